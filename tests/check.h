@@ -102,6 +102,27 @@ __attribute__((constructor)) static void check_be_strict(void) {
         ashlar__host_fail_at(0);    \
     } while (0)
 
+/* A failing call is tried again with more; the case fails where it fails in another way. */
+static inline bool check_tries_again(bool has_failed, bool has_passed, unsigned long tries) {
+    const unsigned long too_many = 5000;
+    if (tries > 0 && !(has_failed && tries < too_many)) {
+        CHECK(has_passed);
+        return false;
+    }
+    return true;
+}
+
+/*
+ * `call` with the first host allocation failing, then the second, until it succeeds, which is the
+ * n-th time. The block runs after each time; any status but ASHLAR_EHOSTMEM and ASHLAR_OK fails the
+ * case. For files that include host.h.
+ */
+#define FOR_HOST_FAILURES(n, status, call)                                       \
+    unsigned long n = 0;                                                         \
+    for (ashlar_status status = ASHLAR_OK;                                       \
+         check_tries_again(status == ASHLAR_EHOSTMEM, status == ASHLAR_OK, n) && \
+         (ashlar__host_fail_at(++n), status = (call), ashlar__host_fail_at(0), true);)
+
 /* Leave this case as skipped. */
 #define SKIP(why)              \
     do {                       \

@@ -4,8 +4,6 @@
 #ifndef ASHLAR_FAKE_CUDNN_IMPL_H
 #define ASHLAR_FAKE_CUDNN_IMPL_H
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #pragma GCC visibility push(default) /* its functions are this library's interface */

@@ -4,7 +4,6 @@
  * the CPU (optimizer_cuda_host.h, ops_cuda_host.h).
  */
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,6 @@
 
 #include <ashlar/cuda_dropin.h>
 #include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define MIB ((size_t)1 << 20)
 

@@ -8,7 +8,6 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <string.h>
 
 enum { BYTES = 4096 };
 

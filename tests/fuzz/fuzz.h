@@ -8,11 +8,13 @@
 #ifndef ASHLAR_FUZZ_H
 #define ASHLAR_FUZZ_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -36,6 +38,43 @@ extern const char fuzz_claim[];
             abort();                                                                           \
         }                                                                                      \
     } while (0)
+
+/* The fuzz_seed() of a target whose valid inputs are texts. */
+#define FUZZ_SEEDS(texts)                                                            \
+    size_t fuzz_seed(unsigned i, uint8_t *out, size_t cap) {                         \
+        return i < sizeof texts / sizeof *texts ? fuzz_copy(texts[i], out, cap) : 0; \
+    }
+
+/* Returns the text's bytes, which have room. */
+static inline size_t fuzz_copy(const char *text, uint8_t *out, size_t cap) {
+    const size_t bytes = strlen(text);
+    FUZZ_CHECK(bytes <= cap);
+    memcpy(out, text, bytes);
+    return bytes;
+}
+
+/* The input as a string, to be freed. */
+static inline char *fuzz_text(const uint8_t *data, size_t bytes) {
+    char *text = calloc(bytes + 1, 1);
+    FUZZ_CHECK(text != NULL);
+    if (bytes > 0) {
+        memcpy(text, data, bytes);
+    }
+    return text;
+}
+
+/* An unsigned decimal with `unit` behind it, and nothing else. */
+static inline bool fuzz_is_number(const char *text, const char *unit, unsigned long long *out) {
+    const size_t digits = strspn(text, "0123456789");
+    errno = 0;
+    *out = strtoull(text, NULL, 10);
+    return digits > 0 && errno == 0 && strcmp(text + digits, unit) == 0;
+}
+
+static inline bool fuzz_is_switch(const char *text, bool *is_on) {
+    *is_on = strcmp(text, "on") == 0;
+    return *is_on || strcmp(text, "off") == 0;
+}
 
 enum { FUZZ_PATH_BYTES = 40 };
 

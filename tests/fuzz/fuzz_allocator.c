@@ -7,8 +7,6 @@
  */
 #include "tests/fuzz/fuzz.h"
 
-#include <string.h>
-
 #include "allocator/core/allocator_impl.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/base/host.h"

@@ -4,8 +4,6 @@
  */
 #include "tests/fuzz/fuzz.h"
 
-#include <string.h>
-
 #include <ashlar/checkpoint.h>
 
 #include "arena/compute/convert.h"

@@ -1,9 +1,6 @@
 /* fuzz_config.c - any text as a line of options, against a second reading of config.h. */
 #include "tests/fuzz/fuzz.h"
 
-#include <errno.h>
-#include <string.h>
-
 #include <ashlar/config.h>
 
 const char fuzz_claim[] = "every_line_is_refused_or_read_as_the_table_says_and_written_back";
@@ -25,29 +22,16 @@ static const char *const samples[] = {
     "limt=4GiB",
 };
 
-size_t fuzz_seed(unsigned i, uint8_t *out, size_t cap) {
-    if (i >= sizeof samples / sizeof samples[0] || strlen(samples[i]) > cap) {
-        return 0;
-    }
-    memcpy(out, samples[i], strlen(samples[i]));
-    return strlen(samples[i]);
-}
+FUZZ_SEEDS(samples)
 
 /* ---- the second reading ---- */
-
-/* An unsigned decimal with `unit` behind it, and nothing else. */
-static bool is_number(const char *text, const char *unit, unsigned long long *out) {
-    const size_t digits = strspn(text, "0123456789");
-    errno = 0;
-    *out = strtoull(text, NULL, 10);
-    return digits > 0 && errno == 0 && strcmp(text + digits, unit) == 0;
-}
 
 static bool is_bytes(const char *text, uint64_t low, uint64_t *out) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     unsigned long long number;
     for (int i = 0; i < 5; i++) {
-        if (is_number(text, units[i], &number) || (is_number(text, "", &number) && number == 0)) {
+        if (fuzz_is_number(text, units[i], &number) ||
+            (fuzz_is_number(text, "", &number) && number == 0)) {
             return !__builtin_mul_overflow(number, (uint64_t)1 << 10 * i, out) && *out >= low &&
                    *out <= ASHLAR_CONFIG_BYTES_MAX;
         }
@@ -74,13 +58,6 @@ static bool is_word(const char *text, const char *const words[], int *out) {
     return false;
 }
 
-static bool is_flag(const char *text, bool *out) {
-    int word;
-    const bool is_good = is_word(text, (const char *const[]){"off", "on", NULL}, &word);
-    *out = word == 1;
-    return is_good;
-}
-
 static bool is_value(const char *key, const char *value, ashlar_config *config) {
     unsigned long long number;
     int word;
@@ -98,7 +75,7 @@ static bool is_value(const char *key, const char *value, ashlar_config *config) 
     } else if (strcmp(key, "cache") == 0) {
         is_good = is_bytes(value, 0, &config->cache_bytes);
     } else if (strcmp(key, "trace") == 0) {
-        is_good = is_number(value, "", &number) && number <= 1 << 26;
+        is_good = fuzz_is_number(value, "", &number) && number <= 1 << 26;
         config->trace_events = number;
     } else if (strcmp(key, "seal") == 0) {
         is_good = is_word(value, (const char *const[]){"count", "warn", "error", NULL}, &word);
@@ -110,9 +87,9 @@ static bool is_value(const char *key, const char *value, ashlar_config *config) 
         is_good = is_bytes(value, (uint64_t)2 << 20, &config->handle_bytes) &&
                   config->handle_bytes <= (uint64_t)1 << 30;
     } else if (strcmp(key, "vmm") == 0) {
-        is_good = is_flag(value, &config->virtual_memory);
+        is_good = fuzz_is_switch(value, &config->virtual_memory);
     } else if (strcmp(key, "leaks") == 0) {
-        is_good = is_flag(value, &config->report_leaks);
+        is_good = fuzz_is_switch(value, &config->report_leaks);
     }
     return is_good;
 }
@@ -166,12 +143,7 @@ static void check_written(const ashlar_config *config) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
-    char *text = calloc(bytes + 1, 1), *copy;
-    FUZZ_CHECK(text != NULL);
-    if (bytes > 0) {
-        memcpy(text, data, bytes);
-    }
-    FUZZ_CHECK((copy = strdup(text)) != NULL);
+    char *text = fuzz_text(data, bytes), *copy = fuzz_text(data, bytes);
     ashlar_config before, got, want;
     ashlar_config_init(&before);
     before.trace_events = 99; /* no default: a key that is not named must not be reset */

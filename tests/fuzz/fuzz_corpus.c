@@ -1,8 +1,6 @@
 /* fuzz_corpus.c - any bytes as text files, cut into records, against a second cutting. */
 #include "tests/fuzz/fuzz.h"
 
-#include <string.h>
-
 #include "rnn/data/corpus.h"
 
 const char fuzz_claim[] = "every_file_is_refused_or_cut_at_the_borders_of_its_format";
@@ -23,13 +21,7 @@ static const char *const samples[] = {
     "0 % \n%%\n\r\n\r\r\n%",
 };
 
-size_t fuzz_seed(unsigned i, uint8_t *out, size_t cap) {
-    if (i >= sizeof samples / sizeof samples[0] || strlen(samples[i]) > cap) {
-        return 0;
-    }
-    memcpy(out, samples[i], strlen(samples[i]));
-    return strlen(samples[i]);
-}
+FUZZ_SEEDS(samples)
 
 /* ---- the second cutting: all lines first, then runs of lines between borders ---- */
 

@@ -6,7 +6,6 @@
 #include "tests/fuzz/fuzz.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "allocator/base/json.h"
 
@@ -36,9 +35,7 @@ size_t fuzz_seed(unsigned i, uint8_t *out, size_t cap) {
         memset(out + depth, ']', depth);
         return 2 * depth;
     }
-    FUZZ_CHECK(strlen(samples[i]) <= cap);
-    memcpy(out, samples[i], strlen(samples[i]));
-    return strlen(samples[i]);
+    return fuzz_copy(samples[i], out, cap);
 }
 
 /* ---- what a text holds, as a few numbers ---- */

@@ -1,8 +1,6 @@
 /* fuzz_pack_csv.c - any bytes as a packing problem, packed and written where they are one. */
 #include "tests/fuzz/fuzz.h"
 
-#include <string.h>
-
 #include "allocator/pack/pack_csv.h"
 
 const char fuzz_claim[] = "every_problem_is_refused_or_read_packed_and_written_back_the_same";
@@ -22,13 +20,7 @@ static const char *const samples[] = {
     "id,lower,upper,size,gaps\n",
 };
 
-size_t fuzz_seed(unsigned i, uint8_t *out, size_t cap) {
-    if (i >= sizeof samples / sizeof samples[0] || strlen(samples[i]) > cap) {
-        return 0;
-    }
-    memcpy(out, samples[i], strlen(samples[i]));
-    return strlen(samples[i]);
-}
+FUZZ_SEEDS(samples)
 
 static void check_rows(const ashlar_pack_table *table) {
     for (size_t i = 0; i < table->count; i++) {

@@ -1,8 +1,6 @@
 /* fuzz_plan_file.c - any bytes as a file of plans, against what plan_image.h promises of it. */
 #include "tests/fuzz/fuzz.h"
 
-#include <string.h>
-
 #include <ashlar/allocator.h>
 
 #include "allocator/step/plan_image.h"
@@ -29,13 +27,7 @@ static size_t seal(const uint8_t *body, size_t bytes, char *out) {
     return bytes + (size_t)sprintf(out + bytes, "end,%s\n", sum);
 }
 
-size_t fuzz_seed(unsigned i, uint8_t *out, size_t cap) {
-    if (i >= sizeof samples / sizeof samples[0] || strlen(samples[i]) > cap) {
-        return 0;
-    }
-    memcpy(out, samples[i], strlen(samples[i]));
-    return strlen(samples[i]);
-}
+FUZZ_SEEDS(samples)
 
 /* ---- what is promised ---- */
 

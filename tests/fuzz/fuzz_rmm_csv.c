@@ -1,8 +1,6 @@
 /* fuzz_rmm_csv.c - any bytes as a log of RMM, against what rmm_csv.h promises of its events. */
 #include "tests/fuzz/fuzz.h"
 
-#include <string.h>
-
 #include "bench/replay/gzip.h"
 #include "bench/replay/rmm_csv.h"
 

@@ -4,8 +4,6 @@
  */
 #include "tests/fuzz/fuzz.h"
 
-#include <string.h>
-
 #include "allocator/base/json.h"
 #include "tests/arena/checkpoint/safetensors_find.h"
 

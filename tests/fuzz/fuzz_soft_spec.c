@@ -1,9 +1,6 @@
 /* fuzz_soft_spec.c - any text as the ASHLAR_SOFT line, against a second reading of soft.h. */
 #include "tests/fuzz/fuzz.h"
 
-#include <errno.h>
-#include <string.h>
-
 #include "allocator/soft/soft.h"
 #include "allocator/soft/soft_state.h"
 
@@ -32,27 +29,13 @@ static const char *const samples[] = {
     "strict=on,clocks=on",
 };
 
-size_t fuzz_seed(unsigned i, uint8_t *out, size_t cap) {
-    if (i >= sizeof samples / sizeof samples[0] || strlen(samples[i]) > cap) {
-        return 0;
-    }
-    memcpy(out, samples[i], strlen(samples[i]));
-    return strlen(samples[i]);
-}
-
-/* An unsigned decimal with `unit` behind it, and nothing else. */
-static bool is_number(const char *text, const char *unit, unsigned long long *out) {
-    const size_t digits = strspn(text, "0123456789");
-    errno = 0;
-    *out = strtoull(text, NULL, 10);
-    return digits > 0 && errno == 0 && strcmp(text + digits, unit) == 0;
-}
+FUZZ_SEEDS(samples)
 
 static bool is_memory(const char *text, size_t *out) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     unsigned long long number;
     for (int i = 0; i < 5; i++) {
-        if (is_number(text, units[i], &number)) {
+        if (fuzz_is_number(text, units[i], &number)) {
             uint64_t bytes = 0;
             const bool is_too_large = __builtin_mul_overflow(number, (uint64_t)1 << 10 * i, &bytes);
             *out = bytes / SOFT_PAGE_BYTES * SOFT_PAGE_BYTES;
@@ -60,11 +43,6 @@ static bool is_memory(const char *text, size_t *out) {
         }
     }
     return false;
-}
-
-static bool is_switch(const char *text, bool *is_on) {
-    *is_on = strcmp(text, "on") == 0;
-    return *is_on || strcmp(text, "off") == 0;
 }
 
 /* NAME:NS, joined by '+'; `text` is cut up. */
@@ -75,7 +53,8 @@ static bool is_calls(char *text, unsigned long long min_ns, uint32_t *ns_of) {
         unsigned long long ns;
         char *colon = strchr(pair, ':');
         int fn = 0;
-        if (colon == NULL || !is_number(colon + 1, "", &ns) || ns < min_ns || ns > 1000000000) {
+        if (colon == NULL || !fuzz_is_number(colon + 1, "", &ns) || ns < min_ns ||
+            ns > 1000000000) {
             return false;
         }
         *colon = '\0';
@@ -126,7 +105,7 @@ static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
     seen[key] = true;
     switch (key) {
     case 0:
-        if (!is_number(value, "", &number) || number < 1 || number > SOFT_DEVICES_MAX) {
+        if (!fuzz_is_number(value, "", &number) || number < 1 || number > SOFT_DEVICES_MAX) {
             return false;
         }
         config->device_count = (int)number;
@@ -137,30 +116,30 @@ static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
         config->mode = strcmp(value, "eager") == 0 ? SOFT_EAGER : SOFT_ADVERSARIAL;
         return strcmp(value, "eager") == 0 || strcmp(value, "adversarial") == 0;
     case 3:
-        if (!is_number(value, "", &number)) {
+        if (!fuzz_is_number(value, "", &number)) {
             return false;
         }
         config->seed = number;
         return true;
     case 4:
-        return is_switch(value, &config->has_peers);
+        return fuzz_is_switch(value, &config->has_peers);
     case 5:
-        return is_switch(value, &config->has_vmm);
+        return fuzz_is_switch(value, &config->has_vmm);
     case 6:
-        return is_switch(value, &config->has_clocks);
+        return fuzz_is_switch(value, &config->has_clocks);
     case 7:
-        return is_switch(value, &config->has_batch);
+        return fuzz_is_switch(value, &config->has_batch);
     case 8:
         return is_calls(value, 1, config->latency_ns);
     case 9:
-        return is_switch(value, &config->has_time);
+        return fuzz_is_switch(value, &config->has_time);
     case 10:
         return is_costs(value, config);
     case 11:
-        return is_switch(value, &config->is_strict);
+        return fuzz_is_switch(value, &config->is_strict);
     default: {
         bool is_on = false;
-        const bool is_good = is_switch(value, &is_on);
+        const bool is_good = fuzz_is_switch(value, &is_on);
         config->recycle = is_on ? SOFT_RECYCLE_ON : SOFT_RECYCLE_OFF;
         return is_good;
     }
@@ -218,12 +197,8 @@ static void check_devices(const char *text, const soft_config *config) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
-    char *text = calloc(bytes + 1, 1);
-    FUZZ_CHECK(text != NULL);
+    char *text = fuzz_text(data, bytes);
     (void)unsetenv("ASHLAR_SOFT_DEFAULTS"); /* check.h sets it, and it would be read first */
-    if (bytes > 0) {
-        memcpy(text, data, bytes);
-    }
     const soft_config before = {.device_count = 99, .memory_bytes = 98, .seed = 97};
     soft_config got = before, want;
     const ashlar_status status = ashlar__soft_parse(text, &got);

@@ -49,6 +49,15 @@ typedef enum train_way { TRAIN_AT_ONCE, TRAIN_ON_STREAMS, TRAIN_MIXED } train_wa
 int train(const gpu *calls, train_way way);
 
 /* Do what argv[1] names; the status of main(). */
+/* All calls but take_physical, of a program whose functions have their names. */
+#define GPU_CALLS                                                                         \
+    .alloc = alloc, .give = give, .alloc_on = alloc_on, .give_on = give_on,               \
+    .alloc_rows = alloc_rows, .fill = fill, .read = read_back, .info = info,              \
+    .make_stream = make_stream, .end_stream = end_stream, .wait = wait_for,               \
+    .wait_all = wait_for_all, .begin_capture = begin_capture, .end_capture = end_capture, \
+    .use = use, .owner = owner, .own_pool = own_pool, .own_pool_bytes = own_pool_bytes,   \
+    .reset = reset
+
 int run_program(const gpu *calls, int argc, char **argv);
 
 #endif /* ASHLAR_TESTS_PRELOAD_PROGRAM_H */

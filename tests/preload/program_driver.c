@@ -255,28 +255,7 @@ static int take_physical(size_t bytes) {
 }
 
 int main(int argc, char **argv) {
-    static const gpu calls = {
-        .alloc = alloc,
-        .give = give,
-        .alloc_on = alloc_on,
-        .give_on = give_on,
-        .alloc_rows = alloc_rows,
-        .fill = fill,
-        .read = read_back,
-        .info = info,
-        .make_stream = make_stream,
-        .end_stream = end_stream,
-        .wait = wait_for,
-        .wait_all = wait_for_all,
-        .begin_capture = begin_capture,
-        .end_capture = end_capture,
-        .use = use,
-        .owner = owner,
-        .own_pool = own_pool,
-        .own_pool_bytes = own_pool_bytes,
-        .reset = reset,
-        .take_physical = take_physical,
-    };
+    static const gpu calls = {GPU_CALLS, .take_physical = take_physical};
     if (argc < 2 || !find_all(argv[1])) {
         printf("libcuda.so.1: functions are missing\n");
         return 2;

@@ -7,10 +7,11 @@
 #include "tests/check.h"
 
 #include <dirent.h>
-#include <stdlib.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-enum { FILE_MAX_BYTES = 4096 };
+enum { FILE_MAX_BYTES = 8192 };
 
 static char folder[] = "/tmp/ashlar-file-XXXXXX";
 static char path[64]; /* the one file that the cases write */
@@ -55,6 +56,30 @@ static inline int names_in_folder(void) {
     }
     (void)closedir(dir);
     return count - 2; /* "." and ".." */
+}
+
+static inline bool file_is(const char *text) {
+    unsigned char bytes[FILE_MAX_BYTES];
+    const size_t count = read_bytes(bytes);
+    const bool is_so = count == strlen(text) && memcmp(bytes, text, count) == 0;
+    if (!is_so) {
+        printf("# the file is %.*s\n", (int)count, (const char *)bytes);
+    }
+    return is_so;
+}
+
+/* The file is this text, and alone in its folder. */
+static inline bool is_alone_with(const char *text) {
+    return file_is(text) && names_in_folder() == 1;
+}
+
+/* No file is written past this, or past what was allowed at first. */
+static inline void limit_files(rlim_t bytes) {
+    struct rlimit limit;
+    (void)signal(SIGXFSZ, SIG_IGN); /* a write that fails says so */
+    CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+    limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
 }
 
 #define RUN_CASES_IN_FOLDER()  \

@@ -3,9 +3,6 @@
  */
 #include "allocator/base/file_buffer.h"
 
-#include <signal.h>
-#include <sys/resource.h>
-
 #include "tests/allocator/base/file_fixture.h"
 #include "allocator/base/host.h"
 
@@ -75,56 +72,42 @@ CASE(nothing_and_the_longest_line_are_written) {
 }
 
 CASE(a_disk_that_fills_is_told_by_the_commit) {
-    unsigned char bytes[FILE_MAX_BYTES];
-    struct rlimit before;
     write_bytes("old", 3);
-    CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
-    const struct rlimit small = {200000, before.rlim_max};
-    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     /* In the middle, and with what is left at the end. */
     for (int lines = 1; lines <= 1000000; lines += 999999) {
-        const struct rlimit limit = {lines == 1 ? 2 : small.rlim_cur, before.rlim_max};
         ashlar_file_buffer *buffer = begin();
         REQUIRE(buffer != NULL);
-        CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+        limit_files(lines == 1 ? 2 : 200000);
         for (int i = 0; i < lines; i++) {
             ashlar__file_buffer_print(buffer, "line\n");
         }
         const ashlar_status status = ashlar__file_buffer_commit(buffer);
-        CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
+        limit_files(RLIM_INFINITY);
         CHECK_FAILS(status, ASHLAR_EIO, path);
-        CHECK(read_bytes(bytes) == 3 && memcmp(bytes, "old", 3) == 0);
-        CHECK(names_in_folder() == 1);
+        CHECK(is_alone_with("old"));
     }
-    (void)signal(SIGXFSZ, handler);
 }
 
 /* Only the first of two writes fails, which a later one must not hide. */
 CASE(the_first_failure_is_not_forgotten) {
-    struct rlimit before;
     static const char text[1 << 17];
-    CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
-    const struct rlimit small = {100, before.rlim_max};
-    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     ashlar_file_buffer *buffer = begin();
     REQUIRE(buffer != NULL);
-    CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    limit_files(100);
     ashlar__file_buffer_put(buffer, text, sizeof text);
-    CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
-    (void)signal(SIGXFSZ, handler);
+    limit_files(RLIM_INFINITY);
     ashlar__file_buffer_put(buffer, text, sizeof text);
     CHECK(ashlar__file_buffer_commit(buffer) == ASHLAR_EIO);
 }
 
 CASE(an_abort_leaves_the_old_file) {
-    unsigned char bytes[FILE_MAX_BYTES];
     write_bytes("old", 3);
     ashlar_file_buffer *buffer = begin();
     REQUIRE(buffer != NULL);
     ashlar__file_buffer_print(buffer, "new text");
     ashlar__file_buffer_abort(buffer);
     ashlar__file_buffer_abort(NULL);
-    CHECK(read_bytes(bytes) == 3 && names_in_folder() == 1);
+    CHECK(is_alone_with("old"));
 }
 
 CASE(no_host_memory_or_no_folder_is_a_failure) {

@@ -3,24 +3,30 @@
  */
 #include "allocator/base/json.h"
 
-#include <stdlib.h>
-
 #include "tests/check.h"
 
+static ashlar_json *json; /* of the case */
+
+static void free_json(void) {
+    ashlar__json_free(json);
+    json = NULL;
+}
+
 /* Parse a copy without a terminator, so that a sanitizer sees any read past the end. */
-static ashlar_status parse(const char *text, size_t bytes, ashlar_json **out) {
+static ashlar_status parse(const char *text, size_t bytes) {
     char *copy = malloc(bytes > 0 ? bytes : 1);
     memcpy(copy, text, bytes);
-    const ashlar_status status = ashlar__json_parse(copy, bytes, out);
+    free_json();
+    const ashlar_status status = ashlar__json_parse(copy, bytes, &json);
     free(copy);
+    (void)check_at_end(free_json);
     return status;
 }
 
 CASE(a_document_becomes_a_tree) {
     static const char text[] = " { \"a\" : [ 1 , -2.5e1 , \"x\\u00e4\\n\" ] ,\t\"b\":{} ,\r\n"
                                "\"c\":null,\"d\":true,\"e\":false,\"\":\"\" } ";
-    ashlar_json *json = NULL;
-    REQUIRE(parse(text, sizeof text - 1, &json) == ASHLAR_OK);
+    REQUIRE(parse(text, sizeof text - 1) == ASHLAR_OK);
     CHECK(json->kind == ASHLAR_JSON_OBJECT && json->key == NULL && json->next == NULL);
     CHECK_ZU(json->count, 6);
     const ashlar_json *a = ashlar__json_member(json, "a");
@@ -39,7 +45,6 @@ CASE(a_document_becomes_a_tree) {
     CHECK_ZU(ashlar__json_member(json, "")->count, 0);
     CHECK(ashlar__json_member(json, "f") == NULL);
     CHECK(ashlar__json_member(a, "a") == NULL && ashlar__json_member(NULL, "a") == NULL);
-    ashlar__json_free(json);
 }
 
 CASE(escapes_are_decoded) {
@@ -48,11 +53,9 @@ CASE(escapes_are_decoded) {
         "\\u07FF\\u0800\\uFFFF\\uD83d\\uDE00\\u0000.\"";
     static const char want[] =
         "\"\\/\b\f\n\r\tA\x7f\xc2\x80\xdf\xbf\xe0\xa0\x80\xef\xbf\xbf\xf0\x9f\x98\x80\0.";
-    ashlar_json *json = NULL;
-    REQUIRE(parse(text, sizeof text - 1, &json) == ASHLAR_OK);
+    REQUIRE(parse(text, sizeof text - 1) == ASHLAR_OK);
     CHECK_ZU(json->count, sizeof want - 1);
     CHECK(memcmp(json->text, want, sizeof want) == 0);
-    ashlar__json_free(json);
 }
 
 CASE(integers_are_exact) {
@@ -76,20 +79,16 @@ CASE(integers_are_exact) {
         {"\"1\"", false, false, 0, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        ashlar_json *json = NULL;
         uint64_t u = 0;
         int64_t s = 0;
-        REQUIRE(parse(cases[i].text, strlen(cases[i].text), &json) == ASHLAR_OK);
+        REQUIRE(parse(cases[i].text, strlen(cases[i].text)) == ASHLAR_OK);
         CHECK(ashlar__json_get_uint64(json, &u) == cases[i].is_unsigned && u == cases[i].u);
         CHECK(ashlar__json_get_int64(json, &s) == cases[i].is_signed && s == cases[i].s);
-        ashlar__json_free(json);
     }
     uint64_t u = 0;
     int64_t s = 0;
-    ashlar_json *json = NULL;
-    REQUIRE(parse("[123,4]", 7, &json) == ASHLAR_OK); /* a shorter one after a longer one */
+    REQUIRE(parse("[123,4]", 7) == ASHLAR_OK); /* a shorter one after a longer one */
     CHECK(ashlar__json_get_uint64(json->item->next, &u) && u == 4);
-    ashlar__json_free(json);
     CHECK(!ashlar__json_get_uint64(NULL, &u) && !ashlar__json_get_int64(NULL, &s));
 }
 
@@ -117,38 +116,32 @@ static const struct {
 
 CASE(what_the_grammar_lacks_is_refused_at_its_byte) {
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
-        ashlar_json *json = NULL;
         char byte[32];
         (void)snprintf(byte, sizeof byte, "byte %zu:", refused[i].at);
-        CHECK_FAILS(parse(refused[i].text, strlen(refused[i].text), &json), ASHLAR_EFORMAT, byte);
+        CHECK_FAILS(parse(refused[i].text, strlen(refused[i].text)), ASHLAR_EFORMAT, byte);
         CHECK(json == NULL);
     }
-    ashlar_json *json = NULL;
-    CHECK(parse("1\0", 2, &json) == ASHLAR_EFORMAT);
-    CHECK(parse("\"\0\"", 3, &json) == ASHLAR_EFORMAT);
-    CHECK(parse("\"\\\0\"", 4, &json) == ASHLAR_EFORMAT);
+    CHECK(parse("1\0", 2) == ASHLAR_EFORMAT);
+    CHECK(parse("\"\0\"", 3) == ASHLAR_EFORMAT);
+    CHECK(parse("\"\\\0\"", 4) == ASHLAR_EFORMAT);
 }
 
 CASE(nesting_has_a_limit) {
     char text[4 * ASHLAR_JSON_DEPTH];
     for (size_t depth = ASHLAR_JSON_DEPTH; depth <= ASHLAR_JSON_DEPTH + 1; depth++) {
-        ashlar_json *json = NULL;
         memset(text, '[', depth);
         memset(text + depth, ']', depth);
-        const ashlar_status status = parse(text, 2 * depth, &json);
+        const ashlar_status status = parse(text, 2 * depth);
         CHECK((status == ASHLAR_OK) == (depth == ASHLAR_JSON_DEPTH));
-        ashlar__json_free(json);
     }
     CHECK_HAS(ashlar_error_detail(), "nested too deep");
     /* Depth, not number: as many empty arrays side by side. */
-    ashlar_json *json = NULL;
     text[0] = '[';
     for (size_t i = 0; i <= ASHLAR_JSON_DEPTH; i++) {
         memcpy(text + 1 + 3 * i, "[],", 3);
     }
     text[3 * (ASHLAR_JSON_DEPTH + 1)] = ']';
-    CHECK(parse(text, 3 * (ASHLAR_JSON_DEPTH + 1) + 1, &json) == ASHLAR_OK);
-    ashlar__json_free(json);
+    CHECK(parse(text, 3 * (ASHLAR_JSON_DEPTH + 1) + 1) == ASHLAR_OK);
 }
 
 /* Every damage of one byte and every length: no crash, no read outside (under a sanitizer). */
@@ -157,14 +150,12 @@ CASE(damage_never_crashes_the_reader) {
     char copy[sizeof text];
     int accepted = 0;
     for (size_t i = 0; i < sizeof text - 1; i++) {
-        ashlar_json *json = NULL;
-        CHECK(parse(text, i, &json) == ASHLAR_EFORMAT);
+        CHECK(parse(text, i) == ASHLAR_EFORMAT);
         for (int byte = 0; byte < 256; byte++) {
             memcpy(copy, text, sizeof text);
             copy[i] = (char)byte;
-            if (parse(copy, sizeof text - 1, &json) == ASHLAR_OK) {
+            if (parse(copy, sizeof text - 1) == ASHLAR_OK) {
                 accepted++;
-                ashlar__json_free(json);
             }
         }
     }
@@ -179,14 +170,12 @@ CASE(a_writer_and_a_reader_agree_on_every_text) {
     ashlar_json_writer writer;
     const char *document;
     size_t bytes;
-    ashlar_json *json = NULL;
     ashlar__json_writer_init(&writer, 0);
     ashlar__json_put_text(&writer, text, sizeof text);
     REQUIRE(ashlar__json_writer_text(&writer, &document, &bytes) == ASHLAR_OK);
-    REQUIRE(parse(document, bytes, &json) == ASHLAR_OK);
+    REQUIRE(parse(document, bytes) == ASHLAR_OK);
     CHECK_ZU(json->count, sizeof text);
     CHECK(memcmp(json->text, text, sizeof text) == 0);
-    ashlar__json_free(json);
     ashlar__json_writer_finish(&writer);
 }
 

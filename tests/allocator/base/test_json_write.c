@@ -5,12 +5,9 @@
 
 #include <float.h>
 #include <locale.h>
-#include <stdlib.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/check.h"
+#include "tests/child.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
@@ -235,22 +232,17 @@ static void no_misuse(ashlar_json_writer *writer) {
     }
 }
 
-static bool aborts(void (*misuse)(ashlar_json_writer *writer)) {
-    (void)fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) {
-        const struct rlimit none = {0, 0}; /* no core file */
-        (void)setrlimit(RLIMIT_CORE, &none);
-        if (freopen("/dev/null", "w", stderr) == NULL) {
-            _exit(1);
-        }
-        ashlar_json_writer writer;
-        ashlar__json_writer_init(&writer, 0);
-        misuse(&writer);
-        _exit(0);
-    }
-    int status = 0;
-    return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status);
+static void (*misuse)(ashlar_json_writer *writer);
+
+static void misuse_a_writer(void) {
+    ashlar_json_writer writer;
+    ashlar__json_writer_init(&writer, 0);
+    misuse(&writer);
+}
+
+static bool aborts(void (*act)(ashlar_json_writer *writer)) {
+    misuse = act;
+    return child_aborts(misuse_a_writer);
 }
 
 CASE(misuse_is_an_assertion) {
@@ -271,31 +263,31 @@ CASE(misuse_is_an_assertion) {
 
 /* --- host memory ---------------------------------------------------------------------------- */
 
-CASE(no_host_memory_at_any_call_leaks_nothing) {
-    unsigned long n = 0;
-    ashlar_status status = ASHLAR_EHOSTMEM;
-    while (status == ASHLAR_EHOSTMEM && n < 100) {
-        ashlar_json_writer writer;
-        const char *text;
-        size_t bytes;
-        ashlar_json *json = NULL;
-        ashlar__json_writer_init(&writer, 0);
-        ashlar__host_fail_at(++n);
-        ashlar__json_open_array(&writer);
-        for (int i = 0; i < 1000; i++) {
-            ashlar__json_put_int64(&writer, i);
-        }
-        ashlar__json_close_array(&writer);
-        status = ashlar__json_writer_text(&writer, &text, &bytes);
-        if (status == ASHLAR_OK) {
-            status = ashlar__json_parse(text, bytes, &json);
-            CHECK((status == ASHLAR_OK) == (json != NULL));
-        }
-        ashlar__host_fail_at(0);
-        ashlar__json_free(json);
-        ashlar__json_writer_finish(&writer);
+static ashlar_status write_and_parse(void) {
+    ashlar_json_writer writer;
+    const char *text;
+    size_t bytes;
+    ashlar_json *json = NULL;
+    ashlar__json_writer_init(&writer, 0);
+    ashlar__json_open_array(&writer);
+    for (int i = 0; i < 1000; i++) {
+        ashlar__json_put_int64(&writer, i);
     }
-    CHECK(status == ASHLAR_OK);
+    ashlar__json_close_array(&writer);
+    ashlar_status status = ashlar__json_writer_text(&writer, &text, &bytes);
+    if (status == ASHLAR_OK) {
+        status = ashlar__json_parse(text, bytes, &json);
+        CHECK((status == ASHLAR_OK) == (json != NULL));
+    }
+    ashlar__json_free(json);
+    ashlar__json_writer_finish(&writer);
+    return status;
+}
+
+CASE(no_host_memory_at_any_call_leaks_nothing) {
+    FOR_HOST_FAILURES(n, status, write_and_parse()) {
+        CHECK(n < 100);
+    }
     CHECK(n > 3);
 }
 

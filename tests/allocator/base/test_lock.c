@@ -3,12 +3,7 @@
  */
 #include "allocator/base/lock.h"
 
-#include <stdlib.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "tests/check.h"
+#include "tests/child.h"
 
 static ashlar_lock outer = ASHLAR_LOCK(ASHLAR_RANK_ALLOCATOR);
 static ashlar_lock inner = ASHLAR_LOCK(ASHLAR_RANK_SOFT);
@@ -16,22 +11,6 @@ static ashlar_lock shards[2] = {ASHLAR_LOCK(ASHLAR_RANK_PINNED_SHARD),
                                 ASHLAR_LOCK(ASHLAR_RANK_PINNED_SHARD)};
 static pthread_cond_t is_set_changed = PTHREAD_COND_INITIALIZER;
 static bool is_set;
-
-static bool aborts(void (*use)(void)) {
-    (void)fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) {
-        const struct rlimit none = {0, 0}; /* no core file */
-        (void)setrlimit(RLIMIT_CORE, &none);
-        if (freopen("/dev/null", "w", stderr) == NULL) {
-            _exit(1);
-        }
-        use();
-        _exit(0);
-    }
-    int status = 0;
-    return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status);
-}
 
 static void in_order(void) {
     ashlar__lock_acquire(&outer);
@@ -101,14 +80,14 @@ static void owned_by_another_thread(void) {
 }
 
 CASE(locks_are_taken_in_the_order_of_ranks) {
-    CHECK(!aborts(in_order));
-    CHECK(!aborts(tried_out_of_order));
-    CHECK(!aborts(shards_in_order));
+    CHECK(!child_aborts(in_order));
+    CHECK(!child_aborts(tried_out_of_order));
+    CHECK(!child_aborts(shards_in_order));
     SKIP_IF(ASHLAR_DEBUG < 2, "built without a record of locks");
-    CHECK(aborts(out_of_order));
-    CHECK(aborts(in_order_behind_a_tried_one));
-    CHECK(aborts(shards_out_of_order));
-    CHECK(aborts(taken_twice));
+    CHECK(child_aborts(out_of_order));
+    CHECK(child_aborts(in_order_behind_a_tried_one));
+    CHECK(child_aborts(shards_out_of_order));
+    CHECK(child_aborts(taken_twice));
 }
 
 CASE(the_owner_is_the_thread_that_holds_it) {
@@ -118,9 +97,9 @@ CASE(the_owner_is_the_thread_that_holds_it) {
     ashlar__lock_release(&outer);
     SKIP_IF(ASHLAR_DEBUG < 2, "built without a record of locks");
     CHECK(!ashlar__lock_is_held(&outer));
-    CHECK(aborts(owned_by_nobody));
-    CHECK(aborts(owned_by_another_thread));
-    CHECK(aborts(released_by_a_stranger));
+    CHECK(child_aborts(owned_by_nobody));
+    CHECK(child_aborts(owned_by_another_thread));
+    CHECK(child_aborts(released_by_a_stranger));
 }
 
 static void *set(void *unused) {
@@ -154,7 +133,7 @@ static void made_anew_while_held(void) {
 }
 
 CASE(a_lock_made_anew_is_held_by_nobody) {
-    CHECK(!aborts(made_anew_while_held));
+    CHECK(!child_aborts(made_anew_while_held));
 }
 
 RUN_CASES()

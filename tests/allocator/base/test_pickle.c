@@ -76,8 +76,7 @@ CASE(a_number_of_more_than_31_bits_is_not_negative) {
     CHECK(IS("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00"));
 }
 
-CASE(other_values_have_their_opcodes) {
-    REQUIRE(begin());
+CASE_WITH(other_values_have_their_opcodes, begin()) {
     ashlar__pickle_put_int32(&pickle, -2);
     finish();
     CHECK(IS("J\xfe\xff\xff\xff"));
@@ -107,8 +106,7 @@ CASE(other_values_have_their_opcodes) {
     CHECK(IS("X\x00\x00\x00\x00"));
 }
 
-CASE(a_word_is_written_once) {
-    REQUIRE(begin());
+CASE_WITH(a_word_is_written_once, begin()) {
     ashlar__pickle_open_list(&pickle);
     ashlar__pickle_put_word(&pickle, 0, "ab");
     ashlar__pickle_put_word(&pickle, 255, "cd");
@@ -127,8 +125,7 @@ CASE(a_word_is_written_once) {
              "efq\x00"));
 }
 
-CASE(lists_and_dictionaries_nest) {
-    REQUIRE(begin());
+CASE_WITH(lists_and_dictionaries_nest, begin()) {
     ashlar__pickle_open_dict(&pickle);
     ashlar__pickle_put_uint64(&pickle, 1);
     ashlar__pickle_open_list(&pickle);
@@ -147,8 +144,7 @@ CASE(lists_and_dictionaries_nest) {
              "eK\x03K\x04u"));
 }
 
-CASE(the_deepest_nesting_is_allowed) {
-    REQUIRE(begin());
+CASE_WITH(the_deepest_nesting_is_allowed, begin()) {
     for (int i = 0; i < ASHLAR_PICKLE_DEPTH; i++) {
         ashlar__pickle_open_list(&pickle);
     }

@@ -2,8 +2,7 @@
  * test_status.c - that each status has a name and a text, and each thread its own detail.
  */
 #include "tests/check.h"
-
-#include <pthread.h>
+#include "tests/thread.h"
 
 #include <ashlar/status.h>
 
@@ -76,11 +75,9 @@ static void *fail_elsewhere(void *is_empty_at_first) {
 }
 
 CASE(each_thread_has_its_own_detail) {
-    pthread_t thread;
     bool is_empty_at_first = false;
     (void)ashlar__fail(ASHLAR_EIO, "here");
-    REQUIRE(pthread_create(&thread, NULL, fail_elsewhere, &is_empty_at_first) == 0);
-    REQUIRE(pthread_join(thread, NULL) == 0);
+    run_thread(fail_elsewhere, &is_empty_at_first);
     CHECK(is_empty_at_first);
     CHECK(strcmp(ashlar_error_detail(), "here") == 0);
 }

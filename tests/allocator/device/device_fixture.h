@@ -13,7 +13,6 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
@@ -38,6 +37,33 @@ static ashlar_stream streams[STREAMS]; /* ordered with the default stream, not w
         statement;                                         \
         ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS); \
     } while (0)
+
+/* As FOR_HOST_FAILURES: with the n-th call of a function of the driver failing. */
+#define FOR_DRIVER_FAILURES(n, status, fn, call)                                \
+    unsigned long n = 0;                                                        \
+    for (ashlar_status status = ASHLAR_OK;                                      \
+         check_tries_again(status == ASHLAR_EDRIVER, status == ASHLAR_OK, n) && \
+         (ashlar__driver_fail_at(driver, (fn), ++n, CU_UNKNOWN),                \
+          status = (call), ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS), true);)
+
+static inline ashlar_driver_counts counts_now(void) {
+    ashlar_driver_counts counts;
+    ashlar_device_get_counts(device, &counts);
+    return counts;
+}
+
+/* Calls that a step on its plan has none of. */
+static inline uint64_t management_calls(void) {
+    const ashlar_driver_counts counts = counts_now();
+    return counts.memory + counts.order + counts.query;
+}
+
+/* A device's line with an order of execution drawn from `seed`; good until the next call. */
+static inline const char *drawn_order(const char *line, int seed) {
+    static char whole[128];
+    (void)snprintf(whole, sizeof whole, "%s,mode=adversarial,seed=%d", line, seed);
+    return whole;
+}
 
 static inline size_t free_memory_of(ashlar_device *of) {
     size_t free_bytes = 0, total_bytes = 0;

@@ -3,8 +3,6 @@
  */
 #include "tests/check.h"
 
-#include <stdlib.h>
-
 #include "allocator/device/device_impl.h"
 #include "allocator/base/host.h"
 #include "allocator/soft/soft.h"

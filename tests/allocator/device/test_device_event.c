@@ -1,28 +1,7 @@
 /*
  * test_device_event.c - events of a device: what they wait for, and who waits for them.
  */
-#include "tests/allocator/device/device_fixture.h"
-
-#include "allocator/soft/soft_state.h"
-
-static size_t live_events(void) {
-    size_t count = 0;
-    for (size_t i = 0; i < ashlar__soft_state.events.count; i++) {
-        count += ashlar__soft_state.events.entries[i].item != NULL;
-    }
-    return count;
-}
-
-static void note_value(void *args) {
-    const struct { int *at, value; } *note = args;
-    *note->at = *note->at * 10 + note->value;
-}
-
-/* note_value on `stream`: the digits say what ran in which order. */
-static void queue_note(ashlar_stream stream, int *at, int value) {
-    const struct { int *at, value; } note = {at, value};
-    CHECK(ashlar_launch(device, stream, note_value, &note, sizeof note) == ASHLAR_OK);
-}
+#include "tests/allocator/device/device_calls.h"
 
 static bool is_done(ashlar_event event) {
     bool done = false;
@@ -61,9 +40,7 @@ CASE_WITH(an_event_is_done_when_the_work_before_it_is, set_up_device("mode=adver
 
 CASE(a_stream_waits_for_the_event_as_it_is_now) {
     for (int seed = 1; seed <= 16; seed++) {
-        char spec[64];
-        (void)snprintf(spec, sizeof spec, "mode=adversarial,seed=%d", seed);
-        REQUIRE(set_up_device(spec));
+        REQUIRE(set_up_device(drawn_order("memory=16MiB", seed)));
         int seen = 0, later = 0;
         const ashlar_event event = make_event();
         queue_note(streams[0], &seen, 1);
@@ -123,15 +100,14 @@ CASE_WITH(events_keep_no_time, set_up_device("")) {
 }
 
 CASE_WITH(waits_of_the_host_are_counted_apart_from_order, set_up_device("")) {
-    ashlar_driver_counts before, after;
-    ashlar_device_get_counts(device, &before);
+    const ashlar_driver_counts before = counts_now();
     const ashlar_event event = make_event();
     record(event, NULL);
     CHECK(is_done(event));
     CHECK(ashlar_stream_wait(device, streams[0], event) == ASHLAR_OK);
     CHECK(ashlar_event_synchronize(device, event) == ASHLAR_OK);
     ashlar_event_destroy(device, event);
-    ashlar_device_get_counts(device, &after);
+    const ashlar_driver_counts after = counts_now();
     CHECK(after.order == before.order + 5 && after.wait == before.wait + 1);
     CHECK(after.work == before.work && after.memory == before.memory);
 }
@@ -163,30 +139,16 @@ static ashlar_status call_wait(void) {
     return ashlar_stream_wait(device, streams[0], target);
 }
 
-CASE(every_refusal_of_the_driver_is_reported_by_name) {
-    static const struct {
-        ashlar_driver_fn fn;
-        ashlar_status (*call)(void);
-        const char *name;
-    } rows[] = {
+CASE_WITH(every_refusal_of_the_driver_is_reported_by_name, set_up_device("")) {
+    static const refusable_call calls[] = {
         {ASHLAR_DRIVER_FN_event_create, call_create, "cuEventCreate on"},
         {ASHLAR_DRIVER_FN_event_record, call_record, "cuEventRecord on"},
         {ASHLAR_DRIVER_FN_event_query, call_query, "cuEventQuery on"},
         {ASHLAR_DRIVER_FN_event_synchronize, call_synchronize, "cuEventSynchronize on"},
         {ASHLAR_DRIVER_FN_stream_wait_event, call_wait, "cuStreamWaitEvent on"},
     };
-    REQUIRE(set_up_device(""));
     target = make_event();
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        ashlar__driver_fail_at(driver, (int)rows[i].fn, 1, CU_UNKNOWN);
-        CHECK_FAILS(rows[i].call(), ASHLAR_EDRIVER, rows[i].name);
-        ashlar__driver_fail_at(driver, (int)rows[i].fn, 1, CU_OUT_OF_MEMORY);
-        CHECK(rows[i].call() == ASHLAR_ENOMEM);
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_INVALID_CONTEXT);
-        CHECK_FAILS(rows[i].call(), ASHLAR_EDRIVER, "cuCtxPushCurrent on the soft device");
-        CHECK(rows[i].call() == ASHLAR_OK);
-        CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before */
-    }
+    check_refusals(calls, sizeof calls / sizeof *calls);
     ashlar_event_destroy(device, target);
     CHECK_ZU(live_events(), 0);
 }

@@ -1,21 +1,7 @@
 /*
  * test_device_work.c - streams, copies, fills, launches and page-locked memory of a device.
  */
-#include "tests/allocator/device/device_fixture.h"
-
-#include "allocator/soft/soft_state.h"
-
-static ashlar_driver_counts counts_now(void) {
-    ashlar_driver_counts counts;
-    ashlar_device_get_counts(device, &counts);
-    return counts;
-}
-
-/* No context is left current, and none was taken away. */
-static void check_context_stack(void) {
-    cu_context context;
-    CHECK(driver->table.ctx_pop_current(&context) == CU_INVALID_CONTEXT);
-}
+#include "tests/allocator/device/device_calls.h"
 
 CASE_WITH(the_context_before_is_current_again_after_a_call, set_up_device("devices=2")) {
     ashlar_device *other = NULL;
@@ -29,35 +15,18 @@ CASE_WITH(the_context_before_is_current_again_after_a_call, set_up_device("devic
     ashlar_device_close(other);
 }
 
-static void note_value(void *args) {
-    const struct {
-        int *at, value;
-    } *note = args;
-    *note->at = *note->at * 10 + note->value;
-}
-
-/* note_value on `stream`: the digits say what ran in which order. */
-static ashlar_status queue_note(ashlar_stream stream, int *at, int value) {
-    const struct {
-        int *at, value;
-    } note = {at, value};
-    return ashlar_launch(device, stream, note_value, &note, sizeof note);
-}
-
 CASE(a_stream_keeps_its_order_and_that_of_the_default_stream) {
     for (int seed = 1; seed <= 16; seed++) {
-        char spec[64];
-        (void)snprintf(spec, sizeof spec, "mode=adversarial,seed=%d", seed);
-        REQUIRE(set_up_device(spec));
+        REQUIRE(set_up_device(drawn_order("memory=16MiB", seed)));
         int seen = 0, other = 0;
-        CHECK(queue_note(streams[0], &seen, 1) == ASHLAR_OK);
-        CHECK(queue_note(streams[1], &other, 9) == ASHLAR_OK);
-        CHECK(queue_note(streams[0], &seen, 2) == ASHLAR_OK);
+        queue_note(streams[0], &seen, 1);
+        queue_note(streams[1], &other, 9);
+        queue_note(streams[0], &seen, 2);
         CHECK(seen == 0);
         wait_for(streams[0]);
         CHECK(seen == 12 && other == 0);
-        CHECK(queue_note(streams[0], &seen, 3) == ASHLAR_OK);
-        CHECK(queue_note(NULL, &seen, 4) == ASHLAR_OK);
+        queue_note(streams[0], &seen, 3);
+        queue_note(NULL, &seen, 4);
         wait_for(NULL);
         CHECK(seen == 1234 && other == 9);
         tear_down_device();
@@ -78,11 +47,11 @@ CASE_WITH(destroying_a_stream_gives_it_back, set_up_device("mode=adversarial," S
     const size_t before = live_streams();
     CHECK(ashlar_stream_create(device, &stream) == ASHLAR_OK);
     CHECK_ZU(live_streams(), before + 1);
-    CHECK(queue_note(stream, &seen, 5) == ASHLAR_OK);
+    queue_note(stream, &seen, 5);
     ashlar_stream_destroy(device, stream);
     CHECK_FAILS(ashlar_stream_synchronize(device, stream), ASHLAR_EDRIVER,
                 "cuStreamSynchronize on the soft device");
-    CHECK(queue_note(NULL, &seen, 6) == ASHLAR_OK);
+    queue_note(NULL, &seen, 6);
     wait_for(NULL);
     CHECK(seen == 56); /* its work was let finish */
     CHECK_ZU(live_streams(), before);
@@ -273,12 +242,8 @@ static ashlar_status call_host_alloc(void) {
     return ashlar_device_host_alloc(device, 1, &ptr);
 }
 
-CASE(every_refusal_of_the_driver_is_reported_by_name) {
-    static const struct {
-        ashlar_driver_fn fn;
-        ashlar_status (*call)(void);
-        const char *name;
-    } rows[] = {
+CASE_WITH(every_refusal_of_the_driver_is_reported_by_name, set_up_device("memory=16MiB")) {
+    static const refusable_call calls[] = {
         {ASHLAR_DRIVER_FN_stream_create, call_stream_create, "cuStreamCreate on"},
         {ASHLAR_DRIVER_FN_stream_synchronize, call_synchronize, "cuStreamSynchronize on"},
         {ASHLAR_DRIVER_FN_memcpy_htod_async, call_to_device, "cuMemcpyHtoDAsync on"},
@@ -287,19 +252,8 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
         {ASHLAR_DRIVER_FN_launch_host_func, call_launch, "cuLaunchHostFunc on"},
         {ASHLAR_DRIVER_FN_mem_host_alloc, call_host_alloc, "cuMemHostAlloc on"},
     };
-    REQUIRE(set_up_device("memory=16MiB"));
     target = take_memory(device, 512);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        ashlar__driver_fail_at(driver, (int)rows[i].fn, 1, CU_UNKNOWN);
-        CHECK_FAILS(rows[i].call(), ASHLAR_EDRIVER, rows[i].name);
-        ashlar__driver_fail_at(driver, (int)rows[i].fn, 1, CU_OUT_OF_MEMORY);
-        CHECK(rows[i].call() == ASHLAR_ENOMEM);
-        check_context_stack();
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_INVALID_CONTEXT);
-        CHECK_FAILS(rows[i].call(), ASHLAR_EDRIVER, "cuCtxPushCurrent on the soft device");
-        check_context_stack();
-        CHECK(rows[i].call() == ASHLAR_OK);
-    }
+    check_refusals(calls, sizeof calls / sizeof *calls);
     give_memory(device, target);
 }
 

@@ -7,7 +7,6 @@
 #include "tests/check.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
 
 #include <ashlar/device.h>
 

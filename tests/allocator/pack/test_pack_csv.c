@@ -2,7 +2,6 @@
 #include "allocator/pack/pack_csv.h"
 
 #include <stdint.h>
-#include <string.h>
 
 #include "tests/check.h"
 #include "tests/allocator/base/file_fixture.h"
@@ -12,7 +11,13 @@
 
 static ashlar_pack_table table;
 
+static void finish_table(void) {
+    ashlar__pack_table_finish(&table);
+}
+
 static ashlar_status parse(const char *text) {
+    finish_table();
+    (void)check_at_end(finish_table);
     return ashlar__pack_table_parse("stone.csv", text, strlen(text), &table);
 }
 
@@ -26,32 +31,28 @@ CASE(rows_become_buffers) {
     REQUIRE(parse(HEADER "0,995328,1000448,656384\n7,0,1,1\n") == ASHLAR_OK);
     CHECK_ZU(table.count, 2);
     CHECK(row_is(0, "0", 995328, 1000448, 656384) && row_is(1, "7", 0, 1, 1));
-    ashlar__pack_table_finish(&table);
+    finish_table();
     CHECK(table.count == 0 && table.buffers == NULL);
-    ashlar__pack_table_finish(&table);
+    finish_table();
     REQUIRE(parse(HEADER) == ASHLAR_OK);
     CHECK_ZU(table.count, 0);
-    ashlar__pack_table_finish(&table);
 }
 
 CASE(columns_are_found_by_name) {
     REQUIRE(parse("offset,size,more,upper,id,lower\n9,4,,3,b_0,1\n") == ASHLAR_OK);
     CHECK(table.count == 1 && row_is(0, "b_0", 1, 3, 4));
-    ashlar__pack_table_finish(&table);
 }
 
 CASE(lines_may_end_in_any_way) {
     REQUIRE(parse("\xef\xbb\xbfid, lower,upper ,size\r\n\r\n a ,1,\t2,3\r\n \nb,1,2,3") ==
             ASHLAR_OK);
     CHECK(table.count == 2 && row_is(0, "a", 1, 2, 3) && row_is(1, "b", 1, 2, 3));
-    ashlar__pack_table_finish(&table);
 }
 
 CASE(numbers_have_64_bits) {
     REQUIRE(parse(HEADER "0,18446744073709551614,18446744073709551615,18446744073709551615\n") ==
             ASHLAR_OK);
     CHECK(row_is(0, "0", UINT64_MAX - 1, UINT64_MAX, SIZE_MAX));
-    ashlar__pack_table_finish(&table);
 }
 
 CASE(a_bad_problem_is_refused_by_its_line) {
@@ -94,23 +95,17 @@ CASE(a_bad_problem_is_refused_by_its_line) {
 
 CASE(what_is_written_reads_back) {
     static const size_t offsets[] = {0, 100, SIZE_MAX};
-    unsigned char bytes[FILE_MAX_BYTES + 1] = {0};
     REQUIRE(parse("size,id,lower,upper\r\n100,first,0,5\r\n7,2,5,18446744073709551615\n"
                   "1,third one,1,2\n") == ASHLAR_OK);
     REQUIRE(ashlar__pack_table_write(&table, NULL, path) == ASHLAR_OK);
-    REQUIRE(read_bytes(bytes) > 0);
-    CHECK(strcmp((char *)bytes, HEADER "first,0,5,100\n2,5,18446744073709551615,7\n"
-                                       "third one,1,2,1\n") == 0);
+    CHECK(file_is(HEADER "first,0,5,100\n2,5,18446744073709551615,7\nthird one,1,2,1\n"));
     REQUIRE(ashlar__pack_table_write(&table, offsets, path) == ASHLAR_OK);
-    bytes[read_bytes(bytes)] = 0;
-    CHECK(strcmp((char *)bytes, "id,lower,upper,size,offset\nfirst,0,5,100,0\n"
-                                "2,5,18446744073709551615,7,100\n"
-                                "third one,1,2,1,18446744073709551615\n") == 0);
-    ashlar__pack_table_finish(&table);
+    CHECK(file_is("id,lower,upper,size,offset\nfirst,0,5,100,0\n2,5,18446744073709551615,7,100\n"
+                  "third one,1,2,1,18446744073709551615\n"));
+    finish_table();
     REQUIRE(ashlar__pack_table_read(path, &table) == ASHLAR_OK); /* a solution is a problem too */
     CHECK(table.count == 3 && row_is(1, "2", 5, UINT64_MAX, 7) && row_is(2, "third one", 1, 2, 1));
     CHECK(ashlar__pack_table_write(&table, NULL, "/nowhere/out.csv") == ASHLAR_EIO);
-    ashlar__pack_table_finish(&table);
 }
 
 CASE(files_that_cannot_be_read_are_named) {
@@ -131,21 +126,15 @@ CASE(many_rows_are_read_and_memory_may_fail) {
         bytes += (size_t)sprintf(text + bytes, "%d,%d,%d,%d\n", ROWS - i, i, i + 1, i + 3);
     }
     write_bytes(text, bytes);
-    ashlar_status status = ASHLAR_EHOSTMEM;
-    unsigned long n = 0;
-    while (status != ASHLAR_OK && n < 100) {
-        CHECK(table.buffers == NULL);
-        HOST_FAILS_AT(++n,
-                      status = n % 2 == 0 ? ashlar__pack_table_read(path, &table) : parse(text));
-        CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
+    FOR_HOST_FAILURES(n, status, n % 2 == 0 ? ashlar__pack_table_read(path, &table) : parse(text)) {
+        CHECK(status == ASHLAR_OK || table.buffers == NULL);
     }
     CHECK(n > 20);
     CHECK_ZU(table.count, ROWS);
     CHECK(row_is(ROWS - 1, "1", ROWS - 1, ROWS, ROWS + 2));
-    ashlar__pack_table_finish(&table);
+    finish_table();
     REQUIRE(ashlar__pack_table_read(path, &table) == ASHLAR_OK);
     CHECK_ZU(table.count, ROWS);
-    ashlar__pack_table_finish(&table);
 }
 
 RUN_CASES_IN_FOLDER()

@@ -7,10 +7,9 @@
 #define ASHLAR_PINNED_FIXTURE_H
 
 #include "tests/allocator/core/allocator_fixture.h"
+#include "tests/allocator/device/device_calls.h"
 
 #include <ashlar/pinned.h>
-
-#include "allocator/soft/soft_state.h"
 
 static ashlar_pinned *pool;
 
@@ -48,14 +47,6 @@ static inline size_t host_blocks(void) {
     return ashlar__soft_state.host_blocks.count;
 }
 
-static inline size_t live_events(void) {
-    size_t count = 0;
-    for (size_t i = 0; i < ashlar__soft_state.events.count; i++) {
-        count += ashlar__soft_state.events.entries[i].item != NULL;
-    }
-    return count;
-}
-
 static inline void tear_down_pool(void) {
     ashlar_pinned_destroy(pool);
     CHECK_ZU(host_blocks(), 0);
@@ -88,6 +79,19 @@ static inline void give_pinned(void *ptr) {
 
 static inline void give_pinned_on(void *ptr, ashlar_stream stream) {
     CHECK(ashlar_pinned_free_on(pool, ptr, stream) == ASHLAR_OK);
+}
+
+/* Blocks of one size, all of them. */
+static inline void take_many(void **blocks, size_t count, size_t bytes) {
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = take_pinned(bytes);
+    }
+}
+
+static inline void give_many(void **blocks, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        give_pinned(blocks[i]);
+    }
 }
 
 static inline void trim_pinned(void) {

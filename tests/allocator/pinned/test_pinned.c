@@ -4,8 +4,6 @@
  */
 #include "tests/allocator/pinned/pinned_fixture.h"
 
-#include <stdlib.h>
-
 enum { MANY = 2000 };
 
 CASE_WITH(a_fresh_pool_holds_nothing, set_up_pool("", NULL)) {
@@ -66,15 +64,11 @@ CASE_WITH(many_blocks_reserve_little_more_than_they_are, set_up_pool("", NULL)) 
     static const size_t sizes[] = {4097, 16 * KIB + 1, 40 * KIB + 1, 80 * KIB, 300000};
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         const size_t count = 32 * MIB / sizes[k] < MANY ? 32 * MIB / sizes[k] : MANY;
-        for (size_t i = 0; i < count; i++) {
-            blocks[i] = take_pinned(sizes[k]);
-        }
+        take_many(blocks, count, sizes[k]);
         const size_t asked = count * sizes[k], pages = count * 4 * KIB;
         CHECK(pinned_now().reserved_bytes <=
               (asked + asked / 4 + pages) * 9 / 8 + 4 * MIB); /* a segment is 1/8 of all */
-        for (size_t i = 0; i < count; i++) {
-            give_pinned(blocks[i]);
-        }
+        give_many(blocks, count);
         trim_pinned();
         CHECK(pinned_now().reserved_bytes == 0);
     }
@@ -83,9 +77,7 @@ CASE_WITH(many_blocks_reserve_little_more_than_they_are, set_up_pool("", NULL)) 
 CASE_WITH(the_driver_is_called_rarely, set_up_pool("", NULL)) {
     static void *blocks[MANY];
     for (int round = 0; round < 3; round++) {
-        for (size_t i = 0; i < MANY; i++) {
-            blocks[i] = take_pinned(50 * KIB);
-        }
+        take_many(blocks, MANY, 50 * KIB);
         for (size_t i = 0; i < MANY; i++) {
             give_pinned(blocks[i * 7 % MANY]);
         }
@@ -103,9 +95,7 @@ CASE_WITH(a_trim_returns_everything_once_all_is_given_back, set_up_pool("", NULL
     for (size_t i = 0; i < MANY; i++) {
         blocks[i] = take_pinned(1 + i * i % 70000);
     }
-    for (size_t i = 0; i < MANY; i++) {
-        give_pinned(blocks[i]);
-    }
+    give_many(blocks, MANY);
     CHECK(pinned_now().reserved_bytes > 0);
     const size_t held = host_blocks();
     trim_pinned();
@@ -162,12 +152,8 @@ CASE(freed_memory_of_a_size_serves_other_sizes) {
     REQUIRE(set_up_pool("", &config));
     for (size_t bytes = 1 * KIB; bytes <= 1 * MIB; bytes *= 2) {
         const size_t count = 1 * MIB / bytes;
-        for (size_t i = 0; i < count; i++) {
-            blocks[i] = take_pinned(bytes);
-        }
-        for (size_t i = 0; i < count; i++) {
-            give_pinned(blocks[i]);
-        }
+        take_many(blocks, count, bytes);
+        give_many(blocks, count);
     }
     CHECK(pinned_now().reserved_peak_bytes == 2 * MIB);
 }
@@ -195,13 +181,9 @@ CASE(unused_memory_is_returned_where_it_makes_the_room) {
     const ashlar_pinned_config config = {.limit_bytes = 8 * MIB};
     void *blocks[4];
     REQUIRE(set_up_pool("", &config));
-    for (int i = 0; i < 4; i++) {
-        blocks[i] = take_pinned(1536 * KIB);
-    }
+    take_many(blocks, 4, 1536 * KIB);
     CHECK(pinned_now().reserved_bytes == 8 * MIB);
-    for (int i = 0; i < 4; i++) {
-        give_pinned(blocks[i]);
-    }
+    give_many(blocks, 4);
     give_pinned(take_pinned(7 * MIB));
     CHECK(pinned_now().driver_free_count == 4 && pinned_now().reserved_peak_bytes == 8 * MIB);
 }

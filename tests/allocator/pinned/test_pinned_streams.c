@@ -139,9 +139,7 @@ CASE_WITH(batches_of_one_stream_are_released_in_turn, set_up_adversarial(NULL)) 
 
 CASE_WITH(giving_back_waits_for_nothing_and_records_seldom, set_up_adversarial(NULL)) {
     static void *blocks[SIDE];
-    for (int i = 0; i < SIDE; i++) {
-        blocks[i] = take_pinned(1000);
-    }
+    take_many(blocks, SIDE, 1000);
     const size_t waits = CALLS(event_synchronize) + CALLS(stream_synchronize);
     const size_t records = CALLS(event_record), queries = CALLS(event_query);
     for (int i = 0; i < SIDE; i++) {

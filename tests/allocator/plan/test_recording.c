@@ -7,28 +7,33 @@
 
 static ashlar_stream_state states[ASHLAR_PLAN_STREAMS_MAX + 2];
 static ashlar_block blocks[256];
+static ashlar_recording r, into, from; /* of the case */
 
-static void add(ashlar_recording *r, size_t bytes, unsigned tag, int state, int block) {
-    ashlar__recording_add(r, bytes, tag, &states[state], &blocks[block]);
+static void finish_all(void) {
+    ashlar__recording_finish(&r);
+    ashlar__recording_finish(&into);
+    ashlar__recording_finish(&from);
 }
 
-static void free_block(ashlar_recording *r, int block) {
-    CHECK(ashlar__recording_end(r, &blocks[block], true));
+static void add(ashlar_recording *to, size_t bytes, unsigned tag, int state, int block) {
+    ashlar__recording_add(to, bytes, tag, &states[state], &blocks[block]);
+}
+
+static void free_block(ashlar_recording *of, int block) {
+    CHECK(ashlar__recording_end(of, &blocks[block], true));
 }
 
 /* Allocations of so many bytes each, freed at once. tags: one letter each, 'a' is tag 0. */
-static ashlar_recording chain(const char *tags, size_t bytes) {
-    ashlar_recording r = {0};
+static void chain(ashlar_recording *to, const char *tags, size_t bytes) {
+    ashlar__recording_finish(to);
     for (size_t i = 0; tags[i] != '\0'; i++) {
-        add(&r, bytes, (unsigned)(tags[i] - 'a'), 0, 0);
-        free_block(&r, 0);
+        add(to, bytes, (unsigned)(tags[i] - 'a'), 0, 0);
+        free_block(to, 0);
     }
-    ashlar__recording_close(&r);
-    return r;
+    ashlar__recording_close(to);
 }
 
 CASE(lifetimes_are_counted_in_allocations) {
-    ashlar_recording r = {0};
     add(&r, 100, 1, 0, 0);
     add(&r, 200, 2, 1, 1);
     free_block(&r, 0);
@@ -48,7 +53,6 @@ CASE(lifetimes_are_counted_in_allocations) {
 }
 
 CASE(what_is_still_live_or_shared_is_not_planned) {
-    ashlar_recording r = {0};
     add(&r, 100, 0, 0, 0);
     add(&r, 100, 0, 0, 1);
     add(&r, 100, 0, 0, 2);
@@ -59,11 +63,9 @@ CASE(what_is_still_live_or_shared_is_not_planned) {
     ashlar__recording_close(&r);
     CHECK(r.allocs[0].end == ASHLAR_NOT_PLANNED && r.allocs[1].end == ASHLAR_NOT_PLANNED);
     CHECK_ZU(r.allocs[2].end, 3);
-    ashlar__recording_finish(&r);
 }
 
 CASE(a_stream_too_many_is_left_out) {
-    ashlar_recording r = {0};
     for (int i = 0; i <= ASHLAR_PLAN_STREAMS_MAX; i++) {
         add(&r, 100, 0, i, i);
     }
@@ -71,12 +73,10 @@ CASE(a_stream_too_many_is_left_out) {
     CHECK_ZU(r.stream_count, ASHLAR_PLAN_STREAMS_MAX);
     add(&r, 100, 0, 3, 20);
     CHECK_ZU(r.count, ASHLAR_PLAN_STREAMS_MAX + 1);
-    ashlar__recording_finish(&r);
 }
 
 CASE(without_host_memory_a_recording_is_incomplete) {
     for (unsigned long n = 1; n <= 4; n++) {
-        ashlar_recording r = {0};
         ashlar__host_fail_at(n);
         for (int i = 0; i < 100; i++) {
             add(&r, 100, 0, 0, i);
@@ -89,12 +89,12 @@ CASE(without_host_memory_a_recording_is_incomplete) {
 }
 
 /* Tags as in chain(), a capital one where a step lands. */
-static void check_merged(const ashlar_recording *r, const char *want) {
-    CHECK_ZU(r->count, strlen(want));
-    for (uint32_t i = 0; i < r->count && want[i] != '\0'; i++) {
-        const char tag = (char)((r->allocs[i].is_landing ? 'A' : 'a') + (char)r->allocs[i].tag);
+static void check_merged(const char *want) {
+    CHECK_ZU(into.count, strlen(want));
+    for (uint32_t i = 0; i < into.count && want[i] != '\0'; i++) {
+        const char tag = (char)((into.allocs[i].is_landing ? 'A' : 'a') + (char)into.allocs[i].tag);
         CHECK(tag == want[i]);
-        CHECK(r->allocs[i].end > i && r->allocs[i].end <= r->count);
+        CHECK(into.allocs[i].end > i && into.allocs[i].end <= into.count);
     }
 }
 
@@ -109,16 +109,14 @@ CASE(allocations_are_paired_with_the_next_alike) {
         {"aab", "cab", "cAaB"}, {"aaaabbbb", "aab", "aaaaBbbb"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        ashlar_recording into = chain(cases[i].into, 100), from = chain(cases[i].from, 200);
+        chain(&into, cases[i].into, 100);
+        chain(&from, cases[i].from, 200);
         CHECK(ashlar__recording_merge(&into, &from) == ASHLAR_OK);
-        check_merged(&into, cases[i].want);
-        ashlar__recording_finish(&into);
-        ashlar__recording_finish(&from);
+        check_merged(cases[i].want);
     }
 }
 
 CASE(a_pair_has_the_larger_size_and_the_longer_life) {
-    ashlar_recording into = {0}, from = {0};
     add(&into, 100, 0, 0, 0);
     add(&into, 400, 0, 0, 1);
     free_block(&into, 0);
@@ -136,26 +134,21 @@ CASE(a_pair_has_the_larger_size_and_the_longer_life) {
     CHECK(into.allocs[1].bytes == 400 && into.allocs[1].end == 3);
     CHECK(into.allocs[2].bytes == 200 && into.allocs[2].end == ASHLAR_NOT_PLANNED);
     CHECK(into.stream_count == 2 && into.stream_states[1] == &states[1]);
-    ashlar__recording_finish(&into);
-    ashlar__recording_finish(&from);
 }
 
 CASE(a_merge_fails_whole) {
     for (unsigned long n = 1; n <= 5; n++) {
-        ashlar_recording into = chain("ab", 100), from = chain("abc", 200);
-        ashlar__host_fail_at(n);
-        const ashlar_status status = ashlar__recording_merge(&into, &from);
-        ashlar__host_fail_at(0);
+        chain(&into, "ab", 100);
+        chain(&from, "abc", 200);
+        ashlar_status status;
+        HOST_FAILS_AT(n, status = ashlar__recording_merge(&into, &from));
         CHECK(status == (n <= 4 ? ASHLAR_EHOSTMEM : ASHLAR_OK));
         CHECK_ZU(into.count, n <= 4 ? 2 : 3);
         CHECK_ZU(into.allocs[0].bytes, n <= 4 ? 100 : 200);
-        ashlar__recording_finish(&into);
-        ashlar__recording_finish(&from);
     }
 }
 
 CASE(streams_of_a_merge_may_be_too_many) {
-    ashlar_recording into = {0}, from = {0};
     for (int i = 0; i < ASHLAR_PLAN_STREAMS_MAX; i++) {
         add(&into, 100, 0, i, i);
     }
@@ -164,8 +157,6 @@ CASE(streams_of_a_merge_may_be_too_many) {
     ashlar__recording_close(&from);
     CHECK_FAILS(ashlar__recording_merge(&into, &from), ASHLAR_EOVERFLOW, "more than 16 streams");
     CHECK_ZU(into.count, ASHLAR_PLAN_STREAMS_MAX);
-    ashlar__recording_finish(&into);
-    ashlar__recording_finish(&from);
 }
 
-RUN_CASES()
+RUN_CASES_AFTER(check_each = finish_all)

@@ -32,6 +32,18 @@ static inline bool set_up(const char *spec) {
     return make_current(0);
 }
 
+static inline cu_ptr alloc(size_t bytes) {
+    cu_ptr ptr = 0;
+    CHECK(soft->mem_alloc(&ptr, bytes) == CU_SUCCESS);
+    return ptr;
+}
+
+static inline void *alloc_host(size_t bytes) {
+    void *ptr = NULL;
+    CHECK(soft->mem_host_alloc(&ptr, bytes, 0) == CU_SUCCESS);
+    return ptr;
+}
+
 static inline unsigned char *bytes_at(cu_ptr ptr) {
     return (unsigned char *)(uintptr_t)ptr;
 }

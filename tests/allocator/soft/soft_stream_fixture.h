@@ -9,13 +9,9 @@
 
 #include "tests/allocator/soft/soft_fixture.h"
 
-enum { SEEDS = 24, LOG_MAX = 256 };
+#include "allocator/soft/soft_state.h"
 
-static inline bool set_up_adversarial(int seed) {
-    char spec[64];
-    (void)snprintf(spec, sizeof spec, "devices=2,memory=16MiB,mode=adversarial,seed=%d", seed);
-    return set_up(spec);
-}
+enum { SEEDS = 24, LOG_MAX = 256 };
 
 /* What ran, in order: each host function adds its letter. */
 static char ran[LOG_MAX];
@@ -49,10 +45,54 @@ static inline cu_stream new_stream(unsigned int flags) {
     return stream;
 }
 
+static inline size_t stream_count(void) {
+    size_t count = 0;
+    for (const soft_stream *at = ashlar__soft_state.first_stream; at != NULL; at = at->next) {
+        count++;
+    }
+    return count;
+}
+
 static inline cu_event new_event(void) {
     cu_event event = NULL;
     CHECK(soft->event_create(&event, CU_EVENT_NO_TIMING) == CU_SUCCESS);
     return event;
 }
+
+static inline cu_event record(cu_stream stream) {
+    const cu_event event = new_event();
+    CHECK(soft->event_record(event, stream) == CU_SUCCESS);
+    return event;
+}
+
+static cu_stream s, t; /* unordered ones of the case */
+
+/* Fresh devices with two streams, and an empty log. */
+static inline bool set_up_streams(const char *spec) {
+    if (!set_up(spec)) {
+        return false;
+    }
+    s = new_stream(CU_STREAM_UNORDERED);
+    t = new_stream(CU_STREAM_UNORDERED);
+    forget();
+    return true;
+}
+
+static inline bool set_up_adversarial(int seed) {
+    char spec[64];
+    (void)snprintf(spec, sizeof spec, "devices=2,memory=16MiB,mode=adversarial,seed=%d", seed);
+    return set_up_streams(spec);
+}
+
+/* The case once for each seed. */
+#define CASE_OF_SEEDS(test)                        \
+    static void test##_body(void);                 \
+    CASE(test) {                                   \
+        for (int seed = 0; seed < SEEDS; seed++) { \
+            REQUIRE(set_up_adversarial(seed));     \
+            test##_body();                         \
+        }                                          \
+    }                                              \
+    static void test##_body(void)
 
 #endif /* ASHLAR_SOFT_STREAM_FIXTURE_H */

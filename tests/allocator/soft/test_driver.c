@@ -3,12 +3,12 @@
  */
 #include "tests/check.h"
 
-#include <pthread.h>
 #include <time.h>
 
 #include "allocator/driver/driver.h"
 #include "allocator/soft/soft.h"
 #include "allocator/soft/soft_state.h"
+#include "tests/thread.h"
 
 static ashlar_driver *driver;
 
@@ -178,16 +178,12 @@ static void *call_often(void *failed_count) {
 }
 
 CASE_WITH(of_many_threads_exactly_one_call_fails, set_up()) {
-    pthread_t threads[THREADS];
     int failed[THREADS] = {0}, sum = 0;
     const uint64_t before = calls_of(ASHLAR_DRIVER_FN_init);
     const uint64_t n = (uint64_t)THREADS * THREAD_CALLS / 2;
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_init, n, CU_UNKNOWN);
+    run_threads(THREADS, call_often, failed, sizeof *failed);
     for (int i = 0; i < THREADS; i++) {
-        REQUIRE(pthread_create(&threads[i], NULL, call_often, &failed[i]) == 0);
-    }
-    for (int i = 0; i < THREADS; i++) {
-        REQUIRE(pthread_join(threads[i], NULL) == 0);
         sum += failed[i];
     }
     CHECK(sum == 1);

@@ -119,9 +119,8 @@ CASE_WITH(new_configuration_takes_everything_away, set_up("memory=8MiB")) {
     const cu_ptr ptr = reserve(2);
     const cu_mem_handle handle = create(2);
     place(ptr, 2, handle);
-    cu_ptr plain;
     void *pinned;
-    CHECK(soft->mem_alloc(&plain, 1) == CU_SUCCESS);
+    const cu_ptr plain = alloc(1);
     CHECK(soft->mem_host_alloc(&pinned, 1, 0) == CU_SUCCESS);
     REQUIRE(set_up("memory=4MiB"));
     CHECK_ZU(free_pages(), 2);

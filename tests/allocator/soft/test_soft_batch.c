@@ -24,8 +24,8 @@ static batch new_batch(cu_stream stream) {
                .attribute_count = 1,
                .failed = 99,
                .stream = stream};
-    CHECK(soft->mem_alloc(&src, 1024) == CU_SUCCESS);
-    CHECK(soft->mem_alloc(&dst, 1024) == CU_SUCCESS);
+    src = alloc(1024);
+    dst = alloc(1024);
     for (size_t i = 0; i < COPIES; i++) {
         bytes_at(src)[i] = (unsigned char)(i + 1);
         b.srcs[i] = src + i;
@@ -40,21 +40,18 @@ static cu_result queue_batch(batch *b) {
                                     b->attribute_count, &b->failed, b->stream);
 }
 
-CASE(a_batch_copies_each_range_in_stream_order) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        REQUIRE(set_up_adversarial(seed));
-        const cu_stream s = new_stream(CU_STREAM_BLOCKING);
-        batch b = new_batch(s);
-        CHECK(soft->memset_d8_async(src + 3, 77, 1, s) == CU_SUCCESS);
-        CHECK(queue_batch(&b) == CU_SUCCESS);
-        CHECK_ZU(b.failed, SIZE_MAX);
-        memset(b.sizes, 0xFF, sizeof b.sizes); /* the lists have been read */
-        CHECK(soft->memset_d8_async(src, 0, COPIES, s) == CU_SUCCESS);
-        CHECK(soft->memset_d8_async(dst + 4, 55, 1, s) == CU_SUCCESS);
-        CHECK(bytes_at(dst)[0] == 0);
-        CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
-        CHECK(memcmp(bytes_at(dst), "\1\0\2\0\67\0\115\0\5\0\6\0\7\0\10\0", 2 * COPIES) == 0);
-    }
+CASE_OF_SEEDS(a_batch_copies_each_range_in_stream_order) {
+    s = new_stream(CU_STREAM_BLOCKING);
+    batch b = new_batch(s);
+    CHECK(soft->memset_d8_async(src + 3, 77, 1, s) == CU_SUCCESS);
+    CHECK(queue_batch(&b) == CU_SUCCESS);
+    CHECK_ZU(b.failed, SIZE_MAX);
+    memset(b.sizes, 0xFF, sizeof b.sizes); /* the lists have been read */
+    CHECK(soft->memset_d8_async(src, 0, COPIES, s) == CU_SUCCESS);
+    CHECK(soft->memset_d8_async(dst + 4, 55, 1, s) == CU_SUCCESS);
+    CHECK(bytes_at(dst)[0] == 0);
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    CHECK(memcmp(bytes_at(dst), "\1\0\2\0\67\0\115\0\5\0\6\0\7\0\10\0", 2 * COPIES) == 0);
 }
 
 /* Two that depend on each other are the program's mistake, and are seen to be one. */
@@ -99,18 +96,13 @@ CASE_WITH(a_batch_that_is_wrong_is_refused_whole, set_up("memory=64MiB")) {
         CHECK_ZU(bad[i].failed, i < 7 ? 99 : 7);
     }
     batch b = good;
-    CHECK(soft->memcpy_batch_async(NULL, b.srcs, b.sizes, 1, &b.attributes, &b.start, 1, &b.failed,
-                                   b.stream) == CU_INVALID_VALUE);
-    CHECK(soft->memcpy_batch_async(b.dsts, NULL, b.sizes, 1, &b.attributes, &b.start, 1, &b.failed,
-                                   b.stream) == CU_INVALID_VALUE);
-    CHECK(soft->memcpy_batch_async(b.dsts, b.srcs, NULL, 1, &b.attributes, &b.start, 1, &b.failed,
-                                   b.stream) == CU_INVALID_VALUE);
-    CHECK(soft->memcpy_batch_async(b.dsts, b.srcs, b.sizes, 1, NULL, &b.start, 1, &b.failed,
-                                   b.stream) == CU_INVALID_VALUE);
-    CHECK(soft->memcpy_batch_async(b.dsts, b.srcs, b.sizes, 1, &b.attributes, NULL, 1, &b.failed,
-                                   b.stream) == CU_INVALID_VALUE);
-    CHECK(soft->memcpy_batch_async(b.dsts, b.srcs, b.sizes, 1, &b.attributes, &b.start, 1, NULL,
-                                   b.stream) == CU_INVALID_VALUE);
+    for (int missing = 0; missing < 6; missing++) {
+        CHECK(soft->memcpy_batch_async(
+                  missing == 0 ? NULL : b.dsts, missing == 1 ? NULL : b.srcs,
+                  missing == 2 ? NULL : b.sizes, 1, missing == 3 ? NULL : &b.attributes,
+                  missing == 4 ? NULL : &b.start, 1, missing == 5 ? NULL : &b.failed,
+                  b.stream) == CU_INVALID_VALUE);
+    }
     b.stream = (cu_stream)77;
     CHECK(queue_batch(&b) == CU_INVALID_HANDLE);
     CHECK(bytes_at(dst)[0] == 0);

@@ -2,11 +2,8 @@
 #include "tests/allocator/soft/soft_capture_fixture.h"
 
 #include "allocator/base/host.h"
-#include "allocator/soft/soft_state.h"
 
-CASE_WITH(captured_work_does_not_run, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
-    forget();
+CASE_WITH(captured_work_does_not_run, set_up_streams("memory=16MiB")) {
     CHECK(status_of(s) == CU_CAPTURE_NONE);
     begin(s, CU_CAPTURE_GLOBAL);
     CHECK(status_of(s) == CU_CAPTURE_ACTIVE);
@@ -26,8 +23,7 @@ CASE_WITH(captured_work_does_not_run, set_up("memory=16MiB")) {
     CHECK(soft->graph_destroy(graph) == CU_INVALID_VALUE);
 }
 
-CASE_WITH(begin_and_end_refuse_what_cuda_refuses, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(begin_and_end_refuse_what_cuda_refuses, set_up_streams("memory=16MiB")) {
     cu_graph graph = NULL;
     unsigned int status = 99;
     CHECK(soft->stream_begin_capture(s, 3) == CU_INVALID_VALUE);
@@ -51,8 +47,7 @@ CASE_WITH(begin_and_end_refuse_what_cuda_refuses, set_up("memory=16MiB")) {
     CHECK(soft->graph_exec_destroy(end((cu_stream)2)) == CU_SUCCESS);
 }
 
-CASE_WITH(a_forked_stream_must_be_joined, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(a_forked_stream_must_be_joined, set_up_streams("memory=16MiB")) {
     cu_graph graph = NULL;
     for (int joins = 0; joins < 2; joins++) {
         begin(s, CU_CAPTURE_GLOBAL);
@@ -80,8 +75,7 @@ CASE_WITH(a_forked_stream_must_be_joined, set_up("memory=16MiB")) {
     CHECK(soft->stream_end_capture(s, &graph) == CU_STREAM_CAPTURE_UNJOINED);
 }
 
-CASE_WITH(two_captures_cannot_be_merged, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(two_captures_cannot_be_merged, set_up_streams("memory=16MiB")) {
     begin(s, CU_CAPTURE_RELAXED);
     begin(t, CU_CAPTURE_RELAXED);
     CHECK(follow(t, s) == CU_STREAM_CAPTURE_MERGE);
@@ -89,8 +83,7 @@ CASE_WITH(two_captures_cannot_be_merged, set_up("memory=16MiB")) {
     check_spoilt(t);
 }
 
-CASE_WITH(waits_do_not_cross_the_border_of_a_capture, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(waits_do_not_cross_the_border_of_a_capture, set_up_streams("memory=16MiB")) {
     const cu_event outside = new_event(), inside = new_event();
     begin(s, CU_CAPTURE_GLOBAL); /* an event without a record is no dependency */
     CHECK(soft->stream_wait_event(s, outside, 0) == CU_SUCCESS);
@@ -105,14 +98,12 @@ CASE_WITH(waits_do_not_cross_the_border_of_a_capture, set_up("memory=16MiB")) {
     begin(s, CU_CAPTURE_GLOBAL);
     CHECK(soft->stream_wait_event(s, inside, 0) == CU_STREAM_CAPTURE_ISOLATION);
     check_spoilt(s);
-    CHECK(soft->event_record(inside, t) ==
-          CU_SUCCESS); /* a record outside makes it an event again */
+    CHECK(soft->event_record(inside, t) == CU_SUCCESS); /* outside: it is an event again */
     CHECK(soft->stream_wait_event(s, inside, 0) == CU_SUCCESS);
     CHECK(soft->event_query(inside) == CU_SUCCESS);
 }
 
-CASE_WITH(a_spoilt_capture_takes_no_new_stream, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(a_spoilt_capture_takes_no_new_stream, set_up_streams("memory=16MiB")) {
     const cu_event event = new_event();
     begin(s, CU_CAPTURE_GLOBAL);
     CHECK(soft->event_record(event, s) == CU_SUCCESS);
@@ -124,10 +115,9 @@ CASE_WITH(a_spoilt_capture_takes_no_new_stream, set_up("memory=16MiB")) {
 }
 
 /* Each of these asks about work that a capture has not queued. */
-CASE_WITH(the_host_cannot_wait_for_captured_work, set_up("memory=16MiB")) {
+CASE_WITH(the_host_cannot_wait_for_captured_work, set_up_streams("memory=16MiB")) {
     unsigned int relaxed = CU_CAPTURE_RELAXED; /* permits none of them */
     CHECK(soft->thread_exchange_capture_mode(&relaxed) == CU_SUCCESS);
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     const cu_event event = new_event();
     for (int i = 0; i < 5; i++) {
         begin(s, CU_CAPTURE_RELAXED);
@@ -174,10 +164,10 @@ CASE(the_legacy_stream_is_unusable_while_a_blocking_stream_captures) {
     CHECK(strcmp(ran, "ab") == 0);
 }
 
-CASE_WITH(a_capture_ends_with_its_context, set_up("devices=2,memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(a_capture_ends_with_its_context, set_up_streams("devices=2,memory=16MiB")) {
     REQUIRE(make_current(1));
-    const cu_stream t = new_stream(CU_STREAM_UNORDERED), u = new_stream(CU_STREAM_UNORDERED);
+    t = new_stream(CU_STREAM_UNORDERED);
+    const cu_stream u = new_stream(CU_STREAM_UNORDERED);
     begin(t, CU_CAPTURE_GLOBAL);
     begin(u, CU_CAPTURE_RELAXED);
     CHECK(follow(s, t) == CU_SUCCESS);
@@ -186,8 +176,7 @@ CASE_WITH(a_capture_ends_with_its_context, set_up("devices=2,memory=16MiB")) {
     CHECK(ashlar__soft_state.captures == NULL);
     CHECK(status_of(s) == CU_CAPTURE_NONE);
     begin(s, CU_CAPTURE_GLOBAL); /* a stream that joined goes: the capture stays, and is spoilt */
-    const cu_event event = new_event();
-    CHECK(soft->event_record(event, s) == CU_SUCCESS);
+    const cu_event event = record(s);
     REQUIRE(make_current(1));
     CHECK(soft->stream_wait_event(new_stream(CU_STREAM_UNORDERED), event, 0) == CU_SUCCESS);
     CHECK(soft->primary_ctx_release(1) == CU_SUCCESS);
@@ -200,7 +189,7 @@ CASE_WITH(a_capture_ends_with_its_context, set_up("devices=2,memory=16MiB")) {
 }
 
 /* One capture of two streams with every kind of work; false: the host ran out of memory. */
-static bool capture_all(cu_stream s, cu_stream t, cu_ptr ptr, cu_event event) {
+static bool capture_all(cu_ptr ptr, cu_event event) {
     unsigned char host[8] = {0};
     cu_graph graph = NULL;
     bool ok = soft->stream_begin_capture(s, CU_CAPTURE_RELAXED) == CU_SUCCESS;
@@ -225,19 +214,16 @@ static bool capture_all(cu_stream s, cu_stream t, cu_ptr ptr, cu_event event) {
 CASE(capture_survives_every_host_allocation_that_fails) {
     unsigned long n = 1;
     for (bool is_done = false; !is_done && n < 200; n++) {
-        REQUIRE(set_up("memory=16MiB"));
-        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+        REQUIRE(set_up_streams("memory=16MiB"));
         const cu_event event = new_event();
-        cu_ptr ptr;
-        REQUIRE(soft->mem_alloc(&ptr, 8) == CU_SUCCESS);
-        HOST_FAILS_AT(n, is_done = capture_all(s, t, ptr, event));
-        CHECK(capture_all(s, t, ptr, event));
+        const cu_ptr ptr = alloc(8);
+        HOST_FAILS_AT(n, is_done = capture_all(ptr, event));
+        CHECK(capture_all(ptr, event));
     }
     CHECK(n > 20 && n < 200);
 }
 
-CASE_WITH(a_record_that_fails_leaves_the_event_captured, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(a_record_that_fails_leaves_the_event_captured, set_up_streams("memory=16MiB")) {
     const cu_event event = new_event();
     begin(s, CU_CAPTURE_GLOBAL);
     CHECK(soft->event_record(event, s) == CU_SUCCESS);

@@ -1,9 +1,8 @@
 /* test_soft_capture_mode.c - which calls a capture forbids to which thread. */
 #include "tests/allocator/soft/soft_capture_fixture.h"
 
-#include <pthread.h>
-
 #include "tests/allocator/soft/soft_memory_fixture.h"
+#include "tests/thread.h"
 
 /* Every call that a capture cannot see, with what it needs. */
 static cu_result call_unsafe(int i) {
@@ -49,8 +48,8 @@ static cu_result call_unsafe(int i) {
 }
 enum { UNSAFE_CALLS = 15 };
 
-CASE_WITH(a_global_capture_forbids_unsafe_calls_and_is_spoilt_by_them, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(a_global_capture_forbids_unsafe_calls_and_is_spoilt_by_them,
+          set_up_streams("memory=16MiB")) {
     for (int i = 0; i < UNSAFE_CALLS; i++) {
         begin(s, CU_CAPTURE_GLOBAL);
         CHECK(call_unsafe(i) == CU_STREAM_CAPTURE_UNSUPPORTED);
@@ -65,8 +64,7 @@ CASE_WITH(a_global_capture_forbids_unsafe_calls_and_is_spoilt_by_them, set_up("m
     }
 }
 
-CASE_WITH(a_relaxed_thread_may_make_unsafe_calls, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(a_relaxed_thread_may_make_unsafe_calls, set_up_streams("memory=16MiB")) {
     unsigned int mode = CU_CAPTURE_RELAXED, wrong = 3;
     CHECK(soft->thread_exchange_capture_mode(&wrong) == CU_INVALID_VALUE);
     CHECK(soft->thread_exchange_capture_mode(NULL) == CU_INVALID_VALUE);
@@ -83,8 +81,7 @@ CASE_WITH(a_relaxed_thread_may_make_unsafe_calls, set_up("memory=16MiB")) {
     check_spoilt(s);
 }
 
-CASE_WITH(a_thread_local_thread_minds_its_own_captures_alone, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(a_thread_local_thread_minds_its_own_captures_alone, set_up_streams("memory=16MiB")) {
     unsigned int mode = CU_CAPTURE_THREAD_LOCAL;
     cu_ptr ptr;
     CHECK(soft->thread_exchange_capture_mode(&mode) == CU_SUCCESS);
@@ -119,14 +116,11 @@ static void *other_run(void *user_data) {
 
 static cu_result in_other_thread(unsigned int mode, cu_stream ends) {
     other_thread other = {.mode = mode, .ends = ends, .result = CU_UNKNOWN};
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, other_run, &other) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
+    run_thread(other_run, &other);
     return other.result;
 }
 
-CASE_WITH(other_threads_are_forbidden_by_a_global_capture_alone, set_up("memory=64MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(other_threads_are_forbidden_by_a_global_capture_alone, set_up_streams("memory=64MiB")) {
     for (unsigned int mode = CU_CAPTURE_GLOBAL; mode <= CU_CAPTURE_RELAXED; mode++) {
         begin(s, mode);
         CHECK(in_other_thread(CU_CAPTURE_THREAD_LOCAL, NULL) == CU_SUCCESS);
@@ -142,8 +136,7 @@ CASE_WITH(other_threads_are_forbidden_by_a_global_capture_alone, set_up("memory=
     }
 }
 
-CASE_WITH(only_a_relaxed_capture_is_ended_by_another_thread, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(only_a_relaxed_capture_is_ended_by_another_thread, set_up_streams("memory=16MiB")) {
     begin(s, CU_CAPTURE_THREAD_LOCAL);
     CHECK(in_other_thread(CU_CAPTURE_GLOBAL, s) == CU_STREAM_CAPTURE_WRONG_THREAD);
     CHECK(status_of(s) == CU_CAPTURE_ACTIVE);
@@ -153,8 +146,7 @@ CASE_WITH(only_a_relaxed_capture_is_ended_by_another_thread, set_up("memory=16Mi
     CHECK(status_of(s) == CU_CAPTURE_NONE);
 }
 
-CASE_WITH(waiting_for_another_device_is_unsafe_too, set_up("devices=2,memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(waiting_for_another_device_is_unsafe_too, set_up_streams("devices=2,memory=16MiB")) {
     for (unsigned int mode = CU_CAPTURE_GLOBAL; mode <= CU_CAPTURE_RELAXED; mode++) {
         const bool is_relaxed = mode == CU_CAPTURE_RELAXED;
         begin(s, mode);

@@ -1,24 +1,20 @@
 /* test_soft_clock.c - clocks=on: order that the program has asked for is proven, and no other. */
 #include "tests/allocator/soft/soft_capture_fixture.h"
 
-#include <pthread.h>
-
 #include "allocator/base/host.h"
 #include "allocator/soft/soft_clock.h"
-#include "allocator/soft/soft_state.h"
+#include "tests/thread.h"
 
 #define PER_THREAD ((cu_stream)(uintptr_t)CU_STREAM_PER_THREAD)
 #define AT ((cu_ptr)1 << 40) /* any addresses will do */
 
-static cu_stream s, t, u; /* unordered */
-static cu_stream b, c;    /* blocking */
+static cu_stream u;    /* unordered, as s and t */
+static cu_stream b, c; /* blocking */
 
 static bool set_up_clocks(const char *spec) {
-    if (!set_up(spec)) {
+    if (!set_up_streams(spec)) {
         return false;
     }
-    s = new_stream(CU_STREAM_UNORDERED);
-    t = new_stream(CU_STREAM_UNORDERED);
     u = new_stream(CU_STREAM_UNORDERED);
     b = new_stream(CU_STREAM_BLOCKING);
     c = new_stream(CU_STREAM_BLOCKING);
@@ -35,12 +31,6 @@ static bool own(cu_stream stream) {
     CHECK(ashlar__soft_clock_own(AT, 64, stream, &opposite) == ASHLAR_OK);
     CHECK(is_ordered == opposite); /* asking changes nothing */
     return is_ordered;
-}
-
-static cu_event record(cu_stream stream) {
-    const cu_event event = new_event();
-    CHECK(soft->event_record(event, stream) == CU_SUCCESS);
-    return event;
 }
 
 CASE(clocks_cover_what_they_were_raised_to) {
@@ -175,9 +165,8 @@ CASE(a_query_orders_only_when_it_finds_the_work_done) {
 }
 
 CASE_WITH(calls_that_wait_for_the_device_order_too, set_up_clocks("clocks=on,memory=16MiB")) {
-    cu_ptr ptr;
     unsigned char host[1];
-    REQUIRE(soft->mem_alloc(&ptr, 1) == CU_SUCCESS);
+    const cu_ptr ptr = alloc(1);
     use(s);
     CHECK(soft->memcpy_dtoh_async(host, ptr, 1, t) == CU_SUCCESS);
     CHECK(!own(t));
@@ -200,11 +189,9 @@ static void *synchronize_run(void *user_data) {
 
 CASE_WITH(what_one_thread_has_seen_holds_for_all, set_up_clocks("clocks=on")) {
     bool ok = false;
-    pthread_t thread;
     use(s);
     CHECK(!own(t));
-    CHECK(pthread_create(&thread, NULL, synchronize_run, &ok) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
+    run_thread(synchronize_run, &ok);
     CHECK(ok && own(t));
 }
 

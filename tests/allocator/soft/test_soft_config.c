@@ -1,15 +1,22 @@
 /* test_soft_config.c - the ASHLAR_SOFT line, opening the software device, contexts. */
-#define CHECK_SOFT_DEFAULTS "" /* what a line says is looked at here, and answers to mistakes */
-#include "tests/check.h"
+#include "tests/allocator/soft/soft_fixture.h"
 
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "allocator/driver/driver.h"
 #include "allocator/base/host.h"
-#include "allocator/soft/soft.h"
 #include "allocator/soft/soft_state.h"
+#include "tests/child.h"
+
+/* Fresh devices without a current context. */
+static bool open_soft(const char *spec) {
+    const bool is_open = ashlar__driver_open_soft(&driver) == ASHLAR_OK;
+    soft = is_open ? &driver->table : NULL;
+    return is_open && ashlar__soft_configure(spec) == ASHLAR_OK;
+}
+
+static void find_no_device_yet(void) {
+    int count;
+    CHECK(ashlar__soft_configure("") == ASHLAR_OK);
+    CHECK(ashlar__soft_device_get_count(&count) == CU_NOT_INITIALIZED);
+}
 
 CASE(calls_before_init_are_refused) {
     int count = 7;
@@ -19,19 +26,11 @@ CASE(calls_before_init_are_refused) {
     const char *name = NULL;
     CHECK(ashlar__soft_get_error_name(CU_NOT_INITIALIZED, &name) == CU_SUCCESS);
     CHECK_HAS(name, "CUDA_ERROR_NOT_INITIALIZED");
-    fflush(stdout);
-    const pid_t child = fork(); /* configured is not initialised; in a child, as it would last */
-    if (child == 0) {
-        const bool is_refused = ashlar__soft_configure("") == ASHLAR_OK &&
-                                ashlar__soft_device_get_count(&count) == CU_NOT_INITIALIZED;
-        _exit(is_refused ? 0 : 1);
-    }
-    int status = 1;
-    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    CHECK(child_passes(find_no_device_yet)); /* configured is not initialised; it would last here */
 }
 
 CASE(bad_environment_fails_the_open_and_a_good_one_repairs_it) {
-    ashlar_driver *driver = NULL, *again = NULL;
+    ashlar_driver *again = NULL;
     setenv("ASHLAR_SOFT", "devices=0", 1);
     CHECK(ashlar__driver_open_soft(&driver) == ASHLAR_EINVAL);
     CHECK(driver == NULL);
@@ -168,18 +167,14 @@ CASE(strict_devices_recycle_no_handles_unless_they_are_to) {
     setenv("ASHLAR_SOFT_DEFAULTS", "", 1);
 }
 
-CASE(failed_configuration_leaves_the_devices_alone) {
-    ashlar_driver *driver;
-    REQUIRE(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
-    REQUIRE(ashlar__soft_configure("devices=2") == ASHLAR_OK);
+CASE_WITH(failed_configuration_leaves_the_devices_alone, open_soft("devices=2")) {
     int count = 0;
     CHECK(ashlar__soft_configure("devices=5,mode=x") == ASHLAR_EINVAL);
     CHECK(driver->table.device_get_count(&count) == CU_SUCCESS && count == 2);
     unsigned long n = 1;
     for (; n < 100; n++) { /* every failing allocation in turn */
-        ashlar__host_fail_at(n);
-        const ashlar_status status = ashlar__soft_configure("devices=3");
-        ashlar__host_fail_at(0);
+        ashlar_status status;
+        HOST_FAILS_AT(n, status = ashlar__soft_configure("devices=3"));
         if (status == ASHLAR_OK) {
             break;
         }
@@ -190,11 +185,7 @@ CASE(failed_configuration_leaves_the_devices_alone) {
     CHECK(driver->table.device_get_count(&count) == CU_SUCCESS && count == 3);
 }
 
-CASE(facts_and_their_errors) {
-    ashlar_driver *driver;
-    REQUIRE(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
-    REQUIRE(ashlar__soft_configure("devices=2,memory=1GiB") == ASHLAR_OK);
-    const ashlar_driver_table *soft = &driver->table;
+CASE_WITH(facts_and_their_errors, open_soft("devices=2,memory=1GiB")) {
     int number = 0;
     char name[64] = "";
     cu_device device = 7;
@@ -224,11 +215,7 @@ CASE(facts_and_their_errors) {
     CHECK(soft->get_error_string(12345, &text) == CU_INVALID_VALUE && text == NULL);
 }
 
-CASE(contexts_are_counted_and_stacked) {
-    ashlar_driver *driver;
-    REQUIRE(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
-    REQUIRE(ashlar__soft_configure("devices=2,memory=4MiB") == ASHLAR_OK);
-    const ashlar_driver_table *soft = &driver->table;
+CASE_WITH(contexts_are_counted_and_stacked, open_soft("devices=2,memory=4MiB")) {
     cu_context a, b, same, top;
     CHECK(soft->primary_ctx_release(0) == CU_INVALID_CONTEXT);
     CHECK(soft->primary_ctx_retain(&a, 9) == CU_INVALID_DEVICE);
@@ -263,28 +250,18 @@ CASE(contexts_are_counted_and_stacked) {
     CHECK(soft->ctx_pop_current(&top) == CU_SUCCESS && top == b);
 }
 
-CASE(last_release_takes_the_contexts_objects_with_it) {
-    ashlar_driver *driver;
-    REQUIRE(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
-    REQUIRE(ashlar__soft_configure("devices=2,memory=4MiB") == ASHLAR_OK);
-    const ashlar_driver_table *soft = &driver->table;
-    cu_context contexts[2];
+CASE_WITH(last_release_takes_the_contexts_objects_with_it, open_soft("devices=2,memory=4MiB")) {
     cu_stream stream, other;
     cu_event event;
-    cu_ptr ptr;
-    void *pinned;
-    REQUIRE(soft->primary_ctx_retain(&contexts[0], 0) == CU_SUCCESS);
-    REQUIRE(soft->primary_ctx_retain(&contexts[1], 1) == CU_SUCCESS);
-    REQUIRE(soft->ctx_push_current(contexts[1]) == CU_SUCCESS);
+    REQUIRE(make_current(1));
     REQUIRE(soft->stream_create(&other, CU_STREAM_BLOCKING) == CU_SUCCESS);
-    REQUIRE(soft->ctx_push_current(contexts[0]) == CU_SUCCESS);
+    REQUIRE(make_current(0));
     REQUIRE(soft->stream_create(&stream, CU_STREAM_BLOCKING) == CU_SUCCESS);
     REQUIRE(soft->event_create(&event, CU_EVENT_NO_TIMING) == CU_SUCCESS);
-    REQUIRE(soft->mem_alloc(&ptr, 1) == CU_SUCCESS);
-    REQUIRE(soft->mem_host_alloc(&pinned, 100, 0) == CU_SUCCESS);
+    const cu_ptr ptr = alloc(1);
+    void *pinned = alloc_host(100);
     REQUIRE(soft->primary_ctx_release(0) == CU_SUCCESS);
-    REQUIRE(soft->primary_ctx_retain(&contexts[0], 0) == CU_SUCCESS);
-    REQUIRE(soft->ctx_push_current(contexts[0]) == CU_SUCCESS);
+    REQUIRE(make_current(0));
     CHECK(soft->stream_synchronize(stream) == CU_INVALID_HANDLE);
     CHECK(soft->stream_synchronize(other) == CU_SUCCESS);
     CHECK(soft->event_query(event) == CU_INVALID_HANDLE);
@@ -292,9 +269,7 @@ CASE(last_release_takes_the_contexts_objects_with_it) {
     CHECK(soft->mem_free_host(pinned) == CU_INVALID_VALUE);
 }
 
-CASE(armed_failure_reaches_the_caller_once) {
-    ashlar_driver *driver;
-    REQUIRE(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
+CASE_WITH(armed_failure_reaches_the_caller_once, open_soft("")) {
     int count = 0;
     const uint64_t before = ashlar__driver_calls(driver, ASHLAR_DRIVER_QUERY);
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_device_get_count, 2, CU_LAUNCH_FAILED);

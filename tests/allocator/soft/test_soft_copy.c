@@ -5,32 +5,22 @@
 
 #include "allocator/base/host.h"
 
-CASE(copies_and_fills_run_in_stream_order) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        REQUIRE(set_up_adversarial(seed));
-        const cu_stream s = new_stream(CU_STREAM_UNORDERED);
-        cu_ptr a, b;
-        unsigned char host[4] = {1, 2, 3, 4}, back[4] = {0};
-        REQUIRE(soft->mem_alloc(&a, 100) == CU_SUCCESS);
-        REQUIRE(soft->mem_alloc(&b, 100) == CU_SUCCESS);
-        CHECK(soft->memcpy_htod_async(a, host, 4, s) == CU_SUCCESS);
-        memset(host, 9, 4); /* pageable bytes were taken at the call */
-        CHECK(soft->memset_d8_async(a + 1, 7, 2, s) == CU_SUCCESS);
-        CHECK(soft->memcpy_dtod_async(b + 10, a, 4, s) == CU_SUCCESS);
-        CHECK(bytes_at(a)[0] == 0); /* nothing has run */
-        CHECK(soft->memcpy_dtoh_async(back, b + 10, 4, s) == CU_SUCCESS);
-        CHECK(back[0] == 1 && back[1] == 7 && back[2] == 7 && back[3] == 4); /* no wait needed */
-        CHECK(soft->mem_free(a) == CU_SUCCESS);
-    }
+CASE_OF_SEEDS(copies_and_fills_run_in_stream_order) {
+    const cu_ptr a = alloc(100), b = alloc(100);
+    unsigned char host[4] = {1, 2, 3, 4}, back[4] = {0};
+    CHECK(soft->memcpy_htod_async(a, host, 4, s) == CU_SUCCESS);
+    memset(host, 9, 4); /* pageable bytes were taken at the call */
+    CHECK(soft->memset_d8_async(a + 1, 7, 2, s) == CU_SUCCESS);
+    CHECK(soft->memcpy_dtod_async(b + 10, a, 4, s) == CU_SUCCESS);
+    CHECK(bytes_at(a)[0] == 0); /* nothing has run */
+    CHECK(soft->memcpy_dtoh_async(back, b + 10, 4, s) == CU_SUCCESS);
+    CHECK(back[0] == 1 && back[1] == 7 && back[2] == 7 && back[3] == 4); /* no wait needed */
+    CHECK(soft->mem_free(a) == CU_SUCCESS);
 }
 
 CASE_WITH(pinned_copies_are_asynchronous, set_up_adversarial(3)) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
-    cu_ptr ptr;
-    void *memory;
-    REQUIRE(soft->mem_alloc(&ptr, 100) == CU_SUCCESS);
-    REQUIRE(soft->mem_host_alloc(&memory, 8, 0) == CU_SUCCESS);
-    unsigned char *pinned = memory;
+    const cu_ptr ptr = alloc(100);
+    unsigned char *pinned = alloc_host(8);
     pinned[0] = 1;
     CHECK(soft->memcpy_htod_async(ptr, pinned, 4, s) == CU_SUCCESS);
     CHECK(soft->memcpy_dtoh_async(pinned + 4, ptr, 4, s) == CU_SUCCESS);
@@ -41,9 +31,8 @@ CASE_WITH(pinned_copies_are_asynchronous, set_up_adversarial(3)) {
 }
 
 CASE_WITH(copies_check_their_ranges, set_up("memory=16MiB")) {
-    cu_ptr ptr;
     unsigned char host[8] = {0};
-    REQUIRE(soft->mem_alloc(&ptr, 100) == CU_SUCCESS);
+    const cu_ptr ptr = alloc(100);
     const size_t bytes = (size_t)2 << 20; /* what the allocation really has */
     CHECK(soft->memcpy_htod_async(ptr + bytes - 4, host, 8, NULL) == CU_INVALID_VALUE);
     CHECK(soft->memcpy_htod_async(ptr, NULL, 8, NULL) == CU_INVALID_VALUE);
@@ -59,18 +48,15 @@ CASE_WITH(copies_check_their_ranges, set_up("memory=16MiB")) {
 }
 
 CASE_WITH(memory_taken_from_queued_work_is_an_illegal_address, set_up_adversarial(5)) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
-    cu_ptr ptr;
-    void *pinned;
-    REQUIRE(soft->mem_alloc(&ptr, 100) == CU_SUCCESS);
-    REQUIRE(soft->mem_host_alloc(&pinned, 8, 0) == CU_SUCCESS);
+    const cu_ptr ptr = alloc(100);
+    void *pinned = alloc_host(8);
     CHECK(soft->memcpy_htod_async(ptr, pinned, 8, s) == CU_SUCCESS);
-    forget();
     queue(s, "a");
     CHECK(soft->mem_free_host(pinned) == CU_SUCCESS);
     CHECK(soft->stream_synchronize(s) == CU_ILLEGAL_ADDRESS);
     CHECK(soft->ctx_synchronize() == CU_ILLEGAL_ADDRESS); /* and for good */
-    CHECK(soft->mem_alloc(&ptr, 1) == CU_ILLEGAL_ADDRESS);
+    cu_ptr other;
+    CHECK(soft->mem_alloc(&other, 1) == CU_ILLEGAL_ADDRESS);
     CHECK(ran_count == 0); /* nothing runs after it */
     CHECK(make_current(1)); /* a healthy device's context does not help a stream of the other */
     CHECK(soft->stream_synchronize(s) == CU_ILLEGAL_ADDRESS);
@@ -82,11 +68,7 @@ CASE_WITH(memory_taken_from_queued_work_is_an_illegal_address, set_up_adversaria
 }
 
 CASE_WITH(mem_free_waits_for_the_whole_device, set_up_adversarial(2)) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
-    cu_ptr ptr, other;
-    REQUIRE(soft->mem_alloc(&ptr, 100) == CU_SUCCESS);
-    REQUIRE(soft->mem_alloc(&other, 100) == CU_SUCCESS);
-    forget();
+    const cu_ptr ptr = alloc(100), other = alloc(100);
     CHECK(soft->memset_d8_async(ptr, 1, 100, s) == CU_SUCCESS);
     queue(s, "a");
     queue(NULL, "b");
@@ -96,11 +78,9 @@ CASE_WITH(mem_free_waits_for_the_whole_device, set_up_adversarial(2)) {
 }
 
 CASE_WITH(failing_host_memory_is_reported_and_harmless, set_up_adversarial(6)) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     const cu_event event = new_event();
-    cu_ptr ptr;
     unsigned char host[8] = {5};
-    REQUIRE(soft->mem_alloc(&ptr, 8) == CU_SUCCESS);
+    const cu_ptr ptr = alloc(8);
     CHECK(soft->event_record(event, s) == CU_SUCCESS);
     CHECK(soft->event_synchronize(event) == CU_SUCCESS);
     int failures = 0;

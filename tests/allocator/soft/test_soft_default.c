@@ -1,10 +1,8 @@
 /* test_soft_default.c - the software device's default streams, and the identity of streams. */
 #include "tests/allocator/soft/soft_stream_fixture.h"
 
-#include <pthread.h>
-
 #include "allocator/base/host.h"
-#include "allocator/soft/soft_state.h"
+#include "tests/thread.h"
 
 #define PER_THREAD ((cu_stream)(uintptr_t)CU_STREAM_PER_THREAD)
 
@@ -12,14 +10,6 @@ static unsigned long long id_of(cu_stream stream) {
     unsigned long long id = 0;
     CHECK(soft->stream_get_id(stream, &id) == CU_SUCCESS);
     return id;
-}
-
-static size_t stream_count(void) {
-    size_t count = 0;
-    for (const soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
-        count++;
-    }
-    return count;
 }
 
 /* What another thread does with its default stream; then it ends. */
@@ -42,15 +32,12 @@ static void *visit_run(void *user_data) {
 
 static unsigned long long visit_from(int device, const char *letter, cu_event event) {
     visit other = {.device = device, .letter = letter, .event = event};
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, visit_run, &other) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
+    run_thread(visit_run, &other);
     CHECK(other.ok);
     return other.id;
 }
 
-CASE_WITH(ids_outlive_handles, set_up("devices=2,memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(ids_outlive_handles, set_up_streams("devices=2,memory=16MiB")) {
     const unsigned long long id = id_of(s), legacy = id_of(NULL);
     CHECK(id != legacy);
     CHECK(id_of(s) == id);
@@ -79,12 +66,11 @@ CASE(each_thread_and_device_has_a_default_stream_of_its_own) {
     REQUIRE(make_current(0));
     CHECK(id_of(PER_THREAD) == id);
     CHECK(soft->stream_destroy(PER_THREAD) == CU_INVALID_HANDLE);
-    CHECK(soft->primary_ctx_release(0) == CU_SUCCESS); /* four retains by now */
-    CHECK(soft->primary_ctx_release(0) == CU_SUCCESS);
-    CHECK(soft->primary_ctx_release(0) == CU_SUCCESS);
-    CHECK(soft->primary_ctx_release(0) == CU_SUCCESS);
+    for (int retains = 4; retains > 0; retains--) {
+        CHECK(soft->primary_ctx_release(0) == CU_SUCCESS);
+    }
     REQUIRE(make_current(0));
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED); /* takes the handle over */
+    s = new_stream(CU_STREAM_UNORDERED); /* takes the handle over */
     CHECK(id_of(PER_THREAD) != id && id_of(PER_THREAD) != id_of(s));
     CHECK(soft->stream_destroy(s) == CU_SUCCESS);
     CHECK(soft->ctx_synchronize() == CU_SUCCESS);
@@ -94,8 +80,6 @@ CASE(the_per_thread_stream_is_ordered_as_a_blocking_one) {
     bool any_order = false;
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
-        const cu_stream s = new_stream(CU_STREAM_UNORDERED);
-        forget();
         queue(PER_THREAD, "a");
         queue(s, "x");
         queue(NULL, "b");
@@ -107,25 +91,21 @@ CASE(the_per_thread_stream_is_ordered_as_a_blocking_one) {
     CHECK(any_order);
 }
 
-CASE(work_outlives_the_thread_that_queued_it) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        REQUIRE(set_up_adversarial(seed));
-        const cu_event event = new_event();
-        const size_t streams = stream_count();
-        forget();
-        (void)visit_from(0, "a", event);
-        (void)visit_from(1, "y", NULL);
-        CHECK(ran_count == 0);
-        queue(PER_THREAD, "x");
-        CHECK(soft->event_synchronize(event) == CU_SUCCESS);
-        CHECK(strcmp(ran, "a") == 0); /* the other thread's stream alone */
-        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
-        CHECK(strcmp(ran, "ax") == 0);
-        REQUIRE(make_current(1));
-        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
-        CHECK(strcmp(ran, "axy") == 0);
-        CHECK_ZU(stream_count(), streams + 1); /* only this thread's is left */
-    }
+CASE_OF_SEEDS(work_outlives_the_thread_that_queued_it) {
+    const cu_event event = new_event();
+    const size_t streams = stream_count();
+    (void)visit_from(0, "a", event);
+    (void)visit_from(1, "y", NULL);
+    CHECK(ran_count == 0);
+    queue(PER_THREAD, "x");
+    CHECK(soft->event_synchronize(event) == CU_SUCCESS);
+    CHECK(strcmp(ran, "a") == 0); /* the other thread's stream alone */
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    CHECK(strcmp(ran, "ax") == 0);
+    REQUIRE(make_current(1));
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    CHECK(strcmp(ran, "axy") == 0);
+    CHECK_ZU(stream_count(), streams + 1); /* only this thread's is left */
 }
 
 /* Captures on its default stream, and ends. */
@@ -137,9 +117,7 @@ static void *capture_run(void *user_data) {
 
 CASE_WITH(a_threads_capture_ends_with_it, set_up("memory=16MiB")) {
     bool ok = false;
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, capture_run, &ok) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
+    run_thread(capture_run, &ok);
     CHECK(ok);
     CHECK(ashlar__soft_state.captures == NULL);
     CHECK(soft->ctx_synchronize() == CU_SUCCESS);
@@ -148,13 +126,10 @@ CASE_WITH(a_threads_capture_ends_with_it, set_up("memory=16MiB")) {
 CASE_WITH(want_of_host_memory_is_reported, set_up("memory=16MiB")) {
     unsigned long long id = 0;
     const size_t streams = stream_count();
-    ashlar__host_fail_at(1);
-    CHECK(soft->stream_get_id(PER_THREAD, &id) == CU_OUT_OF_MEMORY);
-    CHECK_ZU(stream_count(), streams);
-    ashlar__host_fail_at(2); /* the table of handles */
-    CHECK(soft->stream_get_id(PER_THREAD, &id) == CU_OUT_OF_MEMORY);
-    ashlar__host_fail_at(0);
-    CHECK_ZU(stream_count(), streams);
+    for (unsigned long n = 1; n <= 2; n++) { /* the stream, the table of handles */
+        HOST_FAILS_AT(n, CHECK(soft->stream_get_id(PER_THREAD, &id) == CU_OUT_OF_MEMORY));
+        CHECK_ZU(stream_count(), streams);
+    }
     CHECK(id_of(PER_THREAD) != 0);
 }
 

@@ -2,13 +2,11 @@
 #include "tests/allocator/soft/soft_capture_fixture.h"
 
 #include "allocator/base/host.h"
-#include "allocator/soft/soft_state.h"
 
-CASE_WITH(a_graph_runs_as_often_as_it_is_launched, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_BLOCKING);
-    cu_ptr ptr;
+CASE_WITH(a_graph_runs_as_often_as_it_is_launched, set_up_streams("memory=16MiB")) {
+    t = new_stream(CU_STREAM_BLOCKING);
     unsigned char host[8] = {0}, from[8] = {7, 7, 7, 7, 7, 7, 7, 7};
-    REQUIRE(soft->mem_alloc(&ptr, 16) == CU_SUCCESS);
+    const cu_ptr ptr = alloc(16);
     forget();
     begin(s, CU_CAPTURE_RELAXED);
     CHECK(soft->memset_d8_async(ptr, 1, 8, s) == CU_SUCCESS);
@@ -30,16 +28,14 @@ CASE_WITH(a_graph_runs_as_often_as_it_is_launched, set_up("memory=16MiB")) {
     CHECK(soft->graph_exec_destroy(exec) == CU_INVALID_VALUE);
 }
 
-CASE_WITH(an_empty_graph_is_legal, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(an_empty_graph_is_legal, set_up_streams("memory=16MiB")) {
     begin(s, CU_CAPTURE_GLOBAL);
     const cu_graph_exec exec = end(s);
     CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
     CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
 }
 
-CASE_WITH(wrong_arguments_are_refused, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(wrong_arguments_are_refused, set_up_streams("memory=16MiB")) {
     cu_graph graph;
     cu_graph_exec exec = NULL;
     begin(s, CU_CAPTURE_GLOBAL);
@@ -55,30 +51,25 @@ CASE_WITH(wrong_arguments_are_refused, set_up("memory=16MiB")) {
     CHECK(soft->graph_destroy((cu_graph)(void *)exec) == CU_INVALID_VALUE);
 }
 
-CASE(a_launch_is_in_the_order_of_its_stream) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        REQUIRE(set_up_adversarial(seed));
-        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
-        forget();
-        begin(s, CU_CAPTURE_GLOBAL);
-        queue(s, "b");
-        CHECK(follow(t, s) == CU_SUCCESS);
-        queue(t, "c");
-        queue(s, "d");
-        CHECK(follow(s, t) == CU_SUCCESS);
-        queue(s, "e");
-        const cu_graph_exec exec = end(s);
-        queue(t, "a");
-        CHECK(soft->graph_launch(exec, t) == CU_SUCCESS);
-        queue(t, "f");
-        CHECK(ran_count == 0);
-        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
-        CHECK_ZU(ran_count, 6);
-        CHECK(ran_before('a', 'b') && ran_before('e', 'f'));
-        CHECK(ran_before('b', 'c') && ran_before('b', 'd')); /* the edges of the graph */
-        CHECK(ran_before('c', 'e') && ran_before('d', 'e'));
-        CHECK(soft->graph_exec_destroy(exec) == CU_SUCCESS);
-    }
+CASE_OF_SEEDS(a_launch_is_in_the_order_of_its_stream) {
+    begin(s, CU_CAPTURE_GLOBAL);
+    queue(s, "b");
+    CHECK(follow(t, s) == CU_SUCCESS);
+    queue(t, "c");
+    queue(s, "d");
+    CHECK(follow(s, t) == CU_SUCCESS);
+    queue(s, "e");
+    const cu_graph_exec exec = end(s);
+    queue(t, "a");
+    CHECK(soft->graph_launch(exec, t) == CU_SUCCESS);
+    queue(t, "f");
+    CHECK(ran_count == 0);
+    CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
+    CHECK_ZU(ran_count, 6);
+    CHECK(ran_before('a', 'b') && ran_before('e', 'f'));
+    CHECK(ran_before('b', 'c') && ran_before('b', 'd')); /* the edges of the graph */
+    CHECK(ran_before('c', 'e') && ran_before('d', 'e'));
+    CHECK(soft->graph_exec_destroy(exec) == CU_SUCCESS);
 }
 
 /* Branches that nothing orders go both ways. */
@@ -86,8 +77,6 @@ CASE(branches_of_a_graph_interleave) {
     bool c_first = false, d_first = false, parted = false;
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
-        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
-        forget();
         begin(s, CU_CAPTURE_GLOBAL);
         queue(s, "a");
         CHECK(follow(t, s) == CU_SUCCESS);
@@ -107,70 +96,54 @@ CASE(branches_of_a_graph_interleave) {
     CHECK(c_first && d_first && parted);
 }
 
-CASE(launches_of_one_graph_follow_each_other_on_any_stream) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        REQUIRE(set_up_adversarial(seed));
-        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
-        const cu_stream u = new_stream(CU_STREAM_UNORDERED);
-        forget();
-        begin(u, CU_CAPTURE_GLOBAL);
-        queue(u, "b");
-        const cu_graph_exec exec = end(u);
-        queue(s, "a");
-        CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
-        CHECK(soft->graph_launch(exec, t) == CU_SUCCESS);
-        CHECK(soft->graph_exec_destroy(exec) == CU_SUCCESS); /* they still run */
-        queue(t, "c");
-        queue(u, "x");
-        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
-        CHECK(strcmp(ran, "abbc") == 0); /* the second launch wants the first; nobody wants x */
-        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
-        CHECK_ZU(ran_count, 5);
-    }
+CASE_OF_SEEDS(launches_of_one_graph_follow_each_other_on_any_stream) {
+    const cu_stream u = new_stream(CU_STREAM_UNORDERED);
+    begin(u, CU_CAPTURE_GLOBAL);
+    queue(u, "b");
+    const cu_graph_exec exec = end(u);
+    queue(s, "a");
+    CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
+    CHECK(soft->graph_launch(exec, t) == CU_SUCCESS);
+    CHECK(soft->graph_exec_destroy(exec) == CU_SUCCESS); /* they still run */
+    queue(t, "c");
+    queue(u, "x");
+    CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
+    CHECK(strcmp(ran, "abbc") == 0); /* the second launch wants the first; nobody wants x */
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    CHECK_ZU(ran_count, 5);
 }
 
-CASE(the_legacy_stream_is_ordered_with_all_of_a_launch) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        REQUIRE(set_up_adversarial(seed));
-        const cu_stream s = new_stream(CU_STREAM_BLOCKING), t = new_stream(CU_STREAM_UNORDERED);
-        forget();
-        begin(t, CU_CAPTURE_GLOBAL);
-        queue(t, "b");
-        CHECK(follow(s, t) == CU_SUCCESS);
-        queue(s, "c");
-        CHECK(follow(t, s) == CU_SUCCESS);
-        const cu_graph_exec exec = end(t);
-        queue(NULL, "a");
-        CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
-        queue(NULL, "d");
-        CHECK(soft->stream_synchronize(NULL) == CU_SUCCESS);
-        CHECK(strcmp(ran, "abcd") == 0);
-    }
+CASE_OF_SEEDS(the_legacy_stream_is_ordered_with_all_of_a_launch) {
+    s = new_stream(CU_STREAM_BLOCKING);
+    begin(t, CU_CAPTURE_GLOBAL);
+    queue(t, "b");
+    CHECK(follow(s, t) == CU_SUCCESS);
+    queue(s, "c");
+    CHECK(follow(t, s) == CU_SUCCESS);
+    const cu_graph_exec exec = end(t);
+    queue(NULL, "a");
+    CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
+    queue(NULL, "d");
+    CHECK(soft->stream_synchronize(NULL) == CU_SUCCESS);
+    CHECK(strcmp(ran, "abcd") == 0);
 }
 
 /* A branch without edges to the graph's first lane still begins where the launch does. */
-CASE(every_branch_is_behind_what_came_before_the_launch) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        REQUIRE(set_up_adversarial(seed));
-        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
-        forget();
-        begin(s, CU_CAPTURE_GLOBAL);
-        CHECK(follow(t, s) == CU_SUCCESS);
-        queue(t, "b");
-        CHECK(follow(s, t) == CU_SUCCESS);
-        const cu_graph_exec exec = end(s);
-        queue(NULL, "x"); /* not ordered with an unordered stream, nor with its launches */
-        queue(s, "a");
-        CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
-        CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
-        CHECK(strcmp(ran, "ab") == 0);
-        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
-    }
+CASE_OF_SEEDS(every_branch_is_behind_what_came_before_the_launch) {
+    begin(s, CU_CAPTURE_GLOBAL);
+    CHECK(follow(t, s) == CU_SUCCESS);
+    queue(t, "b");
+    CHECK(follow(s, t) == CU_SUCCESS);
+    const cu_graph_exec exec = end(s);
+    queue(NULL, "x"); /* not ordered with an unordered stream, nor with its launches */
+    queue(s, "a");
+    CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    CHECK(strcmp(ran, "ab") == 0);
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
 }
 
-CASE_WITH(a_launch_can_be_captured, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
-    forget();
+CASE_WITH(a_launch_can_be_captured, set_up_streams("memory=16MiB")) {
     begin(s, CU_CAPTURE_GLOBAL);
     queue(s, "a");
     queue(s, "b");
@@ -186,10 +159,8 @@ CASE_WITH(a_launch_can_be_captured, set_up("memory=16MiB")) {
     CHECK(strcmp(ran, "abcab") == 0);
 }
 
-CASE_WITH(memory_that_is_gone_at_the_launch_is_an_illegal_address, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
-    cu_ptr ptr;
-    REQUIRE(soft->mem_alloc(&ptr, 16) == CU_SUCCESS);
+CASE_WITH(memory_that_is_gone_at_the_launch_is_an_illegal_address, set_up_streams("memory=16MiB")) {
+    const cu_ptr ptr = alloc(16);
     begin(s, CU_CAPTURE_RELAXED);
     CHECK(soft->memset_d8_async(ptr, 1, 17 << 20, s) == CU_INVALID_VALUE);
     CHECK(soft->memset_d8_async(ptr, 1, 16, s) == CU_SUCCESS);
@@ -199,17 +170,8 @@ CASE_WITH(memory_that_is_gone_at_the_launch_is_an_illegal_address, set_up("memor
     CHECK(soft->stream_synchronize(s) == CU_ILLEGAL_ADDRESS);
 }
 
-static size_t stream_count(void) {
-    size_t count = 0;
-    for (const soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
-        count++;
-    }
-    return count;
-}
-
 /* A launch is queued whole or not at all, and leaves no stream behind. */
 CASE_WITH(a_launch_survives_every_host_allocation_that_fails, set_up_adversarial(3)) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     begin(s, CU_CAPTURE_GLOBAL);
     queue(s, "a");
     CHECK(follow(t, s) == CU_SUCCESS);
@@ -217,7 +179,6 @@ CASE_WITH(a_launch_survives_every_host_allocation_that_fails, set_up_adversarial
     CHECK(follow(s, t) == CU_SUCCESS);
     const cu_graph_exec exec = end(s);
     const size_t streams = stream_count();
-    forget();
     unsigned long n = 1;
     for (cu_result result = CU_OUT_OF_MEMORY; result != CU_SUCCESS && n < 100; n++) {
         HOST_FAILS_AT(n, result = soft->graph_launch(exec, s));

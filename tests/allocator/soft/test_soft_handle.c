@@ -2,19 +2,7 @@
  * test_soft_handle.c - how streams and events of the software device come, go and are refused.
  */
 #include "tests/allocator/soft/soft_stream_fixture.h"
-
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "allocator/soft/soft_state.h"
-
-static size_t stream_count(void) {
-    size_t count = 0;
-    for (const soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
-        count++;
-    }
-    return count;
-}
+#include "tests/child.h"
 
 static cu_result results_inside[8];
 
@@ -34,42 +22,35 @@ static void call_the_device(void *stream) {
     CHECK(ashlar__soft_configure("") == ASHLAR_EINVAL);
 }
 
-CASE_WITH(host_functions_may_not_call_the_device, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(host_functions_may_not_call_the_device, set_up_streams("memory=16MiB")) {
     CHECK(soft->launch_host_func(s, call_the_device, s) == CU_SUCCESS);
     CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
     for (size_t i = 0; i < 6; i++) {
         CHECK(results_inside[i] == CU_NOT_PERMITTED);
     }
     CHECK(results_inside[6] == CU_SUCCESS && results_inside[7] == CU_SUCCESS);
-    cu_ptr ptr;
-    CHECK(soft->mem_alloc(&ptr, 1) == CU_SUCCESS); /* the ban ends with the function */
+    (void)alloc(1); /* the ban ends with the function */
 }
 
-CASE(destroy_with_work_pending_is_legal) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        REQUIRE(set_up_adversarial(seed));
-        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
-        const cu_event event = new_event();
-        forget();
-        queue(s, "a");
-        CHECK(soft->event_record(event, s) == CU_SUCCESS);
-        CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
-        queue(t, "b");
-        CHECK(soft->event_destroy(event) == CU_SUCCESS);
-        CHECK(soft->stream_destroy(s) == CU_SUCCESS);
-        CHECK(ran_count == 0);
-        CHECK(soft->event_query(event) == CU_INVALID_HANDLE);
-        CHECK(soft->stream_synchronize(s) == CU_INVALID_HANDLE);
-        CHECK(soft->stream_destroy(s) == CU_INVALID_HANDLE);
-        CHECK(soft->event_destroy(event) == CU_INVALID_HANDLE);
-        CHECK(new_stream(CU_STREAM_UNORDERED) == s); /* handles are used again, as CUDA's are */
-        CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
-        CHECK(ran_count == 0); /* the old stream's work is not the new one's */
-        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
-        CHECK(strcmp(ran, "ab") == 0);
-        CHECK_ZU(stream_count(), 4); /* t, the new s, two legacy streams: the old s is gone */
-    }
+CASE_OF_SEEDS(destroy_with_work_pending_is_legal) {
+    const cu_event event = new_event();
+    queue(s, "a");
+    CHECK(soft->event_record(event, s) == CU_SUCCESS);
+    CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
+    queue(t, "b");
+    CHECK(soft->event_destroy(event) == CU_SUCCESS);
+    CHECK(soft->stream_destroy(s) == CU_SUCCESS);
+    CHECK(ran_count == 0);
+    CHECK(soft->event_query(event) == CU_INVALID_HANDLE);
+    CHECK(soft->stream_synchronize(s) == CU_INVALID_HANDLE);
+    CHECK(soft->stream_destroy(s) == CU_INVALID_HANDLE);
+    CHECK(soft->event_destroy(event) == CU_INVALID_HANDLE);
+    CHECK(new_stream(CU_STREAM_UNORDERED) == s); /* handles are used again, as CUDA's are */
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    CHECK(ran_count == 0); /* the old stream's work is not the new one's */
+    CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
+    CHECK(strcmp(ran, "ab") == 0);
+    CHECK_ZU(stream_count(), 4); /* t, the new s, two legacy streams: the old s is gone */
 }
 
 CASE_WITH(handles_are_reused_newest_first, set_up("memory=16MiB")) {
@@ -82,8 +63,6 @@ CASE_WITH(handles_are_reused_newest_first, set_up("memory=16MiB")) {
 }
 
 CASE_WITH(last_context_release_waits_for_its_work, set_up_adversarial(8)) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
-    forget();
     queue(s, "a");
     CHECK(soft->primary_ctx_release(0) == CU_SUCCESS);
     CHECK(strcmp(ran, "a") == 0);
@@ -91,8 +70,7 @@ CASE_WITH(last_context_release_waits_for_its_work, set_up_adversarial(8)) {
 }
 
 CASE_WITH(destroyed_streams_work_runs_with_the_device, set_up_adversarial(4)) {
-    const cu_stream s = new_stream(CU_STREAM_BLOCKING);
-    forget();
+    s = new_stream(CU_STREAM_BLOCKING);
     queue(s, "a");
     CHECK(soft->stream_destroy(s) == CU_SUCCESS);
     queue(NULL, "L"); /* still ordered after it */
@@ -102,7 +80,7 @@ CASE_WITH(destroyed_streams_work_runs_with_the_device, set_up_adversarial(4)) {
 
 CASE_WITH(dead_and_foreign_handles_are_refused, set_up("memory=16MiB")) {
     const cu_event event = new_event();
-    const cu_stream s = new_stream(CU_STREAM_BLOCKING);
+    s = new_stream(CU_STREAM_BLOCKING);
     cu_stream stream = NULL;
     cu_event unused = NULL;
     int on_stack = 0;
@@ -132,32 +110,25 @@ CASE_WITH(dead_and_foreign_handles_are_refused, set_up("memory=16MiB")) {
     CHECK(soft->memset_d8_async(0, 0, 1, s) == CU_INVALID_CONTEXT);
 }
 
-CASE_WITH(armed_failure_reaches_a_stream_call, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(armed_failure_reaches_a_stream_call, set_up_streams("memory=16MiB")) {
     const cu_event event = new_event();
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_OUT_OF_MEMORY);
     CHECK(ASHLAR_DRIVER_CALL(driver, event_record, (event, s)) == CU_OUT_OF_MEMORY);
     CHECK(ASHLAR_DRIVER_CALL(driver, event_record, (event, s)) == CU_SUCCESS);
 }
 
+static void find_no_device(void) {
+    int count;
+    cu_ptr ptr;
+    CHECK(soft->mem_alloc(&ptr, 1) == CU_NOT_INITIALIZED);
+    CHECK(soft->init(0) == CU_NOT_INITIALIZED);
+    CHECK(soft->device_get_count(&count) == CU_NOT_INITIALIZED);
+}
+
 /* As with CUDA; and the memory is the parent's too, so the child must not hand it out. */
 CASE_WITH(a_forked_child_has_no_device, set_up("memory=4MiB")) {
-    fflush(stdout);
-    const pid_t child = fork();
-    if (child == 0) {
-        int count;
-        cu_ptr ptr;
-        const bool refused = soft->mem_alloc(&ptr, 1) == CU_NOT_INITIALIZED &&
-                             soft->init(0) == CU_NOT_INITIALIZED &&
-                             soft->device_get_count(&count) == CU_NOT_INITIALIZED;
-        _exit(refused ? 0 : 1);
-    }
-    int status = 1;
-    CHECK(child > 0 && waitpid(child, &status, 0) == child);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    cu_ptr ptr;
-    CHECK(soft->mem_alloc(&ptr, 1) == CU_SUCCESS); /* the parent goes on */
-    CHECK(soft->mem_free(ptr) == CU_SUCCESS);
+    CHECK(child_passes(find_no_device));
+    CHECK(soft->mem_free(alloc(1)) == CU_SUCCESS); /* the parent goes on */
 }
 
 RUN_CASES()

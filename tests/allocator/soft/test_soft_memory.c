@@ -4,22 +4,20 @@
 #include "tests/allocator/soft/soft_memory_fixture.h"
 #include "allocator/base/random.h"
 
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "tests/child.h"
+
+static cu_ptr touched;
+
+static void touch(void) {
+    signal(SIGSEGV, SIG_DFL); /* a sanitizer's report would be noise here */
+    *(volatile unsigned char *)bytes_at(touched) = 1;
+}
 
 /* What a child process meets that touches the byte: a signal, or none. */
 static bool touch_is_deadly(cu_ptr ptr) {
-    fflush(stdout);
-    const pid_t child = fork();
-    if (child == 0) {
-        signal(SIGSEGV, SIG_DFL); /* a sanitizer's report would be noise here */
-        *(volatile unsigned char *)bytes_at(ptr) = 1;
-        _exit(0);
-    }
-    int status = 0;
-    return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
-           WTERMSIG(status) == SIGSEGV;
+    touched = ptr;
+    const int status = run_child(touch);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
 }
 
 CASE_WITH(contents_move_with_the_handle, set_up("memory=64MiB")) {

@@ -10,9 +10,8 @@ static bool set_up_two(const char *spec) {
 }
 
 static cu_ptr alloc_on(int ordinal) {
-    cu_ptr ptr = 0;
     CHECK(soft->ctx_push_current(context[ordinal]) == CU_SUCCESS);
-    CHECK(soft->mem_alloc(&ptr, 64) == CU_SUCCESS);
+    const cu_ptr ptr = alloc(64);
     CHECK(soft->ctx_pop_current(NULL) == CU_SUCCESS);
     return ptr;
 }
@@ -56,10 +55,9 @@ CASE_WITH(access_is_enabled_once_and_one_way, set_up_two("devices=2,memory=16MiB
 
 CASE_WITH(access_to_one_peer_is_not_access_to_another, set_up_two("devices=3,memory=16MiB")) {
     cu_context third;
-    cu_ptr ptr;
     REQUIRE(soft->primary_ctx_retain(&third, 2) == CU_SUCCESS);
     REQUIRE(soft->ctx_push_current(third) == CU_SUCCESS);
-    REQUIRE(soft->mem_alloc(&ptr, 64) == CU_SUCCESS);
+    const cu_ptr ptr = alloc(64);
     REQUIRE(soft->ctx_pop_current(NULL) == CU_SUCCESS);
     const cu_ptr far = alloc_on(1);
     CHECK(soft->ctx_enable_peer_access(third, 0) == CU_SUCCESS);

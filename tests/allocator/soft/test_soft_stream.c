@@ -3,61 +3,47 @@
  */
 #include "tests/allocator/soft/soft_stream_fixture.h"
 
-CASE_WITH(eager_work_runs_at_the_call, set_up("devices=2")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_BLOCKING);
-    forget();
+CASE_WITH(eager_work_runs_at_the_call, set_up_streams("devices=2")) {
+    t = new_stream(CU_STREAM_BLOCKING);
     queue(s, "a");
     CHECK(strcmp(ran, "a") == 0);
     queue(t, "b");
     queue(NULL, "c");
     queue((cu_stream)1, "d"); /* the legacy stream by its other name */
     CHECK(strcmp(ran, "abcd") == 0);
-    const cu_event event = new_event();
-    CHECK(soft->event_record(event, s) == CU_SUCCESS);
+    const cu_event event = record(s);
     CHECK(soft->event_query(event) == CU_SUCCESS);
 }
 
-CASE(adversarial_work_runs_only_when_waited_for) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        REQUIRE(set_up_adversarial(seed));
-        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
-        forget();
-        queue(s, "a");
-        queue(t, "x");
-        queue(s, "b");
-        CHECK(ran_count == 0);
-        CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
-        CHECK(strcmp(ran, "ab") == 0); /* in order, and nothing of t */
-        queue(s, "c");
-        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
-        CHECK(strcmp(ran, "abx") == 0);
-        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
-        CHECK(strcmp(ran, "abxc") == 0);
-    }
+CASE_OF_SEEDS(adversarial_work_runs_only_when_waited_for) {
+    queue(s, "a");
+    queue(t, "x");
+    queue(s, "b");
+    CHECK(ran_count == 0);
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    CHECK(strcmp(ran, "ab") == 0); /* in order, and nothing of t */
+    queue(s, "c");
+    CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
+    CHECK(strcmp(ran, "abx") == 0);
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    CHECK(strcmp(ran, "abxc") == 0);
 }
 
-CASE(event_wait_holds_the_consumer_until_the_producer_ran) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        REQUIRE(set_up_adversarial(seed));
-        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
-        const cu_event event = new_event();
-        forget();
-        queue(s, "p");
-        CHECK(soft->event_record(event, s) == CU_SUCCESS);
-        queue(s, "q"); /* after the record: not needed by t */
-        CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
-        queue(t, "c");
-        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
-        CHECK(strcmp(ran, "pc") == 0);
-    }
+CASE_OF_SEEDS(event_wait_holds_the_consumer_until_the_producer_ran) {
+    const cu_event event = new_event();
+    queue(s, "p");
+    CHECK(soft->event_record(event, s) == CU_SUCCESS);
+    queue(s, "q"); /* after the record: not needed by t */
+    CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
+    queue(t, "c");
+    CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
+    CHECK(strcmp(ran, "pc") == 0);
 }
 
 CASE(without_a_wait_the_consumer_runs_first_for_some_seed) {
     int producer_first = 0;
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
-        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
-        forget();
         queue(s, "p");
         queue(t, "c");
         CHECK(soft->ctx_synchronize() == CU_SUCCESS);
@@ -66,66 +52,53 @@ CASE(without_a_wait_the_consumer_runs_first_for_some_seed) {
     CHECK(producer_first > 2 && producer_first < SEEDS - 2);
 }
 
-CASE(recording_again_does_not_move_an_earlier_wait) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        REQUIRE(set_up_adversarial(seed));
-        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
-        const cu_event event = new_event();
-        forget();
-        queue(s, "1");
-        CHECK(soft->event_record(event, s) == CU_SUCCESS);
-        CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
-        queue(s, "2");
-        CHECK(soft->event_record(event, s) == CU_SUCCESS);
-        queue(t, "c");
-        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
-        CHECK(strcmp(ran, "1c") == 0);
-        CHECK(soft->event_synchronize(event) == CU_SUCCESS);
-        CHECK(strcmp(ran, "1c2") == 0);
-        CHECK(soft->event_query(event) == CU_SUCCESS);
-    }
+CASE_OF_SEEDS(recording_again_does_not_move_an_earlier_wait) {
+    const cu_event event = new_event();
+    queue(s, "1");
+    CHECK(soft->event_record(event, s) == CU_SUCCESS);
+    CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
+    queue(s, "2");
+    CHECK(soft->event_record(event, s) == CU_SUCCESS);
+    queue(t, "c");
+    CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
+    CHECK(strcmp(ran, "1c") == 0);
+    CHECK(soft->event_synchronize(event) == CU_SUCCESS);
+    CHECK(strcmp(ran, "1c2") == 0);
+    CHECK(soft->event_query(event) == CU_SUCCESS);
 }
 
 CASE_WITH(unrecorded_event_is_complete, set_up_adversarial(1)) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     const cu_event event = new_event();
     CHECK(soft->event_query(event) == CU_SUCCESS);
     CHECK(soft->event_synchronize(event) == CU_SUCCESS);
     CHECK(soft->stream_wait_event(s, event, 0) == CU_SUCCESS);
-    forget();
     queue(s, "a");
     CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
     CHECK(strcmp(ran, "a") == 0);
 }
 
-CASE(chain_over_streams_and_devices_keeps_its_order) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        REQUIRE(set_up_adversarial(seed));
-        const cu_stream a = new_stream(CU_STREAM_UNORDERED), b = new_stream(CU_STREAM_UNORDERED);
-        const cu_event from_a = new_event(), from_b = new_event();
-        CHECK(make_current(1));
-        const cu_stream c = new_stream(CU_STREAM_UNORDERED);
-        CHECK(soft->event_record(from_a, c) == CU_INVALID_HANDLE); /* the other device's event */
-        forget();
-        queue(a, "a");
-        CHECK(soft->event_record(from_a, a) == CU_SUCCESS);
-        CHECK(soft->stream_wait_event(b, from_a, 0) == CU_SUCCESS);
-        queue(b, "b");
-        CHECK(soft->event_record(from_b, b) == CU_SUCCESS);
-        CHECK(soft->stream_wait_event(c, from_b, 0) == CU_SUCCESS);
-        queue(c, "c");
-        CHECK(soft->ctx_synchronize() == CU_SUCCESS); /* of device 1 */
-        CHECK(strcmp(ran, "abc") == 0);
-    }
+CASE_OF_SEEDS(chain_over_streams_and_devices_keeps_its_order) {
+    const cu_stream a = new_stream(CU_STREAM_UNORDERED), b = new_stream(CU_STREAM_UNORDERED);
+    const cu_event from_a = new_event(), from_b = new_event();
+    CHECK(make_current(1));
+    const cu_stream c = new_stream(CU_STREAM_UNORDERED);
+    CHECK(soft->event_record(from_a, c) == CU_INVALID_HANDLE); /* the other device's event */
+    queue(a, "a");
+    CHECK(soft->event_record(from_a, a) == CU_SUCCESS);
+    CHECK(soft->stream_wait_event(b, from_a, 0) == CU_SUCCESS);
+    queue(b, "b");
+    CHECK(soft->event_record(from_b, b) == CU_SUCCESS);
+    CHECK(soft->stream_wait_event(c, from_b, 0) == CU_SUCCESS);
+    queue(c, "c");
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS); /* of device 1 */
+    CHECK(strcmp(ran, "abc") == 0);
 }
 
 CASE(query_is_not_ready_at_first_and_polling_ends) {
     int polls_sum = 0;
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
-        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
         const cu_event event = new_event();
-        forget();
         queue(s, "a");
         queue(t, "x");
         CHECK(soft->event_record(event, s) == CU_SUCCESS);
@@ -142,43 +115,39 @@ CASE(query_is_not_ready_at_first_and_polling_ends) {
     CHECK(polls_sum > 4 * SEEDS); /* most polls run nothing */
 }
 
-CASE(legacy_stream_is_ordered_both_ways) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        REQUIRE(set_up_adversarial(seed));
-        const cu_stream s = new_stream(CU_STREAM_BLOCKING), t = new_stream(CU_STREAM_BLOCKING);
-        forget();
-        queue(s, "a");
-        queue(t, "b");
-        queue(NULL, "L");
-        queue(s, "c");
-        queue(t, "d");
-        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
-        CHECK(ran_count == 4); /* all but c */
-        CHECK(ran_before('a', 'L') && ran_before('b', 'L') && ran_before('L', 'd'));
-        queue(NULL, "M");
-        CHECK(soft->stream_synchronize(NULL) == CU_SUCCESS);
-        CHECK(ran_before('c', 'M') && ran_before('L', 'c'));
-    }
+CASE_OF_SEEDS(legacy_stream_is_ordered_both_ways) {
+    s = new_stream(CU_STREAM_BLOCKING);
+    t = new_stream(CU_STREAM_BLOCKING);
+    queue(s, "a");
+    queue(t, "b");
+    queue(NULL, "L");
+    queue(s, "c");
+    queue(t, "d");
+    CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
+    CHECK(ran_count == 4); /* all but c */
+    CHECK(ran_before('a', 'L') && ran_before('b', 'L') && ran_before('L', 'd'));
+    queue(NULL, "M");
+    CHECK(soft->stream_synchronize(NULL) == CU_SUCCESS);
+    CHECK(ran_before('c', 'M') && ran_before('L', 'c'));
 }
 
 CASE(unordered_stream_and_other_device_ignore_the_legacy_stream) {
     int before = 0, after = 0;
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
-        const cu_stream s = new_stream(CU_STREAM_BLOCKING), u = new_stream(CU_STREAM_UNORDERED);
+        s = new_stream(CU_STREAM_BLOCKING);
         CHECK(make_current(1));
         const cu_stream other = new_stream(CU_STREAM_BLOCKING);
         cu_context context;
         CHECK(soft->ctx_pop_current(&context) == CU_SUCCESS);
-        forget();
-        queue(u, "u");
+        queue(t, "u");
         queue(NULL, "L");
-        queue(u, "v");
+        queue(t, "v");
         queue(other, "o");
-        CHECK(soft->stream_synchronize(u) == CU_SUCCESS);
+        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
         CHECK(soft->stream_synchronize(other) == CU_SUCCESS);
         CHECK(strcmp(ran, "uvo") == 0); /* L was not needed */
-        queue(u, "w");
+        queue(t, "w");
         queue(s, "s");
         CHECK(soft->ctx_synchronize() == CU_SUCCESS);
         CHECK(ran_before('L', 's'));
@@ -188,19 +157,15 @@ CASE(unordered_stream_and_other_device_ignore_the_legacy_stream) {
     CHECK(before > 0 && after > 0);
 }
 
-CASE(wait_on_the_legacy_stream_holds_blocking_streams) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        REQUIRE(set_up_adversarial(seed));
-        const cu_stream u = new_stream(CU_STREAM_UNORDERED), s = new_stream(CU_STREAM_BLOCKING);
-        const cu_event event = new_event();
-        forget();
-        queue(u, "u");
-        CHECK(soft->event_record(event, u) == CU_SUCCESS);
-        CHECK(soft->stream_wait_event(NULL, event, 0) == CU_SUCCESS);
-        queue(s, "s");
-        CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
-        CHECK(strcmp(ran, "us") == 0);
-    }
+CASE_OF_SEEDS(wait_on_the_legacy_stream_holds_blocking_streams) {
+    s = new_stream(CU_STREAM_BLOCKING);
+    const cu_event event = new_event();
+    queue(t, "u");
+    CHECK(soft->event_record(event, t) == CU_SUCCESS);
+    CHECK(soft->stream_wait_event(NULL, event, 0) == CU_SUCCESS);
+    queue(s, "s");
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    CHECK(strcmp(ran, "us") == 0);
 }
 
 CASE(same_seed_gives_the_same_interleaving) {
@@ -216,7 +181,6 @@ CASE(same_seed_gives_the_same_interleaving) {
             for (int k = 0; k < STREAMS; k++) {
                 streams[k] = new_stream(CU_STREAM_UNORDERED);
             }
-            forget();
             for (int k = 0; k < STREAMS * ROUNDS; k++) {
                 queue(streams[k % STREAMS], &letters[k % STREAMS]);
             }

@@ -6,9 +6,8 @@
 #include "tests/allocator/soft/soft_capture_fixture.h"
 #include "tests/allocator/soft/soft_memory_fixture.h"
 
-#include <pthread.h>
-
 #include "tests/child.h"
+#include "tests/thread.h"
 
 static const char *spec_here;
 static void (*act_here)(void);
@@ -39,6 +38,12 @@ static bool passes(const char *spec, void (*act)(void)) {
         CHECK(strchr(child_words, '\n') == child_words + strlen(child_words) - 1); \
     } while (0)
 
+/* What one call does wrong. */
+#define ACT(name, call)      \
+    static void name(void) { \
+        (void)(call);        \
+    }
+
 static cu_stream gone_stream(void) {
     const cu_stream stream = new_stream(CU_STREAM_UNORDERED);
     CHECK(soft->stream_destroy(stream) == CU_SUCCESS);
@@ -51,15 +56,9 @@ static cu_event gone_event(void) {
     return event;
 }
 
-static void record_on_gone_stream(void) {
-    (void)soft->event_record(new_event(), gone_stream());
-}
-static void wait_on_gone_stream(void) {
-    (void)soft->stream_wait_event(gone_stream(), new_event(), 0);
-}
-static void synchronize_gone_stream(void) {
-    (void)soft->stream_synchronize(gone_stream());
-}
+ACT(record_on_gone_stream, soft->event_record(new_event(), gone_stream()))
+ACT(wait_on_gone_stream, soft->stream_wait_event(gone_stream(), new_event(), 0))
+ACT(synchronize_gone_stream, soft->stream_synchronize(gone_stream()))
 static void ask_gone_stream(void) {
     unsigned int status;
     (void)soft->stream_is_capturing(gone_stream(), &status);
@@ -68,12 +67,8 @@ static void name_gone_stream(void) {
     unsigned long long id;
     (void)soft->stream_get_id(gone_stream(), &id);
 }
-static void destroy_stream_twice(void) {
-    (void)soft->stream_destroy(gone_stream());
-}
-static void launch_on_garbage(void) {
-    (void)soft->launch_host_func((cu_stream)(uintptr_t)0x1230003, note, NULL);
-}
+ACT(destroy_stream_twice, soft->stream_destroy(gone_stream()))
+ACT(launch_on_garbage, soft->launch_host_func((cu_stream)(uintptr_t)0x1230003, note, NULL))
 
 CASE(a_dead_stream_s_handle_ends_the_process) {
     CHECK_ENDS("", record_on_gone_stream, "cuEventRecord", "stream 0x13 has been destroyed");
@@ -85,24 +80,12 @@ CASE(a_dead_stream_s_handle_ends_the_process) {
     CHECK_ENDS("", launch_on_garbage, "cuLaunchHostFunc", "stream 0x1230003 never existed");
 }
 
-static void record_gone_event(void) {
-    (void)soft->event_record(gone_event(), NULL);
-}
-static void wait_for_gone_event(void) {
-    (void)soft->stream_wait_event(NULL, gone_event(), 0);
-}
-static void query_gone_event(void) {
-    (void)soft->event_query(gone_event());
-}
-static void synchronize_gone_event(void) {
-    (void)soft->event_synchronize(gone_event());
-}
-static void destroy_event_twice(void) {
-    (void)soft->event_destroy(gone_event());
-}
-static void query_a_stream(void) {
-    (void)soft->event_query((cu_event)(void *)new_stream(CU_STREAM_UNORDERED));
-}
+ACT(record_gone_event, soft->event_record(gone_event(), NULL))
+ACT(wait_for_gone_event, soft->stream_wait_event(NULL, gone_event(), 0))
+ACT(query_gone_event, soft->event_query(gone_event()))
+ACT(synchronize_gone_event, soft->event_synchronize(gone_event()))
+ACT(destroy_event_twice, soft->event_destroy(gone_event()))
+ACT(query_a_stream, soft->event_query((cu_event)(void *)new_stream(CU_STREAM_UNORDERED)))
 
 CASE(a_dead_event_s_handle_ends_the_process) {
     CHECK_ENDS("", record_gone_event, "cuEventRecord", "event 0x14 has been destroyed");
@@ -114,7 +97,7 @@ CASE(a_dead_event_s_handle_ends_the_process) {
 }
 
 static void destroy_graph_twice(void) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    s = new_stream(CU_STREAM_UNORDERED);
     cu_graph graph = NULL;
     begin(s, CU_CAPTURE_RELAXED);
     CHECK(soft->stream_end_capture(s, &graph) == CU_SUCCESS);
@@ -122,7 +105,7 @@ static void destroy_graph_twice(void) {
     (void)soft->graph_destroy(graph);
 }
 static void launch_gone_graph(void) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    s = new_stream(CU_STREAM_UNORDERED);
     begin(s, CU_CAPTURE_RELAXED);
     const cu_graph_exec exec = end(s);
     CHECK(soft->graph_exec_destroy(exec) == CU_SUCCESS);
@@ -189,21 +172,20 @@ static void unmap_under_a_late_fill(void) {
 }
 static void free_host_under_a_copy(void) {
     void *host = NULL;
-    cu_ptr ptr = 0;
     CHECK(soft->mem_host_alloc(&host, 64, 0) == CU_SUCCESS);
-    CHECK(soft->mem_alloc(&ptr, 64) == CU_SUCCESS);
+    const cu_ptr ptr = alloc(64);
     CHECK(soft->memcpy_htod_async(ptr, host, 64, NULL) == CU_SUCCESS);
     (void)soft->mem_free_host(host);
 }
 static void unmap_under_a_use(void) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    s = new_stream(CU_STREAM_UNORDERED);
     const cu_ptr ptr = reserve(1);
     place(ptr, 1, create(1));
     CHECK(ashlar__soft_clock_use(ptr, 1, s) == ASHLAR_OK);
     (void)soft->mem_unmap(ptr, PAGE);
 }
 static void unmap_after_all_work(void) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    s = new_stream(CU_STREAM_UNORDERED);
     const cu_ptr ptr = reserve(2);
     place(ptr, 2, create(2));
     CHECK(soft->memset_d8_async(ptr, 7, PAGE, s) == CU_SUCCESS);
@@ -221,7 +203,7 @@ static void unmap_after_all_work_in_time(void) {
     CHECK(soft->mem_unmap(ptr, PAGE) == CU_SUCCESS);
 }
 static void launch_over_gone_memory(void) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    s = new_stream(CU_STREAM_UNORDERED);
     const cu_ptr ptr = reserve(1);
     place(ptr, 1, create(1));
     begin(s, CU_CAPTURE_RELAXED);
@@ -249,10 +231,8 @@ static void *call_act(void *act) {
 }
 
 static void act_beside_a_capture(void (*act)(void)) {
-    pthread_t other;
     begin(new_stream(CU_STREAM_BLOCKING), CU_CAPTURE_GLOBAL);
-    CHECK(pthread_create(&other, NULL, call_act, &act) == 0);
-    pthread_join(other, NULL);
+    run_thread(call_act, &act);
 }
 
 static void alloc_one(void) {
@@ -264,30 +244,18 @@ static void alloc_one_relaxed(void) {
     CHECK(soft->thread_exchange_capture_mode(&mode) == CU_SUCCESS);
     alloc_one();
 }
-static void use_the_legacy_stream(void) {
-    (void)soft->launch_host_func(NULL, note, NULL);
-}
-static void synchronize_all(void) {
-    (void)soft->ctx_synchronize();
-}
-static void alloc_beside_a_capture(void) {
-    act_beside_a_capture(alloc_one);
-}
-static void alloc_relaxed_beside_a_capture(void) {
-    act_beside_a_capture(alloc_one_relaxed);
-}
-static void legacy_beside_a_capture(void) {
-    act_beside_a_capture(use_the_legacy_stream);
-}
-static void synchronize_beside_a_capture(void) {
-    act_beside_a_capture(synchronize_all);
-}
+ACT(use_the_legacy_stream, soft->launch_host_func(NULL, note, NULL))
+ACT(synchronize_all, soft->ctx_synchronize())
+ACT(alloc_beside_a_capture, act_beside_a_capture(alloc_one))
+ACT(alloc_relaxed_beside_a_capture, act_beside_a_capture(alloc_one_relaxed))
+ACT(legacy_beside_a_capture, act_beside_a_capture(use_the_legacy_stream))
+ACT(synchronize_beside_a_capture, act_beside_a_capture(synchronize_all))
 static void alloc_in_an_own_capture(void) {
     begin(new_stream(CU_STREAM_UNORDERED), CU_CAPTURE_GLOBAL);
     alloc_one();
 }
 static void destroy_while_captured(void) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    s = new_stream(CU_STREAM_UNORDERED);
     begin(s, CU_CAPTURE_RELAXED);
     (void)soft->stream_destroy(s);
 }
@@ -305,9 +273,7 @@ static void call_the_device(void *unused) {
     (void)unused;
     (void)soft->event_query(NULL);
 }
-static void call_in_a_host_function(void) {
-    (void)soft->launch_host_func(NULL, call_the_device, NULL);
-}
+ACT(call_in_a_host_function, soft->launch_host_func(NULL, call_the_device, NULL))
 
 CASE(a_host_function_is_not_to_call_the_device) {
     CHECK_ENDS("", call_in_a_host_function, "cuEventQuery", "inside a host function");
@@ -329,8 +295,7 @@ static void get_handles_again(void) {
 static void have_errors_that_cuda_documents(void) {
     cu_context context = NULL;
     void *host = NULL;
-    cu_ptr ptr = 0;
-    CHECK(soft->mem_alloc(&ptr, 100) == CU_SUCCESS);
+    const cu_ptr ptr = alloc(100);
     CHECK(soft->mem_free(ptr + 4) == CU_INVALID_VALUE);
     CHECK(soft->mem_free(ptr) == CU_SUCCESS);
     CHECK(soft->mem_free(ptr) == CU_INVALID_VALUE);

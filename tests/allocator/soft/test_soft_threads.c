@@ -3,14 +3,14 @@
  */
 #include "tests/allocator/soft/soft_stream_fixture.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
+
+#include "tests/thread.h"
 
 enum { THREADS = 4, ROUNDS = 150, CELLS = 64 };
 
 typedef struct hammer {
-    pthread_t thread;
     int idx;
     cu_ptr cells; /* CELLS bytes of this thread's own */
     cu_event done; /* recorded by this thread, waited for by the next */
@@ -62,11 +62,8 @@ static void hammer_all(void) {
         hammers[i] = (hammer){.idx = i, .done = new_event()};
         REQUIRE(soft->mem_alloc(&hammers[i].cells, CELLS) == CU_SUCCESS);
     }
+    run_threads(THREADS, hammer_run, hammers, sizeof *hammers);
     for (int i = 0; i < THREADS; i++) {
-        REQUIRE(pthread_create(&hammers[i].thread, NULL, hammer_run, &hammers[i]) == 0);
-    }
-    for (int i = 0; i < THREADS; i++) {
-        REQUIRE(pthread_join(hammers[i].thread, NULL) == 0);
         CHECK(hammers[i].bad_count == 0);
         CHECK(hammers[i].counter == ROUNDS);
     }
@@ -102,14 +99,8 @@ static void *meet_on_own_stream(void *unused) {
 }
 
 CASE_WITH(two_threads_run_their_streams_in_parallel, set_up("memory=16MiB")) {
-    pthread_t threads[2];
     atomic_store(&meeting, 0);
-    for (int i = 0; i < 2; i++) {
-        REQUIRE(pthread_create(&threads[i], NULL, meet_on_own_stream, NULL) == 0);
-    }
-    for (int i = 0; i < 2; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0); /* a hang here is the failure */
-    }
+    run_threads(2, meet_on_own_stream, NULL, 0); /* a hang here is the failure */
     CHECK(atomic_load(&meeting) == 2);
 }
 
@@ -129,8 +120,7 @@ static void *doze_on(void *stream) {
     return NULL;
 }
 
-CASE_WITH(wait_lasts_until_another_threads_op_is_over, set_up("memory=16MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(wait_lasts_until_another_threads_op_is_over, set_up_streams("memory=16MiB")) {
     pthread_t thread;
     atomic_store(&doze_state, 0);
     REQUIRE(pthread_create(&thread, NULL, doze_on, s) == 0);

@@ -2,8 +2,9 @@
  * test_soft_time.c - the software device's virtual clock: what calls and work cost, and who waits.
  */
 #include "tests/allocator/soft/soft_capture_fixture.h"
+#include "tests/allocator/soft/soft_memory_fixture.h"
 
-#include <pthread.h>
+#include "tests/thread.h"
 
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)
@@ -25,15 +26,7 @@ static void work(cu_stream stream, uint64_t ns) {
     CHECK(ashlar__soft_work(stream, ns) == ASHLAR_OK);
 }
 
-/* An event recorded on the stream now. */
-static cu_event record_on(cu_stream stream) {
-    const cu_event event = new_event();
-    CHECK(soft->event_record(event, stream) == CU_SUCCESS);
-    return event;
-}
-
-CASE_WITH(work_of_a_stream_adds_up_and_streams_overlap, set_up(FREE)) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(work_of_a_stream_adds_up_and_streams_overlap, set_up_streams(FREE)) {
     work(s, 3 * MS);
     work(t, 2 * MS);
     work(s, 4 * MS);
@@ -43,8 +36,7 @@ CASE_WITH(work_of_a_stream_adds_up_and_streams_overlap, set_up(FREE)) {
     CHECK_ZU(ashlar__soft_host_ns(), 0);
 }
 
-CASE_WITH(work_begins_no_earlier_than_the_host_queued_it, set_up(FREE)) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(work_begins_no_earlier_than_the_host_queued_it, set_up_streams(FREE)) {
     ashlar__soft_host_work(5 * MS);
     work(s, 1 * MS);
     CHECK_ZU(tail_of(s), 6 * MS);
@@ -56,10 +48,9 @@ CASE_WITH(work_begins_no_earlier_than_the_host_queued_it, set_up(FREE)) {
     CHECK_ZU(figures().host_wait_count, 0);
 }
 
-CASE_WITH(a_wait_for_a_later_event_moves_the_tail_and_is_counted, set_up(FREE)) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(a_wait_for_a_later_event_moves_the_tail_and_is_counted, set_up_streams(FREE)) {
     work(s, 8 * MS);
-    const cu_event event = record_on(s);
+    const cu_event event = record(s);
     work(s, 8 * MS); /* after the record: nobody waits for it */
     work(t, 3 * MS);
     CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
@@ -72,19 +63,17 @@ CASE_WITH(a_wait_for_a_later_event_moves_the_tail_and_is_counted, set_up(FREE)) 
     CHECK_ZU(figures().wait_ns, 5 * MS);
 }
 
-CASE_WITH(a_wait_that_the_host_has_outrun_costs_nothing, set_up(FREE)) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(a_wait_that_the_host_has_outrun_costs_nothing, set_up_streams(FREE)) {
     work(s, 2 * MS);
-    const cu_event event = record_on(s);
+    const cu_event event = record(s);
     ashlar__soft_host_work(2 * MS);
     CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
     CHECK_ZU(figures().wait_count, 0);
 }
 
-CASE_WITH(host_waits_move_the_host, set_up(FREE)) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(host_waits_move_the_host, set_up_streams(FREE)) {
     work(s, 2 * MS);
-    const cu_event event = record_on(s);
+    const cu_event event = record(s);
     work(s, 3 * MS);
     work(t, 9 * MS);
     CHECK(soft->event_synchronize(event) == CU_SUCCESS);
@@ -98,18 +87,16 @@ CASE_WITH(host_waits_move_the_host, set_up(FREE)) {
     CHECK_ZU(figures().host_wait_ns, 9 * MS);
 }
 
-CASE_WITH(a_destroyed_stream_s_work_counts_for_the_device, set_up(FREE)) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(a_destroyed_stream_s_work_counts_for_the_device, set_up_streams(FREE)) {
     work(s, 2 * MS);
     CHECK(soft->stream_destroy(s) == CU_SUCCESS);
     CHECK(soft->ctx_synchronize() == CU_SUCCESS);
     CHECK_ZU(ashlar__soft_host_ns(), 2 * MS);
 }
 
-CASE_WITH(queries_go_by_virtual_time_and_polling_ends, set_up(FREE)) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(queries_go_by_virtual_time_and_polling_ends, set_up_streams(FREE)) {
     work(s, 10 * US);
-    const cu_event event = record_on(s);
+    const cu_event event = record(s);
     int polls = 0;
     while (soft->event_query(event) == CU_NOT_READY && polls < 100) {
         polls++;
@@ -123,10 +110,9 @@ CASE(times_are_the_same_when_work_is_delayed) {
     for (int seed = 0; seed < SEEDS; seed++) {
         char spec[96];
         (void)snprintf(spec, sizeof spec, FREE ",mode=adversarial,seed=%d", seed);
-        REQUIRE(set_up(spec));
-        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+        REQUIRE(set_up_streams(spec));
         work(s, 4 * MS);
-        const cu_event event = record_on(s);
+        const cu_event event = record(s);
         CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
         work(t, 2 * MS);
         CHECK_ZU(tail_of(t), 6 * MS);
@@ -149,14 +135,13 @@ CASE_WITH(the_legacy_stream_is_ordered_with_blocking_streams, set_up(FREE)) {
     work(a, 1 * MS);
     CHECK_ZU(tail_of(a), 5 * MS);
     CHECK_ZU(tail_of(b), 3 * MS);           /* nothing was queued there since */
-    const cu_event event = record_on(NULL); /* after a and b, not after free */
+    const cu_event event = record(NULL);    /* after a and b, not after free */
     CHECK(soft->event_synchronize(event) == CU_SUCCESS);
     CHECK_ZU(ashlar__soft_host_ns(), 5 * MS);
     CHECK_ZU(figures().wait_count, 0);
 }
 
-CASE_WITH(lanes_of_a_graph_overlap, set_up(FREE)) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(lanes_of_a_graph_overlap, set_up_streams(FREE)) {
     begin(s, CU_CAPTURE_RELAXED);
     CHECK(follow(t, s) == CU_SUCCESS);
     work(s, 5 * MS);
@@ -173,36 +158,29 @@ CASE_WITH(lanes_of_a_graph_overlap, set_up(FREE)) {
     CHECK_ZU(figures().wait_count, 0); /* the graph's own edges are no waits of the program */
 }
 
-CASE_WITH(a_free_and_an_unmap_wait_for_the_device, set_up(FREE)) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
-    cu_ptr ptr = 0;
-    CHECK(soft->mem_alloc(&ptr, 1) == CU_SUCCESS);
+CASE_WITH(a_free_and_an_unmap_wait_for_the_device, set_up_streams(FREE)) {
+    const cu_ptr ptr = alloc(1);
     work(s, 1 * MS);
     CHECK(soft->mem_free(ptr) == CU_SUCCESS);
     CHECK_ZU(ashlar__soft_host_ns(), 1 * MS);
-    const cu_mem_prop prop = {.type = CU_ALLOCATION_PINNED,
-                              .location = {.type = CU_LOCATION_DEVICE}};
-    cu_mem_handle handle = 0;
-    CHECK(soft->mem_address_reserve(&ptr, 2 << 20, 0, 0, 0) == CU_SUCCESS);
-    CHECK(soft->mem_create(&handle, 2 << 20, &prop, 0) == CU_SUCCESS);
-    CHECK(soft->mem_map(ptr, 2 << 20, 0, handle, 0) == CU_SUCCESS);
+    const cu_ptr mapped = reserve(1);
+    place(mapped, 1, create(1));
     work(s, 1 * MS);
     CHECK_ZU(ashlar__soft_host_ns(), 1 * MS);
-    CHECK(soft->mem_unmap(ptr, 2 << 20) == CU_SUCCESS);
+    CHECK(soft->mem_unmap(mapped, PAGE) == CU_SUCCESS);
     CHECK_ZU(ashlar__soft_host_ns(), 2 * MS);
 }
 
 CASE_WITH(calls_cost_what_the_line_says, set_up("time=on,costs=cuMemAlloc:700+cuMemFree:0")) {
-    cu_ptr ptr = 0;
     const uint64_t begin_ns = ashlar__soft_host_ns();
-    CHECK(soft->mem_alloc(&ptr, 1) == CU_SUCCESS);
+    cu_ptr ptr = alloc(1);
     CHECK_ZU(ashlar__soft_host_ns() - begin_ns, 700);
     CHECK(soft->mem_free(ptr) == CU_SUCCESS);
     CHECK_ZU(ashlar__soft_host_ns() - begin_ns, 700);
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED); /* by the estimates */
+    s = new_stream(CU_STREAM_UNORDERED); /* by the estimates */
     CHECK(ashlar__soft_host_ns() - begin_ns > 700);
     const uint64_t queued_ns = ashlar__soft_host_ns();
-    CHECK(soft->mem_alloc(&ptr, 64 << 20) == CU_SUCCESS);
+    ptr = alloc(64 << 20);
     CHECK(soft->memset_d8_async(ptr, 0, 64 << 20, s) == CU_SUCCESS);
     const uint64_t small_ns = tail_of(s) - ashlar__soft_host_ns();
     CHECK(tail_of(s) > queued_ns && small_ns > 0);
@@ -210,19 +188,17 @@ CASE_WITH(calls_cost_what_the_line_says, set_up("time=on,costs=cuMemAlloc:700+cu
     CHECK(tail_of(s) - ashlar__soft_host_ns() > small_ns);
 }
 
-CASE_WITH(without_the_mode_no_time_passes, set_up("memory=64MiB")) {
-    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+CASE_WITH(without_the_mode_no_time_passes, set_up_streams("memory=64MiB")) {
     work(s, 5 * MS);
     ashlar__soft_host_work(5 * MS);
-    const cu_event event = record_on(s);
+    const cu_event event = record(s);
     CHECK(soft->event_query(event) == CU_SUCCESS);
     CHECK(tail_of(s) == 0 && ashlar__soft_host_ns() == 0 && figures().end_ns == 0);
 }
 
 CASE_WITH(physical_memory_has_a_high_water_mark, set_up("memory=64MiB")) {
-    cu_ptr a = 0, b = 0;
-    CHECK(soft->mem_alloc(&a, 6 << 20) == CU_SUCCESS);
-    CHECK(soft->mem_alloc(&b, 4 << 20) == CU_SUCCESS);
+    const cu_ptr a = alloc(6 << 20);
+    (void)alloc(4 << 20);
     CHECK(soft->mem_free(a) == CU_SUCCESS);
     CHECK_ZU(figures().physical_bytes, 4 << 20);
     CHECK_ZU(figures().physical_peak_bytes, 10 << 20);
@@ -248,9 +224,7 @@ static void *run_worker(void *unused) {
 
 CASE_WITH(each_thread_has_a_clock_that_begins_where_the_latest_is, set_up(FREE)) {
     ashlar__soft_host_work(3 * MS);
-    pthread_t worker;
-    REQUIRE(pthread_create(&worker, NULL, run_worker, NULL) == 0);
-    pthread_join(worker, NULL);
+    run_thread(run_worker, NULL);
     CHECK_ZU(worker_ns, 3 * MS);
     CHECK_ZU(ashlar__soft_host_ns(), 3 * MS);
 }

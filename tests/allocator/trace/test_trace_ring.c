@@ -4,12 +4,10 @@
  */
 #include "allocator/trace/trace_ring.h"
 
-#include <pthread.h>
-#include <stdbool.h>
 #include <time.h>
 
 #include "allocator/base/clock.h"
-#include "tests/check.h"
+#include "tests/thread.h"
 #include "allocator/base/host.h"
 
 enum { CAPACITY = 8 };
@@ -23,8 +21,12 @@ static uint64_t fake_now_ns(void) {
     return ++now;
 }
 
+static void tear_down(void) {
+    ashlar__trace_finish(&ring);
+}
+
 static bool set_up(void) {
-    return ashlar__trace_init(&ring, CAPACITY) == ASHLAR_OK;
+    return ashlar__trace_init(&ring, CAPACITY) == ASHLAR_OK && check_at_end(tear_down);
 }
 
 /* Event number n, told by its address. */
@@ -92,7 +94,6 @@ CASE_WITH(a_ring_that_is_not_full_has_everything, set_up()) {
     check_read(0, 1, UINT64_MAX);
     put_to(CAPACITY);
     check_read(0, CAPACITY, UINT64_MAX);
-    ashlar__trace_finish(&ring);
 }
 
 CASE_WITH(a_full_ring_has_the_newest, set_up()) {
@@ -100,7 +101,6 @@ CASE_WITH(a_full_ring_has_the_newest, set_up()) {
         put_to(end);
         check_read(end - CAPACITY, CAPACITY, UINT64_MAX);
     }
-    ashlar__trace_finish(&ring);
 }
 
 CASE_WITH(a_small_array_gets_the_newest, set_up()) {
@@ -111,7 +111,6 @@ CASE_WITH(a_small_array_gets_the_newest, set_up()) {
     CHECK_ZU(lost, 8);
     CHECK_ZU(ashlar__trace_read(&ring, NULL, 0, &lost), 0);
     CHECK_ZU(lost, 11);
-    ashlar__trace_finish(&ring);
 }
 
 /* A thread that stopped inside its put, here by hand. */
@@ -127,7 +126,6 @@ CASE_WITH(an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody, set
     check_read(7, 7, 12);
     put_to(21); /* and number 20 finds it free */
     check_read(13, 8, UINT64_MAX);
-    ashlar__trace_finish(&ring);
 }
 
 /* As if other writers had been a lap ahead, here by hand. */
@@ -138,7 +136,6 @@ CASE_WITH(a_writer_that_was_overtaken_writes_nothing, set_up()) {
     ashlar__trace_put(&ring, &(ashlar_trace_event){.address = 5});
     CHECK(atomic_load(&ring.entries[5].words[1]) == 99);
     CHECK(atomic_load(&ring.entries[5].mark) == 2 * (5 + CAPACITY) + 2);
-    ashlar__trace_finish(&ring);
 }
 
 CASE_WITH(what_is_overwritten_meanwhile_ends_the_gapless_part, set_up()) {
@@ -147,7 +144,6 @@ CASE_WITH(what_is_overwritten_meanwhile_ends_the_gapless_part, set_up()) {
     check_read(3, 5, UINT64_MAX);
     atomic_store(&ring.entries[2].mark, 2 * (2 + CAPACITY) + 2);
     check_read(3, 5, UINT64_MAX);
-    ashlar__trace_finish(&ring);
 }
 
 CASE(a_ring_without_host_memory_is_none) {
@@ -169,7 +165,6 @@ CASE(the_clock_is_the_monotonic_one) {
     REQUIRE(set_up());
     put_to(1);
     CHECK(read_all() == 1 && events[0].time_ns >= after);
-    ashlar__trace_finish(&ring);
 }
 
 /* ---- threads ---- */
@@ -240,24 +235,17 @@ static void *read_events(void *arg) {
 }
 
 CASE_WITH(many_writers_and_a_reader_tear_nothing, set_up()) {
-    pthread_t writers[WRITERS], reader;
-    size_t idx[WRITERS];
+    static size_t idx[WRITERS] = {0, 1, 2};
+    pthread_t reader;
     atomic_store(&writers_left, WRITERS);
     REQUIRE(pthread_create(&reader, NULL, read_events, NULL) == 0);
-    for (size_t i = 0; i < WRITERS; i++) {
-        idx[i] = i;
-        REQUIRE(pthread_create(&writers[i], NULL, write_events, &idx[i]) == 0);
-    }
-    for (size_t i = 0; i < WRITERS; i++) {
-        CHECK(pthread_join(writers[i], NULL) == 0);
-    }
+    run_threads(WRITERS, write_events, idx, sizeof *idx);
     CHECK(pthread_join(reader, NULL) == 0);
     CHECK(bad_reads == 0);
     printf("# %ld readings beside the writers\n", good_reads);
     const size_t count = read_all();
     CHECK(count > 0 && count <= CAPACITY && is_in_order(count));
     CHECK_ZU(lost + count, WRITERS * PUTS);
-    ashlar__trace_finish(&ring);
 }
 
 CASE(threads_are_numbered_from_0_in_the_order_of_their_first_calls) {

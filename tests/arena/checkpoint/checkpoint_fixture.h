@@ -10,7 +10,6 @@
 
 #include "tests/allocator/core/allocator_fixture.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <ashlar/checkpoint.h>
@@ -141,6 +140,10 @@ static inline bool set_up_arena(const char *spec, unsigned regions) {
     (void)snprintf(path, sizeof path, "%s/weights.safetensors", folder);
     arena = open_arena(regions);
     return check_at_end(finish);
+}
+
+static inline bool set_up_all(void) {
+    return set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL);
 }
 
 static inline ashlar_status save(unsigned flags) {

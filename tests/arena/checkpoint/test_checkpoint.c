@@ -4,7 +4,7 @@
 #include "tests/arena/checkpoint/checkpoint_fixture.h"
 #include "tests/arena/checkpoint/safetensors_find.h"
 
-CASE_WITH(a_round_trip_keeps_every_bit, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
+CASE_WITH(a_round_trip_keeps_every_bit, set_up_all()) {
     static image before;
     draw(arena, 1);
     take_image(arena, &before);
@@ -35,9 +35,8 @@ static void check_part(const ashlar_safetensors *file, const char *prefix, int r
     CHECK(has_elements(file, entry, ashlar_arena_view(arena, (ashlar_region)region, i)));
 }
 
-CASE(the_file_holds_each_tensor_its_state_and_the_metadata) {
+CASE_WITH(the_file_holds_each_tensor_its_state_and_the_metadata, set_up_all()) {
     const ashlar_checkpoint_pair metadata[] = {{"one", "eins"}, {"two", "zwei"}};
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     draw(arena, 1);
     CHECK(ashlar_checkpoint_save(arena, path, ASHLAR_CHECKPOINT_STATE, metadata, 2, streams[0]) ==
           ASHLAR_OK);
@@ -69,8 +68,7 @@ static size_t count_in_file(void) {
     return count;
 }
 
-CASE(only_what_is_asked_for_and_there_is_written) {
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(only_what_is_asked_for_and_there_is_written, set_up_all()) {
     CHECK(save(0) == ASHLAR_OK);
     CHECK_ZU(count_in_file(), TENSORS);
     ashlar_arena_destroy(arena);
@@ -118,7 +116,7 @@ CASE_WITH(what_cannot_be_saved_is_refused, set_up_arena("memory=64MiB", 0)) {
     CHECK(load(arena, 0) == ASHLAR_OK);
 }
 
-CASE_WITH(failing_host_memory_writes_no_file, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
+CASE_WITH(failing_host_memory_writes_no_file, set_up_all()) {
     draw(arena, 1);
     unsigned long n = 1;
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
@@ -132,7 +130,7 @@ CASE_WITH(failing_host_memory_writes_no_file, set_up_arena("memory=64MiB", ASHLA
     CHECK(n > 12);
 }
 
-CASE_WITH(a_driver_that_fails_writes_no_file, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
+CASE_WITH(a_driver_that_fails_writes_no_file, set_up_all()) {
     for (uint64_t n = 1; n <= 4; n++) { /* a copy of each region */
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, n, CU_UNKNOWN);
         CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_EDRIVER);

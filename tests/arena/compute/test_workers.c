@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -46,7 +45,6 @@ CASE(every_piece_is_done_once) {
             check_work(PIECES);
         }
     }
-    ashlar__workers_set_count(0);
 }
 
 CASE(work_goes_on_after_the_threads_have_slept) {
@@ -55,7 +53,6 @@ CASE(work_goes_on_after_the_threads_have_slept) {
         nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
         check_work(PIECES);
     }
-    ashlar__workers_set_count(0);
 }
 
 /* ---- who does it ---- */
@@ -93,7 +90,6 @@ CASE(as_many_threads_work_at_once_as_were_asked_for) {
         check_meeting(THREADS);
         check_meeting(3);
     }
-    ashlar__workers_set_count(0);
 }
 
 static void note_doer(void *context, size_t i) {
@@ -124,7 +120,6 @@ CASE(no_more_threads_join_than_were_asked_for) {
             CHECK(count_doers(100) <= threads);
         }
     }
-    ashlar__workers_set_count(0);
 }
 
 CASE(a_single_piece_stays_with_its_caller) {
@@ -133,7 +128,6 @@ CASE(a_single_piece_stays_with_its_caller) {
         ashlar__workers_run(1, note_doer, NULL);
         CHECK(pthread_equal(doers[0], pthread_self()));
     }
-    ashlar__workers_set_count(0);
 }
 
 static void inner(void *context, size_t i) {
@@ -153,7 +147,6 @@ CASE(work_within_work_is_done_by_its_caller) {
     atomic_store(&doer_count, 0);
     ashlar__workers_run(50, outer, NULL);
     CHECK_ZU(atomic_load(&doer_count), 500);
-    ashlar__workers_set_count(0);
 }
 
 /* ---- several callers ---- */
@@ -190,7 +183,6 @@ CASE(several_callers_do_not_meet) {
         pthread_join(threads[i], NULL);
         CHECK(claims[i].wrong == 0);
     }
-    ashlar__workers_set_count(0);
 }
 
 static atomic_int blocked;
@@ -212,7 +204,10 @@ CASE(signals_are_left_to_the_programs_threads) {
     ashlar__workers_run(THREADS, look_at_signals, NULL);
     CHECK(atomic_load(&blocked) == THREADS - 1);
     pthread_barrier_destroy(&all_here);
+}
+
+static void use_usual_count(void) {
     ashlar__workers_set_count(0);
 }
 
-RUN_CASES()
+RUN_CASES_AFTER(check_each = use_usual_count)

@@ -48,6 +48,15 @@ static inline bool set_up_arena(const char *spec, unsigned regions) {
            check_at_end(tear_down_arena);
 }
 
+static inline bool set_up_all(void) {
+    return set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL);
+}
+
+/* The same without a tensor. */
+static inline bool set_up_empty(void) {
+    return set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK;
+}
+
 static inline unsigned char *view_of(ashlar_region region, size_t tensor) {
     return ashlar_arena_view(arena, region, tensor);
 }

@@ -66,9 +66,8 @@ CASE_WITH(each_region_is_one_block_with_its_tag, set_up_declared()) {
 }
 
 /* So that the places of one element differ in more than one bit of their address. */
-CASE(large_regions_side_by_side_are_not_a_power_of_two_apart) {
+CASE_WITH(large_regions_side_by_side_are_not_a_power_of_two_apart, set_up("memory=512MiB")) {
     const size_t elements = (size_t)16 << 20;
-    REQUIRE(set_up("memory=512MiB"));
     REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
     CHECK(ashlar_arena_add(arena, "t", ASHLAR_F32, 1, &elements, NULL) == ASHLAR_OK);
     REQUIRE(commit(ALL));

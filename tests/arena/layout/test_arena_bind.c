@@ -13,10 +13,9 @@ CASE_WITH(a_bound_pointer_is_set, set_up_arena("memory=64MiB", 3)) {
 }
 
 /* Type by region: bf16 parameters and gradients, F32 moments and masters. */
-CASE(a_bound_view_is_filled_in) {
+CASE_WITH(a_bound_view_is_filled_in, set_up_all()) {
     static const ashlar_dtype types[ASHLAR_REGION_COUNT] = {ASHLAR_BF16, ASHLAR_BF16, ASHLAR_F32,
                                                             ASHLAR_F32, ASHLAR_F32};
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     for (int region = 0; region < ASHLAR_REGION_COUNT; region++) {
         ashlar_tensor_view half, five;
         memset(&half, 0xff, sizeof half);
@@ -36,10 +35,9 @@ CASE(a_bound_view_is_filled_in) {
     }
 }
 
-CASE(a_view_that_is_not_there_cannot_be_bound) {
+CASE_WITH(a_view_that_is_not_there_cannot_be_bound, set_up_empty()) {
     void *pointer = &arena;
     ashlar_tensor_view view = {.data = &arena, .rank = 77};
-    REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
     REQUIRE(declare_all(arena));
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, 0, &pointer) == ASHLAR_EINVAL);
     REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], 1 + 16) == ASHLAR_OK);
@@ -58,10 +56,9 @@ CASE(without_host_memory_nothing_is_bound) {
     for (bool failed = true; failed; n++) {
         void *pointer = &arena;
         REQUIRE(set_up_arena("memory=64MiB", 1));
-        ashlar__host_fail_at(n);
-        const ashlar_status status =
-            ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &pointer);
-        ashlar__host_fail_at(0);
+        ashlar_status status;
+        HOST_FAILS_AT(n,
+                      status = ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &pointer));
         failed = status != ASHLAR_OK;
         if (failed) {
             CHECK_FAILS(status, ASHLAR_EHOSTMEM, "tensor one");

@@ -33,8 +33,7 @@ CASE_WITH(a_view_replaced_by_null_or_foreign_memory_is_found, set_up_arena("memo
     give(foreign);
 }
 
-CASE(a_view_moved_onto_another_tensor_is_found_with_both_names) {
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(a_view_moved_onto_another_tensor_is_found_with_both_names, set_up_all()) {
     unsigned char *const three = view_of(ASHLAR_REGION_PARAMETERS, THREE);
     check_place(ASHLAR_REGION_PARAMETERS, TWO, three, "0 bytes into tensor three (parameters)");
     check_place(ASHLAR_REGION_PARAMETERS, ONE, three + 63,
@@ -50,7 +49,7 @@ CASE(a_view_moved_onto_another_tensor_is_found_with_both_names) {
                 "139 bytes into tensor half (masters)");
 }
 
-CASE_WITH(a_view_moved_into_padding_is_found, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
+CASE_WITH(a_view_moved_into_padding_is_found, set_up_all()) {
     unsigned char *const base = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
     unsigned char *const master = ashlar_arena_region(arena, ASHLAR_REGION_MASTER);
     check_place(ASHLAR_REGION_PARAMETERS, TWO, base + 28, "padding behind tensor one (parameters)");
@@ -79,8 +78,7 @@ CASE(a_view_that_reaches_into_the_arena_from_outside_is_found) {
                 "outside the arena, and reaches onto tensor one (parameters)");
 }
 
-CASE(a_view_that_reaches_onto_the_first_byte_from_outside_is_found) {
-    REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
+CASE_WITH(a_view_that_reaches_onto_the_first_byte_from_outside_is_found, set_up_empty()) {
     CHECK(ashlar_arena_add(arena, "first", ASHLAR_F32, 1, &(size_t){9}, NULL) == ASHLAR_OK);
     REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK);
     check_place(ASHLAR_REGION_PARAMETERS, 0, view_of(ASHLAR_REGION_PARAMETERS, 0) - 35,
@@ -90,7 +88,7 @@ CASE(a_view_that_reaches_onto_the_first_byte_from_outside_is_found) {
 
 /* ---- views ---- */
 
-CASE_WITH(a_view_of_another_type_is_found, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
+CASE_WITH(a_view_of_another_type_is_found, set_up_all()) {
     ashlar_tensor_view view;
     CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_MASTER, HALF, &view) == ASHLAR_OK);
     view.dtype = ASHLAR_BF16;
@@ -230,8 +228,7 @@ CASE_WITH(buckets_with_a_gap_are_found, set_up_arena("memory=64MiB", 1)) {
 
 /* ---- regions ---- */
 
-CASE(an_arena_that_is_not_committed_cannot_be_checked) {
-    REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
+CASE_WITH(an_arena_that_is_not_committed_cannot_be_checked, set_up_empty()) {
     REQUIRE(declare_all(arena));
     CHECK_FAILS(ashlar_arena_check(arena), ASHLAR_EINVAL, "not committed");
     tear_down_arena();
@@ -240,7 +237,7 @@ CASE(an_arena_that_is_not_committed_cannot_be_checked) {
 CASE(a_region_freed_by_others_is_found_and_does_not_keep_the_rest) {
     for (int region = 0; region < ASHLAR_REGION_COUNT; region++) {
         char message[80];
-        REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+        REQUIRE(set_up_all());
         give(ashlar_arena_region(arena, (ashlar_region)region));
         (void)snprintf(message, sizeof message, "the %s have lost their block",
                        ashlar_region_text((ashlar_region)region));

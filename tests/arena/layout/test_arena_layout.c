@@ -228,9 +228,8 @@ CASE_WITH(tensors_of_a_group_may_touch_but_not_overlap, set_up_with_a()) {
 
 /* ---- sizes that do not fit ---- */
 
-CASE(the_largest_region_is_placed_and_one_element_more_is_not) {
+CASE_WITH(the_largest_region_is_placed_and_one_element_more_is_not, set_up()) {
     const size_t limit = (SIZE_MAX - 255) / 4; /* elements: 2^64 - 256 bytes */
-    REQUIRE(set_up());
     add("t", ASHLAR_F32, limit);
     CHECK_ZU(place(), SIZE_MAX - 255);
     tear_down();
@@ -241,9 +240,8 @@ CASE(the_largest_region_is_placed_and_one_element_more_is_not) {
     CHECK_HAS(ashlar_error_detail(), "too large together");
 }
 
-CASE(tensors_that_fit_alone_but_not_together_are_refused) {
+CASE_WITH(tensors_that_fit_alone_but_not_together_are_refused, set_up()) {
     const size_t half = SIZE_MAX / 8 + 1; /* elements: 2^63 bytes */
-    REQUIRE(set_up());
     add("a", ASHLAR_F32, 1);
     add("b", ASHLAR_F32, half);
     CHECK_ZU(place(), 256 + (SIZE_MAX / 2 + 1));

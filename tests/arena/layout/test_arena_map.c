@@ -3,8 +3,6 @@
 
 #include <ashlar/arena.h>
 
-#include <stdlib.h>
-
 static ashlar_arena *arena;
 
 static void finish(void) {

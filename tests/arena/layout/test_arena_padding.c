@@ -32,8 +32,7 @@ static void check_message(ashlar_region region, size_t i, const char *before) {
 }
 
 /* Of every region, one at a time. */
-CASE(every_byte_of_padding_is_watched_and_no_other) {
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(every_byte_of_padding_is_watched_and_no_other, set_up_all()) {
     wait_for(streams[0]);
     size_t padding = 0;
     for (int r = 0; r < ASHLAR_REGION_COUNT; r++) {
@@ -79,7 +78,7 @@ CASE(the_look_comes_behind_what_is_queued_on_its_stream) {
                 "is 0x07, in the padding behind tensor four");
 }
 
-CASE_WITH(padding_is_fetched_by_few_calls, set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL)) {
+CASE_WITH(padding_is_fetched_by_few_calls, set_up_all()) {
     CHECK(ashlar_arena_check_padding(arena, streams[1]) == ASHLAR_OK);
     const size_t batches = CALLS(memcpy_batch_async), copies = CALLS(memcpy_dtoh_async),
                  single = CALLS(memcpy_dtod_async), waits = CALLS(stream_synchronize);
@@ -91,8 +90,7 @@ CASE_WITH(padding_is_fetched_by_few_calls, set_up_arena("memory=64MiB", ASHLAR_R
     CHECK_ZU(stats_now().live_blocks, ASHLAR_REGION_COUNT);
 }
 
-CASE(an_arena_without_padding_has_nothing_to_look_at) {
-    REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
+CASE_WITH(an_arena_without_padding_has_nothing_to_look_at, set_up_empty()) {
     CHECK_FAILS(ashlar_arena_check_padding(arena, streams[0]), ASHLAR_EINVAL, "not committed");
     CHECK(ashlar_arena_add(arena, "a", ASHLAR_F32, 1, &(size_t){64}, NULL) == ASHLAR_OK);
     CHECK(ashlar_arena_add(arena, "b", ASHLAR_F16, 1, &(size_t){128}, NULL) == ASHLAR_OK);

@@ -5,7 +5,6 @@
 #include "tests/check.h"
 
 #include <stdint.h>
-#include <stdlib.h>
 
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/host.h"
@@ -73,9 +72,8 @@ CASE(a_master_that_does_not_fit_is_refused) {
 CASE(failing_host_memory_places_nothing) {
     for (unsigned long n = 1; n <= 4; n++) {
         REQUIRE(set_up_mixed());
-        ashlar__host_fail_at(n);
-        const ashlar_status status = ashlar__arena_place(arena);
-        ashlar__host_fail_at(0);
+        ashlar_status status;
+        HOST_FAILS_AT(n, status = ashlar__arena_place(arena));
         CHECK(status == (n <= 3 ? ASHLAR_EHOSTMEM : ASHLAR_OK));
         CHECK((arena->buckets != NULL) == (n == 4));
         CHECK_ZU(offset_of(3, ASHLAR_LAYOUT_STORAGE), n == 4 ? 1024 : 0);

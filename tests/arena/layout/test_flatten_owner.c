@@ -65,9 +65,7 @@ CASE_WITH(a_block_is_freed_if_every_byte_of_it_is_gathered, set_up_arena("memory
 /* On its own stream, which runs beside, and on the one that gathers, whoever has the block next. */
 CASE(sources_are_reused_only_when_they_were_read) {
     for (int seed = 1; seed <= 12; seed++) {
-        char spec[64];
-        (void)snprintf(spec, sizeof spec, "memory=64MiB,mode=adversarial,seed=%d", seed);
-        REQUIRE(set_up_arena(spec, 1));
+        REQUIRE(set_up_arena(drawn_order("memory=64MiB", seed), 1));
         wait_for(streams[0]);
         const size_t count = scatter(ASHLAR_REGION_PARAMETERS, streams[1]);
         wait_for(streams[1]);

@@ -46,6 +46,10 @@ static bool set_up_two(const char *spec, unsigned regions) {
            check_at_end(tear_down_two);
 }
 
+static bool set_up_pair(unsigned regions) {
+    return set_up_two("devices=2,memory=64MiB", regions);
+}
+
 static void wait_for_other(size_t i) {
     CHECK(ashlar_stream_synchronize(other, other_streams[i]) == ASHLAR_OK);
 }
@@ -80,8 +84,7 @@ static void check_tensors(void) {
     }
 }
 
-CASE(a_replica_has_the_layout_of_its_source) {
-    REQUIRE(set_up_two("devices=2,memory=64MiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(a_replica_has_the_layout_of_its_source, set_up_pair(ASHLAR_REGIONS_ALL)) {
     REQUIRE(replicate(ASHLAR_REGIONS_ALL) == ASHLAR_OK);
     check_tensors();
     CHECK_ZU(ashlar_arena_regions(replica), ASHLAR_REGIONS_ALL);
@@ -103,8 +106,7 @@ CASE(a_replica_has_the_layout_of_its_source) {
     CHECK_ZU(replica->binding_count, 0);
 }
 
-CASE(a_replica_has_the_regions_that_were_asked_for) {
-    REQUIRE(set_up_two("devices=2,memory=64MiB", 1 + 2 + 16));
+CASE_WITH(a_replica_has_the_regions_that_were_asked_for, set_up_pair(1 + 2 + 16)) {
     REQUIRE(replicate(1) == ASHLAR_OK);
     CHECK_ZU(ashlar_arena_regions(replica), 1);
     CHECK_ZU(live_blocks_of(other_memory), 1);
@@ -126,7 +128,7 @@ CASE(a_replica_has_the_regions_that_were_asked_for) {
     tear_down_arena();
 }
 
-CASE_WITH(regions_that_are_not_there_are_refused, set_up_two("devices=2,memory=64MiB", 1 + 4)) {
+CASE_WITH(regions_that_are_not_there_are_refused, set_up_pair(1 + 4)) {
     CHECK_FAILS(replicate(3), ASHLAR_EINVAL, "the source has no gradients");
     CHECK_FAILS(replicate(1 + 4 + 16), ASHLAR_EINVAL, "the source has no masters");
     CHECK(replicate(4) == ASHLAR_EINVAL);
@@ -148,9 +150,7 @@ CASE_WITH(regions_that_are_not_there_are_refused, set_up_two("devices=2,memory=6
  */
 CASE(contents_are_those_between_what_came_before_and_after) {
     for (int seed = 1; seed <= 16; seed++) {
-        char spec[80];
-        (void)snprintf(spec, sizeof spec, "devices=2,memory=64MiB,mode=adversarial,seed=%d", seed);
-        REQUIRE(set_up_two(spec, ASHLAR_REGIONS_ALL));
+        REQUIRE(set_up_two(drawn_order("devices=2,memory=64MiB", seed), ASHLAR_REGIONS_ALL));
         for (int region = 0; region < ASHLAR_REGION_COUNT; region++) {
             fill((ashlar_region)region, HALF, (unsigned char)(ON_ONE + region), streams[0]);
         }
@@ -178,9 +178,7 @@ CASE(contents_are_those_between_what_came_before_and_after) {
 
 CASE(parameters_are_refreshed_by_one_copy_in_order) {
     for (int seed = 1; seed <= 16; seed++) {
-        char spec[80];
-        (void)snprintf(spec, sizeof spec, "devices=2,memory=64MiB,mode=adversarial,seed=%d", seed);
-        REQUIRE(set_up_two(spec, 3));
+        REQUIRE(set_up_two(drawn_order("devices=2,memory=64MiB", seed), 3));
         fill(ASHLAR_REGION_GRADIENTS, FOUR, 5, streams[0]);
         REQUIRE(replicate(3) == ASHLAR_OK);
         wait_for_other(0);
@@ -212,7 +210,7 @@ CASE(a_replica_on_the_same_device_works_too) {
     CHECK(holds(ashlar_arena_view(replica, ASHLAR_REGION_PARAMETERS, ONE), 12, ON_TWO));
 }
 
-CASE_WITH(a_replica_outlives_its_source, set_up_two("devices=2,memory=64MiB", 1)) {
+CASE_WITH(a_replica_outlives_its_source, set_up_pair(1)) {
     fill(ASHLAR_REGION_PARAMETERS, FIVE, ON_ONE, streams[0]);
     REQUIRE(replicate(1) == ASHLAR_OK);
     ashlar_arena_destroy(arena);
@@ -224,7 +222,7 @@ CASE_WITH(a_replica_outlives_its_source, set_up_two("devices=2,memory=64MiB", 1)
     CHECK(ashlar_arena_find(replica, "five", &tensor) == ASHLAR_OK && tensor == FIVE);
 }
 
-CASE_WITH(an_arena_of_another_layout_refreshes_nothing, set_up_two("devices=2,memory=64MiB", 1)) {
+CASE_WITH(an_arena_of_another_layout_refreshes_nothing, set_up_pair(1)) {
     const size_t shapes[][2] = {{70, 2}, {70, 3}, {69, 2}, {70, 2}}; /* of four and five */
     CHECK(replicate(1) == ASHLAR_OK);
     CHECK(ashlar_arena_refresh(arena, streams[0], arena, streams[0]) == ASHLAR_EINVAL);
@@ -261,8 +259,7 @@ CASE_WITH(an_arena_of_another_layout_refreshes_nothing, set_up_two("devices=2,me
 
 /* ---- pointers ---- */
 
-CASE(pointers_are_rebased_to_the_same_place) {
-    REQUIRE(set_up_two("devices=2,memory=64MiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(pointers_are_rebased_to_the_same_place, set_up_pair(ASHLAR_REGIONS_ALL)) {
     REQUIRE(replicate(1 + 4 + 16) == ASHLAR_OK);
     for (int r = 0; r < ASHLAR_REGION_COUNT; r++) {
         const ashlar_region region = (ashlar_region)r;
@@ -340,8 +337,7 @@ CASE(a_refresh_that_failed_can_be_tried_again) {
 }
 
 /* Its source may be written or gone at once: the copy that was queued has run. */
-CASE(nothing_reads_the_source_after_a_failure) {
-    REQUIRE(prepare());
+CASE_WITH(nothing_reads_the_source_after_a_failure, prepare()) {
     const size_t waits = CALLS(stream_synchronize);
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_peer_async, 2, CU_UNKNOWN);
     CHECK(replicate(3) == ASHLAR_EDRIVER);

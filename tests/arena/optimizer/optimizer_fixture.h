@@ -7,8 +7,6 @@
 
 #include "tests/allocator/core/allocator_fixture.h"
 
-#include <stdlib.h>
-
 #include <ashlar/optimizer.h>
 
 #include "tests/arena/optimizer/element_fixture.h"
@@ -42,6 +40,7 @@ static const tensor_case *cases; /* of this arena */
 static size_t case_count;
 static ashlar_arena *arena;
 static ashlar_optimizer *optimizer;
+static ashlar_optimizer_config opened; /* what it was made of */
 
 static inline ashlar_optimizer_config defaults(ashlar_optimizer_kind kind) {
     ashlar_optimizer_config config;
@@ -128,6 +127,7 @@ static inline bool open_optimizer_of(const char *spec, const tensor_case *tensor
         ashlar_optimizer_create(arena, config, streams[0], &optimizer) != ASHLAR_OK) {
         return false;
     }
+    opened = *config;
     wait_for(streams[0]);
     draw(ASHLAR_REGION_PARAMETERS, 1, 1);
     return true;
@@ -136,6 +136,16 @@ static inline bool open_optimizer_of(const char *spec, const tensor_case *tensor
 static inline bool open_optimizer(const ashlar_optimizer_config *config) {
     return open_optimizer_of("memory=16MiB", all_cases, sizeof all_cases / sizeof all_cases[0],
                              config);
+}
+
+static inline bool open_kind(ashlar_optimizer_kind kind) {
+    const ashlar_optimizer_config config = defaults(kind);
+    return open_optimizer(&config);
+}
+
+static inline bool open_adamw(void) {
+    const ashlar_optimizer_config config = adamw();
+    return open_optimizer(&config);
 }
 
 static inline ashlar_optimizer_state state_now(void) {

@@ -8,7 +8,6 @@
 #include "tests/check.h"
 
 #include <stdint.h>
-#include <stdlib.h>
 
 #include "tests/arena/optimizer/element_fixture.h"
 #include "arena/optimizer/optimizer_impl.h"

@@ -4,8 +4,6 @@
  */
 #include "arena/optimizer/optimizer_kernels.h"
 
-#include <stdlib.h>
-
 #include "tests/check.h"
 #include "tests/arena/optimizer/element_fixture.h"
 #include "arena/compute/workers.h"

@@ -36,22 +36,6 @@ static void find_fake(void) {
     memcpy(&fake_launch_log, &log, sizeof log);
 }
 
-/* NULL: ready. Else why not: no device, or a build without kernels. */
-static const char *set_up(void) {
-    cuda = NULL;
-    if (ashlar_device_open("cuda", &device) != ASHLAR_OK) {
-        return "no CUDA device, real or fake";
-    }
-    const ashlar_status status = ashlar__optimizer_cuda_open(device, &cuda);
-    if (status != ASHLAR_OK) {
-        CHECK(status == ASHLAR_ENOTSUP);
-        ashlar_device_close(device);
-        return "no CUDA kernels in this build, or for this device";
-    }
-    CHECK(ashlar_stream_create(device, &stream) == ASHLAR_OK);
-    return NULL;
-}
-
 static void check_context_stack(void) {
     CHECK(device->driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
 }
@@ -66,9 +50,43 @@ static void tear_down(void) {
     ashlar_device_close(device);
 }
 
+/* NULL: ready. Else why not: no device, or a build without kernels. */
+static const char *set_up(bool needs_fake) {
+    cuda = NULL;
+    if (ashlar_device_open("cuda", &device) != ASHLAR_OK) {
+        return "no CUDA device, real or fake";
+    }
+    const ashlar_status status = ashlar__optimizer_cuda_open(device, &cuda);
+    if (status != ASHLAR_OK) {
+        CHECK(status == ASHLAR_ENOTSUP);
+        ashlar_device_close(device);
+        return "no CUDA kernels in this build, or for this device";
+    }
+    CHECK(ashlar_stream_create(device, &stream) == ASHLAR_OK);
+    (void)check_at_end(tear_down);
+    return needs_fake && fake_launch_log == NULL ? "of the fake driver only" : NULL;
+}
+
+/* The case, skipped where set_up() says so. */
+#define CASE_ON_DEVICE(test, needs_fake)      \
+    static void test##_body(void);            \
+    CASE(test) {                              \
+        const char *why = set_up(needs_fake); \
+        SKIP_IF(why != NULL, why);            \
+        test##_body();                        \
+    }                                         \
+    static void test##_body(void)
+
 /* ---- a world on the device ---- */
 
 static unsigned char *far; /* the world's block there */
+static world near, remote; /* of the case: on the CPU, and what the device made of its like */
+
+static void free_worlds(void) {
+    world_free(&near);
+    world_free(&remote);
+    near.bytes = remote.bytes = NULL;
+}
 
 static void send_world(const world *w) {
     cu_ptr ptr = 0;
@@ -100,11 +118,11 @@ static ashlar_optimizer_job far_job(const world *w, const ashlar_optimizer_confi
     return job;
 }
 
-/* `steps` steps of the CPU in `near`; the device does the same to a copy, which is returned. */
-static world run_steps(world *near, const ashlar_optimizer_config *config, int steps) {
-    world remote = world_copy(near);
+/* `steps` steps of the CPU in `near`; the device does the same to a copy, `remote`. */
+static void run_steps(const ashlar_optimizer_config *config, int steps) {
+    remote = world_copy(&near);
     send_world(&remote);
-    ashlar_optimizer_job cpu = world_job(near, config), job = far_job(&remote, config);
+    ashlar_optimizer_job cpu = world_job(&near, config), job = far_job(&remote, config);
     cpu.passes = job.passes = ALL_PARTS;
     for (int step = 0; step < steps; step++) {
         ashlar__optimizer_cpu_run_with(&cpu, &ashlar__optimizer_kernels_baseline);
@@ -112,56 +130,46 @@ static world run_steps(world *near, const ashlar_optimizer_config *config, int s
     }
     memset(&job, 0xFF, sizeof job); /* its values have been read */
     fetch_world(&remote);
-    return remote;
 }
 
 /* ---- cases ---- */
 
-CASE(steps_on_the_device_get_the_bits_of_the_cpu) {
+CASE_ON_DEVICE(steps_on_the_device_get_the_bits_of_the_cpu, false) {
     static const run_spec two_chunks[] = {{ASHLAR_F32, 4096, {0}}, {ASHLAR_BF16, 100, {0}}};
-    const char *why = set_up();
-    SKIP_IF(why != NULL, why);
     for (int algorithm = 0; algorithm < ASHLAR_ALGORITHM_COUNT; algorithm++) {
         const ashlar_optimizer_config config = world_config((ashlar_algorithm)algorithm);
-        world near = world_new(two_chunks, 2); /* two sums have one order */
+        near = world_new(two_chunks, 2); /* two sums have one order */
         world_draw(&near, 21, true);
         world_cell(&near)->state.loss_scale = 1024;
         const world start = world_copy(&near);
-        world remote = run_steps(&near, &config, 3);
+        run_steps(&config, 3);
         CHECK(world_cell(&near)->sum == world_cell(&remote)->sum);
         CHECK(world_is_same(&near, &remote));
         CHECK(!world_is_same(&start, &remote));
         CHECK(world_cell(&remote)->state.step == 3);
-        world_free(&near);
-        world_free(&remote);
+        free_worlds();
         free(start.bytes);
     }
-    tear_down();
 }
 
 /* Without clipping the order of the sums touches the norm alone. */
-CASE(many_chunks_of_every_type_agree_too) {
+CASE_ON_DEVICE(many_chunks_of_every_type_agree_too, false) {
     static const run_spec specs[] = {{ASHLAR_F32, 30000, {0}},
                                      {ASHLAR_F64, 5003, {0}},
                                      {ASHLAR_F16, 20000, {0, 1}},
                                      {ASHLAR_F32, 7, {1, 0, 1}}};
     ashlar_optimizer_config config = world_config(ASHLAR_ALGORITHM_ADAM);
     config.clip_norm = 0;
-    const char *why = set_up();
-    SKIP_IF(why != NULL, why);
-    world near = world_new(specs, 4);
+    near = world_new(specs, 4);
     world_draw(&near, 22, true);
     world_cell(&near)->state.loss_scale = 1024;
-    world remote = run_steps(&near, &config, 2);
+    run_steps(&config, 2);
     CHECK_NEAR(world_cell(&remote)->state.norm, world_cell(&near)->state.norm, 0, 1e-14);
     world_cell(&remote)->state.norm = world_cell(&near)->state.norm;
     CHECK(world_is_same(&near, &remote));
-    world_free(&near);
-    world_free(&remote);
-    tear_down();
 }
 
-CASE(each_part_launches_its_kernels_and_no_others) {
+CASE_ON_DEVICE(each_part_launches_its_kernels_and_no_others, true) {
     static const struct {
         unsigned passes;
         bool has_chunks;
@@ -183,13 +191,10 @@ CASE(each_part_launches_its_kernels_and_no_others) {
     };
     static const run_spec spec = {ASHLAR_F32, 3 * ASHLAR_OPTIMIZER_CHUNK, {0}};
     const ashlar_optimizer_config config = world_config(ASHLAR_ALGORITHM_RMSPROP_MOMENTUM);
-    const char *why = set_up();
-    SKIP_IF(why != NULL || fake_launch_log == NULL,
-            why != NULL ? why : "a real driver keeps no log");
-    world w = world_new(&spec, 1);
-    send_world(&w);
+    near = world_new(&spec, 1);
+    send_world(&near);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        ashlar_optimizer_job job = far_job(&w, &config);
+        ashlar_optimizer_job job = far_job(&near, &config);
         job.passes = rows[i].passes;
         if (!rows[i].has_chunks) {
             job.run_count = job.end_chunk = job.first_chunk = 0;
@@ -198,21 +203,16 @@ CASE(each_part_launches_its_kernels_and_no_others) {
         CHECK(ashlar__optimizer_cuda_run(cuda, &job, stream) == ASHLAR_OK);
         CHECK(strcmp(fake_launch_log(), rows[i].log) == 0);
     }
-    ashlar_optimizer_job rest = far_job(&w, &config); /* from the second chunk on */
+    ashlar_optimizer_job rest = far_job(&near, &config); /* from the second chunk on */
     rest.passes = ASHLAR_OPTIMIZER_UPDATE;
     rest.first = ASHLAR_OPTIMIZER_CHUNK;
     rest.first_chunk = 1;
     CHECK(ashlar__optimizer_cuda_run(cuda, &rest, stream) == ASHLAR_OK);
     CHECK(strcmp(fake_launch_log(), "ashlar_kernel_rmsprop_momentum<<<2, 128>>> ") == 0);
-    fetch_world(&w);
-    world_free(&w);
-    tear_down();
+    fetch_world(&near);
 }
 
-CASE(a_device_without_kernels_is_named) {
-    const char *why = set_up();
-    SKIP_IF(why != NULL || fake_launch_log == NULL,
-            why != NULL ? why : "a real driver does not do as it is told");
+CASE_ON_DEVICE(a_device_without_kernels_is_named, true) {
     static const char *const faults[] = {"nobinary", "oldptx"};
     for (int i = 0; i < 2; i++) {
         ashlar_optimizer_cuda *second = NULL;
@@ -223,7 +223,6 @@ CASE(a_device_without_kernels_is_named) {
         CHECK_HAS(ashlar_error_detail(), "compute capability 8.0");
         CHECK(second == NULL && fake_module_count() == 1);
     }
-    tear_down();
 }
 
 CASE(a_build_without_kernels_says_so) {
@@ -241,15 +240,13 @@ CASE(a_build_without_kernels_says_so) {
     ashlar_device_close(device);
 }
 
-CASE(closing_lets_queued_kernels_end) {
+CASE_ON_DEVICE(closing_lets_queued_kernels_end, false) {
     static const run_spec spec = {ASHLAR_F32, 64, {0}};
     const ashlar_optimizer_config config = world_config(ASHLAR_ALGORITHM_SGD);
-    const char *why = set_up();
-    SKIP_IF(why != NULL, why);
-    world near = world_new(&spec, 1);
+    near = world_new(&spec, 1);
     world_draw(&near, 23, true);
     world_cell(&near)->state.loss_scale = 1;
-    world remote = world_copy(&near);
+    remote = world_copy(&near);
     send_world(&remote);
     ashlar_optimizer_job cpu = world_job(&near, &config), job = far_job(&remote, &config);
     cpu.passes = job.passes = ALL_PARTS;
@@ -259,14 +256,11 @@ CASE(closing_lets_queued_kernels_end) {
     cuda = NULL;
     fetch_world(&remote);
     CHECK(world_is_same(&near, &remote));
-    world_free(&near);
-    world_free(&remote);
-    tear_down();
 }
 
 /* ---- failures ---- */
 
-CASE(every_failing_call_of_open_is_reported_and_leaks_nothing) {
+CASE_ON_DEVICE(every_failing_call_of_open_is_reported_and_leaks_nothing, true) {
     static const struct {
         ashlar_driver_fn fn;
         uint64_t count;
@@ -276,9 +270,6 @@ CASE(every_failing_call_of_open_is_reported_and_leaks_nothing) {
         {ASHLAR_DRIVER_FN_module_load_data, 1, "cuModuleLoadData on the cuda device"},
         {ASHLAR_DRIVER_FN_module_get_function, KERNELS, "cuModuleGetFunction on the cuda device"},
     };
-    const char *why = set_up();
-    SKIP_IF(why != NULL || fake_launch_log == NULL,
-            why != NULL ? why : "a real driver counts no modules");
     ashlar_optimizer_cuda *second = NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (uint64_t n = 1; n <= rows[i].count; n++) {
@@ -300,20 +291,17 @@ CASE(every_failing_call_of_open_is_reported_and_leaks_nothing) {
     HOST_FAILS_AT(1, CHECK(ashlar__optimizer_cuda_open(device, &second) == ASHLAR_EHOSTMEM));
     CHECK_HAS(ashlar_error_detail(), "no host memory for the optimizer's kernels");
     CHECK(second == NULL && fake_module_count() == 1);
-    tear_down();
 }
 
-CASE(every_failing_launch_is_named_and_ends_the_job) {
+CASE_ON_DEVICE(every_failing_launch_is_named_and_ends_the_job, false) {
     static const char *const names[] = {"cuLaunchKernel(ashlar_kernel_sum) on",
                                         "cuLaunchKernel(ashlar_kernel_decide) on",
                                         "cuLaunchKernel(ashlar_kernel_adagrad) on"};
     static const run_spec spec = {ASHLAR_F32, 64, {0}};
     const ashlar_optimizer_config config = world_config(ASHLAR_ALGORITHM_ADAGRAD);
-    const char *why = set_up();
-    SKIP_IF(why != NULL, why);
-    world w = world_new(&spec, 1);
-    send_world(&w);
-    ashlar_optimizer_job job = far_job(&w, &config);
+    near = world_new(&spec, 1);
+    send_world(&near);
+    ashlar_optimizer_job job = far_job(&near, &config);
     const _Atomic uint64_t *calls = &device->driver->calls[ASHLAR_DRIVER_FN_launch_kernel];
     job.passes = ALL_PARTS;
     for (uint64_t n = 1; n <= 3; n++) {
@@ -326,9 +314,7 @@ CASE(every_failing_launch_is_named_and_ends_the_job) {
     CHECK_FAILS(ashlar__optimizer_cuda_run(cuda, &job, stream), ASHLAR_EDRIVER,
                 "cuCtxPushCurrent on");
     CHECK(ashlar__optimizer_cuda_run(cuda, &job, stream) == ASHLAR_OK);
-    fetch_world(&w);
-    world_free(&w);
-    tear_down();
+    fetch_world(&near);
 }
 
-RUN_CASES_AFTER(find_fake())
+RUN_CASES_AFTER(find_fake(); check_each = free_worlds)

@@ -4,8 +4,6 @@
  */
 #include "tests/arena/optimizer/optimizer_world_fixture.h"
 
-#include <math.h>
-
 #include "tests/cuda/optimizer_cuda_host.h"
 #include "arena/optimizer/optimizer_kernels.h"
 

@@ -112,13 +112,11 @@ static void check_nothing_happened(const image *before) {
     CHECK(state.step == 0 && state.skipped == 0 && is_image(before));
 }
 
-CASE(steps_with_values_that_cannot_be_are_refused) {
+CASE_WITH(steps_with_values_that_cannot_be_are_refused, open_kind(ASHLAR_OPTIMIZER_ADAMW)) {
     const double nan = (double)NAN, inf = (double)INFINITY;
     const double rates[] = {-1, nan, inf, 1e39, (double)FLT_MAX}; /* the last, / (1 - beta1) */
     const double scales[] = {0, -1, nan, inf, 1e39};
-    const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
     image before;
-    REQUIRE(open_optimizer(&config));
     draw(ASHLAR_REGION_GRADIENTS, 1, 1);
     take_image(&before);
     for (size_t i = 0; i < 5; i++) {
@@ -153,9 +151,7 @@ CASE(rates_that_options_make_too_large_are_refused) {
     CHECK(ashlar_optimizer_update(optimizer, 0, 0, 0.51 * most, streams[0]) == ASHLAR_EINVAL);
 }
 
-CASE(ranges_that_are_none_are_refused) {
-    const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
-    REQUIRE(open_optimizer(&config));
+CASE_WITH(ranges_that_are_none_are_refused, open_kind(ASHLAR_OPTIMIZER_ADAMW)) {
     const size_t all = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS);
     const size_t ranges[][2] = {{128, 256}, {0, 128},       {0, all + 256},
                                 {all, 256}, {all + 256, 0}, {256, SIZE_MAX - 255}};
@@ -185,49 +181,49 @@ CASE(states_with_a_bad_loss_scale_are_refused) {
 
 /* ---- arenas and devices ---- */
 
-static const size_t all_count = sizeof all_cases / sizeof all_cases[0];
+static bool open_whole_arena(unsigned regions) {
+    return open_arena("memory=16MiB", all_cases, sizeof all_cases / sizeof all_cases[0], regions);
+}
+
+static ashlar_status create(void) {
+    const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
+    return ashlar_optimizer_create(arena, &config, streams[0], &optimizer);
+}
 
 CASE(an_arena_that_is_not_committed_is_refused) {
-    const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
     const size_t elements = 5;
     REQUIRE(set_up("memory=16MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
     CHECK(ashlar_arena_add(arena, "a", ASHLAR_F32, 1, &elements, NULL) == ASHLAR_OK);
-    CHECK_FAILS(ashlar_optimizer_create(arena, &config, streams[0], &optimizer), ASHLAR_EINVAL,
-                "not committed");
+    CHECK_FAILS(create(), ASHLAR_EINVAL, "not committed");
     CHECK(optimizer == NULL);
     close_optimizer();
 }
 
 CASE(arenas_that_lack_a_region_are_refused) {
-    const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
     for (int region = 1; region < ASHLAR_REGION_COUNT; region++) {
         const unsigned without = ASHLAR_REGIONS_ALL & ~(1u << region);
-        REQUIRE(open_arena("memory=16MiB", all_cases, all_count, without));
-        CHECK_FAILS(ashlar_optimizer_create(arena, &config, streams[0], &optimizer), ASHLAR_EINVAL,
-                    ashlar_region_text((ashlar_region)region));
+        REQUIRE(open_whole_arena(without));
+        CHECK_FAILS(create(), ASHLAR_EINVAL, ashlar_region_text((ashlar_region)region));
         CHECK_HAS(ashlar_error_detail(), "ashlar_optimizer_regions()");
         CHECK(ashlar_arena_extend(arena, streams[0], 1u << region) == ASHLAR_OK);
-        CHECK(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_OK);
+        CHECK(create() == ASHLAR_OK);
         close_optimizer();
     }
     /* Without narrow tensors there is no master to lack. */
     REQUIRE(open_arena("memory=16MiB", all_cases, 3, ASHLAR_REGIONS_ALL));
-    CHECK(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_OK);
+    CHECK(create() == ASHLAR_OK);
 }
 
 /* A device of the other kind, as far as one can tell from outside. */
-CASE(a_cuda_device_without_kernels_is_not_supported) {
-    const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
-    REQUIRE(open_arena("memory=16MiB", all_cases, all_count, ASHLAR_REGIONS_ALL));
+CASE_WITH(a_cuda_device_without_kernels_is_not_supported, open_whole_arena(ASHLAR_REGIONS_ALL)) {
     device->info.kind = ASHLAR_DEVICE_CUDA;
-    CHECK(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_ENOTSUP);
+    CHECK(create() == ASHLAR_ENOTSUP);
     CHECK(optimizer == NULL);
     device->info.kind = ASHLAR_DEVICE_SOFT;
 }
 
-CASE(a_bad_configuration_makes_no_optimizer) {
+CASE_WITH(a_bad_configuration_makes_no_optimizer, open_whole_arena(ASHLAR_REGIONS_ALL)) {
     ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
-    REQUIRE(open_arena("memory=16MiB", all_cases, all_count, ASHLAR_REGIONS_ALL));
     config.beta1 = 2;
     CHECK(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_EINVAL);
     CHECK(optimizer == NULL);
@@ -237,18 +233,17 @@ CASE(a_bad_configuration_makes_no_optimizer) {
 
 /* Every host allocation, driver call and device allocation of create. */
 CASE(failures_of_create_leave_nothing_behind) {
-    const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
     for (int way = 0; way < 2; way++) {
         ashlar_status status = ASHLAR_EDRIVER;
         unsigned n = 1;
         for (; status != ASHLAR_OK && n < 30; n++) {
-            REQUIRE(open_arena("memory=16MiB", all_cases, all_count, ASHLAR_REGIONS_ALL));
+            REQUIRE(open_whole_arena(ASHLAR_REGIONS_ALL));
             if (way == 0) {
                 ashlar__host_fail_at(n);
             } else {
                 ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, n, CU_UNKNOWN);
             }
-            status = ashlar_optimizer_create(arena, &config, streams[0], &optimizer);
+            status = create();
             ashlar__host_fail_at(0);
             ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
             /* The software driver's own want of host memory is one of the device. */
@@ -278,10 +273,8 @@ CASE(no_device_memory_is_reported) {
     tear_down_device();
 }
 
-CASE(launches_that_fail_are_reported) {
-    const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
+CASE_WITH(launches_that_fail_are_reported, open_kind(ASHLAR_OPTIMIZER_ADAMW)) {
     image before;
-    REQUIRE(open_optimizer(&config));
     draw(ASHLAR_REGION_GRADIENTS, 1, 1);
     take_image(&before);
     for (int call = 0; call < 4; call++) {

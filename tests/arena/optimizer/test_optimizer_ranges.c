@@ -64,10 +64,8 @@ CASE(a_step_in_ranges_is_a_step) {
 }
 
 /* A range's elements change, and no others; its sum is that of its gradients. */
-CASE(a_range_is_exactly_what_it_says) {
-    const ashlar_optimizer_config config = adamw();
+CASE_WITH(a_range_is_exactly_what_it_says, open_adamw()) {
     const size_t line = ASHLAR_ARENA_ALIGN;
-    REQUIRE(open_optimizer(&config));
     const size_t lines = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS) / line;
     for (size_t first = 0; first < lines; first += 7) {
         const size_t count = first % 5 + (first < 40);

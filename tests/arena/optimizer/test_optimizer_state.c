@@ -47,24 +47,20 @@ CASE(a_gradient_that_is_not_finite_changes_nothing) {
     }
 }
 
-CASE(a_frozen_gradient_that_is_not_finite_does_not_count) {
-    const ashlar_optimizer_config config = adamw();
-    REQUIRE(open_optimizer(&config));
-    reference_open(&r, &config);
+CASE_WITH(a_frozen_gradient_that_is_not_finite_does_not_count, open_adamw()) {
+    reference_open(&r, &opened);
     draw(ASHLAR_REGION_GRADIENTS, 2, 1);
     put(ASHLAR_REGION_GRADIENTS, 7, 0, (double)NAN);
     put(ASHLAR_REGION_GRADIENTS, 10, 8, (double)INFINITY);
     CHECK(ashlar_optimizer_step(optimizer, 0.05, 1, streams[0]) == ASHLAR_OK);
-    reference_step(&r, &config, 1, 0.05, 1);
+    reference_step(&r, &opened, 1, 0.05, 1);
     wait_for(streams[0]);
     check_equal(&r);
 }
 
 /* As if the skipped one had not been: also where it was the very first. */
-CASE(steps_go_on_after_a_skipped_one) {
-    const ashlar_optimizer_config config = adamw();
-    REQUIRE(open_optimizer(&config));
-    reference_open(&r, &config);
+CASE_WITH(steps_go_on_after_a_skipped_one, open_adamw()) {
+    reference_open(&r, &opened);
     for (int turn = 1; turn <= 6; turn++) {
         draw(ASHLAR_REGION_GRADIENTS, (unsigned)turn, 1);
         const bool is_bad = turn % 2 == 1;
@@ -74,7 +70,7 @@ CASE(steps_go_on_after_a_skipped_one) {
         CHECK(ashlar_optimizer_step(optimizer, 0.05, 1, streams[0]) == ASHLAR_OK);
         wait_for(streams[0]);
         if (!is_bad) {
-            reference_step(&r, &config, turn / 2, 0.05, 1);
+            reference_step(&r, &opened, turn / 2, 0.05, 1);
             check_equal(&r);
         }
         const ashlar_optimizer_state state = state_now();
@@ -200,17 +196,15 @@ CASE(a_resumed_training_goes_on_to_the_last_bit) {
 }
 
 /* Masters begin with the parameters that the first step finds, and after it keep their own. */
-CASE(masters_are_made_by_the_first_step) {
-    const ashlar_optimizer_config config = adamw();
-    REQUIRE(open_optimizer(&config));
+CASE_WITH(masters_are_made_by_the_first_step, open_adamw()) {
     draw(ASHLAR_REGION_PARAMETERS, 50, 1);
-    reference_open(&r, &config);
+    reference_open(&r, &opened);
     step(2);
-    reference_step(&r, &config, 1, 0.05, 1);
+    reference_step(&r, &opened, 1, 0.05, 1);
     check_equal(&r);
     put(ASHLAR_REGION_PARAMETERS, 6, 0, 77);
     step(3);
-    reference_step(&r, &config, 2, 0.05, 1);
+    reference_step(&r, &opened, 2, 0.05, 1);
     check_equal(&r);
     const ashlar_optimizer_state fresh = {.loss_scale = 1}; /* step 0: the next is the first */
     put(ASHLAR_REGION_PARAMETERS, 6, 0, 77);
@@ -219,10 +213,8 @@ CASE(masters_are_made_by_the_first_step) {
     CHECK_NEAR(get(ASHLAR_REGION_MASTER, 6, 0), 77, 5, 0);
 }
 
-CASE(without_loss_scaling_the_scale_stays_one) {
-    const ashlar_optimizer_config config = adamw();
+CASE_WITH(without_loss_scaling_the_scale_stays_one, open_adamw()) {
     const ashlar_optimizer_state state = {.step = 5, .loss_scale = 128};
-    REQUIRE(open_optimizer(&config));
     CHECK(*ashlar_optimizer_loss_scale_address(optimizer) == 1);
     CHECK(ashlar_optimizer_copy_state_to_device(optimizer, &state, streams[0]) == ASHLAR_OK);
     const ashlar_optimizer_state now = state_now();

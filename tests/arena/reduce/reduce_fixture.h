@@ -101,6 +101,10 @@ static inline bool set_up_reducer(const char *spec, ashlar_reduction reduction, 
            check_at_end(tear_down_reducer);
 }
 
+static inline bool set_up_usual(void) {
+    return set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0);
+}
+
 static inline ashlar_status final(size_t tensor) {
     return ashlar_reducer_final(reducer, tensor, streams[1]);
 }

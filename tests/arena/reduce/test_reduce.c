@@ -7,7 +7,7 @@ CASE(buckets_are_sent_as_soon_as_they_are_complete_and_in_their_order) {
     static const struct {
         size_t tensor, sent;
     } steps[TENSORS] = {{FIVE, 1}, {ONE, 1}, {HALF, 1}, {TWO, 1}, {FOUR, 3}, {THREE, 4}};
-    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
+    REQUIRE(set_up_usual());
     for (int step = 0; step < 3; step++) {
         sent_count = 0;
         CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
@@ -23,9 +23,8 @@ CASE(buckets_are_sent_as_soon_as_they_are_complete_and_in_their_order) {
 }
 
 /* All 720 orders. */
-CASE(whatever_the_order_of_finals_the_same_is_sent) {
+CASE_WITH(whatever_the_order_of_finals_the_same_is_sent, set_up_usual()) {
     size_t wrong = 0;
-    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
     for (size_t k = 0; k < 720; k++) {
         size_t left[TENSORS] = {0, 1, 2, 3, 4, 5}, code = k;
         sent_count = 0;
@@ -51,9 +50,7 @@ CASE(whatever_the_order_of_finals_the_same_is_sent) {
  */
 CASE(collectives_run_behind_the_gradients_and_before_what_follows) {
     for (int seed = 1; seed <= 24; seed++) {
-        char spec[64];
-        (void)snprintf(spec, sizeof spec, "memory=64MiB,mode=adversarial,seed=%d", seed);
-        REQUIRE(set_up_reducer(spec, ASHLAR_REDUCTION_ALL, 0));
+        REQUIRE(set_up_reducer(drawn_order("memory=64MiB", seed), ASHLAR_REDUCTION_ALL, 0));
         wait_for(streams[0]);
         for (unsigned char step = 0; step < 2; step++) {
             CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
@@ -81,8 +78,7 @@ CASE(collectives_run_behind_the_gradients_and_before_what_follows) {
     }
 }
 
-CASE(a_bucket_waits_once_for_each_other_stream) {
-    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
+CASE_WITH(a_bucket_waits_once_for_each_other_stream, set_up_usual()) {
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     const size_t waits = CALLS(stream_wait_event);
     CHECK(ashlar_reducer_final(reducer, ONE, streams[1]) == ASHLAR_OK);
@@ -140,9 +136,8 @@ CASE(an_arena_that_is_frozen_sends_nothing) {
     CHECK_ZU(sent_count, 0);
 }
 
-CASE(what_is_frozen_later_still_counts) {
+CASE_WITH(what_is_frozen_later_still_counts, set_up_usual()) {
     const ashlar_tensor_options frozen = {.is_frozen = true};
-    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
     CHECK(ashlar_arena_set_options(arena, FIVE, &frozen) == ASHLAR_OK);
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     CHECK(final(FIVE) == ASHLAR_OK && sent_count == 1);
@@ -169,8 +164,7 @@ CASE(parameters_are_broadcast_by_stretches_of_one_type) {
     }
 }
 
-CASE(neighbouring_buckets_of_one_type_are_one_broadcast) {
-    REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
+CASE_WITH(neighbouring_buckets_of_one_type_are_one_broadcast, set_up_empty()) {
     for (size_t i = 0; i < 5; i++) {
         char name[8];
         (void)snprintf(name, sizeof name, "t%zu", i);
@@ -194,9 +188,7 @@ CASE(neighbouring_buckets_of_one_type_are_one_broadcast) {
 /* As a program does: reduce, update on the stream that finished, gather, read there. */
 CASE(parts_are_gathered_behind_their_update) {
     for (int seed = 1; seed <= 8; seed++) {
-        char spec[64];
-        (void)snprintf(spec, sizeof spec, "memory=64MiB,mode=adversarial,seed=%d", seed);
-        REQUIRE(set_up_reducer(spec, ASHLAR_REDUCTION_SCATTER, 0));
+        REQUIRE(set_up_reducer(drawn_order("memory=64MiB", seed), ASHLAR_REDUCTION_SCATTER, 0));
         CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
         for (size_t i = TENSORS; i-- > 0;) {
             CHECK(ashlar_reducer_final(reducer, i, streams[0]) == ASHLAR_OK);

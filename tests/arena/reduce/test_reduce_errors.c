@@ -3,8 +3,7 @@
 
 /* ---- what is refused ---- */
 
-CASE(a_tensor_reported_twice_is_refused) {
-    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
+CASE_WITH(a_tensor_reported_twice_is_refused, set_up_usual()) {
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     CHECK(final(THREE) == ASHLAR_OK && final(ONE) == ASHLAR_OK);
     CHECK_FAILS(final(THREE), ASHLAR_EINVAL, "tensor three was final before");
@@ -34,7 +33,7 @@ CASE(the_first_tensor_that_is_missing_is_named) {
     CHECK_ZU(sent_count, 2 + 3);
 }
 
-CASE_WITH(calls_out_of_turn_are_refused, set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0)) {
+CASE_WITH(calls_out_of_turn_are_refused, set_up_usual()) {
     CHECK_FAILS(final(FIVE), ASHLAR_EINVAL, "final: no step has begun");
     CHECK_FAILS(ashlar_reducer_finish(reducer, streams[0]), ASHLAR_EINVAL,
                 "finish: no step has begun");
@@ -87,9 +86,8 @@ CASE_WITH(a_reducer_needs_an_arena_and_its_functions, set_up_arena("memory=64MiB
     ashlar_reducer_destroy(NULL);
 }
 
-CASE(more_streams_than_there_are_places_are_refused) {
+CASE_WITH(more_streams_than_there_are_places_are_refused, set_up_empty()) {
     static ashlar_stream many[ASHLAR_REDUCER_STREAMS];
-    REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
     for (size_t i = 0; i < ASHLAR_REDUCER_STREAMS; i++) {
         char name[8];
         (void)snprintf(name, sizeof name, "t%zu", i);
@@ -124,7 +122,7 @@ CASE(more_streams_than_there_are_places_are_refused) {
 
 CASE(after_a_collective_failed_nothing_more_is_sent_in_that_step) {
     for (size_t n = 1; n <= BUCKETS; n++) {
-        REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
+        REQUIRE(set_up_usual());
         CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
         fail_at = n;
         size_t i = TENSORS;
@@ -165,8 +163,7 @@ CASE(broadcasts_and_gathers_end_at_their_first_failure) {
     }
 }
 
-CASE(a_step_whose_end_was_not_ordered_says_so) {
-    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
+CASE_WITH(a_step_whose_end_was_not_ordered_says_so, set_up_usual()) {
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     for (size_t i = TENSORS; i-- > 0;) {
         CHECK(final(i) == ASHLAR_OK);

@@ -5,8 +5,8 @@
 #include "bench/arena/bench_arena.h"
 
 #include "tests/allocator/core/allocator_fixture.h"
+#include "tests/text.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "bench/arena/arena_setup.h"
@@ -129,11 +129,9 @@ CASE_WITH(every_runner_runs_every_operation_it_has, set_up("memory=1GiB")) {
     CHECK(access(gone, F_OK) != 0);
 }
 
-static FILE *nowhere; /* where the benchmark prints */
-
 static ashlar_bench_request request_of(const char *workload) {
     return (ashlar_bench_request){.is_smoke = true,
-                                  .out = nowhere,
+                                  .out = nowhere(),
                                   .device = "soft",
                                   .workloads = {.items = {workload}, .count = 1}};
 }
@@ -164,12 +162,7 @@ static void add(ashlar_rows *rows, const char *name, const char *operation, cons
 }
 
 static const char *judge(double copied, double scattered) {
-    static char text[4096];
     ashlar_rows rows = {.form = ashlar__benchmark_arena.form};
-    FILE *file = tmpfile();
-    if (file == NULL) {
-        return "no temporary file";
-    }
     add(&rows, "large", "adamw", "arena", 625, copied);
     add(&rows, "large", "adamw", "per_tensor", 593, 1);
     add(&rows, "large", "adamw", "lists_of_36", 593, 1);
@@ -182,12 +175,9 @@ static const char *judge(double copied, double scattered) {
     add(&rows, "model", "adamw", "arena", 100, 1);
     add(&rows, "model", "adamw", "lists_of_36", 10, 1);
     ashlar__rows_fill_ratios(&rows, 0, ASHLAR_ARENA_OVER_ARENA, ASHLAR_ARENA_NS, "arena");
-    ashlar__rows_print_targets(file, &rows);
+    ashlar__rows_print_targets(text_begin(), &rows);
     ashlar__rows_finish(&rows);
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    (void)fclose(file);
-    return text;
+    return text_end();
 }
 
 CASE(the_targets_are_judged_where_they_can_be) {
@@ -227,13 +217,4 @@ CASE_WITH(rows_have_speeds_and_their_ratios, set_up("memory=1GiB")) {
     ashlar__rows_finish(&rows);
 }
 
-int main(void) {
-    nowhere = fopen("/dev/null", "w");
-    if (nowhere == NULL) {
-        return 1;
-    }
-    ashlar__workers_set_count(2);
-    check_run_cases();
-    (void)fclose(nowhere);
-    return check_report();
-}
+RUN_CASES_AFTER(ashlar__workers_set_count(2))

@@ -237,12 +237,11 @@ CASE_WITH(neighbours_in_the_arena_are_scattered_without_it, set_up("memory=256Mi
     CHECK(above > TENSORS / 5 && above < TENSORS - TENSORS / 5); /* taken in order: all */
 }
 
-CASE(other_tensors_and_optimizers_are_refused) {
+CASE_WITH(other_tensors_and_optimizers_are_refused, set_up("memory=256MiB")) {
     const ashlar_optimizer_config good = adamw(0);
     ashlar_optimizer_config sgd;
     const ashlar_tensor_options frozen = {.is_frozen = true};
     ashlar_per_tensor *per_tensor = NULL;
-    REQUIRE(set_up("memory=256MiB"));
     ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_SGD, &sgd);
     CHECK(make_all(0) == ASHLAR_OK);
     CHECK(ashlar__per_tensor_create(arena, &sgd, &ashlar__list_limits_36, streams[0],
@@ -254,12 +253,11 @@ CASE(other_tensors_and_optimizers_are_refused) {
     CHECK(per_tensor == NULL);
 }
 
-CASE(without_host_memory_there_are_no_scattered_tensors) {
+CASE_WITH(without_host_memory_there_are_no_scattered_tensors, set_up("memory=256MiB")) {
     const ashlar_optimizer_config config = adamw(0);
     ashlar_per_tensor *per_tensor = NULL;
     ashlar_status status = ASHLAR_EHOSTMEM;
     unsigned long n = 0;
-    REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
     while (status != ASHLAR_OK && n < 100) {
         HOST_FAILS_AT(++n, status = ashlar__per_tensor_create(
@@ -272,12 +270,11 @@ CASE(without_host_memory_there_are_no_scattered_tensors) {
 }
 
 /* Any call of the driver that copies, fills or launches, also the last one. */
-CASE(calls_that_fail_are_reported_and_leave_nothing) {
+CASE_WITH(calls_that_fail_are_reported_and_leave_nothing, set_up("memory=256MiB")) {
     static const int functions[] = {ASHLAR_DRIVER_FN_memcpy_htod_async,
                                     ASHLAR_DRIVER_FN_memcpy_dtod_async,
                                     ASHLAR_DRIVER_FN_memset_d8_async};
     const ashlar_optimizer_config config = adamw(0);
-    REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
     for (size_t f = 0; f < 3; f++) {
         ashlar_per_tensor *per_tensor = NULL;

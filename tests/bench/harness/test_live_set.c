@@ -3,8 +3,6 @@
  */
 #include "bench/harness/live_set.h"
 
-#include <stdlib.h>
-
 #include "tests/check.h"
 
 static ashlar_live_block block_at(uintptr_t address, size_t bytes) {

@@ -3,8 +3,6 @@
  */
 #include "bench/harness/results.h"
 
-#include <stdlib.h>
-
 #include "tests/check.h"
 #include "allocator/base/error.h"
 #include "tests/allocator/base/file_fixture.h"

@@ -4,12 +4,9 @@
  */
 #include "bench/harness/benchmark.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "tests/check.h"
 #include "tests/allocator/base/file_fixture.h"
+#include "tests/text.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -56,16 +53,8 @@ static void add(const char *list, double threads, const char *subject, double co
 }
 
 static const char *text_of(void (*print)(FILE *, const ashlar_rows *)) {
-    static char text[4096];
-    FILE *file = tmpfile();
-    if (file == NULL) {
-        return "no temporary file";
-    }
-    print(file, &rows);
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    (void)fclose(file);
-    return text;
+    print(text_begin(), &rows);
+    return text_end();
 }
 
 static void print_from_second(FILE *out, const ashlar_rows *of) {

@@ -6,9 +6,6 @@
 
 #include "tests/check.h"
 
-#include <stdbool.h>
-#include <string.h>
-
 #include "allocator/base/error.h"
 #include "bench/replay/rmm_csv.h"
 

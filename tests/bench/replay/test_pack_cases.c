@@ -1,9 +1,6 @@
 /* test_pack_cases.c - that the problems made from a seed are what they are said to be. */
 #include "bench/replay/bench_pack.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/check.h"
 #include "tests/allocator/pack/pack_fixture.h"
 #include "tests/bench/replay/pack_perfect.h"

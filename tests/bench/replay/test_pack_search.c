@@ -4,8 +4,6 @@
  */
 #include "allocator/pack/pack_search.h"
 
-#include <string.h>
-
 #include "tests/check.h"
 #include "allocator/base/host.h"
 #include "tests/bench/replay/pack_perfect.h"
@@ -207,26 +205,26 @@ CASE(parts_fail_by_themselves) {
     end();
 }
 
+static ashlar_status search_anew(ashlar_pack_outcome *outcome) {
+    *outcome = ASHLAR_PACK_UNDECIDED;
+    ashlar_status status = ashlar__pack_search_create(&problem, &search);
+    if (status == ASHLAR_OK) {
+        status = ashlar__pack_search_run(search, 1 << 20, 1000000, &budget, offsets, outcome);
+    }
+    ashlar__pack_search_destroy(search);
+    search = NULL;
+    return status;
+}
+
 CASE(without_host_memory_it_says_so) {
-    ashlar_status status = ASHLAR_EHOSTMEM;
-    unsigned long n = 0;
+    ashlar_pack_outcome outcome;
     make_perfect_packing(5, 1 << 20, 1 << 10, 1 << 20, buffers, known, 100);
     REQUIRE(ashlar__pack_items_init(&problem, buffers, 100, 1) == ASHLAR_OK);
     ashlar__pack_budget_init(&budget, &options, problem.peak_bytes);
-    while (status != ASHLAR_OK && n < 200) {
-        ashlar_pack_outcome outcome = ASHLAR_PACK_UNDECIDED;
-        ashlar__host_fail_at(++n);
-        status = ashlar__pack_search_create(&problem, &search);
-        if (status == ASHLAR_OK) {
-            status = ashlar__pack_search_run(search, 1 << 20, 1000000, &budget, offsets, &outcome);
-        }
-        ashlar__host_fail_at(0);
-        CHECK(status == ASHLAR_OK ? outcome == ASHLAR_PACK_FOUND
-                                  : status == ASHLAR_EHOSTMEM && outcome == ASHLAR_PACK_UNDECIDED);
-        ashlar__pack_search_destroy(search);
-        search = NULL;
+    FOR_HOST_FAILURES(n, status, search_anew(&outcome)) {
+        CHECK(outcome == (status == ASHLAR_OK ? ASHLAR_PACK_FOUND : ASHLAR_PACK_UNDECIDED));
     }
-    CHECK(status == ASHLAR_OK && n > 20);
+    CHECK(n > 20);
     ashlar__pack_items_finish(&problem);
 }
 

@@ -5,7 +5,6 @@
 #include "bench/replay/replay.h"
 
 #include <errno.h>
-#include <math.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -417,9 +416,8 @@ CASE(running_out_of_host_memory_is_survived) {
     unsigned long n = 1;
     REQUIRE(parse(HEADER "1,0,allocate,0x10,1,0x8\n2,0,free,0x10,1,0x9\n") == ASHLAR_OK);
     for (; n < 500 && !has_passed; n++) {
-        ashlar__host_fail_at(n);
-        const ashlar_status status = ashlar__replay_run(log_of, &config, &result);
-        ashlar__host_fail_at(0);
+        ashlar_status status;
+        HOST_FAILS_AT(n, status = ashlar__replay_run(log_of, &config, &result));
         has_passed = status == ASHLAR_OK && result.failures == 0;
         CHECK(has_passed || status != ASHLAR_OK || result.failures == 1);
     }

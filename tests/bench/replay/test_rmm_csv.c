@@ -4,7 +4,6 @@
 #include "bench/replay/rmm_csv.h"
 
 #include <stdint.h>
-#include <stdlib.h>
 
 #include "tests/bench/replay/rmm_fixture.h"
 

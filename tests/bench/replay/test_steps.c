@@ -4,10 +4,8 @@
  */
 #include "bench/replay/steps.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 #include "tests/bench/replay/rmm_fixture.h"
@@ -51,6 +49,12 @@ static size_t take(size_t bytes) {
 
 static void give(size_t block) {
     put(ASHLAR_RMM_FREE, block, 0, 0);
+}
+
+static void give_all(const size_t *blocks, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        give(blocks[i]);
+    }
 }
 
 /* Forward: `layers` of 5 blocks, of which 3 are kept. Backward: 4 blocks more for each layer. */
@@ -112,6 +116,16 @@ static void check_none(void) {
     CHECK(steps.boundaries == NULL && steps.score == 0 && steps.period == 0);
 }
 
+static void expect_steps(size_t count) {
+    REQUIRE(find(&made));
+    check_steps(count);
+}
+
+static void expect_none(void) {
+    REQUIRE(find(&made));
+    check_none();
+}
+
 /* ---- by period ---- */
 
 CASE(steps_begin_where_least_is_live) {
@@ -134,8 +148,7 @@ CASE(a_tail_is_in_no_step) {
     initialise(30);
     put_steps(5, 12, 0);
     initialise(40);
-    REQUIRE(find(&made));
-    check_steps(5);
+    expect_steps(5);
 }
 
 /* Cut by so many allocations and their frees; what is live from the start must not matter. */
@@ -148,8 +161,7 @@ CASE(a_step_that_the_log_does_not_end_is_none) {
         for (size_t cut = 0; cut < cuts[c];) {
             cut += events[--made.event_count].action == ASHLAR_RMM_ALLOCATE;
         }
-        REQUIRE(find(&made));
-        check_steps(4);
+        expect_steps(4);
     }
 }
 
@@ -164,16 +176,13 @@ CASE(a_step_of_which_much_is_different_at_the_end_is_none) {
                 const bool is_odd = i == odd && (odd == 0 ? k < 30 : k >= 70);
                 blocks[k] = take(is_odd ? 100000 + draw(1000) : 512 * (1 + k * k % 83));
             }
-            for (size_t k = 0; k < 100; k++) {
-                give(blocks[k]);
-            }
+            give_all(blocks, 100);
         }
         begins[6] = made.event_count;
         if (odd == 0) {
             memmove(begins, begins + 1, 6 * sizeof *begins);
         }
-        REQUIRE(find(&made));
-        check_steps(5);
+        expect_steps(5);
     }
 }
 
@@ -187,22 +196,17 @@ CASE(where_the_first_step_has_its_trough_does_not_matter) {
         for (size_t k = 0; k < 40; k++) {
             blocks[k] = take(512 * (1 + k * k % 31));
             if (k == 19) {
-                for (size_t n = 1; n < 20; n++) { /* all but one */
-                    give(blocks[n]);
-                }
+                give_all(blocks + 1, 19); /* all but one */
                 if (i == 0) {
                     give(early);
                 }
             }
         }
         give(blocks[0]);
-        for (size_t k = 20; k < 40; k++) {
-            give(blocks[k]);
-        }
+        give_all(blocks + 20, 20);
     }
     begins[6] = made.event_count;
-    REQUIRE(find(&made));
-    check_steps(6);
+    expect_steps(6);
 }
 
 /* Any place is a trough: the one that most steps have. */
@@ -214,8 +218,7 @@ CASE(of_equal_troughs_the_one_of_most_steps_is_taken) {
             give(take(512 * (1 + k * k % 43)));
         }
     }
-    REQUIRE(find(&made));
-    check_steps(5);
+    expect_steps(5);
 }
 
 /* The frees at the end of a step are the step's; of the last one, up to the log's end. */
@@ -227,13 +230,10 @@ CASE(what_a_step_frees_at_its_end_is_in_it) {
         for (size_t k = 0; k < 20; k++) {
             blocks[k] = take(512 * (1 + k * k % 17));
         }
-        for (size_t k = 0; k < 20; k++) {
-            give(blocks[k]);
-        }
+        give_all(blocks, 20);
     }
     begins[6] = made.event_count;
-    REQUIRE(find(&made));
-    check_steps(6);
+    expect_steps(6);
 }
 
 CASE(small_changes_move_no_boundary) {
@@ -260,8 +260,7 @@ CASE(a_first_step_that_fills_up_moves_no_boundary) {
         give(take(1 << 20));
     }
     begins[6] = made.event_count;
-    REQUIRE(find(&made));
-    check_steps(6);
+    expect_steps(6);
 }
 
 /* All of one size; where each is for is all that tells. */
@@ -273,9 +272,7 @@ CASE(streams_tell_allocations_apart) {
         for (size_t k = 0; k < 40; k++) {
             blocks[k] = take_on(512, k * k % 9);
         }
-        for (size_t k = 0; k < 40; k++) {
-            give(blocks[k]);
-        }
+        give_all(blocks, 40);
     }
     begins[8] = made.event_count;
     REQUIRE(find(&made));
@@ -284,16 +281,14 @@ CASE(streams_tell_allocations_apart) {
     for (size_t i = 0; i < made.event_count; i++) {
         events[i].stream = 0;
     }
-    REQUIRE(find(&made));
-    check_none();
+    expect_none();
 }
 
 CASE(one_step_is_none) {
     start(1);
     initialise(30);
     put_steps(1, 24, 0);
-    REQUIRE(find(&made));
-    check_none();
+    expect_none();
 }
 
 CASE(noise_is_none) {
@@ -305,21 +300,17 @@ CASE(noise_is_none) {
                 give(block);
             }
         }
-        REQUIRE(find(&made));
-        check_none();
+        expect_none();
     }
 }
 
 CASE(a_log_with_nothing_in_it_has_none) {
     start(1);
-    REQUIRE(find(&made));
-    check_none();
+    expect_none();
     put(ASHLAR_RMM_NOTHING, 0, 5, 0);
-    REQUIRE(find(&made));
-    check_none();
+    expect_none();
     give(take(512));
-    REQUIRE(find(&made));
-    check_none();
+    expect_none();
 }
 
 /* ---- by marks ---- */
@@ -360,41 +351,45 @@ CASE(marks_win_over_a_period) {
 
 /* ---- recorded logs ---- */
 
-static const char *recorded(const char *name) {
-    static char file[1000];
+/* Read a recorded log into log_of; else why that is not possible. */
+static const char *read_recorded(const char *name) {
+    char file[1000];
     const char *source = getenv("ASHLAR_SOURCE");
     (void)snprintf(file, sizeof file, "%s/../shared/traces/pytorch/%s.rmm.csv.gz",
                    source != NULL ? source : ".", name);
-    return file;
+    if (access(file, R_OK) != 0) {
+        return "no recorded trainings beside the source folder";
+    }
+    drop_log();
+    (void)check_at_end(drop_log);
+    const ashlar_status status = ashlar__rmm_log_read(file, &log_of);
+    CHECK(status == ASHLAR_OK || status == ASHLAR_ENOTSUP);
+    return status == ASHLAR_OK ? NULL : "a build without zlib";
 }
+
+#define REQUIRE_RECORDED(name)                 \
+    do {                                       \
+        const char *why = read_recorded(name); \
+        SKIP_IF(why != NULL, why);             \
+    } while (0)
 
 /* Each holds one step of a training, told by what is live: it rises and falls once. */
 CASE(a_recorded_step_of_a_training_is_none) {
     static const char *const names[] = {"gpt_medium_128_train", "gpt_medium_512_train"};
     for (size_t i = 0; i < 2; i++) {
-        ashlar_rmm_log *log = NULL;
-        SKIP_IF(access(recorded(names[i]), R_OK) != 0,
-                "no recorded trainings beside the source folder");
-        SKIP_IF(ashlar__rmm_log_read(recorded(names[i]), &log) == ASHLAR_ENOTSUP,
-                "a build without zlib");
-        REQUIRE(log != NULL && find(log));
+        REQUIRE_RECORDED(names[i]);
+        REQUIRE(find(log_of));
         check_none();
-        ashlar__rmm_log_free(log);
     }
 }
 
 /* The same step four times, as if it had gone on: its frees of what was live before are left out.
  */
 CASE(a_recorded_step_done_again_is_found) {
-    ashlar_rmm_log *log = NULL;
-    size_t first = 0, live = 0;
-    SKIP_IF(access(recorded("gpt_medium_128_train"), R_OK) != 0,
-            "no recorded trainings beside the source folder");
-    SKIP_IF(ashlar__rmm_log_read(recorded("gpt_medium_128_train"), &log) == ASHLAR_ENOTSUP,
-            "a build without zlib");
-    REQUIRE(log != NULL);
-    while (log->events[first].action == ASHLAR_RMM_ALLOCATE) { /* what was live before */
-        first++;
+    size_t live = 0; /* what was live before: the first events */
+    REQUIRE_RECORDED("gpt_medium_128_train");
+    const ashlar_rmm_log *log = log_of;
+    while (log->events[live].action == ASHLAR_RMM_ALLOCATE) {
         live++;
     }
     start(1);
@@ -402,7 +397,7 @@ CASE(a_recorded_step_done_again_is_found) {
     for (size_t n = 0; n < 4; n++) {
         static size_t blocks[20000]; /* by the log's; NONE: freed */
         begins[n] = made.event_count;
-        for (size_t i = first; i < log->event_count; i++) {
+        for (size_t i = live; i < log->event_count; i++) {
             const ashlar_rmm_event *event = &log->events[i];
             if (event->action == ASHLAR_RMM_ALLOCATE) {
                 blocks[event->block] = take(event->bytes);
@@ -421,42 +416,33 @@ CASE(a_recorded_step_done_again_is_found) {
     REQUIRE(find(&made));
     CHECK(steps.score == 1);
     check_steps(4);
-    ashlar__rmm_log_free(log);
 }
 
 /* 24 layers behind the weights, and nothing that says they are no steps. */
 CASE(recorded_layers_of_an_inference_are_found) {
-    ashlar_rmm_log *log = NULL;
-    SKIP_IF(access(recorded("gpt_medium_128_inference"), R_OK) != 0,
-            "no recorded trainings beside the source folder");
-    SKIP_IF(ashlar__rmm_log_read(recorded("gpt_medium_128_inference"), &log) == ASHLAR_ENOTSUP,
-            "a build without zlib");
-    REQUIRE(log != NULL && find(log));
+    REQUIRE_RECORDED("gpt_medium_128_inference");
+    REQUIRE(find(log_of));
     CHECK_ZU(steps.count, 24);
     CHECK_ZU(steps.period, 53);
     CHECK(steps.score > 0.99);
     ashlar__steps_finish(&steps);
-    ashlar__rmm_log_free(log);
 }
 
 /* ---- errors ---- */
 
 CASE(no_host_memory_at_any_call_changes_nothing) {
     for (int is_marked = 0; is_marked <= 1; is_marked++) {
-        unsigned long n = 0;
-        ashlar_status status = ASHLAR_EHOSTMEM;
         start(1);
         if (is_marked) {
             put(ASHLAR_RMM_STEP, 0, 0, 0);
         }
         put_steps(4, 12, 0);
-        while (status == ASHLAR_EHOSTMEM && n < 1000) {
-            steps = (ashlar_steps){.count = 77};
-            HOST_FAILS_AT(++n, status = ashlar__steps_find(&made, &steps));
+        steps = (ashlar_steps){.count = 77};
+        FOR_HOST_FAILURES(n, status, ashlar__steps_find(&made, &steps)) {
             CHECK(status == ASHLAR_OK || (steps.count == 77 && steps.boundaries == NULL));
             CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
         }
-        CHECK(status == ASHLAR_OK && n > (is_marked ? 1 : 10));
+        CHECK(n > (is_marked ? 1 : 10));
         CHECK_ZU(steps.count, is_marked ? 1 : 4);
         ashlar__steps_finish(&steps);
     }

@@ -5,9 +5,7 @@
 #include "bench/rnn/bench_rnn.h"
 
 #include "tests/allocator/core/allocator_fixture.h"
-
-#include <math.h>
-#include <stdlib.h>
+#include "tests/text.h"
 
 #include "arena/compute/workers.h"
 #include "bench/rnn/rnn_setup.h"
@@ -95,12 +93,11 @@ CASE_WITH(onednn_takes_part_where_it_can, set_up("memory=1GiB")) {
     ashlar__rnn_setup_finish(&setup);
 }
 
-CASE(inference_has_no_backward) {
+CASE_WITH(inference_has_no_backward, set_up("memory=1GiB")) {
     ashlar_rnn_setup setup = {0};
     ashlar_rnn_case one = SMALL;
     ashlar_rnn_times times = {.backward_s = -1};
     one.is_inference = true;
-    REQUIRE(set_up("memory=1GiB"));
     REQUIRE(ashlar__rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
     CHECK(setup.bytes[ASHLAR_RNN_RESERVE] == 0 && setup.bytes[ASHLAR_RNN_DX] == 0);
     CHECK(ashlar__rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_ASHLAR, &times) == ASHLAR_OK);
@@ -135,12 +132,10 @@ CASE_WITH(without_host_memory_no_stage_is_set_up, set_up("memory=1GiB")) {
     CHECK(refused >= 4 && refused < 30); /* a stream, an allocator, lengths, an RNN at least */
 }
 
-static FILE *nowhere; /* where the benchmark prints */
-
 static ashlar_bench_request request_of(const char *workload, const char *subject) {
     return (ashlar_bench_request){.is_smoke = true,
                                   .threads = 2,
-                                  .out = nowhere,
+                                  .out = nowhere(),
                                   .device = "soft",
                                   .workloads = {.items = {workload}, .count = 1},
                                   .subjects = {.items = {subject}, .count = subject != NULL}};
@@ -202,25 +197,17 @@ CASE(what_was_not_measured_is_not_known) {
 }
 
 static const char *judge(const char *subject, double over_static, double over_onednn) {
-    static char text[1024];
     const ashlar_row row = {{
         [ASHLAR_RNN_ROW_CASE].text = "a",
         [ASHLAR_RNN_ROW_SUBJECT].text = subject,
         [ASHLAR_RNN_ROW_OVER_STATIC].number = over_static,
         [ASHLAR_RNN_ROW_OVER_ONEDNN].number = over_onednn,
     }};
-    FILE *file = tmpfile();
-    if (file == NULL) {
-        return "no temporary file";
-    }
     rows.form = ashlar__benchmark_rnn.form;
     CHECK(ashlar__rows_add(&rows, &row) == ASHLAR_OK);
-    ashlar__rows_print_targets(file, &rows);
+    ashlar__rows_print_targets(text_begin(), &rows);
     forget();
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    (void)fclose(file);
-    return text;
+    return text_end();
 }
 
 CASE(targets_are_judged_of_ours_only) {
@@ -232,13 +219,4 @@ CASE(targets_are_judged_of_ours_only) {
     CHECK(strcmp(judge("onednn", 2, 2), "") == 0);
 }
 
-int main(void) {
-    nowhere = fopen("/dev/null", "w");
-    if (nowhere == NULL) {
-        return 1;
-    }
-    ashlar__workers_set_count(2);
-    check_run_cases();
-    (void)fclose(nowhere);
-    return check_report();
-}
+RUN_CASES_AFTER(ashlar__workers_set_count(2))

@@ -59,7 +59,7 @@ static void check_shape(const shape *s, const kind *k, bool training) {
         check_close("dweights", p.args.b.dweights, dweights, p.layout.elements);
     }
     ashlar__onednn_destroy(net);
-    close_problem(&p);
+    drop_problems();
 }
 
 static void check_cell(ashlar_rnn_cell cell) {

@@ -5,6 +5,7 @@
 #include "bench/streams/bench_streams.h"
 
 #include "tests/check.h"
+#include "tests/text.h"
 
 #include "allocator/device/device_impl.h"
 #include "bench/streams/programs.h"
@@ -173,11 +174,9 @@ CASE(the_reference_reserves_whole_segments_for_each_stream) {
 
 /* ---- the rows ---- */
 
-static FILE *nowhere; /* where the benchmark prints */
-
 static void measure(ashlar_rows *rows, bool is_smoke, const char *subject) {
     const ashlar_bench_request request = {.is_smoke = is_smoke,
-                                          .out = nowhere,
+                                          .out = nowhere(),
                                           .workloads = few,
                                           .subjects = {.items = {subject}, .count = 1}};
     *rows = (ashlar_rows){.form = ashlar__benchmark_streams.form};
@@ -237,12 +236,4 @@ CASE(figures_are_the_same_in_each_run) {
     }
 }
 
-int main(void) {
-    nowhere = fopen("/dev/null", "w");
-    if (nowhere == NULL) {
-        return 1;
-    }
-    check_run_cases();
-    (void)fclose(nowhere);
-    return check_report();
-}
+RUN_CASES()

@@ -2,7 +2,6 @@
  * libcuda_11.c - the way into a driver of CUDA 11.8 or before: cuGetProcAddress() of the old name,
  * which does not say why it fails.
  */
-#include <ashlar/export.h>
 
 #include "tests/cuda/libcuda.h"
 

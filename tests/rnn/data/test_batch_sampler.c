@@ -11,6 +11,15 @@ enum { ITEMS = 60, BATCH = 4, WINDOW = 3, PER_EPOCH = ITEMS / BATCH };
 
 static ashlar_batch_sampler_item items[ITEMS];
 
+static ashlar_batch_sampler *opened[3]; /* of the case */
+static size_t opened_count;
+
+static void close_all(void) {
+    while (opened_count > 0) {
+        ashlar__batch_sampler_destroy(opened[--opened_count]);
+    }
+}
+
 static ashlar_batch_sampler *open_supply(uint64_t seed) {
     ashlar_batch_sampler *batch_sampler = NULL;
     for (size_t i = 0; i < ITEMS; i++) {
@@ -19,6 +28,8 @@ static ashlar_batch_sampler *open_supply(uint64_t seed) {
     CHECK(ashlar__batch_sampler_create(items, ITEMS, BATCH, WINDOW, seed, &batch_sampler) ==
           ASHLAR_OK);
     memset(items, 0, sizeof items); /* they were copied */
+    opened[opened_count++] = batch_sampler;
+    (void)check_at_end(close_all);
     return batch_sampler;
 }
 
@@ -40,7 +51,6 @@ CASE(each_item_comes_once_an_epoch) {
         }
         CHECK_NEAR(ashlar__batch_sampler_epochs(batch_sampler), (double)epoch, 1e-12, 0);
     }
-    ashlar__batch_sampler_destroy(batch_sampler);
 }
 
 /* The batches of a window, put side by side by their longest, go from the longest to the shortest.
@@ -66,7 +76,6 @@ CASE(lengths_within_a_batch_are_similar) {
         orders += first[0] < first[1]; /* they do not always come longest first */
     }
     CHECK(orders > 2 && orders < 18);
-    ashlar__batch_sampler_destroy(batch_sampler);
 }
 
 CASE(the_seed_decides_the_order) {
@@ -82,9 +91,6 @@ CASE(the_seed_decides_the_order) {
         }
     }
     CHECK(differ > 100);
-    ashlar__batch_sampler_destroy(a);
-    ashlar__batch_sampler_destroy(b);
-    ashlar__batch_sampler_destroy(other);
 }
 
 CASE(a_supply_that_was_passed_over_goes_on_as_if_handed_out) {
@@ -100,8 +106,6 @@ CASE(a_supply_that_was_passed_over_goes_on_as_if_handed_out) {
         CHECK(memcmp(ashlar__batch_sampler_next(a), ashlar__batch_sampler_next(b),
                      BATCH * sizeof items[0]) == 0);
     }
-    ashlar__batch_sampler_destroy(a);
-    ashlar__batch_sampler_destroy(b);
 }
 
 CASE(fewer_items_than_a_batch_repeat) {
@@ -130,15 +134,10 @@ CASE(what_cannot_be_supplied_is_refused) {
                 "window is 0");
     CHECK(ashlar__batch_sampler_create(one, 1, (size_t)1 << 40, (size_t)1 << 40, 1,
                                        &batch_sampler) == ASHLAR_EOVERFLOW);
-    size_t failures = 0;
-    for (unsigned long n = 1; batch_sampler == NULL && n < 20; n++) {
-        ashlar__host_fail_at(n);
-        const ashlar_status status = ashlar__batch_sampler_create(one, 1, 2, 2, 1, &batch_sampler);
-        ashlar__host_fail_at(0);
-        CHECK(status == (batch_sampler == NULL ? ASHLAR_EHOSTMEM : ASHLAR_OK));
-        failures += status != ASHLAR_OK;
+    FOR_HOST_FAILURES(n, status, ashlar__batch_sampler_create(one, 1, 2, 2, 1, &batch_sampler)) {
+        CHECK((status == ASHLAR_OK) == (batch_sampler != NULL));
     }
-    CHECK_ZU(failures, 5);
+    CHECK_ZU(n, 6);
     ashlar__batch_sampler_destroy(batch_sampler);
     ashlar__batch_sampler_destroy(NULL);
 }

@@ -4,8 +4,6 @@
  */
 #include "tests/check.h"
 
-#include <stdlib.h>
-
 #include "rnn/data/batch_split.h"
 #include "allocator/base/random.h"
 

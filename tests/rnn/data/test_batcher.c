@@ -4,7 +4,6 @@
  */
 #include "rnn/data/batcher.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "tests/check.h"
@@ -70,13 +69,23 @@ static void tear_down(fixture *f) {
     ashlar__batcher_destroy(f->batcher);
 }
 
+static fixture f; /* of the case */
+
+static void close_f(void) {
+    tear_down(&f);
+}
+
+static bool open_f(size_t batch, size_t max_steps, size_t window, uint64_t seed) {
+    return set_up(&f, batch, max_steps, window, seed) && check_at_end(close_f);
+}
+
 /* --- one batch ------------------------------------------------------------------------------ */
 
 /* Column `j` is one whole record, marked at both ends, then padding. Its number, -1 if not. */
-static int record_of_column(const fixture *f, size_t batch, size_t j) {
-    const int32_t *inputs = f->batch.inputs;
-    const int32_t *targets = f->batch.targets;
-    const size_t steps = (size_t)f->batch.lengths[j];
+static int record_of_column(size_t batch, size_t j) {
+    const int32_t *inputs = f.batch.inputs;
+    const int32_t *targets = f.batch.targets;
+    const size_t steps = (size_t)f.batch.lengths[j];
     const int number = (inputs[1 * batch + j] - '0') * 100 + (inputs[2 * batch + j] - '0') * 10 +
                        (inputs[3 * batch + j] - '0');
     if (number < 0 || number >= RECORDS) {
@@ -84,7 +93,7 @@ static int record_of_column(const fixture *f, size_t batch, size_t j) {
     }
     const ashlar_record record = ashlar__corpus_record(corpus, (size_t)number);
     bool same = steps == record.count + 1;
-    for (size_t t = 0; t < f->batch.steps && same; t++) {
+    for (size_t t = 0; t < f.batch.steps && same; t++) {
         const int32_t input = t == 0 || t >= steps ? 0 : record.bytes[t - 1];
         const int32_t target = t + 1 >= steps ? 0 : record.bytes[t];
         same = inputs[t * batch + j] == input && targets[t * batch + j] == target;
@@ -94,8 +103,7 @@ static int record_of_column(const fixture *f, size_t batch, size_t j) {
 
 CASE(a_batch_is_whole_records_longest_first_and_padded) {
     enum { BATCH = 7 };
-    fixture f;
-    REQUIRE(set_up(&f, BATCH, 1000, 3, 1));
+    REQUIRE(open_f(BATCH, 1000, 3, 1));
     CHECK_ZU(ashlar__batcher_max_steps(f.batcher), LONGEST_RECORD + 1);
     CHECK_ZU(ashlar__batcher_piece_count(f.batcher), RECORDS);
     CHECK_ZU(ashlar__batcher_array_bytes(f.batcher),
@@ -104,7 +112,7 @@ CASE(a_batch_is_whole_records_longest_first_and_padded) {
         ashlar__batcher_next(f.batcher, &f.batch);
         size_t tokens = 0;
         for (size_t j = 0; j < BATCH; j++) {
-            CHECK(record_of_column(&f, BATCH, j) >= 0);
+            CHECK(record_of_column(BATCH, j) >= 0);
             CHECK(j == 0 || f.batch.lengths[j] <= f.batch.lengths[j - 1]);
             tokens += (size_t)f.batch.lengths[j];
         }
@@ -112,7 +120,18 @@ CASE(a_batch_is_whole_records_longest_first_and_padded) {
         CHECK_ZU(f.batch.tokens, tokens);
         CHECK_NEAR(f.batch.epoch, (i + 1) * BATCH / (double)RECORDS, 1e-12, 0);
     }
-    tear_down(&f);
+}
+
+/* Count the batch's records; false: one of its columns is none. */
+static bool count_records(size_t batch, int seen[RECORDS]) {
+    for (size_t j = 0; j < batch; j++) {
+        const int number = record_of_column(batch, j);
+        if (number < 0) {
+            return false;
+        }
+        seen[number]++;
+    }
+    return true;
 }
 
 /* --- the batch sampler ---------------------------------------------------------------------- */
@@ -120,55 +139,40 @@ CASE(a_batch_is_whole_records_longest_first_and_padded) {
 /* With windows that divide the epoch, each window of `RECORDS` sequences is one epoch. */
 CASE(every_epoch_has_every_sequence_once) {
     enum { BATCH = 10 };
-    fixture f;
-    REQUIRE(set_up(&f, BATCH, 1000, 5, 3));
+    REQUIRE(open_f(BATCH, 1000, 5, 3));
     for (int epoch = 0; epoch < 4; epoch++) {
         int seen[RECORDS] = {0};
         for (int i = 0; i < RECORDS / BATCH; i++) {
             ashlar__batcher_next(f.batcher, &f.batch);
-            for (size_t j = 0; j < BATCH; j++) {
-                const int number = record_of_column(&f, BATCH, j);
-                REQUIRE(number >= 0);
-                seen[number]++;
-            }
+            REQUIRE(count_records(BATCH, seen));
         }
         for (int i = 0; i < RECORDS; i++) {
             CHECK(seen[i] == 1);
         }
     }
-    tear_down(&f);
 }
 
 /* 3 windows of 16 * 50 sequences are 24 epochs of 100: a window spans 8 of them. */
 CASE(a_window_may_span_epochs) {
     enum { BATCH = 50 };
-    fixture f;
-    REQUIRE(set_up(&f, BATCH, 1000, 0, 4));
+    REQUIRE(open_f(BATCH, 1000, 0, 4));
     int seen[RECORDS] = {0};
     for (int i = 0; i < 3 * ASHLAR_BATCH_SAMPLER_WINDOW; i++) {
         ashlar__batcher_next(f.batcher, &f.batch);
-        for (size_t j = 0; j < BATCH; j++) {
-            const int number = record_of_column(&f, BATCH, j);
-            REQUIRE(number >= 0);
-            seen[number]++;
-        }
+        REQUIRE(count_records(BATCH, seen));
     }
     for (int i = 0; i < RECORDS; i++) {
         CHECK(seen[i] == 3 * ASHLAR_BATCH_SAMPLER_WINDOW * BATCH / RECORDS);
     }
     CHECK_NEAR(f.batch.epoch, 24, 1e-12, 0);
-    tear_down(&f);
 }
 
-CASE(two_epochs_are_in_different_order) {
-    fixture f;
-    REQUIRE(set_up(&f, 1, 1000, 1, 6));
+CASE_WITH(two_epochs_are_in_different_order, open_f(1, 1000, 1, 6)) {
     int order[2][RECORDS];
-    int moved = 0;
-    int places_moved = 0;
+    int moved = 0, places_moved = 0;
     for (int i = 0; i < 2 * RECORDS; i++) {
         ashlar__batcher_next(f.batcher, &f.batch);
-        order[i / RECORDS][i % RECORDS] = record_of_column(&f, 1, 0);
+        order[i / RECORDS][i % RECORDS] = record_of_column(1, 0);
     }
     for (int i = 0; i < RECORDS; i++) {
         moved += order[0][i] != order[1][i];
@@ -176,18 +180,14 @@ CASE(two_epochs_are_in_different_order) {
     }
     CHECK(moved > RECORDS / 2);
     CHECK(places_moved > RECORDS / 2);
-    tear_down(&f);
 }
 
 /* In a window the batches are slices of one sorted list: similar inside, different outside. */
 CASE(a_window_is_sorted_and_its_batches_are_shuffled) {
     enum { BATCH = 10, WINDOW = 10 };
-    fixture f;
-    REQUIRE(set_up(&f, BATCH, 1000, WINDOW, 7));
-    bool rising = false;
-    bool falling = false;
-    int32_t longest[WINDOW];
-    int32_t shortest[WINDOW];
+    REQUIRE(open_f(BATCH, 1000, WINDOW, 7));
+    bool rising = false, falling = false;
+    int32_t longest[WINDOW], shortest[WINDOW];
     for (int i = 0; i < WINDOW; i++) {
         ashlar__batcher_next(f.batcher, &f.batch);
         longest[i] = f.batch.lengths[0];
@@ -201,14 +201,12 @@ CASE(a_window_is_sorted_and_its_batches_are_shuffled) {
             CHECK(i == k || shortest[i] >= longest[k] || longest[i] <= shortest[k]);
         }
     }
-    tear_down(&f);
 }
 
 /* Windows must not all be handed out in one order: the first batch's length has to vary. */
 CASE(each_window_has_its_own_order) {
     enum { WINDOW = 10 };
-    fixture f;
-    REQUIRE(set_up(&f, 10, 1000, WINDOW, 8));
+    REQUIRE(open_f(10, 1000, WINDOW, 8));
     int32_t first[8];
     int different = 0;
     for (int i = 0; i < 8 * WINDOW; i++) {
@@ -219,21 +217,18 @@ CASE(each_window_has_its_own_order) {
         }
     }
     CHECK(different >= 4);
-    tear_down(&f);
 }
 
 /* Cut to 8 steps, one batch of every piece there is: they join to the records again. */
 CASE(pieces_join_to_their_records) {
     enum { MAX_STEPS = 8 };
-    size_t piece_count = 0;
-    size_t steps_total = 0;
+    size_t piece_count = 0, steps_total = 0;
     for (size_t i = 0; i < RECORDS; i++) {
         const size_t steps = ashlar__corpus_record(corpus, i).count + 1;
         piece_count += (steps + MAX_STEPS - 1) / MAX_STEPS;
         steps_total += steps;
     }
-    fixture f;
-    REQUIRE(set_up(&f, piece_count, MAX_STEPS, 1, 9));
+    REQUIRE(open_f(piece_count, MAX_STEPS, 1, 9));
     CHECK_ZU(ashlar__batcher_piece_count(f.batcher), piece_count);
     CHECK_ZU(ashlar__batcher_max_steps(f.batcher), MAX_STEPS);
     ashlar__batcher_next(f.batcher, &f.batch);
@@ -261,24 +256,19 @@ CASE(pieces_join_to_their_records) {
         }
     }
     free(used);
-    tear_down(&f);
 }
 
-CASE(one_step_is_enough_for_a_piece) {
-    fixture f;
-    REQUIRE(set_up(&f, 3, 1, 2, 1));
+CASE_WITH(one_step_is_enough_for_a_piece, open_f(3, 1, 2, 1)) {
     CHECK_ZU(ashlar__batcher_piece_count(f.batcher), ashlar__corpus_bytes(corpus) + RECORDS);
     ashlar__batcher_next(f.batcher, &f.batch);
     CHECK_ZU(f.batch.steps, 1);
     CHECK_ZU(f.batch.tokens, 3);
-    tear_down(&f);
 }
 
 /* How many of 30 batches are equal under two seeds. */
 static int equal_batches(uint64_t seed_a, uint64_t seed_b) {
     enum { BATCH = 8 };
-    fixture a;
-    fixture b;
+    fixture a, b;
     if (!set_up(&a, BATCH, 20, 4, seed_a) || !set_up(&b, BATCH, 20, 4, seed_b)) {
         return -1;
     }
@@ -299,24 +289,24 @@ static int equal_batches(uint64_t seed_a, uint64_t seed_b) {
 enum { MAX = 9, STRIDE = 4 };
 
 /* Whether the one column of the batch is the piece of a record that begins there. */
-static bool is_piece(const fixture *f, ashlar_record record, size_t first) {
-    const size_t steps = f->batch.steps;
+static bool is_piece(ashlar_record record, size_t first) {
+    const size_t steps = f.batch.steps;
     bool same = first + steps == record.count + 1 || (steps == MAX && first + MAX <= record.count);
     for (size_t t = 0; t < steps && same; t++) {
         const size_t at = first + t;
         const int32_t input = at == 0 ? 0 : record.bytes[at - 1];
         const int32_t target = at == record.count ? 0 : record.bytes[at];
-        same = f->batch.inputs[t] == input && f->batch.targets[t] == target;
+        same = f.batch.inputs[t] == input && f.batch.targets[t] == target;
     }
     return same;
 }
 
 /* Note the piece in its place, of several that are alike in one that is not taken yet. */
-static bool note_piece(const fixture *f, bool taken[RECORDS][LONGEST_RECORD + 1]) {
+static bool note_piece(bool taken[RECORDS][LONGEST_RECORD + 1]) {
     for (size_t i = 0; i < RECORDS; i++) {
         const ashlar_record record = ashlar__corpus_record(corpus, i);
         for (size_t first = 0; first <= record.count; first += STRIDE) {
-            if (!taken[i][first] && is_piece(f, record, first)) {
+            if (!taken[i][first] && is_piece(record, first)) {
                 taken[i][first] = true;
                 return true;
             }
@@ -335,22 +325,20 @@ CASE(a_stride_makes_pieces_overlap) {
         .batch = 1, .max_steps = MAX, .window = 1, .seed = 5, .stride = STRIDE};
     static bool taken[RECORDS][LONGEST_RECORD + 1];
     size_t want = 0;
-    fixture f;
     for (size_t i = 0; i < RECORDS; i++) {
         want += pieces_by_hand(ashlar__corpus_record(corpus, i).count + 1);
     }
-    REQUIRE(set_up_with(&f, &config));
+    REQUIRE(set_up_with(&f, &config) && check_at_end(close_f));
     CHECK_ZU(ashlar__batcher_piece_count(f.batcher), want);
     for (size_t n = 0; n < want; n++) {
         ashlar__batcher_next(f.batcher, &f.batch);
-        CHECK(note_piece(&f, taken));
+        CHECK(note_piece(taken));
     }
     for (size_t i = 0; i < RECORDS; i++) { /* none is missing, so none was handed out twice */
         for (size_t k = 0; k < pieces_by_hand(ashlar__corpus_record(corpus, i).count + 1); k++) {
             CHECK(taken[i][k * STRIDE]);
         }
     }
-    tear_down(&f);
 }
 
 CASE(the_seed_decides_the_batches) {
@@ -379,14 +367,10 @@ CASE(bad_sizes_are_refused) {
 
 CASE(no_host_memory_at_any_call_leaks_nothing) {
     const ashlar_batcher_config config = {.batch = 4, .max_steps = 9};
-    unsigned long n = 0;
-    ashlar_status status = ASHLAR_EHOSTMEM;
     ashlar_batcher *batcher = NULL;
-    while (status == ASHLAR_EHOSTMEM && n < 100) {
-        HOST_FAILS_AT(++n, status = ashlar__batcher_create(corpus, &config, &batcher));
+    FOR_HOST_FAILURES(n, status, ashlar__batcher_create(corpus, &config, &batcher)) {
         CHECK((status == ASHLAR_OK) == (batcher != NULL));
     }
-    CHECK(status == ASHLAR_OK);
     CHECK(n == 9);
     ashlar__batcher_destroy(batcher);
 }

@@ -3,8 +3,6 @@
  */
 #include "rnn/data/tagger_batch.h"
 
-#include <stdlib.h>
-
 #include "tests/allocator/base/file_fixture.h"
 
 static const char text[] = "ab\tX\nc\tY\n\nabc\tY\n\nb\tX\nb\tX\ncab\tX\n\nzz\tZ\nab\tX\n";

@@ -3,41 +3,50 @@
  */
 #include "rnn/data/tagger_corpus.h"
 
-#include <unistd.h>
-
 #include "tests/allocator/base/file_fixture.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
 static const ashlar_tagger_corpus_config usual = {.max_words = 6, .max_bytes = 5};
 
+static ashlar_tagger_corpus *c; /* the case's */
+
+static void close_corpus(void) {
+    ashlar__tagger_corpus_destroy(c);
+    c = NULL;
+}
+
+/* A corpus of these files in place of the last. */
+static ashlar_status open_files(const char *const *paths, size_t count,
+                                const ashlar_tagger_corpus_config *config) {
+    close_corpus();
+    (void)check_at_end(close_corpus);
+    return ashlar__tagger_corpus_open(paths, count, config, &c);
+}
+
 static ashlar_status open_bytes(const char *bytes, size_t count,
-                                const ashlar_tagger_corpus_config *config,
-                                ashlar_tagger_corpus **out) {
+                                const ashlar_tagger_corpus_config *config) {
     const char *paths[] = {path};
     write_bytes(bytes, count);
-    return ashlar__tagger_corpus_open(paths, 1, config, out);
+    return open_files(paths, 1, config);
 }
 
-static ashlar_tagger_corpus *open_text(const char *text,
-                                       const ashlar_tagger_corpus_config *config) {
-    ashlar_tagger_corpus *corpus = NULL;
-    CHECK(open_bytes(text, strlen(text), config, &corpus) == ASHLAR_OK);
-    return corpus;
+static bool open_text(const char *text, const ashlar_tagger_corpus_config *config) {
+    return open_bytes(text, strlen(text), config) == ASHLAR_OK;
 }
 
-static ashlar_tagger_counts counts_of(const ashlar_tagger_corpus *corpus) {
+static ashlar_tagger_counts counts_now(void) {
     ashlar_tagger_counts counts;
-    ashlar__tagger_corpus_counts(corpus, &counts);
+    ashlar__tagger_corpus_counts(c, &counts);
     return counts;
 }
 
 /* All sentences as "word:number:tag word:number:tag|..."; a "!" stands before held-out ones. */
-static void check_sentences(const ashlar_tagger_corpus *corpus, const char *want) {
+static void check_sentences(const char *want) {
     char got[512] = "";
     size_t used = 0;
-    for (size_t i = 0; i < counts_of(corpus).sentences; i++) {
-        const ashlar_tagger_sentence s = ashlar__tagger_corpus_sentence(corpus, i);
+    for (size_t i = 0; i < counts_now().sentences; i++) {
+        const ashlar_tagger_sentence s = ashlar__tagger_corpus_sentence(c, i);
         used += (size_t)snprintf(got + used, sizeof got - used, "%s%s", i == 0 ? "" : "|",
                                  s.is_held_out ? "!" : "");
         for (size_t t = 0; t < s.count; t++) {
@@ -54,10 +63,9 @@ static void check_sentences(const ashlar_tagger_corpus *corpus, const char *want
 }
 
 CASE(lines_are_words_and_blank_ones_end_sentences) {
-    ashlar_tagger_corpus *c = open_text("the\tD\ncat\tN\n\nthe\tD\nthe\tN\n", &usual);
-    REQUIRE(c != NULL);
-    check_sentences(c, "the:1:0 cat:2:1|the:1:0 the:1:1");
-    const ashlar_tagger_counts n = counts_of(c);
+    REQUIRE(open_text("the\tD\ncat\tN\n\nthe\tD\nthe\tN\n", &usual));
+    check_sentences("the:1:0 cat:2:1|the:1:0 the:1:1");
+    const ashlar_tagger_counts n = counts_now();
     CHECK(n.sentences == 2 && n.held_out == 0 && n.tokens == 4 && n.held_out_tokens == 0);
     CHECK(n.words == 3 && n.tags == 2);
     CHECK_ZU(n.characters, 1 + 5); /* t h e c a */
@@ -66,7 +74,6 @@ CASE(lines_are_words_and_blank_ones_end_sentences) {
           ashlar__tagger_corpus_character(c, 'h') == 2);
     CHECK(ashlar__tagger_corpus_character(c, 'a') == 5 &&
           ashlar__tagger_corpus_character(c, 'z') == 0);
-    ashlar__tagger_corpus_destroy(c);
     ashlar__tagger_corpus_destroy(NULL);
 }
 
@@ -78,40 +85,32 @@ CASE(ends_of_lines_and_blank_lines_may_be_of_any_kind) {
         "a\tX\nb\tY\n   \r\nc\tX\r\n\n\n",
     };
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
-        ashlar_tagger_corpus *c = open_text(same[i], &usual);
-        REQUIRE(c != NULL);
-        check_sentences(c, "a:1:0 b:2:1|c:3:0");
-        ashlar__tagger_corpus_destroy(c);
+        REQUIRE(open_text(same[i], &usual));
+        check_sentences("a:1:0 b:2:1|c:3:0");
     }
 }
 
 /* Within a line all but TAB, its end and byte 0 is a word's. */
-CASE(words_may_hold_any_other_byte) {
-    ashlar_tagger_corpus *c = open_text("a b\tX y\n\xc3\xa9\r!\tY\n", &usual);
-    REQUIRE(c != NULL);
-    check_sentences(c, "a b:1:0 \xc3\xa9\r!:2:1");
+CASE_WITH(words_may_hold_any_other_byte, open_text("a b\tX y\n\xc3\xa9\r!\tY\n", &usual)) {
+    check_sentences("a b:1:0 \xc3\xa9\r!:2:1");
     CHECK(ashlar__tagger_corpus_character(c, 0xc3) == 4);
-    ashlar__tagger_corpus_destroy(c);
 }
 
 CASE(several_files_are_one_after_the_other) {
     char second[96];
     const char *paths[] = {path, second, path};
-    ashlar_tagger_corpus *c = NULL;
     (void)snprintf(second, sizeof second, "%s.2", path);
     write_bytes("b\tY\na\tX", 7);
     REQUIRE(rename(path, second) == 0);
     write_bytes("a\tX\n", 4);
-    REQUIRE(ashlar__tagger_corpus_open(paths, 3, &usual, &c) == ASHLAR_OK);
-    check_sentences(c, "a:1:0|b:2:1 a:1:0|a:1:0");
-    ashlar__tagger_corpus_destroy(c);
+    REQUIRE(open_files(paths, 3, &usual) == ASHLAR_OK);
+    check_sentences("a:1:0|b:2:1 a:1:0|a:1:0");
     paths[1] = path;
     paths[2] = second;
-    c = NULL;
     REQUIRE(rename(path, second) == 0);
     write_bytes("b\tY\n\na\n", 7);
     paths[0] = second;
-    CHECK(ashlar__tagger_corpus_open(paths, 2, &usual, &c) == ASHLAR_EFORMAT && c == NULL);
+    CHECK(open_files(paths, 2, &usual) == ASHLAR_EFORMAT && c == NULL);
     CHECK_HAS(ashlar_error_detail(), ":3: no TAB"); /* of its own file */
     (void)unlink(second);
 }
@@ -131,12 +130,10 @@ CASE(rare_words_are_unknown) {
     for (size_t i = 0; i < 5; i++) {
         ashlar_tagger_corpus_config config = usual;
         config.min_count = cases[i].min_count;
-        ashlar_tagger_corpus *c = open_text(text, &config);
-        REQUIRE(c != NULL);
-        check_sentences(c, cases[i].want);
-        CHECK_ZU(counts_of(c).words, cases[i].words);
-        CHECK_ZU(counts_of(c).characters, 4); /* a rare word's characters are known */
-        ashlar__tagger_corpus_destroy(c);
+        REQUIRE(open_text(text, &config));
+        check_sentences(cases[i].want);
+        CHECK_ZU(counts_now().words, cases[i].words);
+        CHECK_ZU(counts_now().characters, 4); /* a rare word's characters are known */
     }
 }
 
@@ -145,27 +142,22 @@ CASE(held_out_sentences_teach_no_words) {
     ashlar_tagger_corpus_config config = usual;
     config.held_out = 2;
     config.min_count = 2;
-    ashlar_tagger_corpus *c =
-        open_text("a\tX\nb\tX\n\nxy\tZ\nb\tY\nb\tX\n\na\tY\n\nq\tX\n\nb\tX\na\tX\n", &config);
-    REQUIRE(c != NULL);
-    check_sentences(c, "a:1:0 b:2:0|!xy:0:1 b:2:2 b:2:0|a:1:2|!q:0:0|b:2:0 a:1:0");
-    const ashlar_tagger_counts n = counts_of(c);
+    REQUIRE(open_text("a\tX\nb\tX\n\nxy\tZ\nb\tY\nb\tX\n\na\tY\n\nq\tX\n\nb\tX\na\tX\n", &config));
+    check_sentences("a:1:0 b:2:0|!xy:0:1 b:2:2 b:2:0|a:1:2|!q:0:0|b:2:0 a:1:0");
+    const ashlar_tagger_counts n = counts_now();
     CHECK(n.held_out == 2 && n.held_out_tokens == 4 && n.tokens == 9);
     CHECK(n.words == 3 && n.characters == 3 && n.tags == 3);
     CHECK(n.longest_sentence == 3 && n.longest_word == 2); /* held out or not */
     CHECK(ashlar__tagger_corpus_character(c, 'x') == 0);
-    ashlar__tagger_corpus_destroy(c);
-    c = open_text("a\tX\na\tX\n\nz\tX\n\nb\tX\nz\tX\n\nq\tX\n\nb\tX\nz\tX\n", &config);
-    REQUIRE(c != NULL); /* z was first seen where it does not count */
-    check_sentences(c, "a:1:0 a:1:0|!z:3:0|b:2:0 z:3:0|!q:0:0|b:2:0 z:3:0");
-    ashlar__tagger_corpus_destroy(c);
+    REQUIRE(open_text("a\tX\na\tX\n\nz\tX\n\nb\tX\nz\tX\n\nq\tX\n\nb\tX\nz\tX\n", &config));
+    /* z was first seen where it does not count */
+    check_sentences("a:1:0 a:1:0|!z:3:0|b:2:0 z:3:0|!q:0:0|b:2:0 z:3:0");
 }
 
 /* ---- what is refused ---- */
 
 static void check_refused(const char *bytes, size_t count, const char *what) {
-    ashlar_tagger_corpus *c = NULL;
-    CHECK(open_bytes(bytes, count, &usual, &c) == ASHLAR_EFORMAT && c == NULL);
+    CHECK(open_bytes(bytes, count, &usual) == ASHLAR_EFORMAT && c == NULL);
     CHECK_HAS(ashlar_error_detail(), path);
     CHECK_HAS(ashlar_error_detail(), what);
 }
@@ -186,14 +178,12 @@ CASE(bad_lines_are_named) {
 }
 
 CASE(what_is_too_long_is_named_with_its_option) {
-    ashlar_tagger_corpus *c = NULL;
     const char *const longest = "12345\tX\n1\tX\n1\tX\n1\tX\n1\tX\n1\tX\n";
     check_refused("a\tX\n123456\tX\n", 13, ":2: a word of 6 bytes; allow it with --max-word");
     check_refused("1\tX\n1\tX\n1\tX\n1\tX\n1\tX\n1\tX\n1\tX\n", 28,
                   ":7: word 7 of a sentence; allow it with --max-length");
-    REQUIRE(open_bytes(longest, strlen(longest), &usual, &c) == ASHLAR_OK);
-    CHECK(counts_of(c).longest_sentence == 6 && counts_of(c).longest_word == 5);
-    ashlar__tagger_corpus_destroy(c);
+    REQUIRE(open_bytes(longest, strlen(longest), &usual) == ASHLAR_OK);
+    CHECK(counts_now().longest_sentence == 6 && counts_now().longest_word == 5);
 }
 
 CASE(what_cannot_be_asked_for_is_refused) {
@@ -203,15 +193,14 @@ CASE(what_cannot_be_asked_for_is_refused) {
         {.max_words = 6, .max_bytes = 0},
         {.max_words = 6, .max_bytes = 5, .held_out = 1},
     };
-    ashlar_tagger_corpus *c = NULL;
     for (size_t i = 0; i < 3; i++) {
-        CHECK(ashlar__tagger_corpus_open(paths, 1, &bad[i], &c) == ASHLAR_EINVAL && c == NULL);
+        CHECK(open_files(paths, 1, &bad[i]) == ASHLAR_EINVAL && c == NULL);
     }
-    CHECK(ashlar__tagger_corpus_open(paths, 0, &usual, &c) == ASHLAR_EINVAL && c == NULL);
-    CHECK(ashlar__tagger_corpus_open(paths, 1, &usual, &c) == ASHLAR_EIO && c == NULL);
+    CHECK(open_files(paths, 0, &usual) == ASHLAR_EINVAL && c == NULL);
+    CHECK(open_files(paths, 1, &usual) == ASHLAR_EIO && c == NULL);
     CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
     paths[0] = folder;
-    CHECK(ashlar__tagger_corpus_open(paths, 1, &usual, &c) == ASHLAR_EIO && c == NULL);
+    CHECK(open_files(paths, 1, &usual) == ASHLAR_EIO && c == NULL);
 }
 
 /* More sentences and words than any table begins with. */
@@ -225,24 +214,17 @@ static size_t make_long(char *text, size_t sentences) {
 
 CASE(failing_host_memory_at_any_point_is_told) {
     static char text[FILE_MAX_BYTES];
-    ashlar_tagger_corpus *c = NULL;
     const size_t bytes = make_long(text, 200);
-    size_t failures = 0;
-    for (unsigned long n = 1; c == NULL && n < 200; n++) {
-        write_bytes(text, bytes);
-        const char *paths[] = {path};
-        ashlar__host_fail_at(n);
-        const ashlar_status status = ashlar__tagger_corpus_open(paths, 1, &usual, &c);
-        ashlar__host_fail_at(0);
-        CHECK(status == (c == NULL ? ASHLAR_EHOSTMEM : ASHLAR_OK));
-        failures += c == NULL;
+    const char *paths[] = {path};
+    write_bytes(text, bytes);
+    FOR_HOST_FAILURES(n, status, open_files(paths, 1, &usual)) {
+        CHECK((status == ASHLAR_OK) == (c != NULL));
     }
-    CHECK(failures > 12);
+    CHECK(n > 13);
     REQUIRE(c != NULL);
-    CHECK_ZU(counts_of(c).tokens, 400);
-    CHECK_ZU(counts_of(c).words, 201);
-    CHECK_ZU(counts_of(c).tags, 8);
-    ashlar__tagger_corpus_destroy(c);
+    CHECK_ZU(counts_now().tokens, 400);
+    CHECK_ZU(counts_now().words, 201);
+    CHECK_ZU(counts_now().tags, 8);
 }
 
 /* Whatever the pieces, it is read or refused; what is read keeps the header's promises. */
@@ -255,7 +237,6 @@ CASE(random_text_is_read_or_refused) {
     for (size_t round = 0; round < 1000; round++) {
         char bytes[64];
         size_t count = 0;
-        ashlar_tagger_corpus *c = NULL;
         ashlar_tagger_corpus_config config = usual;
         while (ashlar__random_below(&random, 12) > 0 && count < sizeof bytes - 8) {
             const size_t drawn = (size_t)ashlar__random_below(&random, 10);
@@ -265,13 +246,13 @@ CASE(random_text_is_read_or_refused) {
             count += length;
         }
         config.held_out = round % 2 == 0 ? 2 : 0;
-        const ashlar_status status = open_bytes(bytes, count, &config, &c);
+        const ashlar_status status = open_bytes(bytes, count, &config);
         CHECK(status == ASHLAR_OK || status == ASHLAR_EFORMAT);
         if (status != ASHLAR_OK) {
             continue;
         }
         opened++;
-        const ashlar_tagger_counts n = counts_of(c);
+        const ashlar_tagger_counts n = counts_now();
         size_t tokens = 0;
         for (size_t i = 0; i < n.sentences; i++) {
             const ashlar_tagger_sentence s = ashlar__tagger_corpus_sentence(c, i);
@@ -284,7 +265,6 @@ CASE(random_text_is_read_or_refused) {
             tokens += s.count;
         }
         CHECK_ZU(tokens, n.tokens);
-        ashlar__tagger_corpus_destroy(c);
     }
     CHECK(opened > 100 && opened < 900);
 }

@@ -11,18 +11,19 @@
 
 #include <dlfcn.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include <ashlar/device.h>
 
 #include "allocator/device/device_impl.h"
 
-enum { NO_GPU = 77, GPU_BLOCKS = 64 };
+enum { NO_GPU = 77, GPU_BLOCKS = 64, HOST_BLOCKS = 1024 };
 
 static ashlar_device *gpu;
 static ashlar_stream gpu_stream;
 static void *gpu_blocks[GPU_BLOCKS]; /* of the case */
 static size_t gpu_block_count;
+static void *host_blocks[HOST_BLOCKS]; /* beside them */
+static size_t host_block_count;
 
 /* 0, or the status to exit with. */
 static inline int gpu_begin(void) {
@@ -64,8 +65,19 @@ static inline void *gpu_take(size_t bytes) {
     return ashlar__ptr_out(ptr);
 }
 
+/* Host memory until gpu_give_all(). */
+static inline void *host_take(size_t bytes) {
+    void *block = calloc(bytes > 0 ? bytes : 1, 1);
+    CHECK(block != NULL && host_block_count < HOST_BLOCKS);
+    host_blocks[host_block_count++] = block;
+    return block;
+}
+
 static inline void gpu_give_all(void) {
     gpu_wait();
+    while (host_block_count > 0) {
+        free(host_blocks[--host_block_count]);
+    }
     CHECK(ashlar__device_enter(gpu) == ASHLAR_OK);
     while (gpu_block_count > 0) {
         CHECK(gpu->driver->table.mem_free(ashlar__ptr_in(gpu_blocks[--gpu_block_count])) ==
@@ -85,12 +97,24 @@ static inline void *gpu_send(const void *from, size_t bytes) {
     return far;
 }
 
-/* A copy of device memory on the host, to be freed. */
+/* A copy of device memory on the host, until gpu_give_all(). */
 static inline void *gpu_fetch(const void *far, size_t bytes) {
-    void *near = malloc(bytes > 0 ? bytes : 1);
+    void *near = host_take(bytes);
     CHECK(ashlar_copy_to_host(gpu, near, far, bytes, gpu_stream) == ASHLAR_OK);
     gpu_wait();
     return near;
 }
+
+/* For programs that are skipped where there is no GPU. */
+#define RUN_CASES_ON_GPU()           \
+    int main(void) {                 \
+        const int why = gpu_begin(); \
+        if (why != 0) {              \
+            return why;              \
+        }                            \
+        check_run_cases();           \
+        gpu_end();                   \
+        return check_report();       \
+    }
 
 #endif /* ASHLAR_GPU_FIXTURE_H */

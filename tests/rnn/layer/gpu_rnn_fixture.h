@@ -57,6 +57,7 @@ static inline bool open_gpu_copy(gpu_copy *t, const problem *near, const ashlar_
         ashlar_rnn_sizes(t->rnn, a->steps, a->batch, training, &reserve, &work) != ASHLAR_OK) {
         printf("# %s\n", ashlar_error_detail());
         ashlar_rnn_destroy(t->rnn);
+        t->rnn = NULL;
         return false;
     }
     CHECK((reserve > 0) == training);
@@ -82,12 +83,6 @@ static inline bool open_gpu_copy(gpu_copy *t, const problem *near, const ashlar_
     t->atol = t->item == 8 ? 1e-11 : 2e-5;
     t->rtol = t->item == 8 ? 1e-9 : 2e-4;
     return true;
-}
-
-static inline void close_gpu_copy(gpu_copy *t) {
-    gpu_wait();
-    ashlar_rnn_destroy(t->rnn);
-    gpu_give_all();
 }
 
 static inline double far_number(const gpu_copy *t, const void *data, size_t i) {
@@ -120,7 +115,6 @@ static inline void compare(const gpu_copy *t, const char *name, const void *far,
                name, worst, ashlar_rnn_cell_name(c->cell), (int)c->bias, c->directions,
                c->projection, c->layers, t->near->args.steps, t->near->args.batch);
     }
-    free(got);
 }
 
 static inline void compare_forward(const gpu_copy *t) {
@@ -161,6 +155,25 @@ static inline kind undropped(size_t i) {
     kind k = kind_at(i);
     k.dropout = 0;
     return k;
+}
+
+static problem near; /* of the case, on the CPU */
+static gpu_copy far; /* and on the device */
+
+static inline void close_pair(void) {
+    gpu_wait();
+    ashlar_rnn_destroy(far.rnn);
+    far.rnn = NULL;
+    gpu_give_all();
+    drop_problems();
+}
+
+/* `near` in a type, `far` as `config` has it; the pair before is closed. */
+static inline bool open_pair(const shape *s, const kind *k, ashlar_dtype dtype,
+                             const ashlar_rnn_config *config, bool training) {
+    close_pair();
+    return check_at_end(close_pair) && open_problem(&near, s, k, dtype, training) &&
+           open_gpu_copy(&far, &near, config, training);
 }
 
 #endif /* ASHLAR_GPU_RNN_FIXTURE_H */

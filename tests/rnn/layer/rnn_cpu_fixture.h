@@ -9,13 +9,11 @@
 
 #include "tests/allocator/trace/numbers_fixture.h"
 
-#include <stdlib.h>
-
 #include "rnn/layer/rnn_cpu.h"
 
 enum {
     MAX_BATCH = 12,
-    MAX_TENSORS = 18,
+    MAX_TENSORS = 1 << 14,
     GUARD_BYTES = 64,
     GUARD = 0x5a,
 };
@@ -83,10 +81,11 @@ typedef struct problem {
     size_t item; /* bytes of an element */
     size_t x_count, y_count;
     size_t state_count, cell_count; /* of h and of c */
-    unsigned char *guards[2]; /* GUARD_BYTES behind work and behind reserve */
-    void *owned[MAX_TENSORS];
-    size_t owned_count;
+    unsigned char *guards[2];       /* GUARD_BYTES behind work and behind reserve */
 } problem;
+
+static void *tensors[MAX_TENSORS]; /* of all problems, until drop_problems() */
+static size_t tensor_count;
 
 static inline double get(const void *data, size_t item, size_t i) {
     return item == sizeof(float) ? (double)((const float *)data)[i] : ((const double *)data)[i];
@@ -109,7 +108,8 @@ static inline void fill(void *data, size_t item, size_t count, double value) {
 /* Also floats are drawn as floats, so that both types can get the same numbers. */
 static inline void *tensor(problem *p, size_t count, double scale) {
     void *data = aligned_alloc(64, (count * p->item + 63) / 64 * 64);
-    p->owned[p->owned_count++] = data;
+    CHECK(data != NULL && tensor_count < MAX_TENSORS);
+    tensors[tensor_count++] = data;
     for (size_t i = 0; i < count; i++) {
         set(data, p->item, i, scale == 0 ? (double)NAN : (double)(float)(scale * random_real()));
     }
@@ -132,6 +132,13 @@ static inline void spoil_padding(const problem *p, void *data, size_t width) {
                 set(data, p->item, at * width + j, (double)NAN);
             }
         }
+    }
+}
+
+/* All at once; a case does so at its end. */
+static inline void drop_problems(void) {
+    while (tensor_count > 0) {
+        free(tensors[--tensor_count]);
     }
 }
 
@@ -175,7 +182,7 @@ static inline bool open_problem(problem *p, const shape *s, const kind *k, ashla
     fill(a->b.dweights, p->item, p->layout.elements, 0);
     a->b.reserve = training ? scratch(p, reserve_bytes, &p->guards[1]) : NULL;
     a->b.work = scratch(p, work_bytes, &p->guards[0]);
-    return true;
+    return check_at_end(drop_problems);
 }
 
 /* A quarter of the weights, so that a ReLU of many units stays small for many steps. */
@@ -183,12 +190,6 @@ static inline void lessen_weights(const problem *p) {
     void *const weights = (void *)(uintptr_t)p->args.b.weights;
     for (size_t i = 0; i < p->layout.elements; i++) {
         set(weights, p->item, i, get(weights, p->item, i) / 4);
-    }
-}
-
-static inline void close_problem(problem *p) {
-    for (size_t i = 0; i < p->owned_count; i++) {
-        free(p->owned[i]);
     }
 }
 
@@ -204,6 +205,11 @@ static inline void run_forward(const problem *p) {
 static inline void run_backward(const problem *p) {
     passes_of(p)[ASHLAR_RNN_BACKWARD_DATA](&p->args);
     passes_of(p)[ASHLAR_RNN_BACKWARD_WEIGHTS](&p->args);
+}
+
+static inline void run_training(const problem *p) {
+    run_forward(p);
+    run_backward(p);
 }
 
 #endif /* ASHLAR_RNN_CPU_FIXTURE_H */

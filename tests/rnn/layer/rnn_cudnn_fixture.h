@@ -65,4 +65,16 @@ static inline bool find_fake(void) {
     return fake != NULL;
 }
 
+#define RUN_CASES_ON_FAKES()                                                   \
+    int main(void) {                                                           \
+        if (gpu_begin() != 0 || !find_fake()) {                                \
+            printf("Bail out! it wants the fake driver and the fake cuDNN\n"); \
+            return 1;                                                          \
+        }                                                                      \
+        check_each = check_clean;                                              \
+        check_run_cases();                                                     \
+        gpu_end();                                                             \
+        return check_report();                                                 \
+    }
+
 #endif /* ASHLAR_RNN_CUDNN_FIXTURE_H */

@@ -29,17 +29,16 @@ static ashlar_ops *ops;
 
 static void send(tensor *t) {
     const size_t item = ashlar_dtype_bytes(t->dtype);
-    void *image = calloc(t->count, item);
+    void *image = host_take(t->count * item);
     for (size_t i = 0; i < t->count; i++) {
         put_element(image, t->dtype, i, t->near[i]);
         t->near[i] = get_element(image, t->dtype, i);
     }
     t->far = gpu_send(image, t->count * item);
-    free(image);
 }
 
 static tensor drawn(size_t count) {
-    tensor t = {dtype, count, malloc(count * sizeof(double)), NULL};
+    tensor t = {dtype, count, host_take(count * sizeof(double)), NULL};
     for (size_t i = 0; i < count; i++) {
         t.near[i] = random_real();
     }
@@ -49,7 +48,7 @@ static tensor drawn(size_t count) {
 
 /* What an operation is to overwrite. */
 static tensor spoilt(size_t count) {
-    tensor t = {dtype, count, malloc(count * sizeof(double)), gpu_take(count * 8)};
+    tensor t = {dtype, count, host_take(count * sizeof(double)), gpu_take(count * 8)};
     for (size_t i = 0; i < count; i++) {
         t.near[i] = (double)NAN;
     }
@@ -82,7 +81,6 @@ static void compare(const tensor *t, double scale) {
     if (wrong > 0) {
         printf("# dtype %d: worst %g\n", (int)t->dtype, worst);
     }
-    free(image);
 }
 
 static void compare_bits(const tensor *t) {
@@ -92,11 +90,6 @@ static void compare_bits(const tensor *t) {
         wrong += get_element(image, t->dtype, i) == t->near[i] ? 0 : 1;
     }
     CHECK_ZU(wrong, 0);
-    free(image);
-}
-
-static void drop(tensor *t) {
-    free(t->near);
 }
 
 /* ---- batches ---- */
@@ -138,9 +131,16 @@ static void on_every_grid(void (*check)(const grid *g)) {
     }
 }
 
+#define CASE_OF_GRIDS(test, g)            \
+    static void test##_on(const grid *g); \
+    CASE(test) {                          \
+        on_every_grid(test##_on);         \
+    }                                     \
+    static void test##_on(const grid *g)
+
 /* ---- cases ---- */
 
-static void check_embedding(const grid *g) {
+CASE_OF_GRIDS(embeddings_are_those_of_the_cpu, g) {
     const size_t positions = g->steps * g->batch;
     tensor table = drawn(g->classes * g->width), out = spoilt(positions * g->width);
     tensor dout = padded(g->steps, g->batch, g->lengths, g->width);
@@ -168,14 +168,6 @@ static void check_embedding(const grid *g) {
     ashlar__embedding_backward_f64(&near);
     compare_bits(&out);
     compare(&dtable, 4);
-    drop(&table);
-    drop(&out);
-    drop(&dout);
-    drop(&dtable);
-}
-
-CASE(embeddings_are_those_of_the_cpu) {
-    on_every_grid(check_embedding);
 }
 
 /* More positions than one chunk of the search, in which each row has many. */
@@ -185,7 +177,7 @@ CASE(embedding_gradients_add_up_in_the_order_of_the_cpu) {
     dtype = ASHLAR_F32;
     REQUIRE(ashlar__ops_create(gpu, dtype, &ops) == ASHLAR_OK);
     tensor dout = drawn(g.steps * g.width), dtable = drawn(g.classes * g.width);
-    float *dout32 = malloc(dout.count * sizeof(float)), dtable32[6];
+    float *dout32 = host_take(dout.count * sizeof(float)), dtable32[6];
     for (size_t i = 0; i < dout.count; i++) {
         dout32[i] = (float)dout.near[i];
     }
@@ -208,9 +200,6 @@ CASE(embedding_gradients_add_up_in_the_order_of_the_cpu) {
         dtable.near[i] = (double)dtable32[i];
     }
     compare_bits(&dtable);
-    free(dout32);
-    drop(&dout);
-    drop(&dtable);
     gpu_give_all();
     ashlar__ops_destroy(ops);
 }
@@ -237,15 +226,11 @@ CASE(a_token_that_is_no_class_becomes_nan) {
     for (int i = 2; i < 6; i++) {
         CHECK(isnan(got[i]));
     }
-    free(got);
-    drop(&table);
-    drop(&out);
-    drop(&dtable);
     gpu_give_all();
     ashlar__ops_destroy(ops);
 }
 
-static void check_linear(const grid *g) {
+CASE_OF_GRIDS(linear_layers_are_those_of_the_cpu, g) {
     const size_t rows = g->steps * g->batch, in = g->width, out = g->classes;
     tensor x = drawn(rows * in), weight = drawn(out * in), bias = drawn(out);
     tensor y = spoilt(rows * out), bare = spoilt(rows * out), dy = drawn(rows * out);
@@ -289,14 +274,6 @@ static void check_linear(const grid *g) {
     compare(&dx, 8);
     compare(&dweight, 8);
     compare(&dbias, 8);
-    tensor *all[] = {&x, &weight, &bias, &y, &bare, &dy, &dx, &dweight, &dbias};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        drop(all[i]);
-    }
-}
-
-CASE(linear_layers_are_those_of_the_cpu) {
-    on_every_grid(check_linear);
 }
 
 /* `weight` and `scale` given or not, dlogits in its own place, in the logits' or not wanted. */
@@ -330,26 +307,19 @@ static void check_loss_of(const grid *g, bool has_weight, bool has_scale, int pl
     ashlar__loss_f64(&near);
     double *got = gpu_fetch(far.loss, sizeof *got);
     CHECK_NEAR(*got, want, 0, dtype == ASHLAR_F64 ? 1e-13 : 1e-6);
-    free(got);
     if (place != 0) {
         compare(place == 1 ? &logits : &dlogits, 0.5);
     }
-    drop(&logits);
-    drop(&dlogits);
 }
 
-static void check_loss(const grid *g) {
+CASE_OF_GRIDS(losses_are_those_of_the_cpu, g) {
     for (int i = 0; i < 6; i++) {
         check_loss_of(g, i % 2 == 0, i % 3 != 0, i / 2);
         gpu_give_all();
     }
 }
 
-CASE(losses_are_those_of_the_cpu) {
-    on_every_grid(check_loss);
-}
-
-static void check_columns(const grid *g) {
+CASE_OF_GRIDS(columns_are_copied_as_by_the_cpu, g) {
     const size_t rows = g->steps * g->batch;
     tensor from = drawn(rows * (g->width + 3)), to = drawn(rows * (g->width + 5));
     const size_t item = ashlar_dtype_bytes(dtype);
@@ -365,16 +335,10 @@ static void check_columns(const grid *g) {
     CHECK(ashlar__ops_columns(ops, &far, gpu_stream) == ASHLAR_OK);
     ashlar__columns_f64(&near);
     compare(&to, 0);
-    drop(&from);
-    drop(&to);
-}
-
-CASE(columns_are_copied_as_by_the_cpu) {
-    on_every_grid(check_columns);
 }
 
 /* Ties, NaN here and there, and a row of it. */
-static void check_argmax(const grid *g) {
+CASE_OF_GRIDS(labels_are_those_of_the_cpu, g) {
     const size_t rows = g->steps * g->batch;
     tensor logits = drawn(rows * g->classes);
     int32_t want[MAX_POSITIONS];
@@ -394,20 +358,6 @@ static void check_argmax(const grid *g) {
     ashlar__argmax_f64(&near);
     int32_t *got = gpu_fetch(far.labels, rows * sizeof *got);
     CHECK(memcmp(got, want, rows * sizeof *got) == 0);
-    free(got);
-    drop(&logits);
 }
 
-CASE(labels_are_those_of_the_cpu) {
-    on_every_grid(check_argmax);
-}
-
-int main(void) {
-    const int why = gpu_begin();
-    if (why != 0) {
-        return why;
-    }
-    check_run_cases();
-    gpu_end();
-    return check_report();
-}
+RUN_CASES_ON_GPU()

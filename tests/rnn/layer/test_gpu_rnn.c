@@ -10,19 +10,13 @@
 /* Twice: weight gradients accumulate. */
 static void check_training(const shape *s, const kind *k, ashlar_dtype dtype) {
     const ashlar_rnn_config config = config_of(s, k, dtype);
-    problem near;
-    gpu_copy far;
-    REQUIRE(open_problem(&near, s, k, dtype, true));
-    REQUIRE(open_gpu_copy(&far, &near, &config, true));
+    REQUIRE(open_pair(s, k, dtype, &config, true));
     for (int i = 0; i < 2; i++) {
-        run_forward(&near);
-        run_backward(&near);
+        run_training(&near);
         REQUIRE(run_far(&far, true) == ASHLAR_OK);
     }
     compare_forward(&far);
     compare_backward(&far);
-    close_gpu_copy(&far);
-    close_problem(&near);
 }
 
 static void all_kinds_and_shapes(ashlar_dtype dtype) {
@@ -47,15 +41,10 @@ CASE(inference_is_that_of_the_cpu) {
         for (size_t i = 0; i < KIND_COUNT; i++) {
             const kind k = undropped(i);
             const ashlar_rnn_config config = config_of(&SHAPES[s], &k, ASHLAR_F32);
-            problem near;
-            gpu_copy far;
-            REQUIRE(open_problem(&near, &SHAPES[s], &k, ASHLAR_F32, false));
-            REQUIRE(open_gpu_copy(&far, &near, &config, false));
+            REQUIRE(open_pair(&SHAPES[s], &k, ASHLAR_F32, &config, false));
             run_forward(&near);
             CHECK(run_far(&far, false) == ASHLAR_OK);
             compare_forward(&far);
-            close_gpu_copy(&far);
-            close_problem(&near);
         }
     }
 }
@@ -64,24 +53,18 @@ CASE(what_is_not_wanted_or_not_given_changes_nothing_else) {
     for (size_t i = 0; i < KIND_COUNT; i++) {
         const kind k = undropped(i);
         const ashlar_rnn_config config = config_of(&SHAPES[5], &k, ASHLAR_F32);
-        problem near;
-        gpu_copy far;
-        REQUIRE(open_problem(&near, &SHAPES[5], &k, ASHLAR_F32, true));
-        REQUIRE(open_gpu_copy(&far, &near, &config, true));
+        REQUIRE(open_pair(&SHAPES[5], &k, ASHLAR_F32, &config, true));
         near.args.b.dy = far.all.dy = NULL;
         near.args.b.dcy = far.all.dcy = NULL;
         near.args.b.cx = far.all.cx = NULL;
         near.args.b.dx = far.all.dx = NULL;
         near.args.b.hy = far.all.hy = NULL;
         near.args.b.dcx = far.all.dcx = NULL;
-        run_forward(&near);
-        run_backward(&near);
+        run_training(&near);
         CHECK(run_far(&far, true) == ASHLAR_OK);
         compare(&far, "y", far.all.y, near.args.b.y, near.y_count);
         compare(&far, "dhx", far.all.dhx, near.args.b.dhx, near.state_count);
         compare(&far, "dweights", far.all.dweights, near.args.b.dweights, near.layout.elements);
-        close_gpu_copy(&far);
-        close_problem(&near);
     }
 }
 
@@ -92,25 +75,21 @@ CASE(persistent_algorithms_compute_the_same) {
             const shape s = {1, 6, 4, 64, 64, {6, 6, 6, 6}, true};
             const kind k = {.cell = (ashlar_rnn_cell)cell, .directions = 1};
             ashlar_rnn_config config = config_of(&s, &k, ASHLAR_F32);
-            problem near;
-            gpu_copy far;
             config.algorithm = (ashlar_rnn_algorithm)algorithm;
-            REQUIRE(open_problem(&near, &s, &k, ASHLAR_F32, true));
+            close_pair();
+            REQUIRE(check_at_end(close_pair) && open_problem(&near, &s, &k, ASHLAR_F32, true));
             lessen_weights(&near);
             if (open_gpu_copy(&far, &near, &config, true)) {
                 const ashlar_status status = run_far(&far, true);
                 CHECK(status == ASHLAR_OK || (status == ASHLAR_ENOTSUP && !gpu_is_fake()));
                 if (status == ASHLAR_OK) {
-                    run_forward(&near);
-                    run_backward(&near);
+                    run_training(&near);
                     compare_forward(&far);
                     compare_backward(&far);
                 }
-                close_gpu_copy(&far);
             } else {
                 CHECK(!gpu_is_fake());
             }
-            close_problem(&near);
         }
     }
 }
@@ -128,20 +107,14 @@ CASE(narrow_types_and_tf32_are_near_to_float) {
         for (size_t n = 0; n < KIND_COUNT; n++) {
             const kind k = undropped(n);
             ashlar_rnn_config config = config_of(&SHAPES[5], &k, types[i].dtype);
-            problem near;
-            gpu_copy far;
             config.math = types[i].math;
-            REQUIRE(open_problem(&near, &SHAPES[5], &k, ASHLAR_F32, true));
-            REQUIRE(open_gpu_copy(&far, &near, &config, true));
+            REQUIRE(open_pair(&SHAPES[5], &k, ASHLAR_F32, &config, true));
             far.atol = types[i].atol;
             far.rtol = types[i].rtol;
-            run_forward(&near);
-            run_backward(&near);
+            run_training(&near);
             CHECK(run_far(&far, true) == ASHLAR_OK);
             compare_forward(&far);
             compare_backward(&far);
-            close_gpu_copy(&far);
-            close_problem(&near);
         }
     }
 }
@@ -151,10 +124,7 @@ CASE(dropout_changes_training_and_not_inference) {
     const shape s = {2, 8, 4, 16, 32, {8, 8, 8, 8}, false};
     const kind k = {.cell = ASHLAR_RNN_LSTM, .directions = 1, .dropout = 0.5};
     const ashlar_rnn_config config = config_of(&s, &k, ASHLAR_F32);
-    problem near;
-    gpu_copy far;
-    REQUIRE(open_problem(&near, &s, &k, ASHLAR_F32, true));
-    REQUIRE(open_gpu_copy(&far, &near, &config, true));
+    REQUIRE(open_pair(&s, &k, ASHLAR_F32, &config, true));
     void *outputs[3] = {NULL};
     const size_t bytes = near.y_count * far.item;
     for (int i = 0; i < 3; i++) { /* two trainings, one inference */
@@ -166,19 +136,6 @@ CASE(dropout_changes_training_and_not_inference) {
     }
     CHECK(memcmp(outputs[0], outputs[1], bytes) != 0);
     CHECK(memcmp(outputs[0], outputs[2], bytes) != 0);
-    for (int i = 0; i < 3; i++) {
-        free(outputs[i]);
-    }
-    close_gpu_copy(&far);
-    close_problem(&near);
 }
 
-int main(void) {
-    const int why = gpu_begin();
-    if (why != 0) {
-        return why;
-    }
-    check_run_cases();
-    gpu_end();
-    return check_report();
-}
+RUN_CASES_ON_GPU()

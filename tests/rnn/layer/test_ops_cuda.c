@@ -44,7 +44,19 @@ static buffers take_buffers(void) {
     return b;
 }
 
-typedef ashlar_status operation(const ashlar_ops *ops, const buffers *b);
+static ashlar_ops *ops; /* of the case */
+
+static void close_ops(void) {
+    ashlar__ops_destroy(ops);
+    ops = NULL;
+    gpu_give_all();
+}
+
+static bool open_ops(ashlar_dtype dtype) {
+    return ashlar__ops_create(gpu, dtype, &ops) == ASHLAR_OK && check_at_end(close_ops);
+}
+
+typedef ashlar_status operation(const buffers *b);
 
 static ashlar_embedding_args embedding_args(const buffers *b) {
     return (ashlar_embedding_args){.steps = STEPS,
@@ -59,12 +71,12 @@ static ashlar_embedding_args embedding_args(const buffers *b) {
                                    .dtable = b->reals[2]};
 }
 
-static ashlar_status embed(const ashlar_ops *ops, const buffers *b) {
+static ashlar_status embed(const buffers *b) {
     const ashlar_embedding_args args = embedding_args(b);
     return ashlar__ops_embedding_forward(ops, &args, gpu_stream);
 }
 
-static ashlar_status embed_back(const ashlar_ops *ops, const buffers *b) {
+static ashlar_status embed_back(const buffers *b) {
     const ashlar_embedding_args args = embedding_args(b);
     return ashlar__ops_embedding_backward(ops, &args, gpu_stream);
 }
@@ -83,17 +95,17 @@ static ashlar_linear_args linear_args(const buffers *b) {
                                 .dbias = b->reals[2]};
 }
 
-static ashlar_status multiply(const ashlar_ops *ops, const buffers *b) {
+static ashlar_status multiply(const buffers *b) {
     const ashlar_linear_args args = linear_args(b);
     return ashlar__ops_linear_forward(ops, &args, gpu_stream);
 }
 
-static ashlar_status multiply_back(const ashlar_ops *ops, const buffers *b) {
+static ashlar_status multiply_back(const buffers *b) {
     const ashlar_linear_args args = linear_args(b);
     return ashlar__ops_linear_backward(ops, &args, gpu_stream);
 }
 
-static ashlar_status lose(const ashlar_ops *ops, const buffers *b) {
+static ashlar_status lose(const buffers *b) {
     const ashlar_loss_args args = {.steps = STEPS,
                                    .batch = BATCH,
                                    .lengths = b->ints,
@@ -108,7 +120,7 @@ static ashlar_status lose(const ashlar_ops *ops, const buffers *b) {
     return ashlar__ops_loss(ops, &args, gpu_stream);
 }
 
-static ashlar_status copy_columns(const ashlar_ops *ops, const buffers *b) {
+static ashlar_status copy_columns(const buffers *b) {
     const ashlar_columns_args args = {.rows = ROWS,
                                       .width = WIDTH,
                                       .from = b->reals[0],
@@ -118,7 +130,7 @@ static ashlar_status copy_columns(const ashlar_ops *ops, const buffers *b) {
     return ashlar__ops_columns(ops, &args, gpu_stream);
 }
 
-static ashlar_status label(const ashlar_ops *ops, const buffers *b) {
+static ashlar_status label(const buffers *b) {
     const ashlar_argmax_args args = {
         .rows = ROWS, .classes = CLASSES, .logits = b->reals[0], .labels = b->ints};
     return ashlar__ops_argmax(ops, &args, gpu_stream);
@@ -146,7 +158,6 @@ enum { OPERATIONS = sizeof operations / sizeof *operations };
 CASE(a_library_that_is_none_is_refused_by_name) {
     const char *given = getenv("ASHLAR_CUBLAS");
     char *good = strdup(given == NULL ? "" : given);
-    ashlar_ops *ops = NULL;
     setenv("ASHLAR_CUBLAS", "/nowhere/libcublas.so", 1);
     CHECK_FAILS(ashlar__ops_create(gpu, ASHLAR_F32, &ops), ASHLAR_ENOTSUP, "cuBLAS was not found");
     CHECK_HAS(ashlar_error_detail(), "ASHLAR_CUBLAS");
@@ -158,21 +169,17 @@ CASE(a_library_that_is_none_is_refused_by_name) {
     free(good);
 }
 
-CASE(each_operation_launches_what_it_needs_and_no_more) {
-    ashlar_ops *ops = NULL;
-    REQUIRE(ashlar__ops_create(gpu, ASHLAR_F16, &ops) == ASHLAR_OK);
+CASE_WITH(each_operation_launches_what_it_needs_and_no_more, open_ops(ASHLAR_F16)) {
     CHECK(strcmp(ops->backend->name, "cuda") == 0);
     CHECK_ZU(ashlar__ops_loss_work_bytes(ops, 7), 7 * sizeof(double));
     const buffers b = take_buffers();
     (void)launch_log();
     for (size_t i = 0; i < OPERATIONS; i++) {
         const long before = blas->calls;
-        CHECK(operations[i].run(ops, &b) == ASHLAR_OK);
+        CHECK(operations[i].run(&b) == ASHLAR_OK);
         CHECK(strcmp(launch_log(), operations[i].launches) == 0);
         CHECK(blas->calls - before == operations[i].blas_calls);
     }
-    gpu_give_all();
-    ashlar__ops_destroy(ops);
 }
 
 CASE(products_of_fp32_are_in_fp32) {
@@ -182,44 +189,37 @@ CASE(products_of_fp32_are_in_fp32) {
         [ASHLAR_F16] = CUBLAS_COMPUTE_32F,
         [ASHLAR_BF16] = CUBLAS_COMPUTE_32F};
     for (int type = 0; type < ASHLAR_DTYPE_COUNT; type++) {
-        ashlar_ops *ops = NULL;
-        REQUIRE(ashlar__ops_create(gpu, (ashlar_dtype)type, &ops) == ASHLAR_OK);
+        REQUIRE(open_ops((ashlar_dtype)type));
         const buffers b = take_buffers();
-        CHECK(multiply(ops, &b) == ASHLAR_OK);
+        CHECK(multiply(&b) == ASHLAR_OK);
         CHECK(blas->compute_type == (int)want[type]);
-        gpu_give_all();
-        ashlar__ops_destroy(ops);
+        close_ops();
     }
 }
 
-CASE(what_cublas_cannot_count_is_refused) {
-    ashlar_ops *ops = NULL;
+CASE_WITH(what_cublas_cannot_count_is_refused, open_ops(ASHLAR_F32)) {
     const size_t huge = (size_t)INT32_MAX + 1;
     const ashlar_linear_args all[] = {{.rows = huge, .in = 1, .out = 1},
                                       {.rows = 1, .in = huge, .out = 1},
                                       {.rows = 1, .in = 1, .out = huge}};
-    REQUIRE(ashlar__ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_OK);
     (void)launch_log();
     for (size_t i = 0; i < 3; i++) {
         CHECK(ashlar__ops_linear_forward(ops, &all[i], gpu_stream) == ASHLAR_EOVERFLOW);
         CHECK(ashlar__ops_linear_backward(ops, &all[i], gpu_stream) == ASHLAR_EOVERFLOW);
     }
     CHECK(strcmp(launch_log(), "") == 0);
-    ashlar__ops_destroy(ops);
 }
 
-CASE(every_call_of_an_operation_may_fail) {
+CASE_WITH(every_call_of_an_operation_may_fail, open_ops(ASHLAR_F32)) {
     static const ashlar_driver_fn functions[] = {ASHLAR_DRIVER_FN_ctx_push_current,
                                                  ASHLAR_DRIVER_FN_launch_kernel};
-    ashlar_ops *ops = NULL;
-    REQUIRE(ashlar__ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_OK);
     const buffers b = take_buffers();
     for (size_t i = 0; i < OPERATIONS; i++) {
         for (size_t f = 0; f < 2; f++) {
             ashlar_status status = ASHLAR_EDRIVER;
             for (uint64_t n = 1; status != ASHLAR_OK && n < 10; n++) {
                 ashlar__driver_fail_at(gpu->driver, (int)functions[f], n, CU_LAUNCH_FAILED);
-                status = operations[i].run(ops, &b);
+                status = operations[i].run(&b);
                 const bool is_reached = atomic_load(&gpu->driver->fail_countdown) == 0;
                 CHECK(status == (is_reached ? ASHLAR_EDRIVER : ASHLAR_OK));
                 CHECK(is_reached || n > 1);
@@ -229,24 +229,20 @@ CASE(every_call_of_an_operation_may_fail) {
         for (long n = 1; n <= operations[i].blas_calls + 1; n++) {
             blas->fail_at = n;
             blas->fail_status = (int)CUBLAS_STATUS_EXECUTION_FAILED;
-            CHECK(operations[i].run(ops, &b) ==
+            CHECK(operations[i].run(&b) ==
                   (n <= operations[i].blas_calls ? ASHLAR_EDRIVER : ASHLAR_OK));
             blas->fail_at = 0;
         }
     }
     blas->fail_at = 2;
-    CHECK_FAILS(multiply(ops, &b), ASHLAR_EDRIVER,
-                "cublasGemmEx: CUBLAS_STATUS_EXECUTION_FAILED (13)");
-    gpu_give_all();
-    ashlar__ops_destroy(ops);
+    CHECK_FAILS(multiply(&b), ASHLAR_EDRIVER, "cublasGemmEx: CUBLAS_STATUS_EXECUTION_FAILED (13)");
 }
 
 /* Returns the status of a creation that fails, or succeeds and is undone. */
 static ashlar_status try_creation(void) {
-    ashlar_ops *ops = NULL;
     const ashlar_status status = ashlar__ops_create(gpu, ASHLAR_F32, &ops);
     CHECK((status == ASHLAR_OK) == (ops != NULL));
-    ashlar__ops_destroy(ops);
+    close_ops();
     CHECK(module_count() == 0 && blas->live == 0);
     CHECK(gpu->driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
     return status;
@@ -286,13 +282,9 @@ CASE(creation_fails_whole) {
 }
 
 /* Operations are still queued when it goes. */
-CASE(destroying_waits_for_what_is_queued) {
-    ashlar_ops *ops = NULL;
-    REQUIRE(ashlar__ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_OK);
+CASE_WITH(destroying_waits_for_what_is_queued, open_ops(ASHLAR_F32)) {
     const buffers b = take_buffers();
-    CHECK(embed(ops, &b) == ASHLAR_OK && multiply(ops, &b) == ASHLAR_OK);
-    ashlar__ops_destroy(ops);
-    gpu_give_all();
+    CHECK(embed(&b) == ASHLAR_OK && multiply(&b) == ASHLAR_OK);
 }
 
 static void find(void *library, const char *name, void *function) {

@@ -6,8 +6,6 @@
  */
 #include "tests/rnn/layer/rnn_fixture.h"
 
-#include <ashlar/rnn.h>
-
 #include "rnn/layer/backend.h"
 #include "rnn/layer/rnn_cpu.h"
 #include "allocator/base/random.h"

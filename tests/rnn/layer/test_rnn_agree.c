@@ -3,13 +3,17 @@
  */
 #include "tests/rnn/layer/rnn_cpu_fixture.h"
 
-/* Run a case on every kind of stack. */
-static void on_every_kind(void (*check)(const kind *)) {
-    for (size_t i = 0; i < KIND_COUNT; i++) {
-        const kind k = kind_at(i);
-        check(&k);
-    }
-}
+/* A case that runs on every kind of stack. */
+#define CASE_OF_KINDS(test, k)                    \
+    static void test##_of(const kind *k);         \
+    CASE(test) {                                  \
+        for (size_t i = 0; i < KIND_COUNT; i++) { \
+            const kind each = kind_at(i);         \
+            test##_of(&each);                     \
+            drop_problems();                      \
+        }                                         \
+    }                                             \
+    static void test##_of(const kind *k)
 
 /* States, or their gradients, are the same bits; what only the LSTM has is NaN elsewhere. */
 static void check_same_states(const problem *p, const void *h, const void *c, const void *other_h,
@@ -20,7 +24,7 @@ static void check_same_states(const problem *p, const void *h, const void *c, co
 }
 
 /* dhx and dcx exist also where hx and cx are NULL: the same as with states of zeros. */
-static void check_no_state(const kind *k) {
+CASE_OF_KINDS(no_initial_state_is_a_state_of_zeros, k) {
     problem with, without;
     shape s = SHAPES[5];
     REQUIRE(open_problem(&with, &s, k, ASHLAR_F64, true));
@@ -28,22 +32,14 @@ static void check_no_state(const kind *k) {
     fill((void *)(uintptr_t)with.args.b.cx, with.item, with.cell_count, 0);
     s.has_state = false;
     REQUIRE(open_problem(&without, &s, k, ASHLAR_F64, true));
-    run_forward(&with);
-    run_backward(&with);
-    run_forward(&without);
-    run_backward(&without);
+    run_training(&with);
+    run_training(&without);
     check_same_states(&with, with.args.b.dhx, with.args.b.dcx, without.args.b.dhx,
                       without.args.b.dcx);
     CHECK(memcmp(with.args.b.y, without.args.b.y, with.y_count * with.item) == 0);
-    close_problem(&with);
-    close_problem(&without);
 }
 
-CASE(no_initial_state_is_a_state_of_zeros) {
-    on_every_kind(check_no_state);
-}
-
-static void check_missing_gradients(const kind *k) {
+CASE_OF_KINDS(missing_output_gradients_are_zeros, k) {
     problem zeros, missing;
     REQUIRE(open_problem(&zeros, &SHAPES[5], k, ASHLAR_F64, true));
     REQUIRE(open_problem(&missing, &SHAPES[5], k, ASHLAR_F64, true));
@@ -51,10 +47,8 @@ static void check_missing_gradients(const kind *k) {
     fill((void *)(uintptr_t)zeros.args.b.dcy, zeros.item, zeros.cell_count, 0);
     missing.args.b.dy = NULL;
     missing.args.b.dcy = NULL;
-    run_forward(&zeros);
-    run_backward(&zeros);
-    run_forward(&missing);
-    run_backward(&missing);
+    run_training(&zeros);
+    run_training(&missing);
     CHECK(memcmp(zeros.args.b.dx, missing.args.b.dx, zeros.x_count * zeros.item) == 0);
     CHECK(memcmp(zeros.args.b.dhx, missing.args.b.dhx, zeros.state_count * zeros.item) == 0);
     double sum = 0;
@@ -62,57 +56,35 @@ static void check_missing_gradients(const kind *k) {
         sum += fabs(get(zeros.args.b.dhx, zeros.item, i));
     }
     CHECK(sum > 0); /* dhy alone still counts */
-    close_problem(&zeros);
-    close_problem(&missing);
 }
 
-CASE(missing_output_gradients_are_zeros) {
-    on_every_kind(check_missing_gradients);
-}
-
-static void check_unwanted(const kind *k) {
+CASE_OF_KINDS(unwanted_outputs_change_no_other, k) {
     problem all, few;
     REQUIRE(open_problem(&all, &SHAPES[6], k, ASHLAR_F32, true));
     REQUIRE(open_problem(&few, &SHAPES[6], k, ASHLAR_F32, true));
     few.args.b.hy = few.args.b.cy = few.args.b.dx = few.args.b.dhx = few.args.b.dcx = NULL;
-    run_forward(&all);
-    run_backward(&all);
-    run_forward(&few);
-    run_backward(&few);
+    run_training(&all);
+    run_training(&few);
     const size_t bytes = all.layout.elements * all.item;
     CHECK(memcmp(all.args.b.y, few.args.b.y, all.y_count * all.item) == 0);
     CHECK(memcmp(all.args.b.dweights, few.args.b.dweights, bytes) == 0);
-    close_problem(&all);
-    close_problem(&few);
 }
 
-CASE(unwanted_outputs_change_no_other) {
-    on_every_kind(check_unwanted);
-}
-
-static void check_accumulation(const kind *k) {
+CASE_OF_KINDS(weight_gradients_accumulate, k) {
     problem once, twice;
     REQUIRE(open_problem(&once, &SHAPES[5], k, ASHLAR_F64, true));
     REQUIRE(open_problem(&twice, &SHAPES[5], k, ASHLAR_F64, true));
-    run_forward(&once);
-    run_backward(&once);
+    run_training(&once);
     for (int i = 0; i < 2; i++) {
-        run_forward(&twice);
-        run_backward(&twice);
+        run_training(&twice);
     }
     for (size_t i = 0; i < once.layout.elements; i++) {
         const double want = 2 * get(once.args.b.dweights, once.item, i);
         CHECK_NEAR(get(twice.args.b.dweights, twice.item, i), want, 1e-13, 1e-13);
     }
-    close_problem(&once);
-    close_problem(&twice);
 }
 
-CASE(weight_gradients_accumulate) {
-    on_every_kind(check_accumulation);
-}
-
-static void check_inference(const kind *k) {
+CASE_OF_KINDS(inference_gives_the_bits_of_training, k) {
     for (size_t s = 0; s < SHAPE_COUNT; s++) {
         kind undropped = *k;
         undropped.dropout = 0;
@@ -124,16 +96,10 @@ static void check_inference(const kind *k) {
         CHECK(memcmp(training.args.b.y, inference.args.b.y, training.y_count * training.item) == 0);
         check_same_states(&training, training.args.b.hy, training.args.b.cy, inference.args.b.hy,
                           inference.args.b.cy);
-        close_problem(&training);
-        close_problem(&inference);
     }
 }
 
-CASE(inference_gives_the_bits_of_training) {
-    on_every_kind(check_inference);
-}
-
-static void check_in_place(const kind *k) {
+CASE_OF_KINDS(states_may_be_updated_in_place, k) {
     problem apart, in_place;
     REQUIRE(open_problem(&apart, &SHAPES[6], k, ASHLAR_F32, false));
     REQUIRE(open_problem(&in_place, &SHAPES[6], k, ASHLAR_F32, false));
@@ -147,12 +113,6 @@ static void check_in_place(const kind *k) {
     CHECK(memcmp(apart.args.b.y, in_place.args.b.y, apart.y_count * apart.item) == 0);
     check_same_states(&apart, apart.args.b.hy, apart.args.b.cy, in_place.args.b.hy,
                       in_place.args.b.cy);
-    close_problem(&apart);
-    close_problem(&in_place);
-}
-
-CASE(states_may_be_updated_in_place) {
-    on_every_kind(check_in_place);
 }
 
 static void check_close(const problem *narrow, const void *got, const problem *wide,
@@ -162,17 +122,15 @@ static void check_close(const problem *narrow, const void *got, const problem *w
     }
 }
 
-static void check_types(const kind *k) {
+CASE_OF_KINDS(float_agrees_with_double, k) {
     static const shape wide_shape = {2, 20, 5, 37, 50, {20, 3, 11, 20, 7}, true};
     problem f, d;
     REQUIRE(open_problem(&f, &wide_shape, k, ASHLAR_F32, true));
     REQUIRE(open_problem(&d, &wide_shape, k, ASHLAR_F64, true));
     lessen_weights(&f);
     lessen_weights(&d);
-    run_forward(&f);
-    run_backward(&f);
-    run_forward(&d);
-    run_backward(&d);
+    run_training(&f);
+    run_training(&d);
     check_close(&f, f.args.b.y, &d, d.args.b.y, f.y_count);
     check_close(&f, f.args.b.hy, &d, d.args.b.hy, f.state_count);
     check_close(&f, f.args.b.dx, &d, d.args.b.dx, f.x_count);
@@ -182,33 +140,19 @@ static void check_types(const kind *k) {
         check_close(&f, f.args.b.dcx, &d, d.args.b.dcx, f.cell_count);
     }
     check_close(&f, f.args.b.dweights, &d, d.args.b.dweights, f.layout.elements);
-    close_problem(&f);
-    close_problem(&d);
 }
 
-CASE(float_agrees_with_double) {
-    on_every_kind(check_types);
-}
-
-static void check_repeat(const kind *k) {
+CASE_OF_KINDS(the_same_call_gives_the_same_bits, k) {
     static const shape s = {2, 12, 4, 33, 64, {12, 3, 9, 12}, true};
     problem first, second;
     REQUIRE(open_problem(&first, &s, k, ASHLAR_F32, true));
     REQUIRE(open_problem(&second, &s, k, ASHLAR_F32, true));
-    run_forward(&first);
-    run_backward(&first);
-    run_forward(&second);
-    run_backward(&second);
+    run_training(&first);
+    run_training(&second);
     CHECK(memcmp(first.args.b.y, second.args.b.y, first.y_count * first.item) == 0);
     CHECK(memcmp(first.args.b.dx, second.args.b.dx, first.x_count * first.item) == 0);
     CHECK(memcmp(first.args.b.dweights, second.args.b.dweights,
                  first.layout.elements * first.item) == 0);
-    close_problem(&first);
-    close_problem(&second);
-}
-
-CASE(the_same_call_gives_the_same_bits) {
-    on_every_kind(check_repeat);
 }
 
 static void check_near(const problem *p, const void *got, const void *want, size_t count) {
@@ -219,7 +163,7 @@ static void check_near(const problem *p, const void *got, const void *want, size
 }
 
 /* The baseline against the best set of instructions that this processor has. */
-static void check_sets(const kind *k) {
+CASE_OF_KINDS(every_instruction_set_gives_the_same_numbers, k) {
     static const shape s = {2, 12, 4, 33, 61, {12, 3, 9, 12}, true};
     for (int i = 0; i < 2; i++) {
         const ashlar_dtype dtype = i == 0 ? ASHLAR_F32 : ASHLAR_F64;
@@ -230,21 +174,14 @@ static void check_sets(const kind *k) {
         REQUIRE(open_problem(&plain, &s, k, dtype, true));
         lessen_weights(&best);
         lessen_weights(&plain);
-        run_forward(&best);
-        run_backward(&best);
+        run_training(&best);
         for (int pass = 0; pass < ASHLAR_RNN_PASS_COUNT; pass++) {
             baseline[pass](&plain.args);
         }
         check_near(&best, best.args.b.y, plain.args.b.y, best.y_count);
         check_near(&best, best.args.b.dx, plain.args.b.dx, best.x_count);
         check_near(&best, best.args.b.dweights, plain.args.b.dweights, best.layout.elements);
-        close_problem(&best);
-        close_problem(&plain);
     }
-}
-
-CASE(every_instruction_set_gives_the_same_numbers) {
-    on_every_kind(check_sets);
 }
 
 RUN_CASES()

@@ -24,7 +24,7 @@ CASE(no_call_writes_past_its_scratch) {
             run_backward(&p);
         }
         check_guards(&p);
-        close_problem(&p);
+        drop_problems();
     }
 }
 

@@ -115,10 +115,7 @@ CASE(a_layout_that_differs_is_refused_by_name) {
 
 CASE(a_step_is_one_call_for_each_pass) {
     const ashlar_rnn_config config = small_config();
-    problem near;
-    gpu_copy far;
-    REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
-    REQUIRE(open_gpu_copy(&far, &near, &config, true));
+    REQUIRE(open_pair(&SHAPE, &PLAIN_LSTM, ASHLAR_F32, &config, true));
     CHECK_HAS(take_log(), "sizes(1,5x3) ");
     CHECK(run_far(&far, true) == ASHLAR_OK);
     CHECK(strcmp(take_log(), "forward(training) backward_data(training) "
@@ -126,23 +123,16 @@ CASE(a_step_is_one_call_for_each_pass) {
     far.all.reserve = NULL;
     CHECK(run_far(&far, false) == ASHLAR_OK);
     CHECK(strcmp(take_log(), "sizes(0,5x3) forward(inference) ") == 0);
-    close_gpu_copy(&far);
-    close_problem(&near);
 }
 
 CASE(backward_without_the_output_is_refused) {
     const ashlar_rnn_config config = small_config();
-    problem near;
-    gpu_copy far;
-    REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
-    REQUIRE(open_gpu_copy(&far, &near, &config, true));
+    REQUIRE(open_pair(&SHAPE, &PLAIN_LSTM, ASHLAR_F32, &config, true));
     CHECK(ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_OK);
     far.all.y = NULL;
     CHECK_FAILS(ashlar_rnn_backward_data(far.rnn, &far.batch, &far.all, gpu_stream), ASHLAR_EINVAL,
                 "y is NULL");
     CHECK(ashlar_rnn_backward_weights(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_EINVAL);
-    close_gpu_copy(&far);
-    close_problem(&near);
 }
 
 /* The dynamic one is compiled for a number of sequences: once for each change. */
@@ -150,11 +140,8 @@ CASE(a_persistent_algorithm_takes_full_lengths_only) {
     shape s = {1, 3, 2, 3, 4, {3, 3}, false};
     ashlar_rnn_config config = config_of(&s, &PLAIN_LSTM, ASHLAR_F32);
     size_t reserve = 0, work = 0;
-    problem near;
-    gpu_copy far;
     config.algorithm = ASHLAR_RNN_PERSIST_DYNAMIC;
-    REQUIRE(open_problem(&near, &s, &PLAIN_LSTM, ASHLAR_F32, true));
-    REQUIRE(open_gpu_copy(&far, &near, &config, true));
+    REQUIRE(open_pair(&s, &PLAIN_LSTM, ASHLAR_F32, &config, true));
     CHECK_HAS(take_log(), "build(2) ");
     CHECK(ashlar_rnn_sizes(far.rnn, 3, 1, true, &reserve, &work) == ASHLAR_OK);
     CHECK_HAS(take_log(), "build(1) ");
@@ -165,8 +152,6 @@ CASE(a_persistent_algorithm_takes_full_lengths_only) {
     s.lengths[1] = 2;
     CHECK_FAILS(run_far(&far, true), ASHLAR_ENOTSUP, "full length");
     CHECK(strcmp(take_log(), "") == 0);
-    close_gpu_copy(&far);
-    close_problem(&near);
 }
 
 CASE(sizes_beyond_cudnns_integers_are_refused) {
@@ -245,25 +230,20 @@ CASE(masks_follow_from_the_first_seed) {
     const kind k = {.cell = ASHLAR_RNN_LSTM, .directions = 1, .dropout = 0.5};
     const ashlar_rnn_config config = config_of(&SHAPE, &k, ASHLAR_F32);
     const size_t before = free_memory();
-    problem near;
-    gpu_copy far;
-    REQUIRE(open_problem(&near, &SHAPE, &k, ASHLAR_F32, true));
-    REQUIRE(open_gpu_copy(&far, &near, &config, true));
+    REQUIRE(open_pair(&SHAPE, &k, ASHLAR_F32, &config, true));
     CHECK_HAS(take_log(), "dropout(0.5,states,0) ");
     for (uint64_t i = 0; i < 3; i++) {
         far.batch.dropout_seed = i == 0 ? 1000 : 5 * i; /* only the first counts */
         near.args.dropout_seed = 1000 + i;
         CHECK(run_far(&far, true) == ASHLAR_OK);
-        run_forward(&near);
-        run_backward(&near);
+        run_training(&near);
         compare_forward(&far);
         compare_backward(&far);
         const char *log = take_log();
         CHECK((strstr(log, "dropout(0.5,states,1000) rnn(") != NULL) == (i == 0));
         CHECK((strstr(log, "dropout(") != NULL) == (i == 0));
     }
-    close_gpu_copy(&far);
-    close_problem(&near);
+    close_pair();
     CHECK_ZU(free_memory(), before);
 }
 
@@ -271,24 +251,18 @@ CASE(masks_may_follow_from_every_seed) {
     static const uint64_t seeds[] = {7, 8, 7};
     const kind k = {.cell = ASHLAR_RNN_GRU, .directions = 1, .dropout = 0.5};
     const ashlar_rnn_config config = config_of(&SHAPE, &k, ASHLAR_F32);
-    problem near;
-    gpu_copy far;
-    REQUIRE(open_problem(&near, &SHAPE, &k, ASHLAR_F32, true));
-    REQUIRE(open_gpu_copy(&far, &near, &config, true));
+    REQUIRE(open_pair(&SHAPE, &k, ASHLAR_F32, &config, true));
     far.batch.dropout_restarts = true;
     for (int i = 0; i < 3; i++) {
         far.batch.dropout_seed = near.args.dropout_seed = seeds[i];
         CHECK(run_far(&far, true) == ASHLAR_OK);
-        run_forward(&near);
-        run_backward(&near);
+        run_training(&near);
         compare_forward(&far);
         compare_backward(&far);
     }
     begin_capture();
     CHECK(ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_ENOTSUP);
     CHECK(gpu->driver->table.graph_exec_destroy(end_capture()) == CU_SUCCESS);
-    close_gpu_copy(&far);
-    close_problem(&near);
 }
 
 /* One layer passes nothing on; inference drops nothing. */
@@ -305,10 +279,7 @@ CASE(dropout_that_drops_nothing_has_no_states) {
 /* The strictest mode: any other call than work and queries would end the capture. */
 CASE(a_step_can_be_captured) {
     const ashlar_rnn_config config = small_config();
-    problem near;
-    gpu_copy far;
-    REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
-    REQUIRE(open_gpu_copy(&far, &near, &config, true));
+    REQUIRE(open_pair(&SHAPE, &PLAIN_LSTM, ASHLAR_F32, &config, true));
     begin_capture();
     CHECK(run_far(&far, true) == ASHLAR_OK);
     cu_graph_exec exec = end_capture();
@@ -318,20 +289,14 @@ CASE(a_step_can_be_captured) {
         gpu_wait();
         ashlar__device_leave(gpu);
     }
-    run_forward(&near);
-    run_backward(&near);
+    run_training(&near);
     compare_forward(&far);
     CHECK(gpu->driver->table.graph_exec_destroy(exec) == CU_SUCCESS);
-    close_gpu_copy(&far);
-    close_problem(&near);
 }
 
 CASE(the_first_forward_with_dropout_is_not_captured) {
     const ashlar_rnn_config config = dropping_config();
-    problem near;
-    gpu_copy far;
-    REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
-    REQUIRE(open_gpu_copy(&far, &near, &config, true));
+    REQUIRE(open_pair(&SHAPE, &PLAIN_LSTM, ASHLAR_F32, &config, true));
     begin_capture();
     CHECK_FAILS(ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream), ASHLAR_ENOTSUP,
                 "may not be captured");
@@ -340,18 +305,6 @@ CASE(the_first_forward_with_dropout_is_not_captured) {
     begin_capture();
     CHECK(run_far(&far, true) == ASHLAR_OK);
     CHECK(gpu->driver->table.graph_exec_destroy(end_capture()) == CU_SUCCESS);
-    close_gpu_copy(&far);
-    close_problem(&near);
 }
 
-int main(void) {
-    const int why = gpu_begin();
-    if (why != 0 || !find_fake()) {
-        printf("Bail out! it wants the fake driver and the fake cuDNN\n");
-        return 1;
-    }
-    check_each = check_clean;
-    check_run_cases();
-    gpu_end();
-    return check_report();
-}
+RUN_CASES_ON_FAKES()

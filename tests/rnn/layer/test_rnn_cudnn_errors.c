@@ -4,7 +4,7 @@
  */
 #include "tests/rnn/layer/rnn_cudnn_fixture.h"
 
-#include <pthread.h>
+#include "tests/thread.h"
 
 CASE(every_refusal_has_its_status) {
     static const struct {
@@ -52,10 +52,7 @@ CASE(a_seed_that_was_refused_is_set_again) {
     const ashlar_rnn_config config = config_of(&SHAPE, &k, ASHLAR_F32);
     bool has_failed = true;
     for (long n = 1; has_failed; n++) {
-        problem near;
-        gpu_copy far;
-        REQUIRE(open_problem(&near, &SHAPE, &k, ASHLAR_F32, true));
-        REQUIRE(open_gpu_copy(&far, &near, &config, true)); /* sizes are known from here on */
+        REQUIRE(open_pair(&SHAPE, &k, ASHLAR_F32, &config, true)); /* sizes are known from here */
         far.batch.dropout_seed = near.args.dropout_seed = 40;
         fake->fail_status = (int)CUDNN_STATUS_EXECUTION_FAILED;
         fake->fail_at = n;
@@ -67,8 +64,6 @@ CASE(a_seed_that_was_refused_is_set_again) {
               ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_OK);
         run_forward(&near);
         compare_forward(&far);
-        close_gpu_copy(&far);
-        close_problem(&near);
         CHECK(n > 7 || has_failed);
     }
 }
@@ -80,13 +75,12 @@ static const pass_call passes[] = {ashlar_rnn_forward, ashlar_rnn_backward_data,
 
 /* Fails `pass` in all the ways there are, then does it; returns how many. `arm` makes the n-th call
  * fail, and says whether the one before has been reached. */
-static unsigned fail_pass(const gpu_copy *far, pass_call pass, bool (*arm)(unsigned n),
-                          ashlar_status want) {
+static unsigned fail_pass(pass_call pass, bool (*arm)(unsigned n), ashlar_status want) {
     unsigned failures = 0;
     ashlar_status status = want;
     for (unsigned n = 1; status != ASHLAR_OK && n < 200; n++) {
         (void)arm(n);
-        status = pass(far->rnn, &far->batch, &far->all, gpu_stream);
+        status = pass(far.rnn, &far.batch, &far.all, gpu_stream);
         const bool is_reached = arm(0);
         CHECK(status == (is_reached ? want : ASHLAR_OK));
         failures += is_reached;
@@ -99,24 +93,18 @@ static unsigned fail_pass(const gpu_copy *far, pass_call pass, bool (*arm)(unsig
 static void fail_step(bool (*arm)(unsigned n), ashlar_status want) {
     const kind k = {.cell = ASHLAR_RNN_LSTM, .directions = 1, .dropout = 0.5};
     const ashlar_rnn_config config = config_of(&SHAPE, &k, ASHLAR_F32);
-    problem near;
-    gpu_copy far;
-    REQUIRE(open_problem(&near, &SHAPE, &k, ASHLAR_F32, true));
-    REQUIRE(open_gpu_copy(&far, &near, &config, true));
+    REQUIRE(open_pair(&SHAPE, &k, ASHLAR_F32, &config, true));
     unsigned failures = 0;
     for (int i = 0; i < 3; i++) {
         size_t reserve, work;
         CHECK(ashlar_rnn_sizes(far.rnn, 1, 1, true, &reserve, &work) == ASHLAR_OK); /* forget */
         far.batch.dropout_seed = near.args.dropout_seed = 40;
-        failures += fail_pass(&far, passes[i], arm, want);
+        failures += fail_pass(passes[i], arm, want);
     }
     CHECK(failures > 0);
-    run_forward(&near);
-    run_backward(&near);
+    run_training(&near);
     compare_forward(&far);
     compare_backward(&far);
-    close_gpu_copy(&far);
-    close_problem(&near);
 }
 
 static bool arm_cudnn(unsigned n) {
@@ -203,36 +191,31 @@ CASE(creation_fails_whole_without_host_memory) {
 enum { THREADS = 3, ROUNDS = 8 };
 
 typedef struct worker {
-    const gpu_copy *far;
     ashlar_stream stream;
     ashlar_rnn_buffers all;
+    size_t failures;
 } worker;
 
 static void *work_on(void *user_data) {
-    const worker *w = user_data;
-    uintptr_t failures = 0;
+    worker *w = user_data;
     for (int i = 0; i < ROUNDS; i++) {
         for (int pass = 0; pass < 3; pass++) {
-            failures += passes[pass](w->far->rnn, &w->far->batch, &w->all, w->stream) != ASHLAR_OK;
+            w->failures += passes[pass](far.rnn, &far.batch, &w->all, w->stream) != ASHLAR_OK;
         }
     }
-    return (void *)failures;
+    return NULL;
 }
 
 /* One rnn, a stream and outputs for each thread. */
 CASE(threads_may_share_a_stack) {
     const ashlar_rnn_config config = small_config();
-    problem near;
-    gpu_copy far;
     worker workers[THREADS];
-    pthread_t threads[THREADS];
-    REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
-    REQUIRE(open_gpu_copy(&far, &near, &config, true));
+    REQUIRE(open_pair(&SHAPE, &PLAIN_LSTM, ASHLAR_F32, &config, true));
     size_t reserve, work;
     CHECK(ashlar_rnn_sizes(far.rnn, SHAPE.steps, SHAPE.batch, true, &reserve, &work) == ASHLAR_OK);
     for (int i = 0; i < THREADS; i++) {
         worker *w = &workers[i];
-        *w = (worker){.far = &far, .all = far.all};
+        *w = (worker){.all = far.all};
         CHECK(ashlar_stream_create(gpu, &w->stream) == ASHLAR_OK);
         w->all.reserve = gpu_take(reserve);
         w->all.work = gpu_take(work);
@@ -243,17 +226,13 @@ CASE(threads_may_share_a_stack) {
               ASHLAR_OK);
     }
     gpu_wait();
+    run_threads(THREADS, work_on, workers, sizeof *workers);
     for (int i = 0; i < THREADS; i++) {
-        REQUIRE(pthread_create(&threads[i], NULL, work_on, &workers[i]) == 0);
-    }
-    for (int i = 0; i < THREADS; i++) {
-        void *failures = NULL;
-        CHECK(pthread_join(threads[i], &failures) == 0 && failures == NULL);
+        CHECK_ZU(workers[i].failures, 0);
         CHECK(ashlar_stream_synchronize(gpu, workers[i].stream) == ASHLAR_OK);
     }
     for (int i = 0; i < ROUNDS; i++) {
-        run_forward(&near);
-        run_backward(&near);
+        run_training(&near);
     }
     for (int i = 0; i < THREADS; i++) {
         compare(&far, "y", workers[i].all.y, near.args.b.y, near.y_count);
@@ -261,33 +240,16 @@ CASE(threads_may_share_a_stack) {
                 near.layout.elements);
         ashlar_stream_destroy(gpu, workers[i].stream);
     }
-    close_gpu_copy(&far);
-    close_problem(&near);
 }
 
 /* The rnn goes while its work is queued. */
 CASE(destroying_waits_for_what_is_queued) {
     const ashlar_rnn_config config = dropping_config();
-    problem near;
-    gpu_copy far;
-    REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
-    REQUIRE(open_gpu_copy(&far, &near, &config, true));
+    REQUIRE(open_pair(&SHAPE, &PLAIN_LSTM, ASHLAR_F32, &config, true));
     CHECK(run_far(&far, true) == ASHLAR_OK);
     ashlar_rnn_destroy(far.rnn);
     far.rnn = NULL;
     ashlar_rnn_destroy(NULL);
-    close_gpu_copy(&far);
-    close_problem(&near);
 }
 
-int main(void) {
-    const int why = gpu_begin();
-    if (why != 0 || !find_fake()) {
-        printf("Bail out! it wants the fake driver and the fake cuDNN\n");
-        return 1;
-    }
-    check_each = check_clean;
-    check_run_cases();
-    gpu_end();
-    return check_report();
-}
+RUN_CASES_ON_FAKES()

@@ -175,7 +175,7 @@ CASE(forward_is_the_formula_for_each_sequence_alone) {
         for (size_t b = 0; b < s->batch; b++) {
             check_sequence(&p, b);
         }
-        close_problem(&p);
+        drop_problems();
     }
 }
 
@@ -190,7 +190,7 @@ CASE(wide_rows_are_the_formula_too) {
         run_forward(&p);
         check_sequence(&p, 0);
         check_sequence(&p, 1);
-        close_problem(&p);
+        drop_problems();
     }
 }
 
@@ -207,8 +207,7 @@ CASE(dropout_is_between_layers_and_in_training_only) {
         run_forward(&a);
         run_forward(&b);
         CHECK((memcmp(a.args.b.y, b.args.b.y, a.y_count * a.item) != 0) == (i == 3));
-        close_problem(&a);
-        close_problem(&b);
+        drop_problems();
     }
 }
 
@@ -224,8 +223,6 @@ CASE(another_seed_drops_others) {
     b.args.dropout_seed++;
     run_forward(&b);
     CHECK(memcmp(a.args.b.y, b.args.b.y, a.y_count * a.item) != 0);
-    close_problem(&a);
-    close_problem(&b);
 }
 
 RUN_CASES()

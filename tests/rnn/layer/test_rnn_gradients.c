@@ -83,7 +83,7 @@ CASE(gradients_match_finite_differences) {
             problem p;
             REQUIRE(open_problem(&p, &SHAPES[s], &k, ASHLAR_F64, true));
             check_all_gradients(&p);
-            close_problem(&p);
+            drop_problems();
         }
     }
     printf("# %zu derivatives, worst relative error %.2g\n", difference_count, worst_difference);

@@ -4,7 +4,6 @@
 #include "tests/check.h"
 
 #include <stdint.h>
-#include <stdlib.h>
 
 #include <ashlar/rnn_layout.h>
 
@@ -13,38 +12,38 @@ static ashlar_rnn_config config_of(size_t input, size_t hidden, size_t layers) {
         .input = input, .hidden = hidden, .layers = layers, .dtype = ASHLAR_F32};
 }
 
-static void check_view(const ashlar_rnn_layout *layout, size_t pseudo_layer,
-                       ashlar_rnn_tensor tensor, size_t offset, size_t rows, size_t cols) {
-    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, pseudo_layer, tensor);
+static ashlar_rnn_layout layout; /* of the case */
+
+static bool lay_out(const ashlar_rnn_config config) {
+    return ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK;
+}
+
+static void check_view(size_t pseudo_layer, ashlar_rnn_tensor tensor, size_t offset, size_t rows,
+                       size_t cols) {
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(&layout, pseudo_layer, tensor);
     CHECK_ZU(view.offset, offset);
     CHECK_ZU(view.rows, rows);
     CHECK_ZU(view.cols, cols);
 }
 
 /* I 3, H 2, G 4: W0 8x3 = 24, R0 8x2 = 16, W1 and R1 8x2 = 16 each, four biases of 8. */
-CASE(two_small_layers_lie_where_the_formula_says) {
-    const ashlar_rnn_config config = config_of(3, 2, 2);
-    ashlar_rnn_layout layout;
-    REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
+CASE_WITH(two_small_layers_lie_where_the_formula_says, lay_out(config_of(3, 2, 2))) {
     CHECK_ZU(layout.elements, 104);
     CHECK_ZU(layout.config.hidden, 2);
-    check_view(&layout, 0, ASHLAR_RNN_W, 0, 8, 3);
-    check_view(&layout, 0, ASHLAR_RNN_R, 24, 8, 2);
-    check_view(&layout, 1, ASHLAR_RNN_W, 40, 8, 2);
-    check_view(&layout, 1, ASHLAR_RNN_R, 56, 8, 2);
-    check_view(&layout, 0, ASHLAR_RNN_BW, 72, 8, 1);
-    check_view(&layout, 0, ASHLAR_RNN_BR, 80, 8, 1);
-    check_view(&layout, 1, ASHLAR_RNN_BW, 88, 8, 1);
-    check_view(&layout, 1, ASHLAR_RNN_BR, 96, 8, 1);
+    check_view(0, ASHLAR_RNN_W, 0, 8, 3);
+    check_view(0, ASHLAR_RNN_R, 24, 8, 2);
+    check_view(1, ASHLAR_RNN_W, 40, 8, 2);
+    check_view(1, ASHLAR_RNN_R, 56, 8, 2);
+    check_view(0, ASHLAR_RNN_BW, 72, 8, 1);
+    check_view(0, ASHLAR_RNN_BR, 80, 8, 1);
+    check_view(1, ASHLAR_RNN_BW, 88, 8, 1);
+    check_view(1, ASHLAR_RNN_BR, 96, 8, 1);
 }
 
-CASE(the_smallest_stack_has_sixteen_weights) {
-    const ashlar_rnn_config config = config_of(1, 1, 1);
-    ashlar_rnn_layout layout;
-    REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
+CASE_WITH(the_smallest_stack_has_sixteen_weights, lay_out(config_of(1, 1, 1))) {
     CHECK_ZU(layout.elements, 16);
-    check_view(&layout, 0, ASHLAR_RNN_R, 4, 4, 1);
-    check_view(&layout, 0, ASHLAR_RNN_BR, 12, 4, 1);
+    check_view(0, ASHLAR_RNN_R, 4, 4, 1);
+    check_view(0, ASHLAR_RNN_BR, 12, 4, 1);
 }
 
 /*
@@ -53,20 +52,19 @@ CASE(the_smallest_stack_has_sixteen_weights) {
  */
 CASE(both_directions_come_before_any_bias) {
     ashlar_rnn_config config = config_of(5, 3, 2);
-    ashlar_rnn_layout layout;
     config.directions = 2;
     config.projection = 2;
     config.bias = ASHLAR_RNN_BIAS_RECURRENT;
-    REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
-    check_view(&layout, 0, ASHLAR_RNN_W, 0, 12, 5);
-    check_view(&layout, 0, ASHLAR_RNN_R, 60, 12, 2);
-    check_view(&layout, 0, ASHLAR_RNN_WP, 84, 2, 3);
-    check_view(&layout, 1, ASHLAR_RNN_W, 90, 12, 5);
-    check_view(&layout, 2, ASHLAR_RNN_W, 180, 12, 4);  /* reads both: 48 + 24 + 6 = 78 */
-    check_view(&layout, 3, ASHLAR_RNN_WP, 330, 2, 3);
-    check_view(&layout, 0, ASHLAR_RNN_BW, 0, 0, 0);
-    check_view(&layout, 0, ASHLAR_RNN_BR, 336, 12, 1);
-    check_view(&layout, 3, ASHLAR_RNN_BR, 372, 12, 1);
+    REQUIRE(lay_out(config));
+    check_view(0, ASHLAR_RNN_W, 0, 12, 5);
+    check_view(0, ASHLAR_RNN_R, 60, 12, 2);
+    check_view(0, ASHLAR_RNN_WP, 84, 2, 3);
+    check_view(1, ASHLAR_RNN_W, 90, 12, 5);
+    check_view(2, ASHLAR_RNN_W, 180, 12, 4); /* reads both: 48 + 24 + 6 = 78 */
+    check_view(3, ASHLAR_RNN_WP, 330, 2, 3);
+    check_view(0, ASHLAR_RNN_BW, 0, 0, 0);
+    check_view(0, ASHLAR_RNN_BR, 336, 12, 1);
+    check_view(3, ASHLAR_RNN_BR, 372, 12, 1);
     CHECK_ZU(layout.elements, 384);
     CHECK_ZU(layout.pseudo_layers, 4);
     CHECK_ZU(layout.state, 2);
@@ -75,10 +73,7 @@ CASE(both_directions_come_before_any_bias) {
 }
 
 /* A stack without fields set beyond its sizes is an LSTM, forward, with both biases. */
-CASE(the_shortest_configuration_is_an_lstm) {
-    const ashlar_rnn_config config = config_of(3, 2, 2);
-    ashlar_rnn_layout layout;
-    REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
+CASE_WITH(the_shortest_configuration_is_an_lstm, lay_out(config_of(3, 2, 2))) {
     CHECK(layout.config.cell == ASHLAR_RNN_LSTM && layout.config.bias == ASHLAR_RNN_BIAS_DOUBLE);
     CHECK_ZU(layout.config.directions, 1);
     CHECK_ZU(layout.pseudo_layers, 2);
@@ -86,8 +81,7 @@ CASE(the_shortest_configuration_is_an_lstm) {
 }
 
 static void check_coverage(const ashlar_rnn_config *config) {
-    ashlar_rnn_layout layout;
-    REQUIRE(ashlar_rnn_layout_init(&layout, config) == ASHLAR_OK);
+    REQUIRE(lay_out(*config));
     unsigned char *owners = calloc(layout.elements, 1);
     REQUIRE(owners != NULL);
     size_t outside = 0, wrong = 0;
@@ -127,41 +121,33 @@ CASE(every_element_belongs_to_exactly_one_tensor) {
     }
 }
 
-static void check_refused(const ashlar_rnn_config *config, const char *message) {
-    ashlar_rnn_layout layout = {.elements = 77};
-    CHECK(ashlar_rnn_layout_init(&layout, config) == ASHLAR_EINVAL);
+static void check_refused(ashlar_rnn_config config, ashlar_status status, const char *message) {
+    layout = (ashlar_rnn_layout){.elements = 77};
+    CHECK_FAILS(ashlar_rnn_layout_init(&layout, &config), status, message);
     CHECK_ZU(layout.elements, 77);
-    CHECK_HAS(ashlar_error_detail(), message);
 }
 
+#define GOOD .input = 4, .hidden = 6, .layers = 2, .dtype = ASHLAR_F32
+
 CASE(what_cannot_be_is_refused_by_name) {
-    const ashlar_rnn_config good = config_of(4, 6, 2);
-    ashlar_rnn_config c = good;
-    c.cell = ASHLAR_RNN_CELL_COUNT;
-    check_refused(&c, "cell 4");
-    c = good;
-    c.bias = ASHLAR_RNN_BIAS_COUNT;
-    check_refused(&c, "bias 4");
-    c = good;
-    c.math = ASHLAR_RNN_MATH_COUNT;
-    check_refused(&c, "math 2");
-    c = good;
-    c.algorithm = ASHLAR_RNN_ALGORITHM_COUNT;
-    check_refused(&c, "algorithm 4");
-    c = good;
-    c.directions = 3;
-    check_refused(&c, "3 directions");
-    c = good;
-    c.projection = 6;
-    check_refused(&c, "a projection to 6 with hidden 6 and cell lstm");
-    c.projection = 3;
-    c.cell = ASHLAR_RNN_GRU;
-    check_refused(&c, "cell gru");
-    const double rates[] = {-0.1, 1, (double)NAN, (double)INFINITY};
-    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
-        c = good;
-        c.dropout = rates[i];
-        check_refused(&c, "dropout");
+    static const struct {
+        ashlar_rnn_config config;
+        const char *message;
+    } bad[] = {
+        {{GOOD, .cell = ASHLAR_RNN_CELL_COUNT}, "cell 4"},
+        {{GOOD, .bias = ASHLAR_RNN_BIAS_COUNT}, "bias 4"},
+        {{GOOD, .math = ASHLAR_RNN_MATH_COUNT}, "math 2"},
+        {{GOOD, .algorithm = ASHLAR_RNN_ALGORITHM_COUNT}, "algorithm 4"},
+        {{GOOD, .directions = 3}, "3 directions"},
+        {{GOOD, .projection = 6}, "a projection to 6 with hidden 6 and cell lstm"},
+        {{GOOD, .projection = 3, .cell = ASHLAR_RNN_GRU}, "cell gru"},
+        {{GOOD, .dropout = -0.1}, "dropout"},
+        {{GOOD, .dropout = 1}, "dropout"},
+        {{GOOD, .dropout = (double)NAN}, "dropout"},
+        {{GOOD, .dropout = (double)INFINITY}, "dropout"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        check_refused(bad[i].config, ASHLAR_EINVAL, bad[i].message);
     }
 }
 
@@ -181,60 +167,43 @@ CASE(cells_have_names) {
 }
 
 CASE(a_zero_dimension_is_refused_by_name) {
-    const ashlar_rnn_config configs[] = {config_of(0, 2, 2), config_of(2, 0, 2),
-                                         config_of(2, 2, 0)};
-    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
-        ashlar_rnn_layout layout = {.elements = 77};
-        CHECK(ashlar_rnn_layout_init(&layout, &configs[i]) == ASHLAR_EINVAL);
-        CHECK_ZU(layout.elements, 77);
-    }
-    CHECK_HAS(ashlar_error_detail(), "layers 0");
+    check_refused(config_of(0, 2, 2), ASHLAR_EINVAL, "input 0");
+    check_refused(config_of(2, 0, 2), ASHLAR_EINVAL, "hidden 0");
+    check_refused(config_of(2, 2, 0), ASHLAR_EINVAL, "layers 0");
 }
 
 CASE(an_unknown_type_is_refused) {
     ashlar_rnn_config config = config_of(2, 2, 2);
     config.dtype = ASHLAR_DTYPE_COUNT;
-    ashlar_rnn_layout layout = {.elements = 77};
-    CHECK(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_EINVAL);
-    CHECK_ZU(layout.elements, 77);
-    CHECK_HAS(ashlar_error_detail(), "dtype");
+    check_refused(config, ASHLAR_EINVAL, "dtype");
 }
 
 /* L 1, H 1: 4 (I + 1 + 2) elements, so I = 2^29 - 3 makes exactly 2^31. */
 CASE(the_limit_of_two_to_the_31_elements_is_exact) {
     const size_t limit = ((size_t)1 << 29) - 3;
-    ashlar_rnn_layout layout = {.elements = 77};
-    ashlar_rnn_config config = config_of(limit, 1, 1);
-    CHECK(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_EOVERFLOW);
-    CHECK_ZU(layout.elements, 77);
-    CHECK_HAS(ashlar_error_detail(), "lower hidden");
-    config = config_of(limit - 1, 1, 1);
-    CHECK(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
+    check_refused(config_of(limit, 1, 1), ASHLAR_EOVERFLOW, "lower hidden");
+    CHECK(lay_out(config_of(limit - 1, 1, 1)));
     CHECK_ZU(layout.elements, ((size_t)1 << 31) - 4);
 }
 
 /* tanh, H 1, D 2, L n + 1, no bias: 2 (I + 1) + 2 n (2 + 1) elements, all of them exact. */
 CASE(the_limit_is_exact_in_layers_too) {
     const size_t above = 357913941; /* 6 n + 4 = 2^31 + 2 */
-    ashlar_rnn_layout layout = {.elements = 77};
     ashlar_rnn_config config = config_of(1, 1, above + 1);
     config.cell = ASHLAR_RNN_TANH;
     config.directions = 2;
     config.bias = ASHLAR_RNN_BIAS_NONE;
-    CHECK(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_EOVERFLOW);
-    CHECK_ZU(layout.elements, 77);
+    check_refused(config, ASHLAR_EOVERFLOW, "");
     config.layers--;
-    CHECK(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
+    CHECK(lay_out(config));
     CHECK_ZU(layout.elements, ((size_t)1 << 31) - 4);
 }
 
 /* 4H (I + P) + PH + 8H is 2^64 + 1942047410 here: what is left of it looks like a good size. */
 CASE(a_sum_that_wraps_to_a_good_size_is_refused) {
-    ashlar_rnn_layout layout = {.elements = 77};
     ashlar_rnn_config config = config_of(17, 1920767761, 1);
     config.projection = 1920767758;
-    CHECK(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_EOVERFLOW);
-    CHECK_ZU(layout.elements, 77);
+    check_refused(config, ASHLAR_EOVERFLOW, "");
 }
 
 CASE(sizes_that_wrap_are_refused) {
@@ -245,12 +214,10 @@ CASE(sizes_that_wrap_are_refused) {
         config_of(1, 1, SIZE_MAX), config_of(SIZE_MAX, SIZE_MAX, SIZE_MAX),
         config_of(((size_t)1 << 30) - 4, (size_t)1 << 30, 2)}; /* 2^32 rows of 2^32 elements */
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
-        ashlar_rnn_layout layout = {.elements = 77};
-        CHECK(ashlar_rnn_layout_init(&layout, &configs[i]) == ASHLAR_EOVERFLOW);
         ashlar_rnn_config both = configs[i];
         both.directions = 2;
-        CHECK(ashlar_rnn_layout_init(&layout, &both) == ASHLAR_EOVERFLOW);
-        CHECK_ZU(layout.elements, 77);
+        check_refused(configs[i], ASHLAR_EOVERFLOW, "");
+        check_refused(both, ASHLAR_EOVERFLOW, "");
     }
 }
 

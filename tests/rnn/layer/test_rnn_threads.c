@@ -19,11 +19,9 @@ static void check_threads(const kind *k) {
         lessen_weights(&one);
         lessen_weights(&many);
         ashlar__workers_set_count(1);
-        run_forward(&one);
-        run_backward(&one);
+        run_training(&one);
         ashlar__workers_set_count(i == 0 ? 3 : 2);
-        run_forward(&many);
-        run_backward(&many);
+        run_training(&many);
         ashlar__workers_set_count(0);
         CHECK(memcmp(one.args.b.y, many.args.b.y, one.y_count * one.item) == 0);
         CHECK(memcmp(one.args.b.dx, many.args.b.dx, one.x_count * one.item) == 0);
@@ -33,8 +31,7 @@ static void check_threads(const kind *k) {
         CHECK(memcmp(one.args.b.dhx, many.args.b.dhx, one.state_count * one.item) == 0);
         CHECK(memcmp(one.args.b.cy, many.args.b.cy, one.cell_count * one.item) == 0);
         CHECK(memcmp(one.args.b.dcx, many.args.b.dcx, one.cell_count * one.item) == 0);
-        close_problem(&one);
-        close_problem(&many);
+        drop_problems();
     }
 }
 

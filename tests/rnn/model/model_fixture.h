@@ -16,9 +16,16 @@
 /* A vector of each width is more than 64 bytes, and no multiple of them. */
 enum { CLASSES = 19, EMBEDDING = 17, HIDDEN = 18, LAYERS = 2, CELLS_MAX = 256, BATCH_MAX = 16 };
 
-/* A test of another kind of stack changes it, and puts it back. */
-static ashlar_model_config model_config = {
-    .classes = CLASSES, .embedding = EMBEDDING, .hidden = HIDDEN, .layers = LAYERS};
+#define USUAL_MODEL \
+    { .classes = CLASSES, .embedding = EMBEDDING, .hidden = HIDDEN, .layers = LAYERS }
+
+/* A case of another kind of stack changes it; in a program with check_each = usual_model, it is as
+ * usual for the next one. */
+static ashlar_model_config model_config = USUAL_MODEL;
+
+static inline void usual_model(void) {
+    model_config = (ashlar_model_config)USUAL_MODEL;
+}
 
 /* What a step works on and leaves, in device memory: wait for the stream, then read. */
 typedef struct step_memory {
@@ -83,6 +90,10 @@ static inline bool open_model_cached(const char *spec, unsigned regions, uint64_
 
 static inline bool open_model(const char *spec, unsigned regions) {
     return open_model_cached(spec, regions, 0);
+}
+
+static inline bool open_usual_model(void) {
+    return open_model("memory=64MiB", ASHLAR_REGIONS_ALL);
 }
 
 /* Copy a batch to where the step finds it, and clear what it adds to. */

@@ -7,8 +7,6 @@
 
 #include "tests/rnn/model/model_fixture.h"
 
-#include <stdlib.h>
-
 #include "rnn/layer/ops_cpu.h"
 #include "rnn/layer/rnn_cpu.h"
 

@@ -18,7 +18,7 @@ static void check_gradients(const double *want) {
 static void check_against_reference(size_t steps, size_t count, const int32_t *lengths) {
     made_batch made;
     reference r;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+    REQUIRE(open_usual_model());
     make_batch(&made, steps, count, lengths);
     open_reference(&r);
     run_step(&made);
@@ -38,14 +38,12 @@ CASE(loss_and_gradients_are_those_of_the_reference) {
 }
 
 CASE(so_they_are_with_every_cell) {
-    const ashlar_model_config usual = model_config;
     for (int i = 0; i < 2 * ASHLAR_RNN_CELL_COUNT; i++) {
         model_config.cell = (ashlar_rnn_cell)(i % ASHLAR_RNN_CELL_COUNT);
         model_config.projection = model_config.cell == ASHLAR_RNN_LSTM ? 7 : 0;
         model_config.dropout = i < ASHLAR_RNN_CELL_COUNT ? 0 : 0.3;
         check_against_reference(6, 4, LENGTHS);
     }
-    model_config = usual;
 }
 
 static double loss_with(uint64_t dropout_seed) {
@@ -57,18 +55,15 @@ static double loss_with(uint64_t dropout_seed) {
 }
 
 CASE(each_seed_drops_its_own_outputs) {
-    const ashlar_model_config usual = model_config;
     model_config.dropout = 0.5;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+    REQUIRE(open_usual_model());
     const double first = loss_with(1), other = loss_with(2);
     CHECK(first != other);
     CHECK(loss_with(1) == first);
-    close_model();
-    model_config = usual;
 }
 
 /* The reference's gradients are the slopes of its loss: in every tensor, at a few places. */
-CASE_WITH(the_reference_is_the_slope_of_its_loss, open_model("memory=64MiB", ASHLAR_REGIONS_ALL)) {
+CASE_WITH(the_reference_is_the_slope_of_its_loss, open_usual_model()) {
     made_batch made;
     reference r, moved;
     make_batch(&made, 6, 4, LENGTHS);
@@ -94,7 +89,7 @@ CASE_WITH(the_reference_is_the_slope_of_its_loss, open_model("memory=64MiB", ASH
     close_reference(&moved);
 }
 
-CASE_WITH(padding_a_batch_longer_changes_nothing, open_model("memory=64MiB", ASHLAR_REGIONS_ALL)) {
+CASE_WITH(padding_a_batch_longer_changes_nothing, open_usual_model()) {
     made_batch made, longer;
     make_batch(&made, 6, 4, LENGTHS);
     longer = made; /* time comes first: the longer grid begins with the shorter one */
@@ -114,9 +109,8 @@ CASE_WITH(padding_a_batch_longer_changes_nothing, open_model("memory=64MiB", ASH
     free(want);
 }
 
-CASE(gradients_are_overwritten_and_other_regions_left_alone) {
+CASE_WITH(gradients_are_overwritten_and_other_regions_left_alone, open_usual_model()) {
     made_batch made;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     const size_t bytes = ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS);
     make_batch(&made, 6, 4, LENGTHS);
     run_step(&made);
@@ -134,9 +128,8 @@ CASE(gradients_are_overwritten_and_other_regions_left_alone) {
 }
 
 /* Nothing is added to a place that no symbol and no tensor has: padding, and unused embeddings. */
-CASE(gradients_are_exactly_zero_where_nothing_adds_to_them) {
+CASE_WITH(gradients_are_exactly_zero_where_nothing_adds_to_them, open_usual_model()) {
     made_batch made;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
     for (size_t i = 0; i < CELLS_MAX; i++) {
         made.inputs[i] = 2;
@@ -208,4 +201,4 @@ CASE(the_batch_is_read_before_the_call_returns) {
     CHECK(results->loss == loss);
 }
 
-RUN_CASES()
+RUN_CASES_AFTER(check_each = usual_model)

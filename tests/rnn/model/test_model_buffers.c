@@ -3,17 +3,15 @@
  * and that all of them go back whatever fails.
  */
 #include "tests/rnn/model/model_fixture.h"
-
-#include "rnn/layer/backend.h"
+#include "tests/rnn/model/thief_fixture.h"
 
 static const int32_t LENGTHS[] = {5, 2, 6, 1};
 
 /* ---- buffers ---- */
 
-CASE(every_buffer_has_its_size_and_tag_and_goes_back) {
+CASE_WITH(every_buffer_has_its_size_and_tag_and_goes_back, open_usual_model()) {
     made_batch made;
     ashlar_step_sizes s;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
     CHECK(ashlar__model_sizes(model, 6, 4, &s) == ASHLAR_OK);
     const ashlar_stats before = stats_now();
@@ -38,11 +36,10 @@ static ashlar_status note_live(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     return ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
 }
 
-CASE(no_buffer_is_held_longer_than_it_is_needed) {
+CASE_WITH(no_buffer_is_held_longer_than_it_is_needed, open_usual_model()) {
     const ashlar_rnn_backend noting = {.sizes = ashlar__rnn_backend_cpu.sizes, .queue = note_live};
     made_batch made;
     ashlar_step_sizes s;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     model->rnn->backend = &noting;
     make_batch(&made, 6, 4, LENGTHS);
     CHECK(ashlar__model_sizes(model, 6, 4, &s) == ASHLAR_OK);
@@ -91,14 +88,11 @@ CASE_WITH(sizes_are_those_of_the_shapes, open_model("memory=64MiB", 1)) {
 }
 
 CASE(a_projection_narrows_the_outputs) {
-    const ashlar_model_config usual = model_config;
     ashlar_step_sizes s;
     model_config.projection = 7;
     REQUIRE(open_model("memory=64MiB", 1));
     CHECK(ashlar__model_sizes(model, 6, 4, &s) == ASHLAR_OK);
     CHECK_ZU(s.y, 6 * 4 * 7 * 4);
-    close_model();
-    model_config = usual;
 }
 
 /* Each product is the first to overflow for some shape. */
@@ -147,25 +141,18 @@ CASE(a_failing_call_at_any_point_gives_every_buffer_back) {
     const double loss = results->loss;
     const uint64_t live_blocks = stats_now().live_blocks;
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        uint64_t n = 1;
-        for (; n < 500; n++) {
-            ashlar__driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
-            const ashlar_status status = queue_step(&made);
-            ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
-            if (status == ASHLAR_OK) {
-                break;
+        FOR_DRIVER_FAILURES(n, status, calls[i], queue_step(&made)) {
+            if (status != ASHLAR_OK) {
+                check_recovers(&made, live_blocks, loss);
             }
-            CHECK(status == ASHLAR_EDRIVER);
-            check_recovers(&made, live_blocks, loss);
         }
         CHECK_ZU(n - 1, want_failures[i]); /* so each one's status is looked at */
     }
     wait_for(streams[1]);
 }
 
-CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
+CASE_WITH(failing_host_memory_at_any_point_gives_every_buffer_back, open_usual_model()) {
     made_batch made;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
     run_step(&made);
     const double loss = results->loss;
@@ -198,43 +185,19 @@ CASE(each_allocation_may_be_the_one_that_fails) {
     CHECK(failures > 5);
 }
 
-/* A back end that also gives away one of the step's buffers. */
-static ashlar_rnn_pass thief_pass;
-static size_t thief_field;
-
-static ashlar_status thief_queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
-                                 const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
-                                 ashlar_stream stream) {
-    if (pass == thief_pass) {
-        void *ptr = NULL;
-        memcpy(&ptr, (const char *)buffers + thief_field, sizeof ptr);
-        CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
-    }
-    return ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
-}
-
 CASE(a_buffer_that_cannot_be_given_back_is_reported) {
-    static const struct {
-        ashlar_rnn_pass pass;
-        size_t field;
-    } thefts[] = {{ASHLAR_RNN_FORWARD, offsetof(ashlar_rnn_buffers, work)},
-                  {ASHLAR_RNN_FORWARD, offsetof(ashlar_rnn_buffers, y)},
-                  {ASHLAR_RNN_FORWARD, offsetof(ashlar_rnn_buffers, x)},
-                  {ASHLAR_RNN_BACKWARD_DATA, offsetof(ashlar_rnn_buffers, dy)},
-                  {ASHLAR_RNN_BACKWARD_WEIGHTS, offsetof(ashlar_rnn_buffers, reserve)}};
     made_batch made;
     make_batch(&made, 6, 4, LENGTHS);
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+    REQUIRE(open_usual_model());
     const ashlar_rnn_backend thief = {.sizes = ashlar__rnn_backend_cpu.sizes, .queue = thief_queue};
     model->rnn->backend = &thief;
     const uint64_t live_blocks = stats_now().live_blocks;
-    for (size_t i = 0; i < sizeof thefts / sizeof thefts[0]; i++) {
-        thief_pass = thefts[i].pass;
-        thief_field = thefts[i].field;
+    for (size_t i = 0; i < THEFT_COUNT; i++) {
+        thiefs = &THEFTS[i];
         CHECK(queue_step(&made) == ASHLAR_EPOINTER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
     }
     close_model(); /* before the back end goes */
 }
 
-RUN_CASES()
+RUN_CASES_AFTER(check_each = usual_model)

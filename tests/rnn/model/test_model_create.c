@@ -4,8 +4,6 @@
  */
 #include "tests/rnn/model/model_fixture.h"
 
-#include <stdlib.h>
-
 enum { TENSORS = 1 + 4 * LAYERS + 2 };
 
 static void check_tensor(size_t tensor, const char *name, size_t rows, size_t cols) {
@@ -18,8 +16,7 @@ static void check_tensor(size_t tensor, const char *name, size_t rows, size_t co
     CHECK(cols == 0 || info.shape[1] == cols);
 }
 
-CASE(the_arena_holds_the_tensors_of_the_model) {
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+CASE_WITH(the_arena_holds_the_tensors_of_the_model, open_usual_model()) {
     CHECK_ZU(ashlar_arena_tensor_count(model->arena), TENSORS);
     check_tensor(0, "embedding.weight", CLASSES, EMBEDDING);
     check_tensor(1, "lstm.weight_ih_l0", 4 * HIDDEN, EMBEDDING);
@@ -119,7 +116,6 @@ CASE_WITH(forget_gates_start_raised_by_one, open_model("memory=64MiB", 1)) {
 CASE(other_cells_have_their_names_and_no_raised_biases) {
     static const char *const names[] = {"lstm.weight_ih_l0", "gru.weight_ih_l0",
                                         "tanh.weight_ih_l0", "relu.weight_ih_l0"};
-    const ashlar_model_config usual = model_config;
     for (int cell = 1; cell < ASHLAR_RNN_CELL_COUNT; cell++) {
         model_config.cell = (ashlar_rnn_cell)cell;
         REQUIRE(open_model("memory=64MiB", 1));
@@ -134,12 +130,10 @@ CASE(other_cells_have_their_names_and_no_raised_biases) {
         }
         close_model();
     }
-    model_config = usual;
 }
 
 /* The linear layer reads what the projection leaves, and starts as wide as that says. */
 CASE(a_projection_narrows_what_the_linear_layer_reads) {
-    const ashlar_model_config usual = model_config;
     model_config.projection = 7;
     REQUIRE(open_model("memory=64MiB", 1));
     CHECK_ZU(ashlar_arena_tensor_count(model->arena), TENSORS + LAYERS);
@@ -149,8 +143,6 @@ CASE(a_projection_narrows_what_the_linear_layer_reads) {
     check_uniform(5, 0, 1 / sqrt((double)HIDDEN));
     check_uniform(TENSORS, 0, 1 / sqrt(7.0));
     check_uniform(TENSORS + 1, 0, 1 / sqrt(7.0));
-    close_model();
-    model_config = usual;
 }
 
 CASE(a_seed_gives_the_same_weights_and_another_gives_others) {
@@ -241,10 +233,9 @@ CASE(failing_host_memory_leaves_nothing_behind) {
     for (unsigned long n = 1; n <= 60; n++) {
         REQUIRE(set_up("memory=64MiB"));
         model = NULL;
-        ashlar__host_fail_at(n);
-        const ashlar_status status =
-            ashlar__model_create(allocator, streams[1], &model_config, ASHLAR_REGIONS_ALL, &model);
-        ashlar__host_fail_at(0);
+        ashlar_status status;
+        HOST_FAILS_AT(n, status = ashlar__model_create(allocator, streams[1], &model_config,
+                                                       ASHLAR_REGIONS_ALL, &model));
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
         CHECK((model != NULL) == (status == ASHLAR_OK));
         if (model != NULL) {
@@ -275,4 +266,4 @@ CASE(failing_driver_calls_leave_nothing_behind) {
     CHECK_ZU(n, 6); /* one for each region, and the last without a failure */
 }
 
-RUN_CASES()
+RUN_CASES_AFTER(check_each = usual_model)

@@ -89,7 +89,7 @@ CASE(buffers_have_had_their_largest_size_and_go_back) {
     CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes, work);
 }
 
-CASE_WITH(a_run_that_fails_does_not_seal, open_model("memory=64MiB", ASHLAR_REGIONS_ALL)) {
+CASE_WITH(a_run_that_fails_does_not_seal, open_usual_model()) {
     const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func, ASHLAR_DRIVER_FN_ctx_synchronize};
     for (size_t i = 0; i < 2; i++) {
         ashlar__driver_fail_at(driver, calls[i], 1, CU_UNKNOWN);
@@ -101,11 +101,10 @@ CASE_WITH(a_run_that_fails_does_not_seal, open_model("memory=64MiB", ASHLAR_REGI
 }
 
 /* A rehearsal takes what a step takes, in its order: the n-th failure says how many there are. */
-CASE(a_rehearsal_is_a_step_without_work) {
+CASE_WITH(a_rehearsal_is_a_step_without_work, open_model("memory=1GiB", ASHLAR_REGIONS_ALL)) {
     const size_t big = 5 * MIB;
     const ashlar_step_sizes sizes = {
         .x = big, .y = big, .logits = big, .reserve = big, .work = big};
-    REQUIRE(open_model("memory=1GiB", ASHLAR_REGIONS_ALL));
     const uint64_t before = CALLS(launch_host_func) + CALLS(memcpy_htod_async) +
                             CALLS(memset_d8_async);
     const ashlar_stats first = stats_now();
@@ -197,12 +196,6 @@ CASE(a_rehearsal_may_have_to_wait_for_memory) {
 }
 
 /* ---- after it ---- */
-
-static uint64_t management_calls(void) {
-    ashlar_driver_counts counts;
-    ashlar_device_get_counts(device, &counts);
-    return counts.memory + counts.order + counts.query;
-}
 
 /* Steps of drawn lengths, as trained. Returns the calls that were not the steps' own work. */
 static uint64_t run_random_steps(int count, uint64_t seed, const ashlar_warmup_options *as) {

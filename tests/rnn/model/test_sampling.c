@@ -17,9 +17,16 @@ static const double almost_one = 1 - 0x1p-53; /* the last number that a generato
 
 static ashlar_sampling sampling;
 
+static void close_sampling(void) {
+    ashlar__sampling_finish(&sampling);
+}
+
+/* In the place of the one before. */
 static bool open_sampling(size_t classes, double temperature, size_t top_k, double top_p) {
     const ashlar_sampling_config config = {temperature, top_k, top_p};
-    return ashlar__sampling_init(&sampling, classes, &config) == ASHLAR_OK;
+    close_sampling();
+    return ashlar__sampling_init(&sampling, classes, &config) == ASHLAR_OK &&
+           check_at_end(close_sampling);
 }
 
 static int32_t draw(double number) {
@@ -108,7 +115,6 @@ static void check_distribution(size_t classes, double temperature, size_t top_k,
         check_draws(want, 50);
     }
     check_draws(want, 2000);
-    ashlar__sampling_finish(&sampling);
 }
 
 /* ---- distributions ---- */
@@ -163,7 +169,6 @@ static size_t count_kept(double top_p, size_t top_k) {
         kept++;
     }
     CHECK(draw(almost_one) == (int32_t)kept - 1);
-    ashlar__sampling_finish(&sampling);
     return kept;
 }
 
@@ -184,7 +189,6 @@ CASE(of_equal_symbols_the_lower_ones_are_kept) {
 CASE_WITH(a_symbol_begins_where_the_one_before_it_ends, open_sampling(4, 1, 0, 1)) {
     CHECK(draw(0.25) == 1 && draw(0.5) == 2 && draw(0.75) == 3);
     CHECK(draw(0.25 - 0x1p-54) == 0 && draw(0.5 - 0x1p-53) == 1 && draw(0.75 - 0x1p-53) == 2);
-    ashlar__sampling_finish(&sampling);
 }
 
 /* 256 equal probabilities are 2^-8; one that is far below rounding's reach counts, too. */
@@ -195,7 +199,6 @@ CASE_WITH(a_share_of_1_drops_nothing, open_sampling(CLASSES_MAX, 1, 0, 1)) {
     sampling.config.top_k = CLASSES_MAX; /* as many as there are */
     CHECK(draw(0) == 0);
     CHECK(sampling.probabilities[7] > 0);
-    ashlar__sampling_finish(&sampling);
 }
 
 CASE(temperature_0_takes_the_likeliest_whatever_the_number) {
@@ -209,7 +212,6 @@ CASE(temperature_0_takes_the_likeliest_whatever_the_number) {
         CHECK(draw(numbers[i % 3]) == 4);
         sampling.logits[0] = 3;
         CHECK(draw(numbers[i % 3]) == 0);
-        ashlar__sampling_finish(&sampling);
     }
 }
 
@@ -220,7 +222,6 @@ CASE(the_lowest_temperature_that_is_one_draws_among_the_equal) {
     CHECK(draw(0) == 1 && draw(0.49) == 1);
     CHECK(draw(0.51) == 3 && draw(almost_one) == 3);
     CHECK(sampling.probabilities[1] == 0.5f && sampling.probabilities[4] == 0);
-    ashlar__sampling_finish(&sampling);
 }
 
 /* At a high temperature these two have the same probability in fp32, and still an order. */
@@ -228,7 +229,6 @@ CASE_WITH(one_kept_symbol_is_the_likeliest_by_its_logit, open_sampling(3, 100, 1
     memcpy(sampling.logits, (float[]){1, 1 + FLT_EPSILON, 0}, 3 * sizeof(float));
     CHECK(draw(0) == 1 && draw(almost_one) == 1);
     CHECK(sampling.probabilities[0] == 0);
-    ashlar__sampling_finish(&sampling);
 }
 
 /* Every symbol here has at least 1e-6 of the range, far more than rounding may take off it. */
@@ -246,7 +246,6 @@ CASE_WITH(the_last_number_is_the_last_symbol_that_is_kept, open_sampling(CLASSES
         CHECK(draw(1) == last); /* as if rounding had gone wrong */
     }
     CHECK(before_the_end > 100);
-    ashlar__sampling_finish(&sampling);
 }
 
 CASE_WITH(what_was_drawn_before_decides_nothing, open_sampling(CLASSES_MAX, 1, 30, 0.9)) {
@@ -261,7 +260,6 @@ CASE_WITH(what_was_drawn_before_decides_nothing, open_sampling(CLASSES_MAX, 1, 3
     make_logits(5);
     CHECK(draw(0.7) == symbol);
     CHECK(memcmp(first, sampling.probabilities, sizeof first) == 0);
-    ashlar__sampling_finish(&sampling);
 }
 
 /* ---- failures ---- */
@@ -278,16 +276,12 @@ CASE(a_logit_that_is_no_number_is_refused_wherever_it_is) {
             sampling.logits[at] = 0;
             CHECK(ashlar__sampling_draw(&sampling, 0.5, &symbol) == ASHLAR_OK && symbol != 77);
         }
-        ashlar__sampling_finish(&sampling);
     }
 }
 
 CASE(a_choice_without_host_memory_is_refused_and_takes_none) {
     for (unsigned long n = 1; n <= 3; n++) {
-        ashlar__host_fail_at(n);
-        const bool is_open = open_sampling(19, 1, 0, 1);
-        ashlar__host_fail_at(0);
-        CHECK(!is_open);
+        HOST_FAILS_AT(n, CHECK(!open_sampling(19, 1, 0, 1)));
         CHECK_HAS(ashlar_error_detail(), "19 symbols");
         CHECK(sampling.logits == NULL && sampling.probabilities == NULL &&
               sampling.ranking == NULL);
@@ -298,7 +292,6 @@ CASE(a_choice_without_host_memory_is_refused_and_takes_none) {
     ashlar__host_fail_at(1);
     CHECK(draw(0) == 0); /* a draw asks for none */
     ashlar__host_fail_at(0);
-    ashlar__sampling_finish(&sampling);
 }
 
 RUN_CASES()

@@ -31,7 +31,6 @@ CASE(the_loss_is_that_of_the_reference) {
     check_loss((ashlar_tagger_shape){1, 1, 1}, (int32_t[]){1});
     check_loss((ashlar_tagger_shape){20, 2, 9}, (int32_t[]){20, 20});
     check_loss((ashlar_tagger_shape){9, 3, 2}, (int32_t[]){1, 1, 1}); /* none reaches T */
-    usual_tagger();
 }
 
 CASE(so_it_is_with_every_cell_and_direction_and_depth) {
@@ -42,7 +41,6 @@ CASE(so_it_is_with_every_cell_and_direction_and_depth) {
         tagger_config.layers = 1 + i / 6;
         check_loss(SHAPE, LENGTHS);
     }
-    usual_tagger();
 }
 
 CASE(so_it_is_with_labels_fed_back) {
@@ -51,7 +49,6 @@ CASE(so_it_is_with_labels_fed_back) {
     check_loss((ashlar_tagger_shape){1, 1, 1}, (int32_t[]){1});
     check_loss((ashlar_tagger_shape){20, 2, 3}, (int32_t[]){20, 7});
     check_loss((ashlar_tagger_shape){9, 3, 2}, (int32_t[]){9, 9, 9});
-    usual_tagger();
 }
 
 /* ---- the gradients ---- */
@@ -92,7 +89,6 @@ static void check_slopes(void) {
 
 CASE(gradients_are_the_slopes_of_the_loss) {
     check_slopes();
-    usual_tagger();
 }
 
 CASE(so_they_are_with_every_kind_of_stack) {
@@ -104,14 +100,12 @@ CASE(so_they_are_with_every_kind_of_stack) {
         tagger_config.projection = tagger_config.cell == ASHLAR_RNN_LSTM ? 3 : 0;
         check_slopes();
     }
-    usual_tagger();
 }
 
 /* No label changes within the small steps of this seed, or the slopes would not agree. */
 CASE(so_they_are_with_labels_fed_back) {
     tagger_config.label_embedding = 3;
     check_slopes();
-    usual_tagger();
 }
 
 CASE_WITH(both_are_added_to_what_is_there, open_tagger("memory=64MiB")) {
@@ -186,7 +180,6 @@ CASE(sizes_and_order_of_execution_do_not_change_a_bit) {
     check_order_of_execution();
     tagger_config.label_embedding = 3;
     check_order_of_execution();
-    usual_tagger();
 }
 
 CASE(a_prediction_drops_nothing_and_leaves_the_gradients_alone) {
@@ -238,4 +231,4 @@ CASE(the_batch_is_read_before_the_call_returns) {
     CHECK(*loss == want);
 }
 
-RUN_CASES_AFTER(usual_tagger())
+RUN_CASES_AFTER(usual_tagger(); check_each = usual_tagger)

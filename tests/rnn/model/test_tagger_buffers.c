@@ -3,10 +3,8 @@
  * held, and that all of them go back whatever fails.
  */
 #include "tests/rnn/model/tagger_fixture.h"
+#include "tests/rnn/model/thief_fixture.h"
 
-#include <stddef.h>
-
-#include "rnn/layer/backend.h"
 #include "rnn/model/tagger_memory.h"
 
 static ashlar_status cpu_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
@@ -190,16 +188,11 @@ static void check_failing_calls(size_t launches, size_t pushes) {
     const ashlar_tagger_bytes sizes = sizes_of(SHAPE);
     const ashlar_tagger_batch batch = copied(&made);
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        uint64_t n = 1;
-        for (; n < 500; n++) {
-            ashlar__driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
-            const ashlar_status status = ashlar__tagger_step(tagger, &batch, &sizes, 0, loss);
-            ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
-            if (status == ASHLAR_OK) {
-                break;
+        FOR_DRIVER_FAILURES(n, status, calls[i],
+                            ashlar__tagger_step(tagger, &batch, &sizes, 0, loss)) {
+            if (status != ASHLAR_OK) {
+                check_recovers(&made, live_blocks, want);
             }
-            CHECK(status == ASHLAR_EDRIVER);
-            check_recovers(&made, live_blocks, want);
         }
         CHECK_ZU(n - 1, want_failures[i]); /* so each one's status is looked at */
     }
@@ -270,43 +263,19 @@ CASE(each_allocation_may_be_the_one_that_fails) {
     CHECK(failures > 8);
 }
 
-/* A back end that also gives away one of the step's buffers. */
-static ashlar_rnn_pass thief_pass;
-static size_t thief_field;
-
-static ashlar_status thief_queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
-                                 const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
-                                 ashlar_stream stream) {
-    if (pass == thief_pass) {
-        void *ptr = NULL;
-        memcpy(&ptr, (const char *)buffers + thief_field, sizeof ptr);
-        CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
-    }
-    return ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
-}
-
 CASE(a_buffer_that_cannot_be_given_back_is_reported) {
     const ashlar_rnn_backend thief = {.sizes = cpu_sizes, .queue = thief_queue};
-    static const struct {
-        ashlar_rnn_pass pass;
-        size_t field;
-    } thefts[] = {{ASHLAR_RNN_FORWARD, offsetof(ashlar_rnn_buffers, work)},
-                  {ASHLAR_RNN_FORWARD, offsetof(ashlar_rnn_buffers, y)},
-                  {ASHLAR_RNN_FORWARD, offsetof(ashlar_rnn_buffers, x)},
-                  {ASHLAR_RNN_BACKWARD_DATA, offsetof(ashlar_rnn_buffers, dy)},
-                  {ASHLAR_RNN_BACKWARD_WEIGHTS, offsetof(ashlar_rnn_buffers, reserve)}};
     made_tags made;
     make_tags(&made, SHAPE, LENGTHS);
     REQUIRE(open_tagger("memory=64MiB"));
     tagger->word_rnn->backend = &thief;
     const uint64_t live_blocks = stats_now().live_blocks;
-    for (size_t i = 0; i < sizeof thefts / sizeof thefts[0]; i++) {
-        thief_pass = thefts[i].pass;
-        thief_field = thefts[i].field;
+    for (size_t i = 0; i < THEFT_COUNT; i++) {
+        thiefs = &THEFTS[i];
         CHECK(queue_tags(&made) == ASHLAR_EPOINTER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);
     }
     close_tagger(); /* before the back end goes */
 }
 
-RUN_CASES_AFTER(usual_tagger())
+RUN_CASES_AFTER(usual_tagger(); check_each = usual_tagger)

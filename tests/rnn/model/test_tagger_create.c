@@ -97,7 +97,6 @@ CASE_WITH(without_gradients_it_predicts_all_the_same, open_tagger("memory=64MiB"
     on_device = (int32_t *)(void *)take(sizeof made.data, streams[1]);
     CHECK(predict_tags(&made, labels) == reference);
     CHECK(memcmp(labels, want, (size_t)LENGTHS[0] * 4 * sizeof *want) == 0);
-    close_tagger();
 }
 
 /* ---- first weights ---- */
@@ -215,9 +214,8 @@ CASE(whatever_fails_nothing_is_left_behind) {
     tagger_config.label_embedding = 3;
     for (unsigned long n = 1; n < 120; n++) {
         REQUIRE(set_up("memory=64MiB"));
-        ashlar__host_fail_at(n);
-        const ashlar_status status = create();
-        ashlar__host_fail_at(0);
+        ashlar_status status;
+        HOST_FAILS_AT(n, status = create());
         failures += status != ASHLAR_OK;
         CHECK((status == ASHLAR_OK) == (tagger != NULL));
         ashlar__tagger_destroy(tagger);
@@ -226,7 +224,6 @@ CASE(whatever_fails_nothing_is_left_behind) {
         tear_down();
     }
     CHECK(failures > 40);
-    usual_tagger();
 }
 
-RUN_CASES_AFTER(usual_tagger())
+RUN_CASES_AFTER(usual_tagger(); check_each = usual_tagger)

@@ -3,6 +3,7 @@
  * warm-up no step of any shape asks the driver for anything but its own work.
  */
 #include "tests/rnn/model/tagger_fixture.h"
+#include "tests/text.h"
 
 #include <ashlar/plan.h>
 #include <ashlar/warmup.h>
@@ -44,12 +45,6 @@ static ashlar_plan_stats plans(void) {
     ashlar_plan_stats stats;
     ashlar_plan_get_stats(allocator, &stats);
     return stats;
-}
-
-static uint64_t management_calls(void) {
-    ashlar_driver_counts counts;
-    ashlar_device_get_counts(device, &counts);
-    return counts.memory + counts.order + counts.query;
 }
 
 /* A step, or a prediction, on its plan. */
@@ -204,20 +199,14 @@ CASE(the_reported_case_takes_what_it_needs) {
 /* ---- the text ---- */
 
 CASE(the_estimate_is_printed_with_its_reasons) {
-    static char text[1 << 14];
     ashlar_tagger_estimate estimate;
-    FILE *out = tmpfile();
-    REQUIRE(out != NULL);
     use_reported_sizes();
     tagger_config.label_embedding = 32;
     REQUIRE(open_tagger("memory=2GiB"));
     REQUIRE(ashlar__tagger_estimate_make(tagger, &largest, 2, &estimate) == ASHLAR_OK);
-    ashlar__tagger_estimate_print(out, &estimate,
+    ashlar__tagger_estimate_print(text_begin(), &estimate,
                                   estimate.needed_bytes + estimate.needed_bytes / 50);
-    rewind(out);
-    const size_t got = fread(text, 1, sizeof text - 1, out);
-    text[got] = '\0';
-    CHECK(fclose(out) == 0);
+    const char *text = text_end();
     CHECK_HAS(text, "for 96 words (T) of 25 sentences (B), 17 characters (C)");
     CHECK_HAS(text, "vectors of labels of 32 (F)");
     CHECK_HAS(text,
@@ -235,4 +224,4 @@ CASE(the_estimate_is_printed_with_its_reasons) {
     CHECK(strstr(text, "\n  logits ") == NULL); /* what is not taken */
 }
 
-RUN_CASES_AFTER(usual_tagger())
+RUN_CASES_AFTER(usual_tagger(); check_each = usual_tagger)

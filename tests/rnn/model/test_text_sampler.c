@@ -112,14 +112,12 @@ CASE(drawing_symbol_by_symbol_equals_one_long_forward_pass) {
 }
 
 CASE(so_it_does_with_every_cell) {
-    const ashlar_model_config usual = model_config;
     for (int cell = 0; cell < ASHLAR_RNN_CELL_COUNT; cell++) {
         model_config.cell = (ashlar_rnn_cell)cell;
         model_config.projection = cell == ASHLAR_RNN_LSTM ? 7 : 0;
         model_config.dropout = 0.5; /* is of training only */
         check_text(1, (const int32_t[]){4, 10}, 2);
     }
-    model_config = usual;
 }
 
 /* ---- what decides the text ---- */
@@ -193,14 +191,13 @@ CASE(the_choice_is_the_one_that_was_configured) {
 
 CASE_WITH(nothing_is_allocated_after_create, open_lively_model("memory=64MiB")) {
     int32_t symbols[DRAWN];
-    ashlar_driver_counts before, after;
     const uint64_t live_blocks = stats_now().live_blocks;
     REQUIRE(open_sampler(1, 9));
     CHECK_ZU(stats_now().live_blocks, live_blocks + 1);
     const uint64_t alloc_count = stats_now().alloc_count;
-    ashlar_device_get_counts(device, &before);
+    const ashlar_driver_counts before = counts_now();
     draw(symbols, DRAWN);
-    ashlar_device_get_counts(device, &after);
+    const ashlar_driver_counts after = counts_now();
     CHECK(after.memory == before.memory && after.order == before.order);
     CHECK(after.query == before.query && after.wait == before.wait + DRAWN);
     CHECK_ZU(stats_now().alloc_count, alloc_count);
@@ -250,12 +247,11 @@ CASE(nothing_outside_the_block_is_written) {
 
 /* ---- failures ---- */
 
-CASE(a_create_that_fails_leaves_nothing_behind) {
+CASE_WITH(a_create_that_fails_leaves_nothing_behind, open_lively_model("memory=64MiB")) {
     static const int calls[] = {ASHLAR_DRIVER_FN_memset_d8_async,
                                 ASHLAR_DRIVER_FN_memcpy_htod_async,
                                 ASHLAR_DRIVER_FN_launch_host_func};
     static const size_t failures[] = {1, 2, 2};
-    REQUIRE(open_lively_model("memory=64MiB"));
     const uint64_t live_blocks = stats_now().live_blocks;
     sampler = NULL;
     for (size_t i = 0; i < 3; i++) {
@@ -267,9 +263,8 @@ CASE(a_create_that_fails_leaves_nothing_behind) {
     }
     unsigned long n = 1;
     for (bool is_open = false; !is_open && n < 500; n++) {
-        ashlar__host_fail_at(n);
-        const ashlar_status status = create_sampler(1, 9);
-        ashlar__host_fail_at(0);
+        ashlar_status status;
+        HOST_FAILS_AT(n, status = create_sampler(1, 9));
         is_open = status == ASHLAR_OK;
         CHECK(is_open || status == ASHLAR_EHOSTMEM || (status == ASHLAR_ENOMEM && n > 4));
         CHECK((sampler != NULL) == is_open);
@@ -280,13 +275,12 @@ CASE(a_create_that_fails_leaves_nothing_behind) {
     close_sampler();
 }
 
-CASE(a_draw_that_fails_says_so_and_writes_no_symbol) {
+CASE_WITH(a_draw_that_fails_says_so_and_writes_no_symbol, open_lively_model("memory=64MiB")) {
     static const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func,
                                 ASHLAR_DRIVER_FN_memcpy_dtoh_async,
                                 ASHLAR_DRIVER_FN_stream_synchronize,
                                 ASHLAR_DRIVER_FN_memcpy_htod_async};
     static const size_t failures[] = {3, 1, 1, 1};
-    REQUIRE(open_lively_model("memory=64MiB"));
     REQUIRE(open_sampler(1, 9));
     for (size_t i = 0; i < 4; i++) {
         for (uint64_t n = 1; n <= failures[i]; n++) {
@@ -359,4 +353,4 @@ CASE_WITH(a_feed_that_failed_can_be_repeated, open_lively_model("memory=64MiB"))
     CHECK(memcmp(whole, repeated, sizeof whole) == 0);
 }
 
-RUN_CASES()
+RUN_CASES_AFTER(check_each = usual_model)

@@ -3,8 +3,6 @@
  */
 #include "tests/check.h"
 
-#include <stdlib.h>
-
 #include "rnn/programs/options.h"
 
 /* What the options are read into; the initial values are the defaults. */

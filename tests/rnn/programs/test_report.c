@@ -3,15 +3,14 @@
  *
  * Every field of the report gets a number of its own, so that a swapped one is seen.
  */
-#include "tests/check.h"
+#include "tests/rnn/programs/report_fixture.h"
+#include "tests/text.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "rnn/layer/blas.h"
 #include "allocator/base/host.h"
-#include "allocator/base/json.h"
 #include "rnn/programs/report.h"
 #include "rnn/train/task_options.h"
 
@@ -98,19 +97,14 @@ static ashlar_train_report a_report(void) {
 
 /* ---- words and tables ---- */
 
-static char *print(const ashlar_train_report *r) {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    CHECK(out != NULL);
-    ashlar__report_print(out, r);
-    CHECK(fclose(out) == 0);
-    return text;
+static const char *print(const ashlar_train_report *r) {
+    ashlar__report_print(text_begin(), r);
+    return text_end();
 }
 
 CASE(the_words_hold_the_numbers) {
     ashlar_train_report r = a_report();
-    char *text = print(&r);
+    const char *text = print(&r);
     CHECK_HAS(text, "601 steps on some \"device\" (soft:6), 606000 symbols in 60.6 s: 10000 per "
                     "second");
     CHECK_HAS(text, "The loss went from 5.5451 to 1.2345 nats per symbol.");
@@ -119,18 +113,16 @@ CASE(the_words_hold_the_numbers) {
     CHECK_HAS(text, "asked the driver for memory, streams or attributes 631 times (calls\nof the "
                     "allocator: 641).");
     CHECK_HAS(text, "The 602 parameters lie in one contiguous range");
-    free(text);
     r.device.kind = ASHLAR_DEVICE_CUDA;
     r.weights_contiguous = false;
     text = print(&r);
     CHECK_HAS(text, "(cuda:6)");
     CHECK_HAS(text, "The 602 parameters are NOT where the arena placed them");
-    free(text);
 }
 
 CASE(the_tables_hold_the_numbers) {
     ashlar_train_report r = a_report();
-    char *text = print(&r);
+    const char *text = print(&r);
     CHECK_HAS(text, "\nWhere memory went (MiB)      at peak   own peak\n  weights ");
     CHECK_HAS(text, "\nCalls into the driver      memory, streams   copies, launches   host waits\n"
                     "  set-up ");
@@ -143,117 +135,68 @@ CASE(the_tables_hold_the_numbers) {
                     "\n  warm-up                              621                622          623"
                     "\n  training, after it                   631                632          633"
                     "\n");
-    free(text);
     r.stats.tags[ASHLAR_TAG_USER].peak_bytes = 1;
     text = print(&r);
     CHECK_HAS(text, "own peak\n  user                          1.00       0.00\n");
-    free(text);
 }
 
 CASE(the_words_tell_of_the_plan) {
     ashlar_train_report r = a_report();
-    char *text = print(&r);
+    const char *text = print(&r);
     CHECK_HAS(text, "a step needs 50.00 MiB at its peak and has 53.00 MiB (1.060 x).\n");
     CHECK_HAS(text,
               "The plan, 52.00 MiB and 4.00 % above that peak, served 651 blocks of 653 steps "
               "and\nmissed 652.\n");
-    free(text);
     r.step_memory.is_planned = false;
     text = print(&r);
     CHECK_HAS(text, "(1.060 x),\nwithout a plan.\n");
     CHECK(strstr(text, "The plan") == NULL);
-    free(text);
 }
 
 CASE(the_words_tell_of_growth) {
     ashlar_train_report r = a_report();
-    char *text = print(&r);
+    const char *text = print(&r);
     const char *line = strstr(text, "Memory for ");
     REQUIRE(line != NULL);
     CHECK_HAS(line, "Memory for saved grows from step to step since step 719, by 77 bytes so "
                     "far: a leak.\n");
     CHECK(strstr(line + 1, "Memory for ") == NULL);
-    free(text);
     r.growth[ASHLAR_TAG_SAVED].is_growing = false;
     text = print(&r);
     CHECK(strstr(text, "Memory for ") == NULL);
-    free(text);
 }
 
 CASE(the_account_holds_every_tag) {
     const ashlar_train_report r = a_report();
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    REQUIRE(out != NULL);
-    ashlar__report_print_account(out, &r.stats, r.growth);
-    CHECK(fclose(out) == 0);
+    ashlar__report_print_account(text_begin(), &r.stats, r.growth);
+    const char *text = text_end();
     CHECK_HAS(text, "at peak  held across steps  grown since warm-up\n");
     CHECK_HAS(text, "\n  user                      1048576               800               100\n");
     CHECK_HAS(text, "\n  batch                     8388608               821               114\n");
     CHECK_HAS(text, "\n  all                      67108864              6484               856\n");
-    free(text);
 }
 
 CASE(the_words_tell_what_options_save) {
     ashlar_train_report r = a_report();
-    char *text = print(&r);
+    const char *text = print(&r);
     CHECK_HAS(text, "missed 652.\nWithout --accumulate 671 it would need 100.00 MiB (2.50 x).\n"
                     "Without --bptt 672 it would need 60.00 MiB (1.50 x).\n\n");
-    free(text);
     r.savings_count = 0;
     text = print(&r);
     CHECK(strstr(text, "Without") == NULL);
-    free(text);
 }
 
 /* ---- JSON ---- */
 
-static char folder[64], path[96];
-
 /* Write the report and read it back. */
-static ashlar_json *written(const ashlar_train_report *r) {
-    static char text[16384];
-    ashlar_json *document = NULL;
-    (void)snprintf(folder, sizeof folder, "/tmp/ashlar-report-XXXXXX");
-    CHECK(mkdtemp(folder) != NULL);
-    (void)snprintf(path, sizeof path, "%s/report.json", folder);
+static bool written(const ashlar_train_report *r) {
     CHECK(ashlar__report_write(path, &task, &config, r) == ASHLAR_OK);
-    FILE *file = fopen(path, "r");
-    CHECK(file != NULL);
-    const size_t bytes = file != NULL ? fread(text, 1, sizeof text, file) : 0;
-    CHECK(file != NULL && fclose(file) == 0);
-    CHECK(bytes > 2 && text[bytes - 1] == '\n' && strchr(text, '\n') < text + bytes - 1);
-    CHECK(strncmp(text, "{\n  \"device\": ", 14) == 0);
-    CHECK(ashlar__json_parse(text, bytes, &document) == ASHLAR_OK);
-    (void)unlink(path);
-    CHECK(rmdir(folder) == 0);
-    return document;
-}
-
-static void check_uint(const ashlar_json *object, const char *key, uint64_t want) {
-    uint64_t got = ~want;
-    CHECK(ashlar__json_get_uint64(ashlar__json_member(object, key), &got));
-    if (got != want) {
-        printf("# %s\n", key);
-    }
-    CHECK(got == want);
-}
-
-static void check_real(const ashlar_json *object, const char *key, double want) {
-    const ashlar_json *value = ashlar__json_member(object, key);
-    CHECK(value != NULL && value->kind == ASHLAR_JSON_NUMBER && value->number == want);
-}
-
-static void check_text(const ashlar_json *object, const char *key, const char *want) {
-    const ashlar_json *value = ashlar__json_member(object, key);
-    CHECK(value != NULL && value->kind == ASHLAR_JSON_STRING && strcmp(value->text, want) == 0);
+    return read_document();
 }
 
 CASE(the_json_holds_every_number_of_the_training) {
     const ashlar_train_report r = a_report();
-    ashlar_json *document = written(&r);
-    REQUIRE(document != NULL);
+    REQUIRE(written(&r));
     check_text(document, "device", "soft:6");
     check_text(document, "device_name", "some \"device\"");
     check_uint(document, "steps", 601);
@@ -268,7 +211,6 @@ CASE(the_json_holds_every_number_of_the_training) {
     check_uint(document, "sequences", 605);
     check_uint(document, "lengths_distinct", 604);
     check_uint(document, "max_length", 603);
-    ashlar__json_free(document);
 }
 
 static void check_bool(const ashlar_json *object, const char *key, bool want) {
@@ -276,7 +218,7 @@ static void check_bool(const ashlar_json *object, const char *key, bool want) {
     CHECK(value != NULL && value->kind == ASHLAR_JSON_BOOL && value->boolean == want);
 }
 
-static void check_tags(const ashlar_json *document) {
+static void check_tags(void) {
     const ashlar_json *tags = ashlar__json_member(document, "bytes_by_tag");
     for (int i = 0; i < ASHLAR_TAG_COUNT; i++) {
         const uint64_t number = (uint64_t)i;
@@ -295,8 +237,7 @@ static void check_tags(const ashlar_json *document) {
 
 CASE(the_json_holds_calls_and_memory) {
     ashlar_train_report r = a_report();
-    ashlar_json *document = written(&r);
-    REQUIRE(document != NULL);
+    REQUIRE(written(&r));
     check_uint(document, "driver_calls_setup", 611);
     check_uint(document, "driver_calls_warmup", 621);
     check_uint(document, "driver_calls_after_warmup", 631);
@@ -319,22 +260,18 @@ CASE(the_json_holds_calls_and_memory) {
     check_uint(document, "bytes_reserved_peak", 80 * 1048576);
     check_uint(document, "allocations", 1000);
     check_uint(document, "allocations_served_without_driver", 700);
-    const ashlar_json *contiguous = ashlar__json_member(document, "weights_contiguous");
-    CHECK(contiguous != NULL && contiguous->kind == ASHLAR_JSON_BOOL && contiguous->boolean);
-    check_tags(document);
-    ashlar__json_free(document);
+    check_bool(document, "weights_contiguous", true);
+    check_tags();
     r.weights_contiguous = false;
     r.device.kind = ASHLAR_DEVICE_CUDA;
-    document = written(&r);
-    contiguous = ashlar__json_member(document, "weights_contiguous");
-    CHECK(contiguous != NULL && contiguous->kind == ASHLAR_JSON_BOOL && !contiguous->boolean);
+    REQUIRE(written(&r));
+    check_bool(document, "weights_contiguous", false);
     check_text(document, "device", "cuda:6");
-    ashlar__json_free(document);
 }
 
 CASE(the_json_holds_the_configuration) {
     const ashlar_train_report r = a_report();
-    ashlar_json *document = written(&r);
+    REQUIRE(written(&r));
     const ashlar_json *c = ashlar__json_member(document, "config");
     REQUIRE(c != NULL);
     check_uint(c, "sequences_of_the_task", 501);
@@ -347,19 +284,14 @@ CASE(the_json_holds_the_configuration) {
     check_text(c, "optimizer", "rmsprop");
     check_text(c, "blas", ashlar__blas_name());
     check_uint(c, "threads", (uint64_t)ashlar__blas_threads());
-    ashlar__json_free(document);
 }
 
 CASE(a_report_that_cannot_be_written_is_an_error) {
     const ashlar_train_report r = a_report();
-    (void)snprintf(folder, sizeof folder, "/tmp/ashlar-report-XXXXXX");
-    REQUIRE(mkdtemp(folder) != NULL);
-    (void)snprintf(path, sizeof path, "%s/absent/report.json", folder);
-    CHECK(ashlar__report_write(path, &task, &config, &r) == ASHLAR_EIO);
-    (void)snprintf(path, sizeof path, "%s/report.json", folder);
+    (void)unlink(path);
+    CHECK(ashlar__report_write("/absent/report.json", &task, &config, &r) == ASHLAR_EIO);
     HOST_FAILS_AT(1, CHECK(ashlar__report_write(path, &task, &config, &r) == ASHLAR_EHOSTMEM));
-    CHECK(access(path, F_OK) != 0);
-    CHECK(rmdir(folder) == 0);
+    CHECK(names_in_folder() == 0);
 }
 
 /* ---- progress ---- */
@@ -452,4 +384,4 @@ CASE(progress_on_a_terminal_is_a_bar) {
     CHECK_ZU(lines('\n'), 1);
 }
 
-RUN_CASES()
+RUN_CASES_IN_FOLDER()

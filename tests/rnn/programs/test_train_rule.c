@@ -56,18 +56,15 @@ CASE(what_cannot_be_is_refused) {
 
 /* ---- trainings ---- */
 
-static void train_all(const ashlar_train_config *config, shown *seen, ashlar_train_report *report) {
+static void train_all(const ashlar_train_config *config, shown *to, ashlar_train_report *out) {
     REQUIRE(open_text("memory=256MiB"));
-    REQUIRE(train(config, seen, report) == ASHLAR_OK);
-    close_text();
+    REQUIRE(train(config, to, out) == ASHLAR_OK);
 }
 
 CASE(every_optimizer_makes_the_loss_fall) {
-    static shown seen;
     const char *const names[] = {"sgd", "adam", "adamw", "adagrad", "rmsprop"};
     const double rates[] = {1, 0.02, 0.02, 0.1, 0.01};
     for (int i = 0; i < 5; i++) {
-        ashlar_train_report report;
         ashlar_train_config config = small_config(40);
         ashlar_train_rule rule = usual();
         config.optimizer.learning_rate = rates[i];
@@ -81,33 +78,33 @@ CASE(every_optimizer_makes_the_loss_fall) {
 }
 
 CASE(the_schedule_decides_each_steps_rate) {
-    static shown seen[2];
+    static shown runs[2];
     ashlar_train_report reports[2];
     ashlar_train_config config = small_config(6);
     config.schedule.warmup_steps = 4;
-    train_all(&config, &seen[0], &reports[0]);
+    train_all(&config, &runs[0], &reports[0]);
     config.optimizer.learning_rate = 77; /* nobody looks at it here */
     config.schedule.warmup_steps = 0;
     config.schedule.rate /= 4;
-    train_all(&config, &seen[1], &reports[1]);
-    CHECK(seen[0].steps[1].loss == seen[1].steps[1].loss); /* after the first step: the same rate */
-    CHECK(seen[0].steps[2].loss != seen[1].steps[2].loss);
+    train_all(&config, &runs[1], &reports[1]);
+    CHECK(runs[0].steps[1].loss == runs[1].steps[1].loss); /* after the first step: the same rate */
+    CHECK(runs[0].steps[2].loss != runs[1].steps[2].loss);
     config.schedule.rate = 0;
     REQUIRE(open_text("memory=256MiB"));
-    CHECK(train(&config, &seen[0], &reports[0]) == ASHLAR_EINVAL);
+    CHECK(train(&config, &runs[0], &reports[0]) == ASHLAR_EINVAL);
 }
 
 /* A power of two that nothing overflows with changes no bit. */
 CASE(a_loss_scale_changes_no_loss) {
-    static shown seen[2];
+    static shown runs[2];
     ashlar_train_report reports[2];
     ashlar_train_config config = small_config(12);
-    train_all(&config, &seen[0], &reports[0]);
+    train_all(&config, &runs[0], &reports[0]);
     config.optimizer.loss_scale = 65536;
     config.optimizer.scale_interval = 5;
-    train_all(&config, &seen[1], &reports[1]);
+    train_all(&config, &runs[1], &reports[1]);
     for (size_t i = 0; i < 12; i++) {
-        CHECK(seen[0].steps[i].loss == seen[1].steps[i].loss);
+        CHECK(runs[0].steps[i].loss == runs[1].steps[i].loss);
     }
     CHECK(reports[1].steps_skipped == 0);
 }

@@ -33,6 +33,12 @@ static inline bool open_task(const ashlar_train_config *config) {
     return check_at_end(close_task);
 }
 
+/* Of the small training, without options. */
+static inline bool open_small_task(void) {
+    const ashlar_train_config config = small_config(1);
+    return open_text("memory=256MiB") && open_task(&config);
+}
+
 /* Forward and backward of the buffer's batch, in one part, to its end. */
 static inline double run_buffer(size_t buffer, uint64_t seed) {
     *losses = 0;

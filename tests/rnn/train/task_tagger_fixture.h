@@ -7,14 +7,13 @@
 #ifndef ASHLAR_TASK_TAGGER_FIXTURE_H
 #define ASHLAR_TASK_TAGGER_FIXTURE_H
 
-#include "tests/allocator/core/allocator_fixture.h"
+#include "tests/rnn/train/trainer_fixture.h"
 
 #include <unistd.h>
 
 #include "allocator/base/random.h"
-#include "rnn/train/tasks.h"
 
-enum { SENTENCES = 300, WORDS_MAX = 9, BATCH = 4, STEPS_MAX = 200 };
+enum { SENTENCES = 300, WORDS_MAX = 9, BATCH = 4 };
 
 static ashlar_tagger_corpus *corpus;
 static char folder[64];
@@ -87,45 +86,36 @@ static inline bool open_tags(const char *spec, size_t held_out) {
     return status == ASHLAR_OK && check_at_end(close_tags);
 }
 
-/* What was shown, step by step. */
-typedef struct shown {
-    ashlar_train_progress steps[STEPS_MAX];
-    size_t count;
-} shown;
-
-static inline void show(void *context, const ashlar_train_progress *progress) {
-    shown *s = context;
-    if (s->count < STEPS_MAX) {
-        s->steps[s->count++] = *progress;
-    }
-}
-
-/* A trainer of the sentences. */
-static inline ashlar_status open_trainer(const ashlar_train_config *config,
-                                         ashlar_trainer **trainer) {
+static inline ashlar_status open_trainer(const ashlar_train_config *config) {
     ashlar_task *task = NULL;
+    close_trainer();
     const ashlar_status status = ashlar__task_tagger_create(corpus, config, &tags_config, &task);
-    return status == ASHLAR_OK ? ashlar__trainer_create(device, task, config, trainer) : status;
+    return status == ASHLAR_OK ? open_trainer_of(task, config) : status;
 }
 
 /* One training, from nothing to its report and its test. */
 static inline ashlar_status train(const ashlar_train_config *config, const char *save_as,
-                                  shown *seen, ashlar_train_report *report,
-                                  ashlar_tagger_evaluation *test) {
-    ashlar_trainer *trainer = NULL;
-    *seen = (shown){.count = 0};
-    ashlar_status status = open_trainer(config, &trainer);
+                                  shown *to, ashlar_train_report *out,
+                                  ashlar_tagger_evaluation *evaluation) {
+    *to = (shown){0};
+    ashlar_status status = open_trainer(config);
     if (status == ASHLAR_OK) {
-        status = ashlar__trainer_run(trainer, show, seen, report);
+        status = ashlar__trainer_run(trainer, show, to, out);
     }
     if (status == ASHLAR_OK && save_as != NULL) {
         status = ashlar__trainer_save(trainer, save_as);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar__task_tagger_evaluate(trainer, test);
+        status = ashlar__task_tagger_evaluate(trainer, evaluation);
     }
-    ashlar__trainer_destroy(trainer);
+    close_trainer();
     return status;
+}
+
+static ashlar_tagger_evaluation test; /* of the last train_once() */
+
+static inline ashlar_status train_once(const ashlar_train_config *config) {
+    return train(config, NULL, &seen, &report, &test);
 }
 
 #endif /* ASHLAR_TASK_TAGGER_FIXTURE_H */

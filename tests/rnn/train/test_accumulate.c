@@ -65,7 +65,6 @@ CASE_WITH(gradients_are_those_of_the_whole_batch, open_text("memory=256MiB")) {
 /* To the last bit: as N times the batch is not, but one piece is. */
 CASE(one_micro_batch_is_the_whole_one) {
     static shown runs[2];
-    ashlar_train_report report;
     for (size_t i = 0; i < 2; i++) {
         const ashlar_train_config config = config_in(i);
         REQUIRE(open_text("memory=256MiB"));
@@ -115,14 +114,11 @@ CASE_WITH(each_micro_batch_drops_its_own_outputs, open_text("memory=256MiB")) {
     }
     CHECK(fabs(found[2] - found[0]) > 1e-6); /* the halves' mean, and the first of them */
     CHECK(fabs(found[2] - found[1]) > 1e-6);
-    close_text();
 }
 
 CASE_WITH(a_batch_that_cannot_be_divided_is_refused, open_text("memory=256MiB")) {
-    static shown seen;
-    ashlar_train_report report;
     const ashlar_train_config config = config_in(5);
-    CHECK_FAILS(train(&config, &seen, &report), ASHLAR_EINVAL,
+    CHECK_FAILS(train_once(&config), ASHLAR_EINVAL,
                 "--accumulate: 5 does not divide the 12 sequences of --batch");
 }
 

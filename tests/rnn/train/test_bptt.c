@@ -80,13 +80,7 @@ static int32_t *take_words(size_t count) {
 }
 
 static void open_reference(reference *r, const ashlar_train_config *c) {
-    const ashlar_model_config model = {.classes = 256,
-                                       .embedding = c->embedding,
-                                       .hidden = c->hidden,
-                                       .layers = c->layers,
-                                       .cell = c->cell,
-                                       .projection = c->projection,
-                                       .dropout = c->dropout};
+    const ashlar_model_config model = model_config_of(c);
     ashlar_step_sizes sizes;
     REQUIRE(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
     REQUIRE(ashlar__model_create(allocator, streams[1], &model, ASHLAR_REGIONS_ALL, &r->model) ==
@@ -137,16 +131,14 @@ static void run_reference(const ashlar_train_config *c, double *losses) {
 CASE(losses_are_those_of_the_loop_written_out) {
     static const char *const specs[] = {"memory=256MiB", "memory=256MiB,mode=adversarial,seed=5"};
     for (int i = 0; i < ASHLAR_RNN_CELL_COUNT; i++) {
-        static shown seen;
         double losses[15];
         ashlar_train_config config = config_in_parts(15);
-        ashlar_train_report report;
         config.cell = (ashlar_rnn_cell)i;
         config.projection = config.cell == ASHLAR_RNN_LSTM ? 5 : 0;
         config.dropout = i % 2 == 0 ? 0.25 : 0;
         REQUIRE(open_text(specs[i % 2]));
         run_reference(&config, losses);
-        REQUIRE(train(&config, &seen, &report) == ASHLAR_OK);
+        REQUIRE(train_once(&config) == ASHLAR_OK);
         for (size_t step = 0; step < 15; step++) {
             CHECK(seen.steps[step].loss_step == losses[step]); /* to the last bit */
         }
@@ -178,7 +170,6 @@ CASE(parts_longer_than_every_sequence_change_nothing) {
 
 /* Sequences four times as long in the same memory, but for the states and the tokens. */
 CASE_WITH(memory_is_that_of_a_part, open_text("memory=256MiB")) {
-    static shown seen;
     ashlar_train_report parts, whole, shorter;
     ashlar_train_config config = config_in_parts(10);
     REQUIRE(train(&config, &seen, &parts) == ASHLAR_OK);
@@ -204,7 +195,7 @@ CASE_WITH(memory_is_that_of_a_part, open_text("memory=256MiB")) {
 /* All three ways to save at once, each accounted for. */
 CASE_WITH(options_go_together, open_text("memory=256MiB")) {
     static shown alone, together;
-    ashlar_train_report report, without[3];
+    ashlar_train_report without[3];
     ashlar_train_config config = config_in_parts(12);
     REQUIRE(train(&config, &alone, &report) == ASHLAR_OK);
     config.accumulate = 2;
@@ -233,7 +224,6 @@ CASE_WITH(options_go_together, open_text("memory=256MiB")) {
 
 CASE_WITH(a_training_in_parts_can_be_resumed, open_case("memory=256MiB")) {
     static shown whole, tail;
-    ashlar_train_report report;
     ashlar_train_config config = config_in_parts(20);
     REQUIRE(train_and_save(&config, other_path, &whole, &report) == ASHLAR_OK);
     config.steps = 9;

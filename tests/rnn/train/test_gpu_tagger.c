@@ -2,9 +2,10 @@
  * test_gpu_tagger.c - a step of the tagger, and its labels, on a CUDA device as on the CPU. Exits
  * with 77 where there is no GPU; it also runs on the fakes.
  */
+#include "tests/rnn/layer/gpu_fixture.h"
 #include "tests/rnn/model/tagger_fixture.h"
 
-enum { NO_GPU = 77, WORDS_MAX = 64 };
+enum { WORDS_MAX = 64 };
 
 /* What one device makes of a batch. */
 typedef struct outcome {
@@ -14,28 +15,19 @@ typedef struct outcome {
     int32_t labels[WORDS_MAX];
 } outcome;
 
-static ashlar_status open_on(const char *name) {
+static bool open_on(const char *name) {
     void *memory = NULL, *batch = NULL;
-    ashlar_status status = ashlar_device_open(name, &device);
-    if (status == ASHLAR_OK) {
-        status = ashlar_stream_create(device, &streams[1]);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_allocator_create(device, &allocator);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar__tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_ALL,
-                                       &tagger);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_alloc(allocator, sizeof *loss, streams[1], &memory);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_alloc(allocator, CELLS_MAX * sizeof(int32_t), streams[1], &batch);
-    }
+    const bool is_open =
+        ashlar_device_open(name, &device) == ASHLAR_OK &&
+        ashlar_stream_create(device, &streams[1]) == ASHLAR_OK &&
+        ashlar_allocator_create(device, &allocator) == ASHLAR_OK &&
+        ashlar__tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_ALL, &tagger) ==
+            ASHLAR_OK &&
+        ashlar_alloc(allocator, sizeof *loss, streams[1], &memory) == ASHLAR_OK &&
+        ashlar_alloc(allocator, CELLS_MAX * sizeof(int32_t), streams[1], &batch) == ASHLAR_OK;
     loss = memory;
     on_device = batch;
-    return status == ASHLAR_OK ? ashlar__tagger_init_weights(tagger, 7) : status;
+    return is_open && ashlar__tagger_init_weights(tagger, 7) == ASHLAR_OK;
 }
 
 static void close_on(void) {
@@ -53,9 +45,9 @@ static void fetch(void *near, const void *far, size_t bytes) {
 }
 
 static void run_on(const char *name, const made_tags *made, outcome *o) {
-    const ashlar_status status = open_on(name);
-    CHECK(status == ASHLAR_OK);
-    if (status != ASHLAR_OK) {
+    const bool is_open = open_on(name);
+    CHECK(is_open);
+    if (!is_open) {
         printf("# %s: %s\n", name, ashlar_error_detail());
         return;
     }
@@ -76,28 +68,28 @@ static void run_on(const char *name, const made_tags *made, outcome *o) {
 static void compare_devices(void) {
     const size_t words = SHAPE.steps * SHAPE.batch;
     static made_tags made;
-    static outcome cpu, gpu;
+    static outcome on_cpu, on_gpu;
     size_t wrong = 0;
     tagger_config.dtype = ASHLAR_F32;
     make_tags(&made, SHAPE, LENGTHS);
-    run_on("soft", &made, &cpu);
-    run_on("cuda", &made, &gpu);
-    REQUIRE(cpu.gradients != NULL && gpu.gradients != NULL && cpu.count == gpu.count);
-    CHECK_NEAR(gpu.loss, cpu.loss, 1e-5, 1e-5);
-    CHECK_NEAR(gpu.predicted_loss, cpu.predicted_loss, 1e-5, 1e-5);
-    for (size_t i = 0; i < cpu.count; i++) {
-        const double want = (double)cpu.gradients[i];
-        wrong += fabs((double)gpu.gradients[i] - want) <= 1e-5 + 1e-4 * fabs(want) ? 0 : 1;
+    run_on("soft", &made, &on_cpu);
+    run_on("cuda", &made, &on_gpu);
+    REQUIRE(on_cpu.gradients != NULL && on_gpu.gradients != NULL && on_cpu.count == on_gpu.count);
+    CHECK_NEAR(on_gpu.loss, on_cpu.loss, 1e-5, 1e-5);
+    CHECK_NEAR(on_gpu.predicted_loss, on_cpu.predicted_loss, 1e-5, 1e-5);
+    for (size_t i = 0; i < on_cpu.count; i++) {
+        const double want = (double)on_cpu.gradients[i];
+        wrong += fabs((double)on_gpu.gradients[i] - want) <= 1e-5 + 1e-4 * fabs(want) ? 0 : 1;
     }
     CHECK_ZU(wrong, 0);
     for (size_t at = 0; at < words; at++) {
         if (at / SHAPE.batch < (size_t)LENGTHS[at % SHAPE.batch]) {
-            CHECK(gpu.labels[at] == cpu.labels[at]);
+            CHECK(on_gpu.labels[at] == on_cpu.labels[at]);
         }
     }
-    free(cpu.gradients);
-    free(gpu.gradients);
-    cpu.gradients = gpu.gradients = NULL;
+    free(on_cpu.gradients);
+    free(on_gpu.gradients);
+    on_cpu.gradients = on_gpu.gradients = NULL;
 }
 
 CASE(a_step_is_that_of_the_cpu) {
@@ -115,13 +107,4 @@ CASE(so_it_is_with_labels_fed_back) {
     compare_devices();
 }
 
-int main(void) {
-    const ashlar_status status = ashlar_device_open("cuda", &device);
-    ashlar_device_close(device);
-    if (status == ASHLAR_ENODEVICE) {
-        printf("1..0 # SKIP no GPU: %s\n", ashlar_error_detail());
-        return NO_GPU;
-    }
-    check_run_cases();
-    return check_report();
-}
+RUN_CASES_ON_GPU()

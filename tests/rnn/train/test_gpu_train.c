@@ -2,16 +2,14 @@
  * test_gpu_train.c - a short training, and a text, on a CUDA device as on the CPU. Exits with 77
  * where there is no GPU; it also runs on the fakes.
  */
-#include "tests/check.h"
+#include "tests/rnn/layer/gpu_fixture.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "rnn/model/text_sampler.h"
 #include "rnn/train/tasks.h"
 
-enum { NO_GPU = 77, STEPS = 6, MAX_STEPS = 16, SYMBOLS = 24 };
+enum { STEPS = 6, MAX_STEPS = 16, SYMBOLS = 24 };
 
 static ashlar_corpus *corpus;
 
@@ -75,15 +73,11 @@ static void train(const char *name, const ashlar_train_config *config, result *r
     *r = (result){.count = 0};
     REQUIRE(ashlar_device_open(name, &device) == ASHLAR_OK);
     ashlar_task *task = NULL;
-    ashlar_status status = ashlar__task_text_create(corpus, config, &task);
-    if (status == ASHLAR_OK) {
-        status = ashlar__trainer_create(device, task, config, &trainer);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar__trainer_run(trainer, show, r, &r->report);
-    }
-    CHECK(status == ASHLAR_OK);
-    if (status == ASHLAR_OK) {
+    const bool is_trained = ashlar__task_text_create(corpus, config, &task) == ASHLAR_OK &&
+                            ashlar__trainer_create(device, task, config, &trainer) == ASHLAR_OK &&
+                            ashlar__trainer_run(trainer, show, r, &r->report) == ASHLAR_OK;
+    CHECK(is_trained);
+    if (is_trained) {
         sample(trainer, r);
     } else {
         printf("# %s: %s\n", name, ashlar_error_detail());
@@ -93,19 +87,19 @@ static void train(const char *name, const ashlar_train_config *config, result *r
 }
 
 static void compare(const ashlar_train_config *config) {
-    static result cpu, gpu;
-    train("soft", config, &cpu);
-    train("cuda", config, &gpu);
-    CHECK_ZU(cpu.count, STEPS);
-    CHECK_ZU(gpu.count, STEPS);
+    static result on_cpu, on_gpu;
+    train("soft", config, &on_cpu);
+    train("cuda", config, &on_gpu);
+    CHECK_ZU(on_cpu.count, STEPS);
+    CHECK_ZU(on_gpu.count, STEPS);
     for (size_t i = 0; i < STEPS; i++) {
-        CHECK_NEAR(gpu.losses[i], cpu.losses[i], 1e-4, 1e-4);
+        CHECK_NEAR(on_gpu.losses[i], on_cpu.losses[i], 1e-4, 1e-4);
     }
-    CHECK(cpu.losses[STEPS - 1] < cpu.losses[0]);
-    CHECK(memcmp(gpu.symbols, cpu.symbols, sizeof cpu.symbols) == 0);
-    CHECK(gpu.report.device.kind == ASHLAR_DEVICE_CUDA && gpu.report.weights_contiguous);
-    CHECK_ZU((size_t)gpu.report.training.management, 0); /* after the warm-up */
-    CHECK_ZU(gpu.report.step_memory.misses, 0);
+    CHECK(on_cpu.losses[STEPS - 1] < on_cpu.losses[0]);
+    CHECK(memcmp(on_gpu.symbols, on_cpu.symbols, sizeof on_cpu.symbols) == 0);
+    CHECK(on_gpu.report.device.kind == ASHLAR_DEVICE_CUDA && on_gpu.report.weights_contiguous);
+    CHECK_ZU((size_t)on_gpu.report.training.management, 0); /* after the warm-up */
+    CHECK_ZU(on_gpu.report.step_memory.misses, 0);
 }
 
 CASE(an_lstm_trains_as_on_the_cpu) {
@@ -126,20 +120,20 @@ CASE(a_projection_trains_as_on_the_cpu) {
 /* Roughly: the device's weights and activations have 8 or 11 bits, their masters 24. */
 CASE(narrow_types_train_about_as_float_does) {
     static const ashlar_dtype types[] = {ASHLAR_F16, ASHLAR_BF16};
-    static result cpu, gpu;
+    static result on_cpu, on_gpu;
     for (int i = 0; i < 2; i++) {
         ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
-        train("soft", &config, &cpu);
+        train("soft", &config, &on_cpu);
         config.dtype = types[i];
         config.optimizer.loss_scale = 256;
-        train("cuda", &config, &gpu);
-        CHECK_ZU(gpu.count, STEPS);
+        train("cuda", &config, &on_gpu);
+        CHECK_ZU(on_gpu.count, STEPS);
         for (size_t k = 0; k < STEPS; k++) {
-            CHECK_NEAR(gpu.losses[k], cpu.losses[k], 0.05, 0);
+            CHECK_NEAR(on_gpu.losses[k], on_cpu.losses[k], 0.05, 0);
         }
-        CHECK(gpu.report.stats.tags[ASHLAR_TAG_WEIGHTS].peak_bytes > 0);
-        CHECK_ZU((size_t)gpu.report.training.management, 0);
-        CHECK_ZU(gpu.report.steps_skipped, 0);
+        CHECK(on_gpu.report.stats.tags[ASHLAR_TAG_WEIGHTS].peak_bytes > 0);
+        CHECK_ZU((size_t)on_gpu.report.training.management, 0);
+        CHECK_ZU(on_gpu.report.steps_skipped, 0);
     }
 }
 
@@ -157,12 +151,9 @@ CASE(the_cpu_refuses_narrow_types) {
 }
 
 int main(void) {
-    ashlar_device *device = NULL;
-    const ashlar_status status = ashlar_device_open("cuda", &device);
-    ashlar_device_close(device);
-    if (status == ASHLAR_ENODEVICE) {
-        printf("1..0 # SKIP no GPU: %s\n", ashlar_error_detail());
-        return NO_GPU;
+    const int why = gpu_begin();
+    if (why != 0) {
+        return why;
     }
     if (!open_text()) {
         printf("Bail out! no text\n");
@@ -170,5 +161,6 @@ int main(void) {
     }
     check_run_cases();
     ashlar__corpus_destroy(corpus);
+    gpu_end();
     return check_report();
 }

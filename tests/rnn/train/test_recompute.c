@@ -34,7 +34,6 @@ static void check_chunks(size_t chunk) {
 
 CASE(gradients_are_those_of_the_step_at_once) {
     for (int i = 0; i <= ASHLAR_RNN_CELL_COUNT; i++) {
-        const ashlar_model_config before = model_config;
         model_config.cell = (ashlar_rnn_cell)(i % ASHLAR_RNN_CELL_COUNT);
         model_config.projection = i == ASHLAR_RNN_CELL_COUNT ? 7 : 0;
         REQUIRE(open_window("memory=64MiB"));
@@ -42,24 +41,20 @@ CASE(gradients_are_those_of_the_step_at_once) {
             check_chunks(chunk);
         }
         close_window();
-        model_config = before;
     }
 }
 
 CASE(one_layer_and_three_are_alike) {
     for (size_t layers = 1; layers <= 3; layers += 2) {
-        const ashlar_model_config before = model_config;
         model_config.layers = layers;
         REQUIRE(open_window("memory=64MiB"));
         check_chunks(4);
         close_window();
-        model_config = before;
     }
 }
 
 /* Here the step at once drops other outputs, so its gradients are no reference. */
 CASE(with_dropout_gradients_are_the_slopes_of_the_loss) {
-    const ashlar_model_config before = model_config;
     model_config.dropout = 0.3;
     for (int i = 0; i <= ASHLAR_RNN_CELL_COUNT; i++) {
         made_batch made;
@@ -74,13 +69,11 @@ CASE(with_dropout_gradients_are_the_slopes_of_the_loss) {
         check_slopes(&made, &(recipe){.chunk = 4, .weight = weight_of(&made)});
         close_window();
     }
-    model_config = before;
 }
 
 /* A chunk drops what a window of its own would with its seed: the first that of the step. */
 CASE(each_chunk_drops_its_own_outputs) {
     const uint64_t stride = UINT64_C(0xd1342543de82ef95);
-    const ashlar_model_config before = model_config;
     static answer first, second;
     ashlar_step_sizes sizes;
     made_batch made;
@@ -102,8 +95,6 @@ CASE(each_chunk_drops_its_own_outputs) {
         CHECK((fabs(first.loss + second.loss - chunked.loss) < 1e-12) == (i == 0));
     }
     give(set);
-    close_window();
-    model_config = before;
 }
 
 /* In single precision, leftovers in every buffer, work delayed: the same bits. */
@@ -145,7 +136,6 @@ static ashlar_status count_passes(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
 CASE(no_pass_is_run_that_is_not_needed) {
     const ashlar_rnn_backend counting = {.sizes = ashlar__rnn_backend_cpu.sizes,
                                          .queue = count_passes};
-    const ashlar_model_config before = model_config;
     made_batch made;
     make_batch(&made, 13, 4, LENGTHS);
     for (int i = 0; i < 2; i++) {
@@ -163,7 +153,6 @@ CASE(no_pass_is_run_that_is_not_needed) {
         CHECK_ZU(CALLS(launch_host_func) - launches, 3 * 2 + 4 * 8); /* no logits before the end */
         close_window();
     }
-    model_config = before;
 }
 
 CASE_WITH(buffers_are_those_of_a_chunk_and_go_back, open_window("memory=64MiB")) {
@@ -236,7 +225,6 @@ static void check_peak(size_t chunk, size_t loss_work) {
 
 /* What is computed is what is measured, whichever moment the peak is at; also of a step at once. */
 CASE(the_computed_peak_is_the_measured_one) {
-    const ashlar_model_config before = model_config;
     for (size_t wide = 0; wide < 3; wide++) {
         model_config.embedding = wide == 1 ? 300 : EMBEDDING;
         model_config.classes = wide == 2 ? 300 : CLASSES;
@@ -246,14 +234,12 @@ CASE(the_computed_peak_is_the_measured_one) {
             check_peak(chunk, 1 << 20);
         }
     }
-    model_config = before;
 }
 
 /* Activations and reserve at T = 1024 in chunks of twice the root: an eighth at most, of any cell.
  */
 CASE(long_steps_take_an_eighth_of_the_memory) {
     enum { T = 1024, CHUNK = 64, AT_LEAST = 8 };
-    const ashlar_model_config before = model_config;
     for (int i = 0; i <= ASHLAR_RNN_CELL_COUNT; i++) {
         model_config = (ashlar_model_config){.classes = 256,
                                              .embedding = 64,
@@ -262,7 +248,7 @@ CASE(long_steps_take_an_eighth_of_the_memory) {
                                              .cell = (ashlar_rnn_cell)(i % ASHLAR_RNN_CELL_COUNT),
                                              .projection = i == ASHLAR_RNN_CELL_COUNT ? 128 : 0};
         ashlar_step_sizes all, chunk;
-        REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+        REQUIRE(open_usual_model());
         CHECK(ashlar__model_chunk_sizes(model, T, 16, 0, &all) == ASHLAR_OK);
         CHECK(ashlar__model_chunk_sizes(model, T, 16, CHUNK, &chunk) == ASHLAR_OK);
         const size_t at_once = all.x + all.y + all.logits + all.reserve;
@@ -272,16 +258,14 @@ CASE(long_steps_take_an_eighth_of_the_memory) {
               ashlar__model_step_peak(false, &all));
         close_model();
     }
-    model_config = before;
 }
 
 /* ---- failures ---- */
 
-CASE(a_failing_call_at_any_point_gives_every_buffer_back) {
+CASE_WITH(a_failing_call_at_any_point_gives_every_buffer_back, open_window("memory=64MiB")) {
     static const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func,
                                 ASHLAR_DRIVER_FN_ctx_push_current};
     made_batch made;
-    REQUIRE(open_window("memory=64MiB"));
     make_batch(&made, 13, 4, LENGTHS);
     const recipe r = {.chunk = 4, .weight = 1};
     run_window(&made, &r, &whole);
@@ -322,4 +306,4 @@ CASE(each_allocation_may_be_the_one_that_fails) {
     CHECK(failures >= 9 + 1); /* each of nine takes at least one handle */
 }
 
-RUN_CASES()
+RUN_CASES_AFTER(check_each = usual_model)

@@ -40,7 +40,6 @@ static void check_tail(const shown *whole, const shown *tail, size_t first) {
 /* A training of STEPS steps in one go, and one in two parts. */
 static void check_resume_of(const char *spec, ashlar_train_config config, size_t first) {
     static shown whole, head, tail;
-    ashlar_train_report report;
     ashlar_train_config begin = config;
     begin.steps = first;
     REQUIRE(open_case(spec));
@@ -115,11 +114,9 @@ CASE(with_loss_scaling_that_skips_steps) {
     has_spoilt_steps = false;
 }
 
-CASE(more_than_once_and_without_a_plan) {
+CASE_WITH(more_than_once_and_without_a_plan, open_case("memory=256MiB")) {
     static shown whole, tail;
-    ashlar_train_report report;
     ashlar_train_config config = config_of(STEPS);
-    REQUIRE(open_case("memory=256MiB"));
     REQUIRE(train_and_save(&config, other_path, &whole, &report) == ASHLAR_OK);
     for (size_t first = 0; first < STEPS; first += 8) {
         config = config_of(first + 8);
@@ -149,18 +146,15 @@ static void look(void *context, const ashlar_train_progress *progress) {
     show(&w->seen, progress);
 }
 
-CASE(every_so_many_steps_the_training_is_saved) {
+CASE_WITH(every_so_many_steps_the_training_is_saved, open_case("memory=256MiB")) {
     static watch watched;
     static shown tail;
-    ashlar_train_report report;
     ashlar_train_config config = config_of(STEPS);
-    ashlar_trainer *trainer = NULL;
-    REQUIRE(open_case("memory=256MiB"));
     config.save_file = path;
     config.save_every = 10;
-    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    REQUIRE(open_trainer(&config) == ASHLAR_OK);
     CHECK(ashlar__trainer_run(trainer, look, &watched, &report) == ASHLAR_OK);
-    ashlar__trainer_destroy(trainer);
+    close_trainer();
     for (size_t i = 1; i < STEPS; i++) { /* a save comes after the step was shown */
         CHECK((watched.files[i] != watched.files[i - 1]) == (i % 10 == 0));
     }
@@ -171,11 +165,8 @@ CASE(every_so_many_steps_the_training_is_saved) {
     check_tail(&watched.seen, &tail, 30);
 }
 
-CASE(a_save_that_fails_ends_the_training) {
-    static shown seen;
-    ashlar_train_report report;
+CASE_WITH(a_save_that_fails_ends_the_training, open_case("memory=256MiB")) {
     ashlar_train_config config = config_of(9);
-    REQUIRE(open_case("memory=256MiB"));
     config.save_file = "/nowhere/at/all";
     config.save_every = 4;
     CHECK_FAILS(train_and_save(&config, path, &seen, &report), ASHLAR_EIO, "/nowhere/at/all");

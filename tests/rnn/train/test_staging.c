@@ -29,7 +29,6 @@ static ashlar_driver_table real;
 /* Whether STEPS steps have the losses of the eager order. A failure is another course too. */
 static bool is_same_course(const char *spec, breaker *breaks, size_t bptt) {
     const ashlar_train_config config = config_of(bptt);
-    ashlar_train_report report;
     if (!open_text(spec)) {
         return false;
     }
@@ -53,10 +52,8 @@ static bool is_same_course(const char *spec, breaker *breaks, size_t bptt) {
 
 static void run_eager(size_t bptt) {
     const ashlar_train_config config = config_of(bptt);
-    ashlar_train_report report;
     REQUIRE(open_text("memory=256MiB"));
     CHECK(train(&config, &runs[0], &report) == ASHLAR_OK);
-    close_text();
 }
 
 CASE(any_order_that_the_events_allow_gives_the_same_losses) {
@@ -164,13 +161,10 @@ static void watch(void) {
 }
 
 /* A batch is uploaded while the step before it runs: before the host has waited for that one. */
-CASE(the_host_is_one_step_behind) {
+CASE_WITH(the_host_is_one_step_behind, open_text("memory=256MiB")) {
     ashlar_train_config config = small_config(5);
-    ashlar_train_report report;
-    ashlar_trainer *trainer = NULL;
-    REQUIRE(open_text("memory=256MiB"));
     real = driver->table;
-    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    REQUIRE(open_trainer(&config) == ASHLAR_OK);
     log_count = 0;
     watch();
     runs[0].count = 0;
@@ -179,21 +173,17 @@ CASE(the_host_is_one_step_behind) {
     /* The warm-up's upload, then draw and queue; no stream is waited for by the host. */
     CHECK(strcmp(log_text, "UUWUWSUWSUWSUWSS") == 0);
     CHECK(steps_stream != copies_stream);
-    ashlar__trainer_destroy(trainer);
 }
 
 /* Before a step is saved, nothing of the next one is drawn: its place would be in the file. */
-CASE(a_step_that_is_saved_is_waited_for) {
+CASE_WITH(a_step_that_is_saved_is_waited_for, open_text("memory=256MiB")) {
     static char path[96];
     ashlar_train_config config = small_config(5);
-    ashlar_train_report report;
-    ashlar_trainer *trainer = NULL;
-    REQUIRE(open_text("memory=256MiB"));
     (void)snprintf(path, sizeof path, "%s/training", folder);
     config.save_file = path;
     config.save_every = 2;
     real = driver->table;
-    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    REQUIRE(open_trainer(&config) == ASHLAR_OK);
     log_count = 0;
     watch();
     driver->table.stream_synchronize = real.stream_synchronize; /* a save waits */
@@ -202,7 +192,7 @@ CASE(a_step_that_is_saved_is_waited_for) {
     driver->table = real;
     CHECK(strcmp(log_text, "UUWUWSSUWUWSSUWS") == 0);
     CHECK_ZU(runs[0].count, 5);
-    ashlar__trainer_destroy(trainer);
+    close_trainer();
     (void)unlink(path);
 }
 
@@ -210,13 +200,11 @@ CASE(a_step_that_is_saved_is_waited_for) {
 CASE(an_end_amid_queued_work_waits_for_it) {
     for (uint64_t n = 1; n < 12; n++) {
         ashlar_train_config config = small_config(6);
-        ashlar_train_report report;
-        ashlar_trainer *trainer = NULL;
         REQUIRE(open_text(ADVERSARIAL[n % SEEDS]));
-        REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+        REQUIRE(open_trainer(&config) == ASHLAR_OK);
         DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_event_record, n, CU_UNKNOWN,
                         CHECK(ashlar__trainer_run(trainer, NULL, NULL, &report) == ASHLAR_EDRIVER));
-        ashlar__trainer_destroy(trainer);
+        close_trainer();
         CHECK(CALLS(mem_free_host) == CALLS(mem_host_alloc));
         close_text();
     }

@@ -5,13 +5,12 @@
 #include "tests/rnn/train/task_fixture.h"
 
 #include "rnn/data/batcher.h"
-#include "allocator/base/host.h"
 #include "allocator/base/json.h"
 #include "rnn/train/task_options.h"
 
 /* ---- batches and steps ---- */
 
-CASE(batches_are_those_of_the_batcher) {
+CASE_WITH(batches_are_those_of_the_batcher, open_text("memory=256MiB")) {
     static int32_t inputs[BATCH * MAX_LENGTH], targets[BATCH * MAX_LENGTH], lengths[BATCH];
     ashlar_batch want = {.inputs = inputs, .targets = targets, .lengths = lengths};
     ashlar_train_config config = small_config(1);
@@ -19,7 +18,6 @@ CASE(batches_are_those_of_the_batcher) {
     const ashlar_batcher_config batcher_config = {
         .batch = BATCH, .max_steps = MAX_LENGTH, .seed = config.seed};
     ashlar_batcher *batcher = NULL;
-    REQUIRE(open_text("memory=256MiB"));
     REQUIRE(ashlar__batcher_create(corpus, &batcher_config, &batcher) == ASHLAR_OK);
     REQUIRE(open_task(&config));
     CHECK_ZU(task->max_length, ashlar__batcher_max_steps(batcher));
@@ -43,14 +41,10 @@ CASE(batches_are_those_of_the_batcher) {
     }
     close_task();
     ashlar__batcher_destroy(batcher);
-    close_text();
 }
 
 /* A slot stays as it is while the other one is drawn into. */
-CASE(slots_do_not_touch_each_other) {
-    const ashlar_train_config config = small_config(1);
-    REQUIRE(open_text("memory=256MiB"));
-    REQUIRE(open_task(&config));
+CASE_WITH(slots_do_not_touch_each_other, open_small_task()) {
     (void)task->table->next(task, 0);
     (void)task->table->next(task, 1);
     const double first = run_buffer(0, 5), second = run_buffer(1, 5);
@@ -65,14 +59,11 @@ CASE(slots_do_not_touch_each_other) {
     task->table->make_dummy(task, 0, MAX_LENGTH);
     CHECK(run_buffer(0, 5) != first);
     CHECK(run_buffer(1, 5) == second);
-    close_task();
-    close_text();
 }
 
 /* As it was when nothing but the model's step was called: all of it zeros, every sequence full. */
-CASE(a_made_up_batch_is_of_zeros) {
+CASE_WITH(a_made_up_batch_is_of_zeros, open_text("memory=256MiB")) {
     const ashlar_train_config config = small_config(1);
-    REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_task(&config));
     for (size_t length = 1; length <= task->max_part_length; length += 5) {
         task->table->make_dummy(task, 1, length);
@@ -87,14 +78,9 @@ CASE(a_made_up_batch_is_of_zeros) {
     }
     CHECK_ZU(used, 0);
     CHECK(((const float *)model->gradients.embedding)[0] != 0);
-    close_task();
-    close_text();
 }
 
-CASE(steps_add_to_what_is_there) {
-    const ashlar_train_config config = small_config(1);
-    REQUIRE(open_text("memory=256MiB"));
-    REQUIRE(open_task(&config));
+CASE_WITH(steps_add_to_what_is_there, open_small_task()) {
     (void)task->table->next(task, 0);
     const double loss = run_buffer(0, 5);
     const float bias = *(const float *)ashlar__task_text_model(task)->gradients.bias;
@@ -108,8 +94,6 @@ CASE(steps_add_to_what_is_there) {
     CHECK_NEAR((double)*(const float *)ashlar__task_text_model(task)->gradients.bias,
                16 * (double)bias, 0, 1e-6);
     task->loss_scale = NULL;
-    close_task();
-    close_text();
 }
 
 /* A step takes what the dry run took, whatever the options. */
@@ -131,7 +115,6 @@ CASE_WITH(a_rehearsal_takes_what_a_step_takes, open_text("memory=256MiB")) {
         CHECK_ZU(third.live_peak_bytes, second.live_peak_bytes);
         close_task();
     }
-    close_text();
 }
 
 /* ---- what it says of itself ---- */
@@ -145,13 +128,12 @@ static const char *metadata_text(const ashlar_metadata *metadata, const char *ke
     return "none";
 }
 
-CASE(facts_tell_options_and_text) {
+CASE_WITH(facts_tell_options_and_text, open_text("memory=256MiB")) {
     static ashlar_metadata metadata, position, later;
     ashlar_train_config config = small_config(1);
     config.accumulate = 2;
     config.bptt = 9;
     config.recomputes_auto = true;
-    REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_task(&config));
     metadata.count = position.count = later.count = 0;
     ashlar__task_add_facts(task, &metadata);
@@ -171,15 +153,12 @@ CASE(facts_tell_options_and_text) {
     CHECK(position.count == 1 && strcmp(position.pairs[0].value, later.pairs[0].value) == 0);
     other->table->destroy(other);
     task = opened;
-    close_task();
-    close_text();
 }
 
 /* Twice the least that is not below the root; none where that is no less than everything. */
-CASE(chunks_of_two_roots_are_rounded_up) {
+CASE_WITH(chunks_of_two_roots_are_rounded_up, open_text("memory=256MiB")) {
     static const size_t lengths[][2] = {{1, 0}, {2, 0},  {3, 0},  {4, 0},  {5, 0},  {6, 0},
                                         {7, 6}, {9, 6}, {10, 8}, {16, 8}, {17, 10}};
-    REQUIRE(open_text("memory=256MiB"));
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         static ashlar_metadata metadata;
         ashlar_train_config config = small_config(1);
@@ -249,10 +228,9 @@ CASE(the_options_are_in_the_report) {
 
 /* ---- failures ---- */
 
-CASE(failures_at_each_point_leave_nothing_behind) {
+CASE_WITH(failures_at_each_point_leave_nothing_behind, open_text("memory=256MiB")) {
     ashlar_train_config config = small_config(1);
     config.bptt = 9;
-    REQUIRE(open_text("memory=256MiB"));
     unsigned long n = 1;
     for (bool is_open = false; !is_open && n < 500; n++) {
         ashlar_task *made = NULL;

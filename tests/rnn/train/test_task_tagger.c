@@ -103,11 +103,9 @@ static void train_by_hand(const ashlar_train_config *c, ashlar_tagger *tagger, d
 }
 
 static void check_against_reference(const ashlar_train_config *config) {
-    static shown seen;
     static double losses[STEPS_MAX];
     static size_t lengths[STEPS_MAX];
-    ashlar_train_report report;
-    ashlar_tagger_evaluation test, want = {0};
+    ashlar_tagger_evaluation want = {0};
     REQUIRE(open_tags("memory=256MiB,mode=adversarial,seed=9", 7)); /* 42: no whole batches */
     REQUIRE(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
     ashlar_tagger *tagger = make_tagger(config);
@@ -117,7 +115,7 @@ static void check_against_reference(const ashlar_train_config *config) {
     }
     ashlar__tagger_destroy(tagger);
     ashlar_allocator_destroy(allocator);
-    REQUIRE(train(config, NULL, &seen, &report, &test) == ASHLAR_OK);
+    REQUIRE(train_once(config) == ASHLAR_OK);
     CHECK_ZU(seen.count, config->steps);
     for (size_t i = 0; i < seen.count; i++) {
         CHECK(seen.steps[i].loss_step == losses[i]);
@@ -146,7 +144,6 @@ CASE(losses_and_test_are_those_of_the_parts) {
     config.cell = ASHLAR_RNN_LSTM;
     config.projection = 7;
     check_against_reference(&config);
-    usual_tags();
 }
 
 /* Padding has targets and labels too: of some seed the same. */
@@ -162,16 +159,13 @@ CASE(so_they_are_with_labels_fed_back) {
     tags_config.label_embedding = 4;
     const ashlar_train_config config = small_config(40);
     check_against_reference(&config);
-    usual_tags();
 }
 
 /* ---- what it learns ---- */
 
 static double share_right(const ashlar_train_config *config) {
-    static shown seen;
-    ashlar_train_report report;
-    ashlar_tagger_evaluation test = {0};
-    CHECK(train(config, NULL, &seen, &report, &test) == ASHLAR_OK);
+    test = (ashlar_tagger_evaluation){0};
+    CHECK(train_once(config) == ASHLAR_OK);
     return (double)test.right / (double)test.words;
 }
 
@@ -187,9 +181,7 @@ CASE_WITH(it_learns_from_letters_and_neighbours, open_tags("memory=256MiB", 5)) 
 /* ---- memory ---- */
 
 static void check_memory(const ashlar_train_config *config) {
-    static shown seen;
     ashlar_train_report r;
-    ashlar_tagger_evaluation test;
     REQUIRE(open_tags("memory=256MiB,mode=adversarial,seed=4", 5));
     REQUIRE(train(config, NULL, &seen, &r, &test) == ASHLAR_OK);
     CHECK(r.training.management == 0 && test.management_calls == 0);
@@ -217,34 +209,27 @@ CASE(no_step_after_the_warm_up_asks_the_driver_for_memory) {
 }
 
 CASE_WITH(the_test_is_served_from_the_plans, open_tags("memory=64MiB", 7)) {
-    static shown seen;
-    ashlar_trainer *trainer = NULL;
-    ashlar_train_report report;
-    ashlar_tagger_evaluation test;
     ashlar_plan_stats before, after;
     const ashlar_train_config config = small_config(4);
-    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    REQUIRE(open_trainer(&config) == ASHLAR_OK);
     CHECK(ashlar__trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
     ashlar_plan_get_stats(ashlar__trainer_allocator(trainer), &before);
     CHECK(ashlar__task_tagger_evaluate(trainer, &test) == ASHLAR_OK);
     ashlar_plan_get_stats(ashlar__trainer_allocator(trainer), &after);
     CHECK_ZU(after.steps_replayed - before.steps_replayed, 11); /* of 42 sentences */
     CHECK_ZU(ashlar_plan_miss_total(&after), ashlar_plan_miss_total(&before));
-    ashlar__trainer_destroy(trainer);
+    close_trainer();
     CHECK_ZU(CALLS(mem_free_host), CALLS(mem_host_alloc));
 }
 
 /* The allocator may have mapped more than there is need for: 2 MiB for small blocks, and for large
  * ones. */
 CASE_WITH(the_estimate_is_what_the_training_takes, open_tags("memory=1GiB", 5)) {
-    static shown seen;
-    ashlar_trainer *trainer = NULL;
-    ashlar_train_report report;
     ashlar_tagger_estimate estimate;
     tags_config.character_hidden = 200;
     ashlar_train_config config = small_config(2);
     config.batch = 64;
-    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    REQUIRE(open_trainer(&config) == ASHLAR_OK);
     REQUIRE(ashlar__task_tagger_estimate(ashlar__trainer_task(trainer), &estimate) == ASHLAR_OK);
     CHECK(ashlar__trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
     CHECK(report.stats.reserved_peak_bytes >= estimate.needed_bytes);
@@ -252,15 +237,13 @@ CASE_WITH(the_estimate_is_what_the_training_takes, open_tags("memory=1GiB", 5)) 
     CHECK((double)report.stats.live_peak_bytes <= 1.01 * (double)estimate.needed_bytes);
     CHECK((double)report.stats.reserved_peak_bytes <=
           1.05 * (double)estimate.needed_bytes + 4 * (double)MIB);
-    ashlar__trainer_destroy(trainer);
 }
 
 /* ---- files ---- */
 
 CASE_WITH(a_training_goes_on_with_a_file, open_tags("memory=256MiB", 5)) {
     static shown whole, head, tail;
-    ashlar_train_report report;
-    ashlar_tagger_evaluation want, test;
+    ashlar_tagger_evaluation want;
     char path[96];
     (void)snprintf(path, sizeof path, "%s/saved", folder);
     ashlar_train_config config = small_config(40);
@@ -280,9 +263,6 @@ CASE_WITH(a_training_goes_on_with_a_file, open_tags("memory=256MiB", 5)) {
 }
 
 CASE_WITH(a_file_of_another_tagger_or_text_is_refused, open_tags("memory=256MiB", 5)) {
-    static shown seen;
-    ashlar_train_report report;
-    ashlar_tagger_evaluation test;
     char path[96], other[96];
     (void)snprintf(path, sizeof path, "%s/saved", folder);
     (void)snprintf(other, sizeof other, "/tmp/ashlar-tags-%ld", (long)getpid());
@@ -292,15 +272,15 @@ CASE_WITH(a_file_of_another_tagger_or_text_is_refused, open_tags("memory=256MiB"
     config.steps = 6;
     config.resume_file = other;
     tags_config.character_hidden = 9;
-    CHECK_FAILS(train(&config, NULL, &seen, &report, &test), ASHLAR_EFORMAT,
+    CHECK_FAILS(train_once(&config), ASHLAR_EFORMAT,
                 "ashlar.char_hidden is 8 there, and 9 here");
     usual_tags();
     tags_config.is_unidirectional = true;
-    CHECK_FAILS(train(&config, NULL, &seen, &report, &test), ASHLAR_EFORMAT,
+    CHECK_FAILS(train_once(&config), ASHLAR_EFORMAT,
                 "ashlar.directions is 2 there, and 1 here");
     close_tags();
     REQUIRE(open_tags("memory=256MiB", 6)); /* the same file, another share held out */
-    CHECK_FAILS(train(&config, NULL, &seen, &report, &test), ASHLAR_EFORMAT,
+    CHECK_FAILS(train_once(&config), ASHLAR_EFORMAT,
                 "ashlar.text is 300 sentences");
     (void)unlink(other);
 }
@@ -308,13 +288,21 @@ CASE_WITH(a_file_of_another_tagger_or_text_is_refused, open_tags("memory=256MiB"
 /* ---- edges and failures ---- */
 
 CASE_WITH(without_held_out_sentences_there_is_nothing_to_test, open_tags("memory=256MiB", 0)) {
-    static shown seen;
-    ashlar_train_report report;
-    ashlar_tagger_evaluation test = {.words = 77};
+    test = (ashlar_tagger_evaluation){.words = 77};
     const ashlar_train_config config = small_config(2);
-    REQUIRE(train(&config, NULL, &seen, &report, &test) == ASHLAR_OK);
+    REQUIRE(train_once(&config) == ASHLAR_OK);
     CHECK(test.words == 0 && test.right == 0 && test.loss == 0);
     CHECK_ZU(report.sequences, SENTENCES);
+}
+
+enum { OF_HOST = -2 }; /* in the place of a function of the driver: host memory */
+
+static void fail_at(int fn, cu_result result, uint64_t n) {
+    if (fn == OF_HOST) {
+        ashlar__host_fail_at((unsigned long)n);
+    } else {
+        ashlar__driver_fail_at(driver, n > 0 ? fn : -1, n, n > 0 ? result : CU_SUCCESS);
+    }
 }
 
 /*
@@ -322,18 +310,15 @@ CASE_WITH(without_held_out_sentences_there_is_nothing_to_test, open_tags("memory
  * left behind. A few failures are no trainer's: one of a cache, or of the last look at padding; and
  * what the software device takes from the host is memory of its own (ENOMEM).
  */
-static void check_failures(void (*arm)(uint64_t n), uint64_t most, ashlar_status want,
+static void check_failures(int fn, cu_result result, uint64_t most, ashlar_status want,
                            size_t least) {
-    static shown seen;
-    ashlar_train_report report;
-    ashlar_tagger_evaluation test;
     size_t failures = 0;
     for (uint64_t n = 1; n < most; n += 1 + n / 24) {
         REQUIRE(open_tags("memory=64MiB", 50));
         const ashlar_train_config config = small_config(2);
-        arm(n);
-        const ashlar_status status = train(&config, NULL, &seen, &report, &test);
-        arm(0);
+        fail_at(fn, result, n);
+        const ashlar_status status = train_once(&config);
+        fail_at(fn, result, 0);
         CHECK(status == ASHLAR_OK || status == want || status == ASHLAR_ENOMEM);
         failures += status != ASHLAR_OK;
         close_tags();
@@ -341,36 +326,12 @@ static void check_failures(void (*arm)(uint64_t n), uint64_t most, ashlar_status
     CHECK(failures >= least);
 }
 
-static void arm_host(uint64_t n) {
-    ashlar__host_fail_at((unsigned long)n);
-}
-
-static void arm_launch(uint64_t n) {
-    ashlar__driver_fail_at(driver, n > 0 ? ASHLAR_DRIVER_FN_launch_host_func : -1, n,
-                           n > 0 ? CU_UNKNOWN : CU_SUCCESS);
-}
-
-static void arm_copy(uint64_t n) {
-    ashlar__driver_fail_at(driver, n > 0 ? ASHLAR_DRIVER_FN_memcpy_htod_async : -1, n,
-                           n > 0 ? CU_UNKNOWN : CU_SUCCESS);
-}
-
-static void arm_read(uint64_t n) {
-    ashlar__driver_fail_at(driver, n > 0 ? ASHLAR_DRIVER_FN_memcpy_dtoh_async : -1, n,
-                           n > 0 ? CU_UNKNOWN : CU_SUCCESS);
-}
-
-static void arm_host_memory(uint64_t n) {
-    ashlar__driver_fail_at(driver, n > 0 ? ASHLAR_DRIVER_FN_mem_host_alloc : -1, n,
-                           n > 0 ? CU_OUT_OF_MEMORY : CU_SUCCESS);
-}
-
 CASE(whatever_call_fails_nothing_is_left_behind) {
-    check_failures(arm_host, 400, ASHLAR_EHOSTMEM, 40);
-    check_failures(arm_launch, 120, ASHLAR_EDRIVER, 40);
-    check_failures(arm_copy, 30, ASHLAR_EDRIVER, 7);
-    check_failures(arm_read, 20, ASHLAR_EDRIVER, 7);
-    check_failures(arm_host_memory, 4, ASHLAR_ENOMEM, 2);
+    check_failures(OF_HOST, CU_SUCCESS, 400, ASHLAR_EHOSTMEM, 40);
+    check_failures(ASHLAR_DRIVER_FN_launch_host_func, CU_UNKNOWN, 120, ASHLAR_EDRIVER, 40);
+    check_failures(ASHLAR_DRIVER_FN_memcpy_htod_async, CU_UNKNOWN, 30, ASHLAR_EDRIVER, 7);
+    check_failures(ASHLAR_DRIVER_FN_memcpy_dtoh_async, CU_UNKNOWN, 20, ASHLAR_EDRIVER, 7);
+    check_failures(ASHLAR_DRIVER_FN_mem_host_alloc, CU_OUT_OF_MEMORY, 4, ASHLAR_ENOMEM, 2);
 }
 
 CASE_WITH(batches_that_cannot_be_counted_are_refused, open_tags("memory=64MiB", 5)) {
@@ -381,4 +342,4 @@ CASE_WITH(batches_that_cannot_be_counted_are_refused, open_tags("memory=64MiB", 
     CHECK(task == NULL);
 }
 
-RUN_CASES_AFTER(usual_tags())
+RUN_CASES_AFTER(usual_tags(); check_each = usual_tags)

@@ -57,13 +57,7 @@ static void reference_steps(reference *r, const ashlar_train_config *c, ashlar_b
 }
 
 static void run_reference(reference *r, const ashlar_train_config *c) {
-    const ashlar_model_config config = {.classes = 256,
-                                        .embedding = c->embedding,
-                                        .hidden = c->hidden,
-                                        .layers = c->layers,
-                                        .cell = c->cell,
-                                        .projection = c->projection,
-                                        .dropout = c->dropout};
+    const ashlar_model_config config = model_config_of(c);
     const ashlar_batcher_config batcher_config = {
         .batch = c->batch, .max_steps = c->max_length, .seed = c->seed};
     static int32_t inputs[BATCH * MAX_LENGTH], targets[BATCH * MAX_LENGTH], lengths[BATCH];
@@ -124,13 +118,11 @@ static size_t distinct(const size_t *values, size_t count) {
 
 CASE(losses_and_report_are_those_of_the_loop_written_out) {
     static reference r;
-    static shown seen;
     enum { STEPS = 37 };
     const ashlar_train_config config = small_config(STEPS);
-    ashlar_train_report report;
     REQUIRE(open_text("memory=256MiB"));
     run_reference(&r, &config);
-    REQUIRE(train(&config, &seen, &report) == ASHLAR_OK);
+    REQUIRE(train_once(&config) == ASHLAR_OK);
     check_shown(&r, &seen, STEPS);
     double tokens = 0;
     for (size_t i = 0; i < STEPS; i++) {
@@ -156,17 +148,15 @@ CASE(losses_and_report_are_those_of_the_loop_written_out) {
 /* Each step drops by its own seed, which its number and that of the training give. */
 CASE(other_stacks_and_dropout_are_those_of_the_loop_too) {
     static reference r;
-    static shown seen;
     for (int i = 0; i < ASHLAR_RNN_CELL_COUNT; i++) {
         ashlar_train_config config = small_config(12);
-        ashlar_train_report report;
         config.layers = 2;
         config.cell = (ashlar_rnn_cell)i;
         config.projection = config.cell == ASHLAR_RNN_LSTM ? 3 : 0;
         config.dropout = 0.25;
         REQUIRE(open_text("memory=256MiB"));
         run_reference(&r, &config);
-        REQUIRE(train(&config, &seen, &report) == ASHLAR_OK);
+        REQUIRE(train_once(&config) == ASHLAR_OK);
         check_shown(&r, &seen, 12);
         CHECK_ZU(report.parameters, r.parameters);
         close_text();
@@ -181,15 +171,12 @@ CASE(driver_calls_are_counted_by_phase) {
     enum { STEPS = 12 };
     ashlar_train_config config = small_config(STEPS);
     config.batch = 64; /* so that a step needs more than the weights left mapped */
-    static shown seen;
-    ashlar_train_report report;
-    ashlar_driver_counts before, after;
     REQUIRE(open_text("memory=256MiB"));
-    ashlar_device_get_counts(device, &before);
-    ashlar_trainer *trainer = NULL;
-    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    const ashlar_driver_counts before = counts_now();
+    const uint64_t managed = management_calls();
+    REQUIRE(open_trainer(&config) == ASHLAR_OK);
     REQUIRE(ashlar__trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
-    ashlar_device_get_counts(device, &after);
+    const ashlar_driver_counts after = counts_now();
     CHECK_ZU(report.training.management, 0);
     CHECK_ZU(report.training.work, STEPS * (14 + 3));
     CHECK_ZU(report.training.wait, STEPS);
@@ -199,13 +186,12 @@ CASE(driver_calls_are_counted_by_phase) {
     CHECK_ZU(report.setup.work, 4 + 1 + 2); /* regions cleared, weights and the optimizer copied */
     CHECK_ZU(report.setup.wait, 1);
     CHECK_ZU(report.setup.management + report.warmup.management,
-             after.memory + after.order + after.query - before.memory - before.order -
-                 before.query - 3 * STEPS);
+             management_calls() - managed - 3 * STEPS);
     CHECK(report.setup.management >= after.order - before.order - 3 * STEPS);
     CHECK(after.order - before.order > 3 * STEPS);
     CHECK(report.stats.is_sealed && report.stats.driver_calls_sealed == 0);
     CHECK(report.stats.live_blocks == 7 && report.stats.alloc_count > STEPS * 9);
-    ashlar__trainer_destroy(trainer);
+    close_trainer();
     CHECK(CALLS(mem_free_host) == CALLS(mem_host_alloc)); /* the staging went back */
     CHECK(CALLS(stream_create) == CALLS(stream_destroy) + STREAMS);
     CHECK(CALLS(event_create) == CALLS(event_destroy));
@@ -250,13 +236,10 @@ CASE(the_plan_changes_no_loss_and_serves_every_block) {
           planned->bound_bytes < not->bound_bytes + 9 * 512);
 }
 
-CASE(the_loss_falls) {
-    static shown seen;
+CASE_WITH(the_loss_falls, open_text("memory=256MiB")) {
     ashlar_train_config config = small_config(60);
     config.schedule.rate = 0.02;
-    ashlar_train_report report;
-    REQUIRE(open_text("memory=256MiB"));
-    REQUIRE(train(&config, &seen, &report) == ASHLAR_OK);
+    REQUIRE(train_once(&config) == ASHLAR_OK);
     CHECK(report.loss_first > 5 && report.loss_first < 6.5); /* log 256 is 5.5 */
     CHECK(report.loss_last < 0.65 * report.loss_first);
 }
@@ -266,7 +249,6 @@ CASE(the_seed_decides_and_the_order_of_execution_does_not) {
                                         "memory=256MiB,mode=adversarial,seed=1",
                                         "memory=256MiB,mode=adversarial,seed=2", "memory=256MiB"};
     static shown runs[5];
-    ashlar_train_report report;
     for (size_t i = 0; i < 5; i++) {
         ashlar_train_config config = small_config(15);
         config.seed += i == 4;
@@ -282,17 +264,14 @@ CASE(the_seed_decides_and_the_order_of_execution_does_not) {
     }
 }
 
-CASE(show_may_be_left_out_and_the_model_is_there_afterwards) {
+CASE_WITH(show_may_be_left_out_and_the_model_is_there_afterwards, open_text("memory=256MiB")) {
     const ashlar_train_config config = small_config(3);
-    ashlar_train_report report;
-    ashlar_trainer *trainer = NULL;
-    REQUIRE(open_text("memory=256MiB"));
-    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    REQUIRE(open_trainer(&config) == ASHLAR_OK);
     CHECK(ashlar__trainer_run(trainer, NULL, NULL, &report) == ASHLAR_OK);
     const ashlar_model *model = model_of(trainer);
     CHECK(model->config.classes == 256 && model->config.hidden == 16);
     CHECK(model->config.embedding == 8 && model->config.layers == 2);
-    ashlar__trainer_destroy(trainer);
+    close_trainer();
     ashlar__trainer_destroy(NULL);
 }
 
@@ -321,13 +300,10 @@ static void leak_in_each_step(void *context, const ashlar_train_progress *now) {
 }
 
 /* Step 5 is shown while step 6 is queued, so what it leaves is there from step 7 on. */
-CASE(a_leak_on_purpose_is_told_with_its_tag_and_step) {
+CASE_WITH(a_leak_on_purpose_is_told_with_its_tag_and_step, open_text("memory=256MiB")) {
     const ashlar_train_config config = small_config(40);
-    static ashlar_train_report report;
     static leak l;
-    ashlar_trainer *trainer = NULL;
-    REQUIRE(open_text("memory=256MiB"));
-    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    REQUIRE(open_trainer(&config) == ASHLAR_OK);
     l.allocator = ashlar__trainer_allocator(trainer);
     CHECK(ashlar__trainer_run(trainer, leak_in_each_step, &l, &report) == ASHLAR_OK);
     CHECK_ZU(l.found, 1u << ASHLAR_TAG_ACTIVATIONS);
@@ -340,15 +316,11 @@ CASE(a_leak_on_purpose_is_told_with_its_tag_and_step) {
     for (size_t i = 0; i < l.count; i++) {
         CHECK(ashlar_free(l.allocator, l.blocks[i]) == ASHLAR_OK);
     }
-    ashlar__trainer_destroy(trainer);
 }
 
-CASE(without_a_leak_nothing_grows) {
+CASE_WITH(without_a_leak_nothing_grows, open_text("memory=256MiB")) {
     const ashlar_train_config config = small_config(40);
-    static shown seen;
-    ashlar_train_report report;
-    REQUIRE(open_text("memory=256MiB"));
-    CHECK(train(&config, &seen, &report) == ASHLAR_OK);
+    CHECK(train_once(&config) == ASHLAR_OK);
     for (size_t i = 0; i < seen.count; i++) {
         CHECK_ZU(seen.steps[i].found, 0);
     }

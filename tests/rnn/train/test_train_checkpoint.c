@@ -8,12 +8,10 @@
 
 static void check_refused(const ashlar_train_config *config, ashlar_status status,
                           const char *message) {
-    ashlar_trainer *trainer = NULL;
-    CHECK(open_trainer(config, &trainer) == status);
+    CHECK(open_trainer(config) == status);
     CHECK_HAS(ashlar_error_detail(), message);
     CHECK_HAS(ashlar_error_detail(), path);
     CHECK(trainer == NULL);
-    ashlar__trainer_destroy(trainer);
 }
 
 /* Each count one larger. */
@@ -85,8 +83,6 @@ static void check_words(ashlar_train_config *c) {
 }
 
 CASE_WITH(another_configuration_is_refused_and_named, open_case("memory=256MiB")) {
-    static shown seen;
-    ashlar_train_report report;
     ashlar_train_config config = config_of(5);
     REQUIRE(train_and_save(&config, path, &seen, &report) == ASHLAR_OK);
     ashlar_train_config c = config_of(9);
@@ -134,8 +130,6 @@ static ashlar_corpus *other_text(difference kind) {
 }
 
 CASE_WITH(another_text_is_refused, open_case("memory=256MiB")) {
-    static shown seen;
-    ashlar_train_report report;
     ashlar_train_config config = config_of(5);
     REQUIRE(train_and_save(&config, path, &seen, &report) == ASHLAR_OK);
     config.steps = 9;
@@ -147,9 +141,7 @@ CASE_WITH(another_text_is_refused, open_case("memory=256MiB")) {
         ashlar__corpus_destroy(corpus);
         corpus = own;
     }
-    ashlar_trainer *trainer = NULL; /* the control */
-    CHECK(open_trainer(&config, &trainer) == ASHLAR_OK);
-    ashlar__trainer_destroy(trainer);
+    CHECK(open_trainer(&config) == ASHLAR_OK);
 }
 
 /* ---- files with something wrong in them ---- */
@@ -192,8 +184,7 @@ static const char *const KEYS[] = {
     "ashlar.step",
     "ashlar.recent",
     "ashlar.optimizer_state",
-    "ashlar.random",
-};
+    "ashlar.random"};
 enum { STEP = 34, RECENT, STATE, RANDOM };
 enum { KEYS_COUNT = sizeof KEYS / sizeof KEYS[0] };
 
@@ -205,14 +196,14 @@ typedef struct forge {
 } forge;
 
 static bool open_forge(forge *f) {
-    static shown seen;
-    ashlar_train_report report;
     ashlar_train_config config = config_of(5);
     if (train_and_save(&config, other_path, &seen, &report) != ASHLAR_OK ||
         ashlar_checkpoint_open(other_path, &f->file) != ASHLAR_OK ||
-        open_trainer(&config, &f->trainer) != ASHLAR_OK) {
+        open_trainer(&config) != ASHLAR_OK) {
         return false;
     }
+    f->trainer = trainer;
+    trainer = NULL;
     for (size_t i = 0; i < KEYS_COUNT; i++) {
         f->pairs[i] =
             (ashlar_checkpoint_pair){KEYS[i], ashlar_checkpoint_metadata(f->file, KEYS[i])};
@@ -247,13 +238,12 @@ static void check_forged(forge *f, size_t key, const char *value, const char *me
 CASE(metadata_that_is_missing_or_damaged_is_named) {
     forge f = {0};
     ashlar_train_config config = config_of(9);
-    ashlar_trainer *trainer = NULL;
     REQUIRE(open_case("memory=256MiB"));
     REQUIRE(open_forge(&f));
     config.resume_file = path;
     write_forged(&f, KEYS_COUNT, ASHLAR_CHECKPOINT_STATE); /* the control */
-    CHECK(open_trainer(&config, &trainer) == ASHLAR_OK);
-    ashlar__trainer_destroy(trainer);
+    CHECK(open_trainer(&config) == ASHLAR_OK);
+    close_trainer();
     for (size_t i = 0; i < KEYS_COUNT; i++) {
         write_forged(&f, i, ASHLAR_CHECKPOINT_STATE);
         check_refused(&config, ASHLAR_EFORMAT, KEYS[i]);
@@ -313,30 +303,25 @@ CASE(weights_alone_are_no_training) {
 
 /* ---- failures outside ---- */
 
-CASE(failures_at_each_point_of_a_resume_leave_nothing_behind) {
-    static shown seen;
-    ashlar_train_report report;
+CASE_WITH(failures_at_each_point_of_a_resume_leave_nothing_behind, open_case("memory=256MiB")) {
     ashlar_train_config config = config_of(2);
-    REQUIRE(open_case("memory=256MiB"));
     REQUIRE(train_and_save(&config, path, &seen, &report) == ASHLAR_OK);
     config.steps = 3;
     config.resume_file = path;
     unsigned long n = 1, failures = 0;
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 2000; n++) {
-        ashlar_trainer *trainer = NULL;
         ashlar__host_fail_at(n);
-        status = open_trainer(&config, &trainer);
+        status = open_trainer(&config);
         const bool was_armed = is_still_armed(1); /* fails now: it has not yet */
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
         failures += status != ASHLAR_OK;
         status = was_armed ? status : ASHLAR_EHOSTMEM; /* a failure that did not matter: go on */
-        ashlar__trainer_destroy(trainer);
+        close_trainer();
     }
     CHECK(failures > 40 && n < 2000);
     for (uint64_t call = 1; call <= 4; call++) { /* the first is that of the initial weights */
-        ashlar_trainer *trainer = NULL;
         DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_memcpy_htod_async, call, CU_UNKNOWN,
-                        CHECK(open_trainer(&config, &trainer) == ASHLAR_EDRIVER));
+                        CHECK(open_trainer(&config) == ASHLAR_EDRIVER));
         CHECK(trainer == NULL);
     }
 }

@@ -6,8 +6,6 @@
 
 #include <time.h>
 
-#include "rnn/layer/backend.h"
-
 /* ---- what the driver is given ---- */
 
 static struct {
@@ -39,16 +37,13 @@ static cu_result note_upload(cu_ptr dst, const void *src, size_t bytes, cu_strea
 }
 
 /* Each slot has room for the largest batch; the warm-up and every second step have the first. */
-CASE(batches_are_staged_in_one_page_locked_block) {
-    static shown seen;
+CASE_WITH(batches_are_staged_in_one_page_locked_block, open_text("memory=256MiB")) {
     const ashlar_train_config config = small_config(3);
-    ashlar_train_report report;
-    REQUIRE(open_text("memory=256MiB"));
     memset(&given, 0, sizeof given);
     given.real = driver->table;
     driver->table.mem_host_alloc = note_host_alloc;
     driver->table.memcpy_htod_async = note_upload;
-    const ashlar_status status = train(&config, &seen, &report);
+    const ashlar_status status = train_once(&config);
     driver->table = given.real;
     REQUIRE(status == ASHLAR_OK);
     const size_t row = (size_t)BATCH * 4, largest = (2 * report.max_length + 1) * row;
@@ -64,49 +59,30 @@ CASE(batches_are_staged_in_one_page_locked_block) {
 
 /* ---- what goes wrong while it runs ---- */
 
-static ashlar_status spoil_weight_gradients(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
-                                            const ashlar_rnn_batch *batch,
-                                            const ashlar_rnn_buffers *buffers,
-                                            ashlar_stream stream) {
-    const ashlar_status status = ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
-    if (pass == ASHLAR_RNN_BACKWARD_WEIGHTS) {
-        *(float *)buffers->dweights = NAN; /* eager: the pass has run */
-    }
-    return status;
-}
-
 static void spoil_the_third_step(void *context, const ashlar_train_progress *progress) {
     static ashlar_rnn_backend backend;
     backend = ashlar__rnn_backend_cpu;
-    backend.queue = spoil_weight_gradients;
+    backend.queue = spoil;
     if (progress->step == 1) { /* step 2 is queued already */
         model_of(context)->rnn->backend = &backend;
     }
 }
 
 /* The loss of that step is a number still. */
-CASE(gradients_that_are_no_numbers_are_an_error) {
+CASE_WITH(gradients_that_are_no_numbers_are_an_error, open_text("memory=256MiB")) {
     const ashlar_train_config config = small_config(5);
-    ashlar_train_report report;
-    ashlar_trainer *trainer = NULL;
-    REQUIRE(open_text("memory=256MiB"));
-    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    REQUIRE(open_trainer(&config) == ASHLAR_OK);
     CHECK_FAILS(ashlar__trainer_run(trainer, spoil_the_third_step, trainer, &report),
                 ASHLAR_EFORMAT, "step 3:");
-    ashlar__trainer_destroy(trainer);
 }
 
-CASE(with_loss_scaling_such_steps_are_skipped) {
+CASE_WITH(with_loss_scaling_such_steps_are_skipped, open_text("memory=256MiB")) {
     ashlar_train_config config = small_config(5);
-    ashlar_train_report report;
-    ashlar_trainer *trainer = NULL;
     config.optimizer.loss_scale = 1024;
-    REQUIRE(open_text("memory=256MiB"));
-    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    REQUIRE(open_trainer(&config) == ASHLAR_OK);
     CHECK(ashlar__trainer_run(trainer, spoil_the_third_step, trainer, &report) == ASHLAR_OK);
     CHECK(report.steps_skipped == 3); /* from the third on */
     CHECK(*ashlar__trainer_task(trainer)->loss_scale == 1024 / 8);
-    ashlar__trainer_destroy(trainer);
 }
 
 static double now_seconds(void) {
@@ -122,19 +98,15 @@ static void doze(void *context, const ashlar_train_progress *progress) {
 
 /* No statement about speed: only that a pause is in the count, and nothing outside the run is. */
 CASE(seconds_are_those_that_have_passed) {
-    static shown seen;
     const ashlar_train_config config = small_config(2);
-    ashlar_train_report report;
-    ashlar_trainer *trainer = NULL;
     seen.count = 0;
     REQUIRE(open_text("memory=256MiB"));
-    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    REQUIRE(open_trainer(&config) == ASHLAR_OK);
     const double begin = now_seconds();
     CHECK(ashlar__trainer_run(trainer, doze, &seen, &report) == ASHLAR_OK);
     const double passed = now_seconds() - begin;
     CHECK(seen.steps[1].seconds - seen.steps[0].seconds >= 0.02);
     CHECK(report.seconds <= passed);
-    ashlar__trainer_destroy(trainer);
 }
 
 static void move_a_view(void *context, const ashlar_train_progress *progress) {
@@ -144,26 +116,21 @@ static void move_a_view(void *context, const ashlar_train_progress *progress) {
     }
 }
 
-CASE(a_weight_that_left_the_arena_is_reported) {
+CASE_WITH(a_weight_that_left_the_arena_is_reported, open_text("memory=256MiB")) {
     const ashlar_train_config config = small_config(3);
-    ashlar_train_report report;
-    ashlar_trainer *trainer = NULL;
-    REQUIRE(open_text("memory=256MiB"));
-    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    REQUIRE(open_trainer(&config) == ASHLAR_OK);
     CHECK(ashlar__trainer_run(trainer, move_a_view, trainer, &report) == ASHLAR_OK);
     CHECK(!report.weights_contiguous);
-    ashlar__trainer_destroy(trainer);
 }
 
 /* ---- what cannot be ---- */
 
 CASE(a_learning_rate_that_diverges_is_an_error) {
-    static shown seen;
     ashlar_train_config config = small_config(40);
     config.schedule.rate = 1e30;
-    ashlar_train_report report = {.steps = 77};
+    report = (ashlar_train_report){.steps = 77};
     REQUIRE(open_text("memory=256MiB"));
-    CHECK(train(&config, &seen, &report) == ASHLAR_EFORMAT);
+    CHECK(train_once(&config) == ASHLAR_EFORMAT);
     /* Which step it is depends on the order in which the BLAS adds. */
     CHECK_HAS(ashlar_error_detail(), ": the loss is no number");
     CHECK_HAS(ashlar_error_detail(), "--learning-rate");
@@ -172,8 +139,7 @@ CASE(a_learning_rate_that_diverges_is_an_error) {
 }
 
 CASE_WITH(bad_configurations_are_refused, open_text("memory=256MiB")) {
-    static shown seen;
-    ashlar_train_report report = {.steps = 77};
+    report = (ashlar_train_report){.steps = 77};
     for (int i = 0; i < 6; i++) {
         ashlar_train_config config = small_config(3);
         size_t *const fields[] = {&config.layers, &config.hidden, &config.embedding, &config.batch,
@@ -183,12 +149,12 @@ CASE_WITH(bad_configurations_are_refused, open_text("memory=256MiB")) {
         } else {
             config.optimizer.beta1 = 2;
         }
-        CHECK(train(&config, &seen, &report) == ASHLAR_EINVAL);
+        CHECK(train_once(&config) == ASHLAR_EINVAL);
         CHECK(seen.count == 0 && report.steps == 77);
     }
     ashlar_train_config config = small_config(3);
     config.hidden = 4000;
-    CHECK(train(&config, &seen, &report) == ASHLAR_ENOMEM);
+    CHECK(train_once(&config) == ASHLAR_ENOMEM);
 }
 
 /*
@@ -196,11 +162,10 @@ CASE_WITH(bad_configurations_are_refused, open_text("memory=256MiB")) {
  * where nothing depends on it may pass without a word.
  */
 static size_t count_failures(bool of_driver, uint64_t calls) {
-    static shown seen;
     const ashlar_train_config config = small_config(3);
     size_t failures = 0;
     for (uint64_t n = 1; n <= calls; n += 1 + n / 24) {
-        ashlar_train_report report = {.steps = 77};
+        report = (ashlar_train_report){.steps = 77};
         if (!open_text("memory=256MiB")) {
             return 0;
         }
@@ -209,7 +174,7 @@ static size_t count_failures(bool of_driver, uint64_t calls) {
         } else {
             ashlar__host_fail_at(n);
         }
-        const ashlar_status status = train(&config, &seen, &report);
+        const ashlar_status status = train_once(&config);
         ashlar__host_fail_at(0);
         ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK(report.steps == (status == ASHLAR_OK ? 3 : 77));
@@ -228,7 +193,6 @@ CASE(failures_at_many_points_leave_nothing_behind) {
 }
 
 CASE(each_call_of_a_step_may_fail) {
-    static shown seen;
     static const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func,
                                 ASHLAR_DRIVER_FN_memcpy_htod_async,
                                 ASHLAR_DRIVER_FN_memcpy_dtoh_async,
@@ -241,12 +205,11 @@ CASE(each_call_of_a_step_may_fail) {
                                 ASHLAR_DRIVER_FN_stream_wait_event,
                                 ASHLAR_DRIVER_FN_event_synchronize};
     const ashlar_train_config config = small_config(1);
-    ashlar_train_report report;
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         uint64_t n = 1;
         for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 500; n++) {
             REQUIRE(open_text("memory=256MiB"));
-            DRIVER_FAILS_AT(calls[i], n, CU_UNKNOWN, status = train(&config, &seen, &report));
+            DRIVER_FAILS_AT(calls[i], n, CU_UNKNOWN, status = train_once(&config));
             CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
             close_text();
         }

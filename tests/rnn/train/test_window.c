@@ -29,7 +29,6 @@ static void check_windows(size_t border, size_t chunk) {
 CASE(states_go_on_and_gradients_do_not) {
     static const size_t borders[] = {1, 2, 5, 7, 12};
     for (int i = 0; i <= ASHLAR_RNN_CELL_COUNT; i++) {
-        const ashlar_model_config before = model_config;
         model_config.cell = (ashlar_rnn_cell)(i % ASHLAR_RNN_CELL_COUNT);
         model_config.projection = i == ASHLAR_RNN_CELL_COUNT ? 7 : 0;
         REQUIRE(open_window("memory=64MiB"));
@@ -38,8 +37,7 @@ CASE(states_go_on_and_gradients_do_not) {
             check_windows(borders[b], 3);
         }
         close_window();
-        model_config = before;
     }
 }
 
-RUN_CASES()
+RUN_CASES_AFTER(check_each = usual_model)

@@ -39,17 +39,6 @@ static inline bool open_case(const char *spec) {
 /* ---- gradients that are no numbers, in steps 3, 4 and 25 of a case that wants them ---- */
 
 static bool has_spoilt_steps;
-static ashlar_trainer *running;
-
-static inline ashlar_status spoil(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
-                                  const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
-                                  ashlar_stream stream) {
-    const ashlar_status status = ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
-    if (pass == ASHLAR_RNN_BACKWARD_WEIGHTS) {
-        *(float *)buffers->dweights = NAN; /* eager: the pass has run */
-    }
-    return status;
-}
 
 static inline void show_and_spoil(void *context, const ashlar_train_progress *progress) {
     static ashlar_rnn_backend spoiling;
@@ -57,24 +46,22 @@ static inline void show_and_spoil(void *context, const ashlar_train_progress *pr
     const bool is_spoilt = has_spoilt_steps && (next == 3 || next == 4 || next == 25);
     spoiling = ashlar__rnn_backend_cpu;
     spoiling.queue = spoil;
-    model_of(running)->rnn->backend = is_spoilt ? &spoiling : &ashlar__rnn_backend_cpu;
+    model_of(trainer)->rnn->backend = is_spoilt ? &spoiling : &ashlar__rnn_backend_cpu;
     show(context, progress);
 }
 
 /* Train, and save the end. */
 static inline ashlar_status train_and_save(const ashlar_train_config *config, const char *to,
-                                           shown *seen, ashlar_train_report *report) {
-    ashlar_trainer *trainer = NULL;
-    *seen = (shown){0};
-    ashlar_status status = open_trainer(config, &trainer);
+                                           shown *all, ashlar_train_report *out) {
+    *all = (shown){0};
+    ashlar_status status = open_trainer(config);
     if (status == ASHLAR_OK) {
-        running = trainer;
-        status = ashlar__trainer_run(trainer, show_and_spoil, seen, report);
+        status = ashlar__trainer_run(trainer, show_and_spoil, all, out);
     }
     if (status == ASHLAR_OK) {
         status = ashlar__trainer_save(trainer, to);
     }
-    ashlar__trainer_destroy(trainer);
+    close_trainer();
     return status;
 }
 

@@ -7,12 +7,11 @@
 #ifndef ASHLAR_TRAIN_FIXTURE_H
 #define ASHLAR_TRAIN_FIXTURE_H
 
-#include "tests/allocator/core/allocator_fixture.h"
+#include "tests/rnn/train/trainer_fixture.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
-#include "rnn/train/tasks.h"
+#include "rnn/layer/backend.h"
 
 enum { RECORDS = 60, MAX_LENGTH = 32, BATCH = 4 };
 
@@ -32,6 +31,17 @@ static inline ashlar_train_config small_config(size_t steps) {
     config.optimizer.clip_norm = 1;
     config.schedule.rate = config.optimizer.learning_rate;
     return config;
+}
+
+/* The model of such a training. */
+static inline ashlar_model_config model_config_of(const ashlar_train_config *c) {
+    return (ashlar_model_config){.classes = 256,
+                                 .embedding = c->embedding,
+                                 .hidden = c->hidden,
+                                 .layers = c->layers,
+                                 .cell = c->cell,
+                                 .projection = c->projection,
+                                 .dropout = c->dropout};
 }
 
 /* Records of different lengths, some of them longer than MAX_LENGTH. */
@@ -66,44 +76,42 @@ static inline bool open_text(const char *spec) {
     return status == ASHLAR_OK && check_at_end(close_text);
 }
 
-enum { STEPS_MAX = 64 };
-
-/* What was shown, step by step. */
-typedef struct shown {
-    ashlar_train_progress steps[STEPS_MAX];
-    size_t count;
-} shown;
-
-static inline void show(void *context, const ashlar_train_progress *progress) {
-    shown *s = context;
-    if (s->count < STEPS_MAX) {
-        s->steps[s->count++] = *progress;
-    }
-}
-
-/* A trainer of the text. */
-static inline ashlar_status open_trainer(const ashlar_train_config *config,
-                                         ashlar_trainer **trainer) {
+static inline ashlar_status open_trainer(const ashlar_train_config *config) {
     ashlar_task *task = NULL;
+    close_trainer();
     const ashlar_status status = ashlar__task_text_create(corpus, config, &task);
-    return status == ASHLAR_OK ? ashlar__trainer_create(device, task, config, trainer) : status;
+    return status == ASHLAR_OK ? open_trainer_of(task, config) : status;
 }
 
-static inline ashlar_model *model_of(ashlar_trainer *trainer) {
-    return ashlar__task_text_model(ashlar__trainer_task(trainer));
+static inline ashlar_model *model_of(ashlar_trainer *of) {
+    return ashlar__task_text_model(ashlar__trainer_task(of));
+}
+
+/* In the place of a back end's: the gradients of weights are no numbers. */
+static inline ashlar_status spoil(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                                  const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                                  ashlar_stream stream) {
+    const ashlar_status status = ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
+    if (pass == ASHLAR_RNN_BACKWARD_WEIGHTS) {
+        *(float *)buffers->dweights = NAN; /* eager: the pass has run */
+    }
+    return status;
 }
 
 /* One training, from nothing to its report. */
-static inline ashlar_status train(const ashlar_train_config *config, shown *seen,
-                           ashlar_train_report *report) {
-    ashlar_trainer *trainer = NULL;
-    *seen = (shown){0};
-    ashlar_status status = open_trainer(config, &trainer);
+static inline ashlar_status train(const ashlar_train_config *config, shown *to,
+                                  ashlar_train_report *out) {
+    *to = (shown){0};
+    ashlar_status status = open_trainer(config);
     if (status == ASHLAR_OK) {
-        status = ashlar__trainer_run(trainer, show, seen, report);
+        status = ashlar__trainer_run(trainer, show, to, out);
     }
-    ashlar__trainer_destroy(trainer);
+    close_trainer();
     return status;
+}
+
+static inline ashlar_status train_once(const ashlar_train_config *config) {
+    return train(config, &seen, &report);
 }
 
 #endif /* ASHLAR_TRAIN_FIXTURE_H */

@@ -8,8 +8,6 @@
 
 #include "tests/rnn/model/model_fixture.h"
 
-#include <stdlib.h>
-
 #include "rnn/data/batch_split.h"
 
 enum { IMAGE_MAX = 4096, GRADIENTS_MAX = 1 << 14 };
@@ -30,16 +28,14 @@ typedef struct answer {
 } answer;
 
 static int32_t *image; /* device */
-static ashlar_model_config usual;
 
 static inline void close_window(void) {
     give(image);
     close_model();
-    model_config = usual;
+    model_config.dtype = ASHLAR_F32;
 }
 
 static inline bool open_window(const char *spec) {
-    usual = model_config;
     model_config.dtype = ASHLAR_F64;
     const bool is_open = open_model(spec, ASHLAR_REGIONS_ALL);
     image = is_open ? (int32_t *)(void *)take(IMAGE_MAX * sizeof *image, streams[1]) : NULL;
