@@ -197,9 +197,7 @@ static bool is_cached_here(const ashlar_block *block, const ashlar_stream_state 
            (state == NULL || block->stream_state == state);
 }
 
-ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache) {
-    ASHLAR_MAY_TOUCH(cache);
-    size_t weight[2] = {0}, pending = 0, pending_bytes = 0;
+static ashlar_status check_magazines(const ashlar_cache *cache, size_t weight[static 2]) {
     for (const ashlar_magazines *m = cache->magazines; m != NULL; m = m->next) {
         for (size_t i = 0; i < ASHLAR_CACHE_LISTS; i++) {
             for (const ashlar_block *block = m->lists[i]; block != NULL; block = block->older) {
@@ -211,19 +209,41 @@ ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache) {
             }
         }
     }
-    for (const ashlar_block *block = cache->pending; block != NULL; block = block->older) {
-        if (!is_cached_here(block, NULL)) {
-            return broken(cache, "a pending block is not marked as cached");
-        }
-        pending++;
-        pending_bytes += block->bytes;
+    return ASHLAR_OK;
+}
+
+/* Whether a list has just `count` blocks of `bytes` in all, which are cached, of one stream if
+ * `state` is not NULL. */
+static bool is_list_of(const ashlar_block *list, const ashlar_stream_state *state, size_t count,
+                       size_t bytes) {
+    for (; list != NULL && is_cached_here(list, state) && list->bytes <= bytes;
+         list = list->older) {
+        bytes -= list->bytes;
+        count--;
     }
-    if (weight[0] != cache->weight[0] || weight[1] != cache->weight[1] ||
-        pending != cache->pending_count || pending_bytes != cache->pending_bytes) {
+    return list == NULL && count == 0 && bytes == 0;
+}
+
+ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache) {
+    ASHLAR_MAY_TOUCH(cache);
+    const ashlar_outbox *outbox = &cache->outbox;
+    size_t weight[2] = {0};
+    const ashlar_status status = check_magazines(cache, weight);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    if (weight[0] != cache->weight[0] || weight[1] != cache->weight[1]) {
         return broken(cache, "its blocks are miscounted");
     }
+    if (!is_list_of(cache->pending, NULL, cache->pending_count, cache->pending_bytes)) {
+        return broken(cache, "its pending blocks are miscounted, or one is not marked as cached");
+    }
+    if (!is_list_of(outbox->newest, outbox->newest != NULL ? outbox->newest->stream_state : NULL,
+                    outbox->count, outbox->bytes)) {
+        return broken(cache, "its outbox is miscounted, or has a block of another stream");
+    }
     if (weight[0] > cache->limit[0] || weight[1] > cache->limit[1] ||
-        pending > ASHLAR_CACHE_PENDING_MAX || pending_bytes > cache->limit[1]) {
+        cache->pending_count > ASHLAR_CACHE_PENDING_MAX || cache->pending_bytes > cache->limit[1]) {
         return broken(cache, "it holds more than its limits");
     }
     return ASHLAR_OK;

@@ -101,11 +101,10 @@ static inline bool ashlar__page_map_has_room(const ashlar_page_map *map, size_t 
 
 /* Note that `block` starts at `offset`; NULL: no block does. Room must have been made for it. */
 static inline void ashlar__page_map_set(ashlar_page_map *map, size_t offset, ashlar_block *block) {
-    ASHLAR_CHECK2(offset / ASHLAR_LEAF_BYTES >= map->used_from &&
-                  offset / ASHLAR_LEAF_BYTES < map->used_to);
-    ashlar_page_entry *at =
-        atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_relaxed) +
-        ashlar__page_idx(offset);
+    ashlar_page_entry *leaf =
+        atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_relaxed);
+    ASHLAR_CHECK2(leaf != NULL);
+    ashlar_page_entry *at = leaf + ashlar__page_idx(offset);
     const uintptr_t entry = atomic_load_explicit(at, memory_order_relaxed);
     if ((entry & ASHLAR_PAGE_IS_TABLE) != 0) {
         at = ashlar__page_table(entry) + ashlar__table_idx(offset);

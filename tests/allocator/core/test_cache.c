@@ -199,6 +199,18 @@ CASE(the_walker_finds_what_is_broken) {
     cache.pending_bytes++;
     check_broken("miscounted");
     cache.pending_bytes--;
+    cache.outbox = (ashlar_outbox){.newest = shape(2, 512), .oldest = &blocks[2], 1, 512};
+    CHECK(ashlar__cache_check_locked(&cache) == ASHLAR_OK);
+    cache.outbox.bytes++;
+    check_broken("its outbox is miscounted");
+    cache.outbox.bytes--;
+    blocks[2].older = shape(3, 512);
+    blocks[3].older = NULL;
+    blocks[3].stream_state = &other;
+    cache.outbox.count = 2;
+    cache.outbox.bytes += 512;
+    check_broken("a block of another stream");
+    cache.outbox = (ashlar_outbox){0};
     cache.limit[0] = ashlar__cache_weight(4096) - 1;
     check_broken("more than its limits");
     cache.limit[0]++;
