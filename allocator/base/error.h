@@ -27,6 +27,26 @@ ashlar_status ashlar__fail(ashlar_status status, const char *format, ...) ASHLAR
         }                                     \
     } while (0)
 
+/* If `condition` holds, fail: return ashlar__fail(status, detail, ...) from the enclosing function,
+ * which must have nothing to undo. */
+#define ASHLAR_FAIL_IF(condition, ...)        \
+    do {                                      \
+        if (condition) {                      \
+            return ashlar__fail(__VA_ARGS__); \
+        }                                     \
+    } while (0)
+
+/* The next call of a sequence that is undone at its end: makes it if `status` is ASHLAR_OK, and
+ * writes its status there. */
+#define ASHLAR_THEN(status, call) ((status) = (status) == ASHLAR_OK ? (call) : (status))
+
+/* Make a call whose failure changes nothing here, as the comment beside it says. */
+#define ASHLAR_IGNORE(call)                    \
+    do {                                       \
+        const ashlar_status ignored_ = (call); \
+        (void)ignored_;                        \
+    } while (0)
+
 /* The end of a function that makes an object: if `call` failed, destroy the object and return the
  * status; else hand the object out. */
 #define ASHLAR_HAND_OUT(call, object, destroy, out) \

@@ -1,6 +1,4 @@
-/*
- * safetensors_write.c - checks named tensors, and writes them as a file of the safetensors format.
- */
+/* safetensors_write.c - checks named tensors, and writes them as a safetensors file. */
 #include "arena/checkpoint/safetensors.h"
 
 #include <stdbool.h>
@@ -10,7 +8,6 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
-#include "allocator/base/error.h"
 #include "allocator/base/file.h"
 #include "allocator/base/host.h"
 #include "allocator/base/json.h"
@@ -19,27 +16,22 @@ enum { LENGTH_BYTES = 8 };
 
 ashlar_status ashlar__safetensors_entry_bytes(const ashlar_safetensors_entry *entry, size_t *out) {
     size_t bytes = ashlar_dtype_bytes(entry->dtype);
-    if (bytes == 0 || entry->rank > ASHLAR_SAFETENSORS_RANK_MAX) {
-        return ashlar__fail(ASHLAR_EINVAL, "tensor '%s': type %d, rank %zu; the rank is at most %d",
-                            entry->name, (int)entry->dtype, entry->rank,
-                            ASHLAR_SAFETENSORS_RANK_MAX);
-    }
+    ASHLAR_FAIL_IF(bytes == 0 || entry->rank > ASHLAR_SAFETENSORS_RANK_MAX, ASHLAR_EINVAL,
+                   "tensor '%s': type %d, rank %zu; the rank is at most %d", entry->name,
+                   (int)entry->dtype, entry->rank, ASHLAR_SAFETENSORS_RANK_MAX);
     bool has_zero = false;
     for (size_t i = 0; i < entry->rank; i++) {
         has_zero = has_zero || entry->shape[i] == 0;
     }
     /* Multiply on even if a dimension is 0: the strides of [2^40, 2^40, 0] do not fit in size_t. */
     for (size_t i = 0; i < entry->rank; i++) {
-        if (entry->shape[i] != 0 && !ashlar__mul(bytes, entry->shape[i], &bytes)) {
-            return ashlar__fail(ASHLAR_EOVERFLOW, "tensor '%s': its shape does not fit in memory",
-                                entry->name);
-        }
+        ASHLAR_FAIL_IF(entry->shape[i] != 0 && !ashlar__mul(bytes, entry->shape[i], &bytes),
+                       ASHLAR_EOVERFLOW, "tensor '%s': its shape does not fit in memory",
+                       entry->name);
     }
     *out = has_zero ? 0 : bytes;
     return ASHLAR_OK;
 }
-
-/* --- what may be written -------------------------------------------------------------------- */
 
 static bool is_utf8(const char *text) {
     const size_t bytes = strlen(text);
@@ -60,17 +52,12 @@ static ashlar_status check_names(const char **names, size_t count, const char *w
         qsort(names, count, sizeof *names, compare_names);
     }
     for (size_t i = 0; i < count; i++) {
-        if (!is_utf8(names[i])) {
-            return ashlar__fail(ASHLAR_EINVAL, "%s '%s': not UTF-8; rename it", what, names[i]);
-        }
-        if (i > 0 && strcmp(names[i - 1], names[i]) == 0) {
-            return ashlar__fail(ASHLAR_EINVAL, "%s '%s' is there twice; rename one", what,
-                                names[i]);
-        }
-        if (strcmp(names[i], "__metadata__") == 0) {
-            return ashlar__fail(ASHLAR_EINVAL, "%s '%s': reserved by the format; rename it", what,
-                                names[i]);
-        }
+        ASHLAR_FAIL_IF(!is_utf8(names[i]), ASHLAR_EINVAL, "%s '%s': not UTF-8; rename it", what,
+                       names[i]);
+        ASHLAR_FAIL_IF(i > 0 && strcmp(names[i - 1], names[i]) == 0, ASHLAR_EINVAL,
+                       "%s '%s' is there twice; rename one", what, names[i]);
+        ASHLAR_FAIL_IF(strcmp(names[i], "__metadata__") == 0, ASHLAR_EINVAL,
+                       "%s '%s': reserved by the format; rename it", what, names[i]);
     }
     return ASHLAR_OK;
 }
@@ -79,10 +66,8 @@ static ashlar_status check_arguments(const ashlar_safetensors_entry *entries, si
                                      const ashlar_safetensors_pair *metadata,
                                      size_t metadata_count) {
     const size_t most = count > metadata_count ? count : metadata_count;
-    const char **names = ashlar__host_calloc(most + 1, sizeof *names);
-    if (names == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the names of %zu tensors", count);
-    }
+    const char **names;
+    ASHLAR_HOST_NEW(names, most + 1, "no host memory for the names of %zu tensors", count);
     for (size_t i = 0; i < count; i++) {
         names[i] = entries[i].name;
     }
@@ -90,9 +75,7 @@ static ashlar_status check_arguments(const ashlar_safetensors_entry *entries, si
     for (size_t i = 0; i < metadata_count; i++) {
         names[i] = metadata[i].key;
     }
-    if (status == ASHLAR_OK) {
-        status = check_names(names, metadata_count, "metadata");
-    }
+    ASHLAR_THEN(status, check_names(names, metadata_count, "metadata"));
     for (size_t i = 0; i < metadata_count && status == ASHLAR_OK; i++) {
         if (!is_utf8(metadata[i].value)) {
             status = ashlar__fail(ASHLAR_EINVAL, "metadata '%s': its text is not UTF-8; encode it",
@@ -102,8 +85,6 @@ static ashlar_status check_arguments(const ashlar_safetensors_entry *entries, si
     ashlar__host_free(names);
     return status;
 }
-
-/* --- the order of the data ------------------------------------------------------------------ */
 
 /* Wider elements first. Entries with equally wide elements keep the order of the caller's array. */
 static int compare_entries(const void *a, const void *b) {
@@ -123,14 +104,10 @@ static ashlar_status put_entry(ashlar_json_writer *json, const ashlar_safetensor
     size_t bytes;
     size_t end;
     ASHLAR_TRY(ashlar__safetensors_entry_bytes(entry, &bytes));
-    if (bytes > 0 && entry->data == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "tensor '%s': no data; give %zu bytes", entry->name,
-                            bytes);
-    }
-    if (!ashlar__add(*begin, bytes, &end)) {
-        return ashlar__fail(ASHLAR_EOVERFLOW, "tensor '%s': the file would be too large",
-                            entry->name);
-    }
+    ASHLAR_FAIL_IF(bytes > 0 && entry->data == NULL, ASHLAR_EINVAL,
+                   "tensor '%s': no data; give %zu bytes", entry->name, bytes);
+    ASHLAR_FAIL_IF(!ashlar__add(*begin, bytes, &end), ASHLAR_EOVERFLOW,
+                   "tensor '%s': the file would be too large", entry->name);
     ashlar__json_put_key(json, entry->name);
     ashlar__json_open_object(json);
     ashlar__json_put_key(json, "dtype");
@@ -174,18 +151,14 @@ static ashlar_status build_header(ashlar_json_writer *json,
     return ASHLAR_OK;
 }
 
-/* --- the file ------------------------------------------------------------------------------- */
-
 static ashlar_status write_header(ashlar_file *file, const char *text, size_t bytes) {
     static const char padding[LENGTH_BYTES] = {' ', ' ', ' ', ' ', ' ', ' ', ' ', ' '};
     ASHLAR_CHECK2(bytes > 0 && text[0] == '{');
     const size_t padding_bytes = (LENGTH_BYTES - bytes % LENGTH_BYTES) % LENGTH_BYTES;
     uint64_t length = bytes + padding_bytes;
     ASHLAR_CHECK2(length % LENGTH_BYTES == 0); /* so that the data is aligned */
-    if (length > ASHLAR_SAFETENSORS_HEADER_MAX) {
-        return ashlar__fail(ASHLAR_EOVERFLOW,
-                            "a header of %zu bytes; use fewer tensors or metadata", bytes);
-    }
+    ASHLAR_FAIL_IF(length > ASHLAR_SAFETENSORS_HEADER_MAX, ASHLAR_EOVERFLOW,
+                   "a header of %zu bytes; use fewer tensors or metadata", bytes);
     unsigned char little[LENGTH_BYTES];
     for (int i = 0; i < LENGTH_BYTES; i++) {
         little[i] = (unsigned char)(length >> (8 * i));
@@ -203,9 +176,7 @@ static ashlar_status write_file(const char *path, const ashlar_safetensors_entry
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
         size_t bytes;
         status = ashlar__safetensors_entry_bytes(order[i], &bytes);
-        if (status == ASHLAR_OK) {
-            status = ashlar__file_write(file, order[i]->data, bytes);
-        }
+        ASHLAR_THEN(status, ashlar__file_write(file, order[i]->data, bytes));
     }
     if (status != ASHLAR_OK) {
         ashlar__file_abort(file);
@@ -218,11 +189,8 @@ ashlar_status ashlar__safetensors_write(const char *path, const ashlar_safetenso
                                         size_t count, const ashlar_safetensors_pair *metadata,
                                         size_t metadata_count) {
     ASHLAR_TRY(check_arguments(entries, count, metadata, metadata_count));
-    const ashlar_safetensors_entry **order = ashlar__host_calloc(count + 1, sizeof *order);
-    if (order == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to write %zu tensors to %s", count,
-                            path);
-    }
+    const ashlar_safetensors_entry **order;
+    ASHLAR_HOST_NEW(order, count + 1, "no host memory to write %zu tensors to %s", count, path);
     for (size_t i = 0; i < count; i++) {
         order[i] = &entries[i];
     }
@@ -234,12 +202,8 @@ ashlar_status ashlar__safetensors_write(const char *path, const ashlar_safetenso
     const char *header = NULL;
     size_t header_bytes = 0;
     ashlar_status status = build_header(&json, order, count, metadata, metadata_count);
-    if (status == ASHLAR_OK) {
-        status = ashlar__json_writer_text(&json, &header, &header_bytes);
-    }
-    if (status == ASHLAR_OK) {
-        status = write_file(path, order, count, header, header_bytes);
-    }
+    ASHLAR_THEN(status, ashlar__json_writer_text(&json, &header, &header_bytes));
+    ASHLAR_THEN(status, write_file(path, order, count, header, header_bytes));
     ashlar__json_writer_finish(&json);
     ashlar__host_free(order);
     return status;

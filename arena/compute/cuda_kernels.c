@@ -14,13 +14,12 @@ static ashlar_status load(ashlar_device *device, const ashlar_cuda_image *image,
     cu_module loaded;
     ASHLAR_CHECK2(image->image != NULL && count > 0);
     cu_result result = ASHLAR_DRIVER_CALL(driver, module_load_data, (&loaded, image->image));
-    if (result == CU_NO_BINARY_FOR_GPU || result == CU_UNSUPPORTED_PTX_VERSION ||
-        result == CU_NOT_SUPPORTED) {
-        return ashlar__fail(ASHLAR_ENOTSUP,
-                            "%s: no CUDA kernels for %s; they need compute capability 8.0, or a "
-                            "newer driver",
-                            image->what, device->info.name);
-    }
+    ASHLAR_FAIL_IF(
+        result == CU_NO_BINARY_FOR_GPU || result == CU_UNSUPPORTED_PTX_VERSION ||
+            result == CU_NOT_SUPPORTED,
+        ASHLAR_ENOTSUP,
+        "%s: no CUDA kernels for %s; they need compute capability 8.0, or a newer driver",
+        image->what, device->info.name);
     if (result != CU_SUCCESS) {
         return ashlar__driver_error(driver, "cuModuleLoadData", result);
     }
@@ -39,12 +38,10 @@ static ashlar_status load(ashlar_device *device, const ashlar_cuda_image *image,
 ashlar_status ashlar__cuda_kernels_load(ashlar_device *device, const ashlar_cuda_image *image,
                                         const char *const *names, size_t count, cu_module *module,
                                         cu_function *kernels) {
-    if (image->image[0] == 0) {
-        return ashlar__fail(ASHLAR_ENOTSUP,
-                            "%s: this build has no CUDA kernels; build where nvcc is on the PATH, "
-                            "or use a software device",
-                            image->what);
-    }
+    ASHLAR_FAIL_IF(image->image[0] == 0, ASHLAR_ENOTSUP,
+                   "%s: this build has no CUDA kernels; build where nvcc is on the PATH, or use a "
+                   "software device",
+                   image->what);
     ashlar_status status = ashlar__device_enter(device);
     if (status == ASHLAR_OK) {
         status = load(device, image, names, count, module, kernels);

@@ -1,5 +1,4 @@
-/*
- * element.h - names for code that is compiled once for each element type (internal; C and CUDA C).
+/* element.h - names for code that is compiled once for each element type (internal; C and CUDA C).
  *
  * ASHLAR_TYPE is f32, f64, f16 or bf16. meson.build defines it for a .c file; a .cu file defines it
  * before each include of a .cuh. Every macro below depends on it:
@@ -13,8 +12,7 @@
  *   ASHLAR_NAME(name)                   `name` with the element type as a suffix
  *   ASHLAR_REAL_NAME(name)              `name` with the suffix f32 or f64, as ASHLAR_REAL is
  *   ASHLAR_VARIANT(name)                `name` with element type and instruction set as suffixes;
- *                                       meson.build defines ASHLAR_SET, the instruction set
- */
+ *                                       meson.build defines ASHLAR_SET, the instruction set */
 #ifndef ASHLAR_ELEMENT_H
 #define ASHLAR_ELEMENT_H
 

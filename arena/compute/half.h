@@ -1,9 +1,6 @@
-/*
- * half.h - conversion of F16 and BF16 values, given as bits, to and from float (internal).
- *
- * Rounding is to nearest, ties to even. A value too large becomes infinite; a NaN stays a NaN, but
- * becomes quiet. The functions are branch-free where that helps compilers to vectorise them.
- */
+/* half.h - conversion of F16 and BF16 values, given as bits, to and from float (internal). Rounding
+ * is to nearest, ties to even. A value too large becomes infinite; a NaN stays a NaN, but becomes
+ * quiet. The functions are branch-free where that helps compilers to vectorise them. */
 #ifndef ASHLAR_HALF_H
 #define ASHLAR_HALF_H
 

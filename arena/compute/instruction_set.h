@@ -1,10 +1,7 @@
-/*
- * instruction_set.h - the instruction sets that loops are compiled for (internal).
- *
- * A file of loops is compiled once for each set; meson.build defines ASHLAR_SET, the set, each
- * time. For the file that chooses between them it defines ASHLAR_SETS(X): X(set) for every set
- * of the build, the best one first.
- */
+/* instruction_set.h - the instruction sets that loops are compiled for (internal). A file of loops
+ * is compiled once for each set; meson.build defines ASHLAR_SET, the set, each time. For the file
+ * that chooses between them it defines ASHLAR_SETS(X): X(set) for every set of the build, the best
+ * one first. */
 #ifndef ASHLAR_INSTRUCTION_SET_H
 #define ASHLAR_INSTRUCTION_SET_H
 
@@ -20,8 +17,7 @@
 
 /* Whether this processor can run a set. */
 #define ASHLAR_RUNS_baseline true
-#define ASHLAR_RUNS_avx2 \
-    (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0)
+#define ASHLAR_RUNS_avx2 (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0)
 
 /* Which of ASHLAR_SETS is the best that this processor can run; the last, baseline, always is. */
 #define ASHLAR_RUNS_ROW(set) ASHLAR_RUNS_##set,

@@ -17,15 +17,13 @@
 
 enum { SPINS = 2000 /* turns of a wait loop, a few tens of nanoseconds each */ };
 
-/*
- * There is one work at a time: that of the thread that holds `owner`. Under `lock`:
+/* There is one work at a time: that of the thread that holds `owner`. Under `lock`:
  *
  *   fn, context and count belong to the open work; a thread joins it by room-- and users++, and
  *   only while room > 0
  *   other threads call fn only while users > 0; the owner closes the work and waits for
  *   users == 0 before it returns
- *   generation grows with every work, so that a thread joins each work at most once
- */
+ *   generation grows with every work, so that a thread joins each work at most once */
 static struct {
     ashlar_lock owner;
     size_t started;       /* number of threads that exist; only the owner uses it */
@@ -48,8 +46,6 @@ static struct {
 
 static atomic_size_t chosen; /* set by ashlar__workers_set_count(); 0: ask the environment */
 static atomic_bool refuses_start;
-
-/* ---- how many ---- */
 
 static pthread_once_t environment_once = PTHREAD_ONCE_INIT;
 static size_t environment_count;
@@ -82,10 +78,8 @@ static void read_environment(void) {
 
 ashlar_status ashlar__workers_check(void) {
     pthread_once(&environment_once, read_environment);
-    if (is_environment_bad) {
-        return ashlar__fail(ASHLAR_EINVAL, "ASHLAR_THREADS: not a number of threads; give 1 to %d",
-                            ASHLAR_WORKERS_MAX);
-    }
+    ASHLAR_FAIL_IF(is_environment_bad, ASHLAR_EINVAL,
+                   "ASHLAR_THREADS: not a number of threads; give 1 to %d", ASHLAR_WORKERS_MAX);
     return ASHLAR_OK;
 }
 
@@ -103,8 +97,6 @@ void ashlar__workers_set_count(size_t count) {
 void ashlar__workers_refuse_start(int refuse) {
     atomic_store(&refuses_start, refuse != 0);
 }
-
-/* ---- the threads ---- */
 
 static void work(void (*fn)(void *context, size_t i), void *context, size_t count) {
     for (;;) {
@@ -212,8 +204,6 @@ static size_t start_threads(size_t wanted) {
     ASHLAR_CHECK2(pool.started < ASHLAR_WORKERS_MAX); /* the caller's is not counted */
     return pool.started < wanted ? pool.started : wanted;
 }
-
-/* ---- a work ---- */
 
 static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void *context,
                       size_t count) {

@@ -1,11 +1,9 @@
-/*
- * workers.h - the threads of this process that compute on the CPU together (internal).
+/* workers.h - the threads of this process that compute on the CPU together (internal).
  *
  * The first work that needs the threads starts them. Their number, the caller's thread included, is
  * that of the CPUs that the process may run on (its affinity), or N if the environment has
  * ASHLAR_THREADS=N, 1 to ASHLAR_WORKERS_MAX. Between works they spin for some microseconds, then
- * sleep. They are never joined, so a process may end at any time. A child of fork() starts its own.
- */
+ * sleep. They are never joined: a process may end at any time. A child of fork() starts its own. */
 #ifndef ASHLAR_WORKERS_H
 #define ASHLAR_WORKERS_H
 
@@ -15,8 +13,7 @@
 
 enum { ASHLAR_WORKERS_MAX = 256 };
 
-/*
- * Call fn(context, i) once for each i from 0 to count - 1, in any order, on any of the threads, and
+/* Call fn(context, i) once for each i from 0 to count - 1, in any order, on any of the threads, and
  * return when all calls have returned. With count 1 no other thread is woken. Choose `count` such
  * that each call is worth waking a thread for.
  *
@@ -24,19 +21,15 @@ enum { ASHLAR_WORKERS_MAX = 256 };
  * be started, the caller's thread makes all calls. fn must not fork or end its thread.
  *
  * Threads: any.  Cost: one call of fn for count 1; else a wake-up for each thread that sleeps. A
- * thread that wakes too late to find work left is not waited for.
- */
+ * thread that wakes too late to find work left is not waited for. */
 void ashlar__workers_run(size_t count, void (*fn)(void *context, size_t i), void *context);
 
 /* How many threads share one work, the caller's included: at least 1. Threads: any. */
 size_t ashlar__workers_count(void);
 
-/*
- * Check ASHLAR_THREADS. Call this when creating an object that will use the threads: with a bad
- * value, every work would silently stay on its caller's thread.
- *
- * Threads: any.  Errors: ASHLAR_EINVAL.
- */
+/* Check ASHLAR_THREADS. Call this when creating an object that will use the threads: with a bad
+ * value, every work would silently stay on its caller's thread. Threads: any. Errors:
+ * ASHLAR_EINVAL. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__workers_check(void);
 
 /* Use `count` threads from now on, 1 to ASHLAR_WORKERS_MAX, and ignore the environment; with 0, ask

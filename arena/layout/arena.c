@@ -3,19 +3,15 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
+#define ROW(name, text, tag, layout) \
+    [ASHLAR_REGION_##name] = {text, ASHLAR_TAG_##tag, ASHLAR_LAYOUT_##layout},
 static const struct {
     const char *text;
     ashlar_tag tag;
     ashlar_layout layout;
-} region_info[] = {
-#define X(name, text, tag, layout) \
-    [ASHLAR_REGION_##name] = {text, ASHLAR_TAG_##tag, ASHLAR_LAYOUT_##layout},
-    ASHLAR_REGION_MAP(X)
-#undef X
-};
+} region_info[] = {ASHLAR_REGION_MAP(ROW)};
 ASHLAR_TABLE_IS_FULL(region_info, ASHLAR_REGION_COUNT);
 
 const char *ashlar_region_text(ashlar_region region) {
@@ -42,8 +38,7 @@ void ashlar__arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsign
         }
         ASHLAR_CHECK2(arena->regions[i] != NULL);
         /* This fails only if somebody else has freed the region, so it is gone in any case. */
-        const ashlar_status status = ashlar_free(allocator, arena->regions[i]);
-        (void)status;
+        ASHLAR_IGNORE(ashlar_free(allocator, arena->regions[i]));
         arena->regions[i] = NULL;
     }
 }
@@ -73,11 +68,9 @@ size_t ashlar_arena_region_bytes(const ashlar_arena *arena, ashlar_region region
     return (unsigned)region < ASHLAR_REGION_COUNT ? arena->bytes[ashlar__region_layout(region)] : 0;
 }
 
-/*
- * The block of a large region is STAGGER_BYTES larger than the region. Regions lie side by side:
+/* The block of a large region is STAGGER_BYTES larger than the region. Regions lie side by side:
  * if each had 2^n bytes, an element's parameter, gradient and moments would lie in the same memory
- * banks. An AdamW step over such regions of 128 MiB took 2.3 times as long (bench/results, arena).
- */
+ * banks. An AdamW step over such regions of 128 MiB took 2.3 times the time (bench/results). */
 enum { STAGGER_BYTES = 17 * ASHLAR_ARENA_ALIGN };
 static const size_t staggered_from = (size_t)64 << 20;
 
@@ -100,10 +93,8 @@ ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocato
         }
         size_t whole = 0;
         ashlar_status status = block_bytes(bytes, &whole);
-        if (status == ASHLAR_OK) {
-            status = ashlar_alloc_tagged(allocator, whole, region_info[i].tag, stream,
-                                         &arena->regions[i]);
-        }
+        ASHLAR_THEN(status, ashlar_alloc_tagged(allocator, whole, region_info[i].tag, stream,
+                                                &arena->regions[i]));
         if (status != ASHLAR_OK) {
             ashlar__arena_drop(arena, allocator, set);
             return status;
@@ -114,7 +105,6 @@ ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocato
     return ASHLAR_OK;
 }
 
-/* Like ashlar__arena_take(), but the blocks are filled with zeros. */
 static ashlar_status take_zeroed(ashlar_arena *arena, ashlar_allocator *allocator,
                                  ashlar_stream stream, unsigned regions) {
     unsigned taken = 0;
@@ -133,17 +123,14 @@ static ashlar_status take_zeroed(ashlar_arena *arena, ashlar_allocator *allocato
 
 ashlar_status ashlar_arena_commit(ashlar_arena *arena, ashlar_allocator *allocator,
                                   ashlar_stream stream, unsigned regions) {
-    if (arena->tensor_count == 0 || arena->allocator != NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, arena->tensor_count == 0
-                                               ? "commit of an arena without tensors"
-                                               : "the arena is committed already");
-    }
-    if ((regions & ASHLAR_REGIONS_INFERENCE) == 0 || regions > ASHLAR_REGIONS_ALL) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "regions: 0x%x is no set of regions with that of the "
-                            "parameters; use ASHLAR_REGIONS_ALL for training",
-                            regions);
-    }
+    ASHLAR_FAIL_IF(arena->tensor_count == 0 || arena->allocator != NULL, ASHLAR_EINVAL,
+                   arena->tensor_count == 0 ? "commit of an arena without tensors"
+                                            : "the arena is committed already");
+    ASHLAR_FAIL_IF((regions & ASHLAR_REGIONS_INFERENCE) == 0 || regions > ASHLAR_REGIONS_ALL,
+                   ASHLAR_EINVAL,
+                   "regions: 0x%x is no set of regions with that of the parameters; use "
+                   "ASHLAR_REGIONS_ALL for training",
+                   regions);
     ASHLAR_TRY(ashlar__arena_place(arena));
     const ashlar_status status = take_zeroed(arena, allocator, stream, regions);
     if (status == ASHLAR_OK) {
@@ -156,19 +143,15 @@ ashlar_status ashlar_arena_commit(ashlar_arena *arena, ashlar_allocator *allocat
 }
 
 ashlar_status ashlar_arena_extend(ashlar_arena *arena, ashlar_stream stream, unsigned regions) {
-    if (arena->allocator == NULL || regions > ASHLAR_REGIONS_ALL) {
-        return ashlar__fail(ASHLAR_EINVAL, "extend: %s",
-                            arena->allocator == NULL ? "the arena is not committed"
-                                                     : "no set of regions");
-    }
+    ASHLAR_FAIL_IF(arena->allocator == NULL || regions > ASHLAR_REGIONS_ALL, ASHLAR_EINVAL,
+                   "extend: %s",
+                   arena->allocator == NULL ? "the arena is not committed" : "no set of regions");
     return take_zeroed(arena, arena->allocator, stream, regions);
 }
 
 ashlar_status ashlar_arena_zero(ashlar_arena *arena, ashlar_region region, ashlar_stream stream) {
     void *base = ashlar_arena_region(arena, region);
-    if (base == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "zero: the arena has no region %d", (int)region);
-    }
+    ASHLAR_FAIL_IF(base == NULL, ASHLAR_EINVAL, "zero: the arena has no region %d", (int)region);
     return ashlar_fill(ashlar_allocator_device(arena->allocator), base, 0,
                        ashlar_arena_region_bytes(arena, region), stream);
 }

@@ -1,5 +1,4 @@
-/*
- * arena_impl.h - what an arena is inside the library (internal).
+/* arena_impl.h - what an arena is inside the library (internal).
  *
  * Invariants after commit, for groups in declaration order and for every layout L:
  *   offset[L] of group i + 1  = offset[L] of group i
@@ -8,8 +7,7 @@
  *   padded of a group        >= bytes of the group; a multiple of ASHLAR_ARENA_ALIGN
  *   offset[L] of a tensor     = offset[L] of its group
  *                               + ashlar__layout_bytes(its dtype, its group_offset, L)
- *   buckets                   cover the groups from the last to the first, without gaps
- */
+ *   buckets                   cover the groups from the last to the first, without gaps */
 #ifndef ASHLAR_ARENA_IMPL_H
 #define ASHLAR_ARENA_IMPL_H
 
@@ -71,7 +69,6 @@ size_t ashlar__layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_lay
 /* The element type that a tensor of `dtype` has in `layout`, which must have a place for it. */
 ashlar_dtype ashlar__layout_dtype(ashlar_dtype dtype, ashlar_layout layout);
 
-/* Whether the layout has a place for tensors of `dtype`. */
 static inline bool ashlar__layout_has(ashlar_layout layout, ashlar_dtype dtype) {
     return layout != ASHLAR_LAYOUT_MASTER || ashlar_dtype_is_narrow(dtype);
 }
@@ -79,13 +76,9 @@ static inline bool ashlar__layout_has(ashlar_layout layout, ashlar_dtype dtype) 
 /* The bytes of a tensor in a layout. `tensor` must be a valid index. */
 size_t ashlar__arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layout, size_t tensor);
 
-/*
- * Allocate a block for each of `regions` that has none yet and is not empty. On failure none is
+/* Allocate a block for each of `regions` that has none yet and is not empty. On failure none is
  * allocated. The blocks' contents are undefined. *taken: the regions that got a block. The arena
- * must be placed.
- *
- * Errors: those of ashlar_alloc().
- */
+ * must be placed. Errors: those of ashlar_alloc(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
                                                    ashlar_stream stream, unsigned regions,
                                                    unsigned *taken);
@@ -113,14 +106,12 @@ bool ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t b
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_place(ashlar_arena *arena);
 void ashlar__arena_unplace(ashlar_arena *arena); /* undoes ashlar__arena_place() */
 
-/*
- * A run: as many tensors as follow each other in address order with one type and equal options,
+/* A run: as many tensors as follow each other in address order with one type and equal options,
  * with the padding between and behind them. Element i of a run lies at offset[L] + i * bytes of an
  * element in layout L, in every region of that layout, so a kernel can treat it as a flat array.
  *
  * Unless options differ inside a group, every run begins at a multiple of ASHLAR_ARENA_ALIGN, and
- * its size is a multiple of it.
- */
+ * its size is a multiple of it. */
 typedef struct ashlar_arena_run {
     ashlar_dtype dtype;
     ashlar_tensor_options options; /* rate_scale is never 0: a declared 0 has become 1 */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 /* The entry that holds `pointer`, or else the free entry for it. The table must not be full. */
@@ -71,14 +70,11 @@ void ashlar__arena_put_binding(ashlar_arena *arena, const ashlar_arena_binding *
 }
 
 static ashlar_status bind_to(ashlar_arena *arena, const ashlar_arena_binding *binding) {
-    if (ashlar_arena_view(arena, binding->region, binding->tensor) == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "bind: no region %d or no tensor %zu in this arena",
-                            (int)binding->region, binding->tensor);
-    }
-    if (!ashlar__arena_reserve_bindings(arena, 1)) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to bind tensor %s",
-                            arena->tensors[binding->tensor].name);
-    }
+    ASHLAR_FAIL_IF(ashlar_arena_view(arena, binding->region, binding->tensor) == NULL,
+                   ASHLAR_EINVAL, "bind: no region %d or no tensor %zu in this arena",
+                   (int)binding->region, binding->tensor);
+    ASHLAR_FAIL_IF(!ashlar__arena_reserve_bindings(arena, 1), ASHLAR_EHOSTMEM,
+                   "no host memory to bind tensor %s", arena->tensors[binding->tensor].name);
     ashlar__arena_put_binding(arena, binding);
     return ASHLAR_OK;
 }
@@ -103,10 +99,8 @@ ashlar_status ashlar_arena_bind_view(ashlar_arena *arena, ashlar_region region, 
 
 ashlar_status ashlar_arena_unbind(ashlar_arena *arena, void *const *pointer) {
     ashlar_arena_binding *binding = ashlar__arena_find_binding(arena, pointer);
-    if (binding == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "unbind: the pointer at %p is not bound to this arena",
-                            (const void *)pointer);
-    }
+    ASHLAR_FAIL_IF(binding == NULL, ASHLAR_EINVAL,
+                   "unbind: the pointer at %p is not bound to this arena", (const void *)pointer);
     const ashlar_arena_binding *end = arena->bindings + arena->binding_count--;
     memmove(binding, binding + 1, (size_t)(end - binding - 1) * sizeof *binding);
     fill_table(arena); /* just emptying an entry would hide entries that were probed past it */

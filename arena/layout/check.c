@@ -7,8 +7,6 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
-/* ---- what lies at an address ---- */
-
 static size_t begin_of(const ashlar_arena *arena, ashlar_layout layout, size_t tensor) {
     return arena->tensors[tensor].info.offset[layout];
 }
@@ -79,27 +77,22 @@ bool ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t b
     return false;
 }
 
-/* ---- the arena's own description ---- */
-
 /* Check that the groups, in declaration order, fill every layout without gaps. */
 static ashlar_status check_groups(const ashlar_arena *arena) {
     size_t end[ASHLAR_LAYOUT_COUNT] = {0};
     for (size_t i = 0; i < arena->group_count; i++) {
         const ashlar_arena_group *group = &arena->groups[i];
         for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
-            if (group->offset[layout] != end[layout]) {
-                return ashlar__fail(ASHLAR_EMOVED,
-                                    "group %zu lies at offset %zu, the one before ends at %zu", i,
-                                    group->offset[layout], end[layout]);
-            }
+            ASHLAR_FAIL_IF(group->offset[layout] != end[layout], ASHLAR_EMOVED,
+                           "group %zu lies at offset %zu, the one before ends at %zu", i,
+                           group->offset[layout], end[layout]);
             end[layout] += ashlar__layout_bytes(group->dtype, group->padded, (ashlar_layout)layout);
         }
     }
     for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
-        if (end[layout] != arena->bytes[layout]) {
-            return ashlar__fail(ASHLAR_EMOVED, "the last group ends at %zu, the region at %zu",
-                                end[layout], arena->bytes[layout]);
-        }
+        ASHLAR_FAIL_IF(end[layout] != arena->bytes[layout], ASHLAR_EMOVED,
+                       "the last group ends at %zu, the region at %zu", end[layout],
+                       arena->bytes[layout]);
     }
     return ASHLAR_OK;
 }
@@ -134,20 +127,17 @@ static ashlar_status check_tensors(const ashlar_arena *arena) {
     for (size_t i = 0; i < arena->tensor_count; i++) {
         const ashlar_arena_entry *tensor = &arena->tensors[i];
         const ashlar_arena_group *group = &arena->groups[tensor->group];
-        if (!is_in_group(tensor, group)) {
-            return ashlar__fail(ASHLAR_EMOVED, "tensor %s left its group", tensor->name);
-        }
-        if (!fits_group(tensor, group)) {
-            return ashlar__fail(ASHLAR_EMOVED, "tensor %s has another shape or type than its place",
-                                tensor->name);
-        }
+        ASHLAR_FAIL_IF(!is_in_group(tensor, group), ASHLAR_EMOVED, "tensor %s left its group",
+                       tensor->name);
+        ASHLAR_FAIL_IF(!fits_group(tensor, group), ASHLAR_EMOVED,
+                       "tensor %s has another shape or type than its place", tensor->name);
     }
     for (size_t i = 1; i < arena->tensor_count; i++) {
         const size_t a = arena->order[i - 1], b = arena->order[i];
-        if (end_of(arena, ASHLAR_LAYOUT_STORAGE, a) > begin_of(arena, ASHLAR_LAYOUT_STORAGE, b)) {
-            return ashlar__fail(ASHLAR_EMOVED, "tensors %s and %s overlap", arena->tensors[a].name,
-                                arena->tensors[b].name);
-        }
+        ASHLAR_FAIL_IF(end_of(arena, ASHLAR_LAYOUT_STORAGE, a) >
+                           begin_of(arena, ASHLAR_LAYOUT_STORAGE, b),
+                       ASHLAR_EMOVED, "tensors %s and %s overlap", arena->tensors[a].name,
+                       arena->tensors[b].name);
     }
     return ASHLAR_OK;
 }
@@ -157,10 +147,9 @@ static ashlar_status check_buckets(const ashlar_arena *arena) {
     size_t end = arena->bytes[ASHLAR_LAYOUT_STORAGE];
     for (size_t i = 0; i < arena->bucket_count; i++) {
         const ashlar_arena_bucket *bucket = &arena->buckets[i];
-        if (bucket->offset + bucket->bytes != end) {
-            return ashlar__fail(ASHLAR_EMOVED, "bucket %zu ends at %zu, the next one begins at %zu",
-                                i, bucket->offset + bucket->bytes, end);
-        }
+        ASHLAR_FAIL_IF(bucket->offset + bucket->bytes != end, ASHLAR_EMOVED,
+                       "bucket %zu ends at %zu, the next one begins at %zu", i,
+                       bucket->offset + bucket->bytes, end);
         end = bucket->offset;
     }
     return end == 0 ? ASHLAR_OK
@@ -176,20 +165,14 @@ static ashlar_status check_regions(const ashlar_arena *arena) {
         if (arena->regions[i] == NULL) {
             continue;
         }
-        if (ashlar_allocator_usable_bytes(arena->allocator, arena->regions[i], &bytes) !=
-            ASHLAR_OK) {
-            return ashlar__fail(ASHLAR_EMOVED, "the %s have lost their block: %s", text,
-                                ashlar_error_detail());
-        }
-        if (bytes < wanted) {
-            return ashlar__fail(ASHLAR_EMOVED, "the %s need %zu bytes, their block has %zu", text,
-                                wanted, bytes);
-        }
+        ASHLAR_FAIL_IF(
+            ashlar_allocator_usable_bytes(arena->allocator, arena->regions[i], &bytes) != ASHLAR_OK,
+            ASHLAR_EMOVED, "the %s have lost their block: %s", text, ashlar_error_detail());
+        ASHLAR_FAIL_IF(bytes < wanted, ASHLAR_EMOVED, "the %s need %zu bytes, their block has %zu",
+                       text, wanted, bytes);
     }
     return ASHLAR_OK;
 }
-
-/* ---- what the program holds ---- */
 
 static ashlar_status report_pointer(const ashlar_arena *arena, const ashlar_arena_binding *binding,
                                     const void *want) {
@@ -216,22 +199,17 @@ static ashlar_status check_view(const ashlar_arena *arena, const ashlar_arena_bi
     const ashlar_dtype dtype =
         ashlar__layout_dtype(info->dtype, ashlar__region_layout(binding->region));
     const char *got = ashlar_dtype_name(view->dtype);
-    if (view->dtype != dtype) {
-        return ashlar__fail(ASHLAR_EMOVED, "tensor %s (%s) has type %s, its view type %s (%d)",
-                            info->name, text, ashlar_dtype_name(dtype),
-                            got != NULL ? got : "unknown", (int)view->dtype);
-    }
-    if (view->rank != info->rank) {
-        return ashlar__fail(ASHLAR_EMOVED, "tensor %s (%s) has rank %zu, its view rank %zu",
-                            info->name, text, info->rank, view->rank);
-    }
+    ASHLAR_FAIL_IF(view->dtype != dtype, ASHLAR_EMOVED,
+                   "tensor %s (%s) has type %s, its view type %s (%d)", info->name, text,
+                   ashlar_dtype_name(dtype), got != NULL ? got : "unknown", (int)view->dtype);
+    ASHLAR_FAIL_IF(view->rank != info->rank, ASHLAR_EMOVED,
+                   "tensor %s (%s) has rank %zu, its view rank %zu", info->name, text, info->rank,
+                   view->rank);
     for (size_t d = 0; d < ASHLAR_RANK_MAX; d++) {
-        if (view->shape[d] != info->shape[d]) {
-            return ashlar__fail(ASHLAR_EMOVED,
-                                "tensor %s (%s) has %zu in dimension %zu, its view %zu; a view of "
-                                "another shape must not be the bound one",
-                                info->name, text, info->shape[d], d, view->shape[d]);
-        }
+        ASHLAR_FAIL_IF(view->shape[d] != info->shape[d], ASHLAR_EMOVED,
+                       "tensor %s (%s) has %zu in dimension %zu, its view %zu; a view of another "
+                       "shape must not be the bound one",
+                       info->name, text, info->shape[d], d, view->shape[d]);
     }
     return ASHLAR_OK;
 }
@@ -255,9 +233,7 @@ ashlar_status ashlar_arena_check(const ashlar_arena *arena) {
     static ashlar_status (*const steps[])(const ashlar_arena *) = {
         check_groups, check_tensors, check_buckets, check_regions, check_bindings,
     };
-    if (arena->allocator == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "check: the arena is not committed");
-    }
+    ASHLAR_FAIL_IF(arena->allocator == NULL, ASHLAR_EINVAL, "check: the arena is not committed");
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         ASHLAR_TRY(steps[i](arena));
     }

@@ -8,7 +8,6 @@
 
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/check_level.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 /* One tensor and the memory that its values are gathered from. */
@@ -38,22 +37,17 @@ static const char *name_of(const gather *g, const piece *p) {
     return g->arena->tensors[p->tensor].name;
 }
 
-/* ---- which memory belongs to which tensor ---- */
-
 static ashlar_status read_item(const gather *g, const ashlar_flatten_item *item, piece *out) {
     const ashlar_layout layout = ashlar__region_layout(g->region);
     void *dst = ashlar_arena_view(g->arena, g->region, item->tensor);
-    if (dst == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "flatten: no tensor %zu in this region", item->tensor);
-    }
+    ASHLAR_FAIL_IF(dst == NULL, ASHLAR_EINVAL, "flatten: no tensor %zu in this region",
+                   item->tensor);
     *out = (piece){.bytes = ashlar__arena_tensor_bytes(g->arena, layout, item->tensor),
                    .tensor = item->tensor,
                    .dst = dst};
     ASHLAR_CHECK2(out->bytes > 0);
-    if (item->pointer == NULL || *item->pointer == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "flatten: the pointer to tensor %s is NULL",
-                            name_of(g, out));
-    }
+    ASHLAR_FAIL_IF(item->pointer == NULL || *item->pointer == NULL, ASHLAR_EINVAL,
+                   "flatten: the pointer to tensor %s is NULL", name_of(g, out));
     out->src = (uintptr_t)*item->pointer;
     return out->src <= UINTPTR_MAX - out->bytes
                ? ASHLAR_OK
@@ -93,7 +87,6 @@ static ashlar_status unite_tied(gather *g) {
     return ASHLAR_OK;
 }
 
-/* Drop the pieces that already lie at their destination. */
 static void drop_in_place(gather *g) {
     size_t count = 0;
     for (size_t i = 0; i < g->count; i++) {
@@ -111,41 +104,28 @@ static ashlar_status check_apart(const gather *g) {
     for (size_t i = 0; i < g->count; i++) {
         const piece *p = &g->pieces[i], *next = i + 1 < g->count ? p + 1 : NULL;
         ASHLAR_CHECK2(next == NULL || p->src <= next->src);
-        if (ashlar__arena_describe(g->arena, (const void *)p->src, p->bytes, place)) {
-            return ashlar__fail(ASHLAR_EINVAL,
-                                "flatten: the pointer to tensor %s is %p, that is %s; let it point "
-                                "to its own memory",
-                                name_of(g, p), (void *)p->src, place);
-        }
-        if (next != NULL && next->src == p->src) {
-            return ashlar__fail(ASHLAR_EINVAL,
-                                "flatten: tensors %s and %s have one memory, %p; if they are tied, "
-                                "declare one tensor and name it in both items, else give each its "
-                                "own memory",
-                                name_of(g, p), name_of(g, next), (void *)p->src);
-        }
-        if (next != NULL && next->src - p->src < p->bytes) {
-            return ashlar__fail(ASHLAR_EINVAL,
-                                "flatten: the memories of tensors %s (%zu bytes at %p) and %s (%p) "
-                                "overlap; give each its own",
-                                name_of(g, p), p->bytes, (void *)p->src, name_of(g, next),
-                                (void *)next->src);
-        }
+        ASHLAR_FAIL_IF(
+            ashlar__arena_describe(g->arena, (const void *)p->src, p->bytes, place), ASHLAR_EINVAL,
+            "flatten: the pointer to tensor %s is %p, that is %s; let it point to its own memory",
+            name_of(g, p), (void *)p->src, place);
+        ASHLAR_FAIL_IF(next != NULL && next->src == p->src, ASHLAR_EINVAL,
+                       "flatten: tensors %s and %s have one memory, %p; if they are tied, declare "
+                       "one tensor and name it in both items, else give each its own memory",
+                       name_of(g, p), name_of(g, next), (void *)p->src);
+        ASHLAR_FAIL_IF(next != NULL && next->src - p->src < p->bytes, ASHLAR_EINVAL,
+                       "flatten: the memories of tensors %s (%zu bytes at %p) and %s (%p) overlap; "
+                       "give each its own",
+                       name_of(g, p), p->bytes, (void *)p->src, name_of(g, next),
+                       (void *)next->src);
     }
     return ASHLAR_OK;
 }
 
 static ashlar_status read_items(gather *g, const ashlar_flatten_item *items, size_t count) {
-    ashlar_status status = ASHLAR_OK;
-    for (; g->count < count && status == ASHLAR_OK; g->count++) {
-        status = read_item(g, &items[g->count], &g->pieces[g->count]);
+    for (; g->count < count; g->count++) {
+        ASHLAR_TRY(read_item(g, &items[g->count], &g->pieces[g->count]));
     }
-    if (status == ASHLAR_OK) {
-        status = unite_tied(g);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(unite_tied(g));
     drop_in_place(g);
     qsort(g->pieces, g->count, sizeof *g->pieces, compare_sources);
     return check_apart(g);
@@ -168,8 +148,6 @@ static void merge_copies(gather *g) {
     g->stats.merged = g->count - g->span_count;
 }
 
-/* ---- which blocks can be freed ---- */
-
 /* The last block that begins at or before `address`. There must be one. */
 static size_t find_block(const ashlar_snapshot *snapshot, uint64_t address) {
     size_t low = 0, high = snapshot->block_count; /* low begins at or before it, high after it */
@@ -191,20 +169,17 @@ static ashlar_status find_blocks(gather *g) {
         piece *p = &g->pieces[i];
         p->block = find_block(snapshot, p->src);
         const ashlar_snapshot_block *block = &snapshot->blocks[p->block];
-        if (p->block >= snapshot->block_count || block->state != ASHLAR_SNAPSHOT_LIVE ||
-            p->src < block->address || p->src >= block->address + block->bytes) {
-            return ashlar__fail(ASHLAR_EPOINTER,
-                                "flatten: the memory of tensor %s (%p) is in no live block of the "
-                                "owner; name the allocator it is from, or NULL to free nothing",
-                                name_of(g, p), (void *)p->src);
-        }
-        if (p->bytes > block->address + block->bytes - p->src) {
-            return ashlar__fail(ASHLAR_EINVAL,
-                                "flatten: tensor %s has %zu bytes, its block at %p ends %zu bytes "
-                                "behind its beginning",
-                                name_of(g, p), p->bytes, (void *)p->src,
-                                (size_t)(block->address + block->bytes - p->src));
-        }
+        ASHLAR_FAIL_IF(p->block >= snapshot->block_count || block->state != ASHLAR_SNAPSHOT_LIVE ||
+                           p->src < block->address || p->src >= block->address + block->bytes,
+                       ASHLAR_EPOINTER,
+                       "flatten: the memory of tensor %s (%p) is in no live block of the owner; "
+                       "name the allocator it is from, or NULL to free nothing",
+                       name_of(g, p), (void *)p->src);
+        ASHLAR_FAIL_IF(
+            p->bytes > block->address + block->bytes - p->src, ASHLAR_EINVAL,
+            "flatten: tensor %s has %zu bytes, its block at %p ends %zu bytes behind its beginning",
+            name_of(g, p), p->bytes, (void *)p->src,
+            (size_t)(block->address + block->bytes - p->src));
     }
     return ASHLAR_OK;
 }
@@ -252,8 +227,6 @@ static ashlar_status free_blocks(const gather *g, ashlar_allocator *owner, ashla
     return first;
 }
 
-/* ---- all of it ---- */
-
 /* Bind the item's pointer to its tensor. A bound view of the same tensor stays a view. */
 static void repoint(const gather *g, const ashlar_flatten_item *item) {
     ashlar_arena_binding binding = {
@@ -265,19 +238,16 @@ static void repoint(const gather *g, const ashlar_flatten_item *item) {
     ashlar__arena_put_binding(g->arena, &binding);
 }
 
-/*
- * Every step that must succeed before anything changes. If one fails, no block has been freed and
- * no binding has changed.
- */
+/* Every step that must succeed before anything changes. If one fails, no block has been freed and
+ * no binding has changed. */
 static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, size_t count,
                                 ashlar_allocator *owner, ashlar_stream stream) {
     g->pieces = ashlar__host_calloc(count, sizeof *g->pieces);
     g->spans = ashlar__host_calloc(count, sizeof *g->spans);
     g->freed = ashlar__host_calloc(count, sizeof *g->freed);
-    if (g->pieces == NULL || g->spans == NULL || g->freed == NULL ||
-        !ashlar__arena_reserve_bindings(g->arena, count)) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to flatten %zu tensors", count);
-    }
+    ASHLAR_FAIL_IF(g->pieces == NULL || g->spans == NULL || g->freed == NULL ||
+                       !ashlar__arena_reserve_bindings(g->arena, count),
+                   ASHLAR_EHOSTMEM, "no host memory to flatten %zu tensors", count);
     ASHLAR_TRY(read_items(g, items, count));
     if (owner != NULL) {
         ASHLAR_TRY(prepare_blocks(g, owner, stream));
@@ -291,12 +261,10 @@ ashlar_status ashlar_arena_flatten(ashlar_arena *arena, ashlar_region region,
                                    const ashlar_flatten_item *items, size_t count,
                                    ashlar_allocator *owner, ashlar_stream stream,
                                    ashlar_flatten_stats *stats) {
-    if (ashlar_arena_region(arena, region) == NULL || count == 0) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "flatten: %zu items into region %d; give at least one, "
-                            "and a region of the arena",
-                            count, (int)region);
-    }
+    ASHLAR_FAIL_IF(
+        ashlar_arena_region(arena, region) == NULL || count == 0, ASHLAR_EINVAL,
+        "flatten: %zu items into region %d; give at least one, and a region of the arena", count,
+        (int)region);
     gather g = {.arena = arena, .region = region};
     ashlar_status status = gather_all(&g, items, count, owner, stream);
     if (status == ASHLAR_OK) {

@@ -6,12 +6,9 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 #define NO_HOST_MEMORY "no host memory to declare tensor %s"
-
-/* ---- names ---- */
 
 /* FNV-1a (Fowler, Noll, Vo). */
 static size_t hash_of(const char *name) {
@@ -28,8 +25,7 @@ static size_t *name_entry(const ashlar_arena *arena, const char *name) {
     ASHLAR_CHECK2(arena->name_capacity != 0 && (arena->name_capacity & mask) == 0);
     ASHLAR_CHECK2(arena->tensor_count < arena->name_capacity); /* so the search ends */
     size_t i = hash_of(name) & mask;
-    while (arena->names[i] != 0 &&
-           strcmp(arena->tensors[arena->names[i] - 1].name, name) != 0) {
+    while (arena->names[i] != 0 && strcmp(arena->tensors[arena->names[i] - 1].name, name) != 0) {
         i = (i + 1) & mask;
     }
     return &arena->names[i];
@@ -65,9 +61,7 @@ static bool reserve_names(ashlar_arena *arena, size_t extra) {
 
 ashlar_status ashlar_arena_find(const ashlar_arena *arena, const char *name, size_t *tensor) {
     const size_t found = arena->name_capacity == 0 ? 0 : *name_entry(arena, name);
-    if (found == 0) {
-        return ashlar__fail(ASHLAR_EINVAL, "the arena has no tensor %s", name);
-    }
+    ASHLAR_FAIL_IF(found == 0, ASHLAR_EINVAL, "the arena has no tensor %s", name);
     ASHLAR_CHECK2(found <= arena->tensor_count);
     *tensor = found - 1;
     return ASHLAR_OK;
@@ -83,25 +77,19 @@ static bool name_is_taken(const ashlar_arena *arena, const ashlar_tensor_spec *s
     return arena->name_capacity != 0 && *name_entry(arena, name) != 0;
 }
 
-/* ---- one declaration ---- */
-
 /* Check one spec and compute its size. */
 static ashlar_status measure(const ashlar_tensor_spec *spec, size_t *elements, size_t *bytes) {
     const size_t element_bytes = ashlar_dtype_bytes(spec->dtype);
-    if (spec->rank < 1 || spec->rank > ASHLAR_RANK_MAX || element_bytes == 0) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "tensor %s: rank %zu, type %d; a tensor has 1 to %d "
-                            "dimensions of a known type",
-                            spec->name, spec->rank, (int)spec->dtype, ASHLAR_RANK_MAX);
-    }
+    ASHLAR_FAIL_IF(spec->rank < 1 || spec->rank > ASHLAR_RANK_MAX || element_bytes == 0,
+                   ASHLAR_EINVAL,
+                   "tensor %s: rank %zu, type %d; a tensor has 1 to %d dimensions of a known type",
+                   spec->name, spec->rank, (int)spec->dtype, ASHLAR_RANK_MAX);
     *elements = 1;
     for (size_t d = 0; d < spec->rank; d++) {
-        if (spec->shape[d] == 0) {
-            return ashlar__fail(ASHLAR_EINVAL, "tensor %s: dimension %zu is 0", spec->name, d);
-        }
-        if (!ashlar__mul(*elements, spec->shape[d], elements)) {
-            return ashlar__fail(ASHLAR_EOVERFLOW, "tensor %s: too many elements", spec->name);
-        }
+        ASHLAR_FAIL_IF(spec->shape[d] == 0, ASHLAR_EINVAL, "tensor %s: dimension %zu is 0",
+                       spec->name, d);
+        ASHLAR_FAIL_IF(!ashlar__mul(*elements, spec->shape[d], elements), ASHLAR_EOVERFLOW,
+                       "tensor %s: too many elements", spec->name);
     }
     return ashlar__mul(*elements, element_bytes, bytes)
                ? ASHLAR_OK
@@ -113,46 +101,37 @@ static ashlar_status check_place(const ashlar_tensor_spec *specs, size_t at, siz
     size_t elements, bytes, end;
     ASHLAR_TRY(measure(&specs[at], &elements, &bytes));
     const size_t begin = specs[at].group_offset;
-    if (!ashlar__add(begin, bytes, &end) || end > group_bytes ||
-        begin % ashlar_dtype_bytes(specs[at].dtype) != 0) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "tensor %s: %zu bytes at offset %zu do not fit a group of "
-                            "%zu bytes",
-                            specs[at].name, bytes, begin, group_bytes);
-    }
+    ASHLAR_FAIL_IF(!ashlar__add(begin, bytes, &end) || end > group_bytes ||
+                       begin % ashlar_dtype_bytes(specs[at].dtype) != 0,
+                   ASHLAR_EINVAL,
+                   "tensor %s: %zu bytes at offset %zu do not fit a group of %zu bytes",
+                   specs[at].name, bytes, begin, group_bytes);
     for (size_t i = 0; i < at; i++) {
         size_t other_elements, other_bytes;
         ASHLAR_TRY(measure(&specs[i], &other_elements, &other_bytes));
-        if (begin < specs[i].group_offset + other_bytes && specs[i].group_offset < end) {
-            return ashlar__fail(ASHLAR_EINVAL, "tensor %s overlaps tensor %s in its group",
-                                specs[at].name, specs[i].name);
-        }
+        ASHLAR_FAIL_IF(begin < specs[i].group_offset + other_bytes && specs[i].group_offset < end,
+                       ASHLAR_EINVAL, "tensor %s overlaps tensor %s in its group", specs[at].name,
+                       specs[i].name);
     }
     return ASHLAR_OK;
 }
 
 static ashlar_status check_specs(const ashlar_arena *arena, size_t bytes,
                                  const ashlar_tensor_spec *specs, size_t count) {
-    if (arena->allocator != NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "the arena is committed; declare every tensor before");
-    }
-    if (count == 0) {
-        return ashlar__fail(ASHLAR_EINVAL, "count: a group without tensors");
-    }
+    ASHLAR_FAIL_IF(arena->allocator != NULL, ASHLAR_EINVAL,
+                   "the arena is committed; declare every tensor before");
+    ASHLAR_FAIL_IF(count == 0, ASHLAR_EINVAL, "count: a group without tensors");
     for (size_t i = 0; i < count; i++) {
-        if (name_is_taken(arena, specs, i, specs[i].name)) {
-            return ashlar__fail(ASHLAR_EINVAL, "tensor %s is declared twice", specs[i].name);
-        }
-        if (specs[i].dtype != specs[0].dtype) {
-            return ashlar__fail(ASHLAR_EINVAL, "tensors %s and %s have two types; a group has one",
-                                specs[0].name, specs[i].name);
-        }
+        ASHLAR_FAIL_IF(name_is_taken(arena, specs, i, specs[i].name), ASHLAR_EINVAL,
+                       "tensor %s is declared twice", specs[i].name);
+        ASHLAR_FAIL_IF(specs[i].dtype != specs[0].dtype, ASHLAR_EINVAL,
+                       "tensors %s and %s have two types; a group has one", specs[0].name,
+                       specs[i].name);
         ASHLAR_TRY(check_place(specs, i, bytes));
     }
     return ASHLAR_OK;
 }
 
-/* Append one checked tensor. Errors: ASHLAR_EHOSTMEM. */
 static ashlar_status append(ashlar_arena *arena, const ashlar_tensor_spec *spec) {
     ashlar_tensor_info info = {.dtype = spec->dtype, .rank = spec->rank};
     ASHLAR_TRY(measure(spec, &info.elements, &info.bytes));
@@ -177,9 +156,7 @@ ashlar_status ashlar_arena_add_group(ashlar_arena *arena, size_t bytes,
     ASHLAR_TRY(check_specs(arena, bytes, specs, count));
     ASHLAR_HOST_GROW(arena->groups, &arena->group_capacity, arena->group_count, NO_HOST_MEMORY,
                      specs[0].name);
-    if (!reserve_names(arena, count)) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, NO_HOST_MEMORY, specs[0].name);
-    }
+    ASHLAR_FAIL_IF(!reserve_names(arena, count), ASHLAR_EHOSTMEM, NO_HOST_MEMORY, specs[0].name);
     const size_t before = arena->tensor_count;
     ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
@@ -214,27 +191,21 @@ ashlar_status ashlar_arena_add(ashlar_arena *arena, const char *name, ashlar_dty
 
 ashlar_status ashlar_arena_set_options(ashlar_arena *arena, size_t tensor,
                                        const ashlar_tensor_options *options) {
-    if (tensor >= arena->tensor_count) {
-        return ashlar__fail(ASHLAR_EINVAL, "options: the arena has no tensor %zu", tensor);
-    }
-    if (!(options->rate_scale >= 0) || !isfinite(options->rate_scale)) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "tensor %s: rate_scale %g; it must be above 0, or 0 "
-                            "for 1",
-                            arena->tensors[tensor].name, options->rate_scale);
-    }
+    ASHLAR_FAIL_IF(tensor >= arena->tensor_count, ASHLAR_EINVAL,
+                   "options: the arena has no tensor %zu", tensor);
+    ASHLAR_FAIL_IF(!(options->rate_scale >= 0) || !isfinite(options->rate_scale), ASHLAR_EINVAL,
+                   "tensor %s: rate_scale %g; it must be above 0, or 0 for 1",
+                   arena->tensors[tensor].name, options->rate_scale);
     arena->tensors[tensor].info.options = *options;
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar_arena_set_buckets(ashlar_arena *arena, size_t bucket_bytes,
                                        size_t world_size) {
-    if (arena->allocator != NULL || bucket_bytes == 0 || world_size == 0) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "buckets of %zu bytes for a world of %zu: both are at "
-                            "least 1, and asked for before commit",
-                            bucket_bytes, world_size);
-    }
+    ASHLAR_FAIL_IF(
+        arena->allocator != NULL || bucket_bytes == 0 || world_size == 0, ASHLAR_EINVAL,
+        "buckets of %zu bytes for a world of %zu: both are at least 1, and asked for before commit",
+        bucket_bytes, world_size);
     arena->bucket_bytes = bucket_bytes;
     arena->world_size = world_size;
     return ASHLAR_OK;

@@ -88,9 +88,7 @@ static void put_tensors(const ashlar_arena *arena, text *t) {
 
 ashlar_status ashlar_arena_format_map(const ashlar_arena *arena, char *buffer, size_t bytes,
                                       size_t *needed) {
-    if (arena->allocator == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "map: the arena is not committed");
-    }
+    ASHLAR_FAIL_IF(arena->allocator == NULL, ASHLAR_EINVAL, "map: the arena is not committed");
     text t = {.buffer = buffer, .room = bytes};
     put_regions(arena, &t);
     put_buckets(arena, &t);

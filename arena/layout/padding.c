@@ -1,10 +1,7 @@
-/*
- * padding.c - checks that the padding between tensors is still zero: nothing wrote past a tensor.
- */
+/* padding.c - checks that padding between tensors is still zero: nothing wrote past a tensor. */
 #include "arena/layout/arena_impl.h"
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 /* The padding between two tensors, in one region. */
@@ -92,9 +89,8 @@ static ashlar_status fetch(const gaps *g, char *block, unsigned char *host, ashl
 static ashlar_status fetch_and_compare(const gaps *g, ashlar_stream stream) {
     void *block = NULL;
     unsigned char *host = ashlar__host_calloc(g->bytes, 1);
-    if (host == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu bytes of padding", g->bytes);
-    }
+    ASHLAR_FAIL_IF(host == NULL, ASHLAR_EHOSTMEM, "no host memory for %zu bytes of padding",
+                   g->bytes);
     ashlar_status status =
         ashlar_alloc_tagged(g->arena->allocator, g->bytes, ASHLAR_TAG_WORKSPACE, stream, &block);
     if (status == ASHLAR_OK) {
@@ -102,17 +98,14 @@ static ashlar_status fetch_and_compare(const gaps *g, ashlar_stream stream) {
         const ashlar_status freed = ashlar_free(g->arena->allocator, block);
         status = status == ASHLAR_OK ? freed : status;
     }
-    if (status == ASHLAR_OK) {
-        status = compare(g, host);
-    }
+    ASHLAR_THEN(status, compare(g, host));
     ashlar__host_free(host);
     return status;
 }
 
 ashlar_status ashlar_arena_check_padding(const ashlar_arena *arena, ashlar_stream stream) {
-    if (arena->allocator == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "check_padding: the arena is not committed");
-    }
+    ASHLAR_FAIL_IF(arena->allocator == NULL, ASHLAR_EINVAL,
+                   "check_padding: the arena is not committed");
     const size_t room = (arena->tensor_count + 1) * ASHLAR_REGION_COUNT;
     gaps g = {.arena = arena,
               .list = ashlar__host_calloc(room, sizeof *g.list),

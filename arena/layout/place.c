@@ -1,6 +1,4 @@
-/*
- * place.c - places groups, tensors and buckets, and finds the runs: the arithmetic of the layouts.
- */
+/* place.c - places groups, tensors and buckets, and finds the runs: the layouts' arithmetic. */
 #include "arena/layout/arena_impl.h"
 
 #include <stdlib.h>
@@ -8,7 +6,6 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 size_t ashlar__layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout) {
@@ -34,21 +31,16 @@ size_t ashlar__arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layou
     return ashlar__layout_bytes(info->dtype, info->bytes, layout);
 }
 
-static ashlar_status too_large(void) {
-    return ashlar__fail(ASHLAR_EOVERFLOW, "the arena's tensors are too large together");
-}
-
-/* ---- groups and buckets ---- */
+#define TOO_LARGE "the arena's tensors are too large together"
 
 /* Pad every group to a multiple of ASHLAR_ARENA_ALIGN. Fails if the sum of all does not fit. */
 static ashlar_status pad_groups(ashlar_arena *arena) {
     size_t sum = 0;
     for (size_t i = 0; i < arena->group_count; i++) {
         ashlar_arena_group *group = &arena->groups[i];
-        if (!ashlar__align_up(group->bytes, ASHLAR_ARENA_ALIGN, &group->padded) ||
-            !ashlar__add(sum, group->padded, &sum)) {
-            return too_large();
-        }
+        ASHLAR_FAIL_IF(!ashlar__align_up(group->bytes, ASHLAR_ARENA_ALIGN, &group->padded) ||
+                           !ashlar__add(sum, group->padded, &sum),
+                       ASHLAR_EOVERFLOW, TOO_LARGE);
         ASHLAR_CHECK2(group->bytes <= group->padded);
     }
     return ASHLAR_OK;
@@ -73,9 +65,8 @@ static void choose_buckets(ashlar_arena *arena) {
 /* Pad each bucket's last group, so that every rank's shard is a multiple of ASHLAR_ARENA_ALIGN. */
 static ashlar_status pad_buckets(ashlar_arena *arena) {
     size_t step = 0, bytes = 0;
-    if (!ashlar__mul(arena->world_size, ASHLAR_ARENA_ALIGN, &step)) {
-        return too_large();
-    }
+    ASHLAR_FAIL_IF(!ashlar__mul(arena->world_size, ASHLAR_ARENA_ALIGN, &step), ASHLAR_EOVERFLOW,
+                   TOO_LARGE);
     for (size_t i = 0; i < arena->group_count; i++) {
         ashlar_arena_group *group = &arena->groups[i];
         bytes += group->padded;
@@ -83,9 +74,8 @@ static ashlar_status pad_buckets(ashlar_arena *arena) {
             continue;
         }
         const size_t over = bytes % step;
-        if (over != 0 && !ashlar__add(group->padded, step - over, &group->padded)) {
-            return too_large();
-        }
+        ASHLAR_FAIL_IF(over != 0 && !ashlar__add(group->padded, step - over, &group->padded),
+                       ASHLAR_EOVERFLOW, TOO_LARGE);
         ASHLAR_CHECK2(group->padded % ASHLAR_ARENA_ALIGN == 0 && group->padded >= group->bytes);
         bytes = 0;
     }
@@ -100,9 +90,8 @@ static ashlar_status place_groups(ashlar_arena *arena, size_t total[static ASHLA
                 ashlar__layout_bytes(group->dtype, group->padded, (ashlar_layout)layout);
             group->offset[layout] = total[layout];
             ASHLAR_CHECK2(group->offset[layout] % ASHLAR_ARENA_ALIGN == 0);
-            if (bytes == SIZE_MAX || !ashlar__add(total[layout], bytes, &total[layout])) {
-                return too_large();
-            }
+            ASHLAR_FAIL_IF(bytes == SIZE_MAX || !ashlar__add(total[layout], bytes, &total[layout]),
+                           ASHLAR_EOVERFLOW, TOO_LARGE);
         }
     }
     return ASHLAR_OK;
@@ -127,8 +116,6 @@ static void describe_buckets(ashlar_arena *arena) {
         bucket->tensor_count++;
     }
 }
-
-/* ---- tensors ---- */
 
 static void place_tensors(ashlar_arena *arena) {
     for (size_t i = 0; i < arena->tensor_count; i++) {
@@ -208,12 +195,8 @@ ashlar_status ashlar__arena_place(ashlar_arena *arena) {
         choose_buckets(arena);
         status = pad_buckets(arena);
     }
-    if (status == ASHLAR_OK) {
-        status = place_groups(arena, total);
-    }
-    if (status == ASHLAR_OK) {
-        status = take_tables(arena, &places);
-    }
+    ASHLAR_THEN(status, place_groups(arena, total));
+    ASHLAR_THEN(status, take_tables(arena, &places));
     if (status == ASHLAR_OK) {
         describe_buckets(arena);
         place_tensors(arena);
@@ -239,8 +222,6 @@ void ashlar__arena_unplace(ashlar_arena *arena) {
         memset(arena->tensors[i].info.offset, 0, sizeof arena->tensors[i].info.offset);
     }
 }
-
-/* ---- runs ---- */
 
 static double rate_scale(const ashlar_tensor_options *options) {
     return options->rate_scale == 0 ? 1 : options->rate_scale;

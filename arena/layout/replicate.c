@@ -3,10 +3,7 @@
 
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/check_level.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
-
-/* ---- the same declarations ---- */
 
 /* Describe a group's tensors, the first of which is `first`, in `specs`. Returns their number. */
 static size_t read_group(const ashlar_arena *source, size_t group, size_t first,
@@ -51,14 +48,10 @@ static ashlar_status declare_like(ashlar_arena *copy, const ashlar_arena *source
     }
     copy->bucket_bytes = source->bucket_bytes;
     copy->world_size = source->world_size;
-    if (status == ASHLAR_OK) {
-        status = ashlar__arena_place(copy);
-    }
+    ASHLAR_THEN(status, ashlar__arena_place(copy));
     ASHLAR_CHECK2(status != ASHLAR_OK || copy->layout_hash == source->layout_hash);
     return status;
 }
-
-/* ---- ordered copies ---- */
 
 /* A stream of a device. */
 typedef struct side {
@@ -102,34 +95,29 @@ static ashlar_status copy_in_order(const ashlar_arena *to, side dst, const ashla
     const ashlar_status status = copy_between(to, dst, from, src, regions, &before, &after);
     if (status != ASHLAR_OK) {
         /* The source's stream does not wait for copies that are queued already: wait here. */
-        const ashlar_status waited = ashlar_stream_synchronize(dst.device, dst.stream);
-        (void)waited;
+        ASHLAR_IGNORE(ashlar_stream_synchronize(dst.device, dst.stream));
     }
     ashlar_event_destroy(src.device, before);
     ashlar_event_destroy(dst.device, after);
     return status;
 }
 
-/* ---- replicas ---- */
-
 /* Check that `source` has all of `regions`, except empty ones. *wanted: those that it has. */
 static ashlar_status check_regions(const ashlar_arena *source, unsigned regions, unsigned *wanted) {
-    if (source->allocator == NULL || (regions & ASHLAR_REGIONS_INFERENCE) == 0 ||
-        regions > ASHLAR_REGIONS_ALL) {
-        return ashlar__fail(ASHLAR_EINVAL, source->allocator == NULL
-                                               ? "replicate: the source is not committed"
-                                               : "replicate: regions: no set with that of the "
-                                                 "parameters");
-    }
+    ASHLAR_FAIL_IF(source->allocator == NULL || (regions & ASHLAR_REGIONS_INFERENCE) == 0 ||
+                       regions > ASHLAR_REGIONS_ALL,
+                   ASHLAR_EINVAL,
+                   source->allocator == NULL
+                       ? "replicate: the source is not committed"
+                       : "replicate: regions: no set with that of the parameters");
     *wanted = regions & ashlar_arena_regions(source);
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        if ((regions & ~*wanted & ASHLAR_REGION_BIT(i)) != 0 &&
-            ashlar_arena_region_bytes(source, (ashlar_region)i) != 0) {
-            return ashlar__fail(ASHLAR_EINVAL,
-                                "replicate: the source has no %s; leave them out, and take them by "
-                                "ashlar_arena_extend()",
-                                ashlar_region_text((ashlar_region)i));
-        }
+        ASHLAR_FAIL_IF((regions & ~*wanted & ASHLAR_REGION_BIT(i)) != 0 &&
+                           ashlar_arena_region_bytes(source, (ashlar_region)i) != 0,
+                       ASHLAR_EINVAL,
+                       "replicate: the source has no %s; leave them out, and take them by "
+                       "ashlar_arena_extend()",
+                       ashlar_region_text((ashlar_region)i));
     }
     return ASHLAR_OK;
 }
@@ -164,10 +152,9 @@ static bool have_same_layout(const ashlar_arena *a, const ashlar_arena *b) {
 
 ashlar_status ashlar_arena_refresh(ashlar_arena *replica, ashlar_stream stream,
                                    const ashlar_arena *source, ashlar_stream source_stream) {
-    if (replica == source || !have_same_layout(replica, source)) {
-        return ashlar__fail(ASHLAR_EINVAL, "refresh: needs two committed arenas with the same "
-                                           "layout; make one by ashlar_arena_replicate()");
-    }
+    ASHLAR_FAIL_IF(replica == source || !have_same_layout(replica, source), ASHLAR_EINVAL,
+                   "refresh: needs two committed arenas with the same layout; make one by "
+                   "ashlar_arena_replicate()");
     return copy_in_order(replica, (side){ashlar_allocator_device(replica->allocator), stream},
                          source, (side){ashlar_allocator_device(source->allocator), source_stream},
                          ASHLAR_REGIONS_INFERENCE);

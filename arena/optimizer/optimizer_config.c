@@ -6,11 +6,8 @@
 #include "allocator/base/error.h"
 #include "arena/optimizer/optimizer_impl.h"
 
-static const char *const names[] = {
-#define X(name, text) [ASHLAR_OPTIMIZER_##name] = text,
-    ASHLAR_OPTIMIZER_MAP(X)
-#undef X
-};
+#define NAME(name, text) [ASHLAR_OPTIMIZER_##name] = text,
+static const char *const names[] = {ASHLAR_OPTIMIZER_MAP(NAME)};
 ASHLAR_TABLE_IS_FULL(names, ASHLAR_OPTIMIZER_COUNT);
 
 const char *ashlar_optimizer_name(ashlar_optimizer_kind kind) {
@@ -54,20 +51,15 @@ ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *conf
 }
 
 unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config) {
-    static const unsigned moments[] = {
-#define X(name, function, moment1, moment2)                                                  \
+#define MOMENTS(name, function, moment1, moment2)                                            \
     [ASHLAR_ALGORITHM_##name] = ((moment1) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1) : 0) | \
                                 ((moment2) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT2) : 0),
-        ASHLAR_ALGORITHM_MAP(X)
-#undef X
-    };
+    static const unsigned moments[] = {ASHLAR_ALGORITHM_MAP(MOMENTS)};
     ASHLAR_TABLE_IS_FULL(moments, ASHLAR_ALGORITHM_COUNT);
     return ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS) |
            ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS) | ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER) |
            moments[ashlar__optimizer_algorithm(config)];
 }
-
-/* ---- ranges ---- */
 
 /* One value and whether it is in its range. */
 typedef struct limit {
@@ -81,10 +73,8 @@ static ashlar_status check_limits(const ashlar_optimizer_config *config, const l
                                   size_t count) {
     ASHLAR_CHECK2((unsigned)config->kind < ASHLAR_OPTIMIZER_COUNT);
     for (size_t i = 0; i < count; i++) {
-        if (!limits[i].is_fine) {
-            return ashlar__fail(ASHLAR_EINVAL, "optimizer %s: %s %g; give %s", names[config->kind],
-                                limits[i].name, limits[i].value, limits[i].range);
-        }
+        ASHLAR_FAIL_IF(!limits[i].is_fine, ASHLAR_EINVAL, "optimizer %s: %s %g; give %s",
+                       names[config->kind], limits[i].name, limits[i].value, limits[i].range);
     }
     return ASHLAR_OK;
 }
@@ -143,10 +133,9 @@ static ashlar_status check_scaling(const ashlar_optimizer_config *c) {
 }
 
 ashlar_status ashlar_optimizer_check(const ashlar_optimizer_config *config) {
-    if ((unsigned)config->kind >= ASHLAR_OPTIMIZER_COUNT) {
-        return ashlar__fail(ASHLAR_EINVAL, "optimizer: kind %d; there are %d", (int)config->kind,
-                            (int)ASHLAR_OPTIMIZER_COUNT);
-    }
+    ASHLAR_FAIL_IF((unsigned)config->kind >= ASHLAR_OPTIMIZER_COUNT, ASHLAR_EINVAL,
+                   "optimizer: kind %d; there are %d", (int)config->kind,
+                   (int)ASHLAR_OPTIMIZER_COUNT);
     ASHLAR_TRY(check_kind(config));
     return check_scaling(config);
 }

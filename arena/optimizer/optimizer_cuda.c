@@ -3,7 +3,6 @@
 
 #include "arena/compute/cuda_kernels.h"
 #include "allocator/base/check_level.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 extern const unsigned long long ashlar__optimizer_image[]; /* optimizer_cuda.cu, compiled */
@@ -15,12 +14,11 @@ enum {
     KERNEL_COUNT = KERNEL_UPDATE + ASHLAR_ALGORITHM_COUNT,
 };
 
-static const char *const kernel_names[] = {
-    [KERNEL_SUM] = "ashlar_kernel_sum",
-    [KERNEL_DECIDE] = "ashlar_kernel_decide",
+static const char *const kernel_names[] = {[KERNEL_SUM] = "ashlar_kernel_sum",
+                                           [KERNEL_DECIDE] = "ashlar_kernel_decide",
 #define X(name, function, has1, has2) \
     [KERNEL_UPDATE + ASHLAR_ALGORITHM_##name] = "ashlar_kernel_" #function,
-    ASHLAR_ALGORITHM_MAP(X)
+                                           ASHLAR_ALGORITHM_MAP(X)
 #undef X
 };
 ASHLAR_TABLE_IS_FULL(kernel_names, KERNEL_COUNT);

@@ -1,10 +1,7 @@
-/*
- * optimizer_cuda.cu - the optimizer's kernels for CUDA devices. Jobs, formulas and sums of chunks
+/* optimizer_cuda.cu - the optimizer's kernels for CUDA devices. Jobs, formulas and sums of chunks
  * equal those of the CPU to the last bit. Only the order in which the chunks' sums are added
- * differs; it depends on nothing but the number of chunks.
- *
- * This file uses only what C and C++ have in common: tests compile it for the CPU as well.
- */
+ * differs; it depends on nothing but the number of chunks. This file uses only what C and C++ have
+ * in common: tests compile it for the CPU as well. */
 #include "arena/compute/element.h"
 #include "arena/optimizer/optimizer_cuda.h"
 
@@ -16,8 +13,6 @@ static __device__ void find_piece(const ashlar_optimizer_job *job, size_t chunk,
     p->run = job->runs[ashlar__formula_clip(job, chunk, &p->first, &count)];
     p->count = (unsigned)count;
 }
-
-/* ---- element types ---- */
 
 #undef ASHLAR_TYPE
 #define ASHLAR_TYPE f32
@@ -53,8 +48,6 @@ static __device__ void find_piece(const ashlar_optimizer_job *job, size_t chunk,
         function##_bf16 args;            \
         break;                           \
     }
-
-/* ---- kernels ---- */
 
 ASHLAR_BEGIN_DECLS
 

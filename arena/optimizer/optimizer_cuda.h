@@ -5,8 +5,7 @@
 
 #include "arena/optimizer/optimizer_formula.h"
 
-/*
- * Each kernel has one parameter, an ashlar_optimizer_job, and no dynamic shared memory.
+/* Each kernel has one parameter, an ashlar_optimizer_job, and no dynamic shared memory.
  *
  *   ashlar_kernel_sum      one block of CHUNK_THREADS for each of the job's chunks: partial sums
  *   ashlar_kernel_decide   one block of DECIDE_THREADS: adds the partial sums to scalars->sum if

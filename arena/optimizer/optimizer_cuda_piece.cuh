@@ -1,9 +1,6 @@
-/*
- * optimizer_cuda_piece.cuh - what a block of threads does to a piece of a run, for ASHLAR_TYPE
- * (internal; CUDA C). No include guard: optimizer_cuda.cu includes it for each element type.
- *
- * A thread takes one unit at a time, 16 bytes of reals, if the arrays are aligned to units.
- */
+/* optimizer_cuda_piece.cuh - what a block of threads does to a piece of a run, for ASHLAR_TYPE
+ * (internal; CUDA C). No include guard: optimizer_cuda.cu includes it for each element type. A
+ * thread takes one unit at a time, 16 bytes of reals, if the arrays are aligned to units. */
 #include "arena/compute/element.h"
 #include "arena/optimizer/optimizer_cuda.h"
 
@@ -23,8 +20,6 @@ typedef struct __align__(16 / sizeof(ASHLAR_REAL) * sizeof(ASHLAR_STORED)) ASHLA
 typedef struct __align__(16) ASHLAR_NAME(reals) {
     ASHLAR_REAL at[ASHLAR_NAME(unit_count)];
 } ASHLAR_NAME(reals);
-
-/* ---- SUM ---- */
 
 /* squares[i] = the square of gradient i of the piece. */
 static __device__ void ASHLAR_NAME(square)(const ashlar_optimizer_piece *p, double *squares) {
@@ -46,8 +41,6 @@ static __device__ void ASHLAR_NAME(square)(const ashlar_optimizer_piece *p, doub
         squares[i] = value * value;
     }
 }
-
-/* ---- UPDATE ---- */
 
 /* Where a piece begins in each array. The arrays do not overlap. NULL: there is no such array. */
 typedef struct ASHLAR_NAME(arrays) {

@@ -1,13 +1,11 @@
-/*
- * optimizer_formula.h - what an optimizer computes once per step and once per run, on every back
+/* optimizer_formula.h - what an optimizer computes once per step and once per run, on every back
  * end (internal; C and CUDA C). What it computes per element is in optimizer_update.h.
  *
  * Both files are compiled without contraction (-ffp-contract=off, nvcc -fmad=false), so that every
  * back end gets the same bits.
  *
  * Sources: torch.optim's documentation of SGD, Adam, AdamW, Adagrad and RMSprop and of
- * torch.amp.GradScaler (PyTorch 2); clipping as in Pascanu et al. 2013.
- */
+ * torch.amp.GradScaler (PyTorch 2); clipping as in Pascanu et al. 2013. */
 #ifndef ASHLAR_OPTIMIZER_FORMULA_H
 #define ASHLAR_OPTIMIZER_FORMULA_H
 
@@ -17,8 +15,7 @@
 #include "allocator/base/compiler.h"
 #include "arena/optimizer/optimizer_impl.h"
 
-/* base^n, by repeated squaring: the same bits on every back end, where those of pow() may differ.
- */
+/* base^n, by repeated squaring: the same bits on every back end; those of pow() may differ. */
 ASHLAR_SHARED_FN double ashlar__power(double base, uint64_t n) {
     double result = 1;
     for (; n != 0; n >>= 1) {

@@ -1,5 +1,4 @@
-/*
- * optimizer_impl.h - what a launch of the optimizer is, on every back end (internal; C and CUDA C).
+/* optimizer_impl.h - what a launch of the optimizer is, on every back end (internal; C and CUDA C).
  *
  * One launch is a job of up to three passes, one after the other:
  *
@@ -16,8 +15,7 @@
  * partials[c]. Sums are in double, and added in an order that depends only on the runs:
  *
  *   runs[0].first_chunk == 0
- *   runs[r + 1].first_chunk == runs[r].first_chunk + ceil(runs[r].elements / CHUNK)
- */
+ *   runs[r + 1].first_chunk == runs[r].first_chunk + ceil(runs[r].elements / CHUNK) */
 #ifndef ASHLAR_OPTIMIZER_IMPL_H
 #define ASHLAR_OPTIMIZER_IMPL_H
 
@@ -38,8 +36,7 @@ enum { ASHLAR_OPTIMIZER_CHUNK = 4096 /* elements */ };
 
 #define ASHLAR_ALGORITHM_ENUM(name, function, moment1, moment2) ASHLAR_ALGORITHM_##name,
 typedef enum ashlar_algorithm {
-    ASHLAR_ALGORITHM_MAP(ASHLAR_ALGORITHM_ENUM)
-    ASHLAR_ALGORITHM_COUNT
+    ASHLAR_ALGORITHM_MAP(ASHLAR_ALGORITHM_ENUM) ASHLAR_ALGORITHM_COUNT
 } ashlar_algorithm;
 
 /* What an optimizer does in every step. */
@@ -48,12 +45,10 @@ typedef struct ashlar_optimizer_rule {
     ashlar_optimizer_config config;
 } ashlar_optimizer_rule;
 
-/*
- * Elements that are treated alike and follow each other in every array. `elements` may be any
+/* Elements that are treated alike and follow each other in every array. `elements` may be any
  * number, and the arrays are aligned to their elements only: in an arena, runs begin at multiples
  * of 256 B, and have such sizes, unless options differ inside a group. fp16 and bf16 parameters
- * have fp32 moments and an fp32 master; fp64 parameters have fp64 moments.
- */
+ * have fp32 moments and an fp32 master; fp64 parameters have fp64 moments. */
 typedef struct ashlar_optimizer_run {
     void *parameters;      /* [elements] of dtype, updated */
     const void *gradients; /* [elements] of dtype */
@@ -111,15 +106,13 @@ void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_r
 /* The algorithm that a configuration's kind and values ask for. */
 ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *config);
 
-/* ---- the runs of an arena (optimizer_table.c) ---- */
-
 /* Where a run lies in the storage layout, in bytes, and the number of elements in earlier runs. */
 typedef struct ashlar_optimizer_place {
     size_t begin, end;
     size_t elements_before;
 } ashlar_optimizer_place;
 
-/* The runs in address order, without those of frozen tensors. */
+/* The runs of an arena in address order, without those of frozen tensors (optimizer_table.c). */
 typedef struct ashlar_optimizer_table {
     ashlar_optimizer_run *runs; /* [count] the host's copy */
     ashlar_optimizer_place *places;
@@ -140,20 +133,14 @@ void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
                                     const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
                                     ashlar_optimizer_job *job);
 
-/* ---- the CPU: launched on a software device (optimizer_cpu.c) ---- */
-
-/* Run a job (an ashlar_optimizer_job) on all workers (workers.h), and return when it is done. */
+/* The CPU (optimizer_cpu.c): run a job, an ashlar_optimizer_job, on all workers (workers.h), and
+ * return when it is done. */
 void ashlar__optimizer_cpu_run(void *job);
 
-/*
- * ---- CUDA devices (optimizer_cuda.c) ----
- *
- * open loads the kernels into the device's context, once for each optimizer. run queues a job;
- * *job is read before the call returns.
- *
- * Errors of open: ASHLAR_ENOTSUP (built without CUDA kernels, or none for this device),
- * ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; of run: ASHLAR_EDRIVER.
- */
+/* CUDA devices (optimizer_cuda.c). open loads the kernels into the device's context, once for each
+ * optimizer. run queues a job; *job is read before the call returns. Errors of open: ASHLAR_ENOTSUP
+ * (built without CUDA kernels, or none for this device), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; of run:
+ * ASHLAR_EDRIVER. */
 typedef struct ashlar_optimizer_cuda ashlar_optimizer_cuda;
 
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_cuda_open(ashlar_device *device,

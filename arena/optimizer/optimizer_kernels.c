@@ -1,7 +1,5 @@
-/*
- * optimizer_kernels.c - the tables of the optimizer's loops, one for each instruction set, and the
- * choice between them.
- */
+/* optimizer_kernels.c - the tables of the optimizer's loops, one for each instruction set, and the
+ * choice between them. */
 #include "arena/optimizer/optimizer_kernels.h"
 
 #include "arena/compute/instruction_set.h"

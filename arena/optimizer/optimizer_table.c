@@ -1,12 +1,9 @@
-/*
- * optimizer_table.c - the runs and chunks of a job, the same on every back end: all runs of an
- * arena that an optimizer updates, and those in a range of bytes.
- */
+/* optimizer_table.c - the runs and chunks of a job, the same on every back end: all runs of an
+ * arena that an optimizer updates, and those in a range of bytes. */
 #include "arena/optimizer/optimizer_impl.h"
 
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/check_level.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 static size_t count_chunks(size_t elements) {

@@ -1,10 +1,7 @@
-/*
- * optimizer_update.h - how each algorithm updates one element, in the real type of ASHLAR_TYPE
+/* optimizer_update.h - how each algorithm updates one element, in the real type of ASHLAR_TYPE
  * (internal; C and CUDA C). No include guard: the CUDA kernels include it for f32 and for f64.
- *
  * `gradient` is as stored, before scaling. A moment that the algorithm does not use may have any
- * value. An element whose parameter, gradient and moments are 0 keeps them 0: padding stays 0.
- */
+ * value. An element whose parameter, gradient and moments are 0 keeps them 0: padding stays 0. */
 #include "arena/compute/element.h"
 #include "arena/optimizer/optimizer_formula.h"
 
@@ -32,14 +29,14 @@ ASHLAR_SHARED_FN ASHLAR_REAL_NAME(ashlar_factors)
 
 /* The gradient that an update uses: scaled, and with weight decay added. */
 ASHLAR_SHARED_FN ASHLAR_REAL ASHLAR_REAL_NAME(ashlar_slope)(
-    const ASHLAR_REAL_NAME(ashlar_factors) *f, ASHLAR_REAL gradient, ASHLAR_REAL parameter) {
+    const ASHLAR_REAL_NAME(ashlar_factors) * f, ASHLAR_REAL gradient, ASHLAR_REAL parameter) {
     return f->scale * gradient + f->penalty * parameter;
 }
 
-#define ASHLAR_UPDATE(name)                                                              \
-    ASHLAR_SHARED_FN void ASHLAR_REAL_NAME(ashlar__update_##name)(                        \
-        const ASHLAR_REAL_NAME(ashlar_factors) *f, ASHLAR_REAL gradient, ASHLAR_REAL *p, \
-        ASHLAR_REAL *m, ASHLAR_REAL *v)
+#define ASHLAR_UPDATE(name)                                                                \
+    ASHLAR_SHARED_FN void ASHLAR_REAL_NAME(ashlar__update_##name)(                         \
+        const ASHLAR_REAL_NAME(ashlar_factors) * f, ASHLAR_REAL gradient, ASHLAR_REAL * p, \
+        ASHLAR_REAL * m, ASHLAR_REAL * v)
 
 ASHLAR_UPDATE(sgd) {
     (void)m;

@@ -9,11 +9,8 @@
 #include "arena/optimizer/optimizer_formula.h"
 
 const char *ashlar_schedule_name(ashlar_schedule_kind kind) {
-    static const char *const names[] = {
-#define X(name, text) [ASHLAR_SCHEDULE_##name] = text,
-        ASHLAR_SCHEDULE_MAP(X)
-#undef X
-    };
+#define NAME(name, text) [ASHLAR_SCHEDULE_##name] = text,
+    static const char *const names[] = {ASHLAR_SCHEDULE_MAP(NAME)};
     ASHLAR_TABLE_IS_FULL(names, ASHLAR_SCHEDULE_COUNT);
     return (unsigned)kind < (unsigned)ASHLAR_SCHEDULE_COUNT ? names[kind] : "unknown";
 }
@@ -24,28 +21,21 @@ static bool is_cosine_fine(const ashlar_schedule *s) {
 }
 
 ashlar_status ashlar_schedule_check(const ashlar_schedule *s) {
-    if ((unsigned)s->kind >= (unsigned)ASHLAR_SCHEDULE_COUNT) {
-        return ashlar__fail(ASHLAR_EINVAL, "schedule: kind %d; there are %d", (int)s->kind,
-                            (int)ASHLAR_SCHEDULE_COUNT);
-    }
-    if (!(s->rate > 0 && isfinite(s->rate))) {
-        return ashlar__fail(ASHLAR_EINVAL, "schedule: rate %g; give a number above 0", s->rate);
-    }
-    if (s->kind == ASHLAR_SCHEDULE_COSINE && !is_cosine_fine(s)) {
-        return ashlar__fail(
-            ASHLAR_EINVAL,
-            "schedule %s: %llu steps with %llu of warm-up down to %g; give at least "
-            "1 step, no longer a warm-up, and a floor from 0 to 1",
-            ashlar_schedule_name(s->kind), (unsigned long long)s->total_steps,
-            (unsigned long long)s->warmup_steps, s->floor);
-    }
-    if (s->kind == ASHLAR_SCHEDULE_STEP && !(s->step_size >= 1 && s->gamma > 0 && s->gamma <= 1)) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "schedule %s: times %g every %llu steps; give at least 1 step, and a "
-                            "factor above 0 that is at most 1",
-                            ashlar_schedule_name(s->kind), s->gamma,
-                            (unsigned long long)s->step_size);
-    }
+    ASHLAR_FAIL_IF((unsigned)s->kind >= (unsigned)ASHLAR_SCHEDULE_COUNT, ASHLAR_EINVAL,
+                   "schedule: kind %d; there are %d", (int)s->kind, (int)ASHLAR_SCHEDULE_COUNT);
+    ASHLAR_FAIL_IF(!(s->rate > 0 && isfinite(s->rate)), ASHLAR_EINVAL,
+                   "schedule: rate %g; give a number above 0", s->rate);
+    ASHLAR_FAIL_IF(s->kind == ASHLAR_SCHEDULE_COSINE && !is_cosine_fine(s), ASHLAR_EINVAL,
+                   "schedule %s: %llu steps with %llu of warm-up down to %g; give at least 1 step, "
+                   "no longer a warm-up, and a floor from 0 to 1",
+                   ashlar_schedule_name(s->kind), (unsigned long long)s->total_steps,
+                   (unsigned long long)s->warmup_steps, s->floor);
+    ASHLAR_FAIL_IF(s->kind == ASHLAR_SCHEDULE_STEP &&
+                       !(s->step_size >= 1 && s->gamma > 0 && s->gamma <= 1),
+                   ASHLAR_EINVAL,
+                   "schedule %s: times %g every %llu steps; give at least 1 step, and a factor "
+                   "above 0 that is at most 1",
+                   ashlar_schedule_name(s->kind), s->gamma, (unsigned long long)s->step_size);
     return ASHLAR_OK;
 }
 

@@ -5,7 +5,6 @@
 
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/check_level.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 typedef struct bucket {
@@ -16,11 +15,9 @@ typedef struct bucket {
 
 _Static_assert(ASHLAR_REDUCER_STREAMS <= 64, "a bucket has a bit for each stream");
 
-/*
- * Invariants in a step:
+/* Invariants in a step:
  *   buckets 0 .. next - 1 have been sent or have no tensors; no bucket from `next` on has been sent
- *   if failure is OK: bucket `next` has a missing tensor, or there is no bucket `next`
- */
+ *   if failure is OK: bucket `next` has a missing tensor, or there is no bucket `next` */
 struct ashlar_reducer {
     const ashlar_arena *arena;
     ashlar_device *device;
@@ -51,24 +48,18 @@ static bool is_consistent(const ashlar_reducer *r) {
                      r->buckets[r->next].missing > 0);
 }
 
-/* ---- life ---- */
-
 static ashlar_status check_arguments(const ashlar_arena *arena, const ashlar_collectives *c,
                                      ashlar_reduction reduction) {
-    if (ashlar_arena_allocator(arena) == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "reducer: the arena is not committed");
-    }
-    if (c->broadcast == NULL || c->all_reduce == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "reducer: broadcast and all_reduce must be given");
-    }
-    if ((unsigned)reduction >= ASHLAR_REDUCTION_COUNT ||
-        (reduction == ASHLAR_REDUCTION_SCATTER &&
-         (c->reduce_scatter == NULL || c->all_gather == NULL))) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "reducer: reduction %d is unknown, or lacks "
-                            "reduce_scatter or all_gather",
-                            (int)reduction);
-    }
+    ASHLAR_FAIL_IF(ashlar_arena_allocator(arena) == NULL, ASHLAR_EINVAL,
+                   "reducer: the arena is not committed");
+    ASHLAR_FAIL_IF(c->broadcast == NULL || c->all_reduce == NULL, ASHLAR_EINVAL,
+                   "reducer: broadcast and all_reduce must be given");
+    ASHLAR_FAIL_IF((unsigned)reduction >= ASHLAR_REDUCTION_COUNT ||
+                       (reduction == ASHLAR_REDUCTION_SCATTER &&
+                        (c->reduce_scatter == NULL || c->all_gather == NULL)),
+                   ASHLAR_EINVAL,
+                   "reducer: reduction %d is unknown, or lacks reduce_scatter or all_gather",
+                   (int)reduction);
     return ASHLAR_OK;
 }
 
@@ -76,10 +67,9 @@ static ashlar_status build(ashlar_reducer *r) {
     r->buckets = ashlar__host_calloc(r->arena->bucket_count, sizeof *r->buckets);
     r->is_frozen = ashlar__host_calloc(r->arena->tensor_count, sizeof *r->is_frozen);
     r->is_final = ashlar__host_calloc(r->arena->tensor_count, sizeof *r->is_final);
-    if (r->buckets == NULL || r->is_frozen == NULL || r->is_final == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a reducer of %zu tensors",
-                            r->arena->tensor_count);
-    }
+    ASHLAR_FAIL_IF(r->buckets == NULL || r->is_frozen == NULL || r->is_final == NULL,
+                   ASHLAR_EHOSTMEM, "no host memory for a reducer of %zu tensors",
+                   r->arena->tensor_count);
     for (size_t i = 0; i < r->arena->tensor_count; i++) {
         const ashlar_arena_entry *tensor = &r->arena->tensors[i];
         ASHLAR_CHECK2(r->arena->groups[tensor->group].bucket < r->arena->bucket_count);
@@ -114,8 +104,6 @@ void ashlar_reducer_destroy(ashlar_reducer *r) {
     ashlar__host_free(r->is_final);
     ashlar__host_free(r);
 }
-
-/* ---- sending ---- */
 
 /* Work queued on `later` from now on waits for all work queued on `earlier` so far. */
 static ashlar_status order(const ashlar_reducer *r, ashlar_stream earlier, ashlar_stream later) {
@@ -165,14 +153,10 @@ static ashlar_status send_ready(ashlar_reducer *r) {
     return ASHLAR_OK;
 }
 
-/* ---- a step ---- */
-
 ashlar_status ashlar_reducer_begin(ashlar_reducer *r) {
-    if (r->is_open || r->arena->regions[ASHLAR_REGION_GRADIENTS] == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "begin: %s",
-                            r->is_open ? "the step before was not finished"
-                                       : "the arena has no gradients");
-    }
+    ASHLAR_FAIL_IF(r->is_open || r->arena->regions[ASHLAR_REGION_GRADIENTS] == NULL, ASHLAR_EINVAL,
+                   "begin: %s",
+                   r->is_open ? "the step before was not finished" : "the arena has no gradients");
     memset(r->is_final, 0, r->arena->tensor_count * sizeof *r->is_final);
     for (size_t i = 0; i < r->arena->bucket_count; i++) {
         r->buckets[i].missing = r->buckets[i].tensors;
@@ -186,21 +170,14 @@ ashlar_status ashlar_reducer_begin(ashlar_reducer *r) {
 }
 
 static ashlar_status check_final(const ashlar_reducer *r, size_t tensor) {
-    if (!r->is_open || tensor >= r->arena->tensor_count) {
-        return ashlar__fail(ASHLAR_EINVAL, "final: %s",
-                            r->is_open ? "the arena has no such tensor" : "no step has begun");
-    }
-    if (r->failure != ASHLAR_OK) {
-        return ashlar__fail(r->failure,
-                            "final: bucket %zu was not sent, an earlier call said why; finish the "
-                            "step",
-                            r->next);
-    }
+    ASHLAR_FAIL_IF(!r->is_open || tensor >= r->arena->tensor_count, ASHLAR_EINVAL, "final: %s",
+                   r->is_open ? "the arena has no such tensor" : "no step has begun");
+    ASHLAR_FAIL_IF(r->failure != ASHLAR_OK, r->failure,
+                   "final: bucket %zu was not sent, an earlier call said why; finish the step",
+                   r->next);
     const char *name = r->arena->tensors[tensor].name;
-    if (r->is_frozen[tensor]) {
-        return ashlar__fail(ASHLAR_EINVAL, "final: tensor %s is frozen, its gradient is of no use",
-                            name);
-    }
+    ASHLAR_FAIL_IF(r->is_frozen[tensor], ASHLAR_EINVAL,
+                   "final: tensor %s is frozen, its gradient is of no use", name);
     return r->is_final[tensor] ? ashlar__fail(ASHLAR_EINVAL,
                                               "final: tensor %s was final before in this step; a "
                                               "gradient that is summed up is final once",
@@ -214,11 +191,9 @@ static ashlar_status number_stream(ashlar_reducer *r, ashlar_stream stream, uint
     while (i < r->stream_count && r->streams[i] != stream) {
         i++;
     }
-    if (i == ASHLAR_REDUCER_STREAMS) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "final: more than %d streams in a step; order some of them by events",
-                            ASHLAR_REDUCER_STREAMS);
-    }
+    ASHLAR_FAIL_IF(i == ASHLAR_REDUCER_STREAMS, ASHLAR_EINVAL,
+                   "final: more than %d streams in a step; order some of them by events",
+                   ASHLAR_REDUCER_STREAMS);
     if (i == r->stream_count) {
         r->streams[r->stream_count++] = stream;
     }
@@ -255,19 +230,13 @@ static ashlar_status name_missing(const ashlar_reducer *r) {
 }
 
 ashlar_status ashlar_reducer_finish(ashlar_reducer *r, ashlar_stream stream) {
-    if (!r->is_open) {
-        return ashlar__fail(ASHLAR_EINVAL, "finish: no step has begun");
-    }
+    ASHLAR_FAIL_IF(!r->is_open, ASHLAR_EINVAL, "finish: no step has begun");
     const ashlar_status status = order(r, r->stream, stream);
     r->is_open = false;
-    if (r->failure != ASHLAR_OK) {
-        return ashlar__fail(r->failure, "finish: bucket %zu was not sent, an earlier call said why",
-                            r->next);
-    }
+    ASHLAR_FAIL_IF(r->failure != ASHLAR_OK, r->failure,
+                   "finish: bucket %zu was not sent, an earlier call said why", r->next);
     return r->next < r->arena->bucket_count ? name_missing(r) : status;
 }
-
-/* ---- parameters ---- */
 
 /* Broadcast neighbouring buckets of the same type in one call, in ascending address order; the last
  * bucket has the lowest address. */
@@ -295,10 +264,9 @@ ashlar_status ashlar_reducer_broadcast(ashlar_reducer *r, size_t root, ashlar_st
 }
 
 ashlar_status ashlar_reducer_gather(ashlar_reducer *r, ashlar_stream stream) {
-    if (r->reduction != ASHLAR_REDUCTION_SCATTER) {
-        return ashlar__fail(ASHLAR_EINVAL, "gather: every rank has all sums; only "
-                                           "ASHLAR_REDUCTION_SCATTER leaves parts to gather");
-    }
+    ASHLAR_FAIL_IF(
+        r->reduction != ASHLAR_REDUCTION_SCATTER, ASHLAR_EINVAL,
+        "gather: every rank has all sums; only ASHLAR_REDUCTION_SCATTER leaves parts to gather");
     ASHLAR_TRY(order(r, stream, r->stream));
     for (size_t i = 0; i < r->arena->bucket_count; i++) {
         if (r->buckets[i].tensors > 0) {

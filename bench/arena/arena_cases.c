@@ -6,7 +6,6 @@
 #include <ashlar/rnn.h>
 
 #include "rnn/data/batcher.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
@@ -77,8 +76,6 @@ const ashlar_arena_case *ashlar__arena_cases(size_t *count) {
     return cases;
 }
 
-/* ---- values ---- */
-
 /* Padding stays 0. */
 static void draw_values(const ashlar_arena *arena, ashlar_random *random, float width,
                         char *image) {
@@ -105,15 +102,12 @@ ashlar_status ashlar__arena_case_fill(ashlar_arena *arena, uint64_t seed, ashlar
     ashlar_random random;
     char *image =
         ashlar__host_calloc(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), 1);
-    if (image == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for the arena's values");
-    }
+    ASHLAR_FAIL_IF(image == NULL, ASHLAR_EHOSTMEM, "bench: no host memory for the arena's values");
     ashlar__random_init(&random, seed);
     ashlar_status status =
         fill_region(arena, ASHLAR_REGION_PARAMETERS, 1.0f, &random, image, stream);
-    if (status == ASHLAR_OK) {
-        status = fill_region(arena, ASHLAR_REGION_GRADIENTS, 0.001f, &random, image, stream);
-    }
+    ASHLAR_THEN(status,
+                fill_region(arena, ASHLAR_REGION_GRADIENTS, 0.001f, &random, image, stream));
     ashlar__host_free(image);
     return status;
 }

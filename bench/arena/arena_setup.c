@@ -13,7 +13,6 @@
 #include <ashlar/replica.h>
 
 #include "allocator/base/clock.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "arena/compute/workers.h"
 
@@ -61,30 +60,23 @@ void ashlar__arena_copy(ashlar_copy_work *work) {
 
 enum { VALUES_SEED = 5 };
 
-/*
- * The copies' ranges must not be a multiple of 4 KiB apart: a load would wait for an earlier store
- * whose address has the same low bits, which the processor compares first.
- */
+/* The copies' ranges must not be a multiple of 4 KiB apart: a load would wait for an earlier store
+ * whose address has the same low bits, which the processor compares first. */
 enum { SKEW_BYTES = 33 * ASHLAR_COPY_LINE };
 
 /* How an operation is called, counted and shared. */
+#define ROW(name, text, accesses, arrays, shared) \
+    [ASHLAR_ARENA_OPERATION_##name] = {text, accesses, arrays, shared},
 static const struct {
     const char *name;
     size_t accesses, arrays;
     bool is_shared;
-} operations[] = {
-#define X(name, text, accesses, arrays, shared) \
-    [ASHLAR_ARENA_OPERATION_##name] = {text, accesses, arrays, shared},
-    ASHLAR_ARENA_OPERATION_MAP(X)
-#undef X
-};
+} operations[] = {ASHLAR_ARENA_OPERATION_MAP(ROW)};
 ASHLAR_TABLE_IS_FULL(operations, ASHLAR_ARENA_OPERATION_COUNT);
 
 const char *ashlar__arena_operation_name(ashlar_arena_operation operation) {
     return operations[operation].name;
 }
-
-/* ---- set-up ---- */
 
 static ashlar_optimizer_config adamw(void) {
     ashlar_optimizer_config config;
@@ -116,9 +108,8 @@ static ashlar_status list_pointers(ashlar_arena_setup *s) {
     const size_t count = ashlar_arena_tensor_count(s->arena);
     s->pointers = ashlar__host_calloc(count, sizeof *s->pointers);
     s->items = ashlar__host_calloc(count, sizeof *s->items);
-    if (s->pointers == NULL || s->items == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu pointers", count);
-    }
+    ASHLAR_FAIL_IF(s->pointers == NULL || s->items == NULL, ASHLAR_EHOSTMEM,
+                   "bench: no host memory for %zu pointers", count);
     for (size_t i = 0; i < count; i++) {
         s->items[i] = (ashlar_flatten_item){.tensor = i, .pointer = &s->pointers[i]};
     }
@@ -160,11 +151,8 @@ ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *s, ashlar_device *dev
                                        const ashlar_arena_case *which, bool is_smoke) {
     ashlar_device_info info;
     ashlar_device_get_info(device, &info);
-    if (info.kind != ASHLAR_DEVICE_SOFT) {
-        return ashlar__fail(ASHLAR_ENOTSUP,
-                            "bench: arenas are measured on software devices only; give --device "
-                            "soft");
-    }
+    ASHLAR_FAIL_IF(info.kind != ASHLAR_DEVICE_SOFT, ASHLAR_ENOTSUP,
+                   "bench: arenas are measured on software devices only; give --device soft");
     s->device = device;
     ASHLAR_TRY(ashlar_stream_create(device, &s->stream));
     ASHLAR_TRY(ashlar_allocator_create(device, &s->allocator));
@@ -193,8 +181,6 @@ void ashlar__arena_setup_finish(ashlar_arena_setup *s) {
     }
     *s = (ashlar_arena_setup){0};
 }
-
-/* ---- operations ---- */
 
 bool ashlar__arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation operation) {
     return runner != ASHLAR_ARENA_RUNNER_LISTS || operation != ASHLAR_ARENA_OPERATION_CHECKPOINT;

@@ -1,7 +1,5 @@
-/*
- * arena_setup.h - one case of `ashlar-bench arena`, its subjects, and the copies beside them
- * (internal).
- */
+/* arena_setup.h - one case of `ashlar-bench arena`, its subjects, and the copies beside them
+ * (internal). */
 #ifndef ASHLAR_ARENA_SETUP_H
 #define ASHLAR_ARENA_SETUP_H
 
@@ -13,8 +11,7 @@
 
 #include "bench/arena/per_tensor.h"
 
-/*
- * Every operation, and how its bytes are counted. `accesses` are those of 4 bytes for each element,
+/* Every operation, and how its bytes are counted. `accesses` are those of 4 bytes for each element,
  * each read and each write one of them, without padding, tables and copies on the way; `arrays` is
  * how many arrays of the elements they go to, which is the memory that a copy beside it uses.
  *
@@ -28,8 +25,7 @@
  * A copy beside it is counted the same way, as 2 accesses. It may well be slower than adamw: lines
  * that a copy writes are first read unasked, and adamw reads its own anyway.
  *
- * Name, text, accesses, arrays, whether the workers share it (else it is one thread's).
- */
+ * Name, text, accesses, arrays, whether the workers share it (else it is one thread's). */
 #define ASHLAR_ARENA_OPERATION_MAP(X)      \
     X(ADAMW, "adamw", 8, 4, true)          \
     X(ZERO, "zero", 1, 1, false)           \
@@ -46,13 +42,11 @@ typedef enum ashlar_arena_operation {
 
 const char *ashlar__arena_operation_name(ashlar_arena_operation operation);
 
-/*
- * One measurement's copy: from a range of device memory to another, as often as it takes to move
+/* One measurement's copy: from a range of device memory to another, as often as it takes to move
  * as many bytes as the operation beside it, read and written, in as much memory:
  *
  *     bytes * 2          what the operation's memory holds
- *     bytes * 2 * times  what is moved, counted as for the operation
- */
+ *     bytes * 2 * times  what is moved, counted as for the operation */
 typedef struct ashlar_copy_work {
     void *dst; /* [bytes], apart from src; both aligned to COPY_LINE */
     const void *src;
@@ -87,12 +81,9 @@ typedef struct ashlar_arena_case {
 /* All of them, in the order of the report. All tensors are fp32 and have no options. */
 const ashlar_arena_case *ashlar__arena_cases(size_t *count);
 
-/*
- * Fill parameters (about 1 in size) and gradients (about 0.001) from `seed`, by one copy each.
- * Requires an arena of fp32 tensors that has both regions. Waits for `stream`.
- *
- * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_ENOMEM.
- */
+/* Fill parameters (about 1 in size) and gradients (about 0.001) from `seed`, by one copy each.
+ * Requires an arena of fp32 tensors that has both regions. Waits for `stream`. Errors:
+ * ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_case_fill(ashlar_arena *arena, uint64_t seed,
                                                         ashlar_stream stream);
 
@@ -112,19 +103,16 @@ typedef struct ashlar_arena_setup {
     char file[4096 + 16];
 } ashlar_arena_setup;
 
-/*
- * Set up a case on `device`. Finish it also after a failure.
+/* Set up a case on `device`. Finish it also after a failure.
  *
  * Errors: ASHLAR_ENOTSUP (a CUDA device), ASHLAR_EIO (no folder), those of the arena and of the
- *         scattered tensors.
- */
+ *         scattered tensors. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *setup,
                                                          ashlar_device *device,
                                                          const ashlar_arena_case *which,
                                                          bool is_smoke);
 void ashlar__arena_setup_finish(ashlar_arena_setup *setup);
 
-/* Whether a runner has an operation. */
 bool ashlar__arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation operation);
 
 /* Bytes that a runner reads and writes in an operation, see ASHLAR_ARENA_OPERATION_MAP. */

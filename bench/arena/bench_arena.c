@@ -12,20 +12,8 @@
 enum { ROUNDS_MAX = 41, ROUNDS_MIN = 7 };
 static const double round_s = 2e-3, while_s = 8;
 
-/* ---- the rows ---- */
-
-static const ashlar_rows_column columns[] = {
-    [ASHLAR_ARENA_CASE] = {"case", "case", ASHLAR_ROWS_TEXT, 13, 0, 0},
-    [ASHLAR_ARENA_OPERATION] = {"operation", "operation", ASHLAR_ROWS_TEXT, 10, 0, 0},
-    [ASHLAR_ARENA_SUBJECT] = {"subject", "subject", ASHLAR_ROWS_TEXT, 11, 0, 0},
-    [ASHLAR_ARENA_NS] = {"ns", "us", ASHLAR_ROWS_NUMBER, 12, 1, 1e-3},
-    [ASHLAR_ARENA_BYTES_PER_S] = {"bytes_per_s", "GB/s", ASHLAR_ROWS_NUMBER, 8, 2, 1e-9},
-    [ASHLAR_ARENA_COPY_BYTES_PER_S] = {"copy_bytes_per_s", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
-    [ASHLAR_ARENA_OVER_COPY] = {NULL, "/ copy", ASHLAR_ROWS_NUMBER, 7, 2, 0},
-    [ASHLAR_ARENA_OVER_MEMCPY] = {NULL, "/ memcpy", ASHLAR_ROWS_NUMBER, 9, 2, 0},
-    [ASHLAR_ARENA_OVER_ARENA] = {"over_arena", "x arena", ASHLAR_ROWS_NUMBER, 8, 2, 0},
-};
-ASHLAR_TABLE_IS_FULL(columns, ASHLAR_ARENA_COLUMNS);
+#define COLUMN(name, key, heading, kind, ...) {key, heading, ASHLAR_ROWS_##kind, __VA_ARGS__},
+static const ashlar_rows_column columns[] = {ASHLAR_ARENA_COLUMN_MAP(COLUMN)};
 
 #define MANY "10000_tensors"
 /* Two medians of the same work differ by so much: what is "not slower". */
@@ -47,8 +35,6 @@ static const ashlar_rows_target targets[] = {
 
 static const ashlar_rows_form form = {columns, ASHLAR_ARENA_COLUMNS, ASHLAR_ARENA_SUBJECT, targets,
                                       sizeof targets / sizeof targets[0]};
-
-/* ---- rounds ---- */
 
 /* One operation, measured in rounds by all runners. */
 typedef struct contest {
@@ -121,8 +107,6 @@ static ashlar_status measure_operation(ashlar_arena_setup *setup, const char *na
     return add_rows(&c, request->out, name, turns, rows);
 }
 
-/* ---- the benchmark ---- */
-
 static bool workload(size_t i, ashlar_bench_name *out) {
     size_t count;
     const ashlar_arena_case *cases = ashlar__arena_cases(&count);
@@ -151,9 +135,8 @@ static ashlar_status measure_case(ashlar_device *device, const ashlar_bench_requ
         if (setup.device == NULL) {
             status = ashlar__arena_setup_init(&setup, device, which, request->is_smoke);
         }
-        if (status == ASHLAR_OK) {
-            status = measure_operation(&setup, name.name, request, (ashlar_arena_operation)k, rows);
-        }
+        ASHLAR_THEN(status,
+                    measure_operation(&setup, name.name, request, (ashlar_arena_operation)k, rows));
     }
     ashlar__arena_setup_finish(&setup);
     return status;

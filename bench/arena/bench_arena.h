@@ -1,30 +1,31 @@
-/*
- * bench_arena.h - measures what an arena saves: optimizer steps, fills, norms, copies and files
+/* bench_arena.h - measures what an arena saves: optimizer steps, fills, norms, copies and files
  * over one range, compared with the same work tensor by tensor and in lists, and with a copy of as
  * many bytes (internal).
  *
  * Every subject has an instance of its own, and all take turns in each round, the two copies among
  * them. A few things are not timed, because every subject would need them: pointers that are to be
  * flattened are made to point to the scattered tensors, and replicas are given back. Checkpoints go
- * to a new folder in TMPDIR, or /tmp, which is removed. CUDA devices are refused.
- */
+ * to a new folder in TMPDIR, or /tmp, which is removed. CUDA devices are refused. */
 #ifndef ASHLAR_BENCH_ARENA_H
 #define ASHLAR_BENCH_ARENA_H
 
 #include "bench/harness/benchmark.h"
 
-enum {
-    ASHLAR_ARENA_CASE,
-    ASHLAR_ARENA_OPERATION,
-    ASHLAR_ARENA_SUBJECT,
-    ASHLAR_ARENA_NS,               /* of one operation */
-    ASHLAR_ARENA_BYTES_PER_S,      /* read and written, counted as in arena_setup.h */
-    ASHLAR_ARENA_COPY_BYTES_PER_S, /* of a plain loop in the same rounds; both count */
-    ASHLAR_ARENA_OVER_COPY,        /* of BYTES_PER_S, as is the next one */
-    ASHLAR_ARENA_OVER_MEMCPY,
-    ASHLAR_ARENA_OVER_ARENA, /* of NS */
-    ASHLAR_ARENA_COLUMNS
-};
+/* The columns of its rows, as in ashlar_rows_column. NS is of one operation; bytes are read and
+ * written, counted as in arena_setup.h, those of COPY by a plain loop in the same rounds. OVER_COPY
+ * and OVER_MEMCPY are of BYTES_PER_S, OVER_ARENA of NS. */
+#define ASHLAR_ARENA_COLUMN_MAP(X)                                 \
+    X(CASE, "case", "case", TEXT, 13, 0, 0)                        \
+    X(OPERATION, "operation", "operation", TEXT, 10, 0, 0)         \
+    X(SUBJECT, "subject", "subject", TEXT, 11, 0, 0)               \
+    X(NS, "ns", "us", NUMBER, 12, 1, 1e-3)                         \
+    X(BYTES_PER_S, "bytes_per_s", "GB/s", NUMBER, 8, 2, 1e-9)      \
+    X(COPY_BYTES_PER_S, "copy_bytes_per_s", NULL, NUMBER, 0, 0, 0) \
+    X(OVER_COPY, NULL, "/ copy", NUMBER, 7, 2, 0)                  \
+    X(OVER_MEMCPY, NULL, "/ memcpy", NUMBER, 9, 2, 0)              \
+    X(OVER_ARENA, "over_arena", "x arena", NUMBER, 8, 2, 0)
+#define ASHLAR_ARENA_COLUMN(name, ...) ASHLAR_ARENA_##name,
+enum { ASHLAR_ARENA_COLUMN_MAP(ASHLAR_ARENA_COLUMN) ASHLAR_ARENA_COLUMNS };
 
 extern const ashlar_benchmark ashlar__benchmark_arena;
 

@@ -1,6 +1,5 @@
 /* per_tensor.c - makes scattered tensors: one allocation for each, lists and tables. */
 #include "bench/arena/per_tensor.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
@@ -25,11 +24,7 @@ void *ashlar__per_tensor_view(const ashlar_per_tensor *t, ashlar_region region, 
     }
 }
 
-/* ---- making one ---- */
-
-static ashlar_status fail_memory(void) {
-    return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
-}
+#define NO_MEMORY "bench: no host memory for scattered tensors"
 
 static bool has_no_options(const ashlar_tensor_options *o) {
     return !o->is_frozen && !o->has_no_decay && (o->rate_scale <= 0 || o->rate_scale == 1);
@@ -38,30 +33,25 @@ static bool has_no_options(const ashlar_tensor_options *o) {
 static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_config *config) {
     ashlar_device_info device;
     ashlar_device_get_info(ashlar_allocator_device(ashlar_arena_allocator(arena)), &device);
-    if (device.kind != ASHLAR_DEVICE_SOFT) {
-        return ashlar__fail(ASHLAR_ENOTSUP,
-                            "bench: scattered tensors are measured on software devices only; give "
-                            "--device soft");
-    }
-    if (ashlar__optimizer_algorithm(config) != ASHLAR_ALGORITHM_ADAM) {
-        return ashlar__fail(ASHLAR_EINVAL, "bench: scattered tensors know adam and adamw only");
-    }
+    ASHLAR_FAIL_IF(
+        device.kind != ASHLAR_DEVICE_SOFT, ASHLAR_ENOTSUP,
+        "bench: scattered tensors are measured on software devices only; give --device soft");
+    ASHLAR_FAIL_IF(ashlar__optimizer_algorithm(config) != ASHLAR_ALGORITHM_ADAM, ASHLAR_EINVAL,
+                   "bench: scattered tensors know adam and adamw only");
     for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(arena, i, &info);
-        if (info.dtype != ASHLAR_F32 || !has_no_options(&info.options)) {
-            return ashlar__fail(ASHLAR_EINVAL, "bench: tensor %s is not fp32, or has options",
-                                info.name);
-        }
+        ASHLAR_FAIL_IF(info.dtype != ASHLAR_F32 || !has_no_options(&info.options), ASHLAR_EINVAL,
+                       "bench: tensor %s is not fp32, or has options", info.name);
     }
     return ASHLAR_OK;
 }
 
 static ashlar_status take_tables(ashlar_per_tensor *t) {
-    t->runs = ashlar__host_calloc(t->count, sizeof *t->runs);
-    t->pointers = ashlar__host_calloc(t->count, sizeof *t->pointers);
-    t->replica = ashlar__host_calloc(t->count, sizeof *t->replica);
-    return t->runs != NULL && t->pointers != NULL && t->replica != NULL ? ASHLAR_OK : fail_memory();
+    ASHLAR_HOST_NEW(t->runs, t->count, NO_MEMORY);
+    ASHLAR_HOST_NEW(t->pointers, t->count, NO_MEMORY);
+    ASHLAR_HOST_NEW(t->replica, t->count, NO_MEMORY);
+    return ASHLAR_OK;
 }
 
 /* A block as large as the tensor, filled as the arena's is: of moments only those of before the
@@ -96,10 +86,8 @@ static ashlar_status take_tensors(ashlar_per_tensor *t, size_t tensor) {
 
 static ashlar_status take_all(ashlar_per_tensor *t) {
     ashlar_random random;
-    size_t *order = ashlar__host_calloc(t->count, sizeof *order);
-    if (order == NULL) {
-        return fail_memory();
-    }
+    size_t *order;
+    ASHLAR_HOST_NEW(order, t->count, NO_MEMORY);
     ashlar__random_init(&random, SHUFFLE_SEED);
     for (size_t i = 0; i < t->count; i++) {
         const size_t j = (size_t)ashlar__random_below(&random, i + 1);
@@ -107,8 +95,8 @@ static ashlar_status take_all(ashlar_per_tensor *t) {
         order[j] = i;
     }
     ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < t->count && status == ASHLAR_OK; i++) {
-        status = take_tensors(t, order[i]);
+    for (size_t i = 0; i < t->count; i++) {
+        ASHLAR_THEN(status, take_tensors(t, order[i]));
     }
     ashlar__host_free(order);
     return status;
@@ -116,11 +104,8 @@ static ashlar_status take_all(ashlar_per_tensor *t) {
 
 static ashlar_status split_lists(ashlar_per_tensor *t, const ashlar_arena_list_limits *limits) {
     t->list_count = ashlar__arena_lists_split(t->runs, t->count, limits, NULL);
-    t->lists = ashlar__host_calloc(t->list_count, sizeof *t->lists);
-    t->jobs = ashlar__host_calloc(t->list_count, sizeof *t->jobs);
-    if (t->lists == NULL || t->jobs == NULL) {
-        return fail_memory();
-    }
+    ASHLAR_HOST_NEW(t->lists, t->list_count, NO_MEMORY);
+    ASHLAR_HOST_NEW(t->jobs, t->list_count, NO_MEMORY);
     (void)ashlar__arena_lists_split(t->runs, t->count, limits, t->lists);
     for (size_t l = 0; l < t->list_count; l++) {
         t->span_count += t->lists[l].count;
@@ -141,12 +126,9 @@ static void fill_span(const ashlar_per_tensor *t, size_t tensor, size_t begin, s
 }
 
 static ashlar_status list_spans(ashlar_per_tensor *t) {
-    t->gradients = ashlar__host_calloc(t->span_count, sizeof *t->gradients);
-    t->gathers = ashlar__host_calloc(t->span_count, sizeof *t->gathers);
-    t->copies = ashlar__host_calloc(t->span_count, sizeof *t->copies);
-    if (t->gradients == NULL || t->gathers == NULL || t->copies == NULL) {
-        return fail_memory();
-    }
+    ASHLAR_HOST_NEW(t->gradients, t->span_count, NO_MEMORY);
+    ASHLAR_HOST_NEW(t->gathers, t->span_count, NO_MEMORY);
+    ASHLAR_HOST_NEW(t->copies, t->span_count, NO_MEMORY);
     for (size_t l = 0, span = 0; l < t->list_count; l++) {
         for (size_t i = 0; i < t->lists[l].count; i++, span++) {
             size_t begin, end;
@@ -194,10 +176,8 @@ ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
                                         const ashlar_arena_list_limits *limits,
                                         ashlar_stream stream, ashlar_per_tensor **out) {
     ASHLAR_TRY(check(arena, config));
-    ashlar_per_tensor *t = ashlar__host_calloc(1, sizeof *t);
-    if (t == NULL) {
-        return fail_memory();
-    }
+    ashlar_per_tensor *t;
+    ASHLAR_HOST_NEW(t, 1, NO_MEMORY);
     t->arena = arena;
     t->allocator = ashlar_arena_allocator(arena);
     t->device = ashlar_allocator_device(t->allocator);
@@ -205,19 +185,12 @@ ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
     t->is_single = limits->tensors == 1;
     t->rule = (ashlar_optimizer_rule){ashlar__optimizer_algorithm(config), *config};
     t->count = ashlar_arena_tensor_count(arena);
-    const ashlar_status status = build(t, limits);
-    if (status != ASHLAR_OK) {
-        ashlar__per_tensor_destroy(t);
-        return status;
-    }
-    *out = t;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(build(t, limits), t, ashlar__per_tensor_destroy, out);
 }
 
 static void give(const ashlar_per_tensor *t, void *block) {
     if (block != NULL) {
-        const ashlar_status status = ashlar_free(t->allocator, block);
-        (void)status; /* it was taken here */
+        ASHLAR_IGNORE(ashlar_free(t->allocator, block)); /* it was taken here */
     }
 }
 

@@ -1,5 +1,4 @@
-/*
- * per_tensor.h - the tensors of an arena as a program without one has them: each an allocation of
+/* per_tensor.h - the tensors of an arena as a program without one has them: each an allocation of
  * its own, and everything done in launches that each know a few of them (internal).
  *
  *   per_tensor    a launch, a fill or a copy for each tensor
@@ -12,8 +11,7 @@
  * squares are added tensor by tensor, in an arena across tensors. Where gradients are clipped, so
  * does everything multiplied by clip_norm / norm.
  *
- * Software devices only. Threads: one at a time.
- */
+ * Software devices only. Threads: one at a time. */
 #ifndef ASHLAR_PER_TENSOR_H
 #define ASHLAR_PER_TENSOR_H
 
@@ -36,11 +34,9 @@ typedef struct ashlar_arena_list {
     size_t skip, end;
 } ashlar_arena_list;
 
-/*
- * Split `count` runs, none of them empty, and return how many lists there are.
+/* Split `count` runs, none of them empty, and return how many lists there are.
  *
- * lists   room for all of them; NULL: they are only counted
- */
+ * lists   room for all of them; NULL: they are only counted */
 size_t ashlar__arena_lists_split(const ashlar_optimizer_run *runs, size_t count,
                                  const ashlar_arena_list_limits *limits, ashlar_arena_list *lists);
 
@@ -79,8 +75,7 @@ typedef struct ashlar_per_tensor {
     ashlar_optimizer_scalars *sums;    /* [list_count] of which only `sum` is used */
 } ashlar_per_tensor;
 
-/*
- * Make scattered copies of an arena's tensors, with its parameters and gradients of now and moments
+/* Make scattered copies of an arena's tensors, with its parameters and gradients of now and moments
  * of 0, before the first step of AdamW or Adam. All blocks are taken from the arena's allocator in
  * a random order, so that neighbours in the arena are none here.
  *
@@ -89,8 +84,7 @@ typedef struct ashlar_per_tensor {
  *
  * Ownership: *out is the caller's; the arena must outlive it.
  * Errors:    ASHLAR_ENOTSUP (a CUDA device), ASHLAR_EINVAL (other tensors, another optimizer),
- *            ASHLAR_EHOSTMEM, and those of ashlar_alloc() and copies.
- */
+ *            ASHLAR_EHOSTMEM, and those of ashlar_alloc() and copies. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
                                                           const ashlar_optimizer_config *config,
                                                           const ashlar_arena_list_limits *limits,
@@ -102,33 +96,25 @@ void ashlar__per_tensor_destroy(ashlar_per_tensor *per_tensor); /* NULL is allow
 void *ashlar__per_tensor_view(const ashlar_per_tensor *per_tensor, ashlar_region region,
                               size_t tensor);
 
-/*
- * Queue a step, zeros for all gradients, or the norm of all gradients alone. Errors: those of
- * launches and fills.
- */
+/* Queue a step, zeros for all gradients, or the norm of all gradients alone. Errors: those of
+ * launches and fills. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_step(ashlar_per_tensor *per_tensor,
                                                         double learning_rate);
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_zero(ashlar_per_tensor *per_tensor);
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_norm(ashlar_per_tensor *per_tensor);
 
-/*
- * Queue copies of all parameters to their places in the arena, and let the pointers point there;
- * scatter lets them point back to the tensors' own allocations. Errors: those of copies.
- */
+/* Queue copies of all parameters to their places in the arena, and let the pointers point there;
+ * scatter lets them point back to the tensors' own allocations. Errors: those of copies. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_flatten(ashlar_per_tensor *per_tensor);
 void ashlar__per_tensor_scatter(ashlar_per_tensor *per_tensor);
 
-/*
- * Take a block for each parameter tensor of a replica on the same device, and queue the copies;
- * drop frees them. Errors: those of ashlar_alloc() and copies; drop what there is then, too.
- */
+/* Take a block for each parameter tensor of a replica on the same device, and queue the copies;
+ * drop frees them. Errors: those of ashlar_alloc() and copies; drop what there is then, too. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_replicate(ashlar_per_tensor *per_tensor);
 void ashlar__per_tensor_drop_replica(ashlar_per_tensor *per_tensor);
 
-/*
- * Save the parameters as ashlar_checkpoint_save() does an arena's, in the same format, after a copy
- * to the host of each. There is no form of it for lists. Waits. Errors: as there.
- */
+/* Save the parameters as ashlar_checkpoint_save() does an arena's, in the same format, after a copy
+ * to the host of each. There is no form of it for lists. Waits. Errors: as there. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_save(ashlar_per_tensor *per_tensor,
                                                         const char *path);
 

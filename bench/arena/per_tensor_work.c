@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "arena/checkpoint/safetensors.h"
 
@@ -67,22 +66,19 @@ void ashlar__arena_list_cover(const ashlar_arena_list *list, const ashlar_optimi
         runs[list->first + list->count - 1].first_chunk + count_chunks(list->end, chunk);
 }
 
-/* ---- steps ---- */
-
 static ashlar_status launch(const ashlar_per_tensor *t, const ashlar_optimizer_job *job) {
     return ashlar_launch(t->device, t->stream, ashlar__optimizer_cpu_run, job, sizeof *job);
 }
 
 static ashlar_status launch_lists(ashlar_per_tensor *t, unsigned pass, double learning_rate) {
-    ashlar_status status = ASHLAR_OK;
-    for (size_t l = 0; l < t->list_count && status == ASHLAR_OK; l++) {
+    for (size_t l = 0; l < t->list_count; l++) {
         ashlar_optimizer_job *job = &t->jobs[l];
         job->passes = pass;
         job->scalars = pass == ASHLAR_OPTIMIZER_SUM ? &t->sums[l] : t->scalars;
         job->learning_rate = learning_rate;
-        status = launch(t, job);
+        ASHLAR_TRY(launch(t, job));
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 typedef struct addition {
@@ -130,36 +126,33 @@ static void fill_zeros(void *args) {
 }
 
 ashlar_status ashlar__per_tensor_zero(ashlar_per_tensor *t) {
-    ashlar_status status = ASHLAR_OK;
     const ashlar_copy_span *span = t->gradients;
-    for (size_t l = 0; l < t->list_count && status == ASHLAR_OK; l++) {
+    for (size_t l = 0; l < t->list_count; l++) {
         const fills list = {.spans = span, .count = t->lists[l].count};
-        status = t->is_single ? ashlar_fill(t->device, span->dst, 0, span->bytes, t->stream)
-                              : ashlar_launch(t->device, t->stream, fill_zeros, &list, sizeof list);
+        ASHLAR_TRY(t->is_single
+                       ? ashlar_fill(t->device, span->dst, 0, span->bytes, t->stream)
+                       : ashlar_launch(t->device, t->stream, fill_zeros, &list, sizeof list));
         span += list.count;
     }
-    return status;
+    return ASHLAR_OK;
 }
 
-/* ---- copies ---- */
-
 static ashlar_status copy_lists(const ashlar_per_tensor *t, const ashlar_copy_span *spans) {
-    ashlar_status status = ASHLAR_OK;
-    for (size_t l = 0; l < t->list_count && status == ASHLAR_OK; l++) {
-        status = t->is_single
-                     ? ashlar_copy(t->device, spans->dst, spans->src, spans->bytes, t->stream)
-                     : ashlar_copy_batch(t->device, spans, t->lists[l].count, t->stream);
+    for (size_t l = 0; l < t->list_count; l++) {
+        ASHLAR_TRY(t->is_single
+                       ? ashlar_copy(t->device, spans->dst, spans->src, spans->bytes, t->stream)
+                       : ashlar_copy_batch(t->device, spans, t->lists[l].count, t->stream));
         spans += t->lists[l].count;
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__per_tensor_flatten(ashlar_per_tensor *t) {
-    const ashlar_status status = copy_lists(t, t->gathers);
-    for (size_t i = 0; i < t->count && status == ASHLAR_OK; i++) {
+    ASHLAR_TRY(copy_lists(t, t->gathers));
+    for (size_t i = 0; i < t->count; i++) {
         t->pointers[i] = ashlar_arena_view(t->arena, ASHLAR_REGION_PARAMETERS, i);
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 void ashlar__per_tensor_scatter(ashlar_per_tensor *t) {
@@ -169,14 +162,10 @@ void ashlar__per_tensor_scatter(ashlar_per_tensor *t) {
 }
 
 ashlar_status ashlar__per_tensor_replicate(ashlar_per_tensor *t) {
-    ashlar_status status = ASHLAR_OK;
     ashlar__per_tensor_drop_replica(t);
-    for (size_t i = 0; i < t->count && status == ASHLAR_OK; i++) {
-        status = ashlar_alloc(t->allocator, t->runs[i].elements * sizeof(float), t->stream,
-                              &t->replica[i]);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
+    for (size_t i = 0; i < t->count; i++) {
+        ASHLAR_TRY(ashlar_alloc(t->allocator, t->runs[i].elements * sizeof(float), t->stream,
+                                &t->replica[i]));
     }
     for (size_t l = 0, span = 0; l < t->list_count; l++) {
         for (size_t i = 0; i < t->lists[l].count; i++, span++) {
@@ -187,22 +176,19 @@ ashlar_status ashlar__per_tensor_replicate(ashlar_per_tensor *t) {
     return copy_lists(t, t->copies);
 }
 
-/* ---- a file ---- */
-
 static ashlar_status read_tensors(const ashlar_per_tensor *t, char *image,
                                   ashlar_safetensors_entry *entries) {
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < t->count && status == ASHLAR_OK; i++) {
+    for (size_t i = 0; i < t->count; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(t->arena, i, &info);
         entries[i] = (ashlar_safetensors_entry){
             .name = info.name, .dtype = info.dtype, .rank = info.rank, .data = image};
         memcpy(entries[i].shape, info.shape, info.rank * sizeof info.shape[0]);
-        status =
-            ashlar_copy_to_host(t->device, image, t->runs[i].parameters, info.bytes, t->stream);
+        ASHLAR_TRY(
+            ashlar_copy_to_host(t->device, image, t->runs[i].parameters, info.bytes, t->stream));
         image += info.bytes;
     }
-    return status == ASHLAR_OK ? ashlar_stream_synchronize(t->device, t->stream) : status;
+    return ashlar_stream_synchronize(t->device, t->stream);
 }
 
 ashlar_status ashlar__per_tensor_save(ashlar_per_tensor *t, const char *path) {
@@ -212,9 +198,7 @@ ashlar_status ashlar__per_tensor_save(ashlar_per_tensor *t, const char *path) {
         image != NULL && entries != NULL
             ? read_tensors(t, image, entries)
             : ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory to save %s", path);
-    if (status == ASHLAR_OK) {
-        status = ashlar__safetensors_write(path, entries, t->count, NULL, 0);
-    }
+    ASHLAR_THEN(status, ashlar__safetensors_write(path, entries, t->count, NULL, 0));
     ashlar__host_free(entries);
     ashlar__host_free(image);
     return status;

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "allocator/base/clock.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/heap/size_class.h"
 #include "allocator/pack/pack_csv.h"
@@ -23,8 +22,6 @@ double ashlar__packing_gap(const ashlar_packing *p) {
 static bool fits(const ashlar_packing *p) {
     return p->capacity_bytes == 0 || p->result.plan_bytes <= p->capacity_bytes;
 }
-
-/* --- packing --------------------------------------------------------------------------------- */
 
 static ashlar_status pack_often(const ashlar_pack_buffer *buffers,
                                 const ashlar_pack_options *options, size_t tries, size_t *offsets,
@@ -90,8 +87,6 @@ static ashlar_status pack_table(const ashlar_pack_table *table, size_t seconds, 
                               bytes, p->result.plan_bytes);
 }
 
-/* --- for ashlar-bench ------------------------------------------------------------------------ */
-
 void ashlar__bench_pack_print(FILE *out, const ashlar_packing *p) {
     fprintf(out, "%s: %zu buffers, bound %zu, plan %zu bytes, gap %.3f %%, %.3f s (%s)", p->problem,
             p->count, p->result.bound_bytes, p->result.plan_bytes, 100 * ashlar__packing_gap(p),
@@ -141,14 +136,10 @@ ashlar_row ashlar__packing_row(const ashlar_packing *p) {
     }};
 }
 
-/* --- a file ---------------------------------------------------------------------------------- */
-
 static ashlar_status draw(const ashlar_packing *p, const ashlar_pack_table *table,
                           const size_t *offsets, const char *path) {
-    ashlar_picture_block *blocks = ashlar__host_calloc(table->count + 1, sizeof *blocks);
-    if (blocks == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to draw its plan", p->problem);
-    }
+    ashlar_picture_block *blocks;
+    ASHLAR_HOST_NEW(blocks, table->count + 1, "%s: no host memory to draw its plan", p->problem);
     for (size_t i = 0; i < table->count; i++) {
         const ashlar_pack_buffer *buffer = &table->buffers[i];
         blocks[i] = (ashlar_picture_block){.begin = buffer->begin,

@@ -1,7 +1,5 @@
-/*
- * bench_pack.h - how long packing takes, and how good the plans are, for ashlar-bench and
- * ashlar-replay (internal).
- */
+/* bench_pack.h - how long packing takes, and how good the plans are, for ashlar-bench and
+ * ashlar-replay (internal). */
 #ifndef ASHLAR_BENCH_PACK_H
 #define ASHLAR_BENCH_PACK_H
 
@@ -26,22 +24,18 @@ typedef struct ashlar_packing {
 /* plan_bytes / bound_bytes - 1; 0 if there is nothing to pack. */
 double ashlar__packing_gap(const ashlar_packing *packing);
 
-/*
- * Make a problem like the allocations of several training steps of different lengths: parameters
+/* Make a problem like the allocations of several training steps of different lengths: parameters
  * and optimizer state that live throughout, activations that the backward pass frees in reverse (a
  * few of them later), gradients that live to the end of their step, and short-lived workspaces. The
  * same seed makes the same problem on every machine.
  *
- * buffers   [count], in the order of their beginnings; sizes are multiples of 512 B
- */
+ * buffers   [count], in the order of their beginnings; sizes are multiples of 512 B */
 void ashlar__pack_case_training(uint64_t seed, ashlar_pack_buffer *buffers, size_t count);
 
-/*
- * Pack ASHLAR_PACKING_BUFFERS buffers of training steps by the greedy orders alone, without search.
+/* Pack ASHLAR_PACKING_BUFFERS buffers of training steps by the greedy orders alone, without search.
  *
  * tries    times that the same problem is packed, for the median; 1 .. ASHLAR_PACKING_TRIES_MAX
- * Errors:  ASHLAR_EHOSTMEM.
- */
+ * Errors:  ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack(size_t tries, ashlar_packing *out);
 enum { ASHLAR_PACKING_TRIES_MAX = 9, ASHLAR_PACKING_BUFFERS = 20000 };
 
@@ -55,16 +49,12 @@ typedef struct ashlar_pack_job {
     FILE *progress;        /* a terminal to show progress on; NULL: none */
 } ashlar_pack_job;
 
-/*
- * Pack a file's problem, verify the plan, and write it. A plan that does not fit is no error.
- *
- * Errors:  as ashlar__pack_table_read(), ashlar__pack_table_write() and ashlar__picture_write();
- *          ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; ASHLAR_EFORMAT also for a wrong plan.
- */
+/* Pack a file's problem, verify the plan, and write it. A plan that does not fit is no error.
+ * Errors: as ashlar__pack_table_read(), ashlar__pack_table_write() and ashlar__picture_write();
+ * ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; ASHLAR_EFORMAT also for a wrong plan. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack_file(const ashlar_pack_job *job,
                                                         ashlar_packing *out);
 
-/* Print a line with the figures. */
 void ashlar__bench_pack_print(FILE *out, const ashlar_packing *packing);
 
 /* Its rows are {problem, buffers, seconds, plan_bytes, bound_bytes, gap, capacity (null without),
@@ -73,12 +63,10 @@ extern const ashlar_rows_form ashlar__packing_form;
 
 ashlar_row ashlar__packing_row(const ashlar_packing *packing); /* which must outlive it */
 
-/*
- * The same for ashlar-replay: print one line on `out` and put an object to `w`.
+/* The same for ashlar-replay: print one line on `out` and put an object to `w`.
  *
  * Errors: those; ASHLAR_ENOMEM (the plan does not fit; the line, the object and the solution have
- *         been written nevertheless).
- */
+ *         been written nevertheless). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_pack_run(const ashlar_pack_job *job, FILE *out,
                                                         ashlar_json_writer *w);
 

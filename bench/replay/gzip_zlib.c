@@ -3,7 +3,6 @@
 
 #include <zlib.h>
 
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 /* The most bytes that one call of zlib reads or writes, since zlib counts in 32 bits. */
@@ -29,9 +28,7 @@ static ashlar_status reserve(unpacker *u) {
     }
     const size_t capacity = u->capacity == 0 ? 1 << 16 : 2 * u->capacity;
     char *grown = ashlar__host_realloc(u->text, capacity, 1);
-    if (grown == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to unpack it", u->name);
-    }
+    ASHLAR_FAIL_IF(grown == NULL, ASHLAR_EHOSTMEM, "%s: no host memory to unpack it", u->name);
     u->text = grown;
     u->capacity = capacity;
     return ASHLAR_OK;
@@ -54,13 +51,11 @@ static ashlar_status advance(unpacker *u, const unsigned char *data, size_t byte
     if (*result == Z_BUF_ERROR) { /* no progress although there was room: the data ends too early */
         return ashlar__fail(ASHLAR_EFORMAT, "%s: the gzip data is cut off", u->name);
     }
-    if (*result == Z_MEM_ERROR) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to unpack it", u->name);
-    }
-    if (*result != Z_OK && *result != Z_STREAM_END) {
-        return ashlar__fail(ASHLAR_EFORMAT, "%s: the gzip data is damaged: %s", u->name,
-                            u->zlib.msg != NULL ? u->zlib.msg : "no more is known");
-    }
+    ASHLAR_FAIL_IF(*result == Z_MEM_ERROR, ASHLAR_EHOSTMEM, "%s: no host memory to unpack it",
+                   u->name);
+    ASHLAR_FAIL_IF(*result != Z_OK && *result != Z_STREAM_END, ASHLAR_EFORMAT,
+                   "%s: the gzip data is damaged: %s", u->name,
+                   u->zlib.msg != NULL ? u->zlib.msg : "no more is known");
     return ASHLAR_OK;
 }
 
@@ -77,10 +72,8 @@ static ashlar_status unpack_all(unpacker *u, const unsigned char *data, size_t b
         if (bytes == 0) {
             return ASHLAR_OK;
         }
-        if (!ashlar__gzip_is_magic(data, bytes)) {
-            return ashlar__fail(ASHLAR_EFORMAT, "%s: %zu bytes that are no gzip data follow it",
-                                u->name, bytes);
-        }
+        ASHLAR_FAIL_IF(!ashlar__gzip_is_magic(data, bytes), ASHLAR_EFORMAT,
+                       "%s: %zu bytes that are no gzip data follow it", u->name, bytes);
         (void)inflateReset(&u->zlib); /* fails only for a stream that was never begun */
     }
 }
@@ -88,9 +81,8 @@ static ashlar_status unpack_all(unpacker *u, const unsigned char *data, size_t b
 ashlar_status ashlar__gzip_unpack(const char *name, const void *data, size_t bytes, char **out,
                                   size_t *out_bytes) {
     unpacker u = {.name = name};
-    if (inflateInit2(&u.zlib, WINDOW_OF_GZIP) != Z_OK) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to unpack it", name);
-    }
+    ASHLAR_FAIL_IF(inflateInit2(&u.zlib, WINDOW_OF_GZIP) != Z_OK, ASHLAR_EHOSTMEM,
+                   "%s: no host memory to unpack it", name);
     const ashlar_status status = unpack_all(&u, data, bytes);
     (void)inflateEnd(&u.zlib);
     if (status != ASHLAR_OK) {

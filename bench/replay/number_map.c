@@ -4,7 +4,6 @@
 #include <stdbool.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 struct ashlar_number_entry {
@@ -39,11 +38,8 @@ static ashlar_number_entry *probe(const ashlar_number_map *map, uint64_t high, u
 static ashlar_status grow(ashlar_number_map *map) {
     ashlar_number_map grown = {.count = map->count};
     grown.capacity = map->capacity == 0 ? CAPACITY_MIN : 2 * map->capacity;
-    grown.entries = ashlar__host_calloc(grown.capacity, sizeof *grown.entries);
-    if (grown.entries == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a map of %zu numbers",
-                            grown.capacity);
-    }
+    ASHLAR_HOST_NEW(grown.entries, grown.capacity, "no host memory for a map of %zu numbers",
+                    grown.capacity);
     for (size_t i = 0; i < map->capacity; i++) {
         const ashlar_number_entry *entry = &map->entries[i];
         if (entry->is_used) {

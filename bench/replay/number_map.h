@@ -1,9 +1,5 @@
-/*
- * number_map.h - a map from pairs of numbers to a number, such as from a log's pointers, threads
- * and streams to their indexes (internal).
- *
- * Threads: one at a time.
- */
+/* number_map.h - a map from pairs of numbers to a number, such as from a log's pointers, threads
+ * and streams to their indexes (internal). Threads: one at a time. */
 #ifndef ASHLAR_NUMBER_MAP_H
 #define ASHLAR_NUMBER_MAP_H
 

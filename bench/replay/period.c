@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "bench/replay/number_map.h"
 
@@ -45,8 +44,6 @@ typedef struct trial {
     double score;      /* as in period.h */
     bool counts;       /* whether it meets the conditions of period.h */
 } trial;
-
-/* ---- runs ---- */
 
 /* Replace runs of `width` numbers by runs of twice as many, each made of the runs at i and at i +
  * width, and renumber them. *run_count: the number of different runs. */
@@ -90,8 +87,6 @@ static void find_chances(finder *f) {
         }
     }
 }
-
-/* ---- candidates ---- */
 
 static void add_lag(finder *f, size_t lag) {
     for (size_t i = 0; i < f->lag_count; i++) {
@@ -142,8 +137,6 @@ static ashlar_status find_lags(finder *f) {
     }
     return ASHLAR_OK;
 }
-
-/* ---- one candidate ---- */
 
 /* The best stretch so far, and the one that is growing. The surplus of a stretch is the number of
  * its runs that repeat minus the number that do not. */
@@ -250,8 +243,6 @@ static void choose(const finder *f, ashlar_period *p, trial *chosen) {
     }
 }
 
-/* ---- the whole ---- */
-
 static ashlar_status find(finder *f, ashlar_period *p) {
     trial chosen = {0};
     size_t length = f->count;
@@ -279,10 +270,8 @@ static ashlar_status reserve(finder *f) {
     f->runs = ashlar__host_calloc(f->count, 3 * sizeof *f->runs);
     f->wide = ashlar__host_calloc(f->count, sizeof *f->wide);
     f->votes = ashlar__host_calloc(f->count, sizeof *f->votes);
-    if (f->runs == NULL || f->wide == NULL || f->votes == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to find the period of %zu numbers",
-                            f->count);
-    }
+    ASHLAR_FAIL_IF(f->runs == NULL || f->wide == NULL || f->votes == NULL, ASHLAR_EHOSTMEM,
+                   "no host memory to find the period of %zu numbers", f->count);
     f->last = f->runs + f->count;
     f->uses = f->last + f->count;
     return ASHLAR_OK;

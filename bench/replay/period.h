@@ -1,5 +1,4 @@
-/*
- * period.h - finds the period at which a sequence of numbers nearly repeats itself (internal).
+/* period.h - finds the period at which a sequence of numbers nearly repeats itself (internal).
  *
  * Numbers are compared in runs of four. A run at position i repeats at period p if the same run
  * begins at i - p or up to `drift` places away from there, where drift = min(p / 16, 8): a few
@@ -17,8 +16,7 @@
  * is not mistaken for a step: layers repeat, too, but not across the end of a step.
  *
  * Candidates are the distances at which most different runs of 4, 8, 16, ... numbers recur: long
- * runs reach across the end of a step, short ones survive small changes.
- */
+ * runs reach across the end of a step, short ones survive small changes. */
 #ifndef ASHLAR_PERIOD_H
 #define ASHLAR_PERIOD_H
 
@@ -26,10 +24,8 @@
 
 #include <ashlar/status.h>
 
-/*
- * Invariants if period > 0: begin + 2 * period - drift <= end <= count;
- *   for begin + period <= i < count: i - period - drift <= links[i] <= i - period + drift
- */
+/* Invariants if period > 0: begin + 2 * period - drift <= end <= count;
+ *   for begin + period <= i < count: i - period - drift <= links[i] <= i - period + drift */
 typedef struct ashlar_period {
     size_t period; /* 0: the sequence does not repeat */
     size_t drift;
@@ -40,16 +36,14 @@ typedef struct ashlar_period {
                         */
 } ashlar_period;
 
-/*
- * Find the period.
+/* Find the period.
  *
  * numbers  [count], each below count; they are only compared for equality
  * prefix   how many numbers at the beginning need not repeat
  *
  * Ownership: the caller ends *out with ashlar__period_finish().
  * Errors:    ASHLAR_EHOSTMEM.
- * Cost:      O(count log count), some 200 bytes of host memory for each number.
- */
+ * Cost:      O(count log count), some 200 bytes of host memory for each number. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__period_find(const size_t *numbers, size_t count,
                                                     size_t prefix, ashlar_period *out);
 

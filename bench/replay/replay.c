@@ -8,7 +8,6 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/clock.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "bench/harness/live_set.h"
 #include "allocator/soft/soft.h"
@@ -32,12 +31,9 @@ typedef struct worker {
     bool is_started; /* Lock: replay.lock */
 } worker;
 
-/*
- * Turns count the events of all passes. The thread whose turn is `next` does it, holding the lock;
- * everything here is then its own.
- * Invariants: turn_count == config->passes * log->closed_count;
- *             next <= turn_count; next == turn_count when the replay is over.
- */
+/* Turns count the events of all passes. The thread whose turn is `next` does it, holding the lock;
+ * everything here is then its own. Invariants: turn_count == config->passes * log->closed_count;
+ * next <= turn_count; next == turn_count when the replay is over. */
 struct replay {
     const ashlar_rmm_log *log;
     const ashlar_replay_config *config;
@@ -72,8 +68,6 @@ const ashlar_replay_calls ashlar__replay_calls_of_ashlar = {
     .step_end = ashlar_step_end,
 };
 
-/* ---- time ---- */
-
 static double now_ns(void) {
     return (double)ashlar__clock_ns();
 }
@@ -93,8 +87,6 @@ static void count_time(replay *r, double start) {
     r->ns += now_ns() - start;
     r->ops++;
 }
-
-/* ---- events; Lock: held ---- */
 
 /* The next event's place in the log. */
 static size_t next_event(const replay *r) {
@@ -275,8 +267,6 @@ static void advance_locked(replay *r) {
     }
 }
 
-/* ---- threads ---- */
-
 static void *work(void *arg);
 
 /* Wake the thread whose event is next, and start it if this is its first; at the end, wake all. */
@@ -341,8 +331,6 @@ static void run_threads(replay *r) {
     }
 }
 
-/* ---- before and after ---- */
-
 static ashlar_status open_device(replay *r) {
     char spec[64];
     (void)snprintf(spec, sizeof spec, "memory=%zuB", r->config->memory_bytes);
@@ -364,9 +352,8 @@ static ashlar_status set_up(replay *r) {
     r->streams = ashlar__host_calloc(log->stream_count, sizeof *r->streams);
     r->blocks = ashlar__host_calloc(block_count, sizeof *r->blocks);
     r->workers = ashlar__host_calloc(log->thread_count, sizeof *r->workers);
-    if (r->streams == NULL || r->blocks == NULL || r->workers == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to replay it", log->name);
-    }
+    ASHLAR_FAIL_IF(r->streams == NULL || r->blocks == NULL || r->workers == NULL, ASHLAR_EHOSTMEM,
+                   "%s: no host memory to replay it", log->name);
     return open_device(r);
 }
 

@@ -1,5 +1,4 @@
-/*
- * replay.h - replays a recorded log of allocations on a software device (internal).
+/* replay.h - replays a recorded log of allocations on a software device (internal).
  *
  * Every thread and stream of the log becomes one; a thread lives from its first event to its last.
  * Threads take turns in the order of the log, so that every replay is the same, and each stream
@@ -7,8 +6,7 @@
  * larger than the host.
  *
  * A replay is one pass over the log or several, by the same threads with the same allocator, which
- * keeps what it holds. A pass ends with frees of what the log leaves live.
- */
+ * keeps what it holds. A pass ends with frees of what the log leaves live. */
 #ifndef ASHLAR_REPLAY_H
 #define ASHLAR_REPLAY_H
 
@@ -69,22 +67,19 @@ typedef struct ashlar_replay_result {
     char failure[ASHLAR_REPLAY_TEXT_BYTES]; /* the first one, as FILE:LINE: detail; or "" */
 } ashlar_replay_result;
 
-/*
- * Replay a log on a fresh software device, then check the allocator.
+/* Replay a log on a fresh software device, then check the allocator.
  *
  * result   figures of all passes. On success there may be failures.
  *
  * Threads: no other thread may use a software device meanwhile.
  * Errors:  ASHLAR_EFORMAT (a block that overlaps a live one, an allocator that fails its check;
  *          the detail begins with FILE:LINE:), ASHLAR_EHOSTMEM, and what the allocator says,
- *          ASHLAR_ENOMEM of an allocation apart, which is counted.
- */
+ *          ASHLAR_ENOMEM of an allocation apart, which is counted. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_run(const ashlar_rmm_log *log,
                                                    const ashlar_replay_config *config,
                                                    ashlar_replay_result *result);
 
-/*
- * Find, by bisection between the peaks of live and reserved memory, a capacity at which all passes
+/* Find, by bisection between the peaks of live and reserved memory, a capacity at which all passes
  * over the log succeed while one fails with one grain less. (A smaller one might still do, by luck
  * in fragmentation.)
  *
@@ -92,22 +87,19 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__replay_run(const ashlar_rmm_log *log,
  * result     of a run without failures
  * capacity   bytes, a multiple of ASHLAR_REPLAY_GRAIN_BYTES
  *
- * Errors: as ashlar__replay_run().
- */
+ * Errors: as ashlar__replay_run(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_log *log,
                                                              const ashlar_replay_config *config,
                                                              const ashlar_replay_result *result,
                                                              size_t *capacity);
 
-/*
- * Draw the blocks of a replayed log as an SVG: time in events of the log, requested sizes.
+/* Draw the blocks of a replayed log as an SVG: time in events of the log, requested sizes.
  *
  * addresses  [block_count], as set by the replay; 0: the block was never allocated
  * result     of the replay
  * path       the file; replaced as a whole, or unchanged on failure
  *
- * Errors: ASHLAR_EINVAL (`path` is not a regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM.
- */
+ * Errors: ASHLAR_EINVAL (`path` is not a regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_draw(const ashlar_rmm_log *log,
                                                     const uintptr_t *addresses,
                                                     const ashlar_replay_result *result,

@@ -1,7 +1,6 @@
 /* replay_findings.c - what replays show besides figures: the smallest device, and a picture. */
 #include "bench/replay/replay.h"
 
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/trace/picture.h"
 
@@ -74,10 +73,8 @@ static size_t drop_missing(ashlar_picture_block *blocks, size_t count) {
 
 ashlar_status ashlar__replay_draw(const ashlar_rmm_log *log, const uintptr_t *addresses,
                                   const ashlar_replay_result *result, const char *path) {
-    ashlar_picture_block *blocks = ashlar__host_calloc(log->block_count + 1, sizeof *blocks);
-    if (blocks == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to draw %s", log->name);
-    }
+    ashlar_picture_block *blocks;
+    ASHLAR_HOST_NEW(blocks, log->block_count + 1, "no host memory to draw %s", log->name);
     fill_blocks(log, addresses, blocks);
     const ashlar_picture picture = {
         .title = log->name,

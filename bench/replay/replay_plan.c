@@ -3,19 +3,14 @@
 
 #include <math.h>
 
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-static ashlar_status fail_memory(const ashlar_rmm_log *log) {
-    return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to replay its steps", log->name);
-}
+#define NO_MEMORY "%s: no host memory to replay its steps"
 
 /* Each pass is one step, the frees of what the log leaves live included. */
 static ashlar_status take_whole_log(const ashlar_rmm_log *log, ashlar_replay_plan *plan) {
-    size_t *boundaries = ashlar__host_calloc(2, sizeof *boundaries);
-    if (boundaries == NULL) {
-        return fail_memory(log);
-    }
+    size_t *boundaries;
+    ASHLAR_HOST_NEW(boundaries, 2, NO_MEMORY, log->name);
     boundaries[1] = log->closed_count;
     ashlar__steps_finish(&plan->steps);
     plan->steps = (ashlar_steps){.boundaries = boundaries, .count = 1};
@@ -24,15 +19,11 @@ static ashlar_status take_whole_log(const ashlar_rmm_log *log, ashlar_replay_pla
     return ASHLAR_OK;
 }
 
-/* ---- whose steps ---- */
-
 static ashlar_status choose_thread(const ashlar_rmm_log *log, ashlar_replay_plan *plan) {
     const ashlar_rmm_event *events = log->events;
     const size_t *boundaries = plan->steps.boundaries;
-    size_t *counts = ashlar__host_calloc(log->thread_count, sizeof *counts);
-    if (counts == NULL) {
-        return fail_memory(log);
-    }
+    size_t *counts;
+    ASHLAR_HOST_NEW(counts, log->thread_count, NO_MEMORY, log->name);
     for (size_t i = boundaries[0]; i < boundaries[plan->steps.count]; i++) {
         const bool is_allocation = events[i].action == ASHLAR_RMM_ALLOCATE;
         counts[events[i].thread] += is_allocation;
@@ -58,9 +49,7 @@ ashlar_status ashlar__replay_plan_init(const ashlar_rmm_log *log, size_t passes,
     if (status == ASHLAR_OK && plan.steps.count < 2) {
         status = take_whole_log(log, &plan);
     }
-    if (status == ASHLAR_OK) {
-        status = choose_thread(log, &plan);
-    }
+    ASHLAR_THEN(status, choose_thread(log, &plan));
     if (status != ASHLAR_OK) {
         ashlar__replay_plan_finish(&plan);
         return status;
@@ -73,8 +62,6 @@ void ashlar__replay_plan_finish(ashlar_replay_plan *plan) {
     ashlar__steps_finish(&plan->steps);
     *plan = (ashlar_replay_plan){0};
 }
-
-/* ---- what comes of it ---- */
 
 static size_t step_total(const ashlar_replay_plan *plan) {
     return plan->steps.count * plan->passes;

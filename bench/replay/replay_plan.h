@@ -1,12 +1,10 @@
-/*
- * replay_plan.h - a log's steps for a replay on a plan, and its outcome (internal).
+/* replay_plan.h - a log's steps for a replay on a plan, and its outcome (internal).
  *
  * The first step is recorded, the others are replayed on its plan, also those of further passes
  * over the log. A log without two steps counts as one, and has at least two passes.
  *
  * Steps belong to the thread that allocates most in them. They begin and end at that thread's first
- * event after a boundary; other threads allocate by the ordinary path.
- */
+ * event after a boundary; other threads allocate by the ordinary path. */
 #ifndef ASHLAR_REPLAY_PLAN_H
 #define ASHLAR_REPLAY_PLAN_H
 
@@ -28,12 +26,8 @@ typedef struct ashlar_replay_plan {
     size_t step_allocations; /* in the first step, by any thread */
 } ashlar_replay_plan;
 
-/*
- * Find the steps of a log that is to be replayed `passes` times.
- *
- * Ownership: the caller ends *out with ashlar__replay_plan_finish().
- * Errors:    ASHLAR_EHOSTMEM; *out is then as it was.
- */
+/* Find the steps of a log that is to be replayed `passes` times. Ownership: the caller ends *out
+ * with ashlar__replay_plan_finish(). Errors: ASHLAR_EHOSTMEM; *out is then as it was. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_plan_init(const ashlar_rmm_log *log, size_t passes,
                                                          ashlar_replay_plan *out);
 void ashlar__replay_plan_finish(ashlar_replay_plan *plan);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "allocator/base/csv_read.h"
-#include "allocator/base/error.h"
 #include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
 #include "bench/replay/gzip.h"
@@ -34,8 +33,6 @@ typedef struct reader {
                                  * thread */
     ashlar_number_map pointers; /* row that allocated the block that is live at an address */
 } reader;
-
-/* ---- numbers ---- */
 
 /* The value of a digit; 16 for any other character. */
 static unsigned digit_of(char c) {
@@ -109,8 +106,6 @@ static ashlar_status read_number(const reader *r, column c, ashlar_piece field, 
     return ASHLAR_OK;
 }
 
-/* ---- rows ---- */
-
 /* The index of a thread or stream; it gets a new index at its first appearance. */
 static ashlar_status index_of(ashlar_number_map *map, uint64_t high, uint64_t low, size_t *count,
                               size_t *out) {
@@ -142,11 +137,9 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
         return ashlar__csv_fail(&r->csv, "Pointer of an allocation has to be an address", text);
     }
     ASHLAR_TRY(ashlar__number_map_find(&r->pointers, 0, pointer, &live));
-    if (*live != ASHLAR_NUMBER_NONE) {
-        return ashlar__fail(
-            ASHLAR_EFORMAT, "%s:%zu: allocates at %#llx, where the block of line %zu is live",
-            r->log->name, r->csv.line, (unsigned long long)pointer, r->log->events[*live].line);
-    }
+    ASHLAR_FAIL_IF(*live != ASHLAR_NUMBER_NONE, ASHLAR_EFORMAT,
+                   "%s:%zu: allocates at %#llx, where the block of line %zu is live", r->log->name,
+                   r->csv.line, (unsigned long long)pointer, r->log->events[*live].line);
     *live = r->log->event_count;
     event->block = r->log->block_count++;
     return ASHLAR_OK;
@@ -221,28 +214,25 @@ static ashlar_status read_row(reader *r, const ashlar_piece *fields) {
     return ASHLAR_OK;
 }
 
-/* ---- the whole ---- */
-
 /* Append frees of what is live at the end. `is_live`: [block_count], false. */
 static ashlar_status close_log(ashlar_rmm_log *log, bool *is_live) {
     const size_t last = log->events[log->event_count - 1].line;
-    ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < log->event_count; i++) {
         const ashlar_rmm_event *event = &log->events[i];
         if (event->action == ASHLAR_RMM_ALLOCATE || event->action == ASHLAR_RMM_FREE) {
             is_live[event->block] = event->action == ASHLAR_RMM_ALLOCATE;
         }
     }
-    for (size_t i = 0; status == ASHLAR_OK && i < log->event_count; i++) {
+    for (size_t i = 0; i < log->event_count; i++) {
         ashlar_rmm_event event = log->events[i];
         if (event.action == ASHLAR_RMM_ALLOCATE && is_live[event.block]) {
             event.action = ASHLAR_RMM_FREE;
             event.line = last;
             event.bytes = 0;
-            status = append(log, &event);
+            ASHLAR_TRY(append(log, &event));
         }
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 static ashlar_status read_rows(reader *r) {
@@ -253,10 +243,8 @@ static ashlar_status read_rows(reader *r) {
         ASHLAR_TRY(ashlar__csv_check(&r->csv, count));
         ASHLAR_TRY(read_row(r, fields));
     }
-    if (r->log->event_count == 0) {
-        return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: no event follows the column names",
-                            r->log->name, r->csv.line);
-    }
+    ASHLAR_FAIL_IF(r->log->event_count == 0, ASHLAR_EFORMAT,
+                   "%s:%zu: no event follows the column names", r->log->name, r->csv.line);
     bool *is_live = ashlar__host_calloc(r->log->block_count + 1, sizeof *is_live);
     const ashlar_status status =
         is_live != NULL
@@ -306,9 +294,7 @@ ashlar_status ashlar__rmm_log_read(const char *path, ashlar_rmm_log **out) {
     if (status == ASHLAR_OK && ashlar__gzip_is_magic(text, bytes)) {
         status = ashlar__gzip_unpack(path, text, bytes, &plain, &bytes);
     }
-    if (status == ASHLAR_OK) {
-        status = ashlar__rmm_log_parse(path, plain != NULL ? plain : text, bytes, out);
-    }
+    ASHLAR_THEN(status, ashlar__rmm_log_parse(path, plain != NULL ? plain : text, bytes, out));
     ashlar__host_free(plain);
     ashlar__host_free(text);
     return status;

@@ -1,5 +1,4 @@
-/*
- * rmm_csv.h - reads a log of allocations as RMM's logging adaptor writes it (internal).
+/* rmm_csv.h - reads a log of allocations as RMM's logging adaptor writes it (internal).
  *
  * A header and a row for each event, for example
  *     Thread,Time,Action,Pointer,Size,Stream
@@ -13,8 +12,7 @@
  * numbers of a column are decimal, unless one of them has a letter: then all are hexadecimal. Size
  * is decimal.
  *
- * Streams are CUDA's handles: 0 and 1 are the default stream, 2 is each thread's own.
- */
+ * Streams are CUDA's handles: 0 and 1 are the default stream, 2 is each thread's own. */
 #ifndef ASHLAR_RMM_CSV_H
 #define ASHLAR_RMM_CSV_H
 
@@ -40,12 +38,10 @@ typedef struct ashlar_rmm_event {
     size_t bytes;  /* ALLOCATE: at least 1 */
 } ashlar_rmm_event;
 
-/*
- * Invariants: block < block_count of ALLOCATE and FREE; each block is allocated by one event below
- * event_count and freed by one later event below closed_count; thread < thread_count,
- * stream < stream_count. The frees from event_count on are in the order of the allocations, on
- * the allocation's thread and stream, and have the last row's line.
- */
+/* Invariants: block < block_count of ALLOCATE and FREE; each block is allocated by one event below
+ * event_count and freed by one later event below closed_count; thread < thread_count, stream <
+ * stream_count. The frees from event_count on are in the order of the allocations, on the
+ * allocation's thread and stream, and have the last row's line. */
 typedef struct ashlar_rmm_log {
     char *name; /* of the file, for messages */
     ashlar_rmm_event *events;
@@ -58,15 +54,13 @@ typedef struct ashlar_rmm_log {
     size_t recorded_failures;
 } ashlar_rmm_log;
 
-/*
- * Read a log, plain or packed by gzip; its content tells which, not its name.
+/* Read a log, plain or packed by gzip; its content tells which, not its name.
  *
  * Ownership: the caller frees *out with ashlar__rmm_log_free().
  * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (the detail begins with FILE:LINE: and names the column;
  *            also for a free of a block that is not live, an allocation at the address of a live
  *            block, and a log without events), ASHLAR_EHOSTMEM, ASHLAR_ENOTSUP (gzip in a build
- *            without zlib).
- */
+ *            without zlib). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rmm_log_read(const char *path, ashlar_rmm_log **out);
 
 /* The same from memory. `name` replaces the file's name in messages; it is copied. */

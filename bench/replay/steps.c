@@ -3,7 +3,6 @@
 
 #include <stdbool.h>
 
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "bench/replay/number_map.h"
 #include "bench/replay/period.h"
@@ -19,11 +18,7 @@ typedef struct sequence {
     uint64_t *bytes; /* [block_count]: size of each block */
 } sequence;
 
-static ashlar_status fail_memory(const ashlar_rmm_log *log) {
-    return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to find its steps", log->name);
-}
-
-/* ---- marks ---- */
+#define NO_MEMORY "%s: no host memory to find its steps"
 
 static size_t count_marks(const ashlar_rmm_log *log) {
     size_t count = 0;
@@ -35,12 +30,9 @@ static size_t count_marks(const ashlar_rmm_log *log) {
 
 /* The events after the last mark are a step if they allocate. */
 static ashlar_status take_marks(const ashlar_rmm_log *log, size_t mark_count, ashlar_steps *out) {
-    size_t *boundaries = ashlar__host_calloc(mark_count + 1, sizeof *boundaries);
-    size_t marks = 0;
+    size_t *boundaries, marks = 0;
     bool is_open = false;
-    if (boundaries == NULL) {
-        return fail_memory(log);
-    }
+    ASHLAR_HOST_NEW(boundaries, mark_count + 1, NO_MEMORY, log->name);
     for (size_t i = 0; i < log->event_count; i++) {
         if (log->events[i].action == ASHLAR_RMM_STEP) {
             boundaries[marks++] = i;
@@ -56,8 +48,6 @@ static ashlar_status take_marks(const ashlar_rmm_log *log, size_t mark_count, as
     return ASHLAR_OK;
 }
 
-/* ---- the sequence ---- */
-
 static void finish_sequence(sequence *s) {
     ashlar__host_free(s->events);
     ashlar__host_free(s->kinds);
@@ -67,13 +57,11 @@ static void finish_sequence(sequence *s) {
 
 static ashlar_status reserve_sequence(sequence *s) {
     const size_t count = s->log->block_count + 1; /* the log may have no blocks */
-    s->events = ashlar__host_calloc(count, sizeof *s->events);
-    s->kinds = ashlar__host_calloc(count, sizeof *s->kinds);
-    s->live = ashlar__host_calloc(count, sizeof *s->live);
-    s->bytes = ashlar__host_calloc(count, sizeof *s->bytes);
-    return s->events != NULL && s->kinds != NULL && s->live != NULL && s->bytes != NULL
-               ? ASHLAR_OK
-               : fail_memory(s->log);
+    ASHLAR_HOST_NEW(s->events, count, NO_MEMORY, s->log->name);
+    ASHLAR_HOST_NEW(s->kinds, count, NO_MEMORY, s->log->name);
+    ASHLAR_HOST_NEW(s->live, count, NO_MEMORY, s->log->name);
+    ASHLAR_HOST_NEW(s->bytes, count, NO_MEMORY, s->log->name);
+    return ASHLAR_OK;
 }
 
 /* Invariant: count <= block_count, since a log has one allocation for each block. */
@@ -105,8 +93,6 @@ static ashlar_status list_allocations(sequence *s) {
     ashlar__number_map_finish(&map);
     return status;
 }
-
-/* ---- boundaries ---- */
 
 /* How much of a step may be missing at either end of the repeating stretch. */
 static size_t slack_of(const ashlar_period *p) {
@@ -165,10 +151,8 @@ static bool find_end(const sequence *s, const ashlar_period *p, size_t last, siz
 
 static ashlar_status put_boundaries(const sequence *s, const ashlar_period *p, ashlar_steps *out) {
     const chain c = find_trough(s, p);
-    size_t *boundaries = ashlar__host_calloc(c.count + 1, sizeof *boundaries);
-    if (boundaries == NULL) {
-        return fail_memory(s->log);
-    }
+    size_t *boundaries;
+    ASHLAR_HOST_NEW(boundaries, c.count + 1, NO_MEMORY, s->log->name);
     size_t i = c.last;
     for (size_t n = c.count; n-- > 0; i = n > 0 ? p->links[i] : i) {
         boundaries[n] = s->events[i];

@@ -9,28 +9,14 @@
 #include "bench/harness/machine.h"
 #include "bench/harness/rounds.h"
 #include "bench/rnn/rnn_setup.h"
-#include "rnn/layer/blas.h"
 #include "rnn/layer/blas_impl.h"
 
 /* Long rounds are few: as many as fit into the time, but enough for a median. */
 enum { ROUNDS_MAX = 61, ROUNDS_MIN = 9, SHARE_ROUNDS = 5, PAUSE_NS = 10000000 };
 static const double round_s = 50e-3, while_s = 15;
 
-/* ---- the rows ---- */
-
-static const ashlar_rows_column columns[] = {
-    [ASHLAR_RNN_ROW_CASE] = {"case", "case", ASHLAR_ROWS_TEXT, 30, 0, 0},
-    [ASHLAR_RNN_ROW_SUBJECT] = {"subject", "subject", ASHLAR_ROWS_TEXT, 16, 0, 0},
-    [ASHLAR_RNN_ROW_MS_FORWARD] = {"ms_forward", "forward", ASHLAR_ROWS_NUMBER, 9, 3, 0},
-    [ASHLAR_RNN_ROW_MS_BACKWARD] = {"ms_backward", "backward", ASHLAR_ROWS_NUMBER, 9, 3, 0},
-    [ASHLAR_RNN_ROW_MS_STEP] = {"ms_step", "ms/step", ASHLAR_ROWS_NUMBER, 9, 3, 0},
-    [ASHLAR_RNN_ROW_STEPS_PER_S] = {"steps_per_s", "steps/s", ASHLAR_ROWS_NUMBER, 9, 1, 0},
-    [ASHLAR_RNN_ROW_OVER_STATIC] = {"over_static", "/ static", ASHLAR_ROWS_NUMBER, 8, 3, 0},
-    [ASHLAR_RNN_ROW_OVER_ONEDNN] = {"over_onednn", "/ onednn", ASHLAR_ROWS_NUMBER, 8, 3, 0},
-    [ASHLAR_RNN_ROW_PRODUCT_SHARE] = {"product_share", "products %", ASHLAR_ROWS_NUMBER, 10, 0,
-                                      100},
-};
-ASHLAR_TABLE_IS_FULL(columns, ASHLAR_RNN_ROW_COLUMNS);
+#define COLUMN(name, key, heading, kind, ...) {key, heading, ASHLAR_ROWS_##kind, __VA_ARGS__},
+static const ashlar_rows_column columns[] = {ASHLAR_RNN_ROW_COLUMN_MAP(COLUMN)};
 
 static const ashlar_rows_target targets[] = {
     {"ashlar / static_buffer", "ashlar", ASHLAR_RNN_ROW_OVER_STATIC, .limit = 1.01},
@@ -39,8 +25,6 @@ static const ashlar_rows_target targets[] = {
 
 static const ashlar_rows_form form = {columns, ASHLAR_RNN_ROW_COLUMNS, ASHLAR_RNN_ROW_SUBJECT,
                                       targets, sizeof targets / sizeof targets[0]};
-
-/* ---- rounds ---- */
 
 enum { STEP_S, FORWARD_S, BACKWARD_S }; /* figures of a turn */
 
@@ -169,8 +153,6 @@ static ashlar_status run_contest(contest *c, const ashlar_bench_request *request
     }
     return add_rows(c, request->out, share, rows);
 }
-
-/* ---- the benchmark ---- */
 
 static bool workload(size_t i, ashlar_bench_name *out) {
     size_t count;

@@ -1,28 +1,27 @@
-/*
- * bench_rnn.h - measures steps of recurrent networks: with the allocator, with the driver's plain
- * allocation, without memory management, and by oneDNN (internal).
- *
- * Before a turn there is a pause, in which another library's threads go to sleep. The number of
- * threads stays what it was set to. CUDA devices are refused.
- */
+/* bench_rnn.h - measures steps of recurrent networks: with the allocator, with the driver's plain
+ * allocation, without memory management, and by oneDNN (internal). Before a turn there is a pause,
+ * in which another library's threads go to sleep. The number of threads stays what it was set to.
+ * CUDA devices are refused. */
 #ifndef ASHLAR_BENCH_RNN_H
 #define ASHLAR_BENCH_RNN_H
 
 #include "bench/harness/benchmark.h"
 
-/* Medians over the rounds. A ratio is the median of those in each round. */
-enum {
-    ASHLAR_RNN_ROW_CASE,
-    ASHLAR_RNN_ROW_SUBJECT,
-    ASHLAR_RNN_ROW_MS_FORWARD,
-    ASHLAR_RNN_ROW_MS_BACKWARD,
-    ASHLAR_RNN_ROW_MS_STEP,
-    ASHLAR_RNN_ROW_STEPS_PER_S,
-    ASHLAR_RNN_ROW_OVER_STATIC, /* of MS_STEP, as is the next one */
-    ASHLAR_RNN_ROW_OVER_ONEDNN,
-    ASHLAR_RNN_ROW_PRODUCT_SHARE, /* of a step on one thread, what matrix products take */
-    ASHLAR_RNN_ROW_COLUMNS
-};
+/* The columns of its rows, as in ashlar_rows_column: medians over the rounds. A ratio is the median
+ * of those of MS_STEP in each round; PRODUCT_SHARE is what matrix products take of a step on one
+ * thread. */
+#define ASHLAR_RNN_ROW_COLUMN_MAP(X)                           \
+    X(CASE, "case", "case", TEXT, 30, 0, 0)                    \
+    X(SUBJECT, "subject", "subject", TEXT, 16, 0, 0)           \
+    X(MS_FORWARD, "ms_forward", "forward", NUMBER, 9, 3, 0)    \
+    X(MS_BACKWARD, "ms_backward", "backward", NUMBER, 9, 3, 0) \
+    X(MS_STEP, "ms_step", "ms/step", NUMBER, 9, 3, 0)          \
+    X(STEPS_PER_S, "steps_per_s", "steps/s", NUMBER, 9, 1, 0)  \
+    X(OVER_STATIC, "over_static", "/ static", NUMBER, 8, 3, 0) \
+    X(OVER_ONEDNN, "over_onednn", "/ onednn", NUMBER, 8, 3, 0) \
+    X(PRODUCT_SHARE, "product_share", "products %", NUMBER, 10, 0, 100)
+#define ASHLAR_RNN_ROW_COLUMN(name, ...) ASHLAR_RNN_ROW_##name,
+enum { ASHLAR_RNN_ROW_COLUMN_MAP(ASHLAR_RNN_ROW_COLUMN) ASHLAR_RNN_ROW_COLUMNS };
 
 extern const ashlar_benchmark ashlar__benchmark_rnn;
 

@@ -1,13 +1,11 @@
-/*
- * rnn_onednn.c - networks by oneDNN 2.x; versions before 2.0 and since 3.0 have other interfaces.
+/* rnn_onednn.c - networks by oneDNN 2.x; versions before 2.0 and since 3.0 have other interfaces.
  *
  * Letters as in rnn_layout.h. oneDNN's dimensions of weights are L D I G O; packed order is its
  * "ldgoi" with L = D = 1. Its GRU with linear before reset is ours but for the order z r n and for
  * a fourth bias, that of gate n's R h; other cells have bW + bR.
  *
  * The first states are given as zeros and their gradients taken: where they are left out, the
- * gradient of an LSTM's R is wrong in 2.6.3.
- */
+ * gradient of an LSTM's R is wrong in 2.6.3. */
 #include "bench/rnn/rnn_onednn_impl.h"
 
 #include <dlfcn.h>
@@ -15,7 +13,6 @@
 #include <string.h>
 
 #include "allocator/base/host.h"
-#include "allocator/base/error.h"
 
 const int ashlar__onednn_ends[][2] = {
     [W_IN] = {W_USER, W},
@@ -50,8 +47,6 @@ void ashlar__onednn_set_threads(size_t count) {
     }
 }
 
-/* ---- descriptions ---- */
-
 static dnnl_memory_desc_t describe(int count, const dnnl_dim_t *dims, dnnl_format_tag_t tag) {
     dnnl_memory_desc_t md;
     /* Dimensions are positive and tags fit them, so that it cannot fail. */
@@ -85,8 +80,6 @@ static dnnl_memory_desc_t describe_states(const ashlar_onednn *net) {
                               (dnnl_dim_t)c->hidden};
     return describe(4, dims, dnnl_ldnc);
 }
-
-/* ---- primitives ---- */
 
 static dnnl_rnn_direction_t direction_of(const ashlar_onednn *net) {
     return net->layout.config.directions == 2 ? dnnl_bidirectional_concat
@@ -124,8 +117,6 @@ static ashlar_status make_pass(ashlar_onednn *net, layer *l, int pass) {
     TRY(dnnl_primitive_create(&l->passes[pass], l->descs[pass]));
     return ASHLAR_OK;
 }
-
-/* ---- memory ---- */
 
 /* What a memory is like: as a primitive asks for it, or else written to *own. */
 static const dnnl_memory_desc_t *describe_memory(const ashlar_onednn *net, const layer *l,
@@ -216,8 +207,6 @@ static ashlar_status make_layer(ashlar_onednn *net, size_t index) {
     return make_reorders(net, l);
 }
 
-/* ---- life ---- */
-
 static ashlar_status make(ashlar_onednn *net) {
     TRY(dnnl_engine_create(&net->engine, dnnl_cpu, 0));
     TRY(dnnl_stream_create(&net->stream, net->engine, dnnl_stream_default_flags));
@@ -231,9 +220,7 @@ ashlar_status ashlar__onednn_create(const ashlar_rnn_layout *layout, size_t step
                                     bool training, ashlar_onednn **out) {
     const size_t layers = layout->config.layers;
     ashlar_onednn *net = ashlar__host_calloc(1, sizeof *net + layers * sizeof net->layers[0]);
-    if (net == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "onednn: no host memory");
-    }
+    ASHLAR_FAIL_IF(net == NULL, ASHLAR_EHOSTMEM, "onednn: no host memory");
     const bool is_gru = layout->config.cell == ASHLAR_RNN_GRU;
     net->layout = *layout;
     net->steps = steps;
@@ -241,33 +228,26 @@ ashlar_status ashlar__onednn_create(const ashlar_rnn_layout *layout, size_t step
     net->training = training;
     net->is_direct = layout->config.directions == 1 && !is_gru;
     net->bias_count = is_gru ? 4 : layout->gates;
-    const ashlar_status status = make(net);
-    if (status != ASHLAR_OK) {
-        ashlar__onednn_destroy(net);
-        return status;
-    }
-    *out = net;
-    return ASHLAR_OK;
+    ASHLAR_HAND_OUT(make(net), net, ashlar__onednn_destroy, out);
 }
+
+#define DESTROY(kind, object)                    \
+    do {                                         \
+        if ((object) != NULL) {                  \
+            (void)dnnl_##kind##_destroy(object); \
+        }                                        \
+    } while (0)
 
 static void destroy_layer(layer *l) {
     for (int i = 0; i < REORDER_COUNT; i++) {
-        if (l->reorders[i] != NULL) {
-            (void)dnnl_primitive_destroy(l->reorders[i]);
-        }
+        DESTROY(primitive, l->reorders[i]);
     }
     for (int i = 0; i < MEMORY_COUNT; i++) {
-        if (l->memory[i] != NULL) {
-            (void)dnnl_memory_destroy(l->memory[i]);
-        }
+        DESTROY(memory, l->memory[i]);
     }
     for (int i = 0; i < PASS_COUNT; i++) {
-        if (l->passes[i] != NULL) {
-            (void)dnnl_primitive_destroy(l->passes[i]);
-        }
-        if (l->descs[i] != NULL) {
-            (void)dnnl_primitive_desc_destroy(l->descs[i]);
-        }
+        DESTROY(primitive, l->passes[i]);
+        DESTROY(primitive_desc, l->descs[i]);
     }
 }
 
@@ -278,11 +258,7 @@ void ashlar__onednn_destroy(ashlar_onednn *net) {
     for (size_t i = 0; i < net->layout.config.layers; i++) {
         destroy_layer(&net->layers[i]);
     }
-    if (net->stream != NULL) {
-        (void)dnnl_stream_destroy(net->stream);
-    }
-    if (net->engine != NULL) {
-        (void)dnnl_engine_destroy(net->engine);
-    }
+    DESTROY(stream, net->stream);
+    DESTROY(engine, net->engine);
     ashlar__host_free(net);
 }

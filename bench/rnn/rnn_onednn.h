@@ -1,11 +1,9 @@
-/*
- * rnn_onednn.h - the same network by oneDNN, to compare with (internal).
+/* rnn_onednn.h - the same network by oneDNN, to compare with (internal).
  *
  * oneDNN 2.x reads neither weights in packed order nor sequences of different lengths. So each
  * layer is a separate primitive, each forward and backward reorders the weights, gradients are
  * reordered and added, and padding is computed like everything else. rnn_onednn_none.c replaces
- * this in builds without the library.
- */
+ * this in builds without the library. */
 #ifndef ASHLAR_RNN_ONEDNN_H
 #define ASHLAR_RNN_ONEDNN_H
 
@@ -25,12 +23,8 @@ const char *ashlar__onednn_name(void);
 /* Set the number of threads for all its work in this process from now on. */
 void ashlar__onednn_set_threads(size_t count);
 
-/*
- * Requires ashlar__onednn_has(layout). All sequences have `steps` steps; the first states are
- * zeros.
- *
- * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOTSUP (a call of oneDNN failed; the detail names it).
- */
+/* Requires ashlar__onednn_has(layout). All sequences have `steps` steps; the first states are
+ * zeros. Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOTSUP (a call of oneDNN failed; the detail names it). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__onednn_create(const ashlar_rnn_layout *layout, size_t steps,
                                                       size_t batch, bool training,
                                                       ashlar_onednn **out);

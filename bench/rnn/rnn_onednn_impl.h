@@ -1,6 +1,4 @@
-/*
- * rnn_onednn_impl.h - what rnn_onednn.c sets up and rnn_onednn_pass.c runs (internal).
- */
+/* rnn_onednn_impl.h - what rnn_onednn.c sets up and rnn_onednn_pass.c runs (internal). */
 #ifndef ASHLAR_RNN_ONEDNN_IMPL_H
 #define ASHLAR_RNN_ONEDNN_IMPL_H
 

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-/* ---- from packed order and back ---- */
-
 /* oneDNN's number of our gate. */
 static size_t gate_of(const ashlar_onednn *net, size_t gate) {
     return net->layout.config.cell == ASHLAR_RNN_GRU && gate < 2 ? 1 - gate : gate;
@@ -93,8 +91,6 @@ static void add_matrices(const ashlar_onednn *net, size_t index, float *dweights
     }
 }
 
-/* ---- passes ---- */
-
 static ashlar_status reorder(const ashlar_onednn *net, const layer *l, int which) {
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, l->memory[ashlar__onednn_ends[which][0]]},
                                     {DNNL_ARG_TO, l->memory[ashlar__onednn_ends[which][1]]}};
@@ -164,9 +160,7 @@ ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x, const f
     ashlar_status status = point_at(&net->layers[layers - 1], DST, y);
     for (size_t i = 0; i < layers && status == ASHLAR_OK; i++) {
         status = point_at(&net->layers[i], SRC, i == 0 ? x : data_of(&net->layers[i - 1], DST));
-        if (status == ASHLAR_OK) {
-            status = forward_layer(net, i, weights);
-        }
+        ASHLAR_THEN(status, forward_layer(net, i, weights));
     }
     TRY(dnnl_stream_wait(net->stream));
     return status;
@@ -186,12 +180,8 @@ static ashlar_status backward_layer(const ashlar_onednn *net, size_t index, floa
     const layer *l = &net->layers[index];
     clear_gradients(l);
     ashlar_status status = reorder_two(net, l, W_BACK_IN);
-    if (status == ASHLAR_OK) {
-        status = run_pass(net, l, BACKWARD);
-    }
-    if (status == ASHLAR_OK) {
-        status = reorder_two(net, l, DIFF_W_OUT);
-    }
+    ASHLAR_THEN(status, run_pass(net, l, BACKWARD));
+    ASHLAR_THEN(status, reorder_two(net, l, DIFF_W_OUT));
     TRY(dnnl_stream_wait(net->stream));
     if (status == ASHLAR_OK) {
         add_matrices(net, index, dweights);

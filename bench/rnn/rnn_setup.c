@@ -5,7 +5,6 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/clock.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 #include "allocator/device/device_impl.h"
@@ -49,16 +48,11 @@ void ashlar__rnn_case_lengths(const ashlar_rnn_case *which, int32_t *lengths) {
 enum { VALUES_SEED = 7, RANGE_ALIGN = 256 };
 
 const char *ashlar__rnn_subject_name(ashlar_rnn_subject subject) {
-    static const char *const names[] = {
-#define X(name, text) [ASHLAR_RNN_SUBJECT_##name] = text,
-        ASHLAR_RNN_SUBJECT_MAP(X)
-#undef X
-    };
+#define NAME(name, text) [ASHLAR_RNN_SUBJECT_##name] = text,
+    static const char *const names[] = {ASHLAR_RNN_SUBJECT_MAP(NAME)};
     ASHLAR_TABLE_IS_FULL(names, ASHLAR_RNN_SUBJECT_COUNT);
     return names[subject];
 }
-
-/* ---- set-up ---- */
 
 static size_t align_up(size_t bytes) {
     return (bytes + RANGE_ALIGN - 1) / RANGE_ALIGN * RANGE_ALIGN;
@@ -111,10 +105,8 @@ static ashlar_status make_networks(ashlar_rnn_setup *s) {
 
 static ashlar_status take_lengths(ashlar_rnn_setup *s) {
     s->lengths = ashlar__host_calloc(s->which->batch, sizeof s->lengths[0]);
-    if (s->lengths == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu lengths",
-                            s->which->batch);
-    }
+    ASHLAR_FAIL_IF(s->lengths == NULL, ASHLAR_EHOSTMEM, "bench: no host memory for %zu lengths",
+                   s->which->batch);
     ashlar__rnn_case_lengths(s->which, s->lengths);
     return ASHLAR_OK;
 }
@@ -125,10 +117,8 @@ ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *s, ashlar_device *device,
     ashlar_device_get_info(device, &info);
     s->which = which;
     s->device = device;
-    if (info.kind != ASHLAR_DEVICE_SOFT) {
-        return ashlar__fail(ASHLAR_ENOTSUP, "bench: RNNs are measured on software devices only; "
-                                            "give --device soft");
-    }
+    ASHLAR_FAIL_IF(info.kind != ASHLAR_DEVICE_SOFT, ASHLAR_ENOTSUP,
+                   "bench: RNNs are measured on software devices only; give --device soft");
     ASHLAR_TRY(ashlar_stream_create(device, &s->stream));
     ASHLAR_TRY(ashlar_allocator_create(device, &s->allocator));
     ASHLAR_TRY(take_lengths(s));
@@ -157,8 +147,6 @@ void ashlar__rnn_setup_finish(ashlar_rnn_setup *s) {
 bool ashlar__rnn_setup_has(const ashlar_rnn_setup *s, ashlar_rnn_subject subject) {
     return subject != ASHLAR_RNN_SUBJECT_ONEDNN || s->onednn != NULL;
 }
-
-/* ---- a step's buffers ---- */
 
 static ashlar_status take_plain(ashlar_device *device, size_t bytes, void **out) {
     cu_ptr ptr = 0;
@@ -219,8 +207,6 @@ static ashlar_status give_buffers(ashlar_rnn_setup *s, ashlar_rnn_subject subjec
     return status;
 }
 
-/* ---- steps ---- */
-
 static ashlar_status forward(ashlar_rnn_setup *s, const ashlar_rnn_batch *batch,
                              const ashlar_rnn_buffers *b) {
     ASHLAR_TRY(ashlar_rnn_forward(s->rnn, batch, b, s->stream));
@@ -254,9 +240,7 @@ static ashlar_status run_ours(ashlar_rnn_setup *s, ashlar_rnn_subject subject, d
         .dx = taken[ASHLAR_RNN_DX],
         .dweights = s->dweights,
     };
-    if (status == ASHLAR_OK) {
-        status = forward(s, &batch, &buffers);
-    }
+    ASHLAR_THEN(status, forward(s, &batch, &buffers));
     *middle = ashlar__clock_s();
     if (status == ASHLAR_OK && !s->which->is_inference) {
         status = backward(s, &batch, &buffers);

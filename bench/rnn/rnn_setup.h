@@ -1,11 +1,9 @@
-/*
- * rnn_setup.h - one case of `ashlar-bench rnn`, and a step of each subject (internal).
+/* rnn_setup.h - one case of `ashlar-bench rnn`, and a step of each subject (internal).
  *
  * A step's own buffers are its output, reserve, work and the gradient of its input. Subjects differ
  * in where these buffers come from. `ashlar` takes them from an allocator in each step,
  * `driver_each_step` by the driver's plain allocation; `static_buffer` uses one range taken once,
- * the least that memory management can cost. `onednn` is another network.
- */
+ * the least that memory management can cost. `onednn` is another network. */
 #ifndef ASHLAR_RNN_SETUP_H
 #define ASHLAR_RNN_SETUP_H
 
@@ -67,12 +65,8 @@ typedef struct ashlar_rnn_times {
     double forward_s, backward_s; /* together a step, with its buffers and zeroing gradients */
 } ashlar_rnn_times;
 
-/*
- * Set up a case on `device`, a software device. Call ashlar__rnn_setup_finish() even after a
- * failure.
- *
- * Errors: ASHLAR_ENOTSUP (a CUDA device), those of the allocator, the RNN and oneDNN.
- */
+/* Set up a case on `device`, a software device. Call ashlar__rnn_setup_finish() even after a
+ * failure. Errors: ASHLAR_ENOTSUP (a CUDA device), those of the allocator, the RNN and oneDNN. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *setup,
                                                        ashlar_device *device,
                                                        const ashlar_rnn_case *which);

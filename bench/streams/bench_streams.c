@@ -5,27 +5,14 @@
 #include <string.h>
 
 #include "allocator/base/error.h"
-#include "bench/streams/programs.h"
+#include "bench/streams/stage.h"
 
 /* More than any program takes. */
 #define PLENTY_BYTES ((size_t)64 << 30)
 #define SHARED "models_fixed_087"
 
-static const ashlar_rows_column columns[] = {
-    [ASHLAR_STREAMS_CASE] = {"case", "case", ASHLAR_ROWS_TEXT, 16, 0, 0},
-    [ASHLAR_STREAMS_VARIANT] = {"variant", "variant", ASHLAR_ROWS_TEXT, 7, 0, 0},
-    [ASHLAR_STREAMS_SUBJECT] = {"subject", "subject", ASHLAR_ROWS_TEXT, 10, 0, 0},
-    [ASHLAR_STREAMS_STREAMS] = {"streams", "streams", ASHLAR_ROWS_NUMBER, 7, 0, 0},
-    [ASHLAR_STREAMS_BYTES] = {"bytes", NULL, ASHLAR_ROWS_OPTIONAL, 0, 0, 0},
-    [ASHLAR_STREAMS_TIME] = {"time_over_ideal", "time/ideal", ASHLAR_ROWS_NUMBER, 10, 4, 0},
-    [ASHLAR_STREAMS_SETTLED] = {"settled_over_ideal", "settled", ASHLAR_ROWS_NUMBER, 8, 4, 0},
-    [ASHLAR_STREAMS_RESERVED] = {"reserved_over_need", "reserved/need", ASHLAR_ROWS_NUMBER, 13, 3,
-                                 0},
-    [ASHLAR_STREAMS_WAITS] = {"waits_per_step", "waits/step", ASHLAR_ROWS_NUMBER, 10, 3, 0},
-    [ASHLAR_STREAMS_HOST_WAITS] = {"host_waits_per_step", "host waits", ASHLAR_ROWS_NUMBER, 10, 3,
-                                   0},
-};
-ASHLAR_TABLE_IS_FULL(columns, ASHLAR_STREAMS_COLUMNS);
+#define COLUMN(name, key, heading, kind, ...) {key, heading, ASHLAR_ROWS_##kind, __VA_ARGS__},
+static const ashlar_rows_column columns[] = {ASHLAR_STREAMS_COLUMN_MAP(COLUMN)};
 
 static const ashlar_rows_target targets[] = {
     {"time / ideal's", "ashlar", ASHLAR_STREAMS_TIME, 1.01, .except = SHARED},
@@ -79,14 +66,6 @@ static ashlar_status add_row(const ashlar_streams_case *c, const ashlar_streams_
     return ashlar__rows_add(rows, &row);
 }
 
-static bool wants_subject(const ashlar_option_list *list, const char *name) {
-    bool is_in_list = list->count == 0;
-    for (size_t i = 0; i < list->count; i++) {
-        is_in_list = is_in_list || strcmp(list->items[i], name) == 0;
-    }
-    return is_in_list;
-}
-
 static ashlar_status measure_case(const ashlar_streams_case *c, const ashlar_bench_request *request,
                                   ashlar_rows *rows) {
     const size_t steps = request->is_smoke ? c->smoke_steps : c->steps;
@@ -96,7 +75,8 @@ static ashlar_status measure_case(const ashlar_streams_case *c, const ashlar_ben
     ASHLAR_TRY(ashlar__stage_run(&c->program, &ashlar__streams_per_stream, steps, PLENTY_BYTES,
                                  false, &ideal));
     for (size_t i = 0; ashlar__streams_subject(i, &subject); i++) {
-        if (wants_subject(&request->subjects, subject.name)) {
+        const ashlar_bench_name name = {subject.name, NULL};
+        if (ashlar__bench_wants(&request->subjects, name)) {
             ASHLAR_TRY(add_row(c, &subject, steps, &ideal, rows));
         }
     }

@@ -1,8 +1,7 @@
-/*
- * bench_streams.h - measures how much an allocator makes independent streams wait for each other,
+/* bench_streams.h - measures how much an allocator makes independent streams wait for each other,
  * on software devices with virtual time (internal).
  *
- * The ideal is the same program with per_stream (subject.h) on a device of more memory than it
+ * The ideal is the same program with per_stream (stage.h) on a device of more memory than it
  * takes. Time begins when streams and subject are there, so that it has every driver call for
  * memory, of the ideal too. The figures follow from the calls alone, and are the same in each run.
  */
@@ -11,19 +10,22 @@
 
 #include "bench/harness/benchmark.h"
 
-enum {
-    ASHLAR_STREAMS_CASE,
-    ASHLAR_STREAMS_VARIANT,
-    ASHLAR_STREAMS_SUBJECT,
-    ASHLAR_STREAMS_STREAMS,
-    ASHLAR_STREAMS_BYTES,    /* of each block, if all have the same */
-    ASHLAR_STREAMS_TIME,     /* over the ideal's; NaN, as are the next four: it had no memory */
-    ASHLAR_STREAMS_SETTLED,  /* the same, but for the first two steps of each stream */
-    ASHLAR_STREAMS_RESERVED, /* over the need (stage.h) */
-    ASHLAR_STREAMS_WAITS,    /* per step, but for the first two, as is the next one */
-    ASHLAR_STREAMS_HOST_WAITS,
-    ASHLAR_STREAMS_COLUMNS
-};
+/* The columns of its rows, as in ashlar_rows_column. BYTES: of each block, if all have the same.
+ * TIME is over the ideal's, SETTLED the same without the first two steps of each stream, RESERVED
+ * over the need (stage.h), the waits per step without the first two. NaN: it had no memory. */
+#define ASHLAR_STREAMS_COLUMN_MAP(X)                                     \
+    X(CASE, "case", "case", TEXT, 16, 0, 0)                              \
+    X(VARIANT, "variant", "variant", TEXT, 7, 0, 0)                      \
+    X(SUBJECT, "subject", "subject", TEXT, 10, 0, 0)                     \
+    X(STREAMS, "streams", "streams", NUMBER, 7, 0, 0)                    \
+    X(BYTES, "bytes", NULL, OPTIONAL, 0, 0, 0)                           \
+    X(TIME, "time_over_ideal", "time/ideal", NUMBER, 10, 4, 0)           \
+    X(SETTLED, "settled_over_ideal", "settled", NUMBER, 8, 4, 0)         \
+    X(RESERVED, "reserved_over_need", "reserved/need", NUMBER, 13, 3, 0) \
+    X(WAITS, "waits_per_step", "waits/step", NUMBER, 10, 3, 0)           \
+    X(HOST_WAITS, "host_waits_per_step", "host waits", NUMBER, 10, 3, 0)
+#define ASHLAR_STREAMS_COLUMN(name, ...) ASHLAR_STREAMS_##name,
+enum { ASHLAR_STREAMS_COLUMN_MAP(ASHLAR_STREAMS_COLUMN) ASHLAR_STREAMS_COLUMNS };
 
 extern const ashlar_benchmark ashlar__benchmark_streams;
 

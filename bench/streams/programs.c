@@ -1,5 +1,5 @@
 /* programs.c - programs of several streams: loops, models, a prefetch and a pipeline. */
-#include "bench/streams/programs.h"
+#include "bench/streams/stage.h"
 
 #include "allocator/base/error.h"
 #include "allocator/base/random.h"
@@ -15,8 +15,7 @@ enum { LAG = 4, MODEL_LAG = 2 };
                          sizeof((ashlar_stage_block *[]){__VA_ARGS__}) /           \
                              sizeof(ashlar_stage_block *))
 
-/* ---- independent: each stream in turn takes a block, works on it, and gives it back ---- */
-
+/* Each stream in turn takes a block, works on it, and gives it back. */
 static ashlar_status run_independent(ashlar_stage *stage, const ashlar_stage_program *p,
                                      size_t steps) {
     ashlar_stage_block block;
@@ -31,8 +30,7 @@ static ashlar_status run_independent(ashlar_stage *stage, const ashlar_stage_pro
     return ASHLAR_OK;
 }
 
-/* ---- models: activations are taken forwards and given back backwards ---- */
-
+/* Models take activations forwards and give them back backwards. */
 enum { LENGTH = 32, SHORTEST = 8, LONGEST = 56, FIXED = 0 /* else the seed of drawn lengths */ };
 #define ACTIVATION_BYTES (3584 * KIB)
 #define WORKSPACE_BYTES (2 * MIB)
@@ -117,8 +115,7 @@ static ashlar_status run_models(ashlar_stage *stage, const ashlar_stage_program 
     return ASHLAR_OK;
 }
 
-/* ---- prefetch: one stream copies batches that the other computes on ---- */
-
+/* Prefetch: one stream copies batches that the other computes on. */
 enum { COPY, COMPUTE, KERNELS = 4 };
 #define BATCH_BYTES (32 * MIB)
 #define LABEL_BYTES (256 * KIB)
@@ -156,8 +153,7 @@ static ashlar_status run_prefetch(ashlar_stage *stage, const ashlar_stage_progra
     return ASHLAR_OK;
 }
 
-/* ---- pipeline: each stream hands its block to the next one ---- */
-
+/* Pipeline: each stream hands its block to the next one. */
 enum { BY_RECORD, BY_FREE_ON };
 #define STAGE_BYTES (16 * MIB)
 
@@ -179,8 +175,6 @@ static ashlar_status run_pipeline(ashlar_stage *stage, const ashlar_stage_progra
     }
     return ASHLAR_OK;
 }
-
-/* ---- all of them ---- */
 
 #define INDEPENDENT(streams, mib)                                                               \
     {                                                                                           \

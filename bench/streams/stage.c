@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/soft/soft.h"
@@ -52,8 +51,6 @@ static uint64_t end_of(const soft_figures *f) {
     return f->end_ns > host_ns ? f->end_ns : host_ns;
 }
 
-/* ---- what blocks need ---- */
-
 /* Drop those that the host could know to be over. */
 static void settle_need(need *n) {
     const uint64_t now_ns = ashlar__soft_host_ns();
@@ -80,25 +77,19 @@ static ashlar_status drop_need(need *n, const ashlar_stage_block *block) {
         return ASHLAR_OK;
     }
     settle_need(n);
-    if (n->away_count == ASHLAR_STAGE_AWAY_MAX) {
-        return ashlar__fail(ASHLAR_EINVAL, "streams: more than %d blocks of a stream are away",
-                            (int)ASHLAR_STAGE_AWAY_MAX);
-    }
+    ASHLAR_FAIL_IF(n->away_count == ASHLAR_STAGE_AWAY_MAX, ASHLAR_EINVAL,
+                   "streams: more than %d blocks of a stream are away", (int)ASHLAR_STAGE_AWAY_MAX);
     n->away[n->away_count].bytes = block->bytes;
     n->away[n->away_count++].end_ns = block->use_end_ns;
     return ASHLAR_OK;
 }
-
-/* ---- what a program does ---- */
 
 ashlar_status ashlar__stage_take(ashlar_stage *s, size_t bytes, size_t stream,
                                  ashlar_stage_block *out) {
     bool is_ordered = true;
     add_need(&s->needs[stream], bytes);
     void *ptr = s->subject->take(s->self, bytes, s->streams[stream]);
-    if (ptr == NULL) {
-        return ashlar__fail(ASHLAR_ENOMEM, "%s: no %zu bytes", s->subject->name, bytes);
-    }
+    ASHLAR_FAIL_IF(ptr == NULL, ASHLAR_ENOMEM, "%s: no %zu bytes", s->subject->name, bytes);
     if (s->is_proved) {
         ASHLAR_TRY(
             ashlar__soft_clock_own(ashlar__ptr_in(ptr), bytes, s->streams[stream], &is_ordered));
@@ -224,8 +215,6 @@ ashlar_status ashlar__stage_end_step(ashlar_stage *s, size_t stream) {
                                s->streams[stream]);
 }
 
-/* ---- a run ---- */
-
 static ashlar_status make_streams(ashlar_stage *s) {
     ASHLAR_TRY(ashlar_event_create(s->device, &s->event));
     for (size_t i = 0; i < s->program->streams; i++) {
@@ -261,9 +250,7 @@ static ashlar_status measure(ashlar_stage *s, size_t steps, ashlar_stage_figures
 static ashlar_status run_on_device(ashlar_stage *s, size_t steps, ashlar_stage_figures *out) {
     ASHLAR_TRY(ashlar__device_enter(s->device));
     ashlar_status status = make_streams(s);
-    if (status == ASHLAR_OK) {
-        status = s->subject->create(s->device, &s->self);
-    }
+    ASHLAR_THEN(status, s->subject->create(s->device, &s->self));
     if (status == ASHLAR_OK) {
         status = measure(s, steps, out);
         s->subject->destroy(s->self);
@@ -286,10 +273,8 @@ ashlar_status ashlar__stage_run(const ashlar_stage_program *program,
     (void)snprintf(line, sizeof line, "time=on,memory=%zuB,clocks=%s", memory_bytes,
                    is_proved ? "on" : "off");
     ASHLAR_TRY(ashlar__soft_configure(line));
-    ashlar_stage *s = ashlar__host_calloc(1, sizeof *s);
-    if (s == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "streams: no host memory");
-    }
+    ashlar_stage *s;
+    ASHLAR_HOST_NEW(s, 1, "streams: no host memory");
     *s = (ashlar_stage){.program = program, .subject = subject, .is_proved = is_proved};
     ashlar_status status = ashlar_device_open("soft", &s->device);
     if (status == ASHLAR_OK) {

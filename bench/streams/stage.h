@@ -1,17 +1,37 @@
-/*
- * stage.h - where a program of several streams runs: blocks of a subject, work on virtual time, and
- * what that took (internal).
+/* stage.h - where a program of several streams runs: the allocators that are compared, blocks of
+ * one of them, work on virtual time, and what that took; and the programs (internal).
  *
  * A program is one thread that calls these functions. It runs on a software device of its own with
- * time=on, from whose clocks all figures come, so that they are the same each time.
- */
+ * time=on, from whose clocks all figures come, so that they are the same each time. */
 #ifndef ASHLAR_STREAMS_STAGE_H
 #define ASHLAR_STREAMS_STAGE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bench/streams/subject.h"
+#include <ashlar/device.h>
+
+/* What the benchmark asks of an allocator. Threads: one. The device's context is current in each
+ * call. */
+typedef struct ashlar_streams_subject {
+    const char *name;
+    ashlar_status (*create)(ashlar_device *device, void **self);
+    void (*destroy)(void *self);                                   /* also with live blocks */
+    void *(*take)(void *self, size_t bytes, ashlar_stream stream); /* NULL: no memory */
+    void (*give)(void *self, void *ptr);
+    /* As ashlar_record_stream() and ashlar_free_on(). NULL: the subject knows one stream for each
+     * block, so the program makes that one wait for the others before it gives the block back. */
+    ashlar_status (*record)(void *self, void *ptr, ashlar_stream stream);
+    ashlar_status (*give_on)(void *self, void *ptr,
+                             ashlar_stream stream); /* or `record` and give */
+} ashlar_streams_subject;
+
+/* A pool for each stream, in the manner of PyTorch's: memory is bound to the stream that it was
+ * first taken for, until none is left and every unused piece goes back to the driver. */
+extern const ashlar_streams_subject ashlar__streams_per_stream;
+
+/* The i-th: ashlar, cub in builds that have it, per_stream. False: there are fewer. */
+bool ashlar__streams_subject(size_t i, ashlar_streams_subject *out);
 
 enum {
     ASHLAR_STAGE_STREAMS_MAX = 8,
@@ -56,19 +76,14 @@ typedef struct ashlar_stage_program {
                          size_t steps);
 } ashlar_stage_program;
 
-/*
- * Configure the software devices anew, with `memory_bytes`, and run a program.
- *
- * Threads: no other may use software devices, of which none may be open.
- * Errors:  ASHLAR_ENOMEM (the subject had no memory for a block), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER,
- *          ASHLAR_EFORMAT (is_proved: a block was handed out before its earlier uses were over).
- */
+/* Configure the software devices anew, with `memory_bytes`, and run a program. Threads: no other
+ * may use software devices, of which none may be open. Errors: ASHLAR_ENOMEM (the subject had no
+ * memory for a block), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EFORMAT (is_proved: a block was
+ * handed out before its earlier uses were over). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stage_run(const ashlar_stage_program *program,
                                                   const ashlar_streams_subject *subject,
                                                   size_t steps, size_t memory_bytes, bool is_proved,
                                                   ashlar_stage_figures *out);
-
-/* ---- what a program may do ---- */
 
 ASHLAR_MUST_CHECK ashlar_status ashlar__stage_take(ashlar_stage *stage, size_t bytes, size_t stream,
                                                    ashlar_stage_block *out);
@@ -101,5 +116,16 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stage_follow(ashlar_stage *stage, size_t
 ASHLAR_MUST_CHECK ashlar_status ashlar__stage_begin_step(ashlar_stage *stage, size_t stream,
                                                          size_t lag);
 ASHLAR_MUST_CHECK ashlar_status ashlar__stage_end_step(ashlar_stage *stage, size_t stream);
+
+/* A program of the benchmark (programs.c). */
+typedef struct ashlar_streams_case {
+    const char *name, *variant;
+    ashlar_stage_program program;
+    size_t steps, smoke_steps; /* of each stream; where these differ, their mean */
+    size_t bytes;              /* of each block; 0: of several sizes */
+    double share;              /* of the need that the device has; 0: it has more than enough */
+} ashlar_streams_case;
+
+const ashlar_streams_case *ashlar__streams_cases(size_t *count);
 
 #endif /* ASHLAR_STREAMS_STAGE_H */

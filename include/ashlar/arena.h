@@ -1,5 +1,4 @@
-/*
- * arena.h - all parameters of a model in one contiguous range, with gradients and optimizer
+/* arena.h - all parameters of a model in one contiguous range, with gradients and optimizer
  * moments in mirrored ranges.
  *
  * Use: create, add every tensor, commit once, then bind or view. Commit fixes the layout.
@@ -22,8 +21,7 @@
  * Padding between groups is zero from commit on, and no function here writes to it, so that a norm,
  * a fill, a copy or an update may treat a whole region as one flat array.
  *
- * Threads: one thread at a time, unless a function says otherwise.
- */
+ * Threads: one thread at a time, unless a function says otherwise. */
 #ifndef ASHLAR_ARENA_H
 #define ASHLAR_ARENA_H
 
@@ -54,17 +52,16 @@ typedef enum ashlar_layout {
 } ashlar_layout;
 
 /* One row per region: name, text, tag of the region's block, layout. */
-#define ASHLAR_REGION_MAP(X)                              \
-    X(PARAMETERS, "parameters", WEIGHTS, STORAGE)         \
-    X(GRADIENTS, "gradients", GRADIENTS, STORAGE)         \
-    X(MOMENT1, "first moments", MOMENTS, STATE)           \
-    X(MOMENT2, "second moments", MOMENTS, STATE)          \
+#define ASHLAR_REGION_MAP(X)                      \
+    X(PARAMETERS, "parameters", WEIGHTS, STORAGE) \
+    X(GRADIENTS, "gradients", GRADIENTS, STORAGE) \
+    X(MOMENT1, "first moments", MOMENTS, STATE)   \
+    X(MOMENT2, "second moments", MOMENTS, STATE)  \
     X(MASTER, "masters", WEIGHTS, MASTER)
 
 #define ASHLAR_REGION_ENUM(name, text, tag, layout) ASHLAR_REGION_##name,
 typedef enum ashlar_region {
-    ASHLAR_REGION_MAP(ASHLAR_REGION_ENUM)
-    ASHLAR_REGION_COUNT
+    ASHLAR_REGION_MAP(ASHLAR_REGION_ENUM) ASHLAR_REGION_COUNT
 } ashlar_region;
 
 /* Sets of regions: one bit for each region. */
@@ -81,7 +78,7 @@ typedef struct ashlar_tensor_options {
 
 /* One tensor of a group, as declared. All tensors of a group have one type. */
 typedef struct ashlar_tensor_spec {
-    const char *name;              /* unique in the arena; copied */
+    const char *name; /* unique in the arena; copied */
     ashlar_dtype dtype;
     size_t rank;                   /* 1 .. ASHLAR_RANK_MAX */
     size_t shape[ASHLAR_RANK_MAX]; /* elements, each at least 1 */
@@ -104,47 +101,38 @@ typedef struct ashlar_tensor_info {
 /* Make an arena without tensors. Ownership: the caller owns *out. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_create(ashlar_arena **out);
 
-/*
- * Destroy an arena, and free its regions in the order of the stream they were taken for. NULL is
- * allowed.
- */
+/* Destroy an arena, and free its regions in the order of the stream they were taken for. NULL is
+ * allowed. */
 ASHLAR_API void ashlar_arena_destroy(ashlar_arena *arena);
 
-/*
- * Declare one tensor, as a group of its own. *tensor gets the tensor's number, from 0; `tensor` may
+/* Declare one tensor, as a group of its own. *tensor gets the tensor's number, from 0; `tensor` may
  * be NULL.
  *
  * Errors: ASHLAR_EINVAL (after commit; a name used before; rank, shape or type), ASHLAR_EOVERFLOW,
- *         ASHLAR_EHOSTMEM. On failure nothing is added.
- */
+ *         ASHLAR_EHOSTMEM. On failure nothing is added. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_add(ashlar_arena *arena, const char *name,
                                                             ashlar_dtype dtype, size_t rank,
                                                             const size_t *shape, size_t *tensor);
 
-/*
- * Declare tensors that lie at given offsets of one group. *first gets the first one's number; the
+/* Declare tensors that lie at given offsets of one group. *first gets the first one's number; the
  * others follow in order.
  *
  * bytes   the group's size; every tensor must lie inside it, at a multiple of its element size,
  *         and no two may overlap
  *
- * Errors: those of ashlar_arena_add(). On failure no tensor is added.
- */
+ * Errors: those of ashlar_arena_add(). On failure no tensor is added. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_add_group(ashlar_arena *arena, size_t bytes,
                                                                   const ashlar_tensor_spec *specs,
                                                                   size_t count, size_t *first);
 
-/*
- * Choose how optimizers treat `tensor`. Optimizers that exist already keep the options they were
+/* Choose how optimizers treat `tensor`. Optimizers that exist already keep the options they were
  * made with.
  *
- * Errors: ASHLAR_EINVAL (no such tensor; rate_scale negative or not finite).
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_set_options(
-    ashlar_arena *arena, size_t tensor, const ashlar_tensor_options *options);
+ * Errors: ASHLAR_EINVAL (no such tensor; rate_scale negative or not finite). */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_arena_set_options(ashlar_arena *arena, size_t tensor, const ashlar_tensor_options *options);
 
-/*
- * Divide the arena into buckets, before commit. Without this call, neighbouring groups of one type
+/* Divide the arena into buckets, before commit. Without this call, neighbouring groups of one type
  * are one bucket, and its end is padded to 256 B only.
  *
  * bucket_bytes   at least 1. Buckets are filled from the arena's end, where gradients become final
@@ -152,14 +140,12 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_set_options(
  * world_size     at least 1. Every bucket is padded to a multiple of 256 B * world_size, so that it
  *                can be divided into equal shards
  *
- * Errors: ASHLAR_EINVAL (after commit, a value of 0).
- */
+ * Errors: ASHLAR_EINVAL (after commit, a value of 0). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_set_buckets(ashlar_arena *arena,
                                                                     size_t bucket_bytes,
                                                                     size_t world_size);
 
-/*
- * Compute the layout, take each of `regions` as one block from `allocator`, and fill it with zeros
+/* Compute the layout, take each of `regions` as one block from `allocator`, and fill it with zeros
  * on `stream`.
  *
  * regions   a set of ASHLAR_REGION_BIT()s that includes the parameters; without F16 and BF16
@@ -167,20 +153,17 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_set_buckets(ashlar_arena
  *
  * Errors: ASHLAR_EINVAL (nothing declared, committed before, regions), ASHLAR_EOVERFLOW,
  *         ASHLAR_EHOSTMEM and those of ashlar_alloc() and ashlar_fill(). On failure the arena is
- *         not committed.
- */
+ *         not committed. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_commit(ashlar_arena *arena,
                                                                ashlar_allocator *allocator,
                                                                ashlar_stream stream,
                                                                unsigned regions);
 
-/*
- * Add regions after commit, filled with zeros on `stream`. Regions that the arena already has stay
+/* Add regions after commit, filled with zeros on `stream`. Regions that the arena already has stay
  * as they are.
  *
  * Errors: ASHLAR_EINVAL (not committed; `regions` has a bit of no region), and those of
- *         ashlar_alloc() and ashlar_fill(). On failure no region is added.
- */
+ *         ashlar_alloc() and ashlar_fill(). On failure no region is added. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_extend(ashlar_arena *arena,
                                                                ashlar_stream stream,
                                                                unsigned regions);
@@ -192,7 +175,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_zero(ashlar_arena *arena
                                                              ashlar_stream stream);
 
 ASHLAR_API size_t ashlar_arena_tensor_count(const ashlar_arena *arena);
-ASHLAR_API size_t ashlar_arena_elements(const ashlar_arena *arena); /* without padding */
+ASHLAR_API size_t ashlar_arena_elements(const ashlar_arena *arena);  /* without padding */
 ASHLAR_API unsigned ashlar_arena_regions(const ashlar_arena *arena); /* 0 before commit */
 ASHLAR_API ashlar_allocator *ashlar_arena_allocator(const ashlar_arena *arena); /* after commit */
 
@@ -210,17 +193,13 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_find(const ashlar_arena 
 ASHLAR_API void ashlar_arena_tensor(const ashlar_arena *arena, size_t tensor,
                                     ashlar_tensor_info *info);
 
-/*
- * The device address of a region, or of one tensor in it. NULL before commit, if the arena does not
- * have the region, and for the master of an F32 or F64 tensor.
- */
+/* The device address of a region, or of one tensor in it. NULL before commit, if the arena does not
+ * have the region, and for the master of an F32 or F64 tensor. */
 ASHLAR_API void *ashlar_arena_region(const ashlar_arena *arena, ashlar_region region);
 ASHLAR_API void *ashlar_arena_view(const ashlar_arena *arena, ashlar_region region, size_t tensor);
 
-/*
- * One bucket. Buckets are numbered in the order in which backward makes gradients final: bucket 0
- * lies at the arena's end. Together the buckets are the whole storage layout, without gaps.
- */
+/* One bucket. Buckets are numbered in the order in which backward makes gradients final: bucket 0
+ * lies at the arena's end. Together the buckets are the whole storage layout, without gaps. */
 typedef struct ashlar_arena_bucket {
     size_t offset;       /* bytes, in ASHLAR_LAYOUT_STORAGE; a multiple of 256 */
     size_t bytes;        /* a multiple of 256 * world_size */
@@ -235,16 +214,14 @@ ASHLAR_API size_t ashlar_arena_bucket_count(const ashlar_arena *arena); /* 0 bef
 ASHLAR_API void ashlar_arena_get_bucket(const ashlar_arena *arena, size_t i,
                                         ashlar_arena_bucket *out);
 
-/*
- * Write a map of the arena as text: a line for each region, for each bucket, and for each tensor in
+/* Write a map of the arena as text: a line for each region, for each bucket, and for each tensor in
  * address order with its offset, bytes, padding after it, type, shape, options and name.
  *
  * buffer   has room for `bytes` bytes; may be NULL if `bytes` is 0: then only *needed is written
  * needed   gets the size of the text in bytes, with its terminator; may be NULL
  *
  * Errors:  ASHLAR_EINVAL (not committed; the buffer is too small: the detail gives the bytes
- *          needed).
- */
+ *          needed). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_format_map(const ashlar_arena *arena,
                                                                    char *buffer, size_t bytes,
                                                                    size_t *needed);
@@ -259,15 +236,13 @@ typedef struct ashlar_tensor_view {
     size_t shape[ASHLAR_RANK_MAX]; /* 0 from `rank` on */
 } ashlar_tensor_view;
 
-/*
- * Write the tensor's address into *pointer, or its whole description into *view, and watch that
+/* Write the tensor's address into *pointer, or its whole description into *view, and watch that
  * variable: ashlar_arena_check() reports a change. Binding a variable again replaces its binding;
  * several variables may be bound to one tensor.
  *
  * Ownership: the caller owns *pointer or *view, which must stay at its address until
  *            ashlar_arena_unbind() or ashlar_arena_destroy().
- * Errors:    ASHLAR_EINVAL (no such region or tensor, not committed), ASHLAR_EHOSTMEM.
- */
+ * Errors:    ASHLAR_EINVAL (no such region or tensor, not committed), ASHLAR_EHOSTMEM. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_bind(ashlar_arena *arena,
                                                              ashlar_region region, size_t tensor,
                                                              void **pointer);
@@ -276,16 +251,13 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_bind_view(ashlar_arena *
                                                                   size_t tensor,
                                                                   ashlar_tensor_view *view);
 
-/*
- * Stop watching *pointer; for a bound view, pass &view->data. The variable keeps its value.
+/* Stop watching *pointer; for a bound view, pass &view->data. The variable keeps its value.
  *
- * Errors: ASHLAR_EINVAL (*pointer is not bound).  Cost: O(bound pointers).
- */
+ * Errors: ASHLAR_EINVAL (*pointer is not bound).  Cost: O(bound pointers). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_unbind(ashlar_arena *arena,
                                                                void *const *pointer);
 
-/*
- * Check that the arena is still contiguous and complete, and report the first defect:
+/* Check that the arena is still contiguous and complete, and report the first defect:
  *
  *   a bound pointer, or the pointer of a bound view, was changed: to NULL, to memory outside the
  *     arena, into another tensor, or into padding
@@ -299,12 +271,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_unbind(ashlar_arena *are
  * Errors: ASHLAR_EMOVED (a defect; the detail names the tensor, bucket or region, and its present
  *         address), ASHLAR_EINVAL (not committed).
  * Cost:   no driver call; some nanoseconds per pointer and tensor and a look-up per region, little
- *         enough for every step.
- */
+ *         enough for every step. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check(const ashlar_arena *arena);
 
-/*
- * Check that all padding is zero, and report the first byte that is not, in the order of regions
+/* Check that all padding is zero, and report the first byte that is not, in the order of regions
  * and addresses.
  *
  * Stream: queues copies on `stream`, and waits on the host until they have run.
@@ -312,8 +282,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check(const ashlar_arena
  *         it), ASHLAR_EINVAL (not committed), ASHLAR_EHOSTMEM, and those of ashlar_alloc(),
  *         ashlar_copy_batch() and ashlar_copy_to_host().
  * Cost:   copies all padding into a temporary block, and from there to the host: one
- *         ashlar_copy_batch(), one copy, one wait.
- */
+ *         ashlar_copy_batch(), one copy, one wait. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check_padding(const ashlar_arena *arena,
                                                                       ashlar_stream stream);
 

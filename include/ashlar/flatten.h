@@ -18,7 +18,7 @@ typedef struct ashlar_flatten_item {
 } ashlar_flatten_item;
 
 typedef struct ashlar_flatten_stats {
-    size_t copies;       /* queued; ashlar_copy_batch() may make one driver call of them */
+    size_t copies; /* queued; ashlar_copy_batch() may make one driver call of them */
     size_t copied_bytes;
     size_t merged;       /* tensors that were copied together with the neighbour before */
     size_t in_place;     /* tensors that lay in their place already and were not copied */
@@ -27,8 +27,7 @@ typedef struct ashlar_flatten_stats {
     size_t kept_blocks;  /* blocks of `owner` of which some bytes were gathered, but not all */
 } ashlar_flatten_stats;
 
-/*
- * Copy the memory that the items point to into `region`, set the items' pointers to the copies, and
+/* Copy the memory that the items point to into `region`, set the items' pointers to the copies, and
  * bind them (ashlar_arena_bind()).
  *
  * Tensors that are neighbours both in memory and in the region, with no padding between, are copied
@@ -63,8 +62,7 @@ typedef struct ashlar_flatten_stats {
  *            block has changed then, but copies may be queued that overwrite the tensors' places.
  *            If `owner` has a guard mode, also those of ashlar_free(): everything was gathered
  *            then, and blocks that could not be freed stay the caller's.
- * Cost:      O(count log count); with an owner also O(blocks of the owner), under its lock.
- */
+ * Cost:      O(count log count); with an owner also O(blocks of the owner), under its lock. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_flatten(
     ashlar_arena *arena, ashlar_region region, const ashlar_flatten_item *items, size_t count,
     ashlar_allocator *owner, ashlar_stream stream, ashlar_flatten_stats *stats);

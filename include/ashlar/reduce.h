@@ -1,5 +1,4 @@
-/*
- * reduce.h - keep the arenas of several ranks equal: sum gradients bucket by bucket while backward
+/* reduce.h - keep the arenas of several ranks equal: sum gradients bucket by bucket while backward
  * still runs, and send parameters to all.
  *
  * Each rank has one arena. The arenas of all ranks, `world size` of them, must have the same
@@ -13,8 +12,7 @@
  * Sums are not divided. For the average over ranks, scale by 1 / world size: in the optimizer,
  * whose gradient scale costs nothing, or in the collective.
  *
- * Threads: one thread at a time for a reducer.
- */
+ * Threads: one thread at a time for a reducer. */
 #ifndef ASHLAR_REDUCE_H
 #define ASHLAR_REDUCE_H
 
@@ -32,8 +30,7 @@ ASHLAR_BEGIN_DECLS
 typedef ashlar_status (*ashlar_collective_fn)(void *context, void *data, size_t elements,
                                               ashlar_dtype dtype, ashlar_stream stream);
 
-/*
- * The functions of a communication library. Each queues its work on `stream`, without a host wait
+/* The functions of a communication library. Each queues its work on `stream`, without a host wait
  * for the device. A function that fails returns a status and sets the detail (ashlar_error_set()).
  *
  *   broadcast        every rank gets the elements of rank `root`
@@ -54,19 +51,16 @@ typedef struct ashlar_collectives {
 /* What becomes of a bucket's gradients. */
 typedef enum ashlar_reduction {
     ASHLAR_REDUCTION_ALL, /* every rank has every sum */
-    /*
-     * Rank r has the sums of shard r of each bucket and updates the parameters of that shard; then
+    /* Rank r has the sums of shard r of each bucket and updates the parameters of that shard; then
      * ashlar_reducer_gather() gives every rank all parameters. Needs ashlar_arena_set_buckets()
-     * with the world size.
-     */
+     * with the world size. */
     ASHLAR_REDUCTION_SCATTER,
     ASHLAR_REDUCTION_COUNT
 } ashlar_reduction;
 
 typedef struct ashlar_reducer ashlar_reducer;
 
-/*
- * Make a reducer for an arena.
+/* Make a reducer for an arena.
  *
  * collectives  copied; its context must outlive the reducer
  * stream       collectives are queued on it; best a stream for them alone, so that backward runs
@@ -77,23 +71,19 @@ typedef struct ashlar_reducer ashlar_reducer;
  *
  * Ownership: *out is the caller's; arena and stream must outlive it.
  * Errors:    ASHLAR_EINVAL (not committed; a function that is needed is NULL), ASHLAR_EHOSTMEM,
- *            ASHLAR_EDRIVER.
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_create(
-    const ashlar_arena *arena, const ashlar_collectives *collectives, ashlar_reduction reduction,
-    ashlar_stream stream, ashlar_reducer **out);
+ *            ASHLAR_EDRIVER. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_reducer_create(const ashlar_arena *arena, const ashlar_collectives *collectives,
+                      ashlar_reduction reduction, ashlar_stream stream, ashlar_reducer **out);
 ASHLAR_API void ashlar_reducer_destroy(ashlar_reducer *reducer); /* NULL is allowed */
 
-/*
- * Begin a step, in which no gradient is final yet. With several micro-batches, a step is the
+/* Begin a step, in which no gradient is final yet. With several micro-batches, a step is the
  * backward pass of the last one.
  *
- * Errors: ASHLAR_EINVAL (a step has begun and not finished; the arena has no gradients).
- */
+ * Errors: ASHLAR_EINVAL (a step has begun and not finished; the arena has no gradients). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_begin(ashlar_reducer *reducer);
 
-/*
- * Report that the tensor's gradient is final after what is queued on `stream`. Sends the buckets
+/* Report that the tensor's gradient is final after what is queued on `stream`. Sends the buckets
  * that this completes, if all before them have been sent.
  *
  * stream   any, up to ASHLAR_REDUCER_STREAMS different ones in a step; it must live until the step
@@ -105,25 +95,21 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_begin(ashlar_reducer *
  *          this step; too many streams), ASHLAR_EDRIVER: nothing has changed. If sending or the
  *          collective fails, its status: nothing more is sent in this step, and every further call
  *          returns that status until the step is finished.
- * Cost:    O(1); for each bucket, an event record and a wait for each stream but the reducer's.
- */
+ * Cost:    O(1); for each bucket, an event record and a wait for each stream but the reducer's. */
 enum { ASHLAR_REDUCER_STREAMS = 64 };
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_final(ashlar_reducer *reducer,
                                                                 size_t tensor,
                                                                 ashlar_stream stream);
 
-/*
- * End the step. Sends nothing; work queued on `stream` from now on runs after all collectives.
+/* End the step. Sends nothing; work queued on `stream` from now on runs after all collectives.
  *
  * Errors: ASHLAR_EINVAL (no step; a tensor was not reported: the detail names the first in the
  *         order of buckets), the status of a failure to send, ASHLAR_EDRIVER. The step is over even
- *         so.
- */
+ *         so. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_finish(ashlar_reducer *reducer,
                                                                  ashlar_stream stream);
 
-/*
- * ashlar_reducer_broadcast: give every rank the parameters of rank `root`, by one broadcast for
+/* ashlar_reducer_broadcast: give every rank the parameters of rank `root`, by one broadcast for
  * each range of one type.
  *
  * ashlar_reducer_gather: for ASHLAR_REDUCTION_SCATTER, after the update: give every rank shard r of
@@ -132,8 +118,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_finish(ashlar_reducer 
  * Stream: the collectives run on the reducer's stream, after work queued on `stream` so far and
  *         before work queued there later.
  * Errors: ASHLAR_EINVAL (gather: the reducer does not scatter), ASHLAR_EDRIVER, and those of the
- *         collective; some ranges may have been sent then.
- */
+ *         collective; some ranges may have been sent then. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_broadcast(ashlar_reducer *reducer,
                                                                     size_t root,
                                                                     ashlar_stream stream);

@@ -1,9 +1,7 @@
-/*
- * replica.h - a copy of an arena on another device, contiguous there from the start.
+/* replica.h - a copy of an arena on another device, contiguous there from the start.
  *
  * A replica has the same layout as its source: the same offsets and buckets. It never needs
- * flattening, since its tensors never lie anywhere else.
- */
+ * flattening, since its tensors never lie anywhere else. */
 #ifndef ASHLAR_REPLICA_H
 #define ASHLAR_REPLICA_H
 
@@ -14,8 +12,7 @@
 
 ASHLAR_BEGIN_DECLS
 
-/*
- * Make an arena with the tensors, options and buckets of `source`, and copy `regions` to it: one
+/* Make an arena with the tensors, options and buckets of `source`, and copy `regions` to it: one
  * copy for each region, padding included. No pointer is bound to the new arena.
  *
  * source_stream  a stream of the source's device: the copies run after work queued on it so far,
@@ -30,14 +27,12 @@ ASHLAR_BEGIN_DECLS
  * Errors:    ASHLAR_EINVAL (source not committed, regions, devices of two kinds), ASHLAR_EHOSTMEM,
  *            and those of ashlar_alloc(), ashlar_copy_peer(), ashlar_event_create() and
  *            ashlar_event_record(). No arena is made then.
- * Cost:      a driver call for each region, and seven for the two events.
- */
+ * Cost:      a driver call for each region, and seven for the two events. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_replicate(
     const ashlar_arena *source, ashlar_stream source_stream, ashlar_allocator *allocator,
     ashlar_stream stream, unsigned regions, ashlar_arena **out);
 
-/*
- * Copy the parameters again, all of them by one copy.
+/* Copy the parameters again, all of them by one copy.
  *
  * source   any arena of the replica's layout
  *
@@ -45,18 +40,15 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_replicate(
  *          on `source_stream` so far and before work queued there later.
  * Errors:  ASHLAR_EINVAL (another layout, not committed, source and replica are one arena), and
  *          those of ashlar_copy_peer(), ashlar_event_create() and ashlar_event_record(); the
- *          replica's parameters may be overwritten then.
- */
+ *          replica's parameters may be overwritten then. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_refresh(ashlar_arena *replica,
                                                                 ashlar_stream stream,
                                                                 const ashlar_arena *source,
                                                                 ashlar_stream source_stream);
 
-/*
- * The address in `to` of the byte that `pointer` points to in `from`, in the same region. NULL if
+/* The address in `to` of the byte that `pointer` points to in `from`, in the same region. NULL if
  * `pointer` is in no region of `from`, `to` lacks that region, or their layouts differ.
- * Cost: O(1).
- */
+ * Cost: O(1). */
 ASHLAR_API void *ashlar_arena_rebase(const ashlar_arena *from, const ashlar_arena *to,
                                      const void *pointer);
 

@@ -1,10 +1,8 @@
-/*
- * rnn.h - recurrent layers on an arena's packed weights, queued on a stream.
+/* rnn.h - recurrent layers on an arena's packed weights, queued on a stream.
  *
  * The calls and their order are cuDNN's: forward, backward_data, backward_weights. All three share
  * one reserve buffer, and each call uses a work buffer. The caller supplies every buffer, so that
- * all memory of a step comes from one allocator.
- */
+ * all memory of a step comes from one allocator. */
 #ifndef ASHLAR_RNN_H
 #define ASHLAR_RNN_H
 
@@ -33,16 +31,14 @@ typedef struct ashlar_rnn_batch {
                              * so */
 } ashlar_rnn_batch;
 
-/*
- * The buffers of the three calls, in device memory, with elements of the layout's type. The letters
+/* The buffers of the three calls, in device memory, with elements of the layout's type. The letters
  * of the shapes are those of rnn_layout.h; states are in the order of pseudo-layers. Each call uses
  * only the fields whose comment names the call; fields marked LSTM are used only for that cell.
  * Outputs are overwritten, except dweights, which is added to. No output may overlap another output
  * or an input. All buffers are in use until the queued work has run.
  *
  * If ashlar_rnn_backward_reads_output() is true, the backward calls also read y, hx and cx: pass
- * the same buffers as in forward.
- */
+ * the same buffers as in forward. */
 typedef struct ashlar_rnn_buffers {
     void *reserve; /* all calls; forward: NULL for inference */
     void *work;    /* all calls; scratch */
@@ -65,8 +61,7 @@ typedef struct ashlar_rnn_buffers {
     void *dweights; /* packed like `weights`; backward_weights; ADDED to */
 } ashlar_rnn_buffers;
 
-/*
- * Make a stack of recurrent layers, computed on a software device by the CPU, on a CUDA device by
+/* Make a stack of recurrent layers, computed on a software device by the CPU, on a CUDA device by
  * cuDNN 9 (libcudnn.so.9, or the file that the environment's ASHLAR_CUDNN names). An rnn holds no
  * weights. On a CUDA device it holds a cuDNN handle and, with dropout, cuDNN's random states (some
  * MiB); only this call takes their memory from the driver. It also checks that cuDNN expects every
@@ -80,8 +75,7 @@ typedef struct ashlar_rnn_buffers {
  *            CPU computes in F32 and F64 only; an algorithm that does not support this stack; a
  *            cuDNN that orders weights differently); ASHLAR_EINVAL (on the CPU: the environment's
  *            ASHLAR_THREADS is not a number of threads); ASHLAR_EHOSTMEM; with cuDNN ASHLAR_ENOMEM,
- *            ASHLAR_EDRIVER.
- */
+ *            ASHLAR_EDRIVER. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_create(ashlar_device *device,
                                                              const ashlar_rnn_config *config,
                                                              ashlar_rnn **out);
@@ -90,14 +84,11 @@ ASHLAR_API void ashlar_rnn_destroy(ashlar_rnn *rnn); /* NULL is allowed; may wai
 /* The layout of the rnn's weights. Ownership: the rnn's.  Threads: any. */
 ASHLAR_API const ashlar_rnn_layout *ashlar_rnn_layout_of(const ashlar_rnn *rnn);
 
-/*
- * Whether the backward calls read forward's y, hx and cx. If so, nothing queued before
- * backward_weights may change these buffers. True with cuDNN, false on the CPU.
- */
+/* Whether the backward calls read forward's y, hx and cx. If so, nothing queued before
+ * backward_weights may change these buffers. True with cuDNN, false on the CPU. */
 ASHLAR_API bool ashlar_rnn_backward_reads_output(const ashlar_rnn *rnn);
 
-/*
- * Declare a stack's weights in an arena, as one group in packed order, under PyTorch's names:
+/* Declare a stack's weights in an arena, as one group in packed order, under PyTorch's names:
  * prefix + ".weight_ih_l0", ".weight_hh_l0", ".bias_ih_l0", ".bias_hh_l0", ".weight_hr_l0" (the
  * projection) for layer 0, and so on; "_reverse" is appended for the reverse direction. Tensors
  * that the stack does not have are left out. *first gets the first tensor's number, whose address
@@ -109,28 +100,24 @@ ASHLAR_API bool ashlar_rnn_backward_reads_output(const ashlar_rnn *rnn);
  * bias=False. PyTorch has no module with a single bias: use bias=True, and zeros for the missing
  * tensors.
  *
- * Errors: those of ashlar_arena_add_group().
- */
+ * Errors: those of ashlar_arena_add_group(). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_declare(ashlar_arena *arena,
                                                               const char *prefix,
                                                               const ashlar_rnn_layout *layout,
                                                               size_t *first);
 
-/*
- * The bytes that the buffers `reserve` and `work` need for one batch; `reserve` needs 0 for
+/* The bytes that the buffers `reserve` and `work` need for one batch; `reserve` needs 0 for
  * inference. A longer batch may need fewer bytes (with cuDNN): for buffers that suit all lengths up
  * to a maximum, take the largest result over these lengths.
  *
  * Errors: ASHLAR_EINVAL (steps, batch), ASHLAR_EOVERFLOW; with cuDNN also those of
- *         ashlar_rnn_forward(). The results are written only on ASHLAR_OK.
- */
+ *         ashlar_rnn_forward(). The results are written only on ASHLAR_OK. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rnn, size_t steps,
                                                             size_t batch, bool training,
                                                             size_t *reserve_bytes,
                                                             size_t *work_bytes);
 
-/*
- * Queue one of the three passes. ashlar_rnn_buffers says what each reads and writes.
+/* Queue one of the three passes. ashlar_rnn_buffers says what each reads and writes.
  *
  * Stream: queued. With cuDNN and dropout, neither the first training forward nor any with
  *         dropout_restarts may be captured.
@@ -138,18 +125,17 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rn
  * Errors: ASHLAR_EINVAL (steps, batch, a length outside 1..T, a missing buffer), ASHLAR_EOVERFLOW
  *         (steps, batch), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; with cuDNN also ASHLAR_ENOTSUP (lengths
  *         or sizes that the algorithm does not support), ASHLAR_ENOMEM. On failure no output is
- *         written, except that dx may be filled with zeros.
- */
+ *         written, except that dx may be filled with zeros. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_forward(const ashlar_rnn *rnn,
                                                               const ashlar_rnn_batch *batch,
                                                               const ashlar_rnn_buffers *buffers,
                                                               ashlar_stream stream);
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_backward_data(
-    const ashlar_rnn *rnn, const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
-    ashlar_stream stream);
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_backward_weights(
-    const ashlar_rnn *rnn, const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
-    ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_rnn_backward_data(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
+                         const ashlar_rnn_buffers *buffers, ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_rnn_backward_weights(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
+                            const ashlar_rnn_buffers *buffers, ashlar_stream stream);
 
 ASHLAR_END_DECLS
 

@@ -1,5 +1,4 @@
-/*
- * rnn_layout.h - where cuDNN's packed order places each weight of an RNN stack.
+/* rnn_layout.h - where cuDNN's packed order places each weight of an RNN stack.
  *
  * Element offsets in a stack of L layers in D directions, with input width I, hidden width H, G
  * gates, a state of P elements (the projection's width; P = H without projection) and N_b biases
@@ -18,8 +17,7 @@
  * tried; tests/rnn/layer/test_rnn_layout_cudnn.c compares again if cuDNN is installed.
  *
  * Gates are in the order i f g o (LSTM) and r z n (GRU), as in PyTorch: each tensor is, byte for
- * byte, the PyTorch parameter that ashlar_rnn_declare() names.
- */
+ * byte, the PyTorch parameter that ashlar_rnn_declare() names. */
 #ifndef ASHLAR_RNN_LAYOUT_H
 #define ASHLAR_RNN_LAYOUT_H
 
@@ -31,14 +29,12 @@
 
 ASHLAR_BEGIN_DECLS
 
-/*
- * Name, gates, text. With s = W x + bW and u = R h + bR for each gate:
+/* Name, gates, text. With s = W x + bW and u = R h + bR for each gate:
  *
  *     LSTM         i, f, o = sigmoid(s + u)   g = tanh(s + u)
  *                  c' = f c + i g             h' = o tanh(c'), with a projection Wp (o tanh(c'))
  *     GRU          r, z = sigmoid(s + u)      n = tanh(s + r u)      h' = (1 - z) n + z h
- *     TANH, RELU   h' = tanh(s + u)           h' = max(0, s + u)
- */
+ *     TANH, RELU   h' = tanh(s + u)           h' = max(0, s + u) */
 #define ASHLAR_RNN_CELL_MAP(X) \
     X(LSTM, 4, "lstm")         \
     X(GRU, 3, "gru")           \
@@ -47,13 +43,12 @@ ASHLAR_BEGIN_DECLS
 
 #define ASHLAR_RNN_CELL_ENUM(name, gates, text) ASHLAR_RNN_##name,
 typedef enum ashlar_rnn_cell {
-    ASHLAR_RNN_CELL_MAP(ASHLAR_RNN_CELL_ENUM)
-    ASHLAR_RNN_CELL_COUNT
+    ASHLAR_RNN_CELL_MAP(ASHLAR_RNN_CELL_ENUM) ASHLAR_RNN_CELL_COUNT
 } ashlar_rnn_cell;
 
 /* Which biases a stack has; the formulas take missing ones as zero. */
 typedef enum ashlar_rnn_bias {
-    ASHLAR_RNN_BIAS_DOUBLE,    /* bW and bR */
+    ASHLAR_RNN_BIAS_DOUBLE, /* bW and bR */
     ASHLAR_RNN_BIAS_NONE,
     ASHLAR_RNN_BIAS_INPUT,     /* bW */
     ASHLAR_RNN_BIAS_RECURRENT, /* bR */
@@ -67,12 +62,10 @@ typedef enum ashlar_rnn_math {
     ASHLAR_RNN_MATH_COUNT
 } ashlar_rnn_math;
 
-/*
- * Which of cuDNN's algorithms computes the stack; ignored on the CPU. All but STANDARD keep weights
+/* Which of cuDNN's algorithms computes the stack; ignored on the CPU. All but STANDARD keep weights
  * in the GPU's multiprocessors. They need ASHLAR_RNN_BIAS_DOUBLE, no projection, and batches in
  * which all sequences have `steps` time steps; F64 needs PERSIST_DYNAMIC. cuDNN may refuse other
- * sizes and GPUs as well.
- */
+ * sizes and GPUs as well. */
 typedef enum ashlar_rnn_algorithm {
     ASHLAR_RNN_STANDARD,
     ASHLAR_RNN_PERSIST_STATIC,
@@ -121,15 +114,13 @@ typedef struct ashlar_rnn_layout {
     size_t elements;          /* of the whole stack; below 2^31 */
 } ashlar_rnn_layout;
 
-/*
- * Check `config` and compute its layout.
+/* Check `config` and compute its layout.
  *
  * Errors: ASHLAR_EINVAL (a dimension of 0, an unknown type, cell, bias, math or algorithm, more
  *         than 2 directions, a projection without LSTM or not below hidden, a dropout outside its
  *         range), ASHLAR_EOVERFLOW (2^31 elements or more: cuDNN 9.19 counts them in 32 bits and
  *         then reports a wrong size as a success).
- * Threads: any; touches only its arguments. *layout is written only on ASHLAR_OK.
- */
+ * Threads: any; touches only its arguments. *layout is written only on ASHLAR_OK. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_layout_init(ashlar_rnn_layout *layout,
                                                                   const ashlar_rnn_config *config);
 

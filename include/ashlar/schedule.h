@@ -17,12 +17,10 @@ ASHLAR_BEGIN_DECLS
 
 #define ASHLAR_SCHEDULE_ENUM(name, text) ASHLAR_SCHEDULE_##name,
 typedef enum ashlar_schedule_kind {
-    ASHLAR_SCHEDULE_MAP(ASHLAR_SCHEDULE_ENUM)
-    ASHLAR_SCHEDULE_COUNT
+    ASHLAR_SCHEDULE_MAP(ASHLAR_SCHEDULE_ENUM) ASHLAR_SCHEDULE_COUNT
 } ashlar_schedule_kind;
 
-/*
- * A linear warm-up, then a course that depends on the kind. With w = warmup_steps and u = max(w,
+/* A linear warm-up, then a course that depends on the kind. With w = warmup_steps and u = max(w,
  * 1), the learning rate of step t >= 1 is
  *
  *   t <= w     rate t / w
@@ -31,8 +29,7 @@ typedef enum ashlar_schedule_kind {
  *              rate at t = u, rate floor at total_steps and later (Loshchilov and Hutter 2017)
  *   STEP       rate gamma^floor((t - w - 1) / step_size)
  *
- * Fields that a kind does not use are ignored.
- */
+ * Fields that a kind does not use are ignored. */
 typedef struct ashlar_schedule {
     ashlar_schedule_kind kind;
     double rate;           /* > 0: the highest learning rate */
@@ -49,13 +46,11 @@ ASHLAR_API const char *ashlar_schedule_name(ashlar_schedule_kind kind);
 /* Whether every value is in its range. Threads: any. Errors: ASHLAR_EINVAL. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_schedule_check(const ashlar_schedule *schedule);
 
-/*
- * The learning rate of a step, 0 .. rate. The schedule must have passed ashlar_schedule_check().
+/* The learning rate of a step, 0 .. rate. The schedule must have passed ashlar_schedule_check().
  *
  * step   from 1; the rate depends on nothing else, so a resumed training continues exactly
  *
- * Threads: any.  Cost: a few multiplications.
- */
+ * Threads: any.  Cost: a few multiplications. */
 ASHLAR_API double ashlar_schedule_rate(const ashlar_schedule *schedule, uint64_t step);
 
 ASHLAR_END_DECLS

@@ -6,7 +6,6 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 /* An item drawn into the window. */
@@ -15,11 +14,8 @@ typedef struct drawn_item {
     size_t draw; /* position in draw order; breaks ties, since qsort() is not stable */
 } drawn_item;
 
-/*
- * Invariants: `items` holds the caller's items in this epoch's order;
- *             batch_order[] is a permutation of 0 .. window - 1;
- *             drawn_count <= item_count,  batches_left <= window
- */
+/* Invariants: `items` holds the caller's items in this epoch's order; batch_order[] is a
+ * permutation of 0 .. window - 1; drawn_count <= item_count,  batches_left <= window */
 struct ashlar_batch_sampler {
     size_t batch;
     size_t window;
@@ -48,20 +44,16 @@ static void shuffle(ashlar_random *random, void *array, size_t count, size_t ite
 
 static ashlar_status build(ashlar_batch_sampler *s, const ashlar_batch_sampler_item *items) {
     size_t places;
-    if (!ashlar__mul(s->window, s->batch, &places)) {
-        return ashlar__fail(ASHLAR_EOVERFLOW,
-                            "batch sampler: a window of %zu batches of %zu; use less", s->window,
-                            s->batch);
-    }
+    ASHLAR_FAIL_IF(!ashlar__mul(s->window, s->batch, &places), ASHLAR_EOVERFLOW,
+                   "batch sampler: a window of %zu batches of %zu; use less", s->window, s->batch);
     s->items = ashlar__host_calloc(s->item_count, sizeof *s->items);
     s->drawn = ashlar__host_calloc(places, sizeof *s->drawn);
     s->ready = ashlar__host_calloc(places, sizeof *s->ready);
     s->batch_order = ashlar__host_calloc(s->window, sizeof *s->batch_order);
-    if (s->items == NULL || s->drawn == NULL || s->ready == NULL || s->batch_order == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM,
-                            "batch sampler: no host memory for %zu items and a window of %zu",
-                            s->item_count, places);
-    }
+    ASHLAR_FAIL_IF(
+        s->items == NULL || s->drawn == NULL || s->ready == NULL || s->batch_order == NULL,
+        ASHLAR_EHOSTMEM, "batch sampler: no host memory for %zu items and a window of %zu",
+        s->item_count, places);
     memcpy(s->items, items, s->item_count * sizeof *items);
     for (size_t i = 0; i < s->window; i++) {
         s->batch_order[i] = i;
@@ -73,12 +65,11 @@ static ashlar_status build(ashlar_batch_sampler *s, const ashlar_batch_sampler_i
 ashlar_status ashlar__batch_sampler_create(const ashlar_batch_sampler_item *items, size_t count,
                                            size_t batch, size_t window, uint64_t seed,
                                            ashlar_batch_sampler **out) {
-    if (count == 0 || batch == 0 || window == 0) {
-        return ashlar__fail(ASHLAR_EINVAL, "batch sampler: %s is 0; give at least 1",
-                            count == 0   ? "the number of items"
-                            : batch == 0 ? "batch"
-                                         : "window");
-    }
+    ASHLAR_FAIL_IF(count == 0 || batch == 0 || window == 0, ASHLAR_EINVAL,
+                   "batch sampler: %s is 0; give at least 1",
+                   count == 0   ? "the number of items"
+                   : batch == 0 ? "batch"
+                                : "window");
     ashlar_batch_sampler *s;
     ASHLAR_HOST_NEW(s, 1, "batch sampler: no host memory");
     *s = (ashlar_batch_sampler){.batch = batch, .window = window, .item_count = count};

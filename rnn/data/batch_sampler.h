@@ -1,5 +1,4 @@
-/*
- * batch_sampler.h - an endless, seeded series of batches of items of similar length (internal).
+/* batch_sampler.h - an endless, seeded series of batches of items of similar length (internal).
  *
  *     epoch    a seeded permutation of all items; epochs follow each other without a break
  *     window   the next `window` * `batch` items of an epoch, sorted by length, cut into batches,
@@ -7,8 +6,7 @@
  *
  * So lengths are similar within a batch and differ from batch to batch.
  *
- * Threads: one at a time per batch sampler.
- */
+ * Threads: one at a time per batch sampler. */
 #ifndef ASHLAR_BATCH_SAMPLER_H
 #define ASHLAR_BATCH_SAMPLER_H
 
@@ -28,16 +26,14 @@ typedef struct ashlar_batch_sampler_item {
     size_t length;
 } ashlar_batch_sampler_item;
 
-/*
- * Create a batch sampler over `count` items. The items are copied.
+/* Create a batch sampler over `count` items. The items are copied.
  *
  * batch    items per batch, 1..; items repeat if there are fewer
  * window   batches per window, 1..
  *
  * Ownership: *out is the caller's.
  * Errors:    ASHLAR_EINVAL (no item; batch or window is 0), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM.
- * Cost:      host memory O(count + window * batch), all of it taken here.
- */
+ * Cost:      host memory O(count + window * batch), all of it taken here. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__batch_sampler_create(const ashlar_batch_sampler_item *items,
                                                              size_t count, size_t batch,
                                                              size_t window, uint64_t seed,
@@ -47,7 +43,6 @@ void ashlar__batch_sampler_destroy(ashlar_batch_sampler *batch_sampler); /* NULL
 /* The next batch: `batch` items, longest first. Valid until the next call. */
 const ashlar_batch_sampler_item *ashlar__batch_sampler_next(ashlar_batch_sampler *batch_sampler);
 
-/* Skip the next `batches` batches. */
 void ashlar__batch_sampler_skip(ashlar_batch_sampler *batch_sampler, uint64_t batches);
 
 /* Epochs handed out so far, with the fraction of the current one. */

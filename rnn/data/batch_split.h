@@ -1,5 +1,4 @@
-/*
- * batch_split.h - how a batch is split into windows, each contiguous in memory (internal).
+/* batch_split.h - how a batch is split into windows, each contiguous in memory (internal).
  *
  * A batch of T time steps and B sequences is split three times:
  *
@@ -21,8 +20,7 @@
  * chunk, without a gradient.
  *
  * A micro-batch is B/N consecutive sequences, not every N-th: a batch is sorted by length, so these
- * have similar lengths, and the RNN skips the steps after the longest.
- */
+ * have similar lengths, and the RNN skips the steps after the longest. */
 #ifndef ASHLAR_BATCH_SPLIT_H
 #define ASHLAR_BATCH_SPLIT_H
 

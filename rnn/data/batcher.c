@@ -5,7 +5,6 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 /* Steps first .. first + steps - 1 of a record's sequence. */
@@ -15,10 +14,8 @@ typedef struct piece {
     size_t steps;
 } piece;
 
-/*
- * Invariants: item number i of the batch sampler stands for pieces[i]
- *             longest * batch <= INT32_MAX
- */
+/* Invariants: item number i of the batch sampler stands for pieces[i]; longest * batch is at most
+ * INT32_MAX */
 struct ashlar_batcher {
     const ashlar_corpus *corpus;
     size_t batch;
@@ -36,8 +33,6 @@ static int32_t symbol_at(ashlar_record record, size_t i) {
 static size_t sequence_steps(ashlar_record record) {
     return record.count + 1; /* no overflow: the record is in memory */
 }
-
-/* --- setting up ------------------------------------------------------------------------------ */
 
 /* Set *take to the length of the piece that begins at step `first`; return whether this piece is
  * the last of its sequence. */
@@ -71,12 +66,12 @@ static size_t cut_records(ashlar_batcher *batcher, const ashlar_batcher_config *
 static ashlar_status cut_into_pieces(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
     batcher->piece_count = cut_records(batcher, config);
     size_t elements;
-    if (!ashlar__mul(batcher->longest, batcher->batch, &elements) || elements > INT32_MAX) {
-        return ashlar__fail(ASHLAR_EOVERFLOW,
-                            "batcher: %zu sequences of %zu steps are more than 2^31-1 symbols; use "
-                            "a smaller batch or max_steps",
-                            batcher->batch, batcher->longest);
-    }
+    ASHLAR_FAIL_IF(!ashlar__mul(batcher->longest, batcher->batch, &elements) ||
+                       elements > INT32_MAX,
+                   ASHLAR_EOVERFLOW,
+                   "batcher: %zu sequences of %zu steps are more than 2^31-1 symbols; use a "
+                   "smaller batch or max_steps",
+                   batcher->batch, batcher->longest);
     ASHLAR_HOST_NEW(batcher->pieces, batcher->piece_count, "batcher: no host memory for %zu pieces",
                     batcher->piece_count);
     const size_t cut = cut_records(batcher, config);
@@ -100,27 +95,21 @@ static ashlar_status sample_pieces(ashlar_batcher *batcher, const ashlar_batcher
 
 ashlar_status ashlar__batcher_create(const ashlar_corpus *corpus,
                                      const ashlar_batcher_config *config, ashlar_batcher **out) {
-    if (config->batch == 0 || config->max_steps == 0) {
-        return ashlar__fail(ASHLAR_EINVAL, "batcher: %s is 0; give at least 1",
-                            config->batch == 0 ? "batch" : "max_steps");
-    }
+    ASHLAR_FAIL_IF(config->batch == 0 || config->max_steps == 0, ASHLAR_EINVAL,
+                   "batcher: %s is 0; give at least 1", config->batch == 0 ? "batch" : "max_steps");
     ashlar_batcher_config filled = *config;
     filled.window = config->window != 0 ? config->window : ASHLAR_BATCH_SAMPLER_WINDOW;
     filled.stride = config->stride != 0 ? config->stride : config->max_steps;
-    if (filled.stride > config->max_steps) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "batcher: a stride of %zu leaves out text between pieces of %zu; give "
-                            "at most that",
-                            filled.stride, config->max_steps);
-    }
+    ASHLAR_FAIL_IF(
+        filled.stride > config->max_steps, ASHLAR_EINVAL,
+        "batcher: a stride of %zu leaves out text between pieces of %zu; give at most that",
+        filled.stride, config->max_steps);
     ashlar_batcher *batcher;
     ASHLAR_HOST_NEW(batcher, 1, "batcher: no host memory");
     batcher->corpus = corpus;
     batcher->batch = filled.batch;
     ashlar_status status = cut_into_pieces(batcher, &filled);
-    if (status == ASHLAR_OK) {
-        status = sample_pieces(batcher, &filled);
-    }
+    ASHLAR_THEN(status, sample_pieces(batcher, &filled));
     ASHLAR_HAND_OUT(status, batcher, ashlar__batcher_destroy, out);
 }
 
@@ -132,8 +121,6 @@ void ashlar__batcher_destroy(ashlar_batcher *batcher) {
     ashlar__host_free(batcher->pieces);
     ashlar__host_free(batcher);
 }
-
-/* --- the batches ----------------------------------------------------------------------------- */
 
 /* Write one piece down column `column` of the batch. */
 static void fill_column(const ashlar_batcher *batcher, ashlar_batch *batch, size_t column,

@@ -1,5 +1,4 @@
-/*
- * batcher.h - an endless, seeded series of batches of byte sequences (internal).
+/* batcher.h - an endless, seeded series of batches of byte sequences (internal).
  *
  * Symbols are bytes. Byte 0, which is never in text, marks begin and end, so a record of n bytes
  * becomes the symbols 0, r1 .. rn, 0. Its sequence has n+1 time steps: the inputs are the first n+1
@@ -12,8 +11,7 @@
  * The pieces are the items of a batch sampler (batch_sampler.h); an item's length is the number of
  * steps of its piece.
  *
- * Threads: one at a time per batcher.
- */
+ * Threads: one at a time per batcher. */
 #ifndef ASHLAR_BATCHER_H
 #define ASHLAR_BATCHER_H
 
@@ -52,14 +50,10 @@ typedef struct ashlar_batch {
     double epoch;     /* epochs handed out so far, this batch included */
 } ashlar_batch;
 
-/*
- * Cut the corpus into pieces and set up the batch sampler.
- *
- * Ownership: the caller owns *out until ashlar__batcher_destroy(); the corpus must outlive it.
- * Errors:    ASHLAR_EINVAL (batch or max_steps is 0, a stride above max_steps), ASHLAR_EOVERFLOW
- *            (more than 2^31-1 elements in a batch), ASHLAR_EHOSTMEM.
- * Cost:      host memory O(pieces + window * batch), all of it taken here.
- */
+/* Cut the corpus into pieces and set up the batch sampler. Ownership: the caller owns *out until
+ * ashlar__batcher_destroy(); the corpus must outlive it. Errors: ASHLAR_EINVAL (batch or max_steps
+ * is 0, a stride above max_steps), ASHLAR_EOVERFLOW (more than 2^31-1 elements in a batch),
+ * ASHLAR_EHOSTMEM. Cost: host memory O(pieces + window * batch), all of it taken here. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__batcher_create(const ashlar_corpus *corpus,
                                                        const ashlar_batcher_config *config,
                                                        ashlar_batcher **out);
@@ -75,7 +69,6 @@ size_t ashlar__batcher_piece_count(const ashlar_batcher *batcher);
 /* Bytes of inputs, or of targets, for the longest batch: max_steps * B * sizeof(int32_t). */
 size_t ashlar__batcher_array_bytes(const ashlar_batcher *batcher);
 
-/* Fill in the next batch. */
 void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch);
 
 /* The batch sampler of the pieces, owned by the batcher: its position is the batcher's. */

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/error.h"
 #include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
 #include "allocator/base/parse.h"
@@ -22,10 +21,8 @@ typedef struct file_id {
     ino_t inode;
 } file_id;
 
-/*
- * Invariants: each record lies inside one of the texts and holds no byte 0
- *             record_bytes = sum of the records' bytes
- */
+/* Invariants: each record lies inside one of the texts and holds no byte 0; record_bytes is the sum
+ * of the records' bytes */
 struct ashlar_corpus {
     char **texts; /* [text_count] the files that gave a record, in memory of their own */
     size_t text_count, text_capacity;
@@ -43,8 +40,6 @@ typedef struct path_list {
     char **paths;
     size_t count, capacity;
 } path_list;
-
-/* --- cutting a text into records ------------------------------------------------------------- */
 
 /* The next line of a text that is followed by a 0, without its line end. */
 static ashlar_piece cut_line(ashlar_piece *rest) {
@@ -81,7 +76,6 @@ static ashlar_status add_record(ashlar_corpus *corpus, const char *start, const 
     return ASHLAR_OK;
 }
 
-/* Cut a file's text into records. */
 static ashlar_status split_file(ashlar_corpus *corpus, ashlar_piece rest) {
     const bool fortune = has_separator(rest);
     bool open = false; /* whether a line since the last record's end is not blank */
@@ -102,8 +96,6 @@ static ashlar_status split_file(ashlar_corpus *corpus, ashlar_piece rest) {
     }
     return open ? add_record(corpus, start, end) : ASHLAR_OK;
 }
-
-/* --- reading files --------------------------------------------------------------------------- */
 
 static ashlar_status fail_errno(const char *verb, const char *path) {
     const int error = errno;
@@ -159,8 +151,6 @@ static ashlar_status add_file(ashlar_corpus *corpus, const char *path, const str
                                 binary ? "is not text (it holds a byte 0)" : "has no text in it")
                  : ASHLAR_OK;
 }
-
-/* --- folders --------------------------------------------------------------------------------- */
 
 static ashlar_status add_path(path_list *list, const char *folder, const char *name) {
     ASHLAR_HOST_GROW(list->paths, &list->capacity, list->count,
@@ -218,9 +208,7 @@ static ashlar_status add_folder(ashlar_corpus *corpus, const char *folder) {
     const size_t record_count = corpus->record_count;
     const size_t repeat_count = corpus->repeat_count;
     ashlar_status status = list_folder(folder, &list);
-    if (status == ASHLAR_OK) {
-        status = add_listed(corpus, &list);
-    }
+    ASHLAR_THEN(status, add_listed(corpus, &list));
     for (size_t i = 0; i < list.count; i++) {
         ashlar__host_free(list.paths[i]);
     }
@@ -243,20 +231,13 @@ static ashlar_status add_named(ashlar_corpus *corpus, const char *path) {
     if (S_ISDIR(info.st_mode)) {
         return add_folder(corpus, path);
     }
-    if (!S_ISREG(info.st_mode)) {
-        return ashlar__fail(ASHLAR_EFORMAT,
-                            "corpus: %s is neither a file nor a folder; give plain text files",
-                            path);
-    }
+    ASHLAR_FAIL_IF(!S_ISREG(info.st_mode), ASHLAR_EFORMAT,
+                   "corpus: %s is neither a file nor a folder; give plain text files", path);
     return add_file(corpus, path, &info, true);
 }
 
-/* --- the interface --------------------------------------------------------------------------- */
-
 ashlar_status ashlar__corpus_open(const char *const *paths, size_t count, ashlar_corpus **out) {
-    if (count == 0) {
-        return ashlar__fail(ASHLAR_EINVAL, "corpus: no path; give at least one file or folder");
-    }
+    ASHLAR_FAIL_IF(count == 0, ASHLAR_EINVAL, "corpus: no path; give at least one file or folder");
     ashlar_corpus *corpus;
     ASHLAR_HOST_NEW(corpus, 1, "corpus: no host memory");
     ashlar_status status = ASHLAR_OK;
@@ -300,11 +281,9 @@ size_t ashlar__corpus_skipped_count(const ashlar_corpus *corpus) {
     return corpus->skipped_count;
 }
 
-/*
- * Add a record to the checksum. Like FNV-1a, but eight bytes at a time; not secure against an
+/* Add a record to the checksum. Like FNV-1a, but eight bytes at a time; not secure against an
  * attacker. The shift in the last line marks the record's end: the same bytes cut into other
- * records give another checksum.
- */
+ * records give another checksum. */
 static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t count) {
     const uint64_t prime = UINT64_C(0x100000001b3);
     uint64_t word;

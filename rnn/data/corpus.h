@@ -1,5 +1,4 @@
-/*
- * corpus.h - text files, cut into records of bytes and held in host memory (internal).
+/* corpus.h - text files, cut into records of bytes and held in host memory (internal).
  *
  * A record is one text that a model learns to begin and to end: a saying, a paragraph.
  *   - A file with lines of a single "%" (the fortune format) is cut at those lines;
@@ -8,8 +7,7 @@
  * ends inside it but without the line end after its last line. Records of only blank lines are
  * dropped. No record holds byte 0, which the batcher uses to mark begin and end.
  *
- * Threads: any may read an open corpus; it never changes.
- */
+ * Threads: any may read an open corpus; it never changes. */
 #ifndef ASHLAR_CORPUS_H
 #define ASHLAR_CORPUS_H
 
@@ -25,8 +23,7 @@ typedef struct ashlar_record {
     size_t count;               /* > 0 */
 } ashlar_record;
 
-/*
- * Read `count` files or folders.
+/* Read `count` files or folders.
  *
  * A folder stands for the regular files directly in it, in byte order of their names. Hidden files
  * are ignored; binary ones (with a byte 0) and ones without a record are skipped and counted. A
@@ -34,8 +31,7 @@ typedef struct ashlar_record {
  *
  * Ownership: the caller owns *out until ashlar__corpus_destroy().
  * Errors:    ASHLAR_EINVAL (no path), ASHLAR_EIO (missing or unreadable), ASHLAR_EFORMAT (a named
- *            file that is empty or binary, a folder without any text), ASHLAR_EHOSTMEM.
- */
+ *            file that is empty or binary, a folder without any text), ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__corpus_open(const char *const *paths, size_t count,
                                                     ashlar_corpus **out);
 

@@ -9,22 +9,19 @@
 
 ashlar_status ashlar__tagger_batch_bytes(const ashlar_tagger_shape *shape, size_t *bytes) {
     size_t words, letters, total;
-    if (shape->steps == 0 || shape->batch == 0 || shape->width == 0) {
-        return ashlar__fail(
-            ASHLAR_EINVAL,
-            "tags: a batch of %zu sentences of %zu words of %zu characters; each is "
-            "at least 1",
-            shape->batch, shape->steps, shape->width);
-    }
+    ASHLAR_FAIL_IF(
+        shape->steps == 0 || shape->batch == 0 || shape->width == 0, ASHLAR_EINVAL,
+        "tags: a batch of %zu sentences of %zu words of %zu characters; each is at least 1",
+        shape->batch, shape->steps, shape->width);
     /* Since B <= T*B, all arrays but the characters, 3 T*B + 2 B, have at most 5 T*B int32s. */
-    if (!ashlar__mul(shape->steps, shape->batch, &words) ||
-        !ashlar__mul(words, shape->width, &letters) || !ashlar__mul(words, 5, &total) ||
-        !ashlar__add(total, letters, &total) || total > INT32_MAX) {
-        return ashlar__fail(ASHLAR_EOVERFLOW,
-                            "tags: %zu sentences of %zu words of %zu characters are too many to "
-                            "count; use a smaller batch",
-                            shape->batch, shape->steps, shape->width);
-    }
+    ASHLAR_FAIL_IF(!ashlar__mul(shape->steps, shape->batch, &words) ||
+                       !ashlar__mul(words, shape->width, &letters) ||
+                       !ashlar__mul(words, 5, &total) || !ashlar__add(total, letters, &total) ||
+                       total > INT32_MAX,
+                   ASHLAR_EOVERFLOW,
+                   "tags: %zu sentences of %zu words of %zu characters are too many to count; use "
+                   "a smaller batch",
+                   shape->batch, shape->steps, shape->width);
     *bytes = (3 * words + 2 * shape->batch + letters) * sizeof(int32_t);
     return ASHLAR_OK;
 }

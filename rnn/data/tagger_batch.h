@@ -1,5 +1,4 @@
-/*
- * tagger_batch.h - padded batches of tagged sentences (internal).
+/* tagger_batch.h - padded batches of tagged sentences (internal).
  *
  * B sentences of up to T words of up to C characters; time comes first, as in rnn.h. A whole
  * batch is one block of int32s, so that one copy brings it to the device:
@@ -11,8 +10,7 @@
  *     char_counts [T*B]       characters of each word, 1..C; padding has 1 character, number 0
  *     characters  [C, T*B]    padding is 0
  *
- * Threads: any, on distinct batches.
- */
+ * Threads: any, on distinct batches. */
 #ifndef ASHLAR_TAGGER_BATCH_H
 #define ASHLAR_TAGGER_BATCH_H
 
@@ -51,11 +49,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_batch_bytes(const ashlar_tagger_s
  * ashlar__tagger_batch_bytes() accepts. */
 ashlar_tagger_arrays ashlar__tagger_batch_arrays(const ashlar_tagger_shape *shape, int32_t *data);
 
-/*
- * Fill batch->data with sentences of the corpus, and set its shape and tokens.
+/* Fill batch->data with sentences of the corpus, and set its shape and tokens.
  *
- * items   [count], sentences' numbers and lengths, longest first; count is 1 or more
- */
+ * items   [count], sentences' numbers and lengths, longest first; count is 1 or more */
 void ashlar__tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_corpus *corpus,
                                const ashlar_batch_sampler_item *items, size_t count);
 

@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/checked.h"
-#include "allocator/base/error.h"
 #include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
 #include "allocator/base/parse.h"
@@ -18,11 +16,9 @@ typedef struct token_span {
     size_t count;
 } token_span;
 
-/*
- * Invariants: the sentences' spans follow each other and cover tokens[0, counts.tokens)
- *             counts.sentences and counts.tokens are the lengths of sentences[] and tokens[]
- *             the bytes of all tokens lie in texts[]
- */
+/* Invariants: the sentences' spans follow each other and cover tokens[0, counts.tokens);
+ * counts.sentences and counts.tokens are the lengths of sentences[] and tokens[]; the bytes of all
+ * tokens lie in texts[] */
 struct ashlar_tagger_corpus {
     ashlar_tagger_corpus_config config;
     char **texts; /* [text_count], the files as they were read */
@@ -44,8 +40,6 @@ typedef struct reading {
     size_t open_count; /* words of the unfinished sentence */
 } reading;
 
-/* --- lines ----------------------------------------------------------------------------------- */
-
 static ashlar_status end_sentence(reading *r) {
     ashlar_tagger_corpus *c = r->corpus;
     if (r->open_count == 0) {
@@ -66,10 +60,8 @@ static ashlar_status add_token(reading *r, const char *word, size_t word_bytes, 
     const unsigned char *bytes = (const unsigned char *)word;
     ASHLAR_HOST_GROW(c->tokens, &c->token_capacity, c->counts.tokens,
                      "tags: no host memory to read %s", r->path);
-    if (c->counts.tokens == INT32_MAX) {
-        return ashlar__fail(ASHLAR_EOVERFLOW, "%s:%zu: more than 2^31-1 words; train on less",
-                            r->path, r->line);
-    }
+    ASHLAR_FAIL_IF(c->counts.tokens == INT32_MAX, ASHLAR_EOVERFLOW,
+                   "%s:%zu: more than 2^31-1 words; train on less", r->path, r->line);
     ASHLAR_TRY(ashlar__vocabulary_add(r->words, bytes, word_bytes, &word_number));
     ASHLAR_TRY(ashlar__vocabulary_add(r->tags, (const unsigned char *)tag, tag_bytes, &tag_number));
     c->tokens[c->counts.tokens++] =
@@ -78,46 +70,32 @@ static ashlar_status add_token(reading *r, const char *word, size_t word_bytes, 
     return ASHLAR_OK;
 }
 
-static ashlar_status fail_line(const reading *r, const char *what) {
-    return ashlar__fail(ASHLAR_EFORMAT,
-                        "%s:%zu: %s; a line is a word, one TAB and its tag, or it is blank",
-                        r->path, r->line, what);
-}
+#define BAD_LINE "%s:%zu: %s; a line is a word, one TAB and its tag, or it is blank"
 
 /* Read one line, given without its line end. */
 static ashlar_status read_line(reading *r, const char *line, size_t bytes) {
     const ashlar_tagger_corpus_config *config = &r->corpus->config;
     const char *tab = memchr(line, '\t', bytes);
-    if (memchr(line, '\0', bytes) != NULL) {
-        return fail_line(r, "a byte 0");
-    }
+    ASHLAR_FAIL_IF(memchr(line, '\0', bytes) != NULL, ASHLAR_EFORMAT, BAD_LINE, r->path, r->line,
+                   "a byte 0");
     if (tab == NULL) {
         for (size_t i = 0; i < bytes; i++) {
-            if (line[i] != ' ') {
-                return fail_line(r, "no TAB");
-            }
+            ASHLAR_FAIL_IF(line[i] != ' ', ASHLAR_EFORMAT, BAD_LINE, r->path, r->line, "no TAB");
         }
         return end_sentence(r);
     }
     const size_t word_bytes = (size_t)(tab - line), tag_bytes = bytes - word_bytes - 1;
-    if (memchr(tab + 1, '\t', tag_bytes) != NULL) {
-        return fail_line(r, "a second TAB");
-    }
-    if (word_bytes == 0 || tag_bytes == 0) {
-        return fail_line(r, word_bytes == 0 ? "no word before the TAB" : "no tag after the TAB");
-    }
-    if (word_bytes > config->max_bytes) {
-        return ashlar__fail(ASHLAR_EFORMAT,
-                            "%s:%zu: a word of %zu bytes; allow it with --max-word, or shorten it",
-                            r->path, r->line, word_bytes);
-    }
-    if (r->open_count == config->max_words) {
-        return ashlar__fail(
-            ASHLAR_EFORMAT,
-            "%s:%zu: word %zu of a sentence; allow it with --max-length, or end the "
-            "sentence with a blank line",
-            r->path, r->line, r->open_count + 1);
-    }
+    ASHLAR_FAIL_IF(memchr(tab + 1, '\t', tag_bytes) != NULL, ASHLAR_EFORMAT, BAD_LINE, r->path,
+                   r->line, "a second TAB");
+    ASHLAR_FAIL_IF(word_bytes == 0 || tag_bytes == 0, ASHLAR_EFORMAT, BAD_LINE, r->path, r->line,
+                   word_bytes == 0 ? "no word before the TAB" : "no tag after the TAB");
+    ASHLAR_FAIL_IF(word_bytes > config->max_bytes, ASHLAR_EFORMAT,
+                   "%s:%zu: a word of %zu bytes; allow it with --max-word, or shorten it", r->path,
+                   r->line, word_bytes);
+    ASHLAR_FAIL_IF(r->open_count == config->max_words, ASHLAR_EFORMAT,
+                   "%s:%zu: word %zu of a sentence; allow it with --max-length, or end the "
+                   "sentence with a blank line",
+                   r->path, r->line, r->open_count + 1);
     return add_token(r, line, word_bytes, tab + 1, tag_bytes);
 }
 
@@ -143,8 +121,6 @@ static ashlar_status read_file(reading *r, const char *path) {
                               "%s: no sentence in it; give a file of words and tags", path)
                : status;
 }
-
-/* --- numbers --------------------------------------------------------------------------------- */
 
 /* Whether sentence i is held out for the test, so that its words are not counted. */
 static bool is_held_out(const ashlar_tagger_corpus *c, size_t i) {
@@ -203,15 +179,11 @@ static ashlar_status number_words(ashlar_tagger_corpus *c, size_t different) {
     return ASHLAR_OK;
 }
 
-/* --- the interface --------------------------------------------------------------------------- */
-
 static ashlar_status read_files(ashlar_tagger_corpus *corpus, const char *const *paths,
                                 size_t count) {
     reading r = {.corpus = corpus};
     ashlar_status status = ashlar__vocabulary_create(&r.words);
-    if (status == ASHLAR_OK) {
-        status = ashlar__vocabulary_create(&r.tags);
-    }
+    ASHLAR_THEN(status, ashlar__vocabulary_create(&r.tags));
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
         status = read_file(&r, paths[i]);
     }
@@ -227,12 +199,12 @@ static ashlar_status read_files(ashlar_tagger_corpus *corpus, const char *const 
 ashlar_status ashlar__tagger_corpus_open(const char *const *paths, size_t count,
                                          const ashlar_tagger_corpus_config *config,
                                          ashlar_tagger_corpus **out) {
-    if (count == 0 || config->max_words == 0 || config->max_bytes == 0 || config->held_out == 1) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "tags: %zu files, sentences of %zu words of %zu bytes, one of %zu held "
-                            "out; the first three are at least 1, the last is 0 or at least 2",
-                            count, config->max_words, config->max_bytes, config->held_out);
-    }
+    ASHLAR_FAIL_IF(count == 0 || config->max_words == 0 || config->max_bytes == 0 ||
+                       config->held_out == 1,
+                   ASHLAR_EINVAL,
+                   "tags: %zu files, sentences of %zu words of %zu bytes, one of %zu held out; the "
+                   "first three are at least 1, the last is 0 or at least 2",
+                   count, config->max_words, config->max_bytes, config->held_out);
     ashlar_tagger_corpus *corpus = ashlar__host_calloc(1, sizeof *corpus);
     char **texts = ashlar__host_calloc(count, sizeof *texts);
     if (corpus == NULL || texts == NULL) {

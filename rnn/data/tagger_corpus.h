@@ -1,5 +1,4 @@
-/*
- * tagger_corpus.h - sentences of tagged words, read from column files into host memory (internal).
+/* tagger_corpus.h - sentences of tagged words, read from column files into host memory (internal).
  *
  * A column file has a line for each word, "word TAB tag", and a blank line after each sentence;
  * "\r\n" ends a line as "\n" does. Every `held_out`-th sentence is kept for the test.
@@ -12,8 +11,7 @@
  *     counts.words        1 + the words seen min_count times or more outside the test
  *     counts.characters   1 + the characters seen outside the test
  *
- * Threads: any may read an open corpus; it never changes.
- */
+ * Threads: any may read an open corpus; it never changes. */
 #ifndef ASHLAR_TAGGER_CORPUS_H
 #define ASHLAR_TAGGER_CORPUS_H
 
@@ -56,15 +54,13 @@ typedef struct ashlar_tagger_counts {
     size_t longest_word;            /* bytes */
 } ashlar_tagger_counts;
 
-/*
- * Read `count` files, one after the other.
+/* Read `count` files, one after the other.
  *
  * Ownership: the caller owns *out until ashlar__tagger_corpus_destroy().
  * Errors:    ASHLAR_EINVAL (no path; a value in `config` is out of range), ASHLAR_EIO,
  *            ASHLAR_EFORMAT (a line without a TAB or with two, an empty word or tag, a byte 0, a
  *            word or a sentence that is too long: the detail names file and line; a file without a
- *            sentence), ASHLAR_EOVERFLOW (2^31 or more words), ASHLAR_EHOSTMEM.
- */
+ *            sentence), ASHLAR_EOVERFLOW (2^31 or more words), ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status
 ashlar__tagger_corpus_open(const char *const *paths, size_t count,
                            const ashlar_tagger_corpus_config *config, ashlar_tagger_corpus **out);

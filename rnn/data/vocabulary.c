@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 typedef struct entry {
@@ -15,11 +14,9 @@ typedef struct entry {
     uint64_t hash;
 } entry;
 
-/*
- * Invariants: place_count is a power of 2, and 2 * count <= place_count;
- *             each word has one place, which holds its number + 1: the first place that was free
- *             when searching from places[hash % place_count], cyclically
- */
+/* Invariants: place_count is a power of 2, and 2 * count <= place_count; each word has one place,
+ * which holds its number + 1: the first place that was free when searching from places[hash %
+ * place_count], cyclically */
 struct ashlar_vocabulary {
     entry *entries; /* [place_count / 2] */
     size_t count;

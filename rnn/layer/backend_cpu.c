@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "allocator/base/checked.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "arena/compute/workers.h"
 
@@ -41,10 +40,8 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
         ashlar__add(sizeof *c, lengths_bytes, &bytes)) {
         c = ashlar__host_calloc(1, bytes);
     }
-    if (c == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to queue a batch of %zu",
-                            batch->batch);
-    }
+    ASHLAR_FAIL_IF(c == NULL, ASHLAR_EHOSTMEM, "no host memory to queue a batch of %zu",
+                   batch->batch);
     c->run = ashlar__rnn_cpu_passes_of(rnn->layout.config.dtype)[pass];
     c->layout = rnn->layout;
     c->args = (ashlar_rnn_cpu_args){.steps = batch->steps,

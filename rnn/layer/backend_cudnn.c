@@ -4,7 +4,6 @@
 #include "allocator/base/checked.h"
 #include "rnn/layer/cudnn_state.h"
 #include "allocator/device/device_impl.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 enum { ALIGN = 256 };
@@ -16,13 +15,11 @@ static ashlar_cudnn_state *state_of(const ashlar_rnn *rnn) {
 static ashlar_status check(const ashlar_rnn_layout *layout) {
     const ashlar_rnn_config *c = &layout->config;
     const bool has_type = c->dtype != ASHLAR_F64 || c->algorithm == ASHLAR_RNN_PERSIST_DYNAMIC;
-    if (c->algorithm != ASHLAR_RNN_STANDARD &&
-        (c->bias != ASHLAR_RNN_BIAS_DOUBLE || c->projection != 0 || !has_type)) {
-        return ashlar__fail(ASHLAR_ENOTSUP,
-                            "rnn: a persistent algorithm needs ASHLAR_RNN_BIAS_DOUBLE and no "
-                            "projection, and only ASHLAR_RNN_PERSIST_DYNAMIC has ASHLAR_F64; use "
-                            "ASHLAR_RNN_STANDARD");
-    }
+    ASHLAR_FAIL_IF(c->algorithm != ASHLAR_RNN_STANDARD &&
+                       (c->bias != ASHLAR_RNN_BIAS_DOUBLE || c->projection != 0 || !has_type),
+                   ASHLAR_ENOTSUP,
+                   "rnn: a persistent algorithm needs ASHLAR_RNN_BIAS_DOUBLE and no projection, "
+                   "and only ASHLAR_RNN_PERSIST_DYNAMIC has ASHLAR_F64; use ASHLAR_RNN_STANDARD");
     return ASHLAR_OK;
 }
 
@@ -52,14 +49,10 @@ static void unlock(const ashlar_rnn *rnn) {
     pthread_mutex_unlock(&state_of(rnn)->lock);
 }
 
-/* ---- sizes ---- */
-
-/*
- * In training, room for dx and dy follows cuDNN's workspace: cuDNN needs both, but in rnn.h they
+/* In training, room for dx and dy follows cuDNN's workspace: cuDNN needs both, but in rnn.h they
  * are optional. This room is small compared to cuDNN's workspace of 8 MiB or more.
  *
- *     work = [cudnn, up to ALIGN | dx, up to ALIGN | dy]
- */
+ *     work = [cudnn, up to ALIGN | dx, up to ALIGN | dy] */
 typedef struct work_layout {
     size_t dx, dx_bytes, dy, dy_bytes, bytes;
 } work_layout;
@@ -83,18 +76,13 @@ static ashlar_status check_shape(const ashlar_rnn *rnn, size_t steps, size_t bat
     const size_t width = rnn->layout.output > rnn->layout.config.input ? rnn->layout.output
                                                                        : rnn->layout.config.input;
     size_t rows, elements;
-    if (steps == 0 || batch == 0) {
-        return ashlar__fail(ASHLAR_EINVAL, "rnn: %zu steps of %zu sequences; each is at least 1",
-                            steps, batch);
-    }
-    if (!ashlar__mul(steps, batch, &rows) || !ashlar__mul(rows, width, &elements) ||
-        rows > INT32_MAX || elements > SIZE_MAX / sizeof(double) ||
-        rnn->layout.pseudo_layers * batch > INT32_MAX / rnn->layout.config.hidden) {
-        return ashlar__fail(ASHLAR_EOVERFLOW,
-                            "rnn: %zu steps of %zu sequences are too many for "
-                            "cuDNN",
-                            steps, batch);
-    }
+    ASHLAR_FAIL_IF(steps == 0 || batch == 0, ASHLAR_EINVAL,
+                   "rnn: %zu steps of %zu sequences; each is at least 1", steps, batch);
+    ASHLAR_FAIL_IF(!ashlar__mul(steps, batch, &rows) || !ashlar__mul(rows, width, &elements) ||
+                       rows > INT32_MAX || elements > SIZE_MAX / sizeof(double) ||
+                       rnn->layout.pseudo_layers * batch > INT32_MAX / rnn->layout.config.hidden,
+                   ASHLAR_EOVERFLOW, "rnn: %zu steps of %zu sequences are too many for cuDNN",
+                   steps, batch);
     return ASHLAR_OK;
 }
 
@@ -157,18 +145,13 @@ static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bo
     const ashlar_status status = find_sizes(rnn, steps, batch, training, &found);
     unlock(rnn);
     ASHLAR_TRY(status);
-    if (!lay_out_work(rnn, &found, &at)) {
-        return ashlar__fail(ASHLAR_EOVERFLOW,
-                            "rnn: the workspace of %zu steps of %zu sequences "
-                            "is too large to address",
-                            steps, batch);
-    }
+    ASHLAR_FAIL_IF(!lay_out_work(rnn, &found, &at), ASHLAR_EOVERFLOW,
+                   "rnn: the workspace of %zu steps of %zu sequences is too large to address",
+                   steps, batch);
     *reserve_bytes = found.reserve;
     *work_bytes = at.bytes;
     return ASHLAR_OK;
 }
-
-/* ---- passes ---- */
 
 /* One pass, and what cuDNN needs for it. Every function that takes a call requires the lock. */
 typedef struct call {
@@ -203,11 +186,9 @@ static ashlar_status seed(const call *c) {
     if (result != CU_SUCCESS) {
         return ashlar__driver_error(driver, "cuStreamIsCapturing", result);
     }
-    if (capture != CU_CAPTURE_NONE) {
-        return ashlar__fail(ASHLAR_ENOTSUP,
-                            "rnn: the first training forward with dropout may not be "
-                            "captured, nor one with dropout_restarts; run one before");
-    }
+    ASHLAR_FAIL_IF(capture != CU_CAPTURE_NONE, ASHLAR_ENOTSUP,
+                   "rnn: the first training forward with dropout may not be captured, nor one with "
+                   "dropout_restarts; run one before");
     const ashlar_status status = ashlar__cudnn_state_seed(c->rnn, c->state, c->batch->dropout_seed);
     c->state->is_seeded = status == ASHLAR_OK;
     return status;
@@ -275,9 +256,8 @@ static ashlar_status run(call *c, ashlar_rnn_pass pass) {
     ASHLAR_CUDNN_TRY(c->state->cudnn, set_stream, cudnnSetStream,
                      (c->state->handle, (cudaStream_t)c->stream));
     ASHLAR_TRY(find_sizes(c->rnn, batch->steps, batch->batch, training, &c->sizes));
-    if (!lay_out_work(c->rnn, &c->sizes, &c->at)) {
-        return ashlar__fail(ASHLAR_EOVERFLOW, "rnn: the workspace is too large to address");
-    }
+    ASHLAR_FAIL_IF(!lay_out_work(c->rnn, &c->sizes, &c->at), ASHLAR_EOVERFLOW,
+                   "rnn: the workspace is too large to address");
     ASHLAR_TRY(
         ashlar__cudnn_state_describe(c->rnn, c->state, batch->steps, batch->batch, batch->lengths));
     return passes[pass](c);
@@ -293,14 +273,12 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
               .b = buffers,
               .stream = stream,
               .weight_bytes = rnn->layout.elements * ashlar_dtype_bytes(config->dtype)};
-    if (pass != ASHLAR_RNN_FORWARD && buffers->y == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "rnn: y is NULL; on a CUDA device the backward calls "
-                                           "read the y, hx and cx of forward again");
-    }
-    if (config->algorithm != ASHLAR_RNN_STANDARD && !is_uniform(batch)) {
-        return ashlar__fail(ASHLAR_ENOTSUP, "rnn: a persistent algorithm takes only sequences of "
-                                            "the full length; use ASHLAR_RNN_STANDARD");
-    }
+    ASHLAR_FAIL_IF(pass != ASHLAR_RNN_FORWARD && buffers->y == NULL, ASHLAR_EINVAL,
+                   "rnn: y is NULL; on a CUDA device the backward calls read the y, hx and cx of "
+                   "forward again");
+    ASHLAR_FAIL_IF(config->algorithm != ASHLAR_RNN_STANDARD && !is_uniform(batch), ASHLAR_ENOTSUP,
+                   "rnn: a persistent algorithm takes only sequences of the full length; use "
+                   "ASHLAR_RNN_STANDARD");
     ashlar_status status = lock(rnn);
     if (status == ASHLAR_OK) {
         status = run(&c, pass);

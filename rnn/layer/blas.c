@@ -13,8 +13,6 @@ static const size_t PIECE_PRODUCTS = (size_t)1 << 20;
 /* All tiles but the last in a direction are multiples of these: of whole row blocks and panels. */
 enum { ROW_UNIT = 12, COLUMN_UNIT = 16 };
 
-/* ---- pieces ---- */
-
 /* A product whose c is cut into `rows` x `columns` tiles. */
 typedef struct tiling {
     const ashlar_gemm_args *product;
@@ -76,8 +74,6 @@ void ashlar__blas_compute(const ashlar_gemm_args *p, ashlar_gemm_kernel *functio
     }
 }
 
-/* ---- threads and names ---- */
-
 const char *ashlar__blas_name(void) {
     return ashlar__blas_best()->name;
 }
@@ -90,8 +86,6 @@ void ashlar__blas_set_threads(int n) {
 int ashlar__blas_threads(void) {
     return (int)ashlar__workers_count();
 }
-
-/* ---- the clock ---- */
 
 static atomic_bool clock_runs;
 static _Atomic uint64_t clock_sum;

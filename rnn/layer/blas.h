@@ -1,18 +1,13 @@
-/*
- * blas.h - the matrix product (internal).
- *
- * On one machine the same call gives the same bits every time, with any number of threads: each
- * element of the result is computed by itself, in one order. Processors with and without fused
- * multiplication get different bits.
- */
+/* blas.h - the matrix product (internal). On one machine the same call gives the same bits every
+ * time, with any number of threads: each element of the result is computed by itself, in one order.
+ * Processors with and without fused multiplication get different bits. */
 #ifndef ASHLAR_BLAS_H
 #define ASHLAR_BLAS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/*
- * c = op(a) * op(b), or c += if `adds`, all row-major; op(x) is x transposed if trans_x is true.
+/* c = op(a) * op(b), or c += if `adds`, all row-major; op(x) is x transposed if trans_x is true.
  *
  * op(a) is [m, k], op(b) is [k, n], c is [m, n]; ld* is the distance between the rows of a matrix
  * as it is stored, at least their length. Any dimension may be 0; with k == 0 the product is
@@ -20,8 +15,7 @@
  *
  * Row i of c depends on no row of op(a) but row i, so a NaN in one row does not spread to others.
  * Threads: any, on distinct c. A large product is shared by the workers (workers.h). It takes
- * less than half a MiB of stack.
- */
+ * less than half a MiB of stack. */
 void ashlar__gemm_f32(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const float *a,
                       size_t lda, const float *b, size_t ldb, bool adds, float *c, size_t ldc);
 void ashlar__gemm_f64(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const double *a,

@@ -1,15 +1,24 @@
-/*
- * cell_step.h - one step of one pseudo-layer, as the cells' point-wise halves see it (internal;
+/* cell_step.h - one step of one pseudo-layer, as the cells' point-wise halves see it (internal;
  * compiled for each element type and instruction set, see real.h).
  *
  * Each cell has one function that computes some rows of a step forward, and one backward. Rows are
  * independent, so any rows may be given. The formulas are those of rnn_layout.h. `restrict` and the
- * absence of branches let the loops over a row vectorise.
- */
+ * absence of branches let the loops over a row vectorise. */
 #ifndef ASHLAR_CELL_STEP_H
 #define ASHLAR_CELL_STEP_H
 
-#include "rnn/layer/rnn_factor.h"
+#include <ashlar/rnn_layout.h>
+
+#include "rnn/layer/real.h"
+
+/* The rows first, first + stride, .. that are below end. */
+typedef struct some_rows {
+    size_t first, stride, end;
+} some_rows;
+
+static inline size_t count_rows(some_rows rows) {
+    return rows.first < rows.end ? (rows.end - rows.first + rows.stride - 1) / rows.stride : 0;
+}
 
 /* A step of the n sequences still running, a row each. Arrays that a cell does not need are NULL
  * or not read. `in` and `out` say whether the cell's function reads or writes an array. */
@@ -30,24 +39,10 @@ typedef struct cell_step {
 
 typedef void cell_function(const cell_step *s, some_rows rows);
 
-#define lstm_forward ASHLAR_VARIANT(ashlar__lstm_forward)
-#define lstm_backward ASHLAR_VARIANT(ashlar__lstm_backward)
-#define gru_forward ASHLAR_VARIANT(ashlar__gru_forward)
-#define gru_backward ASHLAR_VARIANT(ashlar__gru_backward)
-#define tanh_forward ASHLAR_VARIANT(ashlar__tanh_forward)
-#define tanh_backward ASHLAR_VARIANT(ashlar__tanh_backward)
-#define relu_forward ASHLAR_VARIANT(ashlar__relu_forward)
-#define relu_backward ASHLAR_VARIANT(ashlar__relu_backward)
-cell_function lstm_forward, gru_forward, tanh_forward, relu_forward;
-cell_function lstm_backward, gru_backward, tanh_backward, relu_backward;
-
-/* Define a cell's function by what it does to row p of width h. */
-#define CELL_FUNCTION(name, row)                                      \
-    void name(const cell_step *s, some_rows rows) {                   \
-        const size_t h = s->hidden;                                   \
-        for (size_t p = rows.first; p < rows.end; p += rows.stride) { \
-            row;                                                      \
-        }                                                             \
-    }
+/* The functions of each ashlar_rnn_cell. */
+#define cell_forward ASHLAR_VARIANT(ashlar__cell_forward)
+#define cell_backward ASHLAR_VARIANT(ashlar__cell_backward)
+extern cell_function *const cell_forward[ASHLAR_RNN_CELL_COUNT];
+extern cell_function *const cell_backward[ASHLAR_RNN_CELL_COUNT];
 
 #endif /* ASHLAR_CELL_STEP_H */

@@ -1,6 +1,15 @@
 /* cells.c - the point-wise half of a step of each cell, forward and backward. */
 #include "rnn/layer/cell_step.h"
 
+/* Define a cell's function by what it does to row p of width h. */
+#define CELL_FUNCTION(name, row)                                      \
+    static void name(const cell_step *s, some_rows rows) {            \
+        const size_t h = s->hidden;                                   \
+        for (size_t p = rows.first; p < rows.end; p += rows.stride) { \
+            row;                                                      \
+        }                                                             \
+    }
+
 /* LSTM. A row of gates is i f g o; forward replaces their sums by their activations. */
 
 static void lstm_forward_row(size_t hidden, real *restrict gates, const real *restrict bias,
@@ -107,45 +116,40 @@ static void gru_backward_row(size_t hidden, real *restrict gates, real *restrict
 CELL_FUNCTION(gru_backward, gru_backward_row(h, s->gates + p * 4 * h, s->sums + p * 3 * h,
                                              s->state + p * h, s->doutput + p * h))
 
-/* Tanh and ReLU. Backward computes both derivatives from the output, so forward keeps nothing in
- * the row of gates. */
+/* A cell of one gate, h' = value(sum). Backward computes the derivative from the output, so forward
+ * keeps nothing in the row of gates. */
+#define SIMPLE_CELL(name, value, gradient)                                                         \
+    static void name##_forward_row(size_t hidden, const real *restrict gates,                      \
+                                   const real *restrict bias, real *restrict output) {             \
+        for (size_t j = 0; j < hidden; j++) {                                                      \
+            const real sum = gates[j] + bias[j];                                                   \
+            output[j] = (value);                                                                   \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_backward_row(size_t hidden, real *restrict gates,                           \
+                                    const real *restrict outputs, const real *restrict doutputs) { \
+        for (size_t j = 0; j < hidden; j++) {                                                      \
+            const real output = outputs[j], doutput = doutputs[j];                                 \
+            gates[j] = (gradient);                                                                 \
+        }                                                                                          \
+    }                                                                                              \
+    CELL_FUNCTION(name##_forward,                                                                  \
+                  name##_forward_row(h, s->gates + p * h, s->bias, s->output + p * h))             \
+    CELL_FUNCTION(name##_backward,                                                                 \
+                  name##_backward_row(h, s->gates + p * h, s->output + p * h, s->doutput + p * h))
 
-static void tanh_forward_row(size_t hidden, const real *restrict gates, const real *restrict bias,
-                             real *restrict output) {
-    for (size_t j = 0; j < hidden; j++) {
-        output[j] = real_tanh(gates[j] + bias[j]);
-    }
-}
-
-CELL_FUNCTION(tanh_forward, tanh_forward_row(h, s->gates + p * h, s->bias, s->output + p * h))
-
-static void tanh_backward_row(size_t hidden, real *restrict gates, const real *restrict output,
-                              const real *restrict doutput) {
-    for (size_t j = 0; j < hidden; j++) {
-        gates[j] = doutput[j] * (1 - output[j] * output[j]);
-    }
-}
-
-CELL_FUNCTION(tanh_backward,
-              tanh_backward_row(h, s->gates + p * h, s->output + p * h, s->doutput + p * h))
-
+SIMPLE_CELL(tanh, real_tanh(sum), (1 - output * output) * doutput)
 /* A NaN stays a NaN, because it is not below 0. */
-static void relu_forward_row(size_t hidden, const real *restrict gates, const real *restrict bias,
-                             real *restrict output) {
-    for (size_t j = 0; j < hidden; j++) {
-        const real sum = gates[j] + bias[j];
-        output[j] = sum < 0 ? 0 : sum;
-    }
-}
+SIMPLE_CELL(relu, (sum < 0 ? 0 : sum), (output > 0 ? doutput : 0))
 
-CELL_FUNCTION(relu_forward, relu_forward_row(h, s->gates + p * h, s->bias, s->output + p * h))
-
-static void relu_backward_row(size_t hidden, real *restrict gates, const real *restrict output,
-                              const real *restrict doutput) {
-    for (size_t j = 0; j < hidden; j++) {
-        gates[j] = output[j] > 0 ? doutput[j] : 0;
-    }
-}
-
-CELL_FUNCTION(relu_backward,
-              relu_backward_row(h, s->gates + p * h, s->output + p * h, s->doutput + p * h))
+/* Built from the list of cells: a cell without a NAME_ line here does not compile. */
+#define NAME_LSTM(half) lstm_##half
+#define NAME_GRU(half) gru_##half
+#define NAME_TANH(half) tanh_##half
+#define NAME_RELU(half) relu_##half
+#define FORWARD(name, gates, text) [ASHLAR_RNN_##name] = NAME_##name(forward),
+#define BACKWARD(name, gates, text) [ASHLAR_RNN_##name] = NAME_##name(backward),
+cell_function *const cell_forward[] = {ASHLAR_RNN_CELL_MAP(FORWARD)};
+ASHLAR_TABLE_IS_FULL(cell_forward, ASHLAR_RNN_CELL_COUNT);
+cell_function *const cell_backward[] = {ASHLAR_RNN_CELL_MAP(BACKWARD)};
+ASHLAR_TABLE_IS_FULL(cell_backward, ASHLAR_RNN_CELL_COUNT);

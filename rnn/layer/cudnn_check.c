@@ -98,12 +98,10 @@ ashlar_status ashlar__cudnn_check_layout(const ashlar_rnn_layout *layout,
     size_t got = 0;
     ASHLAR_CUDNN_TRY(s->cudnn, weight_space_size, cudnnGetRNNWeightSpaceSize,
                      (s->handle, s->rnn, &got));
-    if (got != want) {
-        return ashlar__fail(ASHLAR_ENOTSUP,
-                            "rnn: the stack has %zu bytes for this cuDNN, %zu for ashlar; use "
-                            "another cuDNN 9",
-                            got, want);
-    }
+    ASHLAR_FAIL_IF(
+        got != want, ASHLAR_ENOTSUP,
+        "rnn: the stack has %zu bytes for this cuDNN, %zu for ashlar; use another cuDNN 9", got,
+        want);
     for (size_t pseudo_layer = 0; pseudo_layer < layout->pseudo_layers; pseudo_layer++) {
         for (size_t number = 0; number < numbers; number++) {
             ASHLAR_TRY(check_linear(layout, s, pseudo_layer, number));

@@ -1,9 +1,63 @@
-/* cudnn_state.c - makes and destroys what cuDNN needs for a stack: descriptors, dropout states. */
+/* cudnn_state.c - loads cuDNN, and makes and destroys what it needs for a stack: descriptors,
+ * dropout states. */
 #include "rnn/layer/cudnn_state.h"
 
 #include "allocator/device/device_impl.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/shared_library.h"
+
+enum { MAJOR = 9, VERSIONS_PER_MAJOR = 10000 };
+_Static_assert(CUDNN_MAJOR == MAJOR, "the headers are of the version that is looked for");
+
+#define SYMBOL(field, symbol) #symbol,
+static const char *const names[] = {ASHLAR_CUDNN_MAP(SYMBOL)};
+enum { FUNCTION_COUNT = sizeof names / sizeof names[0] };
+_Static_assert(FUNCTION_COUNT * sizeof(void (*)(void)) == sizeof(ashlar_cudnn), "only functions");
+
+static ashlar_status check_version(const void *functions) {
+    const size_t version = ((const ashlar_cudnn *)functions)->get_version();
+    return version / VERSIONS_PER_MAJOR == MAJOR
+               ? ASHLAR_OK
+               : ashlar__fail(ASHLAR_ENOTSUP,
+                              "the cuDNN that was found is version %zu; it must be %d.x: look at "
+                              "ASHLAR_CUDNN and LD_LIBRARY_PATH",
+                              version, MAJOR);
+}
+
+ashlar_status ashlar__cudnn_open(const ashlar_cudnn **out) {
+    static ashlar_shared_table once = {.lock = ASHLAR_LOCK(ASHLAR_RANK_SHARED_LIBRARY)};
+    static ashlar_cudnn functions;
+    static const ashlar_shared_library library = {
+        .what = "cuDNN 9",
+        .variable = "ASHLAR_CUDNN",
+        .names = {"libcudnn.so.9"},
+        .functions = names,
+        .function_count = FUNCTION_COUNT,
+        .check = check_version,
+    };
+    ASHLAR_TRY(ashlar__shared_load(&once, &library, &functions));
+    *out = &functions;
+    return ASHLAR_OK;
+}
+
+static ashlar_status status_of(cudnnStatus_t result) {
+    /* The thousands of a cuDNN status are its kind: 2xxx bad parameter, 3xxx not supported. */
+    if (result / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000) {
+        return ASHLAR_ENOTSUP;
+    }
+    return result == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ? ASHLAR_ENOMEM
+           : result == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ? ASHLAR_EHOSTMEM
+                                                                          : ASHLAR_EDRIVER;
+}
+
+ashlar_status ashlar__cudnn_error(const ashlar_cudnn *cudnn, const char *what,
+                                  cudnnStatus_t result) {
+    char said[256] = "";
+    cudnn->get_last_error_string(said, sizeof said);
+    said[sizeof said - 1] = '\0';
+    return ashlar__fail(status_of(result), "%s: %s (%d)%s%s", what, cudnn->get_error_string(result),
+                        (int)result, said[0] == '\0' ? "" : ": ", said);
+}
 
 cudnnDataType_t ashlar__cudnn_type(ashlar_dtype dtype) {
     static const cudnnDataType_t types[] = {
@@ -24,10 +78,8 @@ static cudnnMathType_t math_type(const ashlar_rnn_config *c) {
     return c->math == ASHLAR_RNN_MATH_TF32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
 }
 
-/*
- * Each cell's mode. The table is built from the list of cells, so a cell without a line here does
- * not compile. In a table written by hand, a row left out would be 0, which is cuDNN's ReLU.
- */
+/* Each cell's mode. The table is built from the list of cells, so a cell without a line here does
+ * not compile. In a table written by hand, a row left out would be 0, which is cuDNN's ReLU. */
 #define MODE_OF_LSTM CUDNN_LSTM
 #define MODE_OF_GRU CUDNN_GRU
 #define MODE_OF_TANH CUDNN_RNN_TANH
@@ -73,8 +125,6 @@ ashlar_status ashlar__cudnn_state_seed(const ashlar_rnn *rnn, ashlar_cudnn_state
     return describe_stack(rnn, s); /* s->rnn may hold a copy of the old dropout */
 }
 
-/* ---- a batch ---- */
-
 static ashlar_status describe_padded(const ashlar_cudnn_state *s, cudnnRNNDataDescriptor_t desc,
                                      ashlar_dtype dtype, size_t steps, size_t batch, size_t width,
                                      const int32_t *lengths) {
@@ -104,8 +154,6 @@ ashlar_status ashlar__cudnn_state_describe(const ashlar_rnn *rnn, const ashlar_c
     ASHLAR_TRY(describe_states(s, s->h, dtype, l->pseudo_layers, batch, l->state));
     return describe_states(s, s->c, dtype, l->pseudo_layers, batch, l->config.hidden);
 }
-
-/* ---- making it ---- */
 
 /* Allocate dropout's states. Their size depends on the GPU. */
 static ashlar_status take_states(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
@@ -155,41 +203,29 @@ static void unmake(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     }
     /* Queued work may still use the handle's memory and the states. */
     (void)ASHLAR_DRIVER_CALL(driver, ctx_synchronize, ());
-    if (s->c != NULL) {
-        (void)cudnn->destroy_tensor(s->c);
+#define DESTROY(kind, descriptor)                \
+    if ((descriptor) != NULL) {                  \
+        (void)cudnn->destroy_##kind(descriptor); \
     }
-    if (s->h != NULL) {
-        (void)cudnn->destroy_tensor(s->h);
-    }
-    if (s->y != NULL) {
-        (void)cudnn->destroy_data(s->y);
-    }
-    if (s->x != NULL) {
-        (void)cudnn->destroy_data(s->x);
-    }
-    if (s->rnn != NULL) {
-        (void)cudnn->destroy_rnn(s->rnn);
-    }
-    if (s->dropout != NULL) {
-        (void)cudnn->destroy_dropout(s->dropout);
-    }
+    DESTROY(tensor, s->c)
+    DESTROY(tensor, s->h)
+    DESTROY(data, s->y)
+    DESTROY(data, s->x)
+    DESTROY(rnn, s->rnn)
+    DESTROY(dropout, s->dropout)
     (void)cudnn->destroy(s->handle);
     if (s->states != NULL) {
         (void)ASHLAR_DRIVER_CALL(driver, mem_free, (ashlar__ptr_in(s->states)));
     }
 }
 
-/*
- * Run build() in the device's context, and unmake() if it fails. They allocate and free device
- * memory, which a capture by another thread would forbid if this thread's mode were not relaxed.
- */
+/* Run build() in the device's context, and unmake() if it fails. They allocate and free device
+ * memory, which a capture by another thread would forbid if this thread's mode were not relaxed. */
 static ashlar_status build_in_context(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     ashlar_driver *driver = rnn->device->driver;
     unsigned int mode;
-    ashlar_status status = ashlar__device_enter(rnn->device);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ashlar_status status = ASHLAR_OK;
+    ASHLAR_TRY(ashlar__device_enter(rnn->device));
     const cu_result relaxed = ashlar__driver_relax(driver, &mode);
     if (relaxed == CU_SUCCESS) {
         status = build(rnn, s);

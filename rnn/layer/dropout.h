@@ -1,13 +1,11 @@
-/*
- * dropout.h - which outputs are dropped between layers: random numbers that depend only on an
+/* dropout.h - which outputs are dropped between layers: random numbers that depend only on an
  * output's place (internal).
  *
  * Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3"). A
  * number depends only on the seed, layer, step, sequence and feature. So forward and backward draw
  * the same numbers, in any order, whatever the lengths and the sorting.
  *
- * Threads: any.
- */
+ * Threads: any. */
 #ifndef ASHLAR_DROPOUT_H
 #define ASHLAR_DROPOUT_H
 

@@ -1,10 +1,7 @@
-/*
- * gemm_kernel.c - tiles of a matrix product, for the element type and the instruction set that
- * meson.build compiles this file for (real.h).
- *
- * A block of panels of the right factor is packed, and all rows are multiplied with it, before the
- * next block is packed. The left factor is packed only if it is stored transposed.
- */
+/* gemm_kernel.c - tiles of a matrix product, for the element type and the instruction set that
+ * meson.build compiles this file for (real.h). A block of panels of the right factor is packed, and
+ * all rows are multiplied with it, before the next block is packed. The left factor is packed only
+ * if it is stored transposed. */
 #include <string.h>
 
 #include "allocator/base/compiler.h"
@@ -95,8 +92,6 @@ static void compute_thick(const ashlar_gemm_args *p, const ashlar_gemm_tile *til
         }
     }
 }
-
-/* ---- a few rows ---- */
 
 /* The dot product of two rows, with as many partial sums as four registers have lanes. */
 static real dot(const real *a, size_t stride, const real *b, size_t count) {

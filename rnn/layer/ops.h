@@ -1,5 +1,4 @@
-/*
- * ops.h - what models need besides recurrent layers, queued on a stream: embedding, linear layer,
+/* ops.h - what models need besides recurrent layers, queued on a stream: embedding, linear layer,
  * loss, and small operations between them (internal).
  *
  * Batches are padded and time-major, as in rnn.h: [T, B, ...], lengths[B], each 0..T. Positions
@@ -12,8 +11,7 @@
  *
  * Stream: all work is queued.  Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; nothing is
  * queued then, except that on a CUDA device the first parts of an operation may be. The same
- * arguments give the same bits: sums run in a fixed order.
- */
+ * arguments give the same bits: sums run in a fixed order. */
 #ifndef ASHLAR_OPS_H
 #define ASHLAR_OPS_H
 
@@ -26,22 +24,19 @@
 
 typedef struct ashlar_ops ashlar_ops;
 
-/*
- * Create the operations of a device, on elements of one type. A CUDA device uses the build's
+/* Create the operations of a device, on elements of one type. A CUDA device uses the build's
  * kernels and cuBLAS (libcublas.so.13 or .so.12, or the file that the environment variable
  * ASHLAR_CUBLAS names), which multiplies fp32 in fp32. Destroying them waits for a CUDA device.
  *
  * Ownership: the caller owns *out; the device must outlive it.
  * Errors:    ASHLAR_ENOTSUP (a CUDA device in a build without nvcc, or without cuBLAS; a type
  *            that the device cannot compute in: on the CPU all but F32 and F64),
- *            ASHLAR_EHOSTMEM; on a CUDA device also ASHLAR_EDRIVER, ASHLAR_ENOMEM.
- */
+ *            ASHLAR_EHOSTMEM; on a CUDA device also ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ops_create(ashlar_device *device, ashlar_dtype dtype,
                                                    ashlar_ops **out);
 void ashlar__ops_destroy(ashlar_ops *ops); /* NULL is allowed */
 
-/*
- * The operations: name, arguments. Each is queued by ashlar__ops_NAME(ops, args, stream).
+/* The operations: name, arguments. Each is queued by ashlar__ops_NAME(ops, args, stream).
  *
  *   embedding_forward    for each position, out = the row of the table that its token names
  *   embedding_backward   for each position, add its row of dout to its token's row of dtable, in
@@ -55,8 +50,7 @@ void ashlar__ops_destroy(ashlar_ops *ops); /* NULL is allowed */
  *                        valid positions, of which there must be at least one
  *   columns              to = from: copies some columns of one matrix to columns of another
  *   argmax               for each row, label = the class of the largest value, the first if several
- *                        are equal. A NaN is never the largest; if all are NaN, the label is 0
- */
+ *                        are equal. A NaN is never the largest; if all are NaN, the label is 0 */
 #define ASHLAR_OPS_MAP(X)            \
     X(embedding_forward, embedding)  \
     X(embedding_backward, embedding) \

@@ -1,8 +1,5 @@
-/*
- * ops_backend.h - what a compute back end does for a model besides recurrent layers (internal).
- *
- * There is one function for each operation of ops.h, with the same contract.
- */
+/* ops_backend.h - what a compute back end does for a model besides recurrent layers (internal).
+ * There is one function for each operation of ops.h, with the same contract. */
 #ifndef ASHLAR_OPS_BACKEND_H
 #define ASHLAR_OPS_BACKEND_H
 
@@ -16,10 +13,9 @@ typedef struct ashlar_ops_backend {
     /* Whether the back end can compute in a type. Errors: ASHLAR_ENOTSUP. */
     ashlar_status (*check)(ashlar_dtype dtype);
     size_t (*loss_work_bytes)(size_t positions);
-#define X(op, kind) \
+#define ASHLAR_OPS_FIELD(op, kind) \
     ashlar_status (*op)(const ashlar_ops *, const ashlar_##kind##_args *, ashlar_stream);
-    ASHLAR_OPS_MAP(X)
-#undef X
+    ASHLAR_OPS_MAP(ASHLAR_OPS_FIELD)
 } ashlar_ops_backend;
 
 struct ashlar_ops {

@@ -6,12 +6,9 @@
 #include <cublas_v2.h>
 
 #include "arena/compute/cuda_kernels.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/shared_library.h"
 #include "rnn/layer/ops_cuda.h"
-
-/* ---- cuBLAS ---- */
 
 /* X(field, symbol). Symbols have _v2 if cuBLAS's header makes the plain name a macro for that. */
 #define ASHLAR_CUBLAS_MAP(X)                    \
@@ -21,17 +18,13 @@
     X(set_stream, cublasSetStream_v2)           \
     X(gemm, cublasGemmEx)
 
+#define FIELD(field, symbol) __typeof__(&symbol) field;
 typedef struct ashlar_cublas {
-#define X(field, symbol) __typeof__(&symbol) field;
-    ASHLAR_CUBLAS_MAP(X)
-#undef X
+    ASHLAR_CUBLAS_MAP(FIELD)
 } ashlar_cublas;
 
-static const char *const names[] = {
-#define X(field, symbol) #symbol,
-    ASHLAR_CUBLAS_MAP(X)
-#undef X
-};
+#define SYMBOL(field, symbol) #symbol,
+static const char *const names[] = {ASHLAR_CUBLAS_MAP(SYMBOL)};
 enum { FUNCTION_COUNT = sizeof names / sizeof names[0] };
 _Static_assert(FUNCTION_COUNT * sizeof(void (*)(void)) == sizeof(ashlar_cublas), "only functions");
 
@@ -63,19 +56,12 @@ static ashlar_status fail_cublas(const ashlar_cublas *cublas, const char *what,
                         (int)result);
 }
 
-/* ---- the kernels' names ---- */
-
 extern const unsigned long long ashlar__ops_image[]; /* ops_cuda.cu, compiled */
 
 static const ashlar_cuda_image image = {.what = "ops", .image = ashlar__ops_image};
 
-enum {
-#define X(function, kind) KERNEL_##function,
-    ASHLAR_OPS_KERNEL_MAP(X)
-#undef X
-        KERNEL_loss_sum,
-    KERNEL_COUNT
-};
+#define KERNEL(function, kind) KERNEL_##function,
+enum { ASHLAR_OPS_KERNEL_MAP(KERNEL) KERNEL_loss_sum, KERNEL_COUNT };
 
 #define X_F32(function, kind) "ashlar_kernel_" #function "_f32",
 #define X_F64(function, kind) "ashlar_kernel_" #function "_f64",
@@ -97,17 +83,13 @@ typedef struct cuda_ops {
     cublasHandle_t handle;
 } cuda_ops;
 
-/* ---- making it ---- */
-
 /* Create cuBLAS's handle. This thread's capture mode is relaxed meanwhile: the handle takes device
  * memory, which another thread's capture would forbid. */
 static ashlar_status create_handle(const ashlar_ops *ops, cuda_ops *c) {
     ashlar_driver *driver = ops->device->driver;
     unsigned int mode;
-    ashlar_status status = ashlar__device_enter(ops->device);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ashlar_status status = ASHLAR_OK;
+    ASHLAR_TRY(ashlar__device_enter(ops->device));
     const cu_result relaxed = ashlar__driver_relax(driver, &mode);
     if (relaxed == CU_SUCCESS) {
         const cublasStatus_t result = c->cublas->create(&c->handle);
@@ -123,15 +105,10 @@ static ashlar_status create_handle(const ashlar_ops *ops, cuda_ops *c) {
 }
 
 static ashlar_status build(const ashlar_ops *ops, cuda_ops *c) {
-    ashlar_status status = open_cublas(&c->cublas);
-    if (status == ASHLAR_OK) {
-        status = ashlar__cuda_kernels_load(ops->device, &image, kernel_names[ops->dtype],
-                                           KERNEL_COUNT, &c->module, c->kernels);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    status = create_handle(ops, c);
+    ASHLAR_TRY(open_cublas(&c->cublas));
+    ASHLAR_TRY(ashlar__cuda_kernels_load(ops->device, &image, kernel_names[ops->dtype],
+                                         KERNEL_COUNT, &c->module, c->kernels));
+    const ashlar_status status = create_handle(ops, c);
     if (status != ASHLAR_OK) {
         ashlar__cuda_kernels_unload(ops->device, c->module);
     }
@@ -170,8 +147,6 @@ static ashlar_status check(ashlar_dtype dtype) {
     return ASHLAR_OK;
 }
 
-/* ---- kernels ---- */
-
 /* Launch one kernel. The device's context must be current. */
 static ashlar_status launch(const ashlar_ops *ops, int kernel, size_t blocks, const void *args,
                             ashlar_stream stream) {
@@ -181,44 +156,25 @@ static ashlar_status launch(const ashlar_ops *ops, int kernel, size_t blocks, co
                                        args, stream);
 }
 
-/* Launch the kernel of an operation that queues nothing else. */
-static ashlar_status launch_alone(const ashlar_ops *ops, int kernel, size_t blocks,
-                                  const void *args, ashlar_stream stream) {
-    ashlar_status status = ashlar__device_enter(ops->device);
-    if (status == ASHLAR_OK) {
-        status = launch(ops, kernel, blocks, args, stream);
-        ashlar__device_leave(ops->device);
-    }
-    return status;
-}
-
 static size_t divide_up(size_t count, size_t by) {
     return count / by + (count % by != 0);
 }
 
-static ashlar_status embedding_forward(const ashlar_ops *ops, const ashlar_embedding_args *args,
-                                       ashlar_stream stream) {
-    return launch_alone(ops, KERNEL_embedding_forward,
-                        divide_up(args->steps * args->batch * args->width, ASHLAR_OPS_PIECE), args,
-                        stream);
-}
-
-static ashlar_status embedding_backward(const ashlar_ops *ops, const ashlar_embedding_args *args,
-                                        ashlar_stream stream) {
-    return launch_alone(ops, KERNEL_embedding_backward,
-                        args->classes * divide_up(args->width, ASHLAR_OPS_THREADS), args, stream);
-}
-
-static ashlar_status columns(const ashlar_ops *ops, const ashlar_columns_args *args,
-                             ashlar_stream stream) {
-    return launch_alone(ops, KERNEL_columns, divide_up(args->rows * args->width, ASHLAR_OPS_PIECE),
-                        args, stream);
-}
-
-static ashlar_status argmax(const ashlar_ops *ops, const ashlar_argmax_args *args,
-                            ashlar_stream stream) {
-    return launch_alone(ops, KERNEL_argmax, args->rows, args, stream);
-}
+/* An operation that queues nothing but its kernel, in so many blocks. */
+#define DEFINE_SIMPLE(op, kind, blocks)                                                \
+    static ashlar_status op(const ashlar_ops *ops, const ashlar_##kind##_args *args,   \
+                            ashlar_stream stream) {                                    \
+        ASHLAR_TRY(ashlar__device_enter(ops->device));                                 \
+        const ashlar_status status = launch(ops, KERNEL_##op, (blocks), args, stream); \
+        ashlar__device_leave(ops->device);                                             \
+        return status;                                                                 \
+    }
+DEFINE_SIMPLE(embedding_forward, embedding,
+              divide_up(args->steps * args->batch * args->width, ASHLAR_OPS_PIECE))
+DEFINE_SIMPLE(embedding_backward, embedding,
+              args->classes *divide_up(args->width, ASHLAR_OPS_THREADS))
+DEFINE_SIMPLE(columns, columns, divide_up(args->rows * args->width, ASHLAR_OPS_PIECE))
+DEFINE_SIMPLE(argmax, argmax, args->rows)
 
 static size_t loss_work_bytes(size_t positions) {
     return positions * sizeof(double);
@@ -228,14 +184,10 @@ static ashlar_status loss(const ashlar_ops *ops, const ashlar_loss_args *args,
                           ashlar_stream stream) {
     ASHLAR_TRY(ashlar__device_enter(ops->device));
     ashlar_status status = launch(ops, KERNEL_loss, args->steps * args->batch, args, stream);
-    if (status == ASHLAR_OK) {
-        status = launch(ops, KERNEL_loss_sum, 1, args, stream);
-    }
+    ASHLAR_THEN(status, launch(ops, KERNEL_loss_sum, 1, args, stream));
     ashlar__device_leave(ops->device);
     return status;
 }
-
-/* ---- matrix products ---- */
 
 /* A factor of a product, stored row-major with rows `width` elements apart. */
 typedef struct factor {
@@ -244,11 +196,9 @@ typedef struct factor {
     bool is_transposed;
 } factor;
 
-/*
- * c [m, n] = a [m, k] b [k, n], or c += if `adds`, all row-major. cuBLAS is column-major and sees
+/* c [m, n] = a [m, k] b [k, n], or c += if `adds`, all row-major. cuBLAS is column-major and sees
  * the transpose of each matrix, so it computes c^T = b^T a^T. The lock must be held and the
- * device's context current.
- */
+ * device's context current. */
 static ashlar_status multiply(const ashlar_ops *ops, size_t m, size_t n, size_t k, const factor *a,
                               const factor *b, bool adds, void *out) {
     static const cudaDataType_t types[] = {[ASHLAR_F32] = CUDA_R_32F,
@@ -282,12 +232,10 @@ static ashlar_status multiply(const ashlar_ops *ops, size_t m, size_t n, size_t 
 static ashlar_status lock(const ashlar_ops *ops, const ashlar_linear_args *args,
                           ashlar_stream stream) {
     cuda_ops *c = ops->state;
-    if (args->rows > INT32_MAX || args->in > INT32_MAX || args->out > INT32_MAX) {
-        return ashlar__fail(ASHLAR_EOVERFLOW,
-                            "ops: a linear layer of %zu rows, %zu to %zu, is too "
-                            "large for cuBLAS",
-                            args->rows, args->in, args->out);
-    }
+    ASHLAR_FAIL_IF(args->rows > INT32_MAX || args->in > INT32_MAX || args->out > INT32_MAX,
+                   ASHLAR_EOVERFLOW,
+                   "ops: a linear layer of %zu rows, %zu to %zu, is too large for cuBLAS",
+                   args->rows, args->in, args->out);
     pthread_mutex_lock(&c->lock);
     const ashlar_status status = ashlar__device_enter(ops->device);
     if (status != ASHLAR_OK) {
@@ -313,18 +261,14 @@ static ashlar_status linear_forward(const ashlar_ops *ops, const ashlar_linear_a
                                     ashlar_stream stream) {
     const factor x = {args->x, args->in, false};
     const factor weight = {args->weight, args->in, true};
-    ashlar_status status = lock(ops, args, stream);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ashlar_status status = ASHLAR_OK;
+    ASHLAR_TRY(lock(ops, args, stream));
     if (args->bias != NULL) {
         status = launch(ops, KERNEL_bias_forward,
                         divide_up(args->rows * args->out, ASHLAR_OPS_PIECE), args, stream);
     }
-    if (status == ASHLAR_OK) {
-        status = multiply(ops, args->rows, args->out, args->in, &x, &weight, args->bias != NULL,
-                          args->y);
-    }
+    ASHLAR_THEN(status, multiply(ops, args->rows, args->out, args->in, &x, &weight,
+                                 args->bias != NULL, args->y));
     unlock(ops);
     return status;
 }

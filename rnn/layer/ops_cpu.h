@@ -1,11 +1,7 @@
-/*
- * ops_cpu.h - the operations of ops.h on plain memory (internal).
- *
- * The elements behind the arguments' void pointers are float for _f32 and double for _f64.
- *
- * No function here allocates or fails. Threads: any, on distinct outputs. The same arguments give
- * the same bits (see blas.h): sums run in the order of the rows.
- */
+/* ops_cpu.h - the operations of ops.h on plain memory (internal). The elements behind the
+ * arguments' void pointers are float for _f32 and double for _f64. No function here allocates or
+ * fails. Threads: any, on distinct outputs. The same arguments give the same bits (see blas.h):
+ * sums run in the order of the rows. */
 #ifndef ASHLAR_OPS_CPU_H
 #define ASHLAR_OPS_CPU_H
 

@@ -1,9 +1,6 @@
-/*
- * ops_cuda.cu - the kernels of a model's operations for CUDA devices. The same arguments give the
- * same bits: every sum has an order that depends on nothing but the sizes.
- *
- * This file uses only what C and C++ have in common: tests compile it for the CPU as well.
- */
+/* ops_cuda.cu - the kernels of a model's operations for CUDA devices. The same arguments give the
+ * same bits: every sum has an order that depends on nothing but the sizes. This file uses only what
+ * C and C++ have in common: tests compile it for the CPU as well. */
 #include <math.h>
 
 #include "arena/compute/element.h"
@@ -62,8 +59,6 @@ static __device__ void find_token(const ashlar_embedding_args *args, size_t clas
     words[threadIdx.x] = word;
 }
 
-/* ---- element types ---- */
-
 #undef ASHLAR_TYPE
 #define ASHLAR_TYPE f32
 #include "rnn/layer/ops_cuda_typed.cuh"
@@ -79,8 +74,6 @@ static __device__ void find_token(const ashlar_embedding_args *args, size_t clas
 #undef ASHLAR_TYPE
 #define ASHLAR_TYPE bf16
 #include "rnn/layer/ops_cuda_typed.cuh"
-
-/* ---- kernels ---- */
 
 ASHLAR_BEGIN_DECLS
 

@@ -1,13 +1,10 @@
-/*
- * ops_cuda.h - names, blocks and arguments of the CUDA kernels of ops.h (internal; C and CUDA C).
- */
+/* ops_cuda.h - names, blocks and arguments of the kernels of ops.h (internal; C and CUDA C). */
 #ifndef ASHLAR_OPS_CUDA_H
 #define ASHLAR_OPS_CUDA_H
 
 #include "rnn/layer/ops.h"
 
-/*
- * X(kernel, arguments). Each kernel exists for every element type, as ashlar_kernel_<kernel>_<type>
+/* X(kernel, arguments). Each kernel exists for every element type, as ashlar_kernel_<kernel>_<type>
  * with a type of f32, f64, f16, bf16. It has one parameter, the arguments, no dynamic shared
  * memory, and blocks of THREADS. Narrow types are computed in float, and rounded once.
  *
@@ -19,8 +16,7 @@
  *   columns              a block for each PIECE elements of to
  *   argmax               a block for each row
  *
- * and ashlar_kernel_loss_sum, one block, for all types: loss += the parts in work.
- */
+ * and ashlar_kernel_loss_sum, one block, for all types: loss += the parts in work. */
 #define ASHLAR_OPS_KERNEL_MAP(X)     \
     X(embedding_forward, embedding)  \
     X(embedding_backward, embedding) \

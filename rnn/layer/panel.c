@@ -5,8 +5,6 @@
 
 #include "allocator/base/compiler.h"
 
-/* ---- packing ---- */
-
 void pack_panels(bool trans, size_t columns, size_t depth, const real *from, size_t ld,
                  size_t stride, real *panels) {
     for (size_t j = 0; j < columns; j += PANEL) {
@@ -29,8 +27,6 @@ void pack_panels(bool trans, size_t columns, size_t depth, const real *from, siz
         }
     }
 }
-
-/* ---- products ---- */
 
 /* c [rows, PANEL] = or += a block of rows times a panel. Each caller gives `rows` as a constant. */
 static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, size_t depth, left_rows a,
@@ -90,25 +86,17 @@ static void multiply_pair(size_t depth, left_rows a, const real *panel, size_t s
 
 static void multiply_block(size_t rows, size_t depth, left_rows a, const real *panel, bool adds,
                            real *c, size_t ldc) {
+#define CASE(count)                                          \
+    case count:                                              \
+        multiply_rows(count, depth, a, panel, adds, c, ldc); \
+        break
     switch (rows) {
-    case 1:
-        multiply_rows(1, depth, a, panel, adds, c, ldc);
-        break;
-    case 2:
-        multiply_rows(2, depth, a, panel, adds, c, ldc);
-        break;
-    case 3:
-        multiply_rows(3, depth, a, panel, adds, c, ldc);
-        break;
-    case 4:
-        multiply_rows(4, depth, a, panel, adds, c, ldc);
-        break;
-    case 5:
-        multiply_rows(5, depth, a, panel, adds, c, ldc);
-        break;
-    default:
-        multiply_rows(BLOCK_ROWS, depth, a, panel, adds, c, ldc);
-        break;
+        CASE(1);
+        CASE(2);
+        CASE(3);
+        CASE(4);
+        CASE(5);
+        CASE(BLOCK_ROWS);
     }
 }
 

@@ -1,13 +1,11 @@
-/*
- * panel.h - the matrix product's innermost part (internal; compiled for each element type and
+/* panel.h - the matrix product's innermost part (internal; compiled for each element type and
  * instruction set, see real.h).
  *
  * The right factor is cut into panels of PANEL columns. A panel is stored row by row, PANEL
  * elements each; the last panel is filled up with zeros. While a panel is multiplied, the sums of
  * up to BLOCK_ROWS rows stay in registers. An element of the result is a sum of sums of DEPTH
  * products, all in order. So its bits do not depend on how rows and columns are divided among
- * threads or caches.
- */
+ * threads or caches. */
 #ifndef ASHLAR_PANEL_H
 #define ASHLAR_PANEL_H
 
@@ -50,11 +48,9 @@ static inline size_t block_start(size_t count, size_t i) {
 #define pack_panels ASHLAR_VARIANT(ashlar__pack_panels)
 #define multiply_panels ASHLAR_VARIANT(ashlar__multiply_panels)
 
-/*
- * Pack a factor [depth, columns] into panels. `trans`: it is stored transposed.
+/* Pack a factor [depth, columns] into panels. `trans`: it is stored transposed.
  *
- * stride   elements from one panel to the next, at least depth * PANEL
- */
+ * stride   elements from one panel to the next, at least depth * PANEL */
 void pack_panels(bool trans, size_t columns, size_t depth, const real *from, size_t ld,
                  size_t stride, real *panels);
 

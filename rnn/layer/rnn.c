@@ -1,7 +1,6 @@
 /* rnn.c - a stack of layers: checks its configuration and arguments, and calls its back end. */
 #include "rnn/layer/backend.h"
 
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 ashlar_status ashlar_rnn_create(ashlar_device *device, const ashlar_rnn_config *config,
@@ -41,17 +40,14 @@ ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch
 }
 
 static ashlar_status check_batch(const ashlar_rnn_batch *batch) {
-    if (batch->steps == 0 || batch->batch == 0 || batch->lengths == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "rnn: a batch of %zu sequences of %zu steps; each is at "
-                            "least 1, and lengths are given",
-                            batch->batch, batch->steps);
-    }
+    ASHLAR_FAIL_IF(
+        batch->steps == 0 || batch->batch == 0 || batch->lengths == NULL, ASHLAR_EINVAL,
+        "rnn: a batch of %zu sequences of %zu steps; each is at least 1, and lengths are given",
+        batch->batch, batch->steps);
     for (size_t b = 0; b < batch->batch; b++) {
-        if (batch->lengths[b] < 1 || (size_t)batch->lengths[b] > batch->steps) {
-            return ashlar__fail(ASHLAR_EINVAL, "rnn: lengths[%zu] is %d; it must be 1 to %zu", b,
-                                (int)batch->lengths[b], batch->steps);
-        }
+        ASHLAR_FAIL_IF(batch->lengths[b] < 1 || (size_t)batch->lengths[b] > batch->steps,
+                       ASHLAR_EINVAL, "rnn: lengths[%zu] is %d; it must be 1 to %zu", b,
+                       (int)batch->lengths[b], batch->steps);
     }
     return ASHLAR_OK;
 }
@@ -59,9 +55,8 @@ static ashlar_status check_batch(const ashlar_rnn_batch *batch) {
 static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                               const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                               bool has_buffers, ashlar_stream stream) {
-    if (!has_buffers || buffers->work == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "rnn: a buffer that this pass needs is NULL");
-    }
+    ASHLAR_FAIL_IF(!has_buffers || buffers->work == NULL, ASHLAR_EINVAL,
+                   "rnn: a buffer that this pass needs is NULL");
     size_t reserve_bytes, work_bytes;
     const bool training = buffers->reserve != NULL;
     ASHLAR_TRY(check_batch(batch));

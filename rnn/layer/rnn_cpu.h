@@ -1,18 +1,12 @@
-/*
- * rnn_cpu.h - the RNN's forward and backward passes on plain memory (internal).
+/* rnn_cpu.h - the RNN's forward and backward passes on plain memory (internal).
  *
- * The cells' formulas are those of rnn_layout.h, and the weights are used in place. The three calls
- * are cuDNN's: forward, then backward_data, then backward_weights, with the same reserve.
- *
- * A batch is padded, time-major: x [T, B, I], y [T, B, D*P]. Sequence b has lengths[b] steps, in
- * any order of lengths; the reverse direction begins at each sequence's own last step. Past a
- * sequence's length, x and dy are never read, and y and dx are 0. The passes sort the batch by
- * length and leave out padding, so the work depends on the sum of the lengths, not on their order.
+ * Calls, batches and buffers are those of rnn.h; the weights are used in place. The reverse
+ * direction begins at each sequence's own last step. The passes sort the batch by length and leave
+ * out padding, so the work depends on the sum of the lengths, not on their order.
  *
  * No function here allocates, fails or keeps anything between calls. Threads: any, on distinct
  * outputs, work and reserve; the work is shared by the workers (workers.h). On one machine the same
- * arguments give the same bits, with any number of threads (see blas.h).
- */
+ * arguments give the same bits, with any number of threads (see blas.h). */
 #ifndef ASHLAR_RNN_CPU_H
 #define ASHLAR_RNN_CPU_H
 
@@ -29,11 +23,9 @@ typedef enum ashlar_rnn_pass {
     ASHLAR_RNN_PASS_COUNT
 } ashlar_rnn_pass;
 
-/*
- * The arguments of all three calls. Elements are of type layout->config.dtype, which must be the
+/* The arguments of all three calls. Elements are of type layout->config.dtype, which must be the
  * type of the pass called (asserted). Unlike in rnn.h, hy may be hx and cy may be cx: a running
- * state is then updated in place.
- */
+ * state is then updated in place. */
 typedef struct ashlar_rnn_cpu_args {
     const ashlar_rnn_layout *layout;
     size_t steps, batch;    /* T and B, 1.. */
@@ -42,26 +34,17 @@ typedef struct ashlar_rnn_cpu_args {
     ashlar_rnn_buffers b;   /* in plain memory; reserve and work are 64-byte aligned */
 } ashlar_rnn_cpu_args;
 
-/*
- * Bytes of the two buffers for batches of at most `batch` sequences of at most `steps` steps.
- *
- * training  true: for all three calls. false: for forward without a reserve, *reserve_bytes is 0
- *
- * Neither depends on the lengths, and neither shrinks when steps or batch grows, so the sizes of
- * the largest batch do for every smaller one.
- * Errors: ASHLAR_EINVAL (steps or batch 0), ASHLAR_EOVERFLOW (a size does not fit, or the matrix
- *         product cannot count it). Outputs are written only on ASHLAR_OK.
- */
+/* As ashlar_rnn_sizes(). Neither size depends on the lengths, and neither shrinks when steps or
+ * batch grows, so the sizes of the largest batch do for every smaller one. Errors: ASHLAR_EINVAL
+ * (steps or batch 0), ASHLAR_EOVERFLOW; outputs are written only on ASHLAR_OK. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t steps,
                                                       size_t batch, bool training,
                                                       size_t *reserve_bytes, size_t *work_bytes);
 
 typedef void ashlar_rnn_cpu_pass(const ashlar_rnn_cpu_args *args);
 
-/*
- * The passes for each instruction set (meson.build). With fused multiply-add they round less often:
- * their results have other bits than the baseline's, but the same bits on every such processor.
- */
+/* The passes for each instruction set (meson.build). With fused multiply-add they round less often:
+ * their results have other bits than the baseline's, but the same bits on every such processor. */
 #define ASHLAR_DECLARE_PASSES(type, set)                             \
     ashlar_rnn_cpu_pass ashlar__rnn_forward_##type##_##set;          \
     ashlar_rnn_cpu_pass ashlar__rnn_backward_data_##type##_##set;    \

@@ -5,8 +5,6 @@
 #include "rnn/layer/blas_impl.h"
 #include "rnn/layer/panel.h"
 
-/* ---- packing ---- */
-
 /* Panels `first` .. `end` - 1 of a factor. */
 static void pack_some(const factor *f, size_t first, size_t end) {
     const size_t column = first * PANEL, last = end * PANEL;
@@ -27,8 +25,9 @@ static void pack_piece(void *context, size_t i) {
     pack_some(f, i * PACKED_TOGETHER, end < count ? end : count);
 }
 
-factor open_factor(const ashlar_rnn_rows *batch, const real *weights, ashlar_rnn_view view,
-                   bool trans, real *panels) {
+/* Make a factor of a weight matrix, packed into `panels` if the batch has enough steps. */
+static factor open_factor(const ashlar_rnn_rows *batch, const real *weights, ashlar_rnn_view view,
+                          bool trans, real *panels) {
     factor f = {
         .trans = trans,
         .columns = trans ? view.rows : view.cols,
@@ -44,8 +43,6 @@ factor open_factor(const ashlar_rnn_rows *batch, const real *weights, ashlar_rnn
     }
     return f;
 }
-
-/* ---- products ---- */
 
 /* c [count, columns] = or += a [count, depth] times a whole packed factor. depth must be > 0. */
 static void multiply_packed(size_t count, size_t columns, size_t depth, const real *a, size_t lda,
@@ -103,4 +100,47 @@ void multiply_some(const factor *f, some_rows rows, const real *a, size_t lda, b
                               .adds = adds,
                               .c = c + rows.first * ldc,
                               .ldc = rows.stride * ldc});
+}
+
+static cell_step open_step(const layer_run *run, size_t t) {
+    const ashlar_rnn_rows *const batch = run->batch;
+    const layer_part *const part = run->part;
+    const size_t hidden = part->hidden, state = part->state;
+    const size_t before = side_before(part->direction, t), after = side_after(part->direction, t);
+    return (cell_step){
+        .hidden = hidden,
+        .bias = run->bias,
+        .gates = part->gates + batch->start[t] * batch->gate_width,
+        .sums = run->sums,
+        .state = part->states + ashlar__rnn_rows_state(batch, before) * state,
+        .cell = part->cells + ashlar__rnn_rows_cell(batch, before) * hidden,
+        .next_cell = part->cells + ashlar__rnn_rows_cell(batch, after) * hidden,
+        .output = part->states + ashlar__rnn_rows_state(batch, after) * state,
+        .dcell = run->dc,
+    };
+}
+
+static void run_shard(void *context, size_t strand) {
+    const layer_run *const run = context;
+    const ashlar_rnn_rows *const batch = run->batch;
+    for (size_t i = 0; i < batch->steps; i++) {
+        const bool is_ascending = run->is_forward == (run->part->direction == 0);
+        const size_t t = is_ascending ? i : batch->steps - 1 - i;
+        const some_rows rows = {strand, batch->shards, ashlar__rnn_rows_active(batch, t)};
+        if (count_rows(rows) > 0) {
+            run->run_step(run, open_step(run, t), rows, t);
+        }
+    }
+}
+
+void run_layer(layer_run run, const ashlar_rnn_cpu_args *args) {
+    const ashlar_rnn_map *map = &run.batch->map;
+    const ashlar_rnn_view *place = run.part->place;
+    run.sums = in_work(args, map->sums);
+    run.full = in_work(args, map->full);
+    run.recurrent = open_factor(run.batch, args->b.weights, place[ASHLAR_RNN_R], run.is_forward,
+                                in_work(args, map->recurrent));
+    run.project = open_factor(run.batch, args->b.weights, place[ASHLAR_RNN_WP], run.is_forward,
+                              in_work(args, map->project));
+    ashlar__workers_run(run.batch->shards, run_shard, &run);
 }

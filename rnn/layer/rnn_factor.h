@@ -1,5 +1,4 @@
-/*
- * rnn_factor.h - the products of each step with a matrix of the weights, and how a pseudo-layer's
+/* rnn_factor.h - the products of each step with a matrix of the weights, and how a pseudo-layer's
  * steps are shared by threads (internal; compiled for each element type and instruction set, see
  * real.h).
  *
@@ -13,8 +12,8 @@
 #ifndef ASHLAR_RNN_FACTOR_H
 #define ASHLAR_RNN_FACTOR_H
 
-#include "rnn/layer/real.h"
-#include "rnn/layer/rnn_rows.h"
+#include "rnn/layer/cell_step.h"
+#include "rnn/layer/rnn_part.h"
 
 /* A right factor op(weights) [depth, columns], with which rows are multiplied. */
 typedef struct factor {
@@ -26,21 +25,29 @@ typedef struct factor {
     size_t pieces;
 } factor;
 
-/* The rows first, first + stride, .. that are below end. */
-typedef struct some_rows {
-    size_t first, stride, end;
-} some_rows;
+/* All steps of one pseudo-layer, forward or backward. */
+typedef struct layer_run {
+    const ashlar_rnn_rows *batch;
+    const layer_part *part;
+    bool is_forward;
+    /* `step` has all that both directions need; its output is h' after the step. */
+    void (*run_step)(const struct layer_run *run, cell_step step, some_rows rows, size_t t);
+    const real *bias; /* [K], forward */
+    const real *dy;   /* backward: this pseudo-layer's columns of [N, D*P] */
+    real *dh;         /* [B, P] gradient of h: in, of the last states; out, of the first states */
+    real *dc;         /* [B, H] gradient of c, likewise */
+    /* the rest is set by run_layer() */
+    real *sums;       /* [B, G*H] */
+    real *full;       /* [B, H], with a projection */
+    factor recurrent; /* R, in forward R^T */
+    factor project;   /* Wp, in forward Wp^T, with a projection */
+} layer_run;
 
-static inline size_t count_rows(some_rows rows) {
-    return rows.first < rows.end ? (rows.end - rows.first + rows.stride - 1) / rows.stride : 0;
-}
-
-#define open_factor ASHLAR_VARIANT(ashlar__open_factor)
+#define run_layer ASHLAR_VARIANT(ashlar__run_layer)
 #define multiply_some ASHLAR_VARIANT(ashlar__multiply_some)
 
-/* Make a factor of a weight matrix, packed into `panels` if the batch has enough steps. */
-factor open_factor(const ashlar_rnn_rows *batch, const real *weights, ashlar_rnn_view view,
-                   bool trans, real *panels);
+/* Run all steps, shared by the threads. */
+void run_layer(layer_run run, const ashlar_rnn_cpu_args *args);
 
 /* c = or += a * f, for these rows of a and c, which lie `lda` and `ldc` elements apart. */
 void multiply_some(const factor *f, some_rows rows, const real *a, size_t lda, bool adds, real *c,

@@ -1,12 +1,15 @@
-/* rnn_layout.c - offsets of the weights of an RNN stack in cuDNN's packed order. */
-#include <ashlar/rnn_layout.h>
+/* rnn_layout.c - offsets of the weights of an RNN stack in cuDNN's packed order, and their names in
+ * PyTorch's. */
+#include <ashlar/rnn.h>
 
+#include <ashlar/rnn_layout.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
-#include "allocator/base/error.h"
+#include "allocator/base/host.h"
 
 static const size_t ELEMENT_LIMIT = (size_t)1 << 31;
 
@@ -33,49 +36,34 @@ ashlar_status ashlar_rnn_cell_parse(const char *name, ashlar_rnn_cell *out) {
                         "\"%.40s\" is no cell; there are" ASHLAR_RNN_CELL_MAP(CELL_LIST), name);
 }
 
-/* ---- checks ---- */
-
 static ashlar_status check_sizes(const ashlar_rnn_config *c) {
-    if (c->input == 0 || c->hidden == 0 || c->layers == 0) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "rnn: input %zu, hidden %zu, layers %zu; each must be at least 1",
-                            c->input, c->hidden, c->layers);
-    }
-    if (c->directions > 2) {
-        return ashlar__fail(ASHLAR_EINVAL, "rnn: %zu directions; there are 1 and 2", c->directions);
-    }
-    if (c->projection != 0 && (c->cell != ASHLAR_RNN_LSTM || c->projection >= c->hidden)) {
-        return ashlar__fail(
-            ASHLAR_EINVAL,
-            "rnn: a projection to %zu with hidden %zu and cell %s; it must be below "
-            "hidden, and the cell lstm",
-            c->projection, c->hidden, ashlar_rnn_cell_name(c->cell));
-    }
+    ASHLAR_FAIL_IF(c->input == 0 || c->hidden == 0 || c->layers == 0, ASHLAR_EINVAL,
+                   "rnn: input %zu, hidden %zu, layers %zu; each must be at least 1", c->input,
+                   c->hidden, c->layers);
+    ASHLAR_FAIL_IF(c->directions > 2, ASHLAR_EINVAL, "rnn: %zu directions; there are 1 and 2",
+                   c->directions);
+    ASHLAR_FAIL_IF(c->projection != 0 && (c->cell != ASHLAR_RNN_LSTM || c->projection >= c->hidden),
+                   ASHLAR_EINVAL,
+                   "rnn: a projection to %zu with hidden %zu and cell %s; it must be below hidden, "
+                   "and the cell lstm",
+                   c->projection, c->hidden, ashlar_rnn_cell_name(c->cell));
     return ASHLAR_OK;
 }
 
 static ashlar_status check_config(const ashlar_rnn_config *c) {
-    if (ashlar_dtype_bytes(c->dtype) == 0) {
-        return ashlar__fail(ASHLAR_EINVAL, "rnn: dtype %d is no element type, such as ASHLAR_F32",
-                            (int)c->dtype);
-    }
-    if ((unsigned)c->cell >= ASHLAR_RNN_CELL_COUNT || (unsigned)c->bias >= ASHLAR_RNN_BIAS_COUNT) {
-        return ashlar__fail(ASHLAR_EINVAL, "rnn: cell %d, bias %d: there is no such one",
-                            (int)c->cell, (int)c->bias);
-    }
-    if ((unsigned)c->math >= ASHLAR_RNN_MATH_COUNT ||
-        (unsigned)c->algorithm >= ASHLAR_RNN_ALGORITHM_COUNT) {
-        return ashlar__fail(ASHLAR_EINVAL, "rnn: math %d, algorithm %d: there is no such one",
-                            (int)c->math, (int)c->algorithm);
-    }
-    if (!(c->dropout >= 0 && c->dropout < 1)) {
-        return ashlar__fail(ASHLAR_EINVAL, "rnn: dropout %g; it must be at least 0 and below 1",
-                            c->dropout);
-    }
+    ASHLAR_FAIL_IF(ashlar_dtype_bytes(c->dtype) == 0, ASHLAR_EINVAL,
+                   "rnn: dtype %d is no element type, such as ASHLAR_F32", (int)c->dtype);
+    ASHLAR_FAIL_IF(
+        (unsigned)c->cell >= ASHLAR_RNN_CELL_COUNT || (unsigned)c->bias >= ASHLAR_RNN_BIAS_COUNT,
+        ASHLAR_EINVAL, "rnn: cell %d, bias %d: there is no such one", (int)c->cell, (int)c->bias);
+    ASHLAR_FAIL_IF((unsigned)c->math >= ASHLAR_RNN_MATH_COUNT ||
+                       (unsigned)c->algorithm >= ASHLAR_RNN_ALGORITHM_COUNT,
+                   ASHLAR_EINVAL, "rnn: math %d, algorithm %d: there is no such one", (int)c->math,
+                   (int)c->algorithm);
+    ASHLAR_FAIL_IF(!(c->dropout >= 0 && c->dropout < 1), ASHLAR_EINVAL,
+                   "rnn: dropout %g; it must be at least 0 and below 1", c->dropout);
     return check_sizes(c);
 }
-
-/* ---- the formula ---- */
 
 static bool has_input_bias(const ashlar_rnn_config *c) {
     return c->bias == ASHLAR_RNN_BIAS_DOUBLE || c->bias == ASHLAR_RNN_BIAS_INPUT;
@@ -147,12 +135,10 @@ ashlar_status ashlar_rnn_layout_init(ashlar_rnn_layout *layout, const ashlar_rnn
     l.state = config->projection != 0 ? config->projection : config->hidden;
     l.output = l.config.directions * l.state;
     l.pseudo_layers = config->layers * l.config.directions;
-    if (!count_elements(&l)) {
-        return ashlar__fail(ASHLAR_EOVERFLOW,
-                            "rnn: input %zu, hidden %zu, layers %zu need 2^31 weights or more; "
-                            "lower hidden or layers",
-                            config->input, config->hidden, config->layers);
-    }
+    ASHLAR_FAIL_IF(
+        !count_elements(&l), ASHLAR_EOVERFLOW,
+        "rnn: input %zu, hidden %zu, layers %zu need 2^31 weights or more; lower hidden or layers",
+        config->input, config->hidden, config->layers);
     *layout = l;
     return ASHLAR_OK;
 }
@@ -191,4 +177,68 @@ ashlar_rnn_view ashlar_rnn_layout_view(const ashlar_rnn_layout *layout, size_t p
         break;
     }
     return none;
+}
+
+enum { NAME_BYTES = 128 };
+
+static const char *const kinds[] = {
+    [ASHLAR_RNN_W] = "weight_ih", [ASHLAR_RNN_R] = "weight_hh",  [ASHLAR_RNN_BW] = "bias_ih",
+    [ASHLAR_RNN_BR] = "bias_hh",  [ASHLAR_RNN_WP] = "weight_hr",
+};
+ASHLAR_TABLE_IS_FULL(kinds, ASHLAR_RNN_TENSOR_COUNT);
+
+/* Fill in the spec of one tensor; `name` keeps its text. */
+static ashlar_status describe(const ashlar_rnn_layout *layout, const char *prefix,
+                              size_t pseudo_layer, ashlar_rnn_tensor tensor, char *name,
+                              ashlar_tensor_spec *spec) {
+    const size_t directions = layout->config.directions;
+    const int length =
+        snprintf(name, NAME_BYTES, "%s.%s_l%zu%s", prefix, kinds[tensor], pseudo_layer / directions,
+                 pseudo_layer % directions == 0 ? "" : "_reverse");
+    ASHLAR_FAIL_IF(length < 0 || length >= NAME_BYTES, ASHLAR_EINVAL,
+                   "prefix: %.40s... is too long for a tensor's name", prefix);
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, pseudo_layer, tensor);
+    const bool is_bias = tensor == ASHLAR_RNN_BW || tensor == ASHLAR_RNN_BR;
+    *spec = (ashlar_tensor_spec){
+        .name = name,
+        .dtype = layout->config.dtype,
+        .rank = is_bias ? 1 : 2,
+        .shape = {view.rows, is_bias ? 0 : view.cols},
+        .group_offset = view.offset * ashlar_dtype_bytes(layout->config.dtype),
+    };
+    return ASHLAR_OK;
+}
+
+static ashlar_status declare(ashlar_arena *arena, const char *prefix,
+                             const ashlar_rnn_layout *layout, ashlar_tensor_spec *specs,
+                             char (*names)[NAME_BYTES], size_t *first) {
+    size_t count = 0;
+    for (size_t pseudo_layer = 0; pseudo_layer < layout->pseudo_layers; pseudo_layer++) {
+        for (int i = 0; i < ASHLAR_RNN_TENSOR_COUNT; i++) {
+            const ashlar_rnn_tensor tensor = (ashlar_rnn_tensor)i;
+            if (ashlar_rnn_layout_view(layout, pseudo_layer, tensor).rows == 0) {
+                continue;
+            }
+            ASHLAR_TRY(describe(layout, prefix, pseudo_layer, tensor, names[count], &specs[count]));
+            count++;
+        }
+    }
+    const size_t bytes = layout->elements * ashlar_dtype_bytes(layout->config.dtype);
+    return ashlar_arena_add_group(arena, bytes, specs, count, first);
+}
+
+ashlar_status ashlar_rnn_declare(ashlar_arena *arena, const char *prefix,
+                                 const ashlar_rnn_layout *layout, size_t *first) {
+    const size_t most = layout->pseudo_layers * ASHLAR_RNN_TENSOR_COUNT;
+    ashlar_tensor_spec *specs = ashlar__host_calloc(most, sizeof *specs);
+    char(*names)[NAME_BYTES] = ashlar__host_calloc(most, sizeof *names);
+    const ashlar_status status =
+        specs != NULL && names != NULL
+            ? declare(arena, prefix, layout, specs, names, first)
+            : ashlar__fail(ASHLAR_EHOSTMEM,
+                           "no host memory to declare a stack of %zu pseudo-layers",
+                           layout->pseudo_layers);
+    ashlar__host_free(names);
+    ashlar__host_free(specs);
+    return status;
 }

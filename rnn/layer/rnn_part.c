@@ -31,14 +31,14 @@ void unpack_rows(const ashlar_rnn_rows *batch, const real *packed, size_t width,
     }
 }
 
-void write_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer, real *y) {
-    const size_t width = batch->layout->output, bytes = pseudo_layer->state * sizeof(real);
-    real *const columns = y + pseudo_layer->direction * pseudo_layer->state;
+void write_outputs(const ashlar_rnn_rows *batch, const layer_part *part, real *y) {
+    const size_t width = batch->layout->output, bytes = part->state * sizeof(real);
+    real *const columns = y + part->direction * part->state;
     for (size_t t = 0; t < batch->steps; t++) {
         for (size_t p = 0; p < batch->batch; p++) {
             real *row = columns + (t * batch->batch + batch->order[p]) * width;
             if (p < ashlar__rnn_rows_active(batch, t)) {
-                memcpy(row, output_row(batch, pseudo_layer, t, p), bytes);
+                memcpy(row, output_row(batch, part, t, p), bytes);
             } else {
                 memset(row, 0, bytes);
             }
@@ -46,14 +46,13 @@ void write_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo
     }
 }
 
-void join_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
-                  real *input) {
+void join_outputs(const ashlar_rnn_rows *batch, const layer_part *part, real *input) {
     const size_t width = batch->layout->output;
-    real *const columns = input + pseudo_layer->direction * pseudo_layer->state;
+    real *const columns = input + part->direction * part->state;
     for (size_t t = 0; t < batch->steps; t++) {
         for (size_t p = 0; p < ashlar__rnn_rows_active(batch, t); p++) {
-            memcpy(columns + (batch->start[t] + p) * width, output_row(batch, pseudo_layer, t, p),
-                   pseudo_layer->state * sizeof(real));
+            memcpy(columns + (batch->start[t] + p) * width, output_row(batch, part, t, p),
+                   part->state * sizeof(real));
         }
     }
 }
@@ -81,22 +80,17 @@ void drop_rows(const ashlar_rnn_rows *batch, uint64_t seed, size_t layer, real *
     }
 }
 
-/* ---- first and last states ---- */
-
 /* The row of sequence p in the caller's states [L*D, B, width]. */
-static size_t state_row(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
-                        size_t p) {
+static size_t state_row(const ashlar_rnn_rows *batch, const layer_part *part, size_t p) {
     const size_t directions = batch->layout->config.directions;
-    return (pseudo_layer->layer * directions + pseudo_layer->direction) * batch->batch +
-           batch->order[p];
+    return (part->layer * directions + part->direction) * batch->batch + batch->order[p];
 }
 
 /* The row of ours that holds a state of sequence p (rnn_rows.h). Gradients are in the batch's
  * order. */
 static size_t own_row(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                      const pseudo_layer_view *pseudo_layer, state_kind kind, bool is_cell,
-                      size_t p) {
-    const bool is_begin = (kind == FIRST_STATES) == (pseudo_layer->direction == 0);
+                      const layer_part *part, state_kind kind, bool is_cell, size_t p) {
+    const bool is_begin = (kind == FIRST_STATES) == (part->direction == 0);
     const size_t t = is_begin ? 0 : (size_t)args->lengths[batch->order[p]];
     return p + (kind == STATE_GRADIENTS ? 0
                 : is_cell               ? ashlar__rnn_rows_cell(batch, t)
@@ -104,16 +98,16 @@ static size_t own_row(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *a
 }
 
 void read_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                 const pseudo_layer_view *pseudo_layer, state_kind kind, const void *const from[2],
+                 const layer_part *part, state_kind kind, const void *const from[2],
                  real *const own[2]) {
     for (size_t i = 0; i < 1 + (size_t)(batch->layout->config.cell == ASHLAR_RNN_LSTM); i++) {
-        const size_t width = i == 0 ? pseudo_layer->state : pseudo_layer->hidden;
+        const size_t width = i == 0 ? part->state : part->hidden;
         for (size_t p = 0; p < batch->batch; p++) {
-            real *to = own[i] + own_row(batch, args, pseudo_layer, kind, i > 0, p) * width;
+            real *to = own[i] + own_row(batch, args, part, kind, i > 0, p) * width;
             if (from[i] == NULL) {
                 memset(to, 0, width * sizeof(real));
             } else {
-                memcpy(to, (const real *)from[i] + state_row(batch, pseudo_layer, p) * width,
+                memcpy(to, (const real *)from[i] + state_row(batch, part, p) * width,
                        width * sizeof(real));
             }
         }
@@ -121,13 +115,12 @@ void read_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
 }
 
 void write_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                  const pseudo_layer_view *pseudo_layer, state_kind kind, real *const own[2],
-                  void *const to[2]) {
+                  const layer_part *part, state_kind kind, real *const own[2], void *const to[2]) {
     for (size_t i = 0; i < 1 + (size_t)(batch->layout->config.cell == ASHLAR_RNN_LSTM); i++) {
-        const size_t width = i == 0 ? pseudo_layer->state : pseudo_layer->hidden;
+        const size_t width = i == 0 ? part->state : part->hidden;
         for (size_t p = 0; to[i] != NULL && p < batch->batch; p++) {
-            memcpy((real *)to[i] + state_row(batch, pseudo_layer, p) * width,
-                   own[i] + own_row(batch, args, pseudo_layer, kind, i > 0, p) * width,
+            memcpy((real *)to[i] + state_row(batch, part, p) * width,
+                   own[i] + own_row(batch, args, part, kind, i > 0, p) * width,
                    width * sizeof(real));
         }
     }

@@ -1,9 +1,6 @@
-/*
- * rnn_part.h - one pseudo-layer of one call, and copies of rows between a caller's tensors and
- * packed ones (internal; compiled for each element type and instruction set, see real.h).
- *
- * Only loops in rnn_part.c deal with padding and with the caller's order of sequences.
- */
+/* rnn_part.h - one pseudo-layer of one call, and copies of rows between a caller's tensors and
+ * packed ones (internal; compiled for each element type and instruction set, see real.h). Only
+ * loops in rnn_part.c deal with padding and with the caller's order of sequences. */
 #ifndef ASHLAR_RNN_PART_H
 #define ASHLAR_RNN_PART_H
 
@@ -11,7 +8,7 @@
 #include "rnn/layer/rnn_rows.h"
 
 /* One pseudo-layer of one call. */
-typedef struct pseudo_layer_view {
+typedef struct layer_part {
     size_t layer, direction;
     size_t input;  /* in(l) */
     size_t hidden; /* H */
@@ -22,19 +19,19 @@ typedef struct pseudo_layer_view {
     real *cells;    /* [B + N, H] or [2B, H] */
     real *fulls;    /* [N, H] */
     real *doutputs; /* [N, P] */
-} pseudo_layer_view;
+} layer_part;
 
 /* The address in `work` at a byte offset of the map. */
 static inline real *in_work(const ashlar_rnn_cpu_args *args, size_t offset) {
     return (real *)(void *)((char *)args->b.work + offset);
 }
 
-static inline pseudo_layer_view open_pseudo_layer(const ashlar_rnn_rows *batch,
-                                                  const ashlar_rnn_cpu_args *args, size_t layer,
-                                                  size_t direction) {
+static inline layer_part open_pseudo_layer(const ashlar_rnn_rows *batch,
+                                           const ashlar_rnn_cpu_args *args, size_t layer,
+                                           size_t direction) {
     const size_t pseudo_layer = layer * batch->layout->config.directions + direction;
     char *const slice = ashlar__rnn_rows_slice(batch, args, pseudo_layer);
-    pseudo_layer_view view = {
+    layer_part view = {
         .layer = layer,
         .direction = direction,
         .hidden = batch->layout->config.hidden,
@@ -63,17 +60,15 @@ static inline size_t side_after(size_t direction, size_t t) {
 }
 
 /* A pseudo-layer's outputs as packed rows. Forward direction only: in reverse they have gaps. */
-static inline const real *forward_outputs(const ashlar_rnn_rows *batch,
-                                          const pseudo_layer_view *pseudo_layer) {
-    return pseudo_layer->states + batch->batch * pseudo_layer->state;
+static inline const real *forward_outputs(const ashlar_rnn_rows *batch, const layer_part *part) {
+    return part->states + batch->batch * part->state;
 }
 
 /* The output of step t of sequence p. */
-static inline const real *output_row(const ashlar_rnn_rows *batch,
-                                     const pseudo_layer_view *pseudo_layer, size_t t, size_t p) {
-    return pseudo_layer->states +
-           (ashlar__rnn_rows_state(batch, side_after(pseudo_layer->direction, t)) + p) *
-               pseudo_layer->state;
+static inline const real *output_row(const ashlar_rnn_rows *batch, const layer_part *part, size_t t,
+                                     size_t p) {
+    return part->states +
+           (ashlar__rnn_rows_state(batch, side_after(part->direction, t)) + p) * part->state;
 }
 
 /* The column of gates that row `row` of R, or of R's biases, belongs to. */
@@ -107,24 +102,21 @@ void pack_rows(const ashlar_rnn_rows *batch, const real *padded, size_t width, r
 /* padded [T, B, width] = packed [N, width], and zeros past each length. */
 void unpack_rows(const ashlar_rnn_rows *batch, const real *packed, size_t width, real *padded);
 /* This pseudo-layer's columns of y [T, B, D*P], and zeros past each length. */
-void write_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer, real *y);
+void write_outputs(const ashlar_rnn_rows *batch, const layer_part *part, real *y);
 /* This pseudo-layer's columns of the next layer's input, packed [N, D*P]. */
-void join_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer, real *input);
+void join_outputs(const ashlar_rnn_rows *batch, const layer_part *part, real *input);
 /* Multiply rows [N, D*P], the input of `layer` or its gradient, by the dropout mask. */
 void drop_rows(const ashlar_rnn_rows *batch, uint64_t seed, size_t layer, real *rows);
 
 /* Which states of a pseudo-layer: before a sequence's steps, after them, or gradients of either. */
 typedef enum state_kind { FIRST_STATES, LAST_STATES, STATE_GRADIENTS } state_kind;
 
-/*
- * Copy states between a caller's h [L*D, B, P] and c [L*D, B, H], the first and second of each
- * pair, and ours. Only the LSTM has a c. NULL: zeros if it is read, not wanted if it is written.
- */
+/* Copy states between a caller's h [L*D, B, P] and c [L*D, B, H], the first and second of each
+ * pair, and ours. Only the LSTM has a c. NULL: zeros if it is read, not wanted if it is written. */
 void read_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                 const pseudo_layer_view *pseudo_layer, state_kind kind, const void *const from[2],
+                 const layer_part *part, state_kind kind, const void *const from[2],
                  real *const own[2]);
 void write_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                  const pseudo_layer_view *pseudo_layer, state_kind kind, real *const own[2],
-                  void *const to[2]);
+                  const layer_part *part, state_kind kind, real *const own[2], void *const to[2]);
 
 #endif /* ASHLAR_RNN_PART_H */

@@ -1,11 +1,8 @@
-/*
- * rnn_rows.c - the sizes of an RNN call and the order of its batch; no arithmetic on elements.
- */
+/* rnn_rows.c - the sizes of an RNN call and the order of its batch; no arithmetic on elements. */
 #include "rnn/layer/rnn_rows.h"
 
 #include <stdint.h>
 
-#include "rnn/layer/blas.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
@@ -74,10 +71,8 @@ static bool map_slice(ashlar_rnn_rows *b, size_t rows, size_t state_rows) {
     return slice.fits;
 }
 
-/*
- * Room for the panels of a matrix and of its transpose: both in every pass, and as wide as for the
- * widest instruction set, so that sizes are equal everywhere.
- */
+/* Room for the panels of a matrix and of its transpose: both in every pass, and as wide as for the
+ * widest instruction set, so that sizes are equal everywhere. */
 static size_t place_panels(room *r, size_t rows, size_t cols, size_t item) {
     const size_t wide = BUFFER_ALIGN / item;
     const size_t plain = (cols + wide - 1) / wide * wide * rows; /* of less than 2^31 weights */
@@ -133,17 +128,13 @@ static bool map_buffers(ashlar_rnn_rows *b) {
 
 ashlar_status ashlar__rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
                                     bool training, size_t *reserve_bytes, size_t *work_bytes) {
-    if (steps == 0 || batch == 0) {
-        return ashlar__fail(ASHLAR_EINVAL, "rnn: steps %zu, batch %zu; each must be at least 1",
-                            steps, batch);
-    }
+    ASHLAR_FAIL_IF(steps == 0 || batch == 0, ASHLAR_EINVAL,
+                   "rnn: steps %zu, batch %zu; each must be at least 1", steps, batch);
     ashlar_rnn_rows b = describe(layout, steps, batch, training);
-    if (!map_buffers(&b)) {
-        return ashlar__fail(ASHLAR_EOVERFLOW,
-                            "rnn: %zu steps of %zu sequences, hidden %zu, are more than can be "
-                            "counted; lower steps or batch",
-                            steps, batch, layout->config.hidden);
-    }
+    ASHLAR_FAIL_IF(!map_buffers(&b), ASHLAR_EOVERFLOW,
+                   "rnn: %zu steps of %zu sequences, hidden %zu, are more than can be counted; "
+                   "lower steps or batch",
+                   steps, batch, layout->config.hidden);
     *reserve_bytes = b.map.reserve_bytes;
     *work_bytes = b.map.work_bytes;
     return ASHLAR_OK;

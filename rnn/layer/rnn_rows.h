@@ -1,5 +1,4 @@
-/*
- * rnn_rows.h - one call's batch without its padding, and the map of its buffers (internal).
+/* rnn_rows.h - one call's batch without its padding, and the map of its buffers (internal).
  *
  * Packed rows: the sequences are sorted by descending length; equal ones keep their order. Step t
  * has one row for each sequence that still runs, one after the other, and step follows step.
@@ -17,8 +16,7 @@
  *
  * and sequence p of length n begins with row state(0) + p and ends with row state(n) + p, in
  * reverse the other way round. In reverse, the first n(t + 1) rows before step t are the states
- * after step t + 1; the others are the initial states of the sequences whose last step is t.
- */
+ * after step t + 1; the others are the initial states of the sequences whose last step is t. */
 #ifndef ASHLAR_RNN_ROWS_H
 #define ASHLAR_RNN_ROWS_H
 
@@ -27,10 +25,8 @@
 
 #include "rnn/layer/rnn_cpu.h"
 
-/*
- * Byte offsets and sizes. All are for the padded T * B rows, so they do not depend on the lengths.
- * K is the width of a row of gates; see ashlar_rnn_rows.
- */
+/* Byte offsets and sizes. All are for the padded T * B rows, so they do not depend on the lengths.
+ * K is the width of a row of gates; see ashlar_rnn_rows. */
 typedef struct ashlar_rnn_map {
     /* in work */
     size_t order;     /* size_t [B] */
@@ -62,13 +58,11 @@ typedef struct ashlar_rnn_map {
     size_t reserve_bytes;
 } ashlar_rnn_map;
 
-/*
- * A row of gates has a column for each row of W. R's products are added to the same columns, except
+/* A row of gates has a column for each row of W. R's products are added to the same columns, except
  * that rows of R from `split` on have their own columns (GRU: gate n, split = 2H; others: split =
  * G*H):
  *
- *     K = 2 G*H - split        row j of R belongs to column j < split ? j : j + G*H - split
- */
+ *     K = 2 G*H - split        row j of R belongs to column j < split ? j : j + G*H - split */
 typedef struct ashlar_rnn_rows {
     ashlar_rnn_map map;
     const ashlar_rnn_layout *layout;

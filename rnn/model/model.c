@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "allocator/base/checked.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/model/weights.h"
 
@@ -86,10 +85,7 @@ static bool size_states(const ashlar_model *model, size_t batch, ashlar_step_siz
            ashlar__align_up(cells, STATE_ALIGN, &cells) && ashlar__add(s->cells, cells, &s->state);
 }
 
-static ashlar_status fail_large(size_t steps, size_t batch) {
-    return ashlar__fail(ASHLAR_EOVERFLOW, "a step of %zu x %zu is too large to address", steps,
-                        batch);
-}
+#define TOO_LARGE "a step of %zu x %zu is too large to address"
 
 ashlar_status ashlar__model_sizes(const ashlar_model *model, size_t steps, size_t batch,
                                   ashlar_step_sizes *sizes) {
@@ -97,11 +93,11 @@ ashlar_status ashlar__model_sizes(const ashlar_model *model, size_t steps, size_
     const size_t output = ashlar_rnn_layout_of(model->rnn)->output;
     const size_t item = ashlar_dtype_bytes(c->dtype);
     ashlar_step_sizes s = {0};
-    if (!product(steps, batch, c->embedding, item, &s.x) ||
-        !product(steps, batch, output, item, &s.y) ||
-        !product(steps, batch, c->classes, item, &s.logits) || !size_states(model, batch, &s)) {
-        return fail_large(steps, batch);
-    }
+    ASHLAR_FAIL_IF(!product(steps, batch, c->embedding, item, &s.x) ||
+                       !product(steps, batch, output, item, &s.y) ||
+                       !product(steps, batch, c->classes, item, &s.logits) ||
+                       !size_states(model, batch, &s),
+                   ASHLAR_EOVERFLOW, TOO_LARGE, steps, batch);
     s.keeps_y = ashlar_rnn_backward_reads_output(model->rnn);
     s.loss_work = ashlar__ops_loss_work_bytes(model->ops, steps * batch);
     ASHLAR_TRY(ashlar_rnn_sizes(model->rnn, steps, batch, true, &s.reserve, &s.work));
@@ -130,10 +126,9 @@ static ashlar_status raise_to_chunk(const ashlar_model *model, size_t steps, siz
 static ashlar_status size_borders(size_t steps, size_t batch, size_t chunk, ashlar_step_sizes *s) {
     const size_t borders = (steps - 1) / chunk;
     size_t sets;
-    if (borders > 0 &&
-        (!ashlar__add(borders, 2, &sets) || !ashlar__mul(sets, s->state, &s->states))) {
-        return fail_large(steps, batch);
-    }
+    ASHLAR_FAIL_IF(borders > 0 && (!ashlar__add(borders, 2, &sets) ||
+                                   !ashlar__mul(sets, s->state, &s->states)),
+                   ASHLAR_EOVERFLOW, TOO_LARGE, steps, batch);
     return ASHLAR_OK;
 }
 

@@ -1,13 +1,11 @@
-/*
- * model.h - the character model: embedding, recurrent stack, linear layer, softmax (internal).
+/* model.h - the character model: embedding, recurrent stack, linear layer, softmax (internal).
  *
  *     x = embedding[token]    y = RNN(x)    logits = y W^T + b    loss = cross-entropy(logits)
  *
  * All weights lie in one arena. Every buffer of a step is allocated anew and freed as soon as the
  * step is done with it, as in a training loop written in C.
  *
- * Threads: one at a time per model.
- */
+ * Threads: one at a time per model. */
 #ifndef ASHLAR_MODEL_H
 #define ASHLAR_MODEL_H
 
@@ -64,12 +62,10 @@ typedef struct ashlar_step_sizes {
     size_t states;    /* number of sets at chunk borders, and for gradients; 0: only one chunk */
 } ashlar_step_sizes;
 
-/*
- * What one step works on: some time steps of some sequences, as batch_split.h lays them out.
+/* What one step works on: some time steps of some sequences, as batch_split.h lays them out.
  * Divided into ceil(T / C) chunks of C steps, a window needs memory for one chunk and for the
  * states at the borders between chunks. A first forward pass keeps only these states. Then each
- * chunk runs forward and backward, the last one first.
- */
+ * chunk runs forward and backward, the last one first. */
 typedef struct ashlar_model_window {
     size_t steps;               /* T, 1.. */
     size_t count;               /* B, 1.. */
@@ -83,28 +79,24 @@ typedef struct ashlar_model_window {
     void *last;                 /* receives the set after the window; NULL: not wanted */
 } ashlar_model_window;
 
-/*
- * Build the model and take memory for its weights from `allocator`. The weights are 0 until they
+/* Build the model and take memory for its weights from `allocator`. The weights are 0 until they
  * are initialised or loaded.
  *
  * regions   of the arena: ASHLAR_REGIONS_INFERENCE, or ASHLAR_REGIONS_ALL for training
  *
  * Ownership: *out is the caller's; the allocator and the stream must outlive it.
  * Errors:    ASHLAR_EINVAL, ASHLAR_EOVERFLOW (config), ASHLAR_ENOTSUP (a CUDA device),
- *            ASHLAR_ENOMEM, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
- */
+ *            ASHLAR_ENOMEM, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_create(ashlar_allocator *allocator,
                                                      ashlar_stream stream,
                                                      const ashlar_model_config *config,
                                                      unsigned regions, ashlar_model **out);
 void ashlar__model_destroy(ashlar_model *model); /* NULL is allowed */
 
-/*
- * Fill the weights from `seed`, all uniform: recurrent layers in +-1/sqrt(H) and the linear layer
+/* Fill the weights from `seed`, all uniform: recurrent layers in +-1/sqrt(H) and the linear layer
  * in +-1/sqrt(P), as PyTorch does; the embedding in +-sqrt(3), a standard deviation of 1 (PyTorch
  * draws it from a normal distribution). In an LSTM the first of each forget gate's two biases is
- * raised by 1.
- */
+ * raised by 1. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_init_weights(ashlar_model *model, uint64_t seed);
 
 /* Sizes of a step of `steps` x `batch` without chunks. Errors: ASHLAR_EINVAL, ASHLAR_EOVERFLOW. */
@@ -116,16 +108,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__model_chunk_sizes(const ashlar_model *mo
                                                           size_t batch, size_t chunk,
                                                           ashlar_step_sizes *sizes);
 
-/*
- * Queue forward and backward of a window. Gradients are ADDED to the arena's gradient region, and
+/* Queue forward and backward of a window. Gradients are ADDED to the arena's gradient region, and
  * the loss, weight * the sum over all positions, to *loss.
  *
  * sizes   at least those of the window's shape; a warm-up uses larger ones
  * loss    device memory
  *
  * Errors: those of ashlar_alloc(), ashlar_launch(), ashlar_rnn_forward(). All buffers are
- *         given back, also on failure.
- */
+ *         given back, also on failure. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_step(ashlar_model *model,
                                                    const ashlar_model_window *window,
                                                    const ashlar_step_sizes *sizes, double *loss);

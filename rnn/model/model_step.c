@@ -218,8 +218,6 @@ static ashlar_status backward(step *s) {
     return ashlar__ops_embedding_backward(m->ops, &embedding, m->stream);
 }
 
-/* ---- chunks -------------------------------------------------------------------------------- */
-
 /* The difference between the dropout seeds of neighbouring chunks, which must drop different
  * outputs. Odd, like the trainer's difference between steps. */
 static const uint64_t CHUNK_STRIDE = UINT64_C(0xd1342543de82ef95);

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/layer/ops_cpu.h"
 
@@ -128,11 +127,9 @@ static size_t pick(const float *probabilities, size_t classes, double number) {
 }
 
 ashlar_status ashlar__sampling_draw(ashlar_sampling *c, double number, int32_t *symbol) {
-    if (!are_finite(c->logits, c->classes)) {
-        return ashlar__fail(ASHLAR_EFORMAT,
-                            "the model's weights are no numbers; train it anew with "
-                            "a smaller --learning-rate");
-    }
+    ASHLAR_FAIL_IF(
+        !are_finite(c->logits, c->classes), ASHLAR_EFORMAT,
+        "the model's weights are no numbers; train it anew with a smaller --learning-rate");
     if (c->config.temperature < (double)FLT_MIN) { /* 1 / temperature must be a finite float */
         *symbol = (int32_t)find_likeliest(c->logits, c->classes);
         return ASHLAR_OK;

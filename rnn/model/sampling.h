@@ -1,9 +1,6 @@
-/*
- * sampling.h - drawing a symbol from logits: temperature, top-k, top-p (internal).
- *
- * A draw depends on nothing but its configuration, the logits and one number, so a seed's text
- * is the same on every device that computes the same logits.
- */
+/* sampling.h - drawing a symbol from logits: temperature, top-k, top-p (internal). A draw depends
+ * on nothing but its configuration, the logits and one number, so a seed's text is the same on
+ * every device that computes the same logits. */
 #ifndef ASHLAR_SAMPLING_H
 #define ASHLAR_SAMPLING_H
 
@@ -35,16 +32,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__sampling_init(ashlar_sampling *sampling,
                                                       const ashlar_sampling_config *config);
 void ashlar__sampling_finish(ashlar_sampling *sampling); /* a zeroed struct is allowed */
 
-/*
- * Draw a symbol from sampling->logits.
+/* Draw a symbol from sampling->logits.
  *
  * number   in [0, 1). The kept symbols divide this range among them, in the order of their numbers,
  *          in proportion to their probabilities; the symbol whose part contains `number` is drawn
  *
  * Threads: one at a time per struct.
  * Errors:  ASHLAR_EFORMAT (a logit is not finite).
- * Cost:    O(V); with top-k or top-p a sort. Takes no memory.
- */
+ * Cost:    O(V); with top-k or top-p a sort. Takes no memory. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__sampling_draw(ashlar_sampling *sampling, double number,
                                                       int32_t *symbol);
 

@@ -4,11 +4,9 @@
 #include <math.h>
 
 #include "allocator/base/checked.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/model/weights.h"
 
-/* Width of the linear layer's input. */
 static size_t linear_inputs(const ashlar_tagger *tagger) {
     return ashlar_rnn_layout_of(tagger->word_rnn)->output + tagger->config.label_embedding;
 }
@@ -58,11 +56,10 @@ static ashlar_status create_rnns(ashlar_tagger *tagger) {
                                .dropout = c->dropout,
                                .dtype = c->dtype};
     ASHLAR_TRY(ashlar_rnn_create(tagger->device, &characters, &tagger->character_rnn));
-    if (!ashlar__add(c->word_embedding, ashlar_rnn_layout_of(tagger->character_rnn)->output,
-                     &words.input)) {
-        return ashlar__fail(ASHLAR_EOVERFLOW, "tagger: vectors of %zu elements are too wide",
-                            c->word_embedding);
-    }
+    ASHLAR_FAIL_IF(!ashlar__add(c->word_embedding,
+                                ashlar_rnn_layout_of(tagger->character_rnn)->output, &words.input),
+                   ASHLAR_EOVERFLOW, "tagger: vectors of %zu elements are too wide",
+                   c->word_embedding);
     ASHLAR_TRY(ashlar_rnn_create(tagger->device, &words, &tagger->word_rnn));
     words.dropout = 0;
     return ashlar_rnn_create(tagger->device, &words, &tagger->word_rnn_predict);
@@ -106,78 +103,62 @@ ashlar_status ashlar__tagger_init_weights(ashlar_tagger *tagger, uint64_t seed) 
     return ashlar__weights_draw(&weights, tagger->arena, seed);
 }
 
-/* --- sizes ----------------------------------------------------------------------------------- */
+#define AT(buffer) ASHLAR_TAGGER_BUFFER_##buffer
 
-/* Bytes of `rows` rows of `width` elements. On overflow *fits becomes false, and stays so. */
-static size_t rows_of(const ashlar_tagger *tagger, size_t rows, size_t width, bool *fits) {
-    size_t bytes = 0;
-    *fits = *fits && ashlar__mul(rows, width, &bytes) &&
-            ashlar__mul(bytes, ashlar_dtype_bytes(tagger->config.dtype), &bytes);
-    return bytes;
-}
-
-/* Compute the bytes of the buffers for the characters of `words` words. */
-static ashlar_status size_char_buffers(const ashlar_tagger *tagger,
-                                       const ashlar_tagger_shape *shape, size_t words, size_t *of,
-                                       bool *fits) {
-    const size_t output = ashlar_rnn_layout_of(tagger->character_rnn)->output;
-    const size_t letters = words * shape->width; /* ashlar__tagger_batch_bytes() checked it */
-    of[ASHLAR_TAGGER_BUFFER_CHAR_INPUTS] =
-        rows_of(tagger, letters, tagger->config.character_embedding, fits);
-    of[ASHLAR_TAGGER_BUFFER_CHAR_DINPUTS] = of[ASHLAR_TAGGER_BUFFER_CHAR_INPUTS];
-    of[ASHLAR_TAGGER_BUFFER_CHAR_OUTPUTS] = rows_of(tagger, letters, output, fits);
-    of[ASHLAR_TAGGER_BUFFER_CHAR_STATES] = rows_of(tagger, words, output, fits);
-    of[ASHLAR_TAGGER_BUFFER_CHAR_DSTATES] = of[ASHLAR_TAGGER_BUFFER_CHAR_STATES];
-    size_t work;
-    ASHLAR_TRY(ashlar_rnn_sizes(tagger->character_rnn, shape->width, words, true,
-                                &of[ASHLAR_TAGGER_BUFFER_CHAR_RESERVE], &work));
-    of[ASHLAR_TAGGER_BUFFER_CHAR_FORWARD_WORK] = work;
-    of[ASHLAR_TAGGER_BUFFER_CHAR_BACKWARD_WORK] = work;
-    of[ASHLAR_TAGGER_BUFFER_CHAR_WEIGHTS_WORK] = work;
-    return ASHLAR_OK;
-}
-
-/* Compute the bytes of the buffers for the words' RNN. They also fit the RNN without
- * dropout, which makes the predictions. */
-static ashlar_status size_reading(const ashlar_tagger *tagger, const ashlar_tagger_shape *shape,
-                                  size_t words, size_t *of, bool *fits) {
-    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(tagger->word_rnn);
-    const ashlar_rnn *const both[] = {tagger->word_rnn, tagger->word_rnn_predict};
-    size_t largest_reserve = 0, largest_work = 0;
-    for (size_t i = 0; i < 2; i++) {
-        size_t reserve, work;
-        ASHLAR_TRY(ashlar_rnn_sizes(both[i], shape->steps, shape->batch, true, &reserve, &work));
-        largest_reserve = reserve > largest_reserve ? reserve : largest_reserve;
-        largest_work = work > largest_work ? work : largest_work;
-    }
-    of[ASHLAR_TAGGER_BUFFER_WORD_RESERVE] = largest_reserve;
-    of[ASHLAR_TAGGER_BUFFER_WORD_FORWARD_WORK] = largest_work;
-    of[ASHLAR_TAGGER_BUFFER_WORD_BACKWARD_WORK] = largest_work;
-    of[ASHLAR_TAGGER_BUFFER_WORD_WEIGHTS_WORK] = largest_work;
-    of[ASHLAR_TAGGER_BUFFER_WORD_VECTORS] =
-        rows_of(tagger, words, tagger->config.word_embedding, fits);
-    of[ASHLAR_TAGGER_BUFFER_WORD_DVECTORS] = of[ASHLAR_TAGGER_BUFFER_WORD_VECTORS];
-    of[ASHLAR_TAGGER_BUFFER_WORD_INPUTS] = rows_of(tagger, words, layout->config.input, fits);
-    of[ASHLAR_TAGGER_BUFFER_WORD_DINPUTS] = of[ASHLAR_TAGGER_BUFFER_WORD_INPUTS];
-    of[ASHLAR_TAGGER_BUFFER_WORD_OUTPUTS] = rows_of(tagger, words, layout->output, fits);
-    of[ASHLAR_TAGGER_BUFFER_WORD_DOUTPUTS] = of[ASHLAR_TAGGER_BUFFER_WORD_OUTPUTS];
-    return ASHLAR_OK;
-}
-
-static void size_labelling(const ashlar_tagger *tagger, size_t batch, size_t words, size_t *of,
-                           bool *fits) {
+/* Compute the bytes of the buffers of rows. Without label feedback, LABEL has logits for all words
+ * at once; with it, TOKEN has them for one word of each sentence. Returns false on overflow. */
+static bool size_rows(const ashlar_tagger *tagger, const ashlar_tagger_shape *shape, size_t *of) {
     const ashlar_tagger_config *c = &tagger->config;
-    of[ASHLAR_TAGGER_BUFFER_LABELS] = words * sizeof(int32_t);
-    if (c->label_embedding == 0) {
-        of[ASHLAR_TAGGER_BUFFER_LOGITS] = rows_of(tagger, words, c->tags, fits);
-        of[ASHLAR_TAGGER_BUFFER_LOSS_WORK] = ashlar__ops_loss_work_bytes(tagger->ops, words);
-        return;
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(tagger->word_rnn);
+    const size_t spelling = ashlar_rnn_layout_of(tagger->character_rnn)->output;
+    const size_t words = shape->steps * shape->batch, letters = words * shape->width;
+    const size_t labelled = c->label_embedding > 0 ? 0 : words;
+    const size_t tokens = c->label_embedding > 0 ? shape->batch : 0;
+    const struct {
+        ashlar_tagger_buffer buffer, gradient; /* of the same size; the same if it has none */
+        size_t rows, width;                    /* in elements */
+    } all[] = {
+        {AT(CHAR_INPUTS), AT(CHAR_DINPUTS), letters, c->character_embedding},
+        {AT(CHAR_OUTPUTS), AT(CHAR_OUTPUTS), letters, spelling},
+        {AT(CHAR_STATES), AT(CHAR_DSTATES), words, spelling},
+        {AT(WORD_VECTORS), AT(WORD_DVECTORS), words, c->word_embedding},
+        {AT(WORD_INPUTS), AT(WORD_DINPUTS), words, layout->config.input},
+        {AT(WORD_OUTPUTS), AT(WORD_DOUTPUTS), words, layout->output},
+        {AT(LOGITS), AT(LOGITS), labelled, c->tags},
+        {AT(TOKEN_LABELS), AT(TOKEN_LABELS), tokens, c->label_embedding},
+        {AT(TOKEN_INPUTS), AT(TOKEN_DINPUTS), tokens, linear_inputs(tagger)},
+        {AT(TOKEN_LOGITS), AT(TOKEN_LOGITS), tokens, c->tags},
+    };
+    bool fits = true;
+    for (size_t i = 0; i < sizeof all / sizeof all[0] && fits; i++) {
+        size_t *bytes = &of[all[i].buffer];
+        fits = ashlar__mul(all[i].rows, all[i].width, bytes) &&
+               ashlar__mul(*bytes, ashlar_dtype_bytes(c->dtype), bytes);
+        of[all[i].gradient] = *bytes;
     }
-    of[ASHLAR_TAGGER_BUFFER_TOKEN_LABELS] = rows_of(tagger, batch, c->label_embedding, fits);
-    of[ASHLAR_TAGGER_BUFFER_TOKEN_INPUTS] = rows_of(tagger, batch, linear_inputs(tagger), fits);
-    of[ASHLAR_TAGGER_BUFFER_TOKEN_DINPUTS] = of[ASHLAR_TAGGER_BUFFER_TOKEN_INPUTS];
-    of[ASHLAR_TAGGER_BUFFER_TOKEN_LOGITS] = rows_of(tagger, batch, c->tags, fits);
-    of[ASHLAR_TAGGER_BUFFER_TOKEN_WORK] = ashlar__ops_loss_work_bytes(tagger->ops, batch);
+    of[AT(LABELS)] = words * sizeof(int32_t);
+    of[AT(LOSS_WORK)] = ashlar__ops_loss_work_bytes(tagger->ops, labelled);
+    of[AT(TOKEN_WORK)] = ashlar__ops_loss_work_bytes(tagger->ops, tokens);
+    return fits;
+}
+
+/* Compute the bytes of the RNNs' buffers. The words' also fit the RNN without dropout, which makes
+ * the predictions. */
+static ashlar_status size_rnns(const ashlar_tagger *tagger, const ashlar_tagger_shape *shape,
+                               size_t *of) {
+    const ashlar_rnn *const both[] = {tagger->word_rnn, tagger->word_rnn_predict};
+    size_t work, largest = 0;
+    ASHLAR_TRY(ashlar_rnn_sizes(tagger->character_rnn, shape->width, shape->steps * shape->batch,
+                                true, &of[AT(CHAR_RESERVE)], &work));
+    of[AT(CHAR_FORWARD_WORK)] = of[AT(CHAR_BACKWARD_WORK)] = of[AT(CHAR_WEIGHTS_WORK)] = work;
+    for (size_t i = 0; i < 2; i++) {
+        size_t reserve;
+        ASHLAR_TRY(ashlar_rnn_sizes(both[i], shape->steps, shape->batch, true, &reserve, &work));
+        of[AT(WORD_RESERVE)] = reserve > of[AT(WORD_RESERVE)] ? reserve : of[AT(WORD_RESERVE)];
+        largest = work > largest ? work : largest;
+    }
+    of[AT(WORD_FORWARD_WORK)] = of[AT(WORD_BACKWARD_WORK)] = of[AT(WORD_WEIGHTS_WORK)] = largest;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__tagger_sizes(const ashlar_tagger *tagger, const ashlar_tagger_shape *shape,
@@ -186,22 +167,16 @@ ashlar_status ashlar__tagger_sizes(const ashlar_tagger *tagger, const ashlar_tag
         .steps = shape->steps,
         .keeps_outputs = ashlar_rnn_backward_reads_output(tagger->word_rnn),
     };
-    const size_t words = shape->steps * shape->batch; /* if this overflows, the next call fails */
-    size_t batch_bytes;
-    bool fits = true;
-    ASHLAR_TRY(ashlar__tagger_batch_bytes(shape, &batch_bytes));
-    ASHLAR_TRY(size_char_buffers(tagger, shape, words, s.of, &fits));
-    ASHLAR_TRY(size_reading(tagger, shape, words, s.of, &fits));
-    size_labelling(tagger, shape->batch, words, s.of, &fits);
-    size_t all = 0;
+    size_t batch_bytes, all = 0;
+    ASHLAR_TRY(ashlar__tagger_batch_bytes(shape, &batch_bytes)); /* it counts words and letters */
+    ASHLAR_TRY(size_rnns(tagger, shape, s.of));
+    bool fits = size_rows(tagger, shape, s.of);
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
         fits = fits && ashlar__add(all, s.of[i], &all);
     }
-    if (!fits) {
-        return ashlar__fail(ASHLAR_EOVERFLOW,
-                            "tagger: a step of %zu x %zu words is too large to address",
-                            shape->steps, shape->batch);
-    }
+    ASHLAR_FAIL_IF(!fits, ASHLAR_EOVERFLOW,
+                   "tagger: a step of %zu x %zu words is too large to address", shape->steps,
+                   shape->batch);
     *sizes = s;
     return ASHLAR_OK;
 }

@@ -1,5 +1,4 @@
-/*
- * tagger.h - a model that tags words by what they are and how they are spelt (internal).
+/* tagger.h - a model that tags words by what they are and how they are spelt (internal).
  *
  *     each word        vectors of its characters -> RNN -> last state of each direction
  *     each sentence    its words' vectors, with the states of their characters
@@ -19,8 +18,7 @@
  * Every buffer of a step is allocated anew and freed as soon as the step is done with it; the table
  * in tagger_memory.h says when.
  *
- * Threads: one at a time per tagger.
- */
+ * Threads: one at a time per tagger. */
 #ifndef ASHLAR_TAGGER_H
 #define ASHLAR_TAGGER_H
 
@@ -71,65 +69,34 @@ typedef struct ashlar_tagger {
     uint64_t dropout_seed;         /* for the next step; the trainer sets it before each step */
 } ashlar_tagger;
 
-/*
- * Build the tagger and take memory for its weights from `allocator`. The weights are 0 until they
- * are initialised or loaded.
- *
- * regions   of the arena: at least parameters and, for training steps, gradients
- *
- * Ownership: *out is the caller's; the allocator and the stream must outlive it.
- * Errors:    ASHLAR_EINVAL, ASHLAR_EOVERFLOW (config), ASHLAR_ENOTSUP (a device or type without a
- *            back end), ASHLAR_ENOMEM, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
- */
+/* As ashlar__model_create(), ashlar__model_init_weights() and ashlar__model_sizes() (model.h). The
+ * linear layer's first weights are in +-1/sqrt(its inputs). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_create(ashlar_allocator *allocator,
                                                       ashlar_stream stream,
                                                       const ashlar_tagger_config *config,
                                                       unsigned regions, ashlar_tagger **out);
 void ashlar__tagger_destroy(ashlar_tagger *tagger); /* NULL is allowed */
-
-/*
- * Fill the weights from `seed`, uniform as PyTorch does: recurrent layers in +-1/sqrt(hidden), the
- * linear layer in +-1/sqrt(input), embeddings in +-sqrt(3), a standard deviation of 1. In an LSTM
- * the first of each forget gate's two biases is raised by 1.
- *
- * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.  Stream: waits for it.
- */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_init_weights(ashlar_tagger *tagger, uint64_t seed);
-
-/*
- * Compute the bytes of every buffer of a step on a batch of `shape`.
- *
- * Errors: ASHLAR_EINVAL (a 0 in the shape), ASHLAR_EOVERFLOW. *sizes is written only on ASHLAR_OK.
- */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_sizes(const ashlar_tagger *tagger,
                                                      const ashlar_tagger_shape *shape,
                                                      ashlar_tagger_bytes *sizes);
 
-/*
- * Queue forward and backward of one batch.
+/* Queue forward and backward of one batch, as ashlar__model_step() does of a window.
  *
  * batch    the call reads batch->data, the queued work reads batch->device: the caller must have
  *          queued the copy from the one to the other
- * sizes    at least those of the batch's shape; a warm-up uses larger ones
- * weight   of each word's loss; 0 stands for 1 / batch->tokens
- * loss     device memory, ADDED TO, as the arena's gradient region is: the caller clears both
- *
- * Errors: those of ashlar_alloc(), ashlar_launch(), ashlar_rnn_forward(). All buffers are
- *         given back, also on failure.
- */
+ * weight   of each word's loss; 0 stands for 1 / batch->tokens */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_step(ashlar_tagger *tagger,
                                                     const ashlar_tagger_batch *batch,
                                                     const ashlar_tagger_bytes *sizes, double weight,
                                                     double *loss);
 
-/*
- * Queue forward only, and the copy of the predicted labels [T, B] to the host; labels past a
+/* Queue forward only, and the copy of the predicted labels [T, B] to the host; labels past a
  * sentence's end are undefined. It takes the same buffers as a training step, so that the plan of a
  * training step serves it too. Dropout is off.
  *
  * loss     device memory, ADDED TO: the mean over the batch's words
- * labels   [T, B], host memory; valid after the caller has waited for the stream
- */
+ * labels   [T, B], host memory; valid after the caller has waited for the stream */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_predict(ashlar_tagger *tagger,
                                                        const ashlar_tagger_batch *batch,
                                                        const ashlar_tagger_bytes *sizes,

@@ -1,6 +1,7 @@
 /* tagger_memory.c - the table of a step's buffers, its sums, and the printed estimate. */
 #include "rnn/model/tagger_memory.h"
 
+#include "allocator/base/error.h"
 #include "rnn/model/tagger.h"
 
 #define BUFFER_INFO(name, text, shape, tag, first, last) \
@@ -44,13 +45,8 @@ ashlar_status ashlar__tagger_estimate_make(const ashlar_tagger *tagger,
                                            const ashlar_tagger_shape *shape, size_t batches,
                                            ashlar_tagger_estimate *out) {
     ashlar_tagger_estimate made = {.tagger = tagger, .shape = *shape};
-    ashlar_status status = ashlar__tagger_sizes(tagger, shape, &made.buffers);
-    if (status == ASHLAR_OK) {
-        status = ashlar__tagger_batch_bytes(shape, &made.batches_bytes);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__tagger_sizes(tagger, shape, &made.buffers));
+    ASHLAR_TRY(ashlar__tagger_batch_bytes(shape, &made.batches_bytes));
     for (int i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const ashlar_region region = (ashlar_region)i;
         if ((ashlar_arena_regions(tagger->arena) & ASHLAR_REGION_BIT(i)) != 0) {

@@ -1,5 +1,4 @@
-/*
- * tagger_memory.h - the buffers that a step of the tagger takes, the phases that need them, and the
+/* tagger_memory.h - the buffers that a step of the tagger takes, the phases that need them, and the
  * memory that a training needs (internal).
  *
  * One table has it all: the step and its dry run follow the table, the estimate adds it up. The
@@ -7,8 +6,7 @@
  * allocator, so that an allocator's real use can be compared with it:
  *
  *     needed = bytes of the arena's regions + of the batches in device memory
- *            + the most that a step's buffers hold in one phase
- */
+ *            + the most that a step's buffers hold in one phase */
 #ifndef ASHLAR_TAGGER_MEMORY_H
 #define ASHLAR_TAGGER_MEMORY_H
 
@@ -20,8 +18,7 @@
 
 #include "rnn/data/tagger_batch.h"
 
-/*
- * The phases of a step, in order: name, description.
+/* The phases of a step, in order: name, description.
  *
  * A buffer is taken when its first phase begins and given back when its last one ends. With label
  * feedback, TOKEN runs once for each of the T tokens; each run takes and gives back the buffers
@@ -29,8 +26,7 @@
  * once.
  *
  * On a CUDA device backward reads the outputs, which therefore live until CHAR_WEIGHTS and
- * WORD_WEIGHTS.
- */
+ * WORD_WEIGHTS. */
 #define ASHLAR_TAGGER_PHASE_MAP(X)                             \
     X(CHAR_FORWARD, "characters, forward")                     \
     X(CONCAT, "join words and spellings")                      \
@@ -49,11 +45,9 @@ typedef enum ashlar_tagger_phase {
     ASHLAR_TAGGER_PHASE_MAP(ASHLAR_TAGGER_PHASE_ENUM) ASHLAR_TAGGER_PHASE_COUNT
 } ashlar_tagger_phase;
 
-/*
- * Name, text, shape, tag, first and last phase of every buffer. T, B and C are as in
+/* Name, text, shape, tag, first and last phase of every buffer. T, B and C are as in
  * tagger_batch.h, the other letters as in tagger.h. Elements are of the tagger's type unless the
- * shape says int32. The batch itself is not listed: it is in device memory before the step begins.
- */
+ * shape says int32. The batch itself is not listed: it is there before the step begins. */
 #define ASHLAR_TAGGER_BUFFER_MAP(X)                                                                \
     X(CHAR_INPUTS, "characters' vectors", "[C, T*B, E_c]", ACTIVATIONS, CHAR_FORWARD,              \
       CHAR_WEIGHTS)                                                                                \
@@ -139,24 +133,20 @@ typedef struct ashlar_tagger_estimate {
     size_t needed_bytes;
 } ashlar_tagger_estimate;
 
-/*
- * Estimate the memory of a training whose largest batch has `shape`.
+/* Estimate the memory of a training whose largest batch has `shape`.
  *
  * batches   how many are in device memory at once: this step's, and those being copied
  *
- * Ownership: the tagger must outlive *out.  Errors: those of ashlar__tagger_sizes().
- */
+ * Ownership: the tagger must outlive *out.  Errors: those of ashlar__tagger_sizes(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_estimate_make(const ashlar_tagger *tagger,
                                                              const ashlar_tagger_shape *shape,
                                                              size_t batches,
                                                              ashlar_tagger_estimate *out);
 
-/*
- * Print every region and buffer with its shape, bytes and phases, then the needed bytes beside the
+/* Print every region and buffer with its shape, bytes and phases, then the needed bytes beside the
  * measured ones.
  *
- * measured_bytes   taken from the device; 0: not measured
- */
+ * measured_bytes   taken from the device; 0: not measured */
 void ashlar__tagger_estimate_print(FILE *out, const ashlar_tagger_estimate *estimate,
                                    uint64_t measured_bytes);
 

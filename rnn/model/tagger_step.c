@@ -34,8 +34,7 @@ static ashlar_status give(step *s, size_t i) {
     return ashlar_free(s->work.tagger->allocator, ptr);
 }
 
-/* Give back the buffers whose last phase this is; at the end of a token, only those that it took.
- */
+/* Give back the buffers whose last phase this is; at the end of a token, only those it took. */
 static ashlar_status give_last(step *s, ashlar_tagger_phase phase, bool is_token_end) {
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
         const ashlar_tagger_buffer_info *b = &ashlar__tagger_buffers[i];
@@ -50,8 +49,7 @@ static ashlar_status give_last(step *s, ashlar_tagger_phase phase, bool is_token
 /* Give back all that is still held, after a failure; the failure's detail stays. */
 static void give_all(step *s) {
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
-        const ashlar_status unused = give(s, i);
-        (void)unused;
+        ASHLAR_IGNORE(give(s, i));
     }
 }
 

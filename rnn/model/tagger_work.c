@@ -6,8 +6,6 @@
 #define TRY ASHLAR_TRY
 #define BUFFER ASHLAR_TAGGER_BUFFER
 
-/* --- labels ---------------------------------------------------------------------------------- */
-
 /* Width of a row of the words' outputs. */
 static size_t output_of(const ashlar_tagger_work *w) {
     return ashlar_rnn_layout_of(w->tagger->word_rnn)->output;
@@ -158,8 +156,6 @@ ashlar_status ashlar__tagger_queue_token(const ashlar_tagger_work *w) {
     return split_token(w);
 }
 
-/* --- arguments ------------------------------------------------------------------------------- */
-
 static ashlar_embedding_args character_embedding(const ashlar_tagger_work *w) {
     return (ashlar_embedding_args){
         .steps = w->batch->shape.width,
@@ -229,8 +225,6 @@ static ashlar_rnn_buffers word_buffers(const ashlar_tagger_work *w, void *work) 
         .dweights = w->tagger->gradients.word_stack,
     };
 }
-
-/* --- the phases ------------------------------------------------------------------------------ */
 
 typedef ashlar_status (*rnn_pass)(const ashlar_rnn *, const ashlar_rnn_batch *,
                                   const ashlar_rnn_buffers *, ashlar_stream);

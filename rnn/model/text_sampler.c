@@ -3,7 +3,6 @@
 
 #include "rnn/data/batcher.h"
 #include "arena/compute/convert.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
@@ -27,7 +26,7 @@ struct ashlar_text_sampler {
     ashlar_random random;
     size_t at[ARRAY_COUNT + 1]; /* offsets in bytes, multiples of ALIGN; then the end */
     char *memory;               /* device */
-    unsigned now; /* which of the two pairs of states is current: 0 or 1 */
+    unsigned now;               /* which of the two pairs of states is current: 0 or 1 */
     char *logits; /* host [V], of the model's type; NULL if that is F32: sampling.logits serves */
 };
 
@@ -94,8 +93,8 @@ void ashlar__text_sampler_destroy(ashlar_text_sampler *s) {
     if (s == NULL) {
         return;
     }
-    const ashlar_status status = ashlar_free(s->model->allocator, s->memory);
-    (void)status; /* cannot fail: build() took this block, or it is NULL */
+    /* Cannot fail: build() took this block, or it is NULL. */
+    ASHLAR_IGNORE(ashlar_free(s->model->allocator, s->memory));
     ashlar__sampling_finish(&s->sampling);
     ashlar__host_free(s->logits);
     ashlar__host_free(s);

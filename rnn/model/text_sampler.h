@@ -12,13 +12,9 @@ typedef struct ashlar_text_sampler_config {
     uint64_t seed;
 } ashlar_text_sampler_config;
 
-/*
- * Create a sampler with the buffers of one inference step; no later call takes memory. The model
- * has then read the mark that begins a record.
- *
- * Ownership: *out is the caller's; the model must outlive it.
- * Errors:    ASHLAR_ENOMEM, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
- */
+/* Create a sampler with the buffers of one inference step; no later call takes memory. The model
+ * has then read the mark that begins a record. Ownership: *out is the caller's; the model must
+ * outlive it. Errors: ASHLAR_ENOMEM, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__text_sampler_create(
     ashlar_model *model, const ashlar_text_sampler_config *config, ashlar_text_sampler **out);
 void ashlar__text_sampler_destroy(ashlar_text_sampler *sampler); /* NULL is allowed */

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 #include "arena/compute/convert.h"
@@ -43,8 +42,6 @@ ashlar_status ashlar__weights_open(const ashlar_weights *w, unsigned regions,
     }
     return ASHLAR_OK;
 }
-
-/* --- the first values ------------------------------------------------------------------------ */
 
 /* Add `value` to an element of the image of all parameters. */
 static void add(ashlar_dtype dtype, char *image, size_t element, double value) {
@@ -103,9 +100,7 @@ ashlar_status ashlar__weights_draw(const ashlar_weights *w, const ashlar_arena *
     draw(w, arena, image, seed);
     ashlar_status status = ashlar_copy_to_device(
         device, ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS), image, bytes, w->stream);
-    if (status == ASHLAR_OK) {
-        status = ashlar_stream_synchronize(device, w->stream);
-    }
+    ASHLAR_THEN(status, ashlar_stream_synchronize(device, w->stream));
     ashlar__host_free(image);
     return status;
 }

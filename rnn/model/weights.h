@@ -1,7 +1,5 @@
-/*
- * weights.h - a model's weights as one list: declared in an arena, bound to the model's views, and
- * drawn (internal).
- */
+/* weights.h - a model's weights as one list: declared in an arena, bound to the model's views, and
+ * drawn (internal). */
 #ifndef ASHLAR_WEIGHTS_H
 #define ASHLAR_WEIGHTS_H
 
@@ -36,11 +34,9 @@ double ashlar__weights_bound(size_t width);
 ASHLAR_MUST_CHECK ashlar_status ashlar__weights_open(const ashlar_weights *weights,
                                                      unsigned regions, ashlar_arena **arena);
 
-/*
- * Draw all weights from `seed`; in an LSTM the first of each forget gate's two biases is raised by
+/* Draw all weights from `seed`; in an LSTM the first of each forget gate's two biases is raised by
  * 1, so that cells remember from the start. Stream: waits for it. Errors: ASHLAR_EHOSTMEM,
- * ASHLAR_EDRIVER.
- */
+ * ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__weights_draw(const ashlar_weights *weights,
                                                      const ashlar_arena *arena, uint64_t seed);
 

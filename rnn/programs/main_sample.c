@@ -5,7 +5,6 @@
 
 #include "rnn/data/batcher.h"
 #include "rnn/layer/blas.h"
-#include "allocator/base/error.h"
 #include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
 #include "allocator/base/parse.h"
@@ -66,13 +65,11 @@ static ashlar_status read_count(const ashlar_checkpoint *file, const char *key, 
                                 size_t max, size_t *out) {
     const char *text = ashlar_checkpoint_metadata(file, key);
     uint64_t value;
-    if (text == NULL || !ashlar__parse_count(ashlar__piece_of(text), &value) || value < min ||
-        value > max) {
-        return ashlar__fail(ASHLAR_EFORMAT,
-                            "the model file has no good %s (%zu to %zu); is it one that "
-                            "ashlar-train saved?",
-                            key, min, max);
-    }
+    ASHLAR_FAIL_IF(text == NULL || !ashlar__parse_count(ashlar__piece_of(text), &value) ||
+                       value < min || value > max,
+                   ASHLAR_EFORMAT,
+                   "the model file has no good %s (%zu to %zu); is it one that ashlar-train saved?",
+                   key, min, max);
     *out = value;
     return ASHLAR_OK;
 }
@@ -80,12 +77,9 @@ static ashlar_status read_count(const ashlar_checkpoint *file, const char *key, 
 /* Read cell and projection. A file without these keys holds an LSTM without projection. */
 static ashlar_status read_kind(const ashlar_checkpoint *file, ashlar_model_config *config) {
     const char *cell = ashlar_checkpoint_metadata(file, ASHLAR_METADATA_CELL);
-    if (cell != NULL && ashlar_rnn_cell_parse(cell, &config->cell) != ASHLAR_OK) {
-        return ashlar__fail(ASHLAR_EFORMAT,
-                            "the model file has cells \"%.40s\", which this version "
-                            "does not know",
-                            cell);
-    }
+    ASHLAR_FAIL_IF(cell != NULL && ashlar_rnn_cell_parse(cell, &config->cell) != ASHLAR_OK,
+                   ASHLAR_EFORMAT,
+                   "the model file has cells \"%.40s\", which this version does not know", cell);
     return ashlar_checkpoint_metadata(file, ASHLAR_METADATA_PROJECTION) == NULL
                ? ASHLAR_OK
                : read_count(file, ASHLAR_METADATA_PROJECTION, 0, 16384, &config->projection);
@@ -99,7 +93,6 @@ static ashlar_status read_config(const ashlar_checkpoint *file, ashlar_model_con
     return read_kind(file, config);
 }
 
-/* Build the model and load its weights from an open file. */
 static ashlar_status load(const ashlar_checkpoint *file, ashlar_allocator *allocator,
                           ashlar_model **out) {
     ashlar_model_config config;
@@ -111,7 +104,6 @@ static ashlar_status load(const ashlar_checkpoint *file, ashlar_allocator *alloc
         ashlar__model_destroy, out);
 }
 
-/* Write a text and its report. */
 static ashlar_status write_text(const command *c, ashlar_model *model,
                                 const ashlar_text_config *text) {
     ashlar_text_report report;
@@ -125,16 +117,12 @@ static ashlar_status sample(const command *c, ashlar_device *device,
     ashlar_allocator *allocator = NULL;
     ashlar_model *model = NULL;
     ashlar_status status = ashlar_checkpoint_open(c->model, &file);
-    if (status == ASHLAR_OK) {
-        status = ashlar_allocator_create(device, &allocator);
-    }
+    ASHLAR_THEN(status, ashlar_allocator_create(device, &allocator));
     if (status == ASHLAR_OK) {
         ashlar_allocator_set_report(allocator, ashlar__program_print_report, NULL);
         status = load(file, allocator, &model);
     }
-    if (status == ASHLAR_OK) {
-        status = write_text(c, model, text);
-    }
+    ASHLAR_THEN(status, write_text(c, model, text));
     ashlar__model_destroy(model);
     ashlar_allocator_destroy(allocator);
     ashlar_checkpoint_close(file);
@@ -153,32 +141,25 @@ static ashlar_status run(const command *c, ashlar_device *device) {
         text.prime = c->prime;
         text.prime_bytes = strlen(c->prime);
     }
-    if (status == ASHLAR_OK) {
-        status = sample(c, device, &text);
-    }
+    ASHLAR_THEN(status, sample(c, device, &text));
     ashlar__host_free(prime);
     return status;
 }
 
-/* Check combinations of options. */
 static ashlar_status check_command(const command *c) {
-    if (c->model == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "--model: no weights given; train some with "
-                                           "ashlar-train --save FILE");
-    }
-    if (c->prime != NULL && c->prime_file != NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "--prime and --prime-file: leave out one of them");
-    }
+    ASHLAR_FAIL_IF(c->model == NULL, ASHLAR_EINVAL,
+                   "--model: no weights given; train some with ashlar-train --save FILE");
+    ASHLAR_FAIL_IF(c->prime != NULL && c->prime_file != NULL, ASHLAR_EINVAL,
+                   "--prime and --prime-file: leave out one of them");
     const struct {
         const char *option;
         const char *path; /* NULL: not given */
     } inputs[] = {{"model", c->model}, {"prime-file", c->prime_file}};
     for (size_t i = 0; c->json != NULL && i < sizeof inputs / sizeof inputs[0]; i++) {
-        if (inputs[i].path != NULL && ashlar__program_is_same_file(c->json, inputs[i].path)) {
-            return ashlar__fail(ASHLAR_EINVAL,
-                                "--json and --%s: both name %s; give each its own file",
-                                inputs[i].option, c->json);
-        }
+        ASHLAR_FAIL_IF(inputs[i].path != NULL &&
+                           ashlar__program_is_same_file(c->json, inputs[i].path),
+                       ASHLAR_EINVAL, "--json and --%s: both name %s; give each its own file",
+                       inputs[i].option, c->json);
     }
     return ASHLAR_OK;
 }

@@ -5,7 +5,6 @@
 #include <ashlar/trace.h>
 
 #include "rnn/layer/blas.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/programs/program.h"
 #include "rnn/programs/report.h"
@@ -24,6 +23,16 @@ static void print_start(const ashlar_train_command *c, const ashlar_corpus *corp
     fflush(stdout);
 }
 
+static void print_tagger_start(const ashlar_tagger_counts *n, const ashlar_train_config *train) {
+    printf("Tags: %zu words in %zu sentences, %zu of these for the test; the longest sentence has "
+           "%zu words,\nthe longest word %zu bytes. Known: %zu words, %zu characters, %zu tags. "
+           "Model: tagger, %s, %zu layers\nof %zu. Products: %s, %d threads.\n",
+           n->tokens, n->sentences, n->held_out, n->longest_sentence, n->longest_word, n->words - 1,
+           n->characters - 1, n->tags, ashlar_rnn_cell_name(train->cell), train->layers,
+           train->hidden, ashlar__blas_name(), ashlar__blas_threads());
+    fflush(stdout);
+}
+
 static ashlar_status write_sample(const ashlar_train_command *c, ashlar_task *task) {
     printf("\nA sample:\n");
     const ashlar_text_config text = {
@@ -33,7 +42,21 @@ static ashlar_status write_sample(const ashlar_train_command *c, ashlar_task *ta
     return ashlar__text_write(ashlar__task_text_model(task), stdout, &text, NULL);
 }
 
-/* Print the results of a training. */
+static ashlar_status print_tagger_end(ashlar_task *task, const ashlar_tagger_evaluation *test,
+                                      const ashlar_train_report *report) {
+    ashlar_tagger_estimate estimate;
+    ASHLAR_TRY(ashlar__task_tagger_estimate(task, &estimate));
+    ashlar__tagger_estimate_print(stdout, &estimate, report->stats.reserved_peak_bytes);
+    if (test->words > 0) {
+        printf(
+            "\nOf %zu held-out words %zu got the right label: %.2f %% (%.4f nats per word; driver "
+            "calls for\nmemory, streams or attributes: %llu).\n",
+            test->words, test->right, 100.0 * (double)test->right / (double)test->words, test->loss,
+            (unsigned long long)test->management_calls);
+    }
+    return ASHLAR_OK;
+}
+
 static ashlar_status print_end(const ashlar_train_command *c, ashlar_task *task,
                                const ashlar_train_report *report,
                                const ashlar_tagger_evaluation *test) {
@@ -42,7 +65,7 @@ static ashlar_status print_end(const ashlar_train_command *c, ashlar_task *task,
         status = write_sample(c, task);
     }
     ashlar__report_print(stdout, report);
-    return c->is_tagger ? ashlar__train_tagger_print_end(stdout, task, test, report) : status;
+    return c->is_tagger ? print_tagger_end(task, test, report) : status;
 }
 
 /* Do everything that needs the model after the training; first save what would otherwise be lost.
@@ -141,12 +164,8 @@ static ashlar_status train(const ashlar_train_command *c, ashlar_device *device,
     if (c->wants_map) {
         status = print_map(ashlar__trainer_task(trainer)->arena);
     }
-    if (status == ASHLAR_OK) {
-        status = run_trainer(c, trainer, &report);
-    }
-    if (status == ASHLAR_OK) {
-        status = finish(c, trainer, &report);
-    }
+    ASHLAR_THEN(status, run_trainer(c, trainer, &report));
+    ASHLAR_THEN(status, finish(c, trainer, &report));
     ashlar__trainer_destroy(trainer);
     return status;
 }
@@ -159,32 +178,44 @@ static ashlar_status run_text(const ashlar_train_command *c, ashlar_device *devi
         print_start(c, corpus);
     }
     ashlar_status status = ashlar__task_text_create(corpus, &c->train, &task);
-    if (status == ASHLAR_OK) {
-        status = train(c, device, task);
-    }
+    ASHLAR_THEN(status, train(c, device, task));
     ashlar__corpus_destroy(corpus);
     return status;
 }
 
-static ashlar_status run_tags(ashlar_train_command *c, ashlar_device *device) {
-    ashlar_tagger_corpus *corpus = NULL;
-    ashlar_task *task = NULL;
-    ashlar_status status = ashlar__train_tagger_open(&c->data, &c->tags, &c->train, &corpus, &task);
-    if (status == ASHLAR_OK) {
-        if (!c->is_quiet) {
-            ashlar__train_tagger_print_start(stdout, corpus, &c->train);
-        }
-        status = train(c, device, task);
+/* Make a task of a tagger's corpus. With label feedback, one bucket of lengths becomes one for each
+ * length of a sentence. */
+static ashlar_status make_tagger(ashlar_train_command *c, const ashlar_tagger_corpus *corpus,
+                                 ashlar_task **task) {
+    ashlar_task_tagger_config tags = c->tags.tags;
+    ashlar_tagger_counts counts;
+    ashlar__tagger_corpus_counts(corpus, &counts);
+    tags.label_embedding = c->tags.feeds_labels ? c->tags.label_embedding : 0;
+    if (c->tags.feeds_labels && c->train.buckets == 1) {
+        c->train.buckets = counts.longest_sentence;
     }
+    ASHLAR_TRY(ashlar__task_tagger_create(corpus, &c->train, &tags, task));
+    if (!c->is_quiet) {
+        print_tagger_start(&counts, &c->train);
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status run_tags(ashlar_train_command *c, ashlar_device *device) {
+    ashlar_tagger_corpus *corpus;
+    ashlar_task *task;
+    ashlar_tagger_corpus_config text = c->tags.corpus;
+    text.max_words = c->train.max_length;
+    ASHLAR_TRY(ashlar__tagger_corpus_open(c->data.items, c->data.count, &text, &corpus));
+    ashlar_status status = make_tagger(c, corpus, &task);
+    ASHLAR_THEN(status, train(c, device, task));
     ashlar__tagger_corpus_destroy(corpus);
     return status;
 }
 
 static int run(ashlar_train_command *c, ashlar_device *device) {
     ashlar_status status = ashlar__train_command_check_writable(c);
-    if (status == ASHLAR_OK) {
-        status = c->is_tagger ? run_tags(c, device) : run_text(c, device);
-    }
+    ASHLAR_THEN(status, c->is_tagger ? run_tags(c, device) : run_text(c, device));
     return status == ASHLAR_OK ? 0 : ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
 }
 

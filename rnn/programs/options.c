@@ -68,10 +68,8 @@ static ashlar_status set_value(const ashlar_option *option, const char *text) {
         break;
     case ASHLAR_OPTION_LIST:
         list = option->value;
-        if (list->count == ASHLAR_OPTION_LIST_MAX) {
-            return ashlar__fail(ASHLAR_EINVAL, "--%s: given more than %d times", option->name,
-                                ASHLAR_OPTION_LIST_MAX);
-        }
+        ASHLAR_FAIL_IF(list->count == ASHLAR_OPTION_LIST_MAX, ASHLAR_EINVAL,
+                       "--%s: given more than %d times", option->name, ASHLAR_OPTION_LIST_MAX);
         list->items[list->count++] = text;
         break;
     case ASHLAR_OPTION_FLAG:
@@ -134,24 +132,18 @@ int ashlar__options_take_words(const ashlar_option *options, size_t count, int *
 ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count, int argc,
                                     char **argv) {
     for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--", 2) != 0) {
-            return ashlar__fail(ASHLAR_EINVAL,
-                                "%.80s: is no option; options begin with --, see --help", argv[i]);
-        }
+        ASHLAR_FAIL_IF(strncmp(argv[i], "--", 2) != 0, ASHLAR_EINVAL,
+                       "%.80s: is no option; options begin with --, see --help", argv[i]);
         const char *value;
         const ashlar_option *option = find(options, count, argv[i] + 2, &value);
-        if (option == NULL) {
-            return ashlar__fail(ASHLAR_EINVAL, "%.80s: there is no such option, see --help",
-                                argv[i]);
-        }
+        ASHLAR_FAIL_IF(option == NULL, ASHLAR_EINVAL, "%.80s: there is no such option, see --help",
+                       argv[i]);
         if (option->kind == ASHLAR_OPTION_FLAG && value == NULL) {
             *(bool *)option->value = true;
             continue;
         }
-        if (value == NULL && i + 1 == argc) {
-            return ashlar__fail(ASHLAR_EINVAL, "--%s: needs a value, %s", option->name,
-                                option->argument);
-        }
+        ASHLAR_FAIL_IF(value == NULL && i + 1 == argc, ASHLAR_EINVAL, "--%s: needs a value, %s",
+                       option->name, option->argument);
         ASHLAR_TRY(set_value(option, value != NULL ? value : argv[++i]));
     }
     return ASHLAR_OK;

@@ -34,14 +34,12 @@ typedef struct ashlar_option {
     const char *help;
 } ashlar_option;
 
-/*
- * Read the command line into the options' values. Both "--name value" and "--name=value" are
+/* Read the command line into the options' values. Both "--name value" and "--name=value" are
  * accepted.
  *
  * Errors: ASHLAR_EINVAL (an unknown option, a missing or bad value, a word that is no option),
  *         the detail names the word and what is allowed. Values of options before that word may
- *         have changed.
- */
+ *         have changed. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count,
                                                       int argc, char **argv);
 
@@ -49,13 +47,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__options_parse(const ashlar_option *optio
  * ashlar__options_parse() is called. "" if `--name` is the last word, NULL if it is not given. */
 const char *ashlar__options_given(const char *name, int argc, char **argv);
 
-/*
- * Move the words that are neither options nor their values from `argv` to `words`, for a program
+/* Move the words that are neither options nor their values from `argv` to `words`, for a program
  * that takes files. Returns the number of words moved. *argc and `argv` keep the rest, for
  * ashlar__options_parse().
  *
- * words   room for *argc words
- */
+ * words   room for *argc words */
 int ashlar__options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
                                char **words);
 

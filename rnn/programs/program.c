@@ -1,6 +1,7 @@
 /* program.c - starts and ends a program: descriptors, failures, the device. */
 #include "rnn/programs/program.h"
 
+#include <ashlar/rnn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,10 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <ashlar/rnn.h>
-
 #include "allocator/base/file.h"
-#include "rnn/layer/ops.h"
 #include "allocator/base/error.h"
 
 void ashlar__program_init(void) {
@@ -70,9 +68,7 @@ static ashlar_status check_compute(ashlar_device *device) {
     ashlar_rnn *rnn = NULL;
     ashlar_ops *ops = NULL;
     ashlar_status status = ashlar_rnn_create(device, &smallest, &rnn);
-    if (status == ASHLAR_OK) {
-        status = ashlar__ops_create(device, ASHLAR_F32, &ops);
-    }
+    ASHLAR_THEN(status, ashlar__ops_create(device, ASHLAR_F32, &ops));
     ashlar__ops_destroy(ops);
     ashlar_rnn_destroy(rnn);
     return status;

@@ -1,6 +1,4 @@
-/*
- * program.h - what every program does around its own work: start, failures, device, end (internal).
- */
+/* program.h - what programs do around their own work: start, failures, device, end (internal). */
 #ifndef ASHLAR_PROGRAM_H
 #define ASHLAR_PROGRAM_H
 
@@ -21,8 +19,7 @@ void ashlar__program_init(void);
 /* Print "PROGRAM: DETAIL" of the last failure as one line on stderr, and return `exit_status`. */
 int ashlar__program_fail(const char *program, int exit_status);
 
-/* Call this last. Returns `exit_status`; if output was lost, says so on stderr, returns a failure.
- */
+/* Call this last. Returns `exit_status`; if output was lost, says so on stderr, and fails. */
 int ashlar__program_finish(const char *program, int exit_status);
 
 /* Fail now if `path` could not be written later. NULL is allowed. Errors: those of
@@ -32,12 +29,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__program_check_writable(const char *path)
 /* Whether two paths lead to the same file; if one does not exist, whether they are equal. */
 bool ashlar__program_is_same_file(const char *a, const char *b);
 
-/*
- * Open the device `name` (NULL: the one that ASHLAR_DEVICE names). If "auto" finds a CUDA device on
+/* Open the device `name` (NULL: the one that ASHLAR_DEVICE names). If "auto" finds a CUDA device on
  * which this build or the installed libraries cannot compute, open the software device instead and
  * say so on stderr.
- * Returns 0; on failure prints the detail and returns the exit status.
- */
+ * Returns 0; on failure prints the detail and returns the exit status. */
 int ashlar__program_open_device(const char *program, const char *name, ashlar_device **out);
 
 /* For ashlar_allocator_set_report(): print a report of damage or leaks on stderr. */

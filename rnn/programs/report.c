@@ -105,7 +105,6 @@ static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
         (unsigned long long)m->steps_replayed, (unsigned long long)m->misses);
 }
 
-/* Print what the options in use save. */
 static void print_savings(FILE *out, const ashlar_train_report *r) {
     for (size_t i = 0; i < r->savings_count; i++) {
         const ashlar_task_saving *s = &r->savings[i];

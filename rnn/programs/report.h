@@ -11,7 +11,6 @@
 #include "allocator/base/json.h"
 #include "rnn/train/train.h"
 
-/* Print the whole report. */
 void ashlar__report_print(FILE *out, const ashlar_train_report *report);
 
 /* Add a description of the device to an open JSON object. */

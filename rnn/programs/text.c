@@ -40,20 +40,6 @@ static ashlar_text_memory read_memory(const ashlar_model *model) {
     };
 }
 
-static ashlar_driver_counts counts_since(const ashlar_model *model,
-                                         const ashlar_driver_counts *before) {
-    ashlar_driver_counts now;
-    ashlar_device_get_counts(model->device, &now);
-    return (ashlar_driver_counts){
-        .query = now.query - before->query,
-        .memory = now.memory - before->memory,
-        .context = now.context - before->context,
-        .order = now.order - before->order,
-        .work = now.work - before->work,
-        .wait = now.wait - before->wait,
-    };
-}
-
 /* Write `bytes` drawn symbols. Stops when writing to `out` fails: its reader may be gone. */
 static ashlar_status write_drawn(ashlar_text_sampler *sampler, FILE *out, bool is_terminal,
                                  const ashlar_model *model, size_t bytes,
@@ -66,17 +52,15 @@ static ashlar_status write_drawn(ashlar_text_sampler *sampler, FILE *out, bool i
         int32_t symbol;
         ASHLAR_TRY(ashlar__text_sampler_next(sampler, &symbol));
         put_symbol(out, symbol, is_terminal);
-        if (ferror(out) != 0) {
-            return ashlar__fail(ASHLAR_EIO, "the text could not be written; the disk is full, or "
-                                            "its reader went away");
-        }
+        ASHLAR_FAIL_IF(ferror(out) != 0, ASHLAR_EIO,
+                       "the text could not be written; the disk is full, or its reader went away");
         if (i == ASHLAR_TEXT_EARLY_BYTES) {
             report->early = read_memory(model);
         }
     }
     report->bytes = bytes;
     report->seconds = ashlar__clock_s() - start_s;
-    report->calls = counts_since(model, &before);
+    report->calls = ashlar__phase_calls(model->device, &before);
     report->end = read_memory(model);
     return ASHLAR_OK;
 }
@@ -87,12 +71,8 @@ ashlar_status ashlar__text_write(ashlar_model *model, FILE *out, const ashlar_te
     ashlar_text_report measured = {0};
     ashlar_text_sampler *sampler = NULL;
     ashlar_status status = ashlar__text_sampler_create(model, &config->sampler, &sampler);
-    if (status == ASHLAR_OK) {
-        status = write_prime(sampler, out, is_terminal, config);
-    }
-    if (status == ASHLAR_OK) {
-        status = write_drawn(sampler, out, is_terminal, model, config->bytes, &measured);
-    }
+    ASHLAR_THEN(status, write_prime(sampler, out, is_terminal, config));
+    ASHLAR_THEN(status, write_drawn(sampler, out, is_terminal, model, config->bytes, &measured));
     fputc('\n', out);
     ashlar__text_sampler_destroy(sampler);
     if (status == ASHLAR_OK && report != NULL) {
@@ -123,9 +103,8 @@ static void put_memory(ashlar_json_writer *w, const ashlar_text_report *r) {
                             r->end.alloc_count - r->start.alloc_count);
 }
 
-static void put_calls(ashlar_json_writer *w, const ashlar_driver_counts *calls) {
-    ashlar__json_add_uint64(w, "driver_calls_after_start",
-                            calls->query + calls->memory + calls->order);
+static void put_calls(ashlar_json_writer *w, const ashlar_phase_calls *calls) {
+    ashlar__json_add_uint64(w, "driver_calls_after_start", calls->management);
     ashlar__json_add_uint64(w, "work_calls_after_start", calls->work);
     ashlar__json_add_uint64(w, "wait_calls_after_start", calls->wait);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "rnn/model/text_sampler.h"
+#include "rnn/train/train.h"
 
 typedef struct ashlar_text_config {
     ashlar_text_sampler_config sampler;
@@ -29,27 +30,21 @@ typedef struct ashlar_text_report {
     ashlar_text_memory start;
     ashlar_text_memory early; /* after byte ASHLAR_TEXT_EARLY_BYTES, if there is one */
     ashlar_text_memory end;
-    ashlar_driver_counts calls; /* since the start */
+    ashlar_phase_calls calls; /* since the start */
 } ashlar_text_report;
 
-/*
- * Write the prime and the symbols that the model draws after it; the mark becomes a line
+/* Write the prime and the symbols that the model draws after it; the mark becomes a line
  * "%". A terminal gets no control characters except tabs and line ends.
  *
  * report   NULL: not wanted; written only on success
  *
- * Errors: those of the sampler; ASHLAR_EIO (`out` cannot be written; its error flag is set).
- */
+ * Errors: those of the sampler; ASHLAR_EIO (`out` cannot be written; its error flag is set). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__text_write(ashlar_model *model, FILE *out,
                                                    const ashlar_text_config *config,
                                                    ashlar_text_report *report);
 
-/*
- * Write a report on a text by `model` to a file, as one JSON object. After an error the file is as
- * it was.
- *
- * Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
- */
+/* Write a report on a text by `model` to a file, as one JSON object. After an error the file is as
+ * it was. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__text_report_write(const char *path,
                                                           const ashlar_model *model,
                                                           const ashlar_text_config *config,

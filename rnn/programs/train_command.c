@@ -9,6 +9,20 @@
 #include "rnn/layer/blas.h"
 #include "rnn/programs/program.h"
 
+/* A tagger's own defaults, and those of options that both models have. */
+static void set_tagger_defaults(ashlar_train_config *train, ashlar_train_tagger_options *options) {
+    train->layers = 1;
+    train->hidden = 200;
+    train->embedding = 200;
+    train->batch = 25;
+    train->steps = 400;
+    *options = (ashlar_train_tagger_options){
+        .tags = {.character_embedding = 50, .character_hidden = 100},
+        .corpus = {.max_bytes = 64, .min_count = 2, .held_out = 10},
+        .label_embedding = 32,
+    };
+}
+
 /* The defaults. Some options that both models have differ in their defaults. */
 static ashlar_train_command defaults(bool is_tagger) {
     ashlar_train_command c = {
@@ -38,7 +52,7 @@ static ashlar_train_command defaults(bool is_tagger) {
     c.train.optimizer.learning_rate = 0.004;
     c.train.optimizer.clip_norm = 1.0;
     ashlar_train_config of_tagger = c.train;
-    ashlar__train_tagger_set_defaults(&of_tagger, &c.tags);
+    set_tagger_defaults(&of_tagger, &c.tags);
     c.train = is_tagger ? of_tagger : c.train;
     return c;
 }
@@ -141,8 +155,6 @@ void ashlar__train_command_print_help(FILE *out, const char *program, bool is_ta
                  "Exit: 0, 1 failed, 2 a bad option.\n");
 }
 
-/* ---- what goes together ---- */
-
 /* A file to be written. */
 typedef struct output {
     const char *option;
@@ -164,25 +176,18 @@ static void list_outputs(const ashlar_train_command *c, output outputs[static OU
 static ashlar_status check_output(const ashlar_train_command *c, const output *o,
                                   const output *end) {
     for (size_t i = 0; o->path != NULL && i < c->data.count; i++) {
-        if (ashlar__program_is_same_file(o->path, c->data.items[i])) {
-            return ashlar__fail(ASHLAR_EINVAL,
-                                "--%s: %s is the text to train on; name another file", o->option,
-                                o->path);
-        }
+        ASHLAR_FAIL_IF(ashlar__program_is_same_file(o->path, c->data.items[i]), ASHLAR_EINVAL,
+                       "--%s: %s is the text to train on; name another file", o->option, o->path);
     }
     const char *resume = c->train.resume_file;
-    if (o->path != NULL && resume != NULL && o->path != c->train.save_file &&
-        ashlar__program_is_same_file(o->path, resume)) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "--%s and --resume: both name %s; give each its own file", o->option,
-                            o->path);
-    }
+    ASHLAR_FAIL_IF(o->path != NULL && resume != NULL && o->path != c->train.save_file &&
+                       ashlar__program_is_same_file(o->path, resume),
+                   ASHLAR_EINVAL, "--%s and --resume: both name %s; give each its own file",
+                   o->option, o->path);
     for (const output *other = o + 1; o->path != NULL && other < end; other++) {
-        if (other->path != NULL && ashlar__program_is_same_file(o->path, other->path)) {
-            return ashlar__fail(ASHLAR_EINVAL,
-                                "--%s and --%s: both name %s; give each its own file", o->option,
-                                other->option, o->path);
-        }
+        ASHLAR_FAIL_IF(other->path != NULL && ashlar__program_is_same_file(o->path, other->path),
+                       ASHLAR_EINVAL, "--%s and --%s: both name %s; give each its own file",
+                       o->option, other->option, o->path);
     }
     return ASHLAR_OK;
 }
@@ -198,22 +203,16 @@ static bool read_dtype(const char *name, ashlar_dtype *out) {
     return false;
 }
 
-/* Read and check the options of the recurrent stack. */
 static ashlar_status read_stack(ashlar_train_command *c) {
     const ashlar_train_config *t = &c->train;
-    if (ashlar_rnn_cell_parse(c->cell, &c->train.cell) != ASHLAR_OK) {
-        return ashlar__fail(ASHLAR_EINVAL, "--cell: \"%.40s\" is none of lstm, gru, tanh, relu",
-                            c->cell);
-    }
-    if (!read_dtype(c->dtype, &c->train.dtype)) {
-        return ashlar__fail(ASHLAR_EINVAL, "--dtype: \"%.40s\" is none of f32, f64, f16, bf16",
-                            c->dtype);
-    }
-    if (t->projection > 0 && (t->cell != ASHLAR_RNN_LSTM || t->projection >= t->hidden)) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "--projection: %zu; it is for --cell lstm, and below --hidden %zu",
-                            t->projection, t->hidden);
-    }
+    ASHLAR_FAIL_IF(ashlar_rnn_cell_parse(c->cell, &c->train.cell) != ASHLAR_OK, ASHLAR_EINVAL,
+                   "--cell: \"%.40s\" is none of lstm, gru, tanh, relu", c->cell);
+    ASHLAR_FAIL_IF(!read_dtype(c->dtype, &c->train.dtype), ASHLAR_EINVAL,
+                   "--dtype: \"%.40s\" is none of f32, f64, f16, bf16", c->dtype);
+    ASHLAR_FAIL_IF(t->projection > 0 && (t->cell != ASHLAR_RNN_LSTM || t->projection >= t->hidden),
+                   ASHLAR_EINVAL,
+                   "--projection: %zu; it is for --cell lstm, and below --hidden %zu",
+                   t->projection, t->hidden);
     return ASHLAR_OK;
 }
 
@@ -222,36 +221,27 @@ static ashlar_status read_recompute(ashlar_train_command *c) {
     ashlar_train_config *t = &c->train;
     uint64_t steps = 0;
     t->recomputes_auto = strcmp(c->recompute, "auto") == 0;
-    if (!t->recomputes_auto &&
-        (!ashlar__parse_count(ashlar__piece_of(c->recompute), &steps) || steps > 1000000)) {
-        return ashlar__fail(
-            ASHLAR_EINVAL,
-            "--recompute: \"%.40s\" is neither auto nor a number of steps from 0 to "
-            "1000000",
-            c->recompute);
-    }
+    ASHLAR_FAIL_IF(
+        !t->recomputes_auto &&
+            (!ashlar__parse_count(ashlar__piece_of(c->recompute), &steps) || steps > 1000000),
+        ASHLAR_EINVAL,
+        "--recompute: \"%.40s\" is neither auto nor a number of steps from 0 to 1000000",
+        c->recompute);
     t->recompute = steps;
-    if (t->batch % t->accumulate != 0) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "--accumulate: %zu does not divide the %zu sequences of --batch",
-                            t->accumulate, t->batch);
-    }
+    ASHLAR_FAIL_IF(t->batch % t->accumulate != 0, ASHLAR_EINVAL,
+                   "--accumulate: %zu does not divide the %zu sequences of --batch", t->accumulate,
+                   t->batch);
     return ASHLAR_OK;
 }
 
-/* Check combinations of options. */
 static ashlar_status check_command(const ashlar_train_command *c) {
     output outputs[OUTPUT_COUNT];
-    if (c->data.count == 0) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "--data: no text given; name a file or a folder, see --help");
-    }
-    if (c->train.plan_file != NULL && c->train.without_plan) {
-        return ashlar__fail(ASHLAR_EINVAL, "--plan and --no-plan: leave out one of them");
-    }
-    if (c->train.save_every != 0 && c->train.save_file == NULL) {
-        return ashlar__fail(ASHLAR_EINVAL, "--save-every: where to? name a file with --save");
-    }
+    ASHLAR_FAIL_IF(c->data.count == 0, ASHLAR_EINVAL,
+                   "--data: no text given; name a file or a folder, see --help");
+    ASHLAR_FAIL_IF(c->train.plan_file != NULL && c->train.without_plan, ASHLAR_EINVAL,
+                   "--plan and --no-plan: leave out one of them");
+    ASHLAR_FAIL_IF(c->train.save_every != 0 && c->train.save_file == NULL, ASHLAR_EINVAL,
+                   "--save-every: where to? name a file with --save");
     list_outputs(c, outputs);
     for (size_t i = 0; i < OUTPUT_COUNT; i++) {
         ASHLAR_TRY(check_output(c, &outputs[i], outputs + OUTPUT_COUNT));
@@ -259,21 +249,27 @@ static ashlar_status check_command(const ashlar_train_command *c) {
     return ASHLAR_OK;
 }
 
+static ashlar_status check_tagger(const ashlar_train_tagger_options *o) {
+    ASHLAR_FAIL_IF(o->is_bidirectional && o->tags.is_unidirectional, ASHLAR_EINVAL,
+                   "--bidirectional and --unidirectional: leave out one of them");
+    return o->corpus.held_out == 1
+               ? ashlar__fail(ASHLAR_EINVAL, "--held-out: 1 leaves nothing to train on; give 0, or "
+                                             "at least 2")
+               : ASHLAR_OK;
+}
+
 /* Fail if an option is given that only the other model has. */
 static ashlar_status check_model(const ashlar_train_command *c, int argc, char **argv) {
     const size_t first = c->is_tagger ? SHARED_COUNT : TEXT_END;
     const size_t end = c->is_tagger ? TEXT_END : OPTION_COUNT;
-    if (strcmp(c->model, c->is_tagger ? "tagger" : "text") != 0) {
-        return ashlar__fail(ASHLAR_EINVAL, "--model: \"%.40s\" is neither text nor tagger",
-                            c->model);
-    }
+    ASHLAR_FAIL_IF(strcmp(c->model, c->is_tagger ? "tagger" : "text") != 0, ASHLAR_EINVAL,
+                   "--model: \"%.40s\" is neither text nor tagger", c->model);
     for (size_t i = first; i < end; i++) {
-        if (ashlar__options_given(options[i].name, argc, argv) != NULL) {
-            return ashlar__fail(ASHLAR_EINVAL, "--%s: it is for --model %s only", options[i].name,
-                                c->is_tagger ? "text" : "tagger");
-        }
+        ASHLAR_FAIL_IF(ashlar__options_given(options[i].name, argc, argv) != NULL, ASHLAR_EINVAL,
+                       "--%s: it is for --model %s only", options[i].name,
+                       c->is_tagger ? "text" : "tagger");
     }
-    return c->is_tagger ? ashlar__train_tagger_check_options(&c->tags) : ASHLAR_OK;
+    return c->is_tagger ? check_tagger(&c->tags) : ASHLAR_OK;
 }
 
 ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_command *out) {

@@ -4,8 +4,7 @@
 #define ASHLAR_TRAIN_COMMAND_H
 
 #include "rnn/programs/options.h"
-#include "rnn/programs/train_tagger.h"
-#include "rnn/train/train.h"
+#include "rnn/train/tasks.h"
 
 typedef struct ashlar_train_rule {
     const char *optimizer; /* a name that ashlar_optimizer_name() returns */
@@ -20,6 +19,15 @@ typedef struct ashlar_train_rule {
  * detail names the option. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_rule_apply(const ashlar_train_rule *rule,
                                                          ashlar_train_config *config);
+
+/* The options that only a tagger has. */
+typedef struct ashlar_train_tagger_options {
+    ashlar_task_tagger_config tags;
+    ashlar_tagger_corpus_config corpus; /* max_words is not used: --max-length sets it */
+    size_t label_embedding;             /* width of a fed-back label's vector */
+    bool feeds_labels;
+    bool is_bidirectional; /* whether --bidirectional, the default, was given */
+} ashlar_train_tagger_options;
 
 typedef struct ashlar_train_command {
     ashlar_option_list data;
@@ -43,12 +51,9 @@ typedef struct ashlar_train_command {
     bool wants_help;
 } ashlar_train_command;
 
-/*
- * Read the command line. Options that are not given get their defaults. Texts in *out point into
- * `argv`.
- *
- * Errors: ASHLAR_EINVAL; the detail names the option. With --help, combinations are not checked.
- */
+/* Read the command line. Options that are not given get their defaults. Texts in *out point into
+ * `argv`. Errors: ASHLAR_EINVAL; the detail names the option. With --help, combinations are not
+ * checked. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_command_read(int argc, char **argv,
                                                            ashlar_train_command *out);
 

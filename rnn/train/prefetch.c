@@ -21,8 +21,7 @@ void ashlar__prefetch_finish(ashlar_prefetch *prefetch) {
     const ashlar_stream streams[] = {prefetch->copies, prefetch->stream};
     for (size_t i = 0; i < 2; i++) {
         if (streams[i] != NULL) {
-            const ashlar_status unused = ashlar_stream_synchronize(prefetch->device, streams[i]);
-            (void)unused; /* not reported: prefetch.h */
+            ASHLAR_IGNORE(ashlar_stream_synchronize(prefetch->device, streams[i]));
         }
     }
     for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {

@@ -1,5 +1,4 @@
-/*
- * prefetch.h - drawing and copying the next batch while a step runs (internal).
+/* prefetch.h - drawing and copying the next batch while a step runs (internal).
  *
  * Step s uses buffer s % 2. While step s runs, the batch of step s + 1 is drawn into the other
  * buffer and copied to the device on a separate stream:
@@ -12,8 +11,7 @@
  * it waits by another event for the last step that used this buffer; so the host is at most one
  * step ahead.
  *
- * Threads: one at a time per struct.
- */
+ * Threads: one at a time per struct. */
 #ifndef ASHLAR_PREFETCH_H
 #define ASHLAR_PREFETCH_H
 
@@ -30,10 +28,8 @@ typedef struct ashlar_prefetch {
     uint64_t event_calls; /* calls so far that record an event or let a stream wait for one */
 } ashlar_prefetch;
 
-/*
- * Set up for an open task whose steps are queued on `stream`; nothing may use the task's buffers
- * yet. Call ashlar__prefetch_finish() after a failure too. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
- */
+/* Set up for an open task whose steps are queued on `stream`; nothing may use the task's buffers
+ * yet. Call ashlar__prefetch_finish() even if it fails. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_init(ashlar_prefetch *prefetch,
                                                       ashlar_device *device, ashlar_task *task,
                                                       ashlar_stream stream);

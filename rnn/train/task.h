@@ -1,5 +1,4 @@
-/*
- * task.h - a task: a model and its source of batches, behind one interface; the training loop
+/* task.h - a task: a model and its source of batches, behind one interface; the training loop
  * knows neither (internal).
  *
  * A batch goes from the batch sampler to the gradients in three stages:
@@ -16,8 +15,7 @@
  * The loop orders the uses of a buffer: it draws into a buffer only after all work queued on the
  * buffer's last batch has run, and it makes each step wait for the upload of its batch.
  *
- * Threads: one at a time per task.
- */
+ * Threads: one at a time per task. */
 #ifndef ASHLAR_TASK_H
 #define ASHLAR_TASK_H
 
@@ -55,11 +53,9 @@ typedef struct ashlar_task_saving {
 enum { ASHLAR_TASK_SAVINGS_MAX = 4 };
 
 typedef struct ashlar_task_table {
-    /*
-     * Build the model in device memory: the arena with `regions`, initial weights, buffers. The
+    /* Build the model in device memory: the arena with `regions`, initial weights, buffers. The
      * work is queued on `stream`, as that of all steps is. Sets task->arena. Call it by
-     * ashlar__task_open(), and ashlar__task_close() after a failure too.
-     */
+     * ashlar__task_open(), and ashlar__task_close() after a failure too. */
     ashlar_status (*open)(ashlar_task *task, ashlar_stream stream, unsigned regions);
     void (*close)(ashlar_task *task);   /* destroy the model, if there is one */
     void (*destroy)(ashlar_task *task); /* the task must be closed, or never have been opened */
@@ -71,13 +67,11 @@ typedef struct ashlar_task_table {
     ashlar_task_part (*part)(const ashlar_task *task, size_t buffer, size_t index);
 
     ashlar_status (*upload)(ashlar_task *task, size_t buffer, ashlar_stream stream);
-    /*
-     * Queue forward and backward of a part: add gradients, times *task->loss_scale, to the arena's
+    /* Queue forward and backward of a part: add gradients, times *task->loss_scale, to the arena's
      * gradient region, and the mean loss to *loss in device memory. Give back all buffers, also on
      * failure. Parts are queued in order; the weights change between them.
      *
-     * seed   for random draws such as dropout
-     */
+     * seed   for random draws such as dropout */
     ashlar_status (*step)(ashlar_task *task, size_t buffer, size_t index, uint64_t seed,
                           double *loss);
     /* Take and give back the buffers of a step on a part of `length`, in the step's order. */

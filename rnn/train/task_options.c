@@ -1,7 +1,5 @@
-/*
- * task_options.c - writes a task's options to its file, report and plans; builds metadata; takes a
- * task's memory.
- */
+/* task_options.c - writes a task's options to its file, report and plans; builds metadata; takes a
+ * task's memory. */
 #include "rnn/train/task_options.h"
 
 #include <inttypes.h>
@@ -10,6 +8,7 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
 
 char *ashlar__metadata_add(ashlar_metadata *f, const char *key) {
     ASHLAR_ASSERT(f->count < ASHLAR_METADATA_MAX);
@@ -126,8 +125,6 @@ void ashlar__task_put_config(const ashlar_task *task, ashlar_json_writer *writer
     task->table->list_options(task, &report);
 }
 
-/* --- memory ---------------------------------------------------------------------------------- */
-
 ashlar_status ashlar__task_take_host(ashlar_task *task, size_t bytes) {
     return ashlar_device_host_alloc(ashlar_allocator_device(task->allocator), bytes, &task->host);
 }
@@ -150,8 +147,8 @@ void ashlar__task_close(ashlar_task *task) {
     task->table->close(task);
     task->arena = NULL;
     for (size_t i = 0; i < ASHLAR_TASK_BLOCKS; i++) {
-        const ashlar_status unused = ashlar_free(task->allocator, task->blocks[i]);
-        (void)unused; /* cannot fail: this allocator gave the block, or it is NULL */
+        /* Cannot fail: this allocator gave the block, or it is NULL. */
+        ASHLAR_IGNORE(ashlar_free(task->allocator, task->blocks[i]));
         task->blocks[i] = NULL;
     }
     ashlar_device_host_free(ashlar_allocator_device(task->allocator), task->host);

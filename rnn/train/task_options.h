@@ -65,7 +65,6 @@ void ashlar__option_stack(ashlar_task_listener *listener, const ashlar_train_con
 /* Add what must be the same when a training resumes: the options and a checksum of the data. */
 void ashlar__task_add_facts(ashlar_task *task, ashlar_metadata *metadata);
 
-/* Add the position of the task's batch sampler. */
 void ashlar__task_add_position(const ashlar_task *task, ashlar_metadata *metadata);
 
 /* Print all options, except the length, on which the sizes of a step's buffers depend. */

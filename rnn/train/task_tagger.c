@@ -1,25 +1,35 @@
-/* task_tagger.c - the tagger on sentences, as a task of the training loop. */
+/* task_tagger.c - the tagger on sentences, as a task of the training loop; its test on held-out
+ * sentences, and the estimate of its memory. */
 #include "rnn/train/tasks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "allocator/base/checked.h"
-#include "allocator/base/error.h"
+#include <ashlar/plan.h>
+
 #include "allocator/base/host.h"
 #include "rnn/train/task_options.h"
-#include "rnn/train/task_tagger_impl.h"
 
-ashlar_tagger_task *ashlar__task_tagger_of(ashlar_task *task) {
-    return (ashlar_tagger_task *)(void *)task; /* its first member */
+typedef struct tagger_task {
+    ashlar_task head;
+    ashlar_train_config config;
+    ashlar_task_tagger_config tags;
+    const ashlar_tagger_corpus *corpus;
+    ashlar_tagger_counts counts; /* the corpus's */
+    ashlar_tagger *tagger;
+    double *host;    /* head.host: one loss, then both buffers' batches, then labels */
+    double *loss;    /* of a prediction; the second block, behind that of both buffers' batches */
+    int32_t *labels; /* in `host`: [T, B] of the largest batch */
+    ashlar_tagger_batch buffers[ASHLAR_TASK_BUFFERS];
+    ashlar_tagger_evaluation test; /* the last evaluation */
+    size_t needed_bytes;           /* from the estimate; 0 before the first test */
+} tagger_task;
+
+static tagger_task *tagger_of(const ashlar_task *task) {
+    return (tagger_task *)(uintptr_t)task; /* its first member */
 }
-
-static const ashlar_tagger_task *const_tagger_of(const ashlar_task *task) {
-    return (const ashlar_tagger_task *)(const void *)task;
-}
-
-/* --- what must be the same ------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t sum, uint64_t value) {
     sum = (sum ^ value) * UINT64_C(0x100000001b3);
@@ -43,14 +53,14 @@ static uint64_t checksum_of(const ashlar_tagger_corpus *corpus, size_t sentences
 }
 
 static void describe_data(const ashlar_task *task, char text[static ASHLAR_TASK_DATA_BYTES]) {
-    const ashlar_tagger_task *t = const_tagger_of(task);
+    const tagger_task *t = tagger_of(task);
     (void)snprintf(text, ASHLAR_TASK_DATA_BYTES, "%zu sentences, %zu words, %016" PRIx64,
                    t->counts.sentences, t->counts.tokens,
                    checksum_of(t->corpus, t->counts.sentences));
 }
 
 static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
-    const ashlar_tagger_task *t = const_tagger_of(task);
+    const tagger_task *t = tagger_of(task);
     const ashlar_task_tagger_config *tags = &t->tags;
     ashlar__option_text(l, ASHLAR_FOR_ALL, "ashlar.model", "tagger");
     ashlar__option_stack(l, &t->config);
@@ -64,14 +74,12 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.tags", t->counts.tags);
 }
 
-/* --- batches --------------------------------------------------------------------------------- */
-
-ashlar_tagger_shape ashlar__task_tagger_shape(const ashlar_tagger_task *t, size_t length) {
+static ashlar_tagger_shape shape_of(const tagger_task *t, size_t length) {
     return (ashlar_tagger_shape){length, t->config.batch, t->counts.longest_word};
 }
 
 static ashlar_task_batch next(ashlar_task *task, size_t buffer) {
-    ashlar_tagger_task *t = ashlar__task_tagger_of(task);
+    tagger_task *t = tagger_of(task);
     ashlar_tagger_batch *batch = &t->buffers[buffer];
     const ashlar_batch_sampler_item *items = ashlar__batch_sampler_next(task->sampler);
     ashlar__tagger_batch_fill(batch, t->corpus, items, t->config.batch);
@@ -82,32 +90,30 @@ static ashlar_task_batch next(ashlar_task *task, size_t buffer) {
 }
 
 static void make_dummy(ashlar_task *task, size_t buffer, size_t length) {
-    ashlar_tagger_task *t = ashlar__task_tagger_of(task);
-    const ashlar_tagger_shape shape = ashlar__task_tagger_shape(t, length);
+    tagger_task *t = tagger_of(task);
+    const ashlar_tagger_shape shape = shape_of(t, length);
     ashlar__tagger_batch_fill_largest(&t->buffers[buffer], &shape);
 }
 
 static ashlar_task_part part_of(const ashlar_task *task, size_t buffer, size_t part) {
-    const ashlar_tagger_batch *batch = &const_tagger_of(task)->buffers[buffer];
+    const ashlar_tagger_batch *batch = &tagger_of(task)->buffers[buffer];
     (void)part;
     return (ashlar_task_part){.length = batch->shape.steps, .tokens = batch->tokens};
 }
 
-ashlar_status ashlar__task_tagger_upload(ashlar_task *task, size_t buffer, ashlar_stream stream) {
-    const ashlar_tagger_task *t = ashlar__task_tagger_of(task);
+static ashlar_status upload(ashlar_task *task, size_t buffer, ashlar_stream stream) {
+    const tagger_task *t = tagger_of(task);
     const ashlar_tagger_batch *batch = &t->buffers[buffer];
     size_t bytes;
     ASHLAR_TRY(ashlar__tagger_batch_bytes(&batch->shape, &bytes));
     return ashlar_copy_to_device(t->tagger->device, batch->device, batch->data, bytes, stream);
 }
 
-/* --- steps ----------------------------------------------------------------------------------- */
-
 static ashlar_status step(ashlar_task *task, size_t buffer, size_t part, uint64_t seed,
                           double *loss) {
-    const ashlar_tagger_task *t = ashlar__task_tagger_of(task);
+    const tagger_task *t = tagger_of(task);
     const ashlar_tagger_batch *batch = &t->buffers[buffer];
-    const ashlar_tagger_shape shape = ashlar__task_tagger_shape(t, batch->shape.steps);
+    const ashlar_tagger_shape shape = shape_of(t, batch->shape.steps);
     ashlar_tagger_bytes sizes;
     (void)part;
     t->tagger->loss_scale = task->loss_scale;
@@ -117,8 +123,8 @@ static ashlar_status step(ashlar_task *task, size_t buffer, size_t part, uint64_
 }
 
 static ashlar_status dry_run(ashlar_task *task, size_t length) {
-    const ashlar_tagger_task *t = ashlar__task_tagger_of(task);
-    const ashlar_tagger_shape shape = ashlar__task_tagger_shape(t, length);
+    const tagger_task *t = tagger_of(task);
+    const ashlar_tagger_shape shape = shape_of(t, length);
     ashlar_tagger_bytes sizes;
     ASHLAR_TRY(ashlar__tagger_sizes(t->tagger, &shape, &sizes));
     return ashlar__tagger_dry_run(t->tagger, &sizes);
@@ -128,8 +134,8 @@ static ashlar_status dry_run(ashlar_task *task, size_t length) {
 static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
                              ashlar_task_saving unused[static ASHLAR_TASK_SAVINGS_MAX],
                              size_t *count) {
-    const ashlar_tagger_task *t = const_tagger_of(task);
-    const ashlar_tagger_shape largest = ashlar__task_tagger_shape(t, task->max_length);
+    const tagger_task *t = tagger_of(task);
+    const ashlar_tagger_shape largest = shape_of(t, task->max_length);
     ashlar_tagger_bytes sizes;
     (void)unused;
     ASHLAR_TRY(ashlar__tagger_sizes(t->tagger, &largest, &sizes));
@@ -138,11 +144,9 @@ static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
     return ASHLAR_OK;
 }
 
-/* --- life ------------------------------------------------------------------------------------ */
-
 /* Take the buffers' memory on host and device, and room for predictions and their loss. */
-static ashlar_status take_memory(ashlar_tagger_task *t, ashlar_stream stream) {
-    const ashlar_tagger_shape largest = ashlar__task_tagger_shape(t, t->counts.longest_sentence);
+static ashlar_status take_memory(tagger_task *t, ashlar_stream stream) {
+    const ashlar_tagger_shape largest = shape_of(t, t->counts.longest_sentence);
     const size_t labels = largest.steps * largest.batch;
     size_t bytes;
     ASHLAR_TRY(ashlar__tagger_batch_bytes(&largest, &bytes));
@@ -164,7 +168,7 @@ static ashlar_status take_memory(ashlar_tagger_task *t, ashlar_stream stream) {
 }
 
 static ashlar_status open_task(ashlar_task *task, ashlar_stream stream, unsigned regions) {
-    ashlar_tagger_task *t = ashlar__task_tagger_of(task);
+    tagger_task *t = tagger_of(task);
     const ashlar_train_config *c = &t->config;
     const ashlar_tagger_config config = {.words = t->counts.words,
                                          .characters = t->counts.characters,
@@ -187,14 +191,24 @@ static ashlar_status open_task(ashlar_task *task, ashlar_stream stream, unsigned
 }
 
 static void close_task(ashlar_task *task) {
-    ashlar_tagger_task *t = ashlar__task_tagger_of(task);
+    tagger_task *t = tagger_of(task);
     ashlar__tagger_destroy(t->tagger);
     t->tagger = NULL;
 }
 
 static void destroy_task(ashlar_task *task) {
     ashlar__batch_sampler_destroy(task->sampler);
-    ashlar__host_free(ashlar__task_tagger_of(task));
+    ashlar__host_free(tagger_of(task));
+}
+
+static void put_results(const ashlar_task *task, ashlar_json_writer *w) {
+    const tagger_task *t = tagger_of(task);
+    const ashlar_tagger_evaluation *test = &t->test;
+    ashlar__json_add_uint64(w, "needed_bytes", t->needed_bytes);
+    ashlar__json_add_uint64(w, "held_out_words", test->words);
+    ashlar__json_add_uint64(w, "held_out_right", test->right);
+    ashlar__json_add_double(w, "held_out_loss", test->loss);
+    ashlar__json_add_uint64(w, "held_out_driver_calls", test->management_calls);
 }
 
 static const ashlar_task_table table = {
@@ -204,17 +218,17 @@ static const ashlar_task_table table = {
     .next = next,
     .make_dummy = make_dummy,
     .part = part_of,
-    .upload = ashlar__task_tagger_upload,
+    .upload = upload,
     .step = step,
     .dry_run = dry_run,
     .savings = savings,
     .list_options = list_options,
     .describe_data = describe_data,
-    .put_results = ashlar__task_tagger_put_results,
+    .put_results = put_results,
 };
 
-void ashlar__task_tagger_list(const ashlar_tagger_task *t, bool held_out,
-                              ashlar_batch_sampler_item *items) {
+/* List the held-out sentences, or all others. */
+static void list_sentences(const tagger_task *t, bool held_out, ashlar_batch_sampler_item *items) {
     for (size_t i = 0; i < t->counts.sentences; i++) {
         const ashlar_tagger_sentence s = ashlar__tagger_corpus_sentence(t->corpus, i);
         if (s.is_held_out == held_out) {
@@ -224,11 +238,11 @@ void ashlar__task_tagger_list(const ashlar_tagger_task *t, bool held_out,
 }
 
 /* Create a batch sampler of all sentences that are not held out. */
-static ashlar_status make_batch_sampler(ashlar_tagger_task *t) {
+static ashlar_status make_batch_sampler(tagger_task *t) {
     const size_t count = t->head.sequences;
     ashlar_batch_sampler_item *items;
     ASHLAR_HOST_NEW(items, count, "no host memory for %zu sentences", count);
-    ashlar__task_tagger_list(t, false, items);
+    list_sentences(t, false, items);
     const ashlar_status status =
         ashlar__batch_sampler_create(items, count, t->config.batch, ASHLAR_BATCH_SAMPLER_WINDOW,
                                      t->config.seed, &t->head.sampler);
@@ -236,10 +250,10 @@ static ashlar_status make_batch_sampler(ashlar_tagger_task *t) {
     return status;
 }
 
-static ashlar_status build(ashlar_tagger_task *t) {
+static ashlar_status build(tagger_task *t) {
     size_t bytes;
     ashlar__tagger_corpus_counts(t->corpus, &t->counts);
-    const ashlar_tagger_shape largest = ashlar__task_tagger_shape(t, t->counts.longest_sentence);
+    const ashlar_tagger_shape largest = shape_of(t, t->counts.longest_sentence);
     const ashlar_status status = ashlar__tagger_batch_bytes(&largest, &bytes);
     t->head.max_length = largest.steps;
     t->head.max_part_length = largest.steps;
@@ -252,11 +266,100 @@ static ashlar_status build(ashlar_tagger_task *t) {
 ashlar_status ashlar__task_tagger_create(const ashlar_tagger_corpus *corpus,
                                          const ashlar_train_config *config,
                                          const ashlar_task_tagger_config *tags, ashlar_task **out) {
-    ashlar_tagger_task *t;
+    tagger_task *t;
     ASHLAR_HOST_NEW(t, 1, "no host memory for a task");
-    *t = (ashlar_tagger_task){.head = {.table = &table, .unit = "word"},
-                              .config = *config,
-                              .tags = *tags,
-                              .corpus = corpus};
+    *t = (tagger_task){.head = {.table = &table, .unit = "word"},
+                       .config = *config,
+                       .tags = *tags,
+                       .corpus = corpus};
     ASHLAR_HAND_OUT(build(t), &t->head, destroy_task, out);
+}
+
+ashlar_status ashlar__task_tagger_estimate(ashlar_task *task, ashlar_tagger_estimate *out) {
+    const tagger_task *t = tagger_of(task);
+    const ashlar_tagger_shape largest = shape_of(t, task->max_length);
+    return ashlar__tagger_estimate_make(t->tagger, &largest, ASHLAR_TASK_BUFFERS, out);
+}
+
+static int longest_first(const void *a, const void *b) {
+    const ashlar_batch_sampler_item *x = a;
+    const ashlar_batch_sampler_item *y = b;
+    if (x->length != y->length) {
+        return x->length < y->length ? 1 : -1;
+    }
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Queue the prediction of the batch in buffer 0, and the copy of its loss to the host. */
+static ashlar_status queue_prediction(tagger_task *t) {
+    const ashlar_tagger *m = t->tagger;
+    const ashlar_tagger_shape shape = shape_of(t, t->buffers[0].shape.steps);
+    ashlar_tagger_bytes sizes;
+    ASHLAR_TRY(ashlar__tagger_sizes(m, &shape, &sizes));
+    ASHLAR_TRY(upload(&t->head, 0, m->stream));
+    ASHLAR_TRY(ashlar_fill(m->device, t->loss, 0, sizeof *t->loss, m->stream));
+    ASHLAR_TRY(ashlar__tagger_predict(t->tagger, &t->buffers[0], &sizes, t->loss, t->labels));
+    return ashlar_copy_to_host(m->device, t->host, t->loss, sizeof *t->loss, m->stream);
+}
+
+/* Predict the batch in buffer 0 on the plan of its length, like a training step. */
+static ashlar_status predict(tagger_task *t, ashlar_trainer *trainer) {
+    if (t->config.without_plan) {
+        return queue_prediction(t);
+    }
+    const uint64_t key = ashlar__trainer_key(trainer, t->buffers[0].shape.steps);
+    ASHLAR_TRY(ashlar_step_begin(t->head.allocator, t->tagger->stream, key));
+    const ashlar_status status = queue_prediction(t);
+    const ashlar_status ended = ashlar_step_end(t->head.allocator);
+    return status == ASHLAR_OK ? ended : status;
+}
+
+static void count_right(const tagger_task *t, ashlar_tagger_evaluation *test) {
+    const ashlar_tagger_batch *batch = &t->buffers[0];
+    const ashlar_tagger_arrays arrays = ashlar__tagger_batch_arrays(&batch->shape, batch->data);
+    for (size_t at = 0; at < batch->shape.steps * batch->shape.batch; at++) {
+        const size_t b = at % batch->shape.batch;
+        const bool is_word = at / batch->shape.batch < (size_t)arrays.lengths[b];
+        test->right += is_word && t->labels[at] == arrays.targets[at];
+    }
+    test->words += batch->tokens;
+    test->loss += *t->host * (double)batch->tokens;
+}
+
+static ashlar_status run_test(tagger_task *t, ashlar_trainer *trainer,
+                              const ashlar_batch_sampler_item *items,
+                              ashlar_tagger_evaluation *test) {
+    for (size_t i = 0; i < t->counts.held_out; i += t->config.batch) {
+        const size_t left = t->counts.held_out - i;
+        const size_t count = left < t->config.batch ? left : t->config.batch;
+        ashlar__tagger_batch_fill(&t->buffers[0], t->corpus, items + i, count);
+        ASHLAR_TRY(predict(t, trainer));
+        ASHLAR_TRY(ashlar_stream_synchronize(t->tagger->device, t->tagger->stream));
+        count_right(t, test);
+    }
+    test->loss = test->words > 0 ? test->loss / (double)test->words : 0;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__task_tagger_evaluate(ashlar_trainer *trainer, ashlar_tagger_evaluation *out) {
+    tagger_task *t = tagger_of(ashlar__trainer_task(trainer));
+    ashlar_tagger_evaluation test = {0};
+    ashlar_batch_sampler_item *items;
+    ASHLAR_HOST_NEW(items, t->counts.held_out + 1, "no host memory for %zu sentences",
+                    t->counts.held_out);
+    ashlar_tagger_estimate estimate;
+    ashlar_driver_counts counts;
+    ashlar_device_get_counts(t->tagger->device, &counts);
+    list_sentences(t, true, items);
+    qsort(items, t->counts.held_out, sizeof *items, longest_first);
+    ashlar_status status = ashlar__task_tagger_estimate(&t->head, &estimate);
+    ASHLAR_THEN(status, run_test(t, trainer, items, &test));
+    ashlar__host_free(items);
+    if (status == ASHLAR_OK) {
+        t->needed_bytes = estimate.needed_bytes;
+        test.management_calls = ashlar__phase_calls(t->tagger->device, &counts).management;
+        t->test = test;
+        *out = test;
+    }
+    return status;
 }

@@ -8,10 +8,8 @@
 
 #include "allocator/base/checked.h"
 #include "rnn/data/batch_split.h"
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/train/task_options.h"
-#include "rnn/data/corpus.h"
 
 /* A batch on its way to a step. */
 typedef struct batch_buffer {
@@ -36,29 +34,23 @@ typedef struct text_task {
     batch_buffer buffers[ASHLAR_TASK_BUFFERS];
 } text_task;
 
-static text_task *text_of(ashlar_task *task) {
-    return (text_task *)(void *)task; /* its first member */
-}
-
-static const text_task *const_text_of(const ashlar_task *task) {
-    return (const text_task *)(const void *)task;
+static text_task *text_of(const ashlar_task *task) {
+    return (text_task *)(uintptr_t)task; /* its first member */
 }
 
 ashlar_model *ashlar__task_text_model(ashlar_task *task) {
     return text_of(task)->model;
 }
 
-/* --- what must be the same ------------------------------------------------------------------- */
-
 static void describe_data(const ashlar_task *task, char text[static ASHLAR_TASK_DATA_BYTES]) {
-    const ashlar_corpus *corpus = const_text_of(task)->corpus;
+    const ashlar_corpus *corpus = text_of(task)->corpus;
     (void)snprintf(text, ASHLAR_TASK_DATA_BYTES, "%zu records, %zu bytes, %016" PRIx64,
                    ashlar__corpus_count(corpus), ashlar__corpus_bytes(corpus),
                    ashlar__corpus_checksum(corpus));
 }
 
 static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
-    const text_task *t = const_text_of(task);
+    const text_task *t = text_of(task);
     const ashlar_train_config *c = &t->config;
     const unsigned no_plan = ASHLAR_FOR_FILE | ASHLAR_FOR_REPORT;
     /* F32 is not written to files and plans, where a missing type means F32. */
@@ -71,8 +63,6 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.recompute", t->split.chunk);
     ashlar__option_text(l, of_type, "ashlar.dtype", ashlar_dtype_name(c->dtype));
 }
-
-/* --- batches --------------------------------------------------------------------------------- */
 
 static void fill_buffer(text_task *t, size_t index) {
     batch_buffer *s = &t->buffers[index];
@@ -103,7 +93,7 @@ static void make_dummy(ashlar_task *task, size_t index, size_t length) {
 }
 
 static ashlar_task_part part_of(const ashlar_task *task, size_t index, size_t part) {
-    const batch_buffer *s = &const_text_of(task)->buffers[index];
+    const batch_buffer *s = &text_of(task)->buffers[index];
     return (ashlar_task_part){.length = ashlar__batch_split_window(&s->split, 0, part).steps,
                               .tokens = ashlar__batch_split_tokens(&s->split, s->host, part)};
 }
@@ -114,8 +104,6 @@ static ashlar_status upload(ashlar_task *task, size_t index, ashlar_stream strea
     return ashlar_copy_to_device(t->model->device, s->device, s->host,
                                  s->split.image * sizeof *s->host, stream);
 }
-
-/* --- steps ----------------------------------------------------------------------------------- */
 
 /* The states of a micro-batch before part i. Of its two sets, a part reads one and writes the
  * other. */
@@ -176,8 +164,6 @@ static ashlar_status dry_run(ashlar_task *task, size_t length) {
     return ASHLAR_OK;
 }
 
-/* --- what the options save ------------------------------------------------------------------- */
-
 /* Peak memory of the longest step if batches were split as `config` says. */
 static ashlar_status peak_of(const text_task *t, const ashlar_batch_split_config *config,
                              uint64_t *bytes) {
@@ -191,7 +177,7 @@ static ashlar_status peak_of(const text_task *t, const ashlar_batch_split_config
 static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
                              ashlar_task_saving out[static ASHLAR_TASK_SAVINGS_MAX],
                              size_t *count) {
-    const text_task *t = const_text_of(task);
+    const text_task *t = text_of(task);
     ashlar_batch_split_config without[] = {t->split, t->split, t->split};
     const ashlar_task_saving options[] = {
         {"accumulate", t->split.micro == 1 ? 0 : t->split.micro, 0},
@@ -211,8 +197,6 @@ static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
     return ASHLAR_OK;
 }
 
-/* --- life ------------------------------------------------------------------------------------ */
-
 enum { BUFFER_ALIGN = 256 };
 
 /* Take the buffers' memory, one block on the host and one on the device. */
@@ -220,11 +204,9 @@ static ashlar_status take_buffers(text_task *t, ashlar_stream stream) {
     const ashlar_batch_split largest = ashlar__batch_split_make(&t->split, t->head.max_length);
     const size_t words = largest.image + largest.extra, item = sizeof(int32_t);
     size_t image;
-    if (!ashlar__mul(largest.image, item, &image) ||
-        !ashlar__align_up(image, BUFFER_ALIGN, &image)) {
-        return ashlar__fail(ASHLAR_EOVERFLOW, "a batch of %zu words is too large to address",
-                            largest.image);
-    }
+    ASHLAR_FAIL_IF(!ashlar__mul(largest.image, item, &image) ||
+                       !ashlar__align_up(image, BUFFER_ALIGN, &image),
+                   ASHLAR_EOVERFLOW, "a batch of %zu words is too large to address", largest.image);
     ASHLAR_TRY(ashlar__task_take_host(&t->head, ASHLAR_TASK_BUFFERS * words * item));
     ASHLAR_TRY(ashlar__task_take_block(&t->head, DEVICE_BUFFERS, ASHLAR_TASK_BUFFERS * image,
                                        ASHLAR_TAG_BATCH, stream));
@@ -240,10 +222,8 @@ static ashlar_status take_carried(text_task *t, ashlar_stream stream) {
     ashlar_step_sizes sizes;
     size_t bytes = 0;
     ASHLAR_TRY(ashlar__model_sizes(t->model, 1, t->config.batch / t->split.micro, &sizes));
-    if (!ashlar__mul(2 * t->split.micro, sizes.state, &bytes)) {
-        return ashlar__fail(ASHLAR_EOVERFLOW, "the states of %zu sequences are too large",
-                            t->config.batch);
-    }
+    ASHLAR_FAIL_IF(!ashlar__mul(2 * t->split.micro, sizes.state, &bytes), ASHLAR_EOVERFLOW,
+                   "the states of %zu sequences are too large", t->config.batch);
     t->state_bytes = sizes.state;
     return ashlar__task_take_block(&t->head, CARRIED, bytes, ASHLAR_TAG_ACTIVATIONS, stream);
 }
@@ -332,11 +312,9 @@ static ashlar_status build(text_task *t) {
         .seed = t->config.seed,
         .stride = t->config.stride,
     };
-    if (t->config.accumulate > 1 && t->config.batch % t->config.accumulate != 0) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "--accumulate: %zu does not divide the %zu sequences of --batch",
-                            t->config.accumulate, t->config.batch);
-    }
+    ASHLAR_FAIL_IF(t->config.accumulate > 1 && t->config.batch % t->config.accumulate != 0,
+                   ASHLAR_EINVAL, "--accumulate: %zu does not divide the %zu sequences of --batch",
+                   t->config.accumulate, t->config.batch);
     ASHLAR_TRY(ashlar__batcher_create(t->corpus, &batcher_config, &t->batcher));
     const size_t longest = ashlar__batcher_max_steps(t->batcher);
     choose_split(t, longest);

@@ -9,13 +9,9 @@
 #include "rnn/model/tagger.h"
 #include "rnn/train/train.h"
 
-/*
- * Make the task of training a character model on a text. Its batch sampler is ready; open() builds
- * its model.
- *
- * Ownership: *out is the caller's until a trainer takes it; the corpus must outlive it.
- * Errors:    those of ashlar__batcher_create().
- */
+/* Make the task of training a character model on a text. Its batch sampler is ready; open() builds
+ * its model. Ownership: *out is the caller's until a trainer takes it; the corpus must outlive it.
+ * Errors: those of ashlar__batcher_create(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__task_text_create(const ashlar_corpus *corpus,
                                                          const ashlar_train_config *config,
                                                          ashlar_task **out);
@@ -31,8 +27,7 @@ typedef struct ashlar_task_tagger_config {
     bool is_unidirectional;     /* both layers read forward only */
 } ashlar_task_tagger_config;
 
-/*
- * Make the task of training a tagger. Its batch sampler is ready; open() builds its model. Of
+/* Make the task of training a tagger. Its batch sampler is ready; open() builds its model. Of
  * `config` it reads layers, hidden, embedding (of words), cell, projection, dropout, batch and
  * seed. The sizes of a step's buffers depend only on the words in the batch's longest sentence and
  * on the corpus's longest word, so that a dry run can take the same buffers. With label feedback
@@ -40,8 +35,7 @@ typedef struct ashlar_task_tagger_config {
  * to the task's max_length.
  *
  * Ownership: *out is the caller's until a trainer takes it; the corpus must outlive it.
- * Errors:    ASHLAR_EOVERFLOW (a batch that is too large), those of ashlar__batch_sampler_create().
- */
+ * Errors:    ASHLAR_EOVERFLOW (too large a batch), those of ashlar__batch_sampler_create(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_create(const ashlar_tagger_corpus *corpus,
                                                            const ashlar_train_config *config,
                                                            const ashlar_task_tagger_config *tags,
@@ -55,12 +49,9 @@ typedef struct ashlar_tagger_evaluation {
     uint64_t management_calls; /* driver calls other than copies, launches and waits */
 } ashlar_tagger_evaluation;
 
-/*
- * Predict the labels of all held-out sentences, on the trainer's plans. Call it after the trainer's
- * run. The task keeps the result for the report.
- *
- * Stream: waits for it.  Errors: those of ashlar__tagger_predict().
- */
+/* Predict the labels of all held-out sentences, on the trainer's plans. Call it after the trainer's
+ * run. The task keeps the result for the report. Stream: waits for it. Errors: those of
+ * ashlar__tagger_predict(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__task_tagger_evaluate(ashlar_trainer *trainer,
                                                              ashlar_tagger_evaluation *out);
 

@@ -1,7 +1,6 @@
 /* train.c - creates a trainer, runs its phases and reports on them. */
 #include "rnn/train/train_impl.h"
 
-#include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/train/task_options.h"
 
@@ -85,9 +84,8 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     ashlar__prefetch_finish(&t->prefetch); /* waits: queued work uses page-locked memory */
     ashlar_optimizer_destroy(t->optimizer);
     ashlar__task_close(t->task);
-    if (t->losses != NULL) {
-        const ashlar_status unused = ashlar_free(t->allocator, t->losses);
-        (void)unused; /* cannot fail: this allocator gave the block */
+    if (t->losses != NULL) { /* cannot fail: this allocator gave the block */
+        ASHLAR_IGNORE(ashlar_free(t->allocator, t->losses));
     }
     ashlar_allocator_destroy(t->allocator); /* waits for the stream */
     ashlar_stream_destroy(t->device, t->stream);
@@ -115,23 +113,27 @@ uint64_t ashlar__trainer_key(const ashlar_trainer *t, size_t length) {
     return ashlar_warmup_key(&t->warmup, length);
 }
 
-/* Return the driver calls since *last, and set *last to the present counts. Calls for the
- * prefetch's events count as work, since they are queued like copies; those for the allocator's
- * events count as management. */
-static ashlar_phase_calls end_phase(ashlar_trainer *t, ashlar_driver_counts *last) {
+ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_counts *last) {
     const ashlar_driver_counts before = *last;
-    const uint64_t event_calls = t->prefetch.event_calls - t->event_calls_before;
-    t->event_calls_before = t->prefetch.event_calls;
-    ashlar_device_get_counts(t->device, last);
+    ashlar_device_get_counts(device, last);
     return (ashlar_phase_calls){
-        .management = last->memory - before.memory + last->order - before.order + last->query -
-                      before.query - event_calls,
-        .work = last->work - before.work + event_calls,
+        .management =
+            last->memory - before.memory + last->order - before.order + last->query - before.query,
+        .work = last->work - before.work,
         .wait = last->wait - before.wait,
     };
 }
 
-/* --- the warm-up ----------------------------------------------------------------------------- */
+/* Calls for the prefetch's events count as work, since they are queued like copies; those for the
+ * allocator's events count as management. */
+static ashlar_phase_calls end_phase(ashlar_trainer *t, ashlar_driver_counts *last) {
+    const uint64_t event_calls = t->prefetch.event_calls - t->event_calls_before;
+    ashlar_phase_calls calls = ashlar__phase_calls(t->device, last);
+    t->event_calls_before = t->prefetch.event_calls;
+    calls.management -= event_calls;
+    calls.work += event_calls;
+    return calls;
+}
 
 enum { FINGERPRINT_BYTES = 256 };
 
@@ -152,8 +154,6 @@ static ashlar_status warm_up(ashlar_trainer *t, ashlar_warmup_report *report) {
     t->warmup.fingerprint = NULL; /* the text is local to this function */
     return status;
 }
-
-/* --- the run --------------------------------------------------------------------------------- */
 
 /* The steps' memory, and the plans' hits and misses since the warm-up that `warm` reports on. */
 static ashlar_step_memory read_step_memory(const ashlar_trainer *t,

@@ -60,13 +60,16 @@ typedef struct ashlar_phase_calls {
     uint64_t wait;       /* waits of the host for the device */
 } ashlar_phase_calls;
 
+/* The driver calls since *last, which becomes the present counts. */
+ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_counts *last);
+
 /* The memory that a step takes and gives back, without the weights, which outlive it. Fields about
  * plans are 0 if there is no plan. Counts leave out the warm-up. */
 typedef struct ashlar_step_memory {
     bool is_planned;
-    uint64_t plan_count; /* plans, one for each range of lengths, which share their memory */
+    uint64_t plan_count;     /* plans, one for each range of lengths, which share their memory */
     uint64_t reserved_bytes; /* the plans' memory; without plans, all but that of lasting blocks */
-    uint64_t bound_bytes; /* the most that is live at once; with plans, in multiples of 512 B */
+    uint64_t bound_bytes;    /* the most that is live at once; with plans, in multiples of 512 B */
     uint64_t plan_bytes;
     double gap;      /* plan_bytes / bound_bytes - 1 */
     uint64_t hits;   /* requests served from the plan */
@@ -107,8 +110,7 @@ enum { ASHLAR_TRAIN_RECENT = 10 };
 
 typedef struct ashlar_trainer ashlar_trainer;
 
-/*
- * Set everything up and open the task: model, weights, page-locked memory. Runs no step.
+/* Set everything up and open the task: model, weights, page-locked memory. Runs no step.
  *
  * config->steps counts from the beginning of the training, also if a file is resumed. After
  * resuming, each step's loss equals that of an uninterrupted run to the last bit, if the processor
@@ -116,31 +118,24 @@ typedef struct ashlar_trainer ashlar_trainer;
  *
  * Ownership: *out is the caller's; the device must outlive it. The trainer takes the task and
  *            destroys it, also if this call fails.
- * Errors:    ASHLAR_EINVAL (config), and those of the parts.
- */
+ * Errors:    ASHLAR_EINVAL (config), and those of the parts. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_create(ashlar_device *device, ashlar_task *task,
                                                        const ashlar_train_config *config,
                                                        ashlar_trainer **out);
 void ashlar__trainer_destroy(ashlar_trainer *trainer); /* NULL is allowed */
 
-/*
- * Warm up, seal, and train. Once per trainer.
+/* Warm up, seal, and train. Once per trainer.
  *
  * show   called with `context` for every step, after the next step is queued; NULL: not wanted
  *
- * Errors: those of the parts; ASHLAR_EFORMAT (the loss is no longer finite).
- */
+ * Errors: those of the parts; ASHLAR_EFORMAT (the loss is no longer finite). */
 typedef void (*ashlar_train_show_fn)(void *context, const ashlar_train_progress *progress);
 ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_run(ashlar_trainer *trainer,
                                                     ashlar_train_show_fn show, void *context,
                                                     ashlar_train_report *report);
 
-/*
- * Write the training's state after its last step to a file for config->resume_file. Requires that a
- * step has run.
- *
- * Errors: those of ashlar__train_checkpoint_save().
- */
+/* Write the training's state after its last step to a file for config->resume_file. Requires that a
+ * step has run. Errors: those of ashlar__train_checkpoint_save(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_save(ashlar_trainer *trainer, const char *path);
 
 ashlar_task *ashlar__trainer_task(ashlar_trainer *trainer);

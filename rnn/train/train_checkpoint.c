@@ -9,7 +9,6 @@
 
 #include <ashlar/checkpoint.h>
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/parse.h"
 #include "rnn/train/task_options.h"
@@ -57,13 +56,7 @@ static void add_config(ashlar_metadata *f, const ashlar_train_context *context) 
     add_schedule(f, &c->schedule);
 }
 
-static ashlar_status fail_missing(const char *path, const char *key) {
-    return ashlar__fail(
-        ASHLAR_EFORMAT,
-        "%s: no good %s in its metadata; resume from a file that ashlar-train --save "
-        "wrote",
-        path, key);
-}
+#define NO_GOOD "%s: no good %s in its metadata; resume from a file that ashlar-train --save wrote"
 
 /* The first pair that the file has not, or with another text, *got; NULL if it has all. */
 static const ashlar_checkpoint_pair *
@@ -82,14 +75,12 @@ static ashlar_status check_config(const char *path, const ashlar_checkpoint *fil
     const char *got;
     const ashlar_checkpoint_pair *pair = find_difference(file, want, &got);
     return pair == NULL  ? ASHLAR_OK
-           : got == NULL ? fail_missing(path, pair->key)
+           : got == NULL ? ashlar__fail(ASHLAR_EFORMAT, NO_GOOD, path, pair->key)
                          : ashlar__fail(ASHLAR_EFORMAT,
                                         "%s: %s is %.80s there, and %s here; a training goes on "
                                         "with the options and the data that it began with",
                                         path, pair->key, got, pair->value);
 }
-
-/* --- where the training is ------------------------------------------------------------------- */
 
 _Static_assert(ASHLAR_TRAIN_RECENT * 2 * 32 <= ASHLAR_METADATA_TEXT_BYTES, "the recent losses fit");
 
@@ -115,15 +106,15 @@ static ashlar_status read_optimizer_state(const char *path, const ashlar_checkpo
     const char *text = ashlar_checkpoint_metadata(file, "ashlar.optimizer_state");
     ashlar_metadata again = {.count = 0};
     ashlar_optimizer_state s = {.step = 0};
-    if (text == NULL ||
-        sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu32 " %" SCNu32 " %la %la", &s.step, &s.skipped,
-               &s.good_steps, &s.is_skipped, &s.loss_scale, &s.norm) != 6) {
-        return fail_missing(path, "ashlar.optimizer_state");
-    }
+    ASHLAR_FAIL_IF(text == NULL ||
+                       sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu32 " %" SCNu32 " %la %la",
+                              &s.step, &s.skipped, &s.good_steps, &s.is_skipped, &s.loss_scale,
+                              &s.norm) != 6,
+                   ASHLAR_EFORMAT, NO_GOOD, path, "ashlar.optimizer_state");
     add_optimizer_state(&again, &s);
-    if (strcmp(text, again.pairs[0].value) != 0 || !isfinite(s.loss_scale) || s.loss_scale <= 0) {
-        return fail_missing(path, "ashlar.optimizer_state");
-    }
+    ASHLAR_FAIL_IF(strcmp(text, again.pairs[0].value) != 0 || !isfinite(s.loss_scale) ||
+                       s.loss_scale <= 0,
+                   ASHLAR_EFORMAT, NO_GOOD, path, "ashlar.optimizer_state");
     *out = s;
     return ASHLAR_OK;
 }
@@ -132,16 +123,13 @@ static ashlar_status read_step(const char *path, const ashlar_checkpoint *file, 
                                uint64_t *step) {
     const char *text = ashlar_checkpoint_metadata(file, "ashlar.step");
     uint64_t value;
-    if (text == NULL || !ashlar__parse_count(ashlar__piece_of(text), &value) || value == 0) {
-        return fail_missing(path, "ashlar.step");
-    }
-    if (value >= steps) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "%s: %" PRIu64
-                            " steps are done already; ask for more of them with --steps, "
-                            "which counts from the beginning",
-                            path, value);
-    }
+    ASHLAR_FAIL_IF(text == NULL || !ashlar__parse_count(ashlar__piece_of(text), &value) ||
+                       value == 0,
+                   ASHLAR_EFORMAT, NO_GOOD, path, "ashlar.step");
+    ASHLAR_FAIL_IF(value >= steps, ASHLAR_EINVAL,
+                   "%s: %" PRIu64 " steps are done already; ask for more of them with --steps, "
+                   "which counts from the beginning",
+                   path, value);
     *step = value;
     return ASHLAR_OK;
 }
@@ -153,14 +141,14 @@ static ashlar_status read_recent(const char *path, const ashlar_checkpoint *file
     for (size_t i = 0; i < 2 * ASHLAR_TRAIN_RECENT; i++) {
         char *end = NULL;
         const double value = next != NULL ? strtod(next, &end) : NAN;
-        if (end == next || !isfinite(value) || value < 0) {
-            return fail_missing(path, "ashlar.recent");
-        }
+        ASHLAR_FAIL_IF(end == next || !isfinite(value) || value < 0, ASHLAR_EFORMAT, NO_GOOD, path,
+                       "ashlar.recent");
         (i % 2 == 0 ? state->nats : state->tokens)[i / 2] = value;
         tokens += i % 2 == 0 ? 0 : value;
         next = end;
     }
-    return *next == '\0' && tokens > 0 ? ASHLAR_OK : fail_missing(path, "ashlar.recent");
+    ASHLAR_FAIL_IF(*next != '\0' || tokens <= 0, ASHLAR_EFORMAT, NO_GOOD, path, "ashlar.recent");
+    return ASHLAR_OK;
 }
 
 /* Skip the batches drawn before, and check that the batch sampler is then at its old position. */
@@ -178,8 +166,6 @@ static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
                               "go on with the version of ashlar that wrote the file",
                               path, step, pair->key, got != NULL ? got : "missing", pair->value);
 }
-
-/* --- the interface --------------------------------------------------------------------------- */
 
 ashlar_status ashlar__train_checkpoint_save(const char *path, const ashlar_train_context *context,
                                             const ashlar_train_state *state) {

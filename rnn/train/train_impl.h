@@ -51,18 +51,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_loop(ashlar_trainer *trainer,
                                                    ashlar_train_show_fn show, void *context,
                                                    ashlar_train_report *report);
 
-/* ---- a training in a file (train_checkpoint.c) ---- */
-
-/*
- * The file is a checkpoint of the model's arena with the optimizer's state. Its metadata has two
- * kinds of keys, all under "ashlar.":
+/* A training's file (train_checkpoint.c) is a checkpoint of the model's arena with the optimizer's
+ * state. Its metadata has two kinds of keys, all under "ashlar.":
  *
  *     what must be the same     the task's options and data, the optimizer, the seed
  *     how far the training is   step, recent (losses), optimizer_state, and the position of the
  *                               task's batch sampler
  *
- * Real numbers are written so that reading them restores every bit.
- */
+ * Real numbers are written so that reading them restores every bit. */
+
 /* What a file is made from, besides the ashlar_train_state. */
 typedef struct ashlar_train_context {
     const ashlar_train_config *config;
@@ -75,8 +72,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_save(const char *path,
                                                               const ashlar_train_context *context,
                                                               const ashlar_train_state *state);
 
-/*
- * Read everything back: the arena, the position of the batch sampler (which must be new), *state.
+/* Read everything back: the arena, the position of the batch sampler (which must be new), *state.
  * Waits for the stream.
  *
  * Errors: ASHLAR_EINVAL (the file has at least as many steps as the configuration asks for),
@@ -84,8 +80,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_save(const char *path,
  *         training; the detail says which), and those of ashlar_checkpoint_open() and
  *         ashlar_checkpoint_load(). After an error *state and the arena are unchanged, except after
  *         ASHLAR_EDRIVER; the batch sampler may have moved.
- * Cost:   skips the batches that were drawn before the file was saved, some microseconds each.
- */
+ * Cost:   skips the batches that were drawn before the file was saved, some microseconds each. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_load(const char *path,
                                                               const ashlar_train_context *context,
                                                               ashlar_train_state *state);

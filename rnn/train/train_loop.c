@@ -30,7 +30,6 @@ static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
     return ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
 }
 
-/* Queue a part on the plan of its length. */
 static ashlar_status queue_on_plan(ashlar_trainer *t, size_t step, size_t part) {
     const size_t length = t->task->table->part(t->task, ashlar__prefetch_buffer(step), part).length;
     ASHLAR_TRY(ashlar_step_begin(t->allocator, t->stream, ashlar__trainer_key(t, length)));
@@ -82,8 +81,6 @@ ashlar_status ashlar__train_dry_run(void *user, size_t length) {
     ashlar_trainer *t = user;
     return t->task->table->dry_run(t->task, length);
 }
-
-/* --- step after step ------------------------------------------------------------------------- */
 
 typedef struct run {
     ashlar_trainer *trainer;
@@ -137,12 +134,8 @@ static ashlar_status finish_step(run *r, size_t step) {
     ASHLAR_CHECK2(step == t->state.step + 1); /* each step is finished once, in order */
     ASHLAR_TRY(ashlar__prefetch_wait(&t->prefetch, step));
     const double loss = loss_of(t, step);
-    if (is_lost(t, loss, &outcome_of(t, step)->optimizer)) {
-        return ashlar__fail(ASHLAR_EFORMAT,
-                            "step %zu: the loss is no number any more; use a smaller "
-                            "--learning-rate",
-                            step);
-    }
+    ASHLAR_FAIL_IF(is_lost(t, loss, &outcome_of(t, step)->optimizer), ASHLAR_EFORMAT,
+                   "step %zu: the loss is no number any more; use a smaller --learning-rate", step);
     const ashlar_task_batch *batch = &t->prefetch.batches[ashlar__prefetch_buffer(step)];
     account(r, step, loss, batch);
     if (r->show != NULL) {

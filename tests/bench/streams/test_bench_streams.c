@@ -8,7 +8,7 @@
 #include "tests/text.h"
 
 #include "allocator/device/device_impl.h"
-#include "bench/streams/programs.h"
+#include "bench/streams/stage.h"
 
 /* LeakSanitizer asks for this. CUB keeps an event for itself where the driver refuses memory. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
