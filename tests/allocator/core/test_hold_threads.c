@@ -6,6 +6,7 @@
 
 #include <ashlar/graph_pool.h>
 
+#include "allocator/base/random.h"
 #include "tests/allocator/core/helper_fixture.h"
 
 enum { COUNT = 200, BATCH = 32 };
@@ -152,6 +153,83 @@ CASE(without_virtual_memory_nobody_holds_a_stream) {
     CHECK(holder_of(streams[0]) == NULL);
 }
 
+CASE(a_thread_puts_no_block_into_a_zone_that_another_one_holds) {
+    SET_UP("memory=32MiB", ROOM);
+    REQUIRE(helper_start());
+    unsigned char *mine = take_only(4096, streams[0]);
+    give_only(mine); /* into this thread's magazines */
+    helper_bytes = 8192;
+    REQUIRE(helper_do(helper_takes_one));
+    helper_bytes = 4096;
+    ashlar_cache *own = ashlar__cache_get(allocator);
+    CHECK(holder_of(streams[0]) != own && !ashlar__cache_is_empty(own));
+    REQUIRE(ashlar__cache_enter(own));
+    ashlar__cache_flush(own); /* without the lock */
+    ashlar__cache_leave(own);
+    CHECK(!ashlar__cache_is_empty(own));
+    ashlar__lock_acquire(&allocator->lock);
+    ashlar__cache_flush(own); /* with the lock, but the helper is not shut out */
+    ashlar__lock_release(&allocator->lock);
+    const ashlar_block *sent = atomic_load(&state_of(streams[0])->returned);
+    CHECK(sent != NULL && sent->state == ASHLAR_BLOCK_USED && ashlar__cache_is_empty(own));
+    REQUIRE(helper_do(helper_gives_one));
+    helper_end();
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+}
+
+/* ---- who else is there ---- */
+
+enum { ROUNDS = 3000, LIVE = 24 };
+
+static atomic_int refused;
+
+/*
+ * Random work of one thread on a stream of its own, with blocks that the other thread's stream uses
+ * as well: those go home, into this thread's zones, by whoever finds out that their uses are over.
+ */
+static void work_on(int own) {
+    void *live[LIVE] = {NULL};
+    uint64_t state = (uint64_t)own + 1;
+    for (int i = 0; i < ROUNDS; i++) {
+        const size_t at = (size_t)ashlar__random_step_below(&state, LIVE);
+        const size_t bytes = 512 * (1 + (size_t)ashlar__random_step_below(&state, 3000));
+        const bool is_marked = ashlar__random_step_below(&state, 4) == 0;
+        if (live[at] != NULL) {
+            refused += ashlar_free(allocator, live[at]) != ASHLAR_OK;
+            live[at] = NULL;
+        } else if (ashlar_alloc(allocator, bytes, streams[own], &live[at]) != ASHLAR_OK) {
+            refused++;
+        } else if (is_marked) {
+            refused += ashlar_record_stream(allocator, live[at], streams[1 - own]) != ASHLAR_OK;
+        }
+    }
+    for (size_t i = 0; i < LIVE; i++) {
+        refused += ashlar_free(allocator, live[i]) != ASHLAR_OK;
+    }
+}
+
+static void *second_thread(void *unused) {
+    work_on(1);
+    return unused;
+}
+
+/* For ThreadSanitizer, mostly. */
+CASE(two_threads_in_their_zones_are_never_in_each_others) {
+    static const char *const specs[] = {"memory=256MiB", "memory=256MiB,mode=adversarial,seed=5",
+                                        "memory=96MiB,mode=adversarial,seed=6"};
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        pthread_t thread;
+        SET_UP(specs[i], ROOM);
+        REQUIRE(pthread_create(&thread, NULL, second_thread, NULL) == 0);
+        work_on(0);
+        REQUIRE(pthread_join(thread, NULL) == 0);
+        CHECK(refused == 0);
+        CHECK_ZU(stats_now().live_blocks, 0);
+        CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+        tear_down();
+    }
+}
+
 /* ---- going home ---- */
 
 static void helper_takes_a_batch(void) {
@@ -233,8 +311,9 @@ CASE(a_full_device_gets_what_is_on_its_way) {
         give_only(blocks[i]);
     }
     CHECK(atomic_load(&state_of(streams[0])->returned) != NULL);
-    unsigned char *all = take(8 * MIB, streams[1]);
+    unsigned char *all = take(6 * MIB, streams[1]); /* this thread's cache keeps 2 MiB in use */
     CHECK(atomic_load(&state_of(streams[0])->returned) == NULL);
+    CHECK_ZU(stats_now().served_drained, 0); /* no other cache had to be emptied */
     give(all);
     helper_end();
 }
