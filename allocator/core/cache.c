@@ -12,7 +12,7 @@
 
 enum { SMALL_DIVISOR = 256 };
 
-/* Bytes of small blocks that a cache may hold, however small or large the device is. */
+/* The device's share for small blocks is raised or cut to these: see set_limits(). */
 #define SMALL_MIN_BYTES ((size_t)1 << 20)
 #define SMALL_MAX_BYTES ((size_t)16 << 20)
 
@@ -217,7 +217,7 @@ static void set_recent(ashlar_cache *cache, ashlar_magazines *m, ashlar_stream s
 
 /*
  * How much a cache may hold. Large blocks: half of cache_bytes, since any miss gives them up. Small
- * blocks: half of cache_bytes, too, but no more than a share of the device's memory. Neither
+ * blocks: the same, but no more than a share of the device's memory, of 1 to 16 MiB. Neither
  * depends on what was mapped before, so that a repeated step finds the same blocks in its cache.
  */
 static void set_limits(ashlar_cache *cache, size_t cache_bytes, size_t memory_bytes) {

@@ -319,8 +319,8 @@ static inline bool ashlar__cache_is_empty(const ashlar_cache *cache) {
 ASHLAR_MUST_CHECK ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache);
 
 /*
- * Detach every cache from the allocator, which ends; the cache's thread frees it later. No call on
- * the allocator may be under way.
+ * Detach every cache from the allocator, which is being destroyed; its own thread frees each one
+ * later. No call on the allocator may be under way.
  */
 void ashlar__caches_disown(ashlar_allocator *allocator);
 

@@ -1,9 +1,9 @@
 /*
  * counters.h - counters that one thread raises without a lock, and their sum (internal).
  *
- * A thread counts its changes. To publish them is to add them to the allocator's statistics, under
- * the lock, and to begin again at zero. The thread that reaches a peak between two publications
- * sees it:
+ * Each thread counts its own changes of live bytes, and its calls. Now and then it publishes them:
+ * it adds them to the allocator's statistics, under the lock, and begins again at zero. A peak
+ * between two publications is not lost, because the thread keeps the largest value of its change:
  *
  *   peak = max over publications of (published live bytes + the thread's largest change of them)
  *
@@ -11,8 +11,8 @@
  * not published: too low by what they took, too high by what they freed. A thread publishes once
  * its changes exceed a 64th of the device's memory or half of what the cache may hold, whichever is
  * more; the hits in between add at most what the cache holds. Reading the statistics publishes for
- * all threads. Until then a published sum may be below zero, if one thread freed what another one
- * took.
+ * all threads. Before all have published, a sum may be below zero: one thread freed what another
+ * one took.
  */
 #ifndef ASHLAR_COUNTERS_H
 #define ASHLAR_COUNTERS_H

@@ -53,20 +53,20 @@ typedef enum ashlar_driver_kind {
     X(device_get_count, cuDeviceGetCount, 2000, QUERY, (int *count))                              \
     X(device_get, cuDeviceGet, 2000, QUERY, (cu_device * device, int ordinal))                    \
     X(device_get_name, cuDeviceGetName, 2000, QUERY, (char *name, int bytes, cu_device device))   \
-    X(device_total_mem, cuDeviceTotalMem, 3020, QUERY, (size_t *bytes, cu_device device))         \
+    X(device_total_mem, cuDeviceTotalMem, 3020, QUERY, (size_t * bytes, cu_device device))        \
     X(device_get_attribute, cuDeviceGetAttribute, 2000, QUERY,                                    \
       (int *value, unsigned int attribute, cu_device device))                                     \
-    X(mem_get_info, cuMemGetInfo, 3020, QUERY, (size_t *free_bytes, size_t *total_bytes))         \
-    X(primary_ctx_retain, cuDevicePrimaryCtxRetain, 7000, CONTEXT,                                 \
+    X(mem_get_info, cuMemGetInfo, 3020, QUERY, (size_t * free_bytes, size_t * total_bytes))       \
+    X(primary_ctx_retain, cuDevicePrimaryCtxRetain, 7000, CONTEXT,                                \
       (cu_context * context, cu_device device))                                                   \
-    X(primary_ctx_release, cuDevicePrimaryCtxRelease, 11000, CONTEXT, (cu_device device))          \
+    X(primary_ctx_release, cuDevicePrimaryCtxRelease, 11000, CONTEXT, (cu_device device))         \
     X(primary_ctx_get_state, cuDevicePrimaryCtxGetState, 7000, QUERY,                             \
       (cu_device device, unsigned int *flags, int *is_active))                                    \
-    X(ctx_push_current, cuCtxPushCurrent, 4000, CONTEXT, (cu_context context))                     \
-    X(ctx_pop_current, cuCtxPopCurrent, 4000, CONTEXT, (cu_context * context))                     \
+    X(ctx_push_current, cuCtxPushCurrent, 4000, CONTEXT, (cu_context context))                    \
+    X(ctx_pop_current, cuCtxPopCurrent, 4000, CONTEXT, (cu_context * context))                    \
     X(ctx_synchronize, cuCtxSynchronize, 2000, WAIT, (void))                                      \
     X(mem_get_allocation_granularity, cuMemGetAllocationGranularity, 10020, QUERY,                \
-      (size_t *bytes, const cu_mem_prop *prop, unsigned int option))                              \
+      (size_t * bytes, const cu_mem_prop *prop, unsigned int option))                             \
     X(mem_address_reserve, cuMemAddressReserve, 10020, MEMORY,                                    \
       (cu_ptr * ptr, size_t bytes, size_t align, cu_ptr hint, unsigned long long flags))          \
     X(mem_address_free, cuMemAddressFree, 10020, MEMORY, (cu_ptr ptr, size_t bytes))              \
@@ -127,8 +127,7 @@ typedef enum ashlar_driver_kind {
     X(graph_launch, cuGraphLaunch, 10000, WORK, (cu_graph_exec exec, cu_stream stream))           \
     X(graph_exec_destroy, cuGraphExecDestroy, 10000, ORDER, (cu_graph_exec exec))                 \
     X(graph_destroy, cuGraphDestroy, 10000, ORDER, (cu_graph graph))                              \
-    X(module_load_data, cuModuleLoadData, 2000, CONTEXT,                                          \
-      (cu_module * module, const void *image))                                                    \
+    X(module_load_data, cuModuleLoadData, 2000, CONTEXT, (cu_module * module, const void *image)) \
     X(module_unload, cuModuleUnload, 2000, CONTEXT, (cu_module module))                           \
     X(module_get_function, cuModuleGetFunction, 2000, CONTEXT,                                    \
       (cu_function * function, cu_module module, const char *name))                               \
@@ -147,18 +146,18 @@ typedef enum ashlar_driver_fn {
 #define X(field, symbol, version, kind, params) ASHLAR_DRIVER_FN_##field,
     ASHLAR_DRIVER_MAP(X)
 #undef X
-    ASHLAR_DRIVER_FN_COUNT
+        ASHLAR_DRIVER_FN_COUNT
 } ashlar_driver_fn;
 
 typedef struct ashlar_driver {
-    ashlar_driver_table table;                           /* const once opened */
-    const char *name;                                    /* "cuda" or "soft" */
-    void (*delay)(ashlar_driver_fn fn);                  /* called before each call; or NULL */
-    _Atomic uint64_t calls[ASHLAR_DRIVER_FN_COUNT];      /* [fn]: calls made so far */
-    _Atomic uint64_t capture_count;                      /* pools that streams are captured for */
-    _Atomic uint64_t fail_countdown;                     /* calls until one fails; 0: none will */
-    _Atomic int fail_fn;                                 /* function that will fail; -1: any */
-    _Atomic cu_result fail_result;                       /* what the failing call returns */
+    ashlar_driver_table table;                      /* const once opened */
+    const char *name;                               /* "cuda" or "soft" */
+    void (*delay)(ashlar_driver_fn fn);             /* called before each call; or NULL */
+    _Atomic uint64_t calls[ASHLAR_DRIVER_FN_COUNT]; /* [fn]: calls made so far */
+    _Atomic uint64_t capture_count;                 /* pools that streams are captured for */
+    _Atomic uint64_t fail_countdown;                /* calls until one fails; 0: none will */
+    _Atomic int fail_fn;                            /* function that will fail; -1: any */
+    _Atomic cu_result fail_result;                  /* what the failing call returns */
 } ashlar_driver;
 
 /*
@@ -177,9 +176,9 @@ bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn);
 
 /* Make and count one call; its value is a cu_result. `args` are in parentheses:
  *     ASHLAR_DRIVER_CALL(driver, mem_free, (ptr)) */
-#define ASHLAR_DRIVER_CALL(driver, field, args)                      \
-    (ashlar__driver_admit((driver), ASHLAR_DRIVER_FN_##field)         \
-         ? (driver)->table.field args                                \
+#define ASHLAR_DRIVER_CALL(driver, field, args)               \
+    (ashlar__driver_admit((driver), ASHLAR_DRIVER_FN_##field) \
+         ? (driver)->table.field args                         \
          : atomic_load(&(driver)->fail_result))
 
 /* While some stream is captured for a pool, let the calling thread make calls that captures forbid.
@@ -198,8 +197,8 @@ static inline void ashlar__driver_unrelax(ashlar_driver *driver, unsigned int mo
     }
 }
 
-/* Tests: make the n-th call of `fn` (-1: of any function) from now on return `result`. n counts
- * from 1, and 0 means that no call will fail. */
+/* Tests: make one call return `result`: the n-th of `fn` (-1: of any function), counted from now. 1
+ * is the next call; 0 takes an earlier order back. */
 void ashlar__driver_fail_at(ashlar_driver *driver, int fn, uint64_t n, cu_result result);
 
 /* The number of calls of one kind so far. */

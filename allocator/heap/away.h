@@ -41,8 +41,9 @@ ashlar_use *ashlar__away_find_use(const ashlar_block *block, const ashlar_stream
 void ashlar__away_drop_uses(ashlar_block *block);
 
 /*
- * Free a used block whose last work, queued so far, is on the stream of `state`: it goes home at
- * once, or away, with an event recorded behind each use where that is possible now. Cannot fail.
+ * Free a used block. `state`: the stream of the free, on which all its work there is queued. If no
+ * other stream than its home uses the block, it goes home at once. Else an event is recorded behind
+ * each use, if that is possible now, and it goes home when all are past. Cannot fail.
  */
 void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
                                   ashlar_stream_state *state);

@@ -75,7 +75,8 @@ struct ashlar_block {
                                   * entry is this block */
     };
     uint64_t covered_by; /* away: as ashlar_backing.covered_by, for the use of its home */
-    _Alignas(ASHLAR_CACHE_LINE) ashlar_block *right; /* free: the root of those behind it */
+    _Alignas(ASHLAR_CACHE_LINE)
+        ashlar_block *right; /* free: as `left`, of those that come after it */
     union {
         size_t holes;     /* free: handles' worth of addresses in it that have no memory */
         ashlar_use *uses; /* SHARED: one for each stream whose use is not known to be over */
@@ -83,8 +84,8 @@ struct ashlar_block {
     ashlar_window *window; /* const; of a slot block: NULL */
     ashlar_block *prev;    /* address order, NULL at the window's ends */
     ashlar_block *next;    /* of a spare node: the next spare one */
-    ashlar_use own_use;    /* the first of `uses`, so that a free on one other stream needs no
-                            * memory; free to use if stream_state in it is NULL */
+    ashlar_use own_use;    /* a node of `uses`, for the stream of the free, so that a free needs
+                            * no memory; not in the list if its stream_state is NULL */
 };
 
 _Static_assert(sizeof(ashlar_block) == (size_t)2 * ASHLAR_CACHE_LINE,

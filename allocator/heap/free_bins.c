@@ -215,7 +215,7 @@ size_t ashlar__free_bins_count(const ashlar_free_bins *bins) {
 bool ashlar__free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block) {
     const size_t own = ashlar__bin_of(block->bytes);
     const ashlar_block *at = own < ASHLAR_BIN_COUNT ? bins->roots[own] : NULL;
-    /* Ends even in a tree with a circle, since priorities fall from block to block. */
+    /* Ends even in a tree with a cycle: it stops where priorities do not fall. */
     while (at != NULL && at != block && is_above_children(at)) {
         at = is_before(at, block->bytes, block->offset) ? at->right : at->left;
     }

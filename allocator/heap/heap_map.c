@@ -64,7 +64,7 @@ static ashlar_status add_virtual(ashlar_heap *heap, ashlar_zone *zone, size_t ne
 
 /* Blocks up to this size share segments. Larger ones get a segment of just their size. */
 #define SHARED_SEGMENT_BYTES ((size_t)16 << 20)
-/* On a small device, segments that are shared are at most this part of its memory. */
+/* On a small device, a segment is shared by as many blocks as fill this part of its memory. */
 enum { SEGMENTS_PER_DEVICE = 16 };
 /* The size of a segment for blocks that have a size class. */
 #define SMALL_SEGMENT_BYTES ((size_t)2 << 20)

@@ -100,7 +100,7 @@ void ashlar__range_finish(ashlar_range *range);
 /* Bytes that may still be taken under the limit. */
 size_t ashlar__range_left(const ashlar_range *range);
 
-/* Whether the invariants above hold, but for what the device may use. */
+/* Whether the invariants at the top hold, except the one about what the device may use. */
 bool ashlar__range_is_sound(const ashlar_range *range);
 
 /* ---- handles: only with virtual memory ---- */

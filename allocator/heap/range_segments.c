@@ -15,10 +15,8 @@ _Static_assert((size_t)(2 << 20) % ASHLAR_BLOCK_ALIGN == 0, "a segment is whole 
 /* More addresses than any device has, so that every address is an offset in the range. */
 #define ADDRESSES ((size_t)1 << 48)
 
-/*
- * Entering and leaving the device's context are counted for the process but not for the allocator,
- * since they do no work in the driver.
- */
+/* Called in the device's context. Entering it is counted for the process but not for the allocator,
+ * since that does no work in the driver. */
 static cu_result take_device(ashlar_range *range, cu_ptr *ptr, size_t bytes) {
     return ASHLAR_CALL(range->client, mem_alloc, (ptr, bytes));
 }

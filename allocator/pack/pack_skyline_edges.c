@@ -17,7 +17,7 @@ typedef struct edge_search {
     uint32_t *stuck;
 } edge_search;
 
-/* The floor to the left of section s, or DONE if no unplaced item connects the two. */
+/* The floor to the left of section s, or DONE if no unplaced item reaches across both. */
 static size_t wall_left(const ashlar_pack_skyline *b, uint32_t s) {
     return b->crossings[s] > 0 ? b->floors[s - 1] : ASHLAR_PACK_DONE;
 }

@@ -10,7 +10,7 @@ enum { CHAINS_AT_FIRST = 64, SHARD_BITS = 4 };
 _Static_assert((CHAINS_AT_FIRST & (CHAINS_AT_FIRST - 1)) == 0, "a chain is chosen by a mask");
 _Static_assert(TABLE_SHARDS == 1 << SHARD_BITS, "the hash's top bits choose the shard");
 
-/* Odd; nearest 2^64 / golden ratio. */
+/* The odd number nearest 2^64 / golden ratio. */
 #define HASH_FACTOR UINT64_C(0x9E3779B97F4A7C15)
 
 static uint64_t hash_of(const void *ptr) {

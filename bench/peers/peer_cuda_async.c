@@ -38,7 +38,8 @@ static ashlar_device *device_in_use;
 static cu_mem_pool pool;
 
 static ashlar_status find_functions(void) {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); /* the device loaded it */
+    void *library =
+        dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); /* loaded when the device was opened */
     const char *missing = library == NULL ? "libcuda.so.1" : NULL;
 #define X(field, symbol, params)                     \
     if (missing == NULL) {                           \

@@ -145,7 +145,10 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
     return ASHLAR_OK;
 }
 
-/* The size of a free repeats that of the allocation, and is ignored. */
+/*
+ * End the block at `pointer`. The size in the row is not compared with the allocation's. If no
+ * block is live there, a null pointer or a size of 0 makes the row do nothing; else it is an error.
+ */
 static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *event) {
     size_t *live = NULL;
     ASHLAR_TRY(ashlar__number_map_find(&r->pointers, 0, pointer, &live));

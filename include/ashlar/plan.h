@@ -67,17 +67,16 @@ typedef struct ashlar_plan_options {
 } ashlar_plan_options;
 
 /* Why a request of a replayed step was served from the ordinary path. */
-#define ASHLAR_PLAN_MISS_MAP(X)                                              \
-    X(BYTES, "larger than recorded")                                         \
-    X(TAG, "another tag than recorded")                                      \
-    X(STREAM, "another stream than recorded")                                \
-    X(LIVE, "its slot overlaps a block that is still live")                  \
+#define ASHLAR_PLAN_MISS_MAP(X)                             \
+    X(BYTES, "larger than recorded")                        \
+    X(TAG, "another tag than recorded")                     \
+    X(STREAM, "another stream than recorded")               \
+    X(LIVE, "its slot overlaps a block that is still live") \
     X(EXTRA, "behind the last recorded allocation")
 
 #define ASHLAR_PLAN_MISS_ENUM(name, text) ASHLAR_PLAN_MISS_##name,
 typedef enum ashlar_plan_miss {
-    ASHLAR_PLAN_MISS_MAP(ASHLAR_PLAN_MISS_ENUM)
-    ASHLAR_PLAN_MISS_COUNT
+    ASHLAR_PLAN_MISS_MAP(ASHLAR_PLAN_MISS_ENUM) ASHLAR_PLAN_MISS_COUNT
 } ashlar_plan_miss;
 #undef ASHLAR_PLAN_MISS_ENUM
 
@@ -91,12 +90,12 @@ typedef struct ashlar_plan_stats {
     uint64_t plan_bytes;   /* sum over streams with such memory of their largest plan */
     uint64_t bound_bytes;  /* the same sum of the largest peaks of live bytes in a plan */
     uint64_t plan_count;
-    uint64_t slot_count;     /* of all plans */
+    uint64_t slot_count; /* of all plans */
     uint64_t steps_recorded;
     uint64_t steps_replayed;
     uint64_t steps_declined; /* served by the ordinary path, since another thread's step used the
-                              * plan's memory or key, there was no memory for the plan, or the
-                              * stream was captured */
+                              * plan's memory or key, or was taking memory for a plan, there was
+                              * no memory for the plan, or the stream was captured */
     uint64_t hits;           /* requests of replayed steps served from their slots */
     uint64_t unplanned;      /* requests of replayed steps for allocations that are not planned */
     uint64_t misses[ASHLAR_PLAN_MISS_COUNT];

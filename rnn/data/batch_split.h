@@ -63,7 +63,7 @@ void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_batc
 ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, size_t micro,
                                                size_t part);
 
-/* Number of tokens in a part, over all micro-batches. */
+/* Number of tokens in a part, over all micro-batches: the sum of the lengths that the image has. */
 size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, const int32_t *image,
                                   size_t part);
 

@@ -49,7 +49,7 @@ static inline float real_clamp_f32(float x, float limit) {
     return copysignf(size > limit ? limit : size, x);
 }
 
-/* Multiply by 2^n in two factors: for denormal and infinite results, 2^n itself is no float. */
+/* e^x. 2^n comes in two factors, since n may lie outside of what one power of two can be. */
 static inline float real_exp_f32(float x) {
     int32_t n;
     const float tail = real_reduce_expm1_f32(real_clamp_f32(x, 104.0f), &n);

@@ -8,7 +8,7 @@
 
 /* A matrix [rows, cols], a bias [rows] or a stack of layers. */
 typedef struct ashlar_weight {
-    const char *name; /* of the tensor; of a stack: what stands before the cell's name */
+    const char *name; /* of the tensor; of a stack: a prefix of the cell's name */
     size_t rank;      /* 2: a matrix, 1: a bias, 0: a stack */
     size_t rows, cols;
     const ashlar_rnn *stack;
