@@ -20,12 +20,12 @@
 enum { DRAW_CALLS = 8192, DRAW_BLOCKS = 4096, DRAW_STREAMS = 4, DRAW_LIVE = 512 };
 
 typedef enum call_kind {
-    CALL_TAKE,      /* block, bytes, stream */
-    CALL_GIVE,      /* block */
-    CALL_GIVE_ON,   /* block, stream */
-    CALL_USE_ON,    /* block, stream: the stream waits for the block's own, works, is recorded */
-    CALL_WAIT_FOR,  /* stream: the host waits for it */
-    CALL_BEGIN,     /* stream, bytes: the step's key */
+    CALL_TAKE,     /* block, bytes, stream */
+    CALL_GIVE,     /* block */
+    CALL_GIVE_ON,  /* block, stream */
+    CALL_USE_ON,   /* block, stream: the stream waits for the block's own, works, is recorded */
+    CALL_WAIT_FOR, /* stream: the host waits for it */
+    CALL_BEGIN,    /* stream, bytes: the step's key */
     CALL_END,
 } call_kind;
 
@@ -37,14 +37,14 @@ typedef struct call {
 
 /* What a program is like, by its seed's remainder. */
 typedef enum program_kind {
-    PROGRAM_RNN,          /* one stream */
-    PROGRAM_RNN_PLANNED,  /* the same in steps */
-    PROGRAM_PREFETCH,     /* batches are copied on a stream of their own */
-    PROGRAM_MODELS,       /* one on each stream, in turns or at a time */
-    PROGRAM_SIZES,        /* random ones on one stream */
-    PROGRAM_STREAMS,      /* random ones on several streams */
-    PROGRAM_SHARED,       /* the same, with frees and uses on other streams */
-    PROGRAM_HOLES,        /* full of one size, every other one freed, then of another size */
+    PROGRAM_RNN,         /* one stream */
+    PROGRAM_RNN_PLANNED, /* the same in steps */
+    PROGRAM_PREFETCH,    /* batches are copied on a stream of their own */
+    PROGRAM_MODELS,      /* one on each stream, in turns or at a time */
+    PROGRAM_SIZES,       /* random ones on one stream */
+    PROGRAM_STREAMS,     /* random ones on several streams */
+    PROGRAM_SHARED,      /* the same, with frees and uses on other streams */
+    PROGRAM_HOLES,       /* full of one size, every other one freed, then of another size */
     PROGRAM_KINDS
 } program_kind;
 
@@ -362,7 +362,9 @@ static inline void draw_program(program *p, unsigned seed) {
     p->has_vmm = !draw_one_in(p, 10);
     p->has_plan = kind == PROGRAM_RNN_PLANNED ||
                   (kind != PROGRAM_RNN && kind != PROGRAM_HOLES && draw_one_in(p, 3));
-    p->streams = is_alone ? 1 : kind == PROGRAM_PREFETCH ? 2 : (unsigned)draw_in(p, 2, DRAW_STREAMS);
+    p->streams = is_alone                   ? 1
+                 : kind == PROGRAM_PREFETCH ? 2
+                                            : (unsigned)draw_in(p, 2, DRAW_STREAMS);
     p->threads = 1;
     if (kind >= PROGRAM_SIZES && !p->has_plan && draw_one_in(p, 3)) {
         p->threads = (unsigned)draw_in(p, 2, 3);

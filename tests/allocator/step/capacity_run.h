@@ -50,8 +50,8 @@ static inline const call *next_call(const capacity_run *r) {
 
 static inline bool note_failure(capacity_run *r, ashlar_status status) {
     if (status != ASHLAR_OK && r->failure[0] == '\0') {
-        (void)snprintf(r->failure, sizeof r->failure, "call %zu of %zu: %s", r->next,
-                       r->call_count, ashlar_error_detail());
+        (void)snprintf(r->failure, sizeof r->failure, "call %zu of %zu: %s", r->next, r->call_count,
+                       ashlar_error_detail());
     }
     return status == ASHLAR_OK;
 }
@@ -74,8 +74,8 @@ static inline bool order_after(capacity_run *r, unsigned before, unsigned stream
 }
 
 static inline bool take_block(capacity_run *r, const call *c) {
-    if (!note_failure(r, ashlar_alloc(r->allocator, c->bytes, r->streams[c->stream],
-                                      &r->blocks[c->block]))) {
+    if (!note_failure(
+            r, ashlar_alloc(r->allocator, c->bytes, r->streams[c->stream], &r->blocks[c->block]))) {
         return false;
     }
     r->stream_of[c->block] = c->stream;
@@ -102,7 +102,8 @@ static inline bool give_block(capacity_run *r, const call *c) {
            note_failure(r, ashlar_free_on(r->allocator, ptr, r->streams[c->stream]));
 }
 
-/* A plan for which there is no memory is no failure: the step's blocks come by the ordinary path. */
+/* A plan for which there is no memory is no failure: the step's blocks come by the ordinary path.
+ */
 static inline bool end_step(capacity_run *r) {
     const ashlar_status status = ashlar_step_end(r->allocator);
     return status == ASHLAR_ENOMEM || note_failure(r, status);

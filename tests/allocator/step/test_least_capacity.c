@@ -128,7 +128,8 @@ static bool runs_each_time(size_t mib) {
     return passed == LISTED_RUNS;
 }
 
-/* Threads that meet may make one run differ from the next, so a capacity has to do several times. */
+/* Threads that meet may make one run differ from the next, so a capacity has to do several times.
+ */
 static int write_list(void) {
     printf("seed,streams,capacity_mib\n");
     for (unsigned seed = 1; seed <= LISTED; seed++) {
