@@ -29,7 +29,7 @@ enum {
 };
 
 typedef struct stranded_row {
-    char name[32]; /* size of the blocks in MiB, which of them are kept, what is asked for */
+    char name[32]; /* MiB of the blocks, "to64" if drawn; which are kept; what is asked for */
     size_t bytes, promised; /* given; said to be free before */
 } stranded_row;
 
@@ -64,12 +64,12 @@ static inline void stranded_expect(stranded *s, bool is_so, const char *what) {
     }
 }
 
-static inline void stranded_add(stranded *s, size_t mib, const char *pattern, const char *what,
-                                size_t promised, size_t bytes) {
+static inline void stranded_add(stranded *s, const char *size, const char *pattern,
+                                const char *what, size_t promised, size_t bytes) {
     stranded_expect(s, s->row_count < STRANDED_ROWS, "too many rows");
     if (s->row_count < STRANDED_ROWS) {
         stranded_row *row = &s->rows[s->row_count++];
-        (void)snprintf(row->name, sizeof row->name, "%zu-%s-%s", mib, pattern, what);
+        (void)snprintf(row->name, sizeof row->name, "%s-%s-%s", size, pattern, what);
         row->bytes = bytes;
         row->promised = promised;
     }
@@ -160,7 +160,8 @@ static inline size_t stranded_free_bytes(stranded *s) {
     return free_bytes;
 }
 
-static inline void stranded_phase(stranded *s, size_t mib, const char *pattern, size_t request) {
+static inline void stranded_phase(stranded *s, const char *size, const char *pattern,
+                                  size_t request) {
     char what[16];
     const size_t promised = stranded_free_bytes(s);
     (void)snprintf(what, sizeof what, "%zu", request);
@@ -174,7 +175,7 @@ static inline void stranded_phase(stranded *s, size_t mib, const char *pattern, 
         while (stranded_ask(s, request * STRANDED_MIB)) {
         }
     }
-    stranded_add(s, mib, pattern,
+    stranded_add(s, size, pattern,
                  request == STRANDED_MIXED ? "mixed"
                  : request == STRANDED_ONE ? "one"
                                            : what,
@@ -190,16 +191,26 @@ static inline bool stranded_is_kept(stranded *s, const char *pattern, size_t i) 
                                            : stranded_draw(s, 2) == 0;
 }
 
+/* Of one size, or of sizes that are drawn. */
+typedef struct stranded_sizes {
+    const char *name;
+    size_t least, most; /* bytes */
+} stranded_sizes;
+
 /* No more blocks than the driver alone has room for; returns their bytes. */
-static inline size_t stranded_fill(stranded *s, size_t bytes) {
+static inline size_t stranded_fill(stranded *s, const stranded_sizes *sizes) {
     const size_t grain = STRANDED_GRAIN_MIB * STRANDED_MIB;
-    const size_t room = s->total_bytes / ((bytes + grain - 1) / grain * grain);
-    s->kept_count = 0;
-    while (s->kept_count < room && s->kept_count < STRANDED_BLOCKS &&
-           stranded_take(s, &s->kept[s->kept_count], bytes, s->kept_count)) {
-        s->kept_count++;
+    size_t taken = 0, of_driver = 0;
+    for (s->kept_count = 0; s->kept_count < STRANDED_BLOCKS; s->kept_count++) {
+        const size_t bytes = sizes->least + stranded_draw(s, sizes->most - sizes->least + 1);
+        of_driver += (bytes + grain - 1) / grain * grain;
+        if (of_driver > s->total_bytes ||
+            !stranded_take(s, &s->kept[s->kept_count], bytes, s->kept_count)) {
+            break;
+        }
+        taken += bytes;
     }
-    return s->kept_count * bytes;
+    return taken;
 }
 
 static inline void stranded_make_holes(stranded *s, const char *pattern) {
@@ -222,30 +233,43 @@ static inline void stranded_give_kept(stranded *s) {
     stranded_expect(s, s->g->wait_all() == 0, "a wait fails");
 }
 
-static inline void stranded_round(stranded *s, size_t mib, const char *pattern, size_t first) {
+static inline void stranded_round(stranded *s, const stranded_sizes *sizes, const char *pattern,
+                                  size_t first) {
     static const size_t requests[] = {2, 3, 8, 16, 32, 40, 48, 64, STRANDED_MIXED, STRANDED_ONE};
     const size_t count = sizeof requests / sizeof *requests;
-    s->random = mib;
-    stranded_add(s, mib, pattern, "filled", 0, stranded_fill(s, mib * STRANDED_MIB));
+    s->random = first;
+    stranded_add(s, sizes->name, pattern, "filled", 0, stranded_fill(s, sizes));
     stranded_make_holes(s, pattern);
     for (size_t i = 0; i < count; i++) {
-        stranded_phase(s, mib, pattern, requests[(first + i) % count]);
+        stranded_phase(s, sizes->name, pattern, requests[(first + i) % count]);
     }
     stranded_give_kept(s);
 }
 
 /* Holes that are smaller than what the driver maps as one. */
 static inline void stranded_round_of_small(stranded *s) {
-    (void)stranded_fill(s, STRANDED_MIB / 16);
+    static const stranded_sizes small = {"small", STRANDED_MIB / 16, STRANDED_MIB / 16};
+    (void)stranded_fill(s, &small);
     stranded_make_holes(s, "half");
-    stranded_phase(s, 0, "half", 2);
-    stranded_phase(s, 0, "half", STRANDED_ONE);
+    stranded_phase(s, small.name, "half", 2);
+    stranded_phase(s, small.name, "half", STRANDED_ONE);
     stranded_give_kept(s);
 }
 
 /* Each round begins with another request, on what earlier ones have left of the device. */
 static inline void stranded_run(stranded *s, const gpu *g, bool is_on_streams) {
-    static const size_t sizes[] = {2, 3, 8, 16, 32, 48, 64};
+#define ALL_OF(mib) \
+    { #mib, (mib)*STRANDED_MIB, (mib)*STRANDED_MIB }
+    static const stranded_sizes sizes[] = {ALL_OF(2),
+                                           ALL_OF(3),
+                                           ALL_OF(8),
+                                           ALL_OF(16),
+                                           ALL_OF(32),
+                                           ALL_OF(48),
+                                           ALL_OF(64),
+                                           {"to64", 2 * STRANDED_MIB, 64 * STRANDED_MIB},
+                                           {"to8", 2 * STRANDED_MIB, 8 * STRANDED_MIB}};
+#undef ALL_OF
     static const char *const patterns[] = {"half", "third", "random"};
     size_t round = 0;
     memset(s, 0, sizeof *s);
@@ -257,7 +281,7 @@ static inline void stranded_run(stranded *s, const gpu *g, bool is_on_streams) {
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (size_t k = 0; k < sizeof patterns / sizeof *patterns; k++) {
-            stranded_round(s, sizes[i], patterns[k], 3 * round++);
+            stranded_round(s, &sizes[i], patterns[k], 3 * round++);
         }
     }
     stranded_round_of_small(s);
