@@ -446,43 +446,21 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
     return status;
 }
 
-/* Map free memory in another stream's zone: addresses have run out in the request's own. */
-static ashlar_status map_in_others(ashlar_allocator *a, const ashlar_request *r,
-                                   ashlar_block **out) {
-    const unsigned may = may_create(a) | ASHLAR_MAY_MOVE;
-    ashlar_status status = ASHLAR_OK;
-    for (ashlar_zone *zone = a->heap.zones; zone != NULL && status == ASHLAR_OK && *out == NULL;
-         zone = zone->next) {
-        const ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
-        if (gap != NULL && zone->owner != r->stream_state && !zone->owner->is_pool &&
-            ashlar__heap_is_past(&a->heap, gap, r->bytes)) {
-            status = map_in(a, r, zone, may, out);
-        }
-    }
-    return status;
-}
-
 /*
- * The last attempt: memory that lies anywhere in any zone's gap, its last use over. Gaps are taken
- * from their fronts as a rule; a limit or a trim may have left memory only further back.
+ * The last attempt: wherever in any zone the request takes the fewest handles. What earlier rungs
+ * take begins at the front of the best gap, and may leave half a handle on either side of it.
  */
 static ashlar_status take_anywhere(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
-    for (const ashlar_zone *zone = a->heap.zones; zone != NULL; zone = zone->next) {
-        const ashlar_stream_state *owner = zone->owner;
-        ashlar_block *gap = owner->is_pool && owner != r->stream_state
-                                ? NULL
-                                : ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
-        for (; gap != NULL; gap = ashlar__free_bins_next(&zone->gaps, gap->bytes, gap->offset)) {
-            size_t offset = 0;
-            if (ashlar__heap_find_run(&a->heap, gap, r->bytes, &offset) &&
-                (owner == r->stream_state ||
-                 ashlar__heap_is_past_at(&a->heap, gap->window, offset, r->bytes))) {
-                return take_at(a, r, gap, offset, out);
-            }
-        }
+    ashlar_heap_place place;
+    if (!ashlar__heap_find_place(&a->heap, r->stream_state, r->bytes, &place)) {
+        return ASHLAR_OK;
     }
-    return a->heap.range.segments == NULL ? map_in_others(a, r, out) : ASHLAR_OK;
+    const ashlar_status status =
+        ashlar__heap_back_at(&a->heap, &place, may_create(a) | ASHLAR_MAY_MOVE);
+    return status == ASHLAR_OK       ? take_at(a, r, place.gap, place.offset, out)
+           : status == ASHLAR_ENOMEM ? ASHLAR_OK
+                                     : status;
 }
 
 /* Rungs 7 to 10, for a request for which rungs 1 to 6 found nothing. */

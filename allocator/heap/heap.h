@@ -137,6 +137,23 @@ uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *wind
  */
 size_t ashlar__heap_lend_offset(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
 
+/* ---- the least memory for a block: heap_place.c ---- */
+
+/* Where a block could lie in a gap. */
+typedef struct ashlar_heap_place {
+    ashlar_block *gap;
+    size_t offset, bytes; /* within the gap's */
+} ashlar_heap_place;
+
+/*
+ * Find the place in the gaps of all zones where a block for `state` takes the fewest handles that
+ * could serve elsewhere, mapped there or not. Of several it is one in the stream's own zone for
+ * such blocks, then in its other one, then in the smallest gap. In another stream's zone the last
+ * use is over there. False: no gap is large enough.  Cost: O(gaps + handles).
+ */
+bool ashlar__heap_find_place(const ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
+                             ashlar_heap_place *out);
+
 /* ---- memory: heap_map.c ---- */
 
 /*
@@ -157,14 +174,20 @@ enum {
 };
 
 /*
- * Map what is missing behind the first `bytes` of a gap.
+ * Map what is missing behind a place.
  *
  * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device; too little is free),
  *         ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. No memory is lost then; some may have become spare.
  * Cost:   two driver calls for each handle and one for each run of them; to move one, a third.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_back(ashlar_heap *heap, ashlar_block *gap,
-                                                  size_t bytes, unsigned may);
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_back_at(ashlar_heap *heap,
+                                                     const ashlar_heap_place *place, unsigned may);
+
+/* The same for the first `bytes` of a gap. */
+ASHLAR_MUST_CHECK static inline ashlar_status
+ashlar__heap_back(ashlar_heap *heap, ashlar_block *gap, size_t bytes, unsigned may) {
+    return ashlar__heap_back_at(heap, &(ashlar_heap_place){gap, gap->offset, bytes}, may);
+}
 
 /*
  * Have at least `bytes` taken from the driver in all. What is missing becomes spare handles; or one
@@ -185,10 +208,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_trim(ashlar_heap *heap, size_t targ
 
 /*
  * Unmap free handles that the device is done with, up to `count`, and keep them as spare ones. None
- * is taken from the first `bytes` of `gap`. *moved: how many.  Errors: as ashlar__heap_trim().
+ * is taken from the place `kept`, which may be NULL. *moved: how many.
+ * Errors: as ashlar__heap_trim().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_unmap_free(ashlar_heap *heap, const ashlar_block *gap,
-                                                        size_t bytes, size_t count, size_t *moved);
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_unmap_free(ashlar_heap *heap,
+                                                        const ashlar_heap_place *kept, size_t count,
+                                                        size_t *moved);
 
 /* ---- zones that change hands ---- */
 

@@ -142,7 +142,7 @@ static ashlar_status create(ashlar_range *range, size_t count, size_t *created) 
 }
 
 /* Have `count` spare handles. */
-static ashlar_status provide(ashlar_heap *heap, const ashlar_block *gap, size_t bytes, size_t count,
+static ashlar_status provide(ashlar_heap *heap, const ashlar_heap_place *place, size_t count,
                              unsigned may) {
     ashlar_range *range = &heap->range;
     size_t created = 0, moved = 0;
@@ -165,7 +165,7 @@ static ashlar_status provide(ashlar_heap *heap, const ashlar_block *gap, size_t 
     }
     if (status == ASHLAR_ENOMEM && (may & ASHLAR_MAY_MOVE) != 0) {
         const size_t lacking = count - range->spare_count;
-        const ashlar_status unmapped = ashlar__heap_unmap_free(heap, gap, bytes, lacking, &moved);
+        const ashlar_status unmapped = ashlar__heap_unmap_free(heap, place, lacking, &moved);
         status = unmapped != ASHLAR_OK ? unmapped : moved == lacking ? ASHLAR_OK : status;
     }
     while (status != ASHLAR_OK && created-- > 0 && ashlar__range_release(range) == ASHLAR_OK) {
@@ -202,17 +202,21 @@ static ashlar_status map_run(ashlar_heap *heap, ashlar_block *gap, size_t *at, s
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__heap_back(ashlar_heap *heap, ashlar_block *gap, size_t bytes, unsigned may) {
-    const size_t count = ashlar__heap_missing(heap, gap, bytes) / heap->range.handle_bytes;
-    if (count == 0) {
+ashlar_status ashlar__heap_back_at(ashlar_heap *heap, const ashlar_heap_place *place,
+                                   unsigned may) {
+    ashlar_block *gap = place->gap;
+    const ashlar_window *w = gap->window;
+    ASHLAR_CHECK2(ashlar__block_is_free(gap) && place->offset >= gap->offset);
+    if (gap->holes == 0) {
         return ASHLAR_OK;
     }
-    ashlar_status status = provide(heap, gap, bytes, count, may);
-    const ashlar_handle_span span = ashlar__handles_touched(heap, gap->window, gap->offset, bytes);
+    const ashlar_handle_span span = ashlar__handles_touched(heap, w, place->offset, place->bytes);
+    const size_t count = ashlar__holes_in(w, span);
+    ashlar_status status = count > 0 ? provide(heap, place, count, may) : ASHLAR_OK;
     for (size_t at = span.first; status == ASHLAR_OK && at < span.end;) {
         status = map_run(heap, gap, &at, span.end);
     }
-    ASHLAR_CHECK2(status != ASHLAR_OK || ashlar__heap_missing(heap, gap, bytes) == 0);
+    ASHLAR_CHECK2(status != ASHLAR_OK || ashlar__holes_in(w, span) == 0);
     return status;
 }
 

@@ -1,31 +1,28 @@
 /* heap_trim.c - memory that is free and that the device is done with: unmapped, or given back. */
 #include "allocator/heap/heap_impl.h"
 
-/* Addresses that are to keep their memory: the first `bytes` of a gap; NULL: none. */
-typedef struct kept {
-    const ashlar_block *gap;
-    size_t bytes;
-} kept;
-
 /* What is looked for: zones of ended streams, or the others. */
 typedef enum zone_kind { ENDED, ALIVE } zone_kind;
 
-static bool is_kept(const ashlar_heap *heap, const kept *k, const ashlar_window *w, size_t idx) {
-    if (k->gap == NULL || k->gap->window != w) {
+/* Whether a place is to keep the memory behind a handle of a window; kept NULL: there is none. */
+static bool is_kept(const ashlar_heap *heap, const ashlar_heap_place *kept, const ashlar_window *w,
+                    size_t idx) {
+    if (kept == NULL || kept->gap->window != w) {
         return false;
     }
-    const ashlar_handle_span span = ashlar__handles_touched(heap, w, k->gap->offset, k->bytes);
+    const ashlar_handle_span span = ashlar__handles_touched(heap, w, kept->offset, kept->bytes);
     return idx >= span.first && idx < span.end;
 }
 
 /* Unmap free handles of a gap from its top down, up to *count, which is lowered. */
-static ashlar_status unmap_of_gap(ashlar_heap *heap, ashlar_block *gap, const kept *k,
-                                  size_t *count) {
+static ashlar_status unmap_of_gap(ashlar_heap *heap, ashlar_block *gap,
+                                  const ashlar_heap_place *kept, size_t *count) {
     ashlar_window *w = gap->window;
     const ashlar_handle_span span = ashlar__handles_inside(heap, gap);
     for (size_t i = span.end; i-- > span.first && *count > 0;) {
         ashlar_backing *backing = &w->backing[i];
-        if (!backing->is_mapped || !ashlar__backing_is_past(w, backing) || is_kept(heap, k, w, i)) {
+        if (!backing->is_mapped || !ashlar__backing_is_past(w, backing) ||
+            is_kept(heap, kept, w, i)) {
             continue;
         }
         const ashlar_status status = ashlar__range_unmap(
@@ -42,13 +39,13 @@ static ashlar_status unmap_of_gap(ashlar_heap *heap, ashlar_block *gap, const ke
 }
 
 /* The largest gaps first: they are what a zone uses last. */
-static ashlar_status unmap_of_zone(ashlar_heap *heap, const ashlar_zone *zone, const kept *k,
-                                   size_t *count) {
+static ashlar_status unmap_of_zone(ashlar_heap *heap, const ashlar_zone *zone,
+                                   const ashlar_heap_place *kept, size_t *count) {
     ashlar_block *gap = ashlar__free_bins_prev(&zone->gaps, SIZE_MAX, SIZE_MAX);
     ashlar_status status = ASHLAR_OK;
     while (status == ASHLAR_OK && gap != NULL && gap->bytes >= heap->range.handle_bytes &&
            *count > 0) {
-        status = unmap_of_gap(heap, gap, k, count);
+        status = unmap_of_gap(heap, gap, kept, count);
         gap = ashlar__free_bins_prev(&zone->gaps, gap->bytes, gap->offset);
     }
     return status;
@@ -58,30 +55,29 @@ static bool is_ended(const ashlar_zone *zone) {
     return zone->owner->is_gone || zone->owner->is_ended;
 }
 
-static ashlar_status unmap_of_zones(ashlar_heap *heap, zone_kind kind, const kept *k,
-                                    size_t *count) {
+static ashlar_status unmap_of_zones(ashlar_heap *heap, zone_kind kind,
+                                    const ashlar_heap_place *kept, size_t *count) {
     ashlar_status status = ASHLAR_OK;
     for (const ashlar_zone *zone = heap->zones; zone != NULL && status == ASHLAR_OK && *count > 0;
          zone = zone->next) {
         if (is_ended(zone) == (kind == ENDED)) {
-            status = unmap_of_zone(heap, zone, k, count);
+            status = unmap_of_zone(heap, zone, kept, count);
         }
     }
     return status;
 }
 
-ashlar_status ashlar__heap_unmap_free(ashlar_heap *heap, const ashlar_block *gap, size_t bytes,
+ashlar_status ashlar__heap_unmap_free(ashlar_heap *heap, const ashlar_heap_place *kept,
                                       size_t count, size_t *moved) {
-    const kept k = {gap, bytes};
     size_t left = count;
     *moved = 0;
     ashlar_status status =
         ashlar__range_reserve_spare(&heap->range, heap->range.spare_count + count);
     if (status == ASHLAR_OK) {
-        status = unmap_of_zones(heap, ENDED, &k, &left);
+        status = unmap_of_zones(heap, ENDED, kept, &left);
     }
     if (status == ASHLAR_OK) {
-        status = unmap_of_zones(heap, ALIVE, &k, &left);
+        status = unmap_of_zones(heap, ALIVE, kept, &left);
     }
     *moved = count - left;
     return status;
@@ -119,7 +115,7 @@ ashlar_status ashlar__heap_trim(ashlar_heap *heap, size_t target_bytes) {
     size_t moved = 0;
     ashlar_status status = ASHLAR_OK;
     if (count > range->spare_count) {
-        status = ashlar__heap_unmap_free(heap, NULL, 0, count - range->spare_count, &moved);
+        status = ashlar__heap_unmap_free(heap, NULL, count - range->spare_count, &moved);
     }
     while (status == ASHLAR_OK && range->spare_count > 0 && range->mapped_bytes > target_bytes) {
         status = ashlar__range_release(range);

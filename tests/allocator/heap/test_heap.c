@@ -227,7 +227,7 @@ CASE_WITH(the_lowest_of_the_smallest_gaps_serves_whether_it_has_memory_or_not,
     put(blocks[0]);
     put(blocks[2]);
     set_events(&state_a, 1, 1);
-    CHECK(ashlar__heap_unmap_free(&heap, NULL, 0, 5, &moved) == ASHLAR_OK && moved == 5);
+    CHECK(ashlar__heap_unmap_free(&heap, NULL, 5, &moved) == ASHLAR_OK && moved == 5);
     state_a.recorded = 2;
     put(blocks[4]); /* of the two gaps of 4 MiB the higher one has memory */
     check_heap();
@@ -261,7 +261,7 @@ static ashlar_block *gap_with_runs(void) {
     for (size_t i = 0; i < 5; i += 2) {
         put_past(blocks[i]);
     }
-    CHECK(ashlar__heap_unmap_free(&heap, NULL, 0, 3, &moved) == ASHLAR_OK && moved == 3);
+    CHECK(ashlar__heap_unmap_free(&heap, NULL, 3, &moved) == ASHLAR_OK && moved == 3);
     put_past(blocks[1]);
     put_past(blocks[3]);
     check_heap();
@@ -463,7 +463,7 @@ CASE_WITH(pieces_are_blocks_and_the_parts_of_gaps_with_and_without_memory,
     take(&state_a, 1 * MIB);
     take(&state_b, 512);
     put_past(freed);
-    CHECK(ashlar__heap_unmap_free(&heap, NULL, 0, 1, &moved) == ASHLAR_OK && moved == 1);
+    CHECK(ashlar__heap_unmap_free(&heap, NULL, 1, &moved) == ASHLAR_OK && moved == 1);
     check_heap();
     for (; ashlar__heap_next_piece(&heap, &piece); count++) {
         REQUIRE(count < sizeof pieces / sizeof *pieces);

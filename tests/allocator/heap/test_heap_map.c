@@ -37,7 +37,7 @@ CASE_WITH(only_what_is_missing_is_created_and_each_run_is_opened_once,
     take_row(&state_a, blocks, sizes, 4);
     put_past(blocks[0]);
     put_past(blocks[2]);
-    CHECK(ashlar__heap_unmap_free(&heap, NULL, 0, 4, &moved) == ASHLAR_OK);
+    CHECK(ashlar__heap_unmap_free(&heap, NULL, 4, &moved) == ASHLAR_OK);
     CHECK(ashlar__heap_trim(&heap, 4 * MIB) == ASHLAR_OK);
     put_past(blocks[1]); /* 4 MiB missing, 2 there, 4 missing */
     const size_t creates = CALLS(mem_create), maps = CALLS(mem_map), opens = CALLS(mem_set_access);
@@ -171,7 +171,7 @@ CASE_WITH(nothing_moves_away_from_the_front_that_is_wanted, set_up_heap("memory=
     high = cut(low, 4 * MIB)->next;
     high = cut(high, 4 * MIB); /* as before; now the lower one becomes a hole */
     put_past(low);
-    CHECK(ashlar__heap_unmap_free(&heap, NULL, 0, 2, &moved) == ASHLAR_OK && moved == 2);
+    CHECK(ashlar__heap_unmap_free(&heap, NULL, 2, &moved) == ASHLAR_OK && moved == 2);
     CHECK(ashlar__heap_trim(&heap, 4 * MIB) == ASHLAR_OK);
     put_past(high);
     CHECK(back(low, 6 * MIB, ASHLAR_MAY_MOVE) == ASHLAR_ENOMEM); /* handle 2 is wanted itself */

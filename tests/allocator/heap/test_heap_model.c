@@ -283,7 +283,7 @@ static ashlar_status change(size_t kind) {
         return ASHLAR_OK;
     case 4:
         may_unmap = true;
-        return use_segments ? ASHLAR_OK : ashlar__heap_unmap_free(&heap, NULL, 0, draw(12), &moved);
+        return use_segments ? ASHLAR_OK : ashlar__heap_unmap_free(&heap, NULL, draw(12), &moved);
     case 5:
         return wait_for_a_block(state);
     case 6:

@@ -128,12 +128,13 @@ CASE_WITH(unmapped_handles_are_kept_as_spare_ones, set_up_heap("memory=64MiB")) 
     take_row(3, 4);
     put_past(blocks[0]);
     put_past(blocks[2]);
-    CHECK(ashlar__heap_unmap_free(&heap, blocks[0], 2 * MIB, 9, &moved) == ASHLAR_OK);
+    const ashlar_heap_place kept = {blocks[0], blocks[0]->offset, 2 * MIB};
+    CHECK(ashlar__heap_unmap_free(&heap, &kept, 9, &moved) == ASHLAR_OK);
     check_heap();
     CHECK(moved == 3 && heap.range.spare_count == 3); /* all but the first 2 MiB that are kept */
     CHECK(ashlar__heap_missing(&heap, blocks[0], 2 * MIB) == 0 && blocks[0]->holes == 1);
     CHECK_ZU(heap.range.mapped_bytes, 12 * MIB);
-    CHECK(ashlar__heap_unmap_free(&heap, blocks[0], 2 * MIB, 1, &moved) == ASHLAR_OK);
+    CHECK(ashlar__heap_unmap_free(&heap, &kept, 1, &moved) == ASHLAR_OK);
     CHECK_ZU(moved, 0);
 }
 
