@@ -64,7 +64,7 @@ int ashlar_cuda_free_async(void *ptr, ashlar_stream stream) {
 }
 
 size_t ashlar_cuda_spare_bytes(int device) {
-    const ashlar_frees *frees = ashlar__frees_peek(device);
+    ashlar_frees *frees = ashlar__frees_peek(device);
     return frees != NULL ? ashlar__frees_spare_bytes(frees) : 0;
 }
 

@@ -4,8 +4,10 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/core/hold.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/dropin/devices.h"
+#include "allocator/heap/away.h"
 
 static _Atomic(ashlar_frees *) all[ASHLAR_DROPIN_ALLOCATORS_MAX]; /* by place */
 static atomic_bool is_given_up[ASHLAR_DROPIN_DEVICES_MAX];
@@ -217,10 +219,20 @@ static size_t spare_bytes(const ashlar_stats *stats) {
     return (size_t)(stats->reserved_bytes - stats->block_bytes);
 }
 
-size_t ashlar__frees_spare_bytes(const ashlar_frees *f) {
-    ashlar_stats stats;
-    ashlar_allocator_get_stats(f->allocator, &stats);
-    return spare_bytes(&stats);
+/*
+ * Blocks that were freed go home first as far as they can: a handle that lies in two of them serves
+ * nobody while the next request takes one, so it would be promised in vain.
+ */
+size_t ashlar__frees_spare_bytes(ashlar_frees *f) {
+    ashlar_allocator *a = f->allocator;
+    (void)ashlar__frees_reap(f, ASHLAR_BATCHES_MAX);
+    ashlar__allocator_enter(a);
+    ashlar__caches_flush_locked(a, ashlar__cache_recent);
+    const ashlar_status unused = ashlar__away_ask(&a->heap, SIZE_MAX);
+    (void)unused; /* what is not known to be over is counted as well */
+    const size_t bytes = ashlar__heap_servable_bytes(&a->heap);
+    ashlar__allocator_leave(a);
+    return bytes;
 }
 
 bool ashlar__frees_give_back(ashlar_frees *f) {

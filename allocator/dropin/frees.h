@@ -60,8 +60,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc(ashlar_frees *frees, size_t 
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc_on(ashlar_frees *frees, size_t bytes,
                                                        ashlar_stream stream, void **out);
 
-/* Reserved bytes that are in no live block: a program may count them as free. */
-size_t ashlar__frees_spare_bytes(const ashlar_frees *frees);
+/* Reserved bytes that can serve again, at once or after a wait: a program may count them as free.
+ * Empties the caches. O(blocks). */
+size_t ashlar__frees_spare_bytes(ashlar_frees *frees);
 
 /* Wait for all work that may use freed blocks, and give all free memory back to the driver. Returns
  * whether there was any. Threads: any. Stream: waits on the host. */

@@ -178,7 +178,7 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     if (result != CU_SUCCESS || !ashlar__preload_begin()) {
         return result;
     }
-    const ashlar_frees *here = ashlar__preload_here();
+    ashlar_frees *here = ashlar__preload_here();
     if (here != NULL) {
         const size_t room = *total_bytes - *free_bytes, spare = ashlar__frees_spare_bytes(here);
         *free_bytes += spare < room ? spare : room;

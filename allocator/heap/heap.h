@@ -215,6 +215,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_unmap_free(ashlar_heap *heap,
                                                         const ashlar_heap_place *kept, size_t count,
                                                         size_t *moved);
 
+/*
+ * Of the memory taken from the driver, what can serve blocks of a handle's size when all work that
+ * is queued is over and no cache holds a block: whole handles, or places in segments; these serve
+ * one large block only as far as they lie side by side. Requires that all caches are claimed.
+ * O(blocks).
+ */
+size_t ashlar__heap_servable_bytes(const ashlar_heap *heap);
+
 /* ---- zones that change hands ---- */
 
 /*

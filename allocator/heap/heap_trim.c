@@ -122,3 +122,49 @@ ashlar_status ashlar__heap_trim(ashlar_heap *heap, size_t target_bytes) {
     }
     return status;
 }
+
+/* ---- what could serve elsewhere ---- */
+
+static bool is_live(const ashlar_block *block) {
+    return block->state == ASHLAR_BLOCK_PLAN_MEMORY ||
+           (block->state == ASHLAR_BLOCK_USED && block->requested != 0);
+}
+
+/* Handles of a window that no live block touches. */
+static size_t free_handles(const ashlar_heap *heap, const ashlar_window *w) {
+    size_t kept = 0, end = 0;
+    for (const ashlar_block *block = w->first; block != NULL; block = block->next) {
+        if (is_live(block)) {
+            const ashlar_handle_span span =
+                ashlar__handles_touched(heap, w, block->offset, block->bytes);
+            kept += span.end - (span.first > end ? span.first : end);
+            end = span.end;
+        }
+    }
+    ASHLAR_CHECK2(kept <= w->mapped_count);
+    return w->mapped_count - kept;
+}
+
+/* How many blocks of a handle's size fit between the live blocks of a segment. */
+static size_t free_places(const ashlar_heap *heap, const ashlar_window *w) {
+    const size_t size = heap->range.handle_bytes;
+    size_t count = 0, start = w->offset;
+    for (const ashlar_block *block = w->first; block != NULL; block = block->next) {
+        if (is_live(block)) {
+            count += (block->offset - start) / size;
+            start = block->offset + block->bytes;
+        }
+    }
+    return count + (w->offset + w->bytes - start) / size;
+}
+
+size_t ashlar__heap_servable_bytes(const ashlar_heap *heap) {
+    const bool has_segments = heap->range.segments != NULL;
+    size_t count = heap->range.spare_count;
+    for (const ashlar_window *w = heap->windows; w != NULL; w = w->above) {
+        count += !has_segments             ? free_handles(heap, w)
+                 : w->zone->owner->is_pool ? 0
+                                           : free_places(heap, w);
+    }
+    return count * heap->range.handle_bytes;
+}

@@ -38,12 +38,12 @@ gives_enough() { # FILE NAME
 }
 
 # As much as was said to be free was given in the rows named WHAT, to a MiB; and the promise is no
-# less than 95 % of it.
+# less than 95 % of what was given in one block. Smaller ones may fit where handles are half free.
 keeps_its_promise() { # FILE WHAT
     awk -v what="-$2\$" '
         $1 !~ what { next }
         { rows++ }
-        $2 <= $3 - 1048576 || $3 < 0.95 * $2 {
+        $2 <= $3 - 1048576 || ($1 ~ /-one$/ && $3 < 0.95 * $2) {
             printf "%s: %d MiB said to be free, %d given\n", $1, $3 / 1048576, $2 / 1048576
             bad++
         }
