@@ -34,12 +34,27 @@ static ashlar_zone *zone_for(const ashlar_request *r) {
     return ashlar__zone_of(r->stream_state, r->bytes);
 }
 
+static bool is_freed(const ashlar_block *block) {
+    return block != NULL && block->state == ASHLAR_BLOCK_USED && block->requested == 0;
+}
+
+/*
+ * Whether a request for memory at hand leaves a gap alone, so that another attempt follows: memory
+ * is short, cannot move, and the gap is about to grow, or would be better exchanged.
+ */
+static bool is_left_alone(const ashlar_allocator *a, const ashlar_request *r,
+                          const ashlar_block *gap) {
+    return r->is_at_hand && a->heap.range.segments != NULL && a->heap.is_short &&
+           (is_freed(gap->prev) || is_freed(gap->next) ||
+            ashlar__heap_is_misfit(&a->heap, gap, r->bytes));
+}
+
 /* A gap of a zone that has memory; NULL: none of the best few. */
 static ashlar_block *mapped_gap(const ashlar_allocator *a, const ashlar_zone *zone,
                                 const ashlar_request *r, bool is_past_only) {
     ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
     for (size_t i = 0; gap != NULL && i < GAPS_LOOKED_AT; i++) {
-        if (ashlar__heap_missing(&a->heap, gap, r->bytes) == 0 &&
+        if (ashlar__heap_missing(&a->heap, gap, r->bytes) == 0 && !is_left_alone(a, r, gap) &&
             (!is_past_only || ashlar__heap_is_past(&a->heap, gap, r->bytes))) {
             return gap;
         }
@@ -70,8 +85,10 @@ static ashlar_status take(ashlar_allocator *a, const ashlar_request *r, ashlar_b
 /* Rung 1. */
 static ashlar_status take_own(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     ashlar_block *gap = ashlar__gap_of_own(zone_for(r), r->own, r->bytes);
-    return gap != NULL && ashlar__heap_missing(&a->heap, gap, r->bytes) == 0 ? take(a, r, gap, out)
-                                                                             : ASHLAR_OK;
+    const bool serves = gap != NULL && ashlar__heap_missing(&a->heap, gap, r->bytes) == 0 &&
+                        !ashlar__heap_is_misfit(&a->heap, gap, r->bytes) &&
+                        !is_left_alone(a, r, gap);
+    return serves ? take(a, r, gap, out) : ASHLAR_OK;
 }
 
 /* Where the best fit has no memory, another gap of the stream's own may have. */
@@ -181,7 +198,16 @@ static unsigned may_create(ashlar_allocator *a) {
 
 /* Rung 3. */
 static ashlar_status map_new(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
-    return map_in(a, r, zone_for(r), may_create(a), out);
+    const unsigned may = may_create(a);
+    ashlar_block *gap = ashlar__free_bins_best_fit(&zone_for(r)->gaps, r->bytes);
+    ashlar_status status = ASHLAR_OK;
+    if (gap != NULL && may != 0 && ashlar__heap_is_misfit(&a->heap, gap, r->bytes)) {
+        bool unused;
+        status = is_over(a, r->stream_state, &unused);
+        status = status == ASHLAR_OK ? ashlar__heap_exchange(&a->heap, gap, r->bytes) : status;
+    }
+    return status == ASHLAR_OK || status == ASHLAR_ENOMEM ? map_in(a, r, zone_for(r), may, out)
+                                                          : status;
 }
 
 /*

@@ -79,11 +79,20 @@ size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, si
 bool ashlar__heap_is_backed(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
 
 /*
+ * Whether a gap is a whole segment, and memory was short: then it may be better to exchange it than
+ * to cut it.
+ */
+static inline bool ashlar__heap_is_short_segment(const ashlar_heap *heap, const ashlar_block *gap) {
+    return heap->range.segments != NULL && heap->is_short && gap->prev == NULL && gap->next == NULL;
+}
+
+/*
  * Whether ashlar__heap_take() needs nothing that is not the zone's own, nor the driver's, nor that
  * of pages that only this zone has. Then whoever may touch the zone may take without the lock.
  */
 static inline bool ashlar__heap_can_take(const ashlar_heap *heap, const ashlar_block *gap) {
-    return gap->window->zone->nodes.count > 0 && ashlar__page_map_has_leaf(&heap->map, gap->offset);
+    return !ashlar__heap_is_short_segment(heap, gap) && gap->window->zone->nodes.count > 0 &&
+           ashlar__page_map_has_leaf(&heap->map, gap->offset);
 }
 
 /*
@@ -165,6 +174,27 @@ bool ashlar__heap_find_place(const ashlar_heap *heap, ashlar_stream_state *state
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_add_window(ashlar_heap *heap, ashlar_zone *zone,
                                                         size_t bytes);
+
+/* Of a segment that blocks of one size share, at most this part should be left over. */
+enum { ASHLAR_WASTE_DIVISOR = 16 };
+
+/*
+ * Whether a gap is a whole segment of which blocks of `bytes` would leave too much over, while
+ * memory is short.
+ */
+static inline bool ashlar__heap_is_misfit(const ashlar_heap *heap, const ashlar_block *gap,
+                                          size_t bytes) {
+    return ashlar__heap_is_short_segment(heap, gap) &&
+           gap->bytes % bytes > gap->bytes / ASHLAR_WASTE_DIVISOR;
+}
+
+/*
+ * Have a segment for blocks of `bytes` in the zone of such a gap; if the driver has no room for it,
+ * and the device is done with the gap, give that back first. Errors: as ashlar__heap_add_window();
+ * then that segment may be gone.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_exchange(ashlar_heap *heap, ashlar_block *misfit,
+                                                      size_t bytes);
 
 /* What may be done for missing memory, if spare handles are not enough: bits, in this order. */
 enum {

@@ -69,15 +69,40 @@ enum { SEGMENTS_PER_DEVICE = 16 };
 /* The size of a segment for blocks that have a size class. */
 #define SMALL_SEGMENT_BYTES ((size_t)2 << 20)
 
+static size_t max_of(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
 /* The segment for a block of `need` bytes: as many such blocks as fill it without much waste. */
 static size_t segment_bytes(const ashlar_range *range, size_t need) {
     const size_t part = range->memory_bytes / SEGMENTS_PER_DEVICE;
     const size_t shared = part < SHARED_SEGMENT_BYTES ? part : SHARED_SEGMENT_BYTES;
-    size_t bytes = need <= ASHLAR_SC_MAX_BYTES ? SMALL_SEGMENT_BYTES
-                   : need < shared             ? (shared + need - 1) / need * need
-                                               : need;
-    bytes = bytes < range->growth_min_bytes ? range->growth_min_bytes : bytes;
-    return (bytes + range->handle_bytes - 1) / range->handle_bytes * range->handle_bytes;
+    const size_t least = max_of(need < shared ? shared : 0, range->growth_min_bytes);
+    const size_t grain = range->handle_bytes;
+    if (need <= ASHLAR_SC_MAX_BYTES) {
+        return (max_of(SMALL_SEGMENT_BYTES, range->growth_min_bytes) + grain - 1) / grain * grain;
+    }
+    size_t sum = need > least ? need : (least + need - 1) / need * need;
+    size_t bytes = (sum + grain - 1) / grain * grain;
+    while (bytes - sum > bytes / ASHLAR_WASTE_DIVISOR && bytes + need < 2 * least) {
+        sum += need;
+        bytes = (sum + grain - 1) / grain * grain;
+    }
+    return bytes;
+}
+
+ashlar_status ashlar__heap_exchange(ashlar_heap *heap, ashlar_block *misfit, size_t bytes) {
+    ashlar_zone *zone = misfit->window->zone;
+    ashlar_status status = ashlar__heap_add_window(heap, zone, bytes);
+    if (status != ASHLAR_ENOMEM || !ashlar__heap_is_past(heap, misfit, misfit->bytes)) {
+        return status;
+    }
+    status = ashlar__range_free_segment(&heap->range, misfit->window->offset, misfit->bytes);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar__heap_drop_window(heap, misfit->window);
+    return ashlar__heap_add_window(heap, zone, bytes);
 }
 
 static ashlar_status add_segment_of(ashlar_heap *heap, ashlar_zone *zone, size_t bytes) {
