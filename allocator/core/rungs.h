@@ -1,0 +1,69 @@
+/*
+ * rungs.h - the rungs of the ladder (ladder.c) that look for memory (internal).
+ *
+ * One that finds nothing leaves *out NULL. The allocator's lock is held, and from rung 2 on all
+ * other threads are shut out of their caches.
+ */
+#ifndef ASHLAR_RUNGS_H
+#define ASHLAR_RUNGS_H
+
+#include "allocator/core/slow_path.h"
+
+/* ---- the stream's own memory: rungs_own.c ---- */
+
+/* Rung 1. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_own(ashlar_allocator *a, const ashlar_request *r,
+                                                      ashlar_block **out);
+
+/* The same where the best fit has no memory: another gap may have. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_mapped(ashlar_allocator *a,
+                                                         const ashlar_request *r,
+                                                         ashlar_block **out);
+
+/* Rung 2. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *r,
+                                                       ashlar_block **out);
+
+/* Rung 3. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_map_new(ashlar_allocator *a, const ashlar_request *r,
+                                                     ashlar_block **out);
+
+/* Rung 6. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_map_free(ashlar_allocator *a, const ashlar_request *r,
+                                                      ashlar_block **out);
+
+/* ---- other streams' memory: rungs_others.c ---- */
+
+/* Before rung 4: find out about every stream how far its work has come. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_ask_all(ashlar_allocator *a);
+
+/* Rung 4. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_borrow_past(ashlar_allocator *a,
+                                                         const ashlar_request *r,
+                                                         ashlar_block **out);
+
+/* Rung 5. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_borrow_waited(ashlar_allocator *a,
+                                                           const ashlar_request *r,
+                                                           ashlar_block **out);
+
+/* Behind rung 10: wherever in any zone the request takes the fewest handles. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_anywhere(ashlar_allocator *a,
+                                                           const ashlar_request *r,
+                                                           ashlar_block **out);
+
+/* ---- for both ---- */
+
+/* A gap of a zone that has memory, and is past if it has to be; NULL: none of the best few. */
+ashlar_block *ashlar__rung_mapped_gap(const ashlar_allocator *a, const ashlar_zone *zone,
+                                      const ashlar_request *r, bool is_past_only);
+
+/* Take the bytes of a gap at `offset`, behind which all memory is there. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_at(ashlar_allocator *a, const ashlar_request *r,
+                                                     ashlar_block *gap, size_t offset,
+                                                     ashlar_block **out);
+
+/* What a request may have mapped: a sealed allocator may use what it has, but take nothing new. */
+unsigned ashlar__rung_may_create(ashlar_allocator *a);
+
+#endif /* ASHLAR_RUNGS_H */

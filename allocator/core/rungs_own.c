@@ -1,0 +1,220 @@
+/* rungs_own.c - rungs 1 to 3 and 6 of the ladder: the stream's own zones, and memory mapped there.
+ */
+#include "allocator/core/rungs.h"
+
+#include "allocator/base/check_level.h"
+#include "allocator/core/miss.h"
+#include "allocator/heap/away.h"
+
+/* ---- one gap ---- */
+
+/* How many gaps of a zone a request looks at if the best one has no memory. */
+enum { GAPS_LOOKED_AT = 8 };
+
+static ashlar_zone *zone_for(const ashlar_request *r) {
+    return ashlar__zone_of(r->stream_state, r->bytes);
+}
+
+static bool is_freed(const ashlar_block *block) {
+    return block != NULL && block->state == ASHLAR_BLOCK_USED && block->requested == 0;
+}
+
+/*
+ * Whether a request for memory at hand leaves a gap alone, so that another attempt follows: memory
+ * is short, cannot move, and the gap is about to grow, or would be better exchanged.
+ */
+static bool is_left_alone(const ashlar_allocator *a, const ashlar_request *r,
+                          const ashlar_block *gap) {
+    return r->is_at_hand && a->heap.range.segments != NULL && a->heap.is_short &&
+           (is_freed(gap->prev) || is_freed(gap->next) ||
+            ashlar__heap_is_misfit(&a->heap, gap, r->bytes));
+}
+
+/* A gap of a zone that has memory; NULL: none of the best few. */
+ashlar_block *ashlar__rung_mapped_gap(const ashlar_allocator *a, const ashlar_zone *zone,
+                                      const ashlar_request *r, bool is_past_only) {
+    ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
+    for (size_t i = 0; gap != NULL && i < GAPS_LOOKED_AT; i++) {
+        if (ashlar__heap_missing(&a->heap, gap, r->bytes) == 0 && !is_left_alone(a, r, gap) &&
+            (!is_past_only || ashlar__heap_is_past(&a->heap, gap, r->bytes))) {
+            return gap;
+        }
+        gap = ashlar__free_bins_next(&zone->gaps, gap->bytes, gap->offset);
+    }
+    return NULL;
+}
+
+/* Take the bytes of a gap at `offset`, behind which all memory is there. */
+ashlar_status ashlar__rung_take_at(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
+                                   size_t offset, ashlar_block **out) {
+    ashlar_block *block = NULL;
+    const ashlar_status status = ashlar__heap_take_run(&a->heap, gap, offset, r->bytes, &block);
+    if (status == ASHLAR_OK) {
+        if (block->window->zone->owner != r->stream_state) {
+            block->marks |= ASHLAR_BLOCK_BORROWED;
+        }
+        *out = block;
+    }
+    return status;
+}
+
+static ashlar_status take(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
+                          ashlar_block **out) {
+    return ashlar__rung_take_at(a, r, gap, gap->offset, out);
+}
+
+/* Rung 1. */
+ashlar_status ashlar__rung_take_own(ashlar_allocator *a, const ashlar_request *r,
+                                    ashlar_block **out) {
+    ashlar_block *gap = ashlar__gap_of_own(zone_for(r), r->own, r->bytes);
+    const bool serves = gap != NULL && ashlar__heap_missing(&a->heap, gap, r->bytes) == 0 &&
+                        !ashlar__heap_is_misfit(&a->heap, gap, r->bytes) &&
+                        !is_left_alone(a, r, gap);
+    return serves ? take(a, r, gap, out) : ASHLAR_OK;
+}
+
+/* Where the best fit has no memory, another gap of the stream's own may have. */
+ashlar_status ashlar__rung_take_mapped(ashlar_allocator *a, const ashlar_request *r,
+                                       ashlar_block **out) {
+    ashlar_block *gap = ashlar__rung_mapped_gap(a, zone_for(r), r, false);
+    return gap != NULL ? take(a, r, gap, out) : ASHLAR_OK;
+}
+
+/* ---- memory of one's own that is elsewhere ---- */
+
+/* How many streams, or zones of ended streams, one request asks the driver about. */
+enum { ASKED_MAX = 16 };
+
+/* Whether all of an ended stream's work is known to be over, after asking the driver. */
+static ashlar_status is_over(ashlar_allocator *a, ashlar_stream_state *state, bool *out) {
+    ashlar_status status = ASHLAR_OK;
+    if (!ashlar__stream_state_is_quiet(state) &&
+        !ashlar__stream_state_is_closed(state, &a->client)) {
+        status = ashlar__stream_state_ask(state, &a->client, state->last_tick,
+                                          &a->stats.events_recorded);
+    }
+    *out = status == ASHLAR_OK && ashlar__stream_state_is_quiet(state);
+    return status;
+}
+
+/* Make the zone of an ended stream, if its work is over, part of the request's zone. */
+static ashlar_status adopt(ashlar_allocator *a, const ashlar_request *r, bool *adopted) {
+    ashlar_zone *to = zone_for(r);
+    const size_t kind = (size_t)(to - r->stream_state->zones);
+    size_t asked = 0;
+    *adopted = false;
+    for (ashlar_zone *zone = a->heap.zones; zone != NULL && asked < ASKED_MAX; zone = zone->next) {
+        ashlar_stream_state *owner = zone->owner;
+        if (owner->is_idle || !(owner->is_gone || owner->is_ended) || owner->is_pool ||
+            zone != &owner->zones[kind]) {
+            continue;
+        }
+        asked++;
+        const ashlar_status status = is_over(a, owner, adopted);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+        if (*adopted) {
+            ashlar__zone_move(&a->heap, zone, to, true);
+            return ASHLAR_OK;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* Rung 2. */
+ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *r,
+                                     ashlar_block **out) {
+    ashlar_stream_state *state = r->stream_state;
+    ashlar_status status = ASHLAR_OK;
+    bool adopted = true;
+    if (state->oldest_away != NULL && !r->is_idle) {
+        *out = ashlar__away_take_own(&a->heap, state, r->bytes);
+        if (*out != NULL) {
+            (*out)->marks |=
+                ashlar__block_home(*out) == state ? 0 : (unsigned char)ASHLAR_BLOCK_BORROWED;
+            return ASHLAR_OK;
+        }
+    }
+    if (state->away_count > 0) {
+        status = ashlar__away_ask(&a->heap, ASKED_MAX);
+        if (status == ASHLAR_OK) {
+            status = ashlar__rung_take_own(a, r, out);
+        }
+    }
+    while (status == ASHLAR_OK && *out == NULL && adopted && !state->is_pool) {
+        status = adopt(a, r, &adopted);
+        if (status == ASHLAR_OK && adopted) {
+            status = ashlar__rung_take_mapped(a, r, out);
+        }
+    }
+    return status;
+}
+
+/* ---- more memory ---- */
+
+/* Map what is missing behind the best gap of a zone, with a new window if there is none. */
+static ashlar_status map_in(ashlar_allocator *a, const ashlar_request *r, ashlar_zone *zone,
+                            unsigned may, ashlar_block **out) {
+    ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
+    ashlar_status status = ASHLAR_OK;
+    if (gap == NULL && a->heap.range.segments != NULL && (may & ASHLAR_MAY_CREATE) == 0) {
+        return ASHLAR_OK;
+    }
+    if (gap == NULL) {
+        status = ashlar__heap_add_window(&a->heap, zone, r->bytes);
+        gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar__heap_back(&a->heap, gap, r->bytes, may);
+    }
+    if (status == ASHLAR_OK) {
+        status = take(a, r, gap, out);
+    }
+    if (status == ASHLAR_ENOMEM && (may & ASHLAR_MAY_CREATE) == 0) {
+        status = ashlar__may_map_locked(a); /* the same, and the detail says why */
+    }
+    return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
+}
+
+/* A sealed allocator may map what it has, but take nothing new. */
+unsigned ashlar__rung_may_create(ashlar_allocator *a) {
+    return ashlar__may_map_locked(a) == ASHLAR_OK ? ASHLAR_MAY_CREATE : 0;
+}
+
+/* Rung 3. */
+ashlar_status ashlar__rung_map_new(ashlar_allocator *a, const ashlar_request *r,
+                                   ashlar_block **out) {
+    const unsigned may = ashlar__rung_may_create(a);
+    ashlar_block *gap = ashlar__free_bins_best_fit(&zone_for(r)->gaps, r->bytes);
+    ashlar_status status = ASHLAR_OK;
+    if (gap != NULL && may != 0 && ashlar__heap_is_misfit(&a->heap, gap, r->bytes)) {
+        bool unused;
+        status = is_over(a, r->stream_state, &unused);
+        status = status == ASHLAR_OK ? ashlar__heap_exchange(&a->heap, gap, r->bytes) : status;
+    }
+    return status == ASHLAR_OK || status == ASHLAR_ENOMEM ? map_in(a, r, zone_for(r), may, out)
+                                                          : status;
+}
+
+/*
+ * Rung 6. Without virtual memory nothing can move: then free segments go back to the driver, which
+ * may have a larger one to give. The zone for the other sizes comes last: its memory may be partly
+ * used, and then needs less than the request's own zone does.
+ */
+ashlar_status ashlar__rung_map_free(ashlar_allocator *a, const ashlar_request *r,
+                                    ashlar_block **out) {
+    ashlar_zone *own = zone_for(r), *zones = r->stream_state->zones;
+    const unsigned may = ashlar__rung_may_create(a) | ASHLAR_MAY_MOVE;
+    ashlar_status status = ASHLAR_OK;
+    if (a->heap.range.segments != NULL && (may & ASHLAR_MAY_CREATE) != 0) {
+        status = ashlar__heap_trim(&a->heap, 0);
+    }
+    if (status == ASHLAR_OK) {
+        status = map_in(a, r, own, may, out);
+    }
+    if (status == ASHLAR_OK && *out == NULL) {
+        status = map_in(a, r, own == zones ? &zones[1] : zones, may, out);
+    }
+    return status;
+}
