@@ -17,9 +17,16 @@
 #include "allocator/base/check_level.h"
 #include "allocator/core/cycle.h"
 #include "allocator/core/hold.h"
+#include "allocator/core/miss.h"
 #include "allocator/core/streams.h"
 #include "allocator/heap/away.h"
 #include "allocator/plan/planner.h"
+
+/* Rung 1, with the caller's own cache given up if the best gap is the last one. */
+static ashlar_status take_own(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+    const ashlar_zone *zone = ashlar__zone_of(r->stream_state, r->bytes);
+    return ashlar__rung_take_own(a, r, ashlar__gap_of_own(zone, r->own, r->bytes), out);
+}
 
 /* Put the blocks that are on their way to another thread where a search finds them. */
 static void collect_returned(ashlar_allocator *a) {
@@ -77,7 +84,7 @@ static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ash
 /* Rungs 1 to 6, without a wait on the host, and without emptying other threads' caches. */
 static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                             ashlar_rung *rung) {
-    const ashlar_status status = ashlar__rung_take_own(a, r, out);
+    const ashlar_status status = take_own(a, r, out);
     return status == ASHLAR_OK && *out == NULL ? search_on(a, r, out, rung) : status;
 }
 
@@ -228,7 +235,7 @@ ashlar_status ashlar__ladder_take_locked(ashlar_allocator *a, const ashlar_reque
         ashlar__cycle_count_miss(request->own);
     }
     *rung = ASHLAR_RUNG_SAME_STREAM;
-    const ashlar_status status = ashlar__rung_take_own(a, request, &found);
+    const ashlar_status status = take_own(a, request, &found);
     if (!ASHLAR_LIKELY(status == ASHLAR_OK && found != NULL)) {
         return status == ASHLAR_OK ? climb(a, request, out, rung) : status;
     }

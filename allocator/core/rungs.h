@@ -11,9 +11,13 @@
 
 /* ---- the stream's own memory: rungs_own.c ---- */
 
-/* Rung 1. */
+/* Rung 1. `gap` is the best of the stream's own; NULL: there is none. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_own(ashlar_allocator *a, const ashlar_request *r,
-                                                      ashlar_block **out);
+                                                      ashlar_block *gap, ashlar_block **out);
+
+static inline ashlar_block *ashlar__rung_own_gap(const ashlar_request *r) {
+    return ashlar__free_bins_best_fit(&ashlar__zone_of(r->stream_state, r->bytes)->gaps, r->bytes);
+}
 
 /* The same where the best fit has no memory: another gap may have. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_mapped(ashlar_allocator *a,

@@ -80,7 +80,8 @@ ashlar_status ashlar__rung_borrow_waited(ashlar_allocator *a, const ashlar_reque
     bool found = false;
     ashlar_status status = ashlar__away_wait(&a->heap, r->stream_state, r->bytes, &found);
     if (status != ASHLAR_OK || found) {
-        return status == ASHLAR_OK ? ashlar__rung_take_own(a, r, out) : status;
+        return status == ASHLAR_OK ? ashlar__rung_take_own(a, r, ashlar__rung_own_gap(r), out)
+                                   : status;
     }
     ashlar_block *gap = oldest_gap(a, r, false);
     if (gap == NULL) {

@@ -3,7 +3,6 @@
 #include "allocator/core/rungs.h"
 
 #include "allocator/base/check_level.h"
-#include "allocator/core/miss.h"
 #include "allocator/heap/away.h"
 
 /* ---- one gap ---- */
@@ -63,10 +62,8 @@ static ashlar_status take(ashlar_allocator *a, const ashlar_request *r, ashlar_b
     return ashlar__rung_take_at(a, r, gap, gap->offset, out);
 }
 
-/* Rung 1. */
-ashlar_status ashlar__rung_take_own(ashlar_allocator *a, const ashlar_request *r,
+ashlar_status ashlar__rung_take_own(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
                                     ashlar_block **out) {
-    ashlar_block *gap = ashlar__gap_of_own(zone_for(r), r->own, r->bytes);
     const bool serves = gap != NULL && ashlar__heap_missing(&a->heap, gap, r->bytes) == 0 &&
                         !ashlar__heap_is_misfit(&a->heap, gap, r->bytes) &&
                         !is_left_alone(a, r, gap);
@@ -139,7 +136,7 @@ ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *
     if (state->away_count > 0) {
         status = ashlar__away_ask(&a->heap, ASKED_MAX);
         if (status == ASHLAR_OK) {
-            status = ashlar__rung_take_own(a, r, out);
+            status = ashlar__rung_take_own(a, r, ashlar__rung_own_gap(r), out);
         }
     }
     while (status == ASHLAR_OK && *out == NULL && adopted && !state->is_pool) {
