@@ -14,17 +14,8 @@
 /* The test looks at what happens when a new stream has the handle of an old one. */
 #define HANDLES_COME_BACK "recycle=on"
 
-/* Once the driver has refused a cuMemUnmap, a range's addresses are freed while mapped:
- * vmm_finish() in allocator/heap/range_vmm.c, and the same in allocator/guard/guard_unmap.c. */
-#define ADDRESSES_ARE_FREED_WHILE_MAPPED "strict=off"
-
 /* The drop-in's frees ask and record on streams that a program destroyed unseen: is_captured() and
  * mark_all_locked() in allocator/dropin/frees_batches.c. */
 #define DROPIN_ASKS_DEAD_STREAMS "strict=off"
-
-/* For a test in which only some rounds need one of these: `why` if `is_needed`. */
-static inline void strict_unless(bool is_needed, const char *why) {
-    (void)setenv("ASHLAR_SOFT_DEFAULTS", is_needed ? why : CHECK_SOFT_DEFAULTS, 1);
-}
 
 #endif /* ASHLAR_STRICT_H */

@@ -92,6 +92,13 @@ static void drop_event(ashlar_guard_unmap *unmap, cu_event event) {
     }
 }
 
+/* Unmap a block where nothing can be done if the driver refuses. */
+static void abandon(ashlar_guard_unmap *unmap, const ashlar_guarded_block *block) {
+    const cu_result result =
+        ASHLAR_CALL(unmap->client, mem_unmap, (unmap->base + block->offset, block->bytes));
+    unmap->keeps_addresses = unmap->keeps_addresses || result != CU_SUCCESS;
+}
+
 void ashlar__guard_unmap_destroy(ashlar_guard_unmap *unmap) {
     if (unmap == NULL) {
         return;
@@ -100,7 +107,7 @@ void ashlar__guard_unmap_destroy(ashlar_guard_unmap *unmap) {
     const bool is_entered = ashlar__device_enter(client->device) == ASHLAR_OK;
     for (size_t i = 0; i < unmap->count; i++) {
         ashlar_guarded_block *block = unmap->blocks[i];
-        (void)ASHLAR_CALL(client, mem_unmap, (unmap->base + block->offset, block->bytes));
+        abandon(unmap, block);
         (void)ASHLAR_CALL(client, mem_release, (block->handle));
         if (is_entered) {
             drop_event(unmap, block->event);
@@ -110,7 +117,9 @@ void ashlar__guard_unmap_destroy(ashlar_guard_unmap *unmap) {
     if (is_entered) {
         ashlar__device_leave(client->device);
     }
-    (void)ASHLAR_CALL(client, mem_address_free, (unmap->base, unmap->range_bytes));
+    if (!unmap->keeps_addresses) {
+        (void)ASHLAR_CALL(client, mem_address_free, (unmap->base, unmap->range_bytes));
+    }
     ashlar__host_free(unmap->blocks);
     ashlar__host_free(unmap);
 }
@@ -302,7 +311,7 @@ static ashlar_status map_pages(ashlar_guard_unmap *unmap, const ashlar_guarded_b
                                   .flags = CU_ACCESS_READWRITE};
     result = ASHLAR_CALL(client, mem_set_access, (start, block->bytes, &access, 1));
     if (result != CU_SUCCESS) {
-        (void)ASHLAR_CALL(client, mem_unmap, (start, block->bytes));
+        abandon(unmap, block);
         return refuse(unmap, "cuMemSetAccess", result);
     }
     return ASHLAR_OK;

@@ -55,6 +55,7 @@ typedef struct ashlar_guard_unmap {
     ashlar_guarded_block *oldest, *newest; /* the quarantine */
     size_t quarantine_count;
     size_t mapped_bytes, live_bytes;
+    bool keeps_addresses; /* the driver refused an unmap: they may not be freed while mapped */
 } ashlar_guard_unmap;
 
 /* Errors: as ashlar_allocator_create(). */

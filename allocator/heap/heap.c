@@ -103,8 +103,7 @@ static void return_memory(ashlar_heap *heap, ashlar_window *w) {
     }
     for (size_t i = 0; i < w->bytes / bytes && w->mapped_count > 0; i++) {
         if (w->backing[i].is_mapped) {
-            const cu_ptr at = range->base + w->offset + i * bytes;
-            (void)ASHLAR_CALL(range->client, mem_unmap, (at, bytes));
+            ashlar__range_abandon(range, w->offset + i * bytes);
             (void)ASHLAR_CALL(range->client, mem_release, (w->backing[i].handle));
             range->mapped_bytes -= bytes;
             w->mapped_count--;

@@ -81,6 +81,7 @@ typedef struct ashlar_range {
     size_t spare_capacity;
     int peers[ASHLAR_PEERS_MAX]; /* ordinals of other devices that may use the memory */
     size_t peer_count;
+    bool keeps_addresses; /* the driver refused an unmap: they may not be freed while mapped */
 } ashlar_range;
 
 /*
@@ -126,6 +127,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__range_map(ashlar_range *range, size_t of
 /* Unmap the handle that is mapped at `offset`; it becomes spare. Errors: ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_unmap(ashlar_range *range, size_t offset,
                                                     cu_mem_handle handle);
+
+/* The same where nothing can be done if the driver refuses, and nobody keeps the handle: then the
+ * range's addresses are never freed. */
+void ashlar__range_abandon(ashlar_range *range, size_t offset);
 
 /* Let a device use [offset, offset + bytes), all of which is mapped; or no longer. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_open(ashlar_range *range, size_t offset, size_t bytes,

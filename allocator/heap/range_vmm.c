@@ -68,6 +68,12 @@ static ashlar_status open_memory(ashlar_range *range, size_t offset, size_t byte
     return result == CU_SUCCESS ? ASHLAR_OK : ashlar__range_refuse(range, "cuMemSetAccess", result);
 }
 
+void ashlar__range_abandon(ashlar_range *range, size_t offset) {
+    const cu_result result =
+        ASHLAR_CALL(range->client, mem_unmap, (range->base + offset, range->handle_bytes));
+    range->keeps_addresses = range->keeps_addresses || result != CU_SUCCESS;
+}
+
 ashlar_status ashlar__range_map(ashlar_range *range, size_t offset, size_t count) {
     ASHLAR_CHECK2(count > 0 && count <= range->spare_count && offset % range->handle_bytes == 0);
     const size_t bytes = range->handle_bytes;
@@ -84,8 +90,7 @@ ashlar_status ashlar__range_map(ashlar_range *range, size_t offset, size_t count
                                      : ashlar__range_refuse(range, "cuMemMap", result);
     if (status != ASHLAR_OK) {
         while (done-- > 0) {
-            (void)ASHLAR_CALL(range->client, mem_unmap,
-                              (range->base + offset + done * bytes, bytes));
+            ashlar__range_abandon(range, offset + done * bytes);
         }
         return status;
     }
@@ -132,7 +137,9 @@ void ashlar__range_vmm_finish(ashlar_range *range) {
         (void)ASHLAR_CALL(range->client, mem_release, (range->spare[--range->spare_count]));
         range->mapped_bytes -= range->handle_bytes;
     }
-    (void)ASHLAR_CALL(range->client, mem_address_free, (range->base, range->bytes));
+    if (!range->keeps_addresses) {
+        (void)ASHLAR_CALL(range->client, mem_address_free, (range->base, range->bytes));
+    }
 }
 
 /* Reserve addresses; if they are scarce (ulimit -v, a virtual machine), make do with fewer. */
