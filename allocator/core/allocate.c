@@ -16,6 +16,7 @@
 #include "allocator/core/report.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/core/streams.h"
+#include "allocator/core/watch.h"
 #include "allocator/heap/away.h"
 #include "allocator/trace/trace_ring.h"
 
@@ -324,7 +325,13 @@ static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, as
     request.own = ashlar__cache_get(a);
     ashlar__lock_acquire(&a->lock);
     const size_t mapped_before = a->heap.range.mapped_bytes;
-    const ashlar_status status = serve_locked(a, bytes, &request, tag, stream, out);
+    ashlar_stream_state *named = NULL;
+    ashlar_status status =
+        request.is_idle ? ASHLAR_OK : ashlar__watch_begin_locked(a, stream, &named);
+    if (status == ASHLAR_OK) {
+        status = serve_locked(a, bytes, &request, tag, stream, out);
+        ashlar__watch_end_locked(named);
+    }
     const warning w = warning_locked(a, mapped_before);
     ashlar__allocator_leave(a);
     if (w.warn != NULL) {

@@ -53,6 +53,7 @@ struct ashlar_allocator {
     bool bypasses_caches;                   /* every call takes the slow path */
     unsigned claim_depth;                   /* > 0: other threads are shut out of their caches */
     bool is_shut_to_end;    /* one of these claims lasts until the lock is released */
+    uint64_t settle_count;  /* waits for the whole device that have begun */
     ashlar_block *deferred; /* freed, but any stream may still use them; see deferred_free.h */
     size_t deferred_bytes;
     ashlar_counters counters; /* of threads without a cache; published at the end of every call */

@@ -16,6 +16,7 @@
 #include "allocator/heap/away.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/core/streams.h"
+#include "allocator/core/watch.h"
 #include "allocator/plan/plan_memory.h"
 #include "allocator/trace/trace_ring.h"
 
@@ -48,7 +49,9 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
         ashlar__outbox_add(own, block);
         return;
     }
-    if (own != NULL && ashlar__may_cache(state)) {
+    /* What a cache gives back later might have no event behind it any more. */
+    if (own != NULL && ashlar__may_cache(state) &&
+        !ashlar__stream_state_is_recorded_at_calls(state, &a->client)) {
         m = ashlar__cache_find_state(own, state);
         m = m != NULL ? m : ashlar__cache_add_locked(own, state);
     }
@@ -117,20 +120,25 @@ static ashlar_status last_state_locked(ashlar_allocator *a, const ashlar_stream 
 }
 
 /*
- * A free in a guard mode calls the driver for the stream of the block's last use. If that stream is
- * gone, or is another thread's default stream, let it be the legacy default stream instead, behind
- * the last use: that stream comes after other threads' default streams by itself.
+ * A free in a guard mode calls the driver for the stream of the block's last use, now and later. If
+ * that stream is gone or watched, or is another thread's default stream, let it be the legacy
+ * default stream instead, behind the last use: that stream comes after other threads' default
+ * streams by itself.
  */
 static ashlar_status name_live_state_locked(ashlar_allocator *a, ashlar_stream_state **state) {
     ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *last = *state;
-    if (!last->is_gone && !ashlar__stream_state_is_others(last)) {
+    const bool may_end = a->client.watches_streams && ashlar__stream_can_end(last->stream);
+    if (!last->is_gone && !may_end && !ashlar__stream_state_is_others(last)) {
         return ASHLAR_OK;
     }
     const uint64_t tick = ashlar__stream_state_stamp(last);
     ashlar_status status = ASHLAR_OK;
-    if (last->is_gone) {
-        /* Records nothing, but fails if no event comes after the last use. */
+    if (ashlar__stream_state_is_silent(last, &a->client)) {
+        status = ashlar__watch_settle_locked(a);
+    } else if (last->is_gone || may_end) {
+        /* Of a stream that is gone it records nothing, but fails if no event comes after the last
+         * use. */
         status = ashlar__stream_state_cover(last, &a->client, tick, &a->stats.events_recorded);
         if (status == ASHLAR_OK) {
             status = ashlar__stream_state_wait_on(last, &a->client, NULL, tick);
@@ -195,11 +203,16 @@ static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashla
     const ashlar_call_site place = {caller, ashlar__thread_number()};
     ashlar_cache *own = ashlar__cache_get(a);
     ASHLAR_CHECK2(own == NULL || !ashlar__allocator_is_guarded(a)); /* a guard sees every call */
+    ashlar_stream_state *named = NULL;
     ashlar__lock_acquire(&a->lock);
     ashlar_status status =
-        ashlar__dry_run_has(own, ptr) ? ashlar__dry_run_free_locked(a, own, ptr, stream)
-        : a->guards.unmap != NULL     ? free_pages_locked(a, ptr, stream)
-                                      : free_block_locked(a, own, ptr, stream, place);
+        stream != NULL ? ashlar__watch_begin_locked(a, *stream, &named) : ASHLAR_OK;
+    if (status == ASHLAR_OK) {
+        status = ashlar__dry_run_has(own, ptr) ? ashlar__dry_run_free_locked(a, own, ptr, stream)
+                 : a->guards.unmap != NULL     ? free_pages_locked(a, ptr, stream)
+                                               : free_block_locked(a, own, ptr, stream, place);
+        ashlar__watch_end_locked(named);
+    }
     status = ashlar__guard_log_free_locked(a->guards.frees, ptr, place, status);
     ashlar__allocator_leave(a);
     return status == ASHLAR_OK ? ashlar__guard_take_finding(a) : status;

@@ -14,6 +14,7 @@
 #include "allocator/core/shared.h"
 #include "allocator/core/streams.h"
 #include "allocator/core/hold.h"
+#include "allocator/core/watch.h"
 
 /* Lock: the allocator's. */
 struct ashlar_graph_pool {
@@ -55,8 +56,13 @@ ashlar_status ashlar_graph_pool_begin(ashlar_allocator *a, ashlar_stream stream,
     if (pool == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a pool");
     }
+    ashlar_stream_state *named = NULL;
     ashlar__allocator_enter(a);
-    const ashlar_status status = begin_locked(a, stream, pool);
+    ashlar_status status = ashlar__watch_begin_locked(a, stream, &named);
+    if (status == ASHLAR_OK) {
+        status = begin_locked(a, stream, pool);
+        ashlar__watch_end_locked(named);
+    }
     ashlar__allocator_leave(a);
     if (status != ASHLAR_OK) {
         ashlar__host_free(pool);
@@ -126,8 +132,13 @@ ashlar_status ashlar_graph_pool_release(ashlar_graph_pool *pool, ashlar_stream s
         return ASHLAR_OK;
     }
     ashlar_allocator *a = pool->allocator;
+    ashlar_stream_state *named = NULL;
     ashlar__allocator_enter(a);
-    const ashlar_status status = release_locked(pool, stream);
+    ashlar_status status = ashlar__watch_begin_locked(a, stream, &named);
+    if (status == ASHLAR_OK) {
+        status = release_locked(pool, stream);
+        ashlar__watch_end_locked(named);
+    }
     ashlar__allocator_leave(a);
     if (status == ASHLAR_OK) {
         ashlar__host_free(pool);

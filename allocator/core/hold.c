@@ -100,9 +100,11 @@ void ashlar__caches_update_bypass_locked(ashlar_allocator *a) {
 
 /* ---- holding ---- */
 
+/* What is freed on a watched stream is to have its stamp while the stream is alive. */
 static bool may_be_held(const ashlar_allocator *a, const ashlar_stream_state *state) {
-    return state->handovers < HANDOVERS_MAX && a->heap.range.segments == NULL && !state->is_pool &&
-           !state->is_idle && state->pool == NULL && !ashlar__stream_state_has_ended(state);
+    return state->handovers < HANDOVERS_MAX && a->heap.range.segments == NULL &&
+           !a->client.watches_streams && !state->is_pool && !state->is_idle &&
+           state->pool == NULL && !ashlar__stream_state_has_ended(state);
 }
 
 void ashlar__hold_drop_locked(ashlar_allocator *a, ashlar_stream_state *state) {

@@ -8,7 +8,7 @@
  * stream passes to that one; after a few handovers nobody holds it any more, and all its misses
  * take the lock. What a thread has in its magazines stays there.
  *
- * So a stream's zones, last_tick and has_freed may be touched
+ * So a stream's zones, last_tick, has_freed and stamp_count may be touched
  *   by the owner of the cache that holds it   inside its cache, or with the lock
  *   by any thread, if no cache holds it       with the lock
  *   by any thread                             with the lock, while the others are shut out
@@ -46,10 +46,12 @@ void ashlar__caches_update_bypass_locked(ashlar_allocator *allocator);
 
 /*
  * The bits of `attention` that say whether every call must take the lock, so that a trace or the
- * recording of a step sees it.
+ * recording of a step sees it, or the driver is asked about its stream.
  */
 static inline unsigned ashlar__cache_watched(const ashlar_allocator *a) {
-    return a->bypasses_caches || a->planner.recording_count > 0 ? ASHLAR_CACHE_BYPASSED : 0;
+    return a->bypasses_caches || a->client.watches_streams || a->planner.recording_count > 0
+               ? ASHLAR_CACHE_BYPASSED
+               : 0;
 }
 
 /* ---- holding ---- */

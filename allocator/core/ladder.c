@@ -19,6 +19,7 @@
 #include "allocator/core/hold.h"
 #include "allocator/core/miss.h"
 #include "allocator/core/streams.h"
+#include "allocator/core/watch.h"
 #include "allocator/heap/away.h"
 #include "allocator/plan/planner.h"
 
@@ -142,7 +143,8 @@ static ashlar_status find_oldest(ashlar_allocator *a, ashlar_stream_state **out)
 }
 
 /*
- * One wait of rung 10: for one stream, dropping the lock. *waited: whether there was such a stream.
+ * One wait of rung 10: for one stream, dropping the lock, or at last for all of those that may not
+ * be named. *waited: whether there was such a stream.
  */
 static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
     ashlar_stream_state *oldest = NULL;
@@ -153,6 +155,8 @@ static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
         ashlar__let_in_locked(a); /* the wait drops the lock */
         status = ashlar__stream_state_synchronize(oldest, &a->client, oldest->completed, &a->lock);
         ashlar__shut_out_locked(a);
+    } else if (status == ASHLAR_OK) {
+        *waited = ashlar__watch_wait_locked(a);
     }
     ASHLAR_OWNS(&a->lock); /* held again after the wait */
     ashlar__away_settle(&a->heap);

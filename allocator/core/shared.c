@@ -3,9 +3,11 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/core/dry_run.h"
+#include "allocator/core/hold.h"
 #include "allocator/core/note.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/core/streams.h"
+#include "allocator/core/watch.h"
 #include "allocator/heap/away.h"
 #include "allocator/plan/plan_memory.h"
 
@@ -19,8 +21,10 @@ ashlar_status ashlar__shared_join_locked(ashlar_allocator *a, ashlar_block *bloc
             continue;
         }
         use->tick = ashlar__stream_state_stamp(use->stream_state);
+        use->stream_state->caller_count++; /* it lives until the block's free */
         status = ashlar__stream_state_cover(use->stream_state, &a->client, use->tick,
                                             &a->stats.events_recorded);
+        use->stream_state->caller_count--;
         if (status == ASHLAR_OK) {
             status = ashlar__stream_state_wait_on(use->stream_state, &a->client, state->stream,
                                                   use->tick);
@@ -69,7 +73,11 @@ ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream
         ashlar__lock_release(&a->lock);
         return marked;
     }
+    ashlar_stream_state *named = NULL;
     ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
+    if (status == ASHLAR_OK) {
+        status = ashlar__watch_begin_locked(a, stream, &named);
+    }
     if (status == ASHLAR_OK) {
         status = ashlar__stream_state_of_locked(a, stream, &state);
     }
@@ -77,6 +85,7 @@ ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream
         status = ashlar__away_add_use(block, state);
         ashlar__step_record_free_locked(a, block, false);
     }
-    ashlar__lock_release(&a->lock);
+    ashlar__watch_end_locked(named);
+    ashlar__allocator_leave(a);
     return status;
 }

@@ -8,6 +8,7 @@
 #include "allocator/base/host.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/shared.h"
+#include "allocator/core/watch.h"
 
 /* All allocators of the process. ashlar_stream_destroy() tells those on the stream's device. */
 static ashlar_lock list_lock = ASHLAR_LOCK(ASHLAR_RANK_ALLOCATOR_LIST);
@@ -22,7 +23,7 @@ static bool is_per_thread(ashlar_stream stream) {
 
 static bool answers_to(const ashlar_stream_state *state, ashlar_stream named) {
     return state->stream == named && !state->is_gone && !state->is_pool && !state->is_idle &&
-           !ashlar__stream_state_is_others(state);
+           !state->is_replaced && !ashlar__stream_state_is_others(state);
 }
 
 static ashlar_stream_state *find_state(const ashlar_allocator *a, ashlar_stream named) {
@@ -190,12 +191,8 @@ void ashlar__caches_forget_stream_locked(ashlar_allocator *a, ashlar_stream_stat
     ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
-static ashlar_status forget_locked(ashlar_allocator *a, ashlar_stream stream) {
+static ashlar_status forget_state_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
-    ashlar_stream_state *state = find_state(a, ashlar__stream_named(stream));
-    if (state == NULL) {
-        return ASHLAR_OK;
-    }
     if (state->pool != NULL) {
         return ashlar__fail(ASHLAR_EINVAL, "stream: it is being captured; end its pool first");
     }
@@ -214,6 +211,20 @@ static ashlar_status forget_locked(ashlar_allocator *a, ashlar_stream stream) {
         ASHLAR_CHECK2(state->recorded > 0); /* otherwise no use could ever be past */
         state->is_gone = true;
         a->recent = NULL;
+    }
+    return status;
+}
+
+static ashlar_status forget_locked(ashlar_allocator *a, ashlar_stream stream) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_stream_state *named = NULL;
+    if (find_state(a, ashlar__stream_named(stream)) == NULL) {
+        return ASHLAR_OK;
+    }
+    ashlar_status status = ashlar__watch_begin_locked(a, stream, &named);
+    if (status == ASHLAR_OK) {
+        status = forget_state_locked(a, find_state(a, ashlar__stream_named(stream)));
+        ashlar__watch_end_locked(named);
     }
     return status;
 }

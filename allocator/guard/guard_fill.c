@@ -206,6 +206,10 @@ ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill) {
  * device is lost, and host functions that have not run by now never will. */
 static void wait_for_answers(ashlar_guard_fill *fill, const ashlar_stream_state *states) {
     ashlar_driver_client *client = fill->checker.client;
+    if (client->watches_streams) {
+        (void)ASHLAR_CALL(client, ctx_synchronize, ());
+        return;
+    }
     for (const ashlar_stream_state *state = states;
          state != NULL && ashlar__checker_is_waiting(&fill->checker); state = state->next) {
         if (state->is_gone) {
@@ -220,6 +224,11 @@ static void wait_for_answers(ashlar_guard_fill *fill, const ashlar_stream_state 
 /* Compare behind a live block on its stream, or if that is gone, on one that waits for its end. */
 static void compare_live(ashlar_guard_fill *fill, const ashlar_block *block,
                          const ashlar_stream_state *states) {
+    static const ashlar_stream_state legacy;
+    if (fill->checker.client->watches_streams) {
+        (void)compare_red_zone(fill, block, &legacy); /* the device is idle */
+        return;
+    }
     ashlar_stream_state *own = block->stream_state;
     const ashlar_stream_state *on = own->is_gone ? states : own;
     while (on != NULL && (on->is_gone || on->is_pool || on->is_idle)) {
@@ -241,6 +250,9 @@ void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_stream
     }
     /* Ignore failures: the allocator ends, so nobody could be told. */
     (void)release_all(fill);
+    if (fill->checker.client->watches_streams) {
+        (void)ASHLAR_CALL(fill->checker.client, ctx_synchronize, ());
+    }
     for (const ashlar_block *block = ashlar__heap_first(fill->heap); block != NULL;
          block = ashlar__heap_next(block)) {
         if (block->state == ASHLAR_BLOCK_USED && block->requested != 0) {

@@ -187,8 +187,12 @@ static void try_cover(ashlar_heap *heap, const ashlar_use *use) {
 
 static void stamp_uses(ashlar_heap *heap, ashlar_block *block) {
     for (ashlar_use *use = block->uses; use != NULL; use = use->next) {
+        /* A stream that was told of by ashlar_record_stream() lives until the free. */
+        const bool is_told = use != &block->own_use;
         use->tick = ashlar__stream_state_next(use->stream_state) - 1;
+        use->stream_state->caller_count += is_told;
         try_cover(heap, use);
+        use->stream_state->caller_count -= is_told;
     }
 }
 
@@ -200,7 +204,8 @@ void ashlar__release_own_block(ashlar_heap *heap, ashlar_block *block) {
     if (heap->is_short) {
         home->last_used = ++heap->use_clock;
     }
-    if (heap->has_waited && is_large) {
+    if ((heap->has_waited && is_large) ||
+        ashlar__stream_state_is_recorded_at_calls(home, heap->range.client)) {
         try_cover(heap, &(ashlar_use){.stream_state = home, .tick = home->last_tick});
     }
 }
@@ -220,7 +225,10 @@ void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
         return;
     }
     stamp_uses(heap, block);
-    block->covered_by = ashlar__stream_state_next(home);
+    /* The last use comes behind all work of its home, whether the block was borrowed or handed on.
+     * So the home need not be stamped where no event might ever come behind the stamp. */
+    const bool is_silent = ashlar__stream_state_is_silent(home, heap->range.client);
+    block->covered_by = is_silent && state != home ? 0 : ashlar__stream_state_next(home);
     block->stream_state = state;
     heap->away_bytes += block->bytes;
     home->away_count++;

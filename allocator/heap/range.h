@@ -23,6 +23,9 @@ typedef struct ashlar_driver_client {
     ashlar_device *device; /* const */
     ashlar_trace *trace;   /* const; records what is mapped and unmapped; NULL: no trace is kept */
     uint64_t calls;        /* Lock: the allocator's, as for the fields below */
+    bool watches_streams; /* a stream may end unannounced: it is asked only in calls that name it */
+    bool has_stream_ids;  /* the driver can tell a new stream from an old one of the same handle */
+    bool records_at_calls; /* watched streams: a call that names one leaves an event behind it */
     unsigned int mode;     /* the thread's capture mode before a call, restored after it */
     cu_result refusal;     /* the driver's error if the call could not even be made */
 } ashlar_driver_client;

@@ -49,7 +49,9 @@ static bool is_capture_on(const ashlar_driver_client *client) {
 bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
                                     const ashlar_driver_client *client) {
     return state->is_pool || state->pool != NULL || state->is_lost ||
-           (recordable(state) == NULL && is_capture_on(client));
+           (recordable(state) == NULL && is_capture_on(client)) ||
+           (ashlar__stream_state_is_silent(state, client) &&
+            !ashlar__stream_state_is_covered(state));
 }
 
 /* Fail if a stream is under capture: recording or waiting on it would invalidate the capture. */
@@ -165,6 +167,10 @@ ashlar_status ashlar__stream_state_cover(ashlar_stream_state *state, ashlar_driv
                                            "behind its work");
     }
     ASHLAR_ASSERT(!state->is_gone);
+    if (ashlar__stream_state_is_silent(state, client)) {
+        return ashlar__fail(ASHLAR_EINVAL, "a stream that may have been destroyed has no event "
+                                           "behind its work");
+    }
     ashlar_status status = ashlar__device_enter(client->device);
     if (status != ASHLAR_OK) {
         return status;
@@ -245,6 +251,27 @@ ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
     }
     complete(state, awaited.number); /* another thread may have seen later ones meanwhile */
     return ASHLAR_OK;
+}
+
+void ashlar__stream_state_begin_settling(ashlar_stream_state *state, uint64_t wait) {
+    ASHLAR_CHECK2(wait > state->settling.wait);
+    state->settling = (ashlar_settlement){wait, state->recorded, state->stamp_count};
+}
+
+void ashlar__stream_state_settle(ashlar_stream_state *state, uint64_t wait) {
+    if (state->settling.wait != wait) {
+        return;
+    }
+    /* Nothing was freed meanwhile: what has no event behind it is past as well. That counts as a
+     * recording which has completed, and whose event is spare. */
+    if (state->settling.stamp_count == state->stamp_count &&
+        !ashlar__stream_state_is_covered(state)) {
+        ASHLAR_CHECK2(state->recorded == state->settling.recorded);
+        state->settling.recorded = ++state->recorded;
+    }
+    if (state->settling.recorded > state->completed) {
+        complete(state, state->settling.recorded);
+    }
 }
 
 void ashlar__stream_state_finish(ashlar_stream_state *state, ashlar_driver_client *client) {

@@ -51,6 +51,12 @@ typedef struct ashlar_numbered_event {
     cu_event event;
 } ashlar_numbered_event;
 
+/* What a stream's counters were when a wait for the whole device began. */
+typedef struct ashlar_settlement {
+    uint64_t wait; /* the wait's number; 0: none yet */
+    uint64_t recorded, stamp_count;
+} ashlar_settlement;
+
 /* Lock: the allocator's guards every field except those marked const. */
 struct ashlar_stream_state {
     ashlar_stream_state *next;           /* the allocator's list of streams */
@@ -63,9 +69,13 @@ struct ashlar_stream_state {
     bool is_gone; /* the stream is destroyed, or about to be: its handle is never used again */
     bool is_lost; /* gone before its last event could be recorded: its blocks stay where they are */
     bool is_ended; /* the pool's capture, or the stream's thread, has ended: no request names it */
+    bool is_replaced;    /* it ended unannounced: its handle names another stream now */
+    bool has_id;         /* `id` is known */
+    uint64_t id;         /* the driver's, if streams are watched; no other stream has it */
+    size_t caller_count; /* watched streams: calls under way that name it, so that it is alive */
     /*
-     * The thread's cache that holds the zones, and with them last_tick and has_freed; NULL: they
-     * are under the lock as everything else. See hold.h.
+     * The thread's cache that holds the zones, and with them last_tick, has_freed and stamp_count;
+     * NULL: they are under the lock as everything else. See hold.h.
      */
     _Atomic(ashlar_cache *) holder;
     unsigned handovers;               /* how often it passed from one thread to another */
@@ -86,6 +96,8 @@ struct ashlar_stream_state {
     uint64_t completed;   /* the newest recording known to have completed */
     uint64_t last_tick;   /* the newest tick stamped on a block that was freed here */
     uint64_t recorded_at; /* the newest recording's number, counted over all streams */
+    uint64_t stamp_count; /* uses stamped so far */
+    ashlar_settlement settling; /* the newest wait for the whole device that began */
     ashlar_numbered_event events[ASHLAR_EVENTS_MAX];
 };
 
@@ -120,6 +132,7 @@ static inline uint64_t ashlar__stream_state_stamp(const ashlar_stream_state *sta
 static inline uint64_t ashlar__stream_state_next(ashlar_stream_state *state) {
     state->last_tick = ashlar__stream_state_stamp(state);
     state->has_freed = true;
+    state->stamp_count++;
     return state->last_tick + 1;
 }
 
@@ -128,10 +141,37 @@ static inline uint64_t ashlar__stream_state_next(ashlar_stream_state *state) {
  * here. That holds for a graph's pool, for a stream under capture and for one that was lost. While
  * any stream is under capture, it also holds for the legacy default stream, which may be ordered
  * with that stream, and for other threads' default streams, whose events would go to the legacy
- * one.
+ * one. And it holds for a silent stream whose last free has no event behind it.
  */
 bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
                                     const ashlar_driver_client *client);
+
+/* Whether it is a stream that the program made. Default streams live as long as their context, or
+ * their thread. */
+static inline bool ashlar__stream_can_end(ashlar_stream stream) {
+    return (uintptr_t)stream > CU_STREAM_PER_THREAD;
+}
+
+/*
+ * Whether the stream may have been destroyed without a word, so that the driver must not see its
+ * handle: streams are watched, and no call under way names this one.
+ */
+static inline bool ashlar__stream_state_is_silent(const ashlar_stream_state *state,
+                                                  const ashlar_driver_client *client) {
+    return client->watches_streams && (state->caller_count == 0 || state->is_replaced) &&
+           ashlar__stream_can_end(state->stream) && !state->is_gone;
+}
+
+/* Whether a call that names the stream is to leave an event behind it. */
+static inline bool ashlar__stream_state_is_recorded_at_calls(const ashlar_stream_state *state,
+                                                             const ashlar_driver_client *client) {
+    return client->records_at_calls && ashlar__stream_can_end(state->stream);
+}
+
+/* Whether an event is recorded behind all that was freed here. */
+static inline bool ashlar__stream_state_is_covered(const ashlar_stream_state *state) {
+    return !state->has_freed || state->recorded > state->last_tick;
+}
 
 /* Whether it is another thread's default stream, which the calling thread cannot name. */
 static inline bool ashlar__stream_state_is_others(const ashlar_stream_state *state) {
@@ -146,7 +186,7 @@ static inline bool ashlar__stream_state_is_others(const ashlar_stream_state *sta
  * ashlar_allocator_forget_stream(): the driver must not be asked about a handle that may have been
  * destroyed.
  *
- * Errors: ASHLAR_EINVAL (the stream is captured without a pool, or lost), ASHLAR_EDRIVER.
+ * Errors: ASHLAR_EINVAL (the stream is captured without a pool, lost or silent), ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_cover(ashlar_stream_state *state,
                                                            ashlar_driver_client *client,
@@ -186,6 +226,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
                                                                  ashlar_driver_client *client,
                                                                  uint64_t tick, ashlar_lock *lock);
+
+/*
+ * Before and after the host waits for the whole device: then all is past that was stamped before.
+ * `wait` is a number of its own, above 0, for each such wait; if a later one has begun meanwhile,
+ * that one will tell.
+ */
+void ashlar__stream_state_begin_settling(ashlar_stream_state *state, uint64_t wait);
+void ashlar__stream_state_settle(ashlar_stream_state *state, uint64_t wait);
 
 /* Whether no request can name the stream any more. */
 static inline bool ashlar__stream_state_has_ended(const ashlar_stream_state *state) {

@@ -88,8 +88,9 @@ static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t
     if (status != ASHLAR_OK) {
         return status;
     }
-    /* No key may change while a plan is being installed, and a captured stream cannot wait. */
-    if (!a->planner.is_installing && state->pool == NULL) {
+    /* No key may change while a plan is being installed, and a captured stream cannot wait. A plan
+     * has to know which streams are alive. */
+    if (!a->planner.is_installing && state->pool == NULL && !a->client.watches_streams) {
         ashlar__planner_forget_stream_locked(&a->planner, &a->heap, NULL);
         status = ashlar__step_key_of_locked(a, number, state, out);
     }

@@ -7,9 +7,10 @@
  *
  * These events are recorded late: when another stream wants the block, or if other streams used it,
  * at its free. So a stream that was passed to any function together with an allocator must stay
- * alive until ashlar_allocator_forget_stream(), which ashlar_stream_destroy() calls itself. What
- * CUDA does with the handle of a destroyed stream is undefined, and no function of ashlar finds
- * out. Below, such a stream is "named". The default streams need not be forgotten.
+ * alive until ashlar_allocator_forget_stream(), which ashlar_stream_destroy() calls itself; or use
+ * ashlar_allocator_watch_streams(). What CUDA does with the handle of a destroyed stream is
+ * undefined, and no function of ashlar finds out. Below, such a stream is "named". The default
+ * streams need not be forgotten.
  */
 #ifndef ASHLAR_ALLOCATOR_H
 #define ASHLAR_ALLOCATOR_H
@@ -242,6 +243,23 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_record_stream(ashlar_allocator
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_allocator_forget_stream(ashlar_allocator *allocator, ashlar_stream stream);
+
+/*
+ * For a program that cannot say when its streams end: from now on, the stream that is passed to a
+ * function with this allocator must be alive only during that call; one that was passed to
+ * ashlar_record_stream(), until the block's free. Nobody need forget a stream. Until now, all had
+ * to be alive or forgotten.
+ *
+ * In return no call is served by the thread's cache without the lock: each one that names a stream
+ * asks the driver whether it is the same stream as before. Once a stream has ended so, or another
+ * stream needed memory, each such call also records an event on it. The first time that memory is
+ * found only with streams that no call names, and each time that it was freed without naming its
+ * stream, the host waits for the whole device, but not while a stream is captured for a pool; any
+ * other capture is invalidated by that. Steps (plan.h) are neither recorded nor replayed.
+ *
+ * Threads: any. A second call does nothing.
+ */
+ASHLAR_API void ashlar_allocator_watch_streams(ashlar_allocator *allocator);
 
 /*
  * The size of the live block at `ptr` in bytes: at least the size requested, and in a guard mode

@@ -108,7 +108,8 @@ ASHLAR_API uint64_t ashlar_plan_miss_total(const ashlar_plan_stats *stats);
  * Begin a step of the calling thread. The step is recorded if `key` has no plan on this stream, and
  * replayed otherwise. Allocations of other threads are not part of it; each thread may be in a step
  * of its own. A step begun within another is part of the outer step, and its key is ignored. In a
- * guard mode, or without thread caches, steps are neither recorded nor replayed.
+ * guard mode, without thread caches, or after ashlar_allocator_watch_streams(), steps are neither
+ * recorded nor replayed.
  *
  * stream   the step's main stream, named from now on (allocator.h). If the key was recorded on a
  *          main stream that was forgotten, its plan moves to `stream`. If another of the key's

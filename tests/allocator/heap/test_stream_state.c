@@ -194,6 +194,57 @@ CASE_WITH(a_lost_stream_takes_no_event, set_up_order()) {
     CHECK(client.calls == calls && recorded == 1);
 }
 
+CASE_WITH(a_stream_that_may_be_dead_is_not_shown_to_the_driver, set_up_order()) {
+    client.watches_streams = true;
+    CHECK(ashlar__stream_state_is_silent(&state, &client));
+    CHECK(!ashlar__stream_state_is_closed(&state, &client)); /* nothing was freed */
+    (void)ashlar__stream_state_next(&state);
+    CHECK(ashlar__stream_state_is_closed(&state, &client));
+    const size_t calls = client.calls;
+    CHECK_FAILS(ashlar__stream_state_cover(&state, &client, 0, &recorded), ASHLAR_EINVAL,
+                "may have been destroyed");
+    CHECK(client.calls == calls && recorded == 0);
+    state.caller_count = 1; /* a call names it */
+    CHECK(!ashlar__stream_state_is_silent(&state, &client));
+    CHECK(ashlar__stream_state_cover(&state, &client, 0, &recorded) == ASHLAR_OK);
+    state.is_replaced = true; /* the handle means another */
+    CHECK(ashlar__stream_state_is_silent(&state, &client));
+    CHECK(!ashlar__stream_state_is_closed(&state, &client)); /* its event is there */
+    state.is_replaced = false;
+    state.caller_count = 0;
+}
+
+CASE_WITH(a_wait_for_the_device_covers_what_was_freed_before_it, set_up_order()) {
+    for (unsigned with_event = 0; with_event < 2; with_event++) {
+        const uint64_t wait = 2 * (uint64_t)with_event + 1;
+        if (with_event) {
+            (void)record_behind_work();
+        }
+        const uint64_t before = ashlar__stream_state_next(&state);
+        ashlar__stream_state_begin_settling(&state, wait);
+        ashlar__stream_state_settle(&state, wait);
+        CHECK(state.completed >= before && ashlar__stream_state_is_quiet(&state));
+        ashlar__stream_state_begin_settling(&state, wait + 1);
+        const uint64_t behind = ashlar__stream_state_next(&state); /* another thread, meanwhile */
+        ashlar__stream_state_settle(&state, wait + 1);
+        CHECK(state.completed < behind && !ashlar__stream_state_is_quiet(&state));
+    }
+}
+
+CASE_WITH(an_event_recorded_during_a_wait_for_the_device_is_asked_for, set_up_order()) {
+    (void)ashlar__stream_state_next(&state);
+    ashlar__stream_state_begin_settling(&state, 1);
+    const uint64_t number = record_behind_work();
+    ashlar__stream_state_settle(&state, 1);
+    CHECK(state.completed < number && state.pending_count == 1);
+    ashlar__stream_state_begin_settling(&state, 2);
+    ashlar__stream_state_begin_settling(&state, 3);
+    ashlar__stream_state_settle(&state, 2); /* the later wait will tell */
+    CHECK(state.completed < number);
+    ashlar__stream_state_settle(&state, 3);
+    CHECK(state.completed == number && state.pending_count == 0);
+}
+
 CASE_WITH(a_recording_that_fails_changes_nothing, set_up_order()) {
     static const ashlar_driver_fn fns[] = {ASHLAR_DRIVER_FN_stream_is_capturing,
                                            ASHLAR_DRIVER_FN_event_create,

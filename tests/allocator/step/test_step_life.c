@@ -46,6 +46,17 @@ CASE_WITH(what_follows_a_stream_is_the_next_ones, set_up_plans()) {
     CHECK_ZU(stats_now().shared_bytes, 0);
 }
 
+CASE_WITH(a_step_needs_streams_whose_ends_are_told, set_up_plans()) {
+    ashlar_allocator_watch_streams(allocator);
+    for (int i = 0; i < 3; i++) {
+        begin(1);
+        CHAIN(4000, 8000);
+        end();
+    }
+    CHECK(plans().steps_recorded == 0 && plans().steps_replayed == 0);
+    CHECK_ZU(plans().steps_declined, 3);
+}
+
 /* A key's step had blocks on both, and there was no memory for its plan. */
 CASE(blocks_of_two_streams_that_become_one_do_not_overlap) {
     const ashlar_plan_options by_hand = {.build_after = 0};

@@ -1,0 +1,514 @@
+/*
+ * test_streams_watched.c - streams that end without a word: no call reaches the driver with their
+ * handles, and their memory is used again behind their work, also under a handle that came back.
+ */
+#include "tests/allocator/core/streams_fixture.h"
+#include "allocator/base/random.h"
+#include "allocator/core/watch.h"
+
+#include <pthread.h>
+
+#define COMES_BACK "," HANDLES_COME_BACK
+
+static bool set_up_watched(const char *memory, uint64_t cache_bytes) {
+    if (!set_up_cached_streams(memory, cache_bytes)) {
+        return false;
+    }
+    ashlar_allocator_watch_streams(allocator);
+    return true;
+}
+
+/* The same on a driver that knows no identities of streams. */
+static bool set_up_without_ids(const char *memory, uint64_t cache_bytes) {
+    if (!set_up_cached_streams(memory, cache_bytes)) {
+        return false;
+    }
+    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_stream_get_id, 1, CU_NOT_SUPPORTED,
+                    ashlar_allocator_watch_streams(allocator));
+    return !allocator->client.has_stream_ids;
+}
+
+/* Nobody is told. Its work goes on. */
+static void end_silently(ashlar_stream stream) {
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
+    CHECK(driver->table.stream_destroy(stream) == CU_SUCCESS);
+    ashlar__device_leave(device);
+}
+
+static ashlar_stream new_loner(void) {
+    ashlar_stream stream = NULL;
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
+    CHECK(driver->table.stream_create(&stream, CU_STREAM_UNORDERED) == CU_SUCCESS);
+    ashlar__device_leave(device);
+    return stream;
+}
+
+static unsigned char *take_and_use(size_t bytes, ashlar_stream stream, unsigned char value) {
+    unsigned char *ptr = take(bytes, stream);
+    use(stream, ptr, bytes, value);
+    return ptr;
+}
+
+/* ---- memory of streams that are no more ---- */
+
+CASE(another_stream_gets_the_memory_of_one_that_is_no_more) {
+    for (int by_name = 0; by_name < 2; by_name++) {
+        REQUIRE(set_up_watched("16MiB", 0));
+        const ashlar_stream doomed = new_loner();
+        unsigned char *ptr = take_and_use(ALL, doomed, 1);
+        if (by_name) {
+            give_on(ptr, doomed);
+        } else {
+            give(ptr);
+        }
+        end_silently(doomed);
+        const size_t waits = CALLS(ctx_synchronize);
+        CHECK(take(ALL, streams[0]) == ptr);
+        CHECK_ZU(CALLS(ctx_synchronize), waits + 1);
+        CHECK(stats_now().served_after_sync == 1);
+        check_owned(streams[0], ptr, ALL);
+        tear_down();
+    }
+}
+
+CASE_WITH(only_the_first_need_waits_for_the_device, set_up_watched("16MiB", MIB)) {
+    const size_t waits = CALLS(ctx_synchronize);
+    for (int i = 0; i < 10; i++) {
+        const ashlar_stream doomed = new_loner();
+        unsigned char *large = take(3 * BIG, doomed), *small = take(1000, doomed);
+        check_ordered(doomed, large, 3 * BIG);
+        check_ordered(doomed, small, 1000);
+        use(doomed, large, 3 * BIG, 1);
+        use(doomed, small, 1000, 2);
+        give_on(large, doomed);
+        give_on(small, doomed);
+        end_silently(doomed);
+    }
+    CHECK_ZU(CALLS(ctx_synchronize), waits + 1);
+}
+
+CASE_WITH(the_next_call_that_names_a_stream_makes_up_for_frees_that_did_not,
+          set_up_watched("16MiB", MIB)) {
+    give(take_and_use(ALL, streams[1], 1));
+    give_on(take_and_use(ALL, streams[0], 1), streams[0]); /* waits for the device */
+    CHECK(ashlar__watch_settle(allocator) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK && stats_now().reserved_bytes == 0);
+    const ashlar_stream doomed = new_loner();
+    unsigned char *small = take(1000, doomed);
+    give(take_and_use(BIG, doomed, 1));
+    unsigned char *other = take(1000, doomed); /* for which nothing need be asked */
+    end_silently(doomed);
+    const size_t waits = CALLS(ctx_synchronize);
+    check_owned(streams[0], take(3 * BIG, streams[0]), 3 * BIG);
+    CHECK_ZU(CALLS(ctx_synchronize), waits);
+    give(small);
+    give(other);
+}
+
+CASE_WITH(before_memory_is_short_a_free_makes_no_event, set_up_watched("64MiB", MIB)) {
+    for (int i = 0; i < 20; i++) {
+        give_on(take_and_use(i % 2 == 0 ? 1000 : BIG, streams[i % 2], 1), streams[i % 2]);
+    }
+    CHECK(stats_now().events_recorded == 0 && stats_now().served_cached > 0);
+}
+
+CASE_WITH(a_live_block_outlives_its_stream, set_up_watched("16MiB", 0)) {
+    const ashlar_stream doomed = new_loner();
+    unsigned char *kept = take_and_use(BIG, doomed, 1), *handed_on = take_and_use(BIG, doomed, 2);
+    end_silently(doomed);
+    wait_for(streams[0]);
+    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+    use(streams[1], handed_on, BIG, 3);
+    give_on(handed_on, streams[1]);
+    give(kept);
+    unsigned char *all = take(ALL, streams[0]);
+    check_owned(streams[0], all, ALL);
+}
+
+CASE_WITH(a_trim_asks_only_those_that_must_be_alive, set_up_watched("16MiB", 0)) {
+    const ashlar_stream doomed = new_loner();
+    give(take_and_use(BIG, doomed, 1));
+    give(take_and_use(BIG, NULL, 1));
+    end_silently(doomed);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(ashlar_allocator_set_limit(allocator, BIG) != ASHLAR_EDRIVER);
+    CHECK(ashlar__watch_settle(allocator) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK && stats_now().reserved_bytes == 0);
+}
+
+CASE_WITH(a_wait_that_fails_proves_nothing, set_up_watched("16MiB", 0)) {
+    const ashlar_stream doomed = new_loner();
+    void *none = NULL;
+    give(take_and_use(ALL, doomed, 1));
+    end_silently(doomed);
+    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_ctx_synchronize, 1, CU_UNKNOWN,
+                    CHECK(ashlar_alloc(allocator, ALL, streams[0], &none) == ASHLAR_ENOMEM));
+    check_all();
+    check_owned(streams[0], take(ALL, streams[0]), ALL);
+}
+
+CASE_WITH(a_capture_that_is_in_the_way_of_the_wait_is_not_spoiled, set_up_watched("16MiB", 0)) {
+    const ashlar_stream doomed = new_loner();
+    cu_graph graph = NULL;
+    void *none = NULL;
+    give(take_and_use(ALL, doomed, 1));
+    end_silently(doomed);
+    REQUIRE(ashlar__device_enter(device) == ASHLAR_OK);
+    CHECK(driver->table.stream_begin_capture(streams[1], CU_CAPTURE_RELAXED) == CU_SUCCESS);
+    CHECK(ashlar_alloc(allocator, ALL, streams[0], &none) != ASHLAR_OK);
+    CHECK(driver->table.stream_end_capture(streams[1], &graph) == CU_SUCCESS);
+    CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
+    ashlar__device_leave(device);
+    check_owned(streams[0], take(ALL, streams[0]), ALL);
+}
+
+CASE_WITH(a_default_stream_needs_no_event_at_each_free, set_up_watched("16MiB", MIB)) {
+    give(take_and_use(ALL, streams[1], 1));
+    give(take_and_use(ALL, NULL, 1)); /* waits for the device */
+    CHECK(ashlar__watch_settle(allocator) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+    const uint64_t recorded = stats_now().events_recorded;
+    for (int i = 0; i < 4; i++) {
+        give_on(take_and_use(1000, NULL, 1), NULL);
+    }
+    CHECK(stats_now().events_recorded == recorded && stats_now().served_cached == 3);
+    give_on(take_and_use(1000, streams[1], 1), streams[1]);
+    CHECK(stats_now().events_recorded == recorded + 1);
+}
+
+/* ---- handles that come back ---- */
+
+CASE(a_handle_that_came_back_is_another_stream) {
+    for (int has_caches = 0; has_caches < 2; has_caches++) {
+        REQUIRE(set_up_watched("64MiB" COMES_BACK, has_caches ? 16 * MIB : 0));
+        const ashlar_stream handle = new_loner();
+        unsigned char *small = take_and_use(1000, handle, 1), *large = take_and_use(BIG, handle, 2);
+        give_on(large, handle);
+        give_on(small, handle);
+        end_silently(handle);
+        const ashlar_stream stream = new_loner();
+        REQUIRE(stream == handle);
+        unsigned char *again = take(1000, stream), *more = take(BIG, stream);
+        CHECK(again != small && more != large);
+        check_ordered(stream, again, 1000);
+        check_ordered(stream, more, BIG);
+        use(stream, more, BIG, 3);
+        give_on(more, stream); /* from here on the events are there */
+        end_silently(stream);
+        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+        CHECK(new_loner() == handle);
+        CHECK(take(BIG, stream) == more); /* of the ended one, without a wait */
+        CHECK(stats_now().served_idle == 1 && stats_now().served_after_sync == 0);
+        check_owned(stream, more, BIG);
+        end_silently(stream);
+        tear_down();
+    }
+}
+
+/* Each stream's work is over when the next one comes. */
+CASE(streams_that_come_and_go_need_no_more_memory) {
+    for (int has_caches = 0; has_caches < 2; has_caches++) {
+        REQUIRE(set_up_watched("64MiB" COMES_BACK, has_caches ? 16 * MIB : 0));
+        uint64_t after_third = 0;
+        for (int i = 0; i < 50; i++) {
+            const ashlar_stream stream = new_loner();
+            unsigned char *small = take_and_use(1000, stream, 1);
+            unsigned char *large = take_and_use(BIG, stream, 2);
+            give_on(small, stream);
+            give_on(large, stream);
+            end_silently(stream);
+            CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+            after_third = i == 2 ? stats_now().reserved_bytes : after_third;
+        }
+        CHECK(stats_now().reserved_bytes == after_third && after_third <= 24 * MIB);
+        CHECK(stats_now().served_after_sync == 0 && order_count() < 40);
+        tear_down();
+    }
+}
+
+CASE_WITH(a_live_block_of_an_older_stream_is_freed_by_the_newer_one,
+          set_up_watched("16MiB" COMES_BACK, MIB)) {
+    const ashlar_stream handle = new_loner();
+    unsigned char *a = take_and_use(BIG, handle, 1), *b = take_and_use(BIG, handle, 2);
+    end_silently(handle);
+    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+    CHECK(new_loner() == handle);
+    use(handle, a, BIG, 3);
+    give_on(a, handle);
+    give(b);
+    unsigned char *all = take(ALL, streams[0]);
+    check_owned(streams[0], all, ALL);
+    end_silently(handle);
+}
+
+CASE_WITH(forgetting_a_newer_stream_forgets_no_older_ones_work,
+          set_up_watched("16MiB" COMES_BACK, 0)) {
+    const ashlar_stream handle = new_loner();
+    give(take_and_use(ALL, handle, 1));
+    end_silently(handle);
+    CHECK(new_loner() == handle);
+    CHECK(ashlar_allocator_forget_stream(allocator, handle) == ASHLAR_OK);
+    end_silently(handle);
+    check_owned(streams[0], take(ALL, streams[0]), ALL);
+}
+
+CASE_WITH(without_identities_a_handles_streams_are_one_order,
+          set_up_without_ids("16MiB" COMES_BACK, 16 * MIB)) {
+    const ashlar_stream handle = new_loner();
+    unsigned char *a = take_and_use(1000, handle, 1), *b = take_and_use(BIG, handle, 1);
+    give_on(a, handle);
+    give_on(b, handle);
+    end_silently(handle);
+    CHECK(new_loner() == handle);
+    unsigned char *again = take(1000, handle), *more = take(2 * BIG, handle);
+    check_ordered(handle, again, 1000);
+    check_ordered(handle, more, 2 * BIG);
+    give(again); /* no event comes behind it */
+    end_silently(handle);
+    CHECK(new_loner() == handle);
+    check_ordered(handle, take(1000, handle), 1000);
+    end_silently(handle);
+}
+
+CASE_WITH(a_stream_whose_identity_cannot_be_asked_is_refused, set_up_watched("16MiB", 0)) {
+    unsigned char *ptr = take(BIG, streams[0]);
+    void *none = NULL;
+    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_stream_get_id, 1, CU_UNKNOWN,
+                    CHECK(ashlar_alloc(allocator, BIG, streams[0], &none) == ASHLAR_EDRIVER));
+    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_stream_get_id, 1, CU_UNKNOWN,
+                    CHECK(ashlar_free_on(allocator, ptr, streams[0]) == ASHLAR_EDRIVER));
+    CHECK(stats_now().live_blocks == 1);
+    give_on(ptr, streams[0]);
+}
+
+/* ---- with other parts ---- */
+
+CASE_WITH(streams_known_before_are_watched_too, set_up_cached_streams("16MiB" COMES_BACK, MIB)) {
+    const ashlar_stream handle = new_loner();
+    give(take_and_use(1000, handle, 1));
+    give(take_and_use(BIG, handle, 1));
+    ashlar_allocator_watch_streams(allocator);
+    end_silently(handle);
+    CHECK(new_loner() == handle);
+    check_ordered(handle, take(1000, handle), 1000);
+    check_ordered(handle, take(BIG, handle), BIG);
+    end_silently(handle);
+}
+
+CASE_WITH(a_recorded_stream_lives_until_the_free, set_up_watched("16MiB", 0)) {
+    const ashlar_stream doomed = new_loner();
+    unsigned char *ptr = take_and_use(BIG, streams[0], 1);
+    CHECK(ashlar_record_stream(allocator, ptr, doomed) == ASHLAR_OK);
+    use(doomed, ptr, BIG, 2);
+    give(ptr);
+    CHECK(stats_now().events_recorded == 1);
+    end_silently(doomed);
+    check_owned(streams[0], take(ALL, streams[0]), ALL);
+}
+
+CASE(guards_queue_nothing_on_a_stream_that_is_no_more) {
+    for (int guard = ASHLAR_GUARD_FILL; guard <= (int)ASHLAR_GUARD_UNMAP; guard++) {
+        ashlar_config config;
+        ashlar_config_init(&config);
+        config.guard = (ashlar_guard)guard;
+        REQUIRE(set_up_device("memory=64MiB,mode=adversarial,seed=5"));
+        REQUIRE(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_OK);
+        ashlar_allocator_watch_streams(allocator);
+        const ashlar_stream doomed = new_loner();
+        void *ptrs[3] = {NULL, NULL, NULL};
+        for (int i = 0; i < 3; i++) {
+            CHECK(ashlar_alloc(allocator, MIB, doomed, &ptrs[i]) == ASHLAR_OK);
+            queue_write(doomed, ptrs[i], MIB, 1);
+        }
+        CHECK(ashlar_free_on(allocator, ptrs[0], doomed) == ASHLAR_OK);
+        end_silently(doomed);
+        CHECK(ashlar_free(allocator, ptrs[1]) == ASHLAR_OK);
+        CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+        ashlar_allocator_destroy(allocator); /* with one that is live */
+        tear_down_device();
+    }
+}
+
+/* ---- at random ---- */
+
+enum { LIVE = 6, STEPS = 400, RANDOM_STREAMS = 3 };
+
+typedef struct walk {
+    uint64_t state;
+    ashlar_stream streams[RANDOM_STREAMS];
+    struct {
+        unsigned char *ptr;
+        size_t bytes;
+        int stream;        /* behind whose work all its uses are; -1: it ended meanwhile */
+        bool is_handed_on; /* to a stream that the allocator does not know of */
+        int told;          /* by ashlar_record_stream(); -1: none */
+    } live[LIVE];
+} walk;
+
+static int draw(walk *w, int count) {
+    return (int)ashlar__random_step_below(&w->state, (uint64_t)count);
+}
+
+static void replace_stream(walk *w, int s) {
+    for (int i = 0; i < LIVE; i++) {
+        if (w->live[i].ptr != NULL && w->live[i].told == s) {
+            return; /* it has to live on */
+        }
+    }
+    end_silently(w->streams[s]);
+    w->streams[s] = new_loner();
+    for (int i = 0; i < LIVE; i++) {
+        w->live[i].stream = w->live[i].stream == s ? -1 : w->live[i].stream;
+    }
+}
+
+static void take_at(walk *w, int i, int s) {
+    void *ptr = NULL;
+    w->live[i].bytes =
+        draw(w, 2) == 0 ? 512 * (1 + (size_t)draw(w, 8)) : MIB * (1 + (size_t)draw(w, 5));
+    CHECK(ashlar_alloc(allocator, w->live[i].bytes, w->streams[s], &ptr) == ASHLAR_OK);
+    w->live[i].ptr = ptr;
+    w->live[i].stream = s;
+    w->live[i].told = -1;
+    w->live[i].is_handed_on = false;
+    if (ptr != NULL) {
+        check_ordered(w->streams[s], ptr, w->live[i].bytes);
+        use(w->streams[s], ptr, w->live[i].bytes, (unsigned char)draw(w, 256));
+    }
+}
+
+/* The block goes over to another stream, behind its work so far. */
+static void hand_on(walk *w, int i, int to) {
+    const int from = w->live[i].stream;
+    ashlar_event event = NULL;
+    if (from < 0 || w->live[i].told >= 0) {
+        return;
+    }
+    CHECK(ashlar_event_create(device, &event) == ASHLAR_OK);
+    CHECK(ashlar_event_record(device, event, w->streams[from]) == ASHLAR_OK);
+    CHECK(ashlar_stream_wait(device, w->streams[to], event) == ASHLAR_OK);
+    ashlar_event_destroy(device, event);
+    use(w->streams[to], w->live[i].ptr, w->live[i].bytes, 1);
+    w->live[i].stream = to;
+    w->live[i].is_handed_on = true;
+}
+
+static void tell_of(walk *w, int i, int s) {
+    if (w->live[i].stream >= 0 && w->live[i].told < 0) {
+        hand_on(w, i, s);
+        CHECK(ashlar_record_stream(allocator, w->live[i].ptr, w->streams[s]) == ASHLAR_OK);
+        w->live[i].told = s;
+        w->live[i].is_handed_on = false; /* a plain free suffices */
+    }
+}
+
+static void give_at(walk *w, int i) {
+    const int s = w->live[i].stream, how = draw(w, 8);
+    if (s < 0 && w->live[i].is_handed_on) {
+        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+        CHECK(ashlar_free(allocator, w->live[i].ptr) == ASHLAR_OK);
+    } else if (s < 0 || (how == 0 && !w->live[i].is_handed_on)) {
+        CHECK(ashlar_free(allocator, w->live[i].ptr) == ASHLAR_OK);
+    } else {
+        CHECK(ashlar_free_on(allocator, w->live[i].ptr, w->streams[s]) == ASHLAR_OK);
+    }
+    w->live[i].ptr = NULL;
+}
+
+static void run_walk(uint64_t seed) {
+    walk w = {.state = seed};
+    for (int s = 0; s < RANDOM_STREAMS; s++) {
+        w.streams[s] = new_loner();
+    }
+    for (int step = 0; step < STEPS; step++) {
+        const int what = draw(&w, 24), i = draw(&w, LIVE), s = draw(&w, RANDOM_STREAMS);
+        if (what == 0) {
+            replace_stream(&w, s);
+        } else if (what == 1) {
+            wait_for(w.streams[s]);
+        } else if (what == 2) {
+            CHECK(ashlar_allocator_trim(allocator, 8 * MIB) == ASHLAR_OK);
+        } else if (w.live[i].ptr == NULL) {
+            take_at(&w, i, s);
+        } else if (what == 3) {
+            hand_on(&w, i, s);
+        } else if (what == 4) {
+            tell_of(&w, i, s);
+        } else {
+            give_at(&w, i);
+        }
+        if (step % 16 == 0) {
+            check_all();
+        }
+    }
+    for (int s = 0; s < RANDOM_STREAMS; s++) {
+        end_silently(w.streams[s]);
+    }
+}
+
+CASE(whatever_ends_when_nothing_is_early_and_nothing_dead_is_asked) {
+    for (uint64_t seed = 1; seed <= 24; seed++) {
+        const char *memory = seed % 4 < 2 ? "32MiB" COMES_BACK : "32MiB";
+        const uint64_t cache_bytes = seed % 2 == 0 ? 4 * MIB : 0;
+        REQUIRE(seed % 3 == 0 ? set_up_without_ids(memory, cache_bytes)
+                              : set_up_watched(memory, cache_bytes));
+        run_walk(seed);
+        CHECK(atomic_load(&payload_bad_count) == 0);
+        tear_down();
+    }
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 4, ROUNDS = 40 };
+
+/* One stream after the other, each ended behind its free. The checks' counters are not a thread's.
+ */
+static void *work(void *arg) {
+    uint64_t state = *(const uint64_t *)arg;
+    if (ashlar__device_enter(device) != ASHLAR_OK) {
+        return arg;
+    }
+    bool is_well = true;
+    for (int i = 0; i < ROUNDS && is_well; i++) {
+        cu_stream stream = NULL;
+        void *ptr = NULL;
+        const size_t bytes = 512 + (size_t)ashlar__random_step_below(&state, 6 * MIB);
+        is_well = driver->table.stream_create(&stream, CU_STREAM_UNORDERED) == CU_SUCCESS &&
+                  ashlar_alloc(allocator, bytes, stream, &ptr) == ASHLAR_OK;
+        if (is_well) {
+            const payload p = {ptr, bytes, (unsigned char)i};
+            is_well = ashlar_launch(device, stream, payload_write, &p, sizeof p) == ASHLAR_OK &&
+                      ashlar_launch(device, stream, payload_verify, &p, sizeof p) == ASHLAR_OK &&
+                      (i % 4 == 0 ? ashlar_free(allocator, ptr)
+                                  : ashlar_free_on(allocator, ptr, stream)) == ASHLAR_OK &&
+                      driver->table.stream_destroy(stream) == CU_SUCCESS;
+        }
+    }
+    ashlar__device_leave(device);
+    return is_well ? NULL : arg;
+}
+
+CASE(threads_share_an_allocator_whose_streams_come_and_go) {
+    for (int comes_back = 0; comes_back < 2; comes_back++) {
+        pthread_t threads[THREADS];
+        uint64_t seeds[THREADS];
+        REQUIRE(set_up_cached(comes_back ? "memory=32MiB,mode=adversarial" COMES_BACK
+                                         : "memory=32MiB,mode=adversarial",
+                              MIB));
+        ashlar_allocator_watch_streams(allocator);
+        for (int i = 0; i < THREADS; i++) {
+            seeds[i] = (uint64_t)i + 1;
+            REQUIRE(pthread_create(&threads[i], NULL, work, &seeds[i]) == 0);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            void *failed = NULL;
+            CHECK(pthread_join(threads[i], &failed) == 0 && failed == NULL);
+        }
+        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+        CHECK(atomic_load(&payload_bad_count) == 0 && stats_now().live_blocks == 0);
+        tear_down();
+    }
+}
+
+RUN_CASES()
