@@ -294,8 +294,19 @@ ashlar_status ashlar__frees_alloc(ashlar_frees *f, size_t bytes, void **out) {
     return status == ASHLAR_ENOMEM ? alloc_at_last(f, bytes, NULL, out) : status;
 }
 
+/* Nobody tells of the end of a stream that we do not know. Default streams do not end. */
+static void watch(ashlar_frees *f, ashlar_stream stream) {
+    if (ashlar__stream_can_end(stream) &&
+        atomic_load_explicit(&f->is_distrusted, memory_order_relaxed) &&
+        !atomic_load_explicit(&f->is_watching, memory_order_relaxed)) {
+        ashlar_allocator_watch_streams(f->allocator);
+        atomic_store(&f->is_watching, true);
+    }
+}
+
 ashlar_status ashlar__frees_alloc_on(ashlar_frees *f, size_t bytes, ashlar_stream stream,
                                      void **out) {
+    watch(f, stream);
     if (ashlar__allocator_is_guarded(f->allocator) || !ashlar__frees_has_pending(f)) {
         return alloc_at_last(f, bytes, &stream, out);
     }
@@ -315,6 +326,9 @@ ashlar_status ashlar__frees_free(ashlar_frees *f, void *ptr) {
 }
 
 static bool answer(ashlar_frees *f, void *ptr, const ashlar_stream *stream, cu_result *result) {
+    if (stream != NULL) {
+        watch(f, *stream);
+    }
     const ashlar_status status =
         stream == NULL ? ashlar__frees_free(f, ptr) : ashlar_free_on(f->allocator, ptr, *stream);
     switch (status) {

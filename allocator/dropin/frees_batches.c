@@ -3,6 +3,7 @@
 
 #include "allocator/base/host.h"
 #include "allocator/core/streams.h"
+#include "allocator/core/watch.h"
 
 /*
  * How often events are polled before more memory is mapped: for about 50 microseconds, as long as
@@ -177,9 +178,11 @@ static bool needs_wait(const ashlar_frees *f) {
     return atomic_load(&f->is_distrusted) || atomic_load(&f->is_trusting);
 }
 
+/* What was freed in the order of a stream that is watched is past then, too. */
 static ashlar_status synchronize(const ashlar_frees *f) {
-    return f->is_host ? ashlar__device_synchronize_all(f->device)
-                      : ashlar__device_synchronize(f->device);
+    return f->is_host                     ? ashlar__device_synchronize_all(f->device)
+           : atomic_load(&f->is_watching) ? ashlar__watch_settle(f->allocator)
+                                          : ashlar__device_synchronize(f->device);
 }
 
 /* Wait on the host; then all deferred blocks are free. */

@@ -41,6 +41,7 @@ struct ashlar_frees {
     bool is_host;                /* const; for page-locked host memory */
     atomic_bool is_distrusted;   /* there may be streams that we do not know */
     atomic_bool is_trusting;     /* set only by tests */
+    atomic_bool is_watching; /* streams that we do not know were passed: the allocator watches */
     _Atomic size_t batch_count;
     _Atomic uint64_t release_count; /* how often blocks were given back to the allocator */
     ashlar_lock wait_lock;          /* held by a thread that waits on the host and holds blocks */

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "allocator/base/error.h"
+#include "allocator/core/streams.h"
+#include "allocator/core/watch.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/dropin/devices.h"
 #include "allocator/dropin/frees.h"
@@ -129,6 +131,16 @@ void ashlar_torch_record_stream(void *ptr, ashlar_stream stream) {
     }
 }
 
+/* Nor does the stream tell its device; others do not know it. */
+void ashlar_torch_forget_stream(ashlar_stream stream) {
+    for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
+        ashlar_allocator *a = ashlar__dropin_peek(i);
+        if (a != NULL) {
+            ashlar__allocator_end_stream(a, stream);
+        }
+    }
+}
+
 void *ashlar_torch_base_alloc(void *ptr, size_t *bytes) {
     ashlar_allocator *a = ashlar__dropin_owner(ptr);
     if (a == NULL || ashlar_allocator_usable_bytes(a, ptr, bytes) != ASHLAR_OK) {
@@ -139,11 +151,11 @@ void *ashlar_torch_base_alloc(void *ptr, size_t *bytes) {
 
 /* ---- PyTorch: devices ---- */
 
-/* The first trim records events behind freed blocks; the second finds them completed. */
+/* The first trim empties the caches; behind the wait, all of that is past. */
 static ashlar_status empty(ashlar_allocator *a) {
     ashlar_status status = ashlar_allocator_trim(a, 0);
     if (status == ASHLAR_OK) {
-        status = ashlar__device_synchronize(ashlar_allocator_device(a));
+        status = ashlar__watch_settle(a);
     }
     return status == ASHLAR_OK ? ashlar_allocator_trim(a, 0) : status;
 }

@@ -35,6 +35,9 @@
  *                                     "ashlar_torch_free")
  *     with torch.cuda.use_mem_pool(torch.cuda.MemPool(ashlar.allocator())): ...
  *
+ * PyTorch's own streams live as long as the process. Before an external one (ExternalStream) is
+ * destroyed, call ashlar_torch_forget_stream().
+ *
  * Memory that such a pool frees stays reserved by ashlar until ashlar_torch_reset(), which PyTorch
  * calls only for the allocator of the whole process.
  */
@@ -72,6 +75,10 @@ ASHLAR_API void ashlar_torch_free(void *ptr, size_t bytes, int device, ashlar_st
 
 /* Work on `stream` uses the block, too: as ashlar_record_stream(). */
 ASHLAR_API void ashlar_torch_record_stream(void *ptr, ashlar_stream stream);
+
+/* Call this before destroying a stream that the program has made, behind the stream's last work: as
+ * ashlar_allocator_forget_stream(). Threads: any. */
+ASHLAR_API void ashlar_torch_forget_stream(ashlar_stream stream);
 
 /* torch.cuda.empty_cache(): wait for every device, and give what is free back to the driver. */
 ASHLAR_API void ashlar_torch_reset(void);

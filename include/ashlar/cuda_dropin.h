@@ -13,7 +13,9 @@
  * cudaFree() promises that all work submitted before it, on any stream, is over when the memory is
  * used next. ashlar does not know the program's streams. So freed memory gathers; when a request
  * finds no other memory, the host waits for the device, once for all that has gathered (CUDA waits
- * at each free). cudaMallocAsync() and cudaFreeAsync() do not wait.
+ * at each free). cudaMallocAsync() and cudaFreeAsync() do not wait; only the first time that such
+ * memory is to serve another stream, the host waits in the same way. A stream may be destroyed
+ * right after the call.
  *
  * Freed page-locked memory gathers in the same way. The wait is then for every device of the
  * process, since each may copy from and to that memory, but not for work in contexts other than the

@@ -22,6 +22,10 @@
  * Tried with RMM 24.12, 25.02, .04, .08, .10, .12, 26.02, .04, .06, .08 and 26.10, which itself
  * needs C++20.
  *
+ * RMM does not say when a stream ends. So both classes have the allocator watch its streams
+ * (ashlar_allocator_watch_streams()): a stream must be alive in the calls that name it, as RMM
+ * asks.
+ *
  * Both classes hold a pointer to the allocator, which must outlive them and everything that RMM
  * frees when the program ends. Copies of a resource compare equal. The size and address of every
  * block are multiples of 512 bytes.
@@ -126,6 +130,7 @@ class rmm_resource {
     static constexpr std::size_t max_alignment = 512;
 
     explicit rmm_resource(ashlar_allocator *allocator) noexcept : allocator_(allocator) {
+        ashlar_allocator_watch_streams(allocator);
     }
 
     ashlar_allocator *allocator() const noexcept {
@@ -225,8 +230,8 @@ class rmm_resource {
 
     void give(void *ptr, ashlar_stream stream) noexcept {
         ashlar_status status = ashlar_free_on(allocator_, ptr, stream);
-        if (status == ASHLAR_EHOSTMEM) {
-            /* No room to remember the stream: once its work is over, that is not needed. */
+        if (status == ASHLAR_EHOSTMEM || status == ASHLAR_EDRIVER) {
+            /* The stream cannot be noted: once its work is over, that is not needed. */
             status = ashlar_stream_synchronize(ashlar_allocator_device(allocator_), stream);
             status = status == ASHLAR_OK ? ashlar_free(allocator_, ptr) : status;
         }

@@ -69,6 +69,36 @@ CASE(memory_freed_under_a_streams_work_is_safe) {
     CHECK(cudaStreamDestroy(slow) == cudaSuccess && cudaStreamDestroy(fast) == cudaSuccess);
 }
 
+/* Each stream ends right behind its free, and the next one may have its handle. */
+CASE(a_stream_may_end_right_after_a_free) {
+    cudaStream_t steady;
+    REQUIRE(cudaStreamCreateWithFlags(&steady, cudaStreamNonBlocking) == cudaSuccess);
+    for (int i = 0; i < 10; i++) {
+        cudaStream_t brief;
+        void *before = NULL, *after = NULL;
+        unsigned char byte = 0;
+        REQUIRE(cudaStreamCreateWithFlags(&brief, cudaStreamNonBlocking) == cudaSuccess);
+        CHECK(cudaMallocAsync(&before, 40 * MIB, brief) == cudaSuccess);
+        CHECK(cudaMemsetAsync(before, 1, MIB, brief) == cudaSuccess);
+        CHECK(cudaFreeAsync(before, brief) == cudaSuccess);
+        CHECK(cudaStreamDestroy(brief) == cudaSuccess);
+        cudaStream_t next = steady;
+        if (i % 3 == 0) {
+            CHECK(cudaStreamCreateWithFlags(&next, cudaStreamNonBlocking) == cudaSuccess);
+        }
+        CHECK((i % 3 == 1 ? cudaMalloc(&after, 40 * MIB)
+                          : cudaMallocAsync(&after, 40 * MIB, next)) == cudaSuccess);
+        CHECK(cudaMemsetAsync(after, 2, MIB, next) == cudaSuccess);
+        CHECK(cudaDeviceSynchronize() == cudaSuccess);
+        CHECK(cudaMemcpy(&byte, after, 1, cudaMemcpyDeviceToHost) == cudaSuccess && byte == 2);
+        CHECK((i % 3 == 1 ? cudaFree(after) : cudaFreeAsync(after, next)) == cudaSuccess);
+        if (next != steady) {
+            CHECK(cudaStreamDestroy(next) == cudaSuccess);
+        }
+    }
+    CHECK(cudaStreamDestroy(steady) == cudaSuccess);
+}
+
 CASE(page_locked_memory_is_kept_and_safe) {
     unsigned long long after_first = 0;
     void *on_device = NULL;

@@ -112,6 +112,37 @@ CASE(a_freed_block_stays_its_streams_own) {
     leave(MEMORY);
 }
 
+CASE(a_forgotten_stream_may_be_destroyed) {
+    for (int is_live = 0; is_live < 2; is_live++) {
+        ashlar_stream doomed = NULL;
+        leave(BIG);
+        atomic_store(&payload_bad_count, 0);
+        REQUIRE(ashlar__device_enter(device) == ASHLAR_OK);
+        CHECK(driver->table.stream_create(&doomed, CU_STREAM_UNORDERED) == CU_SUCCESS);
+        unsigned char *block = ashlar_torch_alloc(BIG, 0, doomed);
+        REQUIRE(block != NULL);
+        queue_write(doomed, block, BIG, 1);
+        if (!is_live) {
+            ashlar_torch_free(block, BIG, 0, doomed);
+        }
+        ashlar_torch_forget_stream(doomed);
+        CHECK(driver->table.stream_destroy(doomed) == CU_SUCCESS);
+        ashlar__device_leave(device);
+        if (is_live) {
+            ashlar_torch_free(block, BIG, 0, doomed);
+        }
+        unsigned char *again = ashlar_torch_alloc(BIG, 0, streams[1]);
+        REQUIRE(again == block);
+        queue_write(streams[1], again, BIG, 2);
+        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+        queue_verify(streams[1], again, BIG, 2);
+        wait_for(streams[1]);
+        CHECK(atomic_load(&payload_bad_count) == 0);
+        ashlar_torch_free(again, BIG, 0, streams[1]);
+        leave(MEMORY);
+    }
+}
+
 /* Without the recording stream 1 would write behind the new owner's back. */
 CASE(a_recorded_stream_is_waited_for) {
     for (int i = 0; i < 2; i++) {
