@@ -1,8 +1,9 @@
 /*
  * test_hold_threads.c - whose a stream is: misses beside a lock that is held, a stream that passes
- * from one thread to another, and blocks that go home to the thread that holds their stream.
+ * from one thread to another or is nobody's, and blocks that go home to the thread that holds it.
  */
 #include "tests/allocator/core/hit_fixture.h"
+#include "allocator/core/watch.h"
 
 #include <ashlar/graph_pool.h>
 
@@ -24,7 +25,7 @@ static void helper_takes_all(void) {
     }
 }
 
-static void helper_gives_all(void) {
+static void give_all(void) {
     for (int i = 0; i < COUNT; i++) {
         give_only(blocks[i]);
     }
@@ -47,10 +48,10 @@ static const ashlar_cache *holder_of(ashlar_stream stream) {
 CASE(misses_go_on_while_another_thread_holds_the_lock) {
     SET_UP("memory=8GiB", ROOM); /* much: a thread whose live bytes change much must publish them */
     REQUIRE(helper_start());
-    REQUIRE(helper_do(helper_takes_all) && helper_do(helper_gives_all));
+    REQUIRE(helper_do(helper_takes_all) && helper_do(give_all));
     const ashlar_stats before = stats_now();
     ashlar__lock_acquire(&allocator->lock);
-    const bool went_on = helper_do(helper_takes_all) && helper_do(helper_gives_all);
+    const bool went_on = helper_do(helper_takes_all) && helper_do(give_all);
     ashlar__lock_release(&allocator->lock);
     CHECK(went_on);
     const ashlar_stats after = stats_now();
@@ -347,6 +348,45 @@ CASE(a_stream_may_be_forgotten_while_its_blocks_are_on_their_way) {
     CHECK_ZU(my_outbox()->count, 0);
     give(blocks[BATCH - 1]);
     CHECK_ZU(stats_now().live_blocks, 0);
+    helper_end();
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+}
+
+CASE(a_watched_stream_is_nobodys_and_nothing_is_on_its_way) {
+    SET_UP("memory=256MiB", ROOM);
+    REQUIRE(helper_start());
+    give(take(4096, streams[1]));
+    REQUIRE(helper_do(helper_takes_all));
+    const ashlar_stream_state *state = state_of(streams[0]);
+    give_all();
+    CHECK(my_outbox()->count > 0 && atomic_load(&state->returned) != NULL);
+    ashlar_allocator_watch_streams(allocator);
+    for (int i = 0; i < 2; i++) {
+        CHECK(my_outbox()->count == 0 && atomic_load(&state->returned) == NULL);
+        CHECK(ashlar__holder_of(state) == NULL && holder_of(streams[1]) == NULL);
+        REQUIRE(helper_do(helper_takes_all));
+        give(take(8192, streams[1]));
+        give_all();
+    }
+    helper_end();
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+}
+
+static atomic_bool went_on;
+
+static void helper_goes_on(void *unused) {
+    (void)unused;
+    atomic_store(&went_on, helper_do(helper_takes_all) && helper_do(give_all));
+}
+
+/* What the work on the device waits for must not wait for the thread that waits for the device. */
+CASE(others_go_on_while_a_thread_waits_for_the_device) {
+    SET_UP("memory=8GiB,mode=adversarial", ROOM);
+    REQUIRE(helper_start());
+    REQUIRE(helper_do(helper_takes_all) && helper_do(give_all));
+    CHECK(ashlar_launch(device, streams[1], helper_goes_on, NULL, 0) == ASHLAR_OK);
+    CHECK(ashlar__watch_settle(allocator) == ASHLAR_OK);
+    CHECK(atomic_load(&went_on));
     helper_end();
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
