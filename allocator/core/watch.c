@@ -114,22 +114,23 @@ ashlar_status ashlar__watch_begin_slow_locked(ashlar_allocator *a, ashlar_stream
     return ASHLAR_OK;
 }
 
-/* Nobody holds a stream any more, and what was on its way to a holder is in the zones. */
-static void drop_holds_locked(ashlar_allocator *a) {
+/*
+ * What was freed so far is in the zones, with its stamp: a block that is cached, or on its way to a
+ * holder, does not tell that its stream has work behind which no event comes. And nobody holds a
+ * stream any more.
+ */
+static void collect_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
-    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        ashlar__outbox_send(cache);
-    }
+    ashlar__caches_flush_locked(a, ashlar__cache_recent);
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         ashlar__hold_drop_locked(a, state);
-        ashlar__returned_put_locked(a, state);
     }
 }
 
 static void watch_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     uint64_t id = 0;
-    drop_holds_locked(a);
+    collect_locked(a);
     a->client.has_stream_ids = ask_id_locked(a, NULL, &id) == ASHLAR_OK;
     a->client.records_at_calls = !a->client.has_stream_ids;
     a->client.watches_streams = true;

@@ -18,14 +18,15 @@ static bool set_up_watched(const char *memory, uint64_t cache_bytes) {
     return true;
 }
 
-/* The same on a driver that knows no identities of streams. */
-static bool set_up_without_ids(const char *memory, uint64_t cache_bytes) {
-    if (!set_up_cached_streams(memory, cache_bytes)) {
-        return false;
-    }
+/* On a driver that knows no identities of streams. */
+static bool watch_without_ids(void) {
     DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_stream_get_id, 1, CU_NOT_SUPPORTED,
                     ashlar_allocator_watch_streams(allocator));
     return !allocator->client.has_stream_ids;
+}
+
+static bool set_up_without_ids(const char *memory, uint64_t cache_bytes) {
+    return set_up_cached_streams(memory, cache_bytes) && watch_without_ids();
 }
 
 /* Nobody is told. Its work goes on. */
@@ -283,16 +284,24 @@ CASE_WITH(a_stream_whose_identity_cannot_be_asked_is_refused, set_up_watched("16
 
 /* ---- with other parts ---- */
 
-CASE_WITH(streams_known_before_are_watched_too, set_up_cached_streams("16MiB" COMES_BACK, MIB)) {
-    const ashlar_stream handle = new_loner();
-    give(take_and_use(1000, handle, 1));
-    give(take_and_use(BIG, handle, 1));
-    ashlar_allocator_watch_streams(allocator);
-    end_silently(handle);
-    CHECK(new_loner() == handle);
-    check_ordered(handle, take(1000, handle), 1000);
-    check_ordered(handle, take(BIG, handle), BIG);
-    end_silently(handle);
+CASE(streams_known_before_are_watched_too) {
+    for (int has_ids = 0; has_ids < 2; has_ids++) {
+        REQUIRE(set_up_cached_streams("16MiB" COMES_BACK, MIB));
+        const ashlar_stream handle = new_loner();
+        give(take_and_use(1000, handle, 1));
+        if (has_ids) { /* if not, only the cache knows that there was work */
+            give(take_and_use(BIG, handle, 1));
+            ashlar_allocator_watch_streams(allocator);
+        } else {
+            CHECK(watch_without_ids());
+        }
+        end_silently(handle);
+        CHECK(new_loner() == handle);
+        check_ordered(handle, take(1000, handle), 1000);
+        check_ordered(handle, take(BIG, handle), BIG);
+        end_silently(handle);
+        tear_down();
+    }
 }
 
 CASE_WITH(a_recorded_stream_lives_until_the_free, set_up_watched("16MiB", 0)) {
