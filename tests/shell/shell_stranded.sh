@@ -24,12 +24,12 @@ runs() { # FILE SOFT WORD...
         { cat "$file" && return 1; }
 }
 
-# No line of FILE whose name is like NAME says less than 95 % of that of the driver alone.
-gives_enough() { # FILE NAME
-    awk -v name="^($2)\$" '
+# No line of FILE whose name is like NAME says less than SHARE (95 %) of that of the driver alone.
+gives_enough() { # FILE NAME [SHARE]
+    awk -v name="^($2)\$" -v share="${3-0.95}" '
         FNR == NR { alone[$1] = $2; next }
         { rows++ }
-        $1 ~ name && $2 < 0.95 * alone[$1] {
+        $1 ~ name && $2 < share * alone[$1] {
             printf "%s: %d MiB, and %d of the driver\n", $1, $2 / 1048576, alone[$1] / 1048576
             bad++
         }
@@ -70,7 +70,10 @@ for way in at-once on-streams; do
     for late in '' -late; do
         check "$way${late}_gives_what_lies_between_blocks" gives_enough "$way$late" '[0-9].*'
         check "$way${late}_gives_what_lies_between_blocks_of_drawn_sizes" \
-            gives_enough "$way$late" 'to.*'
+            gives_enough "$way$late" 'to64.*'
+        # Each of these begins and ends inside a handle of 2 MiB.
+        check "$way${late}_gives_four_fifths_of_what_lies_between_blocks_of_2_to_8_MiB" \
+            gives_enough "$way$late" 'to8.*' 0.80
         check "$way${late}_promises_what_it_gives_in_small_blocks" keeps_its_promise "$way$late" 2
         check "$way${late}_promises_what_it_gives_in_one" keeps_its_promise "$way$late" one
     done

@@ -8,6 +8,8 @@
 
 #define DEVICE "memory=4GiB"
 #define LEAST_PERCENT ((size_t)95)
+/* Of blocks of 2 to 8 MiB of many sizes: each of them begins and ends inside a handle of 2 MiB. */
+#define LEAST_PERCENT_OF_MEDIUM ((size_t)80)
 
 static stranded plain, ours;
 
@@ -161,8 +163,10 @@ static void compare(row_filter is_wanted) {
     for (size_t i = 0; i < plain.row_count; i++) {
         const stranded_row *row = &ours.rows[i], *of_driver = &plain.rows[i];
         CHECK(strcmp(row->name, of_driver->name) == 0);
+        const bool is_medium = strncmp(row->name, "to8", 3) == 0;
+        const size_t percent = is_medium ? LEAST_PERCENT_OF_MEDIUM : LEAST_PERCENT;
         const bool is_enough =
-            !is_wanted(row->name) || row->bytes >= of_driver->bytes / 100 * LEAST_PERCENT;
+            !is_wanted(row->name) || row->bytes >= of_driver->bytes / 100 * percent;
         CHECK(is_enough);
         if (!is_enough) {
             printf("# %s: %zu MiB, and %zu of the driver\n", row->name, row->bytes / MIB,

@@ -1,6 +1,7 @@
 /*
- * test_least_capacity.c - two hundred drawn programs need no more memory than they once did: each
- * is run on the device that least_capacity.csv gives for it.
+ * test_least_capacity.c - two hundred drawn programs need no more memory than they once did, but
+ * for what zones cost at their ends: each is run on the device that least_capacity.csv gives for
+ * it, and a little more.
  *
  * With the word "list" the program writes such a file instead, for the library it is linked with.
  */
@@ -54,9 +55,18 @@ CASE(every_program_is_listed_once) {
 
 /* ---- the programs ---- */
 
+/*
+ * Once all blocks of all streams lay side by side. Now a stream has two zones of its own, and each
+ * may end in a handle in part used: all but one of them may lack. Without virtual memory it is a
+ * part of a segment that others share.
+ */
+static size_t allowance_mib(const program *p) {
+    return p->has_vmm ? (size_t)2 * (2 * p->streams - 1) : 16;
+}
+
 static void check_program(unsigned seed) {
     draw_program(&drawn, seed);
-    const bool does_run = run_program(&run, &drawn, least_mib[seed]);
+    const bool does_run = run_program(&run, &drawn, least_mib[seed] + allowance_mib(&drawn));
     CHECK(does_run);
     if (!does_run) {
         printf("# seed %u (", seed);
