@@ -149,9 +149,8 @@ static void prepare_locked(ashlar_allocator *a, const ashlar_request *r) {
     if (r->own != NULL) {
         ashlar__outbox_send(r->own); /* it may have blocks of this stream */
     }
-    if (r->own != NULL && ashlar__may_cache(state)) {
-        m = ashlar__cache_find_state(r->own, state);
-        m = m != NULL ? m : ashlar__cache_add_locked(r->own, state);
+    if (r->own != NULL) {
+        m = ashlar__cache_need_locked(r->own, state);
     }
     if (m != NULL && ashlar__holder_of(state) == r->own) {
         ashlar__miss_take_returned(r->own, m);

@@ -299,7 +299,16 @@ ashlar_magazines *ashlar__magazines_of(const ashlar_cache *cache,
     return m;
 }
 
-ashlar_magazines *ashlar__cache_add_locked(ashlar_cache *cache, ashlar_stream_state *state) {
+ASHLAR_NOINLINE ashlar_magazines *ashlar__cache_find_state(ashlar_cache *cache,
+                                                           const ashlar_stream_state *state) {
+    ashlar_magazines *m = ashlar__magazines_of(cache, state);
+    if (m != NULL) {
+        set_recent(cache, m, state->stream);
+    }
+    return m;
+}
+
+static ashlar_magazines *add_magazines_locked(ashlar_cache *cache, ashlar_stream_state *state) {
     ASHLAR_OWNS(&cache->allocator->lock);
     ASHLAR_CHECK2(cache->thread == ashlar__thread_number());
     ASHLAR_CHECK2(ashlar__magazines_of(cache, state) == NULL);
@@ -315,13 +324,12 @@ ashlar_magazines *ashlar__cache_add_locked(ashlar_cache *cache, ashlar_stream_st
     return m;
 }
 
-ASHLAR_NOINLINE ashlar_magazines *ashlar__cache_find_state(ashlar_cache *cache,
-                                                           const ashlar_stream_state *state) {
-    ashlar_magazines *m = ashlar__magazines_of(cache, state);
-    if (m != NULL) {
-        set_recent(cache, m, state->stream);
+ashlar_magazines *ashlar__cache_need_locked(ashlar_cache *cache, ashlar_stream_state *state) {
+    if (!ashlar__may_cache(state)) {
+        return NULL;
     }
-    return m;
+    ashlar_magazines *m = ashlar__cache_find_state(cache, state);
+    return m != NULL ? m : add_magazines_locked(cache, state);
 }
 
 ASHLAR_NOINLINE ashlar_magazines *ashlar__cache_find(ashlar_cache *cache, ashlar_stream stream) {

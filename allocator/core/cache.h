@@ -257,8 +257,11 @@ static inline bool ashlar__may_cache(const ashlar_stream_state *state) {
            state->pool == NULL;
 }
 
-/* Make magazines for `state`. NULL: no host memory. Lock: held. */
-ashlar_magazines *ashlar__cache_add_locked(ashlar_cache *cache, ashlar_stream_state *state);
+/*
+ * The magazines of a stream, which become the recent ones, made if there are none yet. NULL: the
+ * stream may have none, or there is no host memory. Lock: held.
+ */
+ashlar_magazines *ashlar__cache_need_locked(ashlar_cache *cache, ashlar_stream_state *state);
 
 /* Have the thread's requests ask this step first, or none: &ashlar__no_replay. Lock: held. */
 void ashlar__cache_set_replay(ashlar_cache *cache, ashlar_replay *replay);

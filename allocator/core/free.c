@@ -21,14 +21,38 @@
 #include "allocator/trace/trace_ring.h"
 
 /*
+ * What a free without the lock does, so that an allocator whose caches are bypassed hands out the
+ * same blocks: give a block to the thread's cache or, if that has no room, to the zone that it
+ * holds, or have it wait for the next miss. False: none of these will have it.
+ */
+static bool keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_stream_state *state = block->stream_state;
+    if (ashlar__outbox_wants(own, block)) {
+        ashlar__outbox_add(own, block);
+        return true;
+    }
+    /* What a cache gives back later might have no event behind it any more. */
+    ashlar_magazines *m = ashlar__stream_state_is_recorded_at_calls(state, &a->client)
+                              ? NULL
+                              : ashlar__cache_need_locked(own, state);
+    if (m == NULL || ashlar__cache_push(own, m, block)) {
+        return m != NULL;
+    }
+    if (ashlar__miss_may_put(a, own, state)) {
+        ashlar__miss_put(a, own, block);
+        return true;
+    }
+    return ashlar__cache_add_pending(own, block);
+}
+
+/*
  * Give a freed block to the thread's cache, or if it has no room, to the heap together with the
- * cache's pending blocks. A free without the lock does the same, so that an allocator whose caches
- * are bypassed hands out the same blocks.
+ * cache's pending blocks.
  */
 static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
                         ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
-    ashlar_magazines *m = NULL;
     ASHLAR_CHECK2(block->requested == 0 || ashlar__block_is_of_slot(block));
     const bool is_of_slot = ashlar__block_is_of_slot(block);
     if (ashlar__block_is_shared(block) || ashlar__block_home(block) != state) {
@@ -45,24 +69,7 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     }
     block->marks &= (unsigned char)~ASHLAR_BLOCK_BORROWED; /* its zone is the stream's by now */
     block->stream_state = state;
-    if (own != NULL && ashlar__outbox_wants(own, block)) {
-        ashlar__outbox_add(own, block);
-        return;
-    }
-    /* What a cache gives back later might have no event behind it any more. */
-    if (own != NULL && ashlar__may_cache(state) &&
-        !ashlar__stream_state_is_recorded_at_calls(state, &a->client)) {
-        m = ashlar__cache_find_state(own, state);
-        m = m != NULL ? m : ashlar__cache_add_locked(own, state);
-    }
-    if (m != NULL && ashlar__cache_push(own, m, block)) {
-        return;
-    }
-    if (m != NULL && ashlar__miss_may_put(a, own, state)) {
-        ashlar__miss_put(a, own, block);
-        return;
-    }
-    if (m != NULL && ashlar__cache_add_pending(own, block)) {
+    if (own != NULL && keep_locked(a, own, block)) {
         return;
     }
     if (own != NULL) {
