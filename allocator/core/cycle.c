@@ -52,6 +52,16 @@ static bool is_like_the_last(ashlar_cache *own) {
     return is_alike;
 }
 
+void ashlar__cycle_restart(ashlar_cache *own) {
+    ashlar__cache_flush(own);
+    begin_cycle(own);
+    own->last_crest = own->last_requests = own->last_hits = 0;
+    own->was_full = false;
+    own->hits_when_full = own->counters.hit_count;
+    own->last_large = NULL;
+    ASHLAR_CHECK2(ashlar__cache_is_empty(own) && own->pending_count == 0);
+}
+
 /* Whether the cache was full at this miss and the last, and in between served nothing. */
 static bool is_full_of_what_nobody_wants(ashlar_cache *own) {
     if (!own->was_full) {

@@ -22,4 +22,7 @@
  */
 void ashlar__cycle_count_miss(ashlar_cache *own);
 
+/* Empty the cache, and forget all that it has seen of the program. With the lock. */
+void ashlar__cycle_restart(ashlar_cache *own);
+
 #endif /* ASHLAR_CYCLE_H */

@@ -41,6 +41,7 @@ static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r
                                     ashlar_block **out, ashlar_rung *rung) {
     const bool is_closed = ashlar__stream_state_is_closed(r->stream_state, &a->client);
     a->heap.is_short = true;
+    a->heap.short_count++;
     collect_returned(a);
     *rung = ASHLAR_RUNG_SAME_STREAM;
     ashlar_status status = ashlar__rung_take_mapped(a, r, out);

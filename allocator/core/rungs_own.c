@@ -119,6 +119,11 @@ static ashlar_status adopt(ashlar_allocator *a, const ashlar_request *r, bool *a
     return ASHLAR_OK;
 }
 
+/* Whether the request is of a step during which no block comes home. */
+static bool is_held(const ashlar_request *r) {
+    return r->own != NULL && r->own->own_replay != NULL && r->own->own_replay->is_held;
+}
+
 /* Rung 2. */
 ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *r,
                                      ashlar_block **out) {
@@ -133,7 +138,7 @@ ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *
             return ASHLAR_OK;
         }
     }
-    if (state->away_count > 0) {
+    if (state->away_count > 0 && !is_held(r)) {
         status = ashlar__away_ask(&a->heap, ASKED_MAX);
         if (status == ASHLAR_OK) {
             status = ashlar__rung_take_own(a, r, ashlar__rung_own_gap(r), out);
@@ -150,7 +155,10 @@ ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *
 
 /* ---- more memory ---- */
 
-/* Map what is missing behind the best gap of a zone, with a new window if there is none. */
+/*
+ * Take a block from the zone's best gap, after mapping what it lacks. If no gap fits, add a window
+ * first.
+ */
 static ashlar_status map_in(ashlar_allocator *a, const ashlar_request *r, ashlar_zone *zone,
                             unsigned may, ashlar_block **out) {
     ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);

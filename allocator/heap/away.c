@@ -232,6 +232,7 @@ void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
     block->stream_state = state;
     heap->away_bytes += block->bytes;
     home->away_count++;
+    heap->away_frees++;
     if (is_done(block)) {
         send_home(heap, block);
     } else {
@@ -315,6 +316,48 @@ static ashlar_status wait_for_uses(ashlar_heap *heap, ashlar_stream_state *state
     return status;
 }
 
+/* Send home a block in a queue; its home waits for its uses. */
+static ashlar_status send_waiting(ashlar_heap *heap, ashlar_stream_state *user, ashlar_block **link,
+                                  ashlar_block *before) {
+    ashlar_stream_state *home = ashlar__block_home(*link);
+    const ashlar_status status = wait_for_uses(heap, home, *link);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_block *block = unhang(user, link, before);
+    while (block->uses != NULL) {
+        drop_use(block, &block->uses);
+    }
+    /* The uses may go on; what comes behind them is the home's work from here on. */
+    block->covered_by = ashlar__stream_state_next(home);
+    send_home(heap, block);
+    return ASHLAR_OK;
+}
+
+/* Whether work of a stream can be made to wait. */
+static bool can_wait(const ashlar_heap *heap, const ashlar_stream_state *state) {
+    return !state->is_gone && !state->is_ended && !state->is_idle &&
+           !ashlar__stream_state_is_others(state) &&
+           !ashlar__stream_state_is_closed(state, heap->range.client);
+}
+
+ashlar_status ashlar__away_bring_home(ashlar_heap *heap) {
+    ashlar_status status = ASHLAR_OK;
+    for (ashlar_stream_state *user = heap->awaited; user != NULL; user = user->next_awaited) {
+        ashlar_block *before = NULL, **link = &user->oldest_away;
+        while (*link != NULL && status == ASHLAR_OK) {
+            if (can_wait(heap, ashlar__block_home(*link)) && is_open(heap, *link)) {
+                status = send_waiting(heap, user, link, before);
+            } else {
+                before = *link;
+                link = &before->older;
+            }
+        }
+    }
+    (void)ashlar__away_settle(heap);
+    return status;
+}
+
 /* Only blocks of the waiting stream's own zones: in any other gap its wait would count for nothing.
  */
 ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
@@ -326,19 +369,9 @@ ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stream_state *state, s
             ashlar_block *block = *link;
             if (block->bytes >= bytes && !ashlar__block_is_of_slot(block) &&
                 ashlar__block_home(block) == state && is_open(heap, block)) {
-                const ashlar_status status = wait_for_uses(heap, state, block);
-                if (status != ASHLAR_OK) {
-                    return status;
-                }
-                (void)unhang(user, link, before);
-                while (block->uses != NULL) {
-                    drop_use(block, &block->uses);
-                }
-                /* The uses may go on; what comes behind them is the home's work from here on. */
-                block->covered_by = ashlar__stream_state_next(state);
-                send_home(heap, block);
-                *found = true;
-                return ASHLAR_OK;
+                const ashlar_status status = send_waiting(heap, user, link, before);
+                *found = status == ASHLAR_OK;
+                return status;
             }
             before = block;
             link = &block->older;

@@ -76,6 +76,13 @@ ashlar_block *ashlar__away_take_own(ashlar_heap *heap, ashlar_stream_state *stat
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stream_state *state,
                                                   size_t bytes, bool *found);
 
+/*
+ * Send every block home without a wait on the host: a home waits in-stream for the uses that are
+ * not known to be past. Left away are those whose home or a use of which is on a stream where no
+ * event can be recorded now, or whose home has ended. Errors: ASHLAR_EDRIVER.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_bring_home(ashlar_heap *heap);
+
 /* Have events recorded behind all uses that blocks wait for. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_cover(ashlar_heap *heap);
 

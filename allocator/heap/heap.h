@@ -35,8 +35,10 @@ typedef struct ashlar_heap {
     uint64_t use_clock;               /* requests that took the lock, and frees */
     bool is_short;                    /* a request wanted memory of another stream: from then on
                                        * misses take the lock, so that use_clock counts them */
+    uint64_t short_count;             /* how many requests did */
     bool has_waited;                  /* memory was short: large frees record an event, so that a
                                        * wait for them is not one for all that was queued since */
+    uint64_t away_frees;              /* frees after which a block may be away; see away.h */
     uint64_t *events_recorded;        /* const; counts the recordings of all streams */
     ashlar_node_pool nodes;           /* of these the zones take a few at a time */
     ashlar_node_chunk *chunks;        /* the host memory of all nodes */

@@ -46,6 +46,7 @@ struct ashlar_replay {
     bool is_dry_run;          /* the step is recorded without memory; see dry_run.h */
     ashlar_block dry_block;   /* stands for every block of a dry run */
     uint32_t dry_block_count; /* live blocks of a dry run */
+    bool is_held;             /* no request asks whether blocks can come home; see the key's */
     uint32_t depth;           /* nested steps: how many have begun and not ended */
 };
 

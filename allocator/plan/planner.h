@@ -25,6 +25,10 @@ struct ashlar_step_key {
     bool is_busy;               /* a step is recorded or planned, partly without the lock */
     bool is_wanted;             /* record the next step although there is a plan */
     bool is_stale;              /* like is_wanted, but also discard the present recording */
+    bool is_ordinary;           /* its steps are not recorded by themselves */
+    bool is_held;               /* its steps begin with every block at home and the thread's cache
+                                 * empty, and no block comes home meanwhile: so what serves a step
+                                 * follows from the step alone */
     uint32_t diverged;          /* steps in a row that had a miss */
 };
 

@@ -3,6 +3,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/core/cycle.h"
 #include "allocator/core/streams.h"
 #include "allocator/heap/away.h"
 #include "allocator/core/hold.h"
@@ -59,10 +60,21 @@ static bool can_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *
            ashlar__planner_take_again_locked(a, own, key) == ASHLAR_OK;
 }
 
+/* Let all that serves the step follow from the step: see ashlar_step_key.is_held. */
+static ashlar_status hold(ashlar_allocator *a, ashlar_cache *own) {
+    for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        ashlar__returned_put_locked(a, state);
+    }
+    ashlar__cycle_restart(own);
+    const ashlar_status status = ashlar__away_bring_home(&a->heap);
+    own->own_replay->is_held = status == ASHLAR_OK;
+    return status;
+}
+
 /* Record the step, or replay it, or decline it if neither is possible. */
 static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
     const bool is_free = key != NULL && !key->is_busy;
-    const bool is_unknown = is_free && key->plan == NULL && !key->is_current;
+    const bool is_unknown = is_free && key->plan == NULL && !key->is_current && !key->is_ordinary;
     ASHLAR_CHECK2(own->own_replay->depth == 1 && own->own_replay->key == NULL);
     if (is_free && ashlar__plan_has_ended(key->plan)) {
         key->is_stale = true;
@@ -74,7 +86,7 @@ static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key)
         own->own_replay->key = key;
         key->replay_count++;
         begin_replay(a, own, key->plan);
-    } else {
+    } else if (key == NULL || key->plan != NULL || !key->is_ordinary) {
         a->planner.stats.steps_declined++;
     }
 }
@@ -102,7 +114,11 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
     ASHLAR_OWNS(&a->lock);
     ashlar_replay *replay = own->own_replay;
     ashlar_step_key *key = NULL;
-    const ashlar_status status = prepare(a, stream, number, &key);
+    ASHLAR_CHECK2(!replay->is_held);
+    ashlar_status status = prepare(a, stream, number, &key);
+    if (status == ASHLAR_OK && key != NULL && key->is_held) {
+        status = hold(a, own);
+    }
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -224,6 +240,7 @@ static ashlar_status end_locked(ashlar_allocator *a, ashlar_cache *own) {
         return ASHLAR_OK;
     }
     a->planner.active_step_count--;
+    replay->is_held = false;
     if (replay->is_recorded) {
         status = end_recording(a, replay);
     } else if (key != NULL) {
