@@ -11,7 +11,12 @@
 
 #include "allocator/base/error.h"
 #include "allocator/core/allocator_impl.h"
+#include "allocator/core/cycle.h"
+#include "allocator/core/deferred_free.h"
 #include "allocator/core/dry_run.h"
+#include "allocator/core/hold.h"
+#include "allocator/core/streams.h"
+#include "allocator/step/memory_picture.h"
 #include "allocator/step/step.h"
 
 /* ---- lengths ---- */
@@ -52,6 +57,7 @@ typedef struct warmup {
     bool is_planned;
     bool is_dry_run; /* the steps being recorded get no memory */
     bool is_loaded;  /* the plans come from a file; no step is recorded */
+    bool has_steps;  /* the thread has a cache, so that a step has a beginning */
 } warmup;
 
 enum { REASONS_BYTES = 256 };
@@ -79,7 +85,7 @@ static uint64_t list_misses(const ashlar_plan_stats *before, const ashlar_plan_s
 static ashlar_status begin(const warmup *w, size_t length) {
     const uint64_t key = ashlar_warmup_key(w->options, length);
     const ashlar_stream stream = w->options->stream;
-    if (!w->is_planned) {
+    if (!w->has_steps) {
         return ASHLAR_OK;
     }
     return w->is_dry_run ? ashlar__dry_run_begin(w->allocator, stream, key)
@@ -87,7 +93,7 @@ static ashlar_status begin(const warmup *w, size_t length) {
 }
 
 static ashlar_status end(const warmup *w) {
-    if (!w->is_planned) {
+    if (!w->has_steps) {
         return ASHLAR_OK;
     }
     return w->is_dry_run ? ashlar__dry_run_end(w->allocator) : ashlar_step_end(w->allocator);
@@ -207,40 +213,90 @@ static ashlar_status plan(warmup *w) {
                               w->options->max_length, ashlar_error_detail());
 }
 
-/* Requests served from memory that will serve the same request again in the next pass. */
-static uint64_t served_in_place(const ashlar_stats *s) {
-    return s->served_planned + s->served_cached + s->served_same_stream;
+/* ---- the proof ---- */
+
+/* Whether later steps of each length begin with every block at home and an empty cache. */
+static ashlar_status hold_steps(const warmup *w, bool is_held) {
+    ashlar_allocator *a = w->allocator;
+    const size_t last = bucket_of(w->options, w->options->max_length);
+    ashlar_status status = ASHLAR_OK;
+    ashlar__allocator_enter(a);
+    for (size_t i = 0; w->has_steps && i <= last && status == ASHLAR_OK; i++) {
+        ashlar_stream_state *state = NULL;
+        ashlar_step_key *key = NULL;
+        status = ashlar__stream_state_of_locked(a, w->options->stream, &state);
+        if (status == ASHLAR_OK && state->pool == NULL) {
+            status = ashlar__step_key_of_locked(a, w->options->key + i, state, &key);
+        }
+        if (status == ASHLAR_OK && key != NULL) {
+            key->is_held = is_held;
+            key->is_ordinary = !w->is_planned;
+        }
+    }
+    if (w->has_steps) {
+        ashlar__cycle_restart(ashlar__cache_get(a)); /* other threads' steps find nothing in it */
+    }
+    ashlar__allocator_leave(a);
+    return status;
 }
 
 /*
- * Repeat passes over all lengths until every request of a pass is served from the plan or from the
- * own blocks of its stream. Such a pass changes nothing, so later steps are served in the same way.
+ * Why a pass that changed nothing does not prove that no pass will; NULL: it proves it.
  *
- * One pass may not be enough. Requests that are not planned take the ordinary path, where a shorter
- * step, whose blocks are smaller, may place them in other holes and find no hole for the last one.
- * With one stream the passes come to an end, since memory that the stream takes from elsewhere is
- * its own from then on. Several streams may take blocks from each other forever.
+ * What plans serve, they serve in any order. On the ordinary path a block's address follows from
+ * the requests since the step began, and from what was free then. If steps are held (see
+ * ashlar_step_key.is_held), all is free then that they use. So a length gets the same addresses
+ * each time, and they have memory. That says nothing of a length that has not run; and without
+ * steps, a block that is away comes home when the device is done with it.
+ */
+static const char *doubt(const warmup *w, const ashlar_memory_picture *before,
+                         const ashlar_memory_picture *after) {
+    if (ashlar__allocator_is_guarded(w->allocator)) {
+        return "a guard mode is on, which keeps freed memory for a while";
+    }
+    const bool visits_all = w->options->dry_run != NULL || bucket_width(w->options) == 1;
+    if (!visits_all && !ashlar__memory_is_all_planned(before, after)) {
+        return "the ordinary path serves requests, and without a dry run not every length has run";
+    }
+    return !w->has_steps && before->away_frees != after->away_frees
+               ? "blocks are used on several streams, and the thread has no cache"
+               : NULL;
+}
+
+/*
+ * Repeat passes over all lengths until one changes nothing.
+ *
+ * One may not be enough: on the ordinary path a shorter step may place its blocks in other holes.
+ * What a pass maps stays, so the passes come to an end; but where memory is short, several streams
+ * may take it from each other forever.
  */
 static ashlar_status prove(const warmup *w, ashlar_warmup_report *report) {
-    while (!report->is_steady && report->pass_count < ASHLAR_WARMUP_PASSES_MAX) {
-        ashlar_stats before, after;
-        ashlar_allocator_get_stats(w->allocator, &before);
+    bool is_repeating = false, is_planned = false;
+    report->unsteady_because = "every pass took memory from the driver or from another stream";
+    while (!is_repeating && report->pass_count < ASHLAR_WARMUP_PASSES_MAX) {
+        const ashlar_memory_picture before = ashlar__memory_look(w->allocator);
         const ashlar_status status = pass(w);
         if (status != ASHLAR_OK) {
             return status;
         }
-        ashlar_allocator_get_stats(w->allocator, &after);
+        const ashlar_memory_picture after = ashlar__memory_look(w->allocator);
         report->pass_count++;
-        ASHLAR_CHECK2(before.alloc_count <= after.alloc_count);
-        report->is_steady = after.alloc_count - before.alloc_count ==
-                            served_in_place(&after) - served_in_place(&before);
+        is_repeating = ashlar__memory_is_repeated(&before, &after);
+        is_planned = ashlar__memory_is_all_planned(&before, &after);
+        if (is_repeating) {
+            report->unsteady_because = doubt(w, &before, &after);
+        }
     }
-    return ASHLAR_OK;
+    report->is_steady = report->unsteady_because == NULL;
+    return hold_steps(w, report->is_steady && !is_planned);
 }
 
 static ashlar_status replay(warmup *w, ashlar_warmup_report *report) {
     const ashlar_warmup_options *o = w->options;
     ashlar_status status = w->is_planned ? plan(w) : ASHLAR_OK;
+    if (status == ASHLAR_OK) {
+        status = hold_steps(w, true);
+    }
     if (status == ASHLAR_OK && o->step != NULL && o->dry_run != NULL) {
         status = visit(w, o->step, o->max_length);
     }
@@ -323,7 +379,8 @@ ashlar_status ashlar_allocator_warmup(ashlar_allocator *a, const ashlar_warmup_o
     if (status != ASHLAR_OK) {
         return status;
     }
-    w.is_planned = !options->without_plan && ashlar__cache_get(a) != NULL;
+    w.has_steps = ashlar__cache_get(a) != NULL;
+    w.is_planned = !options->without_plan && w.has_steps;
     w.is_loaded =
         w.is_planned && options->plan_file != NULL && access(options->plan_file, F_OK) == 0;
     ashlar_allocator_get_stats(a, &before);

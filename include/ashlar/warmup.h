@@ -13,12 +13,25 @@
  *     ...                                               a step of that length
  *     ashlar_step_end(allocator);
  *
- * THE GUARANTEE. If ashlar_allocator_warmup() succeeds and reports is_steady, no later step of any
- * length from min_length to max_length makes the allocator call the driver or needs more memory
- * than is reserved then, provided that each step allocates as its dry run did at that length, and
- * that allocations between steps are as during the warm-up. This was tested: every length has run
- * with the finished plans once, and each request was served from a plan or from free blocks of its
- * own stream.
+ * THE GUARANTEE. If ashlar_allocator_warmup() succeeds and reports is_steady, then no later step of
+ * any length from min_length to max_length takes memory from the driver, maps or unmaps any, or
+ * needs more than is reserved then, in whatever order the lengths come and however far the device
+ * is behind. That is, if
+ *   - each step is between ashlar_step_begin() and ashlar_step_end(), also with without_plan, and
+ *     begins on `stream` with the key of its length;
+ *   - it allocates, frees and marks blocks as its dry run did at that length, on one thread, and
+ *     nothing else allocates meanwhile;
+ *   - none of its streams is destroyed or captured;
+ *   - if plans do not serve all of its requests: what is live when it begins was live when the
+ *     warm-up ended, and the other way round; no memory was trimmed or limited since.
+ * If plans do not serve all requests, a step begins with an empty cache, and gets back all blocks
+ * that were used on several streams before: the stream that such a block was taken for waits, in
+ * its own order, for those uses. A program that uses each block on one stream only makes the
+ * allocator call no function of the driver at all.
+ *
+ * This is proven, not guessed: with the finished plans, every length has run from that same
+ * beginning, and found what it needs in memory that stays. Where that proves nothing, is_steady is
+ * false, and unsteady_because says why.
  */
 #ifndef ASHLAR_WARMUP_H
 #define ASHLAR_WARMUP_H
@@ -34,7 +47,7 @@
 
 ASHLAR_BEGIN_DECLS
 
-/* The most passes over all lengths; see is_steady. */
+/* The most passes over all lengths. */
 enum { ASHLAR_WARMUP_PASSES_MAX = 16 };
 
 /*
@@ -52,14 +65,15 @@ typedef struct ashlar_warmup_options {
                                  * and the plans share one memory. 0: one plan. Use more if longer
                                  * steps make more allocations */
     uint64_t key;               /* of steps in the shortest bucket; the next bucket's is key + 1 */
-    bool without_plan;          /* run all lengths without plans */
+    bool without_plan;          /* run all lengths without plans; later steps of these keys are not
+                                 * recorded, unless ashlar_plan_record_next() asks for it */
     ashlar_warmup_fn step;      /* runs a real step, but nothing that may happen only once, such as
                                  * an update of weights. NULL: only the dry run */
     ashlar_warmup_fn dry_run;   /* makes a step's allocations without its work; called at least
                                  * twice for every length. At first it gets addresses without
                                  * memory, which must not be used. NULL: `step` is called instead,
-                                 * but only for the longest length of each bucket; then sizes must
-                                 * grow with the length */
+                                 * but only for the longest length of each bucket; then that must
+                                 * dominate (plan.h) the shorter ones */
     void *user;                 /* passed to `step` and `dry_run` */
     const char *plan_file;      /* where plans are kept; NULL: nowhere. If the file exists, its
                                  * plans are loaded, and nothing is recorded or packed; otherwise
@@ -69,16 +83,20 @@ typedef struct ashlar_warmup_options {
 } ashlar_warmup_options;
 
 typedef struct ashlar_warmup_report {
-    bool is_planned;         /* there are plans; see ashlar_allocator_warmup() */
-    bool is_loaded;          /* the plans are from plan_file */
-    bool is_steady;          /* false: even the last of ASHLAR_WARMUP_PASSES_MAX passes took memory
-                              * from the driver or from another stream, as later steps may */
-    size_t length_count;     /* lengths that a pass goes through */
-    size_t pass_count;       /* passes over all lengths with the finished plans */
-    double gap;              /* plan_bytes / bound_bytes - 1, over the warm-up's plans */
-    ashlar_plan_stats plan;  /* of all plans of the allocator */
-    uint64_t reserved_bytes; /* physical memory after the warm-up */
-    uint64_t driver_calls;   /* driver calls that the allocator made during the warm-up */
+    bool is_planned;              /* there are plans; see ashlar_allocator_warmup() */
+    bool is_loaded;               /* the plans are from plan_file */
+    bool is_steady;               /* the guarantee above holds */
+    const char *unsteady_because; /* NULL if is_steady; else why not, a constant text: memory is
+                                   * short, so that every pass took some from another stream; or
+                                   * plans do not serve all requests, and not every length has run
+                                   * (dry_run is NULL); or blocks are used on several streams, and
+                                   * there are no thread caches; or a guard mode is on */
+    size_t length_count;          /* lengths that a pass goes through */
+    size_t pass_count;            /* passes over all lengths with the finished plans */
+    double gap;                   /* plan_bytes / bound_bytes - 1, over the warm-up's plans */
+    ashlar_plan_stats plan;       /* of all plans of the allocator */
+    uint64_t reserved_bytes;      /* physical memory after the warm-up */
+    uint64_t driver_calls;        /* driver calls that the allocator made during the warm-up */
 } ashlar_warmup_report;
 
 /*
@@ -90,7 +108,7 @@ typedef struct ashlar_warmup_report {
  *   3. pack the plans, and take their memory
  *   4. run `step` at the maximum length
  *   5. run all lengths, again and again, until a pass takes no memory from the driver or another
- *      stream
+ *      stream: at most ASHLAR_WARMUP_PASSES_MAX times
  *   6. wait for the device, and seal the allocator
  *
  * Afterwards the reserved memory holds the blocks that were live before, the plans, and the

@@ -1,0 +1,28 @@
+/*
+ * memory_picture.h - whether a run of steps left the memory of the ordinary path as it was, and was
+ * served from it (internal).
+ */
+#ifndef ASHLAR_MEMORY_PICTURE_H
+#define ASHLAR_MEMORY_PICTURE_H
+
+#include "allocator/core/allocator_impl.h"
+
+/* What the memory is like between two steps. */
+typedef struct ashlar_memory_picture {
+    ashlar_stats stats;
+    uint64_t layout; /* a hash: which zone each window is of, and how much of it is mapped */
+    uint64_t away_frees, short_count; /* as in the heap */
+} ashlar_memory_picture;
+
+/* Lock: not held. */
+ashlar_memory_picture ashlar__memory_look(ashlar_allocator *allocator);
+
+/* Whether the memory after some steps is that before them, and served each of their requests. */
+bool ashlar__memory_is_repeated(const ashlar_memory_picture *before,
+                                const ashlar_memory_picture *after);
+
+/* Whether plans served all requests in between. */
+bool ashlar__memory_is_all_planned(const ashlar_memory_picture *before,
+                                   const ashlar_memory_picture *after);
+
+#endif /* ASHLAR_MEMORY_PICTURE_H */
