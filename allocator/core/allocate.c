@@ -18,6 +18,7 @@
 #include "allocator/core/streams.h"
 #include "allocator/core/watch.h"
 #include "allocator/heap/away.h"
+#include "allocator/plan/plan_memory.h"
 #include "allocator/trace/trace_ring.h"
 
 /* ---- counting ---- */
@@ -107,7 +108,7 @@ static ashlar_status climb_locked(ashlar_allocator *a, const ashlar_request *req
         return status;
     }
     ashlar_rung unused;
-    status = ashlar__guard_fill_release_locked(a->guards.fill);
+    status = ashlar__guard_fill_release_locked(a->guards.fill, NULL);
     *rung = ASHLAR_RUNG_DRAINED;
     return status == ASHLAR_OK ? ashlar__ladder_take_locked(a, request, out, &unused) : status;
 }
@@ -182,6 +183,52 @@ static ashlar_status choose_locked(ashlar_allocator *a, size_t requested, ashlar
     return find_block_locked(a, request, out, rung);
 }
 
+/*
+ * With zero=on: clear `bytes` from `start` on the stream that they are taken for. In a capture that
+ * becomes part of the graph.
+ */
+static ASHLAR_NOINLINE ashlar_status zero_locked(ashlar_allocator *a, cu_ptr start, size_t bytes,
+                                                 const ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(a->zeroes_blocks && bytes > 0 && !ashlar__stream_state_is_others(state));
+    const ashlar_status status = ashlar__device_enter(a->device);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const cu_result result =
+        ASHLAR_CALL(&a->client, memset_d8_async, (start, 0, bytes, state->stream));
+    ashlar__device_leave(a->device);
+    return result == CU_SUCCESS
+               ? ASHLAR_OK
+               : ashlar__driver_error(a->device->driver, "cuMemsetD8Async", result);
+}
+
+/* Free a block that is counted as handed out, but is not to be. */
+static void take_back_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar__account_free_locked(a, own, block);
+    ashlar__step_record_free_locked(a, block, true);
+    if (ashlar__block_is_of_slot(block)) {
+        ashlar__slot_block_vacate(block);
+        return;
+    }
+    block->requested = 0;
+    ashlar__shut_out_locked(a); /* its zone may be another thread's */
+    ashlar__release_block_locked(&a->heap, block, block->stream_state);
+}
+
+static ashlar_status zero_block_locked(ashlar_allocator *a, const ashlar_request *request,
+                                       ashlar_block *block) {
+    ASHLAR_OWNS(&a->lock);
+    const size_t bytes = a->guards.fill != NULL ? block->requested : block->bytes;
+    const ashlar_status status =
+        zero_locked(a, a->constants.base + block->offset, bytes, block->stream_state);
+    if (status != ASHLAR_OK) {
+        take_back_locked(a, request->own, block);
+    }
+    return status;
+}
+
 static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_request *request,
                                   ashlar_tag tag, ashlar_stream stream, void **out) {
     ASHLAR_OWNS(&a->lock);
@@ -201,8 +248,8 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     block->requested = requested;
     block->tag = (unsigned char)tag;
     block->list = (uint16_t)ashlar__cache_list(block->bytes);
-    if (a->guards.fill != NULL) {
-        status = ashlar__guard_fill_take_locked(a->guards.fill, block);
+    if (a->guards.fill != NULL && !block->stream_state->is_pool) {
+        status = ashlar__guard_fill_take_locked(a->guards.fill, block, block->stream_state);
         if (status != ASHLAR_OK) {
             block->requested = 0;
             ashlar__release_block_locked(&a->heap, block, block->stream_state);
@@ -214,6 +261,10 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     ashlar__publish_locked(a, request->own);
     ashlar__step_record_alloc_locked(request->own, requested, block);
     ashlar__trace_block_locked(a, ASHLAR_TRACE_ALLOC, block, block->stream_state);
+    status = a->zeroes_blocks ? zero_block_locked(a, request, block) : ASHLAR_OK;
+    if (status != ASHLAR_OK) {
+        return status;
+    }
     ASHLAR_CHECK3(ashlar__is_sound_locked(a, request->own));
     *out = ashlar__ptr_out(a->constants.base + block->offset);
     return ASHLAR_OK;
@@ -238,19 +289,28 @@ static ASHLAR_NOINLINE ashlar_status dry_run_locked(ashlar_allocator *a, size_t 
 
 /* Allocate with guard=unmap: the block has pages of its own, outside the heap. */
 static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, size_t bytes,
-                                                        ashlar_tag tag, ashlar_stream stream,
-                                                        void **out) {
+                                                        ashlar_request *request, ashlar_tag tag,
+                                                        ashlar_stream stream, void **out) {
     ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *state = NULL;
     ashlar_guarded_block *block = NULL;
     ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
+    if (status == ASHLAR_OK && state->pool != NULL) {
+        return alloc_locked(a, bytes, request, tag, stream, out); /* a graph's pages must stay */
+    }
     if (status == ASHLAR_OK) {
         status = ashlar__guard_unmap_take_locked(a->guards.unmap, bytes, tag, state, &block);
+    }
+    ashlar__update_reserved_peak_locked(a);
+    if (status == ASHLAR_OK && a->zeroes_blocks) {
+        status = zero_locked(a, a->guards.unmap->base + block->offset, block->bytes, state);
+        if (status != ASHLAR_OK) { /* nothing is queued on it */
+            ashlar__guard_unmap_keep_locked(a->guards.unmap, block);
+        }
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar__update_reserved_peak_locked(a);
     ASHLAR_CHECK2(block->is_live && block->requested == bytes && block->bytes >= bytes);
     count_rung_locked(a, &a->counters, ASHLAR_RUNG_MAPPED);
     ashlar__count_alloc(&a->counters, bytes, (unsigned)tag);
@@ -281,7 +341,7 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
         return refuse_locked(a, bytes, tag, stream, "more than there is");
     }
     const ashlar_status status =
-        a->guards.unmap != NULL               ? alloc_pages_locked(a, bytes, tag, stream, out)
+        a->guards.unmap != NULL ? alloc_pages_locked(a, bytes, request, tag, stream, out)
         : ashlar__dry_run_is_on(request->own) ? dry_run_locked(a, bytes, request, tag, stream, out)
                                               : alloc_locked(a, bytes, request, tag, stream, out);
     return status != ASHLAR_ENOMEM || request->is_at_hand
@@ -352,7 +412,15 @@ ashlar_status ashlar__alloc_unplanned(ashlar_allocator *a, size_t bytes, ashlar_
 ashlar_status ashlar__alloc_idle(ashlar_allocator *a, size_t bytes, bool is_at_hand, void **out) {
     const ashlar_request request = {
         .is_unplanned = true, .is_idle = true, .is_at_hand = is_at_hand};
-    return alloc(a, bytes, ASHLAR_TAG_USER, NULL, request, out);
+    void *ptr = NULL;
+    ashlar_status status = alloc(a, bytes, ASHLAR_TAG_USER, NULL, request, &ptr);
+    if (status == ASHLAR_OK && a->zeroes_blocks) {
+        status = ashlar_stream_synchronize(a->device, NULL); /* streams that wait for no other */
+    }
+    if (status == ASHLAR_OK) {
+        *out = ptr;
+    }
+    return status;
 }
 
 ashlar_status ashlar__alloc_at_hand(ashlar_allocator *a, size_t bytes, ashlar_stream stream,

@@ -90,6 +90,7 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
     }
     a->device = device;
     a->client = (ashlar_driver_client){.device = device};
+    a->zeroes_blocks = a->bypasses_caches = config->zero_blocks; /* a hit would clear nothing */
     status = start_trace(a, config->trace_events);
     if (status == ASHLAR_OK) {
         status = create_heap(a, config, kind);
@@ -140,18 +141,30 @@ static void report_at_end(ashlar_allocator *a) {
     }
 }
 
+/*
+ * Wait for all work of the device. A failed wait is tried once more, for no comparison of a guard's
+ * may outlive it. If it fails again, the device is lost, and what has not run by now never will.
+ */
+static bool wait_for_all(ashlar_allocator *a) {
+    bool is_over = false;
+    for (int attempt = 0; attempt < 2 && !is_over; attempt++) {
+        if (ashlar__device_enter(a->device) == ASHLAR_OK) {
+            is_over = ASHLAR_CALL(&a->client, ctx_synchronize, ()) == CU_SUCCESS;
+            ashlar__device_leave(a->device);
+        }
+    }
+    return is_over;
+}
+
 void ashlar_allocator_destroy(ashlar_allocator *a) {
     if (a == NULL) {
         return;
     }
     ashlar__allocator_delist(a);
     ashlar__leaks_unregister(a);
-    if (a->guards.fill != NULL) {
-        ashlar__guard_fill_compare_all(a->guards.fill, a->stream_states);
-    }
-    if (ashlar__device_enter(a->device) == ASHLAR_OK) {
-        (void)ASHLAR_CALL(&a->client, ctx_synchronize, ());
-        ashlar__device_leave(a->device);
+    if (wait_for_all(a) && a->guards.fill != NULL) {
+        ashlar__guard_fill_compare_all(a->guards.fill);
+        (void)wait_for_all(a);
     }
     report_at_end(a);
     ashlar__caches_disown(a);

@@ -38,6 +38,7 @@ struct ashlar_allocator {
     size_t cache_bytes;              /* const; the most one thread's cache may hold; 0: no caches */
     ashlar_trace ring;               /* client.trace points here or is NULL: then unused */
     bool reports_leaks;              /* const */
+    bool zeroes_blocks;              /* const; each block is cleared before it is handed out */
     ashlar_guards guards;            /* const */
     ashlar_allocator *next_reported; /* Lock: that of leaks.c */
     ashlar_lock lock;                /* guards everything below */

@@ -95,19 +95,39 @@ static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     ASHLAR_CHECK3(ashlar__is_sound_locked(a, own));
 }
 
+/* Have the stream on which a block is freed wait for the fill of its red zone, and for all uses. */
+static ashlar_status join_filled_locked(ashlar_allocator *a, ashlar_block *block,
+                                        ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_stream_state *own = block->stream_state;
+    ashlar_status status = ASHLAR_OK;
+    if (own != state) {
+        const uint64_t tick =
+            block->covered_by > 0 ? block->covered_by - 1 : ashlar__stream_state_stamp(own);
+        status = ashlar__shared_wait_locked(a, own, tick, state->stream);
+    }
+    if (status == ASHLAR_OK && own != state) {
+        status = ashlar__away_add_any_use(block, state); /* what the free queues, should it fail */
+    }
+    return status == ASHLAR_OK ? ashlar__shared_join_locked(a, ashlar__shared_uses(block), state)
+                               : status;
+}
+
 /* Free a block with guard=fill: into the quarantine. */
 static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block,
                                         ashlar_stream_state *state, ashlar_call_site place) {
     ASHLAR_OWNS(&a->lock);
     const size_t requested = block->requested;
-    ashlar_status status = ashlar__shared_join_locked(a, block, state);
+    ashlar_status status = join_filled_locked(a, block, state);
     if (status == ASHLAR_OK) {
         status = ashlar__guard_fill_free_locked(a->guards.fill, block, state);
+        /* If that fails, it may have queued work: the next attempt is to come behind it. */
+        block->covered_by = block->stream_state == state ? 0 : block->covered_by;
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    ASHLAR_CHECK2(!ashlar__block_is_shared(block)); /* the quarantine stamps one stream */
+    ashlar__away_drop_uses(block); /* the quarantine stamps one stream, which waits for the rest */
     ashlar__count_free_locked(a, NULL, requested, block->tag);
     ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, state);
     block->requested = 0;
@@ -127,16 +147,16 @@ static ashlar_status last_state_locked(ashlar_allocator *a, const ashlar_stream 
 }
 
 /*
- * A free in a guard mode calls the driver for the stream of the block's last use, now and later. If
- * that stream is gone or watched, or is another thread's default stream, let it be the legacy
- * default stream instead, behind the last use: that stream comes after other threads' default
- * streams by itself.
+ * A free in a guard mode, and later the release, call the driver for the stream of the block's last
+ * use. If that stream is gone or watched, or is a thread's default stream, which no other thread
+ * can name, let it be the legacy default stream instead, behind the last use: that comes after a
+ * thread's by itself.
  */
 static ashlar_status name_live_state_locked(ashlar_allocator *a, ashlar_stream_state **state) {
     ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *last = *state;
     const bool may_end = a->client.watches_streams && ashlar__stream_can_end(last->stream);
-    if (!last->is_gone && !may_end && !ashlar__stream_state_is_others(last)) {
+    if (!last->is_gone && !may_end && last->thread == 0) {
         return ASHLAR_OK;
     }
     const uint64_t tick = ashlar__stream_state_stamp(last);
@@ -164,19 +184,38 @@ static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
     if (status == ASHLAR_OK) {
         status = last_state_locked(a, stream, block->stream_state, &state);
     }
-    if (status == ASHLAR_OK) {
-        status = name_live_state_locked(a, &state);
-    }
     if (status != ASHLAR_OK) {
         return status;
     }
     const size_t requested = block->requested;
     const unsigned tag = block->tag;
-    status = ashlar__guard_unmap_free_locked(a->guards.unmap, block, state);
+    if (state->is_lost || ashlar__shared_has_lost(block->uses)) {
+        ashlar__guard_unmap_keep_locked(a->guards.unmap, block);
+    } else {
+        status = name_live_state_locked(a, &state);
+        if (status == ASHLAR_OK) {
+            status = ashlar__shared_join_locked(a, block->uses, state);
+        }
+        if (status == ASHLAR_OK) {
+            status = ashlar__guard_unmap_free_locked(a->guards.unmap, block, state);
+        }
+    }
     if (status == ASHLAR_OK) { /* the block may be gone by now */
         ashlar__count_free_locked(a, NULL, requested, tag);
     }
     return status;
+}
+
+/*
+ * Whether guard=fill looks at a block that is freed on `state`: not if no event comes after a use
+ * of it, since it is then never used again; nor if it is a graph pool's.
+ */
+static bool guards_block(const ashlar_allocator *a, const ashlar_block *block,
+                         const ashlar_stream_state *state) {
+    const ashlar_stream_state *own = block->stream_state;
+    return a->guards.fill != NULL && !own->is_pool && !state->is_lost &&
+           !(own->is_lost && block->covered_by == 0) &&
+           !ashlar__shared_has_lost(ashlar__shared_uses(block));
 }
 
 static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, const void *ptr,
@@ -188,14 +227,12 @@ static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, c
     if (status == ASHLAR_OK) {
         status = last_state_locked(a, stream, block->stream_state, &state);
     }
-    if (status == ASHLAR_OK && a->guards.fill != NULL) {
+    if (status == ASHLAR_OK && guards_block(a, block, state)) {
         status = name_live_state_locked(a, &state);
+        return status == ASHLAR_OK ? free_filled_locked(a, block, state, place) : status;
     }
     if (status != ASHLAR_OK) {
         return status;
-    }
-    if (a->guards.fill != NULL) {
-        return free_filled_locked(a, block, state, place);
     }
     /* A block of a graph's pool goes back to the pool, whichever stream used it last. */
     free_locked(a, own, block, block->stream_state->is_pool ? block->stream_state : state);
@@ -216,8 +253,9 @@ static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashla
         stream != NULL ? ashlar__watch_begin_locked(a, *stream, &named) : ASHLAR_OK;
     if (status == ASHLAR_OK) {
         status = ashlar__dry_run_has(own, ptr) ? ashlar__dry_run_free_locked(a, own, ptr, stream)
-                 : a->guards.unmap != NULL     ? free_pages_locked(a, ptr, stream)
-                                               : free_block_locked(a, own, ptr, stream, place);
+                 : ashlar__has_guarded_pages(a, ptr)
+                     ? free_pages_locked(a, ptr, stream)
+                     : free_block_locked(a, own, ptr, stream, place);
         ashlar__watch_end_locked(named);
     }
     status = ashlar__guard_log_free_locked(a->guards.frees, ptr, place, status);
@@ -242,7 +280,7 @@ static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, s
     ASHLAR_OWNS(&a->lock);
     ashlar_block *block = NULL;
     ashlar_guarded_block *pages = NULL;
-    const ashlar_status status = a->guards.unmap != NULL
+    const ashlar_status status = ashlar__has_guarded_pages(a, ptr)
                                      ? ashlar__guard_unmap_find_locked(a->guards.unmap, ptr, &pages)
                                      : ashlar__find_live_locked(a, ptr, &block);
     if (status == ASHLAR_OK) {

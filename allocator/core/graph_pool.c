@@ -112,6 +112,21 @@ static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
     ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
+/* With guard=fill: from the hand-over on, the pool's live blocks are blocks like all others. */
+static ashlar_status fill_red_zones_locked(ashlar_allocator *a, const ashlar_stream_state *from,
+                                           ashlar_stream_state *to) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_status status = ASHLAR_OK;
+    ashlar_block *block = a->guards.fill != NULL ? ashlar__heap_first(&a->heap) : NULL;
+    for (; block != NULL && status == ASHLAR_OK; block = ashlar__heap_next(block)) {
+        if (block->stream_state == from && block->state == ASHLAR_BLOCK_USED &&
+            block->requested != 0) {
+            status = ashlar__guard_fill_take_locked(a->guards.fill, block, to);
+        }
+    }
+    return status;
+}
+
 static ashlar_status release_locked(ashlar_graph_pool *pool, ashlar_stream stream) {
     ashlar_allocator *a = pool->allocator;
     ashlar_stream_state *to = NULL;
@@ -119,7 +134,10 @@ static ashlar_status release_locked(ashlar_graph_pool *pool, ashlar_stream strea
         return ashlar__fail(ASHLAR_EINVAL,
                             "pool: its capture has not ended; ashlar_graph_pool_end() it");
     }
-    const ashlar_status status = ashlar__stream_state_of_locked(a, stream, &to);
+    ashlar_status status = ashlar__stream_state_of_locked(a, stream, &to);
+    if (status == ASHLAR_OK) {
+        status = fill_red_zones_locked(a, pool->stream_state, to);
+    }
     if (status == ASHLAR_OK) {
         hand_over_locked(a, pool->stream_state, to);
         ashlar__stream_state_delete_locked(a, pool->stream_state);

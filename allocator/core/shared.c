@@ -2,6 +2,7 @@
 #include "allocator/core/shared.h"
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
 #include "allocator/core/dry_run.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/note.h"
@@ -11,29 +12,40 @@
 #include "allocator/heap/away.h"
 #include "allocator/plan/plan_memory.h"
 
-ashlar_status ashlar__shared_join_locked(ashlar_allocator *a, ashlar_block *block,
+ashlar_status ashlar__shared_wait_locked(ashlar_allocator *a, ashlar_stream_state *of,
+                                         uint64_t tick, ashlar_stream waiter) {
+    ASHLAR_OWNS(&a->lock);
+    of->caller_count++; /* it lives until the block's free */
+    const bool is_closed = of->recorded <= tick && ashlar__stream_state_is_closed(of, &a->client);
+    const ashlar_status status =
+        is_closed
+            ? ashlar__fail(ASHLAR_EINVAL, "a stream is being captured, so no event can be recorded "
+                                          "behind its use of the block, or the default stream's")
+            : ashlar__stream_state_cover(of, &a->client, tick, &a->stats.events_recorded);
+    of->caller_count--;
+    return status == ASHLAR_OK ? ashlar__stream_state_wait_on(of, &a->client, waiter, tick)
+                               : status;
+}
+
+ashlar_status ashlar__shared_join_locked(ashlar_allocator *a, ashlar_use *uses,
                                          ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
     ashlar_status status = ASHLAR_OK;
-    for (ashlar_use *use = ashlar__block_is_shared(block) ? block->uses : NULL;
-         use != NULL && status == ASHLAR_OK; use = use->next) {
+    for (ashlar_use *use = uses; use != NULL && status == ASHLAR_OK; use = use->next) {
         if (use->stream_state == state) {
             continue;
         }
-        use->tick = ashlar__stream_state_stamp(use->stream_state);
-        use->stream_state->caller_count++; /* it lives until the block's free */
-        status = ashlar__stream_state_cover(use->stream_state, &a->client, use->tick,
-                                            &a->stats.events_recorded);
-        use->stream_state->caller_count--;
-        if (status == ASHLAR_OK) {
-            status = ashlar__stream_state_wait_on(use->stream_state, &a->client, state->stream,
-                                                  use->tick);
-        }
-    }
-    if (status == ASHLAR_OK) {
-        ashlar__away_drop_uses(block);
+        status = ashlar__shared_wait_locked(
+            a, use->stream_state, ashlar__stream_state_stamp(use->stream_state), state->stream);
     }
     return status;
+}
+
+bool ashlar__shared_has_lost(const ashlar_use *uses) {
+    while (uses != NULL && !uses->stream_state->is_lost) {
+        uses = uses->next;
+    }
+    return uses != NULL;
 }
 
 void ashlar__shared_rehome_locked(ashlar_allocator *a, ashlar_stream_state *from,
@@ -62,17 +74,30 @@ void ashlar__shared_finish(ashlar_allocator *a) {
 
 /* ---- the public function ---- */
 
-ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream stream) {
+/* With guard=unmap. */
+static ashlar_status mark_pages_locked(ashlar_allocator *a, const void *ptr, ashlar_stream stream) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_guarded_block *block = NULL;
+    ashlar_stream_state *state = NULL;
+    ashlar_stream_state *named = NULL;
+    ashlar_status status = ashlar__guard_unmap_find_locked(a->guards.unmap, ptr, &block);
+    if (status == ASHLAR_OK) {
+        status = ashlar__watch_begin_locked(a, stream, &named);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar__stream_state_of_locked(a, stream, &state);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar__guard_unmap_add_use(block, state);
+    }
+    ashlar__watch_end_locked(named);
+    return status;
+}
+
+static ashlar_status mark_locked(ashlar_allocator *a, const void *ptr, ashlar_stream stream) {
+    ASHLAR_OWNS(&a->lock);
     ashlar_block *block = NULL;
     ashlar_stream_state *state = NULL;
-    /* The thread's cache is needed only for an address of a dry run. */
-    ashlar_cache *own = (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE ? ashlar__cache_get(a) : NULL;
-    ashlar__lock_acquire(&a->lock);
-    if (ashlar__dry_run_has(own, ptr)) {
-        const ashlar_status marked = ashlar__dry_run_mark_locked(a, own, ptr, stream);
-        ashlar__lock_release(&a->lock);
-        return marked;
-    }
     ashlar_stream_state *named = NULL;
     ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
     if (status == ASHLAR_OK) {
@@ -81,11 +106,26 @@ ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream
     if (status == ASHLAR_OK) {
         status = ashlar__stream_state_of_locked(a, stream, &state);
     }
+    if (status == ASHLAR_OK && state == block->stream_state && a->guards.fill != NULL) {
+        block->covered_by = 0; /* a free on another stream is to come behind more than the fill */
+    }
     if (status == ASHLAR_OK && state != block->stream_state && state->pool != block->stream_state) {
-        status = ashlar__away_add_use(block, state);
+        status = a->guards.fill != NULL ? ashlar__away_add_any_use(block, state)
+                                        : ashlar__away_add_use(block, state);
         ashlar__step_record_free_locked(a, block, false);
     }
     ashlar__watch_end_locked(named);
+    return status;
+}
+
+ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream stream) {
+    /* The thread's cache is needed only for an address of a dry run. */
+    ashlar_cache *own = (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE ? ashlar__cache_get(a) : NULL;
+    ashlar__lock_acquire(&a->lock);
+    const ashlar_status status =
+        ashlar__dry_run_has(own, ptr)       ? ashlar__dry_run_mark_locked(a, own, ptr, stream)
+        : ashlar__has_guarded_pages(a, ptr) ? mark_pages_locked(a, ptr, stream)
+                                            : mark_locked(a, ptr, stream);
     ashlar__allocator_leave(a);
     return status;
 }

@@ -10,11 +10,28 @@
 #include "allocator/core/allocator_impl.h"
 
 /*
- * Before a free on `state`: have that stream wait in-stream for every other use of the block. The
- * block is then no longer shared. For guard modes, in which no block is ever away.
+ * Before a free on `state` in a guard mode, which looks at the block once all its uses are over:
+ * have that stream wait in-stream for every other use. Errors: ASHLAR_EINVAL (a stream is being
+ * captured), ASHLAR_EDRIVER.
  */
-ashlar_status ashlar__shared_join_locked(ashlar_allocator *allocator, ashlar_block *block,
-                                         ashlar_stream_state *state);
+ASHLAR_MUST_CHECK ashlar_status ashlar__shared_join_locked(ashlar_allocator *allocator,
+                                                           ashlar_use *uses,
+                                                           ashlar_stream_state *state);
+
+/*
+ * The same for the work of one stream up to `tick`.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__shared_wait_locked(ashlar_allocator *allocator,
+                                                           ashlar_stream_state *of, uint64_t tick,
+                                                           ashlar_stream waiter);
+
+/* Whether no event comes after one of the uses: its stream was lost. */
+bool ashlar__shared_has_lost(const ashlar_use *uses);
+
+/* The uses of a live block by other streams than its own; NULL: there are none. */
+static inline ashlar_use *ashlar__shared_uses(const ashlar_block *block) {
+    return ashlar__block_is_shared(block) ? block->uses : NULL;
+}
 
 /* Turn every use by `from` into a use by `to` that lasts until now. */
 void ashlar__shared_rehome_locked(ashlar_allocator *allocator, ashlar_stream_state *from,

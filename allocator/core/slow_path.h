@@ -75,6 +75,15 @@ bool ashlar__reclaim_locked(ashlar_allocator *allocator, size_t bytes);
 
 /* ---- from an address to its block ---- */
 
+/*
+ * Whether guard=unmap answers for the address: any outside the heap. In the heap lie the blocks of
+ * captured graphs, whose pages must stay.
+ */
+static inline bool ashlar__has_guarded_pages(const ashlar_allocator *allocator, const void *ptr) {
+    return allocator->guards.unmap != NULL &&
+           ashlar__ptr_in(ptr) - allocator->constants.base >= allocator->constants.range_bytes;
+}
+
 /* Whether ashlar__heap_check() passes, for assertions. Not to be called in a hit. O(blocks). */
 bool ashlar__is_sound_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 

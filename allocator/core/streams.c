@@ -52,6 +52,9 @@ static void mark_referenced(const ashlar_allocator *a) {
     const ashlar_guard_unmap *unmap = a->guards.unmap;
     for (size_t i = 0; unmap != NULL && i < unmap->count; i++) {
         unmap->blocks[i]->stream_state->is_referenced = true;
+        for (const ashlar_use *use = unmap->blocks[i]->uses; use != NULL; use = use->next) {
+            use->stream_state->is_referenced = true;
+        }
     }
     for (const ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
          block = ashlar__block_after(block)) {
@@ -68,6 +71,14 @@ static void mark_referenced(const ashlar_allocator *a) {
 static bool has_windows(const ashlar_stream_state *state) {
     return state->zones[ASHLAR_ZONE_SMALL].windows != NULL ||
            state->zones[ASHLAR_ZONE_LARGE].windows != NULL;
+}
+
+/* No comparison of guard=fill is made on the stream any more. */
+static void forget_checks_locked(ashlar_allocator *a, const ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
+    if (a->guards.fill != NULL) {
+        ashlar__checker_forget(&a->guards.fill->checker, state);
+    }
 }
 
 void ashlar__stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state *state) {
@@ -87,6 +98,7 @@ void ashlar__stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state
     }
     *link = state->next_in_bucket;
     a->recent = NULL;
+    forget_checks_locked(a, state);
     ashlar__stream_state_finish(state, &a->client);
     ashlar__host_free(state);
 }
@@ -200,7 +212,7 @@ static ashlar_status forget_state_locked(ashlar_allocator *a, ashlar_stream_stat
     ashlar_status status = ASHLAR_OK;
     if (a->guards.fill != NULL) {
         /* Blocks in quarantine are compared once more on their streams: now, while this one is. */
-        status = ashlar__guard_fill_release_locked(a->guards.fill);
+        status = ashlar__guard_fill_release_locked(a->guards.fill, state);
     }
     /* This event also comes after the stream's uses of blocks that are still live. */
     if (status == ASHLAR_OK) {
@@ -211,6 +223,7 @@ static ashlar_status forget_state_locked(ashlar_allocator *a, ashlar_stream_stat
         ASHLAR_CHECK2(state->recorded > 0); /* otherwise no use could ever be past */
         state->is_gone = true;
         a->recent = NULL;
+        forget_checks_locked(a, state);
     }
     return status;
 }

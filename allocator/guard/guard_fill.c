@@ -70,7 +70,7 @@ static ashlar_status queue_fill(ashlar_guard_fill *fill, cu_ptr start, size_t by
 }
 
 static ashlar_status compare_red_zone(ashlar_guard_fill *fill, const ashlar_block *block,
-                                      const ashlar_stream_state *state) {
+                                      const void *key, ashlar_stream stream) {
     const ashlar_check_subject subject = {
         .block = start_of(fill, block),
         .requested = block->requested,
@@ -80,10 +80,11 @@ static ashlar_status compare_red_zone(ashlar_guard_fill *fill, const ashlar_bloc
         .tag = block->tag,
         .stream = block->stream_state->stream,
     };
-    return ashlar__checker_queue(&fill->checker, state, &subject);
+    return ashlar__checker_queue(&fill->checker, key, stream, &subject);
 }
 
-static ashlar_status compare_freed(ashlar_guard_fill *fill, const ashlar_quarantined *q) {
+static ashlar_status compare_freed(ashlar_guard_fill *fill, const ashlar_quarantined *q,
+                                   const void *key, ashlar_stream stream) {
     const ashlar_check_subject subject = {
         .block = start_of(fill, q->block),
         .requested = q->requested,
@@ -94,19 +95,33 @@ static ashlar_status compare_freed(ashlar_guard_fill *fill, const ashlar_quarant
         .freed = q->freed,
         .stream = q->block->stream_state->stream,
     };
-    return ashlar__checker_queue(&fill->checker, q->block->stream_state, &subject);
+    return ashlar__checker_queue(&fill->checker, key, stream, &subject);
 }
 
 /* ---- quarantine; inside the device's context ---- */
 
-/* Queue the oldest block's last comparison, and return the block to the heap. */
+/*
+ * Queue a block's last comparison. If the driver refused it at the end of the stream, the handle
+ * must not be used again; and a capture is not to have it.
+ */
+static ashlar_status compare_before_release(ashlar_guard_fill *fill, const ashlar_quarantined *q) {
+    const ashlar_stream_state *state = q->block->stream_state;
+    if (state->is_gone || state->pool != NULL) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status =
+        ashlar__stream_refuse_captured(fill->checker.client, state->stream);
+    return status == ASHLAR_OK       ? compare_freed(fill, q, state, state->stream)
+           : status == ASHLAR_EINVAL ? ASHLAR_OK
+                                     : status;
+}
+
+/* Return the oldest block to the heap. */
 static ashlar_status release_oldest(ashlar_guard_fill *fill) {
     ASHLAR_CHECK2(fill->count > 0 && is_sound(fill));
     const ashlar_quarantined *oldest = &fill->quarantine[fill->first];
     ASHLAR_CHECK2(is_in_quarantine(oldest->block));
-    /* If the driver refused this at the end of the stream, its handle must not be used again. */
-    const ashlar_status status =
-        oldest->block->stream_state->is_gone ? ASHLAR_OK : compare_freed(fill, oldest);
+    const ashlar_status status = compare_before_release(fill, oldest);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -134,15 +149,26 @@ static ashlar_status make_room(ashlar_guard_fill *fill, const ashlar_block *bloc
 
 /* ---- for the allocator ---- */
 
-ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill *fill, const ashlar_block *block) {
+ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill *fill, ashlar_block *block,
+                                             ashlar_stream_state *state) {
     ASHLAR_CHECK2(has_red_zone(block));
-    ashlar_device *device = fill->checker.client->device;
-    ashlar_status status = ashlar__device_enter(device);
+    ashlar_driver_client *client = fill->checker.client;
+    ashlar_status status = ashlar__device_enter(client->device);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const bool is_closed = ashlar__stream_state_is_closed(state, client);
+    status = ashlar__stream_refuse_captured(client, state->stream);
     if (status == ASHLAR_OK) {
         status = queue_fill(fill, start_of(fill, block) + block->requested,
-                            block->bytes - block->requested, ASHLAR_RED_VALUE, block->stream_state);
-        ashlar__device_leave(device);
+                            block->bytes - block->requested, ASHLAR_RED_VALUE, state);
     }
+    if (status == ASHLAR_OK && !is_closed) {
+        status =
+            ashlar__stream_state_cover(state, client, state->recorded, fill->heap->events_recorded);
+    }
+    block->covered_by = is_closed ? 0 : state->recorded;
+    ashlar__device_leave(client->device);
     return status;
 }
 
@@ -154,9 +180,12 @@ ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill *fill, const ashl
     if (status != ASHLAR_OK) {
         return status;
     }
-    status = make_room(fill, block);
+    status = ashlar__stream_refuse_captured(fill->checker.client, state->stream);
     if (status == ASHLAR_OK) {
-        status = compare_red_zone(fill, block, state);
+        status = make_room(fill, block);
+    }
+    if (status == ASHLAR_OK) {
+        status = compare_red_zone(fill, block, state, state->stream);
     }
     if (status == ASHLAR_OK) {
         status = queue_fill(fill, start_of(fill, block), block->bytes, ASHLAR_FREED_VALUE, state);
@@ -168,6 +197,7 @@ ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill *fill, const ashl
 void ashlar__guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
                                    ashlar_stream_state *state, ashlar_call_site place) {
     ASHLAR_CHECK2(is_in_quarantine(block) && requested > 0 && requested < block->bytes);
+    ASHLAR_CHECK2(state->thread == 0); /* whoever releases the block can name it */
     block->stream_state = state;
     if (is_too_large(fill, block)) {
         ashlar__release_block_locked(fill->heap, block, state);
@@ -180,86 +210,58 @@ void ashlar__guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block,
     ASHLAR_CHECK2(is_sound(fill));
 }
 
-/* Inside the device's context. */
-static ashlar_status release_all(ashlar_guard_fill *fill) {
-    ashlar_status status = ASHLAR_OK;
-    while (status == ASHLAR_OK && fill->count > 0) {
-        status = release_oldest(fill);
-    }
-    return status;
+/* Make the oldest entry the newest. */
+static void put_last(ashlar_guard_fill *fill) {
+    const ashlar_quarantined oldest = fill->quarantine[fill->first];
+    fill->quarantine[(fill->first + fill->count) % ASHLAR_QUARANTINE_BLOCKS] = oldest;
+    fill->first = (fill->first + 1) % ASHLAR_QUARANTINE_BLOCKS;
 }
 
-ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill) {
+ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill,
+                                                const ashlar_stream_state *of) {
     ashlar_device *device = fill->checker.client->device;
     ashlar_status status = ashlar__device_enter(device);
-    if (status == ASHLAR_OK) {
-        status = release_all(fill);
-        ashlar__device_leave(device);
+    if (status != ASHLAR_OK) {
+        return status;
     }
-    ASHLAR_CHECK2(status != ASHLAR_OK || fill->bytes == 0);
+    /* Each entry's turn comes once, so those that stay keep their order. */
+    for (size_t left = fill->count; left > 0; left--) {
+        const ashlar_block *block = fill->quarantine[fill->first].block;
+        const bool is_due = status == ASHLAR_OK && (of == NULL || block->stream_state == of);
+        const size_t count = fill->count;
+        status = is_due ? release_oldest(fill) : status;
+        if (fill->count == count) {
+            put_last(fill);
+        }
+    }
+    ashlar__device_leave(device);
+    ASHLAR_CHECK2(status != ASHLAR_OK || of != NULL || fill->bytes == 0);
     return status;
 }
 
 /* ---- the end ---- */
 
-/* Wait until every check is answered. A failed wait is tried once more. If it fails again, the
- * device is lost, and host functions that have not run by now never will. */
-static void wait_for_answers(ashlar_guard_fill *fill, const ashlar_stream_state *states) {
-    ashlar_driver_client *client = fill->checker.client;
-    if (client->watches_streams) {
-        (void)ASHLAR_CALL(client, ctx_synchronize, ());
-        return;
-    }
-    for (const ashlar_stream_state *state = states;
-         state != NULL && ashlar__checker_is_waiting(&fill->checker); state = state->next) {
-        if (state->is_gone) {
-            continue;
-        }
-        if (ASHLAR_CALL(client, stream_synchronize, (state->stream)) != CU_SUCCESS) {
-            (void)ASHLAR_CALL(client, stream_synchronize, (state->stream));
-        }
-    }
-}
-
-/* Compare behind a live block on its stream, or if that is gone, on one that waits for its end. */
-static void compare_live(ashlar_guard_fill *fill, const ashlar_block *block,
-                         const ashlar_stream_state *states) {
-    static const ashlar_stream_state legacy;
-    if (fill->checker.client->watches_streams) {
-        (void)compare_red_zone(fill, block, &legacy); /* the device is idle */
-        return;
-    }
-    ashlar_stream_state *own = block->stream_state;
-    const ashlar_stream_state *on = own->is_gone ? states : own;
-    while (on != NULL && (on->is_gone || on->is_pool || on->is_idle)) {
-        on = on->next;
-    }
-    const bool is_ordered =
-        on == own || (on != NULL && !own->is_lost &&
-                      ashlar__stream_state_wait_on(own, fill->checker.client, on->stream,
-                                                   ashlar__stream_state_stamp(own)) == ASHLAR_OK);
-    if (is_ordered) {
-        (void)compare_red_zone(fill, block, on);
-    }
-}
-
-void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_stream_state *states) {
+/*
+ * All work is over, so every comparison may be made on the legacy default stream: it has a valid
+ * handle, which the streams of the blocks may not have any more. Ignore failures: the allocator
+ * ends, so nobody could be told.
+ */
+void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill) {
     ashlar_device *device = fill->checker.client->device;
     if (ashlar__device_enter(device) != ASHLAR_OK) {
         return;
     }
-    /* Ignore failures: the allocator ends, so nobody could be told. */
-    (void)release_all(fill);
-    if (fill->checker.client->watches_streams) {
-        (void)ASHLAR_CALL(fill->checker.client, ctx_synchronize, ());
+    for (size_t i = 0; i < fill->count; i++) {
+        (void)compare_freed(fill, &fill->quarantine[(fill->first + i) % ASHLAR_QUARANTINE_BLOCKS],
+                            fill, NULL);
     }
     for (const ashlar_block *block = ashlar__heap_first(fill->heap); block != NULL;
          block = ashlar__heap_next(block)) {
-        if (block->state == ASHLAR_BLOCK_USED && block->requested != 0) {
-            compare_live(fill, block, states);
+        if (block->state == ASHLAR_BLOCK_USED && block->requested != 0 &&
+            !block->stream_state->is_pool) {
+            (void)compare_red_zone(fill, block, fill, NULL);
         }
     }
-    wait_for_answers(fill, states);
     ashlar__device_leave(device);
 }
 

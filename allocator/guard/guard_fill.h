@@ -6,11 +6,16 @@
  * a block that is taken on stream A and freed on stream B, this work is queued:
  *
  *   taken     A  fill everything behind the requested bytes with ASHLAR_RED_VALUE
- *   freed     B  compare those bytes, then fill the whole block with ASHLAR_FREED_VALUE
- *   released  B  compare the whole block
+ *   freed     B  wait for that, compare those bytes, then fill the whole block with
+ * ASHLAR_FREED_VALUE released  B  compare the whole block
  *
  * From the free to the release a block is in quarantine: the heap treats it as used, the statistics
- * count it as cached. It is released when the quarantine is full or memory runs out.
+ * count it as cached. It is released when the quarantine is full, memory runs out or B ends;
+ * without a comparison if B is being captured by then.
+ *
+ * Only a stream that every thread can name, and whose handle is valid, can be B. A block of a
+ * graph's pool is not looked at before the pool is released: work on it would become part of the
+ * graph.
  *
  * Invariants (ashlar__guard_fill_check_locked):
  *   bytes == sum of the blocks in quarantine <= limit_bytes
@@ -55,27 +60,34 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_create(ashlar_heap *heap,
                                                           ashlar_guard_fill **out);
 
 /*
- * For the allocator's end: compare the blocks in quarantine and the red zones of live blocks, and
- * wait for the answers. Then take the findings with ashlar__checker_take().
- *
- * states   every stream that blocks were taken for or freed on
+ * For the allocator's end, when all work is over: compare the blocks in quarantine and the red
+ * zones of live blocks. Once that is over too, take the findings with ashlar__checker_take().
  */
-void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_stream_state *states);
+void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill);
 void ashlar__guard_fill_destroy(ashlar_guard_fill *fill); /* NULL is allowed */
 
 /* The size of a block for `bytes` and its red zone; false if it does not fit in size_t. */
 bool ashlar__guard_fill_block_bytes(size_t bytes, size_t *out);
 
-/* Queue the fill of a new block's red zone on its stream. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
+/*
+ * Queue the fill of a new block's red zone on a stream, mostly the one that it is taken for, and
+ * have an event recorded behind it. For the free may be on a stream that is behind no work of this
+ * one: the program may not have used the block here at all. Its number becomes block->covered_by;
+ * 0: none can be recorded now, or the free is to come behind all work of the stream.
+ *
+ * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EINVAL (the stream is being captured).
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill *fill,
-                                                               const ashlar_block *block);
+                                                               ashlar_block *block,
+                                                               ashlar_stream_state *state);
 
 /*
  * The first half of freeing a live block on `state`: make room in the quarantine, and queue the
  * fills and comparisons. The second half, ashlar__guard_fill_put_locked(), cannot fail: it puts the
  * block into quarantine, or releases it at once if it is larger than the whole quarantine.
  *
- * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM; the block is live as before.
+ * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM, ASHLAR_EINVAL (the stream is being
+ *         captured); the block is live as before.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill *fill,
                                                                const ashlar_block *block,
@@ -83,9 +95,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill
 void ashlar__guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
                                    ashlar_stream_state *state, ashlar_call_site place);
 
-/* Release the whole quarantine. Errors: as ashlar__guard_fill_free_locked(); blocks that were not
- * released stay in it. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill);
+/*
+ * Release the blocks in quarantine that were freed on a stream; NULL: all. Errors: as
+ * ashlar__guard_fill_free_locked(); blocks that were not released stay in it.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill,
+                                                                  const ashlar_stream_state *of);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_check_locked(const ashlar_guard_fill *fill);

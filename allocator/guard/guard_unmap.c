@@ -21,7 +21,7 @@ static bool is_sound(const ashlar_guard_unmap *unmap) {
     return unmap->count <= unmap->capacity && unmap->quarantine_count <= unmap->count &&
            unmap->live_bytes <= unmap->mapped_bytes && (unmap->oldest == NULL) == is_empty &&
            (unmap->newest == NULL) == is_empty &&
-           (unmap->live_bytes == unmap->mapped_bytes) == is_empty;
+           (unmap->live_bytes + unmap->kept_bytes == unmap->mapped_bytes) == is_empty;
 }
 
 /* Whether an unmapped page lies between block `idx` and the block below, if both exist. */
@@ -42,6 +42,14 @@ static cu_mem_prop memory_of(const ashlar_guard_unmap *unmap) {
         .type = CU_ALLOCATION_PINNED,
         .location = {.type = CU_LOCATION_DEVICE, .id = unmap->client->device->info.ordinal},
     };
+}
+
+static void drop_uses(ashlar_guarded_block *block) {
+    while (block->uses != NULL) {
+        ashlar_use *next = block->uses->next;
+        ashlar__host_free(block->uses);
+        block->uses = next;
+    }
 }
 
 /* ---- making and ending ---- */
@@ -112,6 +120,7 @@ void ashlar__guard_unmap_destroy(ashlar_guard_unmap *unmap) {
         if (is_entered) {
             drop_event(unmap, block->event);
         }
+        drop_uses(block);
         ashlar__host_free(block);
     }
     if (is_entered) {
@@ -257,7 +266,7 @@ static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
 static bool is_over_limit(const ashlar_guard_unmap *unmap) {
     const size_t limit = unmap->client->device->info.total_bytes / QUARANTINE_DIVISOR;
     return unmap->quarantine_count > ASHLAR_UNMAP_QUARANTINE_BLOCKS ||
-           unmap->mapped_bytes - unmap->live_bytes > limit;
+           unmap->mapped_bytes - unmap->live_bytes - unmap->kept_bytes > limit;
 }
 
 /* ---- taking ---- */
@@ -425,7 +434,7 @@ ashlar_status ashlar__guard_unmap_find_locked(const ashlar_guard_unmap *unmap, c
     return ashlar__fail(ASHLAR_EPOINTER, "%p: not a block of this allocator, or freed before", ptr);
 }
 
-/* Inside the device's context. */
+/* Inside the device's context. Errors: also ASHLAR_EINVAL, if the stream is being captured. */
 static ashlar_status record_after(ashlar_guard_unmap *unmap, const ashlar_stream_state *state,
                                   cu_event *out) {
     cu_event event = NULL;
@@ -433,9 +442,12 @@ static ashlar_status record_after(ashlar_guard_unmap *unmap, const ashlar_stream
     if (result != CU_SUCCESS) {
         return refuse(unmap, "cuEventCreate", result);
     }
-    result = ASHLAR_CALL(unmap->client, event_record, (event, state->stream));
-    if (result != CU_SUCCESS) {
-        const ashlar_status status = refuse(unmap, "cuEventRecord", result);
+    ashlar_status status = ashlar__stream_refuse_captured(unmap->client, state->stream);
+    if (status == ASHLAR_OK) {
+        result = ASHLAR_CALL(unmap->client, event_record, (event, state->stream));
+        status = result == CU_SUCCESS ? ASHLAR_OK : refuse(unmap, "cuEventRecord", result);
+    }
+    if (status != ASHLAR_OK) {
         drop_event(unmap, event);
         return status;
     }
@@ -455,6 +467,7 @@ ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unmap *unmap,
     status = record_after(unmap, state, &block->event);
     if (status == ASHLAR_OK) {
         block->is_live = false;
+        drop_uses(block);
         unmap->live_bytes -= block->bytes;
         *(unmap->newest != NULL ? &unmap->newest->newer : &unmap->oldest) = block;
         unmap->newest = block;
@@ -466,24 +479,54 @@ ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unmap *unmap,
     return status;
 }
 
+void ashlar__guard_unmap_keep_locked(ashlar_guard_unmap *unmap, ashlar_guarded_block *block) {
+    ASHLAR_CHECK2(block->is_live && block->event == NULL);
+    block->is_live = false;
+    block->is_kept = true;
+    drop_uses(block);
+    unmap->live_bytes -= block->bytes;
+    unmap->kept_bytes += block->bytes;
+    ASHLAR_CHECK2(is_sound(unmap));
+}
+
+ashlar_status ashlar__guard_unmap_add_use(ashlar_guarded_block *block, ashlar_stream_state *state) {
+    ASHLAR_CHECK2(block->is_live);
+    const ashlar_use *use = block->uses;
+    while (use != NULL && use->stream_state != state) {
+        use = use->next;
+    }
+    if (use != NULL) {
+        return ASHLAR_OK;
+    }
+    ashlar_use *added = ashlar__host_calloc(1, sizeof *added);
+    if (added == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a further stream of a block");
+    }
+    *added = (ashlar_use){.next = block->uses, .stream_state = state};
+    block->uses = added;
+    return ASHLAR_OK;
+}
+
 /* ---- check ---- */
 
 ashlar_status ashlar__guard_unmap_check_locked(const ashlar_guard_unmap *unmap) {
-    size_t mapped = 0, live = 0, freed = 0, queued = 0;
+    size_t mapped = 0, live = 0, kept = 0, freed = 0, queued = 0;
     for (const ashlar_guarded_block *block = unmap->oldest; block != NULL; block = block->newer) {
         queued++;
     }
     for (size_t i = 0; i < unmap->count; i++) {
         const ashlar_guarded_block *block = unmap->blocks[i];
-        if (!is_apart(unmap, i) || block->is_live != (block->event == NULL)) {
+        if (!is_apart(unmap, i) || (block->is_live && block->is_kept) ||
+            (block->is_live || block->is_kept) != (block->event == NULL)) {
             return ashlar__fail(ASHLAR_EFORMAT, "guard check: a block is out of order");
         }
         mapped += block->bytes;
         live += block->is_live ? block->bytes : 0;
-        freed += !block->is_live;
+        kept += block->is_kept ? block->bytes : 0;
+        freed += !block->is_live && !block->is_kept;
     }
-    if (mapped != unmap->mapped_bytes || live != unmap->live_bytes || queued != freed ||
-        queued != unmap->quarantine_count || !is_sound(unmap)) {
+    if (mapped != unmap->mapped_bytes || live != unmap->live_bytes || kept != unmap->kept_bytes ||
+        queued != freed || queued != unmap->quarantine_count || !is_sound(unmap)) {
         return ashlar__fail(ASHLAR_EFORMAT,
                             "guard check: %zu bytes mapped, %zu live, counted as %zu and %zu",
                             mapped, live, unmap->mapped_bytes, unmap->live_bytes);

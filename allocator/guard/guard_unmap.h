@@ -7,13 +7,14 @@
  * handed out upwards through the whole range before any is used again.
  *
  * A freed block is in quarantine, still mapped, until an event recorded after its last use has
- * completed.
+ * completed. If no event can come after a use, since its stream was lost, the block is kept to the
+ * allocator's end.
  *
  * Invariants (ashlar__guard_unmap_check_locked):
  *   blocks[i]->offset + blocks[i]->bytes + granularity <= blocks[i + 1]->offset
  *   mapped_bytes == sum of blocks[i]->bytes,  live_bytes == the same sum over live blocks
- *   block->is_live == (block->event == NULL)
- *   quarantine_count == length of the list from `oldest` == number of blocks that are not live
+ *   (block->is_live or block->is_kept) == (block->event == NULL),  kept_bytes == sum of those kept
+ *   quarantine_count == length of the list from `oldest` == number of blocks neither live nor kept
  */
 #ifndef ASHLAR_GUARD_UNMAP_H
 #define ASHLAR_GUARD_UNMAP_H
@@ -22,6 +23,7 @@
 
 #include "allocator/base/lock.h"
 #include "allocator/guard/free_log.h"
+#include "allocator/heap/block.h"
 #include "allocator/heap/stream_state.h"
 
 enum { ASHLAR_UNMAP_QUARANTINE_BLOCKS = 256 }; /* with more, an allocation waits */
@@ -36,25 +38,27 @@ struct ashlar_guarded_block {
     ashlar_stream_state *stream_state; /* live: the stream it was taken for */
     unsigned char tag;
     bool is_live;
-    cu_event event;      /* in quarantine: recorded after the last use */
-    unsigned waiters;    /* threads that wait for the event, having dropped the lock */
-    bool is_unmapped;    /* in no list any more: the last waiter frees this record */
+    bool is_kept;                /* freed, but never to be unmapped */
+    ashlar_use *uses;            /* live: by streams that ashlar_record_stream() named */
+    cu_event event;              /* in quarantine: recorded after the last use */
+    unsigned waiters;            /* threads that wait for the event, having dropped the lock */
+    bool is_unmapped;            /* in no list any more: the last waiter frees this record */
     ashlar_guarded_block *newer; /* in quarantine: the block freed next after this one */
 };
 
 /* Lock: the allocator's guards every field except those marked const. */
 typedef struct ashlar_guard_unmap {
-    ashlar_driver_client *client; /* const */
-    ashlar_lock *lock;       /* const; the allocator's, dropped while the host waits */
-    cu_ptr base;                 /* const */
-    size_t range_bytes;          /* const; reserved addresses */
-    size_t granularity;          /* const; of physical memory */
-    size_t next_offset;          /* where the next search for addresses begins */
+    ashlar_driver_client *client;  /* const */
+    ashlar_lock *lock;             /* const; the allocator's, dropped while the host waits */
+    cu_ptr base;                   /* const */
+    size_t range_bytes;            /* const; reserved addresses */
+    size_t granularity;            /* const; of physical memory */
+    size_t next_offset;            /* where the next search for addresses begins */
     ashlar_guarded_block **blocks; /* [count], in address order */
     size_t count, capacity;
     ashlar_guarded_block *oldest, *newest; /* the quarantine */
     size_t quarantine_count;
-    size_t mapped_bytes, live_bytes;
+    size_t mapped_bytes, live_bytes, kept_bytes;
     bool keeps_addresses; /* the driver refused an unmap: they may not be freed while mapped */
 } ashlar_guard_unmap;
 
@@ -89,6 +93,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_find_locked(const ashlar_gua
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unmap *unmap,
                                                                 ashlar_guarded_block *block,
                                                                 const ashlar_stream_state *state);
+
+/* Note that a live block is used on a stream, whichever it is freed on. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_add_use(ashlar_guarded_block *block,
+                                                            ashlar_stream_state *state);
+
+/* Free a live block of which nobody can tell when its last use is over. */
+void ashlar__guard_unmap_keep_locked(ashlar_guard_unmap *unmap, ashlar_guarded_block *block);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_check_locked(const ashlar_guard_unmap *unmap);

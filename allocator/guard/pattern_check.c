@@ -9,15 +9,16 @@
 
 struct ashlar_check_stream {
     ashlar_check_stream *next;
-    const ashlar_stream_state *stream_state; /* const */
-    unsigned char *staging;                  /* page-locked, ASHLAR_STAGING_BYTES; const */
+    const void *key;        /* NULL: the stream is forgotten. Lock: the allocator's */
+    unsigned char *staging; /* page-locked, ASHLAR_STAGING_BYTES; const */
+    size_t waiting;         /* checks queued, not answered. Lock: the checker's */
 };
 
 /* Lock: the checker's guards every field except those marked const. */
 struct ashlar_pattern_check {
     ashlar_pattern_check *next, *prev;
     ashlar_checker *checker;      /* const */
-    const unsigned char *staging; /* const */
+    ashlar_check_stream *on;      /* const */
     ashlar_check_subject subject; /* const, except for its bytes: see cut_short() */
     size_t at;                    /* bytes compared */
     size_t damaged;               /* the first byte that differs; SIZE_MAX: none so far */
@@ -68,12 +69,22 @@ static ashlar_status refuse(const ashlar_checker *checker, const char *what, cu_
 
 /* ---- queueing ---- */
 
-static ashlar_status find_stream(ashlar_checker *checker, const ashlar_stream_state *state,
-                                 ashlar_check_stream **out) {
-    ashlar_check_stream *check_stream = checker->check_streams;
-    while (check_stream != NULL && check_stream->stream_state != state) {
-        check_stream = check_stream->next;
+/* The stream's entry, or one that a forgotten stream has left behind; NULL: there is none. */
+static ashlar_check_stream *find_stream(ashlar_checker *checker, const void *key) {
+    ashlar_check_stream *left = NULL, *at = checker->check_streams;
+    ashlar__lock_acquire(&checker->lock);
+    while (at != NULL && at->key != key) {
+        left = at->key == NULL && at->waiting == 0 ? at : left;
+        at = at->next;
     }
+    ashlar__lock_release(&checker->lock);
+    return at != NULL ? at : left;
+}
+
+static ashlar_status need_stream(ashlar_checker *checker, const void *key,
+                                 ashlar_check_stream **out) {
+    ASHLAR_CHECK2(key != NULL);
+    ashlar_check_stream *check_stream = find_stream(checker, key);
     if (check_stream == NULL) {
         void *staging = NULL;
         check_stream = ashlar__host_calloc(1, sizeof *check_stream);
@@ -87,16 +98,25 @@ static ashlar_status find_stream(ashlar_checker *checker, const ashlar_stream_st
             ashlar__host_free(check_stream);
             return refuse(checker, "cuMemHostAlloc", result);
         }
-        *check_stream = (ashlar_check_stream){checker->check_streams, state, staging};
+        check_stream->staging = staging;
+        check_stream->next = checker->check_streams;
         checker->check_streams = check_stream;
     }
+    check_stream->key = key;
     *out = check_stream;
     return ASHLAR_OK;
+}
+
+void ashlar__checker_forget(ashlar_checker *checker, const void *key) {
+    for (ashlar_check_stream *at = checker->check_streams; at != NULL; at = at->next) {
+        at->key = at->key == key ? NULL : at->key;
+    }
 }
 
 static void link_queued(ashlar_pattern_check *check) {
     ashlar_checker *checker = check->checker;
     ashlar__lock_acquire(&checker->lock);
+    check->on->waiting++;
     ASHLAR_CHECK2(is_pending(check) && check->prev == NULL);
     check->next = checker->queued;
     if (check->next != NULL) {
@@ -112,7 +132,8 @@ static void link_queued(ashlar_pattern_check *check) {
 static void settle_locked(ashlar_pattern_check *check) {
     ashlar_checker *checker = check->checker;
     ASHLAR_OWNS(&checker->lock);
-    ASHLAR_CHECK2(check->at == check->subject.bytes);
+    ASHLAR_CHECK2(check->at == check->subject.bytes && check->on->waiting > 0);
+    check->on->waiting--;
     *(check->prev != NULL ? &check->prev->next : &checker->queued) = check->next;
     if (check->next != NULL) {
         check->next->prev = check->prev;
@@ -150,7 +171,7 @@ static void compare_piece(void *user_data) {
     ashlar__lock_acquire(&checker->lock);
     ASHLAR_CHECK2(is_pending(check));
     const size_t count = piece_bytes(check->at, check->subject.bytes);
-    const size_t same = first_difference(check->staging, count, check->subject.want);
+    const size_t same = first_difference(check->on->staging, count, check->subject.want);
     if (same < count && check->damaged == SIZE_MAX) {
         check->damaged = check->at + same;
     }
@@ -166,6 +187,7 @@ static void cut_short(ashlar_pattern_check *check, size_t bytes) {
     ashlar_checker *checker = check->checker;
     ashlar__lock_acquire(&checker->lock);
     ASHLAR_CHECK2(check->at <= bytes && bytes < check->subject.bytes);
+    check->on->waiting++; /* its copy may be queued all the same: no other stream has the buffer */
     check->subject.bytes = bytes;
     if (check->at == bytes) {
         settle_locked(check);
@@ -173,11 +195,11 @@ static void cut_short(ashlar_pattern_check *check, size_t bytes) {
     ashlar__lock_release(&checker->lock);
 }
 
-ashlar_status ashlar__checker_queue(ashlar_checker *checker, const ashlar_stream_state *state,
+ashlar_status ashlar__checker_queue(ashlar_checker *checker, const void *key, ashlar_stream stream,
                                     const ashlar_check_subject *subject) {
     ASHLAR_CHECK2(subject->bytes > 0);
     ashlar_check_stream *check_stream = NULL;
-    ashlar_status status = find_stream(checker, state, &check_stream);
+    ashlar_status status = need_stream(checker, key, &check_stream);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -185,10 +207,8 @@ ashlar_status ashlar__checker_queue(ashlar_checker *checker, const ashlar_stream
     if (check == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "guard: no host memory to check a block");
     }
-    *check = (ashlar_pattern_check){.checker = checker,
-                                    .staging = check_stream->staging,
-                                    .subject = *subject,
-                                    .damaged = SIZE_MAX};
+    *check = (ashlar_pattern_check){
+        .checker = checker, .on = check_stream, .subject = *subject, .damaged = SIZE_MAX};
     link_queued(check);
     /* Once its last piece is queued, the check may be freed at any time. */
     const cu_ptr start = subject->block + subject->offset;
@@ -196,11 +216,11 @@ ashlar_status ashlar__checker_queue(ashlar_checker *checker, const ashlar_stream
         const size_t count = piece_bytes(at, subject->bytes);
         status = refuse(checker, "cuMemcpyDtoHAsync",
                         ASHLAR_CALL(checker->client, memcpy_dtoh_async,
-                                    (check_stream->staging, start + at, count, state->stream)));
+                                    (check_stream->staging, start + at, count, stream)));
         if (status == ASHLAR_OK) {
-            status = refuse(checker, "cuLaunchHostFunc",
-                            ASHLAR_CALL(checker->client, launch_host_func,
-                                        (state->stream, compare_piece, check)));
+            status = refuse(
+                checker, "cuLaunchHostFunc",
+                ASHLAR_CALL(checker->client, launch_host_func, (stream, compare_piece, check)));
         }
         if (status != ASHLAR_OK) {
             cut_short(check, at);
@@ -212,13 +232,6 @@ ashlar_status ashlar__checker_queue(ashlar_checker *checker, const ashlar_stream
 }
 
 /* ---- answers ---- */
-
-bool ashlar__checker_is_waiting(ashlar_checker *checker) {
-    ashlar__lock_acquire(&checker->lock);
-    const bool is_waiting = checker->queued != NULL;
-    ashlar__lock_release(&checker->lock);
-    return is_waiting;
-}
 
 static ashlar_status report(const ashlar_pattern_check *check) {
     const ashlar_check_subject *s = &check->subject;

@@ -7,7 +7,8 @@
  * stream itself waits for the host functions. Their findings are kept until the caller takes them.
  *
  * All pieces on a stream share one staging buffer: in stream order, a piece is compared before the
- * next one overwrites it.
+ * next one overwrites it. A stream's buffer serves another stream once this one is forgotten and
+ * its pieces are compared.
  *
  * Invariants:
  *   a check is in `queued`  =>  at < subject.bytes: its last host function is still to run
@@ -53,16 +54,19 @@ void ashlar__checker_init(ashlar_checker *checker, ashlar_driver_client *client)
 void ashlar__checker_finish(ashlar_checker *checker);
 
 /*
- * Queue a check on the stream of `state`, inside the device's context. Lock: the allocator's.
+ * Queue a check on a stream, inside the device's context. Lock: the allocator's.
+ *
+ * key   stands for the stream, other than its handle for no other one; not NULL
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; some of the bytes may still be checked.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__checker_queue(ashlar_checker *checker,
-                                                      const ashlar_stream_state *state,
+ASHLAR_MUST_CHECK ashlar_status ashlar__checker_queue(ashlar_checker *checker, const void *key,
+                                                      ashlar_stream stream,
                                                       const ashlar_check_subject *subject);
 
-/* Whether a check is still unanswered. */
-bool ashlar__checker_is_waiting(ashlar_checker *checker);
+/* No check is queued under this key any more; later it may stand for another stream. Those queued
+ * so far are still made. Lock: the allocator's. */
+void ashlar__checker_forget(ashlar_checker *checker, const void *key);
 
 /* Take the oldest finding and return ASHLAR_EDAMAGE with its detail; ASHLAR_OK: there is none. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__checker_take(ashlar_checker *checker);

@@ -42,7 +42,11 @@ ashlar_status ashlar__away_add_use(ashlar_block *block, ashlar_stream_state *sta
      * again, and need not be behind its home's later work. */
     const bool is_own =
         ashlar__block_home(block) == state && (block->marks & ASHLAR_BLOCK_BORROWED) == 0;
-    if (is_own || ashlar__away_find_use(block, state) != NULL) {
+    return is_own ? ASHLAR_OK : ashlar__away_add_any_use(block, state);
+}
+
+ashlar_status ashlar__away_add_any_use(ashlar_block *block, ashlar_stream_state *state) {
+    if (ashlar__away_find_use(block, state) != NULL) {
         return ASHLAR_OK;
     }
     /* Not the block's own use, which is for the stream of the free. */

@@ -34,6 +34,10 @@ static inline ashlar_stream_state *ashlar__block_home(const ashlar_block *block)
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_add_use(ashlar_block *block,
                                                      ashlar_stream_state *state);
 
+/* The same whichever stream's zone the block lies in, for a free that does not stamp its home. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_add_any_use(ashlar_block *block,
+                                                         ashlar_stream_state *state);
+
 /* The use of a block by a stream, or NULL. */
 ashlar_use *ashlar__away_find_use(const ashlar_block *block, const ashlar_stream_state *state);
 

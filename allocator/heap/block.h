@@ -74,7 +74,8 @@ struct ashlar_block {
         uint32_t recorded;       /* in any other: its index in ashlar_recording.blocks, if that
                                   * entry is this block */
     };
-    uint64_t covered_by; /* away: as ashlar_backing.covered_by, for the use of its home */
+    uint64_t covered_by; /* away: as ashlar_backing.covered_by, for the use of its home; live, with
+                          * guard=fill: see ashlar__guard_fill_take_locked() */
     _Alignas(ASHLAR_CACHE_LINE)
         ashlar_block *right; /* free: as `left`, of those that come after it */
     union {

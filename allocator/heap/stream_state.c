@@ -54,8 +54,8 @@ bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
             !ashlar__stream_state_is_covered(state));
 }
 
-/* Fail if a stream is under capture: recording or waiting on it would invalidate the capture. */
-static ashlar_status refuse_captured(ashlar_driver_client *client, ashlar_stream stream) {
+/* Recording or waiting on a stream under capture would invalidate the capture. */
+ashlar_status ashlar__stream_refuse_captured(ashlar_driver_client *client, ashlar_stream stream) {
     unsigned int status = CU_CAPTURE_NONE;
     const cu_result result = ASHLAR_CALL(client, stream_is_capturing, (stream, &status));
     if (result == CU_STREAM_CAPTURE_IMPLICIT ||
@@ -132,7 +132,7 @@ static ashlar_status find_spare(ashlar_stream_state *state, ashlar_driver_client
 static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *client,
                             uint64_t *recorded) {
     ASHLAR_CHECK2(!ashlar__stream_state_is_closed(state, client));
-    ashlar_status status = refuse_captured(client, recordable(state));
+    ashlar_status status = ashlar__stream_refuse_captured(client, recordable(state));
     if (status == ASHLAR_OK) {
         status = find_spare(state, client);
     }
@@ -209,7 +209,7 @@ ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_dr
     if (status != ASHLAR_OK) {
         return status;
     }
-    status = refuse_captured(client, waiter);
+    status = ashlar__stream_refuse_captured(client, waiter);
     cu_result result = CU_SUCCESS;
     if (status == ASHLAR_OK) {
         result = ASHLAR_CALL(client, stream_wait_event, (waiter, awaited->event, 0));

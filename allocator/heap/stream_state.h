@@ -240,6 +240,13 @@ static inline bool ashlar__stream_state_has_ended(const ashlar_stream_state *sta
     return state->is_gone || state->is_ended;
 }
 
+/*
+ * Inside the device's context: whether work can be queued on a stream without becoming part of a
+ * capture. Errors: ASHLAR_EINVAL (it would), ASHLAR_EDRIVER.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__stream_refuse_captured(ashlar_driver_client *client,
+                                                               ashlar_stream stream);
+
 /* Return the events to the driver. */
 void ashlar__stream_state_finish(ashlar_stream_state *state, ashlar_driver_client *client);
 

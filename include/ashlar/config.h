@@ -27,7 +27,9 @@ typedef enum ashlar_seal_policy {
 
 /*
  * How stray accesses are looked for. Both modes are for debugging: there are no thread caches, and
- * most calls make driver calls. Neither works during stream capture.
+ * most calls make driver calls. The blocks of a captured graph's pool are not looked at before
+ * ashlar_graph_pool_release(); a free for which work would have to be queued on a stream under
+ * capture, and with FILL a request for one that has no pool, is ASHLAR_EINVAL.
  *
  * FILL   Behind every block lies a red zone of 512 to 1023 bytes, filled when the block is taken
  *        and compared when it is freed. A freed block is filled with 0xFF (no number in any
@@ -38,19 +40,20 @@ typedef enum ashlar_seal_policy {
  *        ASHLAR_EDAMAGE, once for each finding, and the callback of ashlar_allocator_set_report()
  *        is called. ashlar_allocator_destroy() makes all remaining comparisons, also of the red
  *        zones of live blocks, and only calls the callback.
- *        Cost: a fill at ashlar_alloc(); at ashlar_free() a copy of the red zone to the host, a
- *        host function and a fill; for a block that leaves the quarantine, a copy and a host
- *        function for each 256 KiB. The stream stops during host functions. Each stream takes
- *        256 KiB of page-locked memory.
+ *        Cost: a fill and an event at ashlar_alloc(); at ashlar_free() a copy of the red zone to
+ *        the host, a host function and a fill; for a block that leaves the quarantine, a copy and a
+ *        host function for each 256 KiB. The stream stops during host functions. Each stream takes
+ *        256 KiB of page-locked memory. What was taken on a thread's default stream is compared on
+ *        the legacy one, which all blocking streams wait for.
  *
  * UNMAP  Every block has pages of its own (multiples of 2 MiB on most devices) and ends within 512
  *        bytes of their end. The page behind is unmapped, so that an access behind the block
- *        faults. Once an event recorded at the free has completed, a later call unmaps the block's
- *        pages, so that an access after the free faults, too. Addresses are used again only after
- *        the whole reserved range (16 times the device's memory if there is room) was handed out.
- *        Cost: about six driver calls for each block, which may wait for the device. When more than
- *        256 freed blocks, or 1/4 of the device's memory, wait to be unmapped, ashlar_alloc() waits
- *        on the host for the oldest.
+ *        faults. Once an event recorded at the free has completed, behind the work of streams that
+ *        ashlar_record_stream() named too, a later call unmaps the block's pages, so that an access
+ *        after the free faults as well. Addresses are used again only after the whole reserved
+ * range (16 times the device's memory if there is room) was handed out. Cost: about six driver
+ * calls for each block, which may wait for the device. When more than 256 freed blocks, or 1/4 of
+ * the device's memory, wait to be unmapped, ashlar_alloc() waits on the host for the oldest.
  */
 typedef enum ashlar_guard {
     ASHLAR_GUARD_OFF,
@@ -58,7 +61,19 @@ typedef enum ashlar_guard {
     ASHLAR_GUARD_UNMAP, /* freed memory is unmapped: a use of it faults */
 } ashlar_guard;
 
-#define ASHLAR_CONFIG_BYTES_MIN ((uint64_t)2 << 20) /* the least limit: one handle */
+/*
+ * zero=on: no owner of a block can read what an earlier one has left in it, be that another part of
+ * the program, another tenant of its process or, in memory fresh from the driver, another process.
+ * A fill of the whole block with zeros is queued on the stream that it is taken for, at each
+ * allocation, wherever the block comes from: thread caches, plans, graph pools (the graph then
+ * contains the fill, and each launch clears the block), new memory. A block for all streams, as
+ * cudaMalloc() gives it, is cleared before the call returns. Not cleared: freed memory that nobody
+ * gets, and page-locked host memory (ashlar/pinned.h).
+ * Cost: every call takes the lock, as with a trace; a driver call and a fill at each allocation, in
+ * steps on their plans too.
+ */
+
+#define ASHLAR_CONFIG_BYTES_MIN ((uint64_t)2 << 20)  /* the least limit: one handle */
 #define ASHLAR_CONFIG_BYTES_MAX ((uint64_t)64 << 40) /* the most that an option in bytes may be */
 #define ASHLAR_CONFIG_EVENTS_MAX ((uint64_t)1 << 26)
 #define ASHLAR_CACHE_AUTO UINT64_MAX /* the allocator chooses */
@@ -92,7 +107,9 @@ typedef enum ashlar_guard {
     X(bool, virtual_memory, "vmm", CHOICE, 0, 1, true, "off|on",                                  \
       "virtual memory management where there is any; off: plain segments")                        \
     X(bool, report_leaks, "leaks", CHOICE, 0, 1, false, "off|on",                                 \
-      "a report of the live blocks when the allocator, or the process, ends")
+      "a report of the live blocks when the allocator, or the process, ends")                     \
+    X(bool, zero_blocks, "zero", CHOICE, 0, 1, false, "off|on",                                   \
+      "clear each block, in its stream's order, before it is handed out")
 
 /* One field for each row: uint64_t limit_bytes; and so on. */
 #define ASHLAR_CONFIG_FIELD(type, field, key, kind, low, high, initial, words, text) type field;

@@ -154,6 +154,47 @@ void names(resource memory) {
     memory.deallocate_async(blocks[4], 100, 512, stream);
 }
 
+void count_report(const char *, void *count) {
+    ++*static_cast<int *>(count);
+}
+
+// As a pool over the resource does it: taken on one stream, given back on another or on none, when
+// the first may be no more.
+void guards(ashlar_device *device) {
+    for (const ashlar_guard guard : {ASHLAR_GUARD_FILL, ASHLAR_GUARD_UNMAP}) {
+        ashlar_config config;
+        ashlar_allocator *guarded;
+        ashlar_config_init(&config);
+        config.guard = guard;
+        EXPECT(ashlar_allocator_create_with(device, &config, &guarded) == ASHLAR_OK);
+        int reports = 0;
+        ashlar_allocator_set_report(guarded, count_report, &reports);
+        resource memory(guarded);
+        for (int round = 0; round < 4; round++) {
+            ashlar_stream stream;
+            EXPECT(ashlar_stream_create(device, &stream) == ASHLAR_OK);
+            void *one = memory.allocate(stream, 1000), *two = memory.allocate(stream, 1000);
+            void *three = memory.allocate(stream, 1000);
+            memory.deallocate(stream_like(nullptr), one, 1000); // never used on `stream`
+            EXPECT(ashlar_stream_synchronize(device, nullptr) == ASHLAR_OK);
+            memory.deallocate_sync(two, 1000);
+            ashlar_stream_destroy(device, stream);
+            memory.deallocate_sync(three, 1000);
+        }
+        EXPECT(reports == 0);
+        if (guard == ASHLAR_GUARD_FILL) { // what was found is reported, and ends nothing
+            auto *block = static_cast<unsigned char *>(memory.allocate_sync(1000));
+            block[1000] = 1;
+            void *next = memory.allocate_sync(1000);
+            memory.deallocate_sync(block, 1000);
+            EXPECT(ashlar_stream_synchronize(device, nullptr) == ASHLAR_OK);
+            memory.deallocate_sync(next, 1000);
+            EXPECT(reports == 1);
+        }
+        ashlar_allocator_destroy(guarded);
+    }
+}
+
 #if defined(ASHLAR_RMM_HAS_BASE)
 void base(ashlar_allocator *memory, ashlar_allocator *other_memory) {
     ashlar::rmm_device_resource mine(memory), same(memory), other(other_memory);
@@ -175,9 +216,13 @@ int main() {
     ashlar_device *device;
     ashlar_allocator *memory, *other;
     ashlar_stats stats;
-    setenv("ASHLAR_SOFT", "memory=8MiB,mode=adversarial", 1);
-    if (ashlar_device_open("soft", &device) != ASHLAR_OK ||
-        ashlar_allocator_create(device, &memory) != ASHLAR_OK ||
+    setenv("ASHLAR_SOFT", "memory=8MiB,mode=adversarial,strict=on", 1);
+    if (ashlar_device_open("soft", &device) != ASHLAR_OK) {
+        std::puts(ashlar_error_detail());
+        return 1;
+    }
+    guards(device);
+    if (ashlar_allocator_create(device, &memory) != ASHLAR_OK ||
         ashlar_allocator_create(device, &other) != ASHLAR_OK) {
         std::puts(ashlar_error_detail());
         return 1;

@@ -11,7 +11,7 @@
 #define GIB ((uint64_t)1 << 30)
 #define DEFAULT_LINE                                                                           \
     "limit=0,fraction=1,reserve=0,cache=auto,trace=0,seal=count,guard=off,handle=2MiB,vmm=on," \
-    "leaks=off"
+    "leaks=off,zero=off"
 
 enum { LINE_BYTES = 512 };
 
@@ -20,7 +20,7 @@ static bool is_same(const ashlar_config *a, const ashlar_config *b) {
            a->reserve_bytes == b->reserve_bytes && a->cache_bytes == b->cache_bytes &&
            a->trace_events == b->trace_events && a->seal == b->seal && a->guard == b->guard &&
            a->handle_bytes == b->handle_bytes && a->virtual_memory == b->virtual_memory &&
-           a->report_leaks == b->report_leaks;
+           a->report_leaks == b->report_leaks && a->zero_blocks == b->zero_blocks;
 }
 
 /* No field has its default. */
@@ -35,6 +35,7 @@ static const ashlar_config other = {
     .handle_bytes = 32 << 20,
     .virtual_memory = false,
     .report_leaks = true,
+    .zero_blocks = true,
 };
 
 CASE(the_defaults_change_nothing_that_was_not_asked_for) {
@@ -44,14 +45,14 @@ CASE(the_defaults_change_nothing_that_was_not_asked_for) {
     CHECK(config.cache_bytes == ASHLAR_CACHE_AUTO && config.trace_events == 0);
     CHECK(config.seal == ASHLAR_SEAL_COUNT && config.guard == ASHLAR_GUARD_OFF);
     CHECK_ZU(config.handle_bytes, 2 << 20);
-    CHECK(config.virtual_memory && !config.report_leaks);
+    CHECK(config.virtual_memory && !config.report_leaks && !config.zero_blocks);
     CHECK(ashlar_config_check(&config) == ASHLAR_OK);
 }
 
 CASE(every_key_sets_its_field_and_no_other) {
     static const char *const texts[] = {
-        "limit=3GiB", "fraction=0.75", "reserve=5120MiB", "cache=7168KiB", "trace=11",
-        "seal=warn",  "guard=fill",    "handle=32MiB",    "vmm=off",       "leaks=on"};
+        "limit=3GiB", "fraction=0.75", "reserve=5120MiB", "cache=7168KiB", "trace=11", "seal=warn",
+        "guard=fill", "handle=32MiB",  "vmm=off",         "leaks=on",      "zero=on"};
     enum { COUNT = sizeof texts / sizeof texts[0] };
     CHECK_ZU(COUNT, ASHLAR_CONFIG_COUNT);
     for (size_t i = 0; i < COUNT; i++) {
@@ -70,6 +71,7 @@ CASE(every_key_sets_its_field_and_no_other) {
         want[7].handle_bytes = other.handle_bytes;
         want[8].virtual_memory = other.virtual_memory;
         want[9].report_leaks = other.report_leaks;
+        want[10].zero_blocks = other.zero_blocks;
         CHECK(ashlar_config_parse(&config, texts[i], "a test") == ASHLAR_OK);
         CHECK(is_same(&config, &want[i]));
     }
@@ -151,7 +153,7 @@ CASE(mistakes_name_the_source_the_key_the_value_and_what_is_allowed) {
         {"trace=1,trace=2", "trace=2", "each key once"},
         {"trace=1,seal=warn,trace=1", "trace=1", "each key once"},
         {"limt=4GiB", "unknown key \"limt\" (value \"4GiB\")", "limit, fraction, reserve, cache,"},
-        {"Limit=4GiB", "unknown key \"Limit\"", "trace, seal, guard, handle, vmm, leaks"},
+        {"Limit=4GiB", "unknown key \"Limit\"", "trace, seal, guard, handle, vmm, leaks, zero"},
         {"limit_bytes=4GiB", "unknown key \"limit_bytes\"", "leaks"},
         {"=4", "unknown key \"\" (value \"4\")", "leaks"},
         {"seal=warn,", "unknown key \"\"", "leaks"},
@@ -216,7 +218,7 @@ CASE(all_options_are_written_in_one_line) {
     CHECK_ZU(needed, sizeof DEFAULT_LINE);
     CHECK(ashlar_config_format(&other, line, sizeof line, NULL) == ASHLAR_OK);
     CHECK(strcmp(line, "limit=3GiB,fraction=0.75,reserve=5GiB,cache=7MiB,trace=11,seal=warn,"
-                       "guard=fill,handle=32MiB,vmm=off,leaks=on") == 0);
+                       "guard=fill,handle=32MiB,vmm=off,leaks=on,zero=on") == 0);
 }
 
 CASE(the_buffer_is_never_overrun_and_its_size_can_be_asked_for) {
@@ -274,6 +276,7 @@ static ashlar_config draw_config(void) {
         .handle_bytes = ((uint64_t)2 << 20) + draw((GIB - (2 << 20)) + 1),
         .virtual_memory = draw(2) != 0,
         .report_leaks = draw(2) != 0,
+        .zero_blocks = draw(2) != 0,
     };
 }
 
@@ -362,6 +365,7 @@ CASE(every_option_is_described_by_what_it_takes) {
         {"handle", "2MiB", "2MiB to 1GiB, with a unit B, KiB, MiB, GiB or TiB"},
         {"vmm", "on", "off|on"},
         {"leaks", "off", "off|on"},
+        {"zero", "off", "off|on"},
     };
     ashlar_config_option option = {0};
     for (size_t i = 0; i < ASHLAR_CONFIG_COUNT; i++) {
@@ -371,10 +375,10 @@ CASE(every_option_is_described_by_what_it_takes) {
         CHECK(strcmp(option.allowed, want[i].allowed) == 0);
         CHECK(strlen(option.text) > 10 && option.text != want[i].allowed);
     }
-    CHECK_HAS(option.text, "live blocks");
+    CHECK_HAS(option.text, "clear each block");
     CHECK_FAILS(ashlar_config_describe(ASHLAR_CONFIG_COUNT, &option), ASHLAR_EINVAL,
-                "10; give 0 to 9");
-    CHECK(strcmp(option.key, "leaks") == 0);
+                "11; give 0 to 10");
+    CHECK(strcmp(option.key, "zero") == 0);
 }
 
 RUN_CASES()

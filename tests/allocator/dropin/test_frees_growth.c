@@ -84,7 +84,7 @@ CASE(streams_that_are_never_at_rest_lend_what_they_are_done_with) {
     void *old[2] = {take_on(0, 10 * MIB), take_on(1, 10 * MIB)};
     void *young[2];
     const size_t own = (16 + 16 + 2) * MIB; /* in whole handles: each stream's, and the others' */
-    for (size_t i = 0; i < 2; i++) { /* with live blocks between */
+    for (size_t i = 0; i < 2; i++) {        /* with live blocks between */
         (void)take(MIB);
         young[i] = take_on(i, 5 * MIB);
     }
@@ -157,6 +157,20 @@ CASE(memory_in_the_hands_of_another_thread_is_not_out) {
             CHECK(ashlar__frees_alloc(frees, 40 * MIB, &more) == ASHLAR_ENOMEM && more == NULL);
             tear_down();
         }
+    }
+}
+
+CASE(with_zero_on_memory_for_all_streams_is_clear_when_the_call_returns) {
+    REQUIRE(set_up("memory=16MiB,mode=adversarial,seed=5", "zero=on"));
+    for (int round = 0; round < 6; round++) {
+        unsigned char *ptr = take(12 * MIB); /* the next one has some of it */
+        size_t others = 0;
+        for (size_t i = 0; i < 12 * MIB; i++) {
+            others += ptr[i] != 0; /* on the host, behind no stream's work */
+        }
+        CHECK_ZU(others, 0);
+        CHECK(ashlar_fill(device, ptr, 0x5A, 12 * MIB, streams[0]) == ASHLAR_OK);
+        give(ptr);
     }
 }
 

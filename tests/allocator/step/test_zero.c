@@ -1,0 +1,222 @@
+/*
+ * test_zero.c - zero=on: whoever takes a block finds zeros in it, in its stream's order, wherever
+ * the block comes from; and what a failing fill leaves.
+ */
+#include "tests/allocator/core/guard_fixture.h"
+
+#include <ashlar/graph_pool.h>
+#include <ashlar/plan.h>
+
+#include "allocator/base/random.h"
+
+#define LATE "memory=16MiB,mode=adversarial,seed=11"
+
+static bool set_up_with(const char *spec, ashlar_guard guard, bool is_zeroed) {
+    ashlar_config config;
+    ashlar_config_init(&config);
+    config.zero_blocks = is_zeroed;
+    config.guard = guard;
+    report_count = 0;
+    atomic_store(&payload_bad_count, 0);
+    if (!set_up_device(spec) ||
+        ashlar_allocator_create_with(device, &config, &allocator) != ASHLAR_OK) {
+        return false;
+    }
+    ashlar_allocator_set_report(allocator, keep_report, &report_count);
+    return check_at_end(tear_down);
+}
+
+static bool set_up_zeroed(const char *spec) {
+    return set_up_with(spec, ASHLAR_GUARD_OFF, true);
+}
+
+/* Queue what an owner does: find zeros, and leave something else. */
+static void own(ashlar_stream stream, unsigned char *ptr, size_t bytes) {
+    size_t usable = bytes;
+    CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &usable) == ASHLAR_OK);
+    queue_verify(stream, ptr, usable, 0);
+    queue_write(stream, ptr, usable, 0x5A);
+}
+
+static void check_zeros(void) {
+    for (int i = 0; i < STREAMS; i++) {
+        wait_for(streams[i]);
+    }
+    wait_for(NULL);
+    CHECK(atomic_load(&payload_bad_count) == 0);
+    check_all();
+}
+
+/* Work queued on `later` from now on comes behind that of `earlier`. */
+static void follow(ashlar_stream later, ashlar_stream earlier) {
+    ashlar_event event = NULL;
+    CHECK(ashlar_event_create(device, &event) == ASHLAR_OK);
+    CHECK(ashlar_event_record(device, event, earlier) == ASHLAR_OK);
+    CHECK(ashlar_stream_wait(device, later, event) == ASHLAR_OK);
+    ashlar_event_destroy(device, event);
+}
+
+/* Blocks of all sizes taken, marked and freed on any stream; every owner finds zeros. */
+static void run_random(uint64_t random, int ops) {
+    enum { SLOTS = 16 };
+    unsigned char *slots[SLOTS] = {NULL};
+    ashlar_stream home[SLOTS] = {NULL};
+    for (int op = 0; op < ops; op++) {
+        const size_t i = (size_t)ashlar__random_step_below(&random, SLOTS);
+        const size_t other = (size_t)(random >> 33) % STREAMS;
+        if (slots[i] != NULL && (random >> 40) % 3 == 0) {
+            CHECK(ashlar_record_stream(allocator, slots[i], streams[other]) == ASHLAR_OK);
+            follow(streams[other], home[i]);
+            CHECK(ashlar_fill(device, slots[i], 0x33, 1, streams[other]) == ASHLAR_OK);
+        }
+        if (slots[i] != NULL) {
+            CHECK(ashlar_free(allocator, slots[i]) == ASHLAR_OK);
+            slots[i] = NULL;
+            continue;
+        }
+        void *ptr = NULL;
+        const size_t bytes = 1 + (size_t)(random >> 20) % (op % 5 == 0 ? 1500000 : 9000);
+        if (ashlar_alloc(allocator, bytes, streams[other], &ptr) == ASHLAR_OK) {
+            slots[i] = ptr;
+            home[i] = streams[other];
+            own(streams[other], ptr, bytes);
+        }
+    }
+    check_zeros();
+}
+
+CASE(no_owner_finds_what_another_left) {
+    for (int seed = 1; seed <= 8; seed++) {
+        REQUIRE(set_up_zeroed(drawn_order("memory=16MiB,clocks=on", seed)));
+        run_random((uint64_t)seed, 600);
+        tear_down();
+    }
+}
+
+CASE_WITH(without_the_option_an_owner_does_find_it, set_up_with(LATE, ASHLAR_GUARD_OFF, false)) {
+    for (int i = 0; i < 2; i++) {
+        unsigned char *ptr = take(5000, streams[0]);
+        own(streams[0], ptr, 5000);
+        give(ptr);
+    }
+    wait_for(streams[0]);
+    CHECK(atomic_load(&payload_bad_count) > 0);
+}
+
+CASE(beside_guard_modes_too) {
+    static const ashlar_guard guards[] = {ASHLAR_GUARD_FILL, ASHLAR_GUARD_UNMAP};
+    for (size_t i = 0; i < 2; i++) {
+        REQUIRE(set_up_with("memory=64MiB,mode=adversarial,seed=4", guards[i], true));
+        run_random(3 + i, 300);
+        tear_down();
+        CHECK(report_count == 0);
+    }
+}
+
+CASE_WITH(every_call_takes_the_lock_so_that_none_is_left_out, set_up_zeroed(LATE)) {
+    const size_t fills = CALLS(memset_d8_async);
+    for (int i = 0; i < 10; i++) {
+        give(take(1000, streams[0]));
+    }
+    CHECK_ZU(CALLS(memset_d8_async) - fills, 10);
+    CHECK(stats_now().served_cached > 0); /* blocks of a magazine among them */
+}
+
+CASE_WITH(steps_on_their_plans_find_zeros, set_up_zeroed(LATE)) {
+    for (int step = 0; step < 6; step++) {
+        CHECK(ashlar_step_begin(allocator, streams[0], 7) == ASHLAR_OK);
+        for (int round = 0; round < 4; round++) {
+            unsigned char *a = take(4000, streams[0]), *b = take(70000, streams[0]);
+            own(streams[0], a, 4000);
+            own(streams[0], b, 70000);
+            give(a);
+            give(b);
+        }
+        CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
+    }
+    CHECK(stats_now().served_planned > 0);
+    check_zeros();
+}
+
+CASE_WITH(a_graph_clears_its_blocks_at_each_launch, set_up_zeroed(LATE)) {
+    ashlar_graph_pool *pool = NULL;
+    cu_graph graph = NULL;
+    cu_graph_exec exec = NULL;
+    CHECK(ashlar_graph_pool_begin(allocator, streams[0], &pool) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
+    CHECK(driver->table.stream_begin_capture(streams[0], CU_CAPTURE_GLOBAL) == CU_SUCCESS);
+    unsigned char *ptr = take(5000, streams[0]);
+    payload reads = {ptr, 5000, 0}, writes = {ptr, 5000, 0x5A};
+    CHECK(driver->table.launch_host_func(streams[0], payload_verify, &reads) == CU_SUCCESS);
+    CHECK(driver->table.launch_host_func(streams[0], payload_write, &writes) == CU_SUCCESS);
+    give(ptr);
+    CHECK(driver->table.stream_end_capture(streams[0], &graph) == CU_SUCCESS);
+    CHECK(driver->table.graph_instantiate(&exec, graph, 0) == CU_SUCCESS);
+    CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
+    ashlar_graph_pool_end(pool);
+    for (int i = 0; i < 3; i++) {
+        CHECK(driver->table.graph_launch(exec, streams[0]) == CU_SUCCESS);
+    }
+    wait_for(streams[0]);
+    CHECK(driver->table.graph_exec_destroy(exec) == CU_SUCCESS);
+    ashlar__device_leave(device);
+    CHECK(ashlar_graph_pool_release(pool, streams[0]) == ASHLAR_OK);
+    unsigned char *next = take(5000, streams[0]);
+    CHECK(next == ptr);
+    own(streams[0], next, 5000);
+    give(next);
+    check_zeros();
+}
+
+CASE_WITH(a_fill_that_is_refused_leaves_nothing_taken, set_up_zeroed(LATE)) {
+    void *out = NULL;
+    give(take(5000, streams[0]));
+    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_memset_d8_async, 1, CU_UNKNOWN,
+                    CHECK(ashlar_alloc(allocator, 5000, streams[0], &out) == ASHLAR_EDRIVER));
+    CHECK(out == NULL && stats_now().live_blocks == 0);
+    check_all();
+    unsigned char *ptr = take(5000, streams[0]);
+    own(streams[0], ptr, 5000);
+    give(ptr);
+    check_zeros();
+}
+
+/* Large blocks and small ones, of plans and others: what is refused is to be had at the next try.
+ */
+CASE_WITH(fills_that_are_refused_now_and_then, set_up_zeroed("memory=32MiB,mode=adversarial")) {
+    static const size_t sizes[] = {700, 40000, 3 * MIB};
+    size_t refused = 0;
+    for (int step = 0; step < 12; step++) {
+        unsigned char *ptrs[6];
+        CHECK(ashlar_step_begin(allocator, streams[0], 7) == ASHLAR_OK);
+        for (size_t i = 0; i < 6; i++) {
+            void *ptr = NULL;
+            ashlar_status status = ASHLAR_OK;
+            if (step > 5 && (i + (size_t)step) % 4 == 0) {
+                DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_memset_d8_async, 1, CU_UNKNOWN,
+                                status = ashlar_alloc(allocator, sizes[i % 3], streams[0], &ptr));
+                CHECK(status == ASHLAR_EDRIVER && ptr == NULL);
+                refused++;
+            }
+            ptrs[i] = take(sizes[i % 3], streams[0]);
+            own(streams[0], ptrs[i], sizes[i % 3]);
+        }
+        for (size_t i = 0; i < 6; i++) {
+            give(ptrs[i]);
+        }
+        CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
+    }
+    CHECK(refused > 5 && stats_now().served_planned > 0);
+    check_zeros();
+}
+
+CASE_WITH(a_refused_fill_of_guarded_pages_leaves_nothing_taken,
+          set_up_with(LATE, ASHLAR_GUARD_UNMAP, true)) {
+    void *out = NULL;
+    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_memset_d8_async, 1, CU_UNKNOWN,
+                    CHECK(ashlar_alloc(allocator, 5000, streams[0], &out) == ASHLAR_EDRIVER));
+    CHECK(out == NULL && stats_now().live_blocks == 0);
+    give(take(5000, streams[0]));
+}
+
+RUN_CASES()
