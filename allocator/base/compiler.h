@@ -48,6 +48,14 @@
 #define ASHLAR_PAUSE() ((void)0)
 #endif
 
+/* Whether the kernel interrupts every processor that runs the process when a page's protection is
+ * narrowed; see threads.c. */
+#if defined(__x86_64__) || defined(__i386__)
+#define ASHLAR_FLUSH_INTERRUPTS 1
+#else
+#define ASHLAR_FLUSH_INTERRUPTS 0
+#endif
+
 /* A small function that CUDA C compiles for the device too. */
 #if defined(__CUDACC__)
 #define ASHLAR_SHARED_FN static inline __host__ __device__

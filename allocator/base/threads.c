@@ -1,8 +1,12 @@
 /* threads.c - numbering threads, and the kernel's call for a barrier in all threads. */
 #include "allocator/base/threads.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,24 +26,83 @@ uint32_t ashlar__thread_number(void) {
 }
 
 static atomic_bool is_hidden;
-static bool is_registered;
+static atomic_bool is_registered; /* and membarrier(2) was not refused since */
+static void *page = MAP_FAILED;   /* whose protection is changed; mapped while that is allowed */
 
 static void do_register(void) {
-    is_registered =
-        syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+    page = ASHLAR_FLUSH_INTERRUPTS ? mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ,
+                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                                   : MAP_FAILED;
+    atomic_store(&is_registered,
+                 syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0);
 }
 
 bool ashlar__barrier_init(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, do_register);
-    return is_registered && !atomic_load(&is_hidden);
+    return atomic_load(&is_registered) && !atomic_load(&is_hidden);
 }
 
-void ashlar__barrier_everywhere(void) {
-    ASHLAR_CHECK2(is_registered); /* the kernel refuses an unregistered process */
-    const long result = syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
-    ASHLAR_ASSERT(result == 0);
-    (void)result;
+void ashlar__barrier_begin_child(void) {
+    if (atomic_load(&is_registered)) {
+        const long result =
+            syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+        atomic_store(&is_registered, result == 0);
+    }
+}
+
+/* ---- without membarrier(2) ---- */
+
+enum { LONG_BITS = sizeof(long) * CHAR_BIT, MASK_LONGS = 8192 / LONG_BITS };
+
+/*
+ * Run on each processor in turn. When the calling thread runs there, the thread that ran there has
+ * been put aside, and the kernel's change of threads is a full barrier: that holds on every
+ * architecture. EINVAL: the processor is not there, or not for this process. False: refused.
+ */
+static bool visit_processors(void) {
+    unsigned long before[MASK_LONGS] = {0};
+    bool is_allowed = true;
+    const long bytes = syscall(__NR_sched_getaffinity, 0, sizeof before, before);
+    for (long cpu = 0; cpu < bytes * CHAR_BIT && is_allowed; cpu++) {
+        unsigned long mask[MASK_LONGS] = {0};
+        mask[cpu / LONG_BITS] = 1ul << (cpu % LONG_BITS);
+        is_allowed =
+            syscall(__NR_sched_setaffinity, 0, (size_t)bytes, mask) == 0 || errno == EINVAL;
+    }
+    return bytes > 0 && syscall(__NR_sched_setaffinity, 0, (size_t)bytes, before) == 0 &&
+           is_allowed;
+}
+
+/*
+ * Take away the right to write to a page that was just written. On x86 no processor may keep the
+ * old right in its TLB, so the kernel interrupts each one that runs a thread of the process, and
+ * waits for the answers; an interrupt is a full barrier. On ARM64 a broadcast empties the TLBs
+ * without an interrupt, and orders nothing: there this is no barrier. Nor is it on an x86 processor
+ * with such a broadcast (INVLPGB) under Linux 6.15, hence only where visit_processors() is refused.
+ */
+static bool change_protection(void) {
+    const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    if (!ASHLAR_FLUSH_INTERRUPTS || page == MAP_FAILED ||
+        mprotect(page, bytes, PROT_READ | PROT_WRITE) != 0) {
+        return false;
+    }
+    atomic_fetch_add((atomic_int *)page, 1);
+    return mprotect(page, bytes, PROT_READ) == 0;
+}
+
+bool ashlar__barrier_everywhere(void) {
+    if (ASHLAR_LIKELY(atomic_load_explicit(&is_registered, memory_order_relaxed) &&
+                      syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)) {
+        return true;
+    }
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    atomic_store(&is_registered, false);
+    (void)pthread_mutex_lock(&one_at_a_time);
+    const bool is_put = visit_processors() || change_protection();
+    (void)pthread_mutex_unlock(&one_at_a_time);
+    ASHLAR_ASSERT(is_put); /* a process that goes on might hand out memory twice */
+    return false;
 }
 
 void ashlar__barrier_pretend(bool is_there) {

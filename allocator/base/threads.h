@@ -11,12 +11,19 @@
 uint32_t ashlar__thread_number(void);
 
 /* Register the process for the barrier; only the first call asks the kernel. False: this kernel has
- * no such barrier. */
+ * no such barrier, or has refused it since. */
 bool ashlar__barrier_init(void);
 
-/* Have every other thread pass a full memory barrier before this call returns.
- * ashlar__barrier_init() must have returned true. */
-void ashlar__barrier_everywhere(void);
+/*
+ * Have every other thread pass a full memory barrier before this call returns.
+ * ashlar__barrier_init() must have returned true. False: the barrier was put this time, too, but by
+ * means that take milliseconds, since the kernel refuses membarrier(2) by now (a seccomp filter was
+ * installed); do not rely on barriers from now on.
+ */
+bool ashlar__barrier_everywhere(void);
+
+/* Register a child of fork(), before it has other threads. */
+void ashlar__barrier_begin_child(void);
 
 /* Tests: with false, ashlar__barrier_init() returns false from now on; with true, it tells the
  * truth again. */

@@ -52,6 +52,7 @@ struct ashlar_allocator {
     ashlar_stream_state *idle_stream_state; /* one of stream_states; NULL until first wanted */
     ashlar_cache *caches;                   /* one for each thread that allocates */
     bool bypasses_caches;                   /* every call takes the slow path */
+    bool are_hits_over;                     /* for good: the kernel refuses barriers by now */
     unsigned claim_depth;                   /* > 0: other threads are shut out of their caches */
     bool is_shut_to_end;    /* one of these claims lasts until the lock is released */
     uint64_t settle_count;  /* waits for the whole device that have begun */

@@ -37,13 +37,31 @@ static bool is_alone(const ashlar_allocator *a, const ashlar_cache *own) {
     return a->caches == NULL || (a->caches == own && own->next == NULL);
 }
 
+/*
+ * Between the stores to `attention` and the loads of `is_busy`. If that was the last barrier that
+ * can be had cheaply, no thread enters its cache again: those that were told before this barrier
+ * have seen it, and the caller stays outside by its own order. So no later claim needs a barrier.
+ */
+static void put_barrier_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
+    if (!a->are_hits_over && !ashlar__barrier_everywhere()) {
+        a->are_hits_over = true;
+        for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+            atomic_fetch_or_explicit(&cache->attention, ASHLAR_CACHE_BYPASSED,
+                                     memory_order_release);
+        }
+    }
+    ASHLAR_CHECK2(!a->are_hits_over || own == NULL || own->allocator != a ||
+                  atomic_load(&own->attention) != 0);
+}
+
 void ashlar__caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
     ASHLAR_OWNS(&a->lock);
     if (a->claim_depth++ > 0 || is_alone(a, own)) {
         return;
     }
     set_attention(a, own, ASHLAR_CACHE_CLAIMED | ashlar__cache_watched(a));
-    ashlar__barrier_everywhere();
+    put_barrier_locked(a, own);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         while (cache != own && atomic_load_explicit(&cache->is_busy, memory_order_acquire) != 0) {
             sched_yield(); /* the owner is in the middle of a hit, perhaps without a core */

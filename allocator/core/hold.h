@@ -49,7 +49,8 @@ void ashlar__caches_update_bypass_locked(ashlar_allocator *allocator);
  * recording of a step sees it, or the driver is asked about its stream.
  */
 static inline unsigned ashlar__cache_watched(const ashlar_allocator *a) {
-    return a->bypasses_caches || a->client.watches_streams || a->planner.recording_count > 0
+    return a->bypasses_caches || a->are_hits_over || a->client.watches_streams ||
+                   a->planner.recording_count > 0
                ? ASHLAR_CACHE_BYPASSED
                : 0;
 }
