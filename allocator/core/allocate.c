@@ -10,6 +10,7 @@
 #include "allocator/base/error.h"
 #include "allocator/core/deferred_free.h"
 #include "allocator/core/dry_run.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/miss.h"
 #include "allocator/core/note.h"
@@ -381,6 +382,7 @@ static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, as
     if ((unsigned)tag >= (unsigned)ASHLAR_TAG_COUNT) {
         return ashlar__fail(ASHLAR_EINVAL, "tag: %d is no ashlar_tag", (int)tag);
     }
+    ASHLAR_REFUSE_OF_PARENT(a);
     request.own = ashlar__cache_get(a);
     ashlar__lock_acquire(&a->lock);
     const size_t mapped_before = a->heap.range.mapped_bytes;

@@ -7,6 +7,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/note.h"
 #include "allocator/core/report.h"
 #include "allocator/core/shared.h"
@@ -80,15 +81,14 @@ static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *confi
 
 ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_config *config,
                                           ashlar_range_kind kind, ashlar_allocator **out) {
-    ashlar_status status = ashlar_config_check(config);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar_config_check(config));
+    ASHLAR_TRY(ashlar__forks_watch());
     ashlar_allocator *a = ashlar__host_calloc(1, sizeof *a);
     if (a == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for an allocator");
     }
     a->device = device;
+    a->fork_count = atomic_load_explicit(&ashlar__fork_count, memory_order_relaxed);
     a->client = (ashlar_driver_client){.device = device};
     a->zeroes_blocks = a->bypasses_caches = config->zero_blocks; /* a hit would clear nothing */
     status = start_trace(a, config->trace_events);
@@ -157,7 +157,7 @@ static bool wait_for_all(ashlar_allocator *a) {
 }
 
 void ashlar_allocator_destroy(ashlar_allocator *a) {
-    if (a == NULL) {
+    if (a == NULL || ashlar__is_of_parent(a)) {
         return;
     }
     ashlar__allocator_delist(a);
@@ -191,6 +191,10 @@ ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
 /* ---- statistics ---- */
 
 void ashlar_allocator_get_stats(ashlar_allocator *a, ashlar_stats *stats) {
+    if (ashlar__is_of_parent(a)) {
+        *stats = (ashlar_stats){0};
+        return;
+    }
     ashlar__lock_acquire(&a->lock);
     ashlar__stats_sum_locked(a, stats);
     ashlar__lock_release(&a->lock);

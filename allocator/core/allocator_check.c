@@ -5,6 +5,7 @@
 #include "allocator/core/allocator_impl.h"
 
 #include "allocator/base/error.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/report.h"
 #include "allocator/heap/away.h"
@@ -152,6 +153,7 @@ static ashlar_status check_caches(const ashlar_allocator *a) {
 
 ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
     ashlar_stats stats;
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__lock_acquire(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     ashlar__stats_sum_claimed(a, &stats);

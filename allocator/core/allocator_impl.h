@@ -39,6 +39,7 @@ struct ashlar_allocator {
     ashlar_trace ring;               /* client.trace points here or is NULL: then unused */
     bool reports_leaks;              /* const */
     bool zeroes_blocks;              /* const; each block is cleared before it is handed out */
+    uint32_t fork_count;             /* const; of the process that made it; forked.h */
     ashlar_guards guards;            /* const */
     ashlar_allocator *next_reported; /* Lock: that of leaks.c */
     ashlar_lock lock;                /* guards everything below */

@@ -5,6 +5,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 #include "allocator/base/host.h"
 #include "allocator/plan/plan_memory.h"
@@ -48,6 +49,7 @@ ashlar_status ashlar_allocator_write_trace(ashlar_allocator *a, ashlar_trace_for
     ASHLAR_TABLE_IS_FULL(writers, ASHLAR_TRACE_FORMAT_COUNT);
     events e;
     uint64_t left_out = 0;
+    ASHLAR_REFUSE_OF_PARENT(a);
     if ((unsigned)format >= (unsigned)ASHLAR_TRACE_FORMAT_COUNT) {
         return ashlar__fail(ASHLAR_EINVAL, "format: %d is no ashlar_trace_format", (int)format);
     }
@@ -216,6 +218,7 @@ static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **o
 }
 
 ashlar_status ashlar_allocator_take_snapshot(ashlar_allocator *a, ashlar_snapshot **out) {
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__lock_acquire(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     const ashlar_status status = take_claimed(a, out);
@@ -227,6 +230,7 @@ ashlar_status ashlar_allocator_take_snapshot(ashlar_allocator *a, ashlar_snapsho
 ashlar_status ashlar_allocator_write_snapshot(ashlar_allocator *a, const char *path) {
     events e;
     ashlar_snapshot *snapshot = NULL;
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar_status status = reserve_events(a, &e);
     if (status != ASHLAR_OK) {
         return status;

@@ -8,6 +8,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/allocator_impl.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 
 enum { SMALL_DIVISOR = 256 };
@@ -157,6 +158,13 @@ static bool expect_end(void) {
     pthread_once(&once, make_key);
     /* Any value but NULL would do: end_thread() is called only for threads that have set one. */
     return has_ending_key && pthread_setspecific(ending_key, &no_cache) == 0;
+}
+
+/* The caches are left as they are: their blocks are the parent's. */
+void ashlar__caches_begin_child(void) {
+    ashlar__lock_init(&parting_lock, ASHLAR_RANK_CACHE_PARTING);
+    ashlar__cache_recent = &no_cache;
+    caches_of_thread = NULL;
 }
 
 void ashlar__caches_disown(ashlar_allocator *a) {

@@ -8,6 +8,7 @@
 #include "allocator/base/error.h"
 #include "allocator/core/deferred_free.h"
 #include "allocator/core/dry_run.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/miss.h"
 #include "allocator/core/note.h"
@@ -241,7 +242,7 @@ static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, c
 
 static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashlar_stream *stream,
                                const void *caller) {
-    if (ptr == NULL) {
+    if (ptr == NULL || ashlar__is_of_parent(a)) {
         return ASHLAR_OK;
     }
     const ashlar_call_site place = {caller, ashlar__thread_number()};
@@ -292,6 +293,7 @@ static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, s
 }
 
 ashlar_status ashlar_allocator_usable_bytes(ashlar_allocator *a, const void *ptr, size_t *out) {
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__lock_acquire(&a->lock);
     const ashlar_status status = usable_bytes_locked(a, ptr, out);
     ashlar__lock_release(&a->lock);
@@ -315,6 +317,7 @@ static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *b
 }
 
 ashlar_status ashlar__free_deferred(ashlar_allocator *a, void *ptr) {
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar_block *block = NULL;
     ashlar_cache *own = ashlar__cache_get(a);
     ashlar__lock_acquire(&a->lock);

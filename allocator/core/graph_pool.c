@@ -11,6 +11,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/allocator_impl.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/shared.h"
 #include "allocator/core/streams.h"
 #include "allocator/core/hold.h"
@@ -52,6 +53,7 @@ ashlar_status ashlar_graph_pool_begin(ashlar_allocator *a, ashlar_stream stream,
     if (ashlar__stream_named(stream) == NULL) {
         return ashlar__fail(ASHLAR_EINVAL, "stream: the legacy default stream cannot be captured");
     }
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar_graph_pool *pool = ashlar__host_calloc(1, sizeof *pool);
     if (pool == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a pool");
@@ -74,6 +76,9 @@ ashlar_status ashlar_graph_pool_begin(ashlar_allocator *a, ashlar_stream stream,
 
 void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
     ashlar_allocator *a = pool->allocator;
+    if (ashlar__is_of_parent(a)) {
+        return;
+    }
     ashlar__allocator_enter(a);
     if (pool->home != NULL) {
         ASHLAR_CHECK2(pool->home->pool == pool->stream_state);
@@ -151,6 +156,7 @@ ashlar_status ashlar_graph_pool_release(ashlar_graph_pool *pool, ashlar_stream s
     }
     ashlar_allocator *a = pool->allocator;
     ashlar_stream_state *named = NULL;
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__allocator_enter(a);
     ashlar_status status = ashlar__watch_begin_locked(a, stream, &named);
     if (status == ASHLAR_OK) {

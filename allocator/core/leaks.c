@@ -12,6 +12,7 @@
 #include "allocator/base/error.h"
 #include "allocator/core/hold.h"
 #include "allocator/base/host.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/allocator_impl.h"
 #include "allocator/core/note.h"
 #include "allocator/plan/plan_memory.h"
@@ -167,6 +168,11 @@ void ashlar__leaks_report_locked(ashlar_allocator *a) {
 static ashlar_lock watch_lock = ASHLAR_LOCK(ASHLAR_RANK_LEAK_LIST);
 static ashlar_allocator *reported_allocators; /* linked by next_reported */
 static bool is_expecting_exit;
+
+void ashlar__leaks_begin_child(void) {
+    ashlar__lock_init(&watch_lock, ASHLAR_RANK_LEAK_LIST);
+    reported_allocators = NULL;
+}
 
 /*
  * The device may be gone by now, and threads may still run. An allocator is left out if one of them

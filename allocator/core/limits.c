@@ -6,6 +6,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/streams.h"
 #include "allocator/heap/away.h"
@@ -40,6 +41,7 @@ static ashlar_status trim_locked(ashlar_allocator *a, size_t target_bytes) {
 }
 
 ashlar_status ashlar_allocator_trim(ashlar_allocator *a, size_t target_bytes) {
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__allocator_enter(a);
     const ashlar_status status = trim_locked(a, target_bytes);
     ashlar__allocator_leave(a);
@@ -49,6 +51,7 @@ ashlar_status ashlar_allocator_trim(ashlar_allocator *a, size_t target_bytes) {
 /* ---- bounds ---- */
 
 ashlar_status ashlar_allocator_set_limit(ashlar_allocator *a, size_t bytes) {
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__allocator_enter(a);
     ashlar_range *range = &a->heap.range;
     ASHLAR_CHECK2(range->mapped_bytes <= range->memory_bytes);
@@ -82,6 +85,7 @@ static ashlar_status reserve_locked(ashlar_allocator *a, size_t bytes) {
 }
 
 ashlar_status ashlar_allocator_reserve(ashlar_allocator *a, size_t bytes) {
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__allocator_enter(a);
     const bool is_there = bytes <= a->heap.range.mapped_bytes;
     ashlar_status status = is_there ? ASHLAR_OK : ashlar__may_map_locked(a);
@@ -96,6 +100,9 @@ ashlar_status ashlar_allocator_reserve(ashlar_allocator *a, size_t bytes) {
 /* ---- the seal ---- */
 
 void ashlar_allocator_seal(ashlar_allocator *a) {
+    if (ashlar__is_of_parent(a)) {
+        return;
+    }
     ashlar__lock_acquire(&a->lock);
     a->stats.is_sealed = true;
     a->calls_at_seal = a->client.calls;
@@ -104,6 +111,9 @@ void ashlar_allocator_seal(ashlar_allocator *a) {
 
 void ashlar_allocator_set_seal_policy(ashlar_allocator *a, ashlar_seal_policy policy,
                                       ashlar_warn_fn warn, void *user) {
+    if (ashlar__is_of_parent(a)) {
+        return;
+    }
     ashlar__lock_acquire(&a->lock);
     a->seal = policy;
     a->warn = warn;
@@ -134,6 +144,9 @@ void ashlar__update_reserved_peak_locked(ashlar_allocator *a) {
 static _Thread_local bool is_reclaiming;
 
 void ashlar_allocator_set_reclaim(ashlar_allocator *a, ashlar_reclaim_fn reclaim, void *user) {
+    if (ashlar__is_of_parent(a)) {
+        return;
+    }
     ashlar__lock_acquire(&a->lock);
     a->reclaim = reclaim;
     a->reclaim_user = user;
@@ -182,6 +195,7 @@ static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
 }
 
 ashlar_status ashlar_allocator_allow_peer(ashlar_allocator *a, int ordinal) {
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__allocator_enter(a);
     ashlar_status status = can_be_peer_locked(a, ordinal);
     if (status == ASHLAR_OK) {

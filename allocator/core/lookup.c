@@ -5,6 +5,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 #include "allocator/plan/plan_memory.h"
 
@@ -65,6 +66,7 @@ ashlar_status ashlar__find_around(ashlar_allocator *a, const void *ptr, void **b
                                   size_t *bytes) {
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     ashlar_status status = ASHLAR_OK;
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__lock_acquire(&a->lock);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     const bool is_ours = offset < a->constants.range_bytes;
@@ -83,6 +85,9 @@ ashlar_status ashlar__find_around(ashlar_allocator *a, const void *ptr, void **b
 
 bool ashlar__has_reserved(ashlar_allocator *a, const void *ptr) {
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
+    if (ashlar__is_of_parent(a)) {
+        return false;
+    }
     ashlar__allocator_enter(a);
     const bool is_there = ashlar__heap_is_mapped(&a->heap, offset);
     ashlar__allocator_leave(a);

@@ -8,6 +8,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/note.h"
 
@@ -109,6 +110,9 @@ ashlar_status ashlar__guard_take_finding(ashlar_allocator *a) {
 }
 
 void ashlar_allocator_set_report(ashlar_allocator *a, ashlar_report_fn report, void *user) {
+    if (ashlar__is_of_parent(a)) {
+        return;
+    }
     ashlar__lock_acquire(&a->lock);
     a->report = report;
     a->report_user = user;

@@ -4,6 +4,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/core/dry_run.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/note.h"
 #include "allocator/core/slow_path.h"
@@ -119,6 +120,7 @@ static ashlar_status mark_locked(ashlar_allocator *a, const void *ptr, ashlar_st
 }
 
 ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream stream) {
+    ASHLAR_REFUSE_OF_PARENT(a);
     /* The thread's cache is needed only for an address of a dry run. */
     ashlar_cache *own = (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE ? ashlar__cache_get(a) : NULL;
     ashlar__lock_acquire(&a->lock);

@@ -6,6 +6,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/shared.h"
 #include "allocator/core/watch.h"
@@ -243,6 +244,7 @@ static ashlar_status forget_locked(ashlar_allocator *a, ashlar_stream stream) {
 }
 
 ashlar_status ashlar_allocator_forget_stream(ashlar_allocator *a, ashlar_stream stream) {
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__allocator_enter(a);
     const ashlar_status status = forget_locked(a, stream);
     ashlar__allocator_leave(a);
@@ -278,6 +280,11 @@ static void forget_everywhere(const ashlar_device *device, ashlar_stream stream)
         }
     }
     ashlar__lock_release(&list_lock);
+}
+
+void ashlar__allocators_begin_child(void) {
+    ashlar__lock_init(&list_lock, ASHLAR_RANK_ALLOCATOR_LIST);
+    allocators = NULL;
 }
 
 void ashlar__allocator_enlist(ashlar_allocator *a) {

@@ -2,6 +2,7 @@
 #include <ashlar/plan.h>
 
 #include "allocator/step/step.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 
 static ashlar_status build_all(ashlar_allocator *a, ashlar_cache *own) {
@@ -16,6 +17,7 @@ static ashlar_status build_all(ashlar_allocator *a, ashlar_cache *own) {
 }
 
 ashlar_status ashlar_plan_build(ashlar_allocator *a) {
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar_cache *own = ashlar__cache_get(a);
     ashlar__allocator_enter(a);
     const ashlar_status status = build_all(a, own);
@@ -24,6 +26,7 @@ ashlar_status ashlar_plan_build(ashlar_allocator *a) {
 }
 
 ashlar_status ashlar_plan_drop(ashlar_allocator *a) {
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__allocator_enter(a);
     const ashlar_status status = ashlar__planner_refuse_busy_locked(&a->planner);
     if (status == ASHLAR_OK) {
@@ -41,6 +44,7 @@ ashlar_status ashlar_plan_drop(ashlar_allocator *a) {
 }
 
 ashlar_status ashlar__planner_forget_keys(ashlar_allocator *a, uint64_t first, uint64_t count) {
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__allocator_enter(a);
     const ashlar_status status = ashlar__planner_refuse_busy_locked(&a->planner);
     for (ashlar_step_key **link = &a->planner.keys; *link != NULL && status == ASHLAR_OK;) {
@@ -61,12 +65,18 @@ ashlar_status ashlar__planner_forget_keys(ashlar_allocator *a, uint64_t first, u
 }
 
 void ashlar_plan_set_options(ashlar_allocator *a, const ashlar_plan_options *options) {
+    if (ashlar__is_of_parent(a)) {
+        return;
+    }
     ashlar__allocator_enter(a);
     a->planner.options = options != NULL ? *options : ashlar__plan_defaults;
     ashlar__allocator_leave(a);
 }
 
 void ashlar_plan_record_next(ashlar_allocator *a, uint64_t key) {
+    if (ashlar__is_of_parent(a)) {
+        return;
+    }
     ashlar__allocator_enter(a);
     for (ashlar_step_key *at = a->planner.keys; at != NULL; at = at->next) {
         at->is_wanted = at->is_wanted || at->key == key;
@@ -98,6 +108,10 @@ static void add_stream(const ashlar_allocator *a, const ashlar_plan_memory *memo
 }
 
 void ashlar_plan_get_stats(ashlar_allocator *a, ashlar_plan_stats *out) {
+    if (ashlar__is_of_parent(a)) {
+        *out = (ashlar_plan_stats){0};
+        return;
+    }
     ashlar__allocator_enter(a);
     *out = a->planner.stats;
     for (const ashlar_plan_memory *memory = a->planner.memories; memory != NULL;

@@ -8,6 +8,7 @@
 #include "allocator/core/streams.h"
 #include "allocator/step/plan_image.h"
 #include "allocator/step/step.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 
 static const char *text_of(const char *fingerprint) {
@@ -134,6 +135,7 @@ static ashlar_status copy_text(const char *text, char **out) {
 
 ashlar_status ashlar_plan_save(ashlar_allocator *a, const char *path, const char *fingerprint) {
     ashlar_plan_image image = {0};
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar_status status = ashlar__plan_check_fingerprint(text_of(fingerprint));
     if (status == ASHLAR_OK) {
         status = copy_text(text_of(fingerprint), &image.fingerprint);
@@ -295,6 +297,7 @@ static ashlar_status load(ashlar_allocator *a, const ashlar_stream *streams,
 ashlar_status ashlar_plan_load(ashlar_allocator *a, const ashlar_stream *streams,
                                size_t stream_count, const char *path, const char *fingerprint) {
     ashlar_plan_image image = {0};
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar_status status = ashlar__plan_image_read(path, &image);
     if (status == ASHLAR_OK && strcmp(image.fingerprint, text_of(fingerprint)) != 0) {
         status = ashlar__fail(ASHLAR_EINVAL,

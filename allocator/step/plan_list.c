@@ -7,6 +7,7 @@
 #include "allocator/base/host.h"
 #include "allocator/core/streams.h"
 #include "allocator/step/step.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 
 /* Add the recording to key `key` as a step on `stream`; it belongs to no stream yet. Finishes the
@@ -99,6 +100,7 @@ static ashlar_status of_events(const ashlar_plan_event *events, size_t count,
 ashlar_status ashlar_plan_record_events(ashlar_allocator *a, ashlar_stream stream, uint64_t key,
                                         const ashlar_plan_event *events, size_t count) {
     ashlar_recording recording;
+    ASHLAR_REFUSE_OF_PARENT(a);
     const ashlar_status status = of_events(events, count, &recording);
     if (status != ASHLAR_OK || a->cache_bytes == 0) {
         ashlar__recording_finish(&recording);
@@ -173,6 +175,7 @@ ashlar_status ashlar_plan_record_buffers(ashlar_allocator *a, ashlar_stream stre
                                          const ashlar_pack_buffer *buffers, size_t count,
                                          ashlar_tag tag) {
     ashlar_recording recording;
+    ASHLAR_REFUSE_OF_PARENT(a);
     const ashlar_status status = of_buffers(buffers, count, tag, &recording);
     if (status != ASHLAR_OK || a->cache_bytes == 0) {
         ashlar__recording_finish(&recording);

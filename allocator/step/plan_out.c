@@ -9,6 +9,7 @@
 #include "allocator/core/streams.h"
 #include "allocator/step/step.h"
 #include "allocator/trace/picture.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 
 /* The slots of a plan for one stream. */
@@ -72,6 +73,7 @@ ashlar_status ashlar_plan_write_minimalloc(ashlar_allocator *a, ashlar_stream st
                                            ashlar_stream user, const char *path) {
     ashlar_file_buffer *file = NULL;
     slots found = {0};
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar_status status = ashlar__file_buffer_create(path, &file);
     if (status != ASHLAR_OK) {
         return status;
@@ -131,6 +133,7 @@ ashlar_status ashlar_plan_write_svg(ashlar_allocator *a, ashlar_stream stream, u
                                     ashlar_stream user, const char *path) {
     char title[64];
     drawing d = {0};
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__allocator_enter(a);
     ashlar_status status = copy_locked(a, stream, key, user, &d);
     ashlar__allocator_leave(a);

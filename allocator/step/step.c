@@ -4,6 +4,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/cycle.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/streams.h"
 #include "allocator/heap/away.h"
 #include "allocator/core/hold.h"
@@ -151,6 +152,7 @@ static ashlar_status enter_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
 }
 
 ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint64_t key) {
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar_cache *own = ashlar__cache_get(a);
     if (own == NULL) {
         return ASHLAR_OK;
@@ -257,6 +259,7 @@ static ashlar_status end_locked(ashlar_allocator *a, ashlar_cache *own) {
 }
 
 ashlar_status ashlar_step_end(ashlar_allocator *a) {
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar_cache *own = ashlar__cache_get(a);
     if (own == NULL) {
         return ASHLAR_OK;

@@ -99,6 +99,10 @@ typedef struct ashlar_stats {
  * environment. It reserves addresses, but takes memory only if the option `reserve` asks for it.
  * If the device has no virtual memory management, memory comes in segments from cuMemAlloc.
  *
+ * A child of fork() cannot use its parent's allocators, since CUDA does not survive a fork. There,
+ * calls on them never wait: they return ASHLAR_EDRIVER; frees return ASHLAR_OK and do nothing, as
+ * does ashlar_allocator_destroy(); and statistics are 0.
+ *
  * Ownership: the caller owns *out; the device must outlive it.
  * Threads:   any.
  * Errors:    ASHLAR_EINVAL (ASHLAR_CONF), ASHLAR_ENOMEM (no addresses left, or too little memory

@@ -1,0 +1,44 @@
+/*
+ * forked.h - what is left of an allocator in a child of fork(): every call is answered, and none
+ * waits (internal).
+ *
+ * A child has only the thread that forked. Locks that other threads held at the fork stay taken,
+ * what they were changing stays half changed, and CUDA does not work: an allocator of the parent
+ * cannot serve the child. So a public function first asks whose the allocator is, and touches
+ * nothing else of the parent's. Hits need not ask: in a child the thread's caches are gone.
+ */
+#ifndef ASHLAR_FORKED_H
+#define ASHLAR_FORKED_H
+
+#include "allocator/core/allocator_impl.h"
+
+/* How many forks lie between the process that first made an allocator and this one. */
+extern _Atomic uint32_t ashlar__fork_count;
+
+/* Have forks counted from now on. Call it before making an allocator. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__forks_watch(void);
+
+/* Whether the allocator was made in a process that this one was forked from. Lock: any. */
+static inline bool ashlar__is_of_parent(const ashlar_allocator *a) {
+    return a->fork_count != atomic_load_explicit(&ashlar__fork_count, memory_order_relaxed);
+}
+
+/* Say so. Returns ASHLAR_EDRIVER. */
+ashlar_status ashlar__fail_of_parent(void);
+
+/* The first line of a public function that returns a status: refuse an allocator of the parent. */
+#define ASHLAR_REFUSE_OF_PARENT(allocator)     \
+    do {                                       \
+        if (ashlar__is_of_parent(allocator)) { \
+            return ashlar__fail_of_parent();   \
+        }                                      \
+    } while (0)
+
+/* ---- in the child, before any other call ---- */
+
+/* Forget the thread's caches, the list of allocators, and those that report leaks at the exit. */
+void ashlar__caches_begin_child(void);
+void ashlar__allocators_begin_child(void);
+void ashlar__leaks_begin_child(void);
+
+#endif /* ASHLAR_FORKED_H */
