@@ -65,9 +65,15 @@ static bool share_key(const ashlar_allocator *a, const ashlar_stream_state *one,
     return at != NULL;
 }
 
+/*
+ * Writes only where `from` is: the keys that know it are at rest, but others are packed or replayed
+ * meanwhile, and that reads their streams without the lock.
+ */
 static void replace_state(ashlar_stream_state **at, const ashlar_stream_state *from,
                           ashlar_stream_state *to) {
-    *at = *at == from ? to : *at;
+    if (*at == from) {
+        *at = to;
+    }
 }
 
 /*
@@ -79,6 +85,7 @@ static ashlar_status rehome(ashlar_allocator *a, ashlar_stream_state *from,
     ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, from);
     ASHLAR_CHECK2(from->is_gone && !to->is_gone && !to->is_ended);
     ASHLAR_CHECK2(memory == NULL || !memory->is_busy);
+    ASHLAR_CHECK3(!is_stream_busy(a, from));
     ASHLAR_CHECK2(ashlar__planner_memory(&a->planner, to) == NULL); /* a stream has at most one */
     ASHLAR_CHECK3(!share_key(a, from, to));
     if (memory != NULL && !ashlar__stream_state_is_past(from, ashlar__stream_state_stamp(from))) {

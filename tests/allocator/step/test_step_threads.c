@@ -135,4 +135,63 @@ CASE_WITH(threads_of_one_key_take_turns_in_its_region, set_up_cached("memory=256
     CHECK_ZU(stats.steps_recorded + stats.steps_replayed + stats.steps_declined, THREADS * STEPS);
 }
 
+enum { RENEWED = 200 };
+
+/* Steps of key 2, each on a stream that follows the last one's, which has ended. */
+static void *run_on_new_streams(void *unused) {
+    (void)unused;
+    for (int step = 0; step < RENEWED; step++) {
+        ashlar_stream stream = NULL;
+        void *blocks[BLOCKS] = {0};
+        expect(ashlar_stream_create(device, &stream));
+        expect(ashlar_step_begin(allocator, stream, 2));
+        for (int i = 0; i < BLOCKS; i++) {
+            expect(ashlar_alloc(allocator, BYTES, stream, &blocks[i]));
+        }
+        for (int i = 0; i < BLOCKS; i++) {
+            expect(ashlar_free(allocator, blocks[i]));
+        }
+        expect(ashlar_step_end(allocator));
+        ashlar_stream_destroy(device, stream);
+    }
+    return NULL;
+}
+
+/* Steps of key 1, recorded and packed each time: without the lock, as are replays. */
+static void *run_anew(void *unused) {
+    (void)unused;
+    for (int step = 0; step < RENEWED; step++) {
+        void *blocks[BLOCKS] = {0};
+        if (step % 3 != 0) {
+            ashlar_plan_record_next(allocator, 1);
+        }
+        expect(ashlar_step_begin(allocator, streams[0], 1));
+        for (int i = 0; i < BLOCKS; i++) {
+            const size_t bytes = BYTES << (size_t)((i * 5 + step) % 4);
+            expect(ashlar_alloc(allocator, bytes, streams[i % 2], &blocks[i]));
+            if (i % 3 == 2) {
+                expect(ashlar_free(allocator, blocks[i - 1]));
+            }
+        }
+        for (int i = 0; i < BLOCKS; i++) {
+            if (i % 3 != 1) {
+                expect(ashlar_free(allocator, blocks[i]));
+            }
+        }
+        expect(ashlar_step_end(allocator));
+    }
+    return NULL;
+}
+
+CASE_WITH(a_key_moves_to_another_stream_while_one_is_packed, set_up_cached("memory=256MiB", MIB)) {
+    pthread_t threads[2];
+    REQUIRE(pthread_create(&threads[0], NULL, run_on_new_streams, NULL) == 0);
+    REQUIRE(pthread_create(&threads[1], NULL, run_anew, NULL) == 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    CHECK(atomic_load(&wrong_count) == 0);
+    CHECK(plans().plan_count == 2);
+}
+
 RUN_CASES()
