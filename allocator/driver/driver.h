@@ -109,6 +109,7 @@ typedef enum ashlar_driver_kind {
     X(stream_get_id, cuStreamGetId, 12000, QUERY, (cu_stream stream, unsigned long long *id))     \
     X(stream_wait_event, cuStreamWaitEvent, 3020, ORDER,                                          \
       (cu_stream stream, cu_event event, unsigned int flags))                                     \
+    X(stream_query, cuStreamQuery, 2000, ORDER, (cu_stream stream))                               \
     X(stream_synchronize, cuStreamSynchronize, 2000, WAIT, (cu_stream stream))                    \
     X(event_create, cuEventCreate, 2000, ORDER, (cu_event * event, unsigned int flags))           \
     X(event_destroy, cuEventDestroy, 4000, ORDER, (cu_event event))                               \

@@ -30,7 +30,7 @@
  *   costs    with time=on: what takes time on the virtual clock by itself
  *            on (default)  each call by the estimates in soft_config.c, and copies, fills and host
  *                          functions by those in soft_time.c
- *            off           none of these but cuEventQuery, so that polling ends
+ *            off           none of these but cuEventQuery and cuStreamQuery, so that polling ends
  *            NAME:NS       on, but the function NAME costs the host NS nanoseconds, 0 ..
  * 1000000000; or several joined by +
  *
@@ -85,9 +85,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_configure(const char *spec);
  *   - one of their streams is the legacy stream, the other a blocking stream of the same device,
  *     and B is queued later;
  *   - B is queued, on any stream, after some thread of the host has seen A finished: by a
- *     successful cuEventQuery, by cuEventSynchronize, cuStreamSynchronize or cuCtxSynchronize, by a
- *     copy into pageable memory, or by a call that waits for the whole device (cuMemFree, the last
- *     release of a context).
+ *     successful cuEventQuery or cuStreamQuery, by cuEventSynchronize, cuStreamSynchronize or
+ *     cuCtxSynchronize, by a copy into pageable memory, or by a call that waits for the whole
+ * device (cuMemFree, the last release of a context).
  *
  * ashlar__soft_clock_use: record that a use of the memory was queued on `stream` just now, after
  *     all work queued there before.

@@ -166,6 +166,7 @@ static const struct {
     {ASHLAR_DRIVER_FN_stream_destroy, 10000},
     {ASHLAR_DRIVER_FN_stream_get_id, 200},
     {ASHLAR_DRIVER_FN_stream_wait_event, 1000},
+    {ASHLAR_DRIVER_FN_stream_query, QUERY_NS},
     {ASHLAR_DRIVER_FN_stream_synchronize, 3000},
     {ASHLAR_DRIVER_FN_event_create, 1000},
     {ASHLAR_DRIVER_FN_event_destroy, 500},
@@ -188,6 +189,7 @@ static ashlar_status read_costs(ashlar_piece value, soft_config *config) {
         config->has_costs = false;
         memset(config->cost_ns, 0, sizeof config->cost_ns);
         config->cost_ns[ASHLAR_DRIVER_FN_event_query] = QUERY_NS; /* so that polling ends */
+        config->cost_ns[ASHLAR_DRIVER_FN_stream_query] = QUERY_NS;
         return ASHLAR_OK;
     }
     return ashlar__piece_is(value, "on") || read_calls(value, 0, config->cost_ns)

@@ -203,6 +203,28 @@ void ashlar__soft_stream_reset(const soft_device *device) {
     }
 }
 
+cu_result ashlar__soft_stream_query(cu_stream stream) {
+    soft_stream *found = NULL;
+    cu_result result = ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_query, stream, &found);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = ashlar__soft_capture_admit_wait(found);
+    if (result != CU_SUCCESS) {
+        return ashlar__soft_leave(result);
+    }
+    const soft_device *device = found->device; /* outlives the stream */
+    if (found->head != NULL || !ashlar__soft_time_is_past(found->tail_ns)) {
+        ashlar__soft_poll();
+        return ashlar__soft_leave(CU_NOT_READY);
+    }
+    soft_clock seen = {0};
+    ashlar__soft_oracle_snapshot(device, found->serial, &seen);
+    ashlar__soft_oracle_see(&seen);
+    ashlar__soft_clock_clear(&seen);
+    return ashlar__soft_leave(device->fault);
+}
+
 cu_result ashlar__soft_stream_synchronize(cu_stream stream) {
     soft_stream *found = NULL;
     cu_result result =

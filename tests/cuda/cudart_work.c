@@ -141,7 +141,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-    CUDART_CALL(stream_query, (OF(stream)));
+    CUDART_CALL(table.stream_query, (OF(stream)));
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {

@@ -14,43 +14,41 @@
 typedef struct CUmemPoolHandle_st *cu_pool;
 
 /* Field, CUDA's name, the CUDA version that introduced this signature, parameters. */
-#define FAKE_MORE_MAP(X)                                                                       \
-    X(ctx_get_current, cuCtxGetCurrent, 4000, (cu_context * context))                          \
-    X(ctx_set_current, cuCtxSetCurrent, 4000, (cu_context context))                            \
-    X(ctx_get_device, cuCtxGetDevice, 2000, (cu_device * device))                              \
-    X(ctx_create, cuCtxCreate, 3020,                                                           \
-      (cu_context * context, unsigned int flags, cu_device device))                            \
-    X(ctx_destroy, cuCtxDestroy, 4000, (cu_context context))                                   \
-    X(primary_ctx_reset, cuDevicePrimaryCtxReset, 7000, (cu_device device))                    \
-    X(mem_alloc_pitch, cuMemAllocPitch, 3020,                                                  \
-      (cu_ptr * ptr, size_t * pitch, size_t width, size_t height, unsigned int element))       \
-    X(mem_get_address_range, cuMemGetAddressRange, 3020,                                       \
-      (cu_ptr * base, size_t * bytes, cu_ptr ptr))                                             \
-    X(pointer_get_attribute, cuPointerGetAttribute, 4000,                                      \
-      (void *data, unsigned int attribute, cu_ptr ptr))                                        \
-    X(ipc_get_mem_handle, cuIpcGetMemHandle, 4010, (void *handle, cu_ptr ptr))                 \
-    X(mem_alloc_async, cuMemAllocAsync, 11020, (cu_ptr * ptr, size_t bytes, cu_stream stream)) \
-    X(mem_free_async, cuMemFreeAsync, 11020, (cu_ptr ptr, cu_stream stream))                   \
-    X(mem_alloc_from_pool_async, cuMemAllocFromPoolAsync, 11020,                               \
-      (cu_ptr * ptr, size_t bytes, cu_pool pool, cu_stream stream))                            \
-    X(mem_alloc_managed, cuMemAllocManaged, 6000,                                              \
-      (cu_ptr * ptr, size_t bytes, unsigned int flags))                                        \
-    X(default_pool, cuDeviceGetDefaultMemPool, 11020, (cu_pool * pool, cu_device device))      \
-    X(get_pool, cuDeviceGetMemPool, 11020, (cu_pool * pool, cu_device device))                 \
-    X(set_pool, cuDeviceSetMemPool, 11020, (cu_device device, cu_pool pool))                   \
-    X(pool_create, cuMemPoolCreate, 11020, (cu_pool * pool, const void *props))                \
-    X(pool_destroy, cuMemPoolDestroy, 11020, (cu_pool pool))                                   \
-    X(pool_trim_to, cuMemPoolTrimTo, 11020, (cu_pool pool, size_t bytes))                      \
-    X(pool_set_attribute, cuMemPoolSetAttribute, 11020,                                        \
-      (cu_pool pool, unsigned int attribute, void *value))                                     \
-    X(pool_get_attribute, cuMemPoolGetAttribute, 11020,                                        \
-      (cu_pool pool, unsigned int attribute, void *value))                                     \
-    X(stream_create_with_priority, cuStreamCreateWithPriority, 5050,                           \
-      (cu_stream * stream, unsigned int flags, int priority))                                  \
-    X(stream_query, cuStreamQuery, 2000, (cu_stream stream))                                   \
-    X(stream_get_ctx, cuStreamGetCtx, 9020, (cu_stream stream, cu_context * context))          \
-    X(stream_get_flags, cuStreamGetFlags, 5050, (cu_stream stream, unsigned int *flags))       \
-    X(stream_get_priority, cuStreamGetPriority, 5050, (cu_stream stream, int *priority))       \
+#define FAKE_MORE_MAP(X)                                                                           \
+    X(ctx_get_current, cuCtxGetCurrent, 4000, (cu_context * context))                              \
+    X(ctx_set_current, cuCtxSetCurrent, 4000, (cu_context context))                                \
+    X(ctx_get_device, cuCtxGetDevice, 2000, (cu_device * device))                                  \
+    X(ctx_create, cuCtxCreate, 3020, (cu_context * context, unsigned int flags, cu_device device)) \
+    X(ctx_destroy, cuCtxDestroy, 4000, (cu_context context))                                       \
+    X(primary_ctx_reset, cuDevicePrimaryCtxReset, 7000, (cu_device device))                        \
+    X(mem_alloc_pitch, cuMemAllocPitch, 3020,                                                      \
+      (cu_ptr * ptr, size_t * pitch, size_t width, size_t height, unsigned int element))           \
+    X(mem_get_address_range, cuMemGetAddressRange, 3020,                                           \
+      (cu_ptr * base, size_t * bytes, cu_ptr ptr))                                                 \
+    X(pointer_get_attribute, cuPointerGetAttribute, 4000,                                          \
+      (void *data, unsigned int attribute, cu_ptr ptr))                                            \
+    X(ipc_get_mem_handle, cuIpcGetMemHandle, 4010, (void *handle, cu_ptr ptr))                     \
+    X(mem_alloc_async, cuMemAllocAsync, 11020, (cu_ptr * ptr, size_t bytes, cu_stream stream))     \
+    X(mem_free_async, cuMemFreeAsync, 11020, (cu_ptr ptr, cu_stream stream))                       \
+    X(mem_alloc_from_pool_async, cuMemAllocFromPoolAsync, 11020,                                   \
+      (cu_ptr * ptr, size_t bytes, cu_pool pool, cu_stream stream))                                \
+    X(mem_alloc_managed, cuMemAllocManaged, 6000,                                                  \
+      (cu_ptr * ptr, size_t bytes, unsigned int flags))                                            \
+    X(default_pool, cuDeviceGetDefaultMemPool, 11020, (cu_pool * pool, cu_device device))          \
+    X(get_pool, cuDeviceGetMemPool, 11020, (cu_pool * pool, cu_device device))                     \
+    X(set_pool, cuDeviceSetMemPool, 11020, (cu_device device, cu_pool pool))                       \
+    X(pool_create, cuMemPoolCreate, 11020, (cu_pool * pool, const void *props))                    \
+    X(pool_destroy, cuMemPoolDestroy, 11020, (cu_pool pool))                                       \
+    X(pool_trim_to, cuMemPoolTrimTo, 11020, (cu_pool pool, size_t bytes))                          \
+    X(pool_set_attribute, cuMemPoolSetAttribute, 11020,                                            \
+      (cu_pool pool, unsigned int attribute, void *value))                                         \
+    X(pool_get_attribute, cuMemPoolGetAttribute, 11020,                                            \
+      (cu_pool pool, unsigned int attribute, void *value))                                         \
+    X(stream_create_with_priority, cuStreamCreateWithPriority, 5050,                               \
+      (cu_stream * stream, unsigned int flags, int priority))                                      \
+    X(stream_get_ctx, cuStreamGetCtx, 9020, (cu_stream stream, cu_context * context))              \
+    X(stream_get_flags, cuStreamGetFlags, 5050, (cu_stream stream, unsigned int *flags))           \
+    X(stream_get_priority, cuStreamGetPriority, 5050, (cu_stream stream, int *priority))           \
     X(event_elapsed_time, cuEventElapsedTime, 2000, (float *ms, cu_event start, cu_event end))
 
 #define X(field, symbol, version, params) cu_result ashlar_fake_##field params;

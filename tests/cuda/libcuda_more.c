@@ -245,21 +245,6 @@ cu_result ashlar_fake_stream_get_priority(cu_stream stream, int *priority) {
     return find_stream(stream, &found);
 }
 
-/* Asked of an event: whether what has been queued so far is over. */
-cu_result ashlar_fake_stream_query(cu_stream stream) {
-    cu_event event = NULL;
-    cu_result result = ashlar__soft_event_create(&event, CU_EVENT_NO_TIMING);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    result = ashlar__soft_event_record(event, stream);
-    if (result == CU_SUCCESS) {
-        result = ashlar__soft_event_query(event);
-    }
-    (void)ashlar__soft_event_destroy(event);
-    return result;
-}
-
 /* Events keep no time. */
 cu_result ashlar_fake_event_elapsed_time(float *ms, cu_event start, cu_event end) {
     cu_result result = ashlar__soft_event_query(start);

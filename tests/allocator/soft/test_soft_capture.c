@@ -119,7 +119,7 @@ CASE_WITH(the_host_cannot_wait_for_captured_work, set_up_streams("memory=16MiB")
     unsigned int relaxed = CU_CAPTURE_RELAXED; /* permits none of them */
     CHECK(soft->thread_exchange_capture_mode(&relaxed) == CU_SUCCESS);
     const cu_event event = new_event();
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         begin(s, CU_CAPTURE_RELAXED);
         CHECK(soft->event_record(event, s) == CU_SUCCESS);
         CHECK(i != 0 || soft->event_query(event) == CU_CAPTURED_EVENT);
@@ -127,6 +127,7 @@ CASE_WITH(the_host_cannot_wait_for_captured_work, set_up_streams("memory=16MiB")
         CHECK(i != 2 || soft->stream_synchronize(s) == CU_STREAM_CAPTURE_UNSUPPORTED);
         CHECK(i != 3 || soft->ctx_synchronize() == CU_STREAM_CAPTURE_UNSUPPORTED);
         CHECK(i != 4 || soft->stream_destroy(s) == CU_STREAM_CAPTURE_UNSUPPORTED);
+        CHECK(i != 5 || soft->stream_query(s) == CU_STREAM_CAPTURE_UNSUPPORTED);
         check_spoilt(s);
         CHECK(soft->event_query(event) == CU_CAPTURED_EVENT); /* also once it is over */
     }

@@ -29,6 +29,21 @@ CASE_OF_SEEDS(adversarial_work_runs_only_when_waited_for) {
     CHECK(strcmp(ran, "abxc") == 0);
 }
 
+CASE_OF_SEEDS(a_stream_is_idle_when_its_own_work_is_over) {
+    CHECK(soft->stream_query(s) == CU_SUCCESS);
+    queue(s, "a");
+    queue(t, "x");
+    CHECK(soft->stream_query(s) == CU_NOT_READY); /* which may let any work run */
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    CHECK(soft->stream_query(s) == CU_SUCCESS); /* at once: nothing was recorded behind it */
+    int polls = 0;
+    while (soft->stream_query(t) == CU_NOT_READY && polls < 1000) {
+        polls++;
+    }
+    CHECK(polls < 1000 && ran_count == 2);
+    CHECK(soft->stream_query((cu_stream)99) == CU_INVALID_HANDLE);
+}
+
 CASE_OF_SEEDS(event_wait_holds_the_consumer_until_the_producer_ran) {
     const cu_event event = new_event();
     queue(s, "p");

@@ -103,6 +103,11 @@ CASE_WITH(queries_go_by_virtual_time_and_polling_ends, set_up_streams(FREE)) {
     }
     CHECK(polls == 9); /* each costs 1 us, and the tenth ends when the work does */
     CHECK_ZU(ashlar__soft_host_ns(), 10 * US);
+    work(s, 10 * US);
+    for (polls = 0; soft->stream_query(s) == CU_NOT_READY && polls < 100; polls++) {
+    }
+    CHECK(polls == 9);
+    CHECK_ZU(ashlar__soft_host_ns(), 20 * US);
     CHECK_ZU(figures().host_wait_count, 0);
 }
 
