@@ -91,7 +91,7 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
     a->fork_count = atomic_load_explicit(&ashlar__fork_count, memory_order_relaxed);
     a->client = (ashlar_driver_client){.device = device};
     a->zeroes_blocks = a->bypasses_caches = config->zero_blocks; /* a hit would clear nothing */
-    status = start_trace(a, config->trace_events);
+    ashlar_status status = start_trace(a, config->trace_events);
     if (status == ASHLAR_OK) {
         status = create_heap(a, config, kind);
     }

@@ -13,19 +13,41 @@
 
 /* ---- giving back ---- */
 
-/* Make the free blocks idle that no work uses any more, without waiting for work on the others. */
+/* Whether the stream has to be asked: for blocks that are away because of it, or for its gaps. */
+typedef bool (*is_asked_fn)(const ashlar_stream_state *state);
+
+static bool has_away(const ashlar_stream_state *state) {
+    return state->oldest_away != NULL;
+}
+
+static bool is_not_quiet(const ashlar_stream_state *state) {
+    return !ashlar__stream_state_is_quiet(state);
+}
+
+static ashlar_status ask_streams_locked(ashlar_allocator *a, is_asked_fn is_asked) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_status status = ASHLAR_OK;
+    for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
+         state = state->next) {
+        if (is_asked(state) && !ashlar__stream_state_is_closed(state, &a->client)) {
+            status = ashlar__stream_state_ask_idle(state, &a->client, &a->stats.events_recorded);
+        }
+    }
+    return status;
+}
+
+/*
+ * Make the free blocks idle that no work uses any more, without waiting for work on the others.
+ * What comes home first may free a plan's memory, and both lie in gaps afterwards.
+ */
 static ashlar_status settle_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     ashlar__caches_flush_locked(a, ashlar__cache_recent);
-    ashlar_status status = ashlar__away_ask(&a->heap, SIZE_MAX);
+    ashlar_status status = ask_streams_locked(a, has_away);
+    (void)ashlar__away_settle(&a->heap);
     ashlar__planner_tidy_locked(&a->planner, &a->heap);
-    for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
-         state = state->next) {
-        if (!ashlar__stream_state_is_closed(state, &a->client) &&
-            !ashlar__stream_state_is_quiet(state)) {
-            status = ashlar__stream_state_ask(state, &a->client, state->last_tick,
-                                              &a->stats.events_recorded);
-        }
+    if (status == ASHLAR_OK) {
+        status = ask_streams_locked(a, is_not_quiet);
     }
     (void)ashlar__away_settle(&a->heap);
     return status;

@@ -79,9 +79,9 @@ bool ashlar__reclaim_locked(ashlar_allocator *allocator, size_t bytes);
  * Whether guard=unmap answers for the address: any outside the heap. In the heap lie the blocks of
  * captured graphs, whose pages must stay.
  */
-static inline bool ashlar__has_guarded_pages(const ashlar_allocator *allocator, const void *ptr) {
-    return allocator->guards.unmap != NULL &&
-           ashlar__ptr_in(ptr) - allocator->constants.base >= allocator->constants.range_bytes;
+static inline bool ashlar__has_guarded_pages(const ashlar_allocator *a, const void *ptr) {
+    return a->guards.unmap != NULL &&
+           ashlar__ptr_in(ptr) - a->constants.base >= a->constants.range_bytes;
 }
 
 /* Whether ashlar__heap_check() passes, for assertions. Not to be called in a hit. O(blocks). */

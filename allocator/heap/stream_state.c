@@ -199,6 +199,40 @@ ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state, ashlar_driver
                : ashlar__stream_state_query(state, client);
 }
 
+/* Inside the device's context. An idle stream is as after an event that has completed. */
+static ashlar_status query_stream(ashlar_stream_state *state, ashlar_driver_client *client,
+                                  bool *is_idle) {
+    const ashlar_status status = ashlar__stream_refuse_captured(client, state->stream);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const cu_result result = ASHLAR_CALL(client, stream_query, (state->stream));
+    *is_idle = result == CU_SUCCESS;
+    if (*is_idle) {
+        state->recorded++;
+        state->pending_count = 0; /* their events are spare by now */
+        state->completed = state->recorded;
+        ASHLAR_CHECK2(ashlar__stream_state_is_sound(state));
+    }
+    return *is_idle || result == CU_NOT_READY ? ASHLAR_OK : refuse(client, "cuStreamQuery", result);
+}
+
+ashlar_status ashlar__stream_state_ask_idle(ashlar_stream_state *state,
+                                            ashlar_driver_client *client, uint64_t *recorded) {
+    bool is_idle = false;
+    if (!state->is_gone && !ashlar__stream_state_is_others(state)) {
+        ASHLAR_CHECK2(!ashlar__stream_state_is_closed(state, client));
+        ASHLAR_TRY(ashlar__device_enter(client->device));
+        const ashlar_status status = query_stream(state, client, &is_idle);
+        ashlar__device_leave(client->device);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+    }
+    return is_idle ? ASHLAR_OK
+                   : ashlar__stream_state_ask(state, client, state->last_tick, recorded);
+}
+
 ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_driver_client *client,
                                            ashlar_stream waiter, uint64_t tick) {
     const ashlar_numbered_event *awaited = oldest_after(state, tick);

@@ -208,6 +208,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_ask(ashlar_stream_state *st
                                                          uint64_t tick, uint64_t *recorded);
 
 /*
+ * Find out, without waiting, whether the stream is idle; then all uses that were stamped so far are
+ * over. An event that is recorded now could not tell: asked at once, it may not have completed even
+ * on an idle stream. If the stream is not idle, an event is recorded behind its work; so it is
+ * where the stream itself cannot be asked, since it is gone or another thread's. Errors: as
+ * ashlar__stream_state_cover().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_ask_idle(ashlar_stream_state *state,
+                                                              ashlar_driver_client *client,
+                                                              uint64_t *recorded);
+
+/*
  * Have `waiter` wait, in its order, for the oldest recording after `tick`; one that is known to
  * have completed needs no wait. Requires recorded > tick.
  * Errors: ASHLAR_EINVAL (`waiter` is captured without a pool), ASHLAR_EDRIVER.

@@ -312,9 +312,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_reserve(ashlar_alloc
 
 /*
  * Give memory back to the device, in whole handles or segments, until at most `target_bytes` are
- * reserved. Memory of live blocks, or that queued work may use, stays. Empties all threads' caches.
+ * reserved. Memory of live blocks, or that queued work may use, stays; behind a synchronisation no
+ * work is queued, so that all free memory goes back. Empties all threads' caches.
  *
- * Threads: any.  Stream: records and queries events, does not wait.
+ * Threads: any.  Stream: asks streams, records and queries events, does not wait.
  * Errors:  ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; what was given back before the failure is not retaken.
  * Cost:    O(blocks), and two driver calls for each handle; the driver may wait for the device.
  */

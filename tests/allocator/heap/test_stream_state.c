@@ -245,6 +245,31 @@ CASE_WITH(an_event_recorded_during_a_wait_for_the_device_is_asked_for, set_up_or
     CHECK(state.completed == number && state.pending_count == 0);
 }
 
+CASE_WITH(an_idle_stream_needs_no_event, set_up_order()) {
+    CHECK(record_behind_work() == 1 && record_behind_work() == 2);
+    CHECK(ashlar_launch(device, streams[0], nothing, NULL, 0) == ASHLAR_OK);
+    CHECK(ashlar__stream_state_next(&state) == 3); /* a use that ends behind both */
+    wait_for(streams[0]);
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_query, 1, CU_UNKNOWN);
+    CHECK(ashlar__stream_state_ask_idle(&state, &client, &recorded) == ASHLAR_EDRIVER);
+    CHECK(!ashlar__stream_state_is_quiet(&state) && state.pending_count == 2);
+    CHECK(ashlar__stream_state_ask_idle(&state, &client, &recorded) == ASHLAR_OK);
+    CHECK(ashlar__stream_state_is_quiet(&state) && state.pending_count == 0);
+    CHECK(recorded == 2 && state.event_count == 2); /* no event was recorded */
+    CHECK(!ashlar__stream_state_is_past(&state, state.recorded));
+    CHECK(record_behind_work() == 4 && state.event_count == 2); /* by one of the two */
+}
+
+CASE_WITH(a_busy_stream_has_an_event_recorded_behind_its_work, set_up_order()) {
+    for (int i = 0; i < 64; i++) { /* more than the questions let run */
+        CHECK(ashlar_launch(device, streams[0], nothing, NULL, 0) == ASHLAR_OK);
+    }
+    (void)ashlar__stream_state_next(&state);
+    CHECK(ashlar__stream_state_ask_idle(&state, &client, &recorded) == ASHLAR_OK);
+    CHECK(!ashlar__stream_state_is_quiet(&state));
+    CHECK(recorded == 1 && state.pending_count == 1);
+}
+
 CASE_WITH(a_recording_that_fails_changes_nothing, set_up_order()) {
     static const ashlar_driver_fn fns[] = {ASHLAR_DRIVER_FN_stream_is_capturing,
                                            ASHLAR_DRIVER_FN_event_create,
