@@ -220,7 +220,8 @@ static ashlar_status query_stream(ashlar_stream_state *state, ashlar_driver_clie
 ashlar_status ashlar__stream_state_ask_idle(ashlar_stream_state *state,
                                             ashlar_driver_client *client, uint64_t *recorded) {
     bool is_idle = false;
-    if (!state->is_gone && !ashlar__stream_state_is_others(state)) {
+    if (!state->is_gone && !ashlar__stream_state_is_others(state) &&
+        !ashlar__stream_state_is_silent(state, client)) {
         ASHLAR_CHECK2(!ashlar__stream_state_is_closed(state, client));
         ASHLAR_TRY(ashlar__device_enter(client->device));
         const ashlar_status status = query_stream(state, client, &is_idle);
