@@ -33,6 +33,7 @@ static ashlar_turn turn_of(const bench *b, const subject *s) {
     return (ashlar_turn){.workload = b->workload,
                          .subject = &s->base,
                          .device = b->config->device,
+                         .threads = b->config->threads,
                          .streams = b->streams,
                          .begin = b->workload->body_begin,
                          .end = b->workload->body_end,

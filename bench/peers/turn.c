@@ -109,6 +109,9 @@ static ashlar_status run_thread(void *arg, size_t thread) {
 ashlar_status ashlar__turn_give_rest(const ashlar_turn *t, size_t thread) {
     const ashlar_turn_subject *s = t->subject;
     const size_t first = thread * ashlar__turn_stride(t->workload);
+    if (thread >= t->threads) {
+        return ASHLAR_OK; /* a helper has no variables */
+    }
     ASHLAR_TRY(ashlar__turn_enter(s, thread));
     for (size_t i = 0; i < t->workload->variable_count; i++) {
         void **variable = &s->variables[first + i];

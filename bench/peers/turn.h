@@ -40,6 +40,7 @@ typedef struct ashlar_turn {
     const ashlar_workload *workload;
     const ashlar_turn_subject *subject;
     ashlar_device *device;
+    size_t threads;               /* that run the list; the team may have helpers beside them */
     const ashlar_stream *streams; /* [threads, workload->streams] */
     size_t begin, end, repeats;
     double figures[ASHLAR_ROUNDS_FIGURES]; /* 0 before, then by kind; [0]: ns that were timed */

@@ -91,6 +91,7 @@ CASE_WITH(without_gradients_it_predicts_all_the_same, open_tagger("memory=64MiB"
     REQUIRE(set_up("memory=64MiB"));
     REQUIRE(ashlar__tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_INFERENCE,
                                   &tagger) == ASHLAR_OK);
+    REQUIRE(check_at_end(close_tagger));
     CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_OK);
     CHECK(tagger->gradients.weight == NULL && tagger->gradients.character_stack == NULL);
     loss = (double *)(void *)take(sizeof *loss, streams[1]);

@@ -59,12 +59,18 @@ static inline void write_text(const char *path) {
 
 static inline void close_text(void) {
     ashlar__corpus_destroy(corpus);
+    corpus = NULL;
     (void)rmdir(folder);
     tear_down_device();
 }
 
+/* In the place of the text that is open, if one is. */
 static inline bool open_text(const char *spec) {
     char path[96];
+    if (corpus != NULL) {
+        close_trainer();
+        close_text();
+    }
     (void)snprintf(folder, sizeof folder, "/tmp/ashlar-train-XXXXXX");
     if (!set_up_device(spec) || mkdtemp(folder) == NULL) {
         return false;
