@@ -76,6 +76,7 @@ static bool is_costs(char *text, soft_config *config) {
         const uint32_t query_ns = config->cost_ns[ASHLAR_DRIVER_FN_event_query];
         memset(config->cost_ns, 0, sizeof config->cost_ns);
         config->cost_ns[ASHLAR_DRIVER_FN_event_query] = query_ns;
+        config->cost_ns[ASHLAR_DRIVER_FN_stream_query] = query_ns;
         config->has_costs = false;
         return true;
     }
