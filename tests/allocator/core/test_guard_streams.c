@@ -217,11 +217,13 @@ static void *use_own_stream(void *unused) {
     return NULL;
 }
 
-static void run_thread(void) {
+static void use_thread(void) {
     pthread_t thread;
     void *failed = allocator;
-    REQUIRE(pthread_create(&thread, NULL, use_own_stream, NULL) == 0);
-    CHECK(pthread_join(thread, &failed) == 0 && failed == NULL);
+    /* No check in between: the thread is at some. */
+    const bool is_over = pthread_create(&thread, NULL, use_own_stream, NULL) == 0 &&
+                         pthread_join(thread, &failed) == 0;
+    REQUIRE(is_over && failed == NULL);
 }
 
 CASE(another_threads_default_stream_is_compared_in_its_order) {
@@ -229,7 +231,7 @@ CASE(another_threads_default_stream_is_compared_in_its_order) {
         atomic_store(&payload_bad_count, 0);
         REQUIRE(set_up_guarded(drawn_order("memory=64MiB", seed), ASHLAR_GUARD_FILL));
         CHECK(ashlar_free(allocator, take(1, PER_THREAD)) == ASHLAR_OK); /* a stream of this name */
-        run_thread();
+        use_thread();
         push_out_quarantine();
         wait_for(PER_THREAD);
         end_without_report();
