@@ -150,8 +150,6 @@ static void prepare_locked(ashlar_allocator *a, const ashlar_request *r) {
     ashlar__hold_locked(a, r->own, state);
     if (r->own != NULL) {
         ashlar__outbox_send(r->own); /* it may have blocks of this stream */
-    }
-    if (r->own != NULL) {
         m = ashlar__cache_need_locked(r->own, state);
     }
     if (m != NULL && ashlar__holder_of(state) == r->own) {

@@ -76,12 +76,14 @@ static inline void ashlar__count_free(ashlar_counters *c, size_t requested, unsi
 /* Add the changes to `stats` and begin again. Lock: the allocator's. */
 void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats);
 
-/*
- * Publish only if live bytes changed by more than `limit`: publishing costs more than finding a
- * block.
- */
+/* Whether live bytes changed by more than `limit`: publishing costs more than finding a block. */
+static inline bool ashlar__counters_are_due(const ashlar_counters *c, size_t limit) {
+    return c->all.live > (int64_t)limit || -c->all.live > (int64_t)limit;
+}
+
+/* Publish only if that is due. */
 static inline void ashlar__counters_settle(ashlar_counters *c, ashlar_stats *stats, size_t limit) {
-    if (c->all.live > (int64_t)limit || -c->all.live > (int64_t)limit) {
+    if (ashlar__counters_are_due(c, limit)) {
         ashlar__counters_publish(c, stats);
     }
 }

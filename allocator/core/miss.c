@@ -39,16 +39,12 @@ void ashlar__miss_take_returned(ashlar_cache *own, ashlar_magazines *m) {
     }
 }
 
-/* Whether the thread's changes are so large that they must be published, which needs the lock. */
-static bool is_due(const ashlar_allocator *a, const ashlar_cache *own) {
-    const int64_t live = own->counters.all.live, most = (int64_t)a->constants.unpublished_bytes;
-    return live > most || -live > most;
-}
-
 static ashlar_block *take_held(ashlar_allocator *a, ashlar_cache *own, size_t bytes) {
     ashlar_stream_state *state = own->recent->stream_state;
     size_t block_bytes = 0;
-    if (state == NULL || !ashlar__miss_may_put(a, own, state) || is_due(a, own) ||
+    if (state == NULL || !ashlar__miss_may_put(a, own, state) ||
+        /* its changes must be published, which needs the lock */
+        ashlar__counters_are_due(&own->counters, a->constants.unpublished_bytes) ||
         bytes - 1 >= a->heap.range.memory_bytes || !ashlar__block_bytes(bytes, &block_bytes)) {
         return NULL;
     }

@@ -203,15 +203,21 @@ void ashlar__soft_stream_reset(const soft_device *device) {
     }
 }
 
-cu_result ashlar__soft_stream_query(cu_stream stream) {
-    soft_stream *found = NULL;
-    cu_result result = ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_query, stream, &found);
+/* Enter a call by which the host learns how far a stream is, if no capture forbids that. */
+static cu_result enter_host_wait(ashlar_driver_fn fn, cu_stream stream, soft_stream **found) {
+    cu_result result = ashlar__soft_enter_stream(fn, stream, found);
     if (result != CU_SUCCESS) {
         return result;
     }
-    result = ashlar__soft_capture_admit_wait(found);
+    result = ashlar__soft_capture_admit_wait(*found);
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
+}
+
+cu_result ashlar__soft_stream_query(cu_stream stream) {
+    soft_stream *found = NULL;
+    const cu_result result = enter_host_wait(ASHLAR_DRIVER_FN_stream_query, stream, &found);
     if (result != CU_SUCCESS) {
-        return ashlar__soft_leave(result);
+        return result;
     }
     const soft_device *device = found->device; /* outlives the stream */
     if (found->head != NULL || !ashlar__soft_time_is_past(found->tail_ns)) {
@@ -227,14 +233,9 @@ cu_result ashlar__soft_stream_query(cu_stream stream) {
 
 cu_result ashlar__soft_stream_synchronize(cu_stream stream) {
     soft_stream *found = NULL;
-    cu_result result =
-        ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_synchronize, stream, &found);
+    const cu_result result = enter_host_wait(ASHLAR_DRIVER_FN_stream_synchronize, stream, &found);
     if (result != CU_SUCCESS) {
         return result;
-    }
-    result = ashlar__soft_capture_admit_wait(found);
-    if (result != CU_SUCCESS) {
-        return ashlar__soft_leave(result);
     }
     const soft_device *device = found->device; /* outlives the stream */
     ashlar__soft_wait_device(device, found->serial);
