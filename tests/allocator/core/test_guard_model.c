@@ -47,15 +47,6 @@ static ashlar_stream stream_of(int lane) {
     return lane == NO_LANE ? NULL : lanes[lane];
 }
 
-/* Work queued on `later` from now on comes behind that of `earlier`. */
-static void follow(ashlar_stream later, ashlar_stream earlier) {
-    ashlar_event event = NULL;
-    CHECK(ashlar_event_create(device, &event) == ASHLAR_OK);
-    CHECK(ashlar_event_record(device, event, earlier) == ASHLAR_OK);
-    CHECK(ashlar_stream_wait(device, later, event) == ASHLAR_OK);
-    ashlar_event_destroy(device, event);
-}
-
 /* In one of eight calls a host allocation fails, if the call, or the device in it, makes one. */
 static bool arm(void) {
     const bool is_armed = fails && draw(8) == 0;
@@ -105,7 +96,7 @@ static void mark(const owned *o, int lane) {
 /* A further stream reads the block, to which the program's own order does not come back. */
 static void op_read(const owned *o) {
     const int lane = (int)draw(LANES);
-    follow(lanes[lane], stream_of(o->last));
+    order_behind(stream_of(o->last), lanes[lane]);
     queue_verify(lanes[lane], o->ptr, o->bytes, o->value);
     if (lane != o->last) {
         mark(o, lane);
@@ -115,7 +106,7 @@ static void op_read(const owned *o) {
 /* The block is another stream's from now on; those who read it are still marked. */
 static void op_move(owned *o) {
     const int lane = (int)draw(LANES);
-    follow(lanes[lane], stream_of(o->last));
+    order_behind(stream_of(o->last), lanes[lane]);
     queue_verify(lanes[lane], o->ptr, o->bytes, o->value);
     o->last = lane;
 }

@@ -162,15 +162,6 @@ CASE_BOTH(memory_that_queued_work_touches_stays) {
     give(between);
 }
 
-/* Have later work on `to` wait for what was queued on `from`. */
-static void order(ashlar_stream from, ashlar_stream to) {
-    ashlar_event event = NULL;
-    CHECK(ashlar_event_create(device, &event) == ASHLAR_OK);
-    CHECK(ashlar_event_record(device, event, from) == ASHLAR_OK);
-    CHECK(ashlar_stream_wait(device, to, event) == ASHLAR_OK);
-    ashlar_event_destroy(device, event);
-}
-
 CASE_BOTH(after_a_synchronisation_everything_goes_back) {
     for (int limits = 0; limits < 2; limits++) {
         REQUIRE(set_up_limits("memory=32MiB,mode=adversarial,seed=4"));
@@ -178,7 +169,7 @@ CASE_BOTH(after_a_synchronisation_everything_goes_back) {
             unsigned char *ptr = take(4 * MIB, streams[i]), *small = take(1000, streams[i]);
             queue_write(streams[i], ptr, 4 * MIB, 1);
             CHECK(ashlar_record_stream(allocator, small, streams[(i + 1) % STREAMS]) == ASHLAR_OK);
-            order(streams[i], streams[(i + 2) % STREAMS]);
+            order_behind(streams[i], streams[(i + 2) % STREAMS]);
             give_on(ptr, streams[(i + 2) % STREAMS]);
             give(small);
         }
@@ -207,7 +198,7 @@ CASE_BOTH(the_first_trim_behind_a_synchronisation_gives_everything_back) {
             unsigned char *ptr = take(4 * MIB, streams[i]), *small = take(1000, streams[i]);
             queue_write(streams[i], ptr, 4 * MIB, 1);
             CHECK(ashlar_record_stream(allocator, small, streams[(i + 1) % STREAMS]) == ASHLAR_OK);
-            order(streams[i], streams[(i + 2) % STREAMS]);
+            order_behind(streams[i], streams[(i + 2) % STREAMS]);
             give_on(ptr, i % 2 == 0 ? streams[i] : streams[(i + 2) % STREAMS]);
             give(small);
         }

@@ -151,6 +151,15 @@ typedef struct payload {
 
 static atomic_long payload_bad_count; /* verifications that found another value */
 
+/* Have later work on `to` wait for what was queued on `from`. */
+static inline void order_behind(ashlar_stream from, ashlar_stream to) {
+    ashlar_event event = NULL;
+    CHECK(ashlar_event_create(device, &event) == ASHLAR_OK);
+    CHECK(ashlar_event_record(device, event, from) == ASHLAR_OK);
+    CHECK(ashlar_stream_wait(device, to, event) == ASHLAR_OK);
+    ashlar_event_destroy(device, event);
+}
+
 static inline void payload_write(void *args) {
     const payload *p = args;
     memset(p->ptr, p->value, p->bytes);
