@@ -389,14 +389,10 @@ static void take_at(walk *w, int i, int s) {
 /* The block goes over to another stream, behind its work so far. */
 static void hand_on(walk *w, int i, int to) {
     const int from = w->live[i].stream;
-    ashlar_event event = NULL;
     if (from < 0 || w->live[i].told >= 0) {
         return;
     }
-    CHECK(ashlar_event_create(device, &event) == ASHLAR_OK);
-    CHECK(ashlar_event_record(device, event, w->streams[from]) == ASHLAR_OK);
-    CHECK(ashlar_stream_wait(device, w->streams[to], event) == ASHLAR_OK);
-    ashlar_event_destroy(device, event);
+    order_behind(w->streams[from], w->streams[to]);
     use(w->streams[to], w->live[i].ptr, w->live[i].bytes, 1);
     w->live[i].stream = to;
     w->live[i].is_handed_on = true;

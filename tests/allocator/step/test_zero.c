@@ -47,15 +47,6 @@ static void check_zeros(void) {
     check_all();
 }
 
-/* Work queued on `later` from now on comes behind that of `earlier`. */
-static void follow(ashlar_stream later, ashlar_stream earlier) {
-    ashlar_event event = NULL;
-    CHECK(ashlar_event_create(device, &event) == ASHLAR_OK);
-    CHECK(ashlar_event_record(device, event, earlier) == ASHLAR_OK);
-    CHECK(ashlar_stream_wait(device, later, event) == ASHLAR_OK);
-    ashlar_event_destroy(device, event);
-}
-
 /* Blocks of all sizes taken, marked and freed on any stream; every owner finds zeros. */
 static void run_random(uint64_t random, int ops) {
     enum { SLOTS = 16 };
@@ -66,7 +57,7 @@ static void run_random(uint64_t random, int ops) {
         const size_t other = (size_t)(random >> 33) % STREAMS;
         if (slots[i] != NULL && (random >> 40) % 3 == 0) {
             CHECK(ashlar_record_stream(allocator, slots[i], streams[other]) == ASHLAR_OK);
-            follow(streams[other], home[i]);
+            order_behind(home[i], streams[other]);
             CHECK(ashlar_fill(device, slots[i], 0x33, 1, streams[other]) == ASHLAR_OK);
         }
         if (slots[i] != NULL) {
