@@ -159,34 +159,20 @@ void ashlar__plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams) 
 /* Where the offsets of a plan come from. */
 typedef struct origin {
     uint64_t search_ms;  /* the packer's time budget */
+    const size_t *room;  /* [stream_count]: see ashlar__plan_make() */
     const size_t *given; /* [count], offsets to check; NULL: the packer finds them */
 } origin;
 
-/* The peak of a stream's live bytes. It is at most the plan's size, so the sum cannot overflow. */
-static size_t peak_of(const ashlar_plan *plan, uint32_t stream_idx) {
-    size_t live = 0, peak = 0;
-    uint32_t expired = 0;
-    for (uint32_t i = 0; i < plan->count; i++) {
-        for (; expired < plan->expiry_count && plan->expiry[expired]->end <= i; expired++) {
-            live -=
-                plan->expiry[expired]->stream_idx == stream_idx ? plan->expiry[expired]->bytes : 0;
-        }
-        live += plan->slots[i].stream_idx == stream_idx ? plan->slots[i].bytes : 0;
-        peak = live > peak ? live : peak;
-    }
-    ASHLAR_CHECK2(live <= peak);
-    return peak;
-}
-
-static ashlar_status find_offsets(const origin *from, const ashlar_pack_buffer *buffers,
-                                  size_t count, size_t *offsets, ashlar_stream_plan *out) {
+static ashlar_status find_offsets(const origin *from, size_t room,
+                                  const ashlar_pack_buffer *buffers, size_t count, size_t *offsets,
+                                  ashlar_stream_plan *out) {
     const ashlar_pack_options options = {.alignment = ASHLAR_BLOCK_ALIGN,
+                                         .capacity_bytes = room,
                                          .time_budget_ms = from->search_ms};
     ashlar_pack_result result;
     const ashlar_status status = ashlar_pack(buffers, count, &options, offsets, &result);
     if (status == ASHLAR_OK) {
         out->plan_bytes = result.plan_bytes;
-        out->bound_bytes = result.bound_bytes;
     }
     return status;
 }
@@ -202,6 +188,7 @@ static ashlar_status check_offsets(const origin *from, const ashlar_pack_buffer 
 /* Place the slots of one stream. `buffers`, `offsets`: [count], overwritten. */
 static ashlar_status place_stream(ashlar_plan *plan, uint32_t stream_idx, const origin *from,
                                   ashlar_pack_buffer *buffers, size_t *offsets) {
+    const size_t room = from->room != NULL ? from->room[stream_idx] : 0;
     ashlar_stream_plan *out = &plan->stream_plans[stream_idx];
     size_t count = 0;
     for (uint32_t i = 0; i < plan->count; i++) {
@@ -212,15 +199,11 @@ static ashlar_status place_stream(ashlar_plan *plan, uint32_t stream_idx, const 
         }
     }
     const ashlar_status status = from->given == NULL
-                                     ? find_offsets(from, buffers, count, offsets, out)
+                                     ? find_offsets(from, room, buffers, count, offsets, out)
                                      : check_offsets(from, buffers, count, offsets, out);
     if (status != ASHLAR_OK) {
         return status;
     }
-    if (from->given != NULL) {
-        out->bound_bytes = peak_of(plan, stream_idx);
-    }
-    ASHLAR_CHECK2(out->bound_bytes <= out->plan_bytes);
     for (size_t k = 0; k < count; k++) {
         ASHLAR_CHECK2(offsets[k] % ASHLAR_BLOCK_ALIGN == 0 && offsets[k] <= out->plan_bytes);
         ASHLAR_CHECK2(buffers[k].bytes <= out->plan_bytes - offsets[k]);
@@ -229,6 +212,12 @@ static ashlar_status place_stream(ashlar_plan *plan, uint32_t stream_idx, const 
     return ASHLAR_OK;
 }
 
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* An allocation that counts in a step's peak may not be planned after merging: hence the bound is
+ * no more than the plan. */
 static ashlar_status place_streams(ashlar_plan *plan, const ashlar_recording *recording,
                                    const origin *from) {
     const size_t room = (size_t)plan->count + 2;
@@ -245,8 +234,10 @@ static ashlar_status place_streams(ashlar_plan *plan, const ashlar_recording *re
         plan->stream_count = recording->stream_count;
         for (uint32_t stream_idx = 0; stream_idx < plan->stream_count && status == ASHLAR_OK;
              stream_idx++) {
-            plan->stream_plans[stream_idx].stream_state = recording->stream_states[stream_idx];
+            ashlar_stream_plan *p = &plan->stream_plans[stream_idx];
+            p->stream_state = recording->stream_states[stream_idx];
             status = place_stream(plan, stream_idx, from, buffers, offsets);
+            p->bound_bytes = least(p->plan_bytes, recording->peaks[stream_idx]);
         }
     }
     ashlar__host_free(starts);
@@ -279,8 +270,8 @@ static ashlar_status make(const ashlar_recording *recording, const origin *from,
 }
 
 ashlar_status ashlar__plan_make(const ashlar_recording *recording, uint64_t search_ms,
-                                ashlar_plan **out) {
-    return make(recording, &(origin){.search_ms = search_ms}, out);
+                                const size_t *room, ashlar_plan **out) {
+    return make(recording, &(origin){.search_ms = search_ms, .room = room}, out);
 }
 
 ashlar_status ashlar__plan_restore(const ashlar_recording *recording, const size_t *offsets,

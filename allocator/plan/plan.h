@@ -56,7 +56,8 @@ static inline size_t ashlar__slot_room(const ashlar_slot *slot) {
 typedef struct ashlar_stream_plan {
     ashlar_stream_state *stream_state; /* whose work uses it */
     size_t plan_bytes;                 /* the highest end of the stream's slots */
-    size_t bound_bytes; /* the peak of the stream's live bytes: no packing needs less */
+    size_t bound_bytes; /* the peak of the stream's live bytes in any one of the merged steps: no
+                         * memory for them all is smaller */
 } ashlar_stream_plan;
 
 typedef struct ashlar_plan {
@@ -76,13 +77,17 @@ typedef struct ashlar_plan {
 } ashlar_plan;
 
 /*
- * Make a plan of a closed recording by packing it. The slots have no slot blocks yet. Lock: none is
- * needed.
+ * Make a plan of a closed recording, whose peaks are known, by packing it. The slots have no slot
+ * blocks yet. Lock: none is needed.
+ *
+ * room   [stream_count]: a stream's first packing that fits in so many bytes is taken; 0: the
+ *        smallest one is searched for
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_make(const ashlar_recording *recording,
-                                                  uint64_t search_ms, ashlar_plan **out);
+                                                  uint64_t search_ms, const size_t *room,
+                                                  ashlar_plan **out);
 
 /*
  * Make a plan with the given offsets, [recording->count]. They are checked, except those of

@@ -7,12 +7,13 @@
 /*
  * The steps of one key on one stream. Lock: the allocator's.
  *
- * Invariant: replay_count > 0  =>  plan != NULL
+ * Invariants: replay_count > 0  =>  plan != NULL;  no other key of the stream has one of its numbers
  */
 typedef struct ashlar_step_key ashlar_step_key;
 struct ashlar_step_key {
     ashlar_step_key *next;
-    uint64_t key;                      /* const */
+    uint64_t key;                      /* the first of its numbers */
+    uint64_t number_count;             /* numbers of steps that it stands for, in a row */
     ashlar_stream_state *stream_state; /* the stream on which the steps begin */
     ashlar_recording recording; /* all steps recorded so far, merged; empty if there are none */
     uint32_t step_count;        /* how many steps are merged in `recording` */
@@ -44,6 +45,11 @@ typedef struct ashlar_planner {
 } ashlar_planner;
 
 extern const ashlar_plan_options ashlar__plan_defaults;
+
+/* Whether the key stands for steps of this number. A number below its first wraps around. */
+static inline bool ashlar__step_key_has(const ashlar_step_key *key, uint64_t number) {
+    return number - key->key < key->number_count;
+}
 
 /* Whether a step is recorded, planned or replayed under this key now. */
 static inline bool ashlar__step_key_is_in_use(const ashlar_step_key *key) {

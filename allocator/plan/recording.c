@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/heap/size_class.h"
 
 enum { CAPACITY_MIN = 64 };
 
@@ -107,6 +109,58 @@ void ashlar__recording_close(ashlar_recording *r) {
     ASHLAR_CHECK3(ashlar__recording_is_sound(r));
 }
 
+/* ---- peaks ---- */
+
+/* How the live bytes of a stream change at each time from 0 to count; what is taken away is added
+ * modulo 2^64, so that sums come out right. */
+static bool list_changes(const ashlar_recording *r, uint32_t stream_idx, size_t *changes) {
+    size_t bytes, sum = 0;
+    memset(changes, 0, ((size_t)r->count + 1) * sizeof *changes);
+    for (uint32_t i = 0; i < r->count; i++) {
+        const ashlar_recorded *a = &r->allocs[i];
+        if (a->stream_idx == stream_idx && a->end != ASHLAR_NOT_PLANNED) {
+            if (!ashlar__align_up(a->bytes, ASHLAR_BLOCK_ALIGN, &bytes) ||
+                !ashlar__add(sum, bytes, &sum)) {
+                return false;
+            }
+            changes[i] += bytes;
+            changes[a->end] -= bytes;
+        }
+    }
+    return true;
+}
+
+static size_t highest_sum(const size_t *changes, uint32_t count) {
+    size_t live = 0, peak = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        live += changes[i];
+        peak = live > peak ? live : peak;
+    }
+    return peak;
+}
+
+ashlar_status ashlar__recording_find_peaks(const ashlar_recording *r,
+                                           size_t peaks[static ASHLAR_PLAN_STREAMS_MAX]) {
+    size_t found[ASHLAR_PLAN_STREAMS_MAX] = {0};
+    size_t *changes = ashlar__host_calloc((size_t)r->count + 1, sizeof *changes);
+    ASHLAR_CHECK2(r->blocks == NULL && !r->is_incomplete);
+    if (changes == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to measure a recorded step");
+    }
+    bool fits = true;
+    for (uint32_t stream_idx = 0; stream_idx < r->stream_count && fits; stream_idx++) {
+        fits = list_changes(r, stream_idx, changes);
+        found[stream_idx] = highest_sum(changes, r->count);
+    }
+    ashlar__host_free(changes);
+    if (!fits) {
+        return ashlar__fail(ASHLAR_EOVERFLOW, "a step's allocations are more than %zu bytes",
+                            SIZE_MAX);
+    }
+    memcpy(peaks, found, sizeof found);
+    return ASHLAR_OK;
+}
+
 /* ---- merging ---- */
 
 enum { KINDS = ASHLAR_TAG_COUNT * ASHLAR_PLAN_STREAMS_MAX };
@@ -115,7 +169,7 @@ _Static_assert(ASHLAR_PLAN_STREAMS_MAX <= UINT8_MAX, "a stream's index fits its 
 
 /* Two recordings that are being merged, and where their allocations have gone. */
 typedef struct merger {
-    const ashlar_recording *from[2]; /* the arguments `into` and `from` */
+    const ashlar_recording *from[2]; /* the arguments `base` and `more` */
     uint32_t stream_map[2][ASHLAR_PLAN_STREAMS_MAX];
     uint32_t *to[2];       /* to[i] is [from[i]->count], rising: each allocation's index in `out` */
     uint32_t first[KINDS]; /* by tag and stream: the first allocation of from[0] not in `out` yet */
@@ -216,16 +270,19 @@ static ashlar_status map_streams(merger *m) {
                 return ashlar__fail(ASHLAR_EOVERFLOW, "steps of one key on more than %d streams",
                                     ASHLAR_PLAN_STREAMS_MAX);
             }
+            const size_t peak = m->from[which]->peaks[stream_idx];
             m->stream_map[which][stream_idx] = to;
+            m->out.peaks[to] = peak > m->out.peaks[to] ? peak : m->out.peaks[to];
         }
     }
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__recording_merge(ashlar_recording *into, const ashlar_recording *from) {
-    ASHLAR_CHECK2(into != from && into->blocks == NULL && from->blocks == NULL);
-    merger m = {.from = {into, from}};
-    const uint64_t most = (uint64_t)into->count + from->count;
+ashlar_status ashlar__recording_merge(const ashlar_recording *base, const ashlar_recording *more,
+                                      ashlar_recording *out) {
+    ASHLAR_CHECK2(base != more && base->blocks == NULL && more->blocks == NULL);
+    merger m = {.from = {base, more}};
+    const uint64_t most = (uint64_t)base->count + more->count;
     ashlar_status status = map_streams(&m);
     if (status != ASHLAR_OK) {
         return status;
@@ -235,9 +292,9 @@ ashlar_status ashlar__recording_merge(ashlar_recording *into, const ashlar_recor
                             (unsigned long long)most);
     }
     m.out.allocs = ashlar__host_calloc((size_t)most + 1, sizeof *m.out.allocs);
-    m.to[0] = ashlar__host_calloc((size_t)into->count + 1, sizeof *m.to[0]);
-    m.to[1] = ashlar__host_calloc((size_t)from->count + 1, sizeof *m.to[1]);
-    m.next_alike = ashlar__host_calloc((size_t)into->count + 1, sizeof *m.next_alike);
+    m.to[0] = ashlar__host_calloc((size_t)base->count + 1, sizeof *m.to[0]);
+    m.to[1] = ashlar__host_calloc((size_t)more->count + 1, sizeof *m.to[1]);
+    m.next_alike = ashlar__host_calloc((size_t)base->count + 1, sizeof *m.next_alike);
     if (m.out.allocs == NULL || m.to[0] == NULL || m.to[1] == NULL || m.next_alike == NULL) {
         status = ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to merge two recordings");
         ashlar__recording_finish(&m.out);
@@ -249,8 +306,7 @@ ashlar_status ashlar__recording_merge(ashlar_recording *into, const ashlar_recor
             mark_landings(&m, which);
         }
         ASHLAR_CHECK3(ashlar__recording_is_sound(&m.out));
-        ashlar__recording_finish(into);
-        *into = m.out;
+        *out = m.out;
     }
     ashlar__host_free(m.to[0]);
     ashlar__host_free(m.to[1]);

@@ -9,6 +9,7 @@
  *   i < allocs[i].end <= count,  or  allocs[i].end == ASHLAR_NOT_PLANNED
  *   allocs[i].stream_idx < stream_count <= ASHLAR_PLAN_STREAMS_MAX
  *   allocs[i].bytes > 0,  allocs[i].tag < ASHLAR_TAG_COUNT
+ *   peaks[] <= ashlar__recording_find_peaks(), for as many steps as are merged
  */
 #ifndef ASHLAR_RECORDING_H
 #define ASHLAR_RECORDING_H
@@ -40,6 +41,8 @@ typedef struct ashlar_recording {
     ashlar_stream_state
         *stream_states[ASHLAR_PLAN_STREAMS_MAX]; /* in the order of their first allocations */
     uint32_t stream_count;
+    size_t peaks[ASHLAR_PLAN_STREAMS_MAX]; /* by stream_idx, once it is measured: the highest peak
+                                            * of live bytes in one of the merged steps */
     bool is_incomplete; /* host memory ran out: the recording is of no use */
 } ashlar_recording;
 
@@ -67,18 +70,31 @@ void ashlar__recording_mark_referenced(const ashlar_recording *recording);
 void ashlar__recording_close(ashlar_recording *recording);
 
 /*
- * Merge `from` into `into`, both closed, so that the result has room for a step of either. Each
- * allocation of `from` is paired with the next allocation of `into` with the same tag and stream;
- * if there is none, it is added between the others. A pair has the larger size and the longer
- * lifetime of the two, and is planned only if both are.
+ * Find the peaks of live bytes of a closed recording: each planned allocation counts as much as its
+ * slot, from its beginning to its end.
+ *
+ * peaks   by stream_idx; unchanged on failure
+ *
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
+ */
+ASHLAR_MUST_CHECK ashlar_status
+ashlar__recording_find_peaks(const ashlar_recording *recording,
+                             size_t peaks[static ASHLAR_PLAN_STREAMS_MAX]);
+
+/*
+ * Merge two closed recordings into a new one, which has room for a step of either. Each allocation
+ * of `more` is paired with the next allocation of `base` with the same tag and stream; if there is
+ * none, it is added between the others. A pair has the larger size and the longer lifetime of the
+ * two, and is planned only if both are. The streams of `base` keep their indices.
  *
  * A step of one recording then leaves out allocations of the other. But those left out right
  * before an allocation of the step never have its tag and stream. So a search for the next
  * allocation with that tag and stream finds the step's own.
  *
- * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; then `into` is as before.
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; then *out is unchanged.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__recording_merge(ashlar_recording *into,
-                                                        const ashlar_recording *from);
+ASHLAR_MUST_CHECK ashlar_status ashlar__recording_merge(const ashlar_recording *base,
+                                                        const ashlar_recording *more,
+                                                        ashlar_recording *out);
 
 #endif /* ASHLAR_RECORDING_H */

@@ -5,22 +5,14 @@
 #include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 
-static ashlar_status build_all(ashlar_allocator *a, ashlar_cache *own) {
-    ashlar_status first = ashlar__planner_refuse_busy_locked(&a->planner);
-    for (ashlar_step_key *key = a->planner.keys; key != NULL && first == ASHLAR_OK;
-         key = key->next) {
-        if (key->step_count > 0 && (!key->is_current || key->plan == NULL) && !key->is_busy) {
-            first = ashlar__planner_build_locked(a, own, key);
-        }
-    }
-    return first;
-}
-
 ashlar_status ashlar_plan_build(ashlar_allocator *a) {
     ASHLAR_REFUSE_OF_PARENT(a);
     ashlar_cache *own = ashlar__cache_get(a);
     ashlar__allocator_enter(a);
-    const ashlar_status status = build_all(a, own);
+    ashlar_status status = ashlar__planner_refuse_busy_locked(&a->planner);
+    if (status == ASHLAR_OK) {
+        status = ashlar__planner_build_all_locked(a, own);
+    }
     ashlar__allocator_leave(a);
     return status;
 }
@@ -49,7 +41,8 @@ ashlar_status ashlar__planner_forget_keys(ashlar_allocator *a, uint64_t first, u
     const ashlar_status status = ashlar__planner_refuse_busy_locked(&a->planner);
     for (ashlar_step_key **link = &a->planner.keys; *link != NULL && status == ASHLAR_OK;) {
         ashlar_step_key *key = *link;
-        if (key->key - first >= count) { /* keys below `first` wrap to large differences */
+        if (key->key - first >= count && !ashlar__step_key_has(key, first)) {
+            /* a number below `first` wrapped to a large difference */
             link = &key->next;
             continue;
         }
@@ -79,7 +72,7 @@ void ashlar_plan_record_next(ashlar_allocator *a, uint64_t key) {
     }
     ashlar__allocator_enter(a);
     for (ashlar_step_key *at = a->planner.keys; at != NULL; at = at->next) {
-        at->is_wanted = at->is_wanted || at->key == key;
+        at->is_wanted = at->is_wanted || ashlar__step_key_has(at, key);
     }
     ashlar__allocator_leave(a);
 }

@@ -42,7 +42,8 @@ static ashlar_status copy_key(const ashlar_step_key *key, numbering *streams,
     ashlar_recording *to = &out->recording;
     ASHLAR_CHECK2(key->is_current && !key->is_busy && !from->is_incomplete);
     ASHLAR_CHECK2(key->plan->count == from->count);
-    *out = (ashlar_image_key){.key = key->key, .step_count = key->step_count};
+    *out = (ashlar_image_key){
+        .key = key->key, .number_count = key->number_count, .step_count = key->step_count};
     out->stream = number_of(streams, key->stream_state);
     to->allocs = ashlar__host_calloc((size_t)from->count + 1, sizeof *to->allocs);
     if (to->allocs == NULL) {
@@ -50,6 +51,7 @@ static ashlar_status copy_key(const ashlar_step_key *key, numbering *streams,
     }
     for (uint32_t stream_idx = 0; stream_idx < from->stream_count; stream_idx++) {
         out->streams[stream_idx] = number_of(streams, from->stream_states[stream_idx]);
+        to->peaks[stream_idx] = from->peaks[stream_idx];
     }
     for (uint32_t i = 0; i < from->count; i++) {
         to->allocs[i] = from->allocs[i];
@@ -246,6 +248,7 @@ static void fill_key(ashlar_image_key *from, const arrival *in, ashlar_step_key 
     ASHLAR_CHECK2(from->stream < in->state_count);
     ASHLAR_CHECK2(from->plan->stream_count == from->recording.stream_count);
     *key = (ashlar_step_key){.key = from->key,
+                             .number_count = from->number_count,
                              .stream_state = in->stream_states[from->stream],
                              .recording = from->recording,
                              .step_count = from->step_count,

@@ -3,13 +3,18 @@
  *
  * A file is lines of text, each ended by '\n', of fields between commas; numbers are decimal:
  *
- *     ashlar-plan,1                      name and version of the format
+ *     ashlar-plan,2                      name and version of the format
  *     fingerprint,TEXT                   the caller's text: all the rest of the line
  *     plans,ALIGNMENT,STREAMS,KEYS       bytes each slot is aligned to; how many streams and keys
- *     key,KEY,STREAM,STEPS,PARTS,ALLOCS  a key: the stream and the number of its recorded steps
- *     part,STREAM,PLAN,BOUND             PARTS lines: a stream, the bytes of its plan, their bound
- *     alloc,BYTES,TAG,PART,END,OFFSET    ALLOCS lines, in order: an allocation that has a slot
- *     alloc,BYTES,TAG,PART               ... or an allocation that is not planned
+ *     key,KEY,NUMBERS,STREAM,STEPS,PARTS,ALLOCS
+ *                                        a key: its first number, how many it has, the stream and
+ *                                        the number of its recorded steps
+ *     part,STREAM,PLAN,PEAK              PARTS lines: a stream, the bytes of its plan, and the most
+ *                                        that were live in one of the steps
+ *     alloc,BYTES,TAG,PART,LANDING,END,OFFSET
+ *                                        ALLOCS lines, in order: an allocation that has a slot;
+ *                                        LANDING: 1 if some step left out the one before it, or 0
+ *     alloc,BYTES,TAG,PART,LANDING       ... or an allocation that is not planned
  *     end,SUM                            checksum of all lines above: FNV-1a, 16 hexadecimal digits
  *
  * Streams are numbered from 0 in the order of their first mention. PART is the index, from 0, of
@@ -24,14 +29,14 @@
 #define ASHLAR_PLAN_FILE_NAME "ashlar-plan"
 
 enum {
-    ASHLAR_PLAN_FILE_VERSION = 1,
+    ASHLAR_PLAN_FILE_VERSION = 2,
     ASHLAR_PLAN_FILE_KEYS_MAX = 1 << 16,
 };
 
 /* Invariants: stream and streams[stream_idx] < stream_count; streams[] are all different;
  * plan->stream_count == recording.stream_count;  plan->count == recording.count */
 typedef struct ashlar_image_key {
-    uint64_t key;
+    uint64_t key, number_count;
     uint32_t stream; /* the number of the stream of its steps */
     uint32_t step_count;
     uint32_t streams[ASHLAR_PLAN_STREAMS_MAX]; /* the numbers of the streams of its allocations */

@@ -128,7 +128,7 @@ static ashlar_status check_room(const reader *r, uint64_t count, size_t line_byt
 static ashlar_status read_part(reader *r, uint32_t stream_count, ashlar_image_key *key,
                                ashlar_stream_plan *out) {
     const field fields[] = {
-        {"STREAM", 0, stream_count - 1}, {"PLAN", 0, SIZE_MAX}, {"BOUND", 0, SIZE_MAX}};
+        {"STREAM", 0, stream_count - 1}, {"PLAN", 0, SIZE_MAX}, {"PEAK", 0, SIZE_MAX}};
     uint64_t values[3];
     const ashlar_status status = next_numbers(r, "part", fields, 3, values);
     if (status != ASHLAR_OK) {
@@ -144,12 +144,13 @@ static ashlar_status read_part(reader *r, uint32_t stream_count, ashlar_image_ke
         }
     }
     key->streams[stream_idx] = (uint32_t)values[0];
+    key->recording.peaks[stream_idx] = values[2];
     key->recording.stream_count++;
     *out = (ashlar_stream_plan){.plan_bytes = values[1], .bound_bytes = values[2]};
     return ASHLAR_OK;
 }
 
-enum { UNPLANNED_FIELDS = 3, PLANNED_FIELDS = 5 };
+enum { UNPLANNED_FIELDS = 4, PLANNED_FIELDS = 6 };
 
 static ashlar_status read_alloc(reader *r, uint32_t count, ashlar_recording *recording,
                                 size_t *offset) {
@@ -158,9 +159,10 @@ static ashlar_status read_alloc(reader *r, uint32_t count, ashlar_recording *rec
     const field fields[PLANNED_FIELDS] = {{"BYTES", 1, SIZE_MAX},
                                           {"TAG", 0, ASHLAR_TAG_COUNT - 1},
                                           {"PART", 0, recording->stream_count - 1},
+                                          {"LANDING", 0, 1},
                                           {"END", (uint64_t)i + 1, count},
                                           {"OFFSET", 0, SIZE_MAX}};
-    uint64_t values[PLANNED_FIELDS] = {[3] = ASHLAR_NOT_PLANNED};
+    uint64_t values[PLANNED_FIELDS] = {[4] = ASHLAR_NOT_PLANNED};
     ashlar_piece row;
     ashlar_status status = next_row(r, "alloc", &row);
     if (status == ASHLAR_OK) {
@@ -173,10 +175,11 @@ static ashlar_status read_alloc(reader *r, uint32_t count, ashlar_recording *rec
     }
     recording->allocs[recording->count++] =
         (ashlar_recorded){.bytes = values[0],
-                          .end = (uint32_t)values[3],
+                          .end = (uint32_t)values[4],
                           .tag = (unsigned char)values[1],
-                          .stream_idx = (unsigned char)values[2]};
-    *offset = values[4];
+                          .stream_idx = (unsigned char)values[2],
+                          .is_landing = values[3] != 0};
+    *offset = values[5];
     return ASHLAR_OK;
 }
 
@@ -197,7 +200,7 @@ static ashlar_status restore(const reader *r, const size_t *offsets,
                                  *says = &parts[stream_idx];
         if (is->plan_bytes != says->plan_bytes || is->bound_bytes != says->bound_bytes) {
             return ashlar__fail(ASHLAR_EFORMAT,
-                                "%s:%zu: key %" PRIu64 ", part %" PRIu32 ": PLAN,BOUND are %zu,%zu"
+                                "%s:%zu: key %" PRIu64 ", part %" PRIu32 ": PLAN,PEAK are %zu,%zu"
                                 " but its allocations need %zu,%zu; " REMEDY,
                                 r->name, r->line, key->key, stream_idx, says->plan_bytes,
                                 says->bound_bytes, is->plan_bytes, is->bound_bytes);
@@ -223,10 +226,12 @@ static ashlar_status read_allocs(reader *r, uint32_t count, const ashlar_stream_
     return status;
 }
 
-/* Whether the image already has this key on this stream. */
-static bool is_known(const ashlar_plan_image *image, uint64_t key, uint64_t stream) {
+/* Whether the image already has one of the key's numbers on its stream. */
+static bool is_known(const ashlar_plan_image *image, const ashlar_image_key *key) {
     uint32_t i = 0;
-    while (i < image->key_count && (image->keys[i].key != key || image->keys[i].stream != stream)) {
+    while (i < image->key_count && (image->keys[i].stream != key->stream ||
+                                    (key->key - image->keys[i].key >= image->keys[i].number_count &&
+                                     image->keys[i].key - key->key >= key->number_count))) {
         i++;
     }
     return i < image->key_count;
@@ -234,33 +239,37 @@ static bool is_known(const ashlar_plan_image *image, uint64_t key, uint64_t stre
 
 static ashlar_status read_key(reader *r, ashlar_plan_image *image) {
     const field fields[] = {{"KEY", 0, UINT64_MAX},
+                            {"NUMBERS", 1, UINT64_MAX},
                             {"STREAM", 0, image->stream_count - 1},
                             {"STEPS", 1, UINT32_MAX},
                             {"PARTS", 0, ASHLAR_PLAN_STREAMS_MAX},
                             {"ALLOCS", 0, ASHLAR_RECORDING_MAX}};
-    uint64_t values[5];
+    uint64_t values[6];
     ashlar_stream_plan parts[ASHLAR_PLAN_STREAMS_MAX];
-    ashlar_status status = next_numbers(r, "key", fields, 5, values);
+    ashlar_status status = next_numbers(r, "key", fields, 6, values);
     if (status == ASHLAR_OK) {
-        status = check_room(r, values[4], sizeof "alloc,1,0,0\n" - 1);
+        status = check_room(r, values[5], sizeof "alloc,1,0,0,0\n" - 1);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    if (is_known(image, values[0], values[1])) {
+    const ashlar_image_key read = {.key = values[0],
+                                   .number_count = values[1],
+                                   .stream = (uint32_t)values[2],
+                                   .step_count = (uint32_t)values[3]};
+    if (is_known(image, &read)) {
         return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: key %" PRIu64 " is there twice; " REMEDY,
-                            r->name, r->line, values[0]);
+                            r->name, r->line, read.key);
     }
-    if (values[3] == 0 && values[4] > 0) {
+    if (values[4] == 0 && values[5] > 0) {
         return bad_field(r, &(field){"PARTS", 1, ASHLAR_PLAN_STREAMS_MAX}, "0");
     }
     ashlar_image_key *key = &image->keys[image->key_count++];
-    *key = (ashlar_image_key){
-        .key = values[0], .stream = (uint32_t)values[1], .step_count = (uint32_t)values[2]};
-    for (uint64_t stream_idx = 0; stream_idx < values[3] && status == ASHLAR_OK; stream_idx++) {
+    *key = read;
+    for (uint64_t stream_idx = 0; stream_idx < values[4] && status == ASHLAR_OK; stream_idx++) {
         status = read_part(r, image->stream_count, key, &parts[stream_idx]);
     }
-    return status == ASHLAR_OK ? read_allocs(r, (uint32_t)values[4], parts, key) : status;
+    return status == ASHLAR_OK ? read_allocs(r, (uint32_t)values[5], parts, key) : status;
 }
 
 /* ---- the file ---- */
@@ -311,7 +320,7 @@ static ashlar_status read_plans(reader *r, ashlar_plan_image *image) {
     uint64_t values[3];
     ashlar_status status = next_numbers(r, "plans", fields, 3, values);
     if (status == ASHLAR_OK) {
-        status = check_room(r, values[2], sizeof "key,0,0,1,0,0\n" - 1);
+        status = check_room(r, values[2], sizeof "key,0,1,0,1,0,0\n" - 1);
     }
     if (status != ASHLAR_OK) {
         return status;

@@ -76,11 +76,11 @@ ASHLAR_PRINTF(2, 3) static void print(writer *w, const char *format, ...) {
 static void write_alloc(writer *w, const ashlar_recorded *a, size_t offset) {
     ASHLAR_CHECK2(a->bytes > 0 && a->tag < ASHLAR_TAG_COUNT);
     if (a->end == ASHLAR_NOT_PLANNED) {
-        print(w, "alloc,%zu,%u,%u\n", a->bytes, a->tag, a->stream_idx);
+        print(w, "alloc,%zu,%u,%u,%d\n", a->bytes, a->tag, a->stream_idx, a->is_landing);
     } else {
         ASHLAR_CHECK2(offset % ASHLAR_BLOCK_ALIGN == 0);
-        print(w, "alloc,%zu,%u,%u,%" PRIu32 ",%zu\n", a->bytes, a->tag, a->stream_idx, a->end,
-              offset);
+        print(w, "alloc,%zu,%u,%u,%d,%" PRIu32 ",%zu\n", a->bytes, a->tag, a->stream_idx,
+              a->is_landing, a->end, offset);
     }
 }
 
@@ -88,8 +88,8 @@ static void write_key(writer *w, const ashlar_image_key *key) {
     const ashlar_recording *r = &key->recording;
     ASHLAR_CHECK2(key->plan->count == r->count && key->plan->stream_count == r->stream_count);
     ASHLAR_CHECK2(key->step_count > 0);
-    print(w, "key,%" PRIu64 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 "\n", key->key,
-          key->stream, key->step_count, r->stream_count, r->count);
+    print(w, "key,%" PRIu64 ",%" PRIu64 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 "\n",
+          key->key, key->number_count, key->stream, key->step_count, r->stream_count, r->count);
     for (uint32_t stream_idx = 0; stream_idx < r->stream_count; stream_idx++) {
         const ashlar_stream_plan *p = &key->plan->stream_plans[stream_idx];
         print(w, "part,%" PRIu32 ",%zu,%zu\n", key->streams[stream_idx], p->plan_bytes,

@@ -1,197 +1,14 @@
-/* planner_build.c - packing recordings into plans, and taking the memory that a stream's plans
- * share. */
+/* planner_build.c - packing recordings into plans, one or many at once, and installing them. */
 #include "allocator/step/step.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/core/slow_path.h"
-#include "allocator/heap/away.h"
 #include "allocator/core/hold.h"
-
-/* ---- memory ---- */
-
-/* Take a block of the heap for work on `state`, through the same ladder as any request. */
-static ashlar_status take_block_locked(ashlar_allocator *a, ashlar_cache *own,
-                                       ashlar_stream_state *state, size_t bytes,
-                                       ashlar_block **out) {
-    ASHLAR_OWNS(&a->lock);
-    const ashlar_request request = {.stream_state = state, .bytes = bytes, .own = own};
-    ashlar_block *block = NULL;
-    ashlar_rung unused;
-    if (bytes > a->heap.range.memory_bytes) {
-        return ashlar__fail(ASHLAR_ENOMEM, "a plan of %zu bytes is more than the device has",
-                            bytes);
-    }
-    const ashlar_status status = ashlar__ladder_take_locked(a, &request, &block, &unused);
-    ashlar__update_reserved_peak_locked(a);
-    if (status == ASHLAR_OK) {
-        ASHLAR_CHECK2(block->bytes >= bytes);
-        block->stream_state = state;
-        *out = block;
-    }
-    return status;
-}
-
-/* What the plans of one stream need together. */
-typedef struct needs {
-    ashlar_stream_state *stream_state;
-    size_t bytes;    /* bytes of the largest plan */
-    size_t *offsets; /* [count], the slots' offsets: rising, no two equal, < bytes */
-    size_t count;
-} needs;
-
-static bool are_rising(const needs *n) {
-    bool is_so = n->count == 0 || n->offsets[n->count - 1] < n->bytes;
-    for (size_t i = 1; i < n->count; i++) {
-        is_so = is_so && n->offsets[i - 1] < n->offsets[i];
-    }
-    return is_so;
-}
-
-/* Make a plan memory with a slot block at each offset. The caller adds it to the planner's list.
- * Lock: held; may be dropped and taken again meanwhile. */
-static ashlar_status create_memory_locked(ashlar_allocator *a, ashlar_cache *own, const needs *n,
-                                          ashlar_plan_memory **out) {
-    ASHLAR_OWNS(&a->lock);
-    ashlar_block *block = NULL;
-    ASHLAR_ASSERT(n->count > 0 && n->bytes > 0);
-    ASHLAR_CHECK3(are_rising(n));
-    ashlar_plan_memory *memory = ashlar__plan_memory_new(n->count);
-    if (memory == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a plan's memory");
-    }
-    ashlar_status status = take_block_locked(a, own, n->stream_state, n->bytes, &block);
-    if (status == ASHLAR_OK) {
-        status = ashlar__plan_memory_place_locked(memory, &a->heap, block, n->offsets);
-        if (status != ASHLAR_OK) {
-            ashlar__release_block_locked(&a->heap, block, n->stream_state);
-        }
-    }
-    if (status != ASHLAR_OK) {
-        ashlar__plan_memory_free(memory);
-        return status;
-    }
-    ASHLAR_CHECK2(memory->stream_state == n->stream_state && !memory->is_unused);
-    *out = memory;
-    return ASHLAR_OK;
-}
-
-/* ---- what the plans of a stream share ---- */
-
-static void retire(ashlar_allocator *a, const ashlar_stream_state *state) {
-    ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, state);
-    if (memory != NULL) {
-        ASHLAR_CHECK2(!memory->is_busy);
-        memory->is_unused = true;
-        /* First, so that the new memory may take the bytes of the old. */
-        ashlar__planner_tidy_locked(&a->planner, &a->heap);
-    }
-}
-
-typedef void (*slot_fn)(void *context, ashlar_plan *plan, uint32_t i);
-
-/* Call `visit` for every planned slot on the stream, in all plans. */
-static void each_slot(const ashlar_allocator *a, const ashlar_stream_state *state, slot_fn visit,
-                      void *context) {
-    for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        for (uint32_t i = 0; key->plan != NULL && i < key->plan->count; i++) {
-            const ashlar_slot *slot = &key->plan->slots[i];
-            if (slot->bytes > 0 &&
-                key->plan->stream_plans[slot->stream_idx].stream_state == state) {
-                visit(context, key->plan, i);
-            }
-        }
-    }
-}
-
-static void count_slot(void *context, ashlar_plan *plan, uint32_t i) {
-    needs *n = context;
-    const size_t bytes = plan->stream_plans[plan->slots[i].stream_idx].plan_bytes;
-    ASHLAR_CHECK2(plan->offsets[i] + plan->slots[i].bytes <= bytes);
-    n->bytes = bytes > n->bytes ? bytes : n->bytes;
-    n->count++;
-}
-
-static void add_offset(void *context, ashlar_plan *plan, uint32_t i) {
-    needs *n = context;
-    n->offsets[n->count++] = plan->offsets[i];
-}
-
-static void set_slot_block(void *context, ashlar_plan *plan, uint32_t i) {
-    const ashlar_plan_memory *memory = context;
-    ASHLAR_CHECK2(plan->offsets[i] + plan->slots[i].bytes <= memory->block->bytes);
-    plan->slots[i].slot_block = ashlar__plan_memory_block_at(memory, plan->offsets[i]);
-    ASHLAR_CHECK2(!ashlar__slot_block_is_taken(plan->slots[i].slot_block));
-}
-
-static int by_size(const void *left, const void *right) {
-    const size_t a = *(const size_t *)left, b = *(const size_t *)right;
-    return a < b ? -1 : a > b;
-}
-
-static ashlar_status find_needs(const ashlar_allocator *a, ashlar_stream_state *state, needs *out) {
-    *out = (needs){.stream_state = state};
-    each_slot(a, state, count_slot, out);
-    if (out->count == 0) {
-        return ASHLAR_OK;
-    }
-    out->offsets = ashlar__host_calloc(out->count, sizeof *out->offsets);
-    if (out->offsets == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the offsets of a plan");
-    }
-    out->count = 0;
-    each_slot(a, state, add_offset, out);
-    qsort(out->offsets, out->count, sizeof *out->offsets, by_size);
-    size_t kept = 0;
-    for (size_t i = 0; i < out->count; i++) {
-        if (kept == 0 || out->offsets[kept - 1] != out->offsets[i]) {
-            out->offsets[kept++] = out->offsets[i];
-        }
-    }
-    out->count = kept;
-    return ASHLAR_OK;
-}
-
-/* Link all plans, once they have their slot blocks, except plans being replayed: they kept their
- * slot blocks, and the replaying thread reads them without the lock. */
-static void link_plans(const ashlar_allocator *a) {
-    for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        if (key->plan != NULL && key->replay_count == 0 &&
-            !ashlar__planner_lacks_memory(&a->planner, key->plan)) {
-            ashlar__plan_link(key->plan);
-        }
-    }
-}
-
-/* Replace the plan memory of a stream by one that fits all its present plans. For a stream that has
- * ended there is nothing to do: no step replays its slots. */
-static ashlar_status renew_memory(ashlar_allocator *a, ashlar_cache *own,
-                                  ashlar_stream_state *state) {
-    needs n;
-    ashlar_plan_memory *memory = NULL;
-    ASHLAR_CHECK2(a->planner.is_installing); /* so no other thread renews one meanwhile */
-    if (ashlar__stream_state_has_ended(state)) {
-        return ASHLAR_OK;
-    }
-    ashlar_status status = find_needs(a, state, &n);
-    if (status == ASHLAR_OK) {
-        retire(a, state);
-    }
-    if (status == ASHLAR_OK && n.count > 0) {
-        status = create_memory_locked(a, own, &n, &memory);
-    }
-    if (status == ASHLAR_OK && memory != NULL) {
-        ASHLAR_CHECK2(ashlar__planner_memory(&a->planner, state) == NULL);
-        memory->used_at = ++a->heap.use_clock;
-        memory->next = a->planner.memories;
-        a->planner.memories = memory;
-        each_slot(a, state, set_slot_block, memory);
-    }
-    ashlar__host_free(n.offsets);
-    return status;
-}
+#include "allocator/core/slow_path.h"
 
 /* ---- plans ---- */
 
@@ -217,42 +34,121 @@ static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key
         ashlar_stream_state *state = plan->stream_plans[stream_idx].stream_state;
         if (!ashlar__stream_state_has_ended(state) &&
             ashlar__planner_memory(&a->planner, state) == NULL &&
-            renew_memory(a, own, state) != ASHLAR_OK) {
+            ashlar__planner_renew_memory(a, own, state) != ASHLAR_OK) {
             break;
         }
     }
     ashlar__plan_free(plan);
 }
 
-/* Make `plan` the key's plan, and take memory for it. While a step uses one of the plan memories,
- * or if one of its streams has ended meanwhile, `plan` is freed instead, and the end of the key's
- * next step tries again. */
-static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key,
-                             ashlar_plan *plan) {
-    ASHLAR_CHECK2(key->is_busy);
-    if (a->planner.is_installing || key->replay_count > 0 || ashlar__plan_has_ended(plan) ||
-        ashlar__plan_is_busy_locked(a, plan)) {
-        ashlar__plan_free(plan);
-        return ASHLAR_OK;
+/*
+ * The plans that are made at once. A plan is in `plans` until its key has it, or it is freed.
+ *
+ * Invariant: every key is busy
+ */
+typedef struct batch {
+    ashlar_step_key **keys; /* [count], those of the largest steps first */
+    ashlar_plan **plans;    /* [count] */
+    size_t count;
+} batch;
+
+/* Whether the plan can become the key's now. Else the end of the key's next step tries again. */
+static bool is_possible(const ashlar_allocator *a, const ashlar_step_key *key,
+                        const ashlar_plan *plan) {
+    return !a->planner.is_installing && key->replay_count == 0 && !ashlar__plan_has_ended(plan) &&
+           !ashlar__plan_is_busy_locked(a, plan);
+}
+
+/* Whether one of the first `count` plans, of which some are NULL, has slots for the stream. */
+static bool is_among(ashlar_plan *const *plans, size_t count, const ashlar_stream_state *state) {
+    size_t i = 0;
+    while (i < count && !ashlar__plan_uses(plans[i], state)) {
+        i++;
     }
+    return i < count;
+}
+
+/* Take memory for plans that keys have, once for each stream. */
+static ashlar_status take_memory(ashlar_allocator *a, ashlar_cache *own, ashlar_plan *const *plans,
+                                 size_t count) {
     ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t stream_count = plans[i] != NULL ? plans[i]->stream_count : 0;
+        for (uint32_t stream_idx = 0; stream_idx < stream_count && status == ASHLAR_OK;
+             stream_idx++) {
+            ashlar_stream_state *state = plans[i]->stream_plans[stream_idx].stream_state;
+            if (!is_among(plans, i, state)) {
+                status = ashlar__planner_renew_memory(a, own, state);
+            }
+        }
+    }
+    return status;
+}
+
+/* Make `plan` the key's plan, and take memory for it. */
+static ashlar_status install_one(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key,
+                                 ashlar_plan *plan) {
+    ASHLAR_CHECK2(a->planner.is_installing && key->is_busy);
     ashlar__step_key_drop_plan(key);
     key->plan = plan;
-    a->planner.is_installing = true;
-    for (uint32_t stream_idx = 0; stream_idx < plan->stream_count && status == ASHLAR_OK;
-         stream_idx++) {
-        status = renew_memory(a, own, plan->stream_plans[stream_idx].stream_state);
-    }
+    const ashlar_status status = take_memory(a, own, &plan, 1);
     if (status != ASHLAR_OK) {
         give_up(a, own, key);
     }
-    ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
-    link_plans(a);
-    a->planner.is_installing = false;
-    key->is_current = true;
-    ASHLAR_CHECK2(key->plan == (status == ASHLAR_OK ? plan : NULL));
     return status;
 }
+
+/* Give each key its plan, and take memory for all. Without success each key has its plan in the
+ * batch again. */
+static ashlar_status install_together(ashlar_allocator *a, ashlar_cache *own, batch *b) {
+    for (size_t i = 0; i < b->count; i++) {
+        if (b->plans[i] != NULL) {
+            ashlar__step_key_drop_plan(b->keys[i]);
+            b->keys[i]->plan = b->plans[i];
+        }
+    }
+    const ashlar_status status = take_memory(a, own, b->plans, b->count);
+    for (size_t i = 0; i < b->count; i++) {
+        if (status == ASHLAR_OK) {
+            b->plans[i] = NULL;
+        } else if (b->plans[i] != NULL) {
+            b->keys[i]->plan = NULL;
+        }
+    }
+    return status;
+}
+
+/* Where memory is short, one plan after the other, the smallest first, so that most keys get one.
+ */
+static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, batch *b) {
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < b->count; i++) {
+        if (!is_possible(a, b->keys[i], b->plans[i])) {
+            ashlar__plan_free(b->plans[i]);
+            b->plans[i] = NULL;
+        } else {
+            b->keys[i]->is_current = true;
+        }
+    }
+    if (a->planner.is_installing) {
+        return ASHLAR_OK;
+    }
+    a->planner.is_installing = true;
+    const bool is_together = b->count > 1 && install_together(a, own, b) == ASHLAR_OK;
+    for (size_t i = b->count; i-- > 0 && !is_together;) {
+        if (b->plans[i] != NULL) {
+            const ashlar_status one = install_one(a, own, b->keys[i], b->plans[i]);
+            b->plans[i] = NULL;
+            status = status == ASHLAR_OK ? one : status;
+        }
+    }
+    ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
+    ashlar__planner_link_plans(a);
+    a->planner.is_installing = false;
+    return status;
+}
+
+/* ---- packing ---- */
 
 /* No request names a stream that has ended, and no memory can be taken for it: what was recorded
  * there is not planned. */
@@ -265,93 +161,114 @@ static void leave_out_ended(ashlar_recording *recording) {
     }
 }
 
+static size_t step_bytes(const ashlar_step_key *key) {
+    size_t bytes = 0;
+    for (uint32_t stream_idx = 0; stream_idx < key->recording.stream_count; stream_idx++) {
+        bytes += key->recording.peaks[stream_idx];
+    }
+    return bytes;
+}
+
+static int by_step_bytes(const void *left, const void *right) {
+    const size_t a = step_bytes(*(ashlar_step_key *const *)left);
+    const size_t b = step_bytes(*(ashlar_step_key *const *)right);
+    return a < b ? 1 : -(a > b);
+}
+
+/* The bytes of the largest of the first `count` plans on each stream of a recording: a plan that
+ * fits there is good enough. */
+static void find_room(ashlar_plan *const *plans, size_t count, const ashlar_recording *recording,
+                      size_t room[static ASHLAR_PLAN_STREAMS_MAX]) {
+    memset(room, 0, ASHLAR_PLAN_STREAMS_MAX * sizeof *room);
+    for (size_t i = 0; i < count; i++) {
+        for (uint32_t theirs = 0; theirs < plans[i]->stream_count; theirs++) {
+            const ashlar_stream_plan *p = &plans[i]->stream_plans[theirs];
+            for (uint32_t ours = 0; ours < recording->stream_count; ours++) {
+                if (recording->stream_states[ours] == p->stream_state && room[ours] < p->plan_bytes) {
+                    room[ours] = p->plan_bytes;
+                }
+            }
+        }
+    }
+}
+
+/* Pack each key's recording, all together in `search_ms` and what the greedy orders take. The
+ * largest comes first, since the others only have to fit into its memory. */
+static ashlar_status pack(batch *b, uint64_t search_ms) {
+    const uint64_t began_ns = ashlar__clock_ns();
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < b->count && status == ASHLAR_OK; i++) {
+        const uint64_t gone_ms = (ashlar__clock_ns() - began_ns) / 1000000;
+        size_t room[ASHLAR_PLAN_STREAMS_MAX];
+        find_room(b->plans, i, &b->keys[i]->recording, room);
+        status = ashlar__plan_make(&b->keys[i]->recording,
+                                   gone_ms < search_ms ? search_ms - gone_ms : 0, room,
+                                   &b->plans[i]);
+    }
+    return status;
+}
+
+/* Pack without the lock, which nobody needs to change a key that is busy; then install. */
+static ashlar_status build(ashlar_allocator *a, ashlar_cache *own, batch *b) {
+    const uint64_t search_ms = a->planner.options.search_ms;
+    qsort((void *)b->keys, b->count, sizeof(ashlar_step_key *), by_step_bytes);
+    for (size_t i = 0; i < b->count; i++) {
+        ASHLAR_CHECK2(!b->keys[i]->is_busy && b->keys[i]->step_count > 0);
+        leave_out_ended(&b->keys[i]->recording);
+        b->keys[i]->is_busy = true;
+    }
+    ashlar__allocator_leave(a);
+    ashlar_status status = pack(b, search_ms);
+    ashlar__allocator_enter(a);
+    if (status == ASHLAR_OK) {
+        status = install(a, own, b);
+    }
+    for (size_t i = 0; i < b->count; i++) {
+        ASHLAR_CHECK2(b->keys[i]->is_busy); /* nobody has changed the key meanwhile */
+        b->keys[i]->is_busy = false;
+        ashlar__plan_free(b->plans[i]);
+    }
+    return status;
+}
+
+/* If the key's stream has ended, the stream that goes on with its steps records one more. */
+static bool is_waiting(const ashlar_step_key *key) {
+    return key->step_count > 0 && (!key->is_current || key->plan == NULL) && !key->is_busy &&
+           !ashlar__stream_state_has_ended(key->stream_state);
+}
+
 ashlar_status ashlar__planner_build_locked(ashlar_allocator *a, ashlar_cache *own,
                                            ashlar_step_key *key) {
     ASHLAR_OWNS(&a->lock);
     ashlar_plan *plan = NULL;
-    const uint64_t search_ms = a->planner.options.search_ms;
-    ASHLAR_CHECK2(!key->is_busy && key->step_count > 0);
-    if (ashlar__stream_state_has_ended(key->stream_state)) {
-        return ASHLAR_OK; /* the stream that goes on with its steps records one more */
-    }
-    leave_out_ended(&key->recording);
-    key->is_busy = true;
-    ashlar__allocator_leave(a);
-    ashlar_status status = ashlar__plan_make(&key->recording, search_ms, &plan);
-    ashlar__allocator_enter(a);
-    ASHLAR_CHECK2(key->is_busy); /* nobody has changed the key while the lock was dropped */
-    if (status == ASHLAR_OK) {
-        status = install(a, own, key, plan);
-    }
-    key->is_busy = false;
-    return status;
+    return is_waiting(key) ? build(a, own, &(batch){.keys = &key, .plans = &plan, .count = 1})
+                           : ASHLAR_OK;
 }
 
-/* ---- keys with plans from elsewhere ---- */
-
-static void unlink_key(ashlar_allocator *a, const ashlar_step_key *key) {
-    ashlar_step_key **link = &a->planner.keys;
-    while (*link != key) {
-        ASHLAR_CHECK2(*link != NULL);
-        link = &(*link)->next;
+ashlar_status ashlar__planner_build_all_locked(ashlar_allocator *a, ashlar_cache *own) {
+    ASHLAR_OWNS(&a->lock);
+    size_t count = 0;
+    batch b = {0};
+    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        count += is_waiting(key);
     }
-    *link = key->next;
-}
-
-/* Make a plan memory for each stream of the key's plan that has none. */
-static ashlar_status add_plan_memories(ashlar_allocator *a, ashlar_cache *own,
-                                       const ashlar_step_key *key) {
+    b.keys = ashlar__host_calloc(count + 1, sizeof(ashlar_step_key *));
+    b.plans = ashlar__host_calloc(count + 1, sizeof(ashlar_plan *));
     ashlar_status status = ASHLAR_OK;
-    for (uint32_t stream_idx = 0; stream_idx < key->plan->stream_count && status == ASHLAR_OK;
-         stream_idx++) {
-        ashlar_stream_state *state = key->plan->stream_plans[stream_idx].stream_state;
-        if (ashlar__planner_memory(&a->planner, state) == NULL) {
-            status = renew_memory(a, own, state);
+    if (b.keys == NULL || b.plans == NULL) {
+        status = ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu plans", count);
+    }
+    for (ashlar_step_key *key = a->planner.keys; key != NULL && status == ASHLAR_OK;
+         key = key->next) {
+        if (is_waiting(key)) {
+            b.keys[b.count++] = key;
         }
     }
-    return status;
-}
-
-ashlar_status ashlar__planner_take_again_locked(ashlar_allocator *a, ashlar_cache *own,
-                                                ashlar_step_key *key) {
-    ASHLAR_OWNS(&a->lock);
-    ASHLAR_CHECK2(!a->planner.is_installing && !key->is_busy && !ashlar__plan_has_ended(key->plan));
-    a->planner.is_installing = true;
-    key->is_busy = true; /* so nobody moves the key or gives up its memory without the lock */
-    const ashlar_status status = add_plan_memories(a, own, key);
-    link_plans(a);
-    key->is_busy = false;
-    a->planner.is_installing = false;
-    return status;
-}
-
-ashlar_status ashlar__planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own,
-                                           ashlar_step_key **keys, size_t count) {
-    ASHLAR_OWNS(&a->lock);
-    ashlar_status status = ASHLAR_OK;
-    ASHLAR_CHECK2(count > 0 && !a->planner.is_installing && a->planner.active_step_count == 0);
-    /* These streams must not be given an unused plan memory: it lacks the slot blocks of their
-     * plans. */
-    ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
-    a->planner.is_installing = true;
-    for (size_t i = 0; i < count; i++) {
-        ASHLAR_CHECK2(keys[i]->plan != NULL && keys[i]->step_count > 0);
-        keys[i]->is_busy = true; /* so nobody moves or plans the key while the lock is dropped */
-        keys[i]->next = a->planner.keys;
-        a->planner.keys = keys[i];
+    if (status == ASHLAR_OK && count > 0) {
+        ASHLAR_CHECK2(b.count == count);
+        status = build(a, own, &b);
     }
-    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        status = add_plan_memories(a, own, keys[i]);
-    }
-    for (size_t i = 0; i < count; i++) {
-        keys[i]->is_busy = false;
-        keys[i]->is_current = true;
-        if (status != ASHLAR_OK) {
-            unlink_key(a, keys[i]);
-        }
-    }
-    ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
-    link_plans(a);
-    a->planner.is_installing = false;
+    ashlar__host_free((void *)b.keys);
+    ashlar__host_free((void *)b.plans);
     return status;
 }

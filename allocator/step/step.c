@@ -168,20 +168,23 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
 /* Merge a recording into that of its key, or put it there if there is none or a stale one. Finishes
  * `recording`, also on failure. */
 static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
-    ashlar_status status = ASHLAR_OK;
+    ashlar_recording kept = *recording;
     ASHLAR_CHECK2(recording != &key->recording && !key->is_busy);
-    if (recording->is_incomplete) {
-        status = ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the recording of a step");
-    } else if (key->step_count == 0 || key->is_stale) {
-        ashlar__recording_finish(&key->recording);
-        key->recording = *recording;
+    ashlar_status status =
+        recording->is_incomplete
+            ? ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the recording of a step")
+            : ashlar__recording_find_peaks(recording, kept.peaks);
+    if (status == ASHLAR_OK && (key->step_count == 0 || key->is_stale)) {
         *recording = (ashlar_recording){0};
         key->step_count = 0;
-    } else {
-        status = ashlar__recording_merge(&key->recording, recording);
+    } else if (status == ASHLAR_OK) {
+        *recording = kept;
+        status = ashlar__recording_merge(&key->recording, recording, &kept);
     }
     ashlar__recording_finish(recording);
     if (status == ASHLAR_OK) {
+        ashlar__recording_finish(&key->recording);
+        key->recording = kept;
         key->step_count++;
         ASHLAR_CHECK2(key->step_count > 0 && !key->recording.is_incomplete);
         key->is_current = key->is_wanted = key->is_stale = false;

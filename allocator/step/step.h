@@ -23,14 +23,41 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_of_locked(ashlar_allocator *all
                                                            ashlar_step_key **out);
 
 /*
+ * Let one plan serve the steps of key `number` and those of the key whose numbers begin directly
+ * above it, if that needs hardly more memory than the largest step of all on any stream. Neither
+ * key may have a plan. Lock: held.
+ *
+ * Errors: ASHLAR_EHOSTMEM; then both keys are as before.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_join_locked(ashlar_allocator *allocator,
+                                                             uint64_t number,
+                                                             const ashlar_stream_state *state);
+
+/*
  * Pack a key's recording into a plan, and take memory for the plan. `own`: the calling thread's
- * cache. Lock: held; dropped while packing. The key must have a recording, and not be busy.
+ * cache. Lock: held; dropped while packing. Nothing happens if the key has a plan of its present
+ * recording, or none, or is busy, or its stream has ended.
  *
  * Errors: those of ashlar_plan_build(); then the key has no plan.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_build_locked(ashlar_allocator *allocator,
                                                              ashlar_cache *own,
                                                              ashlar_step_key *key);
+
+/* The same for all keys at once. After ASHLAR_ENOMEM and ASHLAR_EDRIVER some have plans. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__planner_build_all_locked(ashlar_allocator *allocator,
+                                                                 ashlar_cache *own);
+
+/* Replace the plan memory of a stream by one that fits all its present plans. For a stream that has
+ * ended there is nothing to do: no step replays its slots. Lock: held; may be dropped and taken
+ * again meanwhile. Only while a plan is installed. Errors: as above. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__planner_renew_memory(ashlar_allocator *allocator,
+                                                             ashlar_cache *own,
+                                                             ashlar_stream_state *state);
+
+/* Link all plans, once they have their slot blocks, except plans being replayed: they kept their
+ * slot blocks, and the replaying thread reads them without the lock. Lock: held. */
+void ashlar__planner_link_plans(const ashlar_allocator *allocator);
 
 /*
  * Add keys with plans to an allocator that has no steps on any of their streams. On failure none is
@@ -70,7 +97,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_take_again_locked(ashlar_allocat
 /* Whether a step uses any of the plan's memories; false if `plan` is NULL. Lock: held. */
 bool ashlar__plan_is_busy_locked(const ashlar_allocator *allocator, const ashlar_plan *plan);
 
-/* Forget the plans and recordings of the keys `first` to `first` + `count` - 1.
+/* Forget the plans and recordings of all keys with a number from `first` to `first` + `count` - 1.
  * Lock: not held. Errors: ASHLAR_EINVAL (a step is under way). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_forget_keys(ashlar_allocator *allocator,
                                                             uint64_t first, uint64_t count);

@@ -1,6 +1,5 @@
-/*
- * step_key.c - finding the key of a step, and moving the keys of a stream that is gone to another.
- */
+/* step_key.c - finding the key of a step, moving the keys of a stream that is gone to another, and
+ * joining keys whose steps one plan serves as well as two. */
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/step/step.h"
@@ -9,7 +8,7 @@ ashlar_step_key *ashlar__step_key_find_locked(const ashlar_allocator *a, uint64_
                                               const ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
     ashlar_step_key *at = a->planner.keys;
-    while (at != NULL && (at->key != key || at->stream_state != state)) {
+    while (at != NULL && (!ashlar__step_key_has(at, key) || at->stream_state != state)) {
         at = at->next;
     }
     return at;
@@ -18,7 +17,7 @@ ashlar_step_key *ashlar__step_key_find_locked(const ashlar_allocator *a, uint64_
 /* A key of this number whose stream is gone, so that another stream may continue its steps. */
 static ashlar_step_key *find_orphan(const ashlar_allocator *a, uint64_t key) {
     ashlar_step_key *at = a->planner.keys;
-    while (at != NULL && (at->key != key || !at->stream_state->is_gone)) {
+    while (at != NULL && (!ashlar__step_key_has(at, key) || !at->stream_state->is_gone)) {
         at = at->next;
     }
     return at;
@@ -119,7 +118,8 @@ static ashlar_status new_key(ashlar_allocator *a, uint64_t number, ashlar_stream
     if (key == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a key of steps");
     }
-    *key = (ashlar_step_key){.key = number, .stream_state = state, .next = a->planner.keys};
+    *key = (ashlar_step_key){
+        .key = number, .number_count = 1, .stream_state = state, .next = a->planner.keys};
     a->planner.keys = key;
     *out = key;
     return ASHLAR_OK;
@@ -167,4 +167,83 @@ ashlar_status ashlar__step_key_of_locked(ashlar_allocator *a, uint64_t number,
     }
     *out = key;
     return ASHLAR_OK;
+}
+
+/* ---- joining ---- */
+
+/* One plan for two keys may need this part more than the largest step on the stream. */
+enum { JOINED_PART_MORE = 256 };
+
+static size_t largest_peak(const ashlar_allocator *a, const ashlar_stream_state *state) {
+    size_t largest = 0;
+    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        for (uint32_t stream_idx = 0; stream_idx < key->recording.stream_count; stream_idx++) {
+            const size_t peak = key->recording.peaks[stream_idx];
+            if (key->recording.stream_states[stream_idx] == state && peak > largest) {
+                largest = peak;
+            }
+        }
+    }
+    return largest;
+}
+
+static bool is_small_enough(const ashlar_allocator *a, const ashlar_recording *merged,
+                            const size_t *peaks) {
+    bool is_so = true;
+    for (uint32_t stream_idx = 0; stream_idx < merged->stream_count; stream_idx++) {
+        const size_t largest = largest_peak(a, merged->stream_states[stream_idx]);
+        ASHLAR_CHECK2(merged->peaks[stream_idx] <= largest);
+        is_so = is_so && (peaks[stream_idx] <= largest ||
+                          peaks[stream_idx] - largest <= largest / JOINED_PART_MORE);
+    }
+    return is_so;
+}
+
+/* The key on the stream whose first number is directly above the last one of `low`. */
+static ashlar_step_key *find_above(const ashlar_allocator *a, const ashlar_step_key *low) {
+    ashlar_step_key *at = a->planner.keys;
+    while (at != NULL &&
+           (at->key - low->key != low->number_count || at->stream_state != low->stream_state)) {
+        at = at->next;
+    }
+    return at;
+}
+
+static void join(ashlar_allocator *a, ashlar_step_key *low, ashlar_step_key *high,
+                 const ashlar_recording *merged) {
+    ashlar__recording_finish(&high->recording);
+    high->recording = *merged;
+    high->key = low->key;
+    high->number_count += low->number_count;
+    high->step_count += low->step_count;
+    ashlar_step_key **link = &a->planner.keys;
+    while (*link != low) {
+        link = &(*link)->next;
+    }
+    *link = low->next;
+    ashlar__planner_free_key(low);
+}
+
+ashlar_status ashlar__step_key_join_locked(ashlar_allocator *a, uint64_t number,
+                                           const ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
+    size_t peaks[ASHLAR_PLAN_STREAMS_MAX];
+    ashlar_recording merged;
+    ashlar_step_key *low = ashlar__step_key_find_locked(a, number, state);
+    ashlar_step_key *high = low != NULL ? find_above(a, low) : NULL;
+    if (high == NULL || low->step_count == 0 || high->step_count == 0) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_CHECK2(low->plan == NULL && high->plan == NULL && !low->is_busy && !high->is_busy);
+    ashlar_status status = ashlar__recording_merge(&high->recording, &low->recording, &merged);
+    if (status != ASHLAR_OK) {
+        return status == ASHLAR_EOVERFLOW ? ASHLAR_OK : status; /* too many streams for one plan */
+    }
+    status = ashlar__recording_find_peaks(&merged, peaks);
+    if (status == ASHLAR_OK && is_small_enough(a, &merged, peaks)) {
+        join(a, low, high, &merged);
+    } else {
+        ashlar__recording_finish(&merged);
+    }
+    return status == ASHLAR_EOVERFLOW ? ASHLAR_OK : status;
 }

@@ -18,36 +18,7 @@
 #include "allocator/core/streams.h"
 #include "allocator/step/memory_picture.h"
 #include "allocator/step/step.h"
-
-/* ---- lengths ---- */
-
-/* How many lengths a bucket has. The bucket of the longest lengths may have fewer. */
-static size_t bucket_width(const ashlar_warmup_options *o) {
-    const size_t count = o->length_bucket_count > 0 ? o->length_bucket_count : 1;
-    return (o->max_length - o->min_length) / count + 1;
-}
-
-static size_t bucket_of(const ashlar_warmup_options *o, size_t length) {
-    const size_t at_most = length < o->max_length ? length : o->max_length;
-    const size_t above = at_most > o->min_length ? at_most - o->min_length : 0;
-    return above / bucket_width(o);
-}
-
-uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length) {
-    return options->key + bucket_of(options, length);
-}
-
-/* The next shorter length that a pass visits; 0 if there is none. Dry runs visit every length,
- * other passes only the longest length of each bucket. */
-static size_t length_below(const ashlar_warmup_options *o, size_t length) {
-    size_t first = length; /* the shortest length that this visit covers */
-    ASHLAR_CHECK2(o->min_length <= length && length <= o->max_length);
-    if (o->dry_run == NULL) {
-        first = o->min_length + bucket_of(o, length) * bucket_width(o);
-    }
-    ASHLAR_CHECK2(o->min_length <= first && first <= length); /* so a pass ends */
-    return first > o->min_length ? first - 1 : 0;
-}
+#include "allocator/step/warmup_lengths.h"
 
 /* ---- one length ---- */
 
@@ -133,8 +104,11 @@ static ashlar_status pass(const warmup *w) {
     const ashlar_warmup_options *o = w->options;
     ashlar_status status = ASHLAR_OK;
     for (size_t length = o->max_length; length > 0 && status == ASHLAR_OK;
-         length = length_below(o, length)) {
+         length = ashlar__warmup_length_below(o, length)) {
         status = visit(w, o->dry_run != NULL ? o->dry_run : o->step, length);
+        if (status == ASHLAR_OK && w->is_dry_run) {
+            status = ashlar__warmup_join(w->allocator, o, length);
+        }
     }
     return status;
 }
@@ -158,7 +132,12 @@ static ashlar_status give_back(ashlar_allocator *a) {
 static ashlar_status record(warmup *w) {
     ASHLAR_CHECK2(w->is_planned && !w->is_dry_run && !w->is_loaded);
     w->is_dry_run = w->options->dry_run != NULL;
-    const ashlar_status status = pass(w);
+    ashlar_status status = pass(w);
+    /* Again: some could not be joined before the step that needs most was recorded. */
+    for (size_t length = w->options->max_length;
+         w->is_dry_run && length > w->options->min_length && status == ASHLAR_OK;) {
+        status = ashlar__warmup_join(w->allocator, w->options, --length);
+    }
     w->is_dry_run = w->is_dry_run && status != ASHLAR_OK; /* if still set, undo() ends the step */
     return status;
 }
@@ -171,7 +150,7 @@ static ashlar_status print_fingerprint(const ashlar_warmup_options *o,
     const size_t room = ASHLAR_PLAN_FINGERPRINT_MAX + 1;
     const int bytes =
         snprintf(text, room, "lengths %zu to %zu, %zu buckets from key %llu; %s", o->min_length,
-                 o->max_length, bucket_of(o, o->max_length) + 1, (unsigned long long)o->key,
+                 o->max_length, ashlar__warmup_bucket_of(o, o->max_length) + 1, (unsigned long long)o->key,
                  o->fingerprint != NULL ? o->fingerprint : "");
     return bytes > 0 && (size_t)bytes < room
                ? ASHLAR_OK
@@ -218,7 +197,7 @@ static ashlar_status plan(warmup *w) {
 /* Whether later steps of each length begin with every block at home and an empty cache. */
 static ashlar_status hold_steps(const warmup *w, bool is_held) {
     ashlar_allocator *a = w->allocator;
-    const size_t last = bucket_of(w->options, w->options->max_length);
+    const size_t last = ashlar__warmup_bucket_of(w->options, w->options->max_length);
     ashlar_status status = ASHLAR_OK;
     ashlar__allocator_enter(a);
     for (size_t i = 0; w->has_steps && i <= last && status == ASHLAR_OK; i++) {
@@ -229,6 +208,7 @@ static ashlar_status hold_steps(const warmup *w, bool is_held) {
             status = ashlar__step_key_of_locked(a, w->options->key + i, state, &key);
         }
         if (status == ASHLAR_OK && key != NULL) {
+            key->number_count = w->is_planned ? key->number_count : last + 1; /* see forget() */
             key->is_held = is_held;
             key->is_ordinary = !w->is_planned;
         }
@@ -254,7 +234,7 @@ static const char *doubt(const warmup *w, const ashlar_memory_picture *before,
     if (ashlar__allocator_is_guarded(w->allocator)) {
         return "a guard mode is on, which keeps freed memory for a while";
     }
-    const bool visits_all = w->options->dry_run != NULL || bucket_width(w->options) == 1;
+    const bool visits_all = w->options->dry_run != NULL || ashlar__warmup_bucket_width(w->options) == 1;
     if (!visits_all && !ashlar__memory_is_all_planned(before, after)) {
         return "the ordinary path serves requests, and without a dry run not every length has run";
     }
@@ -325,7 +305,7 @@ static ashlar_status check_options(const ashlar_warmup_options *o) {
 
 static ashlar_status forget(const warmup *w) {
     return ashlar__planner_forget_keys(w->allocator, w->options->key,
-                                       (uint64_t)bucket_of(w->options, w->options->max_length) + 1);
+                                       (uint64_t)ashlar__warmup_bucket_of(w->options, w->options->max_length) + 1);
 }
 
 /* Set the option build_after. Returns its old value. */
@@ -359,7 +339,7 @@ static void fill_report(const warmup *w, const ashlar_stats *before, ashlar_warm
     report->is_planned = w->is_planned;
     report->is_loaded = w->is_loaded;
     report->length_count =
-        o->dry_run != NULL ? o->max_length - o->min_length + 1 : bucket_of(o, o->max_length) + 1;
+        o->dry_run != NULL ? o->max_length - o->min_length + 1 : ashlar__warmup_bucket_of(o, o->max_length) + 1;
     report->gap = report->plan.bound_bytes == 0
                       ? 0
                       : (double)report->plan.plan_bytes / (double)report->plan.bound_bytes - 1;

@@ -59,7 +59,8 @@ enum {
 };
 
 typedef struct ashlar_plan_options {
-    uint64_t search_ms;      /* most milliseconds to search for one packing; default 200 */
+    uint64_t search_ms;      /* most milliseconds to search for the packings of one call; default
+                              * 200 */
     uint32_t build_after;    /* plan a key once this many of its steps are recorded; default 1;
                               * 0: only when ashlar_plan_build() is called */
     uint32_t rerecord_after; /* record a key anew after this many steps in a row with a miss;
@@ -88,7 +89,8 @@ typedef struct ashlar_plan_stats {
     uint64_t memory_bytes; /* held by plans now; plans of one stream share memory. Less while
                             * memory of plans serves other requests */
     uint64_t plan_bytes;   /* sum over streams with such memory of their largest plan */
-    uint64_t bound_bytes;  /* the same sum of the largest peaks of live bytes in a plan */
+    uint64_t bound_bytes;  /* the same sum of the highest peaks of live bytes in any one of the
+                            * recorded steps: no memory for them is smaller */
     uint64_t plan_count;
     uint64_t slot_count; /* of all plans */
     uint64_t steps_recorded;

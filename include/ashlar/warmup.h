@@ -61,10 +61,12 @@ typedef struct ashlar_warmup_options {
     ashlar_stream stream; /* the steps' main one, named from now on (allocator.h) */
     size_t min_length;    /* 1 .. max_length */
     size_t max_length;
-    size_t length_bucket_count; /* plans, each for one range of lengths; the ranges are equally wide
-                                 * and the plans share one memory. 0: one plan. Use more if longer
-                                 * steps make more allocations */
-    uint64_t key;               /* of steps in the shortest bucket; the next bucket's is key + 1 */
+    size_t length_bucket_count; /* plans, each for a range of lengths; the plans share one memory.
+                                 * 0: as many as are needed for that to be as large as the largest
+                                 * step, and one plan if dry_run is NULL. Else so many ranges, all
+                                 * equally wide */
+    uint64_t key;               /* of steps in the shortest bucket; the next bucket's is key + 1.
+                                 * With length_bucket_count 0, each length is a bucket */
     bool without_plan;          /* run all lengths without plans; later steps of these keys are not
                                  * recorded, unless ashlar_plan_record_next() asks for it */
     ashlar_warmup_fn step;      /* runs a real step, but nothing that may happen only once, such as
@@ -93,7 +95,8 @@ typedef struct ashlar_warmup_report {
                                    * there are no thread caches; or a guard mode is on */
     size_t length_count;          /* lengths that a pass goes through */
     size_t pass_count;            /* passes over all lengths with the finished plans */
-    double gap;                   /* plan_bytes / bound_bytes - 1, over the warm-up's plans */
+    double gap;                   /* plan_bytes / bound_bytes - 1: how much more the plans take
+                                   * than the largest step of any length has live at once */
     ashlar_plan_stats plan;       /* of all plans of the allocator */
     uint64_t reserved_bytes;      /* physical memory after the warm-up */
     uint64_t driver_calls;        /* driver calls that the allocator made during the warm-up */
@@ -103,7 +106,8 @@ typedef struct ashlar_warmup_report {
  * Warm up:
  *
  *   1. record the allocations of every length, the longest first, merged for each bucket; with a
- *      dry run this takes no memory
+ *      dry run this takes no memory. With length_bucket_count 0, neighbouring lengths are merged
+ *      where a plan for both needs at most 0.4 % more than the largest step of all
  *   2. wait for the device, and give all free memory back to the driver
  *   3. pack the plans, and take their memory
  *   4. run `step` at the maximum length

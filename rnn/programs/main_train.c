@@ -183,17 +183,12 @@ static ashlar_status run_text(const ashlar_train_command *c, ashlar_device *devi
     return status;
 }
 
-/* Make a task of a tagger's corpus. With label feedback, one bucket of lengths becomes one for each
- * length of a sentence. */
 static ashlar_status make_tagger(ashlar_train_command *c, const ashlar_tagger_corpus *corpus,
                                  ashlar_task **task) {
     ashlar_task_tagger_config tags = c->tags.tags;
     ashlar_tagger_counts counts;
     ashlar__tagger_corpus_counts(corpus, &counts);
     tags.label_embedding = c->tags.feeds_labels ? c->tags.label_embedding : 0;
-    if (c->tags.feeds_labels && c->train.buckets == 1) {
-        c->train.buckets = counts.longest_sentence;
-    }
     ASHLAR_TRY(ashlar__task_tagger_create(corpus, &c->train, &tags, task));
     if (!c->is_quiet) {
         print_tagger_start(&counts, &c->train);

@@ -29,7 +29,8 @@ typedef struct ashlar_train_config {
     bool without_bias_decay;  /* weight decay applies to matrices only */
     ashlar_schedule schedule; /* of the learning rate */
     uint64_t seed;
-    size_t buckets;          /* ranges of lengths, with one plan for each; 0 and 1: one plan */
+    size_t buckets;          /* ranges of lengths, with one plan for each; 0: found by the
+                              * warm-up */
     bool without_plan;       /* steps allocate from the heap instead of from plans */
     const char *plan_file;   /* keeps the plans; NULL: no file */
     const char *resume_file; /* the training to resume; NULL: begin a new one */

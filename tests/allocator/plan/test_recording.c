@@ -15,6 +15,17 @@ static void finish_all(void) {
     ashlar__recording_finish(&from);
 }
 
+/* Merge `from` into `into`. */
+static ashlar_status merge(void) {
+    ashlar_recording merged;
+    const ashlar_status status = ashlar__recording_merge(&into, &from, &merged);
+    if (status == ASHLAR_OK) {
+        ashlar__recording_finish(&into);
+        into = merged;
+    }
+    return status;
+}
+
 static void add(ashlar_recording *to, size_t bytes, unsigned tag, int state, int block) {
     ashlar__recording_add(to, bytes, tag, &states[state], &blocks[block]);
 }
@@ -111,7 +122,7 @@ CASE(allocations_are_paired_with_the_next_alike) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         chain(&into, cases[i].into, 100);
         chain(&from, cases[i].from, 200);
-        CHECK(ashlar__recording_merge(&into, &from) == ASHLAR_OK);
+        CHECK(merge() == ASHLAR_OK);
         check_merged(cases[i].want);
     }
 }
@@ -128,7 +139,7 @@ CASE(a_pair_has_the_larger_size_and_the_longer_life) {
     free_block(&from, 3);
     ashlar__recording_close(&into);
     ashlar__recording_close(&from);
-    CHECK(ashlar__recording_merge(&into, &from) == ASHLAR_OK);
+    CHECK(merge() == ASHLAR_OK);
     CHECK_ZU(into.count, 3);
     CHECK(into.allocs[0].bytes == 300 && into.allocs[0].end == 2);
     CHECK(into.allocs[1].bytes == 400 && into.allocs[1].end == 3);
@@ -141,7 +152,7 @@ CASE(a_merge_fails_whole) {
         chain(&into, "ab", 100);
         chain(&from, "abc", 200);
         ashlar_status status;
-        HOST_FAILS_AT(n, status = ashlar__recording_merge(&into, &from));
+        HOST_FAILS_AT(n, status = merge());
         CHECK(status == (n <= 4 ? ASHLAR_EHOSTMEM : ASHLAR_OK));
         CHECK_ZU(into.count, n <= 4 ? 2 : 3);
         CHECK_ZU(into.allocs[0].bytes, n <= 4 ? 100 : 200);
@@ -155,8 +166,46 @@ CASE(streams_of_a_merge_may_be_too_many) {
     add(&from, 100, 0, ASHLAR_PLAN_STREAMS_MAX, 0);
     ashlar__recording_close(&into);
     ashlar__recording_close(&from);
-    CHECK_FAILS(ashlar__recording_merge(&into, &from), ASHLAR_EOVERFLOW, "more than 16 streams");
+    CHECK_FAILS(merge(), ASHLAR_EOVERFLOW, "more than 16 streams");
     CHECK_ZU(into.count, ASHLAR_PLAN_STREAMS_MAX);
+}
+
+CASE(a_peak_is_what_was_live_at_once_by_stream) {
+    size_t peaks[ASHLAR_PLAN_STREAMS_MAX];
+    add(&r, 1000, 0, 0, 0);
+    add(&r, 600, 0, 1, 1);
+    add(&r, 1000, 0, 0, 2);
+    free_block(&r, 0);
+    free_block(&r, 2);
+    add(&r, 1025, 0, 0, 3); /* a slot is of whole 512 bytes */
+    add(&r, 9999, 0, 1, 4); /* outlives the step, so it is not planned */
+    free_block(&r, 1);
+    free_block(&r, 3);
+    ashlar__recording_close(&r);
+    CHECK(ashlar__recording_find_peaks(&r, peaks) == ASHLAR_OK);
+    CHECK_ZU(peaks[0], 2048);
+    CHECK_ZU(peaks[1], 1024);
+    ashlar_status status;
+    HOST_FAILS_AT(1, status = ashlar__recording_find_peaks(&r, peaks));
+    CHECK(status == ASHLAR_EHOSTMEM);
+}
+
+CASE(a_merge_keeps_the_highest_peak_of_its_steps) {
+    add(&into, 512, 0, 0, 0);
+    add(&into, 512, 0, 0, 1);
+    add(&from, 1536, 0, 0, 2);
+    free_block(&into, 0);
+    free_block(&into, 1);
+    free_block(&from, 2);
+    ashlar__recording_close(&into);
+    ashlar__recording_close(&from);
+    CHECK(ashlar__recording_find_peaks(&into, into.peaks) == ASHLAR_OK);
+    CHECK(ashlar__recording_find_peaks(&from, from.peaks) == ASHLAR_OK);
+    CHECK(merge() == ASHLAR_OK);
+    CHECK_ZU(into.peaks[0], 1536);
+    size_t peaks[ASHLAR_PLAN_STREAMS_MAX];
+    CHECK(ashlar__recording_find_peaks(&into, peaks) == ASHLAR_OK);
+    CHECK_ZU(peaks[0], 2048); /* what a plan for both needs */
 }
 
 RUN_CASES_AFTER(check_each = finish_all)

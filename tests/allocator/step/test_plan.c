@@ -106,7 +106,7 @@ CASE(slots_are_the_recordings) {
     for (uint64_t seed = 1; seed <= 5; seed++) {
         ashlar_plan *plan = NULL;
         draw_recording(seed);
-        REQUIRE(ashlar__plan_make(&recording, 0, &plan) == ASHLAR_OK);
+        REQUIRE(ashlar__plan_make(&recording, 0, NULL, &plan) == ASHLAR_OK);
         CHECK(plan->stream_count == 2 && plan->stream_plans[1].stream_state == &states[1]);
         check_slots(plan);
         check_expiry(plan);
@@ -118,7 +118,7 @@ CASE(slots_are_the_recordings) {
 CASE(a_plan_of_nothing_has_one_slot_that_nothing_fits) {
     ashlar_plan *plan = NULL;
     recording = (ashlar_recording){0};
-    REQUIRE(ashlar__plan_make(&recording, 0, &plan) == ASHLAR_OK);
+    REQUIRE(ashlar__plan_make(&recording, 0, NULL, &plan) == ASHLAR_OK);
     CHECK_ZU(plan->count, 0);
     CHECK(plan->slots[0].bytes == 0 && plan->expired_to[0] == 0);
     ashlar__plan_free(plan);
@@ -130,10 +130,10 @@ CASE(a_size_that_overflows_is_refused) {
     draw_recording(1);
     allocs[3].bytes = SIZE_MAX - 5;
     allocs[3].end = 4;
-    CHECK(ashlar__plan_make(&recording, 0, &plan) == ASHLAR_EOVERFLOW);
+    CHECK(ashlar__plan_make(&recording, 0, NULL, &plan) == ASHLAR_EOVERFLOW);
     CHECK(plan == NULL);
     allocs[3].end = ASHLAR_NOT_PLANNED; /* not planned: of no matter */
-    CHECK(ashlar__plan_make(&recording, 0, &plan) == ASHLAR_OK);
+    CHECK(ashlar__plan_make(&recording, 0, NULL, &plan) == ASHLAR_OK);
     ashlar__plan_free(plan);
 }
 
@@ -144,7 +144,7 @@ CASE(without_host_memory_there_is_no_plan) {
         ashlar_plan *plan = NULL;
         draw_recording(1);
         ashlar__host_fail_at(++n);
-        const ashlar_status status = ashlar__plan_make(&recording, 0, &plan);
+        const ashlar_status status = ashlar__plan_make(&recording, 0, NULL, &plan);
         is_done = status == ASHLAR_OK;
         CHECK(is_done || (status == ASHLAR_EHOSTMEM && plan == NULL));
         ashlar__host_fail_at(0);

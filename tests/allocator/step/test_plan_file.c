@@ -172,8 +172,8 @@ CASE(plans_of_something_else_are_refused) {
 CASE(streams_that_are_the_same_are_refused) {
     const ashlar_stream one_by_two_names[] = {NULL, streams[0], (ashlar_stream)(uintptr_t)1};
     REQUIRE(set_up_plans());
-    write_sealed("ashlar-plan,1\nfingerprint," PRINT "\nplans,512,3,1\n"
-                 "key,1,0,1,1,1\npart,0,512,512\nalloc,1,0,0,1,0\n");
+    write_sealed("ashlar-plan,2\nfingerprint," PRINT "\nplans,512,3,1\n"
+                 "key,1,1,0,1,1,1\npart,0,512,512\nalloc,1,0,0,0,1,0\n");
     CHECK_FAILS(ashlar_plan_load(allocator, one_by_two_names, 3, path, PRINT), ASHLAR_EINVAL,
                 "numbers 0 and 2 are the same");
     CHECK(allocator->planner.keys == NULL);

@@ -12,11 +12,11 @@
 
 /* Two keys, three streams. */
 #define TWO_KEYS                                                \
-    "ashlar-plan,1\nfingerprint," PRINT "\nplans,512,3,2\n"     \
-    "key,1,0,2,2,3\npart,0,4194304,4194304\npart,1,512,512\n"   \
-    "alloc,4194304,0,0,3,0\nalloc,9,1,1\nalloc,5,2,1,3,0\n"     \
-    "key,2,0,1,2,2\npart,2,6291456,6291456\npart,0,1024,1024\n" \
-    "alloc,6291456,0,0,2,0\nalloc,1024,1,1,2,0\n"
+    "ashlar-plan,2\nfingerprint," PRINT "\nplans,512,3,2\n"     \
+    "key,1,1,0,2,2,3\npart,0,4194304,4194304\npart,1,512,512\n"   \
+    "alloc,4194304,0,0,0,3,0\nalloc,9,1,1,0\nalloc,5,2,1,0,3,0\n"     \
+    "key,2,1,0,1,2,2\npart,2,6291456,6291456\npart,0,1024,1024\n" \
+    "alloc,6291456,0,0,0,2,0\nalloc,1024,1,1,0,2,0\n"
 
 static void check_whole(ashlar_status status) {
     CHECK(status == ASHLAR_OK);
@@ -90,9 +90,9 @@ CASE_WITH(a_load_into_a_full_device_takes_nothing, set_up_cached("memory=16MiB",
     check_whole(load());
     tear_down();
     REQUIRE(set_up_cached("memory=16MiB", 4 * MIB));
-    write_sealed("ashlar-plan,1\nfingerprint," PRINT "\nplans,512,1,1\n"
-                 "key,1,0,1,1,1\npart,0,9223372036854775808,9223372036854775808\n"
-                 "alloc,9223372036854775808,0,0,1,0\n");
+    write_sealed("ashlar-plan,2\nfingerprint," PRINT "\nplans,512,1,1\n"
+                 "key,1,1,0,1,1,1\npart,0,9223372036854775808,9223372036854775808\n"
+                 "alloc,9223372036854775808,0,0,0,1,0\n");
     check_refused(ASHLAR_ENOMEM, "more than the device has");
 }
 

@@ -244,9 +244,9 @@ CASE_WITH(a_wrong_buffer_is_named, set_up_plans()) {
 /* ---- writing ---- */
 
 CASE_WITH(each_stream_of_a_key_is_written_by_itself, set_up_plans()) {
-    write_sealed("ashlar-plan,1\nfingerprint," PRINT "\nplans,512,2,1\n"
-                 "key,7,0,1,2,4\npart,0,1536,1536\npart,1,512,512\n"
-                 "alloc,1000,0,0,4,512\nalloc,9,0,1,2,0\nalloc,9,0,0\nalloc,9,0,0,4,0\n");
+    write_sealed("ashlar-plan,2\nfingerprint," PRINT "\nplans,512,2,1\n"
+                 "key,7,1,0,1,2,4\npart,0,1536,1536\npart,1,512,512\n"
+                 "alloc,1000,0,0,0,4,512\nalloc,9,0,1,0,2,0\nalloc,9,0,0,0\nalloc,9,0,0,0,4,0\n");
     REQUIRE(load() == ASHLAR_OK);
     CHECK(ashlar_plan_write_minimalloc(allocator, streams[0], 7, streams[0], path) == ASHLAR_OK);
     (void)read_text(text);

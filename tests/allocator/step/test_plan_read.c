@@ -58,7 +58,8 @@ CASE(every_wrong_line_is_named) {
         const char *instead, *stream_idx;
         ashlar_status status;
     } cases[] = {
-        {1, "ashlar-plan,2", ":1: version 2", ASHLAR_ENOTSUP},
+        {1, "ashlar-plan,1", ":1: version 1", ASHLAR_ENOTSUP},
+        {1, "ashlar-plan,3", ":1: version 3", ASHLAR_ENOTSUP},
         {1, "ashlar-plan,0", ":1: version 0", ASHLAR_ENOTSUP},
         {1, "ashlar-plan,one", ":1: the version", ASHLAR_EFORMAT},
         {1, "ashlar-plan", ":1: the version", ASHLAR_EFORMAT},
@@ -75,36 +76,38 @@ CASE(every_wrong_line_is_named) {
         {3, "plans,512,1,2", ":10: 'end,", ASHLAR_EFORMAT},
         {3, "plans,512,1", ":3: 2 numbers in place of 3", ASHLAR_EFORMAT},
         {3, "plans,512,1,1,", ":3: 4 numbers in place of 3", ASHLAR_EFORMAT},
-        {4, "key,7,1,1,1,4", ":4: STREAM", ASHLAR_EFORMAT},
-        {4, "key,18446744073709551616,0,1,1,4", ":4: KEY", ASHLAR_EFORMAT},
-        {4, "key,-7,0,1,1,4", ":4: KEY is '-7'", ASHLAR_EFORMAT},
-        {4, "key,7,0,0,1,4", ":4: STEPS", ASHLAR_EFORMAT},
-        {4, "key,7,0,4294967296,1,4", ":4: STEPS", ASHLAR_EFORMAT},
-        {4, "key,7,0,1,17,4", ":4: PARTS", ASHLAR_EFORMAT},
-        {4, "key,7,0,1,0,4", ":4: PARTS", ASHLAR_EFORMAT},
-        {4, "key,7,0,1,2,4", ":6: 'alloc,1000", ASHLAR_EFORMAT},
-        {4, "key,7,0,1,1,999999", ":4: the file is cut off", ASHLAR_EFORMAT},
-        {4, "key,7,0,1,1,1073741825", ":4: ALLOCS", ASHLAR_EFORMAT},
-        {4, "key,7,0,1,1,5", ":10: 'end,", ASHLAR_EFORMAT},
-        {4, "key,7,0,1,1,3", ":7: END", ASHLAR_EFORMAT},
+        {4, "key,7,1,1,1,1,4", ":4: STREAM", ASHLAR_EFORMAT},
+        {4, "key,18446744073709551616,1,0,1,1,4", ":4: KEY", ASHLAR_EFORMAT},
+        {4, "key,-7,1,0,1,1,4", ":4: KEY is '-7'", ASHLAR_EFORMAT},
+        {4, "key,7,0,0,1,1,4", ":4: NUMBERS", ASHLAR_EFORMAT},
+        {4, "key,7,1,0,0,1,4", ":4: STEPS", ASHLAR_EFORMAT},
+        {4, "key,7,1,0,4294967296,1,4", ":4: STEPS", ASHLAR_EFORMAT},
+        {4, "key,7,1,0,1,17,4", ":4: PARTS", ASHLAR_EFORMAT},
+        {4, "key,7,1,0,1,0,4", ":4: PARTS", ASHLAR_EFORMAT},
+        {4, "key,7,1,0,1,2,4", ":6: 'alloc,1000", ASHLAR_EFORMAT},
+        {4, "key,7,1,0,1,1,999999", ":4: the file is cut off", ASHLAR_EFORMAT},
+        {4, "key,7,1,0,1,1,1073741825", ":4: ALLOCS", ASHLAR_EFORMAT},
+        {4, "key,7,1,0,1,1,5", ":10: 'end,", ASHLAR_EFORMAT},
+        {4, "key,7,1,0,1,1,3", ":7: END", ASHLAR_EFORMAT},
         {5, "part,1,1536,1536", ":5: STREAM", ASHLAR_EFORMAT},
-        {5, "part,0,2048,1536", "PLAN,BOUND are 2048,1536", ASHLAR_EFORMAT},
-        {5, "part,0,1536,1024", "PLAN,BOUND are 1536,1024", ASHLAR_EFORMAT},
-        {6, "alloc,0,0,0,2,0", ":6: BYTES", ASHLAR_EFORMAT},
-        {6, "alloc,1000,8,0,2,0", ":6: TAG", ASHLAR_EFORMAT},
-        {6, "alloc,1000,0,1,2,0", ":6: PART", ASHLAR_EFORMAT},
-        {6, "alloc,1000,0,0,0,0", ":6: END", ASHLAR_EFORMAT},
-        {6, "alloc,1000,0,0,5,0", ":6: END", ASHLAR_EFORMAT},
-        {6, "alloc,1000,0,0,2,x", ":6: OFFSET", ASHLAR_EFORMAT},
-        {6, "alloc,1000,0,0,2", ":6: 4 numbers in place of 5", ASHLAR_EFORMAT},
-        {6, "alloc,1000,0,0,2,256", "no multiple of 512", ASHLAR_EFORMAT},
-        {6, "alloc,1000,0,0,2,512", ":9: key 7: pack: buffers", ASHLAR_EFORMAT},
-        {6, "alloc,1000,0,0,2,18446744073709551104", "beyond size_t", ASHLAR_EFORMAT},
-        {6, "alloc,18446744073709551615,0,0,2,0", "18446744073709551615 bytes", ASHLAR_EFORMAT},
-        {6, "alloc,1000,0,0,4,0", "overlap", ASHLAR_EFORMAT},
-        {7, "alloc,512,7,0,1,1024", ":7: END", ASHLAR_EFORMAT},
+        {5, "part,0,2048,1536", "PLAN,PEAK are 2048,1536", ASHLAR_EFORMAT},
+        {5, "part,0,1536,2048", "PLAN,PEAK are 1536,2048", ASHLAR_EFORMAT},
+        {6, "alloc,0,0,0,0,2,0", ":6: BYTES", ASHLAR_EFORMAT},
+        {6, "alloc,1000,8,0,0,2,0", ":6: TAG", ASHLAR_EFORMAT},
+        {6, "alloc,1000,0,1,0,2,0", ":6: PART", ASHLAR_EFORMAT},
+        {6, "alloc,1000,0,0,2,2,0", ":6: LANDING", ASHLAR_EFORMAT},
+        {6, "alloc,1000,0,0,0,0,0", ":6: END", ASHLAR_EFORMAT},
+        {6, "alloc,1000,0,0,0,5,0", ":6: END", ASHLAR_EFORMAT},
+        {6, "alloc,1000,0,0,0,2,x", ":6: OFFSET", ASHLAR_EFORMAT},
+        {6, "alloc,1000,0,0,0,2", ":6: 5 numbers in place of 6", ASHLAR_EFORMAT},
+        {6, "alloc,1000,0,0,0,2,256", "no multiple of 512", ASHLAR_EFORMAT},
+        {6, "alloc,1000,0,0,0,2,512", ":9: key 7: pack: buffers", ASHLAR_EFORMAT},
+        {6, "alloc,1000,0,0,0,2,18446744073709551104", "beyond size_t", ASHLAR_EFORMAT},
+        {6, "alloc,18446744073709551615,0,0,0,2,0", "18446744073709551615 bytes", ASHLAR_EFORMAT},
+        {6, "alloc,1000,0,0,0,4,0", "overlap", ASHLAR_EFORMAT},
+        {7, "alloc,512,7,0,0,1,1024", ":7: END", ASHLAR_EFORMAT},
         {8, "other,300,1,0", ":8: 'other", ASHLAR_EFORMAT},
-        {8, "alloc,300,1", ":8: 2 numbers in place of 5", ASHLAR_EFORMAT},
+        {8, "alloc,300,1", ":8: 2 numbers in place of 6", ASHLAR_EFORMAT},
     };
     REQUIRE(set_up_plans());
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -116,19 +119,23 @@ CASE(every_wrong_line_is_named) {
 }
 
 CASE_WITH(a_key_or_a_part_that_is_there_twice_is_refused, set_up_plans()) {
-    write_sealed("ashlar-plan,1\nfingerprint," PRINT "\nplans,512,2,2\n"
-                 "key,1,0,1,1,1\npart,0,512,512\nalloc,1,0,0,1,0\n"
-                 "key,1,0,1,1,1\npart,0,512,512\nalloc,1,0,0,1,0\n");
+    write_sealed("ashlar-plan,2\nfingerprint," PRINT "\nplans,512,2,2\n"
+                 "key,1,1,0,1,1,1\npart,0,512,512\nalloc,1,0,0,0,1,0\n"
+                 "key,1,1,0,1,1,1\npart,0,512,512\nalloc,1,0,0,0,1,0\n");
     check_refused(ASHLAR_EFORMAT, ":7: key 1 is there twice");
-    write_sealed("ashlar-plan,1\nfingerprint," PRINT "\nplans,512,2,1\n"
-                 "key,1,0,1,2,2\npart,1,512,512\npart,1,512,512\n"
-                 "alloc,1,0,0,1,0\nalloc,1,0,1,2,0\n");
+    write_sealed("ashlar-plan,2\nfingerprint," PRINT "\nplans,512,2,2\n"
+                 "key,3,2,0,1,1,1\npart,0,512,512\nalloc,1,0,0,0,1,0\n"
+                 "key,1,3,0,1,1,1\npart,0,512,512\nalloc,1,0,0,0,1,0\n");
+    check_refused(ASHLAR_EFORMAT, ":7: key 1 is there twice");
+    write_sealed("ashlar-plan,2\nfingerprint," PRINT "\nplans,512,2,1\n"
+                 "key,1,1,0,1,2,2\npart,1,512,512\npart,1,512,512\n"
+                 "alloc,1,0,0,0,1,0\nalloc,1,0,1,0,2,0\n");
     check_refused(ASHLAR_EFORMAT, ":6: a second part of stream 1");
     /* Neither is one number on two streams, nor one stream in two keys. */
-    write_sealed("ashlar-plan,1\nfingerprint," PRINT "\nplans,512,2,3\n"
-                 "key,1,0,1,1,1\npart,0,512,512\nalloc,1,0,0,1,0\n"
-                 "key,1,1,1,1,1\npart,1,1024,1024\nalloc,1024,0,0,1,0\n"
-                 "key,2,0,1,0,0\n");
+    write_sealed("ashlar-plan,2\nfingerprint," PRINT "\nplans,512,2,3\n"
+                 "key,1,1,0,1,1,1\npart,0,512,512\nalloc,1,0,0,0,1,0\n"
+                 "key,1,1,1,1,1,1\npart,1,1024,1024\nalloc,1024,0,0,0,1,0\n"
+                 "key,2,1,0,1,0,0\n");
     CHECK(load() == ASHLAR_OK);
     CHECK_ZU(plans().plan_count, 3);
     CHECK_ZU(plans().plan_bytes, 1536);

@@ -51,7 +51,7 @@ CASE(every_length_is_rehearsed_twice_and_the_longest_step_run_once) {
     CHECK_ZU(report.pass_count, 1);
     CHECK_ZU(report.plan.steps_recorded, LENGTH_MAX - LENGTH_MIN + 1);
     CHECK_ZU(report.plan.steps_replayed, LENGTH_MAX - LENGTH_MIN + 2);
-    CHECK_ZU(report.plan.plan_count, 1);
+    CHECK(1 <= report.plan.plan_count && report.plan.plan_count < report.length_count);
 }
 
 CASE(without_a_rehearsal_the_longest_step_of_each_bucket_is_run_twice) {

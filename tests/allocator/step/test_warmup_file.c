@@ -89,7 +89,7 @@ CASE(a_file_of_something_else_is_refused) {
 
 CASE(a_damaged_file_is_refused) {
     REQUIRE(begin_case());
-    write_bytes("ashlar-plan,1\n", 14);
+    write_bytes("ashlar-plan,2\n", 14);
     const ashlar_warmup_options o = file_options();
     check_refused(&o, ASHLAR_EFORMAT, path);
     CHECK_ZU(program.call_count, 0);

@@ -1,0 +1,257 @@
+/* planner_memory.c - taking the memory that a stream's plans share, and giving it to their slots. */
+#include "allocator/step/step.h"
+
+#include <stdlib.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/core/slow_path.h"
+#include "allocator/heap/away.h"
+
+/* ---- memory ---- */
+
+/* Take a block of the heap for work on `state`, through the same ladder as any request. */
+static ashlar_status take_block_locked(ashlar_allocator *a, ashlar_cache *own,
+                                       ashlar_stream_state *state, size_t bytes,
+                                       ashlar_block **out) {
+    ASHLAR_OWNS(&a->lock);
+    const ashlar_request request = {.stream_state = state, .bytes = bytes, .own = own};
+    ashlar_block *block = NULL;
+    ashlar_rung unused;
+    if (bytes > a->heap.range.memory_bytes) {
+        return ashlar__fail(ASHLAR_ENOMEM, "a plan of %zu bytes is more than the device has",
+                            bytes);
+    }
+    const ashlar_status status = ashlar__ladder_take_locked(a, &request, &block, &unused);
+    ashlar__update_reserved_peak_locked(a);
+    if (status == ASHLAR_OK) {
+        ASHLAR_CHECK2(block->bytes >= bytes);
+        block->stream_state = state;
+        *out = block;
+    }
+    return status;
+}
+
+/* What the plans of one stream need together. */
+typedef struct needs {
+    ashlar_stream_state *stream_state;
+    size_t bytes;    /* bytes of the largest plan */
+    size_t *offsets; /* [count], the slots' offsets: rising, no two equal, < bytes */
+    size_t count;
+} needs;
+
+static bool are_rising(const needs *n) {
+    bool is_so = n->count == 0 || n->offsets[n->count - 1] < n->bytes;
+    for (size_t i = 1; i < n->count; i++) {
+        is_so = is_so && n->offsets[i - 1] < n->offsets[i];
+    }
+    return is_so;
+}
+
+/* Make a plan memory with a slot block at each offset. The caller adds it to the planner's list.
+ * Lock: held; may be dropped and taken again meanwhile. */
+static ashlar_status create_memory_locked(ashlar_allocator *a, ashlar_cache *own, const needs *n,
+                                          ashlar_plan_memory **out) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_block *block = NULL;
+    ASHLAR_ASSERT(n->count > 0 && n->bytes > 0);
+    ASHLAR_CHECK3(are_rising(n));
+    ashlar_plan_memory *memory = ashlar__plan_memory_new(n->count);
+    if (memory == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a plan's memory");
+    }
+    ashlar_status status = take_block_locked(a, own, n->stream_state, n->bytes, &block);
+    if (status == ASHLAR_OK) {
+        status = ashlar__plan_memory_place_locked(memory, &a->heap, block, n->offsets);
+        if (status != ASHLAR_OK) {
+            ashlar__release_block_locked(&a->heap, block, n->stream_state);
+        }
+    }
+    if (status != ASHLAR_OK) {
+        ashlar__plan_memory_free(memory);
+        return status;
+    }
+    ASHLAR_CHECK2(memory->stream_state == n->stream_state && !memory->is_unused);
+    *out = memory;
+    return ASHLAR_OK;
+}
+
+/* ---- what the plans of a stream share ---- */
+
+static void retire(ashlar_allocator *a, const ashlar_stream_state *state) {
+    ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, state);
+    if (memory != NULL) {
+        ASHLAR_CHECK2(!memory->is_busy);
+        memory->is_unused = true;
+        /* First, so that the new memory may take the bytes of the old. */
+        ashlar__planner_tidy_locked(&a->planner, &a->heap);
+    }
+}
+
+typedef void (*slot_fn)(void *context, ashlar_plan *plan, uint32_t i);
+
+/* Call `visit` for every planned slot on the stream, in all plans. */
+static void each_slot(const ashlar_allocator *a, const ashlar_stream_state *state, slot_fn visit,
+                      void *context) {
+    for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        for (uint32_t i = 0; key->plan != NULL && i < key->plan->count; i++) {
+            const ashlar_slot *slot = &key->plan->slots[i];
+            if (slot->bytes > 0 &&
+                key->plan->stream_plans[slot->stream_idx].stream_state == state) {
+                visit(context, key->plan, i);
+            }
+        }
+    }
+}
+
+static void count_slot(void *context, ashlar_plan *plan, uint32_t i) {
+    needs *n = context;
+    const size_t bytes = plan->stream_plans[plan->slots[i].stream_idx].plan_bytes;
+    ASHLAR_CHECK2(plan->offsets[i] + plan->slots[i].bytes <= bytes);
+    n->bytes = bytes > n->bytes ? bytes : n->bytes;
+    n->count++;
+}
+
+static void add_offset(void *context, ashlar_plan *plan, uint32_t i) {
+    needs *n = context;
+    n->offsets[n->count++] = plan->offsets[i];
+}
+
+static void set_slot_block(void *context, ashlar_plan *plan, uint32_t i) {
+    const ashlar_plan_memory *memory = context;
+    ASHLAR_CHECK2(plan->offsets[i] + plan->slots[i].bytes <= memory->block->bytes);
+    plan->slots[i].slot_block = ashlar__plan_memory_block_at(memory, plan->offsets[i]);
+    ASHLAR_CHECK2(!ashlar__slot_block_is_taken(plan->slots[i].slot_block));
+}
+
+static int by_size(const void *left, const void *right) {
+    const size_t a = *(const size_t *)left, b = *(const size_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+static ashlar_status find_needs(const ashlar_allocator *a, ashlar_stream_state *state, needs *out) {
+    *out = (needs){.stream_state = state};
+    each_slot(a, state, count_slot, out);
+    if (out->count == 0) {
+        return ASHLAR_OK;
+    }
+    out->offsets = ashlar__host_calloc(out->count, sizeof *out->offsets);
+    if (out->offsets == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the offsets of a plan");
+    }
+    out->count = 0;
+    each_slot(a, state, add_offset, out);
+    qsort(out->offsets, out->count, sizeof *out->offsets, by_size);
+    size_t kept = 0;
+    for (size_t i = 0; i < out->count; i++) {
+        if (kept == 0 || out->offsets[kept - 1] != out->offsets[i]) {
+            out->offsets[kept++] = out->offsets[i];
+        }
+    }
+    out->count = kept;
+    return ASHLAR_OK;
+}
+
+void ashlar__planner_link_plans(const ashlar_allocator *a) {
+    for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        if (key->plan != NULL && key->replay_count == 0 &&
+            !ashlar__planner_lacks_memory(&a->planner, key->plan)) {
+            ashlar__plan_link(key->plan);
+        }
+    }
+}
+
+ashlar_status ashlar__planner_renew_memory(ashlar_allocator *a, ashlar_cache *own,
+                                           ashlar_stream_state *state) {
+    needs n;
+    ashlar_plan_memory *memory = NULL;
+    ASHLAR_CHECK2(a->planner.is_installing); /* so no other thread renews one meanwhile */
+    if (ashlar__stream_state_has_ended(state)) {
+        return ASHLAR_OK;
+    }
+    ashlar_status status = find_needs(a, state, &n);
+    if (status == ASHLAR_OK) {
+        retire(a, state);
+    }
+    if (status == ASHLAR_OK && n.count > 0) {
+        status = create_memory_locked(a, own, &n, &memory);
+    }
+    if (status == ASHLAR_OK && memory != NULL) {
+        ASHLAR_CHECK2(ashlar__planner_memory(&a->planner, state) == NULL);
+        memory->used_at = ++a->heap.use_clock;
+        memory->next = a->planner.memories;
+        a->planner.memories = memory;
+        each_slot(a, state, set_slot_block, memory);
+    }
+    ashlar__host_free(n.offsets);
+    return status;
+}
+
+/* ---- keys with plans from elsewhere ---- */
+
+static void unlink_key(ashlar_allocator *a, const ashlar_step_key *key) {
+    ashlar_step_key **link = &a->planner.keys;
+    while (*link != key) {
+        ASHLAR_CHECK2(*link != NULL);
+        link = &(*link)->next;
+    }
+    *link = key->next;
+}
+
+/* Make a plan memory for each stream of the key's plan that has none. */
+static ashlar_status add_plan_memories(ashlar_allocator *a, ashlar_cache *own,
+                                       const ashlar_step_key *key) {
+    ashlar_status status = ASHLAR_OK;
+    for (uint32_t stream_idx = 0; stream_idx < key->plan->stream_count && status == ASHLAR_OK;
+         stream_idx++) {
+        ashlar_stream_state *state = key->plan->stream_plans[stream_idx].stream_state;
+        if (ashlar__planner_memory(&a->planner, state) == NULL) {
+            status = ashlar__planner_renew_memory(a, own, state);
+        }
+    }
+    return status;
+}
+
+ashlar_status ashlar__planner_take_again_locked(ashlar_allocator *a, ashlar_cache *own,
+                                                ashlar_step_key *key) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_CHECK2(!a->planner.is_installing && !key->is_busy && !ashlar__plan_has_ended(key->plan));
+    a->planner.is_installing = true;
+    key->is_busy = true; /* so nobody moves the key or gives up its memory without the lock */
+    const ashlar_status status = add_plan_memories(a, own, key);
+    ashlar__planner_link_plans(a);
+    key->is_busy = false;
+    a->planner.is_installing = false;
+    return status;
+}
+
+ashlar_status ashlar__planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own,
+                                           ashlar_step_key **keys, size_t count) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_status status = ASHLAR_OK;
+    ASHLAR_CHECK2(count > 0 && !a->planner.is_installing && a->planner.active_step_count == 0);
+    /* These streams must not be given an unused plan memory: it lacks the slot blocks of their
+     * plans. */
+    ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
+    a->planner.is_installing = true;
+    for (size_t i = 0; i < count; i++) {
+        ASHLAR_CHECK2(keys[i]->plan != NULL && keys[i]->step_count > 0);
+        keys[i]->is_busy = true; /* so nobody moves or plans the key while the lock is dropped */
+        keys[i]->next = a->planner.keys;
+        a->planner.keys = keys[i];
+    }
+    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        status = add_plan_memories(a, own, keys[i]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        keys[i]->is_busy = false;
+        keys[i]->is_current = true;
+        if (status != ASHLAR_OK) {
+            unlink_key(a, keys[i]);
+        }
+    }
+    ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
+    ashlar__planner_link_plans(a);
+    a->planner.is_installing = false;
+    return status;
+}

@@ -1,0 +1,28 @@
+/*
+ * warmup_lengths.h - the lengths of a warm-up, in buckets of one key each (internal).
+ *
+ * If the warm-up finds the buckets itself, each length has a number of its own, and keys are joined
+ * as their steps are recorded: a key then stands for the numbers of several lengths in a row.
+ */
+#ifndef ASHLAR_WARMUP_LENGTHS_H
+#define ASHLAR_WARMUP_LENGTHS_H
+
+#include <ashlar/warmup.h>
+
+/* How many lengths have one number. The bucket of the longest ones may have fewer. */
+size_t ashlar__warmup_bucket_width(const ashlar_warmup_options *options);
+
+/* What is added to options->key for steps of this length. */
+size_t ashlar__warmup_bucket_of(const ashlar_warmup_options *options, size_t length);
+
+/* The next shorter length that a pass visits; 0 if there is none. Dry runs visit every length,
+ * other passes only the longest length of each bucket. */
+size_t ashlar__warmup_length_below(const ashlar_warmup_options *options, size_t length);
+
+/* If buckets are to be found: let one plan serve the recorded length and the next longer ones, if
+ * that costs no memory. Lock: not held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__warmup_join(ashlar_allocator *allocator,
+                                                    const ashlar_warmup_options *options,
+                                                    size_t length);
+
+#endif /* ASHLAR_WARMUP_LENGTHS_H */
