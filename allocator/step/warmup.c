@@ -150,7 +150,8 @@ static ashlar_status print_fingerprint(const ashlar_warmup_options *o,
     const size_t room = ASHLAR_PLAN_FINGERPRINT_MAX + 1;
     const int bytes =
         snprintf(text, room, "lengths %zu to %zu, %zu buckets from key %llu; %s", o->min_length,
-                 o->max_length, ashlar__warmup_bucket_of(o, o->max_length) + 1, (unsigned long long)o->key,
+                 o->max_length, ashlar__warmup_bucket_of(o, o->max_length) + 1,
+                 (unsigned long long)o->key,
                  o->fingerprint != NULL ? o->fingerprint : "");
     return bytes > 0 && (size_t)bytes < room
                ? ASHLAR_OK
@@ -194,21 +195,28 @@ static ashlar_status plan(warmup *w) {
 
 /* ---- the proof ---- */
 
-/* Whether later steps of each length begin with every block at home and an empty cache. */
-static ashlar_status hold_steps(const warmup *w, bool is_held) {
+/* Make the one key of all lengths, if no dry run tells them apart or nothing is recorded. */
+static ashlar_status share_key(const warmup *w) {
     ashlar_allocator *a = w->allocator;
-    const size_t last = ashlar__warmup_bucket_of(w->options, w->options->max_length);
-    ashlar_status status = ASHLAR_OK;
+    const ashlar_warmup_options *o = w->options;
+    const bool is_one = !w->is_planned || (o->dry_run == NULL && o->length_bucket_count == 0);
+    ashlar_stream_state *state = NULL;
     ashlar__allocator_enter(a);
-    for (size_t i = 0; w->has_steps && i <= last && status == ASHLAR_OK; i++) {
-        ashlar_stream_state *state = NULL;
-        ashlar_step_key *key = NULL;
-        status = ashlar__stream_state_of_locked(a, w->options->stream, &state);
-        if (status == ASHLAR_OK && state->pool == NULL) {
-            status = ashlar__step_key_of_locked(a, w->options->key + i, state, &key);
-        }
-        if (status == ASHLAR_OK && key != NULL) {
-            key->number_count = w->is_planned ? key->number_count : last + 1; /* see forget() */
+    ashlar_status status = ashlar__stream_state_of_locked(a, o->stream, &state);
+    if (status == ASHLAR_OK && w->has_steps && is_one && !w->is_loaded && state->pool == NULL) {
+        status = ashlar__warmup_share_key_locked(a, o, state);
+    }
+    ashlar__allocator_leave(a);
+    return status;
+}
+
+/* Whether later steps of each length begin with every block at home and an empty cache. */
+static void hold_steps(const warmup *w, bool is_held) {
+    ashlar_allocator *a = w->allocator;
+    const uint64_t last = ashlar__warmup_bucket_of(w->options, w->options->max_length);
+    ashlar__allocator_enter(a);
+    for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        if (key->key - w->options->key <= last) {
             key->is_held = is_held;
             key->is_ordinary = !w->is_planned;
         }
@@ -217,7 +225,6 @@ static ashlar_status hold_steps(const warmup *w, bool is_held) {
         ashlar__cycle_restart(ashlar__cache_get(a)); /* other threads' steps find nothing in it */
     }
     ashlar__allocator_leave(a);
-    return status;
 }
 
 /*
@@ -234,7 +241,8 @@ static const char *doubt(const warmup *w, const ashlar_memory_picture *before,
     if (ashlar__allocator_is_guarded(w->allocator)) {
         return "a guard mode is on, which keeps freed memory for a while";
     }
-    const bool visits_all = w->options->dry_run != NULL || ashlar__warmup_bucket_width(w->options) == 1;
+    const ashlar_warmup_options *o = w->options;
+    const bool visits_all = ashlar__warmup_visit_count(o) == o->max_length - o->min_length + 1;
     if (!visits_all && !ashlar__memory_is_all_planned(before, after)) {
         return "the ordinary path serves requests, and without a dry run not every length has run";
     }
@@ -268,14 +276,18 @@ static ashlar_status prove(const warmup *w, ashlar_warmup_report *report) {
         }
     }
     report->is_steady = report->unsteady_because == NULL;
-    return hold_steps(w, report->is_steady && !is_planned);
+    hold_steps(w, report->is_steady && !is_planned);
+    return ASHLAR_OK;
 }
 
 static ashlar_status replay(warmup *w, ashlar_warmup_report *report) {
     const ashlar_warmup_options *o = w->options;
-    ashlar_status status = w->is_planned ? plan(w) : ASHLAR_OK;
+    ashlar_status status = share_key(w);
+    if (status == ASHLAR_OK && w->is_planned) {
+        status = plan(w);
+    }
     if (status == ASHLAR_OK) {
-        status = hold_steps(w, true);
+        hold_steps(w, true);
     }
     if (status == ASHLAR_OK && o->step != NULL && o->dry_run != NULL) {
         status = visit(w, o->step, o->max_length);
@@ -304,8 +316,9 @@ static ashlar_status check_options(const ashlar_warmup_options *o) {
 }
 
 static ashlar_status forget(const warmup *w) {
-    return ashlar__planner_forget_keys(w->allocator, w->options->key,
-                                       (uint64_t)ashlar__warmup_bucket_of(w->options, w->options->max_length) + 1);
+    const ashlar_warmup_options *o = w->options;
+    return ashlar__planner_forget_keys(
+        w->allocator, o->key, (uint64_t)ashlar__warmup_bucket_of(o, o->max_length) + 1);
 }
 
 /* Set the option build_after. Returns its old value. */
@@ -338,8 +351,7 @@ static void fill_report(const warmup *w, const ashlar_stats *before, ashlar_warm
     ASHLAR_CHECK2(before->driver_calls <= after.driver_calls);
     report->is_planned = w->is_planned;
     report->is_loaded = w->is_loaded;
-    report->length_count =
-        o->dry_run != NULL ? o->max_length - o->min_length + 1 : ashlar__warmup_bucket_of(o, o->max_length) + 1;
+    report->length_count = ashlar__warmup_visit_count(o);
     report->gap = report->plan.bound_bytes == 0
                       ? 0
                       : (double)report->plan.plan_bytes / (double)report->plan.bound_bytes - 1;

@@ -5,20 +5,16 @@
 #include "allocator/core/streams.h"
 #include "allocator/step/step.h"
 
-/* Whether the lengths that share a plan are found by their recordings. */
-static bool finds_buckets(const ashlar_warmup_options *o) {
-    return o->length_bucket_count == 0 && o->dry_run != NULL;
-}
-
-size_t ashlar__warmup_bucket_width(const ashlar_warmup_options *o) {
-    const size_t count = o->length_bucket_count > 0 ? o->length_bucket_count : 1;
-    return finds_buckets(o) ? 1 : (o->max_length - o->min_length) / count + 1;
+/* How many lengths have one number. The bucket of the longest ones may have fewer. */
+static size_t bucket_width(const ashlar_warmup_options *o) {
+    return o->length_bucket_count == 0 ? 1
+                                       : (o->max_length - o->min_length) / o->length_bucket_count + 1;
 }
 
 size_t ashlar__warmup_bucket_of(const ashlar_warmup_options *o, size_t length) {
     const size_t at_most = length < o->max_length ? length : o->max_length;
     const size_t above = at_most > o->min_length ? at_most - o->min_length : 0;
-    return above / ashlar__warmup_bucket_width(o);
+    return above / bucket_width(o);
 }
 
 uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length) {
@@ -28,17 +24,40 @@ uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length) 
 size_t ashlar__warmup_length_below(const ashlar_warmup_options *o, size_t length) {
     size_t first = length; /* the shortest length that this visit covers */
     ASHLAR_CHECK2(o->min_length <= length && length <= o->max_length);
-    if (o->dry_run == NULL) {
-        first = o->min_length + ashlar__warmup_bucket_of(o, length) * ashlar__warmup_bucket_width(o);
+    if (o->dry_run == NULL && o->length_bucket_count == 0) {
+        first = o->min_length;
+    } else if (o->dry_run == NULL) {
+        first = o->min_length + ashlar__warmup_bucket_of(o, length) * bucket_width(o);
     }
     ASHLAR_CHECK2(o->min_length <= first && first <= length); /* so a pass ends */
     return first > o->min_length ? first - 1 : 0;
 }
 
+size_t ashlar__warmup_visit_count(const ashlar_warmup_options *o) {
+    size_t count = 1;
+    if (o->dry_run != NULL) {
+        count = o->max_length - o->min_length + 1;
+    } else if (o->length_bucket_count > 0) {
+        count = ashlar__warmup_bucket_of(o, o->max_length) + 1;
+    }
+    return count;
+}
+
+ashlar_status ashlar__warmup_share_key_locked(ashlar_allocator *a, const ashlar_warmup_options *o,
+                                              ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_step_key *key = NULL;
+    const ashlar_status status = ashlar__step_key_of_locked(a, o->key, state, &key);
+    if (key != NULL) {
+        key->number_count = (uint64_t)ashlar__warmup_bucket_of(o, o->max_length) + 1;
+    }
+    return status;
+}
+
 ashlar_status ashlar__warmup_join(ashlar_allocator *a, const ashlar_warmup_options *o,
                                   size_t length) {
     ashlar_stream_state *state = NULL;
-    if (!finds_buckets(o)) {
+    if (o->length_bucket_count > 0) {
         return ASHLAR_OK;
     }
     ashlar__allocator_enter(a);

@@ -1,16 +1,15 @@
 /*
  * warmup_lengths.h - the lengths of a warm-up, in buckets of one key each (internal).
  *
- * If the warm-up finds the buckets itself, each length has a number of its own, and keys are joined
- * as their steps are recorded: a key then stands for the numbers of several lengths in a row.
+ * If the warm-up finds the buckets itself, each length has a number of its own, and a key may stand
+ * for the numbers of several lengths in a row: keys are joined as their steps are recorded.
  */
 #ifndef ASHLAR_WARMUP_LENGTHS_H
 #define ASHLAR_WARMUP_LENGTHS_H
 
 #include <ashlar/warmup.h>
 
-/* How many lengths have one number. The bucket of the longest ones may have fewer. */
-size_t ashlar__warmup_bucket_width(const ashlar_warmup_options *options);
+#include "allocator/heap/stream_state.h"
 
 /* What is added to options->key for steps of this length. */
 size_t ashlar__warmup_bucket_of(const ashlar_warmup_options *options, size_t length);
@@ -18,6 +17,15 @@ size_t ashlar__warmup_bucket_of(const ashlar_warmup_options *options, size_t len
 /* The next shorter length that a pass visits; 0 if there is none. Dry runs visit every length,
  * other passes only the longest length of each bucket. */
 size_t ashlar__warmup_length_below(const ashlar_warmup_options *options, size_t length);
+
+/* How many lengths a pass visits. */
+size_t ashlar__warmup_visit_count(const ashlar_warmup_options *options);
+
+/* Let one key stand for all lengths. None of their numbers may have one. Lock: held. Errors:
+ * ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+ASHLAR_MUST_CHECK ashlar_status
+ashlar__warmup_share_key_locked(ashlar_allocator *allocator, const ashlar_warmup_options *options,
+                                ashlar_stream_state *state);
 
 /* If buckets are to be found: let one plan serve the recorded length and the next longer ones, if
  * that costs no memory. Lock: not held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
