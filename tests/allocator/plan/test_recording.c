@@ -166,7 +166,7 @@ CASE(streams_of_a_merge_may_be_too_many) {
     add(&from, 100, 0, ASHLAR_PLAN_STREAMS_MAX, 0);
     ashlar__recording_close(&into);
     ashlar__recording_close(&from);
-    CHECK_FAILS(merge(), ASHLAR_EOVERFLOW, "more than 16 streams");
+    CHECK_FAILS(merge(), ASHLAR_EOVERFLOW, "more than 128 streams");
     CHECK_ZU(into.count, ASHLAR_PLAN_STREAMS_MAX);
 }
 
