@@ -77,6 +77,22 @@
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_configure(const char *spec);
 
 /*
+ * With mode=adversarial, have `by` decide what runs next instead of the seed; NULL: the seed again.
+ * So a test can go through all orders that CUDA's rules allow. While the host waits, any work may
+ * run whose turn it can be; when it asks whether work is finished, that may be or not. Of orders
+ * that nobody can tell apart, one at least is offered: work on several streams that meets in no
+ * memory and no event; and work that runs before anybody asks, or waits, for it.
+ *
+ * by  is asked for one of `count` > 1 ways: a number below `count`. It holds the device's lock, and
+ *     must not call the device. While the host waits each way is a stream whose oldest work runs;
+ *     when it asks, 0 is "not finished", and 1 is "finished".
+ *
+ * Threads: any.
+ */
+typedef size_t soft_chooser(size_t count);
+void ashlar__soft_choose_by(soft_chooser *by);
+
+/*
  * Prove for tests, with clocks=on, that uses of memory are ordered. The proof relies only on what
  * the program has asked for, and never on what happened to run first or to be finished. Work A
  * comes before work B in these cases, and if A comes before C and C before B:

@@ -226,7 +226,11 @@ cu_result ashlar__soft_event_query(cu_event event) {
         return ashlar__soft_leave(CU_SUCCESS);
     }
     point->user_count++;
-    ashlar__soft_poll();
+    if (!point->is_done && ashlar__soft_chosen_is_done()) {
+        ashlar__soft_wait_point(point);
+    } else {
+        ashlar__soft_poll();
+    }
     return leave_point(device, point);
 }
 

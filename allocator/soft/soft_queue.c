@@ -99,7 +99,7 @@ static bool is_ordered_pair(const soft_stream *a, const soft_stream *b) {
            (a == a->device->legacy || b == b->device->legacy);
 }
 
-static bool is_ready(const soft_stream *stream) {
+bool ashlar__soft_is_ready(const soft_stream *stream) {
     const soft_op *op = stream->head;
     if (op == NULL || stream->is_busy || (op->awaits != NULL && !op->awaits->is_done)) {
         return false;
@@ -124,7 +124,7 @@ static soft_stream *pick_oldest(void) {
     soft_stream *oldest = NULL;
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         if ((oldest == NULL || (s->head != NULL && s->head->number < oldest->head->number)) &&
-            is_ready(s)) {
+            ashlar__soft_is_ready(s)) {
             oldest = s;
         }
     }
@@ -136,7 +136,7 @@ static soft_stream *pick_drawn(bool any) {
     soft_stream *picked = NULL;
     uint64_t ready_count = 0;
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
-        if ((any || has_work_up_to(s, s->wanted)) && is_ready(s) &&
+        if ((any || has_work_up_to(s, s->wanted)) && ashlar__soft_is_ready(s) &&
             ashlar__soft_draw(++ready_count) == 0) {
             picked = s; /* in the end each of n ready streams is picked with probability 1/n */
         }
@@ -145,7 +145,9 @@ static soft_stream *pick_drawn(bool any) {
 }
 
 static soft_stream *pick(void) {
-    return ashlar__soft_state.config.mode == SOFT_EAGER ? pick_oldest() : pick_drawn(false);
+    return ashlar__soft_state.config.mode == SOFT_EAGER ? pick_oldest()
+           : ashlar__soft_has_chooser()                 ? ashlar__soft_pick_chosen()
+                                                        : pick_drawn(false);
 }
 
 /* ---- running ---- */
@@ -206,7 +208,7 @@ static void run_body(const soft_op *op) {
 static void run_head(soft_stream *stream) {
     soft_state *state = &ashlar__soft_state;
     soft_op *op = stream->head;
-    ASHLAR_CHECK2(is_ready(stream));
+    ASHLAR_CHECK2(ashlar__soft_is_ready(stream));
     if (stream->device->fault == CU_SUCCESS && !may_touch(op)) {
         stream->device->fault = ashlar__soft_undefined(
             CU_ILLEGAL_ADDRESS, "a %s queued on the stream with id %llu finds its memory gone",
@@ -341,6 +343,7 @@ static void make_progress(void) {
 
 void ashlar__soft_wait_point(const soft_point *point) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
+    ashlar__soft_choose_begin();
     ASHLAR_CHECK2(point->user_count > 0 && (point->is_done || point->stream != NULL));
     if (!point->is_done) {
         want(point->stream, point->number);
@@ -365,6 +368,7 @@ static soft_stream *find_pending(const soft_device *device, uint64_t serial, uin
 
 void ashlar__soft_wait_device(const soft_device *device, uint64_t serial) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
+    ashlar__soft_choose_begin();
     const uint64_t number = ashlar__soft_state.submitted;
     const uint64_t end_ns = ashlar__soft_time_end(device, serial);
     soft_clock seen = {0};
@@ -384,7 +388,7 @@ void ashlar__soft_wait_device(const soft_device *device, uint64_t serial) {
 
 void ashlar__soft_poll(void) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
-    if (ashlar__soft_state.config.mode == SOFT_ADVERSARIAL &&
+    if (ashlar__soft_state.config.mode == SOFT_ADVERSARIAL && !ashlar__soft_has_chooser() &&
         ashlar__soft_draw(POLLS_PER_OP) == 0) {
         soft_stream *stream = pick_drawn(true);
         if (stream != NULL) {

@@ -118,6 +118,20 @@ void ashlar__soft_wait_point(const soft_point *point);
  * serial != 0, on that stream of it. The lock is dropped meanwhile. */
 void ashlar__soft_wait_device(const soft_device *device, uint64_t serial);
 
+/* Whether the stream's oldest op may run now. */
+bool ashlar__soft_is_ready(const soft_stream *stream);
+
+/*
+ * ---- ashlar__soft_choose_by() (soft_choose.c) ----
+ * begin      the host begins to wait
+ * pick       the stream whose head is to run; NULL: none is ready
+ * is_done    the host asks about unfinished work: whether it has been finished by now
+ */
+bool ashlar__soft_has_chooser(void);
+void ashlar__soft_choose_begin(void);
+soft_stream *ashlar__soft_pick_chosen(void);
+bool ashlar__soft_chosen_is_done(void);
+
 /* A random number in 0 .. below-1, from the generator that `seed` sets up. */
 uint64_t ashlar__soft_draw(uint64_t below);
 

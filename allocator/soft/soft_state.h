@@ -14,6 +14,7 @@
  *   soft_strict.c         strict=on
  *   soft_calls.c          how each call begins and ends
  *   soft_context.c        contexts
+ *   soft_choose.c         choosing what runs next, for tests that go through all orders
  *   soft_queue.c          queues: what runs next, and who waits for it
  *   soft_graph.c          graphs
  *   soft_capture.c        stream capture

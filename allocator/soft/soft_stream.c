@@ -220,6 +220,9 @@ cu_result ashlar__soft_stream_query(cu_stream stream) {
         return result;
     }
     const soft_device *device = found->device; /* outlives the stream */
+    if (found->head != NULL && ashlar__soft_chosen_is_done()) {
+        ashlar__soft_wait_device(device, found->serial);
+    }
     if (found->head != NULL || !ashlar__soft_time_is_past(found->tail_ns)) {
         ashlar__soft_poll();
         return ashlar__soft_leave(CU_NOT_READY);
