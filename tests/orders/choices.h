@@ -90,8 +90,7 @@ static struct orders_options {
     const char *order; /* --order LIST: ... and in this order only; NULL: in every one */
 } orders_options = {.seed = 1};
 
-static uint64_t program_count, order_count, cut_count; /* cut: programs whose orders are too many */
-static bool has_found; /* a fault: it is printed, and the search is over */
+static uint64_t program_count, order_count;
 
 static inline bool orders_read_options(int argc, char **argv) {
     struct orders_options *o = &orders_options;

@@ -53,6 +53,8 @@ enum { SCENES = sizeof scenes / sizeof scenes[0] };
 
 /* ---- one run ---- */
 
+static uint64_t cut_count; /* programs in scenes with too many orders */
+static bool has_found;     /* a fault: it is printed, and the search is over */
 static const scene *playing;
 static const program *running;
 static bool is_searching; /* else the device does nothing before it must, oldest stream first */
