@@ -55,6 +55,28 @@ static void put_barrier_locked(ashlar_allocator *a, const ashlar_cache *own) {
                   atomic_load(&own->attention) != 0);
 }
 
+/*
+ * Why an owner and a claimer are never in one cache at the same time, whatever the processors
+ * reorder. In the owner's program, entry by entry, and in the claimer's:
+ *
+ *   o1  is_busy = 1                            c1  attention = CLAIMED
+ *   o2  load attention; not 0: o4, and stay    c2  a barrier in every thread
+ *       out (acquire)                          c3  load is_busy until it is 0 (acquire)
+ *   o3  touch the cache                        c4  touch the cache
+ *   o4  is_busy = 0 (release)                  c5  attention = 0 (release)
+ *
+ * c2 is a full fence at some place of the owner's program, after c1 and before c3: what the owner
+ * did up to there is visible to c3, and what it does from there on sees c1. A thread that does not
+ * run then has its fence from the kernel's change of threads. Take any entry of the owner's.
+ *   - o2 lies behind the place. Then o2 sees c1, or a store to attention after it: the owner stays
+ *     out, or it reads c5's 0, and by release and acquire o3 comes behind c4.
+ *   - o2 lies before the place, and so does o1. If it reads 0 the owner goes in; then c3 reads this
+ *     1 and goes on waiting, or a later store of the owner's. That 0 is o4's, of this entry or a
+ *     later one, and by release and acquire c4 comes behind o3.
+ * Of o1 and o2 the compiler keeps the order by a signal fence; the processor need not. Without c2,
+ * o2 may be done before o1 is visible: then both go in. tests/allocator/core/test_barrier_litmus.c
+ * goes through all executions of this, and of what it would be with one line less.
+ */
 void ashlar__caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
     ASHLAR_OWNS(&a->lock);
     if (a->claim_depth++ > 0 || is_alone(a, own)) {
