@@ -1,0 +1,208 @@
+"""Look for faults for long, and keep count: long.py BUILD FUZZ [SECONDS [SEED]], or --targets
+
+For SECONDS (3600), on all processors: the campaigns, the random tests and the fuzz targets, in
+programs of the folders BUILD (Meson's) and FUZZ (build/ is libFuzzer's, corpus/ is kept). SEED is
+the first seed; without it the clock gives one. Prints each part's rate; a part that fails is shown
+with what repeats it. Adds a line to tests/results/long.jsonl: machine, versions, commit, seeds and
+sums; and prints what all runs there have done. --targets prints what ninja has to make.
+"""
+
+import collections
+import concurrent.futures
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+RESULTS = os.path.join(ROOT, "tests", "results", "long.jsonl")
+
+# A program takes its seed from `words` or ASHLAR_SEED, and its time from `words` if {seconds} is in
+# it; else it is run again and again. `seeds`: how many seeds a run goes through; `done`: what it
+# says it did, or a number that every run does; `weight`: its share of the time.
+Part = collections.namedtuple("Part", "name path words environment seeds unit done weight")
+
+# One line for each campaign program: they run for so long as they are told.
+CAMPAIGNS = [
+]
+MODELS = [
+    Part("allocator_model", "tests/test_allocator_model", "", {}, 1, "operations", 7 * 3000, 3),
+    Part("step_model", "tests/test_step_model", "", {}, 1, "programs", r"^ok \d+", 2),
+    Part("steady", "tests/test_steady", "", {"ASHLAR_STEADY_PROGRAMS": "200"}, 200, "programs",
+         r"^# (\d+) programs", 2),
+]
+FUZZ = ("-max_total_time={seconds} -seed={seed} -max_len=1024 -timeout=20 -print_final_stats=1 "
+        "-artifact_prefix={fuzz}/{name}- {fuzz}/corpus/{name}")
+
+
+def find_fuzzers():
+    """Every fuzz target that there is a source of."""
+    for file in sorted(os.listdir(os.path.join(ROOT, "tests", "fuzz"))):
+        if file.startswith("fuzz_") and file.endswith(".c"):
+            name = file[len("fuzz_"):-len(".c")]
+            yield Part(name, "tests/fuzz/fuzz_" + name, FUZZ, {}, 1, "inputs",
+                       r"number_of_executed_units: *(\d+)", 3 if name == "allocator" else 0.25)
+
+
+class Outcome:
+    def __init__(self, part):
+        self.part = part
+        self.done = self.runs = 0
+        self.begin = time.monotonic()
+        self.seconds = 0.0
+        self.failure = ""
+
+    def line(self):
+        return "%-16s %12d %-10s in %5d s, %s/s%s" % (
+            self.part.name, self.done, self.part.unit, self.seconds, short(self.rate()),
+            ": FAILED" if self.failure else "")
+
+    def rate(self):
+        return self.done / max(self.seconds, 0.001)
+
+
+def short(number):
+    return "%d" % number if number >= 100 else "%.1f" % number
+
+
+class Campaign:
+    def __init__(self, build, fuzz, seconds, seed):
+        self.build, self.fuzz = os.path.abspath(build), os.path.abspath(fuzz)
+        self.seconds, self.seed = seconds, seed
+        self.parts = [*CAMPAIGNS, *MODELS, *find_fuzzers()]
+
+    def shares(self):
+        """The parts in a list for each processor, each with its seconds."""
+        lists = [[] for _ in range(min(os.cpu_count() or 1, len(self.parts)))]
+        for part in sorted(self.parts, key=lambda part: -part.weight):
+            min(lists, key=lambda parts: sum(p.weight for p in parts)).append(part)
+        for parts in lists:
+            whole = sum(part.weight for part in parts)
+            yield [(part, max(self.seconds * part.weight / whole, 1)) for part in parts]
+
+    def command(self, part, seconds, seed):
+        is_fuzzer = part.words is FUZZ
+        if is_fuzzer:
+            # The sanitizer's fixed shadow and a kernel's widest address randomisation do not agree.
+            words = ["setarch", "-R", os.path.join(self.fuzz, "build", part.path)]
+        else:
+            words = [os.path.join(self.build, part.path)]
+        said = part.words.format(seconds=int(seconds) or 1, seed=seed % (1 << 31), fuzz=self.fuzz,
+                                 name=part.name)
+        return words + said.split()
+
+    def run(self, part, seconds):
+        outcome = Outcome(part)
+        if part.words is FUZZ:
+            corpus = os.path.join(self.fuzz, "corpus", part.name)
+            os.makedirs(corpus, exist_ok=True)
+            subprocess.run([os.path.join(self.fuzz, "build/tests/fuzz/replay_" + part.name),
+                            "--seeds", corpus], check=True)
+        seed, until = self.seed, outcome.begin + seconds
+        while not outcome.failure and (outcome.runs == 0 or time.monotonic() < until):
+            self.run_once(outcome, self.command(part, seconds, seed), seed)
+            seed += part.seeds
+            if "{seconds}" in part.words:
+                break
+        outcome.seconds = time.monotonic() - outcome.begin
+        print(outcome.line(), flush=True)
+        return outcome
+
+    def run_once(self, outcome, command, seed):
+        part = outcome.part
+        given = {"ASHLAR_SEED": str(seed), "ASHLAR_SOURCE": ROOT, **part.environment}
+        ran = subprocess.run(command, env={**os.environ, **given}, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        output = ran.stdout.decode(errors="replace")
+        outcome.runs += 1
+        outcome.done += count(part.done, output)
+        if ran.returncode != 0:
+            settings = " ".join("%s=%s" % item for item in given.items())
+            outcome.failure = "%s\nagain: %s %s" % ("\n".join(output.splitlines()[-40:]), settings,
+                                                    " ".join(command))
+        elif count(part.done, output) == 0:
+            outcome.failure = "it does not say what it did: " + " ".join(command)
+
+    def run_all(self):
+        def run_share(share):
+            return [self.run(part, seconds) for part, seconds in share]
+        shares = list(self.shares())
+        with concurrent.futures.ThreadPoolExecutor(len(shares)) as pool:
+            return [outcome for done in pool.map(run_share, shares) for outcome in done]
+
+
+def count(done, output):
+    """A number as it is; else the sum of what the expression finds, or how often it is found."""
+    if isinstance(done, int):
+        return done
+    found = re.findall(done, output, re.M)
+    return sum(int(text) if text.isdigit() else 1 for text in found)
+
+
+def first_line_of(*command):
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT,
+                              check=False)
+        return done.stdout.decode().split("\n")[0]
+    except OSError:
+        return ""
+
+
+def describe():
+    """The machine and what is tested, as in the results of benchmarks."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        models = [line.split(":")[1].strip() for line in file if line.startswith("model name")]
+    changed = first_line_of("git", "status", "--porcelain", "--untracked-files=no")
+    return {"date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "commit": first_line_of("git", "rev-parse", "--short", "HEAD") + "+" * bool(changed),
+            "processor": models[0] if models else platform.machine(),
+            "cores": os.cpu_count(),
+            "system": platform.platform(),
+            "compiler": first_line_of(os.environ.get("CC", "cc"), "--version")}
+
+
+def keep(campaign, outcomes):
+    record = describe()
+    record.update(seconds=campaign.seconds, seed=campaign.seed, parts={
+        outcome.part.name: {"unit": outcome.part.unit, "done": outcome.done, "runs": outcome.runs,
+                            "seconds": round(outcome.seconds), "failed": bool(outcome.failure)}
+        for outcome in outcomes})
+    os.makedirs(os.path.dirname(RESULTS), exist_ok=True)
+    with open(RESULTS, "a", encoding="utf-8") as file:
+        print(json.dumps(record), file=file)
+
+
+def print_sums():
+    """Over all runs that are kept."""
+    sums, runs = collections.Counter(), 0
+    with open(RESULTS, encoding="utf-8") as file:
+        for line in file:
+            runs += 1
+            for part in json.loads(line)["parts"].values():
+                sums[part["unit"]] += part["done"]
+    print("all %d runs: %s" % (runs, ", ".join("%d %s" % (number, unit)
+                                               for unit, number in sorted(sums.items()))))
+
+
+def main(build, fuzz, seconds="3600", seed=None):
+    os.nice(10)
+    first = int(seed) if seed else int(time.time()) * 100
+    campaign = Campaign(build, fuzz, int(seconds), first)
+    print("seed %d" % first, flush=True)
+    outcomes = campaign.run_all()
+    keep(campaign, outcomes)
+    failures = [outcome for outcome in outcomes if outcome.failure]
+    for outcome in failures:
+        print("--- %s\n%s" % (outcome.part.name, outcome.failure))
+    print_sums()
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--targets"]:
+        print(*(part.path for part in [*CAMPAIGNS, *MODELS]))
+    else:
+        sys.exit(main(*sys.argv[1:5]))
