@@ -328,9 +328,13 @@ CASE_WITH(the_walker_knows_the_quarantine, set_up_guarded(EAGER, ASHLAR_GUARD_FI
     give(take(600, streams[0]));
     unsigned char *live = take(600, streams[0]);
     CHECK(take(600, streams[0]) != NULL);
-    allocator->guards.fill->bytes += 512;
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
-    allocator->guards.fill->bytes -= 512;
+    size_t *const fields[] = {&allocator->guards.fill->bytes, &allocator->guards.fill->limit_bytes};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const size_t right = *fields[i];
+        *fields[i] = i; /* no bytes in quarantine, and one allowed */
+        CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "in quarantine, counted");
+        *fields[i] = right;
+    }
     ashlar_block *freed = allocator->guards.fill->quarantine[0].block;
     allocator->guards.fill->quarantine[0].block = freed->next;
     CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT,

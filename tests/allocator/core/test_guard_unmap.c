@@ -289,7 +289,8 @@ CASE_WITH(statistics_are_the_sum_over_the_snapshot, set_up_guarded(LATE, ASHLAR_
 CASE_WITH(the_walker_knows_the_pages, set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP)) {
     unsigned char *a = take(1, streams[0]), *b = take(1, streams[0]);
     ashlar_guard_unmap *unmap = allocator->guards.unmap;
-    size_t *const counts[] = {&unmap->mapped_bytes, &unmap->live_bytes, &unmap->quarantine_count,
+    size_t *const counts[] = {&unmap->mapped_bytes,      &unmap->live_bytes,
+                              &unmap->quarantine_count,  &unmap->kept_bytes,
                               &unmap->blocks[1]->offset, &unmap->blocks[0]->bytes};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         *counts[i] -= i == 2 ? (size_t)-1 : 1;
@@ -300,6 +301,16 @@ CASE_WITH(the_walker_knows_the_pages, set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP))
     unmap->blocks[0]->is_live = false;
     CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "guard check");
     unmap->blocks[0]->is_live = true;
+    unmap->blocks[0]->is_kept = true;
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "out of order");
+    unmap->blocks[0]->is_kept = false;
+    unmap->newest = unmap->blocks[0];
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "guard check");
+    unmap->newest = NULL;
+    const size_t capacity = unmap->capacity;
+    unmap->capacity = 1;
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "guard check");
+    unmap->capacity = capacity;
     unmap->blocks[0]->requested++;
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
     unmap->blocks[0]->requested--;

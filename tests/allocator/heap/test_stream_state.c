@@ -354,6 +354,44 @@ CASE_WITH(a_wait_proves_what_was_recorded_when_it_began, set_up_order()) {
     CHECK(completed_after((meanwhile){.recorded = 7, .completed = 5}) == 5);
 }
 
+CASE_WITH(a_state_that_contradicts_itself_is_found, set_up_order()) {
+    CHECK(record_behind_work() == 1 && record_behind_work() == 2);
+    REQUIRE(state.pending_count == 2 && ashlar__stream_state_is_sound(&state));
+    ashlar_stream_state right = state, *const s = &state;
+    ashlar_cache *const somebody = (ashlar_cache *)(void *)&right;
+    const cu_event event = s->events[1].event;
+    s->pending_count = s->event_count + 1;
+    CHECK(!ashlar__stream_state_is_sound(s));
+    s->pending_count = 2;
+    s->event_count = ASHLAR_EVENTS_MAX + 1;
+    CHECK(!ashlar__stream_state_is_sound(s));
+    s->event_count = right.event_count;
+    s->events[1].event = NULL;
+    CHECK(!ashlar__stream_state_is_sound(s));
+    s->events[1].event = event;
+    s->events[1].number = 1; /* not behind the first */
+    CHECK(!ashlar__stream_state_is_sound(s));
+    s->events[1].number = 2;
+    s->recorded = 3; /* by no event */
+    CHECK(!ashlar__stream_state_is_sound(s));
+    s->recorded = 2;
+    s->last_tick = 3; /* a use in the future, unless a holder is writing it */
+    CHECK(!ashlar__stream_state_is_sound(s));
+    atomic_store(&s->holder, somebody);
+    CHECK(ashlar__stream_state_is_sound(s));
+    atomic_store(&s->holder, NULL);
+    s->last_tick = 2; /* behind the last recording of a stream that is gone */
+    s->is_gone = true;
+    CHECK(!ashlar__stream_state_is_sound(s));
+    s->is_lost = true;
+    CHECK(ashlar__stream_state_is_sound(s));
+    s->is_gone = false; /* and lost streams are gone */
+    CHECK(!ashlar__stream_state_is_sound(s));
+    s->is_lost = false;
+    s->last_tick = right.last_tick;
+    CHECK(ashlar__stream_state_is_sound(s));
+}
+
 CASE(a_refused_wait_proves_nothing_and_keeps_the_lock) {
     static const ashlar_driver_fn fns[] = {ASHLAR_DRIVER_FN_ctx_push_current,
                                            ASHLAR_DRIVER_FN_event_synchronize};

@@ -131,6 +131,58 @@ CASE_WITH(growing_that_fails_leaves_nothing_behind, set_up_heap(4 * MIB)) {
     CHECK(ashlar__page_heap_grow(&heap, 4 * MIB, &out) == ASHLAR_OK && out != NULL);
 }
 
+static void check_finds(size_t *field, size_t wrong) {
+    const size_t right = *field;
+    *field = wrong;
+    CHECK(!ashlar__page_heap_holds(&heap));
+    *field = right;
+    CHECK(ashlar__page_heap_holds(&heap));
+}
+
+CASE_WITH(the_walker_knows_the_runs, set_up_heap(8 * MIB)) {
+    unsigned char *a = take_pages(512);
+    (void)take_pages(512);
+    give_pages(a, 100);
+    REQUIRE(heap.segment_count == 2 && ashlar__page_heap_holds(&heap));
+    check_finds(&heap.segment_capacity, 1);
+    check_finds(&heap.growing_bytes, heap.limit_bytes);
+    check_finds(&heap.reserved_peak_bytes, heap.reserved_bytes - 1);
+    check_finds(&heap.segments[0]->free_count, heap.segments[0]->free_count + 1);
+    check_finds(&heap.segments[0]->page_count, 513);
+    /* As if one were being returned, with its bytes and without. */
+    heap.alloc_calls++;
+    CHECK(!ashlar__page_heap_holds(&heap));
+    heap.reserved_bytes += PAGE, heap.reserved_peak_bytes += PAGE;
+    CHECK(!ashlar__page_heap_holds(&heap));
+    heap.alloc_calls--;
+    CHECK(!ashlar__page_heap_holds(&heap));
+    heap.reserved_bytes -= PAGE;
+    ashlar_segment *const first = heap.segments[0];
+    for (int i = 0; i < 2; i++) { /* in the wrong order, and back */
+        heap.segments[0] = heap.segments[1];
+        heap.segments[1] = first;
+        CHECK(ashlar__page_heap_holds(&heap) == (heap.segments[0]->base < first->base));
+        heap.segments[1] = heap.segments[0];
+        heap.segments[0] = first;
+    }
+}
+
+CASE_WITH(the_walker_knows_the_bins, set_up_heap(8 * MIB)) {
+    unsigned char *a = take_pages(512);
+    give_pages(a, 100);
+    for (size_t bin = 0; bin < PAGE_HEAP_BINS; bin++) {
+        ashlar_page_run *const run = heap.bins[bin];
+        if (run != NULL) {
+            check_finds(&run->page_count, run->page_count * 2);
+            check_finds(&run[run->page_count - 1].page_count, run->page_count + 1);
+            heap.bins[bin] = NULL;
+            CHECK(!ashlar__page_heap_holds(&heap));
+            heap.bins[bin] = run;
+        }
+    }
+    CHECK(ashlar__page_heap_holds(&heap));
+}
+
 /* ---- pending ---- */
 
 static ashlar_block_table table;

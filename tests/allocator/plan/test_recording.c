@@ -63,6 +63,30 @@ CASE(lifetimes_are_counted_in_allocations) {
     CHECK(r.allocs == NULL && r.count == 0);
 }
 
+CASE(a_recording_that_contradicts_itself_is_found) {
+    chain(&r, "abc", 100);
+    CHECK(ashlar__recording_is_sound(&r));
+    ashlar_recorded *const second = &r.allocs[1];
+    const ashlar_recorded right = *second;
+    const ashlar_recorded wrong[] = {
+        {.bytes = 0, .end = right.end, .tag = right.tag},
+        {.bytes = 100, .end = 1, .tag = right.tag}, /* freed before it was allocated */
+        {.bytes = 100, .end = 4, .tag = right.tag}, /* after the end of the step */
+        {.bytes = 100, .end = right.end, .tag = ASHLAR_TAG_COUNT},
+        {.bytes = 100, .end = right.end, .tag = right.tag, .stream_idx = 1},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        *second = wrong[i];
+        CHECK(!ashlar__recording_is_sound(&r));
+    }
+    *second = right;
+    second->end = ASHLAR_NOT_PLANNED;
+    CHECK(ashlar__recording_is_sound(&r));
+    r.stream_count = ASHLAR_PLAN_STREAMS_MAX + 1;
+    CHECK(!ashlar__recording_is_sound(&r));
+    finish_all();
+}
+
 CASE(what_is_still_live_or_shared_is_not_planned) {
     add(&r, 100, 0, 0, 0);
     add(&r, 100, 0, 0, 1);

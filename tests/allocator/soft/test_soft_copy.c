@@ -47,6 +47,32 @@ CASE_WITH(copies_check_their_ranges, set_up("memory=16MiB")) {
     CHECK(soft->launch_host_func(NULL, NULL, NULL) == CU_INVALID_VALUE);
 }
 
+CASE_WITH(a_copy_of_no_bytes_asks_for_a_stream_only, set_up("memory=16MiB")) {
+    static cu_stream const any[] = {NULL, (cu_stream)77};
+    for (int i = 0; i < 2; i++) {
+        const cu_result want = i == 0 ? CU_SUCCESS : CU_INVALID_HANDLE;
+        CHECK(soft->memcpy_htod_async(0, NULL, 0, any[i]) == want);
+        CHECK(soft->memcpy_dtoh_async(NULL, 0, 0, any[i]) == want);
+        CHECK(soft->memcpy_dtod_async(0, 0, 0, any[i]) == want);
+        CHECK(soft->memset_d8_async(0, 0, 0, any[i]) == want);
+    }
+}
+
+CASE_WITH(an_answer_needs_a_place, set_up("memory=16MiB")) {
+    size_t bytes = 7;
+    unsigned int flags = 7;
+    int is_active = 7;
+    CHECK(soft->primary_ctx_retain(NULL, 0) == CU_INVALID_VALUE);
+    CHECK(soft->primary_ctx_get_state(0, NULL, &is_active) == CU_INVALID_VALUE);
+    CHECK(soft->primary_ctx_get_state(0, &flags, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->primary_ctx_get_state(9, &flags, &is_active) == CU_INVALID_DEVICE);
+    CHECK(soft->mem_get_info(&bytes, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->mem_get_info(NULL, &bytes) == CU_INVALID_VALUE);
+    CHECK(bytes == 7 && flags == 7 && is_active == 7);
+    CHECK(soft->primary_ctx_get_state(0, &flags, &is_active) == CU_SUCCESS);
+    CHECK(flags == 0 && is_active == 1);
+}
+
 CASE_WITH(memory_taken_from_queued_work_is_an_illegal_address, set_up_adversarial(5)) {
     const cu_ptr ptr = alloc(100);
     void *pinned = alloc_host(8);
