@@ -18,6 +18,7 @@ import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+LATEST_S = 900  # so long after its time, a program hangs
 RESULTS = os.path.join(ROOT, "tests", "results", "long.jsonl")
 
 # A program takes its seed from `words` or ASHLAR_SEED, and its time from `words` if {seconds} is in
@@ -25,13 +26,15 @@ RESULTS = os.path.join(ROOT, "tests", "results", "long.jsonl")
 # says it did, or a number that every run does; `weight`: its share of the time.
 Part = collections.namedtuple("Part", "name path words environment seeds unit done weight")
 
-# One line for each campaign program: they run for so long as they are told.
+# One line for each campaign program, which runs for so long as it is told:
+#   Part("stone", "tests/test_stone", "--seconds {seconds} --seed {seed}", {}, 1, "operations",
+#        r"^stone: (\d+) operations", 10),
 CAMPAIGNS = [
 ]
 MODELS = [
     Part("allocator_model", "tests/test_allocator_model", "", {}, 1, "operations", 7 * 3000, 3),
-    Part("step_model", "tests/test_step_model", "", {}, 1, "programs", r"^ok \d+", 2),
-    Part("steady", "tests/test_steady", "", {"ASHLAR_STEADY_PROGRAMS": "200"}, 200, "programs",
+    Part("step_model", "tests/test_step_model", "", {}, 1, "episodes", r"^ok \d+", 2),
+    Part("steady", "tests/test_steady", "", {"ASHLAR_STEADY_PROGRAMS": "200"}, 200, "warm-ups",
          r"^# (\d+) programs", 2),
 ]
 FUZZ = ("-max_total_time={seconds} -seed={seed} -max_len=1024 -timeout=20 -print_final_stats=1 "
@@ -73,6 +76,9 @@ class Campaign:
         self.build, self.fuzz = os.path.abspath(build), os.path.abspath(fuzz)
         self.seconds, self.seed = seconds, seed
         self.parts = [*CAMPAIGNS, *MODELS, *find_fuzzers()]
+        # The sanitizer's fixed shadow and a kernel's widest address randomisation do not agree.
+        can = subprocess.run(["setarch", "-R", "true"], stderr=subprocess.DEVNULL, check=False)
+        self.runner = ["setarch", "-R"] if can.returncode == 0 else []
 
     def shares(self):
         """The parts in a list for each processor, each with its seconds."""
@@ -84,10 +90,8 @@ class Campaign:
             yield [(part, max(self.seconds * part.weight / whole, 1)) for part in parts]
 
     def command(self, part, seconds, seed):
-        is_fuzzer = part.words is FUZZ
-        if is_fuzzer:
-            # The sanitizer's fixed shadow and a kernel's widest address randomisation do not agree.
-            words = ["setarch", "-R", os.path.join(self.fuzz, "build", part.path)]
+        if part.words is FUZZ:
+            words = [*self.runner, os.path.join(self.fuzz, "build", part.path)]
         else:
             words = [os.path.join(self.build, part.path)]
         said = part.words.format(seconds=int(seconds) or 1, seed=seed % (1 << 31), fuzz=self.fuzz,
@@ -114,17 +118,22 @@ class Campaign:
     def run_once(self, outcome, command, seed):
         part = outcome.part
         given = {"ASHLAR_SEED": str(seed), "ASHLAR_SOURCE": ROOT, **part.environment}
-        ran = subprocess.run(command, env={**os.environ, **given}, stdin=subprocess.DEVNULL,
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        output = ran.stdout.decode(errors="replace")
+        try:
+            ran = subprocess.run(command, env={**os.environ, **given}, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                                 timeout=2 * self.seconds + LATEST_S)
+            output, how = ran.stdout, "status %d" % ran.returncode if ran.returncode else ""
+        except subprocess.TimeoutExpired as late:
+            output, how = late.stdout or b"", "it did not end"
+        output = output.decode(errors="replace")
         outcome.runs += 1
         outcome.done += count(part.done, output)
-        if ran.returncode != 0:
+        if not how and count(part.done, output) == 0:
+            how = "it does not say what it did"
+        if how:
             settings = " ".join("%s=%s" % item for item in given.items())
-            outcome.failure = "%s\nagain: %s %s" % ("\n".join(output.splitlines()[-40:]), settings,
-                                                    " ".join(command))
-        elif count(part.done, output) == 0:
-            outcome.failure = "it does not say what it did: " + " ".join(command)
+            outcome.failure = "\n".join([*output.splitlines()[-40:], how,
+                                         "again: %s %s" % (settings, " ".join(command))])
 
     def run_all(self):
         def run_share(share):

@@ -1,10 +1,11 @@
 /*
  * measured.h - what coverage wants otherwise, included before every file (tests/mcdc.py).
  *
- * Assertions are not compiled: their conditions are ours to keep true, so no test can show the other
- * side of one. And a child that ends without exit() writes down what it covered.
+ * Assertions are not compiled: their conditions are ours to keep true, so no test can show the
+ * other side of one. And a child that ends without exit() writes down what it covered.
  */
-#if !defined(ASHLAR_MEASURED_H) && defined(ASHLAR_DEBUG) /* else it is Meson that tries something */
+/* Without a level it is Meson that tries what the compiler has. */
+#if !defined(ASHLAR_MEASURED_H) && defined(ASHLAR_DEBUG)
 #define ASHLAR_MEASURED_H
 
 #include <stdlib.h>
@@ -16,7 +17,12 @@
 #define ASHLAR_ASSERT_AT(level, expr) ((void)0)
 
 int __llvm_profile_write_file(void);
-#define _exit(status) (__llvm_profile_write_file(), _exit(status))
-#define abort() (__llvm_profile_write_file(), abort())
+#define _exit(status)                      \
+    do {                                   \
+        const int status_ = (status);      \
+        (void)__llvm_profile_write_file(); \
+        _exit(status_);                    \
+    } while (0)
+#define abort() ((void)__llvm_profile_write_file(), abort())
 
 #endif /* ASHLAR_MEASURED_H */

@@ -17,6 +17,7 @@ import time
 
 import trial
 from build import ROOT, SELECTION, Build
+from test_targets import parse
 
 EQUIVALENT = os.path.join(ROOT, "tests", "equivalent_mutants.txt")
 TIMES = 5          # as long as without a mutant a test may take,
@@ -43,8 +44,8 @@ def name_of(place):
 def find_tests(build):
     with open(build.build + "/meson-info/intro-tests.json", encoding="utf-8") as file:
         tests = [trial.Test(entry) for entry in json.load(file)]
-    unwanted = {name for word, name in zip(SELECTION, SELECTION[1:]) if word == "--no-suite"}
-    return [test for test in tests if "unit" in test.suites and not test.suites & unwanted]
+    wanted, unwanted = parse(SELECTION)
+    return [test for test in tests if test.suites & wanted and not test.suites & unwanted]
 
 
 def learn(build, tests, pool, rooms):
