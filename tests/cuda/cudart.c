@@ -18,10 +18,11 @@ static _Thread_local cudaError_t last_error;
 
 /* ---- the driver ---- */
 
-static cu_result find(cudart_get_proc get_proc, const char *symbol, void *function) {
+/* By the version of the signature: a newer one may have other parameters. */
+static cu_result find(cudart_get_proc get_proc, const char *symbol, int version, void *function) {
     void *address = NULL;
     unsigned int found;
-    const cu_result result = get_proc(symbol, &address, CUDART_VERSION, 0, &found);
+    const cu_result result = get_proc(symbol, &address, version, 0, &found);
     if (result == CU_SUCCESS) {
         memcpy(function, &address, sizeof address);
     }
@@ -36,15 +37,15 @@ static cu_result fill(cudart_driver *driver) {
     }
     memcpy(&driver->get_proc, &address, sizeof address);
     cu_result result = CU_SUCCESS;
-#define X(field, symbol, version, kind, params)                         \
-    if (result == CU_SUCCESS) {                                         \
-        result = find(driver->get_proc, #symbol, &driver->table.field); \
+#define X(field, symbol, version, kind, params)                                  \
+    if (result == CU_SUCCESS) {                                                  \
+        result = find(driver->get_proc, #symbol, version, &driver->table.field); \
     }
     ASHLAR_DRIVER_MAP(X)
 #undef X
-#define X(field, symbol, version, params)                         \
-    if (result == CU_SUCCESS) {                                   \
-        result = find(driver->get_proc, #symbol, &driver->field); \
+#define X(field, symbol, version, params)                                  \
+    if (result == CU_SUCCESS) {                                            \
+        result = find(driver->get_proc, #symbol, version, &driver->field); \
     }
     FAKE_MORE_MAP(X)
 #undef X

@@ -67,9 +67,14 @@ static ashlar_driver_table make_table(void) {
     };
     table.init = ashlar_fake_init;
     table.device_get_count = ashlar_fake_device_get_count;
+    table.device_get_attribute = ashlar_fake_device_get_attribute;
     table.ctx_synchronize = ashlar_fake_ctx_synchronize;
     table.mem_alloc = ashlar_fake_mem_alloc;
     table.mem_create = ashlar_fake_mem_create;
+    table.memset_d8_async = ashlar_fake_memset_d8_async;
+    table.memcpy_htod_async = ashlar_fake_memcpy_htod_async;
+    table.memcpy_dtoh_async = ashlar_fake_memcpy_dtoh_async;
+    table.memcpy_dtod_async = ashlar_fake_memcpy_dtod_async;
     table.module_load_data = ashlar_fake_module_load_data;
     table.module_unload = ashlar_fake_module_unload;
     table.module_get_function = ashlar_fake_module_get_function;
@@ -102,17 +107,20 @@ static void *find(const char *symbol, int version, int newest) {
         ASHLAR_DRIVER_MAP(X)
 #undef X
     };
+    const int limit = version < newest ? version : newest;
     void *address = NULL;
+    int best = 0;
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
-        if (strcmp(symbol, functions[i].symbol) == 0 && version >= functions[i].version &&
-            newest >= functions[i].version) {
+        if (strcmp(symbol, functions[i].symbol) == 0 && functions[i].version <= limit) {
+            best = functions[i].version;
             memcpy(&address, functions[i].function, sizeof address);
         }
     }
-#define X(field, name, introduced, params)                                                 \
-    if (strcmp(symbol, #name) == 0 && version >= (introduced) && newest >= (introduced)) { \
-        cu_result(*function) params = ashlar_fake_##field;                                 \
-        memcpy(&address, &function, sizeof address);                                       \
+#define X(field, name, introduced, params)                                            \
+    if (strcmp(symbol, #name) == 0 && (introduced) <= limit && (introduced) > best) { \
+        cu_result(*function) params = ashlar_fake_##field;                            \
+        best = introduced;                                                            \
+        memcpy(&address, &function, sizeof address);                                  \
     }
     FAKE_MORE_MAP(X)
 #undef X

@@ -7,11 +7,20 @@
 #ifndef ASHLAR_TESTS_LIBCUDA_H
 #define ASHLAR_TESTS_LIBCUDA_H
 
+#include <stdbool.h>
+
 #include <ashlar/export.h>
 
 #include "allocator/driver/cuda_abi.h"
 
 typedef struct CUmemPoolHandle_st *cu_pool;
+typedef struct cu_uuid {
+    unsigned char bytes[16];
+} cu_uuid;
+typedef struct cu_ipc_handle {
+    unsigned char bytes[64];
+} cu_ipc_handle;
+typedef void (*cu_stream_callback)(cu_stream stream, cu_result status, void *user_data);
 
 /* Field, CUDA's name, the CUDA version that introduced this signature, parameters. */
 #define FAKE_MORE_MAP(X)                                                                           \
@@ -20,6 +29,8 @@ typedef struct CUmemPoolHandle_st *cu_pool;
     X(ctx_get_device, cuCtxGetDevice, 2000, (cu_device * device))                                  \
     X(ctx_create, cuCtxCreate, 3020, (cu_context * context, unsigned int flags, cu_device device)) \
     X(ctx_destroy, cuCtxDestroy, 4000, (cu_context context))                                       \
+    X(ctx_synchronize_v2, cuCtxSynchronize, 13000, (cu_context context))                           \
+    X(stream_begin_capture_v1, cuStreamBeginCapture, 10000, (cu_stream stream))                    \
     X(primary_ctx_reset, cuDevicePrimaryCtxReset, 7000, (cu_device device))                        \
     X(mem_alloc_pitch, cuMemAllocPitch, 3020,                                                      \
       (cu_ptr * ptr, size_t * pitch, size_t width, size_t height, unsigned int element))           \
@@ -27,7 +38,25 @@ typedef struct CUmemPoolHandle_st *cu_pool;
       (cu_ptr * base, size_t * bytes, cu_ptr ptr))                                                 \
     X(pointer_get_attribute, cuPointerGetAttribute, 4000,                                          \
       (void *data, unsigned int attribute, cu_ptr ptr))                                            \
+    X(pointer_get_attributes, cuPointerGetAttributes, 7000,                                        \
+      (unsigned int count, const unsigned int *attributes, void **data, cu_ptr ptr))               \
+    X(mem_retain_handle, cuMemRetainAllocationHandle, 11000, (cu_mem_handle * handle, void *ptr))  \
     X(ipc_get_mem_handle, cuIpcGetMemHandle, 4010, (void *handle, cu_ptr ptr))                     \
+    X(ipc_open_mem_handle, cuIpcOpenMemHandle, 11000,                                              \
+      (cu_ptr * ptr, cu_ipc_handle handle, unsigned int flags))                                    \
+    X(ipc_close_mem_handle, cuIpcCloseMemHandle, 4010, (cu_ptr ptr))                               \
+    X(mem_host_register, cuMemHostRegister, 6050, (void *ptr, size_t bytes, unsigned int flags))   \
+    X(mem_host_unregister, cuMemHostUnregister, 4000, (void *ptr))                                 \
+    X(mem_host_get_device_pointer, cuMemHostGetDevicePointer, 3020,                                \
+      (cu_ptr * ptr, void *host, unsigned int flags))                                              \
+    X(memcpy_htod, cuMemcpyHtoD, 3020, (cu_ptr dst, const void *src, size_t bytes))                \
+    X(memcpy_dtoh, cuMemcpyDtoH, 3020, (void *dst, cu_ptr src, size_t bytes))                      \
+    X(memcpy_dtod, cuMemcpyDtoD, 3020, (cu_ptr dst, cu_ptr src, size_t bytes))                     \
+    X(memset_d8, cuMemsetD8, 3020, (cu_ptr dst, unsigned char value, size_t bytes))                \
+    X(device_get_uuid, cuDeviceGetUuid, 11040, (cu_uuid * uuid, cu_device device))                 \
+    X(stream_priority_range, cuCtxGetStreamPriorityRange, 5050, (int *least, int *greatest))       \
+    X(stream_add_callback, cuStreamAddCallback, 5000,                                              \
+      (cu_stream stream, cu_stream_callback callback, void *user_data, unsigned int flags))        \
     X(mem_alloc_async, cuMemAllocAsync, 11020, (cu_ptr * ptr, size_t bytes, cu_stream stream))     \
     X(mem_free_async, cuMemFreeAsync, 11020, (cu_ptr ptr, cu_stream stream))                       \
     X(mem_alloc_from_pool_async, cuMemAllocFromPoolAsync, 11020,                                   \
@@ -37,6 +66,12 @@ typedef struct CUmemPoolHandle_st *cu_pool;
     X(default_pool, cuDeviceGetDefaultMemPool, 11020, (cu_pool * pool, cu_device device))          \
     X(get_pool, cuDeviceGetMemPool, 11020, (cu_pool * pool, cu_device device))                     \
     X(set_pool, cuDeviceSetMemPool, 11020, (cu_device device, cu_pool pool))                       \
+    X(mem_default_pool, cuMemGetDefaultMemPool, 13000,                                             \
+      (cu_pool * pool, cu_mem_location * location, unsigned int type))                             \
+    X(mem_get_pool, cuMemGetMemPool, 13000,                                                        \
+      (cu_pool * pool, cu_mem_location * location, unsigned int type))                             \
+    X(mem_set_pool, cuMemSetMemPool, 13000,                                                        \
+      (cu_mem_location * location, unsigned int type, cu_pool pool))                               \
     X(pool_create, cuMemPoolCreate, 11020, (cu_pool * pool, const void *props))                    \
     X(pool_destroy, cuMemPoolDestroy, 11020, (cu_pool pool))                                       \
     X(pool_trim_to, cuMemPoolTrimTo, 11020, (cu_pool pool, size_t bytes))                          \
@@ -64,10 +99,27 @@ cu_result ashlar_fake_mem_free_async_ptsz(cu_ptr ptr, cu_stream stream);
 void ashlar_fake_pools_forget(cu_device device);
 void ashlar_fake_pools_settle(cu_device device);
 
+/* Whether an address is that of a pool's memory; whether bytes are page-locked host memory, and
+ * what the program took or registered around an address. */
+bool ashlar_fake_is_of_pool(cu_ptr ptr);
+bool ashlar_fake_find_host(cu_ptr ptr, cu_ptr *base, size_t *bytes);
+bool ashlar_fake_is_host(cu_ptr ptr, size_t bytes);
+
 /* Attributes of cuPointerGetAttribute that it knows, and what CU_POINTER_..._MEMORY_TYPE says. */
 enum {
+    FAKE_POINTER_CONTEXT = 1,
     FAKE_POINTER_MEMORY_TYPE = 2,
+    FAKE_POINTER_DEVICE_POINTER = 3,
+    FAKE_POINTER_HOST_POINTER = 4,
+    FAKE_POINTER_IS_MANAGED = 8,
     FAKE_POINTER_ORDINAL = 9,
+    FAKE_POINTER_IS_IPC_CAPABLE = 10,
+    FAKE_POINTER_RANGE_START = 11,
+    FAKE_POINTER_RANGE_SIZE = 12,
+    FAKE_POINTER_HANDLE_TYPES = 14,
+    FAKE_POINTER_POOL = 17,
+    FAKE_POINTER_MAPPING_SIZE = 18,
+    FAKE_POINTER_MAPPING_BASE = 19,
     FAKE_MEMORY_HOST = 1,
     FAKE_MEMORY_DEVICE = 2,
 };
@@ -79,10 +131,18 @@ cu_result ashlar_fake_find(int newest, const char *symbol, void **address, int v
 /* As functions of the table, where they differ from the software device's. */
 cu_result ashlar_fake_init(unsigned int flags);
 cu_result ashlar_fake_device_get_count(int *count);
+cu_result ashlar_fake_device_get_attribute(int *value, unsigned int attribute, cu_device device);
 cu_result ashlar_fake_ctx_synchronize(void);
 cu_result ashlar_fake_mem_alloc(cu_ptr *ptr, size_t bytes);
 cu_result ashlar_fake_mem_create(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
                                  unsigned long long flags);
+/* libcuda_host.c */
+cu_result ashlar_fake_memset_d8_async(cu_ptr dst, unsigned char value, size_t bytes,
+                                      cu_stream stream);
+cu_result ashlar_fake_memcpy_htod_async(cu_ptr dst, const void *src, size_t bytes,
+                                        cu_stream stream);
+cu_result ashlar_fake_memcpy_dtoh_async(void *dst, cu_ptr src, size_t bytes, cu_stream stream);
+cu_result ashlar_fake_memcpy_dtod_async(cu_ptr dst, cu_ptr src, size_t bytes, cu_stream stream);
 /* libcuda_kernels.c */
 cu_result ashlar_fake_module_load_data(cu_module *module, const void *image);
 cu_result ashlar_fake_module_unload(cu_module module);

@@ -204,6 +204,16 @@ static cu_result free_locked(cu_ptr ptr, cu_stream stream) {
     return result;
 }
 
+bool ashlar_fake_is_of_pool(cu_ptr ptr) {
+    pthread_mutex_lock(&pool_lock);
+    const piece *p = pieces;
+    while (p != NULL && (ptr < p->ptr || ptr >= p->ptr + p->bytes)) {
+        p = p->next;
+    }
+    pthread_mutex_unlock(&pool_lock);
+    return p != NULL;
+}
+
 cu_result ashlar_fake_mem_free_async(cu_ptr ptr, cu_stream stream) {
     pthread_mutex_lock(&pool_lock);
     const cu_result result = free_locked(ptr, stream);
@@ -252,6 +262,26 @@ cu_result ashlar_fake_set_pool(cu_device device, cu_pool of) {
     }
     chosen[device] = of;
     return CU_SUCCESS;
+}
+
+/* CUDA 13's names: of devices alone, and of memory that is pinned. */
+static bool is_known_place(const cu_mem_location *location, unsigned int type) {
+    return location != NULL && location->type == CU_LOCATION_DEVICE && type == CU_ALLOCATION_PINNED;
+}
+
+cu_result ashlar_fake_mem_default_pool(cu_pool *out, cu_mem_location *location, unsigned int type) {
+    return is_known_place(location, type) ? ashlar_fake_default_pool(out, location->id)
+                                          : CU_INVALID_VALUE;
+}
+
+cu_result ashlar_fake_mem_get_pool(cu_pool *out, cu_mem_location *location, unsigned int type) {
+    return is_known_place(location, type) ? ashlar_fake_get_pool(out, location->id)
+                                          : CU_INVALID_VALUE;
+}
+
+cu_result ashlar_fake_mem_set_pool(cu_mem_location *location, unsigned int type, cu_pool of) {
+    return is_known_place(location, type) ? ashlar_fake_set_pool(location->id, of)
+                                          : CU_INVALID_VALUE;
 }
 
 cu_result ashlar_fake_pool_create(cu_pool *out, const void *props) {

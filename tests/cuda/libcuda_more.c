@@ -1,16 +1,61 @@
 /*
- * libcuda_more.c - functions of the driver that programs call and the driver table lacks: contexts,
- * pointers, streams.
+ * libcuda_more.c - functions of the driver that programs call and the driver table lacks: devices,
+ * contexts, streams.
  */
 #include "libcuda.h"
 
-#include <string.h>
+#include <limits.h>
 
 #include "allocator/base/checked.h"
 #include "allocator/soft/soft_state.h"
 
 /* What cuMemAllocPitch makes a row a multiple of. */
 #define PITCH_ALIGN ((size_t)512)
+
+/* ---- devices ---- */
+
+/* What programs look at before they use a device: attribute, value. All others are 0. */
+static const struct {
+    unsigned int attribute;
+    int value;
+} attributes[] = {
+    {1, 1024},                            /* threads in a block */
+    {2, 1024},                            /* of it in each direction */
+    {3, 1024},  {4, 64},    {5, INT_MAX}, /* blocks in a grid, in each direction */
+    {6, 65535}, {7, 65535}, {10, 32},     /* threads in a warp */
+    {16, 1},                              /* multiprocessors */
+    {19, 1},                              /* host memory has device addresses */
+    {31, 1},                              /* kernels at the same time */
+    {39, 2048},                           /* threads on a multiprocessor */
+    {41, 1},                              /* one space of addresses */
+    {75, 8},                              /* the architecture's version */
+    {76, 0},    {83, 1},                  /* managed memory */
+    {115, 1},                             /* memory pools */
+};
+enum { ATTRIBUTES_END = 150 };
+
+cu_result ashlar_fake_device_get_attribute(int *value, unsigned int attribute, cu_device device) {
+    const cu_result result = ashlar__soft_device_get_attribute(value, attribute, device);
+    if (result != CU_INVALID_VALUE || value == NULL || attribute == 0 ||
+        attribute >= ATTRIBUTES_END) {
+        return result;
+    }
+    *value = 0;
+    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++) {
+        *value = attributes[i].attribute == attribute ? attributes[i].value : *value;
+    }
+    return CU_SUCCESS;
+}
+
+cu_result ashlar_fake_device_get_uuid(cu_uuid *uuid, cu_device device) {
+    int count = 0;
+    const cu_result result = ashlar_fake_device_get_count(&count);
+    if (result != CU_SUCCESS || uuid == NULL || device < 0 || device >= count) {
+        return result == CU_SUCCESS ? CU_INVALID_DEVICE : result;
+    }
+    *uuid = (cu_uuid){.bytes = {'s', 'o', 'f', 't', (unsigned char)device}};
+    return CU_SUCCESS;
+}
 
 /* ---- contexts ---- */
 
@@ -148,63 +193,25 @@ cu_result ashlar_fake_mem_alloc_pitch(cu_ptr *ptr, size_t *pitch, size_t width, 
     return result;
 }
 
-cu_result ashlar_fake_mem_get_address_range(cu_ptr *base, size_t *bytes, cu_ptr ptr) {
-    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
+/* CUDA 13's: of any context. */
+cu_result ashlar_fake_ctx_synchronize_v2(cu_context context) {
+    cu_result result = context == NULL ? CU_SUCCESS : ashlar__soft_ctx_push_current(context);
     if (result != CU_SUCCESS) {
         return result;
     }
-    const soft_reservation *found =
-        ashlar__soft_ranges_over(&ashlar__soft_state.reservations, (uintptr_t)ptr, 1);
-    if (found == NULL) {
-        return ashlar__soft_leave(CU_NOT_FOUND);
+    result = ashlar_fake_ctx_synchronize();
+    if (context != NULL) {
+        (void)ashlar__soft_ctx_pop_current(NULL);
     }
-    if (base != NULL) {
-        *base = found->range.base;
-    }
-    if (bytes != NULL) {
-        *bytes = found->range.bytes;
-    }
-    return ashlar__soft_leave(CU_SUCCESS);
-}
-
-/* Whose memory is mapped there, whoever may use it too; -1: nobody's. */
-static int ordinal_of(cu_ptr ptr) {
-    const soft_reservation *found =
-        ashlar__soft_ranges_over(&ashlar__soft_state.reservations, (uintptr_t)ptr, 1);
-    const soft_mapping *mapping = found == NULL ? NULL : soft_mapping_at(found, (uintptr_t)ptr);
-    return mapping == NULL ? -1 : mapping->memory->device->ordinal;
-}
-
-cu_result ashlar_fake_pointer_get_attribute(void *data, unsigned int attribute, cu_ptr ptr) {
-    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    const bool is_host =
-        ashlar__soft_ranges_over(&ashlar__soft_state.host_blocks, (uintptr_t)ptr, 1) != NULL;
-    const int ordinal = ordinal_of(ptr);
-    const unsigned int type = is_host ? FAKE_MEMORY_HOST : FAKE_MEMORY_DEVICE;
-    if (!is_host && ordinal < 0) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
-    }
-    switch (attribute) {
-    case FAKE_POINTER_MEMORY_TYPE:
-        memcpy(data, &type, sizeof type);
-        return ashlar__soft_leave(CU_SUCCESS);
-    case FAKE_POINTER_ORDINAL:
-        memcpy(data, &ordinal, sizeof ordinal);
-        return ashlar__soft_leave(CU_SUCCESS);
-    default:
-        return ashlar__soft_leave(CU_NOT_SUPPORTED);
-    }
-}
-
-cu_result ashlar_fake_ipc_get_mem_handle(void *handle, cu_ptr ptr) {
-    memcpy(handle, &ptr, sizeof ptr);
-    return CU_SUCCESS;
+    return result;
 }
 
 /* ---- streams and events ---- */
+
+/* CUDA 10.0's. */
+cu_result ashlar_fake_stream_begin_capture_v1(cu_stream stream) {
+    return ashlar__soft_stream_begin_capture(stream, CU_CAPTURE_GLOBAL);
+}
 
 cu_result ashlar_fake_stream_create_with_priority(cu_stream *stream, unsigned int flags,
                                                   int priority) {
@@ -237,6 +244,17 @@ cu_result ashlar_fake_stream_get_flags(cu_stream stream, unsigned int *flags) {
         *flags = found->is_ordered ? CU_STREAM_BLOCKING : CU_STREAM_UNORDERED;
     }
     return result;
+}
+
+/* There is one priority. */
+cu_result ashlar_fake_stream_priority_range(int *least, int *greatest) {
+    if (least != NULL) {
+        *least = 0;
+    }
+    if (greatest != NULL) {
+        *greatest = 0;
+    }
+    return CU_SUCCESS;
 }
 
 cu_result ashlar_fake_stream_get_priority(cu_stream stream, int *priority) {

@@ -1,25 +1,26 @@
 #!/bin/sh
 #
 # shell_frameworks.sh - PyTorch and CuPy themselves ask of the drop-in library what they ask of an
-# allocator, where Python has them and they see a device.
+# allocator, where Python has them and they see a device; numba-cuda's own tests under the preload,
+# where Python has them: they have a device in tests/cuda.
 
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/tap.sh"
 only_in_all
 
-library=$ASHLAR_BUILD/allocator/dropin/libashlar-torch.so
-
-asks() { # FRAMEWORK SCRIPT
+asks() { # FRAMEWORK LIBRARY SCRIPT ARGUMENT...
+    framework=$1 library=$2 script=$3
+    shift 3
     if [ ! -e "$library" ]; then
-        skip "$1_gets_what_it_asks_for" 'libashlar-torch.so is not built'
+        skip "${framework}_gets_what_it_asks_for" "$(basename "$library") is not built"
         return
     fi
-    python3 "$ASHLAR_SOURCE/tests/$2" "$library" >"$scratch/said" 2>&1
+    python3 "$ASHLAR_SOURCE/tests/$script" "$library" "$@" >"$scratch/said" 2>&1
     status=$?
     if [ "$status" -eq 77 ]; then
-        skip "$1_gets_what_it_asks_for" "$(tail -n 1 "$scratch/said")"
+        skip "${framework}_gets_what_it_asks_for" "$(tail -n 1 "$scratch/said")"
     else
-        check "$1_gets_what_it_asks_for" said "$status"
+        check "${framework}_gets_what_it_asks_for" said "$status"
     fi
 }
 
@@ -28,6 +29,8 @@ said() { # STATUS
     return "$1"
 }
 
-asks pytorch torch_calls.py
-asks cupy cupy_calls.py
+dropin=$ASHLAR_BUILD/allocator/dropin
+asks pytorch "$dropin/libashlar-torch.so" torch_calls.py
+asks cupy "$dropin/libashlar-torch.so" cupy_calls.py
+asks numba "$dropin/libashlar-preload.so" numba_calls.py "$ASHLAR_BUILD/tests/cuda"
 check_report

@@ -1,0 +1,310 @@
+/*
+ * libcuda_pointer.c - what the driver says about a pointer, and memory that another process has
+ * exported (CUDA IPC).
+ *
+ * As a real driver's, the answers are about the driver's allocations: a mapping of cuMemMap, or
+ * what cuMemAlloc has returned. Only the latter can be exported.
+ */
+#include "libcuda.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "allocator/base/host.h"
+#include "allocator/soft/soft_state.h"
+
+enum { IPC_LAZY_PEERS = 1 }; /* the one flag that cuIpcOpenMemHandle has */
+
+static soft_reservation *reservation_over(cu_ptr ptr) {
+    return ashlar__soft_ranges_over(&ashlar__soft_state.reservations, (uintptr_t)ptr, 1);
+}
+
+/* NULL: there is no device memory. */
+static const soft_mapping *mapping_over(cu_ptr ptr) {
+    const soft_reservation *found = reservation_over(ptr);
+    return found == NULL ? NULL : soft_mapping_at(found, (uintptr_t)ptr);
+}
+
+/* False: there is no memory that the driver knows. */
+static bool find_device(cu_ptr ptr, cu_ptr *base, size_t *bytes) {
+    if (ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT) != CU_SUCCESS) {
+        return false;
+    }
+    const soft_mapping *found = mapping_over(ptr);
+    *base = found == NULL ? 0 : found->base;
+    *bytes = found == NULL ? 0 : found->bytes;
+    (void)ashlar__soft_leave(CU_SUCCESS);
+    return *bytes > 0;
+}
+
+cu_result ashlar_fake_mem_get_address_range(cu_ptr *base, size_t *bytes, cu_ptr ptr) {
+    cu_ptr found;
+    size_t found_bytes;
+    cu_device unused;
+    const cu_result result = ashlar_fake_ctx_get_device(&unused);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (!ashlar_fake_find_host(ptr, &found, &found_bytes) &&
+        !find_device(ptr, &found, &found_bytes)) {
+        return CU_NOT_FOUND;
+    }
+    if (base != NULL) {
+        *base = found;
+    }
+    if (bytes != NULL) {
+        *bytes = found_bytes;
+    }
+    return CU_SUCCESS;
+}
+
+/* ---- attributes ---- */
+
+typedef struct pointer_facts {
+    const soft_mapping *mapping; /* NULL: it is the host's */
+    const soft_reservation *reservation;
+    bool is_host;
+} pointer_facts;
+
+static bool is_plain(const pointer_facts *of) {
+    return of->reservation != NULL && of->reservation->plain_device != NULL;
+}
+
+/* Write one attribute. Lock: the software device's. */
+static cu_result tell(const pointer_facts *of, void *data, unsigned int attribute, cu_ptr ptr) {
+    const unsigned int type = of->is_host ? FAKE_MEMORY_HOST : FAKE_MEMORY_DEVICE;
+    const bool is_plain_memory = is_plain(of);
+    const soft_device *device = of->mapping == NULL ? NULL : of->mapping->memory->device;
+    const int ordinal = device == NULL ? 0 : device->ordinal;
+    const cu_context context = !is_plain_memory ? NULL : (cu_context)device->context;
+    const cu_ptr host = of->is_host ? ptr : 0;
+    const cu_ptr base = of->is_host ? ptr : of->mapping->base;
+    const size_t bytes = of->is_host ? 0 : of->mapping->bytes;
+    const unsigned long long none = 0;
+    const struct {
+        const void *value;
+        size_t bytes;
+    } known[] = {
+        [FAKE_POINTER_CONTEXT] = {&context, sizeof context},
+        [FAKE_POINTER_MEMORY_TYPE] = {&type, sizeof type},
+        [FAKE_POINTER_DEVICE_POINTER] = {&ptr, sizeof ptr},
+        [FAKE_POINTER_HOST_POINTER] = {&host, sizeof host},
+        [FAKE_POINTER_IS_MANAGED] = {&none, sizeof(bool)},
+        [FAKE_POINTER_ORDINAL] = {&ordinal, sizeof ordinal},
+        [FAKE_POINTER_IS_IPC_CAPABLE] = {&is_plain_memory, sizeof is_plain_memory},
+        [FAKE_POINTER_RANGE_START] = {&base, sizeof base},
+        [FAKE_POINTER_RANGE_SIZE] = {&bytes, sizeof bytes},
+        [FAKE_POINTER_HANDLE_TYPES] = {&none, sizeof none},
+        [FAKE_POINTER_POOL] = {&none, sizeof(void *)},
+        [FAKE_POINTER_MAPPING_SIZE] = {&bytes, sizeof bytes},
+        [FAKE_POINTER_MAPPING_BASE] = {&base, sizeof base},
+    };
+    if (attribute >= sizeof known / sizeof known[0] || known[attribute].value == NULL) {
+        return CU_NOT_SUPPORTED;
+    }
+    memcpy(data, known[attribute].value, known[attribute].bytes);
+    return CU_SUCCESS;
+}
+
+/* False: the pointer is none that the driver knows. */
+static bool find_facts(cu_ptr ptr, bool is_host, pointer_facts *out) {
+    *out = (pointer_facts){
+        .mapping = mapping_over(ptr), .reservation = reservation_over(ptr), .is_host = is_host};
+    return is_host || out->mapping != NULL;
+}
+
+cu_result ashlar_fake_pointer_get_attribute(void *data, unsigned int attribute, cu_ptr ptr) {
+    pointer_facts facts;
+    const bool is_host = ashlar_fake_is_host(ptr, 1);
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    return ashlar__soft_leave(find_facts(ptr, is_host, &facts) ? tell(&facts, data, attribute, ptr)
+                                                               : CU_INVALID_VALUE);
+}
+
+/* A pointer that is none is no error here: all about it is 0. */
+cu_result ashlar_fake_pointer_get_attributes(unsigned int count, const unsigned int *attributes,
+                                             void **data, cu_ptr ptr) {
+    /* Those of 4 bytes, and those of 1; the others have 8. */
+    const unsigned int words = 1u << FAKE_POINTER_MEMORY_TYPE | 1u << FAKE_POINTER_ORDINAL;
+    const unsigned int bools = 1u << FAKE_POINTER_IS_MANAGED | 1u << FAKE_POINTER_IS_IPC_CAPABLE;
+    pointer_facts facts;
+    const bool is_host = ashlar_fake_is_host(ptr, 1);
+    cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    const bool is_known = find_facts(ptr, is_host, &facts);
+    for (unsigned int i = 0; i < count && result == CU_SUCCESS; i++) {
+        const unsigned int bit = attributes[i] < 32 ? 1u << attributes[i] : 0;
+        if (is_known) {
+            result = tell(&facts, data[i], attributes[i], ptr);
+        } else {
+            memset(data[i], 0, (bit & bools) != 0 ? 1 : (bit & words) != 0 ? 4 : 8);
+        }
+    }
+    return ashlar__soft_leave(result);
+}
+
+/* One more handle of the memory, where CUDA gives the same once more. */
+cu_result ashlar_fake_mem_retain_handle(cu_mem_handle *handle, void *ptr) {
+    uintptr_t made;
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    const soft_reservation *found = reservation_over((uintptr_t)ptr);
+    const soft_mapping *mapping = mapping_over((uintptr_t)ptr);
+    if (mapping == NULL || found->plain_device != NULL) {
+        return ashlar__soft_leave(CU_INVALID_VALUE);
+    }
+    if (!ashlar__soft_handles_put(&ashlar__soft_state.memories, SOFT_MEMORY, mapping->memory,
+                                  &made)) {
+        return ashlar__soft_leave(CU_OUT_OF_MEMORY);
+    }
+    mapping->memory->user_count++;
+    *handle = made;
+    return ashlar__soft_leave(CU_SUCCESS);
+}
+
+/* ---- memory of another process ---- */
+
+/* What a handle of ours says. The other process finds by these where in which file the memory is.
+ */
+typedef struct exported {
+    unsigned long long pid, fd, base, bytes;
+} exported;
+_Static_assert(sizeof(exported) <= sizeof(cu_ipc_handle), "a handle has room for it");
+
+cu_result ashlar_fake_ipc_get_mem_handle(void *handle, cu_ptr ptr) {
+    const bool is_of_pool = ashlar_fake_is_of_pool(ptr);
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    const soft_reservation *found = reservation_over(ptr);
+    if (found == NULL || found->plain_device == NULL || is_of_pool) {
+        return ashlar__soft_leave(CU_INVALID_VALUE);
+    }
+    const exported said = {.pid = (unsigned long long)getpid(),
+                           .fd = (unsigned long long)found->plain_device->memory_fd,
+                           .base = found->range.base,
+                           .bytes = found->range.bytes};
+    memset(handle, 0, sizeof(cu_ipc_handle));
+    memcpy(handle, &said, sizeof said);
+    return ashlar__soft_leave(CU_SUCCESS);
+}
+
+/* Map each piece of the other process's allocation at the same place in ours. Returns how many
+ * bytes that were. */
+static size_t map_pieces(const exported *said, int file, uintptr_t base) {
+    char path[64], line[512];
+    size_t mapped = 0;
+    (void)snprintf(path, sizeof path, "/proc/%llu/maps", said->pid);
+    FILE *maps = fopen(path, "re");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+        char *next = line;
+        const unsigned long long begin = strtoull(next, &next, 16);
+        const unsigned long long end = strtoull(next + 1, &next, 16);
+        const unsigned long long offset = strtoull(next + 6, NULL, 16); /* behind " rw-s " */
+        const unsigned long long from = begin > said->base ? begin : said->base;
+        const unsigned long long last = said->base + said->bytes;
+        const unsigned long long to = end < last ? end : last;
+        if (from < to &&
+            mmap((void *)(base + (uintptr_t)(from - said->base)), to - from, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_FIXED, file, (off_t)(offset + from - begin)) != MAP_FAILED) {
+            mapped += to - from;
+        }
+    }
+    if (maps != NULL) {
+        (void)fclose(maps);
+    }
+    return mapped;
+}
+
+/* Pages of another process: none of the device's here. */
+static soft_mapping *new_foreign(soft_device *device, const soft_range *range) {
+    soft_mapping *made = ashlar__host_calloc(1, sizeof *made);
+    soft_memory *memory = ashlar__host_calloc(1, sizeof *memory);
+    if (made == NULL || memory == NULL) {
+        ashlar__host_free(made);
+        ashlar__host_free(memory);
+        return NULL;
+    }
+    *memory = (soft_memory){.device = device, .user_count = 1};
+    *made = (soft_mapping){.base = range->base,
+                           .bytes = range->bytes,
+                           .memory = memory,
+                           .access = (uint32_t)1 << device->ordinal};
+    return made;
+}
+
+static cu_result open_locked(soft_device *device, const exported *said, int file, cu_ptr *ptr) {
+    soft_reservation *made;
+    const cu_result result = ashlar__soft_reserve(said->bytes, SOFT_PAGE_BYTES, 0, &made);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_mapping *mapping = new_foreign(device, &made->range);
+    if (mapping == NULL || map_pieces(said, file, made->range.base) != said->bytes) {
+        if (mapping != NULL) {
+            ashlar__host_free(mapping->memory);
+        }
+        ashlar__host_free(mapping);
+        ashlar__soft_unreserve(made);
+        return mapping == NULL ? CU_OUT_OF_MEMORY : CU_INVALID_VALUE;
+    }
+    for (size_t i = 0; i < said->bytes / SOFT_PAGE_BYTES; i++) {
+        made->pages[i] = mapping;
+    }
+    made->mapping_count = 1;
+    *ptr = made->range.base;
+    return CU_SUCCESS;
+}
+
+cu_result ashlar_fake_ipc_open_mem_handle(cu_ptr *ptr, cu_ipc_handle handle, unsigned int flags) {
+    exported said;
+    char path[64];
+    soft_device *device;
+    memcpy(&said, &handle, sizeof said);
+    if (ptr == NULL || flags != IPC_LAZY_PEERS || said.bytes == 0 ||
+        said.bytes % SOFT_PAGE_BYTES != 0) {
+        return CU_INVALID_VALUE;
+    }
+    if (said.pid == (unsigned long long)getpid()) {
+        return CU_INVALID_CONTEXT; /* as the driver in the process that exported it */
+    }
+    cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_COUNT, &device);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    (void)snprintf(path, sizeof path, "/proc/%llu/fd/%llu", said.pid, said.fd);
+    const int file = open(path, O_RDWR | O_CLOEXEC);
+    result = file < 0 ? CU_INVALID_VALUE : open_locked(device, &said, file, ptr);
+    if (file >= 0) {
+        close(file);
+    }
+    return ashlar__soft_leave(result);
+}
+
+cu_result ashlar_fake_ipc_close_mem_handle(cu_ptr ptr) {
+    size_t idx;
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_reservation *found =
+        ashlar__soft_ranges_at(&ashlar__soft_state.reservations, (uintptr_t)ptr, &idx);
+    if (found == NULL || found->plain_device != NULL || found->pages[0] == NULL ||
+        found->pages[0]->memory->page_count != 0) {
+        return ashlar__soft_leave(CU_INVALID_VALUE);
+    }
+    ashlar__soft_unreserve(found);
+    return ashlar__soft_leave(CU_SUCCESS);
+}
