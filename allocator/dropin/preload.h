@@ -3,6 +3,7 @@
  *
  *   preload_find.c      how programs find the driver's functions, and how we do
  *   preload_memory.c    memory, ours and the driver's
+ *   preload_pointer.c   what a program is told about a pointer
  *   preload_streams.c   streams, captures, contexts, waits
  *   preload_options.c   ASHLAR_PRELOAD, and the report at the end
  *
@@ -15,10 +16,11 @@
  *   off      replace nothing
  *   on       the default
  *   report   one line on stderr at the end of the process, and one for each device not served
- *   unsafe   for tests: reuse freed memory at once, which cudaFree() does not promise
- * ASHLAR_CONF has the allocators' options. With ASHLAR_DEVICE=soft nothing is replaced, since the
- * program's driver knows no software device. If several libraries in LD_PRELOAD have a dlsym(),
- * name this one first.
+ *   ipc      leave what is not taken on a stream to the driver, so that cuIpcGetMemHandle() exports
+ * it unsafe   for tests: reuse freed memory at once, which cudaFree() does not promise ASHLAR_CONF
+ * has the allocators' options. With ASHLAR_DEVICE=soft nothing is replaced, since the program's
+ * driver knows no software device. If several libraries in LD_PRELOAD have a dlsym(), name this one
+ * first.
  *
  * Each context that the program makes has its own allocator until the context ends. The driver
  * serves: green contexts, managed and host memory, memory pools that a program names or sets,
@@ -26,9 +28,14 @@
  * return all free memory to it, and call it again. After cudaDeviceReset() the driver serves the
  * whole device.
  *
- * Our memory is mapped by the virtual memory functions. So cuIpcGetMemHandle() refuses it (also
- * with ASHLAR_CONF=vmm=off, where it would name the whole segment). cuCtxEnablePeerAccess() does
- * not reach it, but other devices can use it all the same, unless ASHLAR_PEERS=off.
+ * All functions that are asked about a pointer tell of our blocks what CUDA tells of memory from
+ * cuMemAllocAsync(): a block is an allocation, which cannot be exported and has no handle. An
+ * address of ours in no live block is no device memory. CUDA's own answers would be about the
+ * mapping or the segment that the block is cut from, whose other bytes are none of the program's
+ * business.
+ *
+ * cuCtxEnablePeerAccess() does not reach our memory, which is mapped by the virtual memory
+ * functions, but other devices can use it all the same, unless ASHLAR_PEERS=off.
  */
 #ifndef ASHLAR_DROPIN_PRELOAD_H
 #define ASHLAR_DROPIN_PRELOAD_H
@@ -53,6 +60,13 @@ typedef struct cu_green_context_opaque *cu_green_context;
       (free_bytes, total_bytes))                                                                   \
     X(cuMemGetAddressRange_v2, cuMemGetAddressRange, 3020, 0,                                      \
       (cu_ptr * base, size_t * bytes, cu_ptr ptr), (base, bytes, ptr))                             \
+    X(cuPointerGetAttribute, cuPointerGetAttribute, 4000, 0,                                       \
+      (void *data, unsigned int attribute, cu_ptr ptr), (data, attribute, ptr))                    \
+    X(cuPointerGetAttributes, cuPointerGetAttributes, 7000, 0,                                     \
+      (unsigned int count, unsigned int *attributes, void **data, cu_ptr ptr),                     \
+      (count, attributes, data, ptr))                                                              \
+    X(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 11000, 0,                          \
+      (cu_mem_handle * handle, void *ptr), (handle, ptr))                                          \
     X(cuIpcGetMemHandle, cuIpcGetMemHandle, 4010, 0, (void *handle, cu_ptr ptr), (handle, ptr))    \
     X(cuMemAllocAsync, cuMemAllocAsync, 11020, 0, (cu_ptr * ptr, size_t bytes, cu_stream stream),  \
       (ptr, bytes, stream))                                                                        \
@@ -160,12 +174,16 @@ void ashlar__preload_note_refusal(void);
 /* A call for memory was passed on to the driver. */
 void ashlar__preload_note_passed(void);
 
+/* The program wanted to export memory of ours. */
+void ashlar__preload_note_unexported(void);
+
 /* ---- options ---- */
 
 typedef struct ashlar_preload_options {
     bool is_off;
     bool reports;
     bool is_unsafe;
+    bool leaves_plain; /* "ipc" */
 } ashlar_preload_options;
 
 /* Read at the first call. Threads: any. */

@@ -25,9 +25,21 @@ static bool is_answered(ashlar_status status, cu_result *result) {
 
 /* ---- for any stream ---- */
 
+/* Whether the driver lacked memory, and we have given some back. */
+static bool has_given_back(cu_result result) {
+    if (result != CU_OUT_OF_MEMORY || !ashlar__preload_begin()) {
+        return false;
+    }
+    ashlar_frees *here = ashlar__preload_here();
+    const bool has_any = here != NULL && ashlar__frees_give_back(here);
+    ashlar__preload_end();
+    return has_any;
+}
+
 /* False: ask the driver. */
 static bool take(cu_ptr *ptr, size_t bytes, cu_result *result) {
-    if (ptr == NULL || bytes == 0 || !ashlar__preload_begin()) {
+    if (ptr == NULL || bytes == 0 || ashlar__preload_options_get()->leaves_plain ||
+        !ashlar__preload_begin()) {
         return false;
     }
     void *block = NULL;
@@ -48,7 +60,8 @@ cu_result cuMemAlloc_v2(cu_ptr *ptr, size_t bytes) {
         return result;
     }
     ashlar__preload_note_passed();
-    return ashlar__real_cuMemAlloc_v2(ptr, bytes);
+    result = ashlar__real_cuMemAlloc_v2(ptr, bytes);
+    return has_given_back(result) ? ashlar__real_cuMemAlloc_v2(ptr, bytes) : result;
 }
 
 cu_result cuMemAllocPitch_v2(cu_ptr *ptr, size_t *pitch, size_t width, size_t height,
@@ -60,7 +73,10 @@ cu_result cuMemAllocPitch_v2(cu_ptr *ptr, size_t *pitch, size_t width, size_t he
                           ashlar__mul(row, height, &bytes);
     if (!is_valid || !take(ptr, bytes, &result)) {
         ashlar__preload_note_passed();
-        return ashlar__real_cuMemAllocPitch_v2(ptr, pitch, width, height, element);
+        result = ashlar__real_cuMemAllocPitch_v2(ptr, pitch, width, height, element);
+        return has_given_back(result)
+                   ? ashlar__real_cuMemAllocPitch_v2(ptr, pitch, width, height, element)
+                   : result;
     }
     if (result == CU_SUCCESS) {
         *pitch = row;
@@ -187,52 +203,7 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     return result;
 }
 
-/* To the program, our block is an allocation. */
-static bool find_block(cu_ptr ptr, cu_ptr *base, size_t *bytes) {
-    int ordinal = 0;
-    void *block = NULL;
-    size_t block_bytes = 0;
-    ashlar_status status = ASHLAR_EPOINTER;
-    if (!ashlar__preload_begin()) {
-        return false;
-    }
-    const void *at = ashlar__ptr_out(ptr);
-    for (ashlar_frees *f = ashlar__frees_next(&ordinal, at); f != NULL && status != ASHLAR_OK;
-         f = ashlar__frees_next(&ordinal, at)) {
-        status = ashlar__find_around(ashlar__frees_allocator(f), at, &block, &block_bytes);
-    }
-    ashlar__preload_end();
-    if (status == ASHLAR_OK && base != NULL) {
-        *base = ashlar__ptr_in(block);
-    }
-    if (status == ASHLAR_OK && bytes != NULL) {
-        *bytes = block_bytes;
-    }
-    return status == ASHLAR_OK;
-}
-
-cu_result cuMemGetAddressRange_v2(cu_ptr *base, size_t *bytes, cu_ptr ptr) {
-    return find_block(ptr, base, bytes) ? CU_SUCCESS
-                                        : ashlar__real_cuMemGetAddressRange_v2(base, bytes, ptr);
-}
-
-cu_result cuIpcGetMemHandle(void *handle, cu_ptr ptr) {
-    return find_block(ptr, NULL, NULL) ? CU_NOT_SUPPORTED
-                                       : ashlar__real_cuIpcGetMemHandle(handle, ptr);
-}
-
 /* ---- memory that is not ours: do not keep what the driver lacks ---- */
-
-/* Whether the driver lacked memory, and we have given some back. */
-static bool has_given_back(cu_result result) {
-    if (result != CU_OUT_OF_MEMORY || !ashlar__preload_begin()) {
-        return false;
-    }
-    ashlar_frees *here = ashlar__preload_here();
-    const bool has_any = here != NULL && ashlar__frees_give_back(here);
-    ashlar__preload_end();
-    return has_any;
-}
 
 #define ASK_TWICE(name, params, args)                                        \
     cu_result name params {                                                  \

@@ -32,6 +32,8 @@ static void read_word(ashlar_piece word) {
         options.is_off = true;
     } else if (ashlar__piece_is(word, "report")) {
         options.reports = true;
+    } else if (ashlar__piece_is(word, "ipc")) {
+        options.leaves_plain = true;
     } else if (ashlar__piece_is(word, "unsafe")) {
         options.is_unsafe = true;
     } else if (!ashlar__piece_is(word, "on")) {
@@ -39,7 +41,7 @@ static void read_word(ashlar_piece word) {
         write_line(line, sizeof line,
                    snprintf(line, sizeof line,
                             "ashlar-preload: ASHLAR_PRELOAD: \"%s\" is none of on, off, "
-                            "report, unsafe; taken for off\n",
+                            "report, ipc, unsafe; taken for off\n",
                             ashlar__piece_show(word, shown)));
     }
 }
@@ -78,6 +80,15 @@ void ashlar__preload_note_refusal(void) {
         write_line(line, sizeof line,
                    snprintf(line, sizeof line, "ashlar-preload: left to the driver: %s\n",
                             ashlar_error_detail()));
+    }
+}
+
+void ashlar__preload_note_unexported(void) {
+    static atomic_flag is_told = ATOMIC_FLAG_INIT;
+    static const char line[] = "ashlar-preload: cuIpcGetMemHandle cannot export this memory; "
+                               "ASHLAR_PRELOAD=ipc leaves cudaMalloc() to the driver, which can\n";
+    if (options.reports && !atomic_flag_test_and_set(&is_told)) {
+        write_line(line, sizeof line, (int)sizeof line - 1);
     }
 }
 

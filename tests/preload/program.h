@@ -11,6 +11,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* What one process gives another to find its memory by. */
+typedef struct ipc_handle {
+    char bytes[64];
+} ipc_handle;
+
 /* CUDA's calls; each returns CUDA's code, 0 for success. A stream is CUDA's handle. */
 typedef struct gpu {
     int (*alloc)(void **ptr, size_t bytes);
@@ -32,10 +37,13 @@ typedef struct gpu {
     int (*own_pool)(void); /* make a pool that allocations on streams come from */
     int (*own_pool_bytes)(unsigned long long *bytes); /* in use */
     int (*reset)(void);
+    int (*export_block)(ipc_handle *handle, void *ptr);
+    int (*import_block)(void **ptr, ipc_handle handle);
+    int (*close_block)(void *ptr);
     int (*take_physical)(size_t bytes); /* for good; NULL: there is no such call */
 } gpu;
 
-enum { OUT_OF_MEMORY = 2, INVALID_VALUE = 1 };
+enum { OUT_OF_MEMORY = 2, INVALID_VALUE = 1, NOT_SUPPORTED = 801 };
 
 /* How often the driver was asked for memory, as the tests' libcuda.so.1 counts. */
 unsigned long long memory_calls(void);
@@ -56,7 +64,8 @@ int train(const gpu *calls, train_way way);
     .make_stream = make_stream, .end_stream = end_stream, .wait = wait_for,               \
     .wait_all = wait_for_all, .begin_capture = begin_capture, .end_capture = end_capture, \
     .use = use, .owner = owner, .own_pool = own_pool, .own_pool_bytes = own_pool_bytes,   \
-    .reset = reset
+    .reset = reset, .export_block = export_block, .import_block = import_block,           \
+    .close_block = close_block
 
 int run_program(const gpu *calls, int argc, char **argv);
 

@@ -19,7 +19,13 @@ enum {
     CONTEXTS_VERSION = 3020,
     DEVICES = 2,
     PER_THREAD_STREAM = 2,
+    POINTER_MEMORY_TYPE = 2,
     POINTER_ORDINAL = 9,
+    POINTER_RANGE_START = 11,
+    POINTER_RANGE_SIZE = 12,
+    POINTER_HANDLE_TYPES = 14,
+    MEMORY_DEVICE = 2,
+    LAZY_PEERS = 1,
     POOL_USED = 7
 };
 
@@ -40,7 +46,14 @@ enum {
     X(mem_get_info, cuMemGetInfo, cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes))  \
     X(address_range, cuMemGetAddressRange, cuMemGetAddressRange_v2,                              \
       (cu_ptr * base, size_t * bytes, cu_ptr ptr))                                               \
-    X(ipc_handle, cuIpcGetMemHandle, cuIpcGetMemHandle, (void *handle, cu_ptr ptr))              \
+    X(ipc_get, cuIpcGetMemHandle, cuIpcGetMemHandle, (void *handle, cu_ptr ptr))                 \
+    X(ipc_open, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2,                                       \
+      (cu_ptr * ptr, ipc_handle handle, unsigned int flags))                                     \
+    X(ipc_close, cuIpcCloseMemHandle, cuIpcCloseMemHandle, (cu_ptr ptr))                         \
+    X(pointer_attributes, cuPointerGetAttributes, cuPointerGetAttributes,                        \
+      (unsigned int count, unsigned int *attributes, void **values, cu_ptr ptr))                 \
+    X(retain_handle, cuMemRetainAllocationHandle, cuMemRetainAllocationHandle,                   \
+      (cu_mem_handle * handle, void *ptr))                                                       \
     X(mem_create, cuMemCreate, cuMemCreate,                                                      \
       (cu_mem_handle * handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags)) \
     X(pool_create, cuMemPoolCreate, cuMemPoolCreate, (void **pool, const void *props))           \
@@ -164,17 +177,58 @@ static int read_back(void *dst, const void *src, size_t bytes, void *stream) {
     return (int)(result == CU_SUCCESS ? cu.stream_synchronize(stream) : result);
 }
 
-/* Here too what a pointer is said to point into: the allocation, as it was asked for. */
-static int info(size_t *free_bytes, size_t *total_bytes) {
+/* All that is said about a pointer, by one function and another: the block that it points into, as
+ * that was asked for; or that there is none. */
+static bool is_told(cu_ptr ptr, cu_ptr block, size_t block_bytes) {
     unsigned char handle[64];
-    cu_ptr ptr = 0, base = 0;
-    size_t bytes = 0;
-    const bool holds =
-        cu.mem_alloc(&ptr, 4 << 20) == CU_SUCCESS &&
-        cu.address_range(&base, &bytes, ptr + 5) == CU_SUCCESS && base == ptr && bytes == 4 << 20 &&
-        (cu.ipc_handle(handle, ptr) == CU_NOT_SUPPORTED) == (getenv("LD_PRELOAD") != NULL) &&
-        cu.mem_free(ptr) == CU_SUCCESS;
+    unsigned int attributes[] = {POINTER_MEMORY_TYPE, POINTER_RANGE_START, POINTER_RANGE_SIZE,
+                                 POINTER_HANDLE_TYPES};
+    unsigned int type = 9, one_type = 9;
+    unsigned long long types = 9;
+    cu_ptr base = 0, start = 9, one_start = 9;
+    size_t bytes = 0, range = 9;
+    void *values[] = {&type, &start, &range, &types};
+    cu_mem_handle retained = 0;
+    const bool is_one = block != 0;
+    const bool is_ours = getenv("LD_PRELOAD") != NULL;
+    const cu_result in_range = cu.address_range(&base, &bytes, ptr);
+    const cu_result has_type = cu.pointer_attribute(&one_type, POINTER_MEMORY_TYPE, ptr);
+    const cu_result has_start = cu.pointer_attribute(&one_start, POINTER_RANGE_START, ptr);
+    return cu.pointer_attributes(4, attributes, values, ptr) == CU_SUCCESS && types == 0 &&
+           in_range == (is_one ? CU_SUCCESS : CU_NOT_FOUND) && base == block &&
+           bytes == block_bytes && start == block && range == block_bytes &&
+           type == (is_one ? MEMORY_DEVICE : 0) &&
+           has_type == (is_one ? CU_SUCCESS : CU_INVALID_VALUE) && has_start == has_type &&
+           (!is_one || (one_type == MEMORY_DEVICE && one_start == block)) &&
+           cu.retain_handle(&retained, (void *)(uintptr_t)ptr) == CU_INVALID_VALUE &&
+           cu.ipc_get(handle, ptr) == (!is_one   ? CU_INVALID_VALUE
+                                       : is_ours ? CU_NOT_SUPPORTED
+                                                 : CU_SUCCESS);
+}
+
+/* Here too what a pointer is said to point into. */
+static int info(size_t *free_bytes, size_t *total_bytes) {
+    cu_ptr ptr = 0, small = 0;
+    const size_t bytes = 4 << 20;
+    const bool holds = cu.mem_alloc(&ptr, bytes) == CU_SUCCESS && is_told(ptr, ptr, bytes) &&
+                       is_told(ptr + bytes - 1, ptr, bytes) && cu.mem_free(ptr) == CU_SUCCESS &&
+                       is_told(ptr, 0, 0) && cu.mem_alloc(&small, 2 << 20) == CU_SUCCESS &&
+                       is_told(small + 5, small, 2 << 20) && cu.mem_free(small) == CU_SUCCESS &&
+                       is_told(small + 5, 0, 0);
     return holds ? (int)cu.mem_get_info(free_bytes, total_bytes) : -1;
+}
+
+static int export_block(ipc_handle *handle, void *ptr) {
+    return (int)cu.ipc_get(handle, in(ptr));
+}
+
+static int import_block(void **ptr, ipc_handle handle) {
+    cu_ptr opened = 0;
+    return out(cu.ipc_open(&opened, handle, LAZY_PEERS), &opened, ptr);
+}
+
+static int close_block(void *ptr) {
+    return (int)cu.ipc_close(in(ptr));
 }
 
 static int make_stream(void **stream, bool is_blocking) {

@@ -2,6 +2,7 @@
 #include "program.h"
 
 #include <cuda_runtime_api.h>
+#include <string.h>
 
 static int alloc(void **ptr, size_t bytes) {
     return (int)cudaMalloc(ptr, bytes);
@@ -92,6 +93,20 @@ static int own_pool_bytes(unsigned long long *bytes) {
 
 static int reset(void) {
     return (int)cudaDeviceReset();
+}
+
+static int export_block(ipc_handle *handle, void *ptr) {
+    return (int)cudaIpcGetMemHandle((cudaIpcMemHandle_t *)handle, ptr);
+}
+
+static int import_block(void **ptr, ipc_handle handle) {
+    cudaIpcMemHandle_t same;
+    memcpy(&same, &handle, sizeof same);
+    return (int)cudaIpcOpenMemHandle(ptr, same, cudaIpcMemLazyEnablePeerAccess);
+}
+
+static int close_block(void *ptr) {
+    return (int)cudaIpcCloseMemHandle(ptr);
 }
 
 int main(int argc, char **argv) {

@@ -63,6 +63,13 @@ reports() { # WORDS PROGRAM...
     grep -F "$words" "$scratch/stderr"
 }
 
+tells_of_ipc() { # PROGRAM...
+    for conf in '' vmm=off; do
+        ASHLAR_CONF=$conf ASHLAR_PRELOAD=report with "$@" refuse-export || return
+        [ "$(grep -c 'ASHLAR_PRELOAD=ipc' "$scratch/stderr")" -eq 1 ] || return
+    done
+}
+
 is_silent() { # PROGRAM...
     with "$@" loop && [ ! -s "$scratch/stderr" ]
 }
@@ -167,6 +174,10 @@ all_of() { # WAY PROGRAM...
     check "${way}_leaves_to_the_driver_what_it_wants_itself" \
         env ASHLAR_SOFT=memory=64MiB,${adversarial}2 LD_PRELOAD="$preload" "$@" share
     check "${way}_forks_with_a_device" with "$@" fork
+    check "${way}_exports_memory_alone" "$@" export
+    check "${way}_exports_memory_when_that_is_left_to_the_driver" \
+        env ASHLAR_PRELOAD=ipc LD_PRELOAD="$preload" "$@" export
+    check "${way}_is_told_that_ours_cannot_be_exported" tells_of_ipc "$@"
     check "${way}_frees_at_its_end" leaves_well "$@"
     check "${way}_is_reported_on_request" reports 'went to the driver' "$@"
     check "${way}_is_not_reported_otherwise" is_silent "$@"
