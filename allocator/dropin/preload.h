@@ -91,6 +91,8 @@ typedef struct cu_green_context_opaque *cu_green_context;
       (void **array, const void *shape, unsigned int levels), (array, shape, levels))              \
     X(cuDeviceSetMemPool, cuDeviceSetMemPool, 11020, 0, (cu_device device, void *pool),            \
       (device, pool))                                                                              \
+    X(cuMemSetMemPool, cuMemSetMemPool, 13000, 0,                                                  \
+      (cu_mem_location * location, unsigned int type, void *pool), (location, type, pool))         \
     X(cuStreamCreate, cuStreamCreate, 2000, 0, (cu_stream * stream, unsigned int flags),           \
       (stream, flags))                                                                             \
     X(cuStreamCreateWithPriority, cuStreamCreateWithPriority, 5050, 0,                             \
@@ -99,6 +101,8 @@ typedef struct cu_green_context_opaque *cu_green_context;
       (cu_stream * stream, cu_green_context context, unsigned int flags, int priority),            \
       (stream, context, flags, priority))                                                          \
     X(cuStreamDestroy_v2, cuStreamDestroy, 4000, 0, (cu_stream stream), (stream))                  \
+    X(cuStreamBeginCapture, cuStreamBeginCapture, 10000, 0, (cu_stream stream), (stream))          \
+    X(cuStreamBeginCapture_ptsz, cuStreamBeginCapture, 10000, 1, (cu_stream stream), (stream))     \
     X(cuStreamBeginCapture_v2, cuStreamBeginCapture, 10010, 0,                                     \
       (cu_stream stream, unsigned int mode), (stream, mode))                                       \
     X(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture, 10010, 1,                                \
@@ -116,6 +120,7 @@ typedef struct cu_green_context_opaque *cu_green_context;
     X(cuStreamEndCapture_ptsz, cuStreamEndCapture, 10000, 1, (cu_stream stream, cu_graph * graph), \
       (stream, graph))                                                                             \
     X(cuCtxSynchronize, cuCtxSynchronize, 2000, 0, (void), ())                                     \
+    X(cuCtxSynchronize_v2, cuCtxSynchronize, 13000, 0, (cu_context context), (context))            \
     X(cuCtxCreate_v2, cuCtxCreate, 3020, 0,                                                        \
       (cu_context * context, unsigned int flags, cu_device device), (context, flags, device))      \
     X(cuCtxCreate_v3, cuCtxCreate, 11040, 0,                                                       \

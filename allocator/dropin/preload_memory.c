@@ -121,10 +121,26 @@ static bool is_of(const ashlar_frees *frees, cu_stream stream) {
 /* Devices for which the program has set its own pool, from which cuMemAllocAsync() then takes. */
 static atomic_bool has_pool[ASHLAR_DROPIN_DEVICES_MAX];
 
+static void note_pool(cu_device device) {
+    if ((unsigned)device < ASHLAR_DROPIN_DEVICES_MAX) {
+        atomic_store(&has_pool[device], true);
+    }
+}
+
 cu_result cuDeviceSetMemPool(cu_device device, void *pool) {
     const cu_result result = ashlar__real_cuDeviceSetMemPool(device, pool);
-    if (result == CU_SUCCESS && (unsigned)device < ASHLAR_DROPIN_DEVICES_MAX) {
-        atomic_store(&has_pool[device], true);
+    if (result == CU_SUCCESS) {
+        note_pool(device);
+    }
+    return result;
+}
+
+/* CUDA 13's name for it, which also knows other places than devices. */
+cu_result cuMemSetMemPool(cu_mem_location *location, unsigned int type, void *pool) {
+    const cu_result result = ashlar__real_cuMemSetMemPool(location, type, pool);
+    if (result == CU_SUCCESS && location->type == CU_LOCATION_DEVICE &&
+        type == CU_ALLOCATION_PINNED) {
+        note_pool(location->id);
     }
     return result;
 }

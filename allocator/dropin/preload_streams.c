@@ -75,6 +75,17 @@ static cu_result note_begun(cu_result result, ashlar_frees *frees) {
     return result;
 }
 
+/* Of CUDA 10.0: the mode is global. */
+cu_result cuStreamBeginCapture(cu_stream stream) {
+    ashlar_frees *frees = begin_capture();
+    return note_begun(ashlar__real_cuStreamBeginCapture(stream), frees);
+}
+
+cu_result cuStreamBeginCapture_ptsz(cu_stream stream) {
+    ashlar_frees *frees = begin_capture();
+    return note_begun(ashlar__real_cuStreamBeginCapture_ptsz(stream), frees);
+}
+
 cu_result cuStreamBeginCapture_v2(cu_stream stream, unsigned int mode) {
     ashlar_frees *frees = begin_capture();
     return note_begun(ashlar__real_cuStreamBeginCapture_v2(stream, mode), frees);
@@ -131,6 +142,15 @@ cu_result cuCtxSynchronize(void) {
         ashlar__frees_cover(frees);
     }
     return ashlar__real_cuCtxSynchronize();
+}
+
+/* CUDA 13's, of any context; NULL: the current one. What it covers elsewhere is covered later. */
+cu_result cuCtxSynchronize_v2(cu_context context) {
+    ashlar_frees *frees = here();
+    if (frees != NULL && (context == NULL || ashlar__frees_device(frees)->context == context)) {
+        ashlar__frees_cover(frees);
+    }
+    return ashlar__real_cuCtxSynchronize_v2(context);
 }
 
 /* With too many contexts, the driver serves the new one. */

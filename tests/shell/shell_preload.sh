@@ -198,6 +198,8 @@ all_of driver_contexts "$programs/program_driver" contexts
 all_of shared "$programs/program_shared"
 all_of static "$programs/program_static"
 
+check 'the_runtimes_of_cuda_12_and_13_get_the_versions_they_ask_for' \
+    env LD_LIBRARY_PATH="$programs/asks" LD_PRELOAD="$preload" "$programs/asks/check_asks"
 check 'it_does_not_bring_jemalloc' brings_no_jemalloc
 check 'it_exports_only_what_it_stands_in_for' exports_only_what_it_stands_in_for
 check 'it_changes_nothing_elsewhere' changes_nothing_elsewhere
