@@ -5,6 +5,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/hold.h"
+#include "allocator/core/note.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/dropin/devices.h"
 #include "allocator/heap/away.h"
@@ -219,10 +220,8 @@ static size_t spare_bytes(const ashlar_stats *stats) {
     return (size_t)(stats->reserved_bytes - stats->block_bytes);
 }
 
-/*
- * Blocks that were freed go home first as far as they can: a handle that lies in two of them serves
- * nobody while the next request takes one, so it would be promised in vain.
- */
+/* Blocks that were freed go home first as far as they can: a handle that lies in two of them serves
+ * nobody while the next request takes one, so it would be promised in vain. */
 size_t ashlar__frees_spare_bytes(ashlar_frees *f) {
     ashlar_allocator *a = f->allocator;
     (void)ashlar__frees_reap(f, ASHLAR_BATCHES_MAX);
@@ -235,14 +234,41 @@ size_t ashlar__frees_spare_bytes(ashlar_frees *f) {
     return bytes;
 }
 
-bool ashlar__frees_give_back(ashlar_frees *f) {
+bool ashlar__frees_give_back(ashlar_frees *f, size_t kept_bytes) {
     ashlar_stats before, after;
     ashlar_allocator_get_stats(f->allocator, &before);
+    if (before.reserved_bytes <= kept_bytes) {
+        return false;
+    }
     (void)ashlar__frees_reclaim(f, 0);
-    const ashlar_status unused = ashlar_allocator_trim(f->allocator, 0);
+    const ashlar_status unused = ashlar_allocator_trim(f->allocator, kept_bytes);
     (void)unused; /* even a failed call may have given something back */
     ashlar_allocator_get_stats(f->allocator, &after);
     return after.reserved_bytes < before.reserved_bytes;
+}
+
+/* Threads count how far they may go below the peak, so they begin to count anew. */
+static void lower_live_peak_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_stats unused;
+    ashlar__stats_sum_locked(a, &unused);
+    a->stats.live_peak_bytes = a->stats.live_bytes;
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        a->stats.tags[tag].at_peak_bytes = a->stats.tags[tag].live_bytes;
+    }
+    ashlar__stats_sum_locked(a, &unused);
+}
+
+void ashlar__frees_reset_peak(ashlar_frees *f, bool is_reserved) {
+    ashlar_allocator *a = f->allocator;
+    ashlar__allocator_enter(a);
+    if (is_reserved) {
+        a->stats.reserved_peak_bytes = 0;
+        ashlar__update_reserved_peak_locked(a);
+    } else {
+        lower_live_peak_locked(a);
+    }
+    ashlar__allocator_leave(a);
 }
 
 static bool has_much_to_wait_for(const ashlar_frees *f, size_t bytes) {

@@ -64,9 +64,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc_on(ashlar_frees *frees, size
  * Empties the caches. O(blocks). */
 size_t ashlar__frees_spare_bytes(ashlar_frees *frees);
 
-/* Wait for all work that may use freed blocks, and give all free memory back to the driver. Returns
- * whether there was any. Threads: any. Stream: waits on the host. */
-bool ashlar__frees_give_back(ashlar_frees *frees);
+/* Wait for all work that may use freed blocks, and give free memory back to the driver, until at
+ * most `kept_bytes` are reserved. Returns whether there was any. Threads: any. Stream: waits on the
+ * host. */
+bool ashlar__frees_give_back(ashlar_frees *frees, size_t kept_bytes);
+
+/* From now on the peak of reserved bytes, or of live ones, is the largest value since. */
+void ashlar__frees_reset_peak(ashlar_frees *frees, bool is_reserved);
 
 /* Like cudaFree(), but the host does not wait. The block may come from either call above. Threads:
  * any. Errors: ASHLAR_EPOINTER (nothing changes); in a guard mode those of ashlar_free(). */

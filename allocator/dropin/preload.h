@@ -3,6 +3,7 @@
  *
  *   preload_find.c      how programs find the driver's functions, and how we do
  *   preload_memory.c    memory, ours and the driver's
+ *   preload_pools.c     memory pools, and what they tell of their memory
  *   preload_pointer.c   what a program is told about a pointer
  *   preload_streams.c   streams, captures, contexts, waits
  *   preload_options.c   ASHLAR_PRELOAD, and the report at the end
@@ -23,7 +24,7 @@
  * first.
  *
  * Each context that the program makes has its own allocator until the context ends. The driver
- * serves: green contexts, managed and host memory, memory pools that a program names or sets,
+ * serves: green contexts, managed and host memory, memory pools that a program makes,
  * allocations in a capture, and every pointer that is not ours. If it lacks memory for that, we
  * return all free memory to it, and call it again. After cudaDeviceReset() the driver serves the
  * whole device.
@@ -93,6 +94,12 @@ typedef struct cu_green_context_opaque *cu_green_context;
       (device, pool))                                                                              \
     X(cuMemSetMemPool, cuMemSetMemPool, 13000, 0,                                                  \
       (cu_mem_location * location, unsigned int type, void *pool), (location, type, pool))         \
+    X(cuMemPoolTrimTo, cuMemPoolTrimTo, 11020, 0, (void *pool, size_t kept_bytes),                 \
+      (pool, kept_bytes))                                                                          \
+    X(cuMemPoolSetAttribute, cuMemPoolSetAttribute, 11020, 0,                                      \
+      (void *pool, unsigned int attribute, void *value), (pool, attribute, value))                 \
+    X(cuMemPoolGetAttribute, cuMemPoolGetAttribute, 11020, 0,                                      \
+      (void *pool, unsigned int attribute, void *value), (pool, attribute, value))                 \
     X(cuStreamCreate, cuStreamCreate, 2000, 0, (cu_stream * stream, unsigned int flags),           \
       (stream, flags))                                                                             \
     X(cuStreamCreateWithPriority, cuStreamCreateWithPriority, 5050, 0,                             \
@@ -143,6 +150,7 @@ typedef struct cu_green_context_opaque *cu_green_context;
 #define ASHLAR_PRELOAD_NEEDED_MAP(X)                                               \
     X(cuCtxGetCurrent, (cu_context * context), (context))                          \
     X(cuCtxGetDevice, (cu_device * device), (device))                              \
+    X(cuDeviceGetDefaultMemPool, (void **pool, cu_device device), (pool, device))  \
     X(cuStreamGetCtx, (cu_stream stream, cu_context * context), (stream, context)) \
     X(cuStreamIsCapturing, (cu_stream stream, unsigned int *status), (stream, status))
 
@@ -175,6 +183,14 @@ void ashlar__preload_note_missed_stream(void);
 
 /* A device has no allocator, for the reason in ashlar_error_detail(), so the driver serves it. */
 void ashlar__preload_note_refusal(void);
+
+/* Whether memory of a pool is ours to give: that of the device's default pool. `pool` NULL: the
+ * pool from which cuMemAllocAsync() takes. */
+bool ashlar__preload_is_default_pool(const ashlar_frees *frees, const void *pool);
+
+/* The program has waited for the device: as a pool does then, give back what is beyond the release
+ * threshold. Ours is without bounds until the program sets one. */
+void ashlar__preload_keep_to_threshold(ashlar_frees *frees);
 
 /* A call for memory was passed on to the driver. */
 void ashlar__preload_note_passed(void);

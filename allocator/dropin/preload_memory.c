@@ -1,8 +1,6 @@
 /* preload_memory.c - the program's requests for memory, served by us or passed on to the driver. */
 #include "allocator/dropin/preload.h"
 
-#include <stdatomic.h>
-
 #include "allocator/base/checked.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/dropin/devices.h"
@@ -31,7 +29,7 @@ static bool has_given_back(cu_result result) {
         return false;
     }
     ashlar_frees *here = ashlar__preload_here();
-    const bool has_any = here != NULL && ashlar__frees_give_back(here);
+    const bool has_any = here != NULL && ashlar__frees_give_back(here, 0);
     ashlar__preload_end();
     return has_any;
 }
@@ -118,47 +116,16 @@ static bool is_of(const ashlar_frees *frees, cu_stream stream) {
            (result == CU_SUCCESS && context == ashlar__frees_device(frees)->context);
 }
 
-/* Devices for which the program has set its own pool, from which cuMemAllocAsync() then takes. */
-static atomic_bool has_pool[ASHLAR_DROPIN_DEVICES_MAX];
-
-static void note_pool(cu_device device) {
-    if ((unsigned)device < ASHLAR_DROPIN_DEVICES_MAX) {
-        atomic_store(&has_pool[device], true);
-    }
-}
-
-cu_result cuDeviceSetMemPool(cu_device device, void *pool) {
-    const cu_result result = ashlar__real_cuDeviceSetMemPool(device, pool);
-    if (result == CU_SUCCESS) {
-        note_pool(device);
-    }
-    return result;
-}
-
-/* CUDA 13's name for it, which also knows other places than devices. */
-cu_result cuMemSetMemPool(cu_mem_location *location, unsigned int type, void *pool) {
-    const cu_result result = ashlar__real_cuMemSetMemPool(location, type, pool);
-    if (result == CU_SUCCESS && location->type == CU_LOCATION_DEVICE &&
-        type == CU_ALLOCATION_PINNED) {
-        note_pool(location->id);
-    }
-    return result;
-}
-
-static bool takes_of_pool(const ashlar_frees *frees) {
-    const int ordinal = ashlar__frees_device(frees)->info.ordinal;
-    ASHLAR_CHECK2(ordinal >= 0 && ordinal < ASHLAR_DROPIN_DEVICES_MAX);
-    return atomic_load_explicit(&has_pool[ordinal], memory_order_relaxed);
-}
-
-static bool take_on(cu_ptr *ptr, size_t bytes, cu_stream stream, cu_result *result) {
+/* `pool` NULL: that from which cuMemAllocAsync() takes. */
+static bool take_on(cu_ptr *ptr, size_t bytes, const void *pool, cu_stream stream,
+                    cu_result *result) {
     if (ptr == NULL || bytes == 0 || !ashlar__preload_begin()) {
         return false;
     }
     void *block = NULL;
     ashlar_frees *here = ashlar__preload_here();
-    const bool is_ours = here != NULL && !takes_of_pool(here) && is_of(here, stream) &&
-                         !is_captured(stream) &&
+    const bool is_ours = here != NULL && ashlar__preload_is_default_pool(here, pool) &&
+                         is_of(here, stream) && !is_captured(stream) &&
                          is_answered(ashlar__frees_alloc_on(here, bytes, stream, &block), result);
     ASHLAR_CHECK2(!is_ours || (block != NULL) == (*result == CU_SUCCESS));
     ashlar__preload_end();
@@ -170,7 +137,7 @@ static bool take_on(cu_ptr *ptr, size_t bytes, cu_stream stream, cu_result *resu
 
 cu_result cuMemAllocAsync(cu_ptr *ptr, size_t bytes, cu_stream stream) {
     cu_result result;
-    if (take_on(ptr, bytes, stream, &result)) {
+    if (take_on(ptr, bytes, NULL, stream, &result)) {
         return result;
     }
     ashlar__preload_note_passed();
@@ -179,11 +146,35 @@ cu_result cuMemAllocAsync(cu_ptr *ptr, size_t bytes, cu_stream stream) {
 
 cu_result cuMemAllocAsync_ptsz(cu_ptr *ptr, size_t bytes, cu_stream stream) {
     cu_result result;
-    if (take_on(ptr, bytes, per_thread(stream), &result)) {
+    if (take_on(ptr, bytes, NULL, per_thread(stream), &result)) {
         return result;
     }
     ashlar__preload_note_passed();
     return ashlar__real_cuMemAllocAsync_ptsz(ptr, bytes, stream);
+}
+
+/* The default pool may be named. */
+cu_result cuMemAllocFromPoolAsync(cu_ptr *ptr, size_t bytes, void *pool, cu_stream stream) {
+    cu_result result;
+    if (pool != NULL && take_on(ptr, bytes, pool, stream, &result)) {
+        return result;
+    }
+    ashlar__preload_note_passed();
+    result = ashlar__real_cuMemAllocFromPoolAsync(ptr, bytes, pool, stream);
+    return has_given_back(result) ? ashlar__real_cuMemAllocFromPoolAsync(ptr, bytes, pool, stream)
+                                  : result;
+}
+
+cu_result cuMemAllocFromPoolAsync_ptsz(cu_ptr *ptr, size_t bytes, void *pool, cu_stream stream) {
+    cu_result result;
+    if (pool != NULL && take_on(ptr, bytes, pool, per_thread(stream), &result)) {
+        return result;
+    }
+    ashlar__preload_note_passed();
+    result = ashlar__real_cuMemAllocFromPoolAsync_ptsz(ptr, bytes, pool, stream);
+    return has_given_back(result)
+               ? ashlar__real_cuMemAllocFromPoolAsync_ptsz(ptr, bytes, pool, stream)
+               : result;
 }
 
 /* A captured free would run at each launch, so leave it to the driver, which refuses our blocks. */
@@ -228,10 +219,6 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
         return has_given_back(result_) ? ashlar__real_##name args : result_; \
     }
 
-ASK_TWICE(cuMemAllocFromPoolAsync, (cu_ptr * ptr, size_t bytes, void *pool, cu_stream stream),
-          (ptr, bytes, pool, stream))
-ASK_TWICE(cuMemAllocFromPoolAsync_ptsz, (cu_ptr * ptr, size_t bytes, void *pool, cu_stream stream),
-          (ptr, bytes, pool, stream))
 ASK_TWICE(cuMemAllocManaged, (cu_ptr * ptr, size_t bytes, unsigned int flags), (ptr, bytes, flags))
 ASK_TWICE(cuMemCreate,
           (cu_mem_handle * handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags),

@@ -136,21 +136,35 @@ cu_result cuStreamEndCapture_ptsz(cu_stream stream, cu_graph *graph) {
 
 /* ---- contexts ---- */
 
-cu_result cuCtxSynchronize(void) {
+/* Free memory becomes covered before the wait, and is given back behind it. */
+static cu_result note_waited(cu_result result, ashlar_frees *frees) {
+    if (result == CU_SUCCESS && frees != NULL && ashlar__preload_begin()) {
+        ashlar__preload_keep_to_threshold(frees);
+        ashlar__preload_end();
+    }
+    return result;
+}
+
+static ashlar_frees *cover(cu_context context) {
     ashlar_frees *frees = here();
+    if (frees != NULL && context != NULL && ashlar__frees_device(frees)->context != context) {
+        frees = NULL; /* another one: what it covers is covered later */
+    }
     if (frees != NULL) {
         ashlar__frees_cover(frees);
     }
-    return ashlar__real_cuCtxSynchronize();
+    return frees;
 }
 
-/* CUDA 13's, of any context; NULL: the current one. What it covers elsewhere is covered later. */
+cu_result cuCtxSynchronize(void) {
+    ashlar_frees *frees = cover(NULL);
+    return note_waited(ashlar__real_cuCtxSynchronize(), frees);
+}
+
+/* CUDA 13's, of any context; NULL: the current one. */
 cu_result cuCtxSynchronize_v2(cu_context context) {
-    ashlar_frees *frees = here();
-    if (frees != NULL && (context == NULL || ashlar__frees_device(frees)->context == context)) {
-        ashlar__frees_cover(frees);
-    }
-    return ashlar__real_cuCtxSynchronize_v2(context);
+    ashlar_frees *frees = cover(context);
+    return note_waited(ashlar__real_cuCtxSynchronize_v2(context), frees);
 }
 
 /* With too many contexts, the driver serves the new one. */

@@ -165,7 +165,7 @@ void ashlar_torch_reset(void) {
         ashlar_allocator *a = ashlar__dropin_peek(i);
         ashlar_frees *frees = ashlar__frees_peek(i);
         if (frees != NULL) {
-            (void)ashlar__frees_give_back(frees); /* for blocks that CuPy has freed */
+            (void)ashlar__frees_give_back(frees, 0); /* for blocks that CuPy has freed */
         }
         if (a != NULL && empty(a) != ASHLAR_OK) {
             ashlar__dropin_report("empty_cache");

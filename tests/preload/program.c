@@ -251,6 +251,10 @@ static void pool(void) {
     EXPECT(g->end_stream(stream) == 0);
 }
 
+static void default_pool(void) {
+    EXPECT(g->use_default_pool == NULL || g->use_default_pool() == 0);
+}
+
 /* Memory is of the device that was current, and is freed wherever. */
 static void devices(void) {
     for (int i = 0; i < ROUNDS; i++) {
@@ -436,6 +440,7 @@ int run_program(const gpu *calls, int argc, char **argv) {
         {"share", share, false},
         {"reset", reset, false},
         {"pool", pool, false},
+        {"default-pool", default_pool, false},
         {"devices", devices, false},
         {"train", train_at_once, false},
         {"train-on-streams", train_on_streams, false},

@@ -41,6 +41,7 @@ typedef struct gpu {
     int (*import_block)(void **ptr, ipc_handle handle);
     int (*close_block)(void *ptr);
     int (*take_physical)(size_t bytes); /* for good; NULL: there is no such call */
+    int (*use_default_pool)(void);      /* and look at its figures; NULL: likewise */
 } gpu;
 
 enum { OUT_OF_MEMORY = 2, INVALID_VALUE = 1, NOT_SUPPORTED = 801 };
@@ -57,7 +58,7 @@ typedef enum train_way { TRAIN_AT_ONCE, TRAIN_ON_STREAMS, TRAIN_MIXED } train_wa
 int train(const gpu *calls, train_way way);
 
 /* Do what argv[1] names; the status of main(). */
-/* All calls but take_physical, of a program whose functions have their names. */
+/* All calls but the last two, of a program whose functions have their names. */
 #define GPU_CALLS                                                                         \
     .alloc = alloc, .give = give, .alloc_on = alloc_on, .give_on = give_on,               \
     .alloc_rows = alloc_rows, .fill = fill, .read = read_back, .info = info,              \

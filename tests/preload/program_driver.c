@@ -26,7 +26,11 @@ enum {
     POINTER_HANDLE_TYPES = 14,
     MEMORY_DEVICE = 2,
     LAZY_PEERS = 1,
-    POOL_USED = 7
+    POOL_THRESHOLD = 4,
+    POOL_RESERVED = 5,
+    POOL_RESERVED_HIGH = 6,
+    POOL_USED = 7,
+    POOL_USED_HIGH = 8
 };
 
 /* What is called: field, cuGetProcAddress's name, the exported name, parameters. */
@@ -57,6 +61,13 @@ enum {
     X(mem_create, cuMemCreate, cuMemCreate,                                                      \
       (cu_mem_handle * handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags)) \
     X(pool_create, cuMemPoolCreate, cuMemPoolCreate, (void **pool, const void *props))           \
+    X(pool_default, cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool,                        \
+      (void **pool, cu_device device))                                                           \
+    X(pool_trim, cuMemPoolTrimTo, cuMemPoolTrimTo, (void *pool, size_t kept_bytes))              \
+    X(pool_set_attribute, cuMemPoolSetAttribute, cuMemPoolSetAttribute,                          \
+      (void *pool, unsigned int attribute, void *value))                                         \
+    X(mem_alloc_from_pool, cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync,                     \
+      (cu_ptr * ptr, size_t bytes, void *pool, cu_stream stream))                                \
     X(pool_set, cuDeviceSetMemPool, cuDeviceSetMemPool, (cu_device device, void *pool))          \
     X(pool_get_attribute, cuMemPoolGetAttribute, cuMemPoolGetAttribute,                          \
       (void *pool, unsigned int attribute, void *value))                                         \
@@ -296,6 +307,65 @@ static int own_pool_bytes(unsigned long long *bytes) {
     return (int)cu.pool_get_attribute(pool, POOL_USED, bytes);
 }
 
+static unsigned long long figure(void *of, unsigned int attribute) {
+    unsigned long long value = ~0ULL;
+    return cu.pool_get_attribute(of, attribute, &value) == CU_SUCCESS ? value : ~0ULL;
+}
+
+static bool set_figure(void *of, unsigned int attribute, unsigned long long value) {
+    return cu.pool_set_attribute(of, attribute, &value) == CU_SUCCESS;
+}
+
+/* Free a block of 8 MiB, and wait. */
+static bool give_and_wait(cu_ptr ptr) {
+    return cu.mem_free_async(ptr, NULL) == CU_SUCCESS && cu.synchronize() == CU_SUCCESS;
+}
+
+/* The figures of a block of 8 MiB in the pool, while it is there and when it is freed. */
+static bool has_true_figures(void *of) {
+    const unsigned long long bytes = 8 << 20, all = ~0ULL, used = figure(of, POOL_USED);
+    cu_ptr ptr = 0;
+    return set_figure(of, POOL_THRESHOLD, all) && figure(of, POOL_THRESHOLD) == all &&
+           cu.mem_alloc_async(&ptr, bytes, NULL) == CU_SUCCESS &&
+           figure(of, POOL_USED) == used + bytes && figure(of, POOL_USED_HIGH) >= used + bytes &&
+           figure(of, POOL_RESERVED) >= used + bytes &&
+           figure(of, POOL_RESERVED_HIGH) >= figure(of, POOL_RESERVED) && give_and_wait(ptr) &&
+           figure(of, POOL_USED) == used && figure(of, POOL_RESERVED) >= bytes &&
+           figure(of, POOL_USED_HIGH) >= used + bytes && set_figure(of, POOL_USED_HIGH, 0) &&
+           figure(of, POOL_USED_HIGH) == used;
+}
+
+/* What is free goes when the program says so, or sets how much is kept. */
+static bool gives_back(void *of) {
+    cu_ptr ptr = 0;
+    if (cu.pool_trim(of, 0) != CU_SUCCESS || figure(of, POOL_RESERVED) != 0 ||
+        !set_figure(of, POOL_RESERVED_HIGH, 0) || figure(of, POOL_RESERVED_HIGH) != 0) {
+        return false;
+    }
+    return cu.mem_alloc_async(&ptr, 8 << 20, NULL) == CU_SUCCESS &&
+           set_figure(of, POOL_THRESHOLD, 0) && figure(of, POOL_THRESHOLD) == 0 &&
+           give_and_wait(ptr) && figure(of, POOL_RESERVED) == 0;
+}
+
+/* It is the default pool by its name, too, and once more after another one was set. */
+static bool is_itself(void *of) {
+    const unsigned long long used = figure(of, POOL_USED);
+    cu_ptr ptr = 0, later = 0;
+    return cu.mem_alloc_from_pool(&ptr, 1 << 20, of, NULL) == CU_SUCCESS &&
+           figure(of, POOL_USED) == used + (1 << 20) && own_pool() == CU_SUCCESS &&
+           cu.pool_set(0, of) == CU_SUCCESS &&
+           cu.mem_alloc_async(&later, 1 << 20, NULL) == CU_SUCCESS &&
+           figure(of, POOL_USED) == used + (2 << 20) && give_and_wait(ptr) && give_and_wait(later);
+}
+
+static int use_default_pool(void) {
+    void *of = NULL;
+    if (cu.pool_default(&of, 0) != CU_SUCCESS) {
+        return -1;
+    }
+    return !has_true_figures(of) ? 1 : !gives_back(of) ? 2 : !is_itself(of) ? 3 : 0;
+}
+
 static int reset(void) {
     const cu_result result = has_own_contexts ? cu.ctx_destroy(own_contexts[0]) : cu.reset(0);
     own_contexts[0] = NULL;
@@ -309,7 +379,8 @@ static int take_physical(size_t bytes) {
 }
 
 int main(int argc, char **argv) {
-    static const gpu calls = {GPU_CALLS, .take_physical = take_physical};
+    static const gpu calls = {GPU_CALLS, .take_physical = take_physical,
+                              .use_default_pool = use_default_pool};
     if (argc < 2 || !find_all(argv[1])) {
         printf("libcuda.so.1: functions are missing\n");
         return 2;

@@ -158,7 +158,7 @@ all_of() { # WAY PROGRAM...
     done
     check "${way}_may_free_while_another_stream_still_writes" is_never_overwritten "$@"
     check "${way}_is_overwritten_when_the_safety_is_switched_off" is_overwritten "$@"
-    for what in threads capture reset pool fork-before; do
+    for what in threads capture reset pool default-pool fork-before; do
         check "${way}_does_the_same_alone_${what}" "$@" "$what"
         check "${way}_does_well_${what}" with "$@" "$what"
         check "${way}_does_well_when_work_is_late_${what}" \

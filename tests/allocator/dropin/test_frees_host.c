@@ -97,7 +97,7 @@ CASE_WITH(blocks_share_a_piece_of_the_drivers, set_up("")) {
     give(a);
     give(b);
     CHECK_ZU(MEMORY_CALLS(), calls + 1);
-    CHECK(ashlar__frees_give_back(frees));
+    CHECK(ashlar__frees_give_back(frees, 0));
     CHECK_ZU(MEMORY_CALLS(), calls + 2);
     CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
 }
@@ -230,7 +230,7 @@ static void run_rounds(void) {
         for (size_t j = 0; j < 3; j++) {
             CHECK(block[j] == NULL || ashlar__frees_free(frees, block[j]) == ASHLAR_OK);
         }
-        (void)(i == 1 && ashlar__frees_give_back(frees));
+        (void)(i == 1 && ashlar__frees_give_back(frees, 0));
     }
 }
 
@@ -243,7 +243,7 @@ CASE(a_driver_call_that_fails_anywhere_loses_nothing) {
         is_over = atomic_load(&driver->fail_countdown) != 0;
         ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
         give(take(8 * MIB));
-        (void)ashlar__frees_give_back(frees);
+        (void)ashlar__frees_give_back(frees, 0);
         CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
         tear_down();
     }
@@ -278,7 +278,7 @@ CASE_WITH(a_wrong_free_is_not_left_to_cuda, set_up("")) {
     CHECK(!ashlar__frees_answer_host(block + 2 * MIB, &result));
     CHECK(ashlar__frees_answer_host(block, &result) && result == CU_SUCCESS);
     CHECK(ashlar__frees_answer_host(block, &result) && result == CU_INVALID_VALUE);
-    CHECK(ashlar__frees_give_back(frees));
+    CHECK(ashlar__frees_give_back(frees, 0));
     CHECK(!ashlar__frees_answer_host(block, &result)); /* nothing of ours is there */
     tear_down();
     CHECK(!ashlar__frees_answer_host(block, &result));
