@@ -22,6 +22,7 @@ typedef enum ashlar_lock_rank {
     ASHLAR_RANK_DROPIN_DEVICES, /* dropin/devices.c: a device's allocator being made */
     ASHLAR_RANK_FREES_WAIT,     /* dropin: a wait on the host by a thread that holds freed blocks */
     ASHLAR_RANK_FREES,          /* dropin: the frees of a device */
+    ASHLAR_RANK_CAPTURES,       /* dropin/frees_captures.c: captures under way */
     ASHLAR_RANK_LEAK_LIST,      /* core/leaks.c: allocators that report their leaks */
     ASHLAR_RANK_ALLOCATOR_LIST, /* core/streams.c: every allocator */
     ASHLAR_RANK_CACHE_PARTING,  /* core/cache.c: a cache and its allocator part */

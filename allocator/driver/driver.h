@@ -156,6 +156,7 @@ typedef struct ashlar_driver {
     void (*delay)(ashlar_driver_fn fn);             /* called before each call; or NULL */
     _Atomic uint64_t calls[ASHLAR_DRIVER_FN_COUNT]; /* [fn]: calls made so far */
     _Atomic uint64_t capture_count;                 /* pools that streams are captured for */
+    atomic_bool has_unseen_captures;                /* programs may capture and not say so */
     _Atomic uint64_t fail_countdown;                /* calls until one fails; 0: none will */
     _Atomic int fail_fn;                            /* function that will fail; -1: any */
     _Atomic cu_result fail_result;                  /* what the failing call returns */
@@ -182,12 +183,13 @@ bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn);
          ? (driver)->table.field args                         \
          : atomic_load(&(driver)->fail_result))
 
-/* While some stream is captured for a pool, let the calling thread make calls that captures forbid.
- * *mode is the thread's old capture mode, for ashlar__driver_unrelax(). While no stream is captured
- * for a pool, neither function makes a driver call. */
+/* While some stream is captured, let the calling thread make calls that captures forbid. *mode is
+ * the thread's old capture mode, for ashlar__driver_unrelax(). While no stream is known to be
+ * captured, and none can be without our knowledge, neither function makes a driver call. */
 static inline cu_result ashlar__driver_relax(ashlar_driver *driver, unsigned int *mode) {
     *mode = CU_CAPTURE_RELAXED;
-    return atomic_load_explicit(&driver->capture_count, memory_order_relaxed) == 0
+    return atomic_load_explicit(&driver->capture_count, memory_order_relaxed) == 0 &&
+                   !atomic_load_explicit(&driver->has_unseen_captures, memory_order_relaxed)
                ? CU_SUCCESS
                : ASHLAR_DRIVER_CALL(driver, thread_exchange_capture_mode, (mode));
 }

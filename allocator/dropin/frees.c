@@ -143,10 +143,9 @@ ashlar_frees *ashlar__frees_peek_host(void) {
     return peek(ASHLAR_DROPIN_HOST);
 }
 
-/* The ordinal is not used here: the driver knows the context's device. */
 ashlar_status ashlar__frees_of_context(int place, ashlar_frees **out) {
     ASHLAR_CHECK2(place >= ASHLAR_DROPIN_CONTEXTS);
-    return find(peek(place), place, 0, out);
+    return find(peek(place), place, 0, out); /* the driver knows the context's device */
 }
 
 ashlar_frees *ashlar__frees_peek_context(int place) {
@@ -160,8 +159,7 @@ void ashlar__frees_drop_context(int place) {
     discard(frees);
 }
 
-/* Whether the pointer is in the allocator's range; true for guard=unmap, which has several ranges.
- */
+/* Whether the pointer is in the allocator's range. guard=unmap has several: true. */
 static bool may_have(const ashlar_allocator *a, cu_ptr ptr) {
     return a->guards.unmap != NULL || ptr - a->constants.base < a->constants.range_bytes;
 }
@@ -199,6 +197,7 @@ ashlar_device *ashlar__frees_device(const ashlar_frees *f) {
 void ashlar__frees_give_up(int ordinal) {
     const ashlar_frees *frees = ashlar__frees_peek(ordinal);
     if (frees != NULL) {
+        ashlar__frees_drop_captures(frees, NULL);
         atomic_store(&is_given_up[ordinal], true);
         ashlar_allocator_destroy(frees->allocator);
     }
@@ -284,6 +283,7 @@ static ashlar_status alloc_at_last(ashlar_frees *f, size_t bytes, const ashlar_s
     ashlar_status status;
     uint64_t seen;
     int tries = TRIES_MAX;
+    ashlar__frees_settle_captures();
     do {
         seen = atomic_load(&f->release_count);
         status = stream == NULL ? ashlar__alloc_idle(f->allocator, bytes, false, out)

@@ -14,7 +14,7 @@
  * streams of other threads, which have no name here. But that event is a barrier between blocking
  * streams, so it is recorded only once for each batch, and only when memory is wanted.
  *
- * While any stream is captured, no event is recorded or queried, and the blocks have to wait. If we
+ * While a stream is captured, no event is recorded or queried, and the blocks have to wait. If we
  * are not told of all streams, one wait on the host replaces the events of a batch.
  *
  * Batches end in the order in which they were made. So a batch that waits for the last work of a
@@ -93,10 +93,15 @@ void ashlar__frees_cover(ashlar_frees *frees);
 void ashlar__frees_add_stream(ashlar_frees *frees, ashlar_stream stream);
 void ashlar__frees_end_stream(ashlar_frees *frees, ashlar_stream stream);
 
-/* Call these before and after a stream is captured. In between no event is recorded or queried, and
- * the allocator avoids driver calls that would invalidate the capture. */
-void ashlar__frees_begin_capture(ashlar_frees *frees);
-void ashlar__frees_end_capture(ashlar_frees *frees);
+/*
+ * Call these before a capture of a stream begins, and after that: it has begun, or failed. Until it
+ * ends no event is recorded or queried, and the allocator avoids driver calls that would invalidate
+ * it. When it has ended the driver says so, which _settle_captures() asks; the functions that
+ * return memory do that, too. So it need not end as it has begun, nor be told of.
+ */
+void ashlar__frees_begin_capture(ashlar_frees *frees, ashlar_stream stream);
+void ashlar__frees_note_capture(ashlar_stream stream, bool has_begun);
+void ashlar__frees_settle_captures(void);
 
 /* Some streams may be unknown to us: wait on the host from now on. Threads: any. */
 void ashlar__frees_distrust_streams(ashlar_frees *frees);

@@ -80,6 +80,14 @@ static bool is_capture_on(const ashlar_frees *f) {
     return atomic_load(&f->device->driver->capture_count) > 0;
 }
 
+/* The same, when no lock is held: those that are over are no longer counted. */
+static bool is_capture_still_on(const ashlar_frees *f) {
+    if (is_capture_on(f)) {
+        ashlar__frees_settle_captures();
+    }
+    return is_capture_on(f);
+}
+
 /*
  * Put marks behind all work submitted so far. False: some failed; `marks` has the others. A stream
  * that takes no event may have been destroyed in a way that we do not intercept.
@@ -214,20 +222,22 @@ static void make_batch_unless_full_locked(ashlar_frees *f, size_t batches_max) {
 }
 
 void ashlar__frees_cover(ashlar_frees *f) {
-    if (is_capture_on(f) || !ashlar__has_deferred(f->allocator) ||
-        ashlar__device_enter(f->device) != ASHLAR_OK) {
+    unsigned int mode;
+    if (is_capture_still_on(f) || !ashlar__has_deferred(f->allocator) ||
+        ashlar__frees_enter(f, &mode) != ASHLAR_OK) {
         return;
     }
     ashlar__lock_acquire(&f->lock);
     make_batch_unless_full_locked(f, ASHLAR_BATCHES_MAX);
     ashlar__lock_release(&f->lock);
-    ashlar__device_leave(f->device);
+    ashlar__frees_leave(f, mode);
 }
 
 bool ashlar__frees_reap(ashlar_frees *f, size_t batches_max) {
+    unsigned int mode;
     bool has_any = false;
-    if (is_capture_on(f) || !ashlar__frees_has_pending(f) ||
-        ashlar__device_enter(f->device) != ASHLAR_OK) {
+    if (is_capture_still_on(f) || !ashlar__frees_has_pending(f) ||
+        ashlar__frees_enter(f, &mode) != ASHLAR_OK) {
         return false;
     }
     ashlar__lock_acquire(&f->lock);
@@ -239,7 +249,7 @@ bool ashlar__frees_reap(ashlar_frees *f, size_t batches_max) {
     if (needs_wait(f)) {
         has_any = release_after_wait(f) || has_any;
     }
-    ashlar__device_leave(f->device);
+    ashlar__frees_leave(f, mode);
     return has_any;
 }
 
@@ -254,7 +264,13 @@ bool ashlar__frees_has_more(ashlar_frees *f, uint64_t release_count) {
 }
 
 bool ashlar__frees_wait(ashlar_frees *f) {
-    if (is_capture_on(f) || synchronize(f) != ASHLAR_OK) {
+    unsigned int mode;
+    if (is_capture_still_on(f) || ashlar__frees_enter(f, &mode) != ASHLAR_OK) {
+        return false;
+    }
+    const ashlar_status status = synchronize(f);
+    ashlar__frees_leave(f, mode);
+    if (status != ASHLAR_OK) {
         return false;
     }
     (void)ashlar__frees_reap(f, SIZE_MAX);
@@ -270,6 +286,16 @@ static cu_event awaited_event(ashlar_frees *f) {
     return event;
 }
 
+static ashlar_status wait_for(const ashlar_frees *f, cu_event event) {
+    unsigned int mode;
+    ashlar_status status = ashlar__frees_enter(f, &mode);
+    if (status == ASHLAR_OK) {
+        status = ashlar_event_synchronize(f->device, event);
+        ashlar__frees_leave(f, mode);
+    }
+    return status;
+}
+
 /* No lock is held during a wait. If another thread reuses the event meanwhile, the wait is longer.
  */
 bool ashlar__frees_reclaim(void *user, size_t bytes) {
@@ -278,7 +304,7 @@ bool ashlar__frees_reclaim(void *user, size_t bytes) {
     bool has_any = ashlar__frees_reap(f, SIZE_MAX);
     for (cu_event event = awaited_event(f); event != NULL && !is_capture_on(f);
          event = awaited_event(f)) {
-        if (ashlar_event_synchronize(f->device, event) != ASHLAR_OK) {
+        if (wait_for(f, event) != ASHLAR_OK) {
             break;
         }
         has_any = ashlar__frees_reap(f, SIZE_MAX) || has_any;
@@ -321,7 +347,8 @@ static bool forget_stream_locked(ashlar_frees *f, ashlar_stream stream) {
 /* Put a mark behind the last work of a stream. */
 static ashlar_status mark_end_locked(ashlar_frees *f, ashlar_stream stream) {
     ASHLAR_OWNS(&f->lock);
-    const ashlar_status status = ashlar__device_enter(f->device);
+    unsigned int mode;
+    const ashlar_status status = ashlar__frees_enter(f, &mode);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -329,27 +356,18 @@ static ashlar_status mark_end_locked(ashlar_frees *f, ashlar_stream stream) {
         poll_locked(f, &f->ended); /* there may be no further batch to take the completed marks */
     }
     const bool is_marked = !is_captured(f, stream) && mark_stream_locked(f, stream, &f->ended);
-    ashlar__device_leave(f->device);
+    ashlar__frees_leave(f, mode);
     return is_marked ? ASHLAR_OK : ASHLAR_EDRIVER;
 }
 
 void ashlar__frees_end_stream(ashlar_frees *f, ashlar_stream stream) {
+    ashlar__frees_drop_captures(f, &stream);
     ashlar__allocator_end_stream(f->allocator, stream); /* what cudaFreeAsync() freed there */
     ashlar__lock_acquire(&f->lock);
     if (forget_stream_locked(f, stream) && mark_end_locked(f, stream) != ASHLAR_OK) {
         ashlar__frees_distrust_streams(f);
     }
     ashlar__lock_release(&f->lock);
-}
-
-void ashlar__frees_begin_capture(ashlar_frees *f) {
-    ashlar__lock_acquire(&f->lock);
-    atomic_fetch_add(&f->device->driver->capture_count, 1);
-    ashlar__lock_release(&f->lock);
-}
-
-void ashlar__frees_end_capture(ashlar_frees *f) {
-    atomic_fetch_sub(&f->device->driver->capture_count, 1);
 }
 
 /* ---- the end ---- */
@@ -363,6 +381,7 @@ static void drop_marks(ashlar_event_node *marks) {
 }
 
 void ashlar__frees_drop_all(ashlar_frees *f) {
+    ashlar__frees_drop_captures(f, NULL);
     ashlar__lock_acquire(&f->lock);
     ASHLAR_CHECK2(batches_hold(f));
     drop_marks(f->spare);

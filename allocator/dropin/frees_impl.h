@@ -1,8 +1,9 @@
 /*
- * frees_impl.h - what the two files of frees.h share (internal).
+ * frees_impl.h - what the three files of frees.h share (internal).
  *
  *   frees.c           one for each device; memory
  *   frees_batches.c   events, batches, streams
+ *   frees_captures.c  captures
  */
 #ifndef ASHLAR_DROPIN_FREES_IMPL_H
 #define ASHLAR_DROPIN_FREES_IMPL_H
@@ -69,6 +70,13 @@ bool ashlar__frees_wait(ashlar_frees *frees);
 
 /* Free the records of events, batches and streams; no thread may use them. */
 void ashlar__frees_drop_all(ashlar_frees *frees);
+
+/* Enter the device's context, for calls that spoil no capture of another thread; and leave it. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__frees_enter(const ashlar_frees *frees, unsigned int *mode);
+void ashlar__frees_leave(const ashlar_frees *frees, unsigned int mode);
+
+/* A stream is about to end; NULL: all do. The driver can no longer be asked about its captures. */
+void ashlar__frees_drop_captures(const ashlar_frees *frees, const ashlar_stream *stream);
 
 /* An ashlar_reclaim_fn, with an ashlar_frees as `user`: wait for all that is pending. */
 bool ashlar__frees_reclaim(void *user, size_t bytes);

@@ -178,6 +178,11 @@ void ashlar__preload_end(void);
  * a primary one nor made by the program. Call this between begin and end. */
 ashlar_frees *ashlar__preload_here(void);
 
+/* In functions whose names end in _ptsz, NULL is the per-thread default stream. */
+static inline cu_stream ashlar__preload_per_thread(cu_stream stream) {
+    return stream == NULL ? (cu_stream)(uintptr_t)CU_STREAM_PER_THREAD : stream;
+}
+
 /* A stream was made that may use our memory but that no ashlar_frees knows. */
 void ashlar__preload_note_missed_stream(void);
 

@@ -9,11 +9,6 @@
 #define PITCH_ALIGN ((size_t)512)
 _Static_assert((PITCH_ALIGN & (PITCH_ALIGN - 1)) == 0, "as ashlar__align_up() wants it");
 
-/* In functions whose names end in _ptsz, NULL is the per-thread default stream. */
-static cu_stream per_thread(cu_stream stream) {
-    return stream == NULL ? (cu_stream)(uintptr_t)CU_STREAM_PER_THREAD : stream;
-}
-
 /* The answer to a request for memory. True: *result is for the program. False: ask the driver,
  * which reports the mistake best. */
 static bool is_answered(ashlar_status status, cu_result *result) {
@@ -146,7 +141,7 @@ cu_result cuMemAllocAsync(cu_ptr *ptr, size_t bytes, cu_stream stream) {
 
 cu_result cuMemAllocAsync_ptsz(cu_ptr *ptr, size_t bytes, cu_stream stream) {
     cu_result result;
-    if (take_on(ptr, bytes, NULL, per_thread(stream), &result)) {
+    if (take_on(ptr, bytes, NULL, ashlar__preload_per_thread(stream), &result)) {
         return result;
     }
     ashlar__preload_note_passed();
@@ -167,7 +162,7 @@ cu_result cuMemAllocFromPoolAsync(cu_ptr *ptr, size_t bytes, void *pool, cu_stre
 
 cu_result cuMemAllocFromPoolAsync_ptsz(cu_ptr *ptr, size_t bytes, void *pool, cu_stream stream) {
     cu_result result;
-    if (pool != NULL && take_on(ptr, bytes, pool, per_thread(stream), &result)) {
+    if (pool != NULL && take_on(ptr, bytes, pool, ashlar__preload_per_thread(stream), &result)) {
         return result;
     }
     ashlar__preload_note_passed();
@@ -186,7 +181,7 @@ cu_result cuMemFreeAsync(cu_ptr ptr, cu_stream stream) {
 }
 
 cu_result cuMemFreeAsync_ptsz(cu_ptr ptr, cu_stream stream) {
-    const cu_stream named = per_thread(stream);
+    const cu_stream named = ashlar__preload_per_thread(stream);
     cu_result result;
     return !is_captured(named) && give(ptr, &named, &result)
                ? result

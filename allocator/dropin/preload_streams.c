@@ -60,68 +60,51 @@ static ashlar_frees *here(void) {
 }
 
 /* Called before the capture begins, so that no event is recorded during it. */
-static ashlar_frees *begin_capture(void) {
+static void begin_capture(cu_stream stream) {
     ashlar_frees *frees = here();
     if (frees != NULL) {
-        ashlar__frees_begin_capture(frees);
+        ashlar__frees_begin_capture(frees, stream);
     }
-    return frees;
 }
 
-static cu_result note_begun(cu_result result, ashlar_frees *frees) {
-    if (result != CU_SUCCESS && frees != NULL) {
-        ashlar__frees_end_capture(frees);
+static cu_result note_begun(cu_result result, cu_stream stream) {
+    if (ashlar__preload_begin()) {
+        ashlar__frees_note_capture(stream, result == CU_SUCCESS);
+        ashlar__preload_end();
     }
     return result;
 }
 
+/* `named` is what the stream means to the function: in one whose name ends in _ptsz, NULL is the
+ * thread's default stream. */
+#define BEGIN_CAPTURE(name, named, params, args)              \
+    cu_result name params {                                   \
+        begin_capture(named);                                 \
+        return note_begun(ashlar__real_##name args, (named)); \
+    }
+
 /* Of CUDA 10.0: the mode is global. */
-cu_result cuStreamBeginCapture(cu_stream stream) {
-    ashlar_frees *frees = begin_capture();
-    return note_begun(ashlar__real_cuStreamBeginCapture(stream), frees);
-}
+BEGIN_CAPTURE(cuStreamBeginCapture, stream, (cu_stream stream), (stream))
+BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, ashlar__preload_per_thread(stream), (cu_stream stream),
+              (stream))
+BEGIN_CAPTURE(cuStreamBeginCapture_v2, stream, (cu_stream stream, unsigned int mode),
+              (stream, mode))
+BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, ashlar__preload_per_thread(stream),
+              (cu_stream stream, unsigned int mode), (stream, mode))
+BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, stream,
+              (cu_stream stream, cu_graph graph, const void *nodes, const void *edges, size_t count,
+               unsigned int mode),
+              (stream, graph, nodes, edges, count, mode))
+BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, ashlar__preload_per_thread(stream),
+              (cu_stream stream, cu_graph graph, const void *nodes, const void *edges, size_t count,
+               unsigned int mode),
+              (stream, graph, nodes, edges, count, mode))
 
-cu_result cuStreamBeginCapture_ptsz(cu_stream stream) {
-    ashlar_frees *frees = begin_capture();
-    return note_begun(ashlar__real_cuStreamBeginCapture_ptsz(stream), frees);
-}
-
-cu_result cuStreamBeginCapture_v2(cu_stream stream, unsigned int mode) {
-    ashlar_frees *frees = begin_capture();
-    return note_begun(ashlar__real_cuStreamBeginCapture_v2(stream, mode), frees);
-}
-
-cu_result cuStreamBeginCapture_v2_ptsz(cu_stream stream, unsigned int mode) {
-    ashlar_frees *frees = begin_capture();
-    return note_begun(ashlar__real_cuStreamBeginCapture_v2_ptsz(stream, mode), frees);
-}
-
-cu_result cuStreamBeginCaptureToGraph(cu_stream stream, cu_graph graph, const void *nodes,
-                                      const void *edges, size_t count, unsigned int mode) {
-    ashlar_frees *frees = begin_capture();
-    return note_begun(
-        ashlar__real_cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, count, mode), frees);
-}
-
-cu_result cuStreamBeginCaptureToGraph_ptsz(cu_stream stream, cu_graph graph, const void *nodes,
-                                           const void *edges, size_t count, unsigned int mode) {
-    ashlar_frees *frees = begin_capture();
-    return note_begun(
-        ashlar__real_cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, count, mode),
-        frees);
-}
-
-/* Whether the capture continues after a failed end. After any other result it is over. */
-static bool goes_on(cu_result result) {
-    return result == CU_INVALID_VALUE || result == CU_INVALID_HANDLE ||
-           result == CU_ILLEGAL_STATE || result == CU_STREAM_CAPTURE_UNMATCHED ||
-           result == CU_STREAM_CAPTURE_WRONG_THREAD;
-}
-
+/* Whatever the result: a call that fails may have ended the capture, or may not. */
 static cu_result note_ended(cu_result result) {
-    ashlar_frees *frees = goes_on(result) ? NULL : here();
-    if (frees != NULL) {
-        ashlar__frees_end_capture(frees);
+    if (ashlar__preload_begin()) {
+        ashlar__frees_settle_captures();
+        ashlar__preload_end();
     }
     return result;
 }

@@ -280,7 +280,7 @@ static void capture(void) {
         EXPECT(g->alloc(&ptr, 3 * MIB) == 0);
         EXPECT(g->fill(ptr, 6, 3 * MIB, NULL) == 0);
         EXPECT(g->give(ptr) == 0);
-        EXPECT(g->begin_capture(stream) == 0);
+        EXPECT(g->begin_capture(stream, RELAXED_CAPTURE) == 0);
         EXPECT(g->alloc(&next, 3 * MIB) == 0);
         EXPECT(g->fill(next, 7, MIB, stream) == 0);
         EXPECT(g->end_capture(stream) == 0);
@@ -288,6 +288,55 @@ static void capture(void) {
         EXPECT(g->alloc(&ptr, 3 * MIB) == 0 && g->give(ptr) == 0);
         EXPECT(g->end_stream(stream) == 0);
     }
+}
+
+/* Memory that is not there yet, that waits for late work, and that is asked about. */
+static void *allocate_beside(void *unused) {
+    void *ptr = NULL, *stream = NULL;
+    int owner = -1;
+    EXPECT(g->use(0) == 0 && g->make_stream(&stream, false) == 0);
+    for (size_t i = 1; i <= 3; i++) {
+        EXPECT(g->alloc(&ptr, i * 7 * MIB) == 0 && g->owner(ptr, &owner) == 0 && owner == 0);
+        EXPECT(g->fill(ptr, 6, KIB, stream) == 0 && g->give(ptr) == 0);
+        EXPECT(g->alloc_on(&ptr, i * 5 * MIB, stream) == 0);
+        EXPECT(g->fill(ptr, 6, KIB, stream) == 0 && g->give_on(ptr, stream) == 0);
+    }
+    EXPECT(g->end_stream(stream) == 0);
+    return unused;
+}
+
+/* The mode that is CUDA's default, in which other threads' calls spoil a capture: not ours. */
+static void capture_beside(void) {
+    void *stream = NULL;
+    pthread_t other;
+    EXPECT(g->make_stream(&stream, false) == 0);
+    EXPECT(g->begin_capture(stream, GLOBAL_CAPTURE) == 0);
+    EXPECT(pthread_create(&other, NULL, allocate_beside, NULL) == 0);
+    pthread_join(other, NULL);
+    EXPECT(g->end_capture(stream) == 0);
+    EXPECT(g->end_stream(stream) == 0);
+}
+
+/* A capture ends with its stream, which ends with the thread. */
+static void *leave_a_capture(void *unused) {
+    EXPECT(g->use(0) == 0 && g->begin_capture((void *)2, RELAXED_CAPTURE) == 0);
+    return unused;
+}
+
+/* Then memory is as it was: what is freed serves again once the work before is over. */
+static void captures_unbalanced(void) {
+    void *stream = NULL;
+    pthread_t other;
+    EXPECT(g->make_stream(&stream, false) == 0);
+    EXPECT(g->end_capture(stream) != 0);
+    EXPECT(g->begin_capture(stream, RELAXED_CAPTURE) == 0);
+    EXPECT(g->begin_capture(stream, RELAXED_CAPTURE) != 0);
+    EXPECT(g->end_capture(stream) == 0);
+    EXPECT(g->end_capture(stream) != 0);
+    EXPECT(pthread_create(&other, NULL, leave_a_capture, NULL) == 0);
+    pthread_join(other, NULL);
+    EXPECT(g->end_stream(stream) == 0);
+    full();
 }
 
 /* ---- processes ---- */
@@ -432,6 +481,8 @@ int run_program(const gpu *calls, int argc, char **argv) {
         {"full", full, false},
         {"info", info, false},
         {"capture", capture, false},
+        {"capture-beside", capture_beside, false},
+        {"captures-unbalanced", captures_unbalanced, false},
         {"fork", fork_after, false},
         {"fork-before", fork_before, true},
         {"export", export, true},

@@ -30,7 +30,7 @@ typedef struct gpu {
     int (*end_stream)(void *stream);
     int (*wait)(void *stream);
     int (*wait_all)(void);
-    int (*begin_capture)(void *stream); /* relaxed */
+    int (*begin_capture)(void *stream, int mode); /* one of those below */
     int (*end_capture)(void *stream);   /* and drop the graph */
     int (*use)(int device);             /* make it the calling thread's */
     int (*owner)(void *ptr, int *device);
@@ -44,6 +44,7 @@ typedef struct gpu {
     int (*use_default_pool)(void);      /* and look at its figures; NULL: likewise */
 } gpu;
 
+enum { GLOBAL_CAPTURE = 0, RELAXED_CAPTURE = 2 };
 enum { OUT_OF_MEMORY = 2, INVALID_VALUE = 1, NOT_SUPPORTED = 801 };
 
 /* How often the driver was asked for memory, as the tests' libcuda.so.1 counts. */

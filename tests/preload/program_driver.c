@@ -262,8 +262,8 @@ static int wait_for_all(void) {
     return (int)cu.synchronize();
 }
 
-static int begin_capture(void *stream) {
-    return (int)cu.begin_capture(stream, CU_CAPTURE_RELAXED);
+static int begin_capture(void *stream, int mode) {
+    return (int)cu.begin_capture(stream, (unsigned int)mode);
 }
 
 static int end_capture(void *stream) {

@@ -57,8 +57,8 @@ static int wait_for_all(void) {
     return (int)cudaDeviceSynchronize();
 }
 
-static int begin_capture(void *stream) {
-    return (int)cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed);
+static int begin_capture(void *stream, int mode) {
+    return (int)cudaStreamBeginCapture(stream, (enum cudaStreamCaptureMode)mode);
 }
 
 static int end_capture(void *stream) {

@@ -171,6 +171,13 @@ all_of() { # WAY PROGRAM...
         env ASHLAR_SOFT=memory=256MiB,strict=off LD_PRELOAD="$preload" "$@" info
     check "${way}_waits_before_memory_is_out" \
         env ASHLAR_SOFT=memory=64MiB,${adversarial}2 LD_PRELOAD="$preload" "$@" full
+    for soft in '' ${adversarial}5; do
+        check "${way}_spoils_no_capture_of_another_thread_$soft" \
+            env ASHLAR_SOFT=$soft LD_PRELOAD="$preload" "$@" capture-beside
+    done
+    check "${way}_waits_though_captures_have_no_end" \
+        env ASHLAR_SOFT=memory=64MiB,strict=off,${adversarial}2 LD_PRELOAD="$preload" "$@" \
+        captures-unbalanced
     check "${way}_leaves_to_the_driver_what_it_wants_itself" \
         env ASHLAR_SOFT=memory=64MiB,${adversarial}2 LD_PRELOAD="$preload" "$@" share
     check "${way}_forks_with_a_device" with "$@" fork

@@ -17,6 +17,34 @@ static cu_context current_context(void) {
     return context;
 }
 
+/* ---- captures of others ---- */
+
+/* Takes memory that is not there yet, and gives it back. */
+static void *grow(void *unused) {
+    void *block = ashlar_torch_alloc(BIG, 0, NULL);
+    CHECK(block != NULL);
+    ashlar_torch_record_stream(block, streams[1]);
+    ashlar_torch_free(block, BIG, 0, NULL);
+    block = ashlar_torch_alloc(2 * BIG, 0, streams[1]); /* the first one is not known to be over */
+    CHECK(block != NULL);
+    ashlar_torch_free(block, 2 * BIG, 0, streams[1]);
+    return unused;
+}
+
+/* Nobody says that a stream is captured, and the mode is the one in which all threads may spoil it.
+ */
+CASE(memory_that_a_thread_takes_spoils_no_capture_of_another) {
+    cu_graph graph = NULL;
+    pthread_t other;
+    ashlar_torch_reset();
+    REQUIRE(ashlar__device_enter(device) == ASHLAR_OK);
+    CHECK(driver->table.stream_begin_capture(streams[0], CU_CAPTURE_GLOBAL) == CU_SUCCESS);
+    REQUIRE(pthread_create(&other, NULL, grow, NULL) == 0 && pthread_join(other, NULL) == 0);
+    CHECK(driver->table.stream_end_capture(streams[0], &graph) == CU_SUCCESS);
+    CHECK(graph != NULL && driver->table.graph_destroy(graph) == CU_SUCCESS);
+    ashlar__device_leave(device);
+}
+
 /* ---- PyTorch ---- */
 
 CASE(blocks_come_from_the_device_that_is_named) {

@@ -169,13 +169,14 @@ CASE(during_a_capture_frees_wait_and_nothing_is_spoiled) {
         cu_graph graph = NULL;
         REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
         void *ptr = take(8 * MIB);
-        ashlar__frees_begin_capture(frees);
+        ashlar__frees_begin_capture(frees, streams[i]);
         CHECK(driver->table.stream_begin_capture(streams[i], CU_CAPTURE_GLOBAL) == CU_SUCCESS);
+        ashlar__frees_note_capture(streams[i], true);
         give(ptr);
         CHECK(take(8 * MIB) != ptr);
         end_stream(0);
         CHECK(driver->table.stream_end_capture(streams[i], &graph) == CU_SUCCESS);
-        ashlar__frees_end_capture(frees);
+        ashlar__frees_settle_captures();
         CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
         CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
         CHECK(take(8 * MIB) == ptr);

@@ -66,9 +66,9 @@ CASE(a_wait_during_a_capture_is_no_time_to_record) {
     const uint64_t releases = atomic_load(&frees->release_count);
     give(take(MIB));
     const size_t records = CALLS(event_record);
-    ashlar__frees_begin_capture(frees);
+    ashlar__frees_begin_capture(frees, streams[0]);
     ashlar__frees_cover(frees);
-    ashlar__frees_end_capture(frees);
+    ashlar__frees_note_capture(streams[0], false);
     CHECK_ZU(CALLS(event_record), records);
     ashlar__frees_cover(frees);
     CHECK(CALLS(event_record) > records);

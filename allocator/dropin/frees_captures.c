@@ -1,0 +1,147 @@
+/*
+ * frees_captures.c - the captures that a program has under way. Each keeps memory from being
+ * reused, so one that ends in a way that we are not told of must not be counted for good.
+ */
+#include "allocator/dropin/frees_impl.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "allocator/base/host.h"
+#include "allocator/core/streams.h"
+
+/* ---- what we do beside them ---- */
+
+ashlar_status ashlar__frees_enter(const ashlar_frees *f, unsigned int *mode) {
+    const ashlar_status status = ashlar__device_enter(f->device);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const cu_result result = ashlar__driver_relax(f->device->driver, mode);
+    if (result != CU_SUCCESS) {
+        ashlar__device_leave(f->device);
+        return ashlar__driver_error(f->device->driver, "cuThreadExchangeStreamCaptureMode", result);
+    }
+    return ASHLAR_OK;
+}
+
+void ashlar__frees_leave(const ashlar_frees *f, unsigned int mode) {
+    ashlar__driver_unrelax(f->device->driver, mode);
+    ashlar__device_leave(f->device);
+}
+
+/* ---- which there are ---- */
+
+typedef struct known_capture {
+    struct known_capture *next;
+    const ashlar_frees *frees;
+    ashlar_stream stream;
+    long thread; /* that began it */
+    bool is_on;  /* the driver's call has returned: until then it cannot be asked */
+} known_capture;
+
+static ashlar_lock captures_lock = ASHLAR_LOCK(ASHLAR_RANK_CAPTURES);
+static known_capture *captures; /* Lock: captures_lock */
+
+static long this_thread(void) {
+    return syscall(SYS_gettid);
+}
+
+static bool is_gone(long thread) {
+    return syscall(SYS_tgkill, (long)getpid(), thread, 0L) != 0 && errno == ESRCH;
+}
+
+/* A thread's default stream has no name elsewhere. */
+static bool is_another(const known_capture *c, ashlar_stream stream, long thread) {
+    return c->stream != stream || (!ashlar__stream_can_end(stream) && c->thread != thread);
+}
+
+static void drop_locked(known_capture **link) {
+    ASHLAR_OWNS(&captures_lock);
+    known_capture *gone = *link;
+    *link = gone->next;
+    const uint64_t before = atomic_fetch_sub(&gone->frees->device->driver->capture_count, 1);
+    ASHLAR_CHECK2(before > 0);
+    (void)before;
+    ashlar__host_free(gone);
+}
+
+static bool has_ended(const ashlar_frees *f, ashlar_stream stream) {
+    unsigned int status = CU_CAPTURE_ACTIVE;
+    if (ashlar__device_enter(f->device) != ASHLAR_OK) {
+        return false;
+    }
+    const cu_result result =
+        ASHLAR_DRIVER_CALL(f->device->driver, stream_is_capturing, (stream, &status));
+    ashlar__device_leave(f->device);
+    return result == CU_SUCCESS && status == CU_CAPTURE_NONE;
+}
+
+static bool is_over(const known_capture *c, long thread) {
+    if (!c->is_on) {
+        return false;
+    }
+    return c->thread != thread && !ashlar__stream_can_end(c->stream)
+               ? is_gone(c->thread)
+               : has_ended(c->frees, c->stream);
+}
+
+/* While the lock of the frees is held, no capture begins. Without host memory it is not counted:
+ * the driver is asked about the streams that we know, whatever is counted. */
+void ashlar__frees_begin_capture(ashlar_frees *f, ashlar_stream stream) {
+    known_capture *made = ashlar__host_calloc(1, sizeof *made);
+    if (made == NULL) {
+        return;
+    }
+    *made = (known_capture){.frees = f, .stream = stream, .thread = this_thread()};
+    ashlar__lock_acquire(&f->lock);
+    atomic_fetch_add(&f->device->driver->capture_count, 1);
+    ashlar__lock_release(&f->lock);
+    ashlar__lock_acquire(&captures_lock);
+    made->next = captures;
+    captures = made;
+    ashlar__lock_release(&captures_lock);
+}
+
+void ashlar__frees_note_capture(ashlar_stream stream, bool has_begun) {
+    const long thread = this_thread();
+    ashlar__lock_acquire(&captures_lock);
+    known_capture **link = &captures;
+    while (*link != NULL &&
+           ((*link)->is_on || (*link)->thread != thread || is_another(*link, stream, thread))) {
+        link = &(*link)->next;
+    }
+    if (*link != NULL && has_begun) {
+        (*link)->is_on = true;
+    } else if (*link != NULL) {
+        drop_locked(link);
+    }
+    ashlar__lock_release(&captures_lock);
+}
+
+void ashlar__frees_settle_captures(void) {
+    const long thread = this_thread();
+    ashlar__lock_acquire(&captures_lock);
+    for (known_capture **link = &captures; *link != NULL;) {
+        if (is_over(*link, thread)) {
+            drop_locked(link);
+        } else {
+            link = &(*link)->next;
+        }
+    }
+    ashlar__lock_release(&captures_lock);
+}
+
+void ashlar__frees_drop_captures(const ashlar_frees *f, const ashlar_stream *stream) {
+    const long thread = this_thread();
+    ashlar__lock_acquire(&captures_lock);
+    for (known_capture **link = &captures; *link != NULL;) {
+        if ((*link)->frees == f && (stream == NULL || !is_another(*link, *stream, thread))) {
+            drop_locked(link);
+        } else {
+            link = &(*link)->next;
+        }
+    }
+    ashlar__lock_release(&captures_lock);
+}
