@@ -25,7 +25,11 @@
  *   recycle  whether a new stream or event gets the handle that was freed last, as with real
  *            drivers, so that a stale handle names something else. off: no handle comes back, and
  *            every use of a stale one is known as such. Default: on, and off with strict=on
- *   time     on or off (default): date all calls and work on a virtual clock; see
+ *   waits    on or off (default): calls that CUDA documents as possibly synchronising do wait: for
+ * the device's work cuMemUnmap and cuMemSetAccess, for the stream's cuMemcpyHtoDAsync of pageable
+ * memory. cuMemFree always waits. A program that holds a lock during the call which queued work
+ * needs to be done stands still with waits=on; one that relies on the wait goes wrong with
+ * waits=off. time     on or off (default): date all calls and work on a virtual clock; see
  *            ashlar__soft_work(). A query of an event then goes by that clock.
  *   costs    with time=on: what takes time on the virtual clock by itself
  *            on (default)  each call by the estimates in soft_config.c, and copies, fills and host

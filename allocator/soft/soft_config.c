@@ -79,6 +79,10 @@ static ashlar_status read_clocks(ashlar_piece value, soft_config *config) {
     return read_switch("clocks", value, &config->has_clocks);
 }
 
+static ashlar_status read_waits(ashlar_piece value, soft_config *config) {
+    return read_switch("waits", value, &config->has_waits);
+}
+
 static ashlar_status read_strict(ashlar_piece value, soft_config *config) {
     return read_switch("strict", value, &config->is_strict);
 }
@@ -213,7 +217,8 @@ static ashlar_status read_costs(ashlar_piece value, soft_config *config) {
     X("seed", read_seed)       \
     X("strict", read_strict)   \
     X("time", read_time)       \
-    X("vmm", read_vmm)
+    X("vmm", read_vmm)         \
+    X("waits", read_waits)
 
 static const char *const keys[] = {
 #define X(key, read) key,

@@ -195,11 +195,24 @@ static soft_reservation *whole_mappings(uintptr_t base, size_t bytes) {
     return reservation;
 }
 
+/* waits=on: wait for the device whose memory is mapped there, before anything is looked up for the
+ * call, since others may change it meanwhile. */
+static void wait_if_asked(cu_ptr ptr) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    const soft_reservation *found =
+        ashlar__soft_ranges_over(&ashlar__soft_state.reservations, (uintptr_t)ptr, 1);
+    const soft_mapping *mapping = found == NULL ? NULL : soft_mapping_at(found, (uintptr_t)ptr);
+    if (ashlar__soft_state.config.has_waits && mapping != NULL) {
+        ashlar__soft_wait_device(mapping->memory->device, 0);
+    }
+}
+
 cu_result ashlar__soft_mem_unmap(cu_ptr ptr, size_t bytes) {
     const cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_unmap);
     if (result != CU_SUCCESS) {
         return result;
     }
+    wait_if_asked(ptr);
     soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes);
     if (reservation == NULL) {
         return ashlar__soft_leave(ashlar__soft_undefined(
@@ -208,7 +221,7 @@ cu_result ashlar__soft_mem_unmap(cu_ptr ptr, size_t bytes) {
     }
     ashlar__soft_strict_let_go((uintptr_t)ptr, bytes);
     /* CUDA may wait for the device here, so time=on counts it as a wait. No program may rely on
-     * that, so queued work is left as it is. */
+     * that, so queued work is left as it is but for waits=on. */
     ashlar__soft_time_see(soft_mapping_at(reservation, (uintptr_t)ptr)->memory->device->end_ns);
     return ashlar__soft_leave(ashlar__soft_unmap(reservation, (uintptr_t)ptr, bytes));
 }
@@ -242,6 +255,7 @@ cu_result ashlar__soft_mem_set_access(cu_ptr ptr, size_t bytes, const cu_mem_acc
     if (result != CU_SUCCESS) {
         return result;
     }
+    wait_if_asked(ptr);
     soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes);
     if (reservation == NULL || access == NULL || count == 0) {
         return ashlar__soft_leave(CU_INVALID_VALUE);

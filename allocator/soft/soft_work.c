@@ -45,22 +45,39 @@ static soft_operand host_operand(const void *ptr, size_t bytes) {
                           is_pinned ? SOFT_PLACE_PINNED : SOFT_PLACE_PAGEABLE, NULL};
 }
 
+/* waits=on: a copy out of pageable memory begins when the stream's work is over. The stream is
+ * looked up anew, for others may change it meanwhile. */
+static cu_result wait_if_asked(cu_stream handle, soft_stream **stream, const soft_operand *src) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    if (!ashlar__soft_state.config.has_waits || (*stream)->capture != NULL ||
+        src->place != SOFT_PLACE_PAGEABLE) {
+        return CU_SUCCESS;
+    }
+    ashlar__soft_wait_device((*stream)->device, (*stream)->serial);
+    (void)ashlar__soft_leave(CU_SUCCESS);
+    return ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_htod_async, handle, stream);
+}
+
 /* Pageable bytes are copied during the call, so the caller may change them at once. A captured copy
  * reads them whenever it runs. */
 cu_result ashlar__soft_memcpy_htod_async(cu_ptr dst, const void *src, size_t bytes,
                                          cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result =
-        ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_htod_async, stream, &found);
+    cu_result result = ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_htod_async, stream, &found);
     if (result != CU_SUCCESS || bytes == 0) {
         return result != CU_SUCCESS ? result : ashlar__soft_leave(CU_SUCCESS);
+    }
+    const soft_operand from = host_operand(src, bytes);
+    result = wait_if_asked(stream, &found, &from);
+    if (result != CU_SUCCESS) {
+        return result;
     }
     if (src == NULL || !is_device_range(found->device, dst, bytes)) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     soft_op op = {.kind = SOFT_OP_COPY,
                   .dst = device_operand(found->device, dst),
-                  .src = host_operand(src, bytes),
+                  .src = from,
                   .bytes = bytes};
     if (op.src.place == SOFT_PLACE_PAGEABLE && found->capture == NULL) {
         op.staged = ashlar__host_calloc(1, bytes);

@@ -30,10 +30,10 @@ takes_no_more() { # PROGRAM...: after its first step
 trains_without_more() { # WHAT PROGRAM...: also where work is late, but for the mixed way
     what=$1
     shift
-    for soft in '' ${adversarial}1 ${adversarial}2; do
+    for soft in '' ${adversarial}1 ${adversarial}2 waits=on,${adversarial}1; do
         ASHLAR_SOFT=$soft with "$@" "$what" | tee "$scratch/out"
         case $what,$soft in
-        train-mixed,mode*) grep -x 'driver allocations: [1-9] at first, [0-4] later' "$scratch/out" ;;
+        train-mixed,*mode=*) grep -x 'driver allocations: [1-9] at first, [0-4] later' "$scratch/out" ;;
         *) grep -x 'driver allocations: [1-9] at first, 0 later' "$scratch/out" ;;
         esac || return
     done

@@ -106,6 +106,7 @@ CASE(mistakes_name_the_key_the_value_and_what_is_allowed) {
         {"peers=1", "peers", "1", "on or off"},
         {"vmm=no", "vmm", "no", "on or off"},
         {"clocks=", "clocks", "", "on or off"},
+        {"waits=1", "waits", "1", "on or off"},
         {"batch=1", "batch", "1", "on or off"},
         {"latency=", "latency", "", "NAME:NS"},
         {"latency=cuMemAlloc", "latency", "cuMemAlloc", "NAME:NS"},

@@ -1,6 +1,7 @@
 /*
  * test_soft_copy.c - the software device's copies and fills, and memory that goes while in use.
  */
+#include "tests/allocator/soft/soft_memory_fixture.h"
 #include "tests/allocator/soft/soft_stream_fixture.h"
 
 #include "allocator/base/host.h"
@@ -28,6 +29,33 @@ CASE_WITH(pinned_copies_are_asynchronous, set_up_adversarial(3)) {
     CHECK(pinned[4] == 0);
     CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
     CHECK(pinned[4] == 2);
+}
+
+/* Otherwise nothing has run before the host waits. */
+CASE(calls_that_may_wait_do_so_on_request) {
+    for (int waits = 0; waits < 2; waits++) {
+        REQUIRE(set_up_streams(waits ? "memory=32MiB,mode=adversarial,waits=on"
+                                     : "memory=32MiB,mode=adversarial"));
+        unsigned char pageable[4] = {1, 2, 3, 4};
+        const cu_ptr ptr = alloc(4), place_of = reserve(1);
+        const cu_mem_handle handle = create(1);
+        void *pinned = alloc_host(4);
+        ran_count = 0;
+        queue(s, "a");
+        CHECK(soft->memcpy_htod_async(ptr, pinned, 4, s) == CU_SUCCESS);
+        CHECK_ZU(ran_count, 0);
+        CHECK(soft->memcpy_htod_async(ptr, pageable, 4, s) == CU_SUCCESS);
+        CHECK_ZU(ran_count, waits ? 1 : 0);
+        queue(s, "b");
+        CHECK(soft->mem_map(place_of, SOFT_PAGE_BYTES, 0, handle, 0) == CU_SUCCESS);
+        CHECK_ZU(ran_count, waits ? 1 : 0);
+        CHECK(soft->mem_set_access(place_of, SOFT_PAGE_BYTES, &access0, 1) == CU_SUCCESS);
+        CHECK_ZU(ran_count, waits ? 2 : 0);
+        queue(s, "c");
+        CHECK(soft->mem_unmap(place_of, SOFT_PAGE_BYTES) == CU_SUCCESS);
+        CHECK_ZU(ran_count, waits ? 3 : 0);
+        CHECK(soft->ctx_synchronize() == CU_SUCCESS && ran_count == 3);
+    }
 }
 
 CASE_WITH(copies_check_their_ranges, set_up("memory=16MiB")) {
