@@ -97,6 +97,7 @@ struct ashlar_cache {
     bool was_full;           /* since the last miss, the magazines had no room for a small block */
     uint64_t hits_when_full; /* counters.hit_count at the last miss that found it full */
     ashlar_outbox outbox;
+    uint64_t use_clock; /* of this thread's newest use that it counted without the lock */
     ashlar_magazines *magazines;
     ashlar_magazines *buckets[ASHLAR_STREAM_BUCKETS]; /* the same, by the streams' handles */
     ashlar_replay *own_replay; /* for the thread's steps, one at a time; NULL before the first */

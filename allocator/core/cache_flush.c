@@ -49,7 +49,7 @@ static void put_list(ashlar_cache *cache, ashlar_block *list) {
         ashlar_block *block = list;
         list = block->older;
         ASHLAR_CHECK2(block->requested == 0 && block->stream_state != NULL);
-        if (ashlar__holder_of(block->stream_state) == cache && !a->heap.is_short) {
+        if (ashlar__holder_of(block->stream_state) == cache && !ashlar__heap_is_short(&a->heap)) {
             ashlar__heap_put(&a->heap, block);
         } else {
             ashlar__cache_give_back_locked(a, block);

@@ -77,7 +77,7 @@ void ashlar__cycle_count_miss(ashlar_cache *own) {
     ASHLAR_CHECK2(own->thread == ashlar__thread_number());
     const bool is_useless = is_full_of_what_nobody_wants(own);
     ashlar__cache_flush_pending(own);
-    own->sends_large_at_once = own->allocator->heap.has_waited;
+    own->sends_large_at_once = ashlar__heap_has_waited(&own->allocator->heap);
     const bool is_new_cycle = is_at_trough(own);
     if (is_new_cycle ? !is_like_the_last(own) : is_useless) {
         ashlar__cache_flush(own);

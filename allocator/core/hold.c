@@ -79,15 +79,18 @@ static void put_barrier_locked(ashlar_allocator *a, const ashlar_cache *own) {
  */
 void ashlar__caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
     ASHLAR_OWNS(&a->lock);
-    if (a->claim_depth++ > 0 || is_alone(a, own)) {
+    if (a->claim_depth++ > 0) {
         return;
     }
-    set_attention(a, own, ASHLAR_CACHE_CLAIMED | ashlar__cache_watched(a));
-    put_barrier_locked(a, own);
+    if (!is_alone(a, own)) {
+        set_attention(a, own, ASHLAR_CACHE_CLAIMED | ashlar__cache_watched(a));
+        put_barrier_locked(a, own);
+    }
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         while (cache != own && atomic_load_explicit(&cache->is_busy, memory_order_acquire) != 0) {
             sched_yield(); /* the owner is in the middle of a hit, perhaps without a core */
         }
+        ashlar__heap_catch_up(&a->heap, cache->use_clock);
     }
     ASHLAR_CHECK3(are_all_touchable(a));
 }

@@ -40,7 +40,7 @@ static void collect_returned(ashlar_allocator *a) {
 static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r,
                                     ashlar_block **out, ashlar_rung *rung) {
     const bool is_closed = ashlar__stream_state_is_closed(r->stream_state, &a->client);
-    a->heap.is_short = true;
+    a->heap.short_at = ashlar__heap_count_use(&a->heap);
     a->heap.short_count++;
     collect_returned(a);
     *rung = ASHLAR_RUNG_SAME_STREAM;
@@ -151,8 +151,8 @@ static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
     ashlar_stream_state *oldest = NULL;
     ashlar_status status = find_oldest(a, &oldest);
     *waited = status == ASHLAR_OK && oldest != NULL;
-    a->heap.has_waited = a->heap.has_waited || *waited;
     if (*waited) {
+        a->heap.waited_at = ashlar__heap_count_use(&a->heap);
         ashlar__let_in_locked(a); /* the wait drops the lock */
         status = ashlar__stream_state_synchronize(oldest, &a->client, oldest->completed, &a->lock);
         ashlar__shut_out_locked(a);
@@ -235,10 +235,11 @@ ashlar_status ashlar__ladder_take_locked(ashlar_allocator *a, const ashlar_reque
     ASHLAR_CHECK2(request->bytes > 0 && request->bytes % ASHLAR_BLOCK_ALIGN == 0);
     ASHLAR_CHECK2(request->stream_state != NULL);
     ashlar_block *found = NULL;
-    request->stream_state->last_used = ++a->heap.use_clock;
     if (request->own != NULL) {
+        ashlar__heap_catch_up(&a->heap, request->own->use_clock);
         ashlar__cycle_count_miss(request->own);
     }
+    request->stream_state->last_used = ashlar__heap_count_use(&a->heap);
     *rung = ASHLAR_RUNG_SAME_STREAM;
     const ashlar_status status = take_own(a, request, &found);
     if (!ASHLAR_LIKELY(status == ASHLAR_OK && found != NULL)) {

@@ -17,8 +17,17 @@ ashlar_block *ashlar__gap_of_own(const ashlar_zone *zone, ashlar_cache *own, siz
     return gap;
 }
 
+/* Count a use of a stream that the cache holds. Inside, or with the lock. */
+static inline void count_use(const ashlar_allocator *a, ashlar_cache *own,
+                             ashlar_stream_state *state) {
+    const uint64_t clock = ashlar__heap_clock(&a->heap);
+    own->use_clock = (own->use_clock > clock ? own->use_clock : clock) + 1;
+    state->last_used = own->use_clock;
+}
+
 void ashlar__miss_put(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
     ASHLAR_CHECK2(ashlar__holder_of(block->stream_state) == own && block->requested == 0);
+    count_use(a, own, block->stream_state);
     if (block->bytes <= ASHLAR_SC_MAX_BYTES) {
         own->was_full = true;
     } else if (own->weight[1] != 0) {
@@ -58,6 +67,7 @@ static ashlar_block *take_held(ashlar_allocator *a, ashlar_cache *own, size_t by
         }
     }
     ashlar_zone *zone = ashlar__zone_of(state, block_bytes);
+    count_use(a, own, state);
     ashlar__cycle_count_miss(own);
     ashlar_block *gap = ashlar__gap_of_own(zone, own, block_bytes);
     if (gap == NULL || !ashlar__heap_is_backed(&a->heap, gap, block_bytes) ||

@@ -29,7 +29,7 @@ ashlar_status ashlar__alloc_miss(ashlar_allocator *allocator, size_t bytes, ashl
  */
 static inline bool ashlar__miss_may_put(const ashlar_allocator *a, const ashlar_cache *own,
                                         const ashlar_stream_state *state) {
-    return ashlar__holder_of(state) == own && !a->heap.is_short;
+    return ashlar__holder_of(state) == own && !ashlar__heap_is_short(&a->heap);
 }
 
 /* Put it there. Inside, or with the lock. */

@@ -65,7 +65,7 @@ static ashlar_status wait_for_gap(ashlar_allocator *a, const ashlar_request *r,
     if (ashlar__heap_is_past_at(&a->heap, gap->window, offset, r->bytes)) {
         return ASHLAR_OK;
     }
-    a->heap.has_waited = true;
+    a->heap.waited_at = ashlar__heap_count_use(&a->heap);
     const uint64_t tick = ashlar__heap_tick_at(&a->heap, gap->window, offset, r->bytes);
     const ashlar_status status =
         ashlar__stream_state_cover(owner, &a->client, tick, &a->stats.events_recorded);

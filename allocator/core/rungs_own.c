@@ -24,7 +24,7 @@ static bool is_freed(const ashlar_block *block) {
  */
 static bool is_left_alone(const ashlar_allocator *a, const ashlar_request *r,
                           const ashlar_block *gap) {
-    return r->is_at_hand && a->heap.range.segments != NULL && a->heap.is_short &&
+    return r->is_at_hand && a->heap.range.segments != NULL && ashlar__heap_is_short(&a->heap) &&
            (is_freed(gap->prev) || is_freed(gap->next) ||
             ashlar__heap_is_misfit(&a->heap, gap, r->bytes));
 }

@@ -205,10 +205,7 @@ void ashlar__release_own_block(ashlar_heap *heap, ashlar_block *block) {
     ASHLAR_CHECK2(!ashlar__block_is_shared(block) && !ashlar__block_is_of_slot(block));
     const bool is_large = block->bytes > ASHLAR_SC_MAX_BYTES;
     ashlar__heap_put(heap, block);
-    if (heap->is_short) {
-        home->last_used = ++heap->use_clock;
-    }
-    if ((heap->has_waited && is_large) ||
+    if ((is_large && ashlar__heap_has_waited(heap)) ||
         ashlar__stream_state_is_recorded_at_calls(home, heap->range.client)) {
         try_cover(heap, &(ashlar_use){.stream_state = home, .tick = home->last_tick});
     }
@@ -219,7 +216,7 @@ void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
     ashlar_stream_state *home = ashlar__block_home(block);
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__stream_state_is_sound(state));
     (void)ashlar__stream_state_next(state);
-    state->last_used = ++heap->use_clock;
+    state->last_used = ashlar__heap_count_use(heap);
     if (state != home && ashlar__away_find_use(block, state) == NULL) {
         ASHLAR_ASSERT(block->own_use.stream_state == NULL);
         add_use(block, &block->own_use, state);

@@ -32,12 +32,11 @@ typedef struct ashlar_heap {
     size_t away_bytes;                /* of the used blocks; see away.h */
     ashlar_stream_state *awaited;     /* streams for which blocks that are away wait; */
     ashlar_stream_state *awaited_end; /* the last of them */
-    uint64_t use_clock;               /* requests that took the lock, and frees */
-    bool is_short;                    /* a request wanted memory of another stream: from then on
-                                       * misses take the lock, so that use_clock counts them */
+    _Atomic uint64_t use_clock;       /* as ashlar__heap_clock() */
+    uint64_t short_at;                /* use_clock when a request last wanted memory of another
+                                       * stream; 0: none did */
     uint64_t short_count;             /* how many requests did */
-    bool has_waited;                  /* memory was short: large frees record an event, so that a
-                                       * wait for them is not one for all that was queued since */
+    uint64_t waited_at;               /* use_clock when a request last waited; 0: none did */
     uint64_t away_frees;              /* frees after which a block may be away; see away.h */
     uint64_t *events_recorded;        /* const; counts the recordings of all streams */
     ashlar_node_pool nodes;           /* of these the zones take a few at a time */
@@ -64,6 +63,48 @@ static inline size_t ashlar__heap_free_bytes(const ashlar_heap *heap) {
     return heap->range.mapped_bytes - ashlar__heap_used_bytes(heap);
 }
 
+/*
+ * Uses of streams' memory are counted, so that the stream can be found whose last use is oldest. A
+ * thread inside its cache counts on a clock of its own, ahead of this one, which catches up once
+ * the thread has the lock or is shut out. So of two uses the later one has the larger number,
+ * unless two threads made them between two such moments.
+ */
+static inline uint64_t ashlar__heap_clock(const ashlar_heap *heap) {
+    return atomic_load_explicit(&heap->use_clock, memory_order_relaxed);
+}
+
+/* Lock: held. */
+static inline void ashlar__heap_catch_up(ashlar_heap *heap, uint64_t clock) {
+    if (clock > ashlar__heap_clock(heap)) {
+        atomic_store_explicit(&heap->use_clock, clock, memory_order_relaxed);
+    }
+}
+
+/* Count a use. Lock: held. */
+static inline uint64_t ashlar__heap_count_use(ashlar_heap *heap) {
+    ashlar__heap_catch_up(heap, ashlar__heap_clock(heap) + 1);
+    return ashlar__heap_clock(heap);
+}
+
+/* So many uses after memory was short it is plentiful again. */
+enum { ASHLAR_SHORT_USES = 1 << 16 };
+
+/*
+ * Whether a request wanted memory of another stream, not long ago. Then misses take the lock. That
+ * becomes true only while all threads are shut out.
+ */
+static inline bool ashlar__heap_is_short(const ashlar_heap *heap) {
+    return heap->short_at != 0 && ashlar__heap_clock(heap) - heap->short_at < ASHLAR_SHORT_USES;
+}
+
+/*
+ * Whether a request had to wait, not long ago. Then large frees record an event, so that a wait for
+ * them is not one for all that was queued since.
+ */
+static inline bool ashlar__heap_has_waited(const ashlar_heap *heap) {
+    return heap->waited_at != 0 && ashlar__heap_clock(heap) - heap->waited_at < ASHLAR_SHORT_USES;
+}
+
 /* The zone of a stream in which a block of `bytes` lies. */
 static inline ashlar_zone *ashlar__zone_of(ashlar_stream_state *state, size_t bytes) {
     return &state->zones[bytes > ASHLAR_SC_MAX_BYTES ? ASHLAR_ZONE_LARGE : ASHLAR_ZONE_SMALL];
@@ -85,7 +126,8 @@ bool ashlar__heap_is_backed(const ashlar_heap *heap, const ashlar_block *gap, si
  * to cut it.
  */
 static inline bool ashlar__heap_is_short_segment(const ashlar_heap *heap, const ashlar_block *gap) {
-    return heap->range.segments != NULL && heap->is_short && gap->prev == NULL && gap->next == NULL;
+    return heap->range.segments != NULL && ashlar__heap_is_short(heap) && gap->prev == NULL &&
+           gap->next == NULL;
 }
 
 /*
@@ -93,8 +135,7 @@ static inline bool ashlar__heap_is_short_segment(const ashlar_heap *heap, const 
  * of pages that only this zone has. Then whoever may touch the zone may take without the lock.
  */
 static inline bool ashlar__heap_can_take(const ashlar_heap *heap, const ashlar_block *gap) {
-    return !ashlar__heap_is_short_segment(heap, gap) && gap->window->zone->nodes.count > 0 &&
-           ashlar__page_map_has_leaf(&heap->map, gap->offset);
+    return gap->window->zone->nodes.count > 0 && ashlar__page_map_has_leaf(&heap->map, gap->offset);
 }
 
 /*

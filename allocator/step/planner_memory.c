@@ -178,7 +178,7 @@ ashlar_status ashlar__planner_renew_memory(ashlar_allocator *a, ashlar_cache *ow
     }
     if (status == ASHLAR_OK && memory != NULL) {
         ASHLAR_CHECK2(ashlar__planner_memory(&a->planner, state) == NULL);
-        memory->used_at = ++a->heap.use_clock;
+        memory->used_at = ashlar__heap_count_use(&a->heap);
         memory->next = a->planner.memories;
         a->planner.memories = memory;
         each_slot(a, state, set_slot_block, memory);

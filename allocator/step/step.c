@@ -33,7 +33,7 @@ static void begin_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_plan *pl
         if (memory != NULL) {
             ASHLAR_CHECK2(!memory->is_busy); /* only one step at a time may use it */
             memory->is_busy = true;
-            memory->used_at = ++a->heap.use_clock;
+            memory->used_at = ashlar__heap_count_use(&a->heap);
         }
     }
     ashlar__replay_start(replay, plan);

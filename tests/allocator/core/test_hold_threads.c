@@ -84,6 +84,65 @@ CASE(a_thread_without_the_lock_hands_out_what_one_with_it_would) {
     CHECK(memcmp(offsets[0], offsets[1], sizeof offsets[0]) == 0);
 }
 
+/* ---- after memory was short ---- */
+
+/* Have stream 2 take memory that was another stream's. */
+static void run_short(void) {
+    give(take((size_t)5 << 30, streams[1]));
+    unsigned char *used = take(MIB, streams[1]);
+    queue_write(streams[1], used, MIB, 1);
+    give(used);
+    give(take((size_t)5 << 30, streams[2]));
+}
+
+/* A miss or two each time. */
+static void use_much(void) {
+    for (int i = 0; i < ASHLAR_SHORT_USES; i++) {
+        give_only(take_only((size_t)(1 + i % 2) * 2 * MIB, streams[1]));
+    }
+}
+
+CASE(memory_that_is_plentiful_again_is_had_without_the_lock) {
+    static const char *const specs[] = {"memory=8GiB", "memory=8GiB,mode=adversarial,seed=4"};
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        SET_UP(specs[i], ROOM);
+        REQUIRE(helper_start());
+        run_short();
+        CHECK(ashlar__heap_is_short(&allocator->heap));
+        CHECK(ashlar__heap_has_waited(&allocator->heap) == (i == 1));
+        use_much();
+        CHECK(!ashlar__heap_is_short(&allocator->heap));
+        CHECK(!ashlar__heap_has_waited(&allocator->heap));
+        REQUIRE(helper_do(helper_takes_all) && helper_do(give_all));
+        ashlar__lock_acquire(&allocator->lock);
+        const bool went_on = helper_do(helper_takes_all) && helper_do(give_all);
+        ashlar__lock_release(&allocator->lock);
+        CHECK(went_on);
+        helper_end();
+        CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+        tear_down();
+    }
+}
+
+CASE(a_use_without_the_lock_counts_where_the_oldest_is_looked_for) {
+    SET_UP("memory=16MiB", ROOM);
+    unsigned char *ptrs[2][4];
+    for (int stream = 0; stream < 2; stream++) {
+        for (int i = 0; i < 4; i++) {
+            ptrs[stream][i] = take(2 * MIB, streams[stream]);
+        }
+        for (int i = 0; i < 4; i++) {
+            give(ptrs[stream][i]);
+        }
+    }
+    ashlar__lock_acquire(&allocator->lock); /* which the calling thread needs for nothing here */
+    give_only(take_only(MIB, streams[0]));
+    ashlar__lock_release(&allocator->lock);
+    unsigned char *lent = take(2 * MIB, streams[2]);
+    CHECK_ZU(stats_now().served_completed, 1);
+    CHECK(lent >= ptrs[1][0] && lent < ptrs[1][0] + 8 * MIB);
+}
+
 /* ---- whose it is ---- */
 
 static size_t helper_bytes = 4096;

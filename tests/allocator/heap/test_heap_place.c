@@ -106,9 +106,9 @@ CASE_WITH(a_segment_is_exchanged_for_one_that_fits,
     (void)take(&state_a, 54 * MIB);
     put_past(gap);
     CHECK(!ashlar__heap_is_misfit(&heap, gap, 6 * MIB));
-    heap.is_short = true;
+    heap.short_at = ashlar__heap_count_use(&heap);
     CHECK(ashlar__heap_is_misfit(&heap, gap, 6 * MIB));
-    CHECK(!ashlar__heap_is_misfit(&heap, gap, 5 * MIB) && !ashlar__heap_can_take(&heap, gap));
+    CHECK(!ashlar__heap_is_misfit(&heap, gap, 5 * MIB));
     CHECK(ashlar__heap_exchange(&heap, gap, 6 * MIB) == ASHLAR_OK);
     CHECK_ZU(heap.range.mapped_bytes, 60 * MIB);
     CHECK_ZU(gap_for(&state_a, 6 * MIB)->bytes, 6 * MIB);
@@ -120,7 +120,7 @@ CASE_WITH(a_segment_in_use_is_not_exchanged, (use_segments = true, set_up_heap("
     ashlar_block *gap = take(&state_a, 10 * MIB);
     (void)take(&state_a, 54 * MIB);
     put(gap);
-    heap.is_short = true;
+    heap.short_at = ashlar__heap_count_use(&heap);
     CHECK(ashlar__heap_exchange(&heap, gap, 6 * MIB) == ASHLAR_ENOMEM);
     CHECK_ZU(heap.range.mapped_bytes, 64 * MIB);
     CHECK_ZU(heap.window_count, 2);
