@@ -108,7 +108,8 @@ static ashlar_status join_filled_locked(ashlar_allocator *a, ashlar_block *block
         status = ashlar__shared_wait_locked(a, own, tick, state->stream);
     }
     if (status == ASHLAR_OK && own != state) {
-        status = ashlar__away_add_any_use(block, state); /* what the free queues, should it fail */
+        status = ashlar__away_add_any_use(&a->heap, block,
+                                          state); /* what the free queues, should it fail */
     }
     return status == ASHLAR_OK ? ashlar__shared_join_locked(a, ashlar__shared_uses(block), state)
                                : status;
@@ -128,7 +129,8 @@ static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar__away_drop_uses(block); /* the quarantine stamps one stream, which waits for the rest */
+    ashlar__away_drop_uses(&a->heap,
+                           block); /* the quarantine stamps one stream, which waits for the rest */
     ashlar__count_free_locked(a, NULL, requested, block->tag);
     ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, state);
     block->requested = 0;
@@ -307,7 +309,8 @@ static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *b
     ASHLAR_ASSERT(!ashlar__allocator_is_guarded(a) && !ashlar__block_is_of_slot(block));
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && block->requested != 0);
     ashlar__account_free_locked(a, own, block);
-    ashlar__away_drop_uses(block); /* the deferred free waits for all streams, so for these uses */
+    ashlar__away_drop_uses(&a->heap,
+                           block); /* the deferred free waits for all streams, so for these uses */
     block->requested = 0;
     block->marks |= ASHLAR_BLOCK_SHARED;
     block->uses = NULL;

@@ -69,7 +69,7 @@ void ashlar__shared_rehome_locked(ashlar_allocator *a, ashlar_stream_state *from
 void ashlar__shared_finish(ashlar_allocator *a) {
     for (ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
          block = ashlar__block_after(block)) {
-        ashlar__away_drop_uses(block);
+        ashlar__away_drop_uses(&a->heap, block);
     }
 }
 
@@ -111,8 +111,8 @@ static ashlar_status mark_locked(ashlar_allocator *a, const void *ptr, ashlar_st
         block->covered_by = 0; /* a free on another stream is to come behind more than the fill */
     }
     if (status == ASHLAR_OK && state != block->stream_state && state->pool != block->stream_state) {
-        status = a->guards.fill != NULL ? ashlar__away_add_any_use(block, state)
-                                        : ashlar__away_add_use(block, state);
+        status = a->guards.fill != NULL ? ashlar__away_add_any_use(&a->heap, block, state)
+                                        : ashlar__away_add_use(&a->heap, block, state);
         ashlar__step_record_free_locked(a, block, false);
     }
     ashlar__watch_end_locked(named);

@@ -18,14 +18,24 @@ ashlar_use *ashlar__away_find_use(const ashlar_block *block, const ashlar_stream
     return use;
 }
 
-static void drop_use(ashlar_block *block, ashlar_use **link) {
+static void drop_use(ashlar_heap *heap, ashlar_block *block, ashlar_use **link) {
     ashlar_use *use = *link;
     *link = use->next;
     if (use == &block->own_use) {
         use->stream_state = NULL;
     } else {
-        ashlar__host_free(use);
+        use->next = heap->spare_uses;
+        heap->spare_uses = use;
     }
+}
+
+static ashlar_use *new_use(ashlar_heap *heap) {
+    ashlar_use *use = heap->spare_uses;
+    if (use == NULL) {
+        return ashlar__host_calloc(1, sizeof *use);
+    }
+    heap->spare_uses = use->next;
+    return use;
 }
 
 static void add_use(ashlar_block *block, ashlar_use *use, ashlar_stream_state *state) {
@@ -36,21 +46,23 @@ static void add_use(ashlar_block *block, ashlar_use *use, ashlar_stream_state *s
     block->marks |= ASHLAR_BLOCK_SHARED;
 }
 
-ashlar_status ashlar__away_add_use(ashlar_block *block, ashlar_stream_state *state) {
+ashlar_status ashlar__away_add_use(ashlar_heap *heap, ashlar_block *block,
+                                   ashlar_stream_state *state) {
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__block_live_bytes(block) > 0);
     /* A use by its home counts too, if it is another stream's now: that one may be served the block
      * again, and need not be behind its home's later work. */
     const bool is_own =
         ashlar__block_home(block) == state && (block->marks & ASHLAR_BLOCK_BORROWED) == 0;
-    return is_own ? ASHLAR_OK : ashlar__away_add_any_use(block, state);
+    return is_own ? ASHLAR_OK : ashlar__away_add_any_use(heap, block, state);
 }
 
-ashlar_status ashlar__away_add_any_use(ashlar_block *block, ashlar_stream_state *state) {
+ashlar_status ashlar__away_add_any_use(ashlar_heap *heap, ashlar_block *block,
+                                       ashlar_stream_state *state) {
     if (ashlar__away_find_use(block, state) != NULL) {
         return ASHLAR_OK;
     }
     /* Not the block's own use, which is for the stream of the free. */
-    ashlar_use *use = ashlar__host_calloc(1, sizeof *use);
+    ashlar_use *use = new_use(heap);
     if (use == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a further stream of a block");
     }
@@ -58,9 +70,9 @@ ashlar_status ashlar__away_add_any_use(ashlar_block *block, ashlar_stream_state 
     return ASHLAR_OK;
 }
 
-void ashlar__away_drop_uses(ashlar_block *block) {
+void ashlar__away_drop_uses(ashlar_heap *heap, ashlar_block *block) {
     while (ashlar__block_is_shared(block) && block->uses != NULL) {
-        drop_use(block, &block->uses);
+        drop_use(heap, block, &block->uses);
     }
     block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
 }
@@ -131,10 +143,10 @@ static void send_home(ashlar_heap *heap, ashlar_block *block) {
 }
 
 /* Forget the uses of a block that are past. True: none is left. */
-static bool is_done(ashlar_block *block) {
+static bool is_done(ashlar_heap *heap, ashlar_block *block) {
     for (ashlar_use **link = &block->uses; *link != NULL;) {
         if (ashlar__stream_state_is_past((*link)->stream_state, (*link)->tick)) {
-            drop_use(block, link);
+            drop_use(heap, block, link);
         } else {
             link = &(*link)->next;
         }
@@ -148,7 +160,7 @@ static bool settle_queue(ashlar_heap *heap, ashlar_stream_state *user) {
     while (user->oldest_away != NULL &&
            ashlar__stream_state_is_past(user, user->oldest_away->uses->tick)) {
         ashlar_block *block = unhang(user, &user->oldest_away, NULL);
-        if (is_done(block)) {
+        if (is_done(heap, block)) {
             send_home(heap, block);
             is_any = true;
         } else {
@@ -189,14 +201,38 @@ static void try_cover(ashlar_heap *heap, const ashlar_use *use) {
     }
 }
 
+/*
+ * Small blocks share events: one comes behind the last of so many frees, or bytes. Those that are
+ * wanted before have one recorded then, on a stream that is known to be alive: not if streams are
+ * watched, nor on a thread's default stream, which other threads cannot name.
+ */
+enum { BATCH_BLOCKS = 32 };
+#define BATCH_BYTES ASHLAR_SC_MAX_BYTES
+
+/* Whether an event is to be recorded behind a use of `bytes` that was stamped just now. */
+static bool is_batch_full(const ashlar_heap *heap, const ashlar_use *use, size_t bytes) {
+    ashlar_stream_state *user = use->stream_state;
+    ashlar_use_batch *batch = &user->batch;
+    if (batch->tick != use->tick) {
+        *batch = (ashlar_use_batch){.tick = use->tick};
+    }
+    batch->count++;
+    batch->bytes += bytes;
+    return batch->count == BATCH_BLOCKS || batch->bytes > BATCH_BYTES ||
+           ashlar__heap_has_waited(heap) || heap->range.client->watches_streams ||
+           user->thread != 0;
+}
+
 static void stamp_uses(ashlar_heap *heap, ashlar_block *block) {
     for (ashlar_use *use = block->uses; use != NULL; use = use->next) {
-        /* A stream that was told of by ashlar_record_stream() lives until the free. */
-        const bool is_told = use != &block->own_use;
         use->tick = ashlar__stream_state_next(use->stream_state) - 1;
-        use->stream_state->caller_count += is_told;
-        try_cover(heap, use);
-        use->stream_state->caller_count -= is_told;
+        if (is_batch_full(heap, use, block->bytes)) {
+            /* A stream that was told of by ashlar_record_stream() lives until the free. */
+            const bool is_told = use != &block->own_use;
+            use->stream_state->caller_count += is_told;
+            try_cover(heap, use);
+            use->stream_state->caller_count -= is_told;
+        }
     }
 }
 
@@ -234,7 +270,7 @@ void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
     heap->away_bytes += block->bytes;
     home->away_count++;
     heap->away_frees++;
-    if (is_done(block)) {
+    if (is_done(heap, block)) {
         send_home(heap, block);
     } else {
         hang(heap, block);
@@ -247,10 +283,14 @@ static ashlar_status ask(ashlar_heap *heap, ashlar_stream_state *user) {
     if (user->oldest_away == NULL || ashlar__stream_state_is_closed(user, heap->range.client)) {
         return ASHLAR_OK;
     }
-    return ashlar__stream_state_is_past(user, user->last_tick)
-               ? ASHLAR_OK
-               : ashlar__stream_state_ask(user, heap->range.client, user->last_tick,
-                                          heap->events_recorded);
+    if (ashlar__stream_state_is_past(user, user->last_tick)) {
+        return ASHLAR_OK;
+    }
+    /* Behind the newest use may be no event yet. One that is recorded now would tell later. */
+    return user->newest_away->uses->tick < user->recorded
+               ? ashlar__stream_state_ask(user, heap->range.client, user->last_tick,
+                                          heap->events_recorded)
+               : ashlar__stream_state_ask_idle(user, heap->range.client, heap->events_recorded);
 }
 
 ashlar_status ashlar__away_ask(ashlar_heap *heap, size_t count) {
@@ -285,7 +325,7 @@ ashlar_block *ashlar__away_take_own(ashlar_heap *heap, ashlar_stream_state *stat
             (void)unhang(state, link, before);
             heap->away_bytes -= block->bytes;
             ashlar__block_home(block)->away_count--;
-            ashlar__away_drop_uses(block);
+            ashlar__away_drop_uses(heap, block);
             return block;
         }
         before = block;
@@ -327,7 +367,7 @@ static ashlar_status send_waiting(ashlar_heap *heap, ashlar_stream_state *user, 
     }
     ashlar_block *block = unhang(user, link, before);
     while (block->uses != NULL) {
-        drop_use(block, &block->uses);
+        drop_use(heap, block, &block->uses);
     }
     /* The uses may go on; what comes behind them is the home's work from here on. */
     block->covered_by = ashlar__stream_state_next(home);
@@ -409,9 +449,9 @@ void ashlar__away_move_queue(ashlar_heap *heap, ashlar_stream_state *from,
         ashlar_use *there = ashlar__away_find_use(block, to), *use = block->uses;
         if (ashlar__block_home(block) == to) {
             block->covered_by = ashlar__stream_state_next(to);
-            drop_use(block, &block->uses);
+            drop_use(heap, block, &block->uses);
         } else if (there != NULL) {
-            drop_use(block, &block->uses);
+            drop_use(heap, block, &block->uses);
         } else {
             use->stream_state = to;
             there = use;

@@ -5,8 +5,9 @@
  * A block's home is the stream whose zone it lies in, or whose plan memory. A block that only its
  * home uses goes back to a gap when it is freed. A block that other streams use, since it was
  * marked by ashlar_record_stream(), freed on another stream or borrowed, is away: it keeps a stamp
- * for each of those uses, has an event recorded behind it, and goes home when all are past. Its
- * gap never has a stamp of another stream, so it merges with the gaps beside it at once.
+ * for each of those uses, has an event recorded behind it, at the free or, where many small blocks
+ * share one, later, and goes home when all are past. Its gap never has a stamp of another stream,
+ * so it merges with the gaps beside it at once.
  *
  * Each stream has a queue of the blocks that wait for it, in the order of their frees, which is the
  * order in which its events complete. A block waits in the queue of its first use, then of the next
@@ -31,23 +32,24 @@ static inline ashlar_stream_state *ashlar__block_home(const ashlar_block *block)
 
 /* Note that a live block is used on a further stream than the one that it was taken for; its home
  * may be such a stream. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__away_add_use(ashlar_block *block,
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_add_use(ashlar_heap *heap, ashlar_block *block,
                                                      ashlar_stream_state *state);
 
 /* The same whichever stream's zone the block lies in, for a free that does not stamp its home. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__away_add_any_use(ashlar_block *block,
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_add_any_use(ashlar_heap *heap, ashlar_block *block,
                                                          ashlar_stream_state *state);
 
 /* The use of a block by a stream, or NULL. */
 ashlar_use *ashlar__away_find_use(const ashlar_block *block, const ashlar_stream_state *state);
 
 /* Forget all uses of a block that is in no queue; then it is not SHARED. */
-void ashlar__away_drop_uses(ashlar_block *block);
+void ashlar__away_drop_uses(ashlar_heap *heap, ashlar_block *block);
 
 /*
  * Free a used block. `state`: the stream of the free, on which all its work there is queued. If no
  * other stream than its home uses the block, it goes home at once. Else an event is recorded behind
- * each use, if that is possible now, and it goes home when all are past. Cannot fail.
+ * each use, at once or together with those of further blocks, and it goes home when all are past.
+ * Cannot fail.
  */
 void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
                                   ashlar_stream_state *state);

@@ -67,6 +67,11 @@ void ashlar__heap_return_nodes(ashlar_heap *heap, ashlar_stream_state *state) {
 }
 
 static void free_nodes(ashlar_heap *heap) {
+    while (heap->spare_uses != NULL) {
+        ashlar_use *next = heap->spare_uses->next;
+        ashlar__host_free(heap->spare_uses);
+        heap->spare_uses = next;
+    }
     while (heap->chunks != NULL) {
         ashlar_node_chunk *next = heap->chunks->next;
         ashlar__host_free(heap->chunks);

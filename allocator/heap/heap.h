@@ -41,6 +41,7 @@ typedef struct ashlar_heap {
     uint64_t *events_recorded;        /* const; counts the recordings of all streams */
     ashlar_node_pool nodes;           /* of these the zones take a few at a time */
     ashlar_node_chunk *chunks;        /* the host memory of all nodes */
+    ashlar_use *spare_uses;           /* for the next blocks that further streams use */
 } ashlar_heap;
 
 /* Errors: as ashlar_allocator_create(). handle_bytes: as for ashlar__range_init(). */

@@ -57,6 +57,12 @@ typedef struct ashlar_settlement {
     uint64_t recorded, stamp_count;
 } ashlar_settlement;
 
+/* Blocks that were freed at one tick, and wait for the stream. */
+typedef struct ashlar_use_batch {
+    uint64_t tick;
+    size_t count, bytes;
+} ashlar_use_batch;
+
 /* Lock: the allocator's guards every field except those marked const. */
 struct ashlar_stream_state {
     ashlar_stream_state *next;           /* the allocator's list of streams */
@@ -85,6 +91,7 @@ struct ashlar_stream_state {
     ashlar_zone zones[ASHLAR_ZONE_COUNT]; /* its addresses, and the memory that it last used */
     ashlar_block *oldest_away; /* blocks that wait for this stream, linked by `older`: away.h */
     ashlar_block *newest_away;
+    ashlar_use_batch batch;            /* the newest of them */
     ashlar_stream_state *next_awaited; /* in the heap's list of those for which blocks wait */
     bool is_awaited;                   /* is in that list */
     size_t away_count;                 /* blocks whose home this is, and that are away */

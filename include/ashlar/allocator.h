@@ -213,7 +213,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_tagged(ashlar_allocator 
  *          ASHLAR_EPOINTER says where this free was called from and, if it is among the last 1024
  *          frees, where the pointer was freed before.
  * Cost:    O(1) to find the block, no driver call; a block that other streams used has an event
- *          recorded behind each such use. In a guard mode see ashlar_guard.
+ *          recorded behind each such use, small blocks together. In a guard mode see ashlar_guard.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free(ashlar_allocator *allocator, void *ptr);
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free_on(ashlar_allocator *allocator, void *ptr,
@@ -229,7 +229,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free_on(ashlar_allocator *allo
  *
  * Threads: any.
  * Errors:  ASHLAR_EPOINTER (as for ashlar_free), ASHLAR_EHOSTMEM; nothing changes then.
- * Cost:    O(streams of the block), takes the lock; an event is recorded when the block is freed.
+ * Cost:    O(streams of the block), takes the lock; an event is recorded when the block is freed,
+ *          or one for many small blocks.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_record_stream(ashlar_allocator *allocator,
                                                                 void *ptr, ashlar_stream stream);

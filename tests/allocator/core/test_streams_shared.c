@@ -221,6 +221,77 @@ CASE_WITH(the_thousandth_step_costs_what_the_tenth_did, set_up_streams("64MiB"))
     CHECK(stats_now().served_after_sync == 0);
 }
 
+enum { SHARING = 32 }; /* small blocks that have one event */
+
+static void mark_and_give(int count, size_t bytes) {
+    for (int i = 0; i < count; i++) {
+        unsigned char *ptr = take(bytes, streams[0]);
+        mark(ptr, streams[1]);
+        use(streams[1], ptr, 1, 1);
+        give(ptr);
+    }
+}
+
+CASE_WITH(small_blocks_share_an_event, set_up_streams("16MiB")) {
+    order_calls before = order_calls_now();
+    mark_and_give(SHARING - 1, 4096);
+    check_calls(&before, (order_calls){0});
+    mark_and_give(1, 4096);
+    check_calls(&before, (order_calls){.created = 1, .recorded = 1});
+    mark_and_give(1, 4096); /* which comes behind that event */
+    wait_for(streams[1]);
+    unsigned char *ptr = take(BIG, streams[0]);
+    CHECK_ZU(stats_now().shared_bytes, 0); /* asked for together, the last one's event too */
+    give(ptr);
+    before = order_calls_now();
+    mark_and_give(4, 128 * KIB);
+    check_calls(&before, (order_calls){0});
+    mark_and_give(1, 128 * KIB); /* many bytes need not be many blocks */
+    check_calls(&before, (order_calls){.recorded = 1});
+    mark_and_give(1, BIG);
+    CHECK_ZU(order_calls_now().recorded - before.recorded, 1);
+}
+
+CASE_WITH(a_block_without_its_event_is_not_handed_out_early, set_up_streams("4MiB")) {
+    enum { FILLING = 4 };
+    const size_t bytes = 512 * KIB;
+    unsigned char *ptrs[FILLING], *rest = take(2 * MIB, streams[0]);
+    for (int i = 0; i < FILLING; i++) {
+        ptrs[i] = take(bytes, streams[0]);
+    }
+    mark(ptrs[1], streams[1]);
+    use(streams[1], ptrs[1], bytes, 1);
+    order_calls before = order_calls_now();
+    give(ptrs[1]);
+    check_calls(&before, (order_calls){0});
+    CHECK(take(bytes, streams[0]) == ptrs[1]); /* behind an event that is recorded now */
+    CHECK_ZU(order_calls_now().recorded - before.recorded, 2); /* one is on stream 0 */
+    CHECK_ZU(order_calls_now().waited - before.waited, 1);
+    check_owned(streams[0], ptrs[1], bytes);
+    give(rest);
+}
+
+CASE_WITH(marks_that_went_home_leave_their_memory_to_the_next, set_up_streams("64MiB")) {
+    for (int round = 0; round < 3; round++) {
+        unsigned char *ptrs[SHARING];
+        for (int i = 0; i < SHARING; i++) {
+            ptrs[i] = take(4096, streams[0]);
+            if (round == 0) {
+                mark(ptrs[i], streams[1]);
+            } else {
+                HOST_FAILS_AT(
+                    1, CHECK(ashlar_record_stream(allocator, ptrs[i], streams[1]) == ASHLAR_OK));
+            }
+        }
+        for (int i = 0; i < SHARING; i++) {
+            give(ptrs[i]);
+        }
+        wait_for(streams[1]);
+        give(take(4 * BIG + (size_t)round * BIG, streams[0])); /* asks, and they come home */
+        CHECK_ZU(stats_now().shared_bytes, 0);
+    }
+}
+
 /* ---- failures ---- */
 
 CASE_WITH(marking_fails_whole, set_up_streams("16MiB")) {

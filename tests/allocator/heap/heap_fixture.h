@@ -24,7 +24,7 @@ static inline void tear_down_heap(void) {
     CHECK(ashlar__away_check(&heap) == ASHLAR_OK);
     for (ashlar_block *block = ashlar__heap_first(&heap); block != NULL;
          block = ashlar__heap_next(block)) {
-        ashlar__away_drop_uses(block);
+        ashlar__away_drop_uses(&heap, block);
     }
     ashlar__heap_finish(&heap);
     ashlar__stream_state_finish(&state_a, &client);

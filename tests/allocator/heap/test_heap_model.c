@@ -198,7 +198,7 @@ static void free_slot(slot *s) {
     for (int i = 0; i < STATES; i++) {
         const bool is_used = (states[i] == state && state != home) ||
                              (draw(6) == 0 && states[i] != home &&
-                              ashlar__away_add_use(s->block, states[i]) == ASHLAR_OK);
+                              ashlar__away_add_use(&heap, s->block, states[i]) == ASHLAR_OK);
         s->needs[i] = is_used ? next_of(states[i]) : 0;
         s->is_away |= is_used;
     }
