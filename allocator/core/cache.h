@@ -90,7 +90,6 @@ struct ashlar_cache {
     size_t limit[2];  /* const; the most that weight[] may be */
     const ashlar_block *last_large; /* the large block taken last, if no other was freed since */
     ashlar_counters counters;
-    bool sends_large_at_once; /* to the heap, so that an event comes right behind the free */
     ashlar_block *pending;    /* freed, on their way to the heap; linked by `older` */
     size_t pending_count;
     size_t pending_bytes;

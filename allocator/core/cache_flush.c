@@ -16,7 +16,8 @@ bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
     const size_t bytes = cache->pending_bytes + block->bytes;
     if (cache->pending_count == ASHLAR_CACHE_PENDING_MAX || bytes > cache->limit[1] ||
         (block->bytes > ASHLAR_SC_MAX_BYTES && cache->weight[1] != 0) ||
-        (block->bytes > ASHLAR_SC_MAX_BYTES && cache->sends_large_at_once)) {
+        /* what may be waited for: an event is to come right behind the free */
+        (block->bytes > ASHLAR_SC_MAX_BYTES && ashlar__heap_has_waited(&cache->allocator->heap))) {
         return false;
     }
     cache->was_full |= block->bytes <= ASHLAR_SC_MAX_BYTES;

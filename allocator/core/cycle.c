@@ -76,8 +76,9 @@ static bool is_full_of_what_nobody_wants(ashlar_cache *own) {
 void ashlar__cycle_count_miss(ashlar_cache *own) {
     ASHLAR_CHECK2(own->thread == ashlar__thread_number());
     const bool is_useless = is_full_of_what_nobody_wants(own);
-    ashlar__cache_flush_pending(own);
-    own->sends_large_at_once = ashlar__heap_has_waited(&own->allocator->heap);
+    if (own->pending != NULL) {
+        ashlar__cache_flush_pending(own);
+    }
     const bool is_new_cycle = is_at_trough(own);
     if (is_new_cycle ? !is_like_the_last(own) : is_useless) {
         ashlar__cache_flush(own);

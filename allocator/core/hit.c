@@ -123,37 +123,46 @@ static inline ashlar_status free_marked(ashlar_allocator *a, void *ptr, ashlar_c
                                                       : free_slot_block_at_peak(cache, block);
 }
 
+/* Free a block for which its magazines have no room. The cache has been entered. */
+static ASHLAR_NOINLINE ashlar_status free_beside(ashlar_allocator *a, void *ptr,
+                                                 ashlar_block *block) {
+    ashlar_cache *cache = ashlar__cache_recent;
+    if (ashlar__miss_may_put(a, cache, block->stream_state)) {
+        ashlar__count_back(cache, block);
+        ashlar__miss_put(a, cache, block);
+        ashlar__cache_leave(cache);
+        return ASHLAR_OK;
+    }
+    if (ashlar__cache_add_pending(cache, block)) {
+        ashlar__take_back(cache, block);
+        return ASHLAR_OK;
+    }
+    ashlar__cache_leave(cache);
+    return ashlar__free_slow(a, ptr);
+}
+
 /*
- * Free a block if it is not of the recent magazines' stream, if the cache is full, if another
- * thread holds its stream, or if this is the first free after a peak.
+ * Free a block if it is not of the recent magazines' stream, if another thread holds its stream, or
+ * if this is the first free after a peak. The cache has been entered.
  */
 static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *ptr,
                                                     ashlar_block *block) {
     ashlar_cache *cache = ashlar__cache_recent;
-    if (ashlar__cache_enter(cache)) {
-        ashlar_magazines *m = ashlar__cache_find_state(cache, block->stream_state);
-        if (m != NULL && ashlar__cache_push(cache, m, block)) {
-            ashlar__take_back(cache, block);
-            return ASHLAR_OK;
-        }
-        if (m != NULL && ashlar__miss_may_put(a, cache, block->stream_state)) {
-            ashlar__count_back(cache, block);
-            ashlar__miss_put(a, cache, block);
-            ashlar__cache_leave(cache);
-            return ASHLAR_OK;
-        }
-        if (m != NULL && ashlar__cache_add_pending(cache, block)) {
-            ashlar__take_back(cache, block);
-            return ASHLAR_OK;
-        }
-        if (m == NULL && ashlar__outbox_wants(cache, block)) {
-            ashlar__count_back(cache, block);
-            ashlar__outbox_add(cache, block);
-            ashlar__cache_leave(cache);
-            return ASHLAR_OK;
-        }
-        ashlar__cache_leave(cache);
+    ashlar_magazines *m = ashlar__cache_find_state(cache, block->stream_state);
+    if (m != NULL && !ashlar__cache_push(cache, m, block)) {
+        return free_beside(a, ptr, block);
     }
+    if (m != NULL) {
+        ashlar__take_back(cache, block);
+        return ASHLAR_OK;
+    }
+    if (ashlar__outbox_wants(cache, block)) {
+        ashlar__count_back(cache, block);
+        ashlar__outbox_add(cache, block);
+        ashlar__cache_leave(cache);
+        return ASHLAR_OK;
+    }
+    ashlar__cache_leave(cache);
     return ashlar__free_slow(a, ptr);
 }
 
@@ -166,7 +175,8 @@ static ASHLAR_NOINLINE ashlar_status free_of_other(ashlar_allocator *a, void *pt
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     if (offset < a->constants.range_bytes && ashlar__cache_switch(a->constants.id)) {
         ashlar_block *block = ashlar__page_map_get(&a->constants.map, offset);
-        if (block != NULL && block->requested != 0 && block->marks == 0) {
+        if (block != NULL && block->requested != 0 && block->marks == 0 &&
+            ashlar__cache_enter(ashlar__cache_recent)) {
             return free_otherwise(a, ptr, block);
         }
     }
@@ -192,11 +202,12 @@ ashlar_status ashlar_free(ashlar_allocator *a, void *ptr) {
         return ashlar__free_slow(a, ptr);
     }
     ashlar_magazines *m = cache->recent;
-    if (ASHLAR_LIKELY(m->stream_state == block->stream_state && !cache->counters.is_at_peak &&
-                      ashlar__cache_push(cache, m, block))) {
-        ashlar__take_back(cache, block);
-        return ASHLAR_OK;
+    if (!ASHLAR_LIKELY(m->stream_state == block->stream_state && !cache->counters.is_at_peak)) {
+        return free_otherwise(a, ptr, block);
     }
-    ashlar__cache_leave(cache);
-    return free_otherwise(a, ptr, block);
+    if (!ASHLAR_LIKELY(ashlar__cache_push(cache, m, block))) {
+        return free_beside(a, ptr, block);
+    }
+    ashlar__take_back(cache, block);
+    return ASHLAR_OK;
 }

@@ -10,24 +10,15 @@
 ashlar_block *ashlar__gap_of_own(const ashlar_zone *zone, ashlar_cache *own, size_t bytes) {
     ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, bytes);
     const bool is_at_end = gap == NULL || gap->next == NULL;
-    if (is_at_end && own != NULL && !ashlar__cache_is_empty(own)) {
+    if (is_at_end && own != NULL && own->weight[bytes > ASHLAR_SC_MAX_BYTES] != 0) {
         ashlar__cache_flush_stream(own, zone->owner, bytes);
         gap = ashlar__free_bins_best_fit(&zone->gaps, bytes);
     }
     return gap;
 }
 
-/* Count a use of a stream that the cache holds. Inside, or with the lock. */
-static inline void count_use(const ashlar_allocator *a, ashlar_cache *own,
-                             ashlar_stream_state *state) {
-    const uint64_t clock = ashlar__heap_clock(&a->heap);
-    own->use_clock = (own->use_clock > clock ? own->use_clock : clock) + 1;
-    state->last_used = own->use_clock;
-}
-
 void ashlar__miss_put(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
     ASHLAR_CHECK2(ashlar__holder_of(block->stream_state) == own && block->requested == 0);
-    count_use(a, own, block->stream_state);
     if (block->bytes <= ASHLAR_SC_MAX_BYTES) {
         own->was_full = true;
     } else if (own->weight[1] != 0) {
@@ -48,29 +39,45 @@ void ashlar__miss_take_returned(ashlar_cache *own, ashlar_magazines *m) {
     }
 }
 
-static ashlar_block *take_held(ashlar_allocator *a, ashlar_cache *own, size_t bytes) {
+/* Count a use of a stream that the cache holds. */
+static inline void count_use(const ashlar_allocator *a, ashlar_cache *own,
+                             ashlar_stream_state *state) {
+    const uint64_t clock = ashlar__heap_clock(&a->heap);
+    own->use_clock = (own->use_clock > clock ? own->use_clock : clock) + 1;
+    state->last_used = own->use_clock;
+}
+
+/* A block of what other threads have freed of the stream; NULL: none serves. */
+static ASHLAR_NOINLINE ashlar_block *take_returned(ashlar_cache *own, size_t bytes) {
+    ashlar__miss_take_returned(own, own->recent);
+    ashlar_block *cached = ashlar__cache_pop(own, own->recent, bytes);
+    own->misses += cached != NULL;
+    return cached;
+}
+
+static inline ashlar_block *take_held(ashlar_allocator *a, ashlar_cache *own, size_t bytes) {
     ashlar_stream_state *state = own->recent->stream_state;
-    size_t block_bytes = 0;
     if (state == NULL || !ashlar__miss_may_put(a, own, state) ||
         /* its changes must be published, which needs the lock */
         ashlar__counters_are_due(&own->counters, a->constants.unpublished_bytes) ||
-        bytes - 1 >= a->heap.range.memory_bytes || !ashlar__block_bytes(bytes, &block_bytes)) {
+        bytes - 1 >= a->heap.range.memory_bytes) {
         return NULL;
     }
     ASHLAR_CHECK2(state->pool == NULL && !ashlar__stream_state_has_ended(state));
-    if (atomic_load_explicit(&state->returned, memory_order_relaxed) != NULL) {
-        ashlar__miss_take_returned(own, own->recent);
-        ashlar_block *cached = ashlar__cache_pop(own, own->recent, bytes);
+    if (!ASHLAR_LIKELY(atomic_load_explicit(&state->returned, memory_order_relaxed) == NULL)) {
+        ashlar_block *cached = take_returned(own, bytes);
         if (cached != NULL) {
-            own->misses++;
             return cached;
         }
     }
-    ashlar_zone *zone = ashlar__zone_of(state, block_bytes);
+    const bool is_large = bytes > ASHLAR_SC_MAX_BYTES;
+    const size_t block_bytes = is_large
+                                   ? (bytes + ASHLAR_BLOCK_ALIGN - 1) & ~(ASHLAR_BLOCK_ALIGN - 1)
+                                   : ashlar__small_block_bytes(bytes);
     count_use(a, own, state);
     ashlar__cycle_count_miss(own);
-    ashlar_block *gap = ashlar__gap_of_own(zone, own, block_bytes);
-    if (gap == NULL || !ashlar__heap_is_backed(&a->heap, gap, block_bytes) ||
+    ashlar_block *gap = ashlar__gap_of_own(ashlar__zone_of(state, block_bytes), own, block_bytes);
+    if (gap == NULL || (gap->holes > 0 && !ashlar__heap_is_backed(&a->heap, gap, block_bytes)) ||
         !ashlar__heap_can_take(&a->heap, gap) ||
         ashlar__heap_take(&a->heap, gap, block_bytes) != ASHLAR_OK) {
         own->misses--;
@@ -78,10 +85,7 @@ static ashlar_block *take_held(ashlar_allocator *a, ashlar_cache *own, size_t by
     }
     gap->stream_state = state;
     gap->list = (uint16_t)ashlar__cache_list(block_bytes);
-    gap->requested = 0;
-    if (block_bytes > ASHLAR_SC_MAX_BYTES) {
-        own->last_large = gap;
-    }
+    own->last_large = is_large ? gap : own->last_large;
     return gap;
 }
 

@@ -283,7 +283,7 @@ uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *w, s
 }
 
 /* Cut a gap that is in no bin after `bytes`, using one node. Returns the rest. */
-static ashlar_block *split(ashlar_block *gap, size_t bytes) {
+static inline ashlar_block *split(ashlar_block *gap, size_t bytes) {
     ASHLAR_ASSERT(bytes > 0 && bytes < gap->bytes);
     ashlar_block *rest = ashlar__node_pop(&gap->window->zone->nodes), *next = gap->next;
     /* Field by field: for a compound literal compilers fill the node first, at twice the cost. */
@@ -293,11 +293,8 @@ static ashlar_block *split(ashlar_block *gap, size_t bytes) {
     rest->stream_state = NULL;
     rest->holes = gap->holes; /* nothing is missing behind the bytes that are taken */
     rest->state = ASHLAR_BLOCK_FREE;
-    rest->tag = 0;
-    rest->list = 0;
     rest->marks = 0;
     rest->window = gap->window;
-    rest->own_use.stream_state = NULL;
     rest->prev = gap;
     rest->next = next;
     gap->bytes = bytes;
@@ -312,14 +309,13 @@ ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *gap, size_t byt
     ASHLAR_ASSERT(bytes % ASHLAR_BLOCK_ALIGN == 0);
     ASHLAR_CHECK2(ashlar__heap_missing(heap, gap, bytes) == 0);
     ashlar_zone *zone = gap->window->zone;
-    ashlar_status status = ASHLAR_LIKELY(ashlar__page_map_has_room(&heap->map, gap->offset))
-                               ? ASHLAR_OK
-                               : ashlar__page_map_reserve(&heap->map, gap->offset);
-    if (status == ASHLAR_OK && zone->nodes.count == 0 && bytes < gap->bytes) {
-        status = ashlar__heap_reserve_nodes(heap, zone, 1);
+    ashlar_page_entry *entry = ashlar__page_map_room(&heap->map, gap->offset);
+    if (!ASHLAR_LIKELY(entry != NULL)) {
+        ASHLAR_TRY(ashlar__page_map_reserve(&heap->map, gap->offset));
+        entry = ashlar__page_map_room(&heap->map, gap->offset);
     }
-    if (status != ASHLAR_OK) {
-        return status;
+    if (zone->nodes.count == 0 && bytes < gap->bytes) {
+        ASHLAR_TRY(ashlar__heap_reserve_nodes(heap, zone, 1));
     }
     ASHLAR_CHECK2(ashlar__page_map_get(&heap->map, gap->offset) == NULL);
     ashlar__free_bins_remove(&zone->gaps, gap);
@@ -330,7 +326,7 @@ ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *gap, size_t byt
     gap->marks = 0;
     gap->uses = NULL;
     gap->own_use.stream_state = NULL;
-    ashlar__page_map_set(&heap->map, gap->offset, gap);
+    atomic_store_explicit(entry, (uintptr_t)gap, memory_order_release);
     zone->used_bytes += bytes;
     ASHLAR_CHECK2(gap->bytes == bytes && ashlar__heap_is_linked(gap));
     return ASHLAR_OK;

@@ -85,18 +85,21 @@ static inline size_t ashlar__table_idx(size_t offset) {
 }
 
 /*
- * Whether there is room for a block that starts at `offset`, where none starts now: a table, or
- * nothing else in the page. O(1).
+ * Where to note a block that starts at `offset`, if there is room for it and none starts there now:
+ * a table, or nothing else in the page. Else NULL. O(1).
  */
-static inline bool ashlar__page_map_has_room(const ashlar_page_map *map, size_t offset) {
-    const ashlar_page_entry *leaf =
+static inline ashlar_page_entry *ashlar__page_map_room(const ashlar_page_map *map, size_t offset) {
+    ashlar_page_entry *leaf =
         atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_relaxed);
     if (leaf == NULL) {
-        return false;
+        return NULL;
     }
-    const uintptr_t entry =
-        atomic_load_explicit(&leaf[ashlar__page_idx(offset)], memory_order_relaxed);
-    return entry == 0 || (entry & ASHLAR_PAGE_IS_TABLE) != 0;
+    ashlar_page_entry *at = leaf + ashlar__page_idx(offset);
+    const uintptr_t entry = atomic_load_explicit(at, memory_order_relaxed);
+    return (entry & ASHLAR_PAGE_IS_TABLE) != 0
+               ? ashlar__page_table(entry) + ashlar__table_idx(offset)
+           : entry == 0 ? at
+                        : NULL;
 }
 
 /* Note that `block` starts at `offset`; NULL: no block does. Room must have been made for it. */

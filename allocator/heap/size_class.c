@@ -10,9 +10,6 @@ _Static_assert(ASHLAR_SC_LINEAR_COUNT == 2 * ASHLAR_SC_PER_GROUP,
 _Static_assert(ASHLAR_SC_LINEAR_BYTES << 4 == ASHLAR_SC_MAX_BYTES, "four groups reach the maximum");
 _Static_assert(ASHLAR_SC_COUNT <= UINT8_MAX + 1, "a class fits an entry of the table");
 
-enum { LOG2_PER_GROUP = 5 };
-_Static_assert(1 << LOG2_PER_GROUP == ASHLAR_SC_PER_GROUP, "a group is one power of two");
-
 /* Entry n of the table. For n in [32, 64) * 2^g, a step is 2^g units; for n below 32, one unit. */
 #define CLASS(n)                                                  \
     (uint8_t)((n) < 64     ? (n)                                  \
@@ -47,11 +44,7 @@ bool ashlar__block_bytes(size_t bytes, size_t *out) {
     if (bytes > ASHLAR_SC_MAX_BYTES) {
         return ashlar__align_up(bytes, ASHLAR_BLOCK_ALIGN, out);
     }
-    /* As ashlar__sc_bytes() gives for the class: the next multiple of the step of its group. */
-    const size_t last = bytes - 1;
-    const unsigned long long base = last | (ASHLAR_SC_LINEAR_BYTES / 2);
-    const unsigned step = 63u - (unsigned)__builtin_clzll(base) - LOG2_PER_GROUP;
-    *out = ((last >> step) + 1) << step;
+    *out = ashlar__small_block_bytes(bytes);
     ASHLAR_CHECK2(*out == ashlar__sc_bytes(ashlar__sc_of_bytes(bytes)));
     return true;
 }

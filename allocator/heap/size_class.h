@@ -29,7 +29,8 @@
 #define ASHLAR_SC_MAX_BYTES ((size_t)512 << 10)   /* largest class of all */
 
 enum {
-    ASHLAR_SC_PER_GROUP = 32,
+    ASHLAR_LOG2_SC_PER_GROUP = 5,
+    ASHLAR_SC_PER_GROUP = 1 << ASHLAR_LOG2_SC_PER_GROUP,
     ASHLAR_SC_LINEAR_COUNT = 64,
     ASHLAR_SC_COUNT = ASHLAR_SC_LINEAR_COUNT + 4 * ASHLAR_SC_PER_GROUP,
 };
@@ -51,7 +52,16 @@ static inline ashlar_sc ashlar__sc_of_bytes(size_t bytes) {
 
 size_t ashlar__sc_bytes(ashlar_sc sc);
 
-/* The block size that serves a request of `bytes` > 0; false if it does not fit in size_t. */
+/* The block size that serves a request of `bytes`, 0 < bytes <= ASHLAR_SC_MAX_BYTES: as
+ * ashlar__sc_bytes() gives for the class, the next multiple of the step of its group. */
+static inline size_t ashlar__small_block_bytes(size_t bytes) {
+    const size_t last = bytes - 1;
+    const unsigned long long base = last | (ASHLAR_SC_LINEAR_BYTES / 2);
+    const unsigned step = 63u - (unsigned)__builtin_clzll(base) - ASHLAR_LOG2_SC_PER_GROUP;
+    return ((last >> step) + 1) << step;
+}
+
+/* The same for any `bytes` > 0; false if it does not fit in size_t. */
 bool ashlar__block_bytes(size_t bytes, size_t *out);
 
 #endif /* ASHLAR_SIZE_CLASS_H */

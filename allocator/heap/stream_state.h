@@ -95,7 +95,8 @@ struct ashlar_stream_state {
     ashlar_stream_state *next_awaited; /* in the heap's list of those for which blocks wait */
     bool is_awaited;                   /* is in that list */
     size_t away_count;                 /* blocks whose home this is, and that are away */
-    uint64_t last_used;                /* the newest request or free, counted over all streams */
+    uint64_t last_used;                /* the newest request, or free under the lock, counted
+                                        * over all streams */
     bool has_freed;                    /* last_tick was stamped on anything at all */
     size_t pending_count; /* events[0] on: recorded, not known to have completed; oldest first */
     size_t event_count;   /* made so far; those that are not pending are spare */

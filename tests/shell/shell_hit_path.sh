@@ -14,8 +14,8 @@ library=$(find "$ASHLAR_BUILD" -name 'libashlar.so*' -type f -not -path '*.p/*' 
 # ashlar__alloc_miss() may take the lock in the end; and with what goes home to another thread.
 roots='ashlar_alloc ashlar_alloc_tagged ashlar_free'
 helpers='allocate hand_out take_back alloc_otherwise alloc_unexpected alloc_of_other free_otherwise
-    free_of_other free_marked free_slot_block free_slot_block_at_peak ashlar__replay_serve
-    ashlar__replay_slot_block
+    free_beside free_of_other free_marked free_slot_block free_slot_block_at_peak
+    ashlar__replay_serve ashlar__replay_slot_block
     ashlar__cache_switch find_cache magazines_of
     ashlar__cache_enter ashlar__cache_leave ashlar__cache_find ashlar__cache_find_state
     ashlar__cache_pop ashlar__cache_pop_large ashlar__cache_push ashlar__cache_add_pending
