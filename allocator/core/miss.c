@@ -4,6 +4,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/core/cycle.h"
 #include "allocator/core/hand_out.h"
+#include "allocator/core/note.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/heap/away.h"
 
@@ -55,12 +56,25 @@ static ASHLAR_NOINLINE ashlar_block *take_returned(ashlar_cache *own, size_t byt
     return cached;
 }
 
+/*
+ * Publish the thread's counters, which is due, if nobody has the lock just now. Inside, the thread
+ * must not wait for it: whoever has it may wait for the thread to leave.
+ */
+static ASHLAR_NOINLINE bool try_publish(ashlar_allocator *a, ashlar_cache *own) {
+    if (!ashlar__lock_try_acquire(&a->lock)) {
+        return false;
+    }
+    ashlar__publish_locked(a, own);
+    ashlar__lock_release(&a->lock);
+    return true;
+}
+
 static inline ashlar_block *take_held(ashlar_allocator *a, ashlar_cache *own, size_t bytes) {
     ashlar_stream_state *state = own->recent->stream_state;
     if (state == NULL || !ashlar__miss_may_put(a, own, state) ||
-        /* its changes must be published, which needs the lock */
-        ashlar__counters_are_due(&own->counters, a->constants.unpublished_bytes) ||
-        bytes - 1 >= a->heap.range.memory_bytes) {
+        bytes - 1 >= a->heap.range.memory_bytes ||
+        (ashlar__counters_are_due(&own->counters, a->constants.unpublished_bytes) &&
+         !try_publish(a, own))) {
         return NULL;
     }
     ASHLAR_CHECK2(state->pool == NULL && !ashlar__stream_state_has_ended(state));

@@ -62,6 +62,27 @@ CASE(misses_go_on_while_another_thread_holds_the_lock) {
     helper_end();
 }
 
+CASE(live_bytes_that_changed_much_are_published_from_inside) {
+    enum { TAKEN = 12 };
+    unsigned char *ptrs[TAKEN];
+    SET_UP("memory=64MiB", ROOM);
+    const ashlar_cache *own = ashlar__cache_get(allocator);
+    for (int round = 0; round < 2; round++) {
+        const uint64_t without_lock = own->counters.miss_count;
+        for (int i = 0; i < TAKEN; i++) {
+            ptrs[i] = take_only((size_t)(i + 5) * 128 * KIB, streams[0]);
+        }
+        if (round > 0) { /* the zone has memory for all of them */
+            CHECK_ZU(own->counters.miss_count - without_lock, TAKEN);
+            CHECK(allocator->stats.live_bytes > allocator->constants.unpublished_bytes);
+        }
+        for (int i = 0; i < TAKEN; i++) {
+            give_only(ptrs[i]);
+        }
+    }
+    CHECK_ZU(stats_now().live_peak_bytes, 63 * MIB / 4);
+}
+
 CASE(a_thread_without_the_lock_hands_out_what_one_with_it_would) {
     static size_t offsets[2][COUNT];
     for (int with_lock = 0; with_lock < 2; with_lock++) {
