@@ -42,10 +42,12 @@ static ashlar_status ask_streams_locked(ashlar_allocator *a, is_asked_fn is_aske
  */
 static ashlar_status settle_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
+    a->heap.is_settling = true;
     ashlar__caches_flush_locked(a, ashlar__cache_recent);
     ashlar_status status = ask_streams_locked(a, has_away);
     (void)ashlar__away_settle(&a->heap);
     ashlar__planner_tidy_locked(&a->planner, &a->heap);
+    a->heap.is_settling = false;
     if (status == ASHLAR_OK) {
         status = ask_streams_locked(a, is_not_quiet);
     }

@@ -195,7 +195,7 @@ static ashlar_status cover(ashlar_heap *heap, const ashlar_use *use) {
 
 /* Have an event recorded behind a use. If that fails, one is recorded when memory is wanted. */
 static void try_cover(ashlar_heap *heap, const ashlar_use *use) {
-    if (!ashlar__stream_state_is_past(use->stream_state, use->tick)) {
+    if (!heap->is_settling && !ashlar__stream_state_is_past(use->stream_state, use->tick)) {
         const ashlar_status unused = cover(heap, use);
         (void)unused;
     }

@@ -37,6 +37,8 @@ typedef struct ashlar_heap {
                                        * stream; 0: none did */
     uint64_t short_count;             /* how many requests did */
     uint64_t waited_at;               /* use_clock when a request last waited; 0: none did */
+    bool is_settling;                 /* streams are asked next whether they are idle: frees record
+                                       * no event, behind which they would not be */
     uint64_t away_frees;              /* frees after which a block may be away; see away.h */
     uint64_t *events_recorded;        /* const; counts the recordings of all streams */
     ashlar_node_pool nodes;           /* of these the zones take a few at a time */

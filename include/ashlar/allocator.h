@@ -314,7 +314,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_reserve(ashlar_alloc
 /*
  * Give memory back to the device, in whole handles or segments, until at most `target_bytes` are
  * reserved. Memory of live blocks, or that queued work may use, stays; behind a synchronisation no
- * work is queued, so that all free memory goes back. Empties all threads' caches.
+ * work is queued, so that all free memory goes back: what was used on another thread's own default
+ * stream once an event has completed that this call records, so in a later call. Empties all
+ * threads' caches.
  *
  * Threads: any.  Stream: asks streams, records and queries events, does not wait.
  * Errors:  ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; what was given back before the failure is not retaken.

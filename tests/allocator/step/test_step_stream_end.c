@@ -157,4 +157,28 @@ CASE(a_marked_block_may_outlive_its_step_and_its_stream) {
     CHECK(child_passes(free_a_marked_block_of_a_plan_that_moved_on));
 }
 
+/* The plan's memory lies in the zone of a stream that ended, and is given up inside the trim. */
+CASE(a_trim_behind_a_synchronisation_frees_the_memory_of_a_plan_that_moved) {
+    enum { SEEDS = 12 };
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        REQUIRE(set_up_steps("64MiB", NULL, seed));
+        begin_on(1, 7);
+        put(shadow_take(4096, WORK, 1));
+        end();
+        begin_on(1, 7);
+        shadow *kept = shadow_take(4096, WORK, 1);
+        shadow_move(kept, 2);
+        renew_stream(1);
+        end();
+        begin_on(1, 7);
+        end();
+        put(kept);
+        CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
+        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+        CHECK_ZU(reserved_bytes(), 0);
+        tear_down_steps();
+    }
+}
+
 RUN_CASES()
