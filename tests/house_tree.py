@@ -4,6 +4,7 @@ import os
 import re
 
 TOPS = ("allocator", "arena", "rnn", "bench")
+TESTS_OF_MANY = {"allocator/world": "allocator/step"}  # folder of tests: the highest room it tests
 EXTENSIONS = (".c", ".h", ".cpp", ".hpp", ".cu")
 COMMENT_OR_TEXT = re.compile(
     r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S)
@@ -71,6 +72,8 @@ class Tree:
             return -1
         if parts[0] == "tests":
             parts = parts[1:]
+            of_many = TESTS_OF_MANY.get("/".join(parts[:2]))
+            parts = [*of_many.split("/"), parts[-1]] if of_many else parts
         for length in range(len(parts) - 1, 0, -1):
             room = "/".join(parts[:length])
             if room in self.rooms:

@@ -1,0 +1,72 @@
+/*
+ * test_world.c - random programs of everything that the allocator's interface has, beside a model
+ * that knows the answer: streams that end, plans, guard modes, limits, several allocators, devices
+ * and threads, in one program. What fails is shrunk to a few lines of C.
+ *
+ *     test_world --seconds 3600 --seed 1 --mode adversarial      a long run
+ *     test_world --programs 1 --seed 4711                        the one program of that seed
+ *
+ * Its last line is "world: N operations, P programs, seed S, R operations/s"; its status is 1 if a
+ * program failed.
+ */
+#include "tests/check.h"
+#include "tests/allocator/world/world_campaign.h"
+
+enum { PROGRAMS = 120 };
+
+static void run_short(int mode, int threads) {
+    const campaign c = {
+        .first_seed = 1, .programs = PROGRAMS, .wish = {mode, threads}, .line_begin = "# "};
+    CHECK(run_campaign(&c));
+}
+
+CASE(no_program_goes_wrong_when_work_runs_late) {
+    run_short(1, 1);
+}
+
+CASE(no_program_goes_wrong_when_work_runs_at_once) {
+    run_short(0, 1);
+}
+
+CASE(no_program_of_threads_that_take_turns_goes_wrong) {
+    run_short(-1, THREADS);
+}
+
+/* ---- long runs ---- */
+
+static int usage(void) {
+    (void)fprintf(stderr, "usage: test_world [--seconds N | --programs N] [--seed S] [--mode "
+                          "eager|adversarial] [--threads N]\n");
+    return 2;
+}
+
+static bool read_option(campaign *c, const char *name, const char *value) {
+    if (strcmp(name, "--seconds") == 0) {
+        c->seconds = strtod(value, NULL);
+    } else if (strcmp(name, "--programs") == 0) {
+        c->programs = strtoull(value, NULL, 10);
+    } else if (strcmp(name, "--seed") == 0) {
+        c->first_seed = strtoull(value, NULL, 10);
+    } else if (strcmp(name, "--threads") == 0) {
+        c->wish.threads = atoi(value);
+    } else if (strcmp(name, "--mode") == 0) {
+        c->wish.mode = strcmp(value, "adversarial") == 0;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+int main(int argc, char **argv) {
+    campaign c = {.first_seed = 1, .wish = {.mode = -1}, .line_begin = ""};
+    if (argc == 1) {
+        check_run_cases();
+        return check_report();
+    }
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 == argc || !read_option(&c, argv[i], argv[i + 1])) {
+            return usage();
+        }
+    }
+    return run_campaign(&c) ? 0 : 1;
+}

@@ -1,0 +1,282 @@
+/*
+ * world_memory.h - the oracle of sums and of memory: what the statistics must be, what must be
+ * served, and what must go back to the device.
+ */
+#ifndef ASHLAR_WORLD_MEMORY_H
+#define ASHLAR_WORLD_MEMORY_H
+
+#include "tests/allocator/world/world_state.h"
+
+static inline size_t bytes_of_block(size_t bytes) {
+    size_t rounded = 0;
+    EXPECT(ashlar__block_bytes(bytes, &rounded));
+    return rounded;
+}
+
+/* ---- sums ---- */
+
+static inline bool is_of(const store *s, const world_block *b) {
+    return b->ptr != NULL && b->store == store_number(s);
+}
+
+/* Whether the memory of plans can serve anything: no step is in it, and no live block. */
+static inline bool are_plans_idle(const store *s) {
+    for (int t = 0; t < THREADS; t++) {
+        if (s->step_depth[t] > 0) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < SLOTS; i++) {
+        if (is_of(s, &world.blocks[i]) && world.blocks[i].is_of_step) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static inline void sums_take(store *s, const world_block *b) {
+    ashlar_stats *want = &s->want;
+    ashlar_tag_stats *tag = &want->tags[b->tag];
+    want->alloc_count++;
+    want->live_blocks++;
+    want->live_bytes += b->bytes;
+    want->block_bytes += b->block_bytes;
+    tag->live_bytes += b->bytes;
+    tag->peak_bytes = tag->live_bytes > tag->peak_bytes ? tag->live_bytes : tag->peak_bytes;
+    if (want->live_bytes > want->live_peak_bytes) {
+        want->live_peak_bytes = want->live_bytes;
+        for (int i = 0; i < ASHLAR_TAG_COUNT; i++) {
+            want->tags[i].at_peak_bytes = want->tags[i].live_bytes;
+        }
+    }
+}
+
+static inline void sums_give(store *s, const world_block *b) {
+    s->want.free_count++;
+    s->want.live_blocks--;
+    s->want.live_bytes -= b->bytes;
+    s->want.block_bytes -= b->block_bytes;
+    s->want.tags[b->tag].live_bytes -= b->bytes;
+}
+
+static inline void compare_peaks(const store *s, const ashlar_stats *got) {
+    const ashlar_stats *want = &s->want;
+    if (world.set->thread_count > 1) {
+        return; /* exact for one thread only */
+    }
+    EXPECT(got->live_peak_bytes == want->live_peak_bytes);
+    for (int i = 0; i < ASHLAR_TAG_COUNT; i++) {
+        EXPECT(got->tags[i].peak_bytes == want->tags[i].peak_bytes);
+        EXPECT(got->tags[i].at_peak_bytes == want->tags[i].at_peak_bytes);
+    }
+}
+
+static inline void compare_sums(const store *s) {
+    ashlar_stats got;
+    const ashlar_stats *want = &s->want;
+    ashlar_allocator_get_stats(s->allocator, &got);
+    EXPECT(got.live_bytes == want->live_bytes && got.live_blocks == want->live_blocks);
+    EXPECT(world.set->guard != 0 || !are_plans_idle(s) || got.block_bytes == want->block_bytes);
+    EXPECT(got.alloc_count == want->alloc_count && got.free_count == want->free_count);
+    EXPECT(got.block_bytes + got.cached_bytes + got.planned_bytes + got.shared_bytes +
+               got.spare_bytes <=
+           got.reserved_bytes);
+    EXPECT(got.alloc_count == got.served_planned + got.served_cached + got.served_same_stream +
+                                  got.served_idle + got.served_completed + got.served_waited +
+                                  got.served_mapped + got.served_drained + got.served_reclaimed +
+                                  got.served_after_sync + got.served_gathered);
+    for (int i = 0; i < ASHLAR_TAG_COUNT; i++) {
+        EXPECT(got.tags[i].live_bytes == want->tags[i].live_bytes);
+    }
+    compare_peaks(s, &got);
+    EXPECT(got.reserved_peak_bytes >= got.reserved_bytes);
+}
+
+static inline void compare_store(const store *s) {
+    compare_sums(s);
+    EXPECT_OK(ashlar_allocator_check(s->allocator));
+}
+
+static inline size_t free_memory(const place *at) {
+    size_t free_bytes = 0, total_bytes = 0;
+    EXPECT_OK(ashlar__device_enter(at->device));
+    EXPECT(at->device->driver->table.mem_get_info(&free_bytes, &total_bytes) == CU_SUCCESS);
+    ashlar__device_leave(at->device);
+    return free_bytes;
+}
+
+/* ---- what must be served ---- */
+
+static inline const ashlar_range *range_of(const store *s) {
+    return &s->allocator->heap.range;
+}
+
+static inline size_t offset_of(const store *s, const world_block *b) {
+    return (size_t)(ashlar__ptr_in(b->ptr) - range_of(s)->base);
+}
+
+/* The first live byte in [from, to), or `to`. */
+static inline size_t next_live(const store *s, size_t from, size_t to) {
+    for (size_t i = 0; i < SLOTS; i++) {
+        const world_block *b = &world.blocks[i];
+        const size_t at = is_of(s, b) ? offset_of(s, b) : SIZE_MAX;
+        if (at < to && at + b->block_bytes > from) {
+            to = at > from ? at : from;
+        }
+    }
+    return to;
+}
+
+/* Where the mapped memory without a hole that starts with handle i of a window ends. */
+static inline size_t run_of_handles(const ashlar_window *at, size_t size, size_t i) {
+    while (i < at->bytes / size && at->backing[i].is_mapped) {
+        i++;
+    }
+    return at->offset + i * size;
+}
+
+/* The largest gap between live blocks in [start, end), which is mapped. */
+static inline size_t largest_gap_in(const store *s, size_t start, size_t end) {
+    size_t largest = next_live(s, start, end) - start;
+    for (size_t k = 0; k < SLOTS; k++) {
+        const world_block *b = &world.blocks[k];
+        const size_t from = is_of(s, b) ? offset_of(s, b) + b->block_bytes : 0;
+        if (from > start && from < end) {
+            const size_t gap = next_live(s, from, end) - from;
+            largest = gap > largest ? gap : largest;
+        }
+    }
+    return largest;
+}
+
+/* The largest mapped gap between live blocks. */
+static inline size_t largest_gap(const store *s) {
+    const size_t size = range_of(s)->handle_bytes;
+    size_t largest = 0;
+    for (const ashlar_window *at = s->allocator->heap.windows; at != NULL; at = at->above) {
+        for (size_t i = 0; i < at->bytes / size; i++) {
+            if (at->backing[i].is_mapped) {
+                const size_t start = at->offset + i * size, end = run_of_handles(at, size, i);
+                const size_t gap = largest_gap_in(s, start, end);
+                largest = gap > largest ? gap : largest;
+                i = (end - at->offset) / size - 1;
+            }
+        }
+    }
+    return largest;
+}
+
+/* Bytes of the handles, or segments, that no live block touches. */
+static inline size_t idle_handle_bytes(const store *s) {
+    const ashlar_range *range = range_of(s);
+    size_t idle = range->spare_count * range->handle_bytes;
+    for (const ashlar_window *at = s->allocator->heap.windows; at != NULL; at = at->above) {
+        const size_t step = range->segments != NULL ? at->bytes : range->handle_bytes;
+        for (size_t start = at->offset; start < at->offset + at->bytes; start += step) {
+            const bool is_mapped =
+                at->backing[(start - at->offset) / range->handle_bytes].is_mapped;
+            idle += is_mapped && next_live(s, start, start + step) == start + step ? step : 0;
+        }
+    }
+    return idle;
+}
+
+/* What the store may take from its device on top of what it has. */
+static inline size_t left_to_map(const store *s) {
+    const size_t mapped = range_of(s)->mapped_bytes, device = free_memory(s->at);
+    const size_t left = s->limit_bytes > mapped ? s->limit_bytes - mapped : 0;
+    return left < device ? left : device;
+}
+
+/*
+ * Whether a request must be served: a gap between live blocks would do, or whole handles without
+ * live blocks, together with what may be mapped.
+ */
+static inline bool must_fit(const store *s, size_t block_bytes) {
+    const ashlar_range *range = range_of(s);
+    if (world.set->guard != 0 || !are_plans_idle(s)) {
+        return false;
+    }
+    const size_t need = (block_bytes + range->handle_bytes - 1) & ~(range->handle_bytes - 1);
+    const size_t left = left_to_map(s), idle = idle_handle_bytes(s);
+    if (largest_gap(s) >= block_bytes) {
+        return true;
+    }
+    if (s->is_sealed && s->is_refusing) {
+        return false;
+    }
+    /* Segments cannot move: they have to be freed first. */
+    return idle + left >= need &&
+           (range->segments == NULL || range->mapped_bytes <= s->limit_bytes);
+}
+
+/* After every act; growth within it can only have been up to the limit. */
+static inline void compare_reserved(store *s) {
+    const size_t mapped = range_of(s)->mapped_bytes;
+    if (mapped > s->reserved_bytes && world.set->guard == 0) {
+        EXPECT(mapped <= s->limit_bytes);
+        EXPECT(!s->is_sealed || !s->is_refusing);
+    }
+    s->reserved_bytes = mapped;
+}
+
+/* ---- limits ---- */
+
+static inline void act_trim(store *s, const act *a) {
+    const size_t before = range_of(s)->mapped_bytes;
+    const size_t target = a->choice % 2 == 0 ? 0 : a->choice % (world.set->memory_mib + 1) * MIB;
+    TELL("CHECK(ashlar_allocator_trim(a%d, %zu) == ASHLAR_OK);", a->store, target);
+    EXPECT_OK(ashlar_allocator_trim(s->allocator, target));
+    EXPECT(range_of(s)->mapped_bytes <= before);
+}
+
+static inline void act_limit(store *s, const act *a) {
+    const size_t total = s->at->device->info.total_bytes;
+    const size_t bytes = a->choice % 2 == 0 ? 0 : 2 * MIB + a->choice * (977 * KIB) % total;
+    s->limit_bytes = bytes == 0 || bytes > total ? total : bytes;
+    TELL("(void)ashlar_allocator_set_limit(a%d, %zu);", a->store, bytes);
+    const ashlar_status status = ashlar_allocator_set_limit(s->allocator, bytes);
+    const bool is_above = range_of(s)->mapped_bytes > s->limit_bytes;
+    if (status != (is_above ? ASHLAR_ENOMEM : ASHLAR_OK)) {
+        wrong("set_limit: %d, %s", (int)status, ashlar_error_detail());
+    }
+}
+
+static inline void act_reserve(store *s, const act *a) {
+    const size_t target = a->choice % (world.set->memory_mib + 8) * MIB;
+    TELL("(void)ashlar_allocator_reserve(a%d, %zu);", a->store, target);
+    const ashlar_status status = ashlar_allocator_reserve(s->allocator, target);
+    EXPECT(status == ASHLAR_OK || status == ASHLAR_ENOMEM);
+    EXPECT(status != ASHLAR_OK || range_of(s)->mapped_bytes >= target);
+}
+
+static inline void no_warning(void *user, const char *line) {
+    const store *s = user;
+    ashlar_stats stats;
+    ashlar_allocator_get_stats(s->allocator, &stats); /* no lock is held */
+    EXPECT(stats.is_sealed && strstr(line, "bytes") != NULL);
+}
+
+static inline void act_seal(store *s, const act *a) {
+    static const ashlar_seal_policy policies[] = {ASHLAR_SEAL_COUNT, ASHLAR_SEAL_WARN,
+                                                  ASHLAR_SEAL_WARN, ASHLAR_SEAL_COUNT,
+                                                  ASHLAR_SEAL_ERROR};
+    const ashlar_seal_policy policy = policies[a->choice % 5];
+    TELL("ashlar_allocator_set_seal_policy(a%d, (ashlar_seal_policy)%d, NULL, NULL);", a->store,
+         (int)policy);
+    ashlar_allocator_set_seal_policy(s->allocator, policy, no_warning, s);
+    s->is_refusing = policy == ASHLAR_SEAL_ERROR;
+    if (a->choice % 3 == 0) {
+        TELL("ashlar_allocator_seal(a%d);", a->store);
+        ashlar_allocator_seal(s->allocator);
+        s->is_sealed = true;
+    }
+}
+
+static inline void act_watch(store *s, const act *a) {
+    TELL("ashlar_allocator_watch_streams(a%d);", a->store);
+    ashlar_allocator_watch_streams(s->allocator);
+    s->is_watched = true;
+}
+
+#endif /* ASHLAR_WORLD_MEMORY_H */

@@ -1,0 +1,303 @@
+/*
+ * world_program.h - programs of random acts, drawn from a seed: each act stands by itself, so that
+ * any of them can be left out.
+ *
+ * An act whose turn comes when it would be illegal (its block is not live, its stream is captured)
+ * does nothing. So every list of acts is a legal program.
+ */
+#ifndef ASHLAR_WORLD_PROGRAM_H
+#define ASHLAR_WORLD_PROGRAM_H
+
+#include "allocator/base/random.h"
+#include "tests/allocator/world/world_shadow.h"
+
+enum {
+    PLACES = 2,  /* devices */
+    STORES = 3,  /* allocators: 0 and 1 on the first device, 2 on the second */
+    THREADS = 3, /* that take turns */
+    LANE_LEGACY = 0,
+    LANE_OF_THREAD = 1, /* each thread's own default stream */
+    LANE_MADE = LANE_OF_THREAD + THREADS,
+    LANES = LANE_MADE + 5, /* every other one not ordered with the legacy stream */
+    NO_LANE = -1,
+    KEYS = 4,
+    STEP_ITEMS = 20,
+    FREE_SLOTS = 64,
+    SLOTS = FREE_SLOTS + KEYS * STEP_ITEMS,
+    ACTS_MAX = 4096,
+};
+
+/* name, share of what is drawn outside of steps that repeat */
+#define WORLD_ACT_MAP(X) \
+    X(ALLOC, 340)        \
+    X(FREE, 230)         \
+    X(FREE_MANY, 10)     \
+    X(USE, 40)           \
+    X(MOVE, 60)          \
+    X(READ, 60)          \
+    X(MARK, 20)          \
+    X(WAIT, 30)          \
+    X(WAIT_ALL, 6)       \
+    X(QUERY, 12)         \
+    X(ORDER, 10)         \
+    X(END_STREAM, 20)    \
+    X(STEP_BEGIN, 10)    \
+    X(STEP_END, 14)      \
+    X(PLAN_BUILD, 3)     \
+    X(PLAN_DROP, 3)      \
+    X(RECORD_NEXT, 5)    \
+    X(PLAN_OPTIONS, 3)   \
+    X(TRIM, 12)          \
+    X(LIMIT, 10)         \
+    X(RESERVE, 5)        \
+    X(SEAL, 6)           \
+    X(WATCH, 0)          \
+    X(ILLEGAL, 20)       \
+    X(CHECK, 10)         \
+    X(END_THREAD, 6)     \
+    X(CLOSE, 0)
+
+#define WORLD_ACT_ENUM(name, share) ACT_##name,
+typedef enum act_kind { WORLD_ACT_MAP(WORLD_ACT_ENUM) ACT_COUNT } act_kind;
+
+static const unsigned act_shares[ACT_COUNT] = {
+#define X(name, share) share,
+    WORLD_ACT_MAP(X)
+#undef X
+};
+
+typedef struct act {
+    uint8_t kind, thread, store;
+    uint8_t lane, other; /* of the store's device */
+    uint8_t key, tag;
+    uint8_t slot;
+    uint16_t choice;
+    uint32_t bytes;
+} act;
+
+/* What is fixed for all of a program. */
+typedef struct setting {
+    bool is_adversarial, has_vmm, recycles, has_clocks, zeroes, reclaims;
+    int guard;            /* ashlar_guard */
+    int thread_count;     /* 1 .. THREADS */
+    int store_count;      /* 1 .. STORES */
+    uint32_t memory_mib;  /* of each device */
+    uint32_t handle_mib;  /* of the allocators */
+    uint64_t cache_bytes; /* of ashlar_config */
+} setting;
+
+typedef struct world_program {
+    uint64_t seed;
+    setting set;
+    size_t count;
+    act acts[ACTS_MAX];
+} world_program;
+
+/* What a caller may fix of every program. */
+typedef struct world_wish {
+    int mode;    /* -1: drawn; 0: eager, 1: adversarial */
+    int threads; /* 0: drawn */
+} world_wish;
+
+/* ---- drawing ---- */
+
+/* One allocation of a step that repeats: freed when `end` of them have been made. */
+typedef struct step_item {
+    uint32_t bytes;
+    uint8_t tag, lane, other;
+    uint8_t fate; /* 0 .. 3: at home; 4: moved; 5: shared; 6: outlives the step */
+    uint8_t end;
+} step_item;
+
+typedef struct step_shape {
+    step_item items[STEP_ITEMS];
+    uint8_t count, lane, store;
+} step_shape;
+
+typedef struct drawing {
+    uint64_t random;
+    world_program *to;
+    uint64_t small_part; /* of 16 sizes, how many are small */
+    unsigned shares[ACT_COUNT], share_total;
+    unsigned step_odds; /* of 64 draws, how many are steps that repeat */
+    step_shape shapes[KEYS];
+    int thread, store, lane; /* of the stretch that is drawn */
+} drawing;
+
+static inline uint64_t drawn(drawing *d, uint64_t below) {
+    return (ashlar__random_step(&d->random) >> 16) % below;
+}
+
+static inline uint32_t draw_bytes(drawing *d) {
+    static const uint32_t usual[] = {512, 4096, 65536, 2 * 1048576 + 512};
+    const size_t kind = drawn(d, 16) < d->small_part ? drawn(d, 128) : drawn(d, 200);
+    if (drawn(d, 3) == 0) {
+        return usual[drawn(d, kind < 128 ? 3 : 4)];
+    }
+    const uint64_t most = kind < 100   ? 4 * KIB
+                          : kind < 150 ? 256 * KIB
+                          : kind < 190 ? 2 * MIB
+                          : kind < 199 ? 10 * MIB
+                                       : d->to->set.memory_mib * MIB;
+    return (uint32_t)(16 + drawn(d, most - 16));
+}
+
+static inline setting draw_setting(drawing *d, const world_wish *wish) {
+    static const uint32_t memories[] = {16, 32, 64, 64};
+    static const uint64_t caches[] = {0, 256 * KIB, UINT64_MAX, UINT64_MAX};
+    static const int guards[] = {1, 2};
+    setting s = {.is_adversarial = wish->mode < 0 ? drawn(d, 4) > 0 : wish->mode == 1};
+    s.has_vmm = drawn(d, 4) > 0;
+    s.recycles = drawn(d, 2) == 0;
+    s.has_clocks = drawn(d, 24) == 0;
+    s.zeroes = drawn(d, 16) == 0;
+    s.reclaims = drawn(d, 4) == 0;
+    s.guard = drawn(d, 10) == 0 ? guards[drawn(d, s.has_vmm ? 2 : 1)] : 0; /* UNMAP maps */
+    s.thread_count = wish->threads > 0 ? wish->threads : drawn(d, 3) > 0 ? 1 : THREADS;
+    s.store_count = drawn(d, 2) == 0 ? 1 : 2 + (int)drawn(d, 2);
+    s.memory_mib = memories[drawn(d, 4)];
+    s.handle_mib = drawn(d, 8) == 0 ? 8 : 2;
+    s.cache_bytes = caches[drawn(d, 4)];
+    return s;
+}
+
+/* Each kind of act but the plainest is left out of some programs, and frequent in others. */
+static inline void draw_shares(drawing *d) {
+    static const unsigned times[] = {0, 1, 1, 1, 4};
+    for (int kind = 0; kind < ACT_COUNT; kind++) {
+        const bool is_plain = kind == ACT_ALLOC || kind == ACT_FREE;
+        d->shares[kind] = act_shares[kind] * (is_plain ? 1 : times[drawn(d, 5)]);
+        d->share_total += d->shares[kind];
+    }
+    static const unsigned odds[] = {0, 2, 4, 8};
+    d->step_odds = odds[drawn(d, 4)];
+}
+
+static inline int draw_lane(drawing *d, int thread) {
+    const int lane = (int)drawn(d, LANES);
+    return lane >= LANE_OF_THREAD && lane < LANE_MADE ? LANE_OF_THREAD + thread : lane;
+}
+
+static inline void draw_shapes(drawing *d) {
+    for (int key = 0; key < KEYS; key++) {
+        step_shape *shape = &d->shapes[key];
+        const int lane_count = 1 + (int)drawn(d, 3);
+        const size_t plain = drawn(d, 3); /* how often a block stays at home */
+        shape->count = (uint8_t)(2 + drawn(d, STEP_ITEMS - 2));
+        shape->lane = (uint8_t)(LANE_MADE + drawn(d, LANES - LANE_MADE));
+        shape->store = (uint8_t)drawn(d, (uint64_t)d->to->set.store_count);
+        for (uint8_t i = 0; i < shape->count; i++) {
+            step_item *it = &shape->items[i];
+            const size_t lane = shape->lane + drawn(d, (uint64_t)lane_count);
+            *it = (step_item){.bytes = draw_bytes(d), .tag = (uint8_t)drawn(d, 3)};
+            it->lane = (uint8_t)(lane < LANES ? lane : lane - LANES + LANE_MADE);
+            it->other = (uint8_t)draw_lane(d, 0);
+            it->fate = drawn(d, 3) < plain ? 0 : (uint8_t)drawn(d, 7);
+            it->end = (uint8_t)(i + 1 + drawn(d, (uint64_t)(shape->count - i)));
+        }
+    }
+}
+
+static inline void put_act(drawing *d, act a) {
+    if (d->to->count < ACTS_MAX) {
+        a.thread = (uint8_t)d->thread;
+        d->to->acts[d->to->count++] = a;
+    }
+}
+
+static inline void draw_act(drawing *d) {
+    act a = {.store = (uint8_t)d->store, .key = (uint8_t)drawn(d, KEYS)};
+    uint64_t at = drawn(d, d->share_total);
+    while (at >= d->shares[a.kind]) {
+        at -= d->shares[a.kind++];
+    }
+    a.slot = (uint8_t)(drawn(d, 16) > 0 ? drawn(d, FREE_SLOTS) : drawn(d, SLOTS));
+    a.lane = (uint8_t)(drawn(d, 3) > 0 ? d->lane : draw_lane(d, d->thread));
+    a.other = (uint8_t)draw_lane(d, d->thread);
+    a.tag = (uint8_t)drawn(d, 8);
+    a.bytes = draw_bytes(d);
+    a.choice = (uint16_t)drawn(d, 1 << 16);
+    put_act(d, a);
+}
+
+/* An act for item i of a key's step. */
+static inline act item_act(const drawing *d, int key, uint8_t i, act_kind kind) {
+    const step_item *it = &d->shapes[key].items[i];
+    return (act){.kind = (uint8_t)kind,
+                 .store = d->shapes[key].store,
+                 .lane = kind == ACT_ALLOC ? it->lane : it->other,
+                 .other = it->lane,
+                 .key = (uint8_t)key,
+                 .tag = it->tag,
+                 .slot = (uint8_t)(FREE_SLOTS + key * STEP_ITEMS + i),
+                 .bytes = it->bytes};
+}
+
+/* What becomes of the blocks that end when `made` have been taken. */
+static inline void draw_ends(drawing *d, int key, uint8_t made, unsigned odds) {
+    const step_shape *shape = &d->shapes[key];
+    for (uint8_t i = 0; i < made; i++) {
+        const step_item *it = &shape->items[i];
+        if (it->end == made && it->fate != 6 && drawn(d, 256) >= odds) {
+            if (it->fate == 4 || it->fate == 5) {
+                put_act(d, item_act(d, key, i, it->fate == 4 ? ACT_MOVE : ACT_READ));
+            }
+            put_act(d, item_act(d, key, i, ACT_FREE));
+        }
+    }
+}
+
+/* A step that repeats; odds: of 256, how often an item is left out, kept, or joined by an act. */
+static inline void draw_step(drawing *d) {
+    static const unsigned all_odds[] = {0, 0, 4, 24};
+    const int key = (int)drawn(d, KEYS);
+    const unsigned odds = all_odds[drawn(d, 4)];
+    const step_shape *shape = &d->shapes[key];
+    act a = {.kind = ACT_STEP_BEGIN, .store = shape->store, .lane = shape->lane};
+    a.key = (uint8_t)key;
+    for (uint8_t i = 0; i < shape->count; i++) { /* what the last one left */
+        if (drawn(d, 4) > 0) {
+            put_act(d, item_act(d, key, i, ACT_FREE));
+        }
+    }
+    put_act(d, a);
+    for (uint8_t i = 0; i < shape->count; i++) {
+        draw_ends(d, key, i, odds);
+        if (drawn(d, 256) >= odds) {
+            put_act(d, item_act(d, key, i, ACT_ALLOC));
+        }
+        if (drawn(d, 256) < odds) {
+            draw_act(d);
+        }
+    }
+    draw_ends(d, key, shape->count, odds);
+    a.kind = ACT_STEP_END;
+    put_act(d, a);
+}
+
+static inline void draw_program(world_program *p, uint64_t seed, const world_wish *wish) {
+    enum { STRETCH = 24 };
+    drawing d = {.random = ashlar__random_mix(seed + 1), .to = p};
+    p->seed = seed;
+    p->count = 0;
+    p->set = draw_setting(&d, wish);
+    d.small_part = drawn(&d, 17);
+    draw_shares(&d);
+    draw_shapes(&d);
+    const size_t is_slow = p->set.guard != 0 || p->set.zeroes || p->set.has_clocks;
+    const size_t wanted = 64 + drawn(&d, is_slow ? 400 : ACTS_MAX - 64);
+    while (p->count < wanted) {
+        d.thread = (int)drawn(&d, (uint64_t)p->set.thread_count);
+        d.store = (int)drawn(&d, (uint64_t)p->set.store_count);
+        d.lane = draw_lane(&d, d.thread);
+        for (int i = 0; i < STRETCH; i++) {
+            if (drawn(&d, 64) < d.step_odds) {
+                draw_step(&d);
+            } else {
+                draw_act(&d);
+            }
+        }
+    }
+}
+
+#endif /* ASHLAR_WORLD_PROGRAM_H */

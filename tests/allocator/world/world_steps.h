@@ -1,0 +1,244 @@
+/*
+ * world_steps.h - the acts on steps and plans, and those that only wait, ask, or are mistakes.
+ */
+#ifndef ASHLAR_WORLD_STEPS_H
+#define ASHLAR_WORLD_STEPS_H
+
+#include "tests/allocator/world/world_blocks.h"
+
+static inline bool is_in_any_step(const store *s) {
+    return s->has_steps && s->step_depth[0] + s->step_depth[1] + s->step_depth[2] > 0;
+}
+
+static inline void act_step_begin(store *s, const act *a) {
+    if (!can_name(a->lane, a->thread)) {
+        return;
+    }
+    TELL("CHECK(ashlar_step_begin(a%d, %s, %d) == ASHLAR_OK);", a->store, name_of(s->at, a->lane),
+         a->key);
+    EXPECT_OK(ashlar_step_begin(s->allocator, handle_of(s->at, a->lane), a->key));
+    s->step_depth[a->thread]++;
+}
+
+/* Without a step an error; and where memory is out the plan is left for later. */
+static inline void act_step_end(store *s, const act *a) {
+    TELL("(void)ashlar_step_end(a%d);", a->store);
+    const ashlar_status status = ashlar_step_end(s->allocator);
+    if (s->step_depth[a->thread] == 0) {
+        EXPECT(status == (s->has_steps ? ASHLAR_EINVAL : ASHLAR_OK));
+        return;
+    }
+    s->step_depth[a->thread]--;
+    if (status != ASHLAR_OK && status != ASHLAR_ENOMEM && status != ASHLAR_EOVERFLOW) {
+        wrong("step_end: %s", ashlar_error_detail());
+    }
+}
+
+static inline void act_plan_build(store *s, const act *a) {
+    TELL("(void)ashlar_plan_build(a%d);", a->store);
+    const ashlar_status status = ashlar_plan_build(s->allocator);
+    EXPECT(is_in_any_step(s) ? status == ASHLAR_EINVAL
+                             : status == ASHLAR_OK || status == ASHLAR_ENOMEM);
+}
+
+static inline void act_plan_drop(store *s, const act *a) {
+    TELL("(void)ashlar_plan_drop(a%d);", a->store);
+    const ashlar_status status = ashlar_plan_drop(s->allocator);
+    EXPECT(status == (is_in_any_step(s) ? ASHLAR_EINVAL : ASHLAR_OK));
+}
+
+static inline void act_plan_options(store *s, const act *a) {
+    const ashlar_plan_options options = {.search_ms = 1,
+                                         .build_after = a->choice % 4,
+                                         .rerecord_after = a->choice / 4 % 2 == 0 ? 0 : 3};
+    TELL("ashlar_plan_set_options(a%d, &(ashlar_plan_options){.search_ms = 1, .build_after = %u, "
+         ".rerecord_after = %u});",
+         a->store, options.build_after, options.rerecord_after);
+    ashlar_plan_set_options(s->allocator, &options);
+}
+
+static inline void act_record_next(store *s, const act *a) {
+    TELL("ashlar_plan_record_next(a%d, %d);", a->store, a->key);
+    ashlar_plan_record_next(s->allocator, a->key);
+}
+
+/* ---- waits and questions ---- */
+
+static inline void act_wait(store *s, const act *a) {
+    if (can_name(a->lane, a->thread)) {
+        TELL("wait_for(%s);", name_of(s->at, a->lane));
+        EXPECT_OK(ashlar_stream_synchronize(s->at->device, handle_of(s->at, a->lane)));
+    }
+}
+
+static inline void wait_all(place *at) {
+    TELL("CHECK(ashlar__device_synchronize(device%d) == ASHLAR_OK);", place_number(at));
+    EXPECT_OK(ashlar__device_synchronize(at->device));
+}
+
+static inline void act_query(store *s, const act *a) {
+    bool is_done;
+    TELL("/* query the event of %s */", name_of(s->at, a->lane));
+    EXPECT_OK(ashlar_event_query(s->at->device, s->at->events[a->lane], &is_done));
+}
+
+static inline void act_order(store *s, const act *a) {
+    if (can_name(a->lane, a->thread) && can_name(a->other, a->thread)) {
+        order_lanes(s->at, a->other, a->lane);
+    }
+}
+
+/* ---- mistakes ---- */
+
+static inline bool is_some_block(const store *s, const void *ptr) {
+    for (size_t i = 0; i < SLOTS; i++) {
+        if (is_of(s, &world.blocks[i]) && world.blocks[i].ptr == ptr) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What is no block's address: freed before, inside a block, nobody's. */
+static inline void *draw_no_block(const store *s, const act *a) {
+    const world_block *b = &world.blocks[a->slot];
+    if (a->choice % 4 < 2) {
+        return world.gone[a->choice / 4 % GONE_MAX];
+    }
+    return a->choice % 4 == 2 && is_of(s, b) && b->bytes > 512 ? (void *)(b->ptr + 512)
+                                                               : (void *)&world;
+}
+
+static inline void act_illegal(store *s, const act *a) {
+    void *ptr = draw_no_block(s, a), *out = NULL;
+    if (ptr == NULL || is_some_block(s, ptr) || !can_name(a->lane, a->thread)) {
+        return;
+    }
+    const ashlar_stream stream = handle_of(s->at, a->lane);
+    TELL("/* frees and marks of what is no block of a%d: %p, on %s */", a->store, ptr,
+         name_of(s->at, a->lane));
+    EXPECT(ashlar_free(s->allocator, ptr) == ASHLAR_EPOINTER);
+    EXPECT(ashlar_free_on(s->allocator, ptr, stream) == ASHLAR_EPOINTER);
+    EXPECT(ashlar_record_stream(s->allocator, ptr, stream) == ASHLAR_EPOINTER);
+    EXPECT(ashlar_alloc(s->allocator, 0, stream, &out) == ASHLAR_EINVAL && out == NULL);
+}
+
+/* ---- one act ---- */
+
+/* At the program's end: the thread's steps end, and it frees what it can. */
+static inline void act_close(const act *a) {
+    for (int i = 0; i < world.set->store_count; i++) {
+        store *s = &world.stores[i];
+        act end = *a;
+        for (end.store = (uint8_t)i; s->step_depth[a->thread] > 0;) {
+            act_step_end(s, &end);
+        }
+    }
+    for (size_t i = 0; i < SLOTS; i++) {
+        if (is_live(&world.blocks[i])) {
+            (void)free_block(&world.blocks[i], a->thread, i % 2 == 0);
+        }
+    }
+}
+
+static inline void perform(const act *a) {
+    store *s = &world.stores[a->store];
+    switch ((act_kind)a->kind) {
+    case ACT_ALLOC:
+        act_alloc(s, a);
+        break;
+    case ACT_FREE:
+        act_free(a);
+        break;
+    case ACT_FREE_MANY:
+        act_free_many(a);
+        break;
+    case ACT_USE:
+        act_use(a);
+        break;
+    case ACT_MOVE:
+        act_move(a);
+        break;
+    case ACT_READ:
+        act_read(a);
+        break;
+    case ACT_MARK:
+        act_mark(a);
+        break;
+    case ACT_WAIT:
+        act_wait(s, a);
+        break;
+    case ACT_WAIT_ALL:
+        wait_all(s->at);
+        break;
+    case ACT_QUERY:
+        act_query(s, a);
+        break;
+    case ACT_ORDER:
+        act_order(s, a);
+        break;
+    case ACT_END_STREAM:
+        act_end_stream(s, a);
+        break;
+    case ACT_STEP_BEGIN:
+        act_step_begin(s, a);
+        break;
+    case ACT_STEP_END:
+        act_step_end(s, a);
+        break;
+    case ACT_PLAN_BUILD:
+        act_plan_build(s, a);
+        break;
+    case ACT_PLAN_DROP:
+        act_plan_drop(s, a);
+        break;
+    case ACT_RECORD_NEXT:
+        act_record_next(s, a);
+        break;
+    case ACT_PLAN_OPTIONS:
+        act_plan_options(s, a);
+        break;
+    case ACT_TRIM:
+        act_trim(s, a);
+        break;
+    case ACT_LIMIT:
+        act_limit(s, a);
+        break;
+    case ACT_RESERVE:
+        act_reserve(s, a);
+        break;
+    case ACT_SEAL:
+        act_seal(s, a);
+        break;
+    case ACT_WATCH:
+        act_watch(s, a);
+        break;
+    case ACT_ILLEGAL:
+        act_illegal(s, a);
+        break;
+    case ACT_CHECK:
+        compare_store(s);
+        break;
+    case ACT_CLOSE:
+        act_close(a);
+        break;
+    case ACT_END_THREAD: /* world_run.h */
+    case ACT_COUNT:
+        break;
+    }
+}
+
+static inline void perform_and_compare(const act *a, size_t number) {
+    world.now = a;
+    perform(a);
+    compare_reserved(&world.stores[a->store]);
+    if (number % 256 == 0) {
+        compare_sums(&world.stores[a->store]);
+    }
+    const uint32_t bad = atomic_load_explicit(&world_bad_stamp, memory_order_relaxed);
+    if (bad != 0) {
+        wrong("work of the device found memory changed (of the block with %u in it)", bad % 251);
+    }
+}
+
+#endif /* ASHLAR_WORLD_STEPS_H */
