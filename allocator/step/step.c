@@ -165,32 +165,37 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
 
 /* ---- ending ---- */
 
-/* Merge a recording into that of its key, or put it there if there is none or a stale one. Finishes
+/* Merge a recording into that of its key, or put it in its place if there is none or a stale one, or
+ * if both are too much for one: say on too many streams, some of which may be gone. Finishes
  * `recording`, also on failure. */
 static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
-    ashlar_recording kept = *recording;
+    ashlar_recording merged;
+    bool is_alone = key->step_count == 0 || key->is_stale;
     ASHLAR_CHECK2(recording != &key->recording && !key->is_busy);
     ashlar_status status =
         recording->is_incomplete
             ? ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the recording of a step")
-            : ashlar__recording_find_peaks(recording, kept.peaks);
-    if (status == ASHLAR_OK && (key->step_count == 0 || key->is_stale)) {
+            : ashlar__recording_find_peaks(recording, recording->peaks);
+    if (status == ASHLAR_OK && !is_alone) {
+        status = ashlar__recording_merge(&key->recording, recording, &merged);
+        is_alone = status == ASHLAR_EOVERFLOW;
+        status = is_alone ? ASHLAR_OK : status;
+    }
+    if (status != ASHLAR_OK) {
+        ashlar__recording_finish(recording);
+        return status;
+    }
+    ashlar__recording_finish(&key->recording);
+    key->recording = is_alone ? *recording : merged;
+    key->step_count = is_alone ? 1 : key->step_count + 1;
+    key->is_current = key->is_wanted = key->is_stale = false;
+    key->diverged = 0;
+    if (is_alone) {
         *recording = (ashlar_recording){0};
-        key->step_count = 0;
-    } else if (status == ASHLAR_OK) {
-        *recording = kept;
-        status = ashlar__recording_merge(&key->recording, recording, &kept);
     }
     ashlar__recording_finish(recording);
-    if (status == ASHLAR_OK) {
-        ashlar__recording_finish(&key->recording);
-        key->recording = kept;
-        key->step_count++;
-        ASHLAR_CHECK2(key->step_count > 0 && !key->recording.is_incomplete);
-        key->is_current = key->is_wanted = key->is_stale = false;
-        key->diverged = 0;
-    }
-    return status;
+    ASHLAR_CHECK2(key->step_count > 0 && !key->recording.is_incomplete);
+    return ASHLAR_OK;
 }
 
 static ashlar_status end_recording(ashlar_allocator *a, ashlar_replay *replay) {

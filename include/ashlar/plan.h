@@ -149,7 +149,8 @@ ASHLAR_API void ashlar_plan_set_options(ashlar_allocator *allocator,
  * Plan every key that was recorded since it was last planned, or has no plan. Steps recorded under
  * one key are merged, with the largest sizes and longest lifetimes, so that the plan dominates each
  * of the steps. Merging pairs allocations by tag and stream, so give different tags to blocks of
- * different purpose.
+ * different purpose. Steps that together are on more than ASHLAR_PLAN_STREAMS_MAX streams are not
+ * merged: the newest one is kept.
  *
  * Threads: any; not while a step is under way (ASHLAR_EINVAL).
  * Errors:  ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; keys for which there was no memory stay

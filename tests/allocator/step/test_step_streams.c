@@ -138,4 +138,30 @@ CASE_WITH(a_region_that_no_slot_is_in_is_given_back, set_up_plans()) {
     put(kept);
 }
 
+/* Of one key, on ever other streams: what is merged would have too many. */
+CASE(steps_of_one_key_may_be_on_any_number_of_streams_in_all) {
+    enum { MANY = 2 * ASHLAR_PLAN_STREAMS_MAX };
+    const ashlar_plan_options options = {.build_after = 4, .search_ms = 1};
+    ashlar_stream many[MANY];
+    REQUIRE(set_up_plans());
+    ashlar_plan_set_options(allocator, &options);
+    for (int i = 0; i < MANY; i++) {
+        REQUIRE(ashlar_stream_create(device, &many[i]) == ASHLAR_OK);
+    }
+    for (int step = 0; step < 8; step++) {
+        begin(1);
+        for (int i = 0; i < MANY / 2 - 1; i++) {
+            void *ptr = NULL;
+            const ashlar_stream stream = many[(step * 4 + i) % MANY];
+            CHECK(ashlar_alloc(allocator, 4096, stream, &ptr) == ASHLAR_OK);
+            CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+        }
+        end();
+    }
+    CHECK(plans().steps_recorded > 4);
+    for (int i = 0; i < MANY; i++) {
+        ashlar_stream_destroy(device, many[i]);
+    }
+}
+
 RUN_CASES()
