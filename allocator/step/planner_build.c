@@ -52,11 +52,12 @@ typedef struct batch {
     size_t count;
 } batch;
 
-/* Whether the plan can become the key's now. Else the end of the key's next step tries again. */
+/* Whether the plan can become the key's now. Else the end of the key's next step tries again. Where
+ * streams end unannounced, no step would replay it. */
 static bool is_possible(const ashlar_allocator *a, const ashlar_step_key *key,
                         const ashlar_plan *plan) {
-    return !a->planner.is_installing && key->replay_count == 0 && !ashlar__plan_has_ended(plan) &&
-           !ashlar__plan_is_busy_locked(a, plan);
+    return !a->planner.is_installing && !a->client.watches_streams && key->replay_count == 0 &&
+           !ashlar__plan_has_ended(plan) && !ashlar__plan_is_busy_locked(a, plan);
 }
 
 /* Whether one of the first `count` plans, of which some are NULL, has slots for the stream. */
@@ -231,17 +232,18 @@ static ashlar_status build(ashlar_allocator *a, ashlar_cache *own, batch *b) {
     return status;
 }
 
-/* If the key's stream has ended, the stream that goes on with its steps records one more. */
-static bool is_waiting(const ashlar_step_key *key) {
+/* If the key's stream has ended, the stream that goes on with its steps, if any, records one more.
+ */
+static bool is_waiting(const ashlar_allocator *a, const ashlar_step_key *key) {
     return key->step_count > 0 && (!key->is_current || key->plan == NULL) && !key->is_busy &&
-           !ashlar__stream_state_has_ended(key->stream_state);
+           !a->client.watches_streams && !ashlar__stream_state_has_ended(key->stream_state);
 }
 
 ashlar_status ashlar__planner_build_locked(ashlar_allocator *a, ashlar_cache *own,
                                            ashlar_step_key *key) {
     ASHLAR_OWNS(&a->lock);
     ashlar_plan *plan = NULL;
-    return is_waiting(key) ? build(a, own, &(batch){.keys = &key, .plans = &plan, .count = 1})
+    return is_waiting(a, key) ? build(a, own, &(batch){.keys = &key, .plans = &plan, .count = 1})
                            : ASHLAR_OK;
 }
 
@@ -250,7 +252,7 @@ ashlar_status ashlar__planner_build_all_locked(ashlar_allocator *a, ashlar_cache
     size_t count = 0;
     batch b = {0};
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        count += is_waiting(key);
+        count += is_waiting(a, key);
     }
     b.keys = ashlar__host_calloc(count + 1, sizeof(ashlar_step_key *));
     b.plans = ashlar__host_calloc(count + 1, sizeof(ashlar_plan *));
@@ -260,7 +262,7 @@ ashlar_status ashlar__planner_build_all_locked(ashlar_allocator *a, ashlar_cache
     }
     for (ashlar_step_key *key = a->planner.keys; key != NULL && status == ASHLAR_OK;
          key = key->next) {
-        if (is_waiting(key)) {
+        if (is_waiting(a, key)) {
             b.keys[b.count++] = key;
         }
     }

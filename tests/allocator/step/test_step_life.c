@@ -57,6 +57,16 @@ CASE_WITH(a_step_needs_streams_whose_ends_are_told, set_up_plans()) {
     CHECK_ZU(plans().steps_declined, 3);
 }
 
+/* Its streams may end before it does: no memory is taken for them. */
+CASE_WITH(a_step_in_which_watching_begins_is_not_planned, set_up_plans()) {
+    begin(1);
+    CHAIN(4000, 8000);
+    ashlar_allocator_watch_streams(allocator);
+    end();
+    CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
+    CHECK(plans().plan_count == 0 && plans().memory_bytes == 0);
+}
+
 /* A key's step had blocks on both, and there was no memory for its plan. */
 CASE(blocks_of_two_streams_that_become_one_do_not_overlap) {
     const ashlar_plan_options by_hand = {.build_after = 0};
