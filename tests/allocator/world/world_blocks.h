@@ -148,6 +148,7 @@ static inline void mark_block(store *s, world_block *b, int lane) {
          name_of(s->at, lane));
     EXPECT_OK(ashlar_record_stream(s->allocator, b->ptr, handle_of(s->at, lane)));
     b->recorded |= lane != b->home ? 1u << lane : 0; /* the block's own changes nothing */
+    b->told |= 1u << lane;
 }
 
 static inline unsigned bit_of(int lane) {
@@ -246,6 +247,7 @@ static inline void leave_block(world_block *b, int lane, int heir, bool hands_ov
     }
     b->readers &= ~bit_of(lane);
     b->recorded &= ~bit_of(lane);
+    b->told &= ~bit_of(lane);
     b->home = b->home == lane ? NO_LANE : b->home;
 }
 
@@ -258,7 +260,7 @@ static inline bool may_end(const place *at, int lane, int heir, int thread) {
             continue;
         }
         const bool is_reader = (b->readers >> lane & 1) != 0;
-        if ((s->is_watched && (b->recorded >> lane & 1) != 0) ||
+        if ((s->is_watched && (b->told >> lane & 1) != 0) ||
             (is_reader && b->last != NO_LANE && !can_name(b->last, thread)) ||
             !can_name(heir, thread)) {
             return false;

@@ -51,7 +51,7 @@ enum {
     X(LIMIT, 10)         \
     X(RESERVE, 5)        \
     X(SEAL, 6)           \
-    X(WATCH, 0)          \
+    X(WATCH, 2)          \
     X(ILLEGAL, 20)       \
     X(CHECK, 10)         \
     X(END_THREAD, 6)     \

@@ -30,7 +30,8 @@ typedef struct world_block {
     int home;          /* lane it was taken for; NO_LANE: that stream is gone */
     int last;          /* lane that comes after all its uses but the readers'; NO_LANE: gone */
     unsigned readers;  /* bits: lanes that read it since; recorded, but home */
-    unsigned recorded; /* bits: lanes given to ashlar_record_stream() */
+    unsigned recorded; /* bits: lanes given to ashlar_record_stream(), but home */
+    unsigned told;     /* the same with home: watched streams live until the free */
     bool is_plain;     /* ashlar_free() will do: the last use is home's, or recorded */
     bool is_frozen;    /* somebody who used it is gone, so nobody here can come behind that */
     bool is_of_step;   /* taken in a step, so perhaps in the memory of a plan */

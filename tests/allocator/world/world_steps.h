@@ -29,7 +29,7 @@ static inline void act_step_end(store *s, const act *a) {
         return;
     }
     s->step_depth[a->thread]--;
-    if (status != ASHLAR_OK && status != ASHLAR_ENOMEM && status != ASHLAR_EOVERFLOW) {
+    if (status != ASHLAR_OK && status != ASHLAR_ENOMEM) {
         wrong("step_end: %s", ashlar_error_detail());
     }
 }
