@@ -131,6 +131,10 @@ static void watch_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     uint64_t id = 0;
     collect_locked(a);
+    if (a->guards.fill != NULL) { /* what is refused is released later, without a comparison */
+        const ashlar_status unused = ashlar__guard_fill_release_locked(a->guards.fill, NULL);
+        (void)unused;
+    }
     a->client.has_stream_ids = ask_id_locked(a, NULL, &id) == ASHLAR_OK;
     a->client.records_at_calls = !a->client.has_stream_ids;
     a->client.watches_streams = true;

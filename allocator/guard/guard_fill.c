@@ -101,12 +101,13 @@ static ashlar_status compare_freed(ashlar_guard_fill *fill, const ashlar_quarant
 /* ---- quarantine; inside the device's context ---- */
 
 /*
- * Queue a block's last comparison. If the driver refused it at the end of the stream, the handle
- * must not be used again; and a capture is not to have it.
+ * Queue a block's last comparison. If the driver refused it at the end of the stream, or when
+ * watching began, the handle must not be used again; and a capture is not to have it.
  */
 static ashlar_status compare_before_release(ashlar_guard_fill *fill, const ashlar_quarantined *q) {
     const ashlar_stream_state *state = q->block->stream_state;
-    if (state->is_gone || state->pool != NULL) {
+    if (state->is_gone || state->pool != NULL ||
+        ashlar__stream_state_is_silent(state, fill->checker.client)) {
         return ASHLAR_OK;
     }
     const ashlar_status status =

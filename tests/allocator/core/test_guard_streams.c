@@ -297,4 +297,20 @@ CASE_WITH(a_capture_without_a_pool_is_refused_and_not_spoiled, set_up_late(ASHLA
     end_without_report();
 }
 
+/* What was freed before is in quarantine on a stream that may have ended by the time it leaves. */
+CASE_WITH(the_quarantine_is_compared_when_watching_begins, set_up_late(ASHLAR_GUARD_FILL)) {
+    ashlar_stream doomed = new_stream();
+    unsigned char *ptr = take(5000, doomed);
+    give(ptr);
+    poke(doomed, ptr + 100, 0x21);
+    ashlar_allocator_watch_streams(allocator);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
+    CHECK(driver->table.stream_destroy(doomed) == CU_SUCCESS);
+    ashlar__device_leave(device);
+    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_EDAMAGE);
+    push_out_quarantine();
+    CHECK(report_count == 1);
+}
+
 RUN_CASES()

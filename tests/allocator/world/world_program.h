@@ -149,13 +149,13 @@ static inline setting draw_setting(drawing *d, const world_wish *wish) {
     setting s = {.is_adversarial = wish->mode < 0 ? drawn(d, 4) > 0 : wish->mode == 1};
     s.has_vmm = drawn(d, 4) > 0;
     s.recycles = drawn(d, 2) == 0;
-    s.has_clocks = drawn(d, 24) == 0;
-    s.zeroes = drawn(d, 16) == 0;
+    s.has_clocks = drawn(d, 32) == 0;
+    s.zeroes = drawn(d, 32) == 0;
     s.reclaims = drawn(d, 4) == 0;
-    s.guard = drawn(d, 10) == 0 ? guards[drawn(d, s.has_vmm ? 2 : 1)] : 0; /* UNMAP maps */
+    s.guard = drawn(d, 20) == 0 ? guards[drawn(d, s.has_vmm ? 2 : 1)] : 0; /* UNMAP maps */
     s.thread_count = wish->threads > 0 ? wish->threads : drawn(d, 3) > 0 ? 1 : THREADS;
     s.store_count = drawn(d, 2) == 0 ? 1 : 2 + (int)drawn(d, 2);
-    s.memory_mib = memories[drawn(d, 4)];
+    s.memory_mib = memories[s.zeroes || s.guard != 0 ? 0 : drawn(d, 4)]; /* fills are slow */
     s.handle_mib = drawn(d, 8) == 0 ? 8 : 2;
     s.cache_bytes = caches[drawn(d, 4)];
     return s;
@@ -285,7 +285,7 @@ static inline void draw_program(world_program *p, uint64_t seed, const world_wis
     draw_shares(&d);
     draw_shapes(&d);
     const size_t is_slow = p->set.guard != 0 || p->set.zeroes || p->set.has_clocks;
-    const size_t wanted = 64 + drawn(&d, is_slow ? 400 : ACTS_MAX - 64);
+    const size_t wanted = 64 + drawn(&d, is_slow ? 200 : ACTS_MAX - 64);
     while (p->count < wanted) {
         d.thread = (int)drawn(&d, (uint64_t)p->set.thread_count);
         d.store = (int)drawn(&d, (uint64_t)p->set.store_count);
