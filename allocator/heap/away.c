@@ -49,10 +49,10 @@ static void add_use(ashlar_block *block, ashlar_use *use, ashlar_stream_state *s
 ashlar_status ashlar__away_add_use(ashlar_heap *heap, ashlar_block *block,
                                    ashlar_stream_state *state) {
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__block_live_bytes(block) > 0);
-    /* A use by its home counts too, if it is another stream's now: that one may be served the block
-     * again, and need not be behind its home's later work. */
-    const bool is_own =
-        ashlar__block_home(block) == state && (block->marks & ASHLAR_BLOCK_BORROWED) == 0;
+    /* A use by its home counts too, if it was taken for another stream, which borrowed it, or had
+     * the zone before it ended: who frees it may be served it again, and need not be behind its
+     * home's later work. */
+    const bool is_own = ashlar__block_home(block) == state && block->stream_state == state;
     return is_own ? ASHLAR_OK : ashlar__away_add_any_use(heap, block, state);
 }
 

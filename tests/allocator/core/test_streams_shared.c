@@ -347,4 +347,27 @@ CASE(a_failing_wait_for_users_loses_nothing) {
     }
 }
 
+/* The stream that was marked has the block's zone by then. */
+CASE_WITH(an_heir_that_is_marked_is_waited_for, set_up("memory=16MiB,mode=adversarial,seed=2")) {
+    ashlar_stream doomed = NULL;
+    CHECK(ashlar_stream_create(device, &doomed) == ASHLAR_OK);
+    unsigned char *ptr = take(64 * KIB, doomed);
+    queue_write(doomed, ptr, 64 * KIB, 1);
+    order_behind(doomed, streams[0]);
+    ashlar_stream_destroy(device, doomed);
+    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+    unsigned char *next = take(64 * KIB, streams[1]);
+    CHECK(next == ptr + 64 * KIB); /* in the zone of the one that ended */
+    CHECK(ashlar_record_stream(allocator, ptr, streams[1]) == ASHLAR_OK);
+    queue_verify(streams[1], ptr, 64 * KIB, 1);
+    give_on(ptr, streams[0]);
+    unsigned char *again = take(64 * KIB, streams[0]);
+    queue_write(streams[0], again, 64 * KIB, 2);
+    wait_for(streams[0]);
+    wait_for(streams[1]);
+    CHECK(atomic_load(&payload_bad_count) == 0);
+    give(again);
+    give(next);
+}
+
 RUN_CASES()
