@@ -200,6 +200,18 @@ static inline void ashlar__driver_unrelax(ashlar_driver *driver, unsigned int mo
     }
 }
 
+/* Wait on the host for an event, also while some stream is captured for a pool. Not counted as an
+ * allocator's: it has dropped its lock. */
+static inline cu_result ashlar__driver_wait(ashlar_driver *driver, cu_event event) {
+    unsigned int mode = CU_CAPTURE_RELAXED;
+    cu_result result = ashlar__driver_relax(driver, &mode);
+    if (result == CU_SUCCESS) {
+        result = ASHLAR_DRIVER_CALL(driver, event_synchronize, (event));
+        ashlar__driver_unrelax(driver, mode);
+    }
+    return result;
+}
+
 /* Tests: make one call return `result`: the n-th of `fn` (-1: of any function), counted from now. 1
  * is the next call; 0 takes an earlier order back. */
 void ashlar__driver_fail_at(ashlar_driver *driver, int fn, uint64_t n, cu_result result);

@@ -313,4 +313,27 @@ CASE_WITH(the_quarantine_is_compared_when_watching_begins, set_up_late(ASHLAR_GU
     CHECK(report_count == 1);
 }
 
+/* A request waits on the host for what is to be unmapped: in a capture, too. */
+CASE_WITH(pages_are_waited_for_during_a_capture, set_up_late(ASHLAR_GUARD_UNMAP)) {
+    ashlar_graph_pool *pool = NULL;
+    cu_graph graph = NULL;
+    unsigned char *freed = take(32 * MIB, streams[1]);
+    for (int i = 0; i < 40; i++) { /* more than the questions below let run */
+        queue_write(streams[1], freed, 1000, 0x21);
+    }
+    give(freed);
+    CHECK(ashlar_graph_pool_begin(allocator, streams[0], &pool) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
+    CHECK(driver->table.stream_begin_capture(streams[0], CU_CAPTURE_GLOBAL) == CU_SUCCESS);
+    ashlar__device_leave(device);
+    give(take(48 * MIB, streams[2]));
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
+    CHECK(driver->table.stream_end_capture(streams[0], &graph) == CU_SUCCESS);
+    CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
+    ashlar__device_leave(device);
+    ashlar_graph_pool_end(pool);
+    CHECK(ashlar_graph_pool_release(pool, streams[0]) == ASHLAR_OK);
+    end_without_report();
+}
+
 RUN_CASES()
