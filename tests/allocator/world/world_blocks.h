@@ -38,6 +38,7 @@ static inline void block_taken(store *s, const act *a, world_block *b, void *ptr
                        .home = a->lane,
                        .last = a->lane,
                        .is_plain = true,
+                       .is_of_pool = s->is_capturing && s->at->made[a->lane] == s->captured,
                        .is_of_step = s->step_depth[a->thread] > 0};
     b->block_bytes = bytes_of_block(a->bytes);
     sums_take(s, b);
@@ -278,6 +279,17 @@ static inline void leave_blocks(const place *at, int lane, int heir, unsigned ch
     }
 }
 
+/* A stream that has nothing to do with the program's takes over what comes behind a graph. */
+static inline void leave_graphs(place *at, int lane) {
+    for (int i = 0; i < world.set->store_count; i++) {
+        store *s = &world.stores[i];
+        if (s->at == at && s->pool != NULL && s->graph_lane == lane) {
+            s->graph_lane = lane == LANE_MADE ? LANE_MADE + 2 : LANE_MADE;
+            order_lanes(at, lane, s->graph_lane);
+        }
+    }
+}
+
 /* By the library, or by the program itself behind ashlar_allocator_forget_stream(). */
 static inline void end_stream(place *at, int lane, bool by_library) {
     const ashlar_driver_table *table = &at->device->driver->table;
@@ -318,6 +330,7 @@ static inline void act_end_stream(store *s, const act *a) {
     const int lane = a->lane >= LANE_MADE ? a->lane : LANE_MADE + a->lane;
     const int heir = a->other == lane ? LANE_LEGACY : a->other;
     if (may_end(s->at, lane, heir, a->thread)) {
+        leave_graphs(s->at, lane);
         leave_blocks(s->at, lane, heir, a->choice);
         end_stream(s->at, lane, (a->choice & 0x100) != 0);
         make_lane(s->at, lane);

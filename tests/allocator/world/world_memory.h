@@ -194,7 +194,7 @@ static inline size_t left_to_map(const store *s) {
  */
 static inline bool must_fit(const store *s, size_t block_bytes) {
     const ashlar_range *range = range_of(s);
-    if (world.set->guard != 0 || !are_plans_idle(s)) {
+    if (world.set->guard != 0 || s->pool != NULL || !are_plans_idle(s)) {
         return false;
     }
     const size_t need = (block_bytes + range->handle_bytes - 1) & ~(range->handle_bytes - 1);

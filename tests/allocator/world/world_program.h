@@ -52,6 +52,9 @@ enum {
     X(RESERVE, 5)        \
     X(SEAL, 6)           \
     X(WATCH, 2)          \
+    X(GRAPH, 8)          \
+    X(GRAPH_LAUNCH, 10)  \
+    X(GRAPH_RELEASE, 5)  \
     X(ILLEGAL, 20)       \
     X(CHECK, 10)         \
     X(END_THREAD, 6)     \

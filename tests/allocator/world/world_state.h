@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include <ashlar/allocator.h>
+#include <ashlar/graph_pool.h>
 #include <ashlar/plan.h>
 
 #include "allocator/core/allocator_impl.h"
@@ -34,6 +35,7 @@ typedef struct world_block {
     unsigned told;     /* the same with home: watched streams live until the free */
     bool is_plain;     /* ashlar_free() will do: the last use is home's, or recorded */
     bool is_frozen;    /* somebody who used it is gone, so nobody here can come behind that */
+    bool is_of_pool;   /* taken in a capture whose graph is still there */
     bool is_of_step;   /* taken in a step, so perhaps in the memory of a plan */
 } world_block;
 
@@ -51,6 +53,11 @@ typedef struct store {
     size_t limit_bytes, reserved_bytes;
     unsigned step_depth[THREADS];
     bool is_sealed, is_refusing, is_watched;
+    ashlar_graph_pool *pool; /* NULL: there is no graph */
+    cu_graph_exec exec;
+    ashlar_stream captured;
+    int graph_lane;    /* comes behind all launches */
+    bool is_capturing; /* no event may be asked for, and no order with the legacy stream made */
     bool has_steps; /* no guard mode, and thread caches: else steps are nothing */
 } store;
 

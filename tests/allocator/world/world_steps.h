@@ -4,7 +4,7 @@
 #ifndef ASHLAR_WORLD_STEPS_H
 #define ASHLAR_WORLD_STEPS_H
 
-#include "tests/allocator/world/world_blocks.h"
+#include "tests/allocator/world/world_graphs.h"
 
 static inline bool is_in_any_step(const store *s) {
     return s->has_steps && s->step_depth[0] + s->step_depth[1] + s->step_depth[2] > 0;
@@ -133,6 +133,7 @@ static inline void act_close(const act *a) {
         for (end.store = (uint8_t)i; s->step_depth[a->thread] > 0;) {
             act_step_end(s, &end);
         }
+        act_release(s);
     }
     for (size_t i = 0; i < SLOTS; i++) {
         if (is_live(&world.blocks[i])) {
@@ -212,6 +213,15 @@ static inline void perform(const act *a) {
         break;
     case ACT_WATCH:
         act_watch(s, a);
+        break;
+    case ACT_GRAPH:
+        act_graph(s, a);
+        break;
+    case ACT_GRAPH_LAUNCH:
+        act_launch(s, a);
+        break;
+    case ACT_GRAPH_RELEASE:
+        act_release(s);
         break;
     case ACT_ILLEGAL:
         act_illegal(s, a);
