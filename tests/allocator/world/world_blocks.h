@@ -48,7 +48,7 @@ static inline void block_taken(store *s, const act *a, world_block *b, void *ptr
     if (a->choice % 8 == 0) {
         EXPECT_OK(ashlar_allocator_usable_bytes(s->allocator, ptr, &usable));
         EXPECT(usable >= b->bytes);
-        EXPECT(b->is_of_step || usable == (world.set->guard != 0 ? b->bytes : b->block_bytes));
+        EXPECT(b->is_of_step || b->is_of_pool || usable == (world.set->guard != 0 ? b->bytes : b->block_bytes));
     }
     prove_owned(s, b);
     queue_first(s, b);
@@ -129,13 +129,26 @@ static inline void act_free_many(const act *a) {
     }
 }
 
+/* Whether the block's last use is on a stream that is captured now, so that one more would be the
+ * graph's. */
+static inline bool is_captured(const world_block *b) {
+    const store *of = &world.stores[b->store];
+    for (const store *s = world.stores; s < world.stores + STORES; s++) {
+        if (s->is_capturing && s->at == of->at && b->last >= LANE_MADE &&
+            s->at->made[b->last] == s->captured) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Where memory is out: give up the last block that may be freed from here. */
 static inline bool reclaim_block(void *user, size_t bytes) {
     const store *s = user;
     EXPECT(bytes > 0);
     for (size_t i = SLOTS; i-- > 0;) {
         world_block *b = &world.blocks[i];
-        if (is_live(b) && b->store == store_number(s) && b->is_plain) {
+        if (is_live(b) && b->store == store_number(s) && b->is_plain && !is_captured(b)) {
             return free_block(b, world.now->thread, true);
         }
     }

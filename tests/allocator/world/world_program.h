@@ -55,6 +55,8 @@ enum {
     X(GRAPH, 8)          \
     X(GRAPH_LAUNCH, 10)  \
     X(GRAPH_RELEASE, 5)  \
+    X(WARMUP, 2)         \
+    X(WARM_STEP, 4)      \
     X(ILLEGAL, 20)       \
     X(CHECK, 10)         \
     X(END_THREAD, 6)     \
@@ -208,6 +210,18 @@ static inline void put_act(drawing *d, act a) {
     }
 }
 
+/* Behind a warm-up: steps of any lengths, and whatever lets the device go on in between. */
+static inline void draw_warm_steps(drawing *d, act a) {
+    static const act_kind kinds[] = {ACT_WARM_STEP, ACT_WARM_STEP, ACT_WARM_STEP,
+                                     ACT_WARM_STEP, ACT_WAIT,      ACT_WAIT_ALL};
+    for (uint64_t left = drawn(d, 24); left > 0; left--) {
+        a.kind = (uint8_t)kinds[drawn(d, 6)];
+        a.choice = (uint16_t)drawn(d, 1 << 16);
+        a.lane = (uint8_t)draw_lane(d, d->thread);
+        put_act(d, a);
+    }
+}
+
 static inline void draw_act(drawing *d) {
     act a = {.store = (uint8_t)d->store, .key = (uint8_t)drawn(d, KEYS)};
     uint64_t at = drawn(d, d->share_total);
@@ -221,6 +235,9 @@ static inline void draw_act(drawing *d) {
     a.bytes = draw_bytes(d);
     a.choice = (uint16_t)drawn(d, 1 << 16);
     put_act(d, a);
+    if (a.kind == ACT_WARMUP) {
+        draw_warm_steps(d, a);
+    }
 }
 
 /* An act for item i of a key's step. */

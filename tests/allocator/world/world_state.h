@@ -53,6 +53,10 @@ typedef struct store {
     size_t limit_bytes, reserved_bytes;
     unsigned step_depth[THREADS];
     bool is_sealed, is_refusing, is_watched;
+    unsigned warm_choice; /* of the warm-up that its steps are of; 0: there was none */
+    bool is_steady;       /* it was called so, and nothing else happened since */
+    uint64_t steady_calls;
+    size_t steady_reserved;
     ashlar_graph_pool *pool; /* NULL: there is no graph */
     cu_graph_exec exec;
     ashlar_stream captured;
@@ -74,7 +78,7 @@ static struct {
     const setting *set;
     const act *now;
     bool tells;
-    size_t refused_count, replayed_count;
+    size_t refused_count, warm_count, steady_count;
 } world;
 
 static world_work works[WORKS_MAX];
@@ -128,6 +132,10 @@ static inline const char *name_of(const place *at, int lane) {
     }
     (void)snprintf(name, sizeof names[0], "s%u", at->names[lane]);
     return name;
+}
+
+static inline bool is_in_any_step(const store *s) {
+    return s->has_steps && s->step_depth[0] + s->step_depth[1] + s->step_depth[2] > 0;
 }
 
 static inline int store_number(const store *s) {

@@ -4,11 +4,7 @@
 #ifndef ASHLAR_WORLD_STEPS_H
 #define ASHLAR_WORLD_STEPS_H
 
-#include "tests/allocator/world/world_graphs.h"
-
-static inline bool is_in_any_step(const store *s) {
-    return s->has_steps && s->step_depth[0] + s->step_depth[1] + s->step_depth[2] > 0;
-}
+#include "tests/allocator/world/world_warmup.h"
 
 static inline void act_step_begin(store *s, const act *a) {
     if (!can_name(a->lane, a->thread)) {
@@ -223,6 +219,12 @@ static inline void perform(const act *a) {
     case ACT_GRAPH_RELEASE:
         act_release(s);
         break;
+    case ACT_WARMUP:
+        act_warmup(s, a);
+        break;
+    case ACT_WARM_STEP:
+        act_warm_step(s, a);
+        break;
     case ACT_ILLEGAL:
         act_illegal(s, a);
         break;
@@ -240,6 +242,7 @@ static inline void perform(const act *a) {
 
 static inline void perform_and_compare(const act *a, size_t number) {
     world.now = a;
+    end_promises(a);
     perform(a);
     compare_reserved(&world.stores[a->store]);
     if (number % 256 == 0) {
