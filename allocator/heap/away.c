@@ -390,6 +390,7 @@ ashlar_status ashlar__away_bring_home(ashlar_heap *heap) {
             if (can_wait(heap, ashlar__block_home(*link)) && is_open(heap, *link)) {
                 status = send_waiting(heap, user, link, before);
             } else {
+                heap->left_away++;
                 before = *link;
                 link = &before->older;
             }

@@ -40,6 +40,8 @@ typedef struct ashlar_heap {
     bool is_settling;                 /* streams are asked next whether they are idle: frees record
                                        * no event, behind which they would not be */
     uint64_t away_frees;              /* frees after which a block may be away; see away.h */
+    uint64_t left_away;               /* blocks that a held step found away and could not bring
+                                       * home: what it is served depends on the device */
     uint64_t *events_recorded;        /* const; counts the recordings of all streams */
     ashlar_node_pool nodes;           /* of these the zones take a few at a time */
     ashlar_node_chunk *chunks;        /* the host memory of all nodes */

@@ -16,6 +16,7 @@ ashlar_memory_picture ashlar__memory_look(ashlar_allocator *a) {
         }
     }
     p.away_frees = a->heap.away_frees;
+    p.left_away = a->heap.left_away;
     p.short_count = a->heap.short_count;
     ashlar__allocator_leave(a);
     return p;
@@ -30,6 +31,7 @@ bool ashlar__memory_is_repeated(const ashlar_memory_picture *before,
                                 const ashlar_memory_picture *after) {
     ASHLAR_CHECK2(before->stats.alloc_count <= after->stats.alloc_count);
     return before->layout == after->layout && before->short_count == after->short_count &&
+           before->left_away == after->left_away &&
            before->stats.reserved_bytes == after->stats.reserved_bytes &&
            after->stats.alloc_count - before->stats.alloc_count ==
                served_in_place(&after->stats) - served_in_place(&before->stats);

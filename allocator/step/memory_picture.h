@@ -11,7 +11,7 @@
 typedef struct ashlar_memory_picture {
     ashlar_stats stats;
     uint64_t layout; /* a hash: which zone each window is of, and how much of it is mapped */
-    uint64_t away_frees, short_count; /* as in the heap */
+    uint64_t away_frees, left_away, short_count; /* as in the heap */
 } ashlar_memory_picture;
 
 /* Lock: not held. */

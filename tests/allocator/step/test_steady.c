@@ -377,6 +377,28 @@ CASE(a_pass_that_takes_over_the_memory_of_an_ended_stream_proves_nothing) {
     CHECK_ZU(report.pass_count, 2);
 }
 
+/* The step's block lies in the zone of a stream that ended, which cannot wait for it to come home:
+ * whether it is there when the next step begins depends on the device. */
+CASE(a_pass_that_borrows_from_a_stream_that_ended_proves_nothing) {
+    ashlar_stream doomed = NULL;
+    REQUIRE(set_up_cached("memory=16MiB,mode=adversarial,seed=3", ASHLAR_CACHE_AUTO));
+    REQUIRE(ashlar_stream_create(device, &doomed) == ASHLAR_OK);
+    unsigned char *kept = take(4096, doomed);
+    ashlar_stream_destroy(device, doomed);
+    unsigned char *rest = take(14 * MIB, streams[0]);
+    make_simple(AT_HOME, false);
+    made.block_count = made.length_count = 1;
+    made.event_count = 0;
+    made.blocks[0].base = made.blocks[0].slope = 500 * KIB + 1;
+    made.blocks[0].stream = 1;
+    make_events();
+    ashlar_warmup_options o = options_of();
+    o.step = NULL;
+    CHECK_HAS(doubt_of(o), "another stream");
+    give(kept);
+    give(rest);
+}
+
 /* ---- how the promise is kept ---- */
 
 CASE(a_step_waits_in_stream_for_blocks_that_the_last_one_left_away) {
