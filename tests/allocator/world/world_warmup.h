@@ -67,6 +67,8 @@ static inline ashlar_status give_warm(warm_program *w, warm_block *b) {
     }
     if (b->third != NO_LANE) {
         order_lanes(at, b->lane, b->third);
+        TELL("CHECK(ashlar_record_stream(a%d, w[%d], %s) == ASHLAR_OK);", store_number(s),
+             (int)(b - w->blocks), name_of(at, b->third));
         status = ashlar_record_stream(s->allocator, ptr, handle_of(at, b->third));
         if (w->works) {
             queue_work(at, &verify, b->third);
@@ -77,6 +79,9 @@ static inline ashlar_status give_warm(warm_program *w, warm_block *b) {
     if (w->works) {
         queue_work(at, &verify, last);
     }
+    TELL("CHECK(ashlar_free%s(a%d, w[%d]%s%s) == ASHLAR_OK);", b->next != NO_LANE ? "_on" : "",
+         store_number(s), (int)(b - w->blocks), b->next != NO_LANE ? ", " : "",
+         b->next != NO_LANE ? name_of(at, last) : "");
     return status != ASHLAR_OK      ? status
            : b->next != NO_LANE     ? ashlar_free_on(s->allocator, ptr, handle_of(at, last))
                                     : ashlar_free(s->allocator, ptr);
@@ -85,6 +90,8 @@ static inline ashlar_status give_warm(warm_program *w, warm_block *b) {
 static inline ashlar_status take_warm(warm_program *w, warm_block *b, size_t length) {
     store *s = w->at;
     b->bytes = b->base + b->slope * length;
+    TELL("CHECK(ashlar_alloc_tagged(a%d, %zu, (ashlar_tag)%d, %s, &w[%d]) == ASHLAR_OK);",
+         store_number(s), b->bytes, (int)b->tag, name_of(s->at, b->lane), (int)(b - w->blocks));
     const ashlar_status status = ashlar_alloc_tagged(s->allocator, b->bytes, b->tag,
                                                      handle_of(s->at, b->lane), &b->ptr);
     if (status == ASHLAR_OK && w->works) {
@@ -164,7 +171,10 @@ static inline void act_warmup(store *s, const act *a) {
     }
     draw_warm(&w, s, a->choice);
     const ashlar_warmup_options options = warm_options(s, a->choice, &w);
-    TELL("/* warm a%d up with the steps of choice %u */", a->store, a->choice);
+    TELL("/* warm a%d up: lengths 1 to %zu, %zu buckets, without_plan %d; the calls of step (%d) and "
+         "dry run: */",
+         a->store, options.max_length, options.length_bucket_count, options.without_plan,
+         options.step != NULL);
     const ashlar_status status = ashlar_allocator_warmup(s->allocator, &options, &report);
     if (status != ASHLAR_OK && status != ASHLAR_ENOMEM) {
         wrong("warmup: %s", ashlar_error_detail());
@@ -189,7 +199,7 @@ static inline void act_warm_step(store *s, const act *a) {
     draw_warm(&w, s, s->warm_choice);
     const ashlar_warmup_options options = warm_options(s, s->warm_choice, &w);
     const size_t length = 1 + a->choice % w.lengths;
-    TELL("/* a step of length %zu of a%d */", length, a->store);
+    TELL("/* a step of length %zu of a%d, steady %d: */", length, a->store, s->is_steady);
     EXPECT_OK(
         ashlar_step_begin(s->allocator, options.stream, ashlar_warmup_key(&options, length)));
     const ashlar_status status = warm_step(&w, length);
