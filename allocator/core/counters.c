@@ -58,6 +58,10 @@ static int64_t sum_of_tags(const ashlar_counters *c) {
     return sum;
 }
 
+enum {
+    ONE_SIDED_BYTES = 1 << 20
+}; /* that a thread keeps to itself which only takes or only frees */
+
 void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats) {
     static const int64_t nothing[ASHLAR_TAG_COUNT];
     ASHLAR_CHECK2(c->hit_count >= c->hit_count_published);
@@ -81,7 +85,10 @@ void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats) {
         set_peak(stats, nothing);
     }
     ASHLAR_CHECK2(!is_above(stats->live_bytes, stats->live_peak_bytes));
+    const int64_t peak = (int64_t)stats->live_peak_bytes, own = c->published + c->all.live;
     *c = (ashlar_counters){
+        .above = (peak > own ? peak - own : 0) + ONE_SIDED_BYTES,
+        .below = -(own > 0 ? own : 0) - ONE_SIDED_BYTES,
         .hit_count = c->hit_count,
         .hit_count_published = c->hit_count,
         .miss_count = c->miss_count,

@@ -10,7 +10,10 @@
  * That is exact while one thread allocates. With several, it is off by at most what the others have
  * not published: too low by what they took, too high by what they freed. A thread publishes once
  * its changes exceed a 64th of the device's memory or half of what the cache may hold, whichever is
- * more; the hits in between add at most what the cache holds. Reading the statistics publishes for
+ * more; the hits in between add at most what the cache holds. A thread that only takes, or only
+ * frees what others took, publishes each MiB, or their sum would follow these two back and forth:
+ * it knows itself by what it has taken and not freed, which is above the peak, or below zero. That
+ * of a thread which frees its own blocks stays between them. Reading the statistics publishes for
  * all threads. Before all have published, a sum may be below zero: one thread freed what another
  * one took.
  */
@@ -40,6 +43,8 @@ typedef struct ashlar_counters {
     uint64_t planned_count_published;
     uint64_t free_count;
     int64_t published; /* the sum of all.live over all publications */
+    int64_t above;     /* all.live at which published + all.live is a MiB above the peak ... */
+    int64_t below;     /* ... or a MiB below zero */
     ashlar_live_delta all;
     ashlar_live_delta tags[ASHLAR_TAG_COUNT];
     int64_t tags_at_peak[ASHLAR_TAG_COUNT]; /* tags[].live when all.live was all.peak */
@@ -78,7 +83,8 @@ void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats);
 
 /* Whether live bytes changed by more than `limit`: publishing costs more than finding a block. */
 static inline bool ashlar__counters_are_due(const ashlar_counters *c, size_t limit) {
-    return c->all.live > (int64_t)limit || -c->all.live > (int64_t)limit;
+    return c->all.live > (int64_t)limit || -c->all.live > (int64_t)limit ||
+           c->all.live > c->above || c->all.live < c->below;
 }
 
 /* Publish only if that is due. */

@@ -156,7 +156,8 @@ static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *p
         ashlar__take_back(cache, block);
         return ASHLAR_OK;
     }
-    if (ashlar__outbox_wants(cache, block)) {
+    if (ashlar__outbox_wants(cache, block) &&
+        !ashlar__counters_are_due(&cache->counters, a->constants.unpublished_bytes)) {
         ashlar__count_back(cache, block);
         ashlar__outbox_add(cache, block);
         ashlar__cache_leave(cache);

@@ -277,8 +277,8 @@ ashlar_allocator_usable_bytes(ashlar_allocator *allocator, const void *ptr, size
 /*
  * Read all statistics at one moment. Live and reserved bytes are exact, and so is the peak of
  * reserved bytes. Peaks of live bytes are exact while one thread allocates. With several they are
- * wrong by at most the bytes that other threads' caches handed out or took back since each of those
- * threads last took the lock.
+ * wrong by at most, for each other thread, what its cache may hold and a 64th of the device's memory,
+ * or half of that cache if it is more; 1 MiB, for one that only takes or only frees.
  *
  * Threads: any.  Cost: takes the lock, a system call if several threads have caches, and
  * O(blocks in caches); while a step is replayed, O(slots of its stream's plans).

@@ -237,6 +237,46 @@ static void work_on(const char *spec, size_t cache_bytes, uint64_t seed) {
     tear_down();
 }
 
+enum { BATCH = 500, BATCH_BYTES = 6 * KIB, BATCHES = 400 };
+
+static void *batch[BATCH];
+static pthread_barrier_t turn;
+
+static void *give_batches(void *bad_count) {
+    for (int round = 0; round < BATCHES; round++) {
+        (void)pthread_barrier_wait(&turn);
+        for (int i = 0; i < BATCH; i++) {
+            *(long *)bad_count += ashlar_free(allocator, batch[i]) != ASHLAR_OK;
+        }
+        (void)pthread_barrier_wait(&turn);
+    }
+    return NULL;
+}
+
+/* Each thread's own changes only grow or only fall: 3 MiB a batch, 1.1 GiB in all. */
+CASE(the_peak_is_known_where_one_thread_takes_and_another_frees) {
+    REQUIRE(set_up_cached("memory=4GiB", MIB) && pthread_barrier_init(&turn, NULL, 2) == 0);
+    pthread_t thread;
+    long bad_count = 0;
+    REQUIRE(pthread_create(&thread, NULL, give_batches, &bad_count) == 0);
+    for (int round = 0; round < BATCHES; round++) {
+        for (int i = 0; i < BATCH; i++) {
+            CHECK(ashlar_alloc(allocator, BATCH_BYTES, streams[0], &batch[i]) == ASHLAR_OK);
+        }
+        (void)pthread_barrier_wait(&turn); /* the other one frees */
+        (void)pthread_barrier_wait(&turn);
+    }
+    const uint64_t peak = stats_now().live_peak_bytes, want = BATCH * BATCH_BYTES;
+    const uint64_t most = MIB /* not published yet */ + MIB /* the cache */;
+    printf("# the peak is said to be %llu of %llu bytes\n", (unsigned long long)peak,
+           (unsigned long long)want);
+    CHECK(peak + most >= want && peak <= want + most);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    CHECK(bad_count == 0 && stats_now().live_bytes == 0);
+    pthread_barrier_destroy(&turn);
+    tear_down();
+}
+
 CASE(threads_with_caches_come_and_go) {
     sizes_max = 6 * KIB;
     work_on("memory=64MiB", 4 * MIB, 1);
