@@ -87,7 +87,7 @@ static void put_tags(ashlar_json_writer *w, const ashlar_stats *stats,
     ashlar__json_close_object(w);
 }
 
-static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
+static void print_plan(FILE *out, const ashlar_step_memory *m) {
     fprintf(
         out,
         "\nBeside what outlives it, a step needs %.2f MiB at its peak and has %.2f MiB (%.3f x)",
@@ -103,6 +103,15 @@ static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
         "missed %llu.\n",
         mib(m->plan_bytes), 100 * m->gap, (unsigned long long)m->hits,
         (unsigned long long)m->steps_replayed, (unsigned long long)m->misses);
+}
+
+static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
+    print_plan(out, m);
+    if (m->is_steady) {
+        fprintf(out, "Steady: no step takes memory after the warm-up, whatever its length.\n");
+    } else {
+        fprintf(out, "Not proven steady: %s.\n", m->unsteady_because);
+    }
 }
 
 static void print_savings(FILE *out, const ashlar_train_report *r) {
@@ -210,6 +219,9 @@ static void put_step_memory(ashlar_json_writer *w, const ashlar_step_memory *m) 
     ashlar__json_add_uint64(w, "plan_hits", m->hits);
     ashlar__json_add_uint64(w, "plan_misses", m->misses);
     ashlar__json_add_uint64(w, "steps_replayed", m->steps_replayed);
+    ashlar__json_add_bool(w, "steady", m->is_steady);
+    ashlar__json_add_string(w, "unsteady_because",
+                            m->unsteady_because != NULL ? m->unsteady_because : "");
 }
 
 static void put_savings(ashlar_json_writer *w, const ashlar_train_report *r) {

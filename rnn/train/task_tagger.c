@@ -302,11 +302,8 @@ static ashlar_status queue_prediction(tagger_task *t) {
     return ashlar_copy_to_host(m->device, t->host, t->loss, sizeof *t->loss, m->stream);
 }
 
-/* Predict the batch in buffer 0 on the plan of its length, like a training step. */
+/* Predict the batch in buffer 0 in a step of its length's key, like a training step. */
 static ashlar_status predict(tagger_task *t, ashlar_trainer *trainer) {
-    if (t->config.without_plan) {
-        return queue_prediction(t);
-    }
     const uint64_t key = ashlar__trainer_key(trainer, t->buffers[0].shape.steps);
     ASHLAR_TRY(ashlar_step_begin(t->head.allocator, t->tagger->stream, key));
     const ashlar_status status = queue_prediction(t);

@@ -162,11 +162,15 @@ static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
     ashlar_plan_stats plan;
     ashlar_plan_get_stats(t->allocator, &plan);
     if (!warm->is_planned) {
-        return (ashlar_step_memory){.reserved_bytes = stats->reserved_bytes - stats->block_bytes,
+        return (ashlar_step_memory){.is_steady = warm->is_steady,
+                                    .unsteady_because = warm->unsteady_because,
+                                    .reserved_bytes = stats->reserved_bytes - stats->block_bytes,
                                     .bound_bytes = stats->live_peak_bytes - stats->live_bytes};
     }
     return (ashlar_step_memory){
         .is_planned = true,
+        .is_steady = warm->is_steady,
+        .unsteady_because = warm->unsteady_because,
         .plan_count = plan.plan_count,
         .reserved_bytes = plan.memory_bytes,
         .bound_bytes = plan.bound_bytes,

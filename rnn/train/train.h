@@ -68,6 +68,8 @@ ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_coun
  * plans are 0 if there is no plan. Counts leave out the warm-up. */
 typedef struct ashlar_step_memory {
     bool is_planned;
+    bool is_steady;               /* no step takes memory after the warm-up (warmup.h) ... */
+    const char *unsteady_because; /* ... or why that was not proven; NULL if is_steady */
     uint64_t plan_count;     /* plans, one for each range of lengths, which share their memory */
     uint64_t reserved_bytes; /* the plans' memory; without plans, all but that of lasting blocks */
     uint64_t bound_bytes;    /* the most that is live at once; with plans, in multiples of 512 B */

@@ -30,7 +30,8 @@ static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
     return ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
 }
 
-static ashlar_status queue_on_plan(ashlar_trainer *t, size_t step, size_t part) {
+/* A part is a step of the allocator's, with a plan or without: its promise counts from there. */
+static ashlar_status queue_in_step(ashlar_trainer *t, size_t step, size_t part) {
     const size_t length = t->task->table->part(t->task, ashlar__prefetch_buffer(step), part).length;
     ASHLAR_TRY(ashlar_step_begin(t->allocator, t->stream, ashlar__trainer_key(t, length)));
     const ashlar_status status = queue_part(t, step, part);
@@ -49,8 +50,7 @@ static ashlar_status queue_step(ashlar_trainer *t, size_t step) {
     const size_t parts = t->prefetch.batches[ashlar__prefetch_buffer(step)].parts;
     ASHLAR_TRY(ashlar__prefetch_begin_step(&t->prefetch, step));
     for (size_t part = 0; part < parts; part++) {
-        ASHLAR_TRY(t->config.without_plan ? queue_part(t, step, part)
-                                          : queue_on_plan(t, step, part));
+        ASHLAR_TRY(queue_in_step(t, step, part));
     }
     ASHLAR_TRY(ashlar_optimizer_copy_state_to_host(t->optimizer, &out->optimizer, t->stream));
     ASHLAR_TRY(ashlar_copy_to_host(t->device, out->losses, t->losses, parts * sizeof *t->losses,

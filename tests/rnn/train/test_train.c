@@ -4,6 +4,8 @@
  */
 #include "tests/rnn/train/train_fixture.h"
 
+#include <ashlar/plan.h>
+
 #include "rnn/data/batcher.h"
 
 /* ---- the same loop, from the parts ---- */
@@ -234,6 +236,46 @@ CASE(the_plan_changes_no_loss_and_serves_every_block) {
     /* Each of 9 blocks is rounded to 512 B in a plan's bound. */
     CHECK(planned->bound_bytes >= not->bound_bytes &&
           planned->bound_bytes < not->bound_bytes + 9 * 512);
+}
+
+/* ---- the promise of the warm-up ---- */
+
+static const ashlar_task_table *real_table;
+static size_t calls_in_steps, calls_outside;
+
+/* Plans cannot be built while a step is under way. Without plans there is none to build. */
+static ashlar_status note_step(ashlar_task *task, size_t buffer, size_t part, uint64_t seed,
+                               double *loss) {
+    const bool is_in_step = ashlar_plan_build(ashlar__trainer_allocator(trainer)) == ASHLAR_EINVAL;
+    *(is_in_step ? &calls_in_steps : &calls_outside) += 1;
+    return real_table->step(task, buffer, part, seed, loss);
+}
+
+CASE_WITH(without_a_plan_steps_begin_and_end_too, open_text("memory=256MiB")) {
+    enum { STEPS = 5 };
+    ashlar_train_config config = small_config(STEPS);
+    config.without_plan = true;
+    REQUIRE(open_trainer(&config) == ASHLAR_OK);
+    ashlar_task *task = ashlar__trainer_task(trainer);
+    ashlar_task_table noting = *task->table;
+    real_table = task->table;
+    noting.step = note_step;
+    task->table = &noting;
+    calls_in_steps = calls_outside = 0;
+    CHECK(ashlar__trainer_run(trainer, NULL, NULL, &report) == ASHLAR_OK);
+    task->table = real_table;
+    CHECK(calls_in_steps >= STEPS && calls_outside == 0);
+    CHECK(report.step_memory.is_steady && report.step_memory.unsteady_because == NULL);
+    CHECK(report.stats.driver_calls_sealed == 0);
+}
+
+CASE_WITH(the_report_says_why_steps_are_not_steady, open_text("memory=256MiB")) {
+    ashlar_train_config config = small_config(2);
+    setenv("ASHLAR_CONF", "guard=fill", 1);
+    CHECK(train_once(&config) == ASHLAR_OK);
+    unsetenv("ASHLAR_CONF");
+    CHECK(!report.step_memory.is_steady);
+    CHECK_HAS(report.step_memory.unsteady_because, "guard");
 }
 
 CASE_WITH(the_loss_falls, open_text("memory=256MiB")) {
