@@ -7,6 +7,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/sized.h"
 #include "allocator/core/forked.h"
 #include "allocator/core/note.h"
 #include "allocator/core/report.h"
@@ -58,8 +59,10 @@ static size_t cache_bytes_of(const ashlar_config *config, size_t memory_bytes) {
     if (config->guard != ASHLAR_GUARD_OFF) {
         return 0;
     }
-    return config->cache_bytes == ASHLAR_CACHE_AUTO ? memory_bytes / CACHE_DIVISOR
-                                                    : (size_t)config->cache_bytes;
+    if (config->cache_bytes == ASHLAR_CACHE_NONE) {
+        return 0;
+    }
+    return config->cache_bytes == 0 ? memory_bytes / CACHE_DIVISOR : (size_t)config->cache_bytes;
 }
 
 static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *config,
@@ -79,9 +82,11 @@ static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *confi
     return status;
 }
 
-ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_config *config,
+ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_config *given,
                                           ashlar_range_kind kind, ashlar_allocator **out) {
-    ASHLAR_TRY(ashlar_config_check(config));
+    ashlar_config taken;
+    const ashlar_config *config = &taken;
+    ASHLAR_TRY(ashlar__config_take(&taken, given, sizeof *given));
     ASHLAR_TRY(ashlar__forks_watch());
     ashlar_allocator *a = ashlar__host_calloc(1, sizeof *a);
     if (a == NULL) {
@@ -101,7 +106,7 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
         return status;
     }
     a->seal = config->seal;
-    a->planner.options = ashlar__plan_defaults;
+    a->planner.options = ashlar__plan_options_chosen((ashlar_plan_options){0});
     fix(a);
     ashlar__lock_init(&a->lock, ASHLAR_RANK_ALLOCATOR);
     status = ashlar_allocator_reserve(a, (size_t)config->reserve_bytes);
@@ -118,10 +123,12 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_config *config,
-                                           ashlar_allocator **out) {
+ashlar_status ashlar_allocator_create_with_sized(ashlar_device *device, const ashlar_config *config,
+                                                 size_t config_bytes, ashlar_allocator **out) {
+    ASHLAR_SIZED_READ(ashlar_config, given, config, config_bytes);
     return ashlar__allocator_create_in(
-        device, config, config->virtual_memory ? ASHLAR_RANGE_VIRTUAL : ASHLAR_RANGE_SEGMENTS, out);
+        device, &given, given.without_virtual_memory ? ASHLAR_RANGE_SEGMENTS : ASHLAR_RANGE_VIRTUAL,
+        out);
 }
 
 ashlar_status ashlar_allocator_create(ashlar_device *device, ashlar_allocator **out) {
@@ -190,12 +197,13 @@ ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
 
 /* ---- statistics ---- */
 
-void ashlar_allocator_get_stats(ashlar_allocator *a, ashlar_stats *stats) {
-    if (ashlar__is_of_parent(a)) {
-        *stats = (ashlar_stats){0};
-        return;
+void ashlar_allocator_get_stats_sized(ashlar_allocator *a, ashlar_stats *stats,
+                                      size_t stats_bytes) {
+    ashlar_stats sums = {0};
+    if (!ashlar__is_of_parent(a)) {
+        ashlar__lock_acquire(&a->lock);
+        ashlar__stats_sum_locked(a, &sums);
+        ashlar__lock_release(&a->lock);
     }
-    ashlar__lock_acquire(&a->lock);
-    ashlar__stats_sum_locked(a, stats);
-    ashlar__lock_release(&a->lock);
+    ashlar__sized_write(stats, stats_bytes, &sums, sizeof sums);
 }

@@ -77,12 +77,16 @@ static inline ashlar_stream ashlar__stream_named(ashlar_stream stream) {
 }
 
 /*
- * Like ashlar_allocator_create_with(), but `kind` chooses the memory; config->virtual_memory is
- * ignored.
+ * Like ashlar_allocator_create_with(), but `kind` chooses the memory, and not the options.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__allocator_create_in(ashlar_device *device,
                                                             const ashlar_config *config,
                                                             ashlar_range_kind kind,
                                                             ashlar_allocator **out);
+
+/* Read a program's options, with the default for each field that is 0. Errors: those of
+ * ashlar_config_check(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__config_take(ashlar_config *out, const ashlar_config *config,
+                                                    size_t config_bytes);
 
 #endif /* ASHLAR_ALLOCATOR_IMPL_H */

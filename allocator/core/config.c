@@ -2,6 +2,7 @@
 #include <ashlar/config.h>
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,8 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/pairs.h"
+#include "allocator/base/sized.h"
+#include "allocator/core/allocator_impl.h"
 
 typedef enum kind { BYTES, COUNT, FRACTION, CHOICE } kind;
 
@@ -36,6 +39,8 @@ enum {
     ASHLAR_CONFIG_MAP(X)
 #undef X
 };
+
+#define NONE ASHLAR_CACHE_NONE
 
 enum { KEY_BYTES = 16 };
 #define X(type, field, key, ...) \
@@ -84,12 +89,25 @@ static bool has_named_initial(const option *o) {
     return o->kind != CHOICE && o->words != NULL;
 }
 
+/* Whether a 0 in the text is NONE in the field, where 0 stands for the default. */
+static bool has_none(const option *o) {
+    return has_named_initial(o) && strcmp(o->words, "0") != 0;
+}
+
 static bool is_allowed(const option *o, value v) {
     if (o->kind == FRACTION) {
         return v.real > (double)o->low && v.real <= (double)o->high;
     }
-    return (v.whole >= o->low && v.whole <= o->high) ||
-           (has_named_initial(o) && v.whole == o->initial);
+    return (v.whole >= o->low && v.whole <= o->high) || (has_none(o) && v.whole == NONE);
+}
+
+/* Whether the field was left out, so that it stands for the default. */
+static bool is_left_out(const option *o, value v) {
+    return o->kind == FRACTION ? v.real >= 0 && v.real <= 0 : v.whole == 0;
+}
+
+static value initial_of(const option *o) {
+    return (value){.whole = o->initial, .real = (double)o->initial};
 }
 
 /* Find the index of a word in a list "a|b|c", from 0. */
@@ -142,18 +160,24 @@ static bool parse_value(const option *o, ashlar_piece text, value *out) {
         is_read = parse_word(o->words, text, &out->whole);
         break;
     }
-    /* A default above the range can be given only by its name. */
+    if (is_read && has_named_initial(o) && out->whole == 0) {
+        out->whole = has_none(o) ? NONE : 0;
+        return true;
+    }
+    /* NONE itself can be given only as 0. */
     return is_read && out->whole <= o->high && is_allowed(o, *out);
 }
 
+/* Write a value as in ASHLAR_CONF; the default, where the field was left out. */
 static void write_value(const option *o, value v, char out[static ASHLAR_NUMBER_BYTES]) {
     if (has_named_initial(o) && v.whole == o->initial) {
         (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%s", o->words);
         return;
     }
+    v = is_left_out(o, v) ? initial_of(o) : v;
     switch (o->kind) {
     case BYTES:
-        ashlar__write_bytes(v.whole, out);
+        ashlar__write_bytes(has_none(o) && v.whole == NONE ? 0 : v.whole, out);
         break;
     case CHOICE:
         write_word(o, v.whole, out);
@@ -202,11 +226,19 @@ static const char *const keys[] = {
 #undef X
 };
 
-/* The options read so far, and where the text comes from, for messages. */
+/* The options read so far, those that the program's structure has, and where the text comes from.
+ */
 typedef struct reading {
     ashlar_config config;
+    size_t config_bytes;
     const char *source;
 } reading;
+
+static const size_t ends[] = {
+#define X(type, field, ...) offsetof(ashlar_config, field) + sizeof(type),
+    ASHLAR_CONFIG_MAP(X)
+#undef X
+};
 
 static ashlar_status set_option(void *context, size_t i, ashlar_piece given) {
     reading *l = context;
@@ -216,11 +248,15 @@ static ashlar_status set_option(void *context, size_t i, ashlar_piece given) {
         return ashlar__pairs_refuse(l->source, options[i].key, given,
                                     write_allowed(&options[i], allowed));
     }
+    ASHLAR_FAIL_IF(ends[i] > l->config_bytes, ASHLAR_EINVAL,
+                   "%s: %s is newer than the version that the program was compiled for; leave it "
+                   "out",
+                   l->source, options[i].key);
     store(&l->config, i, v);
     return ASHLAR_OK;
 }
 
-void ashlar_config_init(ashlar_config *out) {
+static void init(ashlar_config *out) {
     *out = (ashlar_config){
 #define X(type, field, key, kind, low, high, initial, ...) .field = initial,
         ASHLAR_CONFIG_MAP(X)
@@ -228,28 +264,41 @@ void ashlar_config_init(ashlar_config *out) {
     };
 }
 
-ashlar_status ashlar_config_parse(ashlar_config *config, const char *text, const char *source) {
+void ashlar_config_init_sized(ashlar_config *out, size_t out_bytes) {
+    ashlar_config config;
+    init(&config);
+    ashlar__sized_write(out, out_bytes, &config, sizeof config);
+}
+
+ashlar_status ashlar_config_parse_sized(ashlar_config *config, size_t config_bytes,
+                                        const char *text, const char *source) {
     const ashlar_pairs_format format = {
         .source = source, .keys = keys, .count = ASHLAR_CONFIG_COUNT, .set = set_option};
-    reading l = {.config = *config, .source = source};
+    ASHLAR_SIZED_READ(ashlar_config, before, config, config_bytes);
+    reading l = {.config = before, .config_bytes = config_bytes, .source = source};
     const ashlar_status status = ashlar__pairs_read(&format, text, &l);
     if (status == ASHLAR_OK) {
-        *config = l.config;
+        ashlar__sized_write(config, config_bytes, &l.config, sizeof l.config);
     }
     return status;
 }
 
-ashlar_status ashlar_config_read_env(ashlar_config *config) {
+ashlar_status ashlar_config_read_env_sized(ashlar_config *config, size_t config_bytes) {
     const char *text = secure_getenv("ASHLAR_CONF");
-    return text == NULL ? ASHLAR_OK : ashlar_config_parse(config, text, "ASHLAR_CONF");
+    return text == NULL ? ASHLAR_OK
+                        : ashlar_config_parse_sized(config, config_bytes, text, "ASHLAR_CONF");
 }
 
 /* ---- all options ---- */
 
-ashlar_status ashlar_config_check(const ashlar_config *config) {
+ashlar_status ashlar__config_take(ashlar_config *out, const ashlar_config *config,
+                                  size_t config_bytes) {
+    ASHLAR_TRY(ashlar__sized_read(out, sizeof *out, config, config_bytes, "ashlar_config"));
     for (size_t i = 0; i < ASHLAR_CONFIG_COUNT; i++) {
-        const value v = load(config, i);
-        if (!is_allowed(&options[i], v)) {
+        const value v = load(out, i);
+        if (is_left_out(&options[i], v)) {
+            store(out, i, initial_of(&options[i]));
+        } else if (!is_allowed(&options[i], v)) {
             char shown[ASHLAR_NUMBER_BYTES], allowed[ALLOWED_BYTES];
             write_value(&options[i], v, shown);
             return ashlar__fail(ASHLAR_EINVAL, "config: %s is %s; give %s", options[i].field, shown,
@@ -259,17 +308,20 @@ ashlar_status ashlar_config_check(const ashlar_config *config) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_config_format(const ashlar_config *config, char *buffer, size_t bytes,
-                                   size_t *needed) {
+ashlar_status ashlar_config_check_sized(const ashlar_config *config, size_t config_bytes) {
+    ashlar_config taken;
+    return ashlar__config_take(&taken, config, config_bytes);
+}
+
+ashlar_status ashlar_config_format_sized(const ashlar_config *config, size_t config_bytes,
+                                         char *buffer, size_t bytes, size_t *needed) {
     char line[ASHLAR_CONFIG_COUNT * (KEY_BYTES + ASHLAR_NUMBER_BYTES)];
     size_t length = 0;
-    const ashlar_status status = ashlar_config_check(config);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ashlar_config taken;
+    ASHLAR_TRY(ashlar__config_take(&taken, config, config_bytes));
     for (size_t i = 0; i < ASHLAR_CONFIG_COUNT; i++) {
         char text[ASHLAR_NUMBER_BYTES];
-        write_value(&options[i], load(config, i), text);
+        write_value(&options[i], load(&taken, i), text);
         length += (size_t)snprintf(line + length, sizeof line - length, "%s%s=%s",
                                    i == 0 ? "" : ",", options[i].key, text);
         ASHLAR_CHECK2(length < sizeof line);
@@ -287,14 +339,13 @@ ashlar_status ashlar_config_format(const ashlar_config *config, char *buffer, si
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_config_describe(size_t i, ashlar_config_option *out) {
+ashlar_status ashlar_config_describe_sized(size_t i, ashlar_config_option *out, size_t out_bytes) {
     if (i >= ASHLAR_CONFIG_COUNT) {
         return ashlar__fail(ASHLAR_EINVAL, "option: %zu; give 0 to %d", i, ASHLAR_CONFIG_COUNT - 1);
     }
-    ashlar_config config;
-    ashlar_config_init(&config);
-    *out = (ashlar_config_option){.key = options[i].key, .text = options[i].text};
-    write_value(&options[i], load(&config, i), out->initial);
-    (void)write_allowed(&options[i], out->allowed);
+    ashlar_config_option described = {.key = options[i].key, .text = options[i].text};
+    write_value(&options[i], initial_of(&options[i]), described.initial);
+    (void)write_allowed(&options[i], described.allowed);
+    ashlar__sized_write(out, out_bytes, &described, sizeof described);
     return ASHLAR_OK;
 }

@@ -133,16 +133,17 @@ void ashlar_allocator_seal(ashlar_allocator *a) {
     ashlar__lock_release(&a->lock);
 }
 
-void ashlar_allocator_set_seal_policy(ashlar_allocator *a, ashlar_seal_policy policy,
-                                      ashlar_warn_fn warn, void *user) {
-    if (ashlar__is_of_parent(a)) {
-        return;
-    }
+ashlar_status ashlar_allocator_set_seal_policy(ashlar_allocator *a, ashlar_seal_policy policy,
+                                               ashlar_warn_fn warn, void *user) {
+    ASHLAR_FAIL_IF((unsigned)policy > ASHLAR_SEAL_ERROR, ASHLAR_EINVAL,
+                   "seal policy: %d; give ASHLAR_SEAL_COUNT, _WARN or _ERROR", (int)policy);
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__lock_acquire(&a->lock);
     a->seal = policy;
     a->warn = warn;
     a->warn_user = user;
     ashlar__lock_release(&a->lock);
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__may_map_locked(ashlar_allocator *a) {

@@ -9,6 +9,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/sized.h"
 
 enum { ORDINAL_MAX = 1023 };
 
@@ -158,14 +159,16 @@ void ashlar_device_close(ashlar_device *device) {
     ashlar__host_free(device);
 }
 
-void ashlar_device_get_info(const ashlar_device *device, ashlar_device_info *info) {
-    *info = device->info;
+void ashlar_device_get_info_sized(const ashlar_device *device, ashlar_device_info *info,
+                                  size_t info_bytes) {
+    ashlar__sized_write(info, info_bytes, &device->info, sizeof device->info);
 }
 
-void ashlar_device_get_counts(const ashlar_device *device, ashlar_driver_counts *counts) {
+void ashlar_device_get_counts_sized(const ashlar_device *device, ashlar_driver_counts *counts,
+                                    size_t counts_bytes) {
     _Static_assert(ASHLAR_DRIVER_KIND_COUNT == 6, "every kind is read below");
     const ashlar_driver *driver = device->driver;
-    *counts = (ashlar_driver_counts){
+    const ashlar_driver_counts now = {
         .query = ashlar__driver_calls(driver, ASHLAR_DRIVER_QUERY),
         .memory = ashlar__driver_calls(driver, ASHLAR_DRIVER_MEMORY),
         .context = ashlar__driver_calls(driver, ASHLAR_DRIVER_CONTEXT),
@@ -173,6 +176,7 @@ void ashlar_device_get_counts(const ashlar_device *device, ashlar_driver_counts 
         .work = ashlar__driver_calls(driver, ASHLAR_DRIVER_WORK),
         .wait = ashlar__driver_calls(driver, ASHLAR_DRIVER_WAIT),
     };
+    ashlar__sized_write(counts, counts_bytes, &now, sizeof now);
 }
 
 ashlar_status ashlar__device_enter(ashlar_device *device) {

@@ -6,6 +6,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/sized.h"
 #include "allocator/pack/pack_greedy.h"
 #include "allocator/pack/pack_refine.h"
 
@@ -92,13 +93,13 @@ static ashlar_status pack_items(const ashlar_pack_items *problem,
     return status;
 }
 
-ashlar_status ashlar_pack(const ashlar_pack_buffer *buffers, size_t count,
-                          const ashlar_pack_options *options, size_t *offsets,
-                          ashlar_pack_result *out) {
-    static const ashlar_pack_options defaults = {0};
+ashlar_status ashlar_pack_sized(const ashlar_pack_buffer *buffers, size_t count,
+                                const ashlar_pack_options *options, size_t options_bytes,
+                                size_t *offsets, ashlar_pack_result *out, size_t out_bytes) {
     ashlar_pack_items problem;
-    const ashlar_pack_options *o = options == NULL ? &defaults : options;
-    const size_t alignment = o->alignment == 0 ? 1 : o->alignment;
+    ashlar_pack_result result = {.is_optimal = true, .strategy = "nothing to place"};
+    ASHLAR_SIZED_READ(ashlar_pack_options, chosen, options, options_bytes);
+    const size_t alignment = chosen.alignment == 0 ? 1 : chosen.alignment;
     ashlar_status status = check_alignment(alignment);
     if (status == ASHLAR_OK) {
         status = ashlar__pack_items_init(&problem, buffers, count, alignment);
@@ -106,11 +107,12 @@ ashlar_status ashlar_pack(const ashlar_pack_buffer *buffers, size_t count,
     if (status != ASHLAR_OK) {
         return status;
     }
-    if (count == 0) {
-        *out = (ashlar_pack_result){.is_optimal = true, .strategy = "nothing to place"};
-    } else {
-        status = pack_items(&problem, o, offsets, out);
+    if (count > 0) {
+        status = pack_items(&problem, &chosen, offsets, &result);
     }
     ashlar__pack_items_finish(&problem);
+    if (status == ASHLAR_OK) {
+        ashlar__sized_write(out, out_bytes, &result, sizeof result);
+    }
     return status;
 }

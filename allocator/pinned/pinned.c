@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "allocator/base/host.h"
+#include "allocator/base/sized.h"
 #include "allocator/pinned/block_table.h"
 #include "allocator/pinned/jemalloc_arena.h"
 #include "allocator/pinned/page_heap.h"
@@ -28,10 +29,9 @@ struct ashlar_pinned {
 
 /* ---- life ---- */
 
-ashlar_status ashlar_pinned_create(ashlar_device *device, const ashlar_pinned_config *config,
-                                   ashlar_pinned **out) {
-    const ashlar_pinned_config chosen =
-        config != NULL ? *config : (ashlar_pinned_config){.limit_bytes = 0};
+ashlar_status ashlar_pinned_create_sized(ashlar_device *device, const ashlar_pinned_config *config,
+                                         size_t config_bytes, ashlar_pinned **out) {
+    ASHLAR_SIZED_READ(ashlar_pinned_config, chosen, config, config_bytes);
     ashlar_pinned *pool = ashlar__host_calloc(1, sizeof *pool);
     if (pool == NULL) {
         return ashlar__pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a pool");
@@ -212,8 +212,7 @@ ashlar_status ashlar_pinned_trim(ashlar_pinned *pool) {
     return status;
 }
 
-void ashlar_pinned_get_stats(ashlar_pinned *pool, ashlar_pinned_stats *stats) {
-    *stats = (ashlar_pinned_stats){.live_bytes = 0};
+static void sum_stats(ashlar_pinned *pool, ashlar_pinned_stats *stats) {
     ashlar__pending_lock(&pool->pending);
     ashlar__block_table_lock(&pool->table);
     ashlar__lock_acquire(&pool->heap.lock);
@@ -228,4 +227,11 @@ void ashlar_pinned_get_stats(ashlar_pinned *pool, ashlar_pinned_stats *stats) {
     ashlar__lock_release(&pool->heap.lock);
     ashlar__block_table_unlock(&pool->table);
     ashlar__pending_unlock(&pool->pending);
+}
+
+void ashlar_pinned_get_stats_sized(ashlar_pinned *pool, ashlar_pinned_stats *stats,
+                                   size_t stats_bytes) {
+    ashlar_pinned_stats sums = {.live_bytes = 0};
+    sum_stats(pool, &sums);
+    ashlar__sized_write(stats, stats_bytes, &sums, sizeof sums);
 }

@@ -5,7 +5,11 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-const ashlar_plan_options ashlar__plan_defaults = {.search_ms = 200, .build_after = 1};
+ashlar_plan_options ashlar__plan_options_chosen(ashlar_plan_options given) {
+    given.search_ms = given.search_ms != 0 ? given.search_ms : 200;
+    given.build_after = given.build_after != 0 ? given.build_after : 1;
+    return given;
+}
 
 /* ---- plan memories ---- */
 

@@ -44,7 +44,8 @@ typedef struct ashlar_planner {
     bool is_installing;       /* memory is being taken for a plan, perhaps without the lock */
 } ashlar_planner;
 
-extern const ashlar_plan_options ashlar__plan_defaults;
+/* The options with the default for each that is 0. */
+ashlar_plan_options ashlar__plan_options_chosen(ashlar_plan_options given);
 
 /* Whether the key stands for steps of this number. A number below its first wraps around. */
 static inline bool ashlar__step_key_has(const ashlar_step_key *key, uint64_t number) {

@@ -2,6 +2,7 @@
 #include <ashlar/plan.h>
 
 #include "allocator/step/step.h"
+#include "allocator/base/sized.h"
 #include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 
@@ -57,13 +58,14 @@ ashlar_status ashlar__planner_forget_keys(ashlar_allocator *a, uint64_t first, u
     return status;
 }
 
-void ashlar_plan_set_options(ashlar_allocator *a, const ashlar_plan_options *options) {
-    if (ashlar__is_of_parent(a)) {
-        return;
-    }
+ashlar_status ashlar_plan_set_options_sized(ashlar_allocator *a, const ashlar_plan_options *options,
+                                            size_t options_bytes) {
+    ASHLAR_SIZED_READ(ashlar_plan_options, chosen, options, options_bytes);
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__allocator_enter(a);
-    a->planner.options = options != NULL ? *options : ashlar__plan_defaults;
+    a->planner.options = ashlar__plan_options_chosen(chosen);
     ashlar__allocator_leave(a);
+    return ASHLAR_OK;
 }
 
 void ashlar_plan_record_next(ashlar_allocator *a, uint64_t key) {
@@ -100,11 +102,7 @@ static void add_stream(const ashlar_allocator *a, const ashlar_plan_memory *memo
     out->bound_bytes += bound_bytes;
 }
 
-void ashlar_plan_get_stats(ashlar_allocator *a, ashlar_plan_stats *out) {
-    if (ashlar__is_of_parent(a)) {
-        *out = (ashlar_plan_stats){0};
-        return;
-    }
+static void sum_stats(ashlar_allocator *a, ashlar_plan_stats *out) {
     ashlar__allocator_enter(a);
     *out = a->planner.stats;
     for (const ashlar_plan_memory *memory = a->planner.memories; memory != NULL;
@@ -116,4 +114,12 @@ void ashlar_plan_get_stats(ashlar_allocator *a, ashlar_plan_stats *out) {
         out->slot_count += key->plan != NULL ? key->plan->expiry_count : 0;
     }
     ashlar__allocator_leave(a);
+}
+
+void ashlar_plan_get_stats_sized(ashlar_allocator *a, ashlar_plan_stats *out, size_t out_bytes) {
+    ashlar_plan_stats sums = {0};
+    if (!ashlar__is_of_parent(a)) {
+        sum_stats(a, &sums);
+    }
+    ashlar__sized_write(out, out_bytes, &sums, sizeof sums);
 }

@@ -211,7 +211,8 @@ static ashlar_status pack(batch *b, uint64_t search_ms) {
 
 /* Pack without the lock, which nobody needs to change a key that is busy; then install. */
 static ashlar_status build(ashlar_allocator *a, ashlar_cache *own, batch *b) {
-    const uint64_t search_ms = a->planner.options.search_ms;
+    const uint64_t chosen_ms = a->planner.options.search_ms;
+    const uint64_t search_ms = chosen_ms == ASHLAR_PLAN_SEARCH_NONE ? 0 : chosen_ms;
     qsort((void *)b->keys, b->count, sizeof(ashlar_step_key *), by_step_bytes);
     for (size_t i = 0; i < b->count; i++) {
         ASHLAR_CHECK2(!b->keys[i]->is_busy && b->keys[i]->step_count > 0);

@@ -211,8 +211,8 @@ static ashlar_status end_recording(ashlar_allocator *a, ashlar_replay *replay) {
 /* Whether the option build_after asks for the key to be planned now. */
 static bool is_due(const ashlar_allocator *a, const ashlar_step_key *key) {
     const uint32_t after = a->planner.options.build_after;
-    return after > 0 && key->step_count >= after && !key->is_current && !key->is_wanted &&
-           !key->is_stale && !key->is_busy;
+    return after != ASHLAR_PLAN_BUILD_NEVER && key->step_count >= after && !key->is_current &&
+           !key->is_wanted && !key->is_stale && !key->is_busy;
 }
 
 ashlar_status ashlar__step_keep_locked(ashlar_allocator *a, ashlar_cache *own,

@@ -10,6 +10,7 @@
 #include <ashlar/plan_file.h>
 
 #include "allocator/base/error.h"
+#include "allocator/base/sized.h"
 #include "allocator/core/allocator_impl.h"
 #include "allocator/core/cycle.h"
 #include "allocator/core/deferred_free.h"
@@ -54,7 +55,7 @@ static uint64_t list_misses(const ashlar_plan_stats *before, const ashlar_plan_s
 }
 
 static ashlar_status begin(const warmup *w, size_t length) {
-    const uint64_t key = ashlar_warmup_key(w->options, length);
+    const uint64_t key = w->options->key + ashlar__warmup_bucket_of(w->options, length);
     const ashlar_stream stream = w->options->stream;
     if (!w->has_steps) {
         return ASHLAR_OK;
@@ -306,9 +307,10 @@ static ashlar_status replay(warmup *w, ashlar_warmup_report *report) {
 
 static ashlar_status check_options(const ashlar_warmup_options *o) {
     if (o->min_length == 0 || o->min_length > o->max_length) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "warm-up: lengths %zu to %zu; min_length is from 1 to max_length",
-                            o->min_length, o->max_length);
+        return ashlar__fail(
+            ASHLAR_EINVAL,
+            "warm-up: lengths %zu to %zu; give max_length, and min_length from 1 to it",
+            o->min_length, o->max_length);
     }
     return o->step != NULL || o->dry_run != NULL
                ? ASHLAR_OK
@@ -359,8 +361,8 @@ static void fill_report(const warmup *w, const ashlar_stats *before, ashlar_warm
     report->driver_calls = after.driver_calls - before->driver_calls;
 }
 
-ashlar_status ashlar_allocator_warmup(ashlar_allocator *a, const ashlar_warmup_options *options,
-                                      ashlar_warmup_report *out) {
+static ashlar_status warm_up(ashlar_allocator *a, const ashlar_warmup_options *options,
+                             ashlar_warmup_report *out) {
     warmup w = {.allocator = a, .options = options};
     ashlar_warmup_report report = {0};
     ashlar_stats before;
@@ -376,7 +378,7 @@ ashlar_status ashlar_allocator_warmup(ashlar_allocator *a, const ashlar_warmup_o
     w.is_loaded =
         w.is_planned && options->plan_file != NULL && access(options->plan_file, F_OK) == 0;
     ashlar_allocator_get_stats(a, &before);
-    const uint32_t build_after = set_build_after(a, 0);
+    const uint32_t build_after = set_build_after(a, ASHLAR_PLAN_BUILD_NEVER);
     status = replay(&w, &report);
     if (status != ASHLAR_OK) {
         status = undo(&w, status);
@@ -387,8 +389,18 @@ ashlar_status ashlar_allocator_warmup(ashlar_allocator *a, const ashlar_warmup_o
     }
     ashlar_allocator_seal(a);
     fill_report(&w, &before, &report);
-    if (out != NULL) {
-        *out = report;
-    }
+    *out = report;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_allocator_warmup_sized(ashlar_allocator *a,
+                                            const ashlar_warmup_options *options,
+                                            size_t options_bytes, ashlar_warmup_report *out,
+                                            size_t out_bytes) {
+    ashlar_warmup_report report;
+    ASHLAR_SIZED_READ(ashlar_warmup_options, chosen, options, options_bytes);
+    ashlar__warmup_fill_in(&chosen);
+    ASHLAR_TRY(warm_up(a, &chosen, &report));
+    ashlar__sized_write(out, out_bytes, &report, sizeof report);
     return ASHLAR_OK;
 }

@@ -1,6 +1,7 @@
 /* warmup_lengths.c - which lengths a warm-up goes through, and which of them share a key. */
 #include "allocator/step/warmup_lengths.h"
 
+#include "allocator/base/sized.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/streams.h"
 #include "allocator/step/step.h"
@@ -17,8 +18,16 @@ size_t ashlar__warmup_bucket_of(const ashlar_warmup_options *o, size_t length) {
     return above / bucket_width(o);
 }
 
-uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length) {
-    return options->key + ashlar__warmup_bucket_of(options, length);
+void ashlar__warmup_fill_in(ashlar_warmup_options *o) {
+    o->min_length = o->min_length != 0 ? o->min_length : 1;
+}
+
+uint64_t ashlar_warmup_key_sized(const ashlar_warmup_options *options, size_t options_bytes,
+                                 size_t length) {
+    ASHLAR_SIZED_READ_KNOWN(ashlar_warmup_options, o, options, options_bytes);
+    ashlar__warmup_fill_in(&o);
+    o.max_length = o.max_length > o.min_length ? o.max_length : o.min_length; /* not checked yet */
+    return o.key + ashlar__warmup_bucket_of(&o, length);
 }
 
 size_t ashlar__warmup_length_below(const ashlar_warmup_options *o, size_t length) {
@@ -63,7 +72,8 @@ ashlar_status ashlar__warmup_join(ashlar_allocator *a, const ashlar_warmup_optio
     ashlar__allocator_enter(a);
     ashlar_status status = ashlar__stream_state_of_locked(a, o->stream, &state);
     if (status == ASHLAR_OK) {
-        status = ashlar__step_key_join_locked(a, ashlar_warmup_key(o, length), state);
+        status = ashlar__step_key_join_locked(a, o->key + ashlar__warmup_bucket_of(o, length),
+                                              state);
     }
     ashlar__allocator_leave(a);
     return status;

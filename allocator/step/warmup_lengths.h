@@ -11,6 +11,9 @@
 
 #include "allocator/heap/stream_state.h"
 
+/* Put the defaults in place of zeros. */
+void ashlar__warmup_fill_in(ashlar_warmup_options *options);
+
 /* What is added to options->key for steps of this length. */
 size_t ashlar__warmup_bucket_of(const ashlar_warmup_options *options, size_t length);
 

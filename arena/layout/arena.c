@@ -4,6 +4,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
+#include "allocator/base/sized.h"
 
 #define ROW(name, text, tag, layout) \
     [ASHLAR_REGION_##name] = {text, ASHLAR_TAG_##tag, ASHLAR_LAYOUT_##layout},
@@ -180,18 +181,21 @@ ashlar_allocator *ashlar_arena_allocator(const ashlar_arena *arena) {
     return arena->allocator;
 }
 
-void ashlar_arena_tensor(const ashlar_arena *arena, size_t tensor, ashlar_tensor_info *info) {
+void ashlar_arena_tensor_sized(const ashlar_arena *arena, size_t tensor, ashlar_tensor_info *info,
+                               size_t info_bytes) {
     ASHLAR_CHECK2(tensor < arena->tensor_count);
-    *info = arena->tensors[tensor].info;
+    const ashlar_tensor_info *known = &arena->tensors[tensor].info;
+    ashlar__sized_write(info, info_bytes, known, sizeof *known);
 }
 
 size_t ashlar_arena_bucket_count(const ashlar_arena *arena) {
     return arena->bucket_count;
 }
 
-void ashlar_arena_get_bucket(const ashlar_arena *arena, size_t i, ashlar_arena_bucket *out) {
+void ashlar_arena_get_bucket_sized(const ashlar_arena *arena, size_t i, ashlar_arena_bucket *out,
+                                   size_t out_bytes) {
     ASHLAR_CHECK2(i < arena->bucket_count);
-    *out = arena->buckets[i];
+    ashlar__sized_write(out, out_bytes, &arena->buckets[i], sizeof arena->buckets[i]);
 }
 
 void *ashlar_arena_region(const ashlar_arena *arena, ashlar_region region) {

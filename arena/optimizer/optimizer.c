@@ -2,12 +2,14 @@
 #include <float.h>
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/sized.h"
 #include "arena/optimizer/optimizer_impl.h"
 #include "arena/compute/workers.h"
 
@@ -48,7 +50,6 @@ static ashlar_status check_arena(const ashlar_arena *arena, unsigned needed) {
 }
 
 static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_config *config) {
-    ASHLAR_TRY(ashlar_optimizer_check(config));
     ASHLAR_TRY(check_arena(arena, ashlar_optimizer_regions(config)));
     return ashlar__workers_check();
 }
@@ -97,15 +98,19 @@ static ashlar_status build(ashlar_optimizer *o, ashlar_stream stream) {
     return fill_block(o, stream);
 }
 
-ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimizer_config *config,
-                                      ashlar_stream stream, ashlar_optimizer **out) {
-    ASHLAR_TRY(check(arena, config));
+ashlar_status ashlar_optimizer_create_sized(ashlar_arena *arena,
+                                            const ashlar_optimizer_config *given,
+                                            size_t given_bytes, ashlar_stream stream,
+                                            ashlar_optimizer **out) {
+    ashlar_optimizer_config config;
+    ASHLAR_TRY(ashlar__optimizer_take(&config, given, given_bytes));
+    ASHLAR_TRY(check(arena, &config));
     ashlar_optimizer *o;
     ASHLAR_HOST_NEW(o, 1, "no host memory for an optimizer");
     o->arena = arena;
     o->device = ashlar_allocator_device(ashlar_arena_allocator(arena));
-    o->rule = (ashlar_optimizer_rule){.algorithm = ashlar__optimizer_algorithm(config),
-                                      .config = *config};
+    o->rule = (ashlar_optimizer_rule){.algorithm = ashlar__optimizer_algorithm(&config),
+                                      .config = config};
     ASHLAR_CHECK2(o->rule.algorithm < ASHLAR_ALGORITHM_COUNT);
     ASHLAR_HAND_OUT(build(o, stream), o, ashlar_optimizer_destroy, out);
 }
@@ -228,18 +233,28 @@ const double *ashlar_optimizer_loss_scale_address(const ashlar_optimizer *o) {
     return &o->scalars->state.loss_scale;
 }
 
-ashlar_status ashlar_optimizer_copy_state_to_host(const ashlar_optimizer *o,
-                                                  ashlar_optimizer_state *state,
-                                                  ashlar_stream stream) {
-    return ashlar_copy_to_host(o->device, state, &o->scalars->state, sizeof *state, stream);
+double ashlar_optimizer_learning_rate(const ashlar_optimizer *o) {
+    return o->rule.config.learning_rate;
 }
 
-ashlar_status ashlar_optimizer_copy_state_to_device(ashlar_optimizer *o,
-                                                    const ashlar_optimizer_state *state,
-                                                    ashlar_stream stream) {
-    ashlar_optimizer_state copy = *state;
+ashlar_status ashlar_optimizer_copy_state_to_host_sized(const ashlar_optimizer *o,
+                                                        ashlar_optimizer_state *state,
+                                                        size_t state_bytes, ashlar_stream stream) {
+    const size_t known = sizeof o->scalars->state;
+    const size_t bytes = state_bytes < known ? state_bytes : known;
+    memset((char *)state + bytes, 0, state_bytes - bytes);
+    return ashlar_copy_to_host(o->device, state, &o->scalars->state, bytes, stream);
+}
+
+ashlar_status ashlar_optimizer_copy_state_to_device_sized(ashlar_optimizer *o,
+                                                          const ashlar_optimizer_state *state,
+                                                          size_t state_bytes,
+                                                          ashlar_stream stream) {
+    ASHLAR_SIZED_READ(ashlar_optimizer_state, copy, state, state_bytes);
     if (!is_scaled(o)) {
         copy.loss_scale = 1;
+    } else if (copy.loss_scale >= 0 && copy.loss_scale <= 0) {
+        copy.loss_scale = o->rule.config.loss_scale;
     }
     if (!(copy.loss_scale >= (double)FLT_MIN && copy.loss_scale <= (double)FLT_MAX)) {
         return ashlar__fail(ASHLAR_EINVAL,

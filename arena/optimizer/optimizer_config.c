@@ -4,6 +4,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/base/sized.h"
 #include "arena/optimizer/optimizer_impl.h"
 
 #define NAME(name, text) [ASHLAR_OPTIMIZER_##name] = text,
@@ -14,9 +15,10 @@ const char *ashlar_optimizer_name(ashlar_optimizer_kind kind) {
     return (unsigned)kind < ASHLAR_OPTIMIZER_COUNT ? names[kind] : "unknown";
 }
 
-void ashlar_optimizer_defaults(ashlar_optimizer_kind kind, ashlar_optimizer_config *config) {
-    *config = (ashlar_optimizer_config){
+static ashlar_optimizer_config defaults_of(ashlar_optimizer_kind kind) {
+    ashlar_optimizer_config c = {
         .kind = kind,
+        .is_complete = true,
         .learning_rate = 1e-3,
         .beta1 = 0.9,
         .beta2 = 0.999,
@@ -27,11 +29,41 @@ void ashlar_optimizer_defaults(ashlar_optimizer_kind kind, ashlar_optimizer_conf
         .scale_interval = 2000,
     };
     if (kind == ASHLAR_OPTIMIZER_ADAMW) {
-        config->weight_decay = 0.01;
+        c.weight_decay = 0.01;
     } else if (kind == ASHLAR_OPTIMIZER_ADAGRAD || kind == ASHLAR_OPTIMIZER_RMSPROP) {
-        config->learning_rate = 1e-2;
-        config->epsilon = kind == ASHLAR_OPTIMIZER_ADAGRAD ? 1e-10 : 1e-8;
+        c.learning_rate = 1e-2;
+        c.epsilon = kind == ASHLAR_OPTIMIZER_ADAGRAD ? 1e-10 : 1e-8;
     }
+    return c;
+}
+
+void ashlar_optimizer_defaults_sized(ashlar_optimizer_kind kind, ashlar_optimizer_config *config,
+                                     size_t config_bytes) {
+    const ashlar_optimizer_config c = defaults_of(kind);
+    ashlar__sized_write(config, config_bytes, &c, sizeof c);
+}
+
+/* `value`, or `initial` where the program left it out. */
+static double chosen(double value, double initial) {
+    return value >= 0 && value <= 0 ? initial : value;
+}
+
+/* Only fields whose default is not 0. */
+static void fill_in(ashlar_optimizer_config *c) {
+    const ashlar_optimizer_config d = defaults_of(c->kind);
+    if (c->is_complete) {
+        return;
+    }
+    c->learning_rate = chosen(c->learning_rate, d.learning_rate);
+    c->beta1 = chosen(c->beta1, d.beta1);
+    c->beta2 = chosen(c->beta2, d.beta2);
+    c->smoothing = chosen(c->smoothing, d.smoothing);
+    c->epsilon = chosen(c->epsilon, d.epsilon);
+    c->weight_decay = chosen(c->weight_decay, d.weight_decay);
+    c->scale_growth = chosen(c->scale_growth, d.scale_growth);
+    c->scale_backoff = chosen(c->scale_backoff, d.scale_backoff);
+    c->scale_interval = c->scale_interval != 0 ? c->scale_interval : d.scale_interval;
+    c->is_complete = true;
 }
 
 ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *config) {
@@ -50,15 +82,17 @@ ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *conf
     }
 }
 
-unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config) {
+unsigned ashlar_optimizer_regions_sized(const ashlar_optimizer_config *config,
+                                        size_t config_bytes) {
 #define MOMENTS(name, function, moment1, moment2)                                            \
     [ASHLAR_ALGORITHM_##name] = ((moment1) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1) : 0) | \
                                 ((moment2) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT2) : 0),
     static const unsigned moments[] = {ASHLAR_ALGORITHM_MAP(MOMENTS)};
     ASHLAR_TABLE_IS_FULL(moments, ASHLAR_ALGORITHM_COUNT);
+    ASHLAR_SIZED_READ_KNOWN(ashlar_optimizer_config, known, config, config_bytes);
     return ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS) |
            ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS) | ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER) |
-           moments[ashlar__optimizer_algorithm(config)];
+           moments[ashlar__optimizer_algorithm(&known)];
 }
 
 /* One value and whether it is in its range. */
@@ -132,10 +166,20 @@ static ashlar_status check_scaling(const ashlar_optimizer_config *c) {
     return check_limits(c, limits, sizeof limits / sizeof limits[0]);
 }
 
-ashlar_status ashlar_optimizer_check(const ashlar_optimizer_config *config) {
+ashlar_status ashlar__optimizer_take(ashlar_optimizer_config *config,
+                                     const ashlar_optimizer_config *given, size_t given_bytes) {
+    ASHLAR_TRY(
+        ashlar__sized_read(config, sizeof *config, given, given_bytes, "ashlar_optimizer_config"));
     ASHLAR_FAIL_IF((unsigned)config->kind >= ASHLAR_OPTIMIZER_COUNT, ASHLAR_EINVAL,
                    "optimizer: kind %d; there are %d", (int)config->kind,
                    (int)ASHLAR_OPTIMIZER_COUNT);
+    fill_in(config);
     ASHLAR_TRY(check_kind(config));
     return check_scaling(config);
+}
+
+ashlar_status ashlar_optimizer_check_sized(const ashlar_optimizer_config *config,
+                                           size_t config_bytes) {
+    ashlar_optimizer_config taken;
+    return ashlar__optimizer_take(&taken, config, config_bytes);
 }

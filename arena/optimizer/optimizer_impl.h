@@ -106,6 +106,12 @@ void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_r
 /* The algorithm that a configuration's kind and values ask for. */
 ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *config);
 
+/* Read a program's configuration, with the kind's default for each field that is 0. Errors: those
+ * of ashlar_optimizer_check(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_take(ashlar_optimizer_config *config,
+                                                       const ashlar_optimizer_config *given,
+                                                       size_t given_bytes);
+
 /* Where a run lies in the storage layout, in bytes, and the number of elements in earlier runs. */
 typedef struct ashlar_optimizer_place {
     size_t begin, end;

@@ -6,6 +6,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/base/sized.h"
 #include "arena/optimizer/optimizer_formula.h"
 
 const char *ashlar_schedule_name(ashlar_schedule_kind kind) {
@@ -20,7 +21,11 @@ static bool is_cosine_fine(const ashlar_schedule *s) {
            s->floor <= 1;
 }
 
-ashlar_status ashlar_schedule_check(const ashlar_schedule *s) {
+static void fill_in(ashlar_schedule *s) {
+    s->gamma = s->gamma >= 0 && s->gamma <= 0 ? 0.1 : s->gamma;
+}
+
+static ashlar_status check(const ashlar_schedule *s) {
     ASHLAR_FAIL_IF((unsigned)s->kind >= (unsigned)ASHLAR_SCHEDULE_COUNT, ASHLAR_EINVAL,
                    "schedule: kind %d; there are %d", (int)s->kind, (int)ASHLAR_SCHEDULE_COUNT);
     ASHLAR_FAIL_IF(!(s->rate > 0 && isfinite(s->rate)), ASHLAR_EINVAL,
@@ -39,6 +44,12 @@ ashlar_status ashlar_schedule_check(const ashlar_schedule *s) {
     return ASHLAR_OK;
 }
 
+ashlar_status ashlar_schedule_check_sized(const ashlar_schedule *schedule, size_t schedule_bytes) {
+    ASHLAR_SIZED_READ(ashlar_schedule, s, schedule, schedule_bytes);
+    fill_in(&s);
+    return check(&s);
+}
+
 static double cosine(const ashlar_schedule *s, uint64_t step) {
     const double pi = 3.14159265358979323846;
     const uint64_t start = s->warmup_steps > 0 ? s->warmup_steps : 1;
@@ -53,7 +64,7 @@ static double cosine(const ashlar_schedule *s, uint64_t step) {
     return s->rate * (s->floor + (1 - s->floor) * (1 + cos(pi * done)) / 2);
 }
 
-double ashlar_schedule_rate(const ashlar_schedule *s, uint64_t step) {
+static double rate_of(const ashlar_schedule *s, uint64_t step) {
     step = step > 0 ? step : 1;
     ASHLAR_CHECK2((unsigned)s->kind < (unsigned)ASHLAR_SCHEDULE_COUNT && s->rate > 0);
     if (step < s->warmup_steps) {
@@ -65,4 +76,11 @@ double ashlar_schedule_rate(const ashlar_schedule *s, uint64_t step) {
     return s->kind == ASHLAR_SCHEDULE_COSINE
                ? cosine(s, step)
                : s->rate * ashlar__power(s->gamma, (step - s->warmup_steps - 1) / s->step_size);
+}
+
+double ashlar_schedule_rate_sized(const ashlar_schedule *schedule, size_t schedule_bytes,
+                                  uint64_t step) {
+    ASHLAR_SIZED_READ_KNOWN(ashlar_schedule, s, schedule, schedule_bytes);
+    fill_in(&s);
+    return rate_of(&s, step);
 }

@@ -45,6 +45,8 @@ typedef struct ashlar_allocator ashlar_allocator;
 #define ASHLAR_TAG_ENUM(name, text) ASHLAR_TAG_##name,
 typedef enum ashlar_tag { ASHLAR_TAG_MAP(ASHLAR_TAG_ENUM) ASHLAR_TAG_COUNT } ashlar_tag;
 
+enum { ASHLAR_TAG_MAX = 16 }; /* room in structures, for the tags of later versions too */
+
 /* "weights" and so on; "unknown" if the value is not a tag. Threads: any. */
 ASHLAR_API const char *ashlar_tag_name(ashlar_tag tag);
 
@@ -91,7 +93,7 @@ typedef struct ashlar_stats {
     uint64_t driver_calls;        /* made by this allocator, except to choose a context */
     uint64_t driver_calls_sealed; /* the same, since ashlar_allocator_seal() */
     bool is_sealed;
-    ashlar_tag_stats tags[ASHLAR_TAG_COUNT];
+    ashlar_tag_stats tags[ASHLAR_TAG_MAX]; /* 0 from ASHLAR_TAG_COUNT on */
 } ashlar_stats;
 
 /*
@@ -116,9 +118,13 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create(ashlar_device
  * The same with the options in `config`; ASHLAR_CONF is ignored. Errors: also ASHLAR_EINVAL
  * (config).
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create_with(ashlar_device *device,
-                                                                        const ashlar_config *config,
-                                                                        ashlar_allocator **out);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_allocator_create_with_sized(ashlar_device *device, const ashlar_config *config,
+                                   size_t config_bytes, ashlar_allocator **out);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create_with(
+    ashlar_device *device_, const ashlar_config *config_, ashlar_allocator **out_) {
+    return ashlar_allocator_create_with_sized(device_, config_, sizeof *config_, out_);
+}
 
 /*
  * Receives an allocator's reports, one line per call, without a newline; the library itself never
@@ -277,13 +283,17 @@ ashlar_allocator_usable_bytes(ashlar_allocator *allocator, const void *ptr, size
 /*
  * Read all statistics at one moment. Live and reserved bytes are exact, and so is the peak of
  * reserved bytes. Peaks of live bytes are exact while one thread allocates. With several they are
- * wrong by at most, for each other thread, what its cache may hold and a 64th of the device's memory,
- * or half of that cache if it is more; 1 MiB, for one that only takes or only frees.
+ * wrong by at most, for each other thread, what its cache may hold and a 64th of the device's
+ * memory, or half of that cache if it is more; 1 MiB, for one that only takes or only frees.
  *
  * Threads: any.  Cost: takes the lock, a system call if several threads have caches, and
  * O(blocks in caches); while a step is replayed, O(slots of its stream's plans).
  */
-ASHLAR_API void ashlar_allocator_get_stats(ashlar_allocator *allocator, ashlar_stats *stats);
+ASHLAR_API void ashlar_allocator_get_stats_sized(ashlar_allocator *allocator, ashlar_stats *stats,
+                                                 size_t stats_bytes);
+static inline void ashlar_allocator_get_stats(ashlar_allocator *allocator_, ashlar_stats *stats_) {
+    ashlar_allocator_get_stats_sized(allocator_, stats_, sizeof *stats_);
+}
 
 /* ---- limits ---- */
 
@@ -348,11 +358,10 @@ typedef void (*ashlar_warn_fn)(void *user, const char *line);
  *                              ASHLAR_ENOMEM
  * warn     called with `user`; NULL: no warning
  *
- * Threads: any.
+ * Threads: any.  Errors: ASHLAR_EINVAL (policy); nothing changes.
  */
-ASHLAR_API void ashlar_allocator_set_seal_policy(ashlar_allocator *allocator,
-                                                 ashlar_seal_policy policy, ashlar_warn_fn warn,
-                                                 void *user);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_set_seal_policy(
+    ashlar_allocator *allocator, ashlar_seal_policy policy, ashlar_warn_fn warn, void *user);
 
 /*
  * Free memory that the program can do without, and return whether any was freed: if so, the

@@ -76,7 +76,7 @@ typedef enum ashlar_guard {
 #define ASHLAR_CONFIG_BYTES_MIN ((uint64_t)2 << 20)  /* the least limit: one handle */
 #define ASHLAR_CONFIG_BYTES_MAX ((uint64_t)64 << 40) /* the most that an option in bytes may be */
 #define ASHLAR_CONFIG_EVENTS_MAX ((uint64_t)1 << 26)
-#define ASHLAR_CACHE_AUTO UINT64_MAX /* the allocator chooses */
+#define ASHLAR_CACHE_NONE UINT64_MAX /* of cache_bytes: no thread caches */
 
 /*
  * One row per option: type, field, key, kind, lowest, highest, default, words, description.
@@ -85,7 +85,10 @@ typedef enum ashlar_guard {
  *          COUNT     digits
  *          FRACTION  a decimal number above the lowest, up to the highest
  *          CHOICE    one of the words; word i stands for value i
- *   words  CHOICE: the words; BYTES, COUNT: the default's name if the default is out of the range
+ *   words  CHOICE: the words; BYTES: the name of the default, which is 0 in the field. If this name
+ *          is not "0", a 0 in the text is UINT64_MAX in the field, and means none
+ *
+ * In a field, 0 stands for the default. Rows are added at the end only.
  */
 #define ASHLAR_CONFIG_MAP(X)                                                                      \
     X(uint64_t, limit_bytes, "limit", BYTES, ASHLAR_CONFIG_BYTES_MIN, ASHLAR_CONFIG_BYTES_MAX, 0, \
@@ -94,22 +97,22 @@ typedef enum ashlar_guard {
       "the same as a part of the device's memory; the smaller of the two binds")                  \
     X(uint64_t, reserve_bytes, "reserve", BYTES, 0, ASHLAR_CONFIG_BYTES_MAX, 0, NULL,             \
       "memory taken when the allocator is made")                                                  \
-    X(uint64_t, cache_bytes, "cache", BYTES, 0, ASHLAR_CONFIG_BYTES_MAX, ASHLAR_CACHE_AUTO,       \
-      "auto", "most that one thread's cache holds; 0: no thread caches")                          \
+    X(uint64_t, cache_bytes, "cache", BYTES, 0, ASHLAR_CONFIG_BYTES_MAX, 0, "auto",               \
+      "most that one thread's cache holds; 0: no thread caches")                                  \
     X(uint64_t, trace_events, "trace", COUNT, 0, ASHLAR_CONFIG_EVENTS_MAX, 0, NULL,               \
       "how many events the trace holds; 0: no trace")                                             \
     X(ashlar_seal_policy, seal, "seal", CHOICE, 0, ASHLAR_SEAL_ERROR, ASHLAR_SEAL_COUNT,          \
       "count|warn|error", "what a driver allocation after sealing is")                            \
     X(ashlar_guard, guard, "guard", CHOICE, 0, ASHLAR_GUARD_UNMAP, ASHLAR_GUARD_OFF,              \
       "off|fill|unmap", "what is done to freed memory to find stray accesses")                    \
-    X(uint64_t, handle_bytes, "handle", BYTES, UINT64_C(2) << 20, UINT64_C(1) << 30,              \
-      UINT64_C(2) << 20, NULL, "memory that is mapped and moved as one; rounded up to 2^n")       \
-    X(bool, virtual_memory, "vmm", CHOICE, 0, 1, true, "off|on",                                  \
+    X(bool, without_virtual_memory, "vmm", CHOICE, 0, 1, false, "on|off",                         \
       "virtual memory management where there is any; off: plain segments")                        \
     X(bool, report_leaks, "leaks", CHOICE, 0, 1, false, "off|on",                                 \
       "a report of the live blocks when the allocator, or the process, ends")                     \
     X(bool, zero_blocks, "zero", CHOICE, 0, 1, false, "off|on",                                   \
-      "clear each block, in its stream's order, before it is handed out")
+      "clear each block, in its stream's order, before it is handed out")                         \
+    X(uint64_t, handle_bytes, "handle", BYTES, UINT64_C(2) << 20, UINT64_C(1) << 30,              \
+      UINT64_C(2) << 20, NULL, "memory that is mapped and moved as one; rounded up to 2^n")
 
 /* One field for each row: uint64_t limit_bytes; and so on. */
 #define ASHLAR_CONFIG_FIELD(type, field, key, kind, low, high, initial, words, text) type field;
@@ -123,7 +126,10 @@ enum { ASHLAR_CONFIG_COUNT = ASHLAR_CONFIG_MAP(ASHLAR_CONFIG_ONE) }; /* number o
 #undef ASHLAR_CONFIG_ONE
 
 /* Set all options to their defaults. Threads: any. */
-ASHLAR_API void ashlar_config_init(ashlar_config *out);
+ASHLAR_API void ashlar_config_init_sized(ashlar_config *out, size_t out_bytes);
+static inline void ashlar_config_init(ashlar_config *out_) {
+    ashlar_config_init_sized(out_, sizeof *out_);
+}
 
 /*
  * Set the options that `text` names, as in "key=value,key=value". Options that it does not name
@@ -133,26 +139,41 @@ ASHLAR_API void ashlar_config_init(ashlar_config *out);
  *
  * Threads: any.
  * Errors:  ASHLAR_EINVAL (an unknown key, a key given twice, a value outside its range; the
- *          detail names source, key, value and the allowed values). *config is then unchanged.
+ *          detail names source, key, value and the allowed values; a key that the program's
+ *          structure has no field for). *config is then unchanged.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_parse(ashlar_config *config,
-                                                               const char *text,
-                                                               const char *source);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_parse_sized(ashlar_config *config,
+                                                                     size_t config_bytes,
+                                                                     const char *text,
+                                                                     const char *source);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_config_parse(ashlar_config *config_,
+                                                                  const char *text_,
+                                                                  const char *source_) {
+    return ashlar_config_parse_sized(config_, sizeof *config_, text_, source_);
+}
 
 /*
  * Do the same with the text of ASHLAR_CONF in the environment, if that is set.
  *
  * Threads: any, while no thread changes the environment.  Errors: as ashlar_config_parse().
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_read_env(ashlar_config *config);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_read_env_sized(ashlar_config *config,
+                                                                        size_t config_bytes);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_config_read_env(ashlar_config *config_) {
+    return ashlar_config_read_env_sized(config_, sizeof *config_);
+}
 
 /*
- * Check that each field is in its range, after a program has filled in the fields.
+ * Check that each field is 0 or in its range, after a program has filled in the fields.
  *
  * Threads: any.
  * Errors:  ASHLAR_EINVAL (the detail names the field, its value and the allowed values).
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_check(const ashlar_config *config);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_check_sized(const ashlar_config *config,
+                                                                     size_t config_bytes);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_config_check(const ashlar_config *config_) {
+    return ashlar_config_check_sized(config_, sizeof *config_);
+}
 
 /*
  * Write all options as one line, which ashlar_config_parse() reads back as the same options.
@@ -164,9 +185,15 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_check(const ashlar_conf
  * Errors:  ASHLAR_EINVAL (a field outside its range; the buffer is too small: the detail gives the
  *          bytes needed).
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_format(const ashlar_config *config,
-                                                                char *buffer, size_t bytes,
-                                                                size_t *needed);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_format_sized(const ashlar_config *config,
+                                                                      size_t config_bytes,
+                                                                      char *buffer, size_t bytes,
+                                                                      size_t *needed);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_config_format(const ashlar_config *config_,
+                                                                   char *buffer_, size_t bytes_,
+                                                                   size_t *needed_) {
+    return ashlar_config_format_sized(config_, sizeof *config_, buffer_, bytes_, needed_);
+}
 
 /* One option, for a page of help. */
 typedef struct ashlar_config_option {
@@ -182,8 +209,13 @@ typedef struct ashlar_config_option {
  * Threads: any.
  * Errors:  ASHLAR_EINVAL (i is not below ASHLAR_CONFIG_COUNT).
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_describe(size_t i,
-                                                                  ashlar_config_option *out);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_describe_sized(size_t i,
+                                                                        ashlar_config_option *out,
+                                                                        size_t out_bytes);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_config_describe(size_t i_,
+                                                                     ashlar_config_option *out_) {
+    return ashlar_config_describe_sized(i_, out_, sizeof *out_);
+}
 
 ASHLAR_END_DECLS
 

@@ -2,6 +2,8 @@
 #ifndef ASHLAR_OPTIMIZER_H
 #define ASHLAR_OPTIMIZER_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <ashlar/arena.h>
@@ -46,7 +48,10 @@ typedef enum ashlar_optimizer_kind {
  */
 typedef struct ashlar_optimizer_config {
     ashlar_optimizer_kind kind;
-    double learning_rate; /* > 0; a program without a schedule passes it to each step */
+    bool is_complete;     /* false: each field that is 0 stands for the kind's default, as
+                           * ashlar_optimizer_defaults() gives it. true, as that function sets it:
+                           * a 0 is a 0 */
+    double learning_rate; /* > 0; see ashlar_optimizer_learning_rate() */
     double momentum;      /* [0, 1); SGD, RMSPROP */
     double dampening;     /* [0, 1]; SGD with momentum */
     bool nesterov;        /* SGD with momentum, without dampening */
@@ -59,9 +64,9 @@ typedef struct ashlar_optimizer_config {
 
     /* Loss scaling, as by PyTorch's GradScaler. Powers of two lose no precision. */
     double loss_scale;       /* the initial scale; 0: no loss scaling */
+    uint32_t scale_interval; /* >= 1 */
     double scale_growth;     /* >= 1: the factor after scale_interval good steps in a row */
     double scale_backoff;    /* (0, 1): the factor after a skipped step */
-    uint32_t scale_interval; /* >= 1 */
 } ashlar_optimizer_config;
 
 /* What an optimizer keeps in device memory besides the moments. */
@@ -69,7 +74,7 @@ typedef struct ashlar_optimizer_state {
     uint64_t step;       /* steps done, not counting skipped ones */
     uint64_t skipped;    /* steps that were skipped */
     double norm;         /* of the last step's gradients, unscaled, before clipping */
-    double loss_scale;   /* for the next step; 1 without loss scaling */
+    double loss_scale; /* for the next step; 1 without loss scaling; 0 stands for the initial one */
     uint32_t good_steps; /* in a row, since loss_scale changed */
     uint32_t is_skipped; /* 1: the last step was skipped */
 } ashlar_optimizer_state;
@@ -85,12 +90,21 @@ ASHLAR_API const char *ashlar_optimizer_name(ashlar_optimizer_kind kind);
  *
  * Requires a valid kind. Threads: any.
  */
-ASHLAR_API void ashlar_optimizer_defaults(ashlar_optimizer_kind kind,
-                                          ashlar_optimizer_config *config);
+ASHLAR_API void ashlar_optimizer_defaults_sized(ashlar_optimizer_kind kind,
+                                                ashlar_optimizer_config *config,
+                                                size_t config_bytes);
+static inline void ashlar_optimizer_defaults(ashlar_optimizer_kind kind_,
+                                             ashlar_optimizer_config *config_) {
+    ashlar_optimizer_defaults_sized(kind_, config_, sizeof *config_);
+}
 
 /* Whether every value that the kind uses is in its range. Threads: any. Errors: ASHLAR_EINVAL. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_optimizer_check(const ashlar_optimizer_config *config);
+ashlar_optimizer_check_sized(const ashlar_optimizer_config *config, size_t config_bytes);
+static inline ASHLAR_MUST_CHECK ashlar_status
+ashlar_optimizer_check(const ashlar_optimizer_config *config_) {
+    return ashlar_optimizer_check_sized(config_, sizeof *config_);
+}
 
 /*
  * The regions to commit an arena with for this optimizer, a set of ASHLAR_REGION_BIT()s:
@@ -98,7 +112,11 @@ ashlar_optimizer_check(const ashlar_optimizer_config *config);
  * moments; ADAM and ADAMW use both; ADAGRAD keeps v in the second; RMSPROP keeps v in the second
  * and b in the first. b exists only with momentum. Threads: any.
  */
-ASHLAR_API unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config);
+ASHLAR_API unsigned ashlar_optimizer_regions_sized(const ashlar_optimizer_config *config,
+                                                   size_t config_bytes);
+static inline unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config_) {
+    return ashlar_optimizer_regions_sized(config_, sizeof *config_);
+}
 
 /* The optimizer of one arena. Threads: one at a time, and not while the arena is changed. */
 typedef struct ashlar_optimizer ashlar_optimizer;
@@ -118,9 +136,18 @@ typedef struct ashlar_optimizer ashlar_optimizer;
  *            ashlar_copy_to_device().
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimizer_config *config,
-                        ashlar_stream stream, ashlar_optimizer **out);
+ashlar_optimizer_create_sized(ashlar_arena *arena, const ashlar_optimizer_config *config,
+                              size_t config_bytes, ashlar_stream stream, ashlar_optimizer **out);
+static inline ASHLAR_MUST_CHECK ashlar_status
+ashlar_optimizer_create(ashlar_arena *arena_, const ashlar_optimizer_config *config_,
+                        ashlar_stream stream_, ashlar_optimizer **out_) {
+    return ashlar_optimizer_create_sized(arena_, config_, sizeof *config_, stream_, out_);
+}
 ASHLAR_API void ashlar_optimizer_destroy(ashlar_optimizer *optimizer);
+
+/* The learning rate that the optimizer was made with, its kind's default if that was 0: what a
+ * program without a schedule passes to each step. Threads: any. */
+ASHLAR_API double ashlar_optimizer_learning_rate(const ashlar_optimizer *optimizer);
 
 /*
  * Queue one step over the whole arena: the norm, the decision, the update.
@@ -184,13 +211,23 @@ ASHLAR_API const double *ashlar_optimizer_loss_scale_address(const ashlar_optimi
  * continue with the same bits. A state with step 0 makes the next step the first one. Sums that
  * were not decided on, of a step that failed, are forgotten when a state goes to the device.
  *
- * Errors: ASHLAR_EINVAL (to the device, with loss scaling: a loss_scale of 0, or one that fp32
- *         cannot hold), and those of ashlar_copy_to_host() and ashlar_copy_to_device().
+ * Errors: ASHLAR_EINVAL (to the device, with loss scaling: a loss_scale that fp32 cannot hold), and
+ * those of ashlar_copy_to_host() and ashlar_copy_to_device().
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_host(
-    const ashlar_optimizer *optimizer, ashlar_optimizer_state *state, ashlar_stream stream);
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_device(
-    ashlar_optimizer *optimizer, const ashlar_optimizer_state *state, ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_host_sized(
+    const ashlar_optimizer *optimizer, ashlar_optimizer_state *state, size_t state_bytes,
+    ashlar_stream stream);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_host(
+    const ashlar_optimizer *optimizer_, ashlar_optimizer_state *state_, ashlar_stream stream_) {
+    return ashlar_optimizer_copy_state_to_host_sized(optimizer_, state_, sizeof *state_, stream_);
+}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_device_sized(
+    ashlar_optimizer *optimizer, const ashlar_optimizer_state *state, size_t state_bytes,
+    ashlar_stream stream);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_device(
+    ashlar_optimizer *optimizer_, const ashlar_optimizer_state *state_, ashlar_stream stream_) {
+    return ashlar_optimizer_copy_state_to_device_sized(optimizer_, state_, sizeof *state_, stream_);
+}
 
 ASHLAR_END_DECLS
 

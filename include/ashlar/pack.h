@@ -69,10 +69,17 @@ typedef struct ashlar_pack_result {
  * Cost:    the greedy orders: near O(count log count), 20,000 buffers in less than a second. Then
  *          at most the time budget.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pack(const ashlar_pack_buffer *buffers,
-                                                       size_t count,
-                                                       const ashlar_pack_options *options,
-                                                       size_t *offsets, ashlar_pack_result *out);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pack_sized(
+    const ashlar_pack_buffer *buffers, size_t count, const ashlar_pack_options *options,
+    size_t options_bytes, size_t *offsets, ashlar_pack_result *out, size_t out_bytes);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_pack(const ashlar_pack_buffer *buffers_,
+                                                          size_t count_,
+                                                          const ashlar_pack_options *options_,
+                                                          size_t *offsets_,
+                                                          ashlar_pack_result *out_) {
+    return ashlar_pack_sized(buffers_, count_, options_, sizeof *options_, offsets_, out_,
+                             sizeof *out_);
+}
 
 /*
  * Check a plan, whoever made it: every offset aligned, no two buffers overlapping while both live.

@@ -58,13 +58,16 @@ enum {
     ASHLAR_PLAN_STREAMS_MAX = 128, /* per step; allocations on further streams are not planned */
 };
 
+#define ASHLAR_PLAN_SEARCH_NONE UINT64_MAX /* of search_ms */
+#define ASHLAR_PLAN_BUILD_NEVER UINT32_MAX /* of build_after */
+
 typedef struct ashlar_plan_options {
-    uint64_t search_ms;      /* most milliseconds to search for the packings of one call; default
-                              * 200 */
-    uint32_t build_after;    /* plan a key once this many of its steps are recorded; default 1;
-                              * 0: only when ashlar_plan_build() is called */
+    uint64_t search_ms;      /* most milliseconds to search for the packings of one call; 0 stands
+                              * for 200. ASHLAR_PLAN_SEARCH_NONE: only the greedy orders are tried */
+    uint32_t build_after;    /* plan a key once this many of its steps are recorded; 0 stands for 1.
+                              * ASHLAR_PLAN_BUILD_NEVER: only when ashlar_plan_build() is called */
     uint32_t rerecord_after; /* record a key anew after this many steps in a row with a miss;
-                              * default 0: never */
+                              * 0: never */
 } ashlar_plan_options;
 
 /* Why a request of a replayed step was served from the ordinary path. */
@@ -80,6 +83,8 @@ typedef enum ashlar_plan_miss {
     ASHLAR_PLAN_MISS_MAP(ASHLAR_PLAN_MISS_ENUM) ASHLAR_PLAN_MISS_COUNT
 } ashlar_plan_miss;
 #undef ASHLAR_PLAN_MISS_ENUM
+
+enum { ASHLAR_PLAN_MISS_MAX = 8 }; /* room in ashlar_plan_stats, for later versions too */
 
 /* "larger than recorded" and so on; "unknown" if the value is not a miss. Threads: any. */
 ASHLAR_API const char *ashlar_plan_miss_text(ashlar_plan_miss miss);
@@ -100,11 +105,15 @@ typedef struct ashlar_plan_stats {
                               * no memory for the plan, or the stream was captured */
     uint64_t hits;           /* requests of replayed steps served from their slots */
     uint64_t unplanned;      /* requests of replayed steps for allocations that are not planned */
-    uint64_t misses[ASHLAR_PLAN_MISS_COUNT];
+    uint64_t misses[ASHLAR_PLAN_MISS_MAX]; /* 0 from ASHLAR_PLAN_MISS_COUNT on */
 } ashlar_plan_stats;
 
 /* The sum of all misses, whatever their reason. Threads: any. */
-ASHLAR_API uint64_t ashlar_plan_miss_total(const ashlar_plan_stats *stats);
+ASHLAR_API uint64_t ashlar_plan_miss_total_sized(const ashlar_plan_stats *stats,
+                                                 size_t stats_bytes);
+static inline uint64_t ashlar_plan_miss_total(const ashlar_plan_stats *stats_) {
+    return ashlar_plan_miss_total_sized(stats_, sizeof *stats_);
+}
 
 /*
  * Begin a step of the calling thread. The step is recorded if `key` has no plan on this stream, and
@@ -141,9 +150,17 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_step_begin(ashlar_allocator *a
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_step_end(ashlar_allocator *allocator);
 
-/* Set the options for all keys, from now on; NULL: the defaults. Threads: any. */
-ASHLAR_API void ashlar_plan_set_options(ashlar_allocator *allocator,
-                                        const ashlar_plan_options *options);
+/*
+ * Set the options for all keys, from now on; NULL: the defaults.
+ *
+ * Threads: any.  Errors: ASHLAR_EINVAL (a field that this library does not know: see export.h).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_plan_set_options_sized(
+    ashlar_allocator *allocator, const ashlar_plan_options *options, size_t options_bytes);
+static inline ASHLAR_MUST_CHECK ashlar_status
+ashlar_plan_set_options(ashlar_allocator *allocator_, const ashlar_plan_options *options_) {
+    return ashlar_plan_set_options_sized(allocator_, options_, sizeof *options_);
+}
 
 /*
  * Plan every key that was recorded since it was last planned, or has no plan. Steps recorded under
@@ -177,7 +194,11 @@ ASHLAR_API void ashlar_plan_record_next(ashlar_allocator *allocator, uint64_t ke
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_plan_drop(ashlar_allocator *allocator);
 
 /* Read the statistics of all plans. Threads: any.  Cost: takes the lock. */
-ASHLAR_API void ashlar_plan_get_stats(ashlar_allocator *allocator, ashlar_plan_stats *out);
+ASHLAR_API void ashlar_plan_get_stats_sized(ashlar_allocator *allocator, ashlar_plan_stats *out,
+                                            size_t out_bytes);
+static inline void ashlar_plan_get_stats(ashlar_allocator *allocator_, ashlar_plan_stats *out_) {
+    ashlar_plan_get_stats_sized(allocator_, out_, sizeof *out_);
+}
 
 ASHLAR_END_DECLS
 

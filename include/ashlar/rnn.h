@@ -22,13 +22,12 @@ typedef struct ashlar_rnn_batch {
     size_t steps;           /* T, 1.. */
     size_t batch;           /* B, 1.. */
     const int32_t *lengths; /* [B] in host memory, each 1..T, any order; copied by each call */
-    uint64_t dropout_seed;  /* training forward: decides which outputs dropout zeroes; pass another
-                             * seed in each step. On a CUDA device only the seed of an rnn's first
-                             * such call counts, and later calls continue its random sequence,
-                             * unless ... */
-    bool dropout_restarts;  /* ... this is set: then equal seeds zero equal outputs, and the call
-                             * sets up all of cuDNN's random states again. On the CPU it is always
-                             * so */
+    bool dropout_restarts; /* equal seeds zero equal outputs: the call sets up all of cuDNN's random
+                            * states again. On the CPU it is always so */
+    uint64_t dropout_seed; /* training forward: decides which outputs dropout zeroes; pass another
+                            * seed in each step. On a CUDA device only the seed of an rnn's first
+                            * such call counts, and later calls continue its random sequence,
+                            * unless dropout_restarts is set */
 } ashlar_rnn_batch;
 
 /* The buffers of the three calls, in device memory, with elements of the layout's type. The letters
@@ -76,9 +75,15 @@ typedef struct ashlar_rnn_buffers {
  *            cuDNN that orders weights differently); ASHLAR_EINVAL (on the CPU: the environment's
  *            ASHLAR_THREADS is not a number of threads); ASHLAR_EHOSTMEM; with cuDNN ASHLAR_ENOMEM,
  *            ASHLAR_EDRIVER. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_create(ashlar_device *device,
-                                                             const ashlar_rnn_config *config,
-                                                             ashlar_rnn **out);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_create_sized(ashlar_device *device,
+                                                                   const ashlar_rnn_config *config,
+                                                                   size_t config_bytes,
+                                                                   ashlar_rnn **out);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_create(ashlar_device *device_,
+                                                                const ashlar_rnn_config *config_,
+                                                                ashlar_rnn **out_) {
+    return ashlar_rnn_create_sized(device_, config_, sizeof *config_, out_);
+}
 ASHLAR_API void ashlar_rnn_destroy(ashlar_rnn *rnn); /* NULL is allowed; may wait for the device */
 
 /* The layout of the rnn's weights. Ownership: the rnn's.  Threads: any. */
@@ -101,10 +106,17 @@ ASHLAR_API bool ashlar_rnn_backward_reads_output(const ashlar_rnn *rnn);
  * tensors.
  *
  * Errors: those of ashlar_arena_add_group(). */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_declare(ashlar_arena *arena,
-                                                              const char *prefix,
-                                                              const ashlar_rnn_layout *layout,
-                                                              size_t *first);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_declare_sized(ashlar_arena *arena,
+                                                                    const char *prefix,
+                                                                    const ashlar_rnn_layout *layout,
+                                                                    size_t layout_bytes,
+                                                                    size_t *first);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_declare(ashlar_arena *arena_,
+                                                                 const char *prefix_,
+                                                                 const ashlar_rnn_layout *layout_,
+                                                                 size_t *first_) {
+    return ashlar_rnn_declare_sized(arena_, prefix_, layout_, sizeof *layout_, first_);
+}
 
 /* The bytes that the buffers `reserve` and `work` need for one batch; `reserve` needs 0 for
  * inference. A longer batch may need fewer bytes (with cuDNN): for buffers that suit all lengths up
@@ -126,16 +138,34 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rn
  *         (steps, batch), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; with cuDNN also ASHLAR_ENOTSUP (lengths
  *         or sizes that the algorithm does not support), ASHLAR_ENOMEM. On failure no output is
  *         written, except that dx may be filled with zeros. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_forward(const ashlar_rnn *rnn,
-                                                              const ashlar_rnn_batch *batch,
-                                                              const ashlar_rnn_buffers *buffers,
-                                                              ashlar_stream stream);
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_rnn_backward_data(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
-                         const ashlar_rnn_buffers *buffers, ashlar_stream stream);
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_rnn_backward_weights(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
-                            const ashlar_rnn_buffers *buffers, ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_forward_sized(
+    const ashlar_rnn *rnn, const ashlar_rnn_batch *batch, size_t batch_bytes,
+    const ashlar_rnn_buffers *buffers, size_t buffers_bytes, ashlar_stream stream);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_forward(const ashlar_rnn *rnn_,
+                                                                 const ashlar_rnn_batch *batch_,
+                                                                 const ashlar_rnn_buffers *buffers_,
+                                                                 ashlar_stream stream_) {
+    return ashlar_rnn_forward_sized(rnn_, batch_, sizeof *batch_, buffers_, sizeof *buffers_,
+                                    stream_);
+}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_backward_data_sized(
+    const ashlar_rnn *rnn, const ashlar_rnn_batch *batch, size_t batch_bytes,
+    const ashlar_rnn_buffers *buffers, size_t buffers_bytes, ashlar_stream stream);
+static inline ASHLAR_MUST_CHECK ashlar_status
+ashlar_rnn_backward_data(const ashlar_rnn *rnn_, const ashlar_rnn_batch *batch_,
+                         const ashlar_rnn_buffers *buffers_, ashlar_stream stream_) {
+    return ashlar_rnn_backward_data_sized(rnn_, batch_, sizeof *batch_, buffers_, sizeof *buffers_,
+                                          stream_);
+}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_backward_weights_sized(
+    const ashlar_rnn *rnn, const ashlar_rnn_batch *batch, size_t batch_bytes,
+    const ashlar_rnn_buffers *buffers, size_t buffers_bytes, ashlar_stream stream);
+static inline ASHLAR_MUST_CHECK ashlar_status
+ashlar_rnn_backward_weights(const ashlar_rnn *rnn_, const ashlar_rnn_batch *batch_,
+                            const ashlar_rnn_buffers *buffers_, ashlar_stream stream_) {
+    return ashlar_rnn_backward_weights_sized(rnn_, batch_, sizeof *batch_, buffers_,
+                                             sizeof *buffers_, stream_);
+}
 
 ASHLAR_END_DECLS
 

@@ -2,6 +2,7 @@
 #ifndef ASHLAR_SCHEDULE_H
 #define ASHLAR_SCHEDULE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <ashlar/export.h>
@@ -29,7 +30,8 @@ typedef enum ashlar_schedule_kind {
  *              rate at t = u, rate floor at total_steps and later (Loshchilov and Hutter 2017)
  *   STEP       rate gamma^floor((t - w - 1) / step_size)
  *
- * Fields that a kind does not use are ignored. */
+ * Fields that a kind does not use are ignored; `rate`, total_steps of COSINE and step_size of STEP
+ * must be given. */
 typedef struct ashlar_schedule {
     ashlar_schedule_kind kind;
     double rate;           /* > 0: the highest learning rate */
@@ -37,21 +39,30 @@ typedef struct ashlar_schedule {
     uint64_t total_steps;  /* COSINE: at least 1 */
     double floor;          /* COSINE: 0 .. 1, the final rate as a fraction of `rate` */
     uint64_t step_size;    /* STEP: at least 1 */
-    double gamma;          /* STEP: > 0, at most 1 */
+    double gamma;          /* STEP: > 0, at most 1; 0 stands for 0.1 */
 } ashlar_schedule;
 
 /* "constant" and so on; "unknown" for any other value. Threads: any. */
 ASHLAR_API const char *ashlar_schedule_name(ashlar_schedule_kind kind);
 
 /* Whether every value is in its range. Threads: any. Errors: ASHLAR_EINVAL. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_schedule_check(const ashlar_schedule *schedule);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_schedule_check_sized(const ashlar_schedule *schedule, size_t schedule_bytes);
+static inline ASHLAR_MUST_CHECK ashlar_status
+ashlar_schedule_check(const ashlar_schedule *schedule_) {
+    return ashlar_schedule_check_sized(schedule_, sizeof *schedule_);
+}
 
 /* The learning rate of a step, 0 .. rate. The schedule must have passed ashlar_schedule_check().
  *
  * step   from 1; the rate depends on nothing else, so a resumed training continues exactly
  *
  * Threads: any.  Cost: a few multiplications. */
-ASHLAR_API double ashlar_schedule_rate(const ashlar_schedule *schedule, uint64_t step);
+ASHLAR_API double ashlar_schedule_rate_sized(const ashlar_schedule *schedule, size_t schedule_bytes,
+                                             uint64_t step);
+static inline double ashlar_schedule_rate(const ashlar_schedule *schedule_, uint64_t step_) {
+    return ashlar_schedule_rate_sized(schedule_, sizeof *schedule_, step_);
+}
 
 ASHLAR_END_DECLS
 

@@ -59,8 +59,8 @@ typedef ashlar_status (*ashlar_warmup_fn)(void *user, size_t length);
 
 typedef struct ashlar_warmup_options {
     ashlar_stream stream; /* the steps' main one, named from now on (allocator.h) */
-    size_t min_length;    /* 1 .. max_length */
-    size_t max_length;
+    size_t min_length;    /* 1 .. max_length; 0 stands for 1 */
+    size_t max_length;    /* must be given */
     size_t length_bucket_count; /* plans, each for a range of lengths; the plans share one memory.
                                  * 0: as many as are needed for that to be as large as the largest
                                  * step, and one plan if dry_run is NULL. Else so many ranges, all
@@ -76,7 +76,7 @@ typedef struct ashlar_warmup_options {
                                  * memory, which must not be used. NULL: `step` is called instead,
                                  * but only for the longest length of each bucket; then that must
                                  * dominate (plan.h) the shorter ones */
-    void *user;                 /* passed to `step` and `dry_run` */
+    void *user;                 /* passed to `step` and `dry_run`, of which one must be given */
     const char *plan_file;      /* where plans are kept; NULL: nowhere. If the file exists, its
                                  * plans are loaded, and nothing is recorded or packed; otherwise
                                  * plans are saved there. See plan_file.h. Only for steps on one
@@ -97,9 +97,12 @@ typedef struct ashlar_warmup_report {
     size_t pass_count;            /* passes over all lengths with the finished plans */
     double gap;                   /* plan_bytes / bound_bytes - 1: how much more the plans take
                                    * than the largest step of any length has live at once */
-    ashlar_plan_stats plan;       /* of all plans of the allocator */
     uint64_t reserved_bytes;      /* physical memory after the warm-up */
     uint64_t driver_calls;        /* driver calls that the allocator made during the warm-up */
+    union {
+        ashlar_plan_stats plan; /* of all plans of the allocator */
+        uint64_t plan_room[32]; /* for fields of later versions; 0 */
+    };
 } ashlar_warmup_report;
 
 /*
@@ -135,15 +138,25 @@ typedef struct ashlar_warmup_report {
  *          the allocator.
  * Cost:    O(lengths x allocations), a packing for each bucket, two waits for the device.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_allocator_warmup(ashlar_allocator *allocator, const ashlar_warmup_options *options,
-                        ashlar_warmup_report *report);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_warmup_sized(
+    ashlar_allocator *allocator, const ashlar_warmup_options *options, size_t options_bytes,
+    ashlar_warmup_report *report, size_t report_bytes);
+static inline ASHLAR_MUST_CHECK ashlar_status
+ashlar_allocator_warmup(ashlar_allocator *allocator_, const ashlar_warmup_options *options_,
+                        ashlar_warmup_report *report_) {
+    return ashlar_allocator_warmup_sized(allocator_, options_, sizeof *options_, report_,
+                                         sizeof *report_);
+}
 
 /*
  * The key of steps of `length`: that of its bucket, or of the nearest bucket if it is out of range.
  * Threads: any.
  */
-ASHLAR_API uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length);
+ASHLAR_API uint64_t ashlar_warmup_key_sized(const ashlar_warmup_options *options,
+                                            size_t options_bytes, size_t length);
+static inline uint64_t ashlar_warmup_key(const ashlar_warmup_options *options_, size_t length_) {
+    return ashlar_warmup_key_sized(options_, sizeof *options_, length_);
+}
 
 ASHLAR_END_DECLS
 

@@ -2,11 +2,12 @@
 #include "rnn/layer/backend.h"
 
 #include "allocator/base/host.h"
+#include "allocator/base/sized.h"
 
-ashlar_status ashlar_rnn_create(ashlar_device *device, const ashlar_rnn_config *config,
-                                ashlar_rnn **out) {
+ashlar_status ashlar_rnn_create_sized(ashlar_device *device, const ashlar_rnn_config *config,
+                                      size_t config_bytes, ashlar_rnn **out) {
     ashlar_rnn_layout layout;
-    ASHLAR_TRY(ashlar_rnn_layout_init(&layout, config));
+    ASHLAR_TRY(ashlar_rnn_layout_init_sized(&layout, sizeof layout, config, config_bytes));
     ashlar_device_info info;
     ashlar_device_get_info(device, &info);
     const ashlar_rnn_backend *backend =
@@ -52,34 +53,59 @@ static ashlar_status check_batch(const ashlar_rnn_batch *batch) {
     return ASHLAR_OK;
 }
 
-static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
-                              const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+/* One of the three passes, with the program's structures. */
+typedef struct call {
+    ashlar_rnn_batch batch;
+    ashlar_rnn_buffers buffers;
+} call;
+
+static ashlar_status read_call(call *c, const ashlar_rnn_batch *batch, size_t batch_bytes,
+                               const ashlar_rnn_buffers *buffers, size_t buffers_bytes) {
+    ASHLAR_TRY(
+        ashlar__sized_read(&c->batch, sizeof c->batch, batch, batch_bytes, "ashlar_rnn_batch"));
+    return ashlar__sized_read(&c->buffers, sizeof c->buffers, buffers, buffers_bytes,
+                              "ashlar_rnn_buffers");
+}
+
+static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass, const call *c,
                               bool has_buffers, ashlar_stream stream) {
-    ASHLAR_FAIL_IF(!has_buffers || buffers->work == NULL, ASHLAR_EINVAL,
+    ASHLAR_FAIL_IF(!has_buffers || c->buffers.work == NULL, ASHLAR_EINVAL,
                    "rnn: a buffer that this pass needs is NULL");
     size_t reserve_bytes, work_bytes;
-    const bool training = buffers->reserve != NULL;
-    ASHLAR_TRY(check_batch(batch));
+    const bool training = c->buffers.reserve != NULL;
+    ASHLAR_TRY(check_batch(&c->batch));
     /* If the sizes cannot be computed, no buffers can be right. */
-    ASHLAR_TRY(rnn->backend->sizes(rnn, batch->steps, batch->batch, training, &reserve_bytes,
+    ASHLAR_TRY(rnn->backend->sizes(rnn, c->batch.steps, c->batch.batch, training, &reserve_bytes,
                                    &work_bytes));
-    return rnn->backend->queue(rnn, pass, batch, buffers, stream);
+    return rnn->backend->queue(rnn, pass, &c->batch, &c->buffers, stream);
 }
 
-ashlar_status ashlar_rnn_forward(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
-                                 const ashlar_rnn_buffers *b, ashlar_stream stream) {
-    const bool has_buffers = b->x != NULL && b->weights != NULL && b->y != NULL;
-    return run_pass(rnn, ASHLAR_RNN_FORWARD, batch, b, has_buffers, stream);
+ashlar_status ashlar_rnn_forward_sized(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
+                                       size_t batch_bytes, const ashlar_rnn_buffers *buffers,
+                                       size_t buffers_bytes, ashlar_stream stream) {
+    call c;
+    ASHLAR_TRY(read_call(&c, batch, batch_bytes, buffers, buffers_bytes));
+    const bool has_buffers =
+        c.buffers.x != NULL && c.buffers.weights != NULL && c.buffers.y != NULL;
+    return run_pass(rnn, ASHLAR_RNN_FORWARD, &c, has_buffers, stream);
 }
 
-ashlar_status ashlar_rnn_backward_data(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
-                                       const ashlar_rnn_buffers *b, ashlar_stream stream) {
-    const bool has_buffers = b->reserve != NULL && b->weights != NULL;
-    return run_pass(rnn, ASHLAR_RNN_BACKWARD_DATA, batch, b, has_buffers, stream);
+ashlar_status ashlar_rnn_backward_data_sized(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
+                                             size_t batch_bytes, const ashlar_rnn_buffers *buffers,
+                                             size_t buffers_bytes, ashlar_stream stream) {
+    call c;
+    ASHLAR_TRY(read_call(&c, batch, batch_bytes, buffers, buffers_bytes));
+    const bool has_buffers = c.buffers.reserve != NULL && c.buffers.weights != NULL;
+    return run_pass(rnn, ASHLAR_RNN_BACKWARD_DATA, &c, has_buffers, stream);
 }
 
-ashlar_status ashlar_rnn_backward_weights(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
-                                          const ashlar_rnn_buffers *b, ashlar_stream stream) {
-    const bool has_buffers = b->reserve != NULL && b->x != NULL && b->dweights != NULL;
-    return run_pass(rnn, ASHLAR_RNN_BACKWARD_WEIGHTS, batch, b, has_buffers, stream);
+ashlar_status ashlar_rnn_backward_weights_sized(const ashlar_rnn *rnn,
+                                                const ashlar_rnn_batch *batch, size_t batch_bytes,
+                                                const ashlar_rnn_buffers *buffers,
+                                                size_t buffers_bytes, ashlar_stream stream) {
+    call c;
+    ASHLAR_TRY(read_call(&c, batch, batch_bytes, buffers, buffers_bytes));
+    const bool has_buffers =
+        c.buffers.reserve != NULL && c.buffers.x != NULL && c.buffers.dweights != NULL;
+    return run_pass(rnn, ASHLAR_RNN_BACKWARD_WEIGHTS, &c, has_buffers, stream);
 }

@@ -405,7 +405,7 @@ static void begin(world *w) {
         FUZZ_CHECK(ashlar_stream_create(w->device, &w->streams[i]) == ASHLAR_OK);
     }
     ashlar_config_init(&config);
-    config.cache_bytes = caches[head % 4];
+    config.cache_bytes = caches[head % 4] != 0 ? caches[head % 4] : ASHLAR_CACHE_NONE;
     FUZZ_CHECK(ashlar_allocator_create_with(w->device, &config, &w->allocator) == ASHLAR_OK);
     bad_count = 0;
 }

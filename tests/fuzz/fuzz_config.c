@@ -70,10 +70,11 @@ static bool is_value(const char *key, const char *value, ashlar_config *config) 
     } else if (strcmp(key, "reserve") == 0) {
         is_good = is_bytes(value, 0, &config->reserve_bytes);
     } else if (strcmp(key, "cache") == 0 && strcmp(value, "auto") == 0) {
-        config->cache_bytes = UINT64_MAX;
+        config->cache_bytes = 0;
         is_good = true;
     } else if (strcmp(key, "cache") == 0) {
         is_good = is_bytes(value, 0, &config->cache_bytes);
+        config->cache_bytes = config->cache_bytes != 0 ? config->cache_bytes : ASHLAR_CACHE_NONE;
     } else if (strcmp(key, "trace") == 0) {
         is_good = fuzz_is_number(value, "", &number) && number <= 1 << 26;
         config->trace_events = number;
@@ -87,7 +88,9 @@ static bool is_value(const char *key, const char *value, ashlar_config *config) 
         is_good = is_bytes(value, (uint64_t)2 << 20, &config->handle_bytes) &&
                   config->handle_bytes <= (uint64_t)1 << 30;
     } else if (strcmp(key, "vmm") == 0) {
-        is_good = fuzz_is_switch(value, &config->virtual_memory);
+        bool is_on = false;
+        is_good = fuzz_is_switch(value, &is_on);
+        config->without_virtual_memory = !is_on;
     } else if (strcmp(key, "leaks") == 0) {
         is_good = fuzz_is_switch(value, &config->report_leaks);
     }
@@ -122,7 +125,8 @@ static bool is_same(const ashlar_config *a, const ashlar_config *b) {
     return a->limit_bytes == b->limit_bytes && a->limit_fraction == b->limit_fraction &&
            a->reserve_bytes == b->reserve_bytes && a->cache_bytes == b->cache_bytes &&
            a->trace_events == b->trace_events && a->seal == b->seal && a->guard == b->guard &&
-           a->handle_bytes == b->handle_bytes && a->virtual_memory == b->virtual_memory &&
+           a->handle_bytes == b->handle_bytes &&
+           a->without_virtual_memory == b->without_virtual_memory &&
            a->report_leaks == b->report_leaks;
 }
 

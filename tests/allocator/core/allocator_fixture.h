@@ -7,6 +7,7 @@
 #ifndef ASHLAR_ALLOCATOR_FIXTURE_H
 #define ASHLAR_ALLOCATOR_FIXTURE_H
 
+#include "tests/allocator/core/cache_option.h"
 #include "tests/allocator/device/device_fixture.h"
 
 #include <ashlar/allocator.h>
@@ -41,7 +42,7 @@ static inline void tear_down(void) {
 static inline bool set_up_traced(const char *spec, uint64_t cache_bytes, uint64_t event_count) {
     ashlar_config config;
     ashlar_config_init(&config);
-    config.cache_bytes = cache_bytes;
+    config.cache_bytes = cache_option(cache_bytes);
     config.trace_events = event_count;
     atomic_store(&payload_bad_count, 0);
     return set_up_device(spec) &&

@@ -13,8 +13,8 @@ static ashlar_config options;
 
 static inline bool set_up_options(const char *spec) {
     ashlar_config_init(&options);
-    options.cache_bytes = 0;
-    options.virtual_memory = use_vmm;
+    options.cache_bytes = ASHLAR_CACHE_NONE;
+    options.without_virtual_memory = !use_vmm;
     return set_up_device(spec);
 }
 

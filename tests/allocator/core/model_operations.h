@@ -212,7 +212,7 @@ static inline void op_seal(world *w, const operation *op) {
                                                   ASHLAR_SEAL_WARN, ASHLAR_SEAL_COUNT,
                                                   ASHLAR_SEAL_ERROR};
     const ashlar_seal_policy policy = policies[op->choice % 5];
-    ashlar_allocator_set_seal_policy(w->allocator, policy, count_warning, w);
+    CHECK(ashlar_allocator_set_seal_policy(w->allocator, policy, count_warning, w) == ASHLAR_OK);
     w->is_refusing = policy == ASHLAR_SEAL_ERROR;
     if (op->choice % 3 == 0) {
         ashlar_allocator_seal(w->allocator);

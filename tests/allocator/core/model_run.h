@@ -8,6 +8,7 @@
 #ifndef ASHLAR_MODEL_RUN_H
 #define ASHLAR_MODEL_RUN_H
 
+#include "tests/allocator/core/cache_option.h"
 #include "tests/allocator/core/model_operations.h"
 
 #include <errno.h>
@@ -40,8 +41,8 @@ static inline bool open_world(world *w, int ordinal) {
     ashlar_config config;
     *w = (world){0};
     ashlar_config_init(&config);
-    config.cache_bytes = playing->cache_bytes;
-    config.virtual_memory = playing->virtual_memory;
+    config.cache_bytes = cache_option(playing->cache_bytes);
+    config.without_virtual_memory = !playing->virtual_memory;
     (void)snprintf(name, sizeof name, "soft:%d", ordinal);
     bool is_open = ashlar_device_open(name, &w->device) == ASHLAR_OK &&
                    ashlar_allocator_create_with(w->device, &config, &w->allocator) == ASHLAR_OK &&

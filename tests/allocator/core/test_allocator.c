@@ -96,7 +96,7 @@ CASE_WITH(no_more_is_reserved_than_the_peak_needs, set_up("memory=64MiB")) {
 CASE_WITH(memory_comes_in_handles_of_the_size_that_was_asked_for, set_up_device("memory=64MiB")) {
     ashlar_config config;
     ashlar_config_init(&config);
-    config.cache_bytes = 0;
+    config.cache_bytes = ASHLAR_CACHE_NONE;
     config.handle_bytes = 5 * MIB;
     config.reserve_bytes = 9 * MIB;
     REQUIRE(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_OK);

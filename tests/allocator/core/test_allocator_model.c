@@ -83,7 +83,7 @@ CASE(with_small_caches_of_three_threads) {
 CASE(with_caches_chosen_and_statistics_read_seldom) {
     const scene s = {.name = "auto caches",
                      .device = ADVERSARIAL,
-                     .cache_bytes = ASHLAR_CACHE_AUTO,
+                     .cache_bytes = CACHE_AUTO,
                      .virtual_memory = true,
                      .threads = 3,
                      .read_every = 61};
@@ -105,7 +105,7 @@ CASE(with_one_thread_whose_peaks_are_exact) {
 CASE(with_segments_and_caches) {
     const scene s = {.name = "segments",
                      .device = ADVERSARIAL,
-                     .cache_bytes = ASHLAR_CACHE_AUTO,
+                     .cache_bytes = CACHE_AUTO,
                      .threads = 3,
                      .read_every = 7};
     const ashlar_stats sums = play_scene(&s);

@@ -3,6 +3,7 @@
  * function, or the n-th host allocation, fails: for every n, without and with thread caches.
  * Nothing may be lost, the next call works, and at the end the device has its memory back.
  */
+#include "tests/allocator/core/cache_option.h"
 #include "tests/allocator/core/allocator_fixture.h"
 
 enum { SLOTS = 10, ATTEMPTS = 3 };
@@ -215,7 +216,7 @@ static void run_script(ashlar_stats *stats) {
     atomic_store(&payload_bad_count, 0);
     allocator = NULL;
     ashlar_config_init(&config);
-    config.cache_bytes = cache_bytes;
+    config.cache_bytes = cache_option(cache_bytes);
     for (int i = 0; i < ATTEMPTS && allocator == NULL; i++) {
         failures += ashlar_allocator_create_with(device, &config, &allocator) != ASHLAR_OK;
     }

@@ -9,9 +9,9 @@
 #include "allocator/base/random.h"
 
 #define GIB ((uint64_t)1 << 30)
-#define DEFAULT_LINE                                                                           \
-    "limit=0,fraction=1,reserve=0,cache=auto,trace=0,seal=count,guard=off,handle=2MiB,vmm=on," \
-    "leaks=off,zero=off"
+#define DEFAULT_LINE                                                                         \
+    "limit=0,fraction=1,reserve=0,cache=auto,trace=0,seal=count,guard=off,vmm=on,leaks=off," \
+    "zero=off,handle=2MiB"
 
 enum { LINE_BYTES = 512 };
 
@@ -19,7 +19,8 @@ static bool is_same(const ashlar_config *a, const ashlar_config *b) {
     return a->limit_bytes == b->limit_bytes && a->limit_fraction == b->limit_fraction &&
            a->reserve_bytes == b->reserve_bytes && a->cache_bytes == b->cache_bytes &&
            a->trace_events == b->trace_events && a->seal == b->seal && a->guard == b->guard &&
-           a->handle_bytes == b->handle_bytes && a->virtual_memory == b->virtual_memory &&
+           a->handle_bytes == b->handle_bytes &&
+           a->without_virtual_memory == b->without_virtual_memory &&
            a->report_leaks == b->report_leaks && a->zero_blocks == b->zero_blocks;
 }
 
@@ -33,7 +34,7 @@ static const ashlar_config other = {
     .seal = ASHLAR_SEAL_WARN,
     .guard = ASHLAR_GUARD_FILL,
     .handle_bytes = 32 << 20,
-    .virtual_memory = false,
+    .without_virtual_memory = true,
     .report_leaks = true,
     .zero_blocks = true,
 };
@@ -42,17 +43,18 @@ CASE(the_defaults_change_nothing_that_was_not_asked_for) {
     ashlar_config config = other;
     ashlar_config_init(&config);
     CHECK(config.limit_bytes == 0 && config.limit_fraction == 1 && config.reserve_bytes == 0);
-    CHECK(config.cache_bytes == ASHLAR_CACHE_AUTO && config.trace_events == 0);
+    CHECK(config.cache_bytes == 0 && config.trace_events == 0);
     CHECK(config.seal == ASHLAR_SEAL_COUNT && config.guard == ASHLAR_GUARD_OFF);
     CHECK_ZU(config.handle_bytes, 2 << 20);
-    CHECK(config.virtual_memory && !config.report_leaks && !config.zero_blocks);
+    CHECK(!config.without_virtual_memory && !config.report_leaks && !config.zero_blocks);
     CHECK(ashlar_config_check(&config) == ASHLAR_OK);
 }
 
 CASE(every_key_sets_its_field_and_no_other) {
-    static const char *const texts[] = {
-        "limit=3GiB", "fraction=0.75", "reserve=5120MiB", "cache=7168KiB", "trace=11", "seal=warn",
-        "guard=fill", "handle=32MiB",  "vmm=off",         "leaks=on",      "zero=on"};
+    static const char *const texts[] = {"limit=3GiB",    "fraction=0.75", "reserve=5120MiB",
+                                        "cache=7168KiB", "trace=11",      "seal=warn",
+                                        "guard=fill",    "vmm=off",       "leaks=on",
+                                        "zero=on",       "handle=32MiB"};
     enum { COUNT = sizeof texts / sizeof texts[0] };
     CHECK_ZU(COUNT, ASHLAR_CONFIG_COUNT);
     for (size_t i = 0; i < COUNT; i++) {
@@ -68,10 +70,10 @@ CASE(every_key_sets_its_field_and_no_other) {
         want[4].trace_events = other.trace_events;
         want[5].seal = other.seal;
         want[6].guard = other.guard;
-        want[7].handle_bytes = other.handle_bytes;
-        want[8].virtual_memory = other.virtual_memory;
-        want[9].report_leaks = other.report_leaks;
-        want[10].zero_blocks = other.zero_blocks;
+        want[7].without_virtual_memory = other.without_virtual_memory;
+        want[8].report_leaks = other.report_leaks;
+        want[9].zero_blocks = other.zero_blocks;
+        want[10].handle_bytes = other.handle_bytes;
         CHECK(ashlar_config_parse(&config, texts[i], "a test") == ASHLAR_OK);
         CHECK(is_same(&config, &want[i]));
     }
@@ -147,13 +149,13 @@ CASE(mistakes_name_the_source_the_key_the_value_and_what_is_allowed) {
         {"handle=0", "handle=0;", "2MiB to 1GiB"},
         {"handle=1073741825B", "handle=1073741825B;", "1GiB"},
         {"handle=auto", "handle=auto;", "1GiB"},
-        {"vmm=true", "vmm=true;", "give off|on"},
+        {"vmm=true", "vmm=true;", "give on|off"},
         {"leaks=ON", "leaks=ON;", "give off|on"},
         {"leaks=on=on", "leaks=on=on;", "off|on"},
         {"trace=1,trace=2", "trace=2", "each key once"},
         {"trace=1,seal=warn,trace=1", "trace=1", "each key once"},
         {"limt=4GiB", "unknown key \"limt\" (value \"4GiB\")", "limit, fraction, reserve, cache,"},
-        {"Limit=4GiB", "unknown key \"Limit\"", "trace, seal, guard, handle, vmm, leaks, zero"},
+        {"Limit=4GiB", "unknown key \"Limit\"", "trace, seal, guard, vmm, leaks, zero, handle"},
         {"limit_bytes=4GiB", "unknown key \"limit_bytes\"", "leaks"},
         {"=4", "unknown key \"\" (value \"4\")", "leaks"},
         {"seal=warn,", "unknown key \"\"", "leaks"},
@@ -198,7 +200,7 @@ CASE(the_environment_comes_over_what_is_there) {
     CHECK(ashlar_config_read_env(&config) == ASHLAR_OK && is_same(&config, &other));
     setenv("ASHLAR_CONF", "trace=5,vmm=on", 1);
     want.trace_events = 5;
-    want.virtual_memory = true;
+    want.without_virtual_memory = false;
     CHECK(ashlar_config_read_env(&config) == ASHLAR_OK && is_same(&config, &want));
     setenv("ASHLAR_CONF", "vmm=maybe", 1);
     CHECK(ashlar_config_read_env(&config) == ASHLAR_EINVAL && is_same(&config, &want));
@@ -218,7 +220,7 @@ CASE(all_options_are_written_in_one_line) {
     CHECK_ZU(needed, sizeof DEFAULT_LINE);
     CHECK(ashlar_config_format(&other, line, sizeof line, NULL) == ASHLAR_OK);
     CHECK(strcmp(line, "limit=3GiB,fraction=0.75,reserve=5GiB,cache=7MiB,trace=11,seal=warn,"
-                       "guard=fill,handle=32MiB,vmm=off,leaks=on,zero=on") == 0);
+                       "guard=fill,vmm=off,leaks=on,zero=on,handle=32MiB") == 0);
 }
 
 CASE(the_buffer_is_never_overrun_and_its_size_can_be_asked_for) {
@@ -269,12 +271,14 @@ static ashlar_config draw_config(void) {
         .limit_bytes = draw(4) == 0 ? 0 : draw_bytes(ASHLAR_CONFIG_BYTES_MIN),
         .limit_fraction = draw_fraction(),
         .reserve_bytes = draw_bytes(0),
-        .cache_bytes = draw(4) == 0 ? ASHLAR_CACHE_AUTO : draw_bytes(0),
+        .cache_bytes = draw(4) == 0   ? ASHLAR_CACHE_NONE
+                       : draw(4) == 0 ? 0
+                                      : draw_bytes(1),
         .trace_events = draw(ASHLAR_CONFIG_EVENTS_MAX + 1) >> draw(27),
         .seal = seals[draw(3)],
         .guard = guards[draw(3)],
         .handle_bytes = ((uint64_t)2 << 20) + draw((GIB - (2 << 20)) + 1),
-        .virtual_memory = draw(2) != 0,
+        .without_virtual_memory = draw(2) != 0,
         .report_leaks = draw(2) != 0,
         .zero_blocks = draw(2) != 0,
     };
@@ -317,7 +321,7 @@ CASE(fields_outside_their_range_are_named) {
     } bad[] = {
         {other, "limit_bytes is 2097151B;", "2MiB"},
         {other, "limit_bytes is 65TiB;", "0, or 2MiB to 64TiB"},
-        {other, "limit_fraction is 0;", "above 0"},
+        {other, "limit_fraction is -1;", "above 0"},
         {other, "limit_fraction is 1.5;", "at most 1"},
         {other, "limit_fraction is ", "at most 1"},
         {other, "reserve_bytes is 65TiB;", "0 to 64TiB"},
@@ -329,11 +333,11 @@ CASE(fields_outside_their_range_are_named) {
     };
     bad[0].config.limit_bytes = ASHLAR_CONFIG_BYTES_MIN - 1;
     bad[1].config.limit_bytes = (uint64_t)65 << 40;
-    bad[2].config.limit_fraction = 0;
+    bad[2].config.limit_fraction = -1;
     bad[3].config.limit_fraction = 1.5;
     bad[4].config.limit_fraction = (double)NAN;
     bad[5].config.reserve_bytes = (uint64_t)65 << 40;
-    bad[6].config.cache_bytes = ASHLAR_CACHE_AUTO - 1;
+    bad[6].config.cache_bytes = ASHLAR_CACHE_NONE - 1;
     bad[7].config.trace_events = ASHLAR_CONFIG_EVENTS_MAX + 1;
     bad[8].config.seal = (ashlar_seal_policy)3;
     bad[9].config.guard = (ashlar_guard)3;
@@ -362,10 +366,10 @@ CASE(every_option_is_described_by_what_it_takes) {
         {"trace", "0", "0 to 67108864"},
         {"seal", "count", "count|warn|error"},
         {"guard", "off", "off|fill|unmap"},
-        {"handle", "2MiB", "2MiB to 1GiB, with a unit B, KiB, MiB, GiB or TiB"},
-        {"vmm", "on", "off|on"},
+        {"vmm", "on", "on|off"},
         {"leaks", "off", "off|on"},
         {"zero", "off", "off|on"},
+        {"handle", "2MiB", "2MiB to 1GiB, with a unit B, KiB, MiB, GiB or TiB"},
     };
     ashlar_config_option option = {0};
     for (size_t i = 0; i < ASHLAR_CONFIG_COUNT; i++) {
@@ -375,10 +379,10 @@ CASE(every_option_is_described_by_what_it_takes) {
         CHECK(strcmp(option.allowed, want[i].allowed) == 0);
         CHECK(strlen(option.text) > 10 && option.text != want[i].allowed);
     }
-    CHECK_HAS(option.text, "clear each block");
+    CHECK_HAS(option.text, "mapped and moved");
     CHECK_FAILS(ashlar_config_describe(ASHLAR_CONFIG_COUNT, &option), ASHLAR_EINVAL,
                 "11; give 0 to 10");
-    CHECK(strcmp(option.key, "zero") == 0);
+    CHECK(strcmp(option.key, "handle") == 0);
 }
 
 RUN_CASES()

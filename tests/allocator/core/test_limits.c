@@ -245,7 +245,7 @@ static void hear(void *user, const char *line) {
 CASE_BOTH(counting_takes_memory_and_counts_the_calls) {
     heard h = {0};
     REQUIRE(set_up_limits("memory=32MiB"));
-    ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, hear, &h);
+    CHECK(ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, hear, &h) == ASHLAR_OK);
     unsigned char *first = take(4 * MIB, streams[0]);
     ashlar_allocator_seal(allocator);
     CHECK(stats_now().is_sealed && stats_now().driver_calls_sealed == 0);
@@ -262,7 +262,7 @@ CASE_BOTH(warning_tells_who_needed_memory) {
     heard h = {0};
     void *ptr = NULL;
     REQUIRE(set_up_limits("memory=32MiB"));
-    ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_WARN, hear, &h);
+    CHECK(ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_WARN, hear, &h) == ASHLAR_OK);
     unsigned char *first = take(4 * MIB, streams[0]);
     CHECK(h.count == 0); /* not sealed */
     ashlar_allocator_seal(allocator);
@@ -280,7 +280,7 @@ CASE_BOTH(warning_tells_who_needed_memory) {
     give(ptr);
     give(h.inner);
     give(first);
-    ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_WARN, NULL, NULL);
+    CHECK(ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_WARN, NULL, NULL) == ASHLAR_OK);
     give(take(16 * MIB, streams[0])); /* nobody is told */
 }
 
@@ -299,7 +299,7 @@ CASE_BOTH_WITH(refusing_uses_what_there_is_and_creates_nothing, set_up_options("
     unsigned char *whole = take(8 * MIB, streams[2]); /* from both, for a stream that is new */
     CHECK_ZU(taking_calls() - calls, 0);
     CHECK_ZU(reserved(), 8 * MIB);
-    ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, NULL, NULL);
+    CHECK(ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, NULL, NULL) == ASHLAR_OK);
     unsigned char *more = take(512, streams[0]);
     CHECK(taking_calls() > calls);
     give(whole);

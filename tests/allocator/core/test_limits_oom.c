@@ -3,6 +3,7 @@
  * fixed workload in which the n-th call of each driver function, or the n-th host allocation,
  * fails: for every n, with caches and without, on either back end.
  */
+#include "tests/allocator/core/cache_option.h"
 #include "tests/allocator/core/limits_fixture.h"
 
 enum { SLOTS = 10, ATTEMPTS = 3 };
@@ -209,7 +210,7 @@ static bool set_up_way(const way *w) {
     if (!set_up_options("devices=2,mode=adversarial,seed=5,memory=64MiB")) {
         return false;
     }
-    options.cache_bytes = w->cache_bytes;
+    options.cache_bytes = cache_option(w->cache_bytes);
     options.limit_bytes = 32 * MIB; /* half the device: room to gather even in half the addresses */
     is_armed = false;
     return true;

@@ -138,7 +138,7 @@ static void run_ours(const char *spec, bool is_on_streams) {
     if (plain.row_count == 0) {
         run_plain(DEVICE);
     }
-    REQUIRE(set_up_cached(spec, ASHLAR_CACHE_AUTO));
+    REQUIRE(set_up_cached(spec, CACHE_AUTO));
     stranded_run(&ours, &by_api, is_on_streams);
     CHECK(ours.failures == 0);
     tear_down();

@@ -170,7 +170,8 @@ static inline void make_all_calls(capacity_run *r) {
 }
 
 static inline bool open_run(capacity_run *r, size_t capacity_mib) {
-    static const ashlar_plan_options options = {.search_ms = 0, .build_after = 1}; /* no clock */
+    static const ashlar_plan_options options = {.search_ms = ASHLAR_PLAN_SEARCH_NONE,
+                                                .build_after = 1}; /* no clock */
     char spec[128];
     (void)snprintf(spec, sizeof spec, "memory=%zuMiB,mode=%s,vmm=%s", capacity_mib,
                    r->p->is_late ? "adversarial" : "eager", r->p->has_vmm ? "on" : "off");
@@ -180,7 +181,7 @@ static inline bool open_run(capacity_run *r, size_t capacity_mib) {
         !note_failure(r, ashlar_allocator_create(r->device, &r->allocator))) {
         return false;
     }
-    ashlar_plan_set_options(r->allocator, &options);
+    CHECK(ashlar_plan_set_options(r->allocator, &options) == ASHLAR_OK);
     for (unsigned i = 0; i < r->p->streams; i++) {
         if (!note_failure(r, ashlar_stream_create(r->device, &r->streams[i]))) {
             return false;

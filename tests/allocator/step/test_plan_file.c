@@ -219,10 +219,10 @@ static void check_has_steps(int stream) {
 /* A key's own stream, those of its recording, and those of a plan that is older than that. */
 CASE(every_stream_of_a_key_has_steps) {
     const script on_1 = one_on(1), on_2 = one_on(2);
-    const ashlar_plan_options later = {.build_after = 0, .rerecord_after = 1};
+    const ashlar_plan_options later = {.build_after = ASHLAR_PLAN_BUILD_NEVER, .rerecord_after = 1};
     REQUIRE(set_up_plans());
     write_sealed(SMALL_BODY);
-    ashlar_plan_set_options(allocator, &later);
+    CHECK(ashlar_plan_set_options(allocator, &later) == ASHLAR_OK);
     play(&on_1, 8, streams[0]);
     check_has_steps(0);
     check_has_steps(1);
@@ -269,10 +269,11 @@ CASE_WITH(nothing_is_loaded_where_steps_are_not_replayed, set_up_plans() && save
 /* ---- what is not saved ---- */
 
 CASE_WITH(what_has_no_plan_is_not_saved, set_up_plans()) {
-    const ashlar_plan_options later = {.search_ms = 0, .build_after = 0};
+    const ashlar_plan_options later = {.search_ms = ASHLAR_PLAN_SEARCH_NONE,
+                                       .build_after = ASHLAR_PLAN_BUILD_NEVER};
     write_bytes("old", 3);
     CHECK_FAILS(ashlar_plan_save(allocator, path, PRINT), ASHLAR_EINVAL, "0 keys have plans");
-    ashlar_plan_set_options(allocator, &later);
+    CHECK(ashlar_plan_set_options(allocator, &later) == ASHLAR_OK);
     play(&small, 7, streams[0]);
     CHECK_FAILS(ashlar_plan_save(allocator, path, PRINT), ASHLAR_EINVAL, "ashlar_plan_build()");
     CHECK(read_text(text) == 3 && names_in_folder() == 1);
@@ -289,9 +290,10 @@ CASE(what_had_no_memory_for_its_plan_is_not_saved) {
     const script large = {.ops = {{.block = 0, .bytes = 40 * MIB}, {.block = 0, .is_free = true}},
                           .count = 2,
                           .block_count = 1};
-    const ashlar_plan_options later = {.search_ms = 0, .build_after = 0};
+    const ashlar_plan_options later = {.search_ms = ASHLAR_PLAN_SEARCH_NONE,
+                                       .build_after = ASHLAR_PLAN_BUILD_NEVER};
     REQUIRE(set_up_plans());
-    ashlar_plan_set_options(allocator, &later);
+    CHECK(ashlar_plan_set_options(allocator, &later) == ASHLAR_OK);
     play(&large, 7, streams[0]);
     for (int i = 0; i < 2; i++) {
         CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);

@@ -71,8 +71,8 @@ CASE(a_block_number_is_used_again_after_its_free) {
 
 CASE_WITH(a_list_is_planned_when_it_is_asked_for, set_up_plans()) {
     const ashlar_plan_event events[] = {{.block = 0, .bytes = 1000}, {.block = 0, .is_free = true}};
-    const ashlar_plan_options later = {.build_after = 0};
-    ashlar_plan_set_options(allocator, &later);
+    const ashlar_plan_options later = {.build_after = ASHLAR_PLAN_BUILD_NEVER};
+    CHECK(ashlar_plan_set_options(allocator, &later) == ASHLAR_OK);
     REQUIRE(record(events, COUNT(events)) == ASHLAR_OK);
     CHECK_ZU(plans().plan_count, 0);
     CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
@@ -267,11 +267,11 @@ CASE_WITH(each_stream_of_a_key_is_written_by_itself, set_up_plans()) {
 
 CASE_WITH(what_has_no_slots_is_not_written, set_up_plans()) {
     const ashlar_plan_event events[] = {{.bytes = 1}, {.is_free = true}};
-    const ashlar_plan_options later = {.build_after = 0};
+    const ashlar_plan_options later = {.build_after = ASHLAR_PLAN_BUILD_NEVER};
     write_bytes("old", 3);
     CHECK(ashlar_plan_write_minimalloc(allocator, streams[0], 7, streams[0], path) ==
           ASHLAR_EINVAL);
-    ashlar_plan_set_options(allocator, &later);
+    CHECK(ashlar_plan_set_options(allocator, &later) == ASHLAR_OK);
     REQUIRE(record(events, 2) == ASHLAR_OK);
     CHECK(ashlar_plan_write_minimalloc(allocator, streams[0], 7, streams[0], path) ==
           ASHLAR_EINVAL);

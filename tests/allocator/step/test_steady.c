@@ -297,7 +297,7 @@ CASE(what_is_called_steady_takes_no_memory_in_any_order_of_lengths) {
         (void)snprintf(spec, sizeof spec, "memory=2GiB,seed=%d%s%s", (int)(seed % 1000),
                        made.is_eager ? "" : ",mode=adversarial",
                        made.without_virtual ? ",vmm=off" : "");
-        REQUIRE(set_up_cached(spec, made.has_small_cache ? 512 * KIB : ASHLAR_CACHE_AUTO));
+        REQUIRE(set_up_cached(spec, made.has_small_cache ? 512 * KIB : CACHE_AUTO));
         judge(&v);
         CHECK(atomic_load(&payload_bad_count) == 0);
         tear_down();
@@ -333,7 +333,7 @@ static const char *doubt_of(ashlar_warmup_options o) {
 }
 
 CASE(a_length_that_has_not_run_is_in_doubt_unless_a_plan_serves_it) {
-    REQUIRE(set_up_cached("memory=1GiB", ASHLAR_CACHE_AUTO));
+    REQUIRE(set_up_cached("memory=1GiB", CACHE_AUTO));
     make_simple(AT_HOME, true);
     CHECK_HAS(doubt_of(options_of()), "not every length has run");
     made.without_plan = false;
@@ -366,7 +366,7 @@ CASE(a_guard_mode_is_in_doubt) {
 
 CASE(a_pass_that_takes_over_the_memory_of_an_ended_stream_proves_nothing) {
     ashlar_warmup_report report;
-    REQUIRE(set_up_cached("memory=1GiB", ASHLAR_CACHE_AUTO));
+    REQUIRE(set_up_cached("memory=1GiB", CACHE_AUTO));
     give(take(64 * MIB, streams[3]));
     renew_stream(3);
     make_simple(AT_HOME, false);
@@ -402,7 +402,7 @@ CASE(a_pass_that_borrows_from_a_stream_that_ended_proves_nothing) {
 /* ---- how the promise is kept ---- */
 
 CASE(a_step_waits_in_stream_for_blocks_that_the_last_one_left_away) {
-    REQUIRE(set_up_cached("memory=1GiB,mode=adversarial,seed=3", ASHLAR_CACHE_AUTO));
+    REQUIRE(set_up_cached("memory=1GiB,mode=adversarial,seed=3", CACHE_AUTO));
     make_simple(MOVED, false);
     const ashlar_warmup_options o = options_of();
     CHECK(doubt_of(o)[0] == '\0');
@@ -421,7 +421,7 @@ CASE(a_step_waits_in_stream_for_blocks_that_the_last_one_left_away) {
 }
 
 CASE(blocks_on_one_stream_need_no_call_of_the_driver) {
-    REQUIRE(set_up_cached("memory=1GiB", ASHLAR_CACHE_AUTO));
+    REQUIRE(set_up_cached("memory=1GiB", CACHE_AUTO));
     make_simple(AT_HOME, false);
     const ashlar_warmup_options o = options_of();
     CHECK(doubt_of(o)[0] == '\0');
@@ -432,7 +432,7 @@ CASE(blocks_on_one_stream_need_no_call_of_the_driver) {
 }
 
 CASE(without_plans_later_steps_are_recorded_only_if_that_is_asked_for) {
-    REQUIRE(set_up_cached("memory=1GiB", ASHLAR_CACHE_AUTO));
+    REQUIRE(set_up_cached("memory=1GiB", CACHE_AUTO));
     make_simple(AT_HOME, false);
     const ashlar_warmup_options o = options_of();
     CHECK(doubt_of(o)[0] == '\0');

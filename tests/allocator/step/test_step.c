@@ -251,7 +251,7 @@ CASE_WITH(a_block_carried_into_later_steps_is_not_overlapped, set_up_plans()) {
 CASE(where_there_are_no_caches_steps_are_nothing) {
     for (int guard = 0; guard < 2; guard++) {
         ashlar_config config = steps_config();
-        config.cache_bytes = guard == 0 ? 0 : config.cache_bytes;
+        config.cache_bytes = guard == 0 ? ASHLAR_CACHE_NONE : config.cache_bytes;
         config.guard = guard == 0 ? ASHLAR_GUARD_OFF : ASHLAR_GUARD_FILL;
         REQUIRE(set_up_steps("64MiB", &config, 1));
         for (int i = 0; i < 2; i++) {

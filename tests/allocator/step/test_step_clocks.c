@@ -74,9 +74,9 @@ CASE(what_a_stream_of_the_step_used_is_not_planned) {
 
 /* Its plan was to be made while nobody could name the stream. */
 CASE(steps_of_a_stream_that_is_gone_are_planned_when_they_go_on) {
-    const ashlar_plan_options by_hand = {.build_after = 0};
+    const ashlar_plan_options by_hand = {.build_after = ASHLAR_PLAN_BUILD_NEVER};
     REQUIRE(set_up_clocks("64MiB", 1));
-    ashlar_plan_set_options(allocator, &by_hand);
+    CHECK(ashlar_plan_set_options(allocator, &by_hand) == ASHLAR_OK);
     for (int i = 0; i < 3; i++) {
         begin(1);
         give_back(take_proven(2 * MIB, streams[0]));

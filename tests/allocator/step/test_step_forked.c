@@ -44,7 +44,7 @@ static void call_plans(ashlar_allocator *a) {
     IS_REFUSED(ashlar_plan_record_buffers(a, streams[0], 1, NULL, 0, ASHLAR_TAG_USER));
     IS_REFUSED(ashlar_plan_write_svg(a, streams[0], 1, streams[0], "/dev/null"));
     EXPECT(ashlar_allocator_warmup(a, &warmup, NULL) != ASHLAR_OK);
-    ashlar_plan_set_options(a, NULL);
+    IS_REFUSED(ashlar_plan_set_options(a, NULL));
     ashlar_plan_record_next(a, 1);
     ashlar_plan_get_stats(a, &stats);
     EXPECT(stats.plan_count == 0);
@@ -56,7 +56,7 @@ static void call_limits(ashlar_allocator *a) {
     IS_REFUSED(ashlar_allocator_reserve(a, MIB));
     IS_REFUSED(ashlar_allocator_allow_peer(a, 0));
     ashlar_allocator_seal(a);
-    ashlar_allocator_set_seal_policy(a, ASHLAR_SEAL_COUNT, NULL, NULL);
+    IS_REFUSED(ashlar_allocator_set_seal_policy(a, ASHLAR_SEAL_COUNT, NULL, NULL));
     ashlar_allocator_set_reclaim(a, NULL, NULL);
     ashlar_allocator_set_report(a, NULL, NULL);
 }

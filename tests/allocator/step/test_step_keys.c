@@ -4,7 +4,7 @@
 
 CASE_WITH(a_plan_is_built_after_so_many_steps_or_when_asked, set_up_plans()) {
     const ashlar_plan_options options = {.build_after = 3};
-    ashlar_plan_set_options(allocator, &options);
+    CHECK(ashlar_plan_set_options(allocator, &options) == ASHLAR_OK);
     for (int i = 0; i < 3; i++) {
         CHECK_ZU(plans().plan_count, 0);
         begin(1);
@@ -13,15 +13,15 @@ CASE_WITH(a_plan_is_built_after_so_many_steps_or_when_asked, set_up_plans()) {
     }
     CHECK_ZU(plans().plan_count, 1);
     CHECK_ZU(plans().steps_recorded, 3);
-    const ashlar_plan_options by_hand = {.build_after = 0};
-    ashlar_plan_set_options(allocator, &by_hand);
+    const ashlar_plan_options by_hand = {.build_after = ASHLAR_PLAN_BUILD_NEVER};
+    CHECK(ashlar_plan_set_options(allocator, &by_hand) == ASHLAR_OK);
     begin(2);
     CHAIN(1000);
     end();
     CHECK_ZU(plans().plan_count, 1);
     CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
     CHECK_ZU(plans().plan_count, 2);
-    ashlar_plan_set_options(allocator, NULL);
+    CHECK(ashlar_plan_set_options(allocator, NULL) == ASHLAR_OK);
     begin(3);
     end();
     CHECK_ZU(plans().plan_count, 3);
@@ -43,7 +43,7 @@ CASE_WITH(a_step_recorded_besides_is_merged, set_up_plans()) {
 
 CASE_WITH(a_key_that_diverges_is_recorded_anew_if_so_asked, set_up_plans()) {
     const ashlar_plan_options options = {.build_after = 1, .rerecord_after = 2};
-    ashlar_plan_set_options(allocator, &options);
+    CHECK(ashlar_plan_set_options(allocator, &options) == ASHLAR_OK);
     begin(1);
     CHAIN(8 * MIB);
     end();

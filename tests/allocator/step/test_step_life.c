@@ -69,10 +69,10 @@ CASE_WITH(a_step_in_which_watching_begins_is_not_planned, set_up_plans()) {
 
 /* A key's step had blocks on both, and there was no memory for its plan. */
 CASE(blocks_of_two_streams_that_become_one_do_not_overlap) {
-    const ashlar_plan_options by_hand = {.build_after = 0};
+    const ashlar_plan_options by_hand = {.build_after = ASHLAR_PLAN_BUILD_NEVER};
     shadow *blocks[3];
     REQUIRE(set_up_plans());
-    ashlar_plan_set_options(allocator, &by_hand);
+    CHECK(ashlar_plan_set_options(allocator, &by_hand) == ASHLAR_OK);
     for (int step = 0; step < 3; step++) {
         begin_on(step == 0 ? 0 : 1, 1);
         for (int i = 0; i < 3 && step != 1; i++) {

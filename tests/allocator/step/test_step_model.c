@@ -116,7 +116,7 @@ static void check_replay(const program *p, uint64_t key, size_t hits) {
 
 static bool set_up_episode(uint64_t seed, const char *memory) {
     ashlar_config config = steps_config();
-    config.virtual_memory = seed % 4 != 0;
+    config.without_virtual_memory = seed % 4 == 0;
     config.trace_events = seed % 5 == 0 ? 64 : 0;
     return set_up_steps(memory, &config, seed) && helper_start();
 }
@@ -173,7 +173,7 @@ static void merged_episode(uint64_t seed) {
     program steps[MERGED];
     const ashlar_plan_options options = {.build_after = MERGED};
     REQUIRE(set_up_episode(seed, "64MiB"));
-    ashlar_plan_set_options(allocator, &options);
+    CHECK(ashlar_plan_set_options(allocator, &options) == ASHLAR_OK);
     const int stream_count = 1 + (int)draw(STREAMS);
     const bool has_tags = draw(2) == 0;
     for (int i = 0; i < MERGED; i++) {
@@ -386,7 +386,7 @@ static void diverging_episode(uint64_t seed) {
     REQUIRE(set_up_episode(seed, is_small ? "4MiB" : "64MiB"));
     const ashlar_plan_options options = {.build_after = seed % 3 == 0 ? 2 : 1,
                                          .rerecord_after = seed % 2 == 0 ? 5 : 0};
-    ashlar_plan_set_options(allocator, &options);
+    CHECK(ashlar_plan_set_options(allocator, &options) == ASHLAR_OK);
     intensity = intensities[seed / 2 % 4];
     const int stream_count = 1 + (int)draw(STREAMS);
     for (int key = 0; key < KEYS; key++) {

@@ -81,7 +81,7 @@ static bool begin_trial(uint64_t n) {
         return false;
     }
     draw_program(&steps_program, 24, 3, 0);
-    ashlar_plan_set_options(allocator, &options);
+    CHECK(ashlar_plan_set_options(allocator, &options) == ASHLAR_OK);
     return true;
 }
 

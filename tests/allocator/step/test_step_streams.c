@@ -121,7 +121,7 @@ CASE_WITH(a_seat_that_comes_back_is_its_streams_again, set_up_plans()) {
 
 CASE_WITH(a_region_that_no_slot_is_in_is_given_back, set_up_plans()) {
     const ashlar_plan_options options = {.build_after = 1, .rerecord_after = 1};
-    ashlar_plan_set_options(allocator, &options);
+    CHECK(ashlar_plan_set_options(allocator, &options) == ASHLAR_OK);
     begin(1);
     put(shadow_take(4 * MIB, WORK, 1));
     CHAIN(1 * MIB);

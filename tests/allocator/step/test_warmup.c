@@ -269,7 +269,7 @@ CASE_WITH(options_and_other_keys_stay_as_they_are, set_up_cached("memory=1GiB", 
     run_later(&other, LENGTH_MAX);
     CHECK_ZU(plans().plan_count, 5);
     const ashlar_plan_options later = {.search_ms = 1, .build_after = 2};
-    ashlar_plan_set_options(allocator, &later);
+    CHECK(ashlar_plan_set_options(allocator, &later) == ASHLAR_OK);
     CHECK(ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
     for (other.key = 81; other.key < 83; other.key++) {
         run_later(&other, LENGTH_MAX);

@@ -43,7 +43,7 @@ CASE(bad_options_are_refused) {
     for (int i = 0; i < 3; i++) {
         ashlar_warmup_options o = made_options();
         if (i == 0) {
-            o.min_length = 0;
+            o.max_length = 0;
         } else if (i == 1) {
             o.min_length = o.max_length + 1;
         } else {
@@ -51,7 +51,7 @@ CASE(bad_options_are_refused) {
             o.dry_run = NULL;
         }
         CHECK_FAILS(ashlar_allocator_warmup(allocator, &o, &report), ASHLAR_EINVAL,
-                    i == 2 ? "give a step" : "min_length is from 1");
+                    i == 2 ? "give a step" : "give max_length, and min_length from 1");
         check_undone(&report);
     }
     CHECK_ZU(program.call_count, 0);
@@ -229,10 +229,10 @@ CASE(a_limit_and_a_seal_hold_for_it_too) {
     check_undone(&report);
     CHECK(ashlar_allocator_set_limit(allocator, 0) == ASHLAR_OK);
     ashlar_allocator_seal(allocator);
-    ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_ERROR, NULL, NULL);
+    CHECK(ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_ERROR, NULL, NULL) == ASHLAR_OK);
     CHECK_FAILS(ashlar_allocator_warmup(allocator, &o, &report), ASHLAR_ENOMEM, "sealed");
     CHECK(plans().plan_count == 0 && plans().memory_bytes == 0);
-    ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, NULL, NULL);
+    CHECK(ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, NULL, NULL) == ASHLAR_OK);
     end_case();
 }
 

@@ -101,8 +101,8 @@ CASE(values_outside_their_ranges_are_refused) {
         s.kind = ASHLAR_SCHEDULE_CONSTANT; /* which has none */
         CHECK(ashlar_schedule_check(&s) == ASHLAR_OK);
     }
-    const double gammas[] = {0, -0.5, 1.5, nan};
-    for (size_t i = 0; i < 4; i++) {
+    const double gammas[] = {-0.5, 1.5, nan};
+    for (size_t i = 0; i < 3; i++) {
         ashlar_schedule s = step();
         s.gamma = gammas[i];
         check_refused(s, "schedule step");

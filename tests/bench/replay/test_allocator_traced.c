@@ -92,7 +92,7 @@ CASE(a_trace_changes_no_address_and_no_statistic) {
     compare_runs("memory=20MiB", 0);
     compare_runs("memory=20MiB", 200 * KIB); /* so small that blocks wait for the heap */
     compare_runs("memory=20MiB,mode=adversarial", 600 * KIB);
-    compare_runs("memory=20MiB,mode=adversarial", ASHLAR_CACHE_AUTO);
+    compare_runs("memory=20MiB,mode=adversarial", CACHE_AUTO);
     compare_runs("memory=16MiB,mode=adversarial", 1 * MIB); /* some are refused */
 }
 
