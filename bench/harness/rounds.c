@@ -29,7 +29,7 @@ enum { SLOW_TURNS = 20 };
 
 static ashlar_status warm_up(const ashlar_rounds *r, size_t subject, ashlar_turns *turns) {
     double figures[ASHLAR_ROUNDS_FIGURES] = {0};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && !r->is_smoke; i++) {
         ASHLAR_TRY(r->run(r->context, subject, 1, figures));
     }
     const bool is_slow = figures[0] > SLOW_TURNS * r->round_s && r->slow_rounds != 0;

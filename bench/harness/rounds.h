@@ -16,7 +16,7 @@ typedef struct ashlar_rounds {
     size_t most, least; /* limits of the number of rounds, 1 .. ASHLAR_ROUNDS_MAX */
     double while_s;     /* seconds to go on for, within these limits */
     double round_s;     /* about how long one subject's turn takes, in seconds, by repeating */
-    bool is_smoke;      /* one round without repeats */
+    bool is_smoke;      /* one round, cold and without repeats */
     size_t slow_rounds; /* a very slow subject takes part only in the first so many; 0: in all */
     /* Run a subject's operation `repeats` times. figures: what is to be kept of the turn; the first
      * is seconds per operation. */
@@ -34,8 +34,9 @@ typedef struct ashlar_turns {
 
 /*
  * Run `count` subjects in rounds. Each round begins with a different subject, so that a noisy
- * machine disturbs all alike. Before that each subject runs twice, cold and warm; what these runs
- * return is not kept, but the warm one says how many repeats fill a turn.
+ * machine disturbs all alike. Before that each subject runs twice, cold and warm, unless it is a
+ * smoke run; what these runs return is not kept, but the warm one says how many repeats fill a
+ * turn.
  *
  * turns   [count], out
  *

@@ -14,8 +14,8 @@
  * Many rounds, each shorter than a time slice of the scheduler: even on a busy machine most rounds
  * run uninterrupted, and the median is the time of an uninterrupted round.
  */
-enum { ROUNDS = 61, SMOKE_ROUNDS = 1, PACKING_TRIES = 5 };
-static const double round_ns = 1e6, smoke_round_ns = 1e5;
+enum { ROUNDS = 61, PACKING_TRIES = 5 };
+static const double round_ns = 1e6;
 
 /* ---- names ---- */
 
@@ -147,12 +147,11 @@ static ashlar_row row_of(const ashlar_alloc_bench *b, const ashlar_workload *w, 
 
 static ashlar_status measure_one(const ashlar_alloc_bench *b, const ashlar_workload *workload,
                                  size_t threads) {
-    const bool is_smoke = b->request->is_smoke;
     const ashlar_measure_config how = {
         .device = b->device,
         .threads = threads,
-        .rounds = is_smoke ? SMOKE_ROUNDS : ROUNDS,
-        .round_ns = is_smoke ? smoke_round_ns : round_ns,
+        .rounds = ROUNDS,
+        .round_ns = b->request->is_smoke ? 0 : round_ns,
     };
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     ashlar_measurement results[ASHLAR_PEERS_MAX];

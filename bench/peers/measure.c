@@ -231,6 +231,7 @@ static ashlar_status run_all(bench *b, ashlar_measurement *out) {
                                   .least = b->config->rounds,
                                   .round_s = b->config->round_ns / 1e9,
                                   .slow_rounds = ROUNDS_OF_SLOW,
+                                  .is_smoke = b->config->round_ns == 0,
                                   .run = take_turn,
                                   .context = b};
     ashlar_turns *turns = NULL;

@@ -16,7 +16,8 @@ typedef struct ashlar_measure_config {
     size_t threads; /* 1 .. ASHLAR_PEER_THREADS_MAX; each runs the whole list on streams of its own.
                      * Of ASHLAR_WORKLOAD_HANDOFF 2; 1 of other kinds */
     size_t rounds;   /* 1 .. ASHLAR_ROUNDS_MAX; a very slow subject takes part in fewer */
-    double round_ns; /* about how long one subject's turn takes, by repeating the body */
+    double round_ns; /* about how long one subject's turn takes, by repeating the body; 0: a smoke
+                      * run, in which each takes one turn, the body's first run */
 } ashlar_measure_config;
 
 typedef struct ashlar_measurement {

@@ -12,7 +12,7 @@
 #include "rnn/layer/blas_impl.h"
 
 /* Long rounds are few: as many as fit into the time, but enough for a median. */
-enum { ROUNDS_MAX = 61, ROUNDS_MIN = 9, SHARE_ROUNDS = 5, PAUSE_NS = 10000000 };
+enum { ROUNDS_MAX = 61, ROUNDS_MIN = 9, SHARE_ROUNDS = 5, PAUSE_NS = 10000000, SMOKE_STEPS = 8 };
 static const double round_s = 50e-3, while_s = 15;
 
 #define COLUMN(name, key, heading, kind, ...) {key, heading, ASHLAR_ROWS_##kind, __VA_ARGS__},
@@ -179,7 +179,9 @@ static ashlar_status run(const ashlar_bench_request *request, ashlar_device *dev
     for (size_t i = 0; status == ASHLAR_OK && workload(i, &name); i++) {
         if (ashlar__bench_wants(&request->workloads, name)) {
             contest c = {.count = 0};
-            status = ashlar__rnn_setup_init(&c.setup, device, &cases[i]);
+            ashlar_rnn_case one = cases[i];
+            one.steps = request->is_smoke ? SMOKE_STEPS : one.steps;
+            status = ashlar__rnn_setup_init(&c.setup, device, &one);
             status = status == ASHLAR_OK ? run_contest(&c, request, rows) : status;
             ashlar__rnn_setup_finish(&c.setup);
         }
@@ -213,7 +215,8 @@ static void print_help(FILE *out) {
         "included and padding computed. Takes --smoke, --workload, --subject, --threads (0: all),\n"
         "--json, --device. JSON: {processor, products, onednn, threads, rows}, rows of {case,\n"
         "subject, ms_forward, ms_backward, ms_step, steps_per_s, over_static, over_onednn,\n"
-        "product_share}. Cases, all of fp32:");
+        "product_share}. Cases, all of fp32 (with --smoke of %d steps):",
+        SMOKE_STEPS);
     for (size_t i = 0; i < count; i++) {
         fprintf(out, "%s%s", i % 3 == 0 ? "\n  " : ", ", cases[i].name);
     }
