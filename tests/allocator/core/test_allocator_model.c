@@ -9,7 +9,7 @@
 #define ADVERSARIAL "mode=adversarial,clocks=on"
 #define EAGER "clocks=on"
 
-enum { EPISODE = 3000, EPISODES = 5 };
+enum { EPISODE = 3000, EPISODES = CHECK_SHARE(5, 1) };
 
 /* Of all scenes: what is rare in each. */
 static struct {

@@ -340,7 +340,7 @@ CASE(guards_queue_nothing_on_a_stream_that_is_no_more) {
 
 /* ---- at random ---- */
 
-enum { LIVE = 6, STEPS = 400, RANDOM_STREAMS = 3 };
+enum { LIVE = 6, STEPS = CHECK_SHARE(400, 100), RANDOM_STREAMS = 3, SEEDS = CHECK_SHARE(24, 12) };
 
 typedef struct walk {
     uint64_t state;
@@ -452,7 +452,7 @@ static void run_walk(uint64_t seed) {
 }
 
 CASE(whatever_ends_when_nothing_is_early_and_nothing_dead_is_asked) {
-    for (uint64_t seed = 1; seed <= 24; seed++) {
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         const char *memory = seed % 4 < 2 ? "32MiB" COMES_BACK : "32MiB";
         const uint64_t cache_bytes = seed % 2 == 0 ? 4 * MIB : 0;
         REQUIRE(seed % 3 == 0 ? set_up_without_ids(memory, cache_bytes)

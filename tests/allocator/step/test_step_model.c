@@ -12,7 +12,7 @@
 
 #include "tests/allocator/core/helper_fixture.h"
 
-enum { EPISODES = 40 }; /* of each kind */
+enum { EPISODES = CHECK_SHARE(40, 10) }; /* of each kind */
 
 static uint64_t only_seed(void) {
     const char *text = getenv("ASHLAR_SEED");
