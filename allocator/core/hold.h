@@ -8,7 +8,7 @@
  * stream passes to that one; after a few handovers nobody holds it any more, and all its misses
  * take the lock. What a thread has in its magazines stays there.
  *
- * So a stream's zones, last_tick, has_freed and stamp_count may be touched
+ * So a stream's zones, last_used, last_tick, has_freed and stamp_count may be touched
  *   by the owner of the cache that holds it   inside its cache, or with the lock
  *   by any thread, if no cache holds it       with the lock
  *   by any thread                             with the lock, while the others are shut out

@@ -80,8 +80,8 @@ struct ashlar_stream_state {
     uint64_t id;         /* the driver's, if streams are watched; no other stream has it */
     size_t caller_count; /* watched streams: calls under way that name it, so that it is alive */
     /*
-     * The thread's cache that holds the zones, and with them last_tick, has_freed and stamp_count;
-     * NULL: they are under the lock as everything else. See hold.h.
+     * The thread's cache that holds the zones, and with them last_used, last_tick, has_freed and
+     * stamp_count; NULL: they are under the lock as everything else. See hold.h.
      */
     _Atomic(ashlar_cache *) holder;
     unsigned handovers;               /* how often it passed from one thread to another */
