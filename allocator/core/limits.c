@@ -13,46 +13,35 @@
 
 /* ---- giving back ---- */
 
-/* Whether the stream has to be asked: for blocks that are away because of it, or for its gaps. */
-typedef bool (*is_asked_fn)(const ashlar_stream_state *state);
-
-static bool has_away(const ashlar_stream_state *state) {
-    return state->oldest_away != NULL;
-}
-
-static bool is_not_quiet(const ashlar_stream_state *state) {
-    return !ashlar__stream_state_is_quiet(state);
-}
-
-static ashlar_status ask_streams_locked(ashlar_allocator *a, is_asked_fn is_asked) {
+/* Ask each stream that may still be at what was freed on it, or is away because of it. */
+static ashlar_status ask_streams_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     ashlar_status status = ASHLAR_OK;
     for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
          state = state->next) {
-        if (is_asked(state) && !ashlar__stream_state_is_closed(state, &a->client)) {
+        if (!ashlar__stream_state_is_quiet(state) &&
+            !ashlar__stream_state_is_closed(state, &a->client)) {
             status = ashlar__stream_state_ask_idle(state, &a->client, &a->stats.events_recorded);
         }
     }
+    (void)ashlar__away_settle(&a->heap);
     return status;
 }
 
 /*
  * Make the free blocks idle that no work uses any more, without waiting for work on the others.
- * What comes home first may free a plan's memory, and both lie in gaps afterwards.
+ * What comes home first may free a plan's memory, which other streams have used.
  */
 static ashlar_status settle_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     a->heap.is_settling = true;
     ashlar__caches_flush_locked(a, ashlar__cache_recent);
-    ashlar_status status = ask_streams_locked(a, has_away);
-    (void)ashlar__away_settle(&a->heap);
+    const ashlar_status status = ask_streams_locked(a);
+    const uint64_t before = a->heap.use_clock;
     ashlar__planner_tidy_locked(&a->planner, &a->heap);
     a->heap.is_settling = false;
-    if (status == ASHLAR_OK) {
-        status = ask_streams_locked(a, is_not_quiet);
-    }
-    (void)ashlar__away_settle(&a->heap);
-    return status;
+    const bool has_freed = a->heap.use_clock != before;
+    return status == ASHLAR_OK && has_freed ? ask_streams_locked(a) : status;
 }
 
 static ashlar_status trim_locked(ashlar_allocator *a, size_t target_bytes) {

@@ -181,4 +181,30 @@ CASE(a_trim_behind_a_synchronisation_frees_the_memory_of_a_plan_that_moved) {
     }
 }
 
+/* Two streams are behind it, one after the other in the allocator's list or the other way round. */
+CASE(a_trim_frees_the_memory_of_a_plan_that_several_streams_used) {
+    for (int first = 2; first < STREAMS; first++) {
+        REQUIRE(set_up_steps("64MiB", NULL, 1));
+        for (int i = STREAMS - 1; i >= 0; i--) {
+            shadow_give(shadow_take(4096, WORK, i));
+        }
+        begin_on(1, 7);
+        put(shadow_take(4096, WORK, 1));
+        end();
+        begin_on(1, 7);
+        shadow *kept = shadow_take(4096, WORK, 1);
+        end();
+        order_streams(1, first);
+        CHECK(ashlar_record_stream(allocator, kept->ptr, streams[first]) == ASHLAR_OK);
+        shadow_move(kept, first == 2 ? 3 : 2);
+        put(kept);
+        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+        CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
+        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+        CHECK_ZU(reserved_bytes(), 0);
+        tear_down_steps();
+    }
+}
+
 RUN_CASES()
