@@ -83,6 +83,7 @@ typedef struct act {
 /* What is fixed for all of a program. */
 typedef struct setting {
     bool is_adversarial, has_vmm, recycles, has_clocks, zeroes, reclaims;
+    bool goes_abroad;     /* some calls are made in the other device's context */
     int guard;            /* ashlar_guard */
     int thread_count;     /* 1 .. THREADS */
     int store_count;      /* 1 .. STORES */
@@ -157,6 +158,7 @@ static inline setting draw_setting(drawing *d, const world_wish *wish) {
     s.has_clocks = drawn(d, 32) == 0;
     s.zeroes = drawn(d, 32) == 0;
     s.reclaims = drawn(d, 4) == 0;
+    s.goes_abroad = drawn(d, 8) == 0;
     s.guard = drawn(d, 20) == 0 ? guards[drawn(d, s.has_vmm ? 2 : 1)] : 0; /* UNMAP maps */
     s.thread_count = wish->threads > 0 ? wish->threads : drawn(d, 3) > 0 ? 1 : THREADS;
     s.store_count = drawn(d, 2) == 0 ? 1 : 2 + (int)drawn(d, 2);

@@ -22,6 +22,7 @@
 #include "allocator/heap/size_class.h"
 #include "allocator/soft/soft.h"
 #include "tests/allocator/world/world_program.h"
+#include "tests/snapshot_sums.h"
 
 typedef struct world_block {
     unsigned char *ptr; /* NULL: the slot is empty */
@@ -53,6 +54,7 @@ typedef struct store {
     size_t limit_bytes, reserved_bytes;
     unsigned step_depth[THREADS];
     bool is_sealed, is_refusing, is_watched;
+    bool has_planned;     /* a step was begun, so that plans may hold memory */
     unsigned warm_choice; /* of the warm-up that its steps are of; 0: there was none */
     bool is_steady;       /* it was called so, and nothing else happened since */
     uint64_t steady_calls;

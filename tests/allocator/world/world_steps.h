@@ -14,6 +14,7 @@ static inline void act_step_begin(store *s, const act *a) {
          a->key);
     EXPECT_OK(ashlar_step_begin(s->allocator, handle_of(s->at, a->lane), a->key));
     s->step_depth[a->thread]++;
+    s->has_planned = true;
 }
 
 /* Without a step an error; and where memory is out the plan is left for later. */
@@ -241,9 +242,16 @@ static inline void perform(const act *a) {
 }
 
 static inline void perform_and_compare(const act *a, size_t number) {
+    ashlar_device *abroad = world.stores[a->store].at == world.places ? world.places[1].device
+                                                                      : world.places[0].device;
+    const bool is_abroad = world.set->goes_abroad && a->choice % 3 == 0;
     world.now = a;
     end_promises(a);
+    EXPECT(!is_abroad || ashlar__device_enter(abroad) == ASHLAR_OK);
     perform(a);
+    if (is_abroad) {
+        ashlar__device_leave(abroad);
+    }
     compare_reserved(&world.stores[a->store]);
     if (number % 256 == 0) {
         compare_sums(&world.stores[a->store]);

@@ -170,6 +170,7 @@ static inline void act_warmup(store *s, const act *a) {
         return;
     }
     draw_warm(&w, s, a->choice);
+    s->has_planned = true;
     const ashlar_warmup_options options = warm_options(s, a->choice, &w);
     TELL("/* warm a%d up: lengths 1 to %zu, %zu buckets, without_plan %d; the calls of step (%d) and "
          "dry run: */",
