@@ -20,16 +20,28 @@ static void run_short(int mode, int threads) {
     CHECK(run_campaign(&c));
 }
 
+/* Each rung of the ladder was taken. */
+static void check_ladder(bool is_adversarial) {
+    const ashlar_stats *s = &world_served;
+    CHECK(s->served_planned > 0 && s->served_cached > 0 && s->served_same_stream > 0);
+    CHECK(s->served_idle > 0 && s->served_mapped > 0 && s->served_completed > 0);
+    CHECK(s->served_gathered > 0 && s->served_drained > 0 && s->served_reclaimed > 0);
+    CHECK(!is_adversarial || (s->served_waited > 0 && s->served_after_sync > 0));
+}
+
 CASE(no_program_goes_wrong_when_work_runs_late) {
     run_short(1, 1);
+    check_ladder(true);
 }
 
 CASE(no_program_goes_wrong_when_work_runs_at_once) {
     run_short(0, 1);
+    check_ladder(false);
 }
 
 CASE(no_program_of_threads_that_take_turns_goes_wrong) {
     run_short(-1, THREADS);
+    check_ladder(true);
 }
 
 /* ---- long runs ---- */

@@ -137,6 +137,7 @@ typedef struct campaign {
 typedef struct campaign_state {
     _Atomic uint64_t seed; /* of the program that runs */
     _Atomic uint64_t operations, programs;
+    ashlar_stats served;
     char failure[sizeof failure];
 } campaign_state;
 
@@ -159,6 +160,7 @@ static inline void run_campaign_here(const campaign *c, campaign_state *state) {
         const world_verdict v = run_here(&p);
         atomic_fetch_add(&state->operations, v.at);
         atomic_fetch_add(&state->programs, 1);
+        state->served = world_served;
         if (v.failure[0] != '\0') {
             memcpy(state->failure, v.failure, sizeof v.failure);
             _exit(2);
@@ -196,6 +198,7 @@ static inline bool run_campaign(const campaign *c) {
     printf("%sworld: %.0f operations, %llu programs, seed %llu, %.0f operations/s\n", c->line_begin,
            operations, (unsigned long long)atomic_load(&state->programs),
            (unsigned long long)c->first_seed, operations / (seconds > 0 ? seconds : 1));
+    world_served = state->served;
     (void)munmap(state, sizeof *state);
     return is_right;
 }

@@ -91,6 +91,23 @@ static inline bool open_world(const world_program *p) {
     return is_open;
 }
 
+/* How requests were served, in all programs of this process. */
+static ashlar_stats world_served;
+
+static inline void add_served(const ashlar_stats *s) {
+    world_served.served_planned += s->served_planned;
+    world_served.served_cached += s->served_cached;
+    world_served.served_same_stream += s->served_same_stream;
+    world_served.served_idle += s->served_idle;
+    world_served.served_mapped += s->served_mapped;
+    world_served.served_completed += s->served_completed;
+    world_served.served_waited += s->served_waited;
+    world_served.served_gathered += s->served_gathered;
+    world_served.served_drained += s->served_drained;
+    world_served.served_reclaimed += s->served_reclaimed;
+    world_served.served_after_sync += s->served_after_sync;
+}
+
 /* Nothing is live, nothing is queued: all memory goes back. */
 static inline void close_store(store *s) {
     const bool is_empty = s->want.live_blocks == 0 && !s->is_watched && world.set->guard == 0;
@@ -106,6 +123,7 @@ static inline void close_store(store *s) {
         EXPECT_OK(ashlar_allocator_trim(s->allocator, 0));
     }
     ashlar_allocator_get_stats(s->allocator, &stats);
+    add_served(&stats);
     if (is_empty && stats.reserved_bytes != 0) {
         wrong("%llu bytes stay reserved though nothing is live or queued",
               (unsigned long long)stats.reserved_bytes);
