@@ -381,7 +381,7 @@ CASE(a_pass_that_takes_over_the_memory_of_an_ended_stream_proves_nothing) {
  * whether it is there when the next step begins depends on the device. */
 CASE(a_pass_that_borrows_from_a_stream_that_ended_proves_nothing) {
     ashlar_stream doomed = NULL;
-    REQUIRE(set_up_cached("memory=16MiB,mode=adversarial,seed=3", ASHLAR_CACHE_AUTO));
+    REQUIRE(set_up_cached("memory=16MiB,mode=adversarial,seed=3", CACHE_AUTO));
     REQUIRE(ashlar_stream_create(device, &doomed) == ASHLAR_OK);
     unsigned char *kept = take(4096, doomed);
     ashlar_stream_destroy(device, doomed);
