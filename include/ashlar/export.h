@@ -2,8 +2,8 @@
  * export.h - attributes of public functions, and their linkage (extern "C").
  *
  * STRUCTURES OF OPTIONS AND OF RESULTS. In all of ashlar's structures that a program fills in, 0 is
- * the default, so that a field which is left out does what its comment says of 0. "Never", "none",
- * and a true zero where 0 stands for something else have names of their own.
+ * the default, so that a field which is left out does what its comment says of 0. "Never" and "none"
+ * have names of their own. A field that must be given is refused at 0.
  *
  * Later versions add fields at the end of such structures. So the library has to know which ones a
  * program has: each function that takes one is an inline function, which passes sizeof to a
@@ -23,8 +23,7 @@
 #if defined(__GNUC__)
 #define ASHLAR_API __attribute__((visibility("default")))
 #define ASHLAR_MUST_CHECK __attribute__((warn_unused_result))
-/* Behind ASHLAR_API, of what will be gone in a later version: ASHLAR_DEPRECATED("use ... instead")
- */
+/* Behind ASHLAR_API, of what a later version will not have: ASHLAR_DEPRECATED("use ... instead") */
 #define ASHLAR_DEPRECATED(instead) __attribute__((deprecated(instead)))
 #else
 #define ASHLAR_API

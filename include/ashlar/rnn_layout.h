@@ -107,6 +107,7 @@ typedef struct ashlar_rnn_view {
     size_t cols;   /* 1 for a bias */
 } ashlar_rnn_view;
 
+/* Only `config` gets new fields: ashlar_rnn_layout_of() hands it out as it is. */
 typedef struct ashlar_rnn_layout {
     union {
         ashlar_rnn_config config; /* as given, with directions 1 or 2 */
