@@ -43,11 +43,11 @@ typedef struct ashlar_counters {
     uint64_t planned_count_published;
     uint64_t free_count;
     int64_t published; /* the sum of all.live over all publications */
-    int64_t above;     /* all.live at which published + all.live is a MiB above the peak ... */
-    int64_t below;     /* ... or a MiB below zero */
     ashlar_live_delta all;
     ashlar_live_delta tags[ASHLAR_TAG_COUNT];
     int64_t tags_at_peak[ASHLAR_TAG_COUNT]; /* tags[].live when all.live was all.peak */
+    int64_t above; /* all.live at which published + all.live is a MiB above the peak ... */
+    int64_t below; /* ... or a MiB below zero */
     bool has_peak;                          /* all.live has been above the published peak */
     bool is_at_peak; /* ... and nothing was freed since: tags_at_peak is not written yet */
 } ashlar_counters;
