@@ -78,7 +78,8 @@ warns_of_deprecation() {
     echo '#include <ashlar/export.h>
         ASHLAR_API ASHLAR_DEPRECATED("use new_one()") int old_one(void);
         int main(void) { return old_one(); }' >"$scratch/old.c"
-    ! "${CC:-cc}" -Werror=deprecated-declarations -I "$ASHLAR_SOURCE/include" -c "$scratch/old.c" \
+    # shellcheck disable=SC2086 # may be several words
+    ! ${CC:-cc} -Werror=deprecated-declarations -I "$ASHLAR_SOURCE/include" -c "$scratch/old.c" \
         -o "$scratch/old.o" 2>"$scratch/old.log" && grep -F 'use new_one()' "$scratch/old.log"
 }
 
