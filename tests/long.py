@@ -30,9 +30,10 @@ Part = collections.namedtuple("Part", "name path words environment seeds unit do
 #   Part("stone", "tests/test_stone", "--seconds {seconds} --seed {seed}", {}, 1, "operations",
 #        r"^stone: (\d+) operations", 10),
 CAMPAIGNS = [
+    Part("world", "tests/test_world", "--seconds {seconds} --seed {seed}", {}, 1, "operations",
+         r"^world: (\d+) operations", 10),
 ]
 MODELS = [
-    Part("allocator_model", "tests/test_allocator_model", "", {}, 1, "operations", 7 * 3000, 3),
     Part("step_model", "tests/test_step_model", "", {}, 1, "episodes", r"^ok \d+", 2),
     Part("steady", "tests/test_steady", "", {"ASHLAR_STEADY_PROGRAMS": "200"}, 200, "warm-ups",
          r"^# (\d+) programs", 2),

@@ -144,7 +144,7 @@ CASE(steps_of_one_key_may_be_on_any_number_of_streams_in_all) {
     const ashlar_plan_options options = {.build_after = 4, .search_ms = 1};
     ashlar_stream many[MANY];
     REQUIRE(set_up_plans());
-    ashlar_plan_set_options(allocator, &options);
+    CHECK(ashlar_plan_set_options(allocator, &options) == ASHLAR_OK);
     for (int i = 0; i < MANY; i++) {
         REQUIRE(ashlar_stream_create(device, &many[i]) == ASHLAR_OK);
     }

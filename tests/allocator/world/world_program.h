@@ -9,6 +9,7 @@
 #define ASHLAR_WORLD_PROGRAM_H
 
 #include "allocator/base/random.h"
+#include "tests/allocator/core/cache_option.h"
 #include "tests/allocator/world/world_shadow.h"
 
 enum {
@@ -150,7 +151,7 @@ static inline uint32_t draw_bytes(drawing *d) {
 
 static inline setting draw_setting(drawing *d, const world_wish *wish) {
     static const uint32_t memories[] = {16, 32, 64, 64};
-    static const uint64_t caches[] = {0, 256 * KIB, UINT64_MAX, UINT64_MAX};
+    static const uint64_t caches[] = {0, 256 * KIB, CACHE_AUTO, CACHE_AUTO};
     static const int guards[] = {1, 2};
     setting s = {.is_adversarial = wish->mode < 0 ? drawn(d, 4) > 0 : wish->mode == 1};
     s.has_vmm = drawn(d, 4) > 0;

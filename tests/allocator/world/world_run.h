@@ -39,7 +39,7 @@ static inline bool open_place(place *at, int ordinal) {
 static inline ashlar_config config_of(const setting *set) {
     ashlar_config config;
     ashlar_config_init(&config);
-    config.cache_bytes = set->cache_bytes;
+    config.cache_bytes = cache_option(set->cache_bytes);
     config.guard = (ashlar_guard)set->guard;
     config.zero_blocks = set->zeroes;
     config.handle_bytes = set->handle_mib * MIB;
@@ -48,7 +48,7 @@ static inline ashlar_config config_of(const setting *set) {
 
 static inline bool open_store(store *s, int number) {
     const ashlar_config config = config_of(world.set);
-    const ashlar_plan_options options = {.search_ms = 1, .build_after = 1};
+    const ashlar_plan_options options = {.search_ms = 1};
     *s = (store){.at = &world.places[number / 2]};
     s->has_steps = world.set->guard == 0 && world.set->cache_bytes > 0;
     TELL("/* a%d, on device %d: cache %llu, guard %d, zero %d, handle %u MiB */", number,
@@ -58,7 +58,7 @@ static inline bool open_store(store *s, int number) {
         return false;
     }
     s->limit_bytes = s->at->device->info.total_bytes;
-    ashlar_plan_set_options(s->allocator, &options);
+    EXPECT(ashlar_plan_set_options(s->allocator, &options) == ASHLAR_OK);
     if (world.set->reclaims) {
         ashlar_allocator_set_reclaim(s->allocator, reclaim_block, s);
     }

@@ -46,12 +46,14 @@ static inline void act_plan_drop(store *s, const act *a) {
 
 static inline void act_plan_options(store *s, const act *a) {
     const ashlar_plan_options options = {.search_ms = 1,
-                                         .build_after = a->choice % 4,
+                                         .build_after = a->choice % 4 == 0
+                                                            ? ASHLAR_PLAN_BUILD_NEVER
+                                                            : a->choice % 4,
                                          .rerecord_after = a->choice / 4 % 2 == 0 ? 0 : 3};
-    TELL("ashlar_plan_set_options(a%d, &(ashlar_plan_options){.search_ms = 1, .build_after = %u, "
+    TELL("(void)ashlar_plan_set_options(a%d, &(ashlar_plan_options){.search_ms = 1, .build_after = %u, "
          ".rerecord_after = %u});",
          a->store, options.build_after, options.rerecord_after);
-    ashlar_plan_set_options(s->allocator, &options);
+    EXPECT(ashlar_plan_set_options(s->allocator, &options) == ASHLAR_OK);
 }
 
 static inline void act_record_next(store *s, const act *a) {
