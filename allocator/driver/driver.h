@@ -156,7 +156,7 @@ typedef struct ashlar_driver {
     void (*delay)(ashlar_driver_fn fn);             /* called before each call; or NULL */
     _Atomic uint64_t calls[ASHLAR_DRIVER_FN_COUNT]; /* [fn]: calls made so far */
     _Atomic uint64_t capture_count;                 /* pools that streams are captured for */
-    atomic_bool has_unseen_captures;                /* programs may capture and not say so */
+    atomic_bool has_unseen_captures;                /* others may capture and not say so */
     _Atomic uint64_t fail_countdown;                /* calls until one fails; 0: none will */
     _Atomic int fail_fn;                            /* function that will fail; -1: any */
     _Atomic cu_result fail_result;                  /* what the failing call returns */

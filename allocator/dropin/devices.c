@@ -134,12 +134,9 @@ static ashlar_status allow_peers(ashlar_allocator *a) {
     return status;
 }
 
-/* Apply the environment's options besides ASHLAR_CONF. Programs capture streams as they like, in
- * any thread, and a capture in CUDA's default mode is spoiled by whoever asks the driver for
- * memory. */
+/* Apply the environment's options besides ASHLAR_CONF. */
 static ashlar_status equip(ashlar_allocator *a) {
     bool is_on = false;
-    atomic_store(&ashlar_allocator_device(a)->driver->has_unseen_captures, true);
     const ashlar_status status = read_switch("ASHLAR_REPORT", &is_on);
     if (status == ASHLAR_OK && is_on) {
         ashlar_allocator_set_report(a, report_line, NULL);

@@ -43,6 +43,7 @@ typedef struct known_capture {
 
 static ashlar_lock captures_lock = ASHLAR_LOCK(ASHLAR_RANK_CAPTURES);
 static known_capture *captures; /* Lock: captures_lock */
+static _Atomic size_t capture_count; /* of these; read without the lock */
 
 static long this_thread(void) {
     return syscall(SYS_gettid);
@@ -64,6 +65,7 @@ static void drop_locked(known_capture **link) {
     const uint64_t before = atomic_fetch_sub(&gone->frees->device->driver->capture_count, 1);
     ASHLAR_CHECK2(before > 0);
     (void)before;
+    atomic_fetch_sub(&capture_count, 1);
     ashlar__host_free(gone);
 }
 
@@ -101,6 +103,7 @@ void ashlar__frees_begin_capture(ashlar_frees *f, ashlar_stream stream) {
     ashlar__lock_acquire(&captures_lock);
     made->next = captures;
     captures = made;
+    atomic_fetch_add(&capture_count, 1);
     ashlar__lock_release(&captures_lock);
 }
 
@@ -120,7 +123,11 @@ void ashlar__frees_note_capture(ashlar_stream stream, bool has_begun) {
     ashlar__lock_release(&captures_lock);
 }
 
+/* Called at each request that finds nothing at hand: no lock as long as there are none. */
 void ashlar__frees_settle_captures(void) {
+    if (atomic_load_explicit(&capture_count, memory_order_relaxed) == 0) {
+        return;
+    }
     const long thread = this_thread();
     ashlar__lock_acquire(&captures_lock);
     for (known_capture **link = &captures; *link != NULL;) {

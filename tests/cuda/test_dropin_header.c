@@ -7,6 +7,7 @@
 
 #include <ashlar/cuda_dropin.h>
 #include <dlfcn.h>
+#include <pthread.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -97,6 +98,26 @@ CASE(a_stream_may_end_right_after_a_free) {
         }
     }
     CHECK(cudaStreamDestroy(steady) == cudaSuccess);
+}
+
+static void *grow(void *unused) {
+    void *ptr = NULL;
+    CHECK(cudaMalloc(&ptr, 48 * MIB) == cudaSuccess);
+    CHECK(cudaFree(ptr) == cudaSuccess);
+    return unused;
+}
+
+/* Of a stream that nobody has told us of, in CUDA's default mode. */
+CASE(memory_that_a_thread_takes_spoils_no_capture_of_another) {
+    cudaStream_t stream;
+    cudaGraph_t graph = NULL;
+    pthread_t other;
+    REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+    REQUIRE(pthread_create(&other, NULL, grow, NULL) == 0 && pthread_join(other, NULL) == 0);
+    CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+    CHECK(graph != NULL && cudaGraphDestroy(graph) == cudaSuccess);
+    CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }
 
 CASE(page_locked_memory_is_kept_and_safe) {
