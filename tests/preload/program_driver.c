@@ -21,6 +21,7 @@ enum {
     PER_THREAD_STREAM = 2,
     POINTER_MEMORY_TYPE = 2,
     POINTER_ORDINAL = 9,
+    POINTER_IS_IPC_CAPABLE = 10,
     POINTER_RANGE_START = 11,
     POINTER_RANGE_SIZE = 12,
     POINTER_HANDLE_TYPES = 14,
@@ -189,32 +190,37 @@ static int read_back(void *dst, const void *src, size_t bytes, void *stream) {
 }
 
 /* All that is said about a pointer, by one function and another: the block that it points into, as
- * that was asked for; or that there is none. */
+ * that was asked for; or that there is none. NCCL and UCX ask all of it before they share memory,
+ * and use the range that they were told with the handle that they were given: none, if it may be
+ * neither retained nor exported. */
 static bool is_told(cu_ptr ptr, cu_ptr block, size_t block_bytes) {
     unsigned char handle[64];
     unsigned int attributes[] = {POINTER_MEMORY_TYPE, POINTER_RANGE_START, POINTER_RANGE_SIZE,
-                                 POINTER_HANDLE_TYPES};
+                                 POINTER_HANDLE_TYPES, POINTER_IS_IPC_CAPABLE};
     unsigned int type = 9, one_type = 9;
     unsigned long long types = 9;
     cu_ptr base = 0, start = 9, one_start = 9;
     size_t bytes = 0, range = 9;
-    void *values[] = {&type, &start, &range, &types};
+    bool is_capable = true;
+    void *values[] = {&type, &start, &range, &types, &is_capable};
     cu_mem_handle retained = 0;
+    const char *words = getenv("ASHLAR_PRELOAD");
     const bool is_one = block != 0;
-    const bool is_ours = getenv("LD_PRELOAD") != NULL;
+    const bool is_exported = getenv("LD_PRELOAD") == NULL || strcmp(words ? words : "", "ipc") == 0;
     const cu_result in_range = cu.address_range(&base, &bytes, ptr);
     const cu_result has_type = cu.pointer_attribute(&one_type, POINTER_MEMORY_TYPE, ptr);
     const cu_result has_start = cu.pointer_attribute(&one_start, POINTER_RANGE_START, ptr);
-    return cu.pointer_attributes(4, attributes, values, ptr) == CU_SUCCESS && types == 0 &&
+    return cu.pointer_attributes(5, attributes, values, ptr) == CU_SUCCESS && types == 0 &&
            in_range == (is_one ? CU_SUCCESS : CU_NOT_FOUND) && base == block &&
            bytes == block_bytes && start == block && range == block_bytes &&
            type == (is_one ? MEMORY_DEVICE : 0) &&
            has_type == (is_one ? CU_SUCCESS : CU_INVALID_VALUE) && has_start == has_type &&
            (!is_one || (one_type == MEMORY_DEVICE && one_start == block)) &&
            cu.retain_handle(&retained, (void *)(uintptr_t)ptr) == CU_INVALID_VALUE &&
-           cu.ipc_get(handle, ptr) == (!is_one   ? CU_INVALID_VALUE
-                                       : is_ours ? CU_NOT_SUPPORTED
-                                                 : CU_SUCCESS);
+           is_capable == (is_one && is_exported) &&
+           cu.ipc_get(handle, ptr) == (!is_one       ? CU_INVALID_VALUE
+                                       : is_exported ? CU_SUCCESS
+                                                     : CU_NOT_SUPPORTED);
 }
 
 /* Here too what a pointer is said to point into. */

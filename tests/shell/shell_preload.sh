@@ -169,6 +169,8 @@ all_of() { # WAY PROGRAM...
     # It names a stream that is gone, to see the error.
     check "${way}_is_told_what_is_free" \
         env ASHLAR_SOFT=memory=256MiB,strict=off LD_PRELOAD="$preload" "$@" info
+    check "${way}_is_told_of_memory_that_is_left_to_the_driver" \
+        env ASHLAR_PRELOAD=ipc ASHLAR_SOFT=memory=256MiB,strict=off LD_PRELOAD="$preload" "$@" info
     check "${way}_waits_before_memory_is_out" \
         env ASHLAR_SOFT=memory=64MiB,${adversarial}2 LD_PRELOAD="$preload" "$@" full
     for soft in '' ${adversarial}5; do
