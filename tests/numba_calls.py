@@ -47,6 +47,7 @@ MODULES = {
 NOT_FOR_IT = {
     "in load_module_image": "needs a kernel",
     "could not import 'cupy'": "needs CuPy",
+    "CUipcMemHandle' object has no attribute": "needs the cuda-bindings that numba-cuda knows",
 }
 
 
