@@ -469,7 +469,15 @@ installs_a_fuzzer() {
 
 refuses_bad_seconds() {
     fuzz_machine 1000 'exit 0'
-    runs 2 test fuzz 1m && says stderr 1m && runs 2 test fuzz 0 && [ ! -e "$tree/build/fuzz" ]
+    runs 2 test fuzz 1m && says stderr 1m && runs 2 test fuzz 0 && runs 2 test long 1h &&
+        says stderr 'long:' 1h && [ ! -e "$tree/build/fuzz" ]
+}
+
+installs_clang_19() {
+    machine 0
+    rm "$bin/python3" # it ends there
+    runs 1 test mutants
+    says asked 'install --no-install-recommends clang-19 libclang-rt-19-dev llvm-19'
 }
 
 machine 1000
@@ -543,4 +551,5 @@ check 'fuzz_explores_each_target_with_a_corpus_of_its_own' fuzzes_each_target
 check 'fuzz_tells_the_input_that_found_a_defect' tells_the_input_that_crashed
 check 'fuzz_installs_what_it_needs' installs_a_fuzzer
 check 'fuzz_refuses_what_is_no_time' refuses_bad_seconds
+check 'what_tests_are_worth_is_measured_with_clang_19' installs_clang_19
 check_report
