@@ -198,7 +198,7 @@ def print_sums():
 
 
 def main(build, fuzz, seconds="3600", seed=None):
-    os.nice(10)
+    os.nice(max(10 - os.nice(0), 0))
     first = int(seed) if seed else int(time.time()) * 100
     campaign = Campaign(build, fuzz, int(seconds), first)
     print("seed %d" % first, flush=True)

@@ -311,7 +311,8 @@ def is_number(node):
 
 
 def find_groups(declarations, texts):
-    """(path, its name for the reader of many units, changes) of each function that is defined in one of these texts."""
+    """(path, key, changes) of each function that is defined in one of these texts; a function of a
+    header has the same key in every unit."""
     for node in declarations:
         place = node.get("loc", {})
         key = place.get("file"), place.get("offset")

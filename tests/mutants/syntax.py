@@ -1,4 +1,4 @@
-"""syntax.py - clang's syntax tree of a source, with each node's place in the text it was read from."""
+"""syntax.py - clang's syntax tree of a source, and where its nodes lie in the text."""
 
 import json
 import os
