@@ -337,4 +337,15 @@ CASE(without_host_memory_nothing_changes) {
     CHECK(n > 30);
 }
 
+/* The bound is below the best plan, so the search goes on to its proof, round after round. */
+CASE(without_host_memory_no_round_of_the_search_claims_anything) {
+    const ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS};
+    memcpy(buffers, hard[0], sizeof hard[0]);
+    memset(&result, 0, sizeof result);
+    FOR_HOST_FAILURES(n, status, ashlar_pack(buffers, hard_counts[0], &options, offsets, &result)) {
+        CHECK(status == ASHLAR_OK || result.strategy == NULL);
+    }
+    CHECK(n > 30 && result.is_optimal && result.plan_bytes == hard_smallest[0]);
+}
+
 RUN_CASES()
