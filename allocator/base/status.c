@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "allocator/base/thread_data.h"
+#include "allocator/base/threads.h"
 
 _Static_assert(ASHLAR_OK == 0, "what is zeroed has not failed");
 

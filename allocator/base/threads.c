@@ -1,4 +1,5 @@
-/* threads.c - numbering threads, and the kernel's call for a barrier in all threads. */
+/* threads.c - numbering threads, their own memory until behind their end, and the kernel's call for
+ * a barrier in all threads. */
 #include "allocator/base/threads.h"
 
 #include <errno.h>
@@ -6,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,12 +19,12 @@
 
 uint32_t ashlar__thread_number(void) {
     static _Atomic uint32_t last;
-    static _Thread_local uint32_t mine ASHLAR_INITIAL_EXEC; /* 0: none yet */
-    if (mine == 0) {
-        mine = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    static _Thread_local uint32_t number ASHLAR_INITIAL_EXEC; /* 0: none yet */
+    if (number == 0) {
+        number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
     }
-    ASHLAR_CHECK2(mine != 0); /* 0 after 2^32 threads: it would be taken for "none yet" */
-    return mine;
+    ASHLAR_CHECK2(number != 0); /* 0 after 2^32 threads: it would be taken for "none yet" */
+    return number;
 }
 
 static atomic_bool is_hidden;
@@ -107,4 +109,62 @@ bool ashlar__barrier_everywhere(void) {
 
 void ashlar__barrier_pretend(bool is_there) {
     atomic_store(&is_hidden, !is_there);
+}
+
+/* ---- memory of a thread's own ---- */
+
+typedef struct thread_data {
+    void *data[ASHLAR_THREAD_DATA_COUNT];
+    int rounds; /* of destructors that have met it */
+} thread_data;
+
+/* Destructors of other keys may run after the first round, and need what is here. */
+enum { ROUNDS = 2 };
+
+static _Thread_local thread_data *mine;
+static pthread_key_t key;
+static bool has_key;
+
+static void end_thread(void *value) {
+    thread_data *ending = value;
+    if (++ending->rounds < ROUNDS && pthread_setspecific(key, ending) == 0) {
+        return;
+    }
+    mine = NULL;
+    for (size_t i = 0; i < ASHLAR_THREAD_DATA_COUNT; i++) {
+        free(ending->data[i]);
+    }
+    free(ending);
+}
+
+static void make_key(void) {
+    has_key = pthread_key_create(&key, end_thread) == 0;
+}
+
+static bool make_mine(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_key);
+    thread_data *made = has_key ? calloc(1, sizeof *made) : NULL;
+    if (made != NULL && pthread_setspecific(key, made) == 0) {
+        mine = made;
+    } else {
+        free(made);
+    }
+    return mine != NULL;
+}
+
+void *ashlar__thread_data(ashlar_thread_datum datum, size_t bytes) {
+    ASHLAR_ASSERT(datum < ASHLAR_THREAD_DATA_COUNT && bytes > 0);
+    if (mine == NULL && !make_mine()) {
+        return NULL;
+    }
+    if (mine->data[datum] == NULL) {
+        mine->data[datum] = calloc(1, bytes);
+    }
+    return mine->data[datum];
+}
+
+void *ashlar__thread_data_if_any(ashlar_thread_datum datum) {
+    ASHLAR_ASSERT(datum < ASHLAR_THREAD_DATA_COUNT);
+    return mine != NULL ? mine->data[datum] : NULL;
 }

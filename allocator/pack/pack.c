@@ -8,7 +8,6 @@
 #include "allocator/base/host.h"
 #include "allocator/base/sized.h"
 #include "allocator/pack/pack_greedy.h"
-#include "allocator/pack/pack_refine.h"
 
 static ashlar_status check_alignment(size_t alignment) {
     if (alignment == 0 || (alignment & (alignment - 1)) != 0) {

@@ -1,4 +1,5 @@
-/* pack_greedy.h - packing items one by one, each at the lowest offset where it fits (internal). */
+/* pack_greedy.h - packing items one by one, each at the lowest offset where it fits, and making
+ * such a plan smaller within the time budget (internal). */
 #ifndef ASHLAR_PACK_GREEDY_H
 #define ASHLAR_PACK_GREEDY_H
 
@@ -41,5 +42,10 @@ void ashlar__pack_keep_trial(ashlar_pack_state *state, size_t bytes);
 /* Try the orders until a plan is close to the target, and keep the best plan. The first order is
  * completed even without budget, so there always is a plan. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_greedy(ashlar_pack_state *state);
+
+/* Search, longer in each round, until the plan meets the target, is proven to be the smallest, or
+ * the budget is used up. The best plan is kept in `state`; no plan is smaller than *proven_bytes.
+ * Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_refine(ashlar_pack_state *state, size_t *proven_bytes);
 
 #endif /* ASHLAR_PACK_GREEDY_H */

@@ -1,5 +1,5 @@
 /* pack_refine.c - improves the order of greedy packing, and chooses capacities to search for. */
-#include "allocator/pack/pack_refine.h"
+#include "allocator/pack/pack_greedy.h"
 
 #include <float.h>
 #include <stdbool.h>

@@ -28,7 +28,7 @@ typedef struct soft_config {
     bool has_batch;  /* batched copies */
     bool has_clocks; /* soft_oracle.c records the order of work */
     bool has_waits;  /* calls that CUDA lets wait for the device do */
-    bool is_strict;  /* what is undefined ends the process (soft_strict.h) */
+    bool is_strict;  /* what is undefined ends the process (soft_strict.c) */
     soft_recycle recycle; /* ON: a new item gets the handle that was freed last; else OFF */
     bool has_time;        /* soft_time.c dates calls and work */
     bool has_costs;       /* copies, fills and host functions take time on the virtual clock */

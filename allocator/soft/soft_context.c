@@ -1,7 +1,7 @@
 /* soft_context.c - contexts: one for each device, and a stack of current ones in each thread. */
 #include "allocator/soft/soft_state.h"
 
-#include "allocator/base/thread_data.h"
+#include "allocator/base/threads.h"
 
 enum { CONTEXT_DEPTH_MAX = 64 };
 

@@ -99,7 +99,7 @@ cu_result ashlar__soft_capture_admit_wait(const soft_stream *stream);
 cu_result ashlar__soft_capture_admit_wait_all(const soft_device *device);
 cu_result ashlar__soft_capture_admit_unsafe(void);
 
-/* ---- graphs (soft_graph.c, soft_launch.c) ---- */
+/* ---- graphs (soft_capture.c, soft_launch.c) ---- */
 
 /* A new graph with one user; NULL: no host memory. */
 soft_graph *ashlar__soft_graph_new(uint64_t lane);

@@ -1,4 +1,5 @@
-/* soft_launch.c - launches of graphs: lanes become streams and edges in-stream waits. */
+/* soft_launch.c - launches: of graphs, whose lanes become streams and edges in-stream waits; and of
+ * kernels, all refused, since a software device runs host functions. */
 #include "allocator/soft/soft_graph.h"
 
 #include "allocator/base/check_level.h"
@@ -267,4 +268,44 @@ cu_result ashlar__soft_graph_destroy(cu_graph graph) {
     }
     ashlar__soft_graph_drop(found);
     return ashlar__soft_leave(CU_SUCCESS);
+}
+
+/* ---- kernels ---- */
+
+cu_result ashlar__soft_module_load_data(cu_module *module, const void *image) {
+    (void)module;
+    (void)image;
+    return CU_NOT_SUPPORTED;
+}
+
+cu_result ashlar__soft_module_unload(cu_module module) {
+    (void)module;
+    return CU_NOT_SUPPORTED;
+}
+
+cu_result ashlar__soft_module_get_function(cu_function *function, cu_module module,
+                                           const char *name) {
+    (void)function;
+    (void)module;
+    (void)name;
+    return CU_NOT_SUPPORTED;
+}
+
+cu_result ashlar__soft_launch_kernel(cu_function function, unsigned int grid_x, unsigned int grid_y,
+                                     unsigned int grid_z, unsigned int block_x,
+                                     unsigned int block_y, unsigned int block_z,
+                                     unsigned int shared_bytes, cu_stream stream, void **params,
+                                     void **extra) {
+    (void)function;
+    (void)grid_x;
+    (void)grid_y;
+    (void)grid_z;
+    (void)block_x;
+    (void)block_y;
+    (void)block_z;
+    (void)shared_bytes;
+    (void)stream;
+    (void)params;
+    (void)extra;
+    return CU_NOT_SUPPORTED;
 }

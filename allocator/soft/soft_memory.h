@@ -89,7 +89,7 @@ typedef struct soft_host_block {
  * every other reservation with its mappings. */
 void ashlar__soft_alloc_reset(const soft_device *device);
 
-/* ---- access to other devices (soft_peer.c) ---- */
+/* ---- access to other devices (soft_device.c) ---- */
 
 /* Take back the other devices' access to the plain memory of `device`, whose context is
  * released. */

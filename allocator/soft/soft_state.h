@@ -16,20 +16,17 @@
  *   soft_context.c        contexts
  *   soft_choose.c         choosing what runs next, for tests that go through all orders
  *   soft_queue.c          queues: what runs next, and who waits for it
- *   soft_graph.c          graphs
- *   soft_capture.c        stream capture
+ *   soft_capture.c        graphs, stream capture
  *   soft_stream.c         streams
  *   soft_event.c          events
  *   soft_work.c           copies, fills, host functions
- *   soft_module.c         kernels: there are none
- *   soft_launch.c         launches of graphs
+ *   soft_launch.c         launches of graphs; kernels: there are none
  *   soft_capture_calls.c  calls that begin and end captures
  *   soft_oracle_calls.c   calls with clocks=on
  *   soft_time_calls.c     calls with time=on
  *   soft_vmm.c            virtual memory management
  *   soft_alloc.c          plain and pinned memory
- *   soft_peer.c           access to other devices
- *   soft_device.c         devices: set-up and tear-down
+ *   soft_device.c         devices: set-up, tear-down, access to each other
  *   driver_soft.c         the driver table
  *
  * LOCK: ashlar__soft_state.lock guards the whole state. The caller of every function of these files
@@ -48,6 +45,7 @@
 
 #include <ashlar/status.h>
 
+#include "allocator/base/compiler.h"
 #include "allocator/base/lock.h"
 #include "allocator/driver/driver.h"
 #include "allocator/soft/soft_clock.h"
@@ -57,7 +55,6 @@
 #include "allocator/soft/soft_memory.h"
 #include "allocator/soft/soft_oracle.h"
 #include "allocator/soft/soft_queue.h"
-#include "allocator/soft/soft_strict.h"
 #include "allocator/soft/soft_time.h"
 
 struct soft_device {
@@ -149,6 +146,21 @@ soft_device *ashlar__soft_device_at(cu_device ordinal);
  * belongs to. NULL: no such context. */
 soft_device *ashlar__soft_context_find(cu_context context);
 soft_device *ashlar__soft_context_current(void);
+
+/* ---- strict=on: what CUDA leaves undefined ends the process (soft_strict.c) ---- */
+
+/* The call asks for something that CUDA leaves undefined. With strict=on: print one line, which
+ * begins with the name of the call, and end the process. Else return `result`. Lock: not needed. */
+cu_result ashlar__soft_undefined(cu_result result, const char *format, ...) ASHLAR_PRINTF(2, 3);
+
+/* The same, for a handle of that kind that names nothing. */
+cu_result ashlar__soft_undefined_handle(cu_result result, const soft_handles *handles,
+                                        soft_kind kind, uintptr_t handle);
+
+/* These addresses are to lose their memory: undefined, if work that may still run is known to use
+ * them. That is a copy or a fill that has not run or, by the virtual clock, not ended, and
+ * with clocks=on each use that the host has not seen finished. */
+void ashlar__soft_strict_let_go(uintptr_t base, size_t bytes);
 
 /* ---- the functions of the table, ashlar__soft_mem_create() and so on; each takes the lock ---- */
 

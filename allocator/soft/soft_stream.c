@@ -2,7 +2,7 @@
 #include "allocator/soft/soft_state.h"
 
 #include "allocator/base/host.h"
-#include "allocator/base/thread_data.h"
+#include "allocator/base/threads.h"
 
 /*
  * The calling thread's default streams, one per device. The serial tells whether a handle still

@@ -1,11 +1,9 @@
 /* soft_strict.c - strict=on: the line with which a process ends, and what queued work may touch. */
-#include "allocator/soft/soft_strict.h"
+#include "allocator/soft/soft_state.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "allocator/soft/soft_state.h"
 
 cu_result ashlar__soft_undefined(cu_result result, const char *format, ...) {
     if (!ashlar__soft_state.config.is_strict) {

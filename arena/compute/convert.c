@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
-#include "arena/compute/half.h"
 
 _Static_assert(ASHLAR_DTYPE_COUNT == 4, "F64, F32 and two of 16 bits");
 

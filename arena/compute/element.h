@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "arena/compute/half.h"
+#include "arena/compute/convert.h"
 
 /* A default, so that tools can compile a file that uses these macros by itself. */
 #ifndef ASHLAR_TYPE

@@ -10,7 +10,7 @@
 
 #include "tests/cuda/fake_cublas.h"
 #include "tests/cuda/fake_driver.h"
-#include "arena/compute/half.h"
+#include "arena/compute/convert.h"
 
 struct cublasContext {
     cu_stream stream;

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "allocator/base/thread_data.h"
+#include "allocator/base/threads.h"
 
 enum { BYTES = 100 };
 
@@ -52,7 +52,7 @@ static void *use_and_look_at_the_end(void *found) {
     return NULL;
 }
 
-/* The key is newer than that of thread_data.c, so its destructor comes second. */
+/* The key is newer than that of threads.c, so its destructor comes second. */
 CASE(the_memory_is_there_while_the_rest_of_the_thread_ends) {
     bool found = false;
     pthread_t thread;

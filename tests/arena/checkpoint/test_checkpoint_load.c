@@ -6,7 +6,7 @@
 
 #include <sys/stat.h>
 
-#include "arena/compute/half.h"
+#include "arena/compute/convert.h"
 
 enum {
     STATE = ASHLAR_CHECKPOINT_STATE,

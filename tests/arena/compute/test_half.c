@@ -1,7 +1,7 @@
 /* test_half.c - F16 and BF16: every value there and back, and rounding against double. */
 #include "tests/check.h"
 
-#include "arena/compute/half.h"
+#include "arena/compute/convert.h"
 
 /* The value of binary16 bits by the format's definition; NaN for the NaNs. */
 static double f16_value(unsigned bits) {

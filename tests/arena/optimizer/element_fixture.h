@@ -4,7 +4,7 @@
 
 #include <ashlar/dtype.h>
 
-#include "arena/compute/half.h"
+#include "arena/compute/convert.h"
 
 static inline double get_element(const void *array, ashlar_dtype dtype, size_t i) {
     switch (dtype) {

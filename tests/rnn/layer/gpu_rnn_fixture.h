@@ -9,7 +9,7 @@
 
 #include <ashlar/rnn.h>
 
-#include "arena/compute/half.h"
+#include "arena/compute/convert.h"
 
 /* The same problem on the GPU. */
 typedef struct gpu_copy {
