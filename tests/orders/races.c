@@ -5,11 +5,13 @@
 #include "tests/orders/races.h"
 #include "tests/orders/scheduler.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#pragma GCC diagnostic ignored "-Wmissing-prototypes" /* the compiler's calls have none */
+
 enum {
+    DELAYED = 8,
     CELLS = 4,
     USERS = 12,
     TABLE = 1 << 15,
@@ -57,10 +59,24 @@ static vector clocks[SCHEDULER_TASKS];
 static const void *shared_sites[SITES];
 static bool has_grown;
 
+/* A store that the other threads do not see yet. */
+typedef struct delayed_store {
+    volatile void *at;
+    uint64_t value;
+    size_t size;
+    vector released;
+} delayed_store;
+
+static struct {
+    delayed_store stores[DELAYED]; /* the oldest first */
+    size_t count;
+} delayed[SCHEDULER_TASKS];
+
 void races_begin(int task_count) {
     run++;
     place_count = 0;
     memset(clocks, 0, sizeof clocks);
+    memset(delayed, 0, sizeof delayed);
     for (int i = 0; i < task_count; i++) {
         clocks[i].at[i] = 1;
     }
@@ -164,6 +180,59 @@ void races_release(const void *what, bool keeps) {
     clocks[me].at[me]++;
 }
 
+/* ---- stores that the other threads do not see yet ---- */
+
+static bool delays_stores;
+
+void scheduler_delay_stores(bool delays) {
+    delays_stores = delays;
+}
+
+static void perform(const delayed_store *s) {
+    if (s->size == sizeof(uint64_t)) {
+        *(volatile uint64_t *)s->at = s->value;
+    } else if (s->size == sizeof(uint32_t)) {
+        *(volatile uint32_t *)s->at = (uint32_t)s->value;
+    } else {
+        *(volatile uint8_t *)s->at = (uint8_t)s->value;
+    }
+    meeting_at(s->at)->released = s->released;
+}
+
+void races_show(int task) {
+    for (size_t i = 0; i < delayed[task].count; i++) {
+        perform(&delayed[task].stores[i]);
+    }
+    delayed[task].count = 0;
+}
+
+static void delay(volatile void *at, uint64_t value, size_t size, bool releases) {
+    const int me = scheduler_self();
+    if (delayed[me].count == DELAYED) {
+        races_show(me);
+    }
+    delayed_store *s = &delayed[me].stores[delayed[me].count++];
+    *s = (delayed_store){.at = at, .value = value, .size = size};
+    if (releases) {
+        s->released = clocks[me];
+        clocks[me].at[me]++;
+    }
+}
+
+/* The newest store of the calling thread that it alone sees at these addresses; NULL: none. */
+static const delayed_store *own_delayed(uintptr_t from, size_t size) {
+    const int me = scheduler_self();
+    for (size_t i = me >= 0 ? delayed[me].count : 0; i > 0; i--) {
+        const delayed_store *s = &delayed[me].stores[i - 1];
+        if ((uintptr_t)s->at < from + size && from < (uintptr_t)s->at + s->size) {
+            return s;
+        }
+    }
+    return NULL;
+}
+
+/* ---- accesses to memory ---- */
+
 static void judge(const cell *before, const cell *now) {
     if (before->time > clocks[now->task].at[before->task] && before->task != now->task &&
         (before->bytes & now->bytes) != 0 && (before->writes || now->writes)) {
@@ -178,6 +247,9 @@ static void judge(const cell *before, const cell *now) {
 
 static void touch(uintptr_t from, size_t size, bool writes, const void *site) {
     const int me = scheduler_self();
+    if (own_delayed(from, size) != NULL) {
+        races_show(me);
+    }
     while (me >= 0 && size > 0) {
         const size_t at = from % GRANULE, part = size < GRANULE - at ? size : GRANULE - at;
         place *p = find(2 * (from - at), true);
@@ -212,8 +284,6 @@ static void *made(void *ptr, size_t bytes) {
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
 
 void *__wrap_malloc(size_t bytes) {
     return made(__real_malloc(bytes), bytes);
@@ -228,10 +298,6 @@ void *__wrap_calloc(size_t count, size_t bytes) {
 #define SITE __builtin_return_address(0)
 
 #define ACCESSES(size)                            \
-    void __tsan_read##size(void *at);             \
-    void __tsan_write##size(void *at);            \
-    void __tsan_unaligned_read##size(void *at);   \
-    void __tsan_unaligned_write##size(void *at);  \
     void __tsan_read##size(void *at) {            \
         touch((uintptr_t)at, size, false, SITE);  \
     }                                             \
@@ -249,14 +315,6 @@ ACCESSES(2)
 ACCESSES(4)
 ACCESSES(8)
 ACCESSES(16)
-
-void __tsan_init(void);
-void __tsan_func_entry(void *caller);
-void __tsan_func_exit(void);
-void __tsan_read_range(void *at, size_t size);
-void __tsan_write_range(void *at, size_t size);
-void __tsan_atomic_signal_fence(int order);
-void __tsan_atomic_thread_fence(int order);
 
 void __tsan_init(void) {
 }
@@ -303,6 +361,7 @@ static void order_change(const volatile void *what, bool is_scheduled, int order
     if (!is_scheduled) {
         return;
     }
+    races_show(scheduler_self());
     if (!is_store && acquires(order)) {
         races_acquire((const void *)what);
     }
@@ -314,7 +373,6 @@ static void order_change(const volatile void *what, bool is_scheduled, int order
 }
 
 #define CHANGE(bits, type, name, operation)                                       \
-    type __tsan_atomic##bits##_##name(volatile type *at, type value, int order);  \
     type __tsan_atomic##bits##_##name(volatile type *at, type value, int order) { \
         order_change(at, begin(at, SITE, true), order, false);                    \
         return operation(at, value, __ATOMIC_SEQ_CST);                            \
@@ -322,10 +380,11 @@ static void order_change(const volatile void *what, bool is_scheduled, int order
 
 #define EXCHANGE(bits, type, name)                                                               \
     int __tsan_atomic##bits##_compare_exchange_##name(volatile type *at, type *expected,         \
-                                                      type value, int order, int other);         \
-    int __tsan_atomic##bits##_compare_exchange_##name(volatile type *at, type *expected,         \
                                                       type value, int order, int other) {        \
         const bool is_scheduled = begin(at, SITE, true);                                         \
+        if (is_scheduled) {                                                                      \
+            races_show(scheduler_self());                                                        \
+        }                                                                                        \
         const bool is_changed = __atomic_compare_exchange_n(at, expected, value, false,          \
                                                             __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
         if (is_changed) {                                                                        \
@@ -337,16 +396,24 @@ static void order_change(const volatile void *what, bool is_scheduled, int order
     }
 
 #define ATOMICS(bits, type)                                                      \
-    type __tsan_atomic##bits##_load(const volatile type *at, int order);         \
-    void __tsan_atomic##bits##_store(volatile type *at, type value, int order);  \
     type __tsan_atomic##bits##_load(const volatile type *at, int order) {        \
-        if (begin(at, SITE, false) && acquires(order)) {                         \
+        const bool is_scheduled = begin(at, SITE, false);                        \
+        const delayed_store *own = own_delayed((uintptr_t)at, sizeof *at);       \
+        if (own != NULL) {                                                       \
+            return (type)own->value;                                             \
+        }                                                                        \
+        if (is_scheduled && acquires(order)) {                                   \
             races_acquire((const void *)at);                                     \
         }                                                                        \
         return __atomic_load_n(at, __ATOMIC_SEQ_CST);                            \
     }                                                                            \
     void __tsan_atomic##bits##_store(volatile type *at, type value, int order) { \
-        order_change(at, begin(at, SITE, true), order, true);                    \
+        const bool is_scheduled = begin(at, SITE, true);                         \
+        if (is_scheduled && delays_stores && order != __ATOMIC_SEQ_CST) {        \
+            delay(at, value, sizeof *at, releases(order));                       \
+            return;                                                              \
+        }                                                                        \
+        order_change(at, is_scheduled, order, true);                             \
         __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                           \
     }                                                                            \
     EXCHANGE(bits, type, strong)                                                 \

@@ -17,6 +17,9 @@ bool races_is_shared(const void *site);
 void races_acquire(const void *what);
 void races_release(const void *what, bool keeps);
 
+/* All threads see from now on what this one has stored. */
+void races_show(int task);
+
 /* In scheduler.c: a place where a scheduled thread may be preempted; false: it is not scheduled.
  * The number of the scheduled thread, or -1. */
 bool scheduler_point(const void *site);

@@ -11,6 +11,8 @@
 
 #include "tests/orders/races.h"
 
+#pragma GCC diagnostic ignored "-Wmissing-prototypes" /* only the linker knows of __wrap_ */
+
 enum { POINTS_MAX = 1000000, ROUNDS = 3 };
 
 typedef enum task_state { READY, BLOCKED, GIVING_WAY, DONE } task_state;
@@ -132,6 +134,7 @@ static void release(const void *what) {
 /* ---- runs ---- */
 
 static void finish(void) {
+    races_show((int)(self - tasks));
     self->is_controlled = false;
     self->state = DONE;
     hand_over();
@@ -206,6 +209,7 @@ int scheduler_self(void) {
 
 void scheduler_tell(const void *by) {
     if (is_scheduled()) {
+        races_show(scheduler_self());
         races_release(by, true);
     }
 }
@@ -225,15 +229,15 @@ int __real_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex);
 int __real_pthread_cond_broadcast(pthread_cond_t *condition);
 int __real_sched_yield(void);
 long __real_syscall(long number, ...);
-int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
-int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex);
-int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
-int __wrap_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex);
-int __wrap_pthread_cond_broadcast(pthread_cond_t *condition);
-int __wrap_sched_yield(void);
-long __wrap_syscall(long number, ...);
+
+static void show_all(void) {
+    for (int i = 0; i < task_count; i++) {
+        races_show(i);
+    }
+}
 
 static int lock_in_turn(pthread_mutex_t *mutex, const void *site) {
+    races_show(scheduler_self());
     races_access(mutex, site, true);
     while (__real_pthread_mutex_trylock(mutex) != 0) {
         block_on(mutex);
@@ -250,6 +254,9 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex) {
 int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex) {
     const void *site = __builtin_return_address(0);
     const bool is_controlled = scheduler_point(site);
+    if (is_controlled) {
+        races_show(scheduler_self());
+    }
     const int result = __real_pthread_mutex_trylock(mutex);
     if (is_controlled) {
         races_access(mutex, site, true);
@@ -262,6 +269,7 @@ int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex) {
 
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex) {
     if (is_scheduled()) {
+        races_show(scheduler_self());
         races_release(mutex, true);
     }
     const int result = __real_pthread_mutex_unlock(mutex);
@@ -286,6 +294,7 @@ int __wrap_pthread_cond_broadcast(pthread_cond_t *condition) {
 /* Somebody else has to do something first, so this is no preemption. */
 int __wrap_sched_yield(void) {
     if (is_scheduled()) {
+        show_all();
         self->state = GIVING_WAY;
         self->since = steps;
         hand_over();
@@ -293,7 +302,6 @@ int __wrap_sched_yield(void) {
     return 0;
 }
 
-/* Where threads take turns there is nothing for a barrier to do. */
 long __wrap_syscall(long number, ...) {
     long args[3];
     va_list list;
@@ -302,7 +310,9 @@ long __wrap_syscall(long number, ...) {
         args[i] = va_arg(list, long);
     }
     va_end(list);
-    return number == SYS_membarrier && scheduler_point(__builtin_return_address(0))
-               ? 0
-               : __real_syscall(number, args[0], args[1], args[2]);
+    if (number == SYS_membarrier && scheduler_point(__builtin_return_address(0))) {
+        show_all();
+        return 0;
+    }
+    return __real_syscall(number, args[0], args[1], args[2]);
 }

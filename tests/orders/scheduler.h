@@ -9,8 +9,10 @@
  * or there is a data race, and that is found as one, by vector clocks over C's own happens-before,
  * with the memory orders that the code says.
  *
- * The schedules themselves are sequentially consistent: an atomic load sees the newest store. What
- * a processor may add to that is looked at in test_barrier_litmus.c.
+ * The schedules are sequentially consistent: an atomic load sees the newest store; or, if stores
+ * are delayed, the newest that need not be delayed any more. That is one extreme of what a
+ * processor with store buffers does; test_barrier_litmus.c goes through all of it for the lock of
+ * cache.h.
  */
 #ifndef ASHLAR_SCHEDULER_H
 #define ASHLAR_SCHEDULER_H
@@ -35,6 +37,13 @@ void scheduler_run(int count, void (*prepare)(int), void (*body)(int), bool (*en
 
 /* Which threads a choice is about: the way's thread. Only inside a scheduler_choice. */
 int scheduler_way(size_t way);
+
+/*
+ * Whether atomic stores, but for those of memory_order_seq_cst, are kept from the other threads for
+ * as long as they may be: until the thread changes an atomic variable otherwise, takes or releases
+ * a lock, or ends; until a barrier in all threads; until another thread gives way.
+ */
+void scheduler_delay_stores(bool delays);
 
 /* Forget what is shared, for another program; and whether more is known to be shared than at the
  * last call of grew(): schedules that were chosen before have to be chosen anew. */

@@ -12,6 +12,7 @@
  *   T    ashlar_allocator_trim(0)    S    statistics    K    ashlar_allocator_check()
  *   D S  ashlar_stream_destroy()     [ ]  ashlar_step_begin(), ashlar_step_end()
  *   E    the thread's end, too, is a part of the schedule
+ * Each schedule runs twice: with stores that are seen at once, and with stores that are delayed.
  * Small and large blocks are filled on their stream, and read before they go; the software device
  * does nothing before it must. At the end all is freed, and all memory has to come back.
  *
@@ -59,7 +60,7 @@ static const struct {
     {"B0GB0G | A1F | B0F | XX", "memory=64MiB"},         /* the other's blocks, sent home */
     {"A0GA0G | A1GA1G | XXA0F | XXA1F", "memory=64MiB"}, /* both ways */
     {"A0FC0F | A1 | A0FC0F | T", "memory=64MiB"},        /* a claim, and hits and misses */
-    {"A0F | A1FB1F | A0FA0F | STA1F", "memory=64MiB"},     /* statistics */
+    {"A0F | A1FB1F | A0FA0F | STA1F", "memory=64MiB"},   /* statistics */
     {"A0F | A1A1 | A0FC0F | R0FO0", "memory=64MiB"},     /* shared blocks */
     {"A0F | A1F | C0FA0F | C0FA0F", "memory=64MiB"},     /* the stream goes to the other */
     {"A0FB0 | A1GA1G | A0FXXA0F | D1", "memory=64MiB"},  /* a stream ends */
@@ -360,12 +361,9 @@ static size_t choose_bounded(size_t count, bool can_stay, bool is_shared) {
     return way;
 }
 
-static void search(const char *text, const char *line, int bound) {
-    EXPECT(read_program(text));
-    open_device(line);
-    scheduler_forget();
-    choices_restart();
+static void search_one_way(int bound) {
     const uint64_t before = order_count;
+    choices_restart();
     do {
         preemptions_left = bound;
         run_once(choose_bounded);
@@ -376,6 +374,17 @@ static void search(const char *text, const char *line, int bound) {
         }
         EXPECT(!run_choices.is_lost); /* the same choices led elsewhere */
     } while (order_count == before || choices_next());
+}
+
+static void search(const char *text, const char *line, int bound) {
+    EXPECT(read_program(text));
+    open_device(line);
+    scheduler_forget();
+    const uint64_t before = order_count;
+    for (int delays = 0; delays < 2; delays++) {
+        scheduler_delay_stores(delays);
+        search_one_way(bound);
+    }
     close_device();
     program_count++;
     printf("# %-36s %6llu schedules with up to %d preemptions, %llu points\n", text,
@@ -454,6 +463,7 @@ static void run_drawn(uint64_t seed, uint64_t points) {
                    (unsigned long long)points);
     random_state = seed;
     draw_priorities(points);
+    scheduler_delay_stores(seed % 2 != 0);
     shared_points = 0;
     run_once(choose_by_priority);
     drawn_order[0] = '\0';
