@@ -329,6 +329,20 @@ void __tsan_read_range(void *at, size_t size) {
 void __tsan_write_range(void *at, size_t size) {
     touch((uintptr_t)at, size, true, SITE);
 }
+void *__tsan_memcpy(void *to, const void *from, size_t size) {
+    touch((uintptr_t)from, size, false, SITE);
+    touch((uintptr_t)to, size, true, SITE);
+    return memcpy(to, from, size);
+}
+void *__tsan_memmove(void *to, const void *from, size_t size) {
+    touch((uintptr_t)from, size, false, SITE);
+    touch((uintptr_t)to, size, true, SITE);
+    return memmove(to, from, size);
+}
+void *__tsan_memset(void *to, int value, size_t size) {
+    touch((uintptr_t)to, size, true, SITE);
+    return memset(to, value, size);
+}
 void __tsan_atomic_signal_fence(int order) {
     (void)order;
 }
@@ -395,6 +409,14 @@ static void order_change(const volatile void *what, bool is_scheduled, int order
         return is_changed;                                                                       \
     }
 
+/* What clang calls: the result is the value that was there. */
+#define EXCHANGE_OF_CLANG(bits, type)                                                             \
+    type __tsan_atomic##bits##_compare_exchange_val(volatile type *at, type expected, type value, \
+                                                    int order, int other) {                       \
+        __tsan_atomic##bits##_compare_exchange_strong(at, &expected, value, order, other);        \
+        return expected;                                                                          \
+    }
+
 #define ATOMICS(bits, type)                                                      \
     type __tsan_atomic##bits##_load(const volatile type *at, int order) {        \
         const bool is_scheduled = begin(at, SITE, false);                        \
@@ -418,6 +440,7 @@ static void order_change(const volatile void *what, bool is_scheduled, int order
     }                                                                            \
     EXCHANGE(bits, type, strong)                                                 \
     EXCHANGE(bits, type, weak)                                                   \
+    EXCHANGE_OF_CLANG(bits, type)                                                \
     CHANGE(bits, type, exchange, __atomic_exchange_n)                            \
     CHANGE(bits, type, fetch_add, __atomic_fetch_add)                            \
     CHANGE(bits, type, fetch_sub, __atomic_fetch_sub)                            \

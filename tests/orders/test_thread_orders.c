@@ -66,6 +66,8 @@ static const struct {
     {"A0FB0 | A1GA1G | A0FXXA0F | D1", "memory=64MiB"},  /* a stream ends */
     {"A0FB0F | A0FA0F | C0FA0F | A0E", "memory=64MiB"},  /* a thread ends */
     {"A0G | A1G | XE | XE", "memory=64MiB"},             /* both do, with what they send */
+    {"B0G | B1G | XE | XE", "memory=64MiB"},             /* the same at once */
+    {"A0GA1G | A1F | A1FA0F | XX", "memory=64MiB"},      /* what is sent to two streams */
     {"A0F | A1F | [A0F] | A1FC1F", "memory=64MiB"},      /* a step is recorded */
     {"[A0F][A0F] | A1F | [A0F] | TA1F", "memory=64MiB"}, /* and replayed */
     {"[A0][F] | A1F | [A0G]A0F | XT", "memory=64MiB"},   /* with what outlives it */
