@@ -399,6 +399,38 @@ CASE(a_full_device_gets_what_is_on_its_way) {
     helper_end();
 }
 
+static void helper_takes_a_large_one(void) {
+    blocks[0] = take_only(2 * MIB, streams[2]);
+}
+
+static size_t say_unfinished(size_t ways) {
+    (void)ways;
+    return 0;
+}
+
+/* An event recorded when the block comes home would make the idle stream busy. */
+CASE(trim_behind_a_synchronisation_gives_back_what_was_on_its_way_after_a_wait) {
+    SET_UP("memory=4MiB,mode=adversarial", ROOM);
+    REQUIRE(helper_start());
+    unsigned char *first = take_only(4 * MIB, streams[0]);
+    queue_write(streams[0], first, 64, 1);
+    give_only(first);
+    give_only(take_only(4 * MIB, streams[1])); /* behind a wait for the first stream */
+    CHECK_ZU(stats_now().served_waited, 1);
+    wait_for(streams[1]);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+    REQUIRE(helper_do(helper_takes_a_large_one));
+    queue_write(streams[2], blocks[0], 64, 2);
+    give_only(blocks[0]);
+    CHECK(atomic_load(&state_of(streams[2])->returned) != NULL);
+    wait_for(streams[2]);
+    ashlar__soft_choose_by(say_unfinished);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+    ashlar__soft_choose_by(NULL);
+    CHECK_ZU(stats_now().reserved_bytes, 0);
+    helper_end();
+}
+
 static void helper_sends_to_the_first_thread(void) {
     give_only(take_only(4096, streams[1]));
     give_only(blocks[0]);
