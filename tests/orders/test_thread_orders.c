@@ -104,7 +104,7 @@ static unsigned char wanted[READS_MAX];
 static size_t read_count;
 static unsigned char stamps;
 static size_t odd_count;
-static char drawn_order[64]; /* of a drawn schedule: its seed and points */
+static char drawn_order[64]; /* of a drawn program: its seed */
 
 void scheduler_found(const char *format, ...) {
     va_list args;
@@ -459,21 +459,18 @@ static void draw_program(char *text) {
     }
 }
 
-/* The seed and the number of points are the schedule's name. */
 static void run_drawn(uint64_t seed, uint64_t points) {
-    (void)snprintf(drawn_order, sizeof drawn_order, "pct:%llu:%llu", (unsigned long long)seed,
-                   (unsigned long long)points);
     random_state = seed;
     draw_priorities(points);
     scheduler_delay_stores(seed % 2 != 0);
     shared_points = 0;
     run_once(choose_by_priority);
-    drawn_order[0] = '\0';
     most_points = most_points < shared_points ? shared_points : most_points;
 }
 
 static void search_drawn(uint64_t seed) {
     static char text[2 * SCHEDULER_TASKS * TEXT];
+    (void)snprintf(drawn_order, sizeof drawn_order, "pct:%llu", (unsigned long long)seed);
     random_state = seed;
     draw_program(text);
     EXPECT(read_program(text));
@@ -484,6 +481,7 @@ static void search_drawn(uint64_t seed) {
         run_drawn(ashlar__random_mix(seed + run), shared_points + 1); /* as many as the last had */
     }
     close_device();
+    drawn_order[0] = '\0';
     program_count++;
 }
 
@@ -510,13 +508,10 @@ CASE(the_given_program_stands) {
     SKIP_IF(orders_options.one == NULL, "no program is given");
     const struct orders_options *o = &orders_options;
     const char *line = o->scene != NULL ? o->scene : programs[0].device;
-    unsigned long long seed = 0, points = 0;
-    if (o->order != NULL && sscanf(o->order, "pct:%llu:%llu", &seed, &points) == 2) {
-        REQUIRE(read_program(o->one));
-        open_device(line);
-        run_drawn(seed, points);
-        close_device();
-        CHECK(order_count == 1);
+    unsigned long long seed = 0;
+    if (o->order != NULL && sscanf(o->order, "pct:%llu", &seed) == 1) {
+        search_drawn(seed);
+        CHECK(order_count == DRAWN_RUNS);
     } else {
         search(o->one, line, BOUND_ALL);
     }
