@@ -26,12 +26,11 @@
 enum {
     USED_BYTES = 64,
     READS_MAX = 64,
-    SHORT = 4,           /* all programs so long are searched in each run of the tests, ... */
-    LONG = 5,            /* ... with --all those so long, ... */
+    LENGTH = 4,          /* all programs so long are searched, ... */
     DRAWN = 6,           /* ... and programs drawn by seed are so long: ... */
     DRAWN_PROGRAMS = 40, /* ... so many, or with --all ten times as many, or --seconds */
-    ORDERS_MAX = 2000,   /* of one program in one scene, with --all ten times as many; what has more
-                          * is counted as cut */
+    ORDERS_MAX = 2000, /* of one program in one scene, with --all a hundred times as many; what has
+                        * more is counted as cut */
 };
 
 typedef struct scene {
@@ -282,7 +281,7 @@ static void open_scene(const scene *s) {
 }
 
 static uint64_t orders_max(void) {
-    return orders_options.is_all ? 10 * ORDERS_MAX : ORDERS_MAX;
+    return orders_options.is_all ? 100 * ORDERS_MAX : ORDERS_MAX;
 }
 
 static void close_scene(void) {
@@ -371,11 +370,10 @@ static void run_given(void) {
 
 CASE(in_every_order_of_the_device_short_programs_keep_their_contents) {
     SKIP_IF(orders_options.one != NULL, "one program is given");
-    search_all(orders_options.is_all ? LONG : SHORT);
+    search_all(LENGTH);
     printf("# all programs of up to %d calls: %llu, in %d scenes; %llu orders, %llu cut at %llu\n",
-           orders_options.is_all ? LONG : SHORT, (unsigned long long)program_count, (int)SCENES,
-           (unsigned long long)order_count, (unsigned long long)cut_count,
-           (unsigned long long)orders_max());
+           LENGTH, (unsigned long long)program_count, (int)SCENES, (unsigned long long)order_count,
+           (unsigned long long)cut_count, (unsigned long long)orders_max());
 }
 
 CASE(in_every_order_of_the_device_drawn_programs_keep_their_contents) {
