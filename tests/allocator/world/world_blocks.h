@@ -130,12 +130,15 @@ static inline void act_free_many(const act *a) {
 }
 
 /* Whether the block's last use is on a stream that is captured now, so that one more would be the
- * graph's. */
+ * graph's. In a guard mode a free may need what is not to be queued in a capture. */
 static inline bool is_captured(const world_block *b) {
     const store *of = &world.stores[b->store];
     for (const store *s = world.stores; s < world.stores + STORES; s++) {
         if (s->is_capturing && s->at == of->at && b->last >= LANE_MADE &&
             s->at->made[b->last] == s->captured) {
+            return true;
+        }
+        if (s->is_capturing && world.set->guard != 0) {
             return true;
         }
     }
