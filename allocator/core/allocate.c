@@ -24,7 +24,7 @@
 
 /* ---- counting ---- */
 
-/* Where in ashlar_stats the counter of each rung lies. */
+/* The offset in ashlar_stats of each rung's counter. */
 static const size_t served_at[] = {
     [ASHLAR_RUNG_PLANNED] = offsetof(ashlar_stats, served_planned),
     [ASHLAR_RUNG_CACHED] = offsetof(ashlar_stats, served_cached),
@@ -183,8 +183,8 @@ static ashlar_status choose_locked(ashlar_allocator *a, size_t requested, ashlar
 }
 
 /*
- * With zero=on: clear `bytes` from `start` on the stream that they are taken for. In a capture that
- * becomes part of the graph.
+ * With zero=on: clear `bytes` bytes from `start`, on the stream that allocates them. During a
+ * capture the fill becomes part of the graph.
  */
 static ASHLAR_NOINLINE ashlar_status zero_locked(ashlar_allocator *a, cu_ptr start, size_t bytes,
                                                  const ashlar_stream_state *state) {
@@ -202,7 +202,7 @@ static ASHLAR_NOINLINE ashlar_status zero_locked(ashlar_allocator *a, cu_ptr sta
                : ashlar__driver_error(a->device->driver, "cuMemsetD8Async", result);
 }
 
-/* Free a block that is counted as handed out, but is not to be. */
+/* Free a block that was counted as handed out, although its request fails after all. */
 static void take_back_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
     ASHLAR_OWNS(&a->lock);
     ashlar__account_free_locked(a, own, block);
@@ -212,7 +212,7 @@ static void take_back_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_bloc
         return;
     }
     block->requested = 0;
-    ashlar__shut_out_locked(a); /* its zone may be another thread's */
+    ashlar__shut_out_locked(a); /* another thread may hold its zone */
     ashlar__release_block_locked(&a->heap, block, block->stream_state);
 }
 
@@ -237,9 +237,7 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     if (status != ASHLAR_OK) {
         return status;
     }
-    /*
-     * The block must be free for this caller, and large enough; a slot block is marked only below.
-     */
+    /* No caller has the block yet, and it is large enough. Its fields are set only below. */
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && block->requested == 0);
     ASHLAR_CHECK2(block->bytes >= requested && !ashlar__block_is_shared(block));
     ashlar_counters *counters = ashlar__counters_of(a, request->own);
@@ -303,7 +301,7 @@ static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, siz
     ashlar__update_reserved_peak_locked(a);
     if (status == ASHLAR_OK && a->zeroes_blocks) {
         status = zero_locked(a, a->guards.unmap->base + block->offset, block->bytes, state);
-        if (status != ASHLAR_OK) { /* nothing is queued on it */
+        if (status != ASHLAR_OK) { /* no queued work uses the block */
             ashlar__guard_unmap_keep_locked(a->guards.unmap, block);
         }
     }
@@ -335,7 +333,7 @@ static ASHLAR_NOINLINE ashlar_status refuse_locked(ashlar_allocator *a, size_t b
 static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_request *request,
                                   ashlar_tag tag, ashlar_stream stream, void **out) {
     ASHLAR_OWNS(&a->lock);
-    /* A request for more than all memory needs no search, and rounding it up might overflow. */
+    /* A request beyond all memory needs no search, and rounding its size up might overflow. */
     if (bytes > a->heap.range.memory_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
         return refuse_locked(a, bytes, tag, stream, "more than there is");
     }
@@ -349,7 +347,7 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
 }
 
 /*
- * The callback to call, after the lock is released, because a sealed allocator mapped memory.
+ * The callback that is told, once the lock is released, that a sealed allocator mapped memory.
  * `warn` is NULL if there is nothing to say.
  */
 typedef struct warning {
@@ -415,7 +413,7 @@ ashlar_status ashlar__alloc_idle(ashlar_allocator *a, size_t bytes, bool is_at_h
     void *ptr = NULL;
     ashlar_status status = alloc(a, bytes, ASHLAR_TAG_USER, NULL, request, &ptr);
     if (status == ASHLAR_OK && a->zeroes_blocks) {
-        status = ashlar_stream_synchronize(a->device, NULL); /* streams that wait for no other */
+        status = ashlar_stream_synchronize(a->device, NULL); /* non-blocking streams, too */
     }
     if (status == ASHLAR_OK) {
         *out = ptr;

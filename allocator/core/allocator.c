@@ -14,12 +14,10 @@
 #include "allocator/core/shared.h"
 #include "allocator/core/streams.h"
 
-/*
- * By default one thread's cache may hold 1/32 of the device's memory, half of that in large blocks.
- */
+/* By default one thread's cache may hold 1/32 of the device's memory, large blocks half of that. */
 enum { CACHE_DIVISOR = 32 };
 
-/* Bytes the allocator may map: the smaller of the two limits in the options. */
+/* The bytes that the allocator may map: the smaller of the two limits in the options. */
 static size_t limit_of(const ashlar_config *config, size_t memory_bytes) {
     const size_t share = config->limit_fraction < 1
                              ? (size_t)(config->limit_fraction * (double)memory_bytes)
@@ -54,7 +52,7 @@ static ashlar_status start_trace(ashlar_allocator *a, uint64_t event_count) {
     return status;
 }
 
-/* No caches in a guard mode, which must see every call. */
+/* 0 in a guard mode, which must see every call and so can have no caches. */
 static size_t cache_bytes_of(const ashlar_config *config, size_t memory_bytes) {
     if (config->guard != ASHLAR_GUARD_OFF) {
         return 0;
@@ -95,7 +93,7 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
     a->device = device;
     a->fork_count = atomic_load_explicit(&ashlar__fork_count, memory_order_relaxed);
     a->client = (ashlar_driver_client){.device = device};
-    a->zeroes_blocks = a->bypasses_caches = config->zero_blocks; /* a hit would clear nothing */
+    a->zeroes_blocks = a->bypasses_caches = config->zero_blocks; /* a hit clears nothing */
     ashlar_status status = start_trace(a, config->trace_events);
     if (status == ASHLAR_OK) {
         status = create_heap(a, config, kind);
@@ -149,8 +147,9 @@ static void report_at_end(ashlar_allocator *a) {
 }
 
 /*
- * Wait for all work of the device. A failed wait is tried once more, for no comparison of a guard's
- * may outlive it. If it fails again, the device is lost, and what has not run by now never will.
+ * Wait for all work of the device, since a guard's queued comparisons must not outlive the guard. A
+ * failed wait is tried once more. If it fails again, the device is lost, and work that has not run
+ * by then never will.
  */
 static bool wait_for_all(ashlar_allocator *a) {
     bool is_over = false;
@@ -180,7 +179,7 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
     ashlar__planner_finish(&a->planner);
     while (a->stream_states != NULL) {
         ashlar_stream_state *state = a->stream_states;
-        ASHLAR_CHECK2(state->waiter_count == 0); /* nobody is in a call on the allocator */
+        ASHLAR_CHECK2(state->waiter_count == 0); /* no call on the allocator is under way */
         a->stream_states = state->next;
         ashlar__stream_state_finish(state, &a->client);
         ashlar__host_free(state);

@@ -1,6 +1,6 @@
 /*
  * allocator_check.c - ashlar_allocator_check(): the invariants of heap, plan memories, caches and
- * guards, and the statistics against a walk of all blocks.
+ * guards, and statistics that agree with a walk of all blocks.
  */
 #include "allocator/core/allocator_impl.h"
 
@@ -19,7 +19,7 @@ static ashlar_status miscounted(const char *what, uint64_t counted, uint64_t fou
                               what, (unsigned long long)counted, (unsigned long long)found);
 }
 
-/* Check the counters against each other: the equations in the comment on ashlar_stats. */
+/* Check that the counters satisfy the equations in the comment on ashlar_stats. */
 static ashlar_status check_equations(const ashlar_stats *s) {
     uint64_t live = 0, at_peak = 0;
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {

@@ -16,14 +16,13 @@
 #include "allocator/trace/trace_ring.h"
 
 /*
- * What every hit reads. No field is written after creation, and no data that is written lies on the
- * same cache line.
+ * The constants that every hit reads. They share no cache line with anything that is written later.
  */
 typedef struct ashlar_hit_constants {
     uint64_t id; /* never 0; no other allocator of the process ever has it */
     cu_ptr base; /* of the heap's range */
     size_t range_bytes;
-    size_t unpublished_bytes; /* a thread publishes if its live bytes changed by more; counters.h */
+    size_t unpublished_bytes; /* a thread whose live bytes changed by more publishes; counters.h */
     ashlar_page_map map;      /* a copy of heap.map */
     unsigned char padding[ASHLAR_CACHE_LINE];
 } ashlar_hit_constants;
@@ -36,12 +35,12 @@ struct ashlar_allocator {
     ashlar_allocator *next;          /* in the process's list. Lock: the list's, in streams.c */
     ashlar_device *device;           /* const */
     size_t cache_bytes;              /* const; the most one thread's cache may hold; 0: no caches */
-    ashlar_trace ring;               /* client.trace points here or is NULL: then unused */
+    ashlar_trace ring;               /* client.trace points here, or is NULL if there is no trace */
     bool reports_leaks;              /* const */
     bool zeroes_blocks;              /* const; each block is cleared before it is handed out */
-    uint32_t fork_count;             /* const; of the process that made it; forked.h */
+    uint32_t fork_count;             /* const; forks before the allocator was made; forked.h */
     ashlar_guards guards;            /* const */
-    ashlar_allocator *next_reported; /* Lock: that of leaks.c */
+    ashlar_allocator *next_reported; /* Lock: the list's, in leaks.c */
     ashlar_lock lock;                /* guards everything below */
     ashlar_report_fn report;         /* NULL: nothing is reported */
     void *report_user;
@@ -53,7 +52,7 @@ struct ashlar_allocator {
     ashlar_stream_state *idle_stream_state; /* one of stream_states; NULL until first wanted */
     ashlar_cache *caches;                   /* one for each thread that allocates */
     bool bypasses_caches;                   /* every call takes the slow path */
-    bool are_hits_over;                     /* for good: the kernel refuses barriers by now */
+    bool are_hits_over;                     /* for good: the kernel refuses barriers from now on */
     unsigned claim_depth;                   /* > 0: other threads are shut out of their caches */
     bool is_shut_to_end;    /* one of these claims lasts until the lock is released */
     uint64_t settle_count;  /* waits for the whole device that have begun */

@@ -88,7 +88,7 @@ static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_bl
     };
 }
 
-/* Copy a part of a gap that has memory. */
+/* Copy a part of a gap, one with memory behind it. */
 static ashlar_snapshot_block copy_part(const ashlar_heap *heap, const ashlar_heap_piece *part) {
     const bool is_past =
         ashlar__heap_is_past_at(heap, part->block->window, part->offset, part->bytes);
@@ -155,8 +155,8 @@ static size_t copy_plan_memory(const ashlar_heap *heap, const ashlar_block *memo
 }
 
 /*
- * Copy a piece that has memory to `out`, a plan memory as several blocks. Returns their number;
- * with `out` == NULL only counts them.
+ * Copy a piece with memory behind it to `out`; a plan memory becomes several blocks. Returns their
+ * number; with `out` == NULL only counts them.
  */
 static size_t copy_piece(const ashlar_heap *heap, const ashlar_heap_piece *piece,
                          ashlar_snapshot_block *out) {
@@ -176,7 +176,7 @@ static size_t copy_piece(const ashlar_heap *heap, const ashlar_heap_piece *piece
  */
 static void copy_pieces(const ashlar_heap *heap, ashlar_snapshot *snapshot, size_t *segment_count,
                         size_t *block_count) {
-    const ashlar_window *window = NULL; /* of the piece before, if that has memory */
+    const ashlar_window *window = NULL; /* of the previous piece, if that has memory */
     *segment_count = *block_count = 0;
     for (ashlar_heap_piece at = {0}; ashlar__heap_next_piece(heap, &at);) {
         if (!at.is_mapped) {
@@ -235,7 +235,7 @@ ashlar_status ashlar_allocator_write_snapshot(ashlar_allocator *a, const char *p
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar__lock_acquire(&a->lock); /* events and snapshot are of one moment */
+    ashlar__lock_acquire(&a->lock); /* so that events and snapshot show one moment */
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     status = take_claimed(a, &snapshot);
     if (status == ASHLAR_OK) {

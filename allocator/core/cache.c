@@ -13,7 +13,7 @@
 
 enum { SMALL_DIVISOR = 256 };
 
-/* The device's share for small blocks is raised or cut to these: see set_limits(). */
+/* The least and the most bytes of small blocks that a device's share comes to: see set_limits(). */
 #define SMALL_MIN_BYTES ((size_t)1 << 20)
 #define SMALL_MAX_BYTES ((size_t)16 << 20)
 
@@ -64,7 +64,7 @@ static void unlink_locked(ashlar_allocator *a, ashlar_cache *cache) {
 
 static void delete_cache(ashlar_cache *cache) {
     ASHLAR_CHECK2(cache != &no_cache && cache != ashlar__cache_recent);
-    if (cache->own_replay != NULL) { /* the allocator is destroyed, and so the step is over */
+    if (cache->own_replay != NULL) { /* its allocator is destroyed, so the step is over */
         ashlar__recording_finish(&cache->own_replay->recording);
         ashlar__host_free(cache->own_replay);
     }
@@ -139,7 +139,7 @@ static void end_thread(void *unused) {
     ashlar__lock_acquire(&parting_lock);
     while (caches_of_thread != NULL) {
         ashlar_cache *next = caches_of_thread->next_of_thread;
-        ashlar__cache_recent = caches_of_thread; /* nobody needs to shut the thread itself out */
+        ashlar__cache_recent = caches_of_thread; /* a claim leaves out the thread itself */
         return_cache(caches_of_thread);
         ashlar__cache_recent = &no_cache;
         delete_cache(caches_of_thread);
@@ -156,11 +156,11 @@ static void make_key(void) {
 static bool expect_end(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_key);
-    /* Any value but NULL would do: end_thread() is called only for threads that have set one. */
+    /* Any value but NULL will do: the key's destructor runs only for threads that have set one. */
     return has_ending_key && pthread_setspecific(ending_key, &no_cache) == 0;
 }
 
-/* The caches are left as they are: their blocks are the parent's. */
+/* The caches themselves stay as they are, unreachable: their blocks are the parent's. */
 void ashlar__caches_begin_child(void) {
     ashlar__lock_init(&parting_lock, ASHLAR_RANK_CACHE_PARTING);
     ashlar__cache_recent = &no_cache;
@@ -224,9 +224,10 @@ static void set_recent(ashlar_cache *cache, ashlar_magazines *m, ashlar_stream s
 }
 
 /*
- * How much a cache may hold. Large blocks: half of cache_bytes, since any miss gives them up. Small
- * blocks: the same, but no more than a share of the device's memory, of 1 to 16 MiB. Neither
- * depends on what was mapped before, so that a repeated step finds the same blocks in its cache.
+ * How much a cache may hold: half of cache_bytes in large blocks, which any miss gives up anyway,
+ * and half in small ones, which are also limited to a share of the device's memory, of 1 to 16 MiB.
+ * Neither limit depends on what was mapped before, so that a repeated step finds the same blocks in
+ * its cache.
  */
 static void set_limits(ashlar_cache *cache, size_t cache_bytes, size_t memory_bytes) {
     const size_t half = cache_bytes / 2, share = memory_bytes / SMALL_DIVISOR;
@@ -254,7 +255,7 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     set_limits(cache, a->cache_bytes, a->heap.range.memory_bytes);
     atomic_store(&cache->attention, ashlar__cache_watched(a));
     /*
-     * Nothing has been counted yet: this only sets all.peak, which a new peak must exceed.
+     * Nothing has been counted yet: this only sets all.peak, the value that a new peak must exceed.
      */
     ashlar__counters_publish(&cache->counters, &a->stats);
     link_locked(a, cache);

@@ -2,22 +2,22 @@
  * cache.h - the free blocks that one thread keeps of one allocator, to hand out without a lock
  * (internal).
  *
- * A cache has magazines for each stream that its thread uses: a list of blocks per size class, and
- * one larger block, the one taken last, which only a request of just its size gets. All blocks of a
+ * A cache has magazines for each stream that its thread uses: a list of blocks for each size class,
+ * and at most one larger block, which serves only requests of exactly its size. All blocks of a
  * stream's magazines were freed on that stream, so later work of the stream may use them.
  *
- * A cache may also hold streams; then its owner may touch their zones as it does the magazines: see
- * hold.h.
+ * A cache may also hold streams: then its owner may touch their zones on the same terms as its
+ * magazines. See hold.h.
  *
  * Two threads may touch a cache (ASHLAR_MAY_TOUCH):
  *   its owner      between ashlar__cache_enter() and ashlar__cache_leave(), or with the lock
  *   any other one  with the lock, between ashlar__caches_claim_locked() and _release_locked()
  *
- * Entering costs the owner a plain store and a load, without a barrier. The claimer pays for both
- * sides, since claims are rare: between its store to `attention` and its load of `is_busy` it has
- * the kernel put a full barrier into every running thread (membarrier(2)). So either the owner sees
- * the claim, or the claimer sees that the owner is inside and waits for it to leave, which takes
- * one hit, or one miss, at most.
+ * Entering costs the owner a plain store and a load, without a barrier. The claimer pays for both,
+ * since claims are rare: between its store to `attention` and its load of `is_busy` it has the
+ * kernel put a full barrier into every running thread (membarrier(2)). So either the owner sees the
+ * claim, or the claimer sees that the owner is inside and waits for it to leave, which takes one
+ * hit, or one miss, at most.
  *
  * Invariants (ashlar__cache_check_locked):
  *   weight[0], weight[1] == weights of the small and of the large blocks in the magazines
@@ -45,8 +45,8 @@ enum {
 _Static_assert(ASHLAR_CACHE_LISTS <= UINT16_MAX, "a block's `list` holds the number of any list");
 
 /*
- * Added to a block's bytes, so that one limit bounds the bytes that a cache holds, the number of
- * its blocks, and so the time that emptying it takes.
+ * Added to a block's bytes to give its weight. So one limit bounds both the bytes and the number of
+ * blocks in a cache, and with that the time that emptying it takes.
  */
 #define ASHLAR_CACHE_BLOCK_WEIGHT ((size_t)16 << 10)
 
@@ -58,20 +58,22 @@ static inline size_t ashlar__cache_weight(size_t block_bytes) {
 enum { ASHLAR_CACHE_CLAIMED = 1, ASHLAR_CACHE_BYPASSED = 2 };
 
 /*
- * A hit writes to both structs. Padding keeps each a cache line away from its neighbours in host
- * memory, which another thread may be using.
+ * A hit writes to both structs. Padding keeps each of them a cache line away from its neighbours in
+ * host memory, which other threads may be using.
  */
 typedef struct ashlar_magazines ashlar_magazines;
 struct ashlar_magazines {
     unsigned char before[ASHLAR_CACHE_LINE];
     ashlar_magazines *next;                  /* the next magazines of this cache */
-    ashlar_magazines *next_in_bucket;        /* of those whose streams have the same bucket */
+    ashlar_magazines *next_in_bucket;        /* the next whose stream has the same bucket */
     ashlar_stream_state *stream_state;       /* const */
     ashlar_block *lists[ASHLAR_CACHE_LISTS]; /* linked by `older` */
     unsigned char behind[ASHLAR_CACHE_LINE];
 };
 
-/* Freed blocks that go to the thread that holds their stream, together; see hold.h. */
+/*
+ * Freed blocks that wait to be sent, together, to the thread that holds their stream; see hold.h.
+ */
 typedef struct ashlar_outbox {
     ashlar_block *newest, *oldest; /* of one stream, linked by `older` */
     size_t count, bytes;
@@ -94,29 +96,27 @@ struct ashlar_cache {
     size_t pending_count;
     size_t pending_bytes;
     bool was_full;           /* since the last miss, the magazines had no room for a small block */
-    uint64_t hits_when_full; /* counters.hit_count at the last miss that found it full */
+    uint64_t hits_when_full; /* counters.hit_count at the last miss with was_full */
     ashlar_outbox outbox;
     uint64_t use_clock; /* of this thread's newest use that it counted without the lock */
     ashlar_magazines *magazines;
     ashlar_magazines *buckets[ASHLAR_STREAM_BUCKETS]; /* the same, by the streams' handles */
     ashlar_replay *own_replay; /* for the thread's steps, one at a time; NULL before the first */
-    /*
-     * For cycle.c: the cycle since the last trough of live bytes, and the cycle
-     * before.
-     */
+    /* For cycle.c: the cycle since the last trough of live bytes, and the cycle before it. */
     uint64_t trough, crest; /* the fewest and most live bytes that a miss saw in this cycle */
     uint64_t misses;
     uint64_t hits_before; /* counters.hit_count when the cycle began */
     uint64_t last_crest, last_requests, last_hits;
     ashlar_cache *next, *prev;    /* in the allocator's list of caches. Lock: the allocator's */
     ashlar_cache *next_of_thread; /* in the thread's list of caches */
-    ashlar_allocator *allocator;  /* NULL once that is destroyed. Lock: parting_lock, in cache.c */
+    ashlar_allocator *allocator;  /* NULL once it is destroyed. Lock: parting_lock, in cache.c */
     uint64_t thread;              /* const; the owner's ashlar__thread_number() */
     unsigned char behind[ASHLAR_CACHE_LINE];
 };
 
 /*
- * Magazines of no stream, always empty: `recent` points here, not to NULL, and a hit need not test.
+ * Magazines of no stream, always empty. `recent` points here instead of being NULL, so that a hit
+ * need not test it.
  */
 extern ashlar_magazines ashlar__no_magazines;
 
@@ -124,8 +124,8 @@ extern ashlar_magazines ashlar__no_magazines;
 extern _Thread_local ashlar_cache *ashlar__cache_recent ASHLAR_INITIAL_EXEC;
 
 /*
- * Check at level 2 that the calling thread owns the cache or has claimed it. The claim that is seen
- * here is the calling thread's own, since only the holder of the lock can claim.
+ * Check at level 2 that the calling thread owns the cache or has claimed it. If it holds the lock,
+ * a claim is its own, since only the lock's holder can claim.
  */
 #define ASHLAR_MAY_TOUCH(cache) ASHLAR_CHECK2(ashlar__cache_may_touch(cache))
 
@@ -139,9 +139,7 @@ static inline bool ashlar__cache_is_replaying(const ashlar_cache *cache) {
     return cache->active_replay != &ashlar__no_replay;
 }
 
-/*
- * Bring counters.planned_count up to date: a hit on a plan advances the replay, but counts nothing.
- */
+/* Bring counters.planned_count up to date: a hit on a plan only advances the replay. */
 static inline void ashlar__cache_count_planned(ashlar_cache *cache) {
     if (ashlar__cache_is_replaying(cache)) {
         cache->counters.planned_count = ashlar__replay_served(cache->active_replay);
@@ -173,13 +171,13 @@ static inline void ashlar__cache_leave(ashlar_cache *cache) {
 ashlar_magazines *ashlar__cache_find(ashlar_cache *cache, ashlar_stream stream);
 ashlar_magazines *ashlar__cache_find_state(ashlar_cache *cache, const ashlar_stream_state *state);
 
-/* The index of the list into which a block of this size goes. */
+/* The index of the list that a block of this size goes to. */
 static inline size_t ashlar__cache_list(size_t block_bytes) {
     return block_bytes <= ASHLAR_SC_MAX_BYTES ? ashlar__sc_of_bytes(block_bytes).idx
                                               : (size_t)ASHLAR_CACHE_LARGE_LIST;
 }
 
-/* The cached block of more than ASHLAR_SC_MAX_BYTES, if it has exactly this size. */
+/* Take the cached block of more than ASHLAR_SC_MAX_BYTES, if it has exactly this size. */
 static inline ashlar_block *ashlar__cache_pop_large(ashlar_cache *cache, ashlar_magazines *m,
                                                     size_t bytes) {
     const size_t want = (bytes + ASHLAR_BLOCK_ALIGN - 1) & ~(ASHLAR_BLOCK_ALIGN - 1);
@@ -219,8 +217,8 @@ static inline bool ashlar__cache_push(ashlar_cache *cache, ashlar_magazines *m,
     const size_t weight = cache->weight[is_large] + ashlar__cache_weight(block->bytes);
     /*
      * The cache holds one large block at most, and only one that was freed right after it was
-     * taken: the heap would hand out the same block again. So it does not change where large blocks
-     * lie, and a step that is repeated finds them where they were. The next miss gives it up.
+     * taken: the heap would hand out the same block again. So caching does not change where large
+     * blocks lie, and a repeated step finds them where they were. The next miss gives the block up.
      */
     if (weight > cache->limit[is_large] || (is_large && block != cache->last_large)) {
         cache->last_large = is_large ? NULL : cache->last_large;
@@ -232,7 +230,10 @@ static inline bool ashlar__cache_push(ashlar_cache *cache, ashlar_magazines *m,
     return true;
 }
 
-/* Keep until the next miss a block for which the magazines have no room. False: too many wait. */
+/*
+ * Keep a block that the magazines have no room for until the next miss. False: too many wait
+ * already.
+ */
 bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block);
 
 /* ---- for the owner, outside: before ashlar__cache_enter() ---- */
@@ -241,9 +242,9 @@ bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block);
 bool ashlar__cache_switch(uint64_t allocator_id);
 
 /*
- * The calling thread's cache of this allocator, which becomes the recent one; the first call makes
- * it. NULL if there can be none: no host memory, a kernel without membarrier(2), a thread that
- * is ending, an allocator without caches. Lock: not held.
+ * The calling thread's cache of this allocator, made by the first call. It becomes the recent one.
+ * NULL if there can be none: no host memory, a kernel without membarrier(2), a thread that is
+ * ending, an allocator without caches. Lock: not held.
  */
 ashlar_cache *ashlar__cache_get(ashlar_allocator *allocator);
 
@@ -258,7 +259,7 @@ static inline bool ashlar__may_cache(const ashlar_stream_state *state) {
 }
 
 /*
- * The magazines of a stream, which become the recent ones, made if there are none yet. NULL: the
+ * The magazines of a stream, made if there are none yet. They become the recent ones. NULL: the
  * stream may have none, or there is no host memory. Lock: held.
  */
 ashlar_magazines *ashlar__cache_need_locked(ashlar_cache *cache, ashlar_stream_state *state);
@@ -271,12 +272,12 @@ void ashlar__cache_end_replay(ashlar_cache *cache, ashlar_planner *planner);
 
 /* ---- for whoever holds the lock ---- */
 
-/* The magazines of a stream, by its state; NULL: none. The recent ones stay the recent ones. */
+/* The magazines of a stream, by its state; NULL: none. Does not change the recent ones. */
 ashlar_magazines *ashlar__magazines_of(const ashlar_cache *cache, const ashlar_stream_state *state);
 
 /*
- * ---- for the owner, inside, or for whoever holds the lock ----
- * Inside, only what is of streams that the cache holds goes to the heap, and pending blocks wait.
+ * ---- for the owner, inside, or for whoever holds the lock ---- Inside, only blocks of streams
+ * that the cache holds go to the heap, and pending blocks wait.
  */
 
 /* Give the pending blocks, all blocks, or the large ones to the heap. */
@@ -286,31 +287,35 @@ void ashlar__cache_flush_large(ashlar_cache *cache);
 void ashlar__cache_flush_magazines(ashlar_cache *cache, ashlar_magazines *magazines);
 
 /*
- * Give to the heap what the cache holds of one stream, of the sizes that lie in the same zone as a
- * block of `bytes`.
+ * Give to the heap all cached blocks of one stream whose sizes lie in the same zone as a block of
+ * `bytes` bytes.
  */
 void ashlar__cache_flush_stream(ashlar_cache *cache, const ashlar_stream_state *state,
                                 size_t bytes);
 
 /* ---- for whoever holds the lock ---- */
 
-/* Give a block, freed on its home, to the heap; or to the stream's holder, if that is another
- * thread. */
+/*
+ * Give a block that was freed on its own stream to the heap; if another thread holds the stream,
+ * give it to that thread.
+ */
 void ashlar__cache_give_back_locked(ashlar_allocator *allocator, ashlar_block *block);
 
 /*
- * Give all blocks of all caches to the heap, and all that are on their way. `own`: as for
- * ashlar__caches_claim_locked().
+ * Give all blocks of all caches to the heap, also those that are being sent to another thread.
+ * `own`: as for ashlar__caches_claim_locked().
  */
 void ashlar__caches_flush_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 
 /* Give all blocks of one stream to the heap and drop its magazines. */
 void ashlar__cache_drop_locked(ashlar_cache *cache, const ashlar_stream_state *state);
 
-/* The same for a stream that ends: no step that is replayed serves it any more. */
+/* The same for a stream that ends: from now on no replayed step serves it. */
 void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state);
 
-/* Bytes of the free blocks here, also of those that are pending or in the outbox. O(blocks). */
+/*
+ * The bytes of the cache's free blocks, including pending ones and those in the outbox. O(blocks).
+ */
 size_t ashlar__cache_bytes(const ashlar_cache *cache);
 
 /* Whether the magazines are empty. */
@@ -318,7 +323,7 @@ static inline bool ashlar__cache_is_empty(const ashlar_cache *cache) {
     return cache->weight[0] == 0 && cache->weight[1] == 0;
 }
 
-/* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */
+/* Check the invariants above. Errors: ASHLAR_EFORMAT, naming the one that does not hold. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cache_check_locked(const ashlar_cache *cache);
 
 /*

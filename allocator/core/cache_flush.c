@@ -40,9 +40,9 @@ void ashlar__cache_give_back_locked(ashlar_allocator *a, ashlar_block *block) {
 }
 
 /*
- * Give a list of blocks to the heap, stamped with their stream's present tick. It may be later than
- * the tick at the free, but never earlier, so that an event recorded after the present tick also
- * comes after the last use.
+ * Give a list of blocks to the heap, stamped with their stream's present tick. The stream may have
+ * recorded events since the free, but that is safe: an event that comes after the present tick
+ * comes after the blocks' last use, too.
  */
 static void put_list(ashlar_cache *cache, ashlar_block *list) {
     ashlar_allocator *a = cache->allocator;
@@ -61,7 +61,7 @@ static void put_list(ashlar_cache *cache, ashlar_block *list) {
 void ashlar__cache_flush_pending(ashlar_cache *cache) {
     ASHLAR_MAY_TOUCH(cache);
     if (atomic_load_explicit(&cache->is_busy, memory_order_relaxed) != 0) {
-        return; /* what is pending is of streams that the cache does not hold */
+        return; /* pending blocks are of streams that the cache does not hold */
     }
     ashlar_block *list = cache->pending;
     cache->pending = NULL;
@@ -84,8 +84,8 @@ static void empty_list(ashlar_cache *cache, ashlar_magazines *m, size_t idx) {
 }
 
 /*
- * Whether blocks of the stream may go to the heap now. Inside the cache, only those of streams that
- * it holds may; whoever calls with the lock is not inside.
+ * Whether blocks of the stream may go to the heap now: with the lock always, inside the cache only
+ * if the cache holds the stream.
  */
 static bool may_flush(const ashlar_cache *cache, const ashlar_stream_state *state) {
     return ashlar__holder_of(state) == cache ||
@@ -93,8 +93,9 @@ static bool may_flush(const ashlar_cache *cache, const ashlar_stream_state *stat
 }
 
 /*
- * Find the lists for small blocks that are not empty. They are few, and in no pattern that a
- * processor could predict, so there is one branch for each group of lists and none for each list.
+ * Find the lists for small blocks that are not empty. They are few, and their places are hard to
+ * predict for a processor, so this takes one branch for each group of lists instead of one for each
+ * list.
  */
 static size_t find_filled(const ashlar_magazines *m, uint16_t filled[static ASHLAR_SC_COUNT]) {
     size_t count = 0;
@@ -213,8 +214,10 @@ static ashlar_status check_magazines(const ashlar_cache *cache, size_t weight[st
     return ASHLAR_OK;
 }
 
-/* Whether a list has just `count` blocks of `bytes` in all, which are cached, of one stream if
- * `state` is not NULL. */
+/*
+ * Whether a list has exactly `count` blocks, `bytes` bytes in all, and all of them are marked as
+ * cached and, unless `state` is NULL, belong to that stream.
+ */
 static bool is_list_of(const ashlar_block *list, const ashlar_stream_state *state, size_t count,
                        size_t bytes) {
     for (; list != NULL && is_cached_here(list, state) && list->bytes <= bytes;

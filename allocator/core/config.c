@@ -15,7 +15,7 @@
 
 typedef enum kind { BYTES, COUNT, FRACTION, CHOICE } kind;
 
-/* A row of ASHLAR_CONFIG_MAP, without the type. */
+/* A row of ASHLAR_CONFIG_MAP, without the field's type. */
 typedef struct option {
     const char *field, *key;
     kind kind;

@@ -1,6 +1,4 @@
-/*
- * counters.c - publishing a thread's counters: the sum, and the peak that the thread saw.
- */
+/* counters.c - publishing a thread's counters: their sum, and the peak that the thread saw. */
 #include "allocator/core/counters.h"
 
 ASHLAR_NOINLINE void ashlar__count_peak(ashlar_counters *c) {
@@ -11,19 +9,19 @@ ASHLAR_NOINLINE void ashlar__count_peak(ashlar_counters *c) {
     c->is_at_peak = false;
 }
 
-/* An unsigned value after a signed change: arithmetic modulo 2^64 gives the right sum. */
+/* Add a signed change to an unsigned value: arithmetic modulo 2^64 gives the right sum. */
 static uint64_t changed(uint64_t value, int64_t change) {
     return value + (uint64_t)change;
 }
 
-/* Compares as signed numbers, since a published sum may be below zero; see counters.h. */
+/* Compare as signed numbers, since a published sum may be below zero; see counters.h. */
 static bool is_above(uint64_t value, uint64_t other) {
     return (int64_t)value > (int64_t)other;
 }
 
 /*
- * Set a new peak: for each tag the published value plus `ahead[tag]`, the thread's change that was
- * not published at that moment.
+ * Set a new peak: for each tag, the published value plus `ahead[tag]`, which is the change that the
+ * thread had not published at the peak.
  */
 static void set_peak(ashlar_stats *stats, const int64_t *ahead) {
     stats->live_peak_bytes = 0;
@@ -35,7 +33,7 @@ static void set_peak(ashlar_stats *stats, const int64_t *ahead) {
     }
 }
 
-/* Publish the largest total that the thread saw, unless that is the sum about to be published. */
+/* Publish the largest total that the thread saw, unless it equals the sum about to be published. */
 static void publish_peak(const ashlar_counters *c, ashlar_stats *stats) {
     if (c->has_peak && !c->is_at_peak &&
         is_above(changed(stats->live_bytes, c->all.peak), stats->live_peak_bytes)) {
@@ -80,7 +78,7 @@ void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats) {
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
         publish_tag(&c->tags[tag], &stats->tags[tag]);
     }
-    /* With what other threads have published, the sum may be a peak that no thread saw. */
+    /* Together with other threads' changes, the sum may be a peak that no single thread saw. */
     if (is_above(stats->live_bytes, stats->live_peak_bytes)) {
         set_peak(stats, nothing);
     }

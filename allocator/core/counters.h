@@ -27,7 +27,7 @@
 
 _Static_assert(ASHLAR_TAG_COUNT <= UINT8_MAX, "a block's tag is a byte");
 
-/* Changes since the last publication, and the value at which a change is a new peak. */
+/* Changes since the last publication, and the value that a new peak must exceed. */
 typedef struct ashlar_live_delta {
     int64_t live; /* requested bytes of blocks not yet freed */
     int64_t peak; /* the largest `live` so far; in `all` it begins at what `live` must exceed for
@@ -35,9 +35,9 @@ typedef struct ashlar_live_delta {
 } ashlar_live_delta;
 
 typedef struct ashlar_counters {
-    uint64_t hit_count; /* allocations that the thread's cache has served since it was made */
+    uint64_t hit_count; /* allocations served by the thread's magazines since the cache was made */
     uint64_t hit_count_published;
-    uint64_t miss_count; /* those that its magazines lacked, but the zones that it holds had */
+    uint64_t miss_count; /* allocations served by zones that the cache holds */
     uint64_t miss_count_published;
     uint64_t planned_count; /* allocations that plans served; see ashlar__cache_count_planned() */
     uint64_t planned_count_published;
@@ -49,7 +49,7 @@ typedef struct ashlar_counters {
     int64_t above; /* all.live at which published + all.live is a MiB above the peak ... */
     int64_t below; /* ... or a MiB below zero */
     bool has_peak;                          /* all.live has been above the published peak */
-    bool is_at_peak; /* ... and nothing was freed since: tags_at_peak is not written yet */
+    bool is_at_peak; /* ... and nothing was freed since, so tags_at_peak is not written yet */
 } ashlar_counters;
 
 static inline void ashlar__count_alloc(ashlar_counters *c, size_t requested, unsigned tag) {
@@ -81,7 +81,10 @@ static inline void ashlar__count_free(ashlar_counters *c, size_t requested, unsi
 /* Add the changes to `stats` and begin again. Lock: the allocator's. */
 void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats);
 
-/* Whether live bytes changed by more than `limit`: publishing costs more than finding a block. */
+/*
+ * Whether live bytes changed by more than `limit`. Small changes wait, because publishing costs
+ * more than finding a block does.
+ */
 static inline bool ashlar__counters_are_due(const ashlar_counters *c, size_t limit) {
     return c->all.live > (int64_t)limit || -c->all.live > (int64_t)limit ||
            c->all.live > c->above || c->all.live < c->below;

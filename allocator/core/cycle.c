@@ -6,12 +6,12 @@
 #include "allocator/core/allocator_impl.h"
 
 /*
- * Live bytes are at a trough if they lie in the lowest eighth of the range between the fewest and
- * the most of this cycle, and this range is more than an eighth of the most.
+ * Live bytes are at a trough if they lie in the lowest eighth of this cycle's range, which goes
+ * from its fewest to its most live bytes and must be larger than an eighth of the most.
  */
 enum { TROUGH_DIVISOR = 8 };
 
-/* What this thread took and has not freed; 0 if it freed more, of what other threads took. */
+/* The bytes that this thread took less those that it freed; 0 if it freed more, taken by others. */
 static uint64_t live_bytes(const ashlar_cache *own) {
     const int64_t live = own->counters.published + own->counters.all.live;
     return live < 0 ? 0 : (uint64_t)live;
@@ -33,9 +33,9 @@ static bool is_at_trough(ashlar_cache *own) {
 }
 
 /*
- * Whether the cycle that ends asked for as many blocks as the cycle before, and its crest was as
- * high. Crests are read at misses only, so the cycle with more hits may show a lower crest, by no
- * more than the cache may hold.
+ * Whether the cycle that ends had as many requests as the one before, and the same crest. Crests
+ * are read at misses only, so the cycle with more hits may show a crest that is lower by up to what
+ * the cache may hold.
  */
 static bool is_like_the_last(ashlar_cache *own) {
     ASHLAR_CHECK2(own->counters.hit_count >= own->hits_before);
@@ -62,7 +62,10 @@ void ashlar__cycle_restart(ashlar_cache *own) {
     ASHLAR_CHECK2(ashlar__cache_is_empty(own) && own->pending_count == 0);
 }
 
-/* Whether the cache was full at this miss and the last, and in between served nothing. */
+/*
+ * Whether the cache had no room for a block freed since the last miss, and has served nothing since
+ * it was last found full.
+ */
 static bool is_full_of_what_nobody_wants(ashlar_cache *own) {
     if (!own->was_full) {
         return false;

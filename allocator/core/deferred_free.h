@@ -1,11 +1,11 @@
 /*
- * deferred_free.h - blocks that any stream may use at once, like cudaMalloc()'s, and frees that
- * wait for all streams, like cudaFree()'s (internal).
+ * deferred_free.h - blocks that any stream may use at once, as after cudaMalloc(), and frees that
+ * wait for all streams, as cudaFree() does (internal).
  *
  * Such a block belongs to no stream: when it is handed out, no queued work uses its memory. Its
- * free is deferred: the caller finds out when all work submitted before the free, on any stream, is
- * over, and then releases the block. Until then the block waits outside the heap, as a shared block
- * without a use; see shared.h.
+ * free is deferred: the caller of ashlar__deferred_take() waits until all work submitted before the
+ * free, on any stream, is over, and then releases the block. Until then the block is outside the
+ * heap, as a shared block without a use; see shared.h.
  *
  * Invariants (ashlar_allocator_check):
  *   shared_bytes == bytes of the blocks in `shared`, in `deferred`, and in lists that
@@ -17,11 +17,12 @@
 #include "allocator/core/allocator_impl.h"
 
 /*
- * Like ashlar_alloc(), for any streams. Not in a guard mode, which would queue work on the block.
+ * Like ashlar_alloc(), but for all streams. Not in a guard mode, which would queue work on the
+ * block.
  *
  * is_at_hand   only memory that is reserved and free now: nothing is mapped or waited for
  *
- * Errors: as ashlar_alloc(); is_at_hand: ASHLAR_ENOMEM without a report.
+ * Errors: as for ashlar_alloc(); with is_at_hand, ASHLAR_ENOMEM comes without a report.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_idle(ashlar_allocator *allocator, size_t bytes,
                                                    bool is_at_hand, void **out);
@@ -30,7 +31,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_at_hand(ashlar_allocator *allocato
                                                       ashlar_stream stream, void **out);
 
 /*
- * Free a live block, from whichever function it came. Not in a guard mode.
+ * Free a live block, whichever function allocated it. Not in a guard mode.
  * Threads: any.  Errors: ASHLAR_EPOINTER (as for ashlar_free); nothing changes then.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_deferred(ashlar_allocator *allocator, void *ptr);

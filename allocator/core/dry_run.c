@@ -35,7 +35,7 @@ ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *a, ashlar_cache *ow
     return ASHLAR_OK;
 }
 
-/* Find the index of the live allocation for which an address stands. */
+/* Find the index of the live allocation that an address stands for. */
 static ashlar_status find_live(const ashlar_replay *replay, const void *ptr, uint32_t *index) {
     const uintptr_t offset = (uintptr_t)ptr - ASHLAR_DRY_RUN_BASE;
     const uintptr_t i = offset >> ASHLAR_DRY_RUN_STRIDE_LOG2;

@@ -3,8 +3,8 @@
  *
  * A dry run allocates and frees the blocks that a step does, but uses none of them. So its requests
  * get addresses with no memory behind them: recording costs no memory, and leaves no block where
- * the plan's memory is to lie. The addresses are far above any that a process can have, so that any
- * use of one faults.
+ * the plan's memory is to lie. The addresses are far above any that a process can have, so that
+ * using one faults.
  */
 #ifndef ASHLAR_DRY_RUN_H
 #define ASHLAR_DRY_RUN_H
@@ -22,7 +22,7 @@ _Static_assert((uintptr_t)ASHLAR_DRY_RUN_BLOCKS_MAX << ASHLAR_DRY_RUN_STRIDE_LOG
                    UINTPTR_MAX - ASHLAR_DRY_RUN_BASE,
                "the last address does not wrap");
 
-/* Whether this thread's requests get no memory. own: its cache, or NULL. */
+/* Whether this thread's requests get no memory. own: the thread's cache, or NULL. */
 static inline bool ashlar__dry_run_is_on(const ashlar_cache *own) {
     return own != NULL && own->own_replay != NULL && own->own_replay->is_dry_run &&
            own->own_replay->is_recorded;
@@ -34,7 +34,8 @@ static inline bool ashlar__dry_run_has(const ashlar_cache *own, const void *ptr)
 }
 
 /*
- * Record an allocation. *out stays NULL if it is not recorded: then the request needs memory.
+ * Record an allocation. *out stays NULL if the recording leaves it out: then the request needs
+ * memory.
  * Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EOVERFLOW (too many).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *allocator,

@@ -10,7 +10,10 @@ _Atomic uint32_t ashlar__fork_count;
 
 static bool is_watching;
 
-/* Runs in the child, whose only thread is the one that forked. Takes no lock: it may be held. */
+/*
+ * Runs in the child, whose only thread is the one that forked. Takes no lock, since a thread of the
+ * parent may have held it at the fork.
+ */
 static void begin_child(void) {
     atomic_fetch_add_explicit(&ashlar__fork_count, 1, memory_order_relaxed);
     ashlar__barrier_begin_child();

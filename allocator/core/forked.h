@@ -1,18 +1,19 @@
 /*
- * forked.h - what is left of an allocator in a child of fork(): every call is answered, and none
- * waits (internal).
+ * forked.h - an allocator in a child of fork(): public functions refuse it at once, without waiting
+ * for a lock (internal).
  *
  * A child has only the thread that forked. Locks that other threads held at the fork stay taken,
- * what they were changing stays half changed, and CUDA does not work: an allocator of the parent
- * cannot serve the child. So a public function first asks whose the allocator is, and touches
- * nothing else of the parent's. Hits need not ask: in a child the thread's caches are gone.
+ * data that they were changing stays half changed, and CUDA does not work. So an allocator of the
+ * parent cannot serve the child: a public function first asks in which process the allocator was
+ * made, and touches nothing of the parent's. Hits need not ask, because a child starts without
+ * caches.
  */
 #ifndef ASHLAR_FORKED_H
 #define ASHLAR_FORKED_H
 
 #include "allocator/core/allocator_impl.h"
 
-/* How many forks lie between the process that first made an allocator and this one. */
+/* How many forks lie between the process that first called ashlar__forks_watch() and this one. */
 extern _Atomic uint32_t ashlar__fork_count;
 
 /* Have forks counted from now on. Call it before making an allocator. Errors: ASHLAR_EHOSTMEM. */
@@ -23,7 +24,7 @@ static inline bool ashlar__is_of_parent(const ashlar_allocator *a) {
     return a->fork_count != atomic_load_explicit(&ashlar__fork_count, memory_order_relaxed);
 }
 
-/* Say so. Returns ASHLAR_EDRIVER. */
+/* Set the error detail that says so. Returns ASHLAR_EDRIVER. */
 ashlar_status ashlar__fail_of_parent(void);
 
 /* The first line of a public function that returns a status: refuse an allocator of the parent. */

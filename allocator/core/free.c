@@ -22,9 +22,10 @@
 #include "allocator/trace/trace_ring.h"
 
 /*
- * What a free without the lock does, so that an allocator whose caches are bypassed hands out the
- * same blocks: give a block to the thread's cache or, if that has no room, to the zone that it
- * holds, or have it wait for the next miss. False: none of these will have it.
+ * Do what a free without the lock does, so that an allocator whose caches are bypassed hands out
+ * the same blocks: give the block to the thread's cache. If that has no room, put it back into its
+ * zone, if the cache holds the stream, or let it wait for the next miss. False: none of the three
+ * took it.
  */
 static bool keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
     ASHLAR_OWNS(&a->lock);
@@ -33,7 +34,7 @@ static bool keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
         ashlar__outbox_add(own, block);
         return true;
     }
-    /* What a cache gives back later might have no event behind it any more. */
+    /* No event might come behind a block that a cache gives back later. */
     ashlar_magazines *m = ashlar__stream_state_is_recorded_at_calls(state, &a->client)
                               ? NULL
                               : ashlar__cache_need_locked(own, state);
@@ -68,7 +69,7 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
         ashlar__slot_block_vacate(block);
         return;
     }
-    block->marks &= (unsigned char)~ASHLAR_BLOCK_BORROWED; /* its zone is the stream's by now */
+    block->marks &= (unsigned char)~ASHLAR_BLOCK_BORROWED; /* its zone is now this stream's */
     block->stream_state = state;
     if (own != NULL && keep_locked(a, own, block)) {
         return;
@@ -123,7 +124,7 @@ static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block
     ashlar_status status = join_filled_locked(a, block, state);
     if (status == ASHLAR_OK) {
         status = ashlar__guard_fill_free_locked(a->guards.fill, block, state);
-        /* If that fails, it may have queued work: the next attempt is to come behind it. */
+        /* A free that fails may have queued work, and the next attempt must come behind that. */
         block->covered_by = block->stream_state == state ? 0 : block->covered_by;
     }
     if (status != ASHLAR_OK) {
@@ -139,8 +140,8 @@ static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block
 }
 
 /*
- * The state of the stream that used the block last: *stream, or if `stream` is NULL the stream for
- * which the block was taken.
+ * The state of the stream that used the block last: *stream, or, if `stream` is NULL, the stream
+ * that the block was allocated for.
  */
 static ashlar_status last_state_locked(ashlar_allocator *a, const ashlar_stream *stream,
                                        ashlar_stream_state *taken_for, ashlar_stream_state **out) {
@@ -150,10 +151,10 @@ static ashlar_status last_state_locked(ashlar_allocator *a, const ashlar_stream 
 }
 
 /*
- * A free in a guard mode, and later the release, call the driver for the stream of the block's last
- * use. If that stream is gone or watched, or is a thread's default stream, which no other thread
- * can name, let it be the legacy default stream instead, behind the last use: that comes after a
- * thread's by itself.
+ * In a guard mode, a free and the later release pass the stream of the block's last use to the
+ * driver. If that stream is gone or watched, or is a per-thread default stream, which only its
+ * thread can name, use the legacy default stream instead, and have it wait for the last use. It
+ * comes after a per-thread default stream without a wait.
  */
 static ashlar_status name_live_state_locked(ashlar_allocator *a, ashlar_stream_state **state) {
     ASHLAR_OWNS(&a->lock);
@@ -167,8 +168,8 @@ static ashlar_status name_live_state_locked(ashlar_allocator *a, ashlar_stream_s
     if (ashlar__stream_state_is_silent(last, &a->client)) {
         status = ashlar__watch_settle_locked(a);
     } else if (last->is_gone || may_end) {
-        /* Of a stream that is gone it records nothing, but fails if no event comes after the last
-         * use. */
+        /* For a stream that is gone, this records nothing; it fails if no event comes after the
+         * last use. */
         status = ashlar__stream_state_cover(last, &a->client, tick, &a->stats.events_recorded);
         if (status == ASHLAR_OK) {
             status = ashlar__stream_state_wait_on(last, &a->client, NULL, tick);
@@ -203,15 +204,15 @@ static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
             status = ashlar__guard_unmap_free_locked(a->guards.unmap, block, state);
         }
     }
-    if (status == ASHLAR_OK) { /* the block may be gone by now */
+    if (status == ASHLAR_OK) { /* `block` may be freed by now */
         ashlar__count_free_locked(a, NULL, requested, tag);
     }
     return status;
 }
 
 /*
- * Whether guard=fill looks at a block that is freed on `state`: not if no event comes after a use
- * of it, since it is then never used again; nor if it is a graph pool's.
+ * Whether guard=fill checks a block that is freed on `state`. It skips blocks of graph pools, and
+ * blocks with a use that no event comes after, since these are never used again.
  */
 static bool guards_block(const ashlar_allocator *a, const ashlar_block *block,
                          const ashlar_stream_state *state) {
@@ -278,7 +279,7 @@ ashlar_status ashlar_free_on(ashlar_allocator *a, void *ptr, ashlar_stream strea
     return free_from(a, ptr, &stream, ASHLAR_RETURN_ADDRESS());
 }
 
-/* In a guard mode only the bytes asked for are usable: an access behind them is a mistake. */
+/* In a guard mode only the requested bytes are usable: an access behind them is a mistake. */
 static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, size_t *out) {
     ASHLAR_OWNS(&a->lock);
     ashlar_block *block = NULL;

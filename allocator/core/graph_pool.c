@@ -93,8 +93,8 @@ void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
 }
 
 /*
- * Give the pool's blocks to the stream of `to`. Other threads' hits read the fields that this
- * writes, so they are shut out meanwhile.
+ * Give the pool's blocks to the stream of `to`. Other threads are shut out meanwhile, since their
+ * hits read the fields that this writes.
  */
 static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
                              ashlar_stream_state *to) {
@@ -117,7 +117,7 @@ static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
     ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
-/* With guard=fill: from the hand-over on, the pool's live blocks are blocks like all others. */
+/* With guard=fill: once handed over, the pool's live blocks are guarded like all others. */
 static ashlar_status fill_red_zones_locked(ashlar_allocator *a, const ashlar_stream_state *from,
                                            ashlar_stream_state *to) {
     ASHLAR_OWNS(&a->lock);

@@ -1,6 +1,4 @@
-/*
- * hand_out.h - what every allocation and free without the lock ends with (internal).
- */
+/* hand_out.h - the last step of every allocation and free without the lock (internal). */
 #ifndef ASHLAR_HAND_OUT_H
 #define ASHLAR_HAND_OUT_H
 
@@ -14,7 +12,7 @@
  * count   the counter to raise; NULL for a block of a plan, see ashlar__replay_served()
  *
  * The public functions call other functions only as their last act, so that they need not save
- * registers on the stack: that would make a hit a fifth longer.
+ * registers on the stack, which would make a hit a fifth longer.
  */
 static inline void ashlar__hand_out(const ashlar_allocator *a, ashlar_cache *cache,
                                     ashlar_block *block, size_t bytes, ashlar_tag tag,
@@ -32,7 +30,7 @@ static inline void ashlar__hand_out(const ashlar_allocator *a, ashlar_cache *cac
     ashlar__cache_leave(cache);
 }
 
-/* Count a freed block, which no caller holds any more. */
+/* Count the free of a block that no caller holds any more. */
 static inline void ashlar__count_back(ashlar_cache *cache, ashlar_block *block) {
     ASHLAR_CHECK2(block->requested <= block->bytes && block->marks == 0);
     cache->counters.free_count++;

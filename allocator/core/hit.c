@@ -2,8 +2,9 @@
  * hit.c - allocating from and freeing into the calling thread's own cache: the path that takes no
  * lock, makes no call out of the library and writes nothing that another thread writes.
  *
- * tests/shell/shell_hit_path.sh checks this in the machine code. What takes the lock lies behind
- * ashlar__alloc_slow(), ashlar__alloc_unplanned(), ashlar__free_slow() and ashlar__free_from().
+ * tests/shell/shell_hit_path.sh checks this in the machine code. Code that takes the lock lies
+ * behind ashlar__alloc_slow(), ashlar__alloc_unplanned(), ashlar__free_slow() and
+ * ashlar__free_from().
  */
 #include "allocator/core/allocator_impl.h"
 
@@ -58,7 +59,7 @@ static inline ashlar_status alloc_otherwise(ashlar_allocator *a, ashlar_cache *c
     return ASHLAR_OK;
 }
 
-/* Serve a request to another allocator than the thread's last one. */
+/* Serve a request to an allocator other than the one that the thread used last. */
 static ASHLAR_NOINLINE ashlar_status alloc_of_other(ashlar_allocator *a, size_t bytes,
                                                     ashlar_tag tag, ashlar_stream stream,
                                                     void **out) {
@@ -113,7 +114,7 @@ static ASHLAR_NOINLINE ashlar_status free_slot_block_at_peak(ashlar_cache *cache
     return free_slot_block(cache, block);
 }
 
-/* Free a block with marks: it is used on several streams, or belongs to a plan. */
+/* Free a block with marks: one that several streams use, or that belongs to a plan. */
 static inline ashlar_status free_marked(ashlar_allocator *a, void *ptr, ashlar_cache *cache,
                                         ashlar_block *block) {
     if (!ASHLAR_LIKELY(block->marks == ASHLAR_BLOCK_OF_SLOT && ashlar__cache_enter(cache))) {
@@ -168,8 +169,9 @@ static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *p
 }
 
 /*
- * Free a block of another allocator than the thread's last one, or refuse a pointer to no block. In
- * a guard mode, which has no caches, every free comes here; only guard modes use `caller`.
+ * Free a block of an allocator other than the one that the thread used last, or refuse a pointer
+ * that is no block's. In a guard mode, which has no caches, every free comes here; only guard modes
+ * use `caller`.
  */
 static ASHLAR_NOINLINE ashlar_status free_of_other(ashlar_allocator *a, void *ptr,
                                                    const void *caller) {

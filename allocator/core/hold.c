@@ -7,7 +7,7 @@
 #include "allocator/base/threads.h"
 #include "allocator/heap/away.h"
 
-/* After so many handovers a stream is nobody's: threads take turns on it. */
+/* After so many handovers nobody holds a stream any more, since threads take turns on it. */
 enum { HANDOVERS_MAX = 4 };
 
 /* An outbox is sent when it has so many blocks, or so many bytes. */
@@ -38,9 +38,9 @@ static bool is_alone(const ashlar_allocator *a, const ashlar_cache *own) {
 }
 
 /*
- * Between the stores to `attention` and the loads of `is_busy`. If that was the last barrier that
- * can be had cheaply, no thread enters its cache again: those that were told before this barrier
- * have seen it, and the caller stays outside by its own order. So no later claim needs a barrier.
+ * Put a barrier between the stores to `attention` and the loads of `is_busy`. If the kernel refuses
+ * cheap barriers from now on, no thread may enter its cache again, and no later claim needs one:
+ * other threads see the `attention` stored before this barrier, and the caller sees its own store.
  */
 static void put_barrier_locked(ashlar_allocator *a, const ashlar_cache *own) {
     ASHLAR_OWNS(&a->lock);
@@ -132,7 +132,7 @@ void ashlar__allocator_leave(ashlar_allocator *a) {
 
 void ashlar__caches_update_bypass_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
-    /* The last release tells the others. */
+    /* The outermost release tells the others. */
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     if (ashlar__cache_recent->allocator == a) {
         atomic_store_explicit(&ashlar__cache_recent->attention, ashlar__cache_watched(a),
@@ -143,7 +143,7 @@ void ashlar__caches_update_bypass_locked(ashlar_allocator *a) {
 
 /* ---- holding ---- */
 
-/* What is freed on a watched stream is to have its stamp while the stream is alive. */
+/* A watched stream is never held: blocks freed on it must get their stamps while it is alive. */
 static bool may_be_held(const ashlar_allocator *a, const ashlar_stream_state *state) {
     return state->handovers < HANDOVERS_MAX && a->heap.range.segments == NULL &&
            !a->client.watches_streams && !state->is_pool && !state->is_idle &&

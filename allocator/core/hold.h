@@ -4,17 +4,17 @@
  *
  * A cache can hold a stream: then its owner cuts blocks from the stream's zones and puts them back
  * between ashlar__cache_enter() and ashlar__cache_leave(), as it does with its magazines, and takes
- * no lock. The first thread that asks for memory of a stream holds it. If another one asks, the
- * stream passes to that one; after a few handovers nobody holds it any more, and all its misses
- * take the lock. What a thread has in its magazines stays there.
+ * no lock. The first thread that asks for memory of a stream holds it. If another thread asks, the
+ * stream passes to that thread; after a few handovers nobody holds the stream any more, and all its
+ * misses take the lock. Blocks in a thread's magazines stay there.
  *
  * So a stream's zones, last_used, last_tick, has_freed and stamp_count may be touched
  *   by the owner of the cache that holds it   inside its cache, or with the lock
  *   by any thread, if no cache holds it       with the lock
  *   by any thread                             with the lock, while the others are shut out
  *
- * A thread that frees a block of a stream that another one holds sends it there: it collects such
- * blocks in its outbox, and hands a list of them over at once, to the stream's `returned`.
+ * A thread that frees a block of a stream held by another thread sends it there: it collects such
+ * blocks in its outbox, and appends them all at once to the stream's `returned` list.
  */
 #ifndef ASHLAR_HOLD_H
 #define ASHLAR_HOLD_H
@@ -31,8 +31,8 @@ void ashlar__caches_claim_locked(ashlar_allocator *allocator, const ashlar_cache
 void ashlar__caches_release_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 
 /*
- * Claim until ashlar__allocator_leave() releases the lock; end such a claim before. Whoever drops
- * the lock lets the others in first.
+ * Shut the other threads out until ashlar__allocator_leave() releases the lock. _let_in_: end such
+ * a claim early, as whoever drops the lock in between must.
  */
 void ashlar__shut_out_locked(ashlar_allocator *allocator);
 void ashlar__let_in_locked(ashlar_allocator *allocator);
@@ -41,12 +41,15 @@ void ashlar__let_in_locked(ashlar_allocator *allocator);
 void ashlar__allocator_enter(ashlar_allocator *allocator);
 void ashlar__allocator_leave(ashlar_allocator *allocator);
 
-/* Tell every cache whether its hits must take the lock. Call it after any change of watched(). */
+/*
+ * Tell every cache whether its hits must take the lock. Call it after any change of what
+ * ashlar__cache_watched() returns.
+ */
 void ashlar__caches_update_bypass_locked(ashlar_allocator *allocator);
 
 /*
- * The bits of `attention` that say whether every call must take the lock, so that a trace or the
- * recording of a step sees it, or the driver is asked about its stream.
+ * The bits of `attention` that say whether every call must take the lock: a trace or a step's
+ * recording must see it, or the driver is asked about its stream.
  */
 static inline unsigned ashlar__cache_watched(const ashlar_allocator *a) {
     return a->bypasses_caches || a->are_hits_over || a->client.watches_streams ||
@@ -62,19 +65,19 @@ static inline ashlar_cache *ashlar__holder_of(const ashlar_stream_state *state) 
 }
 
 /*
- * Have the calling thread's cache hold the stream, for which it asks for memory, if it may. Then
- * nobody else does, and the calling thread may touch its zones until it releases the lock.
+ * Have the calling thread's cache hold the stream, if it may. Either way no other cache holds it
+ * afterwards, and the calling thread may touch its zones until it releases the lock.
  * own   NULL: the thread has no cache
  */
 void ashlar__hold_locked(ashlar_allocator *allocator, ashlar_cache *own,
                          ashlar_stream_state *state);
 
-/* Nobody holds it any more. Requires that the holder is the calling thread or is shut out. */
+/* From now on nobody holds the stream. Its holder must be the calling thread or be shut out. */
 void ashlar__hold_drop_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 
 /* ---- blocks that other threads have freed ---- */
 
-/* Whether a block that is freed is to be sent: another thread holds its stream. */
+/* Whether a freed block must be sent, because another thread holds its stream. */
 bool ashlar__outbox_wants(const ashlar_cache *own, const ashlar_block *block);
 
 /* Put a freed block into the outbox. Inside the cache, or with the lock. */
@@ -89,7 +92,9 @@ void ashlar__returned_add(ashlar_stream_state *state, ashlar_block *newest, ashl
 /* Take the blocks that were sent to a stream, linked by `older`. */
 ashlar_block *ashlar__returned_take(ashlar_stream_state *state);
 
-/* Put the blocks that were sent to a stream into its zones. Lock: held; no other thread is there.
+/*
+ * Put the blocks that were sent to a stream into its zones. Lock: held; no other thread may touch
+ * the zones.
  */
 void ashlar__returned_put_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 

@@ -8,9 +8,9 @@
  *    4  another stream's gap, its last use over        10  a wait on the host, oldest event first
  *    5  the same, after an in-stream wait
  *
- * No stream is made to wait for another one while memory can be had: rung 5 comes behind rung 3. A
- * rung that finds nothing leaves *out NULL. After a rung that frees memory the search begins anew
- * with rung 1. Every function here is called with the allocator's lock held.
+ * No stream is made to wait for another one while memory can still be mapped: rung 5 comes after
+ * rung 3. A rung that finds nothing leaves *out NULL. After a rung that frees memory the search
+ * begins anew with rung 1. Every function here is called with the allocator's lock held.
  */
 #include "allocator/core/rungs.h"
 
@@ -23,20 +23,25 @@
 #include "allocator/heap/away.h"
 #include "allocator/plan/planner.h"
 
-/* Rung 1, with the caller's own cache given up if the best gap is the last one. */
+/*
+ * Rung 1. If the best gap is the one at a window's end, the caller's own cache is given up first.
+ */
 static ashlar_status take_own(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     const ashlar_zone *zone = ashlar__zone_of(r->stream_state, r->bytes);
     return ashlar__rung_take_own(a, r, ashlar__gap_of_own(zone, r->own, r->bytes), out);
 }
 
-/* Put the blocks that are on their way to another thread where a search finds them. */
+/* Put blocks that are being sent to another thread where a search finds them. */
 static void collect_returned(ashlar_allocator *a) {
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         ashlar__returned_put_locked(a, state);
     }
 }
 
-/* Rungs 4 to 6. Captured work may not wait for other work, nor may a block for all streams. */
+/*
+ * Rungs 4 to 6. Rung 5 serves neither captured work, which may not wait for other work, nor
+ * requests for all streams.
+ */
 static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r,
                                     ashlar_block **out, ashlar_rung *rung) {
     const bool is_closed = ashlar__stream_state_is_closed(r->stream_state, &a->client);
@@ -50,7 +55,7 @@ static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r
         status = ashlar__rung_ask_all(a);
     }
     if (status == ASHLAR_OK && *out == NULL) {
-        status = ashlar__rung_take_mapped(a, r, out); /* what came home */
+        status = ashlar__rung_take_mapped(a, r, out); /* memory that came home */
     }
     if (status == ASHLAR_OK && *out == NULL) {
         status = ashlar__rung_borrow_past(a, r, out);
@@ -67,7 +72,7 @@ static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r
     return status;
 }
 
-/* Rungs 2 to 6. *out is NULL if nothing was found; the error detail says what stood in the way. */
+/* Rungs 2 to 6. *out is NULL if nothing was found; then the error detail says why. */
 static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                ashlar_rung *rung) {
     ashlar__shut_out_locked(a); /* all that follows may touch other streams' zones */
@@ -135,7 +140,7 @@ static ashlar_status find_oldest(ashlar_allocator *a, ashlar_stream_state **out)
         status = ashlar__stream_state_cover(state, &a->client, state->last_tick,
                                             &a->stats.events_recorded);
         ASHLAR_CHECK2(state->completed <= state->recorded);
-        const bool is_done = state->completed == state->recorded; /* then the stream is gone */
+        const bool is_done = state->completed == state->recorded; /* the stream is gone */
         if (!is_done && (*out == NULL || state->recorded_at < (*out)->recorded_at)) {
             *out = state;
         }
@@ -144,8 +149,9 @@ static ashlar_status find_oldest(ashlar_allocator *a, ashlar_stream_state **out)
 }
 
 /*
- * One wait of rung 10: for one stream, dropping the lock, or at last for all of those that may not
- * be named. *waited: whether there was such a stream.
+ * One wait of rung 10, which drops the lock: for the stream with the oldest event, or, if there is
+ * none, for the whole device on behalf of streams that may not be named. *waited: whether there was
+ * anything to wait for.
  */
 static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
     ashlar_stream_state *oldest = NULL;
@@ -169,8 +175,8 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
     ashlar_rung unused;
     ashlar_status status = ASHLAR_OK;
-    /* Waiting helps only if free, shared and mappable bytes together are enough. A plan's memory
-     * may be kept by one block that is shared. */
+    /* Waiting helps only if free, shared and mappable bytes together are enough, plan memories
+     * included that a shared block keeps. */
     bool may_help = r->bytes <= ashlar__heap_free_bytes(&a->heap) + a->heap.away_bytes +
                                     a->deferred_bytes + ashlar__range_left(&a->heap.range) +
                                     ashlar__planner_quiet_bytes(&a->planner);
@@ -188,7 +194,7 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
     return status;
 }
 
-/* Rungs 7 to 10, for a request for which rungs 1 to 6 found nothing. */
+/* Rungs 7 to 10, for a request that rungs 1 to 6 found nothing for. */
 static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                ashlar_rung *rung) {
     ashlar_rung unused;
@@ -199,7 +205,7 @@ static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ash
     }
     if (status == ASHLAR_OK && *out == NULL && ashlar__reclaim_locked(a, r->bytes)) {
         *rung = ASHLAR_RUNG_RECLAIMED;
-        drain_caches(a, r); /* the blocks given back may be in a cache */
+        drain_caches(a, r); /* the callback's frees may have gone to caches */
         status = search(a, r, out, &unused);
     }
     if (status == ASHLAR_OK && *out == NULL) {
@@ -222,7 +228,7 @@ static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_req
     }
     ASHLAR_CHECK2(found == NULL || (found->state == ASHLAR_BLOCK_USED && found->bytes >= r->bytes));
     if (found == NULL) {
-        status = ashlar__may_map_locked(a); /* if it was the seal, the detail says so */
+        status = ashlar__may_map_locked(a); /* if the seal was the reason, the detail says so */
         return status == ASHLAR_OK ? ASHLAR_ENOMEM : status;
     }
     *out = found;

@@ -17,7 +17,7 @@
 #include "allocator/core/note.h"
 #include "allocator/plan/plan_memory.h"
 
-/* The most groups in a report, addresses listed of a group, and bytes of a line. */
+/* The most groups in a report, addresses listed for a group, and bytes in a line. */
 enum { GROUPS_MAX = 32, ADDRESSES_MAX = 4, LINE_BYTES = 256 };
 
 typedef struct leak {
@@ -82,7 +82,7 @@ static int by_kind(const void *left, const void *right) {
     return a->ptr < b->ptr ? -1 : a->ptr > b->ptr;
 }
 
-/* The group with most bytes first; equal ones in the order of their leaks. */
+/* The group with the most bytes first; equal ones in the order of their leaks. */
 static int by_bytes(const void *left, const void *right) {
     const group *a = left, *b = right;
     if (a->bytes != b->bytes) {
@@ -175,8 +175,8 @@ void ashlar__leaks_begin_child(void) {
 }
 
 /*
- * The device may be gone by now, and threads may still run. An allocator is left out if one of them
- * holds its lock: waiting for that lock might take forever.
+ * At the exit the device may be gone, and threads may still run. If one of them holds an
+ * allocator's lock, the allocator is left out: waiting for the lock might take forever.
  */
 static void report_at_exit(void) {
     ashlar__lock_acquire(&watch_lock);

@@ -86,8 +86,8 @@ static ashlar_status reserve_locked(ashlar_allocator *a, size_t bytes) {
     if (a->heap.range.segments == NULL) {
         return ashlar__heap_reserve(&a->heap, NULL, bytes);
     }
-    /* A segment lies in some stream's zone: in that of one that ended without any work, so that it
-     * goes over to whoever needs memory first. */
+    /* A segment must lie in some stream's zone. This one belongs to a stream that ended without any
+     * work, so that whichever stream first needs memory takes it over. */
     const ashlar_status status = ashlar__stream_state_new_locked(a, ASHLAR_NO_STREAM, &state);
     if (status != ASHLAR_OK) {
         return status;
@@ -171,7 +171,7 @@ bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
     ASHLAR_OWNS(&a->lock);
     const ashlar_reclaim_fn reclaim = a->reclaim;
     void *user = a->reclaim_user;
-    /* The callback may allocate, but it is not called again for its own allocations. */
+    /* The callback may allocate, but is not called for its own allocations. */
     if (reclaim == NULL || is_reclaiming) {
         return false;
     }
@@ -186,7 +186,7 @@ bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
 
 /* ---- peers ---- */
 
-/* Refuse a peer without access now: otherwise the next mapping of memory would fail for it. */
+/* Refuse a device that cannot be a peer now, or else the next mapping would fail because of it. */
 static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
     ASHLAR_OWNS(&a->lock);
     const int own = a->device->info.ordinal;

@@ -7,15 +7,15 @@
 
 #include "allocator/core/allocator_impl.h"
 
-/* Count and trace that a block is freed, on the stream that it was taken for. */
+/* Count and trace the free of a block, on the stream that it was allocated for. */
 void ashlar__account_free_locked(ashlar_allocator *allocator, ashlar_cache *own,
                                  const ashlar_block *block);
 
-/* Count the free of a block for which `requested` bytes had been asked. */
+/* Count the free of a block whose request was for `requested` bytes. */
 void ashlar__count_free_locked(ashlar_allocator *allocator, ashlar_cache *own, size_t requested,
                                unsigned tag);
 
-/* The counters that the calling thread raises; and publish them if that is due. */
+/* The counters that the calling thread raises. _publish_: publish them if that is due. */
 ashlar_counters *ashlar__counters_of(ashlar_allocator *allocator, ashlar_cache *own);
 void ashlar__publish_locked(ashlar_allocator *allocator, ashlar_cache *own);
 
@@ -23,7 +23,7 @@ void ashlar__publish_locked(ashlar_allocator *allocator, ashlar_cache *own);
 void ashlar__trace_block_locked(ashlar_allocator *allocator, ashlar_trace_action action,
                                 const ashlar_block *block, const ashlar_stream_state *state);
 
-/* Every thread's counters, summed at one moment. _claimed: the caller has claimed the caches. */
+/* Sum every thread's counters, as of one moment. _claimed: the caller has claimed the caches. */
 void ashlar__stats_sum_claimed(ashlar_allocator *allocator, ashlar_stats *stats);
 void ashlar__stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
 

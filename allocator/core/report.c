@@ -1,5 +1,5 @@
 /*
- * report.c - what the program is told: if memory runs out, who holds it and what would help; and
+ * report.c - messages to the program: if memory runs out, who holds it and what would help; and
  * what a guard mode found.
  */
 #include "allocator/core/report.h"
@@ -16,7 +16,7 @@ enum { TOP_TAGS = 3, TEXT_BYTES = 160 };
 
 /* ---- out of memory ---- */
 
-/* Spare memory is in no hole, but can be mapped in one piece. */
+/* The larger of the largest gap with memory and all spare memory, which can be mapped as one. */
 static size_t largest_hole_locked(const ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     size_t largest = a->heap.range.spare_count * a->heap.range.handle_bytes;

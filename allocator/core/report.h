@@ -1,6 +1,6 @@
 /*
- * report.h - what the library tells the program: that memory ran out, what a guard mode found, and
- * blocks that are still live at the end (internal).
+ * report.h - messages of the library to the program: that memory ran out, what a guard mode found,
+ * and which blocks are still live at the end (internal).
  */
 #ifndef ASHLAR_CORE_REPORT_H
 #define ASHLAR_CORE_REPORT_H

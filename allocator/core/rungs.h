@@ -1,8 +1,8 @@
 /*
  * rungs.h - the rungs of the ladder (ladder.c) that look for memory (internal).
  *
- * One that finds nothing leaves *out NULL. The allocator's lock is held, and from rung 2 on all
- * other threads are shut out of their caches.
+ * A rung that finds nothing leaves *out NULL. The caller holds the allocator's lock, and from rung
+ * 2 on has shut all other threads out of their caches.
  */
 #ifndef ASHLAR_RUNGS_H
 #define ASHLAR_RUNGS_H
@@ -11,7 +11,7 @@
 
 /* ---- the stream's own memory: rungs_own.c ---- */
 
-/* Rung 1. `gap` is the best of the stream's own; NULL: there is none. */
+/* Rung 1. `gap` is the best of the stream's own gaps; NULL: there is none. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_own(ashlar_allocator *a, const ashlar_request *r,
                                                       ashlar_block *gap, ashlar_block **out);
 
@@ -19,7 +19,7 @@ static inline ashlar_block *ashlar__rung_own_gap(const ashlar_request *r) {
     return ashlar__free_bins_best_fit(&ashlar__zone_of(r->stream_state, r->bytes)->gaps, r->bytes);
 }
 
-/* The same where the best fit has no memory: another gap may have. */
+/* Rung 1 again, if the best fit has no memory: another gap may have some. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_mapped(ashlar_allocator *a,
                                                          const ashlar_request *r,
                                                          ashlar_block **out);
@@ -38,7 +38,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rung_map_free(ashlar_allocator *a, const
 
 /* ---- other streams' memory: rungs_others.c ---- */
 
-/* Before rung 4: find out about every stream how far its work has come. */
+/* Before rung 4: find out how far the work on every stream has come. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_ask_all(ashlar_allocator *a);
 
 /* Rung 4. */
@@ -51,23 +51,26 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rung_borrow_waited(ashlar_allocator *a,
                                                            const ashlar_request *r,
                                                            ashlar_block **out);
 
-/* Behind rung 10: wherever in any zone the request takes the fewest handles. */
+/* After rung 10: take the place, in any zone, where the request needs the fewest handles. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_anywhere(ashlar_allocator *a,
                                                            const ashlar_request *r,
                                                            ashlar_block **out);
 
 /* ---- for both ---- */
 
-/* A gap of a zone that has memory, and is past if it has to be; NULL: none of the best few. */
+/* One of a zone's best few gaps that has memory and, with is_past_only, is past; NULL: none. */
 ashlar_block *ashlar__rung_mapped_gap(const ashlar_allocator *a, const ashlar_zone *zone,
                                       const ashlar_request *r, bool is_past_only);
 
-/* Take the bytes of a gap at `offset`, behind which all memory is there. */
+/* Take bytes of a gap from `offset` on. All memory behind them must be mapped. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_at(ashlar_allocator *a, const ashlar_request *r,
                                                      ashlar_block *gap, size_t offset,
                                                      ashlar_block **out);
 
-/* What a request may have mapped: a sealed allocator may use what it has, but take nothing new. */
+/*
+ * The kinds of memory that a request may map: a sealed allocator may use what it has, but create
+ * nothing new.
+ */
 unsigned ashlar__rung_may_create(ashlar_allocator *a);
 
 #endif /* ASHLAR_RUNGS_H */

@@ -6,8 +6,8 @@
 /* ---- other streams' memory ---- */
 
 /*
- * A gap of the other stream that was used longest ago; NULL: none has one. If its last use need not
- * be over, an event must be able to come behind it.
+ * The gap, of a stream other than the request's, that was used longest ago; NULL: there is none.
+ * Unless it must be past, an event must be able to come behind its last use.
  */
 static ashlar_block *oldest_gap(const ashlar_allocator *a, const ashlar_request *r,
                                 bool is_past_only) {
@@ -27,9 +27,9 @@ static ashlar_block *oldest_gap(const ashlar_allocator *a, const ashlar_request 
 }
 
 /*
- * Find out about every stream how far its work has come. All events are recorded before one is
- * asked for: a stream that is captured without a pool is refused when an event is recorded, while a
- * query would spoil its capture.
+ * Find out how far the work on every stream has come. All events are recorded before any is
+ * queried: recording on a stream that is captured without a pool is refused, but a query would
+ * invalidate the capture.
  */
 ashlar_status ashlar__rung_ask_all(ashlar_allocator *a) {
     ashlar_status status = ASHLAR_OK;
@@ -58,7 +58,7 @@ ashlar_status ashlar__rung_borrow_past(ashlar_allocator *a, const ashlar_request
                        : ASHLAR_OK;
 }
 
-/* Have the request's stream wait for the last use of memory in another stream's gap. */
+/* Have the request's stream wait for the last use of the memory in another stream's gap. */
 static ashlar_status wait_for_gap(ashlar_allocator *a, const ashlar_request *r,
                                   const ashlar_block *gap, size_t offset) {
     ashlar_stream_state *owner = gap->window->zone->owner;
@@ -74,7 +74,7 @@ static ashlar_status wait_for_gap(ashlar_allocator *a, const ashlar_request *r,
                : status;
 }
 
-/* Rung 5, behind the memory's last use. */
+/* Rung 5: the request's stream waits for the memory's last use. */
 ashlar_status ashlar__rung_borrow_waited(ashlar_allocator *a, const ashlar_request *r,
                                          ashlar_block **out) {
     bool found = false;
@@ -95,8 +95,9 @@ ashlar_status ashlar__rung_borrow_waited(ashlar_allocator *a, const ashlar_reque
 /* ---- the last attempt ---- */
 
 /*
- * The last attempt: wherever in any zone the request takes the fewest handles. What earlier rungs
- * take begins at the front of the best gap, and may leave half a handle on either side of it.
+ * The last attempt: the place, in any zone, where the request needs the fewest handles. Earlier
+ * rungs take the front of the best gap, where a block may use only a part of its first and last
+ * handle.
  */
 ashlar_status ashlar__rung_take_anywhere(ashlar_allocator *a, const ashlar_request *r,
                                          ashlar_block **out) {

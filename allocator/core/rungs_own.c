@@ -1,4 +1,5 @@
-/* rungs_own.c - rungs 1 to 3 and 6 of the ladder: the stream's own zones, and memory mapped there.
+/*
+ * rungs_own.c - rungs 1 to 3 and 6 of the ladder: the stream's own zones, and memory mapped there.
  */
 #include "allocator/core/rungs.h"
 
@@ -19,8 +20,8 @@ static bool is_freed(const ashlar_block *block) {
 }
 
 /*
- * Whether a request for memory at hand leaves a gap alone, so that another attempt follows: memory
- * is short, cannot move, and the gap is about to grow, or would be better exchanged.
+ * Whether a request for memory at hand passes a gap over, so that a slower attempt follows: memory
+ * is short and cannot move, and the gap is about to grow or too large for the request.
  */
 static bool is_left_alone(const ashlar_allocator *a, const ashlar_request *r,
                           const ashlar_block *gap) {
@@ -29,7 +30,7 @@ static bool is_left_alone(const ashlar_allocator *a, const ashlar_request *r,
             ashlar__heap_is_misfit(&a->heap, gap, r->bytes));
 }
 
-/* A gap of a zone that has memory; NULL: none of the best few. */
+/* One of a zone's best few gaps that has memory; NULL: none has. */
 ashlar_block *ashlar__rung_mapped_gap(const ashlar_allocator *a, const ashlar_zone *zone,
                                       const ashlar_request *r, bool is_past_only) {
     ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
@@ -43,7 +44,7 @@ ashlar_block *ashlar__rung_mapped_gap(const ashlar_allocator *a, const ashlar_zo
     return NULL;
 }
 
-/* Take the bytes of a gap at `offset`, behind which all memory is there. */
+/* Take bytes of a gap from `offset` on. All memory behind them must be mapped. */
 ashlar_status ashlar__rung_take_at(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
                                    size_t offset, ashlar_block **out) {
     ashlar_block *block = NULL;
@@ -70,7 +71,7 @@ ashlar_status ashlar__rung_take_own(ashlar_allocator *a, const ashlar_request *r
     return serves ? take(a, r, gap, out) : ASHLAR_OK;
 }
 
-/* Where the best fit has no memory, another gap of the stream's own may have. */
+/* If the best fit has no memory, another of the stream's own gaps may have some. */
 ashlar_status ashlar__rung_take_mapped(ashlar_allocator *a, const ashlar_request *r,
                                        ashlar_block **out) {
     ashlar_block *gap = ashlar__rung_mapped_gap(a, zone_for(r), r, false);
@@ -119,7 +120,7 @@ static ashlar_status adopt(ashlar_allocator *a, const ashlar_request *r, bool *a
     return ASHLAR_OK;
 }
 
-/* Whether the request is of a step during which no block comes home. */
+/* Whether the request belongs to a step during which no block may come home. */
 static bool is_held(const ashlar_request *r) {
     return r->own != NULL && r->own->own_replay != NULL && r->own->own_replay->is_held;
 }
@@ -156,8 +157,8 @@ ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *
 /* ---- more memory ---- */
 
 /*
- * Take a block from the zone's best gap, after mapping what it lacks. If no gap fits, add a window
- * first.
+ * Take a block from the zone's best gap, after mapping the memory that it lacks. If no gap fits,
+ * add a window first.
  */
 static ashlar_status map_in(ashlar_allocator *a, const ashlar_request *r, ashlar_zone *zone,
                             unsigned may, ashlar_block **out) {
@@ -177,7 +178,7 @@ static ashlar_status map_in(ashlar_allocator *a, const ashlar_request *r, ashlar
         status = take(a, r, gap, out);
     }
     if (status == ASHLAR_ENOMEM && (may & ASHLAR_MAY_CREATE) == 0) {
-        status = ashlar__may_map_locked(a); /* the same, and the detail says why */
+        status = ashlar__may_map_locked(a); /* fails again, and the error detail says why */
     }
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
 }
@@ -204,8 +205,8 @@ ashlar_status ashlar__rung_map_new(ashlar_allocator *a, const ashlar_request *r,
 
 /*
  * Rung 6. Without virtual memory nothing can move: then free segments go back to the driver, which
- * may have a larger one to give. The zone for the other sizes comes last: its memory may be partly
- * used, and then needs less than the request's own zone does.
+ * may have a larger one to give. The zone for the other sizes comes last: if part of its memory is
+ * mapped there already, it needs less than the request's own zone does.
  */
 ashlar_status ashlar__rung_map_free(ashlar_allocator *a, const ashlar_request *r,
                                     ashlar_block **out) {

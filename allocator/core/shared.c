@@ -16,7 +16,7 @@
 ashlar_status ashlar__shared_wait_locked(ashlar_allocator *a, ashlar_stream_state *of,
                                          uint64_t tick, ashlar_stream waiter) {
     ASHLAR_OWNS(&a->lock);
-    of->caller_count++; /* it lives until the block's free */
+    of->caller_count++; /* keeps the state alive across the calls below */
     const bool is_closed = of->recorded <= tick && ashlar__stream_state_is_closed(of, &a->client);
     const ashlar_status status =
         is_closed
@@ -58,7 +58,7 @@ void ashlar__shared_rehome_locked(ashlar_allocator *a, ashlar_stream_state *from
          block = ashlar__block_after(block)) {
         ashlar_use *use = ashlar__away_find_use(block, from);
         if (use != NULL) {
-            /* A second use by `to`, if it has one, is past as soon as the first. */
+            /* `to` may then be noted twice, which does no harm: both uses are past at once. */
             use->stream_state = to;
             use->tick =
                 ashlar__block_live_bytes(block) == 0 ? ashlar__stream_state_next(to) - 1 : 0;
@@ -108,7 +108,7 @@ static ashlar_status mark_locked(ashlar_allocator *a, const void *ptr, ashlar_st
         status = ashlar__stream_state_of_locked(a, stream, &state);
     }
     if (status == ASHLAR_OK && state == block->stream_state && a->guards.fill != NULL) {
-        block->covered_by = 0; /* a free on another stream is to come behind more than the fill */
+        block->covered_by = 0; /* a free on another stream must wait for more than the fill */
     }
     if (status == ASHLAR_OK && state != block->stream_state && state->pool != block->stream_state) {
         status = a->guards.fill != NULL ? ashlar__away_add_any_use(&a->heap, block, state)

@@ -10,22 +10,20 @@
 #include "allocator/core/allocator_impl.h"
 
 /*
- * Before a free on `state` in a guard mode, which looks at the block once all its uses are over:
- * have that stream wait in-stream for every other use. Errors: ASHLAR_EINVAL (a stream is being
- * captured), ASHLAR_EDRIVER.
+ * Have the stream of `state` wait, in-stream, for all other uses of a block. Call it before a free
+ * in a guard mode, which checks the block once all uses are over. Errors: ASHLAR_EINVAL (a stream
+ * is being captured), ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__shared_join_locked(ashlar_allocator *allocator,
                                                            ashlar_use *uses,
                                                            ashlar_stream_state *state);
 
-/*
- * The same for the work of one stream up to `tick`.
- */
+/* Have `waiter` wait, in-stream, for the work of one stream up to `tick`. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__shared_wait_locked(ashlar_allocator *allocator,
                                                            ashlar_stream_state *of, uint64_t tick,
                                                            ashlar_stream waiter);
 
-/* Whether no event comes after one of the uses: its stream was lost. */
+/* Whether one of the uses has no event after it, because its stream was lost. */
 bool ashlar__shared_has_lost(const ashlar_use *uses);
 
 /* The uses of a live block by other streams than its own; NULL: there are none. */

@@ -1,7 +1,7 @@
 /*
- * slow_path.h - what the public functions call if the thread's cache cannot serve them, and its
- * parts: from a request to a block, whether the device may be asked for more memory, and from an
- * address to its block (internal).
+ * slow_path.h - the public functions' way if the thread's cache cannot serve them, and its parts:
+ * from a request to a block, taking more memory from the device, and from an address to its block
+ * (internal).
  */
 #ifndef ASHLAR_SLOW_PATH_H
 #define ASHLAR_SLOW_PATH_H
@@ -17,7 +17,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_unplanned(ashlar_allocator *alloca
                                                         ashlar_tag tag, ashlar_stream stream,
                                                         void **out);
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_slow(ashlar_allocator *allocator, void *ptr);
-/* The same; caller: the public function's return address, which guard modes report. */
+/* Free. caller: the public function's return address, which guard modes report. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_from(ashlar_allocator *allocator, void *ptr,
                                                   const void *caller);
 
@@ -76,15 +76,15 @@ bool ashlar__reclaim_locked(ashlar_allocator *allocator, size_t bytes);
 /* ---- from an address to its block ---- */
 
 /*
- * Whether guard=unmap answers for the address: any outside the heap. In the heap lie the blocks of
- * captured graphs, whose pages must stay.
+ * Whether guard=unmap handles the address: it does so for all outside the heap. The heap has only
+ * blocks of captured graphs then, whose pages must stay.
  */
 static inline bool ashlar__has_guarded_pages(const ashlar_allocator *a, const void *ptr) {
     return a->guards.unmap != NULL &&
            ashlar__ptr_in(ptr) - a->constants.base >= a->constants.range_bytes;
 }
 
-/* Whether ashlar__heap_check() passes, for assertions. Not to be called in a hit. O(blocks). */
+/* Whether ashlar__heap_check() passes, for assertions. Must not be called in a hit. O(blocks). */
 bool ashlar__is_sound_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 
 /* The live block that begins at `ptr`. Lock: held. Errors: ASHLAR_EPOINTER. */
@@ -92,7 +92,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__find_live_locked(ashlar_allocator *alloc
                                                          const void *ptr, ashlar_block **out);
 
 /*
- * The live block that `ptr` points into: its begin, and the bytes asked for. Not with guard=unmap.
+ * The live block that `ptr` points into: its start, and the requested bytes. Not with guard=unmap.
  * Lock: not held. Errors: ASHLAR_EPOINTER. Cost: O(log(blocks)), all caches claimed.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__find_around(ashlar_allocator *allocator, const void *ptr,

@@ -1,6 +1,4 @@
-/*
- * streams.c - which state belongs to a stream's handle, from its first use to its end.
- */
+/* streams.c - which stream state belongs to a handle, from the stream's first use to its end. */
 #include "allocator/core/streams.h"
 
 #include "allocator/base/check_level.h"
@@ -74,7 +72,7 @@ static bool has_windows(const ashlar_stream_state *state) {
            state->zones[ASHLAR_ZONE_LARGE].windows != NULL;
 }
 
-/* No comparison of guard=fill is made on the stream any more. */
+/* From now on guard=fill makes no comparison on the stream. */
 static void forget_checks_locked(ashlar_allocator *a, const ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
     if (a->guards.fill != NULL) {
@@ -187,7 +185,7 @@ ashlar_status ashlar__stream_state_idle_locked(ashlar_allocator *a, ashlar_strea
     if (status == ASHLAR_OK) {
         ashlar_stream_state *state = a->idle_stream_state;
         state->is_idle = state->is_gone = true;
-        state->recorded = state->completed = 1; /* its uses are past as soon as they are stamped */
+        state->recorded = state->completed = 1; /* a use of the idle state is past at once */
         *out = state;
     }
     return status;
@@ -212,7 +210,9 @@ static ashlar_status forget_state_locked(ashlar_allocator *a, ashlar_stream_stat
     ashlar__caches_forget_stream_locked(a, state);
     ashlar_status status = ASHLAR_OK;
     if (a->guards.fill != NULL) {
-        /* Blocks in quarantine are compared once more on their streams: now, while this one is. */
+        /*
+         * Blocks in quarantine are compared once more on their stream: now, while it still exists.
+         */
         status = ashlar__guard_fill_release_locked(a->guards.fill, state);
     }
     /* This event also comes after the stream's uses of blocks that are still live. */
@@ -221,7 +221,7 @@ static ashlar_status forget_state_locked(ashlar_allocator *a, ashlar_stream_stat
                                             &a->stats.events_recorded);
     }
     if (status == ASHLAR_OK) {
-        ASHLAR_CHECK2(state->recorded > 0); /* otherwise no use could ever be past */
+        ASHLAR_CHECK2(state->recorded > 0); /* without an event no use would ever be past */
         state->is_gone = true;
         a->recent = NULL;
         forget_checks_locked(a, state);
@@ -254,7 +254,7 @@ ashlar_status ashlar_allocator_forget_stream(ashlar_allocator *a, ashlar_stream 
 static void lose_locked(ashlar_allocator *a, ashlar_stream stream) {
     ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *state = find_state(a, ashlar__stream_named(stream));
-    ASHLAR_CHECK2(state != NULL); /* otherwise there was nothing to fail */
+    ASHLAR_CHECK2(state != NULL); /* without a state nothing can have failed */
     ashlar__caches_forget_stream_locked(a, state);
     state->is_gone = state->is_lost = true;
     a->recent = NULL;

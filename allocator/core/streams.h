@@ -1,5 +1,6 @@
 /*
- * streams.h - which state belongs to a stream's handle, from its first use to its end (internal).
+ * streams.h - which stream state belongs to a handle, from the stream's first use to its end
+ * (internal).
  */
 #ifndef ASHLAR_STREAMS_H
 #define ASHLAR_STREAMS_H
@@ -7,7 +8,7 @@
 #include "allocator/core/allocator_impl.h"
 
 /*
- * The stream's own state, never its graph pool's; made at the stream's first use. Lock: held.
+ * The stream's own state, never that of its graph pool; made at the stream's first use. Lock: held.
  * Errors: ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_of_locked(ashlar_allocator *allocator,
@@ -18,8 +19,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_of_locked(ashlar_allocator 
 void ashlar__stream_state_delete_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 
 /*
- * Like ashlar_allocator_forget_stream(), for a stream that ends even if that fails. Then no event
- * comes after its work, so the free memory it used last is not reused before the allocator's end.
+ * Like ashlar_allocator_forget_stream(), for a stream that ends whether or not this succeeds. On
+ * failure no event comes after the stream's work, so free memory that it used last is never reused.
  */
 void ashlar__allocator_end_stream(ashlar_allocator *allocator, ashlar_stream stream);
 
@@ -27,7 +28,7 @@ void ashlar__allocator_end_stream(ashlar_allocator *allocator, ashlar_stream str
 void ashlar__allocator_enlist(ashlar_allocator *allocator);
 void ashlar__allocator_delist(ashlar_allocator *allocator);
 
-/* A new state, first of the list. Lock: held. Errors: ASHLAR_EHOSTMEM. */
+/* Make a stream state, and put it first in the list. Lock: held. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_new_locked(ashlar_allocator *allocator,
                                                                 ashlar_stream stream,
                                                                 ashlar_stream_state **out);

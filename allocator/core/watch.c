@@ -1,6 +1,6 @@
 /*
- * watch.c - an allocator whose streams may end without a word: is a handle still the same stream,
- * an event while it is, and a wait for the device where it may not be.
+ * watch.c - streams that may end without a word: whether a handle still means the same stream, an
+ * event while it does, and a wait for the whole device where it may not.
  */
 #include "allocator/core/watch.h"
 
@@ -12,7 +12,7 @@
 
 /* ---- the identity of a stream ---- */
 
-/* The stream is alive. A thread that has no current context may not ask in some drivers. */
+/* The stream must be alive. Some drivers answer only a thread with a current context. */
 static ashlar_status ask_id_locked(ashlar_allocator *a, ashlar_stream stream, uint64_t *out) {
     ASHLAR_OWNS(&a->lock);
     unsigned long long id = 0;
@@ -31,8 +31,8 @@ static ashlar_status ask_id_locked(ashlar_allocator *a, ashlar_stream stream, ui
 }
 
 /*
- * The stream of a state has ended, and no request will name it. Its memory goes over to other
- * streams when it is past; from here on such streams leave an event behind.
+ * The stream of a state has ended: no request will name it again, and its memory goes over to other
+ * streams once it is past. From now on calls record an event, so that an ended stream has one.
  */
 static void replace_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
@@ -44,7 +44,7 @@ static void replace_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     a->client.records_at_calls = true;
 }
 
-/* Whether the state is that of the stream which has the handle now. */
+/* Whether the state belongs to the stream that the handle names now. */
 static ashlar_status is_same_locked(ashlar_allocator *a, ashlar_stream_state *state, uint64_t id,
                                     bool *out) {
     ASHLAR_OWNS(&a->lock);
@@ -56,7 +56,7 @@ static ashlar_status is_same_locked(ashlar_allocator *a, ashlar_stream_state *st
         *out = state->has_id ? state->id == id : !state->has_freed;
         return ASHLAR_OK;
     }
-    /* If the handle's stream waits for what was freed under the handle, both are in one order. */
+    /* Old and new stream are as one if the new one waits for the work of what was freed. */
     if (ashlar__stream_state_is_quiet(state)) {
         return ASHLAR_OK;
     }
@@ -105,8 +105,8 @@ ashlar_status ashlar__watch_begin_slow_locked(ashlar_allocator *a, ashlar_stream
     *out = state;
     if (a->client.records_at_calls && !ashlar__stream_state_is_covered(state) &&
         !ashlar__stream_state_is_closed(state, &a->client)) {
-        /* For what was freed in calls that did not name it. If this fails, the device is waited
-         * for when the memory is wanted. */
+        /* This event covers blocks freed in calls that did not name the stream. If it cannot be
+         * recorded, whoever wants the memory waits for the device. */
         const ashlar_status unused = ashlar__stream_state_cover(state, &a->client, state->last_tick,
                                                                 &a->stats.events_recorded);
         (void)unused;
@@ -115,9 +115,8 @@ ashlar_status ashlar__watch_begin_slow_locked(ashlar_allocator *a, ashlar_stream
 }
 
 /*
- * What was freed so far is in the zones, with its stamp: a block that is cached, or on its way to a
- * holder, does not tell that its stream has work behind which no event comes. And nobody holds a
- * stream any more.
+ * Give all free blocks to their zones, and end all holds. Zones know a block's stamp, and so
+ * whether an event must still come behind its last use; caches and outboxes do not.
  */
 static void collect_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
@@ -159,13 +158,15 @@ void ashlar_allocator_watch_streams(ashlar_allocator *a) {
 
 /* ---- a wait for the device ---- */
 
-/* A pool's memory is its graph's, and no memory is the idle state's. */
+/* A pool's memory belongs to its graph, and the idle state has no memory. */
 static bool can_settle(const ashlar_stream_state *state) {
     return !state->is_pool && !state->is_idle && !state->is_lost;
 }
 
-/* Drops the lock meanwhile. A capture that was begun without a pool is seen if its stream is
- * ordered with the legacy stream; the wait would invalidate it. */
+/*
+ * Drops the lock meanwhile. A wait would invalidate a capture, so look for one first: a capture
+ * without a pool shows only if its stream synchronizes with the legacy default stream.
+ */
 static ashlar_status synchronize_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     unsigned int unused = CU_CAPTURE_NONE;

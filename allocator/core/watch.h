@@ -1,15 +1,15 @@
 /*
- * watch.h - streams that may end without a word: which calls may show their handles to the driver,
- * and how their memory is had without (internal).
+ * watch.h - streams that may end without a word: which calls may pass their handles to the driver,
+ * and how their memory is reused without (internal).
  *
- * Of a watched allocator's streams, only those that a call under way names are known to be alive.
- * So in such a call
- *   - the driver says whether the handle still means the same stream; if not, the old one has ended
- *   - an event is recorded behind what was freed on the stream, from the moment on when such memory
- *     was wanted elsewhere or a stream had ended; before that it would cost every free a call, and
- *     nobody would ask for it.
- * What has no event behind it, and belongs to a stream that no call names, waits for the whole
- * device: rung 10 of the ladder. Driver calls that name no stream cover destroyed ones too.
+ * A stream of a watched allocator is known to be alive only during a call that names it. So in such
+ * a call
+ *   - the driver says whether the handle still means the same stream; if not, the old stream has
+ *     ended
+ *   - an event is recorded behind the stream's frees, once another stream wanted such memory or a
+ *     stream ended; earlier, that would be a driver call per free that nobody needs.
+ * Memory with no event behind it, of a stream that no call names, is reused after a wait for the
+ * whole device, which needs no handle and covers destroyed streams: rung 10 of the ladder.
  */
 #ifndef ASHLAR_WATCH_H
 #define ASHLAR_WATCH_H
@@ -17,9 +17,9 @@
 #include "allocator/core/allocator_impl.h"
 
 /*
- * Begin a call that names `stream`; *out is what to pass at its end, NULL for a default stream.
- * Without the stream's identity, since the driver is older than CUDA 12, `stream` is made to wait
- * for what was freed under its handle.
+ * Begin a call that names `stream`; pass *out, which is NULL for a default stream, at its end. If
+ * the driver is older than CUDA 12 and cannot identify streams, `stream` is made to wait for the
+ * work of what was freed under its handle.
  *
  * Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; then no call has begun.
  */
@@ -41,8 +41,8 @@ static inline void ashlar__watch_end_locked(ashlar_stream_state *state) {
 }
 
 /*
- * Wait on the host for all work of the device; then all is past that was freed before. With streams
- * of other allocators, too, this is the only proof that needs no handle.
+ * Wait on the host for all work of the device; then all memory freed before is past. No other proof
+ * works without the streams' handles.
  *
  * Lock: held, but dropped during the wait.
  * Errors: ASHLAR_EINVAL (a stream is being captured), ASHLAR_EDRIVER.
@@ -52,8 +52,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__watch_settle_locked(ashlar_allocator *al
 /* The same; lock: not held. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__watch_settle(ashlar_allocator *allocator);
 
-/* Do so if that is what free memory waits for. False: it is not, or it cannot be done. Lock: held,
- * but dropped during the wait. */
+/*
+ * Wait for the device, if free memory waits for just that. False: none does, or the wait failed.
+ * Lock: held, but dropped during the wait.
+ */
 bool ashlar__watch_wait_locked(ashlar_allocator *allocator);
 
 #endif /* ASHLAR_WATCH_H */
