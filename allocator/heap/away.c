@@ -1,4 +1,4 @@
-/* away.c - queues of freed blocks that wait for work of other streams than their home's. */
+/* away.c - queues of freed blocks that wait for work on streams other than their home. */
 #include "allocator/heap/away.h"
 
 #include "allocator/base/check_level.h"
@@ -88,7 +88,10 @@ static void enlist(ashlar_heap *heap, ashlar_stream_state *user) {
     }
 }
 
-/* Returns what pointed to `user`, and now points to the next one. */
+/*
+ * Take a stream out of the list of awaited ones. Returns the link that pointed to `user`, and now
+ * points to the next stream.
+ */
 static ashlar_stream_state **delist(ashlar_heap *heap, ashlar_stream_state *user) {
     ASHLAR_CHECK2(user->is_awaited && user->oldest_away == NULL);
     ashlar_stream_state **at = &heap->awaited, *before = NULL;
@@ -154,7 +157,7 @@ static bool is_done(ashlar_heap *heap, ashlar_block *block) {
     return block->uses == NULL;
 }
 
-/* Take out of a queue, from its front, what no longer waits for its stream. */
+/* Take blocks whose wait for this stream is over from the front of its queue. */
 static bool settle_queue(ashlar_heap *heap, ashlar_stream_state *user) {
     bool is_any = false;
     while (user->oldest_away != NULL &&
@@ -193,7 +196,7 @@ static ashlar_status cover(ashlar_heap *heap, const ashlar_use *use) {
                                             heap->events_recorded);
 }
 
-/* Have an event recorded behind a use. If that fails, one is recorded when memory is wanted. */
+/* Try to record an event behind a use. If that fails, it is recorded when the memory is wanted. */
 static void try_cover(ashlar_heap *heap, const ashlar_use *use) {
     if (!heap->is_settling && !ashlar__stream_state_is_past(use->stream_state, use->tick)) {
         const ashlar_status unused = cover(heap, use);
@@ -262,8 +265,8 @@ void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
         return;
     }
     stamp_uses(heap, block);
-    /* The last use comes behind all work of its home, whether the block was borrowed or handed on.
-     * So the home need not be stamped where no event might ever come behind the stamp. */
+    /* The last use comes behind all work of the block's home, whether the block was borrowed or
+     * handed on. So a home that may never record an event again need not be stamped. */
     const bool is_silent = ashlar__stream_state_is_silent(home, heap->range.client);
     block->covered_by = is_silent && state != home ? 0 : ashlar__stream_state_next(home);
     block->stream_state = state;
@@ -298,13 +301,13 @@ ashlar_status ashlar__away_ask(ashlar_heap *heap, size_t count) {
     ashlar_stream_state *user = heap->awaited, *asked = NULL;
     for (; count > 0 && user != NULL && status == ASHLAR_OK; count--) {
         status = ask(heap, user);
-        /* A block that goes on to another stream's queue is met there, further on. */
+        /* A block that moves on to another stream's queue is looked at there, in a later round. */
         (void)settle_queue(heap, user);
         asked = user;
         user = user->next_awaited;
     }
     if (user != NULL && asked != NULL) {
-        /* Those that were not asked are the first to be asked next time. */
+        /* Streams that were not asked this time are the first to be asked next time. */
         heap->awaited_end->next_awaited = heap->awaited;
         heap->awaited_end = asked;
         asked->next_awaited = NULL;
@@ -319,7 +322,7 @@ ashlar_block *ashlar__away_take_own(ashlar_heap *heap, ashlar_stream_state *stat
     ashlar_block **link = &state->oldest_away;
     for (size_t i = 0; *link != NULL && i < LOOKED_AT; i++) {
         ashlar_block *block = *link;
-        /* Freed on this stream: the work of its home and of whoever took it came before that. */
+        /* The block was freed on this stream, behind the work of its home and of its borrower. */
         if (!ashlar__block_is_of_slot(block) && block->bytes == bytes &&
             block->uses == &block->own_use && block->own_use.next == NULL) {
             (void)unhang(state, link, before);
@@ -369,7 +372,7 @@ static ashlar_status send_waiting(ashlar_heap *heap, ashlar_stream_state *user, 
     while (block->uses != NULL) {
         drop_use(heap, block, &block->uses);
     }
-    /* The uses may go on; what comes behind them is the home's work from here on. */
+    /* The uses may go on, but the home's later work now comes behind them. */
     block->covered_by = ashlar__stream_state_next(home);
     send_home(heap, block);
     return ASHLAR_OK;
@@ -400,8 +403,7 @@ ashlar_status ashlar__away_bring_home(ashlar_heap *heap) {
     return status;
 }
 
-/* Only blocks of the waiting stream's own zones: in any other gap its wait would count for nothing.
- */
+/* Looks only at blocks from the stream's own zones: in any other gap its wait would not show. */
 ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
                                 bool *found) {
     *found = false;
@@ -442,7 +444,7 @@ void ashlar__away_move_queue(ashlar_heap *heap, ashlar_stream_state *from,
     ashlar_block *list = from->oldest_away;
     from->oldest_away = from->newest_away = NULL;
     if (from->is_awaited) {
-        delist(heap, from); /* whoever moves a queue may delete the state next */
+        delist(heap, from); /* the caller may delete `from` next */
     }
     while (list != NULL) {
         ashlar_block *block = list;

@@ -1,18 +1,18 @@
 /*
- * away.h - blocks that were freed while other streams than their home's may still use them
+ * away.h - blocks that were freed while streams other than their home may still use them
  * (internal).
  *
- * A block's home is the stream whose zone it lies in, or whose plan memory. A block that only its
- * home uses goes back to a gap when it is freed. A block that other streams use, since it was
+ * A block's home is the stream in whose zone, or plan memory, the block lies. A block that only its
+ * home uses goes back to a gap when it is freed. A block that other streams use, because it was
  * marked by ashlar_record_stream(), freed on another stream or borrowed, is away: it keeps a stamp
  * for each of those uses, has an event recorded behind it, at the free or, where many small blocks
  * share one, later, and goes home when all are past. Its gap never has a stamp of another stream,
  * so it merges with the gaps beside it at once.
  *
  * Each stream has a queue of the blocks that wait for it, in the order of their frees, which is the
- * order in which its events complete. A block waits in the queue of its first use, then of the next
- * one. So what a free, an answer of the driver or a request does about them costs no more if many
- * blocks are away.
+ * order in which its events complete. A block waits in the queue of its first use, then in that of
+ * the next one. So a free, a request or an answer of the driver costs no more if many blocks are
+ * away.
  *
  * Invariants (ashlar__away_check):
  *   away_bytes == sum of the blocks in all queues
@@ -55,8 +55,8 @@ void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
                                   ashlar_stream_state *state);
 
 /*
- * The same for a block that only its home uses. Needs no lock for the thread whose cache holds the
- * stream, unless the heap is short.
+ * The same for a block that only its home uses. The thread whose cache holds the stream needs no
+ * lock for this, unless the heap is short.
  */
 void ashlar__release_own_block(ashlar_heap *heap, ashlar_block *block);
 
@@ -70,32 +70,35 @@ bool ashlar__away_settle(ashlar_heap *heap);
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_ask(ashlar_heap *heap, size_t count);
 
 /*
- * A block of `bytes` that was freed on `state`, and waits for no other stream: it can serve that
- * stream again at once. It is taken out of its queue; NULL: none of the oldest few.
+ * Take a block of exactly `bytes` bytes that was freed on `state` and waits for no other stream, so
+ * that it can serve this stream again at once. NULL: there is none among the oldest few.
  */
 ashlar_block *ashlar__away_take_own(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes);
 
 /*
- * Have the stream of `state` wait for all uses of the oldest block of at least `bytes` that it
- * finds away from its home; then send the block there. *found: whether there was one.
+ * Of the blocks of at least `bytes` bytes that are away from `state`, send one home at once, and
+ * have the stream wait in-stream for that block's uses. *found: whether there was one.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stream_state *state,
                                                   size_t bytes, bool *found);
 
 /*
- * Send every block home without a wait on the host: a home waits in-stream for the uses that are
- * not known to be past. Left away are those whose home or a use of which is on a stream where no
- * event can be recorded now, or whose home has ended. Errors: ASHLAR_EDRIVER.
+ * Send every block home without a wait on the host: its home waits in-stream for uses that are not
+ * known to be past. A block stays away if its home has ended, or if no event can be recorded now on
+ * the stream of its home or of a use. Errors: ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_bring_home(ashlar_heap *heap);
 
 /* Have events recorded behind all uses that blocks wait for. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_cover(ashlar_heap *heap);
 
-/* Make what waits for `from` wait for the work of `to` up to now. */
+/* Let the blocks that wait for `from` wait for the work of `to` up to now instead. */
 void ashlar__away_move_queue(ashlar_heap *heap, ashlar_stream_state *from, ashlar_stream_state *to);
 
-/* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. O(blocks away). */
+/*
+ * Check the invariants above. Errors: ASHLAR_EFORMAT, naming the one that does not hold. O(blocks
+ * away).
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_check(const ashlar_heap *heap);
 
 #endif /* ASHLAR_AWAY_H */

@@ -18,19 +18,19 @@ typedef struct ashlar_slot ashlar_slot;
 typedef enum ashlar_block_state {
     ASHLAR_BLOCK_FREE, /* a gap between used blocks, with or without memory behind its addresses;
                         * in the bins of its window's zone */
-    ASHLAR_BLOCK_USED, /* taken from the heap, and in the page map. The block is live if
-                        * requested > 0; else a thread's cache or a guard's quarantine keeps it,
-                        * or work of other streams than its zone's may still use it */
+    ASHLAR_BLOCK_USED, /* taken from the heap, and in the page map. The block is live if requested >
+                        * 0; otherwise a thread's cache or a guard's quarantine keeps it, or it is
+                        * away */
     ASHLAR_BLOCK_PLAN_MEMORY, /* taken from the heap as the memory of plans. The page map has its
-                               * slot blocks instead of it; these are USED, and not in the heap's
-                               * list: see plan_memory.h */
+                               * slot blocks instead; these are USED, but not in the heap's list:
+                               * see plan_memory.h */
 } ashlar_block_state;
 
 /* Bits of ashlar_block.marks. A thread's cache takes no block that has one of them. */
 enum {
-    ASHLAR_BLOCK_SHARED = 1,   /* used on more streams than its own, or away: see away.h */
+    ASHLAR_BLOCK_SHARED = 1,   /* used on several streams, or away: see away.h */
     ASHLAR_BLOCK_OF_SLOT = 2,  /* a slot block: it belongs to plan memory, never to the heap */
-    ASHLAR_BLOCK_BORROWED = 4, /* taken for another stream than its zone's */
+    ASHLAR_BLOCK_BORROWED = 4, /* taken for a stream other than its zone's */
 };
 
 /* One stream's use of a block that other streams use as well. Lock: the allocator's. */
@@ -53,9 +53,10 @@ struct ashlar_block {
                                                   ASHLAR_BLOCK_ALIGN */
     size_t bytes;                              /* > 0, a multiple of ASHLAR_BLOCK_ALIGN */
     union {
-        size_t requested; /* live: bytes asked for, 1 .. bytes; a slot block that was freed while
-                           * streams still use it: ASHLAR_SLOT_BLOCK_AWAITED; any other: 0 */
-        _Atomic size_t taken; /* `requested` as hits on a plan see it: is it 0 or not? */
+        size_t requested; /* live: bytes asked for, 1 .. bytes; slot block freed while streams still
+                           * use it: ASHLAR_SLOT_BLOCK_AWAITED; otherwise 0 */
+        _Atomic size_t taken; /* 0 exactly if `requested` is; read by other threads' hits on a
+                               * plan */
     };
     ashlar_stream_state *stream_state; /* used: the stream it was taken for or freed on */
     unsigned char state;               /* an ashlar_block_state */
@@ -63,30 +64,30 @@ struct ashlar_block {
     uint16_t list;       /* live: index of its list in a cache's magazines; free: of its bin */
     unsigned char marks; /* ASHLAR_BLOCK_SHARED, ... */
     union {
-        ashlar_block *older; /* the next block in the magazine that `list` names, or of those that
-                              * are away; NULL at the end; in plan memory: the first slot block */
-        ashlar_block *left;  /* free: of the blocks under it in its bin's tree, see free_bins.h,
-                              * the root of those that come before it; NULL: there is none */
+        ashlar_block *older; /* the next block in its magazine, or in its queue of blocks away; NULL
+                              * at the end; in plan memory: the first slot block */
+        ashlar_block *left;  /* free: left subtree in its bin's tree, whose blocks come before this
+                              * one, see free_bins.h; NULL: empty */
     };
     union {
         const ashlar_slot *slot; /* in a slot block: the slot it was last handed out for; NULL:
                                   * the block is late, see plan.h */
-        uint32_t recorded;       /* in any other: its index in ashlar_recording.blocks, if that
-                                  * entry is this block */
+        uint32_t recorded;       /* others: index in ashlar_recording.blocks, if that entry is this
+                                  * block */
     };
-    uint64_t covered_by; /* away: as ashlar_backing.covered_by, for the use of its home; live, with
+    uint64_t covered_by; /* away: as ashlar_backing.covered_by, for the use by its home; live, with
                           * guard=fill: see ashlar__guard_fill_take_locked() */
     _Alignas(ASHLAR_CACHE_LINE)
-        ashlar_block *right; /* free: as `left`, of those that come after it */
+        ashlar_block *right; /* free: right subtree, whose blocks come after this one */
     union {
-        size_t holes;     /* free: handles' worth of addresses in it that have no memory */
+        size_t holes;     /* free: handles that lie in it as a whole and are not mapped */
         ashlar_use *uses; /* SHARED: one for each stream whose use is not known to be over */
     };
     ashlar_window *window; /* const; of a slot block: NULL */
     ashlar_block *prev;    /* address order, NULL at the window's ends */
     ashlar_block *next;    /* of a spare node: the next spare one */
-    ashlar_use own_use;    /* a node of `uses`, for the stream of the free, so that a free needs
-                            * no memory; not in the list if its stream_state is NULL */
+    ashlar_use own_use;    /* node of `uses` for the stream of the free, so that a free needs no
+                            * memory; not in the list if its stream_state is NULL */
 };
 
 _Static_assert(sizeof(ashlar_block) == (size_t)2 * ASHLAR_CACHE_LINE,
@@ -104,7 +105,7 @@ static inline bool ashlar__block_is_shared(const ashlar_block *block) {
     return (block->marks & ASHLAR_BLOCK_SHARED) != 0;
 }
 
-/* Whether a used block was freed, and waits for streams that may still use it: see away.h. */
+/* Whether a used block was freed and waits for streams that may still use it: see away.h. */
 static inline bool ashlar__block_is_away(const ashlar_block *block) {
     return ashlar__block_is_shared(block) && ashlar__block_live_bytes(block) == 0 &&
            block->uses != NULL;

@@ -16,7 +16,7 @@ static bool is_before(const ashlar_block *block, size_t bytes, size_t offset) {
     return (block->bytes < bytes) | ((block->bytes == bytes) & (block->offset < offset));
 }
 
-/* Whether a block's children, if any, come on their sides of it and have lower priorities. */
+/* Whether each child of a block lies on its proper side in the order, and has a lower priority. */
 static bool is_above_children(const ashlar_block *block) {
     const ashlar_block *left = block->left, *right = block->right;
     const uint64_t priority = priority_of(block);
@@ -35,7 +35,7 @@ void ashlar__free_bins_insert_among(ashlar_block **root, ashlar_block *block) {
         under = *at;
     }
     *at = block;
-    /* Cut the tree that was here along the block's place in the order. */
+    /* Split the tree at the block's place in the order. */
     ashlar_block **before = &block->left, **behind = &block->right;
     while (under != NULL) {
         ASHLAR_CHECK2(under != block && (under->bytes != bytes || under->offset != offset));
@@ -62,7 +62,7 @@ void ashlar__free_bins_remove_among(ashlar_block **root, ashlar_block *block) {
         ASHLAR_ASSERT(*at != NULL);
         at = is_before(*at, bytes, offset) ? &(*at)->right : &(*at)->left;
     }
-    /* Join what is under the block, higher priorities first. */
+    /* Join the block's two subtrees, higher priorities first. */
     ashlar_block *before = block->left, *behind = block->right;
     while (before != NULL && behind != NULL) {
         if (priority_of(before) > priority_of(behind)) {
@@ -76,7 +76,7 @@ void ashlar__free_bins_remove_among(ashlar_block **root, ashlar_block *block) {
         }
     }
     *at = before != NULL ? before : behind;
-    ASHLAR_CHECK2(*root != NULL); /* else the bitmaps had to change */
+    ASHLAR_CHECK2(*root != NULL); /* otherwise the bitmaps would have to change */
 }
 
 /* The first block of a tree that does not come before (bytes, offset); NULL: all of them do. */
@@ -161,7 +161,7 @@ static ashlar_block *find_from(const ashlar_free_bins *bins, size_t bytes, size_
     while (found->left != NULL) {
         found = found->left;
     }
-    ASHLAR_CHECK2(found->bytes > bytes); /* as has every block of a larger bin */
+    ASHLAR_CHECK2(found->bytes > bytes); /* every block of a larger bin is larger */
     return found;
 }
 
@@ -216,7 +216,7 @@ size_t ashlar__free_bins_count(const ashlar_free_bins *bins) {
 bool ashlar__free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block) {
     const size_t own = ashlar__bin_of(block->bytes);
     const ashlar_block *at = own < ASHLAR_BIN_COUNT ? bins->roots[own] : NULL;
-    /* Ends even in a tree with a cycle: it stops where priorities do not fall. */
+    /* This ends even in a tree with a cycle, because it stops where priorities do not fall. */
     while (at != NULL && at != block && is_above_children(at)) {
         at = is_before(at, block->bytes, block->offset) ? at->right : at->left;
     }

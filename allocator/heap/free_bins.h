@@ -9,9 +9,9 @@
  * The order is that of the pairs (bytes, offset), compared by bytes first. No two blocks in the
  * bins have the same offset.
  *
- * The trees are treaps: a block is above another in the tree if its priority is higher, and that is
- * a hash of the node's address. So a tree of n blocks is about as deep as one into which they came
- * by chance, O(log n), whatever the order of inserts; "expected" below means that.
+ * The trees are treaps: parents have higher priorities than their children, and a priority is a
+ * hash of the node's address. So a tree of n blocks is as deep as after inserts in random order,
+ * O(log n), whatever the real order was. "Expected" below means this.
  *
  * Invariants (ashlar__free_bins_bits_agree, ashlar__free_bins_has):
  *   (groups >> g & 1) == (bins[g] != 0)
@@ -57,7 +57,7 @@ static inline size_t ashlar__bin_of(size_t bytes) {
     return shift * (size_t)ASHLAR_BINS_PER_GROUP + (units >> shift);
 }
 
-/* Whether both bitmaps tell the truth about bin `at`. O(1), for assertions. */
+/* Whether both bitmaps are right about bin `at`. O(1), for assertions. */
 static inline bool ashlar__free_bins_bits_agree(const ashlar_free_bins *bins, size_t at) {
     const size_t group = at >> ASHLAR_LOG2_BINS;
     const bool has_bin = (bins->bins[group] >> at % ASHLAR_BINS_PER_GROUP & 1) != 0;
@@ -65,7 +65,7 @@ static inline bool ashlar__free_bins_bits_agree(const ashlar_free_bins *bins, si
     return has_bin == (bins->roots[at] != NULL) && has_group == (bins->bins[group] != 0);
 }
 
-/* What insert and remove do in a tree that has other blocks as well. Expected O(log n). */
+/* Insert into, and remove from, a tree that has other blocks as well. Expected O(log n). */
 void ashlar__free_bins_insert_among(ashlar_block **root, ashlar_block *block);
 void ashlar__free_bins_remove_among(ashlar_block **root, ashlar_block *block);
 
@@ -115,8 +115,8 @@ static inline void ashlar__free_bins_remove(ashlar_free_bins *bins, ashlar_block
 ashlar_block *ashlar__free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes);
 
 /*
- * The first block behind (bytes, offset) in the order, NULL if there is none: with the size and
- * offset of a block, the next one. (0, 0) begins a walk. Blocks may come and go during a walk.
+ * The first block after (bytes, offset) in the order; NULL if there is none. For a block's size and
+ * offset that is the next block; (0, 0) begins a walk. Blocks may come and go during a walk.
  * Cost: as best_fit.
  */
 ashlar_block *ashlar__free_bins_next(const ashlar_free_bins *bins, size_t bytes, size_t offset);
@@ -131,13 +131,12 @@ static inline bool ashlar__free_bins_is_empty(const ashlar_free_bins *bins) {
 /* The largest block's bytes, 0 if there is none. Cost: expected O(log(blocks of its bin)). */
 size_t ashlar__free_bins_largest(const ashlar_free_bins *bins);
 
-/* How many blocks a walk meets. O(n log n), for checks. */
+/* How many blocks the bins have. O(n log n), for checks. */
 size_t ashlar__free_bins_count(const ashlar_free_bins *bins);
 
 /*
- * Whether searches find `block` in its bin, and its `list`, its children, and all that is on the
- * way to it are right. If that holds for all blocks, all invariants hold. Expected O(log n), for
- * checks.
+ * Whether a search finds `block` in its bin, and its `list`, its children and the path to it are
+ * right. If that holds for all blocks, all invariants hold. Expected O(log n), for checks.
  */
 bool ashlar__free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block);
 

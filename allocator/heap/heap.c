@@ -17,7 +17,7 @@ enum { CHUNK_NODES = 256, ZONE_NODES = 16 };
 
 struct ashlar_node_chunk {
     ashlar_node_chunk *next;
-    /* The nodes begin where the first cache line in here begins. */
+    /* The nodes begin at the first start of a cache line in here. */
     unsigned char room[CHUNK_NODES * sizeof(ashlar_block) + ASHLAR_CACHE_LINE];
 };
 
@@ -96,7 +96,7 @@ ashlar_status ashlar__heap_init(ashlar_heap *heap, ashlar_driver_client *client,
     return status;
 }
 
-/* Return a window's memory. Failures are ignored, since nothing could be done about them. */
+/* Return a window's memory. Failures are ignored, since nothing can be done about them. */
 static void return_memory(ashlar_heap *heap, ashlar_window *w) {
     ashlar_range *range = &heap->range;
     const size_t bytes = range->handle_bytes;
@@ -259,7 +259,7 @@ size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, si
     return count * heap->range.handle_bytes;
 }
 
-/* The largest covered_by behind some bytes of a window. */
+/* The largest covered_by of the handles behind some bytes of a window. */
 static uint64_t covered_by(const ashlar_heap *heap, const ashlar_window *w, size_t offset,
                            size_t bytes) {
     const ashlar_handle_span span = ashlar__handles_touched(heap, w, offset, bytes);
@@ -286,12 +286,13 @@ uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *w, s
 static inline ashlar_block *split(ashlar_block *gap, size_t bytes) {
     ASHLAR_ASSERT(bytes > 0 && bytes < gap->bytes);
     ashlar_block *rest = ashlar__node_pop(&gap->window->zone->nodes), *next = gap->next;
-    /* Field by field: for a compound literal compilers fill the node first, at twice the cost. */
+    /* Set field by field: for a compound literal, compilers clear the node first, at twice the
+     * cost. */
     rest->offset = gap->offset + bytes;
     rest->bytes = gap->bytes - bytes;
     rest->requested = 0;
     rest->stream_state = NULL;
-    rest->holes = gap->holes; /* nothing is missing behind the bytes that are taken */
+    rest->holes = gap->holes; /* the bytes that are taken have no holes */
     rest->state = ASHLAR_BLOCK_FREE;
     rest->marks = 0;
     rest->window = gap->window;
@@ -352,7 +353,7 @@ static void put(ashlar_heap *heap, ashlar_block *block) {
     zone->used_bytes -= block->bytes;
     block->state = ASHLAR_BLOCK_FREE;
     block->requested = 0;
-    block->stream_state = NULL; /* it may be deleted before the gap is used again */
+    block->stream_state = NULL; /* the state may be deleted before the gap is used again */
     block->marks = 0;
     block->holes = 0;
     ashlar_block *prev = block->prev, *next = block->next;
@@ -408,7 +409,7 @@ bool ashlar__heap_is_mapped(const ashlar_heap *heap, size_t offset) {
     return w != NULL && w->backing[(offset - w->offset) / heap->range.handle_bytes].is_mapped;
 }
 
-/* The part of a gap that begins at `offset`: as far as memory is there, or is not. */
+/* The bytes from `offset` on for which a gap has memory, or has none, without a change. */
 static size_t part_of_gap(const ashlar_heap *heap, const ashlar_block *gap, size_t offset,
                           bool *is_mapped) {
     const ashlar_window *w = gap->window;

@@ -1,16 +1,16 @@
 /*
  * heap.h - device memory cut into blocks: gaps, used blocks, what is mapped behind them (internal).
  *
- * The heap keeps each stream's blocks in the stream's own zones (zone.h), and decides nothing about
- * the order of streams: the allocator says whose gap may serve a request, and what to do about
- * memory that is missing.
+ * The heap keeps each stream's blocks in the stream's own zones (zone.h). It decides nothing about
+ * the order of streams: the allocator says whose gap may serve a request, and what to do if memory
+ * is missing.
  *
  * Invariants (ashlar__heap_check; those of windows: zone.h):
  *   range.mapped_bytes == handle_bytes * (spare handles + mapped ones), or the sum of all segments
- *   used_bytes of a zone == sum of its used blocks;  of all zones <= range.mapped_bytes
- *   a gap is in the bins of its window's zone, and in no other bins
- *   the page map has the used blocks, and the slot blocks of plan memory instead of that itself
- *   a used block has requested <= bytes and a stream; a gap has requested == 0 and none
+ *   used_bytes of a zone == sum of its used blocks; of all zones <= range.mapped_bytes a gap is in
+ *   the bins of its window's zone, and in no other bins the page map has the used blocks; for plan
+ *   memory it has the slot blocks instead a used block has requested <= bytes and a stream; a gap
+ *   has requested == 0 and no stream
  */
 #ifndef ASHLAR_HEAP_H
 #define ASHLAR_HEAP_H
@@ -21,8 +21,10 @@
 
 typedef struct ashlar_node_chunk ashlar_node_chunk;
 
-/* Lock: the allocator's guards every field. What zones and windows have is for whoever may touch
- * them; see zone.h. */
+/*
+ * Lock: the allocator's guards every field, except in zones and windows: zone.h says who may touch
+ * these.
+ */
 typedef struct ashlar_heap {
     ashlar_range range;
     ashlar_page_map map;
@@ -43,12 +45,12 @@ typedef struct ashlar_heap {
     uint64_t left_away;               /* blocks that a held step found away and could not bring
                                        * home: what it is served depends on the device */
     uint64_t *events_recorded;        /* const; counts the recordings of all streams */
-    ashlar_node_pool nodes;           /* of these the zones take a few at a time */
+    ashlar_node_pool nodes;           /* zones take a few of these at a time */
     ashlar_node_chunk *chunks;        /* the host memory of all nodes */
     ashlar_use *spare_uses;           /* for the next blocks that further streams use */
 } ashlar_heap;
 
-/* Errors: as ashlar_allocator_create(). handle_bytes: as for ashlar__range_init(). */
+/* Errors: as for ashlar_allocator_create(). handle_bytes: as for ashlar__range_init(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_init(ashlar_heap *heap, ashlar_driver_client *client,
                                                   ashlar_range_kind kind, size_t handle_bytes,
                                                   uint64_t *events_recorded);
@@ -118,17 +120,17 @@ static inline ashlar_zone *ashlar__zone_of(ashlar_stream_state *state, size_t by
 /* ---- taking and putting ---- */
 
 /*
- * Bytes of memory that must be mapped before the first `bytes` of a gap can be taken. Cost: O(1)
- * where all of the gap is mapped, else O(handles in those bytes).
+ * Bytes of memory that must be mapped before the first `bytes` of a gap can be taken. Cost: O(1) if
+ * all of the gap is mapped, otherwise O(handles in those bytes).
  */
 size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
 
-/* Whether nothing is missing. */
+/* Whether ashlar__heap_missing() is 0. */
 bool ashlar__heap_is_backed(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
 
 /*
- * Whether a gap is a whole segment, and memory was short: then it may be better to exchange it than
- * to cut it.
+ * Whether a gap is a whole segment while memory is short: exchanging the segment may then be better
+ * than cutting it.
  */
 static inline bool ashlar__heap_is_short_segment(const ashlar_heap *heap, const ashlar_block *gap) {
     return heap->range.segments != NULL && ashlar__heap_is_short(heap) && gap->prev == NULL &&
@@ -136,16 +138,16 @@ static inline bool ashlar__heap_is_short_segment(const ashlar_heap *heap, const 
 }
 
 /*
- * Whether ashlar__heap_take() needs nothing that is not the zone's own, nor the driver's, nor that
- * of pages that only this zone has. Then whoever may touch the zone may take without the lock.
+ * Whether ashlar__heap_take() needs only what belongs to the zone, its nodes and pages, and no
+ * driver call. Then whoever may touch the zone may take from the gap without the lock.
  */
 static inline bool ashlar__heap_can_take(const ashlar_heap *heap, const ashlar_block *gap) {
     return gap->window->zone->nodes.count > 0 && ashlar__page_map_has_leaf(&heap->map, gap->offset);
 }
 
 /*
- * Take `bytes` from the front of a gap, behind which nothing is missing. Then the block is used,
- * and in the page map; the caller must set its stream_state, requested and tag.
+ * Take `bytes` from the front of a gap, where no memory may be missing. The gap becomes a used
+ * block in the page map; the caller must set its stream_state, requested and tag.
  *
  * bytes   > 0, a multiple of ASHLAR_BLOCK_ALIGN, at most gap->bytes
  * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
@@ -154,8 +156,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_bloc
                                                   size_t bytes);
 
 /*
- * Find `bytes` inside a gap behind which memory is there, wherever in the gap that is. Cost:
- * O(handles). Then take them, as with ashlar__heap_take(); *out is the block.
+ * _find_: find `bytes` bytes with memory behind them anywhere in a gap. Cost: O(handles). _take_:
+ * take them, as with ashlar__heap_take(); *out is the block.
  */
 bool ashlar__heap_find_run(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes,
                            size_t *offset);
@@ -164,13 +166,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_take_run(ashlar_heap *heap, ashlar_
                                                       ashlar_block **out);
 
 /*
- * Make a used block part of a gap again. Requires that no stream but its zone's owner may still be
- * using it. Its memory is stamped with the owner's work up to now. Cannot fail.
+ * Make a used block part of a gap again, stamped with the work of its zone's owner up to now. No
+ * other stream may still be using the block. Cannot fail.
  */
 void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block);
 
-/* The same, where the owner's last use came before the recording numbered `covered_by`; 0: where no
- * queued work uses the block. */
+/*
+ * The same for a block whose last use by the owner came before the recording numbered `covered_by`;
+ * 0: no queued work uses the block.
+ */
 void ashlar__heap_put_stamped(ashlar_heap *heap, ashlar_block *block, uint64_t covered_by);
 
 /* Whether the device is done with all memory of a window's [offset, offset + bytes). */
@@ -183,30 +187,32 @@ static inline bool ashlar__heap_is_past(const ashlar_heap *heap, const ashlar_bl
     return ashlar__heap_is_past_at(heap, gap->window, gap->offset, bytes);
 }
 
-/* The tick of the owner's last use of the memory there; requires that it is not past. */
+/* The tick of the owner's last use of the memory there, which must not be past. */
 uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *window, size_t offset,
                               size_t bytes);
 
 /*
- * Where in a gap, with memory behind its first `bytes`, another stream had best take them: at its
- * front, or at the end of the memory that begins there if that was used longer ago. A stream that
- * frees what it took last frees from the top down, and takes from the front again.
+ * The offset at which another stream had best take `bytes` bytes of a gap: the gap's front, or the
+ * end of the run of memory that begins there, if the end was used longer ago. A stream that frees
+ * in reverse order frees from the top down, and takes from the front again. The first `bytes` bytes
+ * must have memory.
  */
 size_t ashlar__heap_lend_offset(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
 
 /* ---- the least memory for a block: heap_place.c ---- */
 
-/* Where a block could lie in a gap. */
+/* Where in a gap a block could lie. */
 typedef struct ashlar_heap_place {
     ashlar_block *gap;
-    size_t offset, bytes; /* within the gap's */
+    size_t offset, bytes; /* both lie within the gap */
 } ashlar_heap_place;
 
 /*
- * Find the place in the gaps of all zones where a block for `state` takes the fewest handles that
- * could serve elsewhere, mapped there or not. Of several it is one in the stream's own zone for
- * such blocks, then in its other one, then in the smallest gap. In another stream's zone the last
- * use is over there. False: no gap is large enough.  Cost: O(gaps + handles).
+ * Find the place, in the gaps of all zones, where a block for `state` takes the fewest handles that
+ * could serve elsewhere, whether or not memory is mapped there. Of equal places, one in the
+ * stream's own zone for such blocks is preferred, then one in its other zone, then one in the
+ * smallest gap. In another stream's zone the last use must be over. False: there is no such place.
+ * Cost: O(gaps + handles).
  */
 bool ashlar__heap_find_place(const ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
                              ashlar_heap_place *out);
@@ -214,8 +220,8 @@ bool ashlar__heap_find_place(const ashlar_heap *heap, ashlar_stream_state *state
 /* ---- memory: heap_map.c ---- */
 
 /*
- * Have a gap of at least `bytes` in a zone: a new window, if there is none. A segment comes with
- * its memory, a window of virtual memory without.
+ * See to it that a zone has a gap of at least `bytes` bytes, with a new window if necessary. A
+ * segment comes with memory, a window of virtual memory without.
  *
  * Errors: ASHLAR_ENOMEM (no addresses; segments: as ashlar__range_take_segment()), ASHLAR_EDRIVER,
  *         ASHLAR_EHOSTMEM; then nothing has changed.
@@ -223,12 +229,12 @@ bool ashlar__heap_find_place(const ashlar_heap *heap, ashlar_stream_state *state
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_add_window(ashlar_heap *heap, ashlar_zone *zone,
                                                         size_t bytes);
 
-/* Of a segment that blocks of one size share, at most this part should be left over. */
+/* The inverse of the largest part that may be left over of a segment shared by equal blocks. */
 enum { ASHLAR_WASTE_DIVISOR = 16 };
 
 /*
- * Whether a gap is a whole segment of which blocks of `bytes` would leave too much over, while
- * memory is short.
+ * Whether memory is short, and a gap is a whole segment of which blocks of `bytes` bytes would
+ * leave too much over.
  */
 static inline bool ashlar__heap_is_misfit(const ashlar_heap *heap, const ashlar_block *gap,
                                           size_t bytes) {
@@ -237,14 +243,14 @@ static inline bool ashlar__heap_is_misfit(const ashlar_heap *heap, const ashlar_
 }
 
 /*
- * Have a segment for blocks of `bytes` in the zone of such a gap; if the driver has no room for it,
- * and the device is done with the gap, give that back first. Errors: as ashlar__heap_add_window();
- * then that segment may be gone.
+ * Take a new segment for blocks of `bytes` bytes into the zone of such a gap. If the driver has no
+ * room for it, and the device is done with the gap, give the gap's segment back first. Errors: as
+ * ashlar__heap_add_window(); then the gap's segment may be gone.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_exchange(ashlar_heap *heap, ashlar_block *misfit,
                                                       size_t bytes);
 
-/* What may be done for missing memory, if spare handles are not enough: bits, in this order. */
+/* How missing memory may be had if spare handles are not enough: bits, tried in this order. */
 enum {
     ASHLAR_MAY_CREATE = 1, /* take new handles */
     ASHLAR_MAY_MOVE = 2,   /* take free handles of all zones that the device is done with; those
@@ -252,11 +258,11 @@ enum {
 };
 
 /*
- * Map what is missing behind a place.
+ * Map the memory that is missing behind a place.
  *
  * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device; too little is free),
  *         ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. No memory is lost then; some may have become spare.
- * Cost:   two driver calls for each handle and one for each run of them; to move one, a third.
+ * Cost: two driver calls for each handle, three if it is moved, and one for each run of handles.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_back_at(ashlar_heap *heap,
                                                      const ashlar_heap_place *place, unsigned may);
@@ -268,8 +274,8 @@ ashlar__heap_back(ashlar_heap *heap, ashlar_block *gap, size_t bytes, unsigned m
 }
 
 /*
- * Have at least `bytes` taken from the driver in all. What is missing becomes spare handles; or one
- * segment of `zone`.  Errors: as ashlar__heap_back().
+ * See to it that at least `bytes` bytes in all are taken from the driver. New memory becomes spare
+ * handles, or one segment in `zone`.  Errors: as for ashlar__heap_back().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve(ashlar_heap *heap, ashlar_zone *zone,
                                                      size_t bytes);
@@ -277,16 +283,16 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve(ashlar_heap *heap, ashlar_z
 /* ---- giving back: heap_trim.c ---- */
 
 /*
- * Return memory to the device that it is done with, in whole handles or segments, until at most
- * `target_bytes` are taken or nothing more is free.
+ * Return free memory that the device is done with, in whole handles or segments, until at most
+ * `target_bytes` bytes are taken or nothing more can be returned.
  *
- * Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; what was returned before that stays returned.
+ * Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; memory returned before that stays returned.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_trim(ashlar_heap *heap, size_t target_bytes);
 
 /*
- * Unmap free handles that the device is done with, up to `count`, and keep them as spare ones. None
- * is taken from the place `kept`, which may be NULL. *moved: how many.
+ * Unmap up to `count` free handles that the device is done with, and keep them as spare ones. None
+ * is taken from the place `kept`, which may be NULL. *moved: the number unmapped.
  * Errors: as ashlar__heap_trim().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_unmap_free(ashlar_heap *heap,
@@ -294,18 +300,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_unmap_free(ashlar_heap *heap,
                                                         size_t *moved);
 
 /*
- * Of the memory taken from the driver, what can serve blocks of a handle's size when all work that
- * is queued is over and no cache holds a block: whole handles, or places in segments; these serve
- * one large block only as far as they lie side by side. Requires that all caches are claimed.
- * O(blocks).
+ * How much of the memory taken from the driver can serve blocks of a handle's size once all queued
+ * work is over and the caches are empty: whole handles, or places in segments. Places serve one
+ * larger block only if they lie side by side. Requires that all caches are claimed. O(blocks).
  */
 size_t ashlar__heap_servable_bytes(const ashlar_heap *heap);
 
 /* ---- zones that change hands ---- */
 
 /*
- * Make all windows of `from` those of `to`. Requires that no work but that of `to` may still use
- * the gaps: they are stamped with its work up to now, or as past if `is_past`.
+ * Move all windows of `from` to `to`. Only work of `to` may still use the gaps: they are stamped
+ * with its work up to now, or as past if `is_past`.
  */
 void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bool is_past);
 
@@ -332,7 +337,9 @@ typedef struct ashlar_heap_piece {
     bool is_mapped;
 } ashlar_heap_piece;
 
-/* Go on to the next piece, in address order; {0} stands before the first. False: at the end. */
+/*
+ * Go on to the next piece, in address order; {0} is the place before the first. False: at the end.
+ */
 bool ashlar__heap_next_piece(const ashlar_heap *heap, ashlar_heap_piece *piece);
 
 /* The block or gap that contains `offset`; NULL: no window does. For messages. O(blocks). */
@@ -341,12 +348,17 @@ const ashlar_block *ashlar__heap_find(const ashlar_heap *heap, size_t offset);
 /* Whether memory is mapped at `offset`. O(windows). */
 bool ashlar__heap_is_mapped(const ashlar_heap *heap, size_t offset);
 
-/* Let another device use all memory of the heap, now and later. Errors: ASHLAR_ENOTSUP (segments,
- * too many peers, no such peer), ASHLAR_EDRIVER, ASHLAR_ENOMEM; then it may use no more than
- * before. */
+/*
+ * Let another device use all memory of the heap, now and later. Errors: ASHLAR_ENOTSUP (segments,
+ * too many peers, no such peer), ASHLAR_EDRIVER, ASHLAR_ENOMEM; then the device may use no more
+ * than before.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_allow_peer(ashlar_heap *heap, int ordinal);
 
-/* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. O(blocks + handles). */
+/*
+ * Check all invariants. Errors: ASHLAR_EFORMAT, naming the one that does not hold. O(blocks +
+ * handles).
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_check(const ashlar_heap *heap);
 
 #endif /* ASHLAR_HEAP_H */

@@ -48,11 +48,13 @@ static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *bl
     const bool is_plan_memory = block->state == ASHLAR_BLOCK_PLAN_MEMORY;
     const bool is_used = !ashlar__block_is_free(block);
     const ashlar_block *mapped = ashlar__page_map_get(&heap->map, block->offset);
-    /* The offset is aligned as well: it is the sum of the sizes below, which were checked. */
+    /*
+     * The offset is aligned, too, because it is the sum of lower blocks' sizes, which were checked.
+     */
     if (block->bytes == 0 || block->bytes % ASHLAR_BLOCK_ALIGN != 0) {
         return broken(block, "not aligned, or empty");
     }
-    /* The page map has the slot blocks of plan memory instead of the block itself. */
+    /* For plan memory the page map has the slot blocks instead of this block. */
     if (is_plan_memory ? mapped == block : mapped != (is_used ? block : NULL)) {
         return broken(block,
                       is_used ? "used, but not in the page map" : "free, but in the page map");
@@ -60,7 +62,7 @@ static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *bl
     return is_used ? check_used(heap, block) : check_gap(heap, block);
 }
 
-/* Whether all memory of a window is past as soon as its owner's last tick is. */
+/* Whether all memory of a window is past once its owner's last tick is. */
 static bool is_covered(const ashlar_window *w, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (w->backing[i].is_mapped && w->backing[i].covered_by > w->zone->owner->last_tick + 1) {
@@ -108,8 +110,8 @@ static size_t used_bytes_of(const ashlar_window *w) {
 }
 
 /*
- * Whether each window is in the list of its zone, each zone with windows in the heap's, and their
- * used bytes are counted right.
+ * Check that each window is in its zone's list, each zone with windows in the heap's list, and that
+ * the used bytes of zones are counted right.
  */
 static ashlar_status check_zones(const ashlar_heap *heap) {
     size_t count = 0;

@@ -35,8 +35,8 @@ static inline bool ashlar__heap_is_settled(const ashlar_block *block) {
 /* ---- nodes ---- */
 
 /*
- * Have `count` nodes in the zone's pool. Call this before changing anything, so that no change
- * fails midway.
+ * See to it that the zone's pool has `count` nodes. Call this before changing anything, so that no
+ * change fails midway.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, ashlar_zone *zone,
                                                            size_t count);
@@ -58,7 +58,10 @@ static inline ashlar_block *ashlar__node_pop(ashlar_node_pool *pool) {
 
 /* ---- handles ---- */
 
-/* The handles of a window that some bytes touch, or that lie in them as a whole: [first, end). */
+/*
+ * The handles of a window that a range of bytes touches, or that lie in it as a whole: [first,
+ * end).
+ */
 typedef struct ashlar_handle_span {
     size_t first, end;
 } ashlar_handle_span;
@@ -72,7 +75,7 @@ static inline ashlar_handle_span ashlar__handles_touched(const ashlar_heap *heap
     return (ashlar_handle_span){from >> shift, ((from + bytes - 1) >> shift) + 1};
 }
 
-/* Of a gap: first == end if there is none. */
+/* The handles that lie in a gap as a whole; first == end if there are none. */
 static inline ashlar_handle_span ashlar__handles_inside(const ashlar_heap *heap,
                                                         const ashlar_block *gap) {
     const size_t from = gap->offset - gap->window->offset, size = heap->range.handle_bytes;
@@ -106,13 +109,13 @@ static inline bool ashlar__backing_is_past(const ashlar_window *window,
 
 /* ---- windows ---- */
 
-/* Insert a gap over all of a new window into its zone and the heap. Needs one spare node. */
+/* Add a new window, as one gap, to its zone and to the heap. Needs one spare node. */
 void ashlar__heap_link_window(ashlar_heap *heap, ashlar_window *window, ashlar_zone *zone);
 
-/* Make an empty window, behind which there is no memory, one of another zone. */
+/* Give an empty window, which has no memory, to another zone. */
 void ashlar__window_move(ashlar_heap *heap, ashlar_window *window, ashlar_zone *to);
 
-/* Take out a window that is one gap, and free it. */
+/* Remove a window that is one gap, and free it. */
 void ashlar__heap_drop_window(ashlar_heap *heap, ashlar_window *window);
 
 #endif /* ASHLAR_HEAP_IMPL_H */

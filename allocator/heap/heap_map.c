@@ -8,16 +8,18 @@
 /* ---- windows ---- */
 
 /*
- * How many bytes of addresses a new window gets, as a share of the device's memory. The first
- * streams get windows in which all of the memory fits twice, holes included; a program with
- * hundreds of streams has no room for that, and gives each of them less.
+ * How many bytes of addresses a new window gets. The first streams' windows are large enough for
+ * all of the device's memory, and as many holes again; a program with hundreds of streams has no
+ * room for that, and its later streams get less.
  */
 static size_t window_share(const ashlar_heap *heap) {
     const size_t memory = heap->range.memory_bytes;
     return heap->window_count < 4 ? 2 * memory : heap->window_count < 64 ? memory / 4 : memory / 64;
 }
 
-/* The smallest window of any zone that has `need` bytes, no block and no memory; NULL: none. */
+/*
+ * The smallest window in any zone of at least `need` bytes without a block or memory; NULL: none.
+ */
 static ashlar_window *find_empty(const ashlar_heap *heap, size_t need) {
     ashlar_window *best = NULL;
     for (ashlar_window *w = heap->windows; w != NULL; w = w->above) {
@@ -73,7 +75,10 @@ static size_t max_of(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* The segment for a block of `need` bytes: as many such blocks as fill it without much waste. */
+/*
+ * The size of a segment for a block of `need` bytes: as many such blocks as fill it with little
+ * waste.
+ */
 static size_t segment_bytes(const ashlar_range *range, size_t need) {
     const size_t part = range->memory_bytes / SEGMENTS_PER_DEVICE;
     const size_t shared = part < SHARED_SEGMENT_BYTES ? part : SHARED_SEGMENT_BYTES;
@@ -108,7 +113,7 @@ ashlar_status ashlar__heap_exchange(ashlar_heap *heap, ashlar_block *misfit, siz
 static ashlar_status add_segment_of(ashlar_heap *heap, ashlar_zone *zone, size_t bytes) {
     ashlar_status status = ashlar__range_allows(&heap->range, bytes);
     if (status != ASHLAR_OK) {
-        return status; /* before host memory is asked for in proportion to an absurd size */
+        return status; /* return before host memory is allocated in proportion to an absurd size */
     }
     ashlar_window *w = new_window(heap, bytes);
     if (w == NULL) {
@@ -155,7 +160,7 @@ ashlar_status ashlar__heap_add_window(ashlar_heap *heap, ashlar_zone *zone, size
 
 /* ---- memory behind a gap ---- */
 
-/* Create handles until `count` are spare. *created: how many were, even on failure. */
+/* Create handles until `count` are spare. *created: how many it created, even on failure. */
 static ashlar_status create(ashlar_range *range, size_t count, size_t *created) {
     ashlar_status status = ASHLAR_OK;
     *created = 0;
@@ -166,7 +171,7 @@ static ashlar_status create(ashlar_range *range, size_t count, size_t *created) 
     return status;
 }
 
-/* Have `count` spare handles. */
+/* See to it that there are `count` spare handles. */
 static ashlar_status provide(ashlar_heap *heap, const ashlar_heap_place *place, size_t count,
                              unsigned may) {
     ashlar_range *range = &heap->range;
@@ -178,7 +183,7 @@ static ashlar_status provide(ashlar_heap *heap, const ashlar_heap_place *place, 
     if (count > range->spare_count && (may & ASHLAR_MAY_CREATE) == 0) {
         status = ashlar__fail(ASHLAR_ENOMEM, "no memory may be taken from the device");
     } else if (count > range->spare_count) {
-        /* Nothing is created in vain if the limit stands in the way. */
+        /* Look at the limit first, so that no handle is created in vain. */
         const size_t need = (count - range->spare_count) * range->handle_bytes;
         const size_t elsewhere =
             ashlar__heap_free_bytes(heap) - range->spare_count * range->handle_bytes;
@@ -198,7 +203,7 @@ static ashlar_status provide(ashlar_heap *heap, const ashlar_heap_place *place, 
     return status;
 }
 
-/* Map spare handles behind the missing ones of [*at, end), the first run of them. */
+/* Map spare handles behind the first run of missing ones in [*at, end). */
 static ashlar_status map_run(ashlar_heap *heap, ashlar_block *gap, size_t *at, size_t end) {
     ashlar_window *w = gap->window;
     ashlar_range *range = &heap->range;
@@ -274,7 +279,9 @@ ashlar_status ashlar__heap_reserve(ashlar_heap *heap, ashlar_zone *zone, size_t 
 
 /* ---- peers ---- */
 
-/* The end of the run of mapped handles that starts at `first` or behind it; both are changed. */
+/*
+ * Find the first run of mapped handles from *first on: sets *first to its start, returns its end.
+ */
 static size_t run_end(const ashlar_window *w, size_t count, size_t *first) {
     while (*first < count && !w->backing[*first].is_mapped) {
         ++*first;
@@ -286,7 +293,7 @@ static size_t run_end(const ashlar_window *w, size_t count, size_t *first) {
     return end;
 }
 
-/* Open what is mapped, up to the first failure, or close it. */
+/* Let a device use all mapped memory, up to the first failure; or no longer. */
 static ashlar_status change_access(ashlar_heap *heap, int ordinal, bool is_open) {
     ashlar_range *range = &heap->range;
     const size_t size = range->handle_bytes;

@@ -2,9 +2,9 @@
 #include "allocator/heap/heap_impl.h"
 
 /*
- * What a handle costs that a block touches. A handle in part used by other blocks can serve nothing
- * else than the gaps beside them, so it costs nothing; nor does one that only the stream itself may
- * use now. Of the others, one that is mapped already spares a call.
+ * The cost of a handle that a block touches. A handle that other blocks use in part can serve only
+ * the gaps beside them, so it costs nothing, and neither does one that only the stream itself may
+ * use now. Of all others, a mapped handle costs a little less, since it saves a driver call.
  */
 #define COST_MAPPED ((uint64_t)1 << 20)
 #define COST_MISSING (COST_MAPPED + 1)
@@ -30,8 +30,8 @@ static uint64_t cost_of(const search *s, const ashlar_window *w, ashlar_handle_s
 }
 
 /*
- * Only the front of each handle's part of the gap is tried: a block that begins further back
- * touches no fewer handles. `cost` is that of the handles [at, end).
+ * Tries only the first byte of each handle in the gap: a block that begins later in the same handle
+ * touches no fewer handles. `cost` is the cost of the handles [at, end).
  */
 static void search_gap(search *s, ashlar_block *gap, size_t bytes) {
     const ashlar_window *w = gap->window;

@@ -1,10 +1,10 @@
-/* heap_trim.c - memory that is free and that the device is done with: unmapped, or given back. */
+/* heap_trim.c - unmapping, or giving back, free memory that the device is done with. */
 #include "allocator/heap/heap_impl.h"
 
-/* What is looked for: zones of ended streams, or the others. */
+/* Which zones to look at: those of ended streams, or the others. */
 typedef enum zone_kind { ENDED, ALIVE } zone_kind;
 
-/* Whether a place is to keep the memory behind a handle of a window; kept NULL: there is none. */
+/* Whether the handle lies in the place `kept`, which must keep its memory; NULL: no place does. */
 static bool is_kept(const ashlar_heap *heap, const ashlar_heap_place *kept, const ashlar_window *w,
                     size_t idx) {
     if (kept == NULL || kept->gap->window != w) {
@@ -14,7 +14,7 @@ static bool is_kept(const ashlar_heap *heap, const ashlar_heap_place *kept, cons
     return idx >= span.first && idx < span.end;
 }
 
-/* Unmap free handles of a gap from its top down, up to *count, which is lowered. */
+/* Unmap up to *count free handles of a gap, from its top down, and lower *count by their number. */
 static ashlar_status unmap_of_gap(ashlar_heap *heap, ashlar_block *gap,
                                   const ashlar_heap_place *kept, size_t *count) {
     ashlar_window *w = gap->window;
@@ -38,7 +38,7 @@ static ashlar_status unmap_of_gap(ashlar_heap *heap, ashlar_block *gap,
     return ASHLAR_OK;
 }
 
-/* The largest gaps first: they are what a zone uses last. */
+/* The largest gaps first, since a zone uses those last. */
 static ashlar_status unmap_of_zone(ashlar_heap *heap, const ashlar_zone *zone,
                                    const ashlar_heap_place *kept, size_t *count) {
     ashlar_block *gap = ashlar__free_bins_prev(&zone->gaps, SIZE_MAX, SIZE_MAX);

@@ -7,9 +7,9 @@
  * start in the same page, so their map is small and stays in the processor's caches.
  *
  * Threads: any thread may call ashlar__page_map_get() without a lock. The other functions are for
- * whoever may touch the zone in which the page lies; what adds a leaf needs the allocator's lock.
- * An answer stays true only for a block that the caller owns; for any other pointer it may be out
- * of date at once.
+ * whoever may touch the zone that the page lies in; adding a leaf needs the allocator's lock, too.
+ * The result of a search stays true only for a block that the caller owns; for any other pointer it
+ * may be out of date at once.
  *
  * Invariants:
  *   an entry that is a block: block->offset is in the page, or in a table the 512 B, of that entry
@@ -61,8 +61,8 @@ void ashlar__page_map_finish(ashlar_page_map *map);
 ASHLAR_MUST_CHECK ashlar_status ashlar__page_map_reserve(ashlar_page_map *map, size_t offset);
 
 /*
- * Whether a leaf for `offset` is there. Then making room changes its page alone, and needs no lock
- * if nobody else makes room in the same page.
+ * Whether there is a leaf for `offset`. If so, making room changes only the page, and needs no lock
+ * unless somebody else makes room in the same page.
  */
 static inline bool ashlar__page_map_has_leaf(const ashlar_page_map *map, size_t offset) {
     return atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_relaxed) !=
@@ -120,7 +120,7 @@ static inline void ashlar__page_map_set(ashlar_page_map *map, size_t offset, ash
 /* The block that starts at `offset`, which may be any in the range; NULL: none does. O(1). */
 static inline ashlar_block *ashlar__page_map_get(const ashlar_page_map *map, size_t offset) {
     ASHLAR_CHECK2(offset / ASHLAR_LEAF_BYTES < map->leaf_count);
-    /* Acquire: what was written to the block before ashlar__page_map_set() can be read here. */
+    /* Acquire: the caller sees what was written to the block before ashlar__page_map_set(). */
     ashlar_page_entry *leaf =
         atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_acquire);
     if (leaf == NULL) {

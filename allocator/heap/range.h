@@ -23,9 +23,9 @@ typedef struct ashlar_driver_client {
     ashlar_device *device; /* const */
     ashlar_trace *trace;   /* const; records what is mapped and unmapped; NULL: no trace is kept */
     uint64_t calls;        /* Lock: the allocator's, as for the fields below */
-    bool watches_streams; /* a stream may end unannounced: it is asked only in calls that name it */
-    bool has_stream_ids;  /* the driver can tell a new stream from an old one of the same handle */
-    bool records_at_calls; /* watched streams: a call that names one leaves an event behind it */
+    bool watches_streams;  /* streams may end unannounced: only calls that name one ask about it */
+    bool has_stream_ids;   /* the driver can tell streams apart that had the same handle */
+    bool records_at_calls; /* each call that names a watched stream records an event on it */
     unsigned int mode;     /* the thread's capture mode before a call, restored after it */
     cu_result refusal;     /* the driver's error if the call could not even be made */
 } ashlar_driver_client;
@@ -42,7 +42,7 @@ static inline cu_result ashlar__driver_client_end(const ashlar_driver_client *cl
     return result;
 }
 
-/* One call to the driver. It invalidates no capture of this thread or another. */
+/* One call to the driver, such that it invalidates no capture of this thread or another. */
 #define ASHLAR_CALL(client, field, args)                                                        \
     (ashlar__driver_client_begin(client) == CU_SUCCESS                                          \
          ? ashlar__driver_client_end((client),                                                  \
@@ -50,8 +50,8 @@ static inline cu_result ashlar__driver_client_end(const ashlar_driver_client *cl
          : (client)->refusal)
 
 /*
- * How large a handle is by default. A handle is mapped and unmapped whole, so a small live block
- * keeps all of it from being used elsewhere; but each costs calls when it is set up.
+ * A handle's size by default. A handle is mapped and unmapped as a whole, so one small live block
+ * keeps all of it from being used elsewhere; but smaller handles cost more driver calls.
  */
 #define ASHLAR_HANDLE_BYTES ((size_t)2 << 20)
 
@@ -74,31 +74,31 @@ typedef struct ashlar_range {
     size_t handle_bytes;                  /* const; of a handle; segments are multiples of it */
     unsigned handle_shift;                /* const; handle_bytes == 1 << handle_shift */
     ashlar_range_kind kind;               /* const */
-    size_t memory_bytes;                  /* const; physical memory of `kind`, in all */
-    size_t limit_bytes;      /* no more is taken than this; lowering it gives nothing back */
+    size_t memory_bytes;                  /* const; all physical memory of `kind` */
+    size_t limit_bytes;      /* the most that may be taken; lowering it gives nothing back */
     size_t growth_min_bytes; /* segments: take at least this much at once, if there is room */
-    size_t mapped_bytes;     /* taken from the driver: what is mapped, and spare handles */
+    size_t mapped_bytes;     /* taken from the driver: mapped memory and spare handles */
     size_t next_offset;      /* addresses from here on are in no window yet */
     cu_mem_handle *spare;    /* [spare_count], handles that are mapped nowhere */
     size_t spare_count;
     size_t spare_capacity;
     int peers[ASHLAR_PEERS_MAX]; /* ordinals of other devices that may use the memory */
     size_t peer_count;
-    bool keeps_addresses; /* the driver refused an unmap: they may not be freed while mapped */
+    bool keeps_addresses; /* the driver refused an unmap, and mapped addresses must not be freed */
 } ashlar_range;
 
 /*
  * Open a range with nothing mapped. With virtual memory, this reserves addresses, many times as
  * many as the device has memory.
  *
- * handle_bytes   what a handle should have, rounded up to what the driver can; 0: the default
- * Errors: as ashlar_allocator_create().
+ * handle_bytes the size of a handle, rounded up to a size the driver supports; 0: the default
+ * Errors: as for ashlar_allocator_create().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_init(ashlar_range *range,
                                                    ashlar_driver_client *client,
                                                    ashlar_range_kind kind, size_t handle_bytes);
 
-/* Return what is left: the spare handles and the addresses. Everything else was returned before. */
+/* Return the spare handles and the addresses. Everything else must have been returned before. */
 void ashlar__range_finish(ashlar_range *range);
 
 /* Bytes that may still be taken under the limit. */
@@ -109,7 +109,7 @@ bool ashlar__range_is_sound(const ashlar_range *range);
 
 /* ---- handles: only with virtual memory ---- */
 
-/* Have room for `count` spare handles in all. Errors: ASHLAR_EHOSTMEM. */
+/* Make room for `count` spare handles in all. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_reserve_spare(ashlar_range *range, size_t count);
 
 /*
@@ -122,8 +122,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__range_create(ashlar_range *range);
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_release(ashlar_range *range);
 
 /*
- * Map the newest `count` spare handles, oldest first, at `offset` and up, where nothing is mapped.
- * They stay in `spare`, behind its new end. All or nothing. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
+ * Map the newest `count` spare handles, the oldest of them first, from `offset` on, where nothing
+ * may be mapped. They stay in `spare`, behind its new end. All or nothing. Errors: ASHLAR_EDRIVER,
+ * ASHLAR_ENOMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_map(ashlar_range *range, size_t offset, size_t count);
 
@@ -131,11 +132,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__range_map(ashlar_range *range, size_t of
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_unmap(ashlar_range *range, size_t offset,
                                                     cu_mem_handle handle);
 
-/* The same where nothing can be done if the driver refuses, and nobody keeps the handle: then the
- * range's addresses are never freed. */
+/*
+ * The same, but without an error: if the driver refuses, nobody keeps the handle, and the range's
+ * addresses are never freed.
+ */
 void ashlar__range_abandon(ashlar_range *range, size_t offset);
 
-/* Let a device use [offset, offset + bytes), all of which is mapped; or no longer. */
+/* Let a device use [offset, offset + bytes), which must all be mapped; or no longer. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_open(ashlar_range *range, size_t offset, size_t bytes,
                                                    int ordinal);
 void ashlar__range_close(ashlar_range *range, size_t offset, size_t bytes, int ordinal);

@@ -8,7 +8,7 @@
 #include "allocator/base/error.h"
 #include "allocator/heap/size_class.h"
 
-/* The driver itself takes memory in multiples of this. It would waste the rest of the last one. */
+/* The driver itself takes memory in multiples of this, and would waste the rest of the last one. */
 #define SEGMENT_ALIGN ((size_t)2 << 20)
 _Static_assert((size_t)(2 << 20) % ASHLAR_BLOCK_ALIGN == 0, "a segment is whole blocks");
 

@@ -1,4 +1,6 @@
-/* range_vmm.c - the range with virtual memory management: handles are made, mapped, unmapped. */
+/*
+ * range_vmm.c - the range with virtual memory management: creating, mapping and unmapping handles.
+ */
 #include "allocator/heap/range.h"
 
 #include "allocator/base/check_level.h"
@@ -6,7 +8,7 @@
 #include "allocator/base/error.h"
 
 /*
- * Reserved addresses as a multiple of physical memory. Addresses cost nothing. Each stream has
+ * Reserved addresses as a multiple of physical memory. Addresses cost nothing, and each stream has
  * windows of its own, in which the holes between live blocks may be many times its memory.
  */
 enum { ADDRESS_FACTOR = 32 };

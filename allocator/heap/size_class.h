@@ -7,8 +7,8 @@
  *   above 512 KiB     exact to 512 B, no class
  *
  * Coarser steps (eight a group is usual) would let more requests share a magazine, but waste 6 % of
- * the memory instead of 1.5 %. Classes up to 1 MiB would fill a cache with a few blocks that nobody
- * asks for again, and waste a further 1.5 % where there are many sizes.
+ * the memory instead of 1.5 %. Classes up to 1 MiB would let a few blocks that nobody asks for
+ * again fill a cache, and waste a further 1.5 % in programs with many sizes.
  *
  * Invariants (tests/allocator/heap/test_size_class.c walks every class):
  *   bytes_of(of_bytes(n)) >= n             a class always fits the request
@@ -40,8 +40,10 @@ typedef struct ashlar_sc {
     uint16_t idx;
 } ashlar_sc;
 
-/* Entry n: the class of n + 1 units of 512 B. A table, since to compute a class would take a sixth
- * of the time of a hit. */
+/*
+ * Entry n: the class of n + 1 units of 512 B. A table, since computing a class would take a sixth
+ * of the time of a hit.
+ */
 extern const uint8_t ashlar__sc_table[ASHLAR_SC_MAX_BYTES / ASHLAR_BLOCK_ALIGN];
 
 /* The class that serves a request. Requires 0 < bytes <= ASHLAR_SC_MAX_BYTES. */

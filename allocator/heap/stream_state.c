@@ -17,7 +17,7 @@ bool ashlar__stream_state_is_sound(const ashlar_stream_state *state) {
         }
         before = state->events[i].number;
     }
-    /* The holder may be writing last_tick. */
+    /* Held: do not look at last_tick, which the holder may be writing. */
     const bool is_held = atomic_load_explicit(&state->holder, memory_order_relaxed) != NULL;
     return before == state->recorded && (is_held || state->last_tick <= state->recorded) &&
            (!state->is_gone || state->is_lost || state->last_tick < state->recorded) &&
@@ -25,8 +25,8 @@ bool ashlar__stream_state_is_sound(const ashlar_stream_state *state) {
 }
 
 /*
- * Every call here runs in the device's context. Entering and leaving it is counted for the process
- * but not for the allocator, since that does no work in the driver.
+ * Every call here runs in the device's context. Entering and leaving the context counts for the
+ * process but not for the allocator, since it does no work in the driver.
  */
 static ashlar_status refuse(const ashlar_driver_client *client, const char *what,
                             cu_result result) {
@@ -99,7 +99,7 @@ static const ashlar_numbered_event *oldest_after(const ashlar_stream_state *stat
     return at;
 }
 
-/* Inside the device's context, as all that follows. */
+/* Call it, and all functions below, inside the device's context. */
 static ashlar_status query(ashlar_stream_state *state, ashlar_driver_client *client) {
     cu_result result = CU_SUCCESS;
     while (result == CU_SUCCESS && state->pending_count > 0) {
@@ -112,7 +112,7 @@ static ashlar_status query(ashlar_stream_state *state, ashlar_driver_client *cli
                                                           : refuse(client, "cuEventQuery", result);
 }
 
-/* Have a spare event behind the pending ones, unless as many are pending as may be. */
+/* Make a spare event behind the pending ones, unless there is one or all are pending. */
 static ashlar_status find_spare(ashlar_stream_state *state, ashlar_driver_client *client) {
     if (state->pending_count == ASHLAR_EVENTS_MAX) {
         return query(state, client);
@@ -139,8 +139,8 @@ static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *cl
     if (status != ASHLAR_OK) {
         return status;
     }
-    /* Where none is spare, the newest recording moves on, never the oldest: that would put off what
-     * completes first. */
+    /* If none is spare, the newest recording's event is recorded again. Never the oldest one: that
+     * would put off what completes first. */
     const bool is_full = state->pending_count == ASHLAR_EVENTS_MAX;
     const size_t idx = is_full ? ASHLAR_EVENTS_MAX - 1 : state->pending_count;
     const cu_result result =
@@ -199,7 +199,7 @@ ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state, ashlar_driver
                : ashlar__stream_state_query(state, client);
 }
 
-/* Inside the device's context. An idle stream is as after an event that has completed. */
+/* Inside the device's context. An idle stream is as good as an event that has completed. */
 static ashlar_status query_stream(ashlar_stream_state *state, ashlar_driver_client *client,
                                   bool *is_idle) {
     const ashlar_status status = ashlar__stream_refuse_captured(client, state->stream);
@@ -210,7 +210,7 @@ static ashlar_status query_stream(ashlar_stream_state *state, ashlar_driver_clie
     *is_idle = result == CU_SUCCESS;
     if (*is_idle) {
         state->recorded++;
-        state->pending_count = 0; /* their events are spare by now */
+        state->pending_count = 0; /* all events are spare now */
         state->completed = state->recorded;
         ASHLAR_CHECK2(ashlar__stream_state_is_sound(state));
     }
@@ -254,8 +254,8 @@ ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_dr
 }
 
 /*
- * While the lock is dropped, another thread may record the event again. That is behind the same
- * stream's work, and so proves no less.
+ * While the lock is dropped, another thread may record the event again. The event then comes behind
+ * more work of the same stream, so waiting for it proves no less.
  */
 ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
                                                ashlar_driver_client *client, uint64_t tick,
@@ -268,7 +268,7 @@ ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
     if (status != ASHLAR_OK) {
         return status;
     }
-    client->calls++; /* counted here: ASHLAR_CALL counts too, but only under the lock */
+    client->calls++; /* counted here, since ASHLAR_CALL may count only under the lock */
     state->waiter_count++;
     ashlar__lock_release(lock);
     const cu_result result = ashlar__driver_wait(driver, awaited.event);
@@ -279,7 +279,7 @@ ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
     if (result != CU_SUCCESS) {
         return refuse(client, "cuEventSynchronize", result);
     }
-    complete(state, awaited.number); /* another thread may have seen later ones meanwhile */
+    complete(state, awaited.number); /* a later one may be known to be complete by now */
     return ASHLAR_OK;
 }
 
@@ -292,8 +292,8 @@ void ashlar__stream_state_settle(ashlar_stream_state *state, uint64_t wait) {
     if (state->settling.wait != wait) {
         return;
     }
-    /* Nothing was freed meanwhile: what has no event behind it is past as well. That counts as a
-     * recording which has completed, and whose event is spare. */
+    /* Nothing was freed during the wait, so work with no event behind it is past as well. This
+     * counts as a recording that has completed, with its event spare. */
     if (state->settling.stamp_count == state->stamp_count &&
         !ashlar__stream_state_is_covered(state)) {
         ASHLAR_CHECK2(state->recorded == state->settling.recorded);

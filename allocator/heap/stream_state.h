@@ -9,7 +9,7 @@
  *
  * Each recording has an event of its own, so on a busy stream the oldest completes however many
  * come after it. If ASHLAR_EVENTS_MAX are pending, the event of the newest is recorded again, with
- * the new number: what waited for it waits longer, but for nothing less.
+ * the new number: waits for it take longer, but prove no less.
  *
  * Invariants (ashlar__stream_state_is_sound):
  *   completed <= recorded                     what has completed was recorded
@@ -19,7 +19,7 @@
  *   completed < events[0].number < ... < events[pending_count - 1].number == recorded
  *   is_gone && !is_lost  =>  last_tick < recorded   the last recording came after every use
  *   is_lost  =>  is_gone
- * and of all memory in its zones: covered_by <= last_tick + 1
+ * all memory in its zones has covered_by <= last_tick + 1
  */
 #ifndef ASHLAR_STREAM_STATE_H
 #define ASHLAR_STREAM_STATE_H
@@ -35,7 +35,7 @@
 /* Recordings of one stream that may be pending at a time. */
 enum { ASHLAR_EVENTS_MAX = 16 };
 
-/* Streams are found by their handles, in lists of those that have the same bucket. */
+/* Streams are found by their handles, in one list for each bucket of a hash table. */
 enum { ASHLAR_STREAM_BUCKETS = 256 };
 
 static inline size_t ashlar__stream_bucket(ashlar_stream stream) {
@@ -47,11 +47,11 @@ _Static_assert(ASHLAR_STREAM_BUCKETS == 256, "a bucket's number is 8 bits");
 typedef struct ashlar_cache ashlar_cache;
 
 typedef struct ashlar_numbered_event {
-    uint64_t number; /* of the recording that it stands for; unused while it is spare */
+    uint64_t number; /* of the event's recording; unused while the event is spare */
     cu_event event;
 } ashlar_numbered_event;
 
-/* What a stream's counters were when a wait for the whole device began. */
+/* A stream's counters when a wait for the whole device began. */
 typedef struct ashlar_settlement {
     uint64_t wait; /* the wait's number; 0: none yet */
     uint64_t recorded, stamp_count;
@@ -66,19 +66,19 @@ typedef struct ashlar_use_batch {
 /* Lock: the allocator's guards every field except those marked const. */
 struct ashlar_stream_state {
     ashlar_stream_state *next;           /* the allocator's list of streams */
-    ashlar_stream_state *next_in_bucket; /* of those whose handles have the same bucket */
+    ashlar_stream_state *next_in_bucket; /* the next whose handle has the same bucket */
     ashlar_stream stream;                /* const */
-    uint64_t thread;           /* const; number of the thread whose default stream it is; else 0 */
+    uint64_t thread;           /* const; per-thread default stream: its thread's number; else 0 */
     ashlar_stream_state *pool; /* while the stream is captured: its graph pool; else NULL */
     bool is_pool; /* not a stream but a graph's pool: keeps its blocks until the graph is gone */
     bool is_idle; /* const; not a stream: takes blocks that no work uses; see deferred_free.h */
     bool is_gone; /* the stream is destroyed, or about to be: its handle is never used again */
-    bool is_lost; /* gone before its last event could be recorded: its blocks stay where they are */
+    bool is_lost; /* gone before its last event was recorded: its memory is never reused */
     bool is_ended; /* the pool's capture, or the stream's thread, has ended: no request names it */
     bool is_replaced;    /* it ended unannounced: its handle names another stream now */
     bool has_id;         /* `id` is known */
-    uint64_t id;         /* the driver's, if streams are watched; no other stream has it */
-    size_t caller_count; /* watched streams: calls under way that name it, so that it is alive */
+    uint64_t id;         /* the driver's, if streams are watched; unique */
+    size_t caller_count; /* calls under way that name it and so prove it alive; if watched */
     /*
      * The thread's cache that holds the zones, and with them last_used, last_tick, has_freed and
      * stamp_count; NULL: they are under the lock as everything else. See hold.h.
@@ -88,7 +88,7 @@ struct ashlar_stream_state {
     _Atomic(ashlar_block *) returned; /* freed by threads that do not hold it, linked by `older` */
     size_t waiter_count;              /* threads that wait for an event, having dropped the lock */
     bool is_referenced;               /* used only while looking for states that may be freed */
-    ashlar_zone zones[ASHLAR_ZONE_COUNT]; /* its addresses, and the memory that it last used */
+    ashlar_zone zones[ASHLAR_ZONE_COUNT]; /* its addresses, with the memory that it used last */
     ashlar_block *oldest_away; /* blocks that wait for this stream, linked by `older`: away.h */
     ashlar_block *newest_away;
     ashlar_use_batch batch;            /* the newest of them */
@@ -99,7 +99,7 @@ struct ashlar_stream_state {
                                         * over all streams */
     bool has_freed;                    /* last_tick was stamped on anything at all */
     size_t pending_count; /* events[0] on: recorded, not known to have completed; oldest first */
-    size_t event_count;   /* made so far; those that are not pending are spare */
+    size_t event_count;   /* made so far; events that are not pending are spare */
     uint64_t recorded;    /* the newest recording; 0: none so far */
     uint64_t completed;   /* the newest recording known to have completed */
     uint64_t last_tick;   /* the newest tick stamped on a block that was freed here */
@@ -117,7 +117,7 @@ static inline bool ashlar__stream_state_is_past(const ashlar_stream_state *state
     return state == NULL || state->completed > tick;
 }
 
-/* Whether all work is known to be over that may use what was freed here. */
+/* Whether all work that may use memory freed here is known to be over. */
 static inline bool ashlar__stream_state_is_quiet(const ashlar_stream_state *state) {
     return !state->has_freed || ashlar__stream_state_is_past(state, state->last_tick);
 }
@@ -134,8 +134,8 @@ static inline uint64_t ashlar__stream_state_stamp(const ashlar_stream_state *sta
 }
 
 /*
- * Note a use that ends now. Returns the number of the stream's next recording, which comes behind
- * all that was queued so far.
+ * Note a use that ends now. Returns the number of the stream's next recording, which will come
+ * behind all work queued so far.
  */
 static inline uint64_t ashlar__stream_state_next(ashlar_stream_state *state) {
     state->last_tick = ashlar__stream_state_stamp(state);
@@ -154,14 +154,16 @@ static inline uint64_t ashlar__stream_state_next(ashlar_stream_state *state) {
 bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
                                     const ashlar_driver_client *client);
 
-/* Whether it is a stream that the program made. Default streams live as long as their context, or
- * their thread. */
+/*
+ * Whether a stream was made by the program, and so can end. Default streams live as long as their
+ * context or thread.
+ */
 static inline bool ashlar__stream_can_end(ashlar_stream stream) {
     return (uintptr_t)stream > CU_STREAM_PER_THREAD;
 }
 
 /*
- * Whether the stream may have been destroyed without a word, so that the driver must not see its
+ * Whether the stream may have been destroyed unannounced, so that the driver must not see its
  * handle: streams are watched, and no call under way names this one.
  */
 static inline bool ashlar__stream_state_is_silent(const ashlar_stream_state *state,
@@ -170,18 +172,18 @@ static inline bool ashlar__stream_state_is_silent(const ashlar_stream_state *sta
            ashlar__stream_can_end(state->stream) && !state->is_gone;
 }
 
-/* Whether a call that names the stream is to leave an event behind it. */
+/* Whether a call that names the stream must record an event on it. */
 static inline bool ashlar__stream_state_is_recorded_at_calls(const ashlar_stream_state *state,
                                                              const ashlar_driver_client *client) {
     return client->records_at_calls && ashlar__stream_can_end(state->stream);
 }
 
-/* Whether an event is recorded behind all that was freed here. */
+/* Whether an event comes behind the last use of all memory freed here. */
 static inline bool ashlar__stream_state_is_covered(const ashlar_stream_state *state) {
     return !state->has_freed || state->recorded > state->last_tick;
 }
 
-/* Whether it is another thread's default stream, which the calling thread cannot name. */
+/* Whether the stream is another thread's default stream, which the calling thread cannot name. */
 static inline bool ashlar__stream_state_is_others(const ashlar_stream_state *state) {
     return state->thread != 0 && state->thread != ashlar__thread_number();
 }
@@ -190,9 +192,8 @@ static inline bool ashlar__stream_state_is_others(const ashlar_stream_state *sta
  * Record an event unless a recording after `tick` exists. *recorded counts the recordings of all
  * streams.
  *
- * Requires that the stream's handle is valid, or that it is gone. It stays valid until
- * ashlar_allocator_forget_stream(): the driver must not be asked about a handle that may have been
- * destroyed.
+ * Requires that the stream's handle is valid or that is_gone says otherwise, since the driver must
+ * not see a destroyed handle. A handle stays valid until ashlar_allocator_forget_stream().
  *
  * Errors: ASHLAR_EINVAL (the stream is captured without a pool, lost or silent), ASHLAR_EDRIVER.
  */
@@ -216,19 +217,18 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_ask(ashlar_stream_state *st
                                                          uint64_t tick, uint64_t *recorded);
 
 /*
- * Find out, without waiting, whether the stream is idle; then all uses that were stamped so far are
- * over. An event that is recorded now could not tell: asked at once, it may not have completed even
- * on an idle stream. If the stream is not idle, an event is recorded behind its work; so it is
- * where the stream itself cannot be asked, since it is gone or another thread's. Errors: as
- * ashlar__stream_state_cover().
+ * Find out, without waiting, whether the stream is idle; then all uses stamped so far are over. An
+ * event recorded now would not tell: queried at once, it may not have completed even on an idle
+ * stream. An event is recorded behind the work if the stream is not idle, or cannot be queried
+ * because it is gone or another thread's. Errors: as ashlar__stream_state_cover().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_ask_idle(ashlar_stream_state *state,
                                                               ashlar_driver_client *client,
                                                               uint64_t *recorded);
 
 /*
- * Have `waiter` wait, in its order, for the oldest recording after `tick`; one that is known to
- * have completed needs no wait. Requires recorded > tick.
+ * Have `waiter` wait, in-stream, for the oldest recording after `tick`, unless that is known to
+ * have completed. Requires recorded > tick.
  * Errors: ASHLAR_EINVAL (`waiter` is captured without a pool), ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state,
@@ -239,17 +239,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state
  * Wait on the host for the oldest recording after `tick`. Requires recorded > tick, and that the
  * recording is not known to have completed.
  *
- * lock   the allocator's, held; dropped during the wait, so that other threads go on: what the host
- *        waits for may itself wait for one of them
+ * lock the allocator's, held; dropped during the wait, since the awaited work may depend on another
+ * thread that needs the lock
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
                                                                  ashlar_driver_client *client,
                                                                  uint64_t tick, ashlar_lock *lock);
 
 /*
- * Before and after the host waits for the whole device: then all is past that was stamped before.
- * `wait` is a number of its own, above 0, for each such wait; if a later one has begun meanwhile,
- * that one will tell.
+ * Call these before and after the host waits for the whole device: the second marks all uses past
+ * that were stamped before the first. `wait`, above 0, numbers such waits; if a later wait has
+ * begun on the stream meanwhile, the second call leaves it to that one.
  */
 void ashlar__stream_state_begin_settling(ashlar_stream_state *state, uint64_t wait);
 void ashlar__stream_state_settle(ashlar_stream_state *state, uint64_t wait);

@@ -3,14 +3,14 @@
  *
  * Each stream has two zones, one for blocks that have a size class and one for larger blocks, so
  * that a small block never keeps the memory around a large one. A zone takes windows of addresses
- * as it needs them. A window is cut into blocks without a gap: used blocks, and FREE ones, which
- * are gaps between used blocks whether or not memory is mapped behind them. Where a block goes
- * depends on the gaps alone, never on what is mapped: so a program that repeats itself gets the
- * same addresses each time, and needs no more memory the second time than it did the first.
+ * as it needs them. A window is cut into blocks that leave nothing out: used blocks, and FREE ones,
+ * called gaps, whether or not memory is mapped behind them. Where a block goes depends on the gaps
+ * alone, never on what is mapped. So a program that repeats itself gets the same addresses each
+ * time, and needs no more memory the second time than the first.
  *
- * Memory is mapped behind a window in handles (in a segment, all of it always is). A handle is free
- * if it lies in a gap as a whole; then its memory can be unmapped, and mapped in another window, as
- * soon as the device is done with it:
+ * Memory is mapped behind a window in handles; a segment always has all of its memory. A handle is
+ * free if it lies in a gap as a whole. Its memory can then be unmapped, and mapped in another
+ * window, as soon as the device is done with it:
  *
  *     is_past(handle) == (owner->completed >= handle.covered_by)
  */
@@ -23,30 +23,30 @@
 
 typedef struct ashlar_zone ashlar_zone;
 
-/* What is behind one handle's worth of a window's addresses. */
+/* The memory behind one handle's worth of a window's addresses. */
 typedef struct ashlar_backing {
     cu_mem_handle handle; /* 0 in a segment */
     uint64_t is_mapped : 1;
-    uint64_t covered_by : 63; /* the number of the zone owner's recording that comes behind the
-                               * last use; 0: it was not used since it was mapped */
+    uint64_t covered_by : 63; /* the number of the zone owner's recording that comes behind the last
+                               * use; 0: not used since it was mapped */
 } ashlar_backing;
 
 /*
- * Whoever may touch the zone may write `first` and `last`, and covered_by of what it frees. All
- * else but what is const changes under the lock, while nobody else may touch the zone.
+ * Whoever may touch the zone may write `first` and `last`, and covered_by of memory that it frees.
+ * All other fields that are not const change under the lock, while nobody else may touch the zone.
  *
  * Invariants (ashlar__heap_check):
  *   first->offset == offset,  last->offset + last->bytes == offset + bytes
  *   block->next->offset == block->offset + block->bytes,  block->next->prev == block
  *   block->window == this,  two gaps are never neighbours
  *   a used block lies in mapped memory;  a gap's holes == handles in it that are not mapped
- *   mapped_count == handles that are mapped,  of each covered_by <= zone->owner->last_tick + 1
+ *   mapped_count == handles that are mapped, each with covered_by <= zone->owner->last_tick + 1
  */
 struct ashlar_window {
     ashlar_window *next;  /* the zone's next one */
     ashlar_window *above; /* the heap's next one, in address order */
     ashlar_zone *zone;
-    size_t offset; /* const; of a multiple of the handle's bytes, but for segments */
+    size_t offset; /* const; a multiple of the handle's bytes, except for segments */
     size_t bytes;  /* const; a multiple of the handle's bytes */
     ashlar_block *first, *last;
     size_t mapped_count;
@@ -65,16 +65,13 @@ typedef struct ashlar_node_pool {
     size_t count;
 } ashlar_node_pool;
 
-/*
- * Whoever may touch the zone: the allocator's core/hold.h says who. The links `next` are under the
- * lock.
- */
+/* core/hold.h says who may touch a zone. The lock guards the links `next`. */
 struct ashlar_zone {
     ashlar_free_bins gaps;
     ashlar_node_pool nodes;     /* for the next blocks that are cut here */
     size_t used_bytes;          /* of the used blocks in the windows */
     ashlar_window *windows;     /* newest first */
-    ashlar_stream_state *owner; /* const; the stream state that this lies in */
+    ashlar_stream_state *owner; /* const; the stream state that contains this zone */
     ashlar_zone *next;          /* in the heap's list of zones that have windows */
 };
 

@@ -22,7 +22,7 @@ ashlar_memory_picture ashlar__memory_look(ashlar_allocator *a) {
     return p;
 }
 
-/* Requests that neither had memory mapped nor took it of another stream. */
+/* The number of requests that were served without mapping memory or taking another stream's. */
 static uint64_t served_in_place(const ashlar_stats *s) {
     return s->served_planned + s->served_cached + s->served_same_stream + s->served_idle;
 }

@@ -10,8 +10,10 @@
 #include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 
-/* Add the recording to key `key` as a step on `stream`; it belongs to no stream yet. Finishes the
- * recording, also on failure. */
+/*
+ * Add a recording that belongs to no stream yet to key `key`, as a step on `stream`. Finishes the
+ * recording, also on failure.
+ */
 static ashlar_status keep(ashlar_allocator *a, ashlar_stream stream, uint64_t key,
                           ashlar_recording *recording) {
     ashlar_stream_state *state = NULL;
@@ -118,7 +120,7 @@ static int by_begin(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-/* How many of the buffers, sorted by `begin`, begin before `time`. */
+/* Of the buffers, which are sorted by `begin`, the number that begin before `time`. */
 static size_t begun_before(const ashlar_pack_buffer *const *sorted, size_t count, uint64_t time) {
     size_t low = 0, high = count;
     while (low < high) {

@@ -93,7 +93,7 @@ ashlar_status ashlar_plan_write_minimalloc(ashlar_allocator *a, ashlar_stream st
 
 /* ---- a picture ---- */
 
-/* A copy of the slots, to be drawn without the lock. */
+/* A copy of the slots, so that drawing needs no lock. */
 typedef struct drawing {
     ashlar_picture_block *blocks; /* [count] */
     size_t count;

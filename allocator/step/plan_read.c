@@ -1,8 +1,8 @@
 /*
  * plan_read.c - reading a file of plans; the format is in plan_image.h.
  *
- * Everything is checked before it is used. The checksum finds a damaged file; the check of each
- * number finds a mistake in a file that was written by hand.
+ * Everything is checked before use. The checksum finds damage to a file, the check of each number
+ * finds mistakes in a file written by hand.
  */
 #include "allocator/step/plan_image.h"
 
@@ -112,8 +112,10 @@ static ashlar_status no_host_memory(const reader *r) {
     return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its plans", r->name);
 }
 
-/* Refuse a count of lines, each of at least `line_bytes`, for which the rest of the file is too
- * short: memory must not be allocated for a wrong count. */
+/*
+ * Refuse a count of lines, each of at least `line_bytes` bytes, that do not fit into the rest of
+ * the file, so that no memory is allocated for a wrong count.
+ */
 static ashlar_status check_room(const reader *r, uint64_t count, size_t line_bytes) {
     return count <= r->rest.bytes / line_bytes
                ? ASHLAR_OK
@@ -183,7 +185,7 @@ static ashlar_status read_alloc(reader *r, uint32_t count, ashlar_recording *rec
     return ASHLAR_OK;
 }
 
-/* Make the key's plan from the offsets. Its sizes must be those that the file states. */
+/* Make the key's plan from the offsets. Its sizes must be the ones stated in the file. */
 static ashlar_status restore(const reader *r, const size_t *offsets,
                              const ashlar_stream_plan *parts, ashlar_image_key *key) {
     const ashlar_status status = ashlar__plan_restore(&key->recording, offsets, &key->plan);

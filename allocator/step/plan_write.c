@@ -1,5 +1,7 @@
-/* plan_write.c - writing a file of plans, its checksum, and what a fingerprint may contain; the
- * format is in plan_image.h. */
+/*
+ * plan_write.c - writing a file of plans, the checksum, and the check of a fingerprint; the format
+ * is in plan_image.h.
+ */
 #include "allocator/step/plan_image.h"
 
 #include <inttypes.h>
@@ -55,7 +57,7 @@ void ashlar__plan_write_sum(uint64_t sum, char out[static ASHLAR_NUMBER_BYTES]) 
 
 typedef struct writer {
     ashlar_file_buffer *file;
-    uint64_t sum; /* the checksum of all text put so far */
+    uint64_t sum; /* the checksum of all text written so far */
 } writer;
 
 static void put(writer *w, const char *text, size_t bytes) {

@@ -1,4 +1,4 @@
-/* step.c - the beginning and the end of a step, which is recorded, replayed, or declined. */
+/* step.c - the beginning and the end of a step, which is recorded, replayed or declined. */
 #include "allocator/step/step.h"
 
 #include "allocator/base/error.h"
@@ -9,7 +9,7 @@
 #include "allocator/heap/away.h"
 #include "allocator/core/hold.h"
 
-/* How many streams a step that begins asks whether they are done with slot blocks. */
+/* Of how many streams the beginning of a step asks whether they are done with slot blocks. */
 enum { ASKED_AT_BEGIN = 16 };
 
 /* ---- beginning ---- */
@@ -52,7 +52,7 @@ static void begin_recording(ashlar_allocator *a, ashlar_replay *replay) {
     ashlar__caches_update_bypass_locked(a);
 }
 
-/* Whether the key's plan can be replayed now; takes memory for it again if that was given up. */
+/* Whether the key's plan can be replayed now. If its memory was given up, takes memory again. */
 static bool can_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
     if (key->plan == NULL || ashlar__plan_is_busy_locked(a, key->plan)) {
         return false;
@@ -61,7 +61,9 @@ static bool can_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *
            ashlar__planner_take_again_locked(a, own, key) == ASHLAR_OK;
 }
 
-/* Let all that serves the step follow from the step: see ashlar_step_key.is_held. */
+/*
+ * Let the addresses that a step gets depend on nothing but the step: see ashlar_step_key.is_held.
+ */
 static ashlar_status hold(ashlar_allocator *a, ashlar_cache *own) {
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         ashlar__returned_put_locked(a, state);
@@ -101,8 +103,9 @@ static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t
     if (status != ASHLAR_OK) {
         return status;
     }
-    /* No key may change while a plan is being installed, and a captured stream cannot wait. A plan
-     * has to know which streams are alive. */
+    /* Decline while a plan is being installed, when no key may change; if the stream is captured,
+     * since it cannot wait; and if streams are watched, since plans must know which streams are
+     * alive. */
     if (!a->planner.is_installing && state->pool == NULL && !a->client.watches_streams) {
         ashlar__planner_forget_stream_locked(&a->planner, &a->heap, NULL);
         status = ashlar__step_key_of_locked(a, number, state, out);
@@ -234,7 +237,7 @@ ashlar_status ashlar__step_keep_locked(ashlar_allocator *a, ashlar_cache *own,
         return status;
     }
     status = keep(key, recording);
-    ASHLAR_CHECK2(recording->allocs == NULL); /* they belong to the key now, or were freed */
+    ASHLAR_CHECK2(recording->allocs == NULL); /* the key has them now, or they were freed */
     a->planner.stats.steps_recorded += status == ASHLAR_OK;
     return status == ASHLAR_OK && is_due(a, key) ? ashlar__planner_build_locked(a, own, key)
                                                  : status;

@@ -10,12 +10,13 @@ ashlar_step_key *ashlar__step_key_find_locked(const ashlar_allocator *allocator,
                                               const ashlar_stream_state *state);
 
 /*
- * Find or make the key `number` of steps on `state`. A key of that number whose stream is gone
- * moves to `state`, with all other keys of its stream. *out is unchanged if it cannot move now: the
- * caller then declines the step. Lock: held. May queue a wait on the stream of `state`.
+ * Find or make the key `number` of steps on `state`. If a key of that number has a stream that is
+ * gone, it moves to `state`, with all other keys of that stream. *out is unchanged if it cannot
+ * move now; the caller then declines the step. Lock: held. May queue a wait on the stream of
+ * `state`.
  *
- * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EINVAL (the stream that is to wait is
- *         being captured).
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EINVAL (the stream that has to wait is being
+ *         captured).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_of_locked(ashlar_allocator *allocator,
                                                            uint64_t number,
@@ -84,11 +85,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__step_keep_locked(ashlar_allocator *alloc
                                                          ashlar_recording *recording);
 
 /*
- * Take memory again for a key's plan that lacks some, for the offsets that it has. `own`: the
+ * Take memory again for a key's plan that lacks some; the slots keep their offsets. `own`: the
  * calling thread's cache. Lock: held; may be dropped and taken again meanwhile. The key must not be
  * in use, and no plan be installed.
  *
- * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; then the plan lacks memory still.
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; then the plan still lacks memory.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_take_again_locked(ashlar_allocator *allocator,
                                                                   ashlar_cache *own,
@@ -103,8 +104,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_forget_keys(ashlar_allocator *al
                                                             uint64_t first, uint64_t count);
 
 /*
- * Like ashlar_step_begin() and ashlar_step_end(), but if the step is recorded, its requests get
- * addresses without memory (dry_run.h).
+ * Like ashlar_step_begin() and ashlar_step_end(), but the requests of a recorded step get addresses
+ * without memory (dry_run.h).
  *
  * Errors: also ASHLAR_EINVAL (end: a block was not freed); the step has ended even so.
  */

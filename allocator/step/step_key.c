@@ -52,8 +52,8 @@ static bool has_steps(const ashlar_allocator *a, const ashlar_stream_state *stat
 }
 
 /*
- * Whether some key has steps or allocations on both streams. Such streams must not be merged into
- * one: the key's plan would still pack them as two.
+ * Whether some key has steps or allocations on both streams. They cannot be merged then, because
+ * the key's plan would still pack them as two streams.
  */
 static bool share_key(const ashlar_allocator *a, const ashlar_stream_state *one,
                       const ashlar_stream_state *other) {
@@ -65,8 +65,8 @@ static bool share_key(const ashlar_allocator *a, const ashlar_stream_state *one,
 }
 
 /*
- * Writes only where `from` is: the keys that know it are at rest, but others are packed or replayed
- * meanwhile, and that reads their streams without the lock.
+ * Write only where `from` stands. The keys that have it are at rest, but others may be packed or
+ * replayed at the moment, which reads their streams without the lock.
  */
 static void replace_state(ashlar_stream_state **at, const ashlar_stream_state *from,
                           ashlar_stream_state *to) {
@@ -139,8 +139,9 @@ static ashlar_status adopt(ashlar_allocator *a, ashlar_step_key *orphan, ashlar_
     if (has_steps(a, state) || share_key(a, orphan->stream_state, state) ||
         orphan->stream_state->is_lost) {
         /*
-         * A stream has only one plan memory, and occurs only once in a plan; and nothing can wait
-         * for a lost stream: record the steps anew.
+         * Record the steps anew if the streams cannot be merged, as a stream has only one plan
+         * memory and occurs only once in a plan, or if the old one is lost, since nothing can wait
+         * for it.
          */
         ashlar__planner_forget_stream_locked(&a->planner, &a->heap, orphan->stream_state);
         return new_key(a, number, state, out);

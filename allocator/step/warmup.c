@@ -34,8 +34,10 @@ typedef struct warmup {
 
 enum { REASONS_BYTES = 256 };
 
-/* Write the misses between two statistics into `text`, for example "2 larger than recorded, 1
- * behind the last recorded allocation". Returns the number of misses. */
+/*
+ * Write the misses between two readings of the statistics into `text`, for example "2 larger than
+ * recorded, 1 behind the last recorded allocation". Returns the number of misses.
+ */
 static uint64_t list_misses(const ashlar_plan_stats *before, const ashlar_plan_stats *after,
                             char text[static REASONS_BYTES]) {
     uint64_t count = 0;
@@ -100,7 +102,7 @@ static ashlar_status visit(const warmup *w, ashlar_warmup_fn fn, size_t length) 
     return say_where(status, length);
 }
 
-/* Go through all lengths, the longest first. */
+/* Visit all lengths, the longest first. */
 static ashlar_status pass(const warmup *w) {
     const ashlar_warmup_options *o = w->options;
     ashlar_status status = ASHLAR_OK;
@@ -116,9 +118,12 @@ static ashlar_status pass(const warmup *w) {
 
 /* ---- the parts ---- */
 
-/* Give all free memory back to the device. The first trim records an event on each stream; after a
- * wait, the second trim finds these events completed and so knows that the streams are done. A trim
- * records no event on a stream that has one pending, hence the wait before the first trim. */
+/*
+ * Give all free memory back to the device. The first trim records an event on each stream; after a
+ * wait, the second one finds these events completed, and so knows that the streams are done. A trim
+ * records no event on a stream that has one pending, which is why there is a wait before the first
+ * trim, too.
+ */
 static ashlar_status give_back(ashlar_allocator *a) {
     ashlar_status status = ashlar__device_synchronize(a->device);
     if (status == ASHLAR_OK) {
@@ -223,19 +228,21 @@ static void hold_steps(const warmup *w, bool is_held) {
         }
     }
     if (w->has_steps) {
-        ashlar__cycle_restart(ashlar__cache_get(a)); /* other threads' steps find nothing in it */
+        ashlar__cycle_restart(ashlar__cache_get(a)); /* other threads could not empty this cache */
     }
     ashlar__allocator_leave(a);
 }
 
 /*
- * Why a pass that changed nothing does not prove that no pass will; NULL: it proves it.
+ * Returns why a pass that changed nothing does not prove that later passes change nothing either;
+ * NULL: it proves just that.
  *
- * What plans serve, they serve in any order. On the ordinary path a block's address follows from
- * the requests since the step began, and from what was free then. If steps are held (see
- * ashlar_step_key.is_held), all is free then that they use. So a length gets the same addresses
- * each time, and they have memory. That says nothing of a length that has not run; and without
- * steps, a block that is away comes home when the device is done with it.
+ * Plans serve the same requests in any order. On the ordinary path a block's address follows from
+ * the requests since the step began, and from the memory that was free at its beginning. If steps
+ * are held (see ashlar_step_key.is_held), all memory that they use is free then. So a length gets
+ * the same addresses each time, and these have memory. There is no proof for a length that has not
+ * run, nor without steps: then a block that is away comes home when the device happens to be done
+ * with it.
  */
 static const char *doubt(const warmup *w, const ashlar_memory_picture *before,
                          const ashlar_memory_picture *after) {
@@ -255,9 +262,9 @@ static const char *doubt(const warmup *w, const ashlar_memory_picture *before,
 /*
  * Repeat passes over all lengths until one changes nothing.
  *
- * One may not be enough: on the ordinary path a shorter step may place its blocks in other holes.
- * What a pass maps stays, so the passes come to an end; but where memory is short, several streams
- * may take it from each other forever.
+ * One pass may not be enough: on the ordinary path a shorter step may place its blocks in other
+ * holes. Memory that a pass maps stays mapped, so the passes come to an end; but if memory is
+ * short, streams may take it from each other forever.
  */
 static ashlar_status prove(const warmup *w, ashlar_warmup_report *report) {
     bool is_repeating = false, is_planned = false;
@@ -337,7 +344,7 @@ static uint32_t set_build_after(ashlar_allocator *a, uint32_t step_count) {
 static ashlar_status undo(const warmup *w, ashlar_status status) {
     char detail[ASHLAR_DETAIL_BYTES];
     memcpy(detail, ashlar_error_detail(), sizeof detail);
-    ashlar_status ignored = end(w); /* the step may not have begun; only `status` counts */
+    ashlar_status ignored = end(w); /* no step may have begun; only `status` counts */
     ignored = forget(w);
     ignored = give_back(w->allocator);
     (void)ignored;
