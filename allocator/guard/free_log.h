@@ -1,4 +1,6 @@
-/* free_log.h - who freed which block: the last frees of an allocator in a guard mode (internal). */
+/*
+ * free_log.h - who freed which block: the latest frees of an allocator in a guard mode (internal).
+ */
 #ifndef ASHLAR_FREE_LOG_H
 #define ASHLAR_FREE_LOG_H
 
@@ -8,7 +10,7 @@
 
 /* The caller of a public function. */
 typedef struct ashlar_call_site {
-    const void *address; /* where the call returns to */
+    const void *address; /* its return address */
     uint64_t thread;     /* ashlar__thread_number() */
 } ashlar_call_site;
 
@@ -28,11 +30,13 @@ typedef struct ashlar_free_log {
 
 void ashlar__free_log_add(ashlar_free_log *log, cu_ptr ptr, ashlar_call_site place);
 
-/* The newest free of `ptr`; NULL: it was never freed, or so long ago that the log has lost it. */
+/* The newest free of `ptr`; NULL: never freed, or so long ago that the log no longer has it. */
 const ashlar_freed *ashlar__free_log_find(const ashlar_free_log *log, cu_ptr ptr);
 
-/* Describe a call site like "thread 2 at 0x55d0c0de in program+0x1c0de (function+0x2e)". What the
- * dynamic linker does not know is left out. */
+/*
+ * Describe a call site like "thread 2 at 0x55d0c0de in program+0x1c0de (function+0x2e)". Parts that
+ * the dynamic linker does not know are left out.
+ */
 void ashlar__call_site_write(ashlar_call_site place, char out[static ASHLAR_CALL_SITE_BYTES]);
 
 #endif /* ASHLAR_FREE_LOG_H */

@@ -1,4 +1,6 @@
-/* guard.c - setting up the guard mode asked for, and the log of frees that both modes keep. */
+/*
+ * guard.c - setting up the guard mode that the options ask for, and logging frees for both modes.
+ */
 #include "allocator/guard/guard.h"
 
 #include "allocator/base/check_level.h"

@@ -22,20 +22,21 @@ static inline bool ashlar__guards_is_sound(const ashlar_guards *guards) {
 }
 
 /*
- * Set up in *guards what `mode` needs; the caller has zeroed *guards. `lock` is the allocator's
- * lock.
+ * Set up *guards for `mode`; the caller has zeroed *guards. `lock` is the allocator's lock.
  *
- * Errors: as ashlar_allocator_create().
+ * Errors: as for ashlar_allocator_create().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_create(ashlar_guards *guards, ashlar_guard mode,
                                                      ashlar_heap *heap, ashlar_lock *lock);
 
-/* Free everything. No work may be queued any more. */
+/* Free everything. No queued work may be left. */
 void ashlar__guard_destroy(ashlar_guards *guards);
 
-/* Log a free by the caller `place` that ended with `status`. If `ptr` was bad, add to the error
+/*
+ * Log a free that `place` called and that ended with `status`. If `ptr` was bad, add to the error
  * detail who is freeing it, and who freed it before. Returns `status`. `frees` may be NULL.
- * Lock: the allocator's, held. */
+ * Lock: the allocator's, held.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_log_free_locked(ashlar_free_log *frees,
                                                               const void *ptr,
                                                               ashlar_call_site place,

@@ -19,7 +19,7 @@ static bool is_in_quarantine(const ashlar_block *block) {
     return block->state == ASHLAR_BLOCK_USED && block->requested == 0;
 }
 
-/* Whether a block has room for a red zone behind the bytes asked for. */
+/* Whether a block has room for a red zone behind its requested bytes. */
 static bool has_red_zone(const ashlar_block *block) {
     return block->state == ASHLAR_BLOCK_USED && block->requested > 0 &&
            block->bytes >= ASHLAR_RED_ZONE_BYTES &&
@@ -198,7 +198,7 @@ ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill *fill, const ashl
 void ashlar__guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
                                    ashlar_stream_state *state, ashlar_call_site place) {
     ASHLAR_CHECK2(is_in_quarantine(block) && requested > 0 && requested < block->bytes);
-    ASHLAR_CHECK2(state->thread == 0); /* whoever releases the block can name it */
+    ASHLAR_CHECK2(state->thread == 0); /* any thread can name the stream */
     block->stream_state = state;
     if (is_too_large(fill, block)) {
         ashlar__release_block_locked(fill->heap, block, state);
@@ -225,7 +225,7 @@ ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill,
     if (status != ASHLAR_OK) {
         return status;
     }
-    /* Each entry's turn comes once, so those that stay keep their order. */
+    /* Each entry's turn comes once, so the entries that stay keep their order. */
     for (size_t left = fill->count; left > 0; left--) {
         const ashlar_block *block = fill->quarantine[fill->first].block;
         const bool is_due = status == ASHLAR_OK && (of == NULL || block->stream_state == of);
@@ -243,9 +243,9 @@ ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill,
 /* ---- the end ---- */
 
 /*
- * All work is over, so every comparison may be made on the legacy default stream: it has a valid
- * handle, which the streams of the blocks may not have any more. Ignore failures: the allocator
- * ends, so nobody could be told.
+ * All work is over, so every comparison may run on the legacy default stream, whose handle is
+ * valid; those of the blocks' streams may not be. Failures are ignored, since the allocator ends
+ * and nobody could be told.
  */
 void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill) {
     ashlar_device *device = fill->checker.client->device;

@@ -6,16 +6,15 @@
  * a block that is taken on stream A and freed on stream B, this work is queued:
  *
  *   taken     A  fill everything behind the requested bytes with ASHLAR_RED_VALUE
- *   freed     B  wait for that, compare those bytes, then fill the whole block with
+ *   freed B wait for the fill, compare those bytes, then fill the block with
  * ASHLAR_FREED_VALUE released  B  compare the whole block
  *
  * From the free to the release a block is in quarantine: the heap treats it as used, the statistics
- * count it as cached. It is released when the quarantine is full, memory runs out or B ends;
- * without a comparison if B is being captured by then.
+ * count it as cached. It is released when the quarantine is full, when memory runs out or when B
+ * ends; if B is being captured then, without a comparison.
  *
- * Only a stream that every thread can name, and whose handle is valid, can be B. A block of a
- * graph's pool is not looked at before the pool is released: work on it would become part of the
- * graph.
+ * B must be a stream that every thread can name, with a valid handle. A block of a graph's pool is
+ * not guarded before the pool is released, since the fills would become part of the graph.
  *
  * Invariants (ashlar__guard_fill_check_locked):
  *   bytes == sum of the blocks in quarantine <= limit_bytes
@@ -31,7 +30,7 @@
 #include "allocator/heap/heap.h"
 
 enum {
-    ASHLAR_RED_ZONE_BYTES = 512, /* at least this many behind each block */
+    ASHLAR_RED_ZONE_BYTES = 512, /* at least so many bytes behind each block */
     ASHLAR_RED_VALUE = 0xA7,
     ASHLAR_FREED_VALUE = 0xFF, /* all ones: not a number in any floating-point type */
     ASHLAR_QUARANTINE_BLOCKS = 64,
@@ -40,8 +39,8 @@ enum {
 _Static_assert(ASHLAR_RED_VALUE != ASHLAR_FREED_VALUE, "a report can tell which one was damaged");
 
 typedef struct ashlar_quarantined {
-    ashlar_block *block; /* stream_state: the stream it was freed on */
-    size_t requested;    /* what the block's `requested` was before the free */
+    ashlar_block *block; /* its stream_state is the stream it was freed on */
+    size_t requested;    /* the block's `requested` before the free */
     ashlar_call_site freed;
 } ashlar_quarantined;
 
@@ -60,20 +59,21 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_create(ashlar_heap *heap,
                                                           ashlar_guard_fill **out);
 
 /*
- * For the allocator's end, when all work is over: compare the blocks in quarantine and the red
- * zones of live blocks. Once that is over too, take the findings with ashlar__checker_take().
+ * Compare the blocks in quarantine and the red zones of live blocks. Call it at the allocator's
+ * end, when all work is over; wait for the comparisons, then take the findings with
+ * ashlar__checker_take().
  */
 void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill);
 void ashlar__guard_fill_destroy(ashlar_guard_fill *fill); /* NULL is allowed */
 
-/* The size of a block for `bytes` and its red zone; false if it does not fit in size_t. */
+/* The size of a block for `bytes` bytes and a red zone; false if it does not fit in size_t. */
 bool ashlar__guard_fill_block_bytes(size_t bytes, size_t *out);
 
 /*
- * Queue the fill of a new block's red zone on a stream, mostly the one that it is taken for, and
- * have an event recorded behind it. For the free may be on a stream that is behind no work of this
- * one: the program may not have used the block here at all. Its number becomes block->covered_by;
- * 0: none can be recorded now, or the free is to come behind all work of the stream.
+ * Queue the fill of a new block's red zone on a stream, mostly the one that allocates it, and
+ * record an event behind the fill, whose number becomes block->covered_by. The free must wait for
+ * this event, since it may be on a stream that never waited for this one. 0: no event can be
+ * recorded now, so the free must wait for all work of the stream.
  *
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EINVAL (the stream is being captured).
  */

@@ -1,4 +1,6 @@
-/* guard_unmap.c - mapping pages for each block, and keeping a freed one until it is unmapped. */
+/*
+ * guard_unmap.c - mapping pages for each block, and keeping freed blocks until they are unmapped.
+ */
 #include "allocator/guard/guard_unmap.h"
 
 #include <limits.h>
@@ -11,7 +13,8 @@
 
 enum {
     ADDRESS_FACTOR = 16,    /* reserved addresses as a multiple of the device's memory */
-    QUARANTINE_DIVISOR = 4, /* takers wait if more than 1/4 of the device's memory is in it */
+    QUARANTINE_DIVISOR = 4, /* allocations wait while more than 1/4 of the device's memory is in
+                             * it */
 };
 _Static_assert(ASHLAR_TAG_COUNT <= UCHAR_MAX + 1, "a tag fits a block's byte");
 
@@ -100,7 +103,7 @@ static void drop_event(ashlar_guard_unmap *unmap, cu_event event) {
     }
 }
 
-/* Unmap a block where nothing can be done if the driver refuses. */
+/* Unmap a block at a point where nothing can be done if the driver refuses. */
 static void abandon(ashlar_guard_unmap *unmap, const ashlar_guarded_block *block) {
     const cu_result result =
         ASHLAR_CALL(unmap->client, mem_unmap, (unmap->base + block->offset, block->bytes));
@@ -235,20 +238,22 @@ static void drop_completed(ashlar_guard_unmap *unmap) {
     }
 }
 
-/* Wait until the last use of the oldest block is over, and unmap the block. The lock is dropped
- * during the wait: the work awaited may itself wait for a thread that wants the lock. */
+/*
+ * Wait until the last use of the oldest block is over, and unmap the block. The lock is dropped
+ * during the wait, since the awaited work may depend on a thread that needs the lock.
+ */
 static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
     ashlar_driver_client *client = unmap->client;
     ashlar_guarded_block *block = unmap->oldest;
     ASHLAR_CHECK2(block != NULL && !block->is_live);
-    client->calls++; /* counted here: ASHLAR_CALL counts too, but only under the lock */
+    client->calls++; /* counted here, since ASHLAR_CALL may count only under the lock */
     block->waiters++;
     ashlar__lock_release(unmap->lock);
     const cu_result result = ashlar__driver_wait(client->device->driver, block->event);
     ashlar__lock_acquire(unmap->lock);
     ASHLAR_CHECK2(block->waiters > 0);
     block->waiters--;
-    if (block->is_unmapped) { /* another thread has unmapped it */
+    if (block->is_unmapped) { /* another thread has unmapped the block */
         if (block->waiters == 0) {
             dispose(unmap, block);
         }
@@ -270,8 +275,10 @@ static bool is_over_limit(const ashlar_guard_unmap *unmap) {
 
 /* ---- taking ---- */
 
-/* Find the lowest free offset in [from, to) with room for `bytes` and an unmapped page behind them.
- * False: there is none. */
+/*
+ * Find the lowest free offset in [from, to) with room for `bytes` bytes and an unmapped page.
+ * False: there is none.
+ */
 static bool find_hole(const ashlar_guard_unmap *unmap, size_t from, size_t to, size_t bytes,
                       size_t *out) {
     size_t need;
@@ -325,7 +332,7 @@ static ashlar_status map_pages(ashlar_guard_unmap *unmap, const ashlar_guarded_b
     return ASHLAR_OK;
 }
 
-/* Create memory for a block of `bytes`. While there is none, wait for blocks in quarantine. */
+/* Create memory for a block of `bytes` bytes. If memory runs out, wait for blocks in quarantine. */
 static ashlar_status create_after_waits(ashlar_guard_unmap *unmap, size_t bytes,
                                         cu_mem_handle *out) {
     ashlar_status status = ASHLAR_OK;
@@ -346,7 +353,9 @@ static ashlar_status create_after_waits(ashlar_guard_unmap *unmap, size_t bytes,
     return status;
 }
 
-/* The order matters: first what may drop the lock, then what may fail, last what changes the lists.
+/*
+ * The order matters: first calls that may drop the lock, then those that may fail, and changes of
+ * the lists last.
  */
 static ashlar_status take(ashlar_guard_unmap *unmap, ashlar_guarded_block *block) {
     ASHLAR_CHECK2(block->is_live && block->bytes > 0 && block->bytes % unmap->granularity == 0);

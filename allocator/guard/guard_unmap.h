@@ -7,8 +7,8 @@
  * handed out upwards through the whole range before any is used again.
  *
  * A freed block is in quarantine, still mapped, until an event recorded after its last use has
- * completed. If no event can come after a use, since its stream was lost, the block is kept to the
- * allocator's end.
+ * completed. If no event can come after a use, because its stream was lost, the block is kept until
+ * the allocator's end.
  *
  * Invariants (ashlar__guard_unmap_check_locked):
  *   blocks[i]->offset + blocks[i]->bytes + granularity <= blocks[i + 1]->offset
@@ -26,16 +26,16 @@
 #include "allocator/heap/block.h"
 #include "allocator/heap/stream_state.h"
 
-enum { ASHLAR_UNMAP_QUARANTINE_BLOCKS = 256 }; /* with more, an allocation waits */
+enum { ASHLAR_UNMAP_QUARANTINE_BLOCKS = 256 }; /* with more blocks, an allocation waits */
 
 typedef struct ashlar_guarded_block ashlar_guarded_block;
 struct ashlar_guarded_block {
-    size_t offset;    /* of its first page in the range */
+    size_t offset;    /* of its first page, from the range's base */
     size_t bytes;     /* of all its pages */
     size_t requested; /* bytes asked for */
     cu_ptr ptr;       /* the address that was handed out */
     cu_mem_handle handle;
-    ashlar_stream_state *stream_state; /* live: the stream it was taken for */
+    ashlar_stream_state *stream_state; /* live: the stream that allocated it */
     unsigned char tag;
     bool is_live;
     bool is_kept;                /* freed, but never to be unmapped */
@@ -59,7 +59,7 @@ typedef struct ashlar_guard_unmap {
     ashlar_guarded_block *oldest, *newest; /* the quarantine */
     size_t quarantine_count;
     size_t mapped_bytes, live_bytes, kept_bytes;
-    bool keeps_addresses; /* the driver refused an unmap: they may not be freed while mapped */
+    bool keeps_addresses; /* the driver refused an unmap, and mapped addresses must not be freed */
 } ashlar_guard_unmap;
 
 /* Errors: as ashlar_allocator_create(). */
@@ -71,8 +71,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_create(ashlar_driver_client 
 void ashlar__guard_unmap_destroy(ashlar_guard_unmap *unmap);
 
 /*
- * Take a block for `state`. May drop the lock for a while. The statistics are the caller's to
- * update.
+ * Take a block for `state`. May drop the lock for a while. The caller must update the statistics.
  *
  * Errors: ASHLAR_ENOMEM (with the driver's own error in the detail, or too few addresses),
  *         ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
@@ -94,11 +93,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unm
                                                                 ashlar_guarded_block *block,
                                                                 const ashlar_stream_state *state);
 
-/* Note that a live block is used on a stream, whichever it is freed on. Errors: ASHLAR_EHOSTMEM. */
+/*
+ * Note that a stream uses a live block, whichever stream it is freed on. Errors: ASHLAR_EHOSTMEM.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_add_use(ashlar_guarded_block *block,
                                                             ashlar_stream_state *state);
 
-/* Free a live block of which nobody can tell when its last use is over. */
+/* Free a live block of which nobody can tell when its last use will be over. */
 void ashlar__guard_unmap_keep_locked(ashlar_guard_unmap *unmap, ashlar_guarded_block *block);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */

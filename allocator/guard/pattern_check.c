@@ -11,7 +11,7 @@ struct ashlar_check_stream {
     ashlar_check_stream *next;
     const void *key;        /* NULL: the stream is forgotten. Lock: the allocator's */
     unsigned char *staging; /* page-locked, ASHLAR_STAGING_BYTES; const */
-    size_t waiting;         /* checks queued, not answered. Lock: the checker's */
+    size_t waiting;         /* checks queued and not yet answered. Lock: the checker's */
 };
 
 /* Lock: the checker's guards every field except those marked const. */
@@ -29,7 +29,7 @@ void ashlar__checker_init(ashlar_checker *checker, ashlar_driver_client *client)
     ashlar__lock_init(&checker->lock, ASHLAR_RANK_PATTERN_CHECK);
 }
 
-/* Whether a check still has bytes to compare, and has found damage only in those it compared. */
+/* Invariant of a pending check: it has bytes left to compare, and damage only in compared ones. */
 static bool is_pending(const ashlar_pattern_check *check) {
     return check->at < check->subject.bytes &&
            (check->damaged < check->at || check->damaged == SIZE_MAX);
@@ -69,7 +69,7 @@ static ashlar_status refuse(const ashlar_checker *checker, const char *what, cu_
 
 /* ---- queueing ---- */
 
-/* The stream's entry, or one that a forgotten stream has left behind; NULL: there is none. */
+/* The stream's entry, or an unused one that a forgotten stream left behind; NULL: there is none. */
 static ashlar_check_stream *find_stream(ashlar_checker *checker, const void *key) {
     ashlar_check_stream *left = NULL, *at = checker->check_streams;
     ashlar__lock_acquire(&checker->lock);
@@ -187,7 +187,7 @@ static void cut_short(ashlar_pattern_check *check, size_t bytes) {
     ashlar_checker *checker = check->checker;
     ashlar__lock_acquire(&checker->lock);
     ASHLAR_CHECK2(check->at <= bytes && bytes < check->subject.bytes);
-    check->on->waiting++; /* its copy may be queued all the same: no other stream has the buffer */
+    check->on->waiting++; /* its copy may still be queued, so no other stream may get the buffer */
     check->subject.bytes = bytes;
     if (check->at == bytes) {
         settle_locked(check);

@@ -7,8 +7,8 @@
  * stream itself waits for the host functions. Their findings are kept until the caller takes them.
  *
  * All pieces on a stream share one staging buffer: in stream order, a piece is compared before the
- * next one overwrites it. A stream's buffer serves another stream once this one is forgotten and
- * its pieces are compared.
+ * next one overwrites it. A buffer can serve another stream once its own stream is forgotten and
+ * all pieces are compared.
  *
  * Invariants:
  *   a check is in `queued`  =>  at < subject.bytes: its last host function is still to run
@@ -23,10 +23,10 @@
 
 #define ASHLAR_STAGING_BYTES ((size_t)256 << 10) /* of host memory for each stream */
 
-/* The bytes to check, and what a report of damage says about their block. */
+/* The bytes to check, and the facts about their block for a report of damage. */
 typedef struct ashlar_check_subject {
     cu_ptr block;
-    size_t requested;       /* bytes of the block that were asked for */
+    size_t requested;       /* the block's requested bytes */
     size_t offset;          /* of the checked bytes in the block */
     size_t bytes;           /* to check, > 0 */
     unsigned char want;     /* the value that each of these bytes should have */
@@ -56,7 +56,7 @@ void ashlar__checker_finish(ashlar_checker *checker);
 /*
  * Queue a check on a stream, inside the device's context. Lock: the allocator's.
  *
- * key   stands for the stream, other than its handle for no other one; not NULL
+ * key stands for the stream, uniquely, which a handle does not; not NULL
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; some of the bytes may still be checked.
  */
@@ -64,8 +64,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__checker_queue(ashlar_checker *checker, c
                                                       ashlar_stream stream,
                                                       const ashlar_check_subject *subject);
 
-/* No check is queued under this key any more; later it may stand for another stream. Those queued
- * so far are still made. Lock: the allocator's. */
+/*
+ * No further check is queued under this key, and later it may stand for another stream. Checks
+ * queued so far are still made. Lock: the allocator's.
+ */
 void ashlar__checker_forget(ashlar_checker *checker, const void *key);
 
 /* Take the oldest finding and return ASHLAR_EDAMAGE with its detail; ASHLAR_OK: there is none. */

@@ -2,12 +2,12 @@
  * plan.h - slots: where each allocation of a step goes in the plan memories (internal).
  *
  * Why a slot may be handed out. Time passes from slot to slot as requests are served, and never
- * goes back within a step. At time t, the slots that were live in the recorded step are those with
- * i <= t < slots[i].end; they were packed so that they do not overlap. So only a live block of
- * another slot can be in the way. Such a block is *late*: the end of its slot has passed, or it is
- * left from an earlier step. `expiry` lists the slots by their ends: as time passes, the replay
- * looks at each slot whose end has come, and puts its block, if still live, on the late list of the
- * plan memory. A request gets slot i if i <= t < slots[i].end and no late block overlaps the slot.
+ * goes back within a step. The slots with i <= t < slots[i].end were live at time t of the recorded
+ * step, so they were packed without overlaps. Only a live block of some other slot can be in the
+ * way. Such a block is *late*: its slot's end has passed, or it is left from an earlier step.
+ * `expiry` lists the slots by their ends: as time passes, the replay looks at each slot whose end
+ * has come, and puts its block, if still live, on the late list of the plan memory. A request gets
+ * slot i if i <= t < slots[i].end and no late block overlaps the slot.
  *
  * Invariants:
  *   i < slots[i].end <= count for every planned slot; slots[i].bytes == 0 for every other one
@@ -31,8 +31,8 @@ struct ashlar_slot {
         ashlar_block *slot_block; /* describes the block that starts at this slot's offset */
         size_t unplanned;         /* if bytes == 0: the recorded size; in slots[count]: 0 */
     };
-    ashlar_block *before; /* if one slot ends when this one begins: its slot block, which must be
-                           * dead by then; if none does: ashlar__no_slot_block; if several do:
+    ashlar_block *before; /* slot block of the slot that ends when this one begins, which must be
+                           * dead by then; if none ends: ashlar__no_slot_block; if several do:
                            * ashlar__many_slot_blocks */
     uintptr_t who;        /* ashlar__slot_who() of the requests that this slot serves */
     uint32_t end;         /* the slot is dead from allocation number `end` on */
@@ -42,8 +42,10 @@ struct ashlar_slot {
 
 _Static_assert(sizeof(ashlar_slot) == 40, "a step's slots stay in the nearest cache");
 
-/* A request's stream and tag in one word, so that one comparison checks both. Different pairs give
- * different words: the highest byte of every handle is zero, except in ASHLAR_NO_STREAM. */
+/*
+ * A request's stream and tag in one word, so that one comparison checks both. Different pairs give
+ * different words, because the highest byte of every handle but ASHLAR_NO_STREAM is zero.
+ */
 static inline uintptr_t ashlar__slot_who(ashlar_stream stream, unsigned tag) {
     return (uintptr_t)stream ^ (uintptr_t)tag << 56;
 }
@@ -62,16 +64,18 @@ typedef struct ashlar_stream_plan {
 
 typedef struct ashlar_plan {
     uint32_t count;
-    ashlar_slot *slots;         /* [count + 1]; the last one fits no request: searches end there */
+    ashlar_slot *slots;         /* [count + 1]; the last slot fits no request, so that searches end
+                                 * there */
     size_t *offsets;            /* [count], by slot, in the plan memory of the slot's stream */
-    uint32_t *next_kind;        /* [count + 1], by slot: the next of another size, tag or stream */
+    uint32_t *next_kind;        /* [count + 1], by slot: the next slot of another size, tag or
+                                 * stream */
     const ashlar_slot **expiry; /* [expiry_count], the planned slots by `end` */
     uint32_t expiry_count;
-    uint32_t *expired_to; /* [count + 1], by time: how many planned slots end then or earlier */
+    uint32_t *expired_to; /* [count + 1], by time: number of planned slots that end by then */
     uint32_t *landings;   /* [landing_count], rising: see ashlar_recorded.is_landing */
     uint32_t landing_count;
     ashlar_stream_plan stream_plans[ASHLAR_PLAN_STREAMS_MAX];
-    ashlar_stream streams[ASHLAR_PLAN_STREAMS_MAX]; /* the streams that `who` of the slots names */
+    ashlar_stream streams[ASHLAR_PLAN_STREAMS_MAX]; /* the streams that the slots' `who` names */
     bool has_streams;                               /* false: `who` is not set yet */
     uint32_t stream_count;
 } ashlar_plan;
@@ -90,8 +94,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_make(const ashlar_recording *record
                                                   ashlar_plan **out);
 
 /*
- * Make a plan with the given offsets, [recording->count]. They are checked, except those of
- * allocations that are not planned, which do not matter. Lock: none is needed.
+ * Make a plan with the given offsets, [recording->count]. All are checked, except for allocations
+ * that are not planned, whose offsets do not matter. Needs no lock.
  *
  * Errors: ASHLAR_EFORMAT (not aligned, or two slots overlap), ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
  */
@@ -99,12 +103,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_restore(const ashlar_recording *rec
                                                      const size_t *offsets, ashlar_plan **out);
 void ashlar__plan_free(ashlar_plan *plan); /* NULL is allowed */
 
-/* From now on a slot serves requests on streams[stream_idx], or none if that is ASHLAR_NO_STREAM.
- * Cost: O(slots), or O(streams) if no stream has changed. */
+/*
+ * From now on a slot serves requests on streams[stream_idx], or no requests if that is
+ * ASHLAR_NO_STREAM.
+ * Cost: O(slots), or O(streams) if no stream has changed.
+ */
 void ashlar__plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams);
 
-/* Stand-ins in ashlar_slot.before. The one for no slot block is never taken. The one for several is
- * always taken, so that a request goes the long way, which looks at each of them. */
+/*
+ * Stand-ins in ashlar_slot.before. The one for no slot block is never taken. The one for several is
+ * always taken, so that a request takes the slow way, which looks at each slot block.
+ */
 extern ashlar_block ashlar__no_slot_block, ashlar__many_slot_blocks;
 
 /* Whether a plan has slots in the plan memory of a stream. NULL, no plan, has none. */

@@ -2,15 +2,14 @@
  * plan_memory.h - the memory of the plans of one stream (internal).
  *
  * Plan memory is a block of the heap. For each offset at which a slot of a plan starts, there is a
- * slot block, which describes whichever block is handed out there at present. The slot blocks stay
+ * slot block, which describes the block that is handed out there at present. The slot blocks stay
  * in the page map for good, so that handing out a slot need not change the map. The plans of a
  * stream share one plan memory, since only one step at a time uses it.
  *
  * Invariants (ashlar__plan_memories_check_locked):
- *   block->state == ASHLAR_BLOCK_PLAN_MEMORY,  block->older == slot_blocks
- *   slot_blocks[i].offset < slot_blocks[i + 1].offset, all inside the block and in the page map
- *   taken slot blocks lie inside the block and do not overlap
- *   is_busy, or every slot block that is taken is on the late list
+ *   block->state == ASHLAR_BLOCK_PLAN_MEMORY, block->older == slot_blocks slot_blocks[i].offset <
+ *   slot_blocks[i + 1].offset, all inside the block and in the page map taken slot blocks lie
+ *   inside the block and do not overlap is_busy, or every taken slot block is on the late list
  *   late_count <= slot_block_count, since a slot block is on the late list at most once
  */
 #ifndef ASHLAR_PLAN_MEMORY_H
@@ -21,18 +20,21 @@
 
 typedef struct ashlar_plan_memory ashlar_plan_memory;
 
-/* Lock: the allocator's. But while a step is in the plan memory, that step owns `late`. */
+/*
+ * Lock: the allocator's. But while a step uses the plan memory, `late` belongs to the step's
+ * thread.
+ */
 struct ashlar_plan_memory {
     ashlar_plan_memory *next;
     ashlar_stream_state *stream_state; /* whose work uses it */
     ashlar_block *block;               /* the heap's, in state ASHLAR_BLOCK_PLAN_MEMORY */
     ashlar_block *slot_blocks;         /* [slot_block_count], linked by next */
     size_t slot_block_count;
-    void *host_memory;   /* of the slot blocks, which begin at its first cache line */
-    ashlar_block **late; /* [late_count], room for every slot block: see plan.h; some may have been
-                          * freed since they were put here */
+    void *host_memory;   /* the slot blocks' memory; they begin at its first cache line */
+    ashlar_block **late; /* [late_count], room for every slot block: see plan.h; some may be freed
+                          * by now */
     size_t late_count;
-    uint64_t used_at; /* when the newest step on it began; counted as `last_used` of a stream */
+    uint64_t used_at; /* when its newest step began; on the same clock as a stream's `last_used` */
     bool is_busy;     /* a step uses it */
     bool is_unused; /* no plan uses it: it goes when its last live block is freed */
 };
@@ -40,14 +42,17 @@ struct ashlar_plan_memory {
 /* New plan memory with `count` > 0 slot blocks, not placed yet. NULL: no host memory. */
 ashlar_plan_memory *ashlar__plan_memory_new(size_t count);
 
-/* Place new plan memory in a used block of the heap, whose stream becomes its own, with slot blocks
- * at `offsets`, in ascending order. Lock: held. */
+/*
+ * Place new plan memory in a used block of the heap, with slot blocks at `offsets`, in ascending
+ * order. The block's stream becomes the plan memory's. Lock: held.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_memory_place_locked(ashlar_plan_memory *memory,
                                                                  ashlar_heap *heap,
                                                                  ashlar_block *block,
                                                                  const size_t *offsets);
 
-/* Return its block to the heap, and free the plan memory. No slot block may be taken. Lock: held.
+/*
+ * Return the block to the heap, and free the plan memory. No slot block may be taken. Lock: held.
  */
 void ashlar__plan_memory_destroy_locked(ashlar_heap *heap, ashlar_plan_memory *memory);
 
@@ -63,13 +68,14 @@ void ashlar__plan_memory_clean(ashlar_plan_memory *memory);
 /* Whether any slot block is taken. No step may be using the plan memory. Cost: O(late_count). */
 bool ashlar__plan_memory_is_live(ashlar_plan_memory *memory);
 
-/* Make `state` the one whose work uses the plan memory. Lock: held. */
+/* From now on work of `state` uses the plan memory. Lock: held. */
 void ashlar__plan_memory_rehome_locked(ashlar_plan_memory *memory, ashlar_stream_state *state);
 
 /* Free a slot block, so that its stream's later work may have it. Any thread. */
 static inline void ashlar__slot_block_vacate(ashlar_block *slot_block) {
     ASHLAR_CHECK2(ashlar__block_is_of_slot(slot_block));
-    /* Release: whoever hands the slot block out again overwrites what was read here. */
+    /* Release: the fields read before may be overwritten as soon as the slot block is handed out
+     * again. */
     atomic_store_explicit(&slot_block->taken, 0, memory_order_release);
 }
 

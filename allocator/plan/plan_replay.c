@@ -46,7 +46,7 @@ uint64_t ashlar__replay_served(const ashlar_replay *replay) {
     return replay->hits_before + (uint64_t)(next - replay->plan->slots) - replay->unserved;
 }
 
-/* While any block is late, make every request go the long way, which looks at the late lists. */
+/* While any block is late, make every request take the slow way, which looks at the late lists. */
 static void hold(ashlar_replay *replay) {
     ASHLAR_CHECK2(replay->next != &no_slot);
     replay->held = replay->next;
@@ -75,8 +75,10 @@ void ashlar__replay_start(ashlar_replay *replay, ashlar_plan *plan) {
     ASHLAR_CHECK2(is_sound(replay));
 }
 
-/* Undo hold(), and bring `expired` up to date: ashlar__replay_serve() does not move it on. For each
- * slot that it handed out, it has found the slots that ended by then to be dead. */
+/*
+ * Undo hold(), and bring `expired` up to date. ashlar__replay_serve() need not advance it, because
+ * before handing a slot out it has seen that the slots ending there are dead.
+ */
 static void let_go(ashlar_replay *replay) {
     replay->next = replay->next == &no_slot ? replay->held : replay->next;
     const uint32_t next = next_of(replay);
@@ -125,7 +127,10 @@ static bool names(const ashlar_replay *replay, ashlar_stream stream) {
     return stream_idx < replay->plan->stream_count;
 }
 
-/* An allocation that is not planned, since its stream has ended, is expected on any new stream. */
+/*
+ * An allocation that was left out of the plan because its stream has ended may come on any new
+ * stream.
+ */
 static bool is_for(const ashlar_replay *replay, const ashlar_slot *slot, ashlar_stream stream) {
     const ashlar_stream named = replay->streams[slot->stream_idx];
     return named == stream ||
@@ -137,8 +142,10 @@ static bool fits(const ashlar_replay *replay, const ashlar_slot *slot, const req
            is_for(replay, slot, r->stream);
 }
 
-/* The next slot that fits the request and at which a step merged into the plan may have gone on
- * after leaving out other slots; plan->count: none. See ashlar_recorded.is_landing. */
+/*
+ * The next slot that fits the request and is a landing: a step merged into the plan went on there
+ * after leaving out other slots. plan->count: there is none. See ashlar_recorded.is_landing.
+ */
 static uint32_t find_landing(const ashlar_replay *replay, const request *r) {
     const ashlar_plan *plan = replay->plan;
     uint32_t low = 0, high = plan->landing_count;
@@ -168,8 +175,9 @@ static void skip(ashlar_replay *replay, uint32_t i) {
     replay->skipped[replay->skipped_count++] = i;
 }
 
-/* Serve a request with a slot that was passed over, and that is still live in the recorded step at
- * this time. */
+/*
+ * Serve a request with a slot that was passed over, if the recorded step has it live at this time.
+ */
 static ashlar_block *serve_skipped(ashlar_replay *replay, const request *r) {
     for (uint32_t k = 0; k < replay->skipped_count; k++) {
         const ashlar_slot *slot = &replay->plan->slots[replay->skipped[k]];
@@ -243,7 +251,9 @@ static ashlar_block *serve(ashlar_replay *replay, const request *r) {
     if (fits(replay, replay->next, r)) {
         return serve_slot(replay, next_of(replay));
     }
-    /* Landings first, then slots passed over, so that a merged step finds its own slots. */
+    /*
+     * Try landings before slots that were passed over, so that a merged step finds its own slots.
+     */
     uint32_t i = find_landing(replay, r);
     if (i == replay->plan->count) {
         ashlar_block *slot_block = serve_skipped(replay, r);

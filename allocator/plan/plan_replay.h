@@ -3,8 +3,8 @@
  *
  * plan.h tells why a block handed out here overlaps no live block.
  *
- * Invariants while a plan is replayed (is_sound in plan_replay.c); if `next` is the stand-in that
- * fits no request, they hold for `held` instead:
+ * Invariants while a plan is replayed (is_sound in plan_replay.c). If `next` is the stand-in that
+ * fits no request, read `held` in its place:
  *   plan->slots <= next <= plan->slots + plan->count
  *   expired <= plan->expiry_count
  *   skipped_count <= ASHLAR_REPLAY_SKIPPED_MAX
@@ -14,22 +14,25 @@
 
 #include "allocator/plan/planner.h"
 
-/* How many of the slots that were passed over are kept for requests that come out of order. */
+/* How many slots that were passed over are kept for requests that come out of order. */
 enum { ASHLAR_REPLAY_SKIPPED_MAX = 16 };
 
 typedef struct ashlar_replay ashlar_replay;
 
-/* The replay outside any step. It serves nothing, so a request need not ask if there is a step. */
+/*
+ * The replay outside any step. It serves nothing, so that a request need not ask whether there is a
+ * step.
+ */
 extern ashlar_replay ashlar__no_replay;
 
 /* Lock: while a thread is inside its cache, the replay is that thread's; otherwise the allocator's
  * lock guards every field. */
 struct ashlar_replay {
-    const ashlar_slot *next; /* the slot that the next request is expected to want. While any block
-                              * is late: a stand-in that fits no request */
+    const ashlar_slot *next; /* the slot expected to serve the next request. While any block is
+                              * late: a stand-in that fits no request */
     const ashlar_slot *held; /* what `next` would be if no block were late */
-    uint32_t expired;        /* how many entries of plan->expiry have ended and been looked at; may
-                              * lag behind: see let_go() in plan_replay.c */
+    uint32_t expired;        /* number of plan->expiry entries known to have ended; may lag behind:
+                              * see let_go() in plan_replay.c */
     size_t late_count;       /* entries on the late lists of all `memories` */
     uint64_t hits_before;    /* planned_count of the cache when the step began */
     uint64_t unserved;       /* how many slots before the next one were not handed out */
@@ -46,11 +49,12 @@ struct ashlar_replay {
     bool is_dry_run;          /* the step is recorded without memory; see dry_run.h */
     ashlar_block dry_block;   /* stands for every block of a dry run */
     uint32_t dry_block_count; /* live blocks of a dry run */
-    bool is_held;             /* no request asks whether blocks can come home; see the key's */
+    bool is_held;             /* no request asks whether blocks can come home; see
+                               * ashlar_step_key */
     uint32_t depth;           /* nested steps: how many have begun and not ended */
 };
 
-/* A slot's block, with `slot` and `bytes` set. The caller writes to `taken`, and so takes it. */
+/* A slot's block, with `slot` and `bytes` set. The caller takes it by writing to `taken`. */
 static inline ashlar_block *ashlar__replay_slot_block(const ashlar_slot *slot) {
     ashlar_block *slot_block = slot->slot_block;
     ASHLAR_CHECK2(slot->bytes > 0 && ashlar__block_is_of_slot(slot_block));
@@ -60,9 +64,11 @@ static inline ashlar_block *ashlar__replay_slot_block(const ashlar_slot *slot) {
     return slot_block;
 }
 
-/* The block for a request that is just what the plan expects next, with nothing in the way. NULL:
- * ask ashlar__replay_serve_otherwise(). This function calls no other, so that its caller need not
- * save registers. It does not know that the default stream has a second handle. */
+/*
+ * The block for a request that is exactly what the plan expects next, if nothing is in the way.
+ * NULL: ask ashlar__replay_serve_otherwise(). This function calls no other, so that its caller need
+ * not save registers. It does not know that the legacy default stream has two handles.
+ */
 static inline ashlar_block *ashlar__replay_serve(ashlar_replay *replay, size_t bytes, unsigned tag,
                                                  ashlar_stream stream) {
     const ashlar_slot *slot = replay->next;
@@ -77,14 +83,14 @@ static inline ashlar_block *ashlar__replay_serve(ashlar_replay *replay, size_t b
 /* Blocks that plans have handed out to the thread's cache, those of this replay included. */
 uint64_t ashlar__replay_served(const ashlar_replay *replay);
 
-/* The block for any request of a step. NULL: the ordinary path has to serve the request. */
+/* The block for any request of a step. NULL: the ordinary path must serve the request. */
 ashlar_block *ashlar__replay_serve_otherwise(ashlar_replay *replay, size_t bytes, unsigned tag,
                                              ashlar_stream stream);
 
 /* Begin at the plan's first slot. The caller has set `streams` and `memories`. */
 void ashlar__replay_start(ashlar_replay *replay, ashlar_plan *plan);
 
-/* The step is over: those of its blocks that are still live are late from now on. */
+/* End the step: its blocks that are still live are late from now on. */
 void ashlar__replay_stop(ashlar_replay *replay);
 
 /* Tell the planner that a recorded step, or a replayed one, is over. ashlar__replay_end_replay()

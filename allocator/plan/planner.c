@@ -35,7 +35,7 @@ void ashlar__planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap) {
     }
 }
 
-/* Whether no step is in the memory or about to be, and no block of it is taken. */
+/* Whether no step uses the memory or is about to, and none of its blocks is taken. */
 static bool is_spare(const ashlar_planner *planner, ashlar_plan_memory *memory) {
     if (memory->is_busy || ashlar__plan_memory_is_live(memory)) {
         return false;
@@ -48,7 +48,7 @@ static bool is_spare(const ashlar_planner *planner, ashlar_plan_memory *memory) 
     return memory->is_unused || key == NULL;
 }
 
-/* Memory that no plan uses goes before all other. */
+/* Memory that no plan uses counts as the oldest. */
 static uint64_t age(const ashlar_plan_memory *memory) {
     return memory->is_unused ? 0 : memory->used_at;
 }

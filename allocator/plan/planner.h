@@ -17,19 +17,18 @@ struct ashlar_step_key {
     ashlar_stream_state *stream_state; /* the stream on which the steps begin */
     ashlar_recording recording; /* all steps recorded so far, merged; empty if there are none */
     uint32_t step_count;        /* how many steps are merged in `recording` */
-    ashlar_plan *plan;          /* NULL: none; unless it lacks memory (see
-                                 * ashlar__planner_lacks_memory()), each planned slot of it has a
-                                 * slot block */
+    ashlar_plan *plan;          /* NULL: none; each planned slot has a slot block, unless the plan
+                                 * lacks memory (see ashlar__planner_lacks_memory()) */
     size_t replay_count;        /* steps that replay the plan now */
-    bool is_current;            /* planning was tried for the present `recording`; if plan is NULL,
-                                 * there was no memory for it */
+    bool is_current;            /* the present `recording` was planned; if plan is NULL, there was
+                                 * no memory for the plan */
     bool is_busy;               /* a step is recorded or planned, partly without the lock */
     bool is_wanted;             /* record the next step although there is a plan */
     bool is_stale;              /* like is_wanted, but also discard the present recording */
-    bool is_ordinary;           /* its steps are not recorded by themselves */
-    bool is_held;               /* its steps begin with every block at home and the thread's cache
-                                 * empty, and no block comes home meanwhile: so what serves a step
-                                 * follows from the step alone */
+    bool is_ordinary;           /* its steps are recorded only on request */
+    bool is_held;               /* its steps begin with every block at home and the cache empty, and
+                                 * no block comes home during a step: so its addresses follow from
+                                 * the step alone */
     uint32_t diverged;          /* steps in a row that had a miss */
 };
 
@@ -38,7 +37,7 @@ typedef struct ashlar_planner {
     ashlar_plan_options options;
     ashlar_step_key *keys;
     ashlar_plan_memory *memories;
-    ashlar_plan_stats stats;  /* only its counts are kept; the sizes are computed on request */
+    ashlar_plan_stats stats;  /* only the counts are kept; the sizes are computed on request */
     size_t active_step_count; /* steps under way */
     size_t recording_count;   /* steps under way that are recorded: <= active_step_count */
     bool is_installing;       /* memory is being taken for a plan, perhaps without the lock */
@@ -57,7 +56,7 @@ static inline bool ashlar__step_key_is_in_use(const ashlar_step_key *key) {
     return key->is_busy || key->replay_count > 0;
 }
 
-/* A stream's plan memory, or NULL if no plan uses one. Lock: the allocator's, as for all below. */
+/* A stream's plan memory; NULL if no plan uses one. Lock: the allocator's, as for all below. */
 ashlar_plan_memory *ashlar__planner_memory(const ashlar_planner *planner,
                                            const ashlar_stream_state *state);
 
@@ -65,13 +64,13 @@ ashlar_plan_memory *ashlar__planner_memory(const ashlar_planner *planner,
 void ashlar__planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap);
 
 /*
- * Return one plan memory to the heap that no step is in and that has no live block: one that no
- * plan uses, or else the one used longest ago. Plans that use it keep their offsets, and lack
- * memory until a step of theirs begins. False: there is none.
+ * Return to the heap one plan memory without a live block that no step uses: preferably one that no
+ * plan uses, otherwise the one used longest ago. Its plans keep their offsets, and lack memory
+ * until one of their steps begins. False: there is none.
  */
 bool ashlar__planner_give_up_locked(ashlar_planner *planner, ashlar_heap *heap);
 
-/* Bytes of plan memory that no step is in. */
+/* Bytes of plan memory that no step uses. */
 size_t ashlar__planner_quiet_bytes(const ashlar_planner *planner);
 
 /* Whether memory that a plan has slots in was given up. */
@@ -85,11 +84,16 @@ void ashlar__planner_drop_unused_locked(ashlar_planner *planner, ashlar_heap *he
 void ashlar__planner_forget_stream_locked(ashlar_planner *planner, ashlar_heap *heap,
                                           const ashlar_stream_state *state);
 
-/* Set is_referenced of the stream states to which keys, their recordings and their plans refer.
- * Steps under way may refer to further ones. */
+/*
+ * Set is_referenced of the stream states that keys, their recordings and their plans refer to.
+ * Steps under way may refer to further ones.
+ */
 void ashlar__planner_mark_referenced(const ashlar_planner *planner);
 
-/* Errors: ASHLAR_EINVAL (a step is under way, or a plan is being made). */
+/*
+ * Refuse if the planner is busy. Errors: ASHLAR_EINVAL (a step is under way, or a plan is being
+ * made).
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_refuse_busy_locked(const ashlar_planner *planner);
 
 /* Free a key's plan. */
@@ -101,7 +105,7 @@ void ashlar__planner_free_key(ashlar_step_key *key);
 /* Free every key. */
 void ashlar__planner_free_keys(ashlar_planner *planner);
 
-/* Free everything at the allocator's end. The heap ends as well, so nothing is returned to it. */
+/* Free everything at the allocator's end. The heap ends, too, so nothing is returned to it. */
 void ashlar__planner_finish(ashlar_planner *planner);
 
 #endif /* ASHLAR_PLANNER_H */

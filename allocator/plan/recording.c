@@ -72,7 +72,7 @@ void ashlar__recording_add(ashlar_recording *r, size_t bytes, unsigned tag,
     ASHLAR_CHECK2(bytes > 0 && tag < ASHLAR_TAG_COUNT);
     const uint32_t stream_idx = idx_of_stream(r, state);
     if (stream_idx == ASHLAR_PLAN_STREAMS_MAX || r->is_incomplete) {
-        return; /* with too many streams, leave this one out: a replay does so as well */
+        return; /* one stream too many: leave it out, as a replay does */
     }
     if (!make_room(r)) {
         r->is_incomplete = true;
@@ -105,7 +105,7 @@ void ashlar__recording_close(ashlar_recording *r) {
     }
     ashlar__host_free((void *)r->blocks);
     r->blocks = NULL;
-    r->capacity = 0; /* nothing is added from now on */
+    r->capacity = 0; /* so that nothing is added from now on */
     ASHLAR_CHECK3(ashlar__recording_is_sound(r));
 }
 
@@ -167,7 +167,7 @@ enum { KINDS = ASHLAR_TAG_COUNT * ASHLAR_PLAN_STREAMS_MAX };
 
 _Static_assert(ASHLAR_PLAN_STREAMS_MAX <= UINT8_MAX, "a stream's index fits its byte");
 
-/* Two recordings that are being merged, and where their allocations have gone. */
+/* Two recordings that are being merged, and the new places of their allocations. */
 typedef struct merger {
     const ashlar_recording *from[2]; /* the arguments `base` and `more` */
     uint32_t stream_map[2][ASHLAR_PLAN_STREAMS_MAX];
@@ -249,8 +249,10 @@ static void mark_landings(merger *m, int which) {
     }
 }
 
-/* A block with end == e was freed after allocation e - 1 of its recording and before allocation e.
- * In `out` it ends directly behind allocation e - 1, the earliest place allowed. */
+/*
+ * A block with end == e was freed between the allocations e - 1 and e of its recording. In `out` it
+ * ends right behind allocation e - 1, which is the earliest end allowed.
+ */
 static void map_ends(merger *m, int which) {
     for (uint32_t i = 0; i < m->from[which]->count; i++) {
         const uint32_t end = m->from[which]->allocs[i].end;

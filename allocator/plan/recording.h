@@ -1,8 +1,8 @@
 /*
- * recording.h - the allocations of a step in their order, from which a plan is made (internal).
+ * recording.h - the allocations of a step in their order, which a plan is made from (internal).
  *
- * Time is counted in allocations of the step: allocation i happens at time i, and a block that is
- * freed when e allocations have been made lives in [i, e). Two blocks are live at the same time
+ * Time is counted in allocations of the step: allocation i happens at time i, and its block lives
+ * in [i, e) if e allocations had been made when it was freed. Two blocks are live at the same time
  * exactly if each begins before the other ends.
  *
  * Invariants of a closed recording (ashlar__recording_is_sound):
@@ -29,7 +29,7 @@ typedef struct ashlar_recorded {
     size_t bytes; /* asked for */
     uint32_t end; /* allocations made before this one's block was freed, or ASHLAR_NOT_PLANNED */
     unsigned char tag;
-    unsigned char stream_idx; /* the block was asked for on stream_states[stream_idx] */
+    unsigned char stream_idx; /* the block's request was on stream_states[stream_idx] */
     bool is_landing; /* in one of the merged steps, the allocation before this one was left out */
 } ashlar_recorded;
 
@@ -66,7 +66,10 @@ bool ashlar__recording_end(ashlar_recording *recording, const ashlar_block *bloc
 /* Set is_referenced of the recording's stream states. */
 void ashlar__recording_mark_referenced(const ashlar_recording *recording);
 
-/* The step is over: blocks that are still live outlive it, and nothing is added any more. */
+/*
+ * End the recording with its step: blocks that are still live outlive it, and nothing is added any
+ * more.
+ */
 void ashlar__recording_close(ashlar_recording *recording);
 
 /*
@@ -87,9 +90,9 @@ ashlar__recording_find_peaks(const ashlar_recording *recording,
  * none, it is added between the others. A pair has the larger size and the longer lifetime of the
  * two, and is planned only if both are. The streams of `base` keep their indices.
  *
- * A step of one recording then leaves out allocations of the other. But those left out right
- * before an allocation of the step never have its tag and stream. So a search for the next
- * allocation with that tag and stream finds the step's own.
+ * A step of one recording then leaves out allocations of the other. But allocations that are left
+ * out right before one of the step's own never have the same tag and stream as that one. So a
+ * search for the next allocation with that tag and stream finds the step's own.
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; then *out is unchanged.
  */
