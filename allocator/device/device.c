@@ -190,7 +190,7 @@ ashlar_status ashlar__device_enter(ashlar_device *device) {
 void ashlar__device_leave(ashlar_device *device) {
     cu_context popped = NULL;
     const cu_result result = ASHLAR_DRIVER_CALL(device->driver, ctx_pop_current, (&popped));
-    /* `popped` is another context than ours if an earlier pop has failed. */
+    /* `popped` is some other context if an earlier pop has failed. */
     ASHLAR_CHECK2(result != CU_SUCCESS || popped != NULL);
 }
 

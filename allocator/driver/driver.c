@@ -1,4 +1,6 @@
-/* driver.c - for both drivers: counts calls, makes calls fail in tests, and explains errors. */
+/*
+ * driver.c - for both drivers: counting calls, making calls fail in tests, and explaining errors.
+ */
 #include "allocator/driver/driver.h"
 
 #include "allocator/base/check_level.h"

@@ -1,9 +1,9 @@
 /*
  * driver.h - every call that ashlar makes to a device, as one table (internal).
  *
- * The table has the CUDA driver API's own signatures and result codes. Two things fill it:
- * driver_cuda.c (libcuda.so.1, found at run time) and driver_soft.c (the software device).
- * Except for the compute back ends, no code that uses the table knows which of the two filled it.
+ * The table has the CUDA driver API's own signatures and result codes. It is filled by
+ * driver_cuda.c (libcuda.so.1, found at run time) or by driver_soft.c (the software device). Except
+ * for the compute back ends, no code that uses the table knows which of the two filled it.
  *
  * All calls go through ASHLAR_DRIVER_CALL, which counts them, and with which a test can make the
  * n-th call of a function fail.
@@ -163,8 +163,8 @@ typedef struct ashlar_driver {
 } ashlar_driver;
 
 /*
- * Open the CUDA driver or the software device's. Each exists once in the process and is never
- * closed; later calls return the same one.
+ * Open the CUDA driver or that of the software device. Each exists once in the process and is never
+ * closed; later calls return the same driver.
  *
  * Errors: ASHLAR_ENODEVICE (no library, no device), ASHLAR_EINVAL (a bad ASHLAR_SOFT),
  *         ASHLAR_EDRIVER; the detail says which. A failed open is tried again by the next call.

@@ -43,7 +43,7 @@ static ashlar_status too_old(const char *symbol, int version) {
 }
 
 static ashlar_status open_library(proc_lookup *out) {
-    /* Never closed, even after a failure: once it has run, a driver keeps threads and handlers. */
+    /* Never closed, even after a failure: a driver that has run keeps threads and handlers. */
     static void *library;
     if (library == NULL) {
         library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

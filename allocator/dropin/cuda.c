@@ -5,7 +5,7 @@
 #include "allocator/dropin/devices.h"
 #include "allocator/dropin/frees.h"
 
-/* As in the public header, which would need CUDA's headers. */
+/* As in the public header, which cannot be included here, since it needs CUDA's headers. */
 enum { ASHLAR_CUDA_ASK = -1 };
 ASHLAR_API int ashlar_cuda_malloc(int device, void **ptr, size_t bytes);
 ASHLAR_API int ashlar_cuda_malloc_async(int device, void **ptr, size_t bytes, ashlar_stream stream);
@@ -17,7 +17,7 @@ ASHLAR_API int ashlar_cuda_free_host(void *ptr);
 
 _Static_assert(ASHLAR_CUDA_ASK != (int)CU_SUCCESS && ASHLAR_CUDA_ASK < 0, "no code of CUDA's");
 
-/* ASHLAR_CUDA_ASK: CUDA itself reports the mistake best. */
+/* CUDA's result code; ASHLAR_CUDA_ASK if CUDA itself reports the mistake best. */
 static int result_of(ashlar_status status) {
     switch (status) {
     case ASHLAR_OK:
@@ -30,7 +30,7 @@ static int result_of(ashlar_status status) {
     }
 }
 
-/* We are not told of the program's streams. */
+/* This interface does not tell us of the program's streams, so distrust them. */
 static ashlar_status frees_of(int device, ashlar_frees **out) {
     const ashlar_status status = ashlar__frees_of(device, out);
     if (status == ASHLAR_OK) {

@@ -1,5 +1,7 @@
-/* devices.c - the allocators of a process's devices and contexts, made at their first use; the
- * environment variables for them; what remains of them after a fork. */
+/*
+ * devices.c - the allocators of a process's devices and contexts, made at their first use; their
+ * environment variables; and their end in a forked child.
+ */
 #include "allocator/dropin/devices.h"
 
 #include <pthread.h>
@@ -17,13 +19,13 @@ enum { LINE_BYTES = ASHLAR_DETAIL_BYTES + 128 };
 
 _Static_assert(ASHLAR_DROPIN_CONTEXTS == ASHLAR_DROPIN_HOST + 1, "places: devices, host, contexts");
 
-/* By place. Set under the lock below, and never unset for a device. */
+/* Indexed by place. Set under making_lock, and never unset for a device. */
 static _Atomic(ashlar_allocator *) allocators[ASHLAR_DROPIN_ALLOCATORS_MAX];
 
 /* A place is free while its context is NULL. */
 static struct {
     _Atomic(cu_context) context;
-    int ordinal; /* written before the context */
+    int ordinal; /* written before `context` */
 } contexts[ASHLAR_DROPIN_CONTEXTS_MAX];
 static atomic_int context_count;
 
@@ -56,7 +58,7 @@ static bool is_software(void) {
 
 /* ---- reports ---- */
 
-/* In one write, so that lines of different threads or processes do not mix. */
+/* Write a line in one call, so that lines of different threads or processes do not mix. */
 static void write_line(const char *what, const char *text) {
     char line[LINE_BYTES];
     const int length = snprintf(line, sizeof line, "ashlar: %s%s%s", what,
@@ -76,7 +78,7 @@ static void report_line(const char *line, void *unused) {
 
 void ashlar__dropin_report(const char *what) {
     bool is_on = false;
-    /* A bad value is reported when an allocator is made. */
+    /* Ignore a bad value here: it is reported when an allocator is made. */
     if (read_switch("ASHLAR_REPORT", &is_on) == ASHLAR_OK && is_on) {
         write_line(what, ashlar_error_detail());
     }
@@ -84,15 +86,17 @@ void ashlar__dropin_report(const char *what) {
 
 /* ---- forks ---- */
 
-/* The child has only the thread that forked, and locks that other threads may have held. We cannot
- * take them before the fork: CUDA forks while it starts, that is while an allocator is made. */
+/*
+ * The child has only the thread that forked, but locks that other threads may have held. We cannot
+ * take them before the fork, because CUDA itself forks when it starts, while an allocator is made.
+ */
 static void begin_child(void) {
     atomic_store(&is_forked, true);
     ashlar__lock_init(&making_lock, ASHLAR_RANK_DROPIN_DEVICES);
     for (int i = 0; i < ASHLAR_DROPIN_ALLOCATORS_MAX; i++) {
         ashlar_allocator *a = atomic_load(&allocators[i]);
         if (a != NULL) {
-            a->report = NULL; /* only the parent reports leaks; the lock may never be free here */
+            a->report = NULL; /* only the parent reports leaks; its lock may never be free here */
         }
     }
 }
@@ -134,7 +138,7 @@ static ashlar_status allow_peers(ashlar_allocator *a) {
     return status;
 }
 
-/* Apply the environment's options besides ASHLAR_CONF. */
+/* Apply the environment variables other than ASHLAR_CONF. */
 static ashlar_status equip(ashlar_allocator *a) {
     bool is_on = false;
     const ashlar_status status = read_switch("ASHLAR_REPORT", &is_on);
@@ -265,7 +269,7 @@ int ashlar__dropin_add_context(int ordinal, cu_context context) {
     int place = -1;
     ASHLAR_CHECK2(context != NULL); /* NULL marks a free place */
     if (is_software()) {
-        return -1; /* a CUDA context, but the user wants software devices */
+        return -1; /* a CUDA context, but the user asked for software devices */
     }
     ashlar__lock_acquire(&making_lock);
     for (int i = 0; i < ASHLAR_DROPIN_CONTEXTS_MAX && place < 0; i++) {

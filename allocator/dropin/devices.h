@@ -2,10 +2,10 @@
  * devices.h - one allocator for each device of the process, for programs that name devices by
  * ordinals (internal to the drop-in libraries).
  *
- * The devices are CUDA's, numbered as by the CUDA runtime. They are software devices only with
- * ASHLAR_DEVICE=soft (or soft:N, for any N) in the environment, never by default, since the program
- * does not expect them. The allocators have the options of ASHLAR_CONF. They are never destroyed: a
- * program may free memory until its last moment, and the driver may be gone by then.
+ * The devices are CUDA's, with the ordinals of the CUDA runtime. They are software devices only
+ * with ASHLAR_DEVICE=soft (or soft:N, for any N) in the environment, and never by default, since
+ * the program does not expect those. The allocators have the options of ASHLAR_CONF. They are never
+ * destroyed: a program may free memory until its last moment, and the driver may be gone by then.
  *
  * As with CUDA, a child that was forked after the first device was opened has no devices: every
  * call fails with a detail that says so, none waits for a lock, and nothing is reported at the end.
@@ -26,8 +26,8 @@
 #include "allocator/driver/cuda_abi.h"
 
 enum {
-    /* Places in a list of allocators: a device's ordinal, then page-locked host memory, then the
-     * contexts that the program has made. */
+    /* Places in a list of allocators: first the devices, by ordinal, then page-locked host memory,
+     * then the contexts that the program has made. */
     ASHLAR_DROPIN_DEVICES_MAX = 64,
     ASHLAR_DROPIN_HOST = ASHLAR_DROPIN_DEVICES_MAX,
     ASHLAR_DROPIN_CONTEXTS,
@@ -36,8 +36,8 @@ enum {
 };
 
 /*
- * The allocator of a device, made at the first call. Unless ASHLAR_PEERS=off, all devices that can
- * are given access to its memory: cudaDeviceEnablePeerAccess() does not reach memory mapped by the
+ * The allocator of a device, made at the first call. Unless ASHLAR_PEERS=off, all possible peers
+ * get access to its memory, since cudaDeviceEnablePeerAccess() does not reach memory mapped by the
  * virtual memory functions.
  *
  * ordinal   0 .. ASHLAR_DROPIN_DEVICES_MAX - 1
@@ -49,22 +49,25 @@ enum {
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_allocator(int ordinal, ashlar_allocator **out);
 
-/* The same, but NULL if none has been made, the ordinal is invalid, or this is a forked child. */
+/*
+ * The same, but NULL if no allocator has been made, the ordinal is invalid, or this is a forked
+ * child.
+ */
 ashlar_allocator *ashlar__dropin_peek(int ordinal);
 
 /*
  * The process's allocator of page-locked host memory, which all devices may use. It has default
- * options, since ASHLAR_CONF is for device memory.
+ * options, since those of ASHLAR_CONF are for device memory.
  *
- * ordinal   at the first call: the device through which the memory is taken
+ * ordinal   at the first call: the device that takes the memory from the driver
  *
  * Threads, errors, cost: as above.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_host_allocator(int ordinal, ashlar_allocator **out);
 
 /*
- * Add a context that the program has made on a CUDA device besides the primary one. Returns its
- * place, for which the first call makes an allocator with the options of ASHLAR_CONF; -1: the
+ * Add a context, other than the primary one, that the program has made on a CUDA device. Returns
+ * its place, where the first call makes an allocator with the options of ASHLAR_CONF; -1: the
  * context is not served, or all places are taken. Drop the context before it ends.
  *
  * context   not NULL
@@ -76,8 +79,10 @@ int ashlar__dropin_find_context(cu_context context);
 void ashlar__dropin_drop_context(int place);
 ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_context_allocator(int place, ashlar_allocator **out);
 
-/* The allocator with a live block at `ptr`; NULL: none, so the pointer may be the driver's.
- * Threads: any. Cost: O(devices), takes a lock for each. */
+/*
+ * The allocator with a live block at `ptr`; NULL: none has, so the pointer may be the driver's.
+ * Threads: any. Cost: O(devices), takes a lock for each.
+ */
 ashlar_allocator *ashlar__dropin_owner(const void *ptr);
 
 /* Whether this process was forked from one that had devices. Threads: any. */

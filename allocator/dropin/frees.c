@@ -15,19 +15,23 @@ static atomic_bool is_given_up[ASHLAR_DROPIN_DEVICES_MAX];
 static ashlar_lock making_lock = ASHLAR_LOCK(ASHLAR_RANK_DROPIN_FREES);
 
 /*
- * Freed blocks become free at different times in each step of a program, so its blocks lie in
- * different places each time. With room to spare, later steps need no more memory than the first.
+ * Freed blocks become reusable at different times in each step of a program, so each step's blocks
+ * lie in different places. With room to spare, later steps need no more memory than the first.
  */
 #define STEP_MIN_BYTES ((size_t)32 << 20)
 enum { STEP_DEVICE_DIVISOR = 64 }; /* but at most this part of the device */
 
-/* When to wait for the device: when 3/4 of the reserved memory is in no block, and that is at least
- * four steps of growth. Then only late work keeps it from being used, and the wait, which
- * cudaFree() always makes, bounds what a program can reserve that never lets the device rest. */
+/*
+ * When to wait for the device: when 3/4 of the reserved memory is in no live block, and that is at
+ * least four steps of growth. Only late work keeps such memory from being reused. The wait, which
+ * cudaFree() always makes, bounds the memory of a program that never lets the device rest.
+ */
 #define MUCH_BYTES (4 * STEP_MIN_BYTES)
 enum { MUCH_PER_LIVE = 3 };
 
-/* The most tries of a request, since other threads may take the memory that becomes free. */
+/*
+ * The most tries of a request. Several, since other threads may take the memory that becomes free.
+ */
 enum { TRIES_MAX = 16 };
 
 /* ---- making ---- */
@@ -227,7 +231,7 @@ size_t ashlar__frees_spare_bytes(ashlar_frees *f) {
     ashlar__allocator_enter(a);
     ashlar__caches_flush_locked(a, ashlar__cache_recent);
     const ashlar_status unused = ashlar__away_ask(&a->heap, SIZE_MAX);
-    (void)unused; /* what is not known to be over is counted as well */
+    (void)unused; /* memory whose uses are not known to be over counts as well */
     const size_t bytes = ashlar__heap_servable_bytes(&a->heap);
     ashlar__allocator_leave(a);
     return bytes;
@@ -277,7 +281,10 @@ static bool has_much_to_wait_for(const ashlar_frees *f, size_t bytes) {
     return spare >= MUCH_BYTES && spare / 2 >= bytes && spare / MUCH_PER_LIVE >= stats.block_bytes;
 }
 
-/* Fails only if no other thread is about to return blocks. `stream` NULL: for any stream. */
+/*
+ * Allocate, failing only if no other thread is about to return blocks. `stream` NULL: for any
+ * stream.
+ */
 static ashlar_status alloc_at_last(ashlar_frees *f, size_t bytes, const ashlar_stream *stream,
                                    void **out) {
     ashlar_status status;
@@ -293,7 +300,7 @@ static ashlar_status alloc_at_last(ashlar_frees *f, size_t bytes, const ashlar_s
     return status;
 }
 
-/* In a guard mode: wait for the work that the guard queues on the block. */
+/* Allocate in a guard mode, and wait for the work that the guard queues on the block. */
 static ashlar_status alloc_guarded(ashlar_frees *f, size_t bytes, void **out) {
     void *ptr = NULL;
     ashlar_status status = ashlar_alloc(f->allocator, bytes, NULL, &ptr);
@@ -320,7 +327,10 @@ ashlar_status ashlar__frees_alloc(ashlar_frees *f, size_t bytes, void **out) {
     return status == ASHLAR_ENOMEM ? alloc_at_last(f, bytes, NULL, out) : status;
 }
 
-/* Nobody tells of the end of a stream that we do not know. Default streams do not end. */
+/*
+ * Have the allocator watch streams, unless the stream is known or a default stream: nobody tells us
+ * when another one ends.
+ */
 static void watch(ashlar_frees *f, ashlar_stream stream) {
     if (ashlar__stream_can_end(stream) &&
         atomic_load_explicit(&f->is_distrusted, memory_order_relaxed) &&
@@ -388,7 +398,10 @@ bool ashlar__frees_answer_host(void *ptr, cu_result *result) {
     return f != NULL && answer(f, ptr, NULL, result);
 }
 
-/* Some callers do this at every allocation. Read first: a write takes the line from all threads. */
+/*
+ * Read first, since some callers do this at every allocation, and a write would take the cache line
+ * from all threads.
+ */
 void ashlar__frees_distrust_streams(ashlar_frees *f) {
     if (!atomic_load_explicit(&f->is_distrusted, memory_order_relaxed)) {
         atomic_store(&f->is_distrusted, true);

@@ -1,4 +1,7 @@
-/* frees_batches.c - freed blocks in batches, kept until all work submitted before is over. */
+/*
+ * frees_batches.c - freed blocks in batches, kept until all work submitted before their free is
+ * over.
+ */
 #include "allocator/dropin/frees_impl.h"
 
 #include "allocator/base/host.h"
@@ -6,8 +9,8 @@
 #include "allocator/core/watch.h"
 
 /*
- * How often events are polled before more memory is mapped: for about 50 microseconds, as long as
- * mapping takes. On an idle device an event completes within a few microseconds.
+ * How many times events are polled before more memory is mapped: for about 50 microseconds, which
+ * is as long as mapping takes. On an idle device an event completes within a few microseconds.
  */
 enum { POLLS = 64 };
 
@@ -90,7 +93,7 @@ static bool is_capture_still_on(const ashlar_frees *f) {
 
 /*
  * Put marks behind all work submitted so far. False: some failed; `marks` has the others. A stream
- * that takes no event may have been destroyed in a way that we do not intercept.
+ * on which no event can be recorded may have been destroyed in a way that we do not intercept.
  */
 static bool mark_all_locked(ashlar_frees *f, ashlar_event_node **marks) {
     ASHLAR_OWNS(&f->lock);
@@ -126,7 +129,7 @@ static void make_batch_locked(ashlar_frees *f) {
     if (made == NULL) {
         return;
     }
-    /* Before recording events, which do not cover blocks that are deferred later. */
+    /* Take the blocks first, because the events do not cover blocks that are deferred later. */
     made->blocks = ashlar__deferred_take(f->allocator);
     if (made->blocks == NULL || !mark_all_locked(f, &made->marks)) {
         ashlar__deferred_put_back(f->allocator, made->blocks);
@@ -181,19 +184,19 @@ static bool release_past_locked(ashlar_frees *f) {
     return has_any;
 }
 
-/* Whether events do not cover all streams, or must not be waited for. */
+/* Whether the host must wait, because events do not cover all streams or must not be waited for. */
 static bool needs_wait(const ashlar_frees *f) {
     return atomic_load(&f->is_distrusted) || atomic_load(&f->is_trusting);
 }
 
-/* What was freed in the order of a stream that is watched is past then, too. */
+/* Wait for the device; if streams are watched, blocks freed in stream order are past then, too. */
 static ashlar_status synchronize(const ashlar_frees *f) {
     return f->is_host                     ? ashlar__device_synchronize_all(f->device)
            : atomic_load(&f->is_watching) ? ashlar__watch_settle(f->allocator)
                                           : ashlar__device_synchronize(f->device);
 }
 
-/* Wait on the host; then all deferred blocks are free. */
+/* Wait on the host, and then release all deferred blocks. */
 static bool release_after_wait(ashlar_frees *f) {
     ashlar__lock_acquire(&f->wait_lock);
     ashlar_block *blocks = ashlar__deferred_take(f->allocator);
@@ -353,7 +356,7 @@ static ashlar_status mark_end_locked(ashlar_frees *f, ashlar_stream stream) {
         return status;
     }
     if (!is_capture_on(f)) {
-        poll_locked(f, &f->ended); /* there may be no further batch to take the completed marks */
+        poll_locked(f, &f->ended); /* otherwise completed marks might gather, if no batch follows */
     }
     const bool is_marked = !is_captured(f, stream) && mark_stream_locked(f, stream, &f->ended);
     ashlar__frees_leave(f, mode);

@@ -13,7 +13,7 @@
 #include "allocator/base/lock.h"
 #include "allocator/dropin/frees.h"
 
-/* The most batches that wait, unless memory is out. With more, no batch would complete sooner. */
+/* The most batches that wait, except when memory has run out. More would not complete sooner. */
 enum { ASHLAR_BATCHES_MAX = 8 };
 
 /* An event, in one list at a time. */
@@ -42,7 +42,7 @@ struct ashlar_frees {
     bool is_host;                /* const; for page-locked host memory */
     atomic_bool is_distrusted;   /* there may be streams that we do not know */
     atomic_bool is_trusting;     /* set only by tests */
-    atomic_bool is_watching; /* streams that we do not know were passed: the allocator watches */
+    atomic_bool is_watching;     /* unknown streams were passed, so the allocator watches streams */
     _Atomic size_t batch_count;
     _Atomic uint64_t release_count; /* how often blocks were given back to the allocator */
     ashlar_lock wait_lock;          /* held by a thread that waits on the host and holds blocks */
@@ -61,8 +61,10 @@ bool ashlar__frees_has_pending(const ashlar_frees *frees);
  * allocator. Returns whether there were any. */
 bool ashlar__frees_reap(ashlar_frees *frees, size_t batches_max);
 
-/* Whether a request that found no memory may succeed now: blocks were returned since
- * `release_count` was read, or some are pending. Waits for a thread that is returning blocks. */
+/*
+ * Whether a request that found no memory may succeed now, because blocks were returned since the
+ * caller read `release_count`, or are pending. Waits for a thread that is returning blocks.
+ */
 bool ashlar__frees_has_more(ashlar_frees *frees, uint64_t release_count);
 
 /* Wait on the host for all work of the device. False: not possible now. */

@@ -169,13 +169,18 @@ ASHLAR_PRELOAD_NEEDED_MAP(X)
 
 /* ---- whose call it is ---- */
 
-/* Begin to serve a call. False: pass it to the driver, since ASHLAR_PRELOAD is off, or we made the
- * call ourselves. We call the allocator only between begin and end. */
+/*
+ * Begin to serve a call. False: pass it to the driver, because ASHLAR_PRELOAD is off or the call is
+ * our own. We call the allocator only between begin and end.
+ */
 bool ashlar__preload_begin(void);
 void ashlar__preload_end(void);
 
-/* What serves the calling thread's current context. NULL: the driver, since the context is neither
- * a primary one nor made by the program. Call this between begin and end. */
+/*
+ * The ashlar_frees that serves the calling thread's current context. NULL: the driver serves it,
+ * since the context is neither a primary one nor made by the program. Call this between begin and
+ * end.
+ */
 ashlar_frees *ashlar__preload_here(void);
 
 /* In functions whose names end in _ptsz, NULL is the per-thread default stream. */
@@ -186,7 +191,10 @@ static inline cu_stream ashlar__preload_per_thread(cu_stream stream) {
 /* A stream was made that may use our memory but that no ashlar_frees knows. */
 void ashlar__preload_note_missed_stream(void);
 
-/* A device has no allocator, for the reason in ashlar_error_detail(), so the driver serves it. */
+/*
+ * Note that the driver serves a device without an allocator, for the reason in
+ * ashlar_error_detail().
+ */
 void ashlar__preload_note_refusal(void);
 
 /* Whether memory of a pool is ours to give: that of the device's default pool. `pool` NULL: the
@@ -212,7 +220,7 @@ typedef struct ashlar_preload_options {
     bool leaves_plain; /* "ipc" */
 } ashlar_preload_options;
 
-/* Read at the first call. Threads: any. */
+/* The words of ASHLAR_PRELOAD, read at the first call. Threads: any. */
 const ashlar_preload_options *ashlar__preload_options_get(void);
 
 /* Add a device or context that is about to end to the totals of the report. */

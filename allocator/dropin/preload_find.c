@@ -1,5 +1,7 @@
-/* preload_find.c - how a program finds a driver function: by linking with the driver, by dlsym(),
- * or by cuGetProcAddress(); and how we find the driver's own. */
+/*
+ * preload_find.c - the ways in which a program finds a driver function, which are linking, dlsym()
+ * and cuGetProcAddress(); and our way to the driver's own functions.
+ */
 #include "allocator/dropin/preload.h"
 
 #include <dlfcn.h>
@@ -75,8 +77,10 @@ static dlsym_fn real_dlsym(void) {
     return function;
 }
 
-/* What dlsym() should return; the jump below calls this with dlsym()'s arguments. RTLD_NEXT must be
- * left to the C library, which finds the caller by the return address. */
+/*
+ * The address that dlsym() should return. The assembly below calls this with dlsym()'s arguments.
+ * RTLD_NEXT must be left to the C library, which finds the caller by the return address.
+ */
 void *ashlar__preload_dlsym(void *handle, const char *name);
 
 void *ashlar__preload_dlsym(void *handle, const char *name) {
@@ -93,7 +97,7 @@ void *ashlar__preload_dlsym(void *handle, const char *name) {
     if (found == NULL) {
         return AS_THE_C_LIBRARY_SAYS;
     }
-    /* Ours was found in the global scope: would there be one without us? */
+    /* Our function was found in the global scope: would there be one without us? */
     if (found == ours && find(RTLD_NEXT, name) == NULL) {
         return THERE_IS_NONE;
     }
@@ -104,8 +108,10 @@ void *ashlar__preload_dlsym(void *handle, const char *name) {
     return ours;
 }
 
-/* dlsym() itself. It calls ashlar__preload_dlsym() and returns the answer. If that is NULL, it
- * jumps to the next library's dlsym(), which thus sees the program's return address. */
+/*
+ * dlsym() itself. It calls ashlar__preload_dlsym() and returns the result. If that is NULL, it
+ * jumps to the next library's dlsym(), which thus sees the program's return address.
+ */
 #if defined(__x86_64__)
 __asm__(".text\n"
         ".globl dlsym\n"
@@ -182,7 +188,7 @@ static void *find_in_driver(const char *name) {
 
 /* ---- cuGetProcAddress ---- */
 
-/* Replace the function that the driver found by ours, if we have one for the version asked for. */
+/* Replace the function that the driver found by ours, if we have one for the requested version. */
 static void stand_in_for(const char *symbol, void **address, int version,
                          unsigned long long flags) {
     const stand_in *best = NULL;
@@ -271,7 +277,7 @@ void ashlar__preload_note_missed_stream(void) {
     atomic_store(&has_missed_stream, true);
 }
 
-/* The ashlar_frees of a context on a device: one made by the program, or the primary one. */
+/* The ashlar_frees of a device's context, which the program made or which is the primary one. */
 static ashlar_status find_here(cu_context current, cu_device ordinal, ashlar_frees **out) {
     const int place = ashlar__dropin_find_context(current);
     return place >= 0 ? ashlar__frees_of_context(place, out) : ashlar__frees_of(ordinal, out);

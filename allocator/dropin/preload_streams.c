@@ -150,7 +150,7 @@ cu_result cuCtxSynchronize_v2(cu_context context) {
     return note_waited(ashlar__real_cuCtxSynchronize_v2(context), frees);
 }
 
-/* With too many contexts, the driver serves the new one. */
+/* Add a new context. If there are too many, the driver serves it. */
 static cu_result note_context(cu_result result, const cu_context *context, cu_device device) {
     if (result == CU_SUCCESS && ashlar__preload_begin()) {
         (void)ashlar__dropin_add_context(device, *context);
@@ -175,7 +175,7 @@ cu_result cuCtxCreate_v4(cu_context *context, void *parameters, unsigned int fla
                         device);
 }
 
-/* Its memory ends with the context. Later frees go to the driver, which refuses them. */
+/* Our memory in the context ends with it. Later frees go to the driver, which refuses them. */
 cu_result cuCtxDestroy_v2(cu_context context) {
     if (context != NULL && ashlar__preload_begin()) {
         const int place = ashlar__dropin_find_context(context);
@@ -192,8 +192,10 @@ cu_result cuCtxDestroy_v2(cu_context context) {
     return ashlar__real_cuCtxDestroy_v2(context);
 }
 
-/* A reset frees all memory of the context, except ours, which would stay mapped and unreachable. So
- * return it first. Later frees go to the driver, which refuses them. */
+/*
+ * A reset frees all memory of the context but ours, which would stay mapped and unreachable. So
+ * return ours first. Later frees go to the driver, which refuses them.
+ */
 cu_result cuDevicePrimaryCtxReset_v2(cu_device device) {
     if (ashlar__preload_begin()) {
         const ashlar_frees *frees = ashlar__frees_peek(device);

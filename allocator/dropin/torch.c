@@ -25,7 +25,7 @@ typedef void (*throw_fn)(const char *text);
 
 _Static_assert(sizeof(void *) == sizeof(throw_fn), "POSIX: dlsym finds functions too");
 
-/* Find it in the C++ library that the process has loaded; we load none. */
+/* Find it in the C++ library that the process has loaded; we do not load one. */
 static throw_fn find_throw(void) {
     throw_fn function = NULL;
     void *library = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
@@ -125,13 +125,13 @@ void ashlar_torch_free(void *ptr, size_t bytes, int device, ashlar_stream stream
 /* PyTorch does not say which device the block is on. */
 void ashlar_torch_record_stream(void *ptr, ashlar_stream stream) {
     ashlar_allocator *a = ashlar__dropin_owner(ptr);
-    /* If no device has the block, the detail is that of the last device asked. */
+    /* If no device has the block, the error detail is that of the last device asked. */
     if (a == NULL || ashlar_record_stream(a, ptr, stream) != ASHLAR_OK) {
         report_pointer("record_stream", ptr);
     }
 }
 
-/* Nor does the stream tell its device; others do not know it. */
+/* A stream does not tell its device either; the other devices do not know the stream. */
 void ashlar_torch_forget_stream(ashlar_stream stream) {
     for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
         ashlar_allocator *a = ashlar__dropin_peek(i);
@@ -151,7 +151,7 @@ void *ashlar_torch_base_alloc(void *ptr, size_t *bytes) {
 
 /* ---- PyTorch: devices ---- */
 
-/* The first trim empties the caches; behind the wait, all of that is past. */
+/* The first trim empties the caches; after the wait, all blocks from them are past. */
 static ashlar_status empty(ashlar_allocator *a) {
     ashlar_status status = ashlar_allocator_trim(a, 0);
     if (status == ASHLAR_OK) {
@@ -173,7 +173,7 @@ void ashlar_torch_reset(void) {
     }
 }
 
-/* At least 1, since a limit of 0 would mean none. */
+/* At least 1, since a limit of 0 would mean no limit. */
 static size_t limit_of(const ashlar_allocator *a, double fraction) {
     ashlar_device_info info;
     ASHLAR_CHECK2(fraction >= 0 && fraction <= 1);

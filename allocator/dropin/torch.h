@@ -28,7 +28,7 @@
  * for every allocator of this kind: statistics, snapshots, memory pools, sharing memory between
  * processes. ashlar_torch_memory() has statistics.
  *
- * For a part of the program; PyTorch's own allocator then divides the memory that it takes from
+ * For a part of the program, with PyTorch's own allocator dividing the memory that it takes from
  * ashlar. Before a capture, run a step that fills PyTorch's pool:
  *
  *     ashlar = CUDAPluggableAllocator("libashlar-torch.so", "ashlar_torch_alloc",
@@ -68,9 +68,11 @@ ASHLAR_BEGIN_DECLS
 ASHLAR_API void *ashlar_torch_alloc(size_t bytes, int device, ashlar_stream stream);
 ASHLAR_API void *ashlar_torch_alloc_or_throw(size_t bytes, int device, ashlar_stream stream);
 
-/* Free a block in the order of the stream that it was taken for and of those recorded since by
+/*
+ * Free a block in the order of the stream that allocated it and of the streams recorded since by
  * ashlar_torch_record_stream(). NULL is allowed. `bytes` and `stream` are those of the allocation
- * as PyTorch remembers them; they are ignored. */
+ * as PyTorch remembers them; they are ignored.
+ */
 ASHLAR_API void ashlar_torch_free(void *ptr, size_t bytes, int device, ashlar_stream stream);
 
 /* Work on `stream` uses the block, too: as ashlar_record_stream(). */
@@ -80,7 +82,7 @@ ASHLAR_API void ashlar_torch_record_stream(void *ptr, ashlar_stream stream);
  * ashlar_allocator_forget_stream(). Threads: any. */
 ASHLAR_API void ashlar_torch_forget_stream(ashlar_stream stream);
 
-/* torch.cuda.empty_cache(): wait for every device, and give what is free back to the driver. */
+/* torch.cuda.empty_cache(): wait for every device, and give all free memory back to the driver. */
 ASHLAR_API void ashlar_torch_reset(void);
 
 /* torch.cuda.set_per_process_memory_fraction(): limit the allocator to `fraction` (0 .. 1) of the
