@@ -1,4 +1,4 @@
-/* check_level.c - the last words of a process whose assertion failed. */
+/* check_level.c - printing a failed assertion, and ending the process. */
 #include "allocator/base/check_level.h"
 
 #include <stdio.h>

@@ -36,19 +36,23 @@ ashlar_status ashlar__fail(ashlar_status status, const char *format, ...) ASHLAR
         }                                     \
     } while (0)
 
-/* The next call of a sequence that is undone at its end: makes it if `status` is ASHLAR_OK, and
- * writes its status there. */
+/*
+ * Make the next call of a sequence that is cleaned up at its end: only if `status` is ASHLAR_OK,
+ * and with the call's status written there.
+ */
 #define ASHLAR_THEN(status, call) ((status) = (status) == ASHLAR_OK ? (call) : (status))
 
-/* Make a call whose failure changes nothing here, as the comment beside it says. */
+/* Make a call whose failure does not matter; a comment beside it says why. */
 #define ASHLAR_IGNORE(call)                    \
     do {                                       \
         const ashlar_status ignored_ = (call); \
         (void)ignored_;                        \
     } while (0)
 
-/* The end of a function that makes an object: if `call` failed, destroy the object and return the
- * status; else hand the object out. */
+/*
+ * End a function that makes an object: if `call` fails, destroy the object and return the status;
+ * otherwise hand the object out.
+ */
 #define ASHLAR_HAND_OUT(call, object, destroy, out) \
     do {                                            \
         const ashlar_status status_ = (call);       \

@@ -63,9 +63,9 @@ ashlar_status ashlar__file_write(ashlar_file *file, const void *data, size_t byt
 }
 
 /*
- * Set the permissions that the target is to have: those of the file that is replaced, else those
- * that the umask gives. Another user's file gives no more than the umask does: he may have put it
- * there to read or to change what is written now.
+ * Set the permissions of the target: those of the file that it replaces or, if there is none, those
+ * that the umask gives. A file of another user adds nothing to what the umask gives, since that
+ * user may have put it there to read or change the new contents.
  */
 static ashlar_status set_mode(const ashlar_file *file) {
     const ashlar_file_target *target = &file->target;
@@ -75,7 +75,7 @@ static ashlar_status set_mode(const ashlar_file *file) {
                                         : target->mode;
     struct stat info;
     if (fstat(file->temporary.fd, &info) == 0 && (info.st_mode & 0777) == mode) {
-        return ASHLAR_OK; /* there are file systems that have one mode, and refuse to set it */
+        return ASHLAR_OK; /* file systems with a single mode refuse to set one */
     }
     return fchmod(file->temporary.fd, mode) == 0 || !target->exists
                ? ASHLAR_OK

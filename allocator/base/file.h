@@ -17,9 +17,9 @@
 typedef struct ashlar_file ashlar_file;
 
 /*
- * Begin to replace the file `path`; if `path` is a symbolic link, the file that it leads to, where
- * the link is to be trusted (file_target.h). The new file gets the old one's permissions, or those
- * that the umask gives now; it gets them at the commit, and is the user's alone until then.
+ * Begin to replace the file `path`. If that is a symbolic link that can be trusted (file_target.h),
+ * the file that it leads to is replaced. At the commit the new file gets the old one's permissions,
+ * or those that the umask gives now; until then only its owner can open it.
  *
  * Ownership: the caller ends *out with ashlar__file_commit() or ashlar__file_abort().
  * Errors:    ASHLAR_EIO (no such folder, no permission), ASHLAR_EINVAL (`path` is something other
@@ -43,7 +43,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__file_commit(ashlar_file *file);
 /* Drop the new file and leave the target alone. Frees `file`; NULL is allowed. */
 void ashlar__file_abort(ashlar_file *file);
 
-/* Replace the contents of `path` by `text` and an end of line. Errors: as the functions above. */
+/*
+ * Replace the contents of `path` by `text` and an end of line. Errors: as for the functions above.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_write_line(const char *path, const char *text,
                                                         size_t bytes);
 

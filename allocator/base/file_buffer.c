@@ -15,7 +15,7 @@ enum { BUFFER_BYTES = 1 << 16 };
 /* Invariant between calls: used < BUFFER_BYTES. */
 struct ashlar_file_buffer {
     ashlar_file *file;
-    ashlar_status status; /* of the first write that failed; ASHLAR_OK: none has */
+    ashlar_status status; /* of the first write that failed; ASHLAR_OK: none failed */
     size_t used;          /* bytes of `bytes` that wait to be written */
     char bytes[BUFFER_BYTES];
 };

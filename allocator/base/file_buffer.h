@@ -17,7 +17,9 @@
 
 typedef struct ashlar_file_buffer ashlar_file_buffer;
 
-/* Ownership: the caller ends *out with a commit or an abort. Errors: as ashlar__file_create(). */
+/*
+ * Ownership: the caller ends *out with a commit or an abort. Errors: as for ashlar__file_create().
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_buffer_create(const char *path,
                                                            ashlar_file_buffer **out);
 

@@ -1,8 +1,8 @@
 /*
  * file_read.h - reading a file, whole or in parts (internal).
  *
- * No file is mapped: a mapping changes when somebody writes to the file, also between a check and
- * the use of what was checked, and reading it ends the process when somebody has cut the file.
+ * No file is mapped: a mapping changes when somebody writes to the file, even between a check and
+ * the use of checked bytes, and reading it ends the process if somebody has shortened the file.
  */
 #ifndef ASHLAR_FILE_READ_H
 #define ASHLAR_FILE_READ_H

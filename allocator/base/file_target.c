@@ -56,7 +56,7 @@ static ashlar_status enter_folder(walk *w) {
     }
     memcpy(w->base, base, bytes + 1);
     if (slash != NULL) {
-        slash[slash == w->text] = '\0'; /* of "/name" the folder is "/" */
+        slash[slash == w->text] = '\0'; /* the folder of "/name" is "/" */
     }
     const int next =
         openat(w->folder, slash != NULL ? w->text : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -94,7 +94,7 @@ static ashlar_status read_link(walk *w, const struct stat *link) {
     if (bytes < 0) {
         return fail_errno(w);
     }
-    w->text[bytes] = '\0'; /* no link is longer */
+    w->text[bytes] = '\0'; /* a link's text is never longer */
     return ASHLAR_OK;
 }
 

@@ -1,15 +1,15 @@
 /*
- * file_target.h - which file a path means that is to be replaced (internal).
+ * file_target.h - finding the file to replace for a path (internal).
  *
- * If the path is a symbolic link, its file is replaced, as open() would write to it: with one
- * exception. In a folder where everybody may make files and only their owners may remove them, such
- * as /tmp, a link is followed only if it belongs to this process's user or to the folder's owner.
- * Anybody may have put another one there, to have a file of this user's replaced. Linux has the
- * same rule (fs.protected_symlinks), which may be switched off, and does not see links that a
- * program follows by itself.
+ * If the path is a symbolic link, the file that it leads to is replaced, with one exception. In a
+ * folder where everybody may make files and only their owners may remove them, such as /tmp, a link
+ * is followed only if it belongs to this process's user or to the folder's owner. Anybody might
+ * have put any other link there, to have a file of this user replaced. Linux has the same rule
+ * (fs.protected_symlinks), but it can be switched off, and does not cover links that a program
+ * follows by itself.
  *
  * Each folder is opened once and links are read in it, so that nobody can change the path between a
- * check and what it was for.
+ * check and its use.
  */
 #ifndef ASHLAR_FILE_TARGET_H
 #define ASHLAR_FILE_TARGET_H
@@ -23,8 +23,8 @@
 typedef struct ashlar_file_target {
     int folder;              /* open for reading; the caller closes it */
     char base[NAME_MAX + 1]; /* the name in it: no link */
-    bool exists;             /* a regular file has the name now: */
-    mode_t mode;             /* its permissions */
+    bool exists;             /* a regular file has the name now, ... */
+    mode_t mode;             /* ... with these permissions */
     uid_t owner;
 } ashlar_file_target;
 

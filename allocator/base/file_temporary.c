@@ -1,4 +1,4 @@
-/* file_temporary.c - making new files that nobody sees, naming them, removing what is left. */
+/* file_temporary.c - making new files that nobody sees, naming them, and removing stale ones. */
 #include "allocator/base/file_temporary.h"
 
 #include <dirent.h>
@@ -23,7 +23,7 @@
 enum {
     DIGITS = 16,
     SUFFIX_BYTES = sizeof MARK - 1 + DIGITS + sizeof END - 1,
-    NEW_MODE = 0666, /* as for any file that holds no program */
+    NEW_MODE = 0666, /* as for any file that is not a program */
     HIDDEN_MODE = 0600,
 };
 
@@ -35,13 +35,13 @@ void ashlar__temporary_need_names(bool need) {
 
 /* ---- names ---- */
 
-/* How much of the target's name a temporary's name has. */
+/* How many bytes of the target's name a temporary's name takes over. */
 static size_t base_bytes(const char *base) {
     const size_t bytes = strlen(base);
     return bytes + SUFFIX_BYTES <= NAME_MAX ? bytes : NAME_MAX - SUFFIX_BYTES;
 }
 
-/* A name that no file has, but by chance. */
+/* Draw a random name, which no file has except by chance. */
 static void draw_name(const char *base, char name[static NAME_MAX + 1]) {
     static atomic_uint_fast64_t next;
     uint64_t number = 0;
@@ -67,8 +67,10 @@ static bool is_temporary(const char *name, const char *base) {
 
 /* ---- temporaries that killed writers left ---- */
 
-/* Whether the open file is one of this user's and still has its name, and no other. If it has been
- * unlinked, another file may have got the name since, and unlinking the name would remove that. */
+/*
+ * Whether the open file belongs to this user and has one name. If it was unlinked, another file may
+ * have its name by now, and unlinking the name would remove that one.
+ */
 static bool is_named_and_ours(int fd) {
     struct stat info;
     return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1 &&
@@ -78,7 +80,7 @@ static bool is_named_and_ours(int fd) {
 bool ashlar__temporary_lock(int fd) {
     ASHLAR_CHECK2(fd >= 0);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        return errno != EWOULDBLOCK; /* other errors: no locks here, so nobody removes the file */
+        return errno != EWOULDBLOCK; /* other errors: no locks here, so nobody removes this file */
     }
     return is_named_and_ours(fd);
 }
@@ -121,7 +123,10 @@ static void print_fd_path(int fd, char path[static FD_PATH_BYTES]) {
     (void)snprintf(path, FD_PATH_BYTES, "/proc/self/fd/%d", fd);
 }
 
-/* Whether a file without a name could be made, and can be given one later, which goes by /proc. */
+/*
+ * Make a file without a name. False: impossible here, or it could not get a name later, which takes
+ * /proc.
+ */
 static bool open_unnamed(ashlar_file_temporary *t) {
     char path[FD_PATH_BYTES];
     struct stat info;
@@ -164,8 +169,10 @@ static bool link_as_temporary(ashlar_file_temporary *t) {
 
 /* ---- with a name ---- */
 
-/* The process's umask. Without /proc the strictest: umask() itself would change it meanwhile, for
- * files that other threads make. */
+/*
+ * The process's umask, read from /proc, since umask() would change it for a moment, in which other
+ * threads may make files. Without /proc: the strictest.
+ */
 static mode_t read_umask(void) {
     char line[128];
     unsigned long mask = 077;

@@ -2,18 +2,18 @@
  * file_temporary.h - a new file until it takes the place of another (internal; for file.c and its
  * tests).
  *
- * It has no name where the file system can do that (O_TMPFILE): nobody else can open it, and
- * nothing is left of it if the process is killed. Elsewhere, and for a moment before it replaces a
- * file, it is BASE.ashlar-<16 hexadecimal digits>.tmp in the target's folder, where BASE is the
- * target's name, or its beginning, and the digits are random. Until its name is the target's it is
- * open to its owner only.
+ * If the file system supports it (O_TMPFILE), the file has no name: nobody else can open it, and
+ * nothing is left of it if the process is killed. On other file systems, and for a moment before it
+ * replaces a file, it is named BASE.ashlar-<16 hexadecimal digits>.tmp in the target's folder,
+ * where BASE is the target's name, or its beginning, and the digits are random. Until it has the
+ * target's name, only its owner can open it.
  *
- * A process that is killed may leave one with a name. A writer holds a lock (flock(2)) on its file
- * until the end, and the kernel drops the locks of a process that dies. So a file that has such a
- * name, belongs to this user and can be locked is one that a killed writer of this user has left,
- * and may be removed. If the file system has no such locks, nothing is removed.
+ * A process that is killed may leave a file with such a name. A writer holds a lock (flock(2)) on
+ * its file until the end, and the kernel drops the locks of a process that dies. So a file that has
+ * such a name, belongs to this user and can be locked was left by a killed writer of this user, and
+ * may be removed. If the file system has no such locks, nothing is removed.
  *
- * The functions that return bool set errno where they return false.
+ * Functions that return bool set errno when they return false.
  */
 #ifndef ASHLAR_FILE_TEMPORARY_H
 #define ASHLAR_FILE_TEMPORARY_H
@@ -33,20 +33,25 @@ typedef struct ashlar_file_temporary {
 /* Make and lock a new file. */
 bool ashlar__temporary_open(ashlar_file_temporary *t, int folder, const char *base);
 
-/* Give it the target's name, in place of whatever has it. */
+/* Give the file the target's name, in place of whichever file has it. */
 bool ashlar__temporary_place(ashlar_file_temporary *t);
 
-/* Close it, and remove its name unless it is the target's. One that is not open is left alone. */
+/*
+ * Close the file, and remove its name unless that is the target's. Does nothing if the file is not
+ * open.
+ */
 void ashlar__temporary_close(ashlar_file_temporary *t);
 
-/* Remove those that killed writers of this target left. Failures are ignored. */
+/* Remove files left by killed writers of this target. Failures are ignored. */
 void ashlar__temporary_remove_stale(int folder, const char *base);
 
-/* Lock a named file that was just made. False: another process has taken it for stale and is
- * removing it, so the caller must make another one. */
+/*
+ * Lock a named file that was just made. False: another process took the file for stale and is
+ * removing it, so the caller must make another one.
+ */
 bool ashlar__temporary_lock(int fd);
 
-/* For tests: from now on as on a file system that has no files without a name, or not so. */
+/* For tests: whether to behave as on a file system that has no files without a name. */
 void ashlar__temporary_need_names(bool need);
 
 #endif /* ASHLAR_FILE_TEMPORARY_H */

@@ -1,6 +1,6 @@
 /*
- * fortify.h - has the C library check the bounds of what it copies, where the compiler can tell
- * them: where it optimises (internal).
+ * fortify.h - has the C library check the bounds of its copies, where an optimising compiler knows
+ * them (internal).
  *
  * Included by the compiler's command line, before all else: the C library's headers look at it.
  */

@@ -9,7 +9,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 
-static _Atomic unsigned long fail_countdown; /* requests up to the one that fails; 0: none does */
+static _Atomic unsigned long fail_countdown; /* requests until one fails; 0: none will */
 
 static bool must_fail(void) {
     unsigned long left = atomic_load_explicit(&fail_countdown, memory_order_relaxed);

@@ -16,8 +16,10 @@
  * not fit in size_t. */
 void *ashlar__host_calloc(size_t count, size_t bytes);
 
-/* object = ashlar__host_calloc(count, sizeof *object); without memory, return ASHLAR_EHOSTMEM with
- * this detail from the enclosing function, which must have nothing to undo. */
+/*
+ * object = ashlar__host_calloc(count, sizeof *object); if there is no memory, return
+ * ASHLAR_EHOSTMEM with this detail from the enclosing function, which must have nothing to undo.
+ */
 #define ASHLAR_HOST_NEW(object, count, ...)                        \
     do {                                                           \
         (object) = ashlar__host_calloc((count), sizeof *(object)); \
@@ -41,8 +43,10 @@ void *ashlar__host_realloc(void *old, size_t count, size_t bytes);
  */
 bool ashlar__host_grow(void **items, size_t *capacity, size_t count, size_t item_bytes);
 
-/* The same for an array of any type; without memory, return ASHLAR_EHOSTMEM with this detail from
- * the enclosing function. */
+/*
+ * The same for an array of any type; if there is no memory, return ASHLAR_EHOSTMEM with this detail
+ * from the enclosing function.
+ */
 #define ASHLAR_HOST_GROW(array, capacity, count, ...)                            \
     do {                                                                         \
         void *grown_ = (array);                                                  \
@@ -57,8 +61,10 @@ void ashlar__host_free(void *ptr); /* NULL is allowed */
 /* Bytes of memory in this machine. If the system does not tell: 2^46, more than any machine has. */
 size_t ashlar__host_memory_bytes(void);
 
-/* Tests: of the calls of ashlar__host_calloc() and ashlar__host_realloc() from now on, make the
- * n-th one fail; n counts from 1. 0: let all succeed. */
+/*
+ * For tests: make the n-th call of ashlar__host_calloc() or ashlar__host_realloc() from now on
+ * fail; n counts from 1. 0: let all succeed.
+ */
 void ashlar__host_fail_at(unsigned long n);
 
 #endif /* ASHLAR_HOST_H */

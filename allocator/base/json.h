@@ -108,7 +108,7 @@ struct ashlar_json {
     bool is_negative;        /* NUMBER */
     const char *key;         /* of an object's member, 0-terminated; else NULL */
     size_t key_bytes;        /* more than strlen(key) if the key has a byte 0 inside */
-    const char *text;        /* STRING, 0-terminated; may have a byte 0 inside too */
+    const char *text;        /* STRING, 0-terminated; may have a byte 0 inside, too */
     size_t count;            /* STRING: its bytes, without the last 0; ARRAY, OBJECT: items */
     uint64_t magnitude;      /* NUMBER that is_integer: its absolute value */
     double number;           /* NUMBER, the nearest double */
@@ -123,8 +123,8 @@ struct ashlar_json {
  * Ownership: the caller frees *out with ashlar__json_free(). *out does not refer to `text`.
  * Errors:    ASHLAR_EFORMAT (the detail names the wrong byte; too deep nesting and a number beyond
  *            the range of a double are such errors too), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM.
- * Cost:      one block of host memory, which a hostile text can make 40 times as long as itself:
- *            read texts from outside with json_scan.h.
+ * Cost: one block of host memory, which can be 40 times as long as a hostile text: read texts from
+ * outside with json_scan.h.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_parse(const char *text, size_t bytes,
                                                    ashlar_json **out);

@@ -47,7 +47,9 @@ static bool scan_hex4(ashlar_json_scan *s, unsigned int *out) {
     return true;
 }
 
-/* Put a character behind what the string has so far: never beyond what of it has been read. */
+/*
+ * Append a character to the decoded string, which never grows beyond the part that has been read.
+ */
 static void put_utf8(ashlar_json_scan *s, unsigned int code) {
     char *to = s->put;
     ASHLAR_CHECK2(code <= 0x10ffff && (code < 0xd800 || code >= 0xe000)); /* no half of a pair */
@@ -70,7 +72,7 @@ static void put_utf8(ashlar_json_scan *s, unsigned int code) {
     ASHLAR_CHECK2(s->put <= s->text + s->at);
 }
 
-/* Read what follows "\u": one code unit or, with another \u, a pair of surrogates. */
+/* Read the rest of an escape "\u": one code unit or, with another \u, a pair of surrogates. */
 static ashlar_status scan_unicode(ashlar_json_scan *s) {
     const size_t start = s->at;
     unsigned int code;
@@ -91,7 +93,7 @@ static ashlar_status scan_unicode(ashlar_json_scan *s) {
     return ASHLAR_OK;
 }
 
-/* Read what follows a backslash in a string. */
+/* Read the rest of an escape, after its backslash. */
 static ashlar_status scan_escape(ashlar_json_scan *s) {
     static const char plain[] = "\"\"\\\\//b\bf\fn\nr\rt\t"; /* pairs: escape, its character */
     const char c = peek(s);
@@ -136,7 +138,7 @@ static ashlar_status scan_string(ashlar_json_scan *s, const char **text, size_t 
     }
     *text = start;
     *count = (size_t)(s->put - start);
-    *s->put = '\0'; /* in the place of the closing quote, or before it */
+    *s->put = '\0'; /* at the closing quote's place, or before it */
     s->at++;
     return ASHLAR_OK;
 }
@@ -224,7 +226,7 @@ static ashlar_status scan_literal(ashlar_json_scan *s, ashlar_json *value) {
     return fail_at(s->at, "expected a value");
 }
 
-/* Read a value, all of it or the opening bracket. */
+/* Read a whole value, or the opening bracket of an array or object. */
 static ashlar_status scan_value(ashlar_json_scan *s, ashlar_json *value) {
     ASHLAR_CHECK2(s->depth <= ASHLAR_JSON_DEPTH);
     ASHLAR_CHECK2(value->kind == ASHLAR_JSON_NULL && value->item == NULL); /* still zeroed */

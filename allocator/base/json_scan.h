@@ -1,11 +1,11 @@
 /*
  * json_scan.h - a JSON text read value by value, without memory for a tree of it (internal).
  *
- * For texts from outside, whose values may need many times the memory of the text: whoever scans
- * one keeps what he needs. ashlar__json_parse() is made of these functions.
+ * For texts from outside, whose values may need many times the memory of the text: the caller keeps
+ * only what it needs. ashlar__json_parse() is made of these functions.
  *
- *     ashlar__json_scan_begin(&scan, text, bytes, &value)     the document
- *     ashlar__json_scan_next(&scan, value.kind, &item, &is)   its items, until there is none
+ *     ashlar__json_scan_begin(&scan, text, bytes, &value) the document
+ *     ashlar__json_scan_next(&scan, value.kind, &item, &is) its items, until there is none
  *     ashlar__json_scan_end(&scan)
  *
  * If an item is an array or object itself, all of its items come next, until there is none.
@@ -35,14 +35,16 @@ typedef struct ashlar_json_scan {
  * and `count` stay 0.
  *
  * text   [bytes + 1]; the last byte may be anything, and is kept
- * value  what it refers to lies in `text`
- * Errors: ASHLAR_EFORMAT, as ashlar__json_parse(); so too the functions below.
+ * value its strings lie in `text`
+ * Errors: ASHLAR_EFORMAT, as for ashlar__json_parse(); the same for the functions below.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_scan_begin(ashlar_json_scan *scan, char *text,
                                                         size_t bytes, ashlar_json *value);
 
-/* Read the next item of the innermost array or object that is open, or its closing bracket: then
- * *is_there is false, and *item unchanged. kind: ASHLAR_JSON_ARRAY or ASHLAR_JSON_OBJECT, of it. */
+/*
+ * Read the next item of the innermost open array or object, or its closing bracket: then *is_there
+ * is false, and *item unchanged. kind: ASHLAR_JSON_ARRAY or ASHLAR_JSON_OBJECT, whichever is open.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_scan_next(ashlar_json_scan *scan,
                                                        ashlar_json_kind kind, ashlar_json *item,
                                                        bool *is_there);

@@ -45,7 +45,7 @@ size_t ashlar__json_utf8_bytes(const char *text, size_t left) {
     return overlong || surrogate || beyond ? 0 : bytes;
 }
 
-/* Append `bytes` bytes, and after them a 0 that writer->bytes does not count. */
+/* Append `bytes` bytes, and a 0 after them that writer->bytes does not count. */
 static void append(ashlar_json_writer *writer, const char *text, size_t bytes) {
     enum { FIRST_CAPACITY = 256 };
     size_t need;
@@ -122,7 +122,7 @@ static void open_frame(ashlar_json_writer *writer, unsigned char kind, const cha
 }
 
 static void close_frame(ashlar_json_writer *writer, unsigned char kind, const char *text) {
-    /* The assertion: the innermost frame is of this kind, and no key in it lacks its value. */
+    /* Assert that the innermost frame is of this kind, and that no key in it lacks its value. */
     const unsigned char frame = writer->frames[writer->depth];
     ASHLAR_ASSERT((frame & ~HAS_ITEM) == kind);
     ASHLAR_CHECK2(writer->depth > 0); /* the document is neither kind */

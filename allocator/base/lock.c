@@ -29,7 +29,7 @@ void ashlar__lock_about_to_acquire(const ashlar_lock *lock) {
 }
 
 void ashlar__lock_acquired(ashlar_lock *lock) {
-    ASHLAR_CHECK2(!ashlar__lock_is_held(lock)); /* or the list would become circular */
+    ASHLAR_CHECK2(!ashlar__lock_is_held(lock)); /* otherwise the list would become circular */
     lock->next_held = held_locks;
     held_locks = lock;
 }
@@ -72,7 +72,7 @@ void ashlar__lock_about_to_release(ashlar_lock *lock) {
 
 void ashlar__lock_init(ashlar_lock *lock, ashlar_lock_rank rank) {
 #if ASHLAR_DEBUG >= 2
-    forget(lock); /* in a forked child the thread that forked may have held it */
+    forget(lock); /* in a forked child, the calling thread may have held it */
 #endif
     *lock = (ashlar_lock)ASHLAR_LOCK(rank);
     (void)rank;

@@ -61,7 +61,7 @@ typedef struct ashlar_lock {
 
 /*
  * Assert that the calling thread holds the lock (level 2). Every function that is named _locked or
- * says "Lock: held" begins with it, so that any test that calls one without the lock fails there.
+ * says "Lock: held" begins with this, so that a test that calls it without the lock fails there.
  */
 #define ASHLAR_OWNS(lock) ASHLAR_CHECK2(ashlar__lock_is_held(lock))
 
@@ -74,8 +74,10 @@ void ashlar__lock_about_to_acquire(const ashlar_lock *lock);
 void ashlar__lock_acquired(ashlar_lock *lock);
 void ashlar__lock_about_to_release(ashlar_lock *lock);
 
-/* Make an unlocked lock. A forked child calls it too, for a lock that another thread of the parent,
- * which the child does not have, may have held. */
+/*
+ * Make an unlocked lock. A forked child calls this, too, for a lock that some other thread of the
+ * parent may have held at the fork.
+ */
 void ashlar__lock_init(ashlar_lock *lock, ashlar_lock_rank rank);
 void ashlar__lock_finish(ashlar_lock *lock); /* no thread may hold it */
 

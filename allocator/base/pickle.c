@@ -45,8 +45,7 @@ static void put_bytes(ashlar_pickle *pickle, uint64_t value, unsigned count) {
     }
 }
 
-/* Count a value and, in a list, write what must come before it: the end of a batch that is full,
- * and the mark that starts the next batch. */
+/* Count a value. In a list, also end a full batch and write the mark that starts the next one. */
 static void begin_value(ashlar_pickle *pickle) {
     ashlar_pickle_frame *frame = &pickle->frames[pickle->depth];
     ASHLAR_ASSERT(pickle->depth > 0 || frame->item_count == 0);
@@ -121,7 +120,7 @@ void ashlar__pickle_put_uint64(ashlar_pickle *pickle, uint64_t value) {
         put_byte(pickle, OP_BININT);
         put_bytes(pickle, value, 4);
     } else {
-        unsigned count = 4; /* bytes; enough that the top bit of the last, the sign, is 0 */
+        unsigned count = 4; /* bytes; so many that the top bit of the last one, the sign, is 0 */
         while (count < 8 && value >> (8 * count - 1) != 0) {
             count++;
         }

@@ -46,7 +46,7 @@ static ashlar_status fill_locked(const ashlar_shared_table *table,
             return ashlar__fail(ASHLAR_ENOTSUP, "%s lacks %s: install a newer one, or look at %s",
                                 library->what, library->functions[i], library->variable);
         }
-        /* Copied, since ISO C has no cast from an object pointer to a function pointer. */
+        /* Copy, since ISO C has no cast from an object pointer to a function pointer. */
         memcpy((char *)functions + i * sizeof address, &address, sizeof address);
     }
     return library->check != NULL ? library->check(functions) : ASHLAR_OK;

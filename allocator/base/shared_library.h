@@ -12,7 +12,7 @@
 typedef struct ashlar_shared_library {
     const char *what;     /* for messages: "cuDNN 9" */
     const char *variable; /* environment variable; if set, its value is the only file to open */
-    const char *names[3]; /* else these files are tried in this order; NULL after the last */
+    const char *names[3]; /* otherwise these files are tried in order; NULL after the last */
     const char *const *functions; /* [function_count], the names of the functions */
     size_t function_count;
     ashlar_status (*check)(const void *functions); /* refuses an unsuitable library; or NULL */
@@ -30,7 +30,7 @@ typedef struct ashlar_shared_table {
  *
  * functions   [function_count] function pointers, in the order of library->functions
  *
- * Errors:  ASHLAR_ENOTSUP (the detail says what was looked for and what helps), and those of
+ * Errors:  ASHLAR_ENOTSUP (the detail names the file looked for, and the remedy), and those of
  *          library->check. The next call tries again.
  * Threads: any, but no thread may change the environment meanwhile.
  */

@@ -41,7 +41,7 @@ const char *ashlar_error_detail(void) {
 }
 
 ashlar_status ashlar__fail(ashlar_status status, const char *format, ...) {
-    /* Formatted into another buffer first, since the arguments may point into the old detail. */
+    /* Format into another buffer first, since the arguments may point into the old detail. */
     char text[ASHLAR_DETAIL_BYTES];
     va_list args;
     va_start(args, format);

@@ -28,8 +28,9 @@ uint32_t ashlar__thread_number(void) {
 }
 
 static atomic_bool is_hidden;
-static atomic_bool is_registered; /* and membarrier(2) was not refused since */
-static void *page = MAP_FAILED;   /* whose protection is changed; mapped while that is allowed */
+static atomic_bool is_registered; /* false once membarrier(2) was refused */
+static void *page = MAP_FAILED;   /* its protection is changed; mapped while that still is
+                                   * allowed */
 
 static void do_register(void) {
     page = ASHLAR_FLUSH_INTERRUPTS ? mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ,
@@ -58,9 +59,9 @@ void ashlar__barrier_begin_child(void) {
 enum { LONG_BITS = sizeof(long) * CHAR_BIT, MASK_LONGS = 8192 / LONG_BITS };
 
 /*
- * Run on each processor in turn. When the calling thread runs there, the thread that ran there has
- * been put aside, and the kernel's change of threads is a full barrier: that holds on every
- * architecture. EINVAL: the processor is not there, or not for this process. False: refused.
+ * Run on each processor in turn. When the calling thread runs there, the kernel has switched away
+ * from the thread that ran before, and a switch is a full barrier on every architecture. EINVAL:
+ * there is no such processor, or none for this process. False: refused.
  */
 static bool visit_processors(void) {
     unsigned long before[MASK_LONGS] = {0};
@@ -80,8 +81,9 @@ static bool visit_processors(void) {
  * Take away the right to write to a page that was just written. On x86 no processor may keep the
  * old right in its TLB, so the kernel interrupts each one that runs a thread of the process, and
  * waits for the answers; an interrupt is a full barrier. On ARM64 a broadcast empties the TLBs
- * without an interrupt, and orders nothing: there this is no barrier. Nor is it on an x86 processor
- * with such a broadcast (INVLPGB) under Linux 6.15, hence only where visit_processors() is refused.
+ * without an interrupt and orders nothing, so this is no barrier there. The same holds for x86
+ * processors with such a broadcast (INVLPGB) under Linux 6.15. So this is used only if
+ * visit_processors() is refused.
  */
 static bool change_protection(void) {
     const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
@@ -103,7 +105,7 @@ bool ashlar__barrier_everywhere(void) {
     (void)pthread_mutex_lock(&one_at_a_time);
     const bool is_put = visit_processors() || change_protection();
     (void)pthread_mutex_unlock(&one_at_a_time);
-    ASHLAR_ASSERT(is_put); /* a process that goes on might hand out memory twice */
+    ASHLAR_ASSERT(is_put); /* a process that went on might hand out memory twice */
     return false;
 }
 

@@ -7,18 +7,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The calling thread's number: 1, 2, ... in the order of the threads' first calls. The number of a
- * thread that has ended is not used again. */
+/*
+ * The calling thread's number: 1, 2, ... in the order of the threads' first calls. Numbers of ended
+ * threads are not reused.
+ */
 uint32_t ashlar__thread_number(void);
 
-/* Register the process for the barrier; only the first call asks the kernel. False: this kernel has
- * no such barrier, or has refused it since. */
+/*
+ * Register the process for the barrier; only the first call asks the kernel. False: this kernel has
+ * no such barrier, or has begun to refuse it.
+ */
 bool ashlar__barrier_init(void);
 
 /*
  * Have every other thread pass a full memory barrier before this call returns.
- * ashlar__barrier_init() must have returned true. False: the barrier was put this time, too, but by
- * means that take milliseconds, since the kernel refuses membarrier(2) by now (a seccomp filter was
+ * ashlar__barrier_init() must have returned true. False: the barrier worked once more, but by means
+ * that take milliseconds, since the kernel now refuses membarrier(2) (a seccomp filter was
  * installed); do not rely on barriers from now on.
  */
 bool ashlar__barrier_everywhere(void);
@@ -26,8 +30,10 @@ bool ashlar__barrier_everywhere(void);
 /* Register a child of fork(), before it has other threads. */
 void ashlar__barrier_begin_child(void);
 
-/* Tests: with false, ashlar__barrier_init() returns false from now on; with true, it tells the
- * truth again. */
+/*
+ * For tests: with false, ashlar__barrier_init() returns false from now on; with true, the real
+ * answer again.
+ */
 void ashlar__barrier_pretend(bool is_there);
 
 /* ---- memory of a thread's own ---- */

@@ -19,7 +19,7 @@ static ashlar_status check_alignment(size_t alignment) {
 
 static ashlar_status state_init(ashlar_pack_state *state, const ashlar_pack_items *problem) {
     const size_t count = problem->count;
-    ASHLAR_CHECK2(count > 0); /* an empty problem never comes here */
+    ASHLAR_CHECK2(count > 0); /* empty problems never come here */
     state->offsets = ashlar__host_calloc(count, sizeof *state->offsets);
     state->trial = ashlar__host_calloc(count, sizeof *state->trial);
     state->order = ashlar__host_calloc(count, sizeof *state->order);

@@ -1,4 +1,4 @@
-/* pack_budget.h - when the packer has to stop, and its reports of progress (internal). */
+/* pack_budget.h - when the packer has to stop, and when it reports progress (internal). */
 #ifndef ASHLAR_PACK_BUDGET_H
 #define ASHLAR_PACK_BUDGET_H
 

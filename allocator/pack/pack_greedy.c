@@ -28,7 +28,7 @@ static double key_area(const ashlar_pack_items *p, const ashlar_pack_item *item)
     return key_bytes(p, item) * key_life(p, item);
 }
 
-/* Place the items of the fullest section first: they stack at the bottom without gaps. */
+/* Place the items of the fullest section first, so that they stack at the bottom without gaps. */
 static double key_peak(const ashlar_pack_items *p, const ashlar_pack_item *item) {
     const bool is_live = item->first <= p->peak_section && p->peak_section < item->end;
     return is_live ? key_life(p, item) : 0;
@@ -46,8 +46,10 @@ static const greedy_order orders[] = {
     {"earliest first", key_begin},
 };
 
-/* Of equal keys, the larger item comes first, then the longer-lived, then the one with the lower
- * index: so the order is total. */
+/*
+ * Of items with equal keys, the larger comes first, then the longer-lived, then the one with the
+ * lower index, so that the order is total.
+ */
 static int compare(const void *a, const void *b, void *context) {
     const ashlar_pack_state *state = context;
     const uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
@@ -129,7 +131,10 @@ ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes) {
     return ASHLAR_OK;
 }
 
-/* Whether the next order has little to gain. A capacity must be met: being close does not count. */
+/*
+ * Whether another order could gain only little. Being close to a capacity does not count, since it
+ * must be met.
+ */
 static bool is_close(const ashlar_pack_state *state) {
     enum { SHARE = 1024 };
     const bool has_capacity = state->budget.options->capacity_bytes > 0;

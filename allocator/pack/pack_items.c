@@ -20,7 +20,10 @@ typedef struct mark {
     bool is_begin;
 } mark;
 
-/* By time. At one time ends come first, since lifetimes are half-open. The item breaks ties. */
+/*
+ * Order marks by time. At equal times ends come first, since lifetimes are half-open; items break
+ * ties.
+ */
 static int compare_marks(const void *a, const void *b) {
     const mark *x = a, *y = b;
     if (x->time != y->time) {
@@ -96,7 +99,10 @@ static ashlar_status find_sections(const ashlar_pack_buffer *buffers, ashlar_pac
     return ASHLAR_OK;
 }
 
-/* First loads[s] holds the difference to loads[s - 1]. Differences may wrap; their sums do not. */
+/*
+ * Turn loads[], which hold differences to the previous section, into sums. Differences may wrap;
+ * their sums do not.
+ */
 static void sum_loads(ashlar_pack_items *p) {
     size_t load = 0;
     for (size_t i = 0; i < p->count; i++) {

@@ -33,7 +33,7 @@ typedef struct place {
     uint32_t idx, first, end;
 } place;
 
-/* At most two partly and two wholly covered nodes on each level. */
+/* A run covers at most two nodes partly, and two wholly, on each level. */
 enum { LEVELS = 32, SETS_MAX = 4 * LEVELS };
 _Static_assert(LEVELS >= 8 * sizeof(uint32_t), "the tree of most leaves has no more levels");
 
@@ -173,7 +173,10 @@ static place half(place p, uint32_t which) {
     return (place){2 * p.idx + which, which == 0 ? p.first : middle, which == 0 ? middle : p.end};
 }
 
-/* Append the sets that together hold all addresses taken in [first, end). Returns the new count. */
+/*
+ * Append the sets that together hold all addresses taken in a run of sections. Returns the new
+ * count.
+ */
 static uint32_t collect(const ashlar_pack_occupancy *occupancy, place p, uint32_t first,
                         uint32_t end, cursor *sets, uint32_t count) {
     if (p.end <= first || end <= p.first) {
@@ -200,8 +203,11 @@ static void bring_forward(cursor *sets, uint32_t i) {
     sets[0] = moved;
 }
 
-/* Each set raises the offset to its next gap, until one offset is a gap in all sets. Sets of long
- * runs are asked first, since they have few gaps; so is the set that raised the offset last. */
+/*
+ * Each set raises the offset to its next gap, until one offset is a gap in all sets. Sets of long
+ * runs are asked first, since they have few gaps; then the set that raised the offset last moves to
+ * the front.
+ */
 size_t ashlar__pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint32_t first,
                                    uint32_t end, size_t bytes) {
     cursor sets[SETS_MAX];

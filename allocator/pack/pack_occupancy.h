@@ -7,7 +7,7 @@
  *     over     taken by items that are live in the node's whole run, but not in all of its parent's
  *     within   taken by items that are live in some part of its run, but not in all of its parent's
  * The run of an item is the union of O(log sections) nodes. The addresses taken in it are `within`
- * of these nodes and `over` of the nodes above them. So to find a gap or to add an item takes O(log
+ * of these nodes and `over` of the nodes above them. So finding a gap or adding an item takes O(log
  * sections) sets, however many items there are. Items without a gap between them are one interval
  * of a set.
  */

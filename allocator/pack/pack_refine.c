@@ -14,7 +14,8 @@
 enum {
     IMPROVE_ROUNDS = 16,         /* rounds of greedy packing before the first search */
     STEPS = 1 << 20,             /* steps of the first search for the target */
-    STEPS_OF_CAPACITY = 1 << 21, /* the same with a capacity: a plan above it is of little use */
+    STEPS_OF_CAPACITY = 1 << 21, /* the same if a capacity is given: a plan above it is of little
+                                  * use */
     STEPS_SHARE = 8,             /* a search above the target gets 1/8 of these steps */
     GROWTH = 4,                  /* factor of rounds and steps, from one round to the next */
     AREA_MAX = 1 << 22,          /* limit to the sum of all items' sections, for a search */
@@ -187,7 +188,10 @@ static uint64_t first_steps(const ashlar_pack_state *state) {
     return sections > SECTIONS ? steps * SECTIONS / sections : steps;
 }
 
-/* The search records every section of every item that it places, so the sum must be limited. */
+/*
+ * Whether the search has the memory: it records every section of every item that it places, so
+ * their sum is limited.
+ */
 static bool is_searchable(const ashlar_pack_items *p) {
     uint64_t area = 0;
     for (size_t i = 0; i < p->count; i++) {

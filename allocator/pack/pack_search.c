@@ -25,7 +25,7 @@ enum {
 _Static_assert(MEMORY_SHIFT_MIN > 0 && MEMORY_SHIFT_MAX < 64, "a key has as many bits to index by");
 _Static_assert(FRACTION == 1 << 8, "log_2() has eight bits behind the point");
 
-/* A choice that the search made, and its alternatives. */
+/* A choice that the search has made, and its alternatives. */
 typedef struct level {
     uint64_t key;                        /* of the part, before the choice */
     size_t change_count;                 /* of the skyline, before the choice */
@@ -242,7 +242,7 @@ static ashlar_pack_edge_result look(ashlar_pack_search *search, ashlar_pack_edge
                                             &search->skyline, 0, all, search->weights, edge, stuck);
 }
 
-/* Make one move forward; *view tells how it ended. False: no host memory. */
+/* Make one move forward; *view tells its outcome. False: no host memory. */
 static bool move(ashlar_pack_search *search, ashlar_pack_edge_result *view, uint32_t *stuck) {
     ashlar_pack_edge edge;
     level new = {0};

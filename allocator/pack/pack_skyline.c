@@ -126,7 +126,7 @@ typedef struct order_context {
     bool is_by_end;
 } order_context;
 
-/* By the section where items begin (or end); equal items become neighbours. */
+/* Order items by the section where they begin (or end); equal items become neighbours. */
 static int compare(const void *a, const void *b, void *context) {
     const order_context *c = context;
     const uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;

@@ -3,9 +3,9 @@
  *
  * If there is a plan at all, there is one in which no item can sink: each rests on another item or
  * at offset 0. A valley is a run of sections with one floor that is lower than its neighbours on
- * both sides. On each section of that floor, either an item rests that lies wholly inside the
- * valley, or nothing does. So the candidates of a section are the unplaced items that fit into the
- * valley there, and "nothing". At the valley's edge they are few: only items that begin (or end)
+ * both sides. On each section of that floor rests either an item that lies wholly inside the
+ * valley, or nothing. So the candidates of a section are the unplaced items that fit into the
+ * valley there, and "nothing". At the valley's edge there are few: only items that begin (or end)
  * exactly there.
  */
 #ifndef ASHLAR_PACK_SKYLINE_H
@@ -29,12 +29,11 @@ typedef struct ashlar_pack_change {
 
 /*
  * Invariants, for each section s:
- *   rests[s] == sum of bytes of the unplaced items live in s
- *   floors[s] >= highest end of a placed item live in s, or DONE if and only if rests[s] == 0
- *   floors[s] + rests[s] <= capacity, unless DONE
- *   crossings[s] == number of unplaced items live in both s - 1 and s; 0 at either end
- *   is_closed[s]: no item will rest on floors[s] there
- *   left_keys[s] == exclusive or of the keys of the unplaced items whose first section is s
+ *   rests[s] == sum of bytes of the unplaced items live in s floors[s] >= highest end of a placed
+ *   item live in s, or DONE if and only if rests[s] == 0 floors[s] + rests[s] <= capacity, unless
+ *   DONE crossings[s] == number of unplaced items live in both s - 1 and s; 0 at either end
+ *   is_closed[s]: no item will rest on floors[s] in section s left_keys[s] == exclusive or of the
+ *   keys of the unplaced items whose first section is s
  */
 typedef struct ashlar_pack_skyline {
     const ashlar_pack_items *problem;
@@ -45,13 +44,13 @@ typedef struct ashlar_pack_skyline {
     uint64_t *left_keys;
     bool *is_placed;             /* by item */
     size_t *offsets;             /* by item, for placed items */
-    uint32_t *by_first, *by_end; /* all items, sorted; those of section s start at index ... */
+    uint32_t *by_first, *by_end; /* all items, sorted; the items of section s start at index ... */
     uint32_t *first_at, *end_at; /* ... first_at[s], end_at[s], both [section_count + 2] */
     uint32_t *duplicates;        /* by item: an equal item that must be placed before it, or NONE */
     size_t *fills;               /* [section_count + 1], scratch of the check of a valley */
     ashlar_pack_change *changes; /* all changes since the skyline was empty, oldest first */
     size_t change_count, change_capacity;
-    bool has_failed; /* no host memory to record a change: the skyline is of no more use */
+    bool has_failed; /* no host memory to record a change: the skyline is useless */
 } ashlar_pack_skyline;
 
 /* An edge of a valley, where the search continues. */
@@ -93,14 +92,17 @@ static inline uint32_t ashlar__pack_edge_section(const ashlar_pack_edge *edge) {
     return edge->is_right ? edge->end - 1 : edge->first;
 }
 
-/* The items that may rest at an edge, into out [candidate_count] unless NULL. Returns how many. */
+/*
+ * Write the items that may rest at an edge to out [candidate_count], unless it is NULL. Returns
+ * their number.
+ */
 uint32_t ashlar__pack_skyline_candidates(const ashlar_pack_skyline *skyline,
                                          const ashlar_pack_edge *edge, uint32_t *out);
 
-/* Place `item`, one of the candidates, on the floor below it. */
+/* Place `item`, which must be a candidate, on the floor below it. */
 void ashlar__pack_skyline_place(ashlar_pack_skyline *skyline, uint32_t item);
 
-/* Let nothing rest on the floor of `section`. */
+/* Decide that nothing rests on the floor of `section`. */
 void ashlar__pack_skyline_close(ashlar_pack_skyline *skyline, uint32_t section);
 
 /* Raise the sections [first, end) to `floor`, and open them again. */

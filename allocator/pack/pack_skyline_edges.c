@@ -58,10 +58,12 @@ uint32_t ashlar__pack_skyline_candidates(const ashlar_pack_skyline *b, const ash
 
 /* ---- one valley ---- */
 
-/* Lower bounds of how far the floor rises if an edge stays empty: the next item there rests on a
- * wall, or on an item at least this high. */
+/*
+ * Lower bounds of the floor's rise if an edge stays empty: the next item there rests on a wall, or
+ * on an item at least so high.
+ */
 typedef struct steps {
-    size_t left, right; /* smallest item of the valley that is not live at that edge */
+    size_t left, right; /* size of the smallest item of the valley that is not live at that edge */
 } steps;
 
 /* Whether the items that fit into the valley fill it, but for the slack of its sections. */
@@ -92,7 +94,7 @@ static bool can_fill(edge_search *l, const valley *h, uint32_t first, uint32_t e
     return true;
 }
 
-/* Keep the edge if it is better than the best so far. False: it has no candidate at all. */
+/* Keep the edge if it is better than the best one so far. False: it has no candidate at all. */
 static bool consider(edge_search *l, ashlar_pack_edge edge, size_t step) {
     const uint32_t s = ashlar__pack_edge_section(&edge);
     const uint32_t item_count = ashlar__pack_skyline_candidates(l->skyline, &edge, NULL);

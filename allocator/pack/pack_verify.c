@@ -1,5 +1,5 @@
 /*
- * pack_verify.c - whether a plan is right, by another method than the packer's.
+ * pack_verify.c - checking a plan by another method than the packer's.
  *
  * Buffers are visited from the lowest offset up. A tree over time finds, for any interval of time,
  * the visited buffer with the highest end; the next buffer may not begin below that.
@@ -16,8 +16,10 @@
 /* Stands for no buffer; its end is 0. */
 #define NOBODY UINT32_MAX
 
-/* The visited buffer that ends highest. over: of those live throughout a node's interval; within:
- * of those live in some part of it. */
+/*
+ * The visited buffers that end highest: `over` of all that are live throughout a node's interval,
+ * `within` of all that are live in some part of it.
+ */
 typedef struct highest {
     uint32_t over, within; /* buffers, or NOBODY */
 } highest;
@@ -93,8 +95,10 @@ static uint32_t leaf_of(const verification *v, uint64_t time) {
     return (uint32_t)low + v->leaf_count;
 }
 
-/* The visited buffer with the highest end in leaves [first, end). `over` counts in all nodes above
- * these leaves, `within` in the nodes that make them up. */
+/*
+ * The visited buffer with the highest end in leaves [first, end). Takes `over` from all nodes above
+ * these leaves, and `within` from the nodes that together cover them.
+ */
 static uint32_t find_highest(const verification *v, uint32_t first, uint32_t end) {
     uint32_t who = NOBODY;
     ASHLAR_CHECK2(v->leaf_count <= first && first < end);
@@ -175,7 +179,7 @@ static ashlar_status verification_init(verification *v) {
     for (size_t i = 0; i < (size_t)2 * v->leaf_count; i++) {
         v->nodes[i] = (highest){NOBODY, NOBODY};
     }
-    ASHLAR_CHECK2(2 * v->count <= v->leaf_count); /* a leaf for each time */
+    ASHLAR_CHECK2(2 * v->count <= v->leaf_count); /* there is a leaf for each time */
     qsort(v->times, 2 * v->count, sizeof *v->times, compare_times);
     qsort_r(v->by_offset, v->count, sizeof *v->by_offset, compare_offsets,
             (void *)(uintptr_t)v->offsets);

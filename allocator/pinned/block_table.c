@@ -42,7 +42,7 @@ static void push_block(ashlar_pinned_block **link, ashlar_pinned_block *block) {
     *link = block;
 }
 
-/* The equations of a shard, except that of live_bytes, which takes a walk over the blocks. */
+/* The equations of a shard, except that for live_bytes, which takes a walk over the blocks. */
 static bool counts_hold(const ashlar_table_shard *shard) {
     return shard->block_count == shard->alloc_count - shard->free_count &&
            (shard->block_count > 0 || shard->live_bytes == 0);

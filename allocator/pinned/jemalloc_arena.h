@@ -1,6 +1,6 @@
 /*
- * jemalloc_arena.h - an arena of jemalloc's, which divides runs of a page heap into blocks
- * (internal to ashlar-pinned).
+ * jemalloc_arena.h - a jemalloc arena, which divides runs of a page heap into blocks (internal to
+ * ashlar-pinned).
  *
  * jemalloc gets its extents from the page heap and keeps them until it is drained: it neither
  * purges nor joins extents. Draining returns every extent without a used block, so that all merging

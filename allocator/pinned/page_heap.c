@@ -67,7 +67,7 @@ static void remove_run(ashlar_page_heap *heap, ashlar_page_run *run) {
     run->page_count = 0;
 }
 
-/* A run of the first non-empty bin from `bin` on, or NULL. */
+/* A run from the first bin, of `bin` and all above, that is not empty; NULL: all are empty. */
 static ashlar_page_run *first_from(const ashlar_page_heap *heap, size_t bin) {
     for (size_t word = bin / 64; word < PAGE_HEAP_BINS / 64; word++) {
         uint64_t bits = heap->bin_bits[word];
@@ -83,7 +83,7 @@ static ashlar_page_run *first_from(const ashlar_page_heap *heap, size_t bin) {
     return NULL;
 }
 
-/* The shortest sufficient run in the bin of that size, or else any run of a later bin. */
+/* The shortest sufficient run in the bin for this size; failing that, any run of a later bin. */
 static ashlar_page_run *find_run(const ashlar_page_heap *heap, size_t page_count) {
     const size_t bin = bin_of(page_count);
     ashlar_page_run *best = NULL;

@@ -2,9 +2,9 @@
  * page_heap.h - runs of pages inside page-locked segments taken from the driver (internal to
  * ashlar-pinned).
  *
- * The driver takes memory back only in the pieces that it gave. So segments are returned as a
+ * The driver takes memory back only in the pieces that it handed out. So segments are returned as a
  * whole, and runs of different segments are never joined, even if they are adjacent. Within a
- * segment, adjacent free runs are always joined. To free a run one need not know its segment.
+ * segment, adjacent free runs are always joined. A run can be freed without knowing its segment.
  */
 #ifndef ASHLAR_PINNED_PAGE_HEAP_H
 #define ASHLAR_PINNED_PAGE_HEAP_H

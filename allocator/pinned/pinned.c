@@ -15,7 +15,7 @@
 #include "allocator/pinned/report.h"
 
 #define GROW_BYTES_DEFAULT ((size_t)2 << 20)
-/* Smaller blocks would be less aligned than those of malloc(). */
+/* Smaller blocks would be less aligned than blocks from malloc(). */
 enum { BLOCK_BYTES_LEAST = 16 };
 _Static_assert(BLOCK_BYTES_LEAST >= alignof(max_align_t), "a block suits every type");
 
@@ -70,8 +70,10 @@ void ashlar_pinned_destroy(ashlar_pinned *pool) {
 
 /* ---- taking ---- */
 
-/* Return blocks that are no longer pending to jemalloc. One thread at a time: a second thread would
- * find these blocks neither pending nor free, and report the pool as full. */
+/*
+ * Return blocks that are no longer pending to jemalloc. Only one thread does so at a time: a second
+ * one would find these blocks neither pending nor free, and report the pool as full.
+ */
 static ashlar_status collect(ashlar_pinned *pool) {
     ashlar_pinned_block *released;
     ashlar__lock_acquire(&pool->collecting);

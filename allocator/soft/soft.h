@@ -1,5 +1,5 @@
 /*
- * soft.h - setting up the software device, and asking in which order its work is (internal).
+ * soft.h - setting up the software device, and asking about the order of its work (internal).
  *
  * The device itself is used through driver.h, like any other. Its description is a line of
  * `key=value` pairs, in the environment variable ASHLAR_SOFT or passed to ashlar__soft_configure():
@@ -8,8 +8,8 @@
  *   memory   bytes of each device with a unit B, KiB, MiB, GiB or TiB; 2MiB..64TiB, rounded down
  *            to a multiple of 2 MiB; default 4GiB. It takes host memory only once it is written to.
  *   mode     eager (default)  work runs as soon as stream order allows, on the calling thread
- *            adversarial      work runs only when the host waits for it, and in an order drawn by
- *                             `seed`, so that a program that forgot to order its work goes wrong
+ *            adversarial work runs only when the host waits for it, and in an order drawn by
+ *            `seed`, so that a program that does not order its work goes wrong
  *   seed     unsigned 64-bit decimal, default 1; the same seed and the same calls of one thread
  *            give the same interleaving
  *   peers    on (default) or off: whether a device can be given access to another's memory
@@ -17,11 +17,11 @@
  *            attribute says so and the calls for it are refused; cuMemAlloc still works
  *   batch    on (default) or off: without it cuMemcpyBatchAsync is refused, as before CUDA 12.8
  *   latency  NAME:NS, or several of these joined by +. Each call of the function NAME takes NS more
- *            nanoseconds, 1 .. 1000000000, which it spends before it does anything; other threads
- *            go on meanwhile. Only calls made through ASHLAR_DRIVER_CALL are slowed.
+ *            nanoseconds, 1 .. 1000000000, spent before the call does anything; other threads go on
+ *            meanwhile. Only calls made through ASHLAR_DRIVER_CALL are slowed.
  *   clocks   on or off (default): record the order of queued work; see ashlar__soft_clock_use()
- *   strict   on or off (default): what CUDA leaves undefined, which is an error otherwise, ends the
- *            process: one line on the standard error, and abort(). See below.
+ *   strict   on or off (default): on undefined behaviour in CUDA's sense, which is an error
+ *            otherwise, write one line to standard error and abort(). See below.
  *   recycle  whether a new stream or event gets the handle that was freed last, as with real
  *            drivers, so that a stale handle names something else. off: no handle comes back, and
  *            every use of a stale one is known as such. Default: on, and off with strict=on
@@ -31,30 +31,31 @@
  * needs to be done stands still with waits=on; one that relies on the wait goes wrong with
  * waits=off. time     on or off (default): date all calls and work on a virtual clock; see
  *            ashlar__soft_work(). A query of an event then goes by that clock.
- *   costs    with time=on: what takes time on the virtual clock by itself
+ *   costs    with time=on: the costs of calls and work on the virtual clock
  *            on (default)  each call by the estimates in soft_config.c, and copies, fills and host
  *                          functions by those in soft_time.c
  *            off           none of these but cuEventQuery and cuStreamQuery, so that polling ends
  *            NAME:NS       on, but the function NAME costs the host NS nanoseconds, 0 ..
  * 1000000000; or several joined by +
  *
- * A line in ASHLAR_SOFT_DEFAULTS is read before it, and says what a key is that the line leaves
- * out: tests run with strict=on by it.
+ * A line in ASHLAR_SOFT_DEFAULTS gives the values of keys that this line leaves out. Tests set
+ * strict=on there.
  *
  * for example "devices=2,memory=4GiB,mode=adversarial,latency=cuMemAlloc:200000+cuMemCreate:50000".
  *
- * With strict=on these end the process, for a real driver need not answer them with an error. It is
- * a mode for tests, and the one exception to the rule that the library never prints and never
- * exits.
+ * With strict=on the following mistakes end the process, because a real driver need not report them
+ * as errors. This mode is for tests, and the one exception to the rule that the library never
+ * prints and never exits.
  *   - a handle of a destroyed stream, event, graph or memory, or one that never existed
- *   - an unmap that is not of whole mappings; addresses given back while memory is mapped there
+ *   - an unmap of part of a mapping; addresses given back while memory is mapped there
  *   - an unmap of memory, or a free of pinned memory, that queued work uses: a copy or a fill that
  *     has not run (time=on: or is not over on the virtual clock), with clocks=on also a use that
  * the host has not seen finished; and a copy or a fill that finds its memory gone when it runs
- *   - a call that spoils a capture which another thread began
+ *   - a call that invalidates a capture begun by another thread
  *   - the end of a stream that is being captured
  *   - a call of the device inside a host function
- * What CUDA documents an error for stays one: a free of what is no allocation, a dead context.
+ * A mistake for which CUDA documents an error stays an error: a free of a pointer that is no
+ * allocation, a dead context.
  */
 #ifndef ASHLAR_SOFT_H
 #define ASHLAR_SOFT_H
@@ -128,17 +129,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_own(cu_ptr ptr, size_t bytes,
                                                        bool *is_ordered);
 
 /*
- * Virtual time, with time=on: lost overlap as a number that does not depend on the machine. Every
- * thread has a clock, a stream has a tail, which is when all its work is over, and an event has the
- * time of its stream's tail when it was recorded (soft_time.h has the rules). All are ns since
+ * Virtual time, with time=on, tells lost overlap as a number that does not depend on the machine.
+ * Every thread has a clock. A stream has a tail, the time when all its work is over; an event has
+ * its stream's tail at the time of the record (soft_time.h has the rules). All times are ns since
  * ashlar__soft_configure(). With one thread they follow exactly from the calls.
  *
  * ashlar__soft_work: queue work that does nothing but take `ns` of the stream's time. It costs the
  *     host one launch, and can be captured.
- * ashlar__soft_host_work: the calling thread computes for `ns`.
- * ashlar__soft_host_until: the calling thread has waited, say for another thread, until `ns`.
- * ashlar__soft_host_ns: the calling thread's clock. A thread begins where the latest one is.
- * ashlar__soft_stream_ns: the stream's tail.
+ * ashlar__soft_host_work: the calling thread computes for `ns`. ashlar__soft_host_until: the
+ * calling thread has waited until `ns`, say for another thread. ashlar__soft_host_ns: the calling
+ * thread's clock, which begins at the latest thread's time. ashlar__soft_stream_ns: the stream's
+ * tail.
  *
  * stream  any live stream; a default stream is that of the calling thread's current device
  *
@@ -151,12 +152,12 @@ void ashlar__soft_host_until(uint64_t ns);
 uint64_t ashlar__soft_host_ns(void);
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_stream_ns(cu_stream stream, uint64_t *ns);
 
-/* What a device has counted since ashlar__soft_configure(). The first five need time=on. */
+/* A device's counters since ashlar__soft_configure(). The first five need time=on. */
 typedef struct soft_figures {
     uint64_t end_ns;          /* when all work queued so far is over */
-    uint64_t wait_count;      /* calls of cuStreamWaitEvent that made a stream wait, */
-    uint64_t wait_ns;         /* and how long: time of the event - max(tail, host) */
-    uint64_t host_wait_count; /* waits of a thread, for any device, that were not over at once, */
+    uint64_t wait_count;      /* calls of cuStreamWaitEvent that made a stream wait, ... */
+    uint64_t wait_ns;         /* ... and their sum: time of the event - max(tail, host) */
+    uint64_t host_wait_count; /* waits of a thread, for any device, that took time, ... */
     uint64_t host_wait_ns;    /* and how long */
     size_t physical_bytes;    /* physical memory in use */
     size_t physical_peak_bytes;

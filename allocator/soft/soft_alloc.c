@@ -42,7 +42,7 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
             ashlar__soft_unreserve(reservation);
         }
     }
-    ashlar__soft_memory_drop(memory); /* from here on only a mapping can be its user */
+    ashlar__soft_memory_drop(memory); /* from here on the mappings alone keep the memory */
     if (result == CU_SUCCESS) {
         ASHLAR_CHECK2(memory->user_count == 1 && reservation->mapping_count == 1);
         reservation->plain_device = device;
@@ -126,8 +126,10 @@ static void free_host_block(size_t idx) {
     ashlar__host_free(block);
 }
 
-/* Does not wait for queued work: a queued copy that still needs the block faults when it runs. CUDA
- * promises no more. */
+/*
+ * Does not wait for queued work: a queued copy that still needs the block faults when it runs. CUDA
+ * does not promise more.
+ */
 cu_result ashlar__soft_mem_free_host(void *ptr) {
     soft_device *device;
     const cu_result result = enter_unsafe(ASHLAR_DRIVER_FN_mem_free_host, &device);

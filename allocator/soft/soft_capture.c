@@ -88,11 +88,13 @@ cu_result ashlar__soft_capture_spoil(soft_capture *capture, cu_result result) {
 
 /* ---- what it forbids ---- */
 
-/* Spoil every capture in which a stream of the device takes part; with `ordered`, a blocking stream
- * of the device. False: there is no such capture. */
+/*
+ * Invalidate every capture in which a stream of the device takes part; with `ordered`, only those
+ * with a blocking stream of the device. False: there is no such capture.
+ */
 static bool spoil_all(const soft_device *device, bool ordered) {
     bool found = false;
-    if (ashlar__soft_state.captures == NULL) { /* nearly always so */
+    if (ashlar__soft_state.captures == NULL) { /* true almost always */
         return false;
     }
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
@@ -129,9 +131,11 @@ cu_result ashlar__soft_capture_admit_wait_all(const soft_device *device) {
                                     : ashlar__soft_capture_admit_unsafe();
 }
 
-/* Whether this capture forbids the calling thread unsafe calls. A capture that this thread began
- * does, unless it is relaxed. A global capture of another thread does, if this thread's mode is
- * global. A thread whose own mode is relaxed is never forbidden anything. */
+/*
+ * Whether this capture forbids the calling thread unsafe calls. A capture that this thread began
+ * does, unless the capture is relaxed. A global capture of another thread does, if this thread's
+ * mode is global. A thread in relaxed mode may make all calls.
+ */
 static bool forbids_unsafe(const soft_capture *capture) {
     switch (ashlar__soft_capture_mode) {
     case CU_CAPTURE_RELAXED:
@@ -199,7 +203,7 @@ cu_result ashlar__soft_capture_op(soft_stream *stream, const soft_op *model) {
 cu_result ashlar__soft_capture_join(soft_stream *stream, uint64_t id, const soft_clock *captured) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     soft_capture *capture = ashlar__soft_capture_find(id);
-    if (capture == NULL) { /* the event's capture has ended, so the event stands for no work */
+    if (capture == NULL) { /* the event's capture has ended: the event stands for no work */
         return stream->capture == NULL
                    ? CU_CAPTURED_EVENT
                    : ashlar__soft_capture_spoil(stream->capture, CU_STREAM_CAPTURE_ISOLATION);

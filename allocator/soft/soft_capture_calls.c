@@ -60,7 +60,7 @@ static bool is_joined(const soft_capture *capture) {
     return joined;
 }
 
-/* The capture is over also on failure, unless the stream or the thread is the wrong one. */
+/* The capture is over even on failure, unless the stream or the thread was the wrong one. */
 cu_result ashlar__soft_stream_end_capture(cu_stream stream, cu_graph *graph) {
     soft_stream *found = NULL;
     cu_result result =
@@ -96,7 +96,7 @@ cu_result ashlar__soft_stream_end_capture(cu_stream stream, cu_graph *graph) {
     return ashlar__soft_leave(result);
 }
 
-/* The only call on the legacy stream that does not spoil the capture of another stream. */
+/* The only call on the legacy stream that does not invalidate another stream's capture. */
 cu_result ashlar__soft_stream_is_capturing(cu_stream stream, unsigned int *status) {
     soft_stream *found = NULL;
     const cu_result result =

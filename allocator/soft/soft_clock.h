@@ -3,8 +3,8 @@
  *
  * A clock belongs to an op or a node, and maps serial numbers of streams to numbers of ops. The
  * entry {s: n} says that every op of stream s with a number up to n comes before the clock's owner.
- * Two parts of the software device use clocks: in soft_capture.c a clock says which nodes a node
- * comes after; in soft_oracle.c, with clocks=on, which work an op comes after.
+ * Two parts of the software device use clocks: soft_capture.c for the nodes that a node comes
+ * after, soft_oracle.c, with clocks=on, for the work that an op comes after.
  */
 #ifndef ASHLAR_SOFT_CLOCK_H
 #define ASHLAR_SOFT_CLOCK_H
@@ -23,8 +23,10 @@ typedef struct soft_clock {
     size_t capacity;
 } soft_clock;
 
-/* Whether the clock says that op `number` of stream `serial` comes before its owner: it has an
- * entry {serial: n} with n >= number. Always true for number 0. */
+/*
+ * Whether op `number` of stream `serial` comes before the clock's owner: the clock has an entry
+ * {serial: n} with n >= number. Always true for number 0.
+ */
 bool ashlar__soft_clock_covers(const soft_clock *clock, uint64_t serial, uint64_t number);
 /* Whether `clock` covers every entry of `part`. */
 bool ashlar__soft_clock_covers_all(const soft_clock *clock, const soft_clock *part);

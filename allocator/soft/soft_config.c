@@ -138,8 +138,10 @@ static ashlar_status read_latency(ashlar_piece value, soft_config *config) {
                         "and 1 to 1000000000 ns");
 }
 
-/* What a call costs the host by default: estimates, and the smaller for a call that only reads. A
- * call for physical memory costs the same for a small handle as for a large one. */
+/*
+ * The host's default cost of each call: estimates, smallest for calls that only read. A call for
+ * physical memory costs the same for small and large handles.
+ */
 static const struct {
     ashlar_driver_fn fn;
     uint32_t ns;

@@ -124,7 +124,7 @@ ashlar_status ashlar__soft_ensure(void) {
 
 /*
  * Leave a forked child without a device: CUDA does not work there either, and the device memory is
- * shared with the parent. The lock is made anew, since the thread that held it at the fork may not
+ * shared with the parent. The lock is made anew, since the thread that held it at the fork does not
  * exist in the child.
  */
 static void forbid_in_child(void) {

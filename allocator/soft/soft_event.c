@@ -1,4 +1,4 @@
-/* soft_event.c - events: names for completion points. */
+/* soft_event.c - events, each of which names a completion point. */
 #include "allocator/soft/soft_state.h"
 
 #include "allocator/base/host.h"
@@ -138,9 +138,9 @@ static cu_result record(soft_event *found, soft_stream *queue) {
     }
     point->user_count++; /* one for the event, one for the op */
     const soft_op op = {.kind = SOFT_OP_RECORD, .point = point};
-    /* Give the event its point before queueing the op: ashlar__soft_submit() may drop the lock once
-     * the op is queued, and another thread may then destroy the event. If it fails, it has not
-     * dropped the lock. */
+    /* Give the event its point before queueing the op: once the op is queued, ashlar__soft_submit()
+     * may drop the lock, and another thread may destroy the event. A failing ashlar__soft_submit()
+     * does not drop the lock. */
     soft_point *before = found->point;
     const uint64_t capture = found->capture;
     found->point = point;

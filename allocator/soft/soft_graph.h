@@ -2,14 +2,14 @@
  * soft_graph.h - stream capture, and the graphs that it records (internal to the software device).
  *
  * While a stream captures, the work queued on it does not run: it becomes nodes of a graph. A lane
- * is all nodes of a capture that one stream has queued; that stream's serial number names it. The
- * number of a node is its place in the order of capture, from 1. The set of nodes that a node comes
- * after is a clock with entries {lane: number of a node} (soft_clock.h).
+ * is all nodes of a capture that one stream has queued; the stream's serial number names the lane.
+ * A node's number is its place in the order of capture, from 1. The nodes that a node comes after
+ * are a clock with entries {lane: number of a node} (soft_clock.h).
  *
- *   graph->nodes[i].op.number == i + 1
- *   node->after covers every node that `node` depends on, at any remove, and not `node` itself
- *   stream->captured covers every node that the next node of that stream will come after
- *   a capture may end once origin->captured covers the `captured` of each stream in the capture
+ *   graph->nodes[i].op.number == i + 1 node->after covers every node that `node` depends on,
+ *   directly or not, and not `node` itself stream->captured covers every node that the next node of
+ *   that stream will come after a capture may end once origin->captured covers the `captured` of
+ *   each stream in the capture
  */
 #ifndef ASHLAR_SOFT_GRAPH_H
 #define ASHLAR_SOFT_GRAPH_H
@@ -41,17 +41,19 @@ typedef struct soft_exec {
 typedef struct soft_capture {
     struct soft_capture *next;
     uint64_t id;         /* never used twice */
-    uint64_t thread;     /* number of the thread that began it */
+    uint64_t thread;     /* number of the thread that began the capture */
     unsigned int mode;   /* CU_CAPTURE_GLOBAL .. CU_CAPTURE_RELAXED */
-    bool is_invalid;     /* a forbidden call has spoilt it: it can only be ended */
-    soft_stream *origin; /* the stream on which it began and must end */
+    bool is_invalid;     /* a forbidden call has invalidated it: it can only be ended */
+    soft_stream *origin; /* the stream on which the capture began and must end */
     soft_graph *graph;
 } soft_capture;
 
 /* ---- capture (soft_capture.c) ---- */
 
-/* The calling thread's mode of cuThreadExchangeStreamCaptureMode: which captures forbid it unsafe
- * calls. At first CU_CAPTURE_GLOBAL. */
+/*
+ * The calling thread's mode, set by cuThreadExchangeStreamCaptureMode: which captures forbid the
+ * thread unsafe calls. At first CU_CAPTURE_GLOBAL.
+ */
 extern _Thread_local unsigned int ashlar__soft_capture_mode;
 
 /* The calling thread's number, which no later thread gets (unlike a pthread_t). */
@@ -67,21 +69,21 @@ cu_result ashlar__soft_capture_op(soft_stream *stream, const soft_op *model);
  * stands for. A stream that is not capturing joins that capture. */
 cu_result ashlar__soft_capture_join(soft_stream *stream, uint64_t id, const soft_clock *captured);
 
-/* Spoil the capture, unless it is NULL, and return `result`. */
+/* Invalidate the capture, unless it is NULL, and return `result`. */
 cu_result ashlar__soft_capture_spoil(soft_capture *capture, cu_result result);
 
 /* End the capture and free it: its streams no longer capture. Its graph is dropped unless
  * capture->graph is NULL. */
 void ashlar__soft_capture_finish(soft_capture *capture);
 
-/* The stream is going away. A capture that began on it ends; any other is spoilt. */
+/* The stream is going away. A capture that began on it ends; any other is invalidated. */
 void ashlar__soft_capture_leave(soft_stream *stream);
 
 /* End every capture. */
 void ashlar__soft_capture_reset(void);
 
 /*
- * May the calling thread do this now? If not, the captures that forbid it are spoilt.
+ * Whether the calling thread may do this now. If not, the captures that forbid it are invalidated.
  *   work      queue work on this stream, or ask for its status
  *   wait      wait on the host for this stream
  *   wait_all  wait on the host for this device

@@ -6,7 +6,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 
-enum { HANDLE_STEP = 16 }; /* room for a kind; no handle is 1 or 2, which CUDA reserves */
+enum { HANDLE_STEP = 16 }; /* leaves room for the kind, and avoids CUDA's handles 1 and 2 */
 _Static_assert((int)SOFT_GRAPH_EXEC < (int)HANDLE_STEP, "a kind must not reach into the index");
 
 /* Make room for one more item of `bytes` bytes. Returns the array; NULL: no host memory, and the
@@ -62,7 +62,7 @@ bool ashlar__soft_handles_had(const soft_handles *handles, soft_kind kind, uintp
 void ashlar__soft_handles_drop(soft_handles *handles, size_t idx) {
     ASHLAR_CHECK2(idx < handles->count && handles->entries[idx].item != NULL);
     handles->entries[idx] = (soft_handle){.next_free = handles->first_free};
-    /* A primary context is the same one again, by CUDA too. */
+    /* A primary context gets its old handle again, as with CUDA. */
     if (ashlar__soft_state.config.recycle == SOFT_RECYCLE_ON ||
         handles == &ashlar__soft_state.contexts) {
         handles->first_free = idx + 1;

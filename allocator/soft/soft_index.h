@@ -10,10 +10,10 @@
 #include <stdint.h>
 
 /*
- * The kinds of items that handles name. A handle is (index + 1) * 16 + kind. It is looked up, and
- * never followed as an address, so a dead, foreign or random handle is only an error. A new item
- * gets the handle that was freed last, because CUDA reuses handles too; with recycle=off no handle
- * comes back.
+ * The kinds of items that handles name. A handle is (index + 1) * 16 + kind. A handle is looked up,
+ * and never followed as an address, so a dead, foreign or random one is only an error. A new item
+ * gets the handle that was freed last, because CUDA reuses handles, too; with recycle=off no handle
+ * is reused.
  */
 typedef enum soft_kind {
     SOFT_STREAM = 3,
@@ -39,7 +39,7 @@ typedef struct soft_handles {
 bool ashlar__soft_handles_put(soft_handles *handles, soft_kind kind, void *item, uintptr_t *handle);
 void *ashlar__soft_handles_get(const soft_handles *handles, soft_kind kind, uintptr_t handle);
 void *ashlar__soft_handles_take(soft_handles *handles, soft_kind kind, uintptr_t handle);
-/* Whether this has been the handle of an item, if of none now. */
+/* Whether this was once the handle of an item, even if it is not now. */
 bool ashlar__soft_handles_had(const soft_handles *handles, soft_kind kind, uintptr_t handle);
 void ashlar__soft_handles_drop(soft_handles *handles, size_t idx); /* the entry must be in use */
 void ashlar__soft_handles_clear(soft_handles *handles);            /* frees the table, not items */

@@ -70,7 +70,7 @@ cu_result ashlar__soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_
     return CU_SUCCESS;
 }
 
-/* Set the entries of the mapping's pages to it, or to NULL. */
+/* Set the entries of the mapping's pages to the mapping, or to NULL. */
 static void set_pages(soft_reservation *reservation, const soft_mapping *mapping,
                       soft_mapping *entry) {
     const size_t first = (mapping->base - reservation->range.base) / SOFT_PAGE_BYTES;
@@ -106,13 +106,15 @@ void ashlar__soft_unreserve(soft_reservation *reservation) {
     ashlar__host_free(reservation);
 }
 
-/* What a call that the kernel has just refused comes to. */
+/* The result for a call that the kernel has just refused. */
 static cu_result mapping_error(void) {
     return errno == ENOMEM ? CU_OPERATING_SYSTEM : CU_OUT_OF_MEMORY;
 }
 
-/* At the kernel's limit of mappings not even this one can be exchanged for another, and the pages
- * are only made inaccessible. */
+/*
+ * Replace a mapping by bare addresses. At the kernel's limit of mappings even this is refused, and
+ * the pages are only made inaccessible.
+ */
 static bool hide(uintptr_t base, size_t bytes) {
     return mmap(as_pointer(base), bytes, PROT_NONE, RESERVE_FLAGS | MAP_FIXED, -1, 0) !=
                MAP_FAILED ||
@@ -204,7 +206,7 @@ static bool is_covered(const soft_reservation *reservation, uintptr_t base, uint
     return true;
 }
 
-/* The first mapping at or above *at and below `end`, and *at moves behind it; NULL: none. */
+/* The first mapping in [*at, end), moving *at behind it; NULL: none. */
 static soft_mapping *next_mapping(const soft_reservation *reservation, uintptr_t *at,
                                   uintptr_t end) {
     soft_mapping *mapping = NULL;
@@ -255,7 +257,7 @@ bool ashlar__soft_may_access(const soft_device *device, uintptr_t base, size_t b
         return false;
     }
     uint32_t devices = (uint32_t)1 << device->ordinal;
-    if (reservation->plain_device != NULL) { /* its mapping names the owner alone */
+    if (reservation->plain_device != NULL) { /* its mapping names only the owner */
         devices |= device->peers;
     }
     return is_covered(reservation, base, base + bytes, devices);

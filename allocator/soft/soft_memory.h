@@ -24,8 +24,10 @@ typedef struct soft_memory {
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_pages_init(soft_device *device, size_t bytes);
 void ashlar__soft_pages_finish(soft_device *device);
 
-/* Take pages of `bytes` in all, > 0 and a multiple of SOFT_PAGE_BYTES. *out has one user, the
- * caller, who ends it with ashlar__soft_memory_drop(). */
+/*
+ * Take pages of `bytes` bytes in all, > 0 and a multiple of SOFT_PAGE_BYTES. *out has one user, the
+ * caller, who drops it with ashlar__soft_memory_drop().
+ */
 cu_result ashlar__soft_memory_create(soft_device *device, size_t bytes, soft_memory **out);
 void ashlar__soft_memory_drop(soft_memory *memory);
 
@@ -36,7 +38,7 @@ typedef struct soft_mapping {
     size_t bytes;
     soft_memory *memory; /* its first page lies at base */
     uint32_t access;     /* bit i: device i may use the mapping */
-    uint64_t busy_ns;    /* strict=on and time=on: when queued copies and fills are done with it */
+    uint64_t busy_ns;    /* strict=on and time=on: when queued copies and fills end here */
 } soft_mapping;
 
 typedef struct soft_reservation {
@@ -56,12 +58,12 @@ cu_result ashlar__soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_
 /* Unmap whatever is mapped, and give the addresses back. */
 void ashlar__soft_unreserve(soft_reservation *reservation);
 /*
- * Map the first `bytes` of `memory` at `base`, where nothing is mapped. No device may use the
- * mapping yet. The mapping is one more user of `memory`.
+ * Map the first `bytes` bytes of `memory` at `base`, where nothing may be mapped. No device may use
+ * the mapping yet. The mapping is one more user of `memory`.
  *
  * Errors of this and the next two: CU_OPERATING_SYSTEM, if the kernel allows the process no more
- * mappings (vm.max_map_count). Pages that are neighbours in the memory file and in address count as
- * one for it. CU_OUT_OF_MEMORY: no host memory.
+ * mappings (vm.max_map_count), where pages that are neighbours both in the memory file and in
+ * address count as one. CU_OUT_OF_MEMORY: no host memory.
  */
 cu_result ashlar__soft_map(soft_reservation *reservation, uintptr_t base, size_t bytes,
                            soft_memory *memory);
@@ -70,7 +72,10 @@ cu_result ashlar__soft_unmap(soft_reservation *reservation, uintptr_t base, size
 /* Let `devices` (bit i: device i) use these bytes too, which are whole mappings. */
 cu_result ashlar__soft_allow(soft_reservation *reservation, uintptr_t base, size_t bytes,
                              uint32_t devices);
-/* Queued work uses what is mapped in these bytes until `ns`; and until when it does. */
+/*
+ * _mark_: note that queued work uses the memory mapped in these bytes until `ns`. _busy_ns: the
+ * latest time noted.
+ */
 void ashlar__soft_mark_busy(uintptr_t base, size_t bytes, uint64_t ns);
 uint64_t ashlar__soft_busy_ns(uintptr_t base, size_t bytes);
 /* Whether every byte is mapped and some device may use it. For tests. Lock: not needed. */
@@ -91,8 +96,7 @@ void ashlar__soft_alloc_reset(const soft_device *device);
 
 /* ---- access to other devices (soft_device.c) ---- */
 
-/* Take back the other devices' access to the plain memory of `device`, whose context is
- * released. */
+/* Take back other devices' access to the plain memory of `device`, whose context is released. */
 void ashlar__soft_peer_reset(const soft_device *device);
 
 #endif /* ASHLAR_SOFT_MEMORY_H */

@@ -59,8 +59,8 @@ void ashlar__soft_oracle_submit(soft_stream *stream, const soft_op *op) {
         join_or_lose(clock, &op->awaits->clock);
     }
     drop_seen(clock);
-    /* A destroyed stream is a lane of a launched graph, which has no uses. Without an entry for it
-     * clocks do not grow with each launch. */
+    /* A destroyed stream is a lane of a launched graph, which has no uses. It gets no entry, so
+     * that clocks do not grow with each launch. */
     if (!stream->is_destroyed && !ashlar__soft_clock_raise(clock, stream->serial, op->number)) {
         ashlar__soft_state.oracle.is_lost = true;
     }

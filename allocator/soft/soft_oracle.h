@@ -13,7 +13,7 @@
 typedef struct soft_use {
     uintptr_t base;
     uintptr_t end;   /* > base */
-    uint64_t serial; /* of the stream on which it was queued */
+    uint64_t serial; /* of the use's stream */
     uint64_t number; /* from the same sequence as the numbers of ops */
 } soft_use;
 

@@ -25,7 +25,7 @@ void ashlar__soft_stream_join(soft_stream *stream, soft_device *device, bool is_
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     static uint64_t serials; /* the last serial given; guarded by the state's lock; never reset */
     soft_state *state = &ashlar__soft_state;
-    ASHLAR_CHECK2(stream->serial == 0 && stream->head == NULL); /* else it is in the list */
+    ASHLAR_CHECK2(stream->serial == 0 && stream->head == NULL); /* else it is listed already */
     stream->device = device;
     stream->is_ordered = is_ordered;
     stream->serial = ++serials;
@@ -138,7 +138,7 @@ static soft_stream *pick_drawn(bool any) {
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         if ((any || has_work_up_to(s, s->wanted)) && ashlar__soft_is_ready(s) &&
             ashlar__soft_draw(++ready_count) == 0) {
-            picked = s; /* in the end each of n ready streams is picked with probability 1/n */
+            picked = s; /* so that each of n ready streams has probability 1/n */
         }
     }
     return picked;
@@ -165,8 +165,10 @@ static bool is_operand_valid(const soft_operand *operand, size_t bytes) {
     return true;
 }
 
-/* Whether the op's memory is still valid, as it was when the op was queued. A program that has
- * freed the memory since has a bug, which a GPU reports from then on as an illegal address. */
+/*
+ * Whether the op's memory is still valid, as when the op was queued. A program that freed the
+ * memory since then has a bug, which a GPU reports as an illegal address from then on.
+ */
 static bool may_touch(const soft_op *op) {
     switch (op->kind) {
     case SOFT_OP_COPY:
@@ -355,8 +357,10 @@ void ashlar__soft_wait_point(const soft_point *point) {
     ashlar__soft_time_see(point->time_ns);
 }
 
-/* A stream that is waited for and has an op up to `number`; NULL: the wait is over. Looked up anew
- * each time, as streams come and go while the lock is dropped. */
+/*
+ * An awaited stream that still has an op up to `number`; NULL: the wait is over. Looked up anew
+ * each time, since streams come and go while the lock is dropped.
+ */
 static soft_stream *find_pending(const soft_device *device, uint64_t serial, uint64_t number) {
     soft_stream *s = ashlar__soft_state.first_stream;
     while (s != NULL && !(s->device == device && (serial == 0 || s->serial == serial) &&

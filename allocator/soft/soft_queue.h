@@ -13,14 +13,14 @@ struct soft_capture;
 
 /*
  * A completion point: cuEventRecord makes one, and waits for the event refer to it. Recording the
- * event again makes a new point, so waits for the old point are not disturbed.
+ * event again makes a new point, and so does not disturb waits for the old one.
  */
 typedef struct soft_point {
     size_t user_count;
     bool is_done;
     soft_stream *stream; /* where its op is queued; once is_done, the stream may be gone */
     uint64_t number;     /* of its op */
-    soft_clock clock;    /* clocks=on: the op and the work that it comes after (soft_oracle.c) */
+    soft_clock clock;    /* clocks=on: its op, and the work that this comes after (soft_oracle.c) */
     uint64_t time_ns;    /* time=on: when it is done (soft_time.h) */
 } soft_point;
 
@@ -75,12 +75,12 @@ struct soft_stream {
     bool is_ordered;              /* takes part in the order with the legacy stream */
     bool is_busy;                 /* a thread is running its head now */
     bool is_destroyed;            /* no handle names it; freed when its queue is empty */
-    uint64_t serial;              /* never used twice, unlike the handle */
-    uint64_t wanted;              /* some host wait needs all its ops up to this number */
-    uint64_t spread;              /* its ops up to here have had their dependencies marked wanted */
+    uint64_t serial;              /* never reused, unlike the handle */
+    uint64_t wanted;              /* some wait on the host needs all ops up to this number */
+    uint64_t spread;              /* dependencies of ops up to this number are marked as wanted */
     soft_clock clock;             /* clocks=on: its newest op, and the work that comes before */
     struct soft_capture *capture; /* NULL: not capturing (soft_graph.h) */
-    soft_clock captured;          /* capturing: the nodes that its next node comes after */
+    soft_clock captured;          /* capturing: the nodes that the next node comes after */
     uint64_t tail_ns;             /* time=on: when all its work is over (soft_time.h) */
     soft_op *head;
     soft_op *tail;
@@ -103,9 +103,11 @@ void ashlar__soft_point_drop(soft_point *point); /* NULL is allowed */
  */
 cu_result ashlar__soft_submit(soft_stream *stream, const soft_op *model);
 
-/* The steps of ashlar__soft_submit(), for callers that queue several ops or none: make an op (takes
- * ownership as above; NULL: no host memory), queue it, and in eager mode run the work that is
- * ready. */
+/*
+ * The steps of ashlar__soft_submit(), for callers that queue several ops or none: make an op (takes
+ * ownership as above; NULL: no host memory), queue it, and in eager mode run all work that is
+ * ready.
+ */
 soft_op *ashlar__soft_op_new(const soft_op *model);
 void ashlar__soft_op_free(soft_op *op);
 void ashlar__soft_enqueue(soft_stream *stream, soft_op *op);
@@ -114,8 +116,10 @@ void ashlar__soft_run_ready(void);
 /* Wait on the host until the point is done; the lock is dropped meanwhile. The caller must hold a
  * reference to `point`. */
 void ashlar__soft_wait_point(const soft_point *point);
-/* Wait on the host for all work queued so far on the device (destroyed streams included) or, with
- * serial != 0, on that stream of it. The lock is dropped meanwhile. */
+/*
+ * Wait on the host for all work queued so far on the device, destroyed streams included, or only on
+ * the stream with this serial, if it is not 0. The lock is dropped meanwhile.
+ */
 void ashlar__soft_wait_device(const soft_device *device, uint64_t serial);
 
 /* Whether the stream's oldest op may run now. */

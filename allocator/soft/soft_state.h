@@ -62,11 +62,11 @@ struct soft_device {
     unsigned retains;    /* of the primary context; 0: it does not exist */
     uintptr_t context;   /* its handle, while it exists */
     cu_result fault;     /* sticky, like a CUDA context after an illegal access */
-    uint32_t peers;      /* bit i: this device may use what cuMemAlloc gave out on device i */
+    uint32_t peers;      /* bit i: this device may use memory of cuMemAlloc on device i */
     soft_stream *legacy; /* the default stream, always there */
     soft_clock ended[2]; /* clocks of its destroyed streams, [is_ordered] */
     uint64_t end_ns;     /* time=on: the latest end of work queued on it (soft_time.h) */
-    uint64_t blocking_ns; /* the same for its blocking streams, without the legacy one */
+    uint64_t blocking_ns; /* the same for its blocking streams only, without the legacy one */
     uint64_t wait_count;  /* in-stream waits that moved a tail, and by how much */
     uint64_t wait_ns;
     int memory_fd;       /* a sparse file: all of the device's memory */
@@ -108,7 +108,7 @@ typedef struct soft_state {
 
 extern soft_state ashlar__soft_state;
 
-/* [fn]: config.latency_ns, once more, so that calls can read it without the lock. */
+/* [fn]: a copy of config.latency_ns that calls can read without the lock. */
 extern _Atomic uint32_t ashlar__soft_latency_ns[ASHLAR_DRIVER_FN_COUNT];
 
 /* True while this thread runs a host function, where CUDA forbids every call to the device. */
@@ -119,12 +119,12 @@ extern _Thread_local bool ashlar__soft_in_host_fn;
 extern _Thread_local ashlar_driver_fn ashlar__soft_call;
 
 /*
- * Begin a call of the driver table: take the lock, and fail unless cuInit has been called and this
- * is no host function. On failure the lock is not held, and the call must return the result. `fn`
- * is the call, or ASHLAR_DRIVER_FN_COUNT for one of soft.h. enter          checks nothing more
+ * Begin a call of the driver table: take the lock, and fail unless cuInit has been called and the
+ * caller is not a host function. On failure the lock is not held, and the call must return the
+ * result. `fn` is the call, or ASHLAR_DRIVER_FN_COUNT for one of soft.h. enter checks nothing more
  *   enter_context  needs a current context, sets *device to its device, and fails if the device has
  *                  a sticky fault
- *   enter_vmm      needs virtual memory management, and that no capture forbids unsafe calls
+ *   enter_vmm needs virtual memory management, and no capture that forbids unsafe calls
  *   enter_stream   like enter_context, and finds the stream that the caller's handle means
  *   enter_work     like enter_stream, for a call that queues work on the stream
  * ashlar__soft_leave() drops the lock and returns `result`.
@@ -142,8 +142,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_ensure(void);
 /* NULL: no such device. */
 soft_device *ashlar__soft_device_at(cu_device ordinal);
 
-/* The device that this context belongs to; _current: that the calling thread's current context
- * belongs to. NULL: no such context. */
+/*
+ * The device that a context belongs to; _current: the device of the calling thread's current
+ * context. NULL: no such context.
+ */
 soft_device *ashlar__soft_context_find(cu_context context);
 soft_device *ashlar__soft_context_current(void);
 

@@ -6,7 +6,7 @@
 
 /*
  * The calling thread's default streams, one per device. The serial tells whether a handle still
- * names that stream: handles are used again once a context is released or the devices are
+ * names the same stream: handles are reused once a context is released or the devices are
  * configured anew.
  */
 typedef struct thread_stream {
@@ -203,7 +203,7 @@ void ashlar__soft_stream_reset(const soft_device *device) {
     }
 }
 
-/* Enter a call by which the host learns how far a stream is, if no capture forbids that. */
+/* Enter a call that tells the host how far a stream is, if no capture forbids that. */
 static cu_result enter_host_wait(ashlar_driver_fn fn, cu_stream stream, soft_stream **found) {
     cu_result result = ashlar__soft_enter_stream(fn, stream, found);
     if (result != CU_SUCCESS) {

@@ -4,8 +4,10 @@
 #include "allocator/base/check_level.h"
 #include "allocator/soft/soft_state.h"
 
-/* What work takes on the device, estimates for a data-centre GPU on PCIe 4. A copy or a fill takes
- * START_NS and its bytes at the rate of its way. */
+/*
+ * How long work takes on the device: estimates for a data-centre GPU on PCIe 4. A copy or a fill
+ * takes START_NS, and time for its bytes at the rate of their path.
+ */
 enum {
     HOST_FN_NS = 10000, /* a middling kernel */
     START_NS = 2000,
@@ -16,7 +18,7 @@ enum {
 };
 
 static _Thread_local struct {
-    uint64_t generation; /* of the state to which `ns` belongs */
+    uint64_t generation; /* the state's generation when `ns` was set */
     uint64_t ns;
 } host_clock;
 
@@ -110,7 +112,7 @@ static uint64_t duration_of(const soft_op *op) {
     return 0;
 }
 
-/* When the order that the stream stands in lets its next op begin. */
+/* When the legacy stream's order lets the stream's next op begin. */
 static uint64_t order_ns(const soft_stream *stream) {
     const soft_device *device = stream->device;
     if (!stream->is_ordered) {
@@ -120,7 +122,7 @@ static uint64_t order_ns(const soft_stream *stream) {
                  stream == device->legacy ? device->blocking_ns : device->legacy->tail_ns);
 }
 
-/* For strict=on, which may ask whether memory is still in use. */
+/* Note when memory is in use until, since strict=on may ask. */
 static void mark_operand(const soft_operand *operand, size_t bytes, uint64_t end_ns) {
     if (ashlar__soft_state.config.is_strict && operand->ptr != NULL &&
         operand->place == SOFT_PLACE_DEVICE) {

@@ -1,19 +1,19 @@
 /*
- * soft_time.h - time=on: what each call and each piece of work costs on a virtual clock (internal
+ * soft_time.h - time=on: the cost of each call and each piece of work on a virtual clock (internal
  * to the software device).
  *
  * All times are ns since the devices were configured. They follow from the calls alone, never from
  * when work really ran, so they are the same in eager and in adversarial mode:
  *
  *   a call           host += cost of the function; `host` is a clock of the calling thread
- *   work             start = max(tail of its stream, host, what the legacy stream's order asks for)
- *                    tail = start + duration
+ *   work             start = max(tail of its stream, host, end required by the legacy stream's
+ *                    order) tail = start + duration
  *   a record         time of the event = tail, or later by the legacy stream's order
  *   a wait           tail = max(tail, time of the event)
  *   a host wait      host = max(host, what it waits for)
  *
- * A device runs any number of streams at once at full speed, so what is left of a measured time is
- * lost by order alone. Without time=on each function below does nothing.
+ * A device runs any number of streams at once at full speed, so all time lost is lost by order
+ * alone. Without time=on each function below does nothing.
  */
 #ifndef ASHLAR_SOFT_TIME_H
 #define ASHLAR_SOFT_TIME_H
@@ -33,19 +33,22 @@ void ashlar__soft_time_submit(soft_stream *stream, const soft_op *op);
 /* Count an in-stream wait of the program that is queued now, if it moves the stream's tail. */
 void ashlar__soft_time_count_wait(const soft_stream *stream, const soft_point *point);
 
-/* The calling thread waits for the device until `ns`; a wait is counted. */
+/* The calling thread waits for the device until `ns`. Counts the wait if it takes time. */
 void ashlar__soft_time_see(uint64_t ns);
 
 /* The calling thread's clock. A thread that calls for the first time since the devices were
  * configured begins where the latest thread is. */
 uint64_t ashlar__soft_time_host(void);
-/* Set it to `ns`, unless it is past that. */
+/* Set the calling thread's clock to `ns`, unless it is past that. */
 void ashlar__soft_time_advance(uint64_t ns);
 
 /* Whether `ns` is past for the calling thread. */
 bool ashlar__soft_time_is_past(uint64_t ns);
 
-/* When all work queued so far is over: on the device or, with serial != 0, on that stream of it. */
+/*
+ * When all work queued so far is over, on the device or only on the stream with this serial, if it
+ * is not 0.
+ */
 uint64_t ashlar__soft_time_end(const soft_device *device, uint64_t serial);
 
 #endif /* ASHLAR_SOFT_TIME_H */

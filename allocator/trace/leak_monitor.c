@@ -8,11 +8,11 @@
 
 enum {
     WINDOWS = 5,        /* consecutive windows that must rise, each above the one before */
-    KEPT = WINDOWS + 1, /* and the window before, in which the growth may have begun */
+    KEPT = WINDOWS + 1, /* and the window before those, in which the growth may have begun */
     SCALES = 12,        /* window lengths 4, 16, .. 4^12 steps: enough for any training */
     SCALE_SHIFT = 2,    /* 4^k = 1 << (k * SCALE_SHIFT) */
-    PLATEAU_STEPS = 16, /* growth ends after this many steps without a rise, plus as many steps as
-                         * the growth has lasted */
+    PLATEAU_STEPS = 16, /* growth ends after so many steps without a rise, plus as many as the
+                         * growth has lasted */
 };
 _Static_assert(SCALES * SCALE_SHIFT < 64, "a window's length fits in 64 bits");
 _Static_assert(ASHLAR_TAG_COUNT <= 8 * sizeof(unsigned), "a bit of *found for each tag");

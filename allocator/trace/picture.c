@@ -102,7 +102,7 @@ typedef struct change {
     bool is_begin;
 } change;
 
-/* Order changes by time. At the same time ends come first, as a block is not live at its end. */
+/* Order changes by time. At equal times ends come first, since a block is not live at its end. */
 static int compare(const void *a, const void *b) {
     const change *x = a, *y = b;
     if (x->time != y->time) {

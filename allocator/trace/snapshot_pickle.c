@@ -1,4 +1,4 @@
-/* snapshot_pickle.c - writing a snapshot and a trace in the format of PyTorch's. */
+/* snapshot_pickle.c - writing a snapshot and a trace in PyTorch's format. */
 #include "allocator/trace/snapshot.h"
 
 #include <stdbool.h>
@@ -175,7 +175,8 @@ static void put_trace(ashlar_pickle *p, const ashlar_trace_event *events, size_t
     for (size_t i = 0; i < count; i++) {
         ASHLAR_CHECK2(events[i].action < ASHLAR_TRACE_ACTION_COUNT);
         put_event(p, (word)(FIRST_ACTION + events[i].action), &events[i]);
-        if (events[i].action == ASHLAR_TRACE_FREE) { /* at once: then viewers join the two events */
+        if (events[i].action == ASHLAR_TRACE_FREE) { /* at once, so that viewers join the two
+                                                      * events */
             put_event(p, WORD_FREE_COMPLETED, &events[i]);
         }
     }

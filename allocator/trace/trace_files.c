@@ -42,7 +42,7 @@ static int compare_addresses(const void *a, const void *b, void *context) {
     return (i > j) - (i < j);
 }
 
-/* `positions` are sorted by the address of their events, then ascending. */
+/* Pair events. `positions` are sorted by the address of their events, then ascending. */
 static void pair_sorted(const ashlar_trace_event *events, const size_t *positions, size_t count,
                         trace_pairs *p) {
     for (size_t k = 0; k < count; k++) {
@@ -50,7 +50,9 @@ static void pair_sorted(const ashlar_trace_event *events, const size_t *position
         const bool has_next =
             k + 1 < count && events[positions[k + 1]].address == events[i].address;
         if (events[i].action == ASHLAR_TRACE_FREE) {
-            /* If this FREE has an ALLOC, that was visited just before and has set partners[i]. */
+            /*
+             * If this FREE has an ALLOC, the ALLOC was visited just before and has set partners[i].
+             */
             p->unpaired_count += p->partners[i] == UNPAIRED;
         } else if (!has_next) {
             p->partners[i] = LIVE;

@@ -4,8 +4,8 @@
  *
  * Each file shows blocks. A block is an ALLOC and the next FREE of its address, or an ALLOC without
  * a FREE, which is live until the end of the trace. Two kinds of events are left out, and counted,
- * since their partner is missing from the trace: a FREE without an ALLOC before it, and an ALLOC
- * that another ALLOC of the same address follows without a FREE.
+ * because their partner is missing from the trace: a FREE without an ALLOC before it, and an ALLOC
+ * followed by another ALLOC of the same address without a FREE between them.
  *
  * events    in ascending numbers, as ashlar__trace_read() returns them
  * left_out  the number of events left out

@@ -43,8 +43,8 @@ typedef struct ashlar_trace_event {
     uint64_t time_ns;   /* set by put: of the monotonic clock */
     uint64_t address;   /* of the block or the memory; OOM: 0 */
     uint64_t bytes;     /* of the block or the memory; OOM: free on the device */
-    uint64_t requested; /* ALLOC, FREE: of the block, 1 .. bytes; OOM: asked for; else 0 */
-    uint64_t stream;    /* ALLOC, OOM: taken for; FREE: of the last use; else 0 */
+    uint64_t requested; /* ALLOC, FREE: of the block, 1 .. bytes; OOM: of the request; else 0 */
+    uint64_t stream;    /* ALLOC, OOM: of the request; FREE: of the last use; else 0 */
     uint32_t thread;    /* set by put: ashlar__trace_thread() */
     uint8_t action;     /* an ashlar_trace_action */
     uint8_t tag;        /* ALLOC, FREE, OOM: an ashlar_tag; else 0 */
