@@ -55,8 +55,7 @@ struct ashlar_block {
     union {
         size_t requested; /* live: bytes asked for, 1 .. bytes; slot block freed while streams still
                            * use it: ASHLAR_SLOT_BLOCK_AWAITED; otherwise 0 */
-        _Atomic size_t taken; /* 0 exactly if `requested` is; read by other threads' hits on a
-                               * plan */
+        _Atomic size_t taken; /* the same word; hits on a plan ask whether it is 0 */
     };
     ashlar_stream_state *stream_state; /* used: the stream it was taken for or freed on */
     unsigned char state;               /* an ashlar_block_state */

@@ -33,8 +33,8 @@ struct ashlar_safetensors {
 
 /*
  * A header being read. It is not parsed into a tree, whose values may take 40 times the memory of
- * their text. A tensor and a pair of metadata take no more than a few times theirs, so that arrays
- * of so many as may be in the text are taken at once.
+ * their text. Tensors and pairs of metadata take only a few times theirs, so arrays for the largest
+ * number that fits into the text are allocated at once.
  */
 typedef struct reading {
     ashlar_safetensors *file;
@@ -81,7 +81,7 @@ static ashlar_status next(reading *r, const ashlar_json *of, ashlar_json *item, 
     return check_json(r, ashlar__json_scan_next(&r->scan, of->kind, item, is_there));
 }
 
-/* Read an array of at most `max` sizes. `reason`: of the refusal of anything else. */
+/* Read an array of at most `max` sizes. `reason`: the text for refusing anything else. */
 static ashlar_status read_sizes(reading *r, const char *name, const ashlar_json *value, size_t max,
                                 size_t *sizes, size_t *count, const char *reason) {
     for (*count = 0; value->kind == ASHLAR_JSON_ARRAY; (*count)++) {

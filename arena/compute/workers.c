@@ -1,4 +1,4 @@
-/* workers.c - the threads that compute on the CPU together, and the one work that they share. */
+/* workers.c - the threads that compute on the CPU together, and the work that they share. */
 #include "arena/compute/workers.h"
 
 #include <sched.h>

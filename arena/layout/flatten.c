@@ -210,7 +210,7 @@ static ashlar_status prepare_blocks(gather *g, ashlar_allocator *owner, ashlar_s
     choose_freed(g);
     for (size_t i = 0; i < g->freed_count && !g->is_unmarked; i++) {
         const ashlar_status status = ashlar_record_stream(owner, g->freed[i], stream);
-        g->is_unmarked = status == ASHLAR_EPOINTER; /* with guard=unmap: only one stream a block */
+        g->is_unmarked = status == ASHLAR_EPOINTER; /* guard=unmap: one stream per block */
         ASHLAR_TRY(g->is_unmarked ? ASHLAR_OK : status);
     }
     return ASHLAR_OK;
@@ -239,8 +239,10 @@ static void repoint(const gather *g, const ashlar_flatten_item *item) {
     ashlar__arena_put_binding(g->arena, &binding);
 }
 
-/* Every step that must succeed before anything changes. If one fails, no block has been freed and
- * no binding has changed. */
+/*
+ * Do every step that must succeed before anything changes. If one fails, no block has been freed
+ * and no binding has changed.
+ */
 static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, size_t count,
                                 ashlar_allocator *owner, ashlar_stream stream) {
     g->pieces = ashlar__host_calloc(count, sizeof *g->pieces);

@@ -7,7 +7,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
-/* A text that is counted as a whole, but stored only as far as there is room. */
+/* A text whose whole length is counted, but which is stored only as far as there is room. */
 typedef struct text {
     char *buffer;
     size_t room, used;

@@ -46,7 +46,10 @@ static ashlar_status pad_groups(ashlar_arena *arena) {
     return ASHLAR_OK;
 }
 
-/* From the last group to the first: a bucket ends when it has bucket_bytes, or the type changes. */
+/*
+ * Cut buckets from the last group to the first: a bucket ends at bucket_bytes, or if the type
+ * changes.
+ */
 static void choose_buckets(ashlar_arena *arena) {
     size_t bytes = 0, bucket = 0;
     for (size_t i = arena->group_count; i-- > 0;) {
@@ -233,7 +236,7 @@ static bool continues(const ashlar_arena_run *run, const ashlar_tensor_info *inf
            run->options.rate_scale == rate_scale(&info->options);
 }
 
-/* Begin a run at tensor order[at]; if that is the first of its group, at the group's start. */
+/* Begin a run at tensor order[at]; if this is the first of its group, at the group's start. */
 static ashlar_arena_run begin_run(const ashlar_arena *arena, size_t at) {
     const ashlar_arena_entry *tensor = &arena->tensors[arena->order[at]];
     const ashlar_arena_group *group = &arena->groups[tensor->group];

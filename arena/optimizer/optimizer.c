@@ -262,7 +262,7 @@ ashlar_status ashlar_optimizer_copy_state_to_device_sized(ashlar_optimizer *o,
                             "fp32 can hold",
                             copy.loss_scale);
     }
-    /* The sum begins anew: a step that failed between its sums and its decision is over. */
+    /* The sum begins anew, because a step that failed between its sums and its decision is over. */
     const ashlar_optimizer_scalars head = {.state = copy};
     return ashlar_copy_to_device(o->device, o->scalars, &head,
                                  offsetof(ashlar_optimizer_scalars, sum), stream);

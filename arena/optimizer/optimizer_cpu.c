@@ -59,7 +59,7 @@ static ashlar_optimizer_run cut(const ashlar_optimizer_run *run, size_t first, s
 static void update_piece(void *context, size_t i) {
     const share *s = context;
     const ashlar_optimizer_job *job = s->job;
-    const ashlar_optimizer_run *known = NULL; /* the run that `factors` are of */
+    const ashlar_optimizer_run *known = NULL; /* the run that `factors` belong to */
     ashlar_optimizer_factors factors;
     size_t chunk, end;
     piece_chunks(s, i, &chunk, &end);

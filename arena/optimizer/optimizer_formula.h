@@ -1,11 +1,13 @@
-/* optimizer_formula.h - what an optimizer computes once per step and once per run, on every back
- * end (internal; C and CUDA C). What it computes per element is in optimizer_update.h.
+/*
+ * optimizer_formula.h - the arithmetic that an optimizer does once per step and once per run, on
+ * every back end (internal; C and CUDA C). The arithmetic per element is in optimizer_update.h.
  *
  * Both files are compiled without contraction (-ffp-contract=off, nvcc -fmad=false), so that every
  * back end gets the same bits.
  *
  * Sources: torch.optim's documentation of SGD, Adam, AdamW, Adagrad and RMSprop and of
- * torch.amp.GradScaler (PyTorch 2); clipping as in Pascanu et al. 2013. */
+ * torch.amp.GradScaler (PyTorch 2); clipping as in Pascanu et al. 2013.
+ */
 #ifndef ASHLAR_OPTIMIZER_FORMULA_H
 #define ASHLAR_OPTIMIZER_FORMULA_H
 
@@ -69,9 +71,11 @@ ASHLAR_SHARED_FN void ashlar__formula_rescale(const ashlar_optimizer_config *con
     }
 }
 
-/* The end of the pass SUM: `sum` is that of the job's elements. Ranks that own a part of each
- * bucket launch a SUM for each part, so launches up to the decision add up. A job that decides has
- * all there is to sum: what a step that was given up left does not count. */
+/*
+ * The end of the pass SUM: add `sum`, the sum over the job's elements. Ranks that own a part of
+ * each bucket launch a SUM for each part, so launches before the decision add up. A job that also
+ * decides covers everything, so it begins at 0 and ignores the rest of an abandoned step.
+ */
 ASHLAR_SHARED_FN void ashlar__formula_add_sum(unsigned passes, double sum,
                                               ashlar_optimizer_scalars *scalars) {
     const bool is_first = scalars->sum_count == 0 || (passes & ASHLAR_OPTIMIZER_DECIDE) != 0;
@@ -114,7 +118,7 @@ typedef struct ashlar_optimizer_factors {
     double rate;       /* learning rate, with 1 / bias1 (Adam, AdamW) or rate decay (Adagrad) */
     double shrink;     /* learning rate * weight decay for AdamW; 0 for the others */
     double keep1;      /* multiplies the old moment1: beta1 or momentum */
-    double rest1;      /* multiplies what is added to moment1 */
+    double rest1;      /* multiplies the addend of moment1 */
     double keep2;      /* multiplies the old moment2: beta2, smoothing, or 1 */
     double rest2;      /* multiplies the squared gradient that is added to moment2 */
     double root_scale; /* multiplies the root of moment2: 1 / sqrt(bias2), or 1 */

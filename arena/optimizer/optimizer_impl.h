@@ -1,4 +1,6 @@
-/* optimizer_impl.h - what a launch of the optimizer is, on every back end (internal; C and CUDA C).
+/*
+ * optimizer_impl.h - a launch of the optimizer, the same on every back end (internal; C and CUDA
+ * C).
  *
  * One launch is a job of up to three passes, one after the other:
  *
@@ -15,7 +17,8 @@
  * partials[c]. Sums are in double, and added in an order that depends only on the runs:
  *
  *   runs[0].first_chunk == 0
- *   runs[r + 1].first_chunk == runs[r].first_chunk + ceil(runs[r].elements / CHUNK) */
+ *   runs[r + 1].first_chunk == runs[r].first_chunk + ceil(runs[r].elements / CHUNK)
+ */
 #ifndef ASHLAR_OPTIMIZER_IMPL_H
 #define ASHLAR_OPTIMIZER_IMPL_H
 
@@ -39,7 +42,7 @@ typedef enum ashlar_algorithm {
     ASHLAR_ALGORITHM_MAP(ASHLAR_ALGORITHM_ENUM) ASHLAR_ALGORITHM_COUNT
 } ashlar_algorithm;
 
-/* What an optimizer does in every step. */
+/* An optimizer's fixed configuration. */
 typedef struct ashlar_optimizer_rule {
     ashlar_algorithm algorithm;
     ashlar_optimizer_config config;
@@ -65,7 +68,7 @@ typedef struct ashlar_optimizer_run {
 /* The head of an optimizer's one block of device memory. */
 typedef struct ashlar_optimizer_scalars {
     ashlar_optimizer_state state;
-    uint64_t sum_count; /* launches of SUM since the last decision, whose squares `sum` has */
+    uint64_t sum_count; /* launches of SUM since the last decision; `sum` has their squares */
     double sum;         /* of the squared gradients as stored; SUM or the program writes it */
     double factor;      /* UPDATE multiplies gradients by it; includes all scales, and clipping */
     double bias1;       /* 1 - beta1^step for Adam and AdamW, else 1 */

@@ -52,7 +52,7 @@ static void *address(const ashlar_arena *arena, const ashlar_arena_run *run, ash
 static ashlar_optimizer_run describe(const ashlar_arena *arena, const ashlar_arena_run *run,
                                      unsigned regions) {
     const bool is_narrow = ashlar_dtype_is_narrow(run->dtype);
-    ASHLAR_CHECK2(run->options.rate_scale > 0); /* 0 stood for 1 and was replaced */
+    ASHLAR_CHECK2(run->options.rate_scale > 0); /* a declared 0 has become 1 */
     return (ashlar_optimizer_run){
         .parameters = address(arena, run, ASHLAR_REGION_PARAMETERS, regions),
         .gradients = address(arena, run, ASHLAR_REGION_GRADIENTS, regions),

@@ -25,7 +25,7 @@ static ashlar_status declare_equal(ashlar_arena *arena, bool is_smoke) {
     return add_matrices(arena, 100, 128, 128);
 }
 
-/* What ashlar-train trains where no option says otherwise. */
+/* The model that ashlar-train trains by default. */
 static ashlar_status declare_model(ashlar_arena *arena, bool is_smoke) {
     enum { EMBEDDING = 64, HIDDEN = 256, LAYERS = 2, CLASSES = ASHLAR_BATCHER_SYMBOLS };
     const ashlar_rnn_config config = {
@@ -42,7 +42,7 @@ static ashlar_status declare_model(ashlar_arena *arena, bool is_smoke) {
     return ashlar_arena_add(arena, "linear.bias", ASHLAR_F32, 1, (size_t[]){CLASSES}, NULL);
 }
 
-/* Every hundredth is 4096 .. 16384 elements long, the others 64 .. 512. */
+/* Declare many small tensors: every hundredth has 4096 .. 16384 elements, the others 64 .. 512. */
 static ashlar_status declare_small(ashlar_arena *arena, bool is_smoke) {
     enum { COUNT = 10000 };
     ashlar_random random;
@@ -76,7 +76,7 @@ const ashlar_arena_case *ashlar__arena_cases(size_t *count) {
     return cases;
 }
 
-/* Padding stays 0. */
+/* Draw the elements of all tensors, and leave padding 0. */
 static void draw_values(const ashlar_arena *arena, ashlar_random *random, float width,
                         char *image) {
     for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {

@@ -24,8 +24,10 @@ typedef struct line {
 
 _Static_assert(PIECE_BYTES % sizeof(line) == 0, "pieces are whole lines");
 
-/* Each line is loaded and stored by itself, and never by the C library: the fence, which takes no
- * instruction, keeps the compiler from turning the loop into a memcpy. */
+/*
+ * Copy line by line, never by the C library: the fence, which takes no instruction, keeps the
+ * compiler from turning the loop into a memcpy.
+ */
 static void loop(void *dst, const void *src, size_t bytes) {
     line *to = dst;
     const line *from = src;
@@ -35,7 +37,7 @@ static void loop(void *dst, const void *src, size_t bytes) {
     }
 }
 
-/* The same by memcpy, whose large copies go around the caches. */
+/* The same by memcpy, whose large copies bypass the caches. */
 static void library(void *dst, const void *src, size_t bytes) {
     memcpy(dst, src, bytes);
 }
@@ -60,8 +62,10 @@ void ashlar__arena_copy(ashlar_copy_work *work) {
 
 enum { VALUES_SEED = 5 };
 
-/* The copies' ranges must not be a multiple of 4 KiB apart: a load would wait for an earlier store
- * whose address has the same low bits, which the processor compares first. */
+/*
+ * The copies' ranges must not be a multiple of 4 KiB apart. Otherwise a load would wait for an
+ * earlier store whose address has the same low bits, since the processor compares these first.
+ */
 enum { SKEW_BYTES = 33 * ASHLAR_COPY_LINE };
 
 /* How an operation is called, counted and shared. */
@@ -163,7 +167,7 @@ ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *s, ashlar_device *dev
     return make_folder(s);
 }
 
-/* The allocator takes back what lies on its blocks. */
+/* Free the blocks before the allocator. */
 void ashlar__arena_setup_finish(ashlar_arena_setup *s) {
     for (size_t i = 0; i < sizeof s->scattered / sizeof s->scattered[0]; i++) {
         ashlar__per_tensor_destroy(s->scattered[i]);
@@ -259,7 +263,10 @@ static ashlar_status run(ashlar_arena_setup *s, ashlar_arena_runner runner,
     return ashlar_stream_synchronize(s->device, s->stream);
 }
 
-/* What every subject needs before flattening, untimed. */
+/*
+ * Make the pointers point to scattered tensors again, which is needed before each flattening and
+ * not timed.
+ */
 static void scatter(ashlar_arena_setup *s) {
     const ashlar_per_tensor *scattered = s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR];
     for (size_t i = 0; i < ashlar_arena_tensor_count(s->arena); i++) {

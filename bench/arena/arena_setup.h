@@ -11,9 +11,11 @@
 
 #include "bench/arena/per_tensor.h"
 
-/* Every operation, and how its bytes are counted. `accesses` are those of 4 bytes for each element,
- * each read and each write one of them, without padding, tables and copies on the way; `arrays` is
- * how many arrays of the elements they go to, which is the memory that a copy beside it uses.
+/*
+ * Every operation, and how its bytes are counted. `accesses` is the number of reads and writes for
+ * each element, of 4 bytes each, without padding, tables and intermediate copies. `arrays` is the
+ * number of arrays, of all elements, that they go to; a copy beside the operation uses as much
+ * memory.
  *
  *   adamw        reads the gradients for the norm; reads p, g, m, v and writes p, m, v
  *   zero         writes the gradients
@@ -22,10 +24,13 @@
  *   replicate    reads parameters, writes another copy of them on the same device
  *   checkpoint   reads parameters, writes them to a file, durably
  *
- * A copy beside it is counted the same way, as 2 accesses. It may well be slower than adamw: lines
- * that a copy writes are first read unasked, and adamw reads its own anyway.
+ * A copy beside an operation is counted the same way, as 2 accesses. It may well be slower than
+ * adamw: the processor reads each line that a copy writes, uncounted, while adamw reads its lines
+ * anyway.
  *
- * Name, text, accesses, arrays, whether the workers share it (else it is one thread's). */
+ * Columns: name, text, accesses, arrays, whether the workers share the operation (otherwise one
+ * thread runs it).
+ */
 #define ASHLAR_ARENA_OPERATION_MAP(X)      \
     X(ADAMW, "adamw", 8, 4, true)          \
     X(ZERO, "zero", 1, 1, false)           \
@@ -42,18 +47,21 @@ typedef enum ashlar_arena_operation {
 
 const char *ashlar__arena_operation_name(ashlar_arena_operation operation);
 
-/* One measurement's copy: from a range of device memory to another, as often as it takes to move
- * as many bytes as the operation beside it, read and written, in as much memory:
+/*
+ * The copy of one measurement, from one range of device memory to another. It moves as many bytes,
+ * reads plus writes, as the operation beside it, in as much memory:
  *
  *     bytes * 2          what the operation's memory holds
- *     bytes * 2 * times  what is moved, counted as for the operation */
+ *     bytes * 2 * times the bytes moved, counted as for the operation
+ */
 typedef struct ashlar_copy_work {
     void *dst; /* [bytes], apart from src; both aligned to COPY_LINE */
     const void *src;
     size_t bytes; /* a multiple of ASHLAR_COPY_LINE, 1.. */
     size_t times;
-    bool is_shared; /* by all workers (workers.h), as the optimizers' passes are; else one thread */
-    bool is_loop;   /* by a loop of lines; else by memcpy */
+    bool is_shared; /* all workers (workers.h) share it, as they do the optimizers' passes; else one
+                     * thread */
+    bool is_loop;   /* copied by a loop over lines; else by memcpy */
 } ashlar_copy_work;
 
 enum { ASHLAR_COPY_LINE = 64 };
@@ -73,12 +81,12 @@ typedef enum ashlar_arena_runner {
 typedef struct ashlar_arena_case {
     const char *name;
     const char *what; /* its tensors, in words */
-    /* Declare them in an arena that is not committed, the same on every machine. is_smoke: fewer
-     * in the case "large". Errors: those of ashlar_arena_add(). */
+    /* Declare the tensors, the same on every machine, in an arena that is not committed. is_smoke:
+     * fewer in the case "large". Errors: those of ashlar_arena_add(). */
     ashlar_status (*declare)(ashlar_arena *arena, bool is_smoke);
 } ashlar_arena_case;
 
-/* All of them, in the order of the report. All tensors are fp32 and have no options. */
+/* All cases, in the order of the report. All tensors are fp32 and have no options. */
 const ashlar_arena_case *ashlar__arena_cases(size_t *count);
 
 /* Fill parameters (about 1 in size) and gradients (about 0.001) from `seed`, by one copy each.
@@ -95,9 +103,9 @@ typedef struct ashlar_arena_setup {
     ashlar_arena *arena;
     ashlar_optimizer *optimizer;
     ashlar_per_tensor *scattered[ASHLAR_ARENA_RUNNER_LISTS + 1]; /* none for the arena */
-    void **pointers;            /* [tensors] the program's, that the arena flattens */
-    ashlar_flatten_item *items; /* [tensors] those */
-    ashlar_arena *replica;      /* of the arena; NULL: none */
+    void **pointers;            /* [tensors] the program's pointers, for flattening */
+    ashlar_flatten_item *items; /* [tensors] the same pointers, as items */
+    ashlar_arena *replica;      /* replica of the arena; NULL: none */
     void *copy_src, *copy_dst;
     char folder[4096]; /* for the checkpoint; empty: there is none */
     char file[4096 + 16];

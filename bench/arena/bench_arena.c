@@ -16,10 +16,10 @@ static const double round_s = 2e-3, while_s = 8;
 static const ashlar_rows_column columns[] = {ASHLAR_ARENA_COLUMN_MAP(COLUMN)};
 
 #define MANY "10000_tensors"
-/* Two medians of the same work differ by so much: what is "not slower". */
+/* Medians of the same work differ by so much, which therefore counts as "not slower". */
 #define EVEN 0.95
 
-/* What every training step does. The others happen once, and check what these take on trust. */
+/* Only operations of every training step have targets; the others happen once in a training. */
 static const ashlar_rows_target targets[] = {
     {"bytes per second / copy loop's", "arena", ASHLAR_ARENA_OVER_COPY, 0.8, true,
      .names = {"large", "adamw"}},
@@ -119,7 +119,7 @@ static bool workload(size_t i, ashlar_bench_name *out) {
     return is_one;
 }
 
-/* Set up the i-th case at the first of its operations that is asked for, and measure those. */
+/* Measure the requested operations of the i-th case. It is set up before the first of them. */
 static ashlar_status measure_case(ashlar_device *device, const ashlar_bench_request *request,
                                   size_t i, ashlar_rows *rows) {
     size_t count;

@@ -1,19 +1,23 @@
-/* bench_arena.h - measures what an arena saves: optimizer steps, fills, norms, copies and files
- * over one range, compared with the same work tensor by tensor and in lists, and with a copy of as
- * many bytes (internal).
+/*
+ * bench_arena.h - measures an arena's savings: optimizer steps, fills, norms, copies and files over
+ * one range, compared with the same work tensor by tensor and in lists, and with a copy of as many
+ * bytes (internal).
  *
- * Every subject has an instance of its own, and all take turns in each round, the two copies among
- * them. A few things are not timed, because every subject would need them: pointers that are to be
- * flattened are made to point to the scattered tensors, and replicas are given back. Checkpoints go
- * to a new folder in TMPDIR, or /tmp, which is removed. CUDA devices are refused. */
+ * Every subject has an instance of its own, and all take turns in each round, the two copies
+ * included. Work that every subject needs is not timed: making pointers point to the scattered
+ * tensors before they are flattened, and giving replicas back. Checkpoints go to a new folder in
+ * TMPDIR, or /tmp, which is removed. CUDA devices are refused.
+ */
 #ifndef ASHLAR_BENCH_ARENA_H
 #define ASHLAR_BENCH_ARENA_H
 
 #include "bench/harness/benchmark.h"
 
-/* The columns of its rows, as in ashlar_rows_column. NS is of one operation; bytes are read and
- * written, counted as in arena_setup.h, those of COPY by a plain loop in the same rounds. OVER_COPY
- * and OVER_MEMCPY are of BYTES_PER_S, OVER_ARENA of NS. */
+/*
+ * The columns of its rows, as in ashlar_rows_column. NS is the time of one operation; bytes are
+ * those read plus those written, counted as in arena_setup.h. COPY is a copy by a plain loop in the
+ * same rounds. OVER_COPY and OVER_MEMCPY are ratios of BYTES_PER_S, OVER_ARENA of NS.
+ */
 #define ASHLAR_ARENA_COLUMN_MAP(X)                                 \
     X(CASE, "case", "case", TEXT, 13, 0, 0)                        \
     X(OPERATION, "operation", "operation", TEXT, 10, 0, 0)         \

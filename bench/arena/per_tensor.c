@@ -54,8 +54,10 @@ static ashlar_status take_tables(ashlar_per_tensor *t) {
     return ASHLAR_OK;
 }
 
-/* A block as large as the tensor, filled as the arena's is: of moments only those of before the
- * first step are zeros. */
+/*
+ * Take a block as large as the tensor, filled like the arena's part; moments are zeros, as before
+ * the first step.
+ */
 static ashlar_status take_tensor(ashlar_per_tensor *t, size_t tensor, ashlar_region region,
                                  void **out) {
     ashlar_tensor_info info;
@@ -78,7 +80,7 @@ static ashlar_status take_tensors(ashlar_per_tensor *t, size_t tensor) {
     run->is_decayed = true;
     ASHLAR_TRY(take_tensor(t, tensor, ASHLAR_REGION_PARAMETERS, &run->parameters));
     const ashlar_status status = take_tensor(t, tensor, ASHLAR_REGION_GRADIENTS, &gradients);
-    run->gradients = gradients; /* also after a failure, so that it is given back */
+    run->gradients = gradients; /* even after a failure, so that it is freed */
     ASHLAR_TRY(status);
     ASHLAR_TRY(take_tensor(t, tensor, ASHLAR_REGION_MOMENT1, &run->moment1));
     return take_tensor(t, tensor, ASHLAR_REGION_MOMENT2, &run->moment2);
@@ -190,7 +192,7 @@ ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
 
 static void give(const ashlar_per_tensor *t, void *block) {
     if (block != NULL) {
-        ASHLAR_IGNORE(ashlar_free(t->allocator, block)); /* it was taken here */
+        ASHLAR_IGNORE(ashlar_free(t->allocator, block)); /* cannot fail: the block was taken here */
     }
 }
 

@@ -1,17 +1,19 @@
-/* per_tensor.h - the tensors of an arena as a program without one has them: each an allocation of
- * its own, and everything done in launches that each know a few of them (internal).
+/*
+ * per_tensor.h - the tensors of an arena as in a program without arenas: each has an allocation of
+ * its own, and all work is done in launches that each cover a few tensors (internal).
  *
  *   per_tensor    a launch, a fill or a copy for each tensor
  *   lists_of_36   for lists of at most 36 tensors and 320 chunks of 65,536 elements, as fused
  *                 implementations elsewhere launch them; a longer tensor goes on in the next list
  *
- * A step is: a norm launch for each list, one that adds the sums up, one that decides, an update
- * launch for each list. The kernels, and what they share among the workers, are the optimizer's.
- * So results equal an arena's to the last bit, except that the norm may differ in its last bits:
- * squares are added tensor by tensor, in an arena across tensors. Where gradients are clipped, so
- * does everything multiplied by clip_norm / norm.
+ * A step is a norm launch for each list, a launch that adds the sums up, one that decides, and an
+ * update launch for each list. The kernels, and the way in which workers share them, are the
+ * optimizer's. So results equal an arena's to the last bit, with one exception: the norm may differ
+ * in its last bits, since its squares are added tensor by tensor, and in an arena across tensors.
+ * If gradients are clipped, so may everything that is multiplied by clip_norm / norm.
  *
- * Software devices only. Threads: one at a time. */
+ * Software devices only. Threads: one at a time.
+ */
 #ifndef ASHLAR_PER_TENSOR_H
 #define ASHLAR_PER_TENSOR_H
 
@@ -27,16 +29,20 @@ typedef struct ashlar_arena_list_limits {
     size_t chunk_elements; /* a multiple of ASHLAR_OPTIMIZER_CHUNK */
 } ashlar_arena_list_limits;
 
-/* What a list covers: the elements from `skip` of run `first`, all of the runs between, and those
- * before `end` of run first + count - 1. */
+/*
+ * The elements that a list covers: those of run `first` from `skip` on, all of the runs between,
+ * and those of run first + count - 1 before `end`.
+ */
 typedef struct ashlar_arena_list {
     size_t first, count;
     size_t skip, end;
 } ashlar_arena_list;
 
-/* Split `count` runs, none of them empty, and return how many lists there are.
+/*
+ * Split `count` runs, none of them empty, and return how many lists there are.
  *
- * lists   room for all of them; NULL: they are only counted */
+ * lists room for all lists; NULL: only count them
+ */
 size_t ashlar__arena_lists_split(const ashlar_optimizer_run *runs, size_t count,
                                  const ashlar_arena_list_limits *limits, ashlar_arena_list *lists);
 
@@ -44,8 +50,10 @@ size_t ashlar__arena_lists_split(const ashlar_optimizer_run *runs, size_t count,
 void ashlar__arena_list_piece(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
                               size_t i, size_t *begin, size_t *end);
 
-/* Let a job go over a list. `runs` are numbered and the host's; the job points into `device_runs`,
- * their copy. */
+/*
+ * Make a job cover a list. `runs` are numbered, and in host memory; the job points into
+ * `device_runs`, their copy on the device.
+ */
 void ashlar__arena_list_cover(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
                               const ashlar_optimizer_run *device_runs, ashlar_optimizer_job *job);
 
@@ -58,33 +66,36 @@ typedef struct ashlar_per_tensor {
     ashlar_allocator *allocator;
     ashlar_device *device;
     ashlar_stream stream;
-    bool is_single; /* a list is of one tensor, or a part of one */
+    bool is_single; /* a list has one tensor, or a part of one */
     ashlar_optimizer_rule rule;
     size_t count;               /* tensors */
     ashlar_optimizer_run *runs; /* [count] the host's copy, one for each tensor */
-    void **pointers;            /* [count] the program's, to parameters */
+    void **pointers;            /* [count] the program's pointers to parameters */
     void **replica;             /* [count] */
     ashlar_arena_list *lists;   /* [list_count] */
     size_t list_count;
     ashlar_optimizer_job *jobs;  /* [list_count] */
-    ashlar_copy_span *gradients; /* [span_count] part by part, list by list; only dst and bytes */
+    ashlar_copy_span *gradients; /* [span_count] in the order of lists and their parts; only dst and
+                                  * bytes */
     ashlar_copy_span *gathers;   /* [span_count] from a parameter to its place in the arena */
     ashlar_copy_span *copies;    /* [span_count] from a parameter to the replica */
     size_t span_count;
-    ashlar_optimizer_scalars *scalars; /* the device's, as are: */
-    ashlar_optimizer_scalars *sums;    /* [list_count] of which only `sum` is used */
+    ashlar_optimizer_scalars *scalars; /* in device memory, as are the sums */
+    ashlar_optimizer_scalars *sums;    /* [list_count]; only `sum` is used */
 } ashlar_per_tensor;
 
-/* Make scattered copies of an arena's tensors, with its parameters and gradients of now and moments
- * of 0, before the first step of AdamW or Adam. All blocks are taken from the arena's allocator in
- * a random order, so that neighbours in the arena are none here.
+/*
+ * Make scattered copies of an arena's tensors, with the arena's present parameters and gradients,
+ * and moments of 0, as before the first step of AdamW or Adam. All blocks are taken from the
+ * arena's allocator in a random order, so that neighbours in the arena are not neighbours here.
  *
  * arena    all tensors fp32 without options, with the regions of `config`
- * limits   of its launches; where they are of one tensor, fills and copies are the device's own
+ * limits   of the launches; if a list has one tensor, the device's own fills and copies are used
  *
  * Ownership: *out is the caller's; the arena must outlive it.
  * Errors:    ASHLAR_ENOTSUP (a CUDA device), ASHLAR_EINVAL (other tensors, another optimizer),
- *            ASHLAR_EHOSTMEM, and those of ashlar_alloc() and copies. */
+ *            ASHLAR_EHOSTMEM, and those of ashlar_alloc() and copies.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
                                                           const ashlar_optimizer_config *config,
                                                           const ashlar_arena_list_limits *limits,
@@ -92,29 +103,37 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_create(const ashlar_arena *ar
                                                           ashlar_per_tensor **out);
 void ashlar__per_tensor_destroy(ashlar_per_tensor *per_tensor); /* NULL is allowed */
 
-/* Device address of a tensor that is not the replica's. */
+/* The device address of a tensor in a region; never in the replica. */
 void *ashlar__per_tensor_view(const ashlar_per_tensor *per_tensor, ashlar_region region,
                               size_t tensor);
 
-/* Queue a step, zeros for all gradients, or the norm of all gradients alone. Errors: those of
- * launches and fills. */
+/*
+ * Queue a step; or only zeros for all gradients; or only the norm of all gradients. Errors: those
+ * of launches and fills.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_step(ashlar_per_tensor *per_tensor,
                                                         double learning_rate);
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_zero(ashlar_per_tensor *per_tensor);
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_norm(ashlar_per_tensor *per_tensor);
 
-/* Queue copies of all parameters to their places in the arena, and let the pointers point there;
- * scatter lets them point back to the tensors' own allocations. Errors: those of copies. */
+/*
+ * Queue copies of all parameters to their places in the arena, and make the pointers point there.
+ * _scatter_: make them point back to the tensors' own allocations. Errors: those of copies.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_flatten(ashlar_per_tensor *per_tensor);
 void ashlar__per_tensor_scatter(ashlar_per_tensor *per_tensor);
 
-/* Take a block for each parameter tensor of a replica on the same device, and queue the copies;
- * drop frees them. Errors: those of ashlar_alloc() and copies; drop what there is then, too. */
+/*
+ * Take a block for each parameter tensor of a replica on the same device, and queue the copies.
+ * _drop_: free the blocks, also after a failure. Errors: those of ashlar_alloc() and copies.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_replicate(ashlar_per_tensor *per_tensor);
 void ashlar__per_tensor_drop_replica(ashlar_per_tensor *per_tensor);
 
-/* Save the parameters as ashlar_checkpoint_save() does an arena's, in the same format, after a copy
- * to the host of each. There is no form of it for lists. Waits. Errors: as there. */
+/*
+ * Copy each parameter tensor to the host, and save them in the format of ashlar_checkpoint_save().
+ * There is no variant for lists. Waits. Errors: as for ashlar_checkpoint_save().
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_save(ashlar_per_tensor *per_tensor,
                                                         const char *path);
 

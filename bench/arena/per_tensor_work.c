@@ -92,7 +92,7 @@ static void add_up(void *args) {
     double sum = 0;
     for (size_t i = 0; i < a->count; i++) {
         sum += a->sums[i].sum;
-        a->sums[i].sum_count = 0; /* as by a decision: the next norm begins at 0 */
+        a->sums[i].sum_count = 0; /* so that, as after a decision, the next norm begins at 0 */
     }
     a->total->sum = sum;
 }
@@ -114,7 +114,7 @@ ashlar_status ashlar__per_tensor_step(ashlar_per_tensor *t, double learning_rate
 }
 
 typedef struct fills {
-    const ashlar_copy_span *spans; /* the host's copies; they outlive the queued work */
+    const ashlar_copy_span *spans; /* in host memory; they outlive the queued work */
     size_t count;
 } fills;
 

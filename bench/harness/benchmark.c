@@ -26,7 +26,7 @@ bool ashlar__bench_wants(const ashlar_option_list *list, ashlar_bench_name name)
 
 enum { NAMES_BYTES = 600 };
 
-/* Append a name to a list of them, unless it is in it; what does not fit is left out. */
+/* Append a name to a list of names, unless the list has it; leave it out if it does not fit. */
 static void list_name(char *names, const char *name) {
     const size_t bytes = strlen(name), used = strlen(names);
     const char *at = names;

@@ -41,7 +41,10 @@ void ashlar__machine_processor(char name[static ASHLAR_MACHINE_TEXT_BYTES]) {
     }
 }
 
-/* The C library has malloc_trim(), and jemalloc, if it is malloc() here, mallctl(). */
+/*
+ * Give free memory back, by the C library's malloc_trim(), and by mallctl() if jemalloc is malloc()
+ * here.
+ */
 static void trim(void) {
     static const char purge_all[] = "arena.4096.purge"; /* 4096: MALLCTL_ARENAS_ALL */
     int (*control)(const char *, void *, size_t *, void *, size_t) = NULL;

@@ -26,7 +26,7 @@ typedef struct ashlar_machine_config {
 
 /*
  * Write {date, commit, smoke, processor, cores, memory_gib, system, compiler, glibc, device,
- * device_gib, driver, products, and each part's version under its name}. What is not known is left
+ * device_gib, driver, products, and each part's version under its name}. Unknown values are left
  * out. The machine's name and file paths are left out on purpose, since results are published.
  *
  * Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
@@ -38,8 +38,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__machine_write(const ashlar_machine_confi
 /* The processor's name from /proc/cpuinfo, or "unknown". */
 void ashlar__machine_processor(char name[static ASHLAR_MACHINE_TEXT_BYTES]);
 
-/* Bytes of this process's memory that is no file's, after malloc() has given back what it holds
- * free; memory of a software device is a file's. NaN: not known. */
+/*
+ * Bytes of this process's memory that belongs to no file, after malloc() has given back its free
+ * memory. A software device's memory belongs to a file. NaN: not known.
+ */
 double ashlar__machine_host_bytes(void);
 
 #endif /* ASHLAR_MACHINE_H */

@@ -24,7 +24,7 @@ typedef struct figure {
 typedef struct group {
     const char *name, *title;
     const char *ours;
-    const char *bounds[BOUNDS]; /* subjects that only show the least possible work */
+    const char *bounds[BOUNDS]; /* subjects that only show the least possible cost */
     figure figures[FIGURES];    /* the first is charted; unused ones have key NULL */
 } group;
 

@@ -23,8 +23,10 @@ double ashlar__turns_median(ashlar_turns *turns, size_t figure) {
     return ashlar__median(turns->figures[figure], turns->rounds);
 }
 
-/* A subject is very slow if its operation takes longer than so many turns: the driver's plain calls
- * are a thousand times slower than a cache's and would take up most of the measurement. */
+/*
+ * A subject is very slow if its operation takes longer than so many turns. The driver's plain calls
+ * are a thousand times slower than a cache, and would take up most of the measurement.
+ */
 enum { SLOW_TURNS = 20 };
 
 static ashlar_status warm_up(const ashlar_rounds *r, size_t subject, ashlar_turns *turns) {
@@ -35,7 +37,7 @@ static ashlar_status warm_up(const ashlar_rounds *r, size_t subject, ashlar_turn
     const bool is_slow = figures[0] > SLOW_TURNS * r->round_s && r->slow_rounds != 0;
     turns->repeats =
         r->is_smoke || figures[0] >= r->round_s ? 1 : (size_t)(r->round_s / (figures[0] + 1e-9));
-    turns->rounds = is_slow ? r->slow_rounds : SIZE_MAX; /* for now the most */
+    turns->rounds = is_slow ? r->slow_rounds : SIZE_MAX; /* corrected once the rounds are known */
     return ASHLAR_OK;
 }
 

@@ -25,7 +25,7 @@ typedef struct ashlar_rounds {
     void *context; /* the first argument of `run` */
 } ashlar_rounds;
 
-/* What came of one subject's turns. */
+/* The results of one subject's turns. */
 typedef struct ashlar_turns {
     size_t repeats;                                           /* of its operation in each turn */
     size_t rounds;                                            /* that it took part in */

@@ -15,23 +15,23 @@
 
 enum { ASHLAR_ROWS_COLUMNS_MAX = 24 };
 
-/* What is in a column; of a number NaN is "not known": "-" in the table, null in the JSON. */
+/* The contents of a column. A NaN means "not known": "-" in the table, null in the JSON. */
 typedef enum ashlar_rows_kind {
     ASHLAR_ROWS_TEXT,
     ASHLAR_ROWS_NUMBER,
-    ASHLAR_ROWS_OPTIONAL, /* a number that the JSON leaves out where it is not known */
-    ASHLAR_ROWS_BOOL,     /* likewise; true unless it is 0 */
+    ASHLAR_ROWS_OPTIONAL, /* a number that the JSON leaves out if it is not known */
+    ASHLAR_ROWS_BOOL,     /* the same; true unless it is 0 */
 } ashlar_rows_kind;
 
 typedef struct ashlar_rows_column {
-    const char *key;     /* of the member in the JSON; NULL: not there */
-    const char *heading; /* in the table; NULL: not there */
+    const char *key;     /* of the member in the JSON; NULL: no member */
+    const char *heading; /* in the table; NULL: no column */
     ashlar_rows_kind kind;
-    int width, digits; /* in the table; digits behind the point */
-    double scale;      /* the table's number / the JSON's; 0: they are the same */
+    int width, digits; /* in the table; digits after the point */
+    double scale;      /* the table's number / the JSON's; 0: the same number */
 } ashlar_rows_column;
 
-/* A bound on a figure of a subject, or on its ratio to that of another. */
+/* A bound on a subject's figure, or on its ratio to the same figure of another subject. */
 typedef struct ashlar_rows_target {
     const char *what;
     const char *subject; /* NULL: any */
@@ -41,12 +41,12 @@ typedef struct ashlar_rows_target {
     const char *base;     /* NULL: the figure itself counts */
     size_t threads;       /* of the row; 0: any */
     const char *names[2]; /* the row's first two texts must be these; NULL: any */
-    const char *except;   /* NULL, or what neither of the two may be */
+    const char *except;   /* neither of the two may be this; NULL: no exception */
 } ashlar_rows_target;
 
 /*
- * The columns before `subject`, of which those with numbers are threads, are a row's label. Rows
- * with the same label are compared with each other.
+ * The columns before `subject` are a row's label; a number there is a number of threads. Rows with
+ * the same label are compared with each other.
  */
 typedef struct ashlar_rows_form {
     const ashlar_rows_column *columns;
@@ -65,7 +65,7 @@ typedef struct ashlar_row {
     ashlar_rows_cell cells[ASHLAR_ROWS_COLUMNS_MAX]; /* by column */
 } ashlar_row;
 
-/* Zeros with a form are no rows. The caller ends it with ashlar__rows_finish(). */
+/* Zeros with a form mean no rows. The caller ends the struct with ashlar__rows_finish(). */
 typedef struct ashlar_rows {
     const ashlar_rows_form *form;
     ashlar_row *items;
@@ -76,12 +76,16 @@ typedef struct ashlar_rows {
 ASHLAR_MUST_CHECK ashlar_status ashlar__rows_add(ashlar_rows *rows, const ashlar_row *row);
 void ashlar__rows_finish(ashlar_rows *rows);
 
-/* The row of another subject with the same label, on `threads` threads (0: on as many). NULL: there
- * is none. */
+/*
+ * The row of another subject with the same label, on `threads` threads (0: on the same number).
+ * NULL: there is none.
+ */
 const ashlar_row *ashlar__rows_find(const ashlar_rows *rows, const ashlar_row *like,
                                     const char *subject, size_t threads);
 
-/* Set `column` of the rows from `first` on to what column `of` is over that of `base`. */
+/*
+ * In the rows from `first` on, set `column` to the ratio of column `of` to that of subject `base`.
+ */
 void ashlar__rows_fill_ratios(ashlar_rows *rows, size_t first, size_t column, size_t of,
                               const char *base);
 
@@ -90,7 +94,7 @@ void ashlar__rows_print_head(FILE *out, const ashlar_rows *rows);
 void ashlar__rows_print(FILE *out, const ashlar_rows *rows, size_t first);
 void ashlar__rows_print_targets(FILE *out, const ashlar_rows *rows);
 
-/* Put one row as a JSON object, or all as an array of these. */
+/* Put one row as a JSON object, or all rows as an array of objects. */
 void ashlar__rows_put_one(ashlar_json_writer *w, const ashlar_rows_form *form,
                           const ashlar_row *row);
 void ashlar__rows_put(ashlar_json_writer *w, const ashlar_rows *rows);

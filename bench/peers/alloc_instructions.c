@@ -28,7 +28,7 @@ static const ashlar_workload_spec *find_spec(ashlar_bench_name name) {
     return spec;
 }
 
-/* The first list that is asked for; none is: pairs of 4 KiB. */
+/* The first list that the request names; if it names none, pairs of 4 KiB. */
 static const ashlar_workload_spec *spec_to_repeat(const ashlar_bench_request *request) {
     ashlar_bench_name name = counted[0].name;
     if (request->workloads.count > 0) {
@@ -80,7 +80,7 @@ static ashlar_status add_instructions(const ashlar_alloc_bench *b, const struct 
  */
 static ashlar_status count_list(const ashlar_alloc_bench *b, const struct counted *c) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    ashlar_alloc_bench without_device = *b; /* what only a device has is not counted */
+    ashlar_alloc_bench without_device = *b; /* leaves out peers of one device only */
     without_device.device = NULL;
     const size_t count = ashlar__alloc_choose_peers(&without_device, peers);
     double of_loop = 0, instructions = 0;

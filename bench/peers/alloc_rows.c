@@ -1,4 +1,7 @@
-/* alloc_rows.c - the columns and targets of what a pair costs, and what follows from other rows. */
+/*
+ * alloc_rows.c - the columns and targets for the cost of a pair, and the figures that follow from
+ * other rows.
+ */
 #include "bench/peers/bench_alloc.h"
 
 #include <math.h>
@@ -93,7 +96,7 @@ void ashlar__alloc_fill(ashlar_rows *rows, size_t first) {
         const ashlar_row *row = &rows->items[i];
         ashlar_rows_cell *cells = rows->items[i].cells;
         const ashlar_row *one = ashlar__rows_find(rows, row, cells[ASHLAR_ALLOC_SUBJECT].text, 1);
-        /* What n threads do / what one does: n if a pair costs each thread the same. */
+        /* The throughput of n threads over that of one: n if a pair costs each thread the same. */
         cells[ASHLAR_ALLOC_THROUGHPUT].number =
             one == row ? NAN : cells[ASHLAR_ALLOC_THREADS].number * ns_of(one) / ns_of(row);
         cells[ASHLAR_ALLOC_OVER_ONE_SIZE].number = ns_of(row) / ns_of(find_4_kib(rows, row));

@@ -98,7 +98,7 @@ static void print_steps(FILE *out, const ashlar_workload *w, const ashlar_rows *
     fflush(out);
 }
 
-/* What only lists of this kind have. */
+/* Print figures that only lists of this kind have. */
 static void print_more(FILE *out, ashlar_workload_kind kind, const ashlar_rows *rows,
                        size_t first) {
     for (size_t i = first; i < rows->count; i++) {
@@ -195,7 +195,8 @@ static ashlar_status measure_specs(const ashlar_alloc_bench *b) {
             ASHLAR_TRY(measure_spec(b, spec));
         }
     }
-    ashlar__alloc_fill(b->rows, 0); /* for the JSON: some rows came before the one they are over */
+    ashlar__alloc_fill(b->rows, 0); /* for the JSON, since some rows precede the row that they are
+                                     * compared with */
     return ASHLAR_OK;
 }
 
@@ -230,7 +231,7 @@ static ashlar_status pack_file(const ashlar_bench_request *r, const char *path,
     return add_packing(r->out, packings, &packing);
 }
 
-/* Files are packed, and nothing else is done; training steps are packed if all is measured. */
+/* If there are files, only pack them. Training steps are packed if everything is measured. */
 static ashlar_status run_plan(const ashlar_bench_request *r, ashlar_device *device,
                               ashlar_rows *rows, ashlar_rows *packings) {
     const ashlar_alloc_bench b = {
@@ -251,7 +252,7 @@ static ashlar_status run_plan(const ashlar_bench_request *r, ashlar_device *devi
     return add_packing(r->out, packings, &packing);
 }
 
-/* What a user of `alloc` and `plan` may want to know, behind the subjects' names. */
+/* Notes for users of `alloc` and `plan`, printed after the subjects' names. */
 static const char alloc_help[] =
     "\n\n"
     "Every subject runs the same recorded list of operations, each with an instance of its\n"

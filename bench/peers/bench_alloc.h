@@ -1,6 +1,6 @@
 /*
- * bench_alloc.h - what one malloc + free pair costs on the host: beside other allocators, or from a
- * step's plan (internal).
+ * bench_alloc.h - the cost of one malloc + free pair on the host: beside other allocators, or from
+ * a step's plan (internal).
  */
 #ifndef ASHLAR_BENCH_ALLOC_H
 #define ASHLAR_BENCH_ALLOC_H
@@ -8,7 +8,7 @@
 #include "bench/harness/benchmark.h"
 #include "bench/peers/peer.h"
 
-/* The columns of both; a row's figures are for its number of threads. */
+/* The columns of both benchmarks; a row's figures are for its number of threads. */
 enum {
     ASHLAR_ALLOC_WORKLOAD,
     ASHLAR_ALLOC_VARIANT,
@@ -17,20 +17,20 @@ enum {
     ASHLAR_ALLOC_NS_PAIR,
     ASHLAR_ALLOC_DRIVER_CALLS, /* in the list's first run */
     ASHLAR_ALLOC_RESERVED_OVER_LIVE,
-    ASHLAR_ALLOC_OVER_FLOOR, /* of NS_PAIR, as is the next one */
+    ASHLAR_ALLOC_OVER_FLOOR, /* ratio of NS_PAIR, as is the next one */
     ASHLAR_ALLOC_OVER_ASHLAR,
     ASHLAR_ALLOC_INSTRUCTIONS, /* of one pair */
     ASHLAR_ALLOC_NS_STEP,
-    ASHLAR_ALLOC_THROUGHPUT,    /* of all threads / that of one */
-    ASHLAR_ALLOC_OVER_ONE_SIZE, /* of NS_PAIR / the same subject's with 4 KiB on one thread */
-    ASHLAR_ALLOC_NS_P50,        /* of each pair by itself, as are the next ones */
+    ASHLAR_ALLOC_THROUGHPUT,    /* throughput of all threads / that of one */
+    ASHLAR_ALLOC_OVER_ONE_SIZE, /* NS_PAIR / the same subject's with 4 KiB on one thread */
+    ASHLAR_ALLOC_NS_P50,        /* times of single pairs, as are the next ones */
     ASHLAR_ALLOC_NS_P99,
     ASHLAR_ALLOC_NS_P999,
     ASHLAR_ALLOC_NS_MAX,
-    ASHLAR_ALLOC_NS_EARLY, /* of a call with a mark: around the 100th */
-    ASHLAR_ALLOC_NS_LATE,  /* and the last ones */
+    ASHLAR_ALLOC_NS_EARLY, /* time of a marked list's calls: around the 100th, ... */
+    ASHLAR_ALLOC_NS_LATE,  /* ... and of the last ones */
     ASHLAR_ALLOC_LATE_OVER_EARLY,
-    ASHLAR_ALLOC_HOST_BYTES, /* of each live block; or left by each call */
+    ASHLAR_ALLOC_HOST_BYTES, /* for each live block; or left by each call */
     ASHLAR_ALLOC_COLUMNS
 };
 
@@ -38,30 +38,36 @@ extern const ashlar_benchmark ashlar__benchmark_alloc, ashlar__benchmark_plan;
 
 extern const ashlar_rows_form ashlar__alloc_form;
 
-/* Set what follows from other figures: OVER_FLOOR, OVER_ASHLAR, OVER_ONE_SIZE, THROUGHPUT and
- * LATE_OVER_EARLY from row `first` on. */
+/*
+ * Set the figures that follow from others, OVER_FLOOR, OVER_ASHLAR, OVER_ONE_SIZE, THROUGHPUT and
+ * LATE_OVER_EARLY, in the rows from `first` on.
+ */
 void ashlar__alloc_fill(ashlar_rows *rows, size_t first);
 
 /* ---- between the files of the two ---- */
 
-/* One run of one of them. */
+/* One run of one of the two benchmarks. */
 typedef struct ashlar_alloc_bench {
     const ashlar_bench_request *request;
-    bool is_of_plans; /* it runs the lists with steps */
+    bool is_of_plans; /* `plan`, which runs the lists with steps */
     ashlar_device *device;
     ashlar_rows *rows;
 } ashlar_alloc_bench;
 
-/* The chosen peers, in the order of the rows, which the order of the options does not change.
- * Returns their number. */
+/*
+ * The chosen peers, in the order of the rows, whatever the order of the options. Returns their
+ * number.
+ */
 size_t ashlar__alloc_choose_peers(const ashlar_alloc_bench *b,
                                   const ashlar_peer *out[ASHLAR_PEERS_MAX]);
 
-/* Run at least request->pairs pairs of the first list that is asked for, or of 4 KiB: the program
- * that callgrind counts. */
+/*
+ * Run at least request->pairs pairs of the first requested list, or pairs of 4 KiB: this is the
+ * program that callgrind counts.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_run_pairs(const ashlar_alloc_bench *b);
 
-/* Errors: those of ashlar__instructions_of_pair(). */
+/* Count the instructions of pairs. Errors: those of ashlar__instructions_of_pair(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_count_instructions(const ashlar_alloc_bench *b);
 
 #endif /* ASHLAR_BENCH_ALLOC_H */

@@ -42,7 +42,7 @@ static cudaError_t done(cu_result result) {
     return error;
 }
 
-/* Each call is between push() and pop(), so that the calling thread keeps its own context. */
+/* Make each call between push() and pop(), so that the calling thread keeps its own context. */
 static cu_result push(void) {
     return ASHLAR_DRIVER_CALL(device_in_use->driver, ctx_push_current, (device_in_use->context));
 }

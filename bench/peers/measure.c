@@ -12,12 +12,12 @@
 
 enum { ROUNDS_OF_SLOW = 5 }; /* see slow_rounds in rounds.h */
 
-/* A subject, and what is known of it beside its time. */
+/* A subject, and its figures other than time. */
 typedef struct subject {
     ashlar_turn_subject base;
-    bool has_run;          /* the prologue and once the body */
+    bool has_run;          /* the prologue, and the body once */
     uint64_t driver_calls; /* of that run of the body */
-    double host_bytes; /* of ASHLAR_WORKLOAD_LIVE: by which the prologue made the process grow */
+    double host_bytes;     /* of ASHLAR_WORKLOAD_LIVE: the process's growth by the prologue */
 } subject;
 
 typedef struct bench {
@@ -148,7 +148,9 @@ static ashlar_status run_body(const bench *b, ashlar_turn *turn, double *wall_ns
     return run[b->workload->kind](b->team, turn, wall_ns);
 }
 
-/* Every call is to find what the calls before it left behind, and nothing else. */
+/*
+ * Make a new instance, so that a call finds only what earlier calls of the same body left behind.
+ */
 static ashlar_status renew(const bench *b, subject *s) {
     if (s->has_run && ashlar__workload_marks(b->workload->kind)) {
         destroy_instance(&s->base);
@@ -159,7 +161,7 @@ static ashlar_status renew(const bench *b, subject *s) {
 
 static ashlar_status begin(const bench *b, subject *s) {
     const bool counts_host = b->workload->kind == ASHLAR_WORKLOAD_LIVE;
-    if (counts_host) { /* the variables are not the peer's: they are there before */
+    if (counts_host) { /* make the variables, which are not the peer's, before counting */
         memset(s->base.variables, 0, b->workload->variable_count * sizeof s->base.variables[0]);
         s->host_bytes = -ashlar__machine_host_bytes();
     }
@@ -201,7 +203,7 @@ static double reserved_over_live(const bench *b, const subject *s) {
                : (double)usage.reserved_peak_bytes / (double)usage.live_peak_bytes;
 }
 
-/* The medians of what a turn of this kind tells. */
+/* Compute the medians of the figures that a turn of this kind has. */
 static void fill(const bench *b, const subject *s, ashlar_turns *turns, ashlar_measurement *out) {
     const ashlar_workload_kind kind = b->workload->kind;
     const double pairs = (double)b->workload->body_pairs;

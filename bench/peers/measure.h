@@ -1,9 +1,10 @@
 /*
- * measure.h - measures what a workload costs each subject, in rounds that take turns (internal).
+ * measure.h - measures the cost of a workload on each subject, in rounds that take turns
+ * (internal).
  *
  * Each subject has its own instance of the peer. The subject runs the prologue, then the body once
- * to count driver calls, then the body in timed rounds (harness/rounds.h). Of a marked list each
- * run of the body has a new instance.
+ * to count driver calls, then the body in timed rounds (harness/rounds.h). Each run of a marked
+ * list's body has a new instance.
  */
 #ifndef ASHLAR_MEASURE_H
 #define ASHLAR_MEASURE_H
@@ -14,7 +15,7 @@
 typedef struct ashlar_measure_config {
     ashlar_device *device;
     size_t threads; /* 1 .. ASHLAR_PEER_THREADS_MAX; each runs the whole list on streams of its own.
-                     * Of ASHLAR_WORKLOAD_HANDOFF 2; 1 of other kinds */
+                     * 2 for ASHLAR_WORKLOAD_HANDOFF, 1 for other kinds */
     size_t rounds;   /* 1 .. ASHLAR_ROUNDS_MAX; a very slow subject takes part in fewer */
     double round_ns; /* about how long one subject's turn takes, by repeating the body; 0: a smoke
                       * run, in which each takes one turn, the body's first run */
@@ -22,14 +23,14 @@ typedef struct ashlar_measure_config {
 
 typedef struct ashlar_measurement {
     double ns_pair;            /* median over the rounds of wall time / pairs of one thread, which
-                                * perfect scaling keeps constant for any number of threads. Of a
+                                * is the same for any number of threads if scaling is perfect. For a
                                 * marked list: ns_late */
     uint64_t driver_calls;     /* in the body's first run; choosing a context is not counted */
     double reserved_over_live; /* peak of reserved bytes / peak of live bytes; NaN: not known */
-    /* Medians over the rounds too; NaN: the list is of another kind. */
-    double ns_p50, ns_p99, ns_p999, ns_max; /* ASHLAR_WORKLOAD_LATENCY: of the body's pairs */
-    double ns_early, ns_late; /* a marked list: around call 100, and of the last 100 calls */
-    double host_bytes; /* ASHLAR_WORKLOAD_LIVE: of each live block; a marked list: left by a call */
+    /* These are medians over the rounds, too; NaN: the list is of another kind. */
+    double ns_p50, ns_p99, ns_p999, ns_max; /* ASHLAR_WORKLOAD_LATENCY: times of the body's pairs */
+    double ns_early, ns_late; /* a marked list: time of calls around the 100th, of the last 100 */
+    double host_bytes; /* ASHLAR_WORKLOAD_LIVE: for each live block; marked list: left by a call */
 } ashlar_measurement;
 
 /* Whether the peer can run a list of this kind. */
@@ -38,7 +39,7 @@ bool ashlar__measure_can(const ashlar_workload *workload, const ashlar_peer *pee
 /*
  * Measure `count` peers, each as one subject; all of them can run the list.
  *
- * out       [count], in the order of `peers`; not to be read after a failure
+ * out       [count], in the order of `peers`; undefined after a failure
  *
  * Errors: those of the peers and of starting threads; ASHLAR_ENOMEM if a peer had no block to give.
  *         Every block has been given back, also after a failure.
@@ -48,8 +49,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__measure(const ashlar_measure_config *con
                                                 const ashlar_peer *const *peers, size_t count,
                                                 ashlar_measurement *out);
 
-/* Run the prologue, then the body `times` times, on one thread: for tools that count instructions.
- * Errors: as ashlar__measure(). */
+/*
+ * Run the prologue, then the body `times` times, on one thread: for tools that count instructions.
+ * Errors: as for ashlar__measure().
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__measure_repeat(ashlar_device *device,
                                                        const ashlar_workload *workload,
                                                        const ashlar_peer *peer, size_t times);

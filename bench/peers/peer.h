@@ -10,8 +10,8 @@
 
 /* Peaks since the instance was created; a figure that the peer does not know is 0. */
 typedef struct ashlar_peer_usage {
-    uint64_t reserved_peak_bytes; /* memory taken from the driver */
-    uint64_t live_peak_bytes;     /* blocks taken and not yet given back */
+    uint64_t reserved_peak_bytes; /* taken from the driver */
+    uint64_t live_peak_bytes;     /* taken by callers and not yet given back */
 } ashlar_peer_usage;
 
 /* Threads of one instance are numbered from 0. */
@@ -41,9 +41,9 @@ typedef struct ashlar_peer {
     void (*give_sized)(void *self, void *ptr, size_t bytes, ashlar_stream stream); /* as taken */
     void *origin;     /* passed to `create`: the library of a loaded peer; else NULL */
     bool hides_calls; /* it calls the driver directly, so its driver calls cannot be counted */
-    /* A thread takes again what it has given back itself: blocks cannot be handed over. */
+    /* A thread reuses only blocks that it gave back itself, so blocks cannot be handed over. */
     bool is_per_thread;
-    /* Each block is an allocation of the driver, or is written to: there cannot be a million. */
+    /* Each block is a driver allocation, or is written to, so that there cannot be a million. */
     bool has_few_blocks;
     /* A further stream uses the block. NULL: the peer cannot be told. */
     ashlar_status (*mark)(void *self, void *ptr, ashlar_stream stream);

@@ -1,4 +1,4 @@
-/* turn.c - runs a list's operations on the threads of a turn: the loop that is timed. */
+/* turn.c - runs a list's operations on the threads of a turn, in the loop that is timed. */
 #include "bench/peers/turn.h"
 
 #include "allocator/base/error.h"
@@ -19,9 +19,9 @@ ashlar_status ashlar__turn_fail_take(const ashlar_turn *t, size_t bytes) {
 }
 
 /*
- * The loop that is timed. False: the peer had no block for operation *at. is_sized, which is a
- * constant, and so are the branches on it: the peer has give_sized(), and each block's size is
- * remembered in `sizes`.
+ * The loop that is timed. False: the peer had no block for operation *at. is_sized: the peer has
+ * give_sized(), and each block's size is kept in `sizes`. Callers pass a constant, so that the
+ * compiler removes the branches on it.
  */
 static ASHLAR_ALWAYS_INLINE bool run_ops(const ashlar_turn_subject *s, const ashlar_stream *streams,
                                          void **variables, size_t *sizes, bool is_sized,
@@ -110,7 +110,7 @@ ashlar_status ashlar__turn_give_rest(const ashlar_turn *t, size_t thread) {
     const ashlar_turn_subject *s = t->subject;
     const size_t first = thread * ashlar__turn_stride(t->workload);
     if (thread >= t->threads) {
-        return ASHLAR_OK; /* a helper has no variables */
+        return ASHLAR_OK; /* helpers have no variables */
     }
     ASHLAR_TRY(ashlar__turn_enter(s, thread));
     for (size_t i = 0; i < t->workload->variable_count; i++) {

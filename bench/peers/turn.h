@@ -1,5 +1,5 @@
 /*
- * turn.h - what the threads do in one subject's turn, by the kind of the list (internal to
+ * turn.h - the work of the threads in one subject's turn, by the kind of the list (internal to
  * bench/peers).
  */
 #ifndef ASHLAR_TURN_H
@@ -13,15 +13,15 @@
 #include "bench/peers/peer.h"
 #include "bench/peers/workload.h"
 
-/* Beside the seconds of a body: figures of a turn, in ns or bytes. */
+/* A turn's figures besides the seconds of a body, in ns or bytes. */
 enum {
-    ASHLAR_TURN_P50 = 1, /* of ASHLAR_WORKLOAD_LATENCY */
+    ASHLAR_TURN_P50 = 1, /* times of single pairs, for ASHLAR_WORKLOAD_LATENCY */
     ASHLAR_TURN_P99,
     ASHLAR_TURN_P999,
     ASHLAR_TURN_MAX,
-    ASHLAR_TURN_EARLY = 1, /* of a marked list: a call around the 100th one */
-    ASHLAR_TURN_LATE,      /* and one of the last 100 */
-    ASHLAR_TURN_HOST,      /* bytes of host memory by which a call makes the process grow */
+    ASHLAR_TURN_EARLY = 1, /* for a marked list: time of a call around the 100th */
+    ASHLAR_TURN_LATE,      /* ... and of one of the last 100 */
+    ASHLAR_TURN_HOST,      /* bytes of host memory that a call leaves in use */
 };
 _Static_assert((int)ASHLAR_TURN_MAX < (int)ASHLAR_ROUNDS_FIGURES, "a turn's figures are kept");
 
@@ -40,10 +40,11 @@ typedef struct ashlar_turn {
     const ashlar_workload *workload;
     const ashlar_turn_subject *subject;
     ashlar_device *device;
-    size_t threads;               /* that run the list; the team may have helpers beside them */
+    size_t threads;               /* threads that run the list; the team may have helpers, too */
     const ashlar_stream *streams; /* [threads, workload->streams] */
     size_t begin, end, repeats;
-    double figures[ASHLAR_ROUNDS_FIGURES]; /* 0 before, then by kind; [0]: ns that were timed */
+    double figures[ASHLAR_ROUNDS_FIGURES]; /* zeros before the turn, then by kind; [0]: ns that were
+                                              timed */
 } ashlar_turn;
 
 /* Variables per thread, padded by two cache lines so that no two threads write into one line. */
@@ -52,13 +53,13 @@ static inline size_t ashlar__turn_stride(const ashlar_workload *w) {
 }
 
 /*
- * Run the turn on the threads of the team: as any list; with latencies; handed over; marked, by a
- * new instance.
+ * Run the turn on the threads of the team: _list: operations as they are; _latency: each timed by
+ * itself; _handoff: given back by another thread; _marked: blocks marked, on a new instance.
  *
- * wall_ns   how long it took; of latencies and marked blocks without what is not timed
+ * wall_ns   time of the turn; for latencies and marked blocks only of its timed parts
  *
- * Errors: those of the peer; ASHLAR_ENOMEM if it had no block to give; ASHLAR_EHOSTMEM. Blocks that
- *         a list leaves, or latencies, are in the variables; the others leave none.
+ * Errors: those of the peer; ASHLAR_ENOMEM if it had no block to give; ASHLAR_EHOSTMEM. Blocks left
+ *         by a list, or by latencies, are in the variables; the others leave none.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__turn_list(ashlar_thread_team *team, ashlar_turn *turn,
                                                   double *wall_ns);
@@ -72,7 +73,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__turn_marked(ashlar_thread_team *team, as
 /* Give back all blocks in the variables of a thread. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__turn_give_rest(const ashlar_turn *turn, size_t thread);
 
-/* How many threads the kind of a list takes beside those that run it. */
+/* The number of threads that a kind of list needs besides those that run it. */
 static inline size_t ashlar__turn_helpers(ashlar_workload_kind kind) {
     return kind == ASHLAR_WORKLOAD_MARKED_UNFINISHED;
 }
@@ -82,7 +83,7 @@ static inline size_t ashlar__turn_helpers(ashlar_workload_kind kind) {
 ASHLAR_MUST_CHECK ashlar_status ashlar__turn_enter(const ashlar_turn_subject *s, size_t thread);
 void ashlar__turn_leave(const ashlar_turn_subject *s);
 
-/* ASHLAR_ENOMEM: the subject had no block of `bytes`. */
+/* Fail with ASHLAR_ENOMEM: the subject had no block of `bytes` bytes. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__turn_fail_take(const ashlar_turn *t, size_t bytes);
 
 static inline const ashlar_stream *ashlar__turn_streams(const ashlar_turn *t, size_t thread) {

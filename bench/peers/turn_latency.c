@@ -8,7 +8,7 @@
 #include "bench/peers/turn.h"
 
 typedef struct latencies {
-    double clock_ns;   /* what reading the clock adds */
+    double clock_ns;   /* the time that reading the clock adds */
     double *operation; /* [variable_count]: of the variable's take */
     double *pair;      /* [body_pairs], of the newest repeat */
 } latencies;

@@ -1,5 +1,7 @@
-/* turn_marked.c - blocks that are taken, marked for a further stream and given back: what early
- * calls cost, and late ones, and the host memory that they leave in use. */
+/*
+ * turn_marked.c - blocks that are taken, marked for a further stream and given back: the cost of
+ * early and late calls, and the host memory that calls leave in use.
+ */
 #include <sched.h>
 
 #include "allocator/base/check_level.h"
@@ -14,7 +16,7 @@ enum { EARLY_BEGIN = 50, EARLY_END = 150, LATE_COUNT = 100, CALLS_LEAST = 500 };
 typedef struct marked {
     ashlar_turn *turn;
     atomic_bool is_held; /* the further stream's work has begun */
-    atomic_bool is_over; /* and may end */
+    atomic_bool is_over; /* the further stream's work may end */
 } marked;
 
 static ashlar_status run_calls(const ashlar_turn *t, size_t count, double *ns) {
@@ -34,7 +36,7 @@ static ashlar_status run_calls(const ashlar_turn *t, size_t count, double *ns) {
     return ASHLAR_OK;
 }
 
-/* Host memory counts from a tenth of the calls on, when what is kept in any case is there. */
+/* Host memory counts from a tenth of the calls on, when all fixed costs have been paid. */
 static ashlar_status run_all(ashlar_turn *t) {
     const size_t count = t->workload->body_pairs, settled = count / 10 + EARLY_END;
     double ns[5] = {0};
@@ -61,12 +63,12 @@ static void hold(void *arg) {
     }
 }
 
-/* The further stream's work. On a software device it runs on the thread that queues it. */
+/* Queue the further stream's work, which on a software device runs on the calling thread. */
 static ashlar_status hold_stream(marked *m) {
     const ashlar_status status =
         ashlar_launch(m->turn->device, m->turn->streams[1], hold, &m, sizeof m);
     if (status != ASHLAR_OK) {
-        atomic_store(&m->is_held, true); /* there is nothing to wait for */
+        atomic_store(&m->is_held, true); /* so that nobody waits for it */
     }
     return status;
 }

@@ -5,7 +5,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* Make room for one more of everything. */
+/* Make room for one more operation, step and variable. */
 static ashlar_status make_room(ashlar_workload *w) {
     static const char message[] = "bench: no host memory for the operations of %s";
     ASHLAR_HOST_GROW(w->ops, &w->capacity, w->count, message, w->name);
@@ -83,7 +83,7 @@ ashlar_status ashlar__workload_init(ashlar_workload *out, const ashlar_workload_
     spec->record(&w, is_smoke && spec->amount_smoke != 0 ? spec->amount_smoke : spec->amount);
     if (w.has_failed) {
         ashlar__workload_finish(&w);
-        return ASHLAR_EHOSTMEM; /* its detail is make_room()'s */
+        return ASHLAR_EHOSTMEM; /* make_room() has set the detail */
     }
     ASHLAR_ASSERT(w.live_bytes == 0);
     ashlar__host_free(w.variables);

@@ -29,18 +29,18 @@ enum { ASHLAR_OP_VARIABLE_BITS = 22, ASHLAR_OP_STREAM_BITS = 10 };
 
 typedef struct ashlar_op {
     uint32_t variable : ASHLAR_OP_VARIABLE_BITS;
-    uint32_t stream : ASHLAR_OP_STREAM_BITS; /* of the thread's streams, the one of the block */
+    uint32_t stream : ASHLAR_OP_STREAM_BITS; /* the block's, of the thread's streams */
     uint32_t bytes; /* > 0: take a block of this size into the variable; 0: give its block back */
 } ashlar_op;
 
-/* What the threads do with a list, and what is measured. turn.h has the loops. */
+/* The threads' work on a list, and the figures that are measured. turn.h has the loops. */
 typedef enum ashlar_workload_kind {
     ASHLAR_WORKLOAD_LIST,    /* each thread runs it on streams of its own */
-    ASHLAR_WORKLOAD_LIVE,    /* the same, and the host memory of the prologue's blocks counts */
+    ASHLAR_WORKLOAD_LIVE,    /* the same; also measures the host memory of the prologue's blocks */
     ASHLAR_WORKLOAD_LATENCY, /* each operation is timed by itself */
     ASHLAR_WORKLOAD_HANDOFF, /* one thread takes the blocks, a second one gives them back */
-    ASHLAR_WORKLOAD_MARKED,  /* each block is marked for a further stream; the cost of early calls
-                              * counts, and that of late ones */
+    ASHLAR_WORKLOAD_MARKED,  /* each block is marked for a further stream; measures the cost of
+                              * early calls and of late ones */
     ASHLAR_WORKLOAD_MARKED_UNFINISHED, /* the same, and that stream's work ends after the body */
     ASHLAR_WORKLOAD_KINDS
 } ashlar_workload_kind;
@@ -82,15 +82,18 @@ typedef struct ashlar_workload_spec {
     const char *name;
     const char *variant;
     ashlar_workload_kind kind;
-    size_t threads_least, threads_most; /* it runs once on each number of these */
+    size_t threads_least, threads_most; /* it runs once on each of these numbers of threads */
     size_t streams;                     /* 0: one */
     void (*record)(ashlar_workload *w, uint32_t amount);
-    uint32_t amount;       /* the argument of `record`: a size, or what else makes a variant */
-    uint32_t amount_smoke; /* the same where only a smoke run is wanted; 0: no other */
+    uint32_t amount;       /* the argument of `record`: a size, or another property of the
+                            * variant */
+    uint32_t amount_smoke; /* the same for a smoke run; 0: no other amount */
 } ashlar_workload_spec;
 
-/* The i-th list that compares allocators, or (is_of_plans) a plan with the ordinary path, in the
- * order of the report; NULL: there are fewer. Each of those for plans has steps. */
+/*
+ * The i-th list, in the order of the report, that compares allocators or, with is_of_plans, a plan
+ * with the ordinary path; NULL: there are fewer. Lists for plans have steps.
+ */
 const ashlar_workload_spec *ashlar__workload_spec(bool is_of_plans, size_t i);
 
 /*
@@ -109,13 +112,15 @@ size_t ashlar__workload_body_steps(const ashlar_workload *w);
 
 /* --- for a spec's `record`; ashlar__workload_init() reports failures of these ---------------- */
 
-/* Take `bytes` > 0 into a free variable, preferably the one given back last, and return it. The
- * block is for the thread's first stream, or for the one of that number. */
+/*
+ * Take `bytes` > 0 bytes into a free variable, preferably the one given back last, and return it.
+ * The block is for the thread's first stream; _on: for stream number `stream`.
+ */
 uint32_t ashlar__workload_take(ashlar_workload *w, uint32_t bytes);
 uint32_t ashlar__workload_take_on(ashlar_workload *w, uint32_t bytes, uint32_t stream);
 void ashlar__workload_give(ashlar_workload *w, uint32_t variable);
 
-/* The body begins or ends here; by default it begins and ends with the list. */
+/* The body begins or ends here; by default, the body is the whole list. */
 void ashlar__workload_begin_body(ashlar_workload *w);
 void ashlar__workload_end_body(ashlar_workload *w);
 

@@ -147,7 +147,7 @@ static void record_pairs(ashlar_workload *w, uint32_t bytes) {
     }
 }
 
-/* The cost of each call from the first to the last counts, so the list has them all. */
+/* The list has every call one by one, because the cost of each counts. */
 static void record_calls(ashlar_workload *w, uint32_t pairs) {
     for (uint32_t i = 0; i < pairs; i++) {
         ashlar__workload_give(w, ashlar__workload_take(w, 4 * KIB));

@@ -20,7 +20,7 @@ static const char program[] = "ashlar-bench";
  * written to. Under valgrind fewer addresses are available, but pairs need few. */
 static const char soft_for_lists[] = "memory=64GiB", soft_for_pairs[] = "memory=4GiB";
 
-/* Those of the command line; the first one needs not be named. A further one is a row here. */
+/* The benchmarks of the command line; the first is the default. A new one needs a row here. */
 static const ashlar_benchmark *const benchmarks[] = {
     &ashlar__benchmark_alloc, &ashlar__benchmark_plan,    &ashlar__benchmark_arena,
     &ashlar__benchmark_rnn,   &ashlar__benchmark_streams,

@@ -14,7 +14,9 @@
 
 static const char program[] = "ashlar-replay";
 
-/* More than any log of one device needs: no allocation fails, and the peak shows the need. */
+/*
+ * More than any log of one device needs, so that no allocation fails, and the peak shows the need.
+ */
 static const char default_memory[] = "1TiB";
 
 typedef struct command {
@@ -122,7 +124,7 @@ static double mib(uint64_t bytes) {
     return (double)bytes / (double)(1 << 20);
 }
 
-/* A log and what came of its replay. */
+/* A log and the outcome of its replay. */
 typedef struct outcome {
     const ashlar_rmm_log *log;
     const ashlar_replay_config *config;
@@ -130,7 +132,7 @@ typedef struct outcome {
     size_t capacity; /* bytes; 0: not asked for */
 } outcome;
 
-/* After the first two passes and the last: memory that grows from pass to pass shows here. */
+/* Print memory after the first two passes and the last, which shows growth from pass to pass. */
 static void print_passes(const ashlar_replay_config *config) {
     const size_t passes = config->passes;
     printf("  %zu passes; reserved after pass 1: %.0f MiB, 2: %.0f MiB", passes,
@@ -264,8 +266,10 @@ static ashlar_status replay_file(const command *c, const char *path, ashlar_json
     return status;
 }
 
-/* Replay every file, also after one has failed, or pack one problem; each failure prints one line.
- * What is known by then is written. */
+/*
+ * Replay every file, even after one has failed, or pack one problem. Each failure prints one line;
+ * results so far are written.
+ */
 static int run(const command *c, int count, char **files) {
     ashlar_json_writer w;
     int exit_status = 0;

@@ -1,5 +1,7 @@
-/* bench_pack.h - how long packing takes, and how good the plans are, for ashlar-bench and
- * ashlar-replay (internal). */
+/*
+ * bench_pack.h - the time that packing takes, and the quality of the plans, for ashlar-bench and
+ * ashlar-replay (internal).
+ */
 #ifndef ASHLAR_BENCH_PACK_H
 #define ASHLAR_BENCH_PACK_H
 
@@ -16,7 +18,7 @@
 typedef struct ashlar_packing {
     const char *problem;
     size_t count;          /* buffers */
-    size_t capacity_bytes; /* the plan was to fit in so many; 0: to be as small as possible */
+    size_t capacity_bytes; /* the capacity asked for; 0: none, as small as possible */
     double seconds;        /* time of packing: the median of the tries */
     ashlar_pack_result result;
 } ashlar_packing;
@@ -39,34 +41,40 @@ void ashlar__pack_case_training(uint64_t seed, ashlar_pack_buffer *buffers, size
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack(size_t tries, ashlar_packing *out);
 enum { ASHLAR_PACKING_TRIES_MAX = 9, ASHLAR_PACKING_BUFFERS = 20000 };
 
-/* A problem of MiniMalloc's in a file, and what is to come of it. */
+/* A problem in a MiniMalloc file, and the outputs wanted. */
 typedef struct ashlar_pack_job {
-    const char *path;      /* it must outlive the packing, whose `problem` it is */
-    size_t capacity_bytes; /* the plan must fit in so many; 0: as few bytes as possible */
+    const char *path;      /* must outlive the packing, whose `problem` it becomes */
+    size_t capacity_bytes; /* the plan must fit in so many bytes; 0: as few as possible */
     size_t seconds;        /* time to search for the plan */
     const char *solution;  /* file to write the plan to; NULL: none */
     const char *svg;       /* file to draw the plan in; NULL: none */
     FILE *progress;        /* a terminal to show progress on; NULL: none */
 } ashlar_pack_job;
 
-/* Pack a file's problem, verify the plan, and write it. A plan that does not fit is no error.
- * Errors: as ashlar__pack_table_read(), ashlar__pack_table_write() and ashlar__picture_write();
- * ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; ASHLAR_EFORMAT also for a wrong plan. */
+/*
+ * Pack a file's problem, verify the plan, and write it. A plan that does not fit is no error.
+ * Errors: as for ashlar__pack_table_read(), ashlar__pack_table_write() and ashlar__picture_write();
+ * ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; ASHLAR_EFORMAT also for a wrong plan.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack_file(const ashlar_pack_job *job,
                                                         ashlar_packing *out);
 
 void ashlar__bench_pack_print(FILE *out, const ashlar_packing *packing);
 
-/* Its rows are {problem, buffers, seconds, plan_bytes, bound_bytes, gap, capacity (null without),
- * fits, strategy}. Targets: at most 1 second, and a gap of at most 3 %. */
+/*
+ * The form of packings. Its rows are {problem, buffers, seconds, plan_bytes, bound_bytes, gap,
+ * capacity (null if none), fits, strategy}. Targets: at most 1 second, and a gap of at most 3 %.
+ */
 extern const ashlar_rows_form ashlar__packing_form;
 
-ashlar_row ashlar__packing_row(const ashlar_packing *packing); /* which must outlive it */
+ashlar_row ashlar__packing_row(const ashlar_packing *packing); /* `packing` must outlive the row */
 
-/* The same for ashlar-replay: print one line on `out` and put an object to `w`.
+/*
+ * The same for ashlar-replay: print one line on `out` and put an object to `w`.
  *
- * Errors: those; ASHLAR_ENOMEM (the plan does not fit; the line, the object and the solution have
- *         been written nevertheless). */
+ * Errors: those of ashlar__bench_pack_file(); ASHLAR_ENOMEM (the plan does not fit; the line, the
+ * object and the solution have been written even so).
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_pack_run(const ashlar_pack_job *job, FILE *out,
                                                         ashlar_json_writer *w);
 

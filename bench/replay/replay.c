@@ -19,7 +19,7 @@ typedef struct replay replay;
 /* One allocation of the log. */
 typedef struct block {
     ashlar_live_block place; /* bytes is 0 unless it is live */
-    size_t stream;           /* that the block was taken for */
+    size_t stream;           /* the stream that the block was allocated for */
 } block;
 
 /* One thread of the log. */
@@ -31,9 +31,11 @@ typedef struct worker {
     bool is_started; /* Lock: replay.lock */
 } worker;
 
-/* Turns count the events of all passes. The thread whose turn is `next` does it, holding the lock;
- * everything here is then its own. Invariants: turn_count == config->passes * log->closed_count;
- * next <= turn_count; next == turn_count when the replay is over. */
+/*
+ * Turns count the events of all passes. The thread whose turn is `next` runs the event, holding the
+ * lock; then everything here belongs to it. Invariants: turn_count == config->passes *
+ * log->closed_count; next <= turn_count; next == turn_count when the replay is over.
+ */
 struct replay {
     const ashlar_rmm_log *log;
     const ashlar_replay_config *config;
@@ -51,9 +53,9 @@ struct replay {
     pthread_mutex_t lock;
     pthread_cond_t over;
     size_t next, turn_count;
-    size_t boundary; /* of the plan's steps in this pass: the next one that their thread comes to */
+    size_t boundary; /* of the plan's steps in this pass: the next one that their thread reaches */
     bool is_in_step;
-    ashlar_status status; /* why it ended early, and the detail of that */
+    ashlar_status status; /* why the replay ended early, and the error detail */
     char detail[ASHLAR_DETAIL_BYTES];
 };
 
@@ -97,14 +99,14 @@ static size_t next_thread(const replay *r) {
     return r->log->events[next_event(r)].thread;
 }
 
-/* End the replay; this thread's detail says why. */
+/* End the replay; this thread's error detail says why. */
 static void stop_locked(replay *r, ashlar_status status) {
     r->status = status;
     (void)snprintf(r->detail, sizeof r->detail, "%s", ashlar_error_detail());
     r->next = r->turn_count;
 }
 
-/* The detail gets FILE:LINE, and what else is needed to find the event. */
+/* Fail with FILE:LINE in the detail, and whatever else helps to find the event. */
 static ashlar_status fail_at(const replay *r, size_t line, bool is_end, ashlar_status status) {
     char pass[32] = "";
     if (r->config->passes > 1) {
@@ -347,7 +349,7 @@ static ashlar_status open_device(replay *r) {
 static ashlar_status set_up(replay *r) {
     const ashlar_rmm_log *log = r->log;
     const size_t block_count = log->block_count > 0 ? log->block_count : 1;
-    pthread_mutex_init(&r->lock, NULL); /* these cannot fail on Linux */
+    pthread_mutex_init(&r->lock, NULL); /* none of these can fail on Linux */
     pthread_cond_init(&r->over, NULL);
     r->streams = ashlar__host_calloc(log->stream_count, sizeof *r->streams);
     r->blocks = ashlar__host_calloc(block_count, sizeof *r->blocks);
@@ -377,7 +379,7 @@ static void read_figures(const replay *r) {
     ashlar_allocator_get_stats(r->allocator, &stats);
     const uint64_t misses = stats.served_mapped + stats.served_drained + stats.served_reclaimed +
                             stats.served_after_sync + stats.served_gathered;
-    const double per_op = r->ns / (double)r->ops - r->clock_ns; /* 0 / 0 is NaN, as it should be */
+    const double per_op = r->ns / (double)r->ops - r->clock_ns; /* NaN (0 / 0) without calls */
     result->peak_reserved = stats.reserved_peak_bytes;
     result->driver_calls = stats.driver_calls;
     result->hit_rate = (double)(stats.alloc_count - misses) / (double)stats.alloc_count;

@@ -1,12 +1,14 @@
-/* replay.h - replays a recorded log of allocations on a software device (internal).
+/*
+ * replay.h - replays a recorded log of allocations on a software device (internal).
  *
- * Every thread and stream of the log becomes one; a thread lives from its first event to its last.
- * Threads take turns in the order of the log, so that every replay is the same, and each stream
- * sees its allocations and frees in that order. Memory is never touched, so the device may be
- * larger than the host.
+ * Each thread and stream of the log gets a thread or stream of its own; a thread lives from its
+ * first event to its last. Threads take turns in the order of the log, so that every replay is the
+ * same, and each stream sees its allocations and frees in that order. Memory is never touched, so
+ * the device may be larger than the host.
  *
- * A replay is one pass over the log or several, by the same threads with the same allocator, which
- * keeps what it holds. A pass ends with frees of what the log leaves live. */
+ * A replay is one pass or several passes over the log, by the same threads with the same allocator,
+ * which keeps its memory. A pass ends with frees of all blocks that the log leaves live.
+ */
 #ifndef ASHLAR_REPLAY_H
 #define ASHLAR_REPLAY_H
 
@@ -38,10 +40,10 @@ extern const ashlar_replay_calls ashlar__replay_calls_of_ashlar;
 typedef struct ashlar_replay_config {
     const ashlar_replay_calls *calls;
     size_t memory_bytes;     /* of the device; a multiple of ASHLAR_REPLAY_GRAIN_BYTES, not 0 */
-    size_t passes;           /* over the log, at least 1; of a plan, as many as that has */
-    bool stops_at_a_failure; /* else a failed allocation is counted and its free skipped */
-    uintptr_t *addresses;    /* NULL, or [block_count]: where each block was last, or as it was
-                                before where its allocations failed */
+    size_t passes;           /* over the log, at least 1; with a plan, as many as it has */
+    bool stops_at_a_failure; /* otherwise a failed allocation is counted, and its free skipped */
+    uintptr_t *addresses;    /* NULL, or [block_count]: each block's last address; unchanged if
+                                all its allocations failed */
     uint64_t *reserved;      /* NULL, or [passes]: bytes taken from the driver as each pass ends */
     const ashlar_replay_plan *plan; /* of the log; NULL: without steps */
     /* NULL, or called now and then with the events done, of all passes; by any thread, one at a
@@ -54,40 +56,44 @@ typedef struct ashlar_replay_config {
 enum { ASHLAR_REPLAY_TEXT_BYTES = 1024 };
 
 typedef struct ashlar_replay_result {
-    uint64_t peak_live;     /* sum of the requested bytes */
+    uint64_t peak_live;     /* of the requested bytes */
     uint64_t peak_reserved; /* bytes taken from the driver */
     uint64_t driver_calls;  /* made by the allocator, up to the last event */
     size_t allocations;     /* tried */
-    size_t failures;        /* of these, for want of memory */
+    size_t failures;        /* allocations that failed for lack of memory */
     size_t cross_frees;     /* frees on another stream than the allocation's */
-    double hit_rate;        /* share of the others that took no new memory and waited for nothing;
-                               NaN if there are none */
-    double ns_per_op;       /* of allocations and frees alone; NaN if there is none */
-    ashlar_plan_stats plan; /* of the steps; zeros without */
+    double hit_rate;        /* share of successful allocations that took no new memory and did not
+                               wait; NaN if there are none */
+    double ns_per_op;       /* of allocations and frees only; NaN if there are none */
+    ashlar_plan_stats plan; /* of the steps; zeros if there are none */
     char failure[ASHLAR_REPLAY_TEXT_BYTES]; /* the first one, as FILE:LINE: detail; or "" */
 } ashlar_replay_result;
 
-/* Replay a log on a fresh software device, then check the allocator.
+/*
+ * Replay a log on a fresh software device, then check the allocator.
  *
- * result   figures of all passes. On success there may be failures.
+ * result   figures of all passes. Even on success it may count failed allocations.
  *
  * Threads: no other thread may use a software device meanwhile.
- * Errors:  ASHLAR_EFORMAT (a block that overlaps a live one, an allocator that fails its check;
- *          the detail begins with FILE:LINE:), ASHLAR_EHOSTMEM, and what the allocator says,
- *          ASHLAR_ENOMEM of an allocation apart, which is counted. */
+ * Errors:  ASHLAR_EFORMAT (a block that overlaps a live one, an allocator that fails its check; the
+ *          detail begins with FILE:LINE:), ASHLAR_EHOSTMEM, and those of the allocator, except
+ *          ASHLAR_ENOMEM of an allocation, which is counted.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_run(const ashlar_rmm_log *log,
                                                    const ashlar_replay_config *config,
                                                    ashlar_replay_result *result);
 
-/* Find, by bisection between the peaks of live and reserved memory, a capacity at which all passes
+/*
+ * Find, by bisection between the peaks of live and reserved memory, a capacity at which all passes
  * over the log succeed while one fails with one grain less. (A smaller one might still do, by luck
  * in fragmentation.)
  *
- * config     its memory_bytes and passes are what `result` was measured with
- * result     of a run without failures
+ * config     with the memory_bytes and passes that `result` was measured with
+ * result     of a run without failed allocations
  * capacity   bytes, a multiple of ASHLAR_REPLAY_GRAIN_BYTES
  *
- * Errors: as ashlar__replay_run(). */
+ * Errors: as ashlar__replay_run().
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_log *log,
                                                              const ashlar_replay_config *config,
                                                              const ashlar_replay_result *result,

@@ -1,4 +1,7 @@
-/* replay_findings.c - what replays show besides figures: the smallest device, and a picture. */
+/*
+ * replay_findings.c - results of replays besides figures: the smallest sufficient device, and a
+ * picture.
+ */
 #include "bench/replay/replay.h"
 
 #include "allocator/base/host.h"
@@ -10,7 +13,7 @@ static ashlar_status try_capacity(const ashlar_rmm_log *log, const ashlar_replay
     ashlar_replay_result result;
     smaller.memory_bytes = steps * ASHLAR_REPLAY_GRAIN_BYTES;
     smaller.stops_at_a_failure = true;
-    smaller.addresses = NULL; /* these are of the run that `result` is of */
+    smaller.addresses = NULL; /* addresses stay those of the run that gave `result` */
     smaller.reserved = NULL;
     const ashlar_status status = ashlar__replay_run(log, &smaller, &result);
     *passes = status == ASHLAR_OK;

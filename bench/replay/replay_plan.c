@@ -7,7 +7,7 @@
 
 #define NO_MEMORY "%s: no host memory to replay its steps"
 
-/* Each pass is one step, the frees of what the log leaves live included. */
+/* Make each pass one step, with the frees of blocks that the log leaves live. */
 static ashlar_status take_whole_log(const ashlar_rmm_log *log, ashlar_replay_plan *plan) {
     size_t *boundaries;
     ASHLAR_HOST_NEW(boundaries, 2, NO_MEMORY, log->name);
@@ -67,7 +67,7 @@ static size_t step_total(const ashlar_replay_plan *plan) {
     return plan->steps.count * plan->passes;
 }
 
-/* NaN where nothing was planned. */
+/* NaN if nothing was planned. */
 static double gap_of(const ashlar_plan_stats *stats) {
     return stats->bound_bytes == 0 ? NAN
                                    : (double)stats->plan_bytes / (double)stats->bound_bytes - 1;

@@ -1,10 +1,12 @@
-/* replay_plan.h - a log's steps for a replay on a plan, and its outcome (internal).
+/*
+ * replay_plan.h - a log's steps for a replay on a plan, and its outcome (internal).
  *
- * The first step is recorded, the others are replayed on its plan, also those of further passes
- * over the log. A log without two steps counts as one, and has at least two passes.
+ * The first step is recorded, and all others, those of further passes included, are replayed on its
+ * plan. A log without two steps counts as one, and has at least two passes.
  *
  * Steps belong to the thread that allocates most in them. They begin and end at that thread's first
- * event after a boundary; other threads allocate by the ordinary path. */
+ * event after a boundary; other threads allocate by the ordinary path.
+ */
 #ifndef ASHLAR_REPLAY_PLAN_H
 #define ASHLAR_REPLAY_PLAN_H
 
@@ -21,7 +23,7 @@ typedef struct ashlar_replay_plan {
     ashlar_steps steps;      /* of one pass over the log */
     size_t passes;           /* at least 1 */
     bool is_whole_log;       /* the log has no two steps of its own: each pass is one */
-    size_t thread;           /* whose steps they are */
+    size_t thread;           /* the thread whose steps these are */
     size_t stream;           /* of its first allocation in them */
     size_t step_allocations; /* in the first step, by any thread */
 } ashlar_replay_plan;

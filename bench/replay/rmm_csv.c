@@ -147,7 +147,8 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
 
 /*
  * End the block at `pointer`. The size in the row is not compared with the allocation's. If no
- * block is live there, a null pointer or a size of 0 makes the row do nothing; else it is an error.
+ * block is live there, the row does nothing if its pointer is null or its size 0, and is an error
+ * otherwise.
  */
 static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *event) {
     size_t *live = NULL;
@@ -217,7 +218,7 @@ static ashlar_status read_row(reader *r, const ashlar_piece *fields) {
     return ASHLAR_OK;
 }
 
-/* Append frees of what is live at the end. `is_live`: [block_count], false. */
+/* Append frees of all blocks that are live at the end. `is_live`: [block_count], all false. */
 static ashlar_status close_log(ashlar_rmm_log *log, bool *is_live) {
     const size_t last = log->events[log->event_count - 1].line;
     for (size_t i = 0; i < log->event_count; i++) {

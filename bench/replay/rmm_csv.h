@@ -46,7 +46,7 @@ typedef struct ashlar_rmm_log {
     char *name; /* of the file, for messages */
     ashlar_rmm_event *events;
     size_t event_count;  /* at least 1 */
-    size_t closed_count; /* with a free, behind them, of each block that they leave live */
+    size_t closed_count; /* with a free appended for each block that these leave live */
     size_t event_capacity;
     size_t block_count;
     size_t thread_count;

@@ -103,11 +103,11 @@ static bool has_link(const ashlar_period *p, size_t i) {
     return i >= p->period && p->links[i] + slack_of(p) >= p->begin;
 }
 
-/* Allocations that are a period apart, from `last` back to where the log began to repeat. */
+/* Allocations that are one period apart, from `last` back to the start of the repeating stretch. */
 typedef struct chain {
     size_t last;
     size_t count;
-    double live; /* mean without the first period, in which the program still fills up */
+    double live; /* mean, without the first period, in which memory still fills up */
 } chain;
 
 static chain follow(const sequence *s, const ashlar_period *p, size_t last) {

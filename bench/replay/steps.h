@@ -1,12 +1,14 @@
-/* steps.h - finds where a program's steps begin in a log of its allocations (internal).
+/*
+ * steps.h - finds where a program's steps begin in a log of its allocations (internal).
  *
  * Each row of action "step" begins a step. In a log without such rows, steps are found by the
  * period of the allocations, which are distinguished by size and stream (period.h); an
- * initialisation may come before the steps, and anything after them. A step begins at that
- * allocation of a period before which the fewest bytes are live on average; the frees before it
- * belong to the previous step.
+ * initialisation may come before the steps, and anything after them. A step begins at the
+ * allocation of a period that on average finds the fewest live bytes; the frees before it belong to
+ * the previous step.
  *
- * If a program does nothing but repeat one layer, the log cannot tell that layer from a step. */
+ * If a program does nothing but repeat one layer, the log cannot tell that layer from a step.
+ */
 #ifndef ASHLAR_STEPS_H
 #define ASHLAR_STEPS_H
 

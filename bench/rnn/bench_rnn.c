@@ -63,7 +63,7 @@ static ashlar_status take_turn(void *context, size_t index, size_t repeats,
     return ASHLAR_OK;
 }
 
-/* What products take of a step on one thread. */
+/* Measure the share of matrix products in a step on one thread. */
 static ashlar_status measure_share(ashlar_rnn_setup *setup, bool is_smoke, double *share) {
     double shares[SHARE_ROUNDS];
     const size_t threads = ashlar__workers_count(), rounds = is_smoke ? 1 : SHARE_ROUNDS;
@@ -84,7 +84,7 @@ static ashlar_status measure_share(ashlar_rnn_setup *setup, bool is_smoke, doubl
     return status;
 }
 
-/* The median of the ratios of each round; NaN where `base` took no part. */
+/* The median of the ratios of each round; NaN if `base` took no part. */
 static double ratio_of(const contest *c, const ashlar_turns *of, ashlar_rnn_subject base) {
     double ratios[ROUNDS_MAX];
     for (size_t i = 0; i < c->count; i++) {
@@ -100,7 +100,7 @@ static double ratio_of(const contest *c, const ashlar_turns *of, ashlar_rnn_subj
 
 static ashlar_status add_rows(contest *c, FILE *out, double share, ashlar_rows *rows) {
     const size_t first = rows->count;
-    for (size_t i = 0; i < c->count; i++) { /* the ratios before medians sort the rounds */
+    for (size_t i = 0; i < c->count; i++) { /* take ratios first, because medians sort the rounds */
         const ashlar_rnn_subject subject = c->subjects[i];
         const ashlar_row row = {{
             [ASHLAR_RNN_ROW_CASE].text = c->setup.which->name,
@@ -128,7 +128,7 @@ static ashlar_status add_rows(contest *c, FILE *out, double share, ashlar_rows *
     return ASHLAR_OK;
 }
 
-/* On a setup that is there. */
+/* Run a contest on a setup that was made. */
 static ashlar_status run_contest(contest *c, const ashlar_bench_request *request,
                                  ashlar_rows *rows) {
     const ashlar_rounds how = {.most = ROUNDS_MAX,

@@ -1,11 +1,13 @@
-/* rnn_onednn.c - networks by oneDNN 2.x; versions before 2.0 and since 3.0 have other interfaces.
+/*
+ * rnn_onednn.c - networks by oneDNN 2.x; versions before 2.0 and since 3.0 have other interfaces.
  *
  * Letters as in rnn_layout.h. oneDNN's dimensions of weights are L D I G O; packed order is its
- * "ldgoi" with L = D = 1. Its GRU with linear before reset is ours but for the order z r n and for
- * a fourth bias, that of gate n's R h; other cells have bW + bR.
+ * "ldgoi" with L = D = 1. Its GRU with linear before reset is ours except for the order z r n and a
+ * fourth bias, for R h of gate n; other cells have bW + bR.
  *
- * The first states are given as zeros and their gradients taken: where they are left out, the
- * gradient of an LSTM's R is wrong in 2.6.3. */
+ * The first states are passed as zeros, and their gradients taken, because without them the
+ * gradient of an LSTM's R is wrong in 2.6.3.
+ */
 #include "bench/rnn/rnn_onednn_impl.h"
 
 #include <dlfcn.h>
@@ -49,7 +51,7 @@ void ashlar__onednn_set_threads(size_t count) {
 
 static dnnl_memory_desc_t describe(int count, const dnnl_dim_t *dims, dnnl_format_tag_t tag) {
     dnnl_memory_desc_t md;
-    /* Dimensions are positive and tags fit them, so that it cannot fail. */
+    /* This cannot fail, since dimensions are positive and tags fit them. */
     (void)dnnl_memory_desc_init_by_tag(&md, count, dims, dnnl_f32, tag);
     return md;
 }
@@ -118,7 +120,7 @@ static ashlar_status make_pass(ashlar_onednn *net, layer *l, int pass) {
     return ASHLAR_OK;
 }
 
-/* What a memory is like: as a primitive asks for it, or else written to *own. */
+/* The description of a memory: a primitive's own wish, or else one written to *own. */
 static const dnnl_memory_desc_t *describe_memory(const ashlar_onednn *net, const layer *l,
                                                  int which, dnnl_memory_desc_t *own) {
     const_dnnl_primitive_desc_t forward = l->descs[FORWARD], backward = l->descs[BACKWARD];
@@ -154,14 +156,16 @@ static const dnnl_memory_desc_t *describe_memory(const ashlar_onednn *net, const
     case DIFF_R_USER:
         *own = describe_weights(net, net->layout.config.hidden, dnnl_ldgoi);
         break;
-    default: /* what h and c are before the first step, or their gradients, which nobody reads */
+    default: /* h and c before the first step, or their gradients, which nobody reads */
         *own = describe_states(net);
     }
     return own;
 }
 
-/* Where the first layer's input and the last one's output lie, the caller says at each call, and
- * where weights lie that are taken as they are. */
+/*
+ * Whether the layer owns a memory. The first layer's input, the last layer's output and weights
+ * used in place belong to the caller, who passes them at each call.
+ */
 static bool is_owned(const ashlar_onednn *net, int which, bool is_last) {
     const bool is_src = which == SRC || which == DIFF_SRC;
     const bool is_dst = which == DST || which == DIFF_DST;

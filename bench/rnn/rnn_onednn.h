@@ -1,9 +1,11 @@
-/* rnn_onednn.h - the same network by oneDNN, to compare with (internal).
+/*
+ * rnn_onednn.h - the same network by oneDNN, for comparison (internal).
  *
  * oneDNN 2.x reads neither weights in packed order nor sequences of different lengths. So each
  * layer is a separate primitive, each forward and backward reorders the weights, gradients are
  * reordered and added, and padding is computed like everything else. rnn_onednn_none.c replaces
- * this in builds without the library. */
+ * this in builds without the library.
+ */
 #ifndef ASHLAR_RNN_ONEDNN_H
 #define ASHLAR_RNN_ONEDNN_H
 
@@ -20,7 +22,7 @@ bool ashlar__onednn_has(const ashlar_rnn_layout *layout);
 /* "oneDNN 2.6.3"; NULL: this build has no oneDNN. */
 const char *ashlar__onednn_name(void);
 
-/* Set the number of threads for all its work in this process from now on. */
+/* Set the number of threads for all work of oneDNN in this process from now on. */
 void ashlar__onednn_set_threads(size_t count);
 
 /* Requires ashlar__onednn_has(layout). All sequences have `steps` steps; the first states are

@@ -1,4 +1,6 @@
-/* rnn_onednn_impl.h - what rnn_onednn.c sets up and rnn_onednn_pass.c runs (internal). */
+/*
+ * rnn_onednn_impl.h - the network that rnn_onednn.c sets up and rnn_onednn_pass.c runs (internal).
+ */
 #ifndef ASHLAR_RNN_ONEDNN_IMPL_H
 #define ASHLAR_RNN_ONEDNN_IMPL_H
 
@@ -20,7 +22,7 @@ enum {
     R,
     W_USER,
     R_USER,
-    FORWARD_COUNT, /* of inference; the rest is for training */
+    FORWARD_COUNT, /* memories of inference; all others are for training */
     WORKSPACE = FORWARD_COUNT,
     W_BACK,
     R_BACK,
@@ -38,9 +40,9 @@ enum {
 
 enum { FORWARD, BACKWARD, PASS_COUNT };
 
-/* From one memory of a layer to another. */
+/* Reorders from one memory of a layer to another. */
 enum { W_IN, R_IN, W_BACK_IN, R_BACK_IN, DIFF_W_OUT, DIFF_R_OUT, REORDER_COUNT };
-/* Which two memories. */
+/* The two memories of each reorder. */
 extern const int ashlar__onednn_ends[REORDER_COUNT][2];
 
 typedef struct layer {
@@ -55,7 +57,7 @@ struct ashlar_onednn {
     ashlar_rnn_layout layout;
     size_t steps, batch;
     bool training;
-    bool is_direct; /* the tensors of packed order are USER memory as they are */
+    bool is_direct; /* tensors in packed order serve as USER memory unchanged */
     size_t bias_count;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
@@ -72,7 +74,7 @@ struct ashlar_onednn {
 
 static inline float *data_of(const layer *l, int which) {
     void *data = NULL;
-    (void)dnnl_memory_get_data_handle(l->memory[which], &data); /* fails for no memory only */
+    (void)dnnl_memory_get_data_handle(l->memory[which], &data); /* fails only for a NULL memory */
     return data;
 }
 

@@ -49,7 +49,7 @@ static ashlar_status gather_matrices(const ashlar_onednn *net, size_t index, con
     return ASHLAR_OK;
 }
 
-/* Where oneDNN has our bias of a gate; the GRU's gate n has two. */
+/* The index of our bias of a gate in oneDNN's biases; the GRU's gate n has two. */
 static size_t bias_of(const ashlar_onednn *net, size_t direction, size_t gate, bool is_recurrent) {
     const bool is_apart = net->layout.config.cell == ASHLAR_RNN_GRU && gate == 2 && is_recurrent;
     const size_t position = is_apart ? 3 : gate_of(net, gate);
@@ -105,7 +105,7 @@ static ashlar_status reorder_two(const ashlar_onednn *net, const layer *l, int f
 
 enum { NO_MEMORY = -1 };
 
-/* The arguments of each pass: which memory. */
+/* The memories that are each pass's arguments. */
 static const struct {
     int arg, memory[PASS_COUNT];
     bool is_of_cells; /* only an LSTM has it */

@@ -58,7 +58,10 @@ static size_t align_up(size_t bytes) {
     return (bytes + RANGE_ALIGN - 1) / RANGE_ALIGN * RANGE_ALIGN;
 }
 
-/* Draw `count` numbers of about `width` in size; device memory of a software device is memory. */
+/*
+ * Draw `count` numbers of about `width` in size. They are written directly, since a software
+ * device's memory is host memory.
+ */
 static ashlar_status take_values(ashlar_rnn_setup *s, size_t count, float width, void **out) {
     ashlar_random random;
     ASHLAR_TRY(ashlar_alloc(s->allocator, count * sizeof(float), s->stream, out));
@@ -193,7 +196,7 @@ static ashlar_status take_buffers(ashlar_rnn_setup *s, ashlar_rnn_subject subjec
     return ASHLAR_OK;
 }
 
-/* Returns `status`, or the first failure where that was none. */
+/* Give buffers back. Returns `status`; if that is ASHLAR_OK, the first failure. */
 static ashlar_status give_buffers(ashlar_rnn_setup *s, ashlar_rnn_subject subject,
                                   void *taken[static ASHLAR_RNN_TAKEN], ashlar_status status) {
     for (size_t i = ASHLAR_RNN_TAKEN; i-- > 0;) {

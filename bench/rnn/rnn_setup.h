@@ -1,9 +1,11 @@
-/* rnn_setup.h - one case of `ashlar-bench rnn`, and a step of each subject (internal).
+/*
+ * rnn_setup.h - one case of `ashlar-bench rnn`, and a step of each subject (internal).
  *
  * A step's own buffers are its output, reserve, work and the gradient of its input. Subjects differ
  * in where these buffers come from. `ashlar` takes them from an allocator in each step,
- * `driver_each_step` by the driver's plain allocation; `static_buffer` uses one range taken once,
- * the least that memory management can cost. `onednn` is another network. */
+ * `driver_each_step` from the driver's plain allocation; `static_buffer` uses one range taken once,
+ * which is the least possible cost. `onednn` is another network.
+ */
 #ifndef ASHLAR_RNN_SETUP_H
 #define ASHLAR_RNN_SETUP_H
 
@@ -16,7 +18,7 @@
 #include "bench/rnn/rnn_onednn.h"
 
 typedef struct ashlar_rnn_case {
-    const char *name; /* cell, T, B, I unless it is H, H, L */
+    const char *name; /* of cell, T, B, I (unless I = H), H, L */
     size_t steps, batch;
     ashlar_rnn_config config;
     bool is_varied;    /* lengths vary from T/4 to T; false: all are T */
@@ -62,7 +64,8 @@ typedef struct ashlar_rnn_setup {
 } ashlar_rnn_setup;
 
 typedef struct ashlar_rnn_times {
-    double forward_s, backward_s; /* together a step, with its buffers and zeroing gradients */
+    double forward_s, backward_s; /* together one step, with its buffers and the zeroing of
+                                   * gradients */
 } ashlar_rnn_times;
 
 /* Set up a case on `device`, a software device. Call ashlar__rnn_setup_finish() even after a

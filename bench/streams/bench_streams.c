@@ -38,7 +38,7 @@ static const char *subject_name(size_t i) {
     return ashlar__streams_subject(i, &subject) ? subject.name : NULL;
 }
 
-/* A subject that has no memory for the program has a row all the same. */
+/* Add a row, even for a subject that had no memory for the program. */
 static ashlar_status add_row(const ashlar_streams_case *c, const ashlar_streams_subject *subject,
                              size_t steps, const ashlar_stage_figures *ideal, ashlar_rows *rows) {
     const size_t share_bytes = (size_t)(c->share * (double)ideal->need_bytes);

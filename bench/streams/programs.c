@@ -7,7 +7,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-/* How many steps of a stream the host is ahead of it. */
+/* How many steps the host is ahead of a stream. */
 enum { LAG = 4, MODEL_LAG = 2 };
 
 #define KERNEL(stage, stream, ...)                                                 \
@@ -67,7 +67,7 @@ static ashlar_status end_model_step(ashlar_stage *stage, model *m) {
     return begin_model_step(stage, m);
 }
 
-/* One time step, forwards or backwards. */
+/* Run one time step, forwards or backwards. */
 static ashlar_status advance(ashlar_stage *stage, model *m) {
     ashlar_stage_block workspace;
     ASHLAR_TRY(ashlar__stage_take(stage, WORKSPACE_BYTES, m->stream, &workspace));
@@ -88,7 +88,9 @@ static uint64_t half_step_ns(void) {
     return LENGTH * ashlar__stage_kernel_ns(forwards + GRADIENT_BYTES);
 }
 
-/* The host goes round the streams, one time step of each; every second one is half a step late. */
+/*
+ * The host serves the streams in turn, one time step each; every second stream is half a step late.
+ */
 static ashlar_status run_models(ashlar_stage *stage, const ashlar_stage_program *p, size_t steps) {
     model models[ASHLAR_STAGE_STREAMS_MAX] = {{0}};
     for (size_t i = 0; i < p->streams; i++) {

@@ -1,4 +1,4 @@
-/* stage.c - runs a program of several streams on virtual time, and counts what it needs. */
+/* stage.c - runs a program of several streams on virtual time, and counts its needs. */
 #include "bench/streams/stage.h"
 
 #include <stdio.h>
@@ -7,10 +7,10 @@
 #include "allocator/device/device_impl.h"
 #include "allocator/soft/soft.h"
 
-/* What the blocks of one stream need. */
+/* The memory that the blocks of one stream need. */
 typedef struct need {
     size_t bytes, peak_bytes;
-    size_t away_count; /* given back, but further streams may use them */
+    size_t away_count; /* blocks given back that further streams may still use */
     struct {
         size_t bytes;
         uint64_t end_ns;
@@ -27,15 +27,15 @@ struct ashlar_stage {
     void *self;
     ashlar_device *device;
     bool is_proved;
-    ashlar_event event; /* of hand-overs */
+    ashlar_event event; /* for hand-overs */
     ashlar_stream streams[ASHLAR_STAGE_STREAMS_MAX];
     ashlar_event ends[ASHLAR_STAGE_STREAMS_MAX][ASHLAR_STAGE_LAG_MAX]; /* of step % LAG_MAX */
     size_t steps[ASHLAR_STAGE_STREAMS_MAX];
     need needs[ASHLAR_STAGE_STREAMS_MAX];
     size_t step_count;
-    waits own; /* of the program */
-    /* When ASHLAR_STAGE_SETTLE steps of each stream were queued: their end, the steps, and the
-     * waits of the allocator. */
+    waits own; /* the program's own */
+    /* Values when ASHLAR_STAGE_SETTLE steps of each stream were queued: the end of all work, the
+     * steps, and the allocator's waits. */
     uint64_t settled_ns;
     size_t settled_steps;
     waits settled;
@@ -45,13 +45,13 @@ static ashlar_status read_figures(soft_figures *out) {
     return ashlar__soft_get_figures(0, out);
 }
 
-/* When all is over that the device and the host have been asked for. */
+/* The time when all work of device and host requested so far is over. */
 static uint64_t end_of(const soft_figures *f) {
     const uint64_t host_ns = ashlar__soft_host_ns();
     return f->end_ns > host_ns ? f->end_ns : host_ns;
 }
 
-/* Drop those that the host could know to be over. */
+/* Drop blocks whose uses the host could know to be over. */
 static void settle_need(need *n) {
     const uint64_t now_ns = ashlar__soft_host_ns();
     size_t kept = 0;
@@ -105,7 +105,10 @@ static ashlar_status wait_for(ashlar_stage *s, size_t stream, size_t after) {
     return ashlar_stream_wait(s->device, s->streams[stream], s->event);
 }
 
-/* Tell the subject of the further streams, or wait for them in its stead. */
+/*
+ * Tell the subject of the block's further streams, or, if it cannot be told, make its own stream
+ * wait.
+ */
 static ashlar_status tell_uses(ashlar_stage *s, const ashlar_stage_block *block) {
     for (size_t i = 0; i < s->program->streams; i++) {
         if ((block->uses >> i & 1) == 0) {
@@ -138,7 +141,7 @@ ashlar_status ashlar__stage_give_on(ashlar_stage *s, ashlar_stage_block *block, 
     return ASHLAR_OK;
 }
 
-/* The launch is counted as one of the driver, since subjects may ask whether there was work. */
+/* Count the launch as a driver call, since subjects may ask whether there was work. */
 static ashlar_status launch(ashlar_stage *s, size_t stream, uint64_t ns) {
     (void)ashlar__driver_admit(s->device->driver, ASHLAR_DRIVER_FN_launch_kernel);
     return ashlar__soft_work(s->streams[stream], ns);

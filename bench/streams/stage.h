@@ -1,8 +1,10 @@
-/* stage.h - where a program of several streams runs: the allocators that are compared, blocks of
- * one of them, work on virtual time, and what that took; and the programs (internal).
+/*
+ * stage.h - the stage on which programs of several streams run: the compared allocators, their
+ * blocks, work on virtual time, the resulting figures; and the programs (internal).
  *
  * A program is one thread that calls these functions. It runs on a software device of its own with
- * time=on, from whose clocks all figures come, so that they are the same each time. */
+ * time=on, from whose clocks all figures come, so that they are the same each time.
+ */
 #ifndef ASHLAR_STREAMS_STAGE_H
 #define ASHLAR_STREAMS_STAGE_H
 
@@ -11,23 +13,28 @@
 
 #include <ashlar/device.h>
 
-/* What the benchmark asks of an allocator. Threads: one. The device's context is current in each
- * call. */
+/*
+ * The functions that the benchmark calls on an allocator. Threads: one. The device's context is
+ * current in each call.
+ */
 typedef struct ashlar_streams_subject {
     const char *name;
     ashlar_status (*create)(ashlar_device *device, void **self);
     void (*destroy)(void *self);                                   /* also with live blocks */
     void *(*take)(void *self, size_t bytes, ashlar_stream stream); /* NULL: no memory */
     void (*give)(void *self, void *ptr);
-    /* As ashlar_record_stream() and ashlar_free_on(). NULL: the subject knows one stream for each
-     * block, so the program makes that one wait for the others before it gives the block back. */
+    /* As ashlar_record_stream() and ashlar_free_on(). NULL: the subject knows only one stream for
+     * each block, so the program makes this stream wait for the others before it gives the block
+     * back. */
     ashlar_status (*record)(void *self, void *ptr, ashlar_stream stream);
     ashlar_status (*give_on)(void *self, void *ptr,
-                             ashlar_stream stream); /* or `record` and give */
+                             ashlar_stream stream); /* if NULL: `record` and `give` */
 } ashlar_streams_subject;
 
-/* A pool for each stream, in the manner of PyTorch's: memory is bound to the stream that it was
- * first taken for, until none is left and every unused piece goes back to the driver. */
+/*
+ * A pool for each stream, in PyTorch's manner: memory is bound to the stream that first took it,
+ * until memory runs out and every unused segment goes back to the driver.
+ */
 extern const ashlar_streams_subject ashlar__streams_per_stream;
 
 /* The i-th: ashlar, cub in builds that have it, per_stream. False: there are fewer. */
@@ -36,50 +43,52 @@ bool ashlar__streams_subject(size_t i, ashlar_streams_subject *out);
 enum {
     ASHLAR_STAGE_STREAMS_MAX = 8,
     ASHLAR_STAGE_LAG_MAX = 8,   /* steps of a stream that the host can be ahead */
-    ASHLAR_STAGE_AWAY_MAX = 64, /* blocks of a stream given back while others use them */
+    ASHLAR_STAGE_AWAY_MAX = 64, /* blocks given back that other streams still use */
     ASHLAR_STAGE_SETTLE = 2,    /* steps of each stream in which memory is still taken */
 };
 
-/* Bytes that a kernel works on per ns: much arithmetic for each. */
+/* Bytes that a kernel works on per ns; few, as if each took much arithmetic. */
 #define ASHLAR_STAGE_BYTES_PER_NS 25
 
 typedef struct ashlar_stage ashlar_stage;
 
-/* A block of the program. Zeros are none. */
+/* A block of the program. Zeros: no block. */
 typedef struct ashlar_stage_block {
     void *ptr;
     size_t bytes;
     size_t owner;        /* the stream it was taken for */
     unsigned uses;       /* bits of the further streams that use it */
-    uint64_t use_end_ns; /* when those are done with it */
+    uint64_t use_end_ns; /* when these streams are done with it */
 } ashlar_stage_block;
 
-/* What a program took. */
+/* A program's figures. */
 typedef struct ashlar_stage_figures {
-    uint64_t ns; /* from the first request to the end of all work, or the host's if that is later */
-    uint64_t settled_ns;   /* the same, from the end of the first ASHLAR_STAGE_SETTLE steps on */
+    uint64_t ns;           /* from the first request to the end of all work of device and host */
+    uint64_t settled_ns;   /* the same from the end of the first ASHLAR_STAGE_SETTLE steps on */
     size_t reserved_bytes; /* most physical memory that was taken from the device */
-    /* Sum over the streams of the most bytes that their blocks had at a time. A block that only its
-     * own stream uses counts until it is given back; another, until further streams are done with
-     * it. So an allocator without waits needs this much if its streams share nothing. */
+    /* Sum over the streams of each stream's peak of bytes in blocks. A block that only its own
+     * stream uses counts until it is given back, any other until its further streams are done with
+     * it. So an allocator without waits needs this much if its streams share no memory. */
     size_t need_bytes;
-    /* Waits that made work of a stream later, and of the host for the device: but for the program's
-     * own, and for the first steps. */
+    /* Waits that delayed a stream's work, and waits of the host for the device, without those of
+     * the program itself and of the first steps. */
     double waits_per_step, host_waits_per_step;
 } ashlar_stage_figures;
 
 typedef struct ashlar_stage_program {
     size_t streams;  /* 1 .. ASHLAR_STAGE_STREAMS_MAX */
-    size_t stepping; /* of these, how many have steps */
-    size_t variant;  /* what it means is the program's */
+    size_t stepping; /* how many of the streams have steps */
+    size_t variant;  /* its meaning depends on the program */
     ashlar_status (*run)(ashlar_stage *stage, const struct ashlar_stage_program *program,
                          size_t steps);
 } ashlar_stage_program;
 
-/* Configure the software devices anew, with `memory_bytes`, and run a program. Threads: no other
- * may use software devices, of which none may be open. Errors: ASHLAR_ENOMEM (the subject had no
- * memory for a block), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EFORMAT (is_proved: a block was
- * handed out before its earlier uses were over). */
+/*
+ * Configure the software devices anew, with `memory_bytes`, and run a program. Threads: no other
+ * thread may use software devices, and none of these may be open. Errors: ASHLAR_ENOMEM (the
+ * subject had no memory for a block), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EFORMAT (is_proved: a
+ * block was handed out before its earlier uses were over).
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stage_run(const ashlar_stage_program *program,
                                                   const ashlar_streams_subject *subject,
                                                   size_t steps, size_t memory_bytes, bool is_proved,
@@ -88,8 +97,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stage_run(const ashlar_stage_program *pr
 ASHLAR_MUST_CHECK ashlar_status ashlar__stage_take(ashlar_stage *stage, size_t bytes, size_t stream,
                                                    ashlar_stage_block *out);
 
-/* Give a block back to its stream's pool; zeros are allowed, and what it becomes. Before that, the
- * subject is told of each further stream. */
+/*
+ * Tell the subject of the block's further streams, then give the block back and set *block to
+ * zeros. Zeros are allowed.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stage_give(ashlar_stage *stage, ashlar_stage_block *block);
 
 /* Give a block back on `stream`, whose last work comes after all other uses of the block. */
@@ -104,11 +115,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stage_kernel(ashlar_stage *stage, size_t
 /* How long such a kernel takes. */
 uint64_t ashlar__stage_kernel_ns(size_t bytes);
 
-/* Keep a stream busy for so long. */
+/* Keep a stream busy for `ns`. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stage_delay(ashlar_stage *stage, size_t stream,
                                                     uint64_t ns);
 
-/* Make a stream wait for what is queued on another one, since data is handed on. */
+/* Make a stream wait for the work queued on another one, since data is handed on. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stage_follow(ashlar_stage *stage, size_t stream,
                                                      size_t after);
 
@@ -121,9 +132,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stage_end_step(ashlar_stage *stage, size
 typedef struct ashlar_streams_case {
     const char *name, *variant;
     ashlar_stage_program program;
-    size_t steps, smoke_steps; /* of each stream; where these differ, their mean */
+    size_t steps, smoke_steps; /* of each stream; their mean if streams differ */
     size_t bytes;              /* of each block; 0: of several sizes */
-    double share;              /* of the need that the device has; 0: it has more than enough */
+    double share;              /* device memory as a share of the need; 0: more than enough */
 } ashlar_streams_case;
 
 const ashlar_streams_case *ashlar__streams_cases(size_t *count);

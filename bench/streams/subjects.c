@@ -1,5 +1,7 @@
-/* subjects.c - the allocators that are compared on streams: ashlar, CUB's, and the reference, which
- * has a pool for each stream, as PyTorch's. */
+/*
+ * subjects.c - the allocators that are compared on streams: ashlar, CUB's, and a reference with a
+ * pool for each stream, in PyTorch's manner.
+ */
 #include <string.h>
 
 #include <ashlar/allocator.h>
@@ -9,8 +11,10 @@
 #include "bench/peers/peer.h"
 #include "bench/streams/stage.h"
 
-/* Up to SMALL, requests share segments of SMALL_SEGMENT; up to MIDDLE, of LARGE_SEGMENT; larger
- * ones have segments of their own. */
+/*
+ * Requests up to SMALL share segments of SMALL_SEGMENT, those up to MIDDLE segments of
+ * LARGE_SEGMENT; larger ones have segments of their own.
+ */
 #define SMALL ((size_t)1 << 20)
 #define SMALL_SEGMENT ((size_t)2 << 20)
 #define MIDDLE ((size_t)10 << 20)
@@ -24,17 +28,17 @@ typedef enum block_state {
     IN_USE /* given back, but queued work uses it */
 } block_state;
 
-/* Blocks of a segment stand side by side in the list of all. */
+/* Blocks of a segment are neighbours in the list of all blocks. */
 typedef struct block {
     struct block *prev, *next;
     char *ptr;
     size_t bytes;
-    bool is_first; /* of its segment */
-    bool is_small; /* its segment is */
+    bool is_first; /* the first block of its segment */
+    bool is_small; /* its segment is for small requests */
     block_state state;
     ashlar_stream stream;
     size_t use_count;
-    ashlar_stream streams[USES_MAX]; /* [use_count], further ones that use it */
+    ashlar_stream streams[USES_MAX]; /* [use_count], further streams that use it */
     ashlar_event events[USES_MAX];   /* [use_count] while IN_USE */
 } block;
 
@@ -64,7 +68,7 @@ static void link_after(pools *p, block *where, block *b) {
     }
 }
 
-/* Join a free block with a free one behind it in the same segment. */
+/* Join a free block with the next one if that is free and of the same segment. */
 static void join_next(pools *p, block *b) {
     if (b->next != NULL && b->state == FREE && b->next->state == FREE && !b->next->is_first) {
         b->bytes += b->next->bytes;
@@ -95,8 +99,10 @@ static bool is_done(pools *p, block *b, bool must_wait) {
     return true;
 }
 
-/* Free what is done. A block that is joined to the one before it is gone, so that the search goes
- * on from the one behind it. */
+/*
+ * Free blocks whose uses are over. Joining deletes the second of two blocks, so the search goes on
+ * from the joined one.
+ */
 static void collect(pools *p, bool must_wait) {
     for (block *b = p->first, *next; b != NULL; b = next) {
         next = b->next;
@@ -112,7 +118,7 @@ static void return_segment(pools *p, block *b) {
     unlink_block(p, b);
 }
 
-/* Give the driver every segment that no block uses, after a wait for those that only work uses. */
+/* Return every unused segment to the driver, after a wait for blocks that only queued work uses. */
 static void return_cached(pools *p) {
     collect(p, true);
     for (block *b = p->first, *next; b != NULL; b = next) {
@@ -153,7 +159,7 @@ static block *take_segment(pools *p, size_t bytes, ashlar_stream stream) {
     return b;
 }
 
-/* Split what the request leaves: of a small segment any, of others what is more than SMALL. */
+/* Split off the rest of a block: in a small segment any rest, in others only more than SMALL. */
 static void split(pools *p, block *b, size_t bytes) {
     const size_t rest = b->bytes - bytes;
     block *made =

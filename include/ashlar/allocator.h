@@ -5,12 +5,12 @@
  * Later work on the same stream may reuse the block at once. Another stream gets it only when an
  * event proves that the last use is over, or after a wait for that event is queued on it.
  *
- * These events are recorded late: when another stream wants the block, or if other streams used it,
- * at its free. So a stream that was passed to any function together with an allocator must stay
- * alive until ashlar_allocator_forget_stream(), which ashlar_stream_destroy() calls itself; or use
- * ashlar_allocator_watch_streams(). What CUDA does with the handle of a destroyed stream is
- * undefined, and no function of ashlar finds out. Below, such a stream is "named". The default
- * streams need not be forgotten.
+ * These events are recorded late: when another stream wants the block or, if other streams used it,
+ * at its free. So a stream that was passed to any function together with an allocator, below called
+ * "named", must stay alive until ashlar_allocator_forget_stream(), which ashlar_stream_destroy()
+ * calls itself; or use ashlar_allocator_watch_streams(). Using the handle of a destroyed stream is
+ * undefined in CUDA, and no function of ashlar finds out. The default streams need not be
+ * forgotten.
  */
 #ifndef ASHLAR_ALLOCATOR_H
 #define ASHLAR_ALLOCATOR_H
@@ -70,8 +70,8 @@ typedef struct ashlar_stats {
     uint64_t block_bytes;    /* the same blocks, rounding included */
     uint64_t cached_bytes;   /* free blocks that threads' caches, or guard=fill, hold */
     uint64_t planned_bytes;  /* plan memory that no block uses now */
-    uint64_t shared_bytes;   /* freed blocks that several streams may not be done with yet */
-    uint64_t spare_bytes;    /* memory that is mapped nowhere, ready to be: see `reserve` */
+    uint64_t shared_bytes;   /* freed blocks that several streams may still use */
+    uint64_t spare_bytes;    /* memory ready to be mapped, see ashlar_allocator_reserve() */
     uint64_t reserved_bytes; /* physical memory taken from the driver */
     uint64_t reserved_peak_bytes;
     uint64_t live_blocks;
@@ -81,14 +81,14 @@ typedef struct ashlar_stats {
     uint64_t served_planned;     /* the plan of the step; see plan.h */
     uint64_t served_cached;      /* the thread's own cache */
     uint64_t served_same_stream; /* memory of the same stream */
-    uint64_t served_idle;        /* the same, back from other streams; or of one that ended */
+    uint64_t served_idle;        /* memory back from other streams, or of one that ended */
     uint64_t served_mapped;      /* a miss: new physical memory, or spare memory */
-    uint64_t served_completed;   /* memory was out: another stream's, its last use over */
+    uint64_t served_completed;   /* memory was short: another stream's, its last use over */
     uint64_t served_waited;      /* another stream's memory, after an in-stream wait */
     uint64_t served_gathered;    /* after free memory was unmapped elsewhere and mapped here */
     uint64_t served_drained;     /* after caches were emptied, or with memory of plans */
-    uint64_t served_reclaimed;   /* after a reclaim callback gave something back */
-    uint64_t served_after_sync;  /* after the host had waited for work to end */
+    uint64_t served_reclaimed;   /* after a reclaim callback freed memory */
+    uint64_t served_after_sync;  /* after the host waited for work to end */
     uint64_t events_recorded;
     uint64_t driver_calls;        /* made by this allocator, except to choose a context */
     uint64_t driver_calls_sealed; /* the same, since ashlar_allocator_seal() */
@@ -173,9 +173,9 @@ ASHLAR_API ashlar_device *ashlar_allocator_device(const ashlar_allocator *alloca
  *   2. the free memory of `stream` itself; then blocks of it that other streams were using, if
  *      their events have completed, and the memory of streams that have ended
  *   3. newly mapped memory, if the limit and the seal allow it: no stream is made to wait for
- *      another one while there is any
- *   4. another stream's free memory, its last use over; then such memory after a wait queued on
- *      `stream`; then free memory from anywhere, unmapped there and mapped for this request
+ *   another one while memory can be mapped
+ *   4. another stream's free memory, if its last use is over; then another stream's after a wait
+ *   queued on `stream`; then free memory from anywhere, unmapped there and mapped for this request
  *   5. any of the above after every thread's cache was emptied, then with the memory of plans that
  *      no step is in, then after the program's callback (ashlar_allocator_set_reclaim()), then
  *      after the host has waited for work that holds free memory
@@ -198,9 +198,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_tagged(ashlar_allocator 
                                                                ashlar_stream stream, void **out);
 
 /*
- * Give a block back. Work queued so far on the stream it was taken for may still use it. Later work
- * on that stream may reuse it at once; other streams get it only once they provably come after that
- * work.
+ * Give a block back. Work queued so far on the stream that allocated it may still use it. Later
+ * work on that stream may reuse the block at once; other streams get it only once they provably
+ * come after the earlier work.
  *
  * ptr      as returned by ashlar_alloc(); NULL is allowed and does nothing
  * stream   ashlar_free_on: the stream of the block's last use, named from now on. Its work must be
@@ -256,17 +256,17 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_allocator_forget_stream(ashlar_allocator *allocator, ashlar_stream stream);
 
 /*
- * For a program that cannot say when its streams end: from now on, the stream that is passed to a
- * function with this allocator must be alive only during that call; one that was passed to
- * ashlar_record_stream(), until the block's free. Nobody need forget a stream. Until now, all had
- * to be alive or forgotten.
+ * For a program that cannot say when its streams end. From now on, a stream that is passed to a
+ * function with this allocator need be alive only during that call; one passed to
+ * ashlar_record_stream(), until the block's free. No stream need be forgotten. All streams named
+ * before this call must be alive or forgotten.
  *
- * In return no call is served by the thread's cache without the lock: each one that names a stream
- * asks the driver whether it is the same stream as before. Once a stream has ended so, or another
- * stream needed memory, each such call also records an event on it. The first time that memory is
- * found only with streams that no call names, and each time that it was freed without naming its
- * stream, the host waits for the whole device, but not while a stream is captured for a pool; any
- * other capture is invalidated by that. Steps (plan.h) are neither recorded nor replayed.
+ * The price: every call takes the lock, and a call that names a stream asks the driver whether the
+ * handle still means the same stream. Once a stream has ended unannounced, or another stream needed
+ * memory, each such call also records an event on the stream. If memory is found only with streams
+ * that no call names, or was freed without naming its stream, the host waits for the whole device.
+ * It does not wait while a stream is captured for a pool, but the wait invalidates any other
+ * capture. Steps (plan.h) are neither recorded nor replayed.
  *
  * Threads: any. A second call does nothing.
  */
@@ -301,7 +301,7 @@ static inline void ashlar_allocator_get_stats(ashlar_allocator *allocator_, ashl
  * Limit the memory that the allocator holds. If more is reserved now, idle memory goes back to the
  * device at once; from then on nothing is mapped beyond the limit.
  *
- * bytes   0, or more than the device has: all of the device's memory
+ * bytes   0, or more than the device has, stands for all of the device's memory
  *
  * Threads: any.  Stream: records and queries events, does not wait.
  * Errors:  ASHLAR_ENOMEM (more than the limit is in use; the limit is set all the same),
@@ -311,10 +311,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_set_limit(ashlar_all
                                                                       size_t bytes);
 
 /*
- * Take memory from the device until `bytes` are reserved, so that a loop whose need is known does
- * not take memory little by little. It is mapped behind addresses when a stream first needs it: two
- * driver calls for each handle, and none that takes memory. Without virtual memory it is a segment
- * of the default stream.
+ * Take memory from the device until `bytes` bytes are reserved, so that a loop whose need is known
+ * does not take memory little by little. The memory is mapped when a stream first needs it, with
+ * two driver calls for each handle, none of which takes memory. Without virtual memory it is a
+ * segment that goes to the first stream that needs memory.
  *
  * Threads: any.  Errors: ASHLAR_ENOMEM (device, limit or seal), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
@@ -336,7 +336,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_trim(ashlar_allocato
                                                                  size_t target_bytes);
 
 /*
- * Declare the warm-up over. From here on ashlar_stats.driver_calls_sealed counts, and the seal
+ * Declare the warm-up over. From now on ashlar_stats.driver_calls_sealed counts, and the seal
  * policy decides what happens when more memory is needed. A second call restarts the count at 0.
  * Threads: any.
  */
@@ -364,15 +364,15 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_set_seal_policy(
     ashlar_allocator *allocator, ashlar_seal_policy policy, ashlar_warn_fn warn, void *user);
 
 /*
- * Free memory that the program can do without, and return whether any was freed: if so, the
- * allocator searches again. May call ashlar.
+ * Free memory that the program can do without. Return whether any was freed; then the allocator
+ * searches again. The function may call ashlar.
  */
 typedef bool (*ashlar_reclaim_fn)(void *user, size_t bytes);
 
 /*
  * Call `reclaim` when a request of `bytes` finds no free block and no more memory can be mapped.
  * The requesting thread calls it, and holds no lock; so several threads may be in it at a time. It
- * is not called for requests that it makes itself. With NULL, the default, nothing is called.
+ * is not called for its own requests. With NULL, the default, nothing is called.
  *
  * Threads: any.
  */

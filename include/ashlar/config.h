@@ -26,10 +26,10 @@ typedef enum ashlar_seal_policy {
 } ashlar_seal_policy;
 
 /*
- * How stray accesses are looked for. Both modes are for debugging: there are no thread caches, and
- * most calls make driver calls. The blocks of a captured graph's pool are not looked at before
- * ashlar_graph_pool_release(); a free for which work would have to be queued on a stream under
- * capture, and with FILL a request for one that has no pool, is ASHLAR_EINVAL.
+ * How stray accesses are found. Both modes are for debugging: there are no thread caches, and most
+ * calls make driver calls. Blocks of a captured graph's pool are not guarded before
+ * ashlar_graph_pool_release(). A free that would have to queue work on a stream under capture fails
+ * with ASHLAR_EINVAL, as does, with FILL, a request for a captured stream that has no pool.
  *
  * FILL   Behind every block lies a red zone of 512 to 1023 bytes, filled when the block is taken
  *        and compared when it is freed. A freed block is filled with 0xFF (no number in any
@@ -43,8 +43,8 @@ typedef enum ashlar_seal_policy {
  *        Cost: a fill and an event at ashlar_alloc(); at ashlar_free() a copy of the red zone to
  *        the host, a host function and a fill; for a block that leaves the quarantine, a copy and a
  *        host function for each 256 KiB. The stream stops during host functions. Each stream takes
- *        256 KiB of page-locked memory. What was taken on a thread's default stream is compared on
- *        the legacy one, which all blocking streams wait for.
+ *        256 KiB of page-locked memory. A block for a per-thread default stream is compared on the
+ *        legacy default stream, which waits for all blocking streams.
  *
  * UNMAP  Every block has pages of its own (multiples of 2 MiB on most devices) and ends within 512
  *        bytes of their end. The page behind is unmapped, so that an access behind the block
@@ -62,13 +62,13 @@ typedef enum ashlar_guard {
 } ashlar_guard;
 
 /*
- * zero=on: no owner of a block can read what an earlier one has left in it, be that another part of
- * the program, another tenant of its process or, in memory fresh from the driver, another process.
- * A fill of the whole block with zeros is queued on the stream that it is taken for, at each
- * allocation, wherever the block comes from: thread caches, plans, graph pools (the graph then
- * contains the fill, and each launch clears the block), new memory. A block for all streams, as
- * cudaMalloc() gives it, is cleared before the call returns. Not cleared: freed memory that nobody
- * gets, and page-locked host memory (ashlar/pinned.h).
+ * zero=on: no owner of a block can read data that an earlier owner left in it, whether that was
+ * another part of the program, another tenant of its process or, in memory fresh from the driver,
+ * another process. Each allocation queues a fill of the whole block with zeros on its stream,
+ * wherever the block comes from: thread caches, plans, graph pools (the graph then contains the
+ * fill, and each launch clears the block), new memory. A block for all streams, as cudaMalloc()
+ * gives it, is cleared before the call returns. Not cleared: freed memory that nobody gets, and
+ * page-locked host memory (ashlar/pinned.h).
  * Cost: every call takes the lock, as with a trace; a driver call and a fill at each allocation, in
  * steps on their plans too.
  */
@@ -155,7 +155,7 @@ static inline ASHLAR_MUST_CHECK ashlar_status ashlar_config_parse(ashlar_config 
 /*
  * Do the same with the text of ASHLAR_CONF in the environment, if that is set.
  *
- * Threads: any, while no thread changes the environment.  Errors: as ashlar_config_parse().
+ * Threads: any, while no thread changes the environment. Errors: as for ashlar_config_parse().
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_read_env_sized(ashlar_config *config,
                                                                         size_t config_bytes);

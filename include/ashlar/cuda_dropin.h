@@ -13,16 +13,15 @@
  * cudaFree() promises that all work submitted before it, on any stream, is over when the memory is
  * used next. ashlar does not know the program's streams. So freed memory gathers; when a request
  * finds no other memory, the host waits for the device, once for all that has gathered (CUDA waits
- * at each free). cudaMallocAsync() and cudaFreeAsync() do not wait; only the first time that such
- * memory is to serve another stream, the host waits in the same way. A stream may be destroyed
- * right after the call.
+ * at each free). cudaMallocAsync() and cudaFreeAsync() do not wait, except that the host waits in
+ * the same way when such memory is first to serve another stream. A stream may be destroyed right
+ * after the call.
  *
  * Freed page-locked memory gathers in the same way. The wait is then for every device of the
  * process, since each may copy from and to that memory, but not for work in contexts other than the
- * primary ones. The memory is taken in pieces of 2 MiB or more, and CUDA, asked for the extent of a
- * block, reports the piece that it lies in. cudaHostAlloc() stays CUDA's, and so does
- * cudaMallocHost() with flags in C++. A program that knows its streams waits less if it uses the
- * pools of pinned.h.
+ * primary ones. The memory is taken in pieces of 2 MiB or more; asked for the extent of a block,
+ * CUDA reports the whole piece. cudaHostAlloc() stays CUDA's, and so does cudaMallocHost() with
+ * flags in C++. A program that knows its streams waits less if it uses the pools of pinned.h.
  *
  * Each device has an allocator in its primary context, with the options of ASHLAR_CONF in the
  * environment, from its first allocation to the end of the process: do not call cudaDeviceReset().
@@ -60,7 +59,8 @@ ASHLAR_API int ashlar_cuda_free(void *ptr);
 ASHLAR_API int ashlar_cuda_free_async(void *ptr, ashlar_stream stream);
 
 /*
- * Bytes reserved for the device that no block uses: a program may count them as free. Threads: any.
+ * Reserved bytes of the device that no block uses, so that a program may count them as free.
+ * Threads: any.
  */
 ASHLAR_API size_t ashlar_cuda_spare_bytes(int device);
 
@@ -114,8 +114,8 @@ static inline cudaError_t ashlar_cudaMalloc(void **ptr, size_t bytes) {
 static inline cudaError_t ashlar_cudaFree(void *ptr) {
     const int result = ptr == NULL ? ASHLAR_CUDA_ASK : ashlar_cuda_free(ptr);
     if (result == cudaErrorInvalidValue) {
-        return cudaFree((char *)ptr + 1); /* fails likewise; with `ptr` itself CUDA might free a
-                                           * segment */
+        return cudaFree((char *)ptr + 1); /* fails in the same way; with `ptr` itself CUDA might
+                                           * free a segment */
     }
     return result == ASHLAR_CUDA_ASK ? cudaFree(ptr) : (cudaError_t)result;
 }

@@ -30,11 +30,11 @@ typedef enum ashlar_device_kind { ASHLAR_DEVICE_CUDA, ASHLAR_DEVICE_SOFT } ashla
 
 enum { ASHLAR_DEVICE_NAME_BYTES = 128 };
 
-/* What an open device is. */
+/* The properties of an open device. */
 typedef struct ashlar_device_info {
     ashlar_device_kind kind;
     int ordinal;
-    char name[ASHLAR_DEVICE_NAME_BYTES]; /* what the driver calls it */
+    char name[ASHLAR_DEVICE_NAME_BYTES]; /* the driver's name for it */
     size_t total_bytes;                  /* physical memory */
 } ashlar_device_info;
 
@@ -81,9 +81,9 @@ static inline void ashlar_device_get_counts(const ashlar_device *device_,
 /*
  * Create or destroy a stream: an order in which queued work runs. Like CUDA's blocking streams it
  * is ordered with the default stream. ashlar_stream_destroy() lets the queued work finish, and
- * calls ashlar_allocator_forget_stream() for every allocator of the device; NULL is allowed. Where
- * the driver refuses the event that this takes, memory last used on the stream is not used again
- * before its allocator ends.
+ * calls ashlar_allocator_forget_stream() for every allocator of the device; NULL is allowed. If the
+ * driver refuses the event that this takes, memory last used on the stream is not reused before its
+ * allocator ends.
  *
  * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
@@ -189,8 +189,8 @@ typedef struct ashlar_copy_span {
 } ashlar_copy_span;
 
 /*
- * Queue many copies inside the device's memory. They may run in any order, so no byte that one of
- * them writes may be read or written by another.
+ * Queue many copies inside the device's memory. They may run in any order, so no copy may read or
+ * write a byte that another one writes.
  *
  * spans    [count]; no longer read once the call has returned
  *

@@ -21,13 +21,14 @@ typedef struct ashlar_flatten_stats {
     size_t copies; /* queued; ashlar_copy_batch() may make one driver call of them */
     size_t copied_bytes;
     size_t merged;       /* tensors that were copied together with the neighbour before */
-    size_t in_place;     /* tensors that lay in their place already and were not copied */
+    size_t in_place;     /* tensors that were in their place already, and were not copied */
     size_t tied;         /* items whose tensor an earlier item had named */
     size_t freed_blocks; /* blocks of `owner` that were freed */
     size_t kept_blocks;  /* blocks of `owner` of which some bytes were gathered, but not all */
 } ashlar_flatten_stats;
 
-/* Copy the memory that the items point to into `region`, set the items' pointers to the copies, and
+/*
+ * Copy the memory that the items point to into `region`, set the items' pointers to the copies, and
  * bind them (ashlar_arena_bind()).
  *
  * Tensors that are neighbours both in memory and in the region, with no padding between, are copied

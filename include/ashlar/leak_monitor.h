@@ -11,7 +11,8 @@
  *
  * So a block leaked in every step is found within 24 steps, a block leaked in every hundredth step
  * within about 1,500; memory that varies around one level is never reported. Growth ends when the
- * tag is back at the level where it began, or has not risen for 16 steps more than it rose before.
+ * tag is back at the level where it began, or has not risen for 16 steps longer than the growth had
+ * lasted.
  */
 #ifndef ASHLAR_LEAK_MONITOR_H
 #define ASHLAR_LEAK_MONITOR_H

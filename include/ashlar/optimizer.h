@@ -25,9 +25,9 @@ typedef enum ashlar_optimizer_kind {
 } ashlar_optimizer_kind;
 
 /*
- * What an optimizer does at step t (from 1) to a parameter p with gradient G. A field that a kind
- * does not mention is ignored. The formulas, names and defaults are those of torch.optim (PyTorch
- * 2):
+ * An optimizer's configuration, with its step t (from 1) on a parameter p with gradient G. A field
+ * that a kind does not mention is ignored. The formulas, names and defaults are those of
+ * torch.optim (PyTorch 2):
  *
  *   norm  = |G| gradient_scale / loss_scale         over every tensor that is not frozen
  *   g     = G gradient_scale / loss_scale min(1, clip_norm / norm)
@@ -178,7 +178,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step(ashlar_optimize
  *
  *     sum        for each of the rank's ranges: adds the squares of its gradients, as they are
  *                stored, to ashlar_optimizer_sum_address(). The first sum after a decision begins
- *                at 0. The ranks then add up theirs, in place
+ *                at 0. The ranks then add their sums up, in place
  *     decide     the norm, whether to skip, and the factors from that sum; once a step
  *     update     any ranges, but each element at most once a step
  *
@@ -208,8 +208,8 @@ ASHLAR_API const double *ashlar_optimizer_loss_scale_address(const ashlar_optimi
  * Queue a copy of the state to the host or to the device. The host may read it after
  * ashlar_stream_synchronize(); ashlar_optimizer_copy_state_to_device() has read *state when it
  * returns. Parameters, moments, masters and this state are all that a resumed training needs to
- * continue with the same bits. A state with step 0 makes the next step the first one. Sums that
- * were not decided on, of a step that failed, are forgotten when a state goes to the device.
+ * continue with the same bits. A state with step 0 makes the next step the first one. Copying a
+ * state to the device also forgets the sums of a failed step that was never decided.
  *
  * Errors: ASHLAR_EINVAL (to the device, with loss scaling: a loss_scale that fp32 cannot hold), and
  * those of ashlar_copy_to_host() and ashlar_copy_to_device().

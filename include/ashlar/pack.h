@@ -28,12 +28,12 @@ typedef struct ashlar_pack_buffer {
     uint64_t begin, end; /* live in [begin, end); begin < end */
 } ashlar_pack_buffer;
 
-/* How far the packer is. */
+/* The packer's progress. */
 typedef struct ashlar_pack_progress {
     size_t plan_bytes;    /* of the best plan so far; 0 before the first one */
     size_t bound_bytes;   /* no plan is smaller */
     uint64_t elapsed_ms;  /* since the call began */
-    const char *strategy; /* what is being tried; never NULL */
+    const char *strategy; /* the method being tried; never NULL */
 } ashlar_pack_progress;
 
 typedef struct ashlar_pack_options {
@@ -50,7 +50,8 @@ typedef struct ashlar_pack_result {
     size_t bound_bytes; /* the peak of live bytes, each buffer rounded up to the alignment */
     bool is_optimal;    /* no plan is smaller: plan_bytes == bound_bytes, or the search proved it */
     bool was_stopped;   /* by `progress`, or by the end of the time budget */
-    const char *strategy; /* what found the plan, static text, for example "largest first" */
+    const char *strategy; /* the method that found the plan, static text, for example "largest
+                           * first" */
 } ashlar_pack_result;
 
 /*
@@ -82,7 +83,8 @@ static inline ASHLAR_MUST_CHECK ashlar_status ashlar_pack(const ashlar_pack_buff
 }
 
 /*
- * Check a plan, whoever made it: every offset aligned, no two buffers overlapping while both live.
+ * Check a plan from any source: every offset is aligned, and no two buffers overlap while both are
+ * live.
  *
  * bytes    the highest end of a buffer, rounded up to the alignment; unchanged on failure
  *

@@ -147,9 +147,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_usable_bytes(ashlar_pin
                                                                       const void *ptr, size_t *out);
 
 /*
- * Return to the driver every piece of memory taken from it in which no byte is live or pending.
- * Once all blocks are given back and their work is over, that is all memory. Blocks that other
- * threads give back during the call may stay.
+ * Return to the driver every piece of memory in which no byte is live or pending. Once all blocks
+ * are given back and their work is over, that is all memory. Memory of blocks that other threads
+ * give back during the call may stay.
  *
  * Threads: any.  Stream: does not wait on the host itself, but the driver may.
  * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM (an event could not be recorded or read; its blocks stay

@@ -36,9 +36,9 @@
  * Each stream has plan memory of its own, since nothing proves an order between two streams before
  * the step runs.
  *
- * Plan memory that no step is in, and no live block, serves any request that finds no other memory.
+ * Plan memory without a live block that no step uses serves any request that finds no other memory.
  * The next step on such a plan takes memory for it again, which may call the driver; the slots keep
- * their offsets. If there is none by then, the step is declined.
+ * their offsets. If there is no memory then, the step is declined.
  */
 #ifndef ASHLAR_PLAN_H
 #define ASHLAR_PLAN_H
@@ -91,8 +91,8 @@ ASHLAR_API const char *ashlar_plan_miss_text(ashlar_plan_miss miss);
 
 /* Counts are of steps that have ended. */
 typedef struct ashlar_plan_stats {
-    uint64_t memory_bytes; /* held by plans now; plans of one stream share memory. Less while
-                            * memory of plans serves other requests */
+    uint64_t memory_bytes; /* held by plans now; plans of one stream share memory. Less while plan
+                            * memory serves other requests */
     uint64_t plan_bytes;   /* sum over streams with such memory of their largest plan */
     uint64_t bound_bytes;  /* the same sum of the highest peaks of live bytes in any one of the
                             * recorded steps: no memory for them is smaller */
@@ -184,10 +184,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_plan_build(ashlar_allocator *a
 ASHLAR_API void ashlar_plan_record_next(ashlar_allocator *allocator, uint64_t key);
 
 /*
- * Forget all plans and recordings, and give their memory to the ordinary path: at once, or if a
- * block of a plan is still live, after that block's free: as soon as a step begins or ends, a
- * request finds no other memory, or ashlar_allocator_trim() is called, which takes no memory of
- * plans that are not dropped.
+ * Forget all plans and recordings, and give their memory to the ordinary path: at once or, if a
+ * block of a plan is still live, after that block's free, as soon as a step begins or ends, a
+ * request finds no other memory, or ashlar_allocator_trim() is called. (That function takes no
+ * memory from plans that are not dropped.)
  *
  * Threads: any; not while a step is under way (ASHLAR_EINVAL).
  */

@@ -27,14 +27,14 @@ enum { ASHLAR_PLAN_FINGERPRINT_MAX = 4000 }; /* bytes */
  * line for each allocation. The same plans give the same bytes, whatever streams they are for.
  *
  * path         the file; it is replaced as a whole or not at all
- * fingerprint  a text that names what the plans depend on, say the model, its options and versions
- *              of libraries; a load with another fingerprint is refused. One line of at most
- *              ASHLAR_PLAN_FINGERPRINT_MAX bytes; NULL stands for ""
+ * fingerprint  a text that names everything that the plans depend on, say the model, its options
+ *              and versions of libraries; a load with another fingerprint is refused. One line of
+ *              at most ASHLAR_PLAN_FINGERPRINT_MAX bytes; NULL stands for ""
  *
  * Threads: any; not while a step is under way (ASHLAR_EINVAL).
  * Errors:  ASHLAR_EINVAL (no key has a plan; a key was recorded again since it was planned: call
  *          ashlar_plan_build(); the fingerprint; `path` is not a regular file), ASHLAR_EIO,
- *          ASHLAR_EHOSTMEM; the old file is then as it was.
+ *          ASHLAR_EHOSTMEM; the old file is then unchanged.
  * Cost:    takes the lock while it copies and checks the plans, not while it writes.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_plan_save(ashlar_allocator *allocator,

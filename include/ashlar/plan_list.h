@@ -54,13 +54,13 @@ ashlar_plan_record_buffers(ashlar_allocator *allocator, ashlar_stream stream, ui
                            const ashlar_pack_buffer *buffers, size_t count, ashlar_tag tag);
 
 /*
- * Write the slots of a key's plan that are for one stream's work as MiniMalloc reads and writes
- * them, so that other packers can be tried on them: id,lower,upper,size,offset. Slot `id` is live
- * in [lower, upper), counted in allocations of the step.
+ * Write the slots of a key's plan for one stream in MiniMalloc's CSV format,
+ * id,lower,upper,size,offset, so that other packers can be tried on them. Slot `id` is live in
+ * [lower, upper), counted in allocations of the step.
  *
- * stream   of the key's steps
- * user     whose slots: `stream`, or another on which the steps allocate; both are named from now
- *          on (allocator.h)
+ * stream the stream of the key's steps
+ * user     the stream whose slots are written: `stream`, or another one that the steps allocate on;
+ *          both are named from now on (allocator.h)
  *
  * Threads: any.
  * Errors:  ASHLAR_EINVAL (the key has no plan there, or none for `user`; `path` is no regular

@@ -78,7 +78,8 @@ typedef struct ashlar_snapshot_block {
     uint64_t address;
     uint64_t bytes;           /* > 0; rounding included */
     uint64_t requested_bytes; /* LIVE: 1 .. bytes; else 0 */
-    ashlar_stream stream;     /* LIVE: it was taken for this; CACHED, PENDING: last used on this */
+    ashlar_stream stream;     /* LIVE: the stream that allocated it; CACHED, PENDING: the last
+                               * user */
     ashlar_tag tag;           /* LIVE; else ASHLAR_TAG_USER */
     ashlar_snapshot_state state;
 } ashlar_snapshot_block;
@@ -102,7 +103,7 @@ typedef struct ashlar_snapshot {
 } ashlar_snapshot;
 
 /*
- * Copy what the allocator holds at this moment.
+ * Copy the state of the allocator's memory at this moment.
  *
  * Ownership: *out is the caller's until ashlar_snapshot_free(); unchanged on failure.
  * Threads:   any.

@@ -22,16 +22,16 @@
  *   - it allocates, frees and marks blocks as its dry run did at that length, on one thread, and
  *     nothing else allocates meanwhile;
  *   - none of its streams is destroyed or captured;
- *   - if plans do not serve all of its requests: what is live when it begins was live when the
- *     warm-up ended, and the other way round; no memory was trimmed or limited since.
+ *   - if plans do not serve all of its requests: the same blocks are live when it begins as when
+ *     the warm-up ended; no memory was trimmed or limited since.
  * If plans do not serve all requests, a step begins with an empty cache, and gets back all blocks
  * that were used on several streams before: the stream that such a block was taken for waits, in
  * its own order, for those uses. A program that uses each block on one stream only makes the
  * allocator call no function of the driver at all.
  *
- * This is proven, not guessed: with the finished plans, every length has run from that same
- * beginning, and found what it needs in memory that stays. Where that proves nothing, is_steady is
- * false, and unsteady_because says why.
+ * This is proven, not guessed: with the finished plans, every length has run from such a beginning,
+ * and found all memory that it needs in memory that stays. If that does not prove the guarantee,
+ * is_steady is false, and unsteady_because says why.
  */
 #ifndef ASHLAR_WARMUP_H
 #define ASHLAR_WARMUP_H
@@ -69,8 +69,8 @@ typedef struct ashlar_warmup_options {
                                  * With length_bucket_count 0, each length is a bucket */
     bool without_plan;          /* run all lengths without plans; later steps of these keys are not
                                  * recorded, unless ashlar_plan_record_next() asks for it */
-    ashlar_warmup_fn step;      /* runs a real step, but nothing that may happen only once, such as
-                                 * an update of weights. NULL: only the dry run */
+    ashlar_warmup_fn step;      /* runs a real step, but without effects that may happen only once,
+                                 * such as an update of weights. NULL: only the dry run */
     ashlar_warmup_fn dry_run;   /* makes a step's allocations without its work; called at least
                                  * twice for every length. At first it gets addresses without
                                  * memory, which must not be used. NULL: `step` is called instead,
@@ -81,18 +81,19 @@ typedef struct ashlar_warmup_options {
                                  * plans are loaded, and nothing is recorded or packed; otherwise
                                  * plans are saved there. See plan_file.h. Only for steps on one
                                  * stream */
-    const char *fingerprint;    /* what the plans depend on, besides lengths and buckets */
+    const char *fingerprint;    /* names what the plans depend on, besides lengths and buckets */
 } ashlar_warmup_options;
 
 typedef struct ashlar_warmup_report {
     bool is_planned;              /* there are plans; see ashlar_allocator_warmup() */
     bool is_loaded;               /* the plans are from plan_file */
     bool is_steady;               /* the guarantee above holds */
-    const char *unsteady_because; /* NULL if is_steady; else why not, a constant text: memory is
-                                   * short, so that every pass took some from another stream; or
-                                   * plans do not serve all requests, and not every length has run
-                                   * (dry_run is NULL); or blocks are used on several streams, and
-                                   * there are no thread caches; or a guard mode is on */
+    const char *unsteady_because; /* NULL if is_steady; else a constant text that says why not:
+                                   * memory is short, so that every pass took some from another
+                                   * stream; or plans do not serve all requests, and not every
+                                   * length has run (dry_run is NULL); or blocks are used on
+                                   * several streams, and there are no thread caches; or a guard
+                                   * mode is on */
     size_t length_count;          /* lengths that a pass goes through */
     size_t pass_count;            /* passes over all lengths with the finished plans */
     double gap;                   /* plan_bytes / bound_bytes - 1: how much more the plans take
@@ -133,9 +134,9 @@ typedef struct ashlar_warmup_report {
  *          how), ASHLAR_ENOMEM (the device, or the limit, is too small for the step or its plan),
  *          those of ashlar_plan_load() and ashlar_plan_save() (plan_file has another fingerprint,
  *          is damaged or cannot be written: delete it, or name another file), ASHLAR_EHOSTMEM,
- *          ASHLAR_EOVERFLOW, ASHLAR_EDRIVER, and what `step` and `dry_run` return. After an error
- *          the keys have no plans, the plans' memory is given back, and this call has not sealed
- *          the allocator.
+ *          ASHLAR_EOVERFLOW, ASHLAR_EDRIVER, and those of `step` and `dry_run`. After an error the
+ *          keys have no plans, the plans' memory is given back, and this call has not sealed the
+ *          allocator.
  * Cost:    O(lengths x allocations), a packing for each bucket, two waits for the device.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_warmup_sized(

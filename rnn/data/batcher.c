@@ -31,7 +31,7 @@ static int32_t symbol_at(ashlar_record record, size_t i) {
 }
 
 static size_t sequence_steps(ashlar_record record) {
-    return record.count + 1; /* no overflow: the record is in memory */
+    return record.count + 1; /* cannot overflow, since the record is in memory */
 }
 
 /* Set *take to the length of the piece that begins at step `first`; return whether this piece is

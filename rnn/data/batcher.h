@@ -71,7 +71,7 @@ size_t ashlar__batcher_array_bytes(const ashlar_batcher *batcher);
 
 void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch);
 
-/* The batch sampler of the pieces, owned by the batcher: its position is the batcher's. */
+/* The batch sampler of the pieces, owned by the batcher. Its position is also the batcher's. */
 ashlar_batch_sampler *ashlar__batcher_sampler(const ashlar_batcher *batcher);
 
 #endif /* ASHLAR_BATCHER_H */

@@ -290,7 +290,7 @@ static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t count) {
     for (; count >= sizeof word; count -= sizeof word, bytes += sizeof word) {
         memcpy(&word, bytes, sizeof word);
         sum = (sum ^ word) * prime;
-        sum ^= sum >> 29; /* else high bits would never reach low ones */
+        sum ^= sum >> 29; /* otherwise high bits would never reach low ones */
     }
     for (; count > 0; count--, bytes++) {
         sum = (sum ^ *bytes) * prime;

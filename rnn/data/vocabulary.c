@@ -14,9 +14,10 @@ typedef struct entry {
     uint64_t hash;
 } entry;
 
-/* Invariants: place_count is a power of 2, and 2 * count <= place_count; each word has one place,
- * which holds its number + 1: the first place that was free when searching from places[hash %
- * place_count], cyclically */
+/*
+ * Invariants: place_count is a power of 2, and 2 * count <= place_count; each word has one place,
+ * which holds its number + 1: the first free one in a cyclic search from places[hash % place_count]
+ */
 struct ashlar_vocabulary {
     entry *entries; /* [place_count / 2] */
     size_t count;

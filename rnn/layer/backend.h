@@ -1,5 +1,7 @@
-/* backend.h - what a compute back end does for an RNN (internal). rnn.c checks all arguments before
- * it calls a back end, so a back end need not check them. */
+/*
+ * backend.h - the functions of a compute back end for an RNN (internal). rnn.c checks all arguments
+ * before it calls a back end, so a back end need not check them.
+ */
 #ifndef ASHLAR_BACKEND_H
 #define ASHLAR_BACKEND_H
 
@@ -19,7 +21,7 @@ typedef struct ashlar_rnn_backend {
     ashlar_status (*queue)(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                            const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                            ashlar_stream stream);
-    /* backward reads forward's y, hx and cx again; if false, the reserve is enough */
+    /* backward reads forward's y, hx and cx again; false: the reserve is enough */
     bool backward_reads_output;
 } ashlar_rnn_backend;
 

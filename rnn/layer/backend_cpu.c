@@ -7,7 +7,7 @@
 #include "allocator/base/host.h"
 #include "arena/compute/workers.h"
 
-/* What a queued pass carries. The launch copies all of it, lengths included. */
+/* The arguments of a queued pass. The launch copies all of them, lengths included. */
 typedef struct call {
     ashlar_rnn_cpu_pass *run;
     ashlar_rnn_layout layout;

@@ -122,7 +122,7 @@ static ashlar_status build_for(const ashlar_rnn *rnn, size_t batch) {
     return ASHLAR_OK;
 }
 
-/* The sizes for a shape: those of the last call, or cuDNN's answer. The lock must be held. */
+/* The sizes for a shape: either the last call's, or cuDNN's answer. The lock must be held. */
 static ashlar_status find_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                                 ashlar_cudnn_sizes *out) {
     ashlar_cudnn_state *s = state_of(rnn);

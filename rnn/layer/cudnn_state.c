@@ -1,5 +1,7 @@
-/* cudnn_state.c - loads cuDNN, and makes and destroys what it needs for a stack: descriptors,
- * dropout states. */
+/*
+ * cudnn_state.c - loads cuDNN, and makes and destroys its descriptors and dropout states for a
+ * stack.
+ */
 #include "rnn/layer/cudnn_state.h"
 
 #include "allocator/device/device_impl.h"
@@ -88,8 +90,10 @@ static cudnnMathType_t math_type(const ashlar_rnn_config *c) {
 static const cudnnRNNMode_t cell_modes[] = {ASHLAR_RNN_CELL_MAP(CELL_MODE)};
 ASHLAR_TABLE_IS_FULL(cell_modes, ASHLAR_RNN_CELL_COUNT);
 
-/* Set the rnn's descriptor. No projection is, for cuDNN, one as wide as hidden. All sizes fit in an
- * int, because a layout has fewer than 2^31 elements. */
+/*
+ * Set the rnn's descriptor. For cuDNN, no projection means one as wide as hidden. All sizes fit in
+ * an int, because a layout has fewer than 2^31 elements.
+ */
 static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_state *s) {
     static const cudnnRNNBiasMode_t biases[] = {
         [ASHLAR_RNN_BIAS_DOUBLE] = CUDNN_RNN_DOUBLE_BIAS,
@@ -184,7 +188,7 @@ static ashlar_status build(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     ASHLAR_CUDNN_TRY(cudnn, create_tensor, cudnnCreateTensorDescriptor, (&s->c));
     ASHLAR_TRY(take_states(rnn, s));
     ASHLAR_TRY(ashlar__cudnn_state_seed(rnn, s, 0));
-    if (s->states != NULL) { /* drawn on the default stream, for which not every stream waits */
+    if (s->states != NULL) { /* drawn on the default stream, which not every stream waits for */
         const cu_result result = ASHLAR_DRIVER_CALL(rnn->device->driver, ctx_synchronize, ());
         if (result != CU_SUCCESS) {
             return ashlar__driver_error(rnn->device->driver, "cuCtxSynchronize", result);
@@ -219,8 +223,10 @@ static void unmake(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     }
 }
 
-/* Run build() in the device's context, and unmake() if it fails. They allocate and free device
- * memory, which a capture by another thread would forbid if this thread's mode were not relaxed. */
+/*
+ * Run build() in the device's context, and unmake() if it fails. Both allocate or free device
+ * memory, which another thread's capture forbids, so relax this thread's capture mode meanwhile.
+ */
 static ashlar_status build_in_context(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     ashlar_driver *driver = rnn->device->driver;
     unsigned int mode;

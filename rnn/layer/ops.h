@@ -1,5 +1,6 @@
-/* ops.h - what models need besides recurrent layers, queued on a stream: embedding, linear layer,
- * loss, and small operations between them (internal).
+/*
+ * ops.h - a model's operations besides recurrent layers, queued on a stream: embedding, linear
+ * layer, loss, and small operations between them (internal).
  *
  * Batches are padded and time-major, as in rnn.h: [T, B, ...], lengths[B], each 0..T. Positions
  * past a length are neither read nor counted. All pointers in the structs are to device memory;
@@ -11,7 +12,8 @@
  *
  * Stream: all work is queued.  Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; nothing is
  * queued then, except that on a CUDA device the first parts of an operation may be. The same
- * arguments give the same bits: sums run in a fixed order. */
+ * arguments give the same bits: sums run in a fixed order.
+ */
 #ifndef ASHLAR_OPS_H
 #define ASHLAR_OPS_H
 
@@ -73,7 +75,7 @@ typedef struct ashlar_embedding_args {
     void *dtable;           /* [V, E], backward, ADDED TO */
 } ashlar_embedding_args;
 
-/* Every row is computed with, also those of padding, which must not hold a NaN or an infinity. */
+/* All rows take part, padding included, so padding must not hold a NaN or an infinity. */
 typedef struct ashlar_linear_args {
     size_t rows;        /* N */
     size_t in;          /* I */

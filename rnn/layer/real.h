@@ -49,7 +49,7 @@ static inline float real_clamp_f32(float x, float limit) {
     return copysignf(size > limit ? limit : size, x);
 }
 
-/* e^x. 2^n comes in two factors, since n may lie outside of what one power of two can be. */
+/* e^x. 2^n is split into two factors, since it may lie outside the range of a float. */
 static inline float real_exp_f32(float x) {
     int32_t n;
     const float tail = real_reduce_expm1_f32(real_clamp_f32(x, 104.0f), &n);
@@ -57,7 +57,7 @@ static inline float real_exp_f32(float x) {
     return (1.0f + tail) * real_power_of_two_f32(half) * real_power_of_two_f32(n - half);
 }
 
-/* Constant beyond +-87, where the result is 1, or within 2^-125 of 0. */
+/* Constant beyond +-87, where the result is 1 or less than 2^-125. */
 static inline float real_sigmoid_f32(float x) {
     int32_t n;
     const float tail = real_reduce_expm1_f32(real_clamp_f32(-x, 87.0f), &n);

@@ -40,9 +40,9 @@ static void backward_step(const layer_run *run, cell_step step, some_rows rows, 
     step.doutput = backward_projection(run, rows, t);
     cell_backward[batch->layout->config.cell](&step, rows);
     /* Set only the rows of dh whose sequences run at this step. The other rows keep their gradient:
-     * forward, that of the last state, since the sequence's steps are still to come; in reverse,
-     * that of the first state, since they are over. For the GRU the product is added, since dh
-     * already has a part of the gradient. */
+     * in the forward direction that of the last state, since the sequence's steps are still to
+     * come; in reverse that of the first state, since its steps are over. For the GRU the product
+     * is added, since dh already has a part of the gradient. */
     multiply_some(&run->recurrent, rows, has_sums ? step.sums : step.gates,
                   has_sums ? batch->gate_rows : batch->gate_width, has_sums, run->dh, state);
 }
@@ -126,7 +126,7 @@ static void add_columns(const real *restrict rows, size_t n, size_t width, real 
     }
 }
 
-/* Add the biases' gradients: that of a bias is the sum of its column of gate gradients. */
+/* Add the biases' gradients. A bias's gradient is the sum of its column of gate gradients. */
 static void add_bias(const ashlar_rnn_rows *batch, const layer_part *part, real *restrict sum,
                      real *restrict dweights) {
     const ashlar_rnn_view w = part->place[ASHLAR_RNN_BW], r = part->place[ASHLAR_RNN_BR];

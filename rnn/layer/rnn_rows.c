@@ -54,11 +54,11 @@ static ashlar_rnn_rows describe(const ashlar_rnn_layout *layout, size_t steps, s
     };
 }
 
-/* Rows of the states of a batch: the first ones, and what each step leaves. */
+/* Place a slice. state_rows: rows for the first states, and for those after each step. */
 static bool map_slice(ashlar_rnn_rows *b, size_t rows, size_t state_rows) {
     const ashlar_rnn_config *c = &b->layout->config;
     const size_t item = ashlar_dtype_bytes(c->dtype), state = b->layout->state;
-    const size_t cell_rows = b->training ? state_rows : 2 * b->batch; /* two states do */
+    const size_t cell_rows = b->training ? state_rows : 2 * b->batch; /* two states suffice */
     const size_t projected = b->training && c->projection > 0 ? rows : 0;
     ashlar_rnn_map *map = &b->map;
     room slice = {.fits = true};

@@ -15,8 +15,8 @@
 typedef struct ashlar_sampling_config {
     double temperature; /* >= 0: below 1 sharpens, above 1 flattens; 0: always the likeliest */
     size_t top_k;       /* keep the top_k likeliest symbols; 0: all */
-    double top_p;       /* keep the likeliest of the symbols that top_k keeps: at least one, and no
-                         * more than it takes to have this share of the probability; 1: all */
+    double top_p;       /* of the symbols that top_k keeps, keep the fewest likeliest ones, at least
+                         * one, that have this share of the probability; 1: all */
 } ashlar_sampling_config;
 
 typedef struct ashlar_sampling {

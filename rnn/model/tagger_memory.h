@@ -1,12 +1,14 @@
-/* tagger_memory.h - the buffers that a step of the tagger takes, the phases that need them, and the
+/*
+ * tagger_memory.h - the buffers that a step of the tagger takes, the phases that need them, and the
  * memory that a training needs (internal).
  *
- * One table has it all: the step and its dry run follow the table, the estimate adds it up. The
+ * One table lists all buffers: the step and its dry run follow it, the estimate adds it up. The
  * estimate is computed from the configuration and the shape of the largest batch, without an
  * allocator, so that an allocator's real use can be compared with it:
  *
  *     needed = bytes of the arena's regions + of the batches in device memory
- *            + the most that a step's buffers hold in one phase */
+ *            + the most that a step's buffers hold in one phase
+ */
 #ifndef ASHLAR_TAGGER_MEMORY_H
 #define ASHLAR_TAGGER_MEMORY_H
 

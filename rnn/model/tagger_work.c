@@ -1,4 +1,7 @@
-/* tagger_work.c - what a step of the tagger queues in each phase, on buffers it already has. */
+/*
+ * tagger_work.c - the work that a step of the tagger queues in each phase, on buffers it already
+ * has.
+ */
 #include "rnn/model/tagger_work.h"
 
 #include "allocator/base/error.h"

@@ -26,7 +26,7 @@ typedef struct command {
     bool wants_help;
 } command;
 
-/* The defaults, and what is given on top of them. */
+/* The defaults, replaced by the values on the command line. */
 static command given;
 static const command defaults = {
     .text = {.sampler = {.sampling = {.temperature = 0.7, .top_p = 1}, .seed = 1}, .bytes = 1000},

@@ -1,4 +1,4 @@
-/* program.h - what programs do around their own work: start, failures, device, end (internal). */
+/* program.h - start, failures, device and end, the same for all programs (internal). */
 #ifndef ASHLAR_PROGRAM_H
 #define ASHLAR_PROGRAM_H
 

@@ -239,7 +239,7 @@ static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
     ashlar__json_add_uint64(w, "bytes_live_peak", s->live_peak_bytes);
     ashlar__json_add_uint64(w, "bytes_reserved_peak", s->reserved_peak_bytes);
     ashlar__json_add_uint64(w, "allocations", s->alloc_count);
-    /* Not served_idle: whether memory is back from other streams is asked of the driver. */
+    /* Without served_idle: those requests ask the driver whether other streams are done. */
     ashlar__json_add_uint64(w, "allocations_served_without_driver",
                             s->served_planned + s->served_cached + s->served_same_stream);
     ashlar__json_add_bool(w, "weights_contiguous", r->weights_contiguous);

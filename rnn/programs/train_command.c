@@ -57,7 +57,7 @@ static ashlar_train_command defaults(bool is_tagger) {
     return c;
 }
 
-/* What is given, on top of the defaults. */
+/* The defaults, replaced by the values on the command line. */
 static ashlar_train_command given;
 
 #define RANGE(kind, name, argument, field, min, max, help) \

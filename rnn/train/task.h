@@ -43,7 +43,7 @@ typedef struct ashlar_task_part {
     size_t tokens; /* the part's loss is the mean over these */
 } ashlar_task_part;
 
-/* What an option saves: the peak memory that a step would need without the option. */
+/* The saving by an option: the peak memory that a step would need without the option. */
 typedef struct ashlar_task_saving {
     const char *option; /* its name on the command line, without dashes */
     size_t value;       /* the option's value */
@@ -78,8 +78,8 @@ typedef struct ashlar_task_table {
     ashlar_status (*dry_run)(ashlar_task *task, size_t length);
 
     /* Compute the peak memory of the largest step and, for each of the *count options in use that
-     * lower it, what it would be without that option. The function pointer may be NULL: not known.
-     * Errors: ASHLAR_EOVERFLOW. */
+     * lower it, the peak without that option. The function pointer may be NULL: not known. Errors:
+     * ASHLAR_EOVERFLOW. */
     ashlar_status (*savings)(const ashlar_task *task, uint64_t *bytes,
                              ashlar_task_saving savings[static ASHLAR_TASK_SAVINGS_MAX],
                              size_t *count);

@@ -33,7 +33,7 @@ static tagger_task *tagger_of(const ashlar_task *task) {
 
 static uint64_t mix(uint64_t sum, uint64_t value) {
     sum = (sum ^ value) * UINT64_C(0x100000001b3);
-    return sum ^ sum >> 29; /* or high bits would never reach low ones */
+    return sum ^ sum >> 29; /* otherwise high bits would never reach low ones */
 }
 
 /* A checksum of everything that a training reads; not secure against an attacker. */

@@ -58,7 +58,7 @@ static void add_config(ashlar_metadata *f, const ashlar_train_context *context) 
 
 #define NO_GOOD "%s: no good %s in its metadata; resume from a file that ashlar-train --save wrote"
 
-/* The first pair that the file has not, or with another text, *got; NULL if it has all. */
+/* The first pair that the file lacks, or has with another text, *got; NULL if it has all pairs. */
 static const ashlar_checkpoint_pair *
 find_difference(const ashlar_checkpoint *file, const ashlar_metadata *want, const char **got) {
     for (size_t i = 0; i < want->count; i++) {
@@ -93,14 +93,14 @@ static void add_recent(ashlar_metadata *f, const ashlar_train_state *state) {
     }
 }
 
-/* The fields in their order, reals in hexadecimal; the norm may be infinite or NaN. */
+/* Add the fields in their order, reals in hexadecimal; the norm may be infinite or NaN. */
 static void add_optimizer_state(ashlar_metadata *f, const ashlar_optimizer_state *s) {
     (void)snprintf(ashlar__metadata_add(f, "ashlar.optimizer_state"), ASHLAR_METADATA_TEXT_BYTES,
                    "%" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu32 " %a %a", s->step, s->skipped,
                    s->good_steps, s->is_skipped, s->loss_scale, s->norm);
 }
 
-/* Print what was read again and compare it: so all of the text was understood. */
+/* Print the state that was read and compare: this shows that all of the text was understood. */
 static ashlar_status read_optimizer_state(const char *path, const ashlar_checkpoint *file,
                                           ashlar_optimizer_state *out) {
     const char *text = ashlar_checkpoint_metadata(file, "ashlar.optimizer_state");

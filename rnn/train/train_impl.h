@@ -9,7 +9,7 @@
 
 #include "rnn/train/prefetch.h"
 
-/* How far a training is. */
+/* The progress of a training. */
 typedef struct ashlar_train_state {
     uint64_t step;                      /* steps done */
     double nats[ASHLAR_TRAIN_RECENT];   /* loss * tokens of step s, at s % ASHLAR_TRAIN_RECENT */
@@ -51,16 +51,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_loop(ashlar_trainer *trainer,
                                                    ashlar_train_show_fn show, void *context,
                                                    ashlar_train_report *report);
 
-/* A training's file (train_checkpoint.c) is a checkpoint of the model's arena with the optimizer's
+/*
+ * A training's file (train_checkpoint.c) is a checkpoint of the model's arena with the optimizer's
  * state. Its metadata has two kinds of keys, all under "ashlar.":
  *
- *     what must be the same     the task's options and data, the optimizer, the seed
- *     how far the training is   step, recent (losses), optimizer_state, and the position of the
- *                               task's batch sampler
+ *     must be the same the task's options and data, the optimizer, the seed
+ *     progress step, recent (losses), optimizer_state, and the position of the task's batch sampler
  *
- * Real numbers are written so that reading them restores every bit. */
+ * Real numbers are written so that reading them restores every bit.
+ */
 
-/* What a file is made from, besides the ashlar_train_state. */
+/* The parts that a file is made from, besides the ashlar_train_state. */
 typedef struct ashlar_train_context {
     const ashlar_train_config *config;
     ashlar_task *task; /* must be open */
