@@ -10,12 +10,10 @@
 /* Fetch memory into the nearest cache level; _FAR: only into the second one. */
 #define ASHLAR_PREFETCH(address) __builtin_prefetch(address)
 #define ASHLAR_PREFETCH_FAR(address) __builtin_prefetch(address, 0, 2)
-/*
- * For a thread-local variable that is read without a call. The library that defines it must be
+/* For a thread-local variable that is read without a call. The library that defines it must be
  * loaded at program start, or its variables must fit into the few bytes that the C library reserves
  * for libraries loaded later. The drop-in libraries do without it (ASHLAR_DYNAMIC_TLS), since the
- * program that loads them may have used up those bytes.
- */
+ * program that loads them may have used up those bytes. */
 #if defined(ASHLAR_DYNAMIC_TLS)
 #define ASHLAR_INITIAL_EXEC
 #else
@@ -50,10 +48,8 @@
 #define ASHLAR_PAUSE() ((void)0)
 #endif
 
-/*
- * Whether narrowing a page's protection makes the kernel interrupt every processor that runs the
- * process; see threads.c.
- */
+/* Whether narrowing a page's protection makes the kernel interrupt every processor that runs the
+ * process; see threads.c. */
 #if defined(__x86_64__) || defined(__i386__)
 #define ASHLAR_FLUSH_INTERRUPTS 1
 #else
@@ -67,19 +63,15 @@
 #define ASHLAR_SHARED_FN static inline
 #endif
 
-/*
- * Write this after a table that an enum indexes: it checks that each of the enum's `count`
+/* Write this after a table that an enum indexes: it checks that each of the enum's `count`
  * constants has a row. Declare the table without a length; with one, a forgotten last row would be
- * zero, and nothing would tell.
- */
+ * zero, and nothing would tell. */
 #define ASHLAR_TABLE_IS_FULL(table, count)                        \
     _Static_assert(sizeof(table) / sizeof((table)[0]) == (count), \
                    #table " has a row for each constant")
 
-/*
- * In bytes. Data that different threads write lies at least this far apart; otherwise each write
- * would take the cache line away from the other threads.
- */
+/* In bytes. Data that different threads write lies at least this far apart; otherwise each write
+ * would take the cache line away from the other threads. */
 #define ASHLAR_CACHE_LINE 64
 
 #endif /* ASHLAR_COMPILER_H */

@@ -36,10 +36,8 @@ ashlar_status ashlar__fail(ashlar_status status, const char *format, ...) ASHLAR
         }                                     \
     } while (0)
 
-/*
- * Make the next call of a sequence that is cleaned up at its end: only if `status` is ASHLAR_OK,
- * and with the call's status written there.
- */
+/* Make the next call of a sequence that is cleaned up at its end: only if `status` is ASHLAR_OK,
+ * and with the call's status written there. */
 #define ASHLAR_THEN(status, call) ((status) = (status) == ASHLAR_OK ? (call) : (status))
 
 /* Make a call whose failure does not matter; a comment beside it says why. */
@@ -49,10 +47,8 @@ ashlar_status ashlar__fail(ashlar_status status, const char *format, ...) ASHLAR
         (void)ignored_;                        \
     } while (0)
 
-/*
- * End a function that makes an object: if `call` fails, destroy the object and return the status;
- * otherwise hand the object out.
- */
+/* End a function that makes an object: if `call` fails, destroy the object and return the status;
+ * otherwise hand the object out. */
 #define ASHLAR_HAND_OUT(call, object, destroy, out) \
     do {                                            \
         const ashlar_status status_ = (call);       \

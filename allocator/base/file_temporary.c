@@ -67,10 +67,8 @@ static bool is_temporary(const char *name, const char *base) {
 
 /* ---- temporaries that killed writers left ---- */
 
-/*
- * Whether the open file belongs to this user and has one name. If it was unlinked, another file may
- * have its name by now, and unlinking the name would remove that one.
- */
+/* Whether the open file belongs to this user and has one name. If it was unlinked, another file may
+ * have its name by now, and unlinking the name would remove that one. */
 static bool is_named_and_ours(int fd) {
     struct stat info;
     return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1 &&
@@ -123,10 +121,8 @@ static void print_fd_path(int fd, char path[static FD_PATH_BYTES]) {
     (void)snprintf(path, FD_PATH_BYTES, "/proc/self/fd/%d", fd);
 }
 
-/*
- * Make a file without a name. False: impossible here, or it could not get a name later, which takes
- * /proc.
- */
+/* Make a file without a name. False: impossible here, or it could not get a name later, which takes
+ * /proc. */
 static bool open_unnamed(ashlar_file_temporary *t) {
     char path[FD_PATH_BYTES];
     struct stat info;
@@ -169,10 +165,8 @@ static bool link_as_temporary(ashlar_file_temporary *t) {
 
 /* ---- with a name ---- */
 
-/*
- * The process's umask, read from /proc, since umask() would change it for a moment, in which other
- * threads may make files. Without /proc: the strictest.
- */
+/* The process's umask, read from /proc, since umask() would change it for a moment, in which other
+ * threads may make files. Without /proc: the strictest. */
 static mode_t read_umask(void) {
     char line[128];
     unsigned long mask = 077;

@@ -16,10 +16,8 @@
  * not fit in size_t. */
 void *ashlar__host_calloc(size_t count, size_t bytes);
 
-/*
- * object = ashlar__host_calloc(count, sizeof *object); if there is no memory, return
- * ASHLAR_EHOSTMEM with this detail from the enclosing function, which must have nothing to undo.
- */
+/* object = ashlar__host_calloc(count, sizeof *object); if there is no memory, return
+ * ASHLAR_EHOSTMEM with this detail from the enclosing function, which must have nothing to undo. */
 #define ASHLAR_HOST_NEW(object, count, ...)                        \
     do {                                                           \
         (object) = ashlar__host_calloc((count), sizeof *(object)); \
@@ -43,10 +41,8 @@ void *ashlar__host_realloc(void *old, size_t count, size_t bytes);
  */
 bool ashlar__host_grow(void **items, size_t *capacity, size_t count, size_t item_bytes);
 
-/*
- * The same for an array of any type; if there is no memory, return ASHLAR_EHOSTMEM with this detail
- * from the enclosing function.
- */
+/* The same for an array of any type; if there is no memory, return ASHLAR_EHOSTMEM with this detail
+ * from the enclosing function. */
 #define ASHLAR_HOST_GROW(array, capacity, count, ...)                            \
     do {                                                                         \
         void *grown_ = (array);                                                  \
@@ -61,10 +57,8 @@ void ashlar__host_free(void *ptr); /* NULL is allowed */
 /* Bytes of memory in this machine. If the system does not tell: 2^46, more than any machine has. */
 size_t ashlar__host_memory_bytes(void);
 
-/*
- * For tests: make the n-th call of ashlar__host_calloc() or ashlar__host_realloc() from now on
- * fail; n counts from 1. 0: let all succeed.
- */
+/* For tests: make the n-th call of ashlar__host_calloc() or ashlar__host_realloc() from now on
+ * fail; n counts from 1. 0: let all succeed. */
 void ashlar__host_fail_at(unsigned long n);
 
 #endif /* ASHLAR_HOST_H */

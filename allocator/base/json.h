@@ -123,8 +123,8 @@ struct ashlar_json {
  * Ownership: the caller frees *out with ashlar__json_free(). *out does not refer to `text`.
  * Errors:    ASHLAR_EFORMAT (the detail names the wrong byte; too deep nesting and a number beyond
  *            the range of a double are such errors too), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM.
- * Cost: one block of host memory, which can be 40 times as long as a hostile text: read texts from
- * outside with json_scan.h.
+ * Cost:      one block of host memory, which can be 40 times as long as a hostile text: read texts
+ *            from outside with json_scan.h.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_parse(const char *text, size_t bytes,
                                                    ashlar_json **out);

@@ -35,16 +35,15 @@ typedef struct ashlar_json_scan {
  * and `count` stay 0.
  *
  * text   [bytes + 1]; the last byte may be anything, and is kept
- * value its strings lie in `text`
+ * value  its strings lie in `text`
  * Errors: ASHLAR_EFORMAT, as for ashlar__json_parse(); the same for the functions below.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_scan_begin(ashlar_json_scan *scan, char *text,
                                                         size_t bytes, ashlar_json *value);
 
-/*
- * Read the next item of the innermost open array or object, or its closing bracket: then *is_there
- * is false, and *item unchanged. kind: ASHLAR_JSON_ARRAY or ASHLAR_JSON_OBJECT, whichever is open.
- */
+/* Read the next item of the innermost open array or object, or its closing bracket: then *is_there
+ * is false, and *item unchanged. kind: ASHLAR_JSON_ARRAY or ASHLAR_JSON_OBJECT, whichever is
+ * open. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_scan_next(ashlar_json_scan *scan,
                                                        ashlar_json_kind kind, ashlar_json *item,
                                                        bool *is_there);

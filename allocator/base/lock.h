@@ -13,8 +13,11 @@
 
 #include "allocator/base/check_level.h"
 
-/* A thread that holds a lock may take only locks of ranks further down this list. Each comment: the
- * file that has the lock, and what the lock guards or what is under way while it is held. */
+/*
+ * A thread that holds a lock may take only locks of ranks further down this list. Each comment
+ * names the file that has the lock, and the data that the lock guards or the work under way while
+ * it is held.
+ */
 typedef enum ashlar_lock_rank {
     ASHLAR_RANK_LIBRARY_HANDLE, /* rnn/layer: a handle of cuDNN or cuBLAS */
     ASHLAR_RANK_SHARED_LIBRARY, /* base/shared_library.c: a table of functions being filled */
@@ -74,10 +77,8 @@ void ashlar__lock_about_to_acquire(const ashlar_lock *lock);
 void ashlar__lock_acquired(ashlar_lock *lock);
 void ashlar__lock_about_to_release(ashlar_lock *lock);
 
-/*
- * Make an unlocked lock. A forked child calls this, too, for a lock that some other thread of the
- * parent may have held at the fork.
- */
+/* Make an unlocked lock. A forked child calls this, too, for a lock that some other thread of the
+ * parent may have held at the fork. */
 void ashlar__lock_init(ashlar_lock *lock, ashlar_lock_rank rank);
 void ashlar__lock_finish(ashlar_lock *lock); /* no thread may hold it */
 

@@ -59,10 +59,8 @@ void ashlar__pickle_put_pair(ashlar_pickle *pickle, uint8_t first, uint8_t secon
 /* A string: UTF-8, 0-terminated. */
 void ashlar__pickle_put_text(ashlar_pickle *pickle, const char *text);
 
-/*
- * A string that is written often. The caller gives each such string a number `idx` of its own,
- * below ASHLAR_PICKLE_WORDS. From the second time on a word takes two bytes of the file.
- */
+/* A string that is written often. The caller gives each such string a number `idx` of its own,
+ * below ASHLAR_PICKLE_WORDS. From the second time on a word takes two bytes of the file. */
 void ashlar__pickle_put_word(ashlar_pickle *pickle, unsigned idx, const char *text);
 
 #endif /* ASHLAR_PICKLE_H */

@@ -7,16 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * The calling thread's number: 1, 2, ... in the order of the threads' first calls. Numbers of ended
- * threads are not reused.
- */
+/* The calling thread's number: 1, 2, ... in the order of the threads' first calls. Numbers of ended
+ * threads are not reused. */
 uint32_t ashlar__thread_number(void);
 
-/*
- * Register the process for the barrier; only the first call asks the kernel. False: this kernel has
- * no such barrier, or has begun to refuse it.
- */
+/* Register the process for the barrier; only the first call asks the kernel. False: this kernel has
+ * no such barrier, or has begun to refuse it. */
 bool ashlar__barrier_init(void);
 
 /*
@@ -30,10 +26,8 @@ bool ashlar__barrier_everywhere(void);
 /* Register a child of fork(), before it has other threads. */
 void ashlar__barrier_begin_child(void);
 
-/*
- * For tests: with false, ashlar__barrier_init() returns false from now on; with true, the real
- * answer again.
- */
+/* For tests: with false, ashlar__barrier_init() returns false from now on; with true, the real
+ * answer again. */
 void ashlar__barrier_pretend(bool is_there);
 
 /* ---- memory of a thread's own ---- */

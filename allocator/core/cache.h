@@ -276,8 +276,9 @@ void ashlar__cache_end_replay(ashlar_cache *cache, ashlar_planner *planner);
 ashlar_magazines *ashlar__magazines_of(const ashlar_cache *cache, const ashlar_stream_state *state);
 
 /*
- * ---- for the owner, inside, or for whoever holds the lock ---- Inside, only blocks of streams
- * that the cache holds go to the heap, and pending blocks wait.
+ * ---- for the owner, inside, or for whoever holds the lock ----
+ *
+ * Inside, only blocks of streams that the cache holds go to the heap, and pending blocks wait.
  */
 
 /* Give the pending blocks, all blocks, or the large ones to the heap. */
@@ -295,10 +296,8 @@ void ashlar__cache_flush_stream(ashlar_cache *cache, const ashlar_stream_state *
 
 /* ---- for whoever holds the lock ---- */
 
-/*
- * Give a block that was freed on its own stream to the heap; if another thread holds the stream,
- * give it to that thread.
- */
+/* Give a block that was freed on its own stream to the heap; if another thread holds the stream,
+ * give it to that thread. */
 void ashlar__cache_give_back_locked(ashlar_allocator *allocator, ashlar_block *block);
 
 /*

@@ -214,10 +214,8 @@ static ashlar_status check_magazines(const ashlar_cache *cache, size_t weight[st
     return ASHLAR_OK;
 }
 
-/*
- * Whether a list has exactly `count` blocks, `bytes` bytes in all, and all of them are marked as
- * cached and, unless `state` is NULL, belong to that stream.
- */
+/* Whether a list has exactly `count` blocks, `bytes` bytes in all, and all of them are marked as
+ * cached and, unless `state` is NULL, belong to that stream. */
 static bool is_list_of(const ashlar_block *list, const ashlar_stream_state *state, size_t count,
                        size_t bytes) {
     for (; list != NULL && is_cached_here(list, state) && list->bytes <= bytes;

@@ -163,10 +163,8 @@ static bool can_settle(const ashlar_stream_state *state) {
     return !state->is_pool && !state->is_idle && !state->is_lost;
 }
 
-/*
- * Drops the lock meanwhile. A wait would invalidate a capture, so look for one first: a capture
- * without a pool shows only if its stream synchronizes with the legacy default stream.
- */
+/* Drops the lock meanwhile. A wait would invalidate a capture, so look for one first: a capture
+ * without a pool shows only if its stream synchronizes with the legacy default stream. */
 static ashlar_status synchronize_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     unsigned int unused = CU_CAPTURE_NONE;

@@ -52,10 +52,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__watch_settle_locked(ashlar_allocator *al
 /* The same; lock: not held. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__watch_settle(ashlar_allocator *allocator);
 
-/*
- * Wait for the device, if free memory waits for just that. False: none does, or the wait failed.
- * Lock: held, but dropped during the wait.
- */
+/* Wait for the device, if free memory waits for just that. False: none does, or the wait failed.
+ * Lock: held, but dropped during the wait. */
 bool ashlar__watch_wait_locked(ashlar_allocator *allocator);
 
 #endif /* ASHLAR_WATCH_H */

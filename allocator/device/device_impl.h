@@ -50,10 +50,8 @@ void ashlar__device_leave(ashlar_device *device);
 /* Wait on the host for everything queued on the device. Errors: ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize(ashlar_device *device);
 
-/*
- * Wait on the host for all work queued on this device and on every other device whose primary
- * context is active. Errors: ASHLAR_EDRIVER; some work may then be unfinished.
- */
+/* Wait on the host for all work queued on this device and on every other device whose primary
+ * context is active. Errors: ASHLAR_EDRIVER; some work may then be unfinished. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize_all(ashlar_device *device);
 
 /* Have ashlar_stream_destroy() call `fn` before it destroys a stream. The process has one such

@@ -1,7 +1,5 @@
-/*
- * devices.c - the allocators of a process's devices and contexts, made at their first use; their
- * environment variables; and their end in a forked child.
- */
+/* devices.c - the allocators of a process's devices and contexts, made at their first use; their
+ * environment variables; and their end in a forked child. */
 #include "allocator/dropin/devices.h"
 
 #include <pthread.h>
@@ -86,10 +84,9 @@ void ashlar__dropin_report(const char *what) {
 
 /* ---- forks ---- */
 
-/*
- * The child has only the thread that forked, but locks that other threads may have held. We cannot
- * take them before the fork, because CUDA itself forks when it starts, while an allocator is made.
- */
+/* The child has only the thread that forked, but locks that other threads may have held. We cannot
+ * take them before the fork, because CUDA itself forks when it starts, while an allocator is
+ * made. */
 static void begin_child(void) {
     atomic_store(&is_forked, true);
     ashlar__lock_init(&making_lock, ASHLAR_RANK_DROPIN_DEVICES);

@@ -79,10 +79,8 @@ int ashlar__dropin_find_context(cu_context context);
 void ashlar__dropin_drop_context(int place);
 ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_context_allocator(int place, ashlar_allocator **out);
 
-/*
- * The allocator with a live block at `ptr`; NULL: none has, so the pointer may be the driver's.
- * Threads: any. Cost: O(devices), takes a lock for each.
- */
+/* The allocator with a live block at `ptr`; NULL: none has, so the pointer may be the driver's.
+ * Threads: any. Cost: O(devices), takes a lock for each. */
 ashlar_allocator *ashlar__dropin_owner(const void *ptr);
 
 /* Whether this process was forked from one that had devices. Threads: any. */

@@ -21,17 +21,14 @@ static ashlar_lock making_lock = ASHLAR_LOCK(ASHLAR_RANK_DROPIN_FREES);
 #define STEP_MIN_BYTES ((size_t)32 << 20)
 enum { STEP_DEVICE_DIVISOR = 64 }; /* but at most this part of the device */
 
-/*
- * When to wait for the device: when 3/4 of the reserved memory is in no live block, and that is at
+/* When to wait for the device: when 3/4 of the reserved memory is in no live block, and that is at
  * least four steps of growth. Only late work keeps such memory from being reused. The wait, which
- * cudaFree() always makes, bounds the memory of a program that never lets the device rest.
- */
+ * cudaFree() always makes, bounds the memory of a program that never lets the device rest. */
 #define MUCH_BYTES (4 * STEP_MIN_BYTES)
 enum { MUCH_PER_LIVE = 3 };
 
-/*
- * The most tries of a request. Several, since other threads may take the memory that becomes free.
- */
+/* The most tries of a request. Several, since other threads may take the memory that becomes
+ * free. */
 enum { TRIES_MAX = 16 };
 
 /* ---- making ---- */
@@ -281,10 +278,8 @@ static bool has_much_to_wait_for(const ashlar_frees *f, size_t bytes) {
     return spare >= MUCH_BYTES && spare / 2 >= bytes && spare / MUCH_PER_LIVE >= stats.block_bytes;
 }
 
-/*
- * Allocate, failing only if no other thread is about to return blocks. `stream` NULL: for any
- * stream.
- */
+/* Allocate, failing only if no other thread is about to return blocks. `stream` NULL: for any
+ * stream. */
 static ashlar_status alloc_at_last(ashlar_frees *f, size_t bytes, const ashlar_stream *stream,
                                    void **out) {
     ashlar_status status;
@@ -327,10 +322,8 @@ ashlar_status ashlar__frees_alloc(ashlar_frees *f, size_t bytes, void **out) {
     return status == ASHLAR_ENOMEM ? alloc_at_last(f, bytes, NULL, out) : status;
 }
 
-/*
- * Have the allocator watch streams, unless the stream is known or a default stream: nobody tells us
- * when another one ends.
- */
+/* Have the allocator watch streams, unless the stream is known or a default stream: nobody tells us
+ * when another one ends. */
 static void watch(ashlar_frees *f, ashlar_stream stream) {
     if (ashlar__stream_can_end(stream) &&
         atomic_load_explicit(&f->is_distrusted, memory_order_relaxed) &&
@@ -398,10 +391,8 @@ bool ashlar__frees_answer_host(void *ptr, cu_result *result) {
     return f != NULL && answer(f, ptr, NULL, result);
 }
 
-/*
- * Read first, since some callers do this at every allocation, and a write would take the cache line
- * from all threads.
- */
+/* Read first, since some callers do this at every allocation, and a write would take the cache line
+ * from all threads. */
 void ashlar__frees_distrust_streams(ashlar_frees *f) {
     if (!atomic_load_explicit(&f->is_distrusted, memory_order_relaxed)) {
         atomic_store(&f->is_distrusted, true);

@@ -36,10 +36,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__frees_of(int ordinal, ashlar_frees **out
 /* The same, but NULL if none has been made or this is a forked child. */
 ashlar_frees *ashlar__frees_peek(int ordinal);
 
-/*
- * The same for page-locked host memory. Any device may use it, so we cannot know all streams that
- * do: instead of events, the host waits for every device.
- */
+/* The same for page-locked host memory. Any device may use it, so we cannot know all streams that
+ * do: instead of events, the host waits for every device. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_of_host(int ordinal, ashlar_frees **out);
 ashlar_frees *ashlar__frees_peek_host(void);
 
@@ -63,10 +61,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc(ashlar_frees *frees, size_t 
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc_on(ashlar_frees *frees, size_t bytes,
                                                        ashlar_stream stream, void **out);
 
-/*
- * Reserved bytes that can be reused, at once or after a wait, so that a program may count them as
- * free. Empties the caches. O(blocks).
- */
+/* Reserved bytes that can be reused, at once or after a wait, so that a program may count them as
+ * free. Empties the caches. O(blocks). */
 size_t ashlar__frees_spare_bytes(ashlar_frees *frees);
 
 /* Wait for all work that may use freed blocks, and give free memory back to the driver, until at
@@ -81,11 +77,9 @@ void ashlar__frees_reset_peak(ashlar_frees *frees, bool is_reserved);
  * any. Errors: ASHLAR_EPOINTER (nothing changes); in a guard mode those of ashlar_free(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_free(ashlar_frees *frees, void *ptr);
 
-/*
- * Try to answer a free by the program: for all streams, or in the order of `stream`. Returns true,
+/* Try to answer a free by the program: for all streams, or in the order of `stream`. Returns true,
  * with CUDA's code in *result, if the pointer lies in our memory, even in no live block: CUDA must
- * not see such a pointer, since it might free a whole segment of ours. Threads: any.
- */
+ * not see such a pointer, since it might free a whole segment of ours. Threads: any. */
 bool ashlar__frees_answer(void *ptr, const ashlar_stream *stream, cu_result *result);
 /* The same for page-locked host memory. */
 bool ashlar__frees_answer_host(void *ptr, cu_result *result);
@@ -95,10 +89,8 @@ bool ashlar__frees_answer_host(void *ptr, cu_result *result);
  * wait for anyway. Threads: any. Stream: may record events. */
 void ashlar__frees_cover(ashlar_frees *frees);
 
-/*
- * Call these after a non-blocking stream of the device's primary context was made, and before a
- * stream is destroyed. If host memory for the note runs out, the host waits from then on.
- */
+/* Call these after a non-blocking stream of the device's primary context was made, and before a
+ * stream is destroyed. If host memory for the note runs out, the host waits from then on. */
 void ashlar__frees_add_stream(ashlar_frees *frees, ashlar_stream stream);
 void ashlar__frees_end_stream(ashlar_frees *frees, ashlar_stream stream);
 

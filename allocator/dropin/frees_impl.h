@@ -61,10 +61,8 @@ bool ashlar__frees_has_pending(const ashlar_frees *frees);
  * allocator. Returns whether there were any. */
 bool ashlar__frees_reap(ashlar_frees *frees, size_t batches_max);
 
-/*
- * Whether a request that found no memory may succeed now, because blocks were returned since the
- * caller read `release_count`, or are pending. Waits for a thread that is returning blocks.
- */
+/* Whether a request that found no memory may succeed now, because blocks were returned since the
+ * caller read `release_count`, or are pending. Waits for a thread that is returning blocks. */
 bool ashlar__frees_has_more(ashlar_frees *frees, uint64_t release_count);
 
 /* Wait on the host for all work of the device. False: not possible now. */

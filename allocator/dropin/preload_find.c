@@ -1,7 +1,5 @@
-/*
- * preload_find.c - the ways in which a program finds a driver function, which are linking, dlsym()
- * and cuGetProcAddress(); and our way to the driver's own functions.
- */
+/* preload_find.c - the ways in which a program finds a driver function, which are linking, dlsym()
+ * and cuGetProcAddress(); and our way to the driver's own functions. */
 #include "allocator/dropin/preload.h"
 
 #include <dlfcn.h>
@@ -77,10 +75,8 @@ static dlsym_fn real_dlsym(void) {
     return function;
 }
 
-/*
- * The address that dlsym() should return. The assembly below calls this with dlsym()'s arguments.
- * RTLD_NEXT must be left to the C library, which finds the caller by the return address.
- */
+/* The address that dlsym() should return. The assembly below calls this with dlsym()'s arguments.
+ * RTLD_NEXT must be left to the C library, which finds the caller by the return address. */
 void *ashlar__preload_dlsym(void *handle, const char *name);
 
 void *ashlar__preload_dlsym(void *handle, const char *name) {
@@ -108,10 +104,8 @@ void *ashlar__preload_dlsym(void *handle, const char *name) {
     return ours;
 }
 
-/*
- * dlsym() itself. It calls ashlar__preload_dlsym() and returns the result. If that is NULL, it
- * jumps to the next library's dlsym(), which thus sees the program's return address.
- */
+/* dlsym() itself. It calls ashlar__preload_dlsym() and returns the result. If that is NULL, it
+ * jumps to the next library's dlsym(), which thus sees the program's return address. */
 #if defined(__x86_64__)
 __asm__(".text\n"
         ".globl dlsym\n"

@@ -192,10 +192,8 @@ cu_result cuCtxDestroy_v2(cu_context context) {
     return ashlar__real_cuCtxDestroy_v2(context);
 }
 
-/*
- * A reset frees all memory of the context but ours, which would stay mapped and unreachable. So
- * return ours first. Later frees go to the driver, which refuses them.
- */
+/* A reset frees all memory of the context but ours, which would stay mapped and unreachable. So
+ * return ours first. Later frees go to the driver, which refuses them. */
 cu_result cuDevicePrimaryCtxReset_v2(cu_device device) {
     if (ashlar__preload_begin()) {
         const ashlar_frees *frees = ashlar__frees_peek(device);

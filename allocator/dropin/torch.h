@@ -68,11 +68,9 @@ ASHLAR_BEGIN_DECLS
 ASHLAR_API void *ashlar_torch_alloc(size_t bytes, int device, ashlar_stream stream);
 ASHLAR_API void *ashlar_torch_alloc_or_throw(size_t bytes, int device, ashlar_stream stream);
 
-/*
- * Free a block in the order of the stream that allocated it and of the streams recorded since by
+/* Free a block in the order of the stream that allocated it and of the streams recorded since by
  * ashlar_torch_record_stream(). NULL is allowed. `bytes` and `stream` are those of the allocation
- * as PyTorch remembers them; they are ignored.
- */
+ * as PyTorch remembers them; they are ignored. */
 ASHLAR_API void ashlar_torch_free(void *ptr, size_t bytes, int device, ashlar_stream stream);
 
 /* Work on `stream` uses the block, too: as ashlar_record_stream(). */

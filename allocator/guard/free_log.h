@@ -1,6 +1,5 @@
-/*
- * free_log.h - who freed which block: the latest frees of an allocator in a guard mode (internal).
- */
+/* free_log.h - who freed which block: the latest frees of an allocator in a guard mode
+ * (internal). */
 #ifndef ASHLAR_FREE_LOG_H
 #define ASHLAR_FREE_LOG_H
 
@@ -33,10 +32,8 @@ void ashlar__free_log_add(ashlar_free_log *log, cu_ptr ptr, ashlar_call_site pla
 /* The newest free of `ptr`; NULL: never freed, or so long ago that the log no longer has it. */
 const ashlar_freed *ashlar__free_log_find(const ashlar_free_log *log, cu_ptr ptr);
 
-/*
- * Describe a call site like "thread 2 at 0x55d0c0de in program+0x1c0de (function+0x2e)". Parts that
- * the dynamic linker does not know are left out.
- */
+/* Describe a call site like "thread 2 at 0x55d0c0de in program+0x1c0de (function+0x2e)". Parts that
+ * the dynamic linker does not know are left out. */
 void ashlar__call_site_write(ashlar_call_site place, char out[static ASHLAR_CALL_SITE_BYTES]);
 
 #endif /* ASHLAR_FREE_LOG_H */

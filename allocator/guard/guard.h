@@ -32,11 +32,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_create(ashlar_guards *guards, ashl
 /* Free everything. No queued work may be left. */
 void ashlar__guard_destroy(ashlar_guards *guards);
 
-/*
- * Log a free that `place` called and that ended with `status`. If `ptr` was bad, add to the error
+/* Log a free that `place` called and that ended with `status`. If `ptr` was bad, add to the error
  * detail who is freeing it, and who freed it before. Returns `status`. `frees` may be NULL.
- * Lock: the allocator's, held.
- */
+ * Lock: the allocator's, held. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_log_free_locked(ashlar_free_log *frees,
                                                               const void *ptr,
                                                               ashlar_call_site place,

@@ -1,6 +1,5 @@
-/*
- * guard_unmap.c - mapping pages for each block, and keeping freed blocks until they are unmapped.
- */
+/* guard_unmap.c - mapping pages for each block, and keeping freed blocks until they are
+ * unmapped. */
 #include "allocator/guard/guard_unmap.h"
 
 #include <limits.h>
@@ -238,10 +237,8 @@ static void drop_completed(ashlar_guard_unmap *unmap) {
     }
 }
 
-/*
- * Wait until the last use of the oldest block is over, and unmap the block. The lock is dropped
- * during the wait, since the awaited work may depend on a thread that needs the lock.
- */
+/* Wait until the last use of the oldest block is over, and unmap the block. The lock is dropped
+ * during the wait, since the awaited work may depend on a thread that needs the lock. */
 static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
     ashlar_driver_client *client = unmap->client;
     ashlar_guarded_block *block = unmap->oldest;
@@ -275,10 +272,8 @@ static bool is_over_limit(const ashlar_guard_unmap *unmap) {
 
 /* ---- taking ---- */
 
-/*
- * Find the lowest free offset in [from, to) with room for `bytes` bytes and an unmapped page.
- * False: there is none.
- */
+/* Find the lowest free offset in [from, to) with room for `bytes` bytes and an unmapped page.
+ * False: there is none. */
 static bool find_hole(const ashlar_guard_unmap *unmap, size_t from, size_t to, size_t bytes,
                       size_t *out) {
     size_t need;
@@ -353,10 +348,8 @@ static ashlar_status create_after_waits(ashlar_guard_unmap *unmap, size_t bytes,
     return status;
 }
 
-/*
- * The order matters: first calls that may drop the lock, then those that may fail, and changes of
- * the lists last.
- */
+/* The order matters: first calls that may drop the lock, then those that may fail, and changes of
+ * the lists last. */
 static ashlar_status take(ashlar_guard_unmap *unmap, ashlar_guarded_block *block) {
     ASHLAR_CHECK2(block->is_live && block->bytes > 0 && block->bytes % unmap->granularity == 0);
     ashlar_status status = create_after_waits(unmap, block->bytes, &block->handle);

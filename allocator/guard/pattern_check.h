@@ -56,7 +56,7 @@ void ashlar__checker_finish(ashlar_checker *checker);
 /*
  * Queue a check on a stream, inside the device's context. Lock: the allocator's.
  *
- * key stands for the stream, uniquely, which a handle does not; not NULL
+ * key   stands for the stream, uniquely, which a handle does not; not NULL
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; some of the bytes may still be checked.
  */
@@ -64,10 +64,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__checker_queue(ashlar_checker *checker, c
                                                       ashlar_stream stream,
                                                       const ashlar_check_subject *subject);
 
-/*
- * No further check is queued under this key, and later it may stand for another stream. Checks
- * queued so far are still made. Lock: the allocator's.
- */
+/* No further check is queued under this key, and later it may stand for another stream. Checks
+ * queued so far are still made. Lock: the allocator's. */
 void ashlar__checker_forget(ashlar_checker *checker, const void *key);
 
 /* Take the oldest finding and return ASHLAR_EDAMAGE with its detail; ASHLAR_OK: there is none. */

@@ -88,10 +88,8 @@ static void enlist(ashlar_heap *heap, ashlar_stream_state *user) {
     }
 }
 
-/*
- * Take a stream out of the list of awaited ones. Returns the link that pointed to `user`, and now
- * points to the next stream.
- */
+/* Take a stream out of the list of awaited ones. Returns the link that pointed to `user`, and now
+ * points to the next stream. */
 static ashlar_stream_state **delist(ashlar_heap *heap, ashlar_stream_state *user) {
     ASHLAR_CHECK2(user->is_awaited && user->oldest_away == NULL);
     ashlar_stream_state **at = &heap->awaited, *before = NULL;

@@ -21,10 +21,8 @@
 
 typedef struct ashlar_node_chunk ashlar_node_chunk;
 
-/*
- * Lock: the allocator's guards every field, except in zones and windows: zone.h says who may touch
- * these.
- */
+/* Lock: the allocator's guards every field, except in zones and windows: zone.h says who may touch
+ * these. */
 typedef struct ashlar_heap {
     ashlar_range range;
     ashlar_page_map map;
@@ -171,10 +169,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_take_run(ashlar_heap *heap, ashlar_
  */
 void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block);
 
-/*
- * The same for a block whose last use by the owner came before the recording numbered `covered_by`;
- * 0: no queued work uses the block.
- */
+/* The same for a block whose last use by the owner came before the recording numbered `covered_by`;
+ * 0: no queued work uses the block. */
 void ashlar__heap_put_stamped(ashlar_heap *heap, ashlar_block *block, uint64_t covered_by);
 
 /* Whether the device is done with all memory of a window's [offset, offset + bytes). */
@@ -262,7 +258,7 @@ enum {
  *
  * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device; too little is free),
  *         ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. No memory is lost then; some may have become spare.
- * Cost: two driver calls for each handle, three if it is moved, and one for each run of handles.
+ * Cost:   two driver calls for each handle, three if it is moved, and one for each run of handles.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_back_at(ashlar_heap *heap,
                                                      const ashlar_heap_place *place, unsigned may);

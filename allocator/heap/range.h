@@ -91,7 +91,7 @@ typedef struct ashlar_range {
  * Open a range with nothing mapped. With virtual memory, this reserves addresses, many times as
  * many as the device has memory.
  *
- * handle_bytes the size of a handle, rounded up to a size the driver supports; 0: the default
+ * handle_bytes   the size of a handle, rounded up to a size the driver supports; 0: the default
  * Errors: as for ashlar_allocator_create().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_init(ashlar_range *range,

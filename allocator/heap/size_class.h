@@ -40,10 +40,8 @@ typedef struct ashlar_sc {
     uint16_t idx;
 } ashlar_sc;
 
-/*
- * Entry n: the class of n + 1 units of 512 B. A table, since computing a class would take a sixth
- * of the time of a hit.
- */
+/* Entry n: the class of n + 1 units of 512 B. A table, since computing a class would take a sixth
+ * of the time of a hit. */
 extern const uint8_t ashlar__sc_table[ASHLAR_SC_MAX_BYTES / ASHLAR_BLOCK_ALIGN];
 
 /* The class that serves a request. Requires 0 < bytes <= ASHLAR_SC_MAX_BYTES. */

@@ -154,10 +154,8 @@ static inline uint64_t ashlar__stream_state_next(ashlar_stream_state *state) {
 bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
                                     const ashlar_driver_client *client);
 
-/*
- * Whether a stream was made by the program, and so can end. Default streams live as long as their
- * context or thread.
- */
+/* Whether a stream was made by the program, and so can end. Default streams live as long as their
+ * context or thread. */
 static inline bool ashlar__stream_can_end(ashlar_stream stream) {
     return (uintptr_t)stream > CU_STREAM_PER_THREAD;
 }
@@ -239,8 +237,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state
  * Wait on the host for the oldest recording after `tick`. Requires recorded > tick, and that the
  * recording is not known to have completed.
  *
- * lock the allocator's, held; dropped during the wait, since the awaited work may depend on another
- * thread that needs the lock
+ * lock   the allocator's, held; dropped during the wait, since the awaited work may depend on
+ *        another thread that needs the lock
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
                                                                  ashlar_driver_client *client,

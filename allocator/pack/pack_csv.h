@@ -40,10 +40,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_parse(const char *name, const
 
 void ashlar__pack_table_finish(ashlar_pack_table *table); /* all 0 is allowed */
 
-/*
- * Write a problem or, if `offsets` [count] are given, its solution. Errors: those of
- * ashlar__file_create() and ashlar__file_commit(); the old file is then unchanged.
- */
+/* Write a problem or, if `offsets` [count] are given, its solution. Errors: those of
+ * ashlar__file_create() and ashlar__file_commit(); the old file is then unchanged. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_write(const ashlar_pack_table *table,
                                                          const size_t *offsets, const char *path);
 

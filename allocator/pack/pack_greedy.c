@@ -46,10 +46,8 @@ static const greedy_order orders[] = {
     {"earliest first", key_begin},
 };
 
-/*
- * Of items with equal keys, the larger comes first, then the longer-lived, then the one with the
- * lower index, so that the order is total.
- */
+/* Of items with equal keys, the larger comes first, then the longer-lived, then the one with the
+ * lower index, so that the order is total. */
 static int compare(const void *a, const void *b, void *context) {
     const ashlar_pack_state *state = context;
     const uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
@@ -131,10 +129,8 @@ ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes) {
     return ASHLAR_OK;
 }
 
-/*
- * Whether another order could gain only little. Being close to a capacity does not count, since it
- * must be met.
- */
+/* Whether another order could gain only little. Being close to a capacity does not count, since it
+ * must be met. */
 static bool is_close(const ashlar_pack_state *state) {
     enum { SHARE = 1024 };
     const bool has_capacity = state->budget.options->capacity_bytes > 0;

@@ -173,10 +173,8 @@ static place half(place p, uint32_t which) {
     return (place){2 * p.idx + which, which == 0 ? p.first : middle, which == 0 ? middle : p.end};
 }
 
-/*
- * Append the sets that together hold all addresses taken in a run of sections. Returns the new
- * count.
- */
+/* Append the sets that together hold all addresses taken in a run of sections. Returns the new
+ * count. */
 static uint32_t collect(const ashlar_pack_occupancy *occupancy, place p, uint32_t first,
                         uint32_t end, cursor *sets, uint32_t count) {
     if (p.end <= first || end <= p.first) {
@@ -203,11 +201,9 @@ static void bring_forward(cursor *sets, uint32_t i) {
     sets[0] = moved;
 }
 
-/*
- * Each set raises the offset to its next gap, until one offset is a gap in all sets. Sets of long
+/* Each set raises the offset to its next gap, until one offset is a gap in all sets. Sets of long
  * runs are asked first, since they have few gaps; then the set that raised the offset last moves to
- * the front.
- */
+ * the front. */
 size_t ashlar__pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint32_t first,
                                    uint32_t end, size_t bytes) {
     cursor sets[SETS_MAX];

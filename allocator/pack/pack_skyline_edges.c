@@ -58,10 +58,8 @@ uint32_t ashlar__pack_skyline_candidates(const ashlar_pack_skyline *b, const ash
 
 /* ---- one valley ---- */
 
-/*
- * Lower bounds of the floor's rise if an edge stays empty: the next item there rests on a wall, or
- * on an item at least so high.
- */
+/* Lower bounds of the floor's rise if an edge stays empty: the next item there rests on a wall, or
+ * on an item at least so high. */
 typedef struct steps {
     size_t left, right; /* size of the smallest item of the valley that is not live at that edge */
 } steps;

@@ -16,10 +16,8 @@
 /* Stands for no buffer; its end is 0. */
 #define NOBODY UINT32_MAX
 
-/*
- * The visited buffers that end highest: `over` of all that are live throughout a node's interval,
- * `within` of all that are live in some part of it.
- */
+/* The visited buffers that end highest: `over` of all that are live throughout a node's interval,
+ * `within` of all that are live in some part of it. */
 typedef struct highest {
     uint32_t over, within; /* buffers, or NOBODY */
 } highest;
@@ -95,10 +93,8 @@ static uint32_t leaf_of(const verification *v, uint64_t time) {
     return (uint32_t)low + v->leaf_count;
 }
 
-/*
- * The visited buffer with the highest end in leaves [first, end). Takes `over` from all nodes above
- * these leaves, and `within` from the nodes that together cover them.
- */
+/* The visited buffer with the highest end in leaves [first, end). Takes `over` from all nodes above
+ * these leaves, and `within` from the nodes that together cover them. */
 static uint32_t find_highest(const verification *v, uint32_t first, uint32_t end) {
     uint32_t who = NOBODY;
     ASHLAR_CHECK2(v->leaf_count <= first && first < end);

@@ -41,11 +41,9 @@ static _Thread_local struct {
 
 /* ---- hooks: they must not call jemalloc ---- */
 
-/*
- * jemalloc asks twice. It first tries to grow by a size of its own choice, and would keep the
+/* jemalloc asks twice. It first tries to grow by a size of its own choice, and would keep the
  * surplus; this request is not for committed memory, and may fail. Then it asks for exactly what it
- * needs. Only the second request is served, so that the surplus stays in the page heap.
- */
+ * needs. Only the second request is served, so that the surplus stays in the page heap. */
 static void *take_extent(extent_hooks_t *hooks, void *new_addr, size_t bytes, size_t alignment,
                          bool *zero, bool *commit, unsigned arena_idx) {
     ashlar_page_heap *heap = ((ashlar_jemalloc_arena *)hooks)->heap;
@@ -115,10 +113,8 @@ static int control_arena(const ashlar_jemalloc_arena *arena, const char *leaf, v
     return mallctl(name, NULL, NULL, value, bytes);
 }
 
-/*
- * Not by "arenas.create", which would put the arena's records into page-locked memory, 2 MiB or
- * more.
- */
+/* Not by "arenas.create", which would put the arena's records into page-locked memory, 2 MiB or
+ * more. */
 static int create_arena(ashlar_jemalloc_arena *arena) {
     struct {
         extent_hooks_t *hooks;

@@ -42,10 +42,8 @@ struct ashlar_slot {
 
 _Static_assert(sizeof(ashlar_slot) == 40, "a step's slots stay in the nearest cache");
 
-/*
- * A request's stream and tag in one word, so that one comparison checks both. Different pairs give
- * different words, because the highest byte of every handle but ASHLAR_NO_STREAM is zero.
- */
+/* A request's stream and tag in one word, so that one comparison checks both. Different pairs give
+ * different words, because the highest byte of every handle but ASHLAR_NO_STREAM is zero. */
 static inline uintptr_t ashlar__slot_who(ashlar_stream stream, unsigned tag) {
     return (uintptr_t)stream ^ (uintptr_t)tag << 56;
 }
@@ -103,17 +101,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_restore(const ashlar_recording *rec
                                                      const size_t *offsets, ashlar_plan **out);
 void ashlar__plan_free(ashlar_plan *plan); /* NULL is allowed */
 
-/*
- * From now on a slot serves requests on streams[stream_idx], or no requests if that is
+/* From now on a slot serves requests on streams[stream_idx], or no requests if that is
  * ASHLAR_NO_STREAM.
- * Cost: O(slots), or O(streams) if no stream has changed.
- */
+ * Cost: O(slots), or O(streams) if no stream has changed. */
 void ashlar__plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams);
 
-/*
- * Stand-ins in ashlar_slot.before. The one for no slot block is never taken. The one for several is
- * always taken, so that a request takes the slow way, which looks at each slot block.
- */
+/* Stand-ins in ashlar_slot.before. The one for no slot block is never taken. The one for several is
+ * always taken, so that a request takes the slow way, which looks at each slot block. */
 extern ashlar_block ashlar__no_slot_block, ashlar__many_slot_blocks;
 
 /* Whether a plan has slots in the plan memory of a stream. NULL, no plan, has none. */

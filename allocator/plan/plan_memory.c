@@ -35,10 +35,8 @@ ashlar_plan_memory *ashlar__plan_memory_new(size_t count) {
     return memory;
 }
 
-/*
- * Reserve room in the page map for all slot blocks, before anything is changed. A page in which
- * only one slot block starts needs no table.
- */
+/* Reserve room in the page map for all slot blocks, before anything is changed. A page in which
+ * only one slot block starts needs no table. */
 static ashlar_status reserve_map(ashlar_page_map *map, const ashlar_block *block,
                                  const size_t *offsets, size_t count) {
     ashlar_status status = ASHLAR_OK;
@@ -96,9 +94,7 @@ void ashlar__plan_memory_destroy_locked(ashlar_heap *heap, ashlar_plan_memory *m
         ashlar__page_map_set(&heap->map, memory->slot_blocks[i].offset, NULL);
     }
     memory->block->state = ASHLAR_BLOCK_USED;
-    ashlar__page_map_set(&heap->map, memory->block->offset, memory->block); /* the block may go
-                                                                             * away, and must be
-                                                                             * found */
+    ashlar__page_map_set(&heap->map, memory->block->offset, memory->block); /* it may be away */
     ashlar__release_block_locked(heap, memory->block, memory->stream_state);
     ashlar__plan_memory_free(memory);
 }
@@ -149,10 +145,8 @@ bool ashlar__plan_memory_is_live(ashlar_plan_memory *memory) {
     return memory->late_count > 0;
 }
 
-/*
- * The bytes of taken slot blocks. If no step is in the plan memory, they are all on the late list,
- * which is far shorter than the list of all slot blocks.
- */
+/* The bytes of taken slot blocks. If no step is in the plan memory, they are all on the late list,
+ * which is far shorter than the list of all slot blocks. */
 static size_t taken_bytes(const ashlar_plan_memory *memory) {
     size_t bytes = 0;
     for (size_t i = 0; i < memory->late_count && !memory->is_busy; i++) {

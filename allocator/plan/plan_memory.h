@@ -20,10 +20,8 @@
 
 typedef struct ashlar_plan_memory ashlar_plan_memory;
 
-/*
- * Lock: the allocator's. But while a step uses the plan memory, `late` belongs to the step's
- * thread.
- */
+/* Lock: the allocator's. But while a step uses the plan memory, `late` belongs to the step's
+ * thread. */
 struct ashlar_plan_memory {
     ashlar_plan_memory *next;
     ashlar_stream_state *stream_state; /* whose work uses it */
@@ -42,18 +40,15 @@ struct ashlar_plan_memory {
 /* New plan memory with `count` > 0 slot blocks, not placed yet. NULL: no host memory. */
 ashlar_plan_memory *ashlar__plan_memory_new(size_t count);
 
-/*
- * Place new plan memory in a used block of the heap, with slot blocks at `offsets`, in ascending
- * order. The block's stream becomes the plan memory's. Lock: held.
- */
+/* Place new plan memory in a used block of the heap, with slot blocks at `offsets`, in ascending
+ * order. The block's stream becomes the plan memory's. Lock: held. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_memory_place_locked(ashlar_plan_memory *memory,
                                                                  ashlar_heap *heap,
                                                                  ashlar_block *block,
                                                                  const size_t *offsets);
 
-/*
- * Return the block to the heap, and free the plan memory. No slot block may be taken. Lock: held.
- */
+/* Return the block to the heap, and free the plan memory. No slot block may be taken. Lock:
+ * held. */
 void ashlar__plan_memory_destroy_locked(ashlar_heap *heap, ashlar_plan_memory *memory);
 
 /* Free the plan memory but not its block: for memory not placed, and at the allocator's end. */

@@ -75,10 +75,8 @@ void ashlar__replay_start(ashlar_replay *replay, ashlar_plan *plan) {
     ASHLAR_CHECK2(is_sound(replay));
 }
 
-/*
- * Undo hold(), and bring `expired` up to date. ashlar__replay_serve() need not advance it, because
- * before handing a slot out it has seen that the slots ending there are dead.
- */
+/* Undo hold(), and bring `expired` up to date. ashlar__replay_serve() need not advance it, because
+ * before handing a slot out it has seen that the slots ending there are dead. */
 static void let_go(ashlar_replay *replay) {
     replay->next = replay->next == &no_slot ? replay->held : replay->next;
     const uint32_t next = next_of(replay);
@@ -127,10 +125,8 @@ static bool names(const ashlar_replay *replay, ashlar_stream stream) {
     return stream_idx < replay->plan->stream_count;
 }
 
-/*
- * An allocation that was left out of the plan because its stream has ended may come on any new
- * stream.
- */
+/* An allocation that was left out of the plan because its stream has ended may come on any new
+ * stream. */
 static bool is_for(const ashlar_replay *replay, const ashlar_slot *slot, ashlar_stream stream) {
     const ashlar_stream named = replay->streams[slot->stream_idx];
     return named == stream ||
@@ -142,10 +138,8 @@ static bool fits(const ashlar_replay *replay, const ashlar_slot *slot, const req
            is_for(replay, slot, r->stream);
 }
 
-/*
- * The next slot that fits the request and is a landing: a step merged into the plan went on there
- * after leaving out other slots. plan->count: there is none. See ashlar_recorded.is_landing.
- */
+/* The next slot that fits the request and is a landing: a step merged into the plan went on there
+ * after leaving out other slots. plan->count: there is none. See ashlar_recorded.is_landing. */
 static uint32_t find_landing(const ashlar_replay *replay, const request *r) {
     const ashlar_plan *plan = replay->plan;
     uint32_t low = 0, high = plan->landing_count;
@@ -175,9 +169,8 @@ static void skip(ashlar_replay *replay, uint32_t i) {
     replay->skipped[replay->skipped_count++] = i;
 }
 
-/*
- * Serve a request with a slot that was passed over, if the recorded step has it live at this time.
- */
+/* Serve a request with a slot that was passed over, if the recorded step has it live at this
+ * time. */
 static ashlar_block *serve_skipped(ashlar_replay *replay, const request *r) {
     for (uint32_t k = 0; k < replay->skipped_count; k++) {
         const ashlar_slot *slot = &replay->plan->slots[replay->skipped[k]];
@@ -251,9 +244,7 @@ static ashlar_block *serve(ashlar_replay *replay, const request *r) {
     if (fits(replay, replay->next, r)) {
         return serve_slot(replay, next_of(replay));
     }
-    /*
-     * Try landings before slots that were passed over, so that a merged step finds its own slots.
-     */
+    /* Try landings before passed-over slots, so that a merged step finds its own slots. */
     uint32_t i = find_landing(replay, r);
     if (i == replay->plan->count) {
         ashlar_block *slot_block = serve_skipped(replay, r);

@@ -1,5 +1,4 @@
-/*
- * plan_replay.h - a step under way: one thread's replay of a plan, or its recording (internal).
+/* plan_replay.h - a step under way: one thread's replay of a plan, or its recording (internal).
  *
  * plan.h tells why a block handed out here overlaps no live block.
  *
@@ -7,8 +6,7 @@
  * fits no request, read `held` in its place:
  *   plan->slots <= next <= plan->slots + plan->count
  *   expired <= plan->expiry_count
- *   skipped_count <= ASHLAR_REPLAY_SKIPPED_MAX
- */
+ *   skipped_count <= ASHLAR_REPLAY_SKIPPED_MAX */
 #ifndef ASHLAR_PLAN_REPLAY_H
 #define ASHLAR_PLAN_REPLAY_H
 
@@ -19,10 +17,8 @@ enum { ASHLAR_REPLAY_SKIPPED_MAX = 16 };
 
 typedef struct ashlar_replay ashlar_replay;
 
-/*
- * The replay outside any step. It serves nothing, so that a request need not ask whether there is a
- * step.
- */
+/* The replay outside any step. It serves nothing, so that a request need not ask whether there is a
+ * step. */
 extern ashlar_replay ashlar__no_replay;
 
 /* Lock: while a thread is inside its cache, the replay is that thread's; otherwise the allocator's
@@ -64,11 +60,9 @@ static inline ashlar_block *ashlar__replay_slot_block(const ashlar_slot *slot) {
     return slot_block;
 }
 
-/*
- * The block for a request that is exactly what the plan expects next, if nothing is in the way.
+/* The block for a request that is exactly what the plan expects next, if nothing is in the way.
  * NULL: ask ashlar__replay_serve_otherwise(). This function calls no other, so that its caller need
- * not save registers. It does not know that the legacy default stream has two handles.
- */
+ * not save registers. It does not know that the legacy default stream has two handles. */
 static inline ashlar_block *ashlar__replay_serve(ashlar_replay *replay, size_t bytes, unsigned tag,
                                                  ashlar_stream stream) {
     const ashlar_slot *slot = replay->next;

@@ -249,10 +249,8 @@ static void mark_landings(merger *m, int which) {
     }
 }
 
-/*
- * A block with end == e was freed between the allocations e - 1 and e of its recording. In `out` it
- * ends right behind allocation e - 1, which is the earliest end allowed.
- */
+/* A block with end == e was freed between the allocations e - 1 and e of its recording. In `out` it
+ * ends right behind allocation e - 1, which is the earliest end allowed. */
 static void map_ends(merger *m, int which) {
     for (uint32_t i = 0; i < m->from[which]->count; i++) {
         const uint32_t end = m->from[which]->allocs[i].end;

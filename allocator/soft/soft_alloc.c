@@ -126,10 +126,8 @@ static void free_host_block(size_t idx) {
     ashlar__host_free(block);
 }
 
-/*
- * Does not wait for queued work: a queued copy that still needs the block faults when it runs. CUDA
- * does not promise more.
- */
+/* Does not wait for queued work: a queued copy that still needs the block faults when it runs. CUDA
+ * does not promise more. */
 cu_result ashlar__soft_mem_free_host(void *ptr) {
     soft_device *device;
     const cu_result result = enter_unsafe(ASHLAR_DRIVER_FN_mem_free_host, &device);

@@ -88,10 +88,8 @@ cu_result ashlar__soft_capture_spoil(soft_capture *capture, cu_result result) {
 
 /* ---- what it forbids ---- */
 
-/*
- * Invalidate every capture in which a stream of the device takes part; with `ordered`, only those
- * with a blocking stream of the device. False: there is no such capture.
- */
+/* Invalidate every capture in which a stream of the device takes part; with `ordered`, only those
+ * with a blocking stream of the device. False: there is no such capture. */
 static bool spoil_all(const soft_device *device, bool ordered) {
     bool found = false;
     if (ashlar__soft_state.captures == NULL) { /* true almost always */
@@ -131,11 +129,9 @@ cu_result ashlar__soft_capture_admit_wait_all(const soft_device *device) {
                                     : ashlar__soft_capture_admit_unsafe();
 }
 
-/*
- * Whether this capture forbids the calling thread unsafe calls. A capture that this thread began
+/* Whether this capture forbids the calling thread unsafe calls. A capture that this thread began
  * does, unless the capture is relaxed. A global capture of another thread does, if this thread's
- * mode is global. A thread in relaxed mode may make all calls.
- */
+ * mode is global. A thread in relaxed mode may make all calls. */
 static bool forbids_unsafe(const soft_capture *capture) {
     switch (ashlar__soft_capture_mode) {
     case CU_CAPTURE_RELAXED:

@@ -23,10 +23,8 @@ typedef struct soft_clock {
     size_t capacity;
 } soft_clock;
 
-/*
- * Whether op `number` of stream `serial` comes before the clock's owner: the clock has an entry
- * {serial: n} with n >= number. Always true for number 0.
- */
+/* Whether op `number` of stream `serial` comes before the clock's owner: the clock has an entry
+ * {serial: n} with n >= number. Always true for number 0. */
 bool ashlar__soft_clock_covers(const soft_clock *clock, uint64_t serial, uint64_t number);
 /* Whether `clock` covers every entry of `part`. */
 bool ashlar__soft_clock_covers_all(const soft_clock *clock, const soft_clock *part);

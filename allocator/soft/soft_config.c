@@ -138,10 +138,8 @@ static ashlar_status read_latency(ashlar_piece value, soft_config *config) {
                         "and 1 to 1000000000 ns");
 }
 
-/*
- * The host's default cost of each call: estimates, smallest for calls that only read. A call for
- * physical memory costs the same for small and large handles.
- */
+/* The host's default cost of each call: estimates, smallest for calls that only read. A call for
+ * physical memory costs the same for small and large handles. */
 static const struct {
     ashlar_driver_fn fn;
     uint32_t ns;

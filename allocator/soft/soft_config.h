@@ -36,10 +36,9 @@ typedef struct soft_config {
     uint32_t cost_ns[ASHLAR_DRIVER_FN_COUNT];    /* [fn]: of each call on the virtual clock */
 } soft_config;
 
-/*
- * Read a line in the format of soft.h, after the line in ASHLAR_SOFT_DEFAULTS. Errors:
- * ASHLAR_EINVAL; the detail names ASHLAR_SOFT, the key, the value and the remedy. Lock: not needed.
- */
+/* Read a line in the format of soft.h, after the line in ASHLAR_SOFT_DEFAULTS. Errors:
+ * ASHLAR_EINVAL; the detail names ASHLAR_SOFT, the key, the value and the remedy. Lock: not
+ * needed. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_parse(const char *spec, soft_config *out);
 
 #endif /* ASHLAR_SOFT_CONFIG_H */

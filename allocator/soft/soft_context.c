@@ -5,10 +5,8 @@
 
 enum { CONTEXT_DEPTH_MAX = 64 };
 
-/*
- * Handles of the contexts that this thread has pushed. If `generation` differs from the state's,
- * the devices have been configured anew, and the stack counts as empty.
- */
+/* Handles of the contexts that this thread has pushed. If `generation` differs from the state's,
+ * the devices have been configured anew, and the stack counts as empty. */
 typedef struct context_stack {
     uint64_t generation;
     size_t depth;

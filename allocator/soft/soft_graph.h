@@ -50,10 +50,8 @@ typedef struct soft_capture {
 
 /* ---- capture (soft_capture.c) ---- */
 
-/*
- * The calling thread's mode, set by cuThreadExchangeStreamCaptureMode: which captures forbid the
- * thread unsafe calls. At first CU_CAPTURE_GLOBAL.
- */
+/* The calling thread's mode, set by cuThreadExchangeStreamCaptureMode: which captures forbid the
+ * thread unsafe calls. At first CU_CAPTURE_GLOBAL. */
 extern _Thread_local unsigned int ashlar__soft_capture_mode;
 
 /* The calling thread's number, which no later thread gets (unlike a pthread_t). */

@@ -111,10 +111,8 @@ static cu_result mapping_error(void) {
     return errno == ENOMEM ? CU_OPERATING_SYSTEM : CU_OUT_OF_MEMORY;
 }
 
-/*
- * Replace a mapping by bare addresses. At the kernel's limit of mappings even this is refused, and
- * the pages are only made inaccessible.
- */
+/* Replace a mapping by bare addresses. At the kernel's limit of mappings even this is refused, and
+ * the pages are only made inaccessible. */
 static bool hide(uintptr_t base, size_t bytes) {
     return mmap(as_pointer(base), bytes, PROT_NONE, RESERVE_FLAGS | MAP_FIXED, -1, 0) !=
                MAP_FAILED ||

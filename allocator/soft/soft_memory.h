@@ -24,10 +24,8 @@ typedef struct soft_memory {
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_pages_init(soft_device *device, size_t bytes);
 void ashlar__soft_pages_finish(soft_device *device);
 
-/*
- * Take pages of `bytes` bytes in all, > 0 and a multiple of SOFT_PAGE_BYTES. *out has one user, the
- * caller, who drops it with ashlar__soft_memory_drop().
- */
+/* Take pages of `bytes` bytes in all, > 0 and a multiple of SOFT_PAGE_BYTES. *out has one user, the
+ * caller, who drops it with ashlar__soft_memory_drop(). */
 cu_result ashlar__soft_memory_create(soft_device *device, size_t bytes, soft_memory **out);
 void ashlar__soft_memory_drop(soft_memory *memory);
 
@@ -72,10 +70,8 @@ cu_result ashlar__soft_unmap(soft_reservation *reservation, uintptr_t base, size
 /* Let `devices` (bit i: device i) use these bytes too, which are whole mappings. */
 cu_result ashlar__soft_allow(soft_reservation *reservation, uintptr_t base, size_t bytes,
                              uint32_t devices);
-/*
- * _mark_: note that queued work uses the memory mapped in these bytes until `ns`. _busy_ns: the
- * latest time noted.
- */
+/* _mark_: note that queued work uses the memory mapped in these bytes until `ns`. _busy_ns: the
+ * latest time noted. */
 void ashlar__soft_mark_busy(uintptr_t base, size_t bytes, uint64_t ns);
 uint64_t ashlar__soft_busy_ns(uintptr_t base, size_t bytes);
 /* Whether every byte is mapped and some device may use it. For tests. Lock: not needed. */

@@ -66,10 +66,8 @@ void ashlar__soft_pages_finish(soft_device *device) {
     device->memory_fd = -1;
 }
 
-/*
- * Take the lowest free page, so that pages taken together tend to be neighbours, which the kernel
- * can map as one memory area. The caller has checked pages_used, so there is a free page.
- */
+/* Take the lowest free page, so that pages taken together tend to be neighbours, which the kernel
+ * can map as one memory area. The caller has checked pages_used, so there is a free page. */
 static uint32_t take_page(soft_device *device) {
     ASHLAR_ASSERT(device->pages_used < device->page_count);
     size_t word = device->first_free_word;

@@ -165,10 +165,8 @@ static bool is_operand_valid(const soft_operand *operand, size_t bytes) {
     return true;
 }
 
-/*
- * Whether the op's memory is still valid, as when the op was queued. A program that freed the
- * memory since then has a bug, which a GPU reports as an illegal address from then on.
- */
+/* Whether the op's memory is still valid, as when the op was queued. A program that freed the
+ * memory since then has a bug, which a GPU reports as an illegal address from then on. */
 static bool may_touch(const soft_op *op) {
     switch (op->kind) {
     case SOFT_OP_COPY:
@@ -357,10 +355,8 @@ void ashlar__soft_wait_point(const soft_point *point) {
     ashlar__soft_time_see(point->time_ns);
 }
 
-/*
- * An awaited stream that still has an op up to `number`; NULL: the wait is over. Looked up anew
- * each time, since streams come and go while the lock is dropped.
- */
+/* An awaited stream that still has an op up to `number`; NULL: the wait is over. Looked up anew
+ * each time, since streams come and go while the lock is dropped. */
 static soft_stream *find_pending(const soft_device *device, uint64_t serial, uint64_t number) {
     soft_stream *s = ashlar__soft_state.first_stream;
     while (s != NULL && !(s->device == device && (serial == 0 || s->serial == serial) &&

@@ -103,11 +103,9 @@ void ashlar__soft_point_drop(soft_point *point); /* NULL is allowed */
  */
 cu_result ashlar__soft_submit(soft_stream *stream, const soft_op *model);
 
-/*
- * The steps of ashlar__soft_submit(), for callers that queue several ops or none: make an op (takes
+/* The steps of ashlar__soft_submit(), for callers that queue several ops or none: make an op (takes
  * ownership as above; NULL: no host memory), queue it, and in eager mode run all work that is
- * ready.
- */
+ * ready. */
 soft_op *ashlar__soft_op_new(const soft_op *model);
 void ashlar__soft_op_free(soft_op *op);
 void ashlar__soft_enqueue(soft_stream *stream, soft_op *op);
@@ -116,10 +114,8 @@ void ashlar__soft_run_ready(void);
 /* Wait on the host until the point is done; the lock is dropped meanwhile. The caller must hold a
  * reference to `point`. */
 void ashlar__soft_wait_point(const soft_point *point);
-/*
- * Wait on the host for all work queued so far on the device, destroyed streams included, or only on
- * the stream with this serial, if it is not 0. The lock is dropped meanwhile.
- */
+/* Wait on the host for all work queued so far on the device, destroyed streams included, or only on
+ * the stream with this serial, if it is not 0. The lock is dropped meanwhile. */
 void ashlar__soft_wait_device(const soft_device *device, uint64_t serial);
 
 /* Whether the stream's oldest op may run now. */

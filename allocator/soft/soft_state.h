@@ -121,10 +121,11 @@ extern _Thread_local ashlar_driver_fn ashlar__soft_call;
 /*
  * Begin a call of the driver table: take the lock, and fail unless cuInit has been called and the
  * caller is not a host function. On failure the lock is not held, and the call must return the
- * result. `fn` is the call, or ASHLAR_DRIVER_FN_COUNT for one of soft.h. enter checks nothing more
+ * result. `fn` is the call, or ASHLAR_DRIVER_FN_COUNT for one of soft.h.
+ *   enter          checks nothing more
  *   enter_context  needs a current context, sets *device to its device, and fails if the device has
  *                  a sticky fault
- *   enter_vmm needs virtual memory management, and no capture that forbids unsafe calls
+ *   enter_vmm      needs virtual memory management, and no capture that forbids unsafe calls
  *   enter_stream   like enter_context, and finds the stream that the caller's handle means
  *   enter_work     like enter_stream, for a call that queues work on the stream
  * ashlar__soft_leave() drops the lock and returns `result`.
@@ -142,10 +143,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_ensure(void);
 /* NULL: no such device. */
 soft_device *ashlar__soft_device_at(cu_device ordinal);
 
-/*
- * The device that a context belongs to; _current: the device of the calling thread's current
- * context. NULL: no such context.
- */
+/* The device that a context belongs to; _current: the device of the calling thread's current
+ * context. NULL: no such context. */
 soft_device *ashlar__soft_context_find(cu_context context);
 soft_device *ashlar__soft_context_current(void);
 

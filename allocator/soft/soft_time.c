@@ -4,10 +4,8 @@
 #include "allocator/base/check_level.h"
 #include "allocator/soft/soft_state.h"
 
-/*
- * How long work takes on the device: estimates for a data-centre GPU on PCIe 4. A copy or a fill
- * takes START_NS, and time for its bytes at the rate of their path.
- */
+/* How long work takes on the device: estimates for a data-centre GPU on PCIe 4. A copy or a fill
+ * takes START_NS, and time for its bytes at the rate of their path. */
 enum {
     HOST_FN_NS = 10000, /* a middling kernel */
     START_NS = 2000,

@@ -79,10 +79,8 @@ void ashlar_plan_record_next(ashlar_allocator *a, uint64_t key) {
     ashlar__allocator_leave(a);
 }
 
-/*
- * Add to *out the bytes of a plan memory, and the largest size and the largest bound among its
- * stream's plans.
- */
+/* Add to *out the bytes of a plan memory, and the largest size and the largest bound among its
+ * stream's plans. */
 static void add_stream(const ashlar_allocator *a, const ashlar_plan_memory *memory,
                        ashlar_plan_stats *out) {
     uint64_t plan_bytes = 0, bound_bytes = 0;

@@ -61,10 +61,8 @@ static ashlar_status copy_key(const ashlar_step_key *key, numbering *streams,
     return ashlar__plan_restore(to, key->plan->offsets, &out->plan);
 }
 
-/*
- * Count the keys to save, which are all that have recorded steps; each must have an up-to-date
- * plan.
- */
+/* Count the keys to save, which are all that have recorded steps; each must have an up-to-date
+ * plan. */
 static ashlar_status count_keys(const ashlar_allocator *a, uint32_t *out) {
     uint32_t count = 0;
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
@@ -90,10 +88,8 @@ static ashlar_status count_keys(const ashlar_allocator *a, uint32_t *out) {
     return ASHLAR_OK;
 }
 
-/*
- * List the oldest key first. Loading puts each key in front of the planner's list, so saving loaded
- * plans writes the same file again.
- */
+/* List the oldest key first. Loading puts each key in front of the planner's list, so saving loaded
+ * plans writes the same file again. */
 static void list_keys(const ashlar_allocator *a, const ashlar_step_key **keys, uint32_t count) {
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         if (key->step_count > 0) {
@@ -226,10 +222,8 @@ static bool has_state(const arrival *in, const ashlar_stream_state *state) {
     return i < in->state_count;
 }
 
-/*
- * Refuse to load if the allocator already has steps on one of the streams: all plans of a stream
- * share one memory, and a loaded plan might need a larger one.
- */
+/* Refuse to load if the allocator already has steps on one of the streams: all plans of a stream
+ * share one memory, and a loaded plan might need a larger one. */
 static ashlar_status refuse_known(const ashlar_allocator *a, const arrival *in) {
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         bool is_on = has_state(in, key->stream_state);

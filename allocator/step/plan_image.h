@@ -65,7 +65,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_write(const ashlar_plan_image
 /*
  * Parse an image: check the range of every number, every packing, and the checksum.
  *
- * name the file's name, for messages
+ * name    the file's name, for messages
  * text    not NULL
  * out     the caller frees it with ashlar__plan_image_finish(); unchanged on failure
  * Errors: ASHLAR_EFORMAT (the detail begins with NAME:LINE:), ASHLAR_ENOTSUP (another version or

@@ -10,10 +10,8 @@
 #include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 
-/*
- * Add a recording that belongs to no stream yet to key `key`, as a step on `stream`. Finishes the
- * recording, also on failure.
- */
+/* Add a recording that belongs to no stream yet to key `key`, as a step on `stream`. Finishes the
+ * recording, also on failure. */
 static ashlar_status keep(ashlar_allocator *a, ashlar_stream stream, uint64_t key,
                           ashlar_recording *recording) {
     ashlar_stream_state *state = NULL;

@@ -112,10 +112,8 @@ static ashlar_status no_host_memory(const reader *r) {
     return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its plans", r->name);
 }
 
-/*
- * Refuse a count of lines, each of at least `line_bytes` bytes, that do not fit into the rest of
- * the file, so that no memory is allocated for a wrong count.
- */
+/* Refuse a count of lines, each of at least `line_bytes` bytes, that do not fit into the rest of
+ * the file, so that no memory is allocated for a wrong count. */
 static ashlar_status check_room(const reader *r, uint64_t count, size_t line_bytes) {
     return count <= r->rest.bytes / line_bytes
                ? ASHLAR_OK

@@ -1,7 +1,5 @@
-/*
- * plan_write.c - writing a file of plans, the checksum, and the check of a fingerprint; the format
- * is in plan_image.h.
- */
+/* plan_write.c - writing a file of plans, the checksum, and the check of a fingerprint; the format
+ * is in plan_image.h. */
 #include "allocator/step/plan_image.h"
 
 #include <inttypes.h>

@@ -24,10 +24,8 @@ bool ashlar__plan_is_busy_locked(const ashlar_allocator *a, const ashlar_plan *p
     return false;
 }
 
-/*
- * Drop the key's plan, because there is no memory for it. The other plans of its streams get plan
- * memories again, now or when one of their steps begins.
- */
+/* Drop the key's plan, because there is no memory for it. The other plans of its streams get plan
+ * memories again, now or when one of their steps begins. */
 static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
     ashlar_plan *plan = key->plan;
     ASHLAR_CHECK2(plan != NULL && key->replay_count == 0);

@@ -61,9 +61,8 @@ static bool can_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *
            ashlar__planner_take_again_locked(a, own, key) == ASHLAR_OK;
 }
 
-/*
- * Let the addresses that a step gets depend on nothing but the step: see ashlar_step_key.is_held.
- */
+/* Let the addresses that a step gets depend on nothing but the step: see
+ * ashlar_step_key.is_held. */
 static ashlar_status hold(ashlar_allocator *a, ashlar_cache *own) {
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         ashlar__returned_put_locked(a, state);

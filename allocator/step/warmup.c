@@ -34,10 +34,8 @@ typedef struct warmup {
 
 enum { REASONS_BYTES = 256 };
 
-/*
- * Write the misses between two readings of the statistics into `text`, for example "2 larger than
- * recorded, 1 behind the last recorded allocation". Returns the number of misses.
- */
+/* Write the misses between two readings of the statistics into `text`, for example "2 larger than
+ * recorded, 1 behind the last recorded allocation". Returns the number of misses. */
 static uint64_t list_misses(const ashlar_plan_stats *before, const ashlar_plan_stats *after,
                             char text[static REASONS_BYTES]) {
     uint64_t count = 0;
@@ -118,12 +116,10 @@ static ashlar_status pass(const warmup *w) {
 
 /* ---- the parts ---- */
 
-/*
- * Give all free memory back to the device. The first trim records an event on each stream; after a
+/* Give all free memory back to the device. The first trim records an event on each stream; after a
  * wait, the second one finds these events completed, and so knows that the streams are done. A trim
  * records no event on a stream that has one pending, which is why there is a wait before the first
- * trim, too.
- */
+ * trim, too. */
 static ashlar_status give_back(ashlar_allocator *a) {
     ashlar_status status = ashlar__device_synchronize(a->device);
     if (status == ASHLAR_OK) {

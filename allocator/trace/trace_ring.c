@@ -81,9 +81,7 @@ void ashlar__trace_put(ashlar_trace *trace, const ashlar_trace_event *event) {
     if (!enter(entry, sequence)) {
         return;
     }
-    /*
-     * Release: a reader that copies one of these words will then find the odd mark, or a later one.
-     */
+    /* Release: a reader that copies one of these words then finds the odd mark, or a later one. */
     for (int i = 0; i < ASHLAR_TRACE_WORDS; i++) {
         atomic_store_explicit(&entry->words[i], words[i], memory_order_release);
     }

@@ -19,10 +19,8 @@
 #define ASHLAR_RUNS_baseline true
 #define ASHLAR_RUNS_avx2 (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0)
 
-/*
- * The index in ASHLAR_SETS of the best set that this processor can run. It can always run the last
- * one, baseline.
- */
+/* The index in ASHLAR_SETS of the best set that this processor can run. It can always run the last
+ * one, baseline. */
 #define ASHLAR_RUNS_ROW(set) ASHLAR_RUNS_##set,
 static inline size_t ashlar__best_set(void) {
     const bool runs[] = {ASHLAR_SETS(ASHLAR_RUNS_ROW)};

@@ -69,11 +69,10 @@ size_t ashlar_arena_region_bytes(const ashlar_arena *arena, ashlar_region region
     return (unsigned)region < ASHLAR_REGION_COUNT ? arena->bytes[ashlar__region_layout(region)] : 0;
 }
 
-/*
- * The block of a large region is STAGGER_BYTES larger than the region. Regions lie side by side: if
+/* The block of a large region is STAGGER_BYTES larger than the region. Regions lie side by side: if
  * each had 2^n bytes, an element's parameter, gradient and moments would lie in the same memory
- * banks, which made an AdamW step over regions of 128 MiB take 2.3 times as long (bench/results).
- */
+ * banks, which made an AdamW step over regions of 128 MiB take 2.3 times as long
+ * (bench/results). */
 enum { STAGGER_BYTES = 17 * ASHLAR_ARENA_ALIGN };
 static const size_t staggered_from = (size_t)64 << 20;
 

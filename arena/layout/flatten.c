@@ -239,10 +239,8 @@ static void repoint(const gather *g, const ashlar_flatten_item *item) {
     ashlar__arena_put_binding(g->arena, &binding);
 }
 
-/*
- * Do every step that must succeed before anything changes. If one fails, no block has been freed
- * and no binding has changed.
- */
+/* Do every step that must succeed before anything changes. If one fails, no block has been freed
+ * and no binding has changed. */
 static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, size_t count,
                                 ashlar_allocator *owner, ashlar_stream stream) {
     g->pieces = ashlar__host_calloc(count, sizeof *g->pieces);

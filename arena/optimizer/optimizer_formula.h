@@ -1,13 +1,11 @@
-/*
- * optimizer_formula.h - the arithmetic that an optimizer does once per step and once per run, on
+/* optimizer_formula.h - the arithmetic that an optimizer does once per step and once per run, on
  * every back end (internal; C and CUDA C). The arithmetic per element is in optimizer_update.h.
  *
  * Both files are compiled without contraction (-ffp-contract=off, nvcc -fmad=false), so that every
  * back end gets the same bits.
  *
  * Sources: torch.optim's documentation of SGD, Adam, AdamW, Adagrad and RMSprop and of
- * torch.amp.GradScaler (PyTorch 2); clipping as in Pascanu et al. 2013.
- */
+ * torch.amp.GradScaler (PyTorch 2); clipping as in Pascanu et al. 2013. */
 #ifndef ASHLAR_OPTIMIZER_FORMULA_H
 #define ASHLAR_OPTIMIZER_FORMULA_H
 
@@ -71,11 +69,9 @@ ASHLAR_SHARED_FN void ashlar__formula_rescale(const ashlar_optimizer_config *con
     }
 }
 
-/*
- * The end of the pass SUM: add `sum`, the sum over the job's elements. Ranks that own a part of
+/* The end of the pass SUM: add `sum`, the sum over the job's elements. Ranks that own a part of
  * each bucket launch a SUM for each part, so launches before the decision add up. A job that also
- * decides covers everything, so it begins at 0 and ignores the rest of an abandoned step.
- */
+ * decides covers everything, so it begins at 0 and ignores the rest of an abandoned step. */
 ASHLAR_SHARED_FN void ashlar__formula_add_sum(unsigned passes, double sum,
                                               ashlar_optimizer_scalars *scalars) {
     const bool is_first = scalars->sum_count == 0 || (passes & ASHLAR_OPTIMIZER_DECIDE) != 0;

@@ -1,5 +1,4 @@
-/*
- * optimizer_impl.h - a launch of the optimizer, the same on every back end (internal; C and CUDA
+/* optimizer_impl.h - a launch of the optimizer, the same on every back end (internal; C and CUDA
  * C).
  *
  * One launch is a job of up to three passes, one after the other:
@@ -17,8 +16,7 @@
  * partials[c]. Sums are in double, and added in an order that depends only on the runs:
  *
  *   runs[0].first_chunk == 0
- *   runs[r + 1].first_chunk == runs[r].first_chunk + ceil(runs[r].elements / CHUNK)
- */
+ *   runs[r + 1].first_chunk == runs[r].first_chunk + ceil(runs[r].elements / CHUNK) */
 #ifndef ASHLAR_OPTIMIZER_IMPL_H
 #define ASHLAR_OPTIMIZER_IMPL_H
 

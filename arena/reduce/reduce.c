@@ -240,10 +240,8 @@ ashlar_status ashlar_reducer_finish(ashlar_reducer *r, ashlar_stream stream) {
     return r->next < r->arena->bucket_count ? name_missing(r) : status;
 }
 
-/*
- * Broadcast neighbouring buckets of the same type in one call, in ascending address order. The last
- * bucket has the lowest address.
- */
+/* Broadcast neighbouring buckets of the same type in one call, in ascending address order. The last
+ * bucket has the lowest address. */
 static ashlar_status send_parameters(const ashlar_reducer *r, size_t root) {
     const ashlar_arena_bucket *buckets = r->arena->buckets;
     for (size_t end = r->arena->bucket_count; end > 0;) {

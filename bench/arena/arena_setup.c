@@ -24,10 +24,8 @@ typedef struct line {
 
 _Static_assert(PIECE_BYTES % sizeof(line) == 0, "pieces are whole lines");
 
-/*
- * Copy line by line, never by the C library: the fence, which takes no instruction, keeps the
- * compiler from turning the loop into a memcpy.
- */
+/* Copy line by line, never by the C library: the fence, which takes no instruction, keeps the
+ * compiler from turning the loop into a memcpy. */
 static void loop(void *dst, const void *src, size_t bytes) {
     line *to = dst;
     const line *from = src;
@@ -62,10 +60,8 @@ void ashlar__arena_copy(ashlar_copy_work *work) {
 
 enum { VALUES_SEED = 5 };
 
-/*
- * The copies' ranges must not be a multiple of 4 KiB apart. Otherwise a load would wait for an
- * earlier store whose address has the same low bits, since the processor compares these first.
- */
+/* The copies' ranges must not be a multiple of 4 KiB apart. Otherwise a load would wait for an
+ * earlier store whose address has the same low bits, since the processor compares these first. */
 enum { SKEW_BYTES = 33 * ASHLAR_COPY_LINE };
 
 /* How an operation is called, counted and shared. */
@@ -263,10 +259,8 @@ static ashlar_status run(ashlar_arena_setup *s, ashlar_arena_runner runner,
     return ashlar_stream_synchronize(s->device, s->stream);
 }
 
-/*
- * Make the pointers point to scattered tensors again, which is needed before each flattening and
- * not timed.
- */
+/* Make the pointers point to scattered tensors again, which is needed before each flattening and
+ * not timed. */
 static void scatter(ashlar_arena_setup *s) {
     const ashlar_per_tensor *scattered = s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR];
     for (size_t i = 0; i < ashlar_arena_tensor_count(s->arena); i++) {

@@ -11,8 +11,7 @@
 
 #include "bench/arena/per_tensor.h"
 
-/*
- * Every operation, and how its bytes are counted. `accesses` is the number of reads and writes for
+/* Every operation, and how its bytes are counted. `accesses` is the number of reads and writes for
  * each element, of 4 bytes each, without padding, tables and intermediate copies. `arrays` is the
  * number of arrays, of all elements, that they go to; a copy beside the operation uses as much
  * memory.
@@ -29,8 +28,7 @@
  * anyway.
  *
  * Columns: name, text, accesses, arrays, whether the workers share the operation (otherwise one
- * thread runs it).
- */
+ * thread runs it). */
 #define ASHLAR_ARENA_OPERATION_MAP(X)      \
     X(ADAMW, "adamw", 8, 4, true)          \
     X(ZERO, "zero", 1, 1, false)           \
@@ -47,13 +45,11 @@ typedef enum ashlar_arena_operation {
 
 const char *ashlar__arena_operation_name(ashlar_arena_operation operation);
 
-/*
- * The copy of one measurement, from one range of device memory to another. It moves as many bytes,
+/* The copy of one measurement, from one range of device memory to another. It moves as many bytes,
  * reads plus writes, as the operation beside it, in as much memory:
  *
  *     bytes * 2          what the operation's memory holds
- *     bytes * 2 * times the bytes moved, counted as for the operation
- */
+ *     bytes * 2 * times the bytes moved, counted as for the operation */
 typedef struct ashlar_copy_work {
     void *dst; /* [bytes], apart from src; both aligned to COPY_LINE */
     const void *src;

@@ -1,23 +1,19 @@
-/*
- * bench_arena.h - measures an arena's savings: optimizer steps, fills, norms, copies and files over
+/* bench_arena.h - measures an arena's savings: optimizer steps, fills, norms, copies and files over
  * one range, compared with the same work tensor by tensor and in lists, and with a copy of as many
  * bytes (internal).
  *
  * Every subject has an instance of its own, and all take turns in each round, the two copies
  * included. Work that every subject needs is not timed: making pointers point to the scattered
  * tensors before they are flattened, and giving replicas back. Checkpoints go to a new folder in
- * TMPDIR, or /tmp, which is removed. CUDA devices are refused.
- */
+ * TMPDIR, or /tmp, which is removed. CUDA devices are refused. */
 #ifndef ASHLAR_BENCH_ARENA_H
 #define ASHLAR_BENCH_ARENA_H
 
 #include "bench/harness/benchmark.h"
 
-/*
- * The columns of its rows, as in ashlar_rows_column. NS is the time of one operation; bytes are
+/* The columns of its rows, as in ashlar_rows_column. NS is the time of one operation; bytes are
  * those read plus those written, counted as in arena_setup.h. COPY is a copy by a plain loop in the
- * same rounds. OVER_COPY and OVER_MEMCPY are ratios of BYTES_PER_S, OVER_ARENA of NS.
- */
+ * same rounds. OVER_COPY and OVER_MEMCPY are ratios of BYTES_PER_S, OVER_ARENA of NS. */
 #define ASHLAR_ARENA_COLUMN_MAP(X)                                 \
     X(CASE, "case", "case", TEXT, 13, 0, 0)                        \
     X(OPERATION, "operation", "operation", TEXT, 10, 0, 0)         \

@@ -1,5 +1,4 @@
-/*
- * per_tensor.h - the tensors of an arena as in a program without arenas: each has an allocation of
+/* per_tensor.h - the tensors of an arena as in a program without arenas: each has an allocation of
  * its own, and all work is done in launches that each cover a few tensors (internal).
  *
  *   per_tensor    a launch, a fill or a copy for each tensor
@@ -12,8 +11,7 @@
  * in its last bits, since its squares are added tensor by tensor, and in an arena across tensors.
  * If gradients are clipped, so may everything that is multiplied by clip_norm / norm.
  *
- * Software devices only. Threads: one at a time.
- */
+ * Software devices only. Threads: one at a time. */
 #ifndef ASHLAR_PER_TENSOR_H
 #define ASHLAR_PER_TENSOR_H
 
@@ -29,20 +27,16 @@ typedef struct ashlar_arena_list_limits {
     size_t chunk_elements; /* a multiple of ASHLAR_OPTIMIZER_CHUNK */
 } ashlar_arena_list_limits;
 
-/*
- * The elements that a list covers: those of run `first` from `skip` on, all of the runs between,
- * and those of run first + count - 1 before `end`.
- */
+/* The elements that a list covers: those of run `first` from `skip` on, all of the runs between,
+ * and those of run first + count - 1 before `end`. */
 typedef struct ashlar_arena_list {
     size_t first, count;
     size_t skip, end;
 } ashlar_arena_list;
 
-/*
- * Split `count` runs, none of them empty, and return how many lists there are.
+/* Split `count` runs, none of them empty, and return how many lists there are.
  *
- * lists room for all lists; NULL: only count them
- */
+ * lists   room for all lists; NULL: only count them */
 size_t ashlar__arena_lists_split(const ashlar_optimizer_run *runs, size_t count,
                                  const ashlar_arena_list_limits *limits, ashlar_arena_list *lists);
 
@@ -50,10 +44,8 @@ size_t ashlar__arena_lists_split(const ashlar_optimizer_run *runs, size_t count,
 void ashlar__arena_list_piece(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
                               size_t i, size_t *begin, size_t *end);
 
-/*
- * Make a job cover a list. `runs` are numbered, and in host memory; the job points into
- * `device_runs`, their copy on the device.
- */
+/* Make a job cover a list. `runs` are numbered, and in host memory; the job points into
+ * `device_runs`, their copy on the device. */
 void ashlar__arena_list_cover(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
                               const ashlar_optimizer_run *device_runs, ashlar_optimizer_job *job);
 
@@ -84,8 +76,7 @@ typedef struct ashlar_per_tensor {
     ashlar_optimizer_scalars *sums;    /* [list_count]; only `sum` is used */
 } ashlar_per_tensor;
 
-/*
- * Make scattered copies of an arena's tensors, with the arena's present parameters and gradients,
+/* Make scattered copies of an arena's tensors, with the arena's present parameters and gradients,
  * and moments of 0, as before the first step of AdamW or Adam. All blocks are taken from the
  * arena's allocator in a random order, so that neighbours in the arena are not neighbours here.
  *
@@ -94,8 +85,7 @@ typedef struct ashlar_per_tensor {
  *
  * Ownership: *out is the caller's; the arena must outlive it.
  * Errors:    ASHLAR_ENOTSUP (a CUDA device), ASHLAR_EINVAL (other tensors, another optimizer),
- *            ASHLAR_EHOSTMEM, and those of ashlar_alloc() and copies.
- */
+ *            ASHLAR_EHOSTMEM, and those of ashlar_alloc() and copies. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
                                                           const ashlar_optimizer_config *config,
                                                           const ashlar_arena_list_limits *limits,
@@ -107,33 +97,25 @@ void ashlar__per_tensor_destroy(ashlar_per_tensor *per_tensor); /* NULL is allow
 void *ashlar__per_tensor_view(const ashlar_per_tensor *per_tensor, ashlar_region region,
                               size_t tensor);
 
-/*
- * Queue a step; or only zeros for all gradients; or only the norm of all gradients. Errors: those
- * of launches and fills.
- */
+/* Queue a step; or only zeros for all gradients; or only the norm of all gradients. Errors: those
+ * of launches and fills. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_step(ashlar_per_tensor *per_tensor,
                                                         double learning_rate);
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_zero(ashlar_per_tensor *per_tensor);
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_norm(ashlar_per_tensor *per_tensor);
 
-/*
- * Queue copies of all parameters to their places in the arena, and make the pointers point there.
- * _scatter_: make them point back to the tensors' own allocations. Errors: those of copies.
- */
+/* Queue copies of all parameters to their places in the arena, and make the pointers point there.
+ * _scatter_: make them point back to the tensors' own allocations. Errors: those of copies. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_flatten(ashlar_per_tensor *per_tensor);
 void ashlar__per_tensor_scatter(ashlar_per_tensor *per_tensor);
 
-/*
- * Take a block for each parameter tensor of a replica on the same device, and queue the copies.
- * _drop_: free the blocks, also after a failure. Errors: those of ashlar_alloc() and copies.
- */
+/* Take a block for each parameter tensor of a replica on the same device, and queue the copies.
+ * _drop_: free the blocks, also after a failure. Errors: those of ashlar_alloc() and copies. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_replicate(ashlar_per_tensor *per_tensor);
 void ashlar__per_tensor_drop_replica(ashlar_per_tensor *per_tensor);
 
-/*
- * Copy each parameter tensor to the host, and save them in the format of ashlar_checkpoint_save().
- * There is no variant for lists. Waits. Errors: as for ashlar_checkpoint_save().
- */
+/* Copy each parameter tensor to the host, and save them in the format of ashlar_checkpoint_save().
+ * There is no variant for lists. Waits. Errors: as for ashlar_checkpoint_save(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_save(ashlar_per_tensor *per_tensor,
                                                         const char *path);
 

@@ -58,10 +58,8 @@ typedef struct ashlar_benchmark {
 /* Whether a list of workloads asks for this one, as an empty list does. */
 bool ashlar__bench_wants(const ashlar_option_list *list, ashlar_bench_name name);
 
-/*
- * Check the names in a request. Errors: ASHLAR_EINVAL (no such workload or subject; the detail
- * lists the valid names).
- */
+/* Check the names in a request. Errors: ASHLAR_EINVAL (no such workload or subject; the detail
+ * lists the valid names). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__benchmark_check(const ashlar_benchmark *benchmark,
                                                         const ashlar_bench_request *request);
 

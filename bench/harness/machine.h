@@ -38,10 +38,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__machine_write(const ashlar_machine_confi
 /* The processor's name from /proc/cpuinfo, or "unknown". */
 void ashlar__machine_processor(char name[static ASHLAR_MACHINE_TEXT_BYTES]);
 
-/*
- * Bytes of this process's memory that belongs to no file, after malloc() has given back its free
- * memory. A software device's memory belongs to a file. NaN: not known.
- */
+/* Bytes of this process's memory that belongs to no file, after malloc() has given back its free
+ * memory. A software device's memory belongs to a file. NaN: not known. */
 double ashlar__machine_host_bytes(void);
 
 #endif /* ASHLAR_MACHINE_H */

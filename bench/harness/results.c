@@ -55,10 +55,8 @@ static ashlar_status make_label(const ashlar_json *row, size_t number,
     return is_good ? ASHLAR_OK : fail_row(number, "has no subject, or too long a one");
 }
 
-/*
- * The index of `text` in a list of `*count` texts of `bytes` bytes each. A new text is appended; if
- * the list is full (`most` texts), the result is `most`.
- */
+/* The index of `text` in a list of `*count` texts of `bytes` bytes each. A new text is appended; if
+ * the list is full (`most` texts), the result is `most`. */
 static size_t place_of(char *texts, size_t bytes, size_t *count, size_t most, const char *text) {
     size_t i = 0;
     while (i < *count && strcmp(texts + i * bytes, text) != 0) {

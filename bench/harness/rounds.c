@@ -23,10 +23,8 @@ double ashlar__turns_median(ashlar_turns *turns, size_t figure) {
     return ashlar__median(turns->figures[figure], turns->rounds);
 }
 
-/*
- * A subject is very slow if its operation takes longer than so many turns. The driver's plain calls
- * are a thousand times slower than a cache, and would take up most of the measurement.
- */
+/* A subject is very slow if its operation takes longer than so many turns. The driver's plain calls
+ * are a thousand times slower than a cache, and would take up most of the measurement. */
 enum { SLOW_TURNS = 20 };
 
 static ashlar_status warm_up(const ashlar_rounds *r, size_t subject, ashlar_turns *turns) {

@@ -76,10 +76,8 @@ typedef struct ashlar_rows {
 ASHLAR_MUST_CHECK ashlar_status ashlar__rows_add(ashlar_rows *rows, const ashlar_row *row);
 void ashlar__rows_finish(ashlar_rows *rows);
 
-/*
- * The row of another subject with the same label, on `threads` threads (0: on the same number).
- * NULL: there is none.
- */
+/* The row of another subject with the same label, on `threads` threads (0: on the same number).
+ * NULL: there is none. */
 const ashlar_row *ashlar__rows_find(const ashlar_rows *rows, const ashlar_row *like,
                                     const char *subject, size_t threads);
 

@@ -38,10 +38,8 @@ extern const ashlar_benchmark ashlar__benchmark_alloc, ashlar__benchmark_plan;
 
 extern const ashlar_rows_form ashlar__alloc_form;
 
-/*
- * Set the figures that follow from others, OVER_FLOOR, OVER_ASHLAR, OVER_ONE_SIZE, THROUGHPUT and
- * LATE_OVER_EARLY, in the rows from `first` on.
- */
+/* Set the figures that follow from others, OVER_FLOOR, OVER_ASHLAR, OVER_ONE_SIZE, THROUGHPUT and
+ * LATE_OVER_EARLY, in the rows from `first` on. */
 void ashlar__alloc_fill(ashlar_rows *rows, size_t first);
 
 /* ---- between the files of the two ---- */
@@ -54,17 +52,13 @@ typedef struct ashlar_alloc_bench {
     ashlar_rows *rows;
 } ashlar_alloc_bench;
 
-/*
- * The chosen peers, in the order of the rows, whatever the order of the options. Returns their
- * number.
- */
+/* The chosen peers, in the order of the rows, whatever the order of the options. Returns their
+ * number. */
 size_t ashlar__alloc_choose_peers(const ashlar_alloc_bench *b,
                                   const ashlar_peer *out[ASHLAR_PEERS_MAX]);
 
-/*
- * Run at least request->pairs pairs of the first requested list, or pairs of 4 KiB: this is the
- * program that callgrind counts.
- */
+/* Run at least request->pairs pairs of the first requested list, or pairs of 4 KiB: this is the
+ * program that callgrind counts. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_run_pairs(const ashlar_alloc_bench *b);
 
 /* Count the instructions of pairs. Errors: those of ashlar__instructions_of_pair(). */

@@ -49,10 +49,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__measure(const ashlar_measure_config *con
                                                 const ashlar_peer *const *peers, size_t count,
                                                 ashlar_measurement *out);
 
-/*
- * Run the prologue, then the body `times` times, on one thread: for tools that count instructions.
- * Errors: as for ashlar__measure().
- */
+/* Run the prologue, then the body `times` times, on one thread: for tools that count instructions.
+ * Errors: as for ashlar__measure(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__measure_repeat(ashlar_device *device,
                                                        const ashlar_workload *workload,
                                                        const ashlar_peer *peer, size_t times);

@@ -1,7 +1,5 @@
-/*
- * turn_marked.c - blocks that are taken, marked for a further stream and given back: the cost of
- * early and late calls, and the host memory that calls leave in use.
- */
+/* turn_marked.c - blocks that are taken, marked for a further stream and given back: the cost of
+ * early and late calls, and the host memory that calls leave in use. */
 #include <sched.h>
 
 #include "allocator/base/check_level.h"

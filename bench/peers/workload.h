@@ -90,10 +90,8 @@ typedef struct ashlar_workload_spec {
     uint32_t amount_smoke; /* the same for a smoke run; 0: no other amount */
 } ashlar_workload_spec;
 
-/*
- * The i-th list, in the order of the report, that compares allocators or, with is_of_plans, a plan
- * with the ordinary path; NULL: there are fewer. Lists for plans have steps.
- */
+/* The i-th list, in the order of the report, that compares allocators or, with is_of_plans, a plan
+ * with the ordinary path; NULL: there are fewer. Lists for plans have steps. */
 const ashlar_workload_spec *ashlar__workload_spec(bool is_of_plans, size_t i);
 
 /*
@@ -112,10 +110,8 @@ size_t ashlar__workload_body_steps(const ashlar_workload *w);
 
 /* --- for a spec's `record`; ashlar__workload_init() reports failures of these ---------------- */
 
-/*
- * Take `bytes` > 0 bytes into a free variable, preferably the one given back last, and return it.
- * The block is for the thread's first stream; _on: for stream number `stream`.
- */
+/* Take `bytes` > 0 bytes into a free variable, preferably the one given back last, and return it.
+ * The block is for the thread's first stream; _on: for stream number `stream`. */
 uint32_t ashlar__workload_take(ashlar_workload *w, uint32_t bytes);
 uint32_t ashlar__workload_take_on(ashlar_workload *w, uint32_t bytes, uint32_t stream);
 void ashlar__workload_give(ashlar_workload *w, uint32_t variable);

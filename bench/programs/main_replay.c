@@ -14,9 +14,8 @@
 
 static const char program[] = "ashlar-replay";
 
-/*
- * More than any log of one device needs, so that no allocation fails, and the peak shows the need.
- */
+/* More than any log of one device needs, so that no allocation fails, and the peak shows the
+ * need. */
 static const char default_memory[] = "1TiB";
 
 typedef struct command {
@@ -266,10 +265,8 @@ static ashlar_status replay_file(const command *c, const char *path, ashlar_json
     return status;
 }
 
-/*
- * Replay every file, even after one has failed, or pack one problem. Each failure prints one line;
- * results so far are written.
- */
+/* Replay every file, even after one has failed, or pack one problem. Each failure prints one line;
+ * results so far are written. */
 static int run(const command *c, int count, char **files) {
     ashlar_json_writer w;
     int exit_status = 0;

@@ -1,7 +1,5 @@
-/*
- * bench_pack.h - the time that packing takes, and the quality of the plans, for ashlar-bench and
- * ashlar-replay (internal).
- */
+/* bench_pack.h - the time that packing takes, and the quality of the plans, for ashlar-bench and
+ * ashlar-replay (internal). */
 #ifndef ASHLAR_BENCH_PACK_H
 #define ASHLAR_BENCH_PACK_H
 
@@ -51,30 +49,24 @@ typedef struct ashlar_pack_job {
     FILE *progress;        /* a terminal to show progress on; NULL: none */
 } ashlar_pack_job;
 
-/*
- * Pack a file's problem, verify the plan, and write it. A plan that does not fit is no error.
+/* Pack a file's problem, verify the plan, and write it. A plan that does not fit is no error.
  * Errors: as for ashlar__pack_table_read(), ashlar__pack_table_write() and ashlar__picture_write();
- * ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; ASHLAR_EFORMAT also for a wrong plan.
- */
+ * ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; ASHLAR_EFORMAT also for a wrong plan. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack_file(const ashlar_pack_job *job,
                                                         ashlar_packing *out);
 
 void ashlar__bench_pack_print(FILE *out, const ashlar_packing *packing);
 
-/*
- * The form of packings. Its rows are {problem, buffers, seconds, plan_bytes, bound_bytes, gap,
- * capacity (null if none), fits, strategy}. Targets: at most 1 second, and a gap of at most 3 %.
- */
+/* The form of packings. Its rows are {problem, buffers, seconds, plan_bytes, bound_bytes, gap,
+ * capacity (null if none), fits, strategy}. Targets: at most 1 second, and a gap of at most 3 %. */
 extern const ashlar_rows_form ashlar__packing_form;
 
 ashlar_row ashlar__packing_row(const ashlar_packing *packing); /* `packing` must outlive the row */
 
-/*
- * The same for ashlar-replay: print one line on `out` and put an object to `w`.
+/* The same for ashlar-replay: print one line on `out` and put an object to `w`.
  *
  * Errors: those of ashlar__bench_pack_file(); ASHLAR_ENOMEM (the plan does not fit; the line, the
- * object and the solution have been written even so).
- */
+ * object and the solution have been written even so). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_pack_run(const ashlar_pack_job *job, FILE *out,
                                                         ashlar_json_writer *w);
 

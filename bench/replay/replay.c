@@ -31,11 +31,9 @@ typedef struct worker {
     bool is_started; /* Lock: replay.lock */
 } worker;
 
-/*
- * Turns count the events of all passes. The thread whose turn is `next` runs the event, holding the
+/* Turns count the events of all passes. The thread whose turn is `next` runs the event, holding the
  * lock; then everything here belongs to it. Invariants: turn_count == config->passes *
- * log->closed_count; next <= turn_count; next == turn_count when the replay is over.
- */
+ * log->closed_count; next <= turn_count; next == turn_count when the replay is over. */
 struct replay {
     const ashlar_rmm_log *log;
     const ashlar_replay_config *config;

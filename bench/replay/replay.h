@@ -1,5 +1,4 @@
-/*
- * replay.h - replays a recorded log of allocations on a software device (internal).
+/* replay.h - replays a recorded log of allocations on a software device (internal).
  *
  * Each thread and stream of the log gets a thread or stream of its own; a thread lives from its
  * first event to its last. Threads take turns in the order of the log, so that every replay is the
@@ -7,8 +6,7 @@
  * the device may be larger than the host.
  *
  * A replay is one pass or several passes over the log, by the same threads with the same allocator,
- * which keeps its memory. A pass ends with frees of all blocks that the log leaves live.
- */
+ * which keeps its memory. A pass ends with frees of all blocks that the log leaves live. */
 #ifndef ASHLAR_REPLAY_H
 #define ASHLAR_REPLAY_H
 
@@ -69,22 +67,19 @@ typedef struct ashlar_replay_result {
     char failure[ASHLAR_REPLAY_TEXT_BYTES]; /* the first one, as FILE:LINE: detail; or "" */
 } ashlar_replay_result;
 
-/*
- * Replay a log on a fresh software device, then check the allocator.
+/* Replay a log on a fresh software device, then check the allocator.
  *
  * result   figures of all passes. Even on success it may count failed allocations.
  *
  * Threads: no other thread may use a software device meanwhile.
  * Errors:  ASHLAR_EFORMAT (a block that overlaps a live one, an allocator that fails its check; the
  *          detail begins with FILE:LINE:), ASHLAR_EHOSTMEM, and those of the allocator, except
- *          ASHLAR_ENOMEM of an allocation, which is counted.
- */
+ *          ASHLAR_ENOMEM of an allocation, which is counted. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_run(const ashlar_rmm_log *log,
                                                    const ashlar_replay_config *config,
                                                    ashlar_replay_result *result);
 
-/*
- * Find, by bisection between the peaks of live and reserved memory, a capacity at which all passes
+/* Find, by bisection between the peaks of live and reserved memory, a capacity at which all passes
  * over the log succeed while one fails with one grain less. (A smaller one might still do, by luck
  * in fragmentation.)
  *
@@ -92,8 +87,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__replay_run(const ashlar_rmm_log *log,
  * result     of a run without failed allocations
  * capacity   bytes, a multiple of ASHLAR_REPLAY_GRAIN_BYTES
  *
- * Errors: as ashlar__replay_run().
- */
+ * Errors: as ashlar__replay_run(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_log *log,
                                                              const ashlar_replay_config *config,
                                                              const ashlar_replay_result *result,

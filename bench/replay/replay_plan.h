@@ -1,12 +1,10 @@
-/*
- * replay_plan.h - a log's steps for a replay on a plan, and its outcome (internal).
+/* replay_plan.h - a log's steps for a replay on a plan, and its outcome (internal).
  *
  * The first step is recorded, and all others, those of further passes included, are replayed on its
  * plan. A log without two steps counts as one, and has at least two passes.
  *
  * Steps belong to the thread that allocates most in them. They begin and end at that thread's first
- * event after a boundary; other threads allocate by the ordinary path.
- */
+ * event after a boundary; other threads allocate by the ordinary path. */
 #ifndef ASHLAR_REPLAY_PLAN_H
 #define ASHLAR_REPLAY_PLAN_H
 

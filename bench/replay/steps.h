@@ -1,5 +1,4 @@
-/*
- * steps.h - finds where a program's steps begin in a log of its allocations (internal).
+/* steps.h - finds where a program's steps begin in a log of its allocations (internal).
  *
  * Each row of action "step" begins a step. In a log without such rows, steps are found by the
  * period of the allocations, which are distinguished by size and stream (period.h); an
@@ -7,8 +6,7 @@
  * allocation of a period that on average finds the fewest live bytes; the frees before it belong to
  * the previous step.
  *
- * If a program does nothing but repeat one layer, the log cannot tell that layer from a step.
- */
+ * If a program does nothing but repeat one layer, the log cannot tell that layer from a step. */
 #ifndef ASHLAR_STEPS_H
 #define ASHLAR_STEPS_H
 

@@ -7,11 +7,9 @@
 
 #include "bench/harness/benchmark.h"
 
-/*
- * The columns of its rows, as in ashlar_rows_column: medians over the rounds. A ratio is the median
+/* The columns of its rows, as in ashlar_rows_column: medians over the rounds. A ratio is the median
  * of each round's ratio of MS_STEP; PRODUCT_SHARE is the share of matrix products in a step on one
- * thread.
- */
+ * thread. */
 #define ASHLAR_RNN_ROW_COLUMN_MAP(X)                           \
     X(CASE, "case", "case", TEXT, 30, 0, 0)                    \
     X(SUBJECT, "subject", "subject", TEXT, 16, 0, 0)           \

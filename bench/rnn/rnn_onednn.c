@@ -1,13 +1,11 @@
-/*
- * rnn_onednn.c - networks by oneDNN 2.x; versions before 2.0 and since 3.0 have other interfaces.
+/* rnn_onednn.c - networks by oneDNN 2.x; versions before 2.0 and since 3.0 have other interfaces.
  *
  * Letters as in rnn_layout.h. oneDNN's dimensions of weights are L D I G O; packed order is its
  * "ldgoi" with L = D = 1. Its GRU with linear before reset is ours except for the order z r n and a
  * fourth bias, for R h of gate n; other cells have bW + bR.
  *
  * The first states are passed as zeros, and their gradients taken, because without them the
- * gradient of an LSTM's R is wrong in 2.6.3.
- */
+ * gradient of an LSTM's R is wrong in 2.6.3. */
 #include "bench/rnn/rnn_onednn_impl.h"
 
 #include <dlfcn.h>
@@ -162,10 +160,8 @@ static const dnnl_memory_desc_t *describe_memory(const ashlar_onednn *net, const
     return own;
 }
 
-/*
- * Whether the layer owns a memory. The first layer's input, the last layer's output and weights
- * used in place belong to the caller, who passes them at each call.
- */
+/* Whether the layer owns a memory. The first layer's input, the last layer's output and weights
+ * used in place belong to the caller, who passes them at each call. */
 static bool is_owned(const ashlar_onednn *net, int which, bool is_last) {
     const bool is_src = which == SRC || which == DIFF_SRC;
     const bool is_dst = which == DST || which == DIFF_DST;

@@ -1,11 +1,9 @@
-/*
- * rnn_onednn.h - the same network by oneDNN, for comparison (internal).
+/* rnn_onednn.h - the same network by oneDNN, for comparison (internal).
  *
  * oneDNN 2.x reads neither weights in packed order nor sequences of different lengths. So each
  * layer is a separate primitive, each forward and backward reorders the weights, gradients are
  * reordered and added, and padding is computed like everything else. rnn_onednn_none.c replaces
- * this in builds without the library.
- */
+ * this in builds without the library. */
 #ifndef ASHLAR_RNN_ONEDNN_H
 #define ASHLAR_RNN_ONEDNN_H
 

@@ -1,6 +1,5 @@
-/*
- * rnn_onednn_impl.h - the network that rnn_onednn.c sets up and rnn_onednn_pass.c runs (internal).
- */
+/* rnn_onednn_impl.h - the network that rnn_onednn.c sets up and rnn_onednn_pass.c runs
+ * (internal). */
 #ifndef ASHLAR_RNN_ONEDNN_IMPL_H
 #define ASHLAR_RNN_ONEDNN_IMPL_H
 

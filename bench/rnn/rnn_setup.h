@@ -1,11 +1,9 @@
-/*
- * rnn_setup.h - one case of `ashlar-bench rnn`, and a step of each subject (internal).
+/* rnn_setup.h - one case of `ashlar-bench rnn`, and a step of each subject (internal).
  *
  * A step's own buffers are its output, reserve, work and the gradient of its input. Subjects differ
  * in where these buffers come from. `ashlar` takes them from an allocator in each step,
  * `driver_each_step` from the driver's plain allocation; `static_buffer` uses one range taken once,
- * which is the least possible cost. `onednn` is another network.
- */
+ * which is the least possible cost. `onednn` is another network. */
 #ifndef ASHLAR_RNN_SETUP_H
 #define ASHLAR_RNN_SETUP_H
 

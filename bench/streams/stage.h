@@ -1,10 +1,8 @@
-/*
- * stage.h - the stage on which programs of several streams run: the compared allocators, their
+/* stage.h - the stage on which programs of several streams run: the compared allocators, their
  * blocks, work on virtual time, the resulting figures; and the programs (internal).
  *
  * A program is one thread that calls these functions. It runs on a software device of its own with
- * time=on, from whose clocks all figures come, so that they are the same each time.
- */
+ * time=on, from whose clocks all figures come, so that they are the same each time. */
 #ifndef ASHLAR_STREAMS_STAGE_H
 #define ASHLAR_STREAMS_STAGE_H
 
@@ -13,10 +11,8 @@
 
 #include <ashlar/device.h>
 
-/*
- * The functions that the benchmark calls on an allocator. Threads: one. The device's context is
- * current in each call.
- */
+/* The functions that the benchmark calls on an allocator. Threads: one. The device's context is
+ * current in each call. */
 typedef struct ashlar_streams_subject {
     const char *name;
     ashlar_status (*create)(ashlar_device *device, void **self);
@@ -31,10 +27,8 @@ typedef struct ashlar_streams_subject {
                              ashlar_stream stream); /* if NULL: `record` and `give` */
 } ashlar_streams_subject;
 
-/*
- * A pool for each stream, in PyTorch's manner: memory is bound to the stream that first took it,
- * until memory runs out and every unused segment goes back to the driver.
- */
+/* A pool for each stream, in PyTorch's manner: memory is bound to the stream that first took it,
+ * until memory runs out and every unused segment goes back to the driver. */
 extern const ashlar_streams_subject ashlar__streams_per_stream;
 
 /* The i-th: ashlar, cub in builds that have it, per_stream. False: there are fewer. */
@@ -83,12 +77,10 @@ typedef struct ashlar_stage_program {
                          size_t steps);
 } ashlar_stage_program;
 
-/*
- * Configure the software devices anew, with `memory_bytes`, and run a program. Threads: no other
+/* Configure the software devices anew, with `memory_bytes`, and run a program. Threads: no other
  * thread may use software devices, and none of these may be open. Errors: ASHLAR_ENOMEM (the
  * subject had no memory for a block), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EFORMAT (is_proved: a
- * block was handed out before its earlier uses were over).
- */
+ * block was handed out before its earlier uses were over). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stage_run(const ashlar_stage_program *program,
                                                   const ashlar_streams_subject *subject,
                                                   size_t steps, size_t memory_bytes, bool is_proved,
@@ -97,10 +89,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stage_run(const ashlar_stage_program *pr
 ASHLAR_MUST_CHECK ashlar_status ashlar__stage_take(ashlar_stage *stage, size_t bytes, size_t stream,
                                                    ashlar_stage_block *out);
 
-/*
- * Tell the subject of the block's further streams, then give the block back and set *block to
- * zeros. Zeros are allowed.
- */
+/* Tell the subject of the block's further streams, then give the block back and set *block to
+ * zeros. Zeros are allowed. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stage_give(ashlar_stage *stage, ashlar_stage_block *block);
 
 /* Give a block back on `stream`, whose last work comes after all other uses of the block. */

@@ -1,7 +1,5 @@
-/*
- * subjects.c - the allocators that are compared on streams: ashlar, CUB's, and a reference with a
- * pool for each stream, in PyTorch's manner.
- */
+/* subjects.c - the allocators that are compared on streams: ashlar, CUB's, and a reference with a
+ * pool for each stream, in PyTorch's manner. */
 #include <string.h>
 
 #include <ashlar/allocator.h>
@@ -11,10 +9,8 @@
 #include "bench/peers/peer.h"
 #include "bench/streams/stage.h"
 
-/*
- * Requests up to SMALL share segments of SMALL_SEGMENT, those up to MIDDLE segments of
- * LARGE_SEGMENT; larger ones have segments of their own.
- */
+/* Requests up to SMALL share segments of SMALL_SEGMENT, those up to MIDDLE segments of
+ * LARGE_SEGMENT; larger ones have segments of their own. */
 #define SMALL ((size_t)1 << 20)
 #define SMALL_SEGMENT ((size_t)2 << 20)
 #define MIDDLE ((size_t)10 << 20)
@@ -99,10 +95,8 @@ static bool is_done(pools *p, block *b, bool must_wait) {
     return true;
 }
 
-/*
- * Free blocks whose uses are over. Joining deletes the second of two blocks, so the search goes on
- * from the joined one.
- */
+/* Free blocks whose uses are over. Joining deletes the second of two blocks, so the search goes on
+ * from the joined one. */
 static void collect(pools *p, bool must_wait) {
     for (block *b = p->first, *next; b != NULL; b = next) {
         next = b->next;

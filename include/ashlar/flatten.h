@@ -27,8 +27,7 @@ typedef struct ashlar_flatten_stats {
     size_t kept_blocks;  /* blocks of `owner` of which some bytes were gathered, but not all */
 } ashlar_flatten_stats;
 
-/*
- * Copy the memory that the items point to into `region`, set the items' pointers to the copies, and
+/* Copy the memory that the items point to into `region`, set the items' pointers to the copies, and
  * bind them (ashlar_arena_bind()).
  *
  * Tensors that are neighbours both in memory and in the region, with no padding between, are copied

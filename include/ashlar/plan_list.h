@@ -58,7 +58,7 @@ ashlar_plan_record_buffers(ashlar_allocator *allocator, ashlar_stream stream, ui
  * id,lower,upper,size,offset, so that other packers can be tried on them. Slot `id` is live in
  * [lower, upper), counted in allocations of the step.
  *
- * stream the stream of the key's steps
+ * stream   the stream of the key's steps
  * user     the stream whose slots are written: `stream`, or another one that the steps allocate on;
  *          both are named from now on (allocator.h)
  *

@@ -60,12 +60,11 @@ typedef enum ashlar_reduction {
 
 typedef struct ashlar_reducer ashlar_reducer;
 
-/*
- * Make a reducer for an arena.
+/* Make a reducer for an arena.
  *
  * collectives  copied; its context must outlive the reducer
- * stream collectives are queued on it; preferably a stream for them alone, so that backward runs
- * beside them
+ * stream       collectives are queued on it; preferably a stream for them alone, so that backward
+ *              runs beside them
  *
  * Do not report tensors that are frozen when the reducer is made. A bucket with only frozen tensors
  * is never sent; in other buckets the gradients of frozen tensors are sent along as they are.
@@ -90,8 +89,7 @@ ASHLAR_API void ashlar_reducer_destroy(ashlar_reducer *reducer); /* NULL is allo
  * Errors: ASHLAR_EINVAL (a step has begun and not finished; the arena has no gradients). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_begin(ashlar_reducer *reducer);
 
-/*
- * Report that the tensor's gradient is final after the work queued so far on `stream`. Sends the
+/* Report that the tensor's gradient is final after the work queued so far on `stream`. Sends the
  * buckets that this completes, if all before them have been sent.
  *
  * stream   any, up to ASHLAR_REDUCER_STREAMS different ones in a step; it must live until the step
@@ -103,8 +101,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_begin(ashlar_reducer *
  *          this step; too many streams), ASHLAR_EDRIVER: nothing has changed. If sending or the
  *          collective fails, its status: nothing more is sent in this step, and every further call
  *          returns that status until the step is finished.
- * Cost:    O(1); for each bucket, an event record and a wait for each stream but the reducer's.
- */
+ * Cost:    O(1); for each bucket, an event record and a wait for each stream but the reducer's. */
 enum { ASHLAR_REDUCER_STREAMS = 64 };
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_final(ashlar_reducer *reducer,
                                                                 size_t tensor,

@@ -1,5 +1,4 @@
-/*
- * batch_sampler.h - an endless, seeded series of batches of items of similar length (internal).
+/* batch_sampler.h - an endless, seeded series of batches of items of similar length (internal).
  *
  *     epoch    a seeded permutation of all items; epochs follow each other without a break
  *     window   the next `window` * `batch` items of an epoch, sorted by length, cut into batches,
@@ -7,8 +6,7 @@
  *
  * So lengths are similar within a batch, but differ from batch to batch.
  *
- * Threads: one at a time per batch sampler.
- */
+ * Threads: one at a time per batch sampler. */
 #ifndef ASHLAR_BATCH_SAMPLER_H
 #define ASHLAR_BATCH_SAMPLER_H
 

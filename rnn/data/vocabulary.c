@@ -14,10 +14,9 @@ typedef struct entry {
     uint64_t hash;
 } entry;
 
-/*
- * Invariants: place_count is a power of 2, and 2 * count <= place_count; each word has one place,
- * which holds its number + 1: the first free one in a cyclic search from places[hash % place_count]
- */
+/* Invariants: place_count is a power of 2, and 2 * count <= place_count; each word has one place,
+ * which holds its number + 1: the first free one in a cyclic search from places[hash %
+ * place_count] */
 struct ashlar_vocabulary {
     entry *entries; /* [place_count / 2] */
     size_t count;

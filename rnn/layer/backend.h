@@ -1,7 +1,5 @@
-/*
- * backend.h - the functions of a compute back end for an RNN (internal). rnn.c checks all arguments
- * before it calls a back end, so a back end need not check them.
- */
+/* backend.h - the functions of a compute back end for an RNN (internal). rnn.c checks all arguments
+ * before it calls a back end, so a back end need not check them. */
 #ifndef ASHLAR_BACKEND_H
 #define ASHLAR_BACKEND_H
 

@@ -49,11 +49,9 @@ static size_t min_of(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/*
- * Each tile packs its columns of b and, if a is stored transposed, its rows of a. So cut in the
+/* Each tile packs its columns of b and, if a is stored transposed, its rows of a. So cut in the
  * direction in which nothing is packed twice, and in the other one only if that gives too few
- * tiles.
- */
+ * tiles. */
 static tiling make_tiling(const ashlar_gemm_args *p, ashlar_gemm_kernel *compute) {
     const size_t worth =
         p->m * p->n / PIECE_PRODUCTS * p->k + p->m * p->n % PIECE_PRODUCTS * p->k / PIECE_PRODUCTS;

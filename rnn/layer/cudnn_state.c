@@ -1,7 +1,5 @@
-/*
- * cudnn_state.c - loads cuDNN, and makes and destroys its descriptors and dropout states for a
- * stack.
- */
+/* cudnn_state.c - loads cuDNN, and makes and destroys its descriptors and dropout states for a
+ * stack. */
 #include "rnn/layer/cudnn_state.h"
 
 #include "allocator/device/device_impl.h"
@@ -90,10 +88,8 @@ static cudnnMathType_t math_type(const ashlar_rnn_config *c) {
 static const cudnnRNNMode_t cell_modes[] = {ASHLAR_RNN_CELL_MAP(CELL_MODE)};
 ASHLAR_TABLE_IS_FULL(cell_modes, ASHLAR_RNN_CELL_COUNT);
 
-/*
- * Set the rnn's descriptor. For cuDNN, no projection means one as wide as hidden. All sizes fit in
- * an int, because a layout has fewer than 2^31 elements.
- */
+/* Set the rnn's descriptor. For cuDNN, no projection means one as wide as hidden. All sizes fit in
+ * an int, because a layout has fewer than 2^31 elements. */
 static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_state *s) {
     static const cudnnRNNBiasMode_t biases[] = {
         [ASHLAR_RNN_BIAS_DOUBLE] = CUDNN_RNN_DOUBLE_BIAS,
@@ -223,10 +219,8 @@ static void unmake(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     }
 }
 
-/*
- * Run build() in the device's context, and unmake() if it fails. Both allocate or free device
- * memory, which another thread's capture forbids, so relax this thread's capture mode meanwhile.
- */
+/* Run build() in the device's context, and unmake() if it fails. Both allocate or free device
+ * memory, which another thread's capture forbids, so relax this thread's capture mode meanwhile. */
 static ashlar_status build_in_context(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     ashlar_driver *driver = rnn->device->driver;
     unsigned int mode;

@@ -1,7 +1,5 @@
-/*
- * cudnn_state.h - an rnn's state for cuDNN: handle, descriptors, dropout's states (internal). All
- * functions but create and destroy require the lock, and the device's context to be current.
- */
+/* cudnn_state.h - an rnn's state for cuDNN: handle, descriptors, dropout's states (internal). All
+ * functions but create and destroy require the lock, and the device's context to be current. */
 #ifndef ASHLAR_CUDNN_STATE_H
 #define ASHLAR_CUDNN_STATE_H
 

@@ -1,5 +1,4 @@
-/*
- * ops.h - a model's operations besides recurrent layers, queued on a stream: embedding, linear
+/* ops.h - a model's operations besides recurrent layers, queued on a stream: embedding, linear
  * layer, loss, and small operations between them (internal).
  *
  * Batches are padded and time-major, as in rnn.h: [T, B, ...], lengths[B], each 0..T. Positions
@@ -12,8 +11,7 @@
  *
  * Stream: all work is queued.  Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; nothing is
  * queued then, except that on a CUDA device the first parts of an operation may be. The same
- * arguments give the same bits: sums run in a fixed order.
- */
+ * arguments give the same bits: sums run in a fixed order. */
 #ifndef ASHLAR_OPS_H
 #define ASHLAR_OPS_H
 

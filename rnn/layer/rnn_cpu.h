@@ -34,11 +34,9 @@ typedef struct ashlar_rnn_cpu_args {
     ashlar_rnn_buffers b;   /* in plain memory; reserve and work are 64-byte aligned */
 } ashlar_rnn_cpu_args;
 
-/*
- * As ashlar_rnn_sizes(). Neither size depends on the lengths, and neither shrinks when steps or
+/* As ashlar_rnn_sizes(). Neither size depends on the lengths, and neither shrinks when steps or
  * batch grows, so the sizes of the largest batch suffice for every smaller one. Errors:
- * ASHLAR_EINVAL (steps or batch 0), ASHLAR_EOVERFLOW; outputs are written only on ASHLAR_OK.
- */
+ * ASHLAR_EINVAL (steps or batch 0), ASHLAR_EOVERFLOW; outputs are written only on ASHLAR_OK. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t steps,
                                                       size_t batch, bool training,
                                                       size_t *reserve_bytes, size_t *work_bytes);

@@ -111,11 +111,9 @@ void drop_rows(const ashlar_rnn_rows *batch, uint64_t seed, size_t layer, real *
 /* Which states of a pseudo-layer: before a sequence's steps, after them, or gradients of either. */
 typedef enum state_kind { FIRST_STATES, LAST_STATES, STATE_GRADIENTS } state_kind;
 
-/*
- * Copy states between a caller's h [L*D, B, P] and c [L*D, B, H], the first and second of each
+/* Copy states between a caller's h [L*D, B, P] and c [L*D, B, H], the first and second of each
  * pair, and ours. Only the LSTM has a c. A caller's NULL stands for zeros when read, and for "not
- * wanted" when written.
- */
+ * wanted" when written. */
 void read_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                  const layer_part *part, state_kind kind, const void *const from[2],
                  real *const own[2]);

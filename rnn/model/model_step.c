@@ -17,11 +17,9 @@ typedef struct buffers {
     void *states; /* a set after each chunk but the last, then two sets of gradients */
 } buffers;
 
-/*
- * The steps that one pass runs on: the whole window, or one chunk of it. `before` and `behind` are
+/* The steps that one pass runs on: the whole window, or one chunk of it. `before` and `behind` are
  * the states before its first and after its last step, `dbefore` and `dbehind` their gradients;
- * NULL stands for zeros when read, and for "not wanted" when written.
- */
+ * NULL stands for zeros when read, and for "not wanted" when written. */
 typedef struct chunk {
     size_t steps;
     const int32_t *inputs, *targets, *lengths; /* device */

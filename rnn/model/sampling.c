@@ -89,7 +89,7 @@ static size_t count_nucleus(const ashlar_sampling *c, size_t count) {
     return kept;
 }
 
-/* Drop what top_k and top_p do not keep. */
+/* Drop the symbols that top_k and top_p do not keep. */
 static void narrow(ashlar_sampling *c) {
     const size_t top_k = c->config.top_k;
     size_t kept = top_k > 0 && top_k < c->classes ? top_k : c->classes;

@@ -1,5 +1,4 @@
-/*
- * tagger.h - a model that tags words by the words themselves and by their spelling (internal).
+/* tagger.h - a model that tags words by the words themselves and by their spelling (internal).
  *
  *     each word        vectors of its characters -> RNN -> last state of each direction
  *     each sentence    its words' vectors, with the states of their characters
@@ -19,8 +18,7 @@
  * Every buffer of a step is allocated anew and freed as soon as the step is done with it; the table
  * in tagger_memory.h says when.
  *
- * Threads: one at a time per tagger.
- */
+ * Threads: one at a time per tagger. */
 #ifndef ASHLAR_TAGGER_H
 #define ASHLAR_TAGGER_H
 

@@ -1,5 +1,4 @@
-/*
- * tagger_memory.h - the buffers that a step of the tagger takes, the phases that need them, and the
+/* tagger_memory.h - the buffers that a step of the tagger takes, the phases that need them, and the
  * memory that a training needs (internal).
  *
  * One table lists all buffers: the step and its dry run follow it, the estimate adds it up. The
@@ -7,8 +6,7 @@
  * allocator, so that an allocator's real use can be compared with it:
  *
  *     needed = bytes of the arena's regions + of the batches in device memory
- *            + the most that a step's buffers hold in one phase
- */
+ *            + the most that a step's buffers hold in one phase */
 #ifndef ASHLAR_TAGGER_MEMORY_H
 #define ASHLAR_TAGGER_MEMORY_H
 

@@ -1,7 +1,5 @@
-/*
- * tagger_work.c - the work that a step of the tagger queues in each phase, on buffers it already
- * has.
- */
+/* tagger_work.c - the work that a step of the tagger queues in each phase, on buffers it already
+ * has. */
 #include "rnn/model/tagger_work.h"
 
 #include "allocator/base/error.h"

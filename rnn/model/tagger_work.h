@@ -1,7 +1,5 @@
-/*
- * tagger_work.h - the work that a step of the tagger queues in each phase, on buffers it already
- * has (internal).
- */
+/* tagger_work.h - the work that a step of the tagger queues in each phase, on buffers it already
+ * has (internal). */
 #ifndef ASHLAR_TAGGER_WORK_H
 #define ASHLAR_TAGGER_WORK_H
 

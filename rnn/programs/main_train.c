@@ -68,11 +68,9 @@ static ashlar_status print_end(const ashlar_train_command *c, ashlar_task *task,
     return c->is_tagger ? print_tagger_end(task, test, report) : status;
 }
 
-/*
- * Do everything that needs the model after the training, and first save the results, which would
+/* Do everything that needs the model after the training, and first save the results, which would
  * otherwise be lost. After a failure the snapshot and the printing are still tried; returns the
- * first failure.
- */
+ * first failure. */
 static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *trainer,
                             const ashlar_train_report *report) {
     ashlar_task *task = ashlar__trainer_task(trainer);

@@ -82,7 +82,7 @@ typedef struct ashlar_step_memory {
 
 typedef struct ashlar_train_report {
     ashlar_device_info device;
-    size_t steps;            /* steps of this run; all counts and times below are of this run too */
+    size_t steps;            /* steps of this run; counts and times below are also of this run */
     size_t resumed;          /* steps done before this run, as the resumed file says */
     size_t parameters;       /* elements, without padding */
     size_t batch;            /* sequences per step */

@@ -51,15 +51,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_loop(ashlar_trainer *trainer,
                                                    ashlar_train_show_fn show, void *context,
                                                    ashlar_train_report *report);
 
-/*
- * A training's file (train_checkpoint.c) is a checkpoint of the model's arena with the optimizer's
+/* A training's file (train_checkpoint.c) is a checkpoint of the model's arena with the optimizer's
  * state. Its metadata has two kinds of keys, all under "ashlar.":
  *
  *     must be the same the task's options and data, the optimizer, the seed
  *     progress step, recent (losses), optimizer_state, and the position of the task's batch sampler
  *
- * Real numbers are written so that reading them restores every bit.
- */
+ * Real numbers are written so that reading them restores every bit. */
 
 /* The parts that a file is made from, besides the ashlar_train_state. */
 typedef struct ashlar_train_context {
