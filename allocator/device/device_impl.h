@@ -54,8 +54,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize(ashlar_device *device
  * context is active. Errors: ASHLAR_EDRIVER; some work may then be unfinished. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize_all(ashlar_device *device);
 
-/* Have ashlar_stream_destroy() call `fn` before it destroys a stream. The process has one such
- * function, which the allocators set. (Code of this folder may not call theirs.) Threads: any. */
+/*
+ * Have ashlar_stream_destroy() call `fn` before it destroys a stream. The process has one such
+ * function, which the allocators set. (Code of this room may not call the allocators.) Threads:
+ * any.
+ */
 typedef void (*ashlar_stream_end_fn)(const ashlar_device *device, ashlar_stream stream);
 void ashlar__device_on_stream_end(ashlar_stream_end_fn fn);
 

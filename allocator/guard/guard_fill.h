@@ -6,8 +6,9 @@
  * a block that is taken on stream A and freed on stream B, this work is queued:
  *
  *   taken     A  fill everything behind the requested bytes with ASHLAR_RED_VALUE
- *   freed B wait for the fill, compare those bytes, then fill the block with
- * ASHLAR_FREED_VALUE released  B  compare the whole block
+ *   freed     B  wait for the fill, compare its bytes, fill the whole block with
+ *                ASHLAR_FREED_VALUE
+ *   released  B  compare the whole block
  *
  * From the free to the release a block is in quarantine: the heap treats it as used, the statistics
  * count it as cached. It is released when the quarantine is full, when memory runs out or when B

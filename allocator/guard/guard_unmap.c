@@ -223,7 +223,7 @@ static cu_result retire(ashlar_guard_unmap *unmap, ashlar_guarded_block **link,
     return CU_SUCCESS;
 }
 
-/* Unmap every block whose event has completed. A later call retries what the driver refuses. */
+/* Unmap every block whose event has completed. If the driver refuses, a later call tries again. */
 static void drop_completed(ashlar_guard_unmap *unmap) {
     ashlar_guarded_block *before = NULL;
     for (ashlar_guarded_block **link = &unmap->oldest; *link != NULL;) {

@@ -64,9 +64,9 @@ ashlar_plan_memory *ashlar__planner_memory(const ashlar_planner *planner,
 void ashlar__planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap);
 
 /*
- * Return to the heap one plan memory without a live block that no step uses: preferably one that no
- * plan uses, otherwise the one used longest ago. Its plans keep their offsets, and lack memory
- * until one of their steps begins. False: there is none.
+ * Return one plan memory to the heap. It must have no live block, and no step may be using it;
+ * preferably it is one that no plan uses, otherwise the one used longest ago. Its plans keep their
+ * offsets, and lack memory until one of their steps begins. False: there is none.
  */
 bool ashlar__planner_give_up_locked(ashlar_planner *planner, ashlar_heap *heap);
 

@@ -35,13 +35,13 @@
  *            on (default)  each call by the estimates in soft_config.c, and copies, fills and host
  *                          functions by those in soft_time.c
  *            off           none of these but cuEventQuery and cuStreamQuery, so that polling ends
- *            NAME:NS       on, but the function NAME costs the host NS nanoseconds, 0 ..
- * 1000000000; or several joined by +
+ *            NAME:NS       on, but the function NAME costs the host NS nanoseconds,
+ *                          0 .. 1000000000; or several joined by +
  *
  * A line in ASHLAR_SOFT_DEFAULTS gives the values of keys that this line leaves out. Tests set
  * strict=on there.
  *
- * for example "devices=2,memory=4GiB,mode=adversarial,latency=cuMemAlloc:200000+cuMemCreate:50000".
+ * Example: "devices=2,memory=4GiB,mode=adversarial,latency=cuMemAlloc:200000+cuMemCreate:50000"
  *
  * With strict=on the following mistakes end the process, because a real driver need not report them
  * as errors. This mode is for tests, and the one exception to the rule that the library never
@@ -50,7 +50,7 @@
  *   - an unmap of part of a mapping; addresses given back while memory is mapped there
  *   - an unmap of memory, or a free of pinned memory, that queued work uses: a copy or a fill that
  *     has not run (time=on: or is not over on the virtual clock), with clocks=on also a use that
- * the host has not seen finished; and a copy or a fill that finds its memory gone when it runs
+ *     the host has not seen finished; and a copy or a fill that finds its memory gone when it runs
  *   - a call that invalidates a capture begun by another thread
  *   - the end of a stream that is being captured
  *   - a call of the device inside a host function
@@ -108,7 +108,7 @@ void ashlar__soft_choose_by(soft_chooser *by);
  *   - B is queued, on any stream, after some thread of the host has seen A finished: by a
  *     successful cuEventQuery or cuStreamQuery, by cuEventSynchronize, cuStreamSynchronize or
  *     cuCtxSynchronize, by a copy into pageable memory, or by a call that waits for the whole
- * device (cuMemFree, the last release of a context).
+ *     device (cuMemFree, the last release of a context).
  *
  * ashlar__soft_clock_use: record that a use of the memory was queued on `stream` just now, after
  *     all work queued there before.

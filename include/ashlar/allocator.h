@@ -204,11 +204,11 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_tagged(ashlar_allocator 
  *
  * ptr      as returned by ashlar_alloc(); NULL is allowed and does nothing
  * stream   ashlar_free_on: the stream of the block's last use, named from now on. Its work must be
- *          ordered after the ashlar_alloc() of this block on the stream the block was taken for,
- * for example by a wait for an event recorded there, even if nothing was queued there since: only
- * that stream is ordered after the block's earlier owner. Uses on further streams must be ordered
- * before this free. A block of a graph pool (graph_pool.h) goes back to its pool, whatever the
- * stream.
+ *          ordered after the ashlar_alloc() of this block on the stream that allocated it, for
+ *          example by a wait for an event recorded there, even if nothing was queued there since:
+ *          only that stream is ordered after the block's earlier owner. Uses on further streams
+ *          must be ordered before this free. A block of a graph pool (graph_pool.h) goes back to
+ *          its pool, whatever the stream.
  *
  * Threads: any.
  * Errors:  ASHLAR_EPOINTER (foreign, inside a block, or freed before; nothing changes),

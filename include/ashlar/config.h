@@ -48,12 +48,13 @@ typedef enum ashlar_seal_policy {
  *
  * UNMAP  Every block has pages of its own (multiples of 2 MiB on most devices) and ends within 512
  *        bytes of their end. The page behind is unmapped, so that an access behind the block
- *        faults. Once an event recorded at the free has completed, behind the work of streams that
- *        ashlar_record_stream() named too, a later call unmaps the block's pages, so that an access
+ *        faults. After a free, once an event has completed behind the last use, streams named to
+ *        ashlar_record_stream() included, a later call unmaps the block's pages, so that an access
  *        after the free faults as well. Addresses are used again only after the whole reserved
- * range (16 times the device's memory if there is room) was handed out. Cost: about six driver
- * calls for each block, which may wait for the device. When more than 256 freed blocks, or 1/4 of
- * the device's memory, wait to be unmapped, ashlar_alloc() waits on the host for the oldest.
+ *        range (16 times the device's memory if there is room) was handed out.
+ *        Cost: about six driver calls for each block, which may wait for the device. When more than
+ *        256 freed blocks, or 1/4 of the device's memory, wait to be unmapped, ashlar_alloc() waits
+ *        on the host for the oldest.
  */
 typedef enum ashlar_guard {
     ASHLAR_GUARD_OFF,

@@ -36,9 +36,9 @@
  * Each stream has plan memory of its own, since nothing proves an order between two streams before
  * the step runs.
  *
- * Plan memory without a live block that no step uses serves any request that finds no other memory.
- * The next step on such a plan takes memory for it again, which may call the driver; the slots keep
- * their offsets. If there is no memory then, the step is declined.
+ * Plan memory serves any request that finds no other memory, if no step uses it and it has no live
+ * block. The next step on such a plan takes memory for it again, which may call the driver; the
+ * slots keep their offsets. If there is no memory then, the step is declined.
  */
 #ifndef ASHLAR_PLAN_H
 #define ASHLAR_PLAN_H
