@@ -4,8 +4,8 @@
  * For texts from outside, whose values may need many times the memory of the text: the caller keeps
  * only what it needs. ashlar__json_parse() is made of these functions.
  *
- *     ashlar__json_scan_begin(&scan, text, bytes, &value) the document
- *     ashlar__json_scan_next(&scan, value.kind, &item, &is) its items, until there is none
+ *     ashlar__json_scan_begin(&scan, text, bytes, &value)     the document
+ *     ashlar__json_scan_next(&scan, value.kind, &item, &is)   its items, until there is none
  *     ashlar__json_scan_end(&scan)
  *
  * If an item is an array or object itself, all of its items come next, until there is none.

@@ -7,10 +7,10 @@
  *
  * Invariants (ashlar__heap_check; those of windows: zone.h):
  *   range.mapped_bytes == handle_bytes * (spare handles + mapped ones), or the sum of all segments
- *   used_bytes of a zone == sum of its used blocks; of all zones <= range.mapped_bytes a gap is in
- *   the bins of its window's zone, and in no other bins the page map has the used blocks; for plan
- *   memory it has the slot blocks instead a used block has requested <= bytes and a stream; a gap
- *   has requested == 0 and no stream
+ *   used_bytes of a zone == sum of its used blocks;  of all zones <= range.mapped_bytes
+ *   a gap is in the bins of its window's zone, and in no other bins
+ *   the page map has the used blocks; for plan memory it has the slot blocks instead
+ *   a used block has requested <= bytes and a stream; a gap has requested == 0 and no stream
  */
 #ifndef ASHLAR_HEAP_H
 #define ASHLAR_HEAP_H

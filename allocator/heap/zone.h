@@ -40,7 +40,7 @@ typedef struct ashlar_backing {
  *   block->next->offset == block->offset + block->bytes,  block->next->prev == block
  *   block->window == this,  two gaps are never neighbours
  *   a used block lies in mapped memory;  a gap's holes == handles in it that are not mapped
- *   mapped_count == handles that are mapped, each with covered_by <= zone->owner->last_tick + 1
+ *   mapped_count == handles that are mapped,  of each: covered_by <= zone->owner->last_tick + 1
  */
 struct ashlar_window {
     ashlar_window *next;  /* the zone's next one */

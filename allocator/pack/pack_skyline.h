@@ -29,11 +29,12 @@ typedef struct ashlar_pack_change {
 
 /*
  * Invariants, for each section s:
- *   rests[s] == sum of bytes of the unplaced items live in s floors[s] >= highest end of a placed
- *   item live in s, or DONE if and only if rests[s] == 0 floors[s] + rests[s] <= capacity, unless
- *   DONE crossings[s] == number of unplaced items live in both s - 1 and s; 0 at either end
- *   is_closed[s]: no item will rest on floors[s] in section s left_keys[s] == exclusive or of the
- *   keys of the unplaced items whose first section is s
+ *   rests[s] == sum of bytes of the unplaced items live in s
+ *   floors[s] >= highest end of a placed item live in s, or DONE if and only if rests[s] == 0
+ *   floors[s] + rests[s] <= capacity, unless DONE
+ *   crossings[s] == number of unplaced items live in both s - 1 and s; 0 at either end
+ *   is_closed[s]: no item will rest on floors[s] in section s
+ *   left_keys[s] == exclusive or of the keys of the unplaced items whose first section is s
  */
 typedef struct ashlar_pack_skyline {
     const ashlar_pack_items *problem;

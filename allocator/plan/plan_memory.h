@@ -7,9 +7,10 @@
  * stream share one plan memory, since only one step at a time uses it.
  *
  * Invariants (ashlar__plan_memories_check_locked):
- *   block->state == ASHLAR_BLOCK_PLAN_MEMORY, block->older == slot_blocks slot_blocks[i].offset <
- *   slot_blocks[i + 1].offset, all inside the block and in the page map taken slot blocks lie
- *   inside the block and do not overlap is_busy, or every taken slot block is on the late list
+ *   block->state == ASHLAR_BLOCK_PLAN_MEMORY,  block->older == slot_blocks
+ *   slot_blocks[i].offset < slot_blocks[i + 1].offset, all inside the block and in the page map
+ *   taken slot blocks lie inside the block and do not overlap
+ *   is_busy, or every taken slot block is on the late list
  *   late_count <= slot_block_count, since a slot block is on the late list at most once
  */
 #ifndef ASHLAR_PLAN_MEMORY_H

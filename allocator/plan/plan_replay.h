@@ -6,7 +6,8 @@
  * fits no request, read `held` in its place:
  *   plan->slots <= next <= plan->slots + plan->count
  *   expired <= plan->expiry_count
- *   skipped_count <= ASHLAR_REPLAY_SKIPPED_MAX */
+ *   skipped_count <= ASHLAR_REPLAY_SKIPPED_MAX
+ */
 #ifndef ASHLAR_PLAN_REPLAY_H
 #define ASHLAR_PLAN_REPLAY_H
 

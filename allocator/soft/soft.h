@@ -8,8 +8,8 @@
  *   memory   bytes of each device with a unit B, KiB, MiB, GiB or TiB; 2MiB..64TiB, rounded down
  *            to a multiple of 2 MiB; default 4GiB. It takes host memory only once it is written to.
  *   mode     eager (default)  work runs as soon as stream order allows, on the calling thread
- *            adversarial work runs only when the host waits for it, and in an order drawn by
- *            `seed`, so that a program that does not order its work goes wrong
+ *            adversarial      work runs only when the host waits for it, and in an order drawn by
+ *                             `seed`, so that a program that does not order its work goes wrong
  *   seed     unsigned 64-bit decimal, default 1; the same seed and the same calls of one thread
  *            give the same interleaving
  *   peers    on (default) or off: whether a device can be given access to another's memory

@@ -6,10 +6,10 @@
  * A node's number is its place in the order of capture, from 1. The nodes that a node comes after
  * are a clock with entries {lane: number of a node} (soft_clock.h).
  *
- *   graph->nodes[i].op.number == i + 1 node->after covers every node that `node` depends on,
- *   directly or not, and not `node` itself stream->captured covers every node that the next node of
- *   that stream will come after a capture may end once origin->captured covers the `captured` of
- *   each stream in the capture
+ *   graph->nodes[i].op.number == i + 1
+ *   node->after covers every node that `node` depends on, directly or not, and not `node` itself
+ *   stream->captured covers every node that the next node of that stream will come after
+ *   a capture may end once origin->captured covers the `captured` of each stream in the capture
  */
 #ifndef ASHLAR_SOFT_GRAPH_H
 #define ASHLAR_SOFT_GRAPH_H

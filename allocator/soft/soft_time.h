@@ -6,8 +6,8 @@
  * when work really ran, so they are the same in eager and in adversarial mode:
  *
  *   a call           host += cost of the function; `host` is a clock of the calling thread
- *   work             start = max(tail of its stream, host, end required by the legacy stream's
- *                    order) tail = start + duration
+ *   work             start = max(tail of its stream, host, earliest by the legacy stream's order)
+ *                    tail = start + duration
  *   a record         time of the event = tail, or later by the legacy stream's order
  *   a wait           tail = max(tail, time of the event)
  *   a host wait      host = max(host, what it waits for)

@@ -49,7 +49,7 @@ const char *ashlar__arena_operation_name(ashlar_arena_operation operation);
  * reads plus writes, as the operation beside it, in as much memory:
  *
  *     bytes * 2          what the operation's memory holds
- *     bytes * 2 * times the bytes moved, counted as for the operation */
+ *     bytes * 2 * times  the bytes moved, counted as for the operation */
 typedef struct ashlar_copy_work {
     void *dst; /* [bytes], apart from src; both aligned to COPY_LINE */
     const void *src;

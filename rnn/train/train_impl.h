@@ -54,8 +54,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_loop(ashlar_trainer *trainer,
 /* A training's file (train_checkpoint.c) is a checkpoint of the model's arena with the optimizer's
  * state. Its metadata has two kinds of keys, all under "ashlar.":
  *
- *     must be the same the task's options and data, the optimizer, the seed
- *     progress step, recent (losses), optimizer_state, and the position of the task's batch sampler
+ *     must be the same   the task's options and data, the optimizer, the seed
+ *     progress           step, recent (losses), optimizer_state, and the position of the task's
+ *                        batch sampler
  *
  * Real numbers are written so that reading them restores every bit. */
 
