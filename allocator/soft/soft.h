@@ -136,10 +136,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_own(cu_ptr ptr, size_t bytes,
  *
  * ashlar__soft_work: queue work that does nothing but take `ns` of the stream's time. It costs the
  *     host one launch, and can be captured.
- * ashlar__soft_host_work: the calling thread computes for `ns`. ashlar__soft_host_until: the
- * calling thread has waited until `ns`, say for another thread. ashlar__soft_host_ns: the calling
- * thread's clock, which begins at the latest thread's time. ashlar__soft_stream_ns: the stream's
- * tail.
+ * ashlar__soft_host_work: the calling thread computes for `ns`.
+ * ashlar__soft_host_until: the calling thread has waited until `ns`, say for another thread.
+ * ashlar__soft_host_ns: the calling thread's clock, which begins at the latest thread's time.
+ * ashlar__soft_stream_ns: the stream's tail.
  *
  * stream  any live stream; a default stream is that of the calling thread's current device
  *
