@@ -11,11 +11,8 @@ enum { HOST_FLAGS_ALLOWED = 7 }; /* portable, device-mapped, write-combined: no 
 
 /* Like ashlar__soft_enter_context(), for a call that is unsafe while a stream captures. */
 static cu_result enter_unsafe(ashlar_driver_fn fn, soft_device **device) {
-    cu_result result = ashlar__soft_enter_context(fn, device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    result = ashlar__soft_capture_admit_unsafe();
+    SOFT_TRY(ashlar__soft_enter_context(fn, device));
+    const cu_result result = ashlar__soft_capture_admit_unsafe();
     return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }
 
@@ -26,12 +23,9 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
     if (!ashlar__align_up(bytes, SOFT_PAGE_BYTES, &rounded)) {
         return CU_OUT_OF_MEMORY;
     }
-    cu_result result = ashlar__soft_memory_create(device, rounded, &memory);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_memory_create(device, rounded, &memory));
     soft_reservation *reservation;
-    result = ashlar__soft_reserve(rounded, SOFT_PAGE_BYTES, 0, &reservation);
+    cu_result result = ashlar__soft_reserve(rounded, SOFT_PAGE_BYTES, 0, &reservation);
     if (result == CU_SUCCESS) {
         result = ashlar__soft_map(reservation, reservation->range.base, rounded, memory);
         if (result == CU_SUCCESS) {
@@ -53,10 +47,7 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
 
 cu_result ashlar__soft_mem_alloc(cu_ptr *ptr, size_t bytes) {
     soft_device *device;
-    const cu_result result = enter_unsafe(ASHLAR_DRIVER_FN_mem_alloc, &device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(enter_unsafe(ASHLAR_DRIVER_FN_mem_alloc, &device));
     if (ptr == NULL || bytes == 0) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
@@ -72,10 +63,7 @@ static soft_reservation *find_plain(cu_ptr ptr) {
 
 cu_result ashlar__soft_mem_free(cu_ptr ptr) {
     soft_device *device;
-    const cu_result result = enter_unsafe(ASHLAR_DRIVER_FN_mem_free, &device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(enter_unsafe(ASHLAR_DRIVER_FN_mem_free, &device));
     soft_reservation *reservation = find_plain(ptr);
     if (reservation == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
@@ -91,10 +79,7 @@ cu_result ashlar__soft_mem_free(cu_ptr ptr) {
 
 cu_result ashlar__soft_mem_host_alloc(void **ptr, size_t bytes, unsigned int flags) {
     soft_device *device;
-    const cu_result result = enter_unsafe(ASHLAR_DRIVER_FN_mem_host_alloc, &device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(enter_unsafe(ASHLAR_DRIVER_FN_mem_host_alloc, &device));
     if (ptr == NULL || bytes == 0 || flags > HOST_FLAGS_ALLOWED) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
@@ -130,10 +115,7 @@ static void free_host_block(size_t idx) {
  * does not promise more. */
 cu_result ashlar__soft_mem_free_host(void *ptr) {
     soft_device *device;
-    const cu_result result = enter_unsafe(ASHLAR_DRIVER_FN_mem_free_host, &device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(enter_unsafe(ASHLAR_DRIVER_FN_mem_free_host, &device));
     size_t idx;
     if (ashlar__soft_ranges_at(&ashlar__soft_state.host_blocks, (uintptr_t)ptr, &idx) == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);

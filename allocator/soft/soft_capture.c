@@ -115,10 +115,7 @@ cu_result ashlar__soft_capture_admit_work(const soft_stream *stream) {
 }
 
 cu_result ashlar__soft_capture_admit_wait(const soft_stream *stream) {
-    const cu_result result = ashlar__soft_capture_admit_work(stream);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_capture_admit_work(stream));
     return stream->capture != NULL
                ? ashlar__soft_capture_spoil(stream->capture, CU_STREAM_CAPTURE_UNSUPPORTED)
                : ashlar__soft_capture_admit_unsafe();

@@ -5,10 +5,7 @@
 #include "allocator/base/host.h"
 
 cu_result ashlar__soft_thread_exchange_capture_mode(unsigned int *mode) {
-    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_thread_exchange_capture_mode);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter(ASHLAR_DRIVER_FN_thread_exchange_capture_mode));
     if (mode == NULL || *mode > CU_CAPTURE_RELAXED) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
@@ -21,11 +18,7 @@ cu_result ashlar__soft_thread_exchange_capture_mode(unsigned int *mode) {
 cu_result ashlar__soft_stream_begin_capture(cu_stream stream, unsigned int mode) {
     static uint64_t ids; /* the last id given; guarded by the state's lock; never reset */
     soft_stream *found = NULL;
-    const cu_result result =
-        ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_begin_capture, stream, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_begin_capture, stream, &found));
     if (mode > CU_CAPTURE_RELAXED) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
@@ -99,11 +92,7 @@ cu_result ashlar__soft_stream_end_capture(cu_stream stream, cu_graph *graph) {
 /* The only call on the legacy stream that does not invalidate another stream's capture. */
 cu_result ashlar__soft_stream_is_capturing(cu_stream stream, unsigned int *status) {
     soft_stream *found = NULL;
-    const cu_result result =
-        ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_is_capturing, stream, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_is_capturing, stream, &found));
     if (status == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }

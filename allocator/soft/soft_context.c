@@ -30,7 +30,8 @@ soft_device *ashlar__soft_context_find(cu_context context) {
     return ashlar__soft_handles_get(&ashlar__soft_state.contexts, SOFT_CONTEXT, (uintptr_t)context);
 }
 
-soft_device *ashlar__soft_context_current(void) {
+/* The device of the calling thread's current context; NULL: there is none. */
+static soft_device *current_device(void) {
     const context_stack *stack = stack_if_any();
     return stack == NULL || stack->depth == 0
                ? NULL
@@ -38,11 +39,8 @@ soft_device *ashlar__soft_context_current(void) {
 }
 
 cu_result ashlar__soft_enter_context(ashlar_driver_fn fn, soft_device **device) {
-    const cu_result result = ashlar__soft_enter(fn);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    soft_device *current = ashlar__soft_context_current();
+    SOFT_TRY(ashlar__soft_enter(fn));
+    soft_device *current = current_device();
     if (current == NULL) {
         return ashlar__soft_leave(CU_INVALID_CONTEXT);
     }
@@ -54,10 +52,7 @@ cu_result ashlar__soft_enter_context(ashlar_driver_fn fn, soft_device **device) 
 }
 
 cu_result ashlar__soft_primary_ctx_retain(cu_context *context, cu_device device) {
-    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_primary_ctx_retain);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter(ASHLAR_DRIVER_FN_primary_ctx_retain));
     soft_device *found = ashlar__soft_device_at(device);
     if (found == NULL || context == NULL) {
         return ashlar__soft_leave(context == NULL ? CU_INVALID_VALUE : CU_INVALID_DEVICE);
@@ -78,10 +73,7 @@ cu_result ashlar__soft_primary_ctx_retain(cu_context *context, cu_device device)
 
 cu_result ashlar__soft_primary_ctx_get_state(cu_device device, unsigned int *flags,
                                              int *is_active) {
-    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_primary_ctx_get_state);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter(ASHLAR_DRIVER_FN_primary_ctx_get_state));
     const soft_device *found = ashlar__soft_device_at(device);
     if (found == NULL || flags == NULL || is_active == NULL) {
         return ashlar__soft_leave(found == NULL ? CU_INVALID_DEVICE : CU_INVALID_VALUE);
@@ -92,10 +84,7 @@ cu_result ashlar__soft_primary_ctx_get_state(cu_device device, unsigned int *fla
 }
 
 cu_result ashlar__soft_ctx_push_current(cu_context context) {
-    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_ctx_push_current);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter(ASHLAR_DRIVER_FN_ctx_push_current));
     if (ashlar__soft_context_find(context) == NULL) {
         return ashlar__soft_leave(CU_INVALID_CONTEXT);
     }
@@ -109,10 +98,7 @@ cu_result ashlar__soft_ctx_push_current(cu_context context) {
 }
 
 cu_result ashlar__soft_ctx_pop_current(cu_context *context) {
-    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_ctx_pop_current);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter(ASHLAR_DRIVER_FN_ctx_pop_current));
     context_stack *stack = stack_if_any();
     if (stack == NULL || stack->depth == 0) {
         return ashlar__soft_leave(CU_INVALID_CONTEXT);

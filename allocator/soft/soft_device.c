@@ -161,10 +161,7 @@ cu_result ashlar__soft_init(unsigned int flags) {
 
 /* As with CUDA, the last release destroys everything that belongs to the context. */
 cu_result ashlar__soft_primary_ctx_release(cu_device device) {
-    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_primary_ctx_release);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter(ASHLAR_DRIVER_FN_primary_ctx_release));
     soft_device *found = ashlar__soft_device_at(device);
     if (found == NULL) {
         return ashlar__soft_leave(CU_INVALID_DEVICE);
@@ -190,10 +187,7 @@ cu_result ashlar__soft_primary_ctx_release(cu_device device) {
 /* Like ashlar__soft_enter(), for calls that take a device and an `out` pointer: checks both. */
 static cu_result enter_device(ashlar_driver_fn fn, cu_device ordinal, const void *out,
                               soft_device **device) {
-    const cu_result result = ashlar__soft_enter(fn);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter(fn));
     *device = ashlar__soft_device_at(ordinal);
     if (*device == NULL || out == NULL) {
         return ashlar__soft_leave(out == NULL ? CU_INVALID_VALUE : CU_INVALID_DEVICE);
@@ -210,10 +204,7 @@ cu_result ashlar__soft_driver_get_version(int *version) {
 }
 
 cu_result ashlar__soft_device_get_count(int *count) {
-    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_device_get_count);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter(ASHLAR_DRIVER_FN_device_get_count));
     if (count == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
@@ -223,20 +214,14 @@ cu_result ashlar__soft_device_get_count(int *count) {
 
 cu_result ashlar__soft_device_get(cu_device *device, int ordinal) {
     soft_device *found;
-    const cu_result result = enter_device(ASHLAR_DRIVER_FN_device_get, ordinal, device, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(enter_device(ASHLAR_DRIVER_FN_device_get, ordinal, device, &found));
     *device = found->ordinal;
     return ashlar__soft_leave(CU_SUCCESS);
 }
 
 cu_result ashlar__soft_device_get_name(char *name, int bytes, cu_device device) {
     soft_device *found;
-    const cu_result result = enter_device(ASHLAR_DRIVER_FN_device_get_name, device, name, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(enter_device(ASHLAR_DRIVER_FN_device_get_name, device, name, &found));
     if (bytes <= 0) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
@@ -246,21 +231,14 @@ cu_result ashlar__soft_device_get_name(char *name, int bytes, cu_device device) 
 
 cu_result ashlar__soft_device_total_mem(size_t *bytes, cu_device device) {
     soft_device *found;
-    const cu_result result = enter_device(ASHLAR_DRIVER_FN_device_total_mem, device, bytes, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(enter_device(ASHLAR_DRIVER_FN_device_total_mem, device, bytes, &found));
     *bytes = found->page_count * SOFT_PAGE_BYTES;
     return ashlar__soft_leave(CU_SUCCESS);
 }
 
 cu_result ashlar__soft_device_get_attribute(int *value, unsigned int attribute, cu_device device) {
     soft_device *found;
-    const cu_result result =
-        enter_device(ASHLAR_DRIVER_FN_device_get_attribute, device, value, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(enter_device(ASHLAR_DRIVER_FN_device_get_attribute, device, value, &found));
     if (attribute != CU_ATTRIBUTE_VMM_SUPPORTED) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }

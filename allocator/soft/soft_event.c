@@ -20,10 +20,7 @@ static soft_event *find(cu_event event) {
 /* Begin a call on an event: like ashlar__soft_enter_context(), and find the event. */
 static cu_result enter_event(ashlar_driver_fn fn, cu_event handle, soft_device **device,
                              soft_event **event) {
-    const cu_result result = ashlar__soft_enter_context(fn, device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_context(fn, device));
     *event = find(handle);
     ASHLAR_CHECK2(*event == NULL || (*event)->capture == 0 || (*event)->point == NULL);
     return *event != NULL
@@ -35,11 +32,8 @@ static cu_result enter_event(ashlar_driver_fn fn, cu_event handle, soft_device *
 /* Begin a call that takes an event and a stream, and queues work on the stream. */
 static cu_result enter_event_work(ashlar_driver_fn fn, cu_event handle, cu_stream stream_handle,
                                   soft_device **device, soft_event **event, soft_stream **stream) {
-    cu_result result = enter_event(fn, handle, device, event);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    result = ashlar__soft_stream_find(*device, stream_handle, stream);
+    SOFT_TRY(enter_event(fn, handle, device, event));
+    cu_result result = ashlar__soft_stream_find(*device, stream_handle, stream);
     if (result == CU_SUCCESS) {
         result = ashlar__soft_capture_admit_work(*stream);
     }
@@ -50,14 +44,12 @@ static cu_result enter_event_work(ashlar_driver_fn fn, cu_event handle, cu_strea
  * capture. */
 static cu_result enter_event_wait(ashlar_driver_fn fn, cu_event handle, soft_device **device,
                                   soft_event **event) {
-    cu_result result = enter_event(fn, handle, device, event);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    result = (*event)->capture != 0
-                 ? ashlar__soft_capture_spoil(ashlar__soft_capture_find((*event)->capture),
-                                              CU_CAPTURED_EVENT)
-                 : ashlar__soft_capture_admit_unsafe();
+    SOFT_TRY(enter_event(fn, handle, device, event));
+    const cu_result result =
+        (*event)->capture != 0
+            ? ashlar__soft_capture_spoil(ashlar__soft_capture_find((*event)->capture),
+                                         CU_CAPTURED_EVENT)
+            : ashlar__soft_capture_admit_unsafe();
     return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }
 
@@ -69,10 +61,7 @@ static void delete_event(soft_event *event) {
 
 cu_result ashlar__soft_event_create(cu_event *event, unsigned int flags) {
     soft_device *device;
-    const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_event_create, &device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_context(ASHLAR_DRIVER_FN_event_create, &device));
     if (event == NULL || flags > EVENT_FLAGS_ALLOWED) {
         return ashlar__soft_leave((flags & EVENT_INTERPROCESS) != 0 ? CU_NOT_SUPPORTED
                                                                     : CU_INVALID_VALUE);
@@ -92,10 +81,7 @@ cu_result ashlar__soft_event_create(cu_event *event, unsigned int flags) {
 cu_result ashlar__soft_event_destroy(cu_event event) {
     soft_device *device;
     soft_event *found;
-    const cu_result result = enter_event(ASHLAR_DRIVER_FN_event_destroy, event, &device, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(enter_event(ASHLAR_DRIVER_FN_event_destroy, event, &device, &found));
     (void)ashlar__soft_handles_take(&ashlar__soft_state.events, SOFT_EVENT, (uintptr_t)event);
     delete_event(found);
     return ashlar__soft_leave(CU_SUCCESS);
@@ -159,15 +145,13 @@ cu_result ashlar__soft_event_record(cu_event event, cu_stream stream) {
     soft_device *device;
     soft_event *found;
     soft_stream *queue;
-    cu_result result =
-        enter_event_work(ASHLAR_DRIVER_FN_event_record, event, stream, &device, &found, &queue);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(
+        enter_event_work(ASHLAR_DRIVER_FN_event_record, event, stream, &device, &found, &queue));
     if (queue->device != found->device) {
         return ashlar__soft_leave(CU_INVALID_HANDLE);
     }
-    result = queue->capture != NULL ? record_captured(found, queue) : record(found, queue);
+    const cu_result result =
+        queue->capture != NULL ? record_captured(found, queue) : record(found, queue);
     return ashlar__soft_leave(result);
 }
 
@@ -176,11 +160,8 @@ cu_result ashlar__soft_stream_wait_event(cu_stream stream, cu_event event, unsig
     soft_device *device;
     soft_event *found;
     soft_stream *queue;
-    const cu_result result = enter_event_work(ASHLAR_DRIVER_FN_stream_wait_event, event, stream,
-                                              &device, &found, &queue);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(enter_event_work(ASHLAR_DRIVER_FN_stream_wait_event, event, stream, &device, &found,
+                              &queue));
     if (flags != 0) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
@@ -217,10 +198,7 @@ static cu_result leave_point(const soft_device *device, soft_point *point) {
 cu_result ashlar__soft_event_query(cu_event event) {
     soft_device *device;
     soft_event *found;
-    const cu_result result = enter_event_wait(ASHLAR_DRIVER_FN_event_query, event, &device, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(enter_event_wait(ASHLAR_DRIVER_FN_event_query, event, &device, &found));
     soft_point *point = found->point;
     if (point == NULL) {
         return ashlar__soft_leave(CU_SUCCESS);
@@ -237,11 +215,7 @@ cu_result ashlar__soft_event_query(cu_event event) {
 cu_result ashlar__soft_event_synchronize(cu_event event) {
     soft_device *device;
     soft_event *found;
-    const cu_result result =
-        enter_event_wait(ASHLAR_DRIVER_FN_event_synchronize, event, &device, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(enter_event_wait(ASHLAR_DRIVER_FN_event_synchronize, event, &device, &found));
     soft_point *point = found->point;
     if (point == NULL) {
         return ashlar__soft_leave(CU_SUCCESS);

@@ -94,7 +94,8 @@ static bool is_in_order(const soft_ranges *ranges) {
     return in_order;
 }
 
-size_t ashlar__soft_ranges_find(const soft_ranges *ranges, uintptr_t address) {
+/* Index of the first range that ends after `address`; count if there is none. */
+static size_t find_after(const soft_ranges *ranges, uintptr_t address) {
     size_t low = 0, high = ranges->count;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
@@ -110,7 +111,7 @@ size_t ashlar__soft_ranges_find(const soft_ranges *ranges, uintptr_t address) {
 }
 
 void *ashlar__soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_t *idx) {
-    const size_t found = ashlar__soft_ranges_find(ranges, address);
+    const size_t found = find_after(ranges, address);
     if (found == ranges->count || ranges->items[found]->base != address) {
         return NULL;
     }
@@ -120,7 +121,7 @@ void *ashlar__soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_
 
 void *ashlar__soft_ranges_over(const soft_ranges *ranges, uintptr_t address, size_t bytes) {
     ASHLAR_CHECK2(bytes > 0);
-    const size_t idx = ashlar__soft_ranges_find(ranges, address);
+    const size_t idx = find_after(ranges, address);
     if (idx == ranges->count || ranges->items[idx]->base > address) {
         return NULL;
     }
@@ -136,7 +137,7 @@ bool ashlar__soft_ranges_insert(soft_ranges *ranges, soft_range *item) {
         return false;
     }
     ranges->items = grown;
-    const size_t idx = ashlar__soft_ranges_find(ranges, item->base);
+    const size_t idx = find_after(ranges, item->base);
     ASHLAR_ASSERT(idx == ranges->count || end_of(item) <= grown[idx]->base);
     memmove(grown + idx + 1, grown + idx, (ranges->count - idx) * sizeof *grown);
     grown[idx] = item;

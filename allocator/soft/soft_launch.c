@@ -193,10 +193,7 @@ static cu_result capture_launch(const soft_graph *graph, soft_stream *stream) {
 
 cu_result ashlar__soft_graph_instantiate(cu_graph_exec *exec, cu_graph graph,
                                          unsigned long long flags) {
-    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_graph_instantiate);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter(ASHLAR_DRIVER_FN_graph_instantiate));
     soft_graph *found =
         ashlar__soft_handles_get(&ashlar__soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph);
     if (found == NULL) {
@@ -226,10 +223,7 @@ static cu_result leave_without_exec(cu_graph_exec exec) {
 
 cu_result ashlar__soft_graph_launch(cu_graph_exec exec, cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result = ashlar__soft_enter_work(ASHLAR_DRIVER_FN_graph_launch, stream, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_work(ASHLAR_DRIVER_FN_graph_launch, stream, &found));
     soft_exec *launched =
         ashlar__soft_handles_get(&ashlar__soft_state.execs, SOFT_GRAPH_EXEC, (uintptr_t)exec);
     if (launched == NULL) {
@@ -242,10 +236,7 @@ cu_result ashlar__soft_graph_launch(cu_graph_exec exec, cu_stream stream) {
 
 /* Launches that are already queued still run. */
 cu_result ashlar__soft_graph_exec_destroy(cu_graph_exec exec) {
-    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_graph_exec_destroy);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter(ASHLAR_DRIVER_FN_graph_exec_destroy));
     soft_exec *found =
         ashlar__soft_handles_take(&ashlar__soft_state.execs, SOFT_GRAPH_EXEC, (uintptr_t)exec);
     if (found == NULL) {
@@ -256,10 +247,7 @@ cu_result ashlar__soft_graph_exec_destroy(cu_graph_exec exec) {
 }
 
 cu_result ashlar__soft_graph_destroy(cu_graph graph) {
-    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_graph_destroy);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter(ASHLAR_DRIVER_FN_graph_destroy));
     soft_graph *found =
         ashlar__soft_handles_take(&ashlar__soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph);
     if (found == NULL) {

@@ -118,6 +118,16 @@ extern _Thread_local bool ashlar__soft_in_host_fn;
  * function of soft.h. */
 extern _Thread_local ashlar_driver_fn ashlar__soft_call;
 
+/* Make the call; if its result is not CU_SUCCESS, return that result from the enclosing function,
+ * which must have nothing to undo: it has not entered a call of the table yet. */
+#define SOFT_TRY(call)                    \
+    do {                                  \
+        const cu_result result_ = (call); \
+        if (result_ != CU_SUCCESS) {      \
+            return result_;               \
+        }                                 \
+    } while (0)
+
 /*
  * Begin a call of the driver table: take the lock, and fail unless cuInit has been called and the
  * caller is not a host function. On failure the lock is not held, and the call must return the
@@ -143,10 +153,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_ensure(void);
 /* NULL: no such device. */
 soft_device *ashlar__soft_device_at(cu_device ordinal);
 
-/* The device that a context belongs to; _current: the device of the calling thread's current
- * context. NULL: no such context. */
+/* The device that a context belongs to; NULL: no such context. */
 soft_device *ashlar__soft_context_find(cu_context context);
-soft_device *ashlar__soft_context_current(void);
 
 /* ---- strict=on: what CUDA leaves undefined ends the process (soft_strict.c) ---- */
 

@@ -118,11 +118,8 @@ cu_result ashlar__soft_stream_find(soft_device *current, cu_stream handle, soft_
 
 cu_result ashlar__soft_enter_stream(ashlar_driver_fn fn, cu_stream handle, soft_stream **stream) {
     soft_device *device;
-    cu_result result = ashlar__soft_enter_context(fn, &device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    result = ashlar__soft_stream_find(device, handle, stream);
+    SOFT_TRY(ashlar__soft_enter_context(fn, &device));
+    cu_result result = ashlar__soft_stream_find(device, handle, stream);
     if (result == CU_SUCCESS) {
         result = (*stream)->device->fault; /* the stream's device may not be the context's */
     }
@@ -130,20 +127,14 @@ cu_result ashlar__soft_enter_stream(ashlar_driver_fn fn, cu_stream handle, soft_
 }
 
 cu_result ashlar__soft_enter_work(ashlar_driver_fn fn, cu_stream handle, soft_stream **stream) {
-    cu_result result = ashlar__soft_enter_stream(fn, handle, stream);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    result = ashlar__soft_capture_admit_work(*stream);
+    SOFT_TRY(ashlar__soft_enter_stream(fn, handle, stream));
+    const cu_result result = ashlar__soft_capture_admit_work(*stream);
     return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }
 
 cu_result ashlar__soft_stream_create(cu_stream *stream, unsigned int flags) {
     soft_device *device;
-    const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_stream_create, &device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_context(ASHLAR_DRIVER_FN_stream_create, &device));
     if (stream == NULL || flags > CU_STREAM_UNORDERED) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
@@ -157,11 +148,7 @@ cu_result ashlar__soft_stream_create(cu_stream *stream, unsigned int flags) {
 
 cu_result ashlar__soft_stream_get_id(cu_stream stream, unsigned long long *id) {
     soft_stream *found = NULL;
-    const cu_result result =
-        ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_get_id, stream, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_get_id, stream, &found));
     if (id == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
@@ -171,10 +158,7 @@ cu_result ashlar__soft_stream_get_id(cu_stream stream, unsigned long long *id) {
 
 cu_result ashlar__soft_stream_destroy(cu_stream stream) {
     soft_device *device;
-    const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_stream_destroy, &device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_context(ASHLAR_DRIVER_FN_stream_destroy, &device));
     soft_handles *streams = &ashlar__soft_state.streams;
     soft_stream *found = ashlar__soft_handles_get(streams, SOFT_STREAM, (uintptr_t)stream);
     if (found == NULL) {
@@ -205,11 +189,8 @@ void ashlar__soft_stream_reset(const soft_device *device) {
 
 /* Enter a call that tells the host how far a stream is, if no capture forbids that. */
 static cu_result enter_host_wait(ashlar_driver_fn fn, cu_stream stream, soft_stream **found) {
-    cu_result result = ashlar__soft_enter_stream(fn, stream, found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    result = ashlar__soft_capture_admit_wait(*found);
+    SOFT_TRY(ashlar__soft_enter_stream(fn, stream, found));
+    const cu_result result = ashlar__soft_capture_admit_wait(*found);
     return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }
 
@@ -236,10 +217,7 @@ cu_result ashlar__soft_stream_query(cu_stream stream) {
 
 cu_result ashlar__soft_stream_synchronize(cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result = enter_host_wait(ASHLAR_DRIVER_FN_stream_synchronize, stream, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(enter_host_wait(ASHLAR_DRIVER_FN_stream_synchronize, stream, &found));
     const soft_device *device = found->device; /* outlives the stream */
     ashlar__soft_wait_device(device, found->serial);
     return ashlar__soft_leave(device->fault);
@@ -247,11 +225,8 @@ cu_result ashlar__soft_stream_synchronize(cu_stream stream) {
 
 cu_result ashlar__soft_ctx_synchronize(void) {
     soft_device *device = NULL;
-    cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_ctx_synchronize, &device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    result = ashlar__soft_capture_admit_wait_all(device);
+    SOFT_TRY(ashlar__soft_enter_context(ASHLAR_DRIVER_FN_ctx_synchronize, &device));
+    const cu_result result = ashlar__soft_capture_admit_wait_all(device);
     if (result != CU_SUCCESS) {
         return ashlar__soft_leave(result);
     }

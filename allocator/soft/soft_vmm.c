@@ -20,15 +20,12 @@ static cu_result check_prop(const cu_mem_prop *prop, soft_device **device) {
 
 cu_result ashlar__soft_mem_get_allocation_granularity(size_t *bytes, const cu_mem_prop *prop,
                                                       unsigned int option) {
-    cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_mem_get_allocation_granularity);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter(ASHLAR_DRIVER_FN_mem_get_allocation_granularity));
     if (!ashlar__soft_state.config.has_vmm) {
         return ashlar__soft_leave(CU_NOT_SUPPORTED);
     }
     soft_device *device;
-    result = check_prop(prop, &device);
+    cu_result result = check_prop(prop, &device);
     if (result == CU_SUCCESS && (bytes == NULL || (option != CU_GRANULARITY_MINIMUM &&
                                                    option != CU_GRANULARITY_RECOMMENDED))) {
         result = CU_INVALID_VALUE;
@@ -41,13 +38,10 @@ cu_result ashlar__soft_mem_get_allocation_granularity(size_t *bytes, const cu_me
 
 cu_result ashlar__soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
                                   unsigned long long flags) {
-    cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_create);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_create));
     soft_device *device;
     soft_memory *memory;
-    result = check_prop(prop, &device);
+    cu_result result = check_prop(prop, &device);
     if (result == CU_SUCCESS &&
         (handle == NULL || flags != 0 || bytes == 0 || bytes % SOFT_PAGE_BYTES != 0)) {
         result = CU_INVALID_VALUE;
@@ -68,10 +62,7 @@ cu_result ashlar__soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_
 }
 
 cu_result ashlar__soft_mem_release(cu_mem_handle handle) {
-    const cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_release);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_release));
     soft_memory *memory =
         ashlar__soft_handles_take(&ashlar__soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
     if (memory == NULL) {
@@ -84,10 +75,7 @@ cu_result ashlar__soft_mem_release(cu_mem_handle handle) {
 
 cu_result ashlar__soft_mem_get_info(size_t *free_bytes, size_t *total_bytes) {
     soft_device *device;
-    const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_mem_get_info, &device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_context(ASHLAR_DRIVER_FN_mem_get_info, &device));
     if (free_bytes == NULL || total_bytes == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
@@ -104,17 +92,14 @@ static bool is_page_multiple(uintptr_t number) {
 
 cu_result ashlar__soft_mem_address_reserve(cu_ptr *ptr, size_t bytes, size_t align, cu_ptr hint,
                                            unsigned long long flags) {
-    cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_address_reserve);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_address_reserve));
     if (ptr == NULL || bytes == 0 || !is_page_multiple(bytes) || (align & (align - 1)) != 0 ||
         flags != 0) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     soft_reservation *reservation;
-    result = ashlar__soft_reserve(bytes, align < SOFT_PAGE_BYTES ? SOFT_PAGE_BYTES : align,
-                                  (uintptr_t)hint, &reservation);
+    const cu_result result = ashlar__soft_reserve(
+        bytes, align < SOFT_PAGE_BYTES ? SOFT_PAGE_BYTES : align, (uintptr_t)hint, &reservation);
     if (result == CU_SUCCESS) {
         *ptr = reservation->range.base;
     }
@@ -122,10 +107,7 @@ cu_result ashlar__soft_mem_address_reserve(cu_ptr *ptr, size_t bytes, size_t ali
 }
 
 cu_result ashlar__soft_mem_address_free(cu_ptr ptr, size_t bytes) {
-    const cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_address_free);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_address_free));
     size_t idx;
     soft_reservation *reservation =
         ashlar__soft_ranges_at(&ashlar__soft_state.reservations, (uintptr_t)ptr, &idx);
@@ -145,10 +127,7 @@ cu_result ashlar__soft_mem_address_free(cu_ptr ptr, size_t bytes) {
  * fail on a GPU. */
 cu_result ashlar__soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_handle handle,
                                unsigned long long flags) {
-    const cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_map);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_map));
     soft_memory *memory =
         ashlar__soft_handles_get(&ashlar__soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
     if (memory == NULL) {

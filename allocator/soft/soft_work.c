@@ -16,11 +16,7 @@ static cu_result leave_with_work(soft_stream *stream, const soft_op *model) {
 
 cu_result ashlar__soft_launch_host_func(cu_stream stream, cu_host_fn fn, void *user_data) {
     soft_stream *found = NULL;
-    const cu_result result =
-        ashlar__soft_enter_work(ASHLAR_DRIVER_FN_launch_host_func, stream, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_work(ASHLAR_DRIVER_FN_launch_host_func, stream, &found));
     if (fn == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
@@ -148,11 +144,7 @@ cu_result ashlar__soft_memcpy_dtod_async(cu_ptr dst, cu_ptr src, size_t bytes, c
 cu_result ashlar__soft_memcpy_peer_async(cu_ptr dst, cu_context dst_context, cu_ptr src,
                                          cu_context src_context, size_t bytes, cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result =
-        ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_peer_async, stream, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_peer_async, stream, &found));
     const soft_device *dst_device = ashlar__soft_context_find(dst_context);
     const soft_device *src_device = ashlar__soft_context_find(src_context);
     if (dst_device == NULL || src_device == NULL) {
@@ -221,11 +213,7 @@ cu_result ashlar__soft_memcpy_batch_async(cu_ptr *dsts, cu_ptr *srcs, size_t *si
                                           size_t attribute_count, size_t *failed_index,
                                           cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result =
-        ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_batch_async, stream, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_batch_async, stream, &found));
     if (!ashlar__soft_state.config.has_batch) {
         return ashlar__soft_leave(CU_NOT_SUPPORTED);
     }
