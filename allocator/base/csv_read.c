@@ -68,10 +68,7 @@ ashlar_status ashlar__csv_begin(ashlar_csv *csv, const ashlar_csv_format *format
         return ashlar__fail(ASHLAR_EFORMAT, "%s: empty; %s", name, format->begins);
     }
     for (bool is_last = false; !is_last; csv->field_count++) {
-        const ashlar_status status = note_column(csv, next_field(&line, &is_last));
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(note_column(csv, next_field(&line, &is_last)));
     }
     for (size_t c = 0; c < format->count; c++) {
         if (csv->places[c] == SIZE_MAX) {

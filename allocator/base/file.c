@@ -119,11 +119,8 @@ void ashlar__file_abort(ashlar_file *file) {
 
 ashlar_status ashlar__file_write_line(const char *path, const char *text, size_t bytes) {
     ashlar_file *file = NULL;
-    ashlar_status status = ashlar__file_create(path, &file);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    status = ashlar__file_write(file, text, bytes);
+    ASHLAR_TRY(ashlar__file_create(path, &file));
+    ashlar_status status = ashlar__file_write(file, text, bytes);
     if (status == ASHLAR_OK) {
         status = ashlar__file_write(file, "\n", 1);
     }

@@ -59,10 +59,7 @@ ashlar_status ashlar__pairs_read(const ashlar_pairs_format *format, const char *
     for (bool is_last = rest.bytes == 0; !is_last;) {
         is_last = memchr(rest.text, ',', rest.bytes) == NULL;
         const ashlar_piece pair = ashlar__piece_cut(&rest, ',');
-        const ashlar_status status = read_pair(format, pair, &seen, context);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(read_pair(format, pair, &seen, context));
     }
     return ASHLAR_OK;
 }

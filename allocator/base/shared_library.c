@@ -35,10 +35,7 @@ static ashlar_status fill_locked(const ashlar_shared_table *table,
     void *handle = NULL;
     ASHLAR_OWNS(&table->lock);
     ASHLAR_CHECK2(!table->is_filled && library->function_count > 0);
-    const ashlar_status status = open_library(library, &handle);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(open_library(library, &handle));
     for (size_t i = 0; i < library->function_count; i++) {
         ASHLAR_CHECK2(library->functions[i] != NULL);
         const void *address = dlsym(handle, library->functions[i]);

@@ -181,10 +181,7 @@ void ashlar__pack_table_finish(ashlar_pack_table *table) {
 ashlar_status ashlar__pack_table_write(const ashlar_pack_table *table, const size_t *offsets,
                                        const char *path) {
     ashlar_file_buffer *file;
-    const ashlar_status status = ashlar__file_buffer_create(path, &file);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__file_buffer_create(path, &file));
     ashlar__file_buffer_print(file, "id,lower,upper,size%s\n", offsets == NULL ? "" : ",offset");
     for (size_t i = 0; i < table->count; i++) {
         const ashlar_pack_buffer *b = &table->buffers[i];

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
 
 typedef struct greedy_order {
     const char *name;
@@ -118,11 +119,8 @@ ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes) {
             *bytes = SIZE_MAX;
             return ASHLAR_OK;
         }
-        const ashlar_status status = ashlar__pack_occupancy_add(state->occupancy, item->first,
-                                                                item->end, offset, item->bytes);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(ashlar__pack_occupancy_add(state->occupancy, item->first, item->end, offset,
+                                              item->bytes));
     }
     ASHLAR_CHECK2(top >= p->peak_bytes); /* no plan is smaller */
     *bytes = top;
@@ -148,10 +146,7 @@ ashlar_status ashlar__pack_greedy(ashlar_pack_state *state) {
             state->keys[i] = orders[o].key(p, &p->items[i]);
         }
         ashlar__pack_sort(state);
-        const ashlar_status status = ashlar__pack_place(state, &bytes);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(ashlar__pack_place(state, &bytes));
         ashlar__pack_keep_trial(state, bytes);
         ASHLAR_CHECK2(state->plan_bytes != SIZE_MAX); /* the first order is always completed */
         if (is_close(state) || state->budget.is_stopped) {

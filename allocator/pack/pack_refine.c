@@ -164,10 +164,7 @@ static ashlar_status bisect(refinement *r, size_t failed) {
         middle -= middle % r->unit;
         middle = middle <= failed ? failed + r->unit : middle;
         ASHLAR_CHECK2(failed < middle && middle < state->plan_bytes);
-        const ashlar_status status = try_capacity(r, middle, r->steps / STEPS_SHARE, &is_found);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(try_capacity(r, middle, r->steps / STEPS_SHARE, &is_found));
         failed = is_found ? failed : middle;
     }
     return ASHLAR_OK;

@@ -334,10 +334,7 @@ ashlar_status ashlar__pack_search_run(ashlar_pack_search *search, size_t capacit
         uint64_t length = length_of_run(search->run_count);
         length = length < node_limit ? length : node_limit;
         node_limit -= length;
-        const ashlar_status status = run(search, &length, budget, &found);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(run(search, &length, budget, &found));
         search->run_count++;
         forget_a_little(search);
     }

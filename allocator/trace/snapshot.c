@@ -62,10 +62,7 @@ static ashlar_status check_segment(const ashlar_snapshot *snapshot, size_t idx, 
     for (; filled < segment->bytes && *next < snapshot->block_count; ++*next) {
         const ashlar_snapshot_block *block = &snapshot->blocks[*next];
         ASHLAR_CHECK2(*next >= idx); /* each segment before has a block */
-        const ashlar_status status = check_block(block, *next);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(check_block(block, *next));
         if (block->address != segment->address + filled) {
             return bad("block", *next, "does not begin where the one before it ends");
         }
@@ -86,10 +83,7 @@ ashlar_status ashlar__snapshot_check(const ashlar_snapshot *snapshot) {
         if (segment->address < end) {
             return bad("segment", i, "begins before the end of the one before it");
         }
-        const ashlar_status status = check_segment(snapshot, i, &next);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(check_segment(snapshot, i, &next));
         end = segment->address + segment->bytes;
     }
     ASHLAR_CHECK2(next <= snapshot->block_count);

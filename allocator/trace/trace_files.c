@@ -152,11 +152,8 @@ static ashlar_status write_paired(write_fn write, const ashlar_trace_event *even
                                   const char *path, uint64_t *left_out) {
     trace_pairs p = {0};
     ashlar_file_buffer *file = NULL;
-    ashlar_status status = find_pairs(events, count, &p);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    status = ashlar__file_buffer_create(path, &file);
+    ASHLAR_TRY(find_pairs(events, count, &p));
+    ashlar_status status = ashlar__file_buffer_create(path, &file);
     if (status == ASHLAR_OK) {
         write(file, events, count, &p);
         status = ashlar__file_buffer_commit(file);
