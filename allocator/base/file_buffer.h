@@ -17,9 +17,7 @@
 
 typedef struct ashlar_file_buffer ashlar_file_buffer;
 
-/*
- * Ownership: the caller ends *out with a commit or an abort. Errors: as for ashlar__file_create().
- */
+/* Ownership: the caller commits or aborts *out. Errors: those of ashlar__file_create(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_buffer_create(const char *path,
                                                            ashlar_file_buffer **out);
 

@@ -121,8 +121,7 @@ static void print_fd_path(int fd, char path[static FD_PATH_BYTES]) {
     (void)snprintf(path, FD_PATH_BYTES, "/proc/self/fd/%d", fd);
 }
 
-/* Make a file without a name. False: impossible here, or it could not get a name later, which takes
- * /proc. */
+/* Make a file without a name. False: impossible here, or it could not get a name later. */
 static bool open_unnamed(ashlar_file_temporary *t) {
     char path[FD_PATH_BYTES];
     struct stat info;

@@ -36,10 +36,7 @@ bool ashlar__temporary_open(ashlar_file_temporary *t, int folder, const char *ba
 /* Give the file the target's name, in place of whichever file has it. */
 bool ashlar__temporary_place(ashlar_file_temporary *t);
 
-/*
- * Close the file, and remove its name unless that is the target's. Does nothing if the file is not
- * open.
- */
+/* If the file is open, close it, and remove its name unless that is the target's. */
 void ashlar__temporary_close(ashlar_file_temporary *t);
 
 /* Remove files left by killed writers of this target. Failures are ignored. */

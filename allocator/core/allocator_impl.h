@@ -15,9 +15,7 @@
 #include "allocator/plan/planner.h"
 #include "allocator/trace/trace_ring.h"
 
-/*
- * The constants that every hit reads. They share no cache line with anything that is written later.
- */
+/* The constants that every hit reads. They share no cache line with data that is written later. */
 typedef struct ashlar_hit_constants {
     uint64_t id; /* never 0; no other allocator of the process ever has it */
     cu_ptr base; /* of the heap's range */

@@ -254,9 +254,7 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     ashlar__cache_set_replay(cache, &ashlar__no_replay);
     set_limits(cache, a->cache_bytes, a->heap.range.memory_bytes);
     atomic_store(&cache->attention, ashlar__cache_watched(a));
-    /*
-     * Nothing has been counted yet: this only sets all.peak, the value that a new peak must exceed.
-     */
+    /* Nothing is counted yet: this only sets all.peak, the value that a new peak must exceed. */
     ashlar__counters_publish(&cache->counters, &a->stats);
     link_locked(a, cache);
     ashlar__lock_release(&a->lock);

@@ -71,9 +71,7 @@ struct ashlar_magazines {
     unsigned char behind[ASHLAR_CACHE_LINE];
 };
 
-/*
- * Freed blocks that wait to be sent, together, to the thread that holds their stream; see hold.h.
- */
+/* Freed blocks that will be sent, together, to the thread that holds their stream; see hold.h. */
 typedef struct ashlar_outbox {
     ashlar_block *newest, *oldest; /* of one stream, linked by `older` */
     size_t count, bytes;
@@ -230,10 +228,7 @@ static inline bool ashlar__cache_push(ashlar_cache *cache, ashlar_magazines *m,
     return true;
 }
 
-/*
- * Keep a block that the magazines have no room for until the next miss. False: too many wait
- * already.
- */
+/* Keep a block that the magazines have no room for until the next miss. False: too many wait. */
 bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block);
 
 /* ---- for the owner, outside: before ashlar__cache_enter() ---- */
@@ -312,9 +307,7 @@ void ashlar__cache_drop_locked(ashlar_cache *cache, const ashlar_stream_state *s
 /* The same for a stream that ends: from now on no replayed step serves it. */
 void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state);
 
-/*
- * The bytes of the cache's free blocks, including pending ones and those in the outbox. O(blocks).
- */
+/* The bytes of the cache's free blocks, with pending ones and those in the outbox. O(blocks). */
 size_t ashlar__cache_bytes(const ashlar_cache *cache);
 
 /* Whether the magazines are empty. */

@@ -168,8 +168,7 @@ static ashlar_status name_live_state_locked(ashlar_allocator *a, ashlar_stream_s
     if (ashlar__stream_state_is_silent(last, &a->client)) {
         status = ashlar__watch_settle_locked(a);
     } else if (last->is_gone || may_end) {
-        /* For a stream that is gone, this records nothing; it fails if no event comes after the
-         * last use. */
+        /* If the stream is gone, this records nothing, but fails if no event follows the use. */
         status = ashlar__stream_state_cover(last, &a->client, tick, &a->stats.events_recorded);
         if (status == ASHLAR_OK) {
             status = ashlar__stream_state_wait_on(last, &a->client, NULL, tick);

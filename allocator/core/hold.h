@@ -92,8 +92,7 @@ void ashlar__returned_add(ashlar_stream_state *state, ashlar_block *newest, ashl
 /* Take the blocks that were sent to a stream, linked by `older`. */
 ashlar_block *ashlar__returned_take(ashlar_stream_state *state);
 
-/* Put the blocks that were sent to a stream into its zones. Lock: held; no other thread may touch
- * the zones. */
+/* Put the blocks that were sent to a stream into its zones. Lock: held, the holder shut out. */
 void ashlar__returned_put_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 
 /* The bytes on their way to holders. Lock: held, all caches claimed. O(blocks). */

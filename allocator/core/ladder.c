@@ -23,9 +23,7 @@
 #include "allocator/heap/away.h"
 #include "allocator/plan/planner.h"
 
-/*
- * Rung 1. If the best gap is the one at a window's end, the caller's own cache is given up first.
- */
+/* Rung 1. If the best gap is at a window's end, the caller's own cache is given up first. */
 static ashlar_status take_own(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     const ashlar_zone *zone = ashlar__zone_of(r->stream_state, r->bytes);
     return ashlar__rung_take_own(a, r, ashlar__gap_of_own(zone, r->own, r->bytes), out);

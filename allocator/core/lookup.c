@@ -46,9 +46,7 @@ static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, si
 
 ashlar_status ashlar__find_live_locked(ashlar_allocator *a, const void *ptr, ashlar_block **out) {
     ASHLAR_OWNS(&a->lock);
-    /*
-     * An address below the base wraps to a huge offset, and so is refused like one above the range.
-     */
+    /* An address below the base wraps to a huge offset, so it is refused like one above. */
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     ashlar_block *block = NULL;
     if (offset < a->constants.range_bytes) {

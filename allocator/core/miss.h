@@ -1,7 +1,4 @@
-/*
- * miss.h - the best gap of a stream's own zone, and how a thread serves a miss without the lock
- * (internal).
- */
+/* miss.h - the best gap of a stream's own zone, and serving a miss without the lock (internal). */
 #ifndef ASHLAR_MISS_H
 #define ASHLAR_MISS_H
 

@@ -67,10 +67,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_at(ashlar_allocator *a, const 
                                                      ashlar_block *gap, size_t offset,
                                                      ashlar_block **out);
 
-/*
- * The kinds of memory that a request may map: a sealed allocator may use what it has, but create
- * nothing new.
- */
+/* The kinds of memory that a request may map: sealed, the allocator may only use what it has. */
 unsigned ashlar__rung_may_create(ashlar_allocator *a);
 
 #endif /* ASHLAR_RUNGS_H */

@@ -1,5 +1,4 @@
-/* rungs_own.c - rungs 1 to 3 and 6 of the ladder: the stream's own zones, and memory mapped
- * there. */
+/* rungs_own.c - rungs 1 to 3 and 6 of the ladder: the stream's own zones, and mapping there. */
 #include "allocator/core/rungs.h"
 
 #include "allocator/base/check_level.h"

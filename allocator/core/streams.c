@@ -210,9 +210,7 @@ static ashlar_status forget_state_locked(ashlar_allocator *a, ashlar_stream_stat
     ashlar__caches_forget_stream_locked(a, state);
     ashlar_status status = ASHLAR_OK;
     if (a->guards.fill != NULL) {
-        /*
-         * Blocks in quarantine are compared once more on their stream: now, while it still exists.
-         */
+        /* Compare blocks in quarantine once more on their stream now, while it exists. */
         status = ashlar__guard_fill_release_locked(a->guards.fill, state);
     }
     /* This event also comes after the stream's uses of blocks that are still live. */

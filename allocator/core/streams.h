@@ -1,7 +1,4 @@
-/*
- * streams.h - which stream state belongs to a handle, from the stream's first use to its end
- * (internal).
- */
+/* streams.h - which state belongs to a stream's handle, from first use to end (internal). */
 #ifndef ASHLAR_STREAMS_H
 #define ASHLAR_STREAMS_H
 

@@ -1,6 +1,4 @@
-/*
- * driver.c - for both drivers: counting calls, making calls fail in tests, and explaining errors.
- */
+/* driver.c - for both drivers: counting calls, making calls fail in tests, explaining errors. */
 #include "allocator/driver/driver.h"
 
 #include "allocator/base/check_level.h"

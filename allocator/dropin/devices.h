@@ -49,10 +49,7 @@ enum {
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_allocator(int ordinal, ashlar_allocator **out);
 
-/*
- * The same, but NULL if no allocator has been made, the ordinal is invalid, or this is a forked
- * child.
- */
+/* The same, but NULL if none was made yet, the ordinal is invalid, or in a forked child. */
 ashlar_allocator *ashlar__dropin_peek(int ordinal);
 
 /*

@@ -27,8 +27,7 @@ enum { STEP_DEVICE_DIVISOR = 64 }; /* but at most this part of the device */
 #define MUCH_BYTES (4 * STEP_MIN_BYTES)
 enum { MUCH_PER_LIVE = 3 };
 
-/* The most tries of a request. Several, since other threads may take the memory that becomes
- * free. */
+/* The most tries of a request: other threads may take the memory that becomes free. */
 enum { TRIES_MAX = 16 };
 
 /* ---- making ---- */
@@ -278,8 +277,7 @@ static bool has_much_to_wait_for(const ashlar_frees *f, size_t bytes) {
     return spare >= MUCH_BYTES && spare / 2 >= bytes && spare / MUCH_PER_LIVE >= stats.block_bytes;
 }
 
-/* Allocate, failing only if no other thread is about to return blocks. `stream` NULL: for any
- * stream. */
+/* Fails only if no other thread is about to return blocks. `stream` NULL: for any stream. */
 static ashlar_status alloc_at_last(ashlar_frees *f, size_t bytes, const ashlar_stream *stream,
                                    void **out) {
     ashlar_status status;

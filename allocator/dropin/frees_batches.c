@@ -1,7 +1,4 @@
-/*
- * frees_batches.c - freed blocks in batches, kept until all work submitted before their free is
- * over.
- */
+/* frees_batches.c - batches of freed blocks, kept until all work submitted before is over. */
 #include "allocator/dropin/frees_impl.h"
 
 #include "allocator/base/host.h"

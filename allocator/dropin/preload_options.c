@@ -14,10 +14,7 @@
 
 enum { LINE_BYTES = 256 };
 
-/*
- * Write a line in one call, so that lines of different processes do not mix. `length`: snprintf()'s
- * result.
- */
+/* Write in one call, so that lines of processes do not mix. `length`: snprintf()'s result. */
 static void write_line(const char *line, size_t room, int length) {
     ASHLAR_CHECK2(length > 0 && (size_t)length < room);
     (void)room;

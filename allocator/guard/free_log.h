@@ -1,5 +1,4 @@
-/* free_log.h - who freed which block: the latest frees of an allocator in a guard mode
- * (internal). */
+/* free_log.h - who freed which block: an allocator's latest frees, in a guard mode (internal). */
 #ifndef ASHLAR_FREE_LOG_H
 #define ASHLAR_FREE_LOG_H
 

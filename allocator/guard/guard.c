@@ -1,6 +1,4 @@
-/*
- * guard.c - setting up the guard mode that the options ask for, and logging frees for both modes.
- */
+/* guard.c - setting up the guard mode that is asked for, and logging frees for both modes. */
 #include "allocator/guard/guard.h"
 
 #include "allocator/base/check_level.h"

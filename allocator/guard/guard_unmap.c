@@ -1,5 +1,4 @@
-/* guard_unmap.c - mapping pages for each block, and keeping freed blocks until they are
- * unmapped. */
+/* guard_unmap.c - mapping pages for each block, and keeping freed ones until they are unmapped. */
 #include "allocator/guard/guard_unmap.h"
 
 #include <limits.h>

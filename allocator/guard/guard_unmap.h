@@ -93,9 +93,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unm
                                                                 ashlar_guarded_block *block,
                                                                 const ashlar_stream_state *state);
 
-/*
- * Note that a stream uses a live block, whichever stream it is freed on. Errors: ASHLAR_EHOSTMEM.
- */
+/* Note that a stream uses a live block, whichever stream frees it. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_add_use(ashlar_guarded_block *block,
                                                             ashlar_stream_state *state);
 

@@ -95,10 +95,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__away_cover(ashlar_heap *heap);
 /* Let the blocks that wait for `from` wait for the work of `to` up to now instead. */
 void ashlar__away_move_queue(ashlar_heap *heap, ashlar_stream_state *from, ashlar_stream_state *to);
 
-/*
- * Check the invariants above. Errors: ASHLAR_EFORMAT, naming the one that does not hold. O(blocks
- * away).
- */
+/* Check the invariants above. Errors: ASHLAR_EFORMAT, naming the broken one. O(blocks away). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_check(const ashlar_heap *heap);
 
 #endif /* ASHLAR_AWAY_H */

@@ -286,8 +286,7 @@ uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *w, s
 static inline ashlar_block *split(ashlar_block *gap, size_t bytes) {
     ASHLAR_ASSERT(bytes > 0 && bytes < gap->bytes);
     ashlar_block *rest = ashlar__node_pop(&gap->window->zone->nodes), *next = gap->next;
-    /* Set field by field: for a compound literal, compilers clear the node first, at twice the
-     * cost. */
+    /* Field by field: for a compound literal, compilers clear the node first, at twice the cost. */
     rest->offset = gap->offset + bytes;
     rest->bytes = gap->bytes - bytes;
     rest->requested = 0;

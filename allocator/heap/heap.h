@@ -21,8 +21,7 @@
 
 typedef struct ashlar_node_chunk ashlar_node_chunk;
 
-/* Lock: the allocator's guards every field, except in zones and windows: zone.h says who may touch
- * these. */
+/* Lock: the allocator's, except in zones and windows: zone.h says who may touch these. */
 typedef struct ashlar_heap {
     ashlar_range range;
     ashlar_page_map map;
@@ -333,9 +332,7 @@ typedef struct ashlar_heap_piece {
     bool is_mapped;
 } ashlar_heap_piece;
 
-/*
- * Go on to the next piece, in address order; {0} is the place before the first. False: at the end.
- */
+/* Go on to the next piece by address; {0} is the place before the first. False: at the end. */
 bool ashlar__heap_next_piece(const ashlar_heap *heap, ashlar_heap_piece *piece);
 
 /* The block or gap that contains `offset`; NULL: no window does. For messages. O(blocks). */
@@ -351,10 +348,7 @@ bool ashlar__heap_is_mapped(const ashlar_heap *heap, size_t offset);
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_allow_peer(ashlar_heap *heap, int ordinal);
 
-/*
- * Check all invariants. Errors: ASHLAR_EFORMAT, naming the one that does not hold. O(blocks +
- * handles).
- */
+/* Check all invariants. Errors: ASHLAR_EFORMAT, naming the broken one. O(blocks + handles). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_check(const ashlar_heap *heap);
 
 #endif /* ASHLAR_HEAP_H */

@@ -48,9 +48,7 @@ static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *bl
     const bool is_plan_memory = block->state == ASHLAR_BLOCK_PLAN_MEMORY;
     const bool is_used = !ashlar__block_is_free(block);
     const ashlar_block *mapped = ashlar__page_map_get(&heap->map, block->offset);
-    /*
-     * The offset is aligned, too, because it is the sum of lower blocks' sizes, which were checked.
-     */
+    /* The offset is aligned, too: it is the sum of lower blocks' sizes, which were checked. */
     if (block->bytes == 0 || block->bytes % ASHLAR_BLOCK_ALIGN != 0) {
         return broken(block, "not aligned, or empty");
     }

@@ -58,10 +58,7 @@ static inline ashlar_block *ashlar__node_pop(ashlar_node_pool *pool) {
 
 /* ---- handles ---- */
 
-/*
- * The handles of a window that a range of bytes touches, or that lie in it as a whole: [first,
- * end).
- */
+/* The handles of a window that a byte range touches, or that lie wholly in it: [first, end). */
 typedef struct ashlar_handle_span {
     size_t first, end;
 } ashlar_handle_span;

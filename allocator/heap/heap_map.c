@@ -17,9 +17,7 @@ static size_t window_share(const ashlar_heap *heap) {
     return heap->window_count < 4 ? 2 * memory : heap->window_count < 64 ? memory / 4 : memory / 64;
 }
 
-/*
- * The smallest window in any zone of at least `need` bytes without a block or memory; NULL: none.
- */
+/* The smallest window of at least `need` bytes without a block or memory; NULL: none. */
 static ashlar_window *find_empty(const ashlar_heap *heap, size_t need) {
     ashlar_window *best = NULL;
     for (ashlar_window *w = heap->windows; w != NULL; w = w->above) {
@@ -75,10 +73,7 @@ static size_t max_of(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/*
- * The size of a segment for a block of `need` bytes: as many such blocks as fill it with little
- * waste.
- */
+/* The size of a segment for blocks of `need` bytes: as many as fill it with little waste. */
 static size_t segment_bytes(const ashlar_range *range, size_t need) {
     const size_t part = range->memory_bytes / SEGMENTS_PER_DEVICE;
     const size_t shared = part < SHARED_SEGMENT_BYTES ? part : SHARED_SEGMENT_BYTES;
@@ -279,9 +274,7 @@ ashlar_status ashlar__heap_reserve(ashlar_heap *heap, ashlar_zone *zone, size_t 
 
 /* ---- peers ---- */
 
-/*
- * Find the first run of mapped handles from *first on: sets *first to its start, returns its end.
- */
+/* Find the first run of mapped handles from *first on: moves *first to it, returns its end. */
 static size_t run_end(const ashlar_window *w, size_t count, size_t *first) {
     while (*first < count && !w->backing[*first].is_mapped) {
         ++*first;

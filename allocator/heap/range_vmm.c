@@ -1,6 +1,4 @@
-/*
- * range_vmm.c - the range with virtual memory management: creating, mapping and unmapping handles.
- */
+/* range_vmm.c - the range with virtual memory management: handles created, mapped, unmapped. */
 #include "allocator/heap/range.h"
 
 #include "allocator/base/check_level.h"

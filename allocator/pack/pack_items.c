@@ -20,10 +20,7 @@ typedef struct mark {
     bool is_begin;
 } mark;
 
-/*
- * Order marks by time. At equal times ends come first, since lifetimes are half-open; items break
- * ties.
- */
+/* Order by time. At equal times ends come first: lifetimes are half-open. Items break ties. */
 static int compare_marks(const void *a, const void *b) {
     const mark *x = a, *y = b;
     if (x->time != y->time) {

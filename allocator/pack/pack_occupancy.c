@@ -173,8 +173,7 @@ static place half(place p, uint32_t which) {
     return (place){2 * p.idx + which, which == 0 ? p.first : middle, which == 0 ? middle : p.end};
 }
 
-/* Append the sets that together hold all addresses taken in a run of sections. Returns the new
- * count. */
+/* Append the sets that hold all addresses taken in a run of sections. Returns the new count. */
 static uint32_t collect(const ashlar_pack_occupancy *occupancy, place p, uint32_t first,
                         uint32_t end, cursor *sets, uint32_t count) {
     if (p.end <= first || end <= p.first) {

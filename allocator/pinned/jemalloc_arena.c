@@ -1,7 +1,4 @@
-/*
- * jemalloc_arena.c - the hooks through which jemalloc takes and returns extents, and our caches for
- * it.
- */
+/* jemalloc_arena.c - hooks by which jemalloc takes and returns extents, and our caches for it. */
 #include "allocator/pinned/jemalloc_arena.h"
 
 #include <errno.h>
@@ -113,8 +110,7 @@ static int control_arena(const ashlar_jemalloc_arena *arena, const char *leaf, v
     return mallctl(name, NULL, NULL, value, bytes);
 }
 
-/* Not by "arenas.create", which would put the arena's records into page-locked memory, 2 MiB or
- * more. */
+/* "arenas.create" would put the arena's records, 2 MiB or more, into page-locked memory. */
 static int create_arena(ashlar_jemalloc_arena *arena) {
     struct {
         extent_hooks_t *hooks;

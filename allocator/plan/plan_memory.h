@@ -21,8 +21,7 @@
 
 typedef struct ashlar_plan_memory ashlar_plan_memory;
 
-/* Lock: the allocator's. But while a step uses the plan memory, `late` belongs to the step's
- * thread. */
+/* Lock: the allocator's. While a step uses the plan memory, `late` is its thread's. */
 struct ashlar_plan_memory {
     ashlar_plan_memory *next;
     ashlar_stream_state *stream_state; /* whose work uses it */
@@ -48,8 +47,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_memory_place_locked(ashlar_plan_mem
                                                                  ashlar_block *block,
                                                                  const size_t *offsets);
 
-/* Return the block to the heap, and free the plan memory. No slot block may be taken. Lock:
- * held. */
+/* Return its block to the heap, and free the plan memory; no slot block is taken. Lock: held. */
 void ashlar__plan_memory_destroy_locked(ashlar_heap *heap, ashlar_plan_memory *memory);
 
 /* Free the plan memory but not its block: for memory not placed, and at the allocator's end. */
@@ -70,8 +68,7 @@ void ashlar__plan_memory_rehome_locked(ashlar_plan_memory *memory, ashlar_stream
 /* Free a slot block, so that its stream's later work may have it. Any thread. */
 static inline void ashlar__slot_block_vacate(ashlar_block *slot_block) {
     ASHLAR_CHECK2(ashlar__block_is_of_slot(slot_block));
-    /* Release: the fields read before may be overwritten as soon as the slot block is handed out
-     * again. */
+    /* Release: fields that were read here are overwritten when the slot block is reused. */
     atomic_store_explicit(&slot_block->taken, 0, memory_order_release);
 }
 

@@ -125,8 +125,7 @@ static bool names(const ashlar_replay *replay, ashlar_stream stream) {
     return stream_idx < replay->plan->stream_count;
 }
 
-/* An allocation that was left out of the plan because its stream has ended may come on any new
- * stream. */
+/* An allocation left out of the plan, because its stream has ended, may come on any new stream. */
 static bool is_for(const ashlar_replay *replay, const ashlar_slot *slot, ashlar_stream stream) {
     const ashlar_stream named = replay->streams[slot->stream_idx];
     return named == stream ||
@@ -169,8 +168,7 @@ static void skip(ashlar_replay *replay, uint32_t i) {
     replay->skipped[replay->skipped_count++] = i;
 }
 
-/* Serve a request with a slot that was passed over, if the recorded step has it live at this
- * time. */
+/* Serve a request with a passed-over slot that is live at this time of the recorded step. */
 static ashlar_block *serve_skipped(ashlar_replay *replay, const request *r) {
     for (uint32_t k = 0; k < replay->skipped_count; k++) {
         const ashlar_slot *slot = &replay->plan->slots[replay->skipped[k]];

@@ -18,8 +18,7 @@ enum { ASHLAR_REPLAY_SKIPPED_MAX = 16 };
 
 typedef struct ashlar_replay ashlar_replay;
 
-/* The replay outside any step. It serves nothing, so that a request need not ask whether there is a
- * step. */
+/* The replay outside any step. It serves nothing, so a request need not ask if there is a step. */
 extern ashlar_replay ashlar__no_replay;
 
 /* Lock: while a thread is inside its cache, the replay is that thread's; otherwise the allocator's

@@ -90,10 +90,7 @@ void ashlar__planner_forget_stream_locked(ashlar_planner *planner, ashlar_heap *
  */
 void ashlar__planner_mark_referenced(const ashlar_planner *planner);
 
-/*
- * Refuse if the planner is busy. Errors: ASHLAR_EINVAL (a step is under way, or a plan is being
- * made).
- */
+/* Errors: ASHLAR_EINVAL, if a step is under way or a plan is being made. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_refuse_busy_locked(const ashlar_planner *planner);
 
 /* Free a key's plan. */

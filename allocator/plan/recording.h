@@ -66,10 +66,7 @@ bool ashlar__recording_end(ashlar_recording *recording, const ashlar_block *bloc
 /* Set is_referenced of the recording's stream states. */
 void ashlar__recording_mark_referenced(const ashlar_recording *recording);
 
-/*
- * End the recording with its step: blocks that are still live outlive it, and nothing is added any
- * more.
- */
+/* End the recording: blocks that are still live outlive the step, and nothing can be added. */
 void ashlar__recording_close(ashlar_recording *recording);
 
 /*

@@ -80,8 +80,7 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Spend the latency= of a call in a busy loop, since a real driver call keeps its thread busy,
- * too. */
+/* Spend a call's latency= in a busy loop, since a real driver call keeps its thread busy. */
 static void delay(ashlar_driver_fn fn) {
     const uint32_t ns = atomic_load_explicit(&ashlar__soft_latency_ns[fn], memory_order_relaxed);
     if (ns != 0) {

@@ -12,9 +12,7 @@ static ashlar_status lost(const char *what) {
                         what);
 }
 
-/*
- * Begin a call of this file: check its arguments and find the stream. On success the lock is held.
- */
+/* Begin a call of this file: check arguments and find the stream. On success the lock is held. */
 static ashlar_status enter_oracle(const char *what, cu_ptr ptr, size_t bytes, cu_stream handle,
                                   soft_stream **stream) {
     if (bytes == 0 || bytes > UINTPTR_MAX - (uintptr_t)ptr) {

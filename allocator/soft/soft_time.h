@@ -45,10 +45,7 @@ void ashlar__soft_time_advance(uint64_t ns);
 /* Whether `ns` is past for the calling thread. */
 bool ashlar__soft_time_is_past(uint64_t ns);
 
-/*
- * When all work queued so far is over, on the device or only on the stream with this serial, if it
- * is not 0.
- */
+/* When all work queued so far is over: the device's, or with serial != 0 only that stream's. */
 uint64_t ashlar__soft_time_end(const soft_device *device, uint64_t serial);
 
 #endif /* ASHLAR_SOFT_TIME_H */

@@ -61,8 +61,7 @@ static ashlar_status copy_key(const ashlar_step_key *key, numbering *streams,
     return ashlar__plan_restore(to, key->plan->offsets, &out->plan);
 }
 
-/* Count the keys to save, which are all that have recorded steps; each must have an up-to-date
- * plan. */
+/* Count the keys to save: all that have recorded steps. Each must have an up-to-date plan. */
 static ashlar_status count_keys(const ashlar_allocator *a, uint32_t *out) {
     uint32_t count = 0;
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {

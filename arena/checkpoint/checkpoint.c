@@ -96,8 +96,7 @@ static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *
     *name += strlen(prefix) + strlen(info->name) + 1;
 }
 
-/* Take memory for a description of every tensor in every region, which is at least what a save
- * needs. */
+/* Take memory to describe every tensor in every region, which is at least what a save needs. */
 static ashlar_status take_entries(saving *s) {
     const size_t count = ashlar_arena_tensor_count(s->arena);
     size_t name_bytes = 0; /* cannot wrap: all names are in memory already */

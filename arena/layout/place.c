@@ -46,10 +46,7 @@ static ashlar_status pad_groups(ashlar_arena *arena) {
     return ASHLAR_OK;
 }
 
-/*
- * Cut buckets from the last group to the first: a bucket ends at bucket_bytes, or if the type
- * changes.
- */
+/* Cut buckets from the last group on: a bucket ends at bucket_bytes, or if the type changes. */
 static void choose_buckets(ashlar_arena *arena) {
     size_t bytes = 0, bucket = 0;
     for (size_t i = arena->group_count; i-- > 0;) {

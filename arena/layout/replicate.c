@@ -94,9 +94,7 @@ static ashlar_status copy_in_order(const ashlar_arena *to, side dst, const ashla
     ashlar_event before = NULL, after = NULL; /* recorded before all copies; after them */
     const ashlar_status status = copy_between(to, dst, from, src, regions, &before, &after);
     if (status != ASHLAR_OK) {
-        /*
-         * The source's stream does not wait for the copies queued so far, so the host waits here.
-         */
+        /* The source's stream does not wait for copies queued so far, so the host does. */
         ASHLAR_IGNORE(ashlar_stream_synchronize(dst.device, dst.stream));
     }
     ashlar_event_destroy(src.device, before);

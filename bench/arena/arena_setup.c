@@ -259,8 +259,7 @@ static ashlar_status run(ashlar_arena_setup *s, ashlar_arena_runner runner,
     return ashlar_stream_synchronize(s->device, s->stream);
 }
 
-/* Make the pointers point to scattered tensors again, which is needed before each flattening and
- * not timed. */
+/* Make the pointers point to scattered tensors again, before each flattening and untimed. */
 static void scatter(ashlar_arena_setup *s) {
     const ashlar_per_tensor *scattered = s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR];
     for (size_t i = 0; i < ashlar_arena_tensor_count(s->arena); i++) {

@@ -41,8 +41,7 @@ void ashlar__machine_processor(char name[static ASHLAR_MACHINE_TEXT_BYTES]) {
     }
 }
 
-/* Give free memory back, by the C library's malloc_trim(), and by mallctl() if jemalloc is malloc()
- * here. */
+/* Give free memory back, by malloc_trim(), and by mallctl() if malloc() is jemalloc's. */
 static void trim(void) {
     static const char purge_all[] = "arena.4096.purge"; /* 4096: MALLCTL_ARENAS_ALL */
     int (*control)(const char *, void *, size_t *, void *, size_t) = NULL;

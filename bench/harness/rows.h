@@ -81,9 +81,7 @@ void ashlar__rows_finish(ashlar_rows *rows);
 const ashlar_row *ashlar__rows_find(const ashlar_rows *rows, const ashlar_row *like,
                                     const char *subject, size_t threads);
 
-/*
- * In the rows from `first` on, set `column` to the ratio of column `of` to that of subject `base`.
- */
+/* In rows from `first` on, set `column` to the ratio of column `of` to that of subject `base`. */
 void ashlar__rows_fill_ratios(ashlar_rows *rows, size_t first, size_t column, size_t of,
                               const char *base);
 

@@ -38,9 +38,7 @@ static double now_ns(void) {
     return (double)ashlar__clock_ns();
 }
 
-/*
- * Wait until all threads are awake. The condition wakes them one by one; timing begins afterwards.
- */
+/* Wait until all threads are awake. The condition wakes them one by one; then timing begins. */
 static void wait_at_line(ashlar_thread_team *team) {
     atomic_fetch_add(&team->ready, 1);
     while (atomic_load(&team->ready) < team->count) {

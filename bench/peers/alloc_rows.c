@@ -1,7 +1,4 @@
-/*
- * alloc_rows.c - the columns and targets for the cost of a pair, and the figures that follow from
- * other rows.
- */
+/* alloc_rows.c - columns and targets for a pair's cost; figures that follow from other rows. */
 #include "bench/peers/bench_alloc.h"
 
 #include <math.h>

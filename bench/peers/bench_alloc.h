@@ -52,8 +52,7 @@ typedef struct ashlar_alloc_bench {
     ashlar_rows *rows;
 } ashlar_alloc_bench;
 
-/* The chosen peers, in the order of the rows, whatever the order of the options. Returns their
- * number. */
+/* The chosen peers, in the order of the rows, not of the options. Returns their number. */
 size_t ashlar__alloc_choose_peers(const ashlar_alloc_bench *b,
                                   const ashlar_peer *out[ASHLAR_PEERS_MAX]);
 

@@ -148,9 +148,7 @@ static ashlar_status run_body(const bench *b, ashlar_turn *turn, double *wall_ns
     return run[b->workload->kind](b->team, turn, wall_ns);
 }
 
-/*
- * Make a new instance, so that a call finds only what earlier calls of the same body left behind.
- */
+/* Make a new instance, so that a call finds only what calls of the same body left behind. */
 static ashlar_status renew(const bench *b, subject *s) {
     if (s->has_run && ashlar__workload_marks(b->workload->kind)) {
         destroy_instance(&s->base);

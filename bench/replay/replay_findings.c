@@ -1,7 +1,4 @@
-/*
- * replay_findings.c - results of replays besides figures: the smallest sufficient device, and a
- * picture.
- */
+/* replay_findings.c - what replays show besides figures: the smallest device, and a picture. */
 #include "bench/replay/replay.h"
 
 #include "allocator/base/host.h"

@@ -1,5 +1,4 @@
-/* rnn_onednn_impl.h - the network that rnn_onednn.c sets up and rnn_onednn_pass.c runs
- * (internal). */
+/* rnn_onednn_impl.h - the network, set up by rnn_onednn.c, run by rnn_onednn_pass.c (internal). */
 #ifndef ASHLAR_RNN_ONEDNN_IMPL_H
 #define ASHLAR_RNN_ONEDNN_IMPL_H
 

@@ -88,9 +88,7 @@ static uint64_t half_step_ns(void) {
     return LENGTH * ashlar__stage_kernel_ns(forwards + GRADIENT_BYTES);
 }
 
-/*
- * The host serves the streams in turn, one time step each; every second stream is half a step late.
- */
+/* The host serves streams in turn, one time step each; every second one is half a step late. */
 static ashlar_status run_models(ashlar_stage *stage, const ashlar_stage_program *p, size_t steps) {
     model models[ASHLAR_STAGE_STREAMS_MAX] = {{0}};
     for (size_t i = 0; i < p->streams; i++) {

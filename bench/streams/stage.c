@@ -105,8 +105,7 @@ static ashlar_status wait_for(ashlar_stage *s, size_t stream, size_t after) {
     return ashlar_stream_wait(s->device, s->streams[stream], s->event);
 }
 
-/* Tell the subject of the block's further streams, or, if it cannot be told, make its own stream
- * wait. */
+/* Tell the subject of the block's further streams; if it has no way, make its stream wait. */
 static ashlar_status tell_uses(ashlar_stage *s, const ashlar_stage_block *block) {
     for (size_t i = 0; i < s->program->streams; i++) {
         if ((block->uses >> i & 1) == 0) {

@@ -1,5 +1,4 @@
-/* cudnn_state.c - loads cuDNN, and makes and destroys its descriptors and dropout states for a
- * stack. */
+/* cudnn_state.c - loads cuDNN; makes and destroys a stack's descriptors and dropout states. */
 #include "rnn/layer/cudnn_state.h"
 
 #include "allocator/device/device_impl.h"

@@ -147,10 +147,7 @@ static void compute_thin_plain(const ashlar_gemm_args *p, const ashlar_gemm_tile
     }
 }
 
-/*
- * Choose by the rows of the whole product, not of the tile, so that the bits do not depend on
- * tiles.
- */
+/* Choose by the rows of the whole product, not the tile: the bits must not depend on tiles. */
 void ASHLAR_VARIANT(ashlar__gemm_kernel)(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
     if (p->m > THIN_ROWS) {
         compute_thick(p, tile);

@@ -1,5 +1,4 @@
-/* tagger_work.c - the work that a step of the tagger queues in each phase, on buffers it already
- * has. */
+/* tagger_work.c - the work that a step of the tagger queues in each phase, on buffers it has. */
 #include "rnn/model/tagger_work.h"
 
 #include "allocator/base/error.h"

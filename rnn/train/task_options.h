@@ -62,8 +62,7 @@ void ashlar__option_flag(ashlar_task_listener *listener, unsigned who, const cha
 /* Write the options of the recurrent layers, which every task has. */
 void ashlar__option_stack(ashlar_task_listener *listener, const ashlar_train_config *config);
 
-/* Add the values that must be the same when a training resumes: the options and a checksum of the
- * data. */
+/* Add what must be the same when a training resumes: the options and a checksum of the data. */
 void ashlar__task_add_facts(ashlar_task *task, ashlar_metadata *metadata);
 
 void ashlar__task_add_position(const ashlar_task *task, ashlar_metadata *metadata);
