@@ -121,9 +121,7 @@ ashlar_status ashlar__file_write_line(const char *path, const char *text, size_t
     ashlar_file *file = NULL;
     ASHLAR_TRY(ashlar__file_create(path, &file));
     ashlar_status status = ashlar__file_write(file, text, bytes);
-    if (status == ASHLAR_OK) {
-        status = ashlar__file_write(file, "\n", 1);
-    }
+    ASHLAR_THEN(status, ashlar__file_write(file, "\n", 1));
     if (status != ASHLAR_OK) {
         ashlar__file_abort(file);
         return status;

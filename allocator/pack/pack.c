@@ -72,9 +72,7 @@ static ashlar_status pack_items(const ashlar_pack_items *problem,
     state.target_bytes = capacity > problem->peak_bytes ? capacity : problem->peak_bytes;
     ashlar__pack_budget_init(&state.budget, options, problem->peak_bytes);
     ashlar_status status = state_init(&state, problem);
-    if (status == ASHLAR_OK) {
-        status = make_plan(&state, options, &proven_bytes);
-    }
+    ASHLAR_THEN(status, make_plan(&state, options, &proven_bytes));
     if (status == ASHLAR_OK) {
         ASHLAR_CHECK2(state.plan_bytes != SIZE_MAX); /* the first order always completes */
         ASHLAR_CHECK2(problem->peak_bytes <= proven_bytes && proven_bytes <= state.plan_bytes);
@@ -100,9 +98,7 @@ ashlar_status ashlar_pack_sized(const ashlar_pack_buffer *buffers, size_t count,
     ASHLAR_SIZED_READ(ashlar_pack_options, chosen, options, options_bytes);
     const size_t alignment = chosen.alignment == 0 ? 1 : chosen.alignment;
     ashlar_status status = check_alignment(alignment);
-    if (status == ASHLAR_OK) {
-        status = ashlar__pack_items_init(&problem, buffers, count, alignment);
-    }
+    ASHLAR_THEN(status, ashlar__pack_items_init(&problem, buffers, count, alignment));
     if (status != ASHLAR_OK) {
         return status;
     }

@@ -138,13 +138,9 @@ static ashlar_status parse_owned(const char *name, char *text, size_t bytes,
     ashlar_status status = ashlar__csv_begin(&r.csv, &format, name, text, bytes);
     while (status == ASHLAR_OK && ashlar__csv_next(&r.csv, fields, &count)) {
         status = ashlar__csv_check(&r.csv, count);
-        if (status == ASHLAR_OK) {
-            status = parse_row(&r, fields);
-        }
+        ASHLAR_THEN(status, parse_row(&r, fields));
     }
-    if (status == ASHLAR_OK) {
-        status = check_ids(&r);
-    }
+    ASHLAR_THEN(status, check_ids(&r));
     ashlar__host_free(r.lines);
     if (status != ASHLAR_OK) {
         ashlar__pack_table_finish(&r.table);

@@ -141,9 +141,7 @@ ashlar_status ashlar__pack_items_init(ashlar_pack_items *out, const ashlar_pack_
     ashlar_pack_items p = {.count = count};
     ASHLAR_CHECK2(alignment > 0 && (alignment & (alignment - 1)) == 0);
     ashlar_status status = check_buffers(buffers, count, alignment);
-    if (status == ASHLAR_OK) {
-        status = fill(&p, buffers, alignment);
-    }
+    ASHLAR_THEN(status, fill(&p, buffers, alignment));
     if (status != ASHLAR_OK) {
         ashlar__pack_items_finish(&p);
         return status;

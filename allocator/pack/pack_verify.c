@@ -194,9 +194,7 @@ static ashlar_status verify(verification *v, size_t *bytes) {
         top = end > top ? end : top;
     }
     ashlar_status status = verification_init(v);
-    if (status == ASHLAR_OK) {
-        status = check_overlaps(v);
-    }
+    ASHLAR_THEN(status, check_overlaps(v));
     if (status == ASHLAR_OK) {
         *bytes = (top + v->alignment - 1) & ~(v->alignment - 1);
     }

@@ -382,12 +382,8 @@ static void put_legend(const scene *s) {
 ashlar_status ashlar__picture_write(const ashlar_picture *picture, const char *path) {
     scene s = {.picture = picture};
     ashlar_status status = measure_blocks(&s);
-    if (status == ASHLAR_OK) {
-        status = find_peak(&s);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar__file_buffer_create(path, &s.file);
-    }
+    ASHLAR_THEN(status, find_peak(&s));
+    ASHLAR_THEN(status, ashlar__file_buffer_create(path, &s.file));
     if (status != ASHLAR_OK) {
         return status;
     }

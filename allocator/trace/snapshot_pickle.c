@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
 #include "allocator/base/file_buffer.h"
 #include "allocator/base/pickle.h"
 
@@ -231,9 +232,7 @@ ashlar_status ashlar__snapshot_write_pickle(const ashlar_snapshot *snapshot,
     ashlar_pickle p;
     ashlar_file_buffer *file = NULL;
     ashlar_status status = ashlar__snapshot_check(snapshot);
-    if (status == ASHLAR_OK) {
-        status = ashlar__file_buffer_create(path, &file);
-    }
+    ASHLAR_THEN(status, ashlar__file_buffer_create(path, &file));
     if (status != ASHLAR_OK) {
         return status;
     }

@@ -137,9 +137,7 @@ ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path
     const unsigned regions = saved_regions(arena, flags);
     saving s = {.arena = arena};
     ashlar_status status = take_entries(&s);
-    if (status == ASHLAR_OK) {
-        status = read_regions(&s, regions, stream);
-    }
+    ASHLAR_THEN(status, read_regions(&s, regions, stream));
     if (status == ASHLAR_OK) {
         describe_all(&s, regions);
         status = ashlar__safetensors_write(path, s.entries, s.count, metadata, metadata_count);
@@ -398,9 +396,7 @@ ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_checkpoin
                             l.count);
     }
     ashlar_status status = check_tensors(&l);
-    if (status == ASHLAR_OK) {
-        status = fill_regions(&l, stream);
-    }
+    ASHLAR_THEN(status, fill_regions(&l, stream));
     ashlar__host_free(l.found);
     return status;
 }

@@ -328,12 +328,8 @@ ashlar_status ashlar__results_page_write(const char *folder) {
     }
     p->folder = folder;
     ashlar_status status = read_all(p);
-    if (status == ASHLAR_OK) {
-        status = write_charts(p);
-    }
-    if (status == ASHLAR_OK) {
-        status = write_page(p);
-    }
+    ASHLAR_THEN(status, write_charts(p));
+    ASHLAR_THEN(status, write_page(p));
     for (size_t i = 0; i < GROUPS; i++) {
         ashlar__host_free(p->chapters[i].printed);
     }

@@ -270,9 +270,7 @@ ashlar_status ashlar__measure(const ashlar_measure_config *config, const ashlar_
                               ashlar_measurement *out) {
     bench b = {.config = config, .workload = workload};
     ashlar_status status = set_up(&b, peers, count);
-    if (status == ASHLAR_OK) {
-        status = run_all(&b, out);
-    }
+    ASHLAR_THEN(status, run_all(&b, out));
     tear_down(&b);
     return status;
 }
@@ -283,9 +281,7 @@ ashlar_status ashlar__measure_repeat(ashlar_device *device, const ashlar_workloa
     bench b = {.config = &config, .workload = workload};
     double wall_ns;
     ashlar_status status = set_up(&b, &peer, 1);
-    if (status == ASHLAR_OK) {
-        status = run_prologue(&b, &b.subjects[0]);
-    }
+    ASHLAR_THEN(status, run_prologue(&b, &b.subjects[0]));
     if (status == ASHLAR_OK) {
         ashlar_turn turn = turn_of(&b, &b.subjects[0]);
         turn.repeats = times;
