@@ -30,8 +30,12 @@ Part = collections.namedtuple("Part", "name path words environment seeds unit do
 #   Part("stone", "tests/test_stone", "--seconds {seconds} --seed {seed}", {}, 1, "operations",
 #        r"^stone: (\d+) operations", 10),
 CAMPAIGNS = [
-    Part("world", "tests/test_world", "--seconds {seconds} --seed {seed}", {}, 1, "operations",
-         r"^world: (\d+) operations", 10),
+    Part("world", "tests/test_world", "--seconds {seconds} --seed {seed} --mode adversarial", {}, 1,
+         "operations", r"^world: (\d+) operations", 10),
+    Part("device_orders", "tests/orders/test_device_orders", "--seconds {seconds} --seed {seed}", {},
+         1, "orders", r"^# orders: \d+ programs, (\d+) orders", 1),
+    Part("thread_orders", "tests/orders/test_thread_orders", "--seconds {seconds} --seed {seed}", {},
+         1, "orders", r"^# orders: \d+ programs, (\d+) orders", 2),
 ]
 MODELS = [
     Part("step_model", "tests/test_step_model", "", {}, 1, "episodes", r"^ok \d+", 2),

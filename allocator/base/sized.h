@@ -1,6 +1,7 @@
 /*
  * sized.h - structures that a program has allocated, in the size that its headers gave them
- * (internal); include/ashlar/export.h says what holds for programs older and newer than the library.
+ * (internal); include/ashlar/export.h says what holds for programs older and newer than the
+ * library.
  */
 #ifndef ASHLAR_SIZED_H
 #define ASHLAR_SIZED_H

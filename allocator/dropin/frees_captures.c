@@ -42,7 +42,7 @@ typedef struct known_capture {
 } known_capture;
 
 static ashlar_lock captures_lock = ASHLAR_LOCK(ASHLAR_RANK_CAPTURES);
-static known_capture *captures; /* Lock: captures_lock */
+static known_capture *captures;      /* Lock: captures_lock */
 static _Atomic size_t capture_count; /* of these; read without the lock */
 
 static long this_thread(void) {

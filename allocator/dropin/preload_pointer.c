@@ -51,8 +51,8 @@ cu_result cuMemGetAddressRange_v2(cu_ptr *base, size_t *bytes, cu_ptr ptr) {
     size_t found_bytes = 0;
     const pointer_place place = find_place(ptr, &found, &found_bytes);
     if (place != IN_A_BLOCK) {
-        return ashlar__real_cuMemGetAddressRange_v2(
-            base, bytes, place == NOT_OURS ? ptr : address_of_nothing());
+        return ashlar__real_cuMemGetAddressRange_v2(base, bytes,
+                                                    place == NOT_OURS ? ptr : address_of_nothing());
     }
     if (base != NULL) {
         *base = found;

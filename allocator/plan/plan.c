@@ -168,9 +168,8 @@ typedef struct origin {
 static ashlar_status find_offsets(const origin *from, size_t room,
                                   const ashlar_pack_buffer *buffers, size_t count, size_t *offsets,
                                   ashlar_stream_plan *out) {
-    const ashlar_pack_options options = {.alignment = ASHLAR_BLOCK_ALIGN,
-                                         .capacity_bytes = room,
-                                         .time_budget_ms = from->search_ms};
+    const ashlar_pack_options options = {
+        .alignment = ASHLAR_BLOCK_ALIGN, .capacity_bytes = room, .time_budget_ms = from->search_ms};
     ashlar_pack_result result;
     const ashlar_status status = ashlar_pack(buffers, count, &options, offsets, &result);
     if (status == ASHLAR_OK) {

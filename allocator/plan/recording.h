@@ -77,9 +77,8 @@ void ashlar__recording_close(ashlar_recording *recording);
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
  */
-ASHLAR_MUST_CHECK ashlar_status
-ashlar__recording_find_peaks(const ashlar_recording *recording,
-                             size_t peaks[static ASHLAR_PLAN_STREAMS_MAX]);
+ASHLAR_MUST_CHECK ashlar_status ashlar__recording_find_peaks(
+    const ashlar_recording *recording, size_t peaks[static ASHLAR_PLAN_STREAMS_MAX]);
 
 /*
  * Merge two closed recordings into a new one, which has room for a step of either. Each allocation

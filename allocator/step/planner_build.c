@@ -185,7 +185,8 @@ static void find_room(ashlar_plan *const *plans, size_t count, const ashlar_reco
         for (uint32_t theirs = 0; theirs < plans[i]->stream_count; theirs++) {
             const ashlar_stream_plan *p = &plans[i]->stream_plans[theirs];
             for (uint32_t ours = 0; ours < recording->stream_count; ours++) {
-                if (recording->stream_states[ours] == p->stream_state && room[ours] < p->plan_bytes) {
+                if (recording->stream_states[ours] == p->stream_state &&
+                    room[ours] < p->plan_bytes) {
                     room[ours] = p->plan_bytes;
                 }
             }
@@ -202,9 +203,9 @@ static ashlar_status pack(batch *b, uint64_t search_ms) {
         const uint64_t gone_ms = (ashlar__clock_ns() - began_ns) / 1000000;
         size_t room[ASHLAR_PLAN_STREAMS_MAX];
         find_room(b->plans, i, &b->keys[i]->recording, room);
-        status = ashlar__plan_make(&b->keys[i]->recording,
-                                   gone_ms < search_ms ? search_ms - gone_ms : 0, room,
-                                   &b->plans[i]);
+        status =
+            ashlar__plan_make(&b->keys[i]->recording, gone_ms < search_ms ? search_ms - gone_ms : 0,
+                              room, &b->plans[i]);
     }
     return status;
 }
@@ -245,7 +246,7 @@ ashlar_status ashlar__planner_build_locked(ashlar_allocator *a, ashlar_cache *ow
     ASHLAR_OWNS(&a->lock);
     ashlar_plan *plan = NULL;
     return is_waiting(a, key) ? build(a, own, &(batch){.keys = &key, .plans = &plan, .count = 1})
-                           : ASHLAR_OK;
+                              : ASHLAR_OK;
 }
 
 ashlar_status ashlar__planner_build_all_locked(ashlar_allocator *a, ashlar_cache *own) {

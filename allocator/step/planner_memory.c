@@ -1,4 +1,4 @@
-/* planner_memory.c - taking the memory that a stream's plans share, and giving it to their slots. */
+/* planner_memory.c - taking the memory that a stream's plans share, for their slots. */
 #include "allocator/step/step.h"
 
 #include <stdlib.h>

@@ -167,8 +167,8 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
 
 /* ---- ending ---- */
 
-/* Merge a recording into that of its key, or put it in its place if there is none or a stale one, or
- * if both are too much for one: say on too many streams, some of which may be gone. Finishes
+/* Merge a recording into that of its key, or put it in its place if there is none or a stale one,
+ * or if both are too much for one: say on too many streams, some of which may be gone. Finishes
  * `recording`, also on failure. */
 static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
     ashlar_recording merged;

@@ -153,8 +153,7 @@ static ashlar_status print_fingerprint(const ashlar_warmup_options *o,
     const int bytes =
         snprintf(text, room, "lengths %zu to %zu, %zu buckets from key %llu; %s", o->min_length,
                  o->max_length, ashlar__warmup_bucket_of(o, o->max_length) + 1,
-                 (unsigned long long)o->key,
-                 o->fingerprint != NULL ? o->fingerprint : "");
+                 (unsigned long long)o->key, o->fingerprint != NULL ? o->fingerprint : "");
     return bytes > 0 && (size_t)bytes < room
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EINVAL, "warm-up: the fingerprint is too long");
@@ -322,8 +321,8 @@ static ashlar_status check_options(const ashlar_warmup_options *o) {
 
 static ashlar_status forget(const warmup *w) {
     const ashlar_warmup_options *o = w->options;
-    return ashlar__planner_forget_keys(
-        w->allocator, o->key, (uint64_t)ashlar__warmup_bucket_of(o, o->max_length) + 1);
+    return ashlar__planner_forget_keys(w->allocator, o->key,
+                                       (uint64_t)ashlar__warmup_bucket_of(o, o->max_length) + 1);
 }
 
 /* Set the option build_after. Returns its old value. */

@@ -8,8 +8,9 @@
 
 /* How many lengths have one number. The bucket of the longest ones may have fewer. */
 static size_t bucket_width(const ashlar_warmup_options *o) {
-    return o->length_bucket_count == 0 ? 1
-                                       : (o->max_length - o->min_length) / o->length_bucket_count + 1;
+    return o->length_bucket_count == 0
+               ? 1
+               : (o->max_length - o->min_length) / o->length_bucket_count + 1;
 }
 
 size_t ashlar__warmup_bucket_of(const ashlar_warmup_options *o, size_t length) {
@@ -72,8 +73,8 @@ ashlar_status ashlar__warmup_join(ashlar_allocator *a, const ashlar_warmup_optio
     ashlar__allocator_enter(a);
     ashlar_status status = ashlar__stream_state_of_locked(a, o->stream, &state);
     if (status == ASHLAR_OK) {
-        status = ashlar__step_key_join_locked(a, o->key + ashlar__warmup_bucket_of(o, length),
-                                              state);
+        status =
+            ashlar__step_key_join_locked(a, o->key + ashlar__warmup_bucket_of(o, length), state);
     }
     ashlar__allocator_leave(a);
     return status;

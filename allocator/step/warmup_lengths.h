@@ -26,9 +26,8 @@ size_t ashlar__warmup_visit_count(const ashlar_warmup_options *options);
 
 /* Let one key stand for all lengths. None of their numbers may have one. Lock: held. Errors:
  * ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
-ASHLAR_MUST_CHECK ashlar_status
-ashlar__warmup_share_key_locked(ashlar_allocator *allocator, const ashlar_warmup_options *options,
-                                ashlar_stream_state *state);
+ASHLAR_MUST_CHECK ashlar_status ashlar__warmup_share_key_locked(
+    ashlar_allocator *allocator, const ashlar_warmup_options *options, ashlar_stream_state *state);
 
 /* If buckets are to be found: let one plan serve the recorded length and the next longer ones, if
  * that costs no memory. Lock: not held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */

@@ -2,8 +2,8 @@
  * export.h - attributes of public functions, and their linkage (extern "C").
  *
  * STRUCTURES OF OPTIONS AND OF RESULTS. In all of ashlar's structures that a program fills in, 0 is
- * the default, so that a field which is left out does what its comment says of 0. "Never" and "none"
- * have names of their own. A field that must be given is refused at 0.
+ * the default, so that a field which is left out does what its comment says of 0. "Never" and
+ * "none" have names of their own. A field that must be given is refused at 0.
  *
  * Later versions add fields at the end of such structures. So the library has to know which ones a
  * program has: each function that takes one is an inline function, which passes sizeof to a

@@ -54,7 +54,7 @@
 ASHLAR_BEGIN_DECLS
 
 enum {
-    ASHLAR_PLAN_LOOK_AHEAD = 64,  /* runs of alike slots that a request may skip */
+    ASHLAR_PLAN_LOOK_AHEAD = 64,   /* runs of alike slots that a request may skip */
     ASHLAR_PLAN_STREAMS_MAX = 128, /* per step; allocations on further streams are not planned */
 };
 

@@ -7,13 +7,13 @@
 
 const char fuzz_claim[] = "every_file_is_refused_or_its_plans_keep_their_invariants";
 
-#define MUCH                                                                        \
-    "ashlar-plan,2\nfingerprint,lstm 2x512, \xc3\xa9\nplans,512,3,3\n"              \
-    "key,18446744073709551615,1,0,2,2,4\npart,2,1536,1536\npart,0,0,0\n"              \
-    "alloc,1000,0,0,0,2,0\nalloc,512,7,0,0,4,1024\nalloc,300,1,1,0\nalloc,700,0,0,0,4,0\n"  \
-    "key,7,1,1,4294967295,1,2\npart,1,1024,512\nalloc,1,0,0,0,1,512\nalloc,1,0,0,0,2,0\n" \
+#define MUCH                                                                               \
+    "ashlar-plan,2\nfingerprint,lstm 2x512, \xc3\xa9\nplans,512,3,3\n"                     \
+    "key,18446744073709551615,1,0,2,2,4\npart,2,1536,1536\npart,0,0,0\n"                   \
+    "alloc,1000,0,0,0,2,0\nalloc,512,7,0,0,4,1024\nalloc,300,1,1,0\nalloc,700,0,0,0,4,0\n" \
+    "key,7,1,1,4294967295,1,2\npart,1,1024,512\nalloc,1,0,0,0,1,512\nalloc,1,0,0,0,2,0\n"  \
     "key,7,1,2,1,0,0\n"
-#define LITTLE                                                                    \
+#define LITTLE                                                                      \
     "ashlar-plan,2\nfingerprint,\nplans,512,1,1\nkey,0,1,0,1,1,1\npart,0,512,512\n" \
     "alloc,512,0,0,0,1,0\n"
 

@@ -1,4 +1,5 @@
-/* cache_option.h - how tests name what a thread's cache may hold: 0 is none, as a number would be. */
+/* cache_option.h - how tests name what a thread's cache may hold: 0 is none, as a number would be.
+ */
 #ifndef CACHE_OPTION_H
 #define CACHE_OPTION_H
 

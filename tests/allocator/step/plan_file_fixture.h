@@ -23,15 +23,15 @@ static inline ashlar_status load(void) {
 }
 
 /* A step of four allocations, of which one is not planned. */
-#define SMALL_BODY            \
-    "ashlar-plan,2\n"         \
-    "fingerprint," PRINT "\n" \
-    "plans,512,1,1\n"         \
-    "key,7,1,0,1,1,4\n"         \
-    "part,0,1536,1536\n"      \
-    "alloc,1000,0,0,0,2,0\n"    \
-    "alloc,512,7,0,0,4,1024\n"  \
-    "alloc,300,1,0,0\n"         \
+#define SMALL_BODY             \
+    "ashlar-plan,2\n"          \
+    "fingerprint," PRINT "\n"  \
+    "plans,512,1,1\n"          \
+    "key,7,1,0,1,1,4\n"        \
+    "part,0,1536,1536\n"       \
+    "alloc,1000,0,0,0,2,0\n"   \
+    "alloc,512,7,0,0,4,1024\n" \
+    "alloc,300,1,0,0\n"        \
     "alloc,700,0,0,0,4,0\n"
 
 /* `body` as a file, with its sum behind it. */

@@ -11,10 +11,10 @@
 #include <ashlar/plan_list.h>
 
 /* Two keys, three streams. */
-#define TWO_KEYS                                                \
-    "ashlar-plan,2\nfingerprint," PRINT "\nplans,512,3,2\n"     \
+#define TWO_KEYS                                                  \
+    "ashlar-plan,2\nfingerprint," PRINT "\nplans,512,3,2\n"       \
     "key,1,1,0,2,2,3\npart,0,4194304,4194304\npart,1,512,512\n"   \
-    "alloc,4194304,0,0,0,3,0\nalloc,9,1,1,0\nalloc,5,2,1,0,3,0\n"     \
+    "alloc,4194304,0,0,0,3,0\nalloc,9,1,1,0\nalloc,5,2,1,0,3,0\n" \
     "key,2,1,0,1,2,2\npart,2,6291456,6291456\npart,0,1024,1024\n" \
     "alloc,6291456,0,0,0,2,0\nalloc,1024,1,1,0,2,0\n"
 

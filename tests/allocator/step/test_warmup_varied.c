@@ -32,8 +32,8 @@ static struct program {
 } program;
 
 static uint64_t drawn(uint64_t what, uint64_t i, uint64_t j) {
-    return ashlar__random_mix(
-        ashlar__random_mix(ashlar__random_mix(program.seed * 31 + what) ^ i) ^ j);
+    return ashlar__random_mix(ashlar__random_mix(ashlar__random_mix(program.seed * 31 + what) ^ i) ^
+                              j);
 }
 
 static void make_program(uint64_t seed) {
@@ -194,10 +194,8 @@ static void check_program(uint64_t seed) {
     ashlar_warmup_report report;
     make_program(seed);
     REQUIRE(set_up_cached("memory=64GiB", 64 * MIB));
-    const ashlar_warmup_options o = {.stream = streams[0],
-                                     .min_length = 1,
-                                     .max_length = program.length_count,
-                                     .dry_run = step};
+    const ashlar_warmup_options o = {
+        .stream = streams[0], .min_length = 1, .max_length = program.length_count, .dry_run = step};
     const ashlar_status status = ashlar_allocator_warmup(allocator, &o, &report);
     CHECK(status == ASHLAR_OK);
     if (status == ASHLAR_OK) {

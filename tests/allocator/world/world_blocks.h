@@ -48,7 +48,8 @@ static inline void block_taken(store *s, const act *a, world_block *b, void *ptr
     if (a->choice % 8 == 0) {
         EXPECT_OK(ashlar_allocator_usable_bytes(s->allocator, ptr, &usable));
         EXPECT(usable >= b->bytes);
-        EXPECT(b->is_of_step || b->is_of_pool || usable == (world.set->guard != 0 ? b->bytes : b->block_bytes));
+        EXPECT(b->is_of_step || b->is_of_pool ||
+               usable == (world.set->guard != 0 ? b->bytes : b->block_bytes));
     }
     prove_owned(s, b);
     queue_first(s, b);

@@ -291,8 +291,8 @@ static inline void act_seal(store *s, const act *a) {
                                                   ASHLAR_SEAL_WARN, ASHLAR_SEAL_COUNT,
                                                   ASHLAR_SEAL_ERROR};
     const ashlar_seal_policy policy = policies[a->choice % 5];
-    TELL("(void)ashlar_allocator_set_seal_policy(a%d, (ashlar_seal_policy)%d, NULL, NULL);", a->store,
-         (int)policy);
+    TELL("(void)ashlar_allocator_set_seal_policy(a%d, (ashlar_seal_policy)%d, NULL, NULL);",
+         a->store, (int)policy);
     EXPECT(ashlar_allocator_set_seal_policy(s->allocator, policy, no_warning, s) == ASHLAR_OK);
     s->is_refusing = policy == ASHLAR_SEAL_ERROR;
     if (a->choice % 3 == 0) {

@@ -64,7 +64,7 @@ typedef struct store {
     ashlar_stream captured;
     int graph_lane;    /* comes behind all launches */
     bool is_capturing; /* no event may be asked for, and no order with the legacy stream made */
-    bool has_steps; /* no guard mode, and thread caches: else steps are nothing */
+    bool has_steps;    /* no guard mode, and thread caches: else steps are nothing */
 } store;
 
 enum { WORKS_MAX = 1 << 16, GONE_MAX = 16 };

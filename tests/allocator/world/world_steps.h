@@ -46,11 +46,11 @@ static inline void act_plan_drop(store *s, const act *a) {
 
 static inline void act_plan_options(store *s, const act *a) {
     const ashlar_plan_options options = {.search_ms = 1,
-                                         .build_after = a->choice % 4 == 0
-                                                            ? ASHLAR_PLAN_BUILD_NEVER
-                                                            : a->choice % 4,
+                                         .build_after = a->choice % 4 == 0 ? ASHLAR_PLAN_BUILD_NEVER
+                                                                           : a->choice % 4,
                                          .rerecord_after = a->choice / 4 % 2 == 0 ? 0 : 3};
-    TELL("(void)ashlar_plan_set_options(a%d, &(ashlar_plan_options){.search_ms = 1, .build_after = %u, "
+    TELL("(void)ashlar_plan_set_options(a%d, &(ashlar_plan_options){.search_ms = 1, .build_after = "
+         "%u, "
          ".rerecord_after = %u});",
          a->store, options.build_after, options.rerecord_after);
     EXPECT(ashlar_plan_set_options(s->allocator, &options) == ASHLAR_OK);
@@ -244,8 +244,8 @@ static inline void perform(const act *a) {
 }
 
 static inline void perform_and_compare(const act *a, size_t number) {
-    ashlar_device *abroad = world.stores[a->store].at == world.places ? world.places[1].device
-                                                                      : world.places[0].device;
+    ashlar_device *abroad =
+        world.stores[a->store].at == world.places ? world.places[1].device : world.places[0].device;
     const bool is_abroad = world.set->goes_abroad && a->choice % 3 == 0;
     world.now = a;
     end_promises(a);

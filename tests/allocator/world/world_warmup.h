@@ -82,9 +82,9 @@ static inline ashlar_status give_warm(warm_program *w, warm_block *b) {
     TELL("CHECK(ashlar_free%s(a%d, w[%d]%s%s) == ASHLAR_OK);", b->next != NO_LANE ? "_on" : "",
          store_number(s), (int)(b - w->blocks), b->next != NO_LANE ? ", " : "",
          b->next != NO_LANE ? name_of(at, last) : "");
-    return status != ASHLAR_OK      ? status
-           : b->next != NO_LANE     ? ashlar_free_on(s->allocator, ptr, handle_of(at, last))
-                                    : ashlar_free(s->allocator, ptr);
+    return status != ASHLAR_OK  ? status
+           : b->next != NO_LANE ? ashlar_free_on(s->allocator, ptr, handle_of(at, last))
+                                : ashlar_free(s->allocator, ptr);
 }
 
 static inline ashlar_status take_warm(warm_program *w, warm_block *b, size_t length) {
@@ -92,8 +92,8 @@ static inline ashlar_status take_warm(warm_program *w, warm_block *b, size_t len
     b->bytes = b->base + b->slope * length;
     TELL("CHECK(ashlar_alloc_tagged(a%d, %zu, (ashlar_tag)%d, %s, &w[%d]) == ASHLAR_OK);",
          store_number(s), b->bytes, (int)b->tag, name_of(s->at, b->lane), (int)(b - w->blocks));
-    const ashlar_status status = ashlar_alloc_tagged(s->allocator, b->bytes, b->tag,
-                                                     handle_of(s->at, b->lane), &b->ptr);
+    const ashlar_status status =
+        ashlar_alloc_tagged(s->allocator, b->bytes, b->tag, handle_of(s->at, b->lane), &b->ptr);
     if (status == ASHLAR_OK && w->works) {
         b->stamp = ++next_stamp;
         EXPECT(shadow_visit(b->ptr, b->bytes, SHADOW_LIVE, true, 0, true, b->stamp | 1u << 31));
@@ -172,7 +172,8 @@ static inline void act_warmup(store *s, const act *a) {
     draw_warm(&w, s, a->choice);
     s->has_planned = true;
     const ashlar_warmup_options options = warm_options(s, a->choice, &w);
-    TELL("/* warm a%d up: lengths 1 to %zu, %zu buckets, without_plan %d; the calls of step (%d) and "
+    TELL("/* warm a%d up: lengths 1 to %zu, %zu buckets, without_plan %d; the calls of step (%d) "
+         "and "
          "dry run: */",
          a->store, options.max_length, options.length_bucket_count, options.without_plan,
          options.step != NULL);
@@ -201,8 +202,7 @@ static inline void act_warm_step(store *s, const act *a) {
     const ashlar_warmup_options options = warm_options(s, s->warm_choice, &w);
     const size_t length = 1 + a->choice % w.lengths;
     TELL("/* a step of length %zu of a%d, steady %d: */", length, a->store, s->is_steady);
-    EXPECT_OK(
-        ashlar_step_begin(s->allocator, options.stream, ashlar_warmup_key(&options, length)));
+    EXPECT_OK(ashlar_step_begin(s->allocator, options.stream, ashlar_warmup_key(&options, length)));
     const ashlar_status status = warm_step(&w, length);
     const ashlar_status ended = ashlar_step_end(s->allocator);
     EXPECT(status == ASHLAR_OK || (status == ASHLAR_ENOMEM && !s->is_steady));
@@ -221,8 +221,8 @@ static inline void act_warm_step(store *s, const act *a) {
 /* What else happens ends the promise. */
 static inline void end_promises(const act *a) {
     const bool is_quiet = a->kind == ACT_WARM_STEP || a->kind == ACT_WAIT ||
-                          a->kind == ACT_WAIT_ALL || a->kind == ACT_ORDER ||
-                          a->kind == ACT_QUERY || a->kind == ACT_USE;
+                          a->kind == ACT_WAIT_ALL || a->kind == ACT_ORDER || a->kind == ACT_QUERY ||
+                          a->kind == ACT_USE;
     for (int i = 0; i < STORES && !is_quiet; i++) {
         world.stores[i].is_steady = false;
     }

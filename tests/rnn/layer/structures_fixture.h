@@ -20,14 +20,14 @@ static ashlar_optimizer *optimizer;
 static ashlar_rnn *rnn;
 static void *memory; /* of the device */
 
-static inline ashlar_status keep_status(void *context, void *data, size_t elements, ashlar_dtype dtype,
-                                 ashlar_stream stream) {
+static inline ashlar_status keep_status(void *context, void *data, size_t elements,
+                                        ashlar_dtype dtype, ashlar_stream stream) {
     (void)context, (void)data, (void)elements, (void)dtype, (void)stream;
     return ASHLAR_OK;
 }
 
-static inline ashlar_status broadcast(void *context, void *data, size_t elements, ashlar_dtype dtype,
-                               size_t root, ashlar_stream stream) {
+static inline ashlar_status broadcast(void *context, void *data, size_t elements,
+                                      ashlar_dtype dtype, size_t root, ashlar_stream stream) {
     (void)root;
     return keep_status(context, data, elements, dtype, stream);
 }
@@ -56,8 +56,8 @@ static inline ashlar_arena *make_arena(unsigned regions) {
 static inline bool set_up_all(void) {
     const ashlar_rnn_config config = {.input = 1, .hidden = 1, .layers = 1};
     page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    char *pages = mmap(NULL, 2 * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                       -1, 0);
+    char *pages =
+        mmap(NULL, 2 * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED || mprotect(pages + page_bytes, page_bytes, PROT_NONE) != 0 ||
         !set_up_cached("memory=64MiB", MIB)) {
         return false;

@@ -75,16 +75,15 @@ static ashlar_status dry_run(void *user, size_t length) {
 
 /* ---- structures that the library reads ---- */
 
-#define READER(name, type, call)                             \
+#define READER(name, type, call)                                \
     static ashlar_status name(const void *from, size_t bytes) { \
-        const type *s = from;                                \
-        return call;                                         \
+        const type *s = from;                                   \
+        return call;                                            \
     }
 
 static ashlar_status create_with(const void *from, size_t bytes) {
     ashlar_allocator *made = NULL;
-    const ashlar_status status =
-        ashlar_allocator_create_with_sized(device, from, bytes, &made);
+    const ashlar_status status = ashlar_allocator_create_with_sized(device, from, bytes, &made);
     ashlar_allocator_destroy(made);
     return status;
 }
@@ -99,8 +98,8 @@ static ashlar_status make_optimizer(const void *from, size_t bytes) {
 
 static ashlar_status make_reducer(const void *from, size_t bytes) {
     ashlar_reducer *made = NULL;
-    const ashlar_status status = ashlar_reducer_create_sized(
-        arena, from, bytes, ASHLAR_REDUCTION_ALL, streams[0], &made);
+    const ashlar_status status =
+        ashlar_reducer_create_sized(arena, from, bytes, ASHLAR_REDUCTION_ALL, streams[0], &made);
     ashlar_reducer_destroy(made);
     return status;
 }
@@ -167,7 +166,8 @@ typedef struct reading {
     size_t bytes, older_bytes;
 } reading;
 
-/* Each in full, as an older program has it, as a newer one leaves it, and as a newer one fills it. */
+/* Each in full, as an older program has it, as a newer one leaves it, and as a newer one fills it.
+ */
 static void check_reading(const reading *r) {
     const size_t sizes[] = {r->bytes, r->older_bytes, r->bytes + NEWER};
     for (size_t i = 0; i < 3; i++) {
@@ -252,10 +252,10 @@ CASE_WITH(readers_that_cannot_fail_read_what_is_there, set_up_all()) {
 
 /* ---- structures that the library writes ---- */
 
-#define WRITER(name, type, call)                  \
-    static void name(void *to, size_t bytes) {    \
-        type *s = to;                             \
-        call;                                     \
+#define WRITER(name, type, call)               \
+    static void name(void *to, size_t bytes) { \
+        type *s = to;                          \
+        call;                                  \
     }
 
 static void get_packing(void *to, size_t bytes) {
@@ -283,15 +283,15 @@ static void flatten(void *to, size_t bytes) {
 }
 
 static void get_state(void *to, size_t bytes) {
-    CHECK(ashlar_optimizer_copy_state_to_host_sized(optimizer, to, bytes, streams[0]) ==
-          ASHLAR_OK);
+    CHECK(ashlar_optimizer_copy_state_to_host_sized(optimizer, to, bytes, streams[0]) == ASHLAR_OK);
     wait_for(streams[0]);
 }
 
 WRITER(get_stats, ashlar_stats, ashlar_allocator_get_stats_sized(allocator, s, bytes))
 WRITER(get_plans, ashlar_plan_stats, ashlar_plan_get_stats_sized(allocator, s, bytes))
 WRITER(init_config, ashlar_config, ashlar_config_init_sized(s, bytes))
-WRITER(describe, ashlar_config_option, CHECK(ashlar_config_describe_sized(1, s, bytes) == ASHLAR_OK))
+WRITER(describe, ashlar_config_option,
+       CHECK(ashlar_config_describe_sized(1, s, bytes) == ASHLAR_OK))
 WRITER(get_info, ashlar_device_info, ashlar_device_get_info_sized(device, s, bytes))
 WRITER(get_counts, ashlar_driver_counts, ashlar_device_get_counts_sized(device, s, bytes))
 WRITER(get_tensor, ashlar_tensor_info, ashlar_arena_tensor_sized(arena, 0, s, bytes))

@@ -34,13 +34,12 @@ CASE_WITH(options_that_are_all_zero_are_the_defaults, set_up_device("memory=64Mi
     ashlar_allocator_destroy(made);
     ashlar_pack_result result;
     CHECK(ashlar_pack(NULL, 0, &(ashlar_pack_options){0}, NULL, &result) == ASHLAR_OK);
-    const ashlar_schedule falling = {
-        .kind = ASHLAR_SCHEDULE_STEP, .rate = 1, .step_size = 1};
+    const ashlar_schedule falling = {.kind = ASHLAR_SCHEDULE_STEP, .rate = 1, .step_size = 1};
     CHECK(ashlar_schedule_check(&falling) == ASHLAR_OK);
     CHECK_NEAR(ashlar_schedule_rate(&falling, 2), 0.1, 1e-15, 0);
     ashlar_rnn_layout layout;
-    CHECK(ashlar_rnn_layout_init(&layout, &(ashlar_rnn_config){.input = 1, .hidden = 1, .layers = 1}) ==
-          ASHLAR_OK);
+    CHECK(ashlar_rnn_layout_init(
+              &layout, &(ashlar_rnn_config){.input = 1, .hidden = 1, .layers = 1}) == ASHLAR_OK);
     CHECK(layout.config.directions == 1 && layout.gates == 4);
 }
 
@@ -53,7 +52,8 @@ static void train(const ashlar_optimizer_config *config, unsigned char *paramete
     CHECK(ashlar_fill(device, at, 0x3f, WIDTH * 4, streams[0]) == ASHLAR_OK);
     for (int step = 0; step < 2; step++) {
         void *gradients = ashlar_arena_region(own, ASHLAR_REGION_GRADIENTS);
-        CHECK(ashlar_fill(device, gradients, (unsigned char)(0x3c + step), WIDTH * 4, streams[0]) == ASHLAR_OK);
+        CHECK(ashlar_fill(device, gradients, (unsigned char)(0x3c + step), WIDTH * 4, streams[0]) ==
+              ASHLAR_OK);
         CHECK(ashlar_optimizer_step(made, ashlar_optimizer_learning_rate(made), 1, streams[0]) ==
               ASHLAR_OK);
     }
@@ -104,9 +104,9 @@ CASE_WITH(unknown_flags_are_refused, set_up_all()) {
                 "regions");
     ashlar_arena_destroy(other);
     CHECK_FAILS(ashlar_arena_extend(arena, streams[0], unknown), ASHLAR_EINVAL, "regions");
-    CHECK_FAILS(ashlar_arena_replicate(arena, streams[0], allocator, streams[0], unknown | 1,
-                                       &other),
-                ASHLAR_EINVAL, "regions");
+    CHECK_FAILS(
+        ashlar_arena_replicate(arena, streams[0], allocator, streams[0], unknown | 1, &other),
+        ASHLAR_EINVAL, "regions");
     CHECK_FAILS(ashlar_checkpoint_save(arena, "/dev/null", 4, NULL, 0, streams[0]), ASHLAR_EINVAL,
                 "flags");
 }
@@ -126,22 +126,21 @@ CASE_WITH(unknown_constants_are_refused, set_up_all()) {
                 "tag");
     CHECK_FAILS(ashlar_plan_record_buffers(allocator, streams[0], 1, &buffer, 1, ASHLAR_TAG_COUNT),
                 ASHLAR_EINVAL, "tag");
-    CHECK_FAILS(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_FORMAT_COUNT, "/dev/null",
-                                             NULL),
-                ASHLAR_EINVAL, "");
+    CHECK_FAILS(
+        ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_FORMAT_COUNT, "/dev/null", NULL),
+        ASHLAR_EINVAL, "");
     CHECK_FAILS(ashlar_arena_zero(arena, ASHLAR_REGION_COUNT, streams[0]), ASHLAR_EINVAL, "region");
     CHECK_FAILS(ashlar_arena_bind(arena, ASHLAR_REGION_COUNT, 0, &ptr), ASHLAR_EINVAL, "region");
     CHECK_FAILS(ashlar_arena_flatten(arena, ASHLAR_REGION_COUNT, &item, 1, NULL, streams[0], NULL),
                 ASHLAR_EINVAL, "region");
     CHECK(ashlar_arena_region(arena, ASHLAR_REGION_COUNT) == NULL &&
           ashlar_arena_region_bytes(arena, ASHLAR_REGION_COUNT) == 0);
-    CHECK_FAILS(ashlar_reducer_create(arena, &collectives, ASHLAR_REDUCTION_COUNT, streams[0],
-                                      &reducer),
-                ASHLAR_EINVAL, "reduction");
+    CHECK_FAILS(
+        ashlar_reducer_create(arena, &collectives, ASHLAR_REDUCTION_COUNT, streams[0], &reducer),
+        ASHLAR_EINVAL, "reduction");
     CHECK_FAILS(ashlar_optimizer_check(&(ashlar_optimizer_config){.kind = ASHLAR_OPTIMIZER_COUNT}),
                 ASHLAR_EINVAL, "kind");
-    CHECK_FAILS(ashlar_schedule_check(
-                    &(ashlar_schedule){.kind = ASHLAR_SCHEDULE_COUNT, .rate = 1}),
+    CHECK_FAILS(ashlar_schedule_check(&(ashlar_schedule){.kind = ASHLAR_SCHEDULE_COUNT, .rate = 1}),
                 ASHLAR_EINVAL, "kind");
     const ashlar_rnn_config wrong[] = {
         {.input = 1, .hidden = 1, .layers = 1, .dtype = ASHLAR_DTYPE_COUNT},
