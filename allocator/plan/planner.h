@@ -7,7 +7,7 @@
 /*
  * The steps of one key on one stream. Lock: the allocator's.
  *
- * Invariants: replay_count > 0  =>  plan != NULL;  no other key of its stream has one of its numbers
+ * Invariants: replay_count > 0  =>  plan != NULL;  keys of one stream have no number in common
  */
 typedef struct ashlar_step_key ashlar_step_key;
 struct ashlar_step_key {
