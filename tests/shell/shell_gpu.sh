@@ -8,8 +8,7 @@
 . "$(dirname "$0")/tap.sh"
 
 run=$ASHLAR_SOURCE/run
-libcuda=$(find "$ASHLAR_BUILD/tests" -name libcuda.so.1 ! -path '*cuda11*')
-driver=$(dirname "$libcuda")
+driver=$ASHLAR_BUILD/tests/cuda
 build=$scratch/build
 bin=$scratch/bin
 results=$scratch/results
