@@ -25,13 +25,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_of_locked(ashlar_allocator *all
 
 /*
  * Let one plan serve the steps of key `number` and those of the key whose numbers begin directly
- * above it, if that needs hardly more memory than the largest step of all on any stream. Neither
- * key may have a plan. Lock: held.
+ * above it, if that needs hardly more memory than the largest step of all on any stream, and that
+ * key is no other than those up to number `last`. Neither key may have a plan. Lock: held.
  *
  * Errors: ASHLAR_EHOSTMEM; then both keys are as before.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_join_locked(ashlar_allocator *allocator,
-                                                             uint64_t number,
+                                                             uint64_t number, uint64_t last,
                                                              const ashlar_stream_state *state);
 
 /*

@@ -225,13 +225,14 @@ static void join(ashlar_allocator *a, ashlar_step_key *low, ashlar_step_key *hig
     ashlar__planner_free_key(low);
 }
 
-ashlar_status ashlar__step_key_join_locked(ashlar_allocator *a, uint64_t number,
+ashlar_status ashlar__step_key_join_locked(ashlar_allocator *a, uint64_t number, uint64_t last,
                                            const ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
     size_t peaks[ASHLAR_PLAN_STREAMS_MAX];
     ashlar_recording merged;
     ashlar_step_key *low = ashlar__step_key_find_locked(a, number, state);
-    ashlar_step_key *high = low != NULL ? find_above(a, low) : NULL;
+    ashlar_step_key *high =
+        low != NULL && !ashlar__step_key_has(low, last) ? find_above(a, low) : NULL;
     if (high == NULL || low->step_count == 0 || high->step_count == 0) {
         return ASHLAR_OK;
     }

@@ -70,11 +70,12 @@ ashlar_status ashlar__warmup_join(ashlar_allocator *a, const ashlar_warmup_optio
     if (o->length_bucket_count > 0) {
         return ASHLAR_OK;
     }
+    const uint64_t number = o->key + ashlar__warmup_bucket_of(o, length);
+    const uint64_t last = o->key + ashlar__warmup_bucket_of(o, o->max_length);
     ashlar__allocator_enter(a);
     ashlar_status status = ashlar__stream_state_of_locked(a, o->stream, &state);
     if (status == ASHLAR_OK) {
-        status =
-            ashlar__step_key_join_locked(a, o->key + ashlar__warmup_bucket_of(o, length), state);
+        status = ashlar__step_key_join_locked(a, number, last, state);
     }
     ashlar__allocator_leave(a);
     return status;

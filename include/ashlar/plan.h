@@ -142,7 +142,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_step_begin(ashlar_allocator *a
  * its recording is packed, and memory may be taken for the plan.
  *
  * Threads: the one that began the step.
- * Errors:  ASHLAR_EINVAL (this thread is in no step), ASHLAR_EHOSTMEM (the recording is lost),
+ * Errors:  ASHLAR_EINVAL (this thread is in no step, which is not found out in a guard mode and
+ *          without thread caches), ASHLAR_EHOSTMEM (the recording is lost),
  *          ASHLAR_ENOMEM, ASHLAR_EDRIVER (no memory for the plan). The step has ended all the same.
  *          The ordinary path then serves the key's steps until ashlar_plan_build() finds memory, or
  *          a step of the key is recorded again. Other keys keep their plans.
