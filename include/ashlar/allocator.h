@@ -326,8 +326,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_reserve(ashlar_alloc
  * reserved. Memory of live blocks, or that queued work may use, stays; behind a synchronisation no
  * work is queued, so that all free memory goes back: what was used on another thread's own default
  * stream once an event has completed that this call records, so in a later call. Empties all
- * threads' caches. What was used on a watched stream stays (ashlar_allocator_watch_streams()) unless
- * an event was recorded behind it, since nobody may ask about such a stream.
+ * threads' caches. What was used on a watched stream (ashlar_allocator_watch_streams()) stays
+ * unless an event was recorded behind it, since nobody may ask about such a stream.
  *
  * Threads: any.  Stream: asks streams, records and queries events, does not wait.
  * Errors:  ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; what was given back before the failure is not retaken.

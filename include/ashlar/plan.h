@@ -63,7 +63,7 @@ enum {
 
 typedef struct ashlar_plan_options {
     uint64_t search_ms;      /* most milliseconds to search for the packings of one call; 0 stands
-                              * for 200. ASHLAR_PLAN_SEARCH_NONE: only the greedy orders are tried */
+                              * for 200. ASHLAR_PLAN_SEARCH_NONE: try only the greedy orders */
     uint32_t build_after;    /* plan a key once this many of its steps are recorded; 0 stands for 1.
                               * ASHLAR_PLAN_BUILD_NEVER: only when ashlar_plan_build() is called */
     uint32_t rerecord_after; /* record a key anew after this many steps in a row with a miss;
