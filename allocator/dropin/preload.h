@@ -16,18 +16,20 @@
  * ASHLAR_PRELOAD is a list of words, separated by commas:
  *   off      replace nothing
  *   on       the default
- *   report   one line on stderr at the end of the process, and one for each device not served
- *   ipc      leave what is not taken on a stream to the driver, so that cuIpcGetMemHandle() exports
- * it unsafe   for tests: reuse freed memory at once, which cudaFree() does not promise ASHLAR_CONF
- * has the allocators' options. With ASHLAR_DEVICE=soft nothing is replaced, since the program's
- * driver knows no software device. If several libraries in LD_PRELOAD have a dlsym(), name this one
- * first.
+ *   report   a line on stderr at the end of the process, and one for each device not served
+ *   ipc      leave what is not taken on a stream to the driver, so that it can be exported by
+ *            cuIpcGetMemHandle()
+ *   unsafe   for tests: reuse freed memory at once, which cudaFree() does not promise
+ *
+ * ASHLAR_CONF has the allocators' options. With ASHLAR_DEVICE=soft nothing is replaced, since the
+ * program's driver knows no software device. If several libraries in LD_PRELOAD have a dlsym(),
+ * name this one first.
  *
  * Each context that the program makes has its own allocator until the context ends. The driver
  * serves: green contexts, managed and host memory, memory pools that a program makes,
- * allocations in a capture, and every pointer that is not ours. If it lacks memory for that, we
- * return all free memory to it, and call it again. After cudaDeviceReset() the driver serves the
- * whole device.
+ * allocations in a capture, and every pointer that is not ours. If the driver lacks memory for
+ * these, we return all free memory to it, and call it again. After cudaDeviceReset() the driver
+ * serves the whole device.
  *
  * All functions that are asked about a pointer tell of our blocks what CUDA tells of memory from
  * cuMemAllocAsync(): a block is an allocation, which cannot be exported and has no handle. An
