@@ -27,6 +27,7 @@ static const char *const samples[] = {
     "costs=off,time=off",
     "recycle=on,strict=on",
     "strict=on,clocks=on",
+    "waits=on",
 };
 
 FUZZ_SEEDS(samples)
@@ -83,13 +84,13 @@ static bool is_costs(char *text, soft_config *config) {
     return strcmp(text, "on") == 0 || is_calls(text, 0, config->cost_ns);
 }
 
-enum { KEYS = 13 };
+enum { KEYS = 14 };
 
 /* One "key=value"; `pair` is cut up. */
 static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
-    static const char *const keys[KEYS] = {"devices", "memory", "mode",   "seed",    "peers",
-                                           "vmm",     "clocks", "batch",  "latency", "time",
-                                           "costs",   "strict", "recycle"};
+    static const char *const keys[KEYS] = {"devices", "memory", "mode",  "seed",    "peers",
+                                           "vmm",     "clocks", "batch", "latency", "time",
+                                           "costs",   "strict", "waits", "recycle"};
     char *value = strchr(pair, '=');
     unsigned long long number = 0;
     int key = 0;
@@ -138,6 +139,8 @@ static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
         return is_costs(value, config);
     case 11:
         return fuzz_is_switch(value, &config->is_strict);
+    case 12:
+        return fuzz_is_switch(value, &config->has_waits);
     default: {
         bool is_on = false;
         const bool is_good = fuzz_is_switch(value, &is_on);
@@ -180,7 +183,8 @@ static bool is_same(const soft_config *a, const soft_config *b) {
            a->has_vmm == b->has_vmm && a->has_clocks == b->has_clocks &&
            a->has_batch == b->has_batch && a->has_time == b->has_time &&
            a->has_costs == b->has_costs && a->is_strict == b->is_strict &&
-           a->recycle == b->recycle && memcmp(a->cost_ns, b->cost_ns, sizeof a->cost_ns) == 0 &&
+           a->has_waits == b->has_waits && a->recycle == b->recycle &&
+           memcmp(a->cost_ns, b->cost_ns, sizeof a->cost_ns) == 0 &&
            memcmp(a->latency_ns, b->latency_ns, sizeof a->latency_ns) == 0;
 }
 
