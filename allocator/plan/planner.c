@@ -120,6 +120,15 @@ void ashlar__planner_mark_referenced(const ashlar_planner *planner) {
     }
 }
 
+void ashlar__planner_unlink_key(ashlar_planner *planner, const ashlar_step_key *key) {
+    ashlar_step_key **link = &planner->keys;
+    while (*link != key) {
+        ASHLAR_CHECK2(*link != NULL);
+        link = &(*link)->next;
+    }
+    *link = key->next;
+}
+
 void ashlar__planner_free_key(ashlar_step_key *key) {
     if (key != NULL) {
         ashlar__step_key_drop_plan(key);

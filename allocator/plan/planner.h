@@ -96,6 +96,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_refuse_busy_locked(const ashlar_
 /* Free a key's plan. */
 void ashlar__step_key_drop_plan(ashlar_step_key *key);
 
+/* Take a key out of the planner's list. Lock: the allocator's. */
+void ashlar__planner_unlink_key(ashlar_planner *planner, const ashlar_step_key *key);
+
 /* Free a key that is in no list. NULL is allowed. */
 void ashlar__planner_free_key(ashlar_step_key *key);
 

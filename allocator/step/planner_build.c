@@ -8,7 +8,6 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/hold.h"
-#include "allocator/core/slow_path.h"
 
 /* ---- plans ---- */
 

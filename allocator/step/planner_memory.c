@@ -189,15 +189,6 @@ ashlar_status ashlar__planner_renew_memory(ashlar_allocator *a, ashlar_cache *ow
 
 /* ---- keys with plans from elsewhere ---- */
 
-static void unlink_key(ashlar_allocator *a, const ashlar_step_key *key) {
-    ashlar_step_key **link = &a->planner.keys;
-    while (*link != key) {
-        ASHLAR_CHECK2(*link != NULL);
-        link = &(*link)->next;
-    }
-    *link = key->next;
-}
-
 /* Make a plan memory for each stream of the key's plan that has none. */
 static ashlar_status add_plan_memories(ashlar_allocator *a, ashlar_cache *own,
                                        const ashlar_step_key *key) {
@@ -247,7 +238,7 @@ ashlar_status ashlar__planner_adopt_locked(ashlar_allocator *a, ashlar_cache *ow
         keys[i]->is_busy = false;
         keys[i]->is_current = true;
         if (status != ASHLAR_OK) {
-            unlink_key(a, keys[i]);
+            ashlar__planner_unlink_key(&a->planner, keys[i]);
         }
     }
     ashlar__planner_drop_unused_locked(&a->planner, &a->heap);

@@ -217,11 +217,7 @@ static void join(ashlar_allocator *a, ashlar_step_key *low, ashlar_step_key *hig
     high->key = low->key;
     high->number_count += low->number_count;
     high->step_count += low->step_count;
-    ashlar_step_key **link = &a->planner.keys;
-    while (*link != low) {
-        link = &(*link)->next;
-    }
-    *link = low->next;
+    ashlar__planner_unlink_key(&a->planner, low);
     ashlar__planner_free_key(low);
 }
 
