@@ -5,8 +5,7 @@
 #include "tests/allocator/core/streams_fixture.h"
 #include "allocator/base/random.h"
 #include "allocator/core/watch.h"
-
-#include <pthread.h>
+#include "tests/thread.h"
 
 #define COMES_BACK "," HANDLES_COME_BACK
 
@@ -496,7 +495,6 @@ static void *work(void *arg) {
 
 CASE(threads_share_an_allocator_whose_streams_come_and_go) {
     for (int comes_back = 0; comes_back < 2; comes_back++) {
-        pthread_t threads[THREADS];
         uint64_t seeds[THREADS];
         REQUIRE(set_up_cached(comes_back ? "memory=32MiB,mode=adversarial" COMES_BACK
                                          : "memory=32MiB,mode=adversarial",
@@ -504,12 +502,8 @@ CASE(threads_share_an_allocator_whose_streams_come_and_go) {
         ashlar_allocator_watch_streams(allocator);
         for (int i = 0; i < THREADS; i++) {
             seeds[i] = (uint64_t)i + 1;
-            REQUIRE(pthread_create(&threads[i], NULL, work, &seeds[i]) == 0);
         }
-        for (int i = 0; i < THREADS; i++) {
-            void *failed = NULL;
-            CHECK(pthread_join(threads[i], &failed) == 0 && failed == NULL);
-        }
+        run_judging_threads(THREADS, work, seeds, sizeof seeds[0]);
         CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
         CHECK(atomic_load(&payload_bad_count) == 0 && stats_now().live_blocks == 0);
         tear_down();

@@ -5,8 +5,7 @@
 #include "allocator/core/slow_path.h"
 #include "tests/allocator/dropin/frees_fixture.h"
 #include "allocator/base/random.h"
-
-#include <pthread.h>
+#include "tests/thread.h"
 
 enum { THREADS = 8 };
 
@@ -442,16 +441,11 @@ static void *work(void *arg) {
 }
 
 CASE_WITH(threads_share_them, set_up("memory=64MiB,mode=adversarial", "cache=1MiB")) {
-    pthread_t threads[THREADS];
     uint64_t seeds[THREADS];
     for (int i = 0; i < THREADS; i++) {
         seeds[i] = (uint64_t)i + 1;
-        REQUIRE(pthread_create(&threads[i], NULL, work, &seeds[i]) == 0);
     }
-    for (int i = 0; i < THREADS; i++) {
-        void *failed = NULL;
-        CHECK(pthread_join(threads[i], &failed) == 0 && failed == NULL);
-    }
+    run_judging_threads(THREADS, work, seeds, sizeof seeds[0]);
     CHECK(stats_now().live_blocks == 0);
 }
 
