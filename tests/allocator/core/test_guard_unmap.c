@@ -137,7 +137,7 @@ CASE(blocks_of_any_size_never_overlap) {
     size_t bytes[SLOTS] = {0};
     uint64_t random = 3;
     REQUIRE(set_up_guarded("memory=32MiB", ASHLAR_GUARD_UNMAP));
-    for (int op = 0; op < 2000; op++) {
+    for (int op = 0; op < CHECK_SHARE(2000, 500); op++) {
         const size_t i = (size_t)ashlar__random_step_below(&random, SLOTS);
         if (slots[i] != NULL) {
             for (size_t at = 0; at < bytes[i]; at += 4096) {
