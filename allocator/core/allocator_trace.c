@@ -171,13 +171,12 @@ static size_t copy_piece(const ashlar_heap *heap, const ashlar_heap_piece *piece
 }
 
 /*
- * A segment is a maximal run of memory in one window. Copy all segments and blocks; with `snapshot`
- * == NULL only count them.
+ * A segment is a maximal run of memory in one window. Copy all segments and blocks behind those
+ * that are counted; with `snapshot` == NULL only count them.
  */
 static void copy_pieces(const ashlar_heap *heap, ashlar_snapshot *snapshot, size_t *segment_count,
                         size_t *block_count) {
     const ashlar_window *window = NULL; /* of the previous piece, if that has memory */
-    *segment_count = *block_count = 0;
     for (ashlar_heap_piece at = {0}; ashlar__heap_next_piece(heap, &at);) {
         if (!at.is_mapped) {
             window = NULL;
@@ -199,19 +198,31 @@ static void copy_pieces(const ashlar_heap *heap, ashlar_snapshot *snapshot, size
     }
 }
 
+/* As copy_pieces(), of the heap and of guard=unmap, in address order: they share no range. */
+static void copy_all(const ashlar_allocator *a, ashlar_snapshot *snapshot, size_t *segment_count,
+                     size_t *block_count) {
+    const ashlar_guard_unmap *unmap = a->guards.unmap;
+    const size_t page_count = unmap != NULL ? unmap->count : 0;
+    const bool are_pages_first = page_count > 0 && unmap->base < a->heap.range.base;
+    *segment_count = *block_count = are_pages_first ? page_count : 0;
+    copy_pieces(&a->heap, snapshot, segment_count, block_count);
+    if (snapshot != NULL) {
+        copy_pages(unmap, snapshot->segments + (are_pages_first ? 0 : *segment_count),
+                   snapshot->blocks + (are_pages_first ? 0 : *block_count));
+    }
+    *segment_count += are_pages_first ? 0 : page_count;
+    *block_count += are_pages_first ? 0 : page_count;
+}
+
 static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **out) {
     ASHLAR_OWNS(&a->lock);
-    size_t segment_count = 0, block_count = 0;
-    copy_pieces(&a->heap, NULL, &segment_count, &block_count);
+    size_t segment_count, block_count;
+    copy_all(a, NULL, &segment_count, &block_count);
     ashlar_snapshot *snapshot = NULL;
-    const size_t page_count = a->guards.unmap != NULL ? a->guards.unmap->count : 0;
-    const ashlar_status status =
-        ashlar__snapshot_create(segment_count + page_count, block_count + page_count, &snapshot);
+    const ashlar_status status = ashlar__snapshot_create(segment_count, block_count, &snapshot);
     if (status == ASHLAR_OK) {
         snapshot->device_ordinal = a->device->info.ordinal;
-        copy_pieces(&a->heap, snapshot, &segment_count, &block_count);
-        copy_pages(a->guards.unmap, snapshot->segments + segment_count,
-                   snapshot->blocks + block_count);
+        copy_all(a, snapshot, &segment_count, &block_count);
         *out = snapshot;
     }
     return status;

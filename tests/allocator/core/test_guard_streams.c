@@ -260,6 +260,7 @@ static void check_captured(ashlar_guard guard) {
     CHECK(driver->table.graph_instantiate(&exec, graph, 0) == CU_SUCCESS);
     CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
     ashlar_graph_pool_end(pool);
+    check_all(); /* a graph's blocks and pages in one snapshot */
     for (int i = 0; i < 3; i++) {
         CHECK(driver->table.graph_launch(exec, streams[0]) == CU_SUCCESS);
         push_out_quarantine();

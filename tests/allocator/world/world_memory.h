@@ -95,9 +95,7 @@ static inline void compare_sums(const store *s) {
 static inline void compare_store(const store *s) {
     compare_sums(s);
     EXPECT_OK(ashlar_allocator_check(s->allocator));
-    /* With guard=unmap, a graph's blocks beside pages are more than a snapshot's check knows. */
-    const char *difference =
-        world.set->guard != ASHLAR_GUARD_UNMAP ? allocator_difference(s->allocator) : NULL;
+    const char *difference = allocator_difference(s->allocator);
     if (difference != NULL) {
         wrong("statistics and snapshot disagree: %s", difference);
     }
