@@ -219,7 +219,9 @@ static void take_back_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_bloc
 static ashlar_status zero_block_locked(ashlar_allocator *a, const ashlar_request *request,
                                        ashlar_block *block) {
     ASHLAR_OWNS(&a->lock);
-    const size_t bytes = a->guards.fill != NULL ? block->requested : block->bytes;
+    /* What lies behind is a guard's, or not the block's for NVTX's tools. */
+    const size_t bytes =
+        a->guards.fill != NULL || a->nvtx != NULL ? block->requested : block->bytes;
     const ashlar_status status =
         zero_locked(a, a->constants.base + block->offset, bytes, block->stream_state);
     if (status != ASHLAR_OK) {

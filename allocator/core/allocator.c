@@ -63,6 +63,27 @@ static size_t cache_bytes_of(const ashlar_config *config, size_t memory_bytes) {
     return config->cache_bytes == 0 ? memory_bytes / CACHE_DIVISOR : (size_t)config->cache_bytes;
 }
 
+/* Tools are told under the lock, too. */
+static ashlar_status start_nvtx(ashlar_allocator *a, const ashlar_config *config) {
+    const ashlar_range *range = &a->heap.range;
+    if (!config->tells_nvtx || range->kind == ASHLAR_RANGE_HOST) {
+        return ASHLAR_OK; /* page-locked memory is not device memory */
+    }
+    if (config->guard != ASHLAR_GUARD_OFF) {
+        return ashlar__fail(ASHLAR_EINVAL, "config: nvtx and a guard, whose own accesses tools "
+                                           "would report; choose one");
+    }
+    const ashlar_status status =
+        ashlar__nvtx_memory_create(range->segments == NULL ? range->handle_bytes : 0, &a->nvtx);
+    if (status == ASHLAR_OK) {
+        a->ring.tell = ashlar__nvtx_memory_tell;
+        a->ring.listener = a->nvtx;
+        a->client.trace = &a->ring;
+        a->bypasses_caches = true;
+    }
+    return status;
+}
+
 static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *config,
                                  ashlar_range_kind kind) {
     ashlar_status status = ashlar__heap_init(
@@ -73,8 +94,12 @@ static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *confi
     ashlar_range *range = &a->heap.range;
     range->limit_bytes = limit_of(config, range->memory_bytes);
     a->cache_bytes = cache_bytes_of(config, range->memory_bytes);
-    status = ashlar__guard_create(&a->guards, config->guard, &a->heap, &a->lock);
+    status = start_nvtx(a, config);
+    if (status == ASHLAR_OK) {
+        status = ashlar__guard_create(&a->guards, config->guard, &a->heap, &a->lock);
+    }
     if (status != ASHLAR_OK) {
+        ashlar__nvtx_memory_destroy(a->nvtx);
         ashlar__heap_finish(&a->heap);
     }
     return status;
@@ -184,6 +209,8 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
         ashlar__stream_state_finish(state, &a->client);
         ashlar__host_free(state);
     }
+    a->ring.tell = NULL;
+    ashlar__nvtx_memory_destroy(a->nvtx);
     ashlar__heap_finish(&a->heap);
     ashlar__trace_finish(&a->ring);
     ashlar__lock_finish(&a->lock);

@@ -13,6 +13,7 @@
 #include "allocator/guard/guard.h"
 #include "allocator/heap/heap.h"
 #include "allocator/plan/planner.h"
+#include "allocator/trace/nvtx_memory.h"
 #include "allocator/trace/trace_ring.h"
 
 /* The constants that every hit reads. They share no cache line with data that is written later. */
@@ -33,7 +34,8 @@ struct ashlar_allocator {
     ashlar_allocator *next;          /* in the process's list. Lock: the list's, in streams.c */
     ashlar_device *device;           /* const */
     size_t cache_bytes;              /* const; the most one thread's cache may hold; 0: no caches */
-    ashlar_trace ring;               /* client.trace points here, or is NULL if there is no trace */
+    ashlar_trace ring;               /* client.trace points here; it is NULL if nobody is told */
+    ashlar_nvtx_memory *nvtx;        /* const; the ring's listener; NULL: there is none */
     bool reports_leaks;              /* const */
     bool zeroes_blocks;              /* const; each block is cleared before it is handed out */
     uint32_t fork_count;             /* const; forks before the allocator was made; forked.h */

@@ -21,20 +21,19 @@ typedef struct events {
 
 static ashlar_status reserve_events(const ashlar_allocator *a, events *e) {
     *e = (events){0};
-    if (a->client.trace == NULL) {
+    if (a->ring.capacity == 0) {
         return ASHLAR_OK;
     }
-    e->events = ashlar__host_calloc(a->client.trace->capacity, sizeof *e->events);
+    e->events = ashlar__host_calloc(a->ring.capacity, sizeof *e->events);
     return e->events != NULL
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to copy a trace of %zu events",
-                              a->client.trace->capacity);
+                              a->ring.capacity);
 }
 
 static void read_events(const ashlar_allocator *a, events *e) {
-    if (a->client.trace != NULL) {
-        e->count =
-            ashlar__trace_read(a->client.trace, e->events, a->client.trace->capacity, &e->lost);
+    if (a->ring.capacity > 0) {
+        e->count = ashlar__trace_read(&a->ring, e->events, a->ring.capacity, &e->lost);
     }
 }
 
@@ -53,7 +52,7 @@ ashlar_status ashlar_allocator_write_trace(ashlar_allocator *a, ashlar_trace_for
     if ((unsigned)format >= (unsigned)ASHLAR_TRACE_FORMAT_COUNT) {
         return ashlar__fail(ASHLAR_EINVAL, "format: %d is no ashlar_trace_format", (int)format);
     }
-    if (a->client.trace == NULL) {
+    if (a->ring.capacity == 0) {
         return ashlar__fail(ASHLAR_EINVAL, "this allocator keeps no trace; make it with the option "
                                            "trace=N, the number of events to keep");
     }

@@ -46,6 +46,7 @@ ashlar_status ashlar__trace_init(ashlar_trace *trace, size_t capacity) {
 void ashlar__trace_finish(ashlar_trace *trace) {
     ashlar__host_free(trace->entries);
     trace->entries = NULL;
+    trace->capacity = 0;
 }
 
 static ashlar_trace_entry *entry_of(const ashlar_trace *trace, uint64_t sequence) {
@@ -66,6 +67,12 @@ static bool enter(ashlar_trace_entry *entry, uint64_t sequence) {
 }
 
 void ashlar__trace_put(ashlar_trace *trace, const ashlar_trace_event *event) {
+    if (trace->tell != NULL) {
+        trace->tell(trace->listener, event);
+    }
+    if (trace->capacity == 0) {
+        return;
+    }
     const uint64_t words[ASHLAR_TRACE_WORDS] = {
         trace->now_ns(),
         event->address,

@@ -57,10 +57,14 @@ typedef struct ashlar_trace_entry {
     _Atomic uint64_t words[ASHLAR_TRACE_WORDS]; /* the event without its number */
 } ashlar_trace_entry;
 
-/* Invariant: capacity is a power of two. */
+/* Invariant: capacity is a power of two, or 0: all that is put is for the listener alone. */
 typedef struct ashlar_trace {
     ashlar_trace_entry *entries; /* const */
     size_t capacity;          /* const */
+    /* Told of each event that is put, its sequence, time and thread not yet set; NULL: there is
+     * none. Writers then need a lock of their own. */
+    void (*tell)(void *listener, const ashlar_trace_event *event);
+    void *listener;
     uint64_t (*now_ns)(void); /* const; ashlar__clock_ns(), or a test's clock */
     _Atomic uint64_t next;    /* the next event's number, and the number of events put so far */
 } ashlar_trace;

@@ -74,6 +74,18 @@ typedef enum ashlar_guard {
  * steps on their plans too.
  */
 
+/*
+ * nvtx=on: NVIDIA's tools see blocks rather than the memory that they lie in. Each piece of memory
+ * taken from the driver becomes a heap of NVTX's memory extension, each live block a region of it,
+ * by the bytes that were asked for, called as its tag (ashlar_tag_name()); a block over several
+ * pieces is a region in each. compute-sanitizer then reports an access between blocks, or to a
+ * freed one. A free is told when it is called, so launch kernels one at a time
+ * (CUDA_LAUNCH_BLOCKING=1), or the work still queued before it looks like a use after it. Not for
+ * pinned memory, nor with a guard, whose own accesses would be reported: ASHLAR_EINVAL. A build
+ * without NVTX's headers: ASHLAR_ENOTSUP. Not yet run under a tool of NVIDIA's.
+ * Cost: every call takes the lock, as with a trace; a call or two of the tool's for each block.
+ */
+
 #define ASHLAR_CONFIG_BYTES_MIN ((uint64_t)2 << 20)  /* the least limit: one handle */
 #define ASHLAR_CONFIG_BYTES_MAX ((uint64_t)64 << 40) /* the most that an option in bytes may be */
 #define ASHLAR_CONFIG_EVENTS_MAX ((uint64_t)1 << 26)
@@ -113,7 +125,9 @@ typedef enum ashlar_guard {
     X(bool, zero_blocks, "zero", CHOICE, 0, 1, false, "off|on",                                   \
       "clear each block, in its stream's order, before it is handed out")                         \
     X(uint64_t, handle_bytes, "handle", BYTES, UINT64_C(2) << 20, UINT64_C(1) << 30,              \
-      UINT64_C(2) << 20, NULL, "memory that is mapped and moved as one; rounded up to 2^n")
+      UINT64_C(2) << 20, NULL, "memory that is mapped and moved as one; rounded up to 2^n")       \
+    X(uint64_t, tells_nvtx, "nvtx", CHOICE, 0, 1, 0, "off|on",                                    \
+      "tell compute-sanitizer and others that listen to NVTX of each block")
 
 /* One field for each row: uint64_t limit_bytes; and so on. */
 #define ASHLAR_CONFIG_FIELD(type, field, key, kind, low, high, initial, words, text) type field;

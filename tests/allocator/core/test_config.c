@@ -11,7 +11,7 @@
 #define GIB ((uint64_t)1 << 30)
 #define DEFAULT_LINE                                                                         \
     "limit=0,fraction=1,reserve=0,cache=auto,trace=0,seal=count,guard=off,vmm=on,leaks=off," \
-    "zero=off,handle=2MiB"
+    "zero=off,handle=2MiB,nvtx=off"
 
 enum { LINE_BYTES = 512 };
 
@@ -21,7 +21,8 @@ static bool is_same(const ashlar_config *a, const ashlar_config *b) {
            a->trace_events == b->trace_events && a->seal == b->seal && a->guard == b->guard &&
            a->handle_bytes == b->handle_bytes &&
            a->without_virtual_memory == b->without_virtual_memory &&
-           a->report_leaks == b->report_leaks && a->zero_blocks == b->zero_blocks;
+           a->report_leaks == b->report_leaks && a->zero_blocks == b->zero_blocks &&
+           a->tells_nvtx == b->tells_nvtx;
 }
 
 /* No field has its default. */
@@ -37,6 +38,7 @@ static const ashlar_config other = {
     .without_virtual_memory = true,
     .report_leaks = true,
     .zero_blocks = true,
+    .tells_nvtx = 1,
 };
 
 CASE(the_defaults_change_nothing_that_was_not_asked_for) {
@@ -47,6 +49,7 @@ CASE(the_defaults_change_nothing_that_was_not_asked_for) {
     CHECK(config.seal == ASHLAR_SEAL_COUNT && config.guard == ASHLAR_GUARD_OFF);
     CHECK_ZU(config.handle_bytes, 2 << 20);
     CHECK(!config.without_virtual_memory && !config.report_leaks && !config.zero_blocks);
+    CHECK(!config.tells_nvtx);
     CHECK(ashlar_config_check(&config) == ASHLAR_OK);
 }
 
@@ -54,7 +57,7 @@ CASE(every_key_sets_its_field_and_no_other) {
     static const char *const texts[] = {"limit=3GiB",    "fraction=0.75", "reserve=5120MiB",
                                         "cache=7168KiB", "trace=11",      "seal=warn",
                                         "guard=fill",    "vmm=off",       "leaks=on",
-                                        "zero=on",       "handle=32MiB"};
+                                        "zero=on",       "handle=32MiB",  "nvtx=on"};
     enum { COUNT = sizeof texts / sizeof texts[0] };
     CHECK_ZU(COUNT, ASHLAR_CONFIG_COUNT);
     for (size_t i = 0; i < COUNT; i++) {
@@ -74,6 +77,7 @@ CASE(every_key_sets_its_field_and_no_other) {
         want[8].report_leaks = other.report_leaks;
         want[9].zero_blocks = other.zero_blocks;
         want[10].handle_bytes = other.handle_bytes;
+        want[11].tells_nvtx = other.tells_nvtx;
         CHECK(ashlar_config_parse(&config, texts[i], "a test") == ASHLAR_OK);
         CHECK(is_same(&config, &want[i]));
     }
@@ -220,7 +224,7 @@ CASE(all_options_are_written_in_one_line) {
     CHECK_ZU(needed, sizeof DEFAULT_LINE);
     CHECK(ashlar_config_format(&other, line, sizeof line, NULL) == ASHLAR_OK);
     CHECK(strcmp(line, "limit=3GiB,fraction=0.75,reserve=5GiB,cache=7MiB,trace=11,seal=warn,"
-                       "guard=fill,vmm=off,leaks=on,zero=on,handle=32MiB") == 0);
+                       "guard=fill,vmm=off,leaks=on,zero=on,handle=32MiB,nvtx=on") == 0);
 }
 
 CASE(the_buffer_is_never_overrun_and_its_size_can_be_asked_for) {
@@ -281,6 +285,7 @@ static ashlar_config draw_config(void) {
         .without_virtual_memory = draw(2) != 0,
         .report_leaks = draw(2) != 0,
         .zero_blocks = draw(2) != 0,
+        .tells_nvtx = draw(2),
     };
 }
 
@@ -370,6 +375,7 @@ CASE(every_option_is_described_by_what_it_takes) {
         {"leaks", "off", "off|on"},
         {"zero", "off", "off|on"},
         {"handle", "2MiB", "2MiB to 1GiB, with a unit B, KiB, MiB, GiB or TiB"},
+        {"nvtx", "off", "off|on"},
     };
     ashlar_config_option option = {0};
     for (size_t i = 0; i < ASHLAR_CONFIG_COUNT; i++) {
@@ -379,10 +385,10 @@ CASE(every_option_is_described_by_what_it_takes) {
         CHECK(strcmp(option.allowed, want[i].allowed) == 0);
         CHECK(strlen(option.text) > 10 && option.text != want[i].allowed);
     }
-    CHECK_HAS(option.text, "mapped and moved");
+    CHECK_HAS(option.text, "listen to NVTX");
     CHECK_FAILS(ashlar_config_describe(ASHLAR_CONFIG_COUNT, &option), ASHLAR_EINVAL,
-                "11; give 0 to 10");
-    CHECK(strcmp(option.key, "handle") == 0);
+                "12; give 0 to 11");
+    CHECK(strcmp(option.key, "nvtx") == 0);
 }
 
 RUN_CASES()

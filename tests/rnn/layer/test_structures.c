@@ -18,7 +18,7 @@
 
 IS(ashlar_arena_bucket, 40, tensor_count);
 IS(ashlar_collectives, 40, all_gather);
-IS(ashlar_config, 64, handle_bytes);
+IS(ashlar_config, 72, tells_nvtx);
 IS(ashlar_config_option, 176, allowed);
 IS(ashlar_device_info, 144, total_bytes);
 IS(ashlar_driver_counts, 48, wait);
