@@ -42,16 +42,15 @@ struct ashlar_use {
 };
 
 /*
- * A block has two cache lines of its own, since its neighbours in memory may be in use by other
- * threads. A hit in a thread's cache touches only the first line; the second is the heap's alone.
+ * A hit in a thread's cache touches only the first six words; the rest is the heap's. A zone takes
+ * nodes by the cache line, so what one thread holds lies apart from what others hold.
  *
  * Whoever may touch the block's zone may touch every field. Exception: while a block is in a
- * thread's cache, or handed out from it, the block's first line belongs to that thread.
+ * thread's cache, or handed out from it, the block's first six words belong to that thread.
  */
 struct ashlar_block {
-    _Alignas(ASHLAR_CACHE_LINE) size_t offset; /* from the range's base, a multiple of
-                                                  ASHLAR_BLOCK_ALIGN */
-    size_t bytes;                              /* > 0, a multiple of ASHLAR_BLOCK_ALIGN */
+    _Alignas(16) size_t offset; /* from the range's base, a multiple of ASHLAR_BLOCK_ALIGN */
+    size_t bytes;               /* > 0, a multiple of ASHLAR_BLOCK_ALIGN */
     union {
         size_t requested; /* live: bytes asked for, 1 .. bytes; slot block freed while streams still
                            * use it: ASHLAR_SLOT_BLOCK_AWAITED; otherwise 0 */
@@ -67,31 +66,30 @@ struct ashlar_block {
                               * at the end; in plan memory: the first slot block */
         ashlar_block *left;  /* free: left subtree in its bin's tree, whose blocks come before this
                               * one, see free_bins.h; NULL: empty */
+        uint32_t recorded; /* live: index in ashlar_recording.blocks, if that entry is this block */
     };
     union {
-        const ashlar_slot *slot; /* in a slot block: the slot it was last handed out for; NULL:
-                                  * the block is late, see plan.h */
-        uint32_t recorded;       /* others: index in ashlar_recording.blocks, if that entry is this
-                                  * block */
-    };
-    uint64_t covered_by; /* away: as ashlar_backing.covered_by, for the use by its home; live, with
-                          * guard=fill: see ashlar__guard_fill_take_locked() */
-    _Alignas(ASHLAR_CACHE_LINE)
         ashlar_block *right; /* free: right subtree, whose blocks come after this one */
+        uint64_t covered_by; /* away: as ashlar_backing.covered_by, for the use by its home; live,
+                              * with guard=fill: see ashlar__guard_fill_take_locked() */
+    };
     union {
         size_t holes;     /* free: handles that lie in it as a whole and are not mapped */
         ashlar_use *uses; /* SHARED: one for each stream whose use is not known to be over */
     };
-    ashlar_window *window; /* const; of a slot block: NULL */
-    ashlar_block *prev;    /* address order, NULL at the window's ends */
-    ashlar_block *next;    /* of a spare node: the next spare one */
-    ashlar_use own_use;    /* node of `uses` for the stream of the free, so that a free needs no
-                            * memory; not in the list if its stream_state is NULL */
+    union {
+        ashlar_window *window;   /* const */
+        const ashlar_slot *slot; /* of a slot block: the slot it was last handed out for; NULL: the
+                                  * block is late, see plan.h */
+    };
+    ashlar_block *prev; /* address order, NULL at the window's ends */
+    ashlar_block *next; /* of a spare node: the next spare one */
+    ashlar_use own_use; /* node of `uses` for the stream of the free, so that a free needs no
+                         * memory; not in the list if its stream_state is NULL */
 };
 
-_Static_assert(sizeof(ashlar_block) == (size_t)2 * ASHLAR_CACHE_LINE,
-               "a hit's line, and the heap's");
-_Static_assert(offsetof(ashlar_block, right) == ASHLAR_CACHE_LINE, "what a hit uses is one line");
+_Static_assert(sizeof(ashlar_block) == 14 * sizeof(size_t), "the most that a live block may cost");
+_Static_assert(offsetof(ashlar_block, right) == 6 * sizeof(size_t), "a hit's words come first");
 
 #define ASHLAR_SLOT_BLOCK_AWAITED SIZE_MAX
 

@@ -11,9 +11,11 @@
 
 /*
  * Block nodes are allocated CHUNK_NODES at a time, and returned to the host only with the heap. A
- * zone takes ZONE_NODES of them at a time, so that it can cut blocks without the heap's pool.
+ * zone takes ZONE_NODES of them at a time, so that it can cut blocks without the heap's pool, and
+ * shares no cache line with other zones as long as nodes are new.
  */
-enum { CHUNK_NODES = 256, ZONE_NODES = 16 };
+enum { CHUNK_NODES = 1024, ZONE_NODES = 16 };
+_Static_assert(ZONE_NODES * sizeof(ashlar_block) % ASHLAR_CACHE_LINE == 0, "whole lines");
 
 struct ashlar_node_chunk {
     ashlar_node_chunk *next;

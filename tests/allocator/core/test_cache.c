@@ -362,15 +362,27 @@ CASE(nothing_that_a_hit_writes_shares_a_line) {
     CHECK(sizeof(ashlar_cache) - offsetof(ashlar_cache, thread) > LINE);
     CHECK(offsetof(ashlar_magazines, lists) >= LINE);
     CHECK(sizeof(ashlar_magazines) - sizeof magazines.lists >= 2 * (size_t)LINE);
-    CHECK(offsetof(ashlar_block, older) < LINE && offsetof(ashlar_block, right) == LINE);
-    CHECK(offsetof(ashlar_block, prev) > LINE && offsetof(ashlar_block, next) > LINE);
-    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
-    unsigned char *ptr = take(4096, streams[0]);
-    for (const ashlar_block *block = ashlar__heap_first(&allocator->heap); block != NULL;
-         block = ashlar__heap_next(block)) {
-        CHECK((uintptr_t)block % LINE == 0);
+}
+
+/* Zones take nodes by whole lines. */
+CASE_WITH(blocks_of_two_streams_share_no_line, set_up_cached("memory=32MiB", 8 * MIB)) {
+    enum { LINE = ASHLAR_CACHE_LINE, EACH = 9 };
+    unsigned char *ptrs[2][EACH];
+    for (size_t i = 0; i < EACH; i++) {
+        ptrs[0][i] = take(4096, streams[0]);
+        ptrs[1][i] = take(4096, streams[1]);
     }
-    give(ptr);
+    for (const ashlar_block *a = ashlar__heap_first(&allocator->heap); a != NULL;
+         a = ashlar__heap_next(a)) {
+        for (const ashlar_block *b = a; b != NULL; b = ashlar__heap_next(b)) {
+            CHECK(a->window == b->window || (uintptr_t)(a + 1) - 1 < (uintptr_t)b / LINE * LINE ||
+                  (uintptr_t)(b + 1) - 1 < (uintptr_t)a / LINE * LINE);
+        }
+    }
+    for (size_t i = 0; i < EACH; i++) {
+        give(ptrs[0][i]);
+        give(ptrs[1][i]);
+    }
 }
 
 CASE_WITH(one_streams_blocks_may_be_forgotten_alone, set_up_cached("memory=32MiB", 8 * MIB)) {

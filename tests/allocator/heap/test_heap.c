@@ -316,17 +316,17 @@ static size_t free_nodes(void) {
 }
 
 CASE_BOTH_WITH(nodes_are_used_again, set_up_heap("memory=256MiB")) {
-    static ashlar_block *many[600];
+    enum { MANY = 2400, CHUNKS = 3, NODES = 1024 };
+    static ashlar_block *many[MANY];
     for (int round = 0; round < 3; round++) {
-        for (size_t i = 0; i < 600; i++) {
+        for (size_t i = 0; i < MANY; i++) {
             many[i] = take(&state_a, 512);
         }
-        CHECK_ZU(free_nodes(), 3 * 256 - 601); /* three chunks, in every round */
-        for (size_t i = 0; i < 600; i++) {
-            CHECK((uintptr_t)many[i] % ASHLAR_CACHE_LINE == 0);
-            put(many[i * 7 % 600]); /* 7 and 600 have no common divisor */
+        CHECK_ZU(free_nodes(), CHUNKS * NODES - MANY - 1); /* so many chunks, in every round */
+        for (size_t i = 0; i < MANY; i++) {
+            put(many[i * 7 % MANY]); /* 7 and MANY have no common divisor */
         }
-        CHECK_ZU(free_nodes(), 3 * 256 - 1);
+        CHECK_ZU(free_nodes(), CHUNKS * NODES - 1);
         check_heap();
     }
 }
