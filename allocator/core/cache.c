@@ -253,6 +253,7 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     ashlar__lock_acquire(&a->lock);
     ashlar__cache_set_replay(cache, &ashlar__no_replay);
     set_limits(cache, a->cache_bytes, a->heap.range.memory_bytes);
+    cache->counters.limit = (int64_t)a->constants.unpublished_bytes;
     atomic_store(&cache->attention, ashlar__cache_watched(a));
     /* Nothing is counted yet: this only sets all.peak, the value that a new peak must exceed. */
     ashlar__counters_publish(&cache->counters, &a->stats);

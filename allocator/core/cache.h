@@ -102,6 +102,7 @@ struct ashlar_cache {
     ashlar_replay *own_replay; /* for the thread's steps, one at a time; NULL before the first */
     /* For cycle.c: the cycle since the last trough of live bytes, and the cycle before it. */
     uint64_t trough, crest; /* the fewest and most live bytes that a miss saw in this cycle */
+    uint64_t quiet;         /* with live bytes from here to `crest` a miss is not at a trough */
     uint64_t misses;
     uint64_t hits_before; /* counters.hit_count when the cycle began */
     uint64_t last_crest, last_requests, last_hits;

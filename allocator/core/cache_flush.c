@@ -1,5 +1,5 @@
 /* cache_flush.c - giving a cache's blocks back to the heap, and checking what a cache holds. */
-#include "allocator/core/hold.h"
+#include "allocator/core/miss.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
@@ -40,21 +40,17 @@ void ashlar__cache_give_back_locked(ashlar_allocator *a, ashlar_block *block) {
 }
 
 /*
- * Give a list of blocks to the heap, stamped with their stream's present tick. The stream may have
- * recorded events since the free, but that is safe: an event that comes after the present tick
- * comes after the blocks' last use, too.
+ * Give a block to the heap, stamped with its stream's present tick. The stream may have recorded
+ * events since the free, but that is safe: an event that comes after the present tick comes after
+ * the block's last use, too.
  */
-static void put_list(ashlar_cache *cache, ashlar_block *list) {
+static inline void give_up(ashlar_cache *cache, ashlar_block *block) {
     ashlar_allocator *a = cache->allocator;
-    while (list != NULL) {
-        ashlar_block *block = list;
-        list = block->older;
-        ASHLAR_CHECK2(block->requested == 0 && block->stream_state != NULL);
-        if (ashlar__holder_of(block->stream_state) == cache && !ashlar__heap_is_short(&a->heap)) {
-            ashlar__heap_put(&a->heap, block);
-        } else {
-            ashlar__cache_give_back_locked(a, block);
-        }
+    ASHLAR_CHECK2(block->requested == 0 && block->stream_state != NULL);
+    if (ASHLAR_LIKELY(ashlar__miss_may_put(a, cache, block->stream_state))) {
+        ashlar__heap_put(&a->heap, block);
+    } else {
+        ashlar__cache_give_back_locked(a, block);
     }
 }
 
@@ -67,20 +63,25 @@ void ashlar__cache_flush_pending(ashlar_cache *cache) {
     cache->pending = NULL;
     cache->pending_count = 0;
     cache->pending_bytes = 0;
-    put_list(cache, list);
+    for (ashlar_block *next; list != NULL; list = next) {
+        next = list->older;
+        give_up(cache, list);
+    }
 }
 
 static void empty_list(ashlar_cache *cache, ashlar_magazines *m, size_t idx) {
     ASHLAR_MAY_TOUCH(cache);
-    ashlar_block *list = m->lists[idx];
-    size_t *const total = &cache->weight[idx == ASHLAR_CACHE_LARGE_LIST];
+    ashlar_block *block = m->lists[idx];
+    size_t weight = 0;
     m->lists[idx] = NULL;
-    for (const ashlar_block *block = list; block != NULL; block = block->older) {
-        const size_t weight = ashlar__cache_weight(block->bytes);
-        ASHLAR_CHECK2(block->list == idx && weight <= *total);
-        *total -= weight;
+    for (ashlar_block *next; block != NULL; block = next) {
+        ASHLAR_CHECK2(block->list == idx);
+        next = block->older;
+        weight += ashlar__cache_weight(block->bytes);
+        give_up(cache, block);
     }
-    put_list(cache, list);
+    ASHLAR_CHECK2(weight <= cache->weight[idx == ASHLAR_CACHE_LARGE_LIST]);
+    cache->weight[idx == ASHLAR_CACHE_LARGE_LIST] -= weight;
 }
 
 /*

@@ -60,6 +60,10 @@ enum {
     ONE_SIDED_BYTES = 1 << 20
 }; /* that a thread keeps to itself which only takes or only frees */
 
+static int64_t lesser(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
 void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats) {
     static const int64_t nothing[ASHLAR_TAG_COUNT];
     ASHLAR_CHECK2(c->hit_count >= c->hit_count_published);
@@ -85,8 +89,9 @@ void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats) {
     ASHLAR_CHECK2(!is_above(stats->live_bytes, stats->live_peak_bytes));
     const int64_t peak = (int64_t)stats->live_peak_bytes, own = c->published + c->all.live;
     *c = (ashlar_counters){
-        .above = (peak > own ? peak - own : 0) + ONE_SIDED_BYTES,
-        .below = -(own > 0 ? own : 0) - ONE_SIDED_BYTES,
+        .limit = c->limit,
+        .above = lesser(c->limit, (peak > own ? peak - own : 0) + ONE_SIDED_BYTES),
+        .below = -lesser(c->limit, (own > 0 ? own : 0) + ONE_SIDED_BYTES),
         .hit_count = c->hit_count,
         .hit_count_published = c->hit_count,
         .miss_count = c->miss_count,

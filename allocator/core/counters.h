@@ -46,8 +46,9 @@ typedef struct ashlar_counters {
     ashlar_live_delta all;
     ashlar_live_delta tags[ASHLAR_TAG_COUNT];
     int64_t tags_at_peak[ASHLAR_TAG_COUNT]; /* tags[].live when all.live was all.peak */
-    int64_t above; /* all.live at which published + all.live is a MiB above the peak ... */
-    int64_t below; /* ... or a MiB below zero */
+    int64_t limit; /* const; live bytes may change by so much before the thread publishes */
+    int64_t above; /* all.live above which it publishes: the limit, or a MiB above the peak ... */
+    int64_t below; /* ... and below which it does: minus the limit, or a MiB below zero */
     bool has_peak;                          /* all.live has been above the published peak */
     bool is_at_peak; /* ... and nothing was freed since, so tags_at_peak is not written yet */
 } ashlar_counters;
@@ -81,18 +82,14 @@ static inline void ashlar__count_free(ashlar_counters *c, size_t requested, unsi
 /* Add the changes to `stats` and begin again. Lock: the allocator's. */
 void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats);
 
-/*
- * Whether live bytes changed by more than `limit`. Small changes wait, because publishing costs
- * more than finding a block does.
- */
-static inline bool ashlar__counters_are_due(const ashlar_counters *c, size_t limit) {
-    return c->all.live > (int64_t)limit || -c->all.live > (int64_t)limit ||
-           c->all.live > c->above || c->all.live < c->below;
+/* Whether to publish. Small changes wait, because publishing costs more than finding a block. */
+static inline bool ashlar__counters_are_due(const ashlar_counters *c) {
+    return c->all.live > c->above || c->all.live < c->below;
 }
 
 /* Publish only if that is due. */
-static inline void ashlar__counters_settle(ashlar_counters *c, ashlar_stats *stats, size_t limit) {
-    if (ashlar__counters_are_due(c, limit)) {
+static inline void ashlar__counters_settle(ashlar_counters *c, ashlar_stats *stats) {
+    if (ashlar__counters_are_due(c)) {
         ashlar__counters_publish(c, stats);
     }
 }

@@ -18,7 +18,7 @@ static uint64_t live_bytes(const ashlar_cache *own) {
 }
 
 static void begin_cycle(ashlar_cache *own) {
-    own->trough = own->crest = live_bytes(own);
+    own->trough = own->crest = own->quiet = live_bytes(own);
     own->hits_before = own->counters.hit_count;
     own->misses = 0;
 }
@@ -29,7 +29,9 @@ static bool is_at_trough(ashlar_cache *own) {
     own->trough = live < own->trough ? live : own->trough;
     ASHLAR_CHECK2(own->trough <= live && live <= own->crest);
     const uint64_t range = own->crest - own->trough;
-    return range > own->crest / TROUGH_DIVISOR && live - own->trough < range / TROUGH_DIVISOR;
+    const bool is_wide = range > own->crest / TROUGH_DIVISOR;
+    own->quiet = own->trough + (is_wide ? range / TROUGH_DIVISOR : 0);
+    return live < own->quiet;
 }
 
 /*
@@ -40,7 +42,7 @@ static bool is_at_trough(ashlar_cache *own) {
 static bool is_like_the_last(ashlar_cache *own) {
     ASHLAR_CHECK2(own->counters.hit_count >= own->hits_before);
     const uint64_t hits = own->counters.hit_count - own->hits_before;
-    const uint64_t requests = hits + own->misses;
+    const uint64_t requests = hits + own->misses - 1; /* the last one begins the next cycle */
     const bool is_higher = own->crest > own->last_crest;
     const uint64_t apart = is_higher ? own->crest - own->last_crest : own->last_crest - own->crest;
     const bool is_explained = is_higher ? hits < own->last_hits : hits > own->last_hits;
@@ -76,7 +78,7 @@ static bool is_full_of_what_nobody_wants(ashlar_cache *own) {
     return is_useless;
 }
 
-void ashlar__cycle_count_miss(ashlar_cache *own) {
+ASHLAR_NOINLINE void ashlar__cycle_look(ashlar_cache *own) {
     ASHLAR_CHECK2(own->thread == ashlar__thread_number());
     const bool is_useless = is_full_of_what_nobody_wants(own);
     if (own->pending != NULL) {
@@ -91,8 +93,8 @@ void ashlar__cycle_count_miss(ashlar_cache *own) {
     }
     if (is_new_cycle) {
         begin_cycle(own);
+        own->misses = 1;
     }
-    own->misses++;
     ASHLAR_CHECK2(atomic_load(&own->is_busy) != 0 ||
                   (own->pending_count == 0 && own->weight[1] == 0));
 }

@@ -7,6 +7,9 @@
 
 #include "allocator/core/cache.h"
 
+/* What ashlar__cycle_count_miss() does unless it sees that there is nothing to do. */
+void ashlar__cycle_look(ashlar_cache *own);
+
 /*
  * Count a miss, before the search for a block, and give up cached blocks that may keep free memory
  * from merging. Call it inside the cache, if that holds all streams of its magazines, or with the
@@ -20,7 +23,15 @@
  * The cache is also emptied if it is full of sizes that nobody asks for: it had no room for a freed
  * block, and has had no hit since it was last full.
  */
-void ashlar__cycle_count_miss(ashlar_cache *own);
+static inline void ashlar__cycle_count_miss(ashlar_cache *own) {
+    /* Below zero is far above the crest here. */
+    const uint64_t live = (uint64_t)(own->counters.published + own->counters.all.live);
+    own->misses++;
+    if (!ASHLAR_LIKELY(live - own->quiet <= own->crest - own->quiet && own->pending == NULL &&
+                       own->weight[1] == 0 && !own->was_full)) {
+        ashlar__cycle_look(own);
+    }
+}
 
 /* Empty the cache, and forget what it has seen of the program's cycles. With the lock. */
 void ashlar__cycle_restart(ashlar_cache *own);

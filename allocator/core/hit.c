@@ -124,24 +124,6 @@ static inline ashlar_status free_marked(ashlar_allocator *a, void *ptr, ashlar_c
                                                       : free_slot_block_at_peak(cache, block);
 }
 
-/* Free a block for which its magazines have no room. The cache has been entered. */
-static ASHLAR_NOINLINE ashlar_status free_beside(ashlar_allocator *a, void *ptr,
-                                                 ashlar_block *block) {
-    ashlar_cache *cache = ashlar__cache_recent;
-    if (ashlar__miss_may_put(a, cache, block->stream_state)) {
-        ashlar__count_back(cache, block);
-        ashlar__miss_put(a, cache, block);
-        ashlar__cache_leave(cache);
-        return ASHLAR_OK;
-    }
-    if (ashlar__cache_add_pending(cache, block)) {
-        ashlar__take_back(cache, block);
-        return ASHLAR_OK;
-    }
-    ashlar__cache_leave(cache);
-    return ashlar__free_slow(a, ptr);
-}
-
 /*
  * Free a block if it is not of the recent magazines' stream, if another thread holds its stream, or
  * if this is the first free after a peak. The cache has been entered.
@@ -151,14 +133,13 @@ static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *p
     ashlar_cache *cache = ashlar__cache_recent;
     ashlar_magazines *m = ashlar__cache_find_state(cache, block->stream_state);
     if (m != NULL && !ashlar__cache_push(cache, m, block)) {
-        return free_beside(a, ptr, block);
+        return ashlar__free_miss(a, ptr, block);
     }
     if (m != NULL) {
         ashlar__take_back(cache, block);
         return ASHLAR_OK;
     }
-    if (ashlar__outbox_wants(cache, block) &&
-        !ashlar__counters_are_due(&cache->counters, a->constants.unpublished_bytes)) {
+    if (ashlar__outbox_wants(cache, block) && !ashlar__counters_are_due(&cache->counters)) {
         ashlar__count_back(cache, block);
         ashlar__outbox_add(cache, block);
         ashlar__cache_leave(cache);
@@ -209,7 +190,7 @@ ashlar_status ashlar_free(ashlar_allocator *a, void *ptr) {
         return free_otherwise(a, ptr, block);
     }
     if (!ASHLAR_LIKELY(ashlar__cache_push(cache, m, block))) {
-        return free_beside(a, ptr, block);
+        return ashlar__free_miss(a, ptr, block);
     }
     ashlar__take_back(cache, block);
     return ASHLAR_OK;

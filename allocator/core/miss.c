@@ -18,14 +18,35 @@ ashlar_block *ashlar__gap_of_own(const ashlar_zone *zone, ashlar_cache *own, siz
     return gap;
 }
 
-void ashlar__miss_put(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
-    ASHLAR_CHECK2(ashlar__holder_of(block->stream_state) == own && block->requested == 0);
-    if (block->bytes <= ASHLAR_SC_MAX_BYTES) {
-        own->was_full = true;
-    } else if (own->weight[1] != 0) {
-        ashlar__cache_flush_large(own);
+static inline ashlar_status free_to_zone(ashlar_allocator *a, ashlar_cache *own,
+                                         ashlar_block *block) {
+    ashlar__count_back(own, block);
+    ashlar__miss_put(a, own, block);
+    ashlar__cache_leave(own);
+    return ASHLAR_OK;
+}
+
+/* Free a block that cannot go to its zone now, or is the first that is freed after a peak. */
+static ASHLAR_NOINLINE ashlar_status free_pending(ashlar_allocator *a, ashlar_cache *own, void *ptr,
+                                                  ashlar_block *block) {
+    if (ashlar__miss_may_put(a, own, block->stream_state)) {
+        return free_to_zone(a, own, block);
     }
-    ashlar__heap_put(&a->heap, block);
+    if (ashlar__cache_add_pending(own, block)) {
+        ashlar__take_back(own, block);
+        return ASHLAR_OK;
+    }
+    ashlar__cache_leave(own);
+    return ashlar__free_slow(a, ptr);
+}
+
+ASHLAR_NOINLINE ashlar_status ashlar__free_miss(ashlar_allocator *a, void *ptr,
+                                                ashlar_block *block) {
+    ashlar_cache *own = ashlar__cache_recent;
+    return ASHLAR_LIKELY(ashlar__miss_may_put(a, own, block->stream_state) &&
+                         !own->counters.is_at_peak)
+               ? free_to_zone(a, own, block)
+               : free_pending(a, own, ptr, block);
 }
 
 void ashlar__miss_take_returned(ashlar_cache *own, ashlar_magazines *m) {
@@ -69,12 +90,21 @@ static ASHLAR_NOINLINE bool try_publish(ashlar_allocator *a, ashlar_cache *own) 
     return true;
 }
 
+/* The same, once the cached blocks have been given up, if the best fit is at a window's end. */
+static ASHLAR_NOINLINE ashlar_block *take_last(ashlar_allocator *a, ashlar_cache *own,
+                                               ashlar_zone *zone, size_t block_bytes) {
+    if (own->weight[block_bytes > ASHLAR_SC_MAX_BYTES] == 0) {
+        return NULL;
+    }
+    (void)ashlar__gap_of_own(zone, own, block_bytes);
+    return ashlar__heap_take_fit(&a->heap, zone, block_bytes, true);
+}
+
 static inline ashlar_block *take_held(ashlar_allocator *a, ashlar_cache *own, size_t bytes) {
     ashlar_stream_state *state = own->recent->stream_state;
     if (state == NULL || !ashlar__miss_may_put(a, own, state) ||
         bytes - 1 >= a->heap.range.memory_bytes ||
-        (ashlar__counters_are_due(&own->counters, a->constants.unpublished_bytes) &&
-         !try_publish(a, own))) {
+        (ashlar__counters_are_due(&own->counters) && !try_publish(a, own))) {
         return NULL;
     }
     ASHLAR_CHECK2(state->pool == NULL && !ashlar__stream_state_has_ended(state));
@@ -84,23 +114,36 @@ static inline ashlar_block *take_held(ashlar_allocator *a, ashlar_cache *own, si
             return cached;
         }
     }
-    const bool is_large = bytes > ASHLAR_SC_MAX_BYTES;
-    const size_t block_bytes = is_large
-                                   ? (bytes + ASHLAR_BLOCK_ALIGN - 1) & ~(ASHLAR_BLOCK_ALIGN - 1)
-                                   : ashlar__small_block_bytes(bytes);
     count_use(a, own, state);
     ashlar__cycle_count_miss(own);
-    ashlar_block *gap = ashlar__gap_of_own(ashlar__zone_of(state, block_bytes), own, block_bytes);
-    if (gap == NULL || (gap->holes > 0 && !ashlar__heap_is_backed(&a->heap, gap, block_bytes)) ||
-        !ashlar__heap_can_take(&a->heap, gap) ||
-        ashlar__heap_take(&a->heap, gap, block_bytes) != ASHLAR_OK) {
-        own->misses--;
-        return NULL;
+    const bool is_large = bytes > ASHLAR_SC_MAX_BYTES;
+    size_t block_bytes;
+    ashlar_zone *zone;
+    if (is_large) {
+        block_bytes = (bytes + ASHLAR_BLOCK_ALIGN - 1) & ~(ASHLAR_BLOCK_ALIGN - 1);
+        zone = &state->zones[ASHLAR_ZONE_LARGE];
+    } else {
+        block_bytes = ashlar__small_block_bytes(bytes);
+        zone = &state->zones[ASHLAR_ZONE_SMALL];
     }
-    gap->stream_state = state;
-    gap->list = (uint16_t)ashlar__cache_list(block_bytes);
-    own->last_large = is_large ? gap : own->last_large;
-    return gap;
+    ASHLAR_CHECK2(zone == ashlar__zone_of(state, block_bytes));
+    ashlar_block *block =
+        ashlar__heap_take_fit(&a->heap, zone, block_bytes, own->weight[is_large] == 0);
+    if (!ASHLAR_LIKELY(block != NULL)) {
+        block = take_last(a, own, zone, block_bytes);
+        if (block == NULL) {
+            own->misses--;
+            return NULL;
+        }
+    }
+    block->stream_state = state;
+    if (is_large) {
+        block->list = ASHLAR_CACHE_LARGE_LIST;
+        own->last_large = block;
+    } else {
+        block->list = ashlar__sc_of_bytes(bytes).idx;
+    }
+    return block;
 }
 
 ASHLAR_NOINLINE ashlar_status ashlar__alloc_miss(ashlar_allocator *a, size_t bytes, ashlar_tag tag,

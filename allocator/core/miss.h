@@ -29,7 +29,18 @@ static inline bool ashlar__miss_may_put(const ashlar_allocator *a, const ashlar_
 }
 
 /* Put it there. Inside, or with the lock. */
-void ashlar__miss_put(ashlar_allocator *allocator, ashlar_cache *own, ashlar_block *block);
+static inline void ashlar__miss_put(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
+    ASHLAR_CHECK2(ashlar__holder_of(block->stream_state) == own && block->requested == 0);
+    if (block->bytes <= ASHLAR_SC_MAX_BYTES) {
+        own->was_full = true;
+    } else if (own->weight[1] != 0) {
+        ashlar__cache_flush_large(own);
+    }
+    ashlar__heap_put(&a->heap, block);
+}
+
+/* Free a block for which its magazines have no room. The cache has been entered, and is left. */
+ashlar_status ashlar__free_miss(ashlar_allocator *allocator, void *ptr, ashlar_block *block);
 
 /*
  * Take the blocks of a stream that other threads have freed: into the magazines, and into the zones

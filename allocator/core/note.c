@@ -19,7 +19,7 @@ void ashlar__publish_locked(ashlar_allocator *a, ashlar_cache *own) {
         ashlar__counters_publish(&a->counters, &a->stats);
     } else {
         ashlar__cache_count_planned(own);
-        ashlar__counters_settle(&own->counters, &a->stats, a->constants.unpublished_bytes);
+        ashlar__counters_settle(&own->counters, &a->stats);
     }
 }
 

@@ -7,23 +7,18 @@
  * No two nodes have the same: the multiplier is odd. It spreads nodes that lie side by side evenly,
  * so that a tree is no deeper if they come in their order.
  */
-static uint64_t priority_of(const ashlar_block *block) {
-    return (uintptr_t)block / _Alignof(ashlar_block) * UINT64_C(0x9E3779B97F4A7C15);
-}
-
-/* Whether a block comes before (bytes, offset). */
-static bool is_before(const ashlar_block *block, size_t bytes, size_t offset) {
-    return (block->bytes < bytes) | ((block->bytes == bytes) & (block->offset < offset));
+static inline uint64_t priority_of(const ashlar_block *block) {
+    return (uintptr_t)block * UINT64_C(0x9E3779B97F4A7C15);
 }
 
 /* Whether each child of a block lies on its proper side in the order, and has a lower priority. */
 static bool is_above_children(const ashlar_block *block) {
     const ashlar_block *left = block->left, *right = block->right;
     const uint64_t priority = priority_of(block);
-    return (left == NULL ||
-            (priority_of(left) < priority && is_before(left, block->bytes, block->offset))) &&
-           (right == NULL ||
-            (priority_of(right) < priority && is_before(block, right->bytes, right->offset)));
+    return (left == NULL || (priority_of(left) < priority &&
+                             ashlar__block_is_before(left, block->bytes, block->offset))) &&
+           (right == NULL || (priority_of(right) < priority &&
+                              ashlar__block_is_before(block, right->bytes, right->offset)));
 }
 
 void ashlar__free_bins_insert_among(ashlar_block **root, ashlar_block *block) {
@@ -31,7 +26,7 @@ void ashlar__free_bins_insert_among(ashlar_block **root, ashlar_block *block) {
     const uint64_t priority = priority_of(block);
     ashlar_block **at = root, *under = *at;
     while (under != NULL && priority_of(under) > priority) {
-        at = is_before(under, bytes, offset) ? &under->right : &under->left;
+        at = ashlar__block_is_before(under, bytes, offset) ? &under->right : &under->left;
         under = *at;
     }
     *at = block;
@@ -39,7 +34,7 @@ void ashlar__free_bins_insert_among(ashlar_block **root, ashlar_block *block) {
     ashlar_block **before = &block->left, **behind = &block->right;
     while (under != NULL) {
         ASHLAR_CHECK2(under != block && (under->bytes != bytes || under->offset != offset));
-        if (is_before(under, bytes, offset)) {
+        if (ashlar__block_is_before(under, bytes, offset)) {
             *before = under;
             before = &under->right;
             under = under->right;
@@ -60,7 +55,7 @@ void ashlar__free_bins_remove_among(ashlar_block **root, ashlar_block *block) {
     ASHLAR_CHECK2(is_above_children(block));
     while (*at != block) {
         ASHLAR_ASSERT(*at != NULL);
-        at = is_before(*at, bytes, offset) ? &(*at)->right : &(*at)->left;
+        at = ashlar__block_is_before(*at, bytes, offset) ? &(*at)->right : &(*at)->left;
     }
     /* Join the block's two subtrees, higher priorities first. */
     ashlar_block *before = block->left, *behind = block->right;
@@ -79,25 +74,11 @@ void ashlar__free_bins_remove_among(ashlar_block **root, ashlar_block *block) {
     ASHLAR_CHECK2(*root != NULL); /* otherwise the bitmaps would have to change */
 }
 
-/* The first block of a tree that does not come before (bytes, offset); NULL: all of them do. */
-static ashlar_block *first_from(ashlar_block *tree, size_t bytes, size_t offset) {
-    ashlar_block *first = NULL;
-    while (tree != NULL) {
-        if (is_before(tree, bytes, offset)) {
-            tree = tree->right;
-        } else {
-            first = tree;
-            tree = tree->left;
-        }
-    }
-    return first;
-}
-
 /* The last block of a tree that comes before (bytes, offset); NULL: none of them does. */
 static ashlar_block *last_before(ashlar_block *tree, size_t bytes, size_t offset) {
     ashlar_block *last = NULL;
     while (tree != NULL) {
-        if (is_before(tree, bytes, offset)) {
+        if (ashlar__block_is_before(tree, bytes, offset)) {
             last = tree;
             tree = tree->right;
         } else {
@@ -108,23 +89,6 @@ static ashlar_block *last_before(ashlar_block *tree, size_t bytes, size_t offset
 }
 
 /* ---- from bin to bin ---- */
-
-/* The first bin behind `at` that is not empty; ASHLAR_BIN_COUNT if there is none. */
-static size_t next_bin(const ashlar_free_bins *bins, size_t at) {
-    ASHLAR_CHECK2(at < ASHLAR_BIN_COUNT && ashlar__free_bins_bits_agree(bins, at));
-    /* Shifted by at most 31 and then by 1: a shift by 32 would be undefined. */
-    size_t group = at >> ASHLAR_LOG2_BINS;
-    uint32_t in_group = bins->bins[group] & (~UINT32_C(0) << at % ASHLAR_BINS_PER_GROUP << 1);
-    if (in_group == 0) {
-        const uint64_t larger = bins->groups & (~UINT64_C(0) << group << 1);
-        if (larger == 0) {
-            return ASHLAR_BIN_COUNT;
-        }
-        group = (size_t)__builtin_ctzll(larger);
-        in_group = bins->bins[group];
-    }
-    return (group << ASHLAR_LOG2_BINS) + (size_t)__builtin_ctz(in_group);
-}
 
 /* The last bin before `at` that is not empty; ASHLAR_BIN_COUNT if there is none. */
 static size_t prev_bin(const ashlar_free_bins *bins, size_t at) {
@@ -142,39 +106,11 @@ static size_t prev_bin(const ashlar_free_bins *bins, size_t at) {
     return (group << ASHLAR_LOG2_BINS) + 31 - (size_t)__builtin_clz(in_group);
 }
 
-/* The first block of all that does not come before (bytes, offset). */
-static ashlar_block *find_from(const ashlar_free_bins *bins, size_t bytes, size_t offset) {
-    const size_t own = ashlar__bin_of(bytes);
-    if (own >= ASHLAR_BIN_COUNT) {
-        return NULL;
-    }
-    ashlar_block *found = first_from(bins->roots[own], bytes, offset);
-    if (found != NULL) {
-        return found;
-    }
-    const size_t next = next_bin(bins, own);
-    if (next == ASHLAR_BIN_COUNT) {
-        return NULL;
-    }
-    ASHLAR_CHECK2(next > own && bins->roots[next] != NULL);
-    found = bins->roots[next];
-    while (found->left != NULL) {
-        found = found->left;
-    }
-    ASHLAR_CHECK2(found->bytes > bytes); /* every block of a larger bin is larger */
-    return found;
-}
-
-ashlar_block *ashlar__free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes) {
-    ASHLAR_CHECK2(bytes > 0);
-    return find_from(bins, bytes, 0);
-}
-
 ashlar_block *ashlar__free_bins_next(const ashlar_free_bins *bins, size_t bytes, size_t offset) {
     if (offset < SIZE_MAX) {
-        return find_from(bins, bytes, offset + 1);
+        return ashlar__free_bins_find_from(bins, bytes, offset + 1);
     }
-    return bytes < SIZE_MAX ? find_from(bins, bytes + 1, 0) : NULL;
+    return bytes < SIZE_MAX ? ashlar__free_bins_find_from(bins, bytes + 1, 0) : NULL;
 }
 
 ashlar_block *ashlar__free_bins_prev(const ashlar_free_bins *bins, size_t bytes, size_t offset) {
@@ -218,7 +154,7 @@ bool ashlar__free_bins_has(const ashlar_free_bins *bins, const ashlar_block *blo
     const ashlar_block *at = own < ASHLAR_BIN_COUNT ? bins->roots[own] : NULL;
     /* This ends even in a tree with a cycle, because it stops where priorities do not fall. */
     while (at != NULL && at != block && is_above_children(at)) {
-        at = is_before(at, block->bytes, block->offset) ? at->right : at->left;
+        at = ashlar__block_is_before(at, block->bytes, block->offset) ? at->right : at->left;
     }
     return at == block && block->list == own && is_above_children(block) &&
            ashlar__free_bins_bits_agree(bins, own);

@@ -72,7 +72,7 @@ void ashlar__free_bins_remove_among(ashlar_block **root, ashlar_block *block);
 /* block   free, in no bin. Cost: expected O(log(blocks of its bin)). */
 static inline void ashlar__free_bins_insert(ashlar_free_bins *bins, ashlar_block *block) {
     const size_t at = ashlar__bin_of(block->bytes), group = at >> ASHLAR_LOG2_BINS;
-    ASHLAR_ASSERT(at < ASHLAR_BIN_COUNT);
+    ASHLAR_CHECK2(at < ASHLAR_BIN_COUNT);
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_FREE);
     ASHLAR_CHECK2(block->bytes > 0 && block->bytes % ASHLAR_BLOCK_ALIGN == 0);
     ASHLAR_CHECK2(ashlar__free_bins_bits_agree(bins, at));
@@ -95,7 +95,7 @@ static inline void ashlar__free_bins_insert(ashlar_free_bins *bins, ashlar_block
  */
 static inline void ashlar__free_bins_remove(ashlar_free_bins *bins, ashlar_block *block) {
     const size_t at = block->list, group = at >> ASHLAR_LOG2_BINS;
-    ASHLAR_ASSERT(at < ASHLAR_BIN_COUNT);
+    ASHLAR_CHECK2(at < ASHLAR_BIN_COUNT);
     ASHLAR_CHECK2(at == ashlar__bin_of(block->bytes));
     ASHLAR_CHECK2(ashlar__free_bins_bits_agree(bins, at));
     if (bins->roots[at] != block || block->left != NULL || block->right != NULL) {
@@ -104,15 +104,91 @@ static inline void ashlar__free_bins_remove(ashlar_free_bins *bins, ashlar_block
     }
     bins->roots[at] = NULL;
     bins->bins[group] &= ~(UINT32_C(1) << at % ASHLAR_BINS_PER_GROUP);
-    bins->groups &= ~((uint64_t)(bins->bins[group] == 0) << group);
+    if (!ASHLAR_LIKELY(bins->bins[group] != 0)) {
+        bins->groups &= ~(UINT64_C(1) << group);
+    }
     ASHLAR_CHECK2(ashlar__free_bins_bits_agree(bins, at));
+}
+
+/* ---- searching ---- */
+
+/* (bytes, offset) as one number: a processor compares two of them in two steps, without a branch
+ * between. */
+__extension__ typedef unsigned __int128 ashlar_bin_rank;
+
+static inline ashlar_bin_rank ashlar__bin_rank(size_t bytes, size_t offset) {
+    return (ashlar_bin_rank)bytes << 64 | offset;
+}
+
+/* Whether a block comes before (bytes, offset). */
+static inline bool ashlar__block_is_before(const ashlar_block *block, size_t bytes, size_t offset) {
+    return ashlar__bin_rank(block->bytes, block->offset) < ashlar__bin_rank(bytes, offset);
+}
+
+/* The first block of a tree that does not come before (bytes, offset); NULL: all of them do. */
+static inline ashlar_block *ashlar__bin_first_from(ashlar_block *tree, size_t bytes,
+                                                   size_t offset) {
+    ashlar_block *first = NULL;
+    while (tree != NULL) {
+        if (ashlar__block_is_before(tree, bytes, offset)) {
+            tree = tree->right;
+        } else {
+            first = tree;
+            tree = tree->left;
+        }
+    }
+    return first;
+}
+
+/* The first bin behind `at` that is not empty; ASHLAR_BIN_COUNT if there is none. */
+static inline size_t ashlar__bins_next_bin(const ashlar_free_bins *bins, size_t at) {
+    ASHLAR_CHECK2(at < ASHLAR_BIN_COUNT && ashlar__free_bins_bits_agree(bins, at));
+    /* Shifted by at most 31 and then by 1: a shift by 32 would be undefined. */
+    size_t group = at >> ASHLAR_LOG2_BINS;
+    uint32_t in_group = bins->bins[group] & (~UINT32_C(0) << at % ASHLAR_BINS_PER_GROUP << 1);
+    if (in_group == 0) {
+        const uint64_t larger = bins->groups & (~UINT64_C(0) << group << 1);
+        if (larger == 0) {
+            return ASHLAR_BIN_COUNT;
+        }
+        group = (size_t)__builtin_ctzll(larger);
+        in_group = bins->bins[group];
+    }
+    return (group << ASHLAR_LOG2_BINS) + (size_t)__builtin_ctz(in_group);
+}
+
+/* The first block of all that does not come before (bytes, offset). */
+static inline ashlar_block *ashlar__free_bins_find_from(const ashlar_free_bins *bins, size_t bytes,
+                                                        size_t offset) {
+    const size_t own = ashlar__bin_of(bytes);
+    if (own >= ASHLAR_BIN_COUNT) {
+        return NULL;
+    }
+    ashlar_block *found = ashlar__bin_first_from(bins->roots[own], bytes, offset);
+    if (found != NULL) {
+        return found;
+    }
+    const size_t next = ashlar__bins_next_bin(bins, own);
+    if (next == ASHLAR_BIN_COUNT) {
+        return NULL;
+    }
+    ASHLAR_CHECK2(next > own && bins->roots[next] != NULL);
+    found = bins->roots[next];
+    while (found->left != NULL) {
+        found = found->left;
+    }
+    ASHLAR_CHECK2(found->bytes > bytes); /* every block of a larger bin is larger */
+    return found;
 }
 
 /*
  * Of the blocks of at least `bytes` > 0 the smallest, and of equal ones the lowest; NULL if there
  * is none. Cost: expected O(log n), for n blocks in one or two bins.
  */
-ashlar_block *ashlar__free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes);
+static inline ashlar_block *ashlar__free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes) {
+    ASHLAR_CHECK2(bytes > 0);
+    return ashlar__free_bins_find_from(bins, bytes, 0);
+}
 
 /*
  * The first block after (bytes, offset) in the order; NULL if there is none. For a block's size and

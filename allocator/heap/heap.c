@@ -284,18 +284,14 @@ uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *w, s
     return number - 1;
 }
 
-/* Cut a gap that is in no bin after `bytes`, using one node. Returns the rest. */
-static inline ashlar_block *split(ashlar_block *gap, size_t bytes) {
-    ASHLAR_ASSERT(bytes > 0 && bytes < gap->bytes);
-    ashlar_block *rest = ashlar__node_pop(&gap->window->zone->nodes), *next = gap->next;
+/* Cut a gap that is in no bin after `bytes`, using one of its zone's nodes. Returns the rest. */
+static inline ashlar_block *split(ashlar_zone *zone, ashlar_block *gap, size_t bytes) {
+    ASHLAR_CHECK2(bytes > 0 && bytes < gap->bytes && gap->window->zone == zone);
+    ashlar_block *rest = ashlar__node_pop(&zone->nodes), *next = gap->next;
     /* Field by field: for a compound literal, compilers clear the node first, at twice the cost. */
     rest->offset = gap->offset + bytes;
     rest->bytes = gap->bytes - bytes;
-    rest->requested = 0;
-    rest->stream_state = NULL;
     rest->holes = gap->holes; /* the bytes that are taken have no holes */
-    rest->state = ASHLAR_BLOCK_FREE;
-    rest->marks = 0;
     rest->window = gap->window;
     rest->prev = gap;
     rest->next = next;
@@ -306,48 +302,77 @@ static inline ashlar_block *split(ashlar_block *gap, size_t bytes) {
     return rest;
 }
 
-ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *gap, size_t bytes) {
-    ASHLAR_ASSERT(ashlar__block_is_free(gap) && bytes > 0 && bytes <= gap->bytes);
-    ASHLAR_ASSERT(bytes % ASHLAR_BLOCK_ALIGN == 0);
-    ASHLAR_CHECK2(ashlar__heap_missing(heap, gap, bytes) == 0);
-    ashlar_zone *zone = gap->window->zone;
-    ashlar_page_entry *entry = ashlar__page_map_room(&heap->map, gap->offset);
-    if (!ASHLAR_LIKELY(entry != NULL)) {
-        ASHLAR_TRY(ashlar__page_map_reserve(&heap->map, gap->offset));
-        entry = ashlar__page_map_room(&heap->map, gap->offset);
-    }
-    if (zone->nodes.count == 0 && bytes < gap->bytes) {
-        ASHLAR_TRY(ashlar__heap_reserve_nodes(heap, zone, 1));
-    }
-    ASHLAR_CHECK2(ashlar__page_map_get(&heap->map, gap->offset) == NULL);
+/* Take `bytes` from the front of a gap, and note the block at `entry`. The zone has a node. */
+static inline void take(ashlar_zone *zone, ashlar_block *gap, size_t bytes,
+                        ashlar_page_entry *entry) {
+    ASHLAR_CHECK2(ashlar__block_is_free(gap) && bytes > 0 && bytes <= gap->bytes);
+    ASHLAR_CHECK2(bytes % ASHLAR_BLOCK_ALIGN == 0);
+    ASHLAR_CHECK2(atomic_load_explicit(entry, memory_order_relaxed) == 0);
     ashlar__free_bins_remove(&zone->gaps, gap);
     if (bytes < gap->bytes) {
-        ashlar__free_bins_insert(&zone->gaps, split(gap, bytes));
+        ashlar__free_bins_insert(&zone->gaps, split(zone, gap, bytes));
     }
+    ASHLAR_CHECK2(gap->marks == 0 && gap->own_use.stream_state == NULL);
     gap->state = ASHLAR_BLOCK_USED;
-    gap->marks = 0;
     gap->uses = NULL;
-    gap->own_use.stream_state = NULL;
     atomic_store_explicit(entry, (uintptr_t)gap, memory_order_release);
     zone->used_bytes += bytes;
     ASHLAR_CHECK2(gap->bytes == bytes && ashlar__heap_is_linked(gap));
+}
+
+ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *gap, size_t bytes) {
+    ASHLAR_CHECK2(ashlar__heap_missing(heap, gap, bytes) == 0);
+    ashlar_zone *zone = gap->window->zone;
+    ASHLAR_TRY(ashlar__page_map_reserve(&heap->map, gap->offset));
+    if (bytes < gap->bytes) {
+        ASHLAR_TRY(ashlar__heap_reserve_nodes(heap, zone, 1));
+    }
+    take(zone, gap, bytes, ashlar__page_map_room(&heap->map, gap->offset));
     return ASHLAR_OK;
 }
 
+/* Where to note a block that takes the first `bytes` of a gap; NULL: it needs more than the zone's
+ * memory, nodes and pages. */
+static inline ashlar_page_entry *entry_at_hand(ashlar_heap *heap, const ashlar_zone *zone,
+                                               const ashlar_block *gap, size_t bytes) {
+    if (zone->nodes.count == 0 || (gap->holes > 0 && !ashlar__heap_is_backed(heap, gap, bytes))) {
+        return NULL;
+    }
+    ashlar_page_entry *entry = ashlar__page_map_room(&heap->map, gap->offset);
+    if (!ASHLAR_LIKELY(entry != NULL) && ashlar__page_map_has_leaf(&heap->map, gap->offset) &&
+        ashlar__page_map_reserve(&heap->map, gap->offset) == ASHLAR_OK) {
+        entry = ashlar__page_map_room(&heap->map, gap->offset);
+    }
+    return entry;
+}
+
+ashlar_block *ashlar__heap_take_fit(ashlar_heap *heap, ashlar_zone *zone, size_t bytes,
+                                    bool may_be_last) {
+    ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, bytes);
+    if (!ASHLAR_LIKELY(gap != NULL && (may_be_last || gap->next != NULL))) {
+        return NULL;
+    }
+    ashlar_page_entry *entry = entry_at_hand(heap, zone, gap, bytes);
+    if (!ASHLAR_LIKELY(entry != NULL)) {
+        return NULL;
+    }
+    take(zone, gap, bytes, entry);
+    return gap;
+}
+
 /* Extend a gap over the gap behind it, whose node goes to the zone's pool; neither is in a bin. */
-static void absorb(ashlar_block *gap) {
+static inline void absorb(ashlar_zone *zone, ashlar_block *gap) {
     ashlar_block *other = gap->next, *next = other->next;
     gap->bytes += other->bytes;
     gap->holes += other->holes;
     gap->next = next;
     *(next != NULL ? &next->prev : &gap->window->last) = gap;
-    ashlar__node_push(&gap->window->zone->nodes, other);
+    ashlar__node_push(&zone->nodes, other);
 }
 
 /* Make a block part of a gap, without a stamp. */
-static void put(ashlar_heap *heap, ashlar_block *block) {
-    ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_USED);
-    ashlar_zone *zone = block->window->zone;
+static inline void put(ashlar_heap *heap, ashlar_zone *zone, ashlar_block *block) {
+    ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED);
     ashlar_free_bins *gaps = &zone->gaps;
     ASHLAR_CHECK2((block->marks & ~ASHLAR_BLOCK_BORROWED) == 0 && block->bytes <= zone->used_bytes);
     ashlar__page_map_set(&heap->map, block->offset, NULL);
@@ -360,30 +385,35 @@ static void put(ashlar_heap *heap, ashlar_block *block) {
     ashlar_block *prev = block->prev, *next = block->next;
     if (next != NULL && ashlar__block_is_free(next)) {
         ashlar__free_bins_remove(gaps, next);
-        absorb(block);
+        absorb(zone, block);
     }
     if (prev != NULL && ashlar__block_is_free(prev)) {
         ashlar__free_bins_remove(gaps, prev);
-        absorb(prev);
+        absorb(zone, prev);
         block = prev;
     }
     ashlar__free_bins_insert(gaps, block);
     ASHLAR_CHECK2(ashlar__heap_is_settled(block));
 }
 
-void ashlar__heap_put_stamped(ashlar_heap *heap, ashlar_block *block, uint64_t covered_by) {
+static inline void put_stamped(ashlar_heap *heap, ashlar_block *block, uint64_t covered_by) {
     ashlar_window *w = block->window;
     const ashlar_handle_span span = ashlar__handles_touched(heap, w, block->offset, block->bytes);
-    for (size_t i = span.first; covered_by > 0 && i < span.end; i++) {
-        if (w->backing[i].covered_by < covered_by) {
-            w->backing[i].covered_by = covered_by & (UINT64_MAX >> 1);
+    ashlar_backing *backing = &w->backing[span.first], *const end = &w->backing[span.end];
+    do {
+        if (backing->covered_by < covered_by) {
+            backing->covered_by = covered_by & (UINT64_MAX >> 1);
         }
-    }
-    put(heap, block);
+    } while (++backing < end);
+    put(heap, w->zone, block);
+}
+
+void ashlar__heap_put_stamped(ashlar_heap *heap, ashlar_block *block, uint64_t covered_by) {
+    put_stamped(heap, block, covered_by);
 }
 
 void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block) {
-    ashlar__heap_put_stamped(heap, block, ashlar__stream_state_next(block->window->zone->owner));
+    put_stamped(heap, block, ashlar__stream_state_next(block->window->zone->owner));
 }
 
 /* ---- finding ---- */
@@ -484,10 +514,11 @@ ashlar_status ashlar__heap_take_run(ashlar_heap *heap, ashlar_block *gap, size_t
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_free_bins *gaps = &gap->window->zone->gaps;
+    ashlar_zone *zone = gap->window->zone;
+    ashlar_free_bins *gaps = &zone->gaps;
     ashlar__free_bins_remove(gaps, gap);
     const size_t holes = gap->holes;
-    ashlar_block *rest = split(gap, offset - gap->offset);
+    ashlar_block *rest = split(zone, gap, offset - gap->offset);
     gap->holes = ashlar__holes_in(gap->window, ashlar__handles_inside(heap, gap));
     rest->holes = holes - gap->holes;
     *out = rest;
@@ -495,7 +526,7 @@ ashlar_status ashlar__heap_take_run(ashlar_heap *heap, ashlar_block *gap, size_t
     const ashlar_status taken = ashlar__heap_take(heap, rest, bytes);
     if (taken != ASHLAR_OK) {
         ashlar__free_bins_remove(gaps, rest);
-        absorb(gap);
+        absorb(zone, gap);
     }
     ashlar__free_bins_insert(gaps, gap);
     return taken;

@@ -135,14 +135,6 @@ static inline bool ashlar__heap_is_short_segment(const ashlar_heap *heap, const 
 }
 
 /*
- * Whether ashlar__heap_take() needs only what belongs to the zone, its nodes and pages, and no
- * driver call. Then whoever may touch the zone may take from the gap without the lock.
- */
-static inline bool ashlar__heap_can_take(const ashlar_heap *heap, const ashlar_block *gap) {
-    return gap->window->zone->nodes.count > 0 && ashlar__page_map_has_leaf(&heap->map, gap->offset);
-}
-
-/*
  * Take `bytes` from the front of a gap, where no memory may be missing. The gap becomes a used
  * block in the page map; the caller must set its stream_state, requested and tag.
  *
@@ -151,6 +143,16 @@ static inline bool ashlar__heap_can_take(const ashlar_heap *heap, const ashlar_b
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *gap,
                                                   size_t bytes);
+
+/*
+ * Take `bytes` from the best fit among the gaps of a zone, for whoever may touch the zone but has
+ * no lock. NULL: none fits, or it takes more than the zone's memory, nodes and pages; nothing has
+ * changed then.
+ *
+ * may_be_last   whether the gap at a window's end will do
+ */
+ashlar_block *ashlar__heap_take_fit(ashlar_heap *heap, ashlar_zone *zone, size_t bytes,
+                                    bool may_be_last);
 
 /*
  * _find_: find `bytes` bytes with memory behind them anywhere in a gap. Cost: O(handles). _take_:

@@ -41,7 +41,11 @@ static inline bool ashlar__heap_is_settled(const ashlar_block *block) {
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, ashlar_zone *zone,
                                                            size_t count);
 
+/* A spare node is a FREE one of no bytes in particular; so what a gap has to be is not set again.
+ */
 static inline void ashlar__node_push(ashlar_node_pool *pool, ashlar_block *node) {
+    ASHLAR_CHECK2(node->state == ASHLAR_BLOCK_FREE && node->marks == 0);
+    ASHLAR_CHECK2(node->requested == 0 && node->stream_state == NULL);
     node->next = pool->first;
     pool->first = node;
     pool->count++;
@@ -49,8 +53,7 @@ static inline void ashlar__node_push(ashlar_node_pool *pool, ashlar_block *node)
 
 static inline ashlar_block *ashlar__node_pop(ashlar_node_pool *pool) {
     ashlar_block *node = pool->first;
-    ASHLAR_ASSERT(node != NULL);
-    ASHLAR_CHECK2(pool->count > 0);
+    ASHLAR_CHECK2(node != NULL && pool->count > 0);
     pool->first = node->next;
     pool->count--;
     return node;

@@ -112,7 +112,7 @@ static inline void ashlar__page_map_set(ashlar_page_map *map, size_t offset, ash
     if ((entry & ASHLAR_PAGE_IS_TABLE) != 0) {
         at = ashlar__page_table(entry) + ashlar__table_idx(offset);
     } else {
-        ASHLAR_ASSERT(entry == 0 || ((ashlar_block *)entry)->offset == offset);
+        ASHLAR_CHECK2(entry == 0 || ((ashlar_block *)entry)->offset == offset);
     }
     atomic_store_explicit(at, (uintptr_t)block, memory_order_release);
 }
