@@ -206,7 +206,7 @@ static ASHLAR_NOINLINE ashlar_status zero_locked(ashlar_allocator *a, cu_ptr sta
 static void take_back_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
     ASHLAR_OWNS(&a->lock);
     ashlar__account_free_locked(a, own, block);
-    ashlar__step_record_free_locked(a, block, true);
+    ashlar__step_record_free_locked(a, block);
     if (ashlar__block_is_of_slot(block)) {
         ashlar__slot_block_vacate(block);
         return;

@@ -73,7 +73,7 @@ ashlar_status ashlar__dry_run_mark_locked(ashlar_allocator *a, ashlar_cache *own
     bool is_own = true;
     const ashlar_status status = find_use(a, replay, ptr, stream, &index, &is_own);
     if (!is_own) {
-        replay->recording.allocs[index].end = ASHLAR_NOT_PLANNED;
+        replay->recording.allocs[index].is_shared = true;
     }
     return status;
 }
@@ -90,10 +90,10 @@ ashlar_status ashlar__dry_run_free_locked(ashlar_allocator *a, ashlar_cache *own
     if (status != ASHLAR_OK) {
         return status;
     }
-    const bool is_planned = is_own && replay->recording.allocs[index].end != ASHLAR_NOT_PLANNED;
     ASHLAR_CHECK2(replay->dry_block_count > 0);
     replay->dry_block.recorded = index;
-    (void)ashlar__recording_end(&replay->recording, &replay->dry_block, is_planned);
+    replay->recording.allocs[index].is_shared |= !is_own;
+    (void)ashlar__recording_end(&replay->recording, &replay->dry_block);
     replay->dry_block_count--;
     return ASHLAR_OK;
 }

@@ -48,6 +48,17 @@ static bool keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     return ashlar__cache_add_pending(own, block);
 }
 
+/* Free a slot block that other streams use, if its plan knows of that. Where streams may end
+ * unannounced no event can be recorded later, so none of its uses may wait for the step's end. */
+static bool vacate_shared_locked(ashlar_allocator *a, ashlar_block *block,
+                                 ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, ashlar__block_home(block));
+    return memory != NULL && memory->block == block->prev && !a->client.watches_streams &&
+           !a->client.records_at_calls &&
+           ashlar__plan_memory_vacate_locked(memory, &a->heap, block, state);
+}
+
 /*
  * Give a freed block to the thread's cache, or if it has no room, to the heap together with the
  * cache's pending blocks.
@@ -59,6 +70,9 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     const bool is_of_slot = ashlar__block_is_of_slot(block);
     if (ashlar__block_is_shared(block) || ashlar__block_home(block) != state) {
         ashlar__shut_out_locked(a);
+        if (is_of_slot && vacate_shared_locked(a, block, state)) {
+            return;
+        }
         if (is_of_slot) {
             atomic_store_explicit(&block->taken, ASHLAR_SLOT_BLOCK_AWAITED, memory_order_relaxed);
         }
@@ -88,7 +102,10 @@ static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     ASHLAR_OWNS(&a->lock);
     ashlar__count_free_locked(a, own, block->requested, block->tag);
     ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, state);
-    ashlar__step_record_free_locked(a, block, state == block->stream_state);
+    if (state != block->stream_state) {
+        ashlar__step_record_share_locked(a, block);
+    }
+    ashlar__step_record_free_locked(a, block);
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__block_live_bytes(block) > 0);
     if (!ashlar__block_is_of_slot(block)) {
         block->requested = 0;

@@ -108,8 +108,9 @@ void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashla
     }
 }
 
-void ashlar__step_record_free_locked(ashlar_allocator *a, const ashlar_block *block,
-                                     bool is_planned) {
+/* Tell the recording that has the block, if any. */
+static void tell_recording_locked(ashlar_allocator *a, const ashlar_block *block,
+                                  bool (*tell)(ashlar_recording *, const ashlar_block *)) {
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(a->planner.recording_count <= a->planner.active_step_count);
     if (a->planner.recording_count == 0 || ashlar__block_is_of_slot(block)) {
@@ -117,8 +118,16 @@ void ashlar__step_record_free_locked(ashlar_allocator *a, const ashlar_block *bl
     }
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         if (cache->own_replay != NULL && cache->own_replay->is_recorded &&
-            ashlar__recording_end(&cache->own_replay->recording, block, is_planned)) {
+            tell(&cache->own_replay->recording, block)) {
             return;
         }
     }
+}
+
+void ashlar__step_record_free_locked(ashlar_allocator *a, const ashlar_block *block) {
+    tell_recording_locked(a, block, ashlar__recording_end);
+}
+
+void ashlar__step_record_share_locked(ashlar_allocator *a, const ashlar_block *block) {
+    tell_recording_locked(a, block, ashlar__recording_share);
 }

@@ -27,9 +27,9 @@ void ashlar__trace_block_locked(ashlar_allocator *allocator, ashlar_trace_action
 void ashlar__stats_sum_claimed(ashlar_allocator *allocator, ashlar_stats *stats);
 void ashlar__stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
 
-/* Note an allocation, or a free, of a step that is being recorded. */
+/* Note an allocation, a free, or the use on a further stream, of a step that is being recorded. */
 void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block);
-void ashlar__step_record_free_locked(ashlar_allocator *allocator, const ashlar_block *block,
-                                     bool is_planned);
+void ashlar__step_record_free_locked(ashlar_allocator *allocator, const ashlar_block *block);
+void ashlar__step_record_share_locked(ashlar_allocator *allocator, const ashlar_block *block);
 
 #endif /* ASHLAR_NOTE_H */

@@ -113,7 +113,7 @@ static ashlar_status mark_locked(ashlar_allocator *a, const void *ptr, ashlar_st
     if (status == ASHLAR_OK && state != block->stream_state && state->pool != block->stream_state) {
         status = a->guards.fill != NULL ? ashlar__away_add_any_use(&a->heap, block, state)
                                         : ashlar__away_add_use(&a->heap, block, state);
-        ashlar__step_record_free_locked(a, block, false);
+        ashlar__step_record_share_locked(a, block);
     }
     ashlar__watch_end_locked(named);
     return status;

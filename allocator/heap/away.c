@@ -224,8 +224,11 @@ static bool is_batch_full(const ashlar_heap *heap, const ashlar_use *use, size_t
            user->thread != 0;
 }
 
-static void stamp_uses(ashlar_heap *heap, ashlar_block *block) {
+static void stamp_uses(ashlar_heap *heap, ashlar_block *block, bool are_stamped) {
     for (ashlar_use *use = block->uses; use != NULL; use = use->next) {
+        if (are_stamped && use != &block->own_use) {
+            continue;
+        }
         use->tick = ashlar__stream_state_next(use->stream_state) - 1;
         if (is_batch_full(heap, use, block->bytes)) {
             /* A stream that was told of by ashlar_record_stream() lives until the free. */
@@ -248,8 +251,8 @@ void ashlar__release_own_block(ashlar_heap *heap, ashlar_block *block) {
     }
 }
 
-void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
-                                  ashlar_stream_state *state) {
+static void release_locked(ashlar_heap *heap, ashlar_block *block, ashlar_stream_state *state,
+                           bool are_stamped) {
     ashlar_stream_state *home = ashlar__block_home(block);
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__stream_state_is_sound(state));
     (void)ashlar__stream_state_next(state);
@@ -262,7 +265,7 @@ void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
         ashlar__release_own_block(heap, block);
         return;
     }
-    stamp_uses(heap, block);
+    stamp_uses(heap, block, are_stamped);
     /* The last use comes behind all work of the block's home, whether the block was borrowed or
      * handed on. So a home that may never record an event again need not be stamped. */
     const bool is_silent = ashlar__stream_state_is_silent(home, heap->range.client);
@@ -276,6 +279,16 @@ void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
     } else {
         hang(heap, block);
     }
+}
+
+void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
+                                  ashlar_stream_state *state) {
+    release_locked(heap, block, state, false);
+}
+
+void ashlar__release_stamped_locked(ashlar_heap *heap, ashlar_block *block,
+                                    ashlar_stream_state *state) {
+    release_locked(heap, block, state, true);
 }
 
 /* ---- asking and waiting ---- */
@@ -356,6 +369,26 @@ static ashlar_status wait_for_uses(ashlar_heap *heap, ashlar_stream_state *state
         }
     }
     return status;
+}
+
+ashlar_status ashlar__away_join(ashlar_heap *heap, ashlar_stream_state *state, ashlar_block *block,
+                                bool *is_joined) {
+    *is_joined = !ashlar__block_is_shared(block) || is_open(heap, block);
+    if (!*is_joined || !ashlar__block_is_shared(block)) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = wait_for_uses(heap, state, block);
+    if (status == ASHLAR_OK) {
+        ashlar__away_drop_uses(heap, block);
+    }
+    return status;
+}
+
+void ashlar__away_try_cover(ashlar_heap *heap, const ashlar_block *block) {
+    for (ashlar_use *use = ashlar__block_is_shared(block) ? block->uses : NULL; use != NULL;
+         use = use->next) {
+        try_cover(heap, use);
+    }
 }
 
 /* Send home a block in a queue; its home waits for its uses. */

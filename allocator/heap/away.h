@@ -54,6 +54,10 @@ void ashlar__away_drop_uses(ashlar_heap *heap, ashlar_block *block);
 void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
                                   ashlar_stream_state *state);
 
+/* The same for a block whose uses by other streams than `state` were stamped as they ended. */
+void ashlar__release_stamped_locked(ashlar_heap *heap, ashlar_block *block,
+                                    ashlar_stream_state *state);
+
 /*
  * The same for a block that only its home uses. The thread whose cache holds the stream needs no
  * lock for this, unless the heap is short.
@@ -88,6 +92,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stre
  * the stream of its home or of a use. Errors: ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_bring_home(ashlar_heap *heap);
+
+/*
+ * Have `state` wait in-stream for the uses of a block that is in no queue, and forget them. False:
+ * no event can be recorded now on one of the streams; then nothing has changed. Errors:
+ * ASHLAR_EDRIVER, ASHLAR_EINVAL (`state` is captured); then the uses stay noted.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__away_join(ashlar_heap *heap, ashlar_stream_state *state,
+                                                  ashlar_block *block, bool *is_joined);
+
+/* Try to have an event recorded behind each use of a block. */
+void ashlar__away_try_cover(ashlar_heap *heap, const ashlar_block *block);
 
 /* Have events recorded behind all uses that blocks wait for. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_cover(ashlar_heap *heap);

@@ -28,7 +28,8 @@ typedef enum ashlar_block_state {
 
 /* Bits of ashlar_block.marks. A thread's cache takes no block that has one of them. */
 enum {
-    ASHLAR_BLOCK_SHARED = 1,   /* used on several streams, or away: see away.h */
+    ASHLAR_BLOCK_SHARED = 1,   /* used on several streams, or away: see away.h; plan memory: blocks
+                                * of the newest step were */
     ASHLAR_BLOCK_OF_SLOT = 2,  /* a slot block: it belongs to plan memory, never to the heap */
     ASHLAR_BLOCK_BORROWED = 4, /* taken for a stream other than its zone's */
 };
@@ -104,8 +105,8 @@ static inline bool ashlar__block_is_shared(const ashlar_block *block) {
 
 /* Whether a used block was freed and waits for streams that may still use it: see away.h. */
 static inline bool ashlar__block_is_away(const ashlar_block *block) {
-    return ashlar__block_is_shared(block) && ashlar__block_live_bytes(block) == 0 &&
-           block->uses != NULL;
+    return block->state == ASHLAR_BLOCK_USED && ashlar__block_is_shared(block) &&
+           ashlar__block_live_bytes(block) == 0 && block->uses != NULL;
 }
 
 static inline bool ashlar__block_is_of_slot(const ashlar_block *block) {

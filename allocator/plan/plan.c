@@ -69,7 +69,8 @@ static ashlar_status fill_slots(ashlar_plan *plan, const ashlar_recording *recor
         ashlar_slot *slot = &plan->slots[i];
         slot->tag = a->tag;
         slot->stream_idx = a->stream_idx;
-        slot->end = a->end;
+        slot->end = ashlar__recording_held_to(recording, i);
+        slot->is_shared = a->is_shared && a->end != ASHLAR_NOT_PLANNED;
         slot->unplanned = a->end == ASHLAR_NOT_PLANNED ? a->bytes : 0;
         ASHLAR_CHECK2(a->bytes > 0 && a->stream_idx < recording->stream_count);
         ASHLAR_CHECK2(a->end == ASHLAR_NOT_PLANNED || (i < a->end && a->end <= plan->count));

@@ -11,6 +11,7 @@
  *
  * Invariants:
  *   i < slots[i].end <= count for every planned slot; slots[i].bytes == 0 for every other one
+ *   slots[i].end == count if slots[i].is_shared
  *   expiry[k]->end <= expiry[k + 1]->end,  expired_to[count] == expiry_count <= count
  *   expired_to[i] == number of planned slots with end <= i
  *   i < next_kind[i] <= count,  landings[k] < landings[k + 1] < count
@@ -38,6 +39,7 @@ struct ashlar_slot {
     uint32_t end;         /* the slot is dead from allocation number `end` on */
     unsigned char tag;
     unsigned char stream_idx;
+    bool is_shared; /* its block's uses on other streams are noted in the plan memory */
 };
 
 _Static_assert(sizeof(ashlar_slot) == 40, "a step's slots stay in the nearest cache");

@@ -95,7 +95,7 @@ void ashlar__plan_memory_destroy_locked(ashlar_heap *heap, ashlar_plan_memory *m
     }
     memory->block->state = ASHLAR_BLOCK_USED;
     ashlar__page_map_set(&heap->map, memory->block->offset, memory->block); /* it may be away */
-    ashlar__release_block_locked(heap, memory->block, memory->stream_state);
+    ashlar__release_stamped_locked(heap, memory->block, memory->stream_state);
     ashlar__plan_memory_free(memory);
 }
 
@@ -112,6 +112,46 @@ void ashlar__plan_memory_rehome_locked(ashlar_plan_memory *memory, ashlar_stream
             slot_block->stream_state = state;
         }
     }
+}
+
+/* ---- uses by other streams ---- */
+
+/* The memory's node for uses of a stream; NULL: there is no host memory for one. */
+static ashlar_use *use_by(ashlar_plan_memory *memory, ashlar_heap *heap,
+                          ashlar_stream_state *state) {
+    ashlar_use *use = ashlar__away_find_use(memory->block, state);
+    if (use == NULL && ashlar__away_add_any_use(heap, memory->block, state) == ASHLAR_OK) {
+        use = memory->block->uses;
+    }
+    return use;
+}
+
+static bool note_use(ashlar_plan_memory *memory, ashlar_heap *heap, ashlar_stream_state *state) {
+    ashlar_use *use = state != memory->stream_state ? use_by(memory, heap, state) : NULL;
+    if (use != NULL) {
+        use->tick = ashlar__stream_state_next(state) - 1;
+        state->last_used = ashlar__heap_count_use(heap);
+    }
+    return use != NULL || state == memory->stream_state;
+}
+
+bool ashlar__plan_memory_vacate_locked(ashlar_plan_memory *memory, ashlar_heap *heap,
+                                       ashlar_block *slot_block, ashlar_stream_state *state) {
+    ASHLAR_CHECK2(ashlar__block_is_of_slot(slot_block) && slot_block->prev == memory->block);
+    /* Late blocks are of no slot. Their addresses may be handed out in this step. */
+    if (!memory->is_busy || slot_block->slot == NULL || !slot_block->slot->is_shared) {
+        return false;
+    }
+    bool is_noted = note_use(memory, heap, state);
+    const ashlar_use *use = ashlar__block_is_shared(slot_block) ? slot_block->uses : NULL;
+    for (; use != NULL && is_noted; use = use->next) {
+        is_noted = note_use(memory, heap, use->stream_state);
+    }
+    if (is_noted) {
+        ashlar__away_drop_uses(heap, slot_block);
+        ashlar__slot_block_vacate(slot_block);
+    }
+    return is_noted;
 }
 
 /* ---- asking ---- */
@@ -225,6 +265,10 @@ static ashlar_status check_memory(const ashlar_page_map *map, const ashlar_plan_
                                : broken(memory->block, "the heap's block is no plan's memory");
     if (status == ASHLAR_OK && memory->block->older != memory->slot_blocks) {
         status = broken(memory->block, "does not know its slot blocks");
+    }
+    if (status == ASHLAR_OK &&
+        ashlar__block_is_shared(memory->block) != (memory->block->uses != NULL)) {
+        status = broken(memory->block, "marked as shared without a use, or the reverse");
     }
     if (status == ASHLAR_OK && memory->late_count > memory->slot_block_count) {
         status = broken(memory->block, "more late blocks than slot blocks");

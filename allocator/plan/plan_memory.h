@@ -6,6 +6,11 @@
  * in the page map for good, so that handing out a slot need not change the map. The plans of a
  * stream share one plan memory, since only one step at a time uses it.
  *
+ * Blocks of shared slots are vacated by their free, while other streams may still use them: a
+ * step hands out each such address once. The plan memory's own block has their uses, one for each
+ * stream however many blocks there were. The next step begins when the memory's stream has been
+ * made to wait for them: so a step costs an event and a wait for each pair of streams at most.
+ *
  * Invariants (ashlar__plan_memories_check_locked):
  *   block->state == ASHLAR_BLOCK_PLAN_MEMORY,  block->older == slot_blocks
  *   slot_blocks[i].offset < slot_blocks[i + 1].offset, all inside the block and in the page map
@@ -55,6 +60,14 @@ void ashlar__plan_memory_free(ashlar_plan_memory *memory);
 
 /* The slot block at `offset` in the plan memory. Requires that there is one. */
 ashlar_block *ashlar__plan_memory_block_at(const ashlar_plan_memory *memory, size_t offset);
+
+/*
+ * Free a slot block of a step under way, that other streams than the memory's use: its uses, that
+ * on the stream of the free included, are noted for the next step. False: nothing has changed,
+ * since its slot is not shared or there is no host memory. Lock: held, the other threads shut out.
+ */
+bool ashlar__plan_memory_vacate_locked(ashlar_plan_memory *memory, ashlar_heap *heap,
+                                       ashlar_block *slot_block, ashlar_stream_state *state);
 
 /* Remove freed blocks from the late list. */
 void ashlar__plan_memory_clean(ashlar_plan_memory *memory);

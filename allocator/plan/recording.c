@@ -87,13 +87,24 @@ void ashlar__recording_add(ashlar_recording *r, size_t bytes, unsigned tag,
     block->recorded = r->count++;
 }
 
-bool ashlar__recording_end(ashlar_recording *r, const ashlar_block *block, bool is_planned) {
-    const uint32_t i = block->recorded;
-    if (i >= r->count || r->blocks[i] != block) {
+static bool has(const ashlar_recording *r, const ashlar_block *block) {
+    return block->recorded < r->count && r->blocks[block->recorded] == block;
+}
+
+bool ashlar__recording_end(ashlar_recording *r, const ashlar_block *block) {
+    if (!has(r, block)) {
         return false;
     }
-    r->blocks[i] = NULL;
-    r->allocs[i].end = is_planned ? r->count : ASHLAR_NOT_PLANNED;
+    r->blocks[block->recorded] = NULL;
+    r->allocs[block->recorded].end = r->count;
+    return true;
+}
+
+bool ashlar__recording_share(ashlar_recording *r, const ashlar_block *block) {
+    if (!has(r, block)) {
+        return false;
+    }
+    r->allocs[block->recorded].is_shared = true;
     return true;
 }
 
@@ -113,7 +124,8 @@ void ashlar__recording_close(ashlar_recording *r) {
 
 /* How the live bytes of a stream change at each time from 0 to count; what is taken away is added
  * modulo 2^64, so that sums come out right. */
-static bool list_changes(const ashlar_recording *r, uint32_t stream_idx, size_t *changes) {
+static bool list_changes(const ashlar_recording *r, bool is_held, uint32_t stream_idx,
+                         size_t *changes) {
     size_t bytes, sum = 0;
     memset(changes, 0, ((size_t)r->count + 1) * sizeof *changes);
     for (uint32_t i = 0; i < r->count; i++) {
@@ -124,7 +136,7 @@ static bool list_changes(const ashlar_recording *r, uint32_t stream_idx, size_t 
                 return false;
             }
             changes[i] += bytes;
-            changes[a->end] -= bytes;
+            changes[is_held ? ashlar__recording_held_to(r, i) : a->end] -= bytes;
         }
     }
     return true;
@@ -139,7 +151,7 @@ static size_t highest_sum(const size_t *changes, uint32_t count) {
     return peak;
 }
 
-ashlar_status ashlar__recording_find_peaks(const ashlar_recording *r,
+ashlar_status ashlar__recording_find_peaks(const ashlar_recording *r, bool is_held,
                                            size_t peaks[static ASHLAR_PLAN_STREAMS_MAX]) {
     size_t found[ASHLAR_PLAN_STREAMS_MAX] = {0};
     size_t *changes = ashlar__host_calloc((size_t)r->count + 1, sizeof *changes);
@@ -149,7 +161,7 @@ ashlar_status ashlar__recording_find_peaks(const ashlar_recording *r,
     }
     bool fits = true;
     for (uint32_t stream_idx = 0; stream_idx < r->stream_count && fits; stream_idx++) {
-        fits = list_changes(r, stream_idx, changes);
+        fits = list_changes(r, is_held, stream_idx, changes);
         found[stream_idx] = highest_sum(changes, r->count);
     }
     ashlar__host_free(changes);
@@ -219,6 +231,7 @@ static void put(merger *m, int which, uint32_t i, bool is_paired) {
     ASHLAR_CHECK2(i == 0 || m->to[which][i - 1] < m->out.count - 1);
     out->bytes = a->bytes > out->bytes ? a->bytes : out->bytes;
     out->is_landing |= a->is_landing;
+    out->is_shared |= a->is_shared;
     m->to[which][i] = m->out.count - 1;
 }
 
@@ -262,6 +275,10 @@ static void map_ends(merger *m, int which) {
     }
 }
 
+static void raise(size_t *peak, size_t other) {
+    *peak = other > *peak ? other : *peak;
+}
+
 static ashlar_status map_streams(merger *m) {
     for (int which = 0; which < 2; which++) {
         for (uint32_t stream_idx = 0; stream_idx < m->from[which]->stream_count; stream_idx++) {
@@ -270,9 +287,9 @@ static ashlar_status map_streams(merger *m) {
                 return ashlar__fail(ASHLAR_EOVERFLOW, "steps of one key on more than %d streams",
                                     ASHLAR_PLAN_STREAMS_MAX);
             }
-            const size_t peak = m->from[which]->peaks[stream_idx];
             m->stream_map[which][stream_idx] = to;
-            m->out.peaks[to] = peak > m->out.peaks[to] ? peak : m->out.peaks[to];
+            raise(&m->out.peaks[to], m->from[which]->peaks[stream_idx]);
+            raise(&m->out.held_peaks[to], m->from[which]->held_peaks[stream_idx]);
         }
     }
     return ASHLAR_OK;

@@ -3,7 +3,8 @@
  *
  * Time is counted in allocations of the step: allocation i happens at time i, and its block lives
  * in [i, e) if e allocations had been made when it was freed. Two blocks are live at the same time
- * exactly if each begins before the other ends.
+ * exactly if each begins before the other ends. The slot of a *shared* block, which several streams
+ * use, is held to the end of the step: the next step begins behind all those uses.
  *
  * Invariants of a closed recording (ashlar__recording_is_sound):
  *   i < allocs[i].end <= count,  or  allocs[i].end == ASHLAR_NOT_PLANNED
@@ -18,7 +19,7 @@
 
 #include "allocator/heap/stream_state.h"
 
-/* `end` of an allocation that outlives its step, or was used on further streams. */
+/* `end` of an allocation that outlives its step. */
 #define ASHLAR_NOT_PLANNED UINT32_MAX
 
 /* The most allocations of one step. */
@@ -31,6 +32,7 @@ typedef struct ashlar_recorded {
     unsigned char tag;
     unsigned char stream_idx; /* the block's request was on stream_states[stream_idx] */
     bool is_landing; /* in one of the merged steps, the allocation before this one was left out */
+    bool is_shared;  /* freed on another stream than its own, or marked for one */
 } ashlar_recorded;
 
 typedef struct ashlar_recording {
@@ -43,6 +45,7 @@ typedef struct ashlar_recording {
     uint32_t stream_count;
     size_t peaks[ASHLAR_PLAN_STREAMS_MAX]; /* by stream_idx, once it is measured: the highest peak
                                             * of live bytes in one of the merged steps */
+    size_t held_peaks[ASHLAR_PLAN_STREAMS_MAX]; /* the same of held bytes; 0 if it was loaded */
     bool is_incomplete; /* host memory ran out: the recording is of no use */
 } ashlar_recording;
 
@@ -59,9 +62,16 @@ bool ashlar__recording_is_sound(const ashlar_recording *recording);
 void ashlar__recording_add(ashlar_recording *recording, size_t bytes, unsigned tag,
                            ashlar_stream_state *state, ashlar_block *block);
 
-/* Record that `block` is freed now or, if is_planned is false, that more streams than its own use
- * it, so that it is not planned. Returns false if it is not a live block of this recording. */
-bool ashlar__recording_end(ashlar_recording *recording, const ashlar_block *block, bool is_planned);
+/* Record that `block` is freed now, or that more streams than its own use it. Returns false if it
+ * is not a live block of this recording. */
+bool ashlar__recording_end(ashlar_recording *recording, const ashlar_block *block);
+bool ashlar__recording_share(ashlar_recording *recording, const ashlar_block *block);
+
+/* From when on the slot of allocation i may be another's; ASHLAR_NOT_PLANNED if it has no slot. */
+static inline uint32_t ashlar__recording_held_to(const ashlar_recording *recording, uint32_t i) {
+    const ashlar_recorded *a = &recording->allocs[i];
+    return a->is_shared && a->end != ASHLAR_NOT_PLANNED ? recording->count : a->end;
+}
 
 /* Set is_referenced of the recording's stream states. */
 void ashlar__recording_mark_referenced(const ashlar_recording *recording);
@@ -71,20 +81,20 @@ void ashlar__recording_close(ashlar_recording *recording);
 
 /*
  * Find the peaks of live bytes of a closed recording: each planned allocation counts as much as its
- * slot, from its beginning to its end.
+ * slot, from its beginning to its free, or if `is_held`, for as long as its slot is held.
  *
  * peaks   by stream_idx; unchanged on failure
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__recording_find_peaks(
-    const ashlar_recording *recording, size_t peaks[static ASHLAR_PLAN_STREAMS_MAX]);
+    const ashlar_recording *recording, bool is_held, size_t peaks[static ASHLAR_PLAN_STREAMS_MAX]);
 
 /*
  * Merge two closed recordings into a new one, which has room for a step of either. Each allocation
  * of `more` is paired with the next allocation of `base` with the same tag and stream; if there is
  * none, it is added between the others. A pair has the larger size and the longer lifetime of the
- * two, and is planned only if both are. The streams of `base` keep their indices.
+ * two, is planned only if both are, and shared if one is. The streams of `base` keep their indices.
  *
  * A step of one recording then leaves out allocations of the other. But allocations that are left
  * out right before one of the step's own never have the same tag and stream as that one. So a

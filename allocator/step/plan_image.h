@@ -11,10 +11,11 @@
  *                                        the number of its recorded steps
  *     part,STREAM,PLAN,PEAK              PARTS lines: a stream, the bytes of its plan, and the most
  *                                        that were live in one of the steps
- *     alloc,BYTES,TAG,PART,LANDING,END,OFFSET
+ *     alloc,BYTES,TAG,PART,MARKS,END,OFFSET
  *                                        ALLOCS lines, in order: an allocation that has a slot;
- *                                        LANDING: 1 if some step left out the one before it, or 0
- *     alloc,BYTES,TAG,PART,LANDING       ... or an allocation that is not planned
+ *                                        MARKS: the sum of 1 if some step left out the one before
+ *                                        it, and of 2 if several streams use the block
+ *     alloc,BYTES,TAG,PART,MARKS         ... or an allocation that is not planned
  *     end,SUM                            checksum of all lines above: FNV-1a, 16 hexadecimal digits
  *
  * Streams are numbered from 0 in the order of their first mention. PART is the index, from 0, of
@@ -31,6 +32,8 @@
 enum {
     ASHLAR_PLAN_FILE_VERSION = 2,
     ASHLAR_PLAN_FILE_KEYS_MAX = 1 << 16,
+    ASHLAR_PLAN_FILE_LANDING = 1, /* of MARKS */
+    ASHLAR_PLAN_FILE_SHARED = 2,
 };
 
 /* Invariants: stream and streams[stream_idx] < stream_count; streams[] are all different;

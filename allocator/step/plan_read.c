@@ -150,7 +150,11 @@ static ashlar_status read_part(reader *r, uint32_t stream_count, ashlar_image_ke
     return ASHLAR_OK;
 }
 
-enum { UNPLANNED_FIELDS = 4, PLANNED_FIELDS = 6 };
+enum {
+    UNPLANNED_FIELDS = 4,
+    PLANNED_FIELDS = 6,
+    MARKS_MAX = ASHLAR_PLAN_FILE_LANDING | ASHLAR_PLAN_FILE_SHARED,
+};
 
 static ashlar_status read_alloc(reader *r, uint32_t count, ashlar_recording *recording,
                                 size_t *offset) {
@@ -159,7 +163,7 @@ static ashlar_status read_alloc(reader *r, uint32_t count, ashlar_recording *rec
     const field fields[PLANNED_FIELDS] = {{"BYTES", 1, SIZE_MAX},
                                           {"TAG", 0, ASHLAR_TAG_COUNT - 1},
                                           {"PART", 0, recording->stream_count - 1},
-                                          {"LANDING", 0, 1},
+                                          {"MARKS", 0, MARKS_MAX},
                                           {"END", (uint64_t)i + 1, count},
                                           {"OFFSET", 0, SIZE_MAX}};
     uint64_t values[PLANNED_FIELDS] = {[4] = ASHLAR_NOT_PLANNED};
@@ -178,7 +182,8 @@ static ashlar_status read_alloc(reader *r, uint32_t count, ashlar_recording *rec
                           .end = (uint32_t)values[4],
                           .tag = (unsigned char)values[1],
                           .stream_idx = (unsigned char)values[2],
-                          .is_landing = values[3] != 0};
+                          .is_landing = (values[3] & ASHLAR_PLAN_FILE_LANDING) != 0,
+                          .is_shared = (values[3] & ASHLAR_PLAN_FILE_SHARED) != 0};
     *offset = values[5];
     return ASHLAR_OK;
 }

@@ -74,13 +74,15 @@ ASHLAR_PRINTF(2, 3) static void print(writer *w, const char *format, ...) {
 }
 
 static void write_alloc(writer *w, const ashlar_recorded *a, size_t offset) {
+    const int marks = (a->is_landing ? ASHLAR_PLAN_FILE_LANDING : 0) |
+                      (a->is_shared ? ASHLAR_PLAN_FILE_SHARED : 0);
     ASHLAR_CHECK2(a->bytes > 0 && a->tag < ASHLAR_TAG_COUNT);
     if (a->end == ASHLAR_NOT_PLANNED) {
-        print(w, "alloc,%zu,%u,%u,%d\n", a->bytes, a->tag, a->stream_idx, a->is_landing);
+        print(w, "alloc,%zu,%u,%u,%d\n", a->bytes, a->tag, a->stream_idx, marks);
     } else {
         ASHLAR_CHECK2(offset % ASHLAR_BLOCK_ALIGN == 0);
-        print(w, "alloc,%zu,%u,%u,%d,%" PRIu32 ",%zu\n", a->bytes, a->tag, a->stream_idx,
-              a->is_landing, a->end, offset);
+        print(w, "alloc,%zu,%u,%u,%d,%" PRIu32 ",%zu\n", a->bytes, a->tag, a->stream_idx, marks,
+              a->end, offset);
     }
 }
 

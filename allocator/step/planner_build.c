@@ -164,7 +164,7 @@ static void leave_out_ended(ashlar_recording *recording) {
 static size_t step_bytes(const ashlar_step_key *key) {
     size_t bytes = 0;
     for (uint32_t stream_idx = 0; stream_idx < key->recording.stream_count; stream_idx++) {
-        bytes += key->recording.peaks[stream_idx];
+        bytes += key->recording.held_peaks[stream_idx];
     }
     return bytes;
 }

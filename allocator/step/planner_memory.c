@@ -78,12 +78,16 @@ static ashlar_status create_memory_locked(ashlar_allocator *a, ashlar_cache *own
 
 /* ---- what the plans of a stream share ---- */
 
-static void retire(ashlar_allocator *a, const ashlar_stream_state *state) {
+static void retire(ashlar_allocator *a, ashlar_stream_state *state) {
     ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, state);
     if (memory != NULL) {
+        bool is_joined;
         ASHLAR_CHECK2(!memory->is_busy);
         memory->is_unused = true;
-        /* First, so that the new memory may take the bytes of the old. */
+        /* First, so that the new memory may take the bytes of the old: if the stream cannot wait
+         * for the uses by others, those are kept until the uses are over. */
+        const ashlar_status unused = ashlar__away_join(&a->heap, state, memory->block, &is_joined);
+        (void)unused;
         ashlar__planner_tidy_locked(&a->planner, &a->heap);
     }
 }

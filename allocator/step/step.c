@@ -5,6 +5,7 @@
 #include "allocator/base/host.h"
 #include "allocator/core/cycle.h"
 #include "allocator/core/forked.h"
+#include "allocator/core/shared.h"
 #include "allocator/core/streams.h"
 #include "allocator/heap/away.h"
 #include "allocator/core/hold.h"
@@ -52,13 +53,42 @@ static void begin_recording(ashlar_allocator *a, ashlar_replay *replay) {
     ashlar__caches_update_bypass_locked(a);
 }
 
+/* Give up the plan's memories that were used by a stream behind which no event will ever come. */
+static void leave_lost(ashlar_allocator *a, const ashlar_plan *plan) {
+    for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
+        ashlar_plan_memory *memory =
+            ashlar__planner_memory(&a->planner, plan->stream_plans[stream_idx].stream_state);
+        if (memory != NULL && ashlar__shared_has_lost(ashlar__shared_uses(memory->block))) {
+            memory->is_unused = true;
+        }
+    }
+    ashlar__planner_tidy_locked(&a->planner, &a->heap);
+}
+
+/* Have the streams of a plan wait for what other streams did in its memory in earlier steps. False:
+ * one of them cannot. A stream that no request of this step can name need not wait. */
+static bool join_uses(ashlar_allocator *a, const ashlar_plan *plan) {
+    bool is_joined = true;
+    for (uint32_t stream_idx = 0; stream_idx < plan->stream_count && is_joined; stream_idx++) {
+        ashlar_stream_state *state = plan->stream_plans[stream_idx].stream_state;
+        const ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, state);
+        if (memory != NULL && name_of(state) != ASHLAR_NO_STREAM &&
+            ashlar__away_join(&a->heap, state, memory->block, &is_joined) != ASHLAR_OK) {
+            is_joined = false;
+        }
+    }
+    return is_joined;
+}
+
 /* Whether the key's plan can be replayed now. If its memory was given up, takes memory again. */
 static bool can_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
     if (key->plan == NULL || ashlar__plan_is_busy_locked(a, key->plan)) {
         return false;
     }
-    return !ashlar__planner_lacks_memory(&a->planner, key->plan) ||
-           ashlar__planner_take_again_locked(a, own, key) == ASHLAR_OK;
+    leave_lost(a, key->plan);
+    return (!ashlar__planner_lacks_memory(&a->planner, key->plan) ||
+            ashlar__planner_take_again_locked(a, own, key) == ASHLAR_OK) &&
+           join_uses(a, key->plan);
 }
 
 /* Let the addresses that a step gets depend on nothing but the step: see
@@ -177,7 +207,10 @@ static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
     ashlar_status status =
         recording->is_incomplete
             ? ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the recording of a step")
-            : ashlar__recording_find_peaks(recording, recording->peaks);
+            : ashlar__recording_find_peaks(recording, false, recording->peaks);
+    if (status == ASHLAR_OK) {
+        status = ashlar__recording_find_peaks(recording, true, recording->held_peaks);
+    }
     if (status == ASHLAR_OK && !is_alone) {
         status = ashlar__recording_merge(&key->recording, recording, &merged);
         is_alone = status == ASHLAR_EOVERFLOW;
@@ -242,6 +275,16 @@ ashlar_status ashlar__step_keep_locked(ashlar_allocator *a, ashlar_cache *own,
                                                  : status;
 }
 
+/* Have an event come behind what other streams did in a step's plan memory; where none can be
+ * recorded now, the next step's beginning tries again. */
+static void cover_uses(ashlar_allocator *a, const ashlar_replay *replay) {
+    for (uint32_t stream_idx = 0; stream_idx < replay->plan->stream_count; stream_idx++) {
+        if (replay->memories[stream_idx] != NULL) {
+            ashlar__away_try_cover(&a->heap, replay->memories[stream_idx]->block);
+        }
+    }
+}
+
 static ashlar_status end_locked(ashlar_allocator *a, ashlar_cache *own) {
     ASHLAR_OWNS(&a->lock);
     ashlar_replay *replay = own->own_replay;
@@ -257,6 +300,7 @@ static ashlar_status end_locked(ashlar_allocator *a, ashlar_cache *own) {
         status = end_recording(a, replay);
     } else if (key != NULL) {
         ashlar__cache_end_replay(own, &a->planner);
+        cover_uses(a, replay);
     }
     replay->key = NULL;
     ASHLAR_CHECK2(!replay->is_recorded &&

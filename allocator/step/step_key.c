@@ -179,7 +179,7 @@ static size_t largest_peak(const ashlar_allocator *a, const ashlar_stream_state 
     size_t largest = 0;
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         for (uint32_t stream_idx = 0; stream_idx < key->recording.stream_count; stream_idx++) {
-            const size_t peak = key->recording.peaks[stream_idx];
+            const size_t peak = key->recording.held_peaks[stream_idx];
             if (key->recording.stream_states[stream_idx] == state && peak > largest) {
                 largest = peak;
             }
@@ -193,7 +193,7 @@ static bool is_small_enough(const ashlar_allocator *a, const ashlar_recording *m
     bool is_so = true;
     for (uint32_t stream_idx = 0; stream_idx < merged->stream_count; stream_idx++) {
         const size_t largest = largest_peak(a, merged->stream_states[stream_idx]);
-        ASHLAR_CHECK2(merged->peaks[stream_idx] <= largest);
+        ASHLAR_CHECK2(merged->held_peaks[stream_idx] <= largest);
         is_so = is_so && (peaks[stream_idx] <= largest ||
                           peaks[stream_idx] - largest <= largest / JOINED_PART_MORE);
     }
@@ -237,7 +237,7 @@ ashlar_status ashlar__step_key_join_locked(ashlar_allocator *a, uint64_t number,
     if (status != ASHLAR_OK) {
         return status == ASHLAR_EOVERFLOW ? ASHLAR_OK : status; /* too many streams for one plan */
     }
-    status = ashlar__recording_find_peaks(&merged, peaks);
+    status = ashlar__recording_find_peaks(&merged, true, peaks);
     if (status == ASHLAR_OK && is_small_enough(a, &merged, peaks)) {
         join(a, low, high, &merged);
     } else {

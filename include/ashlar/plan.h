@@ -10,9 +10,9 @@
  * and slots share addresses only if their lifetimes do not meet. In later steps of that key
  * allocation i is served from slot i in a few instructions.
  *
- * THE GUARANTEE. For its planned allocations, a replayed step calls no driver function and needs no
- * byte beyond the plan's memory, if it is dominated by the recorded step (or, after merging, by one
- * of the merged steps). That is, if
+ * THE GUARANTEE. For its planned allocations, a replayed step calls no driver function, except for
+ * the order of blocks that several streams use, and needs no byte beyond the plan's memory, if it
+ * is dominated by the recorded step (or, after merging, by one of the merged steps). That is, if
  *   - one thread allocates, in the recorded order; it may stop early. If no steps were merged, it
  *     may also leave out recorded allocations whose tag and stream no later allocation of the step
  *     has, at most ASHLAR_PLAN_LOOK_AHEAD runs of alike ones in a row;
@@ -20,14 +20,22 @@
  *   - each block is freed, by any thread, before every allocation that came after the block's free
  *     in the recording;
  *   - it is freed on the stream it was allocated for, and ashlar_record_stream() was not called
- *     for another stream;
+ *     for another stream, unless one or the other was so in the recorded step. Then any streams
+ *     may use it, and it need be freed only before the step ends;
  *   - when the step began, no block of an earlier step was live in the same memory;
  *   - during the step none of its streams is destroyed or captured.
  * Steps that leave out more, as steps on shorter sequences do, should be recorded and merged: see
  * build_after and ashlar_plan_record_next().
  *
- * Allocations that were live at the end of the recorded step, or were used on several streams, are
- * not planned: the ordinary path serves them, in the recorded step and later.
+ * A block that several streams use, since it is marked by ashlar_record_stream() or freed on
+ * another stream, keeps its slot until the step ends: no other allocation of the step has its
+ * addresses. At the end of a step an event is recorded on each stream that used such blocks. When
+ * the next step on the memory begins, the stream that owns the memory waits for it in its own
+ * order: one event and one wait for each pair of streams and step at most, and no wait on the host.
+ * A step is declined if such a stream is captured when it begins.
+ *
+ * Allocations that were live at the end of the recorded step are not planned: the ordinary path
+ * serves them, in the recorded step and later.
  *
  * When a step diverges, the ordinary path serves it until its allocations match the plan again.
  * Every allocation is checked: its slot must be large enough, be for the right stream, and overlap

@@ -24,10 +24,10 @@
  *   - none of its streams is destroyed or captured;
  *   - if plans do not serve all of its requests: the same blocks are live when it begins as when
  *     the warm-up ended; no memory was trimmed or limited since.
- * If plans do not serve all requests, a step begins with an empty cache, and gets back all blocks
- * that were used on several streams before: the stream that such a block was taken for waits, in
- * its own order, for those uses. A program that uses each block on one stream only makes the
- * allocator call no function of the driver at all.
+ * A step begins with all blocks that were used on several streams before: the stream that such a
+ * block was taken for waits, in its own order, for those uses (see plan.h). If plans do not serve
+ * all requests, it also begins with an empty cache. A program that uses each block on one stream
+ * only makes the allocator call no function of the driver at all.
  *
  * This is proven, not guessed: with the finished plans, every length has run from such a beginning,
  * and found all memory that it needs in memory that stays. If that does not prove the guarantee,

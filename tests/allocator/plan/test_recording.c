@@ -31,7 +31,7 @@ static void add(ashlar_recording *to, size_t bytes, unsigned tag, int state, int
 }
 
 static void free_block(ashlar_recording *of, int block) {
-    CHECK(ashlar__recording_end(of, &blocks[block], true));
+    CHECK(ashlar__recording_end(of, &blocks[block]));
 }
 
 /* Allocations of so many bytes each, freed at once. tags: one letter each, 'a' is tag 0. */
@@ -87,17 +87,41 @@ CASE(a_recording_that_contradicts_itself_is_found) {
     finish_all();
 }
 
-CASE(what_is_still_live_or_shared_is_not_planned) {
+CASE(what_is_still_live_is_not_planned) {
     add(&r, 100, 0, 0, 0);
     add(&r, 100, 0, 0, 1);
-    add(&r, 100, 0, 0, 2);
-    CHECK(ashlar__recording_end(&r, &blocks[1], false));
-    CHECK(!ashlar__recording_end(&r, &blocks[1], true)); /* its later free changes nothing */
-    free_block(&r, 2);
-    CHECK(!ashlar__recording_end(&r, &blocks[7], true)); /* of no recording */
+    free_block(&r, 1);
+    CHECK(!ashlar__recording_end(&r, &blocks[1]));
+    CHECK(!ashlar__recording_end(&r, &blocks[7])); /* of no recording */
     ashlar__recording_close(&r);
-    CHECK(r.allocs[0].end == ASHLAR_NOT_PLANNED && r.allocs[1].end == ASHLAR_NOT_PLANNED);
-    CHECK_ZU(r.allocs[2].end, 3);
+    CHECK(r.allocs[0].end == ASHLAR_NOT_PLANNED && r.allocs[1].end == 2);
+}
+
+CASE(a_shared_block_holds_its_slot_to_the_end_of_the_step) {
+    add(&r, 100, 0, 0, 0);
+    add(&r, 100, 0, 0, 1);
+    CHECK(ashlar__recording_share(&r, &blocks[1]));
+    CHECK(!ashlar__recording_share(&r, &blocks[7])); /* of no recording */
+    free_block(&r, 1);
+    CHECK(!ashlar__recording_share(&r, &blocks[1]));
+    add(&r, 100, 0, 0, 2);
+    CHECK(ashlar__recording_share(&r, &blocks[2]));
+    free_block(&r, 0);
+    ashlar__recording_close(&r);
+    CHECK(!r.allocs[0].is_shared && r.allocs[1].is_shared && r.allocs[2].is_shared);
+    CHECK_ZU(r.allocs[1].end, 2);
+    CHECK_ZU(ashlar__recording_held_to(&r, 1), 3);
+    CHECK_ZU(ashlar__recording_held_to(&r, 0), 3);
+    CHECK(ashlar__recording_held_to(&r, 2) == ASHLAR_NOT_PLANNED); /* it outlives the step */
+}
+
+CASE(what_is_shared_in_one_of_two_steps_is_so_in_both) {
+    chain(&into, "aab", 100);
+    chain(&from, "ab", 100);
+    from.allocs[1].is_shared = true;
+    CHECK(merge() == ASHLAR_OK);
+    CHECK_ZU(into.count, 3);
+    CHECK(!into.allocs[0].is_shared && !into.allocs[1].is_shared && into.allocs[2].is_shared);
 }
 
 CASE(a_stream_too_many_is_left_out) {
@@ -206,11 +230,14 @@ CASE(a_peak_is_what_was_live_at_once_by_stream) {
     free_block(&r, 1);
     free_block(&r, 3);
     ashlar__recording_close(&r);
-    CHECK(ashlar__recording_find_peaks(&r, peaks) == ASHLAR_OK);
+    CHECK(ashlar__recording_find_peaks(&r, false, peaks) == ASHLAR_OK);
     CHECK_ZU(peaks[0], 2048);
     CHECK_ZU(peaks[1], 1024);
+    r.allocs[0].is_shared = true;
+    CHECK(ashlar__recording_find_peaks(&r, true, peaks) == ASHLAR_OK);
+    CHECK_ZU(peaks[0], 1024 + 1536); /* the first one's slot and the last one */
     ashlar_status status;
-    HOST_FAILS_AT(1, status = ashlar__recording_find_peaks(&r, peaks));
+    HOST_FAILS_AT(1, status = ashlar__recording_find_peaks(&r, false, peaks));
     CHECK(status == ASHLAR_EHOSTMEM);
 }
 
@@ -223,12 +250,12 @@ CASE(a_merge_keeps_the_highest_peak_of_its_steps) {
     free_block(&from, 2);
     ashlar__recording_close(&into);
     ashlar__recording_close(&from);
-    CHECK(ashlar__recording_find_peaks(&into, into.peaks) == ASHLAR_OK);
-    CHECK(ashlar__recording_find_peaks(&from, from.peaks) == ASHLAR_OK);
+    CHECK(ashlar__recording_find_peaks(&into, false, into.peaks) == ASHLAR_OK);
+    CHECK(ashlar__recording_find_peaks(&from, false, from.peaks) == ASHLAR_OK);
     CHECK(merge() == ASHLAR_OK);
     CHECK_ZU(into.peaks[0], 1536);
     size_t peaks[ASHLAR_PLAN_STREAMS_MAX];
-    CHECK(ashlar__recording_find_peaks(&into, peaks) == ASHLAR_OK);
+    CHECK(ashlar__recording_find_peaks(&into, false, peaks) == ASHLAR_OK);
     CHECK_ZU(peaks[0], 2048); /* what a plan for both needs */
 }
 

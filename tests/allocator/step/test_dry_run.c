@@ -74,7 +74,7 @@ CASE_WITH(a_pointer_that_is_no_live_block_is_refused, set_up_cached("memory=1GiB
     CHECK(ashlar_record_stream(allocator, a, streams[1]) == ASHLAR_EPOINTER);
 }
 
-CASE_WITH(what_further_streams_use_is_not_planned, set_up_cached("memory=1GiB", 64 * MIB)) {
+CASE_WITH(what_further_streams_use_holds_its_slot, set_up_cached("memory=1GiB", 64 * MIB)) {
     begin();
     for (int kind = 0; kind < 5; kind++) {
         unsigned char *ptr = take(MIB, streams[0]);
@@ -92,7 +92,9 @@ CASE_WITH(what_further_streams_use_is_not_planned, set_up_cached("memory=1GiB", 
         }
     }
     end();
-    CHECK_ZU(plans().slot_count, 2); /* kinds 1 and 4 */
+    CHECK_ZU(plans().slot_count, 5);
+    CHECK_ZU(plans().plan_bytes, 4 * MIB); /* kinds 1 and 4 have one slot's addresses */
+    CHECK_ZU(plans().bound_bytes, MIB);
 }
 
 CASE_WITH(blocks_that_are_left_are_reported, set_up_cached("memory=1GiB", 64 * MIB)) {

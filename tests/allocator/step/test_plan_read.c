@@ -95,7 +95,8 @@ CASE(every_wrong_line_is_named) {
         {6, "alloc,0,0,0,0,2,0", ":6: BYTES", ASHLAR_EFORMAT},
         {6, "alloc,1000,8,0,0,2,0", ":6: TAG", ASHLAR_EFORMAT},
         {6, "alloc,1000,0,1,0,2,0", ":6: PART", ASHLAR_EFORMAT},
-        {6, "alloc,1000,0,0,2,2,0", ":6: LANDING", ASHLAR_EFORMAT},
+        {6, "alloc,1000,0,0,4,2,0", ":6: MARKS", ASHLAR_EFORMAT},
+        {6, "alloc,1000,0,0,2,2,0", "buffers 0 and 2 overlap", ASHLAR_EFORMAT}, /* shared: held */
         {6, "alloc,1000,0,0,0,0,0", ":6: END", ASHLAR_EFORMAT},
         {6, "alloc,1000,0,0,0,5,0", ":6: END", ASHLAR_EFORMAT},
         {6, "alloc,1000,0,0,0,2,x", ":6: OFFSET", ASHLAR_EFORMAT},

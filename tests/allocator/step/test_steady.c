@@ -340,8 +340,10 @@ CASE(a_length_that_has_not_run_is_in_doubt_unless_a_plan_serves_it) {
     CHECK_HAS(doubt_of(options_of()), "not every length has run");
     made.without_plan = false;
     CHECK(doubt_of(options_of())[0] == '\0');
-    make_simple(MOVED, true);
-    made.without_plan = false; /* but this block is not planned */
+    make_simple(MOVED, true); /* which its plan knows of */
+    made.without_plan = false;
+    CHECK(doubt_of(options_of())[0] == '\0');
+    made.without_plan = true;
     CHECK_HAS(doubt_of(options_of()), "not every length has run");
     made.bucket_count = made.length_count; /* every length has run */
     CHECK(doubt_of(options_of())[0] == '\0');

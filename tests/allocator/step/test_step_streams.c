@@ -3,20 +3,6 @@
 
 /* ---- blocks that several streams use ---- */
 
-CASE_WITH(what_several_streams_use_is_not_planned, set_up_plans()) {
-    for (int i = 0; i < 2; i++) {
-        begin(1);
-        shadow *shared = get(1000, WORK), *moved = get(2000, WORK);
-        shadow_share(shared, 1);
-        shadow_move(moved, 2);
-        put(shared);
-        put(moved);
-        end();
-    }
-    CHECK_ZU(plans().slot_count, 0);
-    CHECK_ZU(plans().unplanned, 2);
-}
-
 CASE_WITH(slots_of_two_streams_are_in_two_regions, set_up_plans()) {
     for (int i = 0; i < 2; i++) {
         begin(1);

@@ -1,0 +1,235 @@
+/*
+ * test_step_shared.c - planned blocks that several streams use: which addresses their slots share,
+ * what a step waits for before it has them again, and what that costs.
+ */
+#include "tests/allocator/step/step_fixture.h"
+
+#include "tests/thread.h"
+
+/* A block that stream 1 reads, one that stream 2 frees, and one of the step's own stream. */
+static void step_of_three(uint64_t key) {
+    begin(key);
+    shadow *read = get(4096, WORK), *moved = get(8192, WORK);
+    shadow_share(read, 1);
+    put(read);
+    CHAIN(2048);
+    shadow_move(moved, 2);
+    put(moved);
+    end();
+}
+
+CASE_WITH(what_several_streams_use_is_planned, set_up_plans()) {
+    for (int i = 0; i < 20; i++) {
+        step_of_three(1);
+    }
+    CHECK_ZU(plans().slot_count, 3);
+    CHECK_ZU(plans().hits, 3 * 19);
+    CHECK_ZU(plans().unplanned + misses_now(), 0);
+    check_payloads();
+}
+
+CASE_WITH(its_address_is_another_blocks_in_no_step, set_up_plans()) {
+    unsigned char *first = NULL;
+    for (int i = 0; i < 4; i++) {
+        begin(1);
+        shadow *shared = get(4096, WORK);
+        unsigned char *ptr = shared->ptr;
+        shadow_share(shared, 1);
+        put(shared);
+        shadow *next = get(4096, WORK);
+        CHECK(next->ptr != ptr);
+        CHECK(i < 2 || ptr == first);
+        first = ptr;
+        put(next);
+        end();
+    }
+    CHECK_ZU(plans().plan_bytes, 2 * 4096);
+    CHECK_ZU(plans().bound_bytes, 4096); /* no more is live at once */
+}
+
+CASE_WITH(steps_of_all_keys_on_the_memory_wait_for_its_uses, set_up_plans()) {
+    for (uint64_t i = 0; i < 24; i++) {
+        step_of_three(i % 2);
+        begin(2);
+        CHAIN(16 * KIB, 1000);
+        end();
+    }
+    CHECK_ZU(misses_now() + plans().unplanned, 0);
+    CHECK_ZU(plans().hits, 2 * 3 * 11 + 2 * 23);
+    check_payloads();
+}
+
+/* ---- what it costs ---- */
+
+enum { BLOCKS = 12 };
+
+/* Blocks of two streams, each used by one of two others. */
+static void step_of_pairs(size_t bytes) {
+    begin(1);
+    for (int i = 0; i < BLOCKS; i++) {
+        void *ptr = NULL;
+        const ashlar_stream own = streams[i % 2], user = streams[2 + i / 2 % 2];
+        CHECK(ashlar_alloc(allocator, bytes, own, &ptr) == ASHLAR_OK);
+        if (i < BLOCKS / 2) {
+            CHECK(ashlar_record_stream(allocator, ptr, user) == ASHLAR_OK);
+            CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+        } else {
+            CHECK(ashlar_free_on(allocator, ptr, user) == ASHLAR_OK);
+        }
+    }
+    end();
+}
+
+CASE(a_step_makes_one_event_a_stream_and_one_wait_a_pair_however_many_blocks) {
+    const size_t sizes[] = {1000, 3 * MIB};
+    for (size_t i = 0; i < 2; i++) {
+        REQUIRE(set_up_plans());
+        step_of_pairs(sizes[i]);
+        step_of_pairs(sizes[i]);
+        for (int step = 0; step < 3; step++) {
+            const size_t events = CALLS(event_record), waits = CALLS(stream_wait_event);
+            const ashlar_driver_counts before = counts_now();
+            step_of_pairs(sizes[i]);
+            CHECK_ZU(CALLS(event_record), events + 2);
+            CHECK_ZU(CALLS(stream_wait_event), waits + 4);
+            CHECK_ZU(counts_now().memory, before.memory);
+            CHECK_ZU(counts_now().wait, before.wait);
+        }
+        CHECK_ZU(plans().hits, BLOCKS * 4);
+        tear_down_steps();
+    }
+}
+
+CASE_WITH(uses_that_are_over_are_not_waited_for, set_up_plans()) {
+    step_of_three(1);
+    step_of_three(1);
+    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK); /* asks */
+    const size_t waits = CALLS(stream_wait_event);
+    begin(1);
+    CHECK_ZU(CALLS(stream_wait_event), waits);
+    end();
+}
+
+/* ---- streams that end, threads, memory that is lent ---- */
+
+CASE_WITH(a_stream_that_ends_after_its_use_is_waited_for, set_up_plans()) {
+    for (int i = 0; i < 12; i++) {
+        step_of_three(1);
+        renew_stream(1 + i % 2);
+    }
+    CHECK_ZU(plans().hits, 3 * 11);
+    CHECK_ZU(plans().steps_recorded, 1);
+    check_payloads();
+}
+
+CASE_WITH(any_other_stream_may_use_the_block_in_a_later_step, set_up_plans()) {
+    for (int i = 0; i < 12; i++) {
+        begin(1);
+        shadow *s = get(4096, WORK), *t = get(4096, WORK);
+        shadow_share(s, 1 + i % 3);
+        shadow_move(t, 1 + i / 2 % 3);
+        put(s);
+        put(t);
+        end();
+    }
+    CHECK_ZU(plans().hits, 2 * 11);
+    check_payloads();
+}
+
+/* No event comes behind what a stream did that ended while none could be recorded. */
+CASE_WITH(memory_that_a_lost_stream_used_is_given_up, set_up_plans()) {
+    step_of_three(1);
+    begin(1);
+    shadow *s = get(4096, WORK);
+    unsigned char *ptr = s->ptr;
+    shadow_share(s, 1);
+    put(s);
+    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_event_record, 1, CU_UNKNOWN,
+                    ashlar_stream_destroy(device, streams[1]));
+    end();
+    CHECK(ashlar_stream_create(device, &streams[1]) == ASHLAR_OK);
+    begin(1);
+    s = get(4096, WORK);
+    CHECK(s->ptr != ptr);
+    put(s);
+    end();
+    CHECK_ZU(plans().hits, 2);
+    check_payloads();
+}
+
+static void *free_it(void *ptr) {
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+    return NULL;
+}
+
+CASE_WITH(another_thread_may_free_the_block, set_up_plans()) {
+    for (int i = 0; i < 6; i++) {
+        begin(1);
+        shadow *s = get(4096, WORK);
+        shadow_share(s, 1);
+        void *ptr = s->ptr;
+        s->ptr = NULL;
+        run_thread(free_it, ptr);
+        CHAIN(4096);
+        end();
+    }
+    CHECK_ZU(plans().hits, 2 * 5);
+    check_payloads();
+}
+
+CASE_WITH(a_shared_block_may_outlive_its_step, set_up_plans()) {
+    step_of_three(1);
+    for (int i = 0; i < 4; i++) {
+        begin(1);
+        shadow *s = get(4096, WORK);
+        end();
+        shadow_share(s, 1);
+        put(s);
+        begin(1);
+        shadow *other = get(4096, WORK);
+        put(other);
+        end();
+    }
+    CHECK(plans().misses[ASHLAR_PLAN_MISS_LIVE] > 0);
+    check_payloads();
+}
+
+CASE(memory_that_other_streams_used_is_lent_behind_those_uses) {
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        REQUIRE(set_up_steps("12MiB", NULL, seed));
+        for (int i = 0; i < 3; i++) {
+            begin(1);
+            shadow *s = get(8 * MIB, WORK);
+            shadow_share(s, 1);
+            put(s);
+            end();
+        }
+        shadow *other = shadow_take(10 * MIB, WORK, 2);
+        CHECK(other != NULL);
+        CHECK_ZU(plans().memory_bytes, 0);
+        tear_down_steps();
+    }
+}
+
+/* ---- merged steps ---- */
+
+CASE_WITH(what_one_of_the_merged_steps_shares_is_held_in_all, set_up_plans()) {
+    const ashlar_plan_options after_two = {.build_after = 2};
+    CHECK(ashlar_plan_set_options(allocator, &after_two) == ASHLAR_OK);
+    for (int i = 0; i < 12; i++) {
+        begin(1);
+        shadow *s = get(4096, WORK);
+        if (i % 2 == 0) {
+            shadow_move(s, 1);
+        }
+        put(s);
+        CHAIN(4096, 4096);
+        end();
+    }
+    CHECK_ZU(plans().hits, 3 * 10);
+    CHECK_ZU(plans().plan_bytes, 2 * 4096);
+    check_payloads();
+}
+
+RUN_CASES()
