@@ -48,6 +48,8 @@ struct ashlar_replay {
     bool is_held;             /* no request asks whether blocks can come home; see
                                * ashlar_step_key */
     uint32_t depth;           /* nested steps: how many have begun and not ended */
+    const ashlar_step_key *counted; /* whose costs the step is counted in, if it is still there */
+    ashlar_step_costs costs_before; /* counts when the step began */
 };
 
 /* A slot's block, with `slot` and `bytes` set. The caller takes it by writing to `taken`. */

@@ -4,6 +4,13 @@
 
 #include "allocator/plan/plan_memory.h"
 
+/* Calls into the driver while steps were under way. */
+typedef struct ashlar_step_costs {
+    uint64_t steps;
+    uint64_t calls;     /* of whatever thread */
+    uint64_t own_calls; /* of these, the allocator's */
+} ashlar_step_costs;
+
 /*
  * The steps of one key on one stream. Lock: the allocator's.
  *
@@ -30,6 +37,7 @@ struct ashlar_step_key {
                                  * no block comes home during a step: so its addresses follow from
                                  * the step alone */
     uint32_t diverged;          /* steps in a row that had a miss */
+    ashlar_step_costs costs;    /* of its steps since the warm-up */
 };
 
 /* Lock: the allocator's. */

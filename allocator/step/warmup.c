@@ -389,6 +389,7 @@ static ashlar_status warm_up(ashlar_allocator *a, const ashlar_warmup_options *o
     if (status != ASHLAR_OK) {
         return status;
     }
+    ashlar__warmup_clear_costs(a, options);
     ashlar_allocator_seal(a);
     fill_report(&w, &before, &report);
     *out = report;

@@ -1,7 +1,9 @@
-/* warmup_lengths.c - which lengths a warm-up goes through, and which of them share a key. */
+/* warmup_lengths.c - which lengths a warm-up goes through, which of them share a key, and what each
+ * key's steps need. */
 #include "allocator/step/warmup_lengths.h"
 
 #include "allocator/base/sized.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/streams.h"
 #include "allocator/step/step.h"
@@ -78,5 +80,80 @@ ashlar_status ashlar__warmup_join(ashlar_allocator *a, const ashlar_warmup_optio
         status = ashlar__step_key_join_locked(a, number, last, state);
     }
     ashlar__allocator_leave(a);
+    return status;
+}
+
+/* ---- what buckets need ---- */
+
+static uint64_t last_number(const ashlar_warmup_options *o) {
+    return o->key + ashlar__warmup_bucket_of(o, o->max_length);
+}
+
+void ashlar__warmup_clear_costs(ashlar_allocator *a, const ashlar_warmup_options *o) {
+    ashlar__allocator_enter(a);
+    for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        if (key->key - o->key <= last_number(o) - o->key) {
+            key->costs = (ashlar_step_costs){0};
+        }
+    }
+    ashlar__allocator_leave(a);
+}
+
+/* The key on the stream with the lowest number from `from` to `last`; NULL: there is none. */
+static const ashlar_step_key *find_next(const ashlar_allocator *a, const ashlar_stream_state *state,
+                                        uint64_t from, uint64_t last) {
+    const ashlar_step_key *found = NULL;
+    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        if (key->stream_state == state && key->key - from <= last - from &&
+            (found == NULL || key->key - from < found->key - from)) {
+            found = key;
+        }
+    }
+    return found;
+}
+
+static ashlar_warmup_bucket describe(const ashlar_warmup_options *o, const ashlar_step_key *key) {
+    const size_t width = bucket_width(o), first = o->min_length + (key->key - o->key) * width;
+    const size_t last = first + (size_t)key->number_count * width - 1;
+    ashlar_warmup_bucket b = {.first_length = first,
+                              .last_length = last < o->max_length ? last : o->max_length,
+                              .steps = key->costs.steps,
+                              .calls = key->costs.calls,
+                              .own_calls = key->costs.own_calls};
+    for (uint32_t i = 0; key->plan != NULL && i < key->plan->stream_count; i++) {
+        b.plan_bytes += key->plan->stream_plans[i].plan_bytes;
+    }
+    for (uint32_t i = 0; i < key->recording.stream_count; i++) {
+        b.peak_bytes += key->recording.peaks[i];
+    }
+    return b;
+}
+
+ashlar_status ashlar_warmup_list_buckets_sized(ashlar_allocator *a,
+                                               const ashlar_warmup_options *options,
+                                               size_t options_bytes, ashlar_warmup_bucket *out,
+                                               size_t capacity, size_t *count) {
+    ashlar_stream_state *state = NULL;
+    ASHLAR_REFUSE_OF_PARENT(a);
+    ASHLAR_SIZED_READ(ashlar_warmup_options, o, options, options_bytes);
+    ashlar__warmup_fill_in(&o);
+    size_t found = 0;
+    ashlar__allocator_enter(a);
+    const ashlar_status status = ashlar__stream_state_of_locked(a, o.stream, &state);
+    const ashlar_step_key *key =
+        status == ASHLAR_OK ? find_next(a, state, o.key, last_number(&o)) : NULL;
+    while (key != NULL) {
+        if (out != NULL && found < capacity) {
+            out[found] = describe(&o, key);
+        }
+        found++;
+        const uint64_t next = key->key + key->number_count;
+        key = next - o.key <= last_number(&o) - o.key ? find_next(a, state, next, last_number(&o))
+                                                      : NULL;
+    }
+    ashlar__allocator_leave(a);
+    if (status == ASHLAR_OK) {
+        *count = found;
+    }
     return status;
 }

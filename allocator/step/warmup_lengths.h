@@ -1,5 +1,6 @@
 /*
- * warmup_lengths.h - the lengths of a warm-up, in buckets of one key each (internal).
+ * warmup_lengths.h - the lengths of a warm-up, in buckets of one key each, and what those need
+ * (internal).
  *
  * If the warm-up finds the buckets itself, each length has a number of its own, and a key may stand
  * for the numbers of several lengths in a row: keys are joined as their steps are recorded.
@@ -34,5 +35,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__warmup_share_key_locked(
 ASHLAR_MUST_CHECK ashlar_status ashlar__warmup_join(ashlar_allocator *allocator,
                                                     const ashlar_warmup_options *options,
                                                     size_t length);
+
+/* Begin to count what the steps of all lengths cost. Lock: not held. */
+void ashlar__warmup_clear_costs(ashlar_allocator *allocator, const ashlar_warmup_options *options);
 
 #endif /* ASHLAR_WARMUP_LENGTHS_H */

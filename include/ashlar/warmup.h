@@ -159,6 +159,40 @@ static inline uint64_t ashlar_warmup_key(const ashlar_warmup_options *options_, 
     return ashlar_warmup_key_sized(options_, sizeof *options_, length_);
 }
 
+/* Lengths that one key stands for. */
+typedef struct ashlar_warmup_bucket {
+    size_t first_length, last_length;
+    uint64_t plan_bytes; /* of its plan, on all streams; 0: it has none, so that the ordinary path
+                          * serves its steps. The plans of a stream share one memory */
+    uint64_t peak_bytes; /* the most that its recorded steps have live at once on each stream, in
+                          * multiples of 512 B, summed over the streams; 0: none is recorded */
+    uint64_t steps;      /* of the key, that have ended since the warm-up */
+    uint64_t calls;      /* calls into the driver, of whatever thread, while these were under way,
+                          * from their begin to their end; but not those that pick a device */
+    uint64_t own_calls;  /* of these, the allocator's */
+    uint64_t room[9];    /* for fields of later versions; 0 */
+} ashlar_warmup_bucket;
+
+/*
+ * List the buckets of the last warm-up with these options, the shortest lengths first: what each
+ * needs, and what its steps called so far.
+ *
+ * out       [capacity]; NULL: only count them
+ * count     receives how many there are; those that `out` has no room for are left out
+ *
+ * Threads: any.  Errors: ASHLAR_EHOSTMEM.
+ * Cost:    takes the lock. O(keys^2).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_warmup_list_buckets_sized(
+    ashlar_allocator *allocator, const ashlar_warmup_options *options, size_t options_bytes,
+    ashlar_warmup_bucket *out, size_t capacity, size_t *count);
+static inline ASHLAR_MUST_CHECK ashlar_status
+ashlar_warmup_list_buckets(ashlar_allocator *allocator_, const ashlar_warmup_options *options_,
+                           ashlar_warmup_bucket *out_, size_t capacity_, size_t *count_) {
+    return ashlar_warmup_list_buckets_sized(allocator_, options_, sizeof *options_, out_, capacity_,
+                                            count_);
+}
+
 ASHLAR_END_DECLS
 
 #endif /* ASHLAR_WARMUP_H */

@@ -114,6 +114,26 @@ static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
     }
 }
 
+static double per_step(uint64_t count, const ashlar_warmup_bucket *b) {
+    return b->steps > 0 ? (double)count / (double)b->steps : 0;
+}
+
+static void print_buckets(FILE *out, const ashlar_train_report *r) {
+    fprintf(out, "\nLengths            plan, MiB   peak, MiB      steps  driver calls a step, "
+                 "allocator's\n");
+    for (size_t i = 0; i < r->bucket_count; i++) {
+        const ashlar_warmup_bucket *b = &r->buckets[i];
+        fprintf(out, "  %5zu to %5zu", b->first_length, b->last_length);
+        if (b->plan_bytes > 0) {
+            fprintf(out, "  %11.2f %11.2f", mib(b->plan_bytes), mib(b->peak_bytes));
+        } else {
+            fprintf(out, "  %11s %11s", "none", "");
+        }
+        fprintf(out, " %10llu  %19.1f  %11.1f\n", (unsigned long long)b->steps,
+                per_step(b->calls, b), per_step(b->own_calls, b));
+    }
+}
+
 static void print_savings(FILE *out, const ashlar_train_report *r) {
     for (size_t i = 0; i < r->savings_count; i++) {
         const ashlar_task_saving *s = &r->savings[i];
@@ -162,6 +182,7 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *r) {
     print_memory(out, &r->stats);
     print_step_memory(out, &r->step_memory);
     print_savings(out, r);
+    print_buckets(out, r);
     print_calls(out, r);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
         ashlar__report_print_growth(out, (ashlar_tag)tag, &r->growth[tag]);
@@ -224,6 +245,28 @@ static void put_step_memory(ashlar_json_writer *w, const ashlar_step_memory *m) 
                             m->unsteady_because != NULL ? m->unsteady_because : "");
 }
 
+static void put_bucket(ashlar_json_writer *w, const ashlar_warmup_bucket *b) {
+    ashlar__json_open_object(w);
+    ashlar__json_add_uint64(w, "first_length", b->first_length);
+    ashlar__json_add_uint64(w, "last_length", b->last_length);
+    ashlar__json_add_bool(w, "planned", b->plan_bytes > 0);
+    ashlar__json_add_uint64(w, "plan_bytes", b->plan_bytes);
+    ashlar__json_add_uint64(w, "peak_bytes", b->peak_bytes);
+    ashlar__json_add_uint64(w, "steps", b->steps);
+    ashlar__json_add_double(w, "driver_calls_per_step", per_step(b->calls, b));
+    ashlar__json_add_double(w, "allocator_calls_per_step", per_step(b->own_calls, b));
+    ashlar__json_close_object(w);
+}
+
+static void put_buckets(ashlar_json_writer *w, const ashlar_train_report *r) {
+    ashlar__json_put_key(w, "buckets");
+    ashlar__json_open_array(w);
+    for (size_t i = 0; i < r->bucket_count; i++) {
+        put_bucket(w, &r->buckets[i]);
+    }
+    ashlar__json_close_array(w);
+}
+
 static void put_savings(ashlar_json_writer *w, const ashlar_train_report *r) {
     ashlar__json_add_uint64(w, "step_bytes", r->step_bytes);
     ashlar__json_put_key(w, "step_bytes_without");
@@ -265,6 +308,7 @@ ashlar_status ashlar__report_write(const char *path, const ashlar_task *task,
     put_calls(&w, report);
     put_memory(&w, report);
     put_step_memory(&w, &report->step_memory);
+    put_buckets(&w, report);
     put_savings(&w, report);
     if (task->table->put_results != NULL) {
         task->table->put_results(task, &w);

@@ -6,6 +6,7 @@
 #include <ashlar/optimizer.h>
 #include <ashlar/rnn_layout.h>
 #include <ashlar/schedule.h>
+#include <ashlar/warmup.h>
 
 #include "rnn/train/task.h"
 
@@ -101,6 +102,8 @@ typedef struct ashlar_train_report {
     double tokens_per_s;
     ashlar_phase_calls setup, warmup, training;
     ashlar_step_memory step_memory;
+    const ashlar_warmup_bucket *buckets; /* [bucket_count], the trainer's */
+    size_t bucket_count;
     uint64_t step_bytes; /* peak of the largest step, computed from its shape */
     ashlar_task_saving savings[ASHLAR_TASK_SAVINGS_MAX];
     size_t savings_count;

@@ -53,6 +53,7 @@ IS(ashlar_snapshot_segment, 16, bytes);
 IS(ashlar_tag_growth, 40, growth_bytes);
 IS(ashlar_tag_stats, 24, at_peak_bytes);
 IS(ashlar_tensor_spec, 64, group_offset);
+IS(ashlar_warmup_bucket, 128, room);
 _Static_assert(sizeof(ashlar_plan_event) == 24 && sizeof(ashlar_tensor_view) == 56, "for good");
 
 /* Structures inside others have room to grow. */

@@ -33,6 +33,15 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *listener
 static const ashlar_task_table task_table = {.list_options = list_options};
 static const ashlar_task task = {.table = &task_table, .sequences = 501};
 
+static const ashlar_warmup_bucket buckets[] = {{.first_length = 1,
+                                                .last_length = 250,
+                                                .plan_bytes = 49 * 1048576,
+                                                .peak_bytes = 48 * 1048576,
+                                                .steps = 4,
+                                                .calls = 70,
+                                                .own_calls = 10},
+                                               {.first_length = 251, .last_length = 603}};
+
 static ashlar_train_report a_report(void) {
     const uint64_t mib = 1048576;
     ashlar_train_report r = {
@@ -65,6 +74,8 @@ static ashlar_train_report a_report(void) {
                         .hits = 651,
                         .misses = 652,
                         .steps_replayed = 653},
+        .buckets = buckets,
+        .bucket_count = 2,
         .step_bytes = 40 * mib,
         .savings = {{"accumulate", 671, 100 * mib}, {"bptt", 672, 60 * mib}},
         .savings_count = 2,
@@ -153,6 +164,17 @@ CASE(the_words_tell_of_the_plan) {
     text = print(&r);
     CHECK_HAS(text, "(1.060 x),\nwithout a plan.\nSteady: no step takes memory");
     CHECK(strstr(text, "The plan") == NULL);
+}
+
+CASE(the_table_of_buckets_holds_their_numbers) {
+    ashlar_train_report r = a_report();
+    const char *text = print(&r);
+    CHECK_HAS(text, "\nLengths            plan, MiB   peak, MiB      steps  driver calls a step, "
+                    "allocator's\n"
+                    "      1 to   250        49.00       48.00          4                 17.5"
+                    "          2.5\n"
+                    "    251 to   603         none                      0                  0.0"
+                    "          0.0\n");
 }
 
 CASE(the_words_tell_of_growth) {
@@ -255,6 +277,15 @@ CASE(the_json_holds_calls_and_memory) {
     check_uint(document, "plan_misses", 652);
     check_uint(document, "steps_replayed", 653);
     check_uint(document, "step_bytes", 40 * 1048576);
+    const ashlar_json *bucket = ashlar__json_member(document, "buckets")->item;
+    check_uint(bucket, "first_length", 1);
+    check_uint(bucket, "last_length", 250);
+    check_uint(bucket, "plan_bytes", 49 * 1048576);
+    check_uint(bucket, "peak_bytes", 48 * 1048576);
+    check_uint(bucket, "steps", 4);
+    check_real(bucket, "driver_calls_per_step", 17.5);
+    check_real(bucket, "allocator_calls_per_step", 2.5);
+    CHECK(ashlar__json_member(bucket, "planned")->boolean);
     const ashlar_json *savings = ashlar__json_member(document, "step_bytes_without");
     check_uint(savings, "accumulate", 100 * 1048576);
     check_uint(savings, "bptt", 60 * 1048576);
