@@ -161,6 +161,19 @@ static void leave_out_ended(ashlar_recording *recording) {
     }
 }
 
+/* Leave what several streams use to the ordinary path, in all recordings. False: there is none. */
+static bool leave_out_shared(const batch *b) {
+    bool is_any = false;
+    for (size_t i = 0; i < b->count; i++) {
+        ashlar_recording *r = &b->keys[i]->recording;
+        for (uint32_t k = 0; k < r->count; k++) {
+            is_any |= r->allocs[k].is_shared && r->allocs[k].end != ASHLAR_NOT_PLANNED;
+            r->allocs[k].end = r->allocs[k].is_shared ? ASHLAR_NOT_PLANNED : r->allocs[k].end;
+        }
+    }
+    return is_any;
+}
+
 static size_t step_bytes(const ashlar_step_key *key) {
     size_t bytes = 0;
     for (uint32_t stream_idx = 0; stream_idx < key->recording.stream_count; stream_idx++) {
@@ -210,6 +223,14 @@ static ashlar_status pack(batch *b, uint64_t search_ms) {
 }
 
 /* Pack without the lock, which nobody needs to change a key that is busy; then install. */
+static ashlar_status pack_and_install(ashlar_allocator *a, ashlar_cache *own, batch *b,
+                                      uint64_t search_ms) {
+    ashlar__allocator_leave(a);
+    const ashlar_status status = pack(b, search_ms);
+    ashlar__allocator_enter(a);
+    return status == ASHLAR_OK ? install(a, own, b) : status;
+}
+
 static ashlar_status build(ashlar_allocator *a, ashlar_cache *own, batch *b) {
     const uint64_t chosen_ms = a->planner.options.search_ms;
     const uint64_t search_ms = chosen_ms == ASHLAR_PLAN_SEARCH_NONE ? 0 : chosen_ms;
@@ -219,11 +240,10 @@ static ashlar_status build(ashlar_allocator *a, ashlar_cache *own, batch *b) {
         leave_out_ended(&b->keys[i]->recording);
         b->keys[i]->is_busy = true;
     }
-    ashlar__allocator_leave(a);
-    ashlar_status status = pack(b, search_ms);
-    ashlar__allocator_enter(a);
-    if (status == ASHLAR_OK) {
-        status = install(a, own, b);
+    ashlar_status status = pack_and_install(a, own, b, search_ms);
+    /* Slots that are held to the end of the step may be what is too much. */
+    if (status == ASHLAR_ENOMEM && leave_out_shared(b)) {
+        status = pack_and_install(a, own, b, search_ms);
     }
     for (size_t i = 0; i < b->count; i++) {
         ASHLAR_CHECK2(b->keys[i]->is_busy); /* nobody has changed the key meanwhile */

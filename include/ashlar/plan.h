@@ -32,7 +32,8 @@
  * addresses. At the end of a step an event is recorded on each stream that used such blocks. When
  * the next step on the memory begins, the stream that owns the memory waits for it in its own
  * order: one event and one wait for each pair of streams and step at most, and no wait on the host.
- * A step is declined if such a stream is captured when it begins.
+ * A step is declined if such a stream is captured when it begins. If there is no memory for so many
+ * slots, such blocks are not planned.
  *
  * Allocations that were live at the end of the recorded step are not planned: the ordinary path
  * serves them, in the recorded step and later.

@@ -212,6 +212,25 @@ CASE(memory_that_other_streams_used_is_lent_behind_those_uses) {
     }
 }
 
+/* Each is live alone, but as many slots as the step has blocks would be too much. */
+CASE(what_is_too_much_for_the_device_is_left_to_the_ordinary_path) {
+    REQUIRE(set_up_steps("16MiB", NULL, 2));
+    for (int i = 0; i < 4; i++) {
+        begin(1);
+        CHAIN(1 * MIB);
+        for (int k = 0; k < 6; k++) {
+            shadow *s = get(4 * MIB, WORK);
+            shadow_share(s, 1);
+            put(s);
+        }
+        end();
+    }
+    CHECK_ZU(plans().plan_bytes, 1 * MIB);
+    CHECK_ZU(plans().hits, 3);
+    CHECK_ZU(plans().unplanned, 3 * 6);
+    tear_down_steps();
+}
+
 /* ---- merged steps ---- */
 
 CASE_WITH(what_one_of_the_merged_steps_shares_is_held_in_all, set_up_plans()) {
