@@ -123,11 +123,15 @@ class Finder:
     # ---- statements ----
 
     def on_CompoundStmt(self, node, _):
-        for child in node.get("inner", []):
-            self.drop(child)
+        children = node.get("inner", [])
+        spans = [find_span(child, self.text) for child in children if child["kind"] == "DeclStmt"]
+        declaring = {span.macro for span in spans if span is not None and span.macro is not None}
+        for child in children:
+            self.drop(child, declaring)
             self.visit(child)
 
-    def drop(self, node):
+    def drop(self, node, declaring):
+        """`declaring` macros are declarations, too, whose names the next statements use."""
         kind = node.get("kind")
         span = find_span(node, self.text)
         if kind == "ReturnStmt" and not node.get("inner"):
@@ -136,7 +140,8 @@ class Finder:
                 span.macro is None or kind not in MADE_BY_MACROS):
             return
         text = self.text
-        if span.macro is not None and ASSERTIONS.match(text.text, span.macro):
+        if span.macro is not None and (span.macro in declaring
+                                       or ASSERTIONS.match(text.text, span.macro)):
             return
         if kind == "CStyleCastExpr" and "CallExpr" not in (
                 child.get("kind") for child in node.get("inner", [])) and span.macro is None:
