@@ -115,6 +115,16 @@ static ashlar_status take_of_plans(ashlar_allocator *a, const ashlar_request *r,
     return status;
 }
 
+/* Rungs 1 to 8, after the lock was dropped: other threads, or the program's callback, may have
+ * filled caches, or freed the last block that kept a plan's memory. */
+static ashlar_status search_again(ashlar_allocator *a, const ashlar_request *r,
+                                  ashlar_block **out) {
+    ashlar_rung unused;
+    (void)drain_caches(a, r);
+    const ashlar_status status = search(a, r, out, &unused);
+    return status == ASHLAR_OK && *out == NULL ? take_of_plans(a, r, out) : status;
+}
+
 /* Whether waiting for this stream on the host would make memory usable by other streams. */
 static bool is_worth_waiting_for(const ashlar_allocator *a, const ashlar_stream_state *state) {
     if (ashlar__stream_state_is_closed(state, &a->client)) {
@@ -171,7 +181,6 @@ static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
 /* Rung 10: wait for one stream after the other, as long as that may help. */
 static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
-    ashlar_rung unused;
     ashlar_status status = ASHLAR_OK;
     /* Waiting helps only if free, shared and mappable bytes together are enough, plan memories
      * included that a shared block keeps. */
@@ -181,12 +190,7 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
     while (status == ASHLAR_OK && *out == NULL && may_help) {
         status = wait_for_oldest(a, &may_help);
         if (status == ASHLAR_OK && may_help) {
-            (void)drain_caches(a, r); /* other threads may have filled their caches during the
-                                       * wait */
-            status = search(a, r, out, &unused);
-        }
-        if (status == ASHLAR_OK && *out == NULL && may_help) {
-            status = take_of_plans(a, r, out);
+            status = search_again(a, r, out);
         }
     }
     return status;
@@ -203,8 +207,7 @@ static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ash
     }
     if (status == ASHLAR_OK && *out == NULL && ashlar__reclaim_locked(a, r->bytes)) {
         *rung = ASHLAR_RUNG_RECLAIMED;
-        drain_caches(a, r); /* the callback's frees may have gone to caches */
-        status = search(a, r, out, &unused);
+        status = search_again(a, r, out);
     }
     if (status == ASHLAR_OK && *out == NULL) {
         *rung = ASHLAR_RUNG_AFTER_SYNC;

@@ -100,6 +100,31 @@ CASE_WITH(it_lends_before_the_program_is_asked, set_up_steps("16MiB", NULL, 5)) 
     end();
 }
 
+/* The program gives up the one block that keeps it. */
+static bool give_up_kept(void *user, size_t bytes) {
+    void **kept = user, *ptr = *kept;
+    (void)bytes;
+    *kept = NULL;
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+    return ptr != NULL;
+}
+
+CASE_WITH(it_lends_what_the_program_gave_up_without_a_wait, set_up_steps("16MiB", NULL, 9)) {
+    begin(1);
+    release(block_of(10 * MIB, 0));
+    end();
+    begin(1);
+    void *kept = block_of(10 * MIB, 0);
+    end();
+    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+    CHECK(block_of(8 * MIB, 1) == NULL);
+    ashlar_allocator_set_reclaim(allocator, give_up_kept, &kept);
+    release(block_of(8 * MIB, 1));
+    CHECK(kept == NULL);
+    CHECK_ZU(stats_now().served_reclaimed, 1);
+    CHECK_ZU(plans().memory_bytes, 0);
+}
+
 CASE_WITH(a_plan_on_two_streams_takes_back_what_it_lacks, set_up_steps("16MiB", NULL, 6)) {
     void *rest = block_of(8 * MIB, 3);
     for (int i = 0; i < 3; i++) {
