@@ -102,12 +102,6 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
     for (const ashlar_zone *zone = a->heap.zones; zone != NULL; zone = zone->next) {
         in_bins += ashlar__free_bins_count(&zone->gaps);
     }
-    for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
-        if (state->completed > state->recorded || state->last_tick > state->recorded) {
-            return ashlar__fail(ASHLAR_EFORMAT,
-                                "allocator check: a stream is ahead of its recordings");
-        }
-    }
     ashlar_status status = ASHLAR_OK;
     for (int tag = 0; tag < ASHLAR_TAG_COUNT && status == ASHLAR_OK; tag++) {
         status = miscounted(ashlar_tag_name((ashlar_tag)tag), stats->tags[tag].live_bytes,
@@ -127,6 +121,31 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
     };
     for (size_t i = 0; i < sizeof rest / sizeof rest[0] && status == ASHLAR_OK; i++) {
         status = miscounted(rest[i].what, rest[i].counted, rest[i].found);
+    }
+    return status;
+}
+
+/* Blocks in all queues whose home the stream is. */
+static uint64_t count_away_of(const ashlar_allocator *a, const ashlar_stream_state *home) {
+    uint64_t count = 0;
+    for (const ashlar_stream_state *user = a->heap.awaited; user != NULL;
+         user = user->next_awaited) {
+        for (const ashlar_block *block = user->oldest_away; block != NULL; block = block->older) {
+            count += ashlar__block_home(block) == home;
+        }
+    }
+    return count;
+}
+
+static ashlar_status check_streams(const ashlar_allocator *a) {
+    ashlar_status status = ashlar__away_check(&a->heap);
+    for (const ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
+         state = state->next) {
+        status = state->completed > state->recorded || state->last_tick > state->recorded
+                     ? ashlar__fail(ASHLAR_EFORMAT,
+                                    "allocator check: a stream is ahead of its recordings")
+                     : miscounted("a stream's blocks that are away", state->away_count,
+                                  count_away_of(a, state));
     }
     return status;
 }
@@ -159,7 +178,7 @@ ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
     ashlar__stats_sum_claimed(a, &stats);
     ashlar_status status = ashlar__heap_check(&a->heap);
     if (status == ASHLAR_OK) {
-        status = ashlar__away_check(&a->heap);
+        status = check_streams(a);
     }
     if (status == ASHLAR_OK) {
         status = ashlar__plan_memories_check_locked(a->planner.memories, &a->heap.map);

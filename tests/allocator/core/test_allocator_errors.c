@@ -208,6 +208,9 @@ CASE_WITH(the_walker_compares_the_counters_with_the_blocks, set_up("memory=16MiB
     ashlar__free_bins_remove(&allocator->heap.zones->gaps, &stray);
     check_counter(&allocator->stream_states->completed, 1, "ahead of its recordings");
     check_counter(&allocator->stream_states->last_tick, 1, "ahead of its recordings");
+    allocator->stream_states->away_count++;
+    check_broken("a stream's blocks that are away is counted as 1, found 0");
+    allocator->stream_states->away_count--;
     give(ptr);
     give(other);
 }
