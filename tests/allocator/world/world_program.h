@@ -126,7 +126,7 @@ typedef struct drawing {
     world_program *to;
     uint64_t small_part; /* of 16 sizes, how many are small */
     unsigned shares[ACT_COUNT], share_total;
-    unsigned step_odds; /* of 64 draws, how many are steps that repeat */
+    unsigned step_part; /* of 64 draws, how many are steps that repeat */
     step_shape shapes[KEYS];
     int thread, store, lane; /* of the stretch that is drawn */
 } drawing;
@@ -178,7 +178,7 @@ static inline void draw_shares(drawing *d) {
         d->share_total += d->shares[kind];
     }
     static const unsigned odds[] = {0, 2, 4, 8};
-    d->step_odds = odds[drawn(d, 4)];
+    d->step_part = odds[drawn(d, 4)];
 }
 
 static inline int draw_lane(drawing *d, int thread) {
@@ -270,32 +270,70 @@ static inline void draw_ends(drawing *d, int key, uint8_t made, unsigned odds) {
     }
 }
 
-/* A step that repeats; odds: of 256, how often an item is left out, kept, or joined by an act. */
-static inline void draw_step(drawing *d) {
-    static const unsigned all_odds[] = {0, 0, 4, 24};
-    const int key = (int)drawn(d, KEYS);
-    const unsigned odds = all_odds[drawn(d, 4)];
-    const step_shape *shape = &d->shapes[key];
-    act a = {.kind = ACT_STEP_BEGIN, .store = shape->store, .lane = shape->lane};
-    a.key = (uint8_t)key;
-    for (uint8_t i = 0; i < shape->count; i++) { /* what the last one left */
-        if (drawn(d, 4) > 0) {
+/* What the last step left of a key; of 4 blocks, `part` are freed. */
+static inline void draw_frees(drawing *d, int key, uint64_t part) {
+    for (uint8_t i = 0; i < d->shapes[key].count; i++) {
+        if (drawn(d, 4) < part) {
             put_act(d, item_act(d, key, i, ACT_FREE));
         }
     }
+}
+
+/* Of 256: how often an item of a step is left out or joined by an act; how often one is kept. */
+typedef struct step_odds {
+    unsigned change, keep;
+} step_odds;
+
+static inline void draw_step(drawing *d, int key, step_odds odds) {
+    const step_shape *shape = &d->shapes[key];
+    act a = {.kind = ACT_STEP_BEGIN, .store = shape->store, .lane = shape->lane};
+    a.key = (uint8_t)key;
     put_act(d, a);
     for (uint8_t i = 0; i < shape->count; i++) {
-        draw_ends(d, key, i, odds);
-        if (drawn(d, 256) >= odds) {
+        draw_ends(d, key, i, odds.keep);
+        if (drawn(d, 256) >= odds.change) {
             put_act(d, item_act(d, key, i, ACT_ALLOC));
         }
-        if (drawn(d, 256) < odds) {
+        if (drawn(d, 256) < odds.change) {
             draw_act(d);
         }
     }
-    draw_ends(d, key, shape->count, odds);
+    draw_ends(d, key, shape->count, odds.keep);
     a.kind = ACT_STEP_END;
     put_act(d, a);
+}
+
+/* Blocks of a step outlive it and its stream, some marked for others, while its plan goes on. */
+static inline void draw_carried_step(drawing *d, int key) {
+    const step_shape *shape = &d->shapes[key];
+    draw_frees(d, key, 4);
+    draw_step(d, key, (step_odds){0, 48});
+    for (uint8_t i = 0; i < shape->count; i++) {
+        if (drawn(d, 2) == 0) {
+            put_act(d, item_act(d, key, i, drawn(d, 2) == 0 ? ACT_READ : ACT_MARK));
+        }
+    }
+    put_act(d, (act){.kind = ACT_END_STREAM,
+                     .store = shape->store,
+                     .lane = shape->lane,
+                     .other = (uint8_t)draw_lane(d, d->thread),
+                     .choice = (uint16_t)drawn(d, 1 << 16)});
+    draw_frees(d, key, drawn(d, 3));
+    draw_step(d, key, (step_odds){0});
+    draw_frees(d, key, 4);
+    draw_step(d, key, (step_odds){0});
+}
+
+static inline void draw_steps(drawing *d) {
+    static const unsigned all_odds[] = {0, 0, 4, 24};
+    const int key = (int)drawn(d, KEYS);
+    const unsigned odds = all_odds[drawn(d, 4)];
+    if (drawn(d, 16) == 0) {
+        draw_carried_step(d, key);
+    } else {
+        draw_frees(d, key, 3);
+        draw_step(d, key, (step_odds){odds, odds});
+    }
 }
 
 static inline void draw_program(world_program *p, uint64_t seed, const world_wish *wish) {
@@ -314,8 +352,8 @@ static inline void draw_program(world_program *p, uint64_t seed, const world_wis
         d.store = (int)drawn(&d, (uint64_t)p->set.store_count);
         d.lane = draw_lane(&d, d.thread);
         for (int i = 0; i < STRETCH; i++) {
-            if (drawn(&d, 64) < d.step_odds) {
-                draw_step(&d);
+            if (drawn(&d, 64) < d.step_part) {
+                draw_steps(&d);
             } else {
                 draw_act(&d);
             }
