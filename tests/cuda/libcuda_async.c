@@ -132,7 +132,7 @@ static cu_result take_new(size_t bytes, pool *of, cu_ptr *ptr) {
 }
 
 static cu_result alloc_locked(cu_ptr *ptr, size_t bytes, pool *of, cu_stream stream) {
-    if (bytes == 0) {
+    if (ptr == NULL || bytes == 0) {
         return CU_INVALID_VALUE;
     }
     for (piece *p = pieces; p != NULL; p = p->next) {

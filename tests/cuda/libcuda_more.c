@@ -180,7 +180,7 @@ cu_result ashlar_fake_mem_alloc_managed(cu_ptr *ptr, size_t bytes, unsigned int 
 cu_result ashlar_fake_mem_alloc_pitch(cu_ptr *ptr, size_t *pitch, size_t width, size_t height,
                                       unsigned int element) {
     size_t row, bytes;
-    if (element != 4 && element != 8 && element != 16) {
+    if (pitch == NULL || (element != 4 && element != 8 && element != 16)) {
         return CU_INVALID_VALUE;
     }
     if (!ashlar__align_up(width, PITCH_ALIGN, &row) || !ashlar__mul(row, height, &bytes)) {

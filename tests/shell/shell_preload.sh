@@ -139,6 +139,14 @@ except AttributeError:
 raise SystemExit("a driver is found where there is none")'
 }
 
+# What is wrong, the driver says itself.
+answers_as_the_driver() { # SETTING...
+    set -- env ASHLAR_SOFT=strict=off,memory=64MiB "$@"
+    "$@" "$programs/program_wrong" >"$scratch/alone" || return
+    "$@" LD_PRELOAD="$preload" "$programs/program_wrong" >"$scratch/with" || return
+    diff "$scratch/alone" "$scratch/with"
+}
+
 if [ ! -f "$preload" ]; then
     skip 'libashlar_preload' 'it is not built for this processor'
     check_report
@@ -207,6 +215,10 @@ all_of driver_contexts "$programs/program_driver" contexts
 all_of shared "$programs/program_shared"
 all_of static "$programs/program_static"
 
+for setting in ASHLAR_PRELOAD=on ASHLAR_PRELOAD=off ASHLAR_PRELOAD=ipc ASHLAR_PRELOAD=unsafe \
+    ASHLAR_DEVICE=soft LD_LIBRARY_PATH="$LD_LIBRARY_PATH/cuda11"; do
+    check "wrong_calls_are_answered_as_the_driver_does_${setting##*/}" answers_as_the_driver "$setting"
+done
 check 'the_runtimes_of_cuda_12_and_13_get_the_versions_they_ask_for' \
     env LD_LIBRARY_PATH="$programs/asks" LD_PRELOAD="$preload" "$programs/asks/check_asks"
 check 'it_does_not_bring_jemalloc' brings_no_jemalloc
