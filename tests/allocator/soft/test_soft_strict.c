@@ -221,6 +221,7 @@ CASE(memory_that_queued_work_uses_is_not_to_go) {
     CHECK_ENDS("", launch_over_gone_memory, "cuGraphLaunch", "finds its memory gone");
     CHECK(passes("memory=64MiB,strict=on,mode=adversarial,clocks=on", unmap_after_all_work));
     CHECK(passes("memory=64MiB,strict=on,time=on", unmap_after_all_work_in_time));
+    CHECK(passes("memory=64MiB,strict=on,time=on,costs=off", unmap_after_all_work_in_time));
 }
 
 /* Run `act` in another thread while a stream of this one is captured in global mode. */
