@@ -287,7 +287,8 @@ static ashlar_status read_version(reader *r) {
         return status;
     }
     if (!ashlar__parse_count(row, &version)) {
-        return bad_field(r, &(field){"the version", 1, ASHLAR_PLAN_FILE_VERSION}, "no number");
+        return ashlar__fail(ASHLAR_EFORMAT, "%s:%zu: the version is no number; " REMEDY, r->name,
+                            r->line);
     }
     if (version != ASHLAR_PLAN_FILE_VERSION) {
         return ashlar__fail(ASHLAR_ENOTSUP,

@@ -115,7 +115,7 @@ static ashlar_status check_limits(const ashlar_optimizer_config *config, const l
 
 /* Positive and finite even in fp32; otherwise an epsilon or rate would not keep padding 0. */
 static bool is_positive(double value) {
-    return value > 0 && (float)value > 0 && value <= (double)FLT_MAX;
+    return value <= (double)FLT_MAX && (float)value > 0;
 }
 
 static bool is_fraction(double value) {

@@ -13,7 +13,7 @@ from count_cases import judge  # noqa: E402
 
 MOST_MEMORY = 3 << 30  # bytes that a program may have in memory: mutants may never stop asking
 MOST_OUTPUT = 4 << 20
-MOST_FILE = 1 << 38  # also of the memory of software devices, which is a file
+MOST_FILE = 1 << 42  # also of the memory of software devices, which is a file
 
 
 class Test:

@@ -213,4 +213,44 @@ CASE(same_seed_gives_the_same_interleaving) {
     CHECK(other_count == SEEDS); /* and another seed another one */
 }
 
+/* ---- whoever chooses ---- */
+
+static size_t choice_count;
+
+static size_t choose_last(size_t ways) {
+    choice_count++;
+    return ways - 1;
+}
+
+static void fill(cu_ptr ptr, cu_stream stream) {
+    CHECK(soft->memset_d8_async(ptr, 1, 512, stream) == CU_SUCCESS);
+}
+
+/* How often the order of what is queued was asked for. */
+static size_t choices(void) {
+    choice_count = 0;
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    return choice_count;
+}
+
+CASE_WITH(whoever_chooses_is_asked_where_work_may_meet, set_up_adversarial(1)) {
+    cu_ptr a = 0, b = 0;
+    CHECK(soft->mem_alloc(&a, 512) == CU_SUCCESS && soft->mem_alloc(&b, 512) == CU_SUCCESS);
+    ashlar__soft_choose_by(choose_last);
+    fill(a, s);
+    fill(b, t);
+    CHECK_ZU(choices(), 0);
+    fill(a, s);
+    fill(a, t);
+    CHECK_ZU(choices(), 1);
+    queue(s, "x"); /* a function of the host's may touch any memory */
+    fill(b, t);
+    CHECK_ZU(choices(), 1);
+    queue(s, "y");
+    queue(t, "z");
+    CHECK_ZU(choices(), 1);
+    CHECK(strcmp(ran, "xzy") == 0);
+    ashlar__soft_choose_by(NULL);
+}
+
 RUN_CASES()
