@@ -92,6 +92,8 @@ FAKE_MORE_MAP(X)
 
 /* cuMemAllocAsync and cuMemFreeAsync as they are with per-thread default streams. */
 cu_result ashlar_fake_mem_alloc_async_ptsz(cu_ptr *ptr, size_t bytes, cu_stream stream);
+cu_result ashlar_fake_mem_alloc_from_pool_async_ptsz(cu_ptr *ptr, size_t bytes, cu_pool of,
+                                                     cu_stream stream);
 cu_result ashlar_fake_mem_free_async_ptsz(cu_ptr ptr, cu_stream stream);
 
 /* All pools' memory of a device is gone; its work is over, so that pools give back what they do not

@@ -229,6 +229,11 @@ cu_result ashlar_fake_mem_alloc_async_ptsz(cu_ptr *ptr, size_t bytes, cu_stream 
     return ashlar_fake_mem_alloc_async(ptr, bytes, per_thread(stream));
 }
 
+cu_result ashlar_fake_mem_alloc_from_pool_async_ptsz(cu_ptr *ptr, size_t bytes, cu_pool of,
+                                                     cu_stream stream) {
+    return ashlar_fake_mem_alloc_from_pool_async(ptr, bytes, of, per_thread(stream));
+}
+
 cu_result ashlar_fake_mem_free_async_ptsz(cu_ptr ptr, cu_stream stream) {
     return ashlar_fake_mem_free_async(ptr, per_thread(stream));
 }

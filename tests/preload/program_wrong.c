@@ -123,12 +123,20 @@ static void use_child(void) {
 }
 
 static void use_pools(cu_device device) {
+    cu_ptr ptr = 0;
     void *pool = NULL;
     unsigned long long value = 0;
     TRY(cuDeviceGetDefaultMemPool, (void **, cu_device), (&pool, device));
     TRY(cuMemPoolGetAttribute, (void *, unsigned, void *), (pool, POOL_USED, &value));
     TRY(cuMemPoolTrimTo, (void *, size_t), (NULL, 0));
+    TRY(cuMemAllocFromPoolAsync, (cu_ptr *, size_t, void *, cu_stream), (&ptr, 64, NULL, NULL));
+    TRY(cuMemAllocFromPoolAsync_ptsz, (cu_ptr *, size_t, void *, cu_stream),
+        (&ptr, 64, NULL, NULL));
+    TRY(cuMemAllocFromPoolAsync_ptsz, (cu_ptr *, size_t, void *, cu_stream),
+        (&ptr, 64, pool, NULL));
+    TRY(cuMemFreeAsync_ptsz, (cu_ptr, cu_stream), (ptr, NULL));
     TRY(cuDeviceSetMemPool, (cu_device, void *), (device, NULL));
+    TRY(cuCtxSynchronize, (void), ());
 }
 
 int main(void) {
@@ -140,6 +148,7 @@ int main(void) {
     }
     TRY(cuInit, (unsigned), (0));
     (void)use_all(NULL);
+    TRY(cuDevicePrimaryCtxReset_v2, (cu_device), (1000));
     TRY(cuDevicePrimaryCtxRetain, (cu_context *, cu_device), (&context, 0));
     TRY(cuCtxSetCurrent, (cu_context), (context));
     (void)use_all(NULL);

@@ -147,6 +147,12 @@ answers_as_the_driver() { # SETTING...
     diff "$scratch/alone" "$scratch/with"
 }
 
+# Nine calls are right and ours; the driver gets the others, and those where it has no context.
+counts_what_it_serves() {
+    ASHLAR_PRELOAD=report ASHLAR_SOFT=strict=off,memory=64MiB with "$programs/program_wrong" || return
+    grep '^ashlar-preload: 9 allocations, .* 74 went to the driver$' "$scratch/stderr"
+}
+
 if [ ! -f "$preload" ]; then
     skip 'libashlar_preload' 'it is not built for this processor'
     check_report
@@ -219,6 +225,7 @@ for setting in ASHLAR_PRELOAD=on ASHLAR_PRELOAD=off ASHLAR_PRELOAD=ipc ASHLAR_PR
     ASHLAR_DEVICE=soft LD_LIBRARY_PATH="$LD_LIBRARY_PATH/cuda11"; do
     check "wrong_calls_are_answered_as_the_driver_does_${setting##*/}" answers_as_the_driver "$setting"
 done
+check 'wrong_calls_are_counted_as_the_drivers' counts_what_it_serves
 check 'the_runtimes_of_cuda_12_and_13_get_the_versions_they_ask_for' \
     env LD_LIBRARY_PATH="$programs/asks" LD_PRELOAD="$preload" "$programs/asks/check_asks"
 check 'it_does_not_bring_jemalloc' brings_no_jemalloc
