@@ -35,17 +35,11 @@ static uint64_t cost_of(const search *s, const ashlar_window *w, ashlar_handle_s
  */
 static void search_gap(search *s, ashlar_block *gap, size_t bytes) {
     const ashlar_window *w = gap->window;
-    const ashlar_handle_span touched = ashlar__handles_touched(s->heap, w, gap->offset, gap->bytes);
     const ashlar_handle_span inside = ashlar__handles_inside(s->heap, gap);
     const size_t last = gap->offset + gap->bytes - bytes, size = s->heap->range.handle_bytes;
     uint64_t cost = 0;
-    size_t end = touched.first;
-    for (size_t at = touched.first; at < touched.end; at++) {
-        const size_t front = w->offset + at * size;
-        const size_t offset = front > gap->offset ? front : gap->offset;
-        if (offset > last) {
-            break;
-        }
+    size_t at = ashlar__handles_touched(s->heap, w, gap->offset, gap->bytes).first, end = at;
+    for (size_t offset = gap->offset; offset <= last; offset = w->offset + at * size) {
         for (const size_t to = ashlar__handles_touched(s->heap, w, offset, bytes).end; end < to;) {
             cost += cost_of(s, w, inside, end++);
         }
@@ -53,7 +47,7 @@ static void search_gap(search *s, ashlar_block *gap, size_t bytes) {
             s->least = cost;
             *s->best = (ashlar_heap_place){gap, offset, bytes};
         }
-        cost -= cost_of(s, w, inside, at);
+        cost -= cost_of(s, w, inside, at++);
     }
 }
 
