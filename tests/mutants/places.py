@@ -315,13 +315,38 @@ def is_number(node):
     return "*" not in made.get("desugaredQualType", made.get("qualType", "*"))
 
 
+def find_unused(declarations, texts):
+    """(path, name) of each static function that only assertions of level 3 call, which are not in
+    the build, or functions that only they call."""
+    spans = {path: [(found.start(), text.macro_end(found.start()))
+                    for found in re.finditer(r"\bASHLAR_CHECK3\b", text.code)]
+             for path, text in texts.items()}
+    left = {(node["loc"]["file"], node["name"]): find_span(node, texts[node["loc"]["file"]])
+            for node in declarations if node["kind"] == "FunctionDecl"
+            and node.get("storageClass") == "static" and node["loc"].get("file") in texts
+            and node["loc"]["file"].endswith(".c")}
+    unused, before = set(), None
+    while before != len(unused):
+        before = len(unused)
+        for (path, name), own in [item for item in left.items() if item[1] is not None]:
+            places = [found.start() for found in re.finditer(r"\b%s\b" % name, texts[path].code)
+                      if not own.begin <= found.start() < own.end]
+            if places and all(any(begin <= at < end for begin, end in spans[path])
+                              for at in places):
+                unused.add((path, name))
+                spans[path].append((own.begin, own.end))
+    return unused
+
+
 def find_groups(declarations, texts):
     """(path, key, changes) of each function that is defined in one of these texts; a function of a
     header has the same key in every unit."""
+    unused = find_unused(declarations, texts)
     for node in declarations:
         place = node.get("loc", {})
         key = place.get("file"), place.get("offset")
         if (node["kind"] != "FunctionDecl" or key[0] not in texts or
+                (key[0], node["name"]) in unused or
                 not any(child["kind"] == "CompoundStmt" for child in node.get("inner", []))):
             continue
         finder = Finder(texts[key[0]])
