@@ -59,6 +59,7 @@ class Finder:
         self.groups = []
         self.function = ""
         self.returns_bool = False
+        self.choosing = set()  # comparisons that choose the larger, or smaller, of their operands
 
     # ---- what is found ----
 
@@ -153,6 +154,11 @@ class Finder:
         self.wrap(whole, "nothing", "if (!@0@) { ", " }")
 
     def on_IfStmt(self, node, span):
+        body = node["inner"][1]
+        if body["kind"] == "CompoundStmt" and len(body.get("inner", [])) == 1:
+            body = body["inner"][0]
+        if len(node["inner"]) == 2 and body.get("opcode") == "=":
+            self.note_choice(node["inner"][0], body["inner"])
         self.condition(node["inner"][0], span)
         for child in node["inner"][1:]:
             self.visit(child)
@@ -184,7 +190,20 @@ class Finder:
 
     # ---- conditions ----
 
+    def note_choice(self, condition, chosen):
+        """Of two that are equal it does not matter which is chosen: < and <= do the same."""
+        def words_of(nodes):
+            spans = [find_span(node, self.text) for node in nodes]
+            return sorted("".join(self.text.text[span.begin:span.end].split())
+                          for span in spans if span is not None)
+        condition = strip(condition)
+        if condition.get("opcode") in COMPARISONS:
+            words = words_of(condition["inner"])
+            if len(words) == 2 and words == words_of(chosen):
+                self.choosing.add(condition["id"])
+
     def on_ConditionalOperator(self, node, _):
+        self.note_choice(node["inner"][0], node["inner"][1:])
         self.condition(node["inner"][0])
         self.visit_children({"inner": node["inner"][1:]})
 
@@ -246,10 +265,12 @@ class Finder:
         elif operator in ("==", "!="):
             self.wrap(span, "%s becomes %s" % (operator, OPPOSITES[operator]), "((", ") ^ @0@)")
         elif operator in COMPARISONS and not has_bits(node):
-            others = COMPARISONS[operator], OPPOSITES[operator]
+            others = [OPPOSITES[operator]]
+            if node["id"] not in self.choosing:
+                others.insert(0, COMPARISONS[operator])
+            tries = "".join("@%d@ ? l_ %s r_ : " % each for each in enumerate(others))
             self.part(span, sides, ["%s becomes %s" % (operator, other) for other in others],
-                      *COPIES, "); @0@ ? l_ %s r_ : @1@ ? l_ %s r_ : l_ %s r_; })" % (
-                          *others, operator))
+                      *COPIES, "); %sl_ %s r_; })" % (tries, operator))
         elif operator in SWAPS and is_number(node["inner"][1]) and not has_bits(node):
             other = SWAPS[operator]
             self.part(span, sides, ["%s becomes %s" % (operator, other)],

@@ -27,6 +27,9 @@ CASE(a_length_has_the_key_of_its_bucket) {
     o = (ashlar_warmup_options){
         .min_length = 1, .max_length = SIZE_MAX, .length_bucket_count = SIZE_MAX};
     CHECK_ZU(ashlar_warmup_key(&o, SIZE_MAX), SIZE_MAX - 1);
+    /* What a warm-up would refuse has one key. */
+    o = (ashlar_warmup_options){.min_length = 5, .max_length = 4, .length_bucket_count = 1};
+    CHECK_ZU(ashlar_warmup_key(&o, 9), 0);
 }
 
 /* Calls from number `at` on: dry runs, or steps, of the lengths from `from` down to `to`. */
