@@ -1,0 +1,103 @@
+#!/bin/sh
+#
+# shell_examples.sh - the programs of examples/: each is built by the command in its opening
+# comment, against ashlar as it is installed, and says what it is there to show.
+
+# shellcheck source=tests/shell/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+root=$scratch/root
+cp "$ASHLAR_SOURCE"/examples/* "$scratch"
+cd "$scratch" || exit 1
+
+install_files() {
+    DESTDIR=$root meson install -C "$ASHLAR_BUILD" --no-rebuild || return
+    config=$(find "$root" -name ashlar.pc)
+    prefix=$root$(sed -n 's/^prefix=//p' "$config")
+    mkdir -p pkgconfig && sed "s|^prefix=.*|prefix=$prefix|" "$config" >pkgconfig/ashlar.pc
+}
+
+# The commands in an opening comment, as they are printed there.
+commands() { # FILE
+    sed -n -e '/\*\//q' -e 's/^ \*     //p' "$1"
+}
+
+runs() { # FILE WANTED-LINE...: extended regular expressions, each for a whole line
+    file=$1
+    shift
+    commands "$file" >"$scratch/commands"
+    grep -q . "$scratch/commands" || complain 'no command in the comment' || return
+    sh -e "$scratch/commands" >"$scratch/out" 2>&1
+    status=$?
+    cat "$scratch/out"
+    [ "$status" -eq 0 ] || return
+    for line in "$@"; do
+        grep -qxE "$line" "$scratch/out" || complain "lacks the line $line" || return
+    done
+}
+
+at_most_lines() { # MOST FILE: without its opening comment and blank lines
+    count=$(sed '1,/\*\//d' "$2" | grep -c .)
+    [ "$count" -le "$1" ] || complain "$count lines of code"
+}
+
+prefetches_late() {
+    for seed in 1 2 3; do
+        ASHLAR_SOFT=mode=adversarial,seed=$seed ./prefetch | grep -F '64 of 64' || return
+    done
+}
+
+# What the example is there to show, without the line that it is about.
+prefetches_wrong() {
+    sed '/ashlar_record_stream(/d' prefetch.c >wrong.c &&
+        commands prefetch.c | grep '^cc ' | sed 's/prefetch/wrong/g; s/ &&.*//' >commands &&
+        sh -e commands || return
+    for seed in 1 2 3; do
+        ASHLAR_SOFT=mode=adversarial,seed=$seed ./wrong | grep -vF '64 of 64' && return
+    done
+    complain 'it is right without ashlar_record_stream()'
+}
+
+says_as_built_by_meson() { # NAME
+    "$ASHLAR_BUILD/examples/example_$1" >built && "./$1" | diff - built
+}
+
+check 'ashlar_is_installed' install_files
+PKG_CONFIG_PATH=$scratch/pkgconfig
+LD_LIBRARY_PATH=$(PKG_CONFIG_PATH=$scratch/pkgconfig pkg-config --variable=libdir ashlar)
+ASHLAR_DEVICE=soft
+export PKG_CONFIG_PATH LD_LIBRARY_PATH ASHLAR_DEVICE
+
+check 'hello_shows_the_statistics' runs hello.c \
+    '0 bytes live, 1000000 at the peak, 2097152 taken from the device'
+check 'hello_has_few_lines' at_most_lines 20 hello.c
+check 'prefetch_is_right' runs prefetch.c '64 of 64 batches are right; [0-9]+ MiB .*'
+check 'prefetch_is_right_when_work_is_late' prefetches_late
+check 'and_is_wrong_without_the_line_that_it_is_about' prefetches_wrong
+check 'out_of_memory_reclaims_and_reports' runs out_of_memory.c \
+    '6 MiB are wanted: gave back 8 MiB' 'The batch has its memory\.' \
+    'ASHLAR_ENOMEM:' '.*limit.*'
+check 'warmup_proves_what_it_prints' runs warmup.c \
+    'A step of any length from 1 to 100 takes no more memory: guaranteed\.' \
+    '1000 steps: 0 driver calls, [0-9]+ bytes reserved\.'
+for name in hello out_of_memory prefetch warmup; do
+    check "meson_builds_${name}_as_well" says_as_built_by_meson "$name"
+done
+
+# The CUDA of tests/cuda, which stands on the software device.
+cuda=$ASHLAR_BUILD/tests/cuda
+preload=$LD_LIBRARY_PATH/libashlar-preload.so
+if [ -e "$cuda/libcudart.so.13" ] && [ -n "${ASHLAR_CUDA_INCLUDE-}" ] && [ -e "$preload" ]; then
+    mkdir -p "$scratch/cuda/lib64" && ln -s "$ASHLAR_CUDA_INCLUDE" "$scratch/cuda/include" &&
+        ln -s "$cuda/libcudart.so.13" "$scratch/cuda/lib64/libcudart.so"
+    CUDA_PATH=$scratch/cuda CPATH=$ASHLAR_CUDA_INCLUDE LIBRARY_PATH=$cuda
+    LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$cuda
+    export CUDA_PATH CPATH LIBRARY_PATH LD_LIBRARY_PATH
+    unset ASHLAR_DEVICE
+    check 'a_cuda_program_runs_unchanged_with_either' runs cudamalloc_loop.c \
+        '500 of 500 steps are right; [0-9.]+ ms a step' \
+        'ashlar-preload: 4000 allocations, [1-9] of them took memory .* 0 went to the driver'
+else
+    skip 'a_cuda_program_runs_unchanged' 'there are no CUDA headers to build it with'
+fi
+check_report
