@@ -12,6 +12,7 @@
 #include <ashlar/flatten.h>
 #include <ashlar/graph_pool.h>
 #include <ashlar/leak_monitor.h>
+#include <ashlar/model.h>
 #include <ashlar/optimizer.h>
 #include <ashlar/pack.h>
 #include <ashlar/plan.h>

@@ -1,8 +1,9 @@
-/* ops.c - the operations of a model around its layers: chooses a back end, and queues them on the
- * CPU as host functions. */
+/* ops.c - the operations of a model around its layers: checks their arguments, chooses a back end,
+ * and queues them on the CPU as host functions. */
 #include "rnn/layer/ops_backend.h"
 
 #include "allocator/base/host.h"
+#include "allocator/base/sized.h"
 #include "rnn/layer/ops_cpu.h"
 
 static ashlar_status check_cpu(ashlar_dtype dtype) {
@@ -41,7 +42,7 @@ ASHLAR_OPS_MAP(QUEUE_OP)
 const ashlar_ops_backend ashlar__ops_backend_cpu = {
     .name = "cpu", .check = check_cpu, .loss_work_bytes = no_work_bytes, ASHLAR_OPS_MAP(ROW)};
 
-ashlar_status ashlar__ops_create(ashlar_device *device, ashlar_dtype dtype, ashlar_ops **out) {
+ashlar_status ashlar_ops_create(ashlar_device *device, ashlar_dtype dtype, ashlar_ops **out) {
     ashlar_device_info info;
     ashlar_device_get_info(device, &info);
     const ashlar_ops_backend *backend =
@@ -54,7 +55,7 @@ ashlar_status ashlar__ops_create(ashlar_device *device, ashlar_dtype dtype, ashl
     ASHLAR_HAND_OUT(status, ops, ashlar__host_free, out);
 }
 
-void ashlar__ops_destroy(ashlar_ops *ops) {
+void ashlar_ops_destroy(ashlar_ops *ops) {
     if (ops == NULL) {
         return;
     }
@@ -64,13 +65,76 @@ void ashlar__ops_destroy(ashlar_ops *ops) {
     ashlar__host_free(ops);
 }
 
-size_t ashlar__ops_loss_work_bytes(const ashlar_ops *ops, size_t positions) {
+size_t ashlar_loss_work_bytes(const ashlar_ops *ops, size_t positions) {
     return ops->backend->loss_work_bytes(positions);
 }
 
-#define DEFINE_OP(op, kind)                                                                 \
-    ashlar_status ashlar__ops_##op(const ashlar_ops *ops, const ashlar_##kind##_args *args, \
-                                   ashlar_stream stream) {                                  \
-        return ops->backend->op(ops, args, stream);                                         \
+/* ---- arguments ---- */
+
+/* A buffer that an operation needs, by the name of its field. */
+typedef struct need {
+    const char *name;
+    const void *buffer;
+} need;
+
+/* `sizes`: that all are given. The list ends with an entry that has no name. */
+static ashlar_status check(const char *op, bool has_sizes, const need *needs) {
+    ASHLAR_FAIL_IF(!has_sizes, ASHLAR_EINVAL, "ashlar_%s: a size is 0", op);
+    for (; needs->name != NULL; needs++) {
+        ASHLAR_FAIL_IF(needs->buffer == NULL, ASHLAR_EINVAL, "ashlar_%s: %s is NULL", op,
+                       needs->name);
+    }
+    return ASHLAR_OK;
+}
+
+#define NEED(field) \
+    { #field, args->field }
+#define NEED_IF(condition, field) \
+    { #field, (condition) ? args->field : (const void *)args }
+#define NEEDS(...)     \
+    (const need[]) {   \
+        __VA_ARGS__, { \
+            NULL, NULL \
+        }              \
+    }
+
+static bool has_batch(size_t steps, size_t batch, size_t width) {
+    return steps > 0 && batch > 0 && width > 0;
+}
+
+#define DEFINE_CHECK(op, kind, has_sizes, ...)                                                 \
+    static ashlar_status check_##op(const ashlar_ops *ops, const ashlar_##kind##_args *args) { \
+        (void)ops;                                                                             \
+        return check(#op, has_sizes, NEEDS(__VA_ARGS__));                                      \
+    }
+
+DEFINE_CHECK(embedding_forward, embedding,
+             has_batch(args->steps, args->batch, args->width) && args->classes > 0, NEED(tokens),
+             NEED(table), NEED(out))
+DEFINE_CHECK(embedding_backward, embedding,
+             has_batch(args->steps, args->batch, args->width) && args->classes > 0, NEED(tokens),
+             NEED(dout), NEED(dtable))
+DEFINE_CHECK(linear_forward, linear, has_batch(args->rows, args->in, args->out), NEED(x),
+             NEED(weight), NEED(y))
+DEFINE_CHECK(linear_backward, linear, has_batch(args->rows, args->in, args->out), NEED(dy),
+             NEED_IF(args->dx != NULL, weight), NEED_IF(args->dweight != NULL, x))
+DEFINE_CHECK(cross_entropy, cross_entropy, has_batch(args->steps, args->batch, args->classes),
+             NEED(logits), NEED(targets), NEED(loss),
+             NEED_IF(ashlar_loss_work_bytes(ops, args->steps * args->batch) > 0, work))
+DEFINE_CHECK(squared_error, squared_error, has_batch(args->steps, args->batch, args->width),
+             NEED(outputs), NEED(targets), NEED(loss),
+             NEED_IF(ashlar_loss_work_bytes(ops, args->steps * args->batch) > 0, work))
+DEFINE_CHECK(copy_columns, columns,
+             args->rows > 0 && args->width > 0 && args->from_stride >= args->width &&
+                 args->to_stride >= args->width,
+             NEED(from), NEED(to))
+DEFINE_CHECK(argmax, argmax, args->rows > 0 && args->classes > 0, NEED(logits), NEED(labels))
+
+#define DEFINE_OP(op, kind)                                                                     \
+    ashlar_status ashlar_##op##_sized(const ashlar_ops *ops, const ashlar_##kind##_args *given, \
+                                      size_t given_bytes, ashlar_stream stream) {               \
+        ASHLAR_SIZED_READ(ashlar_##kind##_args, args, given, given_bytes);                      \
+        ASHLAR_TRY(check_##op(ops, &args));                                                     \
+        return ops->backend->op(ops, &args, stream);                                            \
     }
 ASHLAR_OPS_MAP(DEFINE_OP)

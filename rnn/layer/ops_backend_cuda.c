@@ -61,17 +61,19 @@ extern const unsigned long long ashlar__ops_image[]; /* ops_cuda.cu, compiled */
 static const ashlar_cuda_image image = {.what = "ops", .image = ashlar__ops_image};
 
 #define KERNEL(function, kind) KERNEL_##function,
-enum { ASHLAR_OPS_KERNEL_MAP(KERNEL) KERNEL_loss_sum, KERNEL_COUNT };
+enum { ASHLAR_OPS_KERNEL_MAP(KERNEL) KERNEL_loss_count, KERNEL_loss_sum, KERNEL_COUNT };
+
+#define FOR_ALL_TYPES "ashlar_kernel_loss_count", "ashlar_kernel_loss_sum"
 
 #define X_F32(function, kind) "ashlar_kernel_" #function "_f32",
 #define X_F64(function, kind) "ashlar_kernel_" #function "_f64",
 #define X_F16(function, kind) "ashlar_kernel_" #function "_f16",
 #define X_BF16(function, kind) "ashlar_kernel_" #function "_bf16",
 static const char *const kernel_names[][KERNEL_COUNT] = {
-    [ASHLAR_F32] = {ASHLAR_OPS_KERNEL_MAP(X_F32) "ashlar_kernel_loss_sum"},
-    [ASHLAR_F64] = {ASHLAR_OPS_KERNEL_MAP(X_F64) "ashlar_kernel_loss_sum"},
-    [ASHLAR_F16] = {ASHLAR_OPS_KERNEL_MAP(X_F16) "ashlar_kernel_loss_sum"},
-    [ASHLAR_BF16] = {ASHLAR_OPS_KERNEL_MAP(X_BF16) "ashlar_kernel_loss_sum"},
+    [ASHLAR_F32] = {ASHLAR_OPS_KERNEL_MAP(X_F32) FOR_ALL_TYPES},
+    [ASHLAR_F64] = {ASHLAR_OPS_KERNEL_MAP(X_F64) FOR_ALL_TYPES},
+    [ASHLAR_F16] = {ASHLAR_OPS_KERNEL_MAP(X_F16) FOR_ALL_TYPES},
+    [ASHLAR_BF16] = {ASHLAR_OPS_KERNEL_MAP(X_BF16) FOR_ALL_TYPES},
 };
 ASHLAR_TABLE_IS_FULL(kernel_names, ASHLAR_DTYPE_COUNT);
 
@@ -173,18 +175,37 @@ DEFINE_SIMPLE(embedding_forward, embedding,
               divide_up(args->steps * args->batch * args->width, ASHLAR_OPS_PIECE))
 DEFINE_SIMPLE(embedding_backward, embedding,
               args->classes *divide_up(args->width, ASHLAR_OPS_THREADS))
-DEFINE_SIMPLE(columns, columns, divide_up(args->rows * args->width, ASHLAR_OPS_PIECE))
+DEFINE_SIMPLE(copy_columns, columns, divide_up(args->rows * args->width, ASHLAR_OPS_PIECE))
 DEFINE_SIMPLE(argmax, argmax, args->rows)
 
+/* The number of valid positions, then each position's part. */
 static size_t loss_work_bytes(size_t positions) {
-    return positions * sizeof(double);
+    return (1 + positions) * sizeof(double);
 }
 
-static ashlar_status loss(const ashlar_ops *ops, const ashlar_loss_args *args,
-                          ashlar_stream stream) {
+static ashlar_status cross_entropy(const ashlar_ops *ops, const ashlar_cross_entropy_args *args,
+                                   ashlar_stream stream) {
     ASHLAR_TRY(ashlar__device_enter(ops->device));
-    ashlar_status status = launch(ops, KERNEL_loss, args->steps * args->batch, args, stream);
+    ashlar_status status =
+        args->weight != 0 ? ASHLAR_OK : launch(ops, KERNEL_loss_count, 1, args, stream);
+    ASHLAR_THEN(status, launch(ops, KERNEL_cross_entropy, args->steps * args->batch, args, stream));
     ASHLAR_THEN(status, launch(ops, KERNEL_loss_sum, 1, args, stream));
+    ashlar__device_leave(ops->device);
+    return status;
+}
+
+static ashlar_status squared_error(const ashlar_ops *ops, const ashlar_squared_error_args *args,
+                                   ashlar_stream stream) {
+    const ashlar_cross_entropy_args sum = {.steps = args->steps,
+                                           .batch = args->batch,
+                                           .weight = args->weight,
+                                           .work = args->work,
+                                           .loss = args->loss,
+                                           .losses = args->losses};
+    ASHLAR_TRY(ashlar__device_enter(ops->device));
+    ashlar_status status =
+        launch(ops, KERNEL_squared_error, args->steps * args->batch, args, stream);
+    ASHLAR_THEN(status, launch(ops, KERNEL_loss_sum, 1, &sum, stream));
     ashlar__device_leave(ops->device);
     return status;
 }

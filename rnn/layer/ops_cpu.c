@@ -97,6 +97,10 @@ static void add_row(real *restrict sum, const real *restrict row, size_t width) 
     }
 }
 
+static size_t length_of(const int32_t *lengths, size_t sequence, size_t steps) {
+    return lengths == NULL ? steps : (size_t)lengths[sequence];
+}
+
 void REAL(ashlar__embedding_forward)(const ashlar_embedding_args *args) {
     const size_t width = args->width;
     const real *const table = args->table;
@@ -104,7 +108,7 @@ void REAL(ashlar__embedding_forward)(const ashlar_embedding_args *args) {
     for (size_t t = 0; t < args->steps; t++) {
         for (size_t b = 0; b < args->batch; b++) {
             const size_t at = t * args->batch + b;
-            if (t >= (size_t)args->lengths[b]) {
+            if (t >= length_of(args->lengths, b, args->steps)) {
                 memset(out + at * width, 0, width * sizeof(real));
                 continue;
             }
@@ -121,7 +125,7 @@ void REAL(ashlar__embedding_backward)(const ashlar_embedding_args *args) {
     real *const dtable = args->dtable;
     for (size_t t = 0; t < args->steps; t++) {
         for (size_t b = 0; b < args->batch; b++) {
-            if (t >= (size_t)args->lengths[b]) {
+            if (t >= length_of(args->lengths, b, args->steps)) {
                 continue;
             }
             const size_t at = t * args->batch + b;
@@ -178,33 +182,92 @@ static double position_gradient(const real *logits, size_t classes, size_t targe
     return log((double)sum) + gap;
 }
 
-void REAL(ashlar__loss)(const ashlar_loss_args *args) {
+/* Whether a position counts: inside its sequence, and not to be ignored. */
+static bool is_valid(const ashlar_cross_entropy_args *args, size_t at) {
+    return at / args->batch < length_of(args->lengths, at % args->batch, args->steps) &&
+           args->targets[at] >= 0;
+}
+
+static size_t count_valid(const ashlar_cross_entropy_args *args) {
+    size_t valid = 0;
+    for (size_t at = 0; at < args->steps * args->batch; at++) {
+        valid += is_valid(args, at);
+    }
+    return valid;
+}
+
+/* The weight of one of `count` positions or elements; of none it does not matter. */
+static double weight_of(double given, size_t count) {
+    return given != 0 ? given : 1 / (double)(count > 0 ? count : 1);
+}
+
+void REAL(ashlar__cross_entropy)(const ashlar_cross_entropy_args *args) {
     const size_t classes = args->classes;
     const real *const logits = args->logits;
     real *const dlogits = args->dlogits;
-    size_t valid = 0;
-    for (size_t b = 0; b < args->batch; b++) {
-        valid += (size_t)args->lengths[b];
-    }
+    const double weight = weight_of(args->weight, args->weight != 0 ? 1 : count_valid(args));
     const double scale = args->scale == NULL ? 1.0 : *args->scale;
-    const real weight = (real)(args->weight == 0 ? scale / (double)valid : scale * args->weight);
-    double loss = 0;
+    double sum = 0;
     for (size_t at = 0; at < args->steps * args->batch; at++) {
         const real *const row = logits + at * classes;
         real *const drow = dlogits == NULL ? NULL : dlogits + at * classes;
-        const bool is_valid = at / args->batch < (size_t)args->lengths[at % args->batch];
-        if (!is_valid) {
-            if (drow != NULL) {
-                memset(drow, 0, classes * sizeof(real));
-            }
-            continue;
+        double loss = 0;
+        if (is_valid(args, at)) {
+            const size_t target = (size_t)args->targets[at];
+            ASHLAR_ASSERT(target < classes);
+            loss = drow == NULL
+                       ? position_loss(row, classes, target)
+                       : position_gradient(row, classes, target, (real)(scale * weight), drow);
+        } else if (drow != NULL) {
+            memset(drow, 0, classes * sizeof(real));
         }
-        const size_t target = (size_t)args->targets[at];
-        ASHLAR_ASSERT(target < classes);
-        loss += drow == NULL ? position_loss(row, classes, target)
-                             : position_gradient(row, classes, target, weight, drow);
+        if (args->losses != NULL) {
+            args->losses[at] = loss;
+        }
+        sum += loss;
     }
-    *args->loss += args->weight == 0 ? loss / (double)valid : loss * args->weight;
+    *args->loss += sum * weight;
+}
+
+/* The squares of one position; its gradient, unless that is NULL, may take the outputs' place. */
+static double position_squares(const real *outputs, const real *targets, size_t width, real factor,
+                               real *doutputs) {
+    double sum = 0;
+    for (size_t j = 0; j < width; j++) {
+        const real difference = outputs[j] - targets[j];
+        sum += (double)difference * (double)difference;
+        if (doutputs != NULL) {
+            doutputs[j] = factor * difference;
+        }
+    }
+    return sum;
+}
+
+void REAL(ashlar__squared_error)(const ashlar_squared_error_args *args) {
+    const size_t width = args->width;
+    size_t valid = 0;
+    for (size_t b = 0; b < args->batch; b++) {
+        valid += length_of(args->lengths, b, args->steps);
+    }
+    const double weight = weight_of(args->weight, valid * width);
+    const double scale = args->scale == NULL ? 1.0 : *args->scale;
+    double sum = 0;
+    for (size_t at = 0; at < args->steps * args->batch; at++) {
+        real *const d = args->doutputs == NULL ? NULL : (real *)args->doutputs + at * width;
+        double squares = 0;
+        if (at / args->batch < length_of(args->lengths, at % args->batch, args->steps)) {
+            squares = position_squares((const real *)args->outputs + at * width,
+                                       (const real *)args->targets + at * width, width,
+                                       (real)(2 * scale * weight), d);
+        } else if (d != NULL) {
+            memset(d, 0, width * sizeof(real));
+        }
+        if (args->losses != NULL) {
+            args->losses[at] = squares;
+        }
+        sum += squares;
+    }
+    *args->loss += sum * weight;
 }
 
 void REAL(ashlar__softmax)(const ashlar_softmax_args *args) {
@@ -220,7 +283,7 @@ void REAL(ashlar__softmax)(const ashlar_softmax_args *args) {
     }
 }
 
-void REAL(ashlar__columns)(const ashlar_columns_args *args) {
+void REAL(ashlar__copy_columns)(const ashlar_columns_args *args) {
     const real *const from = args->from;
     real *const to = args->to;
     for (size_t row = 0; row < args->rows; row++) {

@@ -26,19 +26,21 @@ static __device__ double block_sum(double value) {
 
 /* Whether a position of [T, B] lies before the end of its sequence. */
 static __device__ bool is_inside(size_t position, size_t batch, const int32_t *lengths) {
-    return (long long)(position / batch) < (long long)lengths[position % batch];
+    return lengths == NULL || (long long)(position / batch) < (long long)lengths[position % batch];
 }
 
-/* The weight of one position: the given one, or 1 / the number of valid positions. */
-static __device__ double position_weight(const ashlar_loss_args *args) {
-    if (args->weight != 0) {
-        return args->weight; /* all threads return here */
+/* The weight of one position or element: the given one, or 1 / the count that work begins with. */
+static __device__ double position_weight(double given, const void *work) {
+    if (given != 0) {
+        return given;
     }
-    double valid = 0;
-    for (size_t b = threadIdx.x; b < args->batch; b += THREADS) {
-        valid += args->lengths[b];
-    }
-    return 1 / block_sum(valid);
+    const double count = *(const double *)work;
+    return 1 / (count > 0 ? count : 1);
+}
+
+/* Where the parts of a loss are. */
+static __device__ double *parts_of(void *work, double *losses) {
+    return losses != NULL ? losses : (double *)work + 1;
 }
 
 /* Which of the CHUNK positions from `first` on have the token `class_`: bit i of words[k] is
@@ -93,16 +95,27 @@ ASHLAR_OPS_KERNEL_MAP(DEFINE_F16)
 ASHLAR_OPS_KERNEL_MAP(DEFINE_BF16)
 
 __global__ void __launch_bounds__(ASHLAR_OPS_THREADS)
-    ashlar_kernel_loss_sum(const __grid_constant__ ashlar_loss_args args) {
-    const double *parts = (const double *)args.work;
-    const double weight = position_weight(&args);
+    ashlar_kernel_loss_count(const __grid_constant__ ashlar_cross_entropy_args args) {
+    double valid = 0;
+    for (size_t i = threadIdx.x; i < args.steps * args.batch; i += THREADS) {
+        valid += is_inside(i, args.batch, args.lengths) && args.targets[i] >= 0;
+    }
+    valid = block_sum(valid);
+    if (threadIdx.x == 0) {
+        *(double *)args.work = valid;
+    }
+}
+
+__global__ void __launch_bounds__(ASHLAR_OPS_THREADS)
+    ashlar_kernel_loss_sum(const __grid_constant__ ashlar_cross_entropy_args args) {
+    const double *parts = parts_of(args.work, args.losses);
     double sum = 0;
     for (size_t i = threadIdx.x; i < args.steps * args.batch; i += THREADS) {
         sum += parts[i];
     }
     sum = block_sum(sum);
     if (threadIdx.x == 0) {
-        *args.loss += sum * weight;
+        *args.loss += sum * position_weight(args.weight, args.work);
     }
 }
 

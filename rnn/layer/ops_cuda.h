@@ -12,18 +12,26 @@
  *   embedding_backward   a block for each class and each THREADS columns of dtable
  *   bias_forward         a block for each PIECE elements of y: y = bias
  *   bias_backward        a block for each COLUMNS of dbias: dbias += the sum of dy's rows
- *   loss                 a block for each position: dlogits, and its part of the loss in work
- *   columns              a block for each PIECE elements of to
+ *   cross_entropy        a block for each position: dlogits, and its part of the loss
+ *   squared_error        a block for each position: doutputs, and its part of the loss
+ *   copy_columns         a block for each PIECE elements of to
  *   argmax               a block for each row
  *
- * and ashlar_kernel_loss_sum, one block, for all types: loss += the parts in work. */
+ * and for all types, in one block each and with the arguments of cross_entropy:
+ *
+ *   loss_count           how many positions are valid: what a weight of 0 divides by
+ *   loss_sum             loss += the parts
+ *
+ * Of a loss's work, word 0 holds that count, and the words behind it the parts, unless the caller
+ * wants these in `losses`. */
 #define ASHLAR_OPS_KERNEL_MAP(X)     \
     X(embedding_forward, embedding)  \
     X(embedding_backward, embedding) \
     X(bias_forward, linear)          \
     X(bias_backward, linear)         \
-    X(loss, loss)                    \
-    X(columns, columns)              \
+    X(cross_entropy, cross_entropy)  \
+    X(squared_error, squared_error)  \
+    X(copy_columns, columns)         \
     X(argmax, argmax)
 
 enum {

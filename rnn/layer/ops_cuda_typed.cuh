@@ -109,13 +109,13 @@ static __device__ ASHLAR_REAL ASHLAR_NAME(row_max)(const ASHLAR_STORED *row, siz
     return top;
 }
 
-static __device__ void ASHLAR_NAME(loss)(const ashlar_loss_args *args) {
+static __device__ void ASHLAR_NAME(cross_entropy)(const ashlar_cross_entropy_args *args) {
     const size_t at = blockIdx.x, width = args->classes;
     const ASHLAR_STORED *row = (const ASHLAR_STORED *)args->logits + at * width;
     ASHLAR_STORED *drow =
         args->dlogits == NULL ? NULL : (ASHLAR_STORED *)args->dlogits + at * width;
-    double *part = (double *)args->work + at;
-    if (!is_inside(at, args->batch, args->lengths)) {
+    double *part = parts_of(args->work, args->losses) + at;
+    if (!is_inside(at, args->batch, args->lengths) || args->targets[at] < 0) {
         for (size_t j = threadIdx.x; drow != NULL && j < width; j += THREADS) {
             drow[j] = 0; /* of every type */
         }
@@ -139,7 +139,7 @@ static __device__ void ASHLAR_NAME(loss)(const ashlar_loss_args *args) {
         return;
     }
     const double scale = args->scale == NULL ? 1 : *args->scale;
-    const ASHLAR_REAL weight = (ASHLAR_REAL)(scale * position_weight(args));
+    const ASHLAR_REAL weight = (ASHLAR_REAL)(scale * position_weight(args->weight, args->work));
     const ASHLAR_REAL factor = weight / (ASHLAR_REAL)sum;
     for (size_t j = threadIdx.x; j < width; j += THREADS) {
         const ASHLAR_REAL gradient = ASHLAR_EXP(ASHLAR_WIDEN(row[j]) - top) * factor;
@@ -147,7 +147,45 @@ static __device__ void ASHLAR_NAME(loss)(const ashlar_loss_args *args) {
     }
 }
 
-static __device__ void ASHLAR_NAME(columns)(const ashlar_columns_args *args) {
+/* How many elements are valid: what a weight of 0 divides by. All blocks find the same. */
+static __device__ double ASHLAR_NAME(valid_elements)(const ashlar_squared_error_args *args) {
+    double valid = 0;
+    for (size_t b = threadIdx.x; b < args->batch; b += THREADS) {
+        valid += args->lengths == NULL ? (double)args->steps : (double)args->lengths[b];
+    }
+    return block_sum(valid) * (double)args->width;
+}
+
+static __device__ void ASHLAR_NAME(squared_error)(const ashlar_squared_error_args *args) {
+    const size_t at = blockIdx.x, width = args->width;
+    const ASHLAR_STORED *row = (const ASHLAR_STORED *)args->outputs + at * width;
+    const ASHLAR_STORED *wanted = (const ASHLAR_STORED *)args->targets + at * width;
+    ASHLAR_STORED *drow =
+        args->doutputs == NULL ? NULL : (ASHLAR_STORED *)args->doutputs + at * width;
+    const double count = ASHLAR_NAME(valid_elements)(args);
+    const double weight = args->weight != 0 ? args->weight : 1 / (count > 0 ? count : 1);
+    const double scale = args->scale == NULL ? 1 : *args->scale;
+    const ASHLAR_REAL factor = (ASHLAR_REAL)(2 * scale * weight);
+    const bool is_valid = is_inside(at, args->batch, args->lengths);
+    double own = 0;
+    for (size_t j = threadIdx.x; j < width; j += THREADS) {
+        const ASHLAR_REAL difference =
+            is_valid ? ASHLAR_WIDEN(row[j]) - ASHLAR_WIDEN(wanted[j]) : (ASHLAR_REAL)0;
+        own += (double)difference * (double)difference;
+        if (drow != NULL) {
+            drow[j] = ASHLAR_NARROW(factor * difference);
+        }
+    }
+    const double sum = block_sum(own);
+    if (threadIdx.x == 0) {
+        parts_of(args->work, args->losses)[at] = sum;
+        if (at == 0) {
+            *(double *)args->work = count;
+        }
+    }
+}
+
+static __device__ void ASHLAR_NAME(copy_columns)(const ashlar_columns_args *args) {
     const ASHLAR_STORED *from = (const ASHLAR_STORED *)args->from;
     ASHLAR_STORED *to = (ASHLAR_STORED *)args->to;
     for (unsigned k = 0; k < ASHLAR_NAME(items); k++) {

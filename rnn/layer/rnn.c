@@ -67,10 +67,23 @@ static ashlar_status read_call(call *c, const ashlar_rnn_batch *batch, size_t ba
                               "ashlar_rnn_buffers");
 }
 
+/* A buffer that a pass needs, by the name of its field. */
+typedef struct need {
+    const char *name;
+    const void *buffer;
+} need;
+
+enum { NEEDS_MAX = 4 };
+
 static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass, const call *c,
-                              bool has_buffers, ashlar_stream stream) {
-    ASHLAR_FAIL_IF(!has_buffers || c->buffers.work == NULL, ASHLAR_EINVAL,
-                   "rnn: a buffer that this pass needs is NULL");
+                              const need needs[NEEDS_MAX], ashlar_stream stream) {
+    static const char *const names[] = {"ashlar_rnn_forward", "ashlar_rnn_backward_data",
+                                        "ashlar_rnn_backward_weights"};
+    ASHLAR_TABLE_IS_FULL(names, ASHLAR_RNN_PASS_COUNT);
+    for (size_t i = 0; i < NEEDS_MAX && needs[i].name != NULL; i++) {
+        ASHLAR_FAIL_IF(needs[i].buffer == NULL, ASHLAR_EINVAL, "%s: the buffer %s is NULL",
+                       names[pass], needs[i].name);
+    }
     size_t reserve_bytes, work_bytes;
     const bool training = c->buffers.reserve != NULL;
     ASHLAR_TRY(check_batch(&c->batch));
@@ -80,14 +93,16 @@ static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass, const
     return rnn->backend->queue(rnn, pass, &c->batch, &c->buffers, stream);
 }
 
+#define NEED(field) \
+    { #field, c.buffers.field }
+
 ashlar_status ashlar_rnn_forward_sized(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
                                        size_t batch_bytes, const ashlar_rnn_buffers *buffers,
                                        size_t buffers_bytes, ashlar_stream stream) {
     call c;
     ASHLAR_TRY(read_call(&c, batch, batch_bytes, buffers, buffers_bytes));
-    const bool has_buffers =
-        c.buffers.x != NULL && c.buffers.weights != NULL && c.buffers.y != NULL;
-    return run_pass(rnn, ASHLAR_RNN_FORWARD, &c, has_buffers, stream);
+    const need needs[NEEDS_MAX] = {NEED(x), NEED(weights), NEED(y), NEED(work)};
+    return run_pass(rnn, ASHLAR_RNN_FORWARD, &c, needs, stream);
 }
 
 ashlar_status ashlar_rnn_backward_data_sized(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
@@ -95,8 +110,8 @@ ashlar_status ashlar_rnn_backward_data_sized(const ashlar_rnn *rnn, const ashlar
                                              size_t buffers_bytes, ashlar_stream stream) {
     call c;
     ASHLAR_TRY(read_call(&c, batch, batch_bytes, buffers, buffers_bytes));
-    const bool has_buffers = c.buffers.reserve != NULL && c.buffers.weights != NULL;
-    return run_pass(rnn, ASHLAR_RNN_BACKWARD_DATA, &c, has_buffers, stream);
+    const need needs[NEEDS_MAX] = {NEED(reserve), NEED(weights), NEED(work)};
+    return run_pass(rnn, ASHLAR_RNN_BACKWARD_DATA, &c, needs, stream);
 }
 
 ashlar_status ashlar_rnn_backward_weights_sized(const ashlar_rnn *rnn,
@@ -105,7 +120,6 @@ ashlar_status ashlar_rnn_backward_weights_sized(const ashlar_rnn *rnn,
                                                 size_t buffers_bytes, ashlar_stream stream) {
     call c;
     ASHLAR_TRY(read_call(&c, batch, batch_bytes, buffers, buffers_bytes));
-    const bool has_buffers =
-        c.buffers.reserve != NULL && c.buffers.x != NULL && c.buffers.dweights != NULL;
-    return run_pass(rnn, ASHLAR_RNN_BACKWARD_WEIGHTS, &c, has_buffers, stream);
+    const need needs[NEEDS_MAX] = {NEED(reserve), NEED(x), NEED(dweights), NEED(work)};
+    return run_pass(rnn, ASHLAR_RNN_BACKWARD_WEIGHTS, &c, needs, stream);
 }

@@ -1,8 +1,6 @@
 /* model.c - builds the character model, draws its weights, sizes its buffers. */
 #include "rnn/model/model.h"
 
-#include <math.h>
-
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "rnn/model/weights.h"
@@ -13,17 +11,17 @@ static ashlar_weights weights_of(ashlar_model *model) {
     const ashlar_model_config *c = &model->config;
     ashlar_model_views *p = &model->parameters, *g = &model->gradients;
     const size_t output = ashlar_rnn_layout_of(model->rnn)->output;
-    const double bound = ashlar__weights_bound(output);
     return (ashlar_weights){
         .allocator = model->allocator,
         .stream = model->stream,
         .dtype = c->dtype,
         .count = 4,
-        .list = {{"embedding.weight", 2, c->classes, c->embedding, NULL, sqrt(3.0), &p->embedding,
-                  &g->embedding}, /* standard deviation 1 */
-                 {"", 0, 0, 0, model->rnn, ashlar__weights_bound(c->hidden), &p->stack, &g->stack},
-                 {"linear.weight", 2, c->classes, output, NULL, bound, &p->weight, &g->weight},
-                 {"linear.bias", 1, c->classes, 0, NULL, bound, &p->bias, &g->bias}},
+        .list = {{"embedding.weight", 2, c->classes, c->embedding, NULL, ASHLAR_PART_EMBEDDING,
+                  &p->embedding, &g->embedding},
+                 {"", 0, 0, 0, model->rnn, ASHLAR_PART_RNN, &p->stack, &g->stack},
+                 {"linear.weight", 2, c->classes, output, NULL, ASHLAR_PART_LINEAR, &p->weight,
+                  &g->weight},
+                 {"linear.bias", 1, c->classes, 0, NULL, ASHLAR_PART_LINEAR, &p->bias, &g->bias}},
     };
 }
 
@@ -36,7 +34,7 @@ static ashlar_status build(ashlar_model *model, unsigned regions) {
                                    .dropout = model->config.dropout,
                                    .dtype = model->config.dtype};
     ASHLAR_TRY(ashlar_rnn_create(model->device, &rnn, &model->rnn));
-    ASHLAR_TRY(ashlar__ops_create(model->device, model->config.dtype, &model->ops));
+    ASHLAR_TRY(ashlar_ops_create(model->device, model->config.dtype, &model->ops));
     const ashlar_weights weights = weights_of(model);
     return ashlar__weights_open(&weights, regions, &model->arena);
 }
@@ -60,7 +58,7 @@ void ashlar__model_destroy(ashlar_model *model) {
         return;
     }
     ashlar_arena_destroy(model->arena);
-    ashlar__ops_destroy(model->ops);
+    ashlar_ops_destroy(model->ops);
     ashlar_rnn_destroy(model->rnn);
     ashlar__host_free(model);
 }
@@ -99,7 +97,7 @@ ashlar_status ashlar__model_sizes(const ashlar_model *model, size_t steps, size_
                        !size_states(model, batch, &s),
                    ASHLAR_EOVERFLOW, TOO_LARGE, steps, batch);
     s.keeps_y = ashlar_rnn_backward_reads_output(model->rnn);
-    s.loss_work = ashlar__ops_loss_work_bytes(model->ops, steps * batch);
+    s.loss_work = ashlar_loss_work_bytes(model->ops, steps * batch);
     ASHLAR_TRY(ashlar_rnn_sizes(model->rnn, steps, batch, true, &s.reserve, &s.work));
     *sizes = s;
     return ASHLAR_OK;

@@ -6,13 +6,12 @@
  * step is done with it, as in a training loop written in C.
  *
  * Threads: one at a time per model. */
-#ifndef ASHLAR_MODEL_H
-#define ASHLAR_MODEL_H
+#ifndef ASHLAR_TEXT_MODEL_H
+#define ASHLAR_TEXT_MODEL_H
 
 #include <ashlar/arena.h>
+#include <ashlar/model.h>
 #include <ashlar/rnn.h>
-
-#include "rnn/layer/ops.h"
 
 typedef struct ashlar_model_config {
     size_t classes;   /* V, symbols of the vocabulary */
@@ -128,4 +127,4 @@ uint64_t ashlar__model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes)
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_dry_run(ashlar_model *model, bool in_chunks,
                                                       const ashlar_step_sizes *sizes);
 
-#endif /* ASHLAR_MODEL_H */
+#endif /* ASHLAR_TEXT_MODEL_H */

@@ -91,8 +91,8 @@ static ashlar_linear_args linear_args(const step *s) {
     };
 }
 
-static ashlar_loss_args loss_args(const step *s) {
-    return (ashlar_loss_args){
+static ashlar_cross_entropy_args loss_args(const step *s) {
+    return (ashlar_cross_entropy_args){
         .steps = s->now.steps,
         .batch = s->window->count,
         .lengths = s->now.lengths,
@@ -171,9 +171,9 @@ static ashlar_status run_loss(step *s) {
     }
     if (!s->is_dry_run) {
         const ashlar_linear_args linear = linear_args(s);
-        const ashlar_loss_args loss = loss_args(s);
-        ASHLAR_TRY(ashlar__ops_linear_forward(m->ops, &linear, m->stream));
-        ASHLAR_TRY(ashlar__ops_loss(m->ops, &loss, m->stream));
+        const ashlar_cross_entropy_args loss = loss_args(s);
+        ASHLAR_TRY(ashlar_linear_forward(m->ops, &linear, m->stream));
+        ASHLAR_TRY(ashlar_cross_entropy(m->ops, &loss, m->stream));
     }
     return give(s, &s->b.loss_work);
 }
@@ -183,7 +183,7 @@ static ashlar_status forward(step *s) {
     ASHLAR_TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
     if (!s->is_dry_run) {
         const ashlar_embedding_args embedding = embedding_args(s);
-        ASHLAR_TRY(ashlar__ops_embedding_forward(m->ops, &embedding, m->stream));
+        ASHLAR_TRY(ashlar_embedding_forward(m->ops, &embedding, m->stream));
     }
     ASHLAR_TRY(take(s, s->sizes->reserve, ASHLAR_TAG_SAVED, &s->b.reserve));
     ASHLAR_TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
@@ -200,7 +200,7 @@ static ashlar_status backward(step *s) {
     ASHLAR_TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.dy));
     if (!s->is_dry_run) {
         const ashlar_linear_args linear = linear_args(s);
-        ASHLAR_TRY(ashlar__ops_linear_backward(m->ops, &linear, m->stream));
+        ASHLAR_TRY(ashlar_linear_backward(m->ops, &linear, m->stream));
     }
     ASHLAR_TRY(give(s, &s->b.logits));
     if (!ashlar_rnn_backward_reads_output(m->rnn)) {
@@ -215,7 +215,7 @@ static ashlar_status backward(step *s) {
         return ASHLAR_OK;
     }
     const ashlar_embedding_args embedding = embedding_args(s);
-    return ashlar__ops_embedding_backward(m->ops, &embedding, m->stream);
+    return ashlar_embedding_backward(m->ops, &embedding, m->stream);
 }
 
 /* The difference between the dropout seeds of neighbouring chunks, which must drop different
@@ -259,7 +259,7 @@ static ashlar_status run_to_border(step *s, size_t index) {
     const ashlar_embedding_args embedding = embedding_args(s);
     ashlar_rnn_buffers all = rnn_buffers(s);
     all.reserve = drops ? all.reserve : NULL;
-    ASHLAR_TRY(ashlar__ops_embedding_forward(m->ops, &embedding, m->stream));
+    ASHLAR_TRY(ashlar_embedding_forward(m->ops, &embedding, m->stream));
     return ashlar_rnn_forward(m->rnn, &batch, &all, m->stream);
 }
 

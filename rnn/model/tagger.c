@@ -1,8 +1,6 @@
 /* tagger.c - builds the tagger, draws its weights, sizes its buffers. */
 #include "rnn/model/tagger.h"
 
-#include <math.h>
-
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "rnn/model/weights.h"
@@ -16,19 +14,17 @@ static ashlar_weights weights_of(ashlar_tagger *tagger) {
     ashlar_tagger_views *p = &tagger->parameters, *g = &tagger->gradients;
     const ashlar_rnn *characters = tagger->character_rnn, *words = tagger->word_rnn;
     const size_t inputs = linear_inputs(tagger);
-    const double linear = ashlar__weights_bound(inputs), vector = sqrt(3.0); /* deviation 1 */
     const ashlar_weight all[] = {
-        {"char_embedding.weight", 2, c->characters, c->character_embedding, NULL, vector,
-         &p->character_embedding, &g->character_embedding},
-        {"char_", 0, 0, 0, characters, ashlar__weights_bound(c->character_hidden),
-         &p->character_stack, &g->character_stack},
-        {"word_embedding.weight", 2, c->words, c->word_embedding, NULL, vector, &p->word_embedding,
-         &g->word_embedding},
-        {"", 0, 0, 0, words, ashlar__weights_bound(c->hidden), &p->word_stack, &g->word_stack},
-        {"label_embedding.weight", 2, c->tags, c->label_embedding, NULL, vector,
+        {"char_embedding.weight", 2, c->characters, c->character_embedding, NULL,
+         ASHLAR_PART_EMBEDDING, &p->character_embedding, &g->character_embedding},
+        {"char_", 0, 0, 0, characters, ASHLAR_PART_RNN, &p->character_stack, &g->character_stack},
+        {"word_embedding.weight", 2, c->words, c->word_embedding, NULL, ASHLAR_PART_EMBEDDING,
+         &p->word_embedding, &g->word_embedding},
+        {"", 0, 0, 0, words, ASHLAR_PART_RNN, &p->word_stack, &g->word_stack},
+        {"label_embedding.weight", 2, c->tags, c->label_embedding, NULL, ASHLAR_PART_EMBEDDING,
          &p->label_embedding, &g->label_embedding},
-        {"linear.weight", 2, c->tags, inputs, NULL, linear, &p->weight, &g->weight},
-        {"linear.bias", 1, c->tags, 0, NULL, linear, &p->bias, &g->bias},
+        {"linear.weight", 2, c->tags, inputs, NULL, ASHLAR_PART_LINEAR, &p->weight, &g->weight},
+        {"linear.bias", 1, c->tags, 0, NULL, ASHLAR_PART_LINEAR, &p->bias, &g->bias},
     };
     ashlar_weights w = {
         .allocator = tagger->allocator, .stream = tagger->stream, .dtype = c->dtype};
@@ -67,7 +63,7 @@ static ashlar_status create_rnns(ashlar_tagger *tagger) {
 
 static ashlar_status build(ashlar_tagger *tagger, unsigned regions) {
     ASHLAR_TRY(create_rnns(tagger));
-    ASHLAR_TRY(ashlar__ops_create(tagger->device, tagger->config.dtype, &tagger->ops));
+    ASHLAR_TRY(ashlar_ops_create(tagger->device, tagger->config.dtype, &tagger->ops));
     const ashlar_weights weights = weights_of(tagger);
     return ashlar__weights_open(&weights, regions, &tagger->arena);
 }
@@ -91,7 +87,7 @@ void ashlar__tagger_destroy(ashlar_tagger *tagger) {
         return;
     }
     ashlar_arena_destroy(tagger->arena);
-    ashlar__ops_destroy(tagger->ops);
+    ashlar_ops_destroy(tagger->ops);
     ashlar_rnn_destroy(tagger->character_rnn);
     ashlar_rnn_destroy(tagger->word_rnn);
     ashlar_rnn_destroy(tagger->word_rnn_predict);
@@ -137,8 +133,8 @@ static bool size_rows(const ashlar_tagger *tagger, const ashlar_tagger_shape *sh
         of[all[i].gradient] = *bytes;
     }
     of[AT(LABELS)] = words * sizeof(int32_t);
-    of[AT(LOSS_WORK)] = ashlar__ops_loss_work_bytes(tagger->ops, labelled);
-    of[AT(TOKEN_WORK)] = ashlar__ops_loss_work_bytes(tagger->ops, tokens);
+    of[AT(LOSS_WORK)] = ashlar_loss_work_bytes(tagger->ops, labelled);
+    of[AT(TOKEN_WORK)] = ashlar_loss_work_bytes(tagger->ops, tokens);
     return fits;
 }
 

@@ -23,9 +23,9 @@
 #define ASHLAR_TAGGER_H
 
 #include <ashlar/arena.h>
+#include <ashlar/model.h>
 #include <ashlar/rnn.h>
 
-#include "rnn/layer/ops.h"
 #include "rnn/data/tagger_batch.h"
 #include "rnn/model/tagger_memory.h"
 

@@ -46,21 +46,21 @@ static ashlar_linear_args linear(const ashlar_tagger_work *w, size_t rows, void 
 }
 
 /* The loss of [steps, batch] logits; in training their gradient replaces them. */
-static ashlar_status run_loss(const ashlar_tagger_work *w, ashlar_loss_args args, void *logits) {
+static ashlar_status run_loss(const ashlar_tagger_work *w, ashlar_cross_entropy_args args, void *logits) {
     args.classes = w->tagger->config.tags;
     args.weight = w->weight;
     args.logits = logits;
     args.dlogits = w->kind == ASHLAR_TAGGER_TRAIN ? logits : NULL;
     args.scale = w->tagger->loss_scale;
     args.loss = w->loss;
-    return ashlar__ops_loss(w->tagger->ops, &args, w->tagger->stream);
+    return ashlar_cross_entropy(w->tagger->ops, &args, w->tagger->stream);
 }
 
 static ashlar_status find_labels(const ashlar_tagger_work *w, size_t rows, const void *logits,
                                  int32_t *labels) {
     const ashlar_argmax_args args = {
         .rows = rows, .classes = w->tagger->config.tags, .logits = logits, .labels = labels};
-    return ashlar__ops_argmax(w->tagger->ops, &args, w->tagger->stream);
+    return ashlar_argmax(w->tagger->ops, &args, w->tagger->stream);
 }
 
 /* The linear layer, the loss and, in training, backward through the layer, for all tokens. */
@@ -69,18 +69,18 @@ static ashlar_status queue_labels(const ashlar_tagger_work *w) {
     void *const logits = BUFFER(w, LOGITS);
     const ashlar_linear_args args = linear(w, ashlar__tagger_words(w), BUFFER(w, WORD_OUTPUTS),
                                            logits, BUFFER(w, WORD_DOUTPUTS));
-    TRY(ashlar__ops_linear_forward(m->ops, &args, m->stream));
+    TRY(ashlar_linear_forward(m->ops, &args, m->stream));
     if (w->kind == ASHLAR_TAGGER_PREDICT) {
         TRY(find_labels(w, ashlar__tagger_words(w), logits, BUFFER(w, LABELS)));
     }
     TRY(run_loss(w,
-                 (ashlar_loss_args){.steps = w->batch->shape.steps,
+                 (ashlar_cross_entropy_args){.steps = w->batch->shape.steps,
                                     .batch = w->batch->shape.batch,
                                     .lengths = w->arrays.lengths,
                                     .targets = w->arrays.targets,
                                     .work = BUFFER(w, LOSS_WORK)},
                  logits));
-    return w->kind == ASHLAR_TAGGER_TRAIN ? ashlar__ops_linear_backward(m->ops, &args, m->stream)
+    return w->kind == ASHLAR_TAGGER_TRAIN ? ashlar_linear_backward(m->ops, &args, m->stream)
                                           : ASHLAR_OK;
 }
 
@@ -93,7 +93,7 @@ static ashlar_status copy_columns(const ashlar_tagger_work *w, const void *from,
                                       .from_stride = from_stride,
                                       .to = to,
                                       .to_stride = to_stride};
-    return ashlar__ops_columns(w->tagger->ops, &args, w->tagger->stream);
+    return ashlar_copy_columns(w->tagger->ops, &args, w->tagger->stream);
 }
 
 /* Join the linear layer's input for one token: the words' outputs, and the previous labels. */
@@ -108,7 +108,7 @@ static ashlar_status join_token(const ashlar_tagger_work *w) {
                         w->active * width * ashlar_dtype_bytes(m->config.dtype), m->stream));
     } else {
         const ashlar_embedding_args before = label_embedding(w);
-        TRY(ashlar__ops_embedding_forward(m->ops, &before, m->stream));
+        TRY(ashlar_embedding_forward(m->ops, &before, m->stream));
     }
     TRY(copy_columns(w, outputs, output, inputs, output + width, output));
     return copy_columns(w, BUFFER(w, TOKEN_LABELS), width,
@@ -129,7 +129,7 @@ static ashlar_status split_token(const ashlar_tagger_work *w) {
     TRY(copy_columns(w, ashlar__tagger_element(w, dinputs, output), output + width,
                      BUFFER(w, TOKEN_LABELS), width, width));
     const ashlar_embedding_args before = label_embedding(w);
-    return ashlar__ops_embedding_backward(m->ops, &before, m->stream);
+    return ashlar_embedding_backward(m->ops, &before, m->stream);
 }
 
 /* Sentences are sorted by length: the first `active` ones have the token. */
@@ -140,10 +140,10 @@ ashlar_status ashlar__tagger_queue_token(const ashlar_tagger_work *w) {
     const ashlar_linear_args args =
         linear(w, w->active, BUFFER(w, TOKEN_INPUTS), logits, BUFFER(w, TOKEN_DINPUTS));
     TRY(join_token(w));
-    TRY(ashlar__ops_linear_forward(m->ops, &args, m->stream));
+    TRY(ashlar_linear_forward(m->ops, &args, m->stream));
     TRY(find_labels(w, w->active, logits, (int32_t *)BUFFER(w, LABELS) + first));
     TRY(run_loss(w,
-                 (ashlar_loss_args){.steps = 1,
+                 (ashlar_cross_entropy_args){.steps = 1,
                                     .batch = w->active,
                                     .lengths = w->arrays.ones,
                                     .targets = w->arrays.targets + first,
@@ -152,7 +152,7 @@ ashlar_status ashlar__tagger_queue_token(const ashlar_tagger_work *w) {
     if (w->kind != ASHLAR_TAGGER_TRAIN) {
         return ASHLAR_OK;
     }
-    TRY(ashlar__ops_linear_backward(m->ops, &args, m->stream));
+    TRY(ashlar_linear_backward(m->ops, &args, m->stream));
     return split_token(w);
 }
 
@@ -247,7 +247,7 @@ static ashlar_status run_word_rnn(const ashlar_tagger_work *w, rnn_pass pass, vo
 
 static ashlar_status char_forward(const ashlar_tagger_work *w) {
     const ashlar_embedding_args characters = character_embedding(w);
-    TRY(ashlar__ops_embedding_forward(w->tagger->ops, &characters, w->tagger->stream));
+    TRY(ashlar_embedding_forward(w->tagger->ops, &characters, w->tagger->stream));
     return run_char_rnn(w, ashlar_rnn_forward, BUFFER(w, CHAR_FORWARD_WORK));
 }
 
@@ -274,7 +274,7 @@ static ashlar_status move_parts(const ashlar_tagger_work *w, void *joined, void 
             .to = joins ? columns : part,
             .to_stride = joins ? words->config.input : width,
         };
-        TRY(ashlar__ops_columns(w->tagger->ops, &args, w->tagger->stream));
+        TRY(ashlar_copy_columns(w->tagger->ops, &args, w->tagger->stream));
         column += width;
     }
     return ASHLAR_OK;
@@ -282,7 +282,7 @@ static ashlar_status move_parts(const ashlar_tagger_work *w, void *joined, void 
 
 static ashlar_status join(const ashlar_tagger_work *w) {
     const ashlar_embedding_args words = word_embedding(w);
-    TRY(ashlar__ops_embedding_forward(w->tagger->ops, &words, w->tagger->stream));
+    TRY(ashlar_embedding_forward(w->tagger->ops, &words, w->tagger->stream));
     return move_parts(w, BUFFER(w, WORD_INPUTS), BUFFER(w, WORD_VECTORS), BUFFER(w, CHAR_STATES),
                       true);
 }
@@ -291,7 +291,7 @@ static ashlar_status split(const ashlar_tagger_work *w) {
     TRY(move_parts(w, BUFFER(w, WORD_DINPUTS), BUFFER(w, WORD_DVECTORS), BUFFER(w, CHAR_DSTATES),
                    false));
     const ashlar_embedding_args words = word_embedding(w);
-    return ashlar__ops_embedding_backward(w->tagger->ops, &words, w->tagger->stream);
+    return ashlar_embedding_backward(w->tagger->ops, &words, w->tagger->stream);
 }
 
 static ashlar_status copy_labels(const ashlar_tagger_work *w) {
@@ -301,7 +301,7 @@ static ashlar_status copy_labels(const ashlar_tagger_work *w) {
 
 static ashlar_status vectors_back(const ashlar_tagger_work *w) {
     const ashlar_embedding_args characters = character_embedding(w);
-    return ashlar__ops_embedding_backward(w->tagger->ops, &characters, w->tagger->stream);
+    return ashlar_embedding_backward(w->tagger->ops, &characters, w->tagger->stream);
 }
 
 ashlar_status ashlar__tagger_queue(const ashlar_tagger_work *w, ashlar_tagger_phase phase) {

@@ -2,7 +2,6 @@
 #include "rnn/model/text_sampler.h"
 
 #include "rnn/data/batcher.h"
-#include "arena/compute/convert.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
@@ -22,12 +21,12 @@ enum {
 
 struct ashlar_text_sampler {
     ashlar_model *model;
-    ashlar_sampling sampling;
+    ashlar_sampler *sampler;
     ashlar_random random;
     size_t at[ARRAY_COUNT + 1]; /* offsets in bytes, multiples of ALIGN; then the end */
     char *memory;               /* device */
     unsigned now;               /* which of the two pairs of states is current: 0 or 1 */
-    char *logits; /* host [V], of the model's type; NULL if that is F32: sampling.logits serves */
+    char *logits;               /* host [V], of the model's type */
 };
 
 static size_t align_up(size_t bytes) {
@@ -62,11 +61,9 @@ static ashlar_status build(ashlar_text_sampler *s, const ashlar_sampling_config 
     const ashlar_model *m = s->model;
     size_t reserve_bytes, work_bytes;
     ASHLAR_TRY(ashlar_rnn_sizes(m->rnn, 1, 1, false, &reserve_bytes, &work_bytes));
-    ASHLAR_TRY(ashlar__sampling_init(&s->sampling, m->config.classes, sampling));
-    if (m->config.dtype != ASHLAR_F32) {
-        ASHLAR_HOST_NEW(s->logits, m->config.classes * ashlar_dtype_bytes(m->config.dtype),
-                        "no host memory for a sampler");
-    }
+    ASHLAR_TRY(ashlar_sampler_create(sampling, m->config.classes, &s->sampler));
+    ASHLAR_HOST_NEW(s->logits, m->config.classes * ashlar_dtype_bytes(m->config.dtype),
+                    "no host memory for a sampler");
     lay_out(s, work_bytes);
     void *memory = NULL;
     ASHLAR_TRY(ashlar_alloc_tagged(m->allocator, s->at[ARRAY_COUNT], ASHLAR_TAG_ACTIVATIONS,
@@ -95,7 +92,7 @@ void ashlar__text_sampler_destroy(ashlar_text_sampler *s) {
     }
     /* Cannot fail: build() took this block, or it is NULL. */
     ASHLAR_IGNORE(ashlar_free(s->model->allocator, s->memory));
-    ashlar__sampling_finish(&s->sampling);
+    ashlar_sampler_destroy(s->sampler);
     ashlar__host_free(s->logits);
     ashlar__host_free(s);
 }
@@ -114,7 +111,7 @@ static ashlar_status feed_embedding(const ashlar_text_sampler *s, int32_t symbol
     };
     ASHLAR_TRY(ashlar_copy_to_device(m->device, s->memory + s->at[TOKEN], &symbol, sizeof symbol,
                                      m->stream));
-    return ashlar__ops_embedding_forward(m->ops, &args, m->stream);
+    return ashlar_embedding_forward(m->ops, &args, m->stream);
 }
 
 static ashlar_status feed_rnn(ashlar_text_sampler *s) {
@@ -140,7 +137,7 @@ ashlar_status ashlar__text_sampler_read(ashlar_text_sampler *s, int32_t symbol) 
     return feed_rnn(s);
 }
 
-/* Compute the logits of the next symbol, and wait until they are in sampling.logits. */
+/* Compute the logits of the next symbol, and wait until they are in s->logits. */
 static ashlar_status read_logits(const ashlar_text_sampler *s) {
     const ashlar_model *m = s->model;
     const ashlar_linear_args linear = {
@@ -153,21 +150,17 @@ static ashlar_status read_logits(const ashlar_text_sampler *s) {
         .y = s->memory + s->at[LOGITS],
     };
     const size_t bytes = m->config.classes * ashlar_dtype_bytes(m->config.dtype);
-    void *const host = s->logits != NULL ? (void *)s->logits : s->sampling.logits;
-    ASHLAR_TRY(ashlar__ops_linear_forward(m->ops, &linear, m->stream));
-    ASHLAR_TRY(ashlar_copy_to_host(m->device, host, s->memory + s->at[LOGITS], bytes, m->stream));
-    ASHLAR_TRY(ashlar_stream_synchronize(m->device, m->stream));
-    if (s->logits != NULL) {
-        ashlar__convert(ASHLAR_F32, s->sampling.logits, m->config.dtype, s->logits,
-                        m->config.classes);
-    }
-    return ASHLAR_OK;
+    ASHLAR_TRY(ashlar_linear_forward(m->ops, &linear, m->stream));
+    ASHLAR_TRY(
+        ashlar_copy_to_host(m->device, s->logits, s->memory + s->at[LOGITS], bytes, m->stream));
+    return ashlar_stream_synchronize(m->device, m->stream);
 }
 
 ashlar_status ashlar__text_sampler_next(ashlar_text_sampler *s, int32_t *symbol) {
     int32_t drawn = 0;
     ASHLAR_TRY(read_logits(s));
-    ASHLAR_TRY(ashlar__sampling_draw(&s->sampling, ashlar__random_uniform(&s->random), &drawn));
+    ASHLAR_TRY(ashlar_sampler_draw(s->sampler, s->model->config.dtype, s->logits,
+                                   ashlar__random_uniform(&s->random), &drawn));
     ASHLAR_TRY(ashlar__text_sampler_read(s, drawn));
     *symbol = drawn;
     return ASHLAR_OK;

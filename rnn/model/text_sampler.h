@@ -2,7 +2,7 @@
 #ifndef ASHLAR_TEXT_SAMPLER_H
 #define ASHLAR_TEXT_SAMPLER_H
 
-#include "rnn/model/sampling.h"
+#include "rnn/layer/sampling.h"
 #include "rnn/model/model.h"
 
 typedef struct ashlar_text_sampler ashlar_text_sampler;

@@ -1,16 +1,9 @@
 /* weights.c - declares, binds and draws a model's weights. */
 #include "rnn/model/weights.h"
 
-#include <math.h>
 #include <stdio.h>
 
-#include "allocator/base/host.h"
-#include "allocator/base/random.h"
-#include "arena/compute/convert.h"
-
-double ashlar__weights_bound(size_t width) {
-    return 1.0 / sqrt((double)width);
-}
+#include "allocator/base/error.h"
 
 static ashlar_status declare(const ashlar_weights *w, const ashlar_weight *one, ashlar_arena *arena,
                              size_t *tensor) {
@@ -43,64 +36,28 @@ ashlar_status ashlar__weights_open(const ashlar_weights *w, unsigned regions,
     return ASHLAR_OK;
 }
 
-/* Add `value` to an element of the image of all parameters. */
-static void add(ashlar_dtype dtype, char *image, size_t element, double value) {
-    char *place = image + element * ashlar_dtype_bytes(dtype);
-    double sum = 0;
-    ashlar__convert(ASHLAR_F64, &sum, dtype, place, 1);
-    sum += value;
-    ashlar__convert(dtype, place, ASHLAR_F64, &sum, 1);
+/* The number of a weight's tensor, or of a stack's first one. */
+static size_t tensor_of(const ashlar_arena *arena, const ashlar_weight *one) {
+    size_t i = 0;
+    while (ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, i) != *one->parameter) {
+        i++;
+    }
+    return i;
 }
 
-static void raise_forget_bias(ashlar_dtype dtype, char *image, size_t stack,
-                              const ashlar_rnn_layout *layout) {
-    const size_t hidden = layout->config.hidden;
-    if (layout->config.cell != ASHLAR_RNN_LSTM) {
-        return;
-    }
-    for (size_t p = 0; p < layout->pseudo_layers; p++) {
-        const size_t bias = ashlar_rnn_layout_view(layout, p, ASHLAR_RNN_BW).offset;
-        for (size_t j = hidden; j < 2 * hidden; j++) { /* gates i f g o */
-            add(dtype, image, stack + bias + j, 1);
-        }
-    }
-}
-
-static void draw(const ashlar_weights *w, const ashlar_arena *arena, char *image, uint64_t seed) {
-    const size_t item = ashlar_dtype_bytes(w->dtype);
-    const char *const start = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
-    const ashlar_weight *one = w->list;
-    ashlar_random random;
-    ashlar__random_init(&random, seed);
-    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
-        ashlar_tensor_info info;
-        ashlar_arena_tensor(arena, i, &info);
-        const char *view = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, i);
-        one += one + 1 < w->list + w->count && view == *one[1].parameter; /* a stack has several */
-        const size_t first = info.offset[ASHLAR_LAYOUT_STORAGE] / item;
-        for (size_t j = 0; j < info.elements; j++) {
-            add(w->dtype, image, first + j, one->bound * (2 * ashlar__random_uniform(&random) - 1));
-        }
-    }
+ashlar_status ashlar__weights_draw(const ashlar_weights *w, ashlar_arena *arena, uint64_t seed) {
+    ashlar_part parts[ASHLAR_WEIGHTS_MAX];
+    size_t count = 0;
     for (size_t i = 0; i < w->count; i++) {
-        if (w->list[i].rank == 0) {
-            raise_forget_bias(w->dtype, image,
-                              (size_t)((char *)*w->list[i].parameter - start) / item,
-                              ashlar_rnn_layout_of(w->list[i].stack));
+        const ashlar_weight *one = &w->list[i];
+        if (one->rank != 1) { /* a bias belongs to the weight before it */
+            parts[count++] = (ashlar_part){
+                .kind = one->kind,
+                .first = tensor_of(arena, one),
+                .layout = one->rank == 0 ? ashlar_rnn_layout_of(one->stack) : NULL,
+            };
         }
     }
-}
-
-ashlar_status ashlar__weights_draw(const ashlar_weights *w, const ashlar_arena *arena,
-                                   uint64_t seed) {
-    ashlar_device *device = ashlar_allocator_device(w->allocator);
-    const size_t bytes = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS);
-    char *image; /* padding stays zero */
-    ASHLAR_HOST_NEW(image, bytes, "no host memory for %zu bytes of weights", bytes);
-    draw(w, arena, image, seed);
-    ashlar_status status = ashlar_copy_to_device(
-        device, ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS), image, bytes, w->stream);
-    ASHLAR_THEN(status, ashlar_stream_synchronize(device, w->stream));
-    ashlar__host_free(image);
-    return status;
+    ASHLAR_TRY(ashlar_init_weights(arena, ASHLAR_INIT_ASHLAR, parts, count, seed, w->stream));
+    return ashlar_stream_synchronize(ashlar_allocator_device(w->allocator), w->stream);
 }

@@ -4,6 +4,7 @@
 #define ASHLAR_WEIGHTS_H
 
 #include <ashlar/arena.h>
+#include <ashlar/model.h>
 #include <ashlar/rnn.h>
 
 /* A matrix [rows, cols], a bias [rows] or a stack of layers. */
@@ -12,7 +13,7 @@ typedef struct ashlar_weight {
     size_t rank;      /* 2: a matrix, 1: a bias, 0: a stack */
     size_t rows, cols;
     const ashlar_rnn *stack;
-    double bound;                 /* the first values are uniform in +- bound */
+    ashlar_part_kind kind;        /* how it is drawn; a bias goes with the weight before it */
     void **parameter, **gradient; /* the model's views */
 } ashlar_weight;
 
@@ -26,18 +27,14 @@ typedef struct ashlar_weights {
     ashlar_weight list[ASHLAR_WEIGHTS_MAX]; /* in the arena's order */
 } ashlar_weights;
 
-/* The bound of PyTorch's recurrent and linear layers, 1 / sqrt(width). */
-double ashlar__weights_bound(size_t width);
-
 /* Create an arena of these weights, and bind the views. *arena is set after a failure too, once
  * there is one. Errors: those of ashlar_arena_commit(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__weights_open(const ashlar_weights *weights,
                                                      unsigned regions, ashlar_arena **arena);
 
-/* Draw all weights from `seed`; in an LSTM the first of each forget gate's two biases is raised by
- * 1, so that cells remember from the start. Stream: waits for it. Errors: ASHLAR_EHOSTMEM,
- * ASHLAR_EDRIVER. */
+/* Draw all weights from `seed`, by our rule (ashlar_init_weights()). Stream: waits for it. Errors:
+ * ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__weights_draw(const ashlar_weights *weights,
-                                                     const ashlar_arena *arena, uint64_t seed);
+                                                     ashlar_arena *arena, uint64_t seed);
 
 #endif /* ASHLAR_WEIGHTS_H */

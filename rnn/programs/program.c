@@ -1,6 +1,7 @@
 /* program.c - starts and ends a program: descriptors, failures, the device. */
 #include "rnn/programs/program.h"
 
+#include <ashlar/model.h>
 #include <ashlar/rnn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -68,8 +69,8 @@ static ashlar_status check_compute(ashlar_device *device) {
     ashlar_rnn *rnn = NULL;
     ashlar_ops *ops = NULL;
     ashlar_status status = ashlar_rnn_create(device, &smallest, &rnn);
-    ASHLAR_THEN(status, ashlar__ops_create(device, ASHLAR_F32, &ops));
-    ashlar__ops_destroy(ops);
+    ASHLAR_THEN(status, ashlar_ops_create(device, ASHLAR_F32, &ops));
+    ashlar_ops_destroy(ops);
     ashlar_rnn_destroy(rnn);
     return status;
 }

@@ -20,7 +20,8 @@
     RUN(function##_f16, kind)     \
     RUN(function##_bf16, kind)
 ASHLAR_OPS_KERNEL_MAP(RUN_TYPES)
-RUN(loss_sum, loss)
+RUN(loss_count, cross_entropy)
+RUN(loss_sum, cross_entropy)
 
 #define ROW(function, kind) \
     {"ashlar_kernel_" #function, sizeof(ashlar_##kind##_args), run_##function},
@@ -29,7 +30,8 @@ RUN(loss_sum, loss)
     ROW(function##_f64, kind)     \
     ROW(function##_f16, kind)     \
     ROW(function##_bf16, kind)
-static const host_kernel kernels[] = {ASHLAR_OPS_KERNEL_MAP(ROW_TYPES) ROW(loss_sum, loss)};
+static const host_kernel kernels[] = {ASHLAR_OPS_KERNEL_MAP(ROW_TYPES) ROW(loss_count, cross_entropy)
+                                       ROW(loss_sum, cross_entropy)};
 
 const host_kernel *ops_kernel_at(size_t number) {
     return number < sizeof kernels / sizeof *kernels ? &kernels[number] : NULL;

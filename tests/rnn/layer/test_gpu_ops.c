@@ -122,12 +122,12 @@ static int32_t *send_tokens(const grid *g, const int32_t *lengths) {
 static void on_every_grid(void (*check)(const grid *g)) {
     for (int type = 0; type < ASHLAR_DTYPE_COUNT; type++) {
         dtype = (ashlar_dtype)type;
-        REQUIRE(ashlar__ops_create(gpu, dtype, &ops) == ASHLAR_OK);
+        REQUIRE(ashlar_ops_create(gpu, dtype, &ops) == ASHLAR_OK);
         for (size_t i = 0; i < GRID_COUNT; i++) {
             check(&GRIDS[i]);
             gpu_give_all();
         }
-        ashlar__ops_destroy(ops);
+        ashlar_ops_destroy(ops);
     }
 }
 
@@ -162,8 +162,8 @@ CASE_OF_GRIDS(embeddings_are_those_of_the_cpu, g) {
     near.out = out.near;
     near.dout = dout.near;
     near.dtable = dtable.near;
-    CHECK(ashlar__ops_embedding_forward(ops, &far, gpu_stream) == ASHLAR_OK);
-    CHECK(ashlar__ops_embedding_backward(ops, &far, gpu_stream) == ASHLAR_OK);
+    CHECK(ashlar_embedding_forward(ops, &far, gpu_stream) == ASHLAR_OK);
+    CHECK(ashlar_embedding_backward(ops, &far, gpu_stream) == ASHLAR_OK);
     ashlar__embedding_forward_f64(&near);
     ashlar__embedding_backward_f64(&near);
     compare_bits(&out);
@@ -175,7 +175,7 @@ CASE(embedding_gradients_add_up_in_the_order_of_the_cpu) {
     const int32_t lengths[] = {4500};
     const grid g = {4500, 1, 2, 3, {4500}};
     dtype = ASHLAR_F32;
-    REQUIRE(ashlar__ops_create(gpu, dtype, &ops) == ASHLAR_OK);
+    REQUIRE(ashlar_ops_create(gpu, dtype, &ops) == ASHLAR_OK);
     tensor dout = drawn(g.steps * g.width), dtable = drawn(g.classes * g.width);
     float *dout32 = host_take(dout.count * sizeof(float)), dtable32[6];
     for (size_t i = 0; i < dout.count; i++) {
@@ -194,21 +194,21 @@ CASE(embedding_gradients_add_up_in_the_order_of_the_cpu) {
     near.tokens = tokens;
     near.dout = dout32;
     near.dtable = dtable32;
-    CHECK(ashlar__ops_embedding_backward(ops, &far, gpu_stream) == ASHLAR_OK);
+    CHECK(ashlar_embedding_backward(ops, &far, gpu_stream) == ASHLAR_OK);
     ashlar__embedding_backward_f32(&near);
     for (size_t i = 0; i < dtable.count; i++) {
         dtable.near[i] = (double)dtable32[i];
     }
     compare_bits(&dtable);
     gpu_give_all();
-    ashlar__ops_destroy(ops);
+    ashlar_ops_destroy(ops);
 }
 
 /* The CPU asserts that there is none. */
 CASE(a_token_that_is_no_class_becomes_nan) {
     const int32_t length = 3, tokens_here[] = {1, 2, -1};
     dtype = ASHLAR_F32;
-    REQUIRE(ashlar__ops_create(gpu, dtype, &ops) == ASHLAR_OK);
+    REQUIRE(ashlar_ops_create(gpu, dtype, &ops) == ASHLAR_OK);
     tensor table = drawn(4), out = spoilt(6), dtable = drawn(4);
     const ashlar_embedding_args args = {.steps = 3,
                                         .batch = 1,
@@ -220,14 +220,14 @@ CASE(a_token_that_is_no_class_becomes_nan) {
                                         .out = out.far,
                                         .dout = table.far,
                                         .dtable = dtable.far};
-    CHECK(ashlar__ops_embedding_forward(ops, &args, gpu_stream) == ASHLAR_OK);
+    CHECK(ashlar_embedding_forward(ops, &args, gpu_stream) == ASHLAR_OK);
     float *got = gpu_fetch(out.far, 6 * sizeof *got);
     CHECK((double)got[0] == table.near[2] && (double)got[1] == table.near[3]);
     for (int i = 2; i < 6; i++) {
         CHECK(isnan(got[i]));
     }
     gpu_give_all();
-    ashlar__ops_destroy(ops);
+    ashlar_ops_destroy(ops);
 }
 
 CASE_OF_GRIDS(linear_layers_are_those_of_the_cpu, g) {
@@ -262,10 +262,10 @@ CASE_OF_GRIDS(linear_layers_are_those_of_the_cpu, g) {
     far_bare.y = bare.far;
     near_bare.y = bare.near;
     far_bare.dx = far_bare.dweight = far_bare.dbias = NULL;
-    CHECK(ashlar__ops_linear_forward(ops, &far, gpu_stream) == ASHLAR_OK);
-    CHECK(ashlar__ops_linear_forward(ops, &far_bare, gpu_stream) == ASHLAR_OK);
-    CHECK(ashlar__ops_linear_backward(ops, &far, gpu_stream) == ASHLAR_OK);
-    CHECK(ashlar__ops_linear_backward(ops, &far_bare, gpu_stream) == ASHLAR_OK);
+    CHECK(ashlar_linear_forward(ops, &far, gpu_stream) == ASHLAR_OK);
+    CHECK(ashlar_linear_forward(ops, &far_bare, gpu_stream) == ASHLAR_OK);
+    CHECK(ashlar_linear_backward(ops, &far, gpu_stream) == ASHLAR_OK);
+    CHECK(ashlar_linear_backward(ops, &far_bare, gpu_stream) == ASHLAR_OK);
     ashlar__linear_forward_f64(&near);
     ashlar__linear_forward_f64(&near_bare);
     ashlar__linear_backward_f64(&near);
@@ -276,35 +276,59 @@ CASE_OF_GRIDS(linear_layers_are_those_of_the_cpu, g) {
     compare(&dbias, 8);
 }
 
-/* `weight` and `scale` given or not, dlogits in its own place, in the logits' or not wanted. */
+/* Each third target is to be ignored. */
+static int32_t *send_targets(const grid *g) {
+    (void)send_tokens(g, g->lengths);
+    for (size_t at = 0; at < g->steps * g->batch; at += 3) {
+        tokens[at] = -100;
+    }
+    return gpu_send(tokens, g->steps * g->batch * sizeof *tokens);
+}
+
+static void compare_losses(const double *far, const double *want, size_t count) {
+    double *got = gpu_fetch(far, count * sizeof *got);
+    for (size_t at = 0; at < count; at++) {
+        CHECK_NEAR(got[at], want[at], dtype == ASHLAR_F64 ? 1e-12 : 1e-5, 1e-5);
+    }
+}
+
+/* `weight` and `scale` given or not, dlogits in its own place, in the logits' or not wanted; with
+ * losses of positions, or not. */
 static void check_loss_of(const grid *g, bool has_weight, bool has_scale, int place) {
+    double losses[MAX_POSITIONS];
     const size_t positions = g->steps * g->batch;
     const double scale = 3, before = 2;
     double want = before;
     tensor logits = padded(g->steps, g->batch, g->lengths, g->classes);
     tensor dlogits = spoilt(logits.count);
-    ashlar_loss_args far = {.steps = g->steps,
-                            .batch = g->batch,
-                            .lengths = gpu_send(g->lengths, g->batch * sizeof(int32_t)),
-                            .classes = g->classes,
-                            .logits = logits.far,
-                            .targets = send_tokens(g, g->lengths),
-                            .weight = has_weight ? 0.25 : 0,
-                            .dlogits = place == 0   ? NULL
-                                       : place == 1 ? logits.far
-                                                    : dlogits.far,
-                            .scale = has_scale ? gpu_send(&scale, sizeof scale) : NULL,
-                            .work = gpu_take(ashlar__ops_loss_work_bytes(ops, positions)),
-                            .loss = gpu_send(&before, sizeof before)};
-    ashlar_loss_args near = far;
+    ashlar_cross_entropy_args far = {.steps = g->steps,
+                                     .batch = g->batch,
+                                     .lengths = gpu_send(g->lengths, g->batch * sizeof(int32_t)),
+                                     .classes = g->classes,
+                                     .logits = logits.far,
+                                     .targets = send_targets(g),
+                                     .weight = has_weight ? 0.25 : 0,
+                                     .dlogits = place == 0   ? NULL
+                                                : place == 1 ? logits.far
+                                                             : dlogits.far,
+                                     .scale = has_scale ? gpu_send(&scale, sizeof scale) : NULL,
+                                     .work = gpu_take(ashlar_loss_work_bytes(ops, positions)),
+                                     .loss = gpu_send(&before, sizeof before),
+                                     .losses =
+                                         has_scale ? gpu_take(positions * sizeof(double)) : NULL};
+    ashlar_cross_entropy_args near = far;
     near.lengths = g->lengths;
     near.logits = logits.near;
     near.targets = tokens;
     near.dlogits = place == 0 ? NULL : place == 1 ? logits.near : dlogits.near;
     near.scale = has_scale ? &scale : NULL;
-    CHECK(ashlar__ops_loss(ops, &far, gpu_stream) == ASHLAR_OK);
+    CHECK(ashlar_cross_entropy(ops, &far, gpu_stream) == ASHLAR_OK);
     near.loss = &want;
-    ashlar__loss_f64(&near);
+    near.losses = losses;
+    ashlar__cross_entropy_f64(&near);
+    if (far.losses != NULL) {
+        compare_losses(far.losses, losses, positions);
+    }
     double *got = gpu_fetch(far.loss, sizeof *got);
     CHECK_NEAR(*got, want, 0, dtype == ASHLAR_F64 ? 1e-13 : 1e-6);
     if (place != 0) {
@@ -315,6 +339,52 @@ static void check_loss_of(const grid *g, bool has_weight, bool has_scale, int pl
 CASE_OF_GRIDS(losses_are_those_of_the_cpu, g) {
     for (int i = 0; i < 6; i++) {
         check_loss_of(g, i % 2 == 0, i % 3 != 0, i / 2);
+        gpu_give_all();
+    }
+}
+
+/* `lengths` given or not, and doutputs in the outputs' place or not wanted. */
+static void check_squares_of(const grid *g, bool has_lengths, bool has_gradient) {
+    const size_t positions = g->steps * g->batch;
+    const double scale = 3, before = 2;
+    double want = before, losses[MAX_POSITIONS];
+    tensor outputs = has_lengths ? padded(g->steps, g->batch, g->lengths, g->width)
+                                 : drawn(positions * g->width);
+    tensor targets = drawn(outputs.count);
+    ashlar_squared_error_args far = {.steps = g->steps,
+                                     .batch = g->batch,
+                                     .lengths = gpu_send(g->lengths, g->batch * sizeof(int32_t)),
+                                     .width = g->width,
+                                     .outputs = outputs.far,
+                                     .targets = targets.far,
+                                     .weight = has_lengths ? 0 : 0.25,
+                                     .doutputs = has_gradient ? outputs.far : NULL,
+                                     .scale = gpu_send(&scale, sizeof scale),
+                                     .work = gpu_take(ashlar_loss_work_bytes(ops, positions)),
+                                     .loss = gpu_send(&before, sizeof before)};
+    far.losses = has_gradient ? gpu_take(positions * sizeof(double)) : NULL;
+    far.lengths = has_lengths ? far.lengths : NULL;
+    ashlar_squared_error_args near = far;
+    near.lengths = has_lengths ? g->lengths : NULL;
+    near.outputs = outputs.near;
+    near.targets = targets.near;
+    near.doutputs = has_gradient ? outputs.near : NULL;
+    near.scale = &scale;
+    near.loss = &want;
+    near.losses = losses;
+    CHECK(ashlar_squared_error(ops, &far, gpu_stream) == ASHLAR_OK);
+    ashlar__squared_error_f64(&near);
+    double *got = gpu_fetch(far.loss, sizeof *got);
+    CHECK_NEAR(*got, want, 0, dtype == ASHLAR_F64 ? 1e-13 : 1e-6);
+    if (has_gradient) {
+        compare(&outputs, 0.5);
+        compare_losses(far.losses, losses, positions);
+    }
+}
+
+CASE_OF_GRIDS(squared_errors_are_those_of_the_cpu, g) {
+    for (int i = 0; i < 4; i++) {
+        check_squares_of(g, i % 2 == 0, i / 2 == 0);
         gpu_give_all();
     }
 }
@@ -332,8 +402,8 @@ CASE_OF_GRIDS(columns_are_copied_as_by_the_cpu, g) {
     ashlar_columns_args near = far;
     near.from = from.near + 1;
     near.to = to.near + 2;
-    CHECK(ashlar__ops_columns(ops, &far, gpu_stream) == ASHLAR_OK);
-    ashlar__columns_f64(&near);
+    CHECK(ashlar_copy_columns(ops, &far, gpu_stream) == ASHLAR_OK);
+    ashlar__copy_columns_f64(&near);
     compare(&to, 0);
 }
 
@@ -354,7 +424,7 @@ CASE_OF_GRIDS(labels_are_those_of_the_cpu, g) {
     ashlar_argmax_args near = far;
     near.logits = logits.near;
     near.labels = want;
-    CHECK(ashlar__ops_argmax(ops, &far, gpu_stream) == ASHLAR_OK);
+    CHECK(ashlar_argmax(ops, &far, gpu_stream) == ASHLAR_OK);
     ashlar__argmax_f64(&near);
     int32_t *got = gpu_fetch(far.labels, rows * sizeof *got);
     CHECK(memcmp(got, want, rows * sizeof *got) == 0);

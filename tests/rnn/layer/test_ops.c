@@ -187,20 +187,20 @@ typedef struct loss_case {
     float logits32[LOGITS], dlogits32[LOGITS];
     double logits[LOGITS], dlogits[LOGITS];
     int32_t targets[ROWS];
-    ashlar_loss_args narrow, wide;
+    ashlar_cross_entropy_args narrow, wide;
 } loss_case;
 
-static double loss_f64(ashlar_loss_args *args) {
+static double loss_f64(ashlar_cross_entropy_args *args) {
     double loss = 0;
     args->loss = &loss;
-    ashlar__loss_f64(args);
+    ashlar__cross_entropy_f64(args);
     return loss;
 }
 
-static double loss_f32(ashlar_loss_args *args) {
+static double loss_f32(ashlar_cross_entropy_args *args) {
     double loss = 0;
     args->loss = &loss;
-    ashlar__loss_f32(args);
+    ashlar__cross_entropy_f32(args);
     return loss;
 }
 
@@ -208,7 +208,7 @@ static void open_loss(loss_case *c) {
     draw_padded(c->logits32, c->logits, LOGITS, CLASSES);
     draw_padded(c->dlogits32, c->dlogits, LOGITS, 1);
     draw_tokens(c->targets);
-    c->wide = (ashlar_loss_args){.steps = STEPS, .batch = BATCH, .lengths = LENGTHS,
+    c->wide = (ashlar_cross_entropy_args){.steps = STEPS, .batch = BATCH, .lengths = LENGTHS,
                                  .classes = CLASSES, .logits = c->logits, .targets = c->targets,
                                  .dlogits = c->dlogits};
     c->narrow = c->wide;
@@ -245,7 +245,7 @@ CASE(loss_gradient_matches_finite_differences) {
     loss_f64(&c.wide);
     loss_f32(&c.narrow);
     double worst = 0;
-    ashlar_loss_args probe = c.wide;
+    ashlar_cross_entropy_args probe = c.wide;
     probe.dlogits = NULL;
     for (size_t i = 0; i < LOGITS; i++) {
         if (!is_valid(i / CLASSES)) {
@@ -292,6 +292,84 @@ CASE(loss_gradient_may_replace_the_logits) {
     const double want = loss_f64(&apart.wide);
     CHECK_NEAR(loss_f64(&in_place.wide), want, 0, 0);
     CHECK(memcmp(apart.dlogits, in_place.logits, sizeof apart.dlogits) == 0);
+}
+
+CASE(ignored_targets_have_no_loss_and_no_gradient) {
+    loss_case c;
+    double losses[ROWS], sum = 0, counted = 0;
+    open_loss(&c);
+    c.targets[0] = -100;
+    c.targets[BATCH] = -1;
+    c.wide.losses = losses;
+    const double loss = loss_f64(&c.wide);
+    for (size_t row = 0; row < ROWS; row++) {
+        const bool counts = is_valid(row) && c.targets[row] >= 0;
+        double size = 0;
+        for (size_t j = 0; j < CLASSES; j++) {
+            size += fabs(c.dlogits[row * CLASSES + j]);
+        }
+        CHECK((losses[row] > 0) == counts && (size > 0) == counts);
+        sum += losses[row];
+        counted += counts;
+    }
+    CHECK(counted < (double)VALID);
+    CHECK_NEAR(loss, sum / counted, 1e-14, 0);
+}
+
+CASE(no_valid_position_adds_nothing) {
+    loss_case c;
+    open_loss(&c);
+    for (size_t row = 0; row < ROWS; row++) {
+        c.targets[row] = -1;
+    }
+    CHECK(loss_f64(&c.wide) == 0 && loss_f32(&c.narrow) == 0);
+    for (size_t i = 0; i < LOGITS; i++) {
+        CHECK(c.dlogits[i] == 0 && c.dlogits32[i] == 0);
+    }
+}
+
+CASE(without_lengths_all_positions_count) {
+    static const double logits[] = {0, 0, 0, 0};
+    static const int32_t targets[] = {0, 1};
+    ashlar_cross_entropy_args args = {
+        .steps = 2, .batch = 1, .classes = 2, .logits = logits, .targets = targets};
+    CHECK_NEAR(loss_f64(&args), log(2.0), 1e-15, 0);
+    const double table[] = {1, 2, 3, 4};
+    double out[4] = {0};
+    ashlar_embedding_args embedding = {.steps = 2, .batch = 1, .classes = 2, .width = 2,
+                                       .tokens = targets, .table = table, .out = out};
+    ashlar__embedding_forward_f64(&embedding);
+    CHECK(memcmp(out, table, sizeof out) == 0);
+}
+
+CASE(squared_error_is_the_mean_of_squares_with_its_gradient) {
+    enum { WIDE = 2, COUNT = 2 * 2 * WIDE };
+    const int32_t lengths[] = {2, 1};
+    const double targets[COUNT] = {1, 1, 1, 1, 1, 1, 1, 1};
+    double outputs[COUNT] = {1, 2, 3, 4, -1, 0, (double)NAN, (double)NAN};
+    double gradient[COUNT], losses[4], loss = 1;
+    const double want[COUNT] = {0, 1, 2, 3, -2, -1, 0, 0}; /* differences */
+    ashlar_squared_error_args args = {.steps = 2, .batch = 2, .lengths = lengths, .width = WIDE,
+                                      .outputs = outputs, .targets = targets,
+                                      .doutputs = gradient, .loss = &loss, .losses = losses};
+    ashlar__squared_error_f64(&args);
+    CHECK_NEAR(loss, 1 + 19.0 / 6, 1e-15, 0);
+    CHECK(losses[0] == 1 && losses[1] == 13 && losses[2] == 5 && losses[3] == 0);
+    for (size_t i = 0; i < COUNT; i++) {
+        CHECK_NEAR(gradient[i], 2 * want[i] / 6, 1e-15, 0);
+    }
+    float outputs32[COUNT], targets32[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        outputs32[i] = (float)outputs[i];
+        targets32[i] = (float)targets[i];
+    }
+    args.outputs = args.doutputs = outputs32; /* in place */
+    args.targets = targets32;
+    args.weight = 0.5;
+    ashlar__squared_error_f32(&args);
+    for (size_t i = 0; i < COUNT; i++) {
+        CHECK((double)outputs32[i] == want[i]);
+    }
 }
 
 CASE(huge_logits_stay_finite) {
@@ -353,7 +431,7 @@ CASE(rows_shorter_than_the_lanes_work) {
             sum += probs[j];
         }
         CHECK_NEAR(sum, 1.0, 1e-14, 0);
-        ashlar_loss_args loss = {.steps = 1,
+        ashlar_cross_entropy_args loss = {.steps = 1,
                                  .batch = 1,
                                  .lengths = &length,
                                  .classes = classes,
@@ -410,10 +488,10 @@ CASE(columns_are_copied_beside_others) {
                                 .from_stride = FROM,
                                 .to = to + 1,
                                 .to_stride = TO};
-    ashlar__columns_f64(&args);
+    ashlar__copy_columns_f64(&args);
     args.from = from32 + 2;
     args.to = to32 + 1;
-    ashlar__columns_f32(&args);
+    ashlar__copy_columns_f32(&args);
     for (size_t i = 0; i < ROWS * TO; i++) {
         const size_t row = i / TO, column = i % TO;
         const bool is_taken = column >= 1 && column < 1 + TAKEN;

@@ -47,13 +47,13 @@ static buffers take_buffers(void) {
 static ashlar_ops *ops; /* of the case */
 
 static void close_ops(void) {
-    ashlar__ops_destroy(ops);
+    ashlar_ops_destroy(ops);
     ops = NULL;
     gpu_give_all();
 }
 
 static bool open_ops(ashlar_dtype dtype) {
-    return ashlar__ops_create(gpu, dtype, &ops) == ASHLAR_OK && check_at_end(close_ops);
+    return ashlar_ops_create(gpu, dtype, &ops) == ASHLAR_OK && check_at_end(close_ops);
 }
 
 typedef ashlar_status operation(const buffers *b);
@@ -73,12 +73,12 @@ static ashlar_embedding_args embedding_args(const buffers *b) {
 
 static ashlar_status embed(const buffers *b) {
     const ashlar_embedding_args args = embedding_args(b);
-    return ashlar__ops_embedding_forward(ops, &args, gpu_stream);
+    return ashlar_embedding_forward(ops, &args, gpu_stream);
 }
 
 static ashlar_status embed_back(const buffers *b) {
     const ashlar_embedding_args args = embedding_args(b);
-    return ashlar__ops_embedding_backward(ops, &args, gpu_stream);
+    return ashlar_embedding_backward(ops, &args, gpu_stream);
 }
 
 static ashlar_linear_args linear_args(const buffers *b) {
@@ -97,27 +97,48 @@ static ashlar_linear_args linear_args(const buffers *b) {
 
 static ashlar_status multiply(const buffers *b) {
     const ashlar_linear_args args = linear_args(b);
-    return ashlar__ops_linear_forward(ops, &args, gpu_stream);
+    return ashlar_linear_forward(ops, &args, gpu_stream);
 }
 
 static ashlar_status multiply_back(const buffers *b) {
     const ashlar_linear_args args = linear_args(b);
-    return ashlar__ops_linear_backward(ops, &args, gpu_stream);
+    return ashlar_linear_backward(ops, &args, gpu_stream);
+}
+
+static ashlar_cross_entropy_args loss_args(const buffers *b) {
+    return (ashlar_cross_entropy_args){.steps = STEPS,
+                                       .batch = BATCH,
+                                       .lengths = b->ints,
+                                       .classes = CLASSES,
+                                       .logits = b->reals[0],
+                                       .targets = b->ints,
+                                       .weight = 1,
+                                       .dlogits = b->reals[1],
+                                       .scale = b->scale,
+                                       .work = b->reals[2],
+                                       .loss = b->loss};
 }
 
 static ashlar_status lose(const buffers *b) {
-    const ashlar_loss_args args = {.steps = STEPS,
-                                   .batch = BATCH,
-                                   .lengths = b->ints,
-                                   .classes = CLASSES,
-                                   .logits = b->reals[0],
-                                   .targets = b->ints,
-                                   .weight = 1,
-                                   .dlogits = b->reals[1],
-                                   .scale = b->scale,
-                                   .work = b->reals[2],
-                                   .loss = b->loss};
-    return ashlar__ops_loss(ops, &args, gpu_stream);
+    const ashlar_cross_entropy_args args = loss_args(b);
+    return ashlar_cross_entropy(ops, &args, gpu_stream);
+}
+
+static ashlar_status lose_mean(const buffers *b) {
+    ashlar_cross_entropy_args args = loss_args(b);
+    args.weight = 0;
+    return ashlar_cross_entropy(ops, &args, gpu_stream);
+}
+
+static ashlar_status err(const buffers *b) {
+    const ashlar_squared_error_args args = {.steps = STEPS,
+                                            .batch = BATCH,
+                                            .width = WIDTH,
+                                            .outputs = b->reals[0],
+                                            .targets = b->reals[0],
+                                            .work = b->reals[2],
+                                            .loss = b->loss};
+    return ashlar_squared_error(ops, &args, gpu_stream);
 }
 
 static ashlar_status copy_columns(const buffers *b) {
@@ -127,13 +148,13 @@ static ashlar_status copy_columns(const buffers *b) {
                                       .from_stride = WIDTH,
                                       .to = b->reals[1],
                                       .to_stride = WIDTH + 1};
-    return ashlar__ops_columns(ops, &args, gpu_stream);
+    return ashlar_copy_columns(ops, &args, gpu_stream);
 }
 
 static ashlar_status label(const buffers *b) {
     const ashlar_argmax_args args = {
         .rows = ROWS, .classes = CLASSES, .logits = b->reals[0], .labels = b->ints};
-    return ashlar__ops_argmax(ops, &args, gpu_stream);
+    return ashlar_argmax(ops, &args, gpu_stream);
 }
 
 /* An operation, what it launches in F16, and of how many refusable calls of cuBLAS. */
@@ -146,8 +167,13 @@ static const struct {
     {embed_back, "ashlar_kernel_embedding_backward_f16<<<5, 128>>> ", 0},
     {multiply, "ashlar_kernel_bias_forward_f16<<<1, 128>>> ", 2},
     {multiply_back, "ashlar_kernel_bias_backward_f16<<<1, 128>>> ", 3},
-    {lose, "ashlar_kernel_loss_f16<<<6, 128>>> ashlar_kernel_loss_sum<<<1, 128>>> ", 0},
-    {copy_columns, "ashlar_kernel_columns_f16<<<1, 128>>> ", 0},
+    {lose, "ashlar_kernel_cross_entropy_f16<<<6, 128>>> ashlar_kernel_loss_sum<<<1, 128>>> ", 0},
+    {lose_mean,
+     "ashlar_kernel_loss_count<<<1, 128>>> ashlar_kernel_cross_entropy_f16<<<6, 128>>> "
+     "ashlar_kernel_loss_sum<<<1, 128>>> ",
+     0},
+    {err, "ashlar_kernel_squared_error_f16<<<6, 128>>> ashlar_kernel_loss_sum<<<1, 128>>> ", 0},
+    {copy_columns, "ashlar_kernel_copy_columns_f16<<<1, 128>>> ", 0},
     {label, "ashlar_kernel_argmax_f16<<<6, 128>>> ", 0},
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations };
@@ -159,10 +185,10 @@ CASE(a_library_that_is_none_is_refused_by_name) {
     const char *given = getenv("ASHLAR_CUBLAS");
     char *good = strdup(given == NULL ? "" : given);
     setenv("ASHLAR_CUBLAS", "/nowhere/libcublas.so", 1);
-    CHECK_FAILS(ashlar__ops_create(gpu, ASHLAR_F32, &ops), ASHLAR_ENOTSUP, "cuBLAS was not found");
+    CHECK_FAILS(ashlar_ops_create(gpu, ASHLAR_F32, &ops), ASHLAR_ENOTSUP, "cuBLAS was not found");
     CHECK_HAS(ashlar_error_detail(), "ASHLAR_CUBLAS");
     setenv("ASHLAR_CUBLAS", "libm.so.6", 1);
-    CHECK_FAILS(ashlar__ops_create(gpu, ASHLAR_F32, &ops), ASHLAR_ENOTSUP,
+    CHECK_FAILS(ashlar_ops_create(gpu, ASHLAR_F32, &ops), ASHLAR_ENOTSUP,
                 "cuBLAS lacks cublasGetStatusString");
     setenv("ASHLAR_CUBLAS", good, 1);
     CHECK(ops == NULL);
@@ -171,7 +197,7 @@ CASE(a_library_that_is_none_is_refused_by_name) {
 
 CASE_WITH(each_operation_launches_what_it_needs_and_no_more, open_ops(ASHLAR_F16)) {
     CHECK(strcmp(ops->backend->name, "cuda") == 0);
-    CHECK_ZU(ashlar__ops_loss_work_bytes(ops, 7), 7 * sizeof(double));
+    CHECK_ZU(ashlar_loss_work_bytes(ops, 7), 8 * sizeof(double)); /* and their number */
     const buffers b = take_buffers();
     (void)launch_log();
     for (size_t i = 0; i < OPERATIONS; i++) {
@@ -199,13 +225,16 @@ CASE(products_of_fp32_are_in_fp32) {
 
 CASE_WITH(what_cublas_cannot_count_is_refused, open_ops(ASHLAR_F32)) {
     const size_t huge = (size_t)INT32_MAX + 1;
-    const ashlar_linear_args all[] = {{.rows = huge, .in = 1, .out = 1},
-                                      {.rows = 1, .in = huge, .out = 1},
-                                      {.rows = 1, .in = 1, .out = huge}};
+    const size_t sizes[][3] = {{huge, 1, 1}, {1, huge, 1}, {1, 1, huge}};
+    const buffers b = take_buffers();
     (void)launch_log();
     for (size_t i = 0; i < 3; i++) {
-        CHECK(ashlar__ops_linear_forward(ops, &all[i], gpu_stream) == ASHLAR_EOVERFLOW);
-        CHECK(ashlar__ops_linear_backward(ops, &all[i], gpu_stream) == ASHLAR_EOVERFLOW);
+        ashlar_linear_args args = linear_args(&b);
+        args.rows = sizes[i][0];
+        args.in = sizes[i][1];
+        args.out = sizes[i][2];
+        CHECK(ashlar_linear_forward(ops, &args, gpu_stream) == ASHLAR_EOVERFLOW);
+        CHECK(ashlar_linear_backward(ops, &args, gpu_stream) == ASHLAR_EOVERFLOW);
     }
     CHECK(strcmp(launch_log(), "") == 0);
 }
@@ -240,7 +269,7 @@ CASE_WITH(every_call_of_an_operation_may_fail, open_ops(ASHLAR_F32)) {
 
 /* Returns the status of a creation that fails, or succeeds and is undone. */
 static ashlar_status try_creation(void) {
-    const ashlar_status status = ashlar__ops_create(gpu, ASHLAR_F32, &ops);
+    const ashlar_status status = ashlar_ops_create(gpu, ASHLAR_F32, &ops);
     CHECK((status == ASHLAR_OK) == (ops != NULL));
     close_ops();
     CHECK(module_count() == 0 && blas->live == 0);

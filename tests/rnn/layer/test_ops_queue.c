@@ -50,8 +50,8 @@ static ashlar_linear_args linear_args(memory *m) {
                                 .dbias = m->dbias};
 }
 
-static ashlar_loss_args loss_args(memory *m) {
-    return (ashlar_loss_args){.steps = STEPS, .batch = BATCH, .lengths = m->lengths,
+static ashlar_cross_entropy_args loss_args(memory *m) {
+    return (ashlar_cross_entropy_args){.steps = STEPS, .batch = BATCH, .lengths = m->lengths,
                               .classes = CLASSES, .logits = m->logits, .targets = m->tokens,
                               .weight = 0.5, .dlogits = m->logits, .scale = &m->scale,
                               .loss = &m->loss};
@@ -71,33 +71,48 @@ static ashlar_argmax_args argmax_args(memory *m) {
                                 .labels = m->labels};
 }
 
+static ashlar_squared_error_args squares_args(memory *m) {
+    return (ashlar_squared_error_args){.steps = STEPS,
+                                       .batch = BATCH,
+                                       .lengths = m->lengths,
+                                       .width = WIDTH,
+                                       .outputs = m->x,
+                                       .targets = m->dx,
+                                       .doutputs = m->x,
+                                       .loss = &m->loss};
+}
+
 /* What follows each other here depends on what came before. */
 static ashlar_status queue_all(const ashlar_ops *ops, memory *m, ashlar_stream stream) {
     const ashlar_embedding_args embedding = embedding_args(m);
     const ashlar_linear_args linear = linear_args(m);
-    const ashlar_loss_args loss = loss_args(m);
+    const ashlar_cross_entropy_args loss = loss_args(m);
     const ashlar_columns_args columns = columns_args(m);
     const ashlar_argmax_args argmax = argmax_args(m);
-    ashlar_status status = ashlar__ops_embedding_forward(ops, &embedding, stream);
-    status = status == ASHLAR_OK ? ashlar__ops_columns(ops, &columns, stream) : status;
-    status = status == ASHLAR_OK ? ashlar__ops_linear_forward(ops, &linear, stream) : status;
-    status = status == ASHLAR_OK ? ashlar__ops_argmax(ops, &argmax, stream) : status;
-    status = status == ASHLAR_OK ? ashlar__ops_loss(ops, &loss, stream) : status;
-    status = status == ASHLAR_OK ? ashlar__ops_linear_backward(ops, &linear, stream) : status;
-    return status == ASHLAR_OK ? ashlar__ops_embedding_backward(ops, &embedding, stream) : status;
+    const ashlar_squared_error_args squares = squares_args(m);
+    ashlar_status status = ashlar_embedding_forward(ops, &embedding, stream);
+    status = status == ASHLAR_OK ? ashlar_copy_columns(ops, &columns, stream) : status;
+    status = status == ASHLAR_OK ? ashlar_linear_forward(ops, &linear, stream) : status;
+    status = status == ASHLAR_OK ? ashlar_argmax(ops, &argmax, stream) : status;
+    status = status == ASHLAR_OK ? ashlar_squared_error(ops, &squares, stream) : status;
+    status = status == ASHLAR_OK ? ashlar_cross_entropy(ops, &loss, stream) : status;
+    status = status == ASHLAR_OK ? ashlar_linear_backward(ops, &linear, stream) : status;
+    return status == ASHLAR_OK ? ashlar_embedding_backward(ops, &embedding, stream) : status;
 }
 
 static void run_all(memory *m) {
     const ashlar_embedding_args embedding = embedding_args(m);
     const ashlar_linear_args linear = linear_args(m);
-    const ashlar_loss_args loss = loss_args(m);
+    const ashlar_cross_entropy_args loss = loss_args(m);
     const ashlar_columns_args columns = columns_args(m);
     const ashlar_argmax_args argmax = argmax_args(m);
+    const ashlar_squared_error_args squares = squares_args(m);
     ashlar__embedding_forward_f64(&embedding);
-    ashlar__columns_f64(&columns);
+    ashlar__copy_columns_f64(&columns);
     ashlar__linear_forward_f64(&linear);
     ashlar__argmax_f64(&argmax);
-    ashlar__loss_f64(&loss);
+    ashlar__squared_error_f64(&squares);
+    ashlar__cross_entropy_f64(&loss);
     ashlar__linear_backward_f64(&linear);
     ashlar__embedding_backward_f64(&embedding);
 }
@@ -109,7 +124,7 @@ CASE(queued_operations_do_what_they_do_on_plain_memory) {
         void *ptr = NULL;
         ashlar_ops *ops = NULL;
         REQUIRE(set_up(specs[i]));
-        REQUIRE(ashlar__ops_create(device, ASHLAR_F64, &ops) == ASHLAR_OK);
+        REQUIRE(ashlar_ops_create(device, ASHLAR_F64, &ops) == ASHLAR_OK);
         REQUIRE(ashlar_alloc(allocator, sizeof(memory), streams[1], &ptr) == ASHLAR_OK);
         fill_memory(&want);
         CHECK(ashlar_copy_to_device(device, ptr, &want, sizeof want, streams[1]) == ASHLAR_OK);
@@ -120,7 +135,7 @@ CASE(queued_operations_do_what_they_do_on_plain_memory) {
         CHECK(memcmp(&got, &want, sizeof got) == 0);
         CHECK(got.loss > 1);
         CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
-        ashlar__ops_destroy(ops);
+        ashlar_ops_destroy(ops);
         tear_down();
     }
 }
@@ -129,21 +144,21 @@ CASE_WITH(the_type_is_that_of_the_ops, set_up("memory=64MiB")) {
     float logits[3] = {1, 3, 2};
     int32_t label = -1;
     ashlar_ops *ops = NULL;
-    REQUIRE(ashlar__ops_create(device, ASHLAR_F32, &ops) == ASHLAR_OK);
+    REQUIRE(ashlar_ops_create(device, ASHLAR_F32, &ops) == ASHLAR_OK);
     const ashlar_argmax_args args = {1, 3, logits, &label};
-    CHECK(ashlar__ops_argmax(ops, &args, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_argmax(ops, &args, streams[0]) == ASHLAR_OK);
     CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
     CHECK(label == 1);
-    CHECK_ZU(ashlar__ops_loss_work_bytes(ops, 1000), 0);
-    ashlar__ops_destroy(ops);
+    CHECK_ZU(ashlar_loss_work_bytes(ops, 1000), 0);
+    ashlar_ops_destroy(ops);
 }
 
 CASE(each_operation_says_when_it_cannot_be_queued) {
-    enum { OPERATIONS = 7 };
+    enum { OPERATIONS = 8 };
     static memory m;
     ashlar_ops *ops = NULL;
     REQUIRE(set_up("memory=64MiB"));
-    REQUIRE(ashlar__ops_create(device, ASHLAR_F64, &ops) == ASHLAR_OK);
+    REQUIRE(ashlar_ops_create(device, ASHLAR_F64, &ops) == ASHLAR_OK);
     for (uint64_t n = 1; n <= OPERATIONS + 1; n++) {
         fill_memory(&m);
         DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN,
@@ -151,16 +166,16 @@ CASE(each_operation_says_when_it_cannot_be_queued) {
                               (n <= OPERATIONS ? ASHLAR_EDRIVER : ASHLAR_OK)));
         CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
     }
-    ashlar__ops_destroy(ops);
+    ashlar_ops_destroy(ops);
 }
 
 CASE_WITH(half_precision_is_refused_and_failures_leave_nothing, set_up("memory=64MiB")) {
     ashlar_ops *ops = NULL;
-    CHECK(ashlar__ops_create(device, ASHLAR_F16, &ops) == ASHLAR_ENOTSUP);
+    CHECK(ashlar_ops_create(device, ASHLAR_F16, &ops) == ASHLAR_ENOTSUP);
     CHECK(strstr(ashlar_error_detail(), "ASHLAR_F32") != NULL);
-    HOST_FAILS_AT(1, CHECK(ashlar__ops_create(device, ASHLAR_F32, &ops) == ASHLAR_EHOSTMEM));
+    HOST_FAILS_AT(1, CHECK(ashlar_ops_create(device, ASHLAR_F32, &ops) == ASHLAR_EHOSTMEM));
     CHECK(ops == NULL);
-    ashlar__ops_destroy(NULL);
+    ashlar_ops_destroy(NULL);
 }
 
 RUN_CASES()

@@ -17,12 +17,17 @@
                    #type " ends with padding")
 
 IS(ashlar_arena_bucket, 40, tensor_count);
+IS(ashlar_argmax_args, 32, labels);
 IS(ashlar_collectives, 40, all_gather);
+IS(ashlar_columns_args, 48, to_stride);
 IS(ashlar_config, 72, tells_nvtx);
 IS(ashlar_config_option, 176, allowed);
+IS(ashlar_cross_entropy_args, 96, losses);
 IS(ashlar_device_info, 144, total_bytes);
 IS(ashlar_driver_counts, 48, wait);
+IS(ashlar_embedding_args, 80, dtable);
 IS(ashlar_flatten_stats, 56, kept_blocks);
+IS(ashlar_linear_args, 88, dbias);
 IS(ashlar_optimizer_config, 128, scale_backoff);
 IS(ashlar_optimizer_state, 40, is_skipped);
 IS(ashlar_pack_options, 40, user);
@@ -33,7 +38,9 @@ IS(ashlar_rnn_batch, 40, dropout_seed);
 IS(ashlar_rnn_buffers, 128, dweights);
 IS(ashlar_rnn_config, 72, algorithm);
 IS(ashlar_rnn_layout, 232, elements);
+IS(ashlar_sampling_config, 24, top_p);
 IS(ashlar_schedule, 56, gamma);
+IS(ashlar_squared_error_args, 96, losses);
 IS(ashlar_stats, 600, tags);
 IS(ashlar_tensor_info, 160, options_room);
 IS(ashlar_tensor_options, 16, rate_scale);
@@ -46,6 +53,7 @@ IS(ashlar_copy_span, 24, bytes);
 IS(ashlar_flatten_item, 16, pointer);
 IS(ashlar_pack_buffer, 24, end);
 IS(ashlar_pack_progress, 32, strategy);
+IS(ashlar_part, 24, layout);
 IS(ashlar_rnn_view, 24, cols);
 IS(ashlar_snapshot, 40, blocks);
 IS(ashlar_snapshot_block, 40, state);
@@ -150,6 +158,31 @@ static ashlar_status init_layout(const void *from, size_t bytes) {
     return ashlar_rnn_layout_init_sized(&layout, sizeof layout, from, bytes);
 }
 
+static ashlar_status make_sampler(const void *from, size_t bytes) {
+    ashlar_sampler *made = NULL;
+    const ashlar_status status = ashlar_sampler_create_sized(from, bytes, 3, &made);
+    ashlar_sampler_destroy(made);
+    return status;
+}
+
+#define OPERATION(op)                                                                   \
+    static ashlar_status op(const void *from, size_t bytes) {                           \
+        ashlar_ops *ops = NULL;                                                         \
+        CHECK(ashlar_ops_create(device, ASHLAR_F32, &ops) == ASHLAR_OK);                \
+        const ashlar_status status = ashlar_##op##_sized(ops, from, bytes, streams[0]); \
+        wait_for(streams[0]);                                                           \
+        ashlar_ops_destroy(ops);                                                        \
+        return status;                                                                  \
+    }
+OPERATION(embedding_forward)
+OPERATION(embedding_backward)
+OPERATION(linear_forward)
+OPERATION(linear_backward)
+OPERATION(cross_entropy)
+OPERATION(squared_error)
+OPERATION(argmax)
+OPERATION(copy_columns)
+
 READER(check_config, ashlar_config, ashlar_config_check_sized(s, bytes))
 READER(format_config, ashlar_config, ashlar_config_format_sized(s, bytes, NULL, 0, NULL))
 READER(set_options, ashlar_tensor_options, ashlar_arena_set_options_sized(arena, 0, s, bytes))
@@ -198,6 +231,29 @@ CASE_WITH(options_of_older_and_newer_programs_are_read, set_up_all()) {
     const ashlar_schedule schedule = {.rate = 0.5};
     const ashlar_pack_options packing = {.alignment = 64};
     const ashlar_rnn_buffers buffers = buffers_of();
+    char *at = memory;
+    REQUIRE(ashlar_fill(device, at, 0, 4 * KIB, streams[0]) == ASHLAR_OK);
+    void *one = at, *two = at + KIB, *three = at + 2 * KIB;
+    const ashlar_embedding_args embedding = {.steps = 1,
+                                             .batch = 1,
+                                             .classes = 1,
+                                             .width = 1,
+                                             .tokens = one,
+                                             .table = two,
+                                             .out = three,
+                                             .dout = two,
+                                             .dtable = three};
+    const ashlar_linear_args linear = {
+        .rows = 1, .in = 1, .out = 1, .x = one, .weight = one, .y = two, .dy = two, .dx = three};
+    const ashlar_cross_entropy_args entropy = {
+        .steps = 1, .batch = 1, .classes = 1, .logits = one, .targets = two, .loss = (void *)three};
+    const ashlar_squared_error_args squares = {
+        .steps = 1, .batch = 1, .width = 1, .outputs = one, .targets = two, .loss = (void *)three};
+    const ashlar_argmax_args argmax_of = {
+        .rows = 1, .classes = 1, .logits = one, .labels = (void *)two};
+    const ashlar_columns_args columns = {
+        .rows = 1, .width = 1, .from = one, .from_stride = 1, .to = two, .to_stride = 1};
+    const ashlar_sampling_config sampling = {.temperature = 1};
     ashlar_rnn_layout layout;
     REQUIRE(ashlar_rnn_layout_init(&layout, &layers) == ASHLAR_OK);
     const reading readings[] = {
@@ -221,6 +277,21 @@ CASE_WITH(options_of_older_and_newer_programs_are_read, set_up_all()) {
         {"ashlar_rnn_buffers", forward_buffers, &buffers, sizeof buffers,
          offsetof(ashlar_rnn_buffers, hy)},
         {"ashlar_schedule", check_schedule, &schedule, sizeof schedule, 16},
+        {"ashlar_embedding_args", embedding_forward, &embedding, sizeof embedding,
+         offsetof(ashlar_embedding_args, dout)},
+        {"ashlar_embedding_args", embedding_backward, &embedding, sizeof embedding,
+         sizeof embedding},
+        {"ashlar_linear_args", linear_forward, &linear, sizeof linear,
+         offsetof(ashlar_linear_args, dy)},
+        {"ashlar_linear_args", linear_backward, &linear, sizeof linear,
+         offsetof(ashlar_linear_args, dweight)},
+        {"ashlar_cross_entropy_args", cross_entropy, &entropy, sizeof entropy,
+         offsetof(ashlar_cross_entropy_args, losses)},
+        {"ashlar_squared_error_args", squared_error, &squares, sizeof squares,
+         offsetof(ashlar_squared_error_args, losses)},
+        {"ashlar_argmax_args", argmax, &argmax_of, sizeof argmax_of, sizeof argmax_of},
+        {"ashlar_columns_args", copy_columns, &columns, sizeof columns, sizeof columns},
+        {"ashlar_sampling_config", make_sampler, &sampling, sizeof sampling, 16},
     };
     for (size_t i = 0; i < sizeof readings / sizeof *readings; i++) {
         check_reading(&readings[i]);

@@ -60,7 +60,7 @@ typedef struct reference_step {
     ashlar_embedding_args embedding;
     ashlar_rnn_cpu_args rnn;
     ashlar_linear_args linear;
-    ashlar_loss_args loss;
+    ashlar_cross_entropy_args loss;
 } reference_step;
 
 static inline void reference_arguments(reference *r, const made_batch *made, reference_step *s) {
@@ -95,7 +95,7 @@ static inline void reference_arguments(reference *r, const made_batch *made, ref
                                      tensor_in(r->parameters, tensor_bias()), logits, logits, dy,
                                      tensor_in(r->gradients, tensor_weight()),
                                      tensor_in(r->gradients, tensor_bias())};
-    s->loss = (ashlar_loss_args){.steps = steps,
+    s->loss = (ashlar_cross_entropy_args){.steps = steps,
                                  .batch = count,
                                  .lengths = made->lengths,
                                  .classes = CLASSES,
@@ -126,7 +126,7 @@ static inline void run_reference(reference *r, const made_batch *made) {
     ashlar__linear_forward_f64(&s.linear);
     r->loss = 0;
     s.loss.loss = &r->loss;
-    ashlar__loss_f64(&s.loss);
+    ashlar__cross_entropy_f64(&s.loss);
     ashlar__linear_backward_f64(&s.linear);
     ashlar__rnn_cpu_passes_of(ASHLAR_F64)[ASHLAR_RNN_BACKWARD_DATA](&s.rnn);
     ashlar__rnn_cpu_passes_of(ASHLAR_F64)[ASHLAR_RNN_BACKWARD_WEIGHTS](&s.rnn);

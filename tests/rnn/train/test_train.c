@@ -185,7 +185,7 @@ CASE(driver_calls_are_counted_by_phase) {
     CHECK_ZU(report.warmup.work, 11);
     CHECK_ZU(report.warmup.wait, 3);
     CHECK(report.warmup.management > 0);
-    CHECK_ZU(report.setup.work, 4 + 1 + 2); /* regions cleared, weights and the optimizer copied */
+    CHECK_ZU(report.setup.work, 4 + 3 + 2); /* regions cleared, 3 parts and the optimizer copied */
     CHECK_ZU(report.setup.wait, 1);
     CHECK_ZU(report.setup.management + report.warmup.management,
              management_calls() - managed - 3 * STEPS);

@@ -15,7 +15,7 @@ static struct {
     struct {
         const void *src;
         size_t bytes;
-    } uploads[9]; /* the first ones, the weights' number 0 */
+    } uploads[11]; /* the first ones; 0 to 2 are the weights' */
     size_t upload_count;
 } given;
 
@@ -29,7 +29,7 @@ static cu_result note_host_alloc(void **ptr, size_t bytes, unsigned int flags) {
 }
 
 static cu_result note_upload(cu_ptr dst, const void *src, size_t bytes, cu_stream stream) {
-    if (given.upload_count < 9) {
+    if (given.upload_count < 11) {
         given.uploads[given.upload_count].src = src;
         given.uploads[given.upload_count++].bytes = bytes;
     }
@@ -49,12 +49,12 @@ CASE_WITH(batches_are_staged_in_one_page_locked_block, open_text("memory=256MiB"
     const size_t row = (size_t)BATCH * 4, largest = (2 * report.max_length + 1) * row;
     CHECK_ZU(given.staging_bytes, 2 * (largest + row)); /* the lengths once more */
     for (size_t step = 0; step < 4; step++) {
-        const size_t upload = 3 + step; /* weights and the optimizer came before */
+        const size_t upload = 5 + step; /* three parts and the optimizer came before */
         const size_t length = step == 0 ? report.max_length : seen.steps[step - 1].length;
         CHECK(given.uploads[upload].src == given.staging + step % 2 * (largest + row));
         CHECK_ZU(given.uploads[upload].bytes, (2 * length + 1) * row);
     }
-    CHECK_ZU(given.upload_count, 7);
+    CHECK_ZU(given.upload_count, 9);
 }
 
 /* ---- what goes wrong while it runs ---- */
@@ -213,7 +213,7 @@ CASE(each_call_of_a_step_may_fail) {
             CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
             close_text();
         }
-        const uint64_t want[] = {8 + 9, 1 + 1 + 2 + 1, 2, 4 + 2 + 2, 1, 2, 2, 4, 2, 1, 1};
+        const uint64_t want[] = {8 + 9, 3 + 1 + 2 + 1, 2, 4 + 2 + 2, 1, 2, 2, 4, 2, 1, 1};
         CHECK_ZU(n - 2, want[i]);
     }
 }

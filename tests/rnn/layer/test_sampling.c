@@ -6,10 +6,11 @@
 
 #include <float.h>
 
-#include "rnn/model/sampling.h"
+#include "rnn/layer/sampling.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
+#include "arena/compute/convert.h"
 
 enum { CLASSES_MAX = 256 };
 
@@ -260,6 +261,71 @@ CASE_WITH(what_was_drawn_before_decides_nothing, open_sampling(CLASSES_MAX, 1, 3
     make_logits(5);
     CHECK(draw(0.7) == symbol);
     CHECK(memcmp(first, sampling.probabilities, sizeof first) == 0);
+}
+
+/* ---- the public sampler ---- */
+
+CASE(a_sampler_draws_as_its_parts_do_from_logits_of_every_type) {
+    const ashlar_sampling_config config = {.temperature = 0.7, .top_k = 9, .top_p = 0.8};
+    ashlar_sampler *sampler = NULL;
+    REQUIRE(open_sampling(19, 0.7, 9, 0.8));
+    REQUIRE(ashlar_sampler_create(&config, 19, &sampler) == ASHLAR_OK);
+    make_logits(3); /* quarters: the same number in every type */
+    for (int dtype = 0; dtype < ASHLAR_DTYPE_COUNT; dtype++) {
+        double room[19];
+        ashlar__convert((ashlar_dtype)dtype, room, ASHLAR_F32, sampling.logits, 19);
+        for (int i = 0; i < 50; i++) {
+            int32_t got = -1;
+            CHECK(ashlar_sampler_draw(sampler, (ashlar_dtype)dtype, room, i / 50.0, &got) ==
+                  ASHLAR_OK);
+            CHECK(got == draw(i / 50.0));
+        }
+    }
+    ashlar_sampler_destroy(sampler);
+}
+
+CASE(a_sampler_of_all_zeros_takes_the_likeliest_and_top_p_of_0_keeps_all) {
+    const float logits[] = {0, 2, 1, 2};
+    ashlar_sampling_config config = {0};
+    ashlar_sampler *sampler = NULL;
+    int32_t got = -1;
+    REQUIRE(ashlar_sampler_create(&config, 4, &sampler) == ASHLAR_OK);
+    CHECK(ashlar_sampler_draw(sampler, ASHLAR_F32, logits, 0.99, &got) == ASHLAR_OK && got == 1);
+    ashlar_sampler_destroy(sampler);
+    config.temperature = 1;
+    REQUIRE(ashlar_sampler_create(&config, 4, &sampler) == ASHLAR_OK);
+    CHECK(ashlar_sampler_draw(sampler, ASHLAR_F32, logits, 0, &got) == ASHLAR_OK && got == 0);
+    CHECK(ashlar_sampler_draw(sampler, ASHLAR_F32, logits, almost_one, &got) == ASHLAR_OK);
+    CHECK(got == 3);
+    ashlar_sampler_destroy(sampler);
+    ashlar_sampler_destroy(NULL);
+}
+
+CASE(what_a_sampler_cannot_do_is_refused) {
+    static const ashlar_sampling_config bad[] = {
+        {.temperature = -1}, {.temperature = NAN}, {.temperature = INFINITY},
+        {.top_p = -0.1},     {.top_p = 1.5},       {.top_p = NAN}};
+    const ashlar_sampling_config good = {.temperature = 1};
+    const float logits[] = {1, 2};
+    ashlar_sampler *sampler = NULL;
+    int32_t got = 77;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK_FAILS(ashlar_sampler_create(&bad[i], 2, &sampler), ASHLAR_EINVAL,
+                    i < 3 ? "temperature" : "top_p");
+    }
+    CHECK_FAILS(ashlar_sampler_create(&good, 0, &sampler), ASHLAR_EINVAL, "classes");
+    for (unsigned long n = 1; n <= 4; n++) {
+        HOST_FAILS_AT(n, CHECK(ashlar_sampler_create(&good, 2, &sampler) == ASHLAR_EHOSTMEM));
+    }
+    CHECK(sampler == NULL);
+    REQUIRE(ashlar_sampler_create(&good, 2, &sampler) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_sampler_draw(sampler, ASHLAR_F32, logits, 1, &got), ASHLAR_EINVAL, "number");
+    CHECK_FAILS(ashlar_sampler_draw(sampler, ASHLAR_F32, logits, NAN, &got), ASHLAR_EINVAL,
+                "number");
+    CHECK_FAILS(ashlar_sampler_draw(sampler, ASHLAR_DTYPE_COUNT, logits, 0, &got), ASHLAR_EINVAL,
+                "type");
+    CHECK(got == 77);
+    ashlar_sampler_destroy(sampler);
 }
 
 /* ---- failures ---- */

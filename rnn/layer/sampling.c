@@ -1,11 +1,13 @@
 /* sampling.c - draws a symbol from logits: temperature, top-k, top-p. */
-#include "rnn/model/sampling.h"
+#include "rnn/layer/sampling.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
 
 #include "allocator/base/host.h"
+#include "allocator/base/sized.h"
+#include "arena/compute/convert.h"
 #include "rnn/layer/ops_cpu.h"
 
 ashlar_status ashlar__sampling_init(ashlar_sampling *c, size_t classes,
@@ -127,9 +129,9 @@ static size_t pick(const float *probabilities, size_t classes, double number) {
 }
 
 ashlar_status ashlar__sampling_draw(ashlar_sampling *c, double number, int32_t *symbol) {
-    ASHLAR_FAIL_IF(
-        !are_finite(c->logits, c->classes), ASHLAR_EFORMAT,
-        "the model's weights are no numbers; train it anew with a smaller --learning-rate");
+    ASHLAR_FAIL_IF(!are_finite(c->logits, c->classes), ASHLAR_EFORMAT,
+                   "a logit is not finite: the model's weights are no numbers; train it anew "
+                   "with a smaller learning rate");
     if (c->config.temperature < (double)FLT_MIN) { /* 1 / temperature must be a finite float */
         *symbol = (int32_t)find_likeliest(c->logits, c->classes);
         return ASHLAR_OK;
@@ -145,4 +147,47 @@ ashlar_status ashlar__sampling_draw(ashlar_sampling *c, double number, int32_t *
     narrow(c);
     *symbol = (int32_t)pick(c->probabilities, c->classes, number);
     return ASHLAR_OK;
+}
+
+struct ashlar_sampler {
+    ashlar_sampling sampling;
+};
+
+static ashlar_status check_sampling(const ashlar_sampling_config *c, size_t classes) {
+    ASHLAR_FAIL_IF(!(c->temperature >= 0) || !isfinite(c->temperature), ASHLAR_EINVAL,
+                   "sampler: a temperature of %g; it must be 0 or more", c->temperature);
+    ASHLAR_FAIL_IF(!(c->top_p >= 0) || c->top_p > 1, ASHLAR_EINVAL,
+                   "sampler: a top_p of %g; it must be 0 to 1", c->top_p);
+    ASHLAR_FAIL_IF(classes == 0 || classes > (size_t)1 << 31, ASHLAR_EINVAL,
+                   "sampler: %zu classes; it must be 1 to 2^31", classes);
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_sampler_create_sized(const ashlar_sampling_config *config, size_t config_bytes,
+                                          size_t classes, ashlar_sampler **out) {
+    ASHLAR_SIZED_READ(ashlar_sampling_config, c, config, config_bytes);
+    ASHLAR_TRY(check_sampling(&c, classes));
+    c.top_p = c.top_p == 0 ? 1 : c.top_p;
+    ashlar_sampler *sampler;
+    ASHLAR_HOST_NEW(sampler, 1, "no host memory for a sampler");
+    ASHLAR_HAND_OUT(ashlar__sampling_init(&sampler->sampling, classes, &c), sampler,
+                    ashlar__host_free, out);
+}
+
+void ashlar_sampler_destroy(ashlar_sampler *sampler) {
+    if (sampler != NULL) {
+        ashlar__sampling_finish(&sampler->sampling);
+        ashlar__host_free(sampler);
+    }
+}
+
+ashlar_status ashlar_sampler_draw(ashlar_sampler *sampler, ashlar_dtype dtype, const void *logits,
+                                  double number, int32_t *out) {
+    ashlar_sampling *c = &sampler->sampling;
+    ASHLAR_FAIL_IF((unsigned)dtype >= ASHLAR_DTYPE_COUNT, ASHLAR_EINVAL, "sampler: %d is no type",
+                   (int)dtype);
+    ASHLAR_FAIL_IF(!(number >= 0 && number < 1), ASHLAR_EINVAL,
+                   "sampler: the number is %g; it must be at least 0 and below 1", number);
+    ashlar__convert(ASHLAR_F32, c->logits, dtype, logits, c->classes);
+    return ashlar__sampling_draw(c, number, out);
 }

@@ -1,0 +1,313 @@
+/* model.h - what a model has besides recurrent layers: embedding, linear layer, losses, argmax,
+ * sampling, and the first values of weights.
+ *
+ * As in rnn.h every buffer is the caller's, and forward and backward are calls of their own that
+ * are queued on a stream. Batches are padded and time-major: [T, B, ...], with the lengths of the B
+ * sequences. Positions past a length are neither read nor counted. What is to be added up over
+ * several steps (gradients of weights, a loss) is ADDED TO; clear it by ashlar_fill() before.
+ *
+ * A model is an arena of weights, an ashlar_rnn, an ashlar_ops, and a function that calls them;
+ * examples/adding.c is one in 60 lines. */
+#ifndef ASHLAR_MODEL_H
+#define ASHLAR_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/arena.h>
+#include <ashlar/rnn_layout.h>
+
+ASHLAR_BEGIN_DECLS
+
+/* ---- operations on a device ---- */
+
+typedef struct ashlar_ops ashlar_ops;
+
+/* Make the operations of a device on elements of one type. A software device computes on the CPU; a
+ * CUDA device uses the build's kernels and cuBLAS (libcublas.so.13 or .so.12, or the file that the
+ * environment's ASHLAR_CUBLAS names), which multiplies fp32 in fp32. An ashlar_ops holds no weights
+ * and no memory of an allocator.
+ *
+ * Ownership: the caller owns *out; the device must outlive it. ashlar_ops_destroy() waits for a
+ *            CUDA device; NULL is allowed.
+ * Threads:   any.
+ * Errors:    ASHLAR_ENOTSUP (a CUDA device in a build without nvcc, or without cuBLAS; a type that
+ *            the device cannot compute in: on the CPU all but F32 and F64), ASHLAR_EHOSTMEM; on a
+ *            CUDA device also ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ops_create(ashlar_device *device,
+                                                             ashlar_dtype dtype, ashlar_ops **out);
+ASHLAR_API void ashlar_ops_destroy(ashlar_ops *ops);
+
+/* The structures below hold the arguments of one operation. All pointers in them are to device
+ * memory; void pointers are to elements of the ops' type. The call copies its structure; buffers
+ * are in use until the queued work has run. Each call uses only the fields whose comment names it.
+ * Outputs are overwritten unless the comment says ADDED TO. An output must not overlap an input
+ * unless the comment allows it.
+ *
+ * Of all these operations:
+ *
+ *   Stream:  queued on `stream`; the host does not wait. They may be captured.
+ *   Threads: any.
+ *   Errors:  ASHLAR_EINVAL (a size of 0; a buffer that the call needs is NULL: the detail names
+ *            it), ASHLAR_EOVERFLOW (too large for cuBLAS), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. Nothing
+ *            is queued then, except that on a CUDA device the first parts of an operation may be.
+ *   Results: the same arguments give the same bits: sums run in a fixed order. */
+
+typedef struct ashlar_embedding_args {
+    size_t steps;           /* T, 1.. */
+    size_t batch;           /* B, 1.. */
+    const int32_t *lengths; /* [B], each 0..T; NULL: all are T */
+    size_t classes;         /* V, 1.. */
+    size_t width;           /* E, 1.. */
+    const int32_t *tokens;  /* [T, B], each 0..V-1 up to its length (asserted on the CPU) */
+    const void *table;      /* [V, E]    forward */
+    void *out;              /* [T, B, E] forward; 0 past the lengths */
+    const void *dout;       /* [T, B, E] backward */
+    void *dtable;           /* [V, E]    backward; ADDED TO */
+} ashlar_embedding_args;
+
+/* Forward: out = the row of the table that the position's token names. Backward: add each row of
+ * dout to its token's row of dtable, in the order of positions.
+ *
+ * Cost: to keep that order, a CUDA device compares every token with every row, V * T * B times. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_embedding_forward_sized(const ashlar_ops *ops, const ashlar_embedding_args *args,
+                               size_t args_bytes, ashlar_stream stream);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_embedding_forward(
+    const ashlar_ops *ops_, const ashlar_embedding_args *args_, ashlar_stream stream_) {
+    return ashlar_embedding_forward_sized(ops_, args_, sizeof *args_, stream_);
+}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_embedding_backward_sized(const ashlar_ops *ops, const ashlar_embedding_args *args,
+                                size_t args_bytes, ashlar_stream stream);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_embedding_backward(
+    const ashlar_ops *ops_, const ashlar_embedding_args *args_, ashlar_stream stream_) {
+    return ashlar_embedding_backward_sized(ops_, args_, sizeof *args_, stream_);
+}
+
+/* All rows take part, those past a length too, so that padding must hold neither NaN nor infinity.
+ * A padded batch [T, B, I] is a matrix of T * B rows. */
+typedef struct ashlar_linear_args {
+    size_t rows;        /* N, 1.. */
+    size_t in;          /* I, 1.. */
+    size_t out;         /* O, 1.. */
+    const void *x;      /* [N, I] forward; backward, if dweight is wanted */
+    const void *weight; /* [O, I] forward; backward, if dx is wanted */
+    const void *bias;   /* [O]    forward; NULL: none */
+    void *y;            /* [N, O] forward */
+    const void *dy;     /* [N, O] backward */
+    void *dx;           /* [N, I] backward; NULL: not wanted */
+    void *dweight;      /* [O, I] backward; ADDED TO; NULL: not wanted */
+    void *dbias;        /* [O]    backward; ADDED TO; NULL: not wanted */
+} ashlar_linear_args;
+
+/* Forward: y = x weight^T + bias. Backward: dx = dy weight, dweight += dy^T x, dbias += the sum of
+ * dy's rows. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_linear_forward_sized(
+    const ashlar_ops *ops, const ashlar_linear_args *args, size_t args_bytes, ashlar_stream stream);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_linear_forward(const ashlar_ops *ops_,
+                                                                    const ashlar_linear_args *args_,
+                                                                    ashlar_stream stream_) {
+    return ashlar_linear_forward_sized(ops_, args_, sizeof *args_, stream_);
+}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_linear_backward_sized(
+    const ashlar_ops *ops, const ashlar_linear_args *args, size_t args_bytes, ashlar_stream stream);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_linear_backward(
+    const ashlar_ops *ops_, const ashlar_linear_args *args_, ashlar_stream stream_) {
+    return ashlar_linear_backward_sized(ops_, args_, sizeof *args_, stream_);
+}
+
+/* Forward and backward of a loss are one call: the gradient of the logits, or of the outputs, comes
+ * with it. A position is valid if it lies before its sequence's end and, for cross-entropy, its
+ * target is not negative (PyTorch's ignore_index is -100). Where none is valid, nothing is added
+ * to the loss. */
+typedef struct ashlar_cross_entropy_args {
+    size_t steps;           /* T, 1.. */
+    size_t batch;           /* B, 1.. */
+    const int32_t *lengths; /* [B], each 0..T; NULL: all are T */
+    size_t classes;         /* V, 1.. */
+    const void *logits;     /* [T, B, V] */
+    const int32_t *targets; /* [T, B], below V (asserted on the CPU); negative: ignored */
+    double weight;       /* of each valid position; 0: 1 / their number, so that loss is a mean */
+    void *dlogits;       /* [T, B, V], may be logits; 0 where not valid; NULL: not wanted */
+    const double *scale; /* multiplies dlogits, for loss scaling; NULL: 1 */
+    void *work;          /* scratch of ashlar_loss_work_bytes() bytes; NULL if that is 0 */
+    double *loss;        /* ADDED TO */
+    double *losses;      /* [T, B]: each position's, before the weight; 0 where not valid;
+                          * NULL: not wanted */
+} ashlar_cross_entropy_args;
+
+/* loss += weight * the sum over the valid positions of -log softmax(logits)[target], in nats;
+ * dlogits = the gradient of what is added, times the scale. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_cross_entropy_sized(const ashlar_ops *ops, const ashlar_cross_entropy_args *args,
+                           size_t args_bytes, ashlar_stream stream);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_cross_entropy(
+    const ashlar_ops *ops_, const ashlar_cross_entropy_args *args_, ashlar_stream stream_) {
+    return ashlar_cross_entropy_sized(ops_, args_, sizeof *args_, stream_);
+}
+
+typedef struct ashlar_squared_error_args {
+    size_t steps;           /* T, 1.. */
+    size_t batch;           /* B, 1.. */
+    const int32_t *lengths; /* [B], each 0..T; NULL: all are T */
+    size_t width;           /* O, 1.. */
+    const void *outputs;    /* [T, B, O] */
+    const void *targets;    /* [T, B, O] */
+    double weight;          /* of each valid element; 0: 1 / their number: the mean squared error */
+    void *doutputs;         /* [T, B, O], may be outputs; 0 past the lengths; NULL: not wanted */
+    const double *scale;    /* multiplies doutputs; NULL: 1 */
+    void *work;             /* scratch of ashlar_loss_work_bytes() bytes; NULL if that is 0 */
+    double *loss;           /* ADDED TO */
+    double *losses;         /* [T, B]: each position's sum of squares, before the weight; 0 past the
+                             * lengths; NULL: not wanted */
+} ashlar_squared_error_args;
+
+/* loss += weight * the sum of (outputs - targets)^2 over the valid elements; doutputs = the
+ * gradient of what is added, times the scale. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_squared_error_sized(const ashlar_ops *ops, const ashlar_squared_error_args *args,
+                           size_t args_bytes, ashlar_stream stream);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_squared_error(
+    const ashlar_ops *ops_, const ashlar_squared_error_args *args_, ashlar_stream stream_) {
+    return ashlar_squared_error_sized(ops_, args_, sizeof *args_, stream_);
+}
+
+/* The bytes of scratch for a loss over `positions` = T * B; grows with them. Threads: any. */
+ASHLAR_API size_t ashlar_loss_work_bytes(const ashlar_ops *ops, size_t positions);
+
+typedef struct ashlar_argmax_args {
+    size_t rows;        /* N, 1.. */
+    size_t classes;     /* V, 1.. */
+    const void *logits; /* [N, V] */
+    int32_t *labels;    /* [N] */
+} ashlar_argmax_args;
+
+/* label = the class of the row's largest value, the first if several are equal. A NaN is never the
+ * largest; if all are NaN, the label is 0. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_argmax_sized(const ashlar_ops *ops,
+                                                               const ashlar_argmax_args *args,
+                                                               size_t args_bytes,
+                                                               ashlar_stream stream);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_argmax(const ashlar_ops *ops_,
+                                                            const ashlar_argmax_args *args_,
+                                                            ashlar_stream stream_) {
+    return ashlar_argmax_sized(ops_, args_, sizeof *args_, stream_);
+}
+
+typedef struct ashlar_columns_args {
+    size_t rows;        /* N, 1.. */
+    size_t width;       /* of a copied row, in elements, 1.. */
+    const void *from;   /* [N, width], rows `from_stride` elements apart */
+    size_t from_stride; /* at least width */
+    void *to;           /* [N, width], rows `to_stride` elements apart */
+    size_t to_stride;   /* at least width */
+} ashlar_columns_args;
+
+/* Copy some columns of one matrix to columns of another: how two inputs become one, side by side,
+ * and how the gradient of that is taken apart again. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_copy_columns_sized(const ashlar_ops *ops, const ashlar_columns_args *args, size_t args_bytes,
+                          ashlar_stream stream);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_copy_columns(const ashlar_ops *ops_,
+                                                                  const ashlar_columns_args *args_,
+                                                                  ashlar_stream stream_) {
+    return ashlar_copy_columns_sized(ops_, args_, sizeof *args_, stream_);
+}
+
+/* ---- sampling, on the host ---- */
+
+/* A draw depends on nothing but its configuration, the logits and one number: the same seed gives
+ * the same text on every device that computes the same logits. The class with the larger logit is
+ * likelier; of equal logits, the one with the lower number. Temperature first gives each class its
+ * probability, then top_k drops classes, then top_p does; those kept keep their ratios. */
+typedef struct ashlar_sampling_config {
+    double temperature; /* >= 0: below 1 sharpens, above 1 flattens; 0: always the likeliest */
+    size_t top_k;       /* keep the top_k likeliest classes; 0: all */
+    double top_p;       /* of the classes that top_k keeps, keep the fewest likeliest ones, at least
+                         * one, that have this share of the probability; 0 and 1: all */
+} ashlar_sampling_config;
+
+typedef struct ashlar_sampler ashlar_sampler;
+
+/* Make a sampler among `classes` classes, 1 .. 2^31. It has host memory only.
+ *
+ * Ownership: the caller owns *out.
+ * Errors:    ASHLAR_EINVAL (config, classes), ASHLAR_EHOSTMEM. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_sampler_create_sized(const ashlar_sampling_config *config, size_t config_bytes,
+                            size_t classes, ashlar_sampler **out);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_create(
+    const ashlar_sampling_config *config_, size_t classes_, ashlar_sampler **out_) {
+    return ashlar_sampler_create_sized(config_, sizeof *config_, classes_, out_);
+}
+ASHLAR_API void ashlar_sampler_destroy(ashlar_sampler *sampler); /* NULL is allowed */
+
+/* Draw a class.
+ *
+ * logits   [V] of type `dtype`, in host memory: ashlar_copy_to_host(), ashlar_stream_synchronize()
+ * number   in [0, 1), from a generator of the program's. The kept classes divide this range among
+ *          them, in the order of their numbers, in proportion to their probabilities; the class
+ *          whose part contains `number` is drawn
+ *
+ * Threads: one at a time per sampler.
+ * Errors:  ASHLAR_EINVAL (number, dtype), ASHLAR_EFORMAT (a logit is not finite); *out is
+ * unchanged. Cost:    O(V); with top_k or top_p a sort. Takes no memory. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_draw(ashlar_sampler *sampler,
+                                                               ashlar_dtype dtype,
+                                                               const void *logits, double number,
+                                                               int32_t *out);
+
+/* ---- first values of weights ---- */
+
+/* How weights are drawn. Both rules draw a recurrent stack uniformly from +-1/sqrt(H), and a linear
+ * layer, with its bias, from +-1/sqrt(I). They differ in the rest:
+ *
+ *              embedding                           forget gate of an LSTM
+ *   ASHLAR     uniform in +-sqrt(3), deviation 1   its bias (of two the first) is raised by 1, so
+ *                                                  that cells remember from the start
+ *   PYTORCH    normal, deviation 1                 as it is drawn */
+typedef enum ashlar_init_rule {
+    ASHLAR_INIT_ASHLAR,
+    ASHLAR_INIT_PYTORCH,
+    ASHLAR_INIT_RULE_COUNT
+} ashlar_init_rule;
+
+typedef enum ashlar_part_kind {
+    ASHLAR_PART_RNN,       /* a stack, as ashlar_rnn_declare() has declared it */
+    ASHLAR_PART_LINEAR,    /* a weight [O, I], and as the next tensor its bias [O] */
+    ASHLAR_PART_WEIGHT,    /* a weight [O, I] without a bias */
+    ASHLAR_PART_EMBEDDING, /* a table [V, E] */
+    ASHLAR_PART_KIND_COUNT
+} ashlar_part_kind;
+
+/* A part of a model, in an arena. */
+typedef struct ashlar_part {
+    ashlar_part_kind kind;
+    size_t first;                    /* the number of its first tensor */
+    const ashlar_rnn_layout *layout; /* of a stack: ashlar_rnn_layout_of(); else NULL */
+} ashlar_part;
+
+/* Draw the first values of the parts, in their order, from one sequence of random numbers, and copy
+ * them into the arena's parameters. Tensors of no part keep their values.
+ *
+ * arena    committed
+ * parts    [count]; not read after the call
+ * seed     any; on one kind of processor the same seed gives the same weights, on every device
+ *
+ * Threads: as the arena's.
+ * Stream:  a copy for each part is queued on `stream`.
+ * Errors:  ASHLAR_EINVAL (not committed; rule; a part that is not in the arena as its kind says:
+ * the detail gives its number), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; then some parts may have their
+ *          values.
+ * Cost:    host memory for the largest part, for the length of the call. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_init_weights(ashlar_arena *arena,
+                                                               ashlar_init_rule rule,
+                                                               const ashlar_part *parts,
+                                                               size_t count, uint64_t seed,
+                                                               ashlar_stream stream);
+
+ASHLAR_END_DECLS
+
+#endif /* ASHLAR_MODEL_H */

@@ -1,0 +1,149 @@
+/* test_ops_arguments.c - a model's operations say which buffer is missing, and take none that they
+ * do not need. */
+#include "tests/allocator/core/allocator_fixture.h"
+
+#include "rnn/layer/ops.h"
+
+enum { FIELDS_MAX = 12 };
+
+/* An operation with all of its buffers; which of them it cannot do without. */
+typedef struct operation {
+    const char *name;
+    ashlar_status (*run)(const ashlar_ops *ops, const void *args);
+    const void *args;
+    size_t bytes;
+    struct {
+        const char *name;
+        size_t offset;
+        bool is_needed;
+    } fields[FIELDS_MAX];
+    size_t sizes[3]; /* offsets of sizes that may not be 0 */
+} operation;
+
+static ashlar_ops *ops;
+
+static void close_ops(void) {
+    check_forget(close_ops);
+    CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
+    ashlar_ops_destroy(ops);
+    tear_down();
+}
+
+static bool open_ops(void) {
+    return set_up("memory=64MiB") && ashlar_ops_create(device, ASHLAR_F64, &ops) == ASHLAR_OK &&
+           check_at_end(close_ops);
+}
+
+#define RUN(op, kind)                                                           \
+    static ashlar_status run_##op(const ashlar_ops *of, const void *args) {     \
+        return ashlar_##op(of, (const ashlar_##kind##_args *)args, streams[0]); \
+    }
+ASHLAR_OPS_MAP(RUN)
+
+/* Each buffer in turn NULL, then each size 0. */
+static void check_arguments(const operation *o) {
+    char args[128], text[64];
+    for (size_t i = 0; i < FIELDS_MAX && o->fields[i].name != NULL; i++) {
+        memcpy(args, o->args, o->bytes);
+        memset(args + o->fields[i].offset, 0, sizeof(void *));
+        const ashlar_status status = o->run(ops, args);
+        CHECK(status == (o->fields[i].is_needed ? ASHLAR_EINVAL : ASHLAR_OK));
+        snprintf(text, sizeof text, "ashlar_%s: %s is NULL", o->name, o->fields[i].name);
+        CHECK(!o->fields[i].is_needed || strcmp(ashlar_error_detail(), text) == 0);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        memcpy(args, o->args, o->bytes);
+        memset(args + o->sizes[i], 0, sizeof(size_t));
+        snprintf(text, sizeof text, "ashlar_%s: a size is 0", o->name);
+        CHECK_FAILS(o->run(ops, args), ASHLAR_EINVAL, text);
+    }
+}
+
+#define FIELD(type, name, is_needed) \
+    { #name, offsetof(type, name), is_needed }
+
+CASE_WITH(each_missing_buffer_is_named, open_ops()) {
+    double from[4] = {0}, to[4] = {0}, more[4] = {0}, extra[4] = {0}, loss = 0;
+    int32_t ints[2] = {0};
+    const ashlar_embedding_args embedding = {1, 1, ints, 1, 1, ints, from, to, from, to};
+    const ashlar_linear_args linear = {1, 1, 1, from, from, from, to, from, to, more, extra};
+    const ashlar_cross_entropy_args entropy = {1, 1,  ints, 1,    from,  ints,
+                                               0, to, from, more, &loss, extra};
+    const ashlar_squared_error_args squares = {1, 1,  ints, 1,    from,  from,
+                                               0, to, from, more, &loss, extra};
+    const ashlar_columns_args columns = {1, 1, from, 1, to, 1};
+    const ashlar_argmax_args argmax = {1, 1, from, ints};
+#define E(name, is_needed) FIELD(ashlar_embedding_args, name, is_needed)
+#define L(name, is_needed) FIELD(ashlar_linear_args, name, is_needed)
+#define X(name, is_needed) FIELD(ashlar_cross_entropy_args, name, is_needed)
+#define S(name, is_needed) FIELD(ashlar_squared_error_args, name, is_needed)
+    const operation all[] = {
+        {"embedding_forward",
+         run_embedding_forward,
+         &embedding,
+         sizeof embedding,
+         {E(lengths, false), E(tokens, true), E(table, true), E(out, true), E(dout, false),
+          E(dtable, false)},
+         {0, 8, 32}},
+        {"embedding_backward",
+         run_embedding_backward,
+         &embedding,
+         sizeof embedding,
+         {E(lengths, false), E(tokens, true), E(table, false), E(out, false), E(dout, true),
+          E(dtable, true)},
+         {0, 24, 32}},
+        {"linear_forward",
+         run_linear_forward,
+         &linear,
+         sizeof linear,
+         {L(x, true), L(weight, true), L(bias, false), L(y, true), L(dy, false), L(dx, false),
+          L(dweight, false), L(dbias, false)},
+         {0, 8, 16}},
+        {"linear_backward",
+         run_linear_backward,
+         &linear,
+         sizeof linear,
+         {L(x, true), L(weight, true), L(bias, false), L(y, false), L(dy, true), L(dx, false),
+          L(dweight, false), L(dbias, false)},
+         {0, 8, 16}},
+        {"cross_entropy",
+         run_cross_entropy,
+         &entropy,
+         sizeof entropy,
+         {X(lengths, false), X(logits, true), X(targets, true), X(dlogits, false), X(scale, false),
+          X(work, false), X(loss, true), X(losses, false)},
+         {0, 8, 24}},
+        {"squared_error",
+         run_squared_error,
+         &squares,
+         sizeof squares,
+         {S(lengths, false), S(outputs, true), S(targets, true), S(doutputs, false),
+          S(scale, false), S(work, false), S(loss, true), S(losses, false)},
+         {0, 8, 24}},
+        {"copy_columns",
+         run_copy_columns,
+         &columns,
+         sizeof columns,
+         {FIELD(ashlar_columns_args, from, true), FIELD(ashlar_columns_args, to, true)},
+         {0, 8, 24}},
+        {"argmax",
+         run_argmax,
+         &argmax,
+         sizeof argmax,
+         {FIELD(ashlar_argmax_args, logits, true), FIELD(ashlar_argmax_args, labels, true)},
+         {0, 8, 8}},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        check_arguments(&all[i]);
+    }
+}
+
+CASE_WITH(what_backward_does_not_want_it_does_not_need, open_ops()) {
+    double dy[2] = {1, 2}, dbias[1] = {5};
+    const ashlar_linear_args args = {.rows = 2, .in = 1, .out = 1, .dy = dy, .dbias = dbias};
+    CHECK(ashlar_linear_backward(ops, &args, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
+    CHECK(dbias[0] == 8);
+}
+
+RUN_CASES()
