@@ -46,7 +46,8 @@ static ashlar_linear_args linear(const ashlar_tagger_work *w, size_t rows, void 
 }
 
 /* The loss of [steps, batch] logits; in training their gradient replaces them. */
-static ashlar_status run_loss(const ashlar_tagger_work *w, ashlar_cross_entropy_args args, void *logits) {
+static ashlar_status run_loss(const ashlar_tagger_work *w, ashlar_cross_entropy_args args,
+                              void *logits) {
     args.classes = w->tagger->config.tags;
     args.weight = w->weight;
     args.logits = logits;
@@ -75,10 +76,10 @@ static ashlar_status queue_labels(const ashlar_tagger_work *w) {
     }
     TRY(run_loss(w,
                  (ashlar_cross_entropy_args){.steps = w->batch->shape.steps,
-                                    .batch = w->batch->shape.batch,
-                                    .lengths = w->arrays.lengths,
-                                    .targets = w->arrays.targets,
-                                    .work = BUFFER(w, LOSS_WORK)},
+                                             .batch = w->batch->shape.batch,
+                                             .lengths = w->arrays.lengths,
+                                             .targets = w->arrays.targets,
+                                             .work = BUFFER(w, LOSS_WORK)},
                  logits));
     return w->kind == ASHLAR_TAGGER_TRAIN ? ashlar_linear_backward(m->ops, &args, m->stream)
                                           : ASHLAR_OK;
@@ -144,10 +145,10 @@ ashlar_status ashlar__tagger_queue_token(const ashlar_tagger_work *w) {
     TRY(find_labels(w, w->active, logits, (int32_t *)BUFFER(w, LABELS) + first));
     TRY(run_loss(w,
                  (ashlar_cross_entropy_args){.steps = 1,
-                                    .batch = w->active,
-                                    .lengths = w->arrays.ones,
-                                    .targets = w->arrays.targets + first,
-                                    .work = BUFFER(w, TOKEN_WORK)},
+                                             .batch = w->active,
+                                             .lengths = w->arrays.ones,
+                                             .targets = w->arrays.targets + first,
+                                             .work = BUFFER(w, TOKEN_WORK)},
                  logits));
     if (w->kind != ASHLAR_TAGGER_TRAIN) {
         return ASHLAR_OK;

@@ -30,8 +30,8 @@ RUN(loss_sum, cross_entropy)
     ROW(function##_f64, kind)     \
     ROW(function##_f16, kind)     \
     ROW(function##_bf16, kind)
-static const host_kernel kernels[] = {ASHLAR_OPS_KERNEL_MAP(ROW_TYPES) ROW(loss_count, cross_entropy)
-                                       ROW(loss_sum, cross_entropy)};
+static const host_kernel kernels[] = {
+    ASHLAR_OPS_KERNEL_MAP(ROW_TYPES) ROW(loss_count, cross_entropy) ROW(loss_sum, cross_entropy)};
 
 const host_kernel *ops_kernel_at(size_t number) {
     return number < sizeof kernels / sizeof *kernels ? &kernels[number] : NULL;

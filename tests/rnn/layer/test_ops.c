@@ -208,9 +208,13 @@ static void open_loss(loss_case *c) {
     draw_padded(c->logits32, c->logits, LOGITS, CLASSES);
     draw_padded(c->dlogits32, c->dlogits, LOGITS, 1);
     draw_tokens(c->targets);
-    c->wide = (ashlar_cross_entropy_args){.steps = STEPS, .batch = BATCH, .lengths = LENGTHS,
-                                 .classes = CLASSES, .logits = c->logits, .targets = c->targets,
-                                 .dlogits = c->dlogits};
+    c->wide = (ashlar_cross_entropy_args){.steps = STEPS,
+                                          .batch = BATCH,
+                                          .lengths = LENGTHS,
+                                          .classes = CLASSES,
+                                          .logits = c->logits,
+                                          .targets = c->targets,
+                                          .dlogits = c->dlogits};
     c->narrow = c->wide;
     c->narrow.logits = c->logits32;
     c->narrow.dlogits = c->dlogits32;
@@ -336,8 +340,13 @@ CASE(without_lengths_all_positions_count) {
     CHECK_NEAR(loss_f64(&args), log(2.0), 1e-15, 0);
     const double table[] = {1, 2, 3, 4};
     double out[4] = {0};
-    ashlar_embedding_args embedding = {.steps = 2, .batch = 1, .classes = 2, .width = 2,
-                                       .tokens = targets, .table = table, .out = out};
+    ashlar_embedding_args embedding = {.steps = 2,
+                                       .batch = 1,
+                                       .classes = 2,
+                                       .width = 2,
+                                       .tokens = targets,
+                                       .table = table,
+                                       .out = out};
     ashlar__embedding_forward_f64(&embedding);
     CHECK(memcmp(out, table, sizeof out) == 0);
 }
@@ -349,9 +358,15 @@ CASE(squared_error_is_the_mean_of_squares_with_its_gradient) {
     double outputs[COUNT] = {1, 2, 3, 4, -1, 0, (double)NAN, (double)NAN};
     double gradient[COUNT], losses[4], loss = 1;
     const double want[COUNT] = {0, 1, 2, 3, -2, -1, 0, 0}; /* differences */
-    ashlar_squared_error_args args = {.steps = 2, .batch = 2, .lengths = lengths, .width = WIDE,
-                                      .outputs = outputs, .targets = targets,
-                                      .doutputs = gradient, .loss = &loss, .losses = losses};
+    ashlar_squared_error_args args = {.steps = 2,
+                                      .batch = 2,
+                                      .lengths = lengths,
+                                      .width = WIDE,
+                                      .outputs = outputs,
+                                      .targets = targets,
+                                      .doutputs = gradient,
+                                      .loss = &loss,
+                                      .losses = losses};
     ashlar__squared_error_f64(&args);
     CHECK_NEAR(loss, 1 + 19.0 / 6, 1e-15, 0);
     CHECK(losses[0] == 1 && losses[1] == 13 && losses[2] == 5 && losses[3] == 0);
@@ -432,11 +447,11 @@ CASE(rows_shorter_than_the_lanes_work) {
         }
         CHECK_NEAR(sum, 1.0, 1e-14, 0);
         ashlar_cross_entropy_args loss = {.steps = 1,
-                                 .batch = 1,
-                                 .lengths = &length,
-                                 .classes = classes,
-                                 .logits = logits,
-                                 .targets = &target};
+                                          .batch = 1,
+                                          .lengths = &length,
+                                          .classes = classes,
+                                          .logits = logits,
+                                          .targets = &target};
         CHECK_NEAR(loss_f64(&loss), -log(probs[classes - 1]), 1e-12, 0);
     }
 }

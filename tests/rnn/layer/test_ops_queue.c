@@ -51,10 +51,16 @@ static ashlar_linear_args linear_args(memory *m) {
 }
 
 static ashlar_cross_entropy_args loss_args(memory *m) {
-    return (ashlar_cross_entropy_args){.steps = STEPS, .batch = BATCH, .lengths = m->lengths,
-                              .classes = CLASSES, .logits = m->logits, .targets = m->tokens,
-                              .weight = 0.5, .dlogits = m->logits, .scale = &m->scale,
-                              .loss = &m->loss};
+    return (ashlar_cross_entropy_args){.steps = STEPS,
+                                       .batch = BATCH,
+                                       .lengths = m->lengths,
+                                       .classes = CLASSES,
+                                       .logits = m->logits,
+                                       .targets = m->tokens,
+                                       .weight = 0.5,
+                                       .dlogits = m->logits,
+                                       .scale = &m->scale,
+                                       .loss = &m->loss};
 }
 
 static ashlar_columns_args columns_args(memory *m) {

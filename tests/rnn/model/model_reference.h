@@ -96,12 +96,12 @@ static inline void reference_arguments(reference *r, const made_batch *made, ref
                                      tensor_in(r->gradients, tensor_weight()),
                                      tensor_in(r->gradients, tensor_bias())};
     s->loss = (ashlar_cross_entropy_args){.steps = steps,
-                                 .batch = count,
-                                 .lengths = made->lengths,
-                                 .classes = CLASSES,
-                                 .logits = logits,
-                                 .targets = made->targets,
-                                 .dlogits = logits};
+                                          .batch = count,
+                                          .lengths = made->lengths,
+                                          .classes = CLASSES,
+                                          .logits = logits,
+                                          .targets = made->targets,
+                                          .dlogits = logits};
 }
 
 static inline void close_reference_step(const reference_step *s) {
