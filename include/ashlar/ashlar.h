@@ -13,6 +13,7 @@
 #include <ashlar/graph_pool.h>
 #include <ashlar/leak_monitor.h>
 #include <ashlar/model.h>
+#include <ashlar/network.h>
 #include <ashlar/optimizer.h>
 #include <ashlar/pack.h>
 #include <ashlar/plan.h>

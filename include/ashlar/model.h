@@ -7,7 +7,7 @@
  * several steps (gradients of weights, a loss) is ADDED TO; clear it by ashlar_fill() before.
  *
  * A model is an arena of weights, an ashlar_rnn, an ashlar_ops, and a function that calls them;
- * examples/adding.c is one in 60 lines. */
+ * network.h has the usual one, made of these parts. */
 #ifndef ASHLAR_MODEL_H
 #define ASHLAR_MODEL_H
 

@@ -80,6 +80,8 @@ check 'out_of_memory_reclaims_and_reports' runs out_of_memory.c \
 check 'warmup_proves_what_it_prints' runs warmup.c \
     'A step of any length from 1 to 100 takes no more memory: guaranteed\.' \
     '1000 steps: 0 driver calls, [0-9]+ bytes reserved\.'
+check 'adding_learns_and_calls_no_driver' runs adding.c 'error 0\.000[0-9]*, 0 driver calls'
+check 'adding_has_few_lines' at_most_lines 60 adding.c
 for name in hello out_of_memory prefetch warmup; do
     check "meson_builds_${name}_as_well" says_as_built_by_meson "$name"
 done

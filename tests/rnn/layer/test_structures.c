@@ -28,6 +28,8 @@ IS(ashlar_driver_counts, 48, wait);
 IS(ashlar_embedding_args, 80, dtable);
 IS(ashlar_flatten_stats, 56, kept_blocks);
 IS(ashlar_linear_args, 88, dbias);
+IS(ashlar_network_batch, 80, accumulates);
+IS(ashlar_network_config, 216, last_only);
 IS(ashlar_optimizer_config, 128, scale_backoff);
 IS(ashlar_optimizer_state, 40, is_skipped);
 IS(ashlar_pack_options, 40, user);
@@ -67,6 +69,7 @@ _Static_assert(sizeof(ashlar_plan_event) == 24 && sizeof(ashlar_tensor_view) == 
 /* Structures inside others have room to grow. */
 _Static_assert(sizeof(ashlar_plan_stats) <= sizeof((ashlar_warmup_report){0}.plan_room), "");
 _Static_assert(sizeof(ashlar_rnn_config) <= sizeof((ashlar_rnn_layout){0}.config_room), "");
+_Static_assert(sizeof(ashlar_rnn_config) <= sizeof((ashlar_network_config){0}.layers_room), "");
 _Static_assert(sizeof(ashlar_tensor_options) <= sizeof((ashlar_tensor_info){0}.options_room), "");
 _Static_assert(ASHLAR_TAG_COUNT <= (int)ASHLAR_TAG_MAX, "");
 _Static_assert(ASHLAR_PLAN_MISS_COUNT <= (int)ASHLAR_PLAN_MISS_MAX, "");
@@ -165,6 +168,36 @@ static ashlar_status make_sampler(const void *from, size_t bytes) {
     return status;
 }
 
+static ashlar_status make_network(const void *from, size_t bytes) {
+    ashlar_network *made = NULL;
+    const ashlar_status status = ashlar_network_create_sized(
+        allocator, from, bytes, ASHLAR_REGIONS_INFERENCE, streams[0], &made);
+    ashlar_network_destroy(made);
+    return status;
+}
+
+static ashlar_status run_network(const void *from, size_t bytes, bool trains) {
+    const ashlar_network_config config = {
+        .layers = {.input = 2, .hidden = 3, .layers = 1}, .outputs = 1, .last_only = 1};
+    ashlar_network *made = NULL;
+    CHECK(ashlar_network_create(allocator, &config, ASHLAR_REGIONS_ALL, streams[0], &made) ==
+          ASHLAR_OK);
+    const ashlar_status status = trains
+                                     ? ashlar_network_step_sized(made, from, bytes, streams[0])
+                                     : ashlar_network_predict_sized(made, from, bytes, streams[0]);
+    wait_for(streams[0]);
+    ashlar_network_destroy(made);
+    return status;
+}
+
+static ashlar_status step_network(const void *from, size_t bytes) {
+    return run_network(from, bytes, true);
+}
+
+static ashlar_status predict_network(const void *from, size_t bytes) {
+    return run_network(from, bytes, false);
+}
+
 #define OPERATION(op)                                                                   \
     static ashlar_status op(const void *from, size_t bytes) {                           \
         ashlar_ops *ops = NULL;                                                         \
@@ -254,6 +287,14 @@ CASE_WITH(options_of_older_and_newer_programs_are_read, set_up_all()) {
     const ashlar_columns_args columns = {
         .rows = 1, .width = 1, .from = one, .from_stride = 1, .to = two, .to_stride = 1};
     const ashlar_sampling_config sampling = {.temperature = 1};
+    const ashlar_network_config network = {.layers = {.input = 2, .hidden = 3, .layers = 1},
+                                           .outputs = 1};
+    const ashlar_network_batch step = {.steps = 1,
+                                       .batch = 1,
+                                       .inputs = one,
+                                       .targets = two,
+                                       .loss = (void *)three,
+                                       .outputs = at + 3 * KIB};
     ashlar_rnn_layout layout;
     REQUIRE(ashlar_rnn_layout_init(&layout, &layers) == ASHLAR_OK);
     const reading readings[] = {
@@ -291,6 +332,12 @@ CASE_WITH(options_of_older_and_newer_programs_are_read, set_up_all()) {
          offsetof(ashlar_squared_error_args, losses)},
         {"ashlar_argmax_args", argmax, &argmax_of, sizeof argmax_of, sizeof argmax_of},
         {"ashlar_columns_args", copy_columns, &columns, sizeof columns, sizeof columns},
+        {"ashlar_network_config", make_network, &network, sizeof network,
+         offsetof(ashlar_network_config, loss)},
+        {"ashlar_network_batch", step_network, &step, sizeof step,
+         offsetof(ashlar_network_batch, scale)},
+        {"ashlar_network_batch", predict_network, &step, sizeof step,
+         offsetof(ashlar_network_batch, dropout_seed)},
         {"ashlar_sampling_config", make_sampler, &sampling, sizeof sampling, 16},
     };
     for (size_t i = 0; i < sizeof readings / sizeof *readings; i++) {

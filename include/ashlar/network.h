@@ -1,0 +1,118 @@
+/* network.h - a whole recurrent network, trained and asked by one call each: an embedding or plain
+ * inputs, a stack of recurrent layers, a linear layer, a loss.
+ *
+ *     x = embedding[tokens], or the inputs    y, h = RNN(x)    outputs = (y, or the last h) W^T + b
+ *
+ * It is made of the parts of rnn.h and model.h, which a program may put together otherwise. All
+ * weights lie in one arena, under PyTorch's names, so that optimizer.h, checkpoint.h and reduce.h
+ * work on them. Each call takes its buffers from the allocator and gives them back at once, so that
+ * plan.h and warmup.h serve them from a plan: after the warm-up, no call of the driver.
+ *
+ * Threads: one at a time per network. */
+#ifndef ASHLAR_NETWORK_H
+#define ASHLAR_NETWORK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/arena.h>
+#include <ashlar/model.h>
+#include <ashlar/rnn_layout.h>
+
+ASHLAR_BEGIN_DECLS
+
+typedef struct ashlar_network ashlar_network;
+
+typedef enum ashlar_network_loss {
+    ASHLAR_NETWORK_CROSS_ENTROPY, /* targets are classes 0..O-1; negative: ignored */
+    ASHLAR_NETWORK_SQUARED_ERROR, /* targets are vectors of O elements */
+    ASHLAR_NETWORK_LOSS_COUNT
+} ashlar_network_loss;
+
+typedef struct ashlar_network_config {
+    union {
+        ashlar_rnn_config layers; /* input, hidden and layers must be given */
+        uint64_t layers_room[24]; /* for fields of later versions; 0 */
+    };
+    size_t classes;           /* V, of an embedding with vectors of layers.input; 0: no embedding */
+    size_t outputs;           /* O, 1.. */
+    ashlar_network_loss loss; /* the mean over what is valid */
+    uint32_t last_only;       /* 1: one output for each sequence, from its last state; 0: for each
+                               * position */
+} ashlar_network_config;
+
+/* A padded batch. Past the lengths nothing is read. With last_only T is 1 in the shapes of targets
+ * and outputs. */
+typedef struct ashlar_network_batch {
+    size_t steps;           /* T, 1.. */
+    size_t batch;           /* B, 1.. */
+    const int32_t *lengths; /* [B] in host memory, each 1..T, copied; NULL: all are T */
+    const void *inputs;     /* device: tokens int32 [T, B], or without an embedding [T, B, I] */
+    const void *targets;    /* device: int32 [T, B], or [T, B, O]; step only */
+    double *loss;           /* device; step only */
+    const double *scale;    /* device: multiplies the loss's gradient; NULL: 1; step only */
+    void *outputs;          /* device: [T, B, O]; step: may be NULL */
+    uint64_t dropout_seed;  /* as in ashlar_rnn_batch */
+    uint64_t accumulates;   /* step: 1: gradients and loss are added to what is there; 0: they are
+                             * cleared first */
+} ashlar_network_batch;
+
+/* Make a network and take memory for its weights, which are 0 until they are drawn, loaded or
+ * copied: "embedding.weight", the stack's under the cell's name, "linear.weight", "linear.bias".
+ *
+ * regions   of the arena: ASHLAR_REGIONS_INFERENCE, ASHLAR_REGIONS_ALL, or what
+ *           ashlar_optimizer_regions() says
+ *
+ * Ownership: the caller owns *out; the allocator must outlive it.
+ * Stream:    the regions are cleared on `stream`.
+ * Errors:    ASHLAR_EINVAL (config), and those of ashlar_rnn_create(), ashlar_ops_create() and
+ *            ashlar_arena_commit(). */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_network_create_sized(
+    ashlar_allocator *allocator, const ashlar_network_config *config, size_t config_bytes,
+    unsigned regions, ashlar_stream stream, ashlar_network **out);
+static inline ASHLAR_MUST_CHECK ashlar_status
+ashlar_network_create(ashlar_allocator *allocator_, const ashlar_network_config *config_,
+                      unsigned regions_, ashlar_stream stream_, ashlar_network **out_) {
+    return ashlar_network_create_sized(allocator_, config_, sizeof *config_, regions_, stream_,
+                                       out_);
+}
+ASHLAR_API void ashlar_network_destroy(ashlar_network *network); /* NULL is allowed */
+
+/* The arena of the weights. Ownership: the network's. */
+ASHLAR_API ashlar_arena *ashlar_network_arena(const ashlar_network *network);
+
+/* Draw all weights. Stream, errors, cost: as ashlar_init_weights(). */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_network_init(ashlar_network *network,
+                                                               ashlar_init_rule rule, uint64_t seed,
+                                                               ashlar_stream stream);
+
+/* Queue one of:
+ *
+ *   step      forward and backward: gradients go to the arena's gradient region, the mean loss to
+ *             *loss
+ *   predict   forward only: outputs, without dropout
+ *
+ * Stream: queued; buffers are taken for `stream`, and given back before the call returns.
+ * Errors: ASHLAR_EINVAL (steps, batch, a length outside 1..T, a buffer that is NULL: the detail
+ *         names it; step: the arena has no gradients), ASHLAR_EOVERFLOW, and those of
+ *         ashlar_alloc(), ashlar_rnn_forward() and the operations of model.h. Gradients may then
+ *         be there in part. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_network_step_sized(ashlar_network *network, const ashlar_network_batch *batch,
+                          size_t batch_bytes, ashlar_stream stream);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_network_step(
+    ashlar_network *network_, const ashlar_network_batch *batch_, ashlar_stream stream_) {
+    return ashlar_network_step_sized(network_, batch_, sizeof *batch_, stream_);
+}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_network_predict_sized(ashlar_network *network, const ashlar_network_batch *batch,
+                             size_t batch_bytes, ashlar_stream stream);
+static inline ASHLAR_MUST_CHECK ashlar_status ashlar_network_predict(
+    ashlar_network *network_, const ashlar_network_batch *batch_, ashlar_stream stream_) {
+    return ashlar_network_predict_sized(network_, batch_, sizeof *batch_, stream_);
+}
+
+ASHLAR_END_DECLS
+
+#endif /* ASHLAR_NETWORK_H */
