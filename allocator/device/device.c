@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/sized.h"
@@ -305,43 +304,6 @@ ashlar_status ashlar_event_synchronize(ashlar_device *device, ashlar_event event
 
 ashlar_status ashlar_stream_wait(ashlar_device *device, ashlar_stream stream, ashlar_event event) {
     ASHLAR_IN_CONTEXT(device, "cuStreamWaitEvent", stream_wait_event, (stream, event, 0));
-}
-
-typedef struct launch {
-    void (*fn)(void *);
-    max_align_t args[]; /* a copy of the arguments, args_bytes bytes */
-} launch;
-
-static void run_launch(void *user_data) {
-    launch *queued = user_data;
-    queued->fn(queued->args);
-    ashlar__host_free(queued);
-}
-
-static ashlar_status queue_launch(ashlar_device *device, ashlar_stream stream, launch *queued) {
-    ASHLAR_IN_CONTEXT(device, "cuLaunchHostFunc", launch_host_func, (stream, run_launch, queued));
-}
-
-ashlar_status ashlar_launch(ashlar_device *device, ashlar_stream stream, void (*fn)(void *),
-                            const void *args, size_t args_bytes) {
-    size_t bytes;
-    launch *queued = NULL;
-    if (ashlar__add(sizeof *queued, args_bytes, &bytes)) {
-        queued = ashlar__host_calloc(1, bytes);
-    }
-    if (queued == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM,
-                            "no host memory for a launch of %zu bytes of arguments", args_bytes);
-    }
-    queued->fn = fn;
-    if (args_bytes > 0) {
-        memcpy(queued->args, args, args_bytes);
-    }
-    const ashlar_status status = queue_launch(device, stream, queued);
-    if (status != ASHLAR_OK) {
-        ashlar__host_free(queued);
-    }
-    return status;
 }
 
 ashlar_status ashlar_device_host_alloc(ashlar_device *device, size_t bytes, void **out) {

@@ -1,0 +1,141 @@
+/* device_graph.c - host functions queued in stream order, and graphs of captured work, which keep
+ * the arguments of theirs. */
+#include "allocator/device/device_graph.h"
+
+#include <string.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/device/device_impl.h"
+
+typedef struct launch {
+    struct launch *next; /* of the same graph */
+    void (*fn)(void *);
+    bool is_kept;       /* it runs whenever its graph does, which owns it */
+    max_align_t args[]; /* a copy of the arguments, args_bytes bytes */
+} launch;
+
+struct ashlar_graph {
+    ashlar_device *device;
+    ashlar_stream stream;
+    cu_graph_exec exec; /* NULL: not ready */
+    bool is_open;       /* the capture is under way */
+    launch *launches;   /* those that the capture has seen */
+};
+
+/* The graph that this thread is capturing; NULL: none. */
+static _Thread_local ashlar_graph *open_graph;
+
+static void run_launch(void *user_data) {
+    launch *queued = user_data;
+    const bool is_kept = queued->is_kept;
+    queued->fn(queued->args);
+    if (!is_kept) {
+        ashlar__host_free(queued);
+    }
+}
+
+static ashlar_status queue_launch(ashlar_device *device, ashlar_stream stream, launch *queued) {
+    ASHLAR_IN_CONTEXT(device, "cuLaunchHostFunc", launch_host_func, (stream, run_launch, queued));
+}
+
+ashlar_status ashlar_launch(ashlar_device *device, ashlar_stream stream, void (*fn)(void *),
+                            const void *args, size_t args_bytes) {
+    size_t bytes;
+    launch *queued = NULL;
+    if (ashlar__add(sizeof *queued, args_bytes, &bytes)) {
+        queued = ashlar__host_calloc(1, bytes);
+    }
+    ASHLAR_FAIL_IF(queued == NULL, ASHLAR_EHOSTMEM,
+                   "no host memory for a launch of %zu bytes of arguments", args_bytes);
+    queued->fn = fn;
+    queued->is_kept = open_graph != NULL && open_graph->device == device;
+    if (args_bytes > 0) {
+        memcpy(queued->args, args, args_bytes);
+    }
+    const ashlar_status status = queue_launch(device, stream, queued);
+    if (status != ASHLAR_OK) {
+        ashlar__host_free(queued);
+    } else if (open_graph != NULL && open_graph->device == device) {
+        queued->next = open_graph->launches;
+        open_graph->launches = queued;
+    }
+    return status;
+}
+
+/* ---- graphs ---- */
+
+static ashlar_status begin_capture(const ashlar_graph *graph) {
+    ASHLAR_IN_CONTEXT(graph->device, "cuStreamBeginCapture", stream_begin_capture,
+                      (graph->stream, CU_CAPTURE_THREAD_LOCAL));
+}
+
+static ashlar_status end_capture(ashlar_graph *graph, cu_graph *captured) {
+    ASHLAR_CHECK2(graph->is_open && open_graph == graph);
+    graph->is_open = false;
+    open_graph = NULL;
+    ASHLAR_IN_CONTEXT(graph->device, "cuStreamEndCapture", stream_end_capture,
+                      (graph->stream, captured));
+}
+
+static ashlar_status instantiate(ashlar_graph *graph, cu_graph captured) {
+    ASHLAR_IN_CONTEXT(graph->device, "cuGraphInstantiateWithFlags", graph_instantiate,
+                      (&graph->exec, captured, 0));
+}
+
+static ashlar_status forget_captured(const ashlar_graph *graph, cu_graph captured) {
+    ASHLAR_IN_CONTEXT(graph->device, "cuGraphDestroy", graph_destroy, (captured));
+}
+
+static ashlar_status forget_exec(const ashlar_graph *graph) {
+    ASHLAR_IN_CONTEXT(graph->device, "cuGraphExecDestroy", graph_exec_destroy, (graph->exec));
+}
+
+ashlar_status ashlar__graph_begin(ashlar_device *device, ashlar_stream stream, ashlar_graph **out) {
+    ASHLAR_CHECK2(open_graph == NULL);
+    ashlar_graph *graph;
+    ASHLAR_HOST_NEW(graph, 1, "no host memory for a graph");
+    *graph = (ashlar_graph){.device = device, .stream = stream};
+    const ashlar_status status = begin_capture(graph);
+    if (status == ASHLAR_OK) {
+        graph->is_open = true;
+        open_graph = graph;
+    }
+    ASHLAR_HAND_OUT(status, graph, ashlar__graph_destroy, out);
+}
+
+ashlar_status ashlar__graph_end(ashlar_graph *graph) {
+    cu_graph captured = NULL;
+    ASHLAR_TRY(end_capture(graph, &captured));
+    const ashlar_status status = instantiate(graph, captured);
+    ASHLAR_IGNORE(forget_captured(graph, captured));
+    return status;
+}
+
+ashlar_status ashlar__graph_launch(const ashlar_graph *graph) {
+    ASHLAR_CHECK2(graph->exec != NULL);
+    ASHLAR_IN_CONTEXT(graph->device, "cuGraphLaunch", graph_launch, (graph->exec, graph->stream));
+}
+
+void ashlar__graph_destroy(ashlar_graph *graph) {
+    if (graph == NULL) {
+        return;
+    }
+    cu_graph captured = NULL;
+    if (graph->is_open) {
+        ASHLAR_IGNORE(end_capture(graph, &captured));
+    }
+    if (captured != NULL) {
+        ASHLAR_IGNORE(forget_captured(graph, captured));
+    }
+    if (graph->exec != NULL) {
+        ASHLAR_IGNORE(forget_exec(graph));
+    }
+    for (launch *queued = graph->launches, *next; queued != NULL; queued = next) {
+        next = queued->next;
+        ashlar__host_free(queued);
+    }
+    ashlar__host_free(graph);
+}
