@@ -184,17 +184,23 @@ static ashlar_status check_range(const ashlar_optimizer *o, size_t offset, size_
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_optimizer_step(ashlar_optimizer *o, double learning_rate,
-                                    double gradient_scale, ashlar_stream stream) {
-    ASHLAR_TRY(check_rate(o, learning_rate));
+ashlar_status ashlar__optimizer_step_at(ashlar_optimizer *o, const double *rate_at, double most,
+                                        double gradient_scale, ashlar_stream stream) {
+    ASHLAR_TRY(check_rate(o, most));
     ASHLAR_TRY(check_gradient_scale(gradient_scale));
     ashlar_optimizer_job job =
         begin_job(o, ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE);
-    job.learning_rate = learning_rate;
+    job.learning_rate = most;
+    job.rate_at = rate_at;
     job.gradient_scale = gradient_scale;
     ashlar__optimizer_table_select(
         &o->table, o->runs, 0, ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS), &job);
     return launch(o, &job, stream);
+}
+
+ashlar_status ashlar_optimizer_step(ashlar_optimizer *o, double learning_rate,
+                                    double gradient_scale, ashlar_stream stream) {
+    return ashlar__optimizer_step_at(o, NULL, learning_rate, gradient_scale, stream);
 }
 
 ashlar_status ashlar_optimizer_sum(ashlar_optimizer *o, size_t offset, size_t bytes,

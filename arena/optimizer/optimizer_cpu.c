@@ -68,7 +68,8 @@ static void update_piece(void *context, size_t i) {
         const ashlar_optimizer_run *run =
             &job->runs[ashlar__formula_clip(job, chunk, &first, &count)];
         if (run != known) {
-            factors = ashlar__formula_factors(&job->rule, job->scalars, run, job->learning_rate);
+            factors =
+                ashlar__formula_factors(&job->rule, job->scalars, run, ashlar__formula_rate(job));
             known = run;
         }
         const ashlar_optimizer_run piece = cut(run, first, count);

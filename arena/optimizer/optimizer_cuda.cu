@@ -106,20 +106,20 @@ __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
     }
 }
 
-#define UPDATE_KERNEL(name, function, has1, has2)                                       \
-    __global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)                             \
-        ashlar_kernel_##function(const __grid_constant__ ashlar_optimizer_job job) {    \
-        __shared__ ashlar_optimizer_piece p;                                            \
-        if (job.scalars->state.is_skipped != 0) {                                          \
-            return;                                                                     \
-        }                                                                               \
-        if (threadIdx.x == 0) {                                                         \
-            find_piece(&job, job.first_chunk + blockIdx.x, &p);                         \
-            p.factors =                                                                 \
-                ashlar__formula_factors(&job.rule, job.scalars, &p.run, job.learning_rate); \
-        }                                                                               \
-        __syncthreads();                                                                \
-        FOR_DTYPE(p.run.dtype, function, (&p))                                          \
+#define UPDATE_KERNEL(name, function, has1, has2)                                      \
+    __global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)                            \
+        ashlar_kernel_##function(const __grid_constant__ ashlar_optimizer_job job) {   \
+        __shared__ ashlar_optimizer_piece p;                                           \
+        if (job.scalars->state.is_skipped != 0) {                                      \
+            return;                                                                    \
+        }                                                                              \
+        if (threadIdx.x == 0) {                                                        \
+            find_piece(&job, job.first_chunk + blockIdx.x, &p);                        \
+            const double rate = ashlar__formula_rate(&job);                            \
+            p.factors = ashlar__formula_factors(&job.rule, job.scalars, &p.run, rate); \
+        }                                                                              \
+        __syncthreads();                                                               \
+        FOR_DTYPE(p.run.dtype, function, (&p))                                         \
     }
 ASHLAR_ALGORITHM_MAP(UPDATE_KERNEL)
 

@@ -122,6 +122,10 @@ typedef struct ashlar_optimizer_factors {
     bool is_first; /* first step: make masters from the parameters */
 } ashlar_optimizer_factors;
 
+ASHLAR_SHARED_FN double ashlar__formula_rate(const ashlar_optimizer_job *job) {
+    return job->rate_at != NULL ? *job->rate_at : job->learning_rate;
+}
+
 ASHLAR_SHARED_FN ashlar_optimizer_factors
 ashlar__formula_factors(const ashlar_optimizer_rule *rule, const ashlar_optimizer_scalars *scalars,
                         const ashlar_optimizer_run *run, double learning_rate) {

@@ -92,7 +92,8 @@ typedef struct ashlar_optimizer_job {
     size_t elements;               /* number of covered elements: how much work the job is */
     ashlar_optimizer_scalars *scalars;
     double *partials;      /* indexed by the chunk's number in the whole table */
-    double learning_rate;  /* for UPDATE */
+    double learning_rate;  /* for UPDATE, ... */
+    const double *rate_at; /* ... but from here, in device memory, unless this is NULL */
     double gradient_scale; /* for DECIDE */
 } ashlar_optimizer_job;
 
@@ -112,6 +113,17 @@ ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *conf
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_take(ashlar_optimizer_config *config,
                                                        const ashlar_optimizer_config *given,
                                                        size_t given_bytes);
+
+/* A whole step like ashlar_optimizer_step()'s, whose learning rate is read in device memory when it
+ * runs, so that it can be captured.
+ *
+ * rate_at   0 .. most, by the caller's word
+ *
+ * Errors: those of ashlar_optimizer_step() at the learning rate `most`. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_step_at(ashlar_optimizer *optimizer,
+                                                          const double *rate_at, double most,
+                                                          double gradient_scale,
+                                                          ashlar_stream stream);
 
 /* Where a run lies in the storage layout, in bytes, and the number of elements in earlier runs. */
 typedef struct ashlar_optimizer_place {
