@@ -5,6 +5,8 @@
 
 #include "rnn/layer/rnn_cpu.h"
 
+struct ashlar_rnn_varying;
+
 typedef struct ashlar_rnn_backend {
     const char *name;
     /* Whether the back end can run a layout. Errors: ASHLAR_ENOTSUP, with a detail that says what
@@ -19,6 +21,11 @@ typedef struct ashlar_rnn_backend {
     ashlar_status (*queue)(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                            const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                            ashlar_stream stream);
+    /* The same, but batch->lengths is NULL: the pass reads them, and what is added to the dropout
+     * seed, in device memory (rnn_varying.h). NULL: it cannot. */
+    ashlar_status (*queue_varying)(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                                   const struct ashlar_rnn_varying *varying, ashlar_stream stream);
     /* backward reads forward's y, hx and cx again; false: the reserve is enough */
     bool backward_reads_output;
 } ashlar_rnn_backend;

@@ -1,5 +1,5 @@
 /* backend_cpu.c - the back end of the CPU: passes as host functions in stream order. */
-#include "rnn/layer/backend.h"
+#include "rnn/layer/rnn_varying.h"
 
 #include <string.h>
 
@@ -12,14 +12,18 @@ typedef struct call {
     ashlar_rnn_cpu_pass *run;
     ashlar_rnn_layout layout;
     ashlar_rnn_cpu_args args; /* layout and lengths are set later, to this struct's copies */
-    int32_t lengths[];        /* [B] */
+    ashlar_rnn_varying varying;
+    int32_t lengths[]; /* [B]; none if they vary */
 } call;
 
+/* May run again, as part of a graph, so it changes nothing that it reads. */
 static void run_call(void *copied) {
-    call *c = copied;
-    c->args.layout = &c->layout;
-    c->args.lengths = c->lengths;
-    c->run(&c->args);
+    const call *c = copied;
+    ashlar_rnn_cpu_args args = c->args;
+    args.layout = &c->layout;
+    args.lengths = c->varying.lengths != NULL ? c->varying.lengths : c->lengths;
+    args.dropout_seed += c->varying.seed != NULL ? *c->varying.seed : 0;
+    c->run(&args);
 }
 
 static ashlar_status check(const ashlar_rnn_layout *layout) {
@@ -31,12 +35,13 @@ static ashlar_status check(const ashlar_rnn_layout *layout) {
                               ashlar_dtype_name(layout->config.dtype));
 }
 
-static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
-                           const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
-                           ashlar_stream stream) {
+static ashlar_status queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                                   const ashlar_rnn_varying *varying, ashlar_stream stream) {
+    const size_t count = varying->lengths == NULL ? batch->batch : 0;
     size_t lengths_bytes, bytes;
     call *c = NULL;
-    if (ashlar__mul(batch->batch, sizeof c->lengths[0], &lengths_bytes) &&
+    if (ashlar__mul(count, sizeof c->lengths[0], &lengths_bytes) &&
         ashlar__add(sizeof *c, lengths_bytes, &bytes)) {
         c = ashlar__host_calloc(1, bytes);
     }
@@ -48,10 +53,20 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                     .batch = batch->batch,
                                     .dropout_seed = batch->dropout_seed,
                                     .b = *buffers};
-    memcpy(c->lengths, batch->lengths, lengths_bytes);
+    c->varying = *varying;
+    if (count > 0) {
+        memcpy(c->lengths, batch->lengths, lengths_bytes);
+    }
     const ashlar_status status = ashlar_launch(rnn->device, stream, run_call, c, bytes);
     ashlar__host_free(c);
     return status;
+}
+
+static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                           const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                           ashlar_stream stream) {
+    const ashlar_rnn_varying nothing = {0};
+    return queue_varying(rnn, pass, batch, buffers, &nothing, stream);
 }
 
 static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
@@ -60,4 +75,4 @@ static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bo
 }
 
 const ashlar_rnn_backend ashlar__rnn_backend_cpu = {
-    .name = "cpu", .check = check, .sizes = sizes, .queue = queue};
+    .name = "cpu", .check = check, .sizes = sizes, .queue = queue, .queue_varying = queue_varying};

@@ -186,8 +186,8 @@ static size_t loss_work_bytes(size_t positions) {
 static ashlar_status cross_entropy(const ashlar_ops *ops, const ashlar_cross_entropy_args *args,
                                    ashlar_stream stream) {
     ASHLAR_TRY(ashlar__device_enter(ops->device));
-    ashlar_status status =
-        args->weight != 0 ? ASHLAR_OK : launch(ops, KERNEL_loss_count, 1, args, stream);
+    const bool is_given = args->weight_at == NULL && args->weight != 0;
+    ashlar_status status = is_given ? ASHLAR_OK : launch(ops, KERNEL_loss_count, 1, args, stream);
     ASHLAR_THEN(status, launch(ops, KERNEL_cross_entropy, args->steps * args->batch, args, stream));
     ASHLAR_THEN(status, launch(ops, KERNEL_loss_sum, 1, args, stream));
     ashlar__device_leave(ops->device);

@@ -205,7 +205,8 @@ void REAL(ashlar__cross_entropy)(const ashlar_cross_entropy_args *args) {
     const size_t classes = args->classes;
     const real *const logits = args->logits;
     real *const dlogits = args->dlogits;
-    const double weight = weight_of(args->weight, args->weight != 0 ? 1 : count_valid(args));
+    const double given = args->weight_at != NULL ? *args->weight_at : args->weight;
+    const double weight = weight_of(given, given != 0 ? 1 : count_valid(args));
     const double scale = args->scale == NULL ? 1.0 : *args->scale;
     double sum = 0;
     for (size_t at = 0; at < args->steps * args->batch; at++) {

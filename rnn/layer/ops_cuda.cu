@@ -30,7 +30,8 @@ static __device__ bool is_inside(size_t position, size_t batch, const int32_t *l
 }
 
 /* The weight of one position or element: the given one, or 1 / the count that work begins with. */
-static __device__ double position_weight(double given, const void *work) {
+static __device__ double position_weight(double weight, const double *weight_at, const void *work) {
+    const double given = weight_at != NULL ? *weight_at : weight;
     if (given != 0) {
         return given;
     }
@@ -115,7 +116,7 @@ __global__ void __launch_bounds__(ASHLAR_OPS_THREADS)
     }
     sum = block_sum(sum);
     if (threadIdx.x == 0) {
-        *args.loss += sum * position_weight(args.weight, args.work);
+        *args.loss += sum * position_weight(args.weight, args.weight_at, args.work);
     }
 }
 

@@ -1,5 +1,5 @@
 /* rnn.c - a stack of layers: checks its configuration and arguments, and calls its back end. */
-#include "rnn/layer/backend.h"
+#include "rnn/layer/rnn_varying.h"
 
 #include "allocator/base/host.h"
 #include "allocator/base/sized.h"
@@ -122,4 +122,27 @@ ashlar_status ashlar_rnn_backward_weights_sized(const ashlar_rnn *rnn,
     ASHLAR_TRY(read_call(&c, batch, batch_bytes, buffers, buffers_bytes));
     const need needs[NEEDS_MAX] = {NEED(reserve), NEED(x), NEED(dweights), NEED(work)};
     return run_pass(rnn, ASHLAR_RNN_BACKWARD_WEIGHTS, &c, needs, stream);
+}
+
+bool ashlar__rnn_varies(const ashlar_rnn *rnn) {
+    return rnn->backend->queue_varying != NULL;
+}
+
+ashlar_status ashlar__rnn_queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                                        const ashlar_rnn_batch *batch,
+                                        const ashlar_rnn_buffers *buffers,
+                                        const ashlar_rnn_varying *varying, ashlar_stream stream) {
+    if (rnn->backend->queue_varying != NULL) {
+        return rnn->backend->queue_varying(rnn, pass, batch, buffers, varying, stream);
+    }
+    ashlar_rnn_batch full = *batch;
+    int32_t *lengths;
+    ASHLAR_HOST_NEW(lengths, batch->batch, "no host memory for %zu lengths", batch->batch);
+    for (size_t b = 0; b < batch->batch; b++) {
+        lengths[b] = (int32_t)batch->steps;
+    }
+    full.lengths = lengths;
+    const ashlar_status status = rnn->backend->queue(rnn, pass, &full, buffers, stream);
+    ashlar__host_free(lengths);
+    return status;
 }

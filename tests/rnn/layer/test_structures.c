@@ -22,7 +22,7 @@ IS(ashlar_collectives, 40, all_gather);
 IS(ashlar_columns_args, 48, to_stride);
 IS(ashlar_config, 72, tells_nvtx);
 IS(ashlar_config_option, 176, allowed);
-IS(ashlar_cross_entropy_args, 96, losses);
+IS(ashlar_cross_entropy_args, 104, losses);
 IS(ashlar_device_info, 144, total_bytes);
 IS(ashlar_driver_counts, 48, wait);
 IS(ashlar_embedding_args, 80, dtable);
