@@ -44,6 +44,8 @@ typedef struct ashlar_model {
     ashlar_model_views gradients; /* NULL pointers in a model for inference */
     const double *loss_scale;     /* multiplies the loss's gradient; in device memory; NULL: 1 */
     uint64_t dropout_seed;        /* for the next step; the trainer sets it before each step */
+    const uint64_t *seed_at;      /* added to it, in device memory; read if lengths are, too */
+    uint64_t *address_sum;        /* a checksum of the addresses that steps get; NULL: not wanted */
 } ashlar_model;
 
 /* Bytes of every buffer of one step. `reserve` and `work`, which the back end determines, need not
@@ -73,7 +75,10 @@ typedef struct ashlar_model_window {
     const int32_t *targets;     /* [T, B] in device memory */
     const int32_t *lengths;     /* [chunks, B] in device memory, each 0 .. the chunk's steps */
     const int32_t *rnn_lengths; /* `lengths` on the host, with 1 for each 0; read during the call */
+    const int32_t *rnn_lengths_at; /* the same in device memory, read when the work runs, so that it
+                                    * can be captured; NULL: on the host */
     double weight;              /* of each position's loss; 0: 1 / tokens, if not in chunks */
+    const double *weight_at;    /* where the weight is, in device memory; NULL: in `weight` */
     const void *first;          /* the set of states before the window; NULL: zeros */
     void *last;                 /* receives the set after the window; NULL: not wanted */
 } ashlar_model_window;

@@ -3,6 +3,8 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/base/random.h"
+#include "rnn/layer/rnn_varying.h"
 
 /* A step's buffers in device memory; NULL while not held. With chunks, T is that of one chunk. */
 typedef struct buffers {
@@ -24,6 +26,7 @@ typedef struct chunk {
     size_t steps;
     const int32_t *inputs, *targets, *lengths; /* device */
     const int32_t *rnn_lengths;                /* host */
+    const int32_t *rnn_lengths_at;             /* device; NULL: read those on the host */
     uint64_t dropout_seed;
     const void *before;
     void *behind;
@@ -46,7 +49,12 @@ static ashlar_status take(const step *s, size_t bytes, ashlar_tag tag, void **bu
     if (*buffer != NULL) {
         return ASHLAR_OK; /* still held from the previous chunk */
     }
-    return ashlar_alloc_tagged(s->model->allocator, bytes, tag, s->model->stream, buffer);
+    ASHLAR_TRY(ashlar_alloc_tagged(s->model->allocator, bytes, tag, s->model->stream, buffer));
+    uint64_t *const sum = s->model->address_sum;
+    if (sum != NULL) {
+        *sum = ashlar__random_mix(*sum + (uintptr_t)*buffer);
+    }
+    return ASHLAR_OK;
 }
 
 /* In stream order: queued work may still use the buffer. */
@@ -100,6 +108,7 @@ static ashlar_cross_entropy_args loss_args(const step *s) {
         .logits = s->b.logits,
         .targets = s->now.targets,
         .weight = s->window->weight,
+        .weight_at = s->window->weight_at,
         .dlogits = s->b.logits,
         .scale = s->model->loss_scale,
         .work = s->b.loss_work,
@@ -149,16 +158,30 @@ static ashlar_rnn_buffers rnn_buffers(const step *s) {
     };
 }
 
-typedef ashlar_status (*rnn_pass)(const ashlar_rnn *, const ashlar_rnn_batch *,
-                                  const ashlar_rnn_buffers *, ashlar_stream);
+/* One pass on the current chunk. */
+static ashlar_status queue_rnn(const step *s, ashlar_rnn_pass pass, const ashlar_rnn_buffers *all) {
+    const ashlar_model *m = s->model;
+    const ashlar_rnn_batch batch = rnn_batch(s);
+    if (s->now.rnn_lengths_at != NULL) {
+        const ashlar_rnn_varying varying = {s->now.rnn_lengths_at, m->seed_at};
+        return ashlar__rnn_queue_varying(m->rnn, pass, &batch, all, &varying, m->stream);
+    }
+    switch (pass) {
+    case ASHLAR_RNN_FORWARD:
+        return ashlar_rnn_forward(m->rnn, &batch, all, m->stream);
+    case ASHLAR_RNN_BACKWARD_DATA:
+        return ashlar_rnn_backward_data(m->rnn, &batch, all, m->stream);
+    default:
+        return ashlar_rnn_backward_weights(m->rnn, &batch, all, m->stream);
+    }
+}
 
 /* One pass of the RNN, with a workspace for its duration. */
-static ashlar_status run_rnn(step *s, rnn_pass pass) {
+static ashlar_status run_rnn(step *s, ashlar_rnn_pass pass) {
     ASHLAR_TRY(take(s, s->sizes->work, ASHLAR_TAG_WORKSPACE, &s->b.work));
     if (!s->is_dry_run) {
-        const ashlar_rnn_batch batch = rnn_batch(s);
         const ashlar_rnn_buffers all = rnn_buffers(s);
-        ASHLAR_TRY(pass(s->model->rnn, &batch, &all, s->model->stream));
+        ASHLAR_TRY(queue_rnn(s, pass, &all));
     }
     return give(s, &s->b.work);
 }
@@ -191,7 +214,7 @@ static ashlar_status forward(step *s) {
      * the logits back together, and its own workspace fits into the hole. This does not raise the
      * peak, which is reached later, when dy takes the place of forward's workspace. */
     ASHLAR_TRY(take(s, s->sizes->logits, ASHLAR_TAG_ACTIVATIONS, &s->b.logits));
-    ASHLAR_TRY(run_rnn(s, ashlar_rnn_forward));
+    ASHLAR_TRY(run_rnn(s, ASHLAR_RNN_FORWARD));
     return run_loss(s);
 }
 
@@ -207,9 +230,9 @@ static ashlar_status backward(step *s) {
         ASHLAR_TRY(give(s, &s->b.y));
     }
     ASHLAR_TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.dx));
-    ASHLAR_TRY(run_rnn(s, ashlar_rnn_backward_data));
+    ASHLAR_TRY(run_rnn(s, ASHLAR_RNN_BACKWARD_DATA));
     ASHLAR_TRY(give(s, &s->b.dy));
-    ASHLAR_TRY(run_rnn(s, ashlar_rnn_backward_weights));
+    ASHLAR_TRY(run_rnn(s, ASHLAR_RNN_BACKWARD_WEIGHTS));
     ASHLAR_TRY(give(s, &s->b.y));
     if (s->is_dry_run) {
         return ASHLAR_OK;
@@ -240,6 +263,7 @@ static void go_to_chunk(step *s, size_t index) {
         .targets = w->targets + at,
         .lengths = w->lengths + index * w->count,
         .rnn_lengths = w->rnn_lengths + index * w->count,
+        .rnn_lengths_at = w->rnn_lengths_at == NULL ? NULL : w->rnn_lengths_at + index * w->count,
         .dropout_seed = s->model->dropout_seed + index * CHUNK_STRIDE,
         .before = is_first ? w->first : set_at(s, index - 1),
         .behind = is_last ? w->last : NULL,
@@ -255,12 +279,11 @@ static ashlar_status run_to_border(step *s, size_t index) {
     go_to_chunk(s, index);
     s->now.behind = set_at(s, index);
     const bool drops = m->config.dropout > 0 && m->config.layers > 1;
-    const ashlar_rnn_batch batch = rnn_batch(s);
     const ashlar_embedding_args embedding = embedding_args(s);
     ashlar_rnn_buffers all = rnn_buffers(s);
     all.reserve = drops ? all.reserve : NULL;
     ASHLAR_TRY(ashlar_embedding_forward(m->ops, &embedding, m->stream));
-    return ashlar_rnn_forward(m->rnn, &batch, &all, m->stream);
+    return queue_rnn(s, ASHLAR_RNN_FORWARD, &all);
 }
 
 /* Take all buffers, in an order that does not depend on the number of chunks. A single chunk has no

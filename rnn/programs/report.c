@@ -156,6 +156,22 @@ static void print_calls(FILE *out, const ashlar_train_report *r) {
     }
 }
 
+static void print_graphs(FILE *out, const ashlar_train_report *r) {
+    const ashlar_graph_report *g = &r->graphs;
+    fprintf(out, "A step was %.2f driver calls on average.", r->calls_per_step);
+    if (g->captured > 0) {
+        fprintf(out,
+                " %llu steps were one launch each, of %llu graphs (%llu\nmade way for others).",
+                (unsigned long long)g->launched, (unsigned long long)g->captured,
+                (unsigned long long)g->evicted);
+    }
+    fputc('\n', out);
+    if (g->refused > 0) {
+        fprintf(out, "%llu steps were queued call by call; the last reason: %s.\n",
+                (unsigned long long)g->eager, g->note);
+    }
+}
+
 void ashlar__report_print(FILE *out, const ashlar_train_report *r) {
     const ashlar_stats *stats = &r->stats;
     const char *unit = r->unit != NULL ? r->unit : "symbol";
@@ -184,6 +200,7 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *r) {
     print_savings(out, r);
     print_buckets(out, r);
     print_calls(out, r);
+    print_graphs(out, r);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
         ashlar__report_print_growth(out, (ashlar_tag)tag, &r->growth[tag]);
     }
@@ -201,6 +218,8 @@ static void put_config(ashlar_json_writer *w, const ashlar_task *task,
     ashlar__json_add_uint64(w, "seed", c->seed);
     ashlar__json_add_uint64(w, "buckets", c->buckets);
     ashlar__json_add_bool(w, "plan", !c->without_plan);
+    ashlar__json_add_bool(w, "pad", ashlar__train_pads(c));
+    ashlar__json_add_uint64(w, "graphs", c->graphs);
     ashlar__json_add_string(w, "blas", ashlar__blas_name());
     ashlar__json_add_uint64(w, "threads", (uint64_t)ashlar__blas_threads());
     ashlar__json_close_object(w);
@@ -229,6 +248,13 @@ static void put_calls(ashlar_json_writer *w, const ashlar_train_report *r) {
     ashlar__json_add_uint64(w, "allocator_driver_calls_after_warmup", r->stats.driver_calls_sealed);
     ashlar__json_add_uint64(w, "work_calls_after_warmup", r->training.work);
     ashlar__json_add_uint64(w, "wait_calls_after_warmup", r->training.wait);
+    ashlar__json_add_double(w, "driver_calls_per_step", r->calls_per_step);
+    ashlar__json_add_uint64(w, "steps_launched", r->graphs.launched);
+    ashlar__json_add_uint64(w, "steps_padded_eager", r->graphs.eager);
+    ashlar__json_add_uint64(w, "graphs_captured", r->graphs.captured);
+    ashlar__json_add_uint64(w, "graphs_evicted", r->graphs.evicted);
+    ashlar__json_add_uint64(w, "graphs_refused", r->graphs.refused);
+    ashlar__json_add_string(w, "graphs_refused_because", r->graphs.note);
 }
 
 static void put_step_memory(ashlar_json_writer *w, const ashlar_step_memory *m) {

@@ -46,6 +46,7 @@ static ashlar_train_command defaults(bool is_tagger) {
         .dtype = "f32",
         .recompute = "0",
         .sample_bytes = 400,
+        .max_graphs = 64,
         .threads = (size_t)ashlar__blas_threads(),
     };
     ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &c.train.optimizer);
@@ -97,6 +98,9 @@ static const ashlar_option options[] = {
     REAL("rate-factor", rule.gamma, 1e-9, 1, "step: by this"),
     RANGE(SEED, "seed", "N", train.seed, 0, 0, "of weights, batches and sample"),
     NUMBER("buckets", train.buckets, 0, 1e6, "ranges of lengths with a plan each; 0: found"),
+    FLAG("pad", train.pads, "batches to the longest length of their range"),
+    FLAG("graphs", wants_graphs, "make each step one launch; pads, too"),
+    NUMBER("max-graphs", max_graphs, 2, 65536, "most captured steps that are kept"),
     FLAG("no-plan", train.without_plan, "serve each block by itself, not from a plan of the step"),
     TEXT("plan", "FILE", train.plan_file, "keep the memory plan there for the next time"),
     NUMBER("threads", threads, 1, 1024, "threads that compute on the CPU"),
@@ -133,7 +137,7 @@ static const ashlar_option options[] = {
            "tagger: test on every Nth sentence, 0: on none"),
 };
 enum {
-    SHARED_COUNT = 40,
+    SHARED_COUNT = 43,
     TEXT_END = SHARED_COUNT + 6,
     OPTION_COUNT = sizeof options / sizeof options[0]
 };
@@ -282,6 +286,7 @@ ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_com
         ASHLAR_TRY(read_recompute(&given));
         ASHLAR_TRY(ashlar__train_rule_apply(&given.rule, &given.train));
         ASHLAR_TRY(check_command(&given));
+        given.train.graphs = given.wants_graphs ? given.max_graphs : 0;
     }
     *out = given;
     return ASHLAR_OK;

@@ -47,6 +47,8 @@ typedef struct ashlar_train_command {
     bool wants_memory;
     size_t sample_bytes;
     size_t threads;
+    size_t max_graphs; /* with wants_graphs */
+    bool wants_graphs;
     bool is_quiet;
     bool wants_help;
 } ashlar_train_command;

@@ -2,10 +2,13 @@
 #include "rnn/train/prefetch.h"
 
 #include "allocator/base/error.h"
+#include "allocator/base/host.h"
 
 ashlar_status ashlar__prefetch_init(ashlar_prefetch *prefetch, ashlar_device *device,
                                     ashlar_task *task, ashlar_stream stream) {
     *prefetch = (ashlar_prefetch){.device = device, .task = task, .stream = stream};
+    const size_t parts = ASHLAR_PREFETCH_FLIGHTS * task->max_parts;
+    ASHLAR_HOST_NEW(prefetch->part_tokens, parts, "no host memory for %zu parts", parts);
     ASHLAR_TRY(ashlar_stream_create(device, &prefetch->copies));
     for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {
         ASHLAR_TRY(ashlar_event_create(device, &prefetch->uploaded[i]));
@@ -29,6 +32,7 @@ void ashlar__prefetch_finish(ashlar_prefetch *prefetch) {
         ashlar_event_destroy(prefetch->device, prefetch->done[i]);
     }
     ashlar_stream_destroy(prefetch->device, prefetch->copies);
+    ashlar__host_free(prefetch->part_tokens);
 }
 
 static ashlar_status record(ashlar_prefetch *prefetch, ashlar_event event, ashlar_stream stream) {
@@ -36,9 +40,19 @@ static ashlar_status record(ashlar_prefetch *prefetch, ashlar_event event, ashla
     return ashlar_event_record(prefetch->device, event, stream);
 }
 
+void ashlar__prefetch_take(ashlar_prefetch *prefetch, size_t step) {
+    ashlar_task *task = prefetch->task;
+    const size_t buffer = ashlar__prefetch_buffer(step), flight = step % ASHLAR_PREFETCH_FLIGHTS;
+    prefetch->batches[flight] = task->table->next(task, buffer);
+    for (size_t part = 0; part < prefetch->batches[flight].parts; part++) {
+        prefetch->part_tokens[flight * task->max_parts + part] =
+            task->table->part(task, buffer, part).tokens;
+    }
+}
+
 ashlar_status ashlar__prefetch_draw(ashlar_prefetch *prefetch, size_t step) {
     const size_t buffer = ashlar__prefetch_buffer(step);
-    prefetch->batches[buffer] = prefetch->task->table->next(prefetch->task, buffer);
+    ashlar__prefetch_take(prefetch, step);
     ASHLAR_TRY(prefetch->task->table->upload(prefetch->task, buffer, prefetch->copies));
     return record(prefetch, prefetch->uploaded[buffer], prefetch->copies);
 }

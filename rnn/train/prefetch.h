@@ -17,6 +17,9 @@
 
 #include "rnn/train/task.h"
 
+/* Steps whose batches the host may ask about: one that is waited for, one queued, one drawn. */
+enum { ASHLAR_PREFETCH_FLIGHTS = 3 };
+
 typedef struct ashlar_prefetch {
     ashlar_device *device;
     ashlar_task *task;
@@ -24,7 +27,8 @@ typedef struct ashlar_prefetch {
     ashlar_stream copies;
     ashlar_event uploaded[ASHLAR_TASK_BUFFERS]; /* [i]: the batch in buffer i is in device memory */
     ashlar_event done[ASHLAR_TASK_BUFFERS];     /* [i]: the step on buffer i has run */
-    ashlar_task_batch batches[ASHLAR_TASK_BUFFERS];
+    ashlar_task_batch batches[ASHLAR_PREFETCH_FLIGHTS];
+    size_t *part_tokens;  /* [flights][task->max_parts] */
     uint64_t event_calls; /* calls so far that record an event or let a stream wait for one */
 } ashlar_prefetch;
 
@@ -41,8 +45,19 @@ static inline size_t ashlar__prefetch_buffer(size_t step) {
     return step % ASHLAR_TASK_BUFFERS;
 }
 
-/* Draw the batch of a step and queue its upload. The host must have waited for
- * step - 2. */
+/* The batch drawn for a step, and the tokens of each of its parts: until step + 3 is drawn. */
+static inline const ashlar_task_batch *ashlar__prefetch_batch(const ashlar_prefetch *prefetch,
+                                                              size_t step) {
+    return &prefetch->batches[step % ASHLAR_PREFETCH_FLIGHTS];
+}
+static inline const size_t *ashlar__prefetch_tokens(const ashlar_prefetch *prefetch, size_t step) {
+    return prefetch->part_tokens + step % ASHLAR_PREFETCH_FLIGHTS * prefetch->task->max_parts;
+}
+
+/* Draw the batch of a step into its buffer. The host must have waited for step - 2. */
+void ashlar__prefetch_take(ashlar_prefetch *prefetch, size_t step);
+
+/* The same, and queue its upload. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_draw(ashlar_prefetch *prefetch, size_t step);
 
 /* Call these before and after queuing a step: the first makes the step wait for its upload, the

@@ -52,6 +52,16 @@ typedef struct ashlar_task_saving {
 
 enum { ASHLAR_TASK_SAVINGS_MAX = 4 };
 
+/* What differs from step to step besides the batch itself. It is copied to device memory with the
+ * batch where steps are padded (step_fixed.h), and read there. */
+typedef struct ashlar_step_values {
+    double rate;      /* the learning rate */
+    uint64_t seed;    /* added to the seeds of parts */
+    double weights[]; /* [parts] 1 / the part's tokens */
+} ashlar_step_values;
+
+struct ashlar_identity;
+
 typedef struct ashlar_task_table {
     /* Build the model in device memory: the arena with `regions`, initial weights, buffers. The
      * work is queued on `stream`, as that of all steps is. Sets task->arena. Call it by
@@ -62,20 +72,25 @@ typedef struct ashlar_task_table {
 
     /* Draw the next batch into a buffer. */
     ashlar_task_batch (*next)(ashlar_task *task, size_t buffer);
-    /* Make a batch of one part for the warm-up: all its sequences have `length` time steps. */
+    /* Make a batch for the warm-up: all its sequences have `length` time steps. */
     void (*make_dummy)(ashlar_task *task, size_t buffer, size_t length);
     ashlar_task_part (*part)(const ashlar_task *task, size_t buffer, size_t index);
 
     ashlar_status (*upload)(ashlar_task *task, size_t buffer, ashlar_stream stream);
     /* Queue forward and backward of a part: add gradients, times *task->loss_scale, to the arena's
      * gradient region, and the mean loss to *loss in device memory. Give back all buffers, also on
-     * failure. Parts are queued in order; the weights change between them.
+     * failure. Parts are queued in order; the weights change between them. With task->values, only
+     * the batch's padded shape decides about the calls, and about their arguments.
      *
      * seed   for random draws such as dropout */
     ashlar_status (*step)(ashlar_task *task, size_t buffer, size_t index, uint64_t seed,
                           double *loss);
     /* Take and give back the buffers of a step on a part of `length`, in the step's order. */
     ashlar_status (*dry_run)(ashlar_task *task, size_t length);
+
+    /* Add what the calls of a step on the batch in a buffer depend on, besides what the trainer
+     * knows: shapes, addresses, options, descriptors. NULL: steps of this task are not captured. */
+    void (*identify)(const ashlar_task *task, size_t buffer, struct ashlar_identity *identity);
 
     /* Compute the peak memory of the largest step and, for each of the *count options in use that
      * lower it, the peak without that option. The function pointer may be NULL: not known. Errors:
@@ -104,6 +119,12 @@ struct ashlar_task {
     size_t sequences;              /* sequences per epoch */
     ashlar_arena *arena;           /* while open; the task owns it */
     const double *loss_scale;      /* in device memory; set by the trainer before the first step */
+    const size_t *padded; /* [max_length + 1] the length that batches of a length are padded to; set
+                           * by the trainer before the first is drawn; NULL: none is padded */
+    const ashlar_step_values
+        *values[ASHLAR_TASK_BUFFERS]; /* in device memory; NULL unless padded */
+    uint64_t address_sum;             /* a checksum of the addresses that steps and dry runs got */
+    const char *cannot_pad;        /* why steps cannot be padded; NULL: they can. Set by open() */
     ashlar_batch_sampler *sampler; /* of all batches; its position is the task's */
     char data[ASHLAR_TASK_DATA_BYTES]; /* what describe_data() printed; "": not asked for yet */
     ashlar_allocator *allocator;       /* this and the rest: while open */

@@ -9,6 +9,7 @@
 #include "allocator/base/checked.h"
 #include "rnn/data/batch_split.h"
 #include "allocator/base/host.h"
+#include "rnn/train/step_identity.h"
 #include "rnn/train/task_options.h"
 
 /* A batch on its way to a step. */
@@ -30,7 +31,8 @@ typedef struct text_task {
     int32_t *drawn;     /* the batcher writes here: inputs, targets, lengths */
     ashlar_batch batch; /* its pointers lead into `drawn` */
     ashlar_model *model;
-    size_t state_bytes; /* of one set of states */
+    size_t state_bytes;  /* of one set of states */
+    size_t buffer_words; /* of the largest batch, with the second copy of its lengths */
     batch_buffer buffers[ASHLAR_TASK_BUFFERS];
 } text_task;
 
@@ -64,6 +66,15 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     ashlar__option_text(l, of_type, "ashlar.dtype", ashlar_dtype_name(c->dtype));
 }
 
+/* Add time steps of padding. */
+static void pad_batch(text_task *t) {
+    const size_t steps = t->batch.steps, padded = t->head.padded[steps];
+    const size_t from = steps * t->config.batch, count = (padded - steps) * t->config.batch;
+    memset(t->batch.inputs + from, 0, count * sizeof t->batch.inputs[0]);
+    memset(t->batch.targets + from, 0, count * sizeof t->batch.targets[0]);
+    t->batch.steps = padded;
+}
+
 static void fill_buffer(text_task *t, size_t index) {
     batch_buffer *s = &t->buffers[index];
     s->split = ashlar__batch_split_make(&t->split, t->batch.steps);
@@ -73,8 +84,12 @@ static void fill_buffer(text_task *t, size_t index) {
 static ashlar_task_batch next(ashlar_task *task, size_t index) {
     text_task *t = text_of(task);
     ashlar__batcher_next(t->batcher, &t->batch);
+    const size_t length = t->batch.steps;
+    if (task->padded != NULL) {
+        pad_batch(t);
+    }
     fill_buffer(t, index);
-    return (ashlar_task_batch){.length = t->batch.steps,
+    return (ashlar_task_batch){.length = length,
                                .tokens = t->batch.tokens,
                                .parts = t->buffers[index].split.parts,
                                .epoch = t->batch.epoch};
@@ -98,11 +113,13 @@ static ashlar_task_part part_of(const ashlar_task *task, size_t index, size_t pa
                               .tokens = ashlar__batch_split_tokens(&s->split, s->host, part)};
 }
 
+/* Whatever the batch, where steps are captured: all of the buffer. */
 static ashlar_status upload(ashlar_task *task, size_t index, ashlar_stream stream) {
     const text_task *t = text_of(task);
     const batch_buffer *s = &t->buffers[index];
-    return ashlar_copy_to_device(t->model->device, s->device, s->host,
-                                 s->split.image * sizeof *s->host, stream);
+    const size_t words = task->values[index] != NULL ? t->buffer_words : s->split.image;
+    return ashlar_copy_to_device(t->model->device, s->device, s->host, words * sizeof *s->host,
+                                 stream);
 }
 
 /* The states of a micro-batch before part i. Of its two sets, a part reads one and writes the
@@ -118,6 +135,7 @@ static ashlar_model_window window_of(const text_task *t, const batch_buffer *s, 
     const ashlar_batch_split *split = &s->split;
     const ashlar_batch_window at = ashlar__batch_split_window(split, micro, part);
     const bool is_whole = split->micro == 1 && split->chunks == 1;
+    const ashlar_step_values *values = t->head.values[s - t->buffers];
     return (ashlar_model_window){
         .steps = at.steps,
         .count = split->count,
@@ -126,7 +144,9 @@ static ashlar_model_window window_of(const text_task *t, const batch_buffer *s, 
         .targets = s->device + at.targets,
         .lengths = s->device + at.lengths,
         .rnn_lengths = s->host + at.rnn_lengths,
+        .rnn_lengths_at = values == NULL ? NULL : s->device + at.rnn_lengths,
         .weight = is_whole ? 0 : 1 / (double)ashlar__batch_split_tokens(split, s->host, part),
+        .weight_at = is_whole || values == NULL ? NULL : &values->weights[part],
         .first = part == 0 ? NULL : carried_set(t, micro, part),
         .last = part + 1 == split->parts ? NULL : carried_set(t, micro, part + 1),
     };
@@ -141,6 +161,7 @@ static ashlar_status step(ashlar_task *task, size_t index, size_t part, uint64_t
     const text_task *t = text_of(task);
     const batch_buffer *s = &t->buffers[index];
     t->model->loss_scale = task->loss_scale;
+    t->model->seed_at = task->values[index] == NULL ? NULL : &task->values[index]->seed;
     for (size_t m = 0; m < s->split.micro; m++) {
         const ashlar_model_window window = window_of(t, s, m, part);
         ashlar_step_sizes sizes;
@@ -150,6 +171,30 @@ static ashlar_status step(ashlar_task *task, size_t index, size_t part, uint64_t
         ASHLAR_TRY(ashlar__model_step(t->model, &window, &sizes, loss));
     }
     return ASHLAR_OK;
+}
+
+static void identify(const ashlar_task *task, size_t index, ashlar_identity *id) {
+    const text_task *t = text_of(task);
+    const ashlar_model *m = t->model;
+    const batch_buffer *s = &t->buffers[index];
+    const ashlar_batch_split *split = &s->split;
+    ashlar__identity_add_size(id, "the shape of the batch", split->steps);
+    ashlar__identity_add_size(id, "the shape of the batch", split->count);
+    ashlar__identity_add_size(id, "--accumulate", split->micro);
+    ashlar__identity_add_size(id, "--bptt", split->part);
+    ashlar__identity_add_size(id, "--recompute", split->chunk);
+    ashlar__identity_add_address(id, "the batch's address", s->device);
+    ashlar__identity_add_address(id, "the batch's address on the host", s->host);
+    ashlar__identity_add_address(id, "the address of carried states", task->blocks[CARRIED]);
+    ashlar__identity_add_rnn(id, m->rnn);
+    ashlar__identity_add_address(id, "a weight's address", m->parameters.embedding);
+    ashlar__identity_add_address(id, "a weight's address", m->parameters.stack);
+    ashlar__identity_add_address(id, "a weight's address", m->parameters.weight);
+    ashlar__identity_add_address(id, "a weight's address", m->parameters.bias);
+    ashlar__identity_add_address(id, "a gradient's address", m->gradients.embedding);
+    ashlar__identity_add_address(id, "a gradient's address", m->gradients.stack);
+    ashlar__identity_add_address(id, "a gradient's address", m->gradients.weight);
+    ashlar__identity_add_address(id, "a gradient's address", m->gradients.bias);
 }
 
 /* Sized for exactly `length`, since a longer step may need a smaller workspace (with cuDNN). */
@@ -204,9 +249,11 @@ static ashlar_status take_buffers(text_task *t, ashlar_stream stream) {
     const ashlar_batch_split largest = ashlar__batch_split_make(&t->split, t->head.max_length);
     const size_t words = largest.image + largest.extra, item = sizeof(int32_t);
     size_t image;
-    ASHLAR_FAIL_IF(!ashlar__mul(largest.image, item, &image) ||
-                       !ashlar__align_up(image, BUFFER_ALIGN, &image),
-                   ASHLAR_EOVERFLOW, "a batch of %zu words is too large to address", largest.image);
+    t->buffer_words = words;
+    ASHLAR_FAIL_IF(
+        !ashlar__mul(ashlar__train_pads(&t->config) ? words : largest.image, item, &image) ||
+            !ashlar__align_up(image, BUFFER_ALIGN, &image),
+        ASHLAR_EOVERFLOW, "a batch of %zu words is too large to address", largest.image);
     ASHLAR_TRY(ashlar__task_take_host(&t->head, ASHLAR_TASK_BUFFERS * words * item));
     ASHLAR_TRY(ashlar__task_take_block(&t->head, DEVICE_BUFFERS, ASHLAR_TASK_BUFFERS * image,
                                        ASHLAR_TAG_BATCH, stream));
@@ -239,6 +286,7 @@ static ashlar_status open_task(ashlar_task *task, ashlar_stream stream, unsigned
                                        .dropout = t->config.dropout,
                                        .dtype = t->config.dtype};
     ASHLAR_TRY(ashlar__model_create(task->allocator, stream, &model, regions, &t->model));
+    t->model->address_sum = &task->address_sum;
     task->arena = t->model->arena;
     ASHLAR_TRY(ashlar__model_init_weights(t->model, t->config.seed));
     ASHLAR_TRY(take_buffers(t, stream));
@@ -268,6 +316,7 @@ static const ashlar_task_table table = {
     .upload = upload,
     .step = step,
     .dry_run = dry_run,
+    .identify = identify,
     .savings = savings,
     .list_options = list_options,
     .describe_data = describe_data,

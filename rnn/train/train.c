@@ -43,7 +43,24 @@ static ashlar_status build_model(ashlar_trainer *t) {
         ashlar_optimizer_create(t->task->arena, &t->config.optimizer, t->stream, &t->optimizer));
     t->task->loss_scale = ashlar_optimizer_loss_scale_address(t->optimizer);
     ASHLAR_TRY(take_results(t));
-    return ashlar__prefetch_init(&t->prefetch, t->device, t->task, t->stream);
+    ASHLAR_TRY(ashlar__prefetch_init(&t->prefetch, t->device, t->task, t->stream));
+    return ashlar__train_pads(&t->config) ? ashlar__step_fixed_open(t) : ASHLAR_OK;
+}
+
+/* Padded lengths are those of the ranges, so there have to be some. */
+static void set_ranges(ashlar_trainer *t) {
+    const size_t longest = t->task->max_part_length;
+    if (ashlar__train_pads(&t->config) && t->config.buckets == 0) {
+        t->config.buckets = longest < ASHLAR_STEP_BUCKETS ? longest : ASHLAR_STEP_BUCKETS;
+    }
+    t->warmup = (ashlar_warmup_options){.min_length = 1,
+                                        .max_length = longest,
+                                        .length_bucket_count = t->config.buckets,
+                                        .without_plan = t->config.without_plan,
+                                        .step = ashlar__train_warm_step,
+                                        .dry_run = ashlar__train_dry_run,
+                                        .user = t,
+                                        .plan_file = t->config.plan_file};
 }
 
 static ashlar_train_context context_of(const ashlar_trainer *t) {
@@ -55,6 +72,7 @@ static ashlar_status build(ashlar_trainer *t) {
     ASHLAR_TRY(ashlar_schedule_check(&t->config.schedule));
     const size_t lengths = t->task->max_length + 1;
     ASHLAR_HOST_NEW(t->seen_lengths, lengths, "no host memory for %zu lengths", lengths);
+    set_ranges(t);
     ASHLAR_TRY(build_model(t));
     if (t->config.resume_file == NULL) {
         return ASHLAR_OK;
@@ -82,6 +100,7 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
         return;
     }
     ashlar__prefetch_finish(&t->prefetch); /* waits: queued work uses page-locked memory */
+    ashlar__step_fixed_close(t);
     ashlar_optimizer_destroy(t->optimizer);
     ashlar__task_close(t->task);
     if (t->losses != NULL) { /* cannot fail: this allocator gave the block */
@@ -141,16 +160,8 @@ enum { FINGERPRINT_BYTES = 256 };
 static ashlar_status warm_up(ashlar_trainer *t, ashlar_warmup_report *report) {
     char fingerprint[FINGERPRINT_BYTES];
     ashlar__task_print_fingerprint(t->task, fingerprint, sizeof fingerprint);
-    t->warmup = (ashlar_warmup_options){.stream = t->stream,
-                                        .min_length = 1,
-                                        .max_length = t->task->max_part_length,
-                                        .length_bucket_count = t->config.buckets,
-                                        .without_plan = t->config.without_plan,
-                                        .step = ashlar__train_warm_step,
-                                        .dry_run = ashlar__train_dry_run,
-                                        .user = t,
-                                        .plan_file = t->config.plan_file,
-                                        .fingerprint = fingerprint};
+    t->warmup.stream = t->stream;
+    t->warmup.fingerprint = fingerprint;
     const ashlar_status status = ashlar_allocator_warmup(t->allocator, &t->warmup, report);
     t->warmup.fingerprint = NULL; /* the text is local to this function */
     return status;
@@ -211,9 +222,16 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
     ashlar_device_get_info(t->device, &report.device);
     report.setup = end_phase(t, &last);
     ASHLAR_TRY(warm_up(t, &warm));
+    if (ashlar__train_pads(&t->config)) {
+        ASHLAR_TRY(ashlar__step_fixed_begin(t, warm.is_planned));
+    }
     report.warmup = end_phase(t, &last);
     ASHLAR_TRY(ashlar__train_loop(t, show, context, &report));
     report.training = end_phase(t, &last);
+    report.graphs = t->fixed.report;
+    report.calls_per_step =
+        (double)(report.training.management + report.training.work + report.training.wait) /
+        (double)(report.steps > 0 ? report.steps : 1);
     ashlar_allocator_get_stats(t->allocator, &report.stats);
     report.step_memory = read_step_memory(t, &warm, &report.stats);
     ASHLAR_TRY(list_buckets(t, &report));

@@ -33,6 +33,10 @@ typedef struct ashlar_train_config {
     size_t buckets;          /* ranges of lengths, with one plan for each; 0: found by the
                               * warm-up */
     bool without_plan;       /* steps allocate from the heap instead of from plans */
+    bool pads;               /* pad batches to the longest length of their range: see step_fixed.h;
+                              * 0 buckets then stand for ASHLAR_STEP_BUCKETS */
+    size_t graphs;           /* the most captured steps that are kept; 0: steps are not captured.
+                              * Above 0 batches are padded, too */
     const char *plan_file;   /* keeps the plans; NULL: no file */
     const char *resume_file; /* the training to resume; NULL: begin a new one */
     const char *save_file;   /* written every `save_every` steps; NULL: never */
@@ -40,6 +44,11 @@ typedef struct ashlar_train_config {
     ashlar_report_fn
         report; /* receives the allocator's reports of damage and leaks; NULL: not reported */
 } ashlar_train_config;
+
+/* Whether batches are padded. */
+static inline bool ashlar__train_pads(const ashlar_train_config *config) {
+    return config->pads || config->graphs > 0;
+}
 
 /* One step's figures, for a display of progress. */
 typedef struct ashlar_train_progress {
@@ -81,6 +90,18 @@ typedef struct ashlar_step_memory {
     uint64_t steps_replayed;
 } ashlar_step_memory;
 
+enum { ASHLAR_STEP_BUCKETS = 16, ASHLAR_GRAPH_NOTE_BYTES = 200 };
+
+/* How padded steps were queued (step_fixed.h). */
+typedef struct ashlar_graph_report {
+    uint64_t launched; /* steps that were one launch */
+    uint64_t eager;    /* steps that were queued call by call */
+    uint64_t captured; /* graphs made, ... */
+    uint64_t evicted;  /* ... and destroyed for others */
+    uint64_t refused;  /* times that a step was not launched, or not captured, though wanted */
+    char note[ASHLAR_GRAPH_NOTE_BYTES]; /* why, the last time; "": never */
+} ashlar_graph_report;
+
 typedef struct ashlar_train_report {
     ashlar_device_info device;
     size_t steps;            /* steps of this run; counts and times below are also of this run */
@@ -101,6 +122,8 @@ typedef struct ashlar_train_report {
     double seconds;
     double tokens_per_s;
     ashlar_phase_calls setup, warmup, training;
+    double calls_per_step; /* all of `training`, on average */
+    ashlar_graph_report graphs;
     ashlar_step_memory step_memory;
     const ashlar_warmup_bucket *buckets; /* [bucket_count], the trainer's */
     size_t bucket_count;

@@ -8,6 +8,7 @@
 #include <ashlar/warmup.h>
 
 #include "rnn/train/prefetch.h"
+#include "rnn/train/step_fixed.h"
 
 /* The progress of a training. */
 typedef struct ashlar_train_state {
@@ -38,10 +39,33 @@ struct ashlar_trainer {
     double *losses; /* device, [max_parts] */
     void *outcomes; /* the ashlar_train_outcome of each buffer, outcome_bytes apart */
     size_t outcome_bytes;
+    ashlar_step_fixed fixed;     /* zeros unless batches are padded */
     bool *seen_lengths;          /* [task->max_length + 1] */
     ashlar_train_state state;    /* after the last step that was waited for */
     ashlar_leak_monitor *growth; /* watches the memory held between steps */
 };
+
+/* Differences between the seeds of steps and of parts. Odd, so that 2^64 steps have different
+ * seeds; large, so that trainings with neighbouring seeds share none. */
+#define ASHLAR_STEP_STRIDE UINT64_C(0x9e3779b97f4a7c15)
+#define ASHLAR_PART_STRIDE UINT64_C(0xc2b2ae3d27d4eb4f)
+
+static inline uint64_t ashlar__train_seed(const ashlar_trainer *t, size_t step) {
+    return t->config.seed + step * ASHLAR_STEP_STRIDE;
+}
+
+static inline ashlar_train_outcome *ashlar__train_outcome_of(const ashlar_trainer *t,
+                                                             size_t buffer) {
+    return (ashlar_train_outcome *)(void *)((char *)t->outcomes + buffer * t->outcome_bytes);
+}
+
+/* Zero the gradients, and before the first part the losses too: a step adds to both. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_clear_sums(ashlar_trainer *trainer, size_t part,
+                                                         size_t parts);
+
+/* Queue the copy of a step's results to a buffer's outcome. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_copy_outcome(ashlar_trainer *trainer, size_t buffer,
+                                                           size_t parts);
 
 /* For ashlar_allocator_warmup(): forward and backward of a dummy batch, without an update. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_warm_step(void *trainer, size_t length);

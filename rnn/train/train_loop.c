@@ -7,13 +7,7 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 
-/* Differences between the seeds of steps and of parts. Odd, so that 2^64 steps have different
- * seeds; large, so that trainings with neighbouring seeds share none. */
-static const uint64_t STEP_STRIDE = UINT64_C(0x9e3779b97f4a7c15);
-static const uint64_t PART_STRIDE = UINT64_C(0xc2b2ae3d27d4eb4f);
-
-/* Zero the gradients, and before the first part the losses too: a step adds to both. */
-static ashlar_status clear_sums(ashlar_trainer *t, size_t part, size_t parts) {
+ashlar_status ashlar__train_clear_sums(ashlar_trainer *t, size_t part, size_t parts) {
     ASHLAR_TRY(part > 0
                    ? ASHLAR_OK
                    : ashlar_fill(t->device, t->losses, 0, parts * sizeof *t->losses, t->stream));
@@ -23,8 +17,9 @@ static ashlar_status clear_sums(ashlar_trainer *t, size_t part, size_t parts) {
 /* Queue a part: forward, backward, update of the weights. */
 static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
     const size_t buffer = ashlar__prefetch_buffer(step);
-    const uint64_t seed = t->config.seed + step * STEP_STRIDE + part * PART_STRIDE;
-    ASHLAR_TRY(clear_sums(t, part, t->prefetch.batches[buffer].parts));
+    const uint64_t seed = ashlar__train_seed(t, step) + part * ASHLAR_PART_STRIDE;
+    ASHLAR_TRY(
+        ashlar__train_clear_sums(t, part, ashlar__prefetch_batch(&t->prefetch, step)->parts));
     ASHLAR_TRY(t->task->table->step(t->task, buffer, part, seed, t->losses + part));
     const double rate = ashlar_schedule_rate(&t->config.schedule, step);
     return ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
@@ -39,41 +34,41 @@ static ashlar_status queue_in_step(ashlar_trainer *t, size_t step, size_t part) 
     return status == ASHLAR_OK ? ended : status;
 }
 
-static ashlar_train_outcome *outcome_of(const ashlar_trainer *t, size_t step) {
-    return (ashlar_train_outcome *)(void *)((char *)t->outcomes +
-                                            ashlar__prefetch_buffer(step) * t->outcome_bytes);
+ashlar_status ashlar__train_copy_outcome(ashlar_trainer *t, size_t buffer, size_t parts) {
+    ashlar_train_outcome *out = ashlar__train_outcome_of(t, buffer);
+    ASHLAR_TRY(ashlar_optimizer_copy_state_to_host(t->optimizer, &out->optimizer, t->stream));
+    return ashlar_copy_to_host(t->device, out->losses, t->losses, parts * sizeof *t->losses,
+                               t->stream);
 }
 
 /* Queue a step on the batch drawn for it. Its outcome is valid after the host has waited for it. */
 static ashlar_status queue_step(ashlar_trainer *t, size_t step) {
-    ashlar_train_outcome *out = outcome_of(t, step);
-    const size_t parts = t->prefetch.batches[ashlar__prefetch_buffer(step)].parts;
+    const size_t parts = ashlar__prefetch_batch(&t->prefetch, step)->parts;
     ASHLAR_TRY(ashlar__prefetch_begin_step(&t->prefetch, step));
     for (size_t part = 0; part < parts; part++) {
         ASHLAR_TRY(queue_in_step(t, step, part));
     }
-    ASHLAR_TRY(ashlar_optimizer_copy_state_to_host(t->optimizer, &out->optimizer, t->stream));
-    ASHLAR_TRY(ashlar_copy_to_host(t->device, out->losses, t->losses, parts * sizeof *t->losses,
-                                   t->stream));
+    ASHLAR_TRY(ashlar__train_copy_outcome(t, ashlar__prefetch_buffer(step), parts));
     return ashlar__prefetch_end_step(&t->prefetch, step);
 }
 
 /* The mean loss over the batch's tokens. */
 static double loss_of(const ashlar_trainer *t, size_t step) {
-    const size_t buffer = ashlar__prefetch_buffer(step), parts = t->prefetch.batches[buffer].parts;
-    const ashlar_train_outcome *out = outcome_of(t, step);
+    const ashlar_task_batch *batch = ashlar__prefetch_batch(&t->prefetch, step);
+    const size_t *tokens = ashlar__prefetch_tokens(&t->prefetch, step), parts = batch->parts;
+    const ashlar_train_outcome *out = ashlar__train_outcome_of(t, ashlar__prefetch_buffer(step));
     double nats = 0;
     for (size_t part = 0; part < parts && parts > 1; part++) {
-        nats += out->losses[part] * (double)t->task->table->part(t->task, buffer, part).tokens;
+        nats += out->losses[part] * (double)tokens[part];
     }
-    return parts > 1 ? nats / (double)t->prefetch.batches[buffer].tokens : out->losses[0];
+    return parts > 1 ? nats / (double)batch->tokens : out->losses[0];
 }
 
 ashlar_status ashlar__train_warm_step(void *user, size_t length) {
     ashlar_trainer *t = user;
     t->task->table->make_dummy(t->task, 0, length);
     ASHLAR_TRY(t->task->table->upload(t->task, 0, t->stream));
-    ASHLAR_TRY(clear_sums(t, 0, 1));
+    ASHLAR_TRY(ashlar__train_clear_sums(t, 0, 1));
     return t->task->table->step(t->task, 0, 0, 0, t->losses);
 }
 
@@ -116,7 +111,7 @@ static void account(run *r, size_t step, double loss, const ashlar_task_batch *b
     t->state.step = step;
     t->state.tokens[recent] = (double)batch->tokens;
     t->state.nats[recent] = loss * (double)batch->tokens;
-    t->state.optimizer = outcome_of(t, step)->optimizer;
+    t->state.optimizer = ashlar__train_outcome_of(t, ashlar__prefetch_buffer(step))->optimizer;
     report->steps_skipped = t->state.optimizer.skipped - r->skipped;
     report->loss_first = step == report->resumed + 1 ? loss : report->loss_first;
     report->loss_last = recent_loss(&t->state);
@@ -134,9 +129,11 @@ static ashlar_status finish_step(run *r, size_t step) {
     ASHLAR_CHECK2(step == t->state.step + 1); /* each step is finished once, in order */
     ASHLAR_TRY(ashlar__prefetch_wait(&t->prefetch, step));
     const double loss = loss_of(t, step);
-    ASHLAR_FAIL_IF(is_lost(t, loss, &outcome_of(t, step)->optimizer), ASHLAR_EFORMAT,
-                   "step %zu: the loss is no number any more; use a smaller --learning-rate", step);
-    const ashlar_task_batch *batch = &t->prefetch.batches[ashlar__prefetch_buffer(step)];
+    ASHLAR_FAIL_IF(
+        is_lost(t, loss, &ashlar__train_outcome_of(t, ashlar__prefetch_buffer(step))->optimizer),
+        ASHLAR_EFORMAT, "step %zu: the loss is no number any more; use a smaller --learning-rate",
+        step);
+    const ashlar_task_batch *batch = ashlar__prefetch_batch(&t->prefetch, step);
     account(r, step, loss, batch);
     if (r->show != NULL) {
         r->show(r->context, &(ashlar_train_progress){.step = step,
@@ -160,6 +157,16 @@ static bool is_save_due(const ashlar_trainer *t, size_t step) {
     const ashlar_train_config *c = &t->config;
     return c->save_file != NULL && c->save_every != 0 && step % c->save_every == 0 &&
            step != c->steps;
+}
+
+/* A padded step draws the next one's batch, unless the sampler's position is saved before. */
+static ashlar_status draw_and_queue(ashlar_trainer *t, size_t step) {
+    if (ashlar__train_pads(&t->config)) {
+        const bool is_followed = step < t->config.steps && !is_save_due(t, step);
+        return ashlar__step_fixed_queue(t, step, is_followed);
+    }
+    ASHLAR_TRY(ashlar__prefetch_draw(&t->prefetch, step));
+    return queue_step(t, step);
 }
 
 /* After queuing a step, finish the previous one; finish this one too if it is the last or if a save
@@ -200,8 +207,7 @@ ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, v
              .skipped = t->state.optimizer.skipped};
     ASHLAR_TRY(watch_growth(&r, first - 1));
     for (size_t step = first; step <= t->config.steps; step++) {
-        ASHLAR_TRY(ashlar__prefetch_draw(&t->prefetch, step));
-        ASHLAR_TRY(queue_step(t, step));
+        ASHLAR_TRY(draw_and_queue(t, step));
         ASHLAR_TRY(watch_growth(&r, step));
         ASHLAR_TRY(follow(&r, step));
     }

@@ -1,0 +1,67 @@
+/* step_fixed.h - steps whose calls are the same for every batch of a shape, and are launched as one
+ * graph (internal).
+ *
+ * What a step asks of the driver depends on its batch: its length gives the sizes, its tokens the
+ * weight of each position's loss, its number the learning rate and the seed. A fixed step takes all
+ * this out of the calls:
+ *
+ *   length    A batch is padded to the longest length of its range of lengths. There is one range
+ * for each plan (warmup.h), so all addresses of a padded length are known, too. numbers   Learning
+ * rate, seed and weights are read in device memory, from the batch's ashlar_step_values; the loss
+ * scale and the count of steps always were. Lengths are read from the batch itself, by the RNN too.
+ *   batch     Batches alternate between two buffers, in device and in page-locked memory, and so do
+ *             the values and the outcome. The calls of a step are those of its buffer.
+ *   copies    The next batch is drawn before a step is queued, and the step itself copies it, and
+ *             its values, to the device, on the stream of copies beside its own work. The copy is
+ * as long as the largest batch.
+ *
+ *     host      draw s+1 | launch s | wait for s-1 | draw s+2 | launch s+1 | ...
+ *     steps                ` s: forward, backward, update, outcome      ` s+1
+ *     copies               ` batch s+1                                  ` batch s+2
+ *
+ * So two steps of a length and a buffer make the same calls with the same arguments: the step can
+ * be captured once, and launched. A step is then three driver calls: the launch, an event behind
+ * it, and the host's wait for the event of the step before.
+ *
+ * NOTHING IS LAUNCHED THAT HAS CHANGED. Each launch is part of a step of the allocator, in which
+ * the step's dry run takes all blocks anew, as its plan gives them. Their addresses, and all other
+ * facts that the calls depend on (step_identity.h), must be those of the capture. If one is not,
+ * the graph is dropped, the step is queued call by call, and the report says what has changed; the
+ * next step of that length is captured anew. Steps that cannot be captured at all stay eager.
+ *
+ * The capture is made in the warm-up for all padded lengths, as far as the bound on graphs allows;
+ * later the graph used longest ago makes way. */
+#ifndef ASHLAR_STEP_FIXED_H
+#define ASHLAR_STEP_FIXED_H
+
+#include <stdbool.h>
+
+#include "rnn/train/step_graphs.h"
+#include "rnn/train/train.h"
+
+typedef struct ashlar_step_fixed {
+    size_t *padded;    /* [task->max_length + 1] what each length is padded to */
+    char *host_values; /* page-locked: an ashlar_step_values for each buffer, value_bytes apart */
+    char *device_values;
+    size_t value_bytes;
+    ashlar_event forked, joined; /* the copy of the next batch begins; it is over */
+    size_t ready;                /* the step whose batch is, or will be, on the device; 0: none */
+    ashlar_step_graphs graphs;   /* none: steps are not captured */
+    ashlar_graph_report report;
+} ashlar_step_fixed;
+
+/* Set up for an open task, before its first step; t->warmup must be set. Closing waits for queued
+ * work, and is allowed in every state. Errors: those of the parts. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__step_fixed_open(ashlar_trainer *t);
+void ashlar__step_fixed_close(ashlar_trainer *t);
+
+/* After the warm-up: capture steps, and put the first batch on the device. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__step_fixed_begin(ashlar_trainer *t, bool is_planned);
+
+/* Queue a step. The host must have waited for step - 2.
+ *
+ * is_followed   draw the batch of the next step, too */
+ASHLAR_MUST_CHECK ashlar_status ashlar__step_fixed_queue(ashlar_trainer *t, size_t step,
+                                                         bool is_followed);
+
+#endif /* ASHLAR_STEP_FIXED_H */
