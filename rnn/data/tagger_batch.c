@@ -13,7 +13,7 @@ ashlar_status ashlar__tagger_batch_bytes(const ashlar_tagger_shape *shape, size_
         shape->steps == 0 || shape->batch == 0 || shape->width == 0, ASHLAR_EINVAL,
         "tags: a batch of %zu sentences of %zu words of %zu characters; each is at least 1",
         shape->batch, shape->steps, shape->width);
-    /* Since B <= T*B, all arrays but the characters, 3 T*B + 2 B, have at most 5 T*B int32s. */
+    /* Since B <= T*B, all arrays but the characters, 4 T*B + B, have at most 5 T*B int32s. */
     ASHLAR_FAIL_IF(!ashlar__mul(shape->steps, shape->batch, &words) ||
                        !ashlar__mul(words, shape->width, &letters) ||
                        !ashlar__mul(words, 5, &total) || !ashlar__add(total, letters, &total) ||
@@ -22,7 +22,7 @@ ashlar_status ashlar__tagger_batch_bytes(const ashlar_tagger_shape *shape, size_
                    "tags: %zu sentences of %zu words of %zu characters are too many to count; use "
                    "a smaller batch",
                    shape->batch, shape->steps, shape->width);
-    *bytes = (3 * words + 2 * shape->batch + letters) * sizeof(int32_t);
+    *bytes = (4 * words + shape->batch + letters) * sizeof(int32_t);
     return ASHLAR_OK;
 }
 
@@ -32,9 +32,9 @@ ashlar_tagger_arrays ashlar__tagger_batch_arrays(const ashlar_tagger_shape *shap
         .words = data,
         .targets = data + words,
         .lengths = data + 2 * words,
-        .ones = data + 2 * words + batch,
-        .char_counts = data + 2 * words + 2 * batch,
-        .characters = data + 3 * words + 2 * batch,
+        .present = data + 2 * words + batch,
+        .char_counts = data + 3 * words + batch,
+        .characters = data + 4 * words + batch,
     };
 }
 
@@ -43,10 +43,7 @@ static ashlar_tagger_arrays clear(ashlar_tagger_batch *batch) {
     const ashlar_tagger_shape *shape = &batch->shape;
     const size_t words = shape->steps * shape->batch;
     const ashlar_tagger_arrays to = ashlar__tagger_batch_arrays(shape, batch->data);
-    memset(batch->data, 0, (3 * words + 2 * shape->batch + words * shape->width) * sizeof(int32_t));
-    for (size_t b = 0; b < shape->batch; b++) {
-        to.ones[b] = 1;
-    }
+    memset(batch->data, 0, (4 * words + shape->batch + words * shape->width) * sizeof(int32_t));
     for (size_t i = 0; i < words; i++) {
         to.char_counts[i] = 1;
     }
@@ -60,6 +57,7 @@ static void fill_word(const ashlar_tagger_batch *batch, const ashlar_tagger_corp
     const size_t words = batch->shape.steps * batch->shape.batch;
     to->words[at] = token->word;
     to->targets[at] = token->tag;
+    to->present[at] = 1;
     to->char_counts[at] = (int32_t)token->count;
     for (size_t i = 0; i < token->count; i++) {
         to->characters[i * words + at] = ashlar__tagger_corpus_character(corpus, token->bytes[i]);
@@ -68,7 +66,15 @@ static void fill_word(const ashlar_tagger_batch *batch, const ashlar_tagger_corp
 
 void ashlar__tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_corpus *corpus,
                                const ashlar_batch_sampler_item *items, size_t count) {
-    ashlar_tagger_shape shape = {.steps = items[0].length, .batch = count, .width = 1};
+    ashlar__tagger_batch_fill_padded(batch, corpus, items, count, 1, 1);
+}
+
+void ashlar__tagger_batch_fill_padded(ashlar_tagger_batch *batch,
+                                      const ashlar_tagger_corpus *corpus,
+                                      const ashlar_batch_sampler_item *items, size_t count,
+                                      size_t steps, size_t width) {
+    const size_t longest = items[0].length > steps ? items[0].length : steps;
+    ashlar_tagger_shape shape = {.steps = longest, .batch = count, .width = width};
     for (size_t b = 0; b < count; b++) {
         const ashlar_tagger_sentence sentence =
             ashlar__tagger_corpus_sentence(corpus, items[b].number);
@@ -100,6 +106,7 @@ void ashlar__tagger_batch_fill_largest(ashlar_tagger_batch *batch,
         to.lengths[b] = (int32_t)shape->steps;
     }
     for (size_t i = 0; i < words; i++) {
+        to.present[i] = 1;
         to.char_counts[i] = (int32_t)shape->width;
     }
     batch->tokens = words;

@@ -6,7 +6,7 @@
  *     words       [T, B]      padding is 0
  *     targets     [T, B]      padding is 0
  *     lengths     [B]         words of each sentence, 1..T, longest first
- *     ones        [B]         all 1: the lengths for running one token of each sentence
+ *     present     [T, B]      1 where a sentence has a word: the lengths for running one token
  *     char_counts [T*B]       characters of each word, 1..C; padding has 1 character, number 0
  *     characters  [C, T*B]    padding is 0
  *
@@ -30,7 +30,7 @@ typedef struct ashlar_tagger_shape {
 
 /* The parts of a batch, on the host or on a device. */
 typedef struct ashlar_tagger_arrays {
-    int32_t *words, *targets, *lengths, *ones, *char_counts, *characters;
+    int32_t *words, *targets, *lengths, *present, *char_counts, *characters;
 } ashlar_tagger_arrays;
 
 typedef struct ashlar_tagger_batch {
@@ -54,6 +54,12 @@ ashlar_tagger_arrays ashlar__tagger_batch_arrays(const ashlar_tagger_shape *shap
  * items   [count], sentences' numbers and lengths, longest first; count is 1 or more */
 void ashlar__tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_corpus *corpus,
                                const ashlar_batch_sampler_item *items, size_t count);
+
+/* The same, padded to at least `steps` words and `width` characters. */
+void ashlar__tagger_batch_fill_padded(ashlar_tagger_batch *batch,
+                                      const ashlar_tagger_corpus *corpus,
+                                      const ashlar_batch_sampler_item *items, size_t count,
+                                      size_t steps, size_t width);
 
 /* Make the batch the largest of this shape: T words in every sentence, C characters in each. */
 void ashlar__tagger_batch_fill_largest(ashlar_tagger_batch *batch,

@@ -67,6 +67,11 @@ typedef struct ashlar_tagger {
     ashlar_tagger_views gradients; /* NULL pointers in a tagger for inference */
     const double *loss_scale;      /* multiplies the loss's gradient; in device memory; NULL: 1 */
     uint64_t dropout_seed;         /* for the next step; the trainer sets it before each step */
+    /* In device memory: the weight of each word's loss, and what is added to the seed. With these,
+     * a step's calls depend on its batch's shape alone, and can be captured. NULL: by the call */
+    const double *weight_at;
+    const uint64_t *seed_at;
+    uint64_t *address_sum; /* a checksum of the addresses that steps get; NULL: not wanted */
 } ashlar_tagger;
 
 /* As ashlar__model_create(), ashlar__model_init_weights() and ashlar__model_sizes() (model.h). The

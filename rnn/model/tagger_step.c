@@ -3,6 +3,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/base/random.h"
 
 typedef struct step {
     ashlar_tagger_work work;
@@ -16,12 +17,16 @@ static bool is_of_one_token(const ashlar_tagger_buffer_info *b) {
 }
 
 static ashlar_status take_first(step *s, ashlar_tagger_phase phase) {
+    uint64_t *const sum = s->work.tagger->address_sum;
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
         const ashlar_tagger_buffer_info *b = &ashlar__tagger_buffers[i];
         if (b->first == phase && s->sizes->of[i] > 0) {
             ASHLAR_CHECK2(s->work.buffers[i] == NULL);
             TRY(ashlar_alloc_tagged(s->work.tagger->allocator, s->sizes->of[i], b->tag,
                                     s->work.tagger->stream, &s->work.buffers[i]));
+            if (sum != NULL) {
+                *sum = ashlar__random_mix(*sum + (uintptr_t)s->work.buffers[i]);
+            }
         }
     }
     return ASHLAR_OK;
@@ -67,12 +72,13 @@ static size_t count_active(const ashlar_tagger_batch *batch, size_t t, size_t be
 static ashlar_status run_tokens(step *s) {
     ashlar_tagger_work *w = &s->work;
     const bool has_work = w->kind != ASHLAR_TAGGER_DRY_RUN;
+    const bool is_fixed = ashlar__tagger_is_fixed(w);
     const size_t steps = has_work ? w->batch->shape.steps : s->sizes->steps;
     w->active = w->batch->shape.batch;
     for (w->token = 0; w->token < steps; w->token++) {
         TRY(take_first(s, ASHLAR_TAGGER_TOKEN));
         if (has_work) {
-            w->active = count_active(w->batch, w->token, w->active);
+            w->active = is_fixed ? w->active : count_active(w->batch, w->token, w->active);
             TRY(ashlar__tagger_queue_token(w));
         }
         TRY(give_last(s, ASHLAR_TAGGER_TOKEN, true));

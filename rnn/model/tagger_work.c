@@ -2,6 +2,7 @@
 #include "rnn/model/tagger_work.h"
 
 #include "allocator/base/error.h"
+#include "rnn/layer/rnn_varying.h"
 
 #define TRY ASHLAR_TRY
 #define BUFFER ASHLAR_TAGGER_BUFFER
@@ -16,7 +17,7 @@ static ashlar_embedding_args label_embedding(const ashlar_tagger_work *w) {
     return (ashlar_embedding_args){
         .steps = 1,
         .batch = w->active,
-        .lengths = w->arrays.ones,
+        .lengths = w->arrays.present + w->token * w->batch->shape.batch,
         .classes = w->tagger->config.tags,
         .width = w->tagger->config.label_embedding,
         .tokens = (int32_t *)BUFFER(w, LABELS) + (w->token - 1) * w->batch->shape.batch,
@@ -50,6 +51,7 @@ static ashlar_status run_loss(const ashlar_tagger_work *w, ashlar_cross_entropy_
                               void *logits) {
     args.classes = w->tagger->config.tags;
     args.weight = w->weight;
+    args.weight_at = ashlar__tagger_is_fixed(w) ? w->tagger->weight_at : NULL;
     args.logits = logits;
     args.dlogits = w->kind == ASHLAR_TAGGER_TRAIN ? logits : NULL;
     args.scale = w->tagger->loss_scale;
@@ -146,7 +148,7 @@ ashlar_status ashlar__tagger_queue_token(const ashlar_tagger_work *w) {
     TRY(run_loss(w,
                  (ashlar_cross_entropy_args){.steps = 1,
                                              .batch = w->active,
-                                             .lengths = w->arrays.ones,
+                                             .lengths = w->arrays.present + first,
                                              .targets = w->arrays.targets + first,
                                              .work = BUFFER(w, TOKEN_WORK)},
                  logits));
@@ -227,29 +229,45 @@ static ashlar_rnn_buffers word_buffers(const ashlar_tagger_work *w, void *work) 
     };
 }
 
-typedef ashlar_status (*rnn_pass)(const ashlar_rnn *, const ashlar_rnn_batch *,
-                                  const ashlar_rnn_buffers *, ashlar_stream);
+/* One pass of an RNN; `lengths` are those of the batch in device memory. */
+static ashlar_status run_rnn(const ashlar_tagger_work *w, const ashlar_rnn *rnn,
+                             ashlar_rnn_pass pass, const ashlar_rnn_batch *batch,
+                             const ashlar_rnn_buffers *buffers, const int32_t *lengths) {
+    const ashlar_tagger *m = w->tagger;
+    if (ashlar__tagger_is_fixed(w)) {
+        const ashlar_rnn_varying varying = {lengths, m->seed_at};
+        return ashlar__rnn_queue_varying(rnn, pass, batch, buffers, &varying, m->stream);
+    }
+    switch (pass) {
+    case ASHLAR_RNN_FORWARD:
+        return ashlar_rnn_forward(rnn, batch, buffers, m->stream);
+    case ASHLAR_RNN_BACKWARD_DATA:
+        return ashlar_rnn_backward_data(rnn, batch, buffers, m->stream);
+    default:
+        return ashlar_rnn_backward_weights(rnn, batch, buffers, m->stream);
+    }
+}
 
-static ashlar_status run_char_rnn(const ashlar_tagger_work *w, rnn_pass pass, void *work) {
+static ashlar_status run_char_rnn(const ashlar_tagger_work *w, ashlar_rnn_pass pass, void *work) {
     const ashlar_tagger_arrays host = ashlar__tagger_batch_arrays(&w->batch->shape, w->batch->data);
     const ashlar_rnn_batch batch = char_batch(w, &host);
     const ashlar_rnn_buffers buffers = char_buffers(w, work);
-    return pass(w->tagger->character_rnn, &batch, &buffers, w->tagger->stream);
+    return run_rnn(w, w->tagger->character_rnn, pass, &batch, &buffers, w->arrays.char_counts);
 }
 
-static ashlar_status run_word_rnn(const ashlar_tagger_work *w, rnn_pass pass, void *work) {
+static ashlar_status run_word_rnn(const ashlar_tagger_work *w, ashlar_rnn_pass pass, void *work) {
     const ashlar_tagger *m = w->tagger;
     const ashlar_tagger_arrays host = ashlar__tagger_batch_arrays(&w->batch->shape, w->batch->data);
     const ashlar_rnn_batch batch = word_batch(w, &host);
     const ashlar_rnn_buffers buffers = word_buffers(w, work);
-    return pass(w->kind == ASHLAR_TAGGER_PREDICT ? m->word_rnn_predict : m->word_rnn, &batch,
-                &buffers, m->stream);
+    return run_rnn(w, w->kind == ASHLAR_TAGGER_PREDICT ? m->word_rnn_predict : m->word_rnn, pass,
+                   &batch, &buffers, w->arrays.lengths);
 }
 
 static ashlar_status char_forward(const ashlar_tagger_work *w) {
     const ashlar_embedding_args characters = character_embedding(w);
     TRY(ashlar_embedding_forward(w->tagger->ops, &characters, w->tagger->stream));
-    return run_char_rnn(w, ashlar_rnn_forward, BUFFER(w, CHAR_FORWARD_WORK));
+    return run_char_rnn(w, ASHLAR_RNN_FORWARD, BUFFER(w, CHAR_FORWARD_WORK));
 }
 
 /* Join the words' inputs from their parts, or split the gradient of the inputs into the same parts.
@@ -312,23 +330,23 @@ ashlar_status ashlar__tagger_queue(const ashlar_tagger_work *w, ashlar_tagger_ph
     case ASHLAR_TAGGER_CONCAT:
         return join(w);
     case ASHLAR_TAGGER_WORD_FORWARD:
-        return run_word_rnn(w, ashlar_rnn_forward, BUFFER(w, WORD_FORWARD_WORK));
+        return run_word_rnn(w, ASHLAR_RNN_FORWARD, BUFFER(w, WORD_FORWARD_WORK));
     case ASHLAR_TAGGER_LABEL:
         return w->tagger->config.label_embedding > 0 ? ASHLAR_OK : queue_labels(w);
     case ASHLAR_TAGGER_TOKEN: /* all tokens have been queued */
         return w->kind == ASHLAR_TAGGER_PREDICT ? copy_labels(w) : ASHLAR_OK;
     case ASHLAR_TAGGER_WORD_BACKWARD:
-        return run_word_rnn(w, ashlar_rnn_backward_data, BUFFER(w, WORD_BACKWARD_WORK));
+        return run_word_rnn(w, ASHLAR_RNN_BACKWARD_DATA, BUFFER(w, WORD_BACKWARD_WORK));
     case ASHLAR_TAGGER_WORD_WEIGHTS:
-        return run_word_rnn(w, ashlar_rnn_backward_weights, BUFFER(w, WORD_WEIGHTS_WORK));
+        return run_word_rnn(w, ASHLAR_RNN_BACKWARD_WEIGHTS, BUFFER(w, WORD_WEIGHTS_WORK));
     case ASHLAR_TAGGER_SPLIT:
         return split(w);
     case ASHLAR_TAGGER_CHAR_BACKWARD:
-        return run_char_rnn(w, ashlar_rnn_backward_data, BUFFER(w, CHAR_BACKWARD_WORK));
+        return run_char_rnn(w, ASHLAR_RNN_BACKWARD_DATA, BUFFER(w, CHAR_BACKWARD_WORK));
     case ASHLAR_TAGGER_CHAR_EMBEDDING:
         return vectors_back(w);
     case ASHLAR_TAGGER_CHAR_WEIGHTS:
-        return run_char_rnn(w, ashlar_rnn_backward_weights, BUFFER(w, CHAR_WEIGHTS_WORK));
+        return run_char_rnn(w, ASHLAR_RNN_BACKWARD_WEIGHTS, BUFFER(w, CHAR_WEIGHTS_WORK));
     case ASHLAR_TAGGER_PHASE_COUNT:
         break;
     }

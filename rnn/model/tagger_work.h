@@ -22,12 +22,17 @@ typedef struct ashlar_tagger_work {
     int32_t *labels;                           /* host memory; only for ASHLAR_TAGGER_PREDICT */
     ashlar_tagger_arrays arrays;               /* the batch in device memory */
     size_t token;                              /* the token at which TOKEN is, 0 .. T-1 */
-    size_t active;                             /* how many sentences have that token */
+    size_t active;                             /* sentences that have that token; fixed: all */
     void *buffers[ASHLAR_TAGGER_BUFFER_COUNT]; /* NULL while not held */
 } ashlar_tagger_work;
 
 /* One of the step's buffers. */
 #define ASHLAR_TAGGER_BUFFER(work, name) ((work)->buffers[ASHLAR_TAGGER_BUFFER_##name])
+
+/* Whether the calls may depend on nothing but the batch's shape. */
+static inline bool ashlar__tagger_is_fixed(const ashlar_tagger_work *work) {
+    return work->kind == ASHLAR_TAGGER_TRAIN && work->tagger->weight_at != NULL;
+}
 
 /* T * B */
 static inline size_t ashlar__tagger_words(const ashlar_tagger_work *work) {

@@ -135,8 +135,7 @@ static ashlar_status queue_calls(ashlar_trainer *t, size_t buffer, size_t length
 
 /* ---- graphs ---- */
 
-/* Say why a step is queued call by call. */
-static void refuse(ashlar_trainer *t, const char *what, const char *why) {
+void ashlar__step_fixed_refuse(ashlar_trainer *t, const char *what, const char *why) {
     ashlar_graph_report *r = &t->fixed.report;
     r->refused++;
     (void)snprintf(r->note, sizeof r->note, "%s%s", what, why);
@@ -191,7 +190,7 @@ static ashlar_status capture(ashlar_trainer *t, size_t buffer, size_t length,
     }
     const ashlar_status status = capture_calls(t, buffer, length, &place->graph);
     if (status != ASHLAR_OK) {
-        refuse(t, "a step cannot be captured: ", ashlar_error_detail());
+        ashlar__step_fixed_refuse(t, "a step cannot be captured: ", ashlar_error_detail());
     } else {
         t->fixed.report.captured++;
     }
@@ -245,7 +244,7 @@ static ashlar_status try_graph(ashlar_trainer *t, size_t buffer, size_t length, 
     ASHLAR_TRY(launch(t, captured, &changed));
     *is_done = changed == NULL;
     if (changed != NULL) {
-        refuse(t, "changed since the capture: ", changed);
+        ashlar__step_fixed_refuse(t, "changed since the capture: ", changed);
         ASHLAR_TRY(ashlar_stream_synchronize(t->device, t->stream));
         ashlar__step_graph_drop(captured);
     }
@@ -310,9 +309,10 @@ static ashlar_status capture_all(ashlar_trainer *t) {
 ashlar_status ashlar__step_fixed_begin(ashlar_trainer *t, bool is_planned) {
     const bool is_wanted = t->config.graphs > 0;
     if (is_wanted && !is_planned) {
-        refuse(t, "steps are not captured: ", "there is no plan, so their addresses may change");
+        ashlar__step_fixed_refuse(
+            t, "steps are not captured: ", "there is no plan, so their addresses may change");
     } else if (is_wanted && t->task->table->identify == NULL) {
-        refuse(t, "steps are not captured: ", "this model's cannot be");
+        ashlar__step_fixed_refuse(t, "steps are not captured: ", "this model's cannot be");
     } else if (is_wanted) {
         ASHLAR_TRY(ashlar__step_graphs_init(&t->fixed.graphs, t->config.graphs));
         ASHLAR_TRY(capture_all(t));

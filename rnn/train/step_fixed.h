@@ -55,6 +55,9 @@ typedef struct ashlar_step_fixed {
 ASHLAR_MUST_CHECK ashlar_status ashlar__step_fixed_open(ashlar_trainer *t);
 void ashlar__step_fixed_close(ashlar_trainer *t);
 
+/* Say in the report that steps are queued call by call, and why. */
+void ashlar__step_fixed_refuse(ashlar_trainer *t, const char *what, const char *why);
+
 /* After the warm-up: capture steps, and put the first batch on the device. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__step_fixed_begin(ashlar_trainer *t, bool is_planned);
 

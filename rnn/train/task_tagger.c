@@ -10,6 +10,8 @@
 #include <ashlar/plan.h>
 
 #include "allocator/base/host.h"
+#include "rnn/layer/rnn_varying.h"
+#include "rnn/train/step_identity.h"
 #include "rnn/train/task_options.h"
 
 typedef struct tagger_task {
@@ -82,8 +84,10 @@ static ashlar_task_batch next(ashlar_task *task, size_t buffer) {
     tagger_task *t = tagger_of(task);
     ashlar_tagger_batch *batch = &t->buffers[buffer];
     const ashlar_batch_sampler_item *items = ashlar__batch_sampler_next(task->sampler);
-    ashlar__tagger_batch_fill(batch, t->corpus, items, t->config.batch);
-    return (ashlar_task_batch){.length = batch->shape.steps,
+    const size_t *padded = task->padded, longest = padded == NULL ? 1 : t->counts.longest_word;
+    ashlar__tagger_batch_fill_padded(batch, t->corpus, items, t->config.batch,
+                                     padded == NULL ? 1 : padded[items[0].length], longest);
+    return (ashlar_task_batch){.length = items[0].length,
                                .tokens = batch->tokens,
                                .parts = 1,
                                .epoch = ashlar__batch_sampler_epochs(task->sampler)};
@@ -104,8 +108,10 @@ static ashlar_task_part part_of(const ashlar_task *task, size_t buffer, size_t p
 static ashlar_status upload(ashlar_task *task, size_t buffer, ashlar_stream stream) {
     const tagger_task *t = tagger_of(task);
     const ashlar_tagger_batch *batch = &t->buffers[buffer];
+    const ashlar_tagger_shape largest = shape_of(t, t->counts.longest_sentence);
+    const bool is_fixed = task->values[buffer] != NULL; /* the same copy for every batch */
     size_t bytes;
-    ASHLAR_TRY(ashlar__tagger_batch_bytes(&batch->shape, &bytes));
+    ASHLAR_TRY(ashlar__tagger_batch_bytes(is_fixed ? &largest : &batch->shape, &bytes));
     return ashlar_copy_to_device(t->tagger->device, batch->device, batch->data, bytes, stream);
 }
 
@@ -118,8 +124,32 @@ static ashlar_status step(ashlar_task *task, size_t buffer, size_t part, uint64_
     (void)part;
     t->tagger->loss_scale = task->loss_scale;
     t->tagger->dropout_seed = seed;
+    const ashlar_step_values *values = task->values[buffer];
+    t->tagger->weight_at = values == NULL ? NULL : values->weights;
+    t->tagger->seed_at = values == NULL ? NULL : &values->seed;
     ASHLAR_TRY(ashlar__tagger_sizes(t->tagger, &shape, &sizes));
     return ashlar__tagger_step(t->tagger, batch, &sizes, 0, loss);
+}
+
+static void identify(const ashlar_task *task, size_t buffer, ashlar_identity *id) {
+    const tagger_task *t = tagger_of(task);
+    const ashlar_tagger *m = t->tagger;
+    const ashlar_tagger_batch *batch = &t->buffers[buffer];
+    enum { VIEWS = sizeof m->parameters / sizeof(void *) };
+    void *views[2 * VIEWS];
+    memcpy(views, &m->parameters, sizeof m->parameters);
+    memcpy(views + VIEWS, &m->gradients, sizeof m->gradients);
+    ashlar__identity_add_size(id, "the shape of the batch", batch->shape.steps);
+    ashlar__identity_add_size(id, "the shape of the batch", batch->shape.batch);
+    ashlar__identity_add_size(id, "the shape of the batch", batch->shape.width);
+    ashlar__identity_add_size(id, "--label-embedding", m->config.label_embedding);
+    ashlar__identity_add_address(id, "the batch's address", batch->device);
+    ashlar__identity_add_address(id, "the batch's address on the host", batch->data);
+    ashlar__identity_add_rnn(id, m->character_rnn);
+    ashlar__identity_add_rnn(id, m->word_rnn);
+    for (size_t i = 0; i < 2 * VIEWS; i++) {
+        ashlar__identity_add_address(id, "the address of weights or gradients", views[i]);
+    }
 }
 
 static ashlar_status dry_run(ashlar_task *task, size_t length) {
@@ -185,7 +215,11 @@ static ashlar_status open_task(ashlar_task *task, ashlar_stream stream, unsigned
                                          .label_embedding = t->tags.label_embedding,
                                          .dtype = ASHLAR_F32};
     ASHLAR_TRY(ashlar__tagger_create(task->allocator, stream, &config, regions, &t->tagger));
+    t->tagger->address_sum = &task->address_sum;
     task->arena = t->tagger->arena;
+    task->cannot_pad = ashlar__rnn_varies(t->tagger->word_rnn)
+                           ? NULL
+                           : "cuDNN takes the lengths of sentences and words from the host";
     ASHLAR_TRY(ashlar__tagger_init_weights(t->tagger, c->seed));
     return take_memory(t, stream);
 }
@@ -221,6 +255,7 @@ static const ashlar_task_table table = {
     .upload = upload,
     .step = step,
     .dry_run = dry_run,
+    .identify = identify,
     .savings = savings,
     .list_options = list_options,
     .describe_data = describe_data,

@@ -44,6 +44,11 @@ static ashlar_status build_model(ashlar_trainer *t) {
     t->task->loss_scale = ashlar_optimizer_loss_scale_address(t->optimizer);
     ASHLAR_TRY(take_results(t));
     ASHLAR_TRY(ashlar__prefetch_init(&t->prefetch, t->device, t->task, t->stream));
+    if (ashlar__train_pads(&t->config) && t->task->cannot_pad != NULL) {
+        ashlar__step_fixed_refuse(t, "batches are not padded: ", t->task->cannot_pad);
+        t->config.pads = false;
+        t->config.graphs = 0;
+    }
     return ashlar__train_pads(&t->config) ? ashlar__step_fixed_open(t) : ASHLAR_OK;
 }
 

@@ -31,10 +31,10 @@ CASE(the_parts_fill_the_block_in_order) {
     int32_t data[1];
     size_t bytes = 0;
     CHECK(ashlar__tagger_batch_bytes(&shape, &bytes) == ASHLAR_OK);
-    CHECK_ZU(bytes, 4 * (6 + 6 + 2 + 2 + 6 + 30));
+    CHECK_ZU(bytes, 4 * (6 + 6 + 2 + 6 + 6 + 30));
     const ashlar_tagger_arrays at = ashlar__tagger_batch_arrays(&shape, data);
     CHECK(at.words == data && at.targets - at.words == 6 && at.lengths - at.targets == 6);
-    CHECK(at.ones - at.lengths == 2 && at.char_counts - at.ones == 2);
+    CHECK(at.present - at.lengths == 2 && at.char_counts - at.present == 6);
     CHECK(at.characters - at.char_counts == 6);
 }
 
@@ -53,12 +53,12 @@ CASE(sentences_are_padded_and_time_comes_first) {
     check_values(at.words, 6, (int32_t[]){4, 1, 4, 2, 5, 0});
     check_values(at.targets, 6, (int32_t[]){0, 0, 0, 1, 0, 0});
     check_values(at.lengths, 2, (int32_t[]){3, 2});
-    check_values(at.ones, 2, (int32_t[]){1, 1});
+    check_values(at.present, 6, (int32_t[]){1, 1, 1, 1, 1, 0});
     check_values(at.char_counts, 6, (int32_t[]){1, 2, 1, 1, 3, 1});
     check_values(at.characters, 18,
                  (int32_t[]){2, 1, 2, 3, 3, 0, /* first characters */
                              0, 2, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0});
-    CHECK(data[40] == 0x7f7f7f7f); /* 3*6 + 2*2 + 18 */
+    CHECK(data[44] == 0x7f7f7f7f); /* 4*6 + 2 + 18 */
     ashlar__tagger_corpus_destroy(corpus);
 }
 
@@ -76,6 +76,25 @@ CASE(the_width_is_that_of_the_batch) {
     ashlar__tagger_corpus_destroy(corpus);
 }
 
+CASE(a_batch_is_padded_further_if_asked) {
+    int32_t data[256];
+    ashlar_tagger_batch batch = {.data = data};
+    ashlar_tagger_corpus *corpus = open_corpus();
+    REQUIRE(corpus != NULL);
+    const ashlar_batch_sampler_item items[] = {{2, 3}, {0, 2}};
+    ashlar__tagger_batch_fill_padded(&batch, corpus, items, 2, 4, 5);
+    CHECK(batch.shape.steps == 4 && batch.shape.batch == 2 && batch.shape.width == 5);
+    CHECK_ZU(batch.tokens, 5);
+    const ashlar_tagger_arrays at = ashlar__tagger_batch_arrays(&batch.shape, data);
+    check_values(at.words, 8, (int32_t[]){4, 1, 4, 2, 5, 0, 0, 0});
+    check_values(at.lengths, 2, (int32_t[]){3, 2});
+    check_values(at.present, 8, (int32_t[]){1, 1, 1, 1, 1, 0, 0, 0});
+    check_values(at.char_counts, 8, (int32_t[]){1, 2, 1, 1, 3, 1, 1, 1});
+    ashlar__tagger_batch_fill_padded(&batch, corpus, items, 2, 1, 1);
+    CHECK(batch.shape.steps == 3 && batch.shape.width == 3); /* never cut */
+    ashlar__tagger_corpus_destroy(corpus);
+}
+
 CASE(a_full_batch_has_no_padding) {
     int32_t data[256];
     ashlar_tagger_batch batch = {.data = data};
@@ -85,10 +104,10 @@ CASE(a_full_batch_has_no_padding) {
     CHECK_ZU(batch.tokens, 6);
     const ashlar_tagger_arrays at = ashlar__tagger_batch_arrays(&batch.shape, data);
     check_values(at.words, 12, (int32_t[12]){0});         /* and targets */
-    check_values(at.lengths, 4, (int32_t[]){3, 3, 1, 1}); /* and ones */
+    check_values(at.lengths, 8, (int32_t[]){3, 3, 1, 1, 1, 1, 1, 1}); /* and present */
     check_values(at.char_counts, 6, (int32_t[]){5, 5, 5, 5, 5, 5});
     check_values(at.characters, 30, (int32_t[30]){0});
-    CHECK(data[52] == 0x7f7f7f7f);
+    CHECK(data[56] == 0x7f7f7f7f);
 }
 
 CASE(shapes_that_cannot_be_counted_are_refused) {

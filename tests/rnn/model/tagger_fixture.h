@@ -54,11 +54,11 @@ static inline void make_tags(made_tags *made, ashlar_tagger_shape shape, const i
     const ashlar_tagger_arrays to = ashlar__tagger_batch_arrays(&shape, made->data);
     for (size_t b = 0; b < shape.batch; b++) {
         to.lengths[b] = lengths[b];
-        to.ones[b] = 1;
         made->batch.tokens += (size_t)lengths[b];
     }
     for (size_t at = 0; at < words; at++) {
         const bool is_padding = at / shape.batch >= (size_t)lengths[at % shape.batch];
+        to.present[at] = !is_padding;
         to.words[at] =
             is_padding ? -7 : (int32_t)ashlar__random_below(&random, tagger_config.words);
         to.targets[at] =

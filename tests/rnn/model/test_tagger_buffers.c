@@ -110,7 +110,7 @@ CASE(the_estimate_is_what_is_live_at_the_peak) {
         REQUIRE(ashlar__tagger_estimate_make(tagger, &SHAPE, 3, &estimate) == ASHLAR_OK);
         CHECK_ZU(estimate.weights_bytes + estimate.step_bytes + sizeof *loss + sizeof made.data,
                  stats_now().live_peak_bytes);
-        CHECK_ZU(estimate.batches_bytes, 3 * 4 * (3 * 24 + 2 * 4 + 5 * 24));
+        CHECK_ZU(estimate.batches_bytes, 3 * 4 * (4 * 24 + 4 + 5 * 24));
         CHECK_ZU(estimate.weights_bytes + estimate.batches_bytes + estimate.step_bytes,
                  estimate.needed_bytes);
         CHECK_ZU(estimate.weights_bytes,
