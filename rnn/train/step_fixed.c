@@ -83,10 +83,12 @@ static ashlar_status upload(ashlar_trainer *t, size_t buffer, ashlar_stream stre
                                  stream);
 }
 
-/* Draw a step's batch without a step before it that could copy it. */
+/* Draw a step's batch without a step before it that could copy it. The host waits for the copy,
+ * since it will draw the batch after the next one before it waits for this step. */
 static ashlar_status draw_alone(ashlar_trainer *t, size_t step) {
     draw(t, step);
-    return upload(t, ashlar__prefetch_buffer(step), t->stream);
+    ASHLAR_TRY(upload(t, ashlar__prefetch_buffer(step), t->stream));
+    return ashlar_stream_synchronize(t->device, t->stream);
 }
 
 /* ---- the calls of a step ---- */

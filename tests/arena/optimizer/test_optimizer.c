@@ -60,6 +60,26 @@ static ashlar_optimizer_config unusual(ashlar_optimizer_kind kind) {
     return config;
 }
 
+/* Queued once, a step can run again with another rate. */
+CASE(a_rate_in_device_memory_is_read_when_the_step_runs) {
+    const ashlar_optimizer_config config = adamw();
+    void *rate = NULL;
+    REQUIRE(open_optimizer(&config));
+    CHECK(ashlar_alloc(allocator, sizeof(double), streams[0], &rate) == ASHLAR_OK);
+    reference_open(&r, &config);
+    for (int step = 1; step <= 3; step++) {
+        draw(ASHLAR_REGION_GRADIENTS, 10u + (unsigned)step, 1);
+        *(double *)rate = 0.5 / step; /* the device is the CPU, and idle */
+        CHECK(ashlar__optimizer_step_at(optimizer, rate, 0.5, 1, streams[0]) == ASHLAR_OK);
+        wait_for(streams[0]);
+        reference_step(&r, &config, step, 0.5 / step, 1);
+        check_equal(&r);
+    }
+    CHECK(ashlar__optimizer_step_at(optimizer, rate, -1, 1, streams[0]) == ASHLAR_EINVAL);
+    CHECK(ashlar_free(allocator, rate) == ASHLAR_OK);
+    close_optimizer();
+}
+
 CASE(every_value_counts) {
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
         const ashlar_optimizer_config config = unusual((ashlar_optimizer_kind)kind);

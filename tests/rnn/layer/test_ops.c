@@ -474,6 +474,25 @@ CASE(a_given_weight_replaces_the_mean) {
     CHECK_NEAR(loss_f32(&c.narrow), mean, 1e-6, 0);
 }
 
+CASE(the_weight_may_lie_in_memory) {
+    loss_case c;
+    open_loss(&c);
+    double given[LOGITS], found[LOGITS], weight = 0.5;
+    c.wide.dlogits = given;
+    c.wide.weight = 0.5;
+    const double wanted = loss_f64(&c.wide);
+    c.wide.dlogits = found;
+    c.wide.weight = 9;
+    c.wide.weight_at = &weight;
+    CHECK_NEAR(loss_f64(&c.wide), wanted, 0, 0);
+    CHECK(memcmp(given, found, sizeof found) == 0);
+    weight = 0; /* the mean, as ever */
+    const double mean = loss_f64(&c.wide);
+    c.wide.weight_at = NULL;
+    c.wide.weight = 0;
+    CHECK_NEAR(loss_f64(&c.wide), mean, 0, 0);
+}
+
 CASE(without_valid_positions_a_weighted_loss_is_nothing) {
     const int32_t none[BATCH] = {0, 0, 0};
     loss_case c;

@@ -7,6 +7,7 @@
 #include "tests/rnn/layer/rnn_fixture.h"
 
 #include "rnn/layer/backend.h"
+#include "rnn/layer/rnn_varying.h"
 #include "rnn/layer/rnn_cpu.h"
 #include "allocator/base/random.h"
 
@@ -77,11 +78,11 @@ static void open_tensors(tensors *t, bool training) {
     }
 }
 
-static void run_directly(const tensors *t, bool training) {
+static void run_directly_on(const tensors *t, bool training, const int32_t *lengths) {
     const ashlar_rnn_cpu_args args = {.layout = ashlar_rnn_layout_of(rnn),
                                       .steps = STEPS,
                                       .batch = BATCH,
-                                      .lengths = LENGTHS,
+                                      .lengths = lengths,
                                       .dropout_seed = SEED,
                                       .b = t->all};
     ashlar_rnn_cpu_pass *const *passes =
@@ -91,6 +92,10 @@ static void run_directly(const tensors *t, bool training) {
         passes[ASHLAR_RNN_BACKWARD_DATA](&args);
         passes[ASHLAR_RNN_BACKWARD_WEIGHTS](&args);
     }
+}
+
+static void run_directly(const tensors *t, bool training) {
+    run_directly_on(t, training, LENGTHS);
 }
 
 /* What was passed is destroyed at once: whatever a pass needs, it has copied. */
@@ -156,6 +161,65 @@ CASE(so_are_those_of_every_cell) {
         check_passes("memory=16MiB", &config, true);
         check_passes("memory=16MiB", &config, false);
     }
+}
+
+/* ---- what varies ---- */
+
+/* Queue all passes with lengths and a part of the seed that are written only later. */
+static void queue_varying(const tensors *t, const ashlar_rnn_varying *varying) {
+    for (int pass = 0; pass < ASHLAR_RNN_PASS_COUNT; pass++) {
+        const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .dropout_seed = SEED - 4};
+        CHECK(ashlar__rnn_queue_varying(rnn, (ashlar_rnn_pass)pass, &batch, &t->all, varying,
+                                        streams[1]) == ASHLAR_OK);
+    }
+}
+
+CASE(lengths_and_seed_may_be_read_when_the_passes_run) {
+    ashlar_rnn_config config = config_of(ASHLAR_F32);
+    config.dropout = 0.5;
+    REQUIRE(set_up_rnn_of("memory=16MiB,mode=adversarial,seed=4", &config));
+    tensors direct, queued;
+    open_tensors(&direct, true);
+    open_tensors(&queued, true);
+    int32_t *lengths = (int32_t *)(void *)take(sizeof LENGTHS, streams[1]);
+    uint64_t *seed = (uint64_t *)(void *)take(sizeof *seed, streams[1]);
+    run_directly(&direct, true);
+    CHECK(ashlar__rnn_varies(rnn));
+    queue_varying(&queued, &(ashlar_rnn_varying){lengths, seed});
+    memcpy(lengths, LENGTHS, sizeof LENGTHS); /* nothing has run yet */
+    *seed = 4;
+    wait_for(streams[1]);
+    check_same(&direct, &queued);
+    give(direct.memory);
+    give(queued.memory);
+    give(lengths);
+    give(seed);
+    finish();
+}
+
+/* As cuDNN does, which takes lengths from the host. */
+CASE_WITH(a_back_end_without_it_runs_all_sequences_to_the_end,
+          set_up_rnn("memory=16MiB", ASHLAR_F32)) {
+    ashlar_rnn_backend of_host = *rnn->backend;
+    const int32_t full[BATCH] = {STEPS, STEPS, STEPS};
+    tensors direct, queued;
+    of_host.queue_varying = NULL;
+    rnn->backend = &of_host;
+    open_tensors(&direct, true);
+    open_tensors(&queued, true);
+    run_directly_on(&direct, true, full);
+    CHECK(!ashlar__rnn_varies(rnn));
+    queue_varying(&queued, &(ashlar_rnn_varying){NULL, NULL});
+    wait_for(streams[1]);
+    check_same(&direct, &queued);
+    ashlar__host_fail_at(1);
+    CHECK(ashlar__rnn_queue_varying(
+              rnn, ASHLAR_RNN_FORWARD, &(ashlar_rnn_batch){.steps = STEPS, .batch = BATCH},
+              &queued.all, &(ashlar_rnn_varying){NULL, NULL}, streams[1]) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(0);
+    rnn->backend = &ashlar__rnn_backend_cpu;
+    give(direct.memory);
+    give(queued.memory);
 }
 
 /* ---- refusals ---- */

@@ -1,0 +1,263 @@
+/*
+ * test_step_fixed.c - padded steps, queued call by call or launched as one graph: the same bits,
+ * three calls of the driver; what has changed since a capture is queued, and named.
+ */
+#include "tests/rnn/train/train_fixture.h"
+
+#include "rnn/train/train_impl.h"
+
+enum { STEPS = 24, PLANTED_AT = 8, GRAPHS = 100 };
+
+static shown runs[2];
+static ashlar_train_report reports[2];
+
+static ashlar_train_config padded_config(void) {
+    ashlar_train_config config = small_config(STEPS);
+    config.buckets = 4;
+    config.pads = true;
+    return config;
+}
+
+static void check_same_losses(void) {
+    CHECK(runs[0].count == STEPS && runs[1].count == STEPS);
+    for (size_t i = 0; i < STEPS; i++) {
+        CHECK(runs[0].steps[i].loss_step == runs[1].steps[i].loss_step);
+        CHECK(runs[0].steps[i].length == runs[1].steps[i].length);
+    }
+}
+
+/* Train by calls, then by graphs, with a change planted by `show`. */
+static void train_twice(const ashlar_train_config *config, size_t graphs,
+                        ashlar_train_show_fn plant) {
+    for (size_t i = 0; i < 2; i++) {
+        ashlar_train_config one = *config;
+        one.graphs = i == 0 ? 0 : graphs;
+        runs[i] = (shown){0};
+        REQUIRE(open_trainer(&one) == ASHLAR_OK);
+        CHECK(ashlar__trainer_run(trainer, plant, &runs[i], &reports[i]) == ASHLAR_OK);
+        close_trainer();
+    }
+    check_same_losses();
+}
+
+static void check_all_launched(const ashlar_train_config *config) {
+    train_twice(config, GRAPHS, show);
+    const ashlar_graph_report *g = &reports[1].graphs;
+    CHECK(g->launched == STEPS && g->eager == 0 && g->refused == 0 && g->note[0] == '\0');
+    CHECK(reports[1].calls_per_step <= 3 && reports[1].training.management == 0);
+    CHECK(reports[1].step_memory.misses == 0 && reports[1].weights_contiguous);
+    CHECK(reports[0].graphs.eager == STEPS && reports[0].graphs.captured == 0);
+    CHECK(reports[0].calls_per_step > 10);
+}
+
+CASE_WITH(a_launched_step_has_the_bits_of_one_that_is_queued, open_text("memory=256MiB")) {
+    static const struct {
+        ashlar_rnn_cell cell;
+        size_t projection, accumulate, bptt, recompute;
+        double dropout, loss_scale;
+    } rows[] = {
+        {.cell = ASHLAR_RNN_LSTM},
+        {.cell = ASHLAR_RNN_GRU},
+        {.cell = ASHLAR_RNN_TANH},
+        {.cell = ASHLAR_RNN_RELU},
+        {.projection = 4},
+        {.dropout = 0.4},
+        {.accumulate = 2},
+        {.recompute = 5},
+        {.bptt = 9},
+        {.loss_scale = 256},
+        {.accumulate = 2, .bptt = 9, .recompute = 4, .dropout = 0.2, .loss_scale = 64},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ashlar_train_config config = padded_config();
+        config.cell = rows[i].cell;
+        config.projection = rows[i].projection;
+        config.accumulate = rows[i].accumulate;
+        config.bptt = rows[i].bptt;
+        config.recompute = rows[i].recompute;
+        config.dropout = rows[i].dropout;
+        config.optimizer.loss_scale = rows[i].loss_scale;
+        check_all_launched(&config);
+    }
+}
+
+/* What goes by device memory here goes by arguments there. */
+CASE_WITH(without_padding_they_are_those_of_every_training, open_text("memory=256MiB")) {
+    ashlar_train_config config = padded_config();
+    config.buckets = MAX_LENGTH;
+    config.dropout = 0.3;
+    config.accumulate = 2;
+    config.schedule = (ashlar_schedule){.kind = ASHLAR_SCHEDULE_COSINE,
+                                        .rate = config.schedule.rate,
+                                        .warmup_steps = 4,
+                                        .total_steps = STEPS};
+    config.graphs = GRAPHS;
+    CHECK(train(&config, &runs[1], &reports[1]) == ASHLAR_OK);
+    CHECK(reports[1].graphs.launched == STEPS);
+    config.graphs = 0;
+    config.pads = false;
+    CHECK(train(&config, &runs[0], &reports[0]) == ASHLAR_OK);
+    check_same_losses();
+}
+
+CASE(any_order_that_the_events_allow_gives_the_same_losses) {
+    for (size_t bptt = 0; bptt < 20; bptt += 9) {
+        ashlar_train_config config = padded_config();
+        config.bptt = bptt;
+        REQUIRE(open_text("memory=256MiB"));
+        CHECK(train(&config, &runs[0], &reports[0]) == ASHLAR_OK);
+        close_text();
+        for (int seed = 1; seed <= 6; seed++) {
+            config.graphs = seed % 3 == 0 ? 0 : seed % 3 == 1 ? GRAPHS : 3;
+            REQUIRE(open_text(drawn_order("memory=256MiB", seed)));
+            CHECK(train(&config, &runs[1], &reports[1]) == ASHLAR_OK);
+            check_same_losses();
+            close_text();
+        }
+    }
+}
+
+CASE_WITH(the_graphs_used_last_are_kept, open_text("memory=256MiB")) {
+    const ashlar_train_config config = padded_config();
+    train_twice(&config, 3, show);
+    const ashlar_graph_report *g = &reports[1].graphs;
+    CHECK(g->launched == STEPS && g->eager == 0 && g->refused == 0);
+    CHECK(g->evicted > 0 && g->captured == g->evicted + 3);
+}
+
+/* ---- what has changed ---- */
+
+/* What is changed once PLANTED_AT steps have been shown, and what the report calls it. */
+typedef struct change {
+    void (*plant)(void);
+    const char *name;
+} change;
+
+static const change *planted;
+static void *extra; /* a block that the change needs until the end */
+
+static void show_and_plant(void *context, const ashlar_train_progress *progress) {
+    show(context, progress);
+    if (progress->step == PLANTED_AT) {
+        planted->plant();
+    }
+    if (progress->step == STEPS) {
+        CHECK(ashlar_free(trainer->allocator, extra) == ASHLAR_OK);
+        extra = NULL;
+    }
+}
+
+static void plant_dropout(void) {
+    model_of(trainer)->rnn->layout.config.dropout = 0.5;
+}
+
+static void plant_rate(void) {
+    trainer->config.schedule.rate /= 2;
+}
+
+/* Blocks for the losses that stand in for the trainer's own, which the trainer frees. */
+static void plant_losses(void) {
+    void *other = NULL;
+    CHECK(ashlar_alloc_tagged(trainer->allocator, 256, ASHLAR_TAG_WORKSPACE, trainer->stream,
+                              &other) == ASHLAR_OK);
+    CHECK(ashlar_stream_synchronize(device, trainer->stream) == ASHLAR_OK);
+    CHECK(ashlar_free(trainer->allocator, trainer->losses) == ASHLAR_OK);
+    trainer->losses = other;
+}
+
+/* A scale of 1, as it is without loss scaling, in another place. */
+static void plant_scale(void) {
+    CHECK(ashlar_alloc(trainer->allocator, sizeof(double), trainer->stream, &extra) == ASHLAR_OK);
+    *(double *)extra = 1; /* eager: no work is queued */
+    trainer->task->loss_scale = extra;
+}
+
+CASE_WITH(what_has_changed_since_the_capture_is_queued_and_named, open_text("memory=256MiB")) {
+    static const change changes[] = {
+        {plant_dropout, "--dropout"},
+        {plant_rate, "--learning-rate"},
+        {plant_losses, "the losses' address"},
+        {plant_scale, "the loss scale's address"},
+    };
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        const ashlar_train_config config = padded_config();
+        planted = &changes[i];
+        train_twice(&config, GRAPHS, show_and_plant);
+        const ashlar_graph_report *g = &reports[1].graphs;
+        CHECK(g->refused > 0 && g->eager == g->refused && g->launched == STEPS - g->eager);
+        CHECK_HAS(g->note, "changed since the capture: ");
+        CHECK_HAS(g->note, changes[i].name);
+        CHECK(g->launched > PLANTED_AT + 2); /* captured anew */
+    }
+}
+
+/* Keep the block that each step begins with: the steps after it get other addresses. */
+static void plant_thief(void) {
+    const uint64_t key = ashlar__trainer_key(trainer, 1);
+    const size_t bytes = (size_t)MAX_LENGTH * BATCH * 8 * sizeof(float);
+    CHECK(ashlar_step_begin(trainer->allocator, trainer->stream, key) == ASHLAR_OK);
+    CHECK(ashlar_alloc_tagged(trainer->allocator, bytes, ASHLAR_TAG_ACTIVATIONS, trainer->stream,
+                              &extra) == ASHLAR_OK);
+    CHECK(ashlar_step_end(trainer->allocator) == ASHLAR_OK);
+}
+
+CASE_WITH(other_addresses_are_no_reason_to_go_wrong, open_text("memory=256MiB")) {
+    ashlar_train_config config = padded_config();
+    config.buckets = 1;
+    planted = &(const change){plant_thief, NULL};
+    train_twice(&config, GRAPHS, show_and_plant);
+    CHECK(reports[1].graphs.refused > 0 && reports[1].graphs.eager > 0);
+    CHECK_HAS(reports[1].graphs.note, "the addresses that the plan gives");
+}
+
+CASE_WITH(without_a_plan_steps_are_queued, open_text("memory=256MiB")) {
+    ashlar_train_config config = padded_config();
+    config.without_plan = true;
+    train_twice(&config, GRAPHS, show);
+    CHECK(reports[1].graphs.launched == 0 && reports[1].graphs.eager == STEPS);
+    CHECK_HAS(reports[1].graphs.note, "there is no plan");
+}
+
+/* ---- failures ---- */
+
+/* In the place of the driver's: the first captures fail. */
+static ashlar_driver_table real;
+static size_t failures_left;
+
+static cu_result fail_at_first(cu_stream stream, unsigned int mode) {
+    return failures_left > 0 && failures_left-- > 0 ? CU_NOT_SUPPORTED
+                                                    : real.stream_begin_capture(stream, mode);
+}
+
+CASE_WITH(a_step_that_cannot_be_captured_is_queued, open_text("memory=256MiB")) {
+    ashlar_train_config config = padded_config();
+    real = driver->table;
+    driver->table.stream_begin_capture = fail_at_first;
+    failures_left = 4; /* two of the four lengths */
+    train_twice(&config, GRAPHS, show);
+    driver->table = real;
+    const ashlar_graph_report *g = &reports[1].graphs;
+    CHECK(g->refused == 4 && g->captured == 4);
+    CHECK(g->launched > 0 && g->eager > 0 && g->launched + g->eager == STEPS);
+    CHECK_HAS(g->note, "a step cannot be captured: cuStreamBeginCapture");
+}
+
+/* Whichever allocation fails, the training fails, or its steps are queued, or nobody needed it. */
+CASE_WITH(a_lack_of_host_memory_is_an_error_or_a_step_that_is_queued, open_text("memory=256MiB")) {
+    ashlar_train_config config = padded_config();
+    size_t refused = 0;
+    config.steps = 2;
+    config.graphs = 2;
+    for (unsigned long n = 1; n < 1500; n += 1 + n / 16) {
+        reports[1] = (ashlar_train_report){0};
+        ashlar__host_fail_at(n);
+        const ashlar_status status = train(&config, &runs[1], &reports[1]);
+        ashlar__host_fail_at(0);
+        const ashlar_graph_report *g = &reports[1].graphs;
+        CHECK(status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM || g->launched + g->eager == 2);
+        refused += g->refused > 0;
+    }
+    CHECK(refused > 0);
+}
+
+RUN_CASES()
