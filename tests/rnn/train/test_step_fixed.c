@@ -125,6 +125,27 @@ CASE_WITH(the_graphs_used_last_are_kept, open_text("memory=256MiB")) {
     CHECK(g->evicted > 0 && g->captured == g->evicted + 3);
 }
 
+/* The step that is saved draws no batch ahead, since the file has the sampler's position. */
+CASE_WITH(a_file_saved_on_the_way_goes_on_as_the_training_did, open_text("memory=256MiB")) {
+    enum { SAVED = 20 };
+    char path[96];
+    ashlar_train_config config = padded_config();
+    (void)snprintf(path, sizeof path, "%s/saved", folder);
+    config.graphs = GRAPHS;
+    config.save_file = path;
+    config.save_every = SAVED;
+    CHECK(train(&config, &runs[0], &reports[0]) == ASHLAR_OK);
+    config.save_every = 0;
+    config.resume_file = path;
+    CHECK(train(&config, &runs[1], &reports[1]) == ASHLAR_OK);
+    CHECK(reports[0].graphs.launched == STEPS && reports[1].graphs.launched == STEPS - SAVED);
+    REQUIRE(runs[1].count == STEPS - SAVED);
+    for (size_t i = SAVED; i < STEPS; i++) {
+        CHECK(runs[1].steps[i - SAVED].loss_step == runs[0].steps[i].loss_step);
+    }
+    (void)unlink(path);
+}
+
 /* ---- what has changed ---- */
 
 /* What is changed once PLANTED_AT steps have been shown, and what the report calls it. */
