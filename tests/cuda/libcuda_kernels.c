@@ -102,6 +102,8 @@ cu_result ashlar_fake_module_get_function(cu_function *function, cu_module modul
 }
 
 typedef struct queued_kernel {
+    struct queued_kernel *next; /* of those that a graph may run again, until the process ends */
+    bool is_captured;
     const host_kernel *kernel;
     unsigned blocks, threads;
     max_align_t param[];
@@ -110,8 +112,30 @@ typedef struct queued_kernel {
 static void run_queued(void *user_data) {
     queued_kernel *queued = user_data;
     queued->kernel->run(queued->param, queued->blocks, queued->threads);
-    atomic_fetch_sub(&queued_count, 1);
-    free(queued);
+    if (!queued->is_captured) {
+        atomic_fetch_sub(&queued_count, 1);
+        free(queued);
+    }
+}
+
+static queued_kernel *_Atomic captured_kernels;
+
+static bool is_captured(cu_stream stream) {
+    unsigned int status = CU_CAPTURE_NONE;
+    return ashlar__soft_stream_is_capturing(stream, &status) == CU_SUCCESS &&
+           status != CU_CAPTURE_NONE;
+}
+
+/* Before it is queued: how it ends. */
+static void sign_up(queued_kernel *queued, cu_stream stream) {
+    queued->is_captured = is_captured(stream);
+    if (!queued->is_captured) {
+        atomic_fetch_add(&queued_count, 1);
+        return;
+    }
+    queued->next = atomic_load(&captured_kernels);
+    while (!atomic_compare_exchange_weak(&captured_kernels, &queued->next, queued)) {
+    }
 }
 
 static void note(const host_kernel *kernel, unsigned blocks, unsigned threads) {
@@ -141,11 +165,13 @@ cu_result ashlar_fake_launch_kernel(cu_function function, unsigned int grid_x, u
     queued->blocks = grid_x;
     queued->threads = block_x;
     memcpy(queued->param, params[0], kernel->param_bytes);
-    atomic_fetch_add(&queued_count, 1);
+    sign_up(queued, stream);
     const cu_result result = ashlar__soft_launch_host_func(stream, run_queued, queued);
-    if (result != CU_SUCCESS) {
+    if (result != CU_SUCCESS && !queued->is_captured) {
         atomic_fetch_sub(&queued_count, 1);
         free(queued);
+    }
+    if (result != CU_SUCCESS) {
         return result;
     }
     note(kernel, grid_x, block_x);

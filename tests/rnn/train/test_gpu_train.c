@@ -117,6 +117,32 @@ CASE(a_projection_trains_as_on_the_cpu) {
     compare(&config);
 }
 
+/* The device runs the RNN over the padding, too, which no loss and no gradient sees. */
+CASE(a_launched_step_is_a_queued_one) {
+    static result plain, queued, launched;
+    ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
+    config.accumulate = 2;
+    config.bptt = 6;
+    config.buckets = 2;
+    config.optimizer.loss_scale = 64;
+    train("soft", &config, &plain);
+    config.pads = true;
+    train("cuda", &config, &queued);
+    config.graphs = 100;
+    train("cuda", &config, &launched);
+    const ashlar_graph_report *g = &launched.report.graphs;
+    CHECK_ZU(launched.count, STEPS);
+    CHECK(g->launched == STEPS && g->eager == 0 && queued.report.graphs.eager == STEPS);
+    CHECK(launched.report.calls_per_step <= 3);
+    if (g->note[0] != '\0') {
+        printf("# %s\n", g->note);
+    }
+    for (size_t i = 0; i < STEPS; i++) {
+        CHECK(launched.losses[i] == queued.losses[i]);
+        CHECK_NEAR(launched.losses[i], plain.losses[i], 1e-4, 1e-4);
+    }
+}
+
 /* Roughly: the device's weights and activations have 8 or 11 bits, their masters 24. */
 CASE(narrow_types_train_about_as_float_does) {
     static const ashlar_dtype types[] = {ASHLAR_F16, ASHLAR_BF16};
