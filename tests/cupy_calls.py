@@ -5,11 +5,12 @@ kernels will do. Status: 0, 1, or 77 where there is no CuPy that sees a GPU.
 """
 
 import ctypes
+import os
 import sys
 import threading
 import traceback
 
-from torch_lstm import Bytes
+from torch_lstm import ashlar_torch
 
 MIB = 1 << 20
 OUT_OF_MEMORY = 2 # cudaErrorMemoryAllocation
@@ -24,6 +25,7 @@ class Ours:
     """The library: allocators for CuPy, and what it says of a device's bytes."""
 
     def __init__(self, cupy, path):
+        os.environ["ASHLAR_TORCH"] = path
         self.cupy, self.functions = cupy, ctypes.CDLL(path)
         self.functions.ashlar_cupy_malloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t,
                                                       ctypes.c_int]
@@ -47,9 +49,7 @@ class Ours:
         return self.cupy.cuda.CFunctionAllocator(stream, malloc, free, self.functions)
 
     def live(self, device=0):
-        told = Bytes()
-        self.functions.ashlar_torch_memory(device, ctypes.byref(told))
-        return told.live
+        return ashlar_torch.memory(device).live
 
     def limit(self, size):
         total = self.cupy.cuda.runtime.memGetInfo()[1]

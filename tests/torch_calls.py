@@ -5,7 +5,6 @@ PyTorch's own allocator. Only copies and fills are queued, but for the captured 
 device that runs no kernels will do. Status: 0, 1, or 77 where there is no PyTorch that sees a GPU.
 """
 
-import ctypes
 import gc
 import os
 import subprocess
@@ -13,7 +12,7 @@ import sys
 import threading
 import traceback
 
-import torch_lstm
+from torch_lstm import ashlar_torch
 
 MIB = 1 << 20
 TOO_MUCH = 1 << 50
@@ -38,12 +37,11 @@ class Ours:
     """The library, and what it says of a device's bytes."""
 
     def __init__(self, path):
-        self.path, self.functions = path, ctypes.CDLL(path)
+        self.path = path
+        os.environ["ASHLAR_TORCH"] = path
 
     def bytes_of(self, device=0):
-        told = torch_lstm.Bytes()
-        self.functions.ashlar_torch_memory(device, ctypes.byref(told))
-        return told
+        return ashlar_torch.memory(device)
 
     def live(self, device=0):
         gc.collect()
@@ -156,9 +154,7 @@ def a_forked_child_ends_well(torch, ours):
 # A pool beside PyTorch's own allocator.
 
 def a_pool_takes_from_us_what_it_carves(torch, ours):
-    pluggable = torch.cuda.memory.CUDAPluggableAllocator(ours.path, "ashlar_torch_alloc",
-                                                         "ashlar_torch_free")
-    pool = torch.cuda.MemPool(pluggable.allocator())
+    pool = ashlar_torch.pool(ours.path)
     with torch.cuda.use_mem_pool(pool):
         tensor = torch.ones(MIB).cuda()
         held = ours.live()
@@ -194,7 +190,7 @@ def run(mode, path):
     import torch
     ours, failed = Ours(path), 0
     if mode == "all":
-        torch_lstm.use_ashlar(torch, path)
+        ashlar_torch.use(path)
     for case in MODES[mode]:
         try:
             case(torch, ours)

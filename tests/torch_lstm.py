@@ -7,7 +7,6 @@ which are of full length, are written to JSON beside each other and judged by no
 77 where there is no PyTorch that sees a GPU.
 """
 
-import ctypes
 import json
 import os
 import random
@@ -16,32 +15,19 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../allocator/dropin"))
+import ashlar_torch
+
 TURNS, WARM_STEPS, LENGTH_MAX, BATCH = 3, 5, 64, 32
 SYMBOLS, EMBEDDING, HIDDEN, LAYERS = 96, 128, 256, 2
 
 
-class Bytes(ctypes.Structure):
-    """ashlar_torch_bytes"""
-    _fields_ = [(name, ctypes.c_uint64) for name in ("live", "live_peak", "reserved",
-                                                     "reserved_peak")]
-
-
-def use_ashlar(torch, library):
+def use_ashlar(library):
     """Before the first use of CUDA; returns what tells the reserved bytes, now and at the peak."""
-    memory = torch.cuda.memory
-    ours = memory.CUDAPluggableAllocator(library, "ashlar_torch_alloc_or_throw",
-                                         "ashlar_torch_free")
-    functions, hooks = ctypes.CDLL(library), ours.allocator()
-    for hook in "record_stream", "reset", "memory_fraction", "base_alloc":
-        function = getattr(functions, "ashlar_torch_" + hook)
-        getattr(hooks, "set_%s_fn" % hook)(ctypes.cast(function, ctypes.c_void_p).value)
-    hooks.set_begin_allocate_to_pool(
-        ctypes.cast(functions.ashlar_torch_refuse_graph, ctypes.c_void_p).value)
-    memory.change_current_allocator(ours)
+    ashlar_torch.use(library)
 
     def reserved():
-        told = Bytes()
-        functions.ashlar_torch_memory(0, ctypes.byref(told))
+        told = ashlar_torch.memory()
         return told.reserved, told.reserved_peak
 
     return reserved
@@ -52,7 +38,7 @@ def train(library, steps):
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     import torch
     if library:
-        reserved = use_ashlar(torch, library)
+        reserved = use_ashlar(library)
     else:
         def reserved():
             return torch.cuda.memory_reserved(), torch.cuda.max_memory_reserved()

@@ -7,33 +7,25 @@
  * ASHLAR_REPORT=on, and none changes the calling thread's current device. In a forked child,
  * requests fail and frees are ignored.
  *
- * For PyTorch, as the allocator of the whole process, set before its first use of CUDA:
+ * For PyTorch, as the allocator of the whole process, set before its first use of CUDA, by the
+ * module for Python that is installed with the library (ashlar_torch.py), which passes PyTorch each
+ * of the functions:
  *
- *     from torch.cuda.memory import CUDAPluggableAllocator, change_current_allocator
- *     ashlar = CUDAPluggableAllocator("libashlar-torch.so", "ashlar_torch_alloc_or_throw",
- *                                     "ashlar_torch_free")
- *     hooks, lib = ashlar.allocator(), ctypes.CDLL("libashlar-torch.so")
- *     address = lambda f: ctypes.cast(f, ctypes.c_void_p).value
- *     hooks.set_record_stream_fn(address(lib.ashlar_torch_record_stream))
- *     hooks.set_reset_fn(address(lib.ashlar_torch_reset))
- *     hooks.set_memory_fraction_fn(address(lib.ashlar_torch_memory_fraction))
- *     hooks.set_base_alloc_fn(address(lib.ashlar_torch_base_alloc))
- *     hooks.set_begin_allocate_to_pool(address(lib.ashlar_torch_refuse_graph))
- *     change_current_allocator(ashlar)
+ *     import ashlar_torch
+ *     ashlar_torch.use()
  *
- * Without set_record_stream_fn a tensor's record_stream() does nothing, and its memory may be
- * reused too early. PyTorch tells an allocator only in C++, not in C, what memory a captured graph
- * keeps. So the function given to set_begin_allocate_to_pool (set_begin_allocate_stream_to_pool in
- * an old PyTorch) refuses captures; without it do not capture. PyTorch itself refuses some things
+ * Whoever passes the functions otherwise must not leave out set_record_stream_fn: without it a
+ * tensor's record_stream() does nothing, and its memory may be reused too early. PyTorch tells an
+ * allocator only in C++, not in C, what memory a captured graph keeps. So the function given to
+ * set_begin_allocate_to_pool (set_begin_allocate_stream_to_pool in an old PyTorch) refuses captures;
+ * without it do not capture. PyTorch itself refuses some things
  * for every allocator of this kind: statistics, snapshots, memory pools, sharing memory between
  * processes. ashlar_torch_memory() has statistics.
  *
  * For a part of the program, with PyTorch's own allocator dividing the memory that it takes from
  * ashlar. Before a capture, run a step that fills PyTorch's pool:
  *
- *     ashlar = CUDAPluggableAllocator("libashlar-torch.so", "ashlar_torch_alloc",
- *                                     "ashlar_torch_free")
- *     with torch.cuda.use_mem_pool(torch.cuda.MemPool(ashlar.allocator())): ...
+ *     with torch.cuda.use_mem_pool(ashlar_torch.pool()): ...
  *
  * PyTorch's own streams live as long as the process. Before an external one (ExternalStream) is
  * destroyed, call ashlar_torch_forget_stream().

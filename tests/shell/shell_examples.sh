@@ -86,6 +86,70 @@ for name in hello out_of_memory prefetch warmup; do
     check "meson_builds_${name}_as_well" says_as_built_by_meson "$name"
 done
 
+# A module in the place of PyTorch's, which prints what it is told; then PyTorch itself.
+fake_torch() {
+    mkdir -p "$scratch/fake/torch/cuda" && touch "$scratch/fake/torch/__init__.py" \
+        "$scratch/fake/torch/cuda/__init__.py" || return
+    cat >"$scratch/fake/torch/cuda/memory.py" <<'PYTHON'
+class Hooks:
+    def __getattr__(self, name):
+        return lambda address: print(name, "has an address" if address else "has none")
+
+
+class CUDAPluggableAllocator:
+    def __init__(self, *names):
+        print(*names)
+
+    def allocator(self):
+        return Hooks()
+
+
+def change_current_allocator(allocator):
+    print("changed")
+PYTHON
+}
+
+helper_tells_all() {
+    fake_torch && PYTHONPATH=$scratch/fake:$helper "$python" -c '
+import ashlar_torch
+ashlar_torch.use()
+print(ashlar_torch.memory())
+' >"$scratch/out" || return
+    cat "$scratch/out"
+    for line in '/.*/libashlar-torch\.so ashlar_torch_alloc_or_throw ashlar_torch_free' changed \
+        'set_record_stream_fn has an address' 'set_reset_fn has an address' \
+        'set_memory_fraction_fn has an address' 'set_base_alloc_fn has an address' \
+        'set_begin_allocate_to_pool has an address' \
+        'Bytes\(live=0, live_peak=0, reserved=0, reserved_peak=0\)'; do
+        grep -qxE "$line" "$scratch/out" || complain "lacks the line $line" || return
+    done
+}
+
+trains_pytorch() {
+    cat "$scratch/out"
+    [ "$1" -eq 0 ] && grep -xE 'loss [4-9]\.[0-9]+, then [0-2]\.[0-9]+; .*' "$scratch/out"
+}
+
+# In the installed tree the library is below $root, and the helper does not know that.
+ASHLAR_TORCH=$LD_LIBRARY_PATH/libashlar-torch.so
+export ASHLAR_TORCH
+python=$(command -v python3)
+helper=$(dirname "$(find "$root" -name ashlar_torch.py)")
+if [ -e "$helper/ashlar_torch.py" ] && [ -e "$ASHLAR_TORCH" ]; then
+    check 'the_helper_for_python_knows_where_the_library_was_to_be' \
+        grep -E '^INSTALLED = "/.*/libashlar-torch\.so"' "$helper/ashlar_torch.py"
+    check 'it_gives_pytorch_every_function' helper_tells_all
+    PYTHONPATH=$helper "$python" torch_training.py >"$scratch/out" 2>&1
+    status=$?
+    if [ "$status" -eq 77 ] || grep -qE "No module named .torch'?" "$scratch/out"; then
+        skip 'pytorch_trains_on_it' 'there is no PyTorch that sees a GPU'
+    else
+        check 'pytorch_trains_on_it' trains_pytorch "$status"
+    fi
+else
+    skip 'the_helper_for_python' 'there was no Python when this was built'
+fi
+
 # The CUDA of tests/cuda, which stands on the software device.
 cuda=$ASHLAR_BUILD/tests/cuda
 preload=$LD_LIBRARY_PATH/libashlar-preload.so
