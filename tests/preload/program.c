@@ -238,9 +238,11 @@ static void share(void) {
 }
 
 /* Memory of a pool that the program has made is of that pool. */
+/* The program's own pool has its own figures, whatever else is live. */
 static void pool(void) {
     unsigned long long used = 0;
-    void *stream = NULL, *ptr = NULL;
+    void *stream = NULL, *ptr = NULL, *other = NULL;
+    EXPECT(g->alloc(&other, MIB) == 0);
     EXPECT(g->make_stream(&stream, false) == 0);
     EXPECT(g->alloc_on(&ptr, KIB, stream) == 0 && g->give_on(ptr, stream) == 0);
     EXPECT(g->own_pool() == 0);
@@ -248,6 +250,7 @@ static void pool(void) {
     EXPECT(g->own_pool_bytes(&used) == 0 && used == MIB);
     EXPECT(g->give_on(ptr, stream) == 0);
     EXPECT(g->own_pool_bytes(&used) == 0 && used == 0);
+    EXPECT(g->give(other) == 0);
     EXPECT(g->end_stream(stream) == 0);
 }
 
