@@ -14,6 +14,7 @@ OPPOSITES = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 COPIES = "({ const __auto_type l_ = (", "); const __auto_type r_ = ("
 SWAPS = {"+": "-", "-": "+", "&": "|", "|": "&", "<<": ">>", ">>": "<<"}
 ASSERTIONS = re.compile(r"ASHLAR_(ASSERT|CHECK|OWNS|TABLE|MAY_TOUCH|PREFETCH)|_Static_assert")
+HALVED = re.compile(r"\(high - low\)")  # a search in unequal parts finds the same
 LITERALS = {"IntegerLiteral", "CharacterLiteral", "FloatingLiteral"}
 SKIPPED = {"ConstantExpr", "StaticAssertDecl", "EnumDecl", "RecordDecl", "TypedefDecl",
            "ParmVarDecl", "UnaryExprOrTypeTraitExpr", "OffsetOfExpr", "GenericSelectionExpr",
@@ -275,7 +276,9 @@ class Finder:
             other = SWAPS[operator]
             self.part(span, sides, ["%s becomes %s" % (operator, other)],
                       *COPIES, "); @0@ ? l_ %s r_ : l_ %s r_; })" % (other, operator))
-        for child in node["inner"]:
+        is_halving = operator == "/" and HALVED.fullmatch(self.text.text, sides[0].begin,
+                                                          sides[0].end)
+        for child in node["inner"][:1] if is_halving else node["inner"]:
             (self.condition if is_short else self.visit)(child)
 
     def on_CompoundAssignOperator(self, node, span):
