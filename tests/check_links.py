@@ -2,10 +2,12 @@
 
     python3 tests/check_links.py [--tap]
 
-Looks at ARCHITECTURE.md, CONTRIBUTING.md and README.md, and at CHANGELOG.md's new names. A path or
-file name has to be in the tree; an ashlar identifier, function or macro, in a source; a test that
-is named as `meson test` takes it, in Meson's lists; a line of ARCHITECTURE.md and CONTRIBUTING.md
-is at most 100 columns long. Prints a line for each finding. Status: 0, 1 where there is one.
+Looks at ARCHITECTURE.md, CONTRIBUTING.md, README.md and docs/, and at CHANGELOG.md's new names. A
+path or file name has to be in the tree, or be a program that a page prints; an ashlar identifier,
+function or macro, in a source; a test that is named as `meson test` takes it, in Meson's lists; a
+line of ARCHITECTURE.md and CONTRIBUTING.md is at most 100 columns long. A link leads to a file, and
+to a heading where it names one; docs/README.md leads to every page beside it. Prints a line for
+each finding. Status: 0, 1 where there is one.
 """
 
 import os
@@ -14,6 +16,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGES = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "CHANGELOG.md"]
+DOCS = "docs"
 FOLDERS = ["allocator", "arena", "rnn", "bench", "include", "tests"]
 MOST_LINES = {"ARCHITECTURE.md": 250}
 MOST_COLUMNS = {"ARCHITECTURE.md": 100, "CONTRIBUTING.md": 100}
@@ -23,9 +26,19 @@ PATH = re.compile(r"(?<![\w./-])((?:%s)/[\w./-]*\w/?|[\w./-]*[a-z_]\.%s)(?![\w/]
                   ("|".join(FOLDERS), SUFFIXES))
 NAME = re.compile(r"(?<![\w/-])((?:ashlar_|ASHLAR_)\w+)")
 # What the system or the reader has, and names that stand for others.
-ELSEWHERE = re.compile(r"(std\w+\.h|cuda_runtime\.h|cuda\.h|example\.c|.*\b(ROOM|NAME)\b.*)$")
+ELSEWHERE = re.compile(r"(std\w+\.h|string\.h|cuda_runtime(_api)?\.h|cuda\.h|example\.c|.*\b(ROOM|NAME)\b.*)$")
 # What is gone stands in the first column of CHANGELOG.md's tables.
 OLD = re.compile(r"^\|[^|]*\|")
+
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+BLOCK = re.compile(r"^```.*?^```$", re.M | re.S)
+PROGRAM = re.compile(r"^```c\n/\* (\w+\.c): ", re.M)
+
+
+def list_docs():
+    return sorted("%s/%s" % (DOCS, name) for name in os.listdir(os.path.join(ROOT, DOCS))
+                  if name.endswith(".md"))
 
 
 def read(path):
@@ -56,6 +69,39 @@ def is_there(path, files, folders):
     if path in files or path in folders:
         return True
     return "/" not in path and any(f.endswith("/" + path) for f in files)
+
+
+def list_programs(pages):
+    """The programs that the pages print: /* NAME.c: first in a block."""
+    return {name for page in pages for name in PROGRAM.findall(read(page))}
+
+
+def list_headings(page):
+    """The names by which a page's headings are linked to, as GitHub makes them."""
+    lines = re.findall(r"^#+ +(.*)$", BLOCK.sub("", read(page)), re.M)
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines}
+
+
+def check_ways(page):
+    """Each link of a page leads somewhere."""
+    for target in LINK.findall(BLOCK.sub("", read(page))):
+        if re.match(r"https?:", target):
+            continue
+        path, _, heading = target.partition("#")
+        path = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+        if not os.path.exists(os.path.join(ROOT, path)):
+            yield "%s: the link %s leads nowhere" % (page, target)
+        elif heading and heading not in list_headings(path):
+            yield "%s: %s has no heading for the link %s" % (page, path, target)
+
+
+def check_docs(pages):
+    """Who begins at docs/README.md finds every page."""
+    index = LINK.findall(read(DOCS + "/README.md"))
+    for page in pages:
+        name = os.path.basename(page)
+        if name not in index and name != "README.md":
+            yield "%s/README.md: no link to %s" % (DOCS, name)
 
 
 def check_page(page, files, folders, names):
@@ -95,12 +141,17 @@ def findings():
                for i in range(1, len(os.path.dirname(f)) + 1)
                if (os.path.dirname(f) + "/")[i] == "/"}
     names = list_names(files)
-    for page in PAGES:
+    docs = list_docs()
+    pages = PAGES + docs
+    files |= list_programs(pages)
+    for page in pages:
         yield from check_page(page, files, folders, names)
         yield from check_tests(page)
+        yield from check_ways(page)
         lines = len(read(page).splitlines())
         if lines > MOST_LINES.get(page, lines):
             yield "%s: %d lines; it is to have %d at most" % (page, lines, MOST_LINES[page])
+    yield from check_docs(docs)
     yield from check_rooms([name for name, _ in ROOMS])
 
 

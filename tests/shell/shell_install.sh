@@ -10,8 +10,8 @@ cc=${CC:-cc}
 strict='-std=c17 -Wall -Wextra -Wpedantic -Werror'
 root=$scratch/root
 
-# The README's program, as printed there.
-awk '/^```/ { inside = /^```c$/; next } inside' "$ASHLAR_SOURCE/README.md" >"$scratch/user.c"
+# The tutorial's program, as printed there.
+program_of_tutorial rnn >"$scratch/user.c"
 
 install_files() {
     DESTDIR=$root meson install -C "$ASHLAR_BUILD" --no-rebuild
@@ -136,7 +136,7 @@ if command -v c++ >/dev/null; then
 else
     skip 'every_public_header_compiles_as_cpp' 'no C++ compiler'
 fi
-check 'the_program_of_the_readme_links_with_the_shared_library' compiles shared
+check 'the_program_of_the_tutorial_links_with_the_shared_library' compiles shared
 check 'it_makes_no_driver_call_after_its_warm_up' makes_no_driver_call shared
 check 'it_is_linked_dynamically' needs_library shared libashlar
 check 'the_programs_run_from_where_they_are_installed' programs_run

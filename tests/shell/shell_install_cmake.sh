@@ -12,9 +12,9 @@ if ! command -v cmake >/dev/null; then
 fi
 root=$scratch/root
 
-# The README's program, as printed there.
+# The tutorial's program, as printed there.
 mkdir "$scratch/user"
-awk '/^```/ { inside = /^```c$/; next } inside' "$ASHLAR_SOURCE/README.md" >"$scratch/user/user.c"
+program_of_tutorial rnn >"$scratch/user/user.c"
 cat >"$scratch/user/pinned.c" <<'END'
 #include <ashlar/pinned.h>
 

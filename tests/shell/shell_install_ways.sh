@@ -8,9 +8,9 @@
 
 cc=${CC:-cc}
 
-# The README's program, as printed there.
+# The tutorial's program, as printed there.
 mkdir -p "$scratch/user/subprojects"
-awk '/^```/ { inside = /^```c$/; next } inside' "$ASHLAR_SOURCE/README.md" >"$scratch/user/user.c"
+program_of_tutorial rnn >"$scratch/user/user.c"
 
 runs_well() { # PROGRAM
     got=$("$1") || return

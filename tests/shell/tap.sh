@@ -104,3 +104,10 @@ write_text() { # FILE
         }
     }' >"$1"
 }
+
+# A program of docs/tutorial.md, as printed there.
+program_of_tutorial() { # NAME
+    awk -v first="/* $1.c: " '/^```/ { inside = 0; begins = /^```c$/; next }
+        begins { inside = index($0, first) == 1; begins = 0 }
+        inside' "$ASHLAR_SOURCE/docs/tutorial.md"
+}
