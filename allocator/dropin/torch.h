@@ -17,10 +17,10 @@
  * Whoever passes the functions otherwise must not leave out set_record_stream_fn: without it a
  * tensor's record_stream() does nothing, and its memory may be reused too early. PyTorch tells an
  * allocator only in C++, not in C, what memory a captured graph keeps. So the function given to
- * set_begin_allocate_to_pool (set_begin_allocate_stream_to_pool in an old PyTorch) refuses captures;
- * without it do not capture. PyTorch itself refuses some things
- * for every allocator of this kind: statistics, snapshots, memory pools, sharing memory between
- * processes. ashlar_torch_memory() has statistics.
+ * set_begin_allocate_to_pool (set_begin_allocate_stream_to_pool in an old PyTorch) refuses
+ * captures; without it do not capture. PyTorch itself refuses some things for every allocator of
+ * this kind: statistics, snapshots, memory pools, sharing memory between processes.
+ * ashlar_torch_memory() has statistics.
  *
  * For a part of the program, with PyTorch's own allocator dividing the memory that it takes from
  * ashlar. Before a capture, run a step that fills PyTorch's pool:

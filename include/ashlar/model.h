@@ -129,15 +129,15 @@ typedef struct ashlar_cross_entropy_args {
     size_t classes;         /* V, 1.. */
     const void *logits;     /* [T, B, V] */
     const int32_t *targets; /* [T, B], below V (asserted on the CPU); negative: ignored */
-    double weight;       /* of each valid position; 0: 1 / their number, so that loss is a mean */
+    double weight; /* of each valid position; 0: 1 / their number, so that loss is a mean */
     const double *weight_at; /* device memory that the weight is read from when the pass runs, as
                               * a step that is captured once needs it; NULL: `weight` */
-    void *dlogits;       /* [T, B, V], may be logits; 0 where not valid; NULL: not wanted */
-    const double *scale; /* multiplies dlogits, for loss scaling; NULL: 1 */
-    void *work;          /* scratch of ashlar_loss_work_bytes() bytes; NULL if that is 0 */
-    double *loss;        /* ADDED TO */
-    double *losses;      /* [T, B]: each position's, before the weight; 0 where not valid;
-                          * NULL: not wanted */
+    void *dlogits;           /* [T, B, V], may be logits; 0 where not valid; NULL: not wanted */
+    const double *scale;     /* multiplies dlogits, for loss scaling; NULL: 1 */
+    void *work;              /* scratch of ashlar_loss_work_bytes() bytes; NULL if that is 0 */
+    double *loss;            /* ADDED TO */
+    double *losses;          /* [T, B]: each position's, before the weight; 0 where not valid;
+                              * NULL: not wanted */
 } ashlar_cross_entropy_args;
 
 /* loss += weight * the sum over the valid positions of -log softmax(logits)[target], in nats;

@@ -139,7 +139,8 @@ static __device__ void ASHLAR_NAME(cross_entropy)(const ashlar_cross_entropy_arg
         return;
     }
     const double scale = args->scale == NULL ? 1 : *args->scale;
-    const ASHLAR_REAL weight = (ASHLAR_REAL)(scale * position_weight(args->weight, args->weight_at, args->work));
+    const ASHLAR_REAL weight =
+        (ASHLAR_REAL)(scale * position_weight(args->weight, args->weight_at, args->work));
     const ASHLAR_REAL factor = weight / (ASHLAR_REAL)sum;
     for (size_t j = threadIdx.x; j < width; j += THREADS) {
         const ASHLAR_REAL gradient = ASHLAR_EXP(ASHLAR_WIDEN(row[j]) - top) * factor;

@@ -67,8 +67,8 @@ CASE_WITH(each_missing_buffer_is_named, open_ops()) {
     int32_t ints[2] = {0};
     const ashlar_embedding_args embedding = {1, 1, ints, 1, 1, ints, from, to, from, to};
     const ashlar_linear_args linear = {1, 1, 1, from, from, from, to, from, to, more, extra};
-    const ashlar_cross_entropy_args entropy = {1, 1,  ints, 1,    from,  ints,
-                                               0, to, from, more, &loss, extra};
+    const ashlar_cross_entropy_args entropy = {1,    1,  ints, 1,    from,  ints, 0,
+                                               NULL, to, from, more, &loss, extra};
     const ashlar_squared_error_args squares = {1, 1,  ints, 1,    from,  from,
                                                0, to, from, more, &loss, extra};
     const ashlar_columns_args columns = {1, 1, from, 1, to, 1};
