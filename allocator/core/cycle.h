@@ -24,11 +24,13 @@ void ashlar__cycle_look(ashlar_cache *own);
  * block, and has had no hit since it was last full.
  */
 static inline void ashlar__cycle_count_miss(ashlar_cache *own) {
-    /* Below zero is far above the crest here. */
-    const uint64_t live = (uint64_t)(own->counters.published + own->counters.all.live);
+    const int64_t live = own->counters.published + own->counters.all.live;
     own->misses++;
-    if (!ASHLAR_LIKELY(live - own->quiet <= own->crest - own->quiet && own->pending == NULL &&
-                       own->weight[1] == 0 && !own->was_full)) {
+    if (live > (int64_t)own->crest) {
+        own->crest = own->quiet = (uint64_t)live; /* the next miss below has to look */
+    }
+    if (!ASHLAR_LIKELY(live >= (int64_t)own->quiet && own->pending == NULL && own->weight[1] == 0 &&
+                       !own->was_full)) {
         ashlar__cycle_look(own);
     }
 }
