@@ -92,7 +92,8 @@ typedef struct ashlar_warmup_report {
                                    * memory is short, so that every pass took some from another
                                    * stream; or plans do not serve all requests, and not every
                                    * length has run (dry_run is NULL); or blocks are used on
-                                   * several streams, and there are no thread caches; or a guard
+                                   * several streams, and there are no thread caches; or a step's
+                                   * blocks are taken on other streams from run to run; or a guard
                                    * mode is on */
     size_t length_count;          /* lengths that a pass goes through */
     size_t pass_count;            /* passes over all lengths with the finished plans */
