@@ -168,7 +168,7 @@ static void print_graphs(FILE *out, const ashlar_train_report *r) {
     fputc('\n', out);
     if (g->refused > 0) {
         fprintf(out, "%llu steps were queued call by call; the last reason: %s.\n",
-                (unsigned long long)g->eager, g->note);
+                (unsigned long long)(r->steps - g->launched), g->note);
     }
 }
 

@@ -239,6 +239,25 @@ CASE_WITH(without_a_plan_steps_are_queued, open_text("memory=256MiB")) {
     CHECK_HAS(reports[1].graphs.note, "there is no plan");
 }
 
+/* As the tagger on cuDNN says: then all is as without the option. */
+CASE_WITH(a_task_that_cannot_be_padded_says_so, open_text("memory=256MiB")) {
+    ashlar_train_config config = padded_config();
+    ashlar_task *task = NULL;
+    config.pads = false;
+    CHECK(train(&config, &runs[0], &reports[0]) == ASHLAR_OK);
+    config.graphs = GRAPHS;
+    runs[1] = (shown){0};
+    REQUIRE(ashlar__task_text_create(corpus, &config, &task) == ASHLAR_OK);
+    task->cannot_pad = "it is a test";
+    REQUIRE(open_trainer_of(task, &config) == ASHLAR_OK);
+    CHECK(ashlar__trainer_run(trainer, show, &runs[1], &reports[1]) == ASHLAR_OK);
+    const ashlar_graph_report *g = &reports[1].graphs;
+    CHECK(g->launched == 0 && g->eager == 0 && g->refused == 1);
+    CHECK_HAS(g->note, "batches are not padded: it is a test");
+    check_same_losses();
+    close_trainer();
+}
+
 /* ---- failures ---- */
 
 /* In the place of the driver's: the first captures fail. */
