@@ -17,7 +17,12 @@ ASHLAR_BEGIN_DECLS
 
 typedef struct ashlar_rnn ashlar_rnn;
 
-/* A padded batch: sequence b has lengths[b] of `steps` time steps. */
+/* A padded batch: sequence b has lengths[b] of `steps` time steps.
+ *
+ * cuDNN takes 65,535 time steps at once. More are run in as few chunks, about equal, on every
+ * device: forward carries the states from chunk to chunk, backward carries their gradients from the
+ * last chunk to the first. What is computed is the same, but the gradients of weights are summed in
+ * another order. The stack must have one direction, and each sequence must reach the last chunk. */
 typedef struct ashlar_rnn_batch {
     size_t steps;           /* T, 1.. */
     size_t batch;           /* B, 1.. */
@@ -122,8 +127,9 @@ static inline ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_declare(ashlar_arena *a
  * inference. A longer batch may need fewer bytes (with cuDNN): for buffers that suit all lengths up
  * to a maximum, take the largest result over these lengths.
  *
- * Errors: ASHLAR_EINVAL (steps, batch), ASHLAR_EOVERFLOW; with cuDNN also those of
- *         ashlar_rnn_forward(). The results are written only on ASHLAR_OK. */
+ * Errors: ASHLAR_EINVAL (steps, batch), ASHLAR_EOVERFLOW, ASHLAR_ENOTSUP (more than 65,535 steps
+ *         in two directions); with cuDNN also those of ashlar_rnn_forward(). The results are
+ * written only on ASHLAR_OK. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rnn, size_t steps,
                                                             size_t batch, bool training,
                                                             size_t *reserve_bytes,
@@ -135,9 +141,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rn
  *         dropout_restarts may be captured.
  * Threads: any.
  * Errors: ASHLAR_EINVAL (steps, batch, a length outside 1..T, a missing buffer), ASHLAR_EOVERFLOW
- *         (steps, batch), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; with cuDNN also ASHLAR_ENOTSUP (lengths
- *         or sizes that the algorithm does not support), ASHLAR_ENOMEM. On failure no output is
- *         written, except that dx may be filled with zeros. */
+ *         (steps, batch), ASHLAR_ENOTSUP (lengths that a persistent algorithm or chunks do
+ *         not take), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; with cuDNN also ASHLAR_ENOTSUP (sizes that
+ *         the algorithm does not support), ASHLAR_ENOMEM. On failure no output is written, except
+ *         that dx may be filled with zeros, and that of a pass in chunks some may have run. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_forward_sized(
     const ashlar_rnn *rnn, const ashlar_rnn_batch *batch, size_t batch_bytes,
     const ashlar_rnn_buffers *buffers, size_t buffers_bytes, ashlar_stream stream);

@@ -63,10 +63,10 @@ typedef enum ashlar_rnn_math {
     ASHLAR_RNN_MATH_COUNT
 } ashlar_rnn_math;
 
-/* Which of cuDNN's algorithms computes the stack; ignored on the CPU. All but STANDARD keep weights
- * in the GPU's multiprocessors. They need ASHLAR_RNN_BIAS_DOUBLE, no projection, and batches in
- * which all sequences have `steps` time steps; F64 needs PERSIST_DYNAMIC. cuDNN may refuse other
- * sizes and GPUs as well. */
+/* Which of cuDNN's algorithms computes the stack. The CPU has one of its own, and refuses what
+ * these refuse. All but STANDARD keep weights in the GPU's multiprocessors. They need
+ * ASHLAR_RNN_BIAS_DOUBLE, no projection, and batches in which all sequences have `steps` time
+ * steps; F64 needs PERSIST_DYNAMIC. cuDNN may refuse other sizes and GPUs as well. */
 typedef enum ashlar_rnn_algorithm {
     ASHLAR_RNN_STANDARD,
     ASHLAR_RNN_PERSIST_STATIC,

@@ -34,6 +34,7 @@ struct ashlar_rnn {
     ashlar_device *device;             /* const */
     const ashlar_rnn_backend *backend; /* const */
     ashlar_rnn_layout layout;          /* const */
+    size_t most_steps;                 /* const: longer passes are cut (rnn_chunks.h) */
     void *state;                       /* the back end's; NULL: it has none */
 };
 

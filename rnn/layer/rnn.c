@@ -3,6 +3,18 @@
 
 #include "allocator/base/host.h"
 #include "allocator/base/sized.h"
+#include "rnn/layer/rnn_chunks.h"
+
+/* cuDNN's limits, on every device, so that what runs on one runs on the other. */
+static ashlar_status check_algorithm(const ashlar_rnn_config *c) {
+    const bool has_type = c->dtype != ASHLAR_F64 || c->algorithm == ASHLAR_RNN_PERSIST_DYNAMIC;
+    ASHLAR_FAIL_IF(c->algorithm != ASHLAR_RNN_STANDARD &&
+                       (c->bias != ASHLAR_RNN_BIAS_DOUBLE || c->projection != 0 || !has_type),
+                   ASHLAR_ENOTSUP,
+                   "rnn: a persistent algorithm needs ASHLAR_RNN_BIAS_DOUBLE and no projection, "
+                   "and only ASHLAR_RNN_PERSIST_DYNAMIC has ASHLAR_F64; use ASHLAR_RNN_STANDARD");
+    return ASHLAR_OK;
+}
 
 ashlar_status ashlar_rnn_create_sized(ashlar_device *device, const ashlar_rnn_config *config,
                                       size_t config_bytes, ashlar_rnn **out) {
@@ -12,10 +24,12 @@ ashlar_status ashlar_rnn_create_sized(ashlar_device *device, const ashlar_rnn_co
     ashlar_device_get_info(device, &info);
     const ashlar_rnn_backend *backend =
         info.kind == ASHLAR_DEVICE_CUDA ? &ashlar__rnn_backend_cudnn : &ashlar__rnn_backend_cpu;
+    ASHLAR_TRY(check_algorithm(&layout.config));
     ASHLAR_TRY(backend->check(&layout));
     ashlar_rnn *rnn;
     ASHLAR_HOST_NEW(rnn, 1, "no host memory for an rnn");
-    *rnn = (ashlar_rnn){.device = device, .backend = backend, .layout = layout};
+    *rnn = (ashlar_rnn){
+        .device = device, .backend = backend, .layout = layout, .most_steps = ASHLAR_RNN_STEPS_MAX};
     const ashlar_status status = backend->create == NULL ? ASHLAR_OK : backend->create(rnn);
     ASHLAR_HAND_OUT(status, rnn, ashlar__host_free, out);
 }
@@ -37,10 +51,12 @@ const ashlar_rnn_layout *ashlar_rnn_layout_of(const ashlar_rnn *rnn) {
 
 ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                                size_t *reserve_bytes, size_t *work_bytes) {
-    return rnn->backend->sizes(rnn, steps, batch, training, reserve_bytes, work_bytes);
+    return (steps > rnn->most_steps ? ashlar__rnn_chunks_sizes : rnn->backend->sizes)(
+        rnn, steps, batch, training, reserve_bytes, work_bytes);
 }
 
-static ashlar_status check_batch(const ashlar_rnn_batch *batch) {
+static ashlar_status check_batch(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch) {
+    const bool is_persistent = rnn->layout.config.algorithm != ASHLAR_RNN_STANDARD;
     ASHLAR_FAIL_IF(
         batch->steps == 0 || batch->batch == 0 || batch->lengths == NULL, ASHLAR_EINVAL,
         "rnn: a batch of %zu sequences of %zu steps; each is at least 1, and lengths are given",
@@ -49,6 +65,9 @@ static ashlar_status check_batch(const ashlar_rnn_batch *batch) {
         ASHLAR_FAIL_IF(batch->lengths[b] < 1 || (size_t)batch->lengths[b] > batch->steps,
                        ASHLAR_EINVAL, "rnn: lengths[%zu] is %d; it must be 1 to %zu", b,
                        (int)batch->lengths[b], batch->steps);
+        ASHLAR_FAIL_IF(is_persistent && (size_t)batch->lengths[b] != batch->steps, ASHLAR_ENOTSUP,
+                       "rnn: a persistent algorithm takes only sequences of the full length; use "
+                       "ASHLAR_RNN_STANDARD");
     }
     return ASHLAR_OK;
 }
@@ -86,11 +105,12 @@ static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass, const
     }
     size_t reserve_bytes, work_bytes;
     const bool training = c->buffers.reserve != NULL;
-    ASHLAR_TRY(check_batch(&c->batch));
+    ASHLAR_TRY(check_batch(rnn, &c->batch));
     /* If the sizes cannot be computed, no buffers can be right. */
-    ASHLAR_TRY(rnn->backend->sizes(rnn, c->batch.steps, c->batch.batch, training, &reserve_bytes,
-                                   &work_bytes));
-    return rnn->backend->queue(rnn, pass, &c->batch, &c->buffers, stream);
+    ASHLAR_TRY(ashlar_rnn_sizes(rnn, c->batch.steps, c->batch.batch, training, &reserve_bytes,
+                                &work_bytes));
+    return (c->batch.steps > rnn->most_steps ? ashlar__rnn_chunks_queue : rnn->backend->queue)(
+        rnn, pass, &c->batch, &c->buffers, stream);
 }
 
 #define NEED(field) \
