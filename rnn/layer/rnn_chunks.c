@@ -37,6 +37,8 @@ static ashlar_status cut(const ashlar_rnn *rnn, size_t steps, size_t batch, bool
         "rnn: %zu time steps; more than %zu need a stack of one direction: cuDNN takes no "
         "more at once, and the reverse direction cannot be cut",
         steps, rnn->most_steps);
+    ASHLAR_FAIL_IF(steps > INT32_MAX, ASHLAR_EOVERFLOW, /* what a length can say */
+                   TOO_LARGE, batch, steps);
     /* About equal: where a pass is as short as a step, the CPU may round otherwise. */
     *c = (chunks){.count = (steps - 1) / rnn->most_steps + 1};
     c->steps = (steps - 1) / c->count + 1;

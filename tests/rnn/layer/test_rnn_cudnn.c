@@ -159,7 +159,7 @@ CASE(sizes_beyond_cudnns_integers_are_refused) {
     const size_t most = (size_t)INT32_MAX;
     static const struct {
         size_t steps, batch;
-    } bad[] = {{(size_t)INT32_MAX + 1, 1}, {1, (size_t)INT32_MAX + 1}, {1 << 16, 1 << 15},
+    } bad[] = {{(size_t)INT32_MAX + 1, 1}, {1, (size_t)INT32_MAX + 1}, {1 << 15, 1 << 16},
                {SIZE_MAX, SIZE_MAX},       {1, SIZE_MAX / 2},          {1, INT32_MAX / 8 + 1}};
     ashlar_rnn *rnn = NULL;
     size_t reserve = most, work = most;
