@@ -193,8 +193,7 @@ static bool open_named(ashlar_file_temporary *t) {
             return true;
         }
         if (t->fd < 0 && errno != EEXIST) {
-            t->name[0] = '\0'; /* not created, so not ours to remove */
-            return false;
+            return false; /* without a descriptor nothing is removed at the end */
         }
         if (t->fd >= 0) {
             (void)close(t->fd);
