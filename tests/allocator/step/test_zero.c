@@ -172,6 +172,23 @@ CASE_WITH(a_fill_that_is_refused_leaves_nothing_taken, set_up_zeroed(LATE)) {
     check_zeros();
 }
 
+/* Memory that a stream borrowed for it goes home when the fill would have come to pass. */
+CASE_WITH(a_refused_fill_of_borrowed_memory_leaves_nothing_taken, set_up_zeroed(LATE)) {
+    void *out = NULL;
+    unsigned char *all = take(12 * MIB, streams[0]);
+    own(streams[0], all, 12 * MIB);
+    give(all);
+    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_memset_d8_async, 1, CU_UNKNOWN,
+                    CHECK(ashlar_alloc(allocator, 12 * MIB, streams[1], &out) == ASHLAR_EDRIVER));
+    CHECK(out == NULL && stats_now().live_blocks == 0);
+    CHECK(stats_now().shared_bytes > 0);
+    check_all();
+    all = take(12 * MIB, streams[1]);
+    own(streams[1], all, 12 * MIB);
+    give(all);
+    check_zeros();
+}
+
 /* Large blocks and small ones, of plans and others: what is refused is to be had at the next try.
  */
 CASE_WITH(fills_that_are_refused_now_and_then, set_up_zeroed("memory=32MiB,mode=adversarial")) {
