@@ -1,7 +1,8 @@
 #!/bin/sh
 #
 # shell_install_ways.sh - ashlar without its installation: from the build folder through pkg-config,
-# and as a Meson subproject, which builds the libraries and nothing else unless asked.
+# and as a Meson subproject, which builds the libraries and nothing else unless asked; and installed
+# in a prefix of one's own, on a system that does not tell Meson where its libraries are.
 
 # shellcheck source=tests/shell/tap.sh
 . "$(dirname "$0")/tap.sh"
@@ -98,6 +99,34 @@ lists_tests_when_asked() {
         meson test -C "$scratch/out" --list | grep 'ashlar:unit.* / allocator$'
 }
 
+# ---- a prefix of one's own, as docs/building.md has it ----
+
+prefix=$scratch/prefix
+
+# A Debian without dpkg-dev has no dpkg-architecture, and Meson's own choice is lib64 there.
+without_dpkg_dev() {
+    mkdir -p "$scratch/bin" && printf '#!/bin/sh\nexit 127\n' >"$scratch/bin/dpkg-architecture" &&
+        chmod +x "$scratch/bin/dpkg-architecture"
+    PATH=$scratch/bin:$PATH "$@"
+}
+
+installs_in_prefix() {
+    CFLAGS='' without_dpkg_dev meson setup --prefix "$prefix" "$scratch/mine" "$ASHLAR_SOURCE" \
+        --buildtype=plain -Dprograms=no -Dtests=no -Dcuda=disabled -Djemalloc=disabled \
+        -Ddefault_library=shared && meson install -C "$scratch/mine"
+}
+
+runs_from_prefix() {
+    # shellcheck disable=SC2046 # words
+    $cc "$scratch/user/user.c" -o "$scratch/installed" \
+        $(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs ashlar) &&
+        LD_LIBRARY_PATH=$prefix/lib runs_well "$scratch/installed"
+}
+
+leaves_nothing() {
+    ninja -C "$scratch/mine" uninstall && [ -z "$(find "$prefix" ! -type d)" ]
+}
+
 check 'a_program_builds_with_the_uninstalled_library' compiles_uninstalled
 check 'and_runs' runs_uninstalled
 check 'a_project_with_ashlar_in_it_is_configured' configures
@@ -106,4 +135,7 @@ check 'its_program_runs' runs_well "$scratch/out/user"
 check 'nothing_more_is_made_than_it_asked_for' only_what_was_asked_for
 check 'programs_are_built_when_asked_for' builds_programs_when_asked
 check 'tests_are_there_when_asked_for' lists_tests_when_asked
+check 'ashlar_is_installed_in_a_prefix_of_ones_own' installs_in_prefix
+check 'a_program_finds_it_in_lib_and_runs' runs_from_prefix
+check 'and_uninstalled_it_leaves_no_file' leaves_nothing
 check_report
