@@ -1,6 +1,5 @@
 /* network.c - a recurrent network put together from its parts: a step's buffers, and its work. */
 #include <ashlar/network.h>
-
 #include <ashlar/rnn.h>
 
 #include "allocator/base/checked.h"
@@ -90,8 +89,7 @@ ashlar_status ashlar_network_init(ashlar_network *n, ashlar_init_rule rule, uint
         {ASHLAR_PART_LINEAR, n->weight, NULL},
         {ASHLAR_PART_EMBEDDING, n->table, NULL},
     };
-    const size_t count = n->config.classes > 0 ? 3 : 2;
-    return ashlar_init_weights(n->arena, rule, parts, count, seed, stream);
+    return ashlar_init_weights(n->arena, rule, parts, n->config.classes > 0 ? 3 : 2, seed, stream);
 }
 
 /* ---- one call ---- */
@@ -183,27 +181,21 @@ static ashlar_status give_buffers(const call *c) {
     return status;
 }
 
-/* The top layer's part of a set of states, by direction. */
-static void *top_state(const call *c, void *states, size_t direction) {
-    const size_t D = c->layout->config.directions;
-    const size_t item = ashlar_dtype_bytes(c->layout->config.dtype);
-    const size_t first = c->layout->pseudo_layers - D + direction;
-    return (char *)states + first * c->batch.batch * c->layout->state * item;
-}
-
 /* Join the top layer's states into rows [B, D*P], or take their gradients apart again. */
 static ashlar_status join_states(const call *c, bool is_apart) {
-    const size_t P = c->layout->state, output = c->layout->output;
+    const size_t P = c->layout->state, D = c->layout->config.directions;
     const size_t item = ashlar_dtype_bytes(c->layout->config.dtype);
-    for (size_t d = 0; d < c->layout->config.directions; d++) {
-        void *row = (char *)c->at[is_apart ? DLAST : LAST] + d * P * item;
-        void *state = top_state(c, c->at[is_apart ? DSTATES : STATES], d);
+    char *const rows = c->at[is_apart ? DLAST : LAST], *const states =
+                                                           c->at[is_apart ? DSTATES : STATES];
+    for (size_t d = 0; d < D; d++) {
+        void *row = rows + d * P * item;
+        void *state = states + (c->layout->pseudo_layers - D + d) * c->batch.batch * P * item;
         const ashlar_columns_args args = {.rows = c->batch.batch,
                                           .width = P,
                                           .from = is_apart ? row : state,
-                                          .from_stride = is_apart ? output : P,
+                                          .from_stride = is_apart ? D * P : P,
                                           .to = is_apart ? state : row,
-                                          .to_stride = is_apart ? P : output};
+                                          .to_stride = is_apart ? P : D * P};
         ASHLAR_TRY(ashlar_copy_columns(c->n->ops, &args, c->stream));
     }
     return ASHLAR_OK;
