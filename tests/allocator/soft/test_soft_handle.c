@@ -53,6 +53,19 @@ CASE_OF_SEEDS(destroy_with_work_pending_is_legal) {
     CHECK_ZU(stream_count(), 4); /* t, the new s, two legacy streams: the old s is gone */
 }
 
+CASE_WITH(no_handle_outlives_a_configuration, set_up("memory=16MiB")) {
+    cu_context context = NULL;
+    const cu_stream stream = new_stream(0);
+    const cu_event event = new_event();
+    CHECK(soft->primary_ctx_retain(&context, 0) == CU_SUCCESS);
+    CHECK(ashlar__soft_configure("memory=16MiB,strict=off") == ASHLAR_OK);
+    CHECK(soft->init(0) == CU_SUCCESS);
+    CHECK(soft->ctx_push_current(context) != CU_SUCCESS);
+    REQUIRE(make_current(0));
+    CHECK(soft->stream_synchronize(stream) == CU_INVALID_HANDLE);
+    CHECK(soft->event_query(event) == CU_INVALID_HANDLE);
+}
+
 CASE_WITH(handles_are_reused_newest_first, set_up("memory=16MiB")) {
     const cu_stream a = new_stream(0), b = new_stream(0), c = new_stream(0);
     CHECK(soft->stream_destroy(a) == CU_SUCCESS);
