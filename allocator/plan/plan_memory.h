@@ -63,8 +63,8 @@ ashlar_block *ashlar__plan_memory_block_at(const ashlar_plan_memory *memory, siz
 
 /*
  * Free a slot block of a step under way, that other streams than the memory's use: its uses, that
- * on the stream of the free included, are noted for the next step. False: nothing has changed,
- * since its slot is not shared or there is no host memory. Lock: held, the other threads shut out.
+ * on the stream of the free included, are noted for the next step. False: the block is as it
+ * was, since its slot is not shared or there is no host memory. Lock: held, other threads shut out.
  */
 bool ashlar__plan_memory_vacate_locked(ashlar_plan_memory *memory, ashlar_heap *heap,
                                        ashlar_block *slot_block, ashlar_stream_state *state);
