@@ -84,7 +84,7 @@ def convert(body):
 
 
 def count_declarations(text):
-    """How many functions are declared before the next blank line at the margin, and where that is."""
+    """How many functions are declared up to the next blank line at the margin; where that is."""
     end = re.search(r"\n\n(?=\S)|\Z", text)
     part = text[:end.start()]
     return len(re.findall(r"^ASHLAR_API|^static inline", part, re.M)), end.start()

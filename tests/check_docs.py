@@ -39,7 +39,8 @@ program=$1
 shift
 small() {
     for option in $1; do
-        case " $* " in *" --${option%%=*} "*) ;; *) set -- "$@" "--${option%%=*}" "${option#*=}" ;; esac
+        name=${option%%=*}
+        case " $* " in *" --$name "*) ;; *) set -- "$@" "--$name" "${option#*=}" ;; esac
     done
     shift
     exec "$ASHLAR_BUILD/rnn/ashlar-$program" "$@"
@@ -81,10 +82,11 @@ class Place:
         self.folder = tempfile.mkdtemp()
         self.build = build
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("ASHLAR_")}
-        bench, train, dropin, self.cuda = (
-            os.path.join(build, part) for part in ("bench", "rnn", "allocator/dropin", "tests/cuda"))
+        bench, train, dropin, self.cuda, packages = (
+            os.path.join(build, part)
+            for part in ("bench", "rnn", "allocator/dropin", "tests/cuda", "meson-uninstalled"))
         self.env.update(
-            ASHLAR_BUILD=build, LC_ALL="C", PKG_CONFIG_PATH=os.path.join(build, "meson-uninstalled"),
+            ASHLAR_BUILD=build, LC_ALL="C", PKG_CONFIG_PATH=packages,
             LD_LIBRARY_PATH=":".join((build, dropin)), CUDA_PATH=os.path.join(self.folder, "cuda"),
             PATH=":".join((train, bench, os.environ["PATH"])))
         self.has_cuda = self.stand_in()
