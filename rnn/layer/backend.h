@@ -9,8 +9,9 @@ struct ashlar_rnn_varying;
 
 typedef struct ashlar_rnn_backend {
     const char *name;
-    /* Whether the back end can run a layout. Errors: ASHLAR_ENOTSUP, with a detail that says what
-     * it cannot do; ASHLAR_EINVAL, for a bad value in the environment. */
+    /* Whether the back end can run a layout; NULL: any that rnn.c takes. Errors: ASHLAR_ENOTSUP,
+     * with a detail that says what it cannot do; ASHLAR_EINVAL, for a bad value in the environment.
+     */
     ashlar_status (*check)(const ashlar_rnn_layout *layout);
     /* Create and destroy rnn->state, which is NULL before. Both are NULL if there is no state. */
     ashlar_status (*create)(ashlar_rnn *rnn);
@@ -43,5 +44,9 @@ extern const ashlar_rnn_backend ashlar__rnn_backend_cpu;
 
 /* CUDA devices: cuDNN 9, found at run time. Built without cuDNN's headers, it refuses every rnn. */
 extern const ashlar_rnn_backend ashlar__rnn_backend_cudnn;
+
+/* cuDNN's limits on persistent algorithms, for every back end, so that what runs on one device runs
+ * on the other. Errors: ASHLAR_ENOTSUP. */
+ashlar_status ashlar__rnn_check_algorithm(const ashlar_rnn_config *config);
 
 #endif /* ASHLAR_BACKEND_H */

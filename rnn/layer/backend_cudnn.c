@@ -12,12 +12,6 @@ static ashlar_cudnn_state *state_of(const ashlar_rnn *rnn) {
     return rnn->state;
 }
 
-/* Which algorithm takes what, rnn.c checks for every back end. */
-static ashlar_status check(const ashlar_rnn_layout *layout) {
-    (void)layout;
-    return ASHLAR_OK;
-}
-
 static ashlar_status create(ashlar_rnn *rnn) {
     ashlar_cudnn_state *state;
     ASHLAR_TRY(ashlar__cudnn_state_create(rnn, &state));
@@ -280,7 +274,6 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
 }
 
 const ashlar_rnn_backend ashlar__rnn_backend_cudnn = {.name = "cudnn",
-                                                      .check = check,
                                                       .create = create,
                                                       .destroy = destroy,
                                                       .sizes = sizes,

@@ -5,8 +5,7 @@
 #include "allocator/base/sized.h"
 #include "rnn/layer/rnn_chunks.h"
 
-/* cuDNN's limits, on every device, so that what runs on one runs on the other. */
-static ashlar_status check_algorithm(const ashlar_rnn_config *c) {
+ashlar_status ashlar__rnn_check_algorithm(const ashlar_rnn_config *c) {
     const bool has_type = c->dtype != ASHLAR_F64 || c->algorithm == ASHLAR_RNN_PERSIST_DYNAMIC;
     ASHLAR_FAIL_IF(c->algorithm != ASHLAR_RNN_STANDARD &&
                        (c->bias != ASHLAR_RNN_BIAS_DOUBLE || c->projection != 0 || !has_type),
@@ -24,8 +23,8 @@ ashlar_status ashlar_rnn_create_sized(ashlar_device *device, const ashlar_rnn_co
     ashlar_device_get_info(device, &info);
     const ashlar_rnn_backend *backend =
         info.kind == ASHLAR_DEVICE_CUDA ? &ashlar__rnn_backend_cudnn : &ashlar__rnn_backend_cpu;
-    ASHLAR_TRY(check_algorithm(&layout.config));
-    ASHLAR_TRY(backend->check(&layout));
+    ASHLAR_TRY(ashlar__rnn_check_algorithm(&layout.config));
+    ASHLAR_TRY(backend->check == NULL ? ASHLAR_OK : backend->check(&layout));
     ashlar_rnn *rnn;
     ASHLAR_HOST_NEW(rnn, 1, "no host memory for an rnn");
     *rnn = (ashlar_rnn){
