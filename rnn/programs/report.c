@@ -119,7 +119,7 @@ static double per_step(uint64_t count, const ashlar_warmup_bucket *b) {
 }
 
 static void print_buckets(FILE *out, const ashlar_train_report *r) {
-    fprintf(out, "\nLengths            plan, MiB   peak, MiB      steps  driver calls a step, "
+    fprintf(out, "\nLengths            plan, MiB   peak, MiB      steps  driver calls inside, "
                  "allocator's\n");
     for (size_t i = 0; i < r->bucket_count; i++) {
         const ashlar_warmup_bucket *b = &r->buckets[i];
@@ -158,7 +158,8 @@ static void print_calls(FILE *out, const ashlar_train_report *r) {
 
 static void print_graphs(FILE *out, const ashlar_train_report *r) {
     const ashlar_graph_report *g = &r->graphs;
-    fprintf(out, "A step was %.2f driver calls on average.", r->calls_per_step);
+    fprintf(out, "A step was %.2f driver calls on average, copies and waits around it included.",
+            r->calls_per_step);
     if (g->captured > 0) {
         fprintf(out,
                 " %llu steps were one launch each, of %llu graphs (%llu\nmade way for others).",

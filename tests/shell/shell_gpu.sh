@@ -259,7 +259,8 @@ def loss():
 
 $1
 torch.nn.functional.cross_entropy.return_value.item = loss
-sys.modules["torch"] = torch
+sys.modules.update({"torch": torch, "torch.cuda": torch.cuda,
+                    "torch.cuda.memory": torch.cuda.memory})
 END
     cat >"$scratch/torch.c" <<'END'
 int ashlar_torch_memory(int device, unsigned long *bytes) {

@@ -169,7 +169,7 @@ CASE(the_words_tell_of_the_plan) {
 CASE(the_table_of_buckets_holds_their_numbers) {
     ashlar_train_report r = a_report();
     const char *text = print(&r);
-    CHECK_HAS(text, "\nLengths            plan, MiB   peak, MiB      steps  driver calls a step, "
+    CHECK_HAS(text, "\nLengths            plan, MiB   peak, MiB      steps  driver calls inside, "
                     "allocator's\n"
                     "      1 to   250        49.00       48.00          4                 17.5"
                     "          2.5\n"
