@@ -6,9 +6,13 @@
 
 #ifdef ASHLAR_HAVE_NVTX
 
+#include <stdlib.h>
 #include <string.h>
 
+/* NVTX loads the library that the environment names: not in a program that has others' rights. */
+#define getenv secure_getenv
 #include <nvtx3/nvToolsExtMem.h>
+#undef getenv
 
 #include <ashlar/allocator.h>
 
