@@ -6,15 +6,8 @@
 #include "tests/allocator/core/allocator_fixture.h"
 #include "tests/stranded.h"
 
-/* Where each allocation is followed by a walk of the heap, half the device is a quarter of the
- * time; what does not fit at the ends of its gaps is a larger part of it. */
-#if defined(__SANITIZE_ADDRESS__)
-#define DEVICE "memory=2GiB"
-#define LEAST_PERCENT ((size_t)94)
-#else
 #define DEVICE "memory=4GiB"
 #define LEAST_PERCENT ((size_t)95)
-#endif
 /* Of blocks of 2 to 8 MiB of many sizes: each of them begins and ends inside a handle of 2 MiB. */
 #define LEAST_PERCENT_OF_MEDIUM ((size_t)80)
 

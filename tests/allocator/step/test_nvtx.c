@@ -160,7 +160,7 @@ static void run_random(long ops) {
 CASE(the_tool_knows_what_is_live_after_a_million_operations) {
     random_state = 1;
     REQUIRE(set_up_eager());
-    run_random(1000000);
+    run_random(CHECK_SANITIZED(1000000, 100000));
     CHECK(stats_now().served_planned > 0);
     CHECK(tool().regions_seen > 500000 && tool().heaps_seen > 20);
     memset(all, 0, sizeof all);
