@@ -119,18 +119,19 @@ static double per_step(uint64_t count, const ashlar_warmup_bucket *b) {
 }
 
 static void print_buckets(FILE *out, const ashlar_train_report *r) {
-    fprintf(out, "\nLengths            plan, MiB   peak, MiB      steps  driver calls inside, "
-                 "allocator's\n");
-    for (size_t i = 0; i < r->bucket_count; i++) {
-        const ashlar_warmup_bucket *b = &r->buckets[i];
+    fprintf(out, "\nLengths            plan, MiB   peak, MiB      steps   launched  "
+                 "driver calls inside, allocator's\n");
+    for (size_t i = 0; i < r->buckets.count; i++) {
+        const ashlar_warmup_bucket *b = &r->buckets.list[i].warm;
         fprintf(out, "  %5zu to %5zu", b->first_length, b->last_length);
         if (b->plan_bytes > 0) {
             fprintf(out, "  %11.2f %11.2f", mib(b->plan_bytes), mib(b->peak_bytes));
         } else {
             fprintf(out, "  %11s %11s", "none", "");
         }
-        fprintf(out, " %10llu  %19.1f  %11.1f\n", (unsigned long long)b->steps,
-                per_step(b->calls, b), per_step(b->own_calls, b));
+        fprintf(out, " %10llu %10llu  %19.1f  %11.1f\n", (unsigned long long)b->steps,
+                (unsigned long long)r->buckets.list[i].launched, per_step(b->calls, b),
+                per_step(b->own_calls, b));
     }
 }
 
@@ -162,7 +163,7 @@ static void print_graphs(FILE *out, const ashlar_train_report *r) {
             r->calls_per_step);
     if (g->captured > 0) {
         fprintf(out,
-                " %llu steps were one launch each, of %llu graphs (%llu\nmade way for others).",
+                "\n%llu steps were one launch each, of %llu graphs (%llu made way for others).",
                 (unsigned long long)g->launched, (unsigned long long)g->captured,
                 (unsigned long long)g->evicted);
     }
@@ -272,7 +273,8 @@ static void put_step_memory(ashlar_json_writer *w, const ashlar_step_memory *m) 
                             m->unsteady_because != NULL ? m->unsteady_because : "");
 }
 
-static void put_bucket(ashlar_json_writer *w, const ashlar_warmup_bucket *b) {
+static void put_bucket(ashlar_json_writer *w, const ashlar_train_bucket *bucket) {
+    const ashlar_warmup_bucket *b = &bucket->warm;
     ashlar__json_open_object(w);
     ashlar__json_add_uint64(w, "first_length", b->first_length);
     ashlar__json_add_uint64(w, "last_length", b->last_length);
@@ -280,6 +282,7 @@ static void put_bucket(ashlar_json_writer *w, const ashlar_warmup_bucket *b) {
     ashlar__json_add_uint64(w, "plan_bytes", b->plan_bytes);
     ashlar__json_add_uint64(w, "peak_bytes", b->peak_bytes);
     ashlar__json_add_uint64(w, "steps", b->steps);
+    ashlar__json_add_uint64(w, "steps_launched", bucket->launched);
     ashlar__json_add_double(w, "driver_calls_per_step", per_step(b->calls, b));
     ashlar__json_add_double(w, "allocator_calls_per_step", per_step(b->own_calls, b));
     ashlar__json_close_object(w);
@@ -288,8 +291,8 @@ static void put_bucket(ashlar_json_writer *w, const ashlar_warmup_bucket *b) {
 static void put_buckets(ashlar_json_writer *w, const ashlar_train_report *r) {
     ashlar__json_put_key(w, "buckets");
     ashlar__json_open_array(w);
-    for (size_t i = 0; i < r->bucket_count; i++) {
-        put_bucket(w, &r->buckets[i]);
+    for (size_t i = 0; i < r->buckets.count; i++) {
+        put_bucket(w, &r->buckets.list[i]);
     }
     ashlar__json_close_array(w);
 }

@@ -258,9 +258,16 @@ static ashlar_status queue(ashlar_trainer *t, size_t buffer, size_t length) {
     if (t->fixed.graphs.most > 0) {
         ASHLAR_TRY(try_graph(t, buffer, length, &is_done));
     }
-    t->fixed.report.launched += is_done;
     t->fixed.report.eager += !is_done;
-    return is_done ? ASHLAR_OK : queue_calls(t, buffer, length);
+    if (!is_done) {
+        return queue_calls(t, buffer, length);
+    }
+    t->fixed.report.launched++;
+    for (size_t part = 0; part < parts_of(t, length); part++) {
+        ashlar__train_buckets_launched(&t->buckets,
+                                       t->task->table->part(t->task, buffer, part).length);
+    }
+    return ASHLAR_OK;
 }
 
 /* ---- from the outside ---- */

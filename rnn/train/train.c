@@ -116,7 +116,7 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     ashlar_device_host_free(t->device, t->outcomes);
     t->task->table->destroy(t->task);
     ashlar__host_free(t->seen_lengths);
-    ashlar__host_free(t->buckets);
+    ashlar__train_buckets_free(&t->buckets);
     ashlar_leak_monitor_destroy(t->growth);
     ashlar__host_free(t);
 }
@@ -199,19 +199,6 @@ static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
     };
 }
 
-static ashlar_status list_buckets(ashlar_trainer *t, ashlar_train_report *report) {
-    size_t count = 0;
-    ASHLAR_TRY(ashlar_warmup_list_buckets(t->allocator, &t->warmup, NULL, 0, &count));
-    ashlar__host_free(t->buckets);
-    t->buckets = ashlar__host_calloc(count + 1, sizeof *t->buckets);
-    if (t->buckets == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a report of %zu buckets", count);
-    }
-    report->buckets = t->buckets;
-    report->bucket_count = count;
-    return ashlar_warmup_list_buckets(t->allocator, &t->warmup, t->buckets, count, &count);
-}
-
 ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, void *context,
                                   ashlar_train_report *out) {
     ashlar_train_report report = {.steps = t->config.steps - t->state.step,
@@ -230,6 +217,7 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
     if (ashlar__train_pads(&t->config)) {
         ASHLAR_TRY(ashlar__step_fixed_begin(t, warm.is_planned));
     }
+    ASHLAR_TRY(ashlar__train_buckets_begin(&t->buckets, t->allocator, &t->warmup));
     report.warmup = end_phase(t, &last);
     ASHLAR_TRY(ashlar__train_loop(t, show, context, &report));
     report.training = end_phase(t, &last);
@@ -239,7 +227,8 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
         (double)(report.steps > 0 ? report.steps : 1);
     ashlar_allocator_get_stats(t->allocator, &report.stats);
     report.step_memory = read_step_memory(t, &warm, &report.stats);
-    ASHLAR_TRY(list_buckets(t, &report));
+    ASHLAR_TRY(ashlar__train_buckets_end(&t->buckets, t->allocator, &t->warmup));
+    report.buckets = t->buckets;
     if (t->task->table->savings != NULL) {
         ASHLAR_TRY(t->task->table->savings(t->task, &report.step_bytes, report.savings,
                                            &report.savings_count));

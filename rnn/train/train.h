@@ -9,6 +9,7 @@
 #include <ashlar/warmup.h>
 
 #include "rnn/train/task.h"
+#include "rnn/train/train_buckets.h"
 
 /* A training's configuration. Only the task reads the first group: the model and its batches. */
 typedef struct ashlar_train_config {
@@ -125,8 +126,7 @@ typedef struct ashlar_train_report {
     double calls_per_step; /* all of `training`, on average */
     ashlar_graph_report graphs;
     ashlar_step_memory step_memory;
-    const ashlar_warmup_bucket *buckets; /* [bucket_count], the trainer's */
-    size_t bucket_count;
+    ashlar_train_buckets buckets; /* the trainer's */
     uint64_t step_bytes; /* peak of the largest step, computed from its shape */
     ashlar_task_saving savings[ASHLAR_TASK_SAVINGS_MAX];
     size_t savings_count;

@@ -34,7 +34,7 @@ struct ashlar_trainer {
     ashlar_prefetch prefetch;
     uint64_t event_calls_before;  /* prefetch.event_calls at the end of the last phase */
     ashlar_warmup_options warmup; /* maps lengths to step keys */
-    ashlar_warmup_bucket *buckets; /* for the report */
+    ashlar_train_buckets buckets;
     ashlar_optimizer *optimizer;
     double *losses; /* device, [max_parts] */
     void *outcomes; /* the ashlar_train_outcome of each buffer, outcome_bytes apart */

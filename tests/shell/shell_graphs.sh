@@ -112,8 +112,10 @@ check 'without_a_plan_it_says_why_not' says_why
 
 tells() {
     text launched --graphs >"$scratch/stdout" &&
-        grep -e '^A step was 3[.]00 driver calls on average, .* 20 steps were one launch each' \
-            "$scratch/stdout"
+        grep -e '^A step was 3[.]00 driver calls on average, ' "$scratch/stdout" &&
+        grep -e '^20 steps were one launch each' "$scratch/stdout" &&
+        awk '/^Lengths /, /^$/ { if ($2 == "to") { count++; bad += $6 != $7 || $6 > 0 && $8 != "1.0" } }
+            END { exit !(count > 0 && bad == 0) }' "$scratch/stdout"
 }
 check 'the_words_tell_the_calls_of_a_step' tells
 check 'a_graph_for_one_buffer_is_refused' ends_with 2 '--max-graphs from 2' text no --max-graphs 1

@@ -33,14 +33,15 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *listener
 static const ashlar_task_table task_table = {.list_options = list_options};
 static const ashlar_task task = {.table = &task_table, .sequences = 501};
 
-static const ashlar_warmup_bucket buckets[] = {{.first_length = 1,
-                                                .last_length = 250,
-                                                .plan_bytes = 49 * 1048576,
-                                                .peak_bytes = 48 * 1048576,
-                                                .steps = 4,
-                                                .calls = 70,
-                                                .own_calls = 10},
-                                               {.first_length = 251, .last_length = 603}};
+static ashlar_train_bucket buckets[] = {{.warm = {.first_length = 1,
+                                                  .last_length = 250,
+                                                  .plan_bytes = 49 * 1048576,
+                                                  .peak_bytes = 48 * 1048576,
+                                                  .steps = 4,
+                                                  .calls = 70,
+                                                  .own_calls = 10},
+                                         .launched = 3},
+                                        {.warm = {.first_length = 251, .last_length = 603}}};
 
 static ashlar_train_report a_report(void) {
     const uint64_t mib = 1048576;
@@ -74,8 +75,7 @@ static ashlar_train_report a_report(void) {
                         .hits = 651,
                         .misses = 652,
                         .steps_replayed = 653},
-        .buckets = buckets,
-        .bucket_count = 2,
+        .buckets = {.list = buckets, .count = 2},
         .step_bytes = 40 * mib,
         .savings = {{"accumulate", 671, 100 * mib}, {"bptt", 672, 60 * mib}},
         .savings_count = 2,
@@ -169,12 +169,12 @@ CASE(the_words_tell_of_the_plan) {
 CASE(the_table_of_buckets_holds_their_numbers) {
     ashlar_train_report r = a_report();
     const char *text = print(&r);
-    CHECK_HAS(text, "\nLengths            plan, MiB   peak, MiB      steps  driver calls inside, "
-                    "allocator's\n"
-                    "      1 to   250        49.00       48.00          4                 17.5"
-                    "          2.5\n"
-                    "    251 to   603         none                      0                  0.0"
-                    "          0.0\n");
+    CHECK_HAS(text, "\nLengths            plan, MiB   peak, MiB      steps   launched  "
+                    "driver calls inside, allocator's\n"
+                    "      1 to   250        49.00       48.00          4          3"
+                    "                 17.5          2.5\n"
+                    "    251 to   603         none                      0          0"
+                    "                  0.0          0.0\n");
 }
 
 CASE(the_words_tell_of_growth) {
@@ -283,6 +283,7 @@ CASE(the_json_holds_calls_and_memory) {
     check_uint(bucket, "plan_bytes", 49 * 1048576);
     check_uint(bucket, "peak_bytes", 48 * 1048576);
     check_uint(bucket, "steps", 4);
+    check_uint(bucket, "steps_launched", 3);
     check_real(bucket, "driver_calls_per_step", 17.5);
     check_real(bucket, "allocator_calls_per_step", 2.5);
     CHECK(ashlar__json_member(bucket, "planned")->boolean);
