@@ -15,7 +15,7 @@ from syntax import Text, parse
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-COPIED = ("allocator", "arena", "rnn", "bench", "include", "tests")
+COPIED = ("allocator", "arena", "rnn", "bench", "docs", "examples", "include", "tests")
 MUTATED = ("allocator/", "arena/")
 SELECTION = ("--suite", "unit", "--suite", "whole", "--no-suite", "rnn")
 # What they keep back is that a test program is wrong, not that the library is.
