@@ -187,6 +187,28 @@ CASE_WITH(a_stream_that_cannot_be_forgotten_stays_as_it_was, set_up_streams("64M
     CHECK(ashlar_allocator_forget_stream(allocator, streams[2]) == ASHLAR_OK); /* never seen */
 }
 
+/* Its work is over, so no event of the stream that takes its memory over is asked for. */
+CASE_WITH(what_an_ended_stream_leaves_behind_is_past_for_all, set_up_streams("16MiB")) {
+    unsigned char *blocks[4];
+    for (int i = 0; i < 4; i++) {
+        blocks[i] = take(BIG, streams[0]);
+    }
+    for (int i = 0; i < 4; i++) {
+        give(blocks[i]);
+    }
+    CHECK(ashlar_allocator_forget_stream(allocator, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    unsigned char *one = take(BIG, streams[1]);
+    CHECK_ZU(stats_now().served_idle, 1);
+    const order_calls before = order_calls_now();
+    unsigned char *rest = take(3 * BIG, streams[2]);
+    const order_calls after = order_calls_now();
+    CHECK(rest != NULL);
+    CHECK(after.recorded == before.recorded && after.waited == before.waited);
+    give(rest);
+    give(one);
+}
+
 /* ---- default streams ---- */
 
 CASE_WITH(the_default_stream_has_one_record_by_three_names, set_up_streams("16MiB")) {

@@ -133,6 +133,7 @@ CASE(the_axis_reaches_to_the_peak) {
     REQUIRE(draw_blocks(blocks, 2));
     CHECK(box_is("#0", 1000, 3850, 10800, 3050));
     CHECK_HAS(svg, "<path d=\"M1000 800H11800\"");
+    CHECK_HAS(svg, "<text x=\"900\" y="); /* beside the plot */
 }
 
 /* Two blocks at either end of each colour's sizes. */
