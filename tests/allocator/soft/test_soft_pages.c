@@ -5,6 +5,8 @@
 #include "tests/allocator/soft/soft_memory_fixture.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 enum { HANDLES = 20480 }; /* 40 GiB */
 
@@ -87,6 +89,15 @@ CASE_WITH(mappings_that_are_not_neighbours_come_to_the_kernels_limit, set_up("me
         CHECK(soft->mem_unmap(base + 2 * i * PAGE, PAGE) == CU_SUCCESS);
     }
     CHECK(soft->mem_address_free(base, most * 2 * PAGE) == CU_SUCCESS);
+}
+
+/* Else what the program prints would go there. */
+CASE(device_memory_is_no_standard_stream) {
+    const int kept = dup(STDIN_FILENO);
+    CHECK(kept >= 0 && close(STDIN_FILENO) == 0);
+    CHECK(set_up("memory=48MiB")); /* as no other case has it: a device of its own */
+    CHECK(fcntl(STDIN_FILENO, F_GETFD) == -1);
+    CHECK(dup2(kept, STDIN_FILENO) == STDIN_FILENO && close(kept) == 0);
 }
 
 RUN_CASES()
