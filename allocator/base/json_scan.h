@@ -27,7 +27,7 @@ typedef struct ashlar_json_scan {
     size_t at;     /* index of the next byte to read */
     size_t depth;  /* arrays and objects that are open */
     bool is_first; /* an array or object has just been opened */
-    char *put;     /* the end of the string that is being decoded */
+    char *put;     /* where the next decoded byte of a string goes */
 } ashlar_json_scan;
 
 /*

@@ -37,7 +37,8 @@ void ashlar__caches_release_locked(ashlar_allocator *allocator, const ashlar_cac
 void ashlar__shut_out_locked(ashlar_allocator *allocator);
 void ashlar__let_in_locked(ashlar_allocator *allocator);
 
-/* Take the lock and shut the other threads out; release both. */
+/* _enter: take the lock and shut the other threads out of their caches.
+ * _leave: let them in again and release the lock. */
 void ashlar__allocator_enter(ashlar_allocator *allocator);
 void ashlar__allocator_leave(ashlar_allocator *allocator);
 

@@ -56,7 +56,7 @@ void ashlar__checker_finish(ashlar_checker *checker);
 /*
  * Queue a check on a stream, inside the device's context. Lock: the allocator's.
  *
- * key   stands for the stream, uniquely, which a handle does not; not NULL
+ * key   identifies the stream; not its handle, which the driver may use again; not NULL
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; some of the bytes may still be checked.
  */

@@ -43,8 +43,8 @@ struct ashlar_use {
 };
 
 /*
- * A hit in a thread's cache touches only the first six words; the rest is the heap's. A zone takes
- * nodes by the cache line, so what one thread holds lies apart from what others hold.
+ * The node of a block. A hit in a thread's cache touches only its first six words. A zone takes
+ * nodes in whole cache lines, so zones share no cache line as long as their nodes are new.
  *
  * Whoever may touch the block's zone may touch every field. Exception: while a block is in a
  * thread's cache, or handed out from it, the block's first six words belong to that thread.

@@ -189,10 +189,10 @@ uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *wind
                               size_t bytes);
 
 /*
- * The offset at which another stream had best take `bytes` bytes of a gap: the gap's front, or the
- * end of the run of memory that begins there, if the end was used longer ago. A stream that frees
- * in reverse order frees from the top down, and takes from the front again. The first `bytes` bytes
- * must have memory.
+ * The offset at which another stream had best take `bytes` bytes of a gap: the gap's front, or, if
+ * their last use is older, the last `bytes` bytes of the memory that begins at the front. They are
+ * often older, because a stream that frees in reverse order frees them first, and takes from the
+ * front again. The first `bytes` bytes must have memory.
  */
 size_t ashlar__heap_lend_offset(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
 

@@ -123,9 +123,10 @@ static inline bool ashlar__stream_state_is_quiet(const ashlar_stream_state *stat
 }
 
 /*
- * The tick to stamp on a use that ends now. If the stream is gone, all its work came before its
- * last recording, so the stamp is one less than that recording's number. If it was lost, no
- * recording comes after its work.
+ * The tick of a use that ends now. The use is over once an event with a higher number, in the
+ * stream's order of recordings, has completed: so the tick is the number of the newest recording.
+ * On a stream that is gone, the last recording came behind all its work, so the tick is one less.
+ * A stream that was lost has no recording behind its work, and its uses never count as over.
  */
 static inline uint64_t ashlar__stream_state_stamp(const ashlar_stream_state *state) {
     const bool is_covered = state->is_gone && !state->is_lost;

@@ -93,8 +93,9 @@ static uint32_t leaf_of(const verification *v, uint64_t time) {
     return (uint32_t)low + v->leaf_count;
 }
 
-/* The visited buffer with the highest end in leaves [first, end). Takes `over` from all nodes above
- * these leaves, and `within` from the nodes that together cover them. */
+/* The visited buffer with the highest end that is live anywhere in leaves [first, end). It is the
+ * highest of `over` (live throughout a node) of all nodes from the root to the first and the last
+ * leaf, and of `within` (live in a part of it) of the fewest nodes that cover just these leaves. */
 static uint32_t find_highest(const verification *v, uint32_t first, uint32_t end) {
     uint32_t who = NOBODY;
     ASHLAR_CHECK2(v->leaf_count <= first && first < end);

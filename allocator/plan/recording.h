@@ -43,8 +43,9 @@ typedef struct ashlar_recording {
     ashlar_stream_state
         *stream_states[ASHLAR_PLAN_STREAMS_MAX]; /* in the order of their first allocations */
     uint32_t stream_count;
-    size_t peaks[ASHLAR_PLAN_STREAMS_MAX]; /* by stream_idx, once it is measured: the highest peak
-                                            * of live bytes in one of the merged steps */
+    size_t peaks[ASHLAR_PLAN_STREAMS_MAX]; /* by stream_idx: a step's peak of live bytes on that
+                                            * stream, the highest of all merged steps; set once
+                                            * the recording is measured or loaded */
     size_t held_peaks[ASHLAR_PLAN_STREAMS_MAX]; /* the same of held bytes; 0 if it was loaded */
     bool is_incomplete; /* host memory ran out: the recording is of no use */
 } ashlar_recording;

@@ -36,7 +36,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__warmup_join(ashlar_allocator *allocator,
                                                     const ashlar_warmup_options *options,
                                                     size_t length);
 
-/* Begin to count what the steps of all lengths cost. Lock: not held. */
+/* Forget the costs that were counted so far, for all lengths. Lock: not held. */
 void ashlar__warmup_clear_costs(ashlar_allocator *allocator, const ashlar_warmup_options *options);
 
 #endif /* ASHLAR_WARMUP_LENGTHS_H */

@@ -1,5 +1,5 @@
-/* arena_setup.h - one case of `ashlar-bench arena`, its subjects, and the copies beside them
- * (internal). */
+/* arena_setup.h - one case of `ashlar-bench arena`: what each subject and each plain copy needs to
+ * run, with the folder of the checkpoint (internal). */
 #ifndef ASHLAR_ARENA_SETUP_H
 #define ASHLAR_ARENA_SETUP_H
 

@@ -273,8 +273,9 @@ static ashlar_status try_here(const char *text, const char *device_name) {
     return try_on(&t, device);
 }
 
-/* The child's part: try the peer, write the verdict to the pipe `out`, and exit. SIGALRM, which
- * ends a trial that hangs, is restored first: a child inherits it as ignored if its parent did. */
+/* The child's part: try the peer, write the verdict to the pipe `out`, and exit. SIGALRM ends a
+ * trial that hangs. Its default action is set first: the child of a process that ignores SIGALRM
+ * ignores it, too. */
 static void serve(int out, const char *text, const char *device) {
     verdict v = {0};
     (void)signal(SIGALRM, SIG_DFL);

@@ -71,7 +71,8 @@ static ashlar_status hold_stream(marked *m) {
     return status;
 }
 
-/* Thread 0 makes the calls; thread 1, if there is one, holds the further stream. */
+/* Thread 0 makes the calls. Thread 1, if there is one, keeps the stream busy for which blocks are
+ * marked. */
 static ashlar_status run_thread(void *arg, size_t thread) {
     marked *m = arg;
     if (thread > 0) {

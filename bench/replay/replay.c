@@ -199,7 +199,8 @@ static ashlar_status end_step_locked(replay *r, const ashlar_rmm_event *event) {
     return status == ASHLAR_OK ? ASHLAR_OK : fail_event(r, event, status);
 }
 
-/* Before an event of the steps' thread: end and begin steps at the boundaries up to this event. */
+/* Called before each event of the thread whose events form the steps. If boundaries lie at this
+ * event or before it, the step under way ends, and the next one begins if there is one. */
 static ashlar_status pass_boundaries_locked(replay *r, const ashlar_rmm_event *event) {
     const ashlar_steps *steps = &r->config->plan->steps;
     const size_t before = r->boundary;

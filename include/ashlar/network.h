@@ -59,7 +59,8 @@ typedef struct ashlar_network_batch {
 } ashlar_network_batch;
 
 /* Make a network and take memory for its weights, which are 0 until they are drawn, loaded or
- * copied: "embedding.weight", the stack's under the cell's name, "linear.weight", "linear.bias".
+ * copied. Their names: "embedding.weight", those of ashlar_rnn_declare() behind the cell's name,
+ * "linear.weight", "linear.bias".
  *
  * regions   of the arena: ASHLAR_REGIONS_INFERENCE, ASHLAR_REGIONS_ALL, or what
  *           ashlar_optimizer_regions() says

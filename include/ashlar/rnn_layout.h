@@ -91,7 +91,8 @@ typedef struct ashlar_rnn_config {
     ashlar_rnn_algorithm algorithm;
 } ashlar_rnn_config;
 
-/* The tensors of one pseudo-layer. Gates are contiguous, so each tensor is one matrix product. */
+/* The tensors of one pseudo-layer. Gates are contiguous, so each matrix takes one product for all
+ * of them. */
 typedef enum ashlar_rnn_tensor {
     ASHLAR_RNN_W,  /* [G*H, in(l)] */
     ASHLAR_RNN_R,  /* [G*H, P] */

@@ -135,7 +135,8 @@ static ashlar_status split_token(const ashlar_tagger_work *w) {
     return ashlar_embedding_backward(m->ops, &before, m->stream);
 }
 
-/* Sentences are sorted by length: the first `active` ones have the token. */
+/* Queue forward and backward of one token of each sentence. They are sorted by length: the first
+ * `active` ones have the token. */
 ashlar_status ashlar__tagger_queue_token(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     const size_t first = w->token * w->batch->shape.batch;

@@ -36,8 +36,8 @@ typedef struct ashlar_train_config {
     bool without_plan;       /* steps allocate from the heap instead of from plans */
     bool pads;               /* pad batches to the longest length of their range: see step_fixed.h;
                               * 0 buckets then stand for ASHLAR_STEP_BUCKETS */
-    size_t graphs;           /* the most captured steps that are kept; 0: steps are not captured.
-                              * Above 0 batches are padded, too */
+    size_t graphs;           /* the most captured steps that are kept; 0: no step is captured. If
+                              * it is not 0, batches are padded even without `pads` */
     const char *plan_file;   /* keeps the plans; NULL: no file */
     const char *resume_file; /* the training to resume; NULL: begin a new one */
     const char *save_file;   /* written every `save_every` steps; NULL: never */
