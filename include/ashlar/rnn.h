@@ -33,6 +33,10 @@ typedef struct ashlar_rnn_batch {
                             * seed in each step. On a CUDA device only the seed of an rnn's first
                             * such call counts, and later calls continue its random sequence,
                             * unless dropout_restarts is set */
+    /* On the CPU sequence b drops the outputs of sequence dropout_first + b * dropout_stride, so
+     * that parts of a batch drop what the whole one would: 0 and 0 stand for 0 and 1, and cuDNN
+     * takes nothing else. The same in all passes */
+    size_t dropout_first, dropout_stride;
 } ashlar_rnn_batch;
 
 /* The buffers of the three calls, in device memory, with elements of the layout's type. The letters

@@ -52,6 +52,8 @@ static ashlar_status queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     c->args = (ashlar_rnn_cpu_args){.steps = batch->steps,
                                     .batch = batch->batch,
                                     .dropout_seed = batch->dropout_seed,
+                                    .dropout_first = batch->dropout_first,
+                                    .dropout_stride = batch->dropout_stride,
                                     .b = *buffers};
     c->varying = *varying;
     if (count > 0) {

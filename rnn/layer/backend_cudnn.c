@@ -265,6 +265,10 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     ASHLAR_FAIL_IF(pass != ASHLAR_RNN_FORWARD && buffers->y == NULL, ASHLAR_EINVAL,
                    "rnn: y is NULL; on a CUDA device the backward calls read the y, hx and cx of "
                    "forward again");
+    ASHLAR_FAIL_IF(config->dropout > 0 && (batch->dropout_first != 0 || batch->dropout_stride > 1),
+                   ASHLAR_ENOTSUP,
+                   "rnn: cuDNN cannot drop what another part of a batch would; leave "
+                   "dropout_first and dropout_stride 0");
     ashlar_status status = lock(rnn);
     if (status == ASHLAR_OK) {
         status = run(&c, pass);

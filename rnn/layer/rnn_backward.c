@@ -84,7 +84,7 @@ void ASHLAR_VARIANT(ashlar__rnn_backward_data)(const ashlar_rnn_cpu_args *args) 
              part.input);
         }
         if (l > 0 && batch.is_dropping) {
-            drop_rows(&batch, *kept_seed(&batch, args), l, flow);
+            drop_rows(&batch, args, *kept_seed(&batch, args), l, flow);
         }
     }
     if (args->b.dx != NULL) {

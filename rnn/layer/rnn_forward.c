@@ -73,7 +73,7 @@ static const real *make_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu
         join_outputs(batch, &below, input);
     }
     if (batch->is_dropping) {
-        drop_rows(batch, args->dropout_seed, l, input);
+        drop_rows(batch, args, args->dropout_seed, l, input);
     }
     return input;
 }

@@ -57,16 +57,21 @@ void join_outputs(const ashlar_rnn_rows *batch, const layer_part *part, real *in
     }
 }
 
-void drop_rows(const ashlar_rnn_rows *batch, uint64_t seed, size_t layer, real *rows) {
+void drop_rows(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args, uint64_t seed,
+               size_t layer, real *rows) {
     const size_t width = batch->layout->output;
     const double rate = batch->layout->config.dropout;
     const uint32_t threshold = ashlar__dropout_threshold(rate);
     const real scale = (real)(1 / (1 - rate));
+    const size_t stride = args->dropout_stride == 0 ? 1 : args->dropout_stride;
     for (size_t t = 0; t < batch->steps; t++) {
         for (size_t p = 0; p < ashlar__rnn_rows_active(batch, t); p++) {
             real *const row = rows + (batch->start[t] + p) * width;
-            const ashlar_dropout_row key = {
-                .seed = seed, .layer = layer, .step = t, .sequence = batch->order[p]};
+            const ashlar_dropout_row key = {.seed = seed,
+                                            .layer = layer,
+                                            .step = t,
+                                            .sequence =
+                                                args->dropout_first + batch->order[p] * stride};
             for (size_t first = 0; first < width; first += ASHLAR_DROPOUT_DRAWS) {
                 uint32_t draws[ASHLAR_DROPOUT_DRAWS];
                 ashlar__dropout_draw(&key, first / ASHLAR_DROPOUT_DRAWS, draws);

@@ -106,7 +106,8 @@ void write_outputs(const ashlar_rnn_rows *batch, const layer_part *part, real *y
 /* This pseudo-layer's columns of the next layer's input, packed [N, D*P]. */
 void join_outputs(const ashlar_rnn_rows *batch, const layer_part *part, real *input);
 /* Multiply rows [N, D*P], the input of `layer` or its gradient, by the dropout mask. */
-void drop_rows(const ashlar_rnn_rows *batch, uint64_t seed, size_t layer, real *rows);
+void drop_rows(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args, uint64_t seed,
+               size_t layer, real *rows);
 
 /* Which states of a pseudo-layer: before a sequence's steps, after them, or gradients of either. */
 typedef enum state_kind { FIRST_STATES, LAST_STATES, STATE_GRADIENTS } state_kind;

@@ -44,7 +44,8 @@ typedef struct ashlar_model {
     ashlar_model_views gradients; /* NULL pointers in a model for inference */
     const double *loss_scale;     /* multiplies the loss's gradient; in device memory; NULL: 1 */
     uint64_t dropout_seed;        /* for the next step; the trainer sets it before each step */
-    const uint64_t *seed_at;      /* added to it, in device memory; read if lengths are, too */
+    size_t dropout_first, dropout_stride; /* as in ashlar_rnn_batch; likewise */
+    const uint64_t *seed_at; /* added to dropout_seed, in device memory; read if lengths are, too */
     uint64_t *address_sum;        /* a checksum of the addresses that steps get; NULL: not wanted */
 } ashlar_model;
 

@@ -128,6 +128,8 @@ static ashlar_rnn_batch rnn_batch(const step *s) {
         .lengths = s->now.rnn_lengths,
         .dropout_seed = s->now.dropout_seed,
         .dropout_restarts = chunk_count(s) > 1, /* each chunk but the last runs twice */
+        .dropout_first = s->model->dropout_first,
+        .dropout_stride = s->model->dropout_stride,
     };
 }
 

@@ -67,6 +67,7 @@ typedef struct ashlar_tagger {
     ashlar_tagger_views gradients; /* NULL pointers in a tagger for inference */
     const double *loss_scale;      /* multiplies the loss's gradient; in device memory; NULL: 1 */
     uint64_t dropout_seed;         /* for the next step; the trainer sets it before each step */
+    size_t dropout_first, dropout_stride; /* as in ashlar_rnn_batch; likewise */
     /* In device memory: the weight of each word's loss, and what is added to the seed. With these,
      * a step's calls depend on its batch's shape alone, and can be captured. NULL: by the call */
     const double *weight_at;

@@ -214,7 +214,9 @@ static ashlar_rnn_batch word_batch(const ashlar_tagger_work *w, const ashlar_tag
     return (ashlar_rnn_batch){.steps = w->batch->shape.steps,
                               .batch = w->batch->shape.batch,
                               .lengths = host->lengths,
-                              .dropout_seed = w->tagger->dropout_seed};
+                              .dropout_seed = w->tagger->dropout_seed,
+                              .dropout_first = w->tagger->dropout_first,
+                              .dropout_stride = w->tagger->dropout_stride};
 }
 
 static ashlar_rnn_buffers word_buffers(const ashlar_tagger_work *w, void *work) {
