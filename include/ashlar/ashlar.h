@@ -19,6 +19,7 @@
 #include <ashlar/plan.h>
 #include <ashlar/plan_file.h>
 #include <ashlar/plan_list.h>
+#include <ashlar/ranks.h>
 #include <ashlar/reduce.h>
 #include <ashlar/replica.h>
 #include <ashlar/rnn.h>

@@ -1,0 +1,91 @@
+/* ranks.h - the processes that train together, and the collectives of reduce.h between them by MPI.
+ *
+ * A launcher (mpirun) starts the same program several times; each process is a rank. The library
+ * that knows the MPI, ashlar-mpi, is loaded at run time, for the MPI whose launcher it is. Ranks
+ * are for software devices: CUDA forbids what these collectives do in a stream's order.
+ *
+ * Before each collective the ranks compare, in a word, what they are about to do. If one is about
+ * to do something else, or does not come within a time, all collectives from then on do nothing, on
+ * every rank that is still there, and ashlar_ranks_check() names rank and collective.
+ *
+ * Threads: one at a time. */
+#ifndef ASHLAR_RANKS_H
+#define ASHLAR_RANKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/device.h>
+#include <ashlar/export.h>
+#include <ashlar/reduce.h>
+#include <ashlar/status.h>
+
+ASHLAR_BEGIN_DECLS
+
+typedef struct ashlar_ranks ashlar_ranks;
+
+/* In which order the elements of all ranks are added up. */
+typedef enum ashlar_ranks_order {
+    ASHLAR_RANKS_FASTEST, /* the MPI's */
+    /* As a binary tree over the ranks: ((0 + 1) + (2 + 3)) + .... The sums have the same bits as
+     * those of fewer ranks of which each has added up neighbouring parts as such a tree before.
+     * Needs 2^k ranks, and sends log2(ranks) times all elements. reduce_scatter does the same */
+    ASHLAR_RANKS_TREE,
+    ASHLAR_RANKS_ORDER_COUNT
+} ashlar_ranks_order;
+
+/* How many processes a launcher has started together with this one, by its environment: 1 if
+ * none has. */
+ASHLAR_API size_t ashlar_ranks_started(void);
+
+/* Join the other ranks. Once per process; every rank must.
+ *
+ * library      of the engine; NULL: what ASHLAR_MPI names, or ashlar-mpi for the launcher's MPI
+ * timeout_ms   for how long a collective waits for a rank; 0: two minutes. The first rank reports
+ *              after this time, the others some seconds later
+ *
+ * Ownership: *out is the caller's.
+ * Errors:    ASHLAR_ENOTSUP (the library cannot be loaded, or cannot start: the detail says why),
+ *            ASHLAR_EHOSTMEM. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_open(const char *library,
+                                                             uint32_t timeout_ms,
+                                                             ashlar_ranks **out);
+
+/* Leave the other ranks. No collective may be queued. NULL is allowed.
+ *
+ * has_failed   end all other ranks, and this process, with status 1; else wait until they leave */
+ASHLAR_API void ashlar_ranks_close(ashlar_ranks *ranks, bool has_failed);
+
+ASHLAR_API size_t ashlar_ranks_rank(const ashlar_ranks *ranks); /* 0 .. count - 1 */
+ASHLAR_API size_t ashlar_ranks_count(const ashlar_ranks *ranks);
+
+/* Fill the table for a reducer on a software device. Its all_reduce serves other data, too.
+ *
+ * Ownership: the table is for as long as the ranks; the device must outlive its queued work.
+ * Errors:    ASHLAR_ENOTSUP (a CUDA device), ASHLAR_EINVAL (order; not 2^k ranks for the tree),
+ *            ASHLAR_EHOSTMEM. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_collectives(ashlar_ranks *ranks,
+                                                                    ashlar_device *device,
+                                                                    ashlar_ranks_order order,
+                                                                    const ashlar_collectives **out);
+
+/* Say at which step the collectives queued from now on are; they are numbered from 0 in it.
+ *
+ * facts   what must be the same on all ranks, as a checksum; the next collective compares it */
+ASHLAR_API void ashlar_ranks_mark(ashlar_ranks *ranks, uint64_t step, uint64_t facts);
+
+/* Whether all collectives that have run so far did what they should.
+ *
+ * Errors: ASHLAR_EIO: a rank did not come, or came with something else; the detail names both. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_check(const ashlar_ranks *ranks);
+
+/* How long this rank was in collectives so far, the waits for other ranks included. */
+ASHLAR_API double ashlar_ranks_seconds(const ashlar_ranks *ranks);
+
+/* Whether no other rank reports the failure. One should, when all have the same. */
+ASHLAR_API bool ashlar_ranks_reports(const ashlar_ranks *ranks);
+
+ASHLAR_END_DECLS
+
+#endif /* ASHLAR_RANKS_H */
