@@ -88,13 +88,25 @@ ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, 
     return w;
 }
 
-size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, const int32_t *image,
-                                  size_t part) {
-    const size_t each = split->micro * split->chunks * split->count;
-    const int32_t *const lengths = image + split->image - split->extra + part * each;
+size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, size_t part,
+                                  const int32_t *lengths, size_t batch) {
     size_t tokens = 0;
-    for (size_t i = 0; i < each; i++) {
-        tokens += (size_t)lengths[i];
+    for (size_t b = 0; b < batch; b++) {
+        tokens += (size_t)length_within(lengths[b], part * split->part, split->part);
     }
     return tokens;
+}
+
+void ashlar__batch_take_shards(const ashlar_batch *from, size_t batch, size_t all, size_t first,
+                               size_t count, ashlar_batch *to) {
+    const size_t each = batch / all, columns = each * count;
+    ASHLAR_CHECK2(each * all == batch && first + count <= all);
+    for (size_t c = 0; c < columns; c++) {
+        const size_t column = first + c / each + c % each * all;
+        to->lengths[c] = from->lengths[column];
+        for (size_t step = 0; step < from->steps; step++) {
+            to->inputs[step * columns + c] = from->inputs[step * batch + column];
+            to->targets[step * columns + c] = from->targets[step * batch + column];
+        }
+    }
 }

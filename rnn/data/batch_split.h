@@ -63,8 +63,15 @@ void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_batc
 ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, size_t micro,
                                                size_t part);
 
-/* Number of tokens in a part, over all micro-batches: the sum of the lengths that the image has. */
-size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, const int32_t *image,
-                                  size_t part);
+/* Number of tokens in a part of `batch` sequences of these lengths; a split of fewer of them counts
+ * the tokens of all. */
+size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, size_t part,
+                                  const int32_t *lengths, size_t batch);
+
+/* Copy the columns of shards first .. first + count - 1 of `all` equal ones out of a batch of
+ * `batch` sequences, shard after shard. Shard s has the sequences s, s + all, s + 2 all, ...: still
+ * longest first. Copies inputs, targets and lengths. */
+void ashlar__batch_take_shards(const ashlar_batch *from, size_t batch, size_t all, size_t first,
+                               size_t count, ashlar_batch *to);
 
 #endif /* ASHLAR_BATCH_SPLIT_H */

@@ -11,6 +11,7 @@
 #include "rnn/train/tasks.h"
 #include "rnn/programs/text.h"
 #include "rnn/programs/train_command.h"
+#include "rnn/programs/train_ranks.h"
 
 static const char program[] = "ashlar-train";
 
@@ -76,6 +77,9 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
     ashlar_task *task = ashlar__trainer_task(trainer);
     const char *file = c->train.save_file;
     ashlar_tagger_evaluation test = {0};
+    if (c->train.ranks != NULL && ashlar_ranks_rank(c->train.ranks) > 0) {
+        return ASHLAR_OK; /* what remains is rank 0's */
+    }
     ashlar_status first = file != NULL ? ashlar__trainer_save(trainer, file) : ASHLAR_OK;
     if (first == ASHLAR_OK && c->is_tagger) {
         first = ashlar__task_tagger_evaluate(trainer, &test);
@@ -166,6 +170,7 @@ static ashlar_status train(const ashlar_train_command *c, ashlar_device *device,
         status = print_map(ashlar__trainer_task(trainer)->arena);
     }
     ASHLAR_THEN(status, run_trainer(c, trainer, &report));
+    ASHLAR_THEN(status, ashlar__train_ranks_report(c, device, &report));
     ASHLAR_THEN(status, finish(c, trainer, &report));
     ashlar__trainer_destroy(trainer);
     return status;
@@ -212,7 +217,7 @@ static ashlar_status run_tags(ashlar_train_command *c, ashlar_device *device) {
 static int run(ashlar_train_command *c, ashlar_device *device) {
     ashlar_status status = ashlar__train_command_check_writable(c);
     ASHLAR_THEN(status, c->is_tagger ? run_tags(c, device) : run_text(c, device));
-    return status == ASHLAR_OK ? 0 : ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
+    return status == ASHLAR_OK ? 0 : ashlar__train_ranks_fail(c, program, ASHLAR_EXIT_FAILED);
 }
 
 static int run_command(int argc, char **argv) {
@@ -224,6 +229,11 @@ static int run_command(int argc, char **argv) {
         ashlar__train_command_print_help(stdout, program, c.is_tagger);
         return 0;
     }
+    const ashlar_status joined = ashlar__train_ranks_open(&c, argc, argv);
+    if (joined != ASHLAR_OK) {
+        const int failed = joined == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE : ASHLAR_EXIT_FAILED;
+        return ashlar__train_ranks_close(&c, ashlar__train_ranks_fail(&c, program, failed));
+    }
     ashlar__blas_set_threads((int)c.threads);
     ashlar_device *device = NULL;
     int status = ashlar__program_open_device(program, c.device, &device);
@@ -231,7 +241,7 @@ static int run_command(int argc, char **argv) {
         status = run(&c, device);
         ashlar_device_close(device);
     }
-    return status;
+    return ashlar__train_ranks_close(&c, status);
 }
 
 int main(int argc, char **argv) {

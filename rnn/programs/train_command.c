@@ -47,6 +47,7 @@ static ashlar_train_command defaults(bool is_tagger) {
         .recompute = "0",
         .sample_bytes = 400,
         .max_graphs = 64,
+        .timeout_s = 120,
         .threads = (size_t)ashlar__blas_threads(),
     };
     ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &c.train.optimizer);
@@ -101,6 +102,8 @@ static const ashlar_option options[] = {
     FLAG("pad", train.pads, "batches to the longest length of their range"),
     FLAG("graphs", wants_graphs, "make each step one launch; pads, too"),
     NUMBER("max-graphs", max_graphs, 2, 65536, "most captured steps that are kept"),
+    FLAG("reproducible", is_reproducible, "the same bits for 1, 2, 4 or 8 ranks"),
+    NUMBER("timeout", timeout_s, 1, 86400, "seconds in which ranks wait for each other"),
     FLAG("no-plan", train.without_plan, "serve each block by itself, not from a plan of the step"),
     TEXT("plan", "FILE", train.plan_file, "keep the memory plan there for the next time"),
     NUMBER("threads", threads, 1, 1024, "threads that compute on the CPU"),
@@ -137,7 +140,7 @@ static const ashlar_option options[] = {
            "tagger: test on every Nth sentence, 0: on none"),
 };
 enum {
-    SHARED_COUNT = 43,
+    SHARED_COUNT = 45,
     TEXT_END = SHARED_COUNT + 6,
     OPTION_COUNT = sizeof options / sizeof options[0]
 };

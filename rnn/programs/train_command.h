@@ -49,6 +49,8 @@ typedef struct ashlar_train_command {
     size_t threads;
     size_t max_graphs; /* with wants_graphs */
     bool wants_graphs;
+    bool is_reproducible;
+    size_t timeout_s; /* for which ranks wait for each other */
     bool is_quiet;
     bool wants_help;
 } ashlar_train_command;

@@ -40,7 +40,7 @@ typedef struct ashlar_task_batch {
 /* A part of a batch. */
 typedef struct ashlar_task_part {
     size_t length; /* time steps, 1 .. task->max_part_length; sizes of buffers depend on it */
-    size_t tokens; /* the part's loss is the mean over these */
+    size_t tokens; /* the part's loss is the mean over these, those of other ranks included */
 } ashlar_task_part;
 
 /* The saving by an option: the peak memory that a step would need without the option. */
@@ -77,15 +77,17 @@ typedef struct ashlar_task_table {
     ashlar_task_part (*part)(const ashlar_task *task, size_t buffer, size_t index);
 
     ashlar_status (*upload)(ashlar_task *task, size_t buffer, ashlar_stream stream);
-    /* Queue forward and backward of a part: add gradients, times *task->loss_scale, to the arena's
-     * gradient region, and the mean loss to *loss in device memory. Give back all buffers, also on
-     * failure. Parts are queued in order; the weights change between them. With task->values, only
-     * the batch's padded shape decides about the calls, and about their arguments.
+    /* Queue forward and backward of a part of task->shard: add gradients, times *task->loss_scale,
+     * to the arena's gradient region, and its share of the mean loss to *loss in device memory.
+     * Give back all buffers, also on failure. Parts are queued in order; the weights change between
+     * them. With task->values, only the batch's padded shape decides about the calls, and about
+     * their arguments.
      *
      * seed   for random draws such as dropout */
     ashlar_status (*step)(ashlar_task *task, size_t buffer, size_t index, uint64_t seed,
                           double *loss);
-    /* Take and give back the buffers of a step on a part of `length`, in the step's order. */
+    /* Take and give back the buffers of the steps on all of this rank's shards of a part of
+     * `length`, in the steps' order. */
     ashlar_status (*dry_run)(ashlar_task *task, size_t length);
 
     /* Add what the calls of a step on the batch in a buffer depend on, besides what the trainer
@@ -115,7 +117,9 @@ struct ashlar_task {
     size_t max_length;             /* of a batch, in time steps */
     size_t max_part_length;        /* of a part, in time steps; lengths up to this are warmed up */
     size_t max_parts;              /* of a batch */
-    size_t batch;                  /* sequences per batch */
+    size_t batch;                  /* sequences per batch, on all ranks together */
+    size_t shard;                  /* the one of this rank's that a step is on (shards.h); set by
+                                    * the trainer before each step */
     size_t sequences;              /* sequences per epoch */
     ashlar_arena *arena;           /* while open; the task owns it */
     const double *loss_scale;      /* in device memory; set by the trainer before the first step */

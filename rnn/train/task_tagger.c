@@ -11,6 +11,7 @@
 
 #include "allocator/base/host.h"
 #include "rnn/layer/rnn_varying.h"
+#include "rnn/train/shards.h"
 #include "rnn/train/step_identity.h"
 #include "rnn/train/task_options.h"
 
@@ -24,7 +25,11 @@ typedef struct tagger_task {
     double *host;    /* head.host: one loss, then both buffers' batches, then labels */
     double *loss;    /* of a prediction; the second block, behind that of both buffers' batches */
     int32_t *labels; /* in `host`: [T, B] of the largest batch */
-    ashlar_tagger_batch buffers[ASHLAR_TASK_BUFFERS];
+    ashlar_shards shards;
+    size_t count; /* sentences of a shard; without shards, of a batch */
+    ashlar_tagger_batch buffers[ASHLAR_TASK_BUFFERS][ASHLAR_SHARDS_MOST]; /* [shards.count] used */
+    size_t tokens[ASHLAR_TASK_BUFFERS]; /* of the batch, on all ranks */
+    ashlar_batch_sampler_item *own;     /* [count] of one shard */
     ashlar_tagger_evaluation test; /* the last evaluation */
     size_t needed_bytes;           /* from the estimate; 0 before the first test */
 } tagger_task;
@@ -70,6 +75,10 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.char_hidden", tags->character_hidden);
     ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.label_embedding", tags->label_embedding);
     ashlar__option_count(l, ASHLAR_FOR_FILE, "ashlar.directions", tags->is_unidirectional ? 1 : 2);
+    if (t->shards.all > 1) {
+        ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.own_shards", t->shards.count);
+        ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.all_shards", t->shards.all);
+    }
     ashlar__option_flag(l, ASHLAR_FOR_REPORT | ASHLAR_FOR_PLAN, "ashlar.bidirectional",
                         !tags->is_unidirectional);
     ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.longest_word", t->counts.longest_word);
@@ -77,18 +86,26 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
 }
 
 static ashlar_tagger_shape shape_of(const tagger_task *t, size_t length) {
-    return (ashlar_tagger_shape){length, t->config.batch, t->counts.longest_word};
+    return (ashlar_tagger_shape){length, t->count, t->counts.longest_word};
 }
 
 static ashlar_task_batch next(ashlar_task *task, size_t buffer) {
     tagger_task *t = tagger_of(task);
-    ashlar_tagger_batch *batch = &t->buffers[buffer];
     const ashlar_batch_sampler_item *items = ashlar__batch_sampler_next(task->sampler);
     const size_t *padded = task->padded, longest = padded == NULL ? 1 : t->counts.longest_word;
-    ashlar__tagger_batch_fill_padded(batch, t->corpus, items, t->config.batch,
-                                     padded == NULL ? 1 : padded[items[0].length], longest);
+    for (size_t i = 0; i < t->shards.count; i++) {
+        for (size_t b = 0; b < t->count; b++) {
+            t->own[b] = items[t->shards.first + i + b * t->shards.all];
+        }
+        ashlar__tagger_batch_fill_padded(&t->buffers[buffer][i], t->corpus, t->own, t->count,
+                                         padded == NULL ? 1 : padded[items[0].length], longest);
+    }
+    t->tokens[buffer] = 0;
+    for (size_t b = 0; b < t->config.batch; b++) {
+        t->tokens[buffer] += items[b].length;
+    }
     return (ashlar_task_batch){.length = items[0].length,
-                               .tokens = batch->tokens,
+                               .tokens = t->tokens[buffer],
                                .parts = 1,
                                .epoch = ashlar__batch_sampler_epochs(task->sampler)};
 }
@@ -96,45 +113,62 @@ static ashlar_task_batch next(ashlar_task *task, size_t buffer) {
 static void make_dummy(ashlar_task *task, size_t buffer, size_t length) {
     tagger_task *t = tagger_of(task);
     const ashlar_tagger_shape shape = shape_of(t, length);
-    ashlar__tagger_batch_fill_largest(&t->buffers[buffer], &shape);
+    for (size_t i = 0; i < t->shards.count; i++) {
+        ashlar__tagger_batch_fill_largest(&t->buffers[buffer][i], &shape);
+    }
+    t->tokens[buffer] = length * t->config.batch;
 }
 
 static ashlar_task_part part_of(const ashlar_task *task, size_t buffer, size_t part) {
-    const ashlar_tagger_batch *batch = &tagger_of(task)->buffers[buffer];
-    (void)part;
-    return (ashlar_task_part){.length = batch->shape.steps, .tokens = batch->tokens};
+    const tagger_task *t = tagger_of(task);
+    (void)part; /* the first shard has the longest sentence */
+    return (ashlar_task_part){.length = t->buffers[buffer][0].shape.steps,
+                              .tokens = t->tokens[buffer]};
+}
+
+static ashlar_status upload_shards(const tagger_task *t, size_t buffer, size_t count,
+                                   ashlar_stream stream) {
+    const ashlar_tagger_shape largest = shape_of(t, t->counts.longest_sentence);
+    const bool is_fixed = t->head.values[buffer] != NULL; /* the same copy for every batch */
+    for (size_t i = 0; i < count; i++) {
+        const ashlar_tagger_batch *batch = &t->buffers[buffer][i];
+        size_t bytes;
+        ASHLAR_TRY(ashlar__tagger_batch_bytes(is_fixed ? &largest : &batch->shape, &bytes));
+        ASHLAR_TRY(
+            ashlar_copy_to_device(t->tagger->device, batch->device, batch->data, bytes, stream));
+    }
+    return ASHLAR_OK;
 }
 
 static ashlar_status upload(ashlar_task *task, size_t buffer, ashlar_stream stream) {
     const tagger_task *t = tagger_of(task);
-    const ashlar_tagger_batch *batch = &t->buffers[buffer];
-    const ashlar_tagger_shape largest = shape_of(t, t->counts.longest_sentence);
-    const bool is_fixed = task->values[buffer] != NULL; /* the same copy for every batch */
-    size_t bytes;
-    ASHLAR_TRY(ashlar__tagger_batch_bytes(is_fixed ? &largest : &batch->shape, &bytes));
-    return ashlar_copy_to_device(t->tagger->device, batch->device, batch->data, bytes, stream);
+    return upload_shards(t, buffer, t->shards.count, stream);
 }
 
 static ashlar_status step(ashlar_task *task, size_t buffer, size_t part, uint64_t seed,
                           double *loss) {
     const tagger_task *t = tagger_of(task);
-    const ashlar_tagger_batch *batch = &t->buffers[buffer];
+    const ashlar_tagger_batch *batch = &t->buffers[buffer][task->shard];
     const ashlar_tagger_shape shape = shape_of(t, batch->shape.steps);
+    const bool is_shared = ashlar__shards_are_used(&t->config);
     ashlar_tagger_bytes sizes;
     (void)part;
+    t->tagger->dropout_first = t->shards.first + task->shard;
+    t->tagger->dropout_stride = t->shards.all;
     t->tagger->loss_scale = task->loss_scale;
     t->tagger->dropout_seed = seed;
     const ashlar_step_values *values = task->values[buffer];
     t->tagger->weight_at = values == NULL ? NULL : values->weights;
     t->tagger->seed_at = values == NULL ? NULL : &values->seed;
     ASHLAR_TRY(ashlar__tagger_sizes(t->tagger, &shape, &sizes));
-    return ashlar__tagger_step(t->tagger, batch, &sizes, 0, loss);
+    return ashlar__tagger_step(t->tagger, batch, &sizes,
+                               is_shared ? 1 / (double)t->tokens[buffer] : 0, loss);
 }
 
 static void identify(const ashlar_task *task, size_t buffer, ashlar_identity *id) {
     const tagger_task *t = tagger_of(task);
     const ashlar_tagger *m = t->tagger;
-    const ashlar_tagger_batch *batch = &t->buffers[buffer];
+    const ashlar_tagger_batch *batch = &t->buffers[buffer][0];
     enum { VIEWS = sizeof m->parameters / sizeof(void *) };
     void *views[2 * VIEWS];
     memcpy(views, &m->parameters, sizeof m->parameters);
@@ -157,7 +191,10 @@ static ashlar_status dry_run(ashlar_task *task, size_t length) {
     const ashlar_tagger_shape shape = shape_of(t, length);
     ashlar_tagger_bytes sizes;
     ASHLAR_TRY(ashlar__tagger_sizes(t->tagger, &shape, &sizes));
-    return ashlar__tagger_dry_run(t->tagger, &sizes);
+    for (size_t i = 0; i < t->shards.count; i++) {
+        ASHLAR_TRY(ashlar__tagger_dry_run(t->tagger, &sizes));
+    }
+    return ASHLAR_OK;
 }
 
 /* No option of a tagger saves memory. */
@@ -178,22 +215,23 @@ static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
 static ashlar_status take_memory(tagger_task *t, ashlar_stream stream) {
     const ashlar_tagger_shape largest = shape_of(t, t->counts.longest_sentence);
     const size_t labels = largest.steps * largest.batch;
+    const size_t all = ASHLAR_TASK_BUFFERS * t->shards.count;
     size_t bytes;
     ASHLAR_TRY(ashlar__tagger_batch_bytes(&largest, &bytes));
-    ASHLAR_TRY(ashlar__task_take_host(&t->head, sizeof(double) + ASHLAR_TASK_BUFFERS * bytes +
-                                                    labels * sizeof(int32_t)));
-    ASHLAR_TRY(ashlar__task_take_block(&t->head, 0, ASHLAR_TASK_BUFFERS * bytes, ASHLAR_TAG_BATCH,
-                                       stream));
+    ASHLAR_TRY(
+        ashlar__task_take_host(&t->head, sizeof(double) + all * bytes + labels * sizeof(int32_t)));
+    ASHLAR_TRY(ashlar__task_take_block(&t->head, 0, all * bytes, ASHLAR_TAG_BATCH, stream));
     ASHLAR_TRY(ashlar__task_take_block(&t->head, 1, sizeof *t->loss, ASHLAR_TAG_WORKSPACE, stream));
     t->host = t->head.host; /* the double lies first, for its alignment */
     t->loss = t->head.blocks[1];
     const size_t words = bytes / sizeof(int32_t);
     int32_t *data = (int32_t *)(t->host + 1);
-    for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {
-        t->buffers[i].data = data + i * words;
-        t->buffers[i].device = (int32_t *)t->head.blocks[0] + i * words;
+    for (size_t i = 0; i < all; i++) {
+        ashlar_tagger_batch *batch = &t->buffers[i / t->shards.count][i % t->shards.count];
+        batch->data = data + i * words;
+        batch->device = (int32_t *)t->head.blocks[0] + i * words;
     }
-    t->labels = data + ASHLAR_TASK_BUFFERS * words;
+    t->labels = data + all * words;
     return ASHLAR_OK;
 }
 
@@ -232,6 +270,7 @@ static void close_task(ashlar_task *task) {
 
 static void destroy_task(ashlar_task *task) {
     ashlar__batch_sampler_destroy(task->sampler);
+    ashlar__host_free(tagger_of(task)->own);
     ashlar__host_free(tagger_of(task));
 }
 
@@ -288,6 +327,10 @@ static ashlar_status make_batch_sampler(tagger_task *t) {
 static ashlar_status build(tagger_task *t) {
     size_t bytes;
     ashlar__tagger_corpus_counts(t->corpus, &t->counts);
+    ASHLAR_TRY(ashlar__shards_check(&t->config));
+    t->shards = ashlar__shards_of(&t->config);
+    t->count = t->config.batch / t->shards.all;
+    ASHLAR_HOST_NEW(t->own, t->count, "no host memory for %zu sentences", t->count);
     const ashlar_tagger_shape largest = shape_of(t, t->counts.longest_sentence);
     const ashlar_status status = ashlar__tagger_batch_bytes(&largest, &bytes);
     t->head.max_length = largest.steps;
@@ -328,18 +371,18 @@ static int longest_first(const void *a, const void *b) {
 /* Queue the prediction of the batch in buffer 0, and the copy of its loss to the host. */
 static ashlar_status queue_prediction(tagger_task *t) {
     const ashlar_tagger *m = t->tagger;
-    const ashlar_tagger_shape shape = shape_of(t, t->buffers[0].shape.steps);
+    const ashlar_tagger_shape shape = shape_of(t, t->buffers[0][0].shape.steps);
     ashlar_tagger_bytes sizes;
     ASHLAR_TRY(ashlar__tagger_sizes(m, &shape, &sizes));
-    ASHLAR_TRY(upload(&t->head, 0, m->stream));
+    ASHLAR_TRY(upload_shards(t, 0, 1, m->stream));
     ASHLAR_TRY(ashlar_fill(m->device, t->loss, 0, sizeof *t->loss, m->stream));
-    ASHLAR_TRY(ashlar__tagger_predict(t->tagger, &t->buffers[0], &sizes, t->loss, t->labels));
+    ASHLAR_TRY(ashlar__tagger_predict(t->tagger, &t->buffers[0][0], &sizes, t->loss, t->labels));
     return ashlar_copy_to_host(m->device, t->host, t->loss, sizeof *t->loss, m->stream);
 }
 
 /* Predict the batch in buffer 0 in a step of its length's key, like a training step. */
 static ashlar_status predict(tagger_task *t, ashlar_trainer *trainer) {
-    const uint64_t key = ashlar__trainer_key(trainer, t->buffers[0].shape.steps);
+    const uint64_t key = ashlar__trainer_key(trainer, t->buffers[0][0].shape.steps);
     ASHLAR_TRY(ashlar_step_begin(t->head.allocator, t->tagger->stream, key));
     const ashlar_status status = queue_prediction(t);
     const ashlar_status ended = ashlar_step_end(t->head.allocator);
@@ -347,7 +390,7 @@ static ashlar_status predict(tagger_task *t, ashlar_trainer *trainer) {
 }
 
 static void count_right(const tagger_task *t, ashlar_tagger_evaluation *test) {
-    const ashlar_tagger_batch *batch = &t->buffers[0];
+    const ashlar_tagger_batch *batch = &t->buffers[0][0];
     const ashlar_tagger_arrays arrays = ashlar__tagger_batch_arrays(&batch->shape, batch->data);
     for (size_t at = 0; at < batch->shape.steps * batch->shape.batch; at++) {
         const size_t b = at % batch->shape.batch;
@@ -361,10 +404,10 @@ static void count_right(const tagger_task *t, ashlar_tagger_evaluation *test) {
 static ashlar_status run_test(tagger_task *t, ashlar_trainer *trainer,
                               const ashlar_batch_sampler_item *items,
                               ashlar_tagger_evaluation *test) {
-    for (size_t i = 0; i < t->counts.held_out; i += t->config.batch) {
+    for (size_t i = 0; i < t->counts.held_out; i += t->count) {
         const size_t left = t->counts.held_out - i;
-        const size_t count = left < t->config.batch ? left : t->config.batch;
-        ashlar__tagger_batch_fill(&t->buffers[0], t->corpus, items + i, count);
+        const size_t count = left < t->count ? left : t->count;
+        ashlar__tagger_batch_fill(&t->buffers[0][0], t->corpus, items + i, count);
         ASHLAR_TRY(predict(t, trainer));
         ASHLAR_TRY(ashlar_stream_synchronize(t->tagger->device, t->tagger->stream));
         count_right(t, test);

@@ -9,6 +9,7 @@
 #include "allocator/base/checked.h"
 #include "rnn/data/batch_split.h"
 #include "allocator/base/host.h"
+#include "rnn/train/shards.h"
 #include "rnn/train/step_identity.h"
 #include "rnn/train/task_options.h"
 
@@ -17,6 +18,7 @@ typedef struct batch_buffer {
     ashlar_batch_split split;
     int32_t *host;   /* page-locked: the image and the second copy of the lengths (batch_split.h) */
     int32_t *device; /* the image, in device memory */
+    size_t *tokens;  /* [max_parts] of each part, on all ranks */
 } batch_buffer;
 
 /* Blocks: both buffers; 2 sets of states for each micro-batch, if there are parts. */
@@ -30,6 +32,10 @@ typedef struct text_task {
     ashlar_batch_split_config split;
     int32_t *drawn;     /* the batcher writes here: inputs, targets, lengths */
     ashlar_batch batch; /* its pointers lead into `drawn` */
+    ashlar_shards shards;
+    ashlar_batch own; /* the columns of this rank's shards, shard by shard; a whole batch's are its
+                       * own: `batch` */
+    size_t own_batch; /* sequences in `own` */
     ashlar_model *model;
     size_t state_bytes;  /* of one set of states */
     size_t buffer_words; /* of the largest batch, with the second copy of its lengths */
@@ -51,6 +57,11 @@ static void describe_data(const ashlar_task *task, char text[static ASHLAR_TASK_
                    ashlar__corpus_checksum(corpus));
 }
 
+/* Micro-batches of a shard. */
+static size_t pieces_of(const text_task *t) {
+    return t->config.accumulate == 0 ? 1 : t->config.accumulate;
+}
+
 static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     const text_task *t = text_of(task);
     const ashlar_train_config *c = &t->config;
@@ -60,7 +71,11 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     ashlar__option_stack(l, c);
     ashlar__option_count(l, no_plan, "ashlar.max_length", c->max_length);
     ashlar__option_count(l, no_plan, "ashlar.stride", c->stride);
-    ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.accumulate", t->split.micro);
+    ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.accumulate", pieces_of(t));
+    if (t->shards.all > 1) {
+        ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.own_shards", t->shards.count);
+        ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.all_shards", t->shards.all);
+    }
     ashlar__option_count(l, no_plan, "ashlar.bptt", t->split.part);
     ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.recompute", t->split.chunk);
     ashlar__option_text(l, of_type, "ashlar.dtype", ashlar_dtype_name(c->dtype));
@@ -78,7 +93,15 @@ static void pad_batch(text_task *t) {
 static void fill_buffer(text_task *t, size_t index) {
     batch_buffer *s = &t->buffers[index];
     s->split = ashlar__batch_split_make(&t->split, t->batch.steps);
-    ashlar__batch_split_fill(&s->split, &t->batch, s->host);
+    if (t->own.inputs != t->batch.inputs) {
+        ashlar__batch_take_shards(&t->batch, t->config.batch, t->shards.all, t->shards.first,
+                                  t->shards.count, &t->own);
+    }
+    ashlar__batch_split_fill(&s->split, &t->own, s->host);
+    for (size_t part = 0; part < s->split.parts; part++) {
+        s->tokens[part] =
+            ashlar__batch_split_tokens(&s->split, part, t->batch.lengths, t->config.batch);
+    }
 }
 
 static ashlar_task_batch next(ashlar_task *task, size_t index) {
@@ -110,7 +133,7 @@ static void make_dummy(ashlar_task *task, size_t index, size_t length) {
 static ashlar_task_part part_of(const ashlar_task *task, size_t index, size_t part) {
     const batch_buffer *s = &text_of(task)->buffers[index];
     return (ashlar_task_part){.length = ashlar__batch_split_window(&s->split, 0, part).steps,
-                              .tokens = ashlar__batch_split_tokens(&s->split, s->host, part)};
+                              .tokens = s->tokens[part]};
 }
 
 /* Whatever the batch, where steps are captured: all of the buffer. */
@@ -134,7 +157,8 @@ static ashlar_model_window window_of(const text_task *t, const batch_buffer *s, 
                                      size_t part) {
     const ashlar_batch_split *split = &s->split;
     const ashlar_batch_window at = ashlar__batch_split_window(split, micro, part);
-    const bool is_whole = split->micro == 1 && split->chunks == 1;
+    const bool is_whole =
+        split->micro == 1 && split->chunks == 1 && !ashlar__shards_are_used(&t->config);
     const ashlar_step_values *values = t->head.values[s - t->buffers];
     return (ashlar_model_window){
         .steps = at.steps,
@@ -145,7 +169,7 @@ static ashlar_model_window window_of(const text_task *t, const batch_buffer *s, 
         .lengths = s->device + at.lengths,
         .rnn_lengths = s->host + at.rnn_lengths,
         .rnn_lengths_at = values == NULL ? NULL : s->device + at.rnn_lengths,
-        .weight = is_whole ? 0 : 1 / (double)ashlar__batch_split_tokens(split, s->host, part),
+        .weight = is_whole ? 0 : 1 / (double)s->tokens[part],
         .weight_at = is_whole || values == NULL ? NULL : &values->weights[part],
         .first = part == 0 ? NULL : carried_set(t, micro, part),
         .last = part + 1 == split->parts ? NULL : carried_set(t, micro, part + 1),
@@ -162,10 +186,13 @@ static ashlar_status step(ashlar_task *task, size_t index, size_t part, uint64_t
     const batch_buffer *s = &t->buffers[index];
     t->model->loss_scale = task->loss_scale;
     t->model->seed_at = task->values[index] == NULL ? NULL : &task->values[index]->seed;
-    for (size_t m = 0; m < s->split.micro; m++) {
+    t->model->dropout_first = t->shards.first + task->shard;
+    t->model->dropout_stride = t->shards.all;
+    for (size_t piece = 0; piece < pieces_of(t); piece++) {
+        const size_t m = task->shard * pieces_of(t) + piece;
         const ashlar_model_window window = window_of(t, s, m, part);
         ashlar_step_sizes sizes;
-        t->model->dropout_seed = seed + m * MICRO_STRIDE;
+        t->model->dropout_seed = seed + piece * MICRO_STRIDE;
         ASHLAR_TRY(
             ashlar__model_chunk_sizes(t->model, window.steps, window.count, window.chunk, &sizes));
         ASHLAR_TRY(ashlar__model_step(t->model, &window, &sizes, loss));
@@ -224,11 +251,10 @@ static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
                              size_t *count) {
     const text_task *t = text_of(task);
     ashlar_batch_split_config without[] = {t->split, t->split, t->split};
-    const ashlar_task_saving options[] = {
-        {"accumulate", t->split.micro == 1 ? 0 : t->split.micro, 0},
-        {"bptt", t->split.part, 0},
-        {"recompute", t->split.chunk, 0}};
-    without[0].micro = 1;
+    const ashlar_task_saving options[] = {{"accumulate", pieces_of(t) == 1 ? 0 : pieces_of(t), 0},
+                                          {"bptt", t->split.part, 0},
+                                          {"recompute", t->split.chunk, 0}};
+    without[0].micro = t->shards.count;
     without[1].part = 0;
     without[2].chunk = 0;
     *count = 0;
@@ -268,7 +294,7 @@ static ashlar_status take_buffers(text_task *t, ashlar_stream stream) {
 static ashlar_status take_carried(text_task *t, ashlar_stream stream) {
     ashlar_step_sizes sizes;
     size_t bytes = 0;
-    ASHLAR_TRY(ashlar__model_sizes(t->model, 1, t->config.batch / t->split.micro, &sizes));
+    ASHLAR_TRY(ashlar__model_sizes(t->model, 1, t->own_batch / t->split.micro, &sizes));
     ASHLAR_FAIL_IF(!ashlar__mul(2 * t->split.micro, sizes.state, &bytes), ASHLAR_EOVERFLOW,
                    "the states of %zu sequences are too large", t->config.batch);
     t->state_bytes = sizes.state;
@@ -303,6 +329,7 @@ static void destroy_task(ashlar_task *task) {
     text_task *t = text_of(task);
     ashlar__batcher_destroy(t->batcher);
     ashlar__host_free(t->drawn);
+    ashlar__host_free(t->buffers[0].tokens);
     ashlar__host_free(t);
 }
 
@@ -324,10 +351,18 @@ static const ashlar_task_table table = {
 
 static ashlar_status take_drawn(text_task *t) {
     const size_t grid = ashlar__batcher_array_bytes(t->batcher) / sizeof *t->drawn;
-    ASHLAR_HOST_NEW(t->drawn, 2 * grid + t->config.batch, "no host memory for a batch of %zu words",
+    const size_t all = 2 * grid + t->config.batch; /* room for `own`, too, where it is less */
+    const bool is_whole = t->own_batch == t->config.batch && t->shards.all == 1;
+    ASHLAR_HOST_NEW(t->drawn, is_whole ? all : 2 * all, "no host memory for a batch of %zu words",
                     2 * grid);
     t->batch = (ashlar_batch){
         .inputs = t->drawn, .targets = t->drawn + grid, .lengths = t->drawn + 2 * grid};
+    int32_t *own = is_whole ? t->drawn : t->drawn + all;
+    t->own = (ashlar_batch){.inputs = own, .targets = own + grid, .lengths = own + 2 * grid};
+    const size_t parts = t->head.max_parts;
+    ASHLAR_HOST_NEW(t->buffers[0].tokens, ASHLAR_TASK_BUFFERS * parts,
+                    "no host memory for %zu parts", parts);
+    t->buffers[1].tokens = t->buffers[0].tokens + parts;
     return ASHLAR_OK;
 }
 
@@ -347,8 +382,8 @@ static void choose_split(text_task *t, size_t longest) {
     const size_t part = c->bptt == 0 || c->bptt > longest ? longest : c->bptt;
     const size_t chunk = c->recomputes_auto ? 2 * root_up(part) : c->recompute;
     t->split = (ashlar_batch_split_config){
-        .batch = c->batch,
-        .micro = c->accumulate == 0 ? 1 : c->accumulate,
+        .batch = t->own_batch,
+        .micro = pieces_of(t) * t->shards.count,
         .part = part < longest ? part : 0,
         .chunk = chunk < part ? chunk : 0, /* one chunk: not split */
     };
@@ -364,6 +399,9 @@ static ashlar_status build(text_task *t) {
     ASHLAR_FAIL_IF(t->config.accumulate > 1 && t->config.batch % t->config.accumulate != 0,
                    ASHLAR_EINVAL, "--accumulate: %zu does not divide the %zu sequences of --batch",
                    t->config.accumulate, t->config.batch);
+    ASHLAR_TRY(ashlar__shards_check(&t->config));
+    t->shards = ashlar__shards_of(&t->config);
+    t->own_batch = t->config.batch / t->shards.all * t->shards.count;
     ASHLAR_TRY(ashlar__batcher_create(t->corpus, &batcher_config, &t->batcher));
     const size_t longest = ashlar__batcher_max_steps(t->batcher);
     choose_split(t, longest);

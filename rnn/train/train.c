@@ -75,16 +75,22 @@ static ashlar_train_context context_of(const ashlar_trainer *t) {
 static ashlar_status build(ashlar_trainer *t) {
     ashlar_device_get_counts(t->device, &t->at_start);
     ASHLAR_TRY(ashlar_schedule_check(&t->config.schedule));
+    ASHLAR_TRY(ashlar__shards_check(&t->config));
     const size_t lengths = t->task->max_length + 1;
     ASHLAR_HOST_NEW(t->seen_lengths, lengths, "no host memory for %zu lengths", lengths);
     set_ranges(t);
     ASHLAR_TRY(build_model(t));
-    if (t->config.resume_file == NULL) {
+    const ashlar_train_context parts = context_of(t);
+    if (t->config.resume_file != NULL) {
+        ASHLAR_TRY(ashlar__train_checkpoint_load(t->config.resume_file, &parts, &t->state));
+        ASHLAR_TRY(
+            ashlar_optimizer_copy_state_to_device(t->optimizer, &t->state.optimizer, t->stream));
+    }
+    if (!ashlar__shards_are_used(&t->config)) {
         return ASHLAR_OK;
     }
-    const ashlar_train_context parts = context_of(t);
-    ASHLAR_TRY(ashlar__train_checkpoint_load(t->config.resume_file, &parts, &t->state));
-    return ashlar_optimizer_copy_state_to_device(t->optimizer, &t->state.optimizer, t->stream);
+    t->sums.facts = t->config.ranks != NULL ? ashlar__train_checkpoint_facts(&parts) : 0;
+    return ashlar__shard_sums_open(t);
 }
 
 ashlar_status ashlar__trainer_create(ashlar_device *device, ashlar_task *task,
@@ -106,6 +112,7 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     }
     ashlar__prefetch_finish(&t->prefetch); /* waits: queued work uses page-locked memory */
     ashlar__step_fixed_close(t);
+    ashlar__shard_sums_close(t);
     ashlar_optimizer_destroy(t->optimizer);
     ashlar__task_close(t->task);
     if (t->losses != NULL) { /* cannot fail: this allocator gave the block */

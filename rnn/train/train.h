@@ -6,6 +6,7 @@
 #include <ashlar/optimizer.h>
 #include <ashlar/rnn_layout.h>
 #include <ashlar/schedule.h>
+#include <ashlar/ranks.h>
 #include <ashlar/warmup.h>
 
 #include "rnn/train/task.h"
@@ -25,6 +26,9 @@ typedef struct ashlar_train_config {
     size_t bptt;          /* time steps of a part, after which the weights are updated; 0: all */
     size_t recompute;     /* time steps of a chunk, whose forward pass runs twice; 0: no chunks */
     bool recomputes_auto; /* the task chooses chunks of about 2 * sqrt(steps of a part) */
+
+    ashlar_ranks *ranks; /* processes that train together; NULL: this one alone */
+    size_t shards;       /* parts of a batch that are added up as a tree; 0: one for each rank */
 
     size_t steps;
     ashlar_optimizer_config optimizer;

@@ -11,6 +11,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/parse.h"
+#include "allocator/base/random.h"
 #include "rnn/train/task_options.h"
 
 static void add_optimizer(ashlar_metadata *f, const ashlar_optimizer_config *o) {
@@ -53,7 +54,27 @@ static void add_config(ashlar_metadata *f, const ashlar_train_context *context) 
     ashlar__metadata_add_count(f, "ashlar.seed", c->seed);
     add_optimizer(f, &c->optimizer);
     ashlar__metadata_add_count(f, "ashlar.without_bias_decay", c->without_bias_decay);
+    if (c->shards > 0) {
+        ashlar__metadata_add_count(f, "ashlar.shards", c->shards);
+    }
     add_schedule(f, &c->schedule);
+}
+
+static uint64_t mix_text(uint64_t sum, const char *text) {
+    for (; *text != '\0'; text++) {
+        sum = ashlar__random_mix(sum + (unsigned char)*text);
+    }
+    return ashlar__random_mix(sum);
+}
+
+uint64_t ashlar__train_checkpoint_facts(const ashlar_train_context *context) {
+    ashlar_metadata all = {.count = 0};
+    add_config(&all, context);
+    uint64_t sum = context->config->steps;
+    for (size_t i = 0; i < all.count; i++) {
+        sum = mix_text(mix_text(sum, all.pairs[i].key), all.pairs[i].value);
+    }
+    return sum;
 }
 
 #define NO_GOOD "%s: no good %s in its metadata; resume from a file that ashlar-train --save wrote"

@@ -8,6 +8,7 @@
 #include <ashlar/warmup.h>
 
 #include "rnn/train/prefetch.h"
+#include "rnn/train/shards.h"
 #include "rnn/train/step_fixed.h"
 
 /* The progress of a training. */
@@ -39,6 +40,7 @@ struct ashlar_trainer {
     double *losses; /* device, [max_parts] */
     void *outcomes; /* the ashlar_train_outcome of each buffer, outcome_bytes apart */
     size_t outcome_bytes;
+    ashlar_shard_sums sums;      /* zeros unless a batch is divided */
     ashlar_step_fixed fixed;     /* zeros unless batches are padded */
     bool *seen_lengths;          /* [task->max_length + 1] */
     ashlar_train_state state;    /* after the last step that was waited for */
@@ -91,6 +93,9 @@ typedef struct ashlar_train_context {
     ashlar_task *task; /* must be open */
     ashlar_stream stream;
 } ashlar_train_context;
+
+/* A checksum of what must be the same, for ranks to compare. */
+uint64_t ashlar__train_checkpoint_facts(const ashlar_train_context *context);
 
 /* Write everything. Waits for the stream. Errors: those of ashlar_checkpoint_save(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_save(const char *path,

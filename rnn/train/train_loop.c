@@ -20,7 +20,9 @@ static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
     const uint64_t seed = ashlar__train_seed(t, step) + part * ASHLAR_PART_STRIDE;
     ASHLAR_TRY(
         ashlar__train_clear_sums(t, part, ashlar__prefetch_batch(&t->prefetch, step)->parts));
-    ASHLAR_TRY(t->task->table->step(t->task, buffer, part, seed, t->losses + part));
+    ASHLAR_TRY(ashlar__shards_are_used(&t->config)
+                   ? ashlar__shard_sums_queue(t, step, buffer, part, seed, t->losses + part)
+                   : t->task->table->step(t->task, buffer, part, seed, t->losses + part));
     const double rate = ashlar_schedule_rate(&t->config.schedule, step);
     return ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
 }
@@ -69,7 +71,9 @@ ashlar_status ashlar__train_warm_step(void *user, size_t length) {
     t->task->table->make_dummy(t->task, 0, length);
     ASHLAR_TRY(t->task->table->upload(t->task, 0, t->stream));
     ASHLAR_TRY(ashlar__train_clear_sums(t, 0, 1));
-    return t->task->table->step(t->task, 0, 0, 0, t->losses);
+    return ashlar__shards_are_used(&t->config)
+               ? ashlar__shard_sums_queue_alone(t, 0, 0, 0, t->losses)
+               : t->task->table->step(t->task, 0, 0, 0, t->losses);
 }
 
 ashlar_status ashlar__train_dry_run(void *user, size_t length) {
@@ -128,6 +132,7 @@ static ashlar_status finish_step(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     ASHLAR_CHECK2(step == t->state.step + 1); /* each step is finished once, in order */
     ASHLAR_TRY(ashlar__prefetch_wait(&t->prefetch, step));
+    ASHLAR_TRY(t->config.ranks == NULL ? ASHLAR_OK : ashlar_ranks_check(t->config.ranks));
     const double loss = loss_of(t, step);
     ASHLAR_FAIL_IF(
         is_lost(t, loss, &ashlar__train_outcome_of(t, ashlar__prefetch_buffer(step))->optimizer),

@@ -241,6 +241,20 @@ adds_text() {
     [ "$(cat "$scratch/stdout")" = "<train><--data><$scratch><--steps><3>" ]
 }
 
+starts_ranks() {
+    machine 1000
+    # shellcheck disable=SC2016 # the stand-in's own $1
+    stand_in mpirun 'echo "mpirun $1 $2 root=$OMPI_ALLOW_RUN_AS_ROOT"; shift 2; exec "$@"'
+    lacks apt-get
+    runs 1 train --ranks 2 --data x && says stderr libopenmpi-dev || return
+    stand_in mpicc 'exit 0'
+    runs 0 train --steps 3 --ranks 4 --data x || return
+    says stdout 'mpirun -n 4 root=1' '<train><--steps><3><--data><x>' || return
+    runs 0 train --data x --ranks=2 && says stdout 'mpirun -n 2 root=1' '<train><--data><x>' || return
+    runs 2 train --ranks --data x && says stderr "'--data'" || return
+    runs 2 train --data x --ranks && says stderr --ranks
+}
+
 wants_text_only_to_train_on() {
     machine 1000
     text_is "$scratch/absent"
@@ -494,6 +508,7 @@ check 'a_failed_configuration_is_made_anew' forgets_failed_configuration
 check 'another_meson_configures_anew' configures_again_for upgrade_meson
 check 'other_libraries_configure_anew' configures_again_for lose_zlib
 check 'train_without_data_gets_the_text' adds_text
+check 'train_starts_as_many_ranks_as_it_is_told' starts_ranks
 check 'the_text_is_wanted_only_to_train_on' wants_text_only_to_train_on
 check 'root_installs_what_is_missing_and_names_it' installs_as_root
 check 'a_user_installs_by_sudo' installs_by_sudo

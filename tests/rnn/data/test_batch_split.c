@@ -66,10 +66,40 @@ static void check_split(const ashlar_batch_split_config *config, const int32_t *
             }
             steps += m == 0 ? w.steps : 0;
         }
-        tokens += ashlar__batch_split_tokens(&split, image, p);
+        tokens += ashlar__batch_split_tokens(&split, p, lengths, BATCH);
     }
     CHECK_ZU(tokens, batch.tokens);
     CHECK_ZU(steps, batch.steps);
+}
+
+/* Shards are told apart by what the batch has in each place. */
+CASE(shards_of_any_number_of_ranks_are_the_same_columns) {
+    enum { SIX = BATCH, STEPS = 3 };
+    int32_t whole[3][STEPS * BATCH], own[3][STEPS * BATCH];
+    ashlar_batch from = {
+        .inputs = whole[0], .targets = whole[1], .lengths = whole[2], .steps = STEPS};
+    for (int32_t i = 0; i < STEPS * BATCH; i++) {
+        whole[0][i] = i;
+        whole[1][i] = 100 + i;
+        whole[2][i] = 200 + i; /* of which the first BATCH are read */
+    }
+    for (size_t all = 1; all <= SIX; all++) {
+        for (size_t count = 1; SIX % all == 0 && count <= all; count++) {
+            for (size_t first = 0; first + count <= all; first++) {
+                ashlar_batch to = {.inputs = own[0], .targets = own[1], .lengths = own[2]};
+                const size_t each = SIX / all, columns = each * count;
+                ashlar__batch_take_shards(&from, SIX, all, first, count, &to);
+                for (size_t c = 0; c < columns; c++) {
+                    const size_t column = first + c / each + c % each * all;
+                    CHECK(own[2][c] == 200 + (int32_t)column);
+                    for (size_t t = 0; t < STEPS; t++) {
+                        CHECK(own[0][t * columns + c] == (int32_t)(t * SIX + column));
+                        CHECK(own[1][t * columns + c] == 100 + (int32_t)(t * SIX + column));
+                    }
+                }
+            }
+        }
+    }
 }
 
 CASE(every_position_is_in_one_place) {

@@ -1,0 +1,29 @@
+/* train_ranks.h - ashlar-train as one of several processes: joins the others, leaves printing and
+ * files to rank 0, and ends with them (internal). */
+#ifndef ASHLAR_TRAIN_RANKS_H
+#define ASHLAR_TRAIN_RANKS_H
+
+#include "rnn/programs/train_command.h"
+
+/* Join the processes that a launcher has started with this one; alone, only work out
+ * --reproducible. Sets c->train.ranks and c->train.shards, and on ranks above 0 takes all outputs
+ * out of the command. Threads that compute are divided among the processes of this machine, unless
+ * their number was given.
+ *
+ * Errors: those of ashlar_ranks_open() and ashlar__shards_check(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc,
+                                                         char **argv);
+
+/* After a training: bring together what each rank has to report, and on rank 0 print it, unless
+ * c->is_quiet. Every rank must call it. Alone: nothing. Errors: those of the collectives. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_report(const ashlar_train_command *c,
+                                                           ashlar_device *device,
+                                                           const ashlar_train_report *report);
+
+/* Leave the others, who end, too, if `exit_status` is not 0. Returns it. */
+int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status);
+
+/* Print "PROGRAM: DETAIL" as ashlar__program_fail() does, unless another rank does. */
+int ashlar__train_ranks_fail(const ashlar_train_command *c, const char *program, int exit_status);
+
+#endif /* ASHLAR_TRAIN_RANKS_H */

@@ -1,0 +1,225 @@
+#!/bin/sh
+#
+# shell_ranks.sh - a training of several processes, under each MPI that the build has: the results of
+# one, the same bits with --reproducible, and one line where a rank fails.
+
+# shellcheck source=tests/shell/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+: "${ASHLAR_MPIS:=-openmpi -mpich}"
+# As root, on fewer cores than ranks, and without keeping them busy while they wait.
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
+OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_plm_rsh_agent=false
+PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
+    OMPI_MCA_mpi_yield_when_idle OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_plm_rsh_agent \
+    PRTE_MCA_rmaps_default_mapping_policy
+
+write_text "$scratch/text"
+sh "$ASHLAR_SOURCE/rnn/data/make_tags.sh" 200 >"$scratch/tags"
+program=$ASHLAR_BUILD/tests/ranks_program
+
+# The launcher of an MPI, by the names that Debian gives them.
+launcher_of() { # -openmpi | -mpich
+    for launcher in "mpirun.${1#-}" mpirun; do
+        command -v "$launcher" >/dev/null && return
+    done
+    return 1
+}
+
+start() { # RANKS PROGRAM ARGUMENT...
+    ranks=$1
+    shift
+    timeout 120 "$launcher" -n "$ranks" "$@" </dev/null
+}
+
+train_on() { # RANKS OPTION...
+    n=$1
+    shift
+    set -- "$train" --device soft --layers 2 --batch 16 --quiet "$@"
+    [ "$n" = 1 ] || set -- start "$n" "$@"
+    "$@"
+}
+
+text() { # RANKS FILE OPTION...
+    n=$1 file=$2
+    shift 2
+    train_on "$n" --data "$scratch/text" --steps 40 --hidden 16 --max-length 32 --sample 0 \
+        --save "$file" "$@"
+}
+
+tags() { # as text
+    n=$1 file=$2
+    shift 2
+    train_on "$n" --data "$scratch/tags" --model tagger --steps 10 --hidden 12 --embedding 8 \
+        --char-hidden 6 --char-embedding 6 --save "$file" "$@"
+}
+
+# The trained weights in two checkpoints differ by 1e-5 at most.
+are_near() { # FILE FILE
+    python3 - "$1" "$2" <<'END'
+import array, json, struct, sys
+
+def weights(path):
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = file.read()
+    found = {}
+    for name, tensor in header.items():
+        if name != "__metadata__" and not name.startswith("optimizer"):
+            found[name] = array.array("f", data[slice(*tensor["data_offsets"])])
+    return found
+
+one, two = weights(sys.argv[1]), weights(sys.argv[2])
+worst = max(abs(a - b) for name in one for a, b in zip(one[name], two[name], strict=True))
+print(len(one), "tensors, the largest difference is", worst)
+sys.exit(not (one and one.keys() == two.keys() and worst <= 1e-5))
+END
+}
+
+near() { # RANKS WHAT OPTION...
+    n=$1 what=$2
+    shift 2
+    "$what" 1 "$scratch/one" "$@" && "$what" "$n" "$scratch/many" "$@" &&
+        are_near "$scratch/one" "$scratch/many"
+}
+
+same() { # RANKS... -- WHAT OPTION...
+    counts=
+    while [ "$1" != -- ]; do
+        counts="$counts $1"
+        shift
+    done
+    what=$2
+    shift 2
+    "$what" 1 "$scratch/one" --reproducible "$@" || return
+    for n in $counts; do
+        "$what" "$n" "$scratch/many" --reproducible "$@" || return
+        cmp "$scratch/one" "$scratch/many" || return
+    done
+}
+
+another_number_goes_on() {
+    text 1 "$scratch/one" --reproducible --dropout 0.3 || return
+    text 4 "$scratch/a" --reproducible --dropout 0.3 --steps 13 || return
+    text 2 "$scratch/b" --reproducible --dropout 0.3 --steps 25 --resume "$scratch/a" || return
+    text 1 "$scratch/c" --reproducible --dropout 0.3 --resume "$scratch/b" || return
+    cmp "$scratch/one" "$scratch/c"
+}
+
+no_allocation_after_warm_up() {
+    text 2 "$scratch/many" --json "$scratch/json" "$@" || return
+    json_holds "$scratch/json" 'r["driver_calls_after_warmup"] == 0 and r["steps"] == 40'
+}
+
+is_refused() { # WORD OPTION...
+    word=$1
+    shift
+    text 2 "$scratch/none" "$@" 2>"$scratch/stderr" && complain "it trains" && return 1
+    cat "$scratch/stderr"
+    grep -q -e "$word" "$scratch/stderr" || complain "no line with '$word'"
+}
+
+fails_with() { # HOW WORDS
+    start 3 "$program" "$1" >"$scratch/out" 2>&1
+    cat "$scratch/out"
+    [ "$(grep -c '^LINE' "$scratch/out")" -eq 1 ] || complain "not one line" || return
+    grep '^LINE' "$scratch/out" | grep -q -e "$2"
+}
+
+# One rank was started with another seed.
+one_differs() {
+    set -- "$train" --data "$scratch/text" --device soft --steps 40 --hidden 16 --quiet --timeout 5
+    timeout 60 "$launcher" -n 1 "$@" : -n 1 "$@" --seed 2 >"$scratch/out" 2>&1 </dev/null &&
+        complain "it trains" && return 1
+    cat "$scratch/out"
+    [ "$(grep -c 'rank 1 has diverged.*options' "$scratch/out")" -eq 1 ] || complain "not one line"
+}
+
+# A row for each rank, with no call after the warm-up.
+each_rank_is_listed() {
+    start 2 "$train" --data "$scratch/text" --device soft --steps 10 --hidden 16 --sample 0 \
+        --max-length 32 >"$scratch/out" || return
+    cat "$scratch/out"
+    for rank in 0 1; do
+        grep -Eq "^ +$rank +0 +[0-9.]+ +[0-9.]+ % +[0-9.]+\$" "$scratch/out" || return
+    done
+}
+
+# Stop or kill rank 1 in the middle; all end soon, and what was saved is whole.
+rank_is_hit() { # SIGNAL WORDS
+    rm -f "$scratch"/saved*
+    : >"$scratch/losses"
+    text 3 "$scratch/saved" --batch 15 --steps 1000000 --save-every 20 --timeout 2 \
+        --losses "$scratch/losses" >"$scratch/out" 2>&1 &
+    job=$!
+    until [ "$(wc -l <"$scratch/losses")" -gt 45 ]; do
+        kill -0 "$job" || complain "it never came to step 45" || return
+        sleep 0.1
+    done
+    victim=
+    for folder in /proc/[0-9]*; do
+        tr '\0' '\n' 2>/dev/null <"$folder/environ" |
+            grep -qx -e 'OMPI_COMM_WORLD_RANK=1' -e 'PMI_RANK=1' || continue
+        tr '\0' ' ' 2>/dev/null <"$folder/cmdline" | grep -q -e "$scratch/saved" &&
+            victim=${folder#/proc/}
+    done
+    [ -n "$victim" ] || complain "there is no rank 1" || return
+    kill "-$1" "$victim"
+    before=$(date +%s)
+    wait "$job" && complain "it ended well" && return 1
+    cat "$scratch/out"
+    [ $(($(date +%s) - before)) -le 10 ] || complain "the others went on" || return
+    grep -q -e "$2" "$scratch/out" || complain "no line with '$2'" || return
+    [ "$(find "$scratch" -name 'saved*' | wc -l)" -eq 1 ] || complain "half a file" || return
+    steps=$(($(wc -l <"$scratch/losses") + 5))
+    text 5 "$scratch/on" --batch 15 --steps "$steps" --resume "$scratch/saved"
+}
+
+without_the_library_one_line() {
+    OMPI_COMM_WORLD_SIZE=2 ASHLAR_MPI=$scratch/none.so ends_with 1 'none.so ASHLAR_MPI' \
+        text 1 "$scratch/none"
+}
+
+without_a_launcher_the_same_bits() {
+    text 1 "$scratch/one" --reproducible --threads 1 &&
+        text 1 "$scratch/many" --reproducible --threads 2 && cmp "$scratch/one" "$scratch/many"
+}
+
+check 'the same bits for any number of threads' without_a_launcher_the_same_bits
+check 'without ashlar-mpi several ranks end with one line' without_the_library_one_line
+found=0
+for mpi in $ASHLAR_MPIS; do
+    name=${mpi#-}
+    if ! launcher_of "$mpi"; then
+        skip "$name" "its launcher, mpirun.$name, is not installed"
+        continue
+    fi
+    found=1
+    for n in 1 2 4; do
+        check "$name: collectives of $n ranks give what they should" start "$n" "$program" all
+    done
+    check "$name: two ranks train as one does" near 2 text --dropout 0.3
+    check "$name: four ranks train as one does" near 4 text --accumulate 2 --bptt 12
+    check "$name: a tagger on two ranks" near 2 tags --dropout 0.3
+    check "$name: the same bits" same 2 4 8 -- text
+    check "$name: the same bits in pieces, with dropout" \
+        same 2 4 -- text --accumulate 2 --bptt 12 --dropout 0.3
+    check "$name: the same bits of a tagger" same 2 4 -- tags --dropout 0.3
+    check "$name: another number of ranks goes on" another_number_goes_on
+    check "$name: no allocation after the warm-up" no_allocation_after_warm_up
+    check "$name: each rank is listed" each_rank_is_listed
+    check "$name: other options are found" one_differs
+    check "$name: nor with shards" no_allocation_after_warm_up --reproducible
+    check "$name: unequal shares are refused" is_refused '--batch: 15' --batch 15
+    check "$name: graphs are refused" is_refused '--graphs' --graphs
+    check "$name: another shape is found" fails_with shape 'rank 1 .* bucket 1 of step 7'
+    check "$name: another order is found" fails_with order 'rank 1 .* bucket 1 of step 7'
+    check "$name: other data are found" fails_with facts 'rank 1 .* bucket 0 of step 7'
+    check "$name: a late rank is named" fails_with late 'rank 1 did not come to bucket 1 of step 7'
+    check "$name: a rank that hangs ends all" rank_is_hit STOP 'rank 1 .*bucket'
+    check "$name: a rank that is killed ends all" rank_is_hit KILL ''
+done
+[ "$found" = 1 ] || skip 'several ranks' 'this build has no MPI'
+check_report
