@@ -236,8 +236,8 @@ static void check_program(uint64_t seed, void (*make)(uint64_t seed)) {
     ashlar_warmup_report report;
     make(seed);
     /* Where work is late, no event that a trim records has completed before the host waits. */
-    REQUIRE(set_up_cached(
-        seed % 4 == 0 ? "memory=512GiB,mode=adversarial,seed=7" : "memory=512GiB", 64 * MIB));
+    REQUIRE(set_up_cached(seed % 4 == 0 ? "memory=512GiB,mode=adversarial,seed=7" : "memory=512GiB",
+                          64 * MIB));
     const ashlar_warmup_options o = {
         .stream = streams[0], .min_length = 1, .max_length = program.length_count, .dry_run = step};
     const ashlar_status status = ashlar_allocator_warmup(allocator, &o, &report);
