@@ -1,119 +1,35 @@
-/* pack_refine.c - improves the order of greedy packing, and chooses capacities to search for. */
+/* pack_refine.c - takes turns at plans by valleys and searches for one, with growing effort, and
+ * chooses the capacities to search for. */
 #include "allocator/pack/pack_greedy.h"
 
-#include <float.h>
 #include <stdbool.h>
-#include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/base/host.h"
-#include "allocator/base/random.h"
 #include "allocator/pack/pack_search.h"
+#include "allocator/pack/pack_valley.h"
 
 enum {
-    IMPROVE_ROUNDS = 16,         /* rounds of greedy packing before the first search */
+    VALLEY_PLANS = 16,           /* plans by valleys before the first search */
     STEPS = 1 << 20,             /* steps of the first search for the target */
     STEPS_OF_CAPACITY = 1 << 21, /* the same if a capacity is given: a plan above it is of little
                                   * use */
     STEPS_SHARE = 8,             /* a search above the target gets 1/8 of these steps */
-    GROWTH = 4,                  /* factor of rounds and steps, from one round to the next */
+    GROWTH = 4,                  /* factor of plans and steps, from one round to the next */
     AREA_MAX = 1 << 22,          /* limit to the sum of all items' sections, for a search */
     SECTIONS = 512,              /* with more sections a step takes longer: make fewer steps */
 };
-
-/* ---- better orders for greedy packing ---- */
-
-/* Bytes by which item `i` of the trial is above the target. */
-static size_t above_target(const ashlar_pack_state *state, size_t i) {
-    const size_t end = state->trial[i] + state->problem->items[i].bytes;
-    return end > state->target_bytes ? end - state->target_bytes : 0;
-}
-
-/* Unlike the highest end, this sum falls with every improvement. */
-static double sum_above_target(const ashlar_pack_state *state) {
-    double sum = 0;
-    for (size_t i = 0; i < state->problem->count; i++) {
-        sum += (double)above_target(state, i);
-    }
-    return sum;
-}
-
-/* Move each item above the target forward by a random distance, which is mostly small. */
-static void move_forward(ashlar_pack_state *state, uint64_t *random) {
-    for (size_t i = 0; i < state->problem->count; i++) {
-        if (above_target(state, i) > 0) {
-            state->keys[i] +=
-                ashlar__random_step_uniform(random) * ashlar__random_step_uniform(random);
-        }
-    }
-}
-
-/* One round. `kept` are the keys of the best order so far, and *least is its sum_above_target(). */
-static ashlar_status improve_once(ashlar_pack_state *state, double *kept, double *least,
-                                  uint64_t *random) {
-    const size_t kept_bytes = state->problem->count * sizeof *kept;
-    size_t bytes;
-    ashlar__pack_sort(state);
-    const ashlar_status status = ashlar__pack_place(state, &bytes);
-    if (status != ASHLAR_OK || bytes == SIZE_MAX) {
-        return status;
-    }
-    const double sum = sum_above_target(state);
-    ASHLAR_CHECK2((sum > 0) == (bytes > state->target_bytes));
-    if (sum <= *least) {
-        *least = sum;
-        memcpy(kept, state->keys, kept_bytes);
-    } else {
-        memcpy(state->keys, kept, kept_bytes);
-    }
-    move_forward(state, random);
-    ashlar__pack_keep_trial(state, bytes);
-    return ASHLAR_OK;
-}
-
-/*
- * Begin with the items in the order of the best plan's offsets. Each round moves the items above
- * the target forward and places all items again, until the target is met or `rounds` rounds are
- * done. The best plan is kept in `state`.
- *
- * random   the state of the random generator
- */
-static ashlar_status improve(ashlar_pack_state *state, size_t rounds, uint64_t *random) {
-    const ashlar_pack_items *p = state->problem;
-    ashlar_status status = ASHLAR_OK;
-    double least = DBL_MAX;
-    double *kept = ashlar__host_calloc(p->count, sizeof *kept);
-    if (kept == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", p->count);
-    }
-    ASHLAR_CHECK2(p->peak_bytes > 0);
-    for (size_t i = 0; i < p->count; i++) {
-        state->keys[i] = -(double)state->offsets[i] / (double)p->peak_bytes;
-    }
-    for (size_t r = 0; r < rounds && status == ASHLAR_OK; r++) {
-        if (state->plan_bytes <= state->target_bytes ||
-            !ashlar__pack_budget_is_left(&state->budget)) {
-            break;
-        }
-        status = improve_once(state, kept, &least, random);
-    }
-    ashlar__host_free(kept);
-    return status;
-}
-
-/* ---- which capacities are searched ---- */
 
 _Static_assert((uint64_t)STEPS * SECTIONS / AREA_MAX >= STEPS_SHARE, "every search has a step");
 
 /* Invariants: proven_bytes <= smallest possible plan <= state->plan_bytes, multiples of `unit`. */
 typedef struct refinement {
     ashlar_pack_state *state;
-    ashlar_pack_search *search;
+    ashlar_pack_valley *valley;
+    ashlar_pack_search *search; /* NULL: the problem is too large */
     size_t unit; /* divides all sizes, so a plan without needless gaps is a multiple of it */
     size_t proven_bytes;
     uint64_t steps;
-    uint64_t random;
 } refinement;
 
 static size_t common_divisor(const ashlar_pack_items *p) {
@@ -197,6 +113,17 @@ static bool is_searchable(const ashlar_pack_items *p) {
     return area <= AREA_MAX;
 }
 
+static ashlar_status run_round(refinement *r, uint64_t plan_count) {
+    ashlar_pack_state *state = r->state;
+    state->budget.now.strategy = "lowest valley first";
+    ashlar__pack_valley_run(r->valley, plan_count);
+    if (!is_over(r) && r->search != NULL) {
+        ASHLAR_TRY(search_round(r));
+        r->steps *= GROWTH;
+    }
+    return ASHLAR_OK;
+}
+
 ashlar_status ashlar__pack_refine(ashlar_pack_state *state, size_t *proven_bytes) {
     refinement r = {.state = state,
                     .unit = common_divisor(state->problem),
@@ -204,19 +131,15 @@ ashlar_status ashlar__pack_refine(ashlar_pack_state *state, size_t *proven_bytes
                     .steps = first_steps(state)};
     ASHLAR_CHECK2(state->plan_bytes != SIZE_MAX); /* a greedy order has made a plan */
     ASHLAR_CHECK2(state->target_bytes >= r.proven_bytes);
-    ashlar_status status = ASHLAR_OK;
-    if (is_searchable(state->problem)) {
+    ashlar_status status = ashlar__pack_valley_create(state, &r.valley);
+    if (status == ASHLAR_OK && is_searchable(state->problem)) {
         status = ashlar__pack_search_create(state->problem, &r.search);
     }
-    for (size_t rounds = IMPROVE_ROUNDS; status == ASHLAR_OK && !is_over(&r); rounds *= GROWTH) {
-        state->budget.now.strategy = "improved order";
-        status = improve(state, rounds, &r.random);
-        if (status == ASHLAR_OK && !is_over(&r) && r.search != NULL) {
-            status = search_round(&r);
-            r.steps *= GROWTH;
-        }
+    for (uint64_t n = VALLEY_PLANS; status == ASHLAR_OK && !is_over(&r); n *= GROWTH) {
+        status = run_round(&r, n);
     }
     ashlar__pack_search_destroy(r.search);
+    ashlar__pack_valley_destroy(r.valley);
     if (status == ASHLAR_OK) {
         *proven_bytes = r.proven_bytes;
     }

@@ -164,9 +164,10 @@ CASE(every_order_has_its_problems) {
     }
 }
 
-CASE(an_order_is_improved_by_what_stuck_out) {
+CASE(valleys_give_plans_below_those_of_the_orders) {
+    int by_valley = 0;
     pack_seed = 1;
-    for (int round = 0; round < 2; round++) {
+    for (int round = 0; round < 20; round++) {
         ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS};
         draw_buffers(buffers, 200, 5000, 100);
         for (size_t i = 0; i < 200; i++) {
@@ -174,11 +175,15 @@ CASE(an_order_is_improved_by_what_stuck_out) {
             buffers[i].end = is_long ? buffers[i].begin + 30 : buffers[i].end;
         }
         REQUIRE(packs(200, NULL));
+        if (result.is_optimal) {
+            continue;
+        }
         options.capacity_bytes = result.plan_bytes - 1;
         REQUIRE(packs(200, &options));
         CHECK(result.plan_bytes <= options.capacity_bytes);
-        CHECK(strcmp(result.strategy, "improved order") == 0);
+        by_valley += strcmp(result.strategy, "lowest valley first") == 0;
     }
+    CHECK(by_valley > 0);
 }
 
 CASE(offsets_are_aligned) {
