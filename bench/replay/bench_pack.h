@@ -32,6 +32,13 @@ double ashlar__packing_gap(const ashlar_packing *packing);
  * buffers   [count], in the order of their beginnings; sizes are multiples of 512 B */
 void ashlar__pack_case_training(uint64_t seed, ashlar_pack_buffer *buffers, size_t count);
 
+/* Make a problem like the buffers of a compiled network, forward and backward: of many sizes and of
+ * short and long lives, where no greedy order comes close to the bound. The same seed makes the
+ * same problem on every machine. Times are operations; sizes are multiples of 512 B.
+ *
+ * buffers   [count] */
+void ashlar__pack_case_network(uint64_t seed, ashlar_pack_buffer *buffers, size_t count);
+
 /* Pack ASHLAR_PACKING_BUFFERS buffers of training steps by the greedy orders alone, without search.
  *
  * tries    times that the same problem is packed, for the median; 1 .. ASHLAR_PACKING_TRIES_MAX

@@ -1,5 +1,7 @@
-/* pack_cases.c - a packing problem like the allocations of training steps, from a seed. */
+/* pack_cases.c - packing problems like training steps and like compiled networks, from a seed. */
 #include "bench/replay/bench_pack.h"
+
+#include <stdbool.h>
 
 #include "allocator/base/random.h"
 
@@ -102,5 +104,56 @@ void ashlar__pack_case_training(uint64_t seed, ashlar_pack_buffer *buffers, size
         if (buffers[i].end == UINT64_MAX) {
             buffers[i].end = r.now;
         }
+    }
+}
+
+/* ---- a compiled network ---- */
+
+/* A size between 2^first and 2^(last + 1): small ones are as frequent as large ones. */
+static size_t draw_bytes(ashlar_random *random, unsigned first, unsigned last) {
+    const unsigned power = first + (unsigned)ashlar__random_below(random, last - first + 1);
+    return in_units((size_t)((double)((size_t)1 << power) * (1 + ashlar__random_uniform(random))));
+}
+
+/* A kind of buffer: how many of 100 buffers, their sizes as powers of 2, and most operations that
+ * they live; `ahead`: they end at their operation and begin so long before. */
+typedef struct kind {
+    unsigned percent, first_power, last_power, life_least, life_most;
+    bool is_ahead, is_saved; /* saved: in the first half, until the mirrored operation */
+} kind;
+
+static const kind kinds[] = {
+    {30, 12, 22, 1, 1, false, false},  /* workspaces */
+    {32, 10, 21, 2, 4, false, false},  /* inputs of the next operations */
+    {12, 10, 20, 5, 60, false, false}, /* skipped connections */
+    {10, 12, 21, 2, 41, true, false},  /* weights that are fetched in time */
+    {16, 9, 17, 1, 300, false, true},  /* activations for the backward pass, gradients after it */
+};
+
+static const kind *draw_kind(ashlar_random *random) {
+    size_t k = 0;
+    for (uint64_t at = ashlar__random_below(random, 100); at >= kinds[k].percent; k++) {
+        at -= kinds[k].percent;
+    }
+    return &kinds[k];
+}
+
+void ashlar__pack_case_network(uint64_t seed, ashlar_pack_buffer *buffers, size_t count) {
+    enum { BUFFERS_OF_OPERATION = 5, LATE = 20 };
+    const size_t operations = count / BUFFERS_OF_OPERATION + 2;
+    ashlar_random random;
+    ashlar__random_init(&random, seed);
+    for (size_t i = 0; i < count; i++) {
+        const kind *k = draw_kind(&random);
+        const size_t at = i * operations / count;
+        const size_t bytes = draw_bytes(&random, k->first_power, k->last_power);
+        size_t life =
+            k->life_least + (size_t)ashlar__random_below(&random, k->life_most - k->life_least + 1);
+        if (k->is_saved && at < operations / 2) {
+            life = operations - 2 * at + (size_t)ashlar__random_below(&random, LATE);
+        }
+        const size_t begin = k->is_ahead ? (at + 1 > life ? at + 1 - life : 0) : at;
+        const size_t end = k->is_ahead ? at + 1 : at + life;
+        buffers[i] = (ashlar_pack_buffer){bytes, begin, end < operations ? end : operations};
     }
 }

@@ -49,6 +49,13 @@ CASE(a_seed_is_a_problem) {
     CHECK(memcmp(buffers, others, FEW * sizeof *buffers) != 0);
     ashlar__pack_case_training(6, others, 1); /* the smallest one */
     CHECK(others[0].begin < others[0].end);
+    ashlar__pack_case_network(6, buffers, FEW);
+    ashlar__pack_case_network(6, others, FEW);
+    CHECK(memcmp(buffers, others, FEW * sizeof *buffers) == 0);
+    ashlar__pack_case_network(7, others, FEW);
+    CHECK(memcmp(buffers, others, FEW * sizeof *buffers) != 0);
+    ashlar__pack_case_network(7, others, 1);
+    CHECK(others[0].begin < others[0].end && others[0].bytes > 0);
 }
 
 CASE(training_steps_are_packed_close_to_the_bound) {
@@ -62,6 +69,29 @@ CASE(training_steps_are_packed_close_to_the_bound) {
         CHECK_ZU(bytes, result.plan_bytes);
         CHECK((double)bytes <= 1.03 * (double)result.bound_bytes);
     }
+}
+
+/* Of one seed the orders are far above the bound; the search is near it. */
+CASE(networks_are_packed_close_to_the_bound) {
+    enum { COUNT = 3000 };
+    size_t greedy_count = 0, search_count = 0;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        ashlar_pack_options options = {.alignment = 512};
+        ashlar_pack_result greedy, searched;
+        size_t bytes = 0;
+        ashlar__pack_case_network(seed, buffers, COUNT);
+        REQUIRE(ashlar_pack(buffers, COUNT, &options, offsets, &greedy) == ASHLAR_OK);
+        options.capacity_bytes = greedy.bound_bytes + greedy.bound_bytes / 50;
+        options.time_budget_ms = NO_HURRY_MS;
+        REQUIRE(ashlar_pack(buffers, COUNT, &options, offsets, &searched) == ASHLAR_OK);
+        CHECK(ashlar_pack_verify(buffers, COUNT, 512, offsets, &bytes) == ASHLAR_OK);
+        CHECK_ZU(bytes, searched.plan_bytes);
+        CHECK(searched.plan_bytes <= greedy.plan_bytes);
+        greedy_count += greedy.plan_bytes <= options.capacity_bytes;
+        search_count += searched.plan_bytes <= options.capacity_bytes;
+    }
+    CHECK(greedy_count < search_count);
+    CHECK_ZU(search_count, 6);
 }
 
 RUN_CASES()
