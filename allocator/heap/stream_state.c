@@ -1,8 +1,6 @@
 /* stream_state.c - recording, asking and awaiting a stream's events. */
 #include "allocator/heap/stream_state.h"
 
-#include <string.h>
-
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
@@ -68,19 +66,20 @@ ashlar_status ashlar__stream_refuse_captured(ashlar_driver_client *client, ashla
 
 /* ---- events ---- */
 
-/*
- * All recordings up to `number` have completed: keep their events behind the pending ones, for
- * later recordings.
- */
+/* All recordings up to `number` have completed: their events become spare ones. */
 static void complete(ashlar_stream_state *state, uint64_t number) {
     ASHLAR_CHECK2(number <= state->recorded);
-    while (state->pending_count > 0 && state->events[0].number <= number) {
-        const ashlar_numbered_event done = state->events[0];
-        const size_t last = state->event_count - 1;
-        memmove(&state->events[0], &state->events[1], last * sizeof done);
-        state->events[last] = done;
-        state->pending_count--;
+    ashlar_numbered_event *events = state->events;
+    size_t done = 0;
+    while (done < state->pending_count && events[done].number <= number) {
+        done++;
     }
+    for (size_t i = done; done > 0 && i < state->pending_count; i++) {
+        const ashlar_numbered_event spare = events[i - done];
+        events[i - done] = events[i];
+        events[i] = spare;
+    }
+    state->pending_count -= done;
     state->completed = state->completed > number ? state->completed : number;
     ASHLAR_CHECK2(ashlar__stream_state_is_sound(state));
 }
@@ -112,12 +111,12 @@ static ashlar_status query(ashlar_stream_state *state, ashlar_driver_client *cli
                                                           : refuse(client, "cuEventQuery", result);
 }
 
-/* Make a spare event behind the pending ones, unless there is one or all are pending. */
+/* See to it that an event is spare, unless all are pending: ask for one before more are made. */
 static ashlar_status find_spare(ashlar_stream_state *state, ashlar_driver_client *client) {
-    if (state->pending_count == ASHLAR_EVENTS_MAX) {
-        return query(state, client);
+    if (state->pending_count >= ASHLAR_EVENTS_FEW && state->pending_count == state->event_count) {
+        ASHLAR_TRY(query(state, client));
     }
-    if (state->pending_count < state->event_count) {
+    if (state->pending_count < state->event_count || state->event_count == ASHLAR_EVENTS_MAX) {
         return ASHLAR_OK;
     }
     cu_event event = NULL;

@@ -32,8 +32,12 @@
 /* Stands for no stream: a handle that no driver gives. */
 #define ASHLAR_NO_STREAM ((ashlar_stream)UINTPTR_MAX)
 
-/* Recordings of one stream that may be pending at a time. */
-enum { ASHLAR_EVENTS_MAX = 16 };
+/*
+ * Recordings of one stream that may be pending at a time: as many as the large frees of two steps
+ * on a full device. With fewer, the last event comes behind much that nobody waits for. Once few
+ * are pending, the oldest is asked first: where the device keeps up, that is all a stream has.
+ */
+enum { ASHLAR_EVENTS_FEW = 16, ASHLAR_EVENTS_MAX = 128 };
 
 /* Streams are found by their handles, in one list for each bucket of a hash table. */
 enum { ASHLAR_STREAM_BUCKETS = 256 };

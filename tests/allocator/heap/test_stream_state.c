@@ -124,10 +124,10 @@ CASE_WITH(asking_records_behind_a_new_use_and_keeps_the_older_recordings, set_up
 CASE_WITH(of_too_many_pending_recordings_the_newest_moves_on, set_up_order()) {
     const size_t created = CALLS(event_create);
     for (uint64_t i = 1; i <= ASHLAR_EVENTS_MAX + 4; i++) {
-        const bool is_full = i > ASHLAR_EVENTS_MAX; /* then the oldest is asked first */
+        const bool are_many = i > ASHLAR_EVENTS_FEW; /* then the oldest is asked first */
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_NOT_READY);
         CHECK(record_behind_work() == i);
-        CHECK((atomic_load(&driver->fail_countdown) == 0) == is_full);
+        CHECK((atomic_load(&driver->fail_countdown) == 0) == are_many);
     }
     CHECK(CALLS(event_create) == created + ASHLAR_EVENTS_MAX &&
           state.pending_count == ASHLAR_EVENTS_MAX);

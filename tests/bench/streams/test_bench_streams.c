@@ -193,7 +193,7 @@ static void judge_apart(const ashlar_rows_cell *cells) {
 
 /* Streams that have less than they need, and take memory from each other. */
 static void judge_shared(const ashlar_rows_cell *cells) {
-    CHECK(cells[ASHLAR_STREAMS_TIME].number <= 1.16);
+    CHECK(cells[ASHLAR_STREAMS_TIME].number <= 1.06);
     CHECK(cells[ASHLAR_STREAMS_RESERVED].number <= 0.87);
 }
 
