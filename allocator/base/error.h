@@ -17,6 +17,10 @@ enum { ASHLAR_DETAIL_BYTES = 1024 };
 
 ashlar_status ashlar__fail(ashlar_status status, const char *format, ...) ASHLAR_PRINTF(2, 3);
 
+/* The same after a driver call failed: `driver_code`, its CUresult, is kept beside the detail. */
+ashlar_status ashlar__fail_driver(ashlar_status status, int driver_code, const char *format, ...)
+    ASHLAR_PRINTF(3, 4);
+
 /* Make the call; if its status is not ASHLAR_OK, return that status from the enclosing function. Do
  * not use it in a function that must undo something before it returns. */
 #define ASHLAR_TRY(call)                      \

@@ -4,6 +4,7 @@
  */
 #include "allocator/core/report.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "allocator/base/check_level.h"
@@ -12,20 +13,26 @@
 #include "allocator/core/hold.h"
 #include "allocator/core/note.h"
 
-enum { TOP_TAGS = 3, TEXT_BYTES = 160 };
+enum { TOP_TAGS = 3, TEXT_BYTES = 160, ACCOUNT_BYTES = 480 };
 
 /* ---- out of memory ---- */
 
-/* The larger of the largest gap with memory and all spare memory, which can be mapped as one. */
-static size_t largest_hole_locked(const ashlar_allocator *a) {
+/* Memory behind addresses that no block has. */
+typedef struct holes {
+    size_t gap_bytes;
+    size_t largest; /* of the gaps, and of all spare memory, which can be mapped as one */
+} holes;
+
+static holes find_holes_locked(const ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
-    size_t largest = a->heap.range.spare_count * a->heap.range.handle_bytes;
+    holes found = {.largest = a->heap.range.spare_count * a->heap.range.handle_bytes};
     for (ashlar_heap_piece at = {0}; ashlar__heap_next_piece(&a->heap, &at);) {
-        if (at.is_mapped && at.block->state == ASHLAR_BLOCK_FREE && at.bytes > largest) {
-            largest = at.bytes;
+        if (at.is_mapped && at.block->state == ASHLAR_BLOCK_FREE) {
+            found.gap_bytes += at.bytes;
+            found.largest = at.bytes > found.largest ? at.bytes : found.largest;
         }
     }
-    return largest;
+    return found;
 }
 
 /*
@@ -62,6 +69,20 @@ static void name_top_tags(const ashlar_stats *stats, char *text) {
     }
 }
 
+/* Write all that is reserved, in parts that add up to it. */
+static void write_account(const ashlar_stats *stats, size_t gap_bytes,
+                          char text[static ACCOUNT_BYTES]) {
+    char top[TEXT_BYTES];
+    name_top_tags(stats, top);
+    (void)snprintf(text, ACCOUNT_BYTES,
+                   "%" PRIu64 " live in %" PRIu64 " blocks%s, %" PRIu64 " of rounding, %" PRIu64
+                   " cached, %" PRIu64 " shared, %" PRIu64 " planned, %zu in gaps, %" PRIu64
+                   " spare: %" PRIu64 " reserved",
+                   stats->live_bytes, stats->live_blocks, top,
+                   stats->block_bytes - stats->live_bytes, stats->cached_bytes, stats->shared_bytes,
+                   stats->planned_bytes, gap_bytes, stats->spare_bytes, stats->reserved_bytes);
+}
+
 ashlar_status ashlar__no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                        const char *cause) {
     ASHLAR_OWNS(&a->lock);
@@ -70,24 +91,21 @@ ashlar_status ashlar__no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar
     const bool is_model =
         tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS || tag == ASHLAR_TAG_MOMENTS;
     const ashlar_range *range = &a->heap.range;
-    char top[TEXT_BYTES], limit[40] = "";
+    const holes found = find_holes_locked(a);
+    char account[ACCOUNT_BYTES], limit[40] = "";
     ashlar_stats stats;
     ashlar__stats_sum_locked(a, &stats);
-    name_top_tags(&stats, top);
+    write_account(&stats, found.gap_bytes, account);
     if (range->limit_bytes < range->memory_bytes) {
         (void)snprintf(limit, sizeof limit, " (limit %zu)", range->limit_bytes);
     }
-    return ashlar__fail(
-        ASHLAR_ENOMEM,
-        "out of memory on %s:%d: %zu bytes asked for (%s), %llu live in %llu blocks%s, %llu "
-        "cached, "
-        "%zu reserved of the %s's %zu%s, largest hole %zu; make the %s smaller%s, or free "
-        "blocks (%s)",
-        a->device->driver->name, info->ordinal, bytes, ashlar_tag_name(tag),
-        (unsigned long long)stats.live_bytes, (unsigned long long)stats.live_blocks, top,
-        (unsigned long long)stats.cached_bytes, (size_t)stats.reserved_bytes,
+    return ashlar__fail_driver(
+        ASHLAR_ENOMEM, ashlar_error_driver_code(),
+        "out of memory on %s:%d: %zu bytes asked for (%s), %s of the %s's %zu%s, largest hole "
+        "%zu; make the %s smaller%s, or free blocks (%s)",
+        a->device->driver->name, info->ordinal, bytes, ashlar_tag_name(tag), account,
         range->kind == ASHLAR_RANGE_HOST ? "host" : "device", range->memory_bytes, limit,
-        largest_hole_locked(a), is_model ? "model" : "batch or the sequences",
+        found.largest, is_model ? "model" : "batch or the sequences",
         limit[0] != '\0' ? ", raise the limit" : "", cause);
 }
 

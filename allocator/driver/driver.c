@@ -73,6 +73,7 @@ ashlar_status ashlar__driver_error(ashlar_driver *driver, const char *what, cu_r
     if (driver->table.get_error_string(result, &text) != CU_SUCCESS || text == NULL) {
         text = "no description";
     }
-    return ashlar__fail(result == CU_OUT_OF_MEMORY ? ASHLAR_ENOMEM : ASHLAR_EDRIVER,
-                        "%s on the %s device: %s (%u): %s", what, driver->name, name, result, text);
+    return ashlar__fail_driver(result == CU_OUT_OF_MEMORY ? ASHLAR_ENOMEM : ASHLAR_EDRIVER,
+                               (int)result, "%s on the %s device: %s (%u): %s", what, driver->name,
+                               name, result, text);
 }

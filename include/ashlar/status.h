@@ -42,6 +42,13 @@ ASHLAR_API const char *ashlar_status_text(ashlar_status status);
 ASHLAR_API const char *ashlar_error_detail(void);
 
 /*
+ * The number of the driver's error behind the last failing ashlar_ call of this thread: a CUresult
+ * such as 2, CUDA_ERROR_OUT_OF_MEMORY, which ashlar_error_detail() has as text. 0: the failure did
+ * not come from a driver call. A software device has CUDA's numbers. Threads: as above.
+ */
+ASHLAR_API int ashlar_error_driver_code(void);
+
+/*
  * For libraries and callbacks that build on ashlar: set the text that ashlar_error_detail() returns
  * in this thread, and return `status`. `detail` is copied, and cut after 1023 bytes. Threads: any.
  */

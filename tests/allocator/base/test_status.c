@@ -5,6 +5,7 @@
 #include "tests/thread.h"
 
 #include <ashlar/status.h>
+#include <ashlar/version.h>
 
 #include "allocator/base/error.h"
 
@@ -45,6 +46,21 @@ CASE(a_failure_returns_its_status_and_leaves_its_text) {
     CHECK(strcmp(ashlar_error_detail(), "file:7") == 0);
     CHECK(ashlar__fail(ASHLAR_EFORMAT, "x") == ASHLAR_EFORMAT);
     CHECK(strcmp(ashlar_error_detail(), "x") == 0);
+}
+
+CASE(a_drivers_code_is_kept_until_the_next_failure) {
+    CHECK(ashlar__fail_driver(ASHLAR_EDRIVER, 700, "%s", "it broke") == ASHLAR_EDRIVER);
+    CHECK(strcmp(ashlar_error_detail(), "it broke") == 0 && ashlar_error_driver_code() == 700);
+    (void)ashlar__fail(ASHLAR_EINVAL, "no driver was asked");
+    CHECK(ashlar_error_driver_code() == 0);
+}
+
+CASE(the_library_has_the_version_of_its_headers) {
+    char text[32];
+    CHECK(ashlar_version() == ASHLAR_VERSION);
+    (void)snprintf(text, sizeof text, "%d.%d.%d", ASHLAR_VERSION / 10000,
+                   ASHLAR_VERSION / 100 % 100, ASHLAR_VERSION % 100);
+    CHECK(strcmp(text, ASHLAR_VERSION_TEXT) == 0);
 }
 
 CASE(other_libraries_set_the_detail_as_it_is) {

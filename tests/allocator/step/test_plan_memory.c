@@ -129,4 +129,46 @@ CASE(the_check_finds_each_broken_invariant) {
     put(b);
 }
 
+/* ---- what a refusal says ---- */
+
+/* The number in front of `word` in the last failure's detail. */
+static uint64_t number_of(const char *word) {
+    const char *at = strstr(ashlar_error_detail(), word);
+    CHECK(at != NULL);
+    while (at != NULL && at > ashlar_error_detail() && at[-1] >= '0' && at[-1] <= '9') {
+        at--;
+    }
+    return at != NULL ? strtoull(at, NULL, 10) : 0;
+}
+
+/* Whether the parts that a refusal names add up to what it calls reserved. */
+static void check_account(void) {
+    void *ptr = NULL;
+    CHECK(ashlar_alloc(allocator, (size_t)1 << 40, streams[0], &ptr) == ASHLAR_ENOMEM);
+    CHECK_ZU(number_of(" live in ") + number_of(" of rounding") + number_of(" cached") +
+                 number_of(" shared") + number_of(" planned") + number_of(" in gaps") +
+                 number_of(" spare"),
+             number_of(" reserved of"));
+    CHECK_ZU(number_of(" reserved of"), reserved_bytes());
+}
+
+CASE(the_parts_that_a_refusal_names_add_up_to_what_is_reserved) {
+    REQUIRE(set_up_region() != NULL);
+    check_account();
+    CHECK(number_of(" planned") > 0);
+    shadow *kept = get(3 * MIB + 1000, WORK), *small = get(700, WORK), *freed = get(5 * MIB, WORK);
+    put(freed);
+    put(small);
+    check_account();
+    CHECK(number_of(" live in ") == 3 * MIB + 1000 && number_of(" of rounding") > 0);
+    CHECK(number_of(" cached") > 0 && number_of(" in gaps") > 0);
+    shadow_share(kept, 1);
+    put(kept);
+    check_account();
+    CHECK(number_of(" shared") > 0);
+    CHECK(ashlar_allocator_reserve(allocator, 64 * MIB) == ASHLAR_OK);
+    check_account();
+    CHECK(number_of(" spare") > 0);
+}
+
 RUN_CASES()
