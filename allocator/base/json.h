@@ -46,6 +46,10 @@ typedef struct ashlar_json_writer {
 void ashlar__json_writer_init(ashlar_json_writer *writer, unsigned int indent);
 void ashlar__json_writer_finish(ashlar_json_writer *writer);
 
+/* Begin the object that a program's document is, with its "schema": NAME/NUMBER. The number grows
+ * when a member goes, or changes its meaning. */
+void ashlar__json_open_document(ashlar_json_writer *writer, const char *schema);
+
 void ashlar__json_open_object(ashlar_json_writer *writer);
 void ashlar__json_close_object(ashlar_json_writer *writer);
 void ashlar__json_open_array(ashlar_json_writer *writer);
@@ -79,8 +83,8 @@ void ashlar__json_add_bool(ashlar_json_writer *writer, const char *key, bool val
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_text(ashlar_json_writer *writer,
                                                          const char **text, size_t *bytes);
 
-/* Write the finished document and an end of line to a file, whole or not at all.
- * Errors: ASHLAR_EHOSTMEM, and those of ashlar__file_write_line(). */
+/* Write the finished document and an end of line to a file, whole or not at all, to a pipe, or to
+ * standard output ("-"). Errors: ASHLAR_EHOSTMEM, and those of ashlar__stream_write_line(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_save(ashlar_json_writer *writer,
                                                          const char *path);
 

@@ -12,7 +12,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
-#include "allocator/base/file.h"
+#include "allocator/base/file_stream.h"
 #include "allocator/base/host.h"
 
 /* A frame stands for an open object or array, or for the document. Its bits: */
@@ -275,11 +275,16 @@ void ashlar__json_add_bool(ashlar_json_writer *w, const char *key, bool value) {
     ashlar__json_put_bool(w, value);
 }
 
+void ashlar__json_open_document(ashlar_json_writer *w, const char *schema) {
+    ashlar__json_open_object(w);
+    ashlar__json_add_string(w, "schema", schema);
+}
+
 ashlar_status ashlar__json_writer_save(ashlar_json_writer *w, const char *path) {
     const char *text = NULL;
     size_t bytes = 0;
     const ashlar_status status = ashlar__json_writer_text(w, &text, &bytes);
-    return status == ASHLAR_OK ? ashlar__file_write_line(path, text, bytes) : status;
+    return status == ASHLAR_OK ? ashlar__stream_write_line(path, text, bytes) : status;
 }
 
 ashlar_status ashlar__json_writer_end(ashlar_json_writer *w, const char *path) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/closest.h"
 #include "allocator/base/error.h"
 
 _Static_assert(ASHLAR_PAIRS_KEYS_MAX <= 32, "a bit of *seen for each key");
@@ -20,15 +21,19 @@ static ashlar_status fail_key(const ashlar_pairs_format *f, ashlar_piece key, as
     enum { KEY_BYTES = 16 }; /* room for an average key and ", " */
     char keys[ASHLAR_PAIRS_KEYS_MAX * KEY_BYTES] = "";
     char shown_key[ASHLAR_SHOWN_BYTES], shown[ASHLAR_SHOWN_BYTES];
+    char hint[ASHLAR_CLOSEST_HINT_BYTES];
+    ashlar_closest closest = {.word = key};
     for (size_t i = 0, at = 0; i < f->count && at < sizeof keys; i++) {
         at += (size_t)snprintf(keys + at, sizeof keys - at, "%s%s", i == 0 ? "" : ", ", f->keys[i]);
+        ashlar__closest_offer(&closest, f->keys[i]);
         ASHLAR_CHECK2(at < sizeof keys); /* there was room for every key so far */
     }
     return ashlar__fail(ASHLAR_EINVAL,
-                        "%s: unknown key \"%s\" (value \"%s\"); give key=value, separated by "
-                        "commas; the keys are %s",
+                        "%s: unknown key \"%s\" (value \"%s\")%s; give key=value, separated "
+                        "by commas; the keys are %s",
                         f->source, ashlar__piece_show(key, shown_key),
-                        ashlar__piece_show(value, shown), keys);
+                        ashlar__piece_show(value, shown), ashlar__closest_hint(&closest, "", hint),
+                        keys);
 }
 
 /* Read one "key=value". Bit i of *seen: key i has been given. */

@@ -31,6 +31,8 @@
  * needs to be done stands still with waits=on; one that relies on the wait goes wrong with
  * waits=off. time     on or off (default): date all calls and work on a virtual clock; see
  *            ashlar__soft_work(). A query of an event then goes by that clock.
+ *   touch    on (default) or off: with off, copies and fills are queued and move no bytes, so that
+ *            device memory of any size takes no host memory. For programs that look at sizes only
  *   costs    with time=on: the costs of calls and work on the virtual clock
  *            on (default)  each call by the estimates in soft_config.c, and copies, fills and host
  *                          functions by those in soft_time.c

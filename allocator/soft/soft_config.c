@@ -67,6 +67,13 @@ static ashlar_status read_peers(ashlar_piece value, soft_config *config) {
     return read_switch("peers", value, &config->has_peers);
 }
 
+static ashlar_status read_touch(ashlar_piece value, soft_config *config) {
+    bool is_on = true;
+    const ashlar_status status = read_switch("touch", value, &is_on);
+    config->is_untouched = !is_on;
+    return status;
+}
+
 static ashlar_status read_vmm(ashlar_piece value, soft_config *config) {
     return read_switch("vmm", value, &config->has_vmm);
 }
@@ -217,6 +224,7 @@ static ashlar_status read_costs(ashlar_piece value, soft_config *config) {
     X("seed", read_seed)       \
     X("strict", read_strict)   \
     X("time", read_time)       \
+    X("touch", read_touch)     \
     X("vmm", read_vmm)         \
     X("waits", read_waits)
 

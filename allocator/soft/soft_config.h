@@ -27,6 +27,7 @@ typedef struct soft_config {
     bool has_vmm;    /* virtual memory management */
     bool has_batch;  /* batched copies */
     bool has_clocks; /* soft_oracle.c records the order of work */
+    bool is_untouched; /* copies and fills move no bytes */
     bool has_waits;  /* calls that CUDA lets wait for the device do */
     bool is_strict;  /* what is undefined ends the process (soft_strict.c) */
     soft_recycle recycle; /* ON: a new item gets the handle that was freed last; else OFF */

@@ -192,10 +192,14 @@ static void run_body(const soft_op *op) {
         ashlar__soft_in_host_fn = false;
         break;
     case SOFT_OP_COPY:
-        memmove(op->dst.ptr, op->src.ptr, op->bytes);
+        if (!ashlar__soft_state.config.is_untouched) {
+            memmove(op->dst.ptr, op->src.ptr, op->bytes);
+        }
         break;
     case SOFT_OP_FILL:
-        memset(op->dst.ptr, op->value, op->bytes);
+        if (!ashlar__soft_state.config.is_untouched) {
+            memset(op->dst.ptr, op->value, op->bytes);
+        }
         break;
     case SOFT_OP_WORK:
     case SOFT_OP_RECORD:

@@ -82,24 +82,19 @@ ashlar_status ashlar__benchmark_check(const ashlar_benchmark *b,
 
 ashlar_status ashlar__benchmark_write(const ashlar_benchmark *b, const char *path,
                                       const ashlar_rows *rows, const ashlar_rows *more) {
-    const bool is_object = b->put_head != NULL || b->more != NULL;
     ashlar_json_writer w;
     ashlar__json_writer_init(&w, 2);
-    if (is_object) {
-        ashlar__json_open_object(&w);
-        if (b->put_head != NULL) {
-            b->put_head(&w);
-        }
-        ashlar__json_put_key(&w, "rows");
+    ashlar__json_open_document(&w, "ashlar-bench/1");
+    if (b->put_head != NULL) {
+        b->put_head(&w);
     }
+    ashlar__json_put_key(&w, "rows");
     ashlar__rows_put(&w, rows);
     if (b->more != NULL) {
         ashlar__json_put_key(&w, b->more_key);
         ashlar__rows_put(&w, more);
     }
-    if (is_object) {
-        ashlar__json_close_object(&w);
-    }
+    ashlar__json_close_object(&w);
     return ashlar__json_writer_end(&w, path);
 }
 

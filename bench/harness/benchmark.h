@@ -48,7 +48,7 @@ typedef struct ashlar_benchmark {
     /* Measure the requested workloads, print each row as soon as it is known, and add it. */
     ashlar_status (*run)(const ashlar_bench_request *request, ashlar_device *device,
                          ashlar_rows *rows, ashlar_rows *more);
-    /* Puts members in front of "rows"; may be NULL. If `more` is, too, the JSON is an array. */
+    /* Puts members in front of "rows"; may be NULL. */
     void (*put_head)(ashlar_json_writer *w);
     void (*print_help)(FILE *out);
 } ashlar_benchmark;

@@ -131,7 +131,7 @@ ashlar_status ashlar__machine_write(const ashlar_machine_config *config,
                                     const ashlar_device *device, const char *path) {
     ashlar_json_writer w;
     ashlar__json_writer_init(&w, 2);
-    ashlar__json_open_object(&w);
+    ashlar__json_open_document(&w, "ashlar-machine/1");
     add_date(&w, config->date);
     if (config->commit != NULL) {
         ashlar__json_add_string(&w, "commit", config->commit);

@@ -177,7 +177,9 @@ static void put_head(page *p) {
     if (p->machine != NULL && p->machine->kind == ASHLAR_JSON_OBJECT) {
         put(p, "\n| | |\n|---|---|\n");
         for (const ashlar_json *m = p->machine->item; m != NULL; m = m->next) {
-            put_member(p, m);
+            if (strcmp(m->key, "schema") != 0) {
+                put_member(p, m);
+            }
         }
     }
 }

@@ -159,21 +159,21 @@ static void put_cell(ashlar_json_writer *w, const ashlar_rows_column *c, ashlar_
     }
 }
 
-void ashlar__rows_put_one(ashlar_json_writer *w, const ashlar_rows_form *form,
-                          const ashlar_row *row) {
-    ashlar__json_open_object(w);
+void ashlar__rows_put_members(ashlar_json_writer *w, const ashlar_rows_form *form,
+                              const ashlar_row *row) {
     for (size_t i = 0; i < form->column_count; i++) {
         if (form->columns[i].key != NULL) {
             put_cell(w, &form->columns[i], row->cells[i]);
         }
     }
-    ashlar__json_close_object(w);
 }
 
 void ashlar__rows_put(ashlar_json_writer *w, const ashlar_rows *rows) {
     ashlar__json_open_array(w);
     for (size_t i = 0; i < rows->count; i++) {
-        ashlar__rows_put_one(w, rows->form, &rows->items[i]);
+        ashlar__json_open_object(w);
+        ashlar__rows_put_members(w, rows->form, &rows->items[i]);
+        ashlar__json_close_object(w);
     }
     ashlar__json_close_array(w);
 }

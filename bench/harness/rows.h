@@ -90,9 +90,9 @@ void ashlar__rows_print_head(FILE *out, const ashlar_rows *rows);
 void ashlar__rows_print(FILE *out, const ashlar_rows *rows, size_t first);
 void ashlar__rows_print_targets(FILE *out, const ashlar_rows *rows);
 
-/* Put one row as a JSON object, or all rows as an array of objects. */
-void ashlar__rows_put_one(ashlar_json_writer *w, const ashlar_rows_form *form,
-                          const ashlar_row *row);
+/* Put one row's members into the object that is open, or all rows as an array of objects. */
+void ashlar__rows_put_members(ashlar_json_writer *w, const ashlar_rows_form *form,
+                              const ashlar_row *row);
 void ashlar__rows_put(ashlar_json_writer *w, const ashlar_rows *rows);
 
 #endif /* ASHLAR_ROWS_H */

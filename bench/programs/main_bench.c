@@ -114,7 +114,7 @@ static ashlar_status run_benchmark(const ashlar_benchmark *b, const ashlar_bench
     ASHLAR_TRY(check_options(b, options, argc, argv));
     ASHLAR_TRY(load_peers(r));
     ASHLAR_TRY(ashlar__benchmark_check(b, r));
-    ASHLAR_TRY(ashlar__program_check_writable(r->json));
+    ASHLAR_TRY(ashlar__program_check_report(r->json));
     return ashlar__benchmark_run(b, r);
 }
 
@@ -123,6 +123,9 @@ static ashlar_status run(const ashlar_benchmark *b, int argc, char **argv) {
     ashlar_option options[OPTION_COUNT];
     bool wants_help = false;
     list_options(&r, &wants_help, options);
+    if (ashlar__options_answer(program, options, OPTION_COUNT, argc, argv)) {
+        return ASHLAR_OK;
+    }
     r.files = ashlar__host_calloc((size_t)argc, sizeof *r.files);
     if (r.files != NULL && b == &ashlar__benchmark_plan) {
         r.file_count =
@@ -198,7 +201,10 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < BENCHMARKS && chosen == NULL; i++) {
         chosen = strcmp(word, benchmarks[i]->name) == 0 ? benchmarks[i] : NULL;
     }
-    if (strcmp(word, "machine") == 0) {
+    const bool asks = argc == 3 && (strcmp(argv[2], "-h") == 0 || strcmp(argv[2], "--help") == 0);
+    if (asks) {
+        status = run(benchmarks[0], argc - 1, argv + 1);
+    } else if (strcmp(word, "machine") == 0) {
         status = write_machine(argc - 1, argv + 1);
     } else if (strcmp(word, "report") == 0) {
         status = write_page(argc - 1, argv + 1);
@@ -207,7 +213,6 @@ int main(int argc, char **argv) {
     } else {
         status = run(benchmarks[0], argc, argv);
     }
-    const int failure = status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE : ASHLAR_EXIT_FAILED;
-    const int exit_status = status == ASHLAR_OK ? 0 : ashlar__program_fail(program, failure);
+    const int exit_status = status == ASHLAR_OK ? 0 : ashlar__program_fail(program, status);
     return ashlar__program_finish(program, exit_status);
 }

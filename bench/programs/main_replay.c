@@ -174,7 +174,7 @@ static void print_result(const outcome *o) {
 
 static void put_passes(ashlar_json_writer *w, const ashlar_replay_config *config) {
     ashlar__json_add_uint64(w, "passes", config->passes);
-    ashlar__json_put_key(w, "reserved_after_pass");
+    ashlar__json_put_key(w, "reserved_after_pass_bytes");
     ashlar__json_open_array(w);
     for (size_t i = 0; i < config->passes; i++) {
         ashlar__json_put_uint64(w, config->reserved[i]);
@@ -186,17 +186,17 @@ static void put_result(ashlar_json_writer *w, const outcome *o) {
     const ashlar_replay_result *r = &o->result;
     const ashlar_replay_plan *plan = o->config->plan;
     const ashlar_rmm_log *log = o->log;
-    ashlar__json_open_object(w);
+    ashlar__json_open_document(w, "ashlar-replay/1");
     ashlar__json_add_string(w, "trace", log->name);
-    ashlar__json_add_uint64(w, "memory", o->config->memory_bytes);
+    ashlar__json_add_uint64(w, "memory_bytes", o->config->memory_bytes);
     ashlar__json_add_uint64(w, "events", log->event_count);
     ashlar__json_add_uint64(w, "allocations", r->allocations);
     ashlar__json_add_uint64(w, "threads", log->thread_count);
     ashlar__json_add_uint64(w, "streams", log->stream_count);
     ashlar__json_add_uint64(w, "recorded_failures", log->recorded_failures);
     ashlar__json_add_uint64(w, "failures", r->failures);
-    ashlar__json_add_uint64(w, "peak_live", r->peak_live);
-    ashlar__json_add_uint64(w, "peak_reserved", r->peak_reserved);
+    ashlar__json_add_uint64(w, "live_peak_bytes", r->peak_live);
+    ashlar__json_add_uint64(w, "reserved_peak_bytes", r->peak_reserved);
     put_passes(w, o->config);
     ashlar__json_add_uint64(w, "cross_frees", r->cross_frees);
     ashlar__json_add_uint64(w, "driver_calls", r->driver_calls);
@@ -206,7 +206,7 @@ static void put_result(ashlar_json_writer *w, const outcome *o) {
         ashlar__replay_plan_put(w, plan, &r->plan);
     }
     if (o->capacity != 0) {
-        ashlar__json_add_uint64(w, "capacity", o->capacity);
+        ashlar__json_add_uint64(w, "capacity_bytes", o->capacity);
     }
     ashlar__json_close_object(w);
 }
@@ -269,29 +269,33 @@ static ashlar_status replay_file(const command *c, const char *path, ashlar_json
 static int run(const command *c, int count, char **files) {
     ashlar_json_writer w;
     int exit_status = 0;
-    if (ashlar__program_check_writable(c->json) != ASHLAR_OK ||
-        ashlar__program_check_writable(c->svg) != ASHLAR_OK ||
-        ashlar__program_check_writable(c->pack.solution) != ASHLAR_OK) {
-        return ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
+    ashlar_status status = ashlar__program_check_report(c->json);
+    ASHLAR_THEN(status, ashlar__program_check_writable(c->svg));
+    ASHLAR_THEN(status, ashlar__program_check_writable(c->pack.solution));
+    if (status != ASHLAR_OK) {
+        return ashlar__program_fail(program, status);
     }
     ashlar__json_writer_init(&w, 2);
     if (count > 1) {
         ashlar__json_open_array(&w);
     }
-    if (c->pack.path != NULL && ashlar__replay_pack_run(&c->pack, stdout, &w) != ASHLAR_OK) {
-        exit_status = ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
+    status = c->pack.path != NULL ? ashlar__replay_pack_run(&c->pack, stdout, &w) : ASHLAR_OK;
+    if (status != ASHLAR_OK) {
+        exit_status = ashlar__program_fail(program, status);
     }
     for (int i = 0; i < count; i++) {
-        if (replay_file(c, files[i], &w) != ASHLAR_OK) {
-            exit_status = ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
+        status = replay_file(c, files[i], &w);
+        if (status != ASHLAR_OK) {
+            exit_status = ashlar__program_fail(program, status);
         }
     }
     const bool has_figures = w.bytes > (count > 1 ? 1 : 0); /* more than the array's "[" */
     if (count > 1) {
         ashlar__json_close_array(&w);
     }
-    if (c->json != NULL && has_figures && ashlar__json_writer_save(&w, c->json) != ASHLAR_OK) {
-        exit_status = ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
+    status = c->json != NULL && has_figures ? ashlar__json_writer_save(&w, c->json) : ASHLAR_OK;
+    if (status != ASHLAR_OK) {
+        exit_status = ashlar__program_fail(program, status);
     }
     ashlar__json_writer_finish(&w);
     return exit_status;
@@ -331,6 +335,9 @@ static int run_command(int argc, char **argv) {
     command c = {.memory = default_memory, .passes = 1, .pack.seconds = 60};
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
+    if (ashlar__options_answer(program, options, OPTION_COUNT, argc, argv)) {
+        return 0;
+    }
     char **files = ashlar__host_calloc((size_t)argc + 1, sizeof *files);
     if (files == NULL) {
         fprintf(stderr, "%s: no host memory\n", program);
@@ -342,7 +349,7 @@ static int run_command(int argc, char **argv) {
     if (ashlar__options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
         parse_memory(c.memory, &c.memory_bytes) != ASHLAR_OK ||
         check_pack(&c, count) != ASHLAR_OK) {
-        exit_status = ashlar__program_fail(program, ASHLAR_EXIT_USAGE);
+        exit_status = ashlar__program_fail(program, ASHLAR_EINVAL);
     } else if (c.wants_help) {
         c.memory = default_memory; /* the help shows the default, not the value given */
         c.passes = 1;

@@ -108,7 +108,7 @@ static const ashlar_rows_column columns[] = {
     [PLAN] = {"plan_bytes", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
     [BOUND] = {"bound_bytes", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
     [GAP] = {"gap", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
-    [CAPACITY] = {"capacity", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
+    [CAPACITY] = {"capacity_bytes", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
     [FITS] = {"fits", NULL, ASHLAR_ROWS_BOOL, 0, 0, 0},
     [STRATEGY] = {"strategy", NULL, ASHLAR_ROWS_TEXT, 0, 0, 0},
 };
@@ -192,7 +192,9 @@ ashlar_status ashlar__replay_pack_run(const ashlar_pack_job *job, FILE *out,
     ASHLAR_TRY(ashlar__bench_pack_file(job, &p));
     const ashlar_row row = ashlar__packing_row(&p);
     ashlar__bench_pack_print(out, &p);
-    ashlar__rows_put_one(w, &ashlar__packing_form, &row);
+    ashlar__json_open_document(w, "ashlar-pack/1");
+    ashlar__rows_put_members(w, &ashlar__packing_form, &row);
+    ashlar__json_close_object(w);
     return fits(&p)
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_ENOMEM,

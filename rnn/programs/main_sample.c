@@ -133,7 +133,7 @@ static ashlar_status sample(const command *c, ashlar_device *device,
 static ashlar_status run(const command *c, ashlar_device *device) {
     ashlar_text_config text = c->text;
     char *prime = NULL;
-    ashlar_status status = ashlar__program_check_writable(c->json);
+    ashlar_status status = ashlar__program_check_report(c->json);
     if (status == ASHLAR_OK && c->prime_file != NULL) {
         status = ashlar__file_read(c->prime_file, &prime, &text.prime_bytes);
         text.prime = prime;
@@ -166,9 +166,12 @@ static ashlar_status check_command(const command *c) {
 
 static int run_command(int argc, char **argv) {
     given = defaults;
+    if (ashlar__options_answer(program, options, OPTION_COUNT, argc, argv)) {
+        return 0;
+    }
     if (ashlar__options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
         (!given.wants_help && check_command(&given) != ASHLAR_OK)) {
-        return ashlar__program_fail(program, ASHLAR_EXIT_USAGE);
+        return ashlar__program_fail(program, ASHLAR_EINVAL);
     }
     if (given.wants_help) {
         print_help();
@@ -182,7 +185,7 @@ static int run_command(int argc, char **argv) {
     }
     const ashlar_status status = run(&given, device);
     ashlar_device_close(device);
-    return status == ASHLAR_OK ? 0 : ashlar__program_fail(program, ASHLAR_EXIT_FAILED);
+    return status == ASHLAR_OK ? 0 : ashlar__program_fail(program, status);
 }
 
 int main(int argc, char **argv) {

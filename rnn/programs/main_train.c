@@ -217,13 +217,16 @@ static ashlar_status run_tags(ashlar_train_command *c, ashlar_device *device) {
 static int run(ashlar_train_command *c, ashlar_device *device) {
     ashlar_status status = ashlar__train_command_check_writable(c);
     ASHLAR_THEN(status, c->is_tagger ? run_tags(c, device) : run_text(c, device));
-    return status == ASHLAR_OK ? 0 : ashlar__train_ranks_fail(c, program, ASHLAR_EXIT_FAILED);
+    return status == ASHLAR_OK ? 0 : ashlar__train_ranks_fail(c, program, status);
 }
 
 static int run_command(int argc, char **argv) {
     ashlar_train_command c;
+    if (ashlar__train_command_answer(program, argc, argv)) {
+        return 0;
+    }
     if (ashlar__train_command_read(argc, argv, &c) != ASHLAR_OK) {
-        return ashlar__program_fail(program, ASHLAR_EXIT_USAGE);
+        return ashlar__program_fail(program, ASHLAR_EINVAL);
     }
     if (c.wants_help) {
         ashlar__train_command_print_help(stdout, program, c.is_tagger);
@@ -231,8 +234,7 @@ static int run_command(int argc, char **argv) {
     }
     const ashlar_status joined = ashlar__train_ranks_open(&c, argc, argv);
     if (joined != ASHLAR_OK) {
-        const int failed = joined == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE : ASHLAR_EXIT_FAILED;
-        return ashlar__train_ranks_close(&c, ashlar__train_ranks_fail(&c, program, failed));
+        return ashlar__train_ranks_close(&c, ashlar__train_ranks_fail(&c, program, joined));
     }
     ashlar__blas_set_threads((int)c.threads);
     ashlar_device *device = NULL;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/closest.h"
 #include "allocator/base/error.h"
 #include "allocator/base/parse.h"
 
@@ -129,15 +130,27 @@ int ashlar__options_take_words(const ashlar_option *options, size_t count, int *
     return taken;
 }
 
+static ashlar_status fail_unknown(const ashlar_option *options, size_t count, const char *word) {
+    char hint[ASHLAR_CLOSEST_HINT_BYTES];
+    ashlar_closest closest = {.word = {word + 2, strcspn(word + 2, "=")}};
+    for (size_t i = 0; i < count; i++) {
+        ashlar__closest_offer(&closest, options[i].name);
+    }
+    return ashlar__fail(ASHLAR_EINVAL, "%.80s: there is no such option, see --help%s", word,
+                        ashlar__closest_hint(&closest, "--", hint));
+}
+
 ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count, int argc,
                                     char **argv) {
     for (int i = 1; i < argc; i++) {
-        ASHLAR_FAIL_IF(strncmp(argv[i], "--", 2) != 0, ASHLAR_EINVAL,
-                       "%.80s: is no option; options begin with --, see --help", argv[i]);
+        const char *word = strcmp(argv[i], "-h") == 0 ? "--help" : argv[i];
+        ASHLAR_FAIL_IF(strncmp(word, "--", 2) != 0, ASHLAR_EINVAL,
+                       "%.80s: is no option; options begin with --, see --help", word);
         const char *value;
-        const ashlar_option *option = find(options, count, argv[i] + 2, &value);
-        ASHLAR_FAIL_IF(option == NULL, ASHLAR_EINVAL, "%.80s: there is no such option, see --help",
-                       argv[i]);
+        const ashlar_option *option = find(options, count, word + 2, &value);
+        if (option == NULL) {
+            return fail_unknown(options, count, argv[i]);
+        }
         if (option->kind == ASHLAR_OPTION_FLAG && value == NULL) {
             *(bool *)option->value = true;
             continue;
@@ -178,10 +191,15 @@ void ashlar__options_print(FILE *out, const ashlar_option *options, size_t count
     for (size_t i = 0; i < count; i++) {
         const ashlar_option *option = &options[i];
         char usage[64];
-        snprintf(usage, sizeof usage, "--%s%s%s", option->name, option->argument != NULL ? " " : "",
+        const bool is_help = strcmp(option->name, "help") == 0;
+        snprintf(usage, sizeof usage, "%s--%s%s%s", is_help ? "-h, " : "", option->name,
+                 option->argument != NULL ? " " : "",
                  option->argument != NULL ? option->argument : "");
         fprintf(out, "  %-*s  %s", NAME_COLUMNS, usage, option->help);
         print_default(out, option);
         fputc('\n', out);
+        if (is_help) {
+            fprintf(out, "  %-*s  print the version\n", NAME_COLUMNS, "--version");
+        }
     }
 }

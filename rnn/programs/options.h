@@ -35,7 +35,7 @@ typedef struct ashlar_option {
 } ashlar_option;
 
 /* Read the command line into the options' values. Both "--name value" and "--name=value" are
- * accepted.
+ * accepted, and -h for --help.
  *
  * Errors: ASHLAR_EINVAL (an unknown option, a missing or bad value, a word that is no option),
  *         the detail names the word and what is allowed. Values of options before that word may
@@ -55,7 +55,16 @@ const char *ashlar__options_given(const char *name, int argc, char **argv);
 int ashlar__options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
                                char **words);
 
-/* Print a line for each option. Its current value is shown as the default. */
+/*
+ * Answer --version, and --completion: a script for bash, which completes a FILE and a PATH by the
+ * files there are, and a NAME by the words beside commas in the option's help. Printed to stdout.
+ * True: one of them was given. Call it before the options are parsed.
+ */
+bool ashlar__options_answer(const char *program, const ashlar_option *options, size_t count,
+                            int argc, char **argv);
+
+/* Print a line for each option. Its current value is shown as the default. Behind --help comes
+ * --version, which every program has. */
 void ashlar__options_print(FILE *out, const ashlar_option *options, size_t count);
 
 #endif /* ASHLAR_OPTIONS_H */

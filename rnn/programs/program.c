@@ -3,6 +3,7 @@
 
 #include <ashlar/model.h>
 #include <ashlar/rnn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,8 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "allocator/base/file.h"
 #include "allocator/base/error.h"
+#include "allocator/base/file.h"
+#include "allocator/base/file_stream.h"
 
 void ashlar__program_init(void) {
     /* If descriptor 0, 1 or 2 is closed, the next open() would get its number, and text meant for
@@ -40,9 +42,13 @@ int ashlar__program_finish(const char *program, int exit_status) {
     return exit_status;
 }
 
-int ashlar__program_fail(const char *program, int exit_status) {
+int ashlar__program_exit_status(ashlar_status status) {
+    return status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE : ASHLAR_EXIT_FAILED;
+}
+
+int ashlar__program_fail(const char *program, ashlar_status status) {
     fprintf(stderr, "%s: %s\n", program, ashlar_error_detail());
-    return exit_status;
+    return ashlar__program_exit_status(status);
 }
 
 ashlar_status ashlar__program_check_writable(const char *path) {
@@ -52,6 +58,19 @@ ashlar_status ashlar__program_check_writable(const char *path) {
     }
     ASHLAR_TRY(ashlar__file_create(path, &file));
     ashlar__file_abort(file);
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__program_check_report(const char *path) {
+    if (path == NULL || !ashlar__stream_is(path)) {
+        return ashlar__program_check_writable(path);
+    }
+    if (strcmp(path, "-") == 0) {
+        return ashlar__stream_take_stdout();
+    }
+    /* It is not opened before it is written to: whoever reads would see an end. */
+    ASHLAR_FAIL_IF(access(path, W_OK) != 0, ASHLAR_EIO, "cannot write %s: %s", path,
+                   strerror(errno));
     return ASHLAR_OK;
 }
 
@@ -86,8 +105,7 @@ int ashlar__program_open_device(const char *program, const char *name, ashlar_de
         status = ashlar_device_open("soft", &device);
     }
     if (status != ASHLAR_OK) {
-        return ashlar__program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
-                                                                     : ASHLAR_EXIT_FAILED);
+        return ashlar__program_fail(program, status);
     }
     *out = device;
     return 0;

@@ -9,15 +9,19 @@
 /* Exit statuses besides 0. */
 enum {
     ASHLAR_EXIT_FAILED = 1,
-    ASHLAR_EXIT_USAGE = 2, /* a wrong option or environment variable */
+    ASHLAR_EXIT_USAGE = 2, /* a wrong option or environment variable, or what one of them asks for:
+                              ASHLAR_EINVAL, wherever it was found */
 };
 
 /* Call this before anything else. It makes sure that descriptors 0 to 2 are open, and ignores
  * SIGPIPE, so that a write to a closed pipe is an error and does not kill the program. */
 void ashlar__program_init(void);
 
-/* Print "PROGRAM: DETAIL" of the last failure as one line on stderr, and return `exit_status`. */
-int ashlar__program_fail(const char *program, int exit_status);
+/* The exit status for `status`, which is not ASHLAR_OK: one rule for all programs. */
+int ashlar__program_exit_status(ashlar_status status);
+
+/* Print "PROGRAM: DETAIL" of the last failure as one line on stderr. Returns its exit status. */
+int ashlar__program_fail(const char *program, ashlar_status status);
 
 /* Call this last. Returns `exit_status`; if output was lost, says so on stderr, and fails. */
 int ashlar__program_finish(const char *program, int exit_status);
@@ -25,6 +29,10 @@ int ashlar__program_finish(const char *program, int exit_status);
 /* Fail now if `path` could not be written later. NULL is allowed. Errors: those of
  * ashlar__file_create(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__program_check_writable(const char *path);
+
+/* The same for a report of ashlar__json_writer_save(), which may be a pipe or "-". After "-" all
+ * that is printed to `stdout` goes to standard error (file_stream.h). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__program_check_report(const char *path);
 
 /* Whether two paths lead to the same file; if one does not exist, whether they are equal. */
 bool ashlar__program_is_same_file(const char *a, const char *b);

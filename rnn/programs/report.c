@@ -309,8 +309,8 @@ static void put_savings(ashlar_json_writer *w, const ashlar_train_report *r) {
 
 static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
     const ashlar_stats *s = &r->stats;
-    ashlar__json_add_uint64(w, "bytes_live_peak", s->live_peak_bytes);
-    ashlar__json_add_uint64(w, "bytes_reserved_peak", s->reserved_peak_bytes);
+    ashlar__json_add_uint64(w, "live_peak_bytes", s->live_peak_bytes);
+    ashlar__json_add_uint64(w, "reserved_peak_bytes", s->reserved_peak_bytes);
     ashlar__json_add_uint64(w, "allocations", s->alloc_count);
     /* Without served_idle: those requests ask the driver whether other streams are done. */
     ashlar__json_add_uint64(w, "allocations_served_without_driver",
@@ -332,7 +332,7 @@ ashlar_status ashlar__report_write(const char *path, const ashlar_task *task,
                                    const ashlar_train_report *report) {
     ashlar_json_writer w;
     ashlar__json_writer_init(&w, 2);
-    ashlar__json_open_object(&w);
+    ashlar__json_open_document(&w, "ashlar-train/1");
     ashlar__report_put_device(&w, &report->device);
     put_training(&w, report);
     put_calls(&w, report);

@@ -93,12 +93,12 @@ static void put_early(ashlar_json_writer *w, const char *key, const ashlar_text_
 }
 
 static void put_memory(ashlar_json_writer *w, const ashlar_text_report *r) {
-    ashlar__json_add_uint64(w, "bytes_live_start", r->start.live_bytes);
-    ashlar__json_add_uint64(w, "bytes_reserved_start", r->start.reserved_bytes);
-    put_early(w, "bytes_live_after_1000", r, r->early.live_bytes);
-    put_early(w, "bytes_reserved_after_1000", r, r->early.reserved_bytes);
-    ashlar__json_add_uint64(w, "bytes_live_end", r->end.live_bytes);
-    ashlar__json_add_uint64(w, "bytes_reserved_end", r->end.reserved_bytes);
+    ashlar__json_add_uint64(w, "live_start_bytes", r->start.live_bytes);
+    ashlar__json_add_uint64(w, "reserved_start_bytes", r->start.reserved_bytes);
+    put_early(w, "live_after_1000_bytes", r, r->early.live_bytes);
+    put_early(w, "reserved_after_1000_bytes", r, r->early.reserved_bytes);
+    ashlar__json_add_uint64(w, "live_end_bytes", r->end.live_bytes);
+    ashlar__json_add_uint64(w, "reserved_end_bytes", r->end.reserved_bytes);
     ashlar__json_add_uint64(w, "allocations_after_start",
                             r->end.alloc_count - r->start.alloc_count);
 }
@@ -133,7 +133,7 @@ ashlar_status ashlar__text_report_write(const char *path, const ashlar_model *mo
     ashlar_device_info device;
     ashlar_device_get_info(model->device, &device);
     ashlar__json_writer_init(&w, 2);
-    ashlar__json_open_object(&w);
+    ashlar__json_open_document(&w, "ashlar-sample/1");
     ashlar__report_put_device(&w, &device);
     ashlar__json_add_uint64(&w, "bytes", r->bytes);
     ashlar__json_add_double(&w, "seconds", r->seconds);

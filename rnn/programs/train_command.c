@@ -279,6 +279,10 @@ static ashlar_status check_model(const ashlar_train_command *c, int argc, char *
     return c->is_tagger ? check_tagger(&c->tags) : ASHLAR_OK;
 }
 
+bool ashlar__train_command_answer(const char *program, int argc, char **argv) {
+    return ashlar__options_answer(program, options, OPTION_COUNT, argc, argv);
+}
+
 ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_command *out) {
     const char *model = ashlar__options_given("model", argc, argv); /* sets the defaults */
     given = defaults(model != NULL && strcmp(model, "tagger") == 0);
@@ -299,7 +303,9 @@ ashlar_status ashlar__train_command_check_writable(const ashlar_train_command *c
     output outputs[OUTPUT_COUNT];
     list_outputs(c, outputs);
     for (size_t i = 0; i < OUTPUT_COUNT; i++) {
-        ASHLAR_TRY(ashlar__program_check_writable(outputs[i].path));
+        const bool is_report = outputs[i].path == c->json;
+        ASHLAR_TRY((is_report ? ashlar__program_check_report
+                              : ashlar__program_check_writable)(outputs[i].path));
     }
     return ASHLAR_OK;
 }

@@ -55,6 +55,9 @@ typedef struct ashlar_train_command {
     bool wants_help;
 } ashlar_train_command;
 
+/* Answer what every program does (options_answer.c). True: that was asked for, and all is done. */
+bool ashlar__train_command_answer(const char *program, int argc, char **argv);
+
 /* Read the command line. Options that are not given get their defaults. Texts in *out point into
  * `argv`. Errors: ASHLAR_EINVAL; the detail names the option. With --help, combinations are not
  * checked. */

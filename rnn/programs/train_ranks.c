@@ -120,8 +120,9 @@ int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status) {
     return exit_status;
 }
 
-int ashlar__train_ranks_fail(const ashlar_train_command *c, const char *program, int exit_status) {
+int ashlar__train_ranks_fail(const ashlar_train_command *c, const char *program,
+                             ashlar_status status) {
     const ashlar_ranks *ranks = c->train.ranks;
-    return ranks == NULL || ashlar_ranks_reports(ranks) ? ashlar__program_fail(program, exit_status)
-                                                        : exit_status;
+    return ranks == NULL || ashlar_ranks_reports(ranks) ? ashlar__program_fail(program, status)
+                                                        : ashlar__program_exit_status(status);
 }

@@ -23,7 +23,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_report(const ashlar_train_co
 /* Leave the others, who end, too, if `exit_status` is not 0. Returns it. */
 int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status);
 
-/* Print "PROGRAM: DETAIL" as ashlar__program_fail() does, unless another rank does. */
-int ashlar__train_ranks_fail(const ashlar_train_command *c, const char *program, int exit_status);
+/* As ashlar__program_fail(), but silent where another rank speaks. */
+int ashlar__train_ranks_fail(const ashlar_train_command *c, const char *program,
+                             ashlar_status status);
 
 #endif /* ASHLAR_TRAIN_RANKS_H */

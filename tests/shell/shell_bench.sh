@@ -18,7 +18,7 @@ rows_are_complete() {
         >"$scratch/subjects"
     python3 - "$rows" "$scratch/subjects" <<'END'
 import json, sys
-rows = json.load(open(sys.argv[1]))
+rows = json.load(open(sys.argv[1]))["rows"]
 subjects = open(sys.argv[2]).read().split()
 assert {"ashlar", "floor", "glibc", "driver"} <= set(subjects), subjects
 one_size = ["512", "4096", "65536", "1048576", "67108864", "4096-fragmented"]
@@ -90,7 +90,7 @@ takes_only_what_is_asked_for() {
         --subject floor --subject none --threads 2 --json "$rows" || return
     python3 - "$rows" <<'END'
 import json, sys
-got = [(r["workload"], r["variant"], r["threads"], r["subject"]) for r in json.load(open(sys.argv[1]))]
+got = [(r["workload"], r["variant"], r["threads"], r["subject"]) for r in json.load(open(sys.argv[1]))["rows"]]
 lists = (("mix", "shuffled", 2), ("random", "", 2))
 assert got == [(*l, s) for l in lists for s in ("floor", "none")], got
 END
@@ -100,18 +100,18 @@ END
 measures_a_loaded_peer() {
     "$bench" alloc --smoke --device soft --workload one_size/4096 --workload mix/shuffled \
         --peer "$peers/stone.so" --subject ashlar --subject stone --json "$rows" || return
-    json_holds "$rows" '[(x["variant"], x["threads"], x["subject"]) for x in r] ==
+    json_holds "$rows" '[(x["variant"], x["threads"], x["subject"]) for x in r["rows"]] ==
         [(v, t, s) for v, t in (("4096", 1), ("4096", 2), ("shuffled", 1), ("shuffled", 2))
          for s in ("ashlar", "stone")]' || return
     json_holds "$rows" 'all(x["over_ashlar"] > 0 and
-        (x["driver_calls"] is None) == (x["subject"] == "stone") for x in r)'
+        (x["driver_calls"] is None) == (x["subject"] == "stone") for x in r["rows"])'
 }
 
 # Where no subject is named it is one of all; its functions may have other names.
 measures_loaded_peers_unasked() {
     "$bench" alloc --smoke --device soft --workload random --peer "$peers/stone.so" \
         --peer "$peers/half.so:half_take,half_give" --json "$rows" || return
-    json_holds "$rows" '[x["subject"] for x in r][-3:] == ["driver", "stone", "half"]' || return
+    json_holds "$rows" '[x["subject"] for x in r["rows"]][-3:] == ["driver", "stone", "half"]' || return
     "$bench" plan --smoke --device soft --workload rnn_step/1 --peer "$peers/stone.so" \
         --json "$rows" || return
     json_holds "$rows" '[x["subject"] for x in r["rows"]] == ["ashlar", "floor", "stone", "plan"]'
@@ -126,7 +126,7 @@ the_documents_peer_runs() {
         "$peers/cuda/libcudart.so.13" -o "$scratch/mine.so" || return
     LD_LIBRARY_PATH=$peers/cuda "$bench" alloc --smoke --device cuda --workload one_size/4096 \
         --peer "$scratch/mine.so:my_alloc,my_free" --json "$rows" || return
-    json_holds "$rows" 'any(x["subject"] == "mine" and x["over_ashlar"] > 0 for x in r)'
+    json_holds "$rows" 'any(x["subject"] == "mine" and x["over_ashlar"] > 0 for x in r["rows"])'
 }
 
 refuses_what_is_no_peer() {
@@ -153,9 +153,9 @@ names_what_needs_a_gpu() {
 measures_cudas_own_pool() {
     LD_LIBRARY_PATH=$ASHLAR_BUILD/tests/cuda "$bench" alloc --smoke --device cuda \
         --subject cuda_async --json "$rows" || return
-    json_holds "$rows" 'len(r) == 25 and all(
+    json_holds "$rows" 'len(r["rows"]) == 25 and all(
         row["subject"] == "cuda_async" and row["ns_pair"] > 0 and row["driver_calls"] is None
-        and row["reserved_over_live"] >= 1 for row in r)'
+        and row["reserved_over_live"] >= 1 for row in r["rows"])'
 }
 
 # Every list on the three subjects, and the packing.
@@ -205,7 +205,7 @@ packs_files() {
 import json, sys
 result = json.load(open(sys.argv[1]))
 two, one = result["packings"]
-assert result["rows"] == [] and two["capacity"] == one["capacity"] == 149, result
+assert result["rows"] == [] and two["capacity_bytes"] == one["capacity_bytes"] == 149, result
 assert two["plan_bytes"] == 150 and not two["fits"] and one["fits"], result
 END
     "$bench" plan "$scratch/none.csv" 2>"$scratch/stderr"
@@ -223,7 +223,7 @@ measures_arenas() {
     python3 - "$rows" "$scratch" <<'END'
 import json, sys
 text = open(sys.argv[1]).read()
-rows = json.loads(text)
+rows = json.loads(text)["rows"]
 assert sys.argv[2] not in text
 keys = ["case", "operation", "subject", "ns", "bytes_per_s", "copy_bytes_per_s", "over_arena"]
 assert all(list(r) == keys and all(r[k] > 0 for k in keys[3:]) for r in rows), rows
@@ -238,7 +238,7 @@ END
 measures_some_arenas() {
     "$bench" arena --smoke --device soft --workload model/norm --workload large/zero \
         --json "$rows" || return
-    json_holds "$rows" '[(x["case"], x["operation"]) for x in r] ==
+    json_holds "$rows" '[(x["case"], x["operation"]) for x in r["rows"]] ==
         [("model", "norm")] * 3 + [("large", "zero")] * 3'
 }
 
@@ -250,7 +250,7 @@ measures_rnns() {
     python3 - "$rows" <<'END'
 import json, sys
 result = json.load(open(sys.argv[1]))
-assert list(result) == ["processor", "products", "onednn", "threads", "rows"], result
+assert list(result) == ["schema", "processor", "products", "onednn", "threads", "rows"], result
 assert result["threads"] == 1
 rows = result["rows"]
 keys = ["case", "subject", "ms_forward", "ms_backward", "ms_step", "steps_per_s", "over_static",
@@ -285,7 +285,7 @@ measures_streams() {
     grep -q '^\(met\|NOT MET\) *prefetch  *2  *waits per step' "$scratch/table" || return
     python3 - "$rows" <<'END'
 import json, sys
-rows = json.load(open(sys.argv[1]))
+rows = json.load(open(sys.argv[1]))["rows"]
 figures = ["time_over_ideal", "settled_over_ideal", "reserved_over_need", "waits_per_step",
            "host_waits_per_step"]
 for r in rows:
@@ -346,7 +346,7 @@ counts_instructions() {
         "$bench" alloc --instructions --subject floor --json "$scratch/again.json") || return
     python3 - "$rows" "$scratch/again.json" <<'END'
 import json, sys
-rows, again = [json.load(open(path)) for path in sys.argv[1:]]
+rows, again = [json.load(open(path))["rows"] for path in sys.argv[1:]]
 assert [(r["workload"], r["variant"]) for r in rows] == \
     [("one_size", "4096-instructions"), ("random", "instructions")], rows
 for one, two in zip(rows, again, strict=True):

@@ -116,6 +116,9 @@ check 'a_maximum_length_of_0_is_usage' refuses 2 '--max-length' --data "$data" -
 check 'a_negative_number_of_steps_is_usage' refuses 2 '--steps' --data "$data" --steps -1
 check 'a_learning_rate_that_is_not_finite_is_usage' \
     refuses 2 '--learning-rate' --data "$data" --learning-rate nan
+check 'a_misspelt_option_is_suggested' refuses 2 'mean --steps' --data "$data" --stpes 3
+check 'a_misspelt_key_of_ASHLAR_CONF_is_suggested' \
+    refuses_environment ASHLAR_CONF=trcae=on 2 'mean trace' --data "$data"
 check 'an_unknown_option_is_named' refuses 2 '--no-such-option' --data "$data" --no-such-option
 check 'an_option_without_its_value_is_named' refuses 2 '--seed' --data "$data" --seed
 check 'a_stray_word_is_named' refuses 2 'stray' --data "$data" stray
@@ -125,7 +128,7 @@ check 'a_bad_ASHLAR_DEVICE_is_named' \
 check 'a_bad_ASHLAR_SOFT_is_named' \
     refuses_environment ASHLAR_SOFT=memory=lots 2 'ASHLAR_SOFT' --data "$data" --device soft
 check 'a_bad_ASHLAR_THREADS_is_named' \
-    refuses_environment ASHLAR_THREADS=many 1 'ASHLAR_THREADS' --data "$data" --device soft
+    refuses_environment ASHLAR_THREADS=many 2 'ASHLAR_THREADS' --data "$data" --device soft
 check 'more_memory_than_the_device_has_is_said' \
     refuses_environment ASHLAR_SOFT=memory=16MiB 1 'memory' --data "$data" --device soft \
     --layers 2 --hidden 1024
@@ -135,5 +138,84 @@ saves_nowhere() { # without the --save of `refuses`
     [ $? -eq 2 ] && grep -q -e '--save-every: .*--save' "$scratch/stderr"
 }
 check 'saving_every_so_often_needs_a_file' saves_nowhere
+
+# ---- what all programs have ----
+
+sample=$ASHLAR_BUILD/rnn/ashlar-sample bench=$ASHLAR_BUILD/bench/ashlar-bench
+replay=$ASHLAR_BUILD/bench/ashlar-replay
+programs="$train $sample $bench $replay"
+
+all_say_their_version() {
+    version=$(sed -n "s/^ *version: '\(.*\)',/\1/p" "$ASHLAR_SOURCE/meson.build")
+    for program in $programs; do
+        [ "$("$program" --version)" = "${program##*/} (ashlar) $version" ] || complain "$program"
+    done
+}
+
+all_help_by_a_letter() {
+    for program in $programs; do
+        "$program" -h >"$scratch/letter" && "$program" --help >"$scratch/word" &&
+            cmp "$scratch/letter" "$scratch/word" && grep -q -e '-h, --help' "$scratch/word" &&
+            grep -q -e '--version' "$scratch/word" || complain "$program" || return
+    done
+}
+
+# The same mistake, the same status; each line names the word.
+all_refuse_alike() {
+    for program in $programs; do
+        for mistake in --no-such-option --json --device=abacus; do
+            case $program$mistake in */ashlar-replay--device*) continue ;; esac
+            set -- "$program" "$mistake"
+            case $program in
+            */ashlar-train) set -- "$@" --data "$data" ;;
+            */ashlar-sample) set -- "$@" --model "$data" ;;
+            esac
+            [ "$mistake" != --json ] || set -- "$program" --json
+            "$@" >/dev/null 2>"$scratch/stderr"
+            [ $? -eq 2 ] && grep -q -e "${mistake#--device=}" "$scratch/stderr" ||
+                complain "$*: $(cat "$scratch/stderr")" || return
+        done
+    done
+}
+
+reports_to_stdout() {
+    timeout 60 "$train" --layers 1 --hidden 16 --batch 2 --max-length 32 --steps 2 --data "$data" \
+        --json - >"$scratch/report" 2>"$scratch/stderr" || return
+    json_holds "$scratch/report" 'r["schema"] == "ashlar-train/1" and r["live_peak_bytes"] > 0' &&
+        grep -q '^The loss went' "$scratch/stderr" || return
+    "$replay" --pack "$scratch/two.csv" --json - 2>/dev/null >"$scratch/report" &&
+        json_holds "$scratch/report" 'r["schema"] == "ashlar-pack/1" and r["plan_bytes"] == 150'
+}
+
+reports_into_a_pipe() {
+    mkfifo "$scratch/pipe" && cat "$scratch/pipe" >"$scratch/report" &
+    while [ ! -p "$scratch/pipe" ]; do sleep 0.1; done
+    "$replay" --pack "$scratch/two.csv" --json "$scratch/pipe" >/dev/null && wait &&
+        [ -p "$scratch/pipe" ] && json_holds "$scratch/report" 'r["plan_bytes"] == 150'
+}
+
+completes() { # PROGRAM WORD...: what bash would offer for the last word
+    program=$1
+    shift
+    "$program" --completion >"$scratch/completion" || return
+    bash -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+        "$(complete -p "$1" | sed "s/.*-F \([^ ]*\).*/\1/")"; echo "${COMPREPLY[*]}"' - \
+        "$scratch/completion" "${program##*/}" "$@"
+}
+
+completes_options() {
+    [ "$(completes "$train" --ste)" = --steps ] && [ "$(completes "$train" --cell g)" = gru ] &&
+        [ "$(completes "$train" --dtype = b)" = bf16 ] && [ -z "$(completes "$train" --steps 1)" ] &&
+        [ "$(completes "$replay" --json "$scratch/two")" = "$scratch/two.csv" ] &&
+        [ "$(completes "$bench" --vers)" = --version ]
+}
+
+printf 'id,lower,upper,size\n1,0,2,100\n2,1,3,50\n' >"$scratch/two.csv"
+check 'every_program_says_its_version' all_say_their_version
+check 'every_program_helps_by_a_letter' all_help_by_a_letter
+check 'every_program_refuses_alike' all_refuse_alike
+check 'a_report_goes_to_standard_output_alone' reports_to_stdout
+check 'a_report_goes_into_a_pipe' reports_into_a_pipe
+check 'bash_completes_options_and_their_words' completes_options
 check 'help_is_short_and_names_every_option' helps
 check_report

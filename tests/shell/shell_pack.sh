@@ -51,8 +51,8 @@ END
 
 writes_figures() {
     packs 0 '' --pack "$problem" --json "$json" --out "$plan" || return
-    holds 'r == {"problem": r["problem"], "buffers": 3, "plan_bytes": 500, "bound_bytes": 500,
-        "gap": 0, "capacity": None, "fits": True, "seconds": r["seconds"],
+    holds 'r == {"schema": "ashlar-pack/1", "problem": r["problem"], "buffers": 3, "plan_bytes": 500, "bound_bytes": 500,
+        "gap": 0, "capacity_bytes": None, "fits": True, "seconds": r["seconds"],
         "strategy": r["strategy"]} and r["seconds"] >= 0 and r["strategy"] != ""' || return
     grep -qF 'stone.csv: 3 buffers, bound 500, plan 500 bytes, gap 0.000 %' "$scratch/stdout" &&
         [ "$(wc -l <"$scratch/stdout")" -eq 1 ] && is_solution "$problem" "$plan" 500
@@ -61,7 +61,7 @@ writes_figures() {
 meets_capacity() {
     for capacity in '500 500' '501 501' '1KiB 1024'; do
         packs 0 '' --pack "$problem" --capacity "${capacity% *}" --json "$json" || return
-        holds "r['fits'] and r['capacity'] == ${capacity#* }" &&
+        holds "r['fits'] and r['capacity_bytes'] == ${capacity#* }" &&
             grep -qF ': fits' "$scratch/stdout" || return
     done
 }
@@ -69,7 +69,7 @@ meets_capacity() {
 misses_capacity() {
     packs 1 'stone.csv 500 499' --pack "$problem" --capacity 499 --json "$json" --out "$plan" ||
         return
-    holds 'not r["fits"] and r["capacity"] == 499 and r["plan_bytes"] == 500' &&
+    holds 'not r["fits"] and r["capacity_bytes"] == 499 and r["plan_bytes"] == 500' &&
         grep -qF 'does not fit' "$scratch/stdout" && is_solution "$problem" "$plan" 500
 }
 

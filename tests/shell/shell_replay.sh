@@ -46,9 +46,9 @@ helps() {
 # Where memory is plenty no stream waits for another one's: each has its own.
 writes_figures() {
     runs 0 '' "$log" --memory 1GiB --json "$json" || return
-    holds 'r == {"trace": r["trace"], "memory": 1 << 30, "events": 5, "allocations": 3,
-        "threads": 2, "streams": 2, "recorded_failures": 1, "failures": 0, "peak_live": 4 << 20,
-        "peak_reserved": 8 << 20, "passes": 1, "reserved_after_pass": [8 << 20],
+    holds 'r == {"schema": "ashlar-replay/1", "trace": r["trace"], "memory_bytes": 1 << 30,
+        "events": 5, "allocations": 3, "threads": 2, "streams": 2, "recorded_failures": 1, "failures": 0, "live_peak_bytes": 4 << 20,
+        "reserved_peak_bytes": 8 << 20, "passes": 1, "reserved_after_pass_bytes": [8 << 20],
         "cross_frees": 1, "driver_calls": r["driver_calls"], "hit_rate": 0,
         "ns_per_op": r["ns_per_op"]} and r["driver_calls"] > 0 and r["ns_per_op"] > 0' || return
     holds 'r["trace"].endswith("/stone.csv")' &&
@@ -62,11 +62,11 @@ writes_figures() {
 
 finds_capacity() {
     runs 0 '' --find-capacity --json "$json" "$log" || return
-    holds 'r["capacity"] == 4 << 20 and r["memory"] == 1 << 40 and r["passes"] == 20' &&
+    holds 'r["capacity_bytes"] == 4 << 20 and r["memory_bytes"] == 1 << 40 and r["passes"] == 20' &&
         grep -qF 'all passes succeed on a device of 4 MiB and not with 2 MiB less' \
             "$scratch/stdout" || return
     runs 0 '' --find-capacity --repeat=1 --json "$json" "$log" || return
-    holds 'r["capacity"] == 4 << 20 and r["passes"] == 1' &&
+    holds 'r["capacity_bytes"] == 4 << 20 and r["passes"] == 1' &&
         grep -qF '  passes on a device of 4 MiB and not with 2 MiB less' "$scratch/stdout"
 }
 
@@ -75,8 +75,8 @@ repeats() {
         >"$scratch/kept.csv"
     runs 0 '' "$scratch/kept.csv" --repeat 3 --json "$json" || return
     holds 'r["events"] == 3 and r["passes"] == 3 and r["allocations"] == 6 and
-        r["reserved_after_pass"] == [6 << 20] * 3 and r["cross_frees"] == 3 and
-        r["peak_live"] == (4 << 20) + 5 and r["peak_reserved"] == 6 << 20 and
+        r["reserved_after_pass_bytes"] == [6 << 20] * 3 and r["cross_frees"] == 3 and
+        r["live_peak_bytes"] == (4 << 20) + 5 and r["reserved_peak_bytes"] == 6 << 20 and
         r["hit_rate"] == 4 / 6' || return
     grep -qF '3 passes; reserved after pass 1: 6 MiB, 2: 6 MiB, 3: 6 MiB' "$scratch/stdout" ||
         return
@@ -137,7 +137,7 @@ replays_on_a_plan() {
 # The plan's memory, and beside it the block that misses its slot.
 finds_capacity_with_a_plan() {
     runs 0 '' "$scratch/steps.csv" --plan --find-capacity --json "$json" &&
-        holds 'r["capacity"] == 6 << 20'
+        holds 'r["capacity_bytes"] == 6 << 20'
 }
 
 replays_several() {
@@ -149,13 +149,13 @@ replays_several() {
 
 fails_with_figures() {
     runs 1 "$log:2: out of memory" --memory=3MiB --json="$json" "$log" || return
-    holds 'r["failures"] == 2 and r["memory"] == 2 << 20 and r["allocations"] == 3' || return
+    holds 'r["failures"] == 2 and r["memory_bytes"] == 2 << 20 and r["allocations"] == 3' || return
     grep -qF '3 allocations, 2 failed' "$scratch/stdout"
 }
 
 fails_without_capacity() {
     runs 1 "$log:2: out of memory" "$log" --memory 2MiB --find-capacity --json "$json" || return
-    holds '"capacity" not in r and r["failures"] == 40'
+    holds '"capacity_bytes" not in r and r["failures"] == 40'
 }
 
 refuses_bad_log() {
@@ -181,7 +181,7 @@ reads_pipe() {
 
 usage_is_2() {
     runs 2 '--repeat: "0"' "$log" --repeat 0 && runs 2 'leave out --repeat' --pack x --repeat 2 &&
-        runs 2 'no log given' && runs 2 '--nonsense' "$log" --nonsense && runs 2 '-h:' "$log" -h &&
+        runs 2 'no log given' && runs 2 '--nonsense' "$log" --nonsense && runs 2 '-x:' "$log" -x &&
         runs 2 'json' "$log" --json || return
     for size in '' 4 GiB 0GiB -1GiB 4gib 4GB 1MiB 1B 65TiB 1.5GiB '4 GiB' 4GiB,seed=1 \
         99999999999999999999TiB; do
@@ -192,7 +192,7 @@ usage_is_2() {
 takes_sizes() {
     for size in 2097152B 2048KiB 2MiB 3MiB; do
         runs 1 "$log:2:" "$log" --memory "$size" --json "$json" || return
-        holds 'r["memory"] == 2 << 20' || return
+        holds 'r["memory_bytes"] == 2 << 20' || return
     done
     runs 0 '' "$log" --memory 1TiB && runs 0 '' "$log" --memory 64TiB
 }
@@ -201,7 +201,7 @@ takes_sizes() {
 has_no_rates_of_nothing() {
     printf '%s\n1,0,allocate,0x10,8000000,0\n' "$header" >"$scratch/large.csv"
     runs 1 "large.csv:2: out of memory" "$scratch/large.csv" --memory 2MiB --json "$json" || return
-    holds 'r["hit_rate"] is None and r["peak_live"] == 0 and r["failures"] == 1' || return
+    holds 'r["hit_rate"] is None and r["live_peak_bytes"] == 0 and r["failures"] == 1' || return
     ! grep -qi nan "$scratch/stdout" && grep -q 'nothing was allocated' "$scratch/stdout"
 }
 
@@ -231,17 +231,17 @@ shows_progress() {
 # The same trace twenty times. What the allocator keeps from pass to pass may cost a few percent.
 repeats_in_bounds() { # FILE LIVE
     runs 0 '' "$1" --find-capacity --json "$json" || return
-    holds "r['failures'] == 0 and r['passes'] == 20 == len(r['reserved_after_pass']) and
-        max(r['reserved_after_pass']) <= r['peak_reserved'] and
-        r['peak_live'] <= r['capacity'] <= r['peak_reserved'] <= 1.08 * $2 * 2**20"
+    holds "r['failures'] == 0 and r['passes'] == 20 == len(r['reserved_after_pass_bytes']) and
+        max(r['reserved_after_pass_bytes']) <= r['reserved_peak_bytes'] and
+        r['live_peak_bytes'] <= r['capacity_bytes'] <= r['reserved_peak_bytes'] <= 1.08 * $2 * 2**20"
 }
 
 # LIVE and BEST are what is live at peak and what best fit in one growing range took, in MiB; BEST
 # is inf where that was not measured.
 replays_in_little_memory() { # FILE LIVE BEST
     runs 0 '' "$1" --find-capacity --repeat 1 --json "$json" || return
-    holds "r['failures'] == 0 and r['peak_live'] >> 20 == $2 and r['capacity'] >= r['peak_live'] and
-        max(r['peak_reserved'], r['capacity']) <= 1.02 * float('$3') * 2**20"
+    holds "r['failures'] == 0 and r['live_peak_bytes'] >> 20 == $2 and r['capacity_bytes'] >= r['live_peak_bytes'] and
+        max(r['reserved_peak_bytes'], r['capacity_bytes']) <= 1.02 * float('$3') * 2**20"
 }
 
 # Packed to within 0.5 % of what is live, and replayed without a miss.

@@ -30,8 +30,8 @@ stays_constant() { # OPTION...: of a training
     text "$scratch/long" --bytes 20000 --json "$json" --top-k 40 --top-p 0.95 || return
     [ "$(wc -c <"$scratch/long")" -ge 20000 ] || complain 'the text is too short' || return
     json_holds "$json" 'r["bytes"] == 20000 and r["bytes_per_s"] > 0 and
-        0 < r["bytes_live_after_1000"] == r["bytes_live_end"] <= r["bytes_reserved_end"] and
-        r["bytes_reserved_after_1000"] == r["bytes_reserved_end"] == r["bytes_reserved_start"] and
+        0 < r["live_after_1000_bytes"] == r["live_end_bytes"] <= r["reserved_end_bytes"] and
+        r["reserved_after_1000_bytes"] == r["reserved_end_bytes"] == r["reserved_start_bytes"] and
         r["allocations_after_start"] == 0 and r["driver_calls_after_start"] == 0 and
         r["wait_calls_after_start"] == 20000'
 }
@@ -120,7 +120,7 @@ helps() {
     wide=$(awk 'length > 80' "$scratch/help")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
     for option in --model --bytes --temperature --top-k --top-p --prime --prime-file --seed \
-        --device --json --help; do
+        --device --json -h, --version; do
         grep -q -e "^  $option " "$scratch/help" || complain "lacks $option" || return
     done
 }

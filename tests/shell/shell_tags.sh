@@ -106,8 +106,8 @@ reported_case() {
     timeout 200 "$train" --model tagger --data "$scratch/big.txt" --device soft --steps 1 \
         --batch 25 --embedding 200 --char-embedding 50 --char-hidden 100 --hidden 200 \
         --json "$report" --quiet "$@" && json_holds "$report" \
-        'r["max_length"] == 96 and r["bytes_reserved_peak"] <= 1.05 * r["needed_bytes"] and
-        r["bytes_reserved_peak"] < 400e6 and r["driver_calls_after_warmup"] == 0'
+        'r["max_length"] == 96 and r["reserved_peak_bytes"] <= 1.05 * r["needed_bytes"] and
+        r["reserved_peak_bytes"] < 400e6 and r["driver_calls_after_warmup"] == 0'
 }
 check 'the_reported_case_takes_what_it_needs_and_less_than_400_mb' reported_case
 

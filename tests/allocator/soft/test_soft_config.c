@@ -120,6 +120,7 @@ CASE(mistakes_name_the_key_the_value_and_what_is_allowed) {
         {"strict=1", "strict", "1", "on or off"},
         {"recycle=lifo", "recycle", "lifo", "on or off"},
         {"time=1", "time", "1", "on or off"},
+        {"touch=1", "touch", "1", "on or off"},
         {"costs=", "costs", "", "on, off, or NAME:NS"},
         {"costs=half", "costs", "half", "NAME:NS"},
         {"costs=cuMemAlloc:1000000001", "costs", "cuMemAlloc:1000000001", "0 to 1000000000 ns"},

@@ -84,7 +84,8 @@ CASE(the_page_says_where_we_lose) {
     write_file("alloc.txt",
                "a table\nmet      x\n"
                "NOT MET  mix       reverse   pair cost / floor     9.1  (at most 8)\n");
-    write_file("machine.json", "{\"date\":\"2026-11-21\",\"cores\":2,\"other\":null}");
+    write_file("machine.json",
+               "{\"schema\":\"x/1\",\"date\":\"2026-11-21\",\"cores\":2,\"other\":null}");
     write_file("ran.txt", "tests: passed\n");
     for (int i = 0; i < 2; i++) {
         CHECK(ashlar__results_page_write(folder) == ASHLAR_OK);
@@ -169,7 +170,8 @@ CASE(the_machine_is_told_without_its_name) {
     REQUIRE(ashlar_device_open("soft", &device) == ASHLAR_OK);
     CHECK(ashlar__machine_write(&config, device, path_of("machine.json")) == ASHLAR_OK);
     const char *text = read_file("machine.json");
-    CHECK_HAS(text, "{\n  \"date\": \"1970-01-01\",\n  \"commit\": \"abc\",\n  \"smoke\": true,\n");
+    CHECK_HAS(text, "{\n  \"schema\": \"ashlar-machine/1\",\n  \"date\": \"1970-01-01\",\n  "
+                    "\"commit\": \"abc\",\n  \"smoke\": true,\n");
     CHECK_HAS(text, "\"cores\": ");
     CHECK_HAS(text, "\"memory_gib\": ");
     CHECK(strstr(text, "\"memory_gib\": 0,") == NULL);
@@ -183,7 +185,7 @@ CASE(the_machine_is_told_without_its_name) {
     const ashlar_machine_config plain = {0};
     CHECK(ashlar__machine_write(&plain, device, path_of("machine.json")) == ASHLAR_OK);
     text = read_file("machine.json");
-    CHECK_HAS(text, "{\n  \"date\": \"20");
+    CHECK_HAS(text, "{\n  \"schema\": \"ashlar-machine/1\",\n  \"date\": \"20");
     CHECK(strstr(text, "commit") == NULL && strstr(text, "smoke") == NULL);
     CHECK(ashlar__machine_write(&plain, device, "/nowhere/at/all.json") == ASHLAR_EIO);
     ashlar_device_close(device);

@@ -141,22 +141,24 @@ static void check_json(const ashlar_benchmark *b, const char *want) {
     CHECK(strcmp((const char *)text, want) == 0);
 }
 
+#define ROWS "{\"schema\":\"ashlar-bench/1\",\"rows\":"
+
 CASE(json_has_null_for_what_is_not_known_and_leaves_out_what_is_optional) {
     ashlar_benchmark b = {.form = &form};
     add("mix", 2, "a", 12.5);
     add("", 1, "b", NAN);
     rows.items[1].cells[NOTE].number = 0;
     rows.items[1].cells[GOOD].number = 0;
-    check_json(&b, "[{\"list\":\"mix\",\"threads\":2,\"subject\":\"a\",\"cost\":12.5},"
-                   "{\"list\":\"\",\"threads\":1,\"subject\":\"b\",\"cost\":null,\"note\":0,"
-                   "\"good\":false}]");
+    check_json(&b, ROWS "[{\"list\":\"mix\",\"threads\":2,\"subject\":\"a\",\"cost\":12.5},"
+                        "{\"list\":\"\",\"threads\":1,\"subject\":\"b\",\"cost\":null,\"note\":0,"
+                        "\"good\":false}]}");
     ashlar__rows_finish(&rows);
-    check_json(&b, "[]");
+    check_json(&b, ROWS "[]}");
     b.put_head = put_some;
-    check_json(&b, "{\"some\":5,\"rows\":[]}");
+    check_json(&b, "{\"schema\":\"ashlar-bench/1\",\"some\":5,\"rows\":[]}");
     b.more = &form;
     b.more_key = "packings";
-    check_json(&b, "{\"some\":5,\"rows\":[],\"packings\":[]}");
+    check_json(&b, "{\"schema\":\"ashlar-bench/1\",\"some\":5,\"rows\":[],\"packings\":[]}");
     CHECK(ashlar__benchmark_write(&b, "/nowhere/at/all.json", &rows, &rows) == ASHLAR_EIO);
 }
 

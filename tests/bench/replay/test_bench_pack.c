@@ -117,7 +117,9 @@ static void check_json(const ashlar_packing *packing, const char *end) {
     const char *text = NULL;
     size_t bytes = 0;
     ashlar__json_writer_init(&w, 0);
-    ashlar__rows_put_one(&w, &ashlar__packing_form, &row);
+    ashlar__json_open_object(&w);
+    ashlar__rows_put_members(&w, &ashlar__packing_form, &row);
+    ashlar__json_close_object(&w);
     REQUIRE(ashlar__json_writer_text(&w, &text, &bytes) == ASHLAR_OK);
     CHECK_HAS(text, "{\"problem\":\"some\",\"buffers\":3,\"seconds\":0.25,"
                     "\"plan_bytes\":1500,\"bound_bytes\":1000,\"gap\":0.5,");
@@ -127,11 +129,11 @@ static void check_json(const ashlar_packing *packing, const char *end) {
 
 CASE(json_has_the_figures) {
     ashlar_packing packing = packing_of(0.25, 1500);
-    check_json(&packing, "\"capacity\":null,\"fits\":true,\"strategy\":\"one\"}");
+    check_json(&packing, "\"capacity_bytes\":null,\"fits\":true,\"strategy\":\"one\"}");
     packing.capacity_bytes = 1500;
-    check_json(&packing, "\"capacity\":1500,\"fits\":true,\"strategy\":\"one\"}");
+    check_json(&packing, "\"capacity_bytes\":1500,\"fits\":true,\"strategy\":\"one\"}");
     packing.capacity_bytes = 1499;
-    check_json(&packing, "\"capacity\":1499,\"fits\":false,\"strategy\":\"one\"}");
+    check_json(&packing, "\"capacity_bytes\":1499,\"fits\":false,\"strategy\":\"one\"}");
 }
 
 RUN_CASES_IN_FOLDER()

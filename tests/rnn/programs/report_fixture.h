@@ -21,7 +21,7 @@ static inline bool read_document(void) {
     const size_t count = read_bytes(bytes);
     drop_document();
     CHECK(count > 2 && count < FILE_MAX_BYTES && bytes[count - 1] == '\n');
-    CHECK(strncmp((const char *)bytes, "{\n  \"device\": ", 14) == 0);
+    CHECK(strncmp((const char *)bytes, "{\n  \"schema\": \"ashlar-", 22) == 0);
     CHECK(ashlar__json_parse((const char *)bytes, count, &document) == ASHLAR_OK);
     return document != NULL && check_at_end(drop_document);
 }

@@ -93,6 +93,13 @@ CASE(the_last_of_two_counts_and_whole_names_are_compared) {
     CHECK_REFUSED("--Count", "no such option", "--Count=7");
 }
 
+CASE(a_misspelt_option_is_suggested) {
+    CHECK_REFUSED("--cuont", "did you mean --count?", "--cuont", "7");
+    CHECK_REFUSED("--other_flag=1", "did you mean --other-flag?", "--other_flag=1");
+    CHECK(PARSE("--mist") == ASHLAR_EINVAL && strstr(ashlar_error_detail(), "mean --list") != NULL);
+    CHECK(PARSE("--nonsense") == ASHLAR_EINVAL && strstr(ashlar_error_detail(), "mean") == NULL);
+}
+
 CASE(words_that_are_no_options_are_named) {
     CHECK_REFUSED("stray", "no option", "stray");
     CHECK_REFUSED("-count", "no option", "-count", "7");

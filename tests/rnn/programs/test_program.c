@@ -53,9 +53,9 @@ static void stop_listening(void) {
 CASE(a_failure_is_one_line_that_names_the_program) {
     listen_to_stderr();
     CHECK(ashlar__fail(ASHLAR_EINVAL, "batch: 0 sequences") == ASHLAR_EINVAL);
-    const int status = ashlar__program_fail("ashlar-test", 7);
+    const int status = ashlar__program_fail("ashlar-test", ASHLAR_EINVAL);
     stop_listening();
-    CHECK(status == 7);
+    CHECK(status == ASHLAR_EXIT_USAGE);
     CHECK(strcmp(heard, "ashlar-test: batch: 0 sequences\n") == 0);
 }
 

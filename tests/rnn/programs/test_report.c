@@ -290,8 +290,8 @@ CASE(the_json_holds_calls_and_memory) {
     const ashlar_json *savings = ashlar__json_member(document, "step_bytes_without");
     check_uint(savings, "accumulate", 100 * 1048576);
     check_uint(savings, "bptt", 60 * 1048576);
-    check_uint(document, "bytes_live_peak", 64 * 1048576);
-    check_uint(document, "bytes_reserved_peak", 80 * 1048576);
+    check_uint(document, "live_peak_bytes", 64 * 1048576);
+    check_uint(document, "reserved_peak_bytes", 80 * 1048576);
     check_uint(document, "allocations", 1000);
     check_uint(document, "allocations_served_without_driver", 700);
     check_bool(document, "weights_contiguous", true);

@@ -249,12 +249,12 @@ CASE(the_report_has_each_number_under_its_name) {
     check_uint(document, "bytes", 4000);
     check_real(document, "seconds", 2);
     check_real(document, "bytes_per_s", 2000);
-    check_uint(document, "bytes_live_start", 10);
-    check_uint(document, "bytes_reserved_start", 20);
-    check_uint(document, "bytes_live_after_1000", 11);
-    check_uint(document, "bytes_reserved_after_1000", 21);
-    check_uint(document, "bytes_live_end", 12);
-    check_uint(document, "bytes_reserved_end", 22);
+    check_uint(document, "live_start_bytes", 10);
+    check_uint(document, "reserved_start_bytes", 20);
+    check_uint(document, "live_after_1000_bytes", 11);
+    check_uint(document, "reserved_after_1000_bytes", 21);
+    check_uint(document, "live_end_bytes", 12);
+    check_uint(document, "reserved_end_bytes", 22);
     check_uint(document, "allocations_after_start", 6);
     check_uint(document, "driver_calls_after_start", 321);
     check_uint(document, "work_calls_after_start", 50);
@@ -276,12 +276,12 @@ CASE_WITH(a_short_text_has_no_early_look_to_report, open_byte_model()) {
     ashlar_text_report report = made_report;
     report.bytes = ASHLAR_TEXT_EARLY_BYTES - 1;
     REQUIRE(open_report(&report));
-    CHECK(ashlar__json_member(document, "bytes_live_after_1000")->kind == ASHLAR_JSON_NULL);
-    CHECK(ashlar__json_member(document, "bytes_reserved_after_1000")->kind == ASHLAR_JSON_NULL);
-    check_uint(document, "bytes_live_end", 12);
+    CHECK(ashlar__json_member(document, "live_after_1000_bytes")->kind == ASHLAR_JSON_NULL);
+    CHECK(ashlar__json_member(document, "reserved_after_1000_bytes")->kind == ASHLAR_JSON_NULL);
+    check_uint(document, "live_end_bytes", 12);
     report.bytes = ASHLAR_TEXT_EARLY_BYTES;
     REQUIRE(open_report(&report));
-    check_uint(document, "bytes_live_after_1000", 11);
+    check_uint(document, "live_after_1000_bytes", 11);
 }
 
 CASE_WITH(a_report_that_cannot_be_written_is_an_error, open_byte_model()) {

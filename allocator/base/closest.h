@@ -1,0 +1,27 @@
+/* closest.h - the name that a misspelt word may have meant, for messages (internal). */
+#ifndef ASHLAR_CLOSEST_H
+#define ASHLAR_CLOSEST_H
+
+#include "allocator/base/parse.h"
+
+/* A search: set `word` and leave the rest 0, then offer each name. */
+typedef struct ashlar_closest {
+    ashlar_piece word;
+    const char *name; /* the closest so far; NULL: none is close */
+    size_t distance;  /* of `name` */
+} ashlar_closest;
+
+/*
+ * Take `name` if it is closer than those before: fewer letters to insert, to leave out, to replace
+ * or to swap with the next one. No more than a third of the word's letters may be wrong, and one.
+ */
+void ashlar__closest_offer(ashlar_closest *closest, const char *name);
+
+/* Room for what ashlar__closest_hint() writes. */
+enum { ASHLAR_CLOSEST_HINT_BYTES = 64 };
+
+/* Write "; did you mean PREFIXNAME?" to `text`, or nothing if no name is close. Returns `text`. */
+const char *ashlar__closest_hint(const ashlar_closest *closest, const char *prefix,
+                                 char text[static ASHLAR_CLOSEST_HINT_BYTES]);
+
+#endif /* ASHLAR_CLOSEST_H */
