@@ -28,14 +28,18 @@ static size_t limit_of(const ashlar_config *config, size_t memory_bytes) {
 
 enum { UNPUBLISHED_DIVISOR = 64 };
 
+static void set_unpublished(ashlar_allocator *a) {
+    const size_t share = a->heap.range.memory_bytes / UNPUBLISHED_DIVISOR;
+    a->constants.unpublished_bytes = share > a->cache_bytes / 2 ? share : a->cache_bytes / 2;
+}
+
 static void fix(ashlar_allocator *a) {
     static _Atomic uint64_t ids;
     a->constants.id = atomic_fetch_add(&ids, 1) + 1;
     a->constants.base = a->heap.range.base;
     a->constants.range_bytes = a->heap.range.bytes;
     a->constants.map = a->heap.map;
-    const size_t share = a->heap.range.memory_bytes / UNPUBLISHED_DIVISOR;
-    a->constants.unpublished_bytes = share > a->cache_bytes / 2 ? share : a->cache_bytes / 2;
+    set_unpublished(a);
     ASHLAR_CHECK2(a->constants.base % ASHLAR_BLOCK_ALIGN == 0 && a->constants.range_bytes > 0);
 }
 
@@ -82,6 +86,16 @@ static ashlar_status start_nvtx(ashlar_allocator *a, const ashlar_config *config
         a->bypasses_caches = true;
     }
     return status;
+}
+
+void ashlar__allocator_pretend(ashlar_allocator *a, size_t bytes) {
+    ashlar_range *range = &a->heap.range;
+    ASHLAR_CHECK2(bytes <= range->memory_bytes);
+    const bool is_default = a->cache_bytes == range->memory_bytes / CACHE_DIVISOR;
+    range->memory_bytes = bytes;
+    range->limit_bytes = bytes < range->limit_bytes ? bytes : range->limit_bytes;
+    a->cache_bytes = is_default ? bytes / CACHE_DIVISOR : a->cache_bytes;
+    set_unpublished(a);
 }
 
 static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *config,

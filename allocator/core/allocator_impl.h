@@ -83,6 +83,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__allocator_create_in(ashlar_device *devic
                                                             ashlar_range_kind kind,
                                                             ashlar_allocator **out);
 
+/*
+ * Go on as if the device had no more than `bytes` of memory, of which none is taken yet: limit and
+ * thread caches are those of such a device.
+ */
+void ashlar__allocator_pretend(ashlar_allocator *allocator, size_t bytes);
+
 /* Read a program's options, with the default for each field that is 0. Errors: those of
  * ashlar_config_check(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__config_take(ashlar_config *out, const ashlar_config *config,

@@ -7,6 +7,7 @@
 #include <ashlar/config.h>
 #include <ashlar/device.h>
 #include <ashlar/export.h>
+#include <ashlar/fit.h>
 #include <ashlar/graph_pool.h>
 #include <ashlar/leak_monitor.h>
 #include <ashlar/pack.h>

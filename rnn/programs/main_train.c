@@ -6,6 +6,7 @@
 
 #include "rnn/layer/blas.h"
 #include "allocator/base/host.h"
+#include "rnn/programs/fit.h"
 #include "rnn/programs/program.h"
 #include "rnn/programs/report.h"
 #include "rnn/train/tasks.h"
@@ -217,7 +218,16 @@ static ashlar_status run_tags(ashlar_train_command *c, ashlar_device *device) {
 static int run(ashlar_train_command *c, ashlar_device *device) {
     ashlar_status status = ashlar__train_command_check_writable(c);
     ASHLAR_THEN(status, c->is_tagger ? run_tags(c, device) : run_text(c, device));
+    ashlar_device_close(device);
+    status = status == ASHLAR_ENOMEM ? ashlar__train_fit_explain(c) : status;
     return status == ASHLAR_OK ? 0 : ashlar__train_ranks_fail(c, program, status);
+}
+
+/* No device may be open: the search has one of its own. */
+static int run_fit(const ashlar_train_command *c) {
+    ashlar_status status = ashlar__train_command_check_writable(c);
+    ASHLAR_THEN(status, ashlar__train_fit(c));
+    return status == ASHLAR_OK ? 0 : ashlar__program_fail(program, status);
 }
 
 static int run_command(int argc, char **argv) {
@@ -232,6 +242,9 @@ static int run_command(int argc, char **argv) {
         ashlar__train_command_print_help(stdout, program, c.is_tagger);
         return 0;
     }
+    if (c.fit != NULL) {
+        return run_fit(&c);
+    }
     const ashlar_status joined = ashlar__train_ranks_open(&c, argc, argv);
     if (joined != ASHLAR_OK) {
         return ashlar__train_ranks_close(&c, ashlar__train_ranks_fail(&c, program, joined));
@@ -241,7 +254,6 @@ static int run_command(int argc, char **argv) {
     int status = ashlar__program_open_device(program, c.device, &device);
     if (status == 0) {
         status = run(&c, device);
-        ashlar_device_close(device);
     }
     return ashlar__train_ranks_close(&c, status);
 }

@@ -7,6 +7,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/parse.h"
 #include "rnn/layer/blas.h"
+#include "rnn/programs/fit.h"
 #include "rnn/programs/program.h"
 
 /* A tagger's own defaults, and those of options that both models have. */
@@ -45,6 +46,7 @@ static ashlar_train_command defaults(bool is_tagger) {
         .cell = ashlar_rnn_cell_name(ASHLAR_RNN_LSTM),
         .dtype = "f32",
         .recompute = "0",
+        .vary = "batch",
         .sample_bytes = 400,
         .max_graphs = 64,
         .timeout_s = 120,
@@ -112,6 +114,8 @@ static const ashlar_option options[] = {
     NUMBER("save-every", train.save_every, 0, 1e9, "steps; 0: only at the end"),
     TEXT("resume", "FILE", train.resume_file, "go on with a training that was saved"),
     TEXT("losses", "FILE", losses, "write each step's loss there"),
+    TEXT("fit", "SIZE", fit, "do not train: find what fits a device of that size"),
+    TEXT("vary", "NAME", vary, "with --fit: batch, length, hidden"),
     TEXT("json", "FILE", json, "write the report there"),
     TEXT("snapshot", "FILE", snapshot, "write what the memory holds there (pickle)"),
     FLAG("map", wants_map, "print where each weight lies"),
@@ -241,6 +245,27 @@ static ashlar_status read_recompute(ashlar_train_command *c) {
     return ASHLAR_OK;
 }
 
+/* Memory for graphs is taken in the steps that are captured, which no dry run shows. */
+static ashlar_status read_fit(ashlar_train_command *c) {
+    uint64_t bytes = 0;
+    if (c->fit == NULL) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_FAIL_IF(!ashlar__parse_bytes(ashlar__piece_of(c->fit), &bytes) ||
+                       bytes < (size_t)2 << 20 || bytes > (size_t)1 << 40,
+                   ASHLAR_EINVAL,
+                   "--fit: \"%.40s\" is no size from 2MiB to 1TiB, with a unit B, KiB, MiB, GiB or "
+                   "TiB",
+                   c->fit);
+    ASHLAR_FAIL_IF(!ashlar__train_fit_knows(c->vary), ASHLAR_EINVAL,
+                   "--vary: \"%.40s\" is none of batch, length, hidden", c->vary);
+    ASHLAR_FAIL_IF(c->is_tagger && strcmp(c->vary, "length") == 0, ASHLAR_EINVAL,
+                   "--vary length: a tagger takes sentences as they are; give batch or hidden");
+    ASHLAR_FAIL_IF(c->wants_graphs, ASHLAR_EINVAL, "--fit and --graphs: leave out one of them");
+    c->fit_bytes = bytes;
+    return ASHLAR_OK;
+}
+
 static ashlar_status check_command(const ashlar_train_command *c) {
     output outputs[OUTPUT_COUNT];
     ASHLAR_FAIL_IF(c->data.count == 0, ASHLAR_EINVAL,
@@ -291,6 +316,7 @@ ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_com
     if (!given.wants_help) {
         ASHLAR_TRY(read_stack(&given));
         ASHLAR_TRY(read_recompute(&given));
+        ASHLAR_TRY(read_fit(&given));
         ASHLAR_TRY(ashlar__train_rule_apply(&given.rule, &given.train));
         ASHLAR_TRY(check_command(&given));
         given.train.graphs = given.wants_graphs ? given.max_graphs : 0;

@@ -41,6 +41,9 @@ typedef struct ashlar_train_command {
     const char *recompute;
     const char *device;
     const char *json;
+    const char *fit;  /* --fit as text; NULL: train */
+    size_t fit_bytes; /* the same */
+    const char *vary;
     const char *losses;
     const char *snapshot;
     bool wants_map;

@@ -258,7 +258,9 @@ static ashlar_status open_task(ashlar_task *task, ashlar_stream stream, unsigned
     task->cannot_pad = ashlar__rnn_varies(t->tagger->word_rnn)
                            ? NULL
                            : "cuDNN takes the lengths of sentences and words from the host";
-    ASHLAR_TRY(ashlar__tagger_init_weights(t->tagger, c->seed));
+    if (c->measured == NULL) {
+        ASHLAR_TRY(ashlar__tagger_init_weights(t->tagger, c->seed));
+    }
     return take_memory(t, stream);
 }
 

@@ -314,7 +314,9 @@ static ashlar_status open_task(ashlar_task *task, ashlar_stream stream, unsigned
     ASHLAR_TRY(ashlar__model_create(task->allocator, stream, &model, regions, &t->model));
     t->model->address_sum = &task->address_sum;
     task->arena = t->model->arena;
-    ASHLAR_TRY(ashlar__model_init_weights(t->model, t->config.seed));
+    if (t->config.measured == NULL) {
+        ASHLAR_TRY(ashlar__model_init_weights(t->model, t->config.seed));
+    }
     ASHLAR_TRY(take_buffers(t, stream));
     return task->max_parts > 1 ? take_carried(t, stream) : ASHLAR_OK;
 }

@@ -31,8 +31,11 @@ static ashlar_status take_results(ashlar_trainer *t) {
 
 static ashlar_status build_model(ashlar_trainer *t) {
     ASHLAR_TRY(ashlar_leak_monitor_create(&t->growth));
-    ASHLAR_TRY(ashlar_allocator_create(t->device, &t->allocator));
-    ashlar_allocator_set_report(t->allocator, t->config.report, NULL);
+    t->allocator = t->config.measured;
+    if (t->allocator == NULL) {
+        ASHLAR_TRY(ashlar_allocator_create(t->device, &t->allocator));
+        ashlar_allocator_set_report(t->allocator, t->config.report, NULL);
+    }
     ASHLAR_TRY(ashlar_stream_create(t->device, &t->stream));
     ASHLAR_TRY(ashlar__task_open(t->task, t->allocator, t->stream,
                                  ashlar_optimizer_regions(&t->config.optimizer)));
@@ -118,7 +121,11 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     if (t->losses != NULL) { /* cannot fail: this allocator gave the block */
         ASHLAR_IGNORE(ashlar_free(t->allocator, t->losses));
     }
-    ashlar_allocator_destroy(t->allocator); /* waits for the stream */
+    if (t->config.measured == NULL) {
+        ashlar_allocator_destroy(t->allocator); /* waits for the stream */
+    } else if (t->stream != NULL) {
+        ASHLAR_IGNORE(ashlar_allocator_forget_stream(t->allocator, t->stream));
+    }
     ashlar_stream_destroy(t->device, t->stream);
     ashlar_device_host_free(t->device, t->outcomes);
     t->task->table->destroy(t->task);
@@ -177,6 +184,12 @@ static ashlar_status warm_up(ashlar_trainer *t, ashlar_warmup_report *report) {
     const ashlar_status status = ashlar_allocator_warmup(t->allocator, &t->warmup, report);
     t->warmup.fingerprint = NULL; /* the text is local to this function */
     return status;
+}
+
+ashlar_status ashlar__trainer_measure(ashlar_trainer *t) {
+    ashlar_warmup_report report;
+    t->warmup.step = NULL;
+    return warm_up(t, &report);
 }
 
 /* The steps' memory, and the plans' hits and misses since the warm-up that `warm` reports on. */

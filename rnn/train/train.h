@@ -46,6 +46,9 @@ typedef struct ashlar_train_config {
     const char *resume_file; /* the training to resume; NULL: begin a new one */
     const char *save_file;   /* written every `save_every` steps; NULL: never */
     size_t save_every;       /* steps; 0: never */
+    ashlar_allocator
+        *measured; /* an allocator of somebody else's, for ashlar__trainer_measure():
+                    * nothing is computed, nor are weights drawn. NULL: one of its own */
     ashlar_report_fn
         report; /* receives the allocator's reports of damage and leaks; NULL: not reported */
 } ashlar_train_config;
@@ -156,6 +159,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_create(ashlar_device *device, as
                                                        const ashlar_train_config *config,
                                                        ashlar_trainer **out);
 void ashlar__trainer_destroy(ashlar_trainer *trainer); /* NULL is allowed */
+
+/* Warm up with dry runs alone, in config->measured, as a run would; then destroy the trainer.
+ * Errors: those of ashlar_allocator_warmup(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_measure(ashlar_trainer *trainer);
 
 /* Warm up, seal, and train. Once per trainer.
  *

@@ -51,14 +51,14 @@ helps() {
     cat "$scratch/stderr"
     [ ! -s "$scratch/stderr" ] || return
     lines=$(wc -l <"$scratch/help")
-    [ "$lines" -ge 12 ] && [ "$lines" -le 58 ] || complain "$lines lines" || return
+    [ "$lines" -ge 12 ] && [ "$lines" -le 62 ] || complain "$lines lines" || return
     wide=$(awk 'length > 80' "$scratch/help")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
     for option in --data --steps --cell --layers --projection --dropout --hidden --embedding \
         --batch --max-length --accumulate --bptt --recompute --seed --optimizer \
         --learning-rate --no-bias-decay --momentum --nesterov --loss-scale --schedule --warmup-steps --rate-floor --rate-every \
         --rate-factor --clip --buckets --no-plan --plan --device --json --save --save-every \
-        --resume --losses --snapshot --sample --map --quiet --help; do
+        --fit --vary --version --resume --losses --snapshot --sample --map --quiet --help; do
         grep -q -e "$option" "$scratch/help" || complain "lacks $option" || return
     done
 }
@@ -211,6 +211,22 @@ completes_options() {
 }
 
 printf 'id,lower,upper,size\n1,0,2,100\n2,1,3,50\n' >"$scratch/two.csv"
+fits() {
+    "$train" --data "$data" --fit 24MiB --vary length --json "$scratch/fit" --batch 8 \
+        >"$scratch/stdout" || return
+    length=$(sed -n 's/^--max-length \([0-9]*\) needs .* of 24.00 MiB; .*/\1/p' "$scratch/stdout")
+    [ "$length" -gt 0 ] && grep -q 'cuDNN .* estimate' "$scratch/stdout" &&
+        json_holds "$scratch/fit" "r['schema'] == 'ashlar-fit/1' and r['value'] == $length and
+            r['need_bytes'] <= r['device_bytes'] == 24 << 20"
+}
+check 'a_size_that_is_none_is_usage' refuses 2 '--fit' --data "$data" --fit 24
+check 'what_cannot_vary_is_usage' refuses 2 '--vary none of' --data "$data" --fit 24MiB --vary x
+check 'what_does_not_fit_at_all_is_said' \
+    refuses 1 'memory' --data "$data" --fit 8MiB --hidden 1024
+check 'what_would_help_is_said_where_memory_runs_out' \
+    refuses_environment ASHLAR_SOFT=memory=16MiB 1 'needs --recompute auto' --data "$data" \
+    --device soft --layers 2 --hidden 1024
+check 'the_largest_length_that_fits_is_printed' fits
 check 'every_program_says_its_version' all_say_their_version
 check 'every_program_helps_by_a_letter' all_help_by_a_letter
 check 'every_program_refuses_alike' all_refuse_alike

@@ -26,6 +26,8 @@ IS(ashlar_cross_entropy_args, 104, losses);
 IS(ashlar_device_info, 144, total_bytes);
 IS(ashlar_driver_counts, 48, wait);
 IS(ashlar_embedding_args, 80, dtable);
+IS(ashlar_fit_options, 40, device_bytes);
+IS(ashlar_fit_result, 24, need_bytes);
 IS(ashlar_flatten_stats, 56, kept_blocks);
 IS(ashlar_linear_args, 88, dbias);
 IS(ashlar_network_batch, 80, accumulates);
@@ -98,6 +100,16 @@ static ashlar_status create_with(const void *from, size_t bytes) {
     const ashlar_status status = ashlar_allocator_create_with_sized(device, from, bytes, &made);
     ashlar_allocator_destroy(made);
     return status;
+}
+
+static ashlar_status take_nothing(void *user, ashlar_allocator *in, size_t value) {
+    (void)user;
+    return in != NULL && value > 0 ? ASHLAR_OK : ASHLAR_EINVAL;
+}
+
+static ashlar_status fit(const void *from, size_t bytes) {
+    ashlar_fit_result found;
+    return ashlar_fit_sized(device, from, bytes, &found, sizeof found);
 }
 
 static ashlar_status make_optimizer(const void *from, size_t bytes) {
@@ -262,6 +274,7 @@ CASE_WITH(options_of_older_and_newer_programs_are_read, set_up_all()) {
     const ashlar_collectives collectives = {.broadcast = broadcast, .all_reduce = keep_status};
     const ashlar_rnn_config layers = {.input = 2, .hidden = 3, .layers = 1};
     const ashlar_schedule schedule = {.rate = 0.5};
+    const ashlar_fit_options fitting = {.run = take_nothing, .max_value = 1};
     const ashlar_pack_options packing = {.alignment = 64};
     const ashlar_rnn_buffers buffers = buffers_of();
     char *at = memory;
@@ -309,6 +322,8 @@ CASE_WITH(options_of_older_and_newer_programs_are_read, set_up_all()) {
         {"ashlar_plan_options", set_plan, &plan, sizeof plan, 8},
         {"ashlar_warmup_options", warm_up, &warmup, sizeof warmup,
          offsetof(ashlar_warmup_options, user)},
+        {"ashlar_fit_options", fit, &fitting, sizeof fitting,
+         offsetof(ashlar_fit_options, device_bytes)},
         {"ashlar_collectives", make_reducer, &collectives, sizeof collectives,
          offsetof(ashlar_collectives, reduce_scatter)},
         {"ashlar_rnn_config", init_layout, &layers, sizeof layers, 24},
@@ -383,6 +398,11 @@ static void get_packing(void *to, size_t bytes) {
     CHECK(ashlar_pack_sized(buffers, 1, NULL, 0, &offset, to, bytes) == ASHLAR_OK);
 }
 
+static void get_fit(void *to, size_t bytes) {
+    const ashlar_fit_options o = {.run = take_nothing, .max_value = 1};
+    CHECK(ashlar_fit_sized(device, &o, sizeof o, to, bytes) == ASHLAR_OK);
+}
+
 static void get_report(void *to, size_t bytes) {
     const ashlar_warmup_options o = {.stream = streams[0], .max_length = 1, .dry_run = dry_run};
     CHECK(ashlar_allocator_warmup_sized(allocator, &o, sizeof o, to, bytes) == ASHLAR_OK);
@@ -434,6 +454,7 @@ static const struct writing {
     {"ashlar_optimizer_config", get_defaults, sizeof(ashlar_optimizer_config)},
     {"ashlar_optimizer_state", get_state, sizeof(ashlar_optimizer_state)},
     {"ashlar_pack_result", get_packing, sizeof(ashlar_pack_result)},
+    {"ashlar_fit_result", get_fit, sizeof(ashlar_fit_result)},
     {"ashlar_warmup_report", get_report, sizeof(ashlar_warmup_report)},
     {"ashlar_rnn_layout", get_layout, sizeof(ashlar_rnn_layout)},
     {"ashlar_flatten_stats", flatten, sizeof(ashlar_flatten_stats)},

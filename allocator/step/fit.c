@@ -1,0 +1,120 @@
+/* fit.c - the search for the largest value that runs on a device of a given size, and its need. */
+#include <ashlar/fit.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/sized.h"
+#include "allocator/core/allocator_impl.h"
+#include "allocator/device/device_impl.h"
+
+#define GRANULE_BYTES ((size_t)2 << 20)
+
+typedef struct search {
+    ashlar_device *device;
+    ashlar_fit_options options;
+    size_t trials;
+    size_t reserved_bytes; /* the most that the last trial had */
+} search;
+
+/* Whether a value runs on a device of `bytes`. */
+static ashlar_status try(search *s, size_t value, size_t bytes, bool *runs) {
+    ashlar_allocator *allocator = NULL;
+    ashlar_stats stats;
+    ASHLAR_TRY(ashlar_allocator_create(s->device, &allocator));
+    ashlar__allocator_pretend(allocator, bytes);
+    const ashlar_status status = s->options.run(s->options.user, allocator, value);
+    ashlar_allocator_get_stats(allocator, &stats);
+    ashlar_allocator_destroy(allocator);
+    s->trials++;
+    s->reserved_bytes = (size_t)stats.reserved_peak_bytes;
+    *runs = status == ASHLAR_OK;
+    return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
+}
+
+/*
+ * The largest value: steps that double, then bisection.
+ *
+ * Invariant: `value` runs; `beyond` does not, or is above max_value.
+ */
+static ashlar_status find_value(search *s, size_t bytes, size_t *out) {
+    const size_t last = s->options.max_value;
+    size_t value = s->options.min_value, beyond = last + 1;
+    bool runs = false;
+    ASHLAR_TRY(try(s, value, bytes, &runs));
+    if (!runs) {
+        return ASHLAR_ENOMEM; /* the detail is that of the trial */
+    }
+    for (bool is_doubling = true; beyond - value > 1;) {
+        const size_t middle =
+            is_doubling && value < beyond / 2 ? 2 * value : value + (beyond - value) / 2;
+        ASHLAR_TRY(try(s, middle, bytes, &runs));
+        *(runs ? &value : &beyond) = middle;
+        is_doubling = is_doubling && runs;
+    }
+    *out = value;
+    return ASHLAR_OK;
+}
+
+/*
+ * The smallest device that the value runs on. With memory to spare it had `most`, which is mostly
+ * what it needs; so steps downward double, from one granule on, before the bisection.
+ *
+ * Invariant, in granules: it runs on `enough`, and not on `few`.
+ */
+static ashlar_status find_need(search *s, size_t value, size_t most, size_t *out) {
+    size_t few = 0, enough = most / GRANULE_BYTES;
+    bool runs = true;
+    for (size_t step = 1; enough - few > 1;) {
+        const size_t middle =
+            step > 0 && step < enough - few ? enough - step : few + (enough - few) / 2;
+        ASHLAR_TRY(try(s, value, middle * GRANULE_BYTES, &runs));
+        *(runs ? &enough : &few) = middle;
+        step = runs ? 2 * step : 0;
+    }
+    *out = enough * GRANULE_BYTES;
+    return ASHLAR_OK;
+}
+
+static ashlar_status fit(search *s, size_t bytes, ashlar_fit_result *out) {
+    bool runs = false;
+    ASHLAR_TRY(find_value(s, bytes, &out->value));
+    ASHLAR_TRY(try(s, out->value, bytes, &runs)); /* the search may have ended with another value */
+    ASHLAR_FAIL_IF(!runs, ASHLAR_EINVAL, "fit: run takes other memory the second time, for %zu",
+                   out->value);
+    /* Where memory is rounded up to granules that do not fill the device, it has this much. */
+    const size_t most = (s->reserved_bytes + GRANULE_BYTES - 1) & ~(GRANULE_BYTES - 1);
+    ASHLAR_TRY(try(s, out->value, most, &runs));
+    ASHLAR_TRY(find_need(s, out->value, runs ? most : bytes, &out->need_bytes));
+    out->trials = s->trials;
+    return ASHLAR_OK;
+}
+
+static ashlar_status check(const search *s, size_t bytes) {
+    const ashlar_fit_options *o = &s->options;
+    const size_t has = (size_t)s->device->info.total_bytes;
+    ASHLAR_FAIL_IF(s->device->info.kind != ASHLAR_DEVICE_SOFT, ASHLAR_ENOTSUP,
+                   "fit: it is found on a software device; open \"soft\"");
+    ASHLAR_FAIL_IF(o->run == NULL, ASHLAR_EINVAL, "fit: run is NULL");
+    ASHLAR_FAIL_IF(o->max_value < o->min_value || o->max_value == SIZE_MAX, ASHLAR_EINVAL,
+                   "fit: values %zu to %zu; give max_value, at least min_value", o->min_value,
+                   o->max_value);
+    ASHLAR_FAIL_IF(bytes < GRANULE_BYTES || bytes > has, ASHLAR_EINVAL,
+                   "fit: a device of %zu bytes; give %zu to what the software device has, %zu "
+                   "(ASHLAR_SOFT=memory=...)",
+                   bytes, GRANULE_BYTES, has);
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_fit_sized(ashlar_device *device, const ashlar_fit_options *options,
+                               size_t options_bytes, ashlar_fit_result *out, size_t out_bytes) {
+    ASHLAR_SIZED_READ(ashlar_fit_options, chosen, options, options_bytes);
+    search s = {.device = device, .options = chosen};
+    ashlar_fit_result result = {0};
+    size_t bytes =
+        chosen.device_bytes != 0 ? chosen.device_bytes : (size_t)device->info.total_bytes;
+    s.options.min_value += chosen.min_value == 0;
+    bytes &= ~(GRANULE_BYTES - 1);
+    ASHLAR_TRY(check(&s, bytes));
+    ASHLAR_TRY(fit(&s, bytes, &result));
+    ashlar__sized_write(out, out_bytes, &result, sizeof result);
+    return ASHLAR_OK;
+}

@@ -1,0 +1,241 @@
+/* fit.c - the largest training that runs on a device of a given size, by dry warm-ups. */
+#include "rnn/programs/fit.h"
+
+#include <ashlar/fit.h>
+#include <string.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/json.h"
+#include "allocator/soft/soft.h"
+#include "rnn/data/batcher.h"
+#include "rnn/train/tasks.h"
+
+#define MIB 1048576.0
+
+enum { LENGTH_MAX = 1000000, WIDTH_MAX = 16384, BATCH_MAX = 65536 };
+
+/* Nothing is written to its memory, so that it may be larger than the host's. */
+static const char soft_device[] = "memory=1TiB,touch=off";
+
+typedef enum vary { BATCH, LENGTH, HIDDEN, VARY_COUNT } vary;
+
+static const char *const names[] = {[BATCH] = "batch", [LENGTH] = "length", [HIDDEN] = "hidden"};
+ASHLAR_TABLE_IS_FULL(names, VARY_COUNT);
+static const char *const options[] = {
+    [BATCH] = "batch", [LENGTH] = "max-length", [HIDDEN] = "hidden"};
+ASHLAR_TABLE_IS_FULL(options, VARY_COUNT);
+
+/* A training that is tried in several sizes. */
+typedef struct fitting {
+    const ashlar_train_command *command;
+    ashlar_train_config train; /* but for what varies */
+    ashlar_device *device;
+    ashlar_corpus *text; /* of these two, the model's; the other is NULL */
+    ashlar_tagger_corpus *tags;
+    vary vary;
+    size_t unit; /* what varies is a multiple of it */
+} fitting;
+
+static vary vary_of(const char *name) {
+    vary found = BATCH;
+    while (found < VARY_COUNT && strcmp(name, names[found]) != 0) {
+        found++;
+    }
+    return found;
+}
+
+static size_t *varied_of(ashlar_train_config *train, vary what) {
+    return what == BATCH ? &train->batch : what == LENGTH ? &train->max_length : &train->hidden;
+}
+
+bool ashlar__train_fit_knows(const char *name) {
+    return vary_of(name) < VARY_COUNT;
+}
+
+static ashlar_status open_fitting(fitting *f) {
+    const ashlar_train_command *c = f->command;
+    ashlar_tagger_corpus_config words = c->tags.corpus;
+    words.max_words = c->train.max_length;
+    ASHLAR_TRY(ashlar__soft_configure(soft_device));
+    ASHLAR_TRY(ashlar_device_open("soft", &f->device));
+    return c->is_tagger ? ashlar__tagger_corpus_open(c->data.items, c->data.count, &words, &f->tags)
+                        : ashlar__corpus_open(c->data.items, c->data.count, &f->text);
+}
+
+static void close_fitting(fitting *f) {
+    ashlar__corpus_destroy(f->text);
+    ashlar__tagger_corpus_destroy(f->tags);
+    if (f->device != NULL) {
+        ashlar_device_close(f->device);
+    }
+}
+
+static ashlar_status make_task(const fitting *f, const ashlar_train_config *train,
+                               ashlar_task **out) {
+    if (f->tags == NULL) {
+        return ashlar__task_text_create(f->text, train, out);
+    }
+    ashlar_task_tagger_config tags = f->command->tags.tags;
+    tags.label_embedding = f->command->tags.feeds_labels ? f->command->tags.label_embedding : 0;
+    return ashlar__task_tagger_create(f->tags, train, &tags, out);
+}
+
+/* For ashlar_fit(). */
+static ashlar_status run(void *user, ashlar_allocator *allocator, size_t value) {
+    const fitting *f = user;
+    ashlar_train_config train = f->train;
+    ashlar_task *task;
+    ashlar_trainer *trainer;
+    *varied_of(&train, f->vary) = value * f->unit;
+    train.measured = allocator;
+    train.plan_file = train.resume_file = train.save_file = NULL;
+    ashlar_status status = make_task(f, &train, &task);
+    ASHLAR_THEN(status, ashlar__trainer_create(f->device, task, &train, &trainer));
+    if (status == ASHLAR_OK) {
+        status = ashlar__trainer_measure(trainer);
+        ashlar__trainer_destroy(trainer);
+    }
+    return status == ASHLAR_EOVERFLOW ? ASHLAR_ENOMEM : status; /* more than can be addressed */
+}
+
+/* The longest piece of the text, if pieces may be as long as records. */
+static ashlar_status longest_piece(const fitting *f, size_t *out) {
+    const ashlar_batcher_config whole = {.batch = 1, .max_steps = LENGTH_MAX};
+    ashlar_batcher *batcher;
+    ASHLAR_TRY(ashlar__batcher_create(f->text, &whole, &batcher));
+    *out = ashlar__batcher_max_steps(batcher);
+    ashlar__batcher_destroy(batcher);
+    return ASHLAR_OK;
+}
+
+static ashlar_status set_range(fitting *f, ashlar_fit_options *o) {
+    const ashlar_train_config *t = &f->train;
+    f->unit = f->vary == BATCH && t->accumulate > 1 ? t->accumulate : 1;
+    switch (f->vary) {
+    case LENGTH:
+        o->min_value = t->stride > 1 ? t->stride : 1;
+        ASHLAR_TRY(longest_piece(f, &o->max_value));
+        ASHLAR_FAIL_IF(o->min_value > o->max_value, ASHLAR_EINVAL,
+                       "--vary length: the longest record has %zu steps, below --stride %zu",
+                       o->max_value, o->min_value);
+        break;
+    case HIDDEN:
+        o->min_value = t->projection + 1;
+        o->max_value = WIDTH_MAX;
+        break;
+    case BATCH:
+    case VARY_COUNT:
+        o->min_value = 1;
+        o->max_value = BATCH_MAX / f->unit;
+        break;
+    }
+    return ASHLAR_OK;
+}
+
+/* What cuDNN may take for its work space: a bound on what it takes for itself, and the gates of one
+ * layer's steps. */
+static double cudnn_bytes(const fitting *f) {
+    enum { OWN_BYTES = 8 << 20, GATES = 4 };
+    const ashlar_train_config *t = &f->train;
+    const double directions = f->tags != NULL && !f->command->tags.tags.is_unidirectional ? 2 : 1;
+    const double gates = (double)t->batch * (double)t->max_length * (double)t->hidden * GATES *
+                         (double)ashlar_dtype_bytes(t->dtype);
+    return directions * (OWN_BYTES * (double)t->layers + gates);
+}
+
+static ashlar_status find(fitting *f, ashlar_train_fitted *out) {
+    ashlar_fit_options o = {.run = run, .user = f, .device_bytes = f->command->fit_bytes};
+    ashlar_fit_result fit;
+    ASHLAR_TRY(set_range(f, &o));
+    ASHLAR_TRY(ashlar_fit(f->device, &o, &fit));
+    *varied_of(&f->train, f->vary) = fit.value * f->unit;
+    *out = (ashlar_train_fitted){.option = options[f->vary],
+                                 .value = fit.value * f->unit,
+                                 .next = fit.value < o.max_value ? (fit.value + 1) * f->unit : 0,
+                                 .need_bytes = fit.need_bytes,
+                                 .trials = fit.trials,
+                                 .cudnn_bytes = cudnn_bytes(f)};
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__train_fit_find(const ashlar_train_command *c, ashlar_train_fitted *out) {
+    fitting f = {.command = c, .train = c->train, .vary = vary_of(c->vary)};
+    ashlar_status status = open_fitting(&f);
+    ASHLAR_THEN(status, find(&f, out));
+    close_fitting(&f);
+    return status;
+}
+
+static void print_found(const ashlar_train_command *c, const ashlar_train_fitted *fit) {
+    printf("--%s %zu needs %.2f MiB of %.2f MiB; ", fit->option, fit->value,
+           (double)fit->need_bytes / MIB, (double)c->fit_bytes / MIB);
+    if (fit->next != 0) {
+        printf("--%s %zu needs more than there is.\n", fit->option, fit->next);
+    } else if (fit->option == options[LENGTH]) {
+        printf("no record of the text is longer.\n");
+    } else {
+        printf("that is the largest value there is.\n");
+    }
+    printf("Found by %zu dry warm-ups for the CPU back end (--device soft), in units of 2 MiB.\n"
+           "With cuDNN (--device cuda) it is an estimate: add up to %.2f MiB of work space, and "
+           "what\nthe driver keeps for itself.\n",
+           fit->trials, fit->cudnn_bytes / MIB);
+}
+
+static ashlar_status write_found(const ashlar_train_command *c, const ashlar_train_fitted *fit) {
+    ashlar_json_writer w;
+    ashlar__json_writer_init(&w, 2);
+    ashlar__json_open_document(&w, "ashlar-fit/1");
+    ashlar__json_add_string(&w, "option", fit->option);
+    ashlar__json_add_uint64(&w, "value", fit->value);
+    ashlar__json_add_bool(&w, "is_largest_value", fit->next == 0);
+    ashlar__json_add_uint64(&w, "need_bytes", fit->need_bytes);
+    ashlar__json_add_uint64(&w, "device_bytes", c->fit_bytes);
+    ashlar__json_add_uint64(&w, "trials", fit->trials);
+    ashlar__json_add_double(&w, "cudnn_work_space_bytes", fit->cudnn_bytes);
+    ashlar__json_close_object(&w);
+    return ashlar__json_writer_end(&w, c->json);
+}
+
+ashlar_status ashlar__train_fit(const ashlar_train_command *c) {
+    ashlar_train_fitted fit;
+    ASHLAR_TRY(ashlar__train_fit_find(c, &fit));
+    if (!c->is_quiet) {
+        print_found(c, &fit);
+    }
+    return c->json != NULL ? write_found(c, &fit) : ASHLAR_OK;
+}
+
+/* What the training needs as it is. */
+static ashlar_status need_of(fitting *f, size_t *bytes) {
+    ashlar_fit_options o = {.run = run, .user = f};
+    ashlar_fit_result fit;
+    f->unit = f->train.batch;
+    o.min_value = o.max_value = 1;
+    ASHLAR_TRY(ashlar_fit(f->device, &o, &fit));
+    *bytes = fit.need_bytes;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__train_fit_explain(const ashlar_train_command *c) {
+    fitting f = {.command = c, .train = c->train, .vary = BATCH};
+    char detail[ASHLAR_DETAIL_BYTES], saved[96] = "";
+    size_t need = 0, with_recompute = 0;
+    (void)snprintf(detail, sizeof detail, "%s", ashlar_error_detail());
+    ashlar_status status = open_fitting(&f);
+    ASHLAR_THEN(status, need_of(&f, &need));
+    if (status == ASHLAR_OK && !c->is_tagger && c->train.recompute == 0 &&
+        !c->train.recomputes_auto) {
+        f.train.recomputes_auto = true;
+        status = need_of(&f, &with_recompute);
+        (void)snprintf(saved, sizeof saved, ", and with --recompute auto %.2f MiB",
+                       (double)with_recompute / MIB);
+    }
+    close_fitting(&f);
+    return status == ASHLAR_OK
+               ? ashlar__fail(ASHLAR_ENOMEM,
+                              "%s; this training needs %.2f MiB with the CPU back end%s (--fit "
+                              "finds what fits)",
+                              detail, (double)need / MIB, saved)
+               : ashlar__fail(ASHLAR_ENOMEM, "%s", detail);
+}
