@@ -83,6 +83,25 @@ warns_of_deprecation() {
         -o "$scratch/old.o" 2>"$scratch/old.log" && grep -F 'use new_one()' "$scratch/old.log"
 }
 
+includes() { # HEADER: the public headers that it brings, by name
+    echo "#include <ashlar/$1>" | ${CC:-cc} -I "$ASHLAR_SOURCE/include" -x c -M - |
+        grep -oE 'ashlar/[a-z_]+\.h' | sed 's|.*/||' | sort -u
+}
+
+includes_all_it_says() {
+    find "$ASHLAR_SOURCE/include/ashlar" -name '*.h' | sed 's|.*/||' |
+        grep -vxE 'pinned\.h|cuda_dropin\.h' | sort >"$scratch/public"
+    includes ashlar.h | comm -23 "$scratch/public" - >"$scratch/left_out"
+    nothing "$scratch/left_out"
+}
+
+is_the_allocator_alone() {
+    includes memory.h >"$scratch/of_memory" && grep -qx warmup.h "$scratch/of_memory" &&
+        ! grep -E 'arena|model|network|rnn|optimizer|dtype' "$scratch/of_memory"
+}
+
+check 'ashlar_h_includes_every_header_that_it_says' includes_all_it_says
+check 'memory_h_is_the_allocator_alone' is_the_allocator_alone
 compare_abi core libashlar
 check 'a_deprecated_function_says_what_to_use' warns_of_deprecation
 
