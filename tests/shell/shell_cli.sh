@@ -147,7 +147,7 @@ programs="$train $sample $bench $replay"
 
 all_say_their_version() {
     version=$(sed -n "s/^ *version: '\(.*\)',/\1/p" "$ASHLAR_SOURCE/meson.build")
-    for program in $programs; do
+    for program in $programs "$ASHLAR_SOURCE/run"; do
         [ "$("$program" --version)" = "${program##*/} (ashlar) $version" ] || complain "$program"
     done
 }
