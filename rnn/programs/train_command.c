@@ -144,7 +144,7 @@ static const ashlar_option options[] = {
            "tagger: test on every Nth sentence, 0: on none"),
 };
 enum {
-    SHARED_COUNT = 45,
+    SHARED_COUNT = 47,
     TEXT_END = SHARED_COUNT + 6,
     OPTION_COUNT = sizeof options / sizeof options[0]
 };
