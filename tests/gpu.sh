@@ -1,14 +1,15 @@
 #!/bin/sh
 #
-# gpu.sh - what needs a GPU, from a build: tests, drop-in libraries, PyTorch, CuPy, benchmarks.
-# `./run gpu` builds and calls it.
+# gpu.sh - what needs a GPU, from a build: what its driver does and costs, training, tests, drop-in
+# libraries, PyTorch, CuPy, benchmarks. `./run gpu` builds and calls it.
 #
-# usage: tests/gpu.sh BUILD [--smoke] [--out FOLDER]
+# usage: tests/gpu.sh BUILD [--smoke] [--out FOLDER] [--only STEP,...] [--resume] [--dry] [--list]
 #
 # Each step leaves a line in FOLDER/ran.txt when it ends (passed, failed, or could not and why), and
-# all of its output in BUILD/gpu/; one that hangs is ended. FOLDER is bench/results/DATE-GPU.
-# Nothing is fetched from anywhere. Status: 0, 1 where something failed, 77 where there is no GPU;
-# what could not be run is no failure.
+# all of its output in BUILD/gpu/; one that takes 9 minutes is ended. FOLDER is
+# bench/results/DATE-GPU. --resume leaves out what an earlier run passed; --dry runs on stand-ins of
+# the build, and says what each step would prove. Nothing is fetched from anywhere. Status: 0, 1
+# where something failed, 77 where there is no GPU; what could not be run is no failure.
 
 set -u
 
@@ -17,7 +18,7 @@ here=$(cd "$(dirname "$0")/.." && pwd -P) || exit 1
 build=$(cd "$1" && pwd -P) || exit 1
 shift
 
-smoke='' out=''
+smoke='' out='' only='' resume='' dry='' mode=run
 while [ $# -gt 0 ]; do
     case $1 in
     --smoke) smoke=$1 ;;
@@ -27,8 +28,17 @@ while [ $# -gt 0 ]; do
         shift
         ;;
     --out=*) out=${1#*=} ;;
+    --only)
+        [ $# -gt 1 ] || exit 2
+        only=$2
+        shift
+        ;;
+    --only=*) only=${1#*=} ;;
+    --resume) resume=1 ;;
+    --dry) dry=1 smoke=--smoke ;;
+    --list) mode=list ;;
     *)
-        echo "gpu.sh: $1: takes --smoke and --out FOLDER" >&2
+        echo "gpu.sh: $1: takes --smoke, --out FOLDER, --only STEP,..., --resume, --dry, --list" >&2
         exit 2
         ;;
     esac
@@ -38,12 +48,20 @@ done
 bench=$build/bench/ashlar-bench
 logs=$build/gpu
 failed=0
-case_s=120 torch_s=900 bench_s=1800 # so long a step, or a case of one, may go on
+case_s=30 step_s=500 # so long a case of the preload, or another step, may go on
 unset ASHLAR_DEVICE ASHLAR_CONF
 
 has() {
     command -v "$1" >/dev/null 2>&1
 }
+
+# Stand-ins for the driver, cuDNN and cuBLAS.
+if [ -n "$dry" ]; then
+    LD_LIBRARY_PATH=$build/tests/cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    ASHLAR_CUDNN=$build/tests/libfake_cudnn.so ASHLAR_CUBLAS=$build/tests/libfake_cublas.so
+    export LD_LIBRARY_PATH ASHLAR_CUDNN ASHLAR_CUBLAS
+    out=${out:-$logs/dry}
+fi
 
 # Asked of the driver itself, by the way that all of the library goes.
 mkdir -p "$logs" || exit 1
@@ -51,7 +69,7 @@ if [ ! -x "$bench" ]; then
     echo "gpu.sh: $build has no bench/ashlar-bench: it is no build of ashlar" >&2
     exit 1
 fi
-if ! reason=$("$bench" machine --device cuda --json "$logs/machine.json" 2>&1); then
+if [ "$mode" = run ] && ! reason=$("$bench" machine --device cuda --json "$logs/machine.json" 2>&1); then
     echo "gpu: no GPU was found, so nothing was run: $reason" >&2
     exit 77
 fi
@@ -60,14 +78,11 @@ member() { # NAME, of machine.json
     sed -n "s/^  \"$1\": \"\\(.*\\)\",*\$/\\1/p" "$logs/machine.json"
 }
 
-if [ -z "$out" ]; then
+if [ "$mode" = run ] && [ -z "$out" ]; then
     gpu=$(member device | tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9]\{1,\}/-/g; s/^-//; s/-$//')
     out=$here/bench/results/$(member date)-$gpu
     [ -z "$smoke" ] || out=$build/gpu/results
 fi
-mkdir -p "$out" || exit 1
-rm -f "$logs/ran.txt" "$out/ran.txt" "$out/torch.json" # of an earlier run
-cp "$logs/machine.json" "$out/machine.json" || exit 1
 
 # --- what is said of a step ----------------------------------------------------------------------
 
@@ -91,10 +106,28 @@ end_step() { # STEP STATUS
     esac
 }
 
-step() { # STEP COMMAND...
-    name=$1
-    shift
-    echo "== $name"
+is_wanted() { # STEP
+    case ,$only, in
+    ,, | *,"$1",*) ;;
+    *) return 1 ;;
+    esac
+    [ -z "$resume" ] || ! grep -q "^$1: passed: " "$logs/ran.txt" 2>/dev/null
+}
+
+step() { # STEP WHAT-IT-PROVES COMMAND...
+    name=$1 proves=$2
+    shift 2
+    case $mode in
+    list) printf '%-16s %s\n' "$name" "$proves" && return ;;
+    name) printf '%s\n' "$name" && return ;;
+    esac
+    is_wanted "$name" || return
+    printf '== %s\n' "$name"
+    [ -z "$dry" ] || printf 'on a GPU it will prove: %s\n' "$proves"
+    if [ -e "$logs/ran.txt" ]; then # what an earlier run says of it
+        grep -v "^$name: " "$logs/ran.txt" >"$logs/ran.new"
+        mv "$logs/ran.new" "$logs/ran.txt"
+    fi
     "$@" >"$logs/$name.log" 2>&1 </dev/null
     end_step "$name" $?
 }
@@ -124,7 +157,7 @@ cannot() { # WORDS: the end of a step that has nothing to run
 
 suite() {
     has python3 || cannot 'there is no python3 to run the tests with' || return
-    python3 "$here/tests/run_suite.py" "$build" gpu && return
+    for_at_most "$step_s" python3 "$here/tests/run_suite.py" "$build" gpu && return
     status=$?
     [ "$status" -ne 77 ] || cannot 'this build has no test of the suite gpu that ran' || return
     return "$status"
@@ -193,7 +226,7 @@ framework() { # SCRIPT ARGUMENT...
     shift
     [ -f "$library" ] || cannot 'this build has no libashlar-torch.so' || return
     has python3 || cannot 'there is no python3' || return
-    for_at_most "$torch_s" python3 "$script" "$library" "$@"
+    for_at_most "$step_s" python3 "$script" "$library" "$@"
 }
 
 pytorch() {
@@ -202,28 +235,107 @@ pytorch() {
     framework torch_lstm.py "$out/torch.json" "$steps"
 }
 
-# Some groups are measured on the CPU only, and say so; that is no failure.
-benchmarks() {
-    rm -f "$out/ran.txt" "$out/alloc.svg"
-    for_at_most "$bench_s" "$here/bench/all.sh" "$bench" ${smoke:+"$smoke"} --device cuda \
-        --out "$out"
-    if [ ! -e "$out/alloc.svg" ]; then
-        echo 'the allocators could not be measured'
-        return 1
-    fi
-    [ ! -e "$out/ran.txt" ] || cat "$out/ran.txt" >>"$logs/ran.txt"
-    echo 'tables, charts and a page'
+probe() { # facts|rules|costs
+    asks=$build/tests/gpu/probe
+    [ -x "$asks" ] || cannot 'this build has no tests/gpu/probe' || return
+    file=''
+    [ "$1" != costs ] || file=$out/costs.json
+    for_at_most "$step_s" "$asks" "$1" ${smoke:+"$smoke"} ${file:+"$file"}
 }
 
-step tests suite
-for kind in shared static procs names; do
-    step "preload_$kind" drop_in "$kind"
-done
-step pytorch pytorch
-step pytorch_calls framework torch_calls.py
-step cupy_calls framework cupy_calls.py
-step benchmarks benchmarks
+# The report counts the process's calls after the warm-up: there are to be none for memory.
+train() { # STEPS OPTION...
+    program=$build/rnn/ashlar-train count=$1
+    shift
+    [ -x "$program" ] || cannot 'this build has no rnn/ashlar-train' || return
+    size='--hidden 1024 --batch 64'
+    [ -z "$smoke" ] || size='--hidden 16 --batch 2 --max-length 8' count=4
+    # shellcheck disable=SC2086 # words
+    for_at_most "$step_s" ${before-} "$program" --device cuda --data "$here/docs" --sample 0 \
+        --steps "$count" $size "$@" >"$logs/report" 2>&1
+    status=$?
+    cat "$logs/report"
+    ! grep -q 'was not found: install it' "$logs/report" || return 77
+    [ "$status" -eq 0 ] || return "$status"
+    calls=$(sed -n 's/^  training, after it *\([0-9]*\) .*/\1/p' "$logs/report")
+    echo "${calls:-unknown} calls for memory, streams or attributes after the warm-up"
+    [ "$calls" = 0 ]
+}
 
-"$bench" report "$out" || failed=1
+# Few steps: each access is looked at.
+sanitized() {
+    if [ -z "$dry" ]; then
+        has compute-sanitizer || cannot 'there is no compute-sanitizer' || return
+        before='compute-sanitizer --error-exitcode 9'
+    fi
+    train 3 --hidden 64
+}
+
+# Status 1 is a group's own word that it cannot be measured here; all else is a failure.
+bench_group() { # GROUP
+    on='--device cuda'
+    [ "$1" != streams ] || on='' # it has software devices of its own
+    rm -f "$out/$1.json" "$out/$1.txt" "$out/$1.svg"
+    # shellcheck disable=SC2086 # words, or none
+    for_at_most "$step_s" "$bench" "$1" ${smoke:+"$smoke"} $on --json "$out/$1.json" \
+        >"$out/$1.txt" 2>"$logs/said"
+    status=$?
+    cat "$out/$1.txt" "$logs/said"
+    if [ "$status" -eq 0 ]; then
+        echo 'a table and its rows'
+        return
+    fi
+    rm -f "$out/$1.json" "$out/$1.txt"
+    [ "$status" -eq 1 ] && [ "$1" != alloc ] && status=77
+    [ "$1" != alloc ] || echo 'the allocators could not be measured'
+    return "$status"
+}
+
+# What the first ten minutes on a device have to say comes first.
+all_steps() {
+    step facts 'which driver and device these results are of' probe facts
+    step rules 'the driver keeps the rules that the allocator relies on' probe rules
+    step costs 'what each call for memory costs, by size and by handles beside it' probe costs
+    step train 'a training after its warm-up makes no call for memory' train 2000
+    step train_graphs 'so it is where each step is one launch of a graph' train 2000 --graphs
+    step sanitizer 'compute-sanitizer finds no bad access of our kernels' sanitized
+    for kind in shared static procs names; do
+        step "preload_$kind" "programs run under the preload as without it ($kind)" drop_in "$kind"
+    done
+    step tests "our kernels, cuDNN and cuBLAS agree with the CPU's results" suite
+    step pytorch 'PyTorch trains to the same losses in our memory' pytorch
+    step pytorch_calls 'all that PyTorch asks of an allocator is answered' \
+        framework torch_calls.py
+    step cupy_calls 'all that CuPy asks of an allocator is answered' framework cupy_calls.py
+    # The groups that this program has stand in the first line of its help.
+    for group in $("$bench" --help | sed -n '1s/.*\[\([a-z|]*\)\].*/\1/p' | tr '|' ' '); do
+        step "bench_$group" "the figures of $group, beside others" bench_group "$group"
+    done
+}
+
+if [ "$mode" = list ]; then
+    all_steps
+    exit
+fi
+mode=name
+for name in $(printf '%s\n' "$only" | tr ',' ' '); do
+    if ! all_steps | grep -qxF -e "$name"; then
+        echo "gpu.sh: --only: there is no step $name; --list names them" >&2
+        exit 2
+    fi
+done
+mode=run
+mkdir -p "$out" || exit 1
+cp "$logs/machine.json" "$out/machine.json" || exit 1
+[ -n "$only$resume" ] || rm -f "$logs/ran.txt" "$out/torch.json" # of an earlier run
+all_steps
+
+for file in "$out"/*.txt; do
+    case $file in
+    */ran.txt) continue ;;
+    esac
+    [ ! -e "$file" ] || "$bench" report "$out" || failed=1
+    break
+done
 printf '\nresults: %s (all output: %s)\n' "$out" "$logs"
 exit "$failed"

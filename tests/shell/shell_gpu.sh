@@ -118,8 +118,9 @@ runs_what_it_can() {
         'preload_shared: could not: this build has no libashlar-preload.so' \
         'pytorch: could not: this build has no libashlar-torch.so' \
         'cupy_calls: could not: this build has no libashlar-torch.so' \
-        'arena: could not: arenas are for the CPU' \
-        'benchmarks: passed: tables, charts and a page' || return
+        'bench_arena: could not: arenas are for the CPU' \
+        'bench_alloc: passed: a table and its rows' 'train: could not: this build has no rnn/ashlar-train' \
+        'rules: could not: this build has no tests/gpu/probe' || return
     [ -e "$results/machine.json" ] && [ -e "$build/gpu/tests.log" ] || return
     echo old >"$results/torch.json" && echo old >"$results/alloc.svg"
     stand_in "$build/bench/ashlar-bench" "case \$1 in alloc) exit 1 ;; esac$bench_script"
@@ -147,7 +148,7 @@ keeps_folders_to_itself() {
     stand_in "$build/bench/ashlar-bench" "case \$1 in
         alloc) echo 'cannot read $build/x and $ASHLAR_SOURCE/y' >&2; exit 1 ;; esac$bench_script"
     gpu 1 || return
-    tells 'benchmarks: FAILED: the allocators could not be measured' || return
+    tells 'bench_alloc: FAILED: the allocators could not be measured' || return
     ! grep -r -e "$scratch" -e "$ASHLAR_SOURCE" "$results"
 }
 
@@ -213,7 +214,7 @@ ends_what_hangs() {
     with_nvcc none none
     stand_in "$bin/timeout" 'shift 3; case "$*" in env*" race") exit 124 ;; esac; exec "$@"'
     gpu 1 && tells 'preload_shared: FAILED: 7 cases, 1 failed' &&
-        grep -x 'it took more than 120 s' "$build/gpu/preload_shared.log"
+        grep -x 'it took more than 30 s' "$build/gpu/preload_shared.log"
 }
 
 # What it ran is told, and nothing of it goes on.
@@ -230,7 +231,7 @@ stops() {
     done
     kill -TERM "$script"
     wait "$script"
-    [ $? -eq 1 ] && tells 'tests: passed: 1 passed, 0 failed, 1 skipped' &&
+    [ $? -eq 1 ] && tells 'rules: could not: this build has no tests/gpu/probe' &&
         ! kill -0 "$(cat "$scratch/hangs")"
 }
 
@@ -350,17 +351,59 @@ builds_offline() {
     ends_with 1 'meson --build' env -i PATH="$bin" NO_MESON=1 /bin/sh "$scratch/tree/run" gpu
 }
 
+# --- which steps ---------------------------------------------------------------------------------
+
+runs_the_steps_that_are_named() {
+    new_build
+    on_stand_in "$run" gpu --build "$build" --out "$results" --only tests,bench_alloc || return
+    tells 'tests: passed: 1 passed, 0 failed, 1 skipped' 'bench_alloc: passed: a table and its rows' &&
+        [ "$(wc -l <"$results/ran.txt")" -eq 2 ] || return
+    on_stand_in ends_with 2 'no step frob' "$run" gpu --build "$build" --only tests,frob
+}
+
+# What failed is run again, and its line replaced; what passed is not.
+goes_on() {
+    new_build
+    describe_tests "$good" "bad=echo 'not ok 1 - a'; echo 1..1; exit 1"
+    gpu 1 || return
+    describe_tests "$good"
+    stand_in "$build/bench/ashlar-bench" "case \$1 in alloc) exit 9 ;; esac$bench_script"
+    on_stand_in "$run" gpu --build "$build" --out "$results" --resume || return
+    tells 'tests: passed: 1 passed, 0 failed, 1 skipped' 'bench_alloc: passed: a table and its rows' &&
+        [ "$(grep -c '^tests: ' "$results/ran.txt")" -eq 1 ]
+}
+
+# A training that asks for memory after its warm-up, and one that ends badly.
+judges_a_training() {
+    new_build
+    stand_in "$build/rnn/ashlar-train" 'echo "  training, after it     3   72   4"'
+    gpu 1 && tells 'train: FAILED: 3 calls for memory, streams or attributes after the warm-up' \
+        'train_graphs: FAILED: 3 calls for memory, streams or attributes after the warm-up' || return
+    stand_in "$build/rnn/ashlar-train" 'echo "  training, after it     0   72   4"; exit 1'
+    gpu 1 && grep '^train: FAILED' "$results/ran.txt"
+}
+
 # --- all of it, on the software device -----------------------------------------------------------
 
+passed() { # STEP...
+    for name in "$@"; do
+        grep "^$name: passed: " "$scratch/dry/ran.txt" || complain "$name did not pass" || return
+    done
+}
+
 runs_dry() {
-    on_stand_in "$run" gpu --build "$ASHLAR_BUILD" --smoke --out "$scratch/dry" \
-        >"$scratch/stdout" 2>&1
+    "$run" gpu --build "$ASHLAR_BUILD" --dry --out "$scratch/dry" >"$scratch/stdout" 2>&1
     status=$?
     grep -v '^one_size\|^mix' "$scratch/stdout"
     [ "$status" -le 1 ] || return # the GPU's tests may miss what a stand-in does not do
-    grep '^benchmarks: passed' "$scratch/dry/ran.txt" && [ -e "$scratch/dry/alloc.svg" ] &&
-        grep '^| driver | CUDA' "$scratch/dry/README.md" &&
-        grep '^benchmarks: passed' "$scratch/dry/README.md"
+    passed facts rules costs train train_graphs sanitizer bench_alloc &&
+        json_holds "$scratch/dry/costs.json" 'len(r) == 40 and min(row["ns"] for row in r) > 0' &&
+        [ -e "$scratch/dry/alloc.svg" ] && grep '^| driver | CUDA' "$scratch/dry/README.md" &&
+        grep '^bench_alloc: passed' "$scratch/dry/README.md" || return
+    "$run" gpu --build "$ASHLAR_BUILD" --list | while read -r name proves; do
+        grep "^$name: " "$scratch/dry/ran.txt" &&
+            grep "will prove: $proves" "$scratch/stdout" || exit 1
+    done
 }
 
 if has_a_gpu; then
@@ -400,5 +443,8 @@ check 'growth_is_a_failure' finds_growth
 check 'a_training_that_fails_is_a_failure' finds_a_training_that_fails
 check 'pytorch_without_a_gpu_is_told' needs_a_pytorch_with_a_gpu
 check 'it_builds_without_the_network' builds_offline
+check 'steps_can_be_chosen' runs_the_steps_that_are_named
+check 'a_run_goes_on_where_steps_failed' goes_on
+check 'a_training_must_not_ask_for_memory' judges_a_training
 check 'all_of_it_runs_dry' runs_dry
 check_report

@@ -1,0 +1,36 @@
+/*
+ * probe.h - the program that asks a driver itself, without an allocator: what it is, whether it
+ * keeps the rules that ashlar relies on, and what its calls for memory cost.
+ */
+#ifndef ASHLAR_TESTS_PROBE_H
+#define ASHLAR_TESTS_PROBE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "allocator/driver/driver.h"
+
+typedef struct probe {
+    const ashlar_driver_table *cuda;
+    cu_device device;
+    size_t granularity; /* what a handle's size is a multiple of */
+} probe;
+
+/* Open device 0 and make its context the thread's. False: a line has said why not. */
+bool probe_open(probe *out);
+
+/* Memory of `bytes` as the library asks for it, mapped for reading and writing. On failure nothing
+ * is left. probe_unmap() gives all of it back. */
+cu_result probe_map(const probe *p, size_t bytes, cu_ptr *ptr);
+void probe_unmap(const probe *p, cu_ptr ptr, size_t bytes);
+
+/* How memory of the device is described to cuMemCreate and cuMemSetAccess. */
+cu_mem_prop probe_prop(const probe *p);
+cu_mem_access probe_access(const probe *p);
+
+/* Each prints what it finds, and ends with a line about all of it. The value is an exit status. */
+int probe_facts(const probe *p);
+int probe_rules(void); /* in children, which open the driver for themselves */
+int probe_costs(const probe *p, bool is_smoke, const char *json);
+
+#endif /* ASHLAR_TESTS_PROBE_H */
