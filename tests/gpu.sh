@@ -38,7 +38,7 @@ while [ $# -gt 0 ]; do
     --dry) dry=1 smoke=--smoke ;;
     --list) mode=list ;;
     *)
-        echo "gpu.sh: $1: takes --smoke, --out FOLDER, --only STEP,..., --resume, --dry, --list" >&2
+        echo "gpu.sh: $1: takes --smoke --out FOLDER --only STEP,... --resume --dry --list" >&2
         exit 2
         ;;
     esac
@@ -54,6 +54,11 @@ unset ASHLAR_DEVICE ASHLAR_CONF
 has() {
     command -v "$1" >/dev/null 2>&1
 }
+
+if [ -d "$build/lib" ]; then # of a build that was packed (gpu_pack.sh)
+    LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$build/lib
+    export LD_LIBRARY_PATH
+fi
 
 # Stand-ins for the driver, cuDNN and cuBLAS.
 if [ -n "$dry" ]; then

@@ -38,7 +38,7 @@ asks_the_driver() {
 }
 
 refuses_bad_words() {
-    on_stand_in ends_with 2 '--smoke --frob' "$run" gpu --build "$ASHLAR_BUILD" --frob || return
+    on_stand_in ends_with 2 '--frob: takes --smoke' "$run" gpu --build "$ASHLAR_BUILD" --frob || return
     on_stand_in ends_with 1 --build "$run" gpu --build || return
     mkdir "$scratch/empty"
     on_stand_in ends_with 1 'no build' "$run" gpu --build "$scratch/empty"
@@ -406,6 +406,15 @@ runs_dry() {
     done
 }
 
+# What was carried away runs there, from its own folder.
+is_carried() {
+    "$run" gpu --build "$ASHLAR_BUILD" --pack "$scratch/carried.tar.gz" || return
+    (cd "$scratch" && tar -xzf carried.tar.gz && cd ashlar-gpu &&
+        ./run gpu --build build --dry --out "$scratch/carried" \
+            --only facts,rules,train,preload_procs,bench_plan) || return
+    [ "$(grep -c ': passed: ' "$scratch/carried/ran.txt")" -eq 5 ]
+}
+
 if has_a_gpu; then
     skip 'without_a_gpu_one_line_says_so' 'there is one here'
 else
@@ -447,4 +456,5 @@ check 'steps_can_be_chosen' runs_the_steps_that_are_named
 check 'a_run_goes_on_where_steps_failed' goes_on
 check 'a_training_must_not_ask_for_memory' judges_a_training
 check 'all_of_it_runs_dry' runs_dry
+check 'what_it_needs_can_be_carried' is_carried
 check_report
