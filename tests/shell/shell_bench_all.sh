@@ -142,7 +142,7 @@ is_usage_error() { # WORD-OF-THE-MESSAGE ARGUMENT...
 
 refuses_bad_words() {
     is_usage_error --json machine && is_usage_error folder report &&
-        is_usage_error folder report a b && is_usage_error folder report --help &&
+        is_usage_error folder report a b &&
         ends_with 1 'no results' "$bench" report "$scratch"
 }
 

@@ -133,7 +133,7 @@ refuses() { # WORD OPTION...
     small --resume "$scratch/half" --steps 30 "$@" 2>"$scratch/stderr"
     got=$?
     cat "$scratch/stderr"
-    [ "$got" -eq 1 ] && [ "$(wc -l <"$scratch/stderr")" -eq 1 ] &&
+    [ "$got" -eq "${status:-1}" ] && [ "$(wc -l <"$scratch/stderr")" -eq 1 ] &&
         grep -F "$scratch/half" "$scratch/stderr" | grep -qF -e "$word"
 }
 
@@ -141,7 +141,7 @@ printf 'Another text.\n' >"$scratch/other.txt"
 check 'another_width_is_refused' refuses 'ashlar.hidden' --hidden 13
 check 'another_text_is_refused' refuses 'ashlar.text' --data "$scratch/other.txt"
 check 'another_learning_rate_is_refused' refuses 'ashlar.learning_rate' --learning-rate 0.1
-check 'no_more_steps_are_refused' refuses '--steps' --steps 20
+status=2 check 'no_more_steps_are_refused' refuses '--steps' --steps 20
 
 # --- killed ---------------------------------------------------------------------------------------
 

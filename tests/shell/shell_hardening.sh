@@ -10,7 +10,7 @@
 for name in libashlar.so libashlar-pinned.so libashlar-preload.so libashlar-torch.so \
     ashlar-train ashlar-sample ashlar-bench ashlar-replay; do
     find "$ASHLAR_BUILD" -name "$name*" -type f -not -path '*.p/*' -not -name '*.[1ch]' \
-        -not -name '*.symbols'
+        -not -name '*.symbols' -not -path "$ASHLAR_BUILD/$name"
 done >"$scratch/binaries"
 
 # Run TEST with each of them; say which ones fail.

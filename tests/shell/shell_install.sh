@@ -119,7 +119,7 @@ adaptor_is_cpp() {
 
 programs_run() {
     for program in ashlar-train ashlar-sample; do
-        LD_LIBRARY_PATH=$libraries "$(find "$root" -name "$program")" --help || return
+        LD_LIBRARY_PATH=$libraries "$(find "$root" -path "*/bin/*" -name "$program")" --help || return
     done
 }
 
