@@ -11,7 +11,9 @@
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
-enum { NONE = UINT32_MAX, LOOK_EVERY = 64, EDGE_LEAST = 8 };
+#define NONE UINT32_MAX
+
+enum { LOOK_EVERY = 64, EDGE_LEAST = 8 };
 
 /* What a key is made of. */
 typedef struct recipe {
