@@ -50,7 +50,7 @@ static ashlar_pack_outcome find(size_t capacity, uint64_t steps) {
 }
 
 CASE(packings_without_a_gap_are_found) {
-    for (uint64_t seed = 0; seed < 400; seed++) {
+    for (uint64_t seed = 0; seed < CHECK_SANITIZED(400, 40); seed++) {
         const size_t count = 4 + (size_t)seed % 30;
         make_perfect_packing(seed, 64, 1, 64, buffers, known, count);
         REQUIRE(is_plan(buffers, count, 1, known) && begin(count));
@@ -82,7 +82,7 @@ static void draw_loose(uint64_t seed, size_t count) {
 }
 
 CASE(few_buffers_are_found_at_the_smallest_capacity) {
-    for (int round = 0; round < 3000; round++) {
+    for (int round = 0; round < CHECK_SANITIZED(3000, 300); round++) {
         const size_t count = pack_draw(1, 8);
         draw_buffers(buffers, count, round % 2 == 0 ? 9 : 3, 8);
         const size_t smallest = smallest_plan(buffers, count);
@@ -152,7 +152,7 @@ CASE(nothing_is_called_impossible_that_is_not) {
 
 /* Hardly any room: a few pieces are a little smaller, so that gaps have to be left just there. */
 CASE(little_room_is_enough) {
-    for (uint64_t seed = 0; seed < 500; seed++) {
+    for (uint64_t seed = 0; seed < CHECK_SANITIZED(500, 50); seed++) {
         const size_t count = 10 + (size_t)seed % 30;
         make_perfect_packing(seed, 64, 1, 64, buffers, known, count);
         for (size_t i = 0; i < count; i += 1 + pack_draw(0, 7)) {

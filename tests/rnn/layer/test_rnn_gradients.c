@@ -29,7 +29,7 @@ static double objective(const problem *p) {
     return sum;
 }
 
-enum { PLACES = 400 };
+enum { PLACES = CHECK_SANITIZED(400, 40) };
 
 static double worst_difference;
 static size_t difference_count;

@@ -216,7 +216,7 @@ static size_t setting(const char *name, size_t otherwise) {
 }
 
 CASE(what_is_found_passes_and_neither_less_memory_nor_a_larger_value_does) {
-    const size_t wanted = setting("ASHLAR_FIT_CONFIGS", CHECK_SHARE(6, 2));
+    const size_t wanted = setting("ASHLAR_FIT_CONFIGS", CHECK_SANITIZED(6, 2));
     size_t found = 0;
     ashlar__random_init(&random_state, setting("ASHLAR_FIT_SEED", 1));
     REQUIRE(write_data());
