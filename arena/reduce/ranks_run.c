@@ -157,10 +157,9 @@ static bool agree(ashlar_ranks *r, const ashlar_ranks_word *own) {
 
 /* Rank 0, when a collective does not end: which rank does not say that it waits, too? */
 static bool name_missing(ashlar_ranks *r, const ashlar_ranks_word *own) {
-    static char here[1]; /* what is said does not matter */
     size_t pending = 0;
-    for (size_t i = 1; i < r->count; i++) {
-        if (!began(r, r->engine->receive(i, ASHLAR_MESSAGE_HERE, here, sizeof here,
+    for (size_t i = 1; i < r->count; i++) { /* a byte, into memory that no other request writes */
+        if (!began(r, r->engine->receive(i, ASHLAR_MESSAGE_HERE, &r->words[i], 1,
                                          &r->requests[i]))) {
             return false;
         }
