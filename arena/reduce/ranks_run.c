@@ -159,8 +159,8 @@ static bool agree(ashlar_ranks *r, const ashlar_ranks_word *own) {
 static bool name_missing(ashlar_ranks *r, const ashlar_ranks_word *own) {
     size_t pending = 0;
     for (size_t i = 1; i < r->count; i++) { /* a byte, into memory that no other request writes */
-        if (!began(r, r->engine->receive(i, ASHLAR_MESSAGE_HERE, &r->words[i], 1,
-                                         &r->requests[i]))) {
+        if (!began(r,
+                   r->engine->receive(i, ASHLAR_MESSAGE_HERE, &r->words[i], 1, &r->requests[i]))) {
             return false;
         }
     }
