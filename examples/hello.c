@@ -2,7 +2,6 @@
  *
  *     cc hello.c -o hello $(pkg-config --cflags --libs ashlar) && ./hello
  */
-#include <inttypes.h>
 #include <stdio.h>
 
 #include <ashlar/ashlar.h>
@@ -17,8 +16,7 @@ int main(void) {
         return fprintf(stderr, "%s\n", ashlar_error_detail()), 1;
     }
     ashlar_allocator_get_stats(memory, &stats);
-    printf("%" PRIu64 " bytes live, %" PRIu64 " at the peak, %" PRIu64 " taken from the device\n",
-           stats.live_bytes, stats.live_peak_bytes, stats.reserved_bytes);
+    printf("%d bytes live, %d at the peak\n", (int)stats.live_bytes, (int)stats.live_peak_bytes);
     ashlar_allocator_destroy(memory);
     ashlar_device_close(device);
 }

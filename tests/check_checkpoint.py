@@ -6,6 +6,7 @@
   check_checkpoint.py outputs FILE OUTPUTS SYMBOL...   a plain LSTM of FILE's weights has OUTPUTS
   check_checkpoint.py safetensors FILE DUMP    as tensors, read by the safetensors package
   check_checkpoint.py torch FILE OUTPUTS SYMBOL...     as outputs, by torch.nn.LSTM
+  check_checkpoint.py held_out FILE REPORT TEXT N LENGTH   REPORT's held-out loss is FILE's on TEXT
   check_checkpoint.py metadata FILE EXPRESSION         Python's EXPRESSION over the metadata, as m
 
 Written from the format's public description alone (https://github.com/huggingface/safetensors,
@@ -148,6 +149,36 @@ def check_outputs(path, want):
     assert worst <= 2e-6 and spread > 0.05
 
 
+def nats(tensors, symbols):
+    """What symbol after symbol costs, by a softmax of a linear layer on the LSTM's outputs."""
+    _, (rows, cols), _ = tensors["linear.weight"]
+    flat, bias = values(tensors["linear.weight"]), values(tensors["linear.bias"])
+    total = 0.0
+    for y, target in zip(lstm(tensors, symbols[:-1]), symbols[1:]):
+        logits = [dot(flat[r * cols : (r + 1) * cols], y) + bias[r] for r in range(rows)]
+        most = max(logits)
+        total += most + math.log(sum(math.exp(x - most) for x in logits)) - logits[target]
+    return total
+
+
+def check_held_out(path, report, text, every, length):
+    """Every so many records, each between two marks, cut into pieces that begin without memory."""
+    tensors, report = read(path)[1], json.load(open(report))
+    records = open(text, "rb").read().removesuffix(b"\n%\n").split(b"\n%\n")
+    total, symbols, held = 0.0, 0, records[every - 1 :: every]
+    for record in held:
+        marked = [0, *record, 0]
+        for first in range(0, len(marked) - 1, length):
+            piece = marked[first : first + length + 1]
+            total += nats(tensors, piece)
+            symbols += len(piece) - 1
+    want = {"held_out_records": len(held), "held_out_symbols": symbols,
+            "held_out_loss": total / symbols,
+            "held_out_bits_per_byte": total / math.log(2) / sum(map(len, held))}
+    print({key: (report[key], value) for key, value in want.items()})
+    assert len(held) > 1 and all(math.isclose(report[k], v, rel_tol=1e-5) for k, v in want.items())
+
+
 def torch_lstm(path, symbols):
     import torch
     from safetensors.torch import load_file
@@ -180,6 +211,8 @@ def main(command, *words):
         check_tensors(package_tensors(words[0]), read_dump(words[1]))
     elif command == "forge":
         forge(*words)
+    elif command == "held_out":
+        check_held_out(*words[:3], *map(int, words[3:]))
     elif command == "metadata":
         m = read(words[0])[0]
         print(m)

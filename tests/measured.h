@@ -23,6 +23,12 @@ int __llvm_profile_write_file(void);
         (void)__llvm_profile_write_file(); \
         _exit(status_);                    \
     } while (0)
-#define abort() ((void)__llvm_profile_write_file(), abort())
+
+static inline _Noreturn void ashlar_measured_abort(void) {
+    (void)__llvm_profile_write_file();
+    abort();
+}
+/* Without parentheses, so that a member of that name stays a member. */
+#define abort ashlar_measured_abort
 
 #endif /* ASHLAR_MEASURED_H */

@@ -1,4 +1,4 @@
-/* closest.c - the distance between a word and a name, and what to say of the closest. */
+/* closest.c - the distance between a word and a name, and the hint about the closest name. */
 #include "allocator/base/closest.h"
 
 #include <stdbool.h>
@@ -13,8 +13,8 @@ static size_t least(size_t a, size_t b) {
 }
 
 /*
- * The least number of changes that make `b` of `a`. Row i of the table is for the first i letters
- * of `a`; a row needs the two before it, so three are kept.
+ * The least number of changes that turn `a` into `b`. Row i of the table is for the first i letters
+ * of `a`. A row needs the two rows before it, so three are kept.
  */
 static size_t distance(ashlar_piece a, ashlar_piece b) {
     size_t rows[3][LETTERS_MAX + 1];

@@ -4,16 +4,17 @@
 
 #include "allocator/base/parse.h"
 
-/* A search: set `word` and leave the rest 0, then offer each name. */
+/* A search: set `word`, leave the other fields 0, then offer each name. */
 typedef struct ashlar_closest {
     ashlar_piece word;
     const char *name; /* the closest so far; NULL: none is close */
-    size_t distance;  /* of `name` */
+    size_t distance;  /* distance of `name` from the word */
 } ashlar_closest;
 
 /*
- * Take `name` if it is closer than those before: fewer letters to insert, to leave out, to replace
- * or to swap with the next one. No more than a third of the word's letters may be wrong, and one.
+ * Take `name` if it is closer to the word than the names before. The distance counts letters to
+ * insert, to leave out, to replace, or to swap with the next letter. At most a third of the word's
+ * letters, plus one, may be wrong.
  */
 void ashlar__closest_offer(ashlar_closest *closest, const char *name);
 

@@ -18,8 +18,8 @@ enum { ASHLAR_CSV_COLUMNS_MAX = 8 };
 typedef struct ashlar_csv_format {
     const char *const *columns; /* [count]; a header must have each exactly once */
     size_t count;               /* 1 .. ASHLAR_CSV_COLUMNS_MAX */
-    const char *const *refused; /* columns that are refused, since they would change what the others
-                                 * mean; ends with NULL; NULL: none */
+    const char *const *refused; /* columns to refuse, since they would change the meaning of the
+                                   others; ends with NULL; NULL: none */
     const char *begins;         /* for messages: the required form of the header */
 } ashlar_csv_format;
 

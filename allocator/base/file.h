@@ -43,7 +43,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__file_commit(ashlar_file *file);
 /* Drop the new file and leave the target alone. Frees `file`; NULL is allowed. */
 void ashlar__file_abort(ashlar_file *file);
 
-/* Replace the contents of `path` by `text` and an end of line. Errors: those of all the above. */
+/*
+ * Replace the contents of `path` by `text` and an end of line. Errors: those of
+ * ashlar__file_create(), ashlar__file_write() and ashlar__file_commit().
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_write_line(const char *path, const char *text,
                                                         size_t bytes);
 

@@ -17,8 +17,8 @@ static ashlar_status fail_errno(const char *path) {
                         strerror(errno));
 }
 
-/* Read up to *bytes bytes, and set *bytes to the number read: it is smaller if the file has shrunk
- * since its size was asked for. */
+/* Read up to *bytes bytes, and set *bytes to the number read. It is smaller if the file has shrunk
+ * since the caller asked for its size. */
 static ashlar_status read_into(int fd, const char *path, char *text, size_t *bytes) {
     size_t got = 0;
     while (got < *bytes) {

@@ -20,7 +20,9 @@
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_read(const char *path, char **out, size_t *bytes);
 
-/* The same for anything that can be opened, such as a pipe: it is read to its end. */
+/*
+ * Like ashlar__file_read(), for anything that can be opened, such as a pipe. Reads it to its end.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_read_stream(const char *path, char **out,
                                                          size_t *bytes);
 

@@ -2,9 +2,9 @@
  * file_stream.h - writing a text where a program's user wants it: into a file, into a pipe, or to
  * standard output (internal).
  *
- * A regular file is replaced whole or not at all (file.h). What is no file, a pipe, a socket or a
- * character device such as /dev/null, is written to as it is. "-" is standard output; a program
- * whose text for people would stand between calls ashlar__stream_take_stdout() first.
+ * A regular file is replaced whole or not at all (file.h). A pipe, a socket or a character device,
+ * such as /dev/null, is written to directly. "-" is standard output. A program that also prints
+ * messages calls ashlar__stream_take_stdout() first, so that they do not mix with the text.
  *
  * Threads: one at a time.
  */
@@ -20,8 +20,8 @@
 bool ashlar__stream_is(const char *path);
 
 /*
- * From now on "-" alone is the process's standard output, and what is printed to `stdout` goes to
- * standard error. Errors: ASHLAR_EIO (no descriptor is left).
+ * From now on only "-" reaches the process's standard output, and whatever is printed to `stdout`
+ * goes to standard error. Errors: ASHLAR_EIO (no descriptor is left).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_take_stdout(void);
 

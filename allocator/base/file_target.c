@@ -113,7 +113,10 @@ static ashlar_status follow(walk *w, ashlar_file_target *out) {
         ASHLAR_TRY(read_link(w, &info));
     }
     if (!S_ISREG(info.st_mode)) {
-        /* A rename would replace a device file; over a folder it would fail, after all work. */
+        /*
+         * A rename would replace a device file. Over a folder it would fail, but only after all the
+         * work.
+         */
         return fail_kind(w);
     }
     out->exists = true;

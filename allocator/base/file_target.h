@@ -22,7 +22,7 @@
 
 typedef struct ashlar_file_target {
     int folder;              /* open for reading; the caller closes it */
-    char base[NAME_MAX + 1]; /* the name in it: no link */
+    char base[NAME_MAX + 1]; /* the file's name in the folder; not a link */
     bool exists;             /* a regular file has the name now, ... */
     mode_t mode;             /* ... with these permissions */
     uid_t owner;

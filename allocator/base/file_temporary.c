@@ -35,7 +35,7 @@ void ashlar__temporary_need_names(bool need) {
 
 /* ---- names ---- */
 
-/* How many bytes of the target's name a temporary's name takes over. */
+/* The number of bytes that a temporary's name copies from the target's name. */
 static size_t base_bytes(const char *base) {
     const size_t bytes = strlen(base);
     return bytes + SUFFIX_BYTES <= NAME_MAX ? bytes : NAME_MAX - SUFFIX_BYTES;
@@ -65,7 +65,7 @@ static bool is_temporary(const char *name, const char *base) {
     return strspn(digits, "0123456789abcdef") == DIGITS && strcmp(digits + DIGITS, END) == 0;
 }
 
-/* ---- temporaries that killed writers left ---- */
+/* ---- temporary files that killed writers left ---- */
 
 /* Whether the open file belongs to this user and has one name. If it was unlinked, another file may
  * have its name by now, and unlinking the name would remove that one. */
@@ -121,7 +121,10 @@ static void print_fd_path(int fd, char path[static FD_PATH_BYTES]) {
     (void)snprintf(path, FD_PATH_BYTES, "/proc/self/fd/%d", fd);
 }
 
-/* Make a file without a name. False: impossible here, or it could not get a name later. */
+/*
+ * Make a file without a name. False: that is impossible here, or the file could not get a name
+ * later.
+ */
 static bool open_unnamed(ashlar_file_temporary *t) {
     char path[FD_PATH_BYTES];
     struct stat info;
@@ -164,8 +167,8 @@ static bool link_as_temporary(ashlar_file_temporary *t) {
 
 /* ---- with a name ---- */
 
-/* The process's umask, read from /proc, since umask() would change it for a moment, in which other
- * threads may make files. Without /proc: the strictest. */
+/* Read the process's umask from /proc, since umask() would change it for a moment in which other
+ * threads may make files. Without /proc, assume the strictest one. */
 static mode_t read_umask(void) {
     char line[128];
     unsigned long mask = 077;

@@ -23,8 +23,8 @@
 #include <sys/types.h>
 
 typedef struct ashlar_file_temporary {
-    int folder;              /* of the target; the caller's */
-    const char *base;        /* the target's name in it; the caller's */
+    int folder;              /* the target's folder; the caller's */
+    const char *base;        /* the target's name in the folder; the caller's */
     int fd;                  /* open for writing; -1: none */
     mode_t mode;             /* the permissions that the umask gives a new file */
     char name[NAME_MAX + 1]; /* in the folder; "": it has none */
@@ -33,7 +33,7 @@ typedef struct ashlar_file_temporary {
 /* Make and lock a new file. */
 bool ashlar__temporary_open(ashlar_file_temporary *t, int folder, const char *base);
 
-/* Give the file the target's name, in place of whichever file has it. */
+/* Give the file the target's name, replacing any file that has it. */
 bool ashlar__temporary_place(ashlar_file_temporary *t);
 
 /* If the file is open, close it, and remove its name unless that is the target's. */
@@ -48,7 +48,7 @@ void ashlar__temporary_remove_stale(int folder, const char *base);
  */
 bool ashlar__temporary_lock(int fd);
 
-/* For tests: whether to behave as on a file system that has no files without a name. */
+/* For tests: whether to behave as on a file system that does not support files without a name. */
 void ashlar__temporary_need_names(bool need);
 
 #endif /* ASHLAR_FILE_TEMPORARY_H */

@@ -46,8 +46,8 @@ typedef struct ashlar_json_writer {
 void ashlar__json_writer_init(ashlar_json_writer *writer, unsigned int indent);
 void ashlar__json_writer_finish(ashlar_json_writer *writer);
 
-/* Begin the object that a program's document is, with its "schema": NAME/NUMBER. The number grows
- * when a member goes, or changes its meaning. */
+/* Begin the document of a program, an object with a member "schema": NAME/NUMBER. The number grows
+ * when a member is removed, or changes its meaning. */
 void ashlar__json_open_document(ashlar_json_writer *writer, const char *schema);
 
 void ashlar__json_open_object(ashlar_json_writer *writer);
@@ -88,7 +88,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_text(ashlar_json_writer *wri
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_save(ashlar_json_writer *writer,
                                                          const char *path);
 
-/* The same, and then finish the writer, also on failure. */
+/*
+ * Save the document, then finish the writer, also on failure. Errors: those of
+ * ashlar__json_writer_save().
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__json_writer_end(ashlar_json_writer *writer,
                                                         const char *path);
 

@@ -20,7 +20,9 @@ typedef struct parser {
     size_t value_count, value_max;
 } parser;
 
-/* Parse the items of an array or object, after its opening bracket, and its closing bracket. */
+/*
+ * Parse the items of an array or object, from behind its opening bracket through its closing one.
+ */
 static ashlar_status parse_items(parser *p, ashlar_json *value) {
     const ashlar_json **link = &value->item;
     for (;;) {
@@ -113,7 +115,7 @@ bool ashlar__json_get_int64(const ashlar_json *value, int64_t *out) {
         value->magnitude > (uint64_t)INT64_MAX + value->is_negative) {
         return false;
     }
-    /* -(m - 1) - 1 and not -m: m may be 2^63, which int64_t cannot hold. */
+    /* Written as -(m - 1) - 1 instead of -m: m may be 2^63, which int64_t cannot hold. */
     *out = value->is_negative && value->magnitude != 0 ? -(int64_t)(value->magnitude - 1) - 1
                                                        : (int64_t)value->magnitude;
     return true;

@@ -1,5 +1,5 @@
 /*
- * json_scan.h - a JSON text read value by value, without memory for a tree of it (internal).
+ * json_scan.h - a JSON text read value by value, without building a tree of its values (internal).
  *
  * For texts from outside, whose values may need many times the memory of the text: the caller keeps
  * only what it needs. ashlar__json_parse() is made of these functions.

@@ -19,7 +19,7 @@
  * it is held.
  */
 typedef enum ashlar_lock_rank {
-    ASHLAR_RANK_LIBRARY_HANDLE, /* rnn/layer: a handle of cuDNN or cuBLAS */
+    ASHLAR_RANK_LIBRARY_HANDLE, /* rnn/layer, reduce/: a handle of cuDNN, cuBLAS, or NCCL */
     ASHLAR_RANK_SHARED_LIBRARY, /* base/shared_library.c: a table of functions being filled */
     ASHLAR_RANK_DROPIN_FREES,   /* dropin/frees.c: a device's frees being made */
     ASHLAR_RANK_DROPIN_DEVICES, /* dropin/devices.c: a device's allocator being made */
@@ -39,6 +39,7 @@ typedef enum ashlar_lock_rank {
     ASHLAR_RANK_DRIVER_OPEN,    /* driver/driver_cuda.c, soft/driver_soft.c */
     ASHLAR_RANK_SOFT_SETUP,     /* soft/soft_device.c: the first configuration */
     ASHLAR_RANK_SOFT,           /* the software device's state */
+    ASHLAR_RANK_RANKS_BESIDE,   /* arena/reduce/ranks_beside.c: collectives handed over */
     ASHLAR_RANK_WORKERS_OWNER,  /* arena/compute/workers.c: who may hand out work */
     ASHLAR_RANK_WORKERS,        /* arena/compute/workers.c: the work handed out */
 } ashlar_lock_rank;

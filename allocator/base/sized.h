@@ -21,7 +21,9 @@
 ASHLAR_MUST_CHECK ashlar_status ashlar__sized_read(void *to, size_t to_bytes, const void *from,
                                                    size_t from_bytes, const char *type);
 
-/* The same for a reader that cannot fail: what is behind to_bytes is not looked at. */
+/*
+ * For a reader that cannot fail: like ashlar__sized_read(), but ignores the bytes behind to_bytes.
+ */
 void ashlar__sized_read_known(void *to, size_t to_bytes, const void *from, size_t from_bytes);
 
 /* Write a structure of `from_bytes` bytes into one of `to_bytes`, where what is missing becomes 0;

@@ -117,10 +117,10 @@ void ashlar__barrier_pretend(bool is_there) {
 
 typedef struct thread_data {
     void *data[ASHLAR_THREAD_DATA_COUNT];
-    int rounds; /* of destructors that have met it */
+    int rounds; /* rounds of key destructors that have reached this data */
 } thread_data;
 
-/* Destructors of other keys may run after the first round, and need what is here. */
+/* Destructors of other keys may run after the first round, and need this data. */
 enum { ROUNDS = 2 };
 
 static _Thread_local thread_data *mine;

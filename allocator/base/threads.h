@@ -32,9 +32,10 @@ void ashlar__barrier_pretend(bool is_there);
 
 /* ---- memory of a thread's own ---- */
 
-/* A library that is loaded by dlopen() has a few hundred bytes of thread-local storage for all that
- * the program loads, if a variable of it is to be read as fast as a hit reads its cache. So what is
- * large is behind a pointer. */
+/* Data that a thread reaches by a pointer. All libraries loaded by dlopen() share a few hundred
+ * bytes of the fast thread-local storage from which a hit reads its cache, so larger data lies
+ * elsewhere.
+ */
 typedef enum ashlar_thread_datum {
     ASHLAR_THREAD_ERROR_DETAIL,
     ASHLAR_THREAD_SOFT_CONTEXTS,
@@ -43,14 +44,14 @@ typedef enum ashlar_thread_datum {
 } ashlar_thread_datum;
 
 /*
- * The calling thread's memory for `datum`, zeroed at the first call; freed when the thread ends,
- * after the thread has ended everywhere else. bytes: the same in every call.
- * NULL: there is no host memory. It comes from calloc() itself, so that a simulated lack of host
- * memory (host.h) does not take away the text that tells of it.
+ * The calling thread's memory for `datum`, made and zeroed by the first call. It is freed when the
+ * thread ends, after all other functions that run at the thread's end. bytes: the same in every
+ * call. NULL: no host memory is left. The memory comes from calloc() itself, so that a simulated
+ * lack of host memory (host.h) does not affect the error detail, which is kept here.
  */
 void *ashlar__thread_data(ashlar_thread_datum datum, size_t bytes);
 
-/* The same if there has been a call, else NULL. */
+/* Like ashlar__thread_data(), but makes nothing: NULL if there has been no call. */
 void *ashlar__thread_data_if_any(ashlar_thread_datum datum);
 
 #endif /* ASHLAR_THREADS_H */

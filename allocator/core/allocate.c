@@ -45,7 +45,7 @@ static void count_rung_locked(ashlar_allocator *a, ashlar_counters *counters, as
     ASHLAR_CHECK2(rung < ASHLAR_RUNG_COUNT && served_at[rung] != 0);
     if (rung == ASHLAR_RUNG_CACHED) {
         counters->hit_count++;
-    } else if (rung != ASHLAR_RUNG_PLANNED) { /* the replay counts planned ones */
+    } else if (rung != ASHLAR_RUNG_PLANNED) { /* replayed steps count planned blocks themselves */
         ++*(uint64_t *)((char *)&a->stats + served_at[rung]);
         a->stats.alloc_count++;
     }
@@ -54,8 +54,8 @@ static void count_rung_locked(ashlar_allocator *a, ashlar_counters *counters, as
 /* ---- tracing ---- */
 
 /*
- * Trace an OOM event. Its `bytes` are an upper bound of the device's free memory: the exact number
- * would cost a driver call.
+ * Trace an OOM event. Its `bytes` are an upper bound of the device's free memory: reading the exact
+ * number would take a driver call.
  */
 static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                 ashlar_stream stream) {
@@ -73,9 +73,9 @@ static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag ta
 /* ---- allocating ---- */
 
 /*
- * Like ashlar__stream_state_of_locked(), but without a search if the thread's recent magazines are
- * this stream's. They can be trusted: a stream with magazines keeps its handle (see may_cache() in
- * free.c), and loses them when it is forgotten.
+ * Like ashlar__stream_state_of_locked(), but skips the search if the thread's recent magazines are
+ * for this stream. Their state is valid: a stream that has magazines keeps its handle
+ * (ashlar__may_cache()), and loses its magazines when it is forgotten.
  */
 static ashlar_status state_of_locked(ashlar_allocator *a, const ashlar_cache *own,
                                      ashlar_stream stream, ashlar_stream_state **out) {
@@ -134,14 +134,14 @@ static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request
     if (status == ASHLAR_OK && request->own != NULL && request->bytes > ASHLAR_SC_MAX_BYTES) {
         request->own->last_large = *out;
     }
-    /* The peak counts memory that the ladder has mapped, even if the request fails. */
+    /* The ladder may have mapped memory even if the request fails, and the peak counts it. */
     ashlar__update_reserved_peak_locked(a);
     return status;
 }
 
 /*
- * Before a search for the stream's own memory: let the calling thread hold it, have magazines for
- * it, and take what other threads have freed of it.
+ * Before searching the stream's own memory: let the calling thread hold the stream, have magazines
+ * for it, and take the stream's blocks that other threads have freed.
  */
 static void prepare_locked(ashlar_allocator *a, const ashlar_request *r) {
     ASHLAR_OWNS(&a->lock);
@@ -149,7 +149,7 @@ static void prepare_locked(ashlar_allocator *a, const ashlar_request *r) {
     ashlar_magazines *m = NULL;
     ashlar__hold_locked(a, r->own, state);
     if (r->own != NULL) {
-        ashlar__outbox_send(r->own); /* it may have blocks of this stream */
+        ashlar__outbox_send(r->own); /* the outbox may have blocks of this stream */
         m = ashlar__cache_need_locked(r->own, state);
     }
     if (m != NULL && ashlar__holder_of(state) == r->own) {
@@ -159,7 +159,7 @@ static void prepare_locked(ashlar_allocator *a, const ashlar_request *r) {
     }
 }
 
-/* Find a block of the step's plan, or any other that serves. Sets request->stream_state. */
+/* Find a block of the step's plan, or any other block that fits. Sets request->stream_state. */
 static ashlar_status choose_locked(ashlar_allocator *a, size_t requested, ashlar_request *request,
                                    ashlar_tag tag, ashlar_stream stream, ashlar_block **out,
                                    ashlar_rung *rung) {
@@ -202,7 +202,7 @@ static ASHLAR_NOINLINE ashlar_status zero_locked(ashlar_allocator *a, cu_ptr sta
                : ashlar__driver_error(a->device->driver, "cuMemsetD8Async", result);
 }
 
-/* Free a block that was counted as handed out, although its request fails after all. */
+/* Free a block of a request that fails after the block was already counted as handed out. */
 static void take_back_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
     ASHLAR_OWNS(&a->lock);
     ashlar__account_free_locked(a, own, block);
@@ -212,14 +212,17 @@ static void take_back_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_bloc
         return;
     }
     block->requested = 0;
-    ashlar__shut_out_locked(a); /* another thread may hold its zone */
+    ashlar__shut_out_locked(a); /* another thread may hold the block's zone */
     ashlar__release_block_locked(&a->heap, block, block->stream_state);
 }
 
 static ashlar_status zero_block_locked(ashlar_allocator *a, const ashlar_request *request,
                                        ashlar_block *block) {
     ASHLAR_OWNS(&a->lock);
-    /* What lies behind is a guard's, or not the block's for NVTX's tools. */
+    /*
+     * The bytes behind these belong to a guard, or must not be reported to NVTX's tools as the
+     * block's.
+     */
     const size_t bytes =
         a->guards.fill != NULL || a->nvtx != NULL ? block->requested : block->bytes;
     const ashlar_status status =
@@ -270,7 +273,8 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
 }
 
 /*
- * Serve a dry run: an address without memory, or a block if the recording leaves the request out.
+ * Serve a request in a dry run: by an address without memory, or by a block if the recording leaves
+ * the request out.
  */
 static ASHLAR_NOINLINE ashlar_status dry_run_locked(ashlar_allocator *a, size_t bytes,
                                                     ashlar_request *request, ashlar_tag tag,
@@ -295,7 +299,8 @@ static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, siz
     ashlar_guarded_block *block = NULL;
     ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
     if (status == ASHLAR_OK && state->pool != NULL) {
-        return alloc_locked(a, bytes, request, tag, stream, out); /* a graph's pages must stay */
+        /* a graph's pages must stay mapped */
+        return alloc_locked(a, bytes, request, tag, stream, out);
     }
     if (status == ASHLAR_OK) {
         status = ashlar__guard_unmap_take_locked(a->guards.unmap, bytes, tag, state, &block);
@@ -303,7 +308,7 @@ static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, siz
     ashlar__update_reserved_peak_locked(a);
     if (status == ASHLAR_OK && a->zeroes_blocks) {
         status = zero_locked(a, a->guards.unmap->base + block->offset, block->bytes, state);
-        if (status != ASHLAR_OK) { /* no queued work uses the block */
+        if (status != ASHLAR_OK) { /* no queued work uses the block yet */
             ashlar__guard_unmap_keep_locked(a->guards.unmap, block);
         }
     }
@@ -323,7 +328,7 @@ static bool block_bytes_of(const ashlar_allocator *a, size_t bytes, size_t *out)
                                   : ashlar__block_bytes(bytes, out);
 }
 
-/* cause   why the last attempt failed; becomes part of the error detail */
+/* cause   why the last attempt failed; added to the error detail */
 static ASHLAR_NOINLINE ashlar_status refuse_locked(ashlar_allocator *a, size_t bytes,
                                                    ashlar_tag tag, ashlar_stream stream,
                                                    const char *cause) {
@@ -335,7 +340,10 @@ static ASHLAR_NOINLINE ashlar_status refuse_locked(ashlar_allocator *a, size_t b
 static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_request *request,
                                   ashlar_tag tag, ashlar_stream stream, void **out) {
     ASHLAR_OWNS(&a->lock);
-    /* A request beyond all memory needs no search, and rounding its size up might overflow. */
+    /*
+     * A request larger than all of the device's memory needs no search, and rounding its size up
+     * might overflow.
+     */
     if (bytes > a->heap.range.memory_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
         return refuse_locked(a, bytes, tag, stream, "more than there is");
     }
@@ -349,8 +357,8 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
 }
 
 /*
- * The callback that is told, once the lock is released, that a sealed allocator mapped memory.
- * `warn` is NULL if there is nothing to say.
+ * The callback to call, after the lock is released, when a sealed allocator has mapped memory.
+ * `warn` is NULL if there is nothing to report.
  */
 typedef struct warning {
     ashlar_warn_fn warn;
@@ -415,7 +423,7 @@ ashlar_status ashlar__alloc_idle(ashlar_allocator *a, size_t bytes, bool is_at_h
     void *ptr = NULL;
     ashlar_status status = alloc(a, bytes, ASHLAR_TAG_USER, NULL, request, &ptr);
     if (status == ASHLAR_OK && a->zeroes_blocks) {
-        status = ashlar_stream_synchronize(a->device, NULL); /* non-blocking streams, too */
+        status = ashlar_stream_synchronize(a->device, NULL); /* includes non-blocking streams */
     }
     if (status == ASHLAR_OK) {
         *out = ptr;

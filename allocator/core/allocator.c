@@ -14,7 +14,10 @@
 #include "allocator/core/shared.h"
 #include "allocator/core/streams.h"
 
-/* By default one thread's cache may hold 1/32 of the device's memory, large blocks half of that. */
+/*
+ * By default one thread's cache may hold 1/32 of the device's memory, and its large blocks half of
+ * that.
+ */
 enum { CACHE_DIVISOR = 32 };
 
 /* The bytes that the allocator may map: the smaller of the two limits in the options. */
@@ -43,7 +46,9 @@ static void fix(ashlar_allocator *a) {
     ASHLAR_CHECK2(a->constants.base % ASHLAR_BLOCK_ALIGN == 0 && a->constants.range_bytes > 0);
 }
 
-/* Events are added under the lock, so an allocator with a trace takes the lock in every call. */
+/*
+ * Trace events are added under the lock, so every call on an allocator with a trace takes the lock.
+ */
 static ashlar_status start_trace(ashlar_allocator *a, uint64_t event_count) {
     if (event_count == 0) {
         return ASHLAR_OK;
@@ -56,7 +61,10 @@ static ashlar_status start_trace(ashlar_allocator *a, uint64_t event_count) {
     return status;
 }
 
-/* 0 in a guard mode, which must see every call and so can have no caches. */
+/*
+ * The most bytes that one thread's cache may hold. 0 in a guard mode: guards must see every call,
+ * so there are no caches.
+ */
 static size_t cache_bytes_of(const ashlar_config *config, size_t memory_bytes) {
     if (config->guard != ASHLAR_GUARD_OFF) {
         return 0;
@@ -67,7 +75,7 @@ static size_t cache_bytes_of(const ashlar_config *config, size_t memory_bytes) {
     return config->cache_bytes == 0 ? memory_bytes / CACHE_DIVISOR : (size_t)config->cache_bytes;
 }
 
-/* Tools are told under the lock, too. */
+/* NVTX's tools are told of events under the lock, so every call takes the lock. */
 static ashlar_status start_nvtx(ashlar_allocator *a, const ashlar_config *config) {
     const ashlar_range *range = &a->heap.range;
     if (!config->tells_nvtx || range->kind == ASHLAR_RANGE_HOST) {
@@ -132,7 +140,7 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
     a->device = device;
     a->fork_count = atomic_load_explicit(&ashlar__fork_count, memory_order_relaxed);
     a->client = (ashlar_driver_client){.device = device};
-    a->zeroes_blocks = a->bypasses_caches = config->zero_blocks; /* a hit clears nothing */
+    a->zeroes_blocks = a->bypasses_caches = config->zero_blocks; /* hits clear no blocks */
     ashlar_status status = start_trace(a, config->trace_events);
     if (status == ASHLAR_OK) {
         status = create_heap(a, config, kind);
@@ -187,8 +195,8 @@ static void report_at_end(ashlar_allocator *a) {
 
 /*
  * Wait for all work of the device, since a guard's queued comparisons must not outlive the guard. A
- * failed wait is tried once more. If it fails again, the device is lost, and work that has not run
- * by then never will.
+ * failed wait is tried once more. If the second one fails, too, the device is lost, and work that
+ * has not run by then never will.
  */
 static bool wait_for_all(ashlar_allocator *a) {
     bool is_over = false;

@@ -1,6 +1,6 @@
 /*
- * allocator_check.c - ashlar_allocator_check(): the invariants of heap, plan memories, caches and
- * guards, and statistics that agree with a walk of all blocks.
+ * allocator_check.c - ashlar_allocator_check(): checks the invariants of heap, plan memories,
+ * caches and guards, and compares the statistics with a walk of all blocks.
  */
 #include "allocator/core/allocator_impl.h"
 
@@ -48,7 +48,7 @@ static ashlar_status check_equations(const ashlar_stats *s) {
                                : status;
 }
 
-/* Counts of what a walk of all blocks finds. */
+/* What a walk of all blocks counts. */
 typedef struct census {
     uint64_t live_bytes, live_blocks, block_bytes, cached_bytes, cached_blocks, free_blocks;
     uint64_t shared_bytes;
@@ -125,7 +125,7 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
     return status;
 }
 
-/* Blocks in all queues whose home the stream is. */
+/* The number of blocks, in all queues, that come home to this stream. */
 static uint64_t count_away_of(const ashlar_allocator *a, const ashlar_stream_state *home) {
     uint64_t count = 0;
     for (const ashlar_stream_state *user = a->heap.awaited; user != NULL;

@@ -16,12 +16,15 @@
 #include "allocator/trace/nvtx_memory.h"
 #include "allocator/trace/trace_ring.h"
 
-/* The constants that every hit reads. They share no cache line with data that is written later. */
+/*
+ * The constants that every hit reads. They share no cache line with data that is written after the
+ * allocator's creation.
+ */
 typedef struct ashlar_hit_constants {
-    uint64_t id; /* never 0; no other allocator of the process ever has it */
-    cu_ptr base; /* of the heap's range */
+    uint64_t id; /* never 0, and unique among all allocators of the process */
+    cu_ptr base; /* start of the heap's address range */
     size_t range_bytes;
-    size_t unpublished_bytes; /* a thread whose live bytes changed by more publishes; counters.h */
+    size_t unpublished_bytes; /* a thread publishes larger changes of live bytes; counters.h */
     ashlar_page_map map;      /* a copy of heap.map */
     unsigned char padding[ASHLAR_CACHE_LINE];
 } ashlar_hit_constants;
@@ -31,61 +34,67 @@ _Static_assert(sizeof(ashlar_hit_constants) - offsetof(ashlar_hit_constants, pad
 
 struct ashlar_allocator {
     ashlar_hit_constants constants;
-    ashlar_allocator *next;          /* in the process's list. Lock: the list's, in streams.c */
+    ashlar_allocator *next;          /* next in the process's list. Lock: list_lock in streams.c */
     ashlar_device *device;           /* const */
-    size_t cache_bytes;              /* const; the most one thread's cache may hold; 0: no caches */
-    ashlar_trace ring;               /* client.trace points here; it is NULL if nobody is told */
-    ashlar_nvtx_memory *nvtx;        /* const; the ring's listener; NULL: there is none */
+    size_t cache_bytes;              /* const; the most bytes of one thread's cache; 0: no caches */
+    ashlar_trace ring;               /* client.trace: this, or NULL if nobody wants events */
+    ashlar_nvtx_memory *nvtx;        /* const; receives the events of `ring`; NULL: none */
     bool reports_leaks;              /* const */
-    bool zeroes_blocks;              /* const; each block is cleared before it is handed out */
-    uint32_t fork_count;             /* const; forks before the allocator was made; forked.h */
+    bool zeroes_blocks;              /* const; clears each block before handing it out */
+    uint32_t fork_count;             /* const; the process's forks so far; see forked.h */
     ashlar_guards guards;            /* const */
-    ashlar_allocator *next_reported; /* Lock: the list's, in leaks.c */
-    ashlar_lock lock;                /* guards everything below */
-    ashlar_report_fn report;         /* NULL: nothing is reported */
+    ashlar_allocator *next_reported; /* next in the list of leaks.c. Lock: watch_lock in leaks.c */
+    ashlar_lock lock;                /* guards all fields below */
+    ashlar_report_fn report;         /* NULL: no reports */
     void *report_user;
     ashlar_driver_client client;
     ashlar_heap heap;
-    ashlar_stream_state *stream_states; /* of streams, pools and idle blocks; newest first */
-    ashlar_stream_state *buckets[ASHLAR_STREAM_BUCKETS]; /* the same, by their handles */
-    ashlar_stream_state *recent;            /* found last: the next call mostly wants it again */
-    ashlar_stream_state *idle_stream_state; /* one of stream_states; NULL until first wanted */
-    ashlar_cache *caches;                   /* one for each thread that allocates */
+    ashlar_stream_state *stream_states; /* of all streams, graph pools and idle blocks; newest
+                                           first */
+    ashlar_stream_state *buckets[ASHLAR_STREAM_BUCKETS]; /* stream_states, hashed by handle */
+    ashlar_stream_state *recent;            /* found last; the next call mostly wants the same
+                                               one */
+    ashlar_stream_state *idle_stream_state; /* one of stream_states; NULL before the first idle
+                                               block */
+    ashlar_cache *caches;                   /* one for each thread that has allocated */
     bool bypasses_caches;                   /* every call takes the slow path */
-    bool are_hits_over;                     /* for good: the kernel refuses barriers from now on */
+    bool are_hits_over;                     /* permanently, since the kernel now refuses barriers */
     unsigned claim_depth;                   /* > 0: other threads are shut out of their caches */
-    bool is_shut_to_end;    /* one of these claims lasts until the lock is released */
-    uint64_t settle_count;  /* waits for the whole device that have begun */
-    ashlar_block *deferred; /* freed, but any stream may still use them; see deferred_free.h */
+    bool is_shut_to_end;                    /* one claim lasts until the lock is released */
+    uint64_t settle_count;                  /* waits for the whole device started so far */
+    ashlar_block *deferred; /* freed blocks that any stream may still use; see deferred_free.h */
     size_t deferred_bytes;
-    ashlar_counters counters; /* of threads without a cache; published at the end of every call */
+    ashlar_counters counters; /* of threads without a cache; published when a call ends */
     ashlar_planner planner;
-    /* The sums that threads have published; ashlar__stats_sum_claimed() adds the other fields. */
+    /*
+     * The sums of what threads have published; ashlar__stats_sum_claimed() adds the other fields.
+     */
     ashlar_stats stats;
     uint64_t calls_at_seal;
     ashlar_seal_policy seal;
-    ashlar_warn_fn warn; /* NULL: none; called without the lock, as is `reclaim` */
+    ashlar_warn_fn warn; /* NULL: none; called without the lock, like `reclaim` */
     void *warn_user;
     ashlar_reclaim_fn reclaim; /* NULL: none */
     void *reclaim_user;
 };
 
-/* The one handle that stands for a stream: CU_STREAM_LEGACY also names the default stream, NULL. */
+/*
+ * The one handle by which a stream is known here: CU_STREAM_LEGACY, too, names the default stream,
+ * NULL.
+ */
 static inline ashlar_stream ashlar__stream_named(ashlar_stream stream) {
     return (uintptr_t)stream == CU_STREAM_LEGACY ? NULL : stream;
 }
 
-/*
- * Like ashlar_allocator_create_with(), but `kind` chooses the memory, and not the options.
- */
+/* Like ashlar_allocator_create_with(), but `kind`, not the options, chooses the kind of memory. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__allocator_create_in(ashlar_device *device,
                                                             const ashlar_config *config,
                                                             ashlar_range_kind kind,
                                                             ashlar_allocator **out);
 
 /*
- * Go on as if the device had no more than `bytes` of memory, of which none is taken yet: limit and
- * thread caches are those of such a device.
+ * Behave as if the device had only `bytes` of memory and none were in use: the limit and the thread
+ * caches become those of such a device.
  */
 void ashlar__allocator_pretend(ashlar_allocator *allocator, size_t bytes);
 

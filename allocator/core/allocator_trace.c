@@ -87,7 +87,7 @@ static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_bl
     };
 }
 
-/* Copy a part of a gap, one with memory behind it. */
+/* Copy the part of a gap that `part` describes, which has memory. */
 static ashlar_snapshot_block copy_part(const ashlar_heap *heap, const ashlar_heap_piece *part) {
     const bool is_past =
         ashlar__heap_is_past_at(heap, part->block->window, part->offset, part->bytes);
@@ -118,8 +118,8 @@ static void copy_pages(const ashlar_guard_unmap *unmap, ashlar_snapshot_segment 
 }
 
 /*
- * Copy a plan memory to `out` as several blocks: its live slot blocks, and the gaps between them.
- * Returns their number; with `out` == NULL only counts them.
+ * Copy a plan's memory to `out` as several blocks: the plan's live slot blocks, and the gaps
+ * between them. Returns the number of blocks; if `out` is NULL, only counts them.
  */
 static size_t copy_plan_memory(const ashlar_heap *heap, const ashlar_block *memory,
                                ashlar_snapshot_block *out) {
@@ -154,8 +154,8 @@ static size_t copy_plan_memory(const ashlar_heap *heap, const ashlar_block *memo
 }
 
 /*
- * Copy a piece with memory behind it to `out`; a plan memory becomes several blocks. Returns their
- * number; with `out` == NULL only counts them.
+ * Copy a piece that has memory to `out`; a plan's memory becomes several blocks. Returns the number
+ * of blocks; if `out` is NULL, only counts them.
  */
 static size_t copy_piece(const ashlar_heap *heap, const ashlar_heap_piece *piece,
                          ashlar_snapshot_block *out) {
@@ -170,12 +170,13 @@ static size_t copy_piece(const ashlar_heap *heap, const ashlar_heap_piece *piece
 }
 
 /*
- * A segment is a maximal run of memory in one window. Copy all segments and blocks behind those
- * that are counted; with `snapshot` == NULL only count them.
+ * Copy all segments and blocks, appending them to those counted so far; if `snapshot` is NULL, only
+ * count them. A segment is a maximal run of memory in one window.
  */
 static void copy_pieces(const ashlar_heap *heap, ashlar_snapshot *snapshot, size_t *segment_count,
                         size_t *block_count) {
-    const ashlar_window *window = NULL; /* of the previous piece, if that has memory */
+    const ashlar_window *window = NULL; /* the window of the previous piece, if that piece has
+                                           memory */
     for (ashlar_heap_piece at = {0}; ashlar__heap_next_piece(heap, &at);) {
         if (!at.is_mapped) {
             window = NULL;
@@ -197,7 +198,10 @@ static void copy_pieces(const ashlar_heap *heap, ashlar_snapshot *snapshot, size
     }
 }
 
-/* As copy_pieces(), of the heap and of guard=unmap, in address order: they share no range. */
+/*
+ * Like copy_pieces(), for both the heap and guard=unmap, in order of address: their address ranges
+ * do not overlap.
+ */
 static void copy_all(const ashlar_allocator *a, ashlar_snapshot *snapshot, size_t *segment_count,
                      size_t *block_count) {
     const ashlar_guard_unmap *unmap = a->guards.unmap;
@@ -245,7 +249,7 @@ ashlar_status ashlar_allocator_write_snapshot(ashlar_allocator *a, const char *p
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar__lock_acquire(&a->lock); /* so that events and snapshot show one moment */
+    ashlar__lock_acquire(&a->lock); /* events and snapshot show one moment */
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     status = take_claimed(a, &snapshot);
     if (status == ASHLAR_OK) {

@@ -13,13 +13,13 @@
 
 enum { SMALL_DIVISOR = 256 };
 
-/* The least and the most bytes of small blocks that a device's share comes to: see set_limits(). */
+/* The least and the most bytes that the device's share of small blocks may be; see set_limits(). */
 #define SMALL_MIN_BYTES ((size_t)1 << 20)
 #define SMALL_MAX_BYTES ((size_t)16 << 20)
 
 /*
- * A cache of no allocator, since no allocator has the id 0. Threads without a cache point here, so
- * that a hit need not test for NULL.
+ * The cache of threads that have none, so that a hit need not test for NULL. It belongs to no
+ * allocator, since no allocator has the id 0.
  */
 static ashlar_cache no_cache;
 
@@ -31,8 +31,8 @@ static _Thread_local ashlar_cache *caches_of_thread ASHLAR_INITIAL_EXEC; /* link
 static _Thread_local bool is_ending ASHLAR_INITIAL_EXEC;
 
 /*
- * Guards ashlar_cache.allocator in all caches. A cache leaves its allocator when either its thread
- * or the allocator ends, and the two may happen at the same time.
+ * Guards ashlar_cache.allocator in all caches. A cache leaves its allocator when its thread or the
+ * allocator ends, and both may happen at the same time.
  */
 static ashlar_lock parting_lock = ASHLAR_LOCK(ASHLAR_RANK_CACHE_PARTING);
 
@@ -64,7 +64,7 @@ static void unlink_locked(ashlar_allocator *a, ashlar_cache *cache) {
 
 static void delete_cache(ashlar_cache *cache) {
     ASHLAR_CHECK2(cache != &no_cache && cache != ashlar__cache_recent);
-    if (cache->own_replay != NULL) { /* its allocator is destroyed, so the step is over */
+    if (cache->own_replay != NULL) { /* the allocator is destroyed, so the step is over */
         ashlar__recording_finish(&cache->own_replay->recording);
         ashlar__host_free(cache->own_replay);
     }
@@ -76,7 +76,7 @@ static void delete_cache(ashlar_cache *cache) {
     ashlar__host_free(cache);
 }
 
-/* ---- the thread's end ---- */
+/* ---- the end of a thread ---- */
 
 /* End the step that the thread is in, if any, without keeping its recording. */
 static void abandon_step_locked(ashlar_allocator *a, ashlar_cache *cache) {
@@ -109,7 +109,10 @@ static void end_own_streams_locked(ashlar_allocator *a) {
     ashlar__planner_forget_stream_locked(&a->planner, &a->heap, NULL);
 }
 
-/* Give all that the cache holds back to the allocator, if that still exists. Lock: parting_lock. */
+/*
+ * Give everything that the cache holds back to its allocator, if the allocator still exists. Lock:
+ * parting_lock.
+ */
 static void return_cache(ashlar_cache *cache) {
     ASHLAR_OWNS(&parting_lock);
     ashlar_allocator *a = cache->allocator;
@@ -139,7 +142,7 @@ static void end_thread(void *unused) {
     ashlar__lock_acquire(&parting_lock);
     while (caches_of_thread != NULL) {
         ashlar_cache *next = caches_of_thread->next_of_thread;
-        ashlar__cache_recent = caches_of_thread; /* a claim leaves out the thread itself */
+        ashlar__cache_recent = caches_of_thread; /* a claim leaves out the calling thread */
         return_cache(caches_of_thread);
         ashlar__cache_recent = &no_cache;
         delete_cache(caches_of_thread);
@@ -152,7 +155,7 @@ static void make_key(void) {
     has_ending_key = pthread_key_create(&ending_key, end_thread) == 0;
 }
 
-/* Have end_thread() called when this thread ends. */
+/* Arrange that end_thread() is called when this thread ends. */
 static bool expect_end(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_key);
@@ -160,7 +163,9 @@ static bool expect_end(void) {
     return has_ending_key && pthread_setspecific(ending_key, &no_cache) == 0;
 }
 
-/* The caches themselves stay as they are, unreachable: their blocks are the parent's. */
+/*
+ * The child leaves the caches themselves in memory, unreachable: their blocks belong to the parent.
+ */
 void ashlar__caches_begin_child(void) {
     ashlar__lock_init(&parting_lock, ASHLAR_RANK_CACHE_PARTING);
     ashlar__cache_recent = &no_cache;
@@ -217,24 +222,28 @@ void ashlar__cache_end_replay(ashlar_cache *cache, ashlar_planner *planner) {
     ashlar__replay_end_replay(replay, planner, cache->counters.planned_count);
 }
 
-/* While a step is replayed, `stream` matches no request, so that each one asks the step first. */
+/*
+ * While a step is replayed, `stream` is set to match no request, so that each request asks the step
+ * first.
+ */
 static void set_recent(ashlar_cache *cache, ashlar_magazines *m, ashlar_stream stream) {
     cache->recent = m;
     cache->stream = ashlar__cache_is_replaying(cache) ? ASHLAR_NO_STREAM : stream;
 }
 
 /*
- * How much a cache may hold: half of cache_bytes in large blocks, which any miss gives up anyway,
- * and half in small ones, which are also limited to a share of the device's memory, of 1 to 16 MiB.
- * Neither limit depends on what was mapped before, so that a repeated step finds the same blocks in
- * its cache.
+ * Set the most that a cache may hold: half of cache_bytes in large blocks, and half in small
+ * blocks. Any miss gives large blocks up anyway. Small blocks are also limited to a share of the
+ * device's memory, 1 to 16 MiB. Neither limit depends on what was mapped before, so that a repeated
+ * step finds the same blocks in its cache.
  */
 static void set_limits(ashlar_cache *cache, size_t cache_bytes, size_t memory_bytes) {
     const size_t half = cache_bytes / 2, share = memory_bytes / SMALL_DIVISOR;
     size_t small = share > SMALL_MIN_BYTES ? share : SMALL_MIN_BYTES;
     small = small < SMALL_MAX_BYTES ? small : SMALL_MAX_BYTES;
     /*
-     * ashlar__cache_weight() adds the weight of one block, so that a block of just that size fits.
+     * ashlar__cache_weight() adds the weight of one block, so that one block of exactly this size
+     * fits.
      */
     cache->limit[0] = ashlar__cache_weight(small < half ? small : half);
     cache->limit[1] = ashlar__cache_weight(half);
@@ -255,7 +264,10 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     set_limits(cache, a->cache_bytes, a->heap.range.memory_bytes);
     cache->counters.limit = (int64_t)a->constants.unpublished_bytes;
     atomic_store(&cache->attention, ashlar__cache_watched(a));
-    /* Nothing is counted yet: this only sets all.peak, the value that a new peak must exceed. */
+    /*
+     * There is nothing to publish yet: this only sets all.peak, the value that a new peak must
+     * exceed.
+     */
     ashlar__counters_publish(&cache->counters, &a->stats);
     link_locked(a, cache);
     ashlar__lock_release(&a->lock);

@@ -6,7 +6,7 @@
 #include "allocator/base/threads.h"
 #include "allocator/heap/away.h"
 
-enum { LISTS_AT_ONCE = 4 }; /* lists that find_filled() tests with one branch */
+enum { LISTS_AT_ONCE = 4 }; /* as many lists as find_filled() tests with one branch */
 _Static_assert(ASHLAR_SC_COUNT % LISTS_AT_ONCE == 0, "whole groups");
 
 bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
@@ -16,7 +16,7 @@ bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
     const size_t bytes = cache->pending_bytes + block->bytes;
     if (cache->pending_count == ASHLAR_CACHE_PENDING_MAX || bytes > cache->limit[1] ||
         (block->bytes > ASHLAR_SC_MAX_BYTES && cache->weight[1] != 0) ||
-        /* what may be waited for: an event is to come right behind the free */
+        /* Requests have waited for large blocks: an event should follow such a free at once. */
         (block->bytes > ASHLAR_SC_MAX_BYTES && ashlar__heap_has_waited(&cache->allocator->heap))) {
         return false;
     }
@@ -41,8 +41,8 @@ void ashlar__cache_give_back_locked(ashlar_allocator *a, ashlar_block *block) {
 
 /*
  * Give a block to the heap, stamped with its stream's present tick. The stream may have recorded
- * events since the free, but that is safe: an event that comes after the present tick comes after
- * the block's last use, too.
+ * events since the free. That is safe: an event that follows the present tick also follows the
+ * block's last use.
  */
 static inline void give_up(ashlar_cache *cache, ashlar_block *block) {
     ashlar_allocator *a = cache->allocator;
@@ -57,7 +57,7 @@ static inline void give_up(ashlar_cache *cache, ashlar_block *block) {
 void ashlar__cache_flush_pending(ashlar_cache *cache) {
     ASHLAR_MAY_TOUCH(cache);
     if (atomic_load_explicit(&cache->is_busy, memory_order_relaxed) != 0) {
-        return; /* pending blocks are of streams that the cache does not hold */
+        return; /* pending blocks belong to streams that the cache does not hold */
     }
     ashlar_block *list = cache->pending;
     cache->pending = NULL;
@@ -85,8 +85,8 @@ static void empty_list(ashlar_cache *cache, ashlar_magazines *m, size_t idx) {
 }
 
 /*
- * Whether blocks of the stream may go to the heap now: with the lock always, inside the cache only
- * if the cache holds the stream.
+ * Whether blocks of the stream may go to the heap now. With the lock they always may; inside the
+ * cache only if the cache holds the stream.
  */
 static bool may_flush(const ashlar_cache *cache, const ashlar_stream_state *state) {
     return ashlar__holder_of(state) == cache ||
@@ -94,9 +94,8 @@ static bool may_flush(const ashlar_cache *cache, const ashlar_stream_state *stat
 }
 
 /*
- * Find the lists for small blocks that are not empty. They are few, and their places are hard to
- * predict for a processor, so this takes one branch for each group of lists instead of one for each
- * list.
+ * Find the lists for small blocks that are not empty. They are few, and a processor predicts their
+ * places badly, so the search takes one branch per group of lists instead of one per list.
  */
 static size_t find_filled(const ashlar_magazines *m, uint16_t filled[static ASHLAR_SC_COUNT]) {
     size_t count = 0;
@@ -215,7 +214,7 @@ static ashlar_status check_magazines(const ashlar_cache *cache, size_t weight[st
     return ASHLAR_OK;
 }
 
-/* Whether a list has exactly `count` blocks, `bytes` bytes in all, and all of them are marked as
+/* Whether a list has exactly `count` blocks of `bytes` bytes in total, which are all marked as
  * cached and, unless `state` is NULL, belong to that stream. */
 static bool is_list_of(const ashlar_block *list, const ashlar_stream_state *state, size_t count,
                        size_t bytes) {

@@ -89,7 +89,7 @@ static bool has_named_initial(const option *o) {
     return o->kind != CHOICE && o->words != NULL;
 }
 
-/* Whether a 0 in the text is NONE in the field, where 0 stands for the default. */
+/* Whether the option's text 0 means NONE in the field, in which 0 means the default. */
 static bool has_none(const option *o) {
     return has_named_initial(o) && strcmp(o->words, "0") != 0;
 }
@@ -101,7 +101,7 @@ static bool is_allowed(const option *o, value v) {
     return (v.whole >= o->low && v.whole <= o->high) || (has_none(o) && v.whole == NONE);
 }
 
-/* Whether the field was left out, so that it stands for the default. */
+/* Whether the program left the field out, so that the default applies. */
 static bool is_left_out(const option *o, value v) {
     return o->kind == FRACTION ? v.real >= 0 && v.real <= 0 : v.whole == 0;
 }
@@ -123,7 +123,7 @@ static bool parse_word(const char *words, ashlar_piece text, uint64_t *out) {
     return false;
 }
 
-/* Write the word with index i; an index without a word is written as a number, for messages. */
+/* Write the word with index i. Messages show an index without a word as a number. */
 static void write_word(const option *o, uint64_t i, char out[static ASHLAR_NUMBER_BYTES]) {
     if (i > o->high) {
         ashlar__write_count(i, out);
@@ -164,11 +164,11 @@ static bool parse_value(const option *o, ashlar_piece text, value *out) {
         out->whole = has_none(o) ? NONE : 0;
         return true;
     }
-    /* NONE itself can be given only as 0. */
+    /* NONE can be written only as 0, not as the field's own value. */
     return is_read && out->whole <= o->high && is_allowed(o, *out);
 }
 
-/* Write a value as in ASHLAR_CONF; the default, where the field was left out. */
+/* Write a value as ASHLAR_CONF would give it; a field that was left out as its default. */
 static void write_value(const option *o, value v, char out[static ASHLAR_NUMBER_BYTES]) {
     if (has_named_initial(o) && v.whole == o->initial) {
         (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%s", o->words);
@@ -226,8 +226,7 @@ static const char *const keys[] = {
 #undef X
 };
 
-/* The options read so far, those that the program's structure has, and where the text comes from.
- */
+/* The options read so far, the size of the program's structure, and where the text comes from. */
 typedef struct reading {
     ashlar_config config;
     size_t config_bytes;

@@ -20,8 +20,8 @@ static bool is_above(uint64_t value, uint64_t other) {
 }
 
 /*
- * Set a new peak: for each tag, the published value plus `ahead[tag]`, which is the change that the
- * thread had not published at the peak.
+ * Set a new peak: for each tag, the published value plus `ahead[tag]`, the change that the thread
+ * had not published when the peak occurred.
  */
 static void set_peak(ashlar_stats *stats, const int64_t *ahead) {
     stats->live_peak_bytes = 0;
@@ -33,7 +33,9 @@ static void set_peak(ashlar_stats *stats, const int64_t *ahead) {
     }
 }
 
-/* Publish the largest total that the thread saw, unless it equals the sum about to be published. */
+/*
+ * Publish the largest total that the thread saw, unless publishing the present sum does so anyway.
+ */
 static void publish_peak(const ashlar_counters *c, ashlar_stats *stats) {
     if (c->has_peak && !c->is_at_peak &&
         is_above(changed(stats->live_bytes, c->all.peak), stats->live_peak_bytes)) {
@@ -58,7 +60,7 @@ static int64_t sum_of_tags(const ashlar_counters *c) {
 
 enum {
     ONE_SIDED_BYTES = 1 << 20
-}; /* that a thread keeps to itself which only takes or only frees */
+}; /* unpublished bytes allowed to a thread that only allocates or only frees */
 
 static int64_t lesser(int64_t a, int64_t b) {
     return a < b ? a : b;
@@ -82,7 +84,7 @@ void ashlar__counters_publish(ashlar_counters *c, ashlar_stats *stats) {
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
         publish_tag(&c->tags[tag], &stats->tags[tag]);
     }
-    /* Together with other threads' changes, the sum may be a peak that no single thread saw. */
+    /* The sum with other threads' changes may be a peak that no thread saw by itself. */
     if (is_above(stats->live_bytes, stats->live_peak_bytes)) {
         set_peak(stats, nothing);
     }

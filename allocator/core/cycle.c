@@ -1,4 +1,4 @@
-/* cycle.c - telling a program's steps apart by its live bytes, and when a cache is emptied. */
+/* cycle.c - finding where a program's steps begin by its live bytes, and emptying a cache there. */
 #include "allocator/core/cycle.h"
 
 #include "allocator/base/check_level.h"
@@ -6,12 +6,15 @@
 #include "allocator/core/allocator_impl.h"
 
 /*
- * Live bytes are at a trough if they lie in the lowest eighth of this cycle's range, which goes
- * from its fewest to its most live bytes and must be larger than an eighth of the most.
+ * Live bytes are at a trough if they lie in the lowest eighth of this cycle's range. The range goes
+ * from the cycle's fewest to its most live bytes, and must be larger than an eighth of the most.
  */
 enum { TROUGH_DIVISOR = 8 };
 
-/* The bytes that this thread took less those that it freed; 0 if it freed more, taken by others. */
+/*
+ * The bytes that this thread allocated less those that it freed; 0 if it freed more, since other
+ * threads had allocated them.
+ */
 static uint64_t live_bytes(const ashlar_cache *own) {
     const int64_t live = own->counters.published + own->counters.all.live;
     return live < 0 ? 0 : (uint64_t)live;
@@ -35,14 +38,14 @@ static bool is_at_trough(ashlar_cache *own) {
 }
 
 /*
- * Whether the cycle that ends had as many requests as the one before, and the same crest. Crests
- * are read at misses only, so the cycle with more hits may show a crest that is lower by up to what
+ * Whether the cycle that ends had as many requests as the one before, and the same crest. Only
+ * misses read the crest, so a cycle with more hits may show a crest that is lower, by at most what
  * the cache may hold.
  */
 static bool is_like_the_last(ashlar_cache *own) {
     ASHLAR_CHECK2(own->counters.hit_count >= own->hits_before);
     const uint64_t hits = own->counters.hit_count - own->hits_before;
-    const uint64_t requests = hits + own->misses - 1; /* the last one begins the next cycle */
+    const uint64_t requests = hits + own->misses - 1; /* the last miss belongs to the next cycle */
     const bool is_higher = own->crest > own->last_crest;
     const uint64_t apart = is_higher ? own->crest - own->last_crest : own->last_crest - own->crest;
     const bool is_explained = is_higher ? hits < own->last_hits : hits > own->last_hits;
@@ -65,8 +68,8 @@ void ashlar__cycle_restart(ashlar_cache *own) {
 }
 
 /*
- * Whether the cache had no room for a block freed since the last miss, and has served nothing since
- * it was last found full.
+ * Whether the cache had no room for a block freed since the last miss, and has served no request
+ * since it was last found full.
  */
 static bool is_full_of_what_nobody_wants(ashlar_cache *own) {
     if (!own->was_full) {

@@ -1,24 +1,24 @@
 /*
- * cycle.h - the steps of a program as a thread's cache sees them, and when the cache gives its
- * blocks up (internal).
+ * cycle.h - a program's steps as a thread's cache sees them, and when the cache gives its blocks up
+ * (internal).
  */
 #ifndef ASHLAR_CYCLE_H
 #define ASHLAR_CYCLE_H
 
 #include "allocator/core/cache.h"
 
-/* What ashlar__cycle_count_miss() does unless it sees that there is nothing to do. */
+/* The rest of ashlar__cycle_count_miss(), for a miss that may have to give blocks up. */
 void ashlar__cycle_look(ashlar_cache *own);
 
 /*
  * Count a miss, before the search for a block, and give up cached blocks that may keep free memory
- * from merging. Call it inside the cache, if that holds all streams of its magazines, or with the
- * lock.
+ * from merging. Call it with the lock, or inside the cache if the cache holds all streams of its
+ * magazines.
  *
  * In a program that works in steps, live bytes are fewest between two steps. Cached blocks keep the
- * free memory around them from merging, so that the next step's blocks would lie further apart than
- * the last step's. So the cache is emptied once a step, unless the steps are alike: then the cached
- * blocks lie where the next step wants them. A large block is always given up.
+ * free memory around them from merging, so the next step's blocks would lie further apart than the
+ * last step's. Therefore each step empties the cache once, unless the steps are alike: then the
+ * cached blocks lie where the next step wants them. A large block is always given up.
  *
  * The cache is also emptied if it is full of sizes that nobody asks for: it had no room for a freed
  * block, and has had no hit since it was last full.
@@ -27,7 +27,7 @@ static inline void ashlar__cycle_count_miss(ashlar_cache *own) {
     const int64_t live = own->counters.published + own->counters.all.live;
     own->misses++;
     if (live > (int64_t)own->crest) {
-        own->crest = own->quiet = (uint64_t)live; /* the next miss below has to look */
+        own->crest = own->quiet = (uint64_t)live; /* the next miss below this looks */
     }
     if (!ASHLAR_LIKELY(live >= (int64_t)own->quiet && own->pending == NULL && own->weight[1] == 0 &&
                        !own->was_full)) {
@@ -35,7 +35,7 @@ static inline void ashlar__cycle_count_miss(ashlar_cache *own) {
     }
 }
 
-/* Empty the cache, and forget what it has seen of the program's cycles. With the lock. */
+/* Empty the cache, and forget what it has seen of the program's cycles. Lock: held. */
 void ashlar__cycle_restart(ashlar_cache *own);
 
 #endif /* ASHLAR_CYCLE_H */

@@ -3,8 +3,8 @@
  * wait for all streams, as cudaFree() does (internal).
  *
  * Such a block belongs to no stream: when it is handed out, no queued work uses its memory. Its
- * free is deferred: the caller of ashlar__deferred_take() waits until all work submitted before the
- * free, on any stream, is over, and then releases the block. Until then the block is outside the
+ * free is deferred: the caller of ashlar__deferred_take() waits for all work, on any stream, that
+ * was submitted before the free, and then releases the block. Until then the block is outside the
  * heap, as a shared block without a use; see shared.h.
  *
  * Invariants (ashlar_allocator_check):
@@ -17,22 +17,25 @@
 #include "allocator/core/allocator_impl.h"
 
 /*
- * Like ashlar_alloc(), but for all streams. Not in a guard mode, which would queue work on the
- * block.
+ * Like ashlar_alloc(), but all streams may use the block at once. Must not be called in a guard
+ * mode, which would queue work on the block.
  *
- * is_at_hand   only memory that is reserved and free now: nothing is mapped or waited for
+ * is_at_hand   use only memory that is reserved and free now: map nothing, and wait for nothing
  *
  * Errors: as for ashlar_alloc(); with is_at_hand, ASHLAR_ENOMEM comes without a report.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_idle(ashlar_allocator *allocator, size_t bytes,
                                                    bool is_at_hand, void **out);
-/* The same for one stream. */
+/*
+ * Like ashlar_alloc(), but uses only memory that is reserved and free now, as is_at_hand does
+ * above.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_at_hand(ashlar_allocator *allocator, size_t bytes,
                                                       ashlar_stream stream, void **out);
 
 /*
- * Free a live block, whichever function allocated it. Not in a guard mode.
- * Threads: any.  Errors: ASHLAR_EPOINTER (as for ashlar_free); nothing changes then.
+ * Free a live block, whichever function allocated it. Must not be called in a guard mode. Threads:
+ * any. Errors: ASHLAR_EPOINTER (as for ashlar_free); then nothing has changed.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_deferred(ashlar_allocator *allocator, void *ptr);
 
@@ -40,12 +43,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__free_deferred(ashlar_allocator *allocato
 bool ashlar__has_deferred(ashlar_allocator *allocator);
 
 /*
- * Take all blocks deferred so far, as a list for one of the two functions below; NULL: there are
- * none.
+ * Take all blocks deferred so far, as a list for one of the two functions below; NULL: no blocks.
  */
 ashlar_block *ashlar__deferred_take(ashlar_allocator *allocator);
 
-/* Free the blocks. Call it once all work submitted before they were deferred is over. */
+/* Free the blocks. Call it after waiting for all work submitted before they were deferred. */
 void ashlar__deferred_release(ashlar_allocator *allocator, ashlar_block *list);
 
 /* Undo ashlar__deferred_take(): its next call returns these blocks again. */

@@ -49,7 +49,7 @@ static ashlar_status find_live(const ashlar_replay *replay, const void *ptr, uin
     return ASHLAR_OK;
 }
 
-/* The same; *is_own: whether `stream` is the stream of the allocation. */
+/* Like find_live(); *is_own says whether `stream` is the allocation's own stream. */
 static ashlar_status find_use(ashlar_allocator *a, const ashlar_replay *replay, const void *ptr,
                               ashlar_stream stream, uint32_t *index, bool *is_own) {
     const ashlar_recording *r = &replay->recording;

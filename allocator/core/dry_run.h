@@ -1,10 +1,10 @@
 /*
  * dry_run.h - steps that are recorded without memory (internal).
  *
- * A dry run allocates and frees the blocks that a step does, but uses none of them. So its requests
- * get addresses with no memory behind them: recording costs no memory, and leaves no block where
- * the plan's memory is to lie. The addresses are far above any that a process can have, so that
- * using one faults.
+ * A dry run allocates and frees the same blocks as its step, but uses none of them. So its requests
+ * get addresses with no memory behind them: recording costs no memory, and leaves no block in the
+ * way of the plan's memory. The addresses are far above any that a process can have, so that using
+ * one faults.
  */
 #ifndef ASHLAR_DRY_RUN_H
 #define ASHLAR_DRY_RUN_H
@@ -15,28 +15,28 @@
 #define ASHLAR_DRY_RUN_BASE ((uintptr_t)1 << 62)
 
 enum {
-    ASHLAR_DRY_RUN_STRIDE_LOG2 = 40,            /* from one address to the next */
-    ASHLAR_DRY_RUN_BLOCKS_MAX = 1 << (62 - 40), /* allocations of one step */
+    ASHLAR_DRY_RUN_STRIDE_LOG2 = 40,            /* log2 of the distance between two addresses */
+    ASHLAR_DRY_RUN_BLOCKS_MAX = 1 << (62 - 40), /* the most allocations of one step */
 };
 _Static_assert((uintptr_t)ASHLAR_DRY_RUN_BLOCKS_MAX << ASHLAR_DRY_RUN_STRIDE_LOG2 <=
                    UINTPTR_MAX - ASHLAR_DRY_RUN_BASE,
                "the last address does not wrap");
 
-/* Whether this thread's requests get no memory. own: the thread's cache, or NULL. */
+/* Whether this thread's requests get addresses without memory. own: the thread's cache, or NULL. */
 static inline bool ashlar__dry_run_is_on(const ashlar_cache *own) {
     return own != NULL && own->own_replay != NULL && own->own_replay->is_dry_run &&
            own->own_replay->is_recorded;
 }
 
-/* Whether an address is a dry run's. */
+/* Whether an address comes from a dry run. */
 static inline bool ashlar__dry_run_has(const ashlar_cache *own, const void *ptr) {
     return ashlar__dry_run_is_on(own) && (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE;
 }
 
 /*
- * Record an allocation. *out stays NULL if the recording leaves it out: then the request needs
- * memory.
- * Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EOVERFLOW (too many).
+ * Record an allocation. *out stays NULL if the recording leaves the allocation out: then the
+ * request needs memory. Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EOVERFLOW (too
+ * many allocations).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *allocator,
                                                              ashlar_cache *own, size_t bytes,
@@ -44,9 +44,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *a
                                                              void **out);
 
 /*
- * _free_: record that a block is freed. _mark_: record that another stream uses it from now on.
+ * _free_: record the free of a block. _mark_: record that another stream uses a block from now on.
  *
- * stream   the stream of the last use (NULL: the block's own), or the stream that uses it now
+ * stream   _free_: the stream of the last use (NULL: the block's own). _mark_: the other stream
  *
  * Lock: held. Errors: ASHLAR_EPOINTER, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
  */

@@ -11,8 +11,8 @@ _Atomic uint32_t ashlar__fork_count;
 static bool is_watching;
 
 /*
- * Runs in the child, whose only thread is the one that forked. Takes no lock, since a thread of the
- * parent may have held it at the fork.
+ * Runs in the child, whose only thread is the one that called fork(). Takes no lock, since another
+ * thread of the parent may have held it at the fork.
  */
 static void begin_child(void) {
     atomic_fetch_add_explicit(&ashlar__fork_count, 1, memory_order_relaxed);

@@ -2,10 +2,10 @@
  * forked.h - an allocator in a child of fork(): public functions refuse it at once, without waiting
  * for a lock (internal).
  *
- * A child has only the thread that forked. Locks that other threads held at the fork stay taken,
- * data that they were changing stays half changed, and CUDA does not work. So an allocator of the
- * parent cannot serve the child: a public function first asks in which process the allocator was
- * made, and touches nothing of the parent's. Hits need not ask, because a child starts without
+ * A child has only the thread that called fork(). Locks that other threads held stay taken, data
+ * that they were changing stays half changed, and CUDA does not work. So the child cannot use an
+ * allocator of the parent: each public function first asks in which process the allocator was made,
+ * and on a mismatch touches none of its data. Hits need not ask, because a child starts without
  * caches.
  */
 #ifndef ASHLAR_FORKED_H
@@ -13,18 +13,18 @@
 
 #include "allocator/core/allocator_impl.h"
 
-/* How many forks lie between the process that first called ashlar__forks_watch() and this one. */
+/* The number of forks between the process that first called ashlar__forks_watch() and this one. */
 extern _Atomic uint32_t ashlar__fork_count;
 
-/* Have forks counted from now on. Call it before making an allocator. Errors: ASHLAR_EHOSTMEM. */
+/* Count forks from now on. Call it before making an allocator. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__forks_watch(void);
 
-/* Whether the allocator was made in a process that this one was forked from. Lock: any. */
+/* Whether the allocator was made in a process that is an ancestor of this one. Lock: any. */
 static inline bool ashlar__is_of_parent(const ashlar_allocator *a) {
     return a->fork_count != atomic_load_explicit(&ashlar__fork_count, memory_order_relaxed);
 }
 
-/* Set the error detail that says so. Returns ASHLAR_EDRIVER. */
+/* Set the error detail: the allocator belongs to the parent process. Returns ASHLAR_EDRIVER. */
 ashlar_status ashlar__fail_of_parent(void);
 
 /* The first line of a public function that returns a status: refuse an allocator of the parent. */
@@ -35,9 +35,12 @@ ashlar_status ashlar__fail_of_parent(void);
         }                                      \
     } while (0)
 
-/* ---- in the child, before any other call ---- */
+/* ---- called in the child of a fork, before any other call ---- */
 
-/* Forget the thread's caches, the list of allocators, and those that report leaks at the exit. */
+/*
+ * Forget the thread's caches, the list of allocators, and the list of those that report leaks at
+ * exit.
+ */
 void ashlar__caches_begin_child(void);
 void ashlar__allocators_begin_child(void);
 void ashlar__leaks_begin_child(void);

@@ -1,6 +1,6 @@
 /*
- * free.c - freeing under the lock: blocks that a thread's cache does not take, and frees that wait
- * for all streams.
+ * free.c - freeing under the lock: blocks that a thread's cache does not accept, and frees that
+ * wait for all streams.
  */
 #include "allocator/core/allocator_impl.h"
 
@@ -23,9 +23,9 @@
 
 /*
  * Do what a free without the lock does, so that an allocator whose caches are bypassed hands out
- * the same blocks: give the block to the thread's cache. If that has no room, put it back into its
- * zone, if the cache holds the stream, or let it wait for the next miss. False: none of the three
- * took it.
+ * the same blocks. Give the block to the thread's cache. If the cache is full but holds the stream,
+ * put the block back into its zone; otherwise let it wait for the next miss. False: the block is in
+ * none of the three.
  */
 static bool keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
     ASHLAR_OWNS(&a->lock);
@@ -34,7 +34,7 @@ static bool keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
         ashlar__outbox_add(own, block);
         return true;
     }
-    /* No event might come behind a block that a cache gives back later. */
+    /* A cache may give the block back when no event can be recorded behind it any more. */
     ashlar_magazines *m = ashlar__stream_state_is_recorded_at_calls(state, &a->client)
                               ? NULL
                               : ashlar__cache_need_locked(own, state);
@@ -48,8 +48,8 @@ static bool keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     return ashlar__cache_add_pending(own, block);
 }
 
-/* Free a slot block that other streams use, if its plan knows of that. Where streams may end
- * unannounced no event can be recorded later, so none of its uses may wait for the step's end. */
+/* Free a slot block that other streams use, if the block's plan knows of these uses. If streams may
+ * end unannounced, an event cannot be recorded later, so no use may be left to the step's end. */
 static bool vacate_shared_locked(ashlar_allocator *a, ashlar_block *block,
                                  ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
@@ -60,7 +60,7 @@ static bool vacate_shared_locked(ashlar_allocator *a, ashlar_block *block,
 }
 
 /*
- * Give a freed block to the thread's cache, or if it has no room, to the heap together with the
+ * Give a freed block to the thread's cache or, if the cache is full, to the heap together with the
  * cache's pending blocks.
  */
 static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
@@ -83,7 +83,7 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
         ashlar__slot_block_vacate(block);
         return;
     }
-    block->marks &= (unsigned char)~ASHLAR_BLOCK_BORROWED; /* its zone is now this stream's */
+    block->marks &= (unsigned char)~ASHLAR_BLOCK_BORROWED; /* its zone is now of this stream */
     block->stream_state = state;
     if (own != NULL && keep_locked(a, own, block)) {
         return;
@@ -114,7 +114,9 @@ static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     ASHLAR_CHECK3(ashlar__is_sound_locked(a, own));
 }
 
-/* Have the stream on which a block is freed wait for the fill of its red zone, and for all uses. */
+/*
+ * Have the stream that frees the block wait for the fill of the block's red zone, and for all uses.
+ */
 static ashlar_status join_filled_locked(ashlar_allocator *a, ashlar_block *block,
                                         ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
@@ -126,8 +128,8 @@ static ashlar_status join_filled_locked(ashlar_allocator *a, ashlar_block *block
         status = ashlar__shared_wait_locked(a, own, tick, state->stream);
     }
     if (status == ASHLAR_OK && own != state) {
-        status = ashlar__away_add_any_use(&a->heap, block,
-                                          state); /* what the free queues, should it fail */
+        /* The free queues its work on this stream, and may then fail. */
+        status = ashlar__away_add_any_use(&a->heap, block, state);
     }
     return status == ASHLAR_OK ? ashlar__shared_join_locked(a, ashlar__shared_uses(block), state)
                                : status;
@@ -141,14 +143,13 @@ static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block
     ashlar_status status = join_filled_locked(a, block, state);
     if (status == ASHLAR_OK) {
         status = ashlar__guard_fill_free_locked(a->guards.fill, block, state);
-        /* A free that fails may have queued work, and the next attempt must come behind that. */
+        /* A free that fails may have queued work, and the next attempt must wait for this work. */
         block->covered_by = block->stream_state == state ? 0 : block->covered_by;
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar__away_drop_uses(&a->heap,
-                           block); /* the quarantine stamps one stream, which waits for the rest */
+    ashlar__away_drop_uses(&a->heap, block); /* which waits for all other uses */
     ashlar__count_free_locked(a, NULL, requested, block->tag);
     ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, state);
     block->requested = 0;
@@ -157,8 +158,8 @@ static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block
 }
 
 /*
- * The state of the stream that used the block last: *stream, or, if `stream` is NULL, the stream
- * that the block was allocated for.
+ * The state of the stream that used the block last: that of *stream or, if `stream` is NULL, that
+ * of the stream that the block was allocated for.
  */
 static ashlar_status last_state_locked(ashlar_allocator *a, const ashlar_stream *stream,
                                        ashlar_stream_state *taken_for, ashlar_stream_state **out) {
@@ -169,9 +170,9 @@ static ashlar_status last_state_locked(ashlar_allocator *a, const ashlar_stream 
 
 /*
  * In a guard mode, a free and the later release pass the stream of the block's last use to the
- * driver. If that stream is gone or watched, or is a per-thread default stream, which only its
- * thread can name, use the legacy default stream instead, and have it wait for the last use. It
- * comes after a per-thread default stream without a wait.
+ * driver. That is impossible if the stream is gone or watched, or is a per-thread default stream,
+ * which only its own thread can name. Then use the legacy default stream instead, and have it wait
+ * for the last use. It waits for a per-thread default stream by itself.
  */
 static ashlar_status name_live_state_locked(ashlar_allocator *a, ashlar_stream_state **state) {
     ASHLAR_OWNS(&a->lock);
@@ -185,7 +186,9 @@ static ashlar_status name_live_state_locked(ashlar_allocator *a, ashlar_stream_s
     if (ashlar__stream_state_is_silent(last, &a->client)) {
         status = ashlar__watch_settle_locked(a);
     } else if (last->is_gone || may_end) {
-        /* If the stream is gone, this records nothing, but fails if no event follows the use. */
+        /*
+         * If the stream is gone, this call records nothing, and fails if no event follows the use.
+         */
         status = ashlar__stream_state_cover(last, &a->client, tick, &a->stats.events_recorded);
         if (status == ASHLAR_OK) {
             status = ashlar__stream_state_wait_on(last, &a->client, NULL, tick);
@@ -227,8 +230,8 @@ static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
 }
 
 /*
- * Whether guard=fill checks a block that is freed on `state`. It skips blocks of graph pools, and
- * blocks with a use that no event comes after, since these are never used again.
+ * Whether guard=fill checks a block that is freed on `state`. It skips blocks of graph pools. It
+ * also skips blocks with a use that no event follows, since these are never used again.
  */
 static bool guards_block(const ashlar_allocator *a, const ashlar_block *block,
                          const ashlar_stream_state *state) {
@@ -254,7 +257,7 @@ static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, c
     if (status != ASHLAR_OK) {
         return status;
     }
-    /* A block of a graph's pool goes back to the pool, whichever stream used it last. */
+    /* A block of a graph's pool returns to the pool, whichever stream used it last. */
     free_locked(a, own, block, block->stream_state->is_pool ? block->stream_state : state);
     return ASHLAR_OK;
 }
@@ -266,7 +269,8 @@ static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashla
     }
     const ashlar_call_site place = {caller, ashlar__thread_number()};
     ashlar_cache *own = ashlar__cache_get(a);
-    ASHLAR_CHECK2(own == NULL || !ashlar__allocator_is_guarded(a)); /* a guard sees every call */
+    /* guards need every call: no caches */
+    ASHLAR_CHECK2(own == NULL || !ashlar__allocator_is_guarded(a));
     ashlar_stream_state *named = NULL;
     ashlar__lock_acquire(&a->lock);
     ashlar_status status =
@@ -295,7 +299,7 @@ ashlar_status ashlar_free_on(ashlar_allocator *a, void *ptr, ashlar_stream strea
     return free_from(a, ptr, &stream, ASHLAR_RETURN_ADDRESS());
 }
 
-/* In a guard mode only the requested bytes are usable: an access behind them is a mistake. */
+/* In a guard mode only the requested bytes are usable: an access beyond them is a mistake. */
 static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, size_t *out) {
     ASHLAR_OWNS(&a->lock);
     ashlar_block *block = NULL;
@@ -319,15 +323,14 @@ ashlar_status ashlar_allocator_usable_bytes(ashlar_allocator *a, const void *ptr
     return status;
 }
 
-/* ---- for all streams ---- */
+/* ---- frees that wait for all streams ---- */
 
 static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
     ASHLAR_OWNS(&a->lock);
     ASHLAR_ASSERT(!ashlar__allocator_is_guarded(a) && !ashlar__block_is_of_slot(block));
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && block->requested != 0);
     ashlar__account_free_locked(a, own, block);
-    ashlar__away_drop_uses(&a->heap,
-                           block); /* the deferred free waits for all streams, so for these uses */
+    ashlar__away_drop_uses(&a->heap, block); /* the deferred free waits for all */
     block->requested = 0;
     block->marks |= ASHLAR_BLOCK_SHARED;
     block->uses = NULL;

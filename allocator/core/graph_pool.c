@@ -1,9 +1,9 @@
 /*
  * graph_pool.c - the blocks of a captured graph, from its capture to its end.
  *
- * A pool is a stream state that never gets an event: the last uses of its free blocks never count
- * as past, so only requests of the same capture find these blocks, and they do not merge with idle
- * memory.
+ * A pool is a stream state that never gets an event. So the last uses of its free blocks never
+ * count as past: only requests of the same capture find these blocks, and they do not merge with
+ * idle memory.
  */
 #include <ashlar/graph_pool.h>
 
@@ -93,8 +93,8 @@ void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
 }
 
 /*
- * Give the pool's blocks to the stream of `to`. Other threads are shut out meanwhile, since their
- * hits read the fields that this writes.
+ * Give the pool's blocks to the stream of `to`. Meanwhile other threads are shut out, since their
+ * hits read the fields that this function writes.
  */
 static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
                              ashlar_stream_state *to) {
@@ -117,7 +117,10 @@ static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
     ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
-/* With guard=fill: once handed over, the pool's live blocks are guarded like all others. */
+/*
+ * With guard=fill: guard the pool's live blocks like all others, now that a stream has taken them
+ * over.
+ */
 static ashlar_status fill_red_zones_locked(ashlar_allocator *a, const ashlar_stream_state *from,
                                            ashlar_stream_state *to) {
     ASHLAR_OWNS(&a->lock);

@@ -1,4 +1,4 @@
-/* hand_out.h - the last step of every allocation and free without the lock (internal). */
+/* hand_out.h - what every allocation and free without the lock does last (internal). */
 #ifndef ASHLAR_HAND_OUT_H
 #define ASHLAR_HAND_OUT_H
 
@@ -11,8 +11,8 @@
  *
  * count   the counter to raise; NULL for a block of a plan, see ashlar__replay_served()
  *
- * The public functions call other functions only as their last act, so that they need not save
- * registers on the stack, which would make a hit a fifth longer.
+ * The public functions call other functions only as their last act. So they need not save registers
+ * on the stack, which would make a hit a fifth longer.
  */
 static inline void ashlar__hand_out(const ashlar_allocator *a, ashlar_cache *cache,
                                     ashlar_block *block, size_t bytes, ashlar_tag tag,

@@ -16,8 +16,8 @@
 #include "allocator/plan/plan_replay.h"
 
 /*
- * Serve a request for another stream than the last one, or one that the step's plan does not
- * expect. The cache has been entered.
+ * Serve a request for a stream other than the last request's, or a request that the step's plan
+ * does not expect. The cache has been entered.
  */
 static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_t bytes,
                                                       ashlar_tag tag, ashlar_stream stream,
@@ -46,8 +46,8 @@ static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_
 }
 
 /*
- * Serve a request that is not for the last request's stream, or that comes in a replayed step. The
- * cache has been entered.
+ * Serve a request for a stream other than the last request's, or any request in a replayed step.
+ * The cache has been entered.
  */
 static inline ashlar_status alloc_otherwise(ashlar_allocator *a, ashlar_cache *cache, size_t bytes,
                                             ashlar_tag tag, ashlar_stream stream, void **out) {
@@ -108,7 +108,7 @@ static inline ashlar_status free_slot_block(ashlar_cache *cache, ashlar_block *b
     return ASHLAR_OK;
 }
 
-/* The same for the first free after a peak, out of line. */
+/* Free a slot block as the first free after a peak. Out of line, since such frees are rare. */
 static ASHLAR_NOINLINE ashlar_status free_slot_block_at_peak(ashlar_cache *cache,
                                                              ashlar_block *block) {
     return free_slot_block(cache, block);
@@ -125,8 +125,8 @@ static inline ashlar_status free_marked(ashlar_allocator *a, void *ptr, ashlar_c
 }
 
 /*
- * Free a block if it is not of the recent magazines' stream, if another thread holds its stream, or
- * if this is the first free after a peak. The cache has been entered.
+ * Free a block in one of three cases: its stream is not that of the recent magazines, another
+ * thread holds its stream, or this is the first free after a peak. The cache has been entered.
  */
 static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *ptr,
                                                     ashlar_block *block) {
@@ -151,8 +151,8 @@ static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *p
 
 /*
  * Free a block of an allocator other than the one that the thread used last, or refuse a pointer
- * that is no block's. In a guard mode, which has no caches, every free comes here; only guard modes
- * use `caller`.
+ * that is not a block. Guard modes have no caches, so all their frees come here; only they use
+ * `caller`.
  */
 static ASHLAR_NOINLINE ashlar_status free_of_other(ashlar_allocator *a, void *ptr,
                                                    const void *caller) {
@@ -169,7 +169,7 @@ static ASHLAR_NOINLINE ashlar_status free_of_other(ashlar_allocator *a, void *pt
 
 ashlar_status ashlar_free(ashlar_allocator *a, void *ptr) {
     ashlar_cache *cache = ashlar__cache_recent;
-    /* An address below the base wraps to a huge offset. */
+    /* An address below the base wraps around to a huge offset. */
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     if (!ASHLAR_LIKELY(cache->allocator_id == a->constants.id &&
                        offset < a->constants.range_bytes)) {

@@ -1,4 +1,7 @@
-/* hold.c - shutting threads out of their caches, who holds a stream, and blocks sent to it. */
+/*
+ * hold.c - shutting threads out of their caches, which thread holds a stream, and sending it
+ * blocks.
+ */
 #include "allocator/core/hold.h"
 
 #include <sched.h>
@@ -7,10 +10,10 @@
 #include "allocator/base/threads.h"
 #include "allocator/heap/away.h"
 
-/* After so many handovers nobody holds a stream any more, since threads take turns on it. */
+/* After this many handovers nobody holds the stream any more, since its threads take turns. */
 enum { HANDOVERS_MAX = 4 };
 
-/* An outbox is sent when it has so many blocks, or so many bytes. */
+/* An outbox with this many blocks, or this many bytes, is sent. */
 enum { OUTBOX_BLOCKS = 32 };
 #define OUTBOX_BYTES ((size_t)1 << 20)
 
@@ -39,8 +42,9 @@ static bool is_alone(const ashlar_allocator *a, const ashlar_cache *own) {
 
 /*
  * Put a barrier between the stores to `attention` and the loads of `is_busy`. If the kernel refuses
- * cheap barriers from now on, no thread may enter its cache again, and no later claim needs one:
- * other threads see the `attention` stored before this barrier, and the caller sees its own store.
+ * cheap barriers from now on, no thread may enter its cache again, and no later claim needs a
+ * barrier: other threads see the `attention` stored before this one, and the caller sees its own
+ * store.
  */
 static void put_barrier_locked(ashlar_allocator *a, const ashlar_cache *own) {
     ASHLAR_OWNS(&a->lock);
@@ -56,8 +60,8 @@ static void put_barrier_locked(ashlar_allocator *a, const ashlar_cache *own) {
 }
 
 /*
- * Why an owner and a claimer are never in one cache at the same time, whatever the processors
- * reorder. In the owner's program, entry by entry, and in the claimer's:
+ * Why an owner and a claimer are never in one cache at the same time, however the processors
+ * reorder. The steps of one entry by the owner, and those of the claimer:
  *
  *   o1  is_busy = 1                            c1  attention = CLAIMED
  *   o2  load attention; not 0: o4, and stay    c2  a barrier in every thread
@@ -65,17 +69,19 @@ static void put_barrier_locked(ashlar_allocator *a, const ashlar_cache *own) {
  *   o3  touch the cache                        c4  touch the cache
  *   o4  is_busy = 0 (release)                  c5  attention = 0 (release)
  *
- * c2 is a full fence at some place of the owner's program, after c1 and before c3: what the owner
- * did up to there is visible to c3, and what it does from there on sees c1. A thread that does not
- * run then has its fence from the kernel's change of threads. Take any entry of the owner's.
- *   - o2 lies behind the place. Then o2 sees c1, or a store to attention after it: the owner stays
- *     out, or it reads c5's 0, and by release and acquire o3 comes behind c4.
- *   - o2 lies before the place, and so does o1. If it reads 0 the owner goes in; then c3 reads this
- *     1 and goes on waiting, or a later store of the owner's. That 0 is o4's, of this entry or a
- *     later one, and by release and acquire c4 comes behind o3.
- * Of o1 and o2 the compiler keeps the order by a signal fence; the processor need not. Without c2,
- * o2 may be done before o1 is visible: then both go in. tests/allocator/core/test_barrier_litmus.c
- * goes through all executions of this, and of what it would be with one line less.
+ * c2 puts a full fence at some point F of the owner's program, after c1 and before c3. c3 sees all
+ * that the owner did before F, and all that the owner does after F sees c1. If the thread does not
+ * run at that time, the kernel's context switch is its fence. Every entry of the owner is in one of
+ * two cases:
+ *   - o2 lies after F. Then o2 reads c1's store, and the owner stays out; or it reads a later store
+ *     to `attention`, such as c5's 0, and by release and acquire o3 comes after c4.
+ *   - o2 lies before F, and so does o1. If o2 reads 0, the owner goes in. Then c3 reads o1's 1, or
+ *     a later store of the owner's, and waits until it reads a 0. That 0 is the store of o4, in
+ *     this entry or a later one, so by release and acquire c4 comes after o3.
+ * A signal fence keeps the compiler from exchanging o1 and o2; the processor may exchange them.
+ * Without c2, the owner may do o2 before o1 is visible: then both go in.
+ * tests/allocator/core/test_barrier_litmus.c goes through all executions of this program, and of
+ * the programs that lack one of its lines.
  */
 void ashlar__caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
     ASHLAR_OWNS(&a->lock);
@@ -88,7 +94,7 @@ void ashlar__caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
     }
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
         while (cache != own && atomic_load_explicit(&cache->is_busy, memory_order_acquire) != 0) {
-            sched_yield(); /* the owner is in the middle of a hit, perhaps without a core */
+            sched_yield(); /* the owner is in the middle of a hit, and may have lost its core */
         }
         ashlar__heap_catch_up(&a->heap, cache->use_clock);
     }
@@ -132,7 +138,7 @@ void ashlar__allocator_leave(ashlar_allocator *a) {
 
 void ashlar__caches_update_bypass_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
-    /* The outermost release tells the others. */
+    /* The outermost release informs the other threads. */
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     if (ashlar__cache_recent->allocator == a) {
         atomic_store_explicit(&ashlar__cache_recent->attention, ashlar__cache_watched(a),
@@ -141,9 +147,9 @@ void ashlar__caches_update_bypass_locked(ashlar_allocator *a) {
     ashlar__caches_release_locked(a, ashlar__cache_recent);
 }
 
-/* ---- holding ---- */
+/* ---- holding a stream ---- */
 
-/* A watched stream is never held: blocks freed on it must get their stamps while it is alive. */
+/* Nobody may hold a watched stream: blocks freed on it must get their stamps while it is alive. */
 static bool may_be_held(const ashlar_allocator *a, const ashlar_stream_state *state) {
     return state->handovers < HANDOVERS_MAX && a->heap.range.segments == NULL &&
            !a->client.watches_streams && !state->is_pool && !state->is_idle &&
@@ -173,7 +179,7 @@ void ashlar__hold_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream_s
     }
 }
 
-/* ---- blocks that other threads have freed ---- */
+/* ---- blocks of a stream that other threads have freed ---- */
 
 void ashlar__returned_add(ashlar_stream_state *state, ashlar_block *newest, ashlar_block *oldest) {
     oldest->older = atomic_load_explicit(&state->returned, memory_order_relaxed);

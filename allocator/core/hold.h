@@ -5,16 +5,16 @@
  * A cache can hold a stream: then its owner cuts blocks from the stream's zones and puts them back
  * between ashlar__cache_enter() and ashlar__cache_leave(), as it does with its magazines, and takes
  * no lock. The first thread that asks for memory of a stream holds it. If another thread asks, the
- * stream passes to that thread; after a few handovers nobody holds the stream any more, and all its
- * misses take the lock. Blocks in a thread's magazines stay there.
+ * stream passes to that thread. After a few handovers nobody holds the stream any more, and all its
+ * misses take the lock. Blocks in a thread's magazines stay in them.
  *
  * So a stream's zones, last_used, last_tick, has_freed and stamp_count may be touched
  *   by the owner of the cache that holds it   inside its cache, or with the lock
  *   by any thread, if no cache holds it       with the lock
  *   by any thread                             with the lock, while the others are shut out
  *
- * A thread that frees a block of a stream held by another thread sends it there: it collects such
- * blocks in its outbox, and appends them all at once to the stream's `returned` list.
+ * A thread that frees a block of a stream held by another thread sends the block to that thread: it
+ * collects such blocks in its outbox, and appends them all at once to the stream's `returned` list.
  */
 #ifndef ASHLAR_HOLD_H
 #define ASHLAR_HOLD_H
@@ -31,14 +31,14 @@ void ashlar__caches_claim_locked(ashlar_allocator *allocator, const ashlar_cache
 void ashlar__caches_release_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 
 /*
- * Shut the other threads out until ashlar__allocator_leave() releases the lock. _let_in_: end such
- * a claim early, as whoever drops the lock in between must.
+ * _shut_out_: shut the other threads out until ashlar__allocator_leave() releases the lock.
+ * _let_in_: end that claim early; call it before dropping the lock in between.
  */
 void ashlar__shut_out_locked(ashlar_allocator *allocator);
 void ashlar__let_in_locked(ashlar_allocator *allocator);
 
-/* _enter: take the lock and shut the other threads out of their caches.
- * _leave: let them in again and release the lock. */
+/* _enter: take the lock and shut the other threads out of their caches. _leave: let them in again
+ * and release the lock. */
 void ashlar__allocator_enter(ashlar_allocator *allocator);
 void ashlar__allocator_leave(ashlar_allocator *allocator);
 
@@ -49,8 +49,8 @@ void ashlar__allocator_leave(ashlar_allocator *allocator);
 void ashlar__caches_update_bypass_locked(ashlar_allocator *allocator);
 
 /*
- * The bits of `attention` that say whether every call must take the lock: a trace or a step's
- * recording must see it, or the driver is asked about its stream.
+ * The bits of `attention` that make every call take the lock: because a trace or a step's recording
+ * must see the call, or because the driver is asked about the call's stream.
  */
 static inline unsigned ashlar__cache_watched(const ashlar_allocator *a) {
     return a->bypasses_caches || a->are_hits_over || a->client.watches_streams ||
@@ -59,32 +59,32 @@ static inline unsigned ashlar__cache_watched(const ashlar_allocator *a) {
                : 0;
 }
 
-/* ---- holding ---- */
+/* ---- holding a stream ---- */
 
 static inline ashlar_cache *ashlar__holder_of(const ashlar_stream_state *state) {
     return atomic_load_explicit(&state->holder, memory_order_relaxed);
 }
 
 /*
- * Have the calling thread's cache hold the stream, if it may. Either way no other cache holds it
- * afterwards, and the calling thread may touch its zones until it releases the lock.
- * own   NULL: the thread has no cache
+ * Let the calling thread's cache hold the stream, if it may. In any case no other cache holds the
+ * stream afterwards, and the calling thread may touch its zones until it releases the lock. own
+ * NULL: the thread has no cache
  */
 void ashlar__hold_locked(ashlar_allocator *allocator, ashlar_cache *own,
                          ashlar_stream_state *state);
 
-/* From now on nobody holds the stream. Its holder must be the calling thread or be shut out. */
+/* Let nobody hold the stream any more. Its holder must be the calling thread or be shut out. */
 void ashlar__hold_drop_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 
-/* ---- blocks that other threads have freed ---- */
+/* ---- blocks of a stream that other threads have freed ---- */
 
-/* Whether a freed block must be sent, because another thread holds its stream. */
+/* Whether a freed block must go to the outbox, because another thread holds its stream. */
 bool ashlar__outbox_wants(const ashlar_cache *own, const ashlar_block *block);
 
-/* Put a freed block into the outbox. Inside the cache, or with the lock. */
+/* Put a freed block into the outbox. Call it inside the cache or with the lock. */
 void ashlar__outbox_add(ashlar_cache *own, ashlar_block *block);
 
-/* Send what the outbox holds. Inside the cache, or the cache is claimed. */
+/* Send what the outbox holds. Call it inside the cache, or after claiming the cache. */
 void ashlar__outbox_send(ashlar_cache *cache);
 
 /* Send a list of freed blocks of a stream, linked by `older`. Any thread. */
@@ -93,10 +93,15 @@ void ashlar__returned_add(ashlar_stream_state *state, ashlar_block *newest, ashl
 /* Take the blocks that were sent to a stream, linked by `older`. */
 ashlar_block *ashlar__returned_take(ashlar_stream_state *state);
 
-/* Put the blocks that were sent to a stream into its zones. Lock: held, the holder shut out. */
+/*
+ * Put the blocks that were sent to a stream into its zones. Lock: held; the stream's holder is shut
+ * out.
+ */
 void ashlar__returned_put_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 
-/* The bytes on their way to holders. Lock: held, all caches claimed. O(blocks). */
+/*
+ * The bytes of blocks that are on their way to holders. Lock: held, all caches claimed. O(blocks).
+ */
 size_t ashlar__returned_bytes_claimed(const ashlar_allocator *allocator);
 
 #endif /* ASHLAR_HOLD_H */

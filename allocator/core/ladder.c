@@ -23,13 +23,13 @@
 #include "allocator/heap/away.h"
 #include "allocator/plan/planner.h"
 
-/* Rung 1. If the best gap is at a window's end, the caller's own cache is given up first. */
+/* Rung 1. If the best gap is at a window's end, first empty the caller's own cache. */
 static ashlar_status take_own(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     const ashlar_zone *zone = ashlar__zone_of(r->stream_state, r->bytes);
     return ashlar__rung_take_own(a, r, ashlar__gap_of_own(zone, r->own, r->bytes), out);
 }
 
-/* Put blocks that are being sent to another thread where a search finds them. */
+/* Put blocks that are on their way to another thread where a search finds them. */
 static void collect_returned(ashlar_allocator *a) {
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         ashlar__returned_put_locked(a, state);
@@ -53,7 +53,7 @@ static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r
         status = ashlar__rung_ask_all(a);
     }
     if (status == ASHLAR_OK && *out == NULL) {
-        status = ashlar__rung_take_mapped(a, r, out); /* memory that came home */
+        status = ashlar__rung_take_mapped(a, r, out); /* memory that rung 2 or 4 brought home */
     }
     if (status == ASHLAR_OK && *out == NULL) {
         status = ashlar__rung_borrow_past(a, r, out);
@@ -73,7 +73,7 @@ static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r
 /* Rungs 2 to 6. *out is NULL if nothing was found; then the error detail says why. */
 static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                ashlar_rung *rung) {
-    ashlar__shut_out_locked(a); /* all that follows may touch other streams' zones */
+    ashlar__shut_out_locked(a); /* all later rungs may touch other streams' zones */
     *rung = ASHLAR_RUNG_IDLE;
     ashlar_status status = ashlar__rung_take_home(a, r, out);
     if (status == ASHLAR_OK && *out == NULL && !r->is_at_hand) {
@@ -86,14 +86,14 @@ static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ash
     return status;
 }
 
-/* Rungs 1 to 6, without a wait on the host, and without emptying other threads' caches. */
+/* Rungs 1 to 6, which neither wait on the host nor empty other threads' caches. */
 static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                             ashlar_rung *rung) {
     const ashlar_status status = take_own(a, r, out);
     return status == ASHLAR_OK && *out == NULL ? search_on(a, r, out, rung) : status;
 }
 
-/* ---- the rest ---- */
+/* ---- the rungs that make room ---- */
 
 /* Rung 7. True if the caches gave any memory back. */
 static bool drain_caches(ashlar_allocator *a, const ashlar_request *r) {
@@ -115,8 +115,8 @@ static ashlar_status take_of_plans(ashlar_allocator *a, const ashlar_request *r,
     return status;
 }
 
-/* Rungs 1 to 8, after the lock was dropped: other threads, or the program's callback, may have
- * filled caches, or freed the last block that kept a plan's memory. */
+/* Rungs 1 to 8, after the lock was dropped: meanwhile other threads or the program's callback may
+ * have filled caches, or freed the last block that kept a plan's memory. */
 static ashlar_status search_again(ashlar_allocator *a, const ashlar_request *r,
                                   ashlar_block **out) {
     ashlar_rung unused;
@@ -134,8 +134,8 @@ static bool is_worth_waiting_for(const ashlar_allocator *a, const ashlar_stream_
 }
 
 /*
- * Record the events that are missing, and find the stream worth waiting for whose event is oldest;
- * *out is NULL if there is none.
+ * Record the events that are missing. Then find, among the streams worth waiting for, the one with
+ * the oldest event; *out is NULL if there is none.
  */
 static ashlar_status find_oldest(ashlar_allocator *a, ashlar_stream_state **out) {
     ashlar_status status = ashlar__away_cover(&a->heap);
@@ -157,7 +157,7 @@ static ashlar_status find_oldest(ashlar_allocator *a, ashlar_stream_state **out)
 }
 
 /*
- * One wait of rung 10, which drops the lock: for the stream with the oldest event, or, if there is
+ * One wait of rung 10, which drops the lock: for the stream with the oldest event or, if there is
  * none, for the whole device on behalf of streams that may not be named. *waited: whether there was
  * anything to wait for.
  */
@@ -173,17 +173,17 @@ static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
     } else if (status == ASHLAR_OK) {
         *waited = ashlar__watch_wait_locked(a);
     }
-    ASHLAR_OWNS(&a->lock); /* held again after the wait */
+    ASHLAR_OWNS(&a->lock); /* the wait has taken the lock again */
     ashlar__away_settle(&a->heap);
     return status;
 }
 
-/* Rung 10: wait for one stream after the other, as long as that may help. */
+/* Rung 10: wait for one stream after another while that may help. */
 static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
     ashlar_status status = ASHLAR_OK;
-    /* Waiting helps only if free, shared and mappable bytes together are enough, plan memories
-     * included that a shared block keeps. */
+    /* Waiting helps only if free, shared and mappable bytes suffice together. They include plan
+     * memories that are kept only by a shared block. */
     bool may_help = r->bytes <= ashlar__heap_free_bytes(&a->heap) + a->heap.away_bytes +
                                     a->deferred_bytes + ashlar__range_left(&a->heap.range) +
                                     ashlar__planner_quiet_bytes(&a->planner);
@@ -196,7 +196,7 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
     return status;
 }
 
-/* Rungs 7 to 10, for a request that rungs 1 to 6 found nothing for. */
+/* Rungs 7 to 10, for a request that rungs 1 to 6 could not serve. */
 static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                ashlar_rung *rung) {
     ashlar_rung unused;
@@ -229,7 +229,8 @@ static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_req
     }
     ASHLAR_CHECK2(found == NULL || (found->state == ASHLAR_BLOCK_USED && found->bytes >= r->bytes));
     if (found == NULL) {
-        status = ashlar__may_map_locked(a); /* if the seal was the reason, the detail says so */
+        status = ashlar__may_map_locked(a); /* if the seal was the reason, this sets a detail
+                                               that says so */
         return status == ASHLAR_OK ? ASHLAR_ENOMEM : status;
     }
     *out = found;

@@ -17,7 +17,9 @@
 #include "allocator/core/note.h"
 #include "allocator/plan/plan_memory.h"
 
-/* The most groups in a report, addresses listed for a group, and bytes in a line. */
+/*
+ * The most groups in a report, the most addresses shown for a group, and the most bytes in a line.
+ */
 enum { GROUPS_MAX = 32, ADDRESSES_MAX = 4, LINE_BYTES = 256 };
 
 typedef struct leak {
@@ -28,7 +30,7 @@ typedef struct leak {
 
 /* Leaks of one tag and size. */
 typedef struct group {
-    size_t first, count; /* where the group lies among the sorted leaks */
+    size_t first, count; /* the group's leaks: `count` sorted leaks from index `first` */
     uint64_t bytes;
 } group;
 
@@ -82,7 +84,7 @@ static int by_kind(const void *left, const void *right) {
     return a->ptr < b->ptr ? -1 : a->ptr > b->ptr;
 }
 
-/* The group with the most bytes first; equal ones in the order of their leaks. */
+/* Orders groups by bytes, descending; equal ones by their first leak. */
 static int by_bytes(const void *left, const void *right) {
     const group *a = left, *b = right;
     if (a->bytes != b->bytes) {
@@ -106,7 +108,7 @@ static size_t make_groups(const leak *leaks, size_t count, group *groups) {
     return group_count;
 }
 
-/* ---- saying ---- */
+/* ---- writing the report ---- */
 
 static void say_group(const ashlar_allocator *a, const leak *leaks, const group *g) {
     const leak *first = &leaks[g->first];
@@ -162,7 +164,7 @@ void ashlar__leaks_report_locked(ashlar_allocator *a) {
     ashlar__host_free(leaks);
 }
 
-/* ---- the process's end ---- */
+/* ---- at the exit of the process ---- */
 
 /* Guards the list of allocators that report their leaks. */
 static ashlar_lock watch_lock = ASHLAR_LOCK(ASHLAR_RANK_LEAK_LIST);
@@ -175,8 +177,8 @@ void ashlar__leaks_begin_child(void) {
 }
 
 /*
- * At the exit the device may be gone, and threads may still run. If one of them holds an
- * allocator's lock, the allocator is left out: waiting for the lock might take forever.
+ * When the process exits, the device may be gone, and threads may still run. If one of them holds
+ * an allocator's lock, the report leaves that allocator out: waiting might take forever.
  */
 static void report_at_exit(void) {
     ashlar__lock_acquire(&watch_lock);
@@ -192,8 +194,8 @@ static void report_at_exit(void) {
 void ashlar__leaks_register(ashlar_allocator *a) {
     ashlar__lock_acquire(&watch_lock);
     if (!is_expecting_exit) {
-        is_expecting_exit = atexit(report_at_exit) == 0; /* on failure the next allocator tries
-                                                          * again */
+        is_expecting_exit = atexit(report_at_exit) == 0; /* if this fails, the next allocator
+                                                            tries again */
     }
     a->next_reported = reported_allocators;
     reported_allocators = a;

@@ -11,9 +11,9 @@
 #include "allocator/core/streams.h"
 #include "allocator/heap/away.h"
 
-/* ---- giving back ---- */
+/* ---- giving memory back ---- */
 
-/* Ask each stream that may still be at what was freed on it, or is away because of it. */
+/* Query each stream that may still use freed memory, or for which blocks are away. */
 static ashlar_status ask_streams_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     ashlar_status status = ASHLAR_OK;
@@ -30,7 +30,7 @@ static ashlar_status ask_streams_locked(ashlar_allocator *a) {
 
 /*
  * Make the free blocks idle that no work uses any more, without waiting for work on the others.
- * What comes home first may free a plan's memory, which other streams have used.
+ * Blocks come home first, since that may free a plan's memory that other streams have used.
  */
 static ashlar_status settle_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
@@ -61,7 +61,7 @@ ashlar_status ashlar_allocator_trim(ashlar_allocator *a, size_t target_bytes) {
     return status;
 }
 
-/* ---- bounds ---- */
+/* ---- limit and reservation ---- */
 
 ashlar_status ashlar_allocator_set_limit(ashlar_allocator *a, size_t bytes) {
     ASHLAR_REFUSE_OF_PARENT(a);
@@ -86,8 +86,8 @@ static ashlar_status reserve_locked(ashlar_allocator *a, size_t bytes) {
     if (a->heap.range.segments == NULL) {
         return ashlar__heap_reserve(&a->heap, NULL, bytes);
     }
-    /* A segment must lie in some stream's zone. This one belongs to a stream that ended without any
-     * work, so that whichever stream first needs memory takes it over. */
+    /* A segment must lie in some stream's zone. The zone of this state belongs to no stream and has
+     * seen no work, so the first stream that needs memory takes it over. */
     const ashlar_status status = ashlar__stream_state_new_locked(a, ASHLAR_NO_STREAM, &state);
     if (status != ASHLAR_OK) {
         return status;
@@ -171,7 +171,7 @@ bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
     ASHLAR_OWNS(&a->lock);
     const ashlar_reclaim_fn reclaim = a->reclaim;
     void *user = a->reclaim_user;
-    /* The callback may allocate, but is not called for its own allocations. */
+    /* The callback may allocate, but its own allocations do not call it again. */
     if (reclaim == NULL || is_reclaiming) {
         return false;
     }
@@ -186,14 +186,15 @@ bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
 
 /* ---- peers ---- */
 
-/* Refuse a device that cannot be a peer now, or else the next mapping would fail because of it. */
+/*
+ * Refuse a device that cannot be a peer now. Otherwise the next mapping would fail because of it.
+ */
 static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
     ASHLAR_OWNS(&a->lock);
     const int own = a->device->info.ordinal;
     int can_access = 0;
     if (ordinal == own || a->heap.range.segments != NULL) {
-        return ASHLAR_OK; /* the allocator's own device has access; a range of segments refuses
-                           * every peer later */
+        return ASHLAR_OK; /* the allocator's own device always has access */
     }
     const cu_result result =
         ASHLAR_CALL(&a->client, device_can_access_peer, (&can_access, ordinal, own));

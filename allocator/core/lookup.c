@@ -9,7 +9,10 @@
 #include "allocator/core/hold.h"
 #include "allocator/plan/plan_memory.h"
 
-/* The block that contains an offset; in a plan memory, the live slot block there, if any. */
+/*
+ * The block that contains an offset. Inside a plan's memory, the live slot block at the offset, if
+ * any.
+ */
 static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
     const ashlar_block *block = ashlar__heap_find(heap, offset);
     const ashlar_block *at = block;
@@ -28,7 +31,7 @@ static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
  */
 static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, size_t offset) {
     ASHLAR_OWNS(&a->lock);
-    /* Shut out other threads' hits, which write the fields that are read here. */
+    /* Shut out other threads' hits, which write the fields read here. */
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     const ashlar_block *block = find_around(&a->heap, offset);
     const size_t requested = block != NULL ? ashlar__block_live_bytes(block) : 0;
@@ -46,7 +49,7 @@ static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, si
 
 ashlar_status ashlar__find_live_locked(ashlar_allocator *a, const void *ptr, ashlar_block **out) {
     ASHLAR_OWNS(&a->lock);
-    /* An address below the base wraps to a huge offset, so it is refused like one above. */
+    /* An address below the base wraps around to a huge offset, so it is refused like one above. */
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     ashlar_block *block = NULL;
     if (offset < a->constants.range_bytes) {
@@ -94,7 +97,7 @@ bool ashlar__has_reserved(ashlar_allocator *a, const void *ptr) {
 
 bool ashlar__is_sound_locked(ashlar_allocator *a, const ashlar_cache *own) {
     ASHLAR_OWNS(&a->lock);
-    ashlar__caches_claim_locked(a, own); /* since hits write to the blocks that they hand out */
+    ashlar__caches_claim_locked(a, own); /* because hits write to the blocks that they hand out */
     const bool is_sound = ashlar__heap_check(&a->heap) == ASHLAR_OK;
     ashlar__caches_release_locked(a, own);
     return is_sound;

@@ -26,7 +26,7 @@ static inline ashlar_status free_to_zone(ashlar_allocator *a, ashlar_cache *own,
     return ASHLAR_OK;
 }
 
-/* Free a block that cannot go to its zone now, or is the first that is freed after a peak. */
+/* Free a block that cannot go to its zone now, or whose free is the first one after a peak. */
 static ASHLAR_NOINLINE ashlar_status free_pending(ashlar_allocator *a, ashlar_cache *own, void *ptr,
                                                   ashlar_block *block) {
     if (ashlar__miss_may_put(a, own, block->stream_state)) {
@@ -69,7 +69,7 @@ static inline void count_use(const ashlar_allocator *a, ashlar_cache *own,
     state->last_used = own->use_clock;
 }
 
-/* A block of what other threads have freed of the stream; NULL: none serves. */
+/* Take a block from those of the stream that other threads have freed; NULL: none fits. */
 static ASHLAR_NOINLINE ashlar_block *take_returned(ashlar_cache *own, size_t bytes) {
     ashlar__miss_take_returned(own, own->recent);
     ashlar_block *cached = ashlar__cache_pop(own, own->recent, bytes);
@@ -78,8 +78,8 @@ static ASHLAR_NOINLINE ashlar_block *take_returned(ashlar_cache *own, size_t byt
 }
 
 /*
- * Publish the thread's counters, which is due, if nobody has the lock just now. Inside, the thread
- * must not wait for it: whoever has it may wait for the thread to leave.
+ * Publish the thread's counters, which are due, if nobody holds the lock now. The thread is inside
+ * its cache, and so must not wait for the lock: its holder may wait for the thread to leave.
  */
 static ASHLAR_NOINLINE bool try_publish(ashlar_allocator *a, ashlar_cache *own) {
     if (!ashlar__lock_try_acquire(&a->lock)) {
@@ -90,7 +90,9 @@ static ASHLAR_NOINLINE bool try_publish(ashlar_allocator *a, ashlar_cache *own) 
     return true;
 }
 
-/* The same, once the cached blocks have been given up, if the best fit is at a window's end. */
+/*
+ * Take a gap at a window's end only after giving the cached blocks up, since one of those may fit.
+ */
 static ASHLAR_NOINLINE ashlar_block *take_last(ashlar_allocator *a, ashlar_cache *own,
                                                ashlar_zone *zone, size_t block_bytes) {
     if (own->weight[block_bytes > ASHLAR_SC_MAX_BYTES] == 0) {

@@ -1,6 +1,4 @@
-/*
- * note.c - noting allocations and frees in the counters, the trace and the recordings.
- */
+/* note.c - entering allocations and frees into the counters, the trace and the recordings. */
 #include "allocator/core/note.h"
 
 #include "allocator/base/check_level.h"
@@ -96,11 +94,11 @@ void ashlar__account_free_locked(ashlar_allocator *a, ashlar_cache *own,
     ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, block->stream_state);
 }
 
-/* ---- steps that are recorded ---- */
+/* ---- steps that are being recorded ---- */
 
 void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block) {
     ASHLAR_CHECK2(requested <= block->bytes && block->stream_state != NULL);
-    /* Blocks for a captured stream belong to its graph's pool, so a plan never serves them. */
+    /* Blocks for a captured stream belong to its graph's pool, and a plan never serves them. */
     if (own != NULL && own->own_replay != NULL && own->own_replay->is_recorded &&
         !block->stream_state->is_pool) {
         ashlar__recording_add(&own->own_replay->recording, requested, block->tag,
@@ -108,7 +106,7 @@ void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashla
     }
 }
 
-/* Tell the recording that has the block, if any. */
+/* Tell the recording to which the block belongs, if there is one. */
 static void tell_recording_locked(ashlar_allocator *a, const ashlar_block *block,
                                   bool (*tell)(ashlar_recording *, const ashlar_block *)) {
     ASHLAR_OWNS(&a->lock);

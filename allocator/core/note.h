@@ -1,6 +1,6 @@
 /*
- * note.h - noting allocations and frees in the counters, the trace and the recordings (internal).
- * Lock: held, for every function here.
+ * note.h - entering allocations and frees into the counters, the trace and the recordings
+ * (internal). Lock: held, for every function here.
  */
 #ifndef ASHLAR_NOTE_H
 #define ASHLAR_NOTE_H
@@ -15,7 +15,7 @@ void ashlar__account_free_locked(ashlar_allocator *allocator, ashlar_cache *own,
 void ashlar__count_free_locked(ashlar_allocator *allocator, ashlar_cache *own, size_t requested,
                                unsigned tag);
 
-/* The counters that the calling thread raises. _publish_: publish them if that is due. */
+/* _of: the counters that the calling thread raises. _publish_: publish them if they are due. */
 ashlar_counters *ashlar__counters_of(ashlar_allocator *allocator, ashlar_cache *own);
 void ashlar__publish_locked(ashlar_allocator *allocator, ashlar_cache *own);
 
@@ -23,11 +23,14 @@ void ashlar__publish_locked(ashlar_allocator *allocator, ashlar_cache *own);
 void ashlar__trace_block_locked(ashlar_allocator *allocator, ashlar_trace_action action,
                                 const ashlar_block *block, const ashlar_stream_state *state);
 
-/* Sum every thread's counters, as of one moment. _claimed: the caller has claimed the caches. */
+/* Sum every thread's counters as of one moment. _claimed: the caller has claimed the caches. */
 void ashlar__stats_sum_claimed(ashlar_allocator *allocator, ashlar_stats *stats);
 void ashlar__stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
 
-/* Note an allocation, a free, or the use on a further stream, of a step that is being recorded. */
+/*
+ * Record an allocation, a free, or a use on another stream in the step that the thread is
+ * recording.
+ */
 void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block);
 void ashlar__step_record_free_locked(ashlar_allocator *allocator, const ashlar_block *block);
 void ashlar__step_record_share_locked(ashlar_allocator *allocator, const ashlar_block *block);

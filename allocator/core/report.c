@@ -1,6 +1,6 @@
 /*
- * report.c - messages to the program: if memory runs out, who holds it and what would help; and
- * what a guard mode found.
+ * report.c - messages to the program: who holds the memory when it runs out, and what would help;
+ * and what a guard mode found.
  */
 #include "allocator/core/report.h"
 
@@ -17,10 +17,10 @@ enum { TOP_TAGS = 3, TEXT_BYTES = 160, ACCOUNT_BYTES = 480 };
 
 /* ---- out of memory ---- */
 
-/* Memory behind addresses that no block has. */
+/* Memory behind addresses that belong to no block. */
 typedef struct holes {
     size_t gap_bytes;
-    size_t largest; /* of the gaps, and of all spare memory, which can be mapped as one */
+    size_t largest; /* of all gaps, and of all spare memory taken together */
 } holes;
 
 static holes find_holes_locked(const ashlar_allocator *a) {
@@ -69,7 +69,7 @@ static void name_top_tags(const ashlar_stats *stats, char *text) {
     }
 }
 
-/* Write all that is reserved, in parts that add up to it. */
+/* Write the use of all reserved memory, in parts that add up to the whole. */
 static void write_account(const ashlar_stats *stats, size_t gap_bytes,
                           char text[static ACCOUNT_BYTES]) {
     char top[TEXT_BYTES];

@@ -8,8 +8,8 @@
 #include "allocator/core/allocator_impl.h"
 
 /*
- * Fail a request that cannot be served: say in the error detail what holds the memory, and return
- * ASHLAR_ENOMEM. Lock: held.
+ * Fail a request that cannot be served: write into the error detail what holds the memory, and
+ * return ASHLAR_ENOMEM. Lock: held.
  *
  * cause   why the last attempt failed; becomes part of the detail
  */
@@ -24,7 +24,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_take_finding(ashlar_allocator *all
 
 /* ---- leaks ---- */
 
-/* Have the allocator's live blocks reported when the process exits, until it is unregistered. */
+/* Report the allocator's live blocks when the process exits, unless it is unregistered before. */
 void ashlar__leaks_register(ashlar_allocator *allocator);
 void ashlar__leaks_unregister(ashlar_allocator *allocator); /* no effect if not registered */
 

@@ -1,8 +1,8 @@
 /*
  * rungs.h - the rungs of the ladder (ladder.c) that look for memory (internal).
  *
- * A rung that finds nothing leaves *out NULL. The caller holds the allocator's lock, and from rung
- * 2 on has shut all other threads out of their caches.
+ * A rung that finds nothing leaves *out NULL. The caller holds the allocator's lock and, from rung
+ * 2 on, has shut all other threads out of their caches.
  */
 #ifndef ASHLAR_RUNGS_H
 #define ASHLAR_RUNGS_H
@@ -11,7 +11,7 @@
 
 /* ---- the stream's own memory: rungs_own.c ---- */
 
-/* Rung 1. `gap` is the best of the stream's own gaps; NULL: there is none. */
+/* Rung 1: take a gap of the stream's own zone. `gap` is the best one; NULL: no gap fits. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_own(ashlar_allocator *a, const ashlar_request *r,
                                                       ashlar_block *gap, ashlar_block **out);
 
@@ -19,20 +19,20 @@ static inline ashlar_block *ashlar__rung_own_gap(const ashlar_request *r) {
     return ashlar__free_bins_best_fit(&ashlar__zone_of(r->stream_state, r->bytes)->gaps, r->bytes);
 }
 
-/* Rung 1 again, if the best fit has no memory: another gap may have some. */
+/* Rung 1 again, if the best gap has no memory: another gap may have some. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_mapped(ashlar_allocator *a,
                                                          const ashlar_request *r,
                                                          ashlar_block **out);
 
-/* Rung 2. */
+/* Rung 2: the same, after blocks came home, or with the zone of an ended stream. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *r,
                                                        ashlar_block **out);
 
-/* Rung 3. */
+/* Rung 3: map new memory. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_map_new(ashlar_allocator *a, const ashlar_request *r,
                                                      ashlar_block **out);
 
-/* Rung 6. */
+/* Rung 6: move free memory of any zone to the request's zone. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_map_free(ashlar_allocator *a, const ashlar_request *r,
                                                       ashlar_block **out);
 
@@ -41,12 +41,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rung_map_free(ashlar_allocator *a, const
 /* Before rung 4: find out how far the work on every stream has come. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_ask_all(ashlar_allocator *a);
 
-/* Rung 4. */
+/* Rung 4: take a gap of another stream whose last use is over. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_borrow_past(ashlar_allocator *a,
                                                          const ashlar_request *r,
                                                          ashlar_block **out);
 
-/* Rung 5. */
+/* Rung 5: take a gap of another stream, and have the request's stream wait for its last use. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_borrow_waited(ashlar_allocator *a,
                                                            const ashlar_request *r,
                                                            ashlar_block **out);
@@ -56,18 +56,23 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_anywhere(ashlar_allocator *a,
                                                            const ashlar_request *r,
                                                            ashlar_block **out);
 
-/* ---- for both ---- */
+/* ---- for both files ---- */
 
-/* One of a zone's best few gaps that has memory and, with is_past_only, is past; NULL: none. */
+/*
+ * One of a zone's best few gaps that has memory and, if is_past_only, whose last use is past; NULL:
+ * none.
+ */
 ashlar_block *ashlar__rung_mapped_gap(const ashlar_allocator *a, const ashlar_zone *zone,
                                       const ashlar_request *r, bool is_past_only);
 
-/* Take bytes of a gap from `offset` on. All memory behind them must be mapped. */
+/* Take the request's bytes from a gap, beginning at `offset`. All their memory must be mapped. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_at(ashlar_allocator *a, const ashlar_request *r,
                                                      ashlar_block *gap, size_t offset,
                                                      ashlar_block **out);
 
-/* The kinds of memory that a request may map: sealed, the allocator may only use what it has. */
+/*
+ * The kinds of memory that a request may map. While sealed, the allocator may use only what it has.
+ */
 unsigned ashlar__rung_may_create(ashlar_allocator *a);
 
 #endif /* ASHLAR_RUNGS_H */

@@ -6,8 +6,8 @@
 /* ---- other streams' memory ---- */
 
 /*
- * The gap, of a stream other than the request's, that was used longest ago; NULL: there is none.
- * Unless it must be past, an event must be able to come behind its last use.
+ * Among the gaps of streams other than the request's, the one used longest ago; NULL: there is
+ * none. Unless the gap must be past, it must be possible to record an event after its last use.
  */
 static ashlar_block *oldest_gap(const ashlar_allocator *a, const ashlar_request *r,
                                 bool is_past_only) {
@@ -49,7 +49,7 @@ ashlar_status ashlar__rung_ask_all(ashlar_allocator *a) {
     return status == ASHLAR_OK ? ashlar__away_ask(&a->heap, SIZE_MAX) : status;
 }
 
-/* Rung 4. */
+/* Rung 4: the gap's last use is over. */
 ashlar_status ashlar__rung_borrow_past(ashlar_allocator *a, const ashlar_request *r,
                                        ashlar_block **out) {
     ashlar_block *gap = oldest_gap(a, r, true);
@@ -74,7 +74,7 @@ static ashlar_status wait_for_gap(ashlar_allocator *a, const ashlar_request *r,
                : status;
 }
 
-/* Rung 5: the request's stream waits for the memory's last use. */
+/* Rung 5: the request's stream waits for the gap's last use. */
 ashlar_status ashlar__rung_borrow_waited(ashlar_allocator *a, const ashlar_request *r,
                                          ashlar_block **out) {
     bool found = false;
@@ -95,9 +95,9 @@ ashlar_status ashlar__rung_borrow_waited(ashlar_allocator *a, const ashlar_reque
 /* ---- the last attempt ---- */
 
 /*
- * The last attempt: the place, in any zone, where the request needs the fewest handles. Earlier
- * rungs take the front of the best gap, where a block may use only a part of its first and last
- * handle.
+ * The last attempt: take the place, in any zone, where the request needs the fewest handles.
+ * Earlier rungs use the front of the best gap, where a block may fill only a part of its first and
+ * last handle.
  */
 ashlar_status ashlar__rung_take_anywhere(ashlar_allocator *a, const ashlar_request *r,
                                          ashlar_block **out) {

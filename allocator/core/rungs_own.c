@@ -1,4 +1,7 @@
-/* rungs_own.c - rungs 1 to 3 and 6 of the ladder: the stream's own zones, and mapping there. */
+/*
+ * rungs_own.c - rungs 1 to 3 and 6 of the ladder: searching the stream's own zones, and mapping
+ * there.
+ */
 #include "allocator/core/rungs.h"
 
 #include "allocator/base/check_level.h"
@@ -6,7 +9,7 @@
 
 /* ---- one gap ---- */
 
-/* How many gaps of a zone a request looks at if the best one has no memory. */
+/* How many gaps of a zone a request tries if the best one has no memory. */
 enum { GAPS_LOOKED_AT = 8 };
 
 static ashlar_zone *zone_for(const ashlar_request *r) {
@@ -18,8 +21,8 @@ static bool is_freed(const ashlar_block *block) {
 }
 
 /*
- * Whether a request for memory at hand passes a gap over, so that a slower attempt follows: memory
- * is short and cannot move, and the gap is about to grow or too large for the request.
+ * Whether a request for memory at hand skips a gap, so that a slower attempt follows: memory is
+ * short and cannot move, and the gap is about to grow or is too large for the request.
  */
 static bool is_left_alone(const ashlar_allocator *a, const ashlar_request *r,
                           const ashlar_block *gap) {
@@ -76,12 +79,12 @@ ashlar_status ashlar__rung_take_mapped(ashlar_allocator *a, const ashlar_request
     return gap != NULL ? take(a, r, gap, out) : ASHLAR_OK;
 }
 
-/* ---- memory of one's own that is elsewhere ---- */
+/* ---- the stream's own memory that is elsewhere ---- */
 
-/* How many streams, or zones of ended streams, one request asks the driver about. */
+/* The number of streams, or of zones of ended streams, about which one request asks the driver. */
 enum { ASKED_MAX = 16 };
 
-/* Whether all of an ended stream's work is known to be over, after asking the driver. */
+/* Ask the driver whether all of an ended stream's work is over. */
 static ashlar_status is_over(ashlar_allocator *a, ashlar_stream_state *state, bool *out) {
     ashlar_status status = ASHLAR_OK;
     if (!ashlar__stream_state_is_quiet(state) &&
@@ -93,7 +96,7 @@ static ashlar_status is_over(ashlar_allocator *a, ashlar_stream_state *state, bo
     return status;
 }
 
-/* Make the zone of an ended stream, if its work is over, part of the request's zone. */
+/* Merge the zone of an ended stream into the request's zone, if the stream's work is over. */
 static ashlar_status adopt(ashlar_allocator *a, const ashlar_request *r, bool *adopted) {
     ashlar_zone *to = zone_for(r);
     const size_t kind = (size_t)(to - r->stream_state->zones);
@@ -123,7 +126,7 @@ static bool is_held(const ashlar_request *r) {
     return r->own != NULL && r->own->own_replay != NULL && r->own->own_replay->is_held;
 }
 
-/* Rung 2. */
+/* Rung 2: bring blocks home, or adopt an ended stream's zone. */
 ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *r,
                                      ashlar_block **out) {
     ashlar_stream_state *state = r->stream_state;
@@ -152,11 +155,11 @@ ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *
     return status;
 }
 
-/* ---- more memory ---- */
+/* ---- mapping more memory ---- */
 
 /*
- * Take a block from the zone's best gap, after mapping the memory that it lacks. If no gap fits,
- * add a window first.
+ * Take a block from the zone's best gap, after mapping the memory that the gap lacks. If no gap
+ * fits, add a window first.
  */
 static ashlar_status map_in(ashlar_allocator *a, const ashlar_request *r, ashlar_zone *zone,
                             unsigned may, ashlar_block **out) {
@@ -176,7 +179,7 @@ static ashlar_status map_in(ashlar_allocator *a, const ashlar_request *r, ashlar
         status = take(a, r, gap, out);
     }
     if (status == ASHLAR_ENOMEM && (may & ASHLAR_MAY_CREATE) == 0) {
-        status = ashlar__may_map_locked(a); /* fails again, and the error detail says why */
+        status = ashlar__may_map_locked(a); /* fails again, and sets the error detail */
     }
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
 }
@@ -186,7 +189,7 @@ unsigned ashlar__rung_may_create(ashlar_allocator *a) {
     return ashlar__may_map_locked(a) == ASHLAR_OK ? ASHLAR_MAY_CREATE : 0;
 }
 
-/* Rung 3. */
+/* Rung 3: map new memory in the stream's own zone. */
 ashlar_status ashlar__rung_map_new(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
     const unsigned may = ashlar__rung_may_create(a);
@@ -202,9 +205,9 @@ ashlar_status ashlar__rung_map_new(ashlar_allocator *a, const ashlar_request *r,
 }
 
 /*
- * Rung 6. Without virtual memory nothing can move: then free segments go back to the driver, which
- * may have a larger one to give. The zone for the other sizes comes last: if part of its memory is
- * mapped there already, it needs less than the request's own zone does.
+ * Rung 6. Without virtual memory nothing can move: then give free segments back to the driver,
+ * which may have a larger one to offer. Try the zone for the other sizes last: if it has part of
+ * the memory mapped already, it needs less than the request's own zone.
  */
 ashlar_status ashlar__rung_map_free(ashlar_allocator *a, const ashlar_request *r,
                                     ashlar_block **out) {

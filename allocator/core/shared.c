@@ -58,7 +58,10 @@ void ashlar__shared_rehome_locked(ashlar_allocator *a, ashlar_stream_state *from
          block = ashlar__block_after(block)) {
         ashlar_use *use = ashlar__away_find_use(block, from);
         if (use != NULL) {
-            /* `to` may then be noted twice, which does no harm: both uses are past at once. */
+            /*
+             * `to` may then be noted twice. That does no harm: both uses become past at the same
+             * time.
+             */
             use->stream_state = to;
             use->tick =
                 ashlar__block_live_bytes(block) == 0 ? ashlar__stream_state_next(to) - 1 : 0;
@@ -75,7 +78,7 @@ void ashlar__shared_finish(ashlar_allocator *a) {
 
 /* ---- the public function ---- */
 
-/* With guard=unmap. */
+/* Mark a block of guard=unmap, which lies outside the heap. */
 static ashlar_status mark_pages_locked(ashlar_allocator *a, const void *ptr, ashlar_stream stream) {
     ASHLAR_OWNS(&a->lock);
     ashlar_guarded_block *block = NULL;
@@ -108,7 +111,7 @@ static ashlar_status mark_locked(ashlar_allocator *a, const void *ptr, ashlar_st
         status = ashlar__stream_state_of_locked(a, stream, &state);
     }
     if (status == ASHLAR_OK && state == block->stream_state && a->guards.fill != NULL) {
-        block->covered_by = 0; /* a free on another stream must wait for more than the fill */
+        block->covered_by = 0; /* a free on another stream must now wait for more than the fill */
     }
     if (status == ASHLAR_OK && state != block->stream_state && state->pool != block->stream_state) {
         status = a->guards.fill != NULL ? ashlar__away_add_any_use(&a->heap, block, state)

@@ -1,8 +1,8 @@
 /*
  * shared.h - blocks that several streams use, while they are live (internal).
  *
- * ashlar_record_stream() notes each further stream in the block. Where such a block goes when it is
- * freed, and how it comes home, is in allocator/heap/away.h.
+ * ashlar_record_stream() notes each further stream in the block. allocator/heap/away.h says where
+ * such a block goes when it is freed, and how it comes home.
  */
 #ifndef ASHLAR_SHARED_H
 #define ASHLAR_SHARED_H
@@ -23,7 +23,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__shared_wait_locked(ashlar_allocator *all
                                                            ashlar_stream_state *of, uint64_t tick,
                                                            ashlar_stream waiter);
 
-/* Whether one of the uses has no event after it, because its stream was lost. */
+/*
+ * Whether one of the uses has no event after it and can never get one, because its stream was lost.
+ */
 bool ashlar__shared_has_lost(const ashlar_use *uses);
 
 /* The uses of a live block by other streams than its own; NULL: there are none. */

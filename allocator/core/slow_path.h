@@ -1,6 +1,6 @@
 /*
- * slow_path.h - the public functions' way if the thread's cache cannot serve them, and its parts:
- * from a request to a block, taking more memory from the device, and from an address to its block
+ * slow_path.h - what public functions do if the thread's cache cannot serve them: finding a block
+ * for a request, taking more memory from the device, and finding the block of an address
  * (internal).
  */
 #ifndef ASHLAR_SLOW_PATH_H
@@ -8,22 +8,22 @@
 
 #include "allocator/core/allocator_impl.h"
 
-/* The public functions' work if the calling thread's cache cannot serve. */
+/* _alloc_slow: do the work of a public function if the calling thread's cache cannot. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_slow(ashlar_allocator *allocator, size_t bytes,
                                                    ashlar_tag tag, ashlar_stream stream,
                                                    void **out);
-/* The same, after the step under way has declined the request. */
+/* Like ashlar__alloc_slow(), after the current step's plan has declined the request. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_unplanned(ashlar_allocator *allocator, size_t bytes,
                                                         ashlar_tag tag, ashlar_stream stream,
                                                         void **out);
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_slow(ashlar_allocator *allocator, void *ptr);
-/* Free. caller: the public function's return address, which guard modes report. */
+/* Free a block. caller: the public function's return address, which guard modes report. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_from(ashlar_allocator *allocator, void *ptr,
                                                   const void *caller);
 
 /* ---- from a request to a block ---- */
 
-/* Which rung of the ladder served a request, and so which counter rises. */
+/* The rung of the ladder that served a request, which decides the counter to raise. */
 typedef enum ashlar_rung {
     ASHLAR_RUNG_PLANNED,
     ASHLAR_RUNG_CACHED,
@@ -41,17 +41,17 @@ typedef enum ashlar_rung {
 
 /* A request that climbs the ladder, rung by rung. */
 typedef struct ashlar_request {
-    ashlar_stream_state *stream_state; /* of the stream that is to use the block */
-    size_t bytes;                      /* of the block, a multiple of ASHLAR_BLOCK_ALIGN */
+    ashlar_stream_state *stream_state; /* of the stream that will use the block */
+    size_t bytes;                      /* bytes of the block, a multiple of ASHLAR_BLOCK_ALIGN */
     ashlar_cache *own;                 /* the calling thread's cache, or NULL */
-    bool is_unplanned;                 /* do not ask the step under way for a block of its plan */
-    bool is_idle;    /* only memory that no queued work uses; see deferred_free.h */
-    bool is_at_hand; /* only memory that is reserved and free now */
+    bool is_unplanned;                 /* do not ask the current step for a block of its plan */
+    bool is_idle;    /* use only memory that no queued work uses; see deferred_free.h */
+    bool is_at_hand; /* use only memory that is reserved and free now */
 } ashlar_request;
 
 /*
- * Take a block that serves the request; it may have more bytes than were asked for. The caller must
- * set its stream_state, requested and tag. Lock: held; may be dropped and taken again meanwhile.
+ * Take a block for the request; it may be larger than requested. The caller must set the block's
+ * stream_state, requested and tag. Lock: held; may be dropped and taken again meanwhile.
  *
  * Errors: ASHLAR_ENOMEM (the detail is the driver's text), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
@@ -68,23 +68,23 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__may_map_locked(ashlar_allocator *allocat
 void ashlar__update_reserved_peak_locked(ashlar_allocator *allocator);
 
 /*
- * Have the program's reclaim callback free blocks. False: it freed nothing, or was not called.
- * Lock: held, but dropped during the callback.
+ * Call the program's reclaim callback, which frees blocks. False: it freed nothing, or was not
+ * called. Lock: held, but dropped during the callback.
  */
 bool ashlar__reclaim_locked(ashlar_allocator *allocator, size_t bytes);
 
 /* ---- from an address to its block ---- */
 
 /*
- * Whether guard=unmap handles the address: it does so for all outside the heap. The heap has only
- * blocks of captured graphs then, whose pages must stay.
+ * Whether guard=unmap handles the address: it handles all addresses outside the heap. In this mode
+ * the heap has only blocks of captured graphs, whose pages must stay mapped.
  */
 static inline bool ashlar__has_guarded_pages(const ashlar_allocator *a, const void *ptr) {
     return a->guards.unmap != NULL &&
            ashlar__ptr_in(ptr) - a->constants.base >= a->constants.range_bytes;
 }
 
-/* Whether ashlar__heap_check() passes, for assertions. Must not be called in a hit. O(blocks). */
+/* Whether ashlar__heap_check() passes; for assertions. A hit must not call it. O(blocks). */
 bool ashlar__is_sound_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 
 /* The live block that begins at `ptr`. Lock: held. Errors: ASHLAR_EPOINTER. */
@@ -92,16 +92,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__find_live_locked(ashlar_allocator *alloc
                                                          const void *ptr, ashlar_block **out);
 
 /*
- * The live block that `ptr` points into: its start, and the requested bytes. Not with guard=unmap.
- * Lock: not held. Errors: ASHLAR_EPOINTER. Cost: O(log(blocks)), all caches claimed.
+ * Find the live block that `ptr` points into: its start, and its requested bytes. Not with
+ * guard=unmap. Lock: not held. Errors: ASHLAR_EPOINTER. Cost: O(log(blocks)), claims all caches.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__find_around(ashlar_allocator *allocator, const void *ptr,
                                                     void **base, size_t *bytes);
 
 /*
- * Whether `ptr` points into the heap's reserved memory, in a live block or not. Memory that
- * guard=unmap has mapped does not count.
- * Lock: not held.  Cost: O(windows).
+ * Whether `ptr` points into the heap's reserved memory, even outside live blocks. Memory mapped by
+ * guard=unmap does not count. Lock: not held. Cost: O(windows).
  */
 bool ashlar__has_reserved(ashlar_allocator *allocator, const void *ptr);
 

@@ -1,4 +1,4 @@
-/* streams.c - which stream state belongs to a handle, from the stream's first use to its end. */
+/* streams.c - finding the stream state of a handle, from the stream's first use to its end. */
 #include "allocator/core/streams.h"
 
 #include "allocator/base/check_level.h"
@@ -9,11 +9,14 @@
 #include "allocator/core/shared.h"
 #include "allocator/core/watch.h"
 
-/* All allocators of the process. ashlar_stream_destroy() tells those on the stream's device. */
+/*
+ * Guards the list of all allocators of the process. ashlar_stream_destroy() tells those on the
+ * stream's device.
+ */
 static ashlar_lock list_lock = ASHLAR_LOCK(ASHLAR_RANK_ALLOCATOR_LIST);
 static ashlar_allocator *allocators;
 
-/* When this many streams have ended, the states to which nothing refers are deleted. */
+/* When this many streams have ended, the states that nothing refers to are deleted. */
 enum { GONE_MAX = 16 };
 
 static bool is_per_thread(ashlar_stream stream) {
@@ -72,7 +75,7 @@ static bool has_windows(const ashlar_stream_state *state) {
            state->zones[ASHLAR_ZONE_LARGE].windows != NULL;
 }
 
-/* From now on guard=fill makes no comparison on the stream. */
+/* Let guard=fill make no more comparisons on the stream. */
 static void forget_checks_locked(ashlar_allocator *a, const ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
     if (a->guards.fill != NULL) {
@@ -103,8 +106,9 @@ void ashlar__stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state
 }
 
 /*
- * Whether the state's stream has ended, so that no request can name it, and no pool, waiting thread
- * or block that is away needs it. If it has windows, another stream has yet to take them over.
+ * Whether the state can be deleted: its stream has ended, so that no request can name it, and no
+ * pool, waiting thread or block that is away needs it. A state with windows is not over: another
+ * stream has yet to take them over.
  */
 static bool is_over(const ashlar_stream_state *state) {
     return (state->is_gone || state->is_ended) && !state->is_pool && !state->is_idle &&
@@ -112,7 +116,7 @@ static bool is_over(const ashlar_stream_state *state) {
            state->away_count == 0 && !has_windows(state);
 }
 
-/* If many streams have ended, delete those of their states to which nothing refers any more. */
+/* If many streams have ended, delete those of their states that nothing refers to any more. */
 static void drop_gone_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     size_t gone = 0;
@@ -185,7 +189,7 @@ ashlar_status ashlar__stream_state_idle_locked(ashlar_allocator *a, ashlar_strea
     if (status == ASHLAR_OK) {
         ashlar_stream_state *state = a->idle_stream_state;
         state->is_idle = state->is_gone = true;
-        state->recorded = state->completed = 1; /* a use of the idle state is past at once */
+        state->recorded = state->completed = 1; /* a use by the idle state counts as past at once */
         *out = state;
     }
     return status;
@@ -210,7 +214,7 @@ static ashlar_status forget_state_locked(ashlar_allocator *a, ashlar_stream_stat
     ashlar__caches_forget_stream_locked(a, state);
     ashlar_status status = ASHLAR_OK;
     if (a->guards.fill != NULL) {
-        /* Compare blocks in quarantine once more on their stream now, while it exists. */
+        /* Compare the blocks in quarantine once more on their stream, while it still exists. */
         status = ashlar__guard_fill_release_locked(a->guards.fill, state);
     }
     /* This event also comes after the stream's uses of blocks that are still live. */
@@ -219,7 +223,7 @@ static ashlar_status forget_state_locked(ashlar_allocator *a, ashlar_stream_stat
                                             &a->stats.events_recorded);
     }
     if (status == ASHLAR_OK) {
-        ASHLAR_CHECK2(state->recorded > 0); /* without an event no use would ever be past */
+        ASHLAR_CHECK2(state->recorded > 0); /* without any event no use could ever count as past */
         state->is_gone = true;
         a->recent = NULL;
         forget_checks_locked(a, state);

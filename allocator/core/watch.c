@@ -1,6 +1,6 @@
 /*
- * watch.c - streams that may end without a word: whether a handle still means the same stream, an
- * event while it does, and a wait for the whole device where it may not.
+ * watch.c - streams that may end unannounced: whether a handle still means the same stream,
+ * recording an event while it does, and otherwise waiting for the whole device.
  */
 #include "allocator/core/watch.h"
 
@@ -12,7 +12,10 @@
 
 /* ---- the identity of a stream ---- */
 
-/* The stream must be alive. Some drivers answer only a thread with a current context. */
+/*
+ * Ask for the stream's id. The stream must be alive. Some drivers answer only if the thread has a
+ * current context.
+ */
 static ashlar_status ask_id_locked(ashlar_allocator *a, ashlar_stream stream, uint64_t *out) {
     ASHLAR_OWNS(&a->lock);
     unsigned long long id = 0;
@@ -31,8 +34,8 @@ static ashlar_status ask_id_locked(ashlar_allocator *a, ashlar_stream stream, ui
 }
 
 /*
- * The stream of a state has ended: no request will name it again, and its memory goes over to other
- * streams once it is past. From now on calls record an event, so that an ended stream has one.
+ * Mark the state's stream as ended: no request will name it again, and other streams may take its
+ * memory once it is past. From now on calls record an event, so that a later ended stream has one.
  */
 static void replace_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
@@ -56,7 +59,7 @@ static ashlar_status is_same_locked(ashlar_allocator *a, ashlar_stream_state *st
         *out = state->has_id ? state->id == id : !state->has_freed;
         return ASHLAR_OK;
     }
-    /* Old and new stream are as one if the new one waits for the work of what was freed. */
+    /* The new stream may stand for the old one if it waits for the work of what was freed. */
     if (ashlar__stream_state_is_quiet(state)) {
         return ASHLAR_OK;
     }
@@ -88,7 +91,7 @@ static ashlar_status find_named_locked(ashlar_allocator *a, ashlar_stream stream
     return status;
 }
 
-/* ---- calls that name a stream ---- */
+/* ---- around calls that name a stream ---- */
 
 ashlar_status ashlar__watch_begin_slow_locked(ashlar_allocator *a, ashlar_stream stream,
                                               ashlar_stream_state **out) {
@@ -106,7 +109,7 @@ ashlar_status ashlar__watch_begin_slow_locked(ashlar_allocator *a, ashlar_stream
     if (a->client.records_at_calls && !ashlar__stream_state_is_covered(state) &&
         !ashlar__stream_state_is_closed(state, &a->client)) {
         /* This event covers blocks freed in calls that did not name the stream. If it cannot be
-         * recorded, whoever wants the memory waits for the device. */
+         * recorded, a thread that wants the memory waits for the device instead. */
         const ashlar_status unused = ashlar__stream_state_cover(state, &a->client, state->last_tick,
                                                                 &a->stats.events_recorded);
         (void)unused;
@@ -115,8 +118,8 @@ ashlar_status ashlar__watch_begin_slow_locked(ashlar_allocator *a, ashlar_stream
 }
 
 /*
- * Give all free blocks to their zones, and end all holds. Zones know a block's stamp, and so
- * whether an event must still come behind its last use; caches and outboxes do not.
+ * Give all free blocks to their zones, and end all holds. A zone keeps each block's stamp, and so
+ * knows whether an event must still follow the block's last use. Caches and outboxes keep none.
  */
 static void collect_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
@@ -130,7 +133,7 @@ static void watch_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     uint64_t id = 0;
     collect_locked(a);
-    if (a->guards.fill != NULL) { /* what is refused is released later, without a comparison */
+    if (a->guards.fill != NULL) { /* a block that this refuses is released later, unchecked */
         const ashlar_status unused = ashlar__guard_fill_release_locked(a->guards.fill, NULL);
         (void)unused;
     }
@@ -163,8 +166,9 @@ static bool can_settle(const ashlar_stream_state *state) {
     return !state->is_pool && !state->is_idle && !state->is_lost;
 }
 
-/* Drops the lock meanwhile. A wait would invalidate a capture, so look for one first: a capture
- * without a pool shows only if its stream synchronizes with the legacy default stream. */
+/* Wait for the device; drops the lock meanwhile. The wait would invalidate a capture, so look for
+ * captures first: one without a pool shows only if its stream synchronizes with the legacy default
+ * stream. */
 static ashlar_status synchronize_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     unsigned int unused = CU_CAPTURE_NONE;

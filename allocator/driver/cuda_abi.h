@@ -70,6 +70,7 @@ enum {
     CU_LOCATION_DEVICE = 1,
     CU_ACCESS_NONE = 0,
     CU_ACCESS_READWRITE = 3,
+    CU_HANDLE_FILE = 1, /* CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR */
     CU_GRANULARITY_MINIMUM = 0,
     CU_GRANULARITY_RECOMMENDED = 1,
     CU_STREAM_LEGACY = 1,     /* a stream handle, not a flag: means the same as NULL */
@@ -94,7 +95,7 @@ typedef struct cu_mem_location {
 
 typedef struct cu_mem_prop {
     unsigned int type;           /* CU_ALLOCATION_PINNED */
-    unsigned int handle_types;   /* 0: not shareable */
+    unsigned int handle_types;   /* CU_HANDLE_FILE; 0: not shareable */
     cu_mem_location location;
     void *win32_metadata;
     struct {

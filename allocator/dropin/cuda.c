@@ -30,7 +30,7 @@ static int result_of(ashlar_status status) {
     }
 }
 
-/* This interface does not tell us of the program's streams, so distrust them. */
+/* Programs do not report their streams through this interface, so assume that some are unknown. */
 static ashlar_status frees_of(int device, ashlar_frees **out) {
     const ashlar_status status = ashlar__frees_of(device, out);
     if (status == ASHLAR_OK) {

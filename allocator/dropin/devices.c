@@ -35,7 +35,10 @@ static atomic_bool is_forked;
 
 /* ---- the environment ---- */
 
-/* If the variable is not set, *is_on stays as it is. Errors: ASHLAR_EINVAL. */
+/*
+ * Read a variable that is "on" or "off". If it is not set, *is_on stays as it is. Errors:
+ * ASHLAR_EINVAL.
+ */
 static ashlar_status read_switch(const char *name, bool *is_on) {
     const char *value = secure_getenv(name);
     if (value == NULL || *value == '\0') {
@@ -84,9 +87,9 @@ void ashlar__dropin_report(const char *what) {
 
 /* ---- forks ---- */
 
-/* The child has only the thread that forked, but locks that other threads may have held. We cannot
- * take them before the fork, because CUDA itself forks when it starts, while an allocator is
- * made. */
+/* The child has only the thread that called fork(), but also locks that other threads may have
+ * held. The parent cannot take them before the fork, because CUDA itself forks when it starts,
+ * while an allocator is made. */
 static void begin_child(void) {
     atomic_store(&is_forked, true);
     ashlar__lock_init(&making_lock, ASHLAR_RANK_DROPIN_DEVICES);
@@ -113,7 +116,10 @@ static ashlar_status expect_fork_locked(void) {
 
 /* ---- making ---- */
 
-/* Leaves out devices that cannot be peers: not connected, or without virtual memory management. */
+/*
+ * Give all possible peers access. Skips devices that cannot be peers: not connected, or without
+ * virtual memory management.
+ */
 static ashlar_status allow_peers(ashlar_allocator *a) {
     bool is_wanted = true;
     ashlar_status status = read_switch("ASHLAR_PEERS", &is_wanted);
@@ -228,7 +234,7 @@ static ashlar_allocator *peek(int place) {
                : atomic_load_explicit(&allocators[place], memory_order_acquire);
 }
 
-/* Return `a` in *out or, if it is NULL, a new allocator. */
+/* Return `a` in *out or, if `a` is NULL, a new allocator. */
 static ashlar_status find(ashlar_allocator *a, int place, int ordinal, ashlar_allocator **out) {
     if (!ASHLAR_LIKELY(a != NULL)) {
         return find_or_make(place, ordinal, out);

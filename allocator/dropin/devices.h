@@ -2,13 +2,13 @@
  * devices.h - one allocator for each device of the process, for programs that name devices by
  * ordinals (internal to the drop-in libraries).
  *
- * The devices are CUDA's, with the ordinals of the CUDA runtime. They are software devices only
- * with ASHLAR_DEVICE=soft (or soft:N, for any N) in the environment, and never by default, since
- * the program does not expect those. The allocators have the options of ASHLAR_CONF. They are never
- * destroyed: a program may free memory until its last moment, and the driver may be gone by then.
+ * The devices are CUDA's, with the ordinals of the CUDA runtime. They are software devices only if
+ * the environment has ASHLAR_DEVICE=soft (or soft:N, for any N), since the program does not expect
+ * those. The allocators have the options of ASHLAR_CONF. They are never destroyed: a program may
+ * free memory until its last moment, and the driver may be gone by then.
  *
  * As with CUDA, a child that was forked after the first device was opened has no devices: every
- * call fails with a detail that says so, none waits for a lock, and nothing is reported at the end.
+ * call fails with a detail that says so, no call waits for a lock, and nothing is reported at exit.
  * A child that was forked earlier starts afresh.
  *
  * With ASHLAR_REPORT=on, failures and refusals of the drop-in libraries are written to stderr, one
@@ -49,7 +49,10 @@ enum {
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_allocator(int ordinal, ashlar_allocator **out);
 
-/* The same, but NULL if none was made yet, the ordinal is invalid, or in a forked child. */
+/*
+ * Like ashlar__dropin_allocator(), but makes nothing. NULL if there is no allocator yet, if the
+ * ordinal is invalid, or in a forked child.
+ */
 ashlar_allocator *ashlar__dropin_peek(int ordinal);
 
 /*
@@ -58,14 +61,14 @@ ashlar_allocator *ashlar__dropin_peek(int ordinal);
  *
  * ordinal   at the first call: the device that takes the memory from the driver
  *
- * Threads, errors, cost: as above.
+ * Threads, errors, cost: as for ashlar__dropin_allocator().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_host_allocator(int ordinal, ashlar_allocator **out);
 
 /*
  * Add a context, other than the primary one, that the program has made on a CUDA device. Returns
- * its place, where the first call makes an allocator with the options of ASHLAR_CONF; -1: the
- * context is not served, or all places are taken. Drop the context before it ends.
+ * its place; the first use of the place makes an allocator with the options of ASHLAR_CONF. Returns
+ * -1 if the context is not served, or if all places are taken. Drop the context before it ends.
  *
  * context   not NULL
  *
@@ -76,8 +79,8 @@ int ashlar__dropin_find_context(cu_context context);
 void ashlar__dropin_drop_context(int place);
 ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_context_allocator(int place, ashlar_allocator **out);
 
-/* The allocator with a live block at `ptr`; NULL: none has, so the pointer may be the driver's.
- * Threads: any. Cost: O(devices), takes a lock for each. */
+/* The allocator with a live block at `ptr`; NULL: no allocator has one, so the pointer may be the
+ * driver's. Threads: any. Cost: O(devices), takes a lock for each. */
 ashlar_allocator *ashlar__dropin_owner(const void *ptr);
 
 /* Whether this process was forked from one that had devices. Threads: any. */

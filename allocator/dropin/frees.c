@@ -16,13 +16,13 @@ static ashlar_lock making_lock = ASHLAR_LOCK(ASHLAR_RANK_DROPIN_FREES);
 
 /*
  * Freed blocks become reusable at different times in each step of a program, so each step's blocks
- * lie in different places. With room to spare, later steps need no more memory than the first.
+ * lie in different places. If the first step reserves more than it needs, later steps fit, too.
  */
 #define STEP_MIN_BYTES ((size_t)32 << 20)
-enum { STEP_DEVICE_DIVISOR = 64 }; /* but at most this part of the device */
+enum { STEP_DEVICE_DIVISOR = 64 }; /* but at most 1/64 of the device's memory */
 
-/* When to wait for the device: when 3/4 of the reserved memory is in no live block, and that is at
- * least four steps of growth. Only late work keeps such memory from being reused. The wait, which
+/* Wait for the device if 3/4 of the reserved memory is in no live block, and these are at least
+ * four steps of growth. Only unfinished work keeps such memory from being reused. The wait, which
  * cudaFree() always makes, bounds the memory of a program that never lets the device rest. */
 #define MUCH_BYTES (4 * STEP_MIN_BYTES)
 enum { MUCH_PER_LIVE = 3 };
@@ -107,7 +107,7 @@ static ashlar_status find_or_make(int place, int ordinal, ashlar_frees **out) {
     return status;
 }
 
-/* Return `frees` in *out or, if it is NULL, a new one. */
+/* Return `frees` in *out or, if `frees` is NULL, a new object. */
 static ashlar_status find(ashlar_frees *frees, int place, int ordinal, ashlar_frees **out) {
     if (ASHLAR_LIKELY(frees != NULL)) {
         *out = frees;
@@ -159,7 +159,9 @@ void ashlar__frees_drop_context(int place) {
     discard(frees);
 }
 
-/* Whether the pointer is in the allocator's range. guard=unmap has several: true. */
+/*
+ * Whether the pointer is in the allocator's range. True for guard=unmap, which has several ranges.
+ */
 static bool may_have(const ashlar_allocator *a, cu_ptr ptr) {
     return a->guards.unmap != NULL || ptr - a->constants.base < a->constants.range_bytes;
 }
@@ -219,8 +221,8 @@ static size_t spare_bytes(const ashlar_stats *stats) {
     return (size_t)(stats->reserved_bytes - stats->block_bytes);
 }
 
-/* Blocks that were freed go home first as far as they can: a handle that lies in two of them serves
- * nobody while the next request takes one, so it would be promised in vain. */
+/* Freed blocks go home first, as far as they can. Otherwise a handle that lies partly in two of
+ * them would be counted as free, but could not serve the next request. */
 size_t ashlar__frees_spare_bytes(ashlar_frees *f) {
     ashlar_allocator *a = f->allocator;
     (void)ashlar__frees_reap(f, ASHLAR_BATCHES_MAX);
@@ -246,7 +248,7 @@ bool ashlar__frees_give_back(ashlar_frees *f, size_t kept_bytes) {
     return after.reserved_bytes < before.reserved_bytes;
 }
 
-/* Threads count how far they may go below the peak, so they begin to count anew. */
+/* Sums twice: threads count against the old peak, so they must begin again with the new one. */
 static void lower_live_peak_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     ashlar_stats unused;
@@ -320,8 +322,8 @@ ashlar_status ashlar__frees_alloc(ashlar_frees *f, size_t bytes, void **out) {
     return status == ASHLAR_ENOMEM ? alloc_at_last(f, bytes, NULL, out) : status;
 }
 
-/* Have the allocator watch streams, unless the stream is known or a default stream: nobody tells us
- * when another one ends. */
+/* Have the allocator watch streams, unless the stream is known or a default stream: nobody reports
+ * the end of any other stream. */
 static void watch(ashlar_frees *f, ashlar_stream stream) {
     if (ashlar__stream_can_end(stream) &&
         atomic_load_explicit(&f->is_distrusted, memory_order_relaxed) &&
@@ -389,8 +391,8 @@ bool ashlar__frees_answer_host(void *ptr, cu_result *result) {
     return f != NULL && answer(f, ptr, NULL, result);
 }
 
-/* Read first, since some callers do this at every allocation, and a write would take the cache line
- * from all threads. */
+/* Read the flag first: some callers do this at every allocation, and a write would take the cache
+ * line from all threads. */
 void ashlar__frees_distrust_streams(ashlar_frees *f) {
     if (!atomic_load_explicit(&f->is_distrusted, memory_order_relaxed)) {
         atomic_store(&f->is_distrusted, true);

@@ -33,15 +33,20 @@ typedef struct ashlar_frees ashlar_frees;
 /* The ashlar_frees of a device, made with its allocator (devices.h) at the first call. Threads:
  * any. Errors: those of ashlar__dropin_allocator(), ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_of(int ordinal, ashlar_frees **out);
-/* The same, but NULL if none has been made or this is a forked child. */
+/*
+ * Like ashlar__frees_of(), but makes nothing. NULL if there is no object yet, or in a forked child.
+ */
 ashlar_frees *ashlar__frees_peek(int ordinal);
 
-/* The same for page-locked host memory. Any device may use it, so we cannot know all streams that
- * do: instead of events, the host waits for every device. */
+/* Like ashlar__frees_of(), for page-locked host memory. Any device may use this memory, so its
+ * streams cannot all be known: instead of recording events, the host waits for every device. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_of_host(int ordinal, ashlar_frees **out);
 ashlar_frees *ashlar__frees_peek_host(void);
 
-/* The same for a context of the program, by its place (devices.h). Dropping it frees its blocks. */
+/*
+ * Like ashlar__frees_of(), for a context of the program, given by its place (devices.h). Dropping
+ * the object frees its blocks.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_of_context(int place, ashlar_frees **out);
 ashlar_frees *ashlar__frees_peek_context(int place);
 void ashlar__frees_drop_context(int place);
@@ -66,22 +71,23 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc_on(ashlar_frees *frees, size
 size_t ashlar__frees_spare_bytes(ashlar_frees *frees);
 
 /* Wait for all work that may use freed blocks, and give free memory back to the driver, until at
- * most `kept_bytes` are reserved. Returns whether there was any. Threads: any. Stream: waits on the
- * host. */
+ * most `kept_bytes` are reserved. Returns whether there was any memory to give back. Threads: any.
+ * Stream: waits on the host. */
 bool ashlar__frees_give_back(ashlar_frees *frees, size_t kept_bytes);
 
-/* From now on the peak of reserved bytes, or of live ones, is the largest value since. */
+/* Set the peak of reserved bytes, or of live bytes, to the present value. */
 void ashlar__frees_reset_peak(ashlar_frees *frees, bool is_reserved);
 
-/* Like cudaFree(), but the host does not wait. The block may come from either call above. Threads:
- * any. Errors: ASHLAR_EPOINTER (nothing changes); in a guard mode those of ashlar_free(). */
+/* Like cudaFree(), but the host does not wait. The block may come from either allocating function
+ * above. Threads: any. Errors: ASHLAR_EPOINTER (nothing changes); in a guard mode those of
+ * ashlar_free(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_free(ashlar_frees *frees, void *ptr);
 
 /* Try to answer a free by the program: for all streams, or in the order of `stream`. Returns true,
  * with CUDA's code in *result, if the pointer lies in our memory, even in no live block: CUDA must
  * not see such a pointer, since it might free a whole segment of ours. Threads: any. */
 bool ashlar__frees_answer(void *ptr, const ashlar_stream *stream, cu_result *result);
-/* The same for page-locked host memory. */
+/* Like ashlar__frees_answer(), for page-locked host memory. */
 bool ashlar__frees_answer_host(void *ptr, cu_result *result);
 
 /* Call this when the program is about to wait for all work of the device: events recorded now will
@@ -95,16 +101,17 @@ void ashlar__frees_add_stream(ashlar_frees *frees, ashlar_stream stream);
 void ashlar__frees_end_stream(ashlar_frees *frees, ashlar_stream stream);
 
 /*
- * Call these before a capture of a stream begins, and after that: it has begun, or failed. Until it
- * ends no event is recorded or queried, and the allocator avoids driver calls that would invalidate
- * it. When it has ended the driver says so, which _settle_captures() asks; the functions that
- * return memory do that, too. So it need not end as it has begun, nor be told of.
+ * Call _begin_capture() before a capture of a stream begins, and _note_capture() after that, when
+ * the capture has begun or has failed to begin. Until a capture ends, no event is recorded or
+ * queried, and the allocator avoids driver calls that would invalidate it. _settle_captures() asks
+ * the driver which captures have ended, and so do the functions that return memory. So nobody needs
+ * to report the end of a capture.
  */
 void ashlar__frees_begin_capture(ashlar_frees *frees, ashlar_stream stream);
 void ashlar__frees_note_capture(ashlar_stream stream, bool has_begun);
 void ashlar__frees_settle_captures(void);
 
-/* Some streams may be unknown to us: wait on the host from now on. Threads: any. */
+/* From now on assume that there may be unknown streams, and wait on the host. Threads: any. */
 void ashlar__frees_distrust_streams(ashlar_frees *frees);
 
 /* Tests: reuse freed blocks at once, which cudaFree() does not promise. */

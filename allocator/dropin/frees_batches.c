@@ -13,7 +13,7 @@ enum { POLLS = 64 };
 
 /* ---- marks: events behind work. The device's context is current. ---- */
 
-/* NULL: no host memory, or the driver refuses. */
+/* Make an event. NULL: host memory ran out, or the driver refused. */
 static ashlar_event_node *new_mark_locked(ashlar_frees *f) {
     ASHLAR_OWNS(&f->lock);
     ashlar_event_node *made = f->spare;
@@ -41,7 +41,7 @@ static void put_marks(ashlar_event_node **list, ashlar_event_node *marks) {
     }
 }
 
-/* Put a mark behind the work of a stream. False: it failed. */
+/* Record a mark behind the work of a stream. False: that failed. */
 static bool mark_stream_locked(ashlar_frees *f, ashlar_stream stream, ashlar_event_node **marks) {
     ASHLAR_OWNS(&f->lock);
     ashlar_event_node *made = new_mark_locked(f);
@@ -80,7 +80,7 @@ static bool is_capture_on(const ashlar_frees *f) {
     return atomic_load(&f->device->driver->capture_count) > 0;
 }
 
-/* The same, when no lock is held: those that are over are no longer counted. */
+/* Like is_capture_on(), for callers without a lock: first stops counting captures that are over. */
 static bool is_capture_still_on(const ashlar_frees *f) {
     if (is_capture_on(f)) {
         ashlar__frees_settle_captures();
@@ -89,8 +89,9 @@ static bool is_capture_still_on(const ashlar_frees *f) {
 }
 
 /*
- * Put marks behind all work submitted so far. False: some failed; `marks` has the others. A stream
- * on which no event can be recorded may have been destroyed in a way that we do not intercept.
+ * Record marks behind all work submitted so far. False: some could not be recorded; `marks` has the
+ * others. If a stream refuses an event, the program may have destroyed it in a way that we do not
+ * intercept.
  */
 static bool mark_all_locked(ashlar_frees *f, ashlar_event_node **marks) {
     ASHLAR_OWNS(&f->lock);
@@ -212,7 +213,7 @@ bool ashlar__frees_has_pending(const ashlar_frees *f) {
     return atomic_load(&f->batch_count) > 0 || ashlar__has_deferred(f->allocator);
 }
 
-/* While the lock is held, no capture begins on the device. */
+/* Holding the lock keeps captures from beginning on the device. */
 static void make_batch_unless_full_locked(ashlar_frees *f, size_t batches_max) {
     ASHLAR_OWNS(&f->lock);
     ASHLAR_CHECK2(batches_max > 0);

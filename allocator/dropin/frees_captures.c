@@ -1,6 +1,6 @@
 /*
- * frees_captures.c - the captures that a program has under way. Each keeps memory from being
- * reused, so one that ends in a way that we are not told of must not be counted for good.
+ * frees_captures.c - the captures that a program has under way. Each capture keeps memory from
+ * being reused, so one that ends unreported must not stay counted forever.
  */
 #include "allocator/dropin/frees_impl.h"
 
@@ -31,19 +31,20 @@ void ashlar__frees_leave(const ashlar_frees *f, unsigned int mode) {
     ashlar__device_leave(f->device);
 }
 
-/* ---- which there are ---- */
+/* ---- known captures ---- */
 
 typedef struct known_capture {
     struct known_capture *next;
     const ashlar_frees *frees;
     ashlar_stream stream;
-    long thread; /* that began it */
-    bool is_on;  /* the driver's call has returned: until then it cannot be asked */
+    long thread; /* the thread that began it */
+    bool is_on;  /* the driver's call has returned; before that, the driver cannot be asked about
+                    it */
 } known_capture;
 
 static ashlar_lock captures_lock = ASHLAR_LOCK(ASHLAR_RANK_CAPTURES);
 static known_capture *captures;      /* Lock: captures_lock */
-static _Atomic size_t capture_count; /* of these; read without the lock */
+static _Atomic size_t capture_count; /* number of `captures`; read without the lock */
 
 static long this_thread(void) {
     return syscall(SYS_gettid);
@@ -89,8 +90,8 @@ static bool is_over(const known_capture *c, long thread) {
                : has_ended(c->frees, c->stream);
 }
 
-/* While the lock of the frees is held, no capture begins. Without host memory it is not counted:
- * the driver is asked about the streams that we know, whatever is counted. */
+/* While the lock of the frees is held, no capture begins. If host memory runs out, the capture is
+ * not counted: the driver is asked about all streams that we know, counted or not. */
 void ashlar__frees_begin_capture(ashlar_frees *f, ashlar_stream stream) {
     known_capture *made = ashlar__host_calloc(1, sizeof *made);
     if (made == NULL) {
@@ -123,7 +124,7 @@ void ashlar__frees_note_capture(ashlar_stream stream, bool has_begun) {
     ashlar__lock_release(&captures_lock);
 }
 
-/* Called at each request that finds nothing at hand: no lock as long as there are none. */
+/* Called at each request that finds nothing at hand. Takes no lock while there are no captures. */
 void ashlar__frees_settle_captures(void) {
     if (atomic_load_explicit(&capture_count, memory_order_relaxed) == 0) {
         return;

@@ -42,7 +42,7 @@ struct ashlar_frees {
     bool is_host;                /* const; for page-locked host memory */
     atomic_bool is_distrusted;   /* there may be streams that we do not know */
     atomic_bool is_trusting;     /* set only by tests */
-    atomic_bool is_watching;     /* unknown streams were passed, so the allocator watches streams */
+    atomic_bool is_watching;     /* calls named unknown streams: the allocator watches streams */
     _Atomic size_t batch_count;
     _Atomic uint64_t release_count; /* how often blocks were given back to the allocator */
     ashlar_lock wait_lock;          /* held by a thread that waits on the host and holds blocks */
@@ -58,7 +58,7 @@ struct ashlar_frees {
 bool ashlar__frees_has_pending(const ashlar_frees *frees);
 
 /* Make a batch, if fewer than `batches_max` wait, and return the blocks of completed batches to the
- * allocator. Returns whether there were any. */
+ * allocator. Returns whether any blocks were returned. */
 bool ashlar__frees_reap(ashlar_frees *frees, size_t batches_max);
 
 /* Whether a request that found no memory may succeed now, because blocks were returned since the
@@ -71,11 +71,17 @@ bool ashlar__frees_wait(ashlar_frees *frees);
 /* Free the records of events, batches and streams; no thread may use them. */
 void ashlar__frees_drop_all(ashlar_frees *frees);
 
-/* Enter the device's context, for calls that spoil no capture of another thread; and leave it. */
+/*
+ * _enter: enter the device's context, for calls that spoil no capture of another thread. _leave:
+ * leave it.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_enter(const ashlar_frees *frees, unsigned int *mode);
 void ashlar__frees_leave(const ashlar_frees *frees, unsigned int mode);
 
-/* A stream is about to end; NULL: all do. The driver can no longer be asked about its captures. */
+/*
+ * Forget the captures of a stream that is about to end; NULL: of all streams. After its end the
+ * driver can no longer be asked about them.
+ */
 void ashlar__frees_drop_captures(const ashlar_frees *frees, const ashlar_stream *stream);
 
 /* An ashlar_reclaim_fn, with an ashlar_frees as `user`: wait for all that is pending. */

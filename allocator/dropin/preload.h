@@ -17,8 +17,8 @@
  *   off      replace nothing
  *   on       the default
  *   report   a line on stderr at the end of the process, and one for each device not served
- *   ipc      leave what is not taken on a stream to the driver, so that it can be exported by
- *            cuIpcGetMemHandle()
+ *   ipc      leave allocations that name no stream to the driver, so that cuIpcGetMemHandle() can
+ *            export them
  *   unsafe   for tests: reuse freed memory at once, which cudaFree() does not promise
  *
  * ASHLAR_CONF has the allocators' options. With ASHLAR_DEVICE=soft nothing is replaced, since the
@@ -31,11 +31,11 @@
  * these, we return all free memory to it, and call it again. After cudaDeviceReset() the driver
  * serves the whole device.
  *
- * All functions that are asked about a pointer tell of our blocks what CUDA tells of memory from
+ * All functions that describe a pointer describe our blocks as CUDA describes memory from
  * cuMemAllocAsync(): a block is an allocation, which cannot be exported and has no handle. An
- * address of ours in no live block is no device memory. CUDA's own answers would be about the
- * mapping or the segment that the block is cut from, whose other bytes are none of the program's
- * business.
+ * address of ours outside all live blocks is no device memory. CUDA's own answers would describe
+ * the mapping or the segment that the block is cut from, whose other bytes the program must not
+ * know.
  *
  * cuCtxEnablePeerAccess() does not reach our memory, which is mapped by the virtual memory
  * functions, but other devices can use it all the same, unless ASHLAR_PEERS=off.
@@ -169,7 +169,7 @@ ASHLAR_PRELOAD_MAP(X)
 ASHLAR_PRELOAD_NEEDED_MAP(X)
 #undef X
 
-/* ---- whose call it is ---- */
+/* ---- which calls to serve ---- */
 
 /*
  * Begin to serve a call. False: pass it to the driver, because ASHLAR_PRELOAD is off or the call is
@@ -190,7 +190,7 @@ static inline cu_stream ashlar__preload_per_thread(cu_stream stream) {
     return stream == NULL ? (cu_stream)(uintptr_t)CU_STREAM_PER_THREAD : stream;
 }
 
-/* A stream was made that may use our memory but that no ashlar_frees knows. */
+/* Note a new stream that may use our memory but that no ashlar_frees knows. */
 void ashlar__preload_note_missed_stream(void);
 
 /*
@@ -199,18 +199,18 @@ void ashlar__preload_note_missed_stream(void);
  */
 void ashlar__preload_note_refusal(void);
 
-/* Whether memory of a pool is ours to give: that of the device's default pool. `pool` NULL: the
- * pool from which cuMemAllocAsync() takes. */
+/* Whether a pool's memory is ours, which is so for the device's default pool. `pool` NULL: the pool
+ * from which cuMemAllocAsync() takes. */
 bool ashlar__preload_is_default_pool(const ashlar_frees *frees, const void *pool);
 
-/* The program has waited for the device: as a pool does then, give back what is beyond the release
- * threshold. Ours is without bounds until the program sets one. */
+/* Call this after the program has waited for the device. Like a pool, it gives back what exceeds
+ * the release threshold. Our threshold is unlimited until the program sets one. */
 void ashlar__preload_keep_to_threshold(ashlar_frees *frees);
 
-/* A call for memory was passed on to the driver. */
+/* Note that a call for memory was passed on to the driver. */
 void ashlar__preload_note_passed(void);
 
-/* The program wanted to export memory of ours. */
+/* Note that the program tried to export our memory. */
 void ashlar__preload_note_unexported(void);
 
 /* ---- options ---- */

@@ -93,7 +93,7 @@ void *ashlar__preload_dlsym(void *handle, const char *name) {
     if (found == NULL) {
         return AS_THE_C_LIBRARY_SAYS;
     }
-    /* Our function was found in the global scope: would there be one without us? */
+    /* Our function was found in the global scope: would the search find one without us? */
     if (found == ours && find(RTLD_NEXT, name) == NULL) {
         return THERE_IS_NONE;
     }
@@ -247,7 +247,7 @@ ASHLAR_PRELOAD_MAP(X)
 #undef X
 ASHLAR_PRELOAD_NEEDED_MAP(REAL)
 
-/* ---- whose call it is ---- */
+/* ---- which calls to serve ---- */
 
 static _Thread_local int depth;
 

@@ -18,7 +18,7 @@ static bool is_answered(ashlar_status status, cu_result *result) {
 
 /* ---- for any stream ---- */
 
-/* Whether the driver lacked memory, and we have given some back. */
+/* Whether the driver lacked memory, and we have given some back to it. */
 static bool has_given_back(cu_result result) {
     if (result != CU_OUT_OF_MEMORY || !ashlar__preload_begin()) {
         return false;
@@ -111,7 +111,7 @@ static bool is_of(const ashlar_frees *frees, cu_stream stream) {
            (result == CU_SUCCESS && context == ashlar__frees_device(frees)->context);
 }
 
-/* `pool` NULL: that from which cuMemAllocAsync() takes. */
+/* `pool` NULL: the pool from which cuMemAllocAsync() takes. */
 static bool take_on(cu_ptr *ptr, size_t bytes, const void *pool, cu_stream stream,
                     cu_result *result) {
     if (ptr == NULL || bytes == 0 || !ashlar__preload_begin()) {
@@ -148,7 +148,7 @@ cu_result cuMemAllocAsync_ptsz(cu_ptr *ptr, size_t bytes, cu_stream stream) {
     return ashlar__real_cuMemAllocAsync_ptsz(ptr, bytes, stream);
 }
 
-/* The default pool may be named. */
+/* The program may name the default pool here. */
 cu_result cuMemAllocFromPoolAsync(cu_ptr *ptr, size_t bytes, void *pool, cu_stream stream) {
     cu_result result;
     if (pool != NULL && take_on(ptr, bytes, pool, stream, &result)) {
@@ -205,7 +205,7 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     return result;
 }
 
-/* ---- memory that is not ours: do not keep what the driver lacks ---- */
+/* ---- memory that the driver serves: return ours if the driver lacks it ---- */
 
 #define ASK_TWICE(name, params, args)                                        \
     cu_result name params {                                                  \

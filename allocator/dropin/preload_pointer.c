@@ -5,7 +5,7 @@
 
 #include "allocator/core/slow_path.h"
 
-/* CU_POINTER_ATTRIBUTE_...: those that we answer. All else is as the driver says. */
+/* CU_POINTER_ATTRIBUTE_...: the attributes that we answer. The driver answers all others. */
 enum {
     IS_LEGACY_CUDA_IPC_CAPABLE = 10,
     RANGE_START_ADDR = 11,
@@ -40,7 +40,7 @@ static pointer_place find_place(cu_ptr ptr, cu_ptr *base, size_t *bytes) {
     return place;
 }
 
-/* An address that no device has, so that the driver itself says what it says of such. */
+/* An address that no device has, so that the driver gives its own answer about such addresses. */
 static cu_ptr address_of_nothing(void) {
     static const char here;
     return ashlar__ptr_in(&here);
@@ -63,7 +63,7 @@ cu_result cuMemGetAddressRange_v2(cu_ptr *base, size_t *bytes, cu_ptr ptr) {
     return CU_SUCCESS;
 }
 
-/* Overwrite the driver's answer about a block, which has begun with a success. */
+/* Replace the driver's answer about a block. Call it only after the driver's call succeeded. */
 static void correct(void *data, unsigned int attribute, cu_ptr base, size_t bytes) {
     const unsigned long long no_types = 0;
     const bool is_capable = false;

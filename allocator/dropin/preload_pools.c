@@ -9,8 +9,8 @@
 
 #include "allocator/dropin/devices.h"
 
-/* CU_MEMPOOL_ATTR_..., each a uint64_t. Of the two HIGH ones only 0 can be set, which resets them.
- */
+/* CU_MEMPOOL_ATTR_..., each a uint64_t. The two HIGH attributes can only be set to 0, which resets
+ * them. */
 enum {
     RELEASE_THRESHOLD = 4,
     RESERVED_MEM_CURRENT,
@@ -28,7 +28,7 @@ static _Atomic(void *) defaults[DEVICES];
 static atomic_bool has_pool[DEVICES];
 static _Atomic uint64_t kept[DEVICES];
 
-/* NULL: there is no such device, or it has no pools. */
+/* The default pool of a device; NULL: there is no such device, or it has no pools. */
 static void *default_of(cu_device device) {
     void *pool = atomic_load_explicit(&defaults[device], memory_order_relaxed);
     if (pool == NULL && ashlar__real_cuDeviceGetDefaultMemPool(&pool, device) == CU_SUCCESS) {
@@ -48,7 +48,7 @@ static cu_device device_of(const void *pool) {
     return NO_DEVICE;
 }
 
-/* The next of a device and of its contexts. NULL: no more. */
+/* Iterate over a device and its contexts. NULL: no more. */
 static ashlar_frees *next_of(cu_device device, int *place) {
     ashlar_frees *frees = ashlar__frees_each(place);
     while (frees != NULL && ashlar__frees_device(frees)->info.ordinal != device) {

@@ -100,7 +100,7 @@ BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, ashlar__preload_per_thread(strea
                unsigned int mode),
               (stream, graph, nodes, edges, count, mode))
 
-/* Whatever the result: a call that fails may have ended the capture, or may not. */
+/* Called whatever the result: a call that fails may have ended the capture. */
 static cu_result note_ended(cu_result result) {
     if (ashlar__preload_begin()) {
         ashlar__frees_settle_captures();
@@ -119,7 +119,7 @@ cu_result cuStreamEndCapture_ptsz(cu_stream stream, cu_graph *graph) {
 
 /* ---- contexts ---- */
 
-/* Free memory becomes covered before the wait, and is given back behind it. */
+/* Record events behind freed memory before the wait, and give this memory back after it. */
 static cu_result note_waited(cu_result result, ashlar_frees *frees) {
     if (result == CU_SUCCESS && frees != NULL && ashlar__preload_begin()) {
         ashlar__preload_keep_to_threshold(frees);
@@ -131,7 +131,7 @@ static cu_result note_waited(cu_result result, ashlar_frees *frees) {
 static ashlar_frees *cover(cu_context context) {
     ashlar_frees *frees = here();
     if (frees != NULL && context != NULL && ashlar__frees_device(frees)->context != context) {
-        frees = NULL; /* another one: what it covers is covered later */
+        frees = NULL; /* another context: its freed memory gets events later */
     }
     if (frees != NULL) {
         ashlar__frees_cover(frees);
@@ -144,7 +144,7 @@ cu_result cuCtxSynchronize(void) {
     return note_waited(ashlar__real_cuCtxSynchronize(), frees);
 }
 
-/* CUDA 13's, of any context; NULL: the current one. */
+/* CUDA 13's version, for any context; NULL: the current one. */
 cu_result cuCtxSynchronize_v2(cu_context context) {
     ashlar_frees *frees = cover(context);
     return note_waited(ashlar__real_cuCtxSynchronize_v2(context), frees);

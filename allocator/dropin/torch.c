@@ -43,7 +43,7 @@ static void throw_text(const char *text) {
     }
 }
 
-/* The same with the detail of a failed request; for ASHLAR_ENOMEM in PyTorch's own words. */
+/* Throw with the detail of a failed request; for ASHLAR_ENOMEM in PyTorch's own words. */
 static void throw_failure(ashlar_status status, size_t bytes, int device) {
     char text[ASHLAR_DETAIL_BYTES + 128];
     int length;
@@ -71,7 +71,7 @@ static void report_alloc(size_t bytes, int device) {
     ashlar__dropin_report(what);
 }
 
-/* A call named a pointer that is no block of ours; in a forked child it may be the parent's. */
+/* Report a pointer that is not one of our blocks; in a forked child it may be the parent's. */
 static void report_pointer(const char *call, const void *ptr) {
     char what[WHAT_BYTES];
     if (!ashlar__dropin_is_forked()) {

@@ -101,8 +101,9 @@ static ashlar_status compare_freed(ashlar_guard_fill *fill, const ashlar_quarant
 /* ---- quarantine; inside the device's context ---- */
 
 /*
- * Queue a block's last comparison. If the driver refused it at the end of the stream, or when
- * watching began, the handle must not be used again; and a capture is not to have it.
+ * Queue a block's last comparison. Skip it if the stream's handle must not be used again, because
+ * the driver refused the comparison when the stream ended or watching began, or if a capture would
+ * record it.
  */
 static ashlar_status compare_before_release(ashlar_guard_fill *fill, const ashlar_quarantined *q) {
     const ashlar_stream_state *state = q->block->stream_state;
@@ -225,7 +226,7 @@ ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill,
     if (status != ASHLAR_OK) {
         return status;
     }
-    /* Each entry's turn comes once, so the entries that stay keep their order. */
+    /* Each entry is visited once, so the entries that stay keep their order. */
     for (size_t left = fill->count; left > 0; left--) {
         const ashlar_block *block = fill->quarantine[fill->first].block;
         const bool is_due = status == ASHLAR_OK && (of == NULL || block->stream_state == of);

@@ -31,7 +31,7 @@
 #include "allocator/heap/heap.h"
 
 enum {
-    ASHLAR_RED_ZONE_BYTES = 512, /* at least so many bytes behind each block */
+    ASHLAR_RED_ZONE_BYTES = 512, /* the least bytes of a red zone */
     ASHLAR_RED_VALUE = 0xA7,
     ASHLAR_FREED_VALUE = 0xFF, /* all ones: not a number in any floating-point type */
     ASHLAR_QUARANTINE_BLOCKS = 64,
@@ -71,9 +71,9 @@ void ashlar__guard_fill_destroy(ashlar_guard_fill *fill); /* NULL is allowed */
 bool ashlar__guard_fill_block_bytes(size_t bytes, size_t *out);
 
 /*
- * Queue the fill of a new block's red zone on a stream, mostly the one that allocates it, and
- * record an event behind the fill, whose number becomes block->covered_by. The free must wait for
- * this event, since it may be on a stream that never waited for this one. 0: no event can be
+ * Queue the fill of a new block's red zone on a stream, usually the one that allocates the block.
+ * Record an event behind the fill, whose number becomes block->covered_by. The free must wait for
+ * this event, since it may be on a stream that has never waited for `state`. 0: no event can be
  * recorded now, so the free must wait for all work of the stream.
  *
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EINVAL (the stream is being captured).
@@ -97,8 +97,8 @@ void ashlar__guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block,
                                    ashlar_stream_state *state, ashlar_call_site place);
 
 /*
- * Release the blocks in quarantine that were freed on a stream; NULL: all. Errors: as
- * ashlar__guard_fill_free_locked(); blocks that were not released stay in it.
+ * Release the blocks in quarantine that were freed on a stream; NULL: all blocks. Errors: as
+ * ashlar__guard_fill_free_locked(); then the remaining blocks stay in quarantine.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill,
                                                                   const ashlar_stream_state *of);

@@ -11,8 +11,8 @@
 
 enum {
     ADDRESS_FACTOR = 16,    /* reserved addresses as a multiple of the device's memory */
-    QUARANTINE_DIVISOR = 4, /* allocations wait while more than 1/4 of the device's memory is in
-                             * it */
+    QUARANTINE_DIVISOR = 4, /* allocations wait if more than 1/4 of the device's memory is in
+                               quarantine */
 };
 _Static_assert(ASHLAR_TAG_COUNT <= UCHAR_MAX + 1, "a tag fits a block's byte");
 
@@ -55,7 +55,7 @@ static void drop_uses(ashlar_guarded_block *block) {
 
 /* ---- making and ending ---- */
 
-/* Reserve addresses; if they are scarce, make do with fewer. */
+/* Reserve addresses. If they are scarce, reserve fewer. */
 static ashlar_status reserve_addresses(ashlar_guard_unmap *unmap) {
     const size_t device_bytes = unmap->client->device->info.total_bytes;
     cu_result result = CU_OUT_OF_MEMORY;
@@ -101,7 +101,7 @@ static void drop_event(ashlar_guard_unmap *unmap, cu_event event) {
     }
 }
 
-/* Unmap a block at a point where nothing can be done if the driver refuses. */
+/* Unmap a block at a point where a refusal by the driver cannot be handled. */
 static void abandon(ashlar_guard_unmap *unmap, const ashlar_guarded_block *block) {
     const cu_result result =
         ASHLAR_CALL(unmap->client, mem_unmap, (unmap->base + block->offset, block->bytes));

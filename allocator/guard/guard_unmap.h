@@ -32,17 +32,17 @@ typedef struct ashlar_guarded_block ashlar_guarded_block;
 struct ashlar_guarded_block {
     size_t offset;    /* of its first page, from the range's base */
     size_t bytes;     /* of all its pages */
-    size_t requested; /* bytes asked for */
+    size_t requested; /* bytes that the caller requested */
     cu_ptr ptr;       /* the address that was handed out */
     cu_mem_handle handle;
     ashlar_stream_state *stream_state; /* live: the stream that allocated it */
     unsigned char tag;
     bool is_live;
     bool is_kept;                /* freed, but never to be unmapped */
-    ashlar_use *uses;            /* live: by streams that ashlar_record_stream() named */
+    ashlar_use *uses;            /* live: uses by streams that ashlar_record_stream() named */
     cu_event event;              /* in quarantine: recorded after the last use */
     unsigned waiters;            /* threads that wait for the event, having dropped the lock */
-    bool is_unmapped;            /* in no list any more: the last waiter frees this record */
+    bool is_unmapped;            /* in no list any more; the last waiter frees this record */
     ashlar_guarded_block *newer; /* in quarantine: the block freed next after this one */
 };
 
@@ -67,7 +67,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_create(ashlar_driver_client 
                                                            ashlar_lock *lock,
                                                            ashlar_guard_unmap **out);
 
-/* Unmap and free everything. The device must no longer use any of it. NULL is allowed. */
+/* Unmap and free everything. The device must no longer use any of the memory. NULL is allowed. */
 void ashlar__guard_unmap_destroy(ashlar_guard_unmap *unmap);
 
 /*
@@ -97,7 +97,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unm
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_add_use(ashlar_guarded_block *block,
                                                             ashlar_stream_state *state);
 
-/* Free a live block of which nobody can tell when its last use will be over. */
+/* Free a live block whose last use may never be known to be over. */
 void ashlar__guard_unmap_keep_locked(ashlar_guard_unmap *unmap, ashlar_guarded_block *block);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */

@@ -11,7 +11,7 @@ struct ashlar_check_stream {
     ashlar_check_stream *next;
     const void *key;        /* NULL: the stream is forgotten. Lock: the allocator's */
     unsigned char *staging; /* page-locked, ASHLAR_STAGING_BYTES; const */
-    size_t waiting;         /* checks queued and not yet answered. Lock: the checker's */
+    size_t waiting;         /* checks that are queued and not yet compared. Lock: the checker's */
 };
 
 /* Lock: the checker's guards every field except those marked const. */
@@ -127,8 +127,8 @@ static void link_queued(ashlar_pattern_check *check) {
     ashlar__lock_release(&checker->lock);
 }
 
-/* All bytes of a check are compared: move it from the queue to the findings, or free it if it has
- * found no damage. */
+/* All bytes of a check are compared: move the check to the findings, or free it if it found no
+ * damage. */
 static void settle_locked(ashlar_pattern_check *check) {
     ashlar_checker *checker = check->checker;
     ASHLAR_OWNS(&checker->lock);
@@ -187,7 +187,8 @@ static void cut_short(ashlar_pattern_check *check, size_t bytes) {
     ashlar_checker *checker = check->checker;
     ashlar__lock_acquire(&checker->lock);
     ASHLAR_CHECK2(check->at <= bytes && bytes < check->subject.bytes);
-    check->on->waiting++; /* its copy may still be queued, so no other stream may get the buffer */
+    check->on->waiting++; /* the copy of this check may still be queued, so no other stream may
+                             get the buffer */
     check->subject.bytes = bytes;
     if (check->at == bytes) {
         settle_locked(check);

@@ -27,9 +27,9 @@
 typedef struct ashlar_check_subject {
     cu_ptr block;
     size_t requested;       /* the block's requested bytes */
-    size_t offset;          /* of the checked bytes in the block */
-    size_t bytes;           /* to check, > 0 */
-    unsigned char want;     /* the value that each of these bytes should have */
+    size_t offset;          /* offset of the checked bytes in the block */
+    size_t bytes;           /* number of bytes to check, > 0 */
+    unsigned char want;     /* the value that each of these bytes must have */
     unsigned char tag;      /* the block's, an ashlar_tag */
     bool is_freed;          /* true: the block is freed; false: the bytes are its red zone */
     ashlar_call_site freed; /* who freed the block, if is_freed */
@@ -64,8 +64,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__checker_queue(ashlar_checker *checker, c
                                                       ashlar_stream stream,
                                                       const ashlar_check_subject *subject);
 
-/* No further check is queued under this key, and later it may stand for another stream. Checks
- * queued so far are still made. Lock: the allocator's. */
+/* Queue no further check under this key, which may later stand for another stream. Checks queued so
+ * far are still made. Lock: the allocator's. */
 void ashlar__checker_forget(ashlar_checker *checker, const void *key);
 
 /* Take the oldest finding and return ASHLAR_EDAMAGE with its detail; ASHLAR_OK: there is none. */

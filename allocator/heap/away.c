@@ -5,7 +5,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* How many blocks of a queue a request looks at. */
+/* The number of blocks of a queue that one request examines. */
 enum { LOOKED_AT = 16 };
 
 /* ---- uses ---- */
@@ -49,9 +49,9 @@ static void add_use(ashlar_block *block, ashlar_use *use, ashlar_stream_state *s
 ashlar_status ashlar__away_add_use(ashlar_heap *heap, ashlar_block *block,
                                    ashlar_stream_state *state) {
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__block_live_bytes(block) > 0);
-    /* A use by its home counts too, if it was taken for another stream, which borrowed it, or had
-     * the zone before it ended: who frees it may be served it again, and need not be behind its
-     * home's later work. */
+    /* A use by the block's home counts, too, if the block was taken for another stream, which
+     * borrowed it or owned the zone before the zone's stream ended. Whoever frees the block may be
+     * served it again, and need not come after its home's later work. */
     const bool is_own = ashlar__block_home(block) == state && block->stream_state == state;
     return is_own ? ASHLAR_OK : ashlar__away_add_any_use(heap, block, state);
 }
@@ -61,7 +61,7 @@ ashlar_status ashlar__away_add_any_use(ashlar_heap *heap, ashlar_block *block,
     if (ashlar__away_find_use(block, state) != NULL) {
         return ASHLAR_OK;
     }
-    /* Not the block's own use, which is for the stream of the free. */
+    /* Not the block's own_use, which is kept for the stream of the free. */
     ashlar_use *use = new_use(heap);
     if (use == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a further stream of a block");
@@ -103,7 +103,7 @@ static ashlar_stream_state **delist(ashlar_heap *heap, ashlar_stream_state *user
     return at;
 }
 
-/* Put a block at the end of the queue of its first use. */
+/* Append a block to the queue of its first use. */
 static void hang(ashlar_heap *heap, ashlar_block *block) {
     ashlar_stream_state *user = block->uses->stream_state;
     ASHLAR_CHECK2(ashlar__block_is_shared(block) && ashlar__block_live_bytes(block) == 0);
@@ -117,7 +117,7 @@ static void hang(ashlar_heap *heap, ashlar_block *block) {
     enlist(heap, user);
 }
 
-/* Take the block that *link points to out of a queue; `before` is the one before it, or NULL. */
+/* Take the block at *link out of a queue; `before` is the block before it, or NULL. */
 static ashlar_block *unhang(ashlar_stream_state *user, ashlar_block **link, ashlar_block *before) {
     ashlar_block *block = *link;
     *link = block->older;
@@ -194,7 +194,9 @@ static ashlar_status cover(ashlar_heap *heap, const ashlar_use *use) {
                                             heap->events_recorded);
 }
 
-/* Try to record an event behind a use. If that fails, it is recorded when the memory is wanted. */
+/*
+ * Try to record an event behind a use. If that fails, a request that wants the memory records it.
+ */
 static void try_cover(ashlar_heap *heap, const ashlar_use *use) {
     if (!heap->is_settling && !ashlar__stream_state_is_past(use->stream_state, use->tick)) {
         const ashlar_status unused = cover(heap, use);
@@ -203,14 +205,15 @@ static void try_cover(ashlar_heap *heap, const ashlar_use *use) {
 }
 
 /*
- * Small blocks share events: one comes behind the last of so many frees, or bytes. Those that are
- * wanted before have one recorded then, on a stream that is known to be alive: not if streams are
- * watched, nor on a thread's default stream, which other threads cannot name.
+ * Small blocks share events: one event follows after this many frees, or bytes. A request that
+ * wants such a block earlier records the event itself. That needs a stream that is known to be
+ * alive and that other threads can name, so batches are not used if streams are watched, nor on a
+ * thread's default stream.
  */
 enum { BATCH_BLOCKS = 32 };
 #define BATCH_BYTES ASHLAR_SC_MAX_BYTES
 
-/* Whether an event is to be recorded behind a use of `bytes` that was stamped just now. */
+/* Whether to record an event now, behind a use of `bytes` bytes that was just stamped. */
 static bool is_batch_full(const ashlar_heap *heap, const ashlar_use *use, size_t bytes) {
     ashlar_stream_state *user = use->stream_state;
     ashlar_use_batch *batch = &user->batch;
@@ -231,7 +234,7 @@ static void stamp_uses(ashlar_heap *heap, ashlar_block *block, bool are_stamped)
         }
         use->tick = ashlar__stream_state_next(use->stream_state) - 1;
         if (is_batch_full(heap, use, block->bytes)) {
-            /* A stream that was told of by ashlar_record_stream() lives until the free. */
+            /* A stream that the program gave to ashlar_record_stream() lives until the free. */
             const bool is_told = use != &block->own_use;
             use->stream_state->caller_count += is_told;
             try_cover(heap, use);
@@ -267,7 +270,7 @@ static void release_locked(ashlar_heap *heap, ashlar_block *block, ashlar_stream
     }
     stamp_uses(heap, block, are_stamped);
     /* The last use comes behind all work of the block's home, whether the block was borrowed or
-     * handed on. So a home that may never record an event again need not be stamped. */
+     * handed on. So no stamp is needed for a home on which no event may ever be recorded again. */
     const bool is_silent = ashlar__stream_state_is_silent(home, heap->range.client);
     block->covered_by = is_silent && state != home ? 0 : ashlar__stream_state_next(home);
     block->stream_state = state;
@@ -300,7 +303,9 @@ static ashlar_status ask(ashlar_heap *heap, ashlar_stream_state *user) {
     if (ashlar__stream_state_is_past(user, user->last_tick)) {
         return ASHLAR_OK;
     }
-    /* Behind the newest use may be no event yet. One that is recorded now would tell later. */
+    /*
+     * There may be no event behind the newest use yet. An event recorded now would complete later.
+     */
     return user->newest_away->uses->tick < user->recorded
                ? ashlar__stream_state_ask(user, heap->range.client, user->last_tick,
                                           heap->events_recorded)
@@ -312,7 +317,7 @@ ashlar_status ashlar__away_ask(ashlar_heap *heap, size_t count) {
     ashlar_stream_state *user = heap->awaited, *asked = NULL;
     for (; count > 0 && user != NULL && status == ASHLAR_OK; count--) {
         status = ask(heap, user);
-        /* A block that moves on to another stream's queue is looked at there, in a later round. */
+        /* A block that moves on to another stream's queue is examined there in a later round. */
         (void)settle_queue(heap, user);
         asked = user;
         user = user->next_awaited;
@@ -391,7 +396,7 @@ void ashlar__away_try_cover(ashlar_heap *heap, const ashlar_block *block) {
     }
 }
 
-/* Send home a block in a queue; its home waits for its uses. */
+/* Send a block home from a queue, and let its home wait for its uses. */
 static ashlar_status send_waiting(ashlar_heap *heap, ashlar_stream_state *user, ashlar_block **link,
                                   ashlar_block *before) {
     ashlar_stream_state *home = ashlar__block_home(*link);
@@ -403,13 +408,13 @@ static ashlar_status send_waiting(ashlar_heap *heap, ashlar_stream_state *user, 
     while (block->uses != NULL) {
         drop_use(heap, block, &block->uses);
     }
-    /* The uses may go on, but the home's later work now comes behind them. */
+    /* The uses may still run, but the home's later work now comes behind them. */
     block->covered_by = ashlar__stream_state_next(home);
     send_home(heap, block);
     return ASHLAR_OK;
 }
 
-/* Whether work of a stream can be made to wait. */
+/* Whether work of a stream can be made to wait for an event. */
 static bool can_wait(const ashlar_heap *heap, const ashlar_stream_state *state) {
     return !state->is_gone && !state->is_ended && !state->is_idle &&
            !ashlar__stream_state_is_others(state) &&
@@ -434,7 +439,7 @@ ashlar_status ashlar__away_bring_home(ashlar_heap *heap) {
     return status;
 }
 
-/* Looks only at blocks from the stream's own zones: in any other gap its wait would not show. */
+/* Considers only blocks from the stream's own zones: in any other gap the wait would not show. */
 ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
                                 bool *found) {
     *found = false;
@@ -475,7 +480,7 @@ void ashlar__away_move_queue(ashlar_heap *heap, ashlar_stream_state *from,
     ashlar_block *list = from->oldest_away;
     from->oldest_away = from->newest_away = NULL;
     if (from->is_awaited) {
-        delist(heap, from); /* the caller may delete `from` next */
+        delist(heap, from); /* since the caller may delete `from` next */
     }
     while (list != NULL) {
         ashlar_block *block = list;

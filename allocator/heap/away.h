@@ -3,15 +3,15 @@
  * (internal).
  *
  * A block's home is the stream in whose zone, or plan memory, the block lies. A block that only its
- * home uses goes back to a gap when it is freed. A block that other streams use, because it was
- * marked by ashlar_record_stream(), freed on another stream or borrowed, is away: it keeps a stamp
- * for each of those uses, has an event recorded behind it, at the free or, where many small blocks
- * share one, later, and goes home when all are past. Its gap never has a stamp of another stream,
- * so it merges with the gaps beside it at once.
+ * home uses returns to a gap when it is freed. Other streams use a block if it was marked by
+ * ashlar_record_stream(), freed on another stream or borrowed. Such a block is away after its free:
+ * it keeps a stamp for each of these uses, and goes home when all of them are past. An event is
+ * recorded behind each use, at the free or, if many small blocks share the event, later. A gap
+ * never has a stamp of another stream, so it merges with the gaps beside it at once.
  *
  * Each stream has a queue of the blocks that wait for it, in the order of their frees, which is the
  * order in which its events complete. A block waits in the queue of its first use, then in that of
- * the next one. So a free, a request or an answer of the driver costs no more if many blocks are
+ * the next one. So a free, a request or a query to the driver costs no more if many blocks are
  * away.
  *
  * Invariants (ashlar__away_check):
@@ -25,63 +25,69 @@
 
 #include "allocator/heap/heap.h"
 
-/* The stream to which a block goes back in the end. */
+/* The stream to which a block finally returns. */
 static inline ashlar_stream_state *ashlar__block_home(const ashlar_block *block) {
     return ashlar__block_is_of_slot(block) ? block->prev->stream_state : block->window->zone->owner;
 }
 
-/* Note that a live block is used on a further stream than the one that it was taken for; its home
- * may be such a stream. Errors: ASHLAR_EHOSTMEM. */
+/* Note that another stream uses a live block than the stream that it was taken for; this may be the
+ * block's home. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_add_use(ashlar_heap *heap, ashlar_block *block,
                                                      ashlar_stream_state *state);
 
-/* The same whichever stream's zone the block lies in, for a free that does not stamp its home. */
+/*
+ * Like ashlar__away_add_use(), but also for the stream in whose zone the block lies: for a free
+ * that does not stamp the block's home.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_add_any_use(ashlar_heap *heap, ashlar_block *block,
                                                          ashlar_stream_state *state);
 
 /* The use of a block by a stream, or NULL. */
 ashlar_use *ashlar__away_find_use(const ashlar_block *block, const ashlar_stream_state *state);
 
-/* Forget all uses of a block that is in no queue; then it is not SHARED. */
+/* Forget all uses of a block that is in no queue; then the block is no longer SHARED. */
 void ashlar__away_drop_uses(ashlar_heap *heap, ashlar_block *block);
 
 /*
- * Free a used block. `state`: the stream of the free, on which all its work there is queued. If no
- * other stream than its home uses the block, it goes home at once. Else an event is recorded behind
- * each use, at once or together with those of further blocks, and it goes home when all are past.
- * Cannot fail.
+ * Free a used block. `state`: the stream of the free; all work on this stream that uses the block
+ * has been queued. If only its home uses the block, it goes home at once. Otherwise an event is
+ * recorded behind each use, at once or together with further blocks, and the block goes home when
+ * all uses are past. Cannot fail.
  */
 void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
                                   ashlar_stream_state *state);
 
-/* The same for a block whose uses by other streams than `state` were stamped as they ended. */
+/*
+ * Like ashlar__release_block_locked(), for a block whose uses by streams other than `state` were
+ * stamped when they ended.
+ */
 void ashlar__release_stamped_locked(ashlar_heap *heap, ashlar_block *block,
                                     ashlar_stream_state *state);
 
 /*
- * The same for a block that only its home uses. The thread whose cache holds the stream needs no
- * lock for this, unless the heap is short.
+ * Like ashlar__release_block_locked(), for a block that only its home uses. The thread whose cache
+ * holds the stream needs no lock for this, unless the heap is short of memory.
  */
 void ashlar__release_own_block(ashlar_heap *heap, ashlar_block *block);
 
-/* Send home the blocks whose uses are known to be past. True: at least one went. */
+/* Send home the blocks whose uses are known to be past. True: at least one went home. */
 bool ashlar__away_settle(ashlar_heap *heap);
 
 /*
- * Ask the driver about the streams that blocks wait for, at most `count` of them, and settle.
- * Errors: ASHLAR_EDRIVER.
+ * Ask the driver about at most `count` of the streams that blocks wait for, and send home the
+ * blocks whose uses are past. Errors: ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_ask(ashlar_heap *heap, size_t count);
 
 /*
  * Take a block of exactly `bytes` bytes that was freed on `state` and waits for no other stream, so
- * that it can serve this stream again at once. NULL: there is none among the oldest few.
+ * that it can serve `state` again at once. NULL: none among the oldest few blocks fits.
  */
 ashlar_block *ashlar__away_take_own(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes);
 
 /*
- * Of the blocks of at least `bytes` bytes that are away from `state`, send one home at once, and
- * have the stream wait in-stream for that block's uses. *found: whether there was one.
+ * Send home one block that is away from `state` and has at least `bytes` bytes, and let `state`
+ * wait in-stream for that block's uses. *found: whether there was such a block.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stream_state *state,
                                                   size_t bytes, bool *found);
@@ -104,10 +110,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__away_join(ashlar_heap *heap, ashlar_stre
 /* Try to have an event recorded behind each use of a block. */
 void ashlar__away_try_cover(ashlar_heap *heap, const ashlar_block *block);
 
-/* Have events recorded behind all uses that blocks wait for. */
+/* Record events behind all uses that blocks wait for. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_cover(ashlar_heap *heap);
 
-/* Let the blocks that wait for `from` wait for the work of `to` up to now instead. */
+/* Make the blocks that wait for `from` wait instead for the work of `to` up to now. */
 void ashlar__away_move_queue(ashlar_heap *heap, ashlar_stream_state *from, ashlar_stream_state *to);
 
 /* Check the invariants above. Errors: ASHLAR_EFORMAT, naming the broken one. O(blocks away). */

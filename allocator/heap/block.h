@@ -26,7 +26,7 @@ typedef enum ashlar_block_state {
                                * see plan_memory.h */
 } ashlar_block_state;
 
-/* Bits of ashlar_block.marks. A thread's cache takes no block that has one of them. */
+/* Bits of ashlar_block.marks. A thread's cache accepts no block that has one of them. */
 enum {
     ASHLAR_BLOCK_SHARED = 1,   /* used on several streams, or away: see away.h; plan memory: blocks
                                 * of the newest step were */
@@ -44,7 +44,7 @@ struct ashlar_use {
 
 /*
  * The node of a block. A hit in a thread's cache touches only its first six words. A zone takes
- * nodes in whole cache lines, so zones share no cache line as long as their nodes are new.
+ * nodes in whole cache lines, so zones share no cache line while their nodes are new.
  *
  * Whoever may touch the block's zone may touch every field. Exception: while a block is in a
  * thread's cache, or handed out from it, the block's first six words belong to that thread.
@@ -55,9 +55,9 @@ struct ashlar_block {
     union {
         size_t requested; /* live: bytes asked for, 1 .. bytes; slot block freed while streams still
                            * use it: ASHLAR_SLOT_BLOCK_AWAITED; otherwise 0 */
-        _Atomic size_t taken; /* the same word; hits on a plan ask whether it is 0 */
+        _Atomic size_t taken; /* `requested` as hits on a plan read it: they ask whether it is 0 */
     };
-    ashlar_stream_state *stream_state; /* used: the stream it was taken for or freed on */
+    ashlar_stream_state *stream_state; /* used: the stream that it was taken for or freed on */
     unsigned char state;               /* an ashlar_block_state */
     unsigned char tag;                 /* live: an ashlar_tag */
     uint16_t list;       /* live: index of its list in a cache's magazines; free: of its bin */
@@ -75,16 +75,16 @@ struct ashlar_block {
                               * with guard=fill: see ashlar__guard_fill_take_locked() */
     };
     union {
-        size_t holes;     /* free: handles that lie in it as a whole and are not mapped */
+        size_t holes;     /* free: unmapped handles that lie wholly in the gap */
         ashlar_use *uses; /* SHARED: one for each stream whose use is not known to be over */
     };
     union {
         ashlar_window *window;   /* const */
-        const ashlar_slot *slot; /* of a slot block: the slot it was last handed out for; NULL: the
-                                  * block is late, see plan.h */
+        const ashlar_slot *slot; /* slot block: the slot that it served last; NULL: the block is
+                                    late, see plan.h */
     };
     ashlar_block *prev; /* address order, NULL at the window's ends */
-    ashlar_block *next; /* of a spare node: the next spare one */
+    ashlar_block *next; /* spare node: the next spare one */
     ashlar_use own_use; /* node of `uses` for the stream of the free, so that a free needs no
                          * memory; not in the list if its stream_state is NULL */
 };
@@ -94,7 +94,7 @@ _Static_assert(offsetof(ashlar_block, right) == 6 * sizeof(size_t), "a hit's wor
 
 #define ASHLAR_SLOT_BLOCK_AWAITED SIZE_MAX
 
-/* The bytes asked for if the block is live; else 0. */
+/* The requested bytes if the block is live; otherwise 0. */
 static inline size_t ashlar__block_live_bytes(const ashlar_block *block) {
     return block->requested == ASHLAR_SLOT_BLOCK_AWAITED ? 0 : block->requested;
 }
@@ -103,7 +103,7 @@ static inline bool ashlar__block_is_shared(const ashlar_block *block) {
     return (block->marks & ASHLAR_BLOCK_SHARED) != 0;
 }
 
-/* Whether a used block was freed and waits for streams that may still use it: see away.h. */
+/* Whether a used block was freed, and waits for streams that may still use it: see away.h. */
 static inline bool ashlar__block_is_away(const ashlar_block *block) {
     return block->state == ASHLAR_BLOCK_USED && ashlar__block_is_shared(block) &&
            ashlar__block_live_bytes(block) == 0 && block->uses != NULL;

@@ -1,11 +1,11 @@
-/* free_bins.c - the trees of the bins, and the way from a bin to the next that is not empty. */
+/* free_bins.c - the trees of the bins, and finding the next bin that is not empty. */
 #include "allocator/heap/free_bins.h"
 
 /* ---- one tree ---- */
 
 /*
- * No two nodes have the same: the multiplier is odd. It spreads nodes that lie side by side evenly,
- * so that a tree is no deeper if they come in their order.
+ * A node's priority. No two nodes have the same, since the multiplier is odd. It spreads the
+ * addresses of neighbouring nodes evenly, so a tree stays flat even if they are inserted in order.
  */
 static inline uint64_t priority_of(const ashlar_block *block) {
     return (uintptr_t)block * UINT64_C(0x9E3779B97F4A7C15);
@@ -71,10 +71,10 @@ void ashlar__free_bins_remove_among(ashlar_block **root, ashlar_block *block) {
         }
     }
     *at = before != NULL ? before : behind;
-    ASHLAR_CHECK2(*root != NULL); /* otherwise the bitmaps would have to change */
+    ASHLAR_CHECK2(*root != NULL); /* otherwise the bitmaps would need a change */
 }
 
-/* The last block of a tree that comes before (bytes, offset); NULL: none of them does. */
+/* The last block of a tree that comes before (bytes, offset); NULL: no block does. */
 static ashlar_block *last_before(ashlar_block *tree, size_t bytes, size_t offset) {
     ashlar_block *last = NULL;
     while (tree != NULL) {
@@ -152,7 +152,7 @@ size_t ashlar__free_bins_count(const ashlar_free_bins *bins) {
 bool ashlar__free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block) {
     const size_t own = ashlar__bin_of(block->bytes);
     const ashlar_block *at = own < ASHLAR_BIN_COUNT ? bins->roots[own] : NULL;
-    /* This ends even in a tree with a cycle, because it stops where priorities do not fall. */
+    /* This loop ends even in a tree with a cycle, because it stops where priorities do not fall. */
     while (at != NULL && at != block && is_above_children(at)) {
         at = ashlar__block_is_before(at, block->bytes, block->offset) ? at->right : at->left;
     }

@@ -6,12 +6,12 @@
  * have one size; in the other groups, a block is less than 1/32 larger than the smallest size of
  * its bin. A bin is a search tree, and most bins have one block or none.
  *
- * The order is that of the pairs (bytes, offset), compared by bytes first. No two blocks in the
+ * Blocks are ordered by the pair (bytes, offset), with bytes compared first. No two blocks in the
  * bins have the same offset.
  *
  * The trees are treaps: parents have higher priorities than their children, and a priority is a
- * hash of the node's address. So a tree of n blocks is as deep as after inserts in random order,
- * O(log n), whatever the real order was. "Expected" below means this.
+ * hash of the node's address. So whatever the order of inserts, a tree of n blocks has the depth
+ * that inserts in random order give, O(log n). "Expected" below means this.
  *
  * Invariants (ashlar__free_bins_bits_agree, ashlar__free_bins_has):
  *   (groups >> g & 1) == (bins[g] != 0)
@@ -31,11 +31,11 @@
 enum {
     ASHLAR_LOG2_BINS = 5,
     ASHLAR_BINS_PER_GROUP = 1 << ASHLAR_LOG2_BINS,
-    ASHLAR_BIN_GROUPS = 36, /* blocks of less than 2^49 bytes, more than an address can reach */
+    ASHLAR_BIN_GROUPS = 36, /* for blocks of less than 2^49 bytes, more than an address can reach */
     ASHLAR_BIN_COUNT = ASHLAR_BIN_GROUPS * ASHLAR_BINS_PER_GROUP,
 };
 
-/* All zero is empty. */
+/* All zero means that the bins are empty. */
 typedef struct ashlar_free_bins {
     uint64_t groups;
     uint32_t bins[ASHLAR_BIN_GROUPS];
@@ -57,7 +57,7 @@ static inline size_t ashlar__bin_of(size_t bytes) {
     return shift * (size_t)ASHLAR_BINS_PER_GROUP + (units >> shift);
 }
 
-/* Whether both bitmaps are right about bin `at`. O(1), for assertions. */
+/* Whether both bitmaps are right about bin `at`. O(1); for assertions. */
 static inline bool ashlar__free_bins_bits_agree(const ashlar_free_bins *bins, size_t at) {
     const size_t group = at >> ASHLAR_LOG2_BINS;
     const bool has_bin = (bins->bins[group] >> at % ASHLAR_BINS_PER_GROUP & 1) != 0;
@@ -65,11 +65,14 @@ static inline bool ashlar__free_bins_bits_agree(const ashlar_free_bins *bins, si
     return has_bin == (bins->roots[at] != NULL) && has_group == (bins->bins[group] != 0);
 }
 
-/* Insert into, and remove from, a tree that has other blocks as well. Expected O(log n). */
+/*
+ * _insert_among, _remove_among: insert a block into a tree that has other blocks as well, or remove
+ * it from such a tree. Expected O(log n).
+ */
 void ashlar__free_bins_insert_among(ashlar_block **root, ashlar_block *block);
 void ashlar__free_bins_remove_among(ashlar_block **root, ashlar_block *block);
 
-/* block   free, in no bin. Cost: expected O(log(blocks of its bin)). */
+/* block   free, and in no bin. Cost: expected O(log(blocks of its bin)). */
 static inline void ashlar__free_bins_insert(ashlar_free_bins *bins, ashlar_block *block) {
     const size_t at = ashlar__bin_of(block->bytes), group = at >> ASHLAR_LOG2_BINS;
     ASHLAR_CHECK2(at < ASHLAR_BIN_COUNT);
@@ -90,8 +93,8 @@ static inline void ashlar__free_bins_insert(ashlar_free_bins *bins, ashlar_block
 }
 
 /*
- * block   in one of these bins, with the size and offset that it was inserted with
- * Cost: expected O(log(blocks of its bin)).
+ * block   in one of these bins, with the same size and offset as when it was inserted Cost:
+ * expected O(log(blocks of its bin)).
  */
 static inline void ashlar__free_bins_remove(ashlar_free_bins *bins, ashlar_block *block) {
     const size_t at = block->list, group = at >> ASHLAR_LOG2_BINS;
@@ -125,7 +128,10 @@ static inline bool ashlar__block_is_before(const ashlar_block *block, size_t byt
     return ashlar__bin_rank(block->bytes, block->offset) < ashlar__bin_rank(bytes, offset);
 }
 
-/* The first block of a tree that does not come before (bytes, offset); NULL: all of them do. */
+/*
+ * The first block of a tree that does not come before (bytes, offset); NULL: all blocks come
+ * before.
+ */
 static inline ashlar_block *ashlar__bin_first_from(ashlar_block *tree, size_t bytes,
                                                    size_t offset) {
     ashlar_block *first = NULL;
@@ -140,10 +146,10 @@ static inline ashlar_block *ashlar__bin_first_from(ashlar_block *tree, size_t by
     return first;
 }
 
-/* The first bin behind `at` that is not empty; ASHLAR_BIN_COUNT if there is none. */
+/* The first bin after `at` that is not empty; ASHLAR_BIN_COUNT if there is none. */
 static inline size_t ashlar__bins_next_bin(const ashlar_free_bins *bins, size_t at) {
     ASHLAR_CHECK2(at < ASHLAR_BIN_COUNT && ashlar__free_bins_bits_agree(bins, at));
-    /* Shifted by at most 31 and then by 1: a shift by 32 would be undefined. */
+    /* Two shifts, by at most 31 and then by 1: one shift by 32 would be undefined. */
     size_t group = at >> ASHLAR_LOG2_BINS;
     uint32_t in_group = bins->bins[group] & (~UINT32_C(0) << at % ASHLAR_BINS_PER_GROUP << 1);
     if (in_group == 0) {
@@ -157,7 +163,7 @@ static inline size_t ashlar__bins_next_bin(const ashlar_free_bins *bins, size_t 
     return (group << ASHLAR_LOG2_BINS) + (size_t)__builtin_ctz(in_group);
 }
 
-/* The first block of all that does not come before (bytes, offset). */
+/* The first block of all bins that does not come before (bytes, offset). */
 static inline ashlar_block *ashlar__free_bins_find_from(const ashlar_free_bins *bins, size_t bytes,
                                                         size_t offset) {
     const size_t own = ashlar__bin_of(bytes);
@@ -182,8 +188,8 @@ static inline ashlar_block *ashlar__free_bins_find_from(const ashlar_free_bins *
 }
 
 /*
- * Of the blocks of at least `bytes` > 0 the smallest, and of equal ones the lowest; NULL if there
- * is none. Cost: expected O(log n), for n blocks in one or two bins.
+ * The smallest block of at least `bytes` > 0 bytes; among equal ones, the one with the lowest
+ * offset. NULL if there is none. Cost: expected O(log n), for n blocks in one or two bins.
  */
 static inline ashlar_block *ashlar__free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes) {
     ASHLAR_CHECK2(bytes > 0);
@@ -191,13 +197,15 @@ static inline ashlar_block *ashlar__free_bins_best_fit(const ashlar_free_bins *b
 }
 
 /*
- * The first block after (bytes, offset) in the order; NULL if there is none. For a block's size and
- * offset that is the next block; (0, 0) begins a walk. Blocks may come and go during a walk.
- * Cost: as best_fit.
+ * The first block after (bytes, offset) in the order; NULL if there is none. With a block's own
+ * size and offset this is the next block; (0, 0) begins a walk. Blocks may come and go during a
+ * walk. Cost: as ashlar__free_bins_best_fit().
  */
 ashlar_block *ashlar__free_bins_next(const ashlar_free_bins *bins, size_t bytes, size_t offset);
 
-/* The last block before (bytes, offset); (SIZE_MAX, SIZE_MAX) begins a walk from the largest. */
+/*
+ * The last block before (bytes, offset); (SIZE_MAX, SIZE_MAX) begins a walk at the largest block.
+ */
 ashlar_block *ashlar__free_bins_prev(const ashlar_free_bins *bins, size_t bytes, size_t offset);
 
 static inline bool ashlar__free_bins_is_empty(const ashlar_free_bins *bins) {
@@ -207,12 +215,12 @@ static inline bool ashlar__free_bins_is_empty(const ashlar_free_bins *bins) {
 /* The largest block's bytes, 0 if there is none. Cost: expected O(log(blocks of its bin)). */
 size_t ashlar__free_bins_largest(const ashlar_free_bins *bins);
 
-/* How many blocks the bins have. O(n log n), for checks. */
+/* The number of blocks in the bins. O(n log n), for checks. */
 size_t ashlar__free_bins_count(const ashlar_free_bins *bins);
 
 /*
  * Whether a search finds `block` in its bin, and its `list`, its children and the path to it are
- * right. If that holds for all blocks, all invariants hold. Expected O(log n), for checks.
+ * right. If this holds for all blocks, all invariants hold. Expected O(log n), for checks.
  */
 bool ashlar__free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block);
 

@@ -1,6 +1,6 @@
 /*
- * heap.c - the heap's blocks: taking them from gaps and putting them back, and windows that come,
- * go and change hands.
+ * heap.c - the heap's blocks: taking them from gaps and putting them back; and windows: adding,
+ * removing and moving them between zones.
  */
 #include "allocator/heap/heap_impl.h"
 
@@ -10,16 +10,16 @@
 /* ---- nodes ---- */
 
 /*
- * Block nodes are allocated CHUNK_NODES at a time, and returned to the host only with the heap. A
- * zone takes ZONE_NODES of them at a time, so that it can cut blocks without the heap's pool, and
- * shares no cache line with other zones as long as nodes are new.
+ * Block nodes are allocated CHUNK_NODES at a time, and stay allocated until the heap ends. A zone
+ * takes ZONE_NODES of them at a time, so that it can cut blocks without the heap's pool, and shares
+ * no cache line with other zones while its nodes are new.
  */
 enum { CHUNK_NODES = 1024, ZONE_NODES = 16 };
 _Static_assert(ZONE_NODES * sizeof(ashlar_block) % ASHLAR_CACHE_LINE == 0, "whole lines");
 
 struct ashlar_node_chunk {
     ashlar_node_chunk *next;
-    /* The nodes begin at the first start of a cache line in here. */
+    /* The nodes begin at the first cache line that starts in here. */
     unsigned char room[CHUNK_NODES * sizeof(ashlar_block) + ASHLAR_CACHE_LINE];
 };
 
@@ -81,7 +81,7 @@ static void free_nodes(ashlar_heap *heap) {
     }
 }
 
-/* ---- the heap's life ---- */
+/* ---- creation and end of the heap ---- */
 
 ashlar_status ashlar__heap_init(ashlar_heap *heap, ashlar_driver_client *client,
                                 ashlar_range_kind kind, size_t handle_bytes,
@@ -241,7 +241,7 @@ void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bo
     ASHLAR_CHECK2(ashlar__free_bins_is_empty(&from->gaps));
 }
 
-/* ---- taking and putting ---- */
+/* ---- taking blocks and putting them back ---- */
 
 bool ashlar__heap_is_backed(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes) {
     ASHLAR_CHECK2(ashlar__block_is_free(gap) && bytes > 0 && bytes <= gap->bytes);
@@ -261,7 +261,7 @@ size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, si
     return count * heap->range.handle_bytes;
 }
 
-/* The largest covered_by of the handles behind some bytes of a window. */
+/* The largest covered_by among the handles behind a byte range of a window. */
 static uint64_t covered_by(const ashlar_heap *heap, const ashlar_window *w, size_t offset,
                            size_t bytes) {
     const ashlar_handle_span span = ashlar__handles_touched(heap, w, offset, bytes);
@@ -284,14 +284,20 @@ uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *w, s
     return number - 1;
 }
 
-/* Cut a gap that is in no bin after `bytes`, using one of its zone's nodes. Returns the rest. */
+/*
+ * Split a gap, which is in no bin, after `bytes` bytes, using one of its zone's nodes. Returns the
+ * rest.
+ */
 static inline ashlar_block *split(ashlar_zone *zone, ashlar_block *gap, size_t bytes) {
     ASHLAR_CHECK2(bytes > 0 && bytes < gap->bytes && gap->window->zone == zone);
     ashlar_block *rest = ashlar__node_pop(&zone->nodes), *next = gap->next;
-    /* Field by field: for a compound literal, compilers clear the node first, at twice the cost. */
+    /*
+     * Set field by field: for a compound literal, compilers clear the node first, at twice the
+     * cost.
+     */
     rest->offset = gap->offset + bytes;
     rest->bytes = gap->bytes - bytes;
-    rest->holes = gap->holes; /* the bytes that are taken have no holes */
+    rest->holes = gap->holes; /* the bytes before `rest` have no holes */
     rest->window = gap->window;
     rest->prev = gap;
     rest->next = next;
@@ -302,7 +308,9 @@ static inline ashlar_block *split(ashlar_zone *zone, ashlar_block *gap, size_t b
     return rest;
 }
 
-/* Take `bytes` from the front of a gap, and note the block at `entry`. The zone has a node. */
+/*
+ * Take `bytes` from the front of a gap, and enter the block at `entry`. The zone has a spare node.
+ */
 static inline void take(ashlar_zone *zone, ashlar_block *gap, size_t bytes,
                         ashlar_page_entry *entry) {
     ASHLAR_CHECK2(ashlar__block_is_free(gap) && bytes > 0 && bytes <= gap->bytes);
@@ -331,8 +339,8 @@ ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *gap, size_t byt
     return ASHLAR_OK;
 }
 
-/* Where to note a block that takes the first `bytes` of a gap; NULL: it needs more than the zone's
- * memory, nodes and pages. */
+/* The page map's entry for a block that takes the first `bytes` of a gap; NULL: the zone's own
+ * memory, nodes and pages do not suffice. */
 static inline ashlar_page_entry *entry_at_hand(ashlar_heap *heap, const ashlar_zone *zone,
                                                const ashlar_block *gap, size_t bytes) {
     if (zone->nodes.count == 0 || (gap->holes > 0 && !ashlar__heap_is_backed(heap, gap, bytes))) {
@@ -360,7 +368,10 @@ ashlar_block *ashlar__heap_take_fit(ashlar_heap *heap, ashlar_zone *zone, size_t
     return gap;
 }
 
-/* Extend a gap over the gap behind it, whose node goes to the zone's pool; neither is in a bin. */
+/*
+ * Extend a gap over the gap behind it, and return that gap's node to the zone's pool. Neither is in
+ * a bin.
+ */
 static inline void absorb(ashlar_zone *zone, ashlar_block *gap) {
     ashlar_block *other = gap->next, *next = other->next;
     gap->bytes += other->bytes;
@@ -370,7 +381,7 @@ static inline void absorb(ashlar_zone *zone, ashlar_block *gap) {
     ashlar__node_push(&zone->nodes, other);
 }
 
-/* Make a block part of a gap, without a stamp. */
+/* Turn a block into a part of a gap, without a stamp. */
 static inline void put(ashlar_heap *heap, ashlar_zone *zone, ashlar_block *block) {
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED);
     ashlar_free_bins *gaps = &zone->gaps;
@@ -440,7 +451,7 @@ bool ashlar__heap_is_mapped(const ashlar_heap *heap, size_t offset) {
     return w != NULL && w->backing[(offset - w->offset) / heap->range.handle_bytes].is_mapped;
 }
 
-/* The bytes from `offset` on for which a gap has memory, or has none, without a change. */
+/* The number of bytes from `offset` on for which a gap is all mapped, or all unmapped. */
 static size_t part_of_gap(const ashlar_heap *heap, const ashlar_block *gap, size_t offset,
                           bool *is_mapped) {
     const ashlar_window *w = gap->window;

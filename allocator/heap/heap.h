@@ -2,8 +2,8 @@
  * heap.h - device memory cut into blocks: gaps, used blocks, what is mapped behind them (internal).
  *
  * The heap keeps each stream's blocks in the stream's own zones (zone.h). It decides nothing about
- * the order of streams: the allocator says whose gap may serve a request, and what to do if memory
- * is missing.
+ * the order of streams: the allocator chooses whose gap may serve a request, and what to do if
+ * memory is missing.
  *
  * Invariants (ashlar__heap_check; those of windows: zone.h):
  *   range.mapped_bytes == handle_bytes * (spare handles + mapped ones), or the sum of all segments
@@ -21,20 +21,20 @@
 
 typedef struct ashlar_node_chunk ashlar_node_chunk;
 
-/* Lock: the allocator's, except in zones and windows: zone.h says who may touch these. */
+/* Lock: the allocator's, for all but zones and windows: zone.h says who may touch these. */
 typedef struct ashlar_heap {
     ashlar_range range;
     ashlar_page_map map;
     ashlar_window *windows; /* address order */
     size_t window_count;
-    ashlar_zone *zones;               /* those that have windows */
-    size_t away_bytes;                /* of the used blocks; see away.h */
+    ashlar_zone *zones;               /* the zones that have windows */
+    size_t away_bytes;                /* of used blocks that are away; see away.h */
     ashlar_stream_state *awaited;     /* streams for which blocks that are away wait; */
     ashlar_stream_state *awaited_end; /* the last of them */
     _Atomic uint64_t use_clock;       /* as ashlar__heap_clock() */
     uint64_t short_at;                /* use_clock when a request last wanted memory of another
                                        * stream; 0: none did */
-    uint64_t short_count;             /* how many requests did */
+    uint64_t short_count;             /* the number of such requests */
     uint64_t waited_at;               /* use_clock when a request last waited; 0: none did */
     bool is_settling;                 /* streams are asked next whether they are idle: frees record
                                        * no event, behind which they would not be */
@@ -44,7 +44,7 @@ typedef struct ashlar_heap {
     uint64_t *events_recorded;        /* const; counts the recordings of all streams */
     ashlar_node_pool nodes;           /* zones take a few of these at a time */
     ashlar_node_chunk *chunks;        /* the host memory of all nodes */
-    ashlar_use *spare_uses;           /* for the next blocks that further streams use */
+    ashlar_use *spare_uses;           /* for the next uses by further streams */
 } ashlar_heap;
 
 /* Errors: as for ashlar_allocator_create(). handle_bytes: as for ashlar__range_init(). */
@@ -62,16 +62,16 @@ static inline size_t ashlar__heap_used_bytes(const ashlar_heap *heap) {
     return bytes;
 }
 
-/* Bytes taken from the driver that no used block has. O(zones). */
+/* Bytes taken from the driver that belong to no used block. O(zones). */
 static inline size_t ashlar__heap_free_bytes(const ashlar_heap *heap) {
     return heap->range.mapped_bytes - ashlar__heap_used_bytes(heap);
 }
 
 /*
- * Uses of streams' memory are counted, so that the stream can be found whose last use is oldest. A
- * thread inside its cache counts on a clock of its own, ahead of this one, which catches up once
- * the thread has the lock or is shut out. So of two uses the later one has the larger number,
- * unless two threads made them between two such moments.
+ * Uses of streams' memory are counted, to find the stream whose last use is oldest. A thread inside
+ * its cache counts on a clock of its own, ahead of this one. This clock catches up once the thread
+ * has the lock or is shut out. So of two uses the later one has the larger number, unless two
+ * threads made them before either clock was caught up.
  */
 static inline uint64_t ashlar__heap_clock(const ashlar_heap *heap) {
     return atomic_load_explicit(&heap->use_clock, memory_order_relaxed);
@@ -90,35 +90,35 @@ static inline uint64_t ashlar__heap_count_use(ashlar_heap *heap) {
     return ashlar__heap_clock(heap);
 }
 
-/* So many uses after memory was short it is plentiful again. */
+/* After this many further uses, memory no longer counts as short. */
 enum { ASHLAR_SHORT_USES = 1 << 16 };
 
 /*
- * Whether a request wanted memory of another stream, not long ago. Then misses take the lock. That
- * becomes true only while all threads are shut out.
+ * Whether a request recently wanted memory of another stream. Then misses take the lock. The result
+ * turns true only while all threads are shut out.
  */
 static inline bool ashlar__heap_is_short(const ashlar_heap *heap) {
     return heap->short_at != 0 && ashlar__heap_clock(heap) - heap->short_at < ASHLAR_SHORT_USES;
 }
 
 /*
- * Whether a request had to wait, not long ago. Then large frees record an event, so that a wait for
- * them is not one for all that was queued since.
+ * Whether a request recently had to wait. Then large frees record an event, so that a request that
+ * waits for one does not also wait for all work queued since.
  */
 static inline bool ashlar__heap_has_waited(const ashlar_heap *heap) {
     return heap->waited_at != 0 && ashlar__heap_clock(heap) - heap->waited_at < ASHLAR_SHORT_USES;
 }
 
-/* The zone of a stream in which a block of `bytes` lies. */
+/* The zone of the stream for blocks of `bytes` bytes. */
 static inline ashlar_zone *ashlar__zone_of(ashlar_stream_state *state, size_t bytes) {
     return &state->zones[bytes > ASHLAR_SC_MAX_BYTES ? ASHLAR_ZONE_LARGE : ASHLAR_ZONE_SMALL];
 }
 
-/* ---- taking and putting ---- */
+/* ---- taking blocks and putting them back ---- */
 
 /*
- * Bytes of memory that must be mapped before the first `bytes` of a gap can be taken. Cost: O(1) if
- * all of the gap is mapped, otherwise O(handles in those bytes).
+ * The bytes of memory still to be mapped before the first `bytes` of a gap can be taken. Cost: O(1)
+ * if all of the gap is mapped, otherwise O(handles in those bytes).
  */
 size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
 
@@ -126,7 +126,7 @@ size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, si
 bool ashlar__heap_is_backed(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
 
 /*
- * Whether a gap is a whole segment while memory is short: exchanging the segment may then be better
+ * Whether a gap is a whole segment, and memory is short: then exchanging the segment may be better
  * than cutting it.
  */
 static inline bool ashlar__heap_is_short_segment(const ashlar_heap *heap, const ashlar_block *gap) {
@@ -135,28 +135,28 @@ static inline bool ashlar__heap_is_short_segment(const ashlar_heap *heap, const 
 }
 
 /*
- * Take `bytes` from the front of a gap, where no memory may be missing. The gap becomes a used
- * block in the page map; the caller must set its stream_state, requested and tag.
+ * Take `bytes` from the front of a gap, where all memory must be mapped. The gap's front becomes a
+ * used block in the page map; the caller must set its stream_state, requested and tag.
  *
- * bytes   > 0, a multiple of ASHLAR_BLOCK_ALIGN, at most gap->bytes
- * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
+ * bytes   > 0, a multiple of ASHLAR_BLOCK_ALIGN, at most gap->bytes Errors: ASHLAR_EHOSTMEM; then
+ * nothing has changed.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *gap,
                                                   size_t bytes);
 
 /*
- * Take `bytes` from the best fit among the gaps of a zone, for whoever may touch the zone but has
- * no lock. NULL: none fits, or it takes more than the zone's memory, nodes and pages; nothing has
- * changed then.
+ * Take `bytes` from the best fit among the gaps of a zone, for a caller that may touch the zone but
+ * does not hold the lock. NULL: no gap fits, or the zone's own memory, nodes and pages do not
+ * suffice; then nothing has changed.
  *
- * may_be_last   whether the gap at a window's end will do
+ * may_be_last   whether to accept the gap at a window's end
  */
 ashlar_block *ashlar__heap_take_fit(ashlar_heap *heap, ashlar_zone *zone, size_t bytes,
                                     bool may_be_last);
 
 /*
- * _find_: find `bytes` bytes with memory behind them anywhere in a gap. Cost: O(handles). _take_:
- * take them, as with ashlar__heap_take(); *out is the block.
+ * _find_: find `bytes` contiguous bytes with memory behind them anywhere in a gap. Cost:
+ * O(handles). _take_: take them, as ashlar__heap_take() does; *out is the block.
  */
 bool ashlar__heap_find_run(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes,
                            size_t *offset);
@@ -170,29 +170,32 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_take_run(ashlar_heap *heap, ashlar_
  */
 void ashlar__heap_put(ashlar_heap *heap, ashlar_block *block);
 
-/* The same for a block whose last use by the owner came before the recording numbered `covered_by`;
- * 0: no queued work uses the block. */
+/* Like ashlar__heap_put(), for a block whose last use by the owner came before the recording
+ * numbered `covered_by`; 0: no queued work uses the block. */
 void ashlar__heap_put_stamped(ashlar_heap *heap, ashlar_block *block, uint64_t covered_by);
 
 /* Whether the device is done with all memory of a window's [offset, offset + bytes). */
 bool ashlar__heap_is_past_at(const ashlar_heap *heap, const ashlar_window *window, size_t offset,
                              size_t bytes);
 
-/* The same for the first `bytes` of a gap. */
+/* Like ashlar__heap_is_past_at(), for the first `bytes` of a gap. */
 static inline bool ashlar__heap_is_past(const ashlar_heap *heap, const ashlar_block *gap,
                                         size_t bytes) {
     return ashlar__heap_is_past_at(heap, gap->window, gap->offset, bytes);
 }
 
-/* The tick of the owner's last use of the memory there, which must not be past. */
+/*
+ * The tick of the owner's last use of [offset, offset + bytes) of a window. This use must not be
+ * past.
+ */
 uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *window, size_t offset,
                               size_t bytes);
 
 /*
- * The offset at which another stream had best take `bytes` bytes of a gap: the gap's front, or, if
- * their last use is older, the last `bytes` bytes of the memory that begins at the front. They are
- * often older, because a stream that frees in reverse order frees them first, and takes from the
- * front again. The first `bytes` bytes must have memory.
+ * The best offset for another stream to take `bytes` bytes of a gap: the gap's front, or the last
+ * `bytes` bytes of the memory that begins there, if their last use is older. It often is, because a
+ * stream that frees in reverse order frees them first, and allocates from the front again. The
+ * first `bytes` bytes must have memory.
  */
 size_t ashlar__heap_lend_offset(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
 
@@ -201,7 +204,7 @@ size_t ashlar__heap_lend_offset(const ashlar_heap *heap, const ashlar_block *gap
 /* Where in a gap a block could lie. */
 typedef struct ashlar_heap_place {
     ashlar_block *gap;
-    size_t offset, bytes; /* both lie within the gap */
+    size_t offset, bytes; /* [offset, offset + bytes) lies wholly in the gap */
 } ashlar_heap_place;
 
 /*
@@ -217,21 +220,21 @@ bool ashlar__heap_find_place(const ashlar_heap *heap, ashlar_stream_state *state
 /* ---- memory: heap_map.c ---- */
 
 /*
- * See to it that a zone has a gap of at least `bytes` bytes, with a new window if necessary. A
- * segment comes with memory, a window of virtual memory without.
+ * Give a zone a gap of at least `bytes` bytes, adding a window if necessary. A segment comes with
+ * memory, a window of virtual memory without.
  *
  * Errors: ASHLAR_ENOMEM (no addresses; segments: as ashlar__range_take_segment()), ASHLAR_EDRIVER,
- *         ASHLAR_EHOSTMEM; then nothing has changed.
+ * ASHLAR_EHOSTMEM; then nothing has changed.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_add_window(ashlar_heap *heap, ashlar_zone *zone,
                                                         size_t bytes);
 
-/* The inverse of the largest part that may be left over of a segment shared by equal blocks. */
+/* A segment shared by equal blocks may leave at most 1/16 of itself unused. */
 enum { ASHLAR_WASTE_DIVISOR = 16 };
 
 /*
- * Whether memory is short, and a gap is a whole segment of which blocks of `bytes` bytes would
- * leave too much over.
+ * Whether memory is short, and a gap is a whole segment too much of which blocks of `bytes` bytes
+ * would leave unused.
  */
 static inline bool ashlar__heap_is_misfit(const ashlar_heap *heap, const ashlar_block *gap,
                                           size_t bytes) {
@@ -240,14 +243,14 @@ static inline bool ashlar__heap_is_misfit(const ashlar_heap *heap, const ashlar_
 }
 
 /*
- * Take a new segment for blocks of `bytes` bytes into the zone of such a gap. If the driver has no
- * room for it, and the device is done with the gap, give the gap's segment back first. Errors: as
- * ashlar__heap_add_window(); then the gap's segment may be gone.
+ * Take a new segment for blocks of `bytes` bytes into the zone of the gap `misfit`. If the driver
+ * has no room for it, and the device is done with the gap, give the gap's segment back first.
+ * Errors: as ashlar__heap_add_window(); then the gap's segment may be gone.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_exchange(ashlar_heap *heap, ashlar_block *misfit,
                                                       size_t bytes);
 
-/* How missing memory may be had if spare handles are not enough: bits, tried in this order. */
+/* Where to get missing memory if the spare handles do not suffice: bits, tried in this order. */
 enum {
     ASHLAR_MAY_CREATE = 1, /* take new handles */
     ASHLAR_MAY_MOVE = 2,   /* take free handles of all zones that the device is done with; those
@@ -264,15 +267,15 @@ enum {
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_back_at(ashlar_heap *heap,
                                                      const ashlar_heap_place *place, unsigned may);
 
-/* The same for the first `bytes` of a gap. */
+/* Like ashlar__heap_back_at(), for the first `bytes` of a gap. */
 ASHLAR_MUST_CHECK static inline ashlar_status
 ashlar__heap_back(ashlar_heap *heap, ashlar_block *gap, size_t bytes, unsigned may) {
     return ashlar__heap_back_at(heap, &(ashlar_heap_place){gap, gap->offset, bytes}, may);
 }
 
 /*
- * See to it that at least `bytes` bytes in all are taken from the driver. New memory becomes spare
- * handles, or one segment in `zone`.  Errors: as for ashlar__heap_back().
+ * Take memory from the driver until at least `bytes` bytes in total are taken. New memory becomes
+ * spare handles, or one segment in `zone`. Errors: as for ashlar__heap_back().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve(ashlar_heap *heap, ashlar_zone *zone,
                                                      size_t bytes);
@@ -288,9 +291,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve(ashlar_heap *heap, ashlar_z
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_trim(ashlar_heap *heap, size_t target_bytes);
 
 /*
- * Unmap up to `count` free handles that the device is done with, and keep them as spare ones. None
- * is taken from the place `kept`, which may be NULL. *moved: the number unmapped.
- * Errors: as ashlar__heap_trim().
+ * Unmap up to `count` free handles that the device is done with, and keep them as spare ones. The
+ * place `kept` keeps its handles; it may be NULL. *moved: the number of handles unmapped. Errors:
+ * as ashlar__heap_trim().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_unmap_free(ashlar_heap *heap,
                                                         const ashlar_heap_place *kept, size_t count,
@@ -306,8 +309,8 @@ size_t ashlar__heap_servable_bytes(const ashlar_heap *heap);
 /* ---- zones that change hands ---- */
 
 /*
- * Move all windows of `from` to `to`. Only work of `to` may still use the gaps: they are stamped
- * with its work up to now, or as past if `is_past`.
+ * Move all windows of `from` to `to`. No queued work but that of `to` may use the gaps. They are
+ * stamped with the work of `to` up to now, or as past if `is_past`.
  */
 void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bool is_past);
 
@@ -327,17 +330,19 @@ static inline ashlar_block *ashlar__heap_next(const ashlar_block *block) {
                                           : NULL;
 }
 
-/* A block, or a part of a gap that has memory, or one that has none. */
+/* A block, or a part of a gap that is either all mapped or all unmapped. */
 typedef struct ashlar_heap_piece {
     const ashlar_block *block;
     size_t offset, bytes;
     bool is_mapped;
 } ashlar_heap_piece;
 
-/* Go on to the next piece by address; {0} is the place before the first. False: at the end. */
+/*
+ * Move on to the next piece by address; {0} is the place before the first one. False: at the end.
+ */
 bool ashlar__heap_next_piece(const ashlar_heap *heap, ashlar_heap_piece *piece);
 
-/* The block or gap that contains `offset`; NULL: no window does. For messages. O(blocks). */
+/* The block or gap that contains `offset`; NULL: it lies in no window. For messages. O(blocks). */
 const ashlar_block *ashlar__heap_find(const ashlar_heap *heap, size_t offset);
 
 /* Whether memory is mapped at `offset`. O(windows). */

@@ -60,7 +60,7 @@ static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *bl
     return is_used ? check_used(heap, block) : check_gap(heap, block);
 }
 
-/* Whether all memory of a window is past once its owner's last tick is. */
+/* Whether all memory of a window is past when the last tick of its owner is. */
 static bool is_covered(const ashlar_window *w, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (w->backing[i].is_mapped && w->backing[i].covered_by > w->zone->owner->last_tick + 1) {
@@ -108,8 +108,8 @@ static size_t used_bytes_of(const ashlar_window *w) {
 }
 
 /*
- * Check that each window is in its zone's list, each zone with windows in the heap's list, and that
- * the used bytes of zones are counted right.
+ * Check that each window is in its zone's list, that each zone with windows is in the heap's list,
+ * and that used_bytes of each zone is right.
  */
 static ashlar_status check_zones(const ashlar_heap *heap) {
     size_t count = 0;

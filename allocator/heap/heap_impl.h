@@ -9,9 +9,11 @@ static inline bool ashlar__block_is_free(const ashlar_block *block) {
     return block->state == ASHLAR_BLOCK_FREE;
 }
 
-/* ---- what holds after every change, for assertions; O(1) ---- */
+/* ---- conditions that hold after every change, for assertions; O(1) ---- */
 
-/* Whether a block and its neighbours, or the ends of the window, know each other. */
+/*
+ * Whether the links between a block and its neighbours, or the ends of its window, are consistent.
+ */
 static inline bool ashlar__heap_is_linked(const ashlar_block *block) {
     const ashlar_window *w = block->window;
     const ashlar_block *prev = block->prev, *next = block->next;
@@ -24,7 +26,7 @@ static inline bool ashlar__heap_is_linked(const ashlar_block *block) {
     return block->bytes > 0 && is_above_prev && is_below_next;
 }
 
-/* Whether a block is linked, and no gap lies beside a gap. */
+/* Whether a block is linked, and no two gaps are neighbours around it. */
 static inline bool ashlar__heap_is_settled(const ashlar_block *block) {
     return ashlar__heap_is_linked(block) &&
            (!ashlar__block_is_free(block) ||
@@ -35,14 +37,13 @@ static inline bool ashlar__heap_is_settled(const ashlar_block *block) {
 /* ---- nodes ---- */
 
 /*
- * See to it that the zone's pool has `count` nodes. Call this before changing anything, so that no
+ * Give the zone's pool at least `count` nodes. Call this before changing anything, so that no
  * change fails midway.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, ashlar_zone *zone,
                                                            size_t count);
 
-/* A spare node is a FREE one of no bytes in particular; so what a gap has to be is not set again.
- */
+/* A spare node is a FREE block of unspecified size. So the fields that all gaps share are set. */
 static inline void ashlar__node_push(ashlar_node_pool *pool, ashlar_block *node) {
     ASHLAR_CHECK2(node->state == ASHLAR_BLOCK_FREE && node->marks == 0);
     ASHLAR_CHECK2(node->requested == 0 && node->stream_state == NULL);
@@ -61,7 +62,7 @@ static inline ashlar_block *ashlar__node_pop(ashlar_node_pool *pool) {
 
 /* ---- handles ---- */
 
-/* The handles of a window that a byte range touches, or that lie wholly in it: [first, end). */
+/* The handles [first, end) of a window that a byte range touches, or that lie wholly in it. */
 typedef struct ashlar_handle_span {
     size_t first, end;
 } ashlar_handle_span;
@@ -75,7 +76,7 @@ static inline ashlar_handle_span ashlar__handles_touched(const ashlar_heap *heap
     return (ashlar_handle_span){from >> shift, ((from + bytes - 1) >> shift) + 1};
 }
 
-/* The handles that lie in a gap as a whole; first == end if there are none. */
+/* The handles that lie wholly in a gap; first == end if there are none. */
 static inline ashlar_handle_span ashlar__handles_inside(const ashlar_heap *heap,
                                                         const ashlar_block *gap) {
     const size_t from = gap->offset - gap->window->offset, size = heap->range.handle_bytes;

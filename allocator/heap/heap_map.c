@@ -8,9 +8,9 @@
 /* ---- windows ---- */
 
 /*
- * How many bytes of addresses a new window gets. The first streams' windows are large enough for
- * all of the device's memory, and as many holes again; a program with hundreds of streams has no
- * room for that, and its later streams get less.
+ * The bytes of addresses for a new window. The windows of the first streams can hold all of the
+ * device's memory, and as many holes again. A program with hundreds of streams has too few
+ * addresses for that, so its later streams get less.
  */
 static size_t window_share(const ashlar_heap *heap) {
     const size_t memory = heap->range.memory_bytes;
@@ -108,7 +108,7 @@ ashlar_status ashlar__heap_exchange(ashlar_heap *heap, ashlar_block *misfit, siz
 static ashlar_status add_segment_of(ashlar_heap *heap, ashlar_zone *zone, size_t bytes) {
     ashlar_status status = ashlar__range_allows(&heap->range, bytes);
     if (status != ASHLAR_OK) {
-        return status; /* return before host memory is allocated in proportion to an absurd size */
+        return status; /* before allocating host memory in proportion to an absurd size */
     }
     ashlar_window *w = new_window(heap, bytes);
     if (w == NULL) {
@@ -155,7 +155,7 @@ ashlar_status ashlar__heap_add_window(ashlar_heap *heap, ashlar_zone *zone, size
 
 /* ---- memory behind a gap ---- */
 
-/* Create handles until `count` are spare. *created: how many it created, even on failure. */
+/* Create handles until `count` are spare. *created: the number of new handles, even on failure. */
 static ashlar_status create(ashlar_range *range, size_t count, size_t *created) {
     ashlar_status status = ASHLAR_OK;
     *created = 0;
@@ -166,7 +166,7 @@ static ashlar_status create(ashlar_range *range, size_t count, size_t *created) 
     return status;
 }
 
-/* See to it that there are `count` spare handles. */
+/* Make at least `count` handles spare. */
 static ashlar_status provide(ashlar_heap *heap, const ashlar_heap_place *place, size_t count,
                              unsigned may) {
     ashlar_range *range = &heap->range;
@@ -178,7 +178,7 @@ static ashlar_status provide(ashlar_heap *heap, const ashlar_heap_place *place, 
     if (count > range->spare_count && (may & ASHLAR_MAY_CREATE) == 0) {
         status = ashlar__fail(ASHLAR_ENOMEM, "no memory may be taken from the device");
     } else if (count > range->spare_count) {
-        /* Look at the limit first, so that no handle is created in vain. */
+        /* Check the limit first, so that no handle is created in vain. */
         const size_t need = (count - range->spare_count) * range->handle_bytes;
         const size_t elsewhere =
             ashlar__heap_free_bytes(heap) - range->spare_count * range->handle_bytes;
@@ -274,7 +274,10 @@ ashlar_status ashlar__heap_reserve(ashlar_heap *heap, ashlar_zone *zone, size_t 
 
 /* ---- peers ---- */
 
-/* Find the first run of mapped handles from *first on: moves *first to it, returns its end. */
+/*
+ * Find the first run of mapped handles from *first on. Sets *first to its start and returns its
+ * end.
+ */
 static size_t run_end(const ashlar_window *w, size_t count, size_t *first) {
     while (*first < count && !w->backing[*first].is_mapped) {
         ++*first;
@@ -286,7 +289,7 @@ static size_t run_end(const ashlar_window *w, size_t count, size_t *first) {
     return end;
 }
 
-/* Let a device use all mapped memory, up to the first failure; or no longer. */
+/* Give or take back a device's access to all mapped memory, stopping at the first failure. */
 static ashlar_status change_access(ashlar_heap *heap, int ordinal, bool is_open) {
     ashlar_range *range = &heap->range;
     const size_t size = range->handle_bytes;

@@ -1,10 +1,13 @@
-/* heap_place.c - where in all gaps a block takes the fewest handles that could serve elsewhere. */
+/*
+ * heap_place.c - finding the place in all gaps where a block takes the fewest handles that could
+ * serve elsewhere.
+ */
 #include "allocator/heap/heap_impl.h"
 
 /*
- * The cost of a handle that a block touches. A handle that other blocks use in part can serve only
- * the gaps beside them, so it costs nothing, and neither does one that only the stream itself may
- * use now. Of all others, a mapped handle costs a little less, since it saves a driver call.
+ * The cost of a handle that a block touches. A handle costs nothing if other blocks use a part of
+ * it, since it can serve only the gaps beside them, or if only the stream itself may use it now.
+ * Among all other handles, a mapped one costs a little less, since it saves a driver call.
  */
 #define COST_MAPPED ((uint64_t)1 << 20)
 #define COST_MISSING (COST_MAPPED + 1)

@@ -1,10 +1,10 @@
 /* heap_trim.c - unmapping, or giving back, free memory that the device is done with. */
 #include "allocator/heap/heap_impl.h"
 
-/* Which zones to look at: those of ended streams, or the others. */
+/* Which zones to search: those of ended streams, or the others. */
 typedef enum zone_kind { ENDED, ALIVE } zone_kind;
 
-/* Whether the handle lies in the place `kept`, which must keep its memory; NULL: no place does. */
+/* Whether the handle lies in the place `kept`, which must keep its memory; NULL: no such place. */
 static bool is_kept(const ashlar_heap *heap, const ashlar_heap_place *kept, const ashlar_window *w,
                     size_t idx) {
     if (kept == NULL || kept->gap->window != w) {
@@ -130,7 +130,7 @@ static bool is_live(const ashlar_block *block) {
            (block->state == ASHLAR_BLOCK_USED && block->requested != 0);
 }
 
-/* Handles of a window that no live block touches. */
+/* The number of a window's handles that no live block touches. */
 static size_t free_handles(const ashlar_heap *heap, const ashlar_window *w) {
     size_t kept = 0, end = 0;
     for (const ashlar_block *block = w->first; block != NULL; block = block->next) {
@@ -145,7 +145,7 @@ static size_t free_handles(const ashlar_heap *heap, const ashlar_window *w) {
     return w->mapped_count - kept;
 }
 
-/* How many blocks of a handle's size fit between the live blocks of a segment. */
+/* The number of blocks of a handle's size that fit between the live blocks of a segment. */
 static size_t free_places(const ashlar_heap *heap, const ashlar_window *w) {
     const size_t size = heap->range.handle_bytes;
     size_t count = 0, start = w->offset;

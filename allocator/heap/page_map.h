@@ -1,9 +1,9 @@
 /*
- * page_map.h - from the offset of a block's first byte to the block (internal).
+ * page_map.h - finding the block that starts at an offset (internal).
  *
  * Three levels: a pointer for each 32 MiB of the range; a leaf with an entry for each page of
- * 64 KiB; and, for a page in which several blocks start or once did, a table with an entry for each
- * 512 B. If only one block starts in a page, the page's entry is that block. Large blocks seldom
+ * 64 KiB; and a table with an entry for each 512 B, for a page in which several blocks start or
+ * once did. If only one block starts in a page, the page's entry is that block. Large blocks seldom
  * start in the same page, so their map is small and stays in the processor's caches.
  *
  * Threads: any thread may call ashlar__page_map_get() without a lock. The other functions are for
@@ -48,7 +48,7 @@ typedef struct ashlar_page_map {
     size_t used_to;           /* short even if the range is the whole address space */
 } ashlar_page_map;
 
-/* range_bytes   every offset is below this. Errors: ASHLAR_EHOSTMEM. */
+/* range_bytes   all offsets are below this. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__page_map_init(ashlar_page_map *map, size_t range_bytes);
 void ashlar__page_map_finish(ashlar_page_map *map);
 
@@ -62,7 +62,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__page_map_reserve(ashlar_page_map *map, s
 
 /*
  * Whether there is a leaf for `offset`. If so, making room changes only the page, and needs no lock
- * unless somebody else makes room in the same page.
+ * unless another thread makes room in the same page.
  */
 static inline bool ashlar__page_map_has_leaf(const ashlar_page_map *map, size_t offset) {
     return atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_relaxed) !=
@@ -85,8 +85,8 @@ static inline size_t ashlar__table_idx(size_t offset) {
 }
 
 /*
- * Where to note a block that starts at `offset`, if there is room for it and none starts there now:
- * a table, or nothing else in the page. Else NULL. O(1).
+ * The entry for a block that starts at `offset`: in a table, or the page's own if nothing starts in
+ * the page. NULL: there is no room yet, or a block starts at `offset` now. O(1).
  */
 static inline ashlar_page_entry *ashlar__page_map_room(const ashlar_page_map *map, size_t offset) {
     ashlar_page_entry *leaf =
@@ -102,7 +102,7 @@ static inline ashlar_page_entry *ashlar__page_map_room(const ashlar_page_map *ma
                         : NULL;
 }
 
-/* Note that `block` starts at `offset`; NULL: no block does. Room must have been made for it. */
+/* Enter `block` as the one that starts at `offset`; NULL: none does. There must be room for it. */
 static inline void ashlar__page_map_set(ashlar_page_map *map, size_t offset, ashlar_block *block) {
     ashlar_page_entry *leaf =
         atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_relaxed);
@@ -117,7 +117,9 @@ static inline void ashlar__page_map_set(ashlar_page_map *map, size_t offset, ash
     atomic_store_explicit(at, (uintptr_t)block, memory_order_release);
 }
 
-/* The block that starts at `offset`, which may be any in the range; NULL: none does. O(1). */
+/*
+ * The block that starts at `offset`, which may be any offset in the range; NULL: none does. O(1).
+ */
 static inline ashlar_block *ashlar__page_map_get(const ashlar_page_map *map, size_t offset) {
     ASHLAR_CHECK2(offset / ASHLAR_LEAF_BYTES < map->leaf_count);
     /* Acquire: the caller sees what was written to the block before ashlar__page_map_set(). */
@@ -135,7 +137,7 @@ static inline ashlar_block *ashlar__page_map_get(const ashlar_page_map *map, siz
     return block != NULL && block->offset == offset ? block : NULL;
 }
 
-/* How many blocks the map has. O(entries of all leaves and tables), for checks. */
+/* The number of blocks in the map. O(entries of all leaves and tables), for checks. */
 size_t ashlar__page_map_count(const ashlar_page_map *map);
 
 #endif /* ASHLAR_PAGE_MAP_H */

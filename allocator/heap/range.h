@@ -22,8 +22,9 @@
 typedef struct ashlar_driver_client {
     ashlar_device *device; /* const */
     ashlar_trace *trace;   /* const; records what is mapped and unmapped; NULL: no trace is kept */
-    uint64_t calls;        /* Lock: the allocator's, as for the fields below */
-    bool watches_streams;  /* streams may end unannounced: only calls that name one ask about it */
+    uint64_t calls;        /* Lock: the allocator's, for this and the fields below */
+    bool watches_streams;  /* streams may end unannounced: the driver sees a handle only in calls
+                              that name it */
     bool has_stream_ids;   /* the driver can tell streams apart that had the same handle */
     bool records_at_calls; /* each call that names a watched stream records an event on it */
     unsigned int mode;     /* the thread's capture mode before a call, restored after it */
@@ -42,7 +43,7 @@ static inline cu_result ashlar__driver_client_end(const ashlar_driver_client *cl
     return result;
 }
 
-/* One call to the driver, such that it invalidates no capture of this thread or another. */
+/* Make one driver call in a way that invalidates no capture, of this thread or another. */
 #define ASHLAR_CALL(client, field, args)                                                        \
     (ashlar__driver_client_begin(client) == CU_SUCCESS                                          \
          ? ashlar__driver_client_end((client),                                                  \
@@ -58,7 +59,8 @@ static inline cu_result ashlar__driver_client_end(const ashlar_driver_client *cl
 enum { ASHLAR_PEERS_MAX = 31 };
 
 typedef enum ashlar_range_kind {
-    ASHLAR_RANGE_VIRTUAL,  /* device memory, mapped; or in segments if the device cannot map */
+    ASHLAR_RANGE_VIRTUAL,  /* mapped device memory; falls back to segments if the device cannot
+                              map */
     ASHLAR_RANGE_SEGMENTS, /* device memory in segments */
     ASHLAR_RANGE_HOST,     /* page-locked host memory in segments, which every device may use */
 } ashlar_range_kind;
@@ -75,8 +77,8 @@ typedef struct ashlar_range {
     unsigned handle_shift;                /* const; handle_bytes == 1 << handle_shift */
     ashlar_range_kind kind;               /* const */
     size_t memory_bytes;                  /* const; all physical memory of `kind` */
-    size_t limit_bytes;      /* the most that may be taken; lowering it gives nothing back */
-    size_t growth_min_bytes; /* segments: take at least this much at once, if there is room */
+    size_t limit_bytes;      /* the most that may be taken; lowering it returns no memory */
+    size_t growth_min_bytes; /* segments: take at least this much at a time, if there is room */
     size_t mapped_bytes;     /* taken from the driver: mapped memory and spare handles */
     size_t next_offset;      /* addresses from here on are in no window yet */
     cu_mem_handle *spare;    /* [spare_count], handles that are mapped nowhere */
@@ -88,8 +90,8 @@ typedef struct ashlar_range {
 } ashlar_range;
 
 /*
- * Open a range with nothing mapped. With virtual memory, this reserves addresses, many times as
- * many as the device has memory.
+ * Open a range with nothing mapped. With virtual memory, this reserves many times as many addresses
+ * as the device has memory.
  *
  * handle_bytes   the size of a handle, rounded up to a size the driver supports; 0: the default
  * Errors: as for ashlar_allocator_create().
@@ -122,9 +124,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__range_create(ashlar_range *range);
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_release(ashlar_range *range);
 
 /*
- * Map the newest `count` spare handles, the oldest of them first, from `offset` on, where nothing
- * may be mapped. They stay in `spare`, behind its new end. All or nothing. Errors: ASHLAR_EDRIVER,
- * ASHLAR_ENOMEM.
+ * Map the newest `count` spare handles at `offset`, oldest first; nothing may be mapped there. They
+ * stay in `spare`, behind its new end. If this fails, none of them is mapped. Errors:
+ * ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_map(ashlar_range *range, size_t offset, size_t count);
 
@@ -133,12 +135,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__range_unmap(ashlar_range *range, size_t 
                                                     cu_mem_handle handle);
 
 /*
- * The same, but without an error: if the driver refuses, nobody keeps the handle, and the range's
- * addresses are never freed.
+ * Like ashlar__range_unmap(), but without an error: if the driver refuses, nobody keeps the handle,
+ * and the range's addresses are never freed.
  */
 void ashlar__range_abandon(ashlar_range *range, size_t offset);
 
-/* Let a device use [offset, offset + bytes), which must all be mapped; or no longer. */
+/*
+ * _open: give a device access to [offset, offset + bytes), which must all be mapped. _close: end
+ * it.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_open(ashlar_range *range, size_t offset, size_t bytes,
                                                    int ordinal);
 void ashlar__range_close(ashlar_range *range, size_t offset, size_t bytes, int ordinal);
@@ -158,7 +163,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__range_free_segment(ashlar_range *range, 
 
 /* ---- for the back ends ---- */
 
-/* How segments of one kind of memory are taken and freed. Call them in the device's context. */
+/*
+ * The calls that take and free segments of one kind of memory. Call them in the device's context.
+ */
 struct ashlar_segment_calls {
     const char *take_name; /* CUDA's names of the two calls */
     const char *free_name;

@@ -8,15 +8,15 @@
 #include "allocator/base/error.h"
 #include "allocator/heap/size_class.h"
 
-/* The driver itself takes memory in multiples of this, and would waste the rest of the last one. */
+/* The driver takes memory in multiples of this, and would waste the rest of the last multiple. */
 #define SEGMENT_ALIGN ((size_t)2 << 20)
 _Static_assert((size_t)(2 << 20) % ASHLAR_BLOCK_ALIGN == 0, "a segment is whole blocks");
 
 /* More addresses than any device has, so that every address is an offset in the range. */
 #define ADDRESSES ((size_t)1 << 48)
 
-/* Called in the device's context. Entering it is counted for the process but not for the allocator,
- * since that does no work in the driver. */
+/* Called in the device's context. Entering the context counts for the process but not for the
+ * allocator, since it does no work in the driver. */
 static cu_result take_device(ashlar_range *range, cu_ptr *ptr, size_t bytes) {
     return ASHLAR_CALL(range->client, mem_alloc, (ptr, bytes));
 }

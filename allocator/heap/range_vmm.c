@@ -1,4 +1,6 @@
-/* range_vmm.c - the range with virtual memory management: handles created, mapped, unmapped. */
+/*
+ * range_vmm.c - the range with virtual memory management: creating, mapping and unmapping handles.
+ */
 #include "allocator/heap/range.h"
 
 #include "allocator/base/check_level.h"
@@ -142,7 +144,7 @@ void ashlar__range_vmm_finish(ashlar_range *range) {
     }
 }
 
-/* Reserve addresses; if they are scarce (ulimit -v, a virtual machine), make do with fewer. */
+/* Reserve addresses. If they are scarce (ulimit -v, a virtual machine), reserve fewer. */
 static ashlar_status reserve_addresses(ashlar_range *range) {
     cu_result result = CU_OUT_OF_MEMORY;
     for (size_t factor = ADDRESS_FACTOR; factor > 0 && result == CU_OUT_OF_MEMORY; factor /= 2) {

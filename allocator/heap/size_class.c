@@ -1,4 +1,4 @@
-/* size_class.c - the table of size classes, and the way back from a class to its bytes. */
+/* size_class.c - the table of size classes, and the bytes of each class. */
 #include "allocator/heap/size_class.h"
 
 #include "allocator/base/checked.h"

@@ -40,7 +40,7 @@ typedef struct ashlar_sc {
     uint16_t idx;
 } ashlar_sc;
 
-/* Entry n: the class of n + 1 units of 512 B. A table, since computing a class would take a sixth
+/* Entry n: the class of n + 1 units of 512 B. A table, since computing the class would take a sixth
  * of the time of a hit. */
 extern const uint8_t ashlar__sc_table[ASHLAR_SC_MAX_BYTES / ASHLAR_BLOCK_ALIGN];
 
@@ -52,8 +52,8 @@ static inline ashlar_sc ashlar__sc_of_bytes(size_t bytes) {
 
 size_t ashlar__sc_bytes(ashlar_sc sc);
 
-/* The block size that serves a request of `bytes`, 0 < bytes <= ASHLAR_SC_MAX_BYTES: as
- * ashlar__sc_bytes() gives for the class, the next multiple of the step of its group. */
+/* The block size that serves a request of `bytes`, 0 < bytes <= ASHLAR_SC_MAX_BYTES: the next
+ * multiple of the step of the class's group, which equals ashlar__sc_bytes() of the class. */
 static inline size_t ashlar__small_block_bytes(size_t bytes) {
     const size_t last = bytes - 1;
     const unsigned long long base = last | (ASHLAR_SC_LINEAR_BYTES / 2);
@@ -61,7 +61,10 @@ static inline size_t ashlar__small_block_bytes(size_t bytes) {
     return ((last >> step) + 1) << step;
 }
 
-/* The same for any `bytes` > 0; false if it does not fit in size_t. */
+/*
+ * Like ashlar__small_block_bytes(), for any `bytes` > 0; false if the result does not fit in
+ * size_t.
+ */
 bool ashlar__block_bytes(size_t bytes, size_t *out);
 
 #endif /* ASHLAR_SIZE_CLASS_H */

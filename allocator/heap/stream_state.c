@@ -1,4 +1,4 @@
-/* stream_state.c - recording, asking and awaiting a stream's events. */
+/* stream_state.c - recording a stream's events, querying them, and waiting for them. */
 #include "allocator/heap/stream_state.h"
 
 #include "allocator/base/check_level.h"
@@ -15,7 +15,7 @@ bool ashlar__stream_state_is_sound(const ashlar_stream_state *state) {
         }
         before = state->events[i].number;
     }
-    /* Held: do not look at last_tick, which the holder may be writing. */
+    /* If a cache holds the stream, do not read last_tick, which its thread may be writing. */
     const bool is_held = atomic_load_explicit(&state->holder, memory_order_relaxed) != NULL;
     return before == state->recorded && (is_held || state->last_tick <= state->recorded) &&
            (!state->is_gone || state->is_lost || state->last_tick < state->recorded) &&
@@ -84,7 +84,7 @@ static void complete(ashlar_stream_state *state, uint64_t number) {
     ASHLAR_CHECK2(ashlar__stream_state_is_sound(state));
 }
 
-/* The oldest pending recording after `tick`; NULL: it is known to have completed. */
+/* The oldest pending recording after `tick`; NULL: such a recording is known to have completed. */
 static const ashlar_numbered_event *oldest_after(const ashlar_stream_state *state, uint64_t tick) {
     ASHLAR_CHECK2(state->recorded > tick && ashlar__stream_state_is_sound(state));
     if (state->completed > tick) {
@@ -111,7 +111,7 @@ static ashlar_status query(ashlar_stream_state *state, ashlar_driver_client *cli
                                                           : refuse(client, "cuEventQuery", result);
 }
 
-/* See to it that an event is spare, unless all are pending: ask for one before more are made. */
+/* Make an event spare, unless all are pending: query the pending ones before creating more. */
 static ashlar_status find_spare(ashlar_stream_state *state, ashlar_driver_client *client) {
     if (state->pending_count >= ASHLAR_EVENTS_FEW && state->pending_count == state->event_count) {
         ASHLAR_TRY(query(state, client));
@@ -138,8 +138,8 @@ static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *cl
     if (status != ASHLAR_OK) {
         return status;
     }
-    /* If none is spare, the newest recording's event is recorded again. Never the oldest one: that
-     * would put off what completes first. */
+    /* If no event is spare, record the newest recording's event again. Never reuse the oldest one:
+     * that would delay what completes first. */
     const bool is_full = state->pending_count == ASHLAR_EVENTS_MAX;
     const size_t idx = is_full ? ASHLAR_EVENTS_MAX - 1 : state->pending_count;
     const cu_result result =
@@ -198,7 +198,7 @@ ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state, ashlar_driver
                : ashlar__stream_state_query(state, client);
 }
 
-/* Inside the device's context. An idle stream is as good as an event that has completed. */
+/* Inside the device's context. An idle stream proves as much as an event that has completed. */
 static ashlar_status query_stream(ashlar_stream_state *state, ashlar_driver_client *client,
                                   bool *is_idle) {
     const ashlar_status status = ashlar__stream_refuse_captured(client, state->stream);
@@ -253,8 +253,8 @@ ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_dr
 }
 
 /*
- * While the lock is dropped, another thread may record the event again. The event then comes behind
- * more work of the same stream, so waiting for it proves no less.
+ * While the lock is dropped, another thread may record the event again. Then the event follows more
+ * work of the same stream, so waiting for it still proves enough.
  */
 ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
                                                ashlar_driver_client *client, uint64_t tick,
@@ -278,7 +278,7 @@ ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
     if (result != CU_SUCCESS) {
         return refuse(client, "cuEventSynchronize", result);
     }
-    complete(state, awaited.number); /* a later one may be known to be complete by now */
+    complete(state, awaited.number); /* a later recording may be known to be complete by now */
     return ASHLAR_OK;
 }
 
@@ -291,8 +291,8 @@ void ashlar__stream_state_settle(ashlar_stream_state *state, uint64_t wait) {
     if (state->settling.wait != wait) {
         return;
     }
-    /* Nothing was freed during the wait, so work with no event behind it is past as well. This
-     * counts as a recording that has completed, with its event spare. */
+    /* Nothing was freed during the wait, so work with no event behind it is past as well. Count it
+     * as a recording that has completed and whose event is spare. */
     if (state->settling.stamp_count == state->stamp_count &&
         !ashlar__stream_state_is_covered(state)) {
         ASHLAR_CHECK2(state->recorded == state->settling.recorded);

@@ -7,9 +7,9 @@
  *
  *     is_past(state, tick) == (state->completed > tick)
  *
- * Each recording has an event of its own, so on a busy stream the oldest completes however many
- * come after it. If ASHLAR_EVENTS_MAX are pending, the event of the newest is recorded again, with
- * the new number: waits for it take longer, but prove no less.
+ * Each recording has an event of its own. So on a busy stream the oldest event completes, however
+ * many follow it. If ASHLAR_EVENTS_MAX are pending, the newest event is recorded again, with the
+ * new number: waits for it take longer, but prove no less.
  *
  * Invariants (ashlar__stream_state_is_sound):
  *   completed <= recorded                     what has completed was recorded
@@ -33,9 +33,10 @@
 #define ASHLAR_NO_STREAM ((ashlar_stream)UINTPTR_MAX)
 
 /*
- * Recordings of one stream that may be pending at a time: as many as the large frees of two steps
- * on a full device. With fewer, the last event comes behind much that nobody waits for. Once few
- * are pending, the oldest is asked first: where the device keeps up, that is all a stream has.
+ * The most recordings of one stream that may be pending at a time: about as many as the large frees
+ * of two steps on a full device. With fewer, the last event would follow much work that nobody
+ * waits for. Once FEW are pending, the oldest is queried first: if the device keeps up, a stream
+ * needs no more events.
  */
 enum { ASHLAR_EVENTS_FEW = 16, ASHLAR_EVENTS_MAX = 128 };
 
@@ -69,8 +70,8 @@ typedef struct ashlar_use_batch {
 
 /* Lock: the allocator's guards every field except those marked const. */
 struct ashlar_stream_state {
-    ashlar_stream_state *next;           /* the allocator's list of streams */
-    ashlar_stream_state *next_in_bucket; /* the next whose handle has the same bucket */
+    ashlar_stream_state *next;           /* next in the allocator's list of streams */
+    ashlar_stream_state *next_in_bucket; /* the next in the same bucket of the hash table */
     ashlar_stream stream;                /* const */
     uint64_t thread;           /* const; per-thread default stream: its thread's number; else 0 */
     ashlar_stream_state *pool; /* while the stream is captured: its graph pool; else NULL */
@@ -79,31 +80,33 @@ struct ashlar_stream_state {
     bool is_gone; /* the stream is destroyed, or about to be: its handle is never used again */
     bool is_lost; /* gone before its last event was recorded: its memory is never reused */
     bool is_ended; /* the pool's capture, or the stream's thread, has ended: no request names it */
-    bool is_replaced;    /* it ended unannounced: its handle names another stream now */
+    bool is_replaced;    /* ended unannounced: its handle names another stream now */
     bool has_id;         /* `id` is known */
     uint64_t id;         /* the driver's, if streams are watched; unique */
     size_t caller_count; /* calls under way that name it and so prove it alive; if watched */
     /*
-     * The thread's cache that holds the zones, and with them last_used, last_tick, has_freed and
-     * stamp_count; NULL: they are under the lock as everything else. See hold.h.
+     * The thread's cache that holds the zones, last_used, last_tick, has_freed and stamp_count;
+     * NULL: these are under the lock, like all other fields. See hold.h.
      */
     _Atomic(ashlar_cache *) holder;
     unsigned handovers;               /* how often it passed from one thread to another */
-    _Atomic(ashlar_block *) returned; /* freed by threads that do not hold it, linked by `older` */
-    size_t waiter_count;              /* threads that wait for an event, having dropped the lock */
+    _Atomic(ashlar_block *) returned; /* blocks freed by other threads than the holder's, linked
+                                         by `older` */
+    size_t waiter_count;              /* threads that dropped the lock to wait for an event */
     bool is_referenced;               /* used only while looking for states that may be freed */
-    ashlar_zone zones[ASHLAR_ZONE_COUNT]; /* its addresses, with the memory that it used last */
+    ashlar_zone zones[ASHLAR_ZONE_COUNT]; /* its addresses, and the memory that it used last */
     ashlar_block *oldest_away; /* blocks that wait for this stream, linked by `older`: away.h */
     ashlar_block *newest_away;
     ashlar_use_batch batch;            /* the newest of them */
-    ashlar_stream_state *next_awaited; /* in the heap's list of those for which blocks wait */
+    ashlar_stream_state *next_awaited; /* next in the heap's list of streams for which blocks
+                                          wait */
     bool is_awaited;                   /* is in that list */
-    size_t away_count;                 /* blocks whose home this is, and that are away */
+    size_t away_count;                 /* blocks that are away and will come home here */
     uint64_t last_used;                /* the newest request, or free under the lock, counted
                                         * over all streams */
-    bool has_freed;                    /* last_tick was stamped on anything at all */
+    bool has_freed;                    /* last_tick has been stamped on something */
     size_t pending_count; /* events[0] on: recorded, not known to have completed; oldest first */
-    size_t event_count;   /* made so far; events that are not pending are spare */
+    size_t event_count;   /* created so far; events that are not pending are spare */
     uint64_t recorded;    /* the newest recording; 0: none so far */
     uint64_t completed;   /* the newest recording known to have completed */
     uint64_t last_tick;   /* the newest tick stamped on a block that was freed here */
@@ -116,7 +119,7 @@ struct ashlar_stream_state {
 /* Whether the invariants above hold, except for those of blocks. O(pending_count). */
 bool ashlar__stream_state_is_sound(const ashlar_stream_state *state);
 
-/* Whether a use stamped (state, tick) is known to be over. */
+/* Whether a use of this stream stamped `tick` is known to be over. */
 static inline bool ashlar__stream_state_is_past(const ashlar_stream_state *state, uint64_t tick) {
     return state == NULL || state->completed > tick;
 }
@@ -129,8 +132,8 @@ static inline bool ashlar__stream_state_is_quiet(const ashlar_stream_state *stat
 /*
  * The tick of a use that ends now. The use is over once an event with a higher number, in the
  * stream's order of recordings, has completed: so the tick is the number of the newest recording.
- * On a stream that is gone, the last recording came behind all its work, so the tick is one less.
- * A stream that was lost has no recording behind its work, and its uses never count as over.
+ * On a stream that is gone, the last recording followed all its work, so the tick is one less. A
+ * stream that was lost has no recording behind its work, and its uses never count as over.
  */
 static inline uint64_t ashlar__stream_state_stamp(const ashlar_stream_state *state) {
     const bool is_covered = state->is_gone && !state->is_lost;
@@ -139,8 +142,8 @@ static inline uint64_t ashlar__stream_state_stamp(const ashlar_stream_state *sta
 }
 
 /*
- * Note a use that ends now. Returns the number of the stream's next recording, which will come
- * behind all work queued so far.
+ * Note a use that ends now. Returns the number of the stream's next recording, which will follow
+ * all work queued so far.
  */
 static inline uint64_t ashlar__stream_state_next(ashlar_stream_state *state) {
     state->last_tick = ashlar__stream_state_stamp(state);
@@ -151,23 +154,23 @@ static inline uint64_t ashlar__stream_state_next(ashlar_stream_state *state) {
 
 /*
  * Whether no event can be recorded here now, so that no other stream can have the blocks last used
- * here. That holds for a graph's pool, for a stream under capture and for one that was lost. While
- * any stream is under capture, it also holds for the legacy default stream, which may be ordered
- * with that stream, and for other threads' default streams, whose events would go to the legacy
- * one. And it holds for a silent stream whose last free has no event behind it.
+ * here. That is the case for a graph's pool, for a stream under capture, for a stream that was
+ * lost, and for a silent stream whose last free has no event behind it. While any stream is under
+ * capture, it is also the case for the legacy default stream, which may be ordered with that
+ * stream, and for other threads' default streams, whose events would go to the legacy one.
  */
 bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
                                     const ashlar_driver_client *client);
 
-/* Whether a stream was made by the program, and so can end. Default streams live as long as their
+/* Whether the program made the stream, and so can end it. Default streams live as long as their
  * context or thread. */
 static inline bool ashlar__stream_can_end(ashlar_stream stream) {
     return (uintptr_t)stream > CU_STREAM_PER_THREAD;
 }
 
 /*
- * Whether the stream may have been destroyed unannounced, so that the driver must not see its
- * handle: streams are watched, and no call under way names this one.
+ * Whether the driver must not see the stream's handle, because the stream may have been destroyed
+ * unannounced: streams are watched, and no call under way names this one.
  */
 static inline bool ashlar__stream_state_is_silent(const ashlar_stream_state *state,
                                                   const ashlar_driver_client *client) {
@@ -181,7 +184,7 @@ static inline bool ashlar__stream_state_is_recorded_at_calls(const ashlar_stream
     return client->records_at_calls && ashlar__stream_can_end(state->stream);
 }
 
-/* Whether an event comes behind the last use of all memory freed here. */
+/* Whether an event follows the last use of all memory freed here. */
 static inline bool ashlar__stream_state_is_covered(const ashlar_stream_state *state) {
     return !state->has_freed || state->recorded > state->last_tick;
 }
@@ -192,11 +195,11 @@ static inline bool ashlar__stream_state_is_others(const ashlar_stream_state *sta
 }
 
 /*
- * Record an event unless a recording after `tick` exists. *recorded counts the recordings of all
- * streams.
+ * Record an event, unless there is a recording after `tick` already. *recorded counts the
+ * recordings of all streams.
  *
- * Requires that the stream's handle is valid or that is_gone says otherwise, since the driver must
- * not see a destroyed handle. A handle stays valid until ashlar_allocator_forget_stream().
+ * If the stream's handle is no longer valid, is_gone must be set, since the driver must not see a
+ * destroyed handle. A handle stays valid until ashlar_allocator_forget_stream().
  *
  * Errors: ASHLAR_EINVAL (the stream is captured without a pool, lost or silent), ASHLAR_EDRIVER.
  */
@@ -205,34 +208,34 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_cover(ashlar_stream_state *
                                                            uint64_t tick, uint64_t *recorded);
 
 /*
- * Ask, without waiting, which recordings have completed, from the oldest pending one up to the
- * first that has not. Requires that one is pending.
+ * Query, without waiting, which recordings have completed, from the oldest pending one up to the
+ * first that has not. At least one must be pending.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_query(ashlar_stream_state *state,
                                                            ashlar_driver_client *client);
 
 /*
- * Find out, without waiting, whether a use stamped `tick` is over: if no recording comes after it,
- * make one; then ask. Errors: as ashlar__stream_state_cover().
+ * Find out, without waiting, whether a use stamped `tick` is over. If no recording follows it, make
+ * one first. Errors: as ashlar__stream_state_cover().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state,
                                                          ashlar_driver_client *client,
                                                          uint64_t tick, uint64_t *recorded);
 
 /*
- * Find out, without waiting, whether the stream is idle; then all uses stamped so far are over. An
- * event recorded now would not tell: queried at once, it may not have completed even on an idle
- * stream. An event is recorded behind the work if the stream is not idle, or cannot be queried
- * because it is gone or another thread's. Errors: as ashlar__stream_state_cover().
+ * Find out, without waiting, whether the stream is idle; then all uses stamped so far are over. A
+ * newly recorded event would not show this: queried at once, it may not have completed even on an
+ * idle stream. An event is recorded behind the work only if the stream is not idle, or cannot be
+ * queried because it is gone or another thread's. Errors: as ashlar__stream_state_cover().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_ask_idle(ashlar_stream_state *state,
                                                               ashlar_driver_client *client,
                                                               uint64_t *recorded);
 
 /*
- * Have `waiter` wait, in-stream, for the oldest recording after `tick`, unless that is known to
- * have completed. Requires recorded > tick.
- * Errors: ASHLAR_EINVAL (`waiter` is captured without a pool), ASHLAR_EDRIVER.
+ * Let `waiter` wait, in-stream, for the oldest recording after `tick`, unless that is known to have
+ * completed. Requires recorded > tick. Errors: ASHLAR_EINVAL (`waiter` is captured without a pool),
+ * ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state,
                                                              ashlar_driver_client *client,
@@ -250,9 +253,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_synchronize(ashlar_stream_s
                                                                  uint64_t tick, ashlar_lock *lock);
 
 /*
- * Call these before and after the host waits for the whole device: the second marks all uses past
- * that were stamped before the first. `wait`, above 0, numbers such waits; if a later wait has
- * begun on the stream meanwhile, the second call leaves it to that one.
+ * Call _begin_ before and _end_ after a wait on the host for the whole device: _end_ marks all uses
+ * as past that were stamped before _begin_. `wait`, above 0, numbers these waits. If a later wait
+ * has begun on the stream in between, _end_ leaves the marking to the later one.
  */
 void ashlar__stream_state_begin_settling(ashlar_stream_state *state, uint64_t wait);
 void ashlar__stream_state_settle(ashlar_stream_state *state, uint64_t wait);

@@ -3,14 +3,14 @@
  *
  * Each stream has two zones, one for blocks that have a size class and one for larger blocks, so
  * that a small block never keeps the memory around a large one. A zone takes windows of addresses
- * as it needs them. A window is cut into blocks that leave nothing out: used blocks, and FREE ones,
- * called gaps, whether or not memory is mapped behind them. Where a block goes depends on the gaps
- * alone, never on what is mapped. So a program that repeats itself gets the same addresses each
- * time, and needs no more memory the second time than the first.
+ * as it needs them. Blocks cover all of a window: used blocks, and FREE ones, called gaps, whether
+ * or not memory is mapped behind them. A block's place depends on the gaps alone, never on what is
+ * mapped. So a program that repeats itself gets the same addresses each time, and needs no more
+ * memory the second time than the first.
  *
  * Memory is mapped behind a window in handles; a segment always has all of its memory. A handle is
- * free if it lies in a gap as a whole. Its memory can then be unmapped, and mapped in another
- * window, as soon as the device is done with it:
+ * free if it lies wholly in a gap. Its memory can then be unmapped, and mapped in another window,
+ * as soon as the device is done with it:
  *
  *     is_past(handle) == (owner->completed >= handle.covered_by)
  */
@@ -23,7 +23,7 @@
 
 typedef struct ashlar_zone ashlar_zone;
 
-/* The memory behind one handle's worth of a window's addresses. */
+/* The memory behind the part of a window that one handle maps. */
 typedef struct ashlar_backing {
     cu_mem_handle handle; /* 0 in a segment */
     uint64_t is_mapped : 1;
@@ -43,8 +43,8 @@ typedef struct ashlar_backing {
  *   mapped_count == handles that are mapped,  of each: covered_by <= zone->owner->last_tick + 1
  */
 struct ashlar_window {
-    ashlar_window *next;  /* the zone's next one */
-    ashlar_window *above; /* the heap's next one, in address order */
+    ashlar_window *next;  /* next in the zone */
+    ashlar_window *above; /* next in the heap, in address order */
     ashlar_zone *zone;
     size_t offset; /* const; a multiple of the handle's bytes, except for segments */
     size_t bytes;  /* const; a multiple of the handle's bytes */
@@ -59,17 +59,17 @@ enum {
     ASHLAR_ZONE_COUNT
 };
 
-/* Block nodes that no block uses, linked by `next`. */
+/* Unused block nodes, linked by `next`. */
 typedef struct ashlar_node_pool {
     ashlar_block *first;
     size_t count;
 } ashlar_node_pool;
 
-/* core/hold.h says who may touch a zone. The lock guards the links `next`. */
+/* allocator/core/hold.h says who may touch a zone. The lock guards the links `next`. */
 struct ashlar_zone {
     ashlar_free_bins gaps;
-    ashlar_node_pool nodes;     /* for the next blocks that are cut here */
-    size_t used_bytes;          /* of the used blocks in the windows */
+    ashlar_node_pool nodes;     /* for the next blocks to be cut here */
+    size_t used_bytes;          /* sum of the used blocks in the windows */
     ashlar_window *windows;     /* newest first */
     ashlar_stream_state *owner; /* const; the stream state that contains this zone */
     ashlar_zone *next;          /* in the heap's list of zones that have windows */

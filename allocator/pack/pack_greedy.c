@@ -114,8 +114,10 @@ ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes) {
             ashlar__pack_occupancy_find(state->occupancy, item->first, item->end, item->bytes);
         state->trial[i] = offset;
         top = offset + item->bytes > top ? offset + item->bytes : top;
-        if (k % LOOK_EVERY == LOOK_EVERY - 1 && !ashlar__pack_budget_is_left(&state->budget) &&
-            state->plan_bytes != SIZE_MAX) {
+        const bool must_stop = k % LOOK_EVERY == LOOK_EVERY - 1 &&
+                               !ashlar__pack_budget_is_left(&state->budget) &&
+                               state->plan_bytes != SIZE_MAX;
+        if (must_stop || top >= state->plan_bytes) {
             *bytes = SIZE_MAX;
             return ASHLAR_OK;
         }

@@ -29,8 +29,9 @@ typedef struct ashlar_pack_state {
 /* Sort `order` by `keys`. */
 void ashlar__pack_sort(ashlar_pack_state *state);
 
-/* Place all items in `order`; their offsets go to `trial`. *bytes is the highest end, or SIZE_MAX
- * if the budget ran out on the way and there is a plan already. Errors: ASHLAR_EHOSTMEM. */
+/* Place all items in `order`; their offsets go to `trial`. *bytes is the highest end. It is
+ * SIZE_MAX if there is a plan already and this one will not be smaller, or the budget ran out on
+ * the way. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes);
 
 /* The highest end of an item in a plan. */

@@ -42,7 +42,7 @@ static void push_block(ashlar_pinned_block **link, ashlar_pinned_block *block) {
     *link = block;
 }
 
-/* The equations of a shard, except that for live_bytes, which takes a walk over the blocks. */
+/* The equations of a shard, except that for live_bytes, which needs a walk over the blocks. */
 static bool counts_hold(const ashlar_table_shard *shard) {
     return shard->block_count == shard->alloc_count - shard->free_count &&
            (shard->block_count > 0 || shard->live_bytes == 0);
@@ -61,7 +61,7 @@ static bool shard_holds(const ashlar_table_shard *shard) {
     return counts_hold(shard) && count == shard->block_count && bytes == shard->live_bytes;
 }
 
-/* If host memory is out, the chains stay as they are. */
+/* If host memory runs out, the chains stay as they are. */
 static void double_chains_locked(ashlar_table_shard *shard) {
     ASHLAR_OWNS(&shard->lock);
     const size_t count = 2 * shard->chain_count;
@@ -125,7 +125,8 @@ void ashlar__block_table_put(ashlar_block_table *table, ashlar_pinned_block *blo
     ashlar_table_shard *shard = shard_of(table, block->ptr);
     ASHLAR_CHECK2(block->wait_count == 0);
     ashlar__lock_acquire(&shard->lock);
-    ASHLAR_CHECK2(*find_locked(shard, block->ptr) == NULL); /* jemalloc gives an address out once */
+    ASHLAR_CHECK2(*find_locked(shard, block->ptr) == NULL); /* jemalloc never gives out an
+                                                               address twice */
     if (shard->block_count >= shard->chain_count) {
         double_chains_locked(shard);
     }

@@ -36,7 +36,10 @@ typedef struct ashlar_table_shard {
     uint64_t free_count;
 } ashlar_table_shard;
 
-/* While all shards are locked: live_bytes == sum of theirs;  live_peak_bytes >= live_bytes */
+/*
+ * While all shards are locked: live_bytes == sum of the shards' live_bytes;  live_peak_bytes >=
+ * live_bytes
+ */
 typedef struct ashlar_block_table {
     _Atomic size_t live_bytes; /* for the peak */
     _Atomic size_t live_peak_bytes;

@@ -67,7 +67,10 @@ static void remove_run(ashlar_page_heap *heap, ashlar_page_run *run) {
     run->page_count = 0;
 }
 
-/* A run from the first bin, of `bin` and all above, that is not empty; NULL: all are empty. */
+/*
+ * A free run from the first bin that is not empty, beginning with `bin`; NULL: all these bins are
+ * empty.
+ */
 static ashlar_page_run *first_from(const ashlar_page_heap *heap, size_t bin) {
     for (size_t word = bin / 64; word < PAGE_HEAP_BINS / 64; word++) {
         uint64_t bits = heap->bin_bits[word];
@@ -240,7 +243,7 @@ static void insert_locked(ashlar_page_heap *heap, ashlar_segment *segment) {
     put_run(heap, segment->pages, segment->page_count);
 }
 
-/* Add the announced segment, and cut *out from it. `segment` is NULL if it could not be made. */
+/* Add the announced segment, and cut *out from it. `segment` is NULL if making it failed. */
 static void end_growing(ashlar_page_heap *heap, size_t announced_bytes, ashlar_segment *segment,
                         size_t bytes, void **out) {
     ashlar__lock_acquire(&heap->lock);
@@ -352,7 +355,7 @@ void ashlar__page_heap_finish(ashlar_page_heap *heap) {
 
 /* ---- check ---- */
 
-/* SIZE_MAX: a bin is broken. */
+/* The number of pages in the bins; SIZE_MAX: a bin is broken. */
 static size_t pages_in_bins(const ashlar_page_heap *heap) {
     size_t page_count = 0;
     for (size_t bin = 0; bin < PAGE_HEAP_BINS; bin++) {

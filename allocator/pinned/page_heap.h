@@ -42,7 +42,7 @@ struct ashlar_segment {
  *   reserved_bytes + growing_bytes <= limit_bytes;  reserved_bytes <= reserved_peak_bytes
  *   segment_count + grower_count <= segment_capacity
  *   alloc_calls - free_calls == segment_count + number of segments being returned
- *   a bin holds only runs of its sizes; its bit is set if it holds any
+ *   a bin holds only runs of its sizes; its bit is set exactly if the bin holds a run
  */
 typedef struct ashlar_page_heap {
     ashlar_device *device;     /* const */
@@ -72,8 +72,8 @@ void ashlar__page_heap_finish(ashlar_page_heap *heap);
 /* Take `bytes`, a multiple of page_bytes, from a free run. NULL: no run is long enough. */
 void *ashlar__page_heap_take(ashlar_page_heap *heap, size_t bytes);
 
-/* The same from a new segment, even if a run is free.
- * Errors: ASHLAR_ENOMEM (limit, driver), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. */
+/* Take `bytes` from a new segment, even if a free run is long enough. Errors: ASHLAR_ENOMEM (limit,
+ * driver), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__page_heap_grow(ashlar_page_heap *heap, size_t bytes,
                                                        void **out);
 
@@ -83,7 +83,10 @@ void ashlar__page_heap_give(ashlar_page_heap *heap, void *ptr, size_t bytes);
 /* Return every segment that is wholly free to the driver. Returns whether there was one. */
 bool ashlar__page_heap_trim(ashlar_page_heap *heap);
 
-/* Whether the invariants hold. No segment may be being returned. For tests; takes the lock. */
+/*
+ * Whether the invariants hold. No segment may be on its way back to the driver. For tests; takes
+ * the lock.
+ */
 bool ashlar__page_heap_holds(ashlar_page_heap *heap);
 
 #endif /* ASHLAR_PINNED_PAGE_HEAP_H */

@@ -227,7 +227,8 @@ ashlar_status ashlar__pending_poll(ashlar_pending *pending, ashlar_pinned_block 
         }
         worst = status != ASHLAR_OK ? status : worst;
         if (stream->first == NULL) {
-            *link = stream->next; /* or streams that come and go would pile up */
+            *link = stream->next; /* otherwise the entries of streams that come and go would pile
+                                     up */
             ashlar__host_free(stream);
         } else {
             link = &stream->next;

@@ -85,7 +85,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pending_poll(ashlar_pending *pending,
  * was one. Errors: ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pending_wait(ashlar_pending *pending, bool *is_any);
 
-/* Record the open batch of `stream`, forget the handle. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
+/*
+ * Record the open batch of `stream`, and forget the handle. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pending_forget_stream(ashlar_pending *pending,
                                                               ashlar_stream stream);
 

@@ -70,8 +70,9 @@ void ashlar_pinned_destroy(ashlar_pinned *pool) {
 
 /* ---- taking ---- */
 
-/* Return blocks that are no longer pending to jemalloc. Only one thread does so at a time: a second
- * one would find these blocks neither pending nor free, and report the pool as full. */
+/* Return blocks that are no longer pending to jemalloc. Only one thread at a time does so: while it
+ * works, a second thread would find these blocks neither pending nor free, and report the pool as
+ * full. */
 static ashlar_status collect(ashlar_pinned *pool) {
     ashlar_pinned_block *released;
     ashlar__lock_acquire(&pool->collecting);

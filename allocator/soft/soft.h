@@ -10,6 +10,8 @@
  *   mode     eager (default)  work runs as soon as stream order allows, on the calling thread
  *            adversarial      work runs only when the host waits for it, and in an order drawn by
  *                             `seed`, so that a program that does not order its work goes wrong
+ *            overlap          work runs on four threads of the device's, as soon as its order
+ *                             allows: beside the program, and that of several streams at once
  *   seed     unsigned 64-bit decimal, default 1; the same seed and the same calls of one thread
  *            give the same interleaving
  *   peers    on (default) or off: whether a device can be given access to another's memory
@@ -26,10 +28,13 @@
  *            drivers, so that a stale handle names something else. off: no handle comes back, and
  *            every use of a stale one is known as such. Default: on, and off with strict=on
  *   waits    on or off (default): calls that CUDA documents as possibly synchronising do wait: for
- * the device's work cuMemUnmap and cuMemSetAccess, for the stream's cuMemcpyHtoDAsync of pageable
- * memory. cuMemFree always waits. A program that holds a lock during the call which queued work
- * needs to be done stands still with waits=on; one that relies on the wait goes wrong with
- * waits=off. time     on or off (default): date all calls and work on a virtual clock; see
+ *            the device's work cuMemUnmap and cuMemSetAccess, for the stream's cuMemcpyHtoDAsync of
+ *            pageable memory. cuMemFree always waits. A program that holds a lock during the call
+ *            which queued work needs to be done stands still with waits=on; one that relies on the
+ *            wait goes wrong with waits=off
+ *   overhead what each context takes of its device's memory while it lives, as a real driver's
+ *            does: bytes with a unit, rounded up to a multiple of 2 MiB; default 0B
+ *   time     on or off (default): date all calls and work on a virtual clock; see
  *            ashlar__soft_work(). A query of an event then goes by that clock.
  *   touch    on (default) or off: with off, copies and fills are queued and move no bytes, so that
  *            device memory of any size takes no host memory. For programs that look at sizes only

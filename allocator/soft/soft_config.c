@@ -35,13 +35,24 @@ static ashlar_status read_memory(ashlar_piece value, soft_config *config) {
     return ASHLAR_OK;
 }
 
+static ashlar_status read_overhead(ashlar_piece value, soft_config *config) {
+    uint64_t bytes;
+    if (!ashlar__parse_bytes(value, &bytes) || bytes > MEMORY_MAX_BYTES) {
+        return refuse("overhead", value, "0B to 64TiB, with a unit B, KiB, MiB, GiB or TiB");
+    }
+    config->overhead_bytes = (bytes + SOFT_PAGE_BYTES - 1) & ~(uint64_t)(SOFT_PAGE_BYTES - 1);
+    return ASHLAR_OK;
+}
+
 static ashlar_status read_mode(ashlar_piece value, soft_config *config) {
     if (ashlar__piece_is(value, "eager")) {
         config->mode = SOFT_EAGER;
     } else if (ashlar__piece_is(value, "adversarial")) {
         config->mode = SOFT_ADVERSARIAL;
+    } else if (ashlar__piece_is(value, "overlap")) {
+        config->mode = SOFT_OVERLAP;
     } else {
-        return refuse("mode", value, "eager or adversarial");
+        return refuse("mode", value, "eager, adversarial or overlap");
     }
     return ASHLAR_OK;
 }
@@ -211,21 +222,22 @@ static ashlar_status read_costs(ashlar_piece value, soft_config *config) {
 }
 
 /* Each key, and the function that reads its value. */
-#define READER_MAP(X)          \
-    X("batch", read_batch)     \
-    X("clocks", read_clocks)   \
-    X("costs", read_costs)     \
-    X("devices", read_devices) \
-    X("latency", read_latency) \
-    X("memory", read_memory)   \
-    X("mode", read_mode)       \
-    X("peers", read_peers)     \
-    X("recycle", read_recycle) \
-    X("seed", read_seed)       \
-    X("strict", read_strict)   \
-    X("time", read_time)       \
-    X("touch", read_touch)     \
-    X("vmm", read_vmm)         \
+#define READER_MAP(X)            \
+    X("batch", read_batch)       \
+    X("clocks", read_clocks)     \
+    X("costs", read_costs)       \
+    X("devices", read_devices)   \
+    X("latency", read_latency)   \
+    X("memory", read_memory)     \
+    X("mode", read_mode)         \
+    X("overhead", read_overhead) \
+    X("peers", read_peers)       \
+    X("recycle", read_recycle)   \
+    X("seed", read_seed)         \
+    X("strict", read_strict)     \
+    X("time", read_time)         \
+    X("touch", read_touch)       \
+    X("vmm", read_vmm)           \
     X("waits", read_waits)
 
 static const char *const keys[] = {

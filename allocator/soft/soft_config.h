@@ -15,7 +15,7 @@
 enum { SOFT_DEVICES_MAX = 16 };
 #define SOFT_PAGE_BYTES ((size_t)2 << 20) /* the granularity of physical memory */
 
-typedef enum soft_mode { SOFT_EAGER, SOFT_ADVERSARIAL } soft_mode;
+typedef enum soft_mode { SOFT_EAGER, SOFT_ADVERSARIAL, SOFT_OVERLAP } soft_mode;
 typedef enum soft_recycle { SOFT_RECYCLE_ON, SOFT_RECYCLE_OFF, SOFT_RECYCLE_UNSAID } soft_recycle;
 
 typedef struct soft_config {
@@ -30,6 +30,7 @@ typedef struct soft_config {
     bool is_untouched; /* copies and fills move no bytes */
     bool has_waits;  /* calls that CUDA lets wait for the device do */
     bool is_strict;  /* what is undefined ends the process (soft_strict.c) */
+    size_t overhead_bytes; /* what each context takes, and each module; whole pages */
     soft_recycle recycle; /* ON: a new item gets the handle that was freed last; else OFF */
     bool has_time;        /* soft_time.c dates calls and work */
     bool has_costs;       /* copies, fills and host functions take time on the virtual clock */

@@ -51,6 +51,20 @@ cu_result ashlar__soft_enter_context(ashlar_driver_fn fn, soft_device **device) 
     return CU_SUCCESS;
 }
 
+static cu_result begin_context(soft_device *device) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    SOFT_TRY(ashlar__soft_overhead_take(device, &device->overhead));
+    if (ashlar__soft_handles_put(&ashlar__soft_state.contexts, SOFT_CONTEXT, device,
+                                 &device->context)) {
+        return CU_SUCCESS;
+    }
+    if (device->overhead != NULL) {
+        ashlar__soft_memory_drop(device->overhead);
+        device->overhead = NULL;
+    }
+    return CU_OUT_OF_MEMORY;
+}
+
 cu_result ashlar__soft_primary_ctx_retain(cu_context *context, cu_device device) {
     SOFT_TRY(ashlar__soft_enter(ASHLAR_DRIVER_FN_primary_ctx_retain));
     soft_device *found = ashlar__soft_device_at(device);
@@ -58,9 +72,9 @@ cu_result ashlar__soft_primary_ctx_retain(cu_context *context, cu_device device)
         return ashlar__soft_leave(context == NULL ? CU_INVALID_VALUE : CU_INVALID_DEVICE);
     }
     if (found->retains == 0) {
-        if (!ashlar__soft_handles_put(&ashlar__soft_state.contexts, SOFT_CONTEXT, found,
-                                      &found->context)) {
-            return ashlar__soft_leave(CU_OUT_OF_MEMORY);
+        const cu_result result = begin_context(found);
+        if (result != CU_SUCCESS) {
+            return ashlar__soft_leave(result);
         }
         found->fault = CU_SUCCESS;
         found->peers = 0;

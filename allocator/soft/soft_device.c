@@ -41,6 +41,13 @@ static ashlar_status build_devices(const soft_config *config, soft_device *devic
     return ASHLAR_OK;
 }
 
+static void drop_overhead(soft_device *device) {
+    if (device->overhead != NULL) {
+        ashlar__soft_memory_drop(device->overhead);
+    }
+    device->overhead = NULL;
+}
+
 /* The order matters: mappings use memory, and memory belongs to devices. */
 static void destroy_devices(soft_state *state) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
@@ -61,6 +68,7 @@ static void destroy_devices(soft_state *state) {
         }
     }
     for (int i = 0; i < state->config.device_count; i++) {
+        drop_overhead(&state->devices[i]);
         ashlar__soft_pages_finish(&state->devices[i]);
         ashlar__soft_clock_clear(&state->devices[i].ended[false]);
         ashlar__soft_clock_clear(&state->devices[i].ended[true]);
@@ -92,6 +100,7 @@ ashlar_status ashlar__soft_configure(const char *spec) {
     }
     soft_state *state = &ashlar__soft_state;
     ashlar__lock_acquire(&state->lock);
+    ashlar__soft_workers_halt();
     destroy_devices(state);
     state->config = config;
     state->generation++;
@@ -104,6 +113,7 @@ ashlar_status ashlar__soft_configure(const char *spec) {
     }
     for (int i = 0; i < config.device_count; i++) {
         state->devices[i] = devices[i];
+        state->devices[i].of = &state->devices[i];
         ashlar__soft_stream_join(devices[i].legacy, &state->devices[i], true);
     }
     ASHLAR_CHECK2(state->first_stream == state->devices[0].legacy);
@@ -159,6 +169,15 @@ cu_result ashlar__soft_init(unsigned int flags) {
     return CU_SUCCESS;
 }
 
+void ashlar__soft_context_reset(soft_device *context) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    ashlar__soft_event_reset(context);
+    ashlar__soft_stream_reset(context);
+    ashlar__soft_alloc_reset(context);
+    ashlar__soft_peer_reset(context);
+    drop_overhead(context);
+}
+
 /* As with CUDA, the last release destroys everything that belongs to the context. */
 cu_result ashlar__soft_primary_ctx_release(cu_device device) {
     SOFT_TRY(ashlar__soft_enter(ASHLAR_DRIVER_FN_primary_ctx_release));
@@ -174,10 +193,7 @@ cu_result ashlar__soft_primary_ctx_release(cu_device device) {
     }
     if (--found->retains == 0) {
         (void)ashlar__soft_handles_take(&ashlar__soft_state.contexts, SOFT_CONTEXT, found->context);
-        ashlar__soft_event_reset(found);
-        ashlar__soft_stream_reset(found);
-        ashlar__soft_alloc_reset(found);
-        ashlar__soft_peer_reset(found);
+        ashlar__soft_context_reset(found);
     }
     return ashlar__soft_leave(CU_SUCCESS);
 }
@@ -271,7 +287,7 @@ cu_result ashlar__soft_ctx_enable_peer_access(cu_context peer, unsigned int flag
         return result;
     }
     const soft_device *other = ashlar__soft_context_find(peer);
-    if (flags != 0 || other == NULL || other == device) {
+    if (flags != 0 || other == NULL || other->of == device->of) {
         return ashlar__soft_leave(flags != 0 ? CU_INVALID_VALUE : CU_INVALID_CONTEXT);
     }
     if (!ashlar__soft_state.config.has_peers) {

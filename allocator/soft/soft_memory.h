@@ -16,6 +16,7 @@ typedef struct soft_device soft_device;
 typedef struct soft_memory {
     soft_device *device;
     size_t user_count; /* 1 while its handle lives, and 1 for each mapping */
+    unsigned int handle_types; /* by which it could be shared */
     size_t page_count;
     uint32_t pages[]; /* indexes into the device's memory; in general not contiguous */
 } soft_memory;
@@ -28,6 +29,8 @@ void ashlar__soft_pages_finish(soft_device *device);
  * caller, who drops it with ashlar__soft_memory_drop(). */
 cu_result ashlar__soft_memory_create(soft_device *device, size_t bytes, soft_memory **out);
 void ashlar__soft_memory_drop(soft_memory *memory);
+/* Take what a context needs for itself; *out NULL: overhead=0B. */
+cu_result ashlar__soft_overhead_take(soft_device *device, soft_memory **out);
 
 /* ---- reservations and mappings (soft_memory.c) ---- */
 

@@ -115,8 +115,9 @@ static bool is_page_table_sound(const soft_device *device) {
     return sound && used == device->pages_used;
 }
 
-cu_result ashlar__soft_memory_create(soft_device *device, size_t bytes, soft_memory **out) {
+cu_result ashlar__soft_memory_create(soft_device *context, size_t bytes, soft_memory **out) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
+    soft_device *device = context->of;
     const size_t page_count = bytes / SOFT_PAGE_BYTES;
     ASHLAR_CHECK2(bytes > 0 && bytes % SOFT_PAGE_BYTES == 0);
     ASHLAR_CHECK2(device->pages_used <= device->page_count);
@@ -150,4 +151,11 @@ void ashlar__soft_memory_drop(soft_memory *memory) {
     }
     ASHLAR_CHECK3(is_page_table_sound(memory->device));
     ashlar__host_free(memory);
+}
+
+cu_result ashlar__soft_overhead_take(soft_device *device, soft_memory **out) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    const size_t bytes = ashlar__soft_state.config.overhead_bytes;
+    *out = NULL;
+    return bytes == 0 ? CU_SUCCESS : ashlar__soft_memory_create(device, bytes, out);
 }

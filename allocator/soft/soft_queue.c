@@ -145,9 +145,9 @@ static soft_stream *pick_drawn(bool any) {
 }
 
 static soft_stream *pick(void) {
-    return ashlar__soft_state.config.mode == SOFT_EAGER ? pick_oldest()
-           : ashlar__soft_has_chooser()                 ? ashlar__soft_pick_chosen()
-                                                        : pick_drawn(false);
+    return ashlar__soft_state.config.mode != SOFT_ADVERSARIAL ? pick_oldest()
+           : ashlar__soft_has_chooser()                       ? ashlar__soft_pick_chosen()
+                                                              : pick_drawn(false);
 }
 
 /* ---- running ---- */
@@ -273,11 +273,20 @@ void ashlar__soft_enqueue(soft_stream *stream, soft_op *op) {
     ashlar__soft_time_submit(stream, op);
 }
 
+bool ashlar__soft_run_oldest(void) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    soft_stream *next = pick_oldest();
+    if (next != NULL) {
+        run_head(next);
+    }
+    return next != NULL;
+}
+
 void ashlar__soft_run_ready(void) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
-    if (ashlar__soft_state.config.mode == SOFT_EAGER) {
-        for (soft_stream *next = pick_oldest(); next != NULL; next = pick_oldest()) {
-            run_head(next);
+    const soft_mode mode = ashlar__soft_state.config.mode;
+    if (mode == SOFT_EAGER || (mode == SOFT_OVERLAP && !ashlar__soft_workers_wake())) {
+        while (ashlar__soft_run_oldest()) {
         }
     }
 }
@@ -333,14 +342,16 @@ static void want(soft_stream *stream, uint64_t number) {
     }
 }
 
-/* Run one op that may run. If there is none, another thread is running an op that this thread's
- * wait depends on: sleep until some op has finished. */
+/* Run one op that may run. If there is none, or mode=overlap, another thread is to run an op that
+ * this thread's wait depends on: sleep until some op has finished. */
 static void make_progress(void) {
-    soft_stream *next = pick();
+    const bool is_theirs =
+        ashlar__soft_state.config.mode == SOFT_OVERLAP && ashlar__soft_workers_wake();
+    soft_stream *next = is_theirs ? NULL : pick();
     if (next != NULL) {
         run_head(next);
     } else {
-        ASHLAR_ASSERT(ashlar__soft_state.running_count > 0);
+        ASHLAR_ASSERT(is_theirs || ashlar__soft_state.running_count > 0);
         ashlar__lock_wait(&ashlar__soft_state.lock, &ashlar__soft_state.op_finished);
     }
 }

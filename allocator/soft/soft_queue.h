@@ -110,6 +110,15 @@ soft_op *ashlar__soft_op_new(const soft_op *model);
 void ashlar__soft_op_free(soft_op *op);
 void ashlar__soft_enqueue(soft_stream *stream, soft_op *op);
 void ashlar__soft_run_ready(void);
+/* Run the oldest op that is ready; false: there is none. The lock is dropped meanwhile. */
+bool ashlar__soft_run_oldest(void);
+
+/* ---- mode=overlap (soft_workers.c) ---- */
+
+/* Tell the threads that there may be work; the first call makes them. False: there are none. */
+bool ashlar__soft_workers_wake(void);
+/* Have them begin no more work, and wait for what runs: before a new configuration. */
+void ashlar__soft_workers_halt(void);
 
 /* Wait on the host until the point is done; the lock is dropped meanwhile. The caller must hold a
  * reference to `point`. */

@@ -16,6 +16,7 @@
  *   soft_context.c        contexts
  *   soft_choose.c         choosing what runs next, for tests that go through all orders
  *   soft_queue.c          queues: what runs next, and who waits for it
+ *   soft_workers.c        mode=overlap: threads that run work beside the program
  *   soft_capture.c        graphs, stream capture
  *   soft_stream.c         streams
  *   soft_event.c          events
@@ -57,8 +58,15 @@
 #include "allocator/soft/soft_queue.h"
 #include "allocator/soft/soft_time.h"
 
+/*
+ * A device with its primary context. A context that a program makes beside it is one more of these,
+ * whose memory is that of `of`: streams, events and what cuMemAlloc gave are its own, the physical
+ * memory and what is mapped are the device's (only a libcuda for tests makes such).
+ */
 struct soft_device {
     int ordinal;
+    soft_device *of;       /* whose physical memory it has: itself, unless a program has made it */
+    soft_memory *overhead; /* what the context itself takes, while it exists; NULL: nothing */
     unsigned retains;    /* of the primary context; 0: it does not exist */
     uintptr_t context;   /* its handle, while it exists */
     cu_result fault;     /* sticky, like a CUDA context after an illegal access */
@@ -155,6 +163,9 @@ soft_device *ashlar__soft_device_at(cu_device ordinal);
 
 /* The device that a context belongs to; NULL: no such context. */
 soft_device *ashlar__soft_context_find(cu_context context);
+
+/* End all that belongs to a context, whose work is over. */
+void ashlar__soft_context_reset(soft_device *context);
 
 /* ---- strict=on: what CUDA leaves undefined ends the process (soft_strict.c) ---- */
 

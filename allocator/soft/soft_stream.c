@@ -5,14 +5,17 @@
 #include "allocator/base/threads.h"
 
 /*
- * The calling thread's default streams, one per device. The serial tells whether a handle still
+ * The calling thread's default streams, one per context. The serial tells whether a handle still
  * names the same stream: handles are reused once a context is released or the devices are
  * configured anew.
  */
 typedef struct thread_stream {
+    const soft_device *device;
     uintptr_t handle;
     uint64_t serial;
 } thread_stream;
+
+enum { THREAD_STREAMS_MAX = 2 * SOFT_DEVICES_MAX };
 
 /* Make a stream with a handle; NULL: no host memory. */
 static soft_stream *make_stream(soft_device *device, bool is_ordered, uintptr_t *handle) {
@@ -40,13 +43,11 @@ static void orphan(soft_stream *stream) {
     }
 }
 
-/* The calling thread's default stream on device `i`; NULL: it has none yet. */
-static soft_stream *find_of_thread(int i) {
-    const thread_stream *mine = ashlar__thread_data_if_any(ASHLAR_THREAD_SOFT_STREAMS);
-    soft_stream *stream = mine == NULL ? NULL
-                                       : ashlar__soft_handles_get(&ashlar__soft_state.streams,
-                                                                  SOFT_STREAM, mine[i].handle);
-    return stream != NULL && stream->serial == mine[i].serial ? stream : NULL;
+/* NULL: it has ended, or there was none. */
+static soft_stream *stream_of(const thread_stream *mine) {
+    soft_stream *stream =
+        ashlar__soft_handles_get(&ashlar__soft_state.streams, SOFT_STREAM, mine->handle);
+    return stream != NULL && stream->serial == mine->serial ? stream : NULL;
 }
 
 static pthread_key_t thread_end_key;
@@ -56,10 +57,11 @@ static bool has_thread_end_key;
 static void end_thread(void *unused) {
     (void)unused;
     ashlar__lock_acquire(&ashlar__soft_state.lock);
-    for (int i = 0; i < SOFT_DEVICES_MAX && !ashlar__soft_state.is_forked; i++) {
-        soft_stream *stream = find_of_thread(i);
+    const thread_stream *mine = ashlar__thread_data_if_any(ASHLAR_THREAD_SOFT_STREAMS);
+    const bool has_any = mine != NULL && !ashlar__soft_state.is_forked;
+    for (int i = 0; has_any && i < THREAD_STREAMS_MAX; i++) {
+        soft_stream *stream = stream_of(&mine[i]);
         if (stream != NULL) {
-            const thread_stream *mine = ashlar__thread_data_if_any(ASHLAR_THREAD_SOFT_STREAMS);
             (void)ashlar__soft_handles_take(&ashlar__soft_state.streams, SOFT_STREAM,
                                             mine[i].handle);
             orphan(stream);
@@ -75,22 +77,26 @@ static void make_thread_end_key(void) {
 /* The calling thread's default stream, made at its first use; NULL: no host memory. */
 static soft_stream *need_thread_stream(soft_device *device) {
     static pthread_once_t key_once = PTHREAD_ONCE_INIT;
-    const int i = device->ordinal;
-    soft_stream *stream = find_of_thread(i);
-    if (stream != NULL) {
-        return stream;
-    }
     thread_stream *mine =
-        ashlar__thread_data(ASHLAR_THREAD_SOFT_STREAMS, SOFT_DEVICES_MAX * sizeof *mine);
+        ashlar__thread_data(ASHLAR_THREAD_SOFT_STREAMS, THREAD_STREAMS_MAX * sizeof *mine);
     pthread_once(&key_once, make_thread_end_key);
     if (mine == NULL || !has_thread_end_key || pthread_setspecific(thread_end_key, mine) != 0) {
         return NULL;
     }
-    stream = make_stream(device, true, &mine[i].handle);
-    if (stream != NULL) {
-        mine[i].serial = stream->serial;
+    thread_stream *vacant = NULL;
+    for (int i = 0; i < THREAD_STREAMS_MAX; i++) {
+        soft_stream *stream = stream_of(&mine[i]);
+        if (stream != NULL && mine[i].device == device) {
+            return stream;
+        }
+        vacant = vacant == NULL && stream == NULL ? &mine[i] : vacant;
     }
-    return stream;
+    soft_stream *made = vacant == NULL ? NULL : make_stream(device, true, &vacant->handle);
+    if (made != NULL) {
+        vacant->device = device;
+        vacant->serial = made->serial;
+    }
+    return made;
 }
 
 cu_result ashlar__soft_stream_find(soft_device *current, cu_stream handle, soft_stream **out) {

@@ -11,7 +11,7 @@ static cu_result check_prop(const cu_mem_prop *prop, soft_device **device) {
         prop->location.type != CU_LOCATION_DEVICE) {
         return CU_INVALID_VALUE;
     }
-    if (prop->handle_types != 0) {
+    if ((prop->handle_types & ~(unsigned int)CU_HANDLE_FILE) != 0) {
         return CU_NOT_SUPPORTED;
     }
     *device = ashlar__soft_device_at(prop->location.id);
@@ -52,6 +52,7 @@ cu_result ashlar__soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_
     if (result != CU_SUCCESS) {
         return ashlar__soft_leave(result);
     }
+    memory->handle_types = prop->handle_types;
     uintptr_t number;
     if (!ashlar__soft_handles_put(&ashlar__soft_state.memories, SOFT_MEMORY, memory, &number)) {
         ashlar__soft_memory_drop(memory);
@@ -79,8 +80,8 @@ cu_result ashlar__soft_mem_get_info(size_t *free_bytes, size_t *total_bytes) {
     if (free_bytes == NULL || total_bytes == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    *free_bytes = (device->page_count - device->pages_used) * SOFT_PAGE_BYTES;
-    *total_bytes = device->page_count * SOFT_PAGE_BYTES;
+    *free_bytes = (device->of->page_count - device->of->pages_used) * SOFT_PAGE_BYTES;
+    *total_bytes = device->of->page_count * SOFT_PAGE_BYTES;
     return ashlar__soft_leave(CU_SUCCESS);
 }
 

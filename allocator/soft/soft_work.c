@@ -159,7 +159,8 @@ cu_result ashlar__soft_memcpy_peer_async(cu_ptr dst, cu_context dst_context, cu_
 
 /* The copies of a batch have no order among themselves; in adversarial mode the seed draws one. */
 static void shuffle(soft_op **ops, size_t count) {
-    for (size_t left = count; ashlar__soft_state.config.mode != SOFT_EAGER && left > 1; left--) {
+    for (size_t left = count; ashlar__soft_state.config.mode == SOFT_ADVERSARIAL && left > 1;
+         left--) {
         const size_t drawn = (size_t)ashlar__soft_draw(left);
         soft_op *last = ops[left - 1];
         ops[left - 1] = ops[drawn];

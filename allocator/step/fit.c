@@ -1,4 +1,7 @@
-/* fit.c - the search for the largest value that runs on a device of a given size, and its need. */
+/*
+ * fit.c - finding the largest value that runs on a device of a given size, and the smallest device
+ * that this value runs on.
+ */
 #include <ashlar/fit.h>
 
 #include "allocator/base/error.h"
@@ -12,7 +15,7 @@ typedef struct search {
     ashlar_device *device;
     ashlar_fit_options options;
     size_t trials;
-    size_t reserved_bytes; /* the most that the last trial had */
+    size_t reserved_bytes; /* the most memory that the last trial reserved */
 } search;
 
 /* Whether a value runs on a device of `bytes`. */
@@ -31,9 +34,9 @@ static ashlar_status try(search *s, size_t value, size_t bytes, bool *runs) {
 }
 
 /*
- * The largest value: steps that double, then bisection.
+ * Find the largest value: double it first, then bisect.
  *
- * Invariant: `value` runs; `beyond` does not, or is above max_value.
+ * Invariant: `value` runs; `beyond` does not run, or is above max_value.
  */
 static ashlar_status find_value(search *s, size_t bytes, size_t *out) {
     const size_t last = s->options.max_value;
@@ -41,7 +44,7 @@ static ashlar_status find_value(search *s, size_t bytes, size_t *out) {
     bool runs = false;
     ASHLAR_TRY(try(s, value, bytes, &runs));
     if (!runs) {
-        return ASHLAR_ENOMEM; /* the detail is that of the trial */
+        return ASHLAR_ENOMEM; /* the detail is that of the failed trial */
     }
     for (bool is_doubling = true; beyond - value > 1;) {
         const size_t middle =
@@ -55,10 +58,11 @@ static ashlar_status find_value(search *s, size_t bytes, size_t *out) {
 }
 
 /*
- * The smallest device that the value runs on. With memory to spare it had `most`, which is mostly
- * what it needs; so steps downward double, from one granule on, before the bisection.
+ * Find the smallest device that the value runs on. `most` is the memory that it reserved with
+ * memory to spare, which is close to what it needs. So the search goes down from there by steps
+ * that double, beginning with one granule, and then bisects.
  *
- * Invariant, in granules: it runs on `enough`, and not on `few`.
+ * Invariant, in granules: the value runs on `enough`, and does not run on `few`.
  */
 static ashlar_status find_need(search *s, size_t value, size_t most, size_t *out) {
     size_t few = 0, enough = most / GRANULE_BYTES;
@@ -80,7 +84,7 @@ static ashlar_status fit(search *s, size_t bytes, ashlar_fit_result *out) {
     ASHLAR_TRY(try(s, out->value, bytes, &runs)); /* the search may have ended with another value */
     ASHLAR_FAIL_IF(!runs, ASHLAR_EINVAL, "fit: run takes other memory the second time, for %zu",
                    out->value);
-    /* Where memory is rounded up to granules that do not fill the device, it has this much. */
+    /* A device that has just what the last trial reserved, in whole granules. */
     const size_t most = (s->reserved_bytes + GRANULE_BYTES - 1) & ~(GRANULE_BYTES - 1);
     ASHLAR_TRY(try(s, out->value, most, &runs));
     ASHLAR_TRY(find_need(s, out->value, runs ? most : bytes, &out->need_bytes));

@@ -1,6 +1,6 @@
 /*
- * memory_picture.h - whether steps left the ordinary path's memory as it was, and were served from
- * it (internal).
+ * memory_picture.h - whether some steps left the ordinary path's memory unchanged, and were served
+ * from it (internal).
  */
 #ifndef ASHLAR_MEMORY_PICTURE_H
 #define ASHLAR_MEMORY_PICTURE_H
@@ -10,14 +10,14 @@
 /* What the memory looks like between two steps. */
 typedef struct ashlar_memory_picture {
     ashlar_stats stats;
-    uint64_t layout; /* a hash: which zone each window is of, and how much of it is mapped */
-    uint64_t away_frees, left_away, short_count; /* as in the heap */
+    uint64_t layout; /* hash of each window's zone, and of how much of the window is mapped */
+    uint64_t away_frees, left_away, short_count; /* the heap's fields of the same names */
 } ashlar_memory_picture;
 
-/* Lock: not held. */
+/* Take a picture of the memory now. Lock: not held. */
 ashlar_memory_picture ashlar__memory_look(ashlar_allocator *allocator);
 
-/* Whether the memory is the same before and after some steps, and served all of their requests. */
+/* Whether the memory was the same before and after some steps, and served all of their requests. */
 bool ashlar__memory_is_repeated(const ashlar_memory_picture *before,
                                 const ashlar_memory_picture *after);
 

@@ -43,7 +43,7 @@ ashlar_status ashlar__planner_forget_keys(ashlar_allocator *a, uint64_t first, u
     for (ashlar_step_key **link = &a->planner.keys; *link != NULL && status == ASHLAR_OK;) {
         ashlar_step_key *key = *link;
         if (key->key - first >= count && !ashlar__step_key_has(key, first)) {
-            /* a number below `first` wrapped to a large difference */
+            /* a number below `first` wraps around to a large difference */
             link = &key->next;
             continue;
         }
@@ -79,8 +79,8 @@ void ashlar_plan_record_next(ashlar_allocator *a, uint64_t key) {
     ashlar__allocator_leave(a);
 }
 
-/* Add to *out the bytes of a plan memory, and the largest size and the largest bound among its
- * stream's plans. */
+/* Add to *out the bytes of a plan memory, and the largest size and the largest lower bound among
+ * the plans of its stream. */
 static void add_stream(const ashlar_allocator *a, const ashlar_plan_memory *memory,
                        ashlar_plan_stats *out) {
     uint64_t plan_bytes = 0, bound_bytes = 0;

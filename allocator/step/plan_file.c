@@ -155,7 +155,7 @@ ashlar_status ashlar_plan_save(ashlar_allocator *a, const char *path, const char
     return status;
 }
 
-/* ---- loading ---- */
+/* ---- loading plans ---- */
 
 /* The keys that a load moves from an image into the allocator, and their streams' states. */
 typedef struct arrival {

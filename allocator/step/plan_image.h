@@ -40,7 +40,7 @@ enum {
  * plan->stream_count == recording.stream_count;  plan->count == recording.count */
 typedef struct ashlar_image_key {
     uint64_t key, number_count;
-    uint32_t stream; /* the number of the stream of its steps */
+    uint32_t stream; /* number of the stream on which its steps ran */
     uint32_t step_count;
     uint32_t streams[ASHLAR_PLAN_STREAMS_MAX]; /* the numbers of the streams of its allocations */
     ashlar_recording recording;                /* with all stream_states NULL */
@@ -60,7 +60,8 @@ void ashlar__plan_image_finish(ashlar_plan_image *image);
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_check_fingerprint(const char *fingerprint);
 
 /*
- * Errors: those of ashlar__file_create() and ashlar__file_commit(); an existing file is kept then.
+ * Write an image to a file. Errors: those of ashlar__file_create() and ashlar__file_commit(); then
+ * an existing file is kept.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_write(const ashlar_plan_image *image,
                                                          const char *path);
@@ -77,10 +78,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_write(const ashlar_plan_image
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_parse(const char *name, const char *text,
                                                          size_t bytes, ashlar_plan_image *out);
 
-/* The same from a file. Errors: also ASHLAR_EIO. */
+/* Like ashlar__plan_image_parse(), but reads the text from a file. Errors: also ASHLAR_EIO. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_image_read(const char *path, ashlar_plan_image *out);
 
-/* Continue the checksum `sum` of earlier text by `text`; and write a checksum as text. */
+/*
+ * _sum: continue the checksum `sum` of earlier text with `text`. _write_sum: write a checksum as
+ * text.
+ */
 #define ASHLAR_PLAN_SUM_OF_NOTHING UINT64_C(0xcbf29ce484222325)
 uint64_t ashlar__plan_sum(uint64_t sum, const char *text, size_t bytes);
 void ashlar__plan_write_sum(uint64_t sum, char out[static ASHLAR_NUMBER_BYTES]);

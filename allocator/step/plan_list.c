@@ -118,7 +118,7 @@ static int by_begin(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-/* Of the buffers, which are sorted by `begin`, the number that begin before `time`. */
+/* The number of buffers, which are sorted by `begin`, that begin before `time`. */
 static size_t begun_before(const ashlar_pack_buffer *const *sorted, size_t count, uint64_t time) {
     size_t low = 0, high = count;
     while (low < high) {

@@ -18,7 +18,7 @@ typedef struct slots {
     uint32_t stream_idx;
 } slots;
 
-/* The index of the stream in the plan's stream_plans; stream_count if it is not there. */
+/* The index of the stream in the plan's stream_plans; stream_count if the plan lacks the stream. */
 static uint32_t idx_of(const ashlar_plan *plan, const ashlar_stream_state *state) {
     uint32_t stream_idx = 0;
     while (stream_idx < plan->stream_count &&

@@ -1,8 +1,8 @@
 /*
  * plan_read.c - reading a file of plans; the format is in plan_image.h.
  *
- * Everything is checked before use. The checksum finds damage to a file, the check of each number
- * finds mistakes in a file written by hand.
+ * Everything is checked before use. The checksum finds damage to a file; the checks of each number
+ * find mistakes in a file written by hand.
  */
 #include "allocator/step/plan_image.h"
 
@@ -112,8 +112,8 @@ static ashlar_status no_host_memory(const reader *r) {
     return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its plans", r->name);
 }
 
-/* Refuse a count of lines, each of at least `line_bytes` bytes, that do not fit into the rest of
- * the file, so that no memory is allocated for a wrong count. */
+/* Refuse a line count if that many lines, each of at least `line_bytes` bytes, do not fit into the
+ * rest of the file, so that a wrong count allocates no memory. */
 static ashlar_status check_room(const reader *r, uint64_t count, size_t line_bytes) {
     return count <= r->rest.bytes / line_bytes
                ? ASHLAR_OK

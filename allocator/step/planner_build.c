@@ -41,7 +41,7 @@ static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key
 }
 
 /*
- * The plans that are made at once. A plan is in `plans` until its key has it, or it is freed.
+ * The plans to build together. A plan is in `plans` until its key has taken it, or it is freed.
  *
  * Invariant: every key is busy
  */
@@ -51,8 +51,8 @@ typedef struct batch {
     size_t count;
 } batch;
 
-/* Whether the plan can become the key's now. Else the end of the key's next step tries again. Where
- * streams end unannounced, no step would replay it. */
+/* Whether the key can take the plan now. If not, the end of the key's next step tries again. If
+ * streams end unannounced, no step would replay the plan. */
 static bool is_possible(const ashlar_allocator *a, const ashlar_step_key *key,
                         const ashlar_plan *plan) {
     return !a->planner.is_installing && !a->client.watches_streams && key->replay_count == 0 &&
@@ -68,7 +68,7 @@ static bool is_among(ashlar_plan *const *plans, size_t count, const ashlar_strea
     return i < count;
 }
 
-/* Take memory for plans that keys have, once for each stream. */
+/* Take memory for plans that keys have taken, once for each stream. */
 static ashlar_status take_memory(ashlar_allocator *a, ashlar_cache *own, ashlar_plan *const *plans,
                                  size_t count) {
     ashlar_status status = ASHLAR_OK;
@@ -98,8 +98,8 @@ static ashlar_status install_one(ashlar_allocator *a, ashlar_cache *own, ashlar_
     return status;
 }
 
-/* Give each key its plan, and take memory for all. Without success each key has its plan in the
- * batch again. */
+/* Give each key its plan, and take memory for all of them. On failure every key gives its plan back
+ * to the batch. */
 static ashlar_status install_together(ashlar_allocator *a, ashlar_cache *own, batch *b) {
     for (size_t i = 0; i < b->count; i++) {
         if (b->plans[i] != NULL) {
@@ -118,8 +118,8 @@ static ashlar_status install_together(ashlar_allocator *a, ashlar_cache *own, ba
     return status;
 }
 
-/* Where memory is short, one plan after the other, the smallest first, so that most keys get one.
- */
+/* If memory is short, install one plan after another, the smallest first, so that most keys get
+ * one. */
 static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, batch *b) {
     ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < b->count; i++) {
@@ -150,8 +150,8 @@ static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, batch *b) {
 
 /* ---- packing ---- */
 
-/* No request names a stream that has ended, and no memory can be taken for it: what was recorded
- * there is not planned. */
+/* Remove the streams that have ended from a recording: no request names such a stream, and no
+ * memory can be taken for it, so its allocations are not planned. */
 static void leave_out_ended(ashlar_recording *recording) {
     for (uint32_t i = 0; i < recording->count; i++) {
         ashlar_recorded *r = &recording->allocs[i];
@@ -161,7 +161,10 @@ static void leave_out_ended(ashlar_recording *recording) {
     }
 }
 
-/* Leave what several streams use to the ordinary path, in all recordings. False: there is none. */
+/*
+ * In all recordings, leave allocations that several streams use to the ordinary path. False: there
+ * are none.
+ */
 static bool leave_out_shared(const batch *b) {
     bool is_any = false;
     for (size_t i = 0; i < b->count; i++) {
@@ -188,7 +191,7 @@ static int by_step_bytes(const void *left, const void *right) {
     return a < b ? 1 : -(a > b);
 }
 
-/* The bytes of the largest of the first `count` plans on each stream of a recording: a plan that
+/* For each stream of a recording, the bytes of the largest of the first `count` plans: a plan that
  * fits there is good enough. */
 static void find_room(ashlar_plan *const *plans, size_t count, const ashlar_recording *recording,
                       size_t room[static ASHLAR_PLAN_STREAMS_MAX]) {
@@ -206,8 +209,8 @@ static void find_room(ashlar_plan *const *plans, size_t count, const ashlar_reco
     }
 }
 
-/* Pack each key's recording, all together in `search_ms` and what the greedy orders take. The
- * largest comes first, since the others only have to fit into its memory. */
+/* Pack each key's recording. All of them together take at most `search_ms`, plus the time of the
+ * greedy orders. The largest comes first, since the others only have to fit into its memory. */
 static ashlar_status pack(batch *b, uint64_t search_ms) {
     const uint64_t began_ns = ashlar__clock_ns();
     ashlar_status status = ASHLAR_OK;
@@ -222,7 +225,7 @@ static ashlar_status pack(batch *b, uint64_t search_ms) {
     return status;
 }
 
-/* Pack without the lock, which nobody needs to change a key that is busy; then install. */
+/* Pack without the lock, since no other thread changes a busy key; then install the plans. */
 static ashlar_status pack_and_install(ashlar_allocator *a, ashlar_cache *own, batch *b,
                                       uint64_t search_ms) {
     ashlar__allocator_leave(a);
@@ -241,7 +244,7 @@ static ashlar_status build(ashlar_allocator *a, ashlar_cache *own, batch *b) {
         b->keys[i]->is_busy = true;
     }
     ashlar_status status = pack_and_install(a, own, b, search_ms);
-    /* Slots that are held to the end of the step may be what is too much. */
+    /* The slots that are held until the end of the step may be too large. */
     if (status == ASHLAR_ENOMEM && leave_out_shared(b)) {
         status = pack_and_install(a, own, b, search_ms);
     }
@@ -253,8 +256,8 @@ static ashlar_status build(ashlar_allocator *a, ashlar_cache *own, batch *b) {
     return status;
 }
 
-/* If the key's stream has ended, the stream that goes on with its steps, if any, records one more.
- */
+/* Whether the key waits for one more recording: if its stream has ended, the stream that continues
+ * its steps, if any, records one. */
 static bool is_waiting(const ashlar_allocator *a, const ashlar_step_key *key) {
     return key->step_count > 0 && (!key->is_current || key->plan == NULL) && !key->is_busy &&
            !a->client.watches_streams && !ashlar__stream_state_has_ended(key->stream_state);

@@ -84,8 +84,8 @@ static void retire(ashlar_allocator *a, ashlar_stream_state *state) {
         bool is_joined;
         ASHLAR_CHECK2(!memory->is_busy);
         memory->is_unused = true;
-        /* First, so that the new memory may take the bytes of the old: if the stream cannot wait
-         * for the uses by others, those are kept until the uses are over. */
+        /* Do this first, so that the new memory may reuse the old bytes. If the stream cannot wait
+         * for other streams' uses, these bytes are kept until the uses are over. */
         const ashlar_status unused = ashlar__away_join(&a->heap, state, memory->block, &is_joined);
         (void)unused;
         ashlar__planner_tidy_locked(&a->planner, &a->heap);
@@ -169,7 +169,7 @@ ashlar_status ashlar__planner_renew_memory(ashlar_allocator *a, ashlar_cache *ow
                                            ashlar_stream_state *state) {
     needs n;
     ashlar_plan_memory *memory = NULL;
-    ASHLAR_CHECK2(a->planner.is_installing); /* so no other thread renews one meanwhile */
+    ASHLAR_CHECK2(a->planner.is_installing); /* so no other thread replaces one meanwhile */
     if (ashlar__stream_state_has_ended(state)) {
         return ASHLAR_OK;
     }
@@ -191,7 +191,7 @@ ashlar_status ashlar__planner_renew_memory(ashlar_allocator *a, ashlar_cache *ow
     return status;
 }
 
-/* ---- keys with plans from elsewhere ---- */
+/* ---- keys with plans loaded from a file ---- */
 
 /* Make a plan memory for each stream of the key's plan that has none. */
 static ashlar_status add_plan_memories(ashlar_allocator *a, ashlar_cache *own,
@@ -212,7 +212,8 @@ ashlar_status ashlar__planner_take_again_locked(ashlar_allocator *a, ashlar_cach
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(!a->planner.is_installing && !key->is_busy && !ashlar__plan_has_ended(key->plan));
     a->planner.is_installing = true;
-    key->is_busy = true; /* so nobody moves the key or gives up its memory without the lock */
+    key->is_busy = true; /* so that no other thread moves the key, or drops its memory, while the
+                            lock is dropped */
     const ashlar_status status = add_plan_memories(a, own, key);
     ashlar__planner_link_plans(a);
     key->is_busy = false;
@@ -225,13 +226,14 @@ ashlar_status ashlar__planner_adopt_locked(ashlar_allocator *a, ashlar_cache *ow
     ASHLAR_OWNS(&a->lock);
     ashlar_status status = ASHLAR_OK;
     ASHLAR_CHECK2(count > 0 && !a->planner.is_installing && a->planner.active_step_count == 0);
-    /* These streams must not be given an unused plan memory: it lacks the slot blocks of their
+    /* These streams must not get an unused plan memory, since it lacks the slot blocks of their
      * plans. */
     ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
     a->planner.is_installing = true;
     for (size_t i = 0; i < count; i++) {
         ASHLAR_CHECK2(keys[i]->plan != NULL && keys[i]->step_count > 0);
-        keys[i]->is_busy = true; /* so nobody moves or plans the key while the lock is dropped */
+        keys[i]->is_busy = true; /* so that no other thread moves or plans the key while the lock
+                                    is dropped */
         keys[i]->next = a->planner.keys;
         a->planner.keys = keys[i];
     }

@@ -1,4 +1,4 @@
-/* step.c - the beginning and the end of a step, which is recorded, replayed or declined. */
+/* step.c - beginning and ending a step: recording it, replaying it or declining it. */
 #include "allocator/step/step.h"
 
 #include "allocator/base/error.h"
@@ -10,7 +10,9 @@
 #include "allocator/heap/away.h"
 #include "allocator/core/hold.h"
 
-/* Of how many streams the beginning of a step asks whether they are done with slot blocks. */
+/*
+ * The number of streams that the beginning of a step asks whether they are done with slot blocks.
+ */
 enum { ASKED_AT_BEGIN = 16 };
 
 /* ---- costs ---- */
@@ -23,7 +25,7 @@ static ashlar_step_costs counts_now(const ashlar_allocator *a) {
                                .own_calls = a->client.calls};
 }
 
-/* Add what was called since the step began to its key, unless that was forgotten meanwhile. */
+/* Add the driver calls since the step began to its key, unless the key was forgotten meanwhile. */
 static void count_costs(ashlar_allocator *a, const ashlar_replay *replay) {
     const ashlar_step_costs now = counts_now(a);
     ashlar_step_key *key = a->planner.keys;
@@ -56,7 +58,7 @@ static void begin_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_plan *pl
         replay->memories[stream_idx] = memory;
         ASHLAR_CHECK2(memory != NULL || plan->stream_plans[stream_idx].plan_bytes == 0);
         if (memory != NULL) {
-            ASHLAR_CHECK2(!memory->is_busy); /* only one step at a time may use it */
+            ASHLAR_CHECK2(!memory->is_busy); /* only one step at a time may use this memory */
             memory->is_busy = true;
             memory->used_at = ashlar__heap_count_use(&a->heap);
         }
@@ -71,13 +73,16 @@ static void begin_recording(ashlar_allocator *a, ashlar_replay *replay) {
     ASHLAR_CHECK2(replay->recording.allocs == NULL && replay->recording.stream_count == 0);
     replay->is_recorded = true;
     replay->key->is_busy = true;
-    /* From now on every hit of every thread takes the lock, so that the recording sees it. */
+    /*
+     * From now on every allocation and free of every thread takes the lock, so that the recording
+     * sees it.
+     */
     a->planner.recording_count++;
     ASHLAR_CHECK2(a->planner.recording_count <= a->planner.active_step_count);
     ashlar__caches_update_bypass_locked(a);
 }
 
-/* Give up the plan's memories that were used by a stream behind which no event will ever come. */
+/* Give up those of the plan's memories that a stream used behind which no event will ever come. */
 static void leave_lost(ashlar_allocator *a, const ashlar_plan *plan) {
     for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
         ashlar_plan_memory *memory =
@@ -89,8 +94,8 @@ static void leave_lost(ashlar_allocator *a, const ashlar_plan *plan) {
     ashlar__planner_tidy_locked(&a->planner, &a->heap);
 }
 
-/* Have the streams of a plan wait for what other streams did in its memory in earlier steps. False:
- * one of them cannot. A stream that no request of this step can name need not wait. */
+/* Let the streams of a plan wait for the work of other streams in its memory in earlier steps.
+ * False: one of them cannot wait. A stream that no request of this step can name need not wait. */
 static bool join_uses(ashlar_allocator *a, const ashlar_plan *plan) {
     bool is_joined = true;
     for (uint32_t stream_idx = 0; stream_idx < plan->stream_count && is_joined; stream_idx++) {
@@ -104,7 +109,10 @@ static bool join_uses(ashlar_allocator *a, const ashlar_plan *plan) {
     return is_joined;
 }
 
-/* Whether the key's plan can be replayed now. If its memory was given up, takes memory again. */
+/*
+ * Whether the key's plan can be replayed now. If the plan's memory was given up, this takes memory
+ * again.
+ */
 static bool can_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
     if (key->plan == NULL || ashlar__plan_is_busy_locked(a, key->plan)) {
         return false;
@@ -115,8 +123,7 @@ static bool can_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *
            join_uses(a, key->plan);
 }
 
-/* Let the addresses that a step gets depend on nothing but the step: see
- * ashlar_step_key.is_held. */
+/* Make the addresses of a step depend only on the step: see ashlar_step_key.is_held. */
 static ashlar_status hold(ashlar_allocator *a, ashlar_cache *own) {
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         ashlar__returned_put_locked(a, state);
@@ -156,9 +163,9 @@ static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t
     if (status != ASHLAR_OK) {
         return status;
     }
-    /* Decline while a plan is being installed, when no key may change; if the stream is captured,
-     * since it cannot wait; and if streams are watched, since plans must know which streams are
-     * alive. */
+    /* Decline the step in three cases: while a plan is being installed, since no key may change; if
+     * the stream is captured, since it cannot wait; and if streams are watched, since plans must
+     * know which streams are alive. */
     if (!a->planner.is_installing && state->pool == NULL && !a->client.watches_streams) {
         ashlar__planner_forget_stream_locked(&a->planner, &a->heap, NULL);
         status = ashlar__step_key_of_locked(a, number, state, out);
@@ -191,7 +198,7 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
     return ASHLAR_OK;
 }
 
-/* Lock: held, since any thread that frees a block may read every cache's own_replay. */
+/* Lock: held, because any thread that frees a block may read every cache's own_replay. */
 static ashlar_status enter_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,
                                   uint64_t key) {
     ASHLAR_OWNS(&a->lock);
@@ -223,9 +230,9 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
 
 /* ---- ending ---- */
 
-/* Merge a recording into that of its key, or put it in its place if there is none or a stale one,
- * or if both are too much for one: say on too many streams, some of which may be gone. Finishes
- * `recording`, also on failure. */
+/* Merge a recording into that of its key. Replace the key's recording instead if it is missing or
+ * stale, or if the two together are too large: for example use too many streams, some of which may
+ * be gone. Finishes `recording`, also on failure. */
 static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
     ashlar_recording merged;
     bool is_alone = key->step_count == 0 || key->is_stale;
@@ -295,14 +302,15 @@ ashlar_status ashlar__step_keep_locked(ashlar_allocator *a, ashlar_cache *own,
         return status;
     }
     status = keep(key, recording);
-    ASHLAR_CHECK2(recording->allocs == NULL); /* the key has them now, or they were freed */
+    ASHLAR_CHECK2(recording->allocs == NULL); /* the key owns the allocations now, or they were
+                                                 freed */
     a->planner.stats.steps_recorded += status == ASHLAR_OK;
     return status == ASHLAR_OK && is_due(a, key) ? ashlar__planner_build_locked(a, own, key)
                                                  : status;
 }
 
-/* Have an event come behind what other streams did in a step's plan memory; where none can be
- * recorded now, the next step's beginning tries again. */
+/* Record an event behind other streams' work in a step's plan memory. If none can be recorded now,
+ * the beginning of the next step tries again. */
 static void cover_uses(ashlar_allocator *a, const ashlar_replay *replay) {
     for (uint32_t stream_idx = 0; stream_idx < replay->plan->stream_count; stream_idx++) {
         if (replay->memories[stream_idx] != NULL) {

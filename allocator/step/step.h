@@ -24,9 +24,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_of_locked(ashlar_allocator *all
                                                            ashlar_step_key **out);
 
 /*
- * Let one plan serve the steps of key `number` and those of the key whose numbers begin directly
- * above it, if that needs hardly more memory than the largest step of all on any stream, and that
- * key is no other than those up to number `last`. Neither key may have a plan. Lock: held.
+ * Let one plan serve the steps of key `number` and of the key whose numbers begin directly above
+ * it. This happens only if the plan needs hardly more memory on any stream than the largest step
+ * does, and if no number of the second key is above `last`. Neither key may have a plan. Lock:
+ * held.
  *
  * Errors: ASHLAR_EHOSTMEM; then both keys are as before.
  */
@@ -36,8 +37,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_join_locked(ashlar_allocator *a
 
 /*
  * Pack a key's recording into a plan, and take memory for the plan. `own`: the calling thread's
- * cache. Lock: held; dropped while packing. Nothing happens if the key has a plan of its present
- * recording, or none, or is busy, or its stream has ended.
+ * cache. Lock: held; dropped while packing. Nothing happens if the key has no recording, has a plan
+ * of its present recording, or is busy, or if its stream has ended.
  *
  * Errors: those of ashlar_plan_build(); then the key has no plan.
  */
@@ -45,13 +46,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_build_locked(ashlar_allocator *a
                                                              ashlar_cache *own,
                                                              ashlar_step_key *key);
 
-/* The same for all keys at once. After ASHLAR_ENOMEM and ASHLAR_EDRIVER some have plans. */
+/*
+ * Like ashlar__planner_build_locked(), for all keys at once. After ASHLAR_ENOMEM or ASHLAR_EDRIVER,
+ * only some keys have plans.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_build_all_locked(ashlar_allocator *allocator,
                                                                  ashlar_cache *own);
 
-/* Replace the plan memory of a stream by one that fits all its present plans. For a stream that has
- * ended there is nothing to do: no step replays its slots. Lock: held; may be dropped and taken
- * again meanwhile. Only while a plan is installed. Errors: as above. */
+/* Replace the plan memory of a stream by one that fits all its present plans. Does nothing for a
+ * stream that has ended, since no step replays its slots. Lock: held; may be dropped and taken
+ * again meanwhile. Call it only while a plan is being installed. Errors: ASHLAR_EHOSTMEM,
+ * ASHLAR_ENOMEM, ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_renew_memory(ashlar_allocator *allocator,
                                                              ashlar_cache *own,
                                                              ashlar_stream_state *state);
@@ -61,9 +66,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_renew_memory(ashlar_allocator *a
 void ashlar__planner_link_plans(const ashlar_allocator *allocator);
 
 /*
- * Add keys with plans to an allocator that has no steps on any of their streams. On failure none is
- * added, and the keys still belong to the caller. `own`: the calling thread's cache. Lock: held;
- * may be dropped and taken again meanwhile. The planner must not be busy.
+ * Add keys with plans to an allocator that has no steps on any of their streams. On failure no key
+ * is added, and the caller still owns the keys. `own`: the calling thread's cache. Lock: held; may
+ * be dropped and taken again meanwhile. The planner must not be busy.
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER.
  */
@@ -72,12 +77,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_adopt_locked(ashlar_allocator *a
                                                              ashlar_step_key **keys, size_t count);
 
 /*
- * Add a complete recording to its key, as the end of a step does, and plan the key if that is due.
+ * Add a complete recording to its key, as the end of a step does, and plan the key if it is due.
  * Finishes `recording`, also on failure. `own`: the calling thread's cache. Lock: held; dropped
  * while packing.
  *
  * Errors: ASHLAR_EINVAL (the key is busy), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; ASHLAR_ENOMEM (no
- *         memory for the plan).
+ * memory for the plan).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__step_keep_locked(ashlar_allocator *allocator,
                                                          ashlar_cache *own,
@@ -85,9 +90,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__step_keep_locked(ashlar_allocator *alloc
                                                          ashlar_recording *recording);
 
 /*
- * Take memory again for a key's plan that lacks some; the slots keep their offsets. `own`: the
- * calling thread's cache. Lock: held; may be dropped and taken again meanwhile. The key must not be
- * in use, and no plan be installed.
+ * Take memory again for a key's plan that has lost some; the slots keep their offsets. `own`: the
+ * calling thread's cache. Lock: held; may be dropped and taken again meanwhile. No step may use the
+ * key, and no plan may be being installed.
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; then the plan still lacks memory.
  */
@@ -107,7 +112,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_forget_keys(ashlar_allocator *al
  * Like ashlar_step_begin() and ashlar_step_end(), but the requests of a recorded step get addresses
  * without memory (dry_run.h).
  *
- * Errors: also ASHLAR_EINVAL (end: a block was not freed); the step has ended even so.
+ * Errors: also ASHLAR_EINVAL (end: a block was not freed); the step has ended all the same.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_begin(ashlar_allocator *allocator,
                                                       ashlar_stream stream, uint64_t key);

@@ -1,5 +1,5 @@
-/* step_key.c - finding the key of a step, moving the keys of a stream that is gone to another, and
- * joining keys whose steps one plan serves as well as two. */
+/* step_key.c - finding the key of a step, moving the keys of a stream that is gone to another
+ * stream, and joining two keys if one plan serves the steps of both as well. */
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/step/step.h"
@@ -32,7 +32,9 @@ static bool knows(const ashlar_step_key *key, const ashlar_stream_state *state) 
     return is_known;
 }
 
-/* Whether a key with steps or allocations on the stream is recorded, planned or replayed now. */
+/*
+ * Whether some key with steps or allocations on the stream is being recorded, planned or replayed.
+ */
 static bool is_stream_busy(const ashlar_allocator *a, const ashlar_stream_state *state) {
     const ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, state);
     const ashlar_step_key *at = a->planner.keys;
@@ -65,8 +67,8 @@ static bool share_key(const ashlar_allocator *a, const ashlar_stream_state *one,
 }
 
 /*
- * Write only where `from` stands. The keys that have it are at rest, but others may be packed or
- * replayed at the moment, which reads their streams without the lock.
+ * Write only to places that hold `from`. The keys that have `from` are at rest. Others may be
+ * packed or replayed at the moment, which reads their streams without the lock.
  */
 static void replace_state(ashlar_stream_state **at, const ashlar_stream_state *from,
                           ashlar_stream_state *to) {
@@ -85,7 +87,8 @@ static ashlar_status rehome(ashlar_allocator *a, ashlar_stream_state *from,
     ASHLAR_CHECK2(from->is_gone && !to->is_gone && !to->is_ended);
     ASHLAR_CHECK2(memory == NULL || !memory->is_busy);
     ASHLAR_CHECK3(!is_stream_busy(a, from));
-    ASHLAR_CHECK2(ashlar__planner_memory(&a->planner, to) == NULL); /* a stream has at most one */
+    /* a stream has at most one plan memory */
+    ASHLAR_CHECK2(ashlar__planner_memory(&a->planner, to) == NULL);
     ASHLAR_CHECK3(!share_key(a, from, to));
     if (memory != NULL && !ashlar__stream_state_is_past(from, ashlar__stream_state_stamp(from))) {
         const ashlar_status status = ashlar__stream_state_wait_on(from, &a->client, to->stream,
@@ -139,9 +142,9 @@ static ashlar_status adopt(ashlar_allocator *a, ashlar_step_key *orphan, ashlar_
     if (has_steps(a, state) || share_key(a, orphan->stream_state, state) ||
         orphan->stream_state->is_lost) {
         /*
-         * Record the steps anew if the streams cannot be merged, as a stream has only one plan
-         * memory and occurs only once in a plan, or if the old one is lost, since nothing can wait
-         * for it.
+         * Record the steps anew in two cases. The streams cannot be merged, since a stream has only
+         * one plan memory and occurs only once in a plan. Or the old stream is lost, since nothing
+         * can wait for its work.
          */
         ashlar__planner_forget_stream_locked(&a->planner, &a->heap, orphan->stream_state);
         return new_key(a, number, state, out);
@@ -172,7 +175,7 @@ ashlar_status ashlar__step_key_of_locked(ashlar_allocator *a, uint64_t number,
 
 /* ---- joining ---- */
 
-/* One plan for two keys may need this part more than the largest step on the stream. */
+/* A plan for two keys may need at most 1/256 more than the largest step on the stream. */
 enum { JOINED_PART_MORE = 256 };
 
 static size_t largest_peak(const ashlar_allocator *a, const ashlar_stream_state *state) {

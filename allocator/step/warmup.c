@@ -1,5 +1,6 @@
 /*
- * warmup.c - the warm-up of a program that works in steps: record every length, plan, prove, seal.
+ * warmup.c - the warm-up of a program that works in steps: record every length, plan, prove that
+ * later steps change nothing, and seal the allocator.
  */
 #include <ashlar/warmup.h>
 
@@ -28,16 +29,16 @@ typedef struct warmup {
     const ashlar_warmup_options *options;
     bool is_planned;
     bool is_dry_run; /* the steps being recorded get no memory */
-    bool is_loaded;  /* the plans come from a file; no step is recorded */
-    bool has_steps;  /* the thread has a cache, so that a step has a beginning */
-    uint64_t strayed; /* requests of replayed steps on another stream than recorded */
+    bool is_loaded;  /* the plans come from a file, and no step is recorded */
+    bool has_steps;  /* the thread has a cache, without which it cannot begin a step */
+    uint64_t strayed; /* requests that replayed steps made on another stream than recorded */
 } warmup;
 
 enum { REASONS_BYTES = 256 };
 
 /* Write the misses between two readings of the statistics into `text`, for example "2 larger than
- * recorded, 1 behind the last recorded allocation". Returns the number of misses. Those on other
- * streams than recorded do not count: a program may take its streams from a pool. */
+ * recorded, 1 behind the last recorded allocation". Returns the number of misses. A request on
+ * another stream than recorded does not count: a program may take its streams from a pool. */
 static uint64_t list_misses(const ashlar_plan_stats *before, const ashlar_plan_stats *after,
                             char text[static REASONS_BYTES]) {
     uint64_t count = 0;
@@ -118,12 +119,12 @@ static ashlar_status pass(warmup *w) {
     return status;
 }
 
-/* ---- the parts ---- */
+/* ---- the parts of a warm-up ---- */
 
-/* Give all free memory back to the device. The first trim records an event on each stream; after a
- * wait, the second one finds these events completed, and so knows that the streams are done. A trim
- * records no event on a stream that has one pending, which is why there is a wait before the first
- * trim, too. */
+/* Give all free memory back to the device. The first trim records an event on each stream. After a
+ * wait, the second trim finds these events completed, and so knows that the streams are done. A
+ * trim records no event on a stream that has one pending, so there is a wait before the first trim,
+ * too. */
 static ashlar_status give_back(ashlar_allocator *a) {
     ashlar_status status = ashlar__device_synchronize(a->device);
     if (status == ASHLAR_OK) {
@@ -139,7 +140,7 @@ static ashlar_status record(warmup *w) {
     ASHLAR_CHECK2(w->is_planned && !w->is_dry_run && !w->is_loaded);
     w->is_dry_run = w->options->dry_run != NULL;
     ashlar_status status = pass(w);
-    /* Again: some could not be joined before the step that needs most was recorded. */
+    /* Join again: some lengths could not be joined before the step that needs most was recorded. */
     for (size_t length = w->options->max_length;
          w->is_dry_run && length > w->options->min_length && status == ASHLAR_OK;) {
         status = ashlar__warmup_join(w->allocator, w->options, --length);
@@ -178,8 +179,8 @@ static ashlar_status save(const warmup *w) {
                                : status;
 }
 
-/* Record the steps unless their plans are in a file. Then give all free memory back before the
- * plans take theirs, so that no hole is left beside a plan's memory. */
+/* Record the steps, unless a file has their plans. Then give all free memory back before the plans
+ * take theirs, so that no hole is left beside a plan's memory. */
 static ashlar_status plan(warmup *w) {
     ashlar_status status = w->is_loaded ? ASHLAR_OK : record(w);
     ASHLAR_CHECK2(status != ASHLAR_OK || !w->is_dry_run); /* a replay needs memory */
@@ -200,7 +201,7 @@ static ashlar_status plan(warmup *w) {
 
 /* ---- the proof ---- */
 
-/* Make the one key of all lengths, if no dry run tells them apart or nothing is recorded. */
+/* Make one key for all lengths, if plans are off or nothing tells the lengths apart. */
 static ashlar_status share_key(const warmup *w) {
     ashlar_allocator *a = w->allocator;
     const ashlar_warmup_options *o = w->options;
@@ -215,7 +216,7 @@ static ashlar_status share_key(const warmup *w) {
     return status;
 }
 
-/* Whether later steps of each length begin with every block at home and an empty cache. */
+/* Choose whether later steps of each length begin with every block at home and an empty cache. */
 static void hold_steps(const warmup *w, bool is_held) {
     ashlar_allocator *a = w->allocator;
     const uint64_t last = ashlar__warmup_bucket_of(w->options, w->options->max_length);
@@ -227,21 +228,22 @@ static void hold_steps(const warmup *w, bool is_held) {
         }
     }
     if (w->has_steps) {
-        ashlar__cycle_restart(ashlar__cache_get(a)); /* other threads could not empty this cache */
+        ashlar__cycle_restart(ashlar__cache_get(a)); /* other threads cannot empty this thread's
+                                                        cache */
     }
     ashlar__allocator_leave(a);
 }
 
 /*
  * Returns why a pass that changed nothing does not prove that later passes change nothing either;
- * NULL: it proves just that.
+ * NULL: it does prove this.
  *
  * Plans serve the same requests in any order. On the ordinary path a block's address follows from
  * the requests since the step began, and from the memory that was free at its beginning. If steps
  * are held (see ashlar_step_key.is_held), all memory that they use is free then. So a length gets
- * the same addresses each time, and these have memory. There is no proof for a length that has not
- * run, nor without steps: then a block that is away comes home when the device happens to be done
- * with it.
+ * the same addresses each time, and these have memory. Nothing proves this for a length that has
+ * not run, nor without steps: then a block that is away comes home at an unpredictable moment, when
+ * the device is done with it.
  */
 static const char *doubt(const warmup *w, const ashlar_memory_picture *before,
                          const ashlar_memory_picture *after) {
@@ -262,10 +264,10 @@ static const char *doubt(const warmup *w, const ashlar_memory_picture *before,
 }
 
 /*
- * Repeat passes over all lengths until one changes nothing.
+ * Repeat passes over all lengths until a pass changes nothing.
  *
  * One pass may not be enough: on the ordinary path a shorter step may place its blocks in other
- * holes. Memory that a pass maps stays mapped, so the passes come to an end; but if memory is
+ * holes. Memory that a pass maps stays mapped, so the passes come to an end. But if memory is
  * short, streams may take it from each other forever.
  */
 static ashlar_status prove(warmup *w, ashlar_warmup_report *report) {

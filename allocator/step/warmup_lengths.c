@@ -8,7 +8,7 @@
 #include "allocator/core/streams.h"
 #include "allocator/step/step.h"
 
-/* How many lengths have one number. The bucket of the longest ones may have fewer. */
+/* The number of lengths in one bucket. The bucket of the longest lengths may have fewer. */
 static size_t bucket_width(const ashlar_warmup_options *o) {
     return o->length_bucket_count == 0
                ? 1
@@ -29,7 +29,8 @@ uint64_t ashlar_warmup_key_sized(const ashlar_warmup_options *options, size_t op
                                  size_t length) {
     ASHLAR_SIZED_READ_KNOWN(ashlar_warmup_options, o, options, options_bytes);
     ashlar__warmup_fill_in(&o);
-    o.max_length = o.max_length > o.min_length ? o.max_length : o.min_length; /* not checked yet */
+    /* the options are not checked yet */
+    o.max_length = o.max_length > o.min_length ? o.max_length : o.min_length;
     return o.key + ashlar__warmup_bucket_of(&o, length);
 }
 
@@ -41,7 +42,7 @@ size_t ashlar__warmup_length_below(const ashlar_warmup_options *o, size_t length
     } else if (o->dry_run == NULL) {
         first = o->min_length + ashlar__warmup_bucket_of(o, length) * bucket_width(o);
     }
-    ASHLAR_CHECK2(o->min_length <= first && first <= length); /* so a pass ends */
+    ASHLAR_CHECK2(o->min_length <= first && first <= length); /* so that a pass ends */
     return first > o->min_length ? first - 1 : 0;
 }
 

@@ -1,6 +1,6 @@
 /*
- * warmup_lengths.h - the lengths of a warm-up, in buckets of one key each, and what those need
- * (internal).
+ * warmup_lengths.h - the lengths of a warm-up, its buckets of lengths that share a key, and what
+ * the buckets need (internal).
  *
  * If the warm-up finds the buckets itself, each length has a number of its own, and a key may stand
  * for the numbers of several lengths in a row: keys are joined as their steps are recorded.
@@ -12,10 +12,10 @@
 
 #include "allocator/heap/stream_state.h"
 
-/* Put the defaults in place of zeros. */
+/* Replace fields that are 0 by their defaults. */
 void ashlar__warmup_fill_in(ashlar_warmup_options *options);
 
-/* What is added to options->key for steps of this length. */
+/* The number to add to options->key for steps of this length. */
 size_t ashlar__warmup_bucket_of(const ashlar_warmup_options *options, size_t length);
 
 /* The next shorter length that a pass visits; 0 if there is none. Dry runs visit every length,
@@ -25,13 +25,14 @@ size_t ashlar__warmup_length_below(const ashlar_warmup_options *options, size_t 
 /* How many lengths a pass visits. */
 size_t ashlar__warmup_visit_count(const ashlar_warmup_options *options);
 
-/* Let one key stand for all lengths. None of their numbers may have one. Lock: held. Errors:
+/* Let one key stand for all lengths. None of their numbers may have a key yet. Lock: held. Errors:
  * ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__warmup_share_key_locked(
     ashlar_allocator *allocator, const ashlar_warmup_options *options, ashlar_stream_state *state);
 
-/* If buckets are to be found: let one plan serve the recorded length and the next longer ones, if
- * that costs no memory. Lock: not held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+/* If the warm-up finds the buckets itself: let one plan serve the recorded length and the next
+ * longer lengths, if that costs no memory. Lock: not held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__warmup_join(ashlar_allocator *allocator,
                                                     const ashlar_warmup_options *options,
                                                     size_t length);

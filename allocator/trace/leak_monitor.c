@@ -11,8 +11,8 @@ enum {
     KEPT = WINDOWS + 1, /* and the window before those, in which the growth may have begun */
     SCALES = 12,        /* window lengths 4, 16, .. 4^12 steps: enough for any training */
     SCALE_SHIFT = 2,    /* 4^k = 1 << (k * SCALE_SHIFT) */
-    PLATEAU_STEPS = 16, /* growth ends after so many steps without a rise, plus as many as the
-                         * growth has lasted */
+    PLATEAU_STEPS = 16, /* growth ends after this many steps without a rise, plus as many steps
+                           as the growth has lasted */
 };
 _Static_assert(SCALES * SCALE_SHIFT < 64, "a window's length fits in 64 bits");
 _Static_assert(ASHLAR_TAG_COUNT <= 8 * sizeof(unsigned), "a bit of *found for each tag");
@@ -77,7 +77,7 @@ static bool is_rising(const scale *s) {
     return least_rise > 0 && least_rise >= range - range / 2;
 }
 
-/* The window with the last step before the rise. */
+/* The window that contains the last step before the rise. */
 static const window *level_before(const scale *s) {
     ASHLAR_CHECK2(s->over >= WINDOWS);
     const window *first = &s->windows[s->over - WINDOWS];
@@ -136,8 +136,8 @@ static void update_known(tag_history *tag, uint64_t step, uint64_t held) {
     known->growth_bytes = held - level;
 }
 
-/* Add a step of a tag. Returns whether the tag is newly found to grow. Longer windows may later
- * find an earlier beginning. */
+/* Add a step of a tag. Returns whether this step shows that the tag grows. Longer windows may later
+ * find an earlier beginning of the growth. */
 static bool add_to_tag(tag_history *tag, uint64_t step, uint64_t held) {
     ashlar_tag_growth *known = &tag->known;
     const bool was_growing = known->is_growing;

@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NVTX loads the library that the environment names: not in a program that has others' rights. */
+/*
+ * NVTX loads the library that the environment names. A program that runs with another user's rights
+ * must not do so.
+ */
 #define getenv secure_getenv
 #include <nvtx3/nvToolsExtMem.h>
 #undef getenv
@@ -21,7 +24,7 @@
 
 typedef struct nvtx_heap {
     uint64_t address, bytes;
-    nvtxMemHeapHandle_t handle; /* NULL where no tool listens */
+    nvtxMemHeapHandle_t handle; /* NULL if no tool listens */
 } nvtx_heap;
 
 struct ashlar_nvtx_memory {
@@ -45,7 +48,8 @@ void ashlar__nvtx_memory_destroy(ashlar_nvtx_memory *memory) {
         return;
     }
     for (size_t i = 0; i < memory->count; i++) {
-        nvtxMemHeapReset(memory->domain, memory->heaps[i].handle); /* blocks may be live */
+        /* some of its blocks may still be live */
+        nvtxMemHeapReset(memory->domain, memory->heaps[i].handle);
         nvtxMemHeapUnregister(memory->domain, memory->heaps[i].handle);
     }
     nvtxDomainDestroy(memory->domain);

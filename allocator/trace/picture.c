@@ -314,8 +314,8 @@ static void put_time_axis(const scene *s) {
                               LEFT, TOP, BOTTOM, RIGHT);
 }
 
-/* The two labels are at opposite ends, one above its line and one below, since in a good plan the
- * two lines nearly meet. */
+/* The two labels are at opposite ends, one above its line and one below its line, since in a good
+ * plan the two lines nearly meet. */
 static void put_lines(const scene *s) {
     const ashlar_picture *p = s->picture;
     char text[SIZE_TEXT_BYTES];

@@ -50,7 +50,7 @@ static void pair_sorted(const ashlar_trace_event *events, const size_t *position
         const bool has_next =
             k + 1 < count && events[positions[k + 1]].address == events[i].address;
         if (events[i].action == ASHLAR_TRACE_FREE) {
-            /* If this FREE has an ALLOC, that one came just before and has set partners[i]. */
+            /* If this FREE has an ALLOC, the ALLOC came just before and has set partners[i]. */
             p->unpaired_count += p->partners[i] == UNPAIRED;
         } else if (!has_next) {
             p->partners[i] = LIVE;

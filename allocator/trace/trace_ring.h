@@ -57,12 +57,12 @@ typedef struct ashlar_trace_entry {
     _Atomic uint64_t words[ASHLAR_TRACE_WORDS]; /* the event without its number */
 } ashlar_trace_entry;
 
-/* Invariant: capacity is a power of two, or 0: all that is put is for the listener alone. */
+/* Invariant: capacity is a power of two, or 0: then events only go to the listener. */
 typedef struct ashlar_trace {
     ashlar_trace_entry *entries; /* const */
     size_t capacity;          /* const */
-    /* Told of each event that is put, its sequence, time and thread not yet set; NULL: there is
-     * none. Writers then need a lock of their own. */
+    /* Called for each event that is put, before its sequence, time and thread are set; NULL: nobody
+     * listens. If not NULL, writers need a lock of their own. */
     void (*tell)(void *listener, const ashlar_trace_event *event);
     void *listener;
     uint64_t (*now_ns)(void); /* const; ashlar__clock_ns(), or a test's clock */
@@ -86,7 +86,7 @@ void ashlar__trace_finish(ashlar_trace *trace);
  */
 void ashlar__trace_put(ashlar_trace *trace, const ashlar_trace_event *event);
 
-/* The same, but if `trace` is NULL (there is no ring) do nothing. */
+/* Like ashlar__trace_put(), but does nothing if `trace` is NULL (there is no ring). */
 static inline void ashlar__trace_put_if(ashlar_trace *trace, const ashlar_trace_event *event) {
     if (trace != NULL) {
         ashlar__trace_put(trace, event);

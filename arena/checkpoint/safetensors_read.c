@@ -32,9 +32,9 @@ struct ashlar_safetensors {
 };
 
 /*
- * A header being read. It is not parsed into a tree, whose values may take 40 times the memory of
- * their text. Tensors and pairs of metadata take only a few times theirs, so arrays for the largest
- * number that fits into the text are allocated at once.
+ * A header being read. It is not parsed into a tree, since a tree's values may take 40 times the
+ * memory of their text. The arrays of tensors and metadata pairs take only a few times the memory
+ * of theirs, so they are allocated at once, for the largest number that fits into the text.
  */
 typedef struct reading {
     ashlar_safetensors *file;

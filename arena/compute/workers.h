@@ -17,11 +17,12 @@ enum { ASHLAR_WORKERS_MAX = 256 };
  * return when all calls have returned. With count 1 no other thread is woken. Choose `count` such
  * that each call is worth waking a thread for.
  *
- * If the threads are busy with another caller's work, or the caller is one of them, or none could
- * be started, the caller's thread makes all calls. fn must not fork or end its thread.
+ * The caller's thread makes all calls if the threads are busy with another caller's work, if the
+ * caller is itself one of the threads, or if no thread could be started. fn must not fork or end
+ * its thread.
  *
- * Threads: any.  Cost: one call of fn for count 1; else a wake-up for each thread that sleeps. A
- * thread that wakes too late to find work left is not waited for. */
+ * Threads: any. Cost: one call of fn for count 1; otherwise a wake-up for each thread that sleeps.
+ * The caller does not wait for a thread that wakes too late to find work. */
 void ashlar__workers_run(size_t count, void (*fn)(void *context, size_t i), void *context);
 
 /* How many threads share one work, the caller's included: at least 1. Threads: any. */

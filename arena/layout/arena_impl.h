@@ -76,7 +76,7 @@ static inline bool ashlar__layout_has(ashlar_layout layout, ashlar_dtype dtype) 
 /* The bytes of a tensor in a layout. `tensor` must be a valid index. */
 size_t ashlar__arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layout, size_t tensor);
 
-/* Allocate a block for each of `regions` that has none yet and is not empty. On failure none is
+/* Allocate a block for each of `regions` that has none yet and is not empty. On failure no block is
  * allocated. The blocks' contents are undefined. *taken: the regions that got a block. The arena
  * must be placed. Errors: those of ashlar_alloc(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
@@ -96,7 +96,8 @@ void ashlar__arena_put_binding(ashlar_arena *arena, const ashlar_arena_binding *
 ashlar_arena_binding *ashlar__arena_find_binding(const ashlar_arena *arena, void *const *pointer);
 
 /* Describe the part of the arena that lies at [ptr, ptr + bytes), such as "40 bytes into tensor x
- * (gradients)". False: no part of it does, and the text is "none of the arena's memory". */
+ * (gradients)". False: no part of the arena lies there, and the text is "none of the arena's
+ * memory". */
 enum { ASHLAR_WHERE_BYTES = 256 };
 bool ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
                             char text[static ASHLAR_WHERE_BYTES]);

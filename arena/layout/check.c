@@ -36,7 +36,10 @@ static void find_around(const ashlar_arena *arena, ashlar_layout layout, size_t 
     }
 }
 
-/* Describe bytes [begin, end) of a region. `is_outside`: the described memory begins before it. */
+/*
+ * Describe bytes [begin, end) of a region. `is_outside`: the described memory begins before the
+ * region.
+ */
 static void describe_inside(const ashlar_arena *arena, ashlar_region region, size_t begin,
                             size_t end, bool is_outside, char text[static ASHLAR_WHERE_BYTES]) {
     const ashlar_layout layout = ashlar__region_layout(region);

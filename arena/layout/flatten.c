@@ -23,7 +23,7 @@ typedef struct piece {
 typedef struct gather {
     ashlar_arena *arena;
     ashlar_region region;
-    piece *pieces; /* first one for each item, in the end one for each tensor to be moved */
+    piece *pieces; /* at first one for each item, in the end one for each tensor to move */
     size_t count;
     ashlar_copy_span *spans;
     size_t span_count;
@@ -185,7 +185,10 @@ static ashlar_status find_blocks(gather *g) {
     return ASHLAR_OK;
 }
 
-/* Pieces do not overlap: if a block's pieces together have as many bytes as it, it can be freed. */
+/*
+ * Pieces do not overlap. So a block can be freed if its pieces have as many bytes together as the
+ * block.
+ */
 static void choose_freed(gather *g) {
     for (size_t i = 0, end; i < g->count; i = end) {
         size_t bytes = 0;

@@ -148,7 +148,10 @@ static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_jo
                : ashlar_launch(o->device, stream, ashlar__optimizer_cpu_run, job, sizeof *job);
 }
 
-/* A step's factors must be finite in fp32, since 0 times infinity is a NaN: padding must stay 0. */
+/*
+ * A step's factors must be finite in fp32. Otherwise 0 times infinity gives a NaN, but padding must
+ * stay 0.
+ */
 static ashlar_status check_rate(const ashlar_optimizer *o, double learning_rate) {
     const ashlar_optimizer_config *config = &o->rule.config;
     const double most = learning_rate * o->table.largest_scale;
@@ -268,7 +271,7 @@ ashlar_status ashlar_optimizer_copy_state_to_device_sized(ashlar_optimizer *o,
                             "fp32 can hold",
                             copy.loss_scale);
     }
-    /* The sum begins anew, because a step that failed between its sums and its decision is over. */
+    /* Reset the sum: a step that failed between SUM and DECIDE will not be continued. */
     const ashlar_optimizer_scalars head = {.state = copy};
     return ashlar_copy_to_device(o->device, o->scalars, &head,
                                  offsetof(ashlar_optimizer_scalars, sum), stream);

@@ -48,7 +48,7 @@ static double chosen(double value, double initial) {
     return value >= 0 && value <= 0 ? initial : value;
 }
 
-/* Only fields whose default is not 0. */
+/* Set only the fields whose default is not 0. */
 static void fill_in(ashlar_optimizer_config *c) {
     const ashlar_optimizer_config d = defaults_of(c->kind);
     if (c->is_complete) {

@@ -66,7 +66,8 @@ typedef struct ashlar_optimizer_run {
 /* The head of an optimizer's one block of device memory. */
 typedef struct ashlar_optimizer_scalars {
     ashlar_optimizer_state state;
-    uint64_t sum_count; /* launches of SUM since the last decision; `sum` has their squares */
+    uint64_t sum_count; /* launches of SUM since the last decision; `sum` has the squares of all
+                           these */
     double sum;         /* of the squared gradients as stored; SUM or the program writes it */
     double factor;      /* UPDATE multiplies gradients by it; includes all scales, and clipping */
     double bias1;       /* 1 - beta1^step for Adam and AdamW, else 1 */
@@ -108,16 +109,16 @@ void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_r
 /* The algorithm that a configuration's kind and values ask for. */
 ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *config);
 
-/* Read a program's configuration, with the kind's default for each field that is 0. Errors: those
- * of ashlar_optimizer_check(). */
+/* Read a program's configuration, and replace each field that is 0 by the kind's default. Errors:
+ * those of ashlar_optimizer_check(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_take(ashlar_optimizer_config *config,
                                                        const ashlar_optimizer_config *given,
                                                        size_t given_bytes);
 
-/* A whole step like ashlar_optimizer_step()'s, whose learning rate is read in device memory when it
- * runs, so that it can be captured.
+/* Run a whole step like ashlar_optimizer_step(). The step reads its learning rate from device
+ * memory when it runs, so that it can be captured.
  *
- * rate_at   0 .. most, by the caller's word
+ * rate_at   the caller guarantees a value of 0 .. most
  *
  * Errors: those of ashlar_optimizer_step() at the learning rate `most`. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_step_at(ashlar_optimizer *optimizer,

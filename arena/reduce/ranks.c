@@ -118,6 +118,7 @@ void ashlar_ranks_close(ashlar_ranks *r, bool has_failed) {
         (void)nanosleep(&(struct timespec){.tv_nsec = LAST_WORDS_NS}, NULL);
         r->engine->abort(1);
     } else {
+        ASHLAR_CHECK2(r->nccl == NULL); /* its thread still uses the device */
         r->engine->stop();
     }
     release(r);
@@ -143,13 +144,22 @@ static uint64_t sum_up(const ashlar_ranks_call *c, uint64_t facts) {
     return facts;
 }
 
-static ashlar_status queue(ashlar_ranks *r, ashlar_ranks_call call, ashlar_stream stream) {
-    call.ranks = r;
-    call.order = r->order;
-    call.word = r->next;
-    call.word.facts = sum_up(&call, r->next.facts);
+void ashlar__ranks_number(ashlar_ranks *r, ashlar_ranks_call *call) {
+    call->ranks = r;
+    call->order = r->order;
+    call->word = r->next;
+    call->word.facts = sum_up(call, r->next.facts);
     r->next.number++;
-    return ashlar_launch(r->device, stream, ashlar__ranks_run, &call, sizeof call);
+}
+
+static ashlar_status queue(ashlar_ranks *r, ashlar_ranks_call call, ashlar_stream stream) {
+    ashlar__ranks_number(r, &call);
+    if (r->nccl != NULL) {
+        return ashlar__ranks_nccl_queue(&call, stream);
+    }
+    const bool is_beside = r->run_sums != NULL && call.kind == ASHLAR_ENGINE_ALL_REDUCE;
+    return ashlar_launch(r->device, stream, is_beside ? r->run_sums : ashlar__ranks_run, &call,
+                         sizeof call);
 }
 
 static ashlar_status broadcast(void *context, void *data, size_t elements, ashlar_dtype dtype,
@@ -205,11 +215,10 @@ ashlar_status ashlar_ranks_collectives(ashlar_ranks *r, ashlar_device *device,
                    "ranks: there is no order %d", (int)order);
     ASHLAR_FAIL_IF(order == ASHLAR_RANKS_TREE && (r->count & (r->count - 1)) != 0, ASHLAR_EINVAL,
                    "ranks: %zu ranks are no power of 2, as sums of the same bits need", r->count);
-    ASHLAR_FAIL_IF(info.kind != ASHLAR_DEVICE_SOFT, ASHLAR_ENOTSUP,
-                   "ranks: %s is no software device; MPI's collectives run on those only",
-                   info.name);
+    ashlar_ranks_drop_collectives(r, false);
     r->device = device;
     r->order = order;
+    ASHLAR_TRY(info.kind == ASHLAR_DEVICE_CUDA ? ashlar__ranks_nccl_open(r) : ASHLAR_OK);
     r->table = (ashlar_collectives){.context = r,
                                     .broadcast = broadcast,
                                     .all_reduce = all_reduce,
@@ -219,11 +228,21 @@ ashlar_status ashlar_ranks_collectives(ashlar_ranks *r, ashlar_device *device,
     return ASHLAR_OK;
 }
 
+void ashlar_ranks_drop_collectives(ashlar_ranks *r, bool has_failed) {
+    if (r->nccl != NULL) {
+        ashlar__ranks_nccl_close(r, has_failed || ashlar_ranks_check(r) != ASHLAR_OK);
+    }
+    r->device = NULL;
+}
+
 void ashlar_ranks_mark(ashlar_ranks *r, uint64_t step, uint64_t facts) {
     r->next = (ashlar_ranks_word){.step = step, .facts = facts};
 }
 
-ashlar_status ashlar_ranks_check(const ashlar_ranks *r) {
+ashlar_status ashlar_ranks_check(ashlar_ranks *r) {
+    if (atomic_load_explicit(&r->is_hung, memory_order_acquire) && !atomic_load(&r->is_failing)) {
+        ashlar__ranks_name(r, &r->hung);
+    }
     return atomic_load_explicit(&r->has_failed, memory_order_acquire)
                ? ashlar__fail(ASHLAR_EIO, "%s", r->failure)
                : ASHLAR_OK;

@@ -1,5 +1,5 @@
-/* ranks_impl.h - the inside of ranks, for ranks.c (joining, leaving, the table) and ranks_run.c
- * (what runs in a stream's order) (internal). */
+/* ranks_impl.h - the inside of ranks, for ranks.c (joining, leaving, the table), ranks_run.c (what
+ * the engine does, in a stream's order) and ranks_nccl.c (what NCCL does) (internal). */
 #ifndef ASHLAR_RANKS_IMPL_H
 #define ASHLAR_RANKS_IMPL_H
 
@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "allocator/base/compiler.h"
 #include "arena/reduce/ranks_engine.h"
 
 enum { ASHLAR_RANKS_STAGING_BYTES = 1 << 20, ASHLAR_RANKS_FAILURE_BYTES = 240 };
@@ -24,6 +25,8 @@ typedef struct ashlar_ranks_answer {
     char why[ASHLAR_RANKS_FAILURE_BYTES];
 } ashlar_ranks_answer;
 
+typedef struct ashlar_ranks_beside ashlar_ranks_beside;
+
 struct ashlar_ranks {
     void *library;
     const ashlar_engine *engine;
@@ -32,17 +35,27 @@ struct ashlar_ranks {
     ashlar_device *device;
     ashlar_ranks_order order;
     ashlar_collectives table;
+    struct ashlar_ranks_nccl *nccl; /* NULL: the engine does the collectives, too */
     ashlar_ranks_word next; /* of the next collective that is queued */
+    ashlar_ranks_beside *beside;  /* ranks_beside.c; NULL: not open */
+    void (*run_sums)(void *call); /* for ashlar_launch(): where sums that are queued go; NULL: they
+                                   * run in the order of the stream */
     char *staging;          /* [ASHLAR_RANKS_STAGING_BYTES] what came from another rank */
     /* [count] each; only rank 0 uses more than one: */
     ashlar_ranks_word *words;
     ashlar_engine_request *requests;
     ashlar_ranks_answer answer;
-    /* Written by whichever thread runs the stream, before has_failed: */
+    /* Written by the thread that finds the first failure, before has_failed: */
+    atomic_bool is_failing;
     char failure[ASHLAR_RANKS_FAILURE_BYTES];
     bool is_told; /* by rank 0, which reports it */
     atomic_bool has_failed;
+    atomic_bool is_leaving; /* a collective under way is given up */
+    /* NCCL: a collective did not end. Who is to blame is asked by the thread that checks. */
+    ashlar_ranks_word hung;
+    atomic_bool is_hung;
     _Atomic uint64_t spent_ns; /* in collectives */
+    uint64_t event_calls;      /* to the driver, that were made to watch collectives */
 };
 
 /* A collective, as it is queued. */
@@ -57,7 +70,42 @@ typedef struct ashlar_ranks_call {
     size_t root;
 } ashlar_ranks_call;
 
+/* Give a collective of this rank its number, and the word that the others compare. */
+void ashlar__ranks_number(ashlar_ranks *ranks, ashlar_ranks_call *call);
+
 /* For ashlar_launch(): agree, then do it. Does nothing after a failure. */
 void ashlar__ranks_run(void *call);
+
+/* What ashlar_ranks_check() says from now on, unless something has failed before. Returns false. */
+bool ashlar__ranks_fail(ashlar_ranks *ranks, const char *format, ...) ASHLAR_PRINTF(2, 3);
+
+/* Whether all ranks are about to do the same. Waits for them. */
+bool ashlar__ranks_agree(ashlar_ranks *ranks, const ashlar_ranks_word *own);
+
+/* A collective did not end: ask which rank is missing, and fail. Waits, or, on all ranks but the
+ * first, ends with the process. */
+void ashlar__ranks_name(ashlar_ranks *ranks, const ashlar_ranks_word *own);
+
+/* Bring `bytes` bytes from one rank to another. Other ranks do nothing. Waits. */
+bool ashlar__ranks_pass(ashlar_ranks *ranks, size_t from, size_t to, void *data, size_t bytes);
+
+/* Add up numbers in host memory over all ranks, on the calling thread.
+ *
+ * Errors: those of ashlar_ranks_check(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_sum(ashlar_ranks *ranks, double *numbers,
+                                                  size_t count);
+
+/* Join the ranks by NCCL, on r->device and for r->order: sets r->nccl. Every rank must.
+ *
+ * Errors: ASHLAR_ENOTSUP (no NCCL), ASHLAR_EIO (the ranks do not come together; NCCL's reason),
+ *         ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_nccl_open(ashlar_ranks *ranks);
+
+/* Agree, then queue a collective. Errors: those of ashlar_ranks_check(), ASHLAR_EDRIVER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_nccl_queue(const ashlar_ranks_call *call,
+                                                         ashlar_stream stream);
+
+/* Part. After a failure work that is queued is given up, else there may be none. */
+void ashlar__ranks_nccl_close(ashlar_ranks *ranks, bool has_failed);
 
 #endif /* ASHLAR_RANKS_IMPL_H */

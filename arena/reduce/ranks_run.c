@@ -21,10 +21,13 @@ static const uint64_t GRACE_NS = UINT64_C(3000000000);
 /* Turns without news after which a waiting rank sleeps between looks. */
 enum { TURNS_AWAKE = 4000, NAP_NS = 50000 };
 
-static bool fail(ashlar_ranks *r, const char *format, ...) ASHLAR_PRINTF(2, 3);
+#define fail ashlar__ranks_fail
 
-static bool fail(ashlar_ranks *r, const char *format, ...) {
+bool ashlar__ranks_fail(ashlar_ranks *r, const char *format, ...) {
     va_list arguments;
+    if (atomic_exchange(&r->is_failing, true)) {
+        return false;
+    }
     va_start(arguments, format);
     (void)vsnprintf(r->failure, sizeof r->failure, format, arguments);
     va_end(arguments);
@@ -55,6 +58,10 @@ static bool wait_for(ashlar_ranks *r, ashlar_engine_request *requests, size_t co
             (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
         } else {
             (void)sched_yield(); /* another rank may need this core */
+        }
+        if (atomic_load_explicit(&r->is_leaving, memory_order_acquire)) {
+            *pending = count;
+            return fail(r, "rank %zu left before the sums had ended", r->rank);
         }
         if (!is_done && ashlar__clock_ns() > end) {
             *pending = first;
@@ -127,16 +134,16 @@ static bool ask(ashlar_ranks *r, const ashlar_ranks_word *own) {
                r->engine->send(0, ASHLAR_MESSAGE_WORD, r->words, sizeof *r->words, &requests[1]))) {
         return false;
     }
-    return wait_for(r, requests, 2, r->timeout_ns + GRACE_NS, &pending) ||
-           atomic_load(&r->has_failed) ||
-           fail(r,
-                "rank 0 did not answer rank %zu at bucket %" PRIu64 " of step %" PRIu64
-                ": it has ended, or hangs",
-                r->rank, own->number, own->step);
+    if (wait_for(r, requests, 2, r->timeout_ns + GRACE_NS, &pending)) {
+        return true;
+    }
+    return !atomic_load(&r->has_failed) && fail(r,
+                                                "rank 0 did not answer rank %zu at bucket %" PRIu64
+                                                " of step %" PRIu64 ": it has ended, or hangs",
+                                                r->rank, own->number, own->step);
 }
 
-/* Whether all ranks are about to do the same. */
-static bool agree(ashlar_ranks *r, const ashlar_ranks_word *own) {
+bool ashlar__ranks_agree(ashlar_ranks *r, const ashlar_ranks_word *own) {
     if (r->rank > 0) {
         if (!ask(r, own)) {
             return false;
@@ -151,6 +158,21 @@ static bool agree(ashlar_ranks *r, const ashlar_ranks_word *own) {
     const bool is_good = r->answer.is_good;
     return answer_all(r) && !atomic_load(&r->has_failed) &&
            (is_good || fail(r, "%s", r->answer.why));
+}
+
+bool ashlar__ranks_pass(ashlar_ranks *r, size_t from, size_t to, void *data, size_t bytes) {
+    ashlar_engine_request request;
+    size_t pending = 0;
+    if (r->rank != from && r->rank != to) {
+        return true;
+    }
+    const char *error = r->rank == from
+                            ? r->engine->send(to, ASHLAR_MESSAGE_DATA, data, bytes, &request)
+                            : r->engine->receive(from, ASHLAR_MESSAGE_DATA, data, bytes, &request);
+    return began(r, error) &&
+           (wait_for(r, &request, 1, r->timeout_ns, &pending) || atomic_load(&r->has_failed) ||
+            fail(r, "rank %zu does not talk to rank %zu: it has ended, or hangs",
+                 r->rank == from ? to : from, r->rank));
 }
 
 /* ---- the collectives ---- */
@@ -190,15 +212,20 @@ static bool say_here(ashlar_ranks *r, const ashlar_ranks_word *own) {
     return fail(r, "rank 0 stopped in bucket %" PRIu64 " of step %" PRIu64, own->number, own->step);
 }
 
+void ashlar__ranks_name(ashlar_ranks *r, const ashlar_ranks_word *own) {
+    (void)(r->rank == 0 ? name_missing(r, own) : say_here(r, own));
+}
+
 static bool finish(ashlar_ranks *r, ashlar_engine_request *requests, size_t count,
                    const ashlar_ranks_word *own) {
     size_t pending = 0;
     if (wait_for(r, requests, count, r->timeout_ns, &pending)) {
         return true;
     }
-    return atomic_load(&r->has_failed) ? false
-           : r->rank == 0              ? name_missing(r, own)
-                                       : say_here(r, own);
+    if (!atomic_load(&r->has_failed)) {
+        ashlar__ranks_name(r, own);
+    }
+    return false;
 }
 
 /* The engine's own, in pieces that it can count. */
@@ -256,7 +283,7 @@ static void run_tree(const ashlar_ranks_call *c) {
 static void run(const ashlar_ranks_call *c) {
     const bool adds =
         c->kind == ASHLAR_ENGINE_ALL_REDUCE || c->kind == ASHLAR_ENGINE_REDUCE_SCATTER;
-    if (!agree(c->ranks, &c->word)) {
+    if (!ashlar__ranks_agree(c->ranks, &c->word)) {
         return;
     }
     if (adds && c->order == ASHLAR_RANKS_TREE) {
@@ -273,4 +300,12 @@ void ashlar__ranks_run(void *copied) {
         run(c);
         atomic_fetch_add(&c->ranks->spent_ns, ashlar__clock_ns() - start);
     }
+}
+
+ashlar_status ashlar__ranks_sum(ashlar_ranks *r, double *numbers, size_t count) {
+    ashlar_ranks_call call = {
+        .kind = ASHLAR_ENGINE_ALL_REDUCE, .data = numbers, .elements = count, .dtype = ASHLAR_F64};
+    ashlar__ranks_number(r, &call);
+    ashlar__ranks_run(&call);
+    return ashlar_ranks_check(r);
 }

@@ -73,6 +73,12 @@ static void run_add(void *args) {
     ashlar__sum_add(w->dtype, w->to, w->from, w->count);
 }
 
+ashlar_status ashlar__sum_queue_add(ashlar_device *device, ashlar_dtype dtype, void *to,
+                                    const void *from, size_t count, ashlar_stream stream) {
+    const work w = {dtype, to, from, count};
+    return ashlar_launch(device, stream, run_add, &w, sizeof w);
+}
+
 ashlar_status ashlar__sum_add_gradients(const ashlar_arena *arena, const void *from,
                                         ashlar_stream stream) {
     ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(arena));
@@ -80,11 +86,9 @@ ashlar_status ashlar__sum_add_gradients(const ashlar_arena *arena, const void *f
     for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
         ashlar_arena_bucket range;
         ashlar_arena_get_bucket(arena, i, &range);
-        const work w = {.dtype = range.dtype,
-                        .to = gradients + range.offset,
-                        .from = (const char *)from + range.offset,
-                        .count = range.bytes / ashlar_dtype_bytes(range.dtype)};
-        ASHLAR_TRY(ashlar_launch(device, stream, run_add, &w, sizeof w));
+        ASHLAR_TRY(ashlar__sum_queue_add(device, range.dtype, gradients + range.offset,
+                                         (const char *)from + range.offset,
+                                         range.bytes / ashlar_dtype_bytes(range.dtype), stream));
     }
     return ASHLAR_OK;
 }

@@ -151,9 +151,8 @@ ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *s, ashlar_device *dev
                                        const ashlar_arena_case *which, bool is_smoke) {
     ashlar_device_info info;
     ashlar_device_get_info(device, &info);
-    ASHLAR_FAIL_IF(info.kind != ASHLAR_DEVICE_SOFT, ASHLAR_ENOTSUP,
-                   "bench: arenas are measured on software devices only; give --device soft");
     s->device = device;
+    s->is_cuda = info.kind == ASHLAR_DEVICE_CUDA;
     ASHLAR_TRY(ashlar_stream_create(device, &s->stream));
     ASHLAR_TRY(ashlar_allocator_create(device, &s->allocator));
     ASHLAR_TRY(make_arena(s, which, is_smoke));
@@ -182,8 +181,15 @@ void ashlar__arena_setup_finish(ashlar_arena_setup *s) {
     *s = (ashlar_arena_setup){0};
 }
 
-bool ashlar__arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation operation) {
-    return runner != ASHLAR_ARENA_RUNNER_LISTS || operation != ASHLAR_ARENA_OPERATION_CHECKPOINT;
+bool ashlar__arena_setup_has(const ashlar_arena_setup *s, ashlar_arena_runner runner,
+                             ashlar_arena_operation operation) {
+    const bool is_list = runner == ASHLAR_ARENA_RUNNER_LISTS;
+    const bool is_scattered = is_list || runner == ASHLAR_ARENA_RUNNER_PER_TENSOR;
+    const bool computes =
+        operation == ASHLAR_ARENA_OPERATION_ADAMW || operation == ASHLAR_ARENA_OPERATION_NORM;
+    const bool needs_host = computes || (is_list && operation == ASHLAR_ARENA_OPERATION_ZERO);
+    return (!is_list || operation != ASHLAR_ARENA_OPERATION_CHECKPOINT) &&
+           (!s->is_cuda || !is_scattered || !needs_host);
 }
 
 double ashlar__arena_setup_bytes(const ashlar_arena_setup *s, ashlar_arena_runner runner,
@@ -235,7 +241,9 @@ static ashlar_status run_scattered(ashlar_arena_setup *s, ashlar_per_tensor *sca
     }
 }
 
-static void run_copy(const ashlar_arena_setup *s, bool is_loop, ashlar_arena_operation operation) {
+/* On a CUDA device both copies are the driver's. */
+static ashlar_status run_copy(const ashlar_arena_setup *s, bool is_loop,
+                              ashlar_arena_operation operation) {
     ashlar_copy_work work = {
         .dst = (char *)s->copy_dst + SKEW_BYTES,
         .src = s->copy_src,
@@ -244,14 +252,20 @@ static void run_copy(const ashlar_arena_setup *s, bool is_loop, ashlar_arena_ope
         .is_shared = operations[operation].is_shared,
         .is_loop = is_loop,
     };
-    ashlar__arena_copy(&work);
+    if (!s->is_cuda) {
+        ashlar__arena_copy(&work);
+        return ASHLAR_OK;
+    }
+    for (size_t i = 0; i < work.times; i++) {
+        ASHLAR_TRY(ashlar_copy(s->device, work.dst, work.src, work.bytes, s->stream));
+    }
+    return ashlar_stream_synchronize(s->device, s->stream);
 }
 
 static ashlar_status run(ashlar_arena_setup *s, ashlar_arena_runner runner,
                          ashlar_arena_operation operation) {
     if (runner > ASHLAR_ARENA_RUNNER_LISTS) {
-        run_copy(s, runner == ASHLAR_ARENA_RUNNER_LOOP, operation);
-        return ASHLAR_OK;
+        return run_copy(s, runner == ASHLAR_ARENA_RUNNER_LOOP, operation);
     }
     ASHLAR_TRY(runner == ASHLAR_ARENA_RUNNER_ARENA
                    ? run_arena(s, operation)

@@ -94,6 +94,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__arena_case_fill(ashlar_arena *arena, uin
 /* Starts as zeros. */
 typedef struct ashlar_arena_setup {
     ashlar_device *device;
+    bool is_cuda;
     ashlar_allocator *allocator;
     ashlar_stream stream;
     ashlar_arena *arena;
@@ -109,15 +110,17 @@ typedef struct ashlar_arena_setup {
 
 /* Set up a case on `device`. Finish it also after a failure.
  *
- * Errors: ASHLAR_ENOTSUP (a CUDA device), ASHLAR_EIO (no folder), those of the arena and of the
- *         scattered tensors. */
+ * Errors: ASHLAR_EIO (no folder), those of the arena and of the scattered tensors. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *setup,
                                                          ashlar_device *device,
                                                          const ashlar_arena_case *which,
                                                          bool is_smoke);
 void ashlar__arena_setup_finish(ashlar_arena_setup *setup);
 
-bool ashlar__arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation operation);
+/* Whether there is such a runner: on a CUDA device scattered tensors are filled and copied only,
+ * since ashlar has no kernels for them. */
+bool ashlar__arena_setup_has(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
+                             ashlar_arena_operation operation);
 
 /* Bytes that a runner reads and writes in an operation, see ASHLAR_ARENA_OPERATION_MAP. */
 double ashlar__arena_setup_bytes(const ashlar_arena_setup *setup, ashlar_arena_runner runner,

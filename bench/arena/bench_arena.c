@@ -99,7 +99,7 @@ static ashlar_status measure_operation(ashlar_arena_setup *setup, const char *na
                                .context = &c};
     ashlar_turns turns[ASHLAR_ARENA_RUNNER_COUNT];
     for (unsigned i = 0; i < ASHLAR_ARENA_RUNNER_COUNT; i++) {
-        if (ashlar__arena_setup_has((ashlar_arena_runner)i, operation)) {
+        if (ashlar__arena_setup_has(setup, (ashlar_arena_runner)i, operation)) {
             c.runners[c.count++] = (ashlar_arena_runner)i;
         }
     }
@@ -162,7 +162,9 @@ static void print_help(FILE *out) {
         "arena: adamw, zero, norm, flatten, replicate and checkpoint of CASE[/OPERATION] in one\n"
         "range, tensor by tensor and in lists of 36, beside a copy of the same bytes by a loop "
         "(or\n"
-        "memcpy) and as many threads. Takes --smoke, --workload, --json, --device. JSON: rows\n"
+        "memcpy) and as many threads; on a GPU by the driver, where scattered tensors are filled "
+        "and\n"
+        "copied only. Takes --smoke, --workload, --json, --device. JSON: rows\n"
         "{case, operation, subject, ns, bytes_per_s, copy_bytes_per_s, over_arena}. Cases, all\n"
         "of fp32 tensors:\n");
     for (size_t i = 0; i < count; i++) {

@@ -31,11 +31,6 @@ static bool has_no_options(const ashlar_tensor_options *o) {
 }
 
 static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_config *config) {
-    ashlar_device_info device;
-    ashlar_device_get_info(ashlar_allocator_device(ashlar_arena_allocator(arena)), &device);
-    ASHLAR_FAIL_IF(
-        device.kind != ASHLAR_DEVICE_SOFT, ASHLAR_ENOTSUP,
-        "bench: scattered tensors are measured on software devices only; give --device soft");
     ASHLAR_FAIL_IF(ashlar__optimizer_algorithm(config) != ASHLAR_ALGORITHM_ADAM, ASHLAR_EINVAL,
                    "bench: scattered tensors know adam and adamw only");
     for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {

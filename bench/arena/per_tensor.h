@@ -84,7 +84,7 @@ typedef struct ashlar_per_tensor {
  * limits   of the launches; if a list has one tensor, the device's own fills and copies are used
  *
  * Ownership: *out is the caller's; the arena must outlive it.
- * Errors:    ASHLAR_ENOTSUP (a CUDA device), ASHLAR_EINVAL (other tensors, another optimizer),
+ * Errors:    ASHLAR_EINVAL (other tensors, another optimizer),
  *            ASHLAR_EHOSTMEM, and those of ashlar_alloc() and copies. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
                                                           const ashlar_optimizer_config *config,

@@ -148,7 +148,7 @@ static ashlar_status run_contest(contest *c, const ashlar_bench_request *request
         }
     }
     ASHLAR_TRY(ashlar__rounds_run(&how, c->count, c->turns));
-    if (c->count > 0 && c->subjects[0] == ASHLAR_RNN_SUBJECT_ASHLAR) {
+    if (c->count > 0 && c->subjects[0] == ASHLAR_RNN_SUBJECT_ASHLAR && !c->setup.is_cuda) {
         ASHLAR_TRY(measure_share(&c->setup, request->is_smoke, &share));
     }
     return add_rows(c, request->out, share, rows);
@@ -212,7 +212,8 @@ static void print_help(FILE *out) {
         "rnn: forward and backward of recurrent networks, the buffers of each step from the\n"
         "allocator (ashlar), from the driver (driver_each_step) or taken once (static_buffer: the\n"
         "limit), and the same network by oneDNN where this build has it, its reorders of weights\n"
-        "included and padding computed. Takes --smoke, --workload, --subject, --threads (0: all),\n"
+        "included and padding computed; on a GPU by cuDNN, without oneDNN and product_share. Takes "
+        "--smoke, --workload, --subject, --threads (0: all),\n"
         "--json, --device. JSON: {processor, products, onednn, threads, rows}, rows of {case,\n"
         "subject, ms_forward, ms_backward, ms_step, steps_per_s, over_static, over_onednn,\n"
         "product_share}. Cases, all of fp32 (with --smoke of %d steps):",

@@ -58,19 +58,21 @@ static size_t align_up(size_t bytes) {
     return (bytes + RANGE_ALIGN - 1) / RANGE_ALIGN * RANGE_ALIGN;
 }
 
-/*
- * Draw `count` numbers of about `width` in size. They are written directly, since a software
- * device's memory is host memory.
- */
+/* Draw `count` numbers of about `width` in size. */
 static ashlar_status take_values(ashlar_rnn_setup *s, size_t count, float width, void **out) {
     ashlar_random random;
+    float *values;
     ASHLAR_TRY(ashlar_alloc(s->allocator, count * sizeof(float), s->stream, out));
-    float *const values = *out;
+    ASHLAR_HOST_NEW(values, count, "bench: no host memory for %zu numbers", count);
     ashlar__random_init(&random, VALUES_SEED);
     for (size_t i = 0; i < count; i++) {
         values[i] = width * (float)(2 * ashlar__random_uniform(&random) - 1);
     }
-    return ASHLAR_OK;
+    ashlar_status status =
+        ashlar_copy_to_device(s->device, *out, values, count * sizeof *values, s->stream);
+    ASHLAR_THEN(status, ashlar_stream_synchronize(s->device, s->stream));
+    ashlar__host_free(values);
+    return status;
 }
 
 static ashlar_status take_tensors(ashlar_rnn_setup *s) {
@@ -100,7 +102,7 @@ static ashlar_status size_buffers(ashlar_rnn_setup *s) {
 static ashlar_status make_networks(ashlar_rnn_setup *s) {
     ASHLAR_TRY(ashlar_rnn_create(s->device, &s->which->config, &s->rnn));
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(s->rnn);
-    return ashlar__onednn_has(layout)
+    return !s->is_cuda && ashlar__onednn_has(layout)
                ? ashlar__onednn_create(layout, s->which->steps, s->which->batch,
                                        !s->which->is_inference, &s->onednn)
                : ASHLAR_OK;
@@ -120,8 +122,7 @@ ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *s, ashlar_device *device,
     ashlar_device_get_info(device, &info);
     s->which = which;
     s->device = device;
-    ASHLAR_FAIL_IF(info.kind != ASHLAR_DEVICE_SOFT, ASHLAR_ENOTSUP,
-                   "bench: RNNs are measured on software devices only; give --device soft");
+    s->is_cuda = info.kind == ASHLAR_DEVICE_CUDA;
     ASHLAR_TRY(ashlar_stream_create(device, &s->stream));
     ASHLAR_TRY(ashlar_allocator_create(device, &s->allocator));
     ASHLAR_TRY(take_lengths(s));

@@ -50,6 +50,7 @@ enum { ASHLAR_RNN_OUTPUT, ASHLAR_RNN_RESERVE, ASHLAR_RNN_WORK, ASHLAR_RNN_DX, AS
 typedef struct ashlar_rnn_setup {
     const ashlar_rnn_case *which;
     ashlar_device *device;
+    bool is_cuda; /* so that what is on the host is no part of a step */
     ashlar_allocator *allocator;
     ashlar_stream stream;
     ashlar_rnn *rnn;
@@ -66,8 +67,9 @@ typedef struct ashlar_rnn_times {
                                    * gradients */
 } ashlar_rnn_times;
 
-/* Set up a case on `device`, a software device. Call ashlar__rnn_setup_finish() even after a
- * failure. Errors: ASHLAR_ENOTSUP (a CUDA device), those of the allocator, the RNN and oneDNN. */
+/* Set up a case on `device`; oneDNN takes part on a software device alone. Call
+ * ashlar__rnn_setup_finish() even after a failure. Errors: those of the allocator, the RNN and
+ * oneDNN. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *setup,
                                                        ashlar_device *device,
                                                        const ashlar_rnn_case *which);

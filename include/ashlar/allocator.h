@@ -51,7 +51,7 @@ enum { ASHLAR_TAG_MAX = 16 }; /* room in structures, for the tags of later versi
 ASHLAR_API const char *ashlar_tag_name(ashlar_tag tag);
 
 typedef struct ashlar_tag_stats {
-    uint64_t live_bytes;    /* requested, of blocks not yet freed */
+    uint64_t live_bytes;    /* requested bytes of blocks not yet freed */
     uint64_t peak_bytes;    /* largest live_bytes so far */
     uint64_t at_peak_bytes; /* live_bytes when the allocator's live_bytes was at its peak */
 } ashlar_tag_stats;
@@ -65,9 +65,9 @@ typedef struct ashlar_tag_stats {
  *   live_bytes == sum of tags[].live_bytes,  live_peak_bytes == sum of tags[].at_peak_bytes
  */
 typedef struct ashlar_stats {
-    uint64_t live_bytes; /* requested by blocks not yet freed */
+    uint64_t live_bytes; /* requested bytes of blocks not yet freed */
     uint64_t live_peak_bytes;
-    uint64_t block_bytes;    /* the same blocks, rounding included */
+    uint64_t block_bytes;    /* bytes of these blocks, including rounding */
     uint64_t cached_bytes;   /* free blocks that threads' caches, or guard=fill, hold */
     uint64_t planned_bytes;  /* plan memory that no block uses now */
     uint64_t shared_bytes;   /* freed blocks that several streams may still use */
@@ -81,17 +81,17 @@ typedef struct ashlar_stats {
     uint64_t served_planned;     /* the plan of the step; see plan.h */
     uint64_t served_cached;      /* the thread's own cache */
     uint64_t served_same_stream; /* memory of the same stream */
-    uint64_t served_idle;        /* memory back from other streams, or of one that ended */
+    uint64_t served_idle;        /* back from other streams, or memory of an ended stream */
     uint64_t served_mapped;      /* a miss: new physical memory, or spare memory */
-    uint64_t served_completed;   /* memory was short: another stream's, its last use over */
+    uint64_t served_completed;   /* another stream's memory, whose last use was over */
     uint64_t served_waited;      /* another stream's memory, after an in-stream wait */
-    uint64_t served_gathered;    /* after free memory was unmapped elsewhere and mapped here */
+    uint64_t served_gathered;    /* free memory, unmapped elsewhere and mapped for it */
     uint64_t served_drained;     /* after caches were emptied, or with memory of plans */
     uint64_t served_reclaimed;   /* after a reclaim callback freed memory */
     uint64_t served_after_sync;  /* after the host waited for work to end */
     uint64_t events_recorded;
     uint64_t driver_calls;        /* made by this allocator, except to choose a context */
-    uint64_t driver_calls_sealed; /* the same, since ashlar_allocator_seal() */
+    uint64_t driver_calls_sealed; /* calls made since ashlar_allocator_seal() */
     bool is_sealed;
     ashlar_tag_stats tags[ASHLAR_TAG_MAX]; /* 0 from ASHLAR_TAG_COUNT on */
 } ashlar_stats;
@@ -115,8 +115,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create(ashlar_device
                                                                    ashlar_allocator **out);
 
 /*
- * The same with the options in `config`; ASHLAR_CONF is ignored. Errors: also ASHLAR_EINVAL
- * (config).
+ * Like ashlar_allocator_create(), with the options in `config`; ASHLAR_CONF is ignored. Errors:
+ * also ASHLAR_EINVAL (config).
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_allocator_create_with_sized(ashlar_device *device, const ashlar_config *config,

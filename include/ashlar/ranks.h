@@ -1,8 +1,10 @@
-/* ranks.h - the processes that train together, and the collectives of reduce.h between them by MPI.
+/* ranks.h - the processes that train together, and the collectives of reduce.h between them by MPI
+ * or NCCL.
  *
  * A launcher (mpirun) starts the same program several times; each process is a rank. The library
- * that knows the MPI, ashlar-mpi, is loaded at run time, for the MPI whose launcher it is. Ranks
- * are for software devices: CUDA forbids what these collectives do in a stream's order.
+ * that knows the MPI, ashlar-mpi, is loaded at run time, for the MPI whose launcher it is. On
+ * software devices MPI does the collectives, in a stream's order. On CUDA devices, one for each
+ * rank, NCCL does them, found at run time, and MPI compares the words below, on the host.
  *
  * Before each collective the ranks compare, in a word, what they are about to do. If one is about
  * to do something else, or does not come within a time, all collectives from then on do nothing, on
@@ -27,7 +29,7 @@ typedef struct ashlar_ranks ashlar_ranks;
 
 /* In which order the elements of all ranks are added up. */
 typedef enum ashlar_ranks_order {
-    ASHLAR_RANKS_FASTEST, /* the MPI's */
+    ASHLAR_RANKS_FASTEST, /* MPI's or NCCL's */
     /* As a binary tree over the ranks: ((0 + 1) + (2 + 3)) + .... The sums have the same bits as
      * those of fewer ranks of which each has added up neighbouring parts as such a tree before.
      * Needs 2^k ranks, and sends log2(ranks) times all elements. reduce_scatter does the same */
@@ -52,7 +54,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_open(const char *library
                                                              uint32_t timeout_ms,
                                                              ashlar_ranks **out);
 
-/* Leave the other ranks. No collective may be queued. NULL is allowed.
+/* Leave the other ranks. No collective may be queued, nor may there be a table for a CUDA device.
+ * NULL is allowed.
  *
  * has_failed   end all other ranks, and this process, with status 1; else wait until they leave */
 ASHLAR_API void ashlar_ranks_close(ashlar_ranks *ranks, bool has_failed);
@@ -60,15 +63,24 @@ ASHLAR_API void ashlar_ranks_close(ashlar_ranks *ranks, bool has_failed);
 ASHLAR_API size_t ashlar_ranks_rank(const ashlar_ranks *ranks); /* 0 .. count - 1 */
 ASHLAR_API size_t ashlar_ranks_count(const ashlar_ranks *ranks);
 
-/* Fill the table for a reducer on a software device. Its all_reduce serves other data, too.
+/* Fill the table for a reducer. Its all_reduce serves other data, too: on a software device of any
+ * memory, on a CUDA device of the device's. On CUDA devices every rank must make this call, and a
+ * collective returns when all ranks have come to queue it; a thread watches over what is queued.
  *
- * Ownership: the table is for as long as the ranks; the device must outlive its queued work.
- * Errors:    ASHLAR_ENOTSUP (a CUDA device), ASHLAR_EINVAL (order; not 2^k ranks for the tree),
- *            ASHLAR_EHOSTMEM. */
+ * Ownership: the table is good until ashlar_ranks_drop_collectives() or the next call of this
+ *            function; the device must outlive it, and its queued work.
+ * Errors:    ASHLAR_EINVAL (order; not 2^k ranks for the tree), ASHLAR_EHOSTMEM; on a CUDA device
+ *            also ASHLAR_ENOTSUP (no NCCL from 2.14 on), ASHLAR_EDRIVER, ASHLAR_EIO (the ranks do
+ *            not come together; the detail has NCCL's reason). */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_collectives(ashlar_ranks *ranks,
                                                                     ashlar_device *device,
                                                                     ashlar_ranks_order order,
                                                                     const ashlar_collectives **out);
+
+/* Give back what the table has of the device; the ranks stay together. Without a table: nothing.
+ *
+ * has_failed   collectives that are queued are given up; else all must have ended, on every rank */
+ASHLAR_API void ashlar_ranks_drop_collectives(ashlar_ranks *ranks, bool has_failed);
 
 /* Say at which step the collectives queued from now on are; they are numbered from 0 in it.
  *
@@ -78,9 +90,10 @@ ASHLAR_API void ashlar_ranks_mark(ashlar_ranks *ranks, uint64_t step, uint64_t f
 /* Whether all collectives that have run so far did what they should.
  *
  * Errors: ASHLAR_EIO: a rank did not come, or came with something else; the detail names both. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_check(const ashlar_ranks *ranks);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_check(ashlar_ranks *ranks);
 
-/* How long this rank was in collectives so far, the waits for other ranks included. */
+/* How long this rank was in collectives so far, the waits for other ranks included; on a CUDA
+ * device the host's waits alone. */
 ASHLAR_API double ashlar_ranks_seconds(const ashlar_ranks *ranks);
 
 /* Whether no other rank reports the failure. One should, when all have the same. */

@@ -61,10 +61,10 @@ typedef struct ashlar_warmup_options {
     ashlar_stream stream; /* the steps' main one, named from now on (allocator.h) */
     size_t min_length;    /* 1 .. max_length; 0 stands for 1 */
     size_t max_length;    /* must be given */
-    size_t length_bucket_count; /* plans, each for a range of lengths; the plans share one memory.
-                                 * 0: as many as are needed for that to be as large as the largest
-                                 * step, and one plan if dry_run is NULL. Else so many ranges, all
-                                 * equally wide */
+    size_t length_bucket_count; /* number of length ranges of equal width, each with a plan; the
+                                 * plans share one memory. 0: as many ranges as are needed to keep
+                                 * this memory as small as the largest step allows; but one plan if
+                                 * dry_run is NULL */
     uint64_t key;               /* of steps in the shortest bucket; the next bucket's is key + 1.
                                  * With length_bucket_count 0, each length is a bucket */
     bool without_plan;          /* run all lengths without plans; later steps of these keys are not
@@ -102,7 +102,7 @@ typedef struct ashlar_warmup_report {
     uint64_t reserved_bytes;      /* physical memory after the warm-up */
     uint64_t driver_calls;        /* driver calls that the allocator made during the warm-up */
     union {
-        ashlar_plan_stats plan; /* of all plans of the allocator */
+        ashlar_plan_stats plan; /* statistics of all plans of the allocator */
         uint64_t plan_room[32]; /* for fields of later versions; 0 */
     };
 } ashlar_warmup_report;
@@ -163,23 +163,23 @@ static inline uint64_t ashlar_warmup_key(const ashlar_warmup_options *options_, 
 /* Lengths that one key stands for. */
 typedef struct ashlar_warmup_bucket {
     size_t first_length, last_length;
-    uint64_t plan_bytes; /* of its plan, on all streams; 0: it has none, so that the ordinary path
+    uint64_t plan_bytes; /* bytes of its plan, on all streams; 0: no plan, so that the ordinary path
                           * serves its steps. The plans of a stream share one memory */
     uint64_t peak_bytes; /* the most that its recorded steps have live at once on each stream, in
                           * multiples of 512 B, summed over the streams; 0: none is recorded */
-    uint64_t steps;      /* of the key, that have ended since the warm-up */
-    uint64_t calls;      /* calls into the driver, of whatever thread, while these were under way,
-                          * from their begin to their end; but not those that pick a device */
-    uint64_t own_calls;  /* of these, the allocator's */
+    uint64_t steps;      /* steps of the key that have ended since the warm-up */
+    uint64_t calls;      /* driver calls of all threads while these steps were under way, without
+                          * those that pick a device */
+    uint64_t own_calls;  /* of these calls, the number made by the allocator */
     uint64_t room[9];    /* for fields of later versions; 0 */
 } ashlar_warmup_bucket;
 
 /*
  * List the buckets of the last warm-up with these options, the shortest lengths first: what each
- * needs, and what its steps called so far.
+ * bucket needs, and how many driver calls its steps have made so far.
  *
- * out       [capacity]; NULL: only count them
- * count     receives how many there are; those that `out` has no room for are left out
+ * out       [capacity]; NULL: only count the buckets
+ * count     receives the number of buckets; those that `out` has no room for are left out
  *
  * Threads: any.  Errors: ASHLAR_EHOSTMEM.
  * Cost:    takes the lock. O(keys^2).

@@ -63,8 +63,8 @@ void ashlar__batch_split_fill(const ashlar_batch_split *split, const ashlar_batc
 ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, size_t micro,
                                                size_t part);
 
-/* Number of tokens in a part of `batch` sequences of these lengths; a split of fewer of them counts
- * the tokens of all. */
+/* The number of tokens in a part of `batch` sequences of these lengths. If the split has fewer
+ * sequences, the result still counts the tokens of all. */
 size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, size_t part,
                                   const int32_t *lengths, size_t batch);
 

@@ -48,6 +48,9 @@ static bool cut_piece(const ashlar_batcher_config *config, size_t steps, size_t 
 static size_t cut_records(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
     size_t count = 0;
     for (size_t i = 0; i < ashlar__corpus_count(batcher->corpus); i++) {
+        if (ashlar__batcher_is_held_out(config->held_out, i) != config->is_of_held_out) {
+            continue;
+        }
         const size_t steps = sequence_steps(ashlar__corpus_record(batcher->corpus, i));
         bool is_last = false;
         for (size_t first = 0; !is_last; first += config->stride) {
@@ -72,8 +75,8 @@ static ashlar_status cut_into_pieces(ashlar_batcher *batcher, const ashlar_batch
                    "batcher: %zu sequences of %zu steps are more than 2^31-1 symbols; use a "
                    "smaller batch or max_steps",
                    batcher->batch, batcher->longest);
-    ASHLAR_HOST_NEW(batcher->pieces, batcher->piece_count, "batcher: no host memory for %zu pieces",
-                    batcher->piece_count);
+    ASHLAR_HOST_NEW(batcher->pieces, batcher->piece_count + 1,
+                    "batcher: no host memory for %zu pieces", batcher->piece_count);
     const size_t cut = cut_records(batcher, config);
     ASHLAR_ASSERT(cut == batcher->piece_count);
     (void)cut;
@@ -84,9 +87,7 @@ static ashlar_status sample_pieces(ashlar_batcher *batcher, const ashlar_batcher
     const size_t count = batcher->piece_count;
     ashlar_batch_sampler_item *items;
     ASHLAR_HOST_NEW(items, count, "batcher: no host memory for %zu pieces", count);
-    for (size_t i = 0; i < count; i++) {
-        items[i] = (ashlar_batch_sampler_item){i, batcher->pieces[i].steps};
-    }
+    ashlar__batcher_list(batcher, items);
     const ashlar_status status = ashlar__batch_sampler_create(
         items, count, config->batch, config->window, config->seed, &batcher->batch_sampler);
     ashlar__host_free(items);
@@ -100,6 +101,8 @@ ashlar_status ashlar__batcher_create(const ashlar_corpus *corpus,
     ashlar_batcher_config filled = *config;
     filled.window = config->window != 0 ? config->window : ASHLAR_BATCH_SAMPLER_WINDOW;
     filled.stride = config->stride != 0 ? config->stride : config->max_steps;
+    ASHLAR_FAIL_IF(config->held_out == 1, ASHLAR_EINVAL,
+                   "batcher: held_out is 1, which leaves nothing; give 0 or at least 2");
     ASHLAR_FAIL_IF(
         filled.stride > config->max_steps, ASHLAR_EINVAL,
         "batcher: a stride of %zu leaves out text between pieces of %zu; give at most that",
@@ -109,7 +112,9 @@ ashlar_status ashlar__batcher_create(const ashlar_corpus *corpus,
     batcher->corpus = corpus;
     batcher->batch = filled.batch;
     ashlar_status status = cut_into_pieces(batcher, &filled);
-    ASHLAR_THEN(status, sample_pieces(batcher, &filled));
+    if (!config->is_of_held_out) {
+        ASHLAR_THEN(status, sample_pieces(batcher, &filled));
+    }
     ASHLAR_HAND_OUT(status, batcher, ashlar__batcher_destroy, out);
 }
 
@@ -135,20 +140,35 @@ static void fill_column(const ashlar_batcher *batcher, ashlar_batch *batch, size
     }
 }
 
-void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch) {
-    const ashlar_batch_sampler_item *drawn = ashlar__batch_sampler_next(batcher->batch_sampler);
-    batch->steps = drawn[0].length;
+void ashlar__batcher_fill(const ashlar_batcher *batcher, const ashlar_batch_sampler_item *pieces,
+                          size_t count, ashlar_batch *batch) {
+    ASHLAR_CHECK2(count > 0 && count <= batcher->batch);
+    batch->steps = pieces[0].length;
     batch->tokens = 0;
     const size_t grid_bytes = batch->steps * batcher->batch * sizeof(int32_t);
     memset(batch->inputs, 0, grid_bytes);
     memset(batch->targets, 0, grid_bytes);
     ASHLAR_CHECK2(batch->steps > 0 && batch->steps <= batcher->longest);
     for (size_t i = 0; i < batcher->batch; i++) {
-        ASHLAR_CHECK2(drawn[i].length <= batch->steps); /* longest first */
-        fill_column(batcher, batch, i, &batcher->pieces[drawn[i].number]);
-        batch->lengths[i] = (int32_t)drawn[i].length;
-        batch->tokens += drawn[i].length;
+        const size_t length = i < count ? pieces[i].length : 0;
+        ASHLAR_CHECK2(length <= batch->steps); /* longest first */
+        if (i < count) {
+            fill_column(batcher, batch, i, &batcher->pieces[pieces[i].number]);
+        }
+        batch->lengths[i] = (int32_t)length;
+        batch->tokens += length;
     }
+}
+
+void ashlar__batcher_list(const ashlar_batcher *batcher, ashlar_batch_sampler_item *pieces) {
+    for (size_t i = 0; i < batcher->piece_count; i++) {
+        pieces[i] = (ashlar_batch_sampler_item){i, batcher->pieces[i].steps};
+    }
+}
+
+void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch) {
+    ashlar__batcher_fill(batcher, ashlar__batch_sampler_next(batcher->batch_sampler),
+                         batcher->batch, batch);
     batch->epoch = ashlar__batch_sampler_epochs(batcher->batch_sampler);
 }
 

@@ -15,13 +15,14 @@
 #ifndef ASHLAR_BATCHER_H
 #define ASHLAR_BATCHER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <ashlar/status.h>
 
-#include "rnn/data/corpus.h"
 #include "rnn/data/batch_sampler.h"
+#include "rnn/data/corpus.h"
 
 enum {
     ASHLAR_BATCHER_MARK = 0,      /* the symbol before and after a record */
@@ -37,7 +38,14 @@ typedef struct ashlar_batcher_config {
     uint64_t seed;
     size_t stride; /* steps from the start of a piece to the start of the next, 1 .. max_steps;
                       0 stands for max_steps, so that pieces do not overlap */
+    size_t held_out;     /* every so many records one is left out; 0: none is. Not 1 */
+    bool is_of_held_out; /* the other way round: only those records. Such a batcher draws nothing */
 } ashlar_batcher_config;
+
+/* Whether a record is the last of so many: so the first one is never held out. */
+static inline bool ashlar__batcher_is_held_out(size_t held_out, size_t record) {
+    return held_out > 0 && record % held_out == held_out - 1;
+}
 
 /* A batch. The caller points the three arrays at its own memory; ashlar__batcher_next() fills them
  * and the other fields. */
@@ -71,7 +79,16 @@ size_t ashlar__batcher_array_bytes(const ashlar_batcher *batcher);
 
 void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch);
 
-/* The batch sampler of the pieces, owned by the batcher. Its position is also the batcher's. */
+/* Write pieces side by side, the longest of them first, at most as many as a batch has sequences.
+ * The columns behind them have length 0. Sets all but the epoch. */
+void ashlar__batcher_fill(const ashlar_batcher *batcher, const ashlar_batch_sampler_item *pieces,
+                          size_t count, ashlar_batch *batch);
+
+/* List all pieces, ashlar__batcher_piece_count() of them, in the order of the text. */
+void ashlar__batcher_list(const ashlar_batcher *batcher, ashlar_batch_sampler_item *pieces);
+
+/* The batch sampler of the pieces, owned by the batcher. Its position is also the batcher's. NULL
+ * with is_of_held_out. */
 ashlar_batch_sampler *ashlar__batcher_sampler(const ashlar_batcher *batcher);
 
 #endif /* ASHLAR_BATCHER_H */

@@ -6,7 +6,7 @@
  *     words       [T, B]      padding is 0
  *     targets     [T, B]      padding is 0
  *     lengths     [B]         words of each sentence, 1..T, longest first
- *     present     [T, B]      1 where a sentence has a word: the lengths for running one token
+ *     present     [T, B]      1 if a sentence has a word here, else 0: lengths of one-step passes
  *     char_counts [T*B]       characters of each word, 1..C; padding has 1 character, number 0
  *     characters  [C, T*B]    padding is 0
  *
@@ -55,7 +55,7 @@ ashlar_tagger_arrays ashlar__tagger_batch_arrays(const ashlar_tagger_shape *shap
 void ashlar__tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_corpus *corpus,
                                const ashlar_batch_sampler_item *items, size_t count);
 
-/* The same, padded to at least `steps` words and `width` characters. */
+/* Like ashlar__tagger_batch_fill(), but padded to at least `steps` words and `width` characters. */
 void ashlar__tagger_batch_fill_padded(ashlar_tagger_batch *batch,
                                       const ashlar_tagger_corpus *corpus,
                                       const ashlar_batch_sampler_item *items, size_t count,

@@ -9,9 +9,9 @@ struct ashlar_rnn_varying;
 
 typedef struct ashlar_rnn_backend {
     const char *name;
-    /* Whether the back end can run a layout; NULL: any that rnn.c takes. Errors: ASHLAR_ENOTSUP,
-     * with a detail that says what it cannot do; ASHLAR_EINVAL, for a bad value in the environment.
-     */
+    /* Whether the back end can run a layout; NULL: it runs every layout that rnn.c accepts. Errors:
+     * ASHLAR_ENOTSUP, with a detail that says what it cannot do; ASHLAR_EINVAL, for a bad value in
+     * the environment. */
     ashlar_status (*check)(const ashlar_rnn_layout *layout);
     /* Create and destroy rnn->state, which is NULL before. Both are NULL if there is no state. */
     ashlar_status (*create)(ashlar_rnn *rnn);
@@ -22,11 +22,18 @@ typedef struct ashlar_rnn_backend {
     ashlar_status (*queue)(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                            const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                            ashlar_stream stream);
-    /* The same, but batch->lengths is NULL: the pass reads them, and what is added to the dropout
-     * seed, in device memory (rnn_varying.h). NULL: it cannot. */
+    /* Like queue, but batch->lengths is NULL: the pass reads the lengths, and the addend of the
+     * dropout seed, from device memory (rnn_varying.h). NULL: the back end cannot do that. */
     ashlar_status (*queue_varying)(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                    const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                                    const struct ashlar_rnn_varying *varying, ashlar_stream stream);
+    /* Queue that dropout's random sequence begins anew, from a seed. NULL: there is none, each pass
+     * draws from its own seed. */
+    ashlar_status (*restart_dropout)(const ashlar_rnn *rnn, uint64_t seed, ashlar_stream stream);
+    /* Queue backward_weights of one layer. NULL: of all at once only. */
+    ashlar_status (*queue_weights)(const ashlar_rnn *rnn, size_t layer,
+                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                                   ashlar_stream stream);
     /* backward reads forward's y, hx and cx again; false: the reserve is enough */
     bool backward_reads_output;
 } ashlar_rnn_backend;
@@ -44,6 +51,11 @@ extern const ashlar_rnn_backend ashlar__rnn_backend_cpu;
 
 /* CUDA devices: cuDNN 9, found at run time. Built without cuDNN's headers, it refuses every rnn. */
 extern const ashlar_rnn_backend ashlar__rnn_backend_cudnn;
+
+/* The same for any back end. No stream may be captured for it; a step that was captured goes on
+ * from there. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_restart_dropout(const ashlar_rnn *rnn, uint64_t seed,
+                                                            ashlar_stream stream);
 
 /* cuDNN's limits on persistent algorithms, for every back end, so that what runs on one device runs
  * on the other. Errors: ASHLAR_ENOTSUP. */

@@ -35,9 +35,10 @@ static ashlar_status check(const ashlar_rnn_layout *layout) {
                               ashlar_dtype_name(layout->config.dtype));
 }
 
-static ashlar_status queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
-                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
-                                   const ashlar_rnn_varying *varying, ashlar_stream stream) {
+/* A pass, or of backward_weights one layer's part; see ashlar_rnn_cpu_args. */
+static ashlar_status queue_part(const ashlar_rnn *rnn, ashlar_rnn_pass pass, size_t only_layer,
+                                const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                                const ashlar_rnn_varying *varying, ashlar_stream stream) {
     const size_t count = varying->lengths == NULL ? batch->batch : 0;
     size_t lengths_bytes, bytes;
     call *c = NULL;
@@ -54,6 +55,7 @@ static ashlar_status queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                     .dropout_seed = batch->dropout_seed,
                                     .dropout_first = batch->dropout_first,
                                     .dropout_stride = batch->dropout_stride,
+                                    .only_layer = only_layer,
                                     .b = *buffers};
     c->varying = *varying;
     if (count > 0) {
@@ -62,6 +64,20 @@ static ashlar_status queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     const ashlar_status status = ashlar_launch(rnn->device, stream, run_call, c, bytes);
     ashlar__host_free(c);
     return status;
+}
+
+static ashlar_status queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                                   const ashlar_rnn_varying *varying, ashlar_stream stream) {
+    return queue_part(rnn, pass, 0, batch, buffers, varying, stream);
+}
+
+static ashlar_status queue_weights(const ashlar_rnn *rnn, size_t layer,
+                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                                   ashlar_stream stream) {
+    const ashlar_rnn_varying nothing = {0};
+    return queue_part(rnn, ASHLAR_RNN_BACKWARD_WEIGHTS, layer + 1, batch, buffers, &nothing,
+                      stream);
 }
 
 static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
@@ -76,5 +92,9 @@ static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bo
     return ashlar__rnn_cpu_sizes(&rnn->layout, steps, batch, training, reserve_bytes, work_bytes);
 }
 
-const ashlar_rnn_backend ashlar__rnn_backend_cpu = {
-    .name = "cpu", .check = check, .sizes = sizes, .queue = queue, .queue_varying = queue_varying};
+const ashlar_rnn_backend ashlar__rnn_backend_cpu = {.name = "cpu",
+                                                    .check = check,
+                                                    .sizes = sizes,
+                                                    .queue = queue,
+                                                    .queue_varying = queue_varying,
+                                                    .queue_weights = queue_weights};

@@ -277,9 +277,26 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     return status;
 }
 
+static ashlar_status restart_dropout(const ashlar_rnn *rnn, uint64_t seed_value,
+                                     ashlar_stream stream) {
+    ashlar_cudnn_state *s = state_of(rnn);
+    if (s->states == NULL) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_TRY(lock(rnn));
+    const cudnnStatus_t set = s->cudnn->set_stream(s->handle, (cudaStream_t)stream);
+    const ashlar_status status = set == CUDNN_STATUS_SUCCESS
+                                     ? ashlar__cudnn_state_seed(rnn, s, seed_value)
+                                     : ashlar__cudnn_error(s->cudnn, "cudnnSetStream", set);
+    s->is_seeded = status == ASHLAR_OK;
+    unlock(rnn);
+    return status;
+}
+
 const ashlar_rnn_backend ashlar__rnn_backend_cudnn = {.name = "cudnn",
                                                       .create = create,
                                                       .destroy = destroy,
                                                       .sizes = sizes,
                                                       .queue = queue,
+                                                      .restart_dropout = restart_dropout,
                                                       .backward_reads_output = true};

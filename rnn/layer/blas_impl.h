@@ -48,7 +48,7 @@ const ashlar_gemm_kernels *ashlar__blas_best(void);
 void ashlar__blas_compute(const ashlar_gemm_args *p, ashlar_gemm_kernel *function);
 
 /* For benchmarks: the nanoseconds that all threads together have spent in products since the clock
- * was started. Products outside blas.c are timed by calling _begin before and _end after them. */
+ * was started. To time products outside blas.c, call _begin before and _end after them. */
 void ashlar__blas_clock_start(bool runs);
 uint64_t ashlar__blas_clock_ns(void);
 uint64_t ashlar__blas_clock_begin(void); /* 0: the clock does not run */

@@ -13,7 +13,7 @@ struct ashlar_network {
     ashlar_rnn *rnn_predict; /* without dropout */
     ashlar_ops *ops;
     ashlar_arena *arena;
-    size_t table, stack, weight; /* numbers of tensors; the bias comes behind the weight */
+    size_t table, stack, weight; /* numbers of tensors; the bias follows the weight */
 };
 
 /* ---- the network ---- */
@@ -98,14 +98,14 @@ ashlar_status ashlar_network_init(ashlar_network *n, ashlar_init_rule rule, uint
 enum {
     LENGTHS,  /* int32 [B] */
     VECTORS,  /* [T, B, I], the embedding's */
-    DVECTORS, /* and their gradients */
+    DVECTORS, /* gradients of VECTORS */
     Y,        /* [T, B, D*P] */
     DY,
     STATES, /* with last_only: h [L*D, B, P] */
     DSTATES,
     LAST, /* with last_only: the top layer's h, [B, D*P] */
     DLAST,
-    OUTPUTS, /* [T, B, O], then their gradients */
+    OUTPUTS, /* [T, B, O]: outputs, then their gradients */
     LOSS_WORK,
     RESERVE,
     WORK,
@@ -171,7 +171,7 @@ static ashlar_status take_buffers(call *c) {
     return ASHLAR_OK;
 }
 
-/* Cannot fail but in a guard mode, which finds damage. */
+/* Fails only in a guard mode that finds damage. */
 static ashlar_status give_buffers(const call *c) {
     ashlar_status status = ASHLAR_OK;
     for (int i = BUFFER_COUNT; i-- > 0;) {
@@ -264,7 +264,7 @@ static ashlar_status queue_forward(const call *c) {
                              c->at[OUTPUTS], c->bytes[OUTPUTS], c->stream);
 }
 
-/* The loss of all rows; the gradients of the outputs take their place. */
+/* Queue the loss of all rows. It replaces the outputs by their gradients. */
 static ashlar_status queue_loss(const call *c) {
     const bool last = c->n->config.last_only != 0;
     const size_t steps = last ? 1 : c->batch.steps;

@@ -162,7 +162,7 @@ static size_t divide_up(size_t count, size_t by) {
     return count / by + (count % by != 0);
 }
 
-/* An operation that queues nothing but its kernel, in so many blocks. */
+/* Define an operation that only queues its kernel, in `blocks` blocks. */
 #define DEFINE_SIMPLE(op, kind, blocks)                                                \
     static ashlar_status op(const ashlar_ops *ops, const ashlar_##kind##_args *args,   \
                             ashlar_stream stream) {                                    \

@@ -196,7 +196,9 @@ static size_t count_valid(const ashlar_cross_entropy_args *args) {
     return valid;
 }
 
-/* The weight of one of `count` positions or elements; of none it does not matter. */
+/*
+ * The weight of one of `count` positions or elements. If `count` is 0, the weight does not matter.
+ */
 static double weight_of(double given, size_t count) {
     return given != 0 ? given : 1 / (double)(count > 0 ? count : 1);
 }
@@ -230,7 +232,7 @@ void REAL(ashlar__cross_entropy)(const ashlar_cross_entropy_args *args) {
     *args->loss += sum * weight;
 }
 
-/* The squares of one position; its gradient, unless that is NULL, may take the outputs' place. */
+/* The squared error of one position. The gradient, if wanted, may overwrite the outputs. */
 static double position_squares(const real *outputs, const real *targets, size_t width, real factor,
                                real *doutputs) {
     double sum = 0;

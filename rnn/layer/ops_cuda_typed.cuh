@@ -105,7 +105,8 @@ static __device__ ASHLAR_REAL ASHLAR_NAME(row_max)(const ASHLAR_STORED *row, siz
     }
     __syncthreads();
     top = tops[0];
-    __syncthreads(); /* the next row reuses the memory; and dlogits, written next, may be logits */
+    __syncthreads(); /* the next row reuses the memory, and dlogits, written next, may be the
+                        same memory as logits */
     return top;
 }
 

@@ -165,3 +165,9 @@ ashlar_status ashlar__rnn_queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass p
     ashlar__host_free(lengths);
     return status;
 }
+
+ashlar_status ashlar__rnn_restart_dropout(const ashlar_rnn *rnn, uint64_t seed,
+                                          ashlar_stream stream) {
+    return rnn->backend->restart_dropout == NULL ? ASHLAR_OK
+                                                 : rnn->backend->restart_dropout(rnn, seed, stream);
+}

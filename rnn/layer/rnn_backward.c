@@ -174,8 +174,12 @@ void ASHLAR_VARIANT(ashlar__rnn_backward_weights)(const ashlar_rnn_cpu_args *arg
     const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
     real *const rows = in_work(args, batch.map.rows);
-    pack_rows(&batch, args->b.x, config->input, rows);
-    for (size_t l = 0; l < config->layers; l++) {
+    const size_t first = args->only_layer == 0 ? 0 : args->only_layer - 1;
+    const size_t end = args->only_layer == 0 ? config->layers : args->only_layer;
+    if (first == 0) {
+        pack_rows(&batch, args->b.x, config->input, rows);
+    }
+    for (size_t l = first; l < end; l++) {
         const real *const input = l == 0 ? rows : kept_input(&batch, args, l);
         for (size_t d = 0; d < config->directions; d++) {
             const layer_part part = open_pseudo_layer(&batch, args, l, d);

@@ -10,7 +10,7 @@ enum { ALIGN = 256 }; /* bytes, of all parts of reserve and work */
 /* How a pass is cut. Sizes are multiples of ALIGN. */
 typedef struct chunks {
     size_t count;
-    size_t steps, rest; /* of all chunks but the last; of the last */
+    size_t steps, rest; /* steps of each chunk but the last; steps of the last */
     size_t cells, set;  /* offset of c in a set of states, and the set's size */
     size_t reserve, last_reserve;
     size_t work;
@@ -39,7 +39,10 @@ static ashlar_status cut(const ashlar_rnn *rnn, size_t steps, size_t batch, bool
         steps, rnn->most_steps);
     ASHLAR_FAIL_IF(steps > INT32_MAX, ASHLAR_EOVERFLOW, /* what a length can say */
                    TOO_LARGE, batch, steps);
-    /* About equal: where a pass is as short as a step, the CPU may round otherwise. */
+    /*
+     * Chunks of about equal size: if the last one had only a step or so, the CPU might round
+     * differently.
+     */
     *c = (chunks){.count = (steps - 1) / rnn->most_steps + 1};
     c->steps = (steps - 1) / c->count + 1;
     c->rest = steps - (c->count - 1) * c->steps;
@@ -88,7 +91,7 @@ static void *rows(const pass_over *p, const void *buffer, size_t i, size_t width
     return buffer == NULL ? NULL : (char *)buffer + i * p->cut.steps * row;
 }
 
-/* The states behind chunk i: kept in training, else alternating between two sets. */
+/* The states behind chunk i: kept in training, otherwise alternating between two sets. */
 static char *border(const pass_over *p, size_t i) {
     return p->b->reserve != NULL ? (char *)p->b->reserve + i * p->cut.set
                                  : (char *)p->b->work + i % 2 * p->cut.set;

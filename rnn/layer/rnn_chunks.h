@@ -12,11 +12,11 @@
 
 #include "rnn/layer/backend.h"
 
-/* What cuDNN takes at once. */
+/* The most time steps that cuDNN takes at once. */
 enum { ASHLAR_RNN_STEPS_MAX = 65535 };
 
-/* As the back end's, for steps above rnn->most_steps. Errors: also ASHLAR_ENOTSUP (two directions;
- * queue: a sequence that ends before the last chunk). */
+/* Like the back end's functions, for more than rnn->most_steps steps. Errors: also ASHLAR_ENOTSUP
+ * (two directions; queue: a sequence that ends before the last chunk). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_chunks_sizes(const ashlar_rnn *rnn, size_t steps,
                                                          size_t batch, bool training,
                                                          size_t *reserve_bytes, size_t *work_bytes);

@@ -50,7 +50,10 @@ static inline layer_part open_pseudo_layer(const ashlar_rnn_rows *batch,
     return view;
 }
 
-/* The t of state(t) that step t of a direction starts from, and the one that it leaves. */
+/*
+ * side_before: the t of state(t) that step t of a direction starts from. side_after: the t of the
+ * state that this step leaves.
+ */
 static inline size_t side_before(size_t direction, size_t t) {
     return direction == 0 ? t : t + 1;
 }
@@ -112,9 +115,9 @@ void drop_rows(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args, ui
 /* Which states of a pseudo-layer: before a sequence's steps, after them, or gradients of either. */
 typedef enum state_kind { FIRST_STATES, LAST_STATES, STATE_GRADIENTS } state_kind;
 
-/* Copy states between a caller's h [L*D, B, P] and c [L*D, B, H], the first and second of each
- * pair, and ours. Only the LSTM has a c. A caller's NULL stands for zeros when read, and for "not
- * wanted" when written. */
+/* Copy states between the caller's buffers and ours. The caller's are h [L*D, B, P] and c [L*D, B,
+ * H]; only the LSTM has a c. If the caller's buffer is NULL, reading gives zeros, and writing does
+ * nothing. */
 void read_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                  const layer_part *part, state_kind kind, const void *const from[2],
                  real *const own[2]);

@@ -11,14 +11,17 @@
 /* Bytes of a cache line, so that no two buffers share one. A panel's row is never longer. */
 enum { BUFFER_ALIGN = 64 };
 
-/* Packing reads and writes R once. With fewer steps than this it would cost more than it saves. */
+/*
+ * Packing reads and writes R once. With fewer steps than this, packing would cost more than it
+ * saves.
+ */
 enum { PACKED_STEPS = 4 };
 
 /* The least work worth a thread: the sequences and multiplications of a strand (a share of the
  * sequences), the multiplications of a piece (a share of the columns of a step's product). */
 enum { STRAND_ROWS = 4, STRAND_PRODUCTS = 1 << 20, PIECE_PRODUCTS = 1 << 16 };
 
-/* Buffers placed one after the other. fits: all of them so far. */
+/* Buffers placed one after the other. fits: whether all buffers so far fit. */
 typedef struct room {
     size_t used;
     bool fits;

@@ -146,3 +146,30 @@ ashlar_status ashlar__model_chunk_sizes(const ashlar_model *model, size_t steps,
     *sizes = s;
     return ASHLAR_OK;
 }
+
+/* A plan places blocks at multiples of this; see plan.h. */
+enum { BLOCK_ALIGN = 512 };
+
+static uint64_t block(size_t bytes) {
+    return ((uint64_t)bytes + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
+}
+
+uint64_t ashlar__model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes) {
+    const uint64_t x = block(sizes->x), y = block(sizes->y), logits = block(sizes->logits);
+    const uint64_t work = block(sizes->work), loss = block(sizes->loss_work);
+    const uint64_t always = x + block(sizes->reserve);
+    if (in_chunks) {
+        return always + x + 2 * y + logits + work + loss + block(sizes->states);
+    }
+    const uint64_t forward = y + logits + larger(work, larger(loss, y));
+    const uint64_t kept = sizes->keeps_y ? y : 0;
+    return always + larger(forward, x + y + kept + work); /* x + y: dx and dy */
+}
+
+ashlar_status ashlar__model_report_linear(const ashlar_model *m) {
+    const size_t item = ashlar_dtype_bytes(m->config.dtype);
+    const char *weight = m->gradients.weight, *bias = m->gradients.bias;
+    const size_t width = ashlar_rnn_layout_of(m->rnn)->output;
+    ASHLAR_TRY(m->final.tell(m->final.context, weight, weight + m->config.classes * width * item));
+    return m->final.tell(m->final.context, bias, bias + m->config.classes * item);
+}

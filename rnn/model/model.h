@@ -13,6 +13,8 @@
 #include <ashlar/model.h>
 #include <ashlar/rnn.h>
 
+#include "rnn/layer/rnn_final.h"
+
 typedef struct ashlar_model_config {
     size_t classes;   /* V, symbols of the vocabulary */
     size_t embedding; /* E */
@@ -46,8 +48,14 @@ typedef struct ashlar_model {
     uint64_t dropout_seed;        /* for the next step; the trainer sets it before each step */
     size_t dropout_first, dropout_stride; /* as in ashlar_rnn_batch; likewise */
     const uint64_t *seed_at; /* added to dropout_seed, in device memory; read if lengths are, too */
+    ashlar_final final;      /* told of the gradients that a step is done with */
     uint64_t *address_sum;        /* a checksum of the addresses that steps get; NULL: not wanted */
 } ashlar_model;
+
+/* Whether a forward pass with a reserve drops outputs. */
+static inline bool ashlar__model_drops(const ashlar_model *model) {
+    return model->config.dropout > 0 && model->config.layers > 1;
+}
 
 /* Bytes of every buffer of one step. `reserve` and `work`, which the back end determines, need not
  * grow with the number of steps: see ashlar_rnn_sizes(). */
@@ -82,6 +90,9 @@ typedef struct ashlar_model_window {
     const double *weight_at;    /* where the weight is, in device memory; NULL: in `weight` */
     const void *first;          /* the set of states before the window; NULL: zeros */
     void *last;                 /* receives the set after the window; NULL: not wanted */
+    bool is_test; /* only compute the loss, without dropout; buffers are taken as for a step. Where
+                   * that has dropout, let `sizes` be those of the longest window: else there may be
+                   * one buffer more */
 } ashlar_model_window;
 
 /* Build the model and take memory for its weights from `allocator`. The weights are 0 until they
@@ -124,6 +135,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__model_chunk_sizes(const ashlar_model *mo
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_step(ashlar_model *model,
                                                    const ashlar_model_window *window,
                                                    const ashlar_step_sizes *sizes, double *loss);
+
+/* Tell model->final of the linear layer's gradients. Errors: its own. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__model_report_linear(const ashlar_model *model);
 
 /* The most bytes that a step of these sizes holds at once, each buffer rounded up as in a plan. */
 uint64_t ashlar__model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes);

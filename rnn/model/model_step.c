@@ -16,6 +16,7 @@ typedef struct buffers {
     void *reserve;
     void *work;
     void *loss_work;
+    void *test_work;
     void *states; /* a set after each chunk but the last, then two sets of gradients */
 } buffers;
 
@@ -40,6 +41,7 @@ typedef struct step {
     const ashlar_step_sizes *sizes;
     double *loss;
     bool is_dry_run; /* take and give back every buffer, queue nothing */
+    bool is_test;    /* queue nothing backward, and drop nothing */
     bool keeps;      /* every buffer is held until the end, and each chunk uses it */
     chunk now;
     buffers b;
@@ -160,6 +162,11 @@ static ashlar_rnn_buffers rnn_buffers(const step *s) {
     };
 }
 
+/* Whether gradients are final behind this chunk's backward pass: the first chunk's comes last. */
+static bool reports(const step *s) {
+    return s->model->final.tell != NULL && s->now.dbefore == NULL;
+}
+
 /* One pass on the current chunk. */
 static ashlar_status queue_rnn(const step *s, ashlar_rnn_pass pass, const ashlar_rnn_buffers *all) {
     const ashlar_model *m = s->model;
@@ -174,15 +181,35 @@ static ashlar_status queue_rnn(const step *s, ashlar_rnn_pass pass, const ashlar
     case ASHLAR_RNN_BACKWARD_DATA:
         return ashlar_rnn_backward_data(m->rnn, &batch, all, m->stream);
     default:
-        return ashlar_rnn_backward_weights(m->rnn, &batch, all, m->stream);
+        return reports(s)
+                   ? ashlar__rnn_backward_weights_final(m->rnn, &batch, all, m->stream, &m->final)
+                   : ashlar_rnn_backward_weights(m->rnn, &batch, all, m->stream);
     }
+}
+
+/* Inference has no reserve, so it needs a larger workspace: the reserve's memory if that is enough.
+ * If not, it is memory that no training step took. */
+static ashlar_status turn_to_inference(step *s, ashlar_rnn_buffers *all) {
+    size_t none, need;
+    ASHLAR_TRY(
+        ashlar_rnn_sizes(s->model->rnn, s->now.steps, s->window->count, false, &none, &need));
+    all->reserve = NULL;
+    if (need > s->sizes->work && need <= s->sizes->reserve) {
+        all->work = s->b.reserve;
+    } else if (need > s->sizes->work) {
+        ASHLAR_TRY(take(s, need, ASHLAR_TAG_WORKSPACE, &s->b.test_work));
+        all->work = s->b.test_work;
+    }
+    return ASHLAR_OK;
 }
 
 /* One pass of the RNN, with a workspace for its duration. */
 static ashlar_status run_rnn(step *s, ashlar_rnn_pass pass) {
     ASHLAR_TRY(take(s, s->sizes->work, ASHLAR_TAG_WORKSPACE, &s->b.work));
     if (!s->is_dry_run) {
-        const ashlar_rnn_buffers all = rnn_buffers(s);
+        ashlar_rnn_buffers all = rnn_buffers(s);
+        const bool infers = s->is_test && ashlar__model_drops(s->model);
+        ASHLAR_TRY(infers ? turn_to_inference(s, &all) : ASHLAR_OK);
         ASHLAR_TRY(queue_rnn(s, pass, &all));
     }
     return give(s, &s->b.work);
@@ -226,6 +253,7 @@ static ashlar_status backward(step *s) {
     if (!s->is_dry_run) {
         const ashlar_linear_args linear = linear_args(s);
         ASHLAR_TRY(ashlar_linear_backward(m->ops, &linear, m->stream));
+        ASHLAR_TRY(reports(s) ? ashlar__model_report_linear(m) : ASHLAR_OK);
     }
     ASHLAR_TRY(give(s, &s->b.logits));
     if (!ashlar_rnn_backward_reads_output(m->rnn)) {
@@ -280,10 +308,9 @@ static ashlar_status run_to_border(step *s, size_t index) {
     const ashlar_model *m = s->model;
     go_to_chunk(s, index);
     s->now.behind = set_at(s, index);
-    const bool drops = m->config.dropout > 0 && m->config.layers > 1;
     const ashlar_embedding_args embedding = embedding_args(s);
     ashlar_rnn_buffers all = rnn_buffers(s);
-    all.reserve = drops ? all.reserve : NULL;
+    all.reserve = ashlar__model_drops(m) ? all.reserve : NULL;
     ASHLAR_TRY(ashlar_embedding_forward(m->ops, &embedding, m->stream));
     return queue_rnn(s, ASHLAR_RNN_FORWARD, &all);
 }
@@ -306,11 +333,24 @@ static ashlar_status take_all(step *s) {
                              : ASHLAR_OK;
 }
 
+static ashlar_status test_chunks(step *s) {
+    const size_t count = chunk_count(s);
+    for (size_t i = 0; i < count; i++) {
+        go_to_chunk(s, i);
+        s->now.behind = i + 1 < count ? set_at(s, i) : s->now.behind;
+        ASHLAR_TRY(forward(s));
+    }
+    return ASHLAR_OK;
+}
+
 /* Run forward to the last border; then, from the last chunk to the first, forward and backward. */
 static ashlar_status run_chunks(step *s) {
     ASHLAR_TRY(take_all(s));
     if (s->is_dry_run) {
         return ASHLAR_OK;
+    }
+    if (s->is_test) {
+        return test_chunks(s);
     }
     const size_t count = chunk_count(s);
     for (size_t i = 0; i + 1 < count; i++) {
@@ -329,13 +369,14 @@ static ashlar_status run_at_once(step *s) {
         go_to_chunk(s, 0);
     }
     ASHLAR_TRY(forward(s));
+    s->is_dry_run |= s->is_test;
     return backward(s);
 }
 
 /* Give back every buffer still held, after success and failure alike. */
 static ashlar_status give_all(const step *s, buffers *b) {
-    void **const all[] = {&b->x,       &b->y,    &b->logits,    &b->dy,    &b->dx,
-                          &b->reserve, &b->work, &b->loss_work, &b->states};
+    void **const all[] = {&b->x,       &b->y,    &b->logits,    &b->dy,        &b->dx,
+                          &b->reserve, &b->work, &b->loss_work, &b->test_work, &b->states};
     ashlar_status first = ASHLAR_OK;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         const ashlar_status status = give_back(s, all[i]);
@@ -356,31 +397,9 @@ ashlar_status ashlar__model_step(ashlar_model *model, const ashlar_model_window 
               .window = window,
               .sizes = sizes,
               .loss = loss,
+              .is_test = window->is_test,
               .keeps = window->chunk != 0};
     return run(&s);
-}
-
-/* A plan places blocks at multiples of this; see plan.h. */
-enum { BLOCK_ALIGN = 512 };
-
-static uint64_t block(size_t bytes) {
-    return ((uint64_t)bytes + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b) {
-    return a > b ? a : b;
-}
-
-uint64_t ashlar__model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes) {
-    const uint64_t x = block(sizes->x), y = block(sizes->y), logits = block(sizes->logits);
-    const uint64_t work = block(sizes->work), loss = block(sizes->loss_work);
-    const uint64_t always = x + block(sizes->reserve);
-    if (in_chunks) {
-        return always + x + 2 * y + logits + work + loss + block(sizes->states);
-    }
-    const uint64_t forward = y + logits + larger(work, larger(loss, y));
-    const uint64_t kept = sizes->keeps_y ? y : 0;
-    return always + larger(forward, x + y + kept + work); /* x + y: dx and dy */
 }
 
 ashlar_status ashlar__model_dry_run(ashlar_model *model, bool in_chunks,

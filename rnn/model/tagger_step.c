@@ -120,7 +120,7 @@ static ashlar_status run(step *s) {
     if (status != ASHLAR_OK) {
         give_all(s);
     }
-    ASHLAR_CHECK2(holds_nothing(s)); /* every buffer has a last phase */
+    ASHLAR_CHECK2(holds_nothing(s)); /* phases free all buffers */
     return status;
 }
 

@@ -7,9 +7,11 @@
 #include "rnn/layer/blas.h"
 #include "allocator/base/host.h"
 #include "rnn/programs/fit.h"
+#include "rnn/programs/interrupt.h"
 #include "rnn/programs/program.h"
 #include "rnn/programs/report.h"
 #include "rnn/train/tasks.h"
+#include "rnn/train/train_verify.h"
 #include "rnn/programs/text.h"
 #include "rnn/programs/train_command.h"
 #include "rnn/programs/train_ranks.h"
@@ -17,9 +19,10 @@
 static const char program[] = "ashlar-train";
 
 static void print_start(const ashlar_train_command *c, const ashlar_corpus *corpus) {
-    printf("Text: %zu records, %zu bytes from %zu files (%zu skipped). Model: %s, %zu layers of "
-           "%zu. Products: %s, %d threads.\n",
-           ashlar__corpus_count(corpus), ashlar__corpus_bytes(corpus),
+    const size_t count = ashlar__corpus_count(corpus), each = c->train.held_out;
+    printf("Text: %zu records, %zu of these for the test, %zu bytes from %zu files (%zu skipped). "
+           "Model: %s, %zu layers of %zu. Products: %s, %d threads.\n",
+           count, each > 0 ? count / each : 0, ashlar__corpus_bytes(corpus),
            ashlar__corpus_file_count(corpus), ashlar__corpus_skipped_count(corpus), c->cell,
            c->train.layers, c->train.hidden, ashlar__blas_name(), ashlar__blas_threads());
     fflush(stdout);
@@ -44,6 +47,21 @@ static ashlar_status write_sample(const ashlar_train_command *c, ashlar_task *ta
     return ashlar__text_write(ashlar__task_text_model(task), stdout, &text, NULL);
 }
 
+/* What was held out, and how well the model knows it: zeros for the other model. */
+typedef struct evaluation {
+    ashlar_tagger_evaluation tags;
+    ashlar_text_evaluation text;
+} evaluation;
+
+static void print_text_end(const ashlar_text_evaluation *test) {
+    if (test->records > 0) {
+        printf("\nOn %zu held-out records the loss is %.4f nats per symbol, %.3f bits per byte "
+               "(driver calls for\nmemory, streams or attributes: %llu).\n",
+               test->records, test->loss, test->bits_per_byte,
+               (unsigned long long)test->management_calls);
+    }
+}
+
 static ashlar_status print_tagger_end(ashlar_task *task, const ashlar_tagger_evaluation *test,
                                       const ashlar_train_report *report) {
     ashlar_tagger_estimate estimate;
@@ -60,14 +78,22 @@ static ashlar_status print_tagger_end(ashlar_task *task, const ashlar_tagger_eva
 }
 
 static ashlar_status print_end(const ashlar_train_command *c, ashlar_task *task,
-                               const ashlar_train_report *report,
-                               const ashlar_tagger_evaluation *test) {
+                               const ashlar_train_report *report, const evaluation *test) {
     ashlar_status status = ASHLAR_OK;
     if (!c->is_tagger && c->sample_bytes > 0) {
         status = write_sample(c, task);
     }
     ashlar__report_print(stdout, report);
-    return c->is_tagger ? print_tagger_end(task, test, report) : status;
+    ashlar__train_ranks_print(report);
+    if (c->is_tagger) {
+        return print_tagger_end(task, &test->tags, report);
+    }
+    print_text_end(&test->text);
+    return status;
+}
+
+static bool is_first_rank(const ashlar_train_command *c) {
+    return c->train.ranks == NULL || ashlar_ranks_rank(c->train.ranks) == 0;
 }
 
 /* Do everything that needs the model after the training, and first save the results, which would
@@ -77,14 +103,13 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
                             const ashlar_train_report *report) {
     ashlar_task *task = ashlar__trainer_task(trainer);
     const char *file = c->train.save_file;
-    ashlar_tagger_evaluation test = {0};
-    if (c->train.ranks != NULL && ashlar_ranks_rank(c->train.ranks) > 0) {
+    evaluation test = {0};
+    if (!is_first_rank(c)) {
         return ASHLAR_OK; /* what remains is rank 0's */
     }
     ashlar_status first = file != NULL ? ashlar__trainer_save(trainer, file) : ASHLAR_OK;
-    if (first == ASHLAR_OK && c->is_tagger) {
-        first = ashlar__task_tagger_evaluate(trainer, &test);
-    }
+    ASHLAR_THEN(first, c->is_tagger ? ashlar__task_tagger_evaluate(trainer, &test.tags)
+                                    : ashlar__task_text_evaluate(trainer, &test.text));
     if (first == ASHLAR_OK && c->json != NULL) {
         first = ashlar__report_write(c->json, task, &c->train, report);
     }
@@ -160,31 +185,71 @@ static ashlar_status print_map(const ashlar_arena *arena) {
     return status;
 }
 
+static void print_stopped(const ashlar_train_command *c, const ashlar_train_report *report) {
+    const char *file = c->train.save_file;
+    fprintf(stderr, "%s: %s ended the training after step %zu of %zu; %s%s\n", program,
+            ashlar__interrupt_name(), report->resumed + report->steps, c->train.steps,
+            file != NULL ? "go on with --resume " : "it is lost, since there was no --save",
+            file != NULL ? file : "");
+}
+
 /* Train. The trainer owns the task from here on, even if creating the trainer fails. */
-static ashlar_status train(const ashlar_train_command *c, ashlar_device *device,
-                           ashlar_task *task) {
+static ashlar_status train(ashlar_train_command *c, ashlar_device *device, ashlar_task *task) {
     ashlar_trainer *trainer;
     ashlar_train_report report;
+    ashlar_train_rank *ranks = NULL;
     ASHLAR_TRY(ashlar__trainer_create(device, task, &c->train, &trainer));
     ashlar_status status = ASHLAR_OK;
     if (c->wants_map) {
         status = print_map(ashlar__trainer_task(trainer)->arena);
     }
     ASHLAR_THEN(status, run_trainer(c, trainer, &report));
-    ASHLAR_THEN(status, ashlar__train_ranks_report(c, device, &report));
+    ASHLAR_THEN(status, ashlar__train_ranks_gather(c, &report, &ranks));
     ASHLAR_THEN(status, finish(c, trainer, &report));
+    ashlar__host_free(ranks);
     ashlar__trainer_destroy(trainer);
+    if (status == ASHLAR_OK && report.is_stopped && is_first_rank(c)) {
+        print_stopped(c, &report);
+        c->is_stopped = true;
+    }
     return status;
 }
 
-static ashlar_status run_text(const ashlar_train_command *c, ashlar_device *device) {
+/* tasks: two alike, which are taken. */
+static ashlar_status verify(const ashlar_train_command *c, ashlar_device *device,
+                            ashlar_task *tasks[2], const ashlar_train_config *plain) {
+    ashlar_verification found;
+    ASHLAR_TRY(ashlar__train_verify(device, tasks, plain, &found));
+    if (!c->is_quiet) {
+        printf("Verified: the first step's loss and the gradients of %zu tensors are the CPU's; "
+               "the furthest\noff by %.1f %% of what is allowed.\n",
+               found.tensors, 100 * found.worst);
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status verify_text(const ashlar_train_command *c, ashlar_device *device,
+                                 const ashlar_corpus *corpus) {
+    const ashlar_train_config plain = ashlar__train_verify_config(&c->train);
+    ashlar_task *tasks[2];
+    ASHLAR_TRY(ashlar__task_text_create(corpus, &plain, &tasks[0]));
+    const ashlar_status status = ashlar__task_text_create(corpus, &plain, &tasks[1]);
+    if (status != ASHLAR_OK) {
+        tasks[0]->table->destroy(tasks[0]);
+        return status;
+    }
+    return verify(c, device, tasks, &plain);
+}
+
+static ashlar_status run_text(ashlar_train_command *c, ashlar_device *device) {
     ashlar_corpus *corpus;
     ashlar_task *task;
     ASHLAR_TRY(ashlar__corpus_open(c->data.items, c->data.count, &corpus));
     if (!c->is_quiet) {
         print_start(c, corpus);
     }
-    ashlar_status status = ashlar__task_text_create(corpus, &c->train, &task);
+    ashlar_status status = c->verifies ? verify_text(c, device, corpus) : ASHLAR_OK;
+    ASHLAR_THEN(status, ashlar__task_text_create(corpus, &c->train, &task));
     ASHLAR_THEN(status, train(c, device, task));
     ashlar__corpus_destroy(corpus);
     return status;
@@ -250,12 +315,14 @@ static int run_command(int argc, char **argv) {
         return ashlar__train_ranks_close(&c, ashlar__train_ranks_fail(&c, program, joined));
     }
     ashlar__blas_set_threads((int)c.threads);
+    c.train.stop = ashlar__interrupt_catch();
     ashlar_device *device = NULL;
     int status = ashlar__program_open_device(program, c.device, &device);
     if (status == 0) {
         status = run(&c, device);
     }
-    return ashlar__train_ranks_close(&c, status);
+    status = ashlar__train_ranks_close(&c, status);
+    return status == 0 && c.is_stopped ? ashlar__interrupt_exit_status() : status;
 }
 
 int main(int argc, char **argv) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "rnn/layer/blas.h"
+#include "rnn/programs/train_ranks.h"
 #include "rnn/train/task_options.h"
 
 static double mib(uint64_t bytes) {
@@ -340,6 +341,7 @@ ashlar_status ashlar__report_write(const char *path, const ashlar_task *task,
     put_step_memory(&w, &report->step_memory);
     put_buckets(&w, report);
     put_savings(&w, report);
+    ashlar__train_ranks_put(&w, report);
     if (task->table->put_results != NULL) {
         task->table->put_results(task, &w);
     }

@@ -9,6 +9,7 @@
 #include "rnn/layer/blas.h"
 #include "rnn/programs/fit.h"
 #include "rnn/programs/program.h"
+#include "rnn/programs/resumed_options.h"
 
 /* A tagger's own defaults, and those of options that both models have. */
 static void set_tagger_defaults(ashlar_train_config *train, ashlar_train_tagger_options *options) {
@@ -19,7 +20,7 @@ static void set_tagger_defaults(ashlar_train_config *train, ashlar_train_tagger_
     train->steps = 400;
     *options = (ashlar_train_tagger_options){
         .tags = {.character_embedding = 50, .character_hidden = 100},
-        .corpus = {.max_bytes = 64, .min_count = 2, .held_out = 10},
+        .corpus = {.max_bytes = 64, .min_count = 2},
         .label_embedding = 32,
     };
 }
@@ -50,6 +51,7 @@ static ashlar_train_command defaults(bool is_tagger) {
         .sample_bytes = 400,
         .max_graphs = 64,
         .timeout_s = 120,
+        .held_out = is_tagger ? 10 : 50,
         .threads = (size_t)ashlar__blas_threads(),
     };
     ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &c.train.optimizer);
@@ -100,6 +102,7 @@ static const ashlar_option options[] = {
     NUMBER("rate-every", rule.step_size, 1, 1e9, "step: so often, multiply the rate"),
     REAL("rate-factor", rule.gamma, 1e-9, 1, "step: by this"),
     RANGE(SEED, "seed", "N", train.seed, 0, 0, "of weights, batches and sample"),
+    NUMBER("held-out", held_out, 0, 1e9, "test on every Nth record or sentence, 0: on none"),
     NUMBER("buckets", train.buckets, 0, 1e6, "ranges of lengths with a plan each; 0: found"),
     FLAG("pad", train.pads, "batches to the longest length of their range"),
     FLAG("graphs", wants_graphs, "make each step one launch; pads, too"),
@@ -110,9 +113,10 @@ static const ashlar_option options[] = {
     TEXT("plan", "FILE", train.plan_file, "keep the memory plan there for the next time"),
     NUMBER("threads", threads, 1, 1024, "threads that compute on the CPU"),
     TEXT("device", "NAME", device, "auto, soft, soft:N, cuda, cuda:N"),
+    FLAG("verify", verifies, "first compare a step on the GPU with the CPU's"),
     TEXT("save", "FILE", train.save_file, "write the training there (safetensors)"),
     NUMBER("save-every", train.save_every, 0, 1e9, "steps; 0: only at the end"),
-    TEXT("resume", "FILE", train.resume_file, "go on with a training that was saved"),
+    TEXT("resume", "FILE", train.resume_file, "go on with a saved training and its options"),
     TEXT("losses", "FILE", losses, "write each step's loss there"),
     TEXT("fit", "SIZE", fit, "do not train: find what fits a device of that size"),
     TEXT("vary", "NAME", vary, "with --fit: batch, length, hidden"),
@@ -140,11 +144,9 @@ static const ashlar_option options[] = {
            "tagger: width of a fed label's vector"),
     NUMBER("min-count", tags.corpus.min_count, 1, 1e9, "tagger: words seen less often are unknown"),
     NUMBER("max-word", tags.corpus.max_bytes, 1, 1e6, "tagger: longest word in bytes"),
-    NUMBER("held-out", tags.corpus.held_out, 0, 1e9,
-           "tagger: test on every Nth sentence, 0: on none"),
 };
 enum {
-    SHARED_COUNT = 47,
+    SHARED_COUNT = 49,
     TEXT_END = SHARED_COUNT + 6,
     OPTION_COUNT = sizeof options / sizeof options[0]
 };
@@ -162,8 +164,9 @@ void ashlar__train_command_print_help(FILE *out, const char *program, bool is_ta
         fprintf(out, "A tagger's own options, and its defaults: %s --model tagger --help\n",
                 program);
     }
-    fprintf(out, "Environment: ASHLAR_DEVICE, ASHLAR_SOFT, ASHLAR_THREADS.\n"
-                 "Exit: 0, 1 failed, 2 a bad option.\n");
+    fprintf(out,
+            "Environment: ASHLAR_DEVICE, ASHLAR_SOFT, ASHLAR_THREADS.\n"
+            "Exit: 0, 1 failed, 2 a bad option, 128 + a signal's number: saved and reported.\n");
 }
 
 /* A file to be written. */
@@ -268,6 +271,8 @@ static ashlar_status read_fit(ashlar_train_command *c) {
 
 static ashlar_status check_command(const ashlar_train_command *c) {
     output outputs[OUTPUT_COUNT];
+    ASHLAR_FAIL_IF(c->held_out == 1, ASHLAR_EINVAL,
+                   "--held-out: 1 leaves nothing to train on; give 0, or at least 2");
     ASHLAR_FAIL_IF(c->data.count == 0, ASHLAR_EINVAL,
                    "--data: no text given; name a file or a folder, see --help");
     ASHLAR_FAIL_IF(c->train.plan_file != NULL && c->train.without_plan, ASHLAR_EINVAL,
@@ -284,10 +289,7 @@ static ashlar_status check_command(const ashlar_train_command *c) {
 static ashlar_status check_tagger(const ashlar_train_tagger_options *o) {
     ASHLAR_FAIL_IF(o->is_bidirectional && o->tags.is_unidirectional, ASHLAR_EINVAL,
                    "--bidirectional and --unidirectional: leave out one of them");
-    return o->corpus.held_out == 1
-               ? ashlar__fail(ASHLAR_EINVAL, "--held-out: 1 leaves nothing to train on; give 0, or "
-                                             "at least 2")
-               : ASHLAR_OK;
+    return ASHLAR_OK;
 }
 
 /* Fail if an option is given that only the other model has. */
@@ -308,9 +310,26 @@ bool ashlar__train_command_answer(const char *program, int argc, char **argv) {
     return ashlar__options_answer(program, options, OPTION_COUNT, argc, argv);
 }
 
-ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_command *out) {
-    const char *model = ashlar__options_given("model", argc, argv); /* sets the defaults */
+/* Set the defaults: those of the model, replaced by the options of a training to resume. */
+static void set_defaults(int argc, char **argv) {
+    static ashlar_resumed_options resumed; /* options point to these texts */
+    const char *file = ashlar__options_given("resume", argc, argv);
+    const char *model = ashlar__options_given("model", argc, argv);
+    resumed.count = 0;
+    if (file != NULL) {
+        ashlar__resumed_options_read(file, &resumed);
+    }
+    model = model != NULL ? model : ashlar__resumed_options_find(&resumed, "model");
     given = defaults(model != NULL && strcmp(model, "tagger") == 0);
+    for (size_t i = 0; i < resumed.count; i++) {
+        char *words[] = {argv[0], resumed.words[i]};
+        /* A value that is none makes resuming fail, with a line about the file. */
+        ASHLAR_IGNORE(ashlar__options_parse(options, OPTION_COUNT, 2, words));
+    }
+}
+
+ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_command *out) {
+    set_defaults(argc, argv);
     ASHLAR_TRY(ashlar__options_parse(options, OPTION_COUNT, argc, argv));
     ASHLAR_TRY(check_model(&given, argc, argv));
     if (!given.wants_help) {
@@ -319,6 +338,7 @@ ashlar_status ashlar__train_command_read(int argc, char **argv, ashlar_train_com
         ASHLAR_TRY(read_fit(&given));
         ASHLAR_TRY(ashlar__train_rule_apply(&given.rule, &given.train));
         ASHLAR_TRY(check_command(&given));
+        given.train.held_out = given.tags.corpus.held_out = given.held_out;
         given.train.graphs = given.wants_graphs ? given.max_graphs : 0;
     }
     *out = given;

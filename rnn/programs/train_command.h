@@ -46,15 +46,18 @@ typedef struct ashlar_train_command {
     const char *vary;
     const char *losses;
     const char *snapshot;
+    bool verifies;
     bool wants_map;
     bool wants_memory;
     size_t sample_bytes;
+    size_t held_out; /* goes to `train` and to `tags` */
     size_t threads;
     size_t max_graphs; /* with wants_graphs */
     bool wants_graphs;
     bool is_reproducible;
     size_t timeout_s; /* for which ranks wait for each other */
     bool is_quiet;
+    bool is_stopped; /* not an option: a signal ended the training */
     bool wants_help;
 } ashlar_train_command;
 

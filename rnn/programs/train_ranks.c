@@ -3,26 +3,50 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/parse.h"
+#include "arena/reduce/ranks_beside.h"
+#include "arena/reduce/ranks_impl.h"
 #include "rnn/layer/blas.h"
+#include "rnn/programs/interrupt.h"
 #include "rnn/programs/options.h"
 #include "rnn/programs/program.h"
 #include "rnn/train/shards.h"
 
-/* How many of the processes are on this machine, as launchers tell; else all. */
-static size_t count_neighbours(const ashlar_ranks *ranks) {
-    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+/* What launchers tell about the processes on this machine, in Open MPI's and in MPICH's words. */
+static bool read_local(const char *const names[2], size_t *out) {
+    for (size_t i = 0; i < 2; i++) {
         const char *text = secure_getenv(names[i]);
-        uint64_t count = 0;
-        if (text != NULL && ashlar__parse_count(ashlar__piece_of(text), &count) && count > 0) {
-            return (size_t)count;
+        uint64_t number = 0;
+        if (text != NULL && ashlar__parse_count(ashlar__piece_of(text), &number)) {
+            *out = (size_t)number;
+            return true;
         }
     }
-    return ashlar_ranks_count(ranks);
+    return false;
+}
+
+/* How many of the processes are on this machine; if launchers do not tell, all. */
+static size_t count_neighbours(const ashlar_ranks *ranks) {
+    static const char *const names[2] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
+    size_t count = 0;
+    return read_local(names, &count) && count > 0 ? count : ashlar_ranks_count(ranks);
+}
+
+/* No two ranks may have one CUDA device: "cuda" is that of the rank's number on its machine. */
+static void choose_device(ashlar_train_command *c) {
+    static const char *const names[2] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"};
+    static char device[32];
+    const char *asked = c->device != NULL ? c->device : secure_getenv("ASHLAR_DEVICE");
+    size_t local = ashlar_ranks_rank(c->train.ranks);
+    if (asked != NULL && strcmp(asked, "cuda") == 0) {
+        (void)read_local(names, &local);
+        (void)snprintf(device, sizeof device, "cuda:%zu", local);
+        c->device = device;
+    }
 }
 
 static void share_threads(ashlar_train_command *c, int argc, char **argv) {
@@ -51,66 +75,92 @@ static ashlar_status check(ashlar_train_command *c) {
     return ashlar__shards_check(&c->train);
 }
 
+/* A rank that waits for one that has died is ended by its launcher, usually before the wait is. */
+static void announce_end(const ashlar_ranks *ranks) {
+    static char words[64]; /* made before, since a handler may not make them */
+    (void)snprintf(words, sizeof words, "ashlar-train: rank %zu was told to end\n",
+                   ashlar_ranks_rank(ranks));
+    ashlar__interrupt_announce(words);
+}
+
 ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc, char **argv) {
     if (ashlar_ranks_started() == 1) {
         return check(c);
     }
     const uint32_t timeout_ms = (uint32_t)c->timeout_s * 1000;
     ASHLAR_TRY(ashlar_ranks_open(NULL, timeout_ms, &c->train.ranks));
+    announce_end(c->train.ranks);
     share_threads(c, argc, argv);
+    choose_device(c);
     if (ashlar_ranks_rank(c->train.ranks) > 0) {
         be_silent(c);
     }
     return check(c);
 }
 
-/* What a rank reports. */
-enum { CALLS, SECONDS, WAITED, LIVE_PEAK, FIGURES };
+static double percent(double part, double whole) {
+    return whole > 0 ? 100 * part / whole : 0;
+}
 
-static void print_figures(const double *figures, size_t count) {
-    printf("\nRank   driver calls after warm-up*   seconds   in sums and waits   live peak, MiB\n");
-    for (size_t i = 0; i < count; i++) {
-        const double *f = figures + i * FIGURES;
-        printf("%4zu   %26.0f   %9.1f   %15.1f %%   %14.2f\n", i, f[CALLS], f[SECONDS],
-               f[SECONDS] > 0 ? 100 * f[WAITED] / f[SECONDS] : 0, f[LIVE_PEAK] / 0x1p20);
+void ashlar__train_ranks_print(const ashlar_train_report *report) {
+    if (report->rank_count == 0) {
+        return;
+    }
+    printf(
+        "\nRank   driver calls after warm-up*   seconds   in sums and waits   of these beside work"
+        "   live peak, MiB\n");
+    for (size_t i = 0; i < report->rank_count; i++) {
+        const ashlar_train_rank *r = &report->ranks[i];
+        printf("%4zu   %26.0f   %9.1f   %15.1f %%   %18.1f %%   %14.2f\n", i, r->management_calls,
+               r->seconds, percent(r->sum_seconds, r->seconds),
+               percent(r->hidden_seconds, r->sum_seconds), r->live_peak_bytes / 0x1p20);
     }
     printf("* for memory, streams or attributes\n");
 }
 
-/* Each rank fills in its own row, and all rows are added up. */
-static ashlar_status gather_figures(const ashlar_train_command *c, ashlar_device *device,
-                                    const ashlar_train_report *report, double *figures) {
-    const ashlar_collectives *table = NULL;
-    const size_t all = ashlar_ranks_count(c->train.ranks) * FIGURES;
-    double *own = figures + ashlar_ranks_rank(c->train.ranks) * FIGURES;
-    own[CALLS] = (double)report->training.management;
-    own[SECONDS] = report->seconds;
-    own[WAITED] = ashlar_ranks_seconds(c->train.ranks);
-    own[LIVE_PEAK] = (double)report->stats.live_peak_bytes;
-    ASHLAR_TRY(ashlar_ranks_collectives(c->train.ranks, device, ASHLAR_RANKS_FASTEST, &table));
-    ashlar_ranks_mark(c->train.ranks, c->train.steps + 1, 0);
-    ashlar_stream stream = NULL;
-    ASHLAR_TRY(ashlar_stream_create(device, &stream));
-    ashlar_status status = table->all_reduce(table->context, figures, all, ASHLAR_F64, stream);
-    ASHLAR_THEN(status, ashlar_stream_synchronize(device, stream));
-    ashlar_stream_destroy(device, stream);
-    return status == ASHLAR_OK ? ashlar_ranks_check(c->train.ranks) : status;
+void ashlar__train_ranks_put(ashlar_json_writer *w, const ashlar_train_report *report) {
+    ashlar__json_put_key(w, "ranks");
+    ashlar__json_open_array(w);
+    for (size_t i = 0; i < report->rank_count; i++) {
+        const ashlar_train_rank *r = &report->ranks[i];
+        ashlar__json_open_object(w);
+        ashlar__json_add_uint64(w, "driver_calls_after_warmup", (uint64_t)r->management_calls);
+        ashlar__json_add_double(w, "seconds", r->seconds);
+        ashlar__json_add_double(w, "sum_seconds", r->sum_seconds);
+        ashlar__json_add_double(w, "hidden_seconds", r->hidden_seconds);
+        ashlar__json_add_uint64(w, "live_peak_bytes", (uint64_t)r->live_peak_bytes);
+        ashlar__json_close_object(w);
+    }
+    ashlar__json_close_array(w);
 }
 
-ashlar_status ashlar__train_ranks_report(const ashlar_train_command *c, ashlar_device *device,
-                                         const ashlar_train_report *report) {
+/* Each rank fills in its own row, and all rows are added up. */
+static ashlar_status gather(const ashlar_train_command *c, const ashlar_train_report *report,
+                            ashlar_train_rank *rows) {
+    const size_t count = ashlar_ranks_count(c->train.ranks) * (sizeof *rows / sizeof(double));
+    rows[ashlar_ranks_rank(c->train.ranks)] = (ashlar_train_rank){
+        .management_calls = (double)report->training.management,
+        .seconds = report->seconds,
+        .sum_seconds = ashlar_ranks_seconds(c->train.ranks),
+        .hidden_seconds = ashlar__ranks_hidden_seconds(c->train.ranks),
+        .live_peak_bytes = (double)report->stats.live_peak_bytes,
+    };
+    ashlar_ranks_mark(c->train.ranks, c->train.steps + 1, 0);
+    return ashlar__ranks_sum(c->train.ranks, (double *)rows, count);
+}
+
+ashlar_status ashlar__train_ranks_gather(const ashlar_train_command *c, ashlar_train_report *report,
+                                         ashlar_train_rank **out) {
+    *out = NULL;
     if (c->train.ranks == NULL) {
         return ASHLAR_OK;
     }
     const size_t count = ashlar_ranks_count(c->train.ranks);
-    double *figures;
-    ASHLAR_HOST_NEW(figures, count * FIGURES, "no host memory for %zu ranks", count);
-    const ashlar_status status = gather_figures(c, device, report, figures);
-    if (status == ASHLAR_OK && !c->is_quiet) {
-        print_figures(figures, count);
-    }
-    ashlar__host_free(figures);
-    return status;
+    ASHLAR_HOST_NEW(*out, count, "no host memory for %zu ranks", count);
+    ASHLAR_TRY(gather(c, report, *out));
+    report->ranks = *out;
+    report->rank_count = count;
+    return ASHLAR_OK;
 }
 
 int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status) {

@@ -3,22 +3,28 @@
 #ifndef ASHLAR_TRAIN_RANKS_H
 #define ASHLAR_TRAIN_RANKS_H
 
+#include "allocator/base/json.h"
 #include "rnn/programs/train_command.h"
 
 /* Join the processes that a launcher has started with this one; alone, only work out
  * --reproducible. Sets c->train.ranks and c->train.shards, and on ranks above 0 takes all outputs
  * out of the command. Threads that compute are divided among the processes of this machine, unless
- * their number was given.
+ * their number was given, and so are its CUDA devices, unless --device has one by its number. A
+ * rank that is told to end by SIGTERM says so.
  *
  * Errors: those of ashlar_ranks_open() and ashlar__shards_check(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc,
                                                          char **argv);
 
-/* After a training: bring together what each rank has to report, and on rank 0 print it, unless
- * c->is_quiet. Every rank must call it. Alone: nothing. Errors: those of the collectives. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_report(const ashlar_train_command *c,
-                                                           ashlar_device *device,
-                                                           const ashlar_train_report *report);
+/* After a training: bring together what each rank has to report, for report->ranks. Every rank must
+ * call it. Alone: nothing. Ownership: *out is the caller's (ashlar__host_free()), also after an
+ * error. Errors: those of the collectives. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_gather(const ashlar_train_command *c,
+                                                           ashlar_train_report *report,
+                                                           ashlar_train_rank **out);
+
+void ashlar__train_ranks_print(const ashlar_train_report *report);
+void ashlar__train_ranks_put(ashlar_json_writer *writer, const ashlar_train_report *report);
 
 /* Leave the others, who end, too, if `exit_status` is not 0. Returns it. */
 int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status);

@@ -5,6 +5,9 @@
 #include "arena/reduce/sum.h"
 #include "rnn/train/train_impl.h"
 
+/* The difference between the seeds of neighbouring ranks that drop alone. Odd. */
+static const uint64_t RANK_STRIDE = UINT64_C(0x8ebc6af09c88c6e3);
+
 static size_t ranks_of(const ashlar_train_config *c) {
     return c->ranks == NULL ? 1 : ashlar_ranks_count(c->ranks);
 }
@@ -57,20 +60,30 @@ static ashlar_status open_reducer(ashlar_trainer *t) {
     ASHLAR_TRY(ashlar_ranks_collectives(t->config.ranks, t->device, order, &t->sums.collectives));
     ASHLAR_TRY(ashlar_reducer_create(t->task->arena, t->sums.collectives, ASHLAR_REDUCTION_ALL,
                                      t->stream, &t->sums.reducer));
+    ASHLAR_TRY(ashlar__shard_pieces_open(t));
     ashlar_ranks_mark(t->config.ranks, t->state.step, t->sums.facts);
     ASHLAR_TRY(ashlar_reducer_broadcast(t->sums.reducer, 0, t->stream));
     ASHLAR_TRY(ashlar_stream_synchronize(t->device, t->stream));
     return ashlar_ranks_check(t->config.ranks);
 }
 
+/* Subtrees whose sums a rank with `count` shards keeps. */
+static size_t levels_of(size_t count) {
+    size_t levels = 0;
+    while ((size_t)1 << levels < count) {
+        levels++;
+    }
+    return levels;
+}
+
 static ashlar_status take_partial(ashlar_trainer *t, size_t count) {
     const size_t bytes = ashlar_arena_region_bytes(t->task->arena, ASHLAR_REGION_GRADIENTS);
-    for (size_t level = 0; (size_t)1 << level < count; level++) {
+    for (size_t level = 0; level < levels_of(count); level++) {
         ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, bytes, ASHLAR_TAG_GRADIENTS, t->stream,
                                        &t->sums.partial[level]));
     }
     void *losses;
-    ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, count * sizeof *t->sums.losses,
+    ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, (count + 1) * sizeof *t->sums.losses,
                                    ASHLAR_TAG_WORKSPACE, t->stream, &losses));
     t->sums.losses = losses;
     return ASHLAR_OK;
@@ -79,15 +92,25 @@ static ashlar_status take_partial(ashlar_trainer *t, size_t count) {
 ashlar_status ashlar__shard_sums_open(ashlar_trainer *t) {
     ashlar_device_info info;
     ashlar_device_get_info(t->device, &info);
-    ASHLAR_FAIL_IF(info.kind != ASHLAR_DEVICE_SOFT, ASHLAR_ENOTSUP,
-                   "--reproducible and several ranks: on software devices only, not on %s",
+    t->sums.is_cuda = info.kind == ASHLAR_DEVICE_CUDA;
+    ASHLAR_FAIL_IF(t->sums.is_cuda && t->config.shards > 0 && t->config.dropout > 0, ASHLAR_ENOTSUP,
+                   "--reproducible: without --dropout on %s, where cuDNN draws what it drops for a "
+                   "batch as a whole",
                    info.name);
-    ASHLAR_TRY(take_partial(t, ashlar__shards_of(&t->config).count));
+    t->task->drops_alone = t->sums.is_cuda;
+    const size_t count = ashlar__shards_of(&t->config).count;
+    ASHLAR_TRY(take_partial(t, count));
+    ASHLAR_TRY(t->sums.is_cuda && count > 1 ? ashlar__shard_adds_open(t) : ASHLAR_OK);
     return t->config.ranks == NULL ? ASHLAR_OK : open_reducer(t);
 }
 
 void ashlar__shard_sums_close(ashlar_trainer *t) {
+    ashlar__shard_pieces_close(t);
+    if (t->sums.collectives != NULL) {
+        ashlar_ranks_drop_collectives(t->config.ranks, t->state.step < t->config.steps);
+    }
     ashlar_reducer_destroy(t->sums.reducer);
+    ashlar__shard_adds_close(t);
     for (size_t level = 0; level < ASHLAR_SHARDS_LEVELS; level++) {
         if (t->sums.partial[level] != NULL) { /* cannot fail: this allocator gave the block */
             ASHLAR_IGNORE(ashlar_free(t->allocator, t->sums.partial[level]));
@@ -107,7 +130,9 @@ static ashlar_status fold(ashlar_trainer *t, size_t i, size_t count) {
     const ashlar_arena *arena = t->task->arena;
     size_t level = 0;
     for (; (i >> level & 1) != 0; level++) {
-        ASHLAR_TRY(ashlar__sum_add_gradients(arena, t->sums.partial[level], t->stream));
+        ASHLAR_TRY(t->sums.is_cuda
+                       ? ashlar__shard_add_gradients(t, t->sums.partial[level])
+                       : ashlar__sum_add_gradients(arena, t->sums.partial[level], t->stream));
     }
     if (i + 1 == count) {
         return ASHLAR_OK;
@@ -118,12 +143,11 @@ static ashlar_status fold(ashlar_trainer *t, size_t i, size_t count) {
 }
 
 typedef struct losses_work {
-    double *losses; /* [count] */
+    double *losses; /* [count + 1]: once added up, the sum and the votes */
     size_t count;
-    double *total;
 } losses_work;
 
-static void add_losses(void *args) {
+static void run_add_losses(void *args) {
     const losses_work *w = args;
     for (size_t distance = 1; distance < w->count; distance *= 2) {
         for (size_t i = 0; i < w->count; i += 2 * distance) {
@@ -132,61 +156,84 @@ static void add_losses(void *args) {
     }
 }
 
-static void add_to_total(void *args) {
-    const losses_work *w = args;
-    *w->total += w->losses[0];
+/* As a tree; the sum is then the first. */
+static ashlar_status add_losses(const ashlar_trainer *t, const losses_work *w) {
+    if (!t->sums.is_cuda) {
+        return ashlar_launch(t->device, t->stream, run_add_losses, w, sizeof *w);
+    }
+    for (size_t distance = 1; distance < w->count; distance *= 2) {
+        for (size_t i = 0; i < w->count; i += 2 * distance) {
+            ASHLAR_TRY(
+                ashlar__shard_add(t, ASHLAR_F64, &w->losses[i], &w->losses[i + distance], 1));
+        }
+    }
+    return ASHLAR_OK;
 }
 
-static ashlar_status queue_own(ashlar_trainer *t, size_t buffer, size_t part, uint64_t seed,
-                               const losses_work *losses) {
-    ASHLAR_TRY(ashlar_fill(t->device, losses->losses, 0, losses->count * sizeof *losses->losses,
-                           t->stream));
+/* A vote is any number above 0: a double of bytes 0x3f is one. */
+static ashlar_status put_vote(const ashlar_trainer *t, double *vote) {
+    return ashlar_fill(t->device, vote, ashlar__train_must_stop(t) ? 0x3f : 0, sizeof *vote,
+                       t->stream);
+}
+
+/* Run this rank's shards and add up their gradients; with `others`, those of all ranks. */
+static ashlar_status queue_shards(ashlar_trainer *t, size_t buffer, size_t part, uint64_t seed,
+                                  bool others, const losses_work *losses) {
+    const size_t last = losses->count - 1;
+    seed += t->sums.is_cuda ? ashlar__shards_of(&t->config).first * RANK_STRIDE : 0;
     for (size_t i = 0; i < losses->count; i++) {
         if (i > 0) {
             ASHLAR_TRY(ashlar_arena_zero(t->task->arena, ASHLAR_REGION_GRADIENTS, t->stream));
         }
+        const bool sends = others && i == last;
+        if (sends && !t->sums.is_cuda) {
+            ashlar__shard_pieces_begin(t, levels_of(losses->count));
+        }
         t->task->shard = i;
         ASHLAR_TRY(t->task->table->step(t->task, buffer, part, seed, losses->losses + i));
-        ASHLAR_TRY(fold(t, i, losses->count));
+        if (!sends || t->sums.is_cuda) {
+            ASHLAR_TRY(fold(t, i, losses->count));
+        }
+        if (sends && t->sums.is_cuda) { /* cuDNN is done with all gradients at once */
+            ashlar__shard_pieces_begin(t, 0);
+        }
+        ASHLAR_TRY(sends ? ashlar__shard_pieces_end(t) : ASHLAR_OK);
     }
-    return ashlar_launch(t->device, t->stream, add_losses, losses, sizeof *losses);
+    return ASHLAR_OK;
 }
 
-/* Hand all gradients to the reducer, which sends the buckets in their order, and the loss. */
-static ashlar_status reduce(ashlar_trainer *t) {
-    const ashlar_arena *arena = t->task->arena;
-    ASHLAR_TRY(ashlar_reducer_begin(t->sums.reducer));
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = ashlar_arena_tensor_count(arena); i-- > 0;) {
-        ashlar_tensor_info info;
-        ashlar_arena_tensor(arena, i, &info);
-        if (!info.options.is_frozen) {
-            ASHLAR_THEN(status, ashlar_reducer_final(t->sums.reducer, i, t->stream));
-        }
-    }
-    const ashlar_status finished = ashlar_reducer_finish(t->sums.reducer, t->stream);
-    ASHLAR_TRY(status);
-    ASHLAR_TRY(finished);
+/* The loss of the whole batch comes in losses[0], and the votes in losses[1]. */
+static ashlar_status queue_losses(ashlar_trainer *t, bool others, const losses_work *losses,
+                                  double *total) {
     const ashlar_collectives *c = t->sums.collectives;
-    return c->all_reduce(c->context, t->sums.losses, 1, ASHLAR_F64, t->stream);
+    double *const votes = losses->losses + 1;
+    ASHLAR_TRY(add_losses(t, losses));
+    ASHLAR_TRY(put_vote(t, votes));
+    if (others) {
+        ASHLAR_TRY(c->all_reduce(c->context, losses->losses, 2, ASHLAR_F64, t->stream));
+    }
+    ASHLAR_TRY(ashlar_copy(t->device, total, losses->losses, sizeof *total, t->stream));
+    return ashlar_copy(t->device, t->votes, votes, sizeof *votes, t->stream);
+}
+
+static ashlar_status queue_all(ashlar_trainer *t, size_t buffer, size_t part, uint64_t seed,
+                               bool others, double *total) {
+    const losses_work losses = {t->sums.losses, ashlar__shards_of(&t->config).count};
+    ASHLAR_TRY(
+        ashlar_fill(t->device, losses.losses, 0, losses.count * sizeof *losses.losses, t->stream));
+    ASHLAR_TRY(queue_shards(t, buffer, part, seed, others, &losses));
+    return queue_losses(t, others, &losses, total);
 }
 
 ashlar_status ashlar__shard_sums_queue(ashlar_trainer *t, uint64_t number, size_t buffer,
                                        size_t part, uint64_t seed, double *loss) {
-    const losses_work losses = {t->sums.losses, ashlar__shards_of(&t->config).count, loss};
-    ASHLAR_TRY(queue_own(t, buffer, part, seed, &losses));
-    if (t->config.ranks != NULL) {
-        if (part == 0) {
-            ashlar_ranks_mark(t->config.ranks, number, t->sums.facts);
-        }
-        ASHLAR_TRY(reduce(t));
+    if (t->config.ranks != NULL && part == 0) {
+        ashlar_ranks_mark(t->config.ranks, number, t->sums.facts);
     }
-    return ashlar_launch(t->device, t->stream, add_to_total, &losses, sizeof losses);
+    return queue_all(t, buffer, part, seed, t->config.ranks != NULL, loss);
 }
 
 ashlar_status ashlar__shard_sums_queue_alone(ashlar_trainer *t, size_t buffer, size_t part,
                                              uint64_t seed, double *loss) {
-    const losses_work losses = {t->sums.losses, ashlar__shards_of(&t->config).count, loss};
-    ASHLAR_TRY(queue_own(t, buffer, part, seed, &losses));
-    return ashlar_launch(t->device, t->stream, add_to_total, &losses, sizeof losses);
+    return queue_all(t, buffer, part, seed, false, loss);
 }

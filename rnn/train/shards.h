@@ -8,7 +8,7 @@
  * gradients are its share of the batch's, and shares are only added up. Dropout drops, for each
  * sequence, what it would drop in the whole batch.
  *
- * Usually S = W, and the MPI adds up the ranks' shares in its own order. With a fixed number of
+ * Usually S = W, and MPI or NCCL adds up the ranks' shares in its own order. With a fixed number of
  * shards (--reproducible) S is a power of two, and the shares are added up as a binary tree over
  * the shards: first those of a rank, then those of neighbouring ranks, which is the upper part of
  * the same tree. What a shard computes does not depend on W, nor does the tree: 1, 2, 4, ... S
@@ -19,6 +19,9 @@
 #ifndef ASHLAR_SHARDS_H
 #define ASHLAR_SHARDS_H
 
+#include <ashlar/model.h>
+
+#include "rnn/train/shard_pieces.h"
 #include "rnn/train/train.h"
 
 enum { ASHLAR_SHARDS_MOST = 8, ASHLAR_SHARDS_LEVELS = 3 };
@@ -47,17 +50,28 @@ size_t ashlar__shards_choose(size_t batch, size_t accumulate);
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__shards_check(const ashlar_train_config *config);
 
+/* What adds up on a CUDA device; zeros where there is nothing to add. */
+typedef struct ashlar_shard_adds {
+    ashlar_ops *ops[ASHLAR_DTYPE_COUNT]; /* NULL: of no use here */
+    void *ones;                          /* in device memory: 1 in each type, 8 bytes apart */
+} ashlar_shard_adds;
+
 /* What it takes to add up. Zeros unless shards are used. */
 typedef struct ashlar_shard_sums {
     const ashlar_collectives *collectives; /* NULL: one rank */
     ashlar_reducer *reducer;               /* likewise */
     void *partial[ASHLAR_SHARDS_LEVELS];   /* sums of subtrees, each like the gradient region */
-    double *losses;                        /* [count] in device memory */
+    double *losses;                        /* [count + 1] in device memory: then their sum, and
+                                            * the ranks' votes for an end */
+    ashlar_shard_pieces pieces;
+    ashlar_shard_adds adds;
+    bool is_cuda;
     uint64_t facts;                        /* a checksum of what all ranks must have alike */
 } ashlar_shard_sums;
 
 /* Set up for an open task with its weights, which all ranks then have from rank 0. Closing is
- * allowed in every state. Errors: those of the parts; ASHLAR_ENOTSUP (a CUDA device). */
+ * allowed in every state. Errors: those of the parts; ASHLAR_ENOTSUP (on a CUDA device a fixed
+ * number of shards, and dropout, which cuDNN draws for a batch as a whole). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__shard_sums_open(ashlar_trainer *trainer);
 void ashlar__shard_sums_close(ashlar_trainer *trainer);
 
@@ -73,5 +87,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__shard_sums_queue(ashlar_trainer *trainer
 ASHLAR_MUST_CHECK ashlar_status ashlar__shard_sums_queue_alone(ashlar_trainer *trainer,
                                                                size_t buffer, size_t part,
                                                                uint64_t seed, double *loss);
+
+/* For shards.c, on a CUDA device: to += from, elementwise, as ashlar__sum_add() rounds; the same
+ * for all gradients, from memory with the layout of their region; and what that needs. Closing is
+ * allowed in every state. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__shard_adds_open(ashlar_trainer *trainer);
+void ashlar__shard_adds_close(ashlar_trainer *trainer);
+ASHLAR_MUST_CHECK ashlar_status ashlar__shard_add(const ashlar_trainer *trainer, ashlar_dtype dtype,
+                                                  void *to, const void *from, size_t count);
+ASHLAR_MUST_CHECK ashlar_status ashlar__shard_add_gradients(const ashlar_trainer *trainer,
+                                                            const void *from);
 
 #endif /* ASHLAR_SHARDS_H */

@@ -21,6 +21,7 @@
 
 #include <ashlar/arena.h>
 
+#include "rnn/layer/rnn_final.h"
 #include "allocator/base/json.h"
 #include "rnn/data/batch_sampler.h"
 
@@ -90,6 +91,10 @@ typedef struct ashlar_task_table {
      * `length`, in the steps' order. */
     ashlar_status (*dry_run)(ashlar_task *task, size_t length);
 
+    /* Queue that random sequences which go on from step to step begin anew, from a seed: cuDNN's of
+     * dropout. */
+    ashlar_status (*restart_dropout)(ashlar_task *task, uint64_t seed);
+
     /* Add what the calls of a step on the batch in a buffer depend on, besides what the trainer
      * knows: shapes, addresses, options, descriptors. NULL: steps of this task are not captured. */
     void (*identify)(const ashlar_task *task, size_t buffer, struct ashlar_identity *identity);
@@ -120,6 +125,9 @@ struct ashlar_task {
     size_t batch;                  /* sequences per batch, on all ranks together */
     size_t shard;                  /* the one of this rank's that a step is on (shards.h); set by
                                     * the trainer before each step */
+    ashlar_final final;            /* told of the gradients that a step is done with, once for each
+                                    * micro-batch; a task need not tell */
+    bool drops_alone; /* dropout is of this rank's batch, by seeds of its own; set by the trainer */
     size_t sequences;              /* sequences per epoch */
     ashlar_arena *arena;           /* while open; the task owns it */
     const double *loss_scale;      /* in device memory; set by the trainer before the first step */

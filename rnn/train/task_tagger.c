@@ -10,6 +10,7 @@
 #include <ashlar/plan.h>
 
 #include "allocator/base/host.h"
+#include "rnn/layer/backend.h"
 #include "rnn/layer/rnn_varying.h"
 #include "rnn/train/shards.h"
 #include "rnn/train/step_identity.h"
@@ -153,8 +154,8 @@ static ashlar_status step(ashlar_task *task, size_t buffer, size_t part, uint64_
     const bool is_shared = ashlar__shards_are_used(&t->config);
     ashlar_tagger_bytes sizes;
     (void)part;
-    t->tagger->dropout_first = t->shards.first + task->shard;
-    t->tagger->dropout_stride = t->shards.all;
+    t->tagger->dropout_first = task->drops_alone ? 0 : t->shards.first + task->shard;
+    t->tagger->dropout_stride = task->drops_alone ? 0 : t->shards.all;
     t->tagger->loss_scale = task->loss_scale;
     t->tagger->dropout_seed = seed;
     const ashlar_step_values *values = task->values[buffer];
@@ -286,6 +287,12 @@ static void put_results(const ashlar_task *task, ashlar_json_writer *w) {
     ashlar__json_add_uint64(w, "held_out_driver_calls", test->management_calls);
 }
 
+static ashlar_status restart_dropout(ashlar_task *task, uint64_t seed) {
+    const ashlar_tagger *tagger = ((tagger_task *)task)->tagger;
+    ASHLAR_TRY(ashlar__rnn_restart_dropout(tagger->character_rnn, seed, tagger->stream));
+    return ashlar__rnn_restart_dropout(tagger->word_rnn, seed + 1, tagger->stream);
+}
+
 static const ashlar_task_table table = {
     .open = open_task,
     .close = close_task,
@@ -296,6 +303,7 @@ static const ashlar_task_table table = {
     .upload = upload,
     .step = step,
     .dry_run = dry_run,
+    .restart_dropout = restart_dropout,
     .identify = identify,
     .savings = savings,
     .list_options = list_options,

@@ -1,5 +1,5 @@
 /* task_text.c - the character model on a text, as a task of the training loop. */
-#include "rnn/train/tasks.h"
+#include "rnn/train/task_text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -7,63 +7,29 @@
 #include <string.h>
 
 #include "allocator/base/checked.h"
-#include "rnn/data/batch_split.h"
 #include "allocator/base/host.h"
-#include "rnn/train/shards.h"
+#include "rnn/layer/backend.h"
 #include "rnn/train/step_identity.h"
 #include "rnn/train/task_options.h"
 
-/* A batch on its way to a step. */
-typedef struct batch_buffer {
-    ashlar_batch_split split;
-    int32_t *host;   /* page-locked: the image and the second copy of the lengths (batch_split.h) */
-    int32_t *device; /* the image, in device memory */
-    size_t *tokens;  /* [max_parts] of each part, on all ranks */
-} batch_buffer;
-
-/* Blocks: both buffers; 2 sets of states for each micro-batch, if there are parts. */
-enum { DEVICE_BUFFERS, CARRIED };
-
-typedef struct text_task {
-    ashlar_task head;
-    ashlar_train_config config;
-    const ashlar_corpus *corpus;
-    ashlar_batcher *batcher;
-    ashlar_batch_split_config split;
-    int32_t *drawn;     /* the batcher writes here: inputs, targets, lengths */
-    ashlar_batch batch; /* its pointers lead into `drawn` */
-    ashlar_shards shards;
-    ashlar_batch own; /* the columns of this rank's shards, shard by shard; a whole batch's are its
-                       * own: `batch` */
-    size_t own_batch; /* sequences in `own` */
-    ashlar_model *model;
-    size_t state_bytes;  /* of one set of states */
-    size_t buffer_words; /* of the largest batch, with the second copy of its lengths */
-    batch_buffer buffers[ASHLAR_TASK_BUFFERS];
-} text_task;
-
-static text_task *text_of(const ashlar_task *task) {
-    return (text_task *)(uintptr_t)task; /* its first member */
-}
-
 ashlar_model *ashlar__task_text_model(ashlar_task *task) {
-    return text_of(task)->model;
+    return ashlar__text_of(task)->model;
 }
 
 static void describe_data(const ashlar_task *task, char text[static ASHLAR_TASK_DATA_BYTES]) {
-    const ashlar_corpus *corpus = text_of(task)->corpus;
+    const ashlar_corpus *corpus = ashlar__text_of(task)->corpus;
     (void)snprintf(text, ASHLAR_TASK_DATA_BYTES, "%zu records, %zu bytes, %016" PRIx64,
                    ashlar__corpus_count(corpus), ashlar__corpus_bytes(corpus),
                    ashlar__corpus_checksum(corpus));
 }
 
 /* Micro-batches of a shard. */
-static size_t pieces_of(const text_task *t) {
+static size_t pieces_of(const ashlar_text_task *t) {
     return t->config.accumulate == 0 ? 1 : t->config.accumulate;
 }
 
 static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
-    const text_task *t = text_of(task);
+    const ashlar_text_task *t = ashlar__text_of(task);
     const ashlar_train_config *c = &t->config;
     const unsigned no_plan = ASHLAR_FOR_FILE | ASHLAR_FOR_REPORT;
     /* F32 is not written to files and plans, where a missing type means F32. */
@@ -71,6 +37,9 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     ashlar__option_stack(l, c);
     ashlar__option_count(l, no_plan, "ashlar.max_length", c->max_length);
     ashlar__option_count(l, no_plan, "ashlar.stride", c->stride);
+    if (c->held_out > 0) { /* a missing number in a file means 0, too */
+        ashlar__option_count(l, no_plan, "ashlar.held_out", c->held_out);
+    }
     ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.accumulate", pieces_of(t));
     if (t->shards.all > 1) {
         ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.own_shards", t->shards.count);
@@ -82,7 +51,7 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
 }
 
 /* Add time steps of padding. */
-static void pad_batch(text_task *t) {
+static void pad_batch(ashlar_text_task *t) {
     const size_t steps = t->batch.steps, padded = t->head.padded[steps];
     const size_t from = steps * t->config.batch, count = (padded - steps) * t->config.batch;
     memset(t->batch.inputs + from, 0, count * sizeof t->batch.inputs[0]);
@@ -90,14 +59,19 @@ static void pad_batch(text_task *t) {
     t->batch.steps = padded;
 }
 
-static void fill_buffer(text_task *t, size_t index) {
-    batch_buffer *s = &t->buffers[index];
-    s->split = ashlar__batch_split_make(&t->split, t->batch.steps);
+void ashlar__text_fill_own(ashlar_text_task *t, size_t index, size_t steps) {
+    ashlar_text_buffer *s = &t->buffers[index];
+    s->split = ashlar__batch_split_make(&t->split, steps);
+    ashlar__batch_split_fill(&s->split, &t->own, s->host);
+}
+
+static void fill_buffer(ashlar_text_task *t, size_t index) {
+    ashlar_text_buffer *s = &t->buffers[index];
     if (t->own.inputs != t->batch.inputs) {
         ashlar__batch_take_shards(&t->batch, t->config.batch, t->shards.all, t->shards.first,
                                   t->shards.count, &t->own);
     }
-    ashlar__batch_split_fill(&s->split, &t->own, s->host);
+    ashlar__text_fill_own(t, index, t->batch.steps);
     for (size_t part = 0; part < s->split.parts; part++) {
         s->tokens[part] =
             ashlar__batch_split_tokens(&s->split, part, t->batch.lengths, t->config.batch);
@@ -105,7 +79,7 @@ static void fill_buffer(text_task *t, size_t index) {
 }
 
 static ashlar_task_batch next(ashlar_task *task, size_t index) {
-    text_task *t = text_of(task);
+    ashlar_text_task *t = ashlar__text_of(task);
     ashlar__batcher_next(t->batcher, &t->batch);
     const size_t length = t->batch.steps;
     if (task->padded != NULL) {
@@ -119,7 +93,7 @@ static ashlar_task_batch next(ashlar_task *task, size_t index) {
 }
 
 static void make_dummy(ashlar_task *task, size_t index, size_t length) {
-    text_task *t = text_of(task);
+    ashlar_text_task *t = ashlar__text_of(task);
     const size_t cells = length * t->config.batch; /* fits: `length` is at most max_length */
     memset(t->batch.inputs, 0, cells * sizeof t->batch.inputs[0]);
     memset(t->batch.targets, 0, cells * sizeof t->batch.targets[0]);
@@ -131,15 +105,15 @@ static void make_dummy(ashlar_task *task, size_t index, size_t length) {
 }
 
 static ashlar_task_part part_of(const ashlar_task *task, size_t index, size_t part) {
-    const batch_buffer *s = &text_of(task)->buffers[index];
+    const ashlar_text_buffer *s = &ashlar__text_of(task)->buffers[index];
     return (ashlar_task_part){.length = ashlar__batch_split_window(&s->split, 0, part).steps,
                               .tokens = s->tokens[part]};
 }
 
 /* Whatever the batch, where steps are captured: all of the buffer. */
 static ashlar_status upload(ashlar_task *task, size_t index, ashlar_stream stream) {
-    const text_task *t = text_of(task);
-    const batch_buffer *s = &t->buffers[index];
+    const ashlar_text_task *t = ashlar__text_of(task);
+    const ashlar_text_buffer *s = &t->buffers[index];
     const size_t words = task->values[index] != NULL ? t->buffer_words : s->split.image;
     return ashlar_copy_to_device(t->model->device, s->device, s->host, words * sizeof *s->host,
                                  stream);
@@ -147,14 +121,14 @@ static ashlar_status upload(ashlar_task *task, size_t index, ashlar_stream strea
 
 /* The states of a micro-batch before part i. Of its two sets, a part reads one and writes the
  * other. */
-static void *carried_set(const text_task *t, size_t micro, size_t i) {
-    return (char *)t->head.blocks[CARRIED] + (2 * micro + i % 2) * t->state_bytes;
+static void *carried_set(const ashlar_text_task *t, size_t micro, size_t i) {
+    return (char *)t->head.blocks[ASHLAR_TEXT_CARRIED] + (2 * micro + i % 2) * t->state_bytes;
 }
 
 /* Each position's loss has the weight 1 / (tokens of the whole part). If the part is not split, a
  * weight of 0 has the same effect: the loss then divides by its own tokens. */
-static ashlar_model_window window_of(const text_task *t, const batch_buffer *s, size_t micro,
-                                     size_t part) {
+ashlar_model_window ashlar__text_window(const ashlar_text_task *t, const ashlar_text_buffer *s,
+                                        size_t micro, size_t part) {
     const ashlar_batch_split *split = &s->split;
     const ashlar_batch_window at = ashlar__batch_split_window(split, micro, part);
     const bool is_whole =
@@ -182,15 +156,15 @@ static const uint64_t MICRO_STRIDE = UINT64_C(0xa0761d6478bd642f);
 
 static ashlar_status step(ashlar_task *task, size_t index, size_t part, uint64_t seed,
                           double *loss) {
-    const text_task *t = text_of(task);
-    const batch_buffer *s = &t->buffers[index];
+    const ashlar_text_task *t = ashlar__text_of(task);
+    t->model->final = task->final;
     t->model->loss_scale = task->loss_scale;
     t->model->seed_at = task->values[index] == NULL ? NULL : &task->values[index]->seed;
-    t->model->dropout_first = t->shards.first + task->shard;
-    t->model->dropout_stride = t->shards.all;
+    t->model->dropout_first = task->drops_alone ? 0 : t->shards.first + task->shard;
+    t->model->dropout_stride = task->drops_alone ? 0 : t->shards.all;
     for (size_t piece = 0; piece < pieces_of(t); piece++) {
         const size_t m = task->shard * pieces_of(t) + piece;
-        const ashlar_model_window window = window_of(t, s, m, part);
+        const ashlar_model_window window = ashlar__text_window(t, &t->buffers[index], m, part);
         ashlar_step_sizes sizes;
         t->model->dropout_seed = seed + piece * MICRO_STRIDE;
         ASHLAR_TRY(
@@ -201,9 +175,9 @@ static ashlar_status step(ashlar_task *task, size_t index, size_t part, uint64_t
 }
 
 static void identify(const ashlar_task *task, size_t index, ashlar_identity *id) {
-    const text_task *t = text_of(task);
+    const ashlar_text_task *t = ashlar__text_of(task);
     const ashlar_model *m = t->model;
-    const batch_buffer *s = &t->buffers[index];
+    const ashlar_text_buffer *s = &t->buffers[index];
     const ashlar_batch_split *split = &s->split;
     ashlar__identity_add_size(id, "the shape of the batch", split->steps);
     ashlar__identity_add_size(id, "the shape of the batch", split->count);
@@ -212,7 +186,8 @@ static void identify(const ashlar_task *task, size_t index, ashlar_identity *id)
     ashlar__identity_add_size(id, "--recompute", split->chunk);
     ashlar__identity_add_address(id, "the batch's address", s->device);
     ashlar__identity_add_address(id, "the batch's address on the host", s->host);
-    ashlar__identity_add_address(id, "the address of carried states", task->blocks[CARRIED]);
+    ashlar__identity_add_address(id, "the address of carried states",
+                                 task->blocks[ASHLAR_TEXT_CARRIED]);
     ashlar__identity_add_rnn(id, m->rnn);
     ashlar__identity_add_address(id, "a weight's address", m->parameters.embedding);
     ashlar__identity_add_address(id, "a weight's address", m->parameters.stack);
@@ -226,7 +201,7 @@ static void identify(const ashlar_task *task, size_t index, ashlar_identity *id)
 
 /* Sized for exactly `length`, since a longer step may need a smaller workspace (with cuDNN). */
 static ashlar_status dry_run(ashlar_task *task, size_t length) {
-    const text_task *t = text_of(task);
+    const ashlar_text_task *t = ashlar__text_of(task);
     const ashlar_batch_split split = ashlar__batch_split_make(&t->split, length);
     ashlar_step_sizes sizes;
     ASHLAR_TRY(ashlar__model_chunk_sizes(t->model, length, split.count, t->split.chunk, &sizes));
@@ -237,7 +212,7 @@ static ashlar_status dry_run(ashlar_task *task, size_t length) {
 }
 
 /* Peak memory of the longest step if batches were split as `config` says. */
-static ashlar_status peak_of(const text_task *t, const ashlar_batch_split_config *config,
+static ashlar_status peak_of(const ashlar_text_task *t, const ashlar_batch_split_config *config,
                              uint64_t *bytes) {
     const ashlar_batch_split split = ashlar__batch_split_make(config, t->head.max_length);
     ashlar_step_sizes sizes;
@@ -249,7 +224,7 @@ static ashlar_status peak_of(const text_task *t, const ashlar_batch_split_config
 static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
                              ashlar_task_saving out[static ASHLAR_TASK_SAVINGS_MAX],
                              size_t *count) {
-    const text_task *t = text_of(task);
+    const ashlar_text_task *t = ashlar__text_of(task);
     ashlar_batch_split_config without[] = {t->split, t->split, t->split};
     const ashlar_task_saving options[] = {{"accumulate", pieces_of(t) == 1 ? 0 : pieces_of(t), 0},
                                           {"bptt", t->split.part, 0},
@@ -271,7 +246,7 @@ static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
 enum { BUFFER_ALIGN = 256 };
 
 /* Take the buffers' memory, one block on the host and one on the device. */
-static ashlar_status take_buffers(text_task *t, ashlar_stream stream) {
+static ashlar_status take_buffers(ashlar_text_task *t, ashlar_stream stream) {
     const ashlar_batch_split largest = ashlar__batch_split_make(&t->split, t->head.max_length);
     const size_t words = largest.image + largest.extra, item = sizeof(int32_t);
     size_t image;
@@ -281,28 +256,29 @@ static ashlar_status take_buffers(text_task *t, ashlar_stream stream) {
             !ashlar__align_up(image, BUFFER_ALIGN, &image),
         ASHLAR_EOVERFLOW, "a batch of %zu words is too large to address", largest.image);
     ASHLAR_TRY(ashlar__task_take_host(&t->head, ASHLAR_TASK_BUFFERS * words * item));
-    ASHLAR_TRY(ashlar__task_take_block(&t->head, DEVICE_BUFFERS, ASHLAR_TASK_BUFFERS * image,
+    ASHLAR_TRY(ashlar__task_take_block(&t->head, ASHLAR_TEXT_BUFFERS, ASHLAR_TASK_BUFFERS * image,
                                        ASHLAR_TAG_BATCH, stream));
     for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {
         t->buffers[i].host = (int32_t *)t->head.host + i * words;
-        t->buffers[i].device = (int32_t *)t->head.blocks[DEVICE_BUFFERS] + i * (image / item);
+        t->buffers[i].device = (int32_t *)t->head.blocks[ASHLAR_TEXT_BUFFERS] + i * (image / item);
     }
     return ASHLAR_OK;
 }
 
 /* Take two sets of states for each micro-batch: those before and those after a part. */
-static ashlar_status take_carried(text_task *t, ashlar_stream stream) {
+static ashlar_status take_carried(ashlar_text_task *t, ashlar_stream stream) {
     ashlar_step_sizes sizes;
     size_t bytes = 0;
     ASHLAR_TRY(ashlar__model_sizes(t->model, 1, t->own_batch / t->split.micro, &sizes));
     ASHLAR_FAIL_IF(!ashlar__mul(2 * t->split.micro, sizes.state, &bytes), ASHLAR_EOVERFLOW,
                    "the states of %zu sequences are too large", t->config.batch);
     t->state_bytes = sizes.state;
-    return ashlar__task_take_block(&t->head, CARRIED, bytes, ASHLAR_TAG_ACTIVATIONS, stream);
+    return ashlar__task_take_block(&t->head, ASHLAR_TEXT_CARRIED, bytes, ASHLAR_TAG_ACTIVATIONS,
+                                   stream);
 }
 
 static ashlar_status open_task(ashlar_task *task, ashlar_stream stream, unsigned regions) {
-    text_task *t = text_of(task);
+    ashlar_text_task *t = ashlar__text_of(task);
     const ashlar_model_config model = {.classes = ASHLAR_BATCHER_SYMBOLS,
                                        .embedding = t->config.embedding,
                                        .hidden = t->config.hidden,
@@ -322,17 +298,31 @@ static ashlar_status open_task(ashlar_task *task, ashlar_stream stream, unsigned
 }
 
 static void close_task(ashlar_task *task) {
-    text_task *t = text_of(task);
+    ashlar_text_task *t = ashlar__text_of(task);
     ashlar__model_destroy(t->model);
     t->model = NULL;
 }
 
 static void destroy_task(ashlar_task *task) {
-    text_task *t = text_of(task);
+    ashlar_text_task *t = ashlar__text_of(task);
     ashlar__batcher_destroy(t->batcher);
     ashlar__host_free(t->drawn);
     ashlar__host_free(t->buffers[0].tokens);
     ashlar__host_free(t);
+}
+
+static void put_results(const ashlar_task *task, ashlar_json_writer *w) {
+    const ashlar_text_evaluation *test = &ashlar__text_of(task)->test;
+    ashlar__json_add_uint64(w, "held_out_records", test->records);
+    ashlar__json_add_uint64(w, "held_out_symbols", test->symbols);
+    ashlar__json_add_double(w, "held_out_loss", test->loss);
+    ashlar__json_add_double(w, "held_out_bits_per_byte", test->bits_per_byte);
+    ashlar__json_add_uint64(w, "held_out_driver_calls", test->management_calls);
+}
+
+static ashlar_status restart_dropout(ashlar_task *task, uint64_t seed) {
+    const ashlar_model *model = ashlar__text_of(task)->model;
+    return ashlar__rnn_restart_dropout(model->rnn, seed, model->stream);
 }
 
 static const ashlar_task_table table = {
@@ -345,13 +335,15 @@ static const ashlar_task_table table = {
     .upload = upload,
     .step = step,
     .dry_run = dry_run,
+    .restart_dropout = restart_dropout,
     .identify = identify,
     .savings = savings,
     .list_options = list_options,
     .describe_data = describe_data,
+    .put_results = put_results,
 };
 
-static ashlar_status take_drawn(text_task *t) {
+static ashlar_status take_drawn(ashlar_text_task *t) {
     const size_t grid = ashlar__batcher_array_bytes(t->batcher) / sizeof *t->drawn;
     const size_t all = 2 * grid + t->config.batch; /* room for `own`, too, where it is less */
     const bool is_whole = t->own_batch == t->config.batch && t->shards.all == 1;
@@ -379,7 +371,7 @@ static size_t root_up(size_t value) {
     return root;
 }
 
-static void choose_split(text_task *t, size_t longest) {
+static void choose_split(ashlar_text_task *t, size_t longest) {
     const ashlar_train_config *c = &t->config;
     const size_t part = c->bptt == 0 || c->bptt > longest ? longest : c->bptt;
     const size_t chunk = c->recomputes_auto ? 2 * root_up(part) : c->recompute;
@@ -391,12 +383,13 @@ static void choose_split(text_task *t, size_t longest) {
     };
 }
 
-static ashlar_status build(text_task *t) {
+static ashlar_status build(ashlar_text_task *t) {
     const ashlar_batcher_config batcher_config = {
         .batch = t->config.batch,
         .max_steps = t->config.max_length,
         .seed = t->config.seed,
         .stride = t->config.stride,
+        .held_out = t->config.held_out,
     };
     ASHLAR_FAIL_IF(t->config.accumulate > 1 && t->config.batch % t->config.accumulate != 0,
                    ASHLAR_EINVAL, "--accumulate: %zu does not divide the %zu sequences of --batch",
@@ -419,8 +412,8 @@ static ashlar_status build(text_task *t) {
 
 ashlar_status ashlar__task_text_create(const ashlar_corpus *corpus,
                                        const ashlar_train_config *config, ashlar_task **out) {
-    text_task *t;
+    ashlar_text_task *t;
     ASHLAR_HOST_NEW(t, 1, "no host memory for a task");
-    *t = (text_task){.head = {.table = &table}, .config = *config, .corpus = corpus};
+    *t = (ashlar_text_task){.head = {.table = &table}, .config = *config, .corpus = corpus};
     ASHLAR_HAND_OUT(build(t), &t->head, destroy_task, out);
 }

@@ -1,5 +1,5 @@
 /* tasks.h - the two tasks for the training loop, the character model on a text and the tagger on
- * sentences, and the tagger's test on held-out sentences (internal). */
+ * sentences, and their tests on what was held out (internal). */
 #ifndef ASHLAR_TASKS_H
 #define ASHLAR_TASKS_H
 
@@ -18,6 +18,22 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__task_text_create(const ashlar_corpus *co
 
 /* The model of an open task that ashlar__task_text_create() made. The task owns it. */
 ashlar_model *ashlar__task_text_model(ashlar_task *task);
+
+/* How well a model knows text that it was not trained on; all 0 if there is none. */
+typedef struct ashlar_text_evaluation {
+    size_t records;
+    uint64_t bytes;            /* of the records */
+    uint64_t symbols;          /* predicted ones: the bytes, and the end of each record */
+    double loss;               /* mean, nats per symbol */
+    double bits_per_byte;      /* bits of all symbols, for each of `bytes` */
+    uint64_t management_calls; /* driver calls other than copies, launches and waits */
+} ashlar_text_evaluation;
+
+/* Compute the loss on the records that config->held_out leaves out, without dropout, on the
+ * trainer's plans. Call it after the trainer's run. The task keeps the result for the report.
+ * Stream: waits for it. Errors: those of ashlar__model_step(); ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__task_text_evaluate(ashlar_trainer *trainer,
+                                                           ashlar_text_evaluation *out);
 
 /* The options that only a tagger has; those of every model are in ashlar_train_config. */
 typedef struct ashlar_task_tagger_config {

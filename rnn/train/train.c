@@ -2,6 +2,7 @@
 #include "rnn/train/train_impl.h"
 
 #include "allocator/base/host.h"
+#include "arena/reduce/ranks_impl.h"
 #include "rnn/train/task_options.h"
 
 /* Exempt tensors of one dimension from weight decay. */
@@ -17,14 +18,15 @@ static ashlar_status spare_biases(ashlar_arena *arena) {
     return ASHLAR_OK;
 }
 
-/* Take device memory for the sums of losses, and page-locked memory for the steps' outcomes. */
+/* Take device memory for votes and losses, and page-locked memory for the steps' outcomes. */
 static ashlar_status take_results(ashlar_trainer *t) {
     const size_t losses_bytes = t->task->max_parts * sizeof *t->losses;
-    void *losses;
+    void *sums;
     t->outcome_bytes = sizeof(ashlar_train_outcome) + losses_bytes;
-    ASHLAR_TRY(
-        ashlar_alloc_tagged(t->allocator, losses_bytes, ASHLAR_TAG_WORKSPACE, t->stream, &losses));
-    t->losses = losses;
+    ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, sizeof *t->votes + losses_bytes,
+                                   ASHLAR_TAG_WORKSPACE, t->stream, &sums));
+    t->votes = sums;
+    t->losses = t->votes + 1;
     return ashlar_device_host_alloc(t->device, ASHLAR_TASK_BUFFERS * t->outcome_bytes,
                                     &t->outcomes);
 }
@@ -118,8 +120,8 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     ashlar__shard_sums_close(t);
     ashlar_optimizer_destroy(t->optimizer);
     ashlar__task_close(t->task);
-    if (t->losses != NULL) { /* cannot fail: this allocator gave the block */
-        ASHLAR_IGNORE(ashlar_free(t->allocator, t->losses));
+    if (t->votes != NULL) { /* cannot fail: this allocator gave the block */
+        ASHLAR_IGNORE(ashlar_free(t->allocator, t->votes));
     }
     if (t->config.measured == NULL) {
         ashlar_allocator_destroy(t->allocator); /* waits for the stream */
@@ -163,12 +165,14 @@ ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_coun
     };
 }
 
-/* Calls for the prefetch's events count as work, since they are queued like copies; those for the
- * allocator's events count as management. */
+/* Calls for the events of the prefetch and of collectives count as work, since they are queued like
+ * copies; those for the allocator's events count as management. */
 static ashlar_phase_calls end_phase(ashlar_trainer *t, ashlar_driver_counts *last) {
-    const uint64_t event_calls = t->prefetch.event_calls - t->event_calls_before;
+    const uint64_t all =
+        t->prefetch.event_calls + (t->config.ranks != NULL ? t->config.ranks->event_calls : 0);
+    const uint64_t event_calls = all - t->event_calls_before;
     ashlar_phase_calls calls = ashlar__phase_calls(t->device, last);
-    t->event_calls_before = t->prefetch.event_calls;
+    t->event_calls_before = all;
     calls.management -= event_calls;
     calls.work += event_calls;
     return calls;

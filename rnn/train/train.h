@@ -2,6 +2,8 @@
 #ifndef ASHLAR_TRAIN_H
 #define ASHLAR_TRAIN_H
 
+#include <signal.h>
+
 #include <ashlar/leak_monitor.h>
 #include <ashlar/optimizer.h>
 #include <ashlar/rnn_layout.h>
@@ -21,6 +23,7 @@ typedef struct ashlar_train_config {
     ashlar_dtype dtype;   /* of weights and activations; F16 and BF16 weights have F32 masters */
     size_t batch;         /* sequences per step */
     size_t max_length;    /* time steps of the longest sequence; longer ones are cut to pieces */
+    size_t held_out;      /* every so many records of a text, one is not trained on; 0: none */
     size_t stride;        /* time steps from one piece's start to the next's; 0: max_length */
     size_t accumulate;    /* micro-batches into which a batch is split; 0 and 1: not split */
     size_t bptt;          /* time steps of a part, after which the weights are updated; 0: all */
@@ -46,6 +49,7 @@ typedef struct ashlar_train_config {
     const char *resume_file; /* the training to resume; NULL: begin a new one */
     const char *save_file;   /* written every `save_every` steps; NULL: never */
     size_t save_every;       /* steps; 0: never */
+    const volatile sig_atomic_t *stop; /* not 0: train no step beyond the next; NULL: never */
     ashlar_allocator
         *measured; /* an allocator of somebody else's, for ashlar__trainer_measure():
                     * nothing is computed, nor are weights drawn. NULL: one of its own */
@@ -110,9 +114,19 @@ typedef struct ashlar_graph_report {
     char note[ASHLAR_GRAPH_NOTE_BYTES]; /* why, the last time; "": never */
 } ashlar_graph_report;
 
+/* What one of several ranks reports; numbers, so that all are added up by one sum. */
+typedef struct ashlar_train_rank {
+    double management_calls; /* of the driver, in training */
+    double seconds;
+    double sum_seconds;     /* in collectives, waits for other ranks included */
+    double hidden_seconds;  /* of these, while the rank was computing */
+    double live_peak_bytes; /* of device memory */
+} ashlar_train_rank;
+
 typedef struct ashlar_train_report {
     ashlar_device_info device;
     size_t steps;            /* steps of this run; counts and times below are also of this run */
+    bool is_stopped;         /* config->stop ended the run before its last step */
     size_t resumed;          /* steps done before this run, as the resumed file says */
     size_t parameters;       /* elements, without padding */
     size_t batch;            /* sequences per step */
@@ -139,6 +153,8 @@ typedef struct ashlar_train_report {
     size_t savings_count;
     ashlar_stats stats;                         /* at the end of training */
     ashlar_tag_growth growth[ASHLAR_TAG_COUNT]; /* since the warm-up */
+    const ashlar_train_rank *ranks;             /* [rank_count] the caller's; none: one alone */
+    size_t rank_count;
     bool weights_contiguous;                    /* ashlar_arena_check() succeeded at the end */
 } ashlar_train_report;
 
@@ -150,7 +166,8 @@ typedef struct ashlar_trainer ashlar_trainer;
  *
  * config->steps counts from the beginning of the training, also if a file is resumed. After
  * resuming, each step's loss equals that of an uninterrupted run to the last bit, if the processor
- * is of the same kind; the number of threads may differ.
+ * is of the same kind; the number of threads may differ. With dropout on a CUDA device that holds
+ * for a run that was saved at the same step: cuDNN's random sequence begins anew behind each save.
  *
  * Ownership: *out is the caller's; the device must outlive it. The trainer takes the task and
  *            destroys it, also if this call fails.
@@ -164,7 +181,8 @@ void ashlar__trainer_destroy(ashlar_trainer *trainer); /* NULL is allowed */
  * Errors: those of ashlar_allocator_warmup(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_measure(ashlar_trainer *trainer);
 
-/* Warm up, seal, and train. Once per trainer.
+/* Warm up, seal, and train. Once per trainer. If *config->stop is not 0 on any rank, all ranks end
+ * after the same step, with everything as after a last step; at least one step is run.
  *
  * show   called with `context` for every step, after the next step is queued; NULL: not wanted
  *

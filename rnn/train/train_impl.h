@@ -22,6 +22,7 @@ typedef struct ashlar_train_state {
 /* What the device writes back after a step, in page-locked memory; there is one for each buffer. */
 typedef struct ashlar_train_outcome {
     ashlar_optimizer_state optimizer;
+    double votes;    /* of ranks, for an end after this step; 0 without ranks */
     double losses[]; /* [parts] */
 } ashlar_train_outcome;
 
@@ -37,6 +38,7 @@ struct ashlar_trainer {
     ashlar_warmup_options warmup; /* maps lengths to step keys */
     ashlar_train_buckets buckets;
     ashlar_optimizer *optimizer;
+    double *votes;  /* device, as in the outcome; the losses follow it */
     double *losses; /* device, [max_parts] */
     void *outcomes; /* the ashlar_train_outcome of each buffer, outcome_bytes apart */
     size_t outcome_bytes;
@@ -56,12 +58,17 @@ static inline uint64_t ashlar__train_seed(const ashlar_trainer *t, size_t step) 
     return t->config.seed + step * ASHLAR_STEP_STRIDE;
 }
 
+/* Whether this process was asked to stop. */
+static inline bool ashlar__train_must_stop(const ashlar_trainer *t) {
+    return t->config.stop != NULL && *t->config.stop != 0;
+}
+
 static inline ashlar_train_outcome *ashlar__train_outcome_of(const ashlar_trainer *t,
                                                              size_t buffer) {
     return (ashlar_train_outcome *)(void *)((char *)t->outcomes + buffer * t->outcome_bytes);
 }
 
-/* Zero the gradients, and before the first part the losses too: a step adds to both. */
+/* Zero the gradients, and before the first part the votes and losses too: a step adds to all. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_clear_sums(ashlar_trainer *trainer, size_t part,
                                                          size_t parts);
 

@@ -8,9 +8,9 @@
 #include "allocator/base/error.h"
 
 ashlar_status ashlar__train_clear_sums(ashlar_trainer *t, size_t part, size_t parts) {
-    ASHLAR_TRY(part > 0
-                   ? ASHLAR_OK
-                   : ashlar_fill(t->device, t->losses, 0, parts * sizeof *t->losses, t->stream));
+    ASHLAR_TRY(
+        part > 0 ? ASHLAR_OK
+                 : ashlar_fill(t->device, t->votes, 0, (1 + parts) * sizeof *t->losses, t->stream));
     return ashlar_arena_zero(t->task->arena, ASHLAR_REGION_GRADIENTS, t->stream);
 }
 
@@ -39,7 +39,7 @@ static ashlar_status queue_in_step(ashlar_trainer *t, size_t step, size_t part) 
 ashlar_status ashlar__train_copy_outcome(ashlar_trainer *t, size_t buffer, size_t parts) {
     ashlar_train_outcome *out = ashlar__train_outcome_of(t, buffer);
     ASHLAR_TRY(ashlar_optimizer_copy_state_to_host(t->optimizer, &out->optimizer, t->stream));
-    return ashlar_copy_to_host(t->device, out->losses, t->losses, parts * sizeof *t->losses,
+    return ashlar_copy_to_host(t->device, &out->votes, t->votes, (1 + parts) * sizeof *t->losses,
                                t->stream);
 }
 
@@ -87,6 +87,7 @@ typedef struct run {
     void *context;
     ashlar_train_report *report;
     double start;
+    size_t end;       /* the last step */
     uint64_t skipped; /* steps skipped before this run */
     unsigned found;   /* bits of tags that were found to grow and are not shown yet */
 } run;
@@ -127,6 +128,16 @@ static void account(run *r, size_t step, double loss, const ashlar_task_batch *b
     report->tokens_per_s = (double)report->tokens / report->seconds;
 }
 
+/* What ranks vote on comes with the outcome of a step, on all ranks with the same step's; by then
+ * the steps up to `queued` are queued on each of them. */
+static void count_votes(run *r, size_t step, size_t queued) {
+    const ashlar_trainer *t = r->trainer;
+    const ashlar_train_outcome *out = ashlar__train_outcome_of(t, ashlar__prefetch_buffer(step));
+    if (t->config.ranks != NULL && out->votes > 0) {
+        r->end = queued;
+    }
+}
+
 /* Wait for a step, add it to the report and show it. */
 static ashlar_status finish_step(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
@@ -158,16 +169,17 @@ static ashlar_status finish_step(run *r, size_t step) {
 }
 
 /* Whether to save after this step. The caller saves after the last one. */
-static bool is_save_due(const ashlar_trainer *t, size_t step) {
-    const ashlar_train_config *c = &t->config;
+static bool is_save_due(const run *r, size_t step) {
+    const ashlar_train_config *c = &r->trainer->config;
     return c->save_file != NULL && c->save_every != 0 && step % c->save_every == 0 &&
-           step != c->steps;
+           step != r->end;
 }
 
 /* A padded step draws the next one's batch, unless the sampler's position is saved before. */
-static ashlar_status draw_and_queue(ashlar_trainer *t, size_t step) {
+static ashlar_status draw_and_queue(const run *r, size_t step) {
+    ashlar_trainer *t = r->trainer;
     if (ashlar__train_pads(&t->config)) {
-        const bool is_followed = step < t->config.steps && !is_save_due(t, step);
+        const bool is_followed = step < r->end && !is_save_due(r, step);
         return ashlar__step_fixed_queue(t, step, is_followed);
     }
     ASHLAR_TRY(ashlar__prefetch_draw(&t->prefetch, step));
@@ -178,15 +190,16 @@ static ashlar_status draw_and_queue(ashlar_trainer *t, size_t step) {
  * is due. */
 static ashlar_status follow(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
-    const bool is_due = is_save_due(t, step), is_last = step == t->config.steps;
-    ashlar_status status = ASHLAR_OK;
     if (t->state.step + 1 < step) {
-        status = finish_step(r, step - 1);
+        ASHLAR_TRY(finish_step(r, step - 1));
+        count_votes(r, step - 1, step);
     }
-    if (status == ASHLAR_OK && (is_due || is_last)) {
-        status = finish_step(r, step);
+    const bool is_due = is_save_due(r, step);
+    if (is_due || step == r->end) {
+        ASHLAR_TRY(finish_step(r, step));
+        count_votes(r, step, step);
     }
-    return status == ASHLAR_OK && is_due ? ashlar__trainer_save(t, t->config.save_file) : status;
+    return is_due ? ashlar__trainer_save(t, t->config.save_file) : ASHLAR_OK;
 }
 
 /* Record how much memory is held after a step, which is queued and has given back its buffers. */
@@ -209,12 +222,21 @@ ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, v
              .context = context,
              .report = report,
              .start = ashlar__clock_s(),
+             .end = t->config.steps,
              .skipped = t->state.optimizer.skipped};
     ASHLAR_TRY(watch_growth(&r, first - 1));
-    for (size_t step = first; step <= t->config.steps; step++) {
-        ASHLAR_TRY(draw_and_queue(t, step));
+    for (size_t step = first; step <= r.end; step++) {
+        if (t->config.ranks == NULL && ashlar__train_must_stop(t)) {
+            r.end = step;
+        }
+        if (step == first || is_save_due(&r, step - 1)) { /* what resumes there draws the same */
+            ASHLAR_TRY(t->task->table->restart_dropout(t->task, ashlar__train_seed(t, step)));
+        }
+        ASHLAR_TRY(draw_and_queue(&r, step));
         ASHLAR_TRY(watch_growth(&r, step));
         ASHLAR_TRY(follow(&r, step));
     }
+    report->steps = t->state.step - report->resumed;
+    report->is_stopped = t->state.step < t->config.steps;
     return ASHLAR_OK;
 }

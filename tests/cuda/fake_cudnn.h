@@ -17,6 +17,14 @@ typedef enum fake_cudnn_change {
     FAKE_CUDNN_CHANGE_COUNT
 } fake_cudnn_change;
 
+/* Which pass writes one wrong number, in F32. */
+typedef enum fake_cudnn_plant {
+    FAKE_CUDNN_RIGHT,
+    FAKE_CUDNN_WRONG_Y,        /* the first of y */
+    FAKE_CUDNN_WRONG_DX,       /* the first of dx */
+    FAKE_CUDNN_WRONG_DWEIGHTS, /* the second of the gradients of weights */
+} fake_cudnn_plant;
+
 enum { FAKE_CUDNN_LOG_BYTES = 1 << 14, FAKE_CUDNN_STATES_BYTES = 4096 };
 
 /* The one of the library: dlsym(library, "fake_cudnn"). */
@@ -26,6 +34,7 @@ typedef struct fake_cudnn_control {
     long fail_at;    /* the n-th of them from now on, from 1; 0: none */
     int fail_status; /* and what it returns */
     fake_cudnn_change change;
+    fake_cudnn_plant plant;
     char log[FAKE_CUDNN_LOG_BYTES]; /* "call(arguments) ", for calls that describe or compute */
     char misuse[256];               /* the first thing that the real one would have answered with a
                                        fault, or wrong numbers; "" */

@@ -177,6 +177,23 @@ static void run_pass(job *j) {
     narrow_all(j, all, used);
 }
 
+/* One number of F32 is not what it should be. */
+static void plant_error(const job *j) {
+    static const ashlar_rnn_pass passes[] = {
+        [FAKE_CUDNN_WRONG_Y] = ASHLAR_RNN_FORWARD,
+        [FAKE_CUDNN_WRONG_DX] = ASHLAR_RNN_BACKWARD_DATA,
+        [FAKE_CUDNN_WRONG_DWEIGHTS] = ASHLAR_RNN_BACKWARD_WEIGHTS,
+    };
+    if (fake_cudnn.plant == FAKE_CUDNN_RIGHT || passes[fake_cudnn.plant] != j->pass ||
+        j->dtype != ASHLAR_F32) {
+        return;
+    }
+    float *const y = j->args.b.y, *const dx = j->args.b.dx, *const dw = j->args.b.dweights;
+    *(j->pass == ASHLAR_RNN_FORWARD         ? &y[0]
+      : j->pass == ASHLAR_RNN_BACKWARD_DATA ? &dx[0]
+                                            : &dw[1]) += 0.25F;
+}
+
 static void run(void *user_data) {
     job *j = user_data;
     j->args.layout = &j->layout;
@@ -186,6 +203,7 @@ static void run(void *user_data) {
             j->args.dropout_seed = (*j->state)++;
         }
         run_pass(j);
+        plant_error(j);
         if (j->head != NULL) {
             *j->head = head_of(j);
         }
@@ -197,6 +215,7 @@ static void run(void *user_data) {
             (void)fake_misuse("backward gets another y, hx or cx than forward had");
         }
         run_pass(j);
+        plant_error(j);
     }
 }
 

@@ -9,6 +9,11 @@
 
 #include "allocator/driver/cuda_abi.h"
 
+/* Set *function to one of the driver's, which must have it. `version` is of the signature. */
+void fake_find(const char *name, int version, void *function);
+/* The same for one that only the stand-in has. */
+void fake_find_own(const char *name, void *function);
+
 /* Queue fn(job) on a stream. */
 cu_result fake_launch(cu_stream stream, cu_host_fn fn, void *job);
 /* Zeroed memory for a queued job, until the process ends: a graph may run it again and again. */

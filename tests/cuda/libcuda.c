@@ -59,6 +59,20 @@ cu_result ashlar_fake_mem_create(cu_mem_handle *handle, size_t bytes, const cu_m
     return ashlar__soft_mem_create(handle, bytes, prop, flags);
 }
 
+static ashlar_fake_unmap_fn *_Atomic on_unmap;
+
+void ashlar_fake_on_unmap(ashlar_fake_unmap_fn *fn) {
+    atomic_store(&on_unmap, fn);
+}
+
+cu_result ashlar_fake_mem_unmap(cu_ptr ptr, size_t bytes) {
+    ashlar_fake_unmap_fn *fn = atomic_load(&on_unmap);
+    if (fn != NULL) {
+        fn(ptr, bytes);
+    }
+    return ashlar__soft_mem_unmap(ptr, bytes);
+}
+
 static ashlar_driver_table make_table(void) {
     ashlar_driver_table table = {
 #define X(field, symbol, version, kind, params) .field = ashlar__soft_##field,
@@ -68,9 +82,11 @@ static ashlar_driver_table make_table(void) {
     table.init = ashlar_fake_init;
     table.device_get_count = ashlar_fake_device_get_count;
     table.device_get_attribute = ashlar_fake_device_get_attribute;
+    table.primary_ctx_release = ashlar_fake_primary_ctx_release;
     table.ctx_synchronize = ashlar_fake_ctx_synchronize;
     table.mem_alloc = ashlar_fake_mem_alloc;
     table.mem_create = ashlar_fake_mem_create;
+    table.mem_unmap = ashlar_fake_mem_unmap;
     table.memset_d8_async = ashlar_fake_memset_d8_async;
     table.memcpy_htod_async = ashlar_fake_memcpy_htod_async;
     table.memcpy_dtoh_async = ashlar_fake_memcpy_dtoh_async;

@@ -96,9 +96,11 @@ cu_result ashlar_fake_mem_alloc_from_pool_async_ptsz(cu_ptr *ptr, size_t bytes, 
                                                      cu_stream stream);
 cu_result ashlar_fake_mem_free_async_ptsz(cu_ptr ptr, cu_stream stream);
 
-/* All pools' memory of a device is gone; its work is over, so that pools give back what they do not
- * keep. */
-void ashlar_fake_pools_forget(cu_device device);
+/* All pools' memory that a context asked for, and its modules, are gone with it; a device's work is
+ * over, so that pools give back what they do not keep. */
+typedef struct soft_device soft_device;
+void ashlar_fake_pools_forget(const soft_device *context);
+void ashlar_fake_modules_forget(const soft_device *context);
 void ashlar_fake_pools_settle(cu_device device);
 
 /* Whether an address is that of a pool's memory; whether bytes are page-locked host memory, and
@@ -134,10 +136,12 @@ cu_result ashlar_fake_find(int newest, const char *symbol, void **address, int v
 cu_result ashlar_fake_init(unsigned int flags);
 cu_result ashlar_fake_device_get_count(int *count);
 cu_result ashlar_fake_device_get_attribute(int *value, unsigned int attribute, cu_device device);
+cu_result ashlar_fake_primary_ctx_release(cu_device ordinal);
 cu_result ashlar_fake_ctx_synchronize(void);
 cu_result ashlar_fake_mem_alloc(cu_ptr *ptr, size_t bytes);
 cu_result ashlar_fake_mem_create(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
                                  unsigned long long flags);
+cu_result ashlar_fake_mem_unmap(cu_ptr ptr, size_t bytes);
 /* libcuda_host.c */
 cu_result ashlar_fake_memset_d8_async(cu_ptr dst, unsigned char value, size_t bytes,
                                       cu_stream stream);
@@ -165,5 +169,9 @@ ASHLAR_API int ashlar_fake_module_count(void);
 ASHLAR_API int ashlar_fake_early_unload_count(void);
 ASHLAR_API const char *ashlar_fake_launch_log(void);
 ASHLAR_API unsigned long long ashlar_fake_memory_calls(void);
+
+/* From now on fn(ptr, bytes) is called before memory is unmapped; NULL: no more. */
+typedef void ashlar_fake_unmap_fn(cu_ptr ptr, size_t bytes);
+ASHLAR_API void ashlar_fake_on_unmap(ashlar_fake_unmap_fn *fn);
 
 #endif /* ASHLAR_TESTS_LIBCUDA_H */

@@ -37,6 +37,7 @@ typedef struct piece {
     cu_ptr ptr;
     size_t bytes;
     pool *owner;
+    const soft_device *context; /* it goes with it */
     cu_stream stream; /* free: freed there */
     cu_event freed;   /* NULL: in use */
 } piece;
@@ -52,8 +53,17 @@ static void count(pool *of, unsigned int attribute, uint64_t bytes) {
     value[1] = value[1] > value[0] ? value[1] : value[0];
 }
 
+static const soft_device *current_context(void) {
+    soft_device *device = NULL;
+    return ashlar__soft_enter_context(ASHLAR_DRIVER_FN_COUNT, &device) != CU_SUCCESS ||
+                   ashlar__soft_leave(CU_SUCCESS) != CU_SUCCESS
+               ? NULL
+               : device;
+}
+
 static bool may_serve(const piece *p, size_t bytes, const pool *of, cu_stream stream) {
-    return p->freed != NULL && p->owner == of && p->bytes >= bytes && p->bytes / 2 <= bytes &&
+    return p->freed != NULL && p->owner == of && p->context == current_context() &&
+           p->bytes >= bytes && p->bytes / 2 <= bytes &&
            ((p->stream == stream && stream != NULL) ||
             ashlar__soft_event_query(p->freed) == CU_SUCCESS);
 }
@@ -88,20 +98,31 @@ void ashlar_fake_pools_settle(cu_device device) {
     pthread_mutex_unlock(&pool_lock);
 }
 
+/* What programs have set goes; what it has for contexts that they made stays. */
+static void begin_anew(pool *of) {
+    memset(of->values, 0, (THRESHOLD + 1) * sizeof of->values[0]);
+    of->values[RESERVED_HIGH] = of->values[RESERVED];
+    of->values[USED_HIGH] = of->values[USED];
+}
+
 /* No call of the device: it has forgotten them. */
-void ashlar_fake_pools_forget(cu_device device) {
+void ashlar_fake_pools_forget(const soft_device *context) {
     pthread_mutex_lock(&pool_lock);
     for (piece **link = &pieces; *link != NULL;) {
         piece *p = *link;
-        if (p->owner->ordinal == device) {
+        if (p->context == context) {
             *link = p->next;
+            count(p->owner, RESERVED, 0 - (uint64_t)p->bytes);
+            count(p->owner, USED, 0 - (uint64_t)(p->freed == NULL ? p->bytes : 0));
             free(p);
         } else {
             link = &p->next;
         }
     }
-    defaults[device] = (pool){.ordinal = device};
-    chosen[device] = NULL;
+    if (context == context->of) {
+        begin_anew(&defaults[context->ordinal]);
+        chosen[context->ordinal] = NULL;
+    }
     pthread_mutex_unlock(&pool_lock);
 }
 
@@ -123,6 +144,7 @@ static cu_result take_new(size_t bytes, pool *of, cu_ptr *ptr) {
     }
     made->bytes = bytes;
     made->owner = of;
+    made->context = current_context();
     made->next = pieces;
     pieces = made;
     count(of, RESERVED, bytes);

@@ -16,6 +16,17 @@
 /* What a compiled image begins with. */
 #define FATBIN_MAGIC 0xBA55ED50u
 
+enum { KERNELS_MAX = 64 };
+
+/* A module is its context's, and so are its functions: a pointer to one's place. */
+typedef struct CUmod_st {
+    struct CUmod_st *next;
+    const soft_device *context;
+    soft_memory *overhead; /* what it takes of the device, as its context does */
+    char functions[KERNELS_MAX];
+} fake_module;
+
+static fake_module *modules; /* Lock: the software device's */
 /* Tests launch from one thread. */
 static int module_count;
 static int early_unload_count;
@@ -45,60 +56,126 @@ static const host_kernel *kernel_at(size_t number) {
     return number < first ? optimizer_kernel_at(number) : ops_kernel_at(number - first);
 }
 
-static cu_result need_context(void) {
-    soft_device *device;
-    const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_COUNT, &device);
-    return result == CU_SUCCESS ? ashlar__soft_leave(CU_SUCCESS) : result;
+static cu_result load_locked(soft_device *context, cu_module *module) {
+    fake_module *made = calloc(1, sizeof *made);
+    const cu_result result =
+        made == NULL ? CU_OUT_OF_MEMORY : ashlar__soft_overhead_take(context, &made->overhead);
+    if (result != CU_SUCCESS) {
+        free(made);
+        return result;
+    }
+    made->context = context;
+    made->next = modules;
+    modules = made;
+    module_count++;
+    *module = made;
+    return CU_SUCCESS;
 }
 
 cu_result ashlar_fake_module_load_data(cu_module *module, const void *image) {
-    static char loaded; /* all modules are the same */
     const char *fault = getenv("FAKE_CUDA");
+    soft_device *context;
     uint32_t magic;
-    const cu_result result = need_context();
+    const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_COUNT, &context);
     if (result != CU_SUCCESS) {
         return result;
     }
     memcpy(&magic, image, sizeof magic);
     if (magic != FATBIN_MAGIC) {
-        return CU_INVALID_VALUE;
+        return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     if (fault != NULL && strcmp(fault, "nobinary") == 0) {
-        return CU_NO_BINARY_FOR_GPU;
+        return ashlar__soft_leave(CU_NO_BINARY_FOR_GPU);
     }
     if (fault != NULL && strcmp(fault, "oldptx") == 0) {
-        return CU_UNSUPPORTED_PTX_VERSION;
+        return ashlar__soft_leave(CU_UNSUPPORTED_PTX_VERSION);
     }
-    module_count++;
-    *module = (cu_module)(void *)&loaded;
-    return CU_SUCCESS;
+    return ashlar__soft_leave(load_locked(context, module));
+}
+
+static void unload(fake_module **link) {
+    fake_module *gone = *link;
+    *link = gone->next;
+    if (gone->overhead != NULL) {
+        ashlar__soft_memory_drop(gone->overhead);
+    }
+    free(gone);
+    module_count--;
+}
+
+/* The link to the module of which `known` says so; to NULL: there is none. */
+static fake_module **find_module(const void *known) {
+    fake_module **link = &modules;
+    while (*link != NULL && *link != known &&
+           ((const char *)known < (*link)->functions ||
+            (const char *)known >= (*link)->functions + KERNELS_MAX)) {
+        link = &(*link)->next;
+    }
+    return link;
 }
 
 cu_result ashlar_fake_module_unload(cu_module module) {
-    const cu_result result = need_context();
+    soft_device *context;
+    const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_COUNT, &context);
     if (result != CU_SUCCESS) {
         return result;
     }
-    if (module == NULL || module_count == 0) {
-        return CU_INVALID_HANDLE;
+    fake_module **link = find_module(module);
+    if (*link == NULL) {
+        return ashlar__soft_leave(CU_INVALID_HANDLE);
     }
-    module_count--;
+    unload(link);
     early_unload_count += atomic_load(&queued_count) > 0;
-    return CU_SUCCESS;
+    return ashlar__soft_leave(CU_SUCCESS);
+}
+
+void ashlar_fake_modules_forget(const soft_device *context) {
+    if (ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT) != CU_SUCCESS) {
+        return;
+    }
+    for (fake_module **link = &modules; *link != NULL;) {
+        if ((*link)->context == context) {
+            unload(link);
+        } else {
+            link = &(*link)->next;
+        }
+    }
+    (void)ashlar__soft_leave(CU_SUCCESS);
 }
 
 cu_result ashlar_fake_module_get_function(cu_function *function, cu_module module,
                                           const char *name) {
-    if (module == NULL || module_count == 0) {
-        return CU_INVALID_HANDLE;
+    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
+    if (result != CU_SUCCESS) {
+        return result;
     }
-    for (size_t i = 0; kernel_at(i) != NULL; i++) {
+    fake_module *found = *find_module(module);
+    if (found == NULL) {
+        return ashlar__soft_leave(CU_INVALID_HANDLE);
+    }
+    for (size_t i = 0; i < KERNELS_MAX && kernel_at(i) != NULL; i++) {
         if (strcmp(kernel_at(i)->name, name) == 0) {
-            *function = (cu_function)(uintptr_t)(i + 1);
-            return CU_SUCCESS;
+            *function = (cu_function)(void *)&found->functions[i];
+            return ashlar__soft_leave(CU_SUCCESS);
         }
     }
-    return CU_NOT_FOUND;
+    return ashlar__soft_leave(CU_NOT_FOUND);
+}
+
+/* The kernel, if its module and the stream are of one context. */
+static cu_result find_kernel(cu_function function, cu_stream stream, const host_kernel **out) {
+    soft_stream *on = NULL;
+    const cu_result result = ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_COUNT, stream, &on);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    const char *place = (const char *)(void *)function;
+    const fake_module *module = *find_module(place);
+    if (module == NULL || module->context != on->device) {
+        return ashlar__soft_leave(CU_INVALID_HANDLE);
+    }
+    *out = kernel_at((size_t)(place - module->functions));
+    return ashlar__soft_leave(CU_SUCCESS);
 }
 
 typedef struct queued_kernel {
@@ -148,10 +225,10 @@ cu_result ashlar_fake_launch_kernel(cu_function function, unsigned int grid_x, u
                                     unsigned int grid_z, unsigned int block_x, unsigned int block_y,
                                     unsigned int block_z, unsigned int shared_bytes,
                                     cu_stream stream, void **params, void **extra) {
-    const host_kernel *kernel =
-        function == NULL ? NULL : kernel_at((size_t)(uintptr_t)function - 1);
-    if (kernel == NULL || module_count == 0) {
-        return CU_INVALID_HANDLE;
+    const host_kernel *kernel = NULL;
+    cu_result result = find_kernel(function, stream, &kernel);
+    if (result != CU_SUCCESS) {
+        return result;
     }
     if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_y != 1 || block_z != 1 ||
         shared_bytes != 0 || params == NULL || extra != NULL) {
@@ -166,7 +243,7 @@ cu_result ashlar_fake_launch_kernel(cu_function function, unsigned int grid_x, u
     queued->threads = block_x;
     memcpy(queued->param, params[0], kernel->param_bytes);
     sign_up(queued, stream);
-    const cu_result result = ashlar__soft_launch_host_func(stream, run_queued, queued);
+    result = ashlar__soft_launch_host_func(stream, run_queued, queued);
     if (result != CU_SUCCESS && !queued->is_captured) {
         atomic_fetch_sub(&queued_count, 1);
         free(queued);

@@ -80,11 +80,13 @@ static cu_result tell(const pointer_facts *of, void *data, unsigned int attribut
     const bool is_plain_memory = is_plain(of);
     const soft_device *device = of->mapping == NULL ? NULL : of->mapping->memory->device;
     const int ordinal = device == NULL ? 0 : device->ordinal;
-    const cu_context context = !is_plain_memory ? NULL : (cu_context)device->context;
+    const cu_context context =
+        !is_plain_memory ? NULL : (cu_context)of->reservation->plain_device->context;
     const cu_ptr host = of->is_host ? ptr : 0;
     const cu_ptr base = of->is_host ? ptr : of->mapping->base;
     const size_t bytes = of->is_host ? 0 : of->mapping->bytes;
     const unsigned long long none = 0;
+    const unsigned long long types = of->is_host ? 0 : of->mapping->memory->handle_types;
     const struct {
         const void *value;
         size_t bytes;
@@ -98,7 +100,7 @@ static cu_result tell(const pointer_facts *of, void *data, unsigned int attribut
         [FAKE_POINTER_IS_IPC_CAPABLE] = {&is_plain_memory, sizeof is_plain_memory},
         [FAKE_POINTER_RANGE_START] = {&base, sizeof base},
         [FAKE_POINTER_RANGE_SIZE] = {&bytes, sizeof bytes},
-        [FAKE_POINTER_HANDLE_TYPES] = {&none, sizeof none},
+        [FAKE_POINTER_HANDLE_TYPES] = {&types, sizeof types},
         [FAKE_POINTER_POOL] = {&none, sizeof(void *)},
         [FAKE_POINTER_MAPPING_SIZE] = {&bytes, sizeof bytes},
         [FAKE_POINTER_MAPPING_BASE] = {&base, sizeof base},
@@ -193,7 +195,7 @@ cu_result ashlar_fake_ipc_get_mem_handle(void *handle, cu_ptr ptr) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     const exported said = {.pid = (unsigned long long)getpid(),
-                           .fd = (unsigned long long)found->plain_device->memory_fd,
+                           .fd = (unsigned long long)found->plain_device->of->memory_fd,
                            .base = found->range.base,
                            .bytes = found->range.bytes};
     memset(handle, 0, sizeof(cu_ipc_handle));

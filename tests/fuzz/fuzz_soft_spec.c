@@ -28,22 +28,31 @@ static const char *const samples[] = {
     "recycle=on,strict=on",
     "strict=on,clocks=on",
     "waits=on",
+    "mode=overlap",
+    "overhead=3MiB,overhead=0B",
+    "overhead=3MiB",
 };
 
 FUZZ_SEEDS(samples)
 
-static bool is_memory(const char *text, size_t *out) {
+static bool is_bytes(const char *text, uint64_t *out) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     unsigned long long number;
     for (int i = 0; i < 5; i++) {
         if (fuzz_is_number(text, units[i], &number)) {
-            uint64_t bytes = 0;
-            const bool is_too_large = __builtin_mul_overflow(number, (uint64_t)1 << 10 * i, &bytes);
-            *out = bytes / SOFT_PAGE_BYTES * SOFT_PAGE_BYTES;
-            return !is_too_large && bytes >= SOFT_PAGE_BYTES && bytes <= (uint64_t)64 << 40;
+            return !__builtin_mul_overflow(number, (uint64_t)1 << 10 * i, out) &&
+                   *out <= (uint64_t)64 << 40;
         }
     }
     return false;
+}
+
+/* Rounded down or, if there may be none, up to whole pages. */
+static bool is_memory(const char *text, bool may_be_none, size_t *out) {
+    uint64_t bytes = 0;
+    const bool is_good = is_bytes(text, &bytes) && (may_be_none || bytes >= SOFT_PAGE_BYTES);
+    *out = (bytes + (may_be_none ? SOFT_PAGE_BYTES - 1 : 0)) / SOFT_PAGE_BYTES * SOFT_PAGE_BYTES;
+    return is_good;
 }
 
 /* NAME:NS, joined by '+'; `text` is cut up. */
@@ -84,13 +93,13 @@ static bool is_costs(char *text, soft_config *config) {
     return strcmp(text, "on") == 0 || is_calls(text, 0, config->cost_ns);
 }
 
-enum { KEYS = 14 };
+enum { KEYS = 15 };
 
 /* One "key=value"; `pair` is cut up. */
 static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
-    static const char *const keys[KEYS] = {"devices", "memory", "mode",  "seed",    "peers",
-                                           "vmm",     "clocks", "batch", "latency", "time",
-                                           "costs",   "strict", "waits", "recycle"};
+    static const char *const keys[KEYS] = {"devices", "memory", "mode",  "seed",     "peers",
+                                           "vmm",     "clocks", "batch", "latency",  "time",
+                                           "costs",   "strict", "waits", "overhead", "recycle"};
     char *value = strchr(pair, '=');
     unsigned long long number = 0;
     int key = 0;
@@ -113,10 +122,12 @@ static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
         config->device_count = (int)number;
         return true;
     case 1:
-        return is_memory(value, &config->memory_bytes);
+        return is_memory(value, false, &config->memory_bytes);
     case 2:
-        config->mode = strcmp(value, "eager") == 0 ? SOFT_EAGER : SOFT_ADVERSARIAL;
-        return strcmp(value, "eager") == 0 || strcmp(value, "adversarial") == 0;
+        config->mode = strcmp(value, "eager") == 0         ? SOFT_EAGER
+                       : strcmp(value, "adversarial") == 0 ? SOFT_ADVERSARIAL
+                                                           : SOFT_OVERLAP;
+        return config->mode != SOFT_OVERLAP || strcmp(value, "overlap") == 0;
     case 3:
         if (!fuzz_is_number(value, "", &number)) {
             return false;
@@ -141,6 +152,8 @@ static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
         return fuzz_is_switch(value, &config->is_strict);
     case 12:
         return fuzz_is_switch(value, &config->has_waits);
+    case 13:
+        return is_memory(value, true, &config->overhead_bytes);
     default: {
         bool is_on = false;
         const bool is_good = fuzz_is_switch(value, &is_on);
@@ -183,8 +196,8 @@ static bool is_same(const soft_config *a, const soft_config *b) {
            a->has_vmm == b->has_vmm && a->has_clocks == b->has_clocks &&
            a->has_batch == b->has_batch && a->has_time == b->has_time &&
            a->has_costs == b->has_costs && a->is_strict == b->is_strict &&
-           a->has_waits == b->has_waits && a->recycle == b->recycle &&
-           memcmp(a->cost_ns, b->cost_ns, sizeof a->cost_ns) == 0 &&
+           a->has_waits == b->has_waits && a->overhead_bytes == b->overhead_bytes &&
+           a->recycle == b->recycle && memcmp(a->cost_ns, b->cost_ns, sizeof a->cost_ns) == 0 &&
            memcmp(a->latency_ns, b->latency_ns, sizeof a->latency_ns) == 0;
 }
 

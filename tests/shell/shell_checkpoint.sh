@@ -95,6 +95,22 @@ else
     skip 'torch_has_the_same_outputs' 'torch and safetensors are not installed'
 fi
 
+# --- the loss on what was held out ----------------------------------------------------------------
+
+others_compute_the_held_out_loss() { # OPTION...
+    small --steps 30 --held-out 20 --json "$scratch/report" --save "$scratch/tested" "$@" &&
+        json_holds "$scratch/report" 'r["held_out_driver_calls"] == 0 and
+            r["driver_calls_after_warmup"] == 0' &&
+        other held_out "$scratch/tested" "$scratch/report" "$data" 20 48
+}
+
+check 'others_compute_the_held_out_loss' others_compute_the_held_out_loss
+check 'also_of_a_training_with_dropout' others_compute_the_held_out_loss --dropout 0.4
+check 'also_of_one_in_parts_and_pieces' others_compute_the_held_out_loss --batch 8 --accumulate 2 \
+    --bptt 20 --stride 30 --dropout 0.2
+check 'also_of_one_in_chunks' others_compute_the_held_out_loss --recompute 7 --dropout 0.2
+check 'also_of_one_of_graphs' others_compute_the_held_out_loss --graphs --dropout 0.2
+
 # --- going on -------------------------------------------------------------------------------------
 
 goes_on() { # OPTION...: for all of the trainings
@@ -126,6 +142,26 @@ check 'forty_steps_are_twenty_and_twenty_more' goes_on --threads 1
 check 'also_in_adversarial_mode' goes_on_in_adversarial_mode
 check 'also_when_an_epoch_ends_in_between' goes_on_over_epochs
 check 'also_without_a_plan' goes_on --no-plan
+
+# Only the data and the number of steps are said again.
+goes_on_by_the_file_alone() { # DATA OPTION...
+    text=$1
+    shift
+    set -- --device soft --data "$text" --quiet --batch 6 --hidden 10 --seed 5 --clip 0.5 "$@"
+    "$train" "$@" --steps 8 --save "$scratch/whole" && "$train" "$@" --steps 4 \
+        --save "$scratch/part" && "$train" --device soft --data "$text" --quiet --steps 8 \
+        --resume "$scratch/part" --save "$scratch/end" && cmp "$scratch/end" "$scratch/whole"
+}
+
+sh "$ASHLAR_SOURCE/rnn/data/make_tags.sh" 100 >"$scratch/tags"
+check 'the_file_has_the_options_of_its_training' goes_on_by_the_file_alone "$data" --layers 1 \
+    --cell gru --dropout 0.25 --embedding 7 --max-length 40 --stride 20 --accumulate 2 --bptt 16 \
+    --recompute 4 --optimizer sgd --learning-rate 0.05 --weight-decay 0.01 --no-bias-decay \
+    --momentum 0.5 --nesterov --schedule step --rate-every 3 --rate-factor 0.5 --warmup-steps 2
+check 'also_of_double_precision_and_shards' goes_on_by_the_file_alone "$data" --dtype f64 \
+    --projection 4 --loss-scale 8 --reproducible --batch 8
+check 'also_of_a_tagger' goes_on_by_the_file_alone "$scratch/tags" --model tagger --unidirectional \
+    --feed-labels --label-embedding 5 --char-hidden 4 --char-embedding 3 --embedding 8
 
 refuses() { # WORD OPTION...
     word=$1

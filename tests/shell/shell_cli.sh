@@ -58,7 +58,7 @@ helps() {
         --batch --max-length --accumulate --bptt --recompute --seed --optimizer \
         --learning-rate --no-bias-decay --momentum --nesterov --loss-scale --schedule --warmup-steps --rate-floor --rate-every \
         --rate-factor --clip --buckets --no-plan --plan --device --json --save --save-every \
-        --fit --vary --version --resume --losses --snapshot --sample --map --quiet --help; do
+        --fit --vary --version --resume --losses --snapshot --sample --map --verify --quiet --help; do
         grep -q -e "$option" "$scratch/help" || complain "lacks $option" || return
     done
 }
@@ -71,6 +71,8 @@ check 'a_projection_of_another_cell_is_refused' \
 check 'a_projection_as_wide_as_hidden_is_refused' \
     refuses 2 'below --hidden 16' --data "$data" --hidden 16 --projection 16
 check 'to_drop_everything_is_refused' refuses 2 '--dropout' --data "$data" --dropout 1
+check 'to_verify_the_cpu_by_itself_is_refused' \
+    refuses 2 'verify: the device is the CPU' --data "$data" --device soft --verify
 check 'the_same_options_without_a_fault_are_accepted' accepts
 check 'a_missing_data_file_is_named' refuses 1 "$absent" --data "$absent"
 check 'an_empty_data_file_is_named' refuses 1 "$scratch/empty.txt" --data "$scratch/empty.txt"

@@ -6,33 +6,12 @@
 # shellcheck source=tests/shell/tap.sh
 . "$(dirname "$0")/tap.sh"
 
-: "${ASHLAR_MPIS:=-openmpi -mpich}"
-# As root, on fewer cores than ranks, and without keeping them busy while they wait.
-OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
-OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_plm_rsh_agent=false
-PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
-export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
-    OMPI_MCA_mpi_yield_when_idle OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_plm_rsh_agent \
-    PRTE_MCA_rmaps_default_mapping_policy
+# shellcheck source=tests/shell/ranks.sh
+. "$(dirname "$0")/ranks.sh"
 
 write_text "$scratch/text"
 sh "$ASHLAR_SOURCE/rnn/data/make_tags.sh" 200 >"$scratch/tags"
 program=$ASHLAR_BUILD/tests/ranks_program
-
-# The launcher of an MPI, by the names that Debian gives them.
-launcher_of() { # -openmpi | -mpich
-    for launcher in "mpirun.${1#-}" mpirun; do
-        command -v "$launcher" >/dev/null && return
-    done
-    return 1
-}
-
-start() { # RANKS PROGRAM ARGUMENT...
-    ranks=$1
-    shift
-    timeout 120 "$launcher" -n "$ranks" "$@" </dev/null
-}
 
 train_on() { # RANKS OPTION...
     n=$1
@@ -56,32 +35,10 @@ tags() { # as text
         --char-hidden 6 --char-embedding 6 --save "$file" "$@"
 }
 
-# The trained weights in two checkpoints differ by 1e-5 at most.
-are_near() { # FILE FILE
-    python3 - "$1" "$2" <<'END'
-import array, json, struct, sys
-
-def weights(path):
-    with open(path, "rb") as file:
-        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
-        data = file.read()
-    found = {}
-    for name, tensor in header.items():
-        if name != "__metadata__" and not name.startswith("optimizer"):
-            found[name] = array.array("f", data[slice(*tensor["data_offsets"])])
-    return found
-
-one, two = weights(sys.argv[1]), weights(sys.argv[2])
-worst = max(abs(a - b) for name in one for a, b in zip(one[name], two[name], strict=True))
-print(len(one), "tensors, the largest difference is", worst)
-sys.exit(not (one and one.keys() == two.keys() and worst <= 1e-5))
-END
-}
-
 near() { # RANKS WHAT OPTION...
-    n=$1 what=$2
+    many=$1 what=$2 # text and tags have an n of their own
     shift 2
-    "$what" 1 "$scratch/one" "$@" && "$what" "$n" "$scratch/many" "$@" &&
+    "$what" 1 "$scratch/one" "$@" && "$what" "$many" "$scratch/many" "$@" &&
         are_near "$scratch/one" "$scratch/many"
 }
 
@@ -110,7 +67,10 @@ another_number_goes_on() {
 
 no_allocation_after_warm_up() {
     text 2 "$scratch/many" --json "$scratch/json" "$@" || return
-    json_holds "$scratch/json" 'r["driver_calls_after_warmup"] == 0 and r["steps"] == 40'
+    json_holds "$scratch/json" 'r["driver_calls_after_warmup"] == 0 and r["steps"] == 40' &&
+        json_holds "$scratch/json" 'len(r["ranks"]) == 2 and all(
+            k["driver_calls_after_warmup"] == 0 and k["live_peak_bytes"] > 0
+            and 0 <= k["hidden_seconds"] <= k["sum_seconds"] for k in r["ranks"])'
 }
 
 is_refused() { # WORD OPTION...
@@ -143,30 +103,37 @@ each_rank_is_listed() {
         --max-length 32 >"$scratch/out" || return
     cat "$scratch/out"
     for rank in 0 1; do
-        grep -Eq "^ +$rank +0 +[0-9.]+ +[0-9.]+ % +[0-9.]+\$" "$scratch/out" || return
+        grep -Eq "^ +$rank +0 +[0-9.]+ +[0-9.]+ % +[0-9.]+ % +[0-9.]+\$" "$scratch/out" || return
     done
 }
 
-# Stop or kill rank 1 in the middle; all end soon, and what was saved is whole.
-rank_is_hit() { # SIGNAL WORDS
+# A training of 3 ranks without an end in sight; send one a signal behind a step.
+send() { # SIGNAL RANK STEP OPTION...
+    signal=$1 rank=$2 step=$3
+    shift 3
     rm -f "$scratch"/saved*
     : >"$scratch/losses"
-    text 3 "$scratch/saved" --batch 15 --steps 1000000 --save-every 20 --timeout 2 \
-        --losses "$scratch/losses" >"$scratch/out" 2>&1 &
+    text 3 "$scratch/saved" --batch 15 --steps 1000000 --timeout 2 \
+        --losses "$scratch/losses" "$@" >"$scratch/out" 2>&1 &
     job=$!
-    until [ "$(wc -l <"$scratch/losses")" -gt 45 ]; do
-        kill -0 "$job" || complain "it never came to step 45" || return
-        sleep 0.1
+    until [ "$(wc -l <"$scratch/losses")" -gt "$step" ]; do
+        kill -0 "$job" || complain "it never came to step $step" || return
+        sleep 0.05
     done
     victim=
     for folder in /proc/[0-9]*; do
         tr '\0' '\n' 2>/dev/null <"$folder/environ" |
-            grep -qx -e 'OMPI_COMM_WORLD_RANK=1' -e 'PMI_RANK=1' || continue
+            grep -qx -e "OMPI_COMM_WORLD_RANK=$rank" -e "PMI_RANK=$rank" || continue
         tr '\0' ' ' 2>/dev/null <"$folder/cmdline" | grep -q -e "$scratch/saved" &&
             victim=${folder#/proc/}
     done
-    [ -n "$victim" ] || complain "there is no rank 1" || return
-    kill "-$1" "$victim"
+    [ -n "$victim" ] || complain "there is no rank $rank" || return
+    kill "-$signal" "$victim"
+}
+
+# Stop or kill a rank; all end soon, and what was saved is whole.
+rank_is_hit() { # SIGNAL WORDS RANK STEP
+    send "$1" "$3" "$4" --save-every 20 || return
     before=$(date +%s)
     wait "$job" && complain "it ended well" && return 1
     cat "$scratch/out"
@@ -174,7 +141,32 @@ rank_is_hit() { # SIGNAL WORDS
     grep -q -e "$2" "$scratch/out" || complain "no line with '$2'" || return
     [ "$(find "$scratch" -name 'saved*' | wc -l)" -eq 1 ] || complain "half a file" || return
     steps=$(($(wc -l <"$scratch/losses") + 5))
-    text 5 "$scratch/on" --batch 15 --steps "$steps" --resume "$scratch/saved"
+    text "${5:-5}" "$scratch/on" --batch 15 --steps "$steps" --resume "$scratch/saved"
+}
+
+# Kill each rank in turn, at random moments; as a campaign: ASHLAR_KILLS=50 for each rank.
+each_rank_is_killed() {
+    for seed in $(seq "${ASHLAR_KILLS:-1}"); do
+        for rank in 0 1 2; do
+            step=$(awk -v seed="$seed$rank" 'BEGIN { srand(seed); print 20 + int(60 * rand()) }')
+            rank_is_hit KILL 'signal 9\|told to end' "$rank" "$step" 3 ||
+                complain "rank $rank, killed after step $step" || return
+        done
+    done
+}
+
+# Ask rank 1 alone to end; all end after the same step, and nothing of it is lost.
+rank_is_asked() {
+    send TERM 1 45 || return
+    wait "$job"
+    status=$?
+    cat "$scratch/out"
+    steps=$(wc -l <"$scratch/losses")
+    [ "$status" -eq 143 ] || complain "status $status" || return
+    grep -q "SIGTERM ended the training after step $steps of 1000000; go on with --resume" \
+        "$scratch/out" && grep -qx 'ashlar-train: rank 1 was told to end' "$scratch/out" &&
+        [ "$(grep -c ashlar-train: "$scratch/out")" -eq 2 ] || return
+    text 3 "$scratch/on" --batch 15 --steps "$((steps + 1))" --resume "$scratch/saved"
 }
 
 without_the_library_one_line() {
@@ -217,9 +209,11 @@ for mpi in $ASHLAR_MPIS; do
     check "$name: another shape is found" fails_with shape 'rank 1 .* bucket 1 of step 7'
     check "$name: another order is found" fails_with order 'rank 1 .* bucket 1 of step 7'
     check "$name: other data are found" fails_with facts 'rank 1 .* bucket 0 of step 7'
+    check "$name: a sum that is given up" fails_with leave 'rank 2 left before'
     check "$name: a late rank is named" fails_with late 'rank 1 did not come to bucket 1 of step 7'
-    check "$name: a rank that hangs ends all" rank_is_hit STOP 'rank 1 .*bucket'
-    check "$name: a rank that is killed ends all" rank_is_hit KILL ''
+    check "$name: a rank that hangs ends all" rank_is_hit STOP 'rank 1 .*bucket' 1 45
+    check "$name: a rank that is killed ends all" each_rank_is_killed
+    check "$name: a rank that is asked to end ends all after a step" rank_is_asked
 done
 [ "$found" = 1 ] || skip 'several ranks' 'this build has no MPI'
 check_report

@@ -131,4 +131,23 @@ CASE_WITH(new_configuration_takes_everything_away, set_up("memory=8MiB")) {
     CHECK(soft->mem_free_host(pinned) == CU_INVALID_VALUE);
 }
 
+CASE_WITH(a_context_takes_memory_while_it_lives, set_up("devices=2,memory=16MiB,overhead=3MiB")) {
+    size_t free_bytes = 0, total_bytes = 0;
+    cu_context context;
+    CHECK(soft->mem_get_info(&free_bytes, &total_bytes) == CU_SUCCESS);
+    CHECK_ZU(total_bytes, (size_t)16 << 20);
+    CHECK_ZU(free_bytes, (size_t)12 << 20);                     /* whole pages */
+    CHECK(soft->primary_ctx_retain(&context, 0) == CU_SUCCESS); /* it has one */
+    CHECK(soft->mem_get_info(&free_bytes, &total_bytes) == CU_SUCCESS);
+    CHECK_ZU(free_bytes, (size_t)12 << 20);
+    soft_figures figures;
+    CHECK(ashlar__soft_get_figures(1, &figures) == ASHLAR_OK && figures.physical_bytes == 0);
+    CHECK(soft->primary_ctx_release(0) == CU_SUCCESS && soft->primary_ctx_release(0) == CU_SUCCESS);
+    CHECK(ashlar__soft_get_figures(0, &figures) == ASHLAR_OK && figures.physical_bytes == 0);
+    REQUIRE(set_up("memory=16MiB,overhead=16MiB"));
+    CHECK(soft->primary_ctx_release(0) == CU_SUCCESS);
+    REQUIRE(!set_up("memory=16MiB,overhead=17MiB"));
+    CHECK(soft->primary_ctx_retain(&context, 0) == CU_OUT_OF_MEMORY);
+}
+
 RUN_CASES()

@@ -220,7 +220,7 @@ CASE_WITH(create_refuses_what_cuda_refuses, set_up("devices=2,memory=32MiB")) {
     bad.location.type = 0;
     CHECK(soft->mem_create(&handle, PAGE, &bad, 0) == CU_INVALID_VALUE);
     bad = prop;
-    bad.handle_types = 1;
+    bad.handle_types = 8; /* fabric */
     CHECK(soft->mem_create(&handle, PAGE, &bad, 0) == CU_NOT_SUPPORTED);
     bad = prop;
     bad.location.id = 2;
@@ -228,6 +228,7 @@ CASE_WITH(create_refuses_what_cuda_refuses, set_up("devices=2,memory=32MiB")) {
     CHECK(soft->mem_get_allocation_granularity(&bytes, &bad, 0) == CU_INVALID_DEVICE);
     CHECK(handle == 99 && bytes == 0);
     bad.location.id = 1;
+    bad.handle_types = CU_HANDLE_FILE;
     CHECK(soft->mem_create(&handle, PAGE, &bad, 0) == CU_SUCCESS);
     CHECK_ZU(free_pages(), 16); /* it is the other device's */
     CHECK(soft->mem_get_allocation_granularity(&bytes, &prop, 2) == CU_INVALID_VALUE);

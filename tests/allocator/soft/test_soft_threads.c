@@ -1,5 +1,5 @@
 /*
- * test_soft_threads.c - several threads on one software device, in both modes.
+ * test_soft_threads.c - several threads on one software device, and mode=overlap.
  */
 #include "tests/allocator/soft/soft_stream_fixture.h"
 
@@ -129,6 +129,53 @@ CASE_WITH(wait_lasts_until_another_threads_op_is_over, set_up_streams("memory=16
     CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
     CHECK(atomic_load(&doze_state) == 2);
     CHECK(pthread_join(thread, NULL) == 0);
+}
+
+/* ---- mode=overlap ---- */
+
+static void add_one(void *user_data) {
+    atomic_fetch_add((_Atomic int *)user_data, 1);
+}
+
+static void meet_at(void *user_data) {
+    (void)pthread_barrier_wait(user_data);
+}
+
+CASE_WITH(work_runs_beside_the_program_and_other_streams, set_up("memory=16MiB,mode=overlap")) {
+    pthread_barrier_t with_caller, with_each_other;
+    cu_stream streams[2];
+    unsigned char got = 0;
+    const cu_ptr ptr = alloc(1);
+    pthread_barrier_init(&with_caller, NULL, 2);
+    pthread_barrier_init(&with_each_other, NULL, 2);
+    for (int i = 0; i < 2; i++) {
+        CHECK(soft->stream_create(&streams[i], CU_STREAM_UNORDERED) == CU_SUCCESS);
+    }
+    CHECK(soft->launch_host_func(streams[0], meet_at, &with_caller) == CU_SUCCESS);
+    CHECK(soft->memset_d8_async(ptr, 5, 1, streams[0]) == CU_SUCCESS); /* behind it */
+    CHECK(soft->stream_query(streams[0]) == CU_NOT_READY);
+    CHECK(soft->memset_d8_async(ptr, 4, 1, streams[1]) == CU_SUCCESS);
+    CHECK(soft->memcpy_dtoh_async(&got, ptr, 1, streams[1]) == CU_SUCCESS && got == 4);
+    meet_at(&with_caller);
+    CHECK(soft->stream_synchronize(streams[0]) == CU_SUCCESS && *bytes_at(ptr) == 5);
+    for (int i = 0; i < 2; i++) {
+        CHECK(soft->launch_host_func(streams[i], meet_at, &with_each_other) == CU_SUCCESS);
+    }
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    pthread_barrier_destroy(&with_caller);
+    pthread_barrier_destroy(&with_each_other);
+}
+
+CASE_WITH(new_devices_begin_when_work_under_way_is_over, set_up("memory=16MiB,mode=overlap")) {
+    static _Atomic int run_count;
+    atomic_store(&run_count, 0);
+    for (int i = 0; i < 100; i++) {
+        CHECK(soft->launch_host_func(NULL, add_one, &run_count) == CU_SUCCESS);
+    }
+    REQUIRE(set_up("memory=16MiB"));
+    const int before = atomic_load(&run_count);
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS && before <= 100);
+    CHECK_ZU((size_t)atomic_load(&run_count), (size_t)before); /* the others were dropped */
 }
 
 RUN_CASES()

@@ -57,7 +57,7 @@ static inline bool leave_out(shrinking *s, size_t part) {
 
 /* The plainest setting in which it still fails. */
 static inline void make_plain(shrinking *s) {
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 9; i++) {
         s->trial = s->best;
         setting *set = &s->trial.set;
         set->thread_count = i == 0 ? 1 : set->thread_count;
@@ -67,7 +67,8 @@ static inline void make_plain(shrinking *s) {
         set->has_clocks = i != 4 && set->has_clocks;
         set->reclaims = i != 5 && set->reclaims;
         set->has_vmm = i == 6 || set->has_vmm;
-        set->is_adversarial = i != 7 && set->is_adversarial;
+        set->is_adversarial = (i != 7 || set->overlaps) && set->is_adversarial;
+        set->waits = i != 8 && set->waits;
         if (memcmp(set, &s->best.set, sizeof *set) != 0) {
             (void)trial_fails(s);
         }

@@ -83,7 +83,10 @@ typedef struct act {
 
 /* What is fixed for all of a program. */
 typedef struct setting {
-    bool is_adversarial, has_vmm, recycles, has_clocks, zeroes, reclaims;
+    bool is_adversarial; /* work may be late; else it runs at once */
+    bool overlaps;       /* and it runs on other threads, not when the host waits */
+    bool waits;          /* the device waits wherever it may */
+    bool has_vmm, recycles, has_clocks, zeroes, reclaims;
     bool goes_abroad;     /* some calls are made in the other device's context */
     int guard;            /* ashlar_guard */
     int thread_count;     /* 1 .. THREADS */
@@ -102,7 +105,7 @@ typedef struct world_program {
 
 /* What a caller may fix of every program. */
 typedef struct world_wish {
-    int mode;    /* -1: drawn; 0: eager, 1: adversarial */
+    int mode;    /* -1: drawn, of the first two; 0: eager, 1: adversarial, 2: overlap */
     int threads; /* 0: drawn */
 } world_wish;
 
@@ -153,7 +156,8 @@ static inline setting draw_setting(drawing *d, const world_wish *wish) {
     static const uint32_t memories[] = {16, 32, 64, 64};
     static const uint64_t caches[] = {0, 256 * KIB, CACHE_AUTO, CACHE_AUTO};
     static const int guards[] = {1, 2};
-    setting s = {.is_adversarial = wish->mode < 0 ? drawn(d, 4) > 0 : wish->mode == 1};
+    setting s = {.is_adversarial = wish->mode < 0 ? drawn(d, 4) > 0 : wish->mode >= 1,
+                 .overlaps = wish->mode == 2};
     s.has_vmm = drawn(d, 4) > 0;
     s.recycles = drawn(d, 2) == 0;
     s.has_clocks = drawn(d, 32) == 0;
@@ -166,6 +170,7 @@ static inline setting draw_setting(drawing *d, const world_wish *wish) {
     s.memory_mib = memories[s.zeroes || s.guard != 0 ? 0 : drawn(d, 4)]; /* fills are slow */
     s.handle_mib = drawn(d, 8) == 0 ? 8 : 2;
     s.cache_bytes = caches[drawn(d, 4)];
+    s.waits = s.is_adversarial && drawn(d, 4) == 0;
     return s;
 }
 

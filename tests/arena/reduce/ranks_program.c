@@ -1,30 +1,40 @@
 /*
- * ranks_program.c - a program of several ranks, for shell_ranks.sh: each collective of ranks.h in
- * each type and order against what it must give; and ranks that fail on purpose.
+ * ranks_program.c - a program of several ranks, for shell_ranks.sh and shell_nccl.sh: each
+ * collective of ranks.h in each type and order against what it must give; and ranks that fail on
+ * purpose. With a second word, cuda, each rank has a CUDA device of its own.
  *
  *     ranks_program all                  status 0: every result is right on every rank
  *     ranks_program shape|order|facts    rank 1 does something else; the line of the failure
  *     ranks_program late                 rank 1 does not come
+ *     ranks_program leave                the last rank leaves in the middle of a sum
+ *     ranks_program hang                 rank 1 stops with a collective queued, on CUDA devices
  */
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <ashlar/ashlar.h>
 
+#include "allocator/base/error.h"
 #include "arena/compute/convert.h"
+#include "arena/reduce/ranks_beside.h"
 
 enum { ELEMENTS = 4 * 3 * 70000 }; /* more than a piece of the tree's staging */
 
 static ashlar_device *device;
 static ashlar_stream stream;
 static ashlar_ranks *ranks;
-static char data[ELEMENTS * sizeof(double)];
+static char data[ELEMENTS * sizeof(double)]; /* a copy of what the ranks have: */
+static ashlar_allocator *allocator;
+static void *on_device;
 
 static void must(ashlar_status status) {
     if (status != ASHLAR_OK) {
         fprintf(stderr, "%s\n", ashlar_error_detail());
         ashlar_ranks_close(ranks, true);
+        exit(1);
     }
 }
 
@@ -44,6 +54,8 @@ static void fill(ashlar_dtype dtype, size_t rank) {
         const double value = number(rank, i);
         ashlar__convert(dtype, data + i * ashlar_dtype_bytes(dtype), ASHLAR_F64, &value, 1);
     }
+    must(ashlar_copy_to_device(device, on_device, data, sizeof data, stream));
+    must(ashlar_stream_synchronize(device, stream)); /* the copy is filled anew, next */
 }
 
 static double sum_at(size_t i) {
@@ -58,6 +70,7 @@ static size_t wrong;
 
 static void expect(const char *what, ashlar_dtype dtype, size_t first, size_t end,
                    double (*wanted)(size_t i)) {
+    must(ashlar_copy_to_host(device, data, on_device, sizeof data, stream));
     must(ashlar_stream_synchronize(device, stream));
     must(ashlar_ranks_check(ranks));
     for (size_t i = first; i < end; i++) {
@@ -86,56 +99,135 @@ static void run_all(ashlar_ranks_order order) {
     for (int type = 0; type < ASHLAR_DTYPE_COUNT; type++) {
         const ashlar_dtype dtype = (ashlar_dtype)type;
         fill(dtype, rank);
-        must(c->broadcast(c->context, data, ELEMENTS, dtype, count - 1, stream));
+        must(c->broadcast(c->context, on_device, ELEMENTS, dtype, count - 1, stream));
         expect("broadcast", dtype, 0, ELEMENTS, of_last);
         fill(dtype, rank);
-        must(c->all_reduce(c->context, data, ELEMENTS, dtype, stream));
+        must(c->all_reduce(c->context, on_device, ELEMENTS, dtype, stream));
         expect("all_reduce", dtype, 0, ELEMENTS, sum_at);
         fill(dtype, rank);
-        must(c->reduce_scatter(c->context, data, ELEMENTS, dtype, stream));
+        must(c->reduce_scatter(c->context, on_device, ELEMENTS, dtype, stream));
         expect("reduce_scatter", dtype, rank * shard, (rank + 1) * shard, sum_at);
         fill(dtype, rank);
-        must(c->all_gather(c->context, data, ELEMENTS, dtype, stream));
+        must(c->all_gather(c->context, on_device, ELEMENTS, dtype, stream));
         expect("all_gather", dtype, 0, ELEMENTS, of_owner);
     }
 }
 
+enum { MANY = 100 /* sums, more than wait at a time */ };
+
+/* Sums beside the stream, each of its own elements, which the stream goes on to use. */
+static void run_beside(ashlar_ranks_order order) {
+    const size_t each = ELEMENTS / MANY, rest = ELEMENTS % MANY;
+    const ashlar_collectives *c = NULL;
+    must(ashlar_ranks_collectives(ranks, device, order, &c));
+    must(ashlar__ranks_beside_open(ranks));
+    fill(ASHLAR_F32, ashlar_ranks_rank(ranks));
+    ashlar__ranks_beside_begin(ranks);
+    for (size_t i = 0; i < MANY; i++) {
+        must(c->all_reduce(c->context, (float *)on_device + i * each,
+                           each + (i + 1 == MANY ? rest : 0), ASHLAR_F32, stream));
+    }
+    must(ashlar__ranks_beside_end(ranks, stream));
+    expect("all_reduce beside the stream", ASHLAR_F32, 0, ELEMENTS, sum_at);
+    ashlar__ranks_beside_close(ranks);
+}
+
+/* The last rank begins a sum that no other comes to, and gives it up at once. */
+static void give_up(void) {
+    const ashlar_collectives *c = NULL;
+    must(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &c));
+    must(ashlar__ranks_beside_open(ranks));
+    ashlar__ranks_beside_begin(ranks);
+    if (ashlar_ranks_rank(ranks) + 1 == ashlar_ranks_count(ranks)) {
+        must(c->all_reduce(c->context, on_device, 10, ASHLAR_F32, stream));
+    }
+    ashlar__ranks_beside_close(ranks);
+    if (ashlar_ranks_check(ranks) != ASHLAR_OK) {
+        fprintf(stderr, "LINE %s\n", ashlar_error_detail());
+        ashlar_ranks_close(ranks, true);
+    }
+    (void)sleep(60); /* ended by the other */
+}
+
+/* More collectives at once than any list of them holds. */
+static void run_many(void) {
+    const ashlar_collectives *c = NULL;
+    must(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &c));
+    fill(ASHLAR_F32, ashlar_ranks_rank(ranks));
+    for (int i = 0; i < 200; i++) {
+        must(c->broadcast(c->context, on_device, 10, ASHLAR_F32, 0, stream));
+    }
+    must(c->all_reduce(c->context, (float *)on_device + 10, ELEMENTS - 10, ASHLAR_F32, stream));
+    expect("all_reduce behind many", ASHLAR_F32, 10, ELEMENTS, sum_at);
+}
+
+static void report(ashlar_status status) {
+    if ((status != ASHLAR_OK || ashlar_ranks_check(ranks) != ASHLAR_OK) &&
+        ashlar_ranks_reports(ranks)) {
+        fprintf(stderr, "LINE %s\n", ashlar_error_detail());
+    }
+}
+
 /* Rank 1 differs in the second collective of step 7. */
+static ashlar_status differ(const ashlar_collectives *c, const char *how) {
+    const bool is_other = ashlar_ranks_rank(ranks) == 1;
+    if (is_other && strcmp(how, "late") == 0) {
+        (void)sleep(60);
+    }
+    if (is_other && strcmp(how, "order") == 0) {
+        ASHLAR_TRY(c->broadcast(c->context, on_device, 20, ASHLAR_F32, 0, stream));
+    }
+    ASHLAR_TRY(c->all_reduce(c->context, on_device, is_other && strcmp(how, "shape") == 0 ? 19 : 20,
+                             ASHLAR_F32, stream));
+    if (is_other && strcmp(how, "hang") == 0) {
+        (void)raise(SIGSTOP); /* the whole process: its device, too */
+    }
+    return ashlar_stream_synchronize(device, stream);
+}
+
 static void fail_on_purpose(const char *how) {
     const ashlar_collectives *c = NULL;
     const bool is_other = ashlar_ranks_rank(ranks) == 1;
     must(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &c));
     ashlar_ranks_mark(ranks, 7, is_other && strcmp(how, "facts") == 0 ? 5 : 6);
+    ashlar_status status = ASHLAR_OK;
     if (strcmp(how, "facts") != 0) {
-        must(c->all_reduce(c->context, data, 10, ASHLAR_F32, stream));
+        status = c->all_reduce(c->context, on_device, 10, ASHLAR_F32, stream);
     }
-    if (is_other && strcmp(how, "late") == 0) {
-        (void)sleep(60);
+    report(status == ASHLAR_OK ? differ(c, how) : status);
+}
+
+static void open_all(const char *kind) {
+    char name[32] = "soft";
+    if (strcmp(kind, "cuda") == 0) {
+        (void)snprintf(name, sizeof name, "cuda:%zu", ashlar_ranks_rank(ranks));
     }
-    if (is_other && strcmp(how, "order") == 0) {
-        must(c->broadcast(c->context, data, 20, ASHLAR_F32, 0, stream));
-    }
-    must(c->all_reduce(c->context, data, is_other && strcmp(how, "shape") == 0 ? 19 : 20,
-                       ASHLAR_F32, stream));
-    must(ashlar_stream_synchronize(device, stream));
-    if (ashlar_ranks_check(ranks) != ASHLAR_OK && ashlar_ranks_reports(ranks)) {
-        fprintf(stderr, "LINE %s\n", ashlar_error_detail());
-    }
+    must(ashlar_device_open(name, &device));
+    must(ashlar_stream_create(device, &stream));
+    must(ashlar_allocator_create(device, &allocator));
+    must(ashlar_alloc(allocator, sizeof data, stream, &on_device));
 }
 
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "all";
     must(ashlar_ranks_open(NULL, 2000, &ranks));
-    must(ashlar_device_open("soft", &device));
-    must(ashlar_stream_create(device, &stream));
+    open_all(argc > 2 ? argv[2] : "soft");
     if (strcmp(how, "all") == 0) {
         run_all(ASHLAR_RANKS_FASTEST);
         run_all(ASHLAR_RANKS_TREE);
+        run_beside(ASHLAR_RANKS_FASTEST);
+        run_beside(ASHLAR_RANKS_TREE);
+    } else if (strcmp(how, "leave") == 0) {
+        give_up();
+        run_many();
     } else {
         fail_on_purpose(how);
     }
+    ashlar_ranks_drop_collectives(ranks, strcmp(how, "all") != 0);
+    must(ashlar_free(allocator, on_device));
+    ashlar_allocator_destroy(allocator);
     ashlar_stream_destroy(device, stream);
     ashlar_device_close(device);
-    ashlar_ranks_close(ranks, wrong > 0 || strcmp(how, "late") == 0);
+    ashlar_ranks_close(ranks, wrong > 0 || strcmp(how, "late") == 0 || strcmp(how, "hang") == 0);
     return wrong > 0;
 }

@@ -107,10 +107,12 @@ CASE_WITH(every_runner_runs_every_operation_it_has, set_up("memory=1GiB")) {
             ASHLAR_OK);
     ashlar_stats before, after;
     ashlar_allocator_get_stats(setup.allocator, &before);
-    CHECK(!ashlar__arena_setup_has(ASHLAR_ARENA_RUNNER_LISTS, ASHLAR_ARENA_OPERATION_CHECKPOINT));
+    CHECK(!ashlar__arena_setup_has(&setup, ASHLAR_ARENA_RUNNER_LISTS,
+                                   ASHLAR_ARENA_OPERATION_CHECKPOINT));
     for (unsigned op = 0; op < ASHLAR_ARENA_OPERATION_COUNT; op++) {
         for (unsigned r = 0; r < ASHLAR_ARENA_RUNNER_COUNT; r++) {
-            if (ashlar__arena_setup_has((ashlar_arena_runner)r, (ashlar_arena_operation)op)) {
+            if (ashlar__arena_setup_has(&setup, (ashlar_arena_runner)r,
+                                        (ashlar_arena_operation)op)) {
                 CHECK(ashlar__arena_setup_run(&setup, (ashlar_arena_runner)r,
                                               (ashlar_arena_operation)op, &seconds) == ASHLAR_OK);
                 CHECK(seconds >= 0);

@@ -58,7 +58,8 @@ static bool set_up_with(fixture *f, const ashlar_batcher_config *config) {
 }
 
 static bool set_up(fixture *f, size_t batch, size_t max_steps, size_t window, uint64_t seed) {
-    const ashlar_batcher_config config = {batch, max_steps, window, seed, 0};
+    const ashlar_batcher_config config = {
+        .batch = batch, .max_steps = max_steps, .window = window, .seed = seed};
     return set_up_with(f, &config);
 }
 

@@ -8,6 +8,8 @@
 
 #include "rnn/model/text_sampler.h"
 #include "rnn/train/tasks.h"
+#include "rnn/train/train_verify.h"
+#include "tests/cuda/fake_cudnn.h"
 
 enum { STEPS = 6, MAX_STEPS = 16, SYMBOLS = 24 };
 
@@ -174,6 +176,83 @@ CASE(the_cpu_refuses_narrow_types) {
     CHECK_FAILS(ashlar__trainer_create(device, task, &config, &trainer), ASHLAR_ENOTSUP,
                 "is for GPUs");
     ashlar_device_close(device);
+}
+
+CASE(dropout_goes_on_where_it_was_saved) {
+    static result whole, resumed;
+    char path[] = "/tmp/ashlar-gpu-resume-XXXXXX";
+    const int fd = mkstemp(path);
+    REQUIRE(fd >= 0 && close(fd) == 0);
+    ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
+    config.dropout = 0.5;
+    config.save_file = path;
+    config.save_every = STEPS / 2;
+    train("cuda", &config, &whole);
+    config.save_file = NULL;
+    config.save_every = 0;
+    config.resume_file = path;
+    config.buckets = 1; /* another warm-up, in which dropout draws more or less */
+    train("cuda", &config, &resumed);
+    CHECK_ZU(whole.count, STEPS);
+    CHECK_ZU(resumed.count, STEPS - STEPS / 2);
+    for (size_t i = 0; i < resumed.count && gpu_is_fake(); i++) {
+        CHECK(resumed.losses[i] == whole.losses[STEPS / 2 + i]);
+    }
+    for (size_t i = 0; i < resumed.count; i++) {
+        CHECK_NEAR(resumed.losses[i], whole.losses[STEPS / 2 + i], 1e-4, 1e-4);
+    }
+    CHECK_ZU((size_t)whole.report.training.management, 0);
+    (void)unlink(path);
+}
+
+/* ---- beside the CPU ---- */
+
+static ashlar_status verify(const ashlar_train_config *config, ashlar_verification *found) {
+    const ashlar_train_config plain = ashlar__train_verify_config(config);
+    ashlar_task *tasks[2] = {NULL};
+    *found = (ashlar_verification){0};
+    return ashlar__task_text_create(corpus, &plain, &tasks[0]) == ASHLAR_OK &&
+                   ashlar__task_text_create(corpus, &plain, &tasks[1]) == ASHLAR_OK
+               ? ashlar__train_verify(gpu, tasks, &plain, found)
+               : ASHLAR_EHOSTMEM;
+}
+
+CASE(the_first_step_is_the_cpus_tensor_by_tensor) {
+    for (int i = 0; i < 4; i++) {
+        ashlar_train_config config = config_of(i == 1 ? ASHLAR_RNN_GRU : ASHLAR_RNN_LSTM, 0);
+        config.projection = i == 2 ? 5 : 0;
+        config.dtype = i == 3 ? ASHLAR_F64 : ASHLAR_F32;
+        config.dropout = 0.5; /* which is left out */
+        config.bptt = 6;
+        ashlar_verification found;
+        const ashlar_status status = verify(&config, &found);
+        CHECK(status == ASHLAR_OK);
+        printf("# %s\n", status == ASHLAR_OK ? "agrees" : ashlar_error_detail());
+        CHECK(found.tensors > 8 && found.worst < 1 && found.loss > 1);
+    }
+}
+
+CASE(a_wrong_number_is_named) {
+    static const struct {
+        fake_cudnn_plant plant;
+        const char *said;
+    } wrong[] = {
+        {FAKE_CUDNN_WRONG_Y, "verify: the "},
+        {FAKE_CUDNN_WRONG_DX, "verify: the gradient of embedding.weight, element "},
+        {FAKE_CUDNN_WRONG_DWEIGHTS, "verify: the gradient of lstm.weight_ih_l0, element 1 of "},
+    };
+    const char *path = getenv("ASHLAR_CUDNN");
+    void *library = path == NULL ? NULL : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    fake_cudnn_control *fake = library == NULL ? NULL : dlsym(library, "fake_cudnn");
+    const ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
+    for (size_t i = 0; fake != NULL && i < sizeof wrong / sizeof wrong[0]; i++) {
+        ashlar_verification found;
+        fake->plant = wrong[i].plant;
+        CHECK_FAILS(verify(&config, &found), ASHLAR_EDRIVER, wrong[i].said);
+        CHECK_ZU(found.tensors, 0);
+        fake->plant = FAKE_CUDNN_RIGHT;
+    }
+    CHECK(fake != NULL || !gpu_is_fake());
 }
 
 int main(void) {

@@ -182,8 +182,9 @@ static void plant_losses(void) {
     CHECK(ashlar_alloc_tagged(trainer->allocator, 256, ASHLAR_TAG_WORKSPACE, trainer->stream,
                               &other) == ASHLAR_OK);
     CHECK(ashlar_stream_synchronize(device, trainer->stream) == ASHLAR_OK);
-    CHECK(ashlar_free(trainer->allocator, trainer->losses) == ASHLAR_OK);
-    trainer->losses = other;
+    CHECK(ashlar_free(trainer->allocator, trainer->votes) == ASHLAR_OK);
+    trainer->votes = other;
+    trainer->losses = trainer->votes + 1;
 }
 
 /* A scale of 1, as it is without loss scaling, in another place. */

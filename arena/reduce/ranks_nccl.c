@@ -1,0 +1,377 @@
+/* ranks_nccl.c - the collectives of ranks.h on CUDA devices, by NCCL; a thread ends them when
+ * another rank is gone.
+ *
+ * The host agrees with the other ranks before it queues a collective, since one that not all ranks
+ * queue never ends, and may spoil memory. What hangs after that is given up by the watching thread:
+ * the program waits for the device meanwhile.
+ *
+ * The tree of ASHLAR_RANKS_TREE has a communicator of two ranks for each of its rounds. A sum of
+ * two has one rounding, and is the same in either order: NCCL's way of adding cannot matter. */
+#include "arena/reduce/ranks_impl.h"
+
+#include <inttypes.h>
+#include <time.h>
+
+#include "allocator/base/clock.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/base/lock.h"
+#include "allocator/device/device_impl.h"
+#include "arena/reduce/nccl.h"
+
+enum {
+    MARKS = 64,          /* collectives that the thread can tell apart; it sees others late */
+    ROUNDS_MOST = 16,    /* of the tree */
+    LOOK_NS = 10000000,  /* between two looks of the thread */
+    PROGRESS_NS = 50000, /* between two questions how far NCCL is */
+};
+
+/* A collective that is queued. */
+typedef struct mark {
+    ashlar_event event; /* behind it */
+    ashlar_ranks_word word;
+} mark;
+
+typedef struct ashlar_ranks_nccl {
+    const ashlar_nccl *nccl;
+    /* NCCL has one thread at a time in a communicator. Guarded by `lock`: */
+    ashlar_lock lock;
+    nccl_comm all, rounds[ROUNDS_MOST]; /* NULL: not there, or given up */
+    size_t round_count;
+    /* marks[i % MARKS] is of collective i; written before `queued`, and no more until `ended`: */
+    mark marks[MARKS];
+    _Atomic uint64_t queued, ended;
+    atomic_bool is_over;
+    bool is_watched;
+    pthread_t watcher;
+} ashlar_ranks_nccl;
+
+static void sleep_ns(long ns) {
+    (void)nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+}
+
+/* Fail with NCCL's reason, on this rank and in ashlar_ranks_check(). */
+static ashlar_status fail_nccl(ashlar_ranks *r, nccl_comm comm, const char *what,
+                               nccl_result result) {
+    const ashlar_nccl *nccl = r->nccl->nccl;
+    const char *detail = nccl->get_last_error(comm);
+    const ashlar_status status = ashlar__fail(ASHLAR_EIO, "rank %zu: %s: %s (%d)%s%s", r->rank,
+                                              what, nccl->get_error_string(result), (int)result,
+                                              *detail == '\0' ? "" : ": ", detail);
+    (void)ashlar__ranks_fail(r, "%s", ashlar_error_detail());
+    return status;
+}
+
+/* A call may go on after it has returned: wait until it has ended. Lock: held. */
+static ashlar_status settle_locked(ashlar_ranks *r, nccl_comm comm, const char *what,
+                                   nccl_result result) {
+    const ashlar_nccl *nccl = r->nccl->nccl;
+    const uint64_t end = ashlar__clock_ns() + r->timeout_ns;
+    ASHLAR_OWNS(&r->nccl->lock);
+    while (result == NCCL_IN_PROGRESS && ashlar__clock_ns() < end) {
+        sleep_ns(PROGRESS_NS);
+        const nccl_result asked = nccl->comm_get_async_error(comm, &result);
+        result = asked == NCCL_SUCCESS ? result : asked;
+    }
+    return result == NCCL_SUCCESS ? ASHLAR_OK : fail_nccl(r, comm, what, result);
+}
+
+/* Communicator 0 is that of all ranks; behind it come those of the rounds. */
+static nccl_comm *comm_at(ashlar_ranks_nccl *n, size_t i) {
+    return i == 0 ? &n->all : &n->rounds[i - 1];
+}
+
+/* What is queued ends, unfinished, on this rank. Lock: held. */
+static void give_up_locked(ashlar_ranks_nccl *n) {
+    ASHLAR_OWNS(&n->lock);
+    for (size_t i = 0; i <= n->round_count; i++) {
+        nccl_comm *comm = comm_at(n, i);
+        if (*comm != NULL) {
+            (void)n->nccl->comm_abort(*comm);
+            *comm = NULL;
+        }
+    }
+}
+
+/* ---- the thread that watches ---- */
+
+/* Count collectives that have ended; *since is when the oldest began to be the oldest. */
+static void follow(ashlar_ranks *r, uint64_t *since) {
+    ashlar_ranks_nccl *n = r->nccl;
+    ashlar_driver *driver = r->device->driver;
+    const uint64_t queued = atomic_load_explicit(&n->queued, memory_order_acquire);
+    uint64_t ended = atomic_load(&n->ended);
+    cu_result result = CU_SUCCESS;
+    while (ended < queued && result == CU_SUCCESS) {
+        /* Not counted with the program's calls, which it makes in an order of its own. */
+        result = driver->table.event_query((cu_event)n->marks[ended % MARKS].event);
+        ended += result == CU_SUCCESS;
+    }
+    if (result != CU_SUCCESS && result != CU_NOT_READY) {
+        (void)ashlar__driver_error(driver, "cuEventQuery", result);
+        (void)ashlar__ranks_fail(r, "rank %zu: %s", r->rank, ashlar_error_detail());
+        return;
+    }
+    const uint64_t now = ashlar__clock_ns();
+    *since = ended == queued || ended > atomic_load(&n->ended) ? now : *since;
+    atomic_store_explicit(&n->ended, ended, memory_order_release);
+    if (now - *since > r->timeout_ns) {
+        r->hung = n->marks[ended % MARKS].word;
+        atomic_store_explicit(&r->is_hung, true, memory_order_release);
+    }
+}
+
+/* Whether NCCL has found a failure itself, that of a connection for instance. Lock: held. */
+static void ask_nccl_locked(ashlar_ranks *r) {
+    ashlar_ranks_nccl *n = r->nccl;
+    ASHLAR_OWNS(&n->lock);
+    for (size_t i = 0; i <= n->round_count; i++) {
+        const nccl_comm comm = *comm_at(n, i);
+        nccl_result result = NCCL_SUCCESS;
+        if (comm != NULL && n->nccl->comm_get_async_error(comm, &result) == NCCL_SUCCESS &&
+            result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS) {
+            (void)fail_nccl(r, comm, "a collective", result);
+        }
+    }
+}
+
+/* Ends after the first failure. What the thread asks must not spoil a capture. */
+static void *watch(void *arg) {
+    ashlar_ranks *r = arg;
+    ashlar_ranks_nccl *n = r->nccl;
+    unsigned int mode = CU_CAPTURE_RELAXED;
+    uint64_t since = ashlar__clock_ns();
+    if (ashlar__device_enter(r->device) != ASHLAR_OK) {
+        return NULL;
+    }
+    (void)r->device->driver->table.thread_exchange_capture_mode(&mode);
+    for (bool is_over = false; !is_over && !atomic_load(&n->is_over);) {
+        sleep_ns(LOOK_NS);
+        follow(r, &since);
+        ashlar__lock_acquire(&n->lock);
+        ask_nccl_locked(r);
+        is_over = atomic_load(&r->has_failed) || atomic_load(&r->is_hung);
+        if (is_over) {
+            give_up_locked(n);
+        }
+        ashlar__lock_release(&n->lock);
+    }
+    ashlar__device_leave(r->device);
+    return NULL;
+}
+
+/* ---- a collective ---- */
+
+static ashlar_status sum_tree_locked(const ashlar_ranks_call *c, cu_stream stream) {
+    ashlar_ranks *r = c->ranks;
+    ASHLAR_OWNS(&r->nccl->lock);
+    for (size_t i = 0; i < r->nccl->round_count; i++) {
+        const nccl_comm pair = r->nccl->rounds[i];
+        ASHLAR_TRY(settle_locked(r, pair, "ncclAllReduce",
+                                 r->nccl->nccl->all_reduce(c->data, c->data, c->elements,
+                                                           ashlar__nccl_type(c->dtype), NCCL_SUM,
+                                                           pair, stream)));
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status call_locked(const ashlar_ranks_call *c, cu_stream stream) {
+    ashlar_ranks *r = c->ranks;
+    const ashlar_nccl *nccl = r->nccl->nccl;
+    const nccl_comm all = r->nccl->all;
+    const nccl_type type = ashlar__nccl_type(c->dtype);
+    const size_t each = c->elements / r->count;
+    char *data = c->data, *own = data + r->rank * each * ashlar_dtype_bytes(c->dtype);
+    ASHLAR_OWNS(&r->nccl->lock);
+    switch (c->kind) {
+    case ASHLAR_ENGINE_BROADCAST:
+        return settle_locked(
+            r, all, "ncclBroadcast",
+            nccl->broadcast(data, data, c->elements, type, (int)c->root, all, stream));
+    case ASHLAR_ENGINE_ALL_REDUCE:
+        return settle_locked(
+            r, all, "ncclAllReduce",
+            nccl->all_reduce(data, data, c->elements, type, NCCL_SUM, all, stream));
+    case ASHLAR_ENGINE_REDUCE_SCATTER:
+        return settle_locked(r, all, "ncclReduceScatter",
+                             nccl->reduce_scatter(data, own, each, type, NCCL_SUM, all, stream));
+    case ASHLAR_ENGINE_ALL_GATHER:
+        return settle_locked(r, all, "ncclAllGather",
+                             nccl->all_gather(own, data, each, type, all, stream));
+    }
+    return ASHLAR_EINVAL;
+}
+
+/* Let the thread see when the collective has ended. Without a free mark a later one will tell. */
+static ashlar_status leave_mark(ashlar_ranks *r, const ashlar_ranks_word *word,
+                                ashlar_stream stream) {
+    ashlar_ranks_nccl *n = r->nccl;
+    const uint64_t queued = atomic_load(&n->queued);
+    mark *m = &n->marks[queued % MARKS];
+    if (queued - atomic_load_explicit(&n->ended, memory_order_acquire) == MARKS) {
+        return ASHLAR_OK;
+    }
+    m->word = *word;
+    r->event_calls++;
+    ASHLAR_TRY(ashlar_event_record(r->device, m->event, stream));
+    atomic_store_explicit(&n->queued, queued + 1, memory_order_release);
+    return ASHLAR_OK;
+}
+
+static ashlar_status call_nccl(const ashlar_ranks_call *c, ashlar_stream stream) {
+    ashlar_ranks *r = c->ranks;
+    ashlar_ranks_nccl *n = r->nccl;
+    const bool adds =
+        c->kind == ASHLAR_ENGINE_ALL_REDUCE || c->kind == ASHLAR_ENGINE_REDUCE_SCATTER;
+    ASHLAR_TRY(ashlar__device_enter(r->device));
+    ashlar__lock_acquire(&n->lock);
+    ashlar_status status = ASHLAR_OK;
+    if (n->all != NULL) { /* else the thread has given up just now: the next check says so */
+        status = adds && c->order == ASHLAR_RANKS_TREE ? sum_tree_locked(c, (cu_stream)stream)
+                                                       : call_locked(c, (cu_stream)stream);
+    }
+    if (status != ASHLAR_OK) {
+        give_up_locked(n);
+    }
+    ashlar__lock_release(&n->lock);
+    ashlar__device_leave(r->device);
+    return status == ASHLAR_OK ? leave_mark(r, &c->word, stream) : status;
+}
+
+ashlar_status ashlar__ranks_nccl_queue(const ashlar_ranks_call *call, ashlar_stream stream) {
+    ashlar_ranks *r = call->ranks;
+    if (r->count == 1) {
+        return ASHLAR_OK;
+    }
+    const uint64_t start = ashlar__clock_ns();
+    const bool is_good = ashlar_ranks_check(r) == ASHLAR_OK && ashlar__ranks_agree(r, &call->word);
+    atomic_fetch_add(&r->spent_ns, ashlar__clock_ns() - start);
+    return is_good ? call_nccl(call, stream) : ashlar_ranks_check(r);
+}
+
+/* ---- joining and parting ---- */
+
+/* Join `count` of the ranks, of which this one is number `own`, by an id that all of them have. */
+static ashlar_status join_locked(ashlar_ranks *r, const nccl_id *id, size_t own, size_t count,
+                                 nccl_comm *comm) {
+    nccl_config config = {.size = sizeof config,
+                          .magic = NCCL_CONFIG_MAGIC,
+                          .version = NCCL_CONFIG_VERSION,
+                          .is_blocking = 0};
+    ASHLAR_OWNS(&r->nccl->lock);
+    const nccl_result result = r->nccl->nccl->comm_init(comm, (int)count, *id, (int)own, &config);
+    return settle_locked(r, *comm, "ncclCommInitRankConfig", result);
+}
+
+/* The id that rank `from` makes, on ranks `to` .. `end` - 1, too. */
+static ashlar_status share_id(ashlar_ranks *r, size_t from, size_t to, size_t end, nccl_id *id) {
+    if (r->rank == from) {
+        const nccl_result result = r->nccl->nccl->get_id(id);
+        ASHLAR_TRY(result == NCCL_SUCCESS ? ASHLAR_OK
+                                          : fail_nccl(r, NULL, "ncclGetUniqueId", result));
+    }
+    for (; to < end; to++) {
+        if (!ashlar__ranks_pass(r, from, to, id, sizeof *id)) {
+            return ashlar_ranks_check(r);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status join_all_locked(ashlar_ranks *r) {
+    ashlar_ranks_nccl *n = r->nccl;
+    nccl_id id;
+    ASHLAR_TRY(share_id(r, 0, 1, r->count, &id));
+    ASHLAR_TRY(join_locked(r, &id, r->rank, r->count, &n->all));
+    for (size_t distance = 1; r->order == ASHLAR_RANKS_TREE && distance < r->count; distance *= 2) {
+        const size_t lower = r->rank & ~distance, upper = r->rank | distance;
+        ASHLAR_TRY(share_id(r, lower, upper, upper + 1, &id));
+        nccl_comm *pair = &n->rounds[n->round_count++];
+        ASHLAR_TRY(join_locked(r, &id, r->rank == upper, 2, pair));
+    }
+    return ASHLAR_OK;
+}
+
+/* This thread's capture mode is relaxed meanwhile: NCCL takes device memory. */
+static ashlar_status join(ashlar_ranks *r) {
+    ashlar_driver *driver = r->device->driver;
+    unsigned int mode;
+    ASHLAR_TRY(ashlar__device_enter(r->device));
+    const cu_result relaxed = ashlar__driver_relax(driver, &mode);
+    ashlar_status status =
+        relaxed == CU_SUCCESS
+            ? ASHLAR_OK
+            : ashlar__driver_error(driver, "cuThreadExchangeStreamCaptureMode", relaxed);
+    if (status == ASHLAR_OK) {
+        ashlar__lock_acquire(&r->nccl->lock);
+        status = join_all_locked(r);
+        ashlar__lock_release(&r->nccl->lock);
+        ashlar__driver_unrelax(driver, mode);
+    }
+    ashlar__device_leave(r->device);
+    return status;
+}
+
+static ashlar_status start(ashlar_ranks *r) {
+    ashlar_ranks_nccl *n = r->nccl;
+    ASHLAR_TRY(ashlar__nccl_open(&n->nccl));
+    for (size_t i = 0; i < MARKS; i++) {
+        ASHLAR_TRY(ashlar_event_create(r->device, &n->marks[i].event));
+    }
+    if (r->count == 1) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_TRY(join(r));
+    n->is_watched = pthread_create(&n->watcher, NULL, watch, r) == 0;
+    return n->is_watched ? ASHLAR_OK
+                         : ashlar__fail(ASHLAR_EHOSTMEM, "no thread to watch NCCL's collectives");
+}
+
+ashlar_status ashlar__ranks_nccl_open(ashlar_ranks *r) {
+    ASHLAR_HOST_NEW(r->nccl, 1, "no host memory for NCCL's collectives");
+    ashlar__lock_init(&r->nccl->lock, ASHLAR_RANK_LIBRARY_HANDLE);
+    const ashlar_status status = start(r);
+    if (status != ASHLAR_OK) {
+        ashlar__ranks_nccl_close(r, true);
+        return status;
+    }
+    return ASHLAR_OK;
+}
+
+/* All ranks part, or this one gives up. */
+static void part_locked(ashlar_ranks *r, bool has_failed) {
+    ashlar_ranks_nccl *n = r->nccl;
+    ASHLAR_OWNS(&n->lock);
+    for (size_t i = 0; i <= n->round_count && !has_failed; i++) {
+        nccl_comm *comm = comm_at(n, i);
+        if (*comm != NULL) {
+            has_failed = settle_locked(r, *comm, "ncclCommFinalize",
+                                       n->nccl->comm_finalize(*comm)) != ASHLAR_OK;
+        }
+        if (*comm != NULL && !has_failed) {
+            (void)n->nccl->comm_destroy(*comm);
+            *comm = NULL;
+        }
+    }
+    give_up_locked(n);
+}
+
+void ashlar__ranks_nccl_close(ashlar_ranks *r, bool has_failed) {
+    ashlar_ranks_nccl *n = r->nccl;
+    atomic_store(&n->is_over, true);
+    if (n->is_watched) {
+        (void)pthread_join(n->watcher, NULL);
+    }
+    if (ashlar__device_enter(r->device) == ASHLAR_OK) {
+        ashlar__lock_acquire(&n->lock);
+        part_locked(r, has_failed);
+        ashlar__lock_release(&n->lock);
+        ashlar__device_leave(r->device);
+    }
+    for (size_t i = 0; i < MARKS; i++) {
+        ashlar_event_destroy(r->device, n->marks[i].event);
+    }
+    ashlar__lock_finish(&n->lock);
+    ashlar__host_free(n);
+    r->nccl = NULL;
+}

@@ -1,0 +1,52 @@
+/* task_text.h - the inside of a text's task, for task_text.c (training) and text_test.c (its test
+ * on held-out records) (internal). */
+#ifndef ASHLAR_TASK_TEXT_H
+#define ASHLAR_TASK_TEXT_H
+
+#include "rnn/data/batch_split.h"
+#include "rnn/train/shards.h"
+#include "rnn/train/tasks.h"
+
+/* A batch on its way to a step. */
+typedef struct ashlar_text_buffer {
+    ashlar_batch_split split;
+    int32_t *host;   /* page-locked: the image and the second copy of the lengths (batch_split.h) */
+    int32_t *device; /* the image, in device memory */
+    size_t *tokens;  /* [max_parts] of each part, on all ranks */
+} ashlar_text_buffer;
+
+/* Blocks: both buffers; 2 sets of states for each micro-batch, if there are parts. */
+enum { ASHLAR_TEXT_BUFFERS, ASHLAR_TEXT_CARRIED };
+
+typedef struct ashlar_text_task {
+    ashlar_task head;
+    ashlar_train_config config;
+    const ashlar_corpus *corpus;
+    ashlar_batcher *batcher;
+    ashlar_batch_split_config split;
+    int32_t *drawn;     /* the batcher writes here: inputs, targets, lengths */
+    ashlar_batch batch; /* its pointers lead into `drawn` */
+    ashlar_shards shards;
+    ashlar_batch own; /* the columns of this rank's shards, shard by shard; a whole batch's are its
+                       * own: `batch` */
+    size_t own_batch; /* sequences in `own` */
+    ashlar_model *model;
+    size_t state_bytes;  /* of one set of states */
+    size_t buffer_words; /* of the largest batch, with the second copy of its lengths */
+    ashlar_text_buffer buffers[ASHLAR_TASK_BUFFERS];
+    ashlar_text_evaluation test; /* zeros until there is one */
+} ashlar_text_task;
+
+static inline ashlar_text_task *ashlar__text_of(const ashlar_task *task) {
+    return (ashlar_text_task *)(uintptr_t)task; /* its first member */
+}
+
+/* What a micro-batch of a part works on, in a buffer that is filled. */
+ashlar_model_window ashlar__text_window(const ashlar_text_task *task,
+                                        const ashlar_text_buffer *buffer, size_t micro,
+                                        size_t part);
+
+/* Fill a buffer with a batch of `steps` in task->own. */
+void ashlar__text_fill_own(ashlar_text_task *task, size_t index, size_t steps);
+
+#endif /* ASHLAR_TASK_TEXT_H */

@@ -1,0 +1,117 @@
+/*
+ * fake_nccl.h - the inside of the stand-in for NCCL: fake_nccl.c (communicators),
+ * fake_nccl_memory.c (registered memory) and fake_nccl_run.c (collectives).
+ *
+ * It does what NCCL's documentation promises, between processes, and refuses what that forbids,
+ * also where NCCL would hang, spoil memory, or be lucky. Each refusal is a line on stderr, with
+ * "fake_nccl:" first, and what ncclGetLastError() says. FAKE_NCCL_PATIENCE_MS is how long a rank
+ * waits for others before it takes them for gone, as if their connections had broken.
+ */
+#ifndef ASHLAR_FAKE_NCCL_H
+#define ASHLAR_FAKE_NCCL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/export.h>
+
+#include "arena/reduce/nccl.h"
+
+enum {
+    FAKE_NCCL_RANKS = 16,
+    FAKE_NCCL_COMMS = 64,
+    FAKE_NCCL_BUFFERS = 8,
+    FAKE_NCCL_CHUNK = 1 << 16,
+    FAKE_NCCL_PAGE = 2 << 20, /* granularity of the software device */
+    FAKE_NCCL_WINDOW = 4096,  /* a window begins at a multiple of this */
+    FAKE_NCCL_SYMMETRIC = 1,
+};
+
+typedef enum fake_kind { FAKE_BROADCAST, FAKE_ALL_REDUCE, FAKE_SCATTER, FAKE_GATHER } fake_kind;
+
+/* What must be the same on all ranks. */
+typedef struct fake_call {
+    uint64_t number;
+    size_t elements, offset; /* from the head of registered memory */
+    int kind, type, op, root;
+    int is_registered;
+} fake_call;
+
+/* Memory that the ranks of a communicator share. */
+typedef struct fake_shared {
+    atomic_uint count;  /* of ranks, as the first said */
+    atomic_uint joined; /* all are there when it is `count` */
+    struct {
+        atomic_bool is_there;
+        atomic_int device;
+    } members[FAKE_NCCL_RANKS];
+    atomic_bool is_broken; /* a rank has refused: the others need not wait */
+    atomic_uint arrived, round;
+    fake_call calls[FAKE_NCCL_RANKS];
+    size_t sizes[FAKE_NCCL_RANKS]; /* of windows */
+    _Alignas(64) char data[FAKE_NCCL_RANKS][FAKE_NCCL_CHUNK];
+} fake_shared;
+
+typedef struct fake_buffer {
+    bool is_used, is_window;
+    int flags;
+    atomic_bool is_stale; /* it was unmapped */
+    cu_ptr base;
+    size_t bytes;
+} fake_buffer;
+
+typedef enum fake_state {
+    FAKE_NONE,
+    FAKE_JOINING,
+    FAKE_READY,
+    FAKE_FINALIZED,
+    FAKE_DESTROYED,
+    FAKE_ABORTED
+} fake_state;
+
+struct ncclComm {
+    _Atomic fake_state state;
+    fake_shared *shared;
+    unsigned int rank, count;
+    uint64_t number;    /* of the next collective */
+    atomic_uint queued; /* collectives that have not ended */
+    atomic_int failure; /* nccl_result: what asynchronous work has met */
+    fake_buffer buffers[FAKE_NCCL_BUFFERS];
+};
+
+/* Say why, and return `result`. comm may be NULL. */
+nccl_result fake_nccl_refuse(nccl_comm comm, nccl_result result, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Whether a call may be made with it: it has been joined, and not ended. */
+nccl_result fake_nccl_admit(nccl_comm comm, const char *call);
+
+/* Wait for all other ranks. False: this rank has given up, another has refused, or one does not
+ * come; `failure` says which. */
+bool fake_nccl_meet(nccl_comm comm);
+
+/* The registered memory that has all of [ptr, ptr + bytes), or NULL; a part of it is refused. */
+nccl_result fake_nccl_find_buffer(nccl_comm comm, cu_ptr ptr, size_t bytes,
+                                  const fake_buffer **out);
+/* Whether all of it is memory of a device. */
+bool fake_nccl_is_device(cu_ptr ptr, size_t bytes);
+
+/* What ashlar does not call, and programs may. */
+typedef struct ncclWindow_vidmem *nccl_window;
+#define FAKE_NCCL_MORE_MAP(X)                                                            \
+    X(ncclCommRegister, (const nccl_comm comm, void *data, size_t bytes, void **handle)) \
+    X(ncclCommDeregister, (const nccl_comm comm, void *handle))                          \
+    X(ncclCommWindowRegister,                                                            \
+      (nccl_comm comm, void *data, size_t bytes, nccl_window *window, int flags))        \
+    X(ncclCommWindowDeregister, (nccl_comm comm, nccl_window window))
+
+#define X(symbol, params) ASHLAR_API nccl_result symbol params;
+FAKE_NCCL_MORE_MAP(X)
+#undef X
+#define X(field, symbol, returned, params) ASHLAR_API returned symbol params;
+ASHLAR_NCCL_MAP(X)
+#undef X
+
+#endif /* ASHLAR_FAKE_NCCL_H */

@@ -1,0 +1,164 @@
+/*
+ * test_small_contexts.c - the contexts of the fake driver are as far apart as a real driver's, so
+ * that a test of ours which mixes them fails.
+ *
+ * Run with the folder of the fake libcuda.so.1 first in LD_LIBRARY_PATH.
+ */
+#include "tests/check.h"
+
+#include <dlfcn.h>
+#include <stdint.h>
+
+#include "allocator/driver/cuda_abi.h"
+
+#define MIB ((size_t)1 << 20)
+#define PER_THREAD ((cu_stream)(uintptr_t)CU_STREAM_PER_THREAD)
+enum { POINTER_CONTEXT = 1 };
+
+#define CALLS(X)                                                                                \
+    X(init, cuInit, (unsigned int flags))                                                       \
+    X(retain, cuDevicePrimaryCtxRetain, (cu_context * context, cu_device device))               \
+    X(ctx_create, cuCtxCreate_v2, (cu_context * context, unsigned int flags, cu_device device)) \
+    X(ctx_destroy, cuCtxDestroy_v2, (cu_context context))                                       \
+    X(ctx_set, cuCtxSetCurrent, (cu_context context))                                           \
+    X(ctx_synchronize, cuCtxSynchronize, (void))                                                \
+    X(get_info, cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes))                   \
+    X(mem_alloc, cuMemAlloc_v2, (cu_ptr * ptr, size_t bytes))                                   \
+    X(mem_alloc_async, cuMemAllocAsync, (cu_ptr * ptr, size_t bytes, cu_stream stream))         \
+    X(mem_free, cuMemFree_v2, (cu_ptr ptr))                                                     \
+    X(pointer, cuPointerGetAttribute, (void *data, unsigned int attribute, cu_ptr ptr))         \
+    X(launch_host, cuLaunchHostFunc, (cu_stream stream, cu_host_fn fn, void *user_data))        \
+    X(stream_create, cuStreamCreate, (cu_stream * stream, unsigned int flags))                  \
+    X(stream_get_ctx, cuStreamGetCtx, (cu_stream stream, cu_context * context))                 \
+    X(stream_get_id, cuStreamGetId, (cu_stream stream, unsigned long long *id))                 \
+    X(stream_query, cuStreamQuery, (cu_stream stream))                                          \
+    X(stream_wait, cuStreamWaitEvent, (cu_stream stream, cu_event event, unsigned int flags))   \
+    X(event_create, cuEventCreate, (cu_event * event, unsigned int flags))                      \
+    X(event_record, cuEventRecord, (cu_event event, cu_stream stream))                          \
+    X(event_query, cuEventQuery, (cu_event event))                                              \
+    X(module_load, cuModuleLoadData, (cu_module * module, const void *image))                   \
+    X(module_unload, cuModuleUnload, (cu_module module))                                        \
+    X(get_function, cuModuleGetFunction,                                                        \
+      (cu_function * function, cu_module module, const char *name))                             \
+    X(launch, cuLaunchKernel,                                                                   \
+      (cu_function function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,     \
+       unsigned int block_x, unsigned int block_y, unsigned int block_z,                        \
+       unsigned int shared_bytes, cu_stream stream, void **params, void **extra))
+
+static struct {
+#define X(field, name, params) cu_result(*field) params;
+    CALLS(X)
+#undef X
+} cu;
+
+static cu_context made, primary;
+
+static bool set_up(void) {
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL || dlsym(library, "ashlar_fake_libcuda") == NULL) {
+        return false;
+    }
+#define X(field, name, params)                       \
+    {                                                \
+        void *address = dlsym(library, #name);       \
+        memcpy(&cu.field, &address, sizeof address); \
+        if (address == NULL) {                       \
+            return false;                            \
+        }                                            \
+    }
+    CALLS(X)
+#undef X
+    return cu.init(0) == CU_SUCCESS && cu.retain(&primary, 0) == CU_SUCCESS &&
+           cu.ctx_set(primary) == CU_SUCCESS && cu.ctx_create(&made, 0, 0) == CU_SUCCESS;
+}
+
+static size_t free_bytes_now(void) {
+    size_t free_bytes = 0, total_bytes = 0;
+    CHECK(cu.get_info(&free_bytes, &total_bytes) == CU_SUCCESS);
+    return free_bytes;
+}
+
+static void count_up(void *user_data) {
+    ++*(int *)user_data;
+}
+
+static unsigned long long id_of(cu_stream stream) {
+    unsigned long long id = 0;
+    CHECK(cu.stream_get_id(stream, &id) == CU_SUCCESS);
+    return id;
+}
+
+/* The first case: nothing has been freed yet. */
+CASE(contexts_and_modules_take_memory) {
+    static const unsigned int image[2] = {0xBA55ED50u}; /* as a compiled one begins */
+    cu_module module;
+    REQUIRE(set_up());
+    const size_t with_two = free_bytes_now();
+    CHECK(cu.module_load(&module, image) == CU_SUCCESS);
+    CHECK_ZU(free_bytes_now(), with_two - 2 * MIB);
+    CHECK(cu.module_unload(module) == CU_SUCCESS);
+    CHECK_ZU(free_bytes_now(), with_two);
+    CHECK(cu.module_load(&module, image) == CU_SUCCESS); /* goes with its context */
+    CHECK(cu.ctx_destroy(made) == CU_SUCCESS && cu.ctx_set(primary) == CU_SUCCESS);
+    CHECK_ZU(free_bytes_now(), with_two + 2 * MIB);
+    CHECK(cu.module_unload(module) == CU_INVALID_HANDLE);
+}
+
+CASE(what_a_context_has_ends_with_it_and_nothing_else) {
+    cu_ptr theirs = 0, ours = 0, pooled = 0;
+    cu_context of = NULL;
+    cu_event event = NULL;
+    REQUIRE(set_up() && cu.ctx_set(primary) == CU_SUCCESS);
+    const size_t before = free_bytes_now();
+    CHECK(cu.mem_alloc(&theirs, MIB) == CU_SUCCESS && cu.event_create(&event, 2) == CU_SUCCESS);
+    CHECK(cu.ctx_set(made) == CU_SUCCESS && cu.mem_alloc(&ours, MIB) == CU_SUCCESS);
+    CHECK(cu.mem_alloc_async(&pooled, MIB, NULL) == CU_SUCCESS);
+    CHECK(cu.pointer(&of, POINTER_CONTEXT, theirs) == CU_SUCCESS && of == primary);
+    CHECK(cu.pointer(&of, POINTER_CONTEXT, ours) == CU_SUCCESS && of == made);
+    CHECK(cu.ctx_destroy(made) == CU_SUCCESS && cu.ctx_set(primary) == CU_SUCCESS);
+    CHECK(cu.pointer(&of, POINTER_CONTEXT, ours) == CU_INVALID_VALUE);
+    CHECK(cu.pointer(&of, POINTER_CONTEXT, pooled) == CU_INVALID_VALUE);
+    CHECK(cu.event_record(event, NULL) == CU_SUCCESS);
+    CHECK(cu.mem_free(theirs) == CU_SUCCESS);
+    CHECK_ZU(free_bytes_now(), before + 2 * MIB); /* and the context's own */
+}
+
+CASE(streams_events_and_kernels_of_two_contexts_do_not_mix) {
+    static const unsigned int image[2] = {0xBA55ED50u};
+    cu_stream ours, theirs;
+    cu_event event;
+    cu_module module;
+    cu_function function;
+    cu_context of = NULL;
+    void *params[] = {&of};
+    REQUIRE(set_up() && cu.stream_create(&ours, CU_STREAM_UNORDERED) == CU_SUCCESS);
+    CHECK(cu.event_create(&event, 2) == CU_SUCCESS);
+    CHECK(cu.module_load(&module, image) == CU_SUCCESS);
+    CHECK(cu.get_function(&function, module, "ashlar_kernel_sum") == CU_SUCCESS);
+    const unsigned long long default_id = id_of(NULL), thread_id = id_of(PER_THREAD);
+    CHECK(cu.ctx_set(primary) == CU_SUCCESS);
+    CHECK(cu.stream_create(&theirs, CU_STREAM_UNORDERED) == CU_SUCCESS);
+    CHECK(id_of(NULL) != default_id && id_of(PER_THREAD) != thread_id);
+    CHECK(cu.stream_get_ctx(ours, &of) == CU_SUCCESS && of == made);
+    CHECK(cu.stream_get_ctx(theirs, &of) == CU_SUCCESS && of == primary);
+    CHECK(cu.event_record(event, theirs) == CU_INVALID_HANDLE);
+    CHECK(cu.event_record(event, ours) == CU_SUCCESS);
+    CHECK(cu.stream_wait(theirs, event, 0) == CU_SUCCESS); /* which CUDA allows */
+    CHECK(cu.launch(function, 1, 1, 1, 32, 1, 1, 0, theirs, params, NULL) == CU_INVALID_HANDLE);
+    CHECK(cu.ctx_set(made) == CU_SUCCESS && id_of(PER_THREAD) == thread_id);
+    CHECK(cu.ctx_destroy(made) == CU_SUCCESS && cu.ctx_set(primary) == CU_SUCCESS);
+}
+
+/* Run with mode=adversarial: what nobody waits for does not run. */
+CASE(one_waits_for_its_own_work_alone) {
+    int ours = 0, theirs = 0;
+    cu_stream stream;
+    REQUIRE(set_up() && cu.stream_create(&stream, CU_STREAM_BLOCKING) == CU_SUCCESS);
+    CHECK(cu.launch_host(stream, count_up, &ours) == CU_SUCCESS);
+    CHECK(cu.ctx_set(primary) == CU_SUCCESS);
+    CHECK(cu.launch_host(NULL, count_up, &theirs) == CU_SUCCESS);
+    CHECK(cu.ctx_synchronize() == CU_SUCCESS && theirs == 1 && ours == 0);
+    CHECK(cu.ctx_destroy(made) == CU_SUCCESS && ours == 1);
+}
+
+RUN_CASES()
