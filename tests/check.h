@@ -50,13 +50,18 @@ static int check_bad_cases;
 static const char *check_skipped; /* why this case was skipped, NULL if it was not */
 
 /* Software devices of tests are strict (allocator/soft/soft.h), unless their line or the caller's
- * environment says otherwise: a test that does what CUDA leaves undefined ends there. A file with
- * CHECK_SOFT_DEFAULTS "" has what its lines say, whatever the environment is. */
-#ifndef CHECK_SOFT_DEFAULTS
+ * environment says otherwise: a test that does what CUDA leaves undefined ends there. `./run test
+ * all` has them wait and overlap, too. A file that defines CHECK_SOFT_DEFAULTS has those, whatever
+ * the environment is; with CHECK_SOFT_AT_ONCE it may say which work is over at which call. */
+#define CHECK_SOFT_AT_ONCE "strict=on,mode=eager,waits=off"
+#ifdef CHECK_SOFT_DEFAULTS
+enum { CHECK_SOFT_IS_FIXED = 1 };
+#else
 #define CHECK_SOFT_DEFAULTS "strict=on"
+enum { CHECK_SOFT_IS_FIXED = 0 };
 #endif
 __attribute__((constructor)) static void check_be_strict(void) {
-    (void)setenv("ASHLAR_SOFT_DEFAULTS", CHECK_SOFT_DEFAULTS, CHECK_SOFT_DEFAULTS[0] == '\0');
+    (void)setenv("ASHLAR_SOFT_DEFAULTS", CHECK_SOFT_DEFAULTS, CHECK_SOFT_IS_FIXED);
 }
 
 #define CHECK(expr)                                                    \

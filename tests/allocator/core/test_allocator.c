@@ -1,6 +1,8 @@
 /*
  * test_allocator.c - sizes, statistics, tags, coalescing and the seal, on one stream.
  */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "tests/allocator/core/allocator_fixture.h"
 
 #include "allocator/core/allocator_impl.h"

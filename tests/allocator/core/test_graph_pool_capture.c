@@ -2,6 +2,8 @@
  * test_graph_pool_capture.c - nothing that the allocator does during a capture spoils it; mistakes
  * and failures about pools.
  */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "tests/allocator/core/graph_pool_fixture.h"
 
 #include <pthread.h>

@@ -2,6 +2,8 @@
  * test_guard_fill.c - guard=fill: what is written outside live blocks is found and told, once, and
  * nothing else is; no host wait; the quarantine and its bounds.
  */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "tests/allocator/core/guard_fixture.h"
 #include "allocator/base/random.h"
 

@@ -3,6 +3,8 @@
  * function, or the n-th host allocation, fails: for every n. Nothing is lost, the next call works,
  * nothing is reported that is not so, and the device has its memory back.
  */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "tests/allocator/core/guard_fixture.h"
 
 enum { SLOTS = 6, ATTEMPTS = 3 };

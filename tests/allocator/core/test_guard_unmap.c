@@ -2,6 +2,8 @@
  * test_guard_unmap.c - guard=unmap: pages of one block alone, unmapped once its last use is over
  * and not before; late accesses fault; addresses come back late; the quarantine is bounded.
  */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "tests/allocator/core/guard_fixture.h"
 #include "allocator/base/random.h"
 

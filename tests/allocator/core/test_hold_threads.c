@@ -2,6 +2,8 @@
  * test_hold_threads.c - whose a stream is: misses beside a lock that is held, a stream that passes
  * from one thread to another or is nobody's, and blocks that go home to the thread that holds it.
  */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "tests/allocator/core/hit_fixture.h"
 #include "allocator/core/watch.h"
 

@@ -1,4 +1,6 @@
 /* test_limits.c - how much memory an allocator has: limit, reservation, trim and seal. */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "tests/allocator/core/limits_fixture.h"
 
 /* ---- limit ---- */

@@ -2,6 +2,8 @@
  * test_reclaim.c - the last steps of the ladder: other threads' caches, the program's callback,
  * scattered memory; what peers may use; and what is said when all of it was not enough.
  */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "tests/allocator/core/limits_fixture.h"
 
 #include <pthread.h>

@@ -1,6 +1,8 @@
 /*
  * test_streams.c - who gets a block freed on a stream, after which wait, and at what price.
  */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "tests/allocator/core/streams_fixture.h"
 
 CASE_WITH(the_same_stream_reuses_a_block_at_once, set_up_streams("64MiB")) {

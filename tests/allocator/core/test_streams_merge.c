@@ -2,6 +2,8 @@
  * test_streams_merge.c - what neighbouring free blocks of several uses become, the full device, and
  * steps of the ladder that fail.
  */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "tests/allocator/core/streams_fixture.h"
 
 /* Two neighbours freed on stream 0, the upper or the lower one after the recording. */

@@ -213,6 +213,7 @@ CASE_WITH(copies_behind_a_failed_one_are_not_queued, set_up_buffers("memory=16Mi
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, 2, CU_UNKNOWN);
     CHECK(call_each() == ASHLAR_EDRIVER);
     CHECK_ZU(CALLS(memcpy_dtod_async), before + 2);
+    wait_for(NULL);
     CHECK(dst[0] == 0 && dst[9] == 9 && dst[10] == 0xEE && dst[63] == 0xEE);
 }
 

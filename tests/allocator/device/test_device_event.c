@@ -1,6 +1,8 @@
 /*
  * test_device_event.c - events of a device: what they wait for, and who waits for them.
  */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "tests/allocator/device/device_calls.h"
 
 static bool is_done(ashlar_event event) {

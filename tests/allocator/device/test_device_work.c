@@ -1,6 +1,8 @@
 /*
  * test_device_work.c - streams, copies, fills, launches and page-locked memory of a device.
  */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "tests/allocator/device/device_calls.h"
 
 CASE_WITH(the_context_before_is_current_again_after_a_call, set_up_device("devices=2")) {

@@ -2,6 +2,8 @@
  * test_frees.c - memory freed for all streams: it is given out again only when everything submitted
  * before the free is over, and the host does not wait for that without need.
  */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "allocator/core/slow_path.h"
 #include "tests/allocator/dropin/frees_fixture.h"
 #include "allocator/base/random.h"

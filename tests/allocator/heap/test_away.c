@@ -3,6 +3,8 @@
  * have them before. The device runs work at once, so a recording is over as soon as it is asked
  * about, unless a case has the driver say otherwise.
  */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "tests/allocator/heap/heap_fixture.h"
 
 static ashlar_stream_state state_c;

@@ -354,6 +354,9 @@ static void check_end(void) {
             free_slot(s);
         }
     }
+    for (int i = 0; i < STATES; i++) {
+        CHECK(ashlar_stream_synchronize(device, states[i]->stream) == ASHLAR_OK);
+    }
     for (int round = 0; round < STATES; round++) { /* a block may wait for all, one by one */
         CHECK(ashlar__away_ask(&heap, STATES) == ASHLAR_OK);
     }

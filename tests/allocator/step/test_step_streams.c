@@ -1,4 +1,6 @@
 /* test_step_streams.c - steps on several streams: plan memories of each, blocks that others use. */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "tests/allocator/step/step_fixture.h"
 
 /* ---- blocks that several streams use ---- */

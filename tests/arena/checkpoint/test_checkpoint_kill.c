@@ -34,7 +34,8 @@ static ashlar_arena *open_arena(size_t elements) {
         is_good = ashlar_arena_add(arena, name, ASHLAR_F32, 1, &elements, NULL) == ASHLAR_OK;
     }
     if (!is_good ||
-        ashlar_arena_commit(arena, allocator, streams[0], ASHLAR_REGIONS_ALL) != ASHLAR_OK) {
+        ashlar_arena_commit(arena, allocator, streams[0], ASHLAR_REGIONS_ALL) != ASHLAR_OK ||
+        ashlar_stream_synchronize(device, streams[0]) != ASHLAR_OK) {
         _exit(1);
     }
     return arena;

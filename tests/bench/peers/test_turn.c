@@ -2,6 +2,8 @@
  * test_turn.c - what the threads do with a list by its kind: blocks that are handed over, marked,
  * timed one by one, or live in great number. What it takes is not judged.
  */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "bench/peers/turn.h"
 
 #include <math.h>

@@ -2,6 +2,8 @@
  * test_allocator_traced.c - that random work goes the same way with a trace as without, and again
  * when its trace is replayed.
  */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "tests/allocator/core/allocator_fixture.h"
 
 #include "allocator/core/allocator_impl.h"

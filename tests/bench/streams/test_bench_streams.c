@@ -2,6 +2,8 @@
  * test_bench_streams.c - ashlar's streams do not wait for each other, and the benchmark that says
  * so counts right. All times are virtual, so that they may be judged.
  */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
+
 #include "bench/streams/bench_streams.h"
 
 #include "tests/check.h"

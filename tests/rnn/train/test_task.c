@@ -85,6 +85,7 @@ CASE_WITH(steps_add_to_what_is_there, open_small_task()) {
     const double loss = run_buffer(0, 5);
     const float bias = *(const float *)ashlar__task_text_model(task)->gradients.bias;
     CHECK(task->table->step(task, 0, 0, 5, losses) == ASHLAR_OK);
+    wait_for(streams[1]);
     CHECK_NEAR(*losses, 2 * loss, 0, 1e-15);
     CHECK_NEAR((double)*(const float *)ashlar__task_text_model(task)->gradients.bias,
                2 * (double)bias, 0, 1e-6);

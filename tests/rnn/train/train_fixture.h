@@ -97,11 +97,10 @@ static inline ashlar_model *model_of(ashlar_trainer *of) {
 static inline ashlar_status spoil(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                                   ashlar_stream stream) {
-    const ashlar_status status = ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
-    if (pass == ASHLAR_RNN_BACKWARD_WEIGHTS) {
-        *(float *)buffers->dweights = NAN; /* eager: the pass has run */
-    }
-    return status;
+    ASHLAR_TRY(ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream));
+    return pass != ASHLAR_RNN_BACKWARD_WEIGHTS
+               ? ASHLAR_OK
+               : ashlar_fill(device, buffers->dweights, 0xFF, sizeof(float), stream); /* a NaN */
 }
 
 /* One training, from nothing to its report. */
