@@ -165,6 +165,9 @@ ashlar_status ashlar__train_ranks_gather(const ashlar_train_command *c, ashlar_t
 
 int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status) {
     fflush(stdout); /* an end of all ranks is sudden */
+    if (exit_status == 0) { /* a launcher ends those who are slow to leave */
+        ashlar__interrupt_announce("");
+    }
     ashlar_ranks_close(c->train.ranks, exit_status != 0);
     c->train.ranks = NULL;
     return exit_status;
