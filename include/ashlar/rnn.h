@@ -37,6 +37,12 @@ typedef struct ashlar_rnn_batch {
      * that parts of a batch drop what the whole one would: 0 and 0 stand for 0 and 1, and cuDNN
      * takes nothing else. The same in all passes */
     size_t dropout_first, dropout_stride;
+    /* 1: the caller promises that past the lengths x is finite, dy is 0 and y is not needed, and
+     * passes no hy, cy, dhy and dcy. Then cuDNN may compute all sequences for `steps` steps, as
+     * persistent algorithms demand, with the same gradients; y past the lengths is finite. Only a
+     * stack in one direction, and not with ReLU, whose states may grow without bound, does so. The
+     * same in all passes. 0: no promise */
+    uint64_t padding_is_free;
 } ashlar_rnn_batch;
 
 /* The buffers of the three calls, in device memory, with elements of the layout's type. The letters

@@ -64,14 +64,20 @@ typedef enum ashlar_rnn_math {
 } ashlar_rnn_math;
 
 /* Which of cuDNN's algorithms computes the stack. The CPU has one of its own, and refuses what
- * these refuse. All but STANDARD keep weights in the GPU's multiprocessors. They need
+ * these refuse. The persistent ones keep weights in the GPU's multiprocessors. They need
  * ASHLAR_RNN_BIAS_DOUBLE, no projection, and batches in which all sequences have `steps` time
- * steps; F64 needs PERSIST_DYNAMIC. cuDNN may refuse other sizes and GPUs as well. */
+ * steps, or may run that many (padding_is_free in rnn.h); F64 needs PERSIST_DYNAMIC. cuDNN may
+ * refuse other sizes and GPUs as well.
+ *
+ * AUTO takes a persistent one where it is allowed and PyTorch's rule says that it is faster (small
+ * H; on some GPUs one layer in F16), for each batch anew, and STANDARD elsewhere. Its reserve and
+ * work have room for both. */
 typedef enum ashlar_rnn_algorithm {
     ASHLAR_RNN_STANDARD,
     ASHLAR_RNN_PERSIST_STATIC,
     ASHLAR_RNN_PERSIST_DYNAMIC, /* compiled anew for each batch size */
     ASHLAR_RNN_PERSIST_SMALL,   /* for small H */
+    ASHLAR_RNN_AUTO,
     ASHLAR_RNN_ALGORITHM_COUNT
 } ashlar_rnn_algorithm;
 

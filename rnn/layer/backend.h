@@ -57,6 +57,12 @@ extern const ashlar_rnn_backend ashlar__rnn_backend_cudnn;
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_restart_dropout(const ashlar_rnn *rnn, uint64_t seed,
                                                             ashlar_stream stream);
 
+/* Whether the stack is one that persistent algorithms take, but for its type. */
+bool ashlar__rnn_may_persist(const ashlar_rnn_config *config);
+
+/* Whether all sequences of a batch have its steps, or may be computed as if they had. */
+bool ashlar__rnn_is_full(const ashlar_rnn_config *config, const ashlar_rnn_batch *batch);
+
 /* cuDNN's limits on persistent algorithms, for every back end, so that what runs on one device runs
  * on the other. Errors: ASHLAR_ENOTSUP. */
 ashlar_status ashlar__rnn_check_algorithm(const ashlar_rnn_config *config);

@@ -75,27 +75,42 @@ static ashlar_status check_shape(const ashlar_rnn *rnn, size_t steps, size_t bat
     return ASHLAR_OK;
 }
 
-/* Ask cuDNN for the sizes with every sequence at full length. Shorter sequences never needed more
- * in cuDNN 9.19, which would refuse a pass whose buffers are too small. The lock must be held. */
-static ashlar_status ask(const ashlar_rnn *rnn, ashlar_cudnn_sizes *sizes) {
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* Ask cuDNN for the sizes of one algorithm with every sequence at full length, and enlarge *sizes
+ * to them. Shorter sequences never needed more in cuDNN 9.19, which would refuse a pass whose
+ * buffers are too small. The lock must be held. */
+static ashlar_status ask(const ashlar_rnn *rnn, ashlar_rnn_algorithm algorithm,
+                         ashlar_cudnn_sizes *sizes) {
     ashlar_cudnn_state *s = state_of(rnn);
-    int32_t *lengths;
-    ASHLAR_HOST_NEW(lengths, sizes->batch, "no host memory for %zu lengths", sizes->batch);
-    for (size_t b = 0; b < sizes->batch; b++) {
-        lengths[b] = (int32_t)sizes->steps;
-    }
-    const ashlar_status status =
-        ashlar__cudnn_state_describe(rnn, s, sizes->steps, sizes->batch, lengths);
-    ashlar__host_free(lengths);
-    ASHLAR_TRY(status);
+    cudnnRNNDescriptor_t stack;
+    size_t work, reserve;
+    ASHLAR_TRY(ashlar__cudnn_state_stack(rnn, s, algorithm, &stack));
+    ASHLAR_TRY(ashlar__cudnn_state_describe(rnn, s, sizes->steps, sizes->batch, NULL));
     ASHLAR_CUDNN_TRY(s->cudnn, temp_space_sizes, cudnnGetRNNTempSpaceSizes,
-                     (s->handle, s->rnn,
+                     (s->handle, stack,
                       sizes->training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE, s->x,
-                      &sizes->work, &sizes->reserve));
-    if (!sizes->training) {
-        sizes->reserve = 0;
-    }
+                      &work, &reserve));
+    sizes->work = larger(sizes->work, work);
+    sizes->reserve = sizes->training ? larger(sizes->reserve, reserve) : 0;
+    sizes->full = algorithm;
     return ASHLAR_OK;
+}
+
+/* Sizes for the standard algorithm, and for the one that AUTO's rule prefers, unless cuDNN refuses
+ * that for this shape. The lock must be held. */
+static ashlar_status ask_for_all(const ashlar_rnn *rnn, ashlar_cudnn_sizes *sizes) {
+    const ashlar_rnn_config *c = &rnn->layout.config;
+    const ashlar_rnn_algorithm chosen = ashlar__cudnn_choose(
+        c, &state_of(rnn)->gpu, sizes->steps, sizes->batch, sizes->training);
+    if (c->algorithm != ASHLAR_RNN_AUTO || chosen == ASHLAR_RNN_STANDARD) {
+        return ask(rnn, chosen, sizes);
+    }
+    ASHLAR_TRY(ask(rnn, ASHLAR_RNN_STANDARD, sizes));
+    const ashlar_status status = ask(rnn, chosen, sizes);
+    return status == ASHLAR_ENOTSUP ? ASHLAR_OK : status;
 }
 
 /* Compile PERSIST_DYNAMIC's code for this number of sequences. The lock must be held. */
@@ -106,7 +121,7 @@ static ashlar_status build_for(const ashlar_rnn *rnn, size_t batch) {
     }
     s->built_batch = 0;
     ASHLAR_CUDNN_TRY(s->cudnn, build_dynamic, cudnnBuildRNNDynamic,
-                     (s->handle, s->rnn, (int)batch));
+                     (s->handle, s->rnns[ASHLAR_RNN_PERSIST_DYNAMIC], (int)batch));
     s->built_batch = batch;
     return ASHLAR_OK;
 }
@@ -118,7 +133,7 @@ static ashlar_status find_sizes(const ashlar_rnn *rnn, size_t steps, size_t batc
     ASHLAR_TRY(build_for(rnn, batch));
     if (s->newest.steps != steps || s->newest.batch != batch || s->newest.training != training) {
         ashlar_cudnn_sizes sizes = {.steps = steps, .batch = batch, .training = training};
-        ASHLAR_TRY(ask(rnn, &sizes));
+        ASHLAR_TRY(ask_for_all(rnn, &sizes));
         s->newest = sizes;
     }
     *out = s->newest;
@@ -149,19 +164,12 @@ typedef struct call {
     const ashlar_rnn_batch *batch;
     const ashlar_rnn_buffers *b;
     ashlar_stream stream;
+    bool is_full; /* described as sequences of full length, which they may not be */
+    cudnnRNNDescriptor_t stack;
     ashlar_cudnn_sizes sizes;
     work_layout at;
     size_t weight_bytes;
 } call;
-
-static bool is_uniform(const ashlar_rnn_batch *batch) {
-    for (size_t i = 0; i < batch->batch; i++) {
-        if ((size_t)batch->lengths[i] != batch->steps) {
-            return false;
-        }
-    }
-    return true;
-}
 
 /* Seed dropout if this pass must. The seeding cannot be captured in a stream. */
 static ashlar_status seed(const call *c) {
@@ -189,7 +197,8 @@ static ashlar_status forward(const call *c) {
     ASHLAR_TRY(c->sizes.training ? seed(c) : ASHLAR_OK);
     ASHLAR_CUDNN_TRY(
         s->cudnn, forward, cudnnRNNForward,
-        (s->handle, s->rnn, c->sizes.training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE,
+        (s->handle, c->stack,
+         c->sizes.training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE,
          NULL, s->x, b->x, s->y, b->y, s->h, b->hx, b->hy, s->c, b->cx, b->cy, c->weight_bytes,
          b->weights, c->sizes.work, b->work, c->sizes.reserve, b->reserve));
     return ASHLAR_OK;
@@ -208,7 +217,7 @@ static ashlar_status backward_data(const call *c) {
     const ashlar_rnn_buffers *b = c->b;
     void *const dx = b->dx != NULL ? b->dx : (char *)b->work + c->at.dx;
     const void *dy = b->dy;
-    if (b->dx != NULL && !is_uniform(c->batch)) {
+    if (b->dx != NULL && !c->is_full) {
         /* Zero dx past the lengths: cuDNN documents the descriptor's fill value for y only. */
         ASHLAR_TRY(clear(c, b->dx, c->at.dx_bytes));
     }
@@ -217,7 +226,7 @@ static ashlar_status backward_data(const call *c) {
         ASHLAR_TRY(clear(c, (char *)b->work + c->at.dy, c->at.dy_bytes));
     }
     ASHLAR_CUDNN_TRY(s->cudnn, backward_data, cudnnRNNBackwardData_v8,
-                     (s->handle, s->rnn, NULL, s->y, b->y, dy, s->x, dx, s->h, b->hx, b->dhy,
+                     (s->handle, c->stack, NULL, s->y, b->y, dy, s->x, dx, s->h, b->hx, b->dhy,
                       b->dhx, s->c, b->cx, b->dcy, b->dcx, c->weight_bytes, b->weights,
                       c->sizes.work, b->work, c->sizes.reserve, b->reserve));
     return ASHLAR_OK;
@@ -227,7 +236,7 @@ static ashlar_status backward_weights(const call *c) {
     const ashlar_cudnn_state *s = c->state;
     const ashlar_rnn_buffers *b = c->b;
     ASHLAR_CUDNN_TRY(s->cudnn, backward_weights, cudnnRNNBackwardWeights_v8,
-                     (s->handle, s->rnn, CUDNN_WGRAD_MODE_ADD, NULL, s->x, b->x, s->h, b->hx, s->y,
+                     (s->handle, c->stack, CUDNN_WGRAD_MODE_ADD, NULL, s->x, b->x, s->h, b->hx, s->y,
                       b->y, c->weight_bytes, b->dweights, c->sizes.work, b->work, c->sizes.reserve,
                       b->reserve));
     return ASHLAR_OK;
@@ -247,8 +256,13 @@ static ashlar_status run(call *c, ashlar_rnn_pass pass) {
     ASHLAR_TRY(find_sizes(c->rnn, batch->steps, batch->batch, training, &c->sizes));
     ASHLAR_FAIL_IF(!lay_out_work(c->rnn, &c->sizes, &c->at), ASHLAR_EOVERFLOW,
                    "rnn: the workspace is too large to address");
-    ASHLAR_TRY(
-        ashlar__cudnn_state_describe(c->rnn, c->state, batch->steps, batch->batch, batch->lengths));
+    c->is_full = ashlar__rnn_is_full(&c->rnn->layout.config, batch);
+    const bool falls_back = c->rnn->layout.config.algorithm == ASHLAR_RNN_AUTO && !c->is_full;
+    ASHLAR_TRY(ashlar__cudnn_state_stack(c->rnn, c->state,
+                                         falls_back ? ASHLAR_RNN_STANDARD : c->sizes.full,
+                                         &c->stack));
+    ASHLAR_TRY(ashlar__cudnn_state_describe(c->rnn, c->state, batch->steps, batch->batch,
+                                            c->is_full ? NULL : batch->lengths));
     return passes[pass](c);
 }
 

@@ -73,7 +73,7 @@ static ashlar_status check_shape(const ashlar_cudnn_state *s, const place *p,
 
 /* Check linear layer `number`: W's gates come first, then R's gates, then the projection. */
 static ashlar_status check_linear(const ashlar_rnn_layout *layout, const ashlar_cudnn_state *s,
-                                  size_t pseudo_layer, size_t number) {
+                                  cudnnRNNDescriptor_t stack, size_t pseudo_layer, size_t number) {
     static const ashlar_rnn_tensor matrices[] = {ASHLAR_RNN_W, ASHLAR_RNN_R, ASHLAR_RNN_WP};
     static const ashlar_rnn_tensor biases[] = {ASHLAR_RNN_BW, ASHLAR_RNN_BR};
     const size_t block = number / layout->gates;
@@ -83,7 +83,7 @@ static ashlar_status check_linear(const ashlar_rnn_layout *layout, const ashlar_
                      .gates = block < 2 ? layout->gates : 1};
     void *matrix = NULL, *bias = NULL;
     ASHLAR_CUDNN_TRY(s->cudnn, weight_params, cudnnGetRNNWeightParams,
-                     (s->handle, s->rnn, (int32_t)pseudo_layer,
+                     (s->handle, stack, (int32_t)pseudo_layer,
                       layout->elements * ashlar_dtype_bytes(layout->config.dtype), base,
                       (int32_t)number, s->h, &matrix, s->c, &bias));
     ASHLAR_TRY(check_offset(&p, matrices[block], matrix));
@@ -92,19 +92,20 @@ static ashlar_status check_linear(const ashlar_rnn_layout *layout, const ashlar_
 }
 
 ashlar_status ashlar__cudnn_check_layout(const ashlar_rnn_layout *layout,
-                                         const ashlar_cudnn_state *s) {
+                                         const ashlar_cudnn_state *s,
+                                         cudnnRNNDescriptor_t stack) {
     const size_t want = layout->elements * ashlar_dtype_bytes(layout->config.dtype);
     const size_t numbers = 2 * layout->gates + (layout->config.cell == ASHLAR_RNN_LSTM);
     size_t got = 0;
     ASHLAR_CUDNN_TRY(s->cudnn, weight_space_size, cudnnGetRNNWeightSpaceSize,
-                     (s->handle, s->rnn, &got));
+                     (s->handle, stack, &got));
     ASHLAR_FAIL_IF(
         got != want, ASHLAR_ENOTSUP,
         "rnn: the stack has %zu bytes for this cuDNN, %zu for ashlar; use another cuDNN 9", got,
         want);
     for (size_t pseudo_layer = 0; pseudo_layer < layout->pseudo_layers; pseudo_layer++) {
         for (size_t number = 0; number < numbers; number++) {
-            ASHLAR_TRY(check_linear(layout, s, pseudo_layer, number));
+            ASHLAR_TRY(check_linear(layout, s, stack, pseudo_layer, number));
         }
     }
     return ASHLAR_OK;

@@ -87,9 +87,10 @@ static cudnnMathType_t math_type(const ashlar_rnn_config *c) {
 static const cudnnRNNMode_t cell_modes[] = {ASHLAR_RNN_CELL_MAP(CELL_MODE)};
 ASHLAR_TABLE_IS_FULL(cell_modes, ASHLAR_RNN_CELL_COUNT);
 
-/* Set the rnn's descriptor. For cuDNN, no projection means one as wide as hidden. All sizes fit in
+/* Set a descriptor of the rnn. For cuDNN, no projection means one as wide as hidden. All sizes fit in
  * an int, because a layout has fewer than 2^31 elements. */
-static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_state *s) {
+static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_state *s,
+                                    ashlar_rnn_algorithm algorithm) {
     static const cudnnRNNBiasMode_t biases[] = {
         [ASHLAR_RNN_BIAS_DOUBLE] = CUDNN_RNN_DOUBLE_BIAS,
         [ASHLAR_RNN_BIAS_NONE] = CUDNN_RNN_NO_BIAS,
@@ -103,11 +104,11 @@ static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_st
         [ASHLAR_RNN_PERSIST_DYNAMIC] = CUDNN_RNN_ALGO_PERSIST_DYNAMIC,
         [ASHLAR_RNN_PERSIST_SMALL] = CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H,
     };
-    ASHLAR_TABLE_IS_FULL(algorithms, ASHLAR_RNN_ALGORITHM_COUNT);
+    ASHLAR_TABLE_IS_FULL(algorithms, ASHLAR_RNN_AUTO);
     const ashlar_rnn_config *c = &rnn->layout.config;
     const cudnnDataType_t type = ashlar__cudnn_type(c->dtype);
     ASHLAR_CUDNN_TRY(s->cudnn, set_rnn, cudnnSetRNNDescriptor_v8,
-                     (s->rnn, algorithms[c->algorithm], cell_modes[c->cell], biases[c->bias],
+                     (s->rnns[algorithm], algorithms[algorithm], cell_modes[c->cell], biases[c->bias],
                       c->directions == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL,
                       CUDNN_LINEAR_INPUT, type,
                       ashlar_dtype_is_narrow(c->dtype) ? CUDNN_DATA_FLOAT : type, math_type(c),
@@ -121,7 +122,27 @@ ashlar_status ashlar__cudnn_state_seed(const ashlar_rnn *rnn, ashlar_cudnn_state
     const float dropped = s->states == NULL ? 0 : (float)rnn->layout.config.dropout;
     ASHLAR_CUDNN_TRY(s->cudnn, set_dropout, cudnnSetDropoutDescriptor,
                      (s->dropout, s->handle, dropped, s->states, s->states_bytes, seed));
-    return describe_stack(rnn, s); /* s->rnn may hold a copy of the old dropout */
+    for (int a = 0; a < ASHLAR_RNN_AUTO; a++) { /* they may hold a copy of the old dropout */
+        ASHLAR_TRY(s->rnns[a] == NULL ? ASHLAR_OK
+                                      : describe_stack(rnn, s, (ashlar_rnn_algorithm)a));
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__cudnn_state_stack(const ashlar_rnn *rnn, ashlar_cudnn_state *s,
+                                        ashlar_rnn_algorithm algorithm,
+                                        cudnnRNNDescriptor_t *out) {
+    if (s->rnns[algorithm] == NULL) {
+        ASHLAR_CUDNN_TRY(s->cudnn, create_rnn, cudnnCreateRNNDescriptor, (&s->rnns[algorithm]));
+        const ashlar_status status = describe_stack(rnn, s, algorithm);
+        if (status != ASHLAR_OK) {
+            (void)s->cudnn->destroy_rnn(s->rnns[algorithm]);
+            s->rnns[algorithm] = NULL;
+            return status;
+        }
+    }
+    *out = s->rnns[algorithm];
+    return ASHLAR_OK;
 }
 
 static ashlar_status describe_padded(const ashlar_cudnn_state *s, cudnnRNNDataDescriptor_t desc,
@@ -144,14 +165,29 @@ static ashlar_status describe_states(const ashlar_cudnn_state *s, cudnnTensorDes
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__cudnn_state_describe(const ashlar_rnn *rnn, const ashlar_cudnn_state *s,
-                                           size_t steps, size_t batch, const int32_t *lengths) {
+static ashlar_status describe(const ashlar_rnn *rnn, const ashlar_cudnn_state *s, size_t steps,
+                              size_t batch, const int32_t *lengths) {
     const ashlar_rnn_layout *l = &rnn->layout;
     const ashlar_dtype dtype = l->config.dtype;
     ASHLAR_TRY(describe_padded(s, s->x, dtype, steps, batch, l->config.input, lengths));
     ASHLAR_TRY(describe_padded(s, s->y, dtype, steps, batch, l->output, lengths));
     ASHLAR_TRY(describe_states(s, s->h, dtype, l->pseudo_layers, batch, l->state));
     return describe_states(s, s->c, dtype, l->pseudo_layers, batch, l->config.hidden);
+}
+
+ashlar_status ashlar__cudnn_state_describe(const ashlar_rnn *rnn, const ashlar_cudnn_state *s,
+                                           size_t steps, size_t batch, const int32_t *lengths) {
+    if (lengths != NULL) {
+        return describe(rnn, s, steps, batch, lengths);
+    }
+    int32_t *all;
+    ASHLAR_HOST_NEW(all, batch, "no host memory for %zu lengths", batch);
+    for (size_t b = 0; b < batch; b++) {
+        all[b] = (int32_t)steps;
+    }
+    const ashlar_status status = describe(rnn, s, steps, batch, all);
+    ashlar__host_free(all);
+    return status;
 }
 
 /* Allocate dropout's states. Their size depends on the GPU. */
@@ -174,22 +210,27 @@ static ashlar_status take_states(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
 
 static ashlar_status build(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     const ashlar_cudnn *cudnn = s->cudnn;
+    const ashlar_rnn_algorithm algorithm = rnn->layout.config.algorithm;
+    const bool is_auto = algorithm == ASHLAR_RNN_AUTO;
+    cudnnRNNDescriptor_t stack;
+    ASHLAR_TRY(is_auto ? ashlar__cudnn_gpu_read(rnn, &s->gpu) : ASHLAR_OK);
     ASHLAR_CUDNN_TRY(cudnn, create, cudnnCreate, (&s->handle));
     ASHLAR_CUDNN_TRY(cudnn, create_dropout, cudnnCreateDropoutDescriptor, (&s->dropout));
-    ASHLAR_CUDNN_TRY(cudnn, create_rnn, cudnnCreateRNNDescriptor, (&s->rnn));
     ASHLAR_CUDNN_TRY(cudnn, create_data, cudnnCreateRNNDataDescriptor, (&s->x));
     ASHLAR_CUDNN_TRY(cudnn, create_data, cudnnCreateRNNDataDescriptor, (&s->y));
     ASHLAR_CUDNN_TRY(cudnn, create_tensor, cudnnCreateTensorDescriptor, (&s->h));
     ASHLAR_CUDNN_TRY(cudnn, create_tensor, cudnnCreateTensorDescriptor, (&s->c));
     ASHLAR_TRY(take_states(rnn, s));
     ASHLAR_TRY(ashlar__cudnn_state_seed(rnn, s, 0));
+    ASHLAR_TRY(
+        ashlar__cudnn_state_stack(rnn, s, is_auto ? ASHLAR_RNN_STANDARD : algorithm, &stack));
     if (s->states != NULL) { /* drawn on the default stream, which not every stream waits for */
         const cu_result result = ASHLAR_DRIVER_CALL(rnn->device->driver, ctx_synchronize, ());
         if (result != CU_SUCCESS) {
             return ashlar__driver_error(rnn->device->driver, "cuCtxSynchronize", result);
         }
     }
-    return ashlar__cudnn_check_layout(&rnn->layout, s);
+    return ashlar__cudnn_check_layout(&rnn->layout, s, stack);
 }
 
 /* Destroy what was made. The device's context must be current. Errors are ignored: nothing can be
@@ -210,7 +251,9 @@ static void unmake(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     DESTROY(tensor, s->h)
     DESTROY(data, s->y)
     DESTROY(data, s->x)
-    DESTROY(rnn, s->rnn)
+    for (int a = 0; a < ASHLAR_RNN_AUTO; a++) {
+        DESTROY(rnn, s->rnns[a])
+    }
     DESTROY(dropout, s->dropout)
     (void)cudnn->destroy(s->handle);
     if (s->states != NULL) {

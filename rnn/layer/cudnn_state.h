@@ -68,10 +68,18 @@ ashlar_status ashlar__cudnn_error(const ashlar_cudnn *cudnn, const char *what,
         }                                                          \
     } while (0)
 
-/* The bytes that cuDNN needs for one shape at full length. steps 0: no shape is known yet. */
+/* What the choice of an algorithm asks of a GPU. */
+typedef struct ashlar_cudnn_gpu {
+    int major, minor; /* its compute capability */
+    int multiprocessors;
+} ashlar_cudnn_gpu;
+
+/* The bytes that cuDNN needs for one shape, whatever the lengths. steps 0: no shape is known yet. */
 typedef struct ashlar_cudnn_sizes {
     size_t steps, batch;
     bool training;
+    ashlar_rnn_algorithm full; /* for sequences of full length; others take the standard one, or
+                                * this one, too, if the rnn has one only */
     size_t reserve, work;
 } ashlar_cudnn_sizes;
 
@@ -79,13 +87,14 @@ typedef struct ashlar_cudnn_state {
     const ashlar_cudnn *cudnn; /* const */
     pthread_mutex_t lock;      /* guards all fields below: a handle serves one thread at a time */
     cudnnHandle_t handle;
-    cudnnRNNDescriptor_t rnn;
+    cudnnRNNDescriptor_t rnns[ASHLAR_RNN_AUTO]; /* by algorithm; NULL: not asked for yet */
     cudnnDropoutDescriptor_t dropout;
     cudnnRNNDataDescriptor_t x, y; /* set anew for each call */
     cudnnTensorDescriptor_t h, c;  /* set anew for each call */
     void *states;                  /* dropout's, owned, in device memory; NULL: no dropout */
     size_t states_bytes;
     bool is_seeded;            /* the first training forward has seeded dropout */
+    ashlar_cudnn_gpu gpu;      /* const; of ASHLAR_RNN_AUTO */
     size_t built_batch;        /* PERSIST_DYNAMIC: its code is for this batch size; 0: no code */
     ashlar_cudnn_sizes newest; /* kept, because most calls ask for the same shape as the last */
 } ashlar_cudnn_state;
@@ -100,17 +109,34 @@ void ashlar__cudnn_state_destroy(const ashlar_rnn *rnn, ashlar_cudnn_state *stat
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_state_seed(const ashlar_rnn *rnn,
                                                          ashlar_cudnn_state *state, uint64_t seed);
 
-/* Set the descriptors x, y, h and c for a batch. */
+/* The rnn's descriptor for one algorithm. Errors: those of cuDNN. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_state_stack(const ashlar_rnn *rnn,
+                                                          ashlar_cudnn_state *state,
+                                                          ashlar_rnn_algorithm algorithm,
+                                                          cudnnRNNDescriptor_t *out);
+
+/* Set the descriptors x, y, h and c for a batch. lengths NULL: all have `steps`. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_state_describe(const ashlar_rnn *rnn,
                                                              const ashlar_cudnn_state *state,
                                                              size_t steps, size_t batch,
                                                              const int32_t *lengths);
+
+/* The algorithm for sequences of full length: that of `config`, or the one that AUTO's rule says
+ * (cudnn_choose.c). It follows PyTorch's, aten/src/ATen/native/cudnn/RNN.cpp, get_algo(). */
+ashlar_rnn_algorithm ashlar__cudnn_choose(const ashlar_rnn_config *config,
+                                          const ashlar_cudnn_gpu *gpu, size_t steps, size_t batch,
+                                          bool training);
+
+/* Errors: ASHLAR_EDRIVER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_gpu_read(const ashlar_rnn *rnn,
+                                                       ashlar_cudnn_gpu *out);
 
 cudnnDataType_t ashlar__cudnn_type(ashlar_dtype dtype);
 
 /* Compare every weight's place and shape with cuDNN's answer (cudnn_check.c). Errors:
  * ASHLAR_ENOTSUP; the detail names the first weight that differs. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_check_layout(const ashlar_rnn_layout *layout,
-                                                           const ashlar_cudnn_state *state);
+                                                           const ashlar_cudnn_state *state,
+                                                           cudnnRNNDescriptor_t rnn);
 
 #endif /* ASHLAR_CUDNN_STATE_H */

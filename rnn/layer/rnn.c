@@ -5,11 +5,29 @@
 #include "allocator/base/sized.h"
 #include "rnn/layer/rnn_chunks.h"
 
+static bool is_persistent(const ashlar_rnn_config *c) {
+    return c->algorithm != ASHLAR_RNN_STANDARD && c->algorithm != ASHLAR_RNN_AUTO;
+}
+
+bool ashlar__rnn_may_persist(const ashlar_rnn_config *c) {
+    return c->bias == ASHLAR_RNN_BIAS_DOUBLE && c->projection == 0;
+}
+
+bool ashlar__rnn_is_full(const ashlar_rnn_config *c, const ashlar_rnn_batch *batch) {
+    if (batch->padding_is_free != 0 && c->directions == 1 && c->cell != ASHLAR_RNN_RELU) {
+        return true;
+    }
+    for (size_t b = 0; b < batch->batch; b++) {
+        if ((size_t)batch->lengths[b] != batch->steps) {
+            return false;
+        }
+    }
+    return true;
+}
+
 ashlar_status ashlar__rnn_check_algorithm(const ashlar_rnn_config *c) {
     const bool has_type = c->dtype != ASHLAR_F64 || c->algorithm == ASHLAR_RNN_PERSIST_DYNAMIC;
-    ASHLAR_FAIL_IF(c->algorithm != ASHLAR_RNN_STANDARD &&
-                       (c->bias != ASHLAR_RNN_BIAS_DOUBLE || c->projection != 0 || !has_type),
-                   ASHLAR_ENOTSUP,
+    ASHLAR_FAIL_IF(is_persistent(c) && (!ashlar__rnn_may_persist(c) || !has_type), ASHLAR_ENOTSUP,
                    "rnn: a persistent algorithm needs ASHLAR_RNN_BIAS_DOUBLE and no projection, "
                    "and only ASHLAR_RNN_PERSIST_DYNAMIC has ASHLAR_F64; use ASHLAR_RNN_STANDARD");
     return ASHLAR_OK;
@@ -55,7 +73,6 @@ ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch
 }
 
 static ashlar_status check_batch(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch) {
-    const bool is_persistent = rnn->layout.config.algorithm != ASHLAR_RNN_STANDARD;
     ASHLAR_FAIL_IF(
         batch->steps == 0 || batch->batch == 0 || batch->lengths == NULL, ASHLAR_EINVAL,
         "rnn: a batch of %zu sequences of %zu steps; each is at least 1, and lengths are given",
@@ -64,10 +81,11 @@ static ashlar_status check_batch(const ashlar_rnn *rnn, const ashlar_rnn_batch *
         ASHLAR_FAIL_IF(batch->lengths[b] < 1 || (size_t)batch->lengths[b] > batch->steps,
                        ASHLAR_EINVAL, "rnn: lengths[%zu] is %d; it must be 1 to %zu", b,
                        (int)batch->lengths[b], batch->steps);
-        ASHLAR_FAIL_IF(is_persistent && (size_t)batch->lengths[b] != batch->steps, ASHLAR_ENOTSUP,
-                       "rnn: a persistent algorithm takes only sequences of the full length; use "
-                       "ASHLAR_RNN_STANDARD");
     }
+    const ashlar_rnn_config *c = &rnn->layout.config;
+    ASHLAR_FAIL_IF(is_persistent(c) && !ashlar__rnn_is_full(c, batch), ASHLAR_ENOTSUP,
+                   "rnn: a persistent algorithm takes only sequences of the full length; use "
+                   "ASHLAR_RNN_STANDARD or ASHLAR_RNN_AUTO");
     return ASHLAR_OK;
 }
 
@@ -104,6 +122,13 @@ static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass, const
     }
     size_t reserve_bytes, work_bytes;
     const bool training = c->buffers.reserve != NULL;
+    const ashlar_rnn_buffers *b = &c->buffers;
+    const bool has_states = (pass == ASHLAR_RNN_FORWARD && (b->hy != NULL || b->cy != NULL)) ||
+                            (pass == ASHLAR_RNN_BACKWARD_DATA && (b->dhy != NULL || b->dcy != NULL));
+    ASHLAR_FAIL_IF(c->batch.padding_is_free != 0 && has_states, ASHLAR_EINVAL,
+                   "%s: with padding_is_free the final states are not known; leave hy, cy, dhy and "
+                   "dcy NULL",
+                   names[pass]);
     ASHLAR_TRY(check_batch(rnn, &c->batch));
     /* If the sizes cannot be computed, no buffers can be right. */
     ASHLAR_TRY(ashlar_rnn_sizes(rnn, c->batch.steps, c->batch.batch, training, &reserve_bytes,

@@ -16,6 +16,7 @@ enum { HEAD_BYTES = 64, EXTRA_WORK = 64 };
 
 /* In front of the CPU's reserve. */
 typedef struct head {
+    uint64_t algorithm;
     uint64_t sums[3]; /* of y, hx, cx as forward left them */
 } head;
 
@@ -53,7 +54,7 @@ static bool layout_of(const struct cudnnRNNStruct *rnn, ashlar_rnn_layout *layou
     return ashlar_rnn_layout_init(layout, &config) == ASHLAR_OK;
 }
 
-/* The reserve depends on the lengths too; the workspace is no monotonic function of T. */
+/* The reserve depends on lengths and algorithm too; the workspace is no monotonic function of T. */
 static bool sizes_of(const struct cudnnRNNStruct *rnn, const struct cudnnRNNDataStruct *x,
                      bool training, size_t *reserve, size_t *work) {
     ashlar_rnn_layout layout;
@@ -65,7 +66,7 @@ static bool sizes_of(const struct cudnnRNNStruct *rnn, const struct cudnnRNNData
     for (int b = 0; training && b < x->batch; b++) {
         *reserve += (size_t)x->lengths[b] * sizeof(double);
     }
-    *reserve += training ? HEAD_BYTES : 0;
+    *reserve += training ? HEAD_BYTES + (size_t)rnn->algorithm % 3 * sizeof(double) : 0;
     *work += EXTRA_WORK * (size_t)(5 - x->steps % 5);
     return true;
 }
@@ -78,7 +79,9 @@ cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t handle, cudnnRNNDescriptor
     if (handle == NULL || !rnn->is_set || !x->is_set || !fake_has_context()) {
         return fake_misuse("sizes without a handle, a description or a context");
     }
-    return sizes_of(rnn, x, mode == CUDNN_FWD_MODE_TRAINING, reserve, work)
+    const bool is_refused =
+        fake_cudnn.refuses_small && rnn->algorithm == CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H;
+    return !is_refused && sizes_of(rnn, x, mode == CUDNN_FWD_MODE_TRAINING, reserve, work)
                ? CUDNN_STATUS_SUCCESS
                : CUDNN_STATUS_NOT_SUPPORTED;
 }
@@ -87,6 +90,7 @@ cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t handle, cudnnRNNDescriptor
 
 typedef struct job {
     ashlar_rnn_pass pass;
+    cudnnRNNAlgo_t algorithm;
     ashlar_rnn_layout layout;
     ashlar_rnn_cpu_args args;
     head *head;                /* NULL: inference */
@@ -106,7 +110,7 @@ static uint64_t sum(const void *data, size_t bytes) {
 }
 
 static head head_of(const job *j) {
-    return (head){{sum(j->y, j->y_bytes), sum(j->hx, j->h_bytes), sum(j->cx, j->c_bytes)}};
+    return (head){(uint64_t)j->algorithm, {sum(j->y, j->y_bytes), sum(j->hx, j->h_bytes), sum(j->cx, j->c_bytes)}};
 }
 
 /* A tensor of a pass, in F32 for as long as it runs. */
@@ -212,7 +216,7 @@ static void run(void *user_data) {
         const bool has_cx =
             j->pass == ASHLAR_RNN_BACKWARD_DATA; /* backward_weights is not given it */
         if (memcmp(&now, j->head, sizeof now - (has_cx ? 0 : sizeof now.sums[2])) != 0) {
-            (void)fake_misuse("backward gets another y, hx or cx than forward had");
+            (void)fake_misuse("backward has another algorithm, y, hx or cx than forward had");
         }
         run_pass(j);
         plant_error(j);
@@ -279,6 +283,7 @@ static cudnnStatus_t check(const common *a, const ashlar_rnn_layout *layout) {
     if (a->rnn->algorithm == CUDNN_RNN_ALGO_PERSIST_DYNAMIC && a->rnn->built_batch != a->x->batch) {
         return fake_misuse("code for %d sequences, not %d", a->rnn->built_batch, a->x->batch);
     }
+    fake_cudnn.algorithm = (int)a->rnn->algorithm;
     return a->rnn->algorithm != CUDNN_RNN_ALGO_STANDARD && !is_uniform(a->x)
                ? CUDNN_STATUS_NOT_SUPPORTED
                : CUDNN_STATUS_SUCCESS;
@@ -292,6 +297,7 @@ static job *new_job(const common *a, const ashlar_rnn_layout *layout, ashlar_rnn
         return NULL;
     }
     j->pass = pass;
+    j->algorithm = a->rnn->algorithm;
     j->dtype = dtype_of(a->rnn->type);
     j->layout = *layout;
     j->head = a->training ? a->reserve : NULL;

@@ -55,7 +55,6 @@ static const char *open_state(ashlar_cudnn_state *s) {
     }
     s->handle = (cudnnHandle_t)(void *)page;
     CHECK(cudnn->create_dropout(&s->dropout) == CUDNN_STATUS_SUCCESS);
-    CHECK(cudnn->create_rnn(&s->rnn) == CUDNN_STATUS_SUCCESS);
     CHECK(cudnn->create_data(&s->x) == CUDNN_STATUS_SUCCESS);
     CHECK(cudnn->create_data(&s->y) == CUDNN_STATUS_SUCCESS);
     CHECK(cudnn->create_tensor(&s->h) == CUDNN_STATUS_SUCCESS);
@@ -63,12 +62,33 @@ static const char *open_state(ashlar_cudnn_state *s) {
     return NULL;
 }
 
-static void close_state(const ashlar_cudnn_state *s) {
+static void forget_stacks(ashlar_cudnn_state *s) {
+    for (int a = 0; a < ASHLAR_RNN_AUTO; a++) {
+        CHECK(s->rnns[a] == NULL || s->cudnn->destroy_rnn(s->rnns[a]) == CUDNN_STATUS_SUCCESS);
+        s->rnns[a] = NULL;
+    }
+}
+
+/* The algorithm of a stack: AUTO's on some GPU, for some batch. */
+static ashlar_rnn_algorithm drawn_algorithm(const ashlar_rnn_config *config) {
+    const ashlar_cudnn_gpu gpu = {(int)random_between(5, 12), 0, 132};
+    return ashlar__cudnn_choose(config, &gpu, 40, 8 * random_between(1, 16),
+                                random_between(0, 1) == 0);
+}
+
+static ashlar_status describe_stack(const ashlar_rnn *rnn, ashlar_cudnn_state *s,
+                                    cudnnRNNDescriptor_t *out) {
+    forget_stacks(s);
+    CHECK(ashlar__cudnn_state_seed(rnn, s, 0) == ASHLAR_OK);
+    return ashlar__cudnn_state_stack(rnn, s, drawn_algorithm(&rnn->layout.config), out);
+}
+
+static void close_state(ashlar_cudnn_state *s) {
     CHECK(s->cudnn->destroy_tensor(s->c) == CUDNN_STATUS_SUCCESS);
     CHECK(s->cudnn->destroy_tensor(s->h) == CUDNN_STATUS_SUCCESS);
     CHECK(s->cudnn->destroy_data(s->y) == CUDNN_STATUS_SUCCESS);
     CHECK(s->cudnn->destroy_data(s->x) == CUDNN_STATUS_SUCCESS);
-    CHECK(s->cudnn->destroy_rnn(s->rnn) == CUDNN_STATUS_SUCCESS);
+    forget_stacks(s);
     CHECK(s->cudnn->destroy_dropout(s->dropout) == CUDNN_STATUS_SUCCESS);
 }
 
@@ -93,11 +113,12 @@ CASE(every_stack_is_described_and_lies_where_cudnn_wants_it) {
         ashlar_rnn rnn = {.backend = &ashlar__rnn_backend_cudnn};
         REQUIRE(ashlar_rnn_layout_init(&rnn.layout, &config) == ASHLAR_OK);
         const bool is_allowed = ashlar__rnn_check_algorithm(&config) == ASHLAR_OK;
-        const ashlar_status status = ashlar__cudnn_state_seed(&rnn, &s, 0);
+        cudnnRNNDescriptor_t stack = NULL;
+        const ashlar_status status = describe_stack(&rnn, &s, &stack);
         CHECK((status == ASHLAR_OK) == is_allowed); /* cuDNN refuses the same */
         if (status == ASHLAR_OK) {
             described++;
-            CHECK(ashlar__cudnn_check_layout(&rnn.layout, &s) == ASHLAR_OK);
+            CHECK(ashlar__cudnn_check_layout(&rnn.layout, &s, stack) == ASHLAR_OK);
             CHECK(describe_batch(&rnn, &s) == ASHLAR_OK);
         } else {
             CHECK(status == ASHLAR_ENOTSUP);
@@ -119,9 +140,10 @@ CASE(another_stack_is_found_out) {
     ashlar_rnn_layout layout;
     REQUIRE(ashlar_rnn_layout_init(&rnn.layout, &lstm) == ASHLAR_OK);
     REQUIRE(ashlar_rnn_layout_init(&layout, &other) == ASHLAR_OK);
-    REQUIRE(ashlar__cudnn_state_seed(&rnn, &s, 0) == ASHLAR_OK);
-    CHECK(ashlar__cudnn_check_layout(&rnn.layout, &s) == ASHLAR_OK);
-    CHECK_FAILS(ashlar__cudnn_check_layout(&layout, &s), ASHLAR_ENOTSUP, "bytes for this cuDNN");
+    cudnnRNNDescriptor_t stack = NULL;
+    REQUIRE(describe_stack(&rnn, &s, &stack) == ASHLAR_OK);
+    CHECK(ashlar__cudnn_check_layout(&rnn.layout, &s, stack) == ASHLAR_OK);
+    CHECK_FAILS(ashlar__cudnn_check_layout(&layout, &s, stack), ASHLAR_ENOTSUP, "bytes for this cuDNN");
     close_state(&s);
 }
 

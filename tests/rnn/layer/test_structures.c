@@ -38,7 +38,7 @@ IS(ashlar_pack_options, 40, user);
 IS(ashlar_pack_result, 32, strategy);
 IS(ashlar_plan_options, 16, rerecord_after);
 IS(ashlar_plan_stats, 144, misses);
-IS(ashlar_rnn_batch, 56, dropout_stride);
+IS(ashlar_rnn_batch, 64, padding_is_free);
 IS(ashlar_rnn_buffers, 128, dweights);
 IS(ashlar_rnn_config, 72, algorithm);
 IS(ashlar_rnn_layout, 232, elements);
