@@ -58,10 +58,26 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_restart_dropout(const ashlar_rnn *rn
                                                             ashlar_stream stream);
 
 /* Whether the stack is one that persistent algorithms take, but for its type. */
-bool ashlar__rnn_may_persist(const ashlar_rnn_config *config);
+static inline bool ashlar__rnn_may_persist(const ashlar_rnn_config *c) {
+    return c->bias == ASHLAR_RNN_BIAS_DOUBLE && c->projection == 0;
+}
 
-/* Whether all sequences of a batch have its steps, or may be computed as if they had. */
-bool ashlar__rnn_is_full(const ashlar_rnn_config *config, const ashlar_rnn_batch *batch);
+/* Whether all sequences of a batch have its steps. */
+static inline bool ashlar__rnn_is_full(const ashlar_rnn_batch *batch) {
+    for (size_t b = 0; b < batch->batch; b++) {
+        if ((size_t)batch->lengths[b] != batch->steps) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether they have, or may be computed as if they had. */
+static inline bool ashlar__rnn_may_be_full(const ashlar_rnn_config *c,
+                                           const ashlar_rnn_batch *batch) {
+    return (batch->padding_is_free != 0 && c->directions == 1 && c->cell != ASHLAR_RNN_RELU) ||
+           ashlar__rnn_is_full(batch);
+}
 
 /* cuDNN's limits on persistent algorithms, for every back end, so that what runs on one device runs
  * on the other. Errors: ASHLAR_ENOTSUP. */

@@ -103,8 +103,8 @@ static ashlar_status ask(const ashlar_rnn *rnn, ashlar_rnn_algorithm algorithm,
  * that for this shape. The lock must be held. */
 static ashlar_status ask_for_all(const ashlar_rnn *rnn, ashlar_cudnn_sizes *sizes) {
     const ashlar_rnn_config *c = &rnn->layout.config;
-    const ashlar_rnn_algorithm chosen = ashlar__cudnn_choose(
-        c, &state_of(rnn)->gpu, sizes->steps, sizes->batch, sizes->training);
+    const ashlar_rnn_algorithm chosen =
+        ashlar__cudnn_choose(c, &state_of(rnn)->gpu, sizes->steps, sizes->batch, sizes->training);
     if (c->algorithm != ASHLAR_RNN_AUTO || chosen == ASHLAR_RNN_STANDARD) {
         return ask(rnn, chosen, sizes);
     }
@@ -195,12 +195,12 @@ static ashlar_status forward(const call *c) {
     const ashlar_cudnn_state *s = c->state;
     const ashlar_rnn_buffers *b = c->b;
     ASHLAR_TRY(c->sizes.training ? seed(c) : ASHLAR_OK);
-    ASHLAR_CUDNN_TRY(
-        s->cudnn, forward, cudnnRNNForward,
-        (s->handle, c->stack,
-         c->sizes.training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE,
-         NULL, s->x, b->x, s->y, b->y, s->h, b->hx, b->hy, s->c, b->cx, b->cy, c->weight_bytes,
-         b->weights, c->sizes.work, b->work, c->sizes.reserve, b->reserve));
+    ASHLAR_CUDNN_TRY(s->cudnn, forward, cudnnRNNForward,
+                     (s->handle, c->stack,
+                      c->sizes.training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE, NULL,
+                      s->x, b->x, s->y, b->y, s->h, b->hx, b->hy, s->c, b->cx, b->cy,
+                      c->weight_bytes, b->weights, c->sizes.work, b->work, c->sizes.reserve,
+                      b->reserve));
     return ASHLAR_OK;
 }
 
@@ -236,9 +236,9 @@ static ashlar_status backward_weights(const call *c) {
     const ashlar_cudnn_state *s = c->state;
     const ashlar_rnn_buffers *b = c->b;
     ASHLAR_CUDNN_TRY(s->cudnn, backward_weights, cudnnRNNBackwardWeights_v8,
-                     (s->handle, c->stack, CUDNN_WGRAD_MODE_ADD, NULL, s->x, b->x, s->h, b->hx, s->y,
-                      b->y, c->weight_bytes, b->dweights, c->sizes.work, b->work, c->sizes.reserve,
-                      b->reserve));
+                     (s->handle, c->stack, CUDNN_WGRAD_MODE_ADD, NULL, s->x, b->x, s->h, b->hx,
+                      s->y, b->y, c->weight_bytes, b->dweights, c->sizes.work, b->work,
+                      c->sizes.reserve, b->reserve));
     return ASHLAR_OK;
 }
 
@@ -256,11 +256,13 @@ static ashlar_status run(call *c, ashlar_rnn_pass pass) {
     ASHLAR_TRY(find_sizes(c->rnn, batch->steps, batch->batch, training, &c->sizes));
     ASHLAR_FAIL_IF(!lay_out_work(c->rnn, &c->sizes, &c->at), ASHLAR_EOVERFLOW,
                    "rnn: the workspace is too large to address");
-    c->is_full = ashlar__rnn_is_full(&c->rnn->layout.config, batch);
-    const bool falls_back = c->rnn->layout.config.algorithm == ASHLAR_RNN_AUTO && !c->is_full;
-    ASHLAR_TRY(ashlar__cudnn_state_stack(c->rnn, c->state,
-                                         falls_back ? ASHLAR_RNN_STANDARD : c->sizes.full,
-                                         &c->stack));
+    const ashlar_rnn_config *config = &c->rnn->layout.config;
+    /* The standard one does less for short sequences. */
+    c->is_full = c->sizes.full == ASHLAR_RNN_STANDARD ? ashlar__rnn_is_full(batch)
+                                                      : ashlar__rnn_may_be_full(config, batch);
+    const bool falls_back = config->algorithm == ASHLAR_RNN_AUTO && !c->is_full;
+    ASHLAR_TRY(ashlar__cudnn_state_stack(
+        c->rnn, c->state, falls_back ? ASHLAR_RNN_STANDARD : c->sizes.full, &c->stack));
     ASHLAR_TRY(ashlar__cudnn_state_describe(c->rnn, c->state, batch->steps, batch->batch,
                                             c->is_full ? NULL : batch->lengths));
     return passes[pass](c);

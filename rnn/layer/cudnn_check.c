@@ -92,8 +92,7 @@ static ashlar_status check_linear(const ashlar_rnn_layout *layout, const ashlar_
 }
 
 ashlar_status ashlar__cudnn_check_layout(const ashlar_rnn_layout *layout,
-                                         const ashlar_cudnn_state *s,
-                                         cudnnRNNDescriptor_t stack) {
+                                         const ashlar_cudnn_state *s, cudnnRNNDescriptor_t stack) {
     const size_t want = layout->elements * ashlar_dtype_bytes(layout->config.dtype);
     const size_t numbers = 2 * layout->gates + (layout->config.cell == ASHLAR_RNN_LSTM);
     size_t got = 0;

@@ -56,9 +56,9 @@ ashlar_rnn_algorithm ashlar__cudnn_choose(const ashlar_rnn_config *c, const ashl
     if (!ashlar__rnn_may_persist(c) || c->dtype == ASHLAR_F64) {
         return ASHLAR_RNN_STANDARD;
     }
-    return is_small(c, gpu, training)            ? ASHLAR_RNN_PERSIST_SMALL
+    return is_small(c, gpu, training)        ? ASHLAR_RNN_PERSIST_SMALL
            : is_static(c, gpu, steps, batch) ? ASHLAR_RNN_PERSIST_STATIC
-                                                 : ASHLAR_RNN_STANDARD;
+                                             : ASHLAR_RNN_STANDARD;
 }
 
 static ashlar_status ask(ashlar_driver *driver, const ashlar_device *device, unsigned attribute,

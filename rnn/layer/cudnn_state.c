@@ -87,8 +87,8 @@ static cudnnMathType_t math_type(const ashlar_rnn_config *c) {
 static const cudnnRNNMode_t cell_modes[] = {ASHLAR_RNN_CELL_MAP(CELL_MODE)};
 ASHLAR_TABLE_IS_FULL(cell_modes, ASHLAR_RNN_CELL_COUNT);
 
-/* Set a descriptor of the rnn. For cuDNN, no projection means one as wide as hidden. All sizes fit in
- * an int, because a layout has fewer than 2^31 elements. */
+/* Set a descriptor of the rnn. For cuDNN, no projection means one as wide as hidden. All sizes fit
+ * in an int, because a layout has fewer than 2^31 elements. */
 static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_state *s,
                                     ashlar_rnn_algorithm algorithm) {
     static const cudnnRNNBiasMode_t biases[] = {
@@ -107,13 +107,13 @@ static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_st
     ASHLAR_TABLE_IS_FULL(algorithms, ASHLAR_RNN_AUTO);
     const ashlar_rnn_config *c = &rnn->layout.config;
     const cudnnDataType_t type = ashlar__cudnn_type(c->dtype);
-    ASHLAR_CUDNN_TRY(s->cudnn, set_rnn, cudnnSetRNNDescriptor_v8,
-                     (s->rnns[algorithm], algorithms[algorithm], cell_modes[c->cell], biases[c->bias],
-                      c->directions == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL,
-                      CUDNN_LINEAR_INPUT, type,
-                      ashlar_dtype_is_narrow(c->dtype) ? CUDNN_DATA_FLOAT : type, math_type(c),
-                      (int32_t)c->input, (int32_t)c->hidden, (int32_t)rnn->layout.state,
-                      (int32_t)c->layers, s->dropout, CUDNN_RNN_PADDED_IO_ENABLED));
+    ASHLAR_CUDNN_TRY(
+        s->cudnn, set_rnn, cudnnSetRNNDescriptor_v8,
+        (s->rnns[algorithm], algorithms[algorithm], cell_modes[c->cell], biases[c->bias],
+         c->directions == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT, type,
+         ashlar_dtype_is_narrow(c->dtype) ? CUDNN_DATA_FLOAT : type, math_type(c),
+         (int32_t)c->input, (int32_t)c->hidden, (int32_t)rnn->layout.state, (int32_t)c->layers,
+         s->dropout, CUDNN_RNN_PADDED_IO_ENABLED));
     return ASHLAR_OK;
 }
 
@@ -130,8 +130,7 @@ ashlar_status ashlar__cudnn_state_seed(const ashlar_rnn *rnn, ashlar_cudnn_state
 }
 
 ashlar_status ashlar__cudnn_state_stack(const ashlar_rnn *rnn, ashlar_cudnn_state *s,
-                                        ashlar_rnn_algorithm algorithm,
-                                        cudnnRNNDescriptor_t *out) {
+                                        ashlar_rnn_algorithm algorithm, cudnnRNNDescriptor_t *out) {
     if (s->rnns[algorithm] == NULL) {
         ASHLAR_CUDNN_TRY(s->cudnn, create_rnn, cudnnCreateRNNDescriptor, (&s->rnns[algorithm]));
         const ashlar_status status = describe_stack(rnn, s, algorithm);

@@ -74,7 +74,8 @@ typedef struct ashlar_cudnn_gpu {
     int multiprocessors;
 } ashlar_cudnn_gpu;
 
-/* The bytes that cuDNN needs for one shape, whatever the lengths. steps 0: no shape is known yet. */
+/* The bytes that cuDNN needs for one shape, whatever the lengths. steps 0: no shape is known yet.
+ */
 typedef struct ashlar_cudnn_sizes {
     size_t steps, batch;
     bool training;

@@ -9,22 +9,6 @@ static bool is_persistent(const ashlar_rnn_config *c) {
     return c->algorithm != ASHLAR_RNN_STANDARD && c->algorithm != ASHLAR_RNN_AUTO;
 }
 
-bool ashlar__rnn_may_persist(const ashlar_rnn_config *c) {
-    return c->bias == ASHLAR_RNN_BIAS_DOUBLE && c->projection == 0;
-}
-
-bool ashlar__rnn_is_full(const ashlar_rnn_config *c, const ashlar_rnn_batch *batch) {
-    if (batch->padding_is_free != 0 && c->directions == 1 && c->cell != ASHLAR_RNN_RELU) {
-        return true;
-    }
-    for (size_t b = 0; b < batch->batch; b++) {
-        if ((size_t)batch->lengths[b] != batch->steps) {
-            return false;
-        }
-    }
-    return true;
-}
-
 ashlar_status ashlar__rnn_check_algorithm(const ashlar_rnn_config *c) {
     const bool has_type = c->dtype != ASHLAR_F64 || c->algorithm == ASHLAR_RNN_PERSIST_DYNAMIC;
     ASHLAR_FAIL_IF(is_persistent(c) && (!ashlar__rnn_may_persist(c) || !has_type), ASHLAR_ENOTSUP,
@@ -83,7 +67,7 @@ static ashlar_status check_batch(const ashlar_rnn *rnn, const ashlar_rnn_batch *
                        (int)batch->lengths[b], batch->steps);
     }
     const ashlar_rnn_config *c = &rnn->layout.config;
-    ASHLAR_FAIL_IF(is_persistent(c) && !ashlar__rnn_is_full(c, batch), ASHLAR_ENOTSUP,
+    ASHLAR_FAIL_IF(is_persistent(c) && !ashlar__rnn_may_be_full(c, batch), ASHLAR_ENOTSUP,
                    "rnn: a persistent algorithm takes only sequences of the full length; use "
                    "ASHLAR_RNN_STANDARD or ASHLAR_RNN_AUTO");
     return ASHLAR_OK;
@@ -123,8 +107,9 @@ static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass, const
     size_t reserve_bytes, work_bytes;
     const bool training = c->buffers.reserve != NULL;
     const ashlar_rnn_buffers *b = &c->buffers;
-    const bool has_states = (pass == ASHLAR_RNN_FORWARD && (b->hy != NULL || b->cy != NULL)) ||
-                            (pass == ASHLAR_RNN_BACKWARD_DATA && (b->dhy != NULL || b->dcy != NULL));
+    const bool has_states =
+        (pass == ASHLAR_RNN_FORWARD && (b->hy != NULL || b->cy != NULL)) ||
+        (pass == ASHLAR_RNN_BACKWARD_DATA && (b->dhy != NULL || b->dcy != NULL));
     ASHLAR_FAIL_IF(c->batch.padding_is_free != 0 && has_states, ASHLAR_EINVAL,
                    "%s: with padding_is_free the final states are not known; leave hy, cy, dhy and "
                    "dcy NULL",

@@ -32,7 +32,9 @@ static ashlar_status build(ashlar_model *model, unsigned regions) {
                                    .cell = model->config.cell,
                                    .projection = model->config.projection,
                                    .dropout = model->config.dropout,
-                                   .dtype = model->config.dtype};
+                                   .dtype = model->config.dtype,
+                                   .algorithm = model->config.algorithm,
+                                   .math = model->config.math};
     ASHLAR_TRY(ashlar_rnn_create(model->device, &rnn, &model->rnn));
     ASHLAR_TRY(ashlar_ops_create(model->device, model->config.dtype, &model->ops));
     const ashlar_weights weights = weights_of(model);

@@ -24,6 +24,8 @@ typedef struct ashlar_model_config {
     size_t projection;  /* P, as in rnn_layout.h; 0: no projection, and P = H */
     double dropout;     /* probability 0 .. < 1, between layers, in training only */
     ashlar_dtype dtype; /* of weights and buffers */
+    ashlar_rnn_algorithm algorithm;
+    ashlar_rnn_math math;
 } ashlar_model_config;
 
 /* Views into the arena, which ashlar_arena_check() checks. Elements are of the model's type. */

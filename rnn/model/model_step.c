@@ -123,6 +123,8 @@ static size_t chunk_count(const step *s) {
     return w->chunk == 0 ? 1 : (w->steps - 1) / w->chunk + 1;
 }
 
+/* Padding has a token, and its loss counts for nothing. Where states are carried on, those of the
+ * padding would be. */
 static ashlar_rnn_batch rnn_batch(const step *s) {
     return (ashlar_rnn_batch){
         .steps = s->now.steps,
@@ -132,6 +134,7 @@ static ashlar_rnn_batch rnn_batch(const step *s) {
         .dropout_restarts = chunk_count(s) > 1, /* each chunk but the last runs twice */
         .dropout_first = s->model->dropout_first,
         .dropout_stride = s->model->dropout_stride,
+        .padding_is_free = chunk_count(s) == 1 && s->window->last == NULL,
     };
 }
 

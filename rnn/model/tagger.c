@@ -43,14 +43,18 @@ static ashlar_status create_rnns(ashlar_tagger *tagger) {
                                           .layers = 1,
                                           .cell = c->cell,
                                           .directions = c->directions,
-                                          .dtype = c->dtype};
+                                          .dtype = c->dtype,
+                                          .algorithm = c->algorithm,
+                                          .math = c->math};
     ashlar_rnn_config words = {.hidden = c->hidden,
                                .layers = c->layers,
                                .cell = c->cell,
                                .directions = c->directions,
                                .projection = c->projection,
                                .dropout = c->dropout,
-                               .dtype = c->dtype};
+                               .dtype = c->dtype,
+                               .algorithm = c->algorithm,
+                               .math = c->math};
     ASHLAR_TRY(ashlar_rnn_create(tagger->device, &characters, &tagger->character_rnn));
     ASHLAR_FAIL_IF(!ashlar__add(c->word_embedding,
                                 ashlar_rnn_layout_of(tagger->character_rnn)->output, &words.input),

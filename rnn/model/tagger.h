@@ -44,6 +44,8 @@ typedef struct ashlar_tagger_config {
     size_t directions;          /* D, of both RNNs; 1 or 2 */
     size_t label_embedding;     /* F; 0: no label is fed back */
     ashlar_dtype dtype;
+    ashlar_rnn_algorithm algorithm;
+    ashlar_rnn_math math;
 } ashlar_tagger_config;
 
 /* Views into the arena, which ashlar_arena_check() checks. Elements are of the config's type. */

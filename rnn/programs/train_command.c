@@ -46,6 +46,7 @@ static ashlar_train_command defaults(bool is_tagger) {
                  .gamma = 0.1},
         .cell = ashlar_rnn_cell_name(ASHLAR_RNN_LSTM),
         .dtype = "f32",
+        .algorithm = "auto",
         .recompute = "0",
         .vary = "batch",
         .sample_bytes = 400,
@@ -113,6 +114,8 @@ static const ashlar_option options[] = {
     TEXT("plan", "FILE", train.plan_file, "keep the memory plan there for the next time"),
     NUMBER("threads", threads, 1, 1024, "threads that compute on the CPU"),
     TEXT("device", "NAME", device, "auto, soft, soft:N, cuda, cuda:N"),
+    TEXT("algorithm", "NAME", algorithm, "on a GPU: auto, standard, static, dynamic, small"),
+    FLAG("tf32", train.allows_tf32, "on a GPU: multiply the layers' f32 in TF32"),
     FLAG("verify", verifies, "first compare a step on the GPU with the CPU's"),
     TEXT("save", "FILE", train.save_file, "write the training there (safetensors)"),
     NUMBER("save-every", train.save_every, 0, 1e9, "steps; 0: only at the end"),
@@ -146,7 +149,7 @@ static const ashlar_option options[] = {
     NUMBER("max-word", tags.corpus.max_bytes, 1, 1e6, "tagger: longest word in bytes"),
 };
 enum {
-    SHARED_COUNT = 49,
+    SHARED_COUNT = 51,
     TEXT_END = SHARED_COUNT + 6,
     OPTION_COUNT = sizeof options / sizeof options[0]
 };
@@ -217,8 +220,29 @@ static bool read_dtype(const char *name, ashlar_dtype *out) {
     return false;
 }
 
+static ashlar_status read_algorithm(ashlar_train_command *c) {
+    static const char *const names[] = {
+        [ASHLAR_RNN_STANDARD] = "standard",
+        [ASHLAR_RNN_PERSIST_STATIC] = "static",
+        [ASHLAR_RNN_PERSIST_DYNAMIC] = "dynamic",
+        [ASHLAR_RNN_PERSIST_SMALL] = "small",
+        [ASHLAR_RNN_AUTO] = "auto",
+    };
+    ASHLAR_TABLE_IS_FULL(names, ASHLAR_RNN_ALGORITHM_COUNT);
+    for (int i = 0; i < ASHLAR_RNN_ALGORITHM_COUNT; i++) {
+        if (strcmp(c->algorithm, names[i]) == 0) {
+            c->train.algorithm = (ashlar_rnn_algorithm)i;
+            return ASHLAR_OK;
+        }
+    }
+    return ashlar__fail(ASHLAR_EINVAL,
+                        "--algorithm: \"%.40s\" is none of auto, standard, static, dynamic, small",
+                        c->algorithm);
+}
+
 static ashlar_status read_stack(ashlar_train_command *c) {
     const ashlar_train_config *t = &c->train;
+    ASHLAR_TRY(read_algorithm(c));
     ASHLAR_FAIL_IF(ashlar_rnn_cell_parse(c->cell, &c->train.cell) != ASHLAR_OK, ASHLAR_EINVAL,
                    "--cell: \"%.40s\" is none of lstm, gru, tanh, relu", c->cell);
     ASHLAR_FAIL_IF(!read_dtype(c->dtype, &c->train.dtype), ASHLAR_EINVAL,

@@ -38,6 +38,7 @@ typedef struct ashlar_train_command {
     ashlar_train_rule rule;
     const char *cell;
     const char *dtype;
+    const char *algorithm;
     const char *recompute;
     const char *device;
     const char *json;

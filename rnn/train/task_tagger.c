@@ -252,7 +252,10 @@ static ashlar_status open_task(ashlar_task *task, ashlar_stream stream, unsigned
                                          .dropout = c->dropout,
                                          .directions = t->tags.is_unidirectional ? 1 : 2,
                                          .label_embedding = t->tags.label_embedding,
-                                         .dtype = ASHLAR_F32};
+                                         .dtype = ASHLAR_F32,
+                                         .algorithm = c->algorithm,
+                                         .math = c->allows_tf32 ? ASHLAR_RNN_MATH_TF32
+                                                                : ASHLAR_RNN_MATH_FMA};
     ASHLAR_TRY(ashlar__tagger_create(task->allocator, stream, &config, regions, &t->tagger));
     t->tagger->address_sum = &task->address_sum;
     task->arena = t->tagger->arena;

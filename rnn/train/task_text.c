@@ -286,7 +286,10 @@ static ashlar_status open_task(ashlar_task *task, ashlar_stream stream, unsigned
                                        .cell = t->config.cell,
                                        .projection = t->config.projection,
                                        .dropout = t->config.dropout,
-                                       .dtype = t->config.dtype};
+                                       .dtype = t->config.dtype,
+                                       .algorithm = t->config.algorithm,
+                                       .math = t->config.allows_tf32 ? ASHLAR_RNN_MATH_TF32
+                                                                     : ASHLAR_RNN_MATH_FMA};
     ASHLAR_TRY(ashlar__model_create(task->allocator, stream, &model, regions, &t->model));
     t->model->address_sum = &task->address_sum;
     task->arena = t->model->arena;

@@ -21,6 +21,8 @@ typedef struct ashlar_train_config {
     size_t projection; /* outputs of a projected layer; 0: no projection */
     double dropout;
     ashlar_dtype dtype;   /* of weights and activations; F16 and BF16 weights have F32 masters */
+    ashlar_rnn_algorithm algorithm; /* of cuDNN */
+    bool allows_tf32;               /* cuDNN multiplies F32 in TF32 */
     size_t batch;         /* sequences per step */
     size_t max_length;    /* time steps of the longest sequence; longer ones are cut to pieces */
     size_t held_out;      /* every so many records of a text, one is not trained on; 0: none */

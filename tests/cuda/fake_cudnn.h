@@ -37,8 +37,8 @@ typedef struct fake_cudnn_control {
     int fail_status; /* and what it returns */
     fake_cudnn_change change;
     fake_cudnn_plant plant;
-    bool refuses_small; /* no sizes for PERSIST_STATIC_SMALL_H */
-    int algorithm;      /* of the last pass that ran */
+    bool refuses_small;             /* no sizes for PERSIST_STATIC_SMALL_H */
+    int algorithm;                  /* of the last pass that ran */
     char log[FAKE_CUDNN_LOG_BYTES]; /* "call(arguments) ", for calls that describe or compute */
     char misuse[256];               /* the first thing that the real one would have answered with a
                                        fault, or wrong numbers; "" */

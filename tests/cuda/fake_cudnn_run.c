@@ -110,7 +110,8 @@ static uint64_t sum(const void *data, size_t bytes) {
 }
 
 static head head_of(const job *j) {
-    return (head){(uint64_t)j->algorithm, {sum(j->y, j->y_bytes), sum(j->hx, j->h_bytes), sum(j->cx, j->c_bytes)}};
+    return (head){(uint64_t)j->algorithm,
+                  {sum(j->y, j->y_bytes), sum(j->hx, j->h_bytes), sum(j->cx, j->c_bytes)}};
 }
 
 /* A tensor of a pass, in F32 for as long as it runs. */

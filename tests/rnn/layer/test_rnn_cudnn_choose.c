@@ -59,8 +59,8 @@ CASE(the_rule_is_pytorchs) {
                                      .directions = 1,
                                      .algorithm = ASHLAR_RNN_AUTO};
         for (int training = 0; training < 2; training++) {
-            const int got = (int)ashlar__cudnn_choose(&c, &rows[i].of, rows[i].steps,
-                                                      rows[i].batch, training != 0);
+            const int got = (int)ashlar__cudnn_choose(&c, &rows[i].of, rows[i].steps, rows[i].batch,
+                                                      training != 0);
             CHECK(got == (training != 0 ? rows[i].training : rows[i].inference));
         }
     }

@@ -143,7 +143,8 @@ CASE(another_stack_is_found_out) {
     cudnnRNNDescriptor_t stack = NULL;
     REQUIRE(describe_stack(&rnn, &s, &stack) == ASHLAR_OK);
     CHECK(ashlar__cudnn_check_layout(&rnn.layout, &s, stack) == ASHLAR_OK);
-    CHECK_FAILS(ashlar__cudnn_check_layout(&layout, &s, stack), ASHLAR_ENOTSUP, "bytes for this cuDNN");
+    CHECK_FAILS(ashlar__cudnn_check_layout(&layout, &s, stack), ASHLAR_ENOTSUP,
+                "bytes for this cuDNN");
     close_state(&s);
 }
 

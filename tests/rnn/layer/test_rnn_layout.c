@@ -137,7 +137,7 @@ CASE(what_cannot_be_is_refused_by_name) {
         {{GOOD, .cell = ASHLAR_RNN_CELL_COUNT}, "cell 4"},
         {{GOOD, .bias = ASHLAR_RNN_BIAS_COUNT}, "bias 4"},
         {{GOOD, .math = ASHLAR_RNN_MATH_COUNT}, "math 2"},
-        {{GOOD, .algorithm = ASHLAR_RNN_ALGORITHM_COUNT}, "algorithm 4"},
+        {{GOOD, .algorithm = ASHLAR_RNN_ALGORITHM_COUNT}, "algorithm 5"},
         {{GOOD, .directions = 3}, "3 directions"},
         {{GOOD, .projection = 6}, "a projection to 6 with hidden 6 and cell lstm"},
         {{GOOD, .projection = 3, .cell = ASHLAR_RNN_GRU}, "cell gru"},
