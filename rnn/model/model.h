@@ -14,6 +14,7 @@
 #include <ashlar/rnn.h>
 
 #include "rnn/layer/rnn_final.h"
+#include "rnn/model/buffer_source.h"
 
 typedef struct ashlar_model_config {
     size_t classes;   /* V, symbols of the vocabulary */
@@ -51,7 +52,7 @@ typedef struct ashlar_model {
     size_t dropout_first, dropout_stride; /* as in ashlar_rnn_batch; likewise */
     const uint64_t *seed_at; /* added to dropout_seed, in device memory; read if lengths are, too */
     ashlar_final final;      /* told of the gradients that a step is done with */
-    uint64_t *address_sum;        /* a checksum of the addresses that steps get; NULL: not wanted */
+    ashlar_buffer_source *source; /* of the steps' buffers; NULL: the allocator */
 } ashlar_model;
 
 /* Whether a forward pass with a reserve drops outputs. */

@@ -3,7 +3,6 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/base/random.h"
 #include "rnn/layer/rnn_varying.h"
 
 /* A step's buffers in device memory; NULL while not held. With chunks, T is that of one chunk. */
@@ -42,28 +41,28 @@ typedef struct step {
     double *loss;
     bool is_dry_run; /* take and give back every buffer, queue nothing */
     bool is_test;    /* queue nothing backward, and drop nothing */
+    bool is_backward;
     bool keeps;      /* every buffer is held until the end, and each chunk uses it */
     chunk now;
     buffers b;
 } step;
 
-static ashlar_status take(const step *s, size_t bytes, ashlar_tag tag, void **buffer) {
-    if (*buffer != NULL) {
-        return ASHLAR_OK; /* still held from the previous chunk */
-    }
-    ASHLAR_TRY(ashlar_alloc_tagged(s->model->allocator, bytes, tag, s->model->stream, buffer));
-    uint64_t *const sum = s->model->address_sum;
-    if (sum != NULL) {
-        *sum = ashlar__random_mix(*sum + (uintptr_t)*buffer);
-    }
-    return ASHLAR_OK;
+static ashlar_status take(const step *s, const char *name, size_t bytes, ashlar_tag tag,
+                          void **buffer) {
+    const ashlar_buffer_request r = {name, bytes, tag, s->is_backward};
+    return *buffer != NULL ? ASHLAR_OK /* still held from the previous chunk */
+                           : ashlar__buffer_take(s->model->source, &r, s->model->allocator,
+                                                 s->model->stream, buffer);
 }
 
-/* In stream order: queued work may still use the buffer. */
+/* TAG is without its prefix. */
+#define TAKE(step, field, name, bytes, TAG) \
+    take((step), (name), (bytes), ASHLAR_TAG_##TAG, &(step)->b.field)
+
 static ashlar_status give_back(const step *s, void **buffer) {
     void *ptr = *buffer;
     *buffer = NULL;
-    return ashlar_free(s->model->allocator, ptr);
+    return ashlar__buffer_give(s->model->source, s->model->allocator, ptr);
 }
 
 static ashlar_status give(const step *s, void **buffer) {
@@ -200,7 +199,7 @@ static ashlar_status turn_to_inference(step *s, ashlar_rnn_buffers *all) {
     if (need > s->sizes->work && need <= s->sizes->reserve) {
         all->work = s->b.reserve;
     } else if (need > s->sizes->work) {
-        ASHLAR_TRY(take(s, need, ASHLAR_TAG_WORKSPACE, &s->b.test_work));
+        ASHLAR_TRY(TAKE(s, test_work, "workspace of the test", need, WORKSPACE));
         all->work = s->b.test_work;
     }
     return ASHLAR_OK;
@@ -208,7 +207,7 @@ static ashlar_status turn_to_inference(step *s, ashlar_rnn_buffers *all) {
 
 /* One pass of the RNN, with a workspace for its duration. */
 static ashlar_status run_rnn(step *s, ashlar_rnn_pass pass) {
-    ASHLAR_TRY(take(s, s->sizes->work, ASHLAR_TAG_WORKSPACE, &s->b.work));
+    ASHLAR_TRY(TAKE(s, work, "workspace", s->sizes->work, WORKSPACE));
     if (!s->is_dry_run) {
         ashlar_rnn_buffers all = rnn_buffers(s);
         const bool infers = s->is_test && ashlar__model_drops(s->model);
@@ -222,7 +221,7 @@ static ashlar_status run_rnn(step *s, ashlar_rnn_pass pass) {
 static ashlar_status run_loss(step *s) {
     const ashlar_model *m = s->model;
     if (s->sizes->loss_work > 0) {
-        ASHLAR_TRY(take(s, s->sizes->loss_work, ASHLAR_TAG_WORKSPACE, &s->b.loss_work));
+        ASHLAR_TRY(TAKE(s, loss_work, "workspace of the loss", s->sizes->loss_work, WORKSPACE));
     }
     if (!s->is_dry_run) {
         const ashlar_linear_args linear = linear_args(s);
@@ -235,24 +234,25 @@ static ashlar_status run_loss(step *s) {
 
 static ashlar_status forward(step *s) {
     const ashlar_model *m = s->model;
-    ASHLAR_TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
+    ASHLAR_TRY(TAKE(s, x, "inputs of the layers", s->sizes->x, ACTIVATIONS));
     if (!s->is_dry_run) {
         const ashlar_embedding_args embedding = embedding_args(s);
         ASHLAR_TRY(ashlar_embedding_forward(m->ops, &embedding, m->stream));
     }
-    ASHLAR_TRY(take(s, s->sizes->reserve, ASHLAR_TAG_SAVED, &s->b.reserve));
-    ASHLAR_TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
+    ASHLAR_TRY(TAKE(s, reserve, "reserve, kept for backward", s->sizes->reserve, SAVED));
+    ASHLAR_TRY(TAKE(s, y, "outputs of the layers", s->sizes->y, ACTIVATIONS));
     /* Take the logits before the RNN's workspace, so that they lie beside y. Backward gives y and
      * the logits back together, and its own workspace fits into the hole. This does not raise the
      * peak, which is reached later, when dy takes the place of forward's workspace. */
-    ASHLAR_TRY(take(s, s->sizes->logits, ASHLAR_TAG_ACTIVATIONS, &s->b.logits));
+    ASHLAR_TRY(TAKE(s, logits, "logits, then their gradient", s->sizes->logits, ACTIVATIONS));
     ASHLAR_TRY(run_rnn(s, ASHLAR_RNN_FORWARD));
     return run_loss(s);
 }
 
 static ashlar_status backward(step *s) {
     const ashlar_model *m = s->model;
-    ASHLAR_TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.dy));
+    s->is_backward = true;
+    ASHLAR_TRY(TAKE(s, dy, "gradient of the outputs", s->sizes->y, ACTIVATIONS));
     if (!s->is_dry_run) {
         const ashlar_linear_args linear = linear_args(s);
         ASHLAR_TRY(ashlar_linear_backward(m->ops, &linear, m->stream));
@@ -262,7 +262,7 @@ static ashlar_status backward(step *s) {
     if (!ashlar_rnn_backward_reads_output(m->rnn)) {
         ASHLAR_TRY(give(s, &s->b.y));
     }
-    ASHLAR_TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.dx));
+    ASHLAR_TRY(TAKE(s, dx, "gradient of the inputs", s->sizes->x, ACTIVATIONS));
     ASHLAR_TRY(run_rnn(s, ASHLAR_RNN_BACKWARD_DATA));
     ASHLAR_TRY(give(s, &s->b.dy));
     ASHLAR_TRY(run_rnn(s, ASHLAR_RNN_BACKWARD_WEIGHTS));
@@ -322,17 +322,17 @@ static ashlar_status run_to_border(step *s, size_t index) {
  * states to keep. */
 static ashlar_status take_all(step *s) {
     const ashlar_step_sizes *sizes = s->sizes;
-    ASHLAR_TRY(take(s, sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
-    ASHLAR_TRY(take(s, sizes->reserve, ASHLAR_TAG_SAVED, &s->b.reserve));
-    ASHLAR_TRY(take(s, sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
-    ASHLAR_TRY(take(s, sizes->logits, ASHLAR_TAG_ACTIVATIONS, &s->b.logits));
-    ASHLAR_TRY(take(s, sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.dy));
-    ASHLAR_TRY(take(s, sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.dx));
-    ASHLAR_TRY(take(s, sizes->work, ASHLAR_TAG_WORKSPACE, &s->b.work));
+    ASHLAR_TRY(TAKE(s, x, "inputs of the layers", sizes->x, ACTIVATIONS));
+    ASHLAR_TRY(TAKE(s, reserve, "reserve, kept for backward", sizes->reserve, SAVED));
+    ASHLAR_TRY(TAKE(s, y, "outputs of the layers", sizes->y, ACTIVATIONS));
+    ASHLAR_TRY(TAKE(s, logits, "logits, then their gradient", sizes->logits, ACTIVATIONS));
+    ASHLAR_TRY(TAKE(s, dy, "gradient of the outputs", sizes->y, ACTIVATIONS));
+    ASHLAR_TRY(TAKE(s, dx, "gradient of the inputs", sizes->x, ACTIVATIONS));
+    ASHLAR_TRY(TAKE(s, work, "workspace", sizes->work, WORKSPACE));
     if (sizes->loss_work > 0) {
-        ASHLAR_TRY(take(s, sizes->loss_work, ASHLAR_TAG_WORKSPACE, &s->b.loss_work));
+        ASHLAR_TRY(TAKE(s, loss_work, "workspace of the loss", sizes->loss_work, WORKSPACE));
     }
-    return sizes->states > 0 ? take(s, sizes->states, ASHLAR_TAG_ACTIVATIONS, &s->b.states)
+    return sizes->states > 0 ? TAKE(s, states, "states between chunks", sizes->states, ACTIVATIONS)
                              : ASHLAR_OK;
 }
 

@@ -27,6 +27,7 @@
 #include <ashlar/rnn.h>
 
 #include "rnn/data/tagger_batch.h"
+#include "rnn/model/buffer_source.h"
 #include "rnn/model/tagger_memory.h"
 
 typedef struct ashlar_tagger_config {
@@ -74,7 +75,7 @@ typedef struct ashlar_tagger {
      * a step's calls depend on its batch's shape alone, and can be captured. NULL: by the call */
     const double *weight_at;
     const uint64_t *seed_at;
-    uint64_t *address_sum; /* a checksum of the addresses that steps get; NULL: not wanted */
+    ashlar_buffer_source *source; /* of the steps' buffers; NULL: the allocator */
 } ashlar_tagger;
 
 /* As ashlar__model_create(), ashlar__model_init_weights() and ashlar__model_sizes() (model.h). The

@@ -3,7 +3,6 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/base/random.h"
 
 typedef struct step {
     ashlar_tagger_work work;
@@ -17,26 +16,23 @@ static bool is_of_one_token(const ashlar_tagger_buffer_info *b) {
 }
 
 static ashlar_status take_first(step *s, ashlar_tagger_phase phase) {
-    uint64_t *const sum = s->work.tagger->address_sum;
+    const ashlar_tagger *m = s->work.tagger;
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
         const ashlar_tagger_buffer_info *b = &ashlar__tagger_buffers[i];
         if (b->first == phase && s->sizes->of[i] > 0) {
             ASHLAR_CHECK2(s->work.buffers[i] == NULL);
-            TRY(ashlar_alloc_tagged(s->work.tagger->allocator, s->sizes->of[i], b->tag,
-                                    s->work.tagger->stream, &s->work.buffers[i]));
-            if (sum != NULL) {
-                *sum = ashlar__random_mix(*sum + (uintptr_t)s->work.buffers[i]);
-            }
+            const ashlar_buffer_request r = {b->text, s->sizes->of[i], b->tag,
+                                             phase >= ASHLAR_TAGGER_WORD_BACKWARD};
+            TRY(ashlar__buffer_take(m->source, &r, m->allocator, m->stream, &s->work.buffers[i]));
         }
     }
     return ASHLAR_OK;
 }
 
-/* In stream order: queued work may still use the buffer. */
 static ashlar_status give(step *s, size_t i) {
     void *ptr = s->work.buffers[i];
     s->work.buffers[i] = NULL;
-    return ashlar_free(s->work.tagger->allocator, ptr);
+    return ashlar__buffer_give(s->work.tagger->source, s->work.tagger->allocator, ptr);
 }
 
 /* Give back the buffers whose last phase this is; at the end of a token, only those it took. */

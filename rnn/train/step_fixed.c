@@ -161,14 +161,14 @@ static void identify(const ashlar_trainer *t, size_t buffer, ashlar_identity *id
                                  ashlar_arena_region(t->task->arena, ASHLAR_REGION_PARAMETERS));
     ashlar__identity_add_address(id, "the gradients' address",
                                  ashlar_arena_region(t->task->arena, ASHLAR_REGION_GRADIENTS));
-    ashlar__identity_add_size(id, "the addresses that the plan gives", t->task->address_sum);
+    ashlar__identity_add_size(id, "the addresses that the plan gives", t->task->source.address_sum);
 }
 
 /* Queue a step's calls into a new graph. *out is NULL after a failure. */
 static ashlar_status capture_calls(ashlar_trainer *t, size_t buffer, size_t length,
                                    ashlar_graph **out) {
     ashlar_graph *graph = NULL;
-    t->task->address_sum = 0;
+    t->task->source.address_sum = 0;
     ASHLAR_TRY(ashlar__graph_begin(t->device, t->stream, &graph));
     ashlar_status status = queue_calls(t, buffer, length);
     ASHLAR_THEN(status, ashlar__graph_end(graph));
@@ -219,7 +219,7 @@ static ashlar_status check_and_launch(const ashlar_trainer *t, const ashlar_step
 static ashlar_status launch(ashlar_trainer *t, const ashlar_step_graph *captured,
                             const char **changed) {
     const size_t parts = parts_of(t, captured->length);
-    t->task->address_sum = 0;
+    t->task->source.address_sum = 0;
     for (size_t part = 0; part < parts; part++) {
         const size_t length = t->task->table->part(t->task, captured->buffer, part).length;
         ASHLAR_TRY(begin_part(t, captured->buffer, part));

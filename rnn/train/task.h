@@ -24,6 +24,7 @@
 #include "rnn/layer/rnn_final.h"
 #include "allocator/base/json.h"
 #include "rnn/data/batch_sampler.h"
+#include "rnn/model/buffer_source.h"
 
 enum { ASHLAR_TASK_BUFFERS = 2, ASHLAR_TASK_BLOCKS = 2, ASHLAR_TASK_DATA_BYTES = 128 };
 
@@ -135,7 +136,7 @@ struct ashlar_task {
                            * by the trainer before the first is drawn; NULL: none is padded */
     const ashlar_step_values
         *values[ASHLAR_TASK_BUFFERS]; /* in device memory; NULL unless padded */
-    uint64_t address_sum;             /* a checksum of the addresses that steps and dry runs got */
+    ashlar_buffer_source source;      /* of the steps' buffers */
     const char *cannot_pad;        /* why steps cannot be padded; NULL: they can. Set by open() */
     ashlar_batch_sampler *sampler; /* of all batches; its position is the task's */
     char data[ASHLAR_TASK_DATA_BYTES]; /* what describe_data() printed; "": not asked for yet */

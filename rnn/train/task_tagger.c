@@ -257,7 +257,7 @@ static ashlar_status open_task(ashlar_task *task, ashlar_stream stream, unsigned
                                          .math = c->allows_tf32 ? ASHLAR_RNN_MATH_TF32
                                                                 : ASHLAR_RNN_MATH_FMA};
     ASHLAR_TRY(ashlar__tagger_create(task->allocator, stream, &config, regions, &t->tagger));
-    t->tagger->address_sum = &task->address_sum;
+    t->tagger->source = &task->source;
     task->arena = t->tagger->arena;
     task->cannot_pad = ashlar__rnn_varies(t->tagger->word_rnn)
                            ? NULL

@@ -291,7 +291,7 @@ static ashlar_status open_task(ashlar_task *task, ashlar_stream stream, unsigned
                                        .math = t->config.allows_tf32 ? ASHLAR_RNN_MATH_TF32
                                                                      : ASHLAR_RNN_MATH_FMA};
     ASHLAR_TRY(ashlar__model_create(task->allocator, stream, &model, regions, &t->model));
-    t->model->address_sum = &task->address_sum;
+    t->model->source = &task->source;
     task->arena = t->model->arena;
     if (t->config.measured == NULL) {
         ASHLAR_TRY(ashlar__model_init_weights(t->model, t->config.seed));

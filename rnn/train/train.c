@@ -84,6 +84,9 @@ static ashlar_status build(ashlar_trainer *t) {
     const size_t lengths = t->task->max_length + 1;
     ASHLAR_HOST_NEW(t->seen_lengths, lengths, "no host memory for %zu lengths", lengths);
     set_ranges(t);
+    ASHLAR_FAIL_IF(t->config.without_warmup && ashlar__train_pads(&t->config), ASHLAR_EINVAL,
+                   "train: padded batches need the warm-up");
+    t->task->source.hooks = t->config.hooks;
     ASHLAR_TRY(build_model(t));
     const ashlar_train_context parts = context_of(t);
     if (t->config.resume_file != NULL) {
@@ -233,11 +236,11 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
                                   .warmed_length = t->task->max_part_length,
                                   .sequences = t->task->sequences,
                                   .unit = t->task->unit};
-    ashlar_warmup_report warm;
+    ashlar_warmup_report warm = {0};
     ashlar_driver_counts last = t->at_start;
     ashlar_device_get_info(t->device, &report.device);
     report.setup = end_phase(t, &last);
-    ASHLAR_TRY(warm_up(t, &warm));
+    ASHLAR_TRY(t->config.without_warmup ? ASHLAR_OK : warm_up(t, &warm));
     if (ashlar__train_pads(&t->config)) {
         ASHLAR_TRY(ashlar__step_fixed_begin(t, warm.is_planned));
     }

@@ -47,6 +47,9 @@ typedef struct ashlar_train_config {
                               * 0 buckets then stand for ASHLAR_STEP_BUCKETS */
     size_t graphs;           /* the most captured steps that are kept; 0: no step is captured. If
                               * it is not 0, batches are padded even without `pads` */
+    bool without_warmup;     /* take the memory when a step asks for it, as most trainings do; then
+                              * there is no plan either. Not for padded batches */
+    const ashlar_buffer_hooks *hooks; /* of the steps' buffers; NULL: the allocator's functions */
     const char *plan_file;   /* keeps the plans; NULL: no file */
     const char *resume_file; /* the training to resume; NULL: begin a new one */
     const char *save_file;   /* written every `save_every` steps; NULL: never */

@@ -30,6 +30,9 @@ static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
 /* A part is a step of the allocator's, with a plan or without: its promise counts from there. */
 static ashlar_status queue_in_step(ashlar_trainer *t, size_t step, size_t part) {
     const size_t length = t->task->table->part(t->task, ashlar__prefetch_buffer(step), part).length;
+    if (t->config.without_warmup) { /* a step that the allocator knows of may get a plan */
+        return queue_part(t, step, part);
+    }
     ASHLAR_TRY(ashlar_step_begin(t->allocator, t->stream, ashlar__trainer_key(t, length)));
     const ashlar_status status = queue_part(t, step, part);
     const ashlar_status ended = ashlar_step_end(t->allocator);
@@ -208,6 +211,9 @@ static ashlar_status watch_growth(run *r, size_t step) {
     ashlar_stats stats;
     unsigned found = 0;
     ashlar_allocator_get_stats(t->allocator, &stats);
+    if (t->config.hooks != NULL && t->config.hooks->queued != NULL) {
+        t->config.hooks->queued(t->config.hooks->context, step, &stats);
+    }
     const ashlar_status status = ashlar_leak_monitor_add(t->growth, step, &stats, &found);
     ashlar_leak_monitor_get_growth(t->growth, r->report->growth);
     r->found |= found;
