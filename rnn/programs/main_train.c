@@ -14,6 +14,7 @@
 #include "rnn/train/train_verify.h"
 #include "rnn/programs/text.h"
 #include "rnn/programs/train_command.h"
+#include "rnn/programs/train_html.h"
 #include "rnn/programs/train_ranks.h"
 
 static const char program[] = "ashlar-train";
@@ -100,7 +101,7 @@ static bool is_first_rank(const ashlar_train_command *c) {
  * otherwise be lost. After a failure the snapshot and the printing are still tried; returns the
  * first failure. */
 static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *trainer,
-                            const ashlar_train_report *report) {
+                            const ashlar_train_report *report, ashlar_train_html *html) {
     ashlar_task *task = ashlar__trainer_task(trainer);
     const char *file = c->train.save_file;
     evaluation test = {0};
@@ -110,6 +111,8 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
     ashlar_status first = file != NULL ? ashlar__trainer_save(trainer, file) : ASHLAR_OK;
     ASHLAR_THEN(first, c->is_tagger ? ashlar__task_tagger_evaluate(trainer, &test.tags)
                                     : ashlar__task_text_evaluate(trainer, &test.text));
+    html->test_loss = c->is_tagger ? test.tags.loss : test.text.loss;
+    html->test_bits = c->is_tagger ? 0 : test.text.bits_per_byte;
     if (first == ASHLAR_OK && c->json != NULL) {
         first = ashlar__report_write(c->json, task, &c->train, report);
     }
@@ -133,6 +136,7 @@ typedef struct showing {
     ashlar_progress progress;
     bool is_quiet;
     FILE *losses; /* NULL: not wanted */
+    ashlar_train_html *html;
 } showing;
 
 static void show(void *context, const ashlar_train_progress *now) {
@@ -145,6 +149,7 @@ static void show(void *context, const ashlar_train_progress *now) {
             ashlar__report_print_growth(stderr, (ashlar_tag)tag, &now->growth[tag]);
         }
     }
+    ashlar__train_html_note(s->html, now);
     if (s->losses != NULL) { /* flushed, so that the file can be watched */
         fprintf(s->losses, "%zu %.17g\n", now->step, now->loss_step);
         fflush(s->losses);
@@ -157,8 +162,8 @@ static ashlar_status fail_losses(const char *path) {
 }
 
 static ashlar_status run_trainer(const ashlar_train_command *c, ashlar_trainer *trainer,
-                                 ashlar_train_report *report) {
-    showing s = {.is_quiet = c->is_quiet};
+                                 ashlar_train_html *html, ashlar_train_report *report) {
+    showing s = {.is_quiet = c->is_quiet, .html = html};
     ashlar__progress_init(&s.progress, stdout);
     s.losses = c->losses != NULL ? fopen(c->losses, "we") : NULL;
     if (c->losses != NULL && s.losses == NULL) {
@@ -194,7 +199,8 @@ static void print_stopped(const ashlar_train_command *c, const ashlar_train_repo
 }
 
 /* Train. The trainer owns the task from here on, even if creating the trainer fails. */
-static ashlar_status train(ashlar_train_command *c, ashlar_device *device, ashlar_task *task) {
+static ashlar_status train_task(ashlar_train_command *c, ashlar_device *device, ashlar_task *task,
+                                ashlar_train_html *html, ashlar_train_report *out) {
     ashlar_trainer *trainer;
     ashlar_train_report report;
     ashlar_train_rank *ranks = NULL;
@@ -203,15 +209,36 @@ static ashlar_status train(ashlar_train_command *c, ashlar_device *device, ashla
     if (c->wants_map) {
         status = print_map(ashlar__trainer_task(trainer)->arena);
     }
-    ASHLAR_THEN(status, run_trainer(c, trainer, &report));
+    ASHLAR_THEN(status, run_trainer(c, trainer, html, &report));
     ASHLAR_THEN(status, ashlar__train_ranks_gather(c, &report, &ranks));
-    ASHLAR_THEN(status, finish(c, trainer, &report));
+    ASHLAR_THEN(status, finish(c, trainer, &report, html));
     ashlar__host_free(ranks);
     ashlar__trainer_destroy(trainer);
     if (status == ASHLAR_OK && report.is_stopped && is_first_rank(c)) {
         print_stopped(c, &report);
         c->is_stopped = true;
     }
+    if (status == ASHLAR_OK) {
+        *out = report;
+        out->ranks = NULL; /* they are gone */
+    }
+    return status;
+}
+
+/* Train on a task that `make_task` makes, and write the page about it. */
+static ashlar_status train(ashlar_train_command *c, ashlar_device *device,
+                           ashlar_compare_task_fn make_task, void *context) {
+    ashlar_task *task;
+    ashlar_train_html html;
+    ashlar_train_report report;
+    ASHLAR_TRY(ashlar__train_html_begin(&html, c));
+    ashlar_status status = make_task(context, &c->train, &task);
+    ASHLAR_THEN(status, train_task(c, device, task, &html, &report));
+    if (status == ASHLAR_OK && is_first_rank(c)) {
+        status = ashlar__train_html_write(&html, c, device, make_task, context, &report);
+    }
+    c->train.hooks = NULL; /* of the record, which ends here */
+    ashlar__train_html_end(&html);
     return status;
 }
 
@@ -241,42 +268,50 @@ static ashlar_status verify_text(const ashlar_train_command *c, ashlar_device *d
     return verify(c, device, tasks, &plain);
 }
 
+static ashlar_status make_text_task(void *corpus, const ashlar_train_config *config,
+                                    ashlar_task **out) {
+    return ashlar__task_text_create(corpus, config, out);
+}
+
 static ashlar_status run_text(ashlar_train_command *c, ashlar_device *device) {
     ashlar_corpus *corpus;
-    ashlar_task *task;
     ASHLAR_TRY(ashlar__corpus_open(c->data.items, c->data.count, &corpus));
     if (!c->is_quiet) {
         print_start(c, corpus);
     }
     ashlar_status status = c->verifies ? verify_text(c, device, corpus) : ASHLAR_OK;
-    ASHLAR_THEN(status, ashlar__task_text_create(corpus, &c->train, &task));
-    ASHLAR_THEN(status, train(c, device, task));
+    ASHLAR_THEN(status, train(c, device, make_text_task, corpus));
     ashlar__corpus_destroy(corpus);
     return status;
 }
 
-static ashlar_status make_tagger(ashlar_train_command *c, const ashlar_tagger_corpus *corpus,
-                                 ashlar_task **task) {
-    ashlar_task_tagger_config tags = c->tags.tags;
-    ashlar_tagger_counts counts;
-    ashlar__tagger_corpus_counts(corpus, &counts);
-    tags.label_embedding = c->tags.feeds_labels ? c->tags.label_embedding : 0;
-    ASHLAR_TRY(ashlar__task_tagger_create(corpus, &c->train, &tags, task));
-    if (!c->is_quiet) {
-        print_tagger_start(&counts, &c->train);
-    }
-    return ASHLAR_OK;
+/* A tagger's text and what it is read with. */
+typedef struct tagger_data {
+    const ashlar_train_command *command;
+    ashlar_tagger_corpus *corpus;
+} tagger_data;
+
+static ashlar_status make_tagger_task(void *context, const ashlar_train_config *config,
+                                      ashlar_task **out) {
+    const tagger_data *data = context;
+    const ashlar_train_tagger_options *options = &data->command->tags;
+    ashlar_task_tagger_config tags = options->tags;
+    tags.label_embedding = options->feeds_labels ? options->label_embedding : 0;
+    return ashlar__task_tagger_create(data->corpus, config, &tags, out);
 }
 
 static ashlar_status run_tags(ashlar_train_command *c, ashlar_device *device) {
-    ashlar_tagger_corpus *corpus;
-    ashlar_task *task;
+    tagger_data data = {.command = c};
     ashlar_tagger_corpus_config text = c->tags.corpus;
     text.max_words = c->train.max_length;
-    ASHLAR_TRY(ashlar__tagger_corpus_open(c->data.items, c->data.count, &text, &corpus));
-    ashlar_status status = make_tagger(c, corpus, &task);
-    ASHLAR_THEN(status, train(c, device, task));
-    ashlar__tagger_corpus_destroy(corpus);
+    ASHLAR_TRY(ashlar__tagger_corpus_open(c->data.items, c->data.count, &text, &data.corpus));
+    if (!c->is_quiet) {
+        ashlar_tagger_counts counts;
+        ashlar__tagger_corpus_counts(data.corpus, &counts);
+        print_tagger_start(&counts, &c->train);
+    }
+    const ashlar_status status = train(c, device, make_tagger_task, &data);
+    ashlar__tagger_corpus_destroy(data.corpus);
     return status;
 }
 

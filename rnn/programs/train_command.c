@@ -124,6 +124,7 @@ static const ashlar_option options[] = {
     TEXT("fit", "SIZE", fit, "do not train: find what fits a device of that size"),
     TEXT("vary", "NAME", vary, "with --fit: batch, length, hidden"),
     TEXT("json", "FILE", json, "write the report there"),
+    TEXT("html", "FILE", html, "write a page about it there, with pictures"),
     TEXT("snapshot", "FILE", snapshot, "write what the memory holds there (pickle)"),
     FLAG("map", wants_map, "print where each weight lies"),
     FLAG("memory", wants_memory, "print what each kind of memory takes and grows by"),
@@ -149,7 +150,7 @@ static const ashlar_option options[] = {
     NUMBER("max-word", tags.corpus.max_bytes, 1, 1e6, "tagger: longest word in bytes"),
 };
 enum {
-    SHARED_COUNT = 51,
+    SHARED_COUNT = 52,
     TEXT_END = SHARED_COUNT + 6,
     OPTION_COUNT = sizeof options / sizeof options[0]
 };
@@ -178,7 +179,7 @@ typedef struct output {
     const char *path; /* NULL: not wanted */
 } output;
 
-enum { OUTPUT_COUNT = 5 };
+enum { OUTPUT_COUNT = 6 };
 
 static void list_outputs(const ashlar_train_command *c, output outputs[static OUTPUT_COUNT]) {
     outputs[0] = (output){"json", c->json};
@@ -186,6 +187,7 @@ static void list_outputs(const ashlar_train_command *c, output outputs[static OU
     outputs[2] = (output){"snapshot", c->snapshot};
     outputs[3] = (output){"plan", c->train.plan_file};
     outputs[4] = (output){"losses", c->losses};
+    outputs[5] = (output){"html", c->html};
 }
 
 /* An output must differ from the texts to train on, from the outputs after it up to `end`, and from

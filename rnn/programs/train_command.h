@@ -39,6 +39,7 @@ typedef struct ashlar_train_command {
     const char *cell;
     const char *dtype;
     const char *algorithm;
+    const char *html; /* NULL: no page is wanted */
     const char *recompute;
     const char *device;
     const char *json;

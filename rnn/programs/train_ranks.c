@@ -63,6 +63,7 @@ static void be_silent(ashlar_train_command *c) {
     c->wants_map = false;
     c->wants_memory = false;
     c->json = NULL;
+    c->html = NULL;
     c->losses = NULL;
     c->snapshot = NULL;
     c->train.save_file = NULL;

@@ -4,15 +4,18 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 struct ashlar_step_record {
     ashlar_buffer_hooks hooks;
+    ashlar_buffer_source from;
     ashlar_step_boxes now, largest;
     size_t open;         /* buffers that are held */
     uint64_t peak_bytes; /* of the steps since the last training step */
     bool is_training;
+    double last_s; /* when the last training step was queued */
     ashlar_step_held *held;
     size_t held_count, held_capacity;
 };
@@ -81,21 +84,25 @@ static void end(ashlar_step_record *r, const void *ptr) {
 
 static ashlar_status take(void *context, const ashlar_buffer_request *request,
                           ashlar_allocator *allocator, ashlar_stream stream, void **out) {
-    ASHLAR_TRY(ashlar_alloc_tagged(allocator, request->bytes, request->tag, stream, out));
-    add(context, request, *out);
+    ashlar_step_record *r = context;
+    ASHLAR_TRY(ashlar__buffer_take(&r->from, request, allocator, stream, out));
+    add(r, request, *out);
     return ASHLAR_OK;
 }
 
 static ashlar_status give(void *context, ashlar_allocator *allocator, void *ptr) {
-    end(context, ptr);
-    return ashlar_free(allocator, ptr);
+    ashlar_step_record *r = context;
+    end(r, ptr);
+    return ashlar__buffer_give(&r->from, allocator, ptr);
 }
 
 /* The first call comes before the first step: what was seen until then was the warm-up. */
 static void queued(void *context, size_t step, const ashlar_stats *stats) {
     ashlar_step_record *r = context;
     void *grown = r->held;
-    const ashlar_step_held held = {step, stats->live_bytes + r->peak_bytes, stats->reserved_bytes};
+    const double now = ashlar__clock_s();
+    const ashlar_step_held held = {step, stats->live_bytes + r->peak_bytes, stats->reserved_bytes,
+                                   now - r->last_s};
     if (!r->is_training) {
         r->largest.peak_bytes = 0; /* its boxes stay until a step is larger than nothing */
     } else if (ashlar__host_grow(&grown, &r->held_capacity, r->held_count, sizeof held)) {
@@ -104,13 +111,16 @@ static void queued(void *context, size_t step, const ashlar_stats *stats) {
     }
     r->is_training = true;
     r->peak_bytes = 0;
+    r->last_s = now;
 }
 
 /* ---- the record ---- */
 
-ashlar_status ashlar__step_record_create(ashlar_step_record **out) {
+ashlar_status ashlar__step_record_create(const ashlar_buffer_hooks *from,
+                                         ashlar_step_record **out) {
     ashlar_step_record *r;
     ASHLAR_HOST_NEW(r, 1, "no host memory for a record of steps");
+    r->from.hooks = from;
     r->hooks = (ashlar_buffer_hooks){.take = take, .give = give, .queued = queued, .context = r};
     *out = r;
     return ASHLAR_OK;

@@ -31,13 +31,15 @@ typedef struct ashlar_step_held {
     size_t step;
     uint64_t live_bytes; /* with what lasts, such as the weights */
     uint64_t reserved_bytes;
+    double seconds; /* on the host, from the step before until this one was queued */
 } ashlar_step_held;
 
 typedef struct ashlar_step_record ashlar_step_record;
 
-/* Make a record, and hooks that fill it and take from the allocator. They are called by the thread
- * that trains. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__step_record_create(ashlar_step_record **out);
+/* Make a record, and hooks that fill it and take from others, which must outlive it; NULL: from the
+ * allocator. They are called by the thread that trains. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__step_record_create(const ashlar_buffer_hooks *from,
+                                                           ashlar_step_record **out);
 void ashlar__step_record_destroy(ashlar_step_record *record); /* NULL is allowed */
 const ashlar_buffer_hooks *ashlar__step_record_hooks(const ashlar_step_record *record);
 

@@ -16,7 +16,7 @@ static void forget_record(void) {
 /* Train with a record. */
 static bool train_recorded(ashlar_train_config config) {
     forget_record();
-    if (!check_at_end(forget_record) || ashlar__step_record_create(&record) != ASHLAR_OK) {
+    if (!check_at_end(forget_record) || ashlar__step_record_create(NULL, &record) != ASHLAR_OK) {
         return false;
     }
     config.hooks = ashlar__step_record_hooks(record);
@@ -70,7 +70,7 @@ CASE_WITH(a_record_changes_no_loss, open_text("memory=256MiB")) {
 CASE_WITH(more_boxes_than_there_is_room_for_are_counted, set_up("memory=64MiB")) {
     static void *ptrs[ASHLAR_STEP_BOXES + 9];
     const ashlar_buffer_request request = {"one", 1, ASHLAR_TAG_USER, false};
-    REQUIRE(check_at_end(forget_record) && ashlar__step_record_create(&record) == ASHLAR_OK);
+    REQUIRE(check_at_end(forget_record) && ashlar__step_record_create(NULL, &record) == ASHLAR_OK);
     const ashlar_buffer_hooks *hooks = ashlar__step_record_hooks(record);
     for (size_t i = 0; i < ASHLAR_STEP_BOXES + 9; i++) {
         CHECK(hooks->take(hooks->context, &request, allocator, streams[1], &ptrs[i]) == ASHLAR_OK);
