@@ -85,7 +85,7 @@ static size_t larger(size_t a, size_t b) {
 static ashlar_status ask(const ashlar_rnn *rnn, ashlar_rnn_algorithm algorithm,
                          ashlar_cudnn_sizes *sizes) {
     ashlar_cudnn_state *s = state_of(rnn);
-    cudnnRNNDescriptor_t stack;
+    cudnnRNNDescriptor_t stack = NULL;
     size_t work, reserve;
     ASHLAR_TRY(ashlar__cudnn_state_stack(rnn, s, algorithm, &stack));
     ASHLAR_TRY(ashlar__cudnn_state_describe(rnn, s, sizes->steps, sizes->batch, NULL));

@@ -211,7 +211,7 @@ static ashlar_status build(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     const ashlar_cudnn *cudnn = s->cudnn;
     const ashlar_rnn_algorithm algorithm = rnn->layout.config.algorithm;
     const bool is_auto = algorithm == ASHLAR_RNN_AUTO;
-    cudnnRNNDescriptor_t stack;
+    cudnnRNNDescriptor_t stack = NULL;
     ASHLAR_TRY(is_auto ? ashlar__cudnn_gpu_read(rnn, &s->gpu) : ASHLAR_OK);
     ASHLAR_CUDNN_TRY(cudnn, create, cudnnCreate, (&s->handle));
     ASHLAR_CUDNN_TRY(cudnn, create_dropout, cudnnCreateDropoutDescriptor, (&s->dropout));
