@@ -9,6 +9,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "arena/checkpoint/checkpoint_images.h"
 #include "arena/checkpoint/safetensors.h"
 
 _Static_assert((int)ASHLAR_RANK_MAX <= (int)ASHLAR_SAFETENSORS_RANK_MAX,
@@ -28,19 +29,31 @@ static const char *prefix_of(ashlar_region region) {
     return prefixes[region];
 }
 
+static const ashlar_checkpoint_images no_images;
+
 /* --- saving ----------------------------------------------------------------------------------- */
 
 /* One save: a host image of each region, and a description of each tensor in it. */
 typedef struct saving {
     const ashlar_arena *arena;
-    char *images[ASHLAR_REGION_COUNT]; /* NULL: not saved */
+    const ashlar_checkpoint_images *given;
+    char *images[ASHLAR_REGION_COUNT]; /* those of `given`, or owned; NULL: not saved */
     ashlar_safetensors_entry *entries; /* [count] */
     size_t count;
     char *names; /* the entries' names, one behind the other */
 } saving;
 
-/* The regions that the arena has and `flags` ask for. Parameters are always asked for. */
-static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
+static unsigned regions_of(const ashlar_arena *arena, const ashlar_checkpoint_images *images) {
+    unsigned regions = ashlar_arena_regions(arena);
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        regions |= images->of[i] != NULL ? ASHLAR_REGION_BIT(i) : 0;
+    }
+    return regions;
+}
+
+/* The regions that there are and `flags` ask for. Parameters are always asked for. */
+static unsigned saved_regions(const ashlar_arena *arena, unsigned flags,
+                              const ashlar_checkpoint_images *images) {
     unsigned regions = 0;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const bool is_asked = i == ASHLAR_REGION_PARAMETERS || (flags & ASHLAR_CHECKPOINT_STATE);
@@ -48,13 +61,17 @@ static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
             regions |= ASHLAR_REGION_BIT(i);
         }
     }
-    return regions & ashlar_arena_regions(arena);
+    return regions & regions_of(arena, images);
 }
 
 /* Queue one region's copy to the host. */
 static ashlar_status read_region(saving *s, ashlar_region region, ashlar_stream stream) {
     const size_t bytes = ashlar_arena_region_bytes(s->arena, region);
     ASHLAR_CHECK2(s->images[region] == NULL && bytes > 0);
+    if (s->given->of[region] != NULL) {
+        s->images[region] = s->given->of[region];
+        return ASHLAR_OK;
+    }
     s->images[region] = ashlar__host_calloc(bytes, 1);
     if (s->images[region] == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "checkpoint: no host memory for the %zu bytes of %s",
@@ -129,13 +146,21 @@ static void describe_all(saving *s, unsigned regions) {
 ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path, unsigned flags,
                                      const ashlar_checkpoint_pair *metadata, size_t metadata_count,
                                      ashlar_stream stream) {
+    return ashlar__checkpoint_save_with(arena, path, flags, metadata, metadata_count, stream,
+                                        &no_images);
+}
+
+ashlar_status ashlar__checkpoint_save_with(const ashlar_arena *arena, const char *path,
+                                           unsigned flags, const ashlar_checkpoint_pair *metadata,
+                                           size_t metadata_count, ashlar_stream stream,
+                                           const ashlar_checkpoint_images *images) {
     if (ashlar_arena_regions(arena) == 0 || (flags & ~(unsigned)ASHLAR_CHECKPOINT_STATE) != 0) {
         return ashlar__fail(ASHLAR_EINVAL, "checkpoint: %s",
                             ashlar_arena_regions(arena) == 0 ? "the arena is not committed"
                                                              : "no flags for a save");
     }
-    const unsigned regions = saved_regions(arena, flags);
-    saving s = {.arena = arena};
+    const unsigned regions = saved_regions(arena, flags, images);
+    saving s = {.arena = arena, .given = images};
     ashlar_status status = take_entries(&s);
     ASHLAR_THEN(status, read_regions(&s, regions, stream));
     if (status == ASHLAR_OK) {
@@ -143,7 +168,7 @@ ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path
         status = ashlar__safetensors_write(path, s.entries, s.count, metadata, metadata_count);
     }
     for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        ashlar__host_free(s.images[i]);
+        ashlar__host_free(images->of[i] == NULL ? s.images[i] : NULL);
     }
     ashlar__host_free(s.entries);
     ashlar__host_free(s.names);
@@ -159,6 +184,7 @@ struct ashlar_checkpoint {
 typedef struct loading {
     ashlar_arena *arena;
     const ashlar_checkpoint *file;
+    const ashlar_checkpoint_images *given;
     unsigned flags;
     unsigned regions;                       /* to be filled */
     size_t count;                           /* tensors of the arena */
@@ -341,6 +367,9 @@ static ashlar_status gather(const loading *l, ashlar_region region, char *image)
 
 static ashlar_status fill_region(const loading *l, ashlar_region region, char *image,
                                  ashlar_stream stream) {
+    if (l->given->of[region] != NULL) {
+        return gather(l, region, l->given->of[region]);
+    }
     ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(l->arena));
     ASHLAR_TRY(gather(l, region, image));
     const ashlar_status status =
@@ -372,6 +401,12 @@ static ashlar_status fill_regions(const loading *l, ashlar_stream stream) {
 
 ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_checkpoint *file,
                                      unsigned flags, ashlar_stream stream) {
+    return ashlar__checkpoint_load_with(arena, file, flags, stream, &no_images);
+}
+
+ashlar_status ashlar__checkpoint_load_with(ashlar_arena *arena, const ashlar_checkpoint *file,
+                                           unsigned flags, ashlar_stream stream,
+                                           const ashlar_checkpoint_images *images) {
     const unsigned all = ASHLAR_CHECKPOINT_STATE | ASHLAR_CHECKPOINT_CONVERT;
     if (ashlar_arena_regions(arena) == 0 || (flags & ~all) != 0) {
         return ashlar__fail(ASHLAR_EINVAL, "checkpoint: %s",
@@ -385,8 +420,9 @@ ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_checkpoin
     loading l = {
         .arena = arena,
         .file = file,
+        .given = images,
         .flags = flags,
-        .regions = ashlar_arena_regions(arena) &
+        .regions = regions_of(arena, images) &
                    (weights | ((flags & ASHLAR_CHECKPOINT_STATE) != 0 ? moments : 0)),
         .count = ashlar_arena_tensor_count(arena),
     };

@@ -23,6 +23,8 @@ struct ashlar_optimizer {
     ashlar_optimizer_scalars *scalars; /* start of the block; runs and partials point into it */
     ashlar_optimizer_run *runs;
     double *partials;
+    bool is_part;
+    ashlar_optimizer_part part; /* of zeros unless is_part */
 };
 
 static bool is_scaled(const ashlar_optimizer *o) {
@@ -49,8 +51,11 @@ static ashlar_status check_arena(const ashlar_arena *arena, unsigned needed) {
     return ASHLAR_OK;
 }
 
-static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_config *config) {
-    ASHLAR_TRY(check_arena(arena, ashlar_optimizer_regions(config)));
+static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_config *config,
+                           bool is_part) {
+    const unsigned moments =
+        ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1) | ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT2);
+    ASHLAR_TRY(check_arena(arena, ashlar_optimizer_regions(config) & ~(is_part ? moments : 0)));
     return ashlar__workers_check();
 }
 
@@ -92,19 +97,23 @@ static ashlar_status open_device(ashlar_optimizer *o) {
 }
 
 static ashlar_status build(ashlar_optimizer *o, ashlar_stream stream) {
-    ASHLAR_TRY(ashlar__optimizer_table_init(&o->table, o->arena, &o->rule));
+    const unsigned regions = ashlar_optimizer_regions(&o->rule.config);
+    ASHLAR_TRY(o->is_part ? ashlar__optimizer_part_take(&o->part, o->arena, regions, stream)
+                          : ASHLAR_OK);
+    ASHLAR_TRY(
+        ashlar__optimizer_table_init(&o->table, o->arena, &o->rule, o->is_part ? &o->part : NULL));
     ASHLAR_TRY(open_device(o));
     ASHLAR_TRY(take_block(o, stream));
     return fill_block(o, stream);
 }
 
-ashlar_status ashlar_optimizer_create_sized(ashlar_arena *arena,
-                                            const ashlar_optimizer_config *given,
-                                            size_t given_bytes, ashlar_stream stream,
-                                            ashlar_optimizer **out) {
+/* ranks 0: the optimizer is whole. */
+static ashlar_status create(ashlar_arena *arena, const ashlar_optimizer_config *given,
+                            size_t given_bytes, size_t rank, size_t ranks, ashlar_stream stream,
+                            ashlar_optimizer **out) {
     ashlar_optimizer_config config;
     ASHLAR_TRY(ashlar__optimizer_take(&config, given, given_bytes));
-    ASHLAR_TRY(check(arena, &config));
+    ASHLAR_TRY(check(arena, &config, ranks > 0));
     ashlar_optimizer *o;
     ASHLAR_HOST_NEW(o, 1, "no host memory for an optimizer");
     o->arena = arena;
@@ -112,13 +121,36 @@ ashlar_status ashlar_optimizer_create_sized(ashlar_arena *arena,
     o->rule = (ashlar_optimizer_rule){.algorithm = ashlar__optimizer_algorithm(&config),
                                       .config = config};
     ASHLAR_CHECK2(o->rule.algorithm < ASHLAR_ALGORITHM_COUNT);
+    if (ranks > 0) {
+        o->is_part = true;
+        ashlar__optimizer_part_bounds(arena, rank, ranks, &o->part.begin, &o->part.end);
+    }
     ASHLAR_HAND_OUT(build(o, stream), o, ashlar_optimizer_destroy, out);
+}
+
+ashlar_status ashlar_optimizer_create_sized(ashlar_arena *arena,
+                                            const ashlar_optimizer_config *given,
+                                            size_t given_bytes, ashlar_stream stream,
+                                            ashlar_optimizer **out) {
+    return create(arena, given, given_bytes, 0, 0, stream, out);
+}
+
+ashlar_status ashlar__optimizer_create_part(ashlar_arena *arena,
+                                            const ashlar_optimizer_config *config, size_t rank,
+                                            size_t ranks, ashlar_stream stream,
+                                            ashlar_optimizer **out) {
+    return create(arena, config, sizeof *config, rank, ranks, stream, out);
+}
+
+const ashlar_optimizer_part *ashlar__optimizer_part_of(const ashlar_optimizer *o) {
+    return o->is_part ? &o->part : NULL;
 }
 
 void ashlar_optimizer_destroy(ashlar_optimizer *o) {
     if (o == NULL) {
         return;
     }
+    ashlar__optimizer_part_give(&o->part, o->arena);
     if (o->scalars != NULL) {
         /* This fails only if somebody else has freed the block, so it is gone in any case. */
         const ashlar_status status = ashlar_free(ashlar_arena_allocator(o->arena), o->scalars);
@@ -175,6 +207,15 @@ static ashlar_status check_gradient_scale(double scale) {
                               scale);
 }
 
+/* What is updated: a part of the layout, or all. */
+static ashlar_status check_is_mine(const ashlar_optimizer *o, size_t offset, size_t bytes) {
+    ASHLAR_FAIL_IF(
+        o->is_part && bytes > 0 && (offset < o->part.begin || offset + bytes > o->part.end),
+        ASHLAR_EINVAL, "optimizer: %zu bytes at offset %zu; this rank's part is from %zu to %zu",
+        bytes, offset, o->part.begin, o->part.end);
+    return ASHLAR_OK;
+}
+
 static ashlar_status check_range(const ashlar_optimizer *o, size_t offset, size_t bytes) {
     const size_t all = ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS);
     if (offset % ASHLAR_ARENA_ALIGN != 0 || bytes % ASHLAR_ARENA_ALIGN != 0 || offset > all ||
@@ -198,6 +239,14 @@ ashlar_status ashlar__optimizer_step_at(ashlar_optimizer *o, const double *rate_
     job.gradient_scale = gradient_scale;
     ashlar__optimizer_table_select(
         &o->table, o->runs, 0, ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS), &job);
+    if (!o->is_part) {
+        return launch(o, &job, stream);
+    }
+    job.passes = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE;
+    ASHLAR_TRY(launch(o, &job, stream));
+    job.passes = ASHLAR_OPTIMIZER_UPDATE;
+    ashlar__optimizer_table_select(&o->table, o->runs, o->part.begin, o->part.end - o->part.begin,
+                                   &job);
     return launch(o, &job, stream);
 }
 
@@ -225,6 +274,7 @@ ashlar_status ashlar_optimizer_decide(ashlar_optimizer *o, double gradient_scale
 ashlar_status ashlar_optimizer_update(ashlar_optimizer *o, size_t offset, size_t bytes,
                                       double learning_rate, ashlar_stream stream) {
     ASHLAR_TRY(check_range(o, offset, bytes));
+    ASHLAR_TRY(check_is_mine(o, offset, bytes));
     ASHLAR_TRY(check_rate(o, learning_rate));
     ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_UPDATE);
     job.learning_rate = learning_rate;

@@ -22,6 +22,8 @@
 
 #include <ashlar/optimizer.h>
 
+#include "arena/optimizer/optimizer_part.h"
+
 enum { ASHLAR_OPTIMIZER_CHUNK = 4096 /* elements */ };
 
 /* The algorithms that update an element: name, function in optimizer_update.h, whether it has a
@@ -140,11 +142,13 @@ typedef struct ashlar_optimizer_table {
     double largest_scale; /* largest rate_scale of all runs; 0 without runs */
 } ashlar_optimizer_table;
 
-/* Fill the table. The arena must be committed and have the regions that the rule needs. finish
+/* Fill the table. The arena must be committed and have the regions that the rule needs; with a
+ * part, moments are in that, and only runs inside it may be updated. finish
  * frees the table's memory. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table,
                                                              const ashlar_arena *arena,
-                                                             const ashlar_optimizer_rule *rule);
+                                                             const ashlar_optimizer_rule *rule,
+                                                             const ashlar_optimizer_part *part);
 void ashlar__optimizer_table_finish(ashlar_optimizer_table *table);
 
 /* Make `job` cover the elements of runs that lie in [offset, offset + bytes) of the storage layout.

@@ -49,15 +49,25 @@ static void *address(const ashlar_arena *arena, const ashlar_arena_run *run, ash
     return is_wanted ? base + run->offset[ashlar__region_layout(region)] : NULL;
 }
 
+/* The same in a part's moments, which begin where the part does: before a part's run that is an
+ * address outside, at which nothing is read. */
+static void *address_in_part(const ashlar_optimizer_part *part, const ashlar_arena_run *run,
+                             size_t moment) {
+    const uintptr_t base = (uintptr_t)part->moments[moment];
+    return base == 0 ? NULL : (void *)(base + run->offset[ASHLAR_LAYOUT_STORAGE] - part->begin);
+}
+
 static ashlar_optimizer_run describe(const ashlar_arena *arena, const ashlar_arena_run *run,
-                                     unsigned regions) {
+                                     unsigned regions, const ashlar_optimizer_part *part) {
     const bool is_narrow = ashlar_dtype_is_narrow(run->dtype);
     ASHLAR_CHECK2(run->options.rate_scale > 0); /* a declared 0 has become 1 */
     return (ashlar_optimizer_run){
         .parameters = address(arena, run, ASHLAR_REGION_PARAMETERS, regions),
         .gradients = address(arena, run, ASHLAR_REGION_GRADIENTS, regions),
-        .moment1 = address(arena, run, ASHLAR_REGION_MOMENT1, regions),
-        .moment2 = address(arena, run, ASHLAR_REGION_MOMENT2, regions),
+        .moment1 = part != NULL ? address_in_part(part, run, 0)
+                                : address(arena, run, ASHLAR_REGION_MOMENT1, regions),
+        .moment2 = part != NULL ? address_in_part(part, run, 1)
+                                : address(arena, run, ASHLAR_REGION_MOMENT2, regions),
         .master = is_narrow ? address(arena, run, ASHLAR_REGION_MASTER, regions) : NULL,
         .elements = run->elements,
         .rate_scale = run->options.rate_scale,
@@ -67,7 +77,8 @@ static ashlar_optimizer_run describe(const ashlar_arena *arena, const ashlar_are
 }
 
 static void fill(ashlar_optimizer_table *table, const ashlar_arena *arena,
-                 const ashlar_arena_run *runs, size_t count, unsigned regions) {
+                 const ashlar_arena_run *runs, size_t count, unsigned regions,
+                 const ashlar_optimizer_part *part) {
     size_t elements = 0;
     for (size_t i = 0; i < count; i++) {
         const ashlar_arena_run *run = &runs[i];
@@ -77,7 +88,7 @@ static void fill(ashlar_optimizer_table *table, const ashlar_arena *arena,
         const size_t begin = run->offset[ASHLAR_LAYOUT_STORAGE];
         ASHLAR_CHECK2(run->elements > 0);
         ASHLAR_CHECK2(table->count == 0 || table->places[table->count - 1].end <= begin);
-        table->runs[table->count] = describe(arena, run, regions);
+        table->runs[table->count] = describe(arena, run, regions, part);
         table->places[table->count] =
             (ashlar_optimizer_place){.begin = begin,
                                      .end = begin + run->elements * ashlar_dtype_bytes(run->dtype),
@@ -92,7 +103,8 @@ static void fill(ashlar_optimizer_table *table, const ashlar_arena *arena,
 }
 
 ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table, const ashlar_arena *arena,
-                                           const ashlar_optimizer_rule *rule) {
+                                           const ashlar_optimizer_rule *rule,
+                                           const ashlar_optimizer_part *part) {
     const size_t most = ashlar_arena_tensor_count(arena);
     ashlar_arena_run *runs = ashlar__host_calloc(most, sizeof *runs);
     *table = (ashlar_optimizer_table){0};
@@ -101,7 +113,7 @@ ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table, const 
         table->runs = ashlar__host_calloc(count, sizeof *table->runs);
         table->places = ashlar__host_calloc(count, sizeof *table->places);
         if (table->runs != NULL && table->places != NULL) {
-            fill(table, arena, runs, count, ashlar_optimizer_regions(&rule->config));
+            fill(table, arena, runs, count, ashlar_optimizer_regions(&rule->config), part);
             ashlar__host_free(runs);
             return ASHLAR_OK;
         }

@@ -106,7 +106,8 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
     const char *file = c->train.save_file;
     evaluation test = {0};
     if (!is_first_rank(c)) {
-        return ASHLAR_OK; /* what remains is rank 0's */
+        /* What remains is rank 0's, but for the moments that it has not. */
+        return c->train.lends_state ? ashlar__trainer_save(trainer, NULL) : ASHLAR_OK;
     }
     ashlar_status first = file != NULL ? ashlar__trainer_save(trainer, file) : ASHLAR_OK;
     ASHLAR_THEN(first, c->is_tagger ? ashlar__task_tagger_evaluate(trainer, &test.tags)

@@ -109,6 +109,7 @@ static const ashlar_option options[] = {
     FLAG("graphs", wants_graphs, "make each step one launch; pads, too"),
     NUMBER("max-graphs", max_graphs, 2, 65536, "most captured steps that are kept"),
     FLAG("reproducible", is_reproducible, "the same bits for 1, 2, 4 or 8 ranks"),
+    FLAG("shard", train.shards_state, "divide the optimizer's state among the ranks"),
     NUMBER("timeout", timeout_s, 1, 86400, "seconds in which ranks wait for each other"),
     FLAG("no-plan", train.without_plan, "serve each block by itself, not from a plan of the step"),
     TEXT("plan", "FILE", train.plan_file, "keep the memory plan there for the next time"),
@@ -150,7 +151,7 @@ static const ashlar_option options[] = {
     NUMBER("max-word", tags.corpus.max_bytes, 1, 1e6, "tagger: longest word in bytes"),
 };
 enum {
-    SHARED_COUNT = 52,
+    SHARED_COUNT = 53,
     TEXT_END = SHARED_COUNT + 6,
     OPTION_COUNT = sizeof options / sizeof options[0]
 };

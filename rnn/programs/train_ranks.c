@@ -66,6 +66,7 @@ static void be_silent(ashlar_train_command *c) {
     c->html = NULL;
     c->losses = NULL;
     c->snapshot = NULL;
+    c->train.lends_state = c->train.shards_state && c->train.save_file != NULL;
     c->train.save_file = NULL;
     c->train.plan_file = NULL;
 }

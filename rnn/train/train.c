@@ -40,12 +40,11 @@ static ashlar_status build_model(ashlar_trainer *t) {
     }
     ASHLAR_TRY(ashlar_stream_create(t->device, &t->stream));
     ASHLAR_TRY(ashlar__task_open(t->task, t->allocator, t->stream,
-                                 ashlar_optimizer_regions(&t->config.optimizer)));
+                                 ashlar__state_shards_regions(&t->config)));
     if (t->config.without_bias_decay) {
         ASHLAR_TRY(spare_biases(t->task->arena));
     }
-    ASHLAR_TRY(
-        ashlar_optimizer_create(t->task->arena, &t->config.optimizer, t->stream, &t->optimizer));
+    ASHLAR_TRY(ashlar__state_shards_open(t));
     t->task->loss_scale = ashlar_optimizer_loss_scale_address(t->optimizer);
     ASHLAR_TRY(take_results(t));
     ASHLAR_TRY(ashlar__prefetch_init(&t->prefetch, t->device, t->task, t->stream));
@@ -73,10 +72,6 @@ static void set_ranges(ashlar_trainer *t) {
                                         .plan_file = t->config.plan_file};
 }
 
-static ashlar_train_context context_of(const ashlar_trainer *t) {
-    return (ashlar_train_context){&t->config, t->task, t->stream};
-}
-
 static ashlar_status build(ashlar_trainer *t) {
     ashlar_device_get_counts(t->device, &t->at_start);
     ASHLAR_TRY(ashlar_schedule_check(&t->config.schedule));
@@ -88,15 +83,15 @@ static ashlar_status build(ashlar_trainer *t) {
                    "train: padded batches need the warm-up");
     t->task->source.hooks = t->config.hooks;
     ASHLAR_TRY(build_model(t));
-    const ashlar_train_context parts = context_of(t);
     if (t->config.resume_file != NULL) {
-        ASHLAR_TRY(ashlar__train_checkpoint_load(t->config.resume_file, &parts, &t->state));
+        ASHLAR_TRY(ashlar__state_shards_load(t));
         ASHLAR_TRY(
             ashlar_optimizer_copy_state_to_device(t->optimizer, &t->state.optimizer, t->stream));
     }
     if (!ashlar__shards_are_used(&t->config)) {
         return ASHLAR_OK;
     }
+    const ashlar_train_context parts = {&t->config, t->task, t->stream};
     t->sums.facts = t->config.ranks != NULL ? ashlar__train_checkpoint_facts(&parts) : 0;
     return ashlar__shard_sums_open(t);
 }
@@ -122,6 +117,7 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     ashlar__step_fixed_close(t);
     ashlar__shard_sums_close(t);
     ashlar_optimizer_destroy(t->optimizer);
+    ashlar__state_shards_close(t);
     ashlar__task_close(t->task);
     if (t->votes != NULL) { /* cannot fail: this allocator gave the block */
         ASHLAR_IGNORE(ashlar_free(t->allocator, t->votes));
@@ -141,8 +137,7 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
 }
 
 ashlar_status ashlar__trainer_save(ashlar_trainer *t, const char *path) {
-    const ashlar_train_context parts = context_of(t);
-    return ashlar__train_checkpoint_save(path, &parts, &t->state);
+    return ashlar__state_shards_save(t, path);
 }
 
 ashlar_task *ashlar__trainer_task(ashlar_trainer *t) {

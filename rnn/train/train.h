@@ -33,6 +33,8 @@ typedef struct ashlar_train_config {
     bool recomputes_auto; /* the task chooses chunks of about 2 * sqrt(steps of a part) */
 
     ashlar_ranks *ranks; /* processes that train together; NULL: this one alone */
+    bool shards_state;   /* each rank has the optimizer's moments of a part (state_shards.h) */
+    bool lends_state;    /* another rank saves, for which this one's are needed */
     size_t shards;       /* parts of a batch that are added up as a tree; 0: one for each rank */
 
     size_t steps;

@@ -24,7 +24,8 @@ static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
                    ? ashlar__shard_sums_queue(t, step, buffer, part, seed, t->losses + part)
                    : t->task->table->step(t->task, buffer, part, seed, t->losses + part));
     const double rate = ashlar_schedule_rate(&t->config.schedule, step);
-    return ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
+    ASHLAR_TRY(ashlar_optimizer_step(t->optimizer, rate, 1, t->stream));
+    return ashlar__state_shards_are_used(&t->config) ? ashlar__state_shards_send(t) : ASHLAR_OK;
 }
 
 /* A part is a step of the allocator's, with a plan or without: its promise counts from there. */
@@ -174,8 +175,8 @@ static ashlar_status finish_step(run *r, size_t step) {
 /* Whether to save after this step. The caller saves after the last one. */
 static bool is_save_due(const run *r, size_t step) {
     const ashlar_train_config *c = &r->trainer->config;
-    return c->save_file != NULL && c->save_every != 0 && step % c->save_every == 0 &&
-           step != r->end;
+    return (c->save_file != NULL || c->lends_state) && c->save_every != 0 &&
+           step % c->save_every == 0 && step != r->end;
 }
 
 /* A padded step draws the next one's batch, unless the sampler's position is saved before. */

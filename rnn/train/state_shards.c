@@ -1,0 +1,197 @@
+/* state_shards.c - sends the parts of the parameters, and gathers and divides moments. */
+#include "rnn/train/state_shards.h"
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "arena/optimizer/optimizer_part.h"
+#include "rnn/train/train_impl.h"
+
+enum { STAGING_BYTES = 1 << 20 };
+
+static const ashlar_region moments_of[] = {ASHLAR_REGION_MOMENT1, ASHLAR_REGION_MOMENT2};
+enum { MOMENTS = sizeof moments_of / sizeof moments_of[0] };
+
+bool ashlar__state_shards_are_used(const ashlar_train_config *c) {
+    return c->shards_state && c->ranks != NULL && ashlar_ranks_count(c->ranks) > 1;
+}
+
+unsigned ashlar__state_shards_regions(const ashlar_train_config *c) {
+    const unsigned all = ashlar_optimizer_regions(&c->optimizer);
+    unsigned moments = 0;
+    for (size_t i = 0; i < MOMENTS; i++) {
+        moments |= ASHLAR_REGION_BIT(moments_of[i]);
+    }
+    return ashlar__state_shards_are_used(c) ? all & ~moments : all;
+}
+
+ashlar_status ashlar__state_shards_open(ashlar_trainer *t) {
+    const ashlar_train_config *c = &t->config;
+    if (!ashlar__state_shards_are_used(c)) {
+        return ashlar_optimizer_create(t->task->arena, &c->optimizer, t->stream, &t->optimizer);
+    }
+    ASHLAR_TRY(ashlar_alloc_tagged(t->allocator, STAGING_BYTES, ASHLAR_TAG_WORKSPACE, t->stream,
+                                   &t->staging));
+    return ashlar__optimizer_create_part(t->task->arena, &c->optimizer, ashlar_ranks_rank(c->ranks),
+                                         ashlar_ranks_count(c->ranks), t->stream, &t->optimizer);
+}
+
+void ashlar__state_shards_close(ashlar_trainer *t) {
+    if (t->staging != NULL) { /* cannot fail: this allocator gave the block */
+        ASHLAR_IGNORE(ashlar_free(t->allocator, t->staging));
+    }
+    t->staging = NULL;
+}
+
+/* ---- parameters ---- */
+
+static size_t greater(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* Send what rank `root` has of one bucket, all of which is of one type. */
+static ashlar_status send_bucket(const ashlar_trainer *t, size_t root, size_t begin, size_t end,
+                                 const ashlar_arena_bucket *bucket) {
+    const ashlar_collectives *c = t->sums.collectives;
+    const size_t from = greater(begin, bucket->offset);
+    const size_t to = smaller(end, bucket->offset + bucket->bytes);
+    char *parameters = ashlar_arena_region(t->task->arena, ASHLAR_REGION_PARAMETERS);
+    return from >= to ? ASHLAR_OK
+                      : c->broadcast(c->context, parameters + from,
+                                     (to - from) / ashlar_dtype_bytes(bucket->dtype), bucket->dtype,
+                                     root, t->stream);
+}
+
+ashlar_status ashlar__state_shards_send(ashlar_trainer *t) {
+    const ashlar_arena *arena = t->task->arena;
+    const size_t ranks = ashlar_ranks_count(t->config.ranks);
+    for (size_t root = 0; root < ranks; root++) {
+        size_t begin, end;
+        ashlar__optimizer_part_bounds(arena, root, ranks, &begin, &end);
+        for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
+            ashlar_arena_bucket bucket;
+            ashlar_arena_get_bucket(arena, i, &bucket);
+            ASHLAR_TRY(send_bucket(t, root, begin, end, &bucket));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* ---- moments ---- */
+
+/* A piece of rank `root`'s moments: every rank gets it in the staging block, and the one with an
+ * image there. They are sent as bytes, four to an element. */
+static ashlar_status collect_piece(const ashlar_trainer *t, size_t root, const char *from,
+                                   size_t bytes, char *to) {
+    const ashlar_collectives *c = t->sums.collectives;
+    if (from != NULL) {
+        ASHLAR_TRY(ashlar_copy(t->device, t->staging, from, bytes, t->stream));
+    }
+    ASHLAR_TRY(
+        c->broadcast(c->context, t->staging, bytes / sizeof(float), ASHLAR_F32, root, t->stream));
+    if (to != NULL) {
+        ASHLAR_TRY(ashlar_copy_to_host(t->device, to, t->staging, bytes, t->stream));
+    }
+    return ashlar_stream_synchronize(t->device, t->stream);
+}
+
+/* image NULL: this rank only lends its own. */
+static ashlar_status collect(const ashlar_trainer *t, size_t moment, char *image) {
+    const ashlar_train_config *c = &t->config;
+    const ashlar_optimizer_part *own = ashlar__optimizer_part_of(t->optimizer);
+    for (size_t root = 0; root < ashlar_ranks_count(c->ranks); root++) {
+        size_t begin, end;
+        ashlar__optimizer_part_bounds(t->task->arena, root, ashlar_ranks_count(c->ranks), &begin,
+                                      &end);
+        const char *from = root == ashlar_ranks_rank(c->ranks) ? own->moments[moment] : NULL;
+        for (size_t at = begin; at < end; at += STAGING_BYTES) {
+            const size_t bytes = smaller(STAGING_BYTES, end - at);
+            ASHLAR_TRY(collect_piece(t, root, from == NULL ? NULL : from + (at - begin), bytes,
+                                     image == NULL ? NULL : image + at));
+        }
+    }
+    return ashlar_ranks_check(c->ranks);
+}
+
+/* Host memory for the moments that the optimizer has, filled with 0. */
+static ashlar_status take_images(const ashlar_trainer *t, ashlar_checkpoint_images *images) {
+    const unsigned regions = ashlar_optimizer_regions(&t->config.optimizer);
+    for (size_t i = 0; i < MOMENTS; i++) {
+        const size_t bytes = ashlar_arena_region_bytes(t->task->arena, moments_of[i]);
+        if ((regions & ASHLAR_REGION_BIT(moments_of[i])) != 0 && bytes > 0) {
+            ASHLAR_HOST_NEW(images->of[moments_of[i]], bytes,
+                            "no host memory for the %zu bytes of %s", bytes,
+                            ashlar_region_text(moments_of[i]));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static void give_images(ashlar_checkpoint_images *images) {
+    for (size_t i = 0; i < MOMENTS; i++) {
+        ashlar__host_free(images->of[moments_of[i]]);
+    }
+}
+
+/* The ranks go on together even if this one has no memory for a file. */
+static ashlar_status collect_all(const ashlar_trainer *t, const ashlar_checkpoint_images *images) {
+    const unsigned regions = ashlar_optimizer_regions(&t->config.optimizer);
+    for (size_t i = 0; i < MOMENTS; i++) {
+        if ((regions & ASHLAR_REGION_BIT(moments_of[i])) != 0) {
+            ASHLAR_TRY(collect(t, i, images->of[moments_of[i]]));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status save_collected(ashlar_trainer *t, const char *path) {
+    ashlar_checkpoint_images images = {0};
+    const ashlar_status taken = path != NULL ? take_images(t, &images) : ASHLAR_OK;
+    ashlar_status status = collect_all(t, &images);
+    status = taken != ASHLAR_OK ? taken : status;
+    if (status == ASHLAR_OK && path != NULL) {
+        const ashlar_train_context parts = {&t->config, t->task, t->stream};
+        status = ashlar__train_checkpoint_save(path, &parts, &t->state, &images);
+    }
+    give_images(&images);
+    return status;
+}
+
+ashlar_status ashlar__state_shards_save(ashlar_trainer *t, const char *path) {
+    const ashlar_train_context parts = {&t->config, t->task, t->stream};
+    const ashlar_checkpoint_images none = {0};
+    return ashlar__state_shards_are_used(&t->config) ? save_collected(t, path)
+           : path != NULL ? ashlar__train_checkpoint_save(path, &parts, &t->state, &none)
+                          : ASHLAR_OK;
+}
+
+/* This rank's part of what was read. */
+static ashlar_status divide(const ashlar_trainer *t, const ashlar_checkpoint_images *images) {
+    const ashlar_optimizer_part *own = ashlar__optimizer_part_of(t->optimizer);
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < MOMENTS && status == ASHLAR_OK; i++) {
+        if (own->moments[i] != NULL) {
+            status = ashlar_copy_to_device(t->device, own->moments[i],
+                                           images->of[moments_of[i]] + own->begin,
+                                           own->end - own->begin, t->stream);
+        }
+    }
+    /* Wait after a failure too: the images are about to be freed. */
+    const ashlar_status waited = ashlar_stream_synchronize(t->device, t->stream);
+    return status == ASHLAR_OK ? waited : status;
+}
+
+ashlar_status ashlar__state_shards_load(ashlar_trainer *t) {
+    const ashlar_train_context parts = {&t->config, t->task, t->stream};
+    const bool is_divided = ashlar__state_shards_are_used(&t->config);
+    ashlar_checkpoint_images images = {0};
+    ashlar_status status = is_divided ? take_images(t, &images) : ASHLAR_OK;
+    ASHLAR_THEN(status,
+                ashlar__train_checkpoint_load(t->config.resume_file, &parts, &t->state, &images));
+    ASHLAR_THEN(status, is_divided ? divide(t, &images) : ASHLAR_OK);
+    give_images(&images);
+    return status;
+}

@@ -1,0 +1,40 @@
+/* state_shards.h - an optimizer that is divided among ranks: `--shard` (internal).
+ *
+ * Each rank updates the parameters of its part, of which it alone has the moments, and sends them
+ * to all. A saved file has all moments, as that of one process, and goes on with any number of
+ * ranks. */
+#ifndef ASHLAR_STATE_SHARDS_H
+#define ASHLAR_STATE_SHARDS_H
+
+#include "rnn/train/train.h"
+
+#include "arena/checkpoint/checkpoint_images.h"
+
+/* Whether the trainer's optimizer is divided. */
+bool ashlar__state_shards_are_used(const ashlar_train_config *config);
+
+/* The regions that the arena needs. */
+unsigned ashlar__state_shards_regions(const ashlar_train_config *config);
+
+/* Make the trainer's optimizer, whole or a part. Closing gives back what else was taken. Errors:
+ * those of ashlar_optimizer_create() and ashlar__optimizer_create_part(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__state_shards_open(ashlar_trainer *trainer);
+void ashlar__state_shards_close(ashlar_trainer *trainer);
+
+/* Queue, behind an update: every rank gets every part of the parameters. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__state_shards_send(ashlar_trainer *trainer);
+
+/* Every rank calls this at the same step: those that do not write a file lend their moments to the
+ * one that does. Without a divided optimizer only that one is needed.
+ *
+ * path   NULL: this rank writes none
+ *
+ * Errors: those of ashlar__train_checkpoint_save() and of collectives. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__state_shards_save(ashlar_trainer *trainer,
+                                                          const char *path);
+
+/* Read the training's file, of which a rank keeps its part. Errors: those of
+ * ashlar__train_checkpoint_load(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__state_shards_load(ashlar_trainer *trainer);
+
+#endif /* ASHLAR_STATE_SHARDS_H */
