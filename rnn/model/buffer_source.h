@@ -14,14 +14,15 @@ typedef struct ashlar_buffer_request {
     bool is_backward; /* asked for behind the step's forward pass */
 } ashlar_buffer_request;
 
-/* In the place of an allocator's ashlar_alloc_tagged() and ashlar_free(), with their contracts. */
+/* In the place of an allocator's ashlar_alloc_tagged() and ashlar_free(), with their contracts;
+ * both may be NULL, for those themselves. */
 typedef struct ashlar_buffer_hooks {
     ashlar_status (*take)(void *context, const ashlar_buffer_request *request,
                           ashlar_allocator *allocator, ashlar_stream stream, void **out);
     ashlar_status (*give)(void *context, ashlar_allocator *allocator, void *ptr);
-    void (*queued)(void *context, size_t step,
-                   const ashlar_stats *stats); /* a training step, with
-                                                * the statistics behind it; NULL: not wanted */
+    /* A training step, with the statistics behind it, and once before the first; NULL: not wanted.
+     */
+    void (*queued)(void *context, size_t step, const ashlar_stats *stats);
     void *context;
 } ashlar_buffer_hooks;
 
@@ -38,7 +39,7 @@ static inline ASHLAR_MUST_CHECK ashlar_status ashlar__buffer_take(ashlar_buffer_
                                                                   ashlar_stream stream,
                                                                   void **out) {
     const ashlar_buffer_hooks *hooks = source != NULL ? source->hooks : NULL;
-    const ashlar_status status = hooks != NULL
+    const ashlar_status status = hooks != NULL && hooks->take != NULL
                                      ? hooks->take(hooks->context, r, base, stream, out)
                                      : ashlar_alloc_tagged(base, r->bytes, r->tag, stream, out);
     if (status == ASHLAR_OK && source != NULL) {
@@ -52,8 +53,9 @@ static inline ASHLAR_MUST_CHECK ashlar_status ashlar__buffer_give(ashlar_buffer_
                                                                   ashlar_allocator *base,
                                                                   void *ptr) {
     const ashlar_buffer_hooks *hooks = source != NULL ? source->hooks : NULL;
-    return hooks != NULL && ptr != NULL ? hooks->give(hooks->context, base, ptr)
-                                        : ashlar_free(base, ptr);
+    return hooks != NULL && hooks->give != NULL && ptr != NULL
+               ? hooks->give(hooks->context, base, ptr)
+               : ashlar_free(base, ptr);
 }
 
 #endif /* ASHLAR_BUFFER_SOURCE_H */

@@ -36,9 +36,26 @@ static ashlar_status give(void *context, ashlar_allocator *allocator, void *ptr)
                                 : ashlar__driver_error(device->driver, "cuMemFree", result);
 }
 
-static const ashlar_buffer_hooks from_driver = {.take = take, .give = give};
-
 /* ---- one way ---- */
+
+/* The driver's calls for memory up to the step before. */
+typedef struct call_counter {
+    ashlar_device *device;
+    ashlar_compare_row *row;
+    uint64_t before;
+} call_counter;
+
+/* Comes once before the first step. */
+static void queued(void *context, size_t step, const ashlar_stats *stats) {
+    call_counter *c = context;
+    ashlar_driver_counts now;
+    (void)stats;
+    ashlar_device_get_counts(c->device, &now);
+    if (step > 0 && step <= ASHLAR_COMPARE_STEPS) {
+        c->row->calls[step - 1] = now.memory - c->before;
+    }
+    c->before = now.memory;
+}
 
 static ashlar_train_config config_of(const ashlar_train_config *c, ashlar_compare_way way) {
     const bool warms_up = way >= ASHLAR_COMPARE_WARMUP;
@@ -65,7 +82,7 @@ static void fill_in(ashlar_compare_row *row, ashlar_compare_way way,
     for (size_t i = 0; i < row->steps; i++) {
         row->ms[i] = 1e3 * held[i].seconds;
     }
-    row->calls_per_step = (double)report->training.management / (double)report->steps;
+    row->loss = report->loss_last;
     row->taken_peak_bytes = report->stats.reserved_peak_bytes;
     if (way == ASHLAR_COMPARE_DRIVER) {
         row->taken_peak_bytes += ashlar__step_record_largest(record)->peak_bytes;
@@ -89,9 +106,14 @@ static ashlar_status compare_way(ashlar_device *device, const ashlar_train_confi
                                  void *context, ashlar_compare_row *row) {
     ashlar_step_record *record;
     ashlar_train_report report;
+    call_counter counter = {.device = device, .row = row};
+    const bool is_driver = way == ASHLAR_COMPARE_DRIVER;
+    const ashlar_buffer_hooks hooks = {.take = is_driver ? take : NULL,
+                                       .give = is_driver ? give : NULL,
+                                       .queued = queued,
+                                       .context = &counter};
     ashlar_train_config c = config_of(config, way);
-    ASHLAR_TRY(
-        ashlar__step_record_create(way == ASHLAR_COMPARE_DRIVER ? &from_driver : NULL, &record));
+    ASHLAR_TRY(ashlar__step_record_create(&hooks, &record));
     c.hooks = ashlar__step_record_hooks(record);
     const ashlar_status status = run_way(device, &c, make_task, context, &report);
     if (status == ASHLAR_OK) {

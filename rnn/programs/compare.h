@@ -21,9 +21,10 @@ typedef struct ashlar_compare_row {
     bool has_run;
     char why_not[160];
     size_t steps;
-    double calls_per_step;           /* to the driver, for memory, streams, events and attributes */
-    double ms[ASHLAR_COMPARE_STEPS]; /* of each step on the host */
-    uint64_t taken_peak_bytes;       /* from the device, for all that was held at once */
+    uint64_t calls[ASHLAR_COMPARE_STEPS]; /* of the driver for memory, in each step */
+    double ms[ASHLAR_COMPARE_STEPS];      /* of each step on the host */
+    double loss;                          /* of all steps */
+    uint64_t taken_peak_bytes;            /* from the device, for all that was held at once */
 } ashlar_compare_row;
 
 /* Makes a task for a configuration, as that of the training; the caller owns *out. */

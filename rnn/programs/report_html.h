@@ -7,7 +7,7 @@
 #include "rnn/programs/compare.h"
 #include "rnn/train/step_record.h"
 
-/* A step's loss, nats per symbol. */
+/* A step's loss, nats per token. */
 typedef struct ashlar_html_loss {
     size_t step;
     double loss;   /* of its batch */
@@ -17,11 +17,13 @@ typedef struct ashlar_html_loss {
 typedef struct ashlar_html {
     const char *model;   /* "LSTM, 2 layers of 256" */
     const char *compute; /* "OpenBLAS, 2 threads" */
+    const char *const *data; /* names of files and folders */
+    size_t data_count;
     const ashlar_train_config *config;
     const ashlar_train_report *report; /* its `buckets` are not used */
     const ashlar_html_loss *losses;
     size_t loss_count;
-    double test_loss, test_bits; /* held-out: nats per symbol, bits per byte; 0: there was no test,
+    double test_loss, test_bits; /* held-out: nats per token, bits per byte; 0: there was no test,
                                   * or it has no bits */
     const ashlar_step_record *record;
     const ashlar_compare_row *rows; /* in the order of the enum */
@@ -31,17 +33,40 @@ typedef struct ashlar_html {
 /* Write the page; after an error the file is as it was. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__html_write(const char *path, const ashlar_html *html);
 
-/* ---- parts (report_html_chart.c, report_html_step.c) ---- */
+/* ---- what its parts share ---- */
+
+void ashlar__html_put(ashlar_file_buffer *file, const char *text); /* as it is, of any length */
+
+/* The style sheet. Class t0 .. is a tag's colour with a readable one for text on it. */
+void ashlar__html_put_style(ashlar_file_buffer *file);
 
 /* "12.3 MiB", "512 B". */
 void ashlar__html_put_bytes(ashlar_file_buffer *file, uint64_t bytes);
 
+/* The unit in which `bytes` is written, and its name. */
+double ashlar__html_unit(uint64_t bytes, const char **name);
+
+/* "saved for backward" rather than "saved". */
+const char *ashlar__html_tag_name(ashlar_tag tag);
+
+/* The values beside a plot from y0 at its bottom to y1 at its top. */
+void ashlar__html_put_y_axis(ashlar_file_buffer *file, double y0, double y1);
+
+/* Steps below, from x0 at the left to x1 at the right, and what they are. */
+void ashlar__html_put_x_axis(ashlar_file_buffer *file, double x0, double x1, const char *what);
+
+/* The largest of 1, 2, 5 times a power of ten that cuts `range` into `parts` or more. */
+double ashlar__html_tick(double range, int parts);
+
+/* ---- its parts ---- */
+
 ASHLAR_MUST_CHECK ashlar_status ashlar__html_put_loss(ashlar_file_buffer *file,
                                                       const ashlar_html *html);
-ASHLAR_MUST_CHECK ashlar_status ashlar__html_put_memory(ashlar_file_buffer *file,
-                                                        const ashlar_html *html);
 /* The boxes of the largest step. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__html_put_step(ashlar_file_buffer *file,
                                                       const ashlar_html *html);
+ASHLAR_MUST_CHECK ashlar_status ashlar__html_put_memory(ashlar_file_buffer *file,
+                                                        const ashlar_html *html);
+void ashlar__html_put_comparison(ashlar_file_buffer *file, const ashlar_html *html);
 
 #endif /* ASHLAR_REPORT_HTML_H */

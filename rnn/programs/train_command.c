@@ -292,6 +292,8 @@ static ashlar_status read_fit(ashlar_train_command *c) {
     ASHLAR_FAIL_IF(c->is_tagger && strcmp(c->vary, "length") == 0, ASHLAR_EINVAL,
                    "--vary length: a tagger takes sentences as they are; give batch or hidden");
     ASHLAR_FAIL_IF(c->wants_graphs, ASHLAR_EINVAL, "--fit and --graphs: leave out one of them");
+    ASHLAR_FAIL_IF(c->html != NULL, ASHLAR_EINVAL,
+                   "--fit and --html: the page is about a training; leave out one of them");
     c->fit_bytes = bytes;
     return ASHLAR_OK;
 }

@@ -39,18 +39,23 @@ ashlar_status ashlar__train_html_write(const ashlar_train_html *html, const ashl
     if (html->record == NULL) {
         return ASHLAR_OK;
     }
+    if (compares && !c->is_quiet) {
+        printf("\nThe first steps again, with other ways to take memory, for %s ...\n", c->html);
+        fflush(stdout);
+    }
     if (compares) {
         ashlar__compare(device, &c->train, make_task, context, rows);
     }
-    (void)snprintf(model, sizeof model, "%s, %zu layers of %zu",
-                   c->is_tagger ? "tagger" : ashlar_rnn_cell_name(c->train.cell), c->train.layers,
-                   c->train.hidden);
+    (void)snprintf(model, sizeof model, "%s%s, %zu layer%s of %zu", c->is_tagger ? "tagger, " : "",
+                   ashlar_rnn_cell_name(c->train.cell), c->train.layers,
+                   c->train.layers == 1 ? "" : "s", c->train.hidden);
     (void)snprintf(compute, sizeof compute, "%s, %d threads", ashlar__blas_name(),
                    ashlar__blas_threads());
-    /* A tagger has no recomputation. */
     const ashlar_html page = {
         .model = model,
         .compute = compute,
+        .data = c->data.items,
+        .data_count = c->data.count,
         .config = &c->train,
         .report = report,
         .losses = html->losses,
@@ -59,7 +64,7 @@ ashlar_status ashlar__train_html_write(const ashlar_train_html *html, const ashl
         .test_bits = html->test_bits,
         .record = html->record,
         .rows = rows,
-        .row_count = !compares      ? 0
+        .row_count = !compares      ? 0 /* a tagger has no recomputation */
                      : c->is_tagger ? (size_t)ASHLAR_COMPARE_RECOMPUTE
                                     : (size_t)ASHLAR_COMPARE_COUNT,
     };

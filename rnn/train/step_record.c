@@ -23,9 +23,24 @@ struct ashlar_step_record {
 /* ---- the step that runs ---- */
 
 static void begin(ashlar_step_boxes *b) {
-    b->count = b->left_out = b->moments = 0;
+    b->count = b->left_out = b->merged = b->moments = 0;
     b->backward = SIZE_MAX;
     b->live_bytes = b->peak_bytes = 0;
+}
+
+/* Where there is no room, a box that was there before is held anew. NULL: there was none. */
+static ashlar_step_box *merge(ashlar_step_boxes *b, const ashlar_step_box *box) {
+    for (size_t i = b->count; i-- > 0;) {
+        ashlar_step_box *old = &b->list[i];
+        if (old->address == box->address && old->bytes == box->bytes && old->name == box->name &&
+            old->given != SIZE_MAX) {
+            b->merged++;
+            old->given = SIZE_MAX;
+            return old;
+        }
+    }
+    b->left_out++;
+    return NULL;
 }
 
 static void add(ashlar_step_record *r, const ashlar_buffer_request *q, const void *ptr) {
@@ -34,16 +49,18 @@ static void add(ashlar_step_record *r, const ashlar_buffer_request *q, const voi
         begin(b);
     }
     b->backward = q->is_backward && b->backward == SIZE_MAX ? b->moments : b->backward;
-    if (b->count == ASHLAR_STEP_BOXES) {
-        b->left_out++;
+    const ashlar_step_box box = {.name = q->name,
+                                 .tag = q->tag,
+                                 .address = (uintptr_t)ptr,
+                                 .bytes = q->bytes,
+                                 .taken = b->moments,
+                                 .given = SIZE_MAX};
+    if (b->count < ASHLAR_STEP_BOXES) {
+        b->list[b->count++] = box;
+    } else if (merge(b, &box) == NULL) {
         return;
     }
-    b->list[b->count++] = (ashlar_step_box){.name = q->name,
-                                            .tag = q->tag,
-                                            .address = (uintptr_t)ptr,
-                                            .bytes = q->bytes,
-                                            .taken = b->moments++,
-                                            .given = SIZE_MAX};
+    b->moments++;
     b->live_bytes += q->bytes;
     b->peak_bytes = b->live_bytes > b->peak_bytes ? b->live_bytes : b->peak_bytes;
 }
@@ -112,6 +129,9 @@ static void queued(void *context, size_t step, const ashlar_stats *stats) {
     r->is_training = true;
     r->peak_bytes = 0;
     r->last_s = now;
+    if (r->from.hooks != NULL && r->from.hooks->queued != NULL) {
+        r->from.hooks->queued(r->from.hooks->context, step, stats);
+    }
 }
 
 /* ---- the record ---- */

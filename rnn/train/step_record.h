@@ -15,12 +15,15 @@ typedef struct ashlar_step_box {
     size_t taken, given;
 } ashlar_step_box;
 
-enum { ASHLAR_STEP_BOXES = 2000 }; /* of a step; those beyond are counted */
+/* Of a step. One beyond these is merged with an earlier one of the same name, place and size, which
+ * is then held over the time between, too. */
+enum { ASHLAR_STEP_BOXES = 2000 };
 
 typedef struct ashlar_step_boxes {
     ashlar_step_box list[ASHLAR_STEP_BOXES];
     size_t count;
-    size_t left_out; /* buffers beyond ASHLAR_STEP_BOXES */
+    size_t merged;
+    size_t left_out; /* buffers that were like no earlier one */
     size_t moments;
     size_t backward; /* the first moment of the backward pass; `moments` if there was none */
     uint64_t live_bytes, peak_bytes;
@@ -36,8 +39,8 @@ typedef struct ashlar_step_held {
 
 typedef struct ashlar_step_record ashlar_step_record;
 
-/* Make a record, and hooks that fill it and take from others, which must outlive it; NULL: from the
- * allocator. They are called by the thread that trains. Errors: ASHLAR_EHOSTMEM. */
+/* Make a record, and hooks that fill it and pass everything to others, which must outlive it; NULL:
+ * to the allocator. They are called by the thread that trains. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__step_record_create(const ashlar_buffer_hooks *from,
                                                            ashlar_step_record **out);
 void ashlar__step_record_destroy(ashlar_step_record *record); /* NULL is allowed */
