@@ -22,7 +22,7 @@ static const char program[] = "ashlar-train";
 static void print_start(const ashlar_train_command *c, const ashlar_corpus *corpus) {
     const size_t count = ashlar__corpus_count(corpus), each = c->train.held_out;
     printf("Text: %zu records, %zu of these for the test, %zu bytes from %zu files (%zu skipped). "
-           "Model: %s, %zu layers of %zu. Products: %s, %d threads.\n",
+           "Model: %s, %zu layers of %zu. Matrix products: %s, %d threads.\n",
            count, each > 0 ? count / each : 0, ashlar__corpus_bytes(corpus),
            ashlar__corpus_file_count(corpus), ashlar__corpus_skipped_count(corpus), c->cell,
            c->train.layers, c->train.hidden, ashlar__blas_name(), ashlar__blas_threads());
@@ -32,7 +32,7 @@ static void print_start(const ashlar_train_command *c, const ashlar_corpus *corp
 static void print_tagger_start(const ashlar_tagger_counts *n, const ashlar_train_config *train) {
     printf("Tags: %zu words in %zu sentences, %zu of these for the test; the longest sentence has "
            "%zu words,\nthe longest word %zu bytes. Known: %zu words, %zu characters, %zu tags. "
-           "Model: tagger, %s, %zu layers\nof %zu. Products: %s, %d threads.\n",
+           "Model: tagger, %s, %zu layers\nof %zu. Matrix products: %s, %d threads.\n",
            n->tokens, n->sentences, n->held_out, n->longest_sentence, n->longest_word, n->words - 1,
            n->characters - 1, n->tags, ashlar_rnn_cell_name(train->cell), train->layers,
            train->hidden, ashlar__blas_name(), ashlar__blas_threads());

@@ -12,7 +12,7 @@ static double mib(uint64_t bytes) {
 }
 
 static void print_memory(FILE *out, const ashlar_stats *stats) {
-    fprintf(out, "\nWhere memory went (MiB)      at peak   own peak\n");
+    fprintf(out, "\nWhere memory went (MiB)      at peak    at most\n");
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
         const ashlar_tag_stats *t = &stats->tags[tag];
         if (t->peak_bytes > 0) {
@@ -106,8 +106,21 @@ static void print_plan(FILE *out, const ashlar_step_memory *m) {
         (unsigned long long)m->steps_replayed, (unsigned long long)m->misses);
 }
 
+/* A plan that is from a file saves no memory but time; without this line nobody would know. */
+static void print_plan_file(FILE *out, const ashlar_step_memory *m) {
+    if (m->plan_file != NULL && !m->is_planned) {
+        fprintf(out, "--plan %s was not used: there is no plan.\n", m->plan_file);
+    } else if (m->plan_file != NULL) {
+        fprintf(out,
+                m->is_loaded ? "It was read from %s; nothing was recorded or packed.\n"
+                             : "It is new, and kept in %s for the next time.\n",
+                m->plan_file);
+    }
+}
+
 static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
     print_plan(out, m);
+    print_plan_file(out, m);
     if (m->is_steady) {
         fprintf(out, "Steady: no step takes memory after the warm-up, whatever its length.\n");
     } else {
@@ -189,7 +202,8 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *r) {
             r->loss_last, unit);
     fprintf(
         out,
-        "Batches of %zu had %zu different lengths, up to %zu; the warm-up ran one step of %zu,\n"
+        "Batches of %zu had %zu different lengths, up to %zu; the warm-up ran one batch of length "
+        "%zu,\n"
         "and after it the process asked the driver for memory, streams or attributes %llu times "
         "(calls\n"
         "of the allocator: %llu).\n",
@@ -264,6 +278,7 @@ static void put_step_memory(ashlar_json_writer *w, const ashlar_step_memory *m) 
     ashlar__json_add_uint64(w, "step_reserved_bytes", m->reserved_bytes);
     ashlar__json_add_uint64(w, "bound_bytes", m->bound_bytes);
     ashlar__json_add_uint64(w, "plan_count", m->plan_count);
+    ashlar__json_add_bool(w, "plan_from_file", m->is_loaded);
     ashlar__json_add_uint64(w, "plan_bytes", m->plan_bytes);
     ashlar__json_add_double(w, "plan_gap", m->gap);
     ashlar__json_add_uint64(w, "plan_hits", m->hits);

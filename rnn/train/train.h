@@ -105,6 +105,8 @@ typedef struct ashlar_step_memory {
     uint64_t hits;   /* requests served from the plan */
     uint64_t misses; /* planned requests that the plan could not serve */
     uint64_t steps_replayed;
+    const char *plan_file; /* of the config */
+    bool is_loaded;        /* the plans are from there; else they were saved there */
 } ashlar_step_memory;
 
 enum { ASHLAR_STEP_BUCKETS = 16, ASHLAR_GRAPH_NOTE_BYTES = 200 };

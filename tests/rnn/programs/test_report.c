@@ -120,8 +120,9 @@ CASE(the_words_hold_the_numbers) {
     CHECK_HAS(text, "601 steps on some \"device\" (soft:6), 606000 symbols in 60.6 s: 10000 per "
                     "second");
     CHECK_HAS(text, "The loss went from 5.5451 to 1.2345 nats per symbol.");
-    CHECK_HAS(text, "Batches of 503 had 604 different lengths, up to 603; the warm-up ran one step "
-                    "of 607,");
+    CHECK_HAS(text,
+              "Batches of 503 had 604 different lengths, up to 603; the warm-up ran one batch "
+              "of length 607,");
     CHECK_HAS(text, "asked the driver for memory, streams or attributes 631 times (calls\nof the "
                     "allocator: 641).");
     CHECK_HAS(text, "The 602 parameters lie in one contiguous range");
@@ -135,7 +136,7 @@ CASE(the_words_hold_the_numbers) {
 CASE(the_tables_hold_the_numbers) {
     ashlar_train_report r = a_report();
     const char *text = print(&r);
-    CHECK_HAS(text, "\nWhere memory went (MiB)      at peak   own peak\n  weights ");
+    CHECK_HAS(text, "\nWhere memory went (MiB)      at peak    at most\n  weights ");
     CHECK_HAS(text, "\nCalls into the driver      memory, streams   copies, launches   host waits\n"
                     "  set-up ");
     CHECK_HAS(text, "\n  weights                       2.00      20.00\n");
@@ -149,7 +150,7 @@ CASE(the_tables_hold_the_numbers) {
                     "\n");
     r.stats.tags[ASHLAR_TAG_USER].peak_bytes = 1;
     text = print(&r);
-    CHECK_HAS(text, "own peak\n  user                          1.00       0.00\n");
+    CHECK_HAS(text, "at most\n  user                          1.00       0.00\n");
 }
 
 CASE(the_words_tell_of_the_plan) {
@@ -159,7 +160,16 @@ CASE(the_words_tell_of_the_plan) {
     CHECK_HAS(text,
               "The plan, 52.00 MiB and 4.00 % above that peak, served 651 blocks of 653 steps "
               "and\nmissed 652.\nNot proven steady: only one was looked at.\n");
+    r.step_memory.plan_file = "p.plan";
+    text = print(&r);
+    CHECK_HAS(text, "missed 652.\nIt is new, and kept in p.plan for the next time.\n");
+    r.step_memory.is_loaded = true;
+    text = print(&r);
+    CHECK_HAS(text, "It was read from p.plan; nothing was recorded or packed.\n");
     r.step_memory.is_planned = false;
+    text = print(&r);
+    CHECK_HAS(text, "--plan p.plan was not used: there is no plan.\n");
+    r.step_memory.plan_file = NULL;
     r.step_memory.is_steady = true;
     text = print(&r);
     CHECK_HAS(text, "(1.060 x),\nwithout a plan.\nSteady: no step takes memory");
