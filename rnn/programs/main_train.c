@@ -134,15 +134,22 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
 /* Where to show each step. */
 typedef struct showing {
     ashlar_progress progress;
-    bool is_quiet;
+    const ashlar_train_command *command;
     FILE *losses; /* NULL: not wanted */
     ashlar_train_html *html;
 } showing;
 
 static void show(void *context, const ashlar_train_progress *now) {
     showing *s = context;
-    if (!s->is_quiet) {
+    if (!s->command->is_quiet) {
         ashlar__progress_show(&s->progress, now);
+    }
+    if (now->above_since != 0 && is_first_rank(s->command)) { /* they all see the same */
+        fprintf(stderr,
+                "%s: step %zu: the loss, %.4f on average, has been above %.4f, its start, since "
+                "step %zu: the training diverges; use a smaller --learning-rate than %g\n",
+                program, now->step, now->loss, now->start, now->above_since,
+                s->command->train.schedule.rate);
     }
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) { /* warn at once, even if is_quiet */
         if ((now->found & 1u << tag) != 0) {
@@ -163,7 +170,7 @@ static ashlar_status fail_losses(const char *path) {
 
 static ashlar_status run_trainer(const ashlar_train_command *c, ashlar_trainer *trainer,
                                  ashlar_train_html *html, ashlar_train_report *report) {
-    showing s = {.is_quiet = c->is_quiet, .html = html};
+    showing s = {.command = c, .html = html};
     ashlar__progress_init(&s.progress, stdout);
     s.losses = c->losses != NULL ? fopen(c->losses, "we") : NULL;
     if (c->losses != NULL && s.losses == NULL) {

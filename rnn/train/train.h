@@ -79,6 +79,9 @@ typedef struct ashlar_train_progress {
     double seconds; /* since the first step */
     unsigned found; /* bits 1 << tag of the tags that were newly found to grow from step to step */
     const ashlar_tag_growth *growth; /* [ASHLAR_TAG_COUNT], valid during the call */
+    double start;       /* the loss that the training began with, or was resumed with */
+    size_t above_since; /* once, when `loss` has been above the start for ASHLAR_TRAIN_ABOVE steps:
+                         * the first of them; else 0 */
 } ashlar_train_progress;
 
 /* The process's driver calls in one phase; choosing a context is not counted. */
@@ -165,7 +168,7 @@ typedef struct ashlar_train_report {
     bool weights_contiguous;                    /* ashlar_arena_check() succeeded at the end */
 } ashlar_train_report;
 
-enum { ASHLAR_TRAIN_RECENT = 10 };
+enum { ASHLAR_TRAIN_RECENT = 10, ASHLAR_TRAIN_ABOVE = 50 };
 
 typedef struct ashlar_trainer ashlar_trainer;
 
