@@ -9,6 +9,7 @@
 #include "rnn/programs/fit.h"
 #include "rnn/programs/interrupt.h"
 #include "rnn/programs/program.h"
+#include "rnn/programs/progress.h"
 #include "rnn/programs/report.h"
 #include "rnn/train/tasks.h"
 #include "rnn/train/train_verify.h"

@@ -7,10 +7,12 @@
 #include "tests/text.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "rnn/layer/blas.h"
 #include "allocator/base/host.h"
+#include "rnn/programs/progress.h"
 #include "rnn/programs/report.h"
 #include "rnn/train/task_options.h"
 
@@ -411,11 +413,12 @@ CASE(a_terminal_is_told_from_other_files) {
 
 CASE(progress_on_a_terminal_is_a_bar) {
     ashlar_progress p;
+    CHECK(unsetenv("COLUMNS") == 0);
     REQUIRE(open_shown(&p));
     p.is_terminal = true;
     show_step(&p, 1, 0.5);
-    CHECK(strcmp(shown, "\r[........................] 1/48  loss 1.235  T  77  12.3 k/s  "
-                        "24 s left \033[K") == 0);
+    CHECK(strcmp(shown, "\r[........................] 1/48  loss 1.235  24 s left  12.3 k/s, T 77"
+                        "\033[K") == 0);
     show_step(&p, 12, 0.59); /* too soon */
     CHECK_ZU(lines('\r'), 1);
     show_step(&p, 12, 2);
@@ -424,8 +427,69 @@ CASE(progress_on_a_terminal_is_a_bar) {
     CHECK_ZU(lines('\n'), 0);
     show_step(&p, 48, 2.01);
     CHECK_HAS(shown, "\r[########################] 48/48  ");
-    CHECK_HAS(shown, "  0 s left \033[K\n");
+    CHECK_HAS(shown, "  0 s left  12.3 k/s, T 77\033[K\n");
     CHECK_ZU(lines('\n'), 1);
+}
+
+static const char *show_long(ashlar_progress *p, double seconds) {
+    CHECK(fflush(shown_file) == 0); /* sets shown_bytes */
+    const size_t before = shown_bytes;
+    p->shown_at = -1e9;
+    show_step(p, 12, seconds);
+    return shown + before;
+}
+
+CASE(time_left_is_in_minutes_and_hours) {
+    ashlar_progress p;
+    CHECK(unsetenv("COLUMNS") == 0);
+    REQUIRE(open_shown(&p));
+    p.is_terminal = true;
+    CHECK_HAS(show_long(&p, 19.6), "  59 s left");
+    CHECK_HAS(show_long(&p, 20), "  1:00 min left");
+    CHECK_HAS(show_long(&p, 1000), "  50:00 min left");
+    CHECK_HAS(show_long(&p, 3000), "  2:30 h left");
+}
+
+/* What is left out first is what is told least often; at least the step stays. */
+CASE(the_bar_is_as_wide_as_the_terminal) {
+    ashlar_progress p;
+    REQUIRE(open_shown(&p));
+    p.is_terminal = true;
+    for (int columns = 1; columns <= 100; columns++) {
+        char text[16];
+        (void)snprintf(text, sizeof text, "%d", columns);
+        CHECK(setenv("COLUMNS", text, 1) == 0);
+        const char *line = show_long(&p, 20);
+        const size_t used = strlen(line) - strlen("\r\033[K");
+        CHECK(line[0] == '\r' && used <= (size_t)columns - 1);
+        CHECK(columns < 7 || strstr(line, "12/48") != NULL);
+        CHECK(columns < 37 || strstr(line, "  1:00 min left") != NULL);
+        CHECK(columns < 80 || strstr(line, "[######..................] ") != NULL);
+    }
+    CHECK(setenv("COLUMNS", "-3", 1) == 0);
+    CHECK_HAS(show_long(&p, 20), "[######..................] ");
+    CHECK(unsetenv("COLUMNS") == 0);
+}
+
+/* The terminal's own word is worth more than the environment's. */
+CASE(the_terminal_is_asked_how_wide_it_is) {
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    SKIP_IF(master < 0 || grantpt(master) != 0 || unlockpt(master) != 0, "no pseudo-terminal here");
+    const struct winsize size = {.ws_row = 24, .ws_col = 20};
+    FILE *terminal = fopen(ptsname(master), "w");
+    char text[128];
+    REQUIRE(terminal != NULL);
+    CHECK(ioctl(fileno(terminal), TIOCSWINSZ, &size) == 0);
+    CHECK(setenv("COLUMNS", "100", 1) == 0);
+    ashlar_progress p;
+    ashlar__progress_init(&p, terminal);
+    show_step(&p, 12, 20);
+    const ssize_t bytes = read(master, text, sizeof text - 1);
+    text[bytes > 0 ? bytes : 0] = '\0';
+    CHECK(strcmp(text, "\r12/48  loss 1.235\033[K") == 0);
+    CHECK(unsetenv("COLUMNS") == 0);
+    CHECK(fclose(terminal) == 0);
+    CHECK(close(master) == 0);
 }
 
 RUN_CASES_IN_FOLDER()
