@@ -72,8 +72,8 @@ typedef struct page {
     chapter chapters[GROUPS];
     ashlar_json *machine; /* machine.json; NULL: no such file */
     char *ran;            /* the text of ran.txt; NULL: no such file */
-    char device[ASHLAR_RESULTS_NAME_BYTES]; /* "software device", or a GPU's name */
-    char where[256];                        /* the device, the processor and the date */
+    char device[64];      /* "software device", or a GPU's name */
+    char where[256];      /* the device, the processor and the date */
     ashlar_file_buffer *file;
     bool has_loss;
 } page;
@@ -127,8 +127,9 @@ static const char *machine_text(const page *p, const char *key) {
     return member != NULL && member->kind == ASHLAR_JSON_STRING ? member->text : "";
 }
 
+static const char soft[] = "software device";
+
 static void name_device(page *p) {
-    static const char soft[] = "software device";
     const char *device = machine_text(p, "device");
     const char *processor = machine_text(p, "processor"), *date = machine_text(p, "date");
     (void)snprintf(p->device, sizeof p->device, "%s",
@@ -139,16 +140,18 @@ static void name_device(page *p) {
                    processor[0] != '\0' ? ", " : "", processor, date[0] != '\0' ? ", " : "", date);
 }
 
-/* The subject that calls the device each time is "driver" in the files: give it the device's name,
- * since there is no driver behind a software device. */
+/* Subjects that call the device each time are "driver" and "driver_each_step" in the files. Behind
+ * a software device there is no driver: call them by its name. */
 static void name_driver(const page *p, ashlar_results *results) {
     static const char driver[] = "driver";
-    for (size_t i = 0; i < results->subject_count; i++) {
-        char rest[ASHLAR_RESULTS_NAME_BYTES];
-        if (strncmp(results->subjects[i], driver, strlen(driver)) == 0) {
-            (void)snprintf(rest, sizeof rest, "%s", results->subjects[i] + strlen(driver));
-            (void)snprintf(results->subjects[i], ASHLAR_RESULTS_NAME_BYTES, "%.15s%.15s", p->device,
-                           rest);
+    for (size_t i = 0; i < results->subject_count && strcmp(p->device, soft) == 0; i++) {
+        char *name = results->subjects[i], rest[ASHLAR_RESULTS_NAME_BYTES];
+        if (strncmp(name, driver, strlen(driver)) == 0) {
+            (void)snprintf(rest, sizeof rest, "%s", name + strlen(driver));
+            for (char *c = strchr(rest, '_'); c != NULL; c = strchr(c, '_')) {
+                *c = ' ';
+            }
+            (void)snprintf(name, ASHLAR_RESULTS_NAME_BYTES, "%s%.16s", soft, rest);
         }
     }
 }

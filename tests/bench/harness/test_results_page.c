@@ -132,7 +132,7 @@ CASE(a_difference_inside_the_spread_is_no_loss) {
                "\"ns_pair_high\":22},{\"case\":\"x\",\"subject\":\"cub\",\"ns_pair\":17,"
                "\"ns_pair_low\":16,\"ns_pair_high\":19},{\"case\":\"x\",\"subject\":\"jemalloc\","
                "\"ns_pair\":15,\"ns_pair_low\":14,\"ns_pair_high\":16},"
-               "{\"case\":\"x\",\"subject\":\"driver\",\"ns_pair\":900}]");
+               "{\"case\":\"x\",\"subject\":\"driver_each_step\",\"ns_pair\":900}]");
     write_file("machine.json", "{\"device\":\"ashlar software device\"}");
     CHECK(ashlar__results_page_write(folder) == ASHLAR_OK);
     const char *text = read_file("README.md");
@@ -140,9 +140,13 @@ CASE(a_difference_inside_the_spread_is_no_loss) {
     CHECK(strstr(text, "`cub` has") == NULL);
     CHECK_HAS(text, "On the software device. Lower is better.");
     CHECK_HAS(text, "Where those of two overlap (~) neither is better.");
-    CHECK_HAS(text, "| | ashlar, ns | cub | jemalloc | software device |\n");
+    CHECK_HAS(text, "| | ashlar, ns | cub | jemalloc | software device each step |\n");
     CHECK_HAS(text, "| x | 20 (18 to 22) | ~0.85 | 0.75 | 45.00 |\n");
     CHECK_HAS(read_file("alloc.svg"), "On the software device</text>");
+    write_file("machine.json", "{\"device\":\"NVIDIA H200\"}"); /* which has one */
+    CHECK(ashlar__results_page_write(folder) == ASHLAR_OK);
+    CHECK_HAS(read_file("README.md"), "On the NVIDIA H200. ");
+    CHECK_HAS(read_file("README.md"), "| jemalloc | driver_each_step |\n");
 }
 
 /* Then there is nothing to draw the others beside. */
