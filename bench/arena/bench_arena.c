@@ -60,10 +60,12 @@ static ashlar_status add_rows(const contest *c, FILE *out, const char *name, ash
                               ashlar_rows *rows) {
     static const char *const subjects[] = {"arena", "per_tensor", "lists_of_36"};
     double speeds[ASHLAR_ARENA_RUNNER_COUNT] = {0}, seconds[ASHLAR_ARENA_RUNNER_COUNT] = {0};
+    double low[ASHLAR_ARENA_RUNNER_COUNT] = {0}, high[ASHLAR_ARENA_RUNNER_COUNT] = {0};
     const size_t first = rows->count;
     for (size_t i = 0; i < c->count; i++) {
         const ashlar_arena_runner runner = c->runners[i];
         seconds[runner] = ashlar__turns_median(&turns[i], 0);
+        ashlar__turns_spread(&turns[i], 0, &low[runner], &high[runner]);
         speeds[runner] =
             ashlar__arena_setup_bytes(c->setup, runner, c->operation) / seconds[runner];
     }
@@ -74,6 +76,8 @@ static ashlar_status add_rows(const contest *c, FILE *out, const char *name, ash
             [ASHLAR_ARENA_OPERATION].text = ashlar__arena_operation_name(c->operation),
             [ASHLAR_ARENA_SUBJECT].text = subjects[runner],
             [ASHLAR_ARENA_NS].number = seconds[runner] * 1e9,
+            [ASHLAR_ARENA_NS_LOW].number = low[runner] * 1e9,
+            [ASHLAR_ARENA_NS_HIGH].number = high[runner] * 1e9,
             [ASHLAR_ARENA_BYTES_PER_S].number = speeds[runner],
             [ASHLAR_ARENA_COPY_BYTES_PER_S].number = speeds[ASHLAR_ARENA_RUNNER_LOOP],
             [ASHLAR_ARENA_OVER_COPY].number = speeds[runner] / speeds[ASHLAR_ARENA_RUNNER_LOOP],

@@ -19,6 +19,8 @@
     X(OPERATION, "operation", "operation", TEXT, 10, 0, 0)         \
     X(SUBJECT, "subject", "subject", TEXT, 11, 0, 0)               \
     X(NS, "ns", "us", NUMBER, 12, 1, 1e-3)                         \
+    X(NS_LOW, "ns_low", NULL, NUMBER, 0, 0, 0)                     \
+    X(NS_HIGH, "ns_high", NULL, NUMBER, 0, 0, 0)                   \
     X(BYTES_PER_S, "bytes_per_s", "GB/s", NUMBER, 8, 2, 1e-9)      \
     X(COPY_BYTES_PER_S, "copy_bytes_per_s", NULL, NUMBER, 0, 0, 0) \
     X(OVER_COPY, NULL, "/ copy", NUMBER, 7, 2, 0)                  \

@@ -2,8 +2,9 @@
 #include "bench/harness/results.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "allocator/base/error.h"
@@ -19,12 +20,31 @@ static bool append(char *label, const char *format, const char *word) {
     return bytes >= 0 && (size_t)bytes < left;
 }
 
-/* Append a row's member to its label, such as "random" or "one_size 4096 2 threads": strings, and
+/* Append "4 KiB fragmented" for "4096-fragmented". False: it does not fit. */
+static bool append_size(const char *text, char *label) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
+    char *rest = NULL, size[32];
+    unsigned long long bytes = strtoull(text, &rest, 10);
+    size_t unit = 0;
+    for (; bytes >= 1024 && bytes % 1024 == 0 && unit < 3; unit++) {
+        bytes /= 1024;
+    }
+    (void)snprintf(size, sizeof size, "%llu %s", bytes, units[unit]);
+    if (rest == text) {
+        return append(label, "%s%s", text);
+    }
+    return append(label, "%s%s", size) && (*rest == '\0' || append(label, "%s%s", rest + 1));
+}
+
+/* Append a row's member to its label, such as "random" or "one_size 4 KiB 2 threads": strings, and
  * the number of threads unless it is 1. False: it does not fit. */
 static bool append_member(const ashlar_json *member, char *label) {
     uint64_t number = 0;
     char text[32];
     if (member->kind == ASHLAR_JSON_STRING) {
+        if (strcmp(label, "one_size") == 0) {
+            return append_size(member->text, label);
+        }
         return member->count == 0 || append(label, "%s%s", member->text);
     }
     if (strcmp(member->key, "threads") == 0 && ashlar__json_get_uint64(member, &number) &&
@@ -69,6 +89,18 @@ static size_t place_of(char *texts, size_t bytes, size_t *count, size_t most, co
     return i;
 }
 
+static bool is_above_0(const ashlar_json *value) {
+    return value != NULL && value->kind == ASHLAR_JSON_NUMBER && value->number > 0;
+}
+
+/* The row's number FIGURE_low or FIGURE_high; `figure` where there is none. */
+static double bound_of(const ashlar_json *row, const char *key, const char *suffix, double figure) {
+    char name[64];
+    (void)snprintf(name, sizeof name, "%s%s", key, suffix);
+    const ashlar_json *value = ashlar__json_member(row, name);
+    return is_above_0(value) ? value->number : figure;
+}
+
 static ashlar_status add_row(ashlar_results *r, const ashlar_json *row, size_t number,
                              const char *figure) {
     char label[ASHLAR_RESULTS_LABEL_BYTES];
@@ -81,11 +113,13 @@ static ashlar_status add_row(ashlar_results *r, const ashlar_json *row, size_t n
     if (line == ASHLAR_RESULTS_LINES_MAX || who == ASHLAR_RESULTS_SUBJECTS_MAX) {
         return fail_row(number, "is one too many for a table");
     }
-    if (value != NULL && value->kind == ASHLAR_JSON_NUMBER && value->number > 0) {
+    if (is_above_0(value)) {
         if (r->figures[line][who] > 0) {
             return fail_row(number, "is there twice");
         }
         r->figures[line][who] = value->number;
+        r->low[line][who] = fmin(value->number, bound_of(row, figure, "_low", value->number));
+        r->high[line][who] = fmax(value->number, bound_of(row, figure, "_high", value->number));
     }
     return ASHLAR_OK;
 }
@@ -112,4 +146,9 @@ size_t ashlar__results_find_subject(const ashlar_results *results, const char *n
         i++;
     }
     return i;
+}
+
+bool ashlar__results_are_even(const ashlar_results *results, size_t line, size_t a, size_t b) {
+    return results->low[line][a] <= results->high[line][b] &&
+           results->low[line][b] <= results->high[line][a];
 }

@@ -72,6 +72,8 @@ typedef struct page {
     chapter chapters[GROUPS];
     ashlar_json *machine; /* machine.json; NULL: no such file */
     char *ran;            /* the text of ran.txt; NULL: no such file */
+    char device[64];      /* "software device", or a GPU's name */
+    char where[256];      /* the device, the processor and the date */
     ashlar_file_buffer *file;
     bool has_loss;
 } page;
@@ -114,6 +116,42 @@ static void scale(ashlar_results *results, double factor) {
     for (size_t i = 0; i < results->line_count; i++) {
         for (size_t k = 0; k < results->subject_count; k++) {
             results->figures[i][k] *= factor;
+            results->low[i][k] *= factor;
+            results->high[i][k] *= factor;
+        }
+    }
+}
+
+static const char *machine_text(const page *p, const char *key) {
+    const ashlar_json *member = ashlar__json_member(p->machine, key);
+    return member != NULL && member->kind == ASHLAR_JSON_STRING ? member->text : "";
+}
+
+static const char soft[] = "software device";
+
+static void name_device(page *p) {
+    const char *device = machine_text(p, "device");
+    const char *processor = machine_text(p, "processor"), *date = machine_text(p, "date");
+    (void)snprintf(p->device, sizeof p->device, "%s",
+                   strstr(device, soft) != NULL ? soft
+                   : device[0] != '\0'          ? device
+                                                : "unknown device");
+    (void)snprintf(p->where, sizeof p->where, "On the %s%s%.120s%s%.20s", p->device,
+                   processor[0] != '\0' ? ", " : "", processor, date[0] != '\0' ? ", " : "", date);
+}
+
+/* Subjects that call the device each time are "driver" and "driver_each_step" in the files. Behind
+ * a software device there is no driver: call them by its name. */
+static void name_driver(const page *p, ashlar_results *results) {
+    static const char driver[] = "driver";
+    for (size_t i = 0; i < results->subject_count && strcmp(p->device, soft) == 0; i++) {
+        char *name = results->subjects[i], rest[ASHLAR_RESULTS_NAME_BYTES];
+        if (strncmp(name, driver, strlen(driver)) == 0) {
+            (void)snprintf(rest, sizeof rest, "%s", name + strlen(driver));
+            for (char *c = strchr(rest, '_'); c != NULL; c = strchr(c, '_')) {
+                *c = ' ';
+            }
+            (void)snprintf(name, ASHLAR_RESULTS_NAME_BYTES, "%s%.16s", soft, rest);
         }
     }
 }
@@ -127,6 +165,7 @@ static ashlar_status read_chapter(const page *p, chapter *c) {
         if (f->key != NULL) {
             status = ashlar__results_read(document, f->key, &c->results[i]);
             scale(&c->results[i], f->scale);
+            name_driver(p, &c->results[i]);
         }
     }
     ashlar__json_free(document);
@@ -137,6 +176,7 @@ static ashlar_status read_all(page *p) {
     bool is_empty = true;
     ASHLAR_TRY(parse_if_there(p, "machine", &p->machine));
     ASHLAR_TRY(read_if_there(p, "ran", ".txt", &p->ran));
+    name_device(p);
     for (size_t i = 0; i < GROUPS; i++) {
         p->chapters[i].of = &groups[i];
         ASHLAR_TRY(read_chapter(p, &p->chapters[i]));
@@ -211,7 +251,8 @@ static void put_losses(page *p, const chapter *c, size_t which) {
         const double ours = r->figures[line][mine];
         for (size_t k = 0; k < r->subject_count; k++) {
             const double theirs = r->figures[line][k];
-            if (theirs > 0 && theirs < ours && !is_bound(c->of, r->subjects[k])) {
+            if (theirs > 0 && theirs < ours && !is_bound(c->of, r->subjects[k]) &&
+                !ashlar__results_are_even(r, line, mine, k)) {
                 put_loss(p, c, which, line, k, ours);
             }
         }
@@ -252,11 +293,33 @@ static void put_all_losses(page *p) {
     }
 }
 
-static void put_table(page *p, const chapter *c) {
+static bool has_spread(const ashlar_results *r) {
+    for (size_t i = 0; i < r->line_count; i++) {
+        for (size_t k = 0; k < r->subject_count; k++) {
+            if (r->low[i][k] < r->high[i][k]) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Whether the group's own subject has a figure that the others can be compared with. */
+static bool has_chart(const chapter *c) {
     const ashlar_results *r = &c->results[0];
-    const figure *f = &c->of->figures[0];
     const size_t mine = ashlar__results_find_subject(r, c->of->ours);
-    ashlar__file_buffer_print(p->file, "\n| | %s, %s |", c->of->ours, f->unit);
+    bool has_one = false;
+    for (size_t i = 0; i < r->line_count && mine < r->subject_count; i++) {
+        has_one = has_one || r->figures[i][mine] > 0;
+    }
+    return has_one;
+}
+
+static void put_table_head(page *p, const chapter *c, size_t mine) {
+    const ashlar_results *r = &c->results[0];
+    const char *unit = c->of->figures[0].unit;
+    ashlar__file_buffer_print(p->file, "\n| | %s%s%s |", c->of->ours, unit[0] != '\0' ? ", " : "",
+                              unit);
     for (size_t k = 0; k < r->subject_count; k++) {
         if (k != mine) {
             ashlar__file_buffer_print(p->file, " %s |", r->subjects[k]);
@@ -267,16 +330,40 @@ static void put_table(page *p, const chapter *c) {
         put(p, k != mine ? "---:|" : "");
     }
     put(p, "\n");
+}
+
+/* Another subject's figure over ours, or the figure itself where we have none. */
+static void put_other(page *p, const chapter *c, size_t line, size_t other, size_t mine) {
+    const ashlar_results *r = &c->results[0];
+    const double ours = mine < r->subject_count ? r->figures[line][mine] : 0;
+    const double theirs = r->figures[line][other];
+    if (theirs <= 0) {
+        put(p, " - |");
+    } else if (ours <= 0) {
+        const char *unit = c->of->figures[0].unit;
+        ashlar__file_buffer_print(p->file, " %.4g%s%s |", theirs, unit[0] != '\0' ? " " : "", unit);
+    } else {
+        const bool is_even = theirs != ours && ashlar__results_are_even(r, line, mine, other);
+        ashlar__file_buffer_print(p->file, " %s%.2f |", is_even ? "~" : "", theirs / ours);
+    }
+}
+
+static void put_table(page *p, const chapter *c) {
+    const ashlar_results *r = &c->results[0];
+    const size_t mine = ashlar__results_find_subject(r, c->of->ours);
+    put_table_head(p, c, mine);
     for (size_t line = 0; line < r->line_count; line++) {
         const double ours = mine < r->subject_count ? r->figures[line][mine] : 0;
         ashlar__file_buffer_print(p->file, "| %s | ", r->labels[line]);
-        ashlar__file_buffer_print(p->file, ours > 0 ? "%.4g |" : "- |", ours);
+        ashlar__file_buffer_print(p->file, ours > 0 ? "%.4g" : "-", ours);
+        if (ours > 0 && r->low[line][mine] < r->high[line][mine]) {
+            ashlar__file_buffer_print(p->file, " (%.3g to %.3g)", r->low[line][mine],
+                                      r->high[line][mine]);
+        }
+        put(p, " |");
         for (size_t k = 0; k < r->subject_count; k++) {
-            const double theirs = r->figures[line][k];
-            if (k != mine && (theirs <= 0 || ours <= 0)) {
-                put(p, " - |");
-            } else if (k != mine) {
-                ashlar__file_buffer_print(p->file, " %.2f |", theirs / ours);
+            if (k != mine) {
+                put_other(p, c, line, k, mine);
             }
         }
         put(p, "\n");
@@ -284,10 +371,20 @@ static void put_table(page *p, const chapter *c) {
 }
 
 static void put_chapter(page *p, const chapter *c) {
-    ashlar__file_buffer_print(p->file, "\n## %s (`%s`)\n\n![%s](%s.svg)\n", c->of->title,
-                              c->of->name, c->of->title, c->of->name);
-    ashlar__file_buffer_print(p->file, "\n%s: %s, the others over it: above 1 they take longer.\n",
-                              c->of->figures[0].what, c->of->ours);
+    const char *what = c->of->figures[0].what;
+    ashlar__file_buffer_print(p->file, "\n## %s (`%s`)\n", c->of->title, c->of->name);
+    if (has_chart(c)) {
+        ashlar__file_buffer_print(p->file, "\n![%s: %s beside that of %s](%s.svg)\n", c->of->title,
+                                  what, c->of->ours, c->of->name);
+    }
+    ashlar__file_buffer_print(p->file,
+                              "\nOn the %s. Lower is better. `%s`: %s; the others: theirs over "
+                              "that, so above 1 they take more.\n",
+                              p->device, c->of->ours, what);
+    put(p, has_spread(&c->results[0])
+               ? "Figures are medians of rounds; the bars, and what stands in brackets, are the "
+                 "middle half of the rounds. Where those of two overlap (~) neither is better.\n"
+               : "These files have no spread: every difference counts.\n");
     put_table(p, c);
 }
 
@@ -295,10 +392,16 @@ static ashlar_status write_charts(const page *p) {
     char path[PATH_BYTES];
     for (size_t i = 0; i < GROUPS; i++) {
         const chapter *c = &p->chapters[i];
-        if (c->is_there) {
+        if (c->is_there && has_chart(c)) {
+            const ashlar_chart chart = {
+                .results = &c->results[0],
+                .base = ashlar__results_find_subject(&c->results[0], c->of->ours),
+                .title = c->of->title,
+                .where = p->where,
+                .what = c->of->figures[0].what,
+                .unit = c->of->figures[0].unit};
             ASHLAR_TRY(join(p, c->of->name, ".svg", path));
-            ASHLAR_TRY(
-                ashlar__chart_write(&c->results[0], c->of->title, c->of->figures[0].unit, path));
+            ASHLAR_TRY(ashlar__chart_write(&chart, path));
         }
     }
     return ASHLAR_OK;

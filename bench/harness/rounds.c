@@ -23,6 +23,13 @@ double ashlar__turns_median(ashlar_turns *turns, size_t figure) {
     return ashlar__median(turns->figures[figure], turns->rounds);
 }
 
+void ashlar__turns_spread(ashlar_turns *turns, size_t figure, double *low, double *high) {
+    const size_t skipped = turns->rounds / 4;
+    (void)ashlar__turns_median(turns, figure);
+    *low = turns->figures[figure][skipped];
+    *high = turns->figures[figure][turns->rounds - 1 - skipped];
+}
+
 /* A subject is very slow if its operation takes longer than so many turns. The driver's plain calls
  * are a thousand times slower than a cache, and would take up most of the measurement. */
 enum { SLOW_TURNS = 20 };

@@ -51,4 +51,7 @@ double ashlar__median(double *numbers, size_t count);
 /* The median of a figure over a subject's rounds. Sorts them. */
 double ashlar__turns_median(ashlar_turns *turns, size_t figure);
 
+/* A figure's spread: the middle half of its rounds lies between *low and *high. Sorts them. */
+void ashlar__turns_spread(ashlar_turns *turns, size_t figure, double *low, double *high);
+
 #endif /* ASHLAR_ROUNDS_H */

@@ -11,6 +11,8 @@ static const ashlar_rows_column columns[] = {
     [ASHLAR_ALLOC_THREADS] = {"threads", "threads", ASHLAR_ROWS_NUMBER, 7, 0, 0},
     [ASHLAR_ALLOC_SUBJECT] = {"subject", "subject", ASHLAR_ROWS_TEXT, 9, 0, 0},
     [ASHLAR_ALLOC_NS_PAIR] = {"ns_pair", "ns/pair", ASHLAR_ROWS_NUMBER, 10, 1, 0},
+    [ASHLAR_ALLOC_NS_PAIR_LOW] = {"ns_pair_low", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
+    [ASHLAR_ALLOC_NS_PAIR_HIGH] = {"ns_pair_high", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
     [ASHLAR_ALLOC_DRIVER_CALLS] = {"driver_calls", "driver calls", ASHLAR_ROWS_NUMBER, 13, 0, 0},
     [ASHLAR_ALLOC_RESERVED_OVER_LIVE] = {"reserved_over_live", "reserved/live", ASHLAR_ROWS_NUMBER,
                                          14, 3, 0},

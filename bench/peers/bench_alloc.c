@@ -131,6 +131,8 @@ static ashlar_row row_of(const ashlar_alloc_bench *b, const ashlar_workload *w, 
         [ASHLAR_ALLOC_THREADS].number = (double)threads,
         [ASHLAR_ALLOC_SUBJECT].text = peer->name,
         [ASHLAR_ALLOC_NS_PAIR].number = m->ns_pair,
+        [ASHLAR_ALLOC_NS_PAIR_LOW].number = m->ns_pair_low,
+        [ASHLAR_ALLOC_NS_PAIR_HIGH].number = m->ns_pair_high,
         [ASHLAR_ALLOC_DRIVER_CALLS].number = peer->hides_calls ? NAN : (double)m->driver_calls,
         [ASHLAR_ALLOC_RESERVED_OVER_LIVE].number = m->reserved_over_live,
         [ASHLAR_ALLOC_INSTRUCTIONS].number = NAN,
@@ -279,9 +281,9 @@ static const char alloc_help[] =
     "A subject is left out where it cannot run a list: the floor of handoff, the driver, CUB "
     "and\n"
     "glibc of live_1e6, all but ashlar of record_stream.\n"
-    "JSON: an array of rows {workload, variant, threads, subject, ns_pair, driver_calls,\n"
-    "reserved_over_live, over_floor, over_ashlar}, null where it is not known; where they "
-    "are,\n"
+    "JSON: an array of rows {workload, variant, threads, subject, ns_pair, ns_pair_low,\n"
+    "ns_pair_high (the middle half of the rounds), driver_calls, reserved_over_live,\n"
+    "over_floor, over_ashlar}, null where it is not known; where they are,\n"
     "also throughput, over_one_size, ns_p50, ns_p99, ns_p999, ns_max, ns_early (call 100),\n"
     "ns_late (the last ones), host_bytes (of each live block; left by each call); and with\n"
     "--instructions that, of a pair of one_size/4096 and one of random.\n"

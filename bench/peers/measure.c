@@ -210,6 +210,9 @@ static void fill(const bench *b, const subject *s, ashlar_turns *turns, ashlar_m
         .driver_calls = s->driver_calls,
         .reserved_over_live = reserved_over_live(b, s),
     };
+    ashlar__turns_spread(turns, 0, &out->ns_pair_low, &out->ns_pair_high);
+    out->ns_pair_low = out->ns_pair_low * 1e9 / pairs; /* rounded as ns_pair */
+    out->ns_pair_high = out->ns_pair_high * 1e9 / pairs;
     out->ns_p50 = out->ns_p99 = out->ns_p999 = out->ns_max = NAN;
     out->ns_early = out->ns_late = NAN;
     out->host_bytes = s->host_bytes / (double)b->workload->live_max;
@@ -222,6 +225,7 @@ static void fill(const bench *b, const subject *s, ashlar_turns *turns, ashlar_m
         out->ns_early = ashlar__turns_median(turns, ASHLAR_TURN_EARLY);
         out->ns_late = ashlar__turns_median(turns, ASHLAR_TURN_LATE);
         out->host_bytes = ashlar__turns_median(turns, ASHLAR_TURN_HOST);
+        ashlar__turns_spread(turns, ASHLAR_TURN_LATE, &out->ns_pair_low, &out->ns_pair_high);
         out->ns_pair = out->ns_late; /* short enough to run uninterrupted in most rounds */
     }
 }

@@ -25,6 +25,7 @@ typedef struct ashlar_measurement {
     double ns_pair;            /* median over the rounds of wall time / pairs of one thread, which
                                 * is the same for any number of threads if scaling is perfect. For a
                                 * marked list: ns_late */
+    double ns_pair_low, ns_pair_high; /* its middle half of the rounds */
     uint64_t driver_calls;     /* in the body's first run; choosing a context is not counted */
     double reserved_over_live; /* peak of reserved bytes / peak of live bytes; NaN: not known */
     /* These are medians over the rounds, too; NaN: the list is of another kind. */

@@ -118,10 +118,14 @@ static ashlar_status add_rows(contest *c, FILE *out, double share, ashlar_rows *
         ashlar_rows_cell *cells = rows->items[first + i].cells;
         ashlar_turns *turns = &c->turns[i];
         const double step_s = ashlar__turns_median(turns, STEP_S);
+        double low, high;
+        ashlar__turns_spread(turns, STEP_S, &low, &high);
         cells[ASHLAR_RNN_ROW_MS_FORWARD].number = 1e3 * ashlar__turns_median(turns, FORWARD_S);
         cells[ASHLAR_RNN_ROW_MS_BACKWARD].number =
             c->setup.which->is_inference ? NAN : 1e3 * ashlar__turns_median(turns, BACKWARD_S);
         cells[ASHLAR_RNN_ROW_MS_STEP].number = 1e3 * step_s;
+        cells[ASHLAR_RNN_ROW_MS_STEP_LOW].number = 1e3 * low;
+        cells[ASHLAR_RNN_ROW_MS_STEP_HIGH].number = 1e3 * high;
         cells[ASHLAR_RNN_ROW_STEPS_PER_S].number = 1 / step_s;
     }
     ashlar__rows_print(out, rows, first);

@@ -16,6 +16,8 @@
     X(MS_FORWARD, "ms_forward", "forward", NUMBER, 9, 3, 0)    \
     X(MS_BACKWARD, "ms_backward", "backward", NUMBER, 9, 3, 0) \
     X(MS_STEP, "ms_step", "ms/step", NUMBER, 9, 3, 0)          \
+    X(MS_STEP_LOW, "ms_step_low", NULL, NUMBER, 0, 0, 0)       \
+    X(MS_STEP_HIGH, "ms_step_high", NULL, NUMBER, 0, 0, 0)     \
     X(STEPS_PER_S, "steps_per_s", "steps/s", NUMBER, 9, 1, 0)  \
     X(OVER_STATIC, "over_static", "/ static", NUMBER, 8, 3, 0) \
     X(OVER_ONEDNN, "over_onednn", "/ onednn", NUMBER, 8, 3, 0) \

@@ -9,6 +9,7 @@
 #include "rnn/programs/fit.h"
 #include "rnn/programs/interrupt.h"
 #include "rnn/programs/program.h"
+#include "rnn/programs/progress.h"
 #include "rnn/programs/report.h"
 #include "rnn/train/tasks.h"
 #include "rnn/train/train_verify.h"
@@ -22,7 +23,7 @@ static const char program[] = "ashlar-train";
 static void print_start(const ashlar_train_command *c, const ashlar_corpus *corpus) {
     const size_t count = ashlar__corpus_count(corpus), each = c->train.held_out;
     printf("Text: %zu records, %zu of these for the test, %zu bytes from %zu files (%zu skipped). "
-           "Model: %s, %zu layers of %zu. Products: %s, %d threads.\n",
+           "Model: %s, %zu layers of %zu. Matrix products: %s, %d threads.\n",
            count, each > 0 ? count / each : 0, ashlar__corpus_bytes(corpus),
            ashlar__corpus_file_count(corpus), ashlar__corpus_skipped_count(corpus), c->cell,
            c->train.layers, c->train.hidden, ashlar__blas_name(), ashlar__blas_threads());
@@ -32,7 +33,7 @@ static void print_start(const ashlar_train_command *c, const ashlar_corpus *corp
 static void print_tagger_start(const ashlar_tagger_counts *n, const ashlar_train_config *train) {
     printf("Tags: %zu words in %zu sentences, %zu of these for the test; the longest sentence has "
            "%zu words,\nthe longest word %zu bytes. Known: %zu words, %zu characters, %zu tags. "
-           "Model: tagger, %s, %zu layers\nof %zu. Products: %s, %d threads.\n",
+           "Model: tagger, %s, %zu layers\nof %zu. Matrix products: %s, %d threads.\n",
            n->tokens, n->sentences, n->held_out, n->longest_sentence, n->longest_word, n->words - 1,
            n->characters - 1, n->tags, ashlar_rnn_cell_name(train->cell), train->layers,
            train->hidden, ashlar__blas_name(), ashlar__blas_threads());
@@ -135,15 +136,22 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
 /* Where to show each step. */
 typedef struct showing {
     ashlar_progress progress;
-    bool is_quiet;
+    const ashlar_train_command *command;
     FILE *losses; /* NULL: not wanted */
     ashlar_train_html *html;
 } showing;
 
 static void show(void *context, const ashlar_train_progress *now) {
     showing *s = context;
-    if (!s->is_quiet) {
+    if (!s->command->is_quiet) {
         ashlar__progress_show(&s->progress, now);
+    }
+    if (now->above_since != 0 && is_first_rank(s->command)) { /* they all see the same */
+        fprintf(stderr,
+                "%s: step %zu: the loss, %.4f on average, has been above %.4f, its start, since "
+                "step %zu: the training diverges; use a smaller --learning-rate than %g\n",
+                program, now->step, now->loss, now->start, now->above_since,
+                s->command->train.schedule.rate);
     }
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) { /* warn at once, even if is_quiet */
         if ((now->found & 1u << tag) != 0) {
@@ -164,7 +172,7 @@ static ashlar_status fail_losses(const char *path) {
 
 static ashlar_status run_trainer(const ashlar_train_command *c, ashlar_trainer *trainer,
                                  ashlar_train_html *html, ashlar_train_report *report) {
-    showing s = {.is_quiet = c->is_quiet, .html = html};
+    showing s = {.command = c, .html = html};
     ashlar__progress_init(&s.progress, stdout);
     s.losses = c->losses != NULL ? fopen(c->losses, "we") : NULL;
     if (c->losses != NULL && s.losses == NULL) {

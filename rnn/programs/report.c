@@ -1,7 +1,5 @@
-/* report.c - prints a training's results, costs and progress; writes them as JSON. */
+/* report.c - prints a training's results and costs; writes them as JSON. */
 #include "rnn/programs/report.h"
-
-#include <unistd.h>
 
 #include "rnn/layer/blas.h"
 #include "rnn/programs/train_ranks.h"
@@ -12,7 +10,7 @@ static double mib(uint64_t bytes) {
 }
 
 static void print_memory(FILE *out, const ashlar_stats *stats) {
-    fprintf(out, "\nWhere memory went (MiB)      at peak   own peak\n");
+    fprintf(out, "\nWhere memory went (MiB)      at peak    at most\n");
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
         const ashlar_tag_stats *t = &stats->tags[tag];
         if (t->peak_bytes > 0) {
@@ -106,8 +104,21 @@ static void print_plan(FILE *out, const ashlar_step_memory *m) {
         (unsigned long long)m->steps_replayed, (unsigned long long)m->misses);
 }
 
+/* A plan that is from a file saves no memory but time; without this line nobody would know. */
+static void print_plan_file(FILE *out, const ashlar_step_memory *m) {
+    if (m->plan_file != NULL && !m->is_planned) {
+        fprintf(out, "--plan %s was not used: there is no plan.\n", m->plan_file);
+    } else if (m->plan_file != NULL) {
+        fprintf(out,
+                m->is_loaded ? "It was read from %s; nothing was recorded or packed.\n"
+                             : "It is new, and kept in %s for the next time.\n",
+                m->plan_file);
+    }
+}
+
 static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
     print_plan(out, m);
+    print_plan_file(out, m);
     if (m->is_steady) {
         fprintf(out, "Steady: no step takes memory after the warm-up, whatever its length.\n");
     } else {
@@ -189,7 +200,8 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *r) {
             r->loss_last, unit);
     fprintf(
         out,
-        "Batches of %zu had %zu different lengths, up to %zu; the warm-up ran one step of %zu,\n"
+        "Batches of %zu had %zu different lengths, up to %zu; the warm-up ran one batch of length "
+        "%zu,\n"
         "and after it the process asked the driver for memory, streams or attributes %llu times "
         "(calls\n"
         "of the allocator: %llu).\n",
@@ -264,6 +276,7 @@ static void put_step_memory(ashlar_json_writer *w, const ashlar_step_memory *m) 
     ashlar__json_add_uint64(w, "step_reserved_bytes", m->reserved_bytes);
     ashlar__json_add_uint64(w, "bound_bytes", m->bound_bytes);
     ashlar__json_add_uint64(w, "plan_count", m->plan_count);
+    ashlar__json_add_bool(w, "plan_from_file", m->is_loaded);
     ashlar__json_add_uint64(w, "plan_bytes", m->plan_bytes);
     ashlar__json_add_double(w, "plan_gap", m->gap);
     ashlar__json_add_uint64(w, "plan_hits", m->hits);
@@ -348,44 +361,4 @@ ashlar_status ashlar__report_write(const char *path, const ashlar_task *task,
     put_config(&w, task, config);
     ashlar__json_close_object(&w);
     return ashlar__json_writer_end(&w, path);
-}
-
-/* Seconds between two lines: short enough to see progress, long enough to keep a log small. */
-static const double terminal_interval = 0.1, plain_interval = 5.0;
-
-void ashlar__progress_init(ashlar_progress *progress, FILE *out) {
-    *progress = (ashlar_progress){.out = out, .is_terminal = isatty(fileno(out)) == 1};
-}
-
-static void print_bar(FILE *out, const ashlar_train_progress *now) {
-    enum { COLUMNS = 24 };
-    const size_t filled = now->step * COLUMNS / now->steps;
-    const double each = now->seconds / (double)(now->step - now->resumed);
-    const double left = each * (double)(now->steps - now->step);
-    fputs("\r[", out);
-    for (size_t i = 0; i < COLUMNS; i++) {
-        fputc(i < filled ? '#' : '.', out);
-    }
-    fprintf(out, "] %zu/%zu  loss %.3f  T %3zu  %.1f k/s  %.0f s left \033[K", now->step,
-            now->steps, now->loss, now->length, now->tokens_per_s / 1e3, left);
-    if (now->step == now->steps) {
-        fputc('\n', out);
-    }
-}
-
-void ashlar__progress_show(void *context, const ashlar_train_progress *now) {
-    ashlar_progress *p = context;
-    const double interval = p->is_terminal ? terminal_interval : plain_interval;
-    const bool is_edge = now->step == now->resumed + 1 || now->step == now->steps;
-    if (!is_edge && now->seconds - p->shown_at < interval) {
-        return;
-    }
-    p->shown_at = now->seconds;
-    if (p->is_terminal) {
-        print_bar(p->out, now);
-    } else {
-        fprintf(p->out, "step %zu/%zu  loss %.4f  length %zu  epoch %.3f  %.0f tokens/s\n",
-                now->step, now->steps, now->loss, now->length, now->epoch, now->tokens_per_s);
-    }
-    fflush(p->out);
 }

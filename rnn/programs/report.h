@@ -1,9 +1,8 @@
-/* report.h - a training's results and costs in words, tables and JSON, its memory by tag, and its
- * progress: a bar on a terminal, plain lines elsewhere (internal). */
+/* report.h - a training's results and costs in words, tables and JSON, and its memory by tag
+ * (internal). */
 #ifndef ASHLAR_REPORT_H
 #define ASHLAR_REPORT_H
 
-#include <stdbool.h>
 #include <stdio.h>
 
 #include <ashlar/leak_monitor.h>
@@ -28,16 +27,5 @@ void ashlar__report_print_account(FILE *out, const ashlar_stats *stats,
 
 /* If the tag grows, print since which step and by how much; if it does not, print nothing. */
 void ashlar__report_print_growth(FILE *out, ashlar_tag tag, const ashlar_tag_growth *growth);
-
-typedef struct ashlar_progress {
-    FILE *out;
-    bool is_terminal;
-    double shown_at; /* when the last line was shown, in seconds */
-} ashlar_progress;
-
-void ashlar__progress_init(ashlar_progress *progress, FILE *out);
-
-/* For ashlar__trainer_run(); `context` is an ashlar_progress. */
-void ashlar__progress_show(void *context, const ashlar_train_progress *now);
 
 #endif /* ASHLAR_REPORT_H */

@@ -132,11 +132,11 @@ static const ashlar_option options[] = {
     FLAG("quiet", is_quiet, "print nothing but errors"),
     FLAG("help", wants_help, "print this"),
     TEXT("dtype", "NAME", dtype, "text: f32, f64; on a GPU also f16, bf16"),
-    NUMBER("stride", train.stride, 0, 1e6, "text: a piece begins every N steps; 0: no overlap"),
+    NUMBER("stride", train.stride, 0, 1e6, "text: a piece each N time steps; 0: no overlap"),
     NUMBER("accumulate", train.accumulate, 1, 65536, "text: pieces that a batch is worked off in"),
     RANGE(COUNT, "bptt", "K", train.bptt, 0, 1e6,
-          "text: update every K steps, carry states on, 0: not"),
-    TEXT("recompute", "K", recompute, "text: hold K steps, run others twice; auto: 2 roots"),
+          "text: update each K time steps, carry states; 0: no"),
+    TEXT("recompute", "K", recompute, "text: hold K time steps, redo others; auto: 2 roots"),
     NUMBER("sample", sample_bytes, 0, 1e9, "text: bytes of it to make at the end"),
     FLAG("bidirectional", tags.is_bidirectional, "tagger: read both ways, as it does"),
     FLAG("unidirectional", tags.tags.is_unidirectional, "tagger: read forward only"),
@@ -266,7 +266,7 @@ static ashlar_status read_recompute(ashlar_train_command *c) {
         !t->recomputes_auto &&
             (!ashlar__parse_count(ashlar__piece_of(c->recompute), &steps) || steps > 1000000),
         ASHLAR_EINVAL,
-        "--recompute: \"%.40s\" is neither auto nor a number of steps from 0 to 1000000",
+        "--recompute: \"%.40s\" is neither auto nor a number of time steps from 0 to 1000000",
         c->recompute);
     t->recompute = steps;
     ASHLAR_FAIL_IF(t->batch % t->accumulate != 0, ASHLAR_EINVAL,

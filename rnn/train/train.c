@@ -201,13 +201,16 @@ static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
     ashlar_plan_stats plan;
     ashlar_plan_get_stats(t->allocator, &plan);
     if (!warm->is_planned) {
-        return (ashlar_step_memory){.is_steady = warm->is_steady,
+        return (ashlar_step_memory){.plan_file = t->config.plan_file,
+                                    .is_steady = warm->is_steady,
                                     .unsteady_because = warm->unsteady_because,
                                     .reserved_bytes = stats->reserved_bytes - stats->block_bytes,
                                     .bound_bytes = stats->live_peak_bytes - stats->live_bytes};
     }
     return (ashlar_step_memory){
         .is_planned = true,
+        .plan_file = t->config.plan_file,
+        .is_loaded = warm->is_loaded,
         .is_steady = warm->is_steady,
         .unsteady_because = warm->unsteady_because,
         .plan_count = plan.plan_count,

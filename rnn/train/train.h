@@ -81,6 +81,9 @@ typedef struct ashlar_train_progress {
     double seconds; /* since the first step */
     unsigned found; /* bits 1 << tag of the tags that were newly found to grow from step to step */
     const ashlar_tag_growth *growth; /* [ASHLAR_TAG_COUNT], valid during the call */
+    double start;       /* the loss that the training began with, or was resumed with */
+    size_t above_since; /* once, when `loss` has been above the start for ASHLAR_TRAIN_ABOVE steps:
+                         * the first of them; else 0 */
 } ashlar_train_progress;
 
 /* The process's driver calls in one phase; choosing a context is not counted. */
@@ -107,6 +110,8 @@ typedef struct ashlar_step_memory {
     uint64_t hits;   /* requests served from the plan */
     uint64_t misses; /* planned requests that the plan could not serve */
     uint64_t steps_replayed;
+    const char *plan_file; /* of the config */
+    bool is_loaded;        /* the plans are from there; else they were saved there */
 } ashlar_step_memory;
 
 enum { ASHLAR_STEP_BUCKETS = 16, ASHLAR_GRAPH_NOTE_BYTES = 200 };
@@ -165,7 +170,7 @@ typedef struct ashlar_train_report {
     bool weights_contiguous;                    /* ashlar_arena_check() succeeded at the end */
 } ashlar_train_report;
 
-enum { ASHLAR_TRAIN_RECENT = 10 };
+enum { ASHLAR_TRAIN_RECENT = 10, ASHLAR_TRAIN_ABOVE = 50 };
 
 typedef struct ashlar_trainer ashlar_trainer;
 

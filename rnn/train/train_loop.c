@@ -2,6 +2,7 @@
 #include "rnn/train/train_impl.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/clock.h"
@@ -94,6 +95,9 @@ typedef struct run {
     size_t end;       /* the last step */
     uint64_t skipped; /* steps skipped before this run */
     unsigned found;   /* bits of tags that were found to grow and are not shown yet */
+    double start_loss;
+    size_t above_since; /* the first of the steps with a loss above that; 0: it is not above */
+    bool was_above;     /* for long, which is told once */
 } run;
 
 /* Whether training cannot go on. With loss scaling, gradients that are not finite do no harm, since
@@ -110,6 +114,36 @@ static double recent_loss(const ashlar_train_state *s) {
         tokens += s->tokens[i];
     }
     return nats / tokens;
+}
+
+/* A loss that moves about what a resumed training had reached is not one that diverges. */
+static const double resumed_margin = 1.1;
+
+/* The step to report, if the loss has now been above the start for long; 0: it has not. */
+static size_t watch_loss(run *r, size_t step) {
+    const double margin = r->report->resumed > 0 ? resumed_margin : 1;
+    if (r->report->loss_last <= margin * r->start_loss) {
+        r->above_since = 0;
+    } else if (r->above_since == 0) {
+        r->above_since = step;
+    }
+    const bool is_long = r->above_since != 0 && step - r->above_since + 1 >= ASHLAR_TRAIN_ABOVE;
+    const bool is_new = is_long && !r->was_above;
+    r->was_above = r->was_above || is_long;
+    return is_new ? r->above_since : 0;
+}
+
+/* Say what is no number, and what was one. */
+static ashlar_status fail_lost(const run *r, size_t step, double loss, double norm) {
+    const ashlar_trainer *t = r->trainer;
+    char before[64] = "";
+    if (t->state.step > 0) {
+        (void)snprintf(before, sizeof before, ", after a loss of %.4g", recent_loss(&t->state));
+    }
+    return ashlar__fail(ASHLAR_EFORMAT,
+                        "step %zu: the loss is %g, the gradients' norm %g%s: the training diverges;"
+                        " use a smaller --learning-rate than %g",
+                        step, loss, norm, before, t->config.schedule.rate);
 }
 
 /* Add a finished step to the state and the report. */
@@ -149,12 +183,15 @@ static ashlar_status finish_step(run *r, size_t step) {
     ASHLAR_TRY(ashlar__prefetch_wait(&t->prefetch, step));
     ASHLAR_TRY(t->config.ranks == NULL ? ASHLAR_OK : ashlar_ranks_check(t->config.ranks));
     const double loss = loss_of(t, step);
-    ASHLAR_FAIL_IF(
-        is_lost(t, loss, &ashlar__train_outcome_of(t, ashlar__prefetch_buffer(step))->optimizer),
-        ASHLAR_EFORMAT, "step %zu: the loss is no number any more; use a smaller --learning-rate",
-        step);
+    const ashlar_optimizer_state *optimizer =
+        &ashlar__train_outcome_of(t, ashlar__prefetch_buffer(step))->optimizer;
+    if (is_lost(t, loss, optimizer)) {
+        return fail_lost(r, step, loss, optimizer->norm);
+    }
     const ashlar_task_batch *batch = ashlar__prefetch_batch(&t->prefetch, step);
     account(r, step, loss, batch);
+    r->start_loss = r->start_loss > 0 ? r->start_loss : loss;
+    const size_t above_since = watch_loss(r, step);
     if (r->show != NULL) {
         r->show(r->context, &(ashlar_train_progress){.step = step,
                                                      .steps = t->config.steps,
@@ -166,7 +203,9 @@ static ashlar_status finish_step(run *r, size_t step) {
                                                      .tokens_per_s = r->report->tokens_per_s,
                                                      .seconds = r->report->seconds,
                                                      .found = r->found,
-                                                     .growth = r->report->growth});
+                                                     .growth = r->report->growth,
+                                                     .start = r->start_loss,
+                                                     .above_since = above_since});
     }
     r->found = 0;
     return ASHLAR_OK;
@@ -230,7 +269,8 @@ ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, v
              .report = report,
              .start = ashlar__clock_s(),
              .end = t->config.steps,
-             .skipped = t->state.optimizer.skipped};
+             .skipped = t->state.optimizer.skipped,
+             .start_loss = t->state.step > 0 ? recent_loss(&t->state) : 0};
     ASHLAR_TRY(watch_growth(&r, first - 1));
     for (size_t step = first; step <= r.end; step++) {
         if (t->config.ranks == NULL && ashlar__train_must_stop(t)) {

@@ -34,13 +34,14 @@ left_out = {"handoff": ["floor"], "live_1e6": ["cub", "glibc", "driver"],
             "record_stream": [s for s in subjects if s != "ashlar"]}
 more = {"latency": latencies, "live_1e6": ["host_bytes"],
         "record_stream": ["ns_early", "ns_late", "host_bytes"]}
-keys = ["workload", "variant", "threads", "subject", "ns_pair", "driver_calls",
-        "reserved_over_live", "over_floor", "over_ashlar"]
+keys = ["workload", "variant", "threads", "subject", "ns_pair", "ns_pair_low",
+        "ns_pair_high", "driver_calls", "reserved_over_live", "over_floor", "over_ashlar"]
 for row in rows:
     scales = ["throughput"] if (row["workload"], row["variant"], 1) in lists and \
         row["threads"] == 2 else []
     has = more.get(row["workload"], [])
     assert list(row) == keys + scales + ["over_one_size"] + has, row
+    assert 0 < row["ns_pair_low"] <= row["ns_pair"] <= row["ns_pair_high"], row
     assert all(row[key] > 0 for key in scales + ["ns_pair", "over_one_size"]), row
     assert all(row[key] >= 0 for key in has if key != "host_bytes"), row
     figures = [row[k] for k in has]
@@ -225,8 +226,10 @@ import json, sys
 text = open(sys.argv[1]).read()
 rows = json.loads(text)["rows"]
 assert sys.argv[2] not in text
-keys = ["case", "operation", "subject", "ns", "bytes_per_s", "copy_bytes_per_s", "over_arena"]
+keys = ["case", "operation", "subject", "ns", "ns_low", "ns_high", "bytes_per_s",
+        "copy_bytes_per_s", "over_arena"]
 assert all(list(r) == keys and all(r[k] > 0 for k in keys[3:]) for r in rows), rows
+assert all(r["ns_low"] <= r["ns"] <= r["ns_high"] for r in rows), rows
 operations = ["adamw", "zero", "norm", "flatten", "replicate", "checkpoint"]
 subjects = ["arena", "per_tensor", "lists_of_36"]
 want = [(c, o, s) for c in ("100x128x128", "model", "10000_tensors", "large")
@@ -253,8 +256,8 @@ result = json.load(open(sys.argv[1]))
 assert list(result) == ["schema", "processor", "products", "onednn", "threads", "rows"], result
 assert result["threads"] == 1
 rows = result["rows"]
-keys = ["case", "subject", "ms_forward", "ms_backward", "ms_step", "steps_per_s", "over_static",
-        "over_onednn", "product_share"]
+keys = ["case", "subject", "ms_forward", "ms_backward", "ms_step", "ms_step_low",
+        "ms_step_high", "steps_per_s", "over_static", "over_onednn", "product_share"]
 assert all(list(r) == keys and r["ms_forward"] > 0 and r["ms_step"] > 0 for r in rows), rows
 subjects = ["ashlar", "onednn", "driver_each_step", "static_buffer"]
 if result["onednn"] is None:
@@ -263,6 +266,7 @@ cases = list(dict.fromkeys(r["case"] for r in rows))
 assert len(cases) >= 9 and "lstm_T64_B1_H256_L2" in cases, cases
 assert [(r["case"], r["subject"]) for r in rows] == [(c, s) for c in cases for s in subjects]
 for r in rows:
+    assert 0 < r["ms_step_low"] <= r["ms_step"] <= r["ms_step_high"], r
     assert (r["ms_backward"] is None) == r["case"].endswith("inference"), r
     assert (r["product_share"] is None) == (r["subject"] != "ashlar"), r
     assert r["product_share"] is None or 0 < r["product_share"] < 1, r

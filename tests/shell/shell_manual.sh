@@ -7,7 +7,7 @@
 . "$(dirname "$0")/tap.sh"
 
 options() { # PROGRAM
-    "$1" --help | sed -n 's/^  --\([a-z][a-z-]*\).*/\1/p'
+    "$1" --help | sed -n 's/^  --\([a-z][a-z0-9-]*\).*/\1/p'
 }
 
 # .It Fl -option is how mdoc(7) writes an option with two dashes.

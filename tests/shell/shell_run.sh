@@ -441,6 +441,29 @@ shows_a_failing_build() {
     ! grep -q 'Compiling' "$scratch/stderr" && [ ! -s "$scratch/stdout" ]
 }
 
+# A long build, elsewhere than on a terminal, and one that has little to do.
+tells_how_far_a_build_is() {
+    machine 1000
+    stand_in ninja 'i=0; while [ $((i += 1)) -le 120 ]; do echo "[$i/120] Compiling"; done; exit 1'
+    runs 1 train --data x || return
+    for at in 30 60 90 120; do
+        says stderr "run: building: $at of 120" || return
+    done
+    [ "$(grep -c 'building: ' "$scratch/stderr")" -eq 4 ] &&
+        [ "$(grep -c Compiling "$tree/build/release.log")" -eq 120 ] || return
+    stand_in ninja 'echo "[1/2] Compiling"; exit 1'
+    runs 1 train --data x && ! grep -q 'building: ' "$scratch/stderr"
+}
+
+rewrites_one_line_on_a_terminal() {
+    machine 1000
+    stand_in ninja 'echo "[1/2] Compiling"; echo "[2/x] odd"; echo "[2/2] Linking"; exit 1'
+    script -qec "env -i PATH='$bin' /bin/sh '$tree/run' train --data x" /dev/null \
+        >"$scratch/terminal" && return 1
+    printf '\rrun: building: 1 of 2 \033[K\rrun: building: 2 of 2 \033[K\r\033[K' >"$scratch/wanted"
+    grep -qF "$(cat "$scratch/wanted")" "$scratch/terminal"
+}
+
 # A machine with a source tree of one fuzz target; FUZZER is what its libFuzzer program does.
 fuzz_machine() { # USER-NUMBER FUZZER
     machine "$1"
@@ -520,6 +543,12 @@ check 'without_apt_get_the_missing_tools_are_named' names_tools_without_apt_get
 check 'without_apt_get_libraries_are_left_out' goes_on_without_libraries
 check 'a_CC_that_does_not_work_is_named' stops_at_a_bad_compiler
 check 'a_failing_build_is_shown_without_its_progress' shows_a_failing_build
+check 'a_long_build_tells_how_far_it_is' tells_how_far_a_build_is
+if script -qec true /dev/null >/dev/null 2>&1; then
+    check 'on_a_terminal_one_line_is_rewritten' rewrites_one_line_on_a_terminal
+else
+    skip 'on_a_terminal_one_line_is_rewritten' 'no script here'
+fi
 
 check 'cases_are_counted' \
     counts '2 passed, 0 failed, 1 skipped' 0 ran OK 0 'ok 1 - a' 'ok 2 - b # SKIP no GPU' 1..2

@@ -168,6 +168,14 @@ check 'in_the_memory_of_a_part' json_holds "$scratch/saved.json" \
     "r['step_bytes_without'] == {'bptt': $whole} and r['step_bytes'] < 0.3 * $whole"
 check 'with_several_updates_a_batch' json_holds "$scratch/saved.json" 'r["steps_replayed"] > 24'
 
+says_that_it_diverges() {
+    "$train" --data "$data" --device soft --hidden 64 --batch 4 --steps 60 --learning-rate 10 \
+        --weight-decay 0 --quiet 2>"$scratch/stderr" || return
+    [ "$(wc -l <"$scratch/stderr")" -eq 1 ] &&
+        grep -q 'step [0-9]*: the loss, .* start, since step .*--learning-rate than 10$' "$scratch/stderr"
+}
+check 'a_loss_above_its_start_is_told' says_that_it_diverges
+
 plan=$scratch/memory.plan
 refuses_another_plan() {
     small "$scratch/none.json" --seed 7 --plan "$plan" --hidden 31 2>"$scratch/stderr"
@@ -175,6 +183,11 @@ refuses_another_plan() {
 }
 check 'a_plan_is_kept_in_a_file' small "$scratch/made.json" --seed 7 --plan "$plan"
 check 'and_used_the_next_time' small "$scratch/kept.json" --seed 7 --plan "$plan"
+says_where_the_plan_is_from() {
+    json_holds "$scratch/made.json" 'r["plan_from_file"] is False' &&
+        json_holds "$scratch/kept.json" 'r["plan_from_file"] is True'
+}
+check 'that_is_said' says_where_the_plan_is_from
 check 'it_serves_every_block' same plan_hits "$scratch/a.json" "$scratch/kept.json"
 check 'a_kept_plan_changes_no_loss' same loss_last "$scratch/a.json" "$scratch/kept.json"
 check 'a_plan_of_another_model_is_refused' refuses_another_plan

@@ -107,7 +107,12 @@ static char *draw(const char *title, const char *unit) {
     static char text[2 * TEXT_BYTES];
     FILE *file = NULL;
     size_t bytes = 0;
-    CHECK(ashlar__chart_write(&results, title, unit, path) == ASHLAR_OK);
+    const ashlar_chart chart = {.results = &results,
+                                .title = title,
+                                .where = "On the software device",
+                                .what = "time",
+                                .unit = unit};
+    CHECK(ashlar__chart_write(&chart, path) == ASHLAR_OK);
     file = fopen(path, "rb");
     if (file != NULL) {
         bytes = fread(text, 1, sizeof text - 1, file);
@@ -125,41 +130,85 @@ static size_t count_of(const char *text, const char *part) {
     return count;
 }
 
-/* The plot is 6200 wide from 3000 on; with figures from 20 to 2500 it is three decades. */
-CASE(each_figure_is_a_mark_at_its_place) {
+/* The plot is 5800 wide from 2600 on; with ratios from 1 to 125 it goes from 0.5 to 200. */
+CASE(each_figure_is_a_mark_at_its_ratio) {
     REQUIRE(read_text(rows_text, "ns") == ASHLAR_OK);
     const char *text = draw("Times", "ns");
     CHECK_ZU(count_of(text, "<circle"), 2 + 3);
-    CHECK_HAS(text, "cx=\"3622\" cy=\"1160\" r=\"60\" fill=\"#1f5f99\"><title>ashlar: 20</title>");
-    CHECK_HAS(text, "cx=\"7956\" cy=\"1160\" r=\"60\" fill=\"#f0a830\"><title>cub: 2500</title>");
+    CHECK_HAS(text, "cx=\"3271\" cy=\"1340\" r=\"42\" fill=\"#1f5f99\"><title>ashlar: 20 ns");
     CHECK_HAS(text,
-              "cx=\"4001\" cy=\"1380\" r=\"60\" fill=\"#1f5f99\"><title>ashlar: 30.5</title>");
+              "cx=\"7945\" cy=\"1430\" r=\"42\" fill=\"#f0a830\"><title>cub: 2500 ns, 2.5e+03 "
+              "to 2.5e+03; ratio 125</title>");
+    CHECK_HAS(text, "cx=\"3271\" cy=\"1610\" r=\"42\" fill=\"#1f5f99\"><title>ashlar: 30.5 ns");
     CHECK_HAS(text, ">mix reverse</text>");
     CHECK_HAS(text, ">Times</text>");
-    CHECK_HAS(text, ">ns</text>");
-    CHECK_HAS(text, "<text x=\"3000\" y=\"1670\" text-anchor=\"middle\">10</text>");
-    CHECK_HAS(text, "<text x=\"9200\" y=\"1670\" text-anchor=\"middle\">10000</text>");
-    CHECK_HAS(text, "width=\"960\" height=\"199\"");
-    CHECK_ZU(count_of(text, "stroke=\"#eee\""), 3);
-    CHECK_ZU(count_of(text, "stroke=\"#ccc\" stroke-width=\"8\""), 4);
+    CHECK_HAS(text, ">On the software device</text>");
+    CHECK_HAS(text, ">time / that of ashlar: lower is better; ");
+    CHECK_HAS(text, ">ashlar, ns</text>");
+    CHECK_HAS(text, ">30.5</text>");
+    CHECK_HAS(text, "M3271 1250V1700\" stroke=\"#222\"");
+    CHECK_HAS(text, "<text x=\"3271\" y=\"1880\" text-anchor=\"middle\">1</text>");
+    CHECK_HAS(text, "width=\"960\" height=\"220\"");
+    CHECK_ZU(count_of(text, "stroke=\"#eee\""), 6); /* 0.5, 2, 5, 20, 50, 200 */
+    CHECK_ZU(count_of(text, "stroke=\"#ccc\" stroke-width=\"8\""), 2);
+    CHECK_ZU(count_of(text, "stroke-width=\"24\""), 0);
     CHECK(strcmp(text + strlen(text) - 7, "</svg>\n") == 0);
+}
+
+CASE(the_spread_is_a_bar) {
+    REQUIRE(read_text("[{\"subject\":\"a\",\"ns\":10,\"ns_low\":8,\"ns_high\":20},"
+                      "{\"subject\":\"b\",\"ns\":15,\"ns_low\":15,\"ns_high\":16},"
+                      "{\"subject\":\"c\",\"ns\":21}]",
+                      "ns") == ASHLAR_OK);
+    CHECK(ashlar__results_are_even(&results, 0, 0, 1));
+    CHECK(ashlar__results_are_even(&results, 0, 1, 0));
+    CHECK(!ashlar__results_are_even(&results, 0, 0, 2));
+    CHECK(!ashlar__results_are_even(&results, 0, 2, 1));
+    const char *text = draw("", "");
+    CHECK_ZU(count_of(text, "stroke-width=\"24\""), 2);
+    CHECK_HAS(text, "<title>a: 10 , 8 to 20; ratio 1</title>");
+}
+
+CASE(sizes_are_told_in_units) {
+    static const char *const variants[] = {"512", "4096-fragmented", "1048576", "x"};
+    static const char *const labels[] = {"one_size 512 B", "one_size 4 KiB fragmented",
+                                         "one_size 1 MiB", "one_size x"};
+    for (size_t i = 0; i < 4; i++) {
+        char text[128];
+        (void)snprintf(text, sizeof text,
+                       "[{\"workload\":\"one_size\",\"variant\":\"%s\",\"subject\":\"a\"}]",
+                       variants[i]);
+        REQUIRE(read_text(text, "ns") == ASHLAR_OK);
+        CHECK(strcmp(results.labels[0], labels[i]) == 0);
+    }
+}
+
+/* The others' figures are in the table. */
+CASE(a_line_without_the_base_says_so) {
+    REQUIRE(read_text("[{\"case\":\"x\",\"subject\":\"a\",\"ns\":1},"
+                      "{\"case\":\"y\",\"subject\":\"b\",\"ns\":1}]",
+                      "ns") == ASHLAR_OK);
+    const char *text = draw("", "");
+    CHECK_HAS(text, "nothing to compare with");
+    CHECK_ZU(count_of(text, "<circle"), 2 + 1);
 }
 
 CASE(texts_are_as_xml_has_to_have_them) {
     REQUIRE(read_text("[{\"case\":\"a<b\",\"subject\":\"c&d\",\"ns\":1}]", "ns") == ASHLAR_OK);
     const char *text = draw("e>f", "\xc2\xb5s");
     CHECK_HAS(text, "a&lt;b</text>");
-    CHECK_HAS(text, "<title>c&amp;d: 1</title>");
+    CHECK_HAS(text, "<title>c&amp;d: 1 ");
     CHECK_HAS(text, ">e&gt;f</text>");
-    CHECK_HAS(text, ">??s</text>");
+    CHECK_HAS(text, ", ??s</text>");
     CHECK(strstr(text, "a<b") == NULL && strstr(text, "c&d") == NULL);
 }
 
 CASE(one_figure_has_an_axis_too) {
     REQUIRE(read_text("[{\"subject\":\"a\",\"ns\":100}]", "ns") == ASHLAR_OK);
     const char *text = draw("", "");
-    CHECK_HAS(text, "<circle cx=\"3000\" cy=\"1160\"");
-    CHECK_HAS(text, ">1000</text>");
+    CHECK_HAS(text, "<circle cx=\"5500\" cy=\"1340\"");
+    CHECK_HAS(text, ">0.5</text>");
+    CHECK_HAS(text, ">2</text>");
 }
 
 CASE(the_ninth_subject_is_a_square) {
@@ -167,10 +216,8 @@ CASE(the_ninth_subject_is_a_square) {
     const char *text = draw("", "");
     CHECK_ZU(count_of(text, "<circle"), 2 * 8);
     CHECK_ZU(count_of(text, "<rect"), 1 + 2 * 8);
-    CHECK_HAS(text, "<title>s8: 9</title></rect>");
-    CHECK_HAS(text, "cy=\"1560\""); /* below three rows of a legend */
-    REQUIRE(read_text(many_rows(6, true), "ns") == ASHLAR_OK);
-    CHECK_HAS(draw("", ""), "cy=\"1160\""); /* below one */
+    CHECK_HAS(text, "<title>s8: 9 , 9 to 9; ratio 9</title></rect>");
+    CHECK_HAS(text, "V3180\" stroke=\"#222\""); /* 17 * 90 below three rows of a legend, 1650 */
 }
 
 /* A name of 19 letters would reach into the next column, were there six of them. */
@@ -178,21 +225,23 @@ CASE(long_names_have_room_in_the_legend) {
     REQUIRE(read_text("[{\"subject\":\"a\",\"ns\":100},{\"subject\":\"b23456789012345678\"},"
                       "{\"subject\":\"c\"},{\"subject\":\"d\"}]",
                       "ns") == ASHLAR_OK);
-    CHECK_HAS(draw("", ""), "<circle cx=\"4899\" cy=\"650\"");
+    CHECK_HAS(draw("", ""), "<circle cx=\"4899\" cy=\"850\"");
     REQUIRE(read_text("[{\"subject\":\"a\",\"ns\":100},{\"subject\":\"b234567890123456789\"},"
                       "{\"subject\":\"c\"},{\"subject\":\"d\"}]",
                       "ns") == ASHLAR_OK);
     const char *text = draw("", "");
-    CHECK_HAS(text, "<circle cx=\"3366\" cy=\"650\"");
-    CHECK_HAS(text, "<circle cx=\"300\" cy=\"850\"");
-    CHECK_HAS(text, "cy=\"1360\""); /* below two rows */
+    CHECK_HAS(text, "<circle cx=\"3366\" cy=\"850\"");
+    CHECK_HAS(text, "<circle cx=\"300\" cy=\"1050\"");
 }
 
 CASE(nothing_to_draw_is_an_error) {
+    ashlar_chart chart = {&results, 0, "", "", "", ""};
     REQUIRE(read_text("[]", "ns") == ASHLAR_OK);
-    CHECK(ashlar__chart_write(&results, "", "", path) == ASHLAR_EINVAL);
+    CHECK(ashlar__chart_write(&chart, path) == ASHLAR_EINVAL);
     REQUIRE(read_text(rows_text, "ns") == ASHLAR_OK);
-    CHECK(ashlar__chart_write(&results, "", "", "/nowhere/at/all.svg") == ASHLAR_EIO);
+    CHECK(ashlar__chart_write(&chart, "/nowhere/at/all.svg") == ASHLAR_EIO);
+    chart.base = results.subject_count;
+    CHECK(ashlar__chart_write(&chart, path) == ASHLAR_EINVAL);
 }
 
 RUN_CASES_IN_FOLDER()

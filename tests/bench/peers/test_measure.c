@@ -216,6 +216,21 @@ static void no_matter(void *self, void *ptr) {
     (void)ptr;
 }
 
+CASE(the_spread_is_the_middle_half) {
+    ashlar_turns nine = {.rounds = 9};
+    double low = 0, high = 0;
+    for (size_t i = 0; i < 9; i++) {
+        nine.figures[1][i] = (double)((i * 4) % 9); /* 0 to 8 in another order */
+    }
+    ashlar__turns_spread(&nine, 1, &low, &high);
+    CHECK_NEAR(low, 2, 0, 0);
+    CHECK_NEAR(high, 6, 0, 0);
+    nine.rounds = 1; /* the least */
+    ashlar__turns_spread(&nine, 1, &low, &high);
+    CHECK_NEAR(low, 0, 0, 0);
+    CHECK_NEAR(high, 0, 0, 0);
+}
+
 /* With rounds of 1 ns every subject is slow; with long ones none is. */
 CASE_WITH(a_slow_subject_takes_part_in_five_rounds, set_up_device("")) {
     const ashlar_peer *peer = &counting;

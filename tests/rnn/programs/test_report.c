@@ -7,10 +7,12 @@
 #include "tests/text.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "rnn/layer/blas.h"
 #include "allocator/base/host.h"
+#include "rnn/programs/progress.h"
 #include "rnn/programs/report.h"
 #include "rnn/train/task_options.h"
 
@@ -120,8 +122,9 @@ CASE(the_words_hold_the_numbers) {
     CHECK_HAS(text, "601 steps on some \"device\" (soft:6), 606000 symbols in 60.6 s: 10000 per "
                     "second");
     CHECK_HAS(text, "The loss went from 5.5451 to 1.2345 nats per symbol.");
-    CHECK_HAS(text, "Batches of 503 had 604 different lengths, up to 603; the warm-up ran one step "
-                    "of 607,");
+    CHECK_HAS(text,
+              "Batches of 503 had 604 different lengths, up to 603; the warm-up ran one batch "
+              "of length 607,");
     CHECK_HAS(text, "asked the driver for memory, streams or attributes 631 times (calls\nof the "
                     "allocator: 641).");
     CHECK_HAS(text, "The 602 parameters lie in one contiguous range");
@@ -135,7 +138,7 @@ CASE(the_words_hold_the_numbers) {
 CASE(the_tables_hold_the_numbers) {
     ashlar_train_report r = a_report();
     const char *text = print(&r);
-    CHECK_HAS(text, "\nWhere memory went (MiB)      at peak   own peak\n  weights ");
+    CHECK_HAS(text, "\nWhere memory went (MiB)      at peak    at most\n  weights ");
     CHECK_HAS(text, "\nCalls into the driver      memory, streams   copies, launches   host waits\n"
                     "  set-up ");
     CHECK_HAS(text, "\n  weights                       2.00      20.00\n");
@@ -149,7 +152,7 @@ CASE(the_tables_hold_the_numbers) {
                     "\n");
     r.stats.tags[ASHLAR_TAG_USER].peak_bytes = 1;
     text = print(&r);
-    CHECK_HAS(text, "own peak\n  user                          1.00       0.00\n");
+    CHECK_HAS(text, "at most\n  user                          1.00       0.00\n");
 }
 
 CASE(the_words_tell_of_the_plan) {
@@ -159,7 +162,16 @@ CASE(the_words_tell_of_the_plan) {
     CHECK_HAS(text,
               "The plan, 52.00 MiB and 4.00 % above that peak, served 651 blocks of 653 steps "
               "and\nmissed 652.\nNot proven steady: only one was looked at.\n");
+    r.step_memory.plan_file = "p.plan";
+    text = print(&r);
+    CHECK_HAS(text, "missed 652.\nIt is new, and kept in p.plan for the next time.\n");
+    r.step_memory.is_loaded = true;
+    text = print(&r);
+    CHECK_HAS(text, "It was read from p.plan; nothing was recorded or packed.\n");
     r.step_memory.is_planned = false;
+    text = print(&r);
+    CHECK_HAS(text, "--plan p.plan was not used: there is no plan.\n");
+    r.step_memory.plan_file = NULL;
     r.step_memory.is_steady = true;
     text = print(&r);
     CHECK_HAS(text, "(1.060 x),\nwithout a plan.\nSteady: no step takes memory");
@@ -401,11 +413,12 @@ CASE(a_terminal_is_told_from_other_files) {
 
 CASE(progress_on_a_terminal_is_a_bar) {
     ashlar_progress p;
+    CHECK(unsetenv("COLUMNS") == 0);
     REQUIRE(open_shown(&p));
     p.is_terminal = true;
     show_step(&p, 1, 0.5);
-    CHECK(strcmp(shown, "\r[........................] 1/48  loss 1.235  T  77  12.3 k/s  "
-                        "24 s left \033[K") == 0);
+    CHECK(strcmp(shown, "\r[........................] 1/48  loss 1.235  24 s left  12.3 k/s, T 77"
+                        "\033[K") == 0);
     show_step(&p, 12, 0.59); /* too soon */
     CHECK_ZU(lines('\r'), 1);
     show_step(&p, 12, 2);
@@ -414,8 +427,69 @@ CASE(progress_on_a_terminal_is_a_bar) {
     CHECK_ZU(lines('\n'), 0);
     show_step(&p, 48, 2.01);
     CHECK_HAS(shown, "\r[########################] 48/48  ");
-    CHECK_HAS(shown, "  0 s left \033[K\n");
+    CHECK_HAS(shown, "  0 s left  12.3 k/s, T 77\033[K\n");
     CHECK_ZU(lines('\n'), 1);
+}
+
+static const char *show_long(ashlar_progress *p, double seconds) {
+    CHECK(fflush(shown_file) == 0); /* sets shown_bytes */
+    const size_t before = shown_bytes;
+    p->shown_at = -1e9;
+    show_step(p, 12, seconds);
+    return shown + before;
+}
+
+CASE(time_left_is_in_minutes_and_hours) {
+    ashlar_progress p;
+    CHECK(unsetenv("COLUMNS") == 0);
+    REQUIRE(open_shown(&p));
+    p.is_terminal = true;
+    CHECK_HAS(show_long(&p, 19.6), "  59 s left");
+    CHECK_HAS(show_long(&p, 20), "  1:00 min left");
+    CHECK_HAS(show_long(&p, 1000), "  50:00 min left");
+    CHECK_HAS(show_long(&p, 3000), "  2:30 h left");
+}
+
+/* What is left out first is what is told least often; at least the step stays. */
+CASE(the_bar_is_as_wide_as_the_terminal) {
+    ashlar_progress p;
+    REQUIRE(open_shown(&p));
+    p.is_terminal = true;
+    for (int columns = 1; columns <= 100; columns++) {
+        char text[16];
+        (void)snprintf(text, sizeof text, "%d", columns);
+        CHECK(setenv("COLUMNS", text, 1) == 0);
+        const char *line = show_long(&p, 20);
+        const size_t used = strlen(line) - strlen("\r\033[K");
+        CHECK(line[0] == '\r' && used <= (size_t)columns - 1);
+        CHECK(columns < 7 || strstr(line, "12/48") != NULL);
+        CHECK(columns < 37 || strstr(line, "  1:00 min left") != NULL);
+        CHECK(columns < 80 || strstr(line, "[######..................] ") != NULL);
+    }
+    CHECK(setenv("COLUMNS", "-3", 1) == 0);
+    CHECK_HAS(show_long(&p, 20), "[######..................] ");
+    CHECK(unsetenv("COLUMNS") == 0);
+}
+
+/* The terminal's own word is worth more than the environment's. */
+CASE(the_terminal_is_asked_how_wide_it_is) {
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    SKIP_IF(master < 0 || grantpt(master) != 0 || unlockpt(master) != 0, "no pseudo-terminal here");
+    const struct winsize size = {.ws_row = 24, .ws_col = 20};
+    FILE *terminal = fopen(ptsname(master), "w");
+    char text[128];
+    REQUIRE(terminal != NULL);
+    CHECK(ioctl(fileno(terminal), TIOCSWINSZ, &size) == 0);
+    CHECK(setenv("COLUMNS", "100", 1) == 0);
+    ashlar_progress p;
+    ashlar__progress_init(&p, terminal);
+    show_step(&p, 12, 20);
+    const ssize_t bytes = read(master, text, sizeof text - 1);
+    text[bytes > 0 ? bytes : 0] = '\0';
+    CHECK(strcmp(text, "\r12/48  loss 1.235\033[K") == 0);
+    CHECK(unsetenv("COLUMNS") == 0);
+    CHECK(fclose(terminal) == 0);
+    CHECK(close(master) == 0);
 }
 
 RUN_CASES_IN_FOLDER()
