@@ -98,7 +98,7 @@ measure() { # GROUP [OPTION...]
     group=$1
     shift
     on=$device
-    [ "$group" != streams ] || on='' # it has software devices of its own
+    case $group in streams | ranks) on='' ;; esac # they have software devices of their own
     printf '\n== %s ==\n' "$group"
     {
         "$program" "$group" ${smoke:+"$smoke"} ${on:+--device "$on"} "$@" \

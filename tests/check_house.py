@@ -57,6 +57,7 @@ ROOMS = [
     ("bench/streams", "what streams wait for because of an allocator"),
     ("bench/arena", "the arena's benchmark"),
     ("bench/rnn", "the layers' benchmark"),
+    ("bench/ranks", "the benchmark of several ranks"),
     ("bench/programs", "ashlar-bench and ashlar-replay"),
 ]
 

@@ -56,6 +56,11 @@ static const group groups[] = {
      {NULL},
      {{"time_over_ideal", "virtual time beside the ideal", "", 1},
       {"reserved_over_need", "memory reserved for each byte that is needed", "", 1}}},
+    {"ranks",
+     "A step of training on several ranks",
+     "ashlar",
+     {NULL},
+     {{"ms_step", "time of a step", "ms", 1}}},
 };
 enum { GROUPS = sizeof groups / sizeof groups[0] };
 
@@ -185,7 +190,7 @@ static ashlar_status read_all(page *p) {
     return !is_empty ? ASHLAR_OK
                      : ashlar__fail(ASHLAR_EIO,
                                     "report: %.200s has no results: none of alloc.json, "
-                                    "plan.json, arena.json, rnn.json, streams.json",
+                                    "plan.json, arena.json, rnn.json, streams.json, ranks.json",
                                     p->folder);
 }
 

@@ -6,6 +6,8 @@
 #include "bench/harness/machine.h"
 #include "bench/harness/results.h"
 #include "bench/peers/bench_alloc.h"
+#include "bench/ranks/bench_ranks.h"
+#include "bench/ranks/rank_sums.h"
 #include "bench/rnn/bench_rnn.h"
 #include "bench/streams/bench_streams.h"
 #include "allocator/base/error.h"
@@ -23,7 +25,7 @@ static const char soft_for_lists[] = "memory=64GiB", soft_for_pairs[] = "memory=
 /* The benchmarks of the command line; the first is the default. A new one needs a row here. */
 static const ashlar_benchmark *const benchmarks[] = {
     &ashlar__benchmark_alloc, &ashlar__benchmark_plan,    &ashlar__benchmark_arena,
-    &ashlar__benchmark_rnn,   &ashlar__benchmark_streams,
+    &ashlar__benchmark_rnn,   &ashlar__benchmark_streams, &ashlar__benchmark_ranks,
 };
 
 enum { BENCHMARKS = sizeof benchmarks / sizeof benchmarks[0], OPTION_COUNT = 12 };
@@ -63,7 +65,7 @@ static void print_help(const ashlar_option *options) {
     }
     printf("] [OPTION]...\n"
            "       %s plan FILE... [OPTION]...\n"
-           "       %s machine|report ...\n"
+           "       %s machine|report|sums ...\n"
            "What one malloc + free pair costs on the host: beside other allocators (alloc), or\n"
            "served from a plan (plan), and what packing one takes. FILE: a problem as MiniMalloc\n"
            "reads it (id,lower,upper,size), which is packed, and nothing else is done.\n\n",
@@ -77,7 +79,9 @@ static void print_help(const ashlar_option *options) {
     printf(
         "\nmachine --json FILE: processor, device and versions. Takes --device, --date, --commit\n"
         "(what to write there) and --smoke. report FOLDER: charts and a README.md from the\n"
-        "machine.json, GROUP.json and GROUP.txt (the table as printed) there.\n");
+        "machine.json, GROUP.json and GROUP.txt (the table as printed) there. sums --json FILE: "
+        "on\n"
+        "several ranks, what `ranks` does there. Takes --smoke.\n");
 }
 
 /* Refuse options that have no meaning for the benchmark. */
@@ -143,7 +147,7 @@ static ashlar_status run(const ashlar_benchmark *b, int argc, char **argv) {
     return status;
 }
 
-/* ---- what measures nothing: `machine` and `report` ---- */
+/* ---- what is no benchmark: `machine` and `report` ---- */
 
 /* List the peers whose version is known; returns how many. */
 static size_t list_parts(ashlar_machine_part parts[static ASHLAR_PEERS_MAX]) {
@@ -208,6 +212,8 @@ int main(int argc, char **argv) {
         status = write_machine(argc - 1, argv + 1);
     } else if (strcmp(word, "report") == 0) {
         status = write_page(argc - 1, argv + 1);
+    } else if (strcmp(word, "sums") == 0) {
+        status = ashlar__rank_sums(argc - 1, argv + 1);
     } else if (chosen != NULL) {
         status = run(chosen, argc - 1, argv + 1);
     } else {

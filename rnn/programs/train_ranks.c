@@ -143,7 +143,7 @@ static ashlar_status gather(const ashlar_train_command *c, const ashlar_train_re
     rows[ashlar_ranks_rank(c->train.ranks)] = (ashlar_train_rank){
         .management_calls = (double)report->training.management,
         .seconds = report->seconds,
-        .sum_seconds = ashlar_ranks_seconds(c->train.ranks),
+        .sum_seconds = ashlar_ranks_seconds(c->train.ranks) - report->sums_before,
         .hidden_seconds = ashlar__ranks_hidden_seconds(c->train.ranks),
         .live_peak_bytes = (double)report->stats.live_peak_bytes,
     };

@@ -307,6 +307,99 @@ assert all(r["time_over_ideal"] == 1 for r in rows
 END
 }
 
+# All cases, with a python3 that has no PyTorch: where several ranks can run, on 1, 2 and 4.
+measures_ranks() {
+    mkdir "$scratch/bare" "$scratch/ranks" && ln -s "$(command -v false)" "$scratch/bare/python3"
+    (TMPDIR=$scratch/ranks PATH=$scratch/bare:$PATH && export TMPDIR PATH &&
+        "$bench" ranks --smoke --json "$rows" >"$scratch/table" 2>&1) ||
+        { cat "$scratch/table" && return 1; }
+    [ -z "$(find "$scratch/ranks" -name 'ashlar*')" ] || complain 'files are left' || return
+    grep -qx 'torch_gloo is left out: python3 has no PyTorch.' "$scratch/table" || return
+    several=yes
+    ! grep 'Several ranks are left out' "$scratch/table" || several=
+    [ -n "$several" ] || [ -z "$ASHLAR_MPIS" ] || ! command -v mpirun || return
+    python3 - "$rows" "$several" <<'END'
+import json, sys
+rows, counts = json.load(open(sys.argv[1]))["rows"], ["1", "2", "4"] if sys.argv[2] else ["1"]
+ways = ["ashlar", "reproducible"]
+trained = [r for r in rows if r["case"] != "sums"]
+assert [(r["case"], r["ranks"], r["subject"]) for r in trained] == [
+    (case, n, way) for case in ("strong", "weak") for n in counts for way in ways], rows
+one = {r["case"]: r["tokens_per_s"] for r in trained if (r["ranks"], r["subject"]) == ("1", ways[0])}
+for r in trained:
+    assert r["ms_step"] > 0 and r["tokens_per_s"] > 0 and "over_torch" not in r, r
+    assert abs(r["over_one"] - r["tokens_per_s"] / one[r["case"]]) < 1e-9, r
+    assert r["parameters"] == trained[0]["parameters"] > 0, r
+    assert ("sums_share" in r) == (r["ranks"] != "1"), r
+    assert r["ranks"] == "1" or 0.02 < r["sums_share"] <= 1 and 0 <= r["hidden_share"] <= 1, r
+# Tokens of a step: of one batch, or of one for each rank.
+step = {(r["case"], r["ranks"]): r["tokens_per_s"] * r["ms_step"] for r in trained}
+for n in counts:
+    assert 0.9 < step["strong", n] / step["strong", "1"] < 1.1, step
+    assert 0.9 < step["weak", n] / step["weak", "1"] / int(n) < 1.1, step
+sums = [(r["ranks"], r["subject"], r["bucket"]) for r in rows if r["case"] == "sums"]
+sizes = ["64 KiB", "256 KiB", "1 MiB"]
+assert sums == [(n, way, size) for n in counts[1:] for way in ways for size in sizes], sums
+assert all(r["ms_step"] > 0 for r in rows), rows
+END
+}
+
+# A stand-in for a python3 with PyTorch, which keeps what it is given.
+stand_in_for_torch() { # STATUS
+    rm -f "$scratch/bare/python3"
+    cat >"$scratch/bare/python3" <<END
+#!/bin/sh
+[ "\$2" != 'import torch.distributed' ] || exit 0
+printf '%s' "\$2" >'$scratch/torch_ddp.py'
+shift 3
+echo "\$2 \$3 \$4 \$5 \$6 \$7" >>'$scratch/asked'
+echo '{"seconds": 4, "steps": 2, "tokens_per_s": 64, "parameters": 5}' >"\$1"
+exit $1
+END
+    chmod +x "$scratch/bare/python3"
+}
+
+measures_torch() {
+    stand_in_for_torch 0
+    (PATH=$scratch/bare:$PATH && export PATH &&
+        "$bench" ranks --smoke --workload strong/1 --workload weak/1 --threads 2 --json "$rows") ||
+        return
+    cmp "$scratch/torch_ddp.py" "$ASHLAR_SOURCE/bench/ranks/torch_ddp.py" || return
+    printf '1 2 32 8 16 2\n1 2 16 8 16 2\n' | cmp - "$scratch/asked" || return
+    json_holds "$rows" 'len(r["rows"]) == 6 and all(
+        (x["ms_step"], x["parameters"], "over_torch" in x) == (2000, 5, False)
+        if x["subject"] == "torch_gloo" else abs(x["over_torch"] - x["ms_step"] / 2000) < 1e-9
+        for x in r["rows"])'
+}
+
+fails_with_a_rank() {
+    stand_in_for_torch 3
+    (PATH=$scratch/bare:$PATH && export PATH &&
+        ends_with 1 'python3 failed' "$bench" ranks --smoke --workload strong/1 \
+            --subject torch_gloo)
+}
+
+# The same number of parameters: the same model.
+measures_pytorch_itself() {
+    "$bench" ranks --smoke --workload strong/1 --workload strong/2 --json "$rows" || return
+    json_holds "$rows" '{x["subject"] for x in r["rows"]} >= {"ashlar", "torch_gloo"} and
+        len({x["parameters"] for x in r["rows"]}) == 1'
+}
+
+without_a_launcher_one_process() {
+    mkdir "$scratch/empty"
+    (PATH=$scratch/empty && export PATH &&
+        "$bench" ranks --smoke --workload strong --subject ashlar --json "$rows") \
+        >"$scratch/table" || return
+    grep -q '^Several ranks are left out: ' "$scratch/table" &&
+        json_holds "$rows" '[x["ranks"] for x in r["rows"]] == ["1"]'
+}
+
+sums_need_ranks() {
+    ends_with 2 'mpirun' "$bench" sums --smoke --json "$scratch/none.json" &&
+        ends_with 2 'json FILE' "$bench" sums
+}
+
 is_usage_error() { # WORD-OF-THE-MESSAGE ARGUMENT...
     word=$1
     shift
@@ -322,6 +415,8 @@ refuses_unknown_words() {
     is_usage_error --workload arena --subject arena || complain 'an option of alloc' || return
     is_usage_error lstm_T64 rnn --workload mix || complain 'a case' || return
     is_usage_error static_buffer rnn --subject cub || complain 'a subject of alloc' || return
+    is_usage_error --device ranks --device soft || complain 'no device' || return
+    is_usage_error strong ranks --workload mix || complain 'a workload of alloc' || return
     is_usage_error --device streams --device soft || complain 'a device of its own' || return
     is_usage_error --subject rnn --pairs 3 || complain 'an option of alloc' || return
     is_usage_error ceiling alloc --subject ceiling || complain 'a subject' || return
@@ -391,6 +486,16 @@ check 'arenas_are_measured_beside_scattered_tensors' measures_arenas
 check 'of_arenas_too_only_what_is_asked_for_is_measured' measures_some_arenas
 check 'rnns_are_measured_beside_onednn' measures_rnns
 check 'streams_are_measured_the_same_each_time' measures_streams
+check 'ranks_are_measured_beside_one_process' measures_ranks
+check 'and_beside_pytorch' measures_torch
+check 'a_rank_that_fails_is_an_error' fails_with_a_rank
+if python3 -c 'import torch.distributed' 2>/dev/null; then
+    check 'pytorch_itself_trains_the_same_model' measures_pytorch_itself
+else
+    skip 'pytorch_itself_trains_the_same_model' 'python3 has no PyTorch'
+fi
+check 'without_a_launcher_one_process_is_measured' without_a_launcher_one_process
+check 'sums_need_several_ranks' sums_need_ranks
 check 'of_rnns_too_only_what_is_asked_for_is_measured' measures_some_rnns
 check 'unknown_words_are_refused' refuses_unknown_words
 check 'a_file_that_cannot_be_written_fails_first' fails_before_it_measures

@@ -72,6 +72,7 @@ arena) $2 ;;
 alloc) [ "\$2" = --pairs ] || set -- "\$@" --workload random ;;
 plan) set -- "\$@" --workload rnn_step/1 ;;
 rnn) set -- "\$@" --workload lstm_T20_B8_H64_L2 ;;
+ranks) set -- "\$@" --workload strong/1 ;;
 esac
 exec "$bench" "\$@"
 END
