@@ -30,9 +30,10 @@ typedef struct ashlar_pack_state {
 void ashlar__pack_sort(ashlar_pack_state *state);
 
 /* Place all items in `order`; their offsets go to `trial`. *bytes is the highest end. It is
- * SIZE_MAX if there is a plan already and this one will not be smaller, or the budget ran out on
- * the way. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes);
+ * SIZE_MAX if that is not below `limit`, or there is a plan already and the budget ran out on the
+ * way. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t limit,
+                                                   size_t *bytes);
 
 /* The highest end of an item in a plan. */
 size_t ashlar__pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets);

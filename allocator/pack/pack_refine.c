@@ -6,10 +6,12 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/pack/pack_eject.h"
 #include "allocator/pack/pack_search.h"
 #include "allocator/pack/pack_valley.h"
 
 enum {
+    MOVES_OF_ITEM = 16,          /* moves before the first plan by valleys, for each item */
     VALLEY_PLANS = 16,           /* plans by valleys before the first search */
     STEPS = 1 << 20,             /* steps of the first search for the target */
     STEPS_OF_CAPACITY = 1 << 21, /* the same if a capacity is given: a plan above it is of little
@@ -25,11 +27,12 @@ _Static_assert((uint64_t)STEPS * SECTIONS / AREA_MAX >= STEPS_SHARE, "every sear
 /* Invariants: proven_bytes <= smallest possible plan <= state->plan_bytes, multiples of `unit`. */
 typedef struct refinement {
     ashlar_pack_state *state;
+    ashlar_pack_eject *eject;
     ashlar_pack_valley *valley;
     ashlar_pack_search *search; /* NULL: the problem is too large */
     size_t unit; /* divides all sizes, so a plan without needless gaps is a multiple of it */
     size_t proven_bytes;
-    uint64_t steps;
+    uint64_t moves, plans, steps; /* of this round */
 } refinement;
 
 static size_t common_divisor(const ashlar_pack_items *p) {
@@ -113,31 +116,44 @@ static bool is_searchable(const ashlar_pack_items *p) {
     return area <= AREA_MAX;
 }
 
-static ashlar_status run_round(refinement *r, uint64_t plan_count) {
+static ashlar_status run_round(refinement *r) {
     ashlar_pack_state *state = r->state;
-    state->budget.now.strategy = "lowest valley first";
-    ashlar__pack_valley_run(r->valley, plan_count);
+    ASHLAR_TRY(ashlar__pack_eject_run(r->eject, r->moves));
+    if (!is_over(r)) {
+        state->budget.now.strategy = "lowest valley first";
+        ashlar__pack_valley_run(r->valley, r->plans);
+    }
     if (!is_over(r) && r->search != NULL) {
         ASHLAR_TRY(search_round(r));
-        r->steps *= GROWTH;
     }
+    r->moves *= GROWTH;
+    r->plans *= GROWTH;
+    r->steps *= GROWTH;
     return ASHLAR_OK;
+}
+
+static ashlar_status create(refinement *r) {
+    ASHLAR_TRY(ashlar__pack_eject_create(r->state, r->unit, &r->eject));
+    ASHLAR_TRY(ashlar__pack_valley_create(r->state, &r->valley));
+    return is_searchable(r->state->problem)
+               ? ashlar__pack_search_create(r->state->problem, &r->search)
+               : ASHLAR_OK;
 }
 
 ashlar_status ashlar__pack_refine(ashlar_pack_state *state, size_t *proven_bytes) {
     refinement r = {.state = state,
                     .unit = common_divisor(state->problem),
                     .proven_bytes = state->problem->peak_bytes,
+                    .moves = (uint64_t)MOVES_OF_ITEM * state->problem->count,
+                    .plans = VALLEY_PLANS,
                     .steps = first_steps(state)};
     ASHLAR_CHECK2(state->plan_bytes != SIZE_MAX); /* a greedy order has made a plan */
     ASHLAR_CHECK2(state->target_bytes >= r.proven_bytes);
-    ashlar_status status = ashlar__pack_valley_create(state, &r.valley);
-    if (status == ASHLAR_OK && is_searchable(state->problem)) {
-        status = ashlar__pack_search_create(state->problem, &r.search);
+    ashlar_status status = create(&r);
+    while (status == ASHLAR_OK && !is_over(&r)) {
+        status = run_round(&r);
     }
-    for (uint64_t n = VALLEY_PLANS; status == ASHLAR_OK && !is_over(&r); n *= GROWTH) {
-        status = run_round(&r, n);
-    }
+    ashlar__pack_eject_destroy(r.eject);
     ashlar__pack_search_destroy(r.search);
     ashlar__pack_valley_destroy(r.valley);
     if (status == ASHLAR_OK) {

@@ -57,8 +57,7 @@ typedef struct ashlar_pack_result {
 /*
  * Place `count` buffers. Tries several greedy orders and keeps the best plan. If that plan is more
  * than 0.5 % above the bound, or above the capacity, searches within the time budget: the longer,
- * the better the plan, and never a worse one. A problem like a compiled network's, of 18,700
- * buffers, mostly comes within 1 % of the bound in a second.
+ * the better the plan, and never a worse one.
  *
  * buffers   [count]; may be NULL if count is 0, which gives a plan of 0 bytes
  * options   NULL: all options are 0
