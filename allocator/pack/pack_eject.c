@@ -10,7 +10,7 @@
 #include "allocator/pack/pack_window.h"
 
 enum {
-    LIVE_COUNT = 64,       /* most movable items live at a time, on average, in the first phase */
+    LIVE_COUNT = 64,       /* most movable items live at a time, on average, of the usual life */
     ATTEMPT_MOVES = 4000,  /* then the capacity was too ambitious */
     PHASE_FAILURES = 4,    /* in a row, of the first phases */
     FIRST_STEP_SHARE = 16, /* of what is above the bound, that a phase's first attempt goes down */
@@ -23,8 +23,8 @@ static const double WEIGHT_OF_EJECTING =
     2; /* added to the weight of an item that takes others out */
 static const double COST_OF_UNDOING = 1e6; /* factor for the item that was placed just before */
 
-/* How much longer or shorter than usual the items of a phase may live. */
-static const struct { uint32_t factor, divisor; } lives[] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}};
+/* How many times longer than usual the movable items of a phase may live. */
+static const uint32_t lives[] = {2, 1, 4};
 
 enum { LIVES = sizeof lives / sizeof lives[0] };
 
@@ -128,8 +128,7 @@ static ashlar_status choose_plan(ashlar_pack_eject *e, uint32_t life, bool *is_f
 
 static ashlar_status begin_phase(ashlar_pack_eject *e) {
     const ashlar_pack_items *p = e->state->problem;
-    const uint32_t k = e->phase % LIVES;
-    const uint32_t life = (uint32_t)((uint64_t)e->usual_life * lives[k].factor / lives[k].divisor);
+    const uint32_t life = e->usual_life * lives[e->phase % LIVES];
     ASHLAR_TRY(choose_plan(e, life, &e->is_in_phase));
     if (e->is_in_phase) {
         const size_t above = e->plan_top - p->peak_bytes, little = p->peak_bytes / GOAL_SHARE;
@@ -279,7 +278,8 @@ ashlar_status ashlar__pack_eject_run(ashlar_pack_eject *e, uint64_t move_count) 
     e->state->budget.now.strategy = "ejection";
     uint64_t done = e->ahead;
     for (uint64_t k = 0, moves; done < move_count && !is_over(e->state); done += moves) {
-        if (k++ % LOOK_EVERY == 0 && !ashlar__pack_budget_is_left(&e->state->budget)) {
+        if (e->state->plan_bytes != SIZE_MAX && k++ % LOOK_EVERY == 0 &&
+            !ashlar__pack_budget_is_left(&e->state->budget)) {
             break;
         }
         ASHLAR_TRY(advance(e, &moves));

@@ -138,9 +138,9 @@ static bool is_close(const ashlar_pack_state *state) {
            state->plan_bytes - state->target_bytes <= little;
 }
 
-ashlar_status ashlar__pack_greedy(ashlar_pack_state *state) {
+ashlar_status ashlar__pack_greedy(ashlar_pack_state *state, size_t order_count) {
     const ashlar_pack_items *p = state->problem;
-    for (size_t o = 0; o < sizeof orders / sizeof orders[0]; o++) {
+    for (size_t o = 0; o < sizeof orders / sizeof orders[0] && o < order_count; o++) {
         size_t bytes;
         state->budget.now.strategy = orders[o].name;
         for (size_t i = 0; i < p->count; i++) {

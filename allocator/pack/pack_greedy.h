@@ -41,13 +41,13 @@ size_t ashlar__pack_highest_end(const ashlar_pack_items *problem, const size_t *
 /* Make `trial`, a plan of `bytes` bytes, the best plan if it is smaller. */
 void ashlar__pack_keep_trial(ashlar_pack_state *state, size_t bytes);
 
-/* Try the orders until a plan is close to the target, and keep the best plan. The first order is
- * completed even without budget, so there always is a plan. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__pack_greedy(ashlar_pack_state *state);
+/* Try the first `order_count` orders, or all, until a plan is close to the target, and keep the
+ * best plan. The first order is completed even without budget. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_greedy(ashlar_pack_state *state, size_t order_count);
 
 /* Search, longer in each round, until the plan meets the target, is proven to be the smallest, or
- * the budget is used up. The best plan is kept in `state`; no plan is smaller than *proven_bytes.
- * Errors: ASHLAR_EHOSTMEM. */
+ * the budget is used up. Without a plan to begin with, one is made even without budget. The best
+ * plan is kept in `state`; no plan is smaller than *proven_bytes. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_refine(ashlar_pack_state *state, size_t *proven_bytes);
 
 #endif /* ASHLAR_PACK_GREEDY_H */

@@ -147,7 +147,6 @@ ashlar_status ashlar__pack_refine(ashlar_pack_state *state, size_t *proven_bytes
                     .moves = (uint64_t)MOVES_OF_ITEM * state->problem->count,
                     .plans = VALLEY_PLANS,
                     .steps = first_steps(state)};
-    ASHLAR_CHECK2(state->plan_bytes != SIZE_MAX); /* a greedy order has made a plan */
     ASHLAR_CHECK2(state->target_bytes >= r.proven_bytes);
     ashlar_status status = create(&r);
     while (status == ASHLAR_OK && !is_over(&r)) {

@@ -39,7 +39,7 @@ typedef struct ashlar_pack_progress {
 typedef struct ashlar_pack_options {
     size_t alignment;        /* of every offset, in bytes; a power of two; 0 stands for 1 */
     size_t capacity_bytes;   /* stop at the first plan that fits in it; 0: find the smallest plan */
-    uint64_t time_budget_ms; /* most time to search after the greedy orders; 0: no search */
+    uint64_t time_budget_ms; /* until the search ends, the greedy orders included; 0: no search */
     /* Called at most ten times a second; false: stop, and keep the best plan. NULL: not wanted. */
     bool (*progress)(void *user, const ashlar_pack_progress *now);
     void *user; /* of `progress` */
@@ -55,9 +55,10 @@ typedef struct ashlar_pack_result {
 } ashlar_pack_result;
 
 /*
- * Place `count` buffers. Tries several greedy orders and keeps the best plan. If that plan is more
- * than 0.5 % above the bound, or above the capacity, searches within the time budget: the longer,
- * the better the plan, and never a worse one.
+ * Place `count` buffers. Tries several greedy orders and keeps the best plan. If there is a time
+ * budget, and that plan is more than 0.5 % above the bound, or above the capacity, searches: the
+ * longer, the better the plan, and never a worse one. Of more than 6,500 buffers, a time budget
+ * goes to the search instead of some of the orders, of more than 32,768 instead of all.
  *
  * buffers   [count]; may be NULL if count is 0, which gives a plan of 0 bytes
  * options   NULL: all options are 0
@@ -68,8 +69,8 @@ typedef struct ashlar_pack_result {
  * Errors:  ASHLAR_EINVAL (a buffer of 0 bytes or without a lifetime, an alignment that is not a
  *          power of two), ASHLAR_EOVERFLOW (the sum of the sizes does not fit into size_t, or more
  *          than 2^30 buffers), ASHLAR_EHOSTMEM.
- * Cost:    the greedy orders: near O(count log count), 20,000 buffers in less than a second. Then
- *          at most the time budget.
+ * Cost:    the first plan, or without a time budget all greedy orders: near O(count log count),
+ * 20,000 buffers in less than a second. Searching, it ends with the time budget.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pack_sized(
     const ashlar_pack_buffer *buffers, size_t count, const ashlar_pack_options *options,

@@ -49,7 +49,7 @@ typedef struct ashlar_model {
     size_t dropout_first, dropout_stride; /* as in ashlar_rnn_batch; likewise */
     const uint64_t *seed_at; /* added to dropout_seed, in device memory; read if lengths are, too */
     ashlar_final final;      /* told of the gradients that a step is done with */
-    uint64_t *address_sum;        /* a checksum of the addresses that steps get; NULL: not wanted */
+    uint64_t *address_sum;   /* a checksum of the addresses that steps get; NULL: not wanted */
 } ashlar_model;
 
 /* Whether a forward pass with a reserve drops outputs. */

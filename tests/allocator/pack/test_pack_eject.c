@@ -35,7 +35,7 @@ static void begin(uint64_t seed) {
                                 .keys = keys};
     ashlar__pack_budget_init(&state.budget, &options, problem.peak_bytes);
     REQUIRE(ashlar__pack_occupancy_create(problem.section_count, &state.occupancy) == ASHLAR_OK);
-    REQUIRE(ashlar__pack_greedy(&state) == ASHLAR_OK);
+    REQUIRE(ashlar__pack_greedy(&state, SIZE_MAX) == ASHLAR_OK);
     REQUIRE(ashlar__pack_eject_create(&state, 1, &eject) == ASHLAR_OK);
 }
 
