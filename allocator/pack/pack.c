@@ -87,7 +87,7 @@ static ashlar_status pack_items(const ashlar_pack_items *problem,
         memcpy(offsets, state.offsets, problem->count * sizeof *offsets);
         *out = (ashlar_pack_result){
             .plan_bytes = state.plan_bytes,
-            .bound_bytes = problem->peak_bytes,
+            .bound_bytes = proven_bytes < state.plan_bytes ? proven_bytes : state.plan_bytes,
             .is_optimal = state.plan_bytes <= proven_bytes,
             .was_stopped = state.budget.is_stopped,
             .strategy = state.strategy,

@@ -47,8 +47,9 @@ typedef struct ashlar_pack_options {
 
 typedef struct ashlar_pack_result {
     size_t plan_bytes;  /* highest end of a buffer, rounded up to the alignment */
-    size_t bound_bytes; /* the peak of live bytes, each buffer rounded up to the alignment */
-    bool is_optimal;    /* no plan is smaller: plan_bytes == bound_bytes, or the search proved it */
+    size_t bound_bytes; /* no plan is smaller: the peak of live bytes, each buffer rounded up to the
+                         * alignment, or more if the search proved it */
+    bool is_optimal;    /* no plan is smaller than this one: plan_bytes == bound_bytes */
     bool was_stopped;   /* by `progress`, or by the end of the time budget */
     const char *strategy; /* the method that found the plan, static text, for example "largest
                            * first" */
