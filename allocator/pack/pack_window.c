@@ -68,7 +68,9 @@ static bool has_room(const ashlar_pack_window *w, const ashlar_pack_gap *gap, si
     return gap->begin <= end && end - gap->begin >= w->bytes;
 }
 
-static void slide_on_bottoms(slide *s) {
+/* Only bottoms of gaps and ends of obstacles are tried: an item anywhere else can be let down to
+ * one of them, and nothing more is in its way then. */
+static void slide_up(slide *s) {
     const ashlar_pack_window *w = s->w;
     for (size_t g = 0; g < w->gap_count && s->least > 0; g++) {
         const size_t end = end_of_gap(w, &w->gaps[g]);
@@ -83,34 +85,12 @@ static void slide_on_bottoms(slide *s) {
     }
 }
 
-static void slide_below_tops(slide *s) {
-    const ashlar_pack_window *w = s->w;
-    size_t k = 0;
-    for (size_t g = 0; g < w->gap_count; g++) {
-        const size_t end = end_of_gap(w, &w->gaps[g]);
-        if (!has_room(w, &w->gaps[g], end)) {
-            break;
-        }
-        for (; k < w->obstacle_count && w->obstacles[k].begin <= end; k++) {
-            if (has_room(w, &w->gaps[g], w->obstacles[k].begin)) {
-                try_offset(s, w->obstacles[k].begin - w->bytes);
-            }
-        }
-        try_offset(s, end - w->bytes);
-    }
-}
-
 double ashlar__pack_window_cheapest(const ashlar_pack_window *w, size_t *offset) {
     slide up = {.w = w, .least = INFINITY};
     sort(w->obstacles, w->obstacle_count, false);
     memcpy(w->by_end, w->obstacles, w->obstacle_count * sizeof *w->by_end);
     sort(w->by_end, w->obstacle_count, true);
-    slide_on_bottoms(&up);
-    if (up.least > 0) {
-        slide again = {.w = w, .least = up.least, .best = up.best};
-        slide_below_tops(&again);
-        up = again;
-    }
+    slide_up(&up);
     if (up.least < INFINITY) {
         *offset = up.best;
     }

@@ -19,9 +19,8 @@ typedef struct ashlar_pack_window {
     size_t bytes, capacity; /* of the item to place; limit to its end */
 } ashlar_pack_window;
 
-/* The offset at which the obstacles in the item's way cost least, the lowest one at the bottom of a
- * gap or above an obstacle, or else at the top of a gap or below one. Returns their cost; 0: none
- * is in its way; infinity: the item fits in no gap, and *offset is unchanged. */
+/* The lowest offset at which the obstacles in the item's way cost least. Returns their cost; 0:
+ * none is in its way; infinity: the item fits in no gap, and *offset is unchanged. */
 double ashlar__pack_window_cheapest(const ashlar_pack_window *w, size_t *offset);
 
 #endif /* ASHLAR_PACK_WINDOW_H */

@@ -63,6 +63,9 @@ CASE(no_offset_is_cheaper) {
         CHECK(cost == least);
         CHECK(cost == INFINITY ? offset == SIZE_MAX
                                : is_allowed(offset) && cost_at(offset) == least);
+        for (size_t at = 0; at < HEIGHT && at < offset; at++) {
+            CHECK(!is_allowed(at) || cost_at(at) > least);
+        }
         free_count += cost == 0;
         costly += cost > 0 && cost < INFINITY;
         impossible += cost == INFINITY;
