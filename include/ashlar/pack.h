@@ -59,7 +59,8 @@ typedef struct ashlar_pack_result {
  * Place `count` buffers. Tries several greedy orders and keeps the best plan. If there is a time
  * budget, and that plan is more than 0.5 % above the bound, or above the capacity, searches: the
  * longer, the better the plan, and never a worse one. Of more than 6,500 buffers, a time budget
- * goes to the search instead of some of the orders, of more than 32,768 instead of all.
+ * goes to the search instead of some of the orders, of more than 32,768 instead of all: there a
+ * budget too short for the search, of milliseconds, can give a larger plan than none.
  *
  * buffers   [count]; may be NULL if count is 0, which gives a plan of 0 bytes
  * options   NULL: all options are 0
