@@ -49,10 +49,17 @@ static size_t search_target(const ashlar_pack_state *state, const ashlar_pack_op
                                                           : bound + bound / CLOSE;
 }
 
+/* The orders of many buffers take long: the search makes better use of a time budget, and begins
+ * with a plan of its own. */
+static size_t order_count(const ashlar_pack_state *state, const ashlar_pack_options *options) {
+    enum { ITEMS_MAX = 32768 };
+    return options->time_budget_ms > 0 ? ITEMS_MAX / state->problem->count : SIZE_MAX;
+}
+
 /* Try the greedy orders, then search if a smaller plan is possible and there is time. */
 static ashlar_status make_plan(ashlar_pack_state *state, const ashlar_pack_options *options,
                                size_t *proven_bytes) {
-    const ashlar_status status = ashlar__pack_greedy(state);
+    const ashlar_status status = ashlar__pack_greedy(state, order_count(state, options));
     *proven_bytes = state->problem->peak_bytes;
     if (status != ASHLAR_OK || options->time_budget_ms == 0) {
         return status;
@@ -74,13 +81,13 @@ static ashlar_status pack_items(const ashlar_pack_items *problem,
     ashlar_status status = state_init(&state, problem);
     ASHLAR_THEN(status, make_plan(&state, options, &proven_bytes));
     if (status == ASHLAR_OK) {
-        ASHLAR_CHECK2(state.plan_bytes != SIZE_MAX); /* the first order always completes */
+        ASHLAR_CHECK2(state.plan_bytes != SIZE_MAX); /* the first plan is always completed */
         ASHLAR_CHECK2(problem->peak_bytes <= proven_bytes && proven_bytes <= state.plan_bytes);
         ASHLAR_CHECK3(state.plan_bytes == ashlar__pack_highest_end(problem, state.offsets));
         memcpy(offsets, state.offsets, problem->count * sizeof *offsets);
         *out = (ashlar_pack_result){
             .plan_bytes = state.plan_bytes,
-            .bound_bytes = problem->peak_bytes,
+            .bound_bytes = proven_bytes < state.plan_bytes ? proven_bytes : state.plan_bytes,
             .is_optimal = state.plan_bytes <= proven_bytes,
             .was_stopped = state.budget.is_stopped,
             .strategy = state.strategy,

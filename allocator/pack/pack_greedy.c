@@ -101,7 +101,7 @@ void ashlar__pack_keep_trial(ashlar_pack_state *state, size_t bytes) {
     }
 }
 
-ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes) {
+ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t limit, size_t *bytes) {
     enum { LOOK_EVERY = 1024 };
     const ashlar_pack_items *p = state->problem;
     size_t top = 0;
@@ -117,7 +117,7 @@ ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes) {
         const bool must_stop = k % LOOK_EVERY == LOOK_EVERY - 1 &&
                                !ashlar__pack_budget_is_left(&state->budget) &&
                                state->plan_bytes != SIZE_MAX;
-        if (must_stop || top >= state->plan_bytes) {
+        if (must_stop || top >= limit) {
             *bytes = SIZE_MAX;
             return ASHLAR_OK;
         }
@@ -138,16 +138,16 @@ static bool is_close(const ashlar_pack_state *state) {
            state->plan_bytes - state->target_bytes <= little;
 }
 
-ashlar_status ashlar__pack_greedy(ashlar_pack_state *state) {
+ashlar_status ashlar__pack_greedy(ashlar_pack_state *state, size_t order_count) {
     const ashlar_pack_items *p = state->problem;
-    for (size_t o = 0; o < sizeof orders / sizeof orders[0]; o++) {
+    for (size_t o = 0; o < sizeof orders / sizeof orders[0] && o < order_count; o++) {
         size_t bytes;
         state->budget.now.strategy = orders[o].name;
         for (size_t i = 0; i < p->count; i++) {
             state->keys[i] = orders[o].key(p, &p->items[i]);
         }
         ashlar__pack_sort(state);
-        ASHLAR_TRY(ashlar__pack_place(state, &bytes));
+        ASHLAR_TRY(ashlar__pack_place(state, state->plan_bytes, &bytes));
         ashlar__pack_keep_trial(state, bytes);
         ASHLAR_CHECK2(state->plan_bytes != SIZE_MAX); /* the first order is always completed */
         if (is_close(state) || state->budget.is_stopped) {

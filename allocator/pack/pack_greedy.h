@@ -30,9 +30,10 @@ typedef struct ashlar_pack_state {
 void ashlar__pack_sort(ashlar_pack_state *state);
 
 /* Place all items in `order`; their offsets go to `trial`. *bytes is the highest end. It is
- * SIZE_MAX if there is a plan already and this one will not be smaller, or the budget ran out on
- * the way. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t *bytes);
+ * SIZE_MAX if that is not below `limit`, or there is a plan already and the budget ran out on the
+ * way. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t limit,
+                                                   size_t *bytes);
 
 /* The highest end of an item in a plan. */
 size_t ashlar__pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets);
@@ -40,13 +41,13 @@ size_t ashlar__pack_highest_end(const ashlar_pack_items *problem, const size_t *
 /* Make `trial`, a plan of `bytes` bytes, the best plan if it is smaller. */
 void ashlar__pack_keep_trial(ashlar_pack_state *state, size_t bytes);
 
-/* Try the orders until a plan is close to the target, and keep the best plan. The first order is
- * completed even without budget, so there always is a plan. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__pack_greedy(ashlar_pack_state *state);
+/* Try the first `order_count` orders, or all, until a plan is close to the target, and keep the
+ * best plan. The first order is completed even without budget. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_greedy(ashlar_pack_state *state, size_t order_count);
 
 /* Search, longer in each round, until the plan meets the target, is proven to be the smallest, or
- * the budget is used up. The best plan is kept in `state`; no plan is smaller than *proven_bytes.
- * Errors: ASHLAR_EHOSTMEM. */
+ * the budget is used up. Without a plan to begin with, one is made even without budget. The best
+ * plan is kept in `state`; no plan is smaller than *proven_bytes. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_refine(ashlar_pack_state *state, size_t *proven_bytes);
 
 #endif /* ASHLAR_PACK_GREEDY_H */

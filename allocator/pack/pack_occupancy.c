@@ -203,14 +203,14 @@ static void bring_forward(cursor *sets, uint32_t i) {
 /* Each set raises the offset to its next gap, until one offset is a gap in all sets. Sets of long
  * runs are asked first, since they have few gaps; then the set that raised the offset last moves to
  * the front. */
-size_t ashlar__pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint32_t first,
-                                   uint32_t end, size_t bytes) {
+size_t ashlar__pack_occupancy_gap(const ashlar_pack_occupancy *occupancy, uint32_t first,
+                                  uint32_t end, size_t from, size_t bytes, size_t *gap_end) {
     cursor sets[SETS_MAX];
     ASHLAR_CHECK2(first < end && end <= occupancy->leaf_count);
     ASHLAR_CHECK2(bytes > 0); /* with 0, find_gap() would stop inside an interval */
     const uint32_t count =
         collect(occupancy, (place){1, 0, occupancy->leaf_count}, first, end, sets, 0);
-    size_t offset = 0;
+    size_t offset = from;
     for (uint32_t i = 1; i < count; i++) {
         uint32_t to = 0;
         while (to < i && sets[to].section_count >= sets[i].section_count) {
@@ -227,7 +227,19 @@ size_t ashlar__pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint3
         }
     }
     ASHLAR_CHECK2(offset <= SIZE_MAX - bytes); /* the sum of all sizes fits in size_t */
+    *gap_end = SIZE_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        if (sets[i].next < sets[i].end && sets[i].next->begin < *gap_end) {
+            *gap_end = sets[i].next->begin;
+        }
+    }
     return offset;
+}
+
+size_t ashlar__pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint32_t first,
+                                   uint32_t end, size_t bytes) {
+    size_t gap_end;
+    return ashlar__pack_occupancy_gap(occupancy, first, end, 0, bytes, &gap_end);
 }
 
 /* Whether [begin, begin + bytes) is free in the sections [first, end). */

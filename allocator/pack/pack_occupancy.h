@@ -34,6 +34,11 @@ void ashlar__pack_occupancy_clear(ashlar_pack_occupancy *occupancy);
 size_t ashlar__pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint32_t first,
                                    uint32_t end, size_t bytes);
 
+/* The lowest gap of at least `bytes` bytes at or above `from` in all of the sections [first, end).
+ * Returns where it begins; *gap_end is where it ends, SIZE_MAX if nothing is above it. */
+size_t ashlar__pack_occupancy_gap(const ashlar_pack_occupancy *occupancy, uint32_t first,
+                                  uint32_t end, size_t from, size_t bytes, size_t *gap_end);
+
 /* Take [offset, offset + bytes) in the sections [first, end); it must be free there. Errors:
  * ASHLAR_EHOSTMEM; then the occupancy can only be cleared or destroyed. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_occupancy_add(ashlar_pack_occupancy *occupancy,

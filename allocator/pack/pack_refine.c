@@ -6,18 +6,24 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/pack/pack_bound.h"
+#include "allocator/pack/pack_eject.h"
 #include "allocator/pack/pack_search.h"
 #include "allocator/pack/pack_valley.h"
 
 enum {
+    MOVES_OF_ITEM = 16,          /* moves before the first plan by valleys, for each item */
     VALLEY_PLANS = 16,           /* plans by valleys before the first search */
     STEPS = 1 << 20,             /* steps of the first search for the target */
     STEPS_OF_CAPACITY = 1 << 21, /* the same if a capacity is given: a plan above it is of little
                                   * use */
     STEPS_SHARE = 8,             /* a search above the target gets 1/8 of these steps */
-    GROWTH = 4,                  /* factor of plans and steps, from one round to the next */
-    AREA_MAX = 1 << 22,          /* limit to the sum of all items' sections, for a search */
-    SECTIONS = 512,              /* with more sections a step takes longer: make fewer steps */
+    BOUND_SHARE = 64,            /* a search for a bound gets 1/64 of these steps */
+    BOUND_WIDTH_MIN = 4,         /* sections of the smallest and the largest window */
+    BOUND_WIDTH_MAX = 16,
+    GROWTH = 4,         /* factor of plans and steps, from one round to the next */
+    AREA_MAX = 1 << 22, /* limit to the sum of all items' sections, for a search */
+    SECTIONS = 512,     /* with more sections a step takes longer: make fewer steps */
 };
 
 _Static_assert((uint64_t)STEPS * SECTIONS / AREA_MAX >= STEPS_SHARE, "every search has a step");
@@ -25,11 +31,12 @@ _Static_assert((uint64_t)STEPS * SECTIONS / AREA_MAX >= STEPS_SHARE, "every sear
 /* Invariants: proven_bytes <= smallest possible plan <= state->plan_bytes, multiples of `unit`. */
 typedef struct refinement {
     ashlar_pack_state *state;
+    ashlar_pack_eject *eject;
     ashlar_pack_valley *valley;
     ashlar_pack_search *search; /* NULL: the problem is too large */
     size_t unit; /* divides all sizes, so a plan without needless gaps is a multiple of it */
     size_t proven_bytes;
-    uint64_t steps;
+    uint64_t moves, plans, steps; /* of this round */
 } refinement;
 
 static size_t common_divisor(const ashlar_pack_items *p) {
@@ -113,31 +120,58 @@ static bool is_searchable(const ashlar_pack_items *p) {
     return area <= AREA_MAX;
 }
 
-static ashlar_status run_round(refinement *r, uint64_t plan_count) {
+/* Prove that no plan is smaller than the best, or how small one can be at most. */
+static ashlar_status raise_bound(refinement *r) {
     ashlar_pack_state *state = r->state;
-    state->budget.now.strategy = "lowest valley first";
-    ashlar__pack_valley_run(r->valley, plan_count);
-    if (!is_over(r) && r->search != NULL) {
-        ASHLAR_TRY(search_round(r));
-        r->steps *= GROWTH;
+    state->budget.now.strategy = "lower bound";
+    for (uint32_t width = BOUND_WIDTH_MIN; !is_over(r) && width <= BOUND_WIDTH_MAX; width *= 2) {
+        ASHLAR_TRY(ashlar__pack_bound_raise(state->problem, width, r->unit, state->plan_bytes,
+                                            r->steps / BOUND_SHARE, &state->budget,
+                                            &r->proven_bytes));
     }
     return ASHLAR_OK;
+}
+
+static ashlar_status run_round(refinement *r) {
+    ashlar_pack_state *state = r->state;
+    ASHLAR_TRY(ashlar__pack_eject_run(r->eject, r->moves));
+    if (!is_over(r)) {
+        state->budget.now.strategy = "lowest valley first";
+        ashlar__pack_valley_run(r->valley, r->plans);
+    }
+    if (!is_over(r) && r->search != NULL) {
+        ASHLAR_TRY(search_round(r));
+    }
+    if (!is_over(r)) {
+        ASHLAR_TRY(raise_bound(r));
+    }
+    r->moves *= GROWTH;
+    r->plans *= GROWTH;
+    r->steps *= GROWTH;
+    return ASHLAR_OK;
+}
+
+static ashlar_status create(refinement *r) {
+    ASHLAR_TRY(ashlar__pack_eject_create(r->state, r->unit, &r->eject));
+    ASHLAR_TRY(ashlar__pack_valley_create(r->state, &r->valley));
+    return is_searchable(r->state->problem)
+               ? ashlar__pack_search_create(r->state->problem, &r->search)
+               : ASHLAR_OK;
 }
 
 ashlar_status ashlar__pack_refine(ashlar_pack_state *state, size_t *proven_bytes) {
     refinement r = {.state = state,
                     .unit = common_divisor(state->problem),
                     .proven_bytes = state->problem->peak_bytes,
+                    .moves = (uint64_t)MOVES_OF_ITEM * state->problem->count,
+                    .plans = VALLEY_PLANS,
                     .steps = first_steps(state)};
-    ASHLAR_CHECK2(state->plan_bytes != SIZE_MAX); /* a greedy order has made a plan */
     ASHLAR_CHECK2(state->target_bytes >= r.proven_bytes);
-    ashlar_status status = ashlar__pack_valley_create(state, &r.valley);
-    if (status == ASHLAR_OK && is_searchable(state->problem)) {
-        status = ashlar__pack_search_create(state->problem, &r.search);
+    ashlar_status status = create(&r);
+    while (status == ASHLAR_OK && !is_over(&r)) {
+        status = run_round(&r);
     }
-    for (uint64_t n = VALLEY_PLANS; status == ASHLAR_OK && !is_over(&r); n *= GROWTH) {
-        status = run_round(&r, n);
-    }
+    ashlar__pack_eject_destroy(r.eject);
     ashlar__pack_search_destroy(r.search);
     ashlar__pack_valley_destroy(r.valley);
     if (status == ASHLAR_OK) {

@@ -229,11 +229,11 @@ static ashlar_status pack_file(const ashlar_bench_request *r, const char *path,
     const char *slash = strrchr(path, '/');
     ashlar_packing packing;
     ASHLAR_TRY(ashlar__bench_pack_file(&job, &packing));
-    packing.problem = slash != NULL ? slash + 1 : path;
+    packing.case_name = slash != NULL ? slash + 1 : path;
     return add_packing(r->out, packings, &packing);
 }
 
-/* If there are files, only pack them. Training steps are packed if everything is measured. */
+/* If there are files, only pack them. Problems from a seed are packed if everything is measured. */
 static ashlar_status run_plan(const ashlar_bench_request *r, ashlar_device *device,
                               ashlar_rows *rows, ashlar_rows *packings) {
     const ashlar_alloc_bench b = {
@@ -249,9 +249,12 @@ static ashlar_status run_plan(const ashlar_bench_request *r, ashlar_device *devi
     if (r->pairs != 0 || r->counts_instructions || r->workloads.count > 0) {
         return ASHLAR_OK;
     }
-    ASHLAR_TRY(ashlar__bench_pack(r->is_smoke ? 1 : PACKING_TRIES, &packing));
     fputc('\n', r->out);
-    return add_packing(r->out, packings, &packing);
+    for (size_t i = 0; i < ashlar__bench_pack_count(r->is_smoke); i++) {
+        ASHLAR_TRY(ashlar__bench_pack(i, i > 0 || r->is_smoke ? 1 : PACKING_TRIES, &packing));
+        ASHLAR_TRY(add_packing(r->out, packings, &packing));
+    }
+    return ASHLAR_OK;
 }
 
 /* Notes for users of `alloc` and `plan`, printed after the subjects' names. */
@@ -287,7 +290,9 @@ static const char alloc_help[] =
     "also throughput, over_one_size, ns_p50, ns_p99, ns_p999, ns_max, ns_early (call 100),\n"
     "ns_late (the last ones), host_bytes (of each live block; left by each call); and with\n"
     "--instructions that, of a pair of one_size/4096 and one of random.\n"
-    "Of plan: {rows, packings}, rows with ns_step. There `ashlar` is the thread cache where\n"
+    "Of plan: {rows, packings}, rows with ns_step; packings are {case, subject, seed, buffers,\n"
+    "seconds, plan_bytes, bound_bytes, gap, optimal, capacity_bytes, fits, strategy}. There "
+    "`ashlar` is the thread cache where\n"
     "blocks are small (one_size, rnn_step/N: N times 20 pairs in a step, which begins and\n"
     "ends within what is timed), and `plan` the same with its steps replayed.\n"
     "The targets at the end do not change the exit status. The software device has 64 GiB\n"

@@ -178,8 +178,13 @@ for r in rows:
     assert abs(r["ns_step"] / r["ns_pair"] - pairs) < 1e-6, r
 (calls,) = [r["driver_calls"] for r in rows if (r["workload"], r["subject"]) == ("rnn_warm", "plan")]
 assert calls == 0, rows
-(packing,) = result["packings"]
-assert packing["buffers"] == 20000 and 0 <= packing["gap"] <= 0.03, packing
+packings = result["packings"]
+cases = [("training", 20000), ("network/1 s", 18700), ("network_20000/0.3 s", 20000),
+         ("network_60000/0.3 s", 60000)]
+assert [(p["case"], p["buffers"]) for p in packings] == cases, packings
+for p in packings:
+    assert p["subject"] == "ashlar" and p["seed"] > 0 and 0 <= p["gap"] <= 0.03, p
+    assert p["optimal"] or p["gap"] > 0, p
 END
 }
 

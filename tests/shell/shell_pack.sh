@@ -51,7 +51,8 @@ END
 
 writes_figures() {
     packs 0 '' --pack "$problem" --json "$json" --out "$plan" || return
-    holds 'r == {"schema": "ashlar-pack/1", "problem": r["problem"], "buffers": 3, "plan_bytes": 500, "bound_bytes": 500,
+    holds 'r == {"schema": "ashlar-pack/1", "case": r["case"], "subject": "ashlar", "optimal": True,
+        "buffers": 3, "plan_bytes": 500, "bound_bytes": 500,
         "gap": 0, "capacity_bytes": None, "fits": True, "seconds": r["seconds"],
         "strategy": r["strategy"]} and r["seconds"] >= 0 and r["strategy"] != ""' || return
     grep -qF 'stone.csv: 3 buffers, bound 500, plan 500 bytes, gap 0.000 %' "$scratch/stdout" &&

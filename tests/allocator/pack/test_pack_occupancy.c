@@ -29,6 +29,28 @@ static void take(ashlar_pack_occupancy *occupancy, uint32_t first, uint32_t end,
     }
 }
 
+/* Every gap of so many bytes, from the bottom up. */
+static void finds_all_gaps(const ashlar_pack_occupancy *occupancy, uint32_t first, uint32_t end,
+                           size_t bytes) {
+    size_t gap_end = 0;
+    for (size_t at = 0, run = 0; at <= BYTES; at++) {
+        bool is_free_here = at < BYTES;
+        for (uint32_t s = first; is_free_here && s < end; s++) {
+            is_free_here = !is_taken[s][at];
+        }
+        if (is_free_here) {
+            run++;
+        } else if (run >= bytes && at < BYTES) {
+            const size_t begin =
+                ashlar__pack_occupancy_gap(occupancy, first, end, gap_end, bytes, &gap_end);
+            CHECK(begin == at - run && gap_end == at);
+        }
+        run = is_free_here ? run : 0;
+    }
+    const size_t last = ashlar__pack_occupancy_gap(occupancy, first, end, gap_end, bytes, &gap_end);
+    CHECK(last <= BYTES && gap_end == SIZE_MAX);
+}
+
 /* Fill it up at random, at the lowest gap or somewhere above it where it is free. */
 static void fill(ashlar_pack_occupancy *occupancy, size_t sections, size_t most) {
     memset(is_taken, 0, sizeof is_taken);
@@ -37,6 +59,7 @@ static void fill(ashlar_pack_occupancy *occupancy, size_t sections, size_t most)
         const uint32_t end = (uint32_t)pack_draw(first + 1, sections);
         const size_t bytes = pack_draw(1, most), want = lowest_gap(first, end, bytes);
         CHECK_ZU(ashlar__pack_occupancy_find(occupancy, first, end, bytes), want);
+        finds_all_gaps(occupancy, first, end, bytes);
         size_t at = want + (pack_draw(0, 2) == 0 ? pack_draw(0, 9) : 0);
         for (uint32_t s = first; s < end; s++) {
             at = at + bytes <= BYTES && memchr(&is_taken[s][at], true, bytes) == NULL ? at : want;

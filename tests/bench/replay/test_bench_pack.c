@@ -11,7 +11,7 @@
 
 CASE(the_problem_is_packed_and_the_gap_is_that_of_the_plan) {
     ashlar_packing packing = {0};
-    CHECK(ashlar__bench_pack(1, &packing) == ASHLAR_OK);
+    CHECK(ashlar__bench_pack(0, 1, &packing) == ASHLAR_OK);
     CHECK_ZU(packing.count, 20000);
     CHECK(packing.seconds > 0 && packing.result.bound_bytes > 0);
     CHECK(packing.result.plan_bytes % 512 == 0);
@@ -26,14 +26,14 @@ CASE(the_problem_is_packed_and_the_gap_is_that_of_the_plan) {
 CASE(without_host_memory_there_is_no_packing) {
     ashlar_packing packing = {.count = 7};
     for (size_t at = 1; at <= 3; at++) {
-        HOST_FAILS_AT(at, CHECK(ashlar__bench_pack(1, &packing) == ASHLAR_EHOSTMEM));
+        HOST_FAILS_AT(at, CHECK(ashlar__bench_pack(0, 1, &packing) == ASHLAR_EHOSTMEM));
         CHECK_ZU(packing.count, 7);
     }
 }
 
 static ashlar_packing packing_of(double seconds, size_t plan_bytes) {
     return (ashlar_packing){
-        .problem = "some",
+        .case_name = "some",
         .count = 3,
         .seconds = seconds,
         .result = {.plan_bytes = plan_bytes, .bound_bytes = 1000, .strategy = "one"}};
@@ -121,8 +121,8 @@ static void check_json(const ashlar_packing *packing, const char *end) {
     ashlar__rows_put_members(&w, &ashlar__packing_form, &row);
     ashlar__json_close_object(&w);
     REQUIRE(ashlar__json_writer_text(&w, &text, &bytes) == ASHLAR_OK);
-    CHECK_HAS(text, "{\"problem\":\"some\",\"buffers\":3,\"seconds\":0.25,"
-                    "\"plan_bytes\":1500,\"bound_bytes\":1000,\"gap\":0.5,");
+    CHECK_HAS(text, "{\"case\":\"some\",\"subject\":\"ashlar\",\"buffers\":3,\"seconds\":0.25,"
+                    "\"plan_bytes\":1500,\"bound_bytes\":1000,\"gap\":0.5,\"optimal\":false,");
     CHECK_HAS(text, end);
     ashlar__json_writer_finish(&w);
 }

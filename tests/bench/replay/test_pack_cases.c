@@ -5,10 +5,10 @@
 #include "tests/allocator/pack/pack_fixture.h"
 #include "tests/bench/replay/pack_perfect.h"
 
-enum { MANY = 20000, FEW = 200 };
+enum { MANY = 20000, MOST = 33000, FEW = 200 };
 
-static ashlar_pack_buffer buffers[MANY], others[MANY];
-static size_t offsets[MANY];
+static ashlar_pack_buffer buffers[MOST], others[MANY];
+static size_t offsets[MOST];
 
 CASE(packings_are_without_a_gap) {
     for (uint64_t seed = 0; seed < 50; seed++) {
@@ -92,6 +92,41 @@ CASE(networks_are_packed_close_to_the_bound) {
     }
     CHECK(greedy_count < search_count);
     CHECK_ZU(search_count, 6);
+}
+
+static size_t pack_network(size_t count, uint64_t time_budget_ms) {
+    const ashlar_pack_options options = {.alignment = 512, .time_budget_ms = time_budget_ms};
+    ashlar_pack_result result = {0};
+    size_t bytes = 0;
+    CHECK(ashlar_pack(buffers, count, &options, offsets, &result) == ASHLAR_OK);
+    CHECK(ashlar_pack_verify(buffers, count, 512, offsets, &bytes) == ASHLAR_OK);
+    CHECK_ZU(bytes, result.plan_bytes);
+    CHECK(result.is_optimal == (result.plan_bytes == result.bound_bytes));
+    return bytes;
+}
+
+CASE(more_time_is_never_worse) {
+    static const uint64_t budgets_ms[] = {1, 10, 60, 200};
+    size_t gains = 0;
+    for (uint64_t seed = 7; seed <= 12; seed++) {
+        ashlar__pack_case_network(seed, buffers, 3000);
+        size_t before = pack_network(3000, 0);
+        for (size_t k = 0; k < 4; k++) {
+            const size_t bytes = pack_network(3000, budgets_ms[k]);
+            CHECK(bytes <= before);
+            gains += bytes < before;
+            before = bytes;
+        }
+    }
+    CHECK(gains > 0);
+}
+
+/* So many that a time budget goes to the search alone: its first plan is made however short it is.
+ */
+CASE(many_buffers_are_packed_without_a_greedy_order) {
+    ashlar__pack_case_network(1, buffers, MOST);
+    const size_t first = pack_network(MOST, 1);
+    CHECK(pack_network(MOST, NO_HURRY_MS) <= first);
 }
 
 RUN_CASES()

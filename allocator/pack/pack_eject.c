@@ -1,0 +1,339 @@
+/* pack_eject.c - phases, attempts at a capacity, and moves. */
+#include "allocator/pack/pack_eject.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/pack/pack_window.h"
+
+enum {
+    LIVE_COUNT = 64,       /* most movable items live at a time, on average, of the usual life */
+    ATTEMPT_MOVES = 4000,  /* then the capacity was too ambitious */
+    PHASE_FAILURES = 4,    /* in a row, of the first phases */
+    FIRST_STEP_SHARE = 16, /* of what is above the bound, that a phase's first attempt goes down */
+    GOAL_SHARE = 400,      /* items that end more than 1/400 above the bound may move */
+    ITEMS_OF_MOVE = 4,     /* to begin a phase takes as long as a move for so many items */
+    LOOK_EVERY = 32,       /* moves between two reads of the clock */
+};
+
+static const double WEIGHT_OF_EJECTING =
+    2; /* added to the weight of an item that takes others out */
+static const double COST_OF_UNDOING = 1e6; /* factor for the item that was placed just before */
+
+/* How many times longer than usual the movable items of a phase may live. */
+static const uint32_t lives[] = {2, 1, 4};
+
+enum { LIVES = sizeof lives / sizeof lives[0] };
+
+/*
+ * Invariants: heap[0] is the heaviest item that is out;  is_out[i] if and only if i is in the heap;
+ *             plan_top == highest end of plan[];  items that are not out do not overlap
+ */
+struct ashlar_pack_eject {
+    ashlar_pack_state *state;
+    size_t unit;
+    ashlar_pack_movable movable;
+    uint32_t usual_life;
+    uint32_t phase;
+    uint64_t ahead; /* moves made that were not asked for yet */
+    bool is_in_phase, is_in_attempt;
+    size_t *plan; /* [count], the smallest of this phase */
+    size_t plan_top;
+    size_t step; /* how much smaller the next one is to be, at least */
+    uint32_t failures;
+    size_t capacity; /* of this attempt */
+    uint32_t moves;  /* of this attempt */
+    size_t *offsets; /* [count] */
+    bool *is_out;
+    double *weights; /* [count], area times how hard the item was to place */
+    uint32_t *heap, heap_count;
+    uint32_t latest; /* the item placed last */
+    uint32_t *neighbours;
+    ashlar_pack_obstacle *obstacles, *by_end;
+};
+
+/* ---- items that are out, as a heap ---- */
+
+static bool is_heavier(const ashlar_pack_eject *e, uint32_t a, uint32_t b) {
+    return e->weights[a] != e->weights[b] ? e->weights[a] > e->weights[b] : a < b;
+}
+
+static void take_out(ashlar_pack_eject *e, uint32_t item) {
+    uint32_t at = e->heap_count++;
+    ASHLAR_CHECK2(!e->is_out[item] && e->movable.is_movable[item]);
+    e->is_out[item] = true;
+    for (; at > 0 && is_heavier(e, item, e->heap[(at - 1) / 2]); at = (at - 1) / 2) {
+        e->heap[at] = e->heap[(at - 1) / 2];
+    }
+    e->heap[at] = item;
+}
+
+static uint32_t take_heaviest(ashlar_pack_eject *e) {
+    const uint32_t heaviest = e->heap[0], item = e->heap[--e->heap_count];
+    uint32_t at = 0;
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        child += child + 1 < e->heap_count && is_heavier(e, e->heap[child + 1], e->heap[child]);
+        if (child >= e->heap_count || !is_heavier(e, e->heap[child], item)) {
+            break;
+        }
+        e->heap[at] = e->heap[child];
+        at = child;
+    }
+    e->heap[at] = item;
+    ASHLAR_CHECK2(e->is_out[heaviest]);
+    return heaviest;
+}
+
+/* ---- phases ---- */
+
+/* Long-lived items first: those of the fullest section, then others; then the short-lived, those
+ * first that were hard to place. */
+static void set_keys(ashlar_pack_eject *e, uint32_t life) {
+    const ashlar_pack_items *p = e->state->problem;
+    for (size_t i = 0; i < p->count; i++) {
+        const ashlar_pack_item *x = &p->items[i];
+        const uint32_t mine = x->end - x->first;
+        const bool is_at_peak = x->first <= p->peak_section && p->peak_section < x->end;
+        const double hardness = e->weights[i] / mine; /* at first, its size */
+        e->state->keys[i] = mine <= life ? -1 / hardness
+                            : is_at_peak ? (double)mine + (double)p->section_count
+                                         : (double)mine;
+    }
+}
+
+/* Every second round of phases goes on from the best plan. Is the budget used up, there is none. */
+static ashlar_status choose_plan(ashlar_pack_eject *e, uint32_t life, bool *is_found) {
+    ashlar_pack_state *state = e->state;
+    const size_t plan_bytes = state->problem->count * sizeof *e->plan;
+    *is_found = true;
+    if (e->phase / LIVES % 2 == 1) {
+        memcpy(e->plan, state->offsets, plan_bytes);
+        e->plan_top = state->plan_bytes;
+        return ASHLAR_OK;
+    }
+    set_keys(e, life);
+    ashlar__pack_sort(state);
+    ASHLAR_TRY(ashlar__pack_place(state, SIZE_MAX, &e->plan_top));
+    *is_found = e->plan_top != SIZE_MAX;
+    if (*is_found) {
+        memcpy(e->plan, state->trial, plan_bytes);
+        ashlar__pack_keep_trial(state, e->plan_top);
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status begin_phase(ashlar_pack_eject *e) {
+    const ashlar_pack_items *p = e->state->problem;
+    const uint32_t life = e->usual_life * lives[e->phase % LIVES];
+    ASHLAR_TRY(choose_plan(e, life, &e->is_in_phase));
+    if (e->is_in_phase) {
+        const size_t above = e->plan_top - p->peak_bytes, little = p->peak_bytes / GOAL_SHARE;
+        ASHLAR_TRY(ashlar__pack_movable_choose(&e->movable, e->plan, life,
+                                               p->peak_bytes + (above < little ? above : little)));
+        e->step = (e->plan_top - p->peak_bytes) / FIRST_STEP_SHARE;
+        e->failures = 0;
+        e->phase++;
+    }
+    return ASHLAR_OK;
+}
+
+/* ---- attempts ---- */
+
+/* Take out what ends above the next capacity. False: the fixed items leave none to try. */
+static bool begin_attempt(ashlar_pack_eject *e) {
+    const ashlar_pack_items *p = e->state->problem;
+    const size_t target = e->state->target_bytes;
+    const size_t step = e->step > e->unit ? e->step : e->unit;
+    ASHLAR_CHECK2(e->plan_top > target); /* else the best plan would meet it */
+    size_t capacity = e->plan_top - target > step ? e->plan_top - step : target;
+    capacity -= capacity % e->unit;
+    ASHLAR_CHECK2(p->peak_bytes <= capacity && capacity < e->plan_top);
+    capacity = capacity > e->movable.fixed_top ? capacity : e->movable.fixed_top;
+    if (capacity >= e->plan_top) {
+        return false;
+    }
+    e->capacity = capacity;
+    e->moves = 0;
+    e->heap_count = 0;
+    e->latest = UINT32_MAX;
+    memcpy(e->offsets, e->plan, p->count * sizeof *e->offsets);
+    memset(e->is_out, 0, p->count * sizeof *e->is_out);
+    for (uint32_t i = 0; i < p->count; i++) {
+        if (e->plan[i] + p->items[i].bytes > capacity) {
+            take_out(e, i);
+        }
+    }
+    return true;
+}
+
+static void succeed(ashlar_pack_eject *e) {
+    ashlar_pack_state *state = e->state;
+    const size_t count = state->problem->count;
+    const size_t above = state->problem->peak_bytes;
+    memcpy(e->plan, e->offsets, count * sizeof *e->plan);
+    e->plan_top = ashlar__pack_highest_end(state->problem, e->plan);
+    ASHLAR_CHECK2(e->plan_top <= e->capacity);
+    if (e->plan_top < state->plan_bytes) {
+        memcpy(state->trial, e->plan, count * sizeof *e->plan);
+        ashlar__pack_keep_trial(state, e->plan_top);
+        e->failures = 0;
+    }
+    e->step = e->step + e->step / 2 < (e->plan_top - above) / 2 ? e->step + e->step / 2
+                                                                : (e->plan_top - above) / 2;
+    e->is_in_attempt = false;
+}
+
+static void fail(ashlar_pack_eject *e) {
+    const uint32_t patience = PHASE_FAILURES * (1 + e->phase / LIVES);
+    e->step /= 2;
+    e->is_in_attempt = false;
+    e->is_in_phase = ++e->failures < patience;
+}
+
+/* ---- moves ---- */
+
+static size_t find_obstacles(ashlar_pack_eject *e, uint32_t item) {
+    const ashlar_pack_item *items = e->state->problem->items;
+    const size_t count = ashlar__pack_movable_neighbours(&e->movable, item, e->neighbours);
+    size_t placed = 0;
+    for (size_t k = 0; k < count; k++) {
+        const uint32_t i = e->neighbours[k];
+        if (!e->is_out[i]) {
+            e->obstacles[placed] = (ashlar_pack_obstacle){
+                e->offsets[i], e->offsets[i] + items[i].bytes,
+                i == e->latest ? e->weights[i] * COST_OF_UNDOING : e->weights[i]};
+            e->neighbours[placed++] = i;
+        }
+    }
+    return placed;
+}
+
+/* Place the heaviest item that is out. *is_stuck: it fits nowhere between the fixed items. */
+static ashlar_status move(ashlar_pack_eject *e, bool *is_stuck) {
+    const ashlar_pack_item *items = e->state->problem->items;
+    const uint32_t item = take_heaviest(e);
+    const size_t placed = find_obstacles(e, item);
+    ashlar_pack_window w = {.obstacles = e->obstacles,
+                            .by_end = e->by_end,
+                            .obstacle_count = placed,
+                            .bytes = items[item].bytes,
+                            .capacity = e->capacity};
+    size_t offset = 0;
+    ASHLAR_TRY(ashlar__pack_movable_gaps(&e->movable, item, &w.gaps, &w.gap_count));
+    const double cost = ashlar__pack_window_cheapest(&w, &offset);
+    *is_stuck = cost == INFINITY;
+    if (*is_stuck) {
+        return ASHLAR_OK;
+    }
+    for (size_t k = 0; cost > 0 && k < placed; k++) {
+        const uint32_t i = e->neighbours[k];
+        if (e->offsets[i] < offset + w.bytes && offset < e->offsets[i] + items[i].bytes) {
+            take_out(e, i);
+        }
+    }
+    if (cost > 0) {
+        e->weights[item] +=
+            WEIGHT_OF_EJECTING * (double)w.bytes * (double)(items[item].end - items[item].first);
+    }
+    e->is_out[item] = false;
+    e->offsets[item] = offset;
+    e->latest = item;
+    return ASHLAR_OK;
+}
+
+static bool is_over(const ashlar_pack_state *state) {
+    return state->plan_bytes <= state->target_bytes || state->budget.is_stopped;
+}
+
+/* Begin what has to be begun, or make a move. *moves: what it took, in moves. */
+static ashlar_status advance(ashlar_pack_eject *e, uint64_t *moves) {
+    bool is_stuck = false;
+    *moves = 1;
+    if (!e->is_in_phase) {
+        *moves += e->state->problem->count / ITEMS_OF_MOVE;
+        return begin_phase(e);
+    }
+    if (!e->is_in_attempt) {
+        e->is_in_phase = e->is_in_attempt = begin_attempt(e);
+        return ASHLAR_OK;
+    }
+    if (e->heap_count == 0) {
+        succeed(e);
+        return ASHLAR_OK;
+    }
+    if (e->moves++ == ATTEMPT_MOVES) {
+        fail(e);
+        return ASHLAR_OK;
+    }
+    ASHLAR_TRY(move(e, &is_stuck));
+    e->is_in_phase = e->is_in_attempt = !is_stuck;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__pack_eject_run(ashlar_pack_eject *e, uint64_t move_count) {
+    e->state->budget.now.strategy = "ejection";
+    uint64_t done = e->ahead;
+    for (uint64_t k = 0, moves; done < move_count && !is_over(e->state); done += moves) {
+        if (e->state->plan_bytes != SIZE_MAX && k++ % LOOK_EVERY == 0 &&
+            !ashlar__pack_budget_is_left(&e->state->budget)) {
+            break;
+        }
+        ASHLAR_TRY(advance(e, &moves));
+    }
+    e->ahead = done > move_count ? done - move_count : 0;
+    return ASHLAR_OK;
+}
+
+/* ---- making ---- */
+
+static bool has_memory(ashlar_pack_eject *e, size_t count) {
+    e->plan = ashlar__host_calloc(count, sizeof *e->plan);
+    e->offsets = ashlar__host_calloc(count, sizeof *e->offsets);
+    e->is_out = ashlar__host_calloc(count, sizeof *e->is_out);
+    e->weights = ashlar__host_calloc(count, sizeof *e->weights);
+    e->heap = ashlar__host_calloc(count, sizeof *e->heap);
+    e->neighbours = ashlar__host_calloc(count + 1, sizeof *e->neighbours);
+    e->obstacles = ashlar__host_calloc(count, sizeof *e->obstacles);
+    e->by_end = ashlar__host_calloc(count, sizeof *e->by_end);
+    return e->plan != NULL && e->offsets != NULL && e->is_out != NULL && e->weights != NULL &&
+           e->heap != NULL && e->neighbours != NULL && e->obstacles != NULL && e->by_end != NULL;
+}
+
+ashlar_status ashlar__pack_eject_create(ashlar_pack_state *state, size_t unit,
+                                        ashlar_pack_eject **out) {
+    const ashlar_pack_items *p = state->problem;
+    ashlar_pack_eject *e = ashlar__host_calloc(1, sizeof *e);
+    if (e == NULL || !has_memory(e, p->count)) {
+        ashlar__pack_eject_destroy(e);
+        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", p->count);
+    }
+    e->state = state;
+    e->unit = unit;
+    e->usual_life = ashlar__pack_movable_life(p, LIVE_COUNT);
+    for (size_t i = 0; i < p->count; i++) {
+        e->weights[i] = (double)p->items[i].bytes * (p->items[i].end - p->items[i].first);
+    }
+    const ashlar_status status = ashlar__pack_movable_init(&e->movable, p);
+    if (status != ASHLAR_OK) {
+        ashlar__pack_eject_destroy(e);
+        return status;
+    }
+    *out = e;
+    return ASHLAR_OK;
+}
+
+void ashlar__pack_eject_destroy(ashlar_pack_eject *e) {
+    if (e != NULL) {
+        void *const all[] = {e->plan, e->offsets,    e->is_out,    e->weights,
+                             e->heap, e->neighbours, e->obstacles, e->by_end};
+        for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
+            ashlar__host_free(all[k]);
+        }
+        ashlar__pack_movable_finish(&e->movable);
+        ashlar__host_free(e);
+    }
+}
