@@ -23,7 +23,7 @@ launcher_of() { # -openmpi | -mpich
 start() { # RANKS PROGRAM ARGUMENT...
     ranks=$1
     shift
-    timeout 120 "$launcher" -n "$ranks" "$@" </dev/null
+    timeout -k 10 120 "$launcher" -n "$ranks" "$@" </dev/null
 }
 
 # The trained weights in two checkpoints differ by 1e-5 at most.

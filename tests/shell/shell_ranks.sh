@@ -57,10 +57,11 @@ same() { # RANKS... -- WHAT OPTION...
     done
 }
 
-another_number_goes_on() {
+another_number_goes_on() { # OPTION...
     text 1 "$scratch/one" --reproducible --dropout 0.3 || return
-    text 4 "$scratch/a" --reproducible --dropout 0.3 --steps 13 || return
-    text 2 "$scratch/b" --reproducible --dropout 0.3 --steps 25 --resume "$scratch/a" || return
+    text 4 "$scratch/a" --reproducible --dropout 0.3 --steps 13 "$@" || return
+    text 2 "$scratch/b" --reproducible --dropout 0.3 --steps 25 --save-every 5 \
+        --resume "$scratch/a" "$@" || return
     text 1 "$scratch/c" --reproducible --dropout 0.3 --resume "$scratch/b" || return
     cmp "$scratch/one" "$scratch/c"
 }
@@ -86,6 +87,21 @@ fails_with() { # HOW WORDS
     cat "$scratch/out"
     [ "$(grep -c '^LINE' "$scratch/out")" -eq 1 ] || complain "not one line" || return
     grep '^LINE' "$scratch/out" | grep -q -e "$2"
+}
+
+# Moments are 2 of AdamW's 4 shares, and each rank has its part of them.
+moments_are_divided() {
+    for n in 1 4; do
+        text "$n" "$scratch/many" --shard --json "$scratch/json$n" || return
+    done
+    python3 - "$scratch/json1" "$scratch/json4" <<'END'
+import json, sys
+
+one, four = (json.load(open(path))["bytes_by_tag"]["moments"] for path in sys.argv[1:])
+one, four = one["held"], four["held"]
+print("moments on one rank and on each of four:", one, four)
+sys.exit(not 0.25 * one <= four <= 0.30 * one)
+END
 }
 
 # One rank was started with another seed.
@@ -200,6 +216,11 @@ for mpi in $ASHLAR_MPIS; do
         same 2 4 -- text --accumulate 2 --bptt 12 --dropout 0.3
     check "$name: the same bits of a tagger" same 2 4 -- tags --dropout 0.3
     check "$name: another number of ranks goes on" another_number_goes_on
+    check "$name: the same bits of a divided optimizer" same 2 4 -- text --shard --bptt 12
+    check "$name: the same of a tagger" same 4 -- tags --shard --dropout 0.3
+    check "$name: two ranks with a divided optimizer train as one does" near 2 text --shard
+    check "$name: it goes on with another number of ranks" another_number_goes_on --shard
+    check "$name: each has its part of the moments" moments_are_divided
     check "$name: no allocation after the warm-up" no_allocation_after_warm_up
     check "$name: each rank is listed" each_rank_is_listed
     check "$name: other options are found" one_differs
