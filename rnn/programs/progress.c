@@ -26,7 +26,7 @@ void ashlar__progress_init(ashlar_progress *progress, FILE *out) {
  * terminal does not. */
 static int terminal_columns(const ashlar_progress *p) {
     struct winsize size = {0};
-    const char *text = getenv("COLUMNS");
+    const char *text = secure_getenv("COLUMNS");
     if (ioctl(fileno(p->out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
         return size.ws_col;
     }
