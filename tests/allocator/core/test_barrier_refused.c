@@ -50,7 +50,7 @@ static void *work(void *unused) {
         if (*block != NULL && ashlar_free(allocator, *block) != ASHLAR_OK) {
             atomic_fetch_add(&bad_count, 1);
         }
-        if (ashlar_alloc(allocator, 512 << (i % 6), streams[i / 64 % 2], block) != ASHLAR_OK) {
+        if (ashlar_alloc(allocator, (size_t)512 << (i % 6), streams[i / 64 % 2], block) != ASHLAR_OK) {
             *block = NULL;
             atomic_fetch_add(&bad_count, 1);
         }
