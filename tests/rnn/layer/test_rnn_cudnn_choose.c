@@ -172,7 +172,7 @@ CASE(free_padding_gives_the_same_gradients_in_a_persistent_algorithm) {
 }
 
 CASE(free_padding_is_none_in_two_directions_and_with_relu) {
-    static const kind kinds[] = {{.cell = ASHLAR_RNN_RELU, .directions = 1}, GRU};
+    const kind kinds[] = {{.cell = ASHLAR_RNN_RELU, .directions = 1}, GRU};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         check_free_padding(&kinds[i], ASHLAR_RNN_AUTO, 0);
         ashlar_rnn_config config = config_of(&SHAPE, &kinds[i], ASHLAR_F32);
