@@ -11,7 +11,8 @@
 
 enum {
     LIVE_COUNT = 64,       /* most movable items live at a time, on average, of the usual life */
-    ATTEMPT_MOVES = 4000,  /* then the capacity was too ambitious */
+    ATTEMPT_MOVES = 16000, /* then the capacity was too ambitious */
+    VAIN_MOVES = 1000,     /* the same, if the area that is out got no smaller */
     PHASE_FAILURES = 4,    /* in a row, of the first phases */
     FIRST_STEP_SHARE = 16, /* of what is above the bound, that a phase's first attempt goes down */
     GOAL_SHARE = 400,      /* items that end more than 1/400 above the bound may move */
@@ -46,14 +47,22 @@ struct ashlar_pack_eject {
     uint32_t failures;
     size_t capacity; /* of this attempt */
     uint32_t moves;  /* of this attempt */
+    double out_area; /* bytes times sections of the items that are out */
+    double least_out_area; /* of this attempt */
+    uint32_t least_at;     /* after so many moves */
     size_t *offsets; /* [count] */
     bool *is_out;
     double *weights; /* [count], area times how hard the item was to place */
     uint32_t *heap, heap_count;
     uint32_t latest; /* the item placed last */
     uint32_t *neighbours;
-    ashlar_pack_obstacle *obstacles, *by_end;
+    ashlar_pack_mark *begins, *ends, *scratch; /* [count] */
 };
+
+static double area_of(const ashlar_pack_eject *e, uint32_t item) {
+    const ashlar_pack_item *x = &e->state->problem->items[item];
+    return (double)x->bytes * (x->end - x->first);
+}
 
 /* ---- items that are out, as a heap ---- */
 
@@ -65,6 +74,7 @@ static void take_out(ashlar_pack_eject *e, uint32_t item) {
     uint32_t at = e->heap_count++;
     ASHLAR_CHECK2(!e->is_out[item] && e->movable.is_movable[item]);
     e->is_out[item] = true;
+    e->out_area += area_of(e, item);
     for (; at > 0 && is_heavier(e, item, e->heap[(at - 1) / 2]); at = (at - 1) / 2) {
         e->heap[at] = e->heap[(at - 1) / 2];
     }
@@ -159,6 +169,8 @@ static bool begin_attempt(ashlar_pack_eject *e) {
     e->capacity = capacity;
     e->moves = 0;
     e->heap_count = 0;
+    e->out_area = 0;
+    e->least_out_area = INFINITY;
     e->latest = UINT32_MAX;
     memcpy(e->offsets, e->plan, p->count * sizeof *e->offsets);
     memset(e->is_out, 0, p->count * sizeof *e->is_out);
@@ -194,18 +206,27 @@ static void fail(ashlar_pack_eject *e) {
     e->is_in_phase = ++e->failures < patience;
 }
 
+static bool is_in_vain(ashlar_pack_eject *e) {
+    ASHLAR_CHECK2(e->heap_count > 0 && e->out_area > 0);
+    if (e->out_area < e->least_out_area) {
+        e->least_out_area = e->out_area;
+        e->least_at = e->moves;
+    }
+    return e->moves == ATTEMPT_MOVES || e->moves - e->least_at == VAIN_MOVES;
+}
+
 /* ---- moves ---- */
 
-static size_t find_obstacles(ashlar_pack_eject *e, uint32_t item) {
+static size_t find_placed(ashlar_pack_eject *e, uint32_t item) {
     const ashlar_pack_item *items = e->state->problem->items;
     const size_t count = ashlar__pack_movable_neighbours(&e->movable, item, e->neighbours);
     size_t placed = 0;
     for (size_t k = 0; k < count; k++) {
         const uint32_t i = e->neighbours[k];
         if (!e->is_out[i]) {
-            e->obstacles[placed] = (ashlar_pack_obstacle){
-                e->offsets[i], e->offsets[i] + items[i].bytes,
-                i == e->latest ? e->weights[i] * COST_OF_UNDOING : e->weights[i]};
+            const double cost = i == e->latest ? e->weights[i] * COST_OF_UNDOING : e->weights[i];
+            e->begins[placed] = (ashlar_pack_mark){e->offsets[i], cost};
+            e->ends[placed] = (ashlar_pack_mark){e->offsets[i] + items[i].bytes, cost};
             e->neighbours[placed++] = i;
         }
     }
@@ -216,10 +237,11 @@ static size_t find_obstacles(ashlar_pack_eject *e, uint32_t item) {
 static ashlar_status move(ashlar_pack_eject *e, bool *is_stuck) {
     const ashlar_pack_item *items = e->state->problem->items;
     const uint32_t item = take_heaviest(e);
-    const size_t placed = find_obstacles(e, item);
-    ashlar_pack_window w = {.obstacles = e->obstacles,
-                            .by_end = e->by_end,
-                            .obstacle_count = placed,
+    const size_t placed = find_placed(e, item);
+    ashlar_pack_window w = {.begins = e->begins,
+                            .ends = e->ends,
+                            .scratch = e->scratch,
+                            .placed_count = placed,
                             .bytes = items[item].bytes,
                             .capacity = e->capacity};
     size_t offset = 0;
@@ -236,10 +258,10 @@ static ashlar_status move(ashlar_pack_eject *e, bool *is_stuck) {
         }
     }
     if (cost > 0) {
-        e->weights[item] +=
-            WEIGHT_OF_EJECTING * (double)w.bytes * (double)(items[item].end - items[item].first);
+        e->weights[item] += WEIGHT_OF_EJECTING * area_of(e, item);
     }
     e->is_out[item] = false;
+    e->out_area -= area_of(e, item);
     e->offsets[item] = offset;
     e->latest = item;
     return ASHLAR_OK;
@@ -265,10 +287,11 @@ static ashlar_status advance(ashlar_pack_eject *e, uint64_t *moves) {
         succeed(e);
         return ASHLAR_OK;
     }
-    if (e->moves++ == ATTEMPT_MOVES) {
+    if (is_in_vain(e)) {
         fail(e);
         return ASHLAR_OK;
     }
+    e->moves++;
     ASHLAR_TRY(move(e, &is_stuck));
     e->is_in_phase = e->is_in_attempt = !is_stuck;
     return ASHLAR_OK;
@@ -297,10 +320,12 @@ static bool has_memory(ashlar_pack_eject *e, size_t count) {
     e->weights = ashlar__host_calloc(count, sizeof *e->weights);
     e->heap = ashlar__host_calloc(count, sizeof *e->heap);
     e->neighbours = ashlar__host_calloc(count + 1, sizeof *e->neighbours);
-    e->obstacles = ashlar__host_calloc(count, sizeof *e->obstacles);
-    e->by_end = ashlar__host_calloc(count, sizeof *e->by_end);
+    e->begins = ashlar__host_calloc(count, sizeof *e->begins);
+    e->ends = ashlar__host_calloc(count, sizeof *e->ends);
+    e->scratch = ashlar__host_calloc(count, sizeof *e->scratch);
     return e->plan != NULL && e->offsets != NULL && e->is_out != NULL && e->weights != NULL &&
-           e->heap != NULL && e->neighbours != NULL && e->obstacles != NULL && e->by_end != NULL;
+           e->heap != NULL && e->neighbours != NULL && e->begins != NULL && e->ends != NULL &&
+           e->scratch != NULL;
 }
 
 ashlar_status ashlar__pack_eject_create(ashlar_pack_state *state, size_t unit,
@@ -315,7 +340,7 @@ ashlar_status ashlar__pack_eject_create(ashlar_pack_state *state, size_t unit,
     e->unit = unit;
     e->usual_life = ashlar__pack_movable_life(p, LIVE_COUNT);
     for (size_t i = 0; i < p->count; i++) {
-        e->weights[i] = (double)p->items[i].bytes * (p->items[i].end - p->items[i].first);
+        e->weights[i] = area_of(e, (uint32_t)i);
     }
     const ashlar_status status = ashlar__pack_movable_init(&e->movable, p);
     if (status != ASHLAR_OK) {
@@ -328,8 +353,8 @@ ashlar_status ashlar__pack_eject_create(ashlar_pack_state *state, size_t unit,
 
 void ashlar__pack_eject_destroy(ashlar_pack_eject *e) {
     if (e != NULL) {
-        void *const all[] = {e->plan, e->offsets,    e->is_out,    e->weights,
-                             e->heap, e->neighbours, e->obstacles, e->by_end};
+        void *const all[] = {e->plan,       e->offsets, e->is_out, e->weights, e->heap,
+                             e->neighbours, e->begins,  e->ends,   e->scratch};
         for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
             ashlar__host_free(all[k]);
         }

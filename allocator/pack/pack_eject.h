@@ -4,7 +4,8 @@
  * The items that end above a capacity are taken out. Then, until none is out: the heaviest goes
  * where it costs least, and those that are in its way are taken out. An item's cost is its area
  * times how often it has been hard to place, so a search does not run in circles. If that takes too
- * many moves, the capacity was too ambitious, and the next is halfway to the plan.
+ * many moves, or if what is out has not become less for long, the capacity was too ambitious, and
+ * the next is halfway to the plan.
  *
  * A phase moves the short-lived items of one plan (pack_movable.h): of a plan made for it, in which
  * the long-lived lie at the bottom without gaps, or of the best one. Phases differ in what they

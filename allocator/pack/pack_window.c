@@ -8,30 +8,64 @@
 
 /* ---- sorting ---- */
 
-static size_t key_of(const ashlar_pack_obstacle *x, bool by_end) {
-    return by_end ? x->end : x->begin;
+enum { DIGIT_BITS = 9, DIGITS = 1 << DIGIT_BITS, FEW = 24 };
+
+static void sort_few(ashlar_pack_mark *all, size_t count) {
+    for (size_t i = 1; i < count; i++) {
+        const ashlar_pack_mark moved = all[i];
+        size_t to = i;
+        for (; to > 0 && all[to - 1].at > moved.at; to--) {
+            all[to] = all[to - 1];
+        }
+        all[to] = moved;
+    }
 }
 
-/* Shell's sort, with Ciura's distances: lists are short, and sorted by begin nearly so by end. */
-static void sort(ashlar_pack_obstacle *all, size_t count, bool by_end) {
-    static const size_t distances[] = {1750, 701, 301, 132, 57, 23, 10, 4, 1};
-    for (size_t d = 0; d < sizeof distances / sizeof distances[0]; d++) {
-        const size_t distance = distances[d];
-        for (size_t i = distance; i < count; i++) {
-            const ashlar_pack_obstacle moved = all[i];
-            const size_t key = key_of(&moved, by_end);
-            size_t to = i;
-            for (; to >= distance && key_of(&all[to - distance], by_end) > key; to -= distance) {
-                all[to] = all[to - distance];
-            }
-            all[to] = moved;
-        }
+/* Copy `from` to `to` in the order of the digit at `shift`; equal ones stay in their order. */
+static void sort_by_digit(const ashlar_pack_mark *from, ashlar_pack_mark *to, size_t count,
+                          unsigned shift) {
+    uint32_t next[DIGITS] = {0};
+    for (size_t i = 0; i < count; i++) {
+        next[from[i].at >> shift & (DIGITS - 1)]++;
+    }
+    uint32_t begin = 0;
+    for (size_t d = 0; d < DIGITS; d++) {
+        const uint32_t here = next[d];
+        next[d] = begin;
+        begin += here;
+    }
+    for (size_t i = 0; i < count; i++) {
+        to[next[from[i].at >> shift & (DIGITS - 1)]++] = from[i];
+    }
+}
+
+/* Sort by digits, from the lowest bit in which two differ to the highest: units of 512 bytes have
+ * nine bits less. */
+static void sort(ashlar_pack_mark *all, ashlar_pack_mark *scratch, size_t count) {
+    uint64_t differing = 0;
+    if (count <= FEW) {
+        sort_few(all, count);
+        return;
+    }
+    for (size_t i = 1; i < count; i++) {
+        differing |= all[i].at ^ all[0].at;
+    }
+    ashlar_pack_mark *from = all, *to = scratch;
+    for (unsigned shift = differing == 0 ? 64 : (unsigned)__builtin_ctzll(differing);
+         shift < 64 && differing >> shift != 0; shift += DIGIT_BITS) {
+        sort_by_digit(from, to, count, shift);
+        ashlar_pack_mark *const sorted = to;
+        to = from;
+        from = sorted;
+    }
+    if (from != all) {
+        memcpy(all, from, count * sizeof *all);
     }
 }
 
 /* ---- sliding ---- */
 
-/* The obstacles in the way of [offset, offset + bytes): those that begin below its end, less those
+/* The items in the way of [offset, offset + bytes): those that begin below its end, less those
  * that end at or below it. Offsets only grow. */
 typedef struct slide {
     const ashlar_pack_window *w;
@@ -43,13 +77,13 @@ typedef struct slide {
 
 static void try_offset(slide *s, size_t offset) {
     const ashlar_pack_window *w = s->w;
-    const size_t count = w->obstacle_count, end = offset + w->bytes;
+    const size_t count = w->placed_count, end = offset + w->bytes;
     ASHLAR_CHECK3(end <= w->capacity);
-    for (; s->ended < count && w->by_end[s->ended].end <= offset; s->ended++) {
-        s->ended_cost += w->by_end[s->ended].cost;
+    for (; s->ended < count && w->ends[s->ended].at <= offset; s->ended++) {
+        s->ended_cost += w->ends[s->ended].cost;
     }
-    for (; s->begun < count && w->obstacles[s->begun].begin < end; s->begun++) {
-        s->begun_cost += w->obstacles[s->begun].cost;
+    for (; s->begun < count && w->begins[s->begun].at < end; s->begun++) {
+        s->begun_cost += w->begins[s->begun].cost;
     }
     ASHLAR_CHECK3(s->ended <= s->begun);
     const double cost = s->begun == s->ended ? 0 : s->begun_cost - s->ended_cost;
@@ -68,7 +102,7 @@ static bool has_room(const ashlar_pack_window *w, const ashlar_pack_gap *gap, si
     return gap->begin <= end && end - gap->begin >= w->bytes;
 }
 
-/* Only bottoms of gaps and ends of obstacles are tried: an item anywhere else can be let down to
+/* Only bottoms of gaps and ends of items are tried: an item anywhere else can be let down to
  * one of them, and nothing more is in its way then. */
 static void slide_up(slide *s) {
     const ashlar_pack_window *w = s->w;
@@ -78,18 +112,17 @@ static void slide_up(slide *s) {
             break; /* gaps are wide enough, so it is the capacity */
         }
         try_offset(s, w->gaps[g].begin);
-        while (s->least > 0 && s->ended < w->obstacle_count &&
-               w->by_end[s->ended].end <= end - w->bytes) {
-            try_offset(s, w->by_end[s->ended].end);
+        while (s->least > 0 && s->ended < w->placed_count &&
+               w->ends[s->ended].at <= end - w->bytes) {
+            try_offset(s, w->ends[s->ended].at);
         }
     }
 }
 
 double ashlar__pack_window_cheapest(const ashlar_pack_window *w, size_t *offset) {
     slide up = {.w = w, .least = INFINITY};
-    sort(w->obstacles, w->obstacle_count, false);
-    memcpy(w->by_end, w->obstacles, w->obstacle_count * sizeof *w->by_end);
-    sort(w->by_end, w->obstacle_count, true);
+    sort(w->begins, w->scratch, w->placed_count);
+    sort(w->ends, w->scratch, w->placed_count);
     slide_up(&up);
     if (up.least < INFINITY) {
         *offset = up.best;

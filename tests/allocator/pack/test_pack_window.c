@@ -2,22 +2,26 @@
 #include "allocator/pack/pack_window.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "tests/check.h"
 #include "tests/allocator/pack/pack_fixture.h"
 
-enum { HEIGHT = 60, OBSTACLES = 30, GAPS = 8 };
+enum { HEIGHT = 60, PLACED = 40, GAPS = 8 };
 
-static ashlar_pack_obstacle obstacles[OBSTACLES], by_end[OBSTACLES];
+/* Those in the window are sorted, these are not. */
+static size_t placed_begins[PLACED], placed_ends[PLACED];
+static double costs[PLACED];
+static ashlar_pack_mark begins[PLACED], ends[PLACED], scratch[PLACED];
 static ashlar_pack_gap gaps[GAPS];
 static ashlar_pack_window window;
 
 static double cost_at(size_t offset) {
     double cost = 0;
-    for (size_t k = 0; k < window.obstacle_count; k++) {
+    for (size_t k = 0; k < window.placed_count; k++) {
         const bool is_in_the_way =
-            obstacles[k].begin < offset + window.bytes && offset < obstacles[k].end;
-        cost += is_in_the_way ? obstacles[k].cost : 0;
+            placed_begins[k] < offset + window.bytes && offset < placed_ends[k];
+        cost += is_in_the_way ? costs[k] : 0;
     }
     return cost;
 }
@@ -31,14 +35,16 @@ static bool is_allowed(size_t offset) {
 }
 
 static void draw_window(void) {
-    window = (ashlar_pack_window){.obstacles = obstacles, .by_end = by_end, .gaps = gaps};
+    window = (ashlar_pack_window){.begins = begins, .ends = ends, .scratch = scratch, .gaps = gaps};
     window.bytes = pack_draw(1, 9);
     window.capacity = pack_draw(1, HEIGHT);
-    window.obstacle_count = pack_draw(0, OBSTACLES);
-    for (size_t k = 0; k < window.obstacle_count; k++) {
-        const size_t begin = pack_draw(0, HEIGHT - 1);
-        obstacles[k] =
-            (ashlar_pack_obstacle){begin, begin + pack_draw(1, 12), (double)pack_draw(1, 1000)};
+    window.placed_count = pack_draw(0, PLACED);
+    for (size_t k = 0; k < window.placed_count; k++) {
+        placed_begins[k] = pack_draw(0, HEIGHT - 1);
+        placed_ends[k] = placed_begins[k] + pack_draw(1, 12);
+        costs[k] = (double)pack_draw(1, 1000);
+        begins[k] = (ashlar_pack_mark){placed_begins[k], costs[k]};
+        ends[k] = (ashlar_pack_mark){placed_ends[k], costs[k]};
     }
     for (size_t at = pack_draw(0, 9); window.gap_count < GAPS && at < HEIGHT;) {
         const size_t end = at + window.bytes + pack_draw(0, 9);
@@ -73,24 +79,36 @@ CASE(no_offset_is_cheaper) {
     CHECK(free_count > 1000 && costly > 1000 && impossible > 100);
 }
 
-CASE(many_obstacles_are_sorted) {
+static int compare_marks(const void *a, const void *b) {
+    const size_t x = ((const ashlar_pack_mark *)a)->at, y = ((const ashlar_pack_mark *)b)->at;
+    return (x > y) - (x < y);
+}
+
+/* Begins and ends of `count` items, in units, up to far above what 32 bits hold. */
+static void check_sorted(size_t count, size_t unit, unsigned bits) {
     enum { MANY = 5000 };
-    static ashlar_pack_obstacle all[MANY], scratch[MANY];
-    for (size_t k = 0; k < MANY; k++) {
-        all[k] = (ashlar_pack_obstacle){pack_draw(0, 1 << 20), pack_draw(1 << 20, 1 << 21), 1};
+    static ashlar_pack_mark low[MANY], high[MANY], spare[MANY], expected[MANY];
+    size_t offset = 0;
+    for (size_t k = 0; k < count; k++) {
+        const size_t at = unit * pack_draw(0, ((size_t)1 << bits) - 1);
+        low[k] = expected[k] = (ashlar_pack_mark){at, (double)k + 1};
+        high[k] = (ashlar_pack_mark){at + unit, (double)k + 1};
     }
     gaps[0] = (ashlar_pack_gap){0, SIZE_MAX};
-    window = (ashlar_pack_window){.obstacles = all,
-                                  .by_end = scratch,
-                                  .obstacle_count = MANY,
-                                  .gaps = gaps,
-                                  .gap_count = 1,
-                                  .bytes = 1,
-                                  .capacity = 1 << 22};
-    size_t offset = 0;
-    CHECK(ashlar__pack_window_cheapest(&window, &offset) == 0);
-    for (size_t k = 1; k < MANY; k++) {
-        CHECK(all[k - 1].begin <= all[k].begin && scratch[k - 1].end <= scratch[k].end);
+    window = (ashlar_pack_window){low, high, spare, count, gaps, 1, unit, SIZE_MAX / 2};
+    (void)ashlar__pack_window_cheapest(&window, &offset);
+    qsort(expected, count, sizeof *expected, compare_marks);
+    for (size_t k = 0; k < count; k++) {
+        CHECK(low[k].at == expected[k].at && high[k].at == expected[k].at + unit);
+        CHECK(low[k].cost >= 1 && low[k].cost <= (double)count);
+    }
+}
+
+CASE(begins_and_ends_are_sorted) {
+    for (unsigned bits = 1; bits <= 53; bits += 4) {
+        check_sorted(5000, 1, bits);
+        check_sorted(5000, 512, bits);
+        check_sorted(pack_draw(1, 60), 3, bits);
     }
 }
 
