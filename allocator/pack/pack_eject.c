@@ -47,7 +47,7 @@ struct ashlar_pack_eject {
     uint32_t failures;
     size_t capacity; /* of this attempt */
     uint32_t moves;  /* of this attempt */
-    double out_area; /* bytes times sections of the items that are out */
+    double out_area; /* bytes times sections of the items that are out, as sums round */
     double least_out_area; /* of this attempt */
     uint32_t least_at;     /* after so many moves */
     size_t *offsets; /* [count] */
@@ -207,7 +207,7 @@ static void fail(ashlar_pack_eject *e) {
 }
 
 static bool is_in_vain(ashlar_pack_eject *e) {
-    ASHLAR_CHECK2(e->heap_count > 0 && e->out_area > 0);
+    ASHLAR_CHECK2(e->heap_count > 0);
     if (e->out_area < e->least_out_area) {
         e->least_out_area = e->out_area;
         e->least_at = e->moves;
