@@ -37,6 +37,7 @@ static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, size_t depth, 
     for (size_t i = 0; i < rows; i++) {
         sum[i][0] = sum[i][1] = (vector){0};
         ASHLAR_PREFETCH(c + i * ldc);
+        ASHLAR_PREFETCH(c + i * ldc + PANEL - 1); /* it may be in the next line */
     }
     for (size_t p = 0; p < depth; p++) {
         const vector low = *(const loose_vector *)panel;
@@ -86,9 +87,12 @@ static void multiply_pair(size_t depth, left_rows a, const real *panel, size_t s
 
 static void multiply_block(size_t rows, size_t depth, left_rows a, const real *panel, bool adds,
                            real *c, size_t ldc) {
-#define CASE(count)                                          \
-    case count:                                              \
-        multiply_rows(count, depth, a, panel, adds, c, ldc); \
+    _Static_assert(BLOCK_ROWS <= 12, "every count of rows has its case");
+#define CASE(count)                                                                        \
+    case count:                                                                            \
+        if (count <= BLOCK_ROWS) {                                                         \
+            multiply_rows(count <= BLOCK_ROWS ? count : 1, depth, a, panel, adds, c, ldc); \
+        }                                                                                  \
         break
     switch (rows) {
         CASE(1);
@@ -96,7 +100,13 @@ static void multiply_block(size_t rows, size_t depth, left_rows a, const real *p
         CASE(3);
         CASE(4);
         CASE(5);
-        CASE(BLOCK_ROWS);
+        CASE(6);
+        CASE(7);
+        CASE(8);
+        CASE(9);
+        CASE(10);
+        CASE(11);
+        CASE(12);
     }
 }
 

@@ -6,9 +6,10 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
+#include "arena/compute/instruction_set.h"
 #include "arena/compute/workers.h"
 
-/* Bytes of a cache line, so that no two buffers share one. A panel's row is never longer. */
+/* Bytes of a cache line, so that no two buffers share one. */
 enum { BUFFER_ALIGN = 64 };
 
 /*
@@ -78,7 +79,7 @@ static bool map_slice(ashlar_rnn_rows *b, size_t rows, size_t state_rows) {
 /* Room for the panels of a matrix and of its transpose: both in every pass, and as wide as for the
  * widest instruction set, so that sizes are equal everywhere. */
 static size_t place_panels(room *r, size_t rows, size_t cols, size_t item) {
-    const size_t wide = BUFFER_ALIGN / item;
+    const size_t wide = 2 * ASHLAR_VECTOR_BYTES_MAX / item;
     const size_t plain = (cols + wide - 1) / wide * wide * rows; /* of less than 2^31 weights */
     const size_t transposed = (rows + wide - 1) / wide * wide * cols;
     return place(r, plain > transposed ? plain : transposed, 1, item);
