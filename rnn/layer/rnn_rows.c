@@ -22,6 +22,10 @@ enum { PACKED_STEPS = 4 };
  * sequences), the multiplications of a piece (a share of the columns of a step's product). */
 enum { STRAND_ROWS = 4, STRAND_PRODUCTS = 1 << 20, PIECE_PRODUCTS = 1 << 16 };
 
+/* Strands each read all of R at every step. A larger R than this stays in no processor's own cache:
+ * its columns are shared instead, so that each thread reads, and may keep, a part. */
+enum { STRAND_BYTES = 2 << 20 };
+
 /* Buffers placed one after the other. fits: whether all buffers so far fit. */
 typedef struct room {
     size_t used;
@@ -171,7 +175,9 @@ static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
 static size_t count_shards(const ashlar_rnn_rows *batch) {
     const size_t threads = ashlar__workers_count(), most = batch->batch / STRAND_ROWS;
     const size_t each = batch->gate_rows * batch->layout->state; /* row */
-    if (most < threads || batch->row_count < STRAND_PRODUCTS / each * threads) {
+    const size_t bytes = each * ashlar_dtype_bytes(batch->layout->config.dtype);
+    if (bytes > STRAND_BYTES || most < threads ||
+        batch->row_count < STRAND_PRODUCTS / each * threads) {
         return 1;
     }
     return threads;
