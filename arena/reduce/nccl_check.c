@@ -12,9 +12,8 @@
     _Static_assert((long long)(ours) == (long long)(theirs), #ours " and " #theirs)
 
 _Static_assert(__builtin_types_compatible_p(nccl_comm, ncclComm_t), "a communicator");
-_Static_assert(sizeof(nccl_id) == sizeof(ncclUniqueId) &&
-                   _Alignof(nccl_id) == _Alignof(ncclUniqueId),
-               "an id");
+_Static_assert(sizeof(nccl_id) == sizeof(ncclUniqueId), "an id's size");
+_Static_assert(_Alignof(nccl_id) == _Alignof(ncclUniqueId), "an id's alignment");
 SAME_FIELD(size, size);
 SAME_FIELD(magic, magic);
 SAME_FIELD(version, version);

@@ -196,8 +196,8 @@ double ashlar__arena_setup_bytes(const ashlar_arena_setup *s, ashlar_arena_runne
                                  ashlar_arena_operation operation) {
     const size_t accesses = operations[operation].accesses;
     if (runner > ASHLAR_ARENA_RUNNER_LISTS) {
-        return 2 * (double)copy_bytes(s, operation) *
-               (double)(accesses / operations[operation].arrays);
+        const size_t passes = accesses / operations[operation].arrays;
+        return 2 * (double)copy_bytes(s, operation) * (double)passes;
     }
     return (double)ashlar_arena_elements(s->arena) * sizeof(float) * (double)accesses;
 }

@@ -16,8 +16,6 @@
 
 enum { PATH_BYTES = 4096, ARGUMENT_BYTES = 64 };
 
-extern char **environ;
-
 static ashlar_status find_self(char path[static PATH_BYTES]) {
     const ssize_t bytes = readlink("/proc/self/exe", path, PATH_BYTES - 1);
     if (bytes < 0) {

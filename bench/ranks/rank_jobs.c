@@ -15,8 +15,6 @@
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
-extern char **environ;
-
 enum { TEXT_SEED = 11, SYMBOLS = 64, FIRST_SYMBOL = '0' }; /* no blank, line or %: one record */
 
 /* Run a program without input and output, and return its exit status; -1: it could not be run, or
