@@ -68,10 +68,21 @@ static int compare_sources(const void *x, const void *y) {
     return (a->src > b->src) - (a->src < b->src);
 }
 
+/* Items mostly come in order. */
+static void sort(gather *g, int (*compare)(const void *x, const void *y)) {
+    size_t sorted = 1;
+    while (sorted < g->count && compare(&g->pieces[sorted - 1], &g->pieces[sorted]) <= 0) {
+        sorted++;
+    }
+    if (sorted < g->count) {
+        qsort(g->pieces, g->count, sizeof *g->pieces, compare);
+    }
+}
+
 /* Keep one piece for each tensor; several items may name the same tensor. */
 static ashlar_status unite_tied(gather *g) {
     size_t count = 0;
-    qsort(g->pieces, g->count, sizeof *g->pieces, compare_tensors);
+    sort(g, compare_tensors);
     for (size_t i = 0; i < g->count; i++) {
         const piece *last = count > 0 ? &g->pieces[count - 1] : NULL;
         if (last == NULL || last->tensor != g->pieces[i].tensor) {
@@ -128,7 +139,7 @@ static ashlar_status read_items(gather *g, const ashlar_flatten_item *items, siz
     }
     ASHLAR_TRY(unite_tied(g));
     drop_in_place(g);
-    qsort(g->pieces, g->count, sizeof *g->pieces, compare_sources);
+    sort(g, compare_sources);
     return check_apart(g);
 }
 

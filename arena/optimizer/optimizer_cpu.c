@@ -4,7 +4,10 @@
 #include "arena/optimizer/optimizer_kernels.h"
 #include "arena/compute/workers.h"
 
-enum { PIECE_ELEMENTS = 32768 /* worth waking a thread: about ten microseconds of work */ };
+/* The least that is worth waking a thread for, about ten microseconds of work; and how many pieces
+ * each thread gets at most, which evens out their ends. More would be shorter, and the processor
+ * begins to fetch ahead anew in each. */
+enum { PIECE_ELEMENTS = 32768, PIECES_EACH = 32 };
 
 /* A job as the workers see it. */
 typedef struct share {
@@ -12,6 +15,15 @@ typedef struct share {
     const ashlar_optimizer_kernels *kernels;
     size_t pieces;
 } share;
+
+static size_t count_pieces(const ashlar_optimizer_job *job) {
+    const size_t chunks = job->end_chunk - job->first_chunk;
+    const size_t worth = job->elements / PIECE_ELEMENTS + 1;
+    /* An odd number: where threads are a power of two apart, their reads meet in the same banks. */
+    const size_t most = PIECES_EACH * ashlar__workers_count() - 1;
+    const size_t pieces = worth < most ? worth : most;
+    return pieces < chunks ? pieces : chunks;
+}
 
 /* Piece i of the job has the chunks [*first, *end). */
 static void piece_chunks(const share *s, size_t i, size_t *first, size_t *end) {
@@ -87,11 +99,9 @@ static void add_partials(const ashlar_optimizer_job *job) {
 
 void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,
                                     const ashlar_optimizer_kernels *kernels) {
-    const size_t chunks = job->end_chunk - job->first_chunk;
     ASHLAR_CHECK2(job->passes != 0 && job->first_chunk <= job->end_chunk);
-    ASHLAR_CHECK2((job->run_count == 0) == (chunks == 0));
-    const size_t pieces = job->elements / PIECE_ELEMENTS + 1;
-    share s = {.job = job, .kernels = kernels, .pieces = pieces < chunks ? pieces : chunks};
+    ASHLAR_CHECK2((job->run_count == 0) == (job->first_chunk == job->end_chunk));
+    share s = {.job = job, .kernels = kernels, .pieces = count_pieces(job)};
     if ((job->passes & ASHLAR_OPTIMIZER_SUM) != 0) {
         ashlar__workers_run(s.pieces, sum_piece, &s);
         add_partials(job);

@@ -7,6 +7,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
+#include "allocator/base/random.h"
 
 static int by_value(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -59,18 +60,28 @@ static ashlar_status take_turn(const ashlar_rounds *r, size_t subject, size_t ro
     return ASHLAR_OK;
 }
 
+static void shuffle(size_t *order, size_t count, uint64_t *random) {
+    for (size_t left = count; left > 1; left--) {
+        const size_t drawn = ashlar__random_step_below(random, left), last = order[left - 1];
+        order[left - 1] = order[drawn];
+        order[drawn] = last;
+    }
+}
+
 ashlar_status ashlar__rounds_run(const ashlar_rounds *r, size_t count, ashlar_turns *turns) {
     const double start = ashlar__clock_s();
     const size_t most = r->is_smoke ? 1 : r->most;
-    size_t round = 0;
-    ASHLAR_ASSERT(most <= ASHLAR_ROUNDS_MAX);
+    size_t round = 0, order[ASHLAR_ROUNDS_SUBJECTS];
+    uint64_t random = 0; /* the same orders in each run */
+    ASHLAR_ASSERT(most <= ASHLAR_ROUNDS_MAX && count <= ASHLAR_ROUNDS_SUBJECTS);
     for (size_t i = 0; i < count; i++) {
+        order[i] = i;
         ASHLAR_TRY(warm_up(r, i, &turns[i]));
     }
     for (; round < most && (round < r->least || ashlar__clock_s() - start < r->while_s); round++) {
+        shuffle(order, count, &random);
         for (size_t i = 0; i < count; i++) {
-            const size_t subject = (round + i) % count;
-            ASHLAR_TRY(take_turn(r, subject, round, &turns[subject]));
+            ASHLAR_TRY(take_turn(r, order[i], round, &turns[order[i]]));
         }
     }
     for (size_t i = 0; i < count; i++) {

@@ -10,7 +10,7 @@
 
 #include <ashlar/status.h>
 
-enum { ASHLAR_ROUNDS_MAX = 101, ASHLAR_ROUNDS_FIGURES = 5 };
+enum { ASHLAR_ROUNDS_MAX = 101, ASHLAR_ROUNDS_FIGURES = 5, ASHLAR_ROUNDS_SUBJECTS = 32 };
 
 typedef struct ashlar_rounds {
     size_t most, least; /* limits of the number of rounds, 1 .. ASHLAR_ROUNDS_MAX */
@@ -33,9 +33,10 @@ typedef struct ashlar_turns {
 } ashlar_turns;
 
 /*
- * Run `count` subjects in rounds. Each round begins with a different subject, so that a noisy
- * machine disturbs all alike. Before that each subject runs twice, cold and warm, unless it is a
- * smoke run; what these runs return is not kept, but the warm one says how many repeats fill a
+ * Run `count` subjects, at most ASHLAR_ROUNDS_SUBJECTS, in rounds. Each round has an order of its
+ * own: a subject finds the caches as another left them, full of its writes perhaps, so none may
+ * always come behind the same one. Before that each subject runs twice, cold and warm, unless it is
+ * a smoke run; what these runs return is not kept, but the warm one says how many repeats fill a
  * turn.
  *
  * turns   [count], out
