@@ -9,6 +9,7 @@
 #include "bench/harness/machine.h"
 #include "bench/harness/rounds.h"
 #include "bench/rnn/rnn_setup.h"
+#include "bench/rnn/roof.h"
 #include "rnn/layer/blas_impl.h"
 
 /* Long rounds are few: as many as fit into the time, but enough for a median. */
@@ -21,6 +22,16 @@ static const ashlar_rows_column columns[] = {ASHLAR_RNN_ROW_COLUMN_MAP(COLUMN)};
 static const ashlar_rows_target targets[] = {
     {"ashlar / static_buffer", "ashlar", ASHLAR_RNN_ROW_OVER_STATIC, .limit = 1.01},
     {"ashlar / onednn", "ashlar", ASHLAR_RNN_ROW_OVER_ONEDNN, .limit = 1},
+    {"share of the peak", "ashlar", ASHLAR_RNN_ROW_OF_PEAK, 0.82, true,
+     .names = {"lstm_T64_B32_H256_L2"}},
+    {"share of the peak", "ashlar", ASHLAR_RNN_ROW_OF_PEAK, 0.82, true,
+     .names = {"gru_T64_B32_H256_L2"}},
+    {"share of the peak", "ashlar", ASHLAR_RNN_ROW_OF_PEAK, 0.82, true,
+     .names = {"lstm_T64_B32_I128_H512_L1"}},
+    {"share of the peak", "ashlar", ASHLAR_RNN_ROW_OF_PEAK, 0.8, true,
+     .names = {"lstm_T64_B32_H256_L2_inference"}},
+    {"share of the read rate", "ashlar", ASHLAR_RNN_ROW_OF_READ, 0.85, true,
+     .names = {"lstm_T64_B1_H1024_L1_inference"}},
 };
 
 static const ashlar_rows_form form = {columns, ASHLAR_RNN_ROW_COLUMNS, ASHLAR_RNN_ROW_SUBJECT,
@@ -31,9 +42,10 @@ enum { STEP_S, FORWARD_S, BACKWARD_S }; /* figures of a turn */
 /* A case in rounds. */
 typedef struct contest {
     ashlar_rnn_setup setup;
+    ashlar_rnn_work work;
     ashlar_rnn_subject subjects[ASHLAR_RNN_SUBJECT_COUNT];
-    ashlar_turns turns[ASHLAR_RNN_SUBJECT_COUNT];
-    size_t count;
+    ashlar_turns turns[ASHLAR_RNN_SUBJECT_COUNT + ASHLAR_ROOF_COUNT]; /* first the subjects' */
+    size_t count;                                                     /* of the subjects */
 } contest;
 
 static void use_threads(size_t count) {
@@ -51,6 +63,11 @@ static ashlar_status take_turn(void *context, size_t index, size_t repeats,
     contest *c = context;
     double forward_s = 0, backward_s = 0;
     pause_a_moment();
+    if (index >= c->count) { /* a turn of its own length */
+        const ashlar_roof roof = (ashlar_roof)(index - c->count);
+        figures[STEP_S] = 1 / ashlar__roof_run(roof, c->setup.weights, c->work.state_bytes);
+        return ASHLAR_OK;
+    }
     for (size_t i = 0; i < repeats; i++) {
         ashlar_rnn_times times;
         ASHLAR_TRY(ashlar__rnn_setup_run(&c->setup, c->subjects[index], &times));
@@ -98,8 +115,23 @@ static double ratio_of(const contest *c, const ashlar_turns *of, ashlar_rnn_subj
     return NAN;
 }
 
+/* The limits, and how near to them a step of this length comes. */
+static void add_roof(const contest *c, const double limits[static ASHLAR_ROOF_COUNT], double step_s,
+                     ashlar_rows_cell *cells) {
+    const double flops = limits[ASHLAR_ROOF_FMA], rate = limits[ASHLAR_ROOF_READ];
+    cells[ASHLAR_RNN_ROW_FLOPS].number = flops;
+    cells[ASHLAR_RNN_ROW_READ_RATE].number = rate;
+    cells[ASHLAR_RNN_ROW_OF_PEAK].number = c->work.flops / step_s / flops;
+    cells[ASHLAR_RNN_ROW_OF_READ].number = c->work.read_bytes / step_s / rate;
+}
+
 static ashlar_status add_rows(contest *c, FILE *out, double share, ashlar_rows *rows) {
     const size_t first = rows->count;
+    double limits[ASHLAR_ROOF_COUNT];
+    for (size_t i = 0; i < ASHLAR_ROOF_COUNT; i++) {
+        limits[i] =
+            c->setup.is_cuda ? NAN : 1 / ashlar__turns_median(&c->turns[c->count + i], STEP_S);
+    }
     for (size_t i = 0; i < c->count; i++) { /* take ratios first, because medians sort the rounds */
         const ashlar_rnn_subject subject = c->subjects[i];
         const ashlar_row row = {{
@@ -127,6 +159,7 @@ static ashlar_status add_rows(contest *c, FILE *out, double share, ashlar_rows *
         cells[ASHLAR_RNN_ROW_MS_STEP_LOW].number = 1e3 * low;
         cells[ASHLAR_RNN_ROW_MS_STEP_HIGH].number = 1e3 * high;
         cells[ASHLAR_RNN_ROW_STEPS_PER_S].number = 1 / step_s;
+        add_roof(c, limits, step_s, cells);
     }
     ashlar__rows_print(out, rows, first);
     return ASHLAR_OK;
@@ -151,7 +184,9 @@ static ashlar_status run_contest(contest *c, const ashlar_bench_request *request
             c->subjects[c->count++] = subject;
         }
     }
-    ASHLAR_TRY(ashlar__rounds_run(&how, c->count, c->turns));
+    c->work = ashlar__rnn_case_work(c->setup.which);
+    ASHLAR_TRY(
+        ashlar__rounds_run(&how, c->count + (c->setup.is_cuda ? 0 : ASHLAR_ROOF_COUNT), c->turns));
     if (c->count > 0 && c->subjects[0] == ASHLAR_RNN_SUBJECT_ASHLAR && !c->setup.is_cuda) {
         ASHLAR_TRY(measure_share(&c->setup, request->is_smoke, &share));
     }
@@ -216,11 +251,17 @@ static void print_help(FILE *out) {
         "rnn: forward and backward of recurrent networks, the buffers of each step from the\n"
         "allocator (ashlar), from the driver (driver_each_step) or taken once (static_buffer: the\n"
         "limit), and the same network by oneDNN where this build has it, its reorders of weights\n"
-        "included and padding computed; on a GPU by cuDNN, without oneDNN and product_share. Takes "
-        "--smoke, --workload, --subject, --threads (0: all),\n"
-        "--json, --device. JSON: {processor, products, onednn, threads, rows}, rows of {case,\n"
-        "subject, ms_forward, ms_backward, ms_step, steps_per_s, over_static, over_onednn,\n"
-        "product_share}. Cases, all of fp32 (with --smoke of %d steps):",
+        "included and padding computed; on a GPU by cuDNN, without oneDNN and what follows. peak "
+        "%%:\n"
+        "the multiply-adds of a step over those that the threads do in registers; read %%: the\n"
+        "weights that it has to read, recurrent ones in each time step, over the rate at which "
+        "they\n"
+        "read a buffer as large as one recurrent matrix. Takes --smoke, --workload, --subject,\n"
+        "--threads (0: all), --json, --device. JSON: {processor, products, onednn, threads, "
+        "rows},\n"
+        "rows of {case, subject, ms_forward, ms_backward, ms_step, steps_per_s, over_static,\n"
+        "over_onednn, product_share, of_peak, of_read, flops_per_s, read_bytes_per_s}. Cases, all "
+        "of fp32 (with --smoke of %d steps):",
         SMOKE_STEPS);
     for (size_t i = 0; i < count; i++) {
         fprintf(out, "%s%s", i % 3 == 0 ? "\n  " : ", ", cases[i].name);

@@ -9,19 +9,27 @@
 
 /* The columns of its rows, as in ashlar_rows_column: medians over the rounds. A ratio is the median
  * of each round's ratio of MS_STEP; PRODUCT_SHARE is the share of matrix products in a step on one
- * thread. */
-#define ASHLAR_RNN_ROW_COLUMN_MAP(X)                           \
-    X(CASE, "case", "case", TEXT, 30, 0, 0)                    \
-    X(SUBJECT, "subject", "subject", TEXT, 16, 0, 0)           \
-    X(MS_FORWARD, "ms_forward", "forward", NUMBER, 9, 3, 0)    \
-    X(MS_BACKWARD, "ms_backward", "backward", NUMBER, 9, 3, 0) \
-    X(MS_STEP, "ms_step", "ms/step", NUMBER, 9, 3, 0)          \
-    X(MS_STEP_LOW, "ms_step_low", NULL, NUMBER, 0, 0, 0)       \
-    X(MS_STEP_HIGH, "ms_step_high", NULL, NUMBER, 0, 0, 0)     \
-    X(STEPS_PER_S, "steps_per_s", "steps/s", NUMBER, 9, 1, 0)  \
-    X(OVER_STATIC, "over_static", "/ static", NUMBER, 8, 3, 0) \
-    X(OVER_ONEDNN, "over_onednn", "/ onednn", NUMBER, 8, 3, 0) \
-    X(PRODUCT_SHARE, "product_share", "products %", NUMBER, 10, 0, 100)
+ * thread. FLOPS and READ_RATE are the machine's limits (roof.h), measured in the same rounds;
+ * OF_PEAK is the step's multiplications and additions per second over the first. OF_READ is the
+ * bytes of weights that a step has to read, per second, over the second, that of a buffer as large
+ * as one recurrent matrix: each pass reads those matrices at each time step, and the others once.
+ */
+#define ASHLAR_RNN_ROW_COLUMN_MAP(X)                                    \
+    X(CASE, "case", "case", TEXT, 30, 0, 0)                             \
+    X(SUBJECT, "subject", "subject", TEXT, 16, 0, 0)                    \
+    X(MS_FORWARD, "ms_forward", "forward", NUMBER, 9, 3, 0)             \
+    X(MS_BACKWARD, "ms_backward", "backward", NUMBER, 9, 3, 0)          \
+    X(MS_STEP, "ms_step", "ms/step", NUMBER, 9, 3, 0)                   \
+    X(MS_STEP_LOW, "ms_step_low", NULL, NUMBER, 0, 0, 0)                \
+    X(MS_STEP_HIGH, "ms_step_high", NULL, NUMBER, 0, 0, 0)              \
+    X(STEPS_PER_S, "steps_per_s", "steps/s", NUMBER, 9, 1, 0)           \
+    X(OVER_STATIC, "over_static", "/ static", NUMBER, 8, 3, 0)          \
+    X(OVER_ONEDNN, "over_onednn", "/ onednn", NUMBER, 8, 3, 0)          \
+    X(PRODUCT_SHARE, "product_share", "products %", NUMBER, 10, 0, 100) \
+    X(OF_PEAK, "of_peak", "peak %", NUMBER, 6, 0, 100)                  \
+    X(OF_READ, "of_read", "read %", NUMBER, 6, 0, 100)                  \
+    X(FLOPS, "flops_per_s", NULL, NUMBER, 0, 0, 0)                      \
+    X(READ_RATE, "read_bytes_per_s", NULL, NUMBER, 0, 0, 0)
 #define ASHLAR_RNN_ROW_COLUMN(name, ...) ASHLAR_RNN_ROW_##name,
 enum { ASHLAR_RNN_ROW_COLUMN_MAP(ASHLAR_RNN_ROW_COLUMN) ASHLAR_RNN_ROW_COLUMNS };
 

@@ -48,6 +48,31 @@ void ashlar__rnn_case_lengths(const ashlar_rnn_case *which, int32_t *lengths) {
     }
 }
 
+ashlar_rnn_work ashlar__rnn_case_work(const ashlar_rnn_case *which) {
+    enum { BIASES = 2, LENGTHS_MAX = 64 };
+    const ashlar_rnn_config *c = &which->config;
+    ashlar_rnn_layout layout;
+    int32_t lengths[LENGTHS_MAX];
+    double rows = 0; /* over all time steps */
+    const ashlar_status status = ashlar_rnn_layout_init(&layout, c);
+    ASHLAR_ASSERT(status == ASHLAR_OK && which->batch <= LENGTHS_MAX && c->projection == 0 &&
+                  c->bias == ASHLAR_RNN_BIAS_DOUBLE);
+    (void)status;
+    ashlar__rnn_case_lengths(which, lengths);
+    for (size_t b = 0; b < which->batch; b++) {
+        rows += (double)lengths[b];
+    }
+    const size_t gate_rows = layout.gates * c->hidden;
+    const double all = (double)(layout.elements - layout.pseudo_layers * BIASES * gate_rows);
+    const double recurrent = (double)(layout.pseudo_layers * gate_rows * layout.state);
+    const double passes = which->is_inference ? 1 : 2;
+    return (ashlar_rnn_work){
+        .flops = 2 * rows * all * (which->is_inference ? 1 : 3),
+        .read_bytes = passes * sizeof(float) * (all + recurrent * (double)(which->steps - 1)),
+        .state_bytes = gate_rows * layout.state * sizeof(float),
+    };
+}
+
 enum { VALUES_SEED = 7, RANGE_ALIGN = 256 };
 
 const char *ashlar__rnn_subject_name(ashlar_rnn_subject subject) {

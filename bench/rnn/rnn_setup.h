@@ -29,6 +29,16 @@ const ashlar_rnn_case *ashlar__rnn_cases(size_t *count);
 /* A case's lengths, [batch]: the same on every machine; one sequence has all T steps. */
 void ashlar__rnn_case_lengths(const ashlar_rnn_case *which, int32_t *lengths);
 
+/* What a step of a case has to do at least. */
+typedef struct ashlar_rnn_work {
+    double flops;       /* multiplications and additions of its matrix products */
+    double read_bytes;  /* of weights: recurrent ones in each time step, the others once, in each
+                         * pass over the time steps; the gradients of weights read none */
+    size_t state_bytes; /* of the recurrent matrix of one layer and direction */
+} ashlar_rnn_work;
+
+ashlar_rnn_work ashlar__rnn_case_work(const ashlar_rnn_case *which);
+
 /* Columns: value, text. */
 #define ASHLAR_RNN_SUBJECT_MAP(X)           \
     X(ASHLAR, "ashlar")                     \

@@ -9,6 +9,7 @@
 
 #include "arena/compute/workers.h"
 #include "bench/rnn/rnn_setup.h"
+#include "bench/rnn/roof.h"
 
 static const ashlar_rnn_case SMALL = {
     .name = "small",
@@ -41,6 +42,33 @@ CASE(every_case_is_a_network_and_has_lengths) {
         both += cases[i].config.directions == 2;
     }
     CHECK(varied > 0 && inference > 0 && both > 0);
+}
+
+/* By hand: two layers of 4 * 8 rows, 5 + 8 and 8 + 8 columns; lengths as in the case. */
+CASE(the_work_of_a_step_is_counted) {
+    ashlar_rnn_case one = SMALL;
+    one.is_varied = false;
+    const double weights = 32 * (5 + 8) + 32 * (8 + 8), recurrent = 2 * 32 * 8;
+    const ashlar_rnn_work training = ashlar__rnn_case_work(&one);
+    CHECK(training.flops == 3 * 2 * 6 * 4 * weights);
+    CHECK(training.read_bytes == 2 * 4 * (weights + 5 * recurrent));
+    CHECK_ZU(training.state_bytes, 32 * 8 * sizeof(float));
+    one.is_inference = true;
+    CHECK(ashlar__rnn_case_work(&one).flops == training.flops / 3);
+    CHECK(ashlar__rnn_case_work(&one).read_bytes == training.read_bytes / 2);
+    one.is_varied = true;
+    CHECK(ashlar__rnn_case_work(&one).flops < training.flops / 3);
+}
+
+/* On one thread and on two; a limit that is not reached tells nothing, so only its order. */
+CASE(the_machine_has_limits) {
+    static _Alignas(64) float buffer[1 << 14];
+    for (size_t threads = 1; threads <= 2; threads++) {
+        ashlar__workers_set_count(threads);
+        CHECK(ashlar__roof_run(ASHLAR_ROOF_FMA, NULL, 0) > 1e6);
+        CHECK(ashlar__roof_run(ASHLAR_ROOF_READ, buffer, sizeof buffer) > 1e6);
+    }
+    ashlar__workers_set_count(0);
 }
 
 /* Every subject leaves the same gradients, and none keeps a block. */
