@@ -40,9 +40,11 @@ static const struct training {
     bool is_of_each; /* the batch is that of each rank, not of all */
 } trainings[CASES - 1] = {{"strong", 32, false}, {"weak", 16, true}};
 
-typedef enum subject_kind { ASHLAR, REPRODUCIBLE, TORCH, SUBJECTS } subject_kind;
-static const char *const subjects[] = {
-    [ASHLAR] = "ashlar", [REPRODUCIBLE] = "reproducible", [TORCH] = "torch_gloo"};
+typedef enum subject_kind { ASHLAR, SHARDED, REPRODUCIBLE, TORCH, SUBJECTS } subject_kind;
+static const char *const subjects[] = {[ASHLAR] = "ashlar",
+                                       [SHARDED] = "sharded",
+                                       [REPRODUCIBLE] = "reproducible",
+                                       [TORCH] = "torch_gloo"};
 ASHLAR_TABLE_IS_FULL(subjects, SUBJECTS);
 
 /* What is trained: the text model of ashlar-train, two layers of LSTM. */
@@ -143,7 +145,9 @@ static ashlar_status run_train(const bench *b, const contestant *c, ashlar_json 
                            "0",
                            "--held-out",
                            "0",
-                           c->subject == REPRODUCIBLE ? "--reproducible" : NULL,
+                           c->subject == REPRODUCIBLE ? "--reproducible"
+                           : c->subject == SHARDED    ? "--shard"
+                                                      : NULL,
                            NULL};
     return ashlar__rank_job_run(&b->jobs, c->ranks->count, words, out);
 }
@@ -172,8 +176,9 @@ static bool wants(const bench *b, const char *name, const struct rank_count *ran
     return ashlar__bench_wants(&b->request->workloads, (ashlar_bench_name){name, ranks->name});
 }
 
-static bool has_subject(const bench *b, subject_kind subject) {
-    return (subject != TORCH || b->jobs.has_torch) &&
+/* One process has nothing to divide. */
+static bool has_subject(const bench *b, subject_kind subject, const struct rank_count *ranks) {
+    return (subject != TORCH || b->jobs.has_torch) && (subject != SHARDED || ranks->count > 1) &&
            ashlar__bench_wants(&b->request->subjects, (ashlar_bench_name){subjects[subject], NULL});
 }
 
@@ -183,7 +188,7 @@ static size_t list_contestants(const bench *b, const struct training *t,
     for (size_t i = 0; i < RANK_COUNTS; i++) {
         for (unsigned k = 0; k < SUBJECTS; k++) {
             if (has_ranks(b, i) && wants(b, t->name, &rank_counts[i]) &&
-                has_subject(b, (subject_kind)k)) {
+                has_subject(b, (subject_kind)k, &rank_counts[i])) {
                 list[count++] = (contestant){t, (subject_kind)k, &rank_counts[i], .parameters = 0};
             }
         }
@@ -357,9 +362,10 @@ static void print_help(FILE *out) {
         "\n"
         "ranks: training on 1, 2 and 4 processes of this machine that mpirun starts, all with\n"
         "the same number of threads together: with one batch (strong) or one for each rank\n"
-        "(weak); in MPI's order (ashlar), in an order with the same bits for any number\n"
-        "(reproducible), and the same model by PyTorch's DistributedDataParallel (torch_gloo),\n"
-        "where python3 has it. sums: adding up 16 MiB of gradients in pieces of several sizes.\n"
+        "(weak); in MPI's order (ashlar), with a part of the moments on each (sharded), in an\n"
+        "order with the same bits for any number (reproducible), and the same model by PyTorch's\n"
+        "DistributedDataParallel (torch_gloo), where python3 has it. sums: adding up 16 MiB of "
+        "gradients in pieces of several sizes.\n"
         "Takes --smoke, --workload, --subject, --threads (0: all), --json. JSON: {processor,\n"
         "products, threads, rows}, rows of {case, ranks, bucket, subject, ms_step, tokens_per_s,\n"
         "over_one, over_torch, sums_share, hidden_share, parameters}; sums_share: of a step, in\n"
