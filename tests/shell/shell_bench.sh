@@ -262,8 +262,14 @@ assert list(result) == ["schema", "processor", "products", "onednn", "threads", 
 assert result["threads"] == 1
 rows = result["rows"]
 keys = ["case", "subject", "ms_forward", "ms_backward", "ms_step", "ms_step_low",
-        "ms_step_high", "steps_per_s", "over_static", "over_onednn", "product_share"]
-assert all(list(r) == keys and r["ms_forward"] > 0 and r["ms_step"] > 0 for r in rows), rows
+        "ms_step_high", "steps_per_s", "over_static", "over_onednn", "product_share", "of_peak",
+        "of_read", "flops_per_s", "read_bytes_per_s"]
+for r in rows:
+    assert list(r) == keys and all(r[k] > 0 for k in ["ms_forward", "ms_step"] + keys[-4:]), r
+    # The same limit for all of a case, and a faster step is nearer to it.
+    same = [x for x in rows if x["case"] == r["case"]]
+    assert len({x["flops_per_s"] for x in same}) == 1, same
+    assert all((x["ms_step"] < r["ms_step"]) == (x["of_peak"] > r["of_peak"]) for x in same), same
 subjects = ["ashlar", "onednn", "driver_each_step", "static_buffer"]
 if result["onednn"] is None:
     subjects.remove("onednn")
