@@ -1,0 +1,356 @@
+/*
+ * test_ranks_nccl.c - ranks on CUDA devices, a process each, by the stand-in for NCCL: what every
+ * collective gives, what NCCL and its calls may fail with, and that all is given back.
+ */
+#include "tests/arena/reduce/ranks_fixture.h"
+
+#include "allocator/device/device_impl.h"
+#include "arena/reduce/nccl.h"
+
+enum { ELEMENTS = 24, MANY = 200 /* collectives, more than are watched at a time */ };
+
+static ashlar_nccl *nccl; /* the table of this process */
+static ashlar_nccl real;
+static ashlar_allocator *allocator;
+static void *memory;
+static double host[ELEMENTS];
+
+static void open_cuda(uint32_t timeout_ms) {
+    const ashlar_nccl *found = NULL;
+    char name[32];
+    (void)snprintf(name, sizeof name, "cuda:%zu", rank);
+    CHECK(ashlar_ranks_open(ENGINE_LIBRARY, timeout_ms, &ranks) == ASHLAR_OK);
+    CHECK(ashlar_device_open(name, &device) == ASHLAR_OK);
+    CHECK(ashlar_stream_create(device, &stream) == ASHLAR_OK);
+    CHECK(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
+    CHECK(ashlar_alloc(allocator, sizeof host, stream, &memory) == ASHLAR_OK);
+    CHECK(ashlar__nccl_open(&found) == ASHLAR_OK);
+    nccl = (ashlar_nccl *)(uintptr_t)found;
+    real = *nccl;
+}
+
+static void close_cuda(bool has_failed) {
+    ashlar_ranks_drop_collectives(ranks, has_failed);
+    CHECK(ranks->nccl == NULL && ranks->device == NULL);
+    CHECK(ashlar_free(allocator, memory) == ASHLAR_OK);
+    ashlar_allocator_destroy(allocator);
+    close_soft(has_failed);
+    meet(); /* the id is a file of rank 0's */
+}
+
+static void put(ashlar_dtype dtype) {
+    CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
+    fill(host, dtype, ELEMENTS, rank);
+    CHECK(ashlar_copy_to_device(device, memory, host, sizeof host, stream) == ASHLAR_OK);
+}
+
+static void expect(ashlar_dtype dtype, size_t first, size_t end, size_t from, bool is_sum) {
+    size_t wrong = 0;
+    CHECK(ashlar_copy_to_host(device, host, memory, sizeof host, stream) == ASHLAR_OK);
+    CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
+    CHECK(ashlar_ranks_check(ranks) == ASHLAR_OK);
+    for (size_t i = first; i < end; i++) {
+        const size_t of = from < world->count ? from : i / (ELEMENTS / world->count);
+        wrong += element(host, dtype, i) != (is_sum ? sum_of(i) : number_of(of, i));
+    }
+    CHECK_ZU(wrong, 0);
+}
+
+/* ---- what they give ---- */
+
+static ashlar_ranks_order order;
+
+static void do_all(void) {
+    open_cuda(0);
+    CHECK(ashlar_ranks_collectives(ranks, device, order, &table) == ASHLAR_OK);
+    void *c = table->context;
+    const size_t count = world->count, shard = ELEMENTS / count;
+    for (int i = 0; i < ASHLAR_DTYPE_COUNT; i++) {
+        const ashlar_dtype dtype = (ashlar_dtype)i;
+        put(dtype);
+        CHECK(table->broadcast(c, memory, ELEMENTS, dtype, count - 1, stream) == ASHLAR_OK);
+        expect(dtype, 0, ELEMENTS, count - 1, false);
+        put(dtype);
+        CHECK(table->all_reduce(c, memory, ELEMENTS, dtype, stream) == ASHLAR_OK);
+        expect(dtype, 0, ELEMENTS, 0, true);
+        put(dtype);
+        CHECK(table->reduce_scatter(c, memory, ELEMENTS, dtype, stream) == ASHLAR_OK);
+        expect(dtype, rank * shard, (rank + 1) * shard, 0, true);
+        put(dtype);
+        CHECK(table->all_gather(c, memory, ELEMENTS, dtype, stream) == ASHLAR_OK);
+        expect(dtype, 0, ELEMENTS, ENGINE_RANKS, false);
+    }
+    CHECK_ZU(own->call_count, 0); /* MPI compares only */
+    CHECK_ZU(ranks->event_calls, count == 1 ? 0 : 4 * ASHLAR_DTYPE_COUNT);
+    CHECK(ashlar__ranks_beside_open(ranks) == ASHLAR_OK); /* needs none */
+    CHECK(ranks->beside == NULL);
+    close_cuda(false);
+    CHECK(world->aborted[rank] == 0);
+}
+
+CASE(every_collective_gives_what_it_should_by_nccl) {
+    static const size_t counts[] = {1, 2, 4};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        for (order = ASHLAR_RANKS_FASTEST; order <= ASHLAR_RANKS_TREE; order++) {
+            REQUIRE(set_up_world(counts[i]));
+            run_ranks(do_all);
+            tear_down_world();
+        }
+    }
+}
+
+static void do_many(void) {
+    open_cuda(0);
+    CHECK(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &table) == ASHLAR_OK);
+    put(ASHLAR_F32);
+    for (size_t i = 0; i < MANY; i++) {
+        CHECK(table->broadcast(table->context, memory, 1, ASHLAR_F32, 0, stream) == ASHLAR_OK);
+    }
+    CHECK(table->all_reduce(table->context, (float *)memory + 1, ELEMENTS - 1, ASHLAR_F32,
+                            stream) == ASHLAR_OK);
+    expect(ASHLAR_F32, 1, ELEMENTS, 0, true);
+    CHECK(ranks->event_calls <= MANY + 1);
+    /* A second table takes the place of the first. */
+    CHECK(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_TREE, &table) == ASHLAR_OK);
+    put(ASHLAR_F32);
+    CHECK(table->all_reduce(table->context, memory, ELEMENTS, ASHLAR_F32, stream) == ASHLAR_OK);
+    expect(ASHLAR_F32, 0, ELEMENTS, 0, true);
+    close_cuda(false);
+}
+
+CASE(more_collectives_than_are_watched) {
+    REQUIRE(set_up_world(2));
+    run_ranks(do_many);
+}
+
+static void differ(void) {
+    open_cuda(0);
+    CHECK(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &table) == ASHLAR_OK);
+    ashlar_ranks_mark(ranks, 3, rank);
+    CHECK_FAILS(table->all_reduce(table->context, memory, 2, ASHLAR_F32, stream), ASHLAR_EIO,
+                "rank 1 has diverged: it is at bucket 0 of step 3");
+    /* From then on nothing is queued. */
+    CHECK_FAILS(table->broadcast(table->context, memory, 2, ASHLAR_F32, 0, stream), ASHLAR_EIO,
+                "rank 1 has diverged");
+    CHECK(ranks->event_calls == 0);
+    close_cuda(true);
+}
+
+CASE(ranks_that_differ_are_found_before_nccl_sees_it) {
+    REQUIRE(set_up_world(2));
+    run_ranks(differ);
+}
+
+/* ---- what fails ---- */
+
+typedef enum fault {
+    NO_ID,
+    NO_JOINING,
+    NO_SUM,
+    NO_BROADCAST,
+    NO_SCATTER,
+    NO_GATHER,
+    NO_PROGRESS,
+    LATE_ERROR,
+    FAULTS
+} fault;
+
+static fault made;
+static const char *detail = "";
+
+static const char *tell_detail(nccl_comm comm) {
+    (void)comm;
+    return detail;
+}
+
+static nccl_result no_id(nccl_id *id) {
+    (void)id;
+    return NCCL_SYSTEM_ERROR;
+}
+
+static nccl_result no_joining(nccl_comm *comm, int count, nccl_id id, int as, nccl_config *config) {
+    (void)id;
+    CHECK(count == 2 && as == (int)rank && config->is_blocking == 0);
+    *comm = NULL;
+    return NCCL_INVALID_USAGE;
+}
+
+static nccl_result no_sum(const void *from, void *to, size_t count, nccl_type type, nccl_op op,
+                          nccl_comm comm, cu_stream on) {
+    (void)from, (void)to, (void)count, (void)type, (void)op, (void)comm, (void)on;
+    return NCCL_SYSTEM_ERROR;
+}
+
+static nccl_result no_broadcast(const void *from, void *to, size_t count, nccl_type type, int root,
+                                nccl_comm comm, cu_stream on) {
+    (void)from, (void)to, (void)count, (void)type, (void)root, (void)comm, (void)on;
+    return NCCL_SYSTEM_ERROR;
+}
+
+static nccl_result no_gather(const void *from, void *to, size_t count, nccl_type type,
+                             nccl_comm comm, cu_stream on) {
+    (void)from, (void)to, (void)count, (void)type, (void)comm, (void)on;
+    return NCCL_SYSTEM_ERROR;
+}
+
+static nccl_result no_parting(nccl_comm comm) {
+    (void)comm;
+    return NCCL_SYSTEM_ERROR;
+}
+
+static nccl_result late_error(nccl_comm comm, nccl_result *result) {
+    (void)comm;
+    *result = NCCL_REMOTE_ERROR;
+    return NCCL_SUCCESS;
+}
+
+static nccl_result no_answer(nccl_comm comm, nccl_result *result) {
+    (void)comm, (void)result;
+    return NCCL_INVALID_ARGUMENT;
+}
+
+static ashlar_status queue_one(int kind) {
+    void *c = table->context;
+    return kind == NO_BROADCAST ? table->broadcast(c, memory, 2, ASHLAR_F32, 0, stream)
+           : kind == NO_SCATTER ? table->reduce_scatter(c, memory, 2, ASHLAR_F32, stream)
+           : kind == NO_GATHER  ? table->all_gather(c, memory, 2, ASHLAR_F32, stream)
+                                : table->all_reduce(c, memory, 2, ASHLAR_F32, stream);
+}
+
+static void check_told(ashlar_status status, const char *words) {
+    CHECK(status == ASHLAR_EIO);
+    CHECK_HAS(ashlar_error_detail(), words);
+    CHECK(ashlar_ranks_check(ranks) == ASHLAR_EIO);
+}
+
+/* A call of NCCL's fails as it is made: the status is its reason, with NCCL's own words if any. */
+static void fail_in_a_call(void) {
+    static const char *const calls[FAULTS] = {[NO_SUM] = "ncclAllReduce: ",
+                                              [NO_BROADCAST] = "ncclBroadcast: ",
+                                              [NO_SCATTER] = "ncclReduceScatter: ",
+                                              [NO_GATHER] = "ncclAllGather: "};
+    char words[64];
+    open_cuda(0);
+    CHECK(ashlar_ranks_collectives(ranks, device, order, &table) == ASHLAR_OK);
+    meet();
+    nccl->all_reduce = made == NO_SUM ? no_sum : real.all_reduce;
+    nccl->broadcast = made == NO_BROADCAST ? no_broadcast : real.broadcast;
+    nccl->reduce_scatter = made == NO_SCATTER ? no_sum : real.reduce_scatter;
+    nccl->all_gather = made == NO_GATHER ? no_gather : real.all_gather;
+    nccl->get_last_error = tell_detail;
+    detail = rank == 0 ? "" : "the cable";
+    (void)snprintf(words, sizeof words, "rank %zu: %s", rank,
+                   order == ASHLAR_RANKS_TREE ? calls[NO_SUM] : calls[made]);
+    check_told(queue_one((int)made), words);
+    CHECK_HAS(ashlar_error_detail(), rank == 0 ? "(2)" : "(2): the cable");
+    CHECK((strstr(ashlar_error_detail(), "(2): ") != NULL) == (rank == 1));
+    CHECK(ranks->event_calls == 0);
+    close_cuda(true);
+}
+
+CASE(a_call_of_nccl_that_fails_is_told_with_its_reason) {
+    for (made = NO_SUM; made <= NO_GATHER; made++) {
+        order = ASHLAR_RANKS_FASTEST;
+        REQUIRE(set_up_world(2));
+        run_ranks(fail_in_a_call);
+        tear_down_world();
+    }
+    made = NO_SUM;
+    order = ASHLAR_RANKS_TREE;
+    REQUIRE(set_up_world(2));
+    run_ranks(fail_in_a_call);
+}
+
+static void fail_to_join(void) {
+    open_cuda(300);
+    const ashlar_collectives *const none = (const ashlar_collectives *)(const void *)&table;
+    table = none;
+    nccl->get_id = made == NO_ID ? no_id : real.get_id;
+    nccl->comm_init = made == NO_JOINING ? no_joining : real.comm_init;
+    if (made == NO_PROGRESS) {
+        nccl->comm_get_async_error = no_answer;
+    } else if (made == LATE_ERROR) {
+        nccl->comm_get_async_error = late_error;
+    }
+    const ashlar_status status =
+        ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &table);
+    CHECK(status == ASHLAR_EIO && table == none && ranks->nccl == NULL);
+    CHECK_HAS(ashlar_error_detail(), made == NO_ID && rank == 0 ? "rank 0: ncclGetUniqueId: "
+                                     : made == NO_ID ? "rank 0 does not talk to rank 1"
+                                                     : "ncclCommInitRankConfig: ");
+    meet();
+    close_cuda(true);
+}
+
+CASE(ranks_that_do_not_come_together_by_nccl) {
+    static const fault all[] = {NO_ID, NO_JOINING, NO_PROGRESS, LATE_ERROR};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        made = all[i];
+        REQUIRE(set_up_world(2));
+        run_ranks(fail_to_join);
+        tear_down_world();
+    }
+}
+
+/* What the driver or the host refuses when the table is made; a rank alone needs no other. */
+static void fail_to_open(void) {
+    open_cuda(0);
+    const unsigned long most = 1000;
+    unsigned long n = 0;
+    ashlar_status status;
+    do {
+        ashlar__driver_fail_at(device->driver, -1, ++n, CU_UNKNOWN);
+        status = ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &table);
+        ashlar__driver_fail_at(device->driver, -1, 0, CU_SUCCESS);
+        CHECK(status == ASHLAR_OK || (status != ASHLAR_EIO && ranks->nccl == NULL));
+    } while (status != ASHLAR_OK && n < most);
+    CHECK(n > 64 && n < most); /* an event for each that is watched */
+    FOR_HOST_FAILURES(k, host_status,
+                      ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &table)) {
+        CHECK((ranks->nccl != NULL) == (host_status == ASHLAR_OK));
+    }
+    close_cuda(false);
+}
+
+CASE(a_table_that_cannot_be_made_leaves_nothing) {
+    REQUIRE(set_up_world(1));
+    run_ranks(fail_to_open);
+}
+
+/* NCCL finds out itself that a connection broke, or a rank never comes to a collective. */
+static void find_out(void) {
+    open_cuda(0);
+    CHECK(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &table) == ASHLAR_OK);
+    meet();
+    nccl->comm_get_async_error = late_error;
+    while (ashlar_ranks_check(ranks) == ASHLAR_OK) {
+        (void)sched_yield();
+    }
+    CHECK_HAS(ashlar_error_detail(), "a collective: ");
+    CHECK_HAS(ashlar_error_detail(), "(6)");
+    meet();
+    close_cuda(true);
+}
+
+CASE(a_failure_that_nccl_finds_ends_all) {
+    REQUIRE(set_up_world(2));
+    run_ranks(find_out);
+}
+
+/* The last call of NCCL's fails: nothing is left, and no one waits. */
+static void part_badly(void) {
+    open_cuda(0);
+    CHECK(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_TREE, &table) == ASHLAR_OK);
+    meet();
+    nccl->comm_finalize = no_parting;
+    ashlar_ranks_drop_collectives(ranks, false);
+    check_told(ashlar_ranks_check(ranks), "ncclCommFinalize: ");
+    close_cuda(true);
+}
+
+CASE(ranks_that_part_badly_say_so) {
+    REQUIRE(set_up_world(2));
+    run_ranks(part_badly);
+}
+
+RUN_CASES()
