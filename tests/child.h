@@ -63,4 +63,18 @@ static inline bool child_passes(void (*act)(void)) {
     return passes;
 }
 
+/* What `fn` returns there; -1 where it did not end by itself in time. */
+static inline int child_returns(int (*fn)(const void *), const void *arg) {
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        _exit(fn(arg));
+    }
+    int status = 0;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status)
+               ? WEXITSTATUS(status)
+               : -1;
+}
+
 #endif /* ASHLAR_TESTS_CHILD_H */

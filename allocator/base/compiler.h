@@ -32,13 +32,17 @@
 #define ASHLAR_RETURN_ADDRESS() NULL
 #endif
 
-/* Unroll the next loop. The compiler must know its number of turns, at most 32. */
+/* Unroll the next loop: wholly (the compiler must know its number of turns, at most 32), or four
+ * turns at a time. */
 #if defined(__clang__)
 #define ASHLAR_UNROLL _Pragma("clang loop unroll(full)")
+#define ASHLAR_UNROLL_4 _Pragma("clang loop unroll_count(4)")
 #elif defined(__GNUC__)
 #define ASHLAR_UNROLL _Pragma("GCC unroll 32")
+#define ASHLAR_UNROLL_4 _Pragma("GCC unroll 4")
 #else
 #define ASHLAR_UNROLL
+#define ASHLAR_UNROLL_4
 #endif
 
 /* Call this in each turn of a loop that waits for another thread. */

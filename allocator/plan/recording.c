@@ -186,6 +186,7 @@ typedef struct merger {
     uint32_t *to[2];       /* to[i] is [from[i]->count], rising: each allocation's index in `out` */
     uint32_t first[KINDS]; /* by tag and stream: the first allocation of from[0] not in `out` yet */
     uint32_t *next_alike;  /* [from[0]->count], the next allocation of the same tag and stream */
+    bool is_passed[KINDS]; /* by tag and stream: one of from[0] came after the last of from[1] */
     ashlar_recording out;
 } merger;
 
@@ -235,22 +236,30 @@ static void put(merger *m, int which, uint32_t i, bool is_paired) {
     m->to[which][i] = m->out.count - 1;
 }
 
-/* Pair each allocation of from[1] with the next one of from[0] of the same tag and stream. */
-static void pair(merger *m) {
+/* Pair each allocation of from[1] with the next one of from[0] of the same tag and stream. False: a
+ * step of from[1] would find another allocation of from[0]. That is so where one is passed over on
+ * the way to what the step leaves out. */
+static bool pair(merger *m) {
     const uint32_t count = m->from[0]->count;
     uint32_t i = 0;
     for (uint32_t j = 0; j < m->from[1]->count; j++) {
-        const uint32_t k = find_alike(m, kind_of(m, 1, j), i);
+        const uint32_t kind = kind_of(m, 1, j), k = find_alike(m, kind, i);
+        if (m->from[1]->allocs[j].is_landing && m->is_passed[kind]) {
+            return false;
+        }
         while (k < count && i <= k) {
+            m->is_passed[kind_of(m, 0, i)] = true;
             put(m, 0, i++, false);
         }
         put(m, 1, j, k < count);
+        m->is_passed[kind] = false;
     }
     while (i < count) {
         put(m, 0, i++, false);
     }
     ASHLAR_CHECK2(m->out.count >= count && m->out.count >= m->from[1]->count);
     ASHLAR_CHECK2(m->out.count <= count + m->from[1]->count);
+    return true;
 }
 
 static void mark_landings(merger *m, int which) {
@@ -295,6 +304,19 @@ static ashlar_status map_streams(merger *m) {
     return ASHLAR_OK;
 }
 
+static ashlar_status fill_out(merger *m) {
+    link_alike(m);
+    if (!pair(m)) {
+        return ashlar__fail(ASHLAR_EOVERFLOW, "the steps leave out different allocations");
+    }
+    for (int which = 0; which < 2; which++) {
+        map_ends(m, which);
+        mark_landings(m, which);
+    }
+    ASHLAR_CHECK3(ashlar__recording_is_sound(&m->out));
+    return ASHLAR_OK;
+}
+
 ashlar_status ashlar__recording_merge(const ashlar_recording *base, const ashlar_recording *more,
                                       ashlar_recording *out) {
     ASHLAR_CHECK2(base != more && base->blocks == NULL && more->blocks == NULL);
@@ -314,16 +336,12 @@ ashlar_status ashlar__recording_merge(const ashlar_recording *base, const ashlar
     m.next_alike = ashlar__host_calloc((size_t)base->count + 1, sizeof *m.next_alike);
     if (m.out.allocs == NULL || m.to[0] == NULL || m.to[1] == NULL || m.next_alike == NULL) {
         status = ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to merge two recordings");
-        ashlar__recording_finish(&m.out);
-    } else {
-        link_alike(&m);
-        pair(&m);
-        for (int which = 0; which < 2; which++) {
-            map_ends(&m, which);
-            mark_landings(&m, which);
-        }
-        ASHLAR_CHECK3(ashlar__recording_is_sound(&m.out));
+    }
+    ASHLAR_THEN(status, fill_out(&m));
+    if (status == ASHLAR_OK) {
         *out = m.out;
+    } else {
+        ashlar__recording_finish(&m.out);
     }
     ashlar__host_free(m.to[0]);
     ashlar__host_free(m.to[1]);

@@ -99,9 +99,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__recording_find_peaks(
  *
  * A step of one recording then leaves out allocations of the other. But allocations that are left
  * out right before one of the step's own never have the same tag and stream as that one. So a
- * search for the next allocation with that tag and stream finds the step's own.
+ * search for the next allocation with that tag and stream finds the step's own. This would not hold
+ * for all steps of some merged recordings: then `more` is refused. One step is never refused.
  *
- * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; then *out is unchanged.
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW (too much, or refused); then *out is unchanged.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__recording_merge(const ashlar_recording *base,
                                                         const ashlar_recording *more,

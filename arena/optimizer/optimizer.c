@@ -11,6 +11,7 @@
 #include "allocator/base/host.h"
 #include "allocator/base/sized.h"
 #include "arena/optimizer/optimizer_impl.h"
+#include "arena/compute/instruction_set.h"
 #include "arena/compute/workers.h"
 
 /* One block of device memory holds the scalars, the runs and the partials, in that order. */
@@ -56,7 +57,8 @@ static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_con
     const unsigned moments =
         ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1) | ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT2);
     ASHLAR_TRY(check_arena(arena, ashlar_optimizer_regions(config) & ~(is_part ? moments : 0)));
-    return ashlar__workers_check();
+    ASHLAR_TRY(ashlar__workers_check());
+    return ashlar__instruction_set_check();
 }
 
 static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {

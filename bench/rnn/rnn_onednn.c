@@ -1,4 +1,4 @@
-/* rnn_onednn.c - networks by oneDNN 2.x; versions before 2.0 and since 3.0 have other interfaces.
+/* rnn_onednn.c - networks by oneDNN, from 2.5 on (rnn_onednn_version.h).
  *
  * Letters as in rnn_layout.h. oneDNN's dimensions of weights are L D I G O; packed order is its
  * "ldgoi" with L = D = 1. Its GRU with linear before reset is ours except for the order z r n and a
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 
 const int ashlar__onednn_ends[][2] = {
@@ -47,80 +48,60 @@ void ashlar__onednn_set_threads(size_t count) {
     }
 }
 
-static dnnl_memory_desc_t describe(int count, const dnnl_dim_t *dims, dnnl_format_tag_t tag) {
-    dnnl_memory_desc_t md;
-    /* This cannot fail, since dimensions are positive and tags fit them. */
-    (void)dnnl_memory_desc_init_by_tag(&md, count, dims, dnnl_f32, tag);
-    return md;
+static onednn_memory describe(layer *l, int count, const dnnl_dim_t *dims, dnnl_format_tag_t tag) {
+    ASHLAR_ASSERT(l->kept_count < KEPT_MAX);
+    return onednn_describe(&l->kept[l->kept_count++], count, dims, tag);
 }
 
-static dnnl_memory_desc_t describe_rows(const ashlar_onednn *net, size_t width) {
+static onednn_memory describe_rows(const ashlar_onednn *net, layer *l, size_t width) {
     const dnnl_dims_t dims = {(dnnl_dim_t)net->steps, (dnnl_dim_t)net->batch, (dnnl_dim_t)width};
-    return describe(3, dims, dnnl_tnc);
+    return describe(l, 3, dims, dnnl_tnc);
 }
 
-static dnnl_memory_desc_t describe_weights(const ashlar_onednn *net, size_t input,
-                                           dnnl_format_tag_t tag) {
+static onednn_memory describe_weights(const ashlar_onednn *net, layer *l, size_t input,
+                                      dnnl_format_tag_t tag) {
     const ashlar_rnn_config *c = &net->layout.config;
     const dnnl_dims_t dims = {1, (dnnl_dim_t)c->directions, (dnnl_dim_t)input,
                               (dnnl_dim_t)net->layout.gates, (dnnl_dim_t)c->hidden};
-    return describe(5, dims, tag);
+    return describe(l, 5, dims, tag);
 }
 
-static dnnl_memory_desc_t describe_bias(const ashlar_onednn *net) {
+static onednn_memory describe_bias(const ashlar_onednn *net, layer *l) {
     const ashlar_rnn_config *c = &net->layout.config;
     const dnnl_dims_t dims = {1, (dnnl_dim_t)c->directions, (dnnl_dim_t)net->bias_count,
                               (dnnl_dim_t)c->hidden};
-    return describe(4, dims, dnnl_ldgo);
+    return describe(l, 4, dims, dnnl_ldgo);
 }
 
-static dnnl_memory_desc_t describe_states(const ashlar_onednn *net) {
+static onednn_memory describe_states(const ashlar_onednn *net, layer *l) {
     const ashlar_rnn_config *c = &net->layout.config;
     const dnnl_dims_t dims = {1, (dnnl_dim_t)c->directions, (dnnl_dim_t)net->batch,
                               (dnnl_dim_t)c->hidden};
-    return describe(4, dims, dnnl_ldnc);
-}
-
-static dnnl_rnn_direction_t direction_of(const ashlar_onednn *net) {
-    return net->layout.config.directions == 2 ? dnnl_bidirectional_concat
-                                              : dnnl_unidirectional_left2right;
+    return describe(l, 4, dims, dnnl_ldnc);
 }
 
 static ashlar_status make_pass(ashlar_onednn *net, layer *l, int pass) {
-    const dnnl_prop_kind_t kind = net->training ? dnnl_forward_training : dnnl_forward_inference;
-    const dnnl_rnn_direction_t direction = direction_of(net);
-    const dnnl_memory_desc_t src = describe_rows(net, l->input);
-    const dnnl_memory_desc_t dst = describe_rows(net, net->layout.output);
-    const dnnl_memory_desc_t w = describe_weights(net, l->input, dnnl_format_tag_any);
-    const dnnl_memory_desc_t r =
-        describe_weights(net, net->layout.config.hidden, dnnl_format_tag_any);
-    const dnnl_memory_desc_t bias = describe_bias(net), state = describe_states(net);
-    const bool is_lstm = net->layout.config.cell == ASHLAR_RNN_LSTM;
-    dnnl_rnn_desc_t desc;
-    if (pass == FORWARD && is_lstm) {
-        TRY(dnnl_lstm_forward_desc_init(&desc, kind, direction, &src, &state, &state, &w, &r, &bias,
-                                        &dst, NULL, NULL, 0));
-    } else if (pass == FORWARD) {
-        TRY(dnnl_lbr_gru_forward_desc_init(&desc, kind, direction, &src, &state, &w, &r, &bias,
-                                           &dst, NULL, 0));
-    } else if (is_lstm) {
-        TRY(dnnl_lstm_backward_desc_init(&desc, dnnl_backward, direction, &src, &state, &state, &w,
-                                         &r, &bias, &dst, NULL, NULL, &src, &state, &state, &w, &r,
-                                         &bias, &dst, NULL, NULL, 0));
-    } else {
-        TRY(dnnl_lbr_gru_backward_desc_init(&desc, dnnl_backward, direction, &src, &state, &w, &r,
-                                            &bias, &dst, NULL, &src, &state, &w, &r, &bias, &dst,
-                                            NULL, 0));
-    }
-    TRY(dnnl_primitive_desc_create(&l->descs[pass], &desc, NULL, net->engine,
-                                   pass == FORWARD ? NULL : l->descs[FORWARD]));
+    const ashlar_rnn_config *c = &net->layout.config;
+    const onednn_pass p = {
+        .kind = net->training ? dnnl_forward_training : dnnl_forward_inference,
+        .direction =
+            c->directions == 2 ? dnnl_bidirectional_concat : dnnl_unidirectional_left2right,
+        .src = describe_rows(net, l, l->input),
+        .state = describe_states(net, l),
+        .w = describe_weights(net, l, l->input, dnnl_format_tag_any),
+        .r = describe_weights(net, l, c->hidden, dnnl_format_tag_any),
+        .bias = describe_bias(net, l),
+        .dst = describe_rows(net, l, net->layout.output),
+        .forward = pass == FORWARD ? NULL : l->descs[FORWARD],
+    };
+    TRY(c->cell == ASHLAR_RNN_LSTM ? onednn_describe_lstm(&p, net->engine, &l->descs[pass])
+                                   : onednn_describe_gru(&p, net->engine, &l->descs[pass]));
     TRY(dnnl_primitive_create(&l->passes[pass], l->descs[pass]));
     return ASHLAR_OK;
 }
 
-/* The description of a memory: a primitive's own wish, or else one written to *own. */
-static const dnnl_memory_desc_t *describe_memory(const ashlar_onednn *net, const layer *l,
-                                                 int which, dnnl_memory_desc_t *own) {
+/* The description of a memory: a primitive's own wish, or else ours. */
+static onednn_memory describe_memory(const ashlar_onednn *net, layer *l, int which) {
     const_dnnl_primitive_desc_t forward = l->descs[FORWARD], backward = l->descs[BACKWARD];
     switch (which) {
     case W:
@@ -136,28 +117,22 @@ static const dnnl_memory_desc_t *describe_memory(const ashlar_onednn *net, const
         return dnnl_primitive_desc_query_md(backward, dnnl_query_diff_weights_md, which - DIFF_W);
     case SRC:
     case DIFF_SRC:
-        *own = describe_rows(net, l->input);
-        break;
+        return describe_rows(net, l, l->input);
     case DST:
     case DIFF_DST:
-        *own = describe_rows(net, net->layout.output);
-        break;
+        return describe_rows(net, l, net->layout.output);
     case BIAS:
     case DIFF_BIAS:
-        *own = describe_bias(net);
-        break;
+        return describe_bias(net, l);
     case W_USER:
     case DIFF_W_USER:
-        *own = describe_weights(net, l->input, dnnl_ldgoi);
-        break;
+        return describe_weights(net, l, l->input, dnnl_ldgoi);
     case R_USER:
     case DIFF_R_USER:
-        *own = describe_weights(net, net->layout.config.hidden, dnnl_ldgoi);
-        break;
+        return describe_weights(net, l, net->layout.config.hidden, dnnl_ldgoi);
     default: /* h and c before the first step, or their gradients, which nobody reads */
-        *own = describe_states(net);
+        return describe_states(net, l);
     }
-    return own;
 }
 
 /* Whether the layer owns a memory. The first layer's input, the last layer's output and weights
@@ -171,8 +146,7 @@ static bool is_owned(const ashlar_onednn *net, int which, bool is_last) {
 
 static ashlar_status make_memory(ashlar_onednn *net, layer *l, bool is_last) {
     for (int i = 0; i < (net->training ? MEMORY_COUNT : FORWARD_COUNT); i++) {
-        dnnl_memory_desc_t own;
-        const dnnl_memory_desc_t *md = describe_memory(net, l, i, &own);
+        const onednn_memory md = describe_memory(net, l, i);
         const bool has_data = is_owned(net, i, is_last);
         TRY(dnnl_memory_create(&l->memory[i], md, net->engine,
                                has_data ? DNNL_MEMORY_ALLOCATE : DNNL_MEMORY_NONE));
@@ -185,7 +159,7 @@ static ashlar_status make_memory(ashlar_onednn *net, layer *l, bool is_last) {
 
 static ashlar_status make_reorders(ashlar_onednn *net, layer *l) {
     for (int i = 0; i < (net->training ? REORDER_COUNT : W_BACK_IN); i++) {
-        const dnnl_memory_desc_t *from, *to;
+        onednn_memory from, to;
         dnnl_primitive_desc_t desc;
         TRY(dnnl_memory_get_memory_desc(l->memory[ashlar__onednn_ends[i][0]], &from));
         TRY(dnnl_memory_get_memory_desc(l->memory[ashlar__onednn_ends[i][1]], &to));
@@ -244,6 +218,9 @@ static void destroy_layer(layer *l) {
     }
     for (int i = 0; i < MEMORY_COUNT; i++) {
         DESTROY(memory, l->memory[i]);
+    }
+    for (size_t i = 0; i < l->kept_count; i++) {
+        onednn_forget(&l->kept[i]);
     }
     for (int i = 0; i < PASS_COUNT; i++) {
         DESTROY(primitive, l->passes[i]);

@@ -4,9 +4,8 @@
 
 #include "bench/rnn/rnn_onednn.h"
 
-#include <oneapi/dnnl/dnnl.h>
-
 #include "allocator/base/error.h"
+#include "bench/rnn/rnn_onednn_version.h"
 
 /* The memory of a layer. BACK: in the format that backward asks for. USER: packed order. R always
  * follows W, and C follows H. */
@@ -43,8 +42,12 @@ enum { W_IN, R_IN, W_BACK_IN, R_BACK_IN, DIFF_W_OUT, DIFF_R_OUT, REORDER_COUNT }
 /* The two memories of each reorder. */
 extern const int ashlar__onednn_ends[REORDER_COUNT][2];
 
+enum { KEPT_MAX = 2 * 6 + MEMORY_COUNT }; /* each pass and each memory is described */
+
 typedef struct layer {
     size_t input;
+    dnnl_memory_desc_t kept[KEPT_MAX]; /* [kept_count], descriptions */
+    size_t kept_count;
     dnnl_primitive_desc_t descs[PASS_COUNT];
     dnnl_primitive_t passes[PASS_COUNT];
     dnnl_primitive_t reorders[REORDER_COUNT];

@@ -169,7 +169,7 @@ ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x, const f
 /* oneDNN, too, ADDS to its gradients. */
 static void clear_gradients(const layer *l) {
     for (int which = DIFF_BIAS; which <= DIFF_R; which++) {
-        const dnnl_memory_desc_t *md;
+        onednn_memory md;
         if (dnnl_memory_get_memory_desc(l->memory[which], &md) == dnnl_success) {
             memset(data_of(l, which), 0, dnnl_memory_desc_get_size(md));
         }

@@ -31,6 +31,9 @@ const ashlar_rnn_case *ashlar__rnn_cases(size_t *count) {
         {"lstm_T64_B32_H256_L2_inference", 64, 32, NETWORK(LSTM, 256, 256, 2, 1), false, true},
         {"gru_T64_B32_H256_L2_inference", 64, 32, NETWORK(GRU, 256, 256, 2, 1), false, true},
         {"lstm_T64_B1_H256_L2_inference", 64, 1, NETWORK(LSTM, 256, 256, 2, 1), false, true},
+        {"lstm_T64_B16_H1024_L1", 64, 16, NETWORK(LSTM, 1024, 1024, 1, 1), false, false},
+        {"lstm_T64_B16_H1024_L1_inference", 64, 16, NETWORK(LSTM, 1024, 1024, 1, 1), false, true},
+        {"lstm_T64_B1_H1024_L1_inference", 64, 1, NETWORK(LSTM, 1024, 1024, 1, 1), false, true},
     };
     *count = sizeof cases / sizeof cases[0];
     return cases;

@@ -5,6 +5,7 @@
 
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
+#include "arena/compute/instruction_set.h"
 #include "arena/compute/workers.h"
 
 /* The arguments of a queued pass. The launch copies all of them, lengths included. */
@@ -27,12 +28,12 @@ static void run_call(void *copied) {
 }
 
 static ashlar_status check(const ashlar_rnn_layout *layout) {
-    return ashlar__rnn_cpu_passes_of(layout->config.dtype) != NULL
-               ? ashlar__workers_check()
-               : ashlar__fail(ASHLAR_ENOTSUP,
-                              "rnn: the CPU computes in ASHLAR_F32 and ASHLAR_F64 "
-                              "only; ASHLAR_%s is for GPUs",
-                              ashlar_dtype_name(layout->config.dtype));
+    const ashlar_dtype dtype = layout->config.dtype;
+    ASHLAR_FAIL_IF(ashlar__rnn_cpu_passes_of(dtype) == NULL, ASHLAR_ENOTSUP,
+                   "rnn: the CPU computes in ASHLAR_F32 and ASHLAR_F64 only; ASHLAR_%s is for GPUs",
+                   ashlar_dtype_name(dtype));
+    ASHLAR_TRY(ashlar__workers_check());
+    return ashlar__instruction_set_check();
 }
 
 /* A pass, or of backward_weights one layer's part; see ashlar_rnn_cpu_args. */

@@ -11,7 +11,7 @@
 static const size_t PIECE_PRODUCTS = (size_t)1 << 20;
 
 /* All tiles but the last in a direction are multiples of these: of whole row blocks and panels. */
-enum { ROW_UNIT = 12, COLUMN_UNIT = 16 };
+enum { ROW_UNIT = 12, COLUMN_UNIT = 32 };
 
 /* A product whose c is cut into `rows` x `columns` tiles. */
 typedef struct tiling {

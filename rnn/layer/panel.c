@@ -28,25 +28,48 @@ void pack_panels(bool trans, size_t columns, size_t depth, const real *from, siz
     }
 }
 
-/* c [rows, PANEL] = or += a block of rows times a panel. Each caller gives `rows` as a constant. */
-static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, size_t depth, left_rows a,
-                                               const real *panel, bool adds, real *c, size_t ldc) {
+/* Add to the sums the products of one column of the left factor and one row of the panel. at: the
+ * column's elements in rows 0, 3, 6 and 9, so that an address is a pointer and a multiple of the
+ * stride that the processor scales: arithmetic would take the multipliers' time. */
+static ASHLAR_ALWAYS_INLINE void multiply_column(const size_t rows, const real *const *at,
+                                                 size_t stride, const real *panel,
+                                                 vector sum[][2]) {
+    const vector low = *(const loose_vector *)panel;
+    const vector high = *(const loose_vector *)(panel + LANE_COUNT);
+    ASHLAR_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        const real left = at[i / 3][i % 3 * stride];
+        sum[i][0] += left * low;
+        sum[i][1] += left * high;
+    }
+}
+
+/* c [rows, PANEL] = or += a block of rows times a panel. Each caller gives `rows` and is_packed as
+ * constants. */
+static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, const bool is_packed,
+                                               size_t depth, left_rows a, const real *panel,
+                                               bool adds, real *c, size_t ldc) {
+    enum { TRIPLES = (BLOCK_ROWS + 2) / 3 };
     vector sum[BLOCK_ROWS][2];
-    const real *at = a.at;
+    const size_t stride = is_packed ? 1 : a.row, next = is_packed ? rows : a.column;
+    const real *at[TRIPLES];
+    ASHLAR_UNROLL
+    for (size_t i = 0; i < TRIPLES; i++) {
+        at[i] = a.at + 3 * i * stride;
+    }
     ASHLAR_UNROLL
     for (size_t i = 0; i < rows; i++) {
         sum[i][0] = sum[i][1] = (vector){0};
         ASHLAR_PREFETCH(c + i * ldc);
+        ASHLAR_PREFETCH(c + i * ldc + PANEL - 1); /* it may be in the next line */
     }
+    ASHLAR_UNROLL_4
     for (size_t p = 0; p < depth; p++) {
-        const vector low = *(const loose_vector *)panel;
-        const vector high = *(const loose_vector *)(panel + LANE_COUNT);
+        multiply_column(rows, at, stride, panel, sum);
         ASHLAR_UNROLL
-        for (size_t i = 0; i < rows; i++) {
-            sum[i][0] += at[i * a.row] * low;
-            sum[i][1] += at[i * a.row] * high;
+        for (size_t i = 0; i < TRIPLES; i++) {
+            at[i] += next;
         }
-        at += a.column;
         panel += PANEL;
     }
     ASHLAR_UNROLL
@@ -86,9 +109,15 @@ static void multiply_pair(size_t depth, left_rows a, const real *panel, size_t s
 
 static void multiply_block(size_t rows, size_t depth, left_rows a, const real *panel, bool adds,
                            real *c, size_t ldc) {
-#define CASE(count)                                          \
-    case count:                                              \
-        multiply_rows(count, depth, a, panel, adds, c, ldc); \
+    _Static_assert(BLOCK_ROWS <= 12, "every count of rows has its case");
+#define CASE(count)                                                                               \
+    case count:                                                                                   \
+        if (count > BLOCK_ROWS) {                                                                 \
+        } else if (a.is_packed) {                                                                 \
+            multiply_rows(count <= BLOCK_ROWS ? count : 1, true, depth, a, panel, adds, c, ldc);  \
+        } else {                                                                                  \
+            multiply_rows(count <= BLOCK_ROWS ? count : 1, false, depth, a, panel, adds, c, ldc); \
+        }                                                                                         \
         break
     switch (rows) {
         CASE(1);
@@ -96,7 +125,13 @@ static void multiply_block(size_t rows, size_t depth, left_rows a, const real *p
         CASE(3);
         CASE(4);
         CASE(5);
-        CASE(BLOCK_ROWS);
+        CASE(6);
+        CASE(7);
+        CASE(8);
+        CASE(9);
+        CASE(10);
+        CASE(11);
+        CASE(12);
     }
 }
 
@@ -113,10 +148,13 @@ static void multiply_last_block(size_t rows, size_t depth, left_rows a, const re
 }
 
 /* With this many blocks of rows or more, the next panel is prefetched while one is multiplied. */
-enum { FETCHING_BLOCKS = 3 };
+enum { FETCHING_BLOCKS = 3, LINE = ASHLAR_CACHE_LINE / sizeof(real) };
 static void prefetch_panel(const real *panel, size_t first, size_t end) {
     for (size_t p = first; p < end; p++) {
-        ASHLAR_PREFETCH_FAR(panel + p * PANEL);
+        ASHLAR_UNROLL
+        for (size_t i = 0; i < PANEL; i += LINE) {
+            ASHLAR_PREFETCH_FAR(panel + p * PANEL + i);
+        }
     }
 }
 
@@ -137,10 +175,6 @@ void multiply_panels(size_t count, size_t columns, size_t depth, left_rows a, co
                 prefetch_panel(panel + stride, depth * i / blocks, depth * (i + 1) / blocks);
             }
             block.at += first * (a.is_packed ? depth : a.row);
-            if (a.is_packed) {
-                block.row = 1;
-                block.column = rows;
-            }
             if (width == PANEL) {
                 multiply_block(rows, depth, block, panel, adds, c + first * ldc + j, ldc);
             } else {

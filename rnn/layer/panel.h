@@ -23,10 +23,12 @@ typedef real loose_vector
 enum {
     LANE_COUNT = ASHLAR_VECTOR_BYTES / sizeof(real),
     PANEL = 2 * LANE_COUNT,
-    BLOCK_ROWS = 6,  /* each needs two registers for sums: 12 of 16 */
-    DEPTH = 256,     /* registers: two of sums for each row, so 12 of 16 */
+    BLOCK_ROWS = ASHLAR_VECTOR_COUNT * 3 / 8, /* two registers of sums for each: 12 of 16 */
+    DEPTH = 256,
     CACHED_ROWS = 96 /* rows of the left factor, DEPTH columns each, that fit the level-2 cache */
 };
+_Static_assert(CACHED_ROWS % BLOCK_ROWS == 0, "whole blocks of rows");
+_Static_assert(PANEL * sizeof(real) <= 2 * ASHLAR_VECTOR_BYTES_MAX, "there is room for panels");
 
 /* The left factor's rows: element (i, p) is at[i * row + p * column]. Packed rows are stored block
  * by block, and each block column by column. */

@@ -38,7 +38,7 @@ static void backward_step(const layer_run *run, cell_step step, some_rows rows, 
     const bool has_sums = batch->split < batch->gate_rows;
     add_rows(run->dh, run->dy + batch->start[t] * output, output, rows, state);
     step.doutput = backward_projection(run, rows, t);
-    cell_backward[batch->layout->config.cell](&step, rows);
+    run_cell(run, cell_backward[batch->layout->config.cell], &step, rows);
     /* Set only the rows of dh whose sequences run at this step. The other rows keep their gradient:
      * in the forward direction that of the last state, since the sequence's steps are still to
      * come; in reverse that of the first state, since its steps are over. For the GRU the product

@@ -56,6 +56,8 @@ ASHLAR_DECLARE_PASSES(f32, baseline)
 ASHLAR_DECLARE_PASSES(f64, baseline)
 ASHLAR_DECLARE_PASSES(f32, avx2)
 ASHLAR_DECLARE_PASSES(f64, avx2)
+ASHLAR_DECLARE_PASSES(f32, avx512)
+ASHLAR_DECLARE_PASSES(f64, avx512)
 
 /* The passes of a type, [ASHLAR_RNN_PASS_COUNT], of the best set that this processor can run. NULL:
  * not on the CPU. */

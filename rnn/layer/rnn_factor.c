@@ -102,6 +102,28 @@ void multiply_some(const factor *f, some_rows rows, const real *a, size_t lda, b
                               .ldc = rows.stride * ldc});
 }
 
+/* The cells' half of a step on some rows, of which each piece has every so manieth. */
+typedef struct cell_rows {
+    cell_function *function;
+    const cell_step *step;
+    some_rows rows;
+    size_t pieces;
+} cell_rows;
+
+static void run_piece(void *context, size_t i) {
+    const cell_rows *const c = context;
+    const size_t stride = c->rows.stride;
+    c->function(c->step, (some_rows){c->rows.first + i * stride, c->pieces * stride, c->rows.end});
+}
+
+void run_cell(const layer_run *run, cell_function *function, const cell_step *step,
+              some_rows rows) {
+    const size_t count = count_rows(rows), most = run->recurrent.pieces;
+    cell_rows c = {.function = function, .step = step, .rows = rows};
+    c.pieces = count < most ? count : most;
+    ashlar__workers_run(c.pieces, run_piece, &c);
+}
+
 static cell_step open_step(const layer_run *run, size_t t) {
     const ashlar_rnn_rows *const batch = run->batch;
     const layer_part *const part = run->part;

@@ -45,6 +45,7 @@ typedef struct layer_run {
 
 #define run_layer ASHLAR_VARIANT(ashlar__run_layer)
 #define multiply_some ASHLAR_VARIANT(ashlar__multiply_some)
+#define run_cell ASHLAR_VARIANT(ashlar__run_cell)
 
 /* Run all steps, shared by the threads. */
 void run_layer(layer_run run, const ashlar_rnn_cpu_args *args);
@@ -52,5 +53,9 @@ void run_layer(layer_run run, const ashlar_rnn_cpu_args *args);
 /* c = or += a * f, for these rows of a and c, which lie `lda` and `ldc` elements apart. */
 void multiply_some(const factor *f, some_rows rows, const real *a, size_t lda, bool adds, real *c,
                    size_t ldc);
+
+/* The point-wise half of a step (cell_step.h) on these rows, shared by threads as its product is.
+ */
+void run_cell(const layer_run *run, cell_function *function, const cell_step *step, some_rows rows);
 
 #endif /* ASHLAR_RNN_FACTOR_H */

@@ -31,7 +31,7 @@ static void forward_step(const layer_run *run, cell_step step, some_rows rows, s
     multiply_some(&run->recurrent, rows, step.state, state, !has_sums,
                   has_sums ? step.sums : step.gates,
                   has_sums ? batch->gate_rows : batch->gate_width);
-    cell_forward[batch->layout->config.cell](&step, rows);
+    run_cell(run, cell_forward[batch->layout->config.cell], &step, rows);
     if (is_projected) {
         multiply_some(&run->project, rows, step.output, hidden, false, after, state);
     }

@@ -6,9 +6,10 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
+#include "arena/compute/instruction_set.h"
 #include "arena/compute/workers.h"
 
-/* Bytes of a cache line, so that no two buffers share one. A panel's row is never longer. */
+/* Bytes of a cache line, so that no two buffers share one. */
 enum { BUFFER_ALIGN = 64 };
 
 /*
@@ -20,6 +21,10 @@ enum { PACKED_STEPS = 4 };
 /* The least work worth a thread: the sequences and multiplications of a strand (a share of the
  * sequences), the multiplications of a piece (a share of the columns of a step's product). */
 enum { STRAND_ROWS = 4, STRAND_PRODUCTS = 1 << 20, PIECE_PRODUCTS = 1 << 16 };
+
+/* Strands each read all of R at every step. A larger R than this stays in no processor's own cache:
+ * its columns are shared instead, so that each thread reads, and may keep, a part. */
+enum { STRAND_BYTES = 2 << 20 };
 
 /* Buffers placed one after the other. fits: whether all buffers so far fit. */
 typedef struct room {
@@ -78,7 +83,7 @@ static bool map_slice(ashlar_rnn_rows *b, size_t rows, size_t state_rows) {
 /* Room for the panels of a matrix and of its transpose: both in every pass, and as wide as for the
  * widest instruction set, so that sizes are equal everywhere. */
 static size_t place_panels(room *r, size_t rows, size_t cols, size_t item) {
-    const size_t wide = BUFFER_ALIGN / item;
+    const size_t wide = 2 * ASHLAR_VECTOR_BYTES_MAX / item;
     const size_t plain = (cols + wide - 1) / wide * wide * rows; /* of less than 2^31 weights */
     const size_t transposed = (rows + wide - 1) / wide * wide * cols;
     return place(r, plain > transposed ? plain : transposed, 1, item);
@@ -170,7 +175,9 @@ static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
 static size_t count_shards(const ashlar_rnn_rows *batch) {
     const size_t threads = ashlar__workers_count(), most = batch->batch / STRAND_ROWS;
     const size_t each = batch->gate_rows * batch->layout->state; /* row */
-    if (most < threads || batch->row_count < STRAND_PRODUCTS / each * threads) {
+    const size_t bytes = each * ashlar_dtype_bytes(batch->layout->config.dtype);
+    if (bytes > STRAND_BYTES || most < threads ||
+        batch->row_count < STRAND_PRODUCTS / each * threads) {
         return 1;
     }
     return threads;

@@ -170,7 +170,7 @@ void ashlar__train_command_print_help(FILE *out, const char *program, bool is_ta
                 program);
     }
     fprintf(out,
-            "Environment: ASHLAR_DEVICE, ASHLAR_SOFT, ASHLAR_THREADS.\n"
+            "Environment: ASHLAR_DEVICE, ASHLAR_SOFT, ASHLAR_THREADS, ASHLAR_ISA.\n"
             "Exit: 0, 1 failed, 2 a bad option, 128 + a signal's number: saved and reported.\n");
 }
 

@@ -131,6 +131,8 @@ check 'a_bad_ASHLAR_SOFT_is_named' \
     refuses_environment ASHLAR_SOFT=memory=lots 2 'ASHLAR_SOFT' --data "$data" --device soft
 check 'a_bad_ASHLAR_THREADS_is_named' \
     refuses_environment ASHLAR_THREADS=many 2 'ASHLAR_THREADS' --data "$data" --device soft
+check 'a_bad_ASHLAR_ISA_is_named' \
+    refuses_environment ASHLAR_ISA=sse9 2 'ASHLAR_ISA=sse9' --data "$data" --device soft
 check 'more_memory_than_the_device_has_is_said' \
     refuses_environment ASHLAR_SOFT=memory=16MiB 1 'memory' --data "$data" --device soft \
     --layers 2 --hidden 1024

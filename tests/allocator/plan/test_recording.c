@@ -3,6 +3,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/random.h"
 #include "allocator/plan/recording.h"
 
 static ashlar_stream_state states[ASHLAR_PLAN_STREAMS_MAX + 2];
@@ -257,6 +258,122 @@ CASE(a_merge_keeps_the_highest_peak_of_its_steps) {
     size_t peaks[ASHLAR_PLAN_STREAMS_MAX];
     CHECK(ashlar__recording_find_peaks(&into, false, peaks) == ASHLAR_OK);
     CHECK_ZU(peaks[0], 2048); /* what a plan for both needs */
+}
+
+/* ---- steps of merged recordings ---- */
+
+enum { STEPS = 6, ALLOCS = 12, DRAWN_TAGS = 3 };
+
+static ashlar_random random_state;
+
+static size_t below(size_t bound) {
+    return (size_t)ashlar__random_below(&random_state, bound);
+}
+
+/* A step of drawn tags, sizes and lifetimes, some of whose blocks are shared. */
+static void draw_step(ashlar_recording *to) {
+    const int count = 1 + (int)below(ALLOCS);
+    bool is_live[ALLOCS] = {false};
+    for (int i = 0; i < count; i++) {
+        add(to, 1 + below(1000), (unsigned)below(DRAWN_TAGS), 0, i);
+        is_live[i] = true;
+        for (int k = 0; k <= i; k++) {
+            if (is_live[k] && below(3) == 0) {
+                CHECK(below(4) != 0 || ashlar__recording_share(to, &blocks[k]));
+                free_block(to, k);
+                is_live[k] = false;
+            }
+        }
+    }
+    for (int k = 0; k < count; k++) {
+        if (is_live[k]) {
+            free_block(to, k);
+        }
+    }
+    ashlar__recording_close(to);
+}
+
+/* Whether each allocation of the step, which goes to the next one alike, finds room for its size,
+ * life and uses there. */
+static bool finds_its_own(const ashlar_recording *merged, const ashlar_recording *step) {
+    uint32_t to[ALLOCS], at = 0;
+    for (uint32_t i = 0; i < step->count; i++, at++) {
+        while (at < merged->count && merged->allocs[at].tag != step->allocs[i].tag) {
+            at++;
+        }
+        if (at == merged->count) {
+            return false;
+        }
+        to[i] = at;
+    }
+    bool fits = true;
+    for (uint32_t i = 0; i < step->count; i++) {
+        const ashlar_recorded *own = &step->allocs[i], *found = &merged->allocs[to[i]];
+        fits = fits && found->bytes >= own->bytes && found->end > to[own->end - 1] &&
+               found->is_shared >= own->is_shared;
+    }
+    return fits;
+}
+
+static ashlar_status merge_into(ashlar_recording *base, ashlar_recording *more) {
+    ashlar_recording merged;
+    const ashlar_status status = ashlar__recording_merge(base, more, &merged);
+    if (status == ASHLAR_OK) {
+        ashlar__recording_finish(base);
+        *base = merged;
+    }
+    ashlar__recording_finish(more);
+    return status;
+}
+
+/* A copy of a closed recording. */
+static ashlar_recording copy_of(const ashlar_recording *recording) {
+    ashlar_recording copy = *recording;
+    copy.allocs = ashlar__host_calloc(recording->count, sizeof *copy.allocs);
+    memcpy(copy.allocs, recording->allocs, recording->count * sizeof *copy.allocs);
+    return copy;
+}
+
+/* Merge steps in pairs, pairs of pairs and so on, as neighbours are joined. Those that cannot be
+ * merged stay alone. Returns how many merges of recordings that were merged themselves succeeded.
+ */
+static int check_tree(void) {
+    ashlar_recording steps[STEPS] = {{0}}, merged[STEPS];
+    bool is_in[STEPS][STEPS] = {{false}}; /* whether merged[i] has steps[k] */
+    int deep = 0;
+    for (int i = 0; i < STEPS; i++) {
+        draw_step(&steps[i]);
+        merged[i] = copy_of(&steps[i]);
+        is_in[i][i] = true;
+    }
+    for (int left = STEPS; left > 1; left--) {
+        const size_t i = below((size_t)left - 1);
+        const bool is_deep = merged[i + 1].peaks[0] > 0; /* serves as a mark here */
+        if (merge_into(&merged[i], &merged[i + 1]) == ASHLAR_OK) {
+            deep += is_deep;
+            merged[i].peaks[0] = 1;
+            for (int k = 0; k < STEPS; k++) {
+                is_in[i][k] |= is_in[i + 1][k];
+            }
+        }
+        memmove(&merged[i + 1], &merged[i + 2], ((size_t)left - 2 - i) * sizeof merged[0]);
+        memmove(&is_in[i + 1], &is_in[i + 2], ((size_t)left - 2 - i) * sizeof is_in[0]);
+    }
+    for (int k = 0; k < STEPS; k++) {
+        CHECK(!is_in[0][k] || finds_its_own(&merged[0], &steps[k]));
+        ashlar__recording_finish(&steps[k]);
+    }
+    ashlar__recording_finish(&merged[0]);
+    return deep;
+}
+
+CASE(every_merged_step_finds_its_own) {
+    int deep = 0;
+    for (uint64_t seed = 1; seed <= 3000 && check_failed == 0; seed++) {
+        ashlar__random_init(&random_state, seed);
+        deep += check_tree();
+    }
+    CHECK(deep > 1000);
 }
 
 RUN_CASES_AFTER(check_each = finish_all)

@@ -12,21 +12,7 @@
 
 #include <ashlar/status.h>
 
-#include "tests/check.h"
-
-/* What `fn` returns in a child of its own; -1 where that did not end by itself in time. */
-static int run_in_child(int (*fn)(const void *), const void *arg) {
-    fflush(stdout);
-    const pid_t child = fork();
-    if (child == 0) {
-        alarm(20);
-        _exit(fn(arg));
-    }
-    int status = 0;
-    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status)
-               ? WEXITSTATUS(status)
-               : -1;
-}
+#include "tests/child.h"
 
 static atomic_size_t calls, foreign_calls;
 static pthread_t caller;
@@ -69,9 +55,9 @@ static int count_by_environment(const void *text) {
 }
 
 CASE(the_environment_says_how_many) {
-    CHECK(run_in_child(count_by_environment, "1") == 1);
-    CHECK(run_in_child(count_by_environment, "7") == 7);
-    CHECK(run_in_child(count_by_environment, "255") == 255);
+    CHECK(child_returns(count_by_environment, "1") == 1);
+    CHECK(child_returns(count_by_environment, "7") == 7);
+    CHECK(child_returns(count_by_environment, "255") == 255);
 }
 
 static int bad_environment(const void *text) {
@@ -87,9 +73,9 @@ static int bad_environment(const void *text) {
 CASE(a_bad_environment_is_reported_and_work_done_alone) {
     static const char *const texts[] = {"0", "257", "", "two", "-1", "2 ", "99999999999999999999"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        CHECK(run_in_child(bad_environment, texts[i]) == 0);
+        CHECK(child_returns(bad_environment, texts[i]) == 0);
     }
-    CHECK(run_in_child(bad_environment, "256") == 1); /* is none */
+    CHECK(child_returns(bad_environment, "256") == 1); /* is none */
 }
 
 static int count_on_one_processor(const void *unused) {
@@ -103,8 +89,8 @@ CASE(without_it_they_are_as_many_as_the_process_may_run_on) {
     cpu_set_t set;
     REQUIRE(sched_getaffinity(0, sizeof set, &set) == 0);
     const int want = CPU_COUNT(&set) < ASHLAR_WORKERS_MAX ? CPU_COUNT(&set) : ASHLAR_WORKERS_MAX;
-    CHECK(run_in_child(count_by_environment, NULL) == want);
-    CHECK(run_in_child(count_on_one_processor, NULL) == 1);
+    CHECK(child_returns(count_by_environment, NULL) == want);
+    CHECK(child_returns(count_on_one_processor, NULL) == 1);
 }
 
 /* ---- forks, and no threads ---- */
@@ -118,12 +104,12 @@ static int fork_with_threads(const void *unused) {
     if (work_in_two() != 1) {
         return 10;
     }
-    const int child = run_in_child(work_there, unused);
+    const int child = child_returns(work_there, unused);
     return child == 1 ? work_in_two() : 20; /* the parent's go on */
 }
 
 CASE(a_child_starts_threads_of_its_own) {
-    CHECK(run_in_child(fork_with_threads, NULL) == 1);
+    CHECK(child_returns(fork_with_threads, NULL) == 1);
 }
 
 /*
@@ -154,7 +140,7 @@ static int fork_amid_work(const void *unused) {
         sched_yield();
     }
     for (int i = 0; i < 50; i++) {
-        good += run_in_child(work_there, unused) == 1;
+        good += child_returns(work_there, unused) == 1;
     }
     atomic_store(&stop, true);
     pthread_join(thread, NULL);
@@ -162,7 +148,7 @@ static int fork_amid_work(const void *unused) {
 }
 
 CASE(a_fork_amid_work_leaves_the_child_able_to_work) {
-    CHECK(run_in_child(fork_amid_work, NULL) == 50);
+    CHECK(child_returns(fork_amid_work, NULL) == 50);
 }
 
 static int work_without_threads(const void *unused) {
@@ -184,8 +170,8 @@ static int work_with_fewer_threads(const void *unused) {
 }
 
 CASE(without_threads_the_caller_does_everything) {
-    CHECK(run_in_child(work_without_threads, NULL) == 0);
-    CHECK(run_in_child(work_with_fewer_threads, NULL) == 0);
+    CHECK(child_returns(work_without_threads, NULL) == 0);
+    CHECK(child_returns(work_with_fewer_threads, NULL) == 0);
 }
 
 static int exit_with_threads(const void *unused) {
@@ -196,7 +182,7 @@ static int exit_with_threads(const void *unused) {
 
 CASE(a_process_may_end_while_they_are_there) {
     for (int i = 0; i < 20; i++) {
-        CHECK(run_in_child(exit_with_threads, NULL) == 7);
+        CHECK(child_returns(exit_with_threads, NULL) == 7);
     }
 }
 

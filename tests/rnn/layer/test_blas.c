@@ -6,6 +6,7 @@
 #include <limits.h>
 
 #include "tests/allocator/trace/numbers_fixture.h"
+#include "tests/rnn/layer/set_fixture.h"
 #include "arena/compute/workers.h"
 
 enum { ROOM = 600 * 130 };
@@ -239,4 +240,4 @@ CASE(the_implementation_has_a_name_and_counts_its_threads) {
     printf("# %s\n", ashlar__blas_name());
 }
 
-RUN_CASES()
+RUN_CASES_OF_SET()

@@ -2,6 +2,7 @@
  * test_rnn_agree.c - one problem of each kind solved in two ways, which must agree.
  */
 #include "tests/rnn/layer/rnn_cpu_fixture.h"
+#include "tests/rnn/layer/set_fixture.h"
 
 /* A case that runs on every kind of stack. */
 #define CASE_OF_KINDS(test, k)                    \
@@ -184,4 +185,4 @@ CASE_OF_KINDS(every_instruction_set_gives_the_same_numbers, k) {
     }
 }
 
-RUN_CASES()
+RUN_CASES_OF_SET()

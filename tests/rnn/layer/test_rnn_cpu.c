@@ -2,6 +2,7 @@
  * test_rnn_cpu.c - the memory that the CPU's passes need, and that they stay inside it.
  */
 #include "tests/rnn/layer/rnn_cpu_fixture.h"
+#include "tests/rnn/layer/set_fixture.h"
 
 static void check_guards(const problem *p) {
     for (size_t i = 0; i < 2; i++) {
@@ -89,4 +90,4 @@ CASE(impossible_sizes_are_refused_and_write_nothing) {
     CHECK_HAS(ashlar_error_detail(), "lower steps");
 }
 
-RUN_CASES()
+RUN_CASES_OF_SET()

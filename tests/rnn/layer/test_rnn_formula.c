@@ -5,6 +5,7 @@
  * sequence, one layer, one direction and one unit at a time, straight from rnn_layout.h.
  */
 #include "tests/rnn/layer/rnn_cpu_fixture.h"
+#include "tests/rnn/layer/set_fixture.h"
 
 #include "rnn/layer/dropout.h"
 
@@ -225,4 +226,4 @@ CASE(another_seed_drops_others) {
     CHECK(memcmp(a.args.b.y, b.args.b.y, a.y_count * a.item) != 0);
 }
 
-RUN_CASES()
+RUN_CASES_OF_SET()

@@ -2,17 +2,19 @@
  * test_rnn_threads.c - the CPU's passes on one thread and on several.
  */
 #include "tests/rnn/layer/rnn_cpu_fixture.h"
+#include "tests/rnn/layer/set_fixture.h"
 
 #include "arena/compute/workers.h"
 
 /* With shards of the batch (sequences enough), and with pieces of each step's product (too few of
- * them). */
+ * them, or an R that no cache of one processor holds). */
 static void check_threads(const kind *k) {
     static const shape shapes[] = {
         {1, 24, 12, 16, 96, {24, 24, 1, 20, 24, 23, 24, 9, 24, 24, 22, 24}, true},
         {2, 5, 2, 9, 264, {5, 3}, true},
+        {1, 4, 9, 6, 740, {4, 1, 3, 4, 2, 4, 4, 3, 4}, true},
     };
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         problem one, many;
         REQUIRE(open_problem(&one, &shapes[i], k, ASHLAR_F32, true));
         REQUIRE(open_problem(&many, &shapes[i], k, ASHLAR_F32, true));
@@ -43,4 +45,4 @@ CASE(any_number_of_threads_gives_the_same_bits) {
     }
 }
 
-RUN_CASES()
+RUN_CASES_OF_SET()
