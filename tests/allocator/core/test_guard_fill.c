@@ -337,7 +337,18 @@ CASE_WITH(the_walker_knows_the_quarantine, set_up_guarded(EAGER, ASHLAR_GUARD_FI
         CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "in quarantine, counted");
         *fields[i] = right;
     }
-    ashlar_block *freed = allocator->guards.fill->quarantine[0].block;
+    ashlar_guard_fill *fill = allocator->guards.fill;
+    const size_t first = fill->first, count = fill->count;
+    fill->first = ASHLAR_QUARANTINE_BLOCKS; /* read round its end: the same block */
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "in quarantine, counted");
+    fill->first = first;
+    fill->count = 0;
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "in quarantine, counted");
+    fill->count = count;
+    ashlar_block *freed = fill->quarantine[0].block;
+    freed->state = ASHLAR_BLOCK_PLAN_MEMORY;
+    CHECK(ashlar__guard_fill_check_locked(fill) == ASHLAR_EFORMAT);
+    freed->state = ASHLAR_BLOCK_USED;
     allocator->guards.fill->quarantine[0].block = freed->next;
     CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT,
                 "a block in quarantine is in use");
