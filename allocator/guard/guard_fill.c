@@ -269,6 +269,9 @@ void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill) {
 
 ashlar_status ashlar__guard_fill_check_locked(const ashlar_guard_fill *fill) {
     size_t bytes = 0;
+    ASHLAR_FAIL_IF(!is_sound(fill), ASHLAR_EFORMAT,
+                   "guard check: %zu blocks of %zu bytes in quarantine, at most %zu", fill->count,
+                   fill->bytes, fill->limit_bytes);
     for (size_t i = 0; i < fill->count; i++) {
         const ashlar_block *block =
             fill->quarantine[(fill->first + i) % ASHLAR_QUARANTINE_BLOCKS].block;
@@ -277,10 +280,7 @@ ashlar_status ashlar__guard_fill_check_locked(const ashlar_guard_fill *fill) {
         }
         bytes += block->bytes;
     }
-    if (bytes != fill->bytes || !is_sound(fill)) {
-        return ashlar__fail(ASHLAR_EFORMAT,
-                            "guard check: %zu bytes in quarantine, counted as %zu, at most %zu",
-                            bytes, fill->bytes, fill->limit_bytes);
-    }
+    ASHLAR_FAIL_IF(bytes != fill->bytes, ASHLAR_EFORMAT,
+                   "guard check: %zu bytes in quarantine, counted as %zu", bytes, fill->bytes);
     return ASHLAR_OK;
 }

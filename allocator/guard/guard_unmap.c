@@ -378,10 +378,10 @@ ashlar_status ashlar__guard_unmap_take_locked(ashlar_guard_unmap *unmap, size_t 
                                               ashlar_tag tag, ashlar_stream_state *state,
                                               ashlar_guarded_block **out) {
     size_t aligned, page_bytes;
-    if (!ashlar__align_up(bytes, ASHLAR_BLOCK_ALIGN, &aligned) ||
-        !ashlar__align_up(aligned, unmap->granularity, &page_bytes)) {
-        return ashlar__fail(ASHLAR_ENOMEM, "guard: %zu bytes are too many to map", bytes);
-    }
+    /* The granularity is a multiple of the alignment. */
+    ASHLAR_FAIL_IF(!ashlar__align_up(bytes, unmap->granularity, &page_bytes), ASHLAR_ENOMEM,
+                   "guard: %zu bytes are too many to map", bytes);
+    aligned = ashlar__round_up(bytes, ASHLAR_BLOCK_ALIGN);
     ashlar_guarded_block *block = ashlar__host_calloc(1, sizeof *block);
     if (block == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "guard: no host memory for a block");
@@ -511,6 +511,10 @@ ashlar_status ashlar__guard_unmap_add_use(ashlar_guarded_block *block, ashlar_st
 
 ashlar_status ashlar__guard_unmap_check_locked(const ashlar_guard_unmap *unmap) {
     size_t mapped = 0, live = 0, kept = 0, freed = 0, queued = 0;
+    ASHLAR_FAIL_IF(!is_sound(unmap), ASHLAR_EFORMAT,
+                   "guard check: %zu bytes mapped, %zu live, %zu kept, %zu blocks in quarantine",
+                   unmap->mapped_bytes, unmap->live_bytes, unmap->kept_bytes,
+                   unmap->quarantine_count);
     for (const ashlar_guarded_block *block = unmap->oldest; block != NULL; block = block->newer) {
         queued++;
     }
@@ -526,7 +530,7 @@ ashlar_status ashlar__guard_unmap_check_locked(const ashlar_guard_unmap *unmap) 
         freed += !block->is_live && !block->is_kept;
     }
     if (mapped != unmap->mapped_bytes || live != unmap->live_bytes || kept != unmap->kept_bytes ||
-        queued != freed || queued != unmap->quarantine_count || !is_sound(unmap)) {
+        queued != freed || queued != unmap->quarantine_count) {
         return ashlar__fail(ASHLAR_EFORMAT,
                             "guard check: %zu bytes mapped, %zu live, counted as %zu and %zu",
                             mapped, live, unmap->mapped_bytes, unmap->live_bytes);

@@ -92,6 +92,10 @@ static void find_wrongly(void) {
         }
     }
     printf("none by name: %d\n", dlsym(library, "cuNobodysCall") == NULL);
+    TRY(cuGetProcAddress_v2, (const char *, void **, int, unsigned long long, unsigned *),
+        (NULL, &address, VERSION, 0, &found));
+    TRY(cuGetProcAddress_v2, (const char *, void **, int, unsigned long long, unsigned *),
+        ("cuMemAlloc", NULL, VERSION, 0, &found));
 }
 
 static void use_streams(void) {

@@ -83,7 +83,23 @@ int flock(int fd, int operation) {
 }
 
 int fstat(int fd, struct stat *info) {
-    return fails(FSTAT) ? -1 : fstatat(fd, "", info, AT_EMPTY_PATH);
+    return fails(FSTAT) ? -1 : (int)syscall(SYS_fstat, fd, info);
+}
+
+int fstatat(int folder_fd, const char *name, struct stat *info, int flags) {
+    return fails(FSTATAT) ? -1 : (int)syscall(SYS_newfstatat, folder_fd, name, info, flags);
+}
+
+/* With an error of 0 the file is there, and empty. */
+FILE *fopen(const char *name, const char *mode) {
+    const bool has_failed = fails(FOPEN);
+    const bool is_written = mode[0] == 'w';
+    const int flags = is_written ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY;
+    if (has_failed && errno != 0) {
+        return NULL;
+    }
+    const int fd = open(has_failed ? "/dev/null" : name, flags | O_CLOEXEC, 0666);
+    return fd < 0 ? NULL : fdopen(fd, is_written ? "w" : "r");
 }
 
 int fsync(int fd) {
@@ -198,6 +214,8 @@ CASE(a_target_that_cannot_be_looked_at_is_not_written) {
     }
     (void)snprintf(below, sizeof below, "%s/file/below", folder);
     CHECK_FAILS(ashlar__file_write_line(below, "new", 3), ASHLAR_EIO, "permissions");
+    fail(FSTATAT, 1, EACCES);
+    CHECK_FAILS(replace_by("new"), ASHLAR_EIO, strerror(EACCES));
     (void)snprintf(below, sizeof below, "%s/sub", folder);
     CHECK(rmdir(below) == 0);
 }
@@ -257,6 +275,21 @@ CASE(a_file_that_no_name_can_be_given_to_is_refused) {
         }
         CHECK(names_in_folder() == 0);
     }
+}
+
+/* The umask can be read in one place only; else it is taken for the strictest. */
+CASE(a_umask_that_cannot_be_read_opens_a_file_to_nobody) {
+    struct stat info;
+    const mode_t before = umask(022);
+    ashlar__temporary_need_names(true);
+    for (int error = 0; error <= ENOENT; error += ENOENT) {
+        (void)unlink(path);
+        fail(FOPEN, 1, error);
+        CHECK(replace_by("new") == ASHLAR_OK);
+        has_failed(FOPEN);
+        CHECK(stat(path, &info) == 0 && (info.st_mode & 0777) == 0600);
+    }
+    (void)umask(before);
 }
 
 /* A file system without locks: nobody can tell that a file is stale. */

@@ -339,6 +339,18 @@ CASE_WITH(the_walker_compares_the_sums_of_pages, set_up_guarded(LATE, ASHLAR_GUA
     low->newer = unmap->blocks[1]; /* a live one in the queue */
     CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "guard check");
     low->newer = NULL;
+    unmap->kept_bytes++; /* what agrees with itself, but not with the blocks */
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "counted as");
+    unmap->kept_bytes--;
+    unmap->live_bytes--;
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "counted as");
+    unmap->live_bytes++;
+    unmap->mapped_bytes++;
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "counted as");
+    unmap->mapped_bytes--;
+    unmap->quarantine_count++;
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "counted as");
+    unmap->quarantine_count--;
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
     give(b);
 }
