@@ -46,10 +46,8 @@ void ashlar__guard_fill_destroy(ashlar_guard_fill *fill) {
     }
 }
 
-bool ashlar__guard_fill_block_bytes(size_t bytes, size_t *out) {
-    size_t sum;
-    return ashlar__add(bytes, ASHLAR_RED_ZONE_BYTES, &sum) &&
-           ashlar__align_up(sum, ASHLAR_BLOCK_ALIGN, out);
+size_t ashlar__guard_fill_block_bytes(size_t bytes) {
+    return ashlar__round_up(bytes + ASHLAR_RED_ZONE_BYTES, ASHLAR_BLOCK_ALIGN);
 }
 
 /* ---- work on streams; inside the device's context ---- */
