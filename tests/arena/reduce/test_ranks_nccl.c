@@ -60,8 +60,16 @@ static void expect(ashlar_dtype dtype, size_t first, size_t end, size_t from, bo
 
 static ashlar_ranks_order order;
 
+static int aborted_count;
+
+static nccl_result count_abort(nccl_comm comm) {
+    aborted_count++;
+    return real.comm_abort(comm);
+}
+
 static void do_all(void) {
     open_cuda(0);
+    nccl->comm_abort = count_abort;
     CHECK(ashlar_ranks_collectives(ranks, device, order, &table) == ASHLAR_OK);
     void *c = table->context;
     const size_t count = world->count, shard = ELEMENTS / count;
@@ -85,7 +93,7 @@ static void do_all(void) {
     CHECK(ashlar__ranks_beside_open(ranks) == ASHLAR_OK); /* needs none */
     CHECK(ranks->beside == NULL);
     close_cuda(false);
-    CHECK(world->aborted[rank] == 0);
+    CHECK(world->aborted[rank] == 0 && aborted_count == 0); /* all have parted */
 }
 
 CASE(every_collective_gives_what_it_should_by_nccl) {
