@@ -25,9 +25,10 @@ static bool is_sound(const ashlar_guard_unmap *unmap) {
            (unmap->live_bytes + unmap->kept_bytes == unmap->mapped_bytes) == is_empty;
 }
 
-/* Whether an unmapped page lies between block `idx` and the block below, if both exist. */
+/* Whether an unmapped page lies between block `idx` and the block below, if there is one. */
 static bool is_apart(const ashlar_guard_unmap *unmap, size_t idx) {
-    if (idx == 0 || idx >= unmap->count) {
+    ASHLAR_CHECK2(idx < unmap->count);
+    if (idx == 0) {
         return true;
     }
     const ashlar_guarded_block *below = unmap->blocks[idx - 1];
@@ -174,7 +175,8 @@ static void insert(ashlar_guard_unmap *unmap, ashlar_guarded_block *block) {
     memmove(at + 1, at, (unmap->count - idx) * sizeof *at);
     *at = block;
     unmap->count++;
-    ASHLAR_CHECK2(is_apart(unmap, idx) && is_apart(unmap, idx + 1));
+    ASHLAR_CHECK2(is_apart(unmap, idx));
+    ASHLAR_CHECK2(idx + 1 == unmap->count || is_apart(unmap, idx + 1));
 }
 
 static void remove_block(ashlar_guard_unmap *unmap, const ashlar_guarded_block *block) {
@@ -271,23 +273,23 @@ static bool is_over_limit(const ashlar_guard_unmap *unmap) {
 
 /* ---- taking ---- */
 
-/* Find the lowest free offset in [from, to) with room for `bytes` bytes and an unmapped page.
- * False: there is none. */
-static bool find_hole(const ashlar_guard_unmap *unmap, size_t from, size_t to, size_t bytes,
-                      size_t *out) {
+/* Find the lowest free offset from `from` on, which is in no block, with room for `bytes` bytes and
+ * an unmapped page. False: there is none. */
+static bool find_hole(const ashlar_guard_unmap *unmap, size_t from, size_t bytes, size_t *out) {
     size_t need;
     if (!ashlar__add(bytes, unmap->granularity, &need)) {
         return false;
     }
-    for (size_t i = find_above(unmap, from); i < unmap->count && unmap->blocks[i]->offset < to;
-         i++) {
+    for (size_t i = find_above(unmap, from); i < unmap->count; i++) {
         const ashlar_guarded_block *block = unmap->blocks[i];
-        if (block->offset >= from && block->offset - from >= need) {
+        ASHLAR_CHECK2(block->offset >= from); /* blocks are apart */
+        if (block->offset - from >= need) {
             break;
         }
         from = block->offset + block->bytes + unmap->granularity;
     }
-    if (from > to || to - from < need) {
+    ASHLAR_CHECK2(from <= unmap->range_bytes); /* each block has its unmapped page in the range */
+    if (unmap->range_bytes - from < need) {
         return false;
     }
     *out = from;
@@ -295,8 +297,7 @@ static bool find_hole(const ashlar_guard_unmap *unmap, size_t from, size_t to, s
 }
 
 static ashlar_status find_addresses(const ashlar_guard_unmap *unmap, size_t bytes, size_t *out) {
-    if (find_hole(unmap, unmap->next_offset, unmap->range_bytes, bytes, out) ||
-        find_hole(unmap, 0, unmap->range_bytes, bytes, out)) {
+    if (find_hole(unmap, unmap->next_offset, bytes, out) || find_hole(unmap, 0, bytes, out)) {
         return ASHLAR_OK;
     }
     return ashlar__fail(ASHLAR_ENOMEM, "guard: no addresses left for %zu bytes in a range of %zu",

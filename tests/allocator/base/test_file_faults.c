@@ -373,9 +373,13 @@ CASE(a_stream_is_written_to_its_end_or_its_failure_is_told) {
 }
 
 static void take_without_descriptors(void) {
-    const struct rlimit none = {STDERR_FILENO + 1, STDERR_FILENO + 1};
+    struct rlimit before, none;
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none = before;
+    none.rlim_cur = STDERR_FILENO + 1;
     CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
     CHECK_FAILS(ashlar__stream_take_stdout(), ASHLAR_EIO, "cannot write to standard output");
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
 }
 
 static void take_a_full_one(void) {
