@@ -142,6 +142,19 @@ CASE_WITH(a_part_may_be_empty, open_wide_adamw()) {
     ashlar_optimizer_destroy(part);
 }
 
+/* An arena may have moments that an algorithm has no use for. */
+CASE(moments_that_are_not_needed_are_left_alone) {
+    const ashlar_optimizer_config more = adamw(), sgd = defaults(ASHLAR_OPTIMIZER_SGD);
+    REQUIRE(open_arena("memory=16MiB", wide_cases, WIDE_COUNT, ashlar_optimizer_regions(&more)));
+    REQUIRE(ashlar_optimizer_create(arena, &sgd, streams[0], &optimizer) == ASHLAR_OK);
+    wait_for(streams[0]);
+    draw(ASHLAR_REGION_MOMENT1, 5, 1);
+    const double before = get(ASHLAR_REGION_MOMENT1, 2, 7);
+    CHECK(!(before >= 0 && before <= 0));
+    take_steps(optimizer);
+    CHECK_NEAR(get(ASHLAR_REGION_MOMENT1, 2, 7), before, 0, 0);
+}
+
 /* ---- refused ---- */
 
 CASE_WITH(tensors_of_narrow_types_are_not_divided, open_adamw()) {

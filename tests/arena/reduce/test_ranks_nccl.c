@@ -2,59 +2,9 @@
  * test_ranks_nccl.c - ranks on CUDA devices, a process each, by the stand-in for NCCL: what every
  * collective gives, what NCCL and its calls may fail with, and that all is given back.
  */
-#include "tests/arena/reduce/ranks_fixture.h"
+#include "tests/arena/reduce/nccl_fixture.h"
 
-#include "allocator/device/device_impl.h"
-#include "arena/reduce/nccl.h"
-
-enum { ELEMENTS = 24, MANY = 200 /* collectives, more than are watched at a time */ };
-
-static ashlar_nccl *nccl; /* the table of this process */
-static ashlar_nccl real;
-static ashlar_allocator *allocator;
-static void *memory;
-static double host[ELEMENTS];
-
-static void open_cuda(uint32_t timeout_ms) {
-    const ashlar_nccl *found = NULL;
-    char name[32];
-    (void)snprintf(name, sizeof name, "cuda:%zu", rank);
-    CHECK(ashlar_ranks_open(ENGINE_LIBRARY, timeout_ms, &ranks) == ASHLAR_OK);
-    CHECK(ashlar_device_open(name, &device) == ASHLAR_OK);
-    CHECK(ashlar_stream_create(device, &stream) == ASHLAR_OK);
-    CHECK(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
-    CHECK(ashlar_alloc(allocator, sizeof host, stream, &memory) == ASHLAR_OK);
-    CHECK(ashlar__nccl_open(&found) == ASHLAR_OK);
-    nccl = (ashlar_nccl *)(uintptr_t)found;
-    real = *nccl;
-}
-
-static void close_cuda(bool has_failed) {
-    ashlar_ranks_drop_collectives(ranks, has_failed);
-    CHECK(ranks->nccl == NULL && ranks->device == NULL);
-    CHECK(ashlar_free(allocator, memory) == ASHLAR_OK);
-    ashlar_allocator_destroy(allocator);
-    close_soft(has_failed);
-    meet(); /* the id is a file of rank 0's */
-}
-
-static void put(ashlar_dtype dtype) {
-    CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
-    fill(host, dtype, ELEMENTS, rank);
-    CHECK(ashlar_copy_to_device(device, memory, host, sizeof host, stream) == ASHLAR_OK);
-}
-
-static void expect(ashlar_dtype dtype, size_t first, size_t end, size_t from, bool is_sum) {
-    size_t wrong = 0;
-    CHECK(ashlar_copy_to_host(device, host, memory, sizeof host, stream) == ASHLAR_OK);
-    CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
-    CHECK(ashlar_ranks_check(ranks) == ASHLAR_OK);
-    for (size_t i = first; i < end; i++) {
-        const size_t of = from < world->count ? from : i / (ELEMENTS / world->count);
-        wrong += element(host, dtype, i) != (is_sum ? sum_of(i) : number_of(of, i));
-    }
-    CHECK_ZU(wrong, 0);
-}
+enum { MANY = 200 /* collectives, more than are watched at a time */ };
 
 /* ---- what they give ---- */
 
@@ -176,13 +126,6 @@ static nccl_result no_id(nccl_id *id) {
     return NCCL_SYSTEM_ERROR;
 }
 
-static nccl_result no_joining(nccl_comm *comm, int count, nccl_id id, int as, nccl_config *config) {
-    (void)id;
-    CHECK(count == 2 && as == (int)rank && config->is_blocking == 0);
-    *comm = NULL;
-    return NCCL_INVALID_USAGE;
-}
-
 static int joined_count;
 
 static nccl_result never_joined(nccl_comm *comm, int count, nccl_id id, int as,
@@ -209,17 +152,6 @@ static nccl_result no_gather(const void *from, void *to, size_t count, nccl_type
     return NCCL_SYSTEM_ERROR;
 }
 
-static nccl_result no_parting(nccl_comm comm) {
-    (void)comm;
-    return NCCL_SYSTEM_ERROR;
-}
-
-static nccl_result late_error(nccl_comm comm, nccl_result *result) {
-    (void)comm;
-    *result = NCCL_REMOTE_ERROR;
-    return NCCL_SUCCESS;
-}
-
 static nccl_result no_answer(nccl_comm comm, nccl_result *result) {
     (void)comm, (void)result;
     return NCCL_INVALID_ARGUMENT;
@@ -231,12 +163,6 @@ static ashlar_status queue_one(int kind) {
            : kind == NO_SCATTER ? table->reduce_scatter(c, memory, 2, ASHLAR_F32, stream)
            : kind == NO_GATHER  ? table->all_gather(c, memory, 2, ASHLAR_F32, stream)
                                 : table->all_reduce(c, memory, 2, ASHLAR_F32, stream);
-}
-
-static void check_told(ashlar_status status, const char *words) {
-    CHECK(status == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), words);
-    CHECK(ashlar_ranks_check(ranks) == ASHLAR_EIO);
 }
 
 /* A call of NCCL's fails as it is made: the status is its reason, with NCCL's own words if any. */
@@ -350,143 +276,6 @@ static void fail_to_open(void) {
 CASE(a_table_that_cannot_be_made_leaves_nothing) {
     REQUIRE(set_up_world(1));
     run_ranks(fail_to_open);
-}
-
-/* NCCL finds out itself that a connection broke, or a rank never comes to a collective. */
-static void find_out(void) {
-    open_cuda(0);
-    CHECK(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &table) == ASHLAR_OK);
-    meet();
-    nccl->comm_get_async_error = late_error;
-    while (ashlar_ranks_check(ranks) == ASHLAR_OK) {
-        (void)sched_yield();
-    }
-    CHECK_HAS(ashlar_error_detail(), "a collective: ");
-    CHECK_HAS(ashlar_error_detail(), "(6)");
-    meet();
-    close_cuda(true);
-}
-
-CASE(a_failure_that_nccl_finds_ends_all) {
-    REQUIRE(set_up_world(2));
-    run_ranks(find_out);
-}
-
-/* ---- what the watching thread sees ---- */
-
-static atomic_int asked_count;
-
-static nccl_result still_going(nccl_comm comm, nccl_result *result) {
-    (void)comm;
-    *result = NCCL_IN_PROGRESS;
-    atomic_fetch_add(&asked_count, 1);
-    return NCCL_SUCCESS;
-}
-
-static nccl_result not_answered(nccl_comm comm, nccl_result *result) {
-    (void)comm;
-    *result = NCCL_REMOTE_ERROR; /* which says nothing, since the call has failed */
-    atomic_fetch_add(&asked_count, 1);
-    return NCCL_INVALID_ARGUMENT;
-}
-
-/* Only what NCCL says for sure ends a collective. */
-static void ask_without_answer(void) {
-    nccl_result (*const answers[])(nccl_comm, nccl_result *) = {still_going, not_answered};
-    open_cuda(0);
-    CHECK(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &table) == ASHLAR_OK);
-    meet();
-    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
-        nccl->comm_get_async_error = answers[i];
-        atomic_store(&asked_count, 0);
-        while (atomic_load(&asked_count) < 2) {
-            (void)sched_yield();
-        }
-        CHECK(ashlar_ranks_check(ranks) == ASHLAR_OK);
-    }
-    nccl->comm_get_async_error = real.comm_get_async_error;
-    put(ASHLAR_F32);
-    CHECK(table->all_reduce(table->context, memory, ELEMENTS, ASHLAR_F32, stream) == ASHLAR_OK);
-    expect(ASHLAR_F32, 0, ELEMENTS, 0, true);
-    close_cuda(false);
-}
-
-CASE(an_answer_that_says_nothing_ends_nothing) {
-    REQUIRE(set_up_world(2));
-    run_ranks(ask_without_answer);
-}
-
-static nccl_result begin_joining(nccl_comm *comm, int count, nccl_id id, int as,
-                                 nccl_config *config) {
-    (void)no_joining(comm, count, id, as, config);
-    return NCCL_IN_PROGRESS;
-}
-
-static void join_for_ever(void) {
-    open_cuda(100);
-    nccl->comm_init = begin_joining;
-    nccl->comm_get_async_error = still_going;
-    CHECK_FAILS(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &table), ASHLAR_EIO,
-                "ncclCommInitRankConfig: ");
-    CHECK(ranks->nccl == NULL);
-    meet();
-    close_cuda(true);
-}
-
-CASE(a_joining_without_an_end_is_given_up) {
-    REQUIRE(set_up_world(2));
-    run_ranks(join_for_ever);
-}
-
-static cu_result query_result;
-
-static cu_result query(cu_event event) {
-    (void)event;
-    return query_result;
-}
-
-/* A collective whose event never comes, or cannot be asked for. */
-static void watch_events(void) {
-    open_cuda(200);
-    CHECK(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &table) == ASHLAR_OK);
-    meet();
-    ashlar_ranks_mark(ranks, 7, 0);
-    device->driver->table.event_query = query;
-    CHECK(table->all_reduce(table->context, memory, 2, ASHLAR_F32, stream) == ASHLAR_OK);
-    while (ashlar_ranks_check(ranks) == ASHLAR_OK) {
-        (void)sched_yield();
-    }
-    CHECK_HAS(ashlar_error_detail(), query_result == CU_NOT_READY ? "of step 7" : "cuEventQuery");
-    CHECK(ashlar_ranks_check(ranks) == ASHLAR_EIO);
-    CHECK_FAILS(table->all_reduce(table->context, memory, 2, ASHLAR_F32, stream), ASHLAR_EIO, "");
-    meet();
-    close_cuda(true);
-}
-
-CASE(a_collective_that_hangs_or_whose_event_is_lost_ends_all) {
-    static const cu_result results[] = {CU_NOT_READY, CU_UNKNOWN};
-    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
-        query_result = results[i];
-        REQUIRE(set_up_world(2));
-        run_ranks(watch_events);
-        tear_down_world();
-    }
-}
-
-/* The last call of NCCL's fails: nothing is left, and no one waits. */
-static void part_badly(void) {
-    open_cuda(0);
-    CHECK(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_TREE, &table) == ASHLAR_OK);
-    meet();
-    nccl->comm_finalize = no_parting;
-    ashlar_ranks_drop_collectives(ranks, false);
-    check_told(ashlar_ranks_check(ranks), "ncclCommFinalize: ");
-    close_cuda(true);
-}
-
-CASE(ranks_that_part_badly_say_so) {
-    REQUIRE(set_up_world(2));
-    run_ranks(part_badly);
 }
 
 RUN_CASES()
