@@ -23,10 +23,10 @@ static ashlar_status fail_key(const ashlar_pairs_format *f, ashlar_piece key, as
     char shown_key[ASHLAR_SHOWN_BYTES], shown[ASHLAR_SHOWN_BYTES];
     char hint[ASHLAR_CLOSEST_HINT_BYTES];
     ashlar_closest closest = {.word = key};
-    for (size_t i = 0, at = 0; i < f->count && at < sizeof keys; i++) {
+    for (size_t i = 0, at = 0; i < f->count; i++) {
         at += (size_t)snprintf(keys + at, sizeof keys - at, "%s%s", i == 0 ? "" : ", ", f->keys[i]);
         ashlar__closest_offer(&closest, f->keys[i]);
-        ASHLAR_CHECK2(at < sizeof keys); /* there was room for every key so far */
+        ASHLAR_ASSERT(at < sizeof keys); /* there was room for every key so far */
     }
     return ashlar__fail(ASHLAR_EINVAL,
                         "%s: unknown key \"%s\" (value \"%s\")%s; give key=value, separated "

@@ -324,8 +324,11 @@ static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, siz
 }
 
 static bool block_bytes_of(const ashlar_allocator *a, size_t bytes, size_t *out) {
-    return a->guards.fill != NULL ? ashlar__guard_fill_block_bytes(bytes, out)
-                                  : ashlar__block_bytes(bytes, out);
+    if (a->guards.fill != NULL) {
+        *out = ashlar__guard_fill_block_bytes(bytes);
+        return true;
+    }
+    return ashlar__block_bytes(bytes, out);
 }
 
 /* cause   why the last attempt failed; added to the error detail */

@@ -138,16 +138,14 @@ static uint64_t count_away_of(const ashlar_allocator *a, const ashlar_stream_sta
 }
 
 static ashlar_status check_streams(const ashlar_allocator *a) {
-    ashlar_status status = ashlar__away_check(&a->heap);
-    for (const ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
-         state = state->next) {
-        status = state->completed > state->recorded || state->last_tick > state->recorded
-                     ? ashlar__fail(ASHLAR_EFORMAT,
-                                    "allocator check: a stream is ahead of its recordings")
-                     : miscounted("a stream's blocks that are away", state->away_count,
-                                  count_away_of(a, state));
+    ASHLAR_TRY(ashlar__away_check(&a->heap));
+    for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        ASHLAR_FAIL_IF(state->completed > state->recorded || state->last_tick > state->recorded,
+                       ASHLAR_EFORMAT, "allocator check: a stream is ahead of its recordings");
+        ASHLAR_TRY(miscounted("a stream's blocks that are away", state->away_count,
+                              count_away_of(a, state)));
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 static ashlar_status check_guard(const ashlar_allocator *a) {
@@ -162,12 +160,10 @@ static ashlar_status check_guard(const ashlar_allocator *a) {
 }
 
 static ashlar_status check_caches(const ashlar_allocator *a) {
-    ashlar_status status = ASHLAR_OK;
-    for (const ashlar_cache *cache = a->caches; cache != NULL && status == ASHLAR_OK;
-         cache = cache->next) {
-        status = ashlar__cache_check_locked(cache);
+    for (const ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        ASHLAR_TRY(ashlar__cache_check_locked(cache));
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar_allocator_check(ashlar_allocator *a) {

@@ -15,6 +15,7 @@
 #include "allocator/core/rungs.h"
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
 #include "allocator/core/cycle.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/miss.h"
@@ -47,8 +48,9 @@ static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r
     a->heap.short_count++;
     collect_returned(a);
     *rung = ASHLAR_RUNG_SAME_STREAM;
-    ashlar_status status = ashlar__rung_take_mapped(a, r, out);
-    if (status == ASHLAR_OK && *out == NULL) {
+    ASHLAR_TRY(ashlar__rung_take_mapped(a, r, out));
+    ashlar_status status = ASHLAR_OK;
+    if (*out == NULL) {
         *rung = ASHLAR_RUNG_COMPLETED;
         status = ashlar__rung_ask_all(a);
     }
@@ -89,8 +91,8 @@ static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ash
 /* Rungs 1 to 6, which neither wait on the host nor empty other threads' caches. */
 static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                             ashlar_rung *rung) {
-    const ashlar_status status = take_own(a, r, out);
-    return status == ASHLAR_OK && *out == NULL ? search_on(a, r, out, rung) : status;
+    ASHLAR_TRY(take_own(a, r, out));
+    return *out == NULL ? search_on(a, r, out, rung) : ASHLAR_OK;
 }
 
 /* ---- the rungs that make room ---- */
@@ -107,12 +109,10 @@ static bool drain_caches(ashlar_allocator *a, const ashlar_request *r) {
 static ashlar_status take_of_plans(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
     ashlar_rung unused;
-    ashlar_status status = ASHLAR_OK;
-    while (status == ASHLAR_OK && *out == NULL &&
-           ashlar__planner_give_up_locked(&a->planner, &a->heap)) {
-        status = search(a, r, out, &unused);
+    while (*out == NULL && ashlar__planner_give_up_locked(&a->planner, &a->heap)) {
+        ASHLAR_TRY(search(a, r, out, &unused));
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 /* Rungs 1 to 8, after the lock was dropped: meanwhile other threads or the program's callback may
@@ -121,8 +121,8 @@ static ashlar_status search_again(ashlar_allocator *a, const ashlar_request *r,
                                   ashlar_block **out) {
     ashlar_rung unused;
     (void)drain_caches(a, r);
-    const ashlar_status status = search(a, r, out, &unused);
-    return status == ASHLAR_OK && *out == NULL ? take_of_plans(a, r, out) : status;
+    ASHLAR_TRY(search(a, r, out, &unused));
+    return *out == NULL ? take_of_plans(a, r, out) : ASHLAR_OK;
 }
 
 /* Whether waiting for this stream on the host would make memory usable by other streams. */

@@ -5,6 +5,7 @@
 #include "allocator/core/rungs.h"
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
 #include "allocator/heap/away.h"
 
 /* ---- one gap ---- */
@@ -86,14 +87,13 @@ enum { ASKED_MAX = 16 };
 
 /* Ask the driver whether all of an ended stream's work is over. */
 static ashlar_status is_over(ashlar_allocator *a, ashlar_stream_state *state, bool *out) {
-    ashlar_status status = ASHLAR_OK;
     if (!ashlar__stream_state_is_quiet(state) &&
         !ashlar__stream_state_is_closed(state, &a->client)) {
-        status = ashlar__stream_state_ask(state, &a->client, state->last_tick,
-                                          &a->stats.events_recorded);
+        ASHLAR_TRY(ashlar__stream_state_ask(state, &a->client, state->last_tick,
+                                            &a->stats.events_recorded));
     }
-    *out = status == ASHLAR_OK && ashlar__stream_state_is_quiet(state);
-    return status;
+    *out = ashlar__stream_state_is_quiet(state);
+    return ASHLAR_OK;
 }
 
 /* Merge the zone of an ended stream into the request's zone, if the stream's work is over. */
@@ -109,10 +109,7 @@ static ashlar_status adopt(ashlar_allocator *a, const ashlar_request *r, bool *a
             continue;
         }
         asked++;
-        const ashlar_status status = is_over(a, owner, adopted);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
+        ASHLAR_TRY(is_over(a, owner, adopted));
         if (*adopted) {
             ashlar__zone_move(&a->heap, zone, to, true);
             return ASHLAR_OK;
@@ -147,8 +144,8 @@ ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *
         }
     }
     while (status == ASHLAR_OK && *out == NULL && adopted && !state->is_pool) {
-        status = adopt(a, r, &adopted);
-        if (status == ASHLAR_OK && adopted) {
+        ASHLAR_TRY(adopt(a, r, &adopted));
+        if (adopted) {
             status = ashlar__rung_take_mapped(a, r, out);
         }
     }

@@ -122,23 +122,23 @@ static ashlar_status expect_fork_locked(void) {
  */
 static ashlar_status allow_peers(ashlar_allocator *a) {
     bool is_wanted = true;
-    ashlar_status status = read_switch("ASHLAR_PEERS", &is_wanted);
+    ASHLAR_TRY(read_switch("ASHLAR_PEERS", &is_wanted));
     const ashlar_device *device = ashlar_allocator_device(a);
     int count = 0;
-    if (status == ASHLAR_OK && is_wanted) {
+    if (is_wanted) {
         const cu_result result = ASHLAR_DRIVER_CALL(device->driver, device_get_count, (&count));
         if (result != CU_SUCCESS) {
             return ashlar__driver_error(device->driver, "cuDeviceGetCount", result);
         }
     }
     ASHLAR_CHECK2(count >= 0);
-    for (int peer = 0; peer < count && status == ASHLAR_OK; peer++) {
+    for (int peer = 0; peer < count; peer++) {
         if (peer != device->info.ordinal) {
-            status = ashlar_allocator_allow_peer(a, peer);
-            status = status == ASHLAR_ENOTSUP ? ASHLAR_OK : status;
+            const ashlar_status status = ashlar_allocator_allow_peer(a, peer);
+            ASHLAR_TRY(status == ASHLAR_ENOTSUP ? ASHLAR_OK : status);
         }
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 /* Apply the environment variables other than ASHLAR_CONF. */

@@ -186,7 +186,7 @@ static void *find_in_driver(const char *name) {
 static void stand_in_for(const char *symbol, void **address, int version,
                          unsigned long long flags) {
     const stand_in *best = NULL;
-    if (symbol == NULL || address == NULL || *address == NULL) {
+    if (*address == NULL) {
         return;
     }
     for (size_t i = 0; i < STAND_INS; i++) {

@@ -46,10 +46,8 @@ void ashlar__guard_fill_destroy(ashlar_guard_fill *fill) {
     }
 }
 
-bool ashlar__guard_fill_block_bytes(size_t bytes, size_t *out) {
-    size_t sum;
-    return ashlar__add(bytes, ASHLAR_RED_ZONE_BYTES, &sum) &&
-           ashlar__align_up(sum, ASHLAR_BLOCK_ALIGN, out);
+size_t ashlar__guard_fill_block_bytes(size_t bytes) {
+    return ashlar__round_up(bytes + ASHLAR_RED_ZONE_BYTES, ASHLAR_BLOCK_ALIGN);
 }
 
 /* ---- work on streams; inside the device's context ---- */
@@ -269,6 +267,9 @@ void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill) {
 
 ashlar_status ashlar__guard_fill_check_locked(const ashlar_guard_fill *fill) {
     size_t bytes = 0;
+    ASHLAR_FAIL_IF(!is_sound(fill), ASHLAR_EFORMAT,
+                   "guard check: %zu blocks of %zu bytes in quarantine, at most %zu", fill->count,
+                   fill->bytes, fill->limit_bytes);
     for (size_t i = 0; i < fill->count; i++) {
         const ashlar_block *block =
             fill->quarantine[(fill->first + i) % ASHLAR_QUARANTINE_BLOCKS].block;
@@ -277,10 +278,7 @@ ashlar_status ashlar__guard_fill_check_locked(const ashlar_guard_fill *fill) {
         }
         bytes += block->bytes;
     }
-    if (bytes != fill->bytes || !is_sound(fill)) {
-        return ashlar__fail(ASHLAR_EFORMAT,
-                            "guard check: %zu bytes in quarantine, counted as %zu, at most %zu",
-                            bytes, fill->bytes, fill->limit_bytes);
-    }
+    ASHLAR_FAIL_IF(bytes != fill->bytes, ASHLAR_EFORMAT,
+                   "guard check: %zu bytes in quarantine, counted as %zu", bytes, fill->bytes);
     return ASHLAR_OK;
 }

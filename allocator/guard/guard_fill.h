@@ -67,8 +67,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_create(ashlar_heap *heap,
 void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill);
 void ashlar__guard_fill_destroy(ashlar_guard_fill *fill); /* NULL is allowed */
 
-/* The size of a block for `bytes` bytes and a red zone; false if it does not fit in size_t. */
-bool ashlar__guard_fill_block_bytes(size_t bytes, size_t *out);
+/* The size of a block for `bytes` bytes, at most a device's memory, and a red zone. */
+size_t ashlar__guard_fill_block_bytes(size_t bytes);
 
 /*
  * Queue the fill of a new block's red zone on a stream, usually the one that allocates the block.

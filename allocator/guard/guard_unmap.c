@@ -25,9 +25,10 @@ static bool is_sound(const ashlar_guard_unmap *unmap) {
            (unmap->live_bytes + unmap->kept_bytes == unmap->mapped_bytes) == is_empty;
 }
 
-/* Whether an unmapped page lies between block `idx` and the block below, if both exist. */
+/* Whether an unmapped page lies between block `idx` and the block below, if there is one. */
 static bool is_apart(const ashlar_guard_unmap *unmap, size_t idx) {
-    if (idx == 0 || idx >= unmap->count) {
+    ASHLAR_CHECK2(idx < unmap->count);
+    if (idx == 0) {
         return true;
     }
     const ashlar_guarded_block *below = unmap->blocks[idx - 1];
@@ -174,7 +175,8 @@ static void insert(ashlar_guard_unmap *unmap, ashlar_guarded_block *block) {
     memmove(at + 1, at, (unmap->count - idx) * sizeof *at);
     *at = block;
     unmap->count++;
-    ASHLAR_CHECK2(is_apart(unmap, idx) && is_apart(unmap, idx + 1));
+    ASHLAR_CHECK2(is_apart(unmap, idx));
+    ASHLAR_CHECK2(idx + 1 == unmap->count || is_apart(unmap, idx + 1));
 }
 
 static void remove_block(ashlar_guard_unmap *unmap, const ashlar_guarded_block *block) {
@@ -271,23 +273,23 @@ static bool is_over_limit(const ashlar_guard_unmap *unmap) {
 
 /* ---- taking ---- */
 
-/* Find the lowest free offset in [from, to) with room for `bytes` bytes and an unmapped page.
- * False: there is none. */
-static bool find_hole(const ashlar_guard_unmap *unmap, size_t from, size_t to, size_t bytes,
-                      size_t *out) {
+/* Find the lowest free offset from `from` on, which is in no block, with room for `bytes` bytes and
+ * an unmapped page. False: there is none. */
+static bool find_hole(const ashlar_guard_unmap *unmap, size_t from, size_t bytes, size_t *out) {
     size_t need;
     if (!ashlar__add(bytes, unmap->granularity, &need)) {
         return false;
     }
-    for (size_t i = find_above(unmap, from); i < unmap->count && unmap->blocks[i]->offset < to;
-         i++) {
+    for (size_t i = find_above(unmap, from); i < unmap->count; i++) {
         const ashlar_guarded_block *block = unmap->blocks[i];
-        if (block->offset >= from && block->offset - from >= need) {
+        ASHLAR_CHECK2(block->offset >= from); /* blocks are apart */
+        if (block->offset - from >= need) {
             break;
         }
         from = block->offset + block->bytes + unmap->granularity;
     }
-    if (from > to || to - from < need) {
+    ASHLAR_CHECK2(from <= unmap->range_bytes); /* each block has its unmapped page in the range */
+    if (unmap->range_bytes - from < need) {
         return false;
     }
     *out = from;
@@ -295,8 +297,7 @@ static bool find_hole(const ashlar_guard_unmap *unmap, size_t from, size_t to, s
 }
 
 static ashlar_status find_addresses(const ashlar_guard_unmap *unmap, size_t bytes, size_t *out) {
-    if (find_hole(unmap, unmap->next_offset, unmap->range_bytes, bytes, out) ||
-        find_hole(unmap, 0, unmap->range_bytes, bytes, out)) {
+    if (find_hole(unmap, unmap->next_offset, bytes, out) || find_hole(unmap, 0, bytes, out)) {
         return ASHLAR_OK;
     }
     return ashlar__fail(ASHLAR_ENOMEM, "guard: no addresses left for %zu bytes in a range of %zu",
@@ -378,10 +379,10 @@ ashlar_status ashlar__guard_unmap_take_locked(ashlar_guard_unmap *unmap, size_t 
                                               ashlar_tag tag, ashlar_stream_state *state,
                                               ashlar_guarded_block **out) {
     size_t aligned, page_bytes;
-    if (!ashlar__align_up(bytes, ASHLAR_BLOCK_ALIGN, &aligned) ||
-        !ashlar__align_up(aligned, unmap->granularity, &page_bytes)) {
-        return ashlar__fail(ASHLAR_ENOMEM, "guard: %zu bytes are too many to map", bytes);
-    }
+    /* The granularity is a multiple of the alignment. */
+    ASHLAR_FAIL_IF(!ashlar__align_up(bytes, unmap->granularity, &page_bytes), ASHLAR_ENOMEM,
+                   "guard: %zu bytes are too many to map", bytes);
+    aligned = ashlar__round_up(bytes, ASHLAR_BLOCK_ALIGN);
     ashlar_guarded_block *block = ashlar__host_calloc(1, sizeof *block);
     if (block == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "guard: no host memory for a block");
@@ -511,6 +512,10 @@ ashlar_status ashlar__guard_unmap_add_use(ashlar_guarded_block *block, ashlar_st
 
 ashlar_status ashlar__guard_unmap_check_locked(const ashlar_guard_unmap *unmap) {
     size_t mapped = 0, live = 0, kept = 0, freed = 0, queued = 0;
+    ASHLAR_FAIL_IF(!is_sound(unmap), ASHLAR_EFORMAT,
+                   "guard check: %zu bytes mapped, %zu live, %zu kept, %zu blocks in quarantine",
+                   unmap->mapped_bytes, unmap->live_bytes, unmap->kept_bytes,
+                   unmap->quarantine_count);
     for (const ashlar_guarded_block *block = unmap->oldest; block != NULL; block = block->newer) {
         queued++;
     }
@@ -526,7 +531,7 @@ ashlar_status ashlar__guard_unmap_check_locked(const ashlar_guard_unmap *unmap) 
         freed += !block->is_live && !block->is_kept;
     }
     if (mapped != unmap->mapped_bytes || live != unmap->live_bytes || kept != unmap->kept_bytes ||
-        queued != freed || queued != unmap->quarantine_count || !is_sound(unmap)) {
+        queued != freed || queued != unmap->quarantine_count) {
         return ashlar__fail(ASHLAR_EFORMAT,
                             "guard check: %zu bytes mapped, %zu live, counted as %zu and %zu",
                             mapped, live, unmap->mapped_bytes, unmap->live_bytes);

@@ -461,16 +461,14 @@ ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stream_state *state, s
 }
 
 ashlar_status ashlar__away_cover(ashlar_heap *heap) {
-    ashlar_status status = ASHLAR_OK;
     for (const ashlar_stream_state *user = heap->awaited; user != NULL; user = user->next_awaited) {
         for (const ashlar_block *block = user->oldest_away; block != NULL; block = block->older) {
-            for (const ashlar_use *use = block->uses; use != NULL && status == ASHLAR_OK;
-                 use = use->next) {
-                status = cover(heap, use);
+            for (const ashlar_use *use = block->uses; use != NULL; use = use->next) {
+                ASHLAR_TRY(cover(heap, use));
             }
         }
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 /* ---- queues that change hands ---- */

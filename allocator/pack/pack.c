@@ -10,7 +10,8 @@
 #include "allocator/pack/pack_greedy.h"
 
 static ashlar_status check_alignment(size_t alignment) {
-    if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
+    ASHLAR_CHECK2(alignment > 0); /* 0 has become its default */
+    if ((alignment & (alignment - 1)) != 0) {
         return ashlar__fail(ASHLAR_EINVAL, "pack: an alignment of %zu; give a power of two",
                             alignment);
     }

@@ -262,12 +262,9 @@ static ashlar_status make_segment(const ashlar_page_heap *heap, size_t bytes,
                                   ashlar_segment **out) {
     void *base = NULL;
     const size_t page_count = bytes / heap->page_bytes;
-    size_t record_bytes;
-    ashlar_segment *segment = NULL;
-    if (ashlar__mul(page_count, sizeof *segment->pages, &record_bytes) &&
-        ashlar__add(record_bytes, sizeof *segment, &record_bytes)) {
-        segment = ashlar__host_calloc(1, record_bytes);
-    }
+    ashlar_segment *segment;
+    ASHLAR_CHECK2(sizeof *segment->pages < heap->page_bytes); /* so the product is below `bytes` */
+    segment = ashlar__host_calloc(1, sizeof *segment + page_count * sizeof *segment->pages);
     if (segment == NULL) {
         return ashlar__pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a segment's pages");
     }

@@ -260,33 +260,31 @@ static ashlar_status check_slot_block(const ashlar_page_map *map, const ashlar_p
 }
 
 static ashlar_status check_memory(const ashlar_page_map *map, const ashlar_plan_memory *memory) {
-    ashlar_status status = memory->block->state == ASHLAR_BLOCK_PLAN_MEMORY
-                               ? ASHLAR_OK
-                               : broken(memory->block, "the heap's block is no plan's memory");
-    if (status == ASHLAR_OK && memory->block->older != memory->slot_blocks) {
-        status = broken(memory->block, "does not know its slot blocks");
+    const ashlar_block *block = memory->block;
+    if (block->state != ASHLAR_BLOCK_PLAN_MEMORY) {
+        return broken(block, "the heap's block is no plan's memory");
     }
-    if (status == ASHLAR_OK &&
-        ashlar__block_is_shared(memory->block) != (memory->block->uses != NULL)) {
-        status = broken(memory->block, "marked as shared without a use, or the reverse");
+    if (block->older != memory->slot_blocks) {
+        return broken(block, "does not know its slot blocks");
     }
-    if (status == ASHLAR_OK && memory->late_count > memory->slot_block_count) {
-        status = broken(memory->block, "more late blocks than slot blocks");
+    if (ashlar__block_is_shared(block) != (block->uses != NULL)) {
+        return broken(block, "marked as shared without a use, or the reverse");
     }
-    size_t end = 0, begin = memory->block->offset;
-    for (size_t i = 0; i < memory->slot_block_count && status == ASHLAR_OK; i++) {
-        status = check_slot_block(map, memory, &memory->slot_blocks[i], begin, &end);
+    if (memory->late_count > memory->slot_block_count) {
+        return broken(block, "more late blocks than slot blocks");
+    }
+    size_t end = 0, begin = block->offset;
+    for (size_t i = 0; i < memory->slot_block_count; i++) {
+        ASHLAR_TRY(check_slot_block(map, memory, &memory->slot_blocks[i], begin, &end));
         begin = memory->slot_blocks[i].offset + ASHLAR_BLOCK_ALIGN;
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__plan_memories_check_locked(const ashlar_plan_memory *memories,
                                                  const ashlar_page_map *map) {
-    ashlar_status status = ASHLAR_OK;
-    for (const ashlar_plan_memory *memory = memories; memory != NULL && status == ASHLAR_OK;
-         memory = memory->next) {
-        status = check_memory(map, memory);
+    for (const ashlar_plan_memory *memory = memories; memory != NULL; memory = memory->next) {
+        ASHLAR_TRY(check_memory(map, memory));
     }
-    return status;
+    return ASHLAR_OK;
 }

@@ -317,7 +317,8 @@ static ashlar_status replay(warmup *w, ashlar_warmup_report *report) {
 /* ---- before and after ---- */
 
 static ashlar_status check_options(const ashlar_warmup_options *o) {
-    if (o->min_length == 0 || o->min_length > o->max_length) {
+    ASHLAR_CHECK2(o->min_length > 0); /* 0 has become 1 */
+    if (o->min_length > o->max_length) {
         return ashlar__fail(
             ASHLAR_EINVAL,
             "warm-up: lengths %zu to %zu; give max_length, and min_length from 1 to it",

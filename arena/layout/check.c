@@ -104,7 +104,10 @@ static ashlar_status check_groups(const ashlar_arena *arena) {
 static bool fits_group(const ashlar_arena_entry *tensor, const ashlar_arena_group *group) {
     const ashlar_tensor_info *info = &tensor->info;
     size_t elements = 1;
-    for (size_t d = 0; d < info->rank && d < ASHLAR_RANK_MAX; d++) {
+    if (info->rank > ASHLAR_RANK_MAX) {
+        return false;
+    }
+    for (size_t d = 0; d < info->rank; d++) {
         elements *= info->shape[d];
     }
     return info->elements == elements && info->dtype == group->dtype &&

@@ -62,12 +62,10 @@ static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_con
 }
 
 static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
-    size_t run_bytes, partial_bytes, bytes;
-    if (!ashlar__mul(o->table.count, sizeof *o->runs, &run_bytes) ||
-        !ashlar__mul(o->table.chunk_count, sizeof *o->partials, &partial_bytes) ||
-        !ashlar__add(sizeof *o->scalars + run_bytes, partial_bytes, &bytes)) {
-        return ashlar__fail(ASHLAR_EOVERFLOW, "optimizer: too many tensors");
-    }
+    /* The table is as long in host memory, and a chunk's elements take more than its partial. */
+    const size_t run_bytes = o->table.count * sizeof *o->runs;
+    const size_t bytes =
+        sizeof *o->scalars + run_bytes + o->table.chunk_count * sizeof *o->partials;
     void *block = NULL;
     const ashlar_status status = ashlar_alloc_tagged(ashlar_arena_allocator(o->arena), bytes,
                                                      ASHLAR_TAG_MOMENTS, stream, &block);

@@ -36,7 +36,10 @@ bool ashlar__ranks_fail(ashlar_ranks *r, const char *format, ...) {
 }
 
 static bool began(ashlar_ranks *r, const char *error) {
-    return error == NULL || fail(r, "rank %zu: %s", r->rank, error);
+    if (error != NULL) {
+        return fail(r, "rank %zu: %s", r->rank, error);
+    }
+    return true;
 }
 
 /* Go on with requests until all have ended, or the time is over: then false, with *pending one that
@@ -119,9 +122,10 @@ static bool answer_all(ashlar_ranks *r) {
             return false;
         }
     }
-    const bool is_sent = wait_for(r, r->requests + 1, r->count - 1, r->timeout_ns, &pending);
-    return is_sent || atomic_load(&r->has_failed) ||
-           fail(r, "rank %zu does not listen any more", pending + 1);
+    if (!wait_for(r, r->requests + 1, r->count - 1, r->timeout_ns, &pending)) {
+        return fail(r, "rank %zu does not listen any more", pending + 1); /* or the reason before */
+    }
+    return true;
 }
 
 static bool ask(ashlar_ranks *r, const ashlar_ranks_word *own) {
@@ -134,13 +138,13 @@ static bool ask(ashlar_ranks *r, const ashlar_ranks_word *own) {
                r->engine->send(0, ASHLAR_MESSAGE_WORD, r->words, sizeof *r->words, &requests[1]))) {
         return false;
     }
-    if (wait_for(r, requests, 2, r->timeout_ns + GRACE_NS, &pending)) {
-        return true;
+    if (!wait_for(r, requests, 2, r->timeout_ns + GRACE_NS, &pending)) {
+        return fail(r,
+                    "rank 0 did not answer rank %zu at bucket %" PRIu64 " of step %" PRIu64
+                    ": it has ended, or hangs",
+                    r->rank, own->number, own->step);
     }
-    return !atomic_load(&r->has_failed) && fail(r,
-                                                "rank 0 did not answer rank %zu at bucket %" PRIu64
-                                                " of step %" PRIu64 ": it has ended, or hangs",
-                                                r->rank, own->number, own->step);
+    return true;
 }
 
 bool ashlar__ranks_agree(ashlar_ranks *r, const ashlar_ranks_word *own) {
@@ -149,15 +153,16 @@ bool ashlar__ranks_agree(ashlar_ranks *r, const ashlar_ranks_word *own) {
             return false;
         }
         r->is_told = !r->answer.is_good;
-        return r->answer.is_good || fail(r, "%s", r->answer.why);
+        return r->is_told ? fail(r, "%s", r->answer.why) : true;
     }
     if (!gather_words(r, own)) {
         return false;
     }
     judge(r, own);
-    const bool is_good = r->answer.is_good;
-    return answer_all(r) && !atomic_load(&r->has_failed) &&
-           (is_good || fail(r, "%s", r->answer.why));
+    if (!answer_all(r)) {
+        return false;
+    }
+    return r->answer.is_good ? !atomic_load(&r->has_failed) : fail(r, "%s", r->answer.why);
 }
 
 bool ashlar__ranks_pass(ashlar_ranks *r, size_t from, size_t to, void *data, size_t bytes) {
@@ -169,10 +174,14 @@ bool ashlar__ranks_pass(ashlar_ranks *r, size_t from, size_t to, void *data, siz
     const char *error = r->rank == from
                             ? r->engine->send(to, ASHLAR_MESSAGE_DATA, data, bytes, &request)
                             : r->engine->receive(from, ASHLAR_MESSAGE_DATA, data, bytes, &request);
-    return began(r, error) &&
-           (wait_for(r, &request, 1, r->timeout_ns, &pending) || atomic_load(&r->has_failed) ||
-            fail(r, "rank %zu does not talk to rank %zu: it has ended, or hangs",
-                 r->rank == from ? to : from, r->rank));
+    if (!began(r, error)) {
+        return false;
+    }
+    if (!wait_for(r, &request, 1, r->timeout_ns, &pending)) {
+        return fail(r, "rank %zu does not talk to rank %zu: it has ended, or hangs",
+                    r->rank == from ? to : from, r->rank);
+    }
+    return true;
 }
 
 /* ---- the collectives ---- */

@@ -37,10 +37,14 @@ static bool fake_is(const char *name) {
 cu_result ashlar_fake_init(unsigned int flags) {
     return fake_is("stub")     ? CU_STUB_LIBRARY
            : fake_is("broken") ? CU_UNKNOWN
+           : fake_is("absent") ? CU_NO_DEVICE
                                : ashlar__soft_init(flags);
 }
 
 cu_result ashlar_fake_device_get_count(int *count) {
+    if (fake_is("uncounted") || fake_is("countless")) {
+        return fake_is("uncounted") ? CU_UNKNOWN : CU_NO_DEVICE;
+    }
     const cu_result result = ashlar__soft_device_get_count(count);
     if (result == CU_SUCCESS && fake_is("nodevice")) {
         *count = 0;

@@ -147,6 +147,9 @@ cu_result cuGetProcAddress_v2(const char *symbol, void **address, int version,
     cu_result (*self)(const char *, void **, int, unsigned long long, unsigned int *) =
         cuGetProcAddress_v2;
     unsigned int unused;
+    if (symbol == NULL || address == NULL) {
+        return CU_INVALID_VALUE;
+    }
     if (strcmp(symbol, "cuGetProcAddress") == 0) {
         memcpy(address, &self, sizeof *address);
         return CU_SUCCESS;

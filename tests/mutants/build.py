@@ -40,6 +40,7 @@ class Build:
             if made_for == stamp:
                 return
             os.remove(kept)
+            self.places = []  # those were of other sources
         self.copy()
         self.configure()
         self.mutate()

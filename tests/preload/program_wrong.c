@@ -1,18 +1,28 @@
 /*
  * program_wrong.c - a program that calls the driver with what is wrong or unusual, in a process
  * with a context, without one, in a thread that has none, and in a forked child. It prints each
- * result: shell_preload.sh compares what it prints with and without libashlar-preload.so.
+ * result: shell_preload.sh compares what it prints with and without libashlar-preload.so. With an
+ * argument it calls as a program does that is linked with the driver: by names in the global scope.
  */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "allocator/driver/cuda_abi.h"
 
-enum { VERSION = 12000, OLD_VERSION = 2000, PER_THREAD_STREAM = 2, POOL_USED = 7 };
+enum {
+    VERSION = 12000,
+    OLD_VERSION = 2000,
+    PER_THREAD_STREAM = 2,
+    POOL_REUSE = 1,
+    POOL_THRESHOLD = 4,
+    POOL_USED = 7,
+    POOL_NONE = 9
+};
 
 static void *library;
 
@@ -82,6 +92,10 @@ static void find_wrongly(void) {
         }
     }
     printf("none by name: %d\n", dlsym(library, "cuNobodysCall") == NULL);
+    TRY(cuGetProcAddress_v2, (const char *, void **, int, unsigned long long, unsigned *),
+        (NULL, &address, VERSION, 0, &found));
+    TRY(cuGetProcAddress_v2, (const char *, void **, int, unsigned long long, unsigned *),
+        ("cuMemAlloc", NULL, VERSION, 0, &found));
 }
 
 static void use_streams(void) {
@@ -117,7 +131,7 @@ static void use_child(void) {
     const pid_t child = fork();
     if (child == 0) {
         (void)use_all(NULL);
-        _exit(0);
+        exit(0); /* with what a library does at the end of a process */
     }
     printf("child: %d\n", waitpid(child, &status, 0) == child ? status : -1);
 }
@@ -128,7 +142,13 @@ static void use_pools(cu_device device) {
     unsigned long long value = 0;
     TRY(cuDeviceGetDefaultMemPool, (void **, cu_device), (&pool, device));
     TRY(cuMemPoolGetAttribute, (void *, unsigned, void *), (pool, POOL_USED, &value));
+    TRY(cuMemPoolGetAttribute, (void *, unsigned, void *), (pool, POOL_REUSE, &value));
+    TRY(cuMemPoolGetAttribute, (void *, unsigned, void *), (pool, POOL_NONE, &value));
+    TRY(cuMemPoolSetAttribute, (void *, unsigned, void *), (pool, POOL_REUSE, &value));
+    TRY(cuMemPoolSetAttribute, (void *, unsigned, void *), (pool, POOL_THRESHOLD, &value));
+    TRY(cuMemPoolSetAttribute, (void *, unsigned, void *), (pool, POOL_NONE, &value));
     TRY(cuMemPoolTrimTo, (void *, size_t), (NULL, 0));
+    TRY(cuMemPoolTrimTo, (void *, size_t), (pool, 0));
     TRY(cuMemAllocFromPoolAsync, (cu_ptr *, size_t, void *, cu_stream), (&ptr, 64, NULL, NULL));
     TRY(cuMemAllocFromPoolAsync_ptsz, (cu_ptr *, size_t, void *, cu_stream),
         (&ptr, 64, NULL, NULL));
@@ -136,16 +156,23 @@ static void use_pools(cu_device device) {
         (&ptr, 64, pool, NULL));
     TRY(cuMemFreeAsync_ptsz, (cu_ptr, cu_stream), (ptr, NULL));
     TRY(cuDeviceSetMemPool, (cu_device, void *), (device, NULL));
+    cu_mem_location here = {.type = CU_LOCATION_DEVICE, .id = device}, nowhere = {.type = 9};
+    TRY(cuMemSetMemPool, (cu_mem_location *, unsigned, void *),
+        (&here, CU_ALLOCATION_PINNED, pool));
+    TRY(cuMemSetMemPool, (cu_mem_location *, unsigned, void *),
+        (&nowhere, CU_ALLOCATION_PINNED, pool));
     TRY(cuCtxSynchronize, (void), ());
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     pthread_t thread;
     cu_context context = NULL;
-    library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    (void)argv;
+    library = dlopen("libcuda.so.1", RTLD_NOW | (argc > 1 ? RTLD_GLOBAL : RTLD_LOCAL));
     if (library == NULL) {
         return 2;
     }
+    library = argc > 1 ? RTLD_DEFAULT : library;
     TRY(cuInit, (unsigned), (0));
     (void)use_all(NULL);
     TRY(cuDevicePrimaryCtxReset_v2, (cu_device), (1000));
@@ -154,6 +181,8 @@ int main(void) {
     (void)use_all(NULL);
     find_wrongly();
     use_pools(0);
+    TRY(cuCtxSynchronize_v2, (cu_context), (context));
+    TRY(cuCtxSynchronize_v2, (cu_context), (NULL));
     if (pthread_create(&thread, NULL, use_all, NULL) == 0) {
         (void)pthread_join(thread, NULL);
     }

@@ -142,9 +142,11 @@ raise SystemExit("a driver is found where there is none")'
 # What is wrong, the driver says itself.
 answers_as_the_driver() { # SETTING...
     set -- env ASHLAR_SOFT=strict=off,memory=64MiB "$@"
-    "$@" "$programs/program_wrong" >"$scratch/alone" || return
-    "$@" LD_PRELOAD="$preload" "$programs/program_wrong" >"$scratch/with" || return
-    diff "$scratch/alone" "$scratch/with"
+    for scope in '' global; do
+        "$@" "$programs/program_wrong" $scope >"$scratch/alone" || return
+        "$@" LD_PRELOAD="$preload" "$programs/program_wrong" $scope >"$scratch/with" || return
+        diff "$scratch/alone" "$scratch/with" || return
+    done
 }
 
 # Nine calls are right and ours; the driver gets the others, and those where it has no context.

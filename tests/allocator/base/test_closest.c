@@ -29,6 +29,13 @@ CASE(two_letters_that_changed_places_are_one_mistake) {
 CASE(the_closest_of_several_is_taken) {
     CHECK(strcmp(closest_to("leals"), "leaks") == 0);
     CHECK(strcmp(closest_to("seals"), "seal") == 0);
+    ashlar_closest closest = {.word = ashlar__piece_of("leaks")};
+    ashlar__closest_offer(&closest, "leals");
+    CHECK(closest.name != NULL && strcmp(closest.name, "leals") == 0);
+    ashlar__closest_offer(&closest, "leaks-of-all-that-is-longer-than-any-word-is");
+    CHECK(strcmp(closest.name, "leals") == 0);
+    ashlar__closest_offer(&closest, "leaks");
+    CHECK(strcmp(closest.name, "leaks") == 0);
 }
 
 CASE(what_is_far_is_not_guessed) {

@@ -237,6 +237,7 @@ CASE_WITH(the_walker_compares_the_counters_with_each_other, set_up("memory=16MiB
     check_counter(&stats->served_reclaimed, 1, "the number of allocations");
     check_counter(&stats->served_gathered, 1, "the number of allocations");
     give(ptr);
+    check_counter(&stats->tags[ASHLAR_TAG_USER].at_peak_bytes, 1, "the peak of a tag");
     check_counter(&stats->tags[ASHLAR_TAG_USER].at_peak_bytes, (uint64_t)-1,
                   "the bytes at the peak");
     give(other);

@@ -334,10 +334,27 @@ CASE_WITH(the_walker_knows_the_quarantine, set_up_guarded(EAGER, ASHLAR_GUARD_FI
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         const size_t right = *fields[i];
         *fields[i] = i; /* no bytes in quarantine, and one allowed */
-        CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "in quarantine, counted");
+        CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "in quarantine, at most");
         *fields[i] = right;
     }
-    ashlar_block *freed = allocator->guards.fill->quarantine[0].block;
+    ashlar_guard_fill *fill = allocator->guards.fill;
+    const size_t first = fill->first, count = fill->count;
+    fill->first = ASHLAR_QUARANTINE_BLOCKS;
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "in quarantine, at most");
+    fill->first = first;
+    for (size_t wrong = 0; wrong <= ASHLAR_QUARANTINE_BLOCKS + 1;
+         wrong += ASHLAR_QUARANTINE_BLOCKS + 1) {
+        fill->count = wrong;
+        CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "in quarantine, at most");
+        fill->count = count;
+    }
+    fill->bytes += 512;
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "in quarantine, counted");
+    fill->bytes -= 512;
+    ashlar_block *freed = fill->quarantine[0].block;
+    freed->state = ASHLAR_BLOCK_PLAN_MEMORY;
+    CHECK(ashlar__guard_fill_check_locked(fill) == ASHLAR_EFORMAT);
+    freed->state = ASHLAR_BLOCK_USED;
     allocator->guards.fill->quarantine[0].block = freed->next;
     CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT,
                 "a block in quarantine is in use");

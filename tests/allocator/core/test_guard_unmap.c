@@ -309,6 +309,9 @@ CASE_WITH(the_walker_knows_the_pages, set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP))
     unmap->newest = unmap->blocks[0];
     CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "guard check");
     unmap->newest = NULL;
+    unmap->oldest = unmap->blocks[0]; /* a queue of one, which is not counted */
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "guard check");
+    unmap->oldest = NULL;
     const size_t capacity = unmap->capacity;
     unmap->capacity = 1;
     CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "guard check");
@@ -318,6 +321,88 @@ CASE_WITH(the_walker_knows_the_pages, set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP))
     unmap->blocks[0]->requested--;
     give(a);
     give(b);
+}
+
+/* Broken as a whole, so that each sum alone is right. */
+CASE_WITH(the_walker_compares_the_sums_of_pages, set_up_guarded(LATE, ASHLAR_GUARD_UNMAP)) {
+    unsigned char *a = take(1, streams[0]), *b = take(1, streams[0]);
+    ashlar_guard_unmap *unmap = allocator->guards.unmap;
+    ashlar_guarded_block *low = unmap->blocks[0];
+    give(a); /* in quarantine from now on */
+    REQUIRE(unmap->quarantine_count == 1 && unmap->oldest == low && unmap->newest == low);
+    unmap->newest = NULL;
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "guard check");
+    unmap->newest = low;
+    unmap->quarantine_count = 3; /* more than there are */
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "guard check");
+    unmap->quarantine_count = 1;
+    low->newer = unmap->blocks[1]; /* a live one in the queue */
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "guard check");
+    low->newer = NULL;
+    unmap->kept_bytes++; /* what agrees with itself, but not with the blocks */
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "counted as");
+    unmap->kept_bytes--;
+    unmap->live_bytes--;
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "counted as");
+    unmap->live_bytes++;
+    unmap->mapped_bytes++;
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "counted as");
+    unmap->mapped_bytes--;
+    unmap->quarantine_count++;
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "counted as");
+    unmap->quarantine_count--;
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    give(b);
+}
+
+/* 16 times the device's memory is reserved, less where the driver has no such range. */
+CASE(fewer_addresses_do_where_they_are_scarce) {
+    REQUIRE(set_up_device(EAGER));
+    driver = device->driver;
+    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_address_reserve, 2, CU_OUT_OF_MEMORY);
+    CHECK(make_guarded(ASHLAR_GUARD_UNMAP, false) == ASHLAR_OK);
+    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    CHECK_ZU(allocator->guards.unmap->range_bytes, 8 * 16 * MIB);
+    CHECK(check_at_end(tear_down));
+    give(take(PAGE, streams[0]));
+}
+
+CASE_WITH(a_range_without_room_for_a_block_is_refused_until_there_is_some,
+          set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP)) {
+    ashlar_guard_unmap *unmap = allocator->guards.unmap;
+    const size_t range_bytes = unmap->range_bytes;
+    void *ptr = NULL;
+    unmap->range_bytes = 4 * PAGE; /* as if the driver had given no more */
+    unsigned char *low = take(PAGE, streams[0]);
+    CHECK_FAILS(ashlar_alloc(allocator, 2 * PAGE, streams[0], &ptr), ASHLAR_ENOMEM,
+                "no addresses left for 4194304 bytes in a range of 8388608");
+    unsigned char *high = take(PAGE, streams[0]);
+    CHECK(high == low + 2 * PAGE);
+    CHECK_FAILS(ashlar_alloc(allocator, 1, streams[0], &ptr), ASHLAR_ENOMEM, "no addresses left");
+    give(low);
+    CHECK(take(PAGE, streams[0]) == low); /* behind the end comes the beginning */
+    give(high);
+    unmap->range_bytes = range_bytes;
+}
+
+/* Pages that cannot be unmapped at the end keep their addresses. */
+CASE(addresses_of_pages_that_stay_mapped_are_not_given_back) {
+    REQUIRE(set_up_device(EAGER));
+    driver = device->driver;
+    for (int kept = 1; kept >= 0; kept--) {
+        CHECK(make_guarded(ASHLAR_GUARD_UNMAP, false) == ASHLAR_OK);
+        CHECK(take(1, streams[0]) != NULL && take(1, streams[0]) != NULL);
+        const uint64_t freed = atomic_load(&driver->calls[ASHLAR_DRIVER_FN_mem_address_free]);
+        const cu_ptr first =
+            allocator->guards.unmap->base + allocator->guards.unmap->blocks[0]->offset;
+        if (kept != 0) {
+            ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_unmap, 1, CU_UNKNOWN);
+        }
+        ashlar_allocator_destroy(allocator);
+        CHECK(kept == 0 || driver->table.mem_unmap(first, PAGE) == CU_SUCCESS);
+        const uint64_t now = atomic_load(&driver->calls[ASHLAR_DRIVER_FN_mem_address_free]);
+        CHECK_ZU(now - freed, kept != 0 ? 1 : 2); /* the heap's, and the guard's */
+    }
 }
 
 static void *take_and_give(void *stream) {

@@ -219,4 +219,18 @@ CASE(without_host_memory_the_sum_is_told) {
     }
 }
 
+/* As many pages as their list has room for, at first. */
+CASE_WITH(pages_are_told_when_their_list_is_full, set_up_leaking(ASHLAR_GUARD_UNMAP)) {
+    enum { ROOM = 24 };
+    for (int i = 0; i < ROOM; i++) {
+        CHECK(leak(100, ASHLAR_TAG_USER) != NULL);
+    }
+    allocator->guards.unmap->blocks[ROOM] = NULL; /* nobody reads it */
+    CHECK(allocator->guards.unmap->count == ROOM);
+    ashlar_allocator_destroy(allocator);
+    CHECK(report_count > 0);
+    CHECK_HAS(reports[0], "2400 bytes");
+    tear_down_device();
+}
+
 RUN_CASES()

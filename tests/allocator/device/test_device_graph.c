@@ -102,6 +102,33 @@ CASE_WITH(a_launch_reads_memory_anew, set_up_device(SPEC)) {
     give_memory(device, to);
 }
 
+/* Work for another device is not captured: it runs at once, and once. */
+CASE(another_devices_work_is_not_in_the_graph) {
+    REQUIRE(set_up_device(SPEC ",devices=2"));
+    ashlar_device *other = NULL;
+    ashlar_stream stream = NULL;
+    ashlar_graph *graph = NULL;
+    int seen = 0, beside = 0;
+    const struct { int *at, value; } note = {&beside, 4};
+    REQUIRE(ashlar_device_open("soft:1", &other) == ASHLAR_OK);
+    CHECK(ashlar_stream_create(other, &stream) == ASHLAR_OK);
+    CHECK(ashlar__graph_begin(device, streams[0], &graph) == ASHLAR_OK);
+    queue_note(streams[0], &seen, 3);
+    CHECK(ashlar_launch(other, stream, note_value, &note, sizeof note) == ASHLAR_OK);
+    CHECK(ashlar__graph_end(graph) == ASHLAR_OK);
+    CHECK(ashlar_stream_synchronize(other, stream) == ASHLAR_OK);
+    CHECK(beside == 4 && seen == 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(ashlar__graph_launch(graph) == ASHLAR_OK);
+    }
+    wait_for(streams[0]);
+    CHECK(beside == 4 && seen == 33);
+    ashlar__graph_destroy(graph);
+    ashlar_stream_destroy(other, stream);
+    ashlar_device_close(other);
+    tear_down_device();
+}
+
 /* A wait of the host spoils the capture. The stream can be used again, and captured. */
 CASE_WITH(a_spoiled_capture_is_an_error_and_is_over, set_up_device(SPEC)) {
     ashlar_graph *graph = NULL;

@@ -49,6 +49,17 @@ CASE(old_driver_is_refused_by_the_function_it_lacks) {
     check_refused("old", "cuMemCreate of CUDA 10.2");
 }
 
+CASE(a_driver_that_starts_without_a_device_is_told_from_one_that_fails) {
+    ashlar_driver *driver = NULL;
+    SKIP_IF(!has_fake(), "the fake libcuda.so.1 is not the one found");
+    check_refused("absent", "sees no device");
+    check_refused("countless", "sees no device");
+    setenv("FAKE_CUDA", "uncounted", 1);
+    CHECK_FAILS(ashlar__driver_open_cuda(&driver), ASHLAR_EDRIVER, "cuDeviceGetCount");
+    CHECK(driver == NULL);
+    unsetenv("FAKE_CUDA");
+}
+
 CASE(auto_takes_the_software_device_only_where_there_is_no_other) {
     ashlar_device_info info;
     ashlar_device *device = NULL;

@@ -379,6 +379,10 @@ CASE_WITH(broken_queues_are_found, set_up_away()) {
     state_b.is_awaited = false;
     CHECK_FAILS(ashlar__away_check(&heap), ASHLAR_EFORMAT, wrong);
     state_b.is_awaited = true;
+    ashlar_use *const uses = newer->uses;
+    newer->uses = NULL;
+    CHECK_FAILS(ashlar__away_check(&heap), ASHLAR_EFORMAT, wrong);
+    newer->uses = uses;
     state_b.newest_away = older;
     CHECK_FAILS(ashlar__away_check(&heap), ASHLAR_EFORMAT, "a queue does not end where it says");
     state_b.newest_away = newer;

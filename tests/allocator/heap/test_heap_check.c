@@ -139,6 +139,8 @@ CASE_WITH(wrong_sums_are_found, set_up_three()) {
     BROKEN(heap.range.mapped_bytes, 3 * H, "4194304 bytes mapped, counted 6291456");
     BROKEN(heap.range.mapped_bytes, 17 * MIB, "the range contradicts itself");
     BROKEN(heap.range.next_offset, heap.range.bytes + 1, "the range contradicts itself");
+    BROKEN(heap.range.spare_count, heap.range.spare_capacity + 1, "the range contradicts itself");
+    BROKEN(heap.range.handle_bytes, heap.range.handle_bytes << 20, "");
     BROKEN(heap.window_count, 2, "1 windows, counted 2");
 }
 

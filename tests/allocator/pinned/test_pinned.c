@@ -158,6 +158,15 @@ CASE(freed_memory_of_a_size_serves_other_sizes) {
     CHECK(pinned_now().reserved_peak_bytes == 2 * MIB);
 }
 
+CASE(more_than_any_object_can_have_is_refused_without_a_limit) {
+    const ashlar_pinned_config config = {.limit_bytes = SIZE_MAX};
+    void *ptr = &pool;
+    REQUIRE(set_up_pool("", &config));
+    CHECK_FAILS(ashlar_pinned_alloc(pool, (size_t)PTRDIFF_MAX + 1, &ptr), ASHLAR_ENOMEM,
+                "than there can be");
+    CHECK(ptr == &pool && host_allocs() == 0);
+}
+
 CASE(the_limit_binds_and_is_explained) {
     const ashlar_pinned_config config = {.limit_bytes = 5 * MIB};
     void *ptr = &pool;

@@ -249,6 +249,7 @@ CASE_WITH(contexts_are_counted_and_stacked, open_soft("devices=2,memory=4MiB")) 
         depth++;
     }
     CHECK(depth >= 32 && depth < 1000); /* a limit, not an overflow */
+    CHECK(soft->ctx_push_current(b) == CU_OUT_OF_MEMORY);
     CHECK(soft->ctx_pop_current(&top) == CU_SUCCESS && top == b);
 }
 

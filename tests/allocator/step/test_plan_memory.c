@@ -87,7 +87,21 @@ CASE(the_check_finds_each_broken_invariant) {
           ASHLAR_EFORMAT);
     memory->block->state = ASHLAR_BLOCK_PLAN_MEMORY;
 
-    const size_t offset = first->offset;
+    memory->block->older = first + 1;
+    check_finds("does not know its slot blocks");
+    memory->block->older = first;
+
+    memory->block->marks ^= ASHLAR_BLOCK_SHARED;
+    check_finds("marked as shared without a use, or the reverse");
+    memory->block->marks ^= ASHLAR_BLOCK_SHARED;
+
+    const size_t offset = first->offset, above = last->offset;
+    first->offset = memory->block->offset - 512;
+    check_finds("not in order, or outside its memory");
+    first->offset = offset;
+    last->offset = memory->block->offset + memory->block->bytes;
+    check_finds("not in order, or outside its memory");
+    last->offset = above;
     first->offset = last->offset;
     CHECK(ashlar__plan_memories_check_locked(allocator->planner.memories, &allocator->heap.map) ==
           ASHLAR_EFORMAT);

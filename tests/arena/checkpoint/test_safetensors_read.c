@@ -110,6 +110,9 @@ static const struct {
     {"{\"t\":1}", 0, "not described by"},
     {"{\"t\":" T("\"F32\"", "[1]", "[0,4]") ",\"t\":" T("\"F32\"", "[1]", "[4,8]") "}", 8,
      "'t' is there twice"},
+    {"{\"t\":" T("\"F32\"", "[1]", "[0,4]") ",\"u\":" T("\"F32\"", "[1]", "[4,8]") ",\"t\":" T(
+         "\"F32\"", "[1]", "[8,12]") "}",
+     12, "'t' is there twice"},
     {"{\"t\":" T("\"F32\"", "[1]", "[0,4]") ",\"u\":" T("\"F32\"", "[1]", "[5,9]") "}", 9,
      "does not begin where the last ended"},
     {"{\"t\":" T("\"F32\"", "[2]", "[0,8]") ",\"u\":" T("\"F32\"", "[2]", "[4,12]") "}", 12,
@@ -119,6 +122,7 @@ static const struct {
     {"{\"__metadata__\":[]}", 0, "not one object"},
     {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "not one object"},
     {"{\"__metadata__\":{\"k\":1}}", 0, "'k' is metadata other than text"},
+    {"{\"__metadata__\":{\"k\\u0000\":\"v\"}}", 0, "'k' is metadata other than text"},
     {"{\"__metadata__\":{\"k\":\"\\u0000\"}}", 0, "'k' is metadata other than text"},
     {"{\"__metadata__\":{\"k\":\"a\",\"k\":\"b\"}}", 0, "'k' is metadata given twice"},
     {"[]", 0, "not an object"},

@@ -196,6 +196,21 @@ CASE_WITH(a_tensor_whose_shape_changed_is_found, set_up_arena("memory=64MiB", 1)
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
 }
 
+CASE_WITH(a_tensor_that_is_no_longer_what_was_placed_is_found, set_up_arena("memory=64MiB", 1)) {
+    ashlar_tensor_info *info = &arena->tensors[TWO].info;
+    const ashlar_tensor_info placed = *info;
+    info->rank = ASHLAR_RANK_MAX + 1;
+    check_finds("tensor two has another shape or type than its place");
+    *info = placed;
+    info->shape[0]++;
+    check_finds("tensor two has another shape or type than its place");
+    *info = placed;
+    info->bytes++;
+    check_finds("tensor two has another shape or type than its place");
+    *info = placed;
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+}
+
 CASE_WITH(two_views_that_overlap_are_found_with_both_names, set_up_arena("memory=64MiB", 1)) {
     ashlar_tensor_view two, three;
     arena->tensors[TWO].group_offset -= 12; /* [60, 100), three has [0, 64) */
