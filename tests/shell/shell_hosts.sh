@@ -30,17 +30,22 @@ take_apart() {
     true
 }
 
+# Up is up only when both ends have noticed.
+cable() { # up | down
+    ip -n "$first" link set "${cable}a" "$1" || return
+    until [ "$1" = down ] || { ip -n "$first" link show "${cable}a" | grep -q 'state UP' &&
+        ip -n "$second" link show "${cable}b" | grep -q 'state UP'; }; do
+        sleep 0.1
+    done
+}
+
 put_together() {
     ip netns add "$first" && ip netns add "$second" &&
         ip link add "${cable}a" netns "$first" type veth peer name "${cable}b" netns "$second" &&
         ip -n "$first" address add "$net.1/24" dev "${cable}a" &&
         ip -n "$second" address add "$net.2/24" dev "${cable}b" &&
         ip -n "$first" link set lo up && ip -n "$second" link set lo up &&
-        ip -n "$first" link set "${cable}a" up && ip -n "$second" link set "${cable}b" up
-}
-
-cable() { # up | down
-    ip -n "$first" link set "${cable}a" "$1"
+        ip -n "$second" link set "${cable}b" up && cable up
 }
 
 trap 'take_apart; rm -rf "$scratch"' EXIT
