@@ -157,21 +157,37 @@ static ashlar_status queue(ashlar_ranks *r, ashlar_ranks_call call, ashlar_strea
     if (r->nccl != NULL) {
         return ashlar__ranks_nccl_queue(&call, stream);
     }
-    const bool is_beside = r->run_sums != NULL && call.kind == ASHLAR_ENGINE_ALL_REDUCE;
+    const bool is_beside = r->run_sums != NULL && (call.kind == ASHLAR_ENGINE_ALL_REDUCE ||
+                                                   call.kind == ASHLAR_ENGINE_REDUCE);
     return ashlar_launch(r->device, stream, is_beside ? r->run_sums : ashlar__ranks_run, &call,
                          sizeof call);
 }
 
+static ashlar_status queue_rooted(ashlar_ranks *r, const ashlar_ranks_call *call, const char *what,
+                                  ashlar_stream stream) {
+    ASHLAR_FAIL_IF(call->root >= r->count, ASHLAR_EINVAL, "%s: rank %zu of %zu", what, call->root,
+                   r->count);
+    return queue(r, *call, stream);
+}
+
 static ashlar_status broadcast(void *context, void *data, size_t elements, ashlar_dtype dtype,
                                size_t root, ashlar_stream stream) {
-    ashlar_ranks *r = context;
-    ASHLAR_FAIL_IF(root >= r->count, ASHLAR_EINVAL, "broadcast: rank %zu of %zu", root, r->count);
     const ashlar_ranks_call call = {.kind = ASHLAR_ENGINE_BROADCAST,
                                     .data = data,
                                     .elements = elements,
                                     .dtype = dtype,
                                     .root = root};
-    return queue(r, call, stream);
+    return queue_rooted(context, &call, "broadcast", stream);
+}
+
+static ashlar_status reduce(void *context, void *data, size_t elements, ashlar_dtype dtype,
+                            size_t root, ashlar_stream stream) {
+    const ashlar_ranks_call call = {.kind = ASHLAR_ENGINE_REDUCE,
+                                    .data = data,
+                                    .elements = elements,
+                                    .dtype = dtype,
+                                    .root = root};
+    return queue_rooted(context, &call, "reduce", stream);
 }
 
 static ashlar_status all_reduce(void *context, void *data, size_t elements, ashlar_dtype dtype,
@@ -223,7 +239,8 @@ ashlar_status ashlar_ranks_collectives(ashlar_ranks *r, ashlar_device *device,
                                     .broadcast = broadcast,
                                     .all_reduce = all_reduce,
                                     .reduce_scatter = reduce_scatter,
-                                    .all_gather = all_gather};
+                                    .all_gather = all_gather,
+                                    .reduce = reduce};
     *out = &r->table;
     return ASHLAR_OK;
 }

@@ -15,7 +15,7 @@
 
 #include <ashlar/dtype.h>
 
-enum { ASHLAR_ENGINE_VERSION = 1, ASHLAR_ENGINE_REQUEST_BYTES = 16 };
+enum { ASHLAR_ENGINE_VERSION = 2, ASHLAR_ENGINE_REQUEST_BYTES = 16 };
 
 /* Messages between two ranks of one kind arrive in the order in which they were sent. */
 typedef enum ashlar_engine_message {
@@ -30,6 +30,7 @@ typedef enum ashlar_engine_collective {
     ASHLAR_ENGINE_ALL_REDUCE,
     ASHLAR_ENGINE_REDUCE_SCATTER, /* the rank's sums are left at the beginning of `data` */
     ASHLAR_ENGINE_ALL_GATHER,
+    ASHLAR_ENGINE_REDUCE,
 } ashlar_engine_collective;
 
 /* An operation that was begun and has not been seen to end. */
@@ -48,8 +49,8 @@ typedef struct ashlar_engine {
                         ashlar_engine_request *request);
     const char *(*receive)(size_t from, ashlar_engine_message kind, void *data, size_t bytes,
                            ashlar_engine_request *request);
-    /* In place, as reduce.h says but for REDUCE_SCATTER; `root` is for BROADCAST. `elements` at
-     * most ASHLAR_ENGINE_ELEMENTS, and for the last two at most that for each rank. */
+    /* In place, as reduce.h says but for REDUCE_SCATTER; `root` is for BROADCAST and REDUCE.
+     * `elements` at most ASHLAR_ENGINE_ELEMENTS, and of the two with shards that for each rank. */
     const char *(*collect)(ashlar_engine_collective kind, void *data, size_t elements,
                            ashlar_dtype dtype, size_t root, ashlar_engine_request *request);
     /* Go on with all that was begun. */

@@ -70,6 +70,20 @@ typedef struct ashlar_ranks_call {
     size_t root;
 } ashlar_ranks_call;
 
+static inline bool ashlar__ranks_adds(ashlar_engine_collective kind) {
+    return kind != ASHLAR_ENGINE_BROADCAST && kind != ASHLAR_ENGINE_ALL_GATHER;
+}
+
+/* The tree that reduces to a root: in the round of distance d, ranks that have the root's last
+ * log2(d) bits join, in pairs, of which the one without the root's next bit gives. */
+static inline bool ashlar__ranks_joins(size_t rank, size_t root, size_t distance) {
+    return ((rank ^ root) & (distance - 1)) == 0;
+}
+
+static inline bool ashlar__ranks_gives(size_t rank, size_t root, size_t distance) {
+    return ((rank ^ root) & distance) != 0;
+}
+
 /* Give a collective of this rank its number, and the word that the others compare. */
 void ashlar__ranks_number(ashlar_ranks *ranks, ashlar_ranks_call *call);
 

@@ -152,6 +152,12 @@ static const char *collect(ashlar_engine_collective kind, void *data, size_t ele
         code = MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, data, each, type, state.world,
                               &begun);
         break;
+    case ASHLAR_ENGINE_REDUCE:
+        code = state.rank == (int)root ? MPI_Ireduce(MPI_IN_PLACE, data, all, type, sum_of(dtype),
+                                                     state.rank, state.world, &begun)
+                                       : MPI_Ireduce(data, NULL, all, type, sum_of(dtype),
+                                                     (int)root, state.world, &begun);
+        break;
     }
     keep(request, &begun);
     return check(code, "MPI");

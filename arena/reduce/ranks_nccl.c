@@ -162,15 +162,34 @@ static void *watch(void *arg) {
 
 /* ---- a collective ---- */
 
+static ashlar_status all_reduce_locked(const ashlar_ranks_call *c, nccl_comm comm,
+                                       cu_stream stream) {
+    return settle_locked(c->ranks, comm, "ncclAllReduce",
+                         c->ranks->nccl->nccl->all_reduce(c->data, c->data, c->elements,
+                                                          ashlar__nccl_type(c->dtype), NCCL_SUM,
+                                                          comm, stream));
+}
+
+static ashlar_status reduce_locked(const ashlar_ranks_call *c, size_t root, nccl_comm comm,
+                                   cu_stream stream) {
+    return settle_locked(c->ranks, comm, "ncclReduce",
+                         c->ranks->nccl->nccl->reduce(c->data, c->data, c->elements,
+                                                      ashlar__nccl_type(c->dtype), NCCL_SUM,
+                                                      (int)root, comm, stream));
+}
+
+/* In a round's pair the rank with the lower number is the first. */
 static ashlar_status sum_tree_locked(const ashlar_ranks_call *c, cu_stream stream) {
     ashlar_ranks *r = c->ranks;
     ASHLAR_OWNS(&r->nccl->lock);
     for (size_t i = 0; i < r->nccl->round_count; i++) {
         const nccl_comm pair = r->nccl->rounds[i];
-        ASHLAR_TRY(settle_locked(r, pair, "ncclAllReduce",
-                                 r->nccl->nccl->all_reduce(c->data, c->data, c->elements,
-                                                           ashlar__nccl_type(c->dtype), NCCL_SUM,
-                                                           pair, stream)));
+        const size_t distance = (size_t)1 << i;
+        if (c->kind != ASHLAR_ENGINE_REDUCE) {
+            ASHLAR_TRY(all_reduce_locked(c, pair, stream));
+        } else if (ashlar__ranks_joins(r->rank, c->root, distance)) {
+            ASHLAR_TRY(reduce_locked(c, (c->root & distance) != 0, pair, stream));
+        }
     }
     return ASHLAR_OK;
 }
@@ -189,15 +208,15 @@ static ashlar_status call_locked(const ashlar_ranks_call *c, cu_stream stream) {
             r, all, "ncclBroadcast",
             nccl->broadcast(data, data, c->elements, type, (int)c->root, all, stream));
     case ASHLAR_ENGINE_ALL_REDUCE:
-        return settle_locked(
-            r, all, "ncclAllReduce",
-            nccl->all_reduce(data, data, c->elements, type, NCCL_SUM, all, stream));
+        return all_reduce_locked(c, all, stream);
     case ASHLAR_ENGINE_REDUCE_SCATTER:
         return settle_locked(r, all, "ncclReduceScatter",
                              nccl->reduce_scatter(data, own, each, type, NCCL_SUM, all, stream));
     case ASHLAR_ENGINE_ALL_GATHER:
         return settle_locked(r, all, "ncclAllGather",
                              nccl->all_gather(own, data, each, type, all, stream));
+    case ASHLAR_ENGINE_REDUCE:
+        return reduce_locked(c, c->root, all, stream);
     }
     return ASHLAR_EINVAL;
 }
@@ -221,14 +240,13 @@ static ashlar_status leave_mark(ashlar_ranks *r, const ashlar_ranks_word *word,
 static ashlar_status call_nccl(const ashlar_ranks_call *c, ashlar_stream stream) {
     ashlar_ranks *r = c->ranks;
     ashlar_ranks_nccl *n = r->nccl;
-    const bool adds =
-        c->kind == ASHLAR_ENGINE_ALL_REDUCE || c->kind == ASHLAR_ENGINE_REDUCE_SCATTER;
+    const bool is_tree = ashlar__ranks_adds(c->kind) && c->order == ASHLAR_RANKS_TREE;
     ASHLAR_TRY(ashlar__device_enter(r->device));
     ashlar__lock_acquire(&n->lock);
     ashlar_status status = ASHLAR_OK;
     if (n->all != NULL) { /* else the thread has given up just now: the next check says so */
-        status = adds && c->order == ASHLAR_RANKS_TREE ? sum_tree_locked(c, (cu_stream)stream)
-                                                       : call_locked(c, (cu_stream)stream);
+        status =
+            is_tree ? sum_tree_locked(c, (cu_stream)stream) : call_locked(c, (cu_stream)stream);
     }
     if (status != ASHLAR_OK) {
         give_up_locked(n);

@@ -240,7 +240,8 @@ static bool finish(ashlar_ranks *r, ashlar_engine_request *requests, size_t coun
 /* The engine's own, in pieces that it can count. */
 static void run_engine(const ashlar_ranks_call *c) {
     ashlar_ranks *r = c->ranks;
-    const bool is_cut = c->kind == ASHLAR_ENGINE_BROADCAST || c->kind == ASHLAR_ENGINE_ALL_REDUCE;
+    const bool is_cut =
+        c->kind != ASHLAR_ENGINE_REDUCE_SCATTER && c->kind != ASHLAR_ENGINE_ALL_GATHER;
     const size_t most = is_cut ? ASHLAR_ENGINE_ELEMENTS : c->elements;
     const size_t item = ashlar_dtype_bytes(c->dtype);
     for (size_t at = 0; at < c->elements; at += most) {
@@ -273,16 +274,39 @@ static bool swap_and_add(const ashlar_ranks_call *c, size_t other, char *data, s
     return true;
 }
 
+/* Give a piece to another rank, which adds it to its own. */
+static bool give_and_add(const ashlar_ranks_call *c, size_t other, char *data, size_t count) {
+    ashlar_ranks *r = c->ranks;
+    const size_t bytes = count * ashlar_dtype_bytes(c->dtype);
+    const bool gives = ashlar__ranks_gives(r->rank, c->root, r->rank ^ other);
+    ashlar_engine_request request;
+    const char *error =
+        gives ? r->engine->send(other, ASHLAR_MESSAGE_DATA, data, bytes, &request)
+              : r->engine->receive(other, ASHLAR_MESSAGE_DATA, r->staging, bytes, &request);
+    if (!began(r, error) || !finish(r, &request, 1, &c->word)) {
+        return false;
+    }
+    if (!gives) {
+        ashlar__sum_add(c->dtype, data, r->staging, count);
+    }
+    return true;
+}
+
 /* After the round of distance d, each rank has the sum of the 2d ranks around it, which is a node
- * of the tree. */
+ * of the tree; to reduce, only those on the way to the root do. */
 static void run_tree(const ashlar_ranks_call *c) {
     const ashlar_ranks *r = c->ranks;
+    const bool is_all = c->kind != ASHLAR_ENGINE_REDUCE;
     const size_t item = ashlar_dtype_bytes(c->dtype), most = ASHLAR_RANKS_STAGING_BYTES / item;
     for (size_t distance = 1; distance < r->count; distance *= 2) {
+        if (!is_all && !ashlar__ranks_joins(r->rank, c->root, distance)) {
+            return;
+        }
         for (size_t at = 0; at < c->elements; at += most) {
-            const size_t left = c->elements - at;
-            if (!swap_and_add(c, r->rank ^ distance, (char *)c->data + at * item,
-                              left < most ? left : most)) {
+            const size_t left = c->elements - at, count = left < most ? left : most;
+            char *data = (char *)c->data + at * item;
+            if (!(is_all ? swap_and_add(c, r->rank ^ distance, data, count)
+                         : give_and_add(c, r->rank ^ distance, data, count))) {
                 return;
             }
         }
@@ -290,12 +314,10 @@ static void run_tree(const ashlar_ranks_call *c) {
 }
 
 static void run(const ashlar_ranks_call *c) {
-    const bool adds =
-        c->kind == ASHLAR_ENGINE_ALL_REDUCE || c->kind == ASHLAR_ENGINE_REDUCE_SCATTER;
     if (!ashlar__ranks_agree(c->ranks, &c->word)) {
         return;
     }
-    if (adds && c->order == ASHLAR_RANKS_TREE) {
+    if (ashlar__ranks_adds(c->kind) && c->order == ASHLAR_RANKS_TREE) {
         run_tree(c);
     } else {
         run_engine(c);

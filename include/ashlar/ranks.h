@@ -32,7 +32,8 @@ typedef enum ashlar_ranks_order {
     ASHLAR_RANKS_FASTEST, /* MPI's or NCCL's */
     /* As a binary tree over the ranks: ((0 + 1) + (2 + 3)) + .... The sums have the same bits as
      * those of fewer ranks of which each has added up neighbouring parts as such a tree before.
-     * Needs 2^k ranks, and sends log2(ranks) times all elements. reduce_scatter does the same */
+     * Needs 2^k ranks, and sends log2(ranks) times all elements; reduce_scatter does the same, and
+     * reduce sends each rank's elements once */
     ASHLAR_RANKS_TREE,
     ASHLAR_RANKS_ORDER_COUNT
 } ashlar_ranks_order;

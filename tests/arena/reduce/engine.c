@@ -154,6 +154,12 @@ static void finish(const engine_call *c) {
     case ASHLAR_ENGINE_ALL_REDUCE:
         work_out(c, 0, c->elements, true, 0);
         break;
+    case ASHLAR_ENGINE_REDUCE: /* others get what no sum is */
+        memset(c->data, 0x55, c->elements * ashlar_dtype_bytes(c->dtype));
+        if (self.rank == c->root) {
+            work_out(c, 0, c->elements, true, 0);
+        }
+        break;
     case ASHLAR_ENGINE_REDUCE_SCATTER: /* the rank's sums at the beginning */
         work_out(c, self.rank * shard, shard, true, 0);
         break;

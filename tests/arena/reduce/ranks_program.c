@@ -104,6 +104,11 @@ static void run_all(ashlar_ranks_order order) {
         fill(dtype, rank);
         must(c->all_reduce(c->context, on_device, ELEMENTS, dtype, stream));
         expect("all_reduce", dtype, 0, ELEMENTS, sum_at);
+        for (size_t root = 0; root < count; root++) {
+            fill(dtype, rank);
+            must(c->reduce(c->context, on_device, ELEMENTS, dtype, root, stream));
+            expect("reduce", dtype, 0, root == rank ? ELEMENTS : 0, sum_at);
+        }
         fill(dtype, rank);
         must(c->reduce_scatter(c->context, on_device, ELEMENTS, dtype, stream));
         expect("reduce_scatter", dtype, rank * shard, (rank + 1) * shard, sum_at);
@@ -129,6 +134,14 @@ static void run_beside(ashlar_ranks_order order) {
     }
     must(ashlar__ranks_beside_end(ranks, stream));
     expect("all_reduce beside the stream", ASHLAR_F32, 0, ELEMENTS, sum_at);
+    fill(ASHLAR_F32, ashlar_ranks_rank(ranks));
+    ashlar__ranks_beside_begin(ranks);
+    for (size_t i = 0; i < MANY; i++) {
+        must(c->reduce(c->context, (float *)on_device + i * each, each, ASHLAR_F32, 0, stream));
+    }
+    must(ashlar__ranks_beside_end(ranks, stream));
+    expect("reduce beside the stream", ASHLAR_F32, 0,
+           ashlar_ranks_rank(ranks) == 0 ? MANY * each : 0, sum_at);
     ashlar__ranks_beside_close(ranks);
 }
 

@@ -71,8 +71,11 @@ static inline ashlar_status all_gather(void *context, void *data, size_t element
     return note('g', context, data, elements, dtype, 0, stream);
 }
 
-static const ashlar_collectives collectives = {&sent_count, broadcast, all_reduce, reduce_scatter,
-                                               all_gather};
+static const ashlar_collectives collectives = {.context = &sent_count,
+                                               .broadcast = broadcast,
+                                               .all_reduce = all_reduce,
+                                               .reduce_scatter = reduce_scatter,
+                                               .all_gather = all_gather};
 static ashlar_reducer *reducer;
 
 /* five; four; half; one, two and three: each padded for a world of 2 */

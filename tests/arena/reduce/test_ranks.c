@@ -148,6 +148,8 @@ static void refuse_calls(void) {
     void *c = table->context;
     CHECK_FAILS(table->broadcast(c, data, 12, ASHLAR_F32, 2, stream), ASHLAR_EINVAL,
                 "broadcast: rank 2 of 2");
+    CHECK_FAILS(table->reduce(c, data, 12, ASHLAR_F32, 2, stream), ASHLAR_EINVAL,
+                "reduce: rank 2 of 2");
     CHECK_FAILS(table->reduce_scatter(c, data, 11, ASHLAR_F32, stream), ASHLAR_EINVAL,
                 "11 elements are not 2 equal shards of at most 2^28");
     CHECK_FAILS(table->all_gather(c, data, 1, ASHLAR_F32, stream), ASHLAR_EINVAL,
@@ -199,6 +201,9 @@ static void do_all_of(ashlar_dtype dtype) {
         fill(data, dtype, ELEMENTS, rank);
         CHECK(table->broadcast(c, data, ELEMENTS, dtype, root, stream) == ASHLAR_OK);
         check_all("broadcast", data, dtype, 0, ELEMENTS, root, false);
+        fill(data, dtype, ELEMENTS, rank);
+        CHECK(table->reduce(c, data, ELEMENTS, dtype, root, stream) == ASHLAR_OK);
+        check_all("reduce", data, dtype, 0, rank == root ? ELEMENTS : 0, 0, true);
     }
     fill(data, dtype, ELEMENTS, rank);
     CHECK(table->all_reduce(c, data, ELEMENTS, dtype, stream) == ASHLAR_OK);
@@ -220,7 +225,7 @@ static void do_all(void) {
         do_all_of((ashlar_dtype)dtype);
     }
     /* The engine is asked where there are others, and in the tree's order never for sums. */
-    const size_t per_type = world->count + (order == ASHLAR_RANKS_TREE ? 1 : 3);
+    const size_t per_type = order == ASHLAR_RANKS_TREE ? world->count + 1 : 2 * world->count + 3;
     CHECK_ZU(own->call_count, world->count == 1 ? 0 : per_type * ASHLAR_DTYPE_COUNT);
     CHECK((ashlar_ranks_seconds(ranks) > 0) == (world->count > 1));
     close_soft(false);
@@ -250,6 +255,12 @@ static void add_as_a_tree(void) {
     CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
     CHECK(memcmp(&data[0], &wanted, sizeof wanted) == 0);
     CHECK(memcmp(&data[1], &wanted, sizeof wanted) == 0);
+    for (size_t root = 0; root < world->count; root++) {
+        data[0] = parts[rank];
+        CHECK(table->reduce(table->context, data, 1, ASHLAR_F32, root, stream) == ASHLAR_OK);
+        CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
+        CHECK(rank != root || memcmp(&data[0], &wanted, sizeof wanted) == 0);
+    }
     close_soft(false);
 }
 
@@ -276,6 +287,13 @@ static void add_long(void) {
             wrong += data[i] != (i < count ? sum_of(i) : number_of(rank, i));
         }
         CHECK_ZU(wrong, 0);
+        fill(data, ASHLAR_F64, all, rank);
+        CHECK(table->reduce(table->context, data, count, ASHLAR_F64, 1, stream) == ASHLAR_OK);
+        CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
+        for (size_t i = 0; i < all && rank == 1; i++) {
+            wrong += data[i] != (i < count ? sum_of(i) : number_of(rank, i));
+        }
+        CHECK_ZU(wrong, 0);
     }
     close_soft(false);
 }
@@ -289,11 +307,14 @@ CASE(a_tree_of_more_than_its_staging) {
 static void check_pieces(ashlar_engine_collective kind, const char *data, size_t elements) {
     const size_t most = ASHLAR_ENGINE_ELEMENTS;
     own->call_count = 0;
-    CHECK((kind == ASHLAR_ENGINE_BROADCAST
-               ? table->broadcast(table->context, (void *)(uintptr_t)data, elements, ASHLAR_F16, 1,
-                                  stream)
-               : table->all_reduce(table->context, (void *)(uintptr_t)data, elements, ASHLAR_F16,
-                                   stream)) == ASHLAR_OK);
+    void *const to = (void *)(uintptr_t)data;
+    const ashlar_status status =
+        kind == ASHLAR_ENGINE_BROADCAST
+            ? table->broadcast(table->context, to, elements, ASHLAR_F16, 1, stream)
+        : kind == ASHLAR_ENGINE_REDUCE
+            ? table->reduce(table->context, to, elements, ASHLAR_F16, 1, stream)
+            : table->all_reduce(table->context, to, elements, ASHLAR_F16, stream);
+    CHECK(status == ASHLAR_OK);
     CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
     CHECK_ZU(own->call_count, (elements + most - 1) / most);
     for (size_t i = 0; i < own->call_count; i++) {
@@ -302,7 +323,7 @@ static void check_pieces(ashlar_engine_collective kind, const char *data, size_t
         CHECK(c->kind == kind && c->dtype == ASHLAR_F16);
         CHECK(c->data == data + i * most * 2);
         CHECK_ZU(c->elements, left < most ? left : most);
-        CHECK_ZU(c->root, kind == ASHLAR_ENGINE_BROADCAST ? 1 : 0);
+        CHECK_ZU(c->root, kind == ASHLAR_ENGINE_ALL_REDUCE ? 0 : 1);
     }
 }
 
@@ -315,6 +336,7 @@ static void go_in_pieces(void) {
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         check_pieces(ASHLAR_ENGINE_BROADCAST, memory, counts[i]);
         check_pieces(ASHLAR_ENGINE_ALL_REDUCE, memory, counts[i]);
+        check_pieces(ASHLAR_ENGINE_REDUCE, memory, counts[i]);
     }
     /* Shards are counted by the engine, so they go at once. */
     own->call_count = 0;

@@ -367,7 +367,11 @@ static bool set_up_arena_of(rank *r) {
 static bool set_up_rank(size_t idx, ashlar_reduction reduction) {
     rank *r = &ranks[idx];
     *r = (rank){.idx = idx, .device = devices[idx % DEVICES]};
-    const ashlar_collectives collectives = {r, broadcast, all_reduce, reduce_scatter, all_gather};
+    const ashlar_collectives collectives = {.context = r,
+                                            .broadcast = broadcast,
+                                            .all_reduce = all_reduce,
+                                            .reduce_scatter = reduce_scatter,
+                                            .all_gather = all_gather};
     return ashlar_stream_create(r->device, &r->compute[0]) == ASHLAR_OK &&
            ashlar_stream_create(r->device, &r->compute[1]) == ASHLAR_OK &&
            ashlar_stream_create(r->device, &r->collective) == ASHLAR_OK &&
