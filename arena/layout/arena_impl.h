@@ -66,6 +66,10 @@ ashlar_layout ashlar__region_layout(ashlar_region region);
  * layout (a whole number of elements). SIZE_MAX if the result does not fit. */
 size_t ashlar__layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout);
 
+/* Where in `layout` the element lies that is at `offset` of the storage layout; an offset at the
+ * end of that gives the other's end. */
+size_t ashlar__arena_offset_in(const ashlar_arena *arena, ashlar_layout layout, size_t offset);
+
 /* The element type that a tensor of `dtype` has in `layout`, which must have a place for it. */
 ashlar_dtype ashlar__layout_dtype(ashlar_dtype dtype, ashlar_layout layout);
 

@@ -22,6 +22,19 @@ size_t ashlar__layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_lay
     return bytes;
 }
 
+size_t ashlar__arena_offset_in(const ashlar_arena *arena, ashlar_layout layout, size_t offset) {
+    for (size_t i = 0; i < arena->group_count; i++) {
+        const ashlar_arena_group *group = &arena->groups[i];
+        const size_t begin = group->offset[ASHLAR_LAYOUT_STORAGE];
+        if (offset >= begin && offset - begin < group->padded) {
+            return group->offset[layout] +
+                   ashlar__layout_bytes(group->dtype, offset - begin, layout);
+        }
+    }
+    ASHLAR_CHECK2(offset == arena->bytes[ASHLAR_LAYOUT_STORAGE]);
+    return arena->bytes[layout];
+}
+
 ashlar_dtype ashlar__layout_dtype(ashlar_dtype dtype, ashlar_layout layout) {
     return layout == ASHLAR_LAYOUT_STORAGE || dtype == ASHLAR_F64 ? dtype : ASHLAR_F32;
 }

@@ -54,9 +54,8 @@ static ashlar_status check_arena(const ashlar_arena *arena, unsigned needed) {
 
 static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_config *config,
                            bool is_part) {
-    const unsigned moments =
-        ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1) | ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT2);
-    ASHLAR_TRY(check_arena(arena, ashlar_optimizer_regions(config) & ~(is_part ? moments : 0)));
+    const unsigned regions = ashlar_optimizer_regions(config);
+    ASHLAR_TRY(check_arena(arena, is_part ? ashlar__optimizer_part_regions(regions) : regions));
     ASHLAR_TRY(ashlar__workers_check());
     return ashlar__instruction_set_check();
 }
@@ -96,12 +95,14 @@ static ashlar_status open_device(ashlar_optimizer *o) {
                                            : ASHLAR_OK;
 }
 
-static ashlar_status build(ashlar_optimizer *o, ashlar_stream stream) {
+static ashlar_status build(ashlar_optimizer *o, size_t rank, size_t ranks, ashlar_stream stream) {
     const unsigned regions = ashlar_optimizer_regions(&o->rule.config);
-    ASHLAR_TRY(o->is_part ? ashlar__optimizer_part_take(&o->part, o->arena, regions, stream)
-                          : ASHLAR_OK);
-    ASHLAR_TRY(
-        ashlar__optimizer_table_init(&o->table, o->arena, &o->rule, o->is_part ? &o->part : NULL));
+    ASHLAR_TRY(ashlar__optimizer_table_init(&o->table, o->arena, &o->rule));
+    if (o->is_part) {
+        o->part = ashlar__optimizer_part_bounds(o, rank, ranks);
+        ASHLAR_TRY(ashlar__optimizer_part_take(&o->part, o->arena, regions, stream));
+        ashlar__optimizer_table_set_part(&o->table, o->arena, &o->part);
+    }
     ASHLAR_TRY(open_device(o));
     ASHLAR_TRY(take_block(o, stream));
     return fill_block(o, stream);
@@ -121,11 +122,8 @@ static ashlar_status create(ashlar_arena *arena, const ashlar_optimizer_config *
     o->rule = (ashlar_optimizer_rule){.algorithm = ashlar__optimizer_algorithm(&config),
                                       .config = config};
     ASHLAR_CHECK2(o->rule.algorithm < ASHLAR_ALGORITHM_COUNT);
-    if (ranks > 0) {
-        o->is_part = true;
-        ashlar__optimizer_part_bounds(arena, rank, ranks, &o->part.begin, &o->part.end);
-    }
-    ASHLAR_HAND_OUT(build(o, stream), o, ashlar_optimizer_destroy, out);
+    o->is_part = ranks > 0;
+    ASHLAR_HAND_OUT(build(o, rank, ranks, stream), o, ashlar_optimizer_destroy, out);
 }
 
 ashlar_status ashlar_optimizer_create_sized(ashlar_arena *arena,
@@ -140,6 +138,22 @@ ashlar_status ashlar__optimizer_create_part(ashlar_arena *arena,
                                             size_t ranks, ashlar_stream stream,
                                             ashlar_optimizer **out) {
     return create(arena, config, sizeof *config, rank, ranks, stream, out);
+}
+
+/* Where parts 0 .. rank - 1 end. */
+static size_t end_of(const ashlar_optimizer *o, size_t rank, size_t ranks) {
+    const size_t units =
+        ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS) / ASHLAR_ARENA_ALIGN;
+    const size_t whole = units / ranks * rank, rest = units % ranks * rank / ranks;
+    return ashlar__optimizer_table_cut(&o->table, (whole + rest) * ASHLAR_ARENA_ALIGN);
+}
+
+ashlar_optimizer_part ashlar__optimizer_part_bounds(const ashlar_optimizer *o, size_t rank,
+                                                    size_t ranks) {
+    ashlar_optimizer_part part;
+    ASHLAR_CHECK2(rank < ranks);
+    ashlar__optimizer_part_set(&part, o->arena, end_of(o, rank, ranks), end_of(o, rank + 1, ranks));
+    return part;
 }
 
 const ashlar_optimizer_part *ashlar__optimizer_part_of(const ashlar_optimizer *o) {
@@ -207,15 +221,6 @@ static ashlar_status check_gradient_scale(double scale) {
                               scale);
 }
 
-/* What is updated: a part of the layout, or all. */
-static ashlar_status check_is_mine(const ashlar_optimizer *o, size_t offset, size_t bytes) {
-    ASHLAR_FAIL_IF(
-        o->is_part && bytes > 0 && (offset < o->part.begin || offset + bytes > o->part.end),
-        ASHLAR_EINVAL, "optimizer: %zu bytes at offset %zu; this rank's part is from %zu to %zu",
-        bytes, offset, o->part.begin, o->part.end);
-    return ASHLAR_OK;
-}
-
 static ashlar_status check_range(const ashlar_optimizer *o, size_t offset, size_t bytes) {
     const size_t all = ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS);
     if (offset % ASHLAR_ARENA_ALIGN != 0 || bytes % ASHLAR_ARENA_ALIGN != 0 || offset > all ||
@@ -228,8 +233,14 @@ static ashlar_status check_range(const ashlar_optimizer *o, size_t offset, size_
     return ASHLAR_OK;
 }
 
+static void select_all(const ashlar_optimizer *o, ashlar_optimizer_job *job) {
+    ashlar__optimizer_table_select(
+        &o->table, o->runs, 0, ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS), job);
+}
+
 ashlar_status ashlar__optimizer_step_at(ashlar_optimizer *o, const double *rate_at, double most,
                                         double gradient_scale, ashlar_stream stream) {
+    ASHLAR_CHECK2(!o->is_part);
     ASHLAR_TRY(check_rate(o, most));
     ASHLAR_TRY(check_gradient_scale(gradient_scale));
     ashlar_optimizer_job job =
@@ -237,16 +248,7 @@ ashlar_status ashlar__optimizer_step_at(ashlar_optimizer *o, const double *rate_
     job.learning_rate = most;
     job.rate_at = rate_at;
     job.gradient_scale = gradient_scale;
-    ashlar__optimizer_table_select(
-        &o->table, o->runs, 0, ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS), &job);
-    if (!o->is_part) {
-        return launch(o, &job, stream);
-    }
-    job.passes = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE;
-    ASHLAR_TRY(launch(o, &job, stream));
-    job.passes = ASHLAR_OPTIMIZER_UPDATE;
-    ashlar__optimizer_table_select(&o->table, o->runs, o->part.begin, o->part.end - o->part.begin,
-                                   &job);
+    select_all(o, &job);
     return launch(o, &job, stream);
 }
 
@@ -254,6 +256,40 @@ ashlar_status ashlar_optimizer_step(ashlar_optimizer *o, double learning_rate,
                                     double gradient_scale, ashlar_stream stream) {
     return ashlar__optimizer_step_at(o, NULL, learning_rate, gradient_scale, stream);
 }
+
+/* ---- a step of a part ---- */
+
+static void select_part(const ashlar_optimizer *o, ashlar_optimizer_job *job) {
+    ASHLAR_CHECK2(o->is_part);
+    ashlar__optimizer_table_select(&o->table, o->runs, o->part.begin, o->part.end - o->part.begin,
+                                   job);
+}
+
+ashlar_status ashlar__optimizer_part_squares(ashlar_optimizer *o, ashlar_stream stream,
+                                             double **sums, size_t *count) {
+    ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_SQUARES);
+    *sums = o->partials;
+    *count = o->table.chunk_count;
+    select_part(o, &job);
+    ASHLAR_TRY(ashlar_fill(o->device, o->partials, 0, *count * sizeof *o->partials, stream));
+    return launch(o, &job, stream);
+}
+
+ashlar_status ashlar__optimizer_part_update(ashlar_optimizer *o, double learning_rate,
+                                            double gradient_scale, ashlar_stream stream) {
+    ASHLAR_TRY(check_rate(o, learning_rate));
+    ASHLAR_TRY(check_gradient_scale(gradient_scale));
+    ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_ADD | ASHLAR_OPTIMIZER_DECIDE);
+    job.learning_rate = learning_rate;
+    job.gradient_scale = gradient_scale;
+    select_all(o, &job);
+    ASHLAR_TRY(launch(o, &job, stream));
+    job.passes = ASHLAR_OPTIMIZER_UPDATE;
+    select_part(o, &job);
+    return launch(o, &job, stream);
+}
+
+/* ---- a step in three calls ---- */
 
 ashlar_status ashlar_optimizer_sum(ashlar_optimizer *o, size_t offset, size_t bytes,
                                    ashlar_stream stream) {
@@ -274,7 +310,6 @@ ashlar_status ashlar_optimizer_decide(ashlar_optimizer *o, double gradient_scale
 ashlar_status ashlar_optimizer_update(ashlar_optimizer *o, size_t offset, size_t bytes,
                                       double learning_rate, ashlar_stream stream) {
     ASHLAR_TRY(check_range(o, offset, bytes));
-    ASHLAR_TRY(check_is_mine(o, offset, bytes));
     ASHLAR_TRY(check_rate(o, learning_rate));
     ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_UPDATE);
     job.learning_rate = learning_rate;

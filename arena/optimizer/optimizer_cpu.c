@@ -102,8 +102,10 @@ void ashlar__optimizer_cpu_run_with(const ashlar_optimizer_job *job,
     ASHLAR_CHECK2(job->passes != 0 && job->first_chunk <= job->end_chunk);
     ASHLAR_CHECK2((job->run_count == 0) == (job->first_chunk == job->end_chunk));
     share s = {.job = job, .kernels = kernels, .pieces = count_pieces(job)};
-    if ((job->passes & ASHLAR_OPTIMIZER_SUM) != 0) {
+    if ((job->passes & ASHLAR_OPTIMIZER_SQUARES) != 0) {
         ashlar__workers_run(s.pieces, sum_piece, &s);
+    }
+    if ((job->passes & ASHLAR_OPTIMIZER_ADD) != 0) {
         add_partials(job);
     }
     if ((job->passes & ASHLAR_OPTIMIZER_DECIDE) != 0) {

@@ -9,7 +9,7 @@
  *
  *   ashlar_kernel_sum      one block of CHUNK_THREADS for each of the job's chunks: partial sums
  *   ashlar_kernel_decide   one block of DECIDE_THREADS: adds the partial sums to scalars->sum if
- *                          job.passes has SUM, decides if it has DECIDE
+ *                          job.passes has ADD, decides if it has DECIDE
  *   ashlar_kernel_F        for each function F of ASHLAR_ALGORITHM_MAP: UPDATE; blocks as for sum
  */
 enum { ASHLAR_CHUNK_THREADS = 128, ASHLAR_DECIDE_THREADS = 256 };

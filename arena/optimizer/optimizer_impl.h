@@ -4,7 +4,8 @@
  * One launch is a job of up to three passes, one after the other:
  *
  *   SUM      adds the squares of the gradients, as they are stored, to scalars->sum; the first SUM
- *            after a decision, and one of a job that decides, begins at 0
+ *            after a decision, and one of a job that decides, begins at 0. It has two halves:
+ *            SQUARES adds up the squares of each chunk, and ADD these sums
  *   DECIDE   sets scalars->state and the step's factors, from scalars->sum (optimizer_formula.h)
  *   UPDATE   updates every element of the runs; does nothing if scalars->state.is_skipped. If
  *            scalars->state.step is 1, masters are first made from their parameters.
@@ -77,9 +78,11 @@ typedef struct ashlar_optimizer_scalars {
 } ashlar_optimizer_scalars;
 
 enum {
-    ASHLAR_OPTIMIZER_SUM = 1,
-    ASHLAR_OPTIMIZER_DECIDE = 2,
-    ASHLAR_OPTIMIZER_UPDATE = 4,
+    ASHLAR_OPTIMIZER_SQUARES = 1,
+    ASHLAR_OPTIMIZER_ADD = 2,
+    ASHLAR_OPTIMIZER_SUM = ASHLAR_OPTIMIZER_SQUARES | ASHLAR_OPTIMIZER_ADD,
+    ASHLAR_OPTIMIZER_DECIDE = 4,
+    ASHLAR_OPTIMIZER_UPDATE = 8,
 };
 
 /* One launch. `runs` is a range of a table; `runs`, `scalars` and `partials` are in device memory.
@@ -142,14 +145,20 @@ typedef struct ashlar_optimizer_table {
     double largest_scale; /* largest rate_scale of all runs; 0 without runs */
 } ashlar_optimizer_table;
 
-/* Fill the table. The arena must be committed and have the regions that the rule needs; with a
- * part, moments are in that, and only runs inside it may be updated. finish
+/* Fill the table. The arena must be committed and have the regions that the rule needs. finish
  * frees the table's memory. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table,
                                                              const ashlar_arena *arena,
-                                                             const ashlar_optimizer_rule *rule,
-                                                             const ashlar_optimizer_part *part);
+                                                             const ashlar_optimizer_rule *rule);
 void ashlar__optimizer_table_finish(ashlar_optimizer_table *table);
+
+/* The boundary of two chunks, or place outside all runs, that is nearest to `offset`. */
+size_t ashlar__optimizer_table_cut(const ashlar_optimizer_table *table, size_t offset);
+
+/* From now on the runs' moments and masters are a part's; only elements inside it may be updated.
+ */
+void ashlar__optimizer_table_set_part(ashlar_optimizer_table *table, const ashlar_arena *arena,
+                                      const ashlar_optimizer_part *part);
 
 /* Make `job` cover the elements of runs that lie in [offset, offset + bytes) of the storage layout.
  * `runs`: the device's copy of table->runs. */

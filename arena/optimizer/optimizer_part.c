@@ -1,57 +1,72 @@
-/* optimizer_part.c - bounds and moments of a rank's part of an optimizer. */
+/* optimizer_part.c - what a rank's part of an optimizer holds. */
 #include "arena/optimizer/optimizer_part.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "arena/layout/arena_impl.h"
 
-void ashlar__optimizer_part_bounds(const ashlar_arena *arena, size_t rank, size_t ranks,
-                                   size_t *begin, size_t *end) {
-    const size_t units =
-        ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS) / ASHLAR_ARENA_ALIGN;
-    const size_t each = units / ranks, more = units % ranks; /* the first `more` have one more */
-    const size_t first = rank * each + (rank < more ? rank : more);
-    ASHLAR_CHECK2(rank < ranks);
-    *begin = first * ASHLAR_ARENA_ALIGN;
-    *end = (first + each + (rank < more)) * ASHLAR_ARENA_ALIGN;
+static const struct {
+    ashlar_region region;
+    ashlar_tag tag;
+} kinds[] = {{ASHLAR_REGION_MOMENT1, ASHLAR_TAG_MOMENTS},
+             {ASHLAR_REGION_MOMENT2, ASHLAR_TAG_MOMENTS},
+             {ASHLAR_REGION_MASTER, ASHLAR_TAG_WEIGHTS}};
+_Static_assert(sizeof kinds / sizeof kinds[0] == ASHLAR_PART_STATES, "one for each");
+
+unsigned ashlar__optimizer_part_regions(unsigned regions) {
+    for (size_t i = 0; i < ASHLAR_PART_STATES; i++) {
+        regions &= ~ASHLAR_REGION_BIT(kinds[i].region);
+    }
+    return regions;
 }
 
-/* Moments are as wide as what they belong to unless that is narrow. */
-static ashlar_status check_types(const ashlar_arena *arena) {
-    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
-        ashlar_tensor_info info;
-        ashlar_arena_tensor(arena, i, &info);
-        ASHLAR_FAIL_IF(
-            ashlar_dtype_is_narrow(info.dtype), ASHLAR_ENOTSUP,
-            "optimizer: %.80s is of type %s; only F32 and F64 can be divided among ranks",
-            info.name, ashlar_dtype_name(info.dtype));
-        ASHLAR_CHECK2(info.offset[ASHLAR_LAYOUT_STORAGE] ==
-                      info.offset[ashlar__region_layout(ASHLAR_REGION_MOMENT1)]);
+void ashlar__optimizer_part_set(ashlar_optimizer_part *part, const ashlar_arena *arena,
+                                size_t begin, size_t end) {
+    ASHLAR_CHECK2(begin <= end);
+    *part = (ashlar_optimizer_part){.begin = begin, .end = end};
+    for (size_t i = 0; i < ASHLAR_PART_STATES; i++) {
+        const ashlar_layout layout = ashlar__region_layout(kinds[i].region);
+        part->states[i] =
+            (ashlar_part_state){.region = kinds[i].region,
+                                .begin = ashlar__arena_offset_in(arena, layout, begin),
+                                .end = ashlar__arena_offset_in(arena, layout, end)};
+        ASHLAR_CHECK2(part->states[i].begin <= part->states[i].end);
     }
-    return ASHLAR_OK;
+}
+
+/* A state begins in its block where it would begin in a region: elements stay aligned. */
+static size_t room_before(const ashlar_part_state *state) {
+    return state->begin % ASHLAR_ARENA_ALIGN;
+}
+
+static ashlar_status take(ashlar_part_state *state, ashlar_allocator *allocator, ashlar_tag tag,
+                          ashlar_stream stream) {
+    const size_t bytes = state->end - state->begin;
+    void *block;
+    ASHLAR_TRY(ashlar_alloc_tagged(allocator, room_before(state) + bytes, tag, stream, &block));
+    state->data = (char *)block + room_before(state);
+    return ashlar_fill(ashlar_allocator_device(allocator), state->data, 0, bytes, stream);
 }
 
 ashlar_status ashlar__optimizer_part_take(ashlar_optimizer_part *part, const ashlar_arena *arena,
                                           unsigned regions, ashlar_stream stream) {
-    static const ashlar_region of[] = {ASHLAR_REGION_MOMENT1, ASHLAR_REGION_MOMENT2};
-    ashlar_allocator *allocator = ashlar_arena_allocator(arena);
-    const size_t bytes = part->end - part->begin;
-    ASHLAR_TRY(check_types(arena));
-    for (size_t i = 0; i < sizeof of / sizeof of[0] && bytes > 0; i++) {
-        if ((regions & ASHLAR_REGION_BIT(of[i])) != 0) {
-            ASHLAR_TRY(ashlar_alloc_tagged(allocator, bytes, ASHLAR_TAG_MOMENTS, stream,
-                                           &part->moments[i]));
-            ASHLAR_TRY(ashlar_fill(ashlar_allocator_device(allocator), part->moments[i], 0, bytes,
-                                   stream));
+    for (size_t i = 0; i < ASHLAR_PART_STATES; i++) {
+        ashlar_part_state *state = &part->states[i];
+        if ((regions & ASHLAR_REGION_BIT(state->region)) != 0 && state->begin < state->end) {
+            ASHLAR_TRY(take(state, ashlar_arena_allocator(arena), kinds[i].tag, stream));
         }
     }
     return ASHLAR_OK;
 }
 
 void ashlar__optimizer_part_give(ashlar_optimizer_part *part, const ashlar_arena *arena) {
-    for (size_t i = 0; i < sizeof part->moments / sizeof part->moments[0]; i++) {
-        /* This fails only if somebody else has freed the block, so it is gone in any case. */
-        ASHLAR_IGNORE(ashlar_free(ashlar_arena_allocator(arena), part->moments[i]));
-        part->moments[i] = NULL;
+    for (size_t i = 0; i < ASHLAR_PART_STATES; i++) {
+        ashlar_part_state *state = &part->states[i];
+        if (state->data != NULL) {
+            /* This fails only if somebody else has freed the block, so it is gone in any case. */
+            ASHLAR_IGNORE(
+                ashlar_free(ashlar_arena_allocator(arena), state->data - room_before(state)));
+            state->data = NULL;
+        }
     }
 }

@@ -49,25 +49,15 @@ static void *address(const ashlar_arena *arena, const ashlar_arena_run *run, ash
     return is_wanted ? base + run->offset[ashlar__region_layout(region)] : NULL;
 }
 
-/* The same in a part's moments, which begin where the part does: before a part's run that is an
- * address outside, at which nothing is read. */
-static void *address_in_part(const ashlar_optimizer_part *part, const ashlar_arena_run *run,
-                             size_t moment) {
-    const uintptr_t base = (uintptr_t)part->moments[moment];
-    return base == 0 ? NULL : (void *)(base + run->offset[ASHLAR_LAYOUT_STORAGE] - part->begin);
-}
-
 static ashlar_optimizer_run describe(const ashlar_arena *arena, const ashlar_arena_run *run,
-                                     unsigned regions, const ashlar_optimizer_part *part) {
+                                     unsigned regions) {
     const bool is_narrow = ashlar_dtype_is_narrow(run->dtype);
     ASHLAR_CHECK2(run->options.rate_scale > 0); /* a declared 0 has become 1 */
     return (ashlar_optimizer_run){
         .parameters = address(arena, run, ASHLAR_REGION_PARAMETERS, regions),
         .gradients = address(arena, run, ASHLAR_REGION_GRADIENTS, regions),
-        .moment1 = part != NULL ? address_in_part(part, run, 0)
-                                : address(arena, run, ASHLAR_REGION_MOMENT1, regions),
-        .moment2 = part != NULL ? address_in_part(part, run, 1)
-                                : address(arena, run, ASHLAR_REGION_MOMENT2, regions),
+        .moment1 = address(arena, run, ASHLAR_REGION_MOMENT1, regions),
+        .moment2 = address(arena, run, ASHLAR_REGION_MOMENT2, regions),
         .master = is_narrow ? address(arena, run, ASHLAR_REGION_MASTER, regions) : NULL,
         .elements = run->elements,
         .rate_scale = run->options.rate_scale,
@@ -77,8 +67,7 @@ static ashlar_optimizer_run describe(const ashlar_arena *arena, const ashlar_are
 }
 
 static void fill(ashlar_optimizer_table *table, const ashlar_arena *arena,
-                 const ashlar_arena_run *runs, size_t count, unsigned regions,
-                 const ashlar_optimizer_part *part) {
+                 const ashlar_arena_run *runs, size_t count, unsigned regions) {
     size_t elements = 0;
     for (size_t i = 0; i < count; i++) {
         const ashlar_arena_run *run = &runs[i];
@@ -88,7 +77,7 @@ static void fill(ashlar_optimizer_table *table, const ashlar_arena *arena,
         const size_t begin = run->offset[ASHLAR_LAYOUT_STORAGE];
         ASHLAR_CHECK2(run->elements > 0);
         ASHLAR_CHECK2(table->count == 0 || table->places[table->count - 1].end <= begin);
-        table->runs[table->count] = describe(arena, run, regions, part);
+        table->runs[table->count] = describe(arena, run, regions);
         table->places[table->count] =
             (ashlar_optimizer_place){.begin = begin,
                                      .end = begin + run->elements * ashlar_dtype_bytes(run->dtype),
@@ -103,8 +92,7 @@ static void fill(ashlar_optimizer_table *table, const ashlar_arena *arena,
 }
 
 ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table, const ashlar_arena *arena,
-                                           const ashlar_optimizer_rule *rule,
-                                           const ashlar_optimizer_part *part) {
+                                           const ashlar_optimizer_rule *rule) {
     const size_t most = ashlar_arena_tensor_count(arena);
     ashlar_arena_run *runs = ashlar__host_calloc(most, sizeof *runs);
     *table = (ashlar_optimizer_table){0};
@@ -113,7 +101,7 @@ ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table, const 
         table->runs = ashlar__host_calloc(count, sizeof *table->runs);
         table->places = ashlar__host_calloc(count, sizeof *table->places);
         if (table->runs != NULL && table->places != NULL) {
-            fill(table, arena, runs, count, ashlar_optimizer_regions(&rule->config), part);
+            fill(table, arena, runs, count, ashlar_optimizer_regions(&rule->config));
             ashlar__host_free(runs);
             return ASHLAR_OK;
         }
@@ -143,6 +131,39 @@ static size_t find(const ashlar_optimizer_table *table, size_t offset) {
     }
     ASHLAR_CHECK2(low == table->count || offset < table->places[low].end);
     return low;
+}
+
+/* Where a run that begins at `begin` of the storage layout has its elements of a part's state:
+ * before the part that is an address outside, at which nothing is read. */
+static void *address_in(const ashlar_part_state *state, const ashlar_arena *arena, size_t begin) {
+    const ashlar_layout layout = ashlar__region_layout(state->region);
+    return state->data == NULL ? NULL
+                               : (void *)((uintptr_t)state->data - state->begin +
+                                          ashlar__arena_offset_in(arena, layout, begin));
+}
+
+void ashlar__optimizer_table_set_part(ashlar_optimizer_table *table, const ashlar_arena *arena,
+                                      const ashlar_optimizer_part *part) {
+    for (size_t i = 0; i < table->count; i++) {
+        const size_t begin = table->places[i].begin;
+        ashlar_optimizer_run *run = &table->runs[i];
+        run->moment1 = address_in(&part->states[0], arena, begin);
+        run->moment2 = address_in(&part->states[1], arena, begin);
+        run->master =
+            ashlar_dtype_is_narrow(run->dtype) ? address_in(&part->states[2], arena, begin) : NULL;
+    }
+}
+
+size_t ashlar__optimizer_table_cut(const ashlar_optimizer_table *table, size_t offset) {
+    const size_t chunk = ASHLAR_OPTIMIZER_CHUNK, i = find(table, offset);
+    if (i == table->count || offset <= table->places[i].begin) {
+        return offset;
+    }
+    const ashlar_optimizer_place *place = &table->places[i];
+    const size_t width = ashlar_dtype_bytes(table->runs[i].dtype);
+    const size_t chunks = ((offset - place->begin) / width + chunk / 2) / chunk;
+    const size_t cut = place->begin + chunks * chunk * width;
+    return cut < place->end ? cut : place->end;
 }
 
 /* The number of elements of run `i` that lie before `offset`. */

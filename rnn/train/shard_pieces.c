@@ -3,6 +3,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "arena/optimizer/optimizer_part.h"
 #include "arena/reduce/ranks_beside.h"
 #include "arena/reduce/sum.h"
 #include "rnn/train/train_impl.h"
@@ -30,6 +31,17 @@ static bool is_joined(const ashlar_arena *arena, size_t i) {
     return is_next;
 }
 
+static ashlar_status note_parts(ashlar_trainer *t) {
+    const size_t ranks = ashlar_ranks_count(t->config.ranks);
+    size_t *ends;
+    ASHLAR_HOST_NEW(ends, ranks, "no host memory for %zu ranks", ranks);
+    for (size_t i = 0; i < ranks; i++) {
+        ends[i] = ashlar__optimizer_part_bounds(t->optimizer, i, ranks).end;
+    }
+    t->sums.pieces.ends = ends;
+    return ASHLAR_OK;
+}
+
 ashlar_status ashlar__shard_pieces_open(ashlar_trainer *t) {
     const ashlar_arena *arena = t->task->arena;
     const size_t count = ashlar_arena_tensor_count(arena);
@@ -39,13 +51,33 @@ ashlar_status ashlar__shard_pieces_open(ashlar_trainer *t) {
         tensors[i].joins = is_joined(arena, i);
     }
     t->sums.pieces.tensors = tensors;
+    ASHLAR_TRY(ashlar__state_shards_are_used(&t->config) ? note_parts(t) : ASHLAR_OK);
     return ashlar__ranks_beside_open(t->config.ranks);
 }
 
 void ashlar__shard_pieces_close(ashlar_trainer *t) {
     ashlar__ranks_beside_close(t->config.ranks);
     ashlar__host_free(t->sums.pieces.tensors);
+    ashlar__host_free(t->sums.pieces.ends);
     t->sums.pieces.tensors = NULL;
+    t->sums.pieces.ends = NULL;
+}
+
+/* Give each rank the sums of what bytes from .. end - 1 of the gradients have of its part. */
+static ashlar_status reduce_parts(const ashlar_trainer *t, size_t from, size_t end,
+                                  ashlar_dtype dtype) {
+    const ashlar_collectives *c = t->sums.collectives;
+    char *gradients = ashlar_arena_region(t->task->arena, ASHLAR_REGION_GRADIENTS);
+    const size_t *ends = t->sums.pieces.ends;
+    for (size_t root = 0; from < end; root++) {
+        const size_t to = ends[root] < end ? ends[root] : end;
+        if (from < to) {
+            ASHLAR_TRY(c->reduce(c->context, gradients + from,
+                                 (to - from) / ashlar_dtype_bytes(dtype), dtype, root, t->stream));
+            from = to;
+        }
+    }
+    return ASHLAR_OK;
 }
 
 /* Send the gradients of tensors first .. last, which lie side by side. */
@@ -62,7 +94,9 @@ static ashlar_status send(ashlar_trainer *t, size_t first, size_t last) {
                                          (const char *)t->sums.partial[level] + from, elements,
                                          t->stream));
     }
-    return c->all_reduce(c->context, data, elements, one.dtype, t->stream);
+    return t->sums.pieces.ends == NULL
+               ? c->all_reduce(c->context, data, elements, one.dtype, t->stream)
+               : reduce_parts(t, from, from + bytes, one.dtype);
 }
 
 /* Send all in [from, to) that is due and was not sent. */

@@ -2,7 +2,8 @@
  * it goes on (internal).
  *
  * A piece is a run of tensors that are reported together and lie side by side. The pieces of a step
- * and their order follow from the model alone, so all ranks send the same. */
+ * and their order follow from the model alone, so all ranks send the same. Every rank gets the sums
+ * of a piece, or, where the optimizer is divided, of what the piece has of its part. */
 #ifndef ASHLAR_SHARD_PIECES_H
 #define ASHLAR_SHARD_PIECES_H
 
@@ -17,6 +18,8 @@ typedef struct ashlar_shard_tensor {
 typedef struct ashlar_shard_pieces {
     ashlar_shard_tensor *tensors; /* [of the arena]; NULL: one rank */
     size_t levels;                /* sums of the rank's other shards to add to each piece */
+    size_t *ends;                 /* [of ranks] where parts of a divided optimizer end, in the
+                                   * storage layout; NULL: it is whole */
 } ashlar_shard_pieces;
 
 ASHLAR_MUST_CHECK ashlar_status ashlar__shard_pieces_open(ashlar_trainer *trainer);

@@ -8,20 +8,13 @@
 
 enum { STAGING_BYTES = 1 << 20 };
 
-static const ashlar_region moments_of[] = {ASHLAR_REGION_MOMENT1, ASHLAR_REGION_MOMENT2};
-enum { MOMENTS = sizeof moments_of / sizeof moments_of[0] };
-
 bool ashlar__state_shards_are_used(const ashlar_train_config *c) {
     return c->shards_state && c->ranks != NULL && ashlar_ranks_count(c->ranks) > 1;
 }
 
 unsigned ashlar__state_shards_regions(const ashlar_train_config *c) {
     const unsigned all = ashlar_optimizer_regions(&c->optimizer);
-    unsigned moments = 0;
-    for (size_t i = 0; i < MOMENTS; i++) {
-        moments |= ASHLAR_REGION_BIT(moments_of[i]);
-    }
-    return ashlar__state_shards_are_used(c) ? all & ~moments : all;
+    return ashlar__state_shards_are_used(c) ? ashlar__optimizer_part_regions(all) : all;
 }
 
 ashlar_status ashlar__state_shards_open(ashlar_trainer *t) {
@@ -42,7 +35,7 @@ void ashlar__state_shards_close(ashlar_trainer *t) {
     t->staging = NULL;
 }
 
-/* ---- parameters ---- */
+/* ---- a step ---- */
 
 static size_t greater(size_t a, size_t b) {
     return a > b ? a : b;
@@ -53,11 +46,12 @@ static size_t smaller(size_t a, size_t b) {
 }
 
 /* Send what rank `root` has of one bucket, all of which is of one type. */
-static ashlar_status send_bucket(const ashlar_trainer *t, size_t root, size_t begin, size_t end,
+static ashlar_status send_bucket(const ashlar_trainer *t, size_t root,
+                                 const ashlar_optimizer_part *part,
                                  const ashlar_arena_bucket *bucket) {
     const ashlar_collectives *c = t->sums.collectives;
-    const size_t from = greater(begin, bucket->offset);
-    const size_t to = smaller(end, bucket->offset + bucket->bytes);
+    const size_t from = greater(part->begin, bucket->offset);
+    const size_t to = smaller(part->end, bucket->offset + bucket->bytes);
     char *parameters = ashlar_arena_region(t->task->arena, ASHLAR_REGION_PARAMETERS);
     return from >= to ? ASHLAR_OK
                       : c->broadcast(c->context, parameters + from,
@@ -65,25 +59,34 @@ static ashlar_status send_bucket(const ashlar_trainer *t, size_t root, size_t be
                                      root, t->stream);
 }
 
-ashlar_status ashlar__state_shards_send(ashlar_trainer *t) {
+static ashlar_status send_parameters(const ashlar_trainer *t) {
     const ashlar_arena *arena = t->task->arena;
     const size_t ranks = ashlar_ranks_count(t->config.ranks);
     for (size_t root = 0; root < ranks; root++) {
-        size_t begin, end;
-        ashlar__optimizer_part_bounds(arena, root, ranks, &begin, &end);
+        const ashlar_optimizer_part part = ashlar__optimizer_part_bounds(t->optimizer, root, ranks);
         for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
             ashlar_arena_bucket bucket;
             ashlar_arena_get_bucket(arena, i, &bucket);
-            ASHLAR_TRY(send_bucket(t, root, begin, end, &bucket));
+            ASHLAR_TRY(send_bucket(t, root, &part, &bucket));
         }
     }
     return ASHLAR_OK;
 }
 
-/* ---- moments ---- */
+ashlar_status ashlar__state_shards_step(ashlar_trainer *t, double learning_rate) {
+    const ashlar_collectives *c = t->sums.collectives;
+    double *sums;
+    size_t count;
+    ASHLAR_TRY(ashlar__optimizer_part_squares(t->optimizer, t->stream, &sums, &count));
+    ASHLAR_TRY(c->all_reduce(c->context, sums, count, ASHLAR_F64, t->stream));
+    ASHLAR_TRY(ashlar__optimizer_part_update(t->optimizer, learning_rate, 1, t->stream));
+    return send_parameters(t);
+}
 
-/* A piece of rank `root`'s moments: every rank gets it in the staging block, and the one with an
- * image there. They are sent as bytes, four to an element. */
+/* ---- moments and masters ---- */
+
+/* A piece of rank `root`'s: every rank gets it in the staging block, and the one with an image
+ * there. They are sent as bytes, four to an element. */
 static ashlar_status collect_piece(const ashlar_trainer *t, size_t root, const char *from,
                                    size_t bytes, char *to) {
     const ashlar_collectives *c = t->sums.collectives;
@@ -98,50 +101,55 @@ static ashlar_status collect_piece(const ashlar_trainer *t, size_t root, const c
     return ashlar_stream_synchronize(t->device, t->stream);
 }
 
-/* image NULL: this rank only lends its own. */
-static ashlar_status collect(const ashlar_trainer *t, size_t moment, char *image) {
-    const ashlar_train_config *c = &t->config;
-    const ashlar_optimizer_part *own = ashlar__optimizer_part_of(t->optimizer);
-    for (size_t root = 0; root < ashlar_ranks_count(c->ranks); root++) {
-        size_t begin, end;
-        ashlar__optimizer_part_bounds(t->task->arena, root, ashlar_ranks_count(c->ranks), &begin,
-                                      &end);
-        const char *from = root == ashlar_ranks_rank(c->ranks) ? own->moments[moment] : NULL;
-        for (size_t at = begin; at < end; at += STAGING_BYTES) {
-            const size_t bytes = smaller(STAGING_BYTES, end - at);
-            ASHLAR_TRY(collect_piece(t, root, from == NULL ? NULL : from + (at - begin), bytes,
+/* A region of all parts, which the image gets; NULL: this rank only lends its own. */
+static ashlar_status collect(const ashlar_trainer *t, size_t state, char *image) {
+    const size_t ranks = ashlar_ranks_count(t->config.ranks);
+    const char *own = ashlar__optimizer_part_of(t->optimizer)->states[state].data;
+    for (size_t root = 0; root < ranks; root++) {
+        const ashlar_part_state part =
+            ashlar__optimizer_part_bounds(t->optimizer, root, ranks).states[state];
+        const char *from = root == ashlar_ranks_rank(t->config.ranks) ? own : NULL;
+        for (size_t at = part.begin; at < part.end; at += STAGING_BYTES) {
+            ASHLAR_TRY(collect_piece(t, root, from == NULL ? NULL : from + (at - part.begin),
+                                     smaller(STAGING_BYTES, part.end - at),
                                      image == NULL ? NULL : image + at));
         }
     }
-    return ashlar_ranks_check(c->ranks);
+    return ashlar_ranks_check(t->config.ranks);
 }
 
-/* Host memory for the moments that the optimizer has, filled with 0. */
+/* The region of state `i`, if the optimizer has it and it has bytes. */
+static bool is_needed(const ashlar_trainer *t, size_t i, ashlar_region *region) {
+    *region = ashlar__optimizer_part_of(t->optimizer)->states[i].region;
+    return (ashlar_optimizer_regions(&t->config.optimizer) & ASHLAR_REGION_BIT(*region)) != 0 &&
+           ashlar_arena_region_bytes(t->task->arena, *region) > 0;
+}
+
+/* Host memory for the regions that the arena lacks, filled with 0. */
 static ashlar_status take_images(const ashlar_trainer *t, ashlar_checkpoint_images *images) {
-    const unsigned regions = ashlar_optimizer_regions(&t->config.optimizer);
-    for (size_t i = 0; i < MOMENTS; i++) {
-        const size_t bytes = ashlar_arena_region_bytes(t->task->arena, moments_of[i]);
-        if ((regions & ASHLAR_REGION_BIT(moments_of[i])) != 0 && bytes > 0) {
-            ASHLAR_HOST_NEW(images->of[moments_of[i]], bytes,
-                            "no host memory for the %zu bytes of %s", bytes,
-                            ashlar_region_text(moments_of[i]));
+    for (size_t i = 0; i < ASHLAR_PART_STATES; i++) {
+        ashlar_region region;
+        if (is_needed(t, i, &region)) {
+            const size_t bytes = ashlar_arena_region_bytes(t->task->arena, region);
+            ASHLAR_HOST_NEW(images->of[region], bytes, "no host memory for the %zu bytes of %s",
+                            bytes, ashlar_region_text(region));
         }
     }
     return ASHLAR_OK;
 }
 
 static void give_images(ashlar_checkpoint_images *images) {
-    for (size_t i = 0; i < MOMENTS; i++) {
-        ashlar__host_free(images->of[moments_of[i]]);
+    for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        ashlar__host_free(images->of[i]);
     }
 }
 
 /* The ranks go on together even if this one has no memory for a file. */
 static ashlar_status collect_all(const ashlar_trainer *t, const ashlar_checkpoint_images *images) {
-    const unsigned regions = ashlar_optimizer_regions(&t->config.optimizer);
-    for (size_t i = 0; i < MOMENTS; i++) {
-        if ((regions & ASHLAR_REGION_BIT(moments_of[i])) != 0) {
-            ASHLAR_TRY(collect(t, i, images->of[moments_of[i]]));
+    for (size_t i = 0; i < ASHLAR_PART_STATES; i++) {
+        ashlar_region region;
+        if (is_needed(t, i, &region)) {
+            ASHLAR_TRY(collect(t, i, images->of[region]));
         }
     }
     return ASHLAR_OK;
@@ -172,11 +180,12 @@ ashlar_status ashlar__state_shards_save(ashlar_trainer *t, const char *path) {
 static ashlar_status divide(const ashlar_trainer *t, const ashlar_checkpoint_images *images) {
     const ashlar_optimizer_part *own = ashlar__optimizer_part_of(t->optimizer);
     ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < MOMENTS && status == ASHLAR_OK; i++) {
-        if (own->moments[i] != NULL) {
-            status = ashlar_copy_to_device(t->device, own->moments[i],
-                                           images->of[moments_of[i]] + own->begin,
-                                           own->end - own->begin, t->stream);
+    for (size_t i = 0; i < ASHLAR_PART_STATES && status == ASHLAR_OK; i++) {
+        const ashlar_part_state *state = &own->states[i];
+        if (state->data != NULL) {
+            status = ashlar_copy_to_device(t->device, state->data,
+                                           images->of[state->region] + state->begin,
+                                           state->end - state->begin, t->stream);
         }
     }
     /* Wait after a failure too: the images are about to be freed. */

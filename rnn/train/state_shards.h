@@ -1,8 +1,8 @@
 /* state_shards.h - an optimizer that is divided among ranks: `--shard` (internal).
  *
- * Each rank updates the parameters of its part, of which it alone has the moments, and sends them
- * to all. A saved file has all moments, as that of one process, and goes on with any number of
- * ranks. */
+ * Each rank has the moments and masters of its part alone. It gets the sums of that part's
+ * gradients (shard_pieces.h), updates the part's parameters, and sends them to all. A saved file
+ * has all moments and masters, as that of one process, and goes on with any number of ranks. */
 #ifndef ASHLAR_STATE_SHARDS_H
 #define ASHLAR_STATE_SHARDS_H
 
@@ -21,8 +21,10 @@ unsigned ashlar__state_shards_regions(const ashlar_train_config *config);
 ASHLAR_MUST_CHECK ashlar_status ashlar__state_shards_open(ashlar_trainer *trainer);
 void ashlar__state_shards_close(ashlar_trainer *trainer);
 
-/* Queue, behind an update: every rank gets every part of the parameters. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__state_shards_send(ashlar_trainer *trainer);
+/* Queue a step of a divided optimizer; every rank then has all parameters. Errors: those of
+ * ashlar_optimizer_step() and of collectives. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__state_shards_step(ashlar_trainer *trainer,
+                                                          double learning_rate);
 
 /* Every rank calls this at the same step: those that do not write a file lend their moments to the
  * one that does. Without a divided optimizer only that one is needed.

@@ -25,8 +25,9 @@ static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
                    ? ashlar__shard_sums_queue(t, step, buffer, part, seed, t->losses + part)
                    : t->task->table->step(t->task, buffer, part, seed, t->losses + part));
     const double rate = ashlar_schedule_rate(&t->config.schedule, step);
-    ASHLAR_TRY(ashlar_optimizer_step(t->optimizer, rate, 1, t->stream));
-    return ashlar__state_shards_are_used(&t->config) ? ashlar__state_shards_send(t) : ASHLAR_OK;
+    return ashlar__state_shards_are_used(&t->config)
+               ? ashlar__state_shards_step(t, rate)
+               : ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
 }
 
 /* A part is a step of the allocator's, with a plan or without: its promise counts from there. */
