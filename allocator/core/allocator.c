@@ -168,12 +168,24 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
     return ASHLAR_OK;
 }
 
+static ashlar_status check_kind(const ashlar_config *config) {
+    ASHLAR_FAIL_IF(config->shares_memory && config->without_virtual_memory, ASHLAR_EINVAL,
+                   "config: share=on needs virtual memory management, and vmm=off; choose one");
+    ASHLAR_FAIL_IF(config->shares_memory && config->guard == ASHLAR_GUARD_UNMAP, ASHLAR_EINVAL,
+                   "config: share=on and guard=unmap, whose blocks have memory of their own; "
+                   "choose one");
+    return ASHLAR_OK;
+}
+
 ashlar_status ashlar_allocator_create_with_sized(ashlar_device *device, const ashlar_config *config,
                                                  size_t config_bytes, ashlar_allocator **out) {
     ASHLAR_SIZED_READ(ashlar_config, given, config, config_bytes);
-    return ashlar__allocator_create_in(
-        device, &given, given.without_virtual_memory ? ASHLAR_RANGE_SEGMENTS : ASHLAR_RANGE_VIRTUAL,
-        out);
+    ASHLAR_TRY(check_kind(&given));
+    return ashlar__allocator_create_in(device, &given,
+                                       given.shares_memory            ? ASHLAR_RANGE_SHARED
+                                       : given.without_virtual_memory ? ASHLAR_RANGE_SEGMENTS
+                                                                      : ASHLAR_RANGE_VIRTUAL,
+                                       out);
 }
 
 ashlar_status ashlar_allocator_create(ashlar_device *device, ashlar_allocator **out) {

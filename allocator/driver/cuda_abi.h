@@ -69,11 +69,15 @@ enum {
     CU_ATTRIBUTE_CAPABILITY_MAJOR = 75,
     CU_ATTRIBUTE_CAPABILITY_MINOR = 76,
     CU_ATTRIBUTE_VMM_SUPPORTED = 102, /* ...VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
+    CU_ATTRIBUTE_HANDLE_FILE = 103,   /* ...HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
+    CU_ATTRIBUTE_RDMA = 110,          /* ...GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
+    CU_ATTRIBUTE_HANDLE_FABRIC = 128, /* ...HANDLE_TYPE_FABRIC_SUPPORTED */
     CU_ALLOCATION_PINNED = 1,
     CU_LOCATION_DEVICE = 1,
     CU_ACCESS_NONE = 0,
     CU_ACCESS_READWRITE = 3,
-    CU_HANDLE_FILE = 1, /* CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR */
+    CU_HANDLE_FILE = 1,   /* CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR */
+    CU_HANDLE_FABRIC = 8, /* CU_MEM_HANDLE_TYPE_FABRIC: between the machines of one NVLink domain */
     CU_GRANULARITY_MINIMUM = 0,
     CU_GRANULARITY_RECOMMENDED = 1,
     CU_STREAM_LEGACY = 1,     /* a stream handle, not a flag: means the same as NULL */
@@ -98,7 +102,7 @@ typedef struct cu_mem_location {
 
 typedef struct cu_mem_prop {
     unsigned int type;           /* CU_ALLOCATION_PINNED */
-    unsigned int handle_types;   /* CU_HANDLE_FILE; 0: not shareable */
+    unsigned int handle_types;   /* CU_HANDLE_...; 0: not shareable */
     cu_mem_location location;
     void *win32_metadata;
     struct {

@@ -324,7 +324,7 @@ ashlar_status ashlar__heap_allow_peer(ashlar_heap *heap, int ordinal) {
     if (is_known) {
         return ASHLAR_OK;
     }
-    if (range->segments != NULL) {
+    if (range->segments != NULL && range->kind != ASHLAR_RANGE_SHARED) {
         return ashlar__fail(ASHLAR_ENOTSUP,
                             "peer %d: device %d has no virtual memory management; copy between "
                             "them instead",

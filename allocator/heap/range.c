@@ -37,10 +37,16 @@ ashlar_status ashlar__range_init(ashlar_range *range, ashlar_driver_client *clie
         kind == ASHLAR_RANGE_HOST ? ashlar__host_memory_bytes() : client->device->info.total_bytes;
     ashlar_range fresh = {
         .client = client, .kind = kind, .memory_bytes = memory_bytes, .limit_bytes = memory_bytes};
+    const bool is_virtual = kind == ASHLAR_RANGE_VIRTUAL || kind == ASHLAR_RANGE_SHARED;
     bool use_vmm = false;
-    ashlar_status status =
-        kind == ASHLAR_RANGE_VIRTUAL ? has_virtual_memory(&fresh, &use_vmm) : ASHLAR_OK;
-    if (status == ASHLAR_OK && use_vmm) {
+    ashlar_status status = is_virtual ? has_virtual_memory(&fresh, &use_vmm) : ASHLAR_OK;
+    if (status == ASHLAR_OK && kind == ASHLAR_RANGE_SHARED) {
+        status = use_vmm ? ashlar__range_shared_init(&fresh)
+                         : ashlar__fail(ASHLAR_ENOTSUP,
+                                        "share=on: device %d has no virtual memory management; "
+                                        "leave it off",
+                                        client->device->info.ordinal);
+    } else if (status == ASHLAR_OK && use_vmm) {
         status = ashlar__range_vmm_init(&fresh, handle_bytes);
     } else if (status == ASHLAR_OK) {
         ashlar__range_segments_init(&fresh);

@@ -4,8 +4,8 @@
  * Two back ends. With virtual memory management (range_vmm.c) one range of addresses is reserved.
  * Memory comes in handles of one size, which can be mapped at any multiple of that size, unmapped
  * and mapped elsewhere. Without it (range_segments.c) memory comes in segments from cuMemAlloc or
- * cuMemHostAlloc, which lie where the driver puts them. Then base is 0, and an offset is an
- * address.
+ * cuMemHostAlloc, which lie where the driver puts them; or, to be shared, from cuMemCreate
+ * (range_shared.c). Then base is 0, and an offset is an address.
  *
  * Invariants (ashlar__range_is_sound):
  *   mapped_bytes <= memory_bytes,  next_offset <= bytes
@@ -63,6 +63,7 @@ typedef enum ashlar_range_kind {
                               map */
     ASHLAR_RANGE_SEGMENTS, /* device memory in segments */
     ASHLAR_RANGE_HOST,     /* page-locked host memory in segments, which every device may use */
+    ASHLAR_RANGE_SHARED,   /* device memory in segments, each one handle that can be shared */
 } ashlar_range_kind;
 
 typedef struct ashlar_segment_calls ashlar_segment_calls;
@@ -86,6 +87,7 @@ typedef struct ashlar_range {
     size_t spare_capacity;
     int peers[ASHLAR_PEERS_MAX]; /* ordinals of other devices that may use the memory */
     size_t peer_count;
+    cu_mem_prop shared;   /* ASHLAR_RANGE_SHARED: how handles are made */
     bool keeps_addresses; /* the driver refused an unmap, and mapped addresses must not be freed */
 } ashlar_range;
 
@@ -167,15 +169,18 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__range_free_segment(ashlar_range *range, 
  * The calls that take and free segments of one kind of memory. Call them in the device's context.
  */
 struct ashlar_segment_calls {
-    const char *take_name; /* CUDA's names of the two calls */
-    const char *free_name;
-    cu_result (*take)(ashlar_range *range, cu_ptr *ptr, size_t bytes);
-    cu_result (*free)(ashlar_range *range, cu_ptr ptr);
+    /* *call: CUDA's name of the call that failed. */
+    cu_result (*take)(ashlar_range *range, cu_ptr *ptr, size_t bytes, const char **call);
+    cu_result (*free)(ashlar_range *range, cu_ptr ptr, size_t bytes, const char **call);
 };
 
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_vmm_init(ashlar_range *range, size_t handle_bytes);
 void ashlar__range_vmm_finish(ashlar_range *range);
 void ashlar__range_segments_init(ashlar_range *range);
+ASHLAR_MUST_CHECK ashlar_status ashlar__range_shared_init(ashlar_range *range);
+
+/* Let the device and its peers use [offset, offset + bytes), all of which is mapped. */
+cu_result ashlar__range_open_to_all(ashlar_range *range, size_t offset, size_t bytes);
 
 /* Whether `bytes` more are within the limit. Errors: ASHLAR_ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_allows(const ashlar_range *range, size_t bytes);

@@ -54,8 +54,7 @@ ashlar_status ashlar__range_release(ashlar_range *range) {
     return ASHLAR_OK;
 }
 
-/* Let the device and its peers use [offset, offset + bytes), all of which is mapped. */
-static ashlar_status open_memory(ashlar_range *range, size_t offset, size_t bytes) {
+cu_result ashlar__range_open_to_all(ashlar_range *range, size_t offset, size_t bytes) {
     ASHLAR_CHECK2(bytes > 0 && offset + bytes <= range->bytes);
     ASHLAR_CHECK2(range->peer_count <= ASHLAR_PEERS_MAX);
     cu_mem_access access[1 + ASHLAR_PEERS_MAX] = {
@@ -64,10 +63,8 @@ static ashlar_status open_memory(ashlar_range *range, size_t offset, size_t byte
         access[1 + i] = access[0];
         access[1 + i].location.id = range->peers[i];
     }
-    const cu_result result =
-        ASHLAR_CALL(range->client, mem_set_access,
-                    (range->base + offset, bytes, access, 1 + range->peer_count));
-    return result == CU_SUCCESS ? ASHLAR_OK : ashlar__range_refuse(range, "cuMemSetAccess", result);
+    return ASHLAR_CALL(range->client, mem_set_access,
+                       (range->base + offset, bytes, access, 1 + range->peer_count));
 }
 
 void ashlar__range_abandon(ashlar_range *range, size_t offset) {
@@ -80,6 +77,7 @@ ashlar_status ashlar__range_map(ashlar_range *range, size_t offset, size_t count
     ASHLAR_CHECK2(count > 0 && count <= range->spare_count && offset % range->handle_bytes == 0);
     const size_t bytes = range->handle_bytes;
     const cu_mem_handle *handles = &range->spare[range->spare_count - count];
+    const char *call = "cuMemMap";
     cu_result result = CU_SUCCESS;
     size_t done = 0;
     while (result == CU_SUCCESS && done < count) {
@@ -87,10 +85,12 @@ ashlar_status ashlar__range_map(ashlar_range *range, size_t offset, size_t count
                              (range->base + offset + done * bytes, bytes, 0, handles[done], 0));
         done += result == CU_SUCCESS;
     }
-    const ashlar_status status = result == CU_SUCCESS
-                                     ? open_memory(range, offset, count * bytes)
-                                     : ashlar__range_refuse(range, "cuMemMap", result);
-    if (status != ASHLAR_OK) {
+    if (result == CU_SUCCESS) {
+        call = "cuMemSetAccess";
+        result = ashlar__range_open_to_all(range, offset, count * bytes);
+    }
+    if (result != CU_SUCCESS) {
+        const ashlar_status status = ashlar__range_refuse(range, call, result);
         while (done-- > 0) {
             ashlar__range_abandon(range, offset + done * bytes);
         }

@@ -18,6 +18,12 @@
  *   vmm      on (default) or off: whether the device has virtual memory management. If off, its
  *            attribute says so and the calls for it are refused; cuMemAlloc still works
  *   batch    on (default) or off: without it cuMemcpyBatchAsync is refused, as before CUDA 12.8
+ *   share    by what memory of cuMemCreate can be shared with other processes
+ *            none           by nothing: the attributes say so, and a request is refused
+ *            file (default) by file descriptors
+ *            fabric         by file descriptors; the attributes promise fabric handles, too, which
+ *                           the driver then does not permit, as on most machines: they lack the
+ *                           service for it. Network cards may be asked for (gpuDirectRDMACapable)
  *   latency  NAME:NS, or several of these joined by +. Each call of the function NAME takes NS more
  *            nanoseconds, 1 .. 1000000000, spent before the call does anything; other threads go on
  *            meanwhile. Only calls made through ASHLAR_DRIVER_CALL are slowed.

@@ -89,6 +89,19 @@ static ashlar_status read_vmm(ashlar_piece value, soft_config *config) {
     return read_switch("vmm", value, &config->has_vmm);
 }
 
+static ashlar_status read_sharing(ashlar_piece value, soft_config *config) {
+    if (ashlar__piece_is(value, "none")) {
+        config->sharing = SOFT_SHARING_NONE;
+    } else if (ashlar__piece_is(value, "file")) {
+        config->sharing = SOFT_SHARING_FILE;
+    } else if (ashlar__piece_is(value, "fabric")) {
+        config->sharing = SOFT_SHARING_FABRIC;
+    } else {
+        return refuse("share", value, "none, file or fabric");
+    }
+    return ASHLAR_OK;
+}
+
 static ashlar_status read_batch(ashlar_piece value, soft_config *config) {
     return read_switch("batch", value, &config->has_batch);
 }
@@ -173,6 +186,9 @@ static const struct {
     {ASHLAR_DRIVER_FN_mem_map, 10000},
     {ASHLAR_DRIVER_FN_mem_unmap, 35000},
     {ASHLAR_DRIVER_FN_mem_set_access, 40000},
+    {ASHLAR_DRIVER_FN_mem_retain_handle, 1000},
+    {ASHLAR_DRIVER_FN_mem_export, 20000},
+    {ASHLAR_DRIVER_FN_mem_import, 30000},
     {ASHLAR_DRIVER_FN_mem_alloc, 100000},
     {ASHLAR_DRIVER_FN_mem_free, 100000},
     {ASHLAR_DRIVER_FN_mem_host_alloc, 500000},
@@ -234,6 +250,7 @@ static ashlar_status read_costs(ashlar_piece value, soft_config *config) {
     X("peers", read_peers)       \
     X("recycle", read_recycle)   \
     X("seed", read_seed)         \
+    X("share", read_sharing)     \
     X("strict", read_strict)     \
     X("time", read_time)         \
     X("touch", read_touch)       \
@@ -267,6 +284,7 @@ ashlar_status ashlar__soft_parse(const char *spec, soft_config *out) {
                           .has_peers = true,
                           .has_vmm = true,
                           .has_batch = true,
+                          .sharing = SOFT_SHARING_FILE,
                           .recycle = SOFT_RECYCLE_UNSAID,
                           .has_costs = true};
     for (size_t i = 0; i < sizeof default_costs / sizeof default_costs[0]; i++) {

@@ -18,6 +18,14 @@ enum { SOFT_DEVICES_MAX = 16 };
 typedef enum soft_mode { SOFT_EAGER, SOFT_ADVERSARIAL, SOFT_OVERLAP } soft_mode;
 typedef enum soft_recycle { SOFT_RECYCLE_ON, SOFT_RECYCLE_OFF, SOFT_RECYCLE_UNSAID } soft_recycle;
 
+/* By what memory can be shared: nothing; files; or files, with network cards reading it, and an
+ * attribute that promises fabric handles, which the driver then does not permit. */
+typedef enum soft_sharing {
+    SOFT_SHARING_NONE,
+    SOFT_SHARING_FILE,
+    SOFT_SHARING_FABRIC
+} soft_sharing;
+
 typedef struct soft_config {
     int device_count;    /* 1 .. SOFT_DEVICES_MAX */
     size_t memory_bytes; /* of each device; a multiple of SOFT_PAGE_BYTES */
@@ -26,6 +34,7 @@ typedef struct soft_config {
     bool has_peers;  /* each device can be given access to the others' memory */
     bool has_vmm;    /* virtual memory management */
     bool has_batch;  /* batched copies */
+    soft_sharing sharing;
     bool has_clocks; /* soft_oracle.c records the order of work */
     bool is_untouched; /* copies and fills move no bytes */
     bool has_waits;  /* calls that CUDA lets wait for the device do */

@@ -255,11 +255,23 @@ cu_result ashlar__soft_device_total_mem(size_t *bytes, cu_device device) {
 cu_result ashlar__soft_device_get_attribute(int *value, unsigned int attribute, cu_device device) {
     soft_device *found;
     SOFT_TRY(enter_device(ASHLAR_DRIVER_FN_device_get_attribute, device, value, &found));
-    if (attribute != CU_ATTRIBUTE_VMM_SUPPORTED) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
+    const soft_config *config = &ashlar__soft_state.config;
+    cu_result result = CU_SUCCESS;
+    switch (attribute) {
+    case CU_ATTRIBUTE_VMM_SUPPORTED:
+        *value = config->has_vmm;
+        break;
+    case CU_ATTRIBUTE_HANDLE_FILE:
+        *value = config->has_vmm && config->sharing != SOFT_SHARING_NONE;
+        break;
+    case CU_ATTRIBUTE_HANDLE_FABRIC:
+    case CU_ATTRIBUTE_RDMA:
+        *value = config->has_vmm && config->sharing == SOFT_SHARING_FABRIC;
+        break;
+    default:
+        result = CU_INVALID_VALUE;
     }
-    *value = ashlar__soft_state.config.has_vmm;
-    return ashlar__soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(result);
 }
 
 /* ---- access to other devices ---- */

@@ -119,18 +119,24 @@ static bool hide(uintptr_t base, size_t bytes) {
            mprotect(as_pointer(base), bytes, PROT_NONE) == 0;
 }
 
+static bool show_file(uintptr_t base, size_t bytes, int file, off_t offset) {
+    return mmap(as_pointer(base), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, file, offset) !=
+           MAP_FAILED;
+}
+
 /* Map the memory's pages at `base`, with one call for pages that are neighbours in the file. */
 static bool show(uintptr_t base, size_t bytes, const soft_memory *memory) {
     const size_t page_count = bytes / SOFT_PAGE_BYTES;
+    if (memory->file >= 0) {
+        return show_file(base, bytes, memory->file, 0);
+    }
     for (size_t i = 0, run; i < page_count; i += run) {
         run = 1;
         while (i + run < page_count && memory->pages[i + run] == memory->pages[i] + run) {
             run++;
         }
-        void *at = as_pointer(base + i * SOFT_PAGE_BYTES);
-        const off_t offset = (off_t)((size_t)memory->pages[i] * SOFT_PAGE_BYTES);
-        if (mmap(at, run * SOFT_PAGE_BYTES, PROT_NONE, MAP_SHARED | MAP_FIXED,
-                 memory->device->memory_fd, offset) == MAP_FAILED) {
+        if (!show_file(base + i * SOFT_PAGE_BYTES, run * SOFT_PAGE_BYTES, memory->device->memory_fd,
+                       (off_t)((size_t)memory->pages[i] * SOFT_PAGE_BYTES))) {
             return false;
         }
     }

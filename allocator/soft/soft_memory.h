@@ -12,11 +12,15 @@ typedef struct soft_device soft_device;
 
 /* ---- physical memory (soft_pages.c) ---- */
 
-/* The pages that one cuMemCreate takes. The struct and its pages are freed at 0 users. */
+/* The pages that one cuMemCreate takes, or that another process's did. The struct and its pages are
+ * freed at 0 users. Memory that can be shared is in a file of its own, which the others can map; of
+ * the device's pages it takes only the numbers. */
 typedef struct soft_memory {
     soft_device *device;
     size_t user_count; /* 1 while its handle lives, and 1 for each mapping */
-    unsigned int handle_types; /* by which it could be shared */
+    unsigned int handle_types; /* by which it can be shared */
+    int file;                  /* its own; -1: it is in the device's */
+    bool is_foreign;           /* another process has created it: `pages` is empty */
     size_t page_count;
     uint32_t pages[]; /* indexes into the device's memory; in general not contiguous */
 } soft_memory;
@@ -29,6 +33,10 @@ void ashlar__soft_pages_finish(soft_device *device);
  * caller, who drops it with ashlar__soft_memory_drop(). */
 cu_result ashlar__soft_memory_create(soft_device *device, size_t bytes, soft_memory **out);
 void ashlar__soft_memory_drop(soft_memory *memory);
+/* Give fresh memory a file of its own, by which it can be shared. */
+cu_result ashlar__soft_memory_share(soft_memory *memory);
+/* Memory that another process, or this one, has shared by `file`, of which a copy is kept. */
+cu_result ashlar__soft_memory_adopt(int file, soft_memory **out);
 /* Take what a context needs for itself; *out NULL: overhead=0B. */
 cu_result ashlar__soft_overhead_take(soft_device *device, soft_memory **out);
 

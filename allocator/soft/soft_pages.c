@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "allocator/base/check_level.h"
@@ -17,8 +20,8 @@ enum { WORD_BITS = 64 };
  * Make a memory file whose descriptor is not 0, 1 or 2. If the process has closed one of these, the
  * file would get that number, and the process would print into device memory.
  */
-static int create_memory(void) {
-    const int lowest = memfd_create("ashlar-soft-device", MFD_CLOEXEC);
+static int create_memory(const char *name) {
+    const int lowest = memfd_create(name, MFD_CLOEXEC);
     if (lowest < 0 || lowest > STDERR_FILENO) {
         return lowest;
     }
@@ -37,7 +40,7 @@ ashlar_status ashlar__soft_pages_init(soft_device *device, size_t bytes) {
     if (bits == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "page table of software device %d", device->ordinal);
     }
-    const int fd = create_memory();
+    const int fd = create_memory("ashlar-soft-device");
     if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) {
         const int error = errno;
         if (fd >= 0) {
@@ -131,6 +134,7 @@ cu_result ashlar__soft_memory_create(soft_device *context, size_t bytes, soft_me
     }
     memory->device = device;
     memory->user_count = 1;
+    memory->file = -1;
     memory->page_count = page_count;
     for (size_t i = 0; i < page_count; i++) {
         memory->pages[i] = take_page(device);
@@ -146,11 +150,75 @@ void ashlar__soft_memory_drop(soft_memory *memory) {
     if (--memory->user_count > 0) {
         return;
     }
-    for (size_t i = 0; i < memory->page_count; i++) {
+    for (size_t i = 0; i < memory->page_count && !memory->is_foreign; i++) {
         return_page(memory->device, memory->pages[i]);
     }
     ASHLAR_CHECK3(is_page_table_sound(memory->device));
+    if (memory->file >= 0) {
+        close(memory->file);
+    }
     ashlar__host_free(memory);
+}
+
+/* ---- memory that is shared ---- */
+
+/* Behind it the device's ordinal, by which whoever adopts the file knows where its memory is. */
+static const char shared_name[] = "ashlar-soft-shared-";
+enum { NAME_BYTES = 64 };
+
+cu_result ashlar__soft_memory_share(soft_memory *memory) {
+    char name[NAME_BYTES];
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    ASHLAR_CHECK2(memory->file < 0 && memory->user_count == 1);
+    (void)snprintf(name, sizeof name, "%s%d", shared_name, memory->device->ordinal);
+    const int file = create_memory(name);
+    if (file < 0 || ftruncate(file, (off_t)(memory->page_count * SOFT_PAGE_BYTES)) != 0) {
+        if (file >= 0) {
+            close(file);
+        }
+        return CU_OPERATING_SYSTEM;
+    }
+    memory->file = file;
+    return CU_SUCCESS;
+}
+
+/* The ordinal in the name of a file that ashlar__soft_memory_share() has made; -1: it is none. */
+static int ordinal_of(int file) {
+    static const char before[] = "/memfd:";
+    char path[NAME_BYTES], name[2 * NAME_BYTES];
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    const ssize_t bytes = readlink(path, name, sizeof name - 1);
+    name[bytes < 0 ? 0 : bytes] = '\0';
+    const size_t at = sizeof before - 1, end = at + sizeof shared_name - 1;
+    return strncmp(name, before, at) == 0 && strncmp(name + at, shared_name, end - at) == 0
+               ? (int)strtol(name + end, NULL, 10)
+               : -1;
+}
+
+cu_result ashlar__soft_memory_adopt(int file, soft_memory **out) {
+    struct stat facts;
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    const int ordinal = ordinal_of(file);
+    if (ordinal < 0 || ordinal >= ashlar__soft_state.config.device_count ||
+        fstat(file, &facts) != 0 || facts.st_size <= 0) {
+        return CU_INVALID_VALUE;
+    }
+    soft_memory *memory = ashlar__host_calloc(1, sizeof *memory);
+    if (memory == NULL) {
+        return CU_OUT_OF_MEMORY;
+    }
+    *memory = (soft_memory){.device = &ashlar__soft_state.devices[ordinal],
+                            .user_count = 1,
+                            .handle_types = CU_HANDLE_FILE,
+                            .file = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1),
+                            .is_foreign = true,
+                            .page_count = (size_t)facts.st_size / SOFT_PAGE_BYTES};
+    if (memory->file < 0) {
+        ashlar__host_free(memory);
+        return CU_OPERATING_SYSTEM;
+    }
+    *out = memory;
+    return CU_SUCCESS;
 }
 
 cu_result ashlar__soft_overhead_take(soft_device *device, soft_memory **out) {

@@ -11,8 +11,15 @@ static cu_result check_prop(const cu_mem_prop *prop, soft_device **device) {
         prop->location.type != CU_LOCATION_DEVICE) {
         return CU_INVALID_VALUE;
     }
-    if ((prop->handle_types & ~(unsigned int)CU_HANDLE_FILE) != 0) {
+    const soft_sharing sharing = ashlar__soft_state.config.sharing;
+    const unsigned int known = (unsigned int)CU_HANDLE_FILE | (unsigned int)CU_HANDLE_FABRIC;
+    if ((prop->handle_types & ~known) != 0 ||
+        (prop->handle_types != 0 && sharing == SOFT_SHARING_NONE) ||
+        (prop->flags.rdma_capable != 0 && sharing != SOFT_SHARING_FABRIC)) {
         return CU_NOT_SUPPORTED;
+    }
+    if ((prop->handle_types & CU_HANDLE_FABRIC) != 0) {
+        return sharing == SOFT_SHARING_FABRIC ? CU_NOT_PERMITTED : CU_NOT_SUPPORTED;
     }
     *device = ashlar__soft_device_at(prop->location.id);
     return *device == NULL ? CU_INVALID_DEVICE : CU_SUCCESS;
@@ -53,6 +60,11 @@ cu_result ashlar__soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_
         return ashlar__soft_leave(result);
     }
     memory->handle_types = prop->handle_types;
+    result = prop->handle_types != 0 ? ashlar__soft_memory_share(memory) : CU_SUCCESS;
+    if (result != CU_SUCCESS) {
+        ashlar__soft_memory_drop(memory);
+        return ashlar__soft_leave(result);
+    }
     uintptr_t number;
     if (!ashlar__soft_handles_put(&ashlar__soft_state.memories, SOFT_MEMORY, memory, &number)) {
         ashlar__soft_memory_drop(memory);

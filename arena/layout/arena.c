@@ -32,15 +32,75 @@ ashlar_status ashlar_arena_create(ashlar_arena **out) {
     return ASHLAR_OK;
 }
 
+ashlar_status ashlar_arena_set_source_sized(ashlar_arena *arena, const ashlar_region_source *source,
+                                            size_t source_bytes) {
+    ASHLAR_SIZED_READ(ashlar_region_source, given, source, source_bytes);
+    ASHLAR_FAIL_IF(arena->allocator != NULL || given.take == NULL || given.give == NULL,
+                   ASHLAR_EINVAL, "source of regions: %s",
+                   arena->allocator != NULL ? "the arena is committed already"
+                                            : "take or give is NULL; it needs both");
+    arena->source = given;
+    return ASHLAR_OK;
+}
+
+/* ---- regions ---- */
+
+/* The block of a large region is STAGGER_BYTES larger than the region. Regions lie side by side: if
+ * each had 2^n bytes, an element's parameter, gradient and moments would lie in the same memory
+ * banks, which made an AdamW step over regions of 128 MiB take 2.3 times as long
+ * (bench/results). */
+enum { STAGGER_BYTES = 17 * ASHLAR_ARENA_ALIGN };
+static const size_t staggered_from = (size_t)64 << 20;
+
+static ashlar_status block_bytes(const ashlar_arena *arena, ashlar_region region, size_t *out) {
+    const size_t bytes = ashlar_arena_region_bytes(arena, region);
+    const size_t more = bytes >= staggered_from ? STAGGER_BYTES : 0;
+    return ashlar__add(bytes, more, out)
+               ? ASHLAR_OK
+               : ashlar__fail(ASHLAR_EOVERFLOW, "a region of %zu bytes is too large", bytes);
+}
+
+static void give_region(ashlar_arena *arena, ashlar_allocator *allocator, ashlar_region region) {
+    const ashlar_region_source *source = &arena->source;
+    void *data = arena->regions[region];
+    size_t bytes = 0;
+    ASHLAR_CHECK2(data != NULL);
+    arena->regions[region] = NULL;
+    if (source->take == NULL) {
+        /* This fails only if somebody else has freed the region, so it is gone in any case. */
+        ASHLAR_IGNORE(ashlar_free(allocator, data));
+    } else {
+        ASHLAR_IGNORE(block_bytes(arena, region, &bytes)); /* as when it was taken */
+        source->give(source->context, region, data, bytes);
+    }
+}
+
+static ashlar_status take_region(ashlar_arena *arena, ashlar_allocator *allocator,
+                                 ashlar_stream stream, ashlar_region region) {
+    const ashlar_region_source *source = &arena->source;
+    void *data = NULL;
+    size_t bytes = 0;
+    ASHLAR_TRY(block_bytes(arena, region, &bytes));
+    ASHLAR_TRY(source->take != NULL
+                   ? source->take(source->context, region, bytes, &data)
+                   : ashlar_alloc_tagged(allocator, bytes, region_info[region].tag, stream, &data));
+    arena->regions[region] = data;
+    if (data != NULL && (uintptr_t)data % ASHLAR_ARENA_ALIGN == 0) {
+        return ASHLAR_OK;
+    }
+    if (data != NULL) {
+        give_region(arena, allocator, region);
+    }
+    return ashlar__fail(ASHLAR_EINVAL, "source of regions: the %s at %p; give a multiple of %d",
+                        region_info[region].text, data, ASHLAR_ARENA_ALIGN);
+}
+
 void ashlar__arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions) {
     for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
         if ((regions & ASHLAR_REGION_BIT(i)) == 0) {
             continue;
         }
-        ASHLAR_CHECK2(arena->regions[i] != NULL);
-        /* This fails only if somebody else has freed the region, so it is gone in any case. */
-        ASHLAR_IGNORE(ashlar_free(allocator, arena->regions[i]));
-        arena->regions[i] = NULL;
+        give_region(arena, allocator, (ashlar_region)i);
     }
 }
 
@@ -69,20 +129,6 @@ size_t ashlar_arena_region_bytes(const ashlar_arena *arena, ashlar_region region
     return (unsigned)region < ASHLAR_REGION_COUNT ? arena->bytes[ashlar__region_layout(region)] : 0;
 }
 
-/* The block of a large region is STAGGER_BYTES larger than the region. Regions lie side by side: if
- * each had 2^n bytes, an element's parameter, gradient and moments would lie in the same memory
- * banks, which made an AdamW step over regions of 128 MiB take 2.3 times as long
- * (bench/results). */
-enum { STAGGER_BYTES = 17 * ASHLAR_ARENA_ALIGN };
-static const size_t staggered_from = (size_t)64 << 20;
-
-static ashlar_status block_bytes(size_t region_bytes, size_t *out) {
-    const size_t more = region_bytes >= staggered_from ? STAGGER_BYTES : 0;
-    return ashlar__add(region_bytes, more, out)
-               ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_EOVERFLOW, "a region of %zu bytes is too large", region_bytes);
-}
-
 ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
                                  ashlar_stream stream, unsigned regions, unsigned *taken) {
     unsigned set = 0;
@@ -93,10 +139,7 @@ ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocato
         if ((regions & ASHLAR_REGION_BIT(i)) == 0 || arena->regions[i] != NULL || bytes == 0) {
             continue;
         }
-        size_t whole = 0;
-        ashlar_status status = block_bytes(bytes, &whole);
-        ASHLAR_THEN(status, ashlar_alloc_tagged(allocator, whole, region_info[i].tag, stream,
-                                                &arena->regions[i]));
+        const ashlar_status status = take_region(arena, allocator, stream, (ashlar_region)i);
         if (status != ASHLAR_OK) {
             ashlar__arena_drop(arena, allocator, set);
             return status;

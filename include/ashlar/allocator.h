@@ -387,8 +387,8 @@ ASHLAR_API void ashlar_allocator_set_reclaim(ashlar_allocator *allocator, ashlar
  *
  * Threads: any.
  * Errors:  ASHLAR_ENOTSUP (the other device cannot reach the memory; too many peers; or memory
- *          comes in segments, for which the other device needs cuCtxEnablePeerAccess),
- *          ASHLAR_EDRIVER, ASHLAR_ENOMEM; nothing changes then.
+ *          comes in segments, without share=on, for which the other device needs
+ * cuCtxEnablePeerAccess), ASHLAR_EDRIVER, ASHLAR_ENOMEM; nothing changes then.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_allow_peer(ashlar_allocator *allocator,
                                                                        int ordinal);

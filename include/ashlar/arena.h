@@ -152,6 +152,33 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_set_buckets(ashlar_arena
                                                                     size_t bucket_bytes,
                                                                     size_t world_size);
 
+/* Memory for regions that is not the allocator's: ncclMemAlloc()'s, or what another library wants
+ * regions to lie in. */
+typedef struct ashlar_region_source {
+    void *context; /* passed to both */
+
+    /* Give memory of the allocator's device for one region: `bytes` bytes or more, from *data, a
+     * multiple of 256, which queued work on any stream may use at once. Another status than
+     * ASHLAR_OK is what the call fails with that wanted the region. */
+    ashlar_status (*take)(void *context, ashlar_region region, size_t bytes, void **data);
+
+    /* Take it back. Queued work may still use it: wait for that first, if the memory could reach
+     * somebody else. */
+    void (*give)(void *context, ashlar_region region, void *data, size_t bytes);
+} ashlar_region_source;
+
+/* Take regions from `source` instead of the allocator, before commit. The structure is copied; what
+ * its context points to must live until ashlar_arena_destroy(). The allocator's statistics and
+ * limits know nothing of such regions. A replica takes its regions from its allocator.
+ *
+ * Errors: ASHLAR_EINVAL (after commit; a function is NULL). */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_set_source_sized(
+    ashlar_arena *arena, const ashlar_region_source *source, size_t source_bytes);
+static inline ASHLAR_MUST_CHECK ashlar_status
+ashlar_arena_set_source(ashlar_arena *arena_, const ashlar_region_source *source_) {
+    return ashlar_arena_set_source_sized(arena_, source_, sizeof *source_);
+}
+
 /* Compute the layout, take each of `regions` as one block from `allocator`, and fill it with zeros
  * on `stream`.
  *

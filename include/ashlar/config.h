@@ -86,6 +86,18 @@ typedef enum ashlar_guard {
  * Cost: every call takes the lock, as with a trace; a call or two of the tool's for each block.
  */
 
+/*
+ * share=on: memory comes in segments, each of them one handle of the driver's that was made to be
+ * shared: by a file descriptor (ashlar/share.h) and, where the device and its driver have them, by
+ * a fabric handle and with network cards (GPUDirect RDMA). What is refused is left out from then
+ * on. A block lies in one segment; one above 16 MiB has a segment to itself. NCCL can register such
+ * memory, which ashlar/ranks.h does. Not with vmm=off or guard=unmap: ASHLAR_EINVAL; on a device
+ * without virtual memory management or file descriptors: ASHLAR_ENOTSUP.
+ * Cost: memory of freed blocks cannot be mapped elsewhere in pieces, so that an allocator for an
+ * arena or other long-lived blocks is best made with it, and one for the rest without. Drivers of
+ * series 525 have been slow with such handles (PyTorch pull request 130890).
+ */
+
 #define ASHLAR_CONFIG_BYTES_MIN ((uint64_t)2 << 20)  /* the least limit: one handle */
 #define ASHLAR_CONFIG_BYTES_MAX ((uint64_t)64 << 40) /* the most that an option in bytes may be */
 #define ASHLAR_CONFIG_EVENTS_MAX ((uint64_t)1 << 26)
@@ -127,7 +139,9 @@ typedef enum ashlar_guard {
     X(uint64_t, handle_bytes, "handle", BYTES, UINT64_C(2) << 20, UINT64_C(1) << 30,              \
       UINT64_C(2) << 20, NULL, "memory that is mapped and moved as one; rounded up to 2^n")       \
     X(uint64_t, tells_nvtx, "nvtx", CHOICE, 0, 1, 0, "off|on",                                    \
-      "tell compute-sanitizer and others that listen to NVTX of each block")
+      "tell compute-sanitizer and others that listen to NVTX of each block")                      \
+    X(uint64_t, shares_memory, "share", CHOICE, 0, 1, 0, "off|on",                                \
+      "memory that other processes, NCCL and network cards can use")
 
 /* One field for each row: uint64_t limit_bytes; and so on. */
 #define ASHLAR_CONFIG_FIELD(type, field, key, kind, low, high, initial, words, text) type field;

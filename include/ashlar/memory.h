@@ -14,6 +14,7 @@
 #include <ashlar/plan.h>
 #include <ashlar/plan_file.h>
 #include <ashlar/plan_list.h>
+#include <ashlar/share.h>
 #include <ashlar/status.h>
 #include <ashlar/trace.h>
 #include <ashlar/version.h>

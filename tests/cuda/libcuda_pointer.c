@@ -154,27 +154,6 @@ cu_result ashlar_fake_pointer_get_attributes(unsigned int count, const unsigned 
     return ashlar__soft_leave(result);
 }
 
-/* One more handle of the memory, where CUDA gives the same once more. */
-cu_result ashlar_fake_mem_retain_handle(cu_mem_handle *handle, void *ptr) {
-    uintptr_t made;
-    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    const soft_reservation *found = reservation_over((uintptr_t)ptr);
-    const soft_mapping *mapping = mapping_over((uintptr_t)ptr);
-    if (mapping == NULL || found->plain_device != NULL) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
-    }
-    if (!ashlar__soft_handles_put(&ashlar__soft_state.memories, SOFT_MEMORY, mapping->memory,
-                                  &made)) {
-        return ashlar__soft_leave(CU_OUT_OF_MEMORY);
-    }
-    mapping->memory->user_count++;
-    *handle = made;
-    return ashlar__soft_leave(CU_SUCCESS);
-}
-
 /* ---- memory of another process ---- */
 
 /* What a handle of ours says. The other process finds by these where in which file the memory is.
@@ -239,7 +218,7 @@ static soft_mapping *new_foreign(soft_device *device, const soft_range *range) {
         ashlar__host_free(memory);
         return NULL;
     }
-    *memory = (soft_memory){.device = device, .user_count = 1};
+    *memory = (soft_memory){.device = device, .user_count = 1, .file = -1};
     *made = (soft_mapping){.base = range->base,
                            .bytes = range->bytes,
                            .memory = memory,

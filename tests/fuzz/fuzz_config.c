@@ -7,7 +7,7 @@ const char fuzz_claim[] = "every_line_is_refused_or_read_as_the_table_says_and_w
 
 static const char *const samples[] = {
     "limit=0,fraction=1,reserve=0,cache=auto,trace=0,seal=count,guard=off,handle=2MiB,vmm=on,"
-    "leaks=off,zero=on,nvtx=on",
+    "leaks=off,zero=on,nvtx=on,share=on",
     "leaks=on,vmm=off,handle=1GiB,guard=unmap,seal=error,trace=67108864,cache=64TiB,"
     "reserve=5KiB,limit=2MiB",
     "limit=2097152B,fraction=0.33333333333333331,seal=warn,guard=fill",
@@ -98,6 +98,9 @@ static bool is_value(const char *key, const char *value, ashlar_config *config) 
     } else if (strcmp(key, "nvtx") == 0) {
         is_good = is_word(value, (const char *const[]){"off", "on", NULL}, &word);
         config->tells_nvtx = (uint64_t)word;
+    } else if (strcmp(key, "share") == 0) {
+        is_good = is_word(value, (const char *const[]){"off", "on", NULL}, &word);
+        config->shares_memory = (uint64_t)word;
     }
     return is_good;
 }
@@ -133,7 +136,7 @@ static bool is_same(const ashlar_config *a, const ashlar_config *b) {
            a->handle_bytes == b->handle_bytes &&
            a->without_virtual_memory == b->without_virtual_memory &&
            a->report_leaks == b->report_leaks && a->zero_blocks == b->zero_blocks &&
-           a->tells_nvtx == b->tells_nvtx;
+           a->tells_nvtx == b->tells_nvtx && a->shares_memory == b->shares_memory;
 }
 
 /* Written in exactly the bytes that it needs, and read back. */

@@ -11,7 +11,7 @@
 #define GIB ((uint64_t)1 << 30)
 #define DEFAULT_LINE                                                                         \
     "limit=0,fraction=1,reserve=0,cache=auto,trace=0,seal=count,guard=off,vmm=on,leaks=off," \
-    "zero=off,handle=2MiB,nvtx=off"
+    "zero=off,handle=2MiB,nvtx=off,share=off"
 
 enum { LINE_BYTES = 512 };
 
@@ -22,7 +22,7 @@ static bool is_same(const ashlar_config *a, const ashlar_config *b) {
            a->handle_bytes == b->handle_bytes &&
            a->without_virtual_memory == b->without_virtual_memory &&
            a->report_leaks == b->report_leaks && a->zero_blocks == b->zero_blocks &&
-           a->tells_nvtx == b->tells_nvtx;
+           a->tells_nvtx == b->tells_nvtx && a->shares_memory == b->shares_memory;
 }
 
 /* No field has its default. */
@@ -39,6 +39,7 @@ static const ashlar_config other = {
     .report_leaks = true,
     .zero_blocks = true,
     .tells_nvtx = 1,
+    .shares_memory = 1,
 };
 
 CASE(the_defaults_change_nothing_that_was_not_asked_for) {
@@ -49,15 +50,15 @@ CASE(the_defaults_change_nothing_that_was_not_asked_for) {
     CHECK(config.seal == ASHLAR_SEAL_COUNT && config.guard == ASHLAR_GUARD_OFF);
     CHECK_ZU(config.handle_bytes, 2 << 20);
     CHECK(!config.without_virtual_memory && !config.report_leaks && !config.zero_blocks);
-    CHECK(!config.tells_nvtx);
+    CHECK(!config.tells_nvtx && !config.shares_memory);
     CHECK(ashlar_config_check(&config) == ASHLAR_OK);
 }
 
 CASE(every_key_sets_its_field_and_no_other) {
-    static const char *const texts[] = {"limit=3GiB",    "fraction=0.75", "reserve=5120MiB",
-                                        "cache=7168KiB", "trace=11",      "seal=warn",
-                                        "guard=fill",    "vmm=off",       "leaks=on",
-                                        "zero=on",       "handle=32MiB",  "nvtx=on"};
+    static const char *const texts[] = {
+        "limit=3GiB",   "fraction=0.75", "reserve=5120MiB", "cache=7168KiB", "trace=11",
+        "seal=warn",    "guard=fill",    "vmm=off",         "leaks=on",      "zero=on",
+        "handle=32MiB", "nvtx=on",       "share=on"};
     enum { COUNT = sizeof texts / sizeof texts[0] };
     CHECK_ZU(COUNT, ASHLAR_CONFIG_COUNT);
     for (size_t i = 0; i < COUNT; i++) {
@@ -78,6 +79,7 @@ CASE(every_key_sets_its_field_and_no_other) {
         want[9].zero_blocks = other.zero_blocks;
         want[10].handle_bytes = other.handle_bytes;
         want[11].tells_nvtx = other.tells_nvtx;
+        want[12].shares_memory = other.shares_memory;
         CHECK(ashlar_config_parse(&config, texts[i], "a test") == ASHLAR_OK);
         CHECK(is_same(&config, &want[i]));
     }
@@ -224,7 +226,7 @@ CASE(all_options_are_written_in_one_line) {
     CHECK_ZU(needed, sizeof DEFAULT_LINE);
     CHECK(ashlar_config_format(&other, line, sizeof line, NULL) == ASHLAR_OK);
     CHECK(strcmp(line, "limit=3GiB,fraction=0.75,reserve=5GiB,cache=7MiB,trace=11,seal=warn,"
-                       "guard=fill,vmm=off,leaks=on,zero=on,handle=32MiB,nvtx=on") == 0);
+                       "guard=fill,vmm=off,leaks=on,zero=on,handle=32MiB,nvtx=on,share=on") == 0);
 }
 
 CASE(the_buffer_is_never_overrun_and_its_size_can_be_asked_for) {
@@ -286,6 +288,7 @@ static ashlar_config draw_config(void) {
         .report_leaks = draw(2) != 0,
         .zero_blocks = draw(2) != 0,
         .tells_nvtx = draw(2),
+        .shares_memory = draw(2),
     };
 }
 
@@ -376,6 +379,7 @@ CASE(every_option_is_described_by_what_it_takes) {
         {"zero", "off", "off|on"},
         {"handle", "2MiB", "2MiB to 1GiB, with a unit B, KiB, MiB, GiB or TiB"},
         {"nvtx", "off", "off|on"},
+        {"share", "off", "off|on"},
     };
     ashlar_config_option option = {0};
     for (size_t i = 0; i < ASHLAR_CONFIG_COUNT; i++) {
@@ -385,10 +389,10 @@ CASE(every_option_is_described_by_what_it_takes) {
         CHECK(strcmp(option.allowed, want[i].allowed) == 0);
         CHECK(strlen(option.text) > 10 && option.text != want[i].allowed);
     }
-    CHECK_HAS(option.text, "listen to NVTX");
+    CHECK_HAS(option.text, "other processes");
     CHECK_FAILS(ashlar_config_describe(ASHLAR_CONFIG_COUNT, &option), ASHLAR_EINVAL,
-                "12; give 0 to 11");
-    CHECK(strcmp(option.key, "nvtx") == 0);
+                "13; give 0 to 12");
+    CHECK(strcmp(option.key, "share") == 0);
 }
 
 RUN_CASES()

@@ -1,0 +1,359 @@
+/* test_share.c - share=on: segments of one handle each, which another process maps. */
+#include "tests/allocator/core/allocator_fixture.h"
+
+#include <ashlar/share.h>
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "allocator/base/random.h"
+#include "allocator/core/allocator_impl.h"
+
+enum { GREETING = 0x5a, ANSWER = 0xa5 };
+
+static ashlar_status make(const char *conf, ashlar_allocator **out) {
+    ashlar_config config;
+    ashlar_config_init(&config);
+    const ashlar_status status = ashlar_config_parse(&config, conf, "test");
+    return status == ASHLAR_OK ? ashlar_allocator_create_with(device, &config, out) : status;
+}
+
+static bool set_up_shared(const char *spec) {
+    atomic_store(&payload_bad_count, 0);
+    return set_up_device(spec) && make("share=on,cache=0", &allocator) == ASHLAR_OK &&
+           check_at_end(tear_down);
+}
+
+/* ---- two processes ---- */
+
+typedef struct message {
+    size_t bytes, offset, length; /* of the segment; of the block in it; of the block */
+} message;
+
+static int line; /* to the other process */
+static pid_t other;
+
+static void send_file(int file, const message *said) {
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof file)];
+    } control = {.header = {.cmsg_len = CMSG_LEN(sizeof file),
+                            .cmsg_level = SOL_SOCKET,
+                            .cmsg_type = SCM_RIGHTS}};
+    struct iovec data = {(void *)(uintptr_t)said, sizeof *said};
+    const struct msghdr whole = {.msg_iov = &data,
+                                 .msg_iovlen = 1,
+                                 .msg_control = control.room,
+                                 .msg_controllen = sizeof control.room};
+    memcpy(CMSG_DATA(&control.header), &file, sizeof file);
+    CHECK(sendmsg(line, &whole, 0) == (ssize_t)sizeof *said);
+}
+
+static int receive_file(message *said) {
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control;
+    int file = -1;
+    struct iovec data = {said, sizeof *said};
+    struct msghdr whole = {.msg_iov = &data,
+                           .msg_iovlen = 1,
+                           .msg_control = control.room,
+                           .msg_controllen = sizeof control.room};
+    if (recvmsg(line, &whole, 0) == (ssize_t)sizeof *said && CMSG_FIRSTHDR(&whole) != NULL) {
+        memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&whole)), sizeof file);
+    }
+    return file;
+}
+
+/* The other process: it changes each byte of the block, and is content if all had the greeting. */
+static int be_the_other(void) {
+    message said;
+    void *base = NULL;
+    ashlar_device *mine = NULL;
+    const int file = receive_file(&said);
+    if (file < 0 || ashlar_device_open("soft", &mine) != ASHLAR_OK ||
+        ashlar_share_import(mine, file, said.bytes, &base) != ASHLAR_OK) {
+        return 2;
+    }
+    close(file);
+    unsigned char *block = (unsigned char *)base + said.offset;
+    size_t good = 0;
+    for (size_t i = 0; i < said.length; i++) {
+        good += block[i] == GREETING;
+        block[i] = ANSWER;
+    }
+    const bool is_closed = ashlar_share_close(mine, base, said.bytes) == ASHLAR_OK;
+    ashlar_device_close(mine);
+    return is_closed && good == said.length ? 0 : 1;
+}
+
+CASE_WITH(another_process_uses_the_same_memory, set_up_shared("memory=1GiB")) {
+    unsigned char *before = take(4 * MIB, streams[0]), *block = take(4 * MIB, streams[0]);
+    message said = {.length = 4 * MIB};
+    int file = -1, status = 0;
+    REQUIRE(ashlar_share_export(allocator, block, &file, &said.bytes, &said.offset) == ASHLAR_OK);
+    CHECK_ZU(said.offset, 4 * MIB); /* small ones share a segment */
+    CHECK((fcntl(file, F_GETFD) & FD_CLOEXEC) != 0);
+    CHECK(ashlar_fill(device, block, GREETING, said.length, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_fill(device, before, 1, 4 * MIB, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    send_file(file, &said);
+    close(file);
+    REQUIRE(waitpid(other, &status, 0) == other);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    size_t good = 0;
+    for (size_t i = 0; i < said.length; i++) {
+        good += block[i] == ANSWER;
+    }
+    CHECK_ZU(good, said.length);
+    CHECK(before[4 * MIB - 1] == 1);
+    give(before);
+    give(block);
+}
+
+/* ---- segments ---- */
+
+CASE_WITH(a_large_block_has_one_handle_to_itself, set_up_shared("memory=256MiB")) {
+    unsigned char *blocks[3];
+    const size_t sizes[] = {17 * MIB, 40 * MIB + 1, 24 * MIB};
+    const size_t kept = CALLS(mem_create) - CALLS(mem_release);
+    for (size_t i = 0; i < 3; i++) {
+        const size_t made = CALLS(mem_create), mapped = CALLS(mem_map);
+        blocks[i] = take(sizes[i], streams[0]);
+        void *base = NULL;
+        size_t bytes = 0;
+        CHECK(ashlar_share_segment(allocator, blocks[i] + sizes[i] - 1, &base, &bytes) ==
+              ASHLAR_OK);
+        CHECK(base == blocks[i] && bytes >= sizes[i] && bytes < sizes[i] + 2 * MIB);
+        CHECK_ZU(bytes % (2 * MIB), 0);
+        CHECK_ZU(CALLS(mem_create) - made, 1);
+        CHECK_ZU(CALLS(mem_map) - mapped, 1);
+    }
+    CHECK_ZU(CALLS(mem_create) - CALLS(mem_release), kept); /* no handle is */
+    for (size_t i = 0; i < 3; i++) {
+        give(blocks[i]);
+    }
+}
+
+CASE_WITH(what_was_given_is_whole_after_many_turns, set_up_shared("memory=96MiB")) {
+    enum { BLOCKS = 24, TURNS = 2000 };
+    payload held[BLOCKS] = {{0}};
+    uint64_t random = 7;
+    for (int turn = 0; turn < TURNS; turn++) {
+        payload *p = &held[ashlar__random_step_below(&random, BLOCKS)];
+        const ashlar_stream stream = streams[ashlar__random_step_below(&random, STREAMS)];
+        void *ptr = p->ptr;
+        if (ptr != NULL) {
+            queue_verify(stream, p->ptr, p->bytes, p->value);
+            CHECK(ashlar_free_on(allocator, ptr, stream) == ASHLAR_OK);
+            *p = (payload){0};
+            continue;
+        }
+        const size_t most = turn % 8 == 0 ? 20 * MIB : MIB;
+        const size_t wanted = 1 + (size_t)ashlar__random_step_below(&random, most);
+        const ashlar_status status = ashlar_alloc(allocator, wanted, stream, &ptr);
+        CHECK(status == ASHLAR_OK || status == ASHLAR_ENOMEM);
+        if (ptr != NULL) {
+            *p = (payload){ptr, wanted, (unsigned char)turn};
+            queue_write(stream, p->ptr, p->bytes, p->value);
+            wait_for(stream); /* another stream may free it */
+        }
+    }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        if (held[i].ptr != NULL) {
+            give(held[i].ptr);
+        }
+    }
+    CHECK(atomic_load(&payload_bad_count) == 0);
+}
+
+CASE_WITH(peers_may_be_let_in, set_up_shared("memory=64MiB,devices=2")) {
+    ashlar_device *second = NULL;
+    REQUIRE(ashlar_device_open("soft:1", &second) == ASHLAR_OK);
+    unsigned char *before = take(20 * MIB, streams[0]);
+    CHECK(ashlar_allocator_allow_peer(allocator, 1) == ASHLAR_OK);
+    unsigned char *after = take(20 * MIB, streams[0]);
+    ashlar_stream stream = NULL;
+    REQUIRE(ashlar_stream_create(second, &stream) == ASHLAR_OK);
+    CHECK(ashlar_fill(second, before, 3, 20 * MIB, stream) == ASHLAR_OK);
+    CHECK(ashlar_fill(second, after, 4, 20 * MIB, stream) == ASHLAR_OK);
+    CHECK(ashlar_stream_synchronize(second, stream) == ASHLAR_OK);
+    CHECK(before[20 * MIB - 1] == 3 && after[0] == 4);
+    ashlar_stream_destroy(second, stream);
+    ashlar_device_close(second);
+    give(before);
+    give(after);
+}
+
+/* ---- what drivers refuse ---- */
+
+CASE_WITH(what_was_refused_once_is_not_asked_for_again,
+          set_up_shared("memory=256MiB,share=fabric")) {
+    const cu_mem_prop *prop = &allocator->heap.range.shared;
+    CHECK_ZU(prop->handle_types, CU_HANDLE_FILE | CU_HANDLE_FABRIC);
+    const size_t made = CALLS(mem_create);
+    unsigned char *first = take(20 * MIB, streams[0]);
+    CHECK_ZU(CALLS(mem_create) - made, 2);
+    CHECK_ZU(prop->handle_types, CU_HANDLE_FILE);
+    CHECK_ZU(prop->flags.rdma_capable, 1);
+    unsigned char *second = take(20 * MIB, streams[0]);
+    CHECK_ZU(CALLS(mem_create) - made, 3);
+    give(first);
+    give(second);
+}
+
+/* The driver has refused both; the third attempt has neither. */
+CASE_WITH(network_cards_are_given_up, set_up_shared("memory=256MiB,share=fabric")) {
+    unsigned char *block = NULL;
+    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_mem_create, 2, CU_NOT_SUPPORTED,
+                    block = take(20 * MIB, streams[0]));
+    CHECK(block != NULL && allocator->heap.range.shared.flags.rdma_capable == 0);
+    CHECK_ZU(allocator->heap.range.shared.handle_types, CU_HANDLE_FILE);
+    give(block);
+}
+
+static cu_result no_memory(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
+                           unsigned long long flags) {
+    (void)handle, (void)bytes, (void)prop, (void)flags;
+    return CU_OUT_OF_MEMORY;
+}
+
+CASE_WITH(no_memory_is_no_refusal, set_up_shared("memory=64MiB,share=fabric")) {
+    const ashlar_driver_table table = driver->table;
+    void *block = NULL;
+    driver->table.mem_create = no_memory;
+    CHECK_FAILS(ashlar_alloc(allocator, 20 * MIB, streams[0], &block), ASHLAR_ENOMEM,
+                "cuMemCreate on");
+    driver->table = table;
+    CHECK((allocator->heap.range.shared.handle_types & CU_HANDLE_FABRIC) != 0);
+}
+
+CASE_WITH(a_failing_call_leaves_nothing, set_up_shared("memory=64MiB")) {
+    static const struct {
+        ashlar_driver_fn fn;
+        const char *name;
+    } calls[] = {
+        {ASHLAR_DRIVER_FN_mem_address_reserve, "cuMemAddressReserve"},
+        {ASHLAR_DRIVER_FN_mem_create, "cuMemCreate"},
+        {ASHLAR_DRIVER_FN_mem_map, "cuMemMap"},
+        {ASHLAR_DRIVER_FN_mem_set_access, "cuMemSetAccess"},
+    };
+    const size_t all = free_memory_of(device);
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        void *block = NULL;
+        DRIVER_FAILS_AT(calls[i].fn, 1, CU_UNKNOWN,
+                        CHECK_FAILS(ashlar_alloc(allocator, 20 * MIB, streams[0], &block),
+                                    ASHLAR_EDRIVER, calls[i].name));
+        CHECK_ZU(free_memory_of(device), all);
+        check_all();
+    }
+    give(take(20 * MIB, streams[0]));
+}
+
+CASE_WITH(an_unmap_that_is_refused_keeps_the_segment, set_up_shared("memory=64MiB")) {
+    give(take(20 * MIB, streams[0]));
+    wait_for(streams[0]);
+    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_mem_unmap, 1, CU_UNKNOWN,
+                    CHECK_FAILS(ashlar_allocator_trim(allocator, 0), ASHLAR_EDRIVER, "cuMemUnmap"));
+    check_all();
+    CHECK(stats_now().reserved_bytes == 20 * MIB);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(stats_now().reserved_bytes == 0);
+}
+
+CASE_WITH(what_cannot_be_shared_is_said, set_up_device("memory=64MiB")) {
+    ashlar_allocator *made = NULL;
+    CHECK_FAILS(make("share=on,vmm=off", &made), ASHLAR_EINVAL, "vmm=off; choose one");
+    CHECK_FAILS(make("share=on,guard=unmap", &made), ASHLAR_EINVAL, "guard=unmap");
+    REQUIRE(make("", &made) == ASHLAR_OK);
+    void *block = NULL, *base = NULL;
+    size_t bytes = 0;
+    REQUIRE(ashlar_alloc(made, MIB, streams[0], &block) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_share_segment(made, block, &base, &bytes), ASHLAR_ENOTSUP, "share=on");
+    CHECK(ashlar_free(made, block) == ASHLAR_OK);
+    ashlar_allocator_destroy(made);
+}
+
+CASE_WITH(a_device_without_descriptors_is_refused, set_up_device("memory=64MiB,share=none")) {
+    ashlar_allocator *made = NULL;
+    CHECK_FAILS(make("share=on", &made), ASHLAR_ENOTSUP, "leave it off");
+}
+
+CASE_WITH(a_device_that_cannot_map_is_refused, set_up_device("memory=64MiB,vmm=off")) {
+    ashlar_allocator *made = NULL;
+    CHECK_FAILS(make("share=on", &made), ASHLAR_ENOTSUP, "leave it off");
+}
+
+CASE_WITH(pointers_without_a_block_are_refused, set_up_shared("memory=64MiB")) {
+    int file = -1;
+    size_t bytes = 0, offset = 0;
+    unsigned char *block = take(MIB, streams[0]);
+    CHECK_FAILS(ashlar_share_export(allocator, &file, &file, &bytes, &offset), ASHLAR_EPOINTER,
+                "in no live block");
+    give(block);
+    CHECK_FAILS(ashlar_share_export(allocator, block, &file, &bytes, &offset), ASHLAR_EPOINTER,
+                "in no live block");
+    CHECK(file == -1 && bytes == 0);
+}
+
+CASE_WITH(an_export_that_fails_keeps_nothing, set_up_shared("memory=64MiB")) {
+    static const ashlar_driver_fn calls[] = {ASHLAR_DRIVER_FN_mem_retain_handle,
+                                             ASHLAR_DRIVER_FN_mem_export};
+    unsigned char *block = take(20 * MIB, streams[0]);
+    for (size_t i = 0; i < 2; i++) {
+        int file = -1;
+        size_t bytes = 0, offset = 0;
+        DRIVER_FAILS_AT(calls[i], 1, CU_UNKNOWN,
+                        CHECK_FAILS(ashlar_share_export(allocator, block, &file, &bytes, &offset),
+                                    ASHLAR_EDRIVER, i == 0 ? "cuMemRetain" : "cuMemExport"));
+        CHECK(file == -1);
+    }
+    give(block); /* a handle that was kept would hold its memory: the case's end looks */
+}
+
+CASE_WITH(imports_that_cannot_be_are_refused, set_up_shared("memory=64MiB")) {
+    unsigned char *block = take(20 * MIB, streams[0]);
+    void *base = NULL;
+    int file = -1;
+    size_t bytes = 0, offset = 0;
+    REQUIRE(ashlar_share_export(allocator, block, &file, &bytes, &offset) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_share_import(device, -1, bytes, &base), ASHLAR_EINVAL, "descriptor -1");
+    CHECK_FAILS(ashlar_share_import(device, file, 0, &base), ASHLAR_EINVAL, "0 bytes");
+    CHECK_FAILS(ashlar_share_import(device, STDOUT_FILENO, bytes, &base), ASHLAR_EDRIVER,
+                "cuMemImport");
+    CHECK_FAILS(ashlar_share_import(device, file, bytes + 2 * MIB, &base), ASHLAR_EDRIVER,
+                "cuMemMap");
+    static const ashlar_driver_fn calls[] = {
+        ASHLAR_DRIVER_FN_mem_import, ASHLAR_DRIVER_FN_mem_address_reserve, ASHLAR_DRIVER_FN_mem_map,
+        ASHLAR_DRIVER_FN_mem_set_access};
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        DRIVER_FAILS_AT(calls[i], 1, CU_UNKNOWN,
+                        CHECK(ashlar_share_import(device, file, bytes, &base) == ASHLAR_EDRIVER));
+    }
+    CHECK(base == NULL);
+    /* In one process, too: the same bytes at two addresses. */
+    REQUIRE(ashlar_share_import(device, file, bytes, &base) == ASHLAR_OK);
+    block[5] = 77;
+    CHECK(base != block && ((unsigned char *)base)[offset + 5] == 77);
+    CHECK(ashlar_share_close(device, base, bytes) == ASHLAR_OK);
+    close(file);
+    give(block);
+}
+
+/* The other process comes first: no device works behind a fork. */
+int main(void) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0 || (other = fork()) < 0) {
+        return EXIT_FAILURE;
+    }
+    line = ends[other == 0];
+    close(ends[other != 0]);
+    if (other == 0) {
+        return be_the_other();
+    }
+    check_run_cases();
+    return check_report();
+}
