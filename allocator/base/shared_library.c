@@ -39,7 +39,7 @@ static ashlar_status fill_locked(const ashlar_shared_table *table,
     for (size_t i = 0; i < library->function_count; i++) {
         ASHLAR_CHECK2(library->functions[i] != NULL);
         const void *address = dlsym(handle, library->functions[i]);
-        if (address == NULL) {
+        if (address == NULL && i < library->function_count - library->optional_count) {
             return ashlar__fail(ASHLAR_ENOTSUP, "%s lacks %s: install a newer one, or look at %s",
                                 library->what, library->functions[i], library->variable);
         }

@@ -33,6 +33,10 @@ static ashlar_status find_segment(ashlar_allocator *a, const void *ptr, cu_ptr *
     return ASHLAR_OK;
 }
 
+size_t ashlar_share_granularity(const ashlar_allocator *a) {
+    return a->heap.range.kind == ASHLAR_RANGE_SHARED ? a->heap.range.handle_bytes : 1;
+}
+
 ashlar_status ashlar_share_segment(ashlar_allocator *a, const void *ptr, void **base,
                                    size_t *bytes) {
     cu_ptr found = 0;

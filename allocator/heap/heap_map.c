@@ -79,6 +79,9 @@ static size_t segment_bytes(const ashlar_range *range, size_t need) {
     const size_t shared = part < SHARED_SEGMENT_BYTES ? part : SHARED_SEGMENT_BYTES;
     const size_t least = max_of(need < shared ? shared : 0, range->growth_min_bytes);
     const size_t grain = range->handle_bytes;
+    if (range->kind == ASHLAR_RANGE_SHARED && need % grain == 0) {
+        return max_of(need, range->growth_min_bytes); /* alone, as who registers it wants it */
+    }
     if (need <= ASHLAR_SC_MAX_BYTES) {
         return (max_of(SMALL_SEGMENT_BYTES, range->growth_min_bytes) + grain - 1) / grain * grain;
     }

@@ -1,6 +1,8 @@
 /* arena.c - an arena's life and its regions: one block of device memory for each. */
 #include "arena/layout/arena_impl.h"
 
+#include <ashlar/share.h>
+
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
@@ -52,10 +54,14 @@ ashlar_status ashlar_arena_set_source_sized(ashlar_arena *arena, const ashlar_re
 enum { STAGGER_BYTES = 17 * ASHLAR_ARENA_ALIGN };
 static const size_t staggered_from = (size_t)64 << 20;
 
-static ashlar_status block_bytes(const ashlar_arena *arena, ashlar_region region, size_t *out) {
+/* Where memory can be shared, a region fills a segment: what others have beside it might lie
+ * elsewhere in other processes. */
+static ashlar_status block_bytes(const ashlar_arena *arena, const ashlar_allocator *allocator,
+                                 ashlar_region region, size_t *out) {
     const size_t bytes = ashlar_arena_region_bytes(arena, region);
     const size_t more = bytes >= staggered_from ? STAGGER_BYTES : 0;
-    return ashlar__add(bytes, more, out)
+    return ashlar__add(bytes, more, out) &&
+                   ashlar__align_up(*out, ashlar_share_granularity(allocator), out)
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EOVERFLOW, "a region of %zu bytes is too large", bytes);
 }
@@ -70,7 +76,7 @@ static void give_region(ashlar_arena *arena, ashlar_allocator *allocator, ashlar
         /* This fails only if somebody else has freed the region, so it is gone in any case. */
         ASHLAR_IGNORE(ashlar_free(allocator, data));
     } else {
-        ASHLAR_IGNORE(block_bytes(arena, region, &bytes)); /* as when it was taken */
+        ASHLAR_IGNORE(block_bytes(arena, allocator, region, &bytes)); /* as when it was taken */
         source->give(source->context, region, data, bytes);
     }
 }
@@ -80,7 +86,7 @@ static ashlar_status take_region(ashlar_arena *arena, ashlar_allocator *allocato
     const ashlar_region_source *source = &arena->source;
     void *data = NULL;
     size_t bytes = 0;
-    ASHLAR_TRY(block_bytes(arena, region, &bytes));
+    ASHLAR_TRY(block_bytes(arena, allocator, region, &bytes));
     ASHLAR_TRY(source->take != NULL
                    ? source->take(source->context, region, bytes, &data)
                    : ashlar_alloc_tagged(allocator, bytes, region_info[region].tag, stream, &data));

@@ -29,6 +29,7 @@ ashlar_status ashlar__nccl_open(const ashlar_nccl **out) {
         .names = {"libnccl.so.2"},
         .functions = names,
         .function_count = FUNCTION_COUNT,
+        .optional_count = ASHLAR_NCCL_OPTIONAL,
         .check = check_version,
     };
     ASHLAR_TRY(ashlar__shared_load(&once, &library, &functions));

@@ -44,7 +44,9 @@ typedef struct nccl_config {
     int is_blocking;
 } nccl_config;
 
-/* Columns: field, symbol, what it returns, parameters. */
+/* Columns: field, symbol, what it returns, parameters. The last ASHLAR_NCCL_OPTIONAL are
+ * since 2.19, and NULL in a library before that. */
+enum { ASHLAR_NCCL_OPTIONAL = 2 };
 #define ASHLAR_NCCL_MAP(X)                                                                      \
     X(get_version, ncclGetVersion, nccl_result, (int *version))                                 \
     X(get_id, ncclGetUniqueId, nccl_result, (nccl_id * id))                                     \
@@ -71,7 +73,10 @@ typedef struct nccl_config {
        nccl_comm comm, cu_stream stream))                                                       \
     X(all_gather, ncclAllGather, nccl_result,                                                   \
       (const void *from, void *to, size_t elements_each, nccl_type type, nccl_comm comm,        \
-       cu_stream stream))
+       cu_stream stream))                                                                       \
+    X(comm_register, ncclCommRegister, nccl_result,                                             \
+      (const nccl_comm comm, void *data, size_t bytes, void **handle))                          \
+    X(comm_deregister, ncclCommDeregister, nccl_result, (const nccl_comm comm, void *handle))
 
 typedef struct ashlar_nccl {
 #define X(field, symbol, returned, params) returned(*field) params;

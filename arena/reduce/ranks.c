@@ -223,6 +223,22 @@ static ashlar_status all_gather(void *context, void *data, size_t elements, ashl
     return queue_shards(context, &call, stream);
 }
 
+static ashlar_status attach(void *context, void *base, size_t bytes) {
+    ashlar_ranks *r = context;
+    /* A root that is no rank: the word is that of no other call. */
+    ashlar_ranks_call call = {.kind = ASHLAR_ENGINE_BROADCAST,
+                              .data = base,
+                              .elements = bytes,
+                              .dtype = ASHLAR_F32,
+                              .root = r->count};
+    ashlar__ranks_number(r, &call);
+    return ashlar__ranks_nccl_attach(&call);
+}
+
+static ashlar_status detach(void *context, void *base) {
+    return ashlar__ranks_nccl_detach(context, base);
+}
+
 ashlar_status ashlar_ranks_collectives(ashlar_ranks *r, ashlar_device *device,
                                        ashlar_ranks_order order, const ashlar_collectives **out) {
     ashlar_device_info info;
@@ -241,6 +257,10 @@ ashlar_status ashlar_ranks_collectives(ashlar_ranks *r, ashlar_device *device,
                                     .reduce_scatter = reduce_scatter,
                                     .all_gather = all_gather,
                                     .reduce = reduce};
+    if (r->nccl != NULL && ashlar__ranks_nccl_attaches(r)) {
+        r->table.attach = attach;
+        r->table.detach = detach;
+    }
     *out = &r->table;
     return ASHLAR_OK;
 }

@@ -119,6 +119,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_nccl_open(ashlar_ranks *ranks);
 ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_nccl_queue(const ashlar_ranks_call *call,
                                                          ashlar_stream stream);
 
+/* Register a segment, or end that. Errors: as ashlar__ranks_nccl_queue(), and ASHLAR_EINVAL (it is
+ * not registered; too many are). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_nccl_attach(const ashlar_ranks_call *call);
+ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_nccl_detach(ashlar_ranks *ranks, void *base);
+/* Whether NCCL can register memory. */
+bool ashlar__ranks_nccl_attaches(const ashlar_ranks *ranks);
+
 /* Part. After a failure work that is queued is given up, else there may be none. */
 void ashlar__ranks_nccl_close(ashlar_ranks *ranks, bool has_failed);
 

@@ -22,6 +22,7 @@
 enum {
     MARKS = 64,          /* collectives that the thread can tell apart; it sees others late */
     ROUNDS_MOST = 16,    /* of the tree */
+    SEGMENTS_MOST = 16,  /* that are registered */
     LOOK_NS = 10000000,  /* between two looks of the thread */
     PROGRESS_NS = 50000, /* between two questions how far NCCL is */
 };
@@ -32,12 +33,20 @@ typedef struct mark {
     ashlar_ranks_word word;
 } mark;
 
+/* Memory that is registered with every communicator. */
+typedef struct segment {
+    void *base;
+    void *handles[1 + ROUNDS_MOST]; /* NCCL's, of comm_at(i); NULL: not there */
+} segment;
+
 typedef struct ashlar_ranks_nccl {
     const ashlar_nccl *nccl;
     /* NCCL has one thread at a time in a communicator. Guarded by `lock`: */
     ashlar_lock lock;
     nccl_comm all, rounds[ROUNDS_MOST]; /* NULL: not there, or given up */
     size_t round_count;
+    segment segments[SEGMENTS_MOST];
+    size_t segment_count;
     /* marks[i % MARKS] is of collective i; written before `queued`, and no more until `ended`: */
     mark marks[MARKS];
     _Atomic uint64_t queued, ended;
@@ -267,6 +276,78 @@ ashlar_status ashlar__ranks_nccl_queue(const ashlar_ranks_call *call, ashlar_str
     return is_good ? call_nccl(call, stream) : ashlar_ranks_check(r);
 }
 
+/* ---- memory ---- */
+
+static void drop_segment_locked(ashlar_ranks_nccl *n, segment *s) {
+    ASHLAR_OWNS(&n->lock);
+    for (size_t i = 0; i <= n->round_count; i++) {
+        const nccl_comm comm = *comm_at(n, i);
+        if (comm != NULL && s->handles[i] != NULL) {
+            (void)n->nccl->comm_deregister(comm, s->handles[i]); /* nothing else can be done */
+        }
+    }
+    *s = n->segments[--n->segment_count];
+}
+
+static ashlar_status attach_locked(const ashlar_ranks_call *c) {
+    ashlar_ranks *r = c->ranks;
+    ashlar_ranks_nccl *n = r->nccl;
+    segment *s = &n->segments[n->segment_count++];
+    ASHLAR_OWNS(&n->lock);
+    *s = (segment){.base = c->data};
+    for (size_t i = 0; i <= n->round_count; i++) {
+        const nccl_comm comm = *comm_at(n, i);
+        const nccl_result result =
+            n->nccl->comm_register(comm, c->data, c->elements, &s->handles[i]);
+        const ashlar_status status = settle_locked(r, comm, "ncclCommRegister", result);
+        if (status != ASHLAR_OK) {
+            drop_segment_locked(n, s);
+            return status;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__ranks_nccl_attach(const ashlar_ranks_call *c) {
+    ashlar_ranks *r = c->ranks;
+    ashlar_ranks_nccl *n = r->nccl;
+    if (r->count == 1) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_FAIL_IF(n->segment_count == SEGMENTS_MOST, ASHLAR_EINVAL,
+                   "ranks: %d segments are attached; detach one", SEGMENTS_MOST);
+    if (ashlar_ranks_check(r) != ASHLAR_OK || !ashlar__ranks_agree(r, &c->word)) {
+        return ashlar_ranks_check(r);
+    }
+    ASHLAR_TRY(ashlar__device_enter(r->device));
+    ashlar__lock_acquire(&n->lock);
+    const ashlar_status status = n->all != NULL ? attach_locked(c) : ASHLAR_OK;
+    ashlar__lock_release(&n->lock);
+    ashlar__device_leave(r->device);
+    return status;
+}
+
+ashlar_status ashlar__ranks_nccl_detach(ashlar_ranks *r, void *base) {
+    ashlar_ranks_nccl *n = r->nccl;
+    bool is_found = r->count == 1;
+    ASHLAR_TRY(ashlar__device_enter(r->device));
+    ashlar__lock_acquire(&n->lock);
+    for (size_t i = n->segment_count; i-- > 0 && !is_found;) {
+        is_found = n->segments[i].base == base;
+        if (is_found) {
+            drop_segment_locked(n, &n->segments[i]);
+        }
+    }
+    ashlar__lock_release(&n->lock);
+    ashlar__device_leave(r->device);
+    ASHLAR_FAIL_IF(!is_found, ASHLAR_EINVAL, "ranks: no segment at %p is attached", base);
+    return ASHLAR_OK;
+}
+
+bool ashlar__ranks_nccl_attaches(const ashlar_ranks *r) {
+    return r->nccl->nccl->comm_register != NULL && r->nccl->nccl->comm_deregister != NULL;
+}
+
 /* ---- joining and parting ---- */
 
 /* Join `count` of the ranks, of which this one is number `own`, by an id that all of them have. */
@@ -360,6 +441,9 @@ ashlar_status ashlar__ranks_nccl_open(ashlar_ranks *r) {
 static void part_locked(ashlar_ranks *r, bool has_failed) {
     ashlar_ranks_nccl *n = r->nccl;
     ASHLAR_OWNS(&n->lock);
+    while (n->segment_count > 0 && !has_failed) {
+        drop_segment_locked(n, &n->segments[n->segment_count - 1]);
+    }
     for (size_t i = 0; i <= n->round_count && !has_failed; i++) {
         nccl_comm *comm = comm_at(n, i);
         if (*comm != NULL) {

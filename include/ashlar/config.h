@@ -90,8 +90,9 @@ typedef enum ashlar_guard {
  * share=on: memory comes in segments, each of them one handle of the driver's that was made to be
  * shared: by a file descriptor (ashlar/share.h) and, where the device and its driver have them, by
  * a fabric handle and with network cards (GPUDirect RDMA). What is refused is left out from then
- * on. A block lies in one segment; one above 16 MiB has a segment to itself. NCCL can register such
- * memory, which ashlar/ranks.h does. Not with vmm=off or guard=unmap: ASHLAR_EINVAL; on a device
+ * on. A block lies in one segment; where new memory is taken for one above 16 MiB, or of a multiple
+ * of 2 MiB, as the regions of an arena then are, the segment is its own. NCCL can register such
+ * memory (attach in ashlar/reduce.h). Not with vmm=off or guard=unmap: ASHLAR_EINVAL; on a device
  * without virtual memory management or file descriptors: ASHLAR_ENOTSUP.
  * Cost: memory of freed blocks cannot be mapped elsewhere in pieces, so that an allocator for an
  * arena or other long-lived blocks is best made with it, and one for the rest without. Drivers of

@@ -40,6 +40,11 @@ typedef ashlar_status (*ashlar_collective_fn)(void *context, void *data, size_t 
  *   all_gather       every rank gets shard r from rank r. May be NULL unless the reducer scatters
  *   reduce           rank `root` gets the sums over all ranks; the elements of the others are
  *                    undefined then. No reducer calls it, so it may be NULL
+ *   attach, detach   NULL where the library gains nothing by them, and for the program to call: no
+ *                    reducer does. On every rank, in the same order: memory from `base`, a whole
+ *                    segment (ashlar/share.h), will be used by many collectives, at the same places
+ *                    on all ranks; and no more, when none that may use it is under way, before the
+ *                    memory is given back
  */
 typedef struct ashlar_collectives {
     void *context;
@@ -50,6 +55,8 @@ typedef struct ashlar_collectives {
     ashlar_collective_fn all_gather;
     ashlar_status (*reduce)(void *context, void *data, size_t elements, ashlar_dtype dtype,
                             size_t root, ashlar_stream stream);
+    ashlar_status (*attach)(void *context, void *base, size_t bytes);
+    ashlar_status (*detach)(void *context, void *base);
 } ashlar_collectives;
 
 /* The result of reducing a bucket's gradients. */

@@ -23,6 +23,10 @@
 
 ASHLAR_BEGIN_DECLS
 
+/* Bytes of which each segment is a multiple; 1: the allocator has share=off. Where new memory is
+ * taken for a block of a multiple of them, the segment is the block's own. Threads: any. */
+ASHLAR_API size_t ashlar_share_granularity(const ashlar_allocator *allocator);
+
 /*
  * The segment that a live block lies in, whole: what NCCL registers, and what a process imports.
  *

@@ -1,6 +1,8 @@
 /* shards.c - divides batches among ranks, and adds up the gradients of their shards. */
 #include "rnn/train/shards.h"
 
+#include <ashlar/share.h>
+
 #include "allocator/base/error.h"
 #include "arena/reduce/sum.h"
 #include "rnn/train/train_impl.h"
@@ -54,6 +56,26 @@ ashlar_status ashlar__shards_check(const ashlar_train_config *c) {
 
 /* ---- set-up ---- */
 
+/* Register regions in memory that can be shared, for the life of the collectives. Where a region
+ * does not fill its segment, what lies beside it may lie elsewhere on other ranks. */
+static ashlar_status attach_regions(ashlar_trainer *t) {
+    static const ashlar_region regions[] = {ASHLAR_REGION_GRADIENTS, ASHLAR_REGION_PARAMETERS};
+    const ashlar_collectives *c = t->sums.collectives;
+    void *base;
+    size_t bytes, usable;
+    for (size_t i = 0; i < sizeof regions / sizeof regions[0] && c->attach != NULL; i++) {
+        const void *region = ashlar_arena_region(t->task->arena, regions[i]);
+        const ashlar_status status = ashlar_share_segment(t->allocator, region, &base, &bytes);
+        if (status == ASHLAR_ENOTSUP) {
+            return ASHLAR_OK; /* share=off */
+        }
+        ASHLAR_TRY(status);
+        ASHLAR_TRY(ashlar_allocator_usable_bytes(t->allocator, region, &usable));
+        ASHLAR_TRY(usable == bytes ? c->attach(c->context, base, bytes) : ASHLAR_OK);
+    }
+    return ASHLAR_OK;
+}
+
 static ashlar_status open_reducer(ashlar_trainer *t) {
     const ashlar_ranks_order order =
         t->config.shards > 0 ? ASHLAR_RANKS_TREE : ASHLAR_RANKS_FASTEST;
@@ -62,6 +84,7 @@ static ashlar_status open_reducer(ashlar_trainer *t) {
                                      t->stream, &t->sums.reducer));
     ASHLAR_TRY(ashlar__shard_pieces_open(t));
     ashlar_ranks_mark(t->config.ranks, t->state.step, t->sums.facts);
+    ASHLAR_TRY(attach_regions(t));
     ASHLAR_TRY(ashlar_reducer_broadcast(t->sums.reducer, 0, t->stream));
     ASHLAR_TRY(ashlar_stream_synchronize(t->device, t->stream));
     return ashlar_ranks_check(t->config.ranks);

@@ -4,7 +4,8 @@
  *
  * It does what NCCL's documentation promises, between processes, and refuses what that forbids,
  * also where NCCL would hang, spoil memory, or be lucky. Each refusal is a line on stderr, with
- * "fake_nccl:" first, and what ncclGetLastError() says. FAKE_NCCL_PATIENCE_MS is how long a rank
+ * "fake_nccl:" first, and what ncclGetLastError() says. With FAKE_NCCL_TELLS set it writes a line
+ * for each piece of memory that is registered. FAKE_NCCL_PATIENCE_MS is how long a rank
  * waits for others before it takes them for gone, as if their connections had broken.
  */
 #ifndef ASHLAR_FAKE_NCCL_H
@@ -22,7 +23,7 @@
 enum {
     FAKE_NCCL_RANKS = 16,
     FAKE_NCCL_COMMS = 64,
-    FAKE_NCCL_BUFFERS = 8,
+    FAKE_NCCL_BUFFERS = 32,
     FAKE_NCCL_CHUNK = 1 << 16,
     FAKE_NCCL_PAGE = 2 << 20, /* granularity of the software device */
     FAKE_NCCL_WINDOW = 4096,  /* a window begins at a multiple of this */

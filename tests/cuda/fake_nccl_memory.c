@@ -4,6 +4,9 @@
  */
 #include "tests/cuda/fake_nccl.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "tests/cuda/fake_driver.h"
 #include "tests/cuda/libcuda.h"
 
@@ -122,6 +125,9 @@ nccl_result ncclCommRegister(const nccl_comm comm, void *data, size_t bytes, voi
     result = result == NCCL_SUCCESS ? add(comm, ptr, bytes, &made) : result;
     if (result == NCCL_SUCCESS) {
         *handle = made;
+    }
+    if (result == NCCL_SUCCESS && getenv("FAKE_NCCL_TELLS") != NULL) {
+        (void)fprintf(stderr, "registered: %zu bytes\n", bytes);
     }
     return result;
 }

@@ -49,6 +49,26 @@ collectives_are_right() { # RANKS MODE
     start "$1" "$program" all cuda
 }
 
+# Memory that is registered changes no bit: the stand-in looks that it is so on all ranks, and is
+# given back in order.
+registers_its_memory() { # RANKS OPTION...
+    n=$1
+    shift
+    in_mode adversarial
+    train_on "$n" cuda "$scratch/apart" "$@" || return
+    ASHLAR_CONF=share=on
+    FAKE_NCCL_TELLS=1
+    export ASHLAR_CONF FAKE_NCCL_TELLS
+    train_on "$n" cuda "$scratch/shared" "$@" >"$scratch/out" 2>&1
+    status=$?
+    unset ASHLAR_CONF FAKE_NCCL_TELLS
+    cat "$scratch/out"
+    [ "$status" -eq 0 ] || return
+    grep 'fake_nccl' "$scratch/out" && complain "the contract was broken" && return 1
+    [ "$(grep -c '^registered' "$scratch/out")" -ge "$n" ] || complain "not on all ranks" || return
+    cmp "$scratch/apart" "$scratch/shared"
+}
+
 the_same_bits() {
     in_mode adversarial
     train_on 1 cuda "$scratch/one" --reproducible || return
@@ -120,6 +140,9 @@ for mpi in $ASHLAR_MPIS; do
     check 'a rank that hangs in a collective is named' \
         fails_with hang 'rank 1 stopped in bucket 0 of step 7'
     check 'a broken connection ends all' a_broken_connection_ends_all
+    check 'two ranks register their memory' registers_its_memory 2
+    check 'four ranks do, with a divided optimizer' registers_its_memory 4 --shard
+    check 'and with sums of the same bits' registers_its_memory 2 --reproducible --shard
     check 'two ranks on one device are refused' is_refused 'the same device' cuda:0
     check 'without NCCL one line' without_nccl_one_line
     check 'dropout is drawn by each rank alone' trains_with_dropout

@@ -18,7 +18,7 @@
 
 IS(ashlar_arena_bucket, 40, tensor_count);
 IS(ashlar_argmax_args, 32, labels);
-IS(ashlar_collectives, 48, reduce);
+IS(ashlar_collectives, 64, detach);
 IS(ashlar_columns_args, 48, to_stride);
 IS(ashlar_config, 80, shares_memory);
 IS(ashlar_config_option, 176, allowed);
