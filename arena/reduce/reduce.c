@@ -27,7 +27,7 @@ struct ashlar_reducer {
     ashlar_stream stream; /* the collectives run on it */
     ashlar_event event;   /* recorded anew each time that one stream must wait for another */
     bucket *buckets;      /* [bucket_count of the arena] */
-    bool *is_frozen;      /* [tensor_count of the arena], as it was when the reducer was made */
+    bool *is_frozen;      /* [tensor_count of the arena], as it was when the newest step began */
     /* The current step: */
     bool is_open;
     bool *is_final; /* [tensor_count] */
@@ -64,6 +64,19 @@ static ashlar_status check_arguments(const ashlar_arena *arena, const ashlar_col
     return ASHLAR_OK;
 }
 
+/* Count the tensors of each bucket that will be reported, by the arena's present options. */
+static void follow_options(ashlar_reducer *r) {
+    memset(r->buckets, 0, r->arena->bucket_count * sizeof *r->buckets);
+    for (size_t i = 0; i < r->arena->tensor_count; i++) {
+        const ashlar_arena_entry *tensor = &r->arena->tensors[i];
+        bucket *of = &r->buckets[r->arena->groups[tensor->group].bucket];
+        ASHLAR_CHECK2(of < r->buckets + r->arena->bucket_count);
+        r->is_frozen[i] = tensor->info.options.is_frozen;
+        of->tensors += !r->is_frozen[i];
+        of->missing = of->tensors;
+    }
+}
+
 static ashlar_status build(ashlar_reducer *r) {
     r->buckets = ashlar__host_calloc(r->arena->bucket_count, sizeof *r->buckets);
     r->is_frozen = ashlar__host_calloc(r->arena->tensor_count, sizeof *r->is_frozen);
@@ -71,12 +84,7 @@ static ashlar_status build(ashlar_reducer *r) {
     ASHLAR_FAIL_IF(r->buckets == NULL || r->is_frozen == NULL || r->is_final == NULL,
                    ASHLAR_EHOSTMEM, "no host memory for a reducer of %zu tensors",
                    r->arena->tensor_count);
-    for (size_t i = 0; i < r->arena->tensor_count; i++) {
-        const ashlar_arena_entry *tensor = &r->arena->tensors[i];
-        ASHLAR_CHECK2(r->arena->groups[tensor->group].bucket < r->arena->bucket_count);
-        r->is_frozen[i] = tensor->info.options.is_frozen;
-        r->buckets[r->arena->groups[tensor->group].bucket].tensors += !r->is_frozen[i];
-    }
+    follow_options(r);
     return ashlar_event_create(r->device, &r->event);
 }
 
@@ -160,10 +168,7 @@ ashlar_status ashlar_reducer_begin(ashlar_reducer *r) {
                    "begin: %s",
                    r->is_open ? "the step before was not finished" : "the arena has no gradients");
     memset(r->is_final, 0, r->arena->tensor_count * sizeof *r->is_final);
-    for (size_t i = 0; i < r->arena->bucket_count; i++) {
-        r->buckets[i].missing = r->buckets[i].tensors;
-        r->buckets[i].streams = 0;
-    }
+    follow_options(r);
     r->is_open = true;
     r->next = 0;
     r->failure = ASHLAR_OK;

@@ -77,8 +77,9 @@ typedef struct ashlar_reducer ashlar_reducer;
  * stream       collectives are queued on it; preferably a stream for them alone, so that backward
  *              runs beside them
  *
- * Do not report tensors that are frozen when the reducer is made. A bucket with only frozen tensors
- * is never sent; in other buckets the gradients of frozen tensors are sent along as they are.
+ * Do not report tensors that are frozen when the step begins. A bucket with only frozen tensors is
+ * not sent; in other buckets the gradients of frozen tensors are sent along as they are. All ranks
+ * freeze the same tensors.
  *
  * Ownership: *out is the caller's; arena and stream must outlive it.
  * Errors:    ASHLAR_EINVAL (not committed; a function that is needed is NULL), ASHLAR_EHOSTMEM,
@@ -97,7 +98,8 @@ ASHLAR_API void ashlar_reducer_destroy(ashlar_reducer *reducer); /* NULL is allo
 /* Begin a step, in which no gradient is final yet. With several micro-batches, a step is the
  * backward pass of the last one.
  *
- * Errors: ASHLAR_EINVAL (a step has begun and not finished; the arena has no gradients). */
+ * Errors: ASHLAR_EINVAL (a step has begun and not finished; the arena has no gradients).
+ * Cost:   O(tensors), to follow which are frozen. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_begin(ashlar_reducer *reducer);
 
 /* Report that the tensor's gradient is final after the work queued so far on `stream`. Sends the

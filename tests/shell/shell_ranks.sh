@@ -231,6 +231,8 @@ for mpi in $ASHLAR_MPIS; do
     check "$name: another shape is found" fails_with shape 'rank 1 .* bucket 1 of step 7'
     check "$name: another order is found" fails_with order 'rank 1 .* bucket 1 of step 7'
     check "$name: other data are found" fails_with facts 'rank 1 .* bucket 0 of step 7'
+    check "$name: a parameter without a gradient is named" \
+        fails_with gradient 'tensor seldom is not final'
     check "$name: a sum that is given up" fails_with leave 'rank 2 left before'
     check "$name: a late rank is named" fails_with late 'rank 1 did not come to bucket 1 of step 7'
     check "$name: a rank that hangs ends all" rank_is_hit STOP 'rank 1 .*bucket' 1 45

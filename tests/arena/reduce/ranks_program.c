@@ -6,6 +6,7 @@
  *     ranks_program all                  status 0: every result is right on every rank
  *     ranks_program shape|order|facts    rank 1 does something else; the line of the failure
  *     ranks_program late                 rank 1 does not come
+ *     ranks_program gradient             rank 1 has a parameter without a gradient
  *     ranks_program leave                the last rank leaves in the middle of a sum
  *     ranks_program hang                 rank 1 stops with a collective queued, on CUDA devices
  */
@@ -210,6 +211,28 @@ static void fail_on_purpose(const char *how) {
     report(status == ASHLAR_OK ? differ(c, how) : status);
 }
 
+/* Rank 1 has a parameter without a gradient; the others wait for it. */
+static void miss_a_gradient(void) {
+    const ashlar_collectives *c = NULL;
+    ashlar_arena *arena;
+    ashlar_reducer *reducer;
+    must(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &c));
+    must(ashlar_arena_create(&arena));
+    must(ashlar_arena_add(arena, "seldom", ASHLAR_F32, 1, &(size_t){300}, NULL));
+    must(ashlar_arena_add(arena, "always", ASHLAR_F32, 1, &(size_t){300}, NULL));
+    must(ashlar_arena_set_buckets(arena, 1, 1));
+    must(ashlar_arena_commit(arena, allocator, stream, ASHLAR_REGIONS_ALL));
+    must(ashlar_reducer_create(arena, c, ASHLAR_REDUCTION_ALL, stream, &reducer));
+    must(ashlar_reducer_begin(reducer));
+    must(ashlar_reducer_final(reducer, 1, stream));
+    if (ashlar_ranks_rank(ranks) != 1) {
+        must(ashlar_reducer_final(reducer, 0, stream));
+    }
+    const ashlar_status status = ashlar_reducer_finish(reducer, stream);
+    report(status == ASHLAR_OK ? ashlar_stream_synchronize(device, stream) : status);
+    ashlar_ranks_close(ranks, true); /* ends the others, too */
+}
+
 static void open_all(const char *kind) {
     char name[32] = "soft";
     if (strcmp(kind, "cuda") == 0) {
@@ -230,6 +253,8 @@ int main(int argc, char **argv) {
         run_all(ASHLAR_RANKS_TREE);
         run_beside(ASHLAR_RANKS_FASTEST);
         run_beside(ASHLAR_RANKS_TREE);
+    } else if (strcmp(how, "gradient") == 0) {
+        miss_a_gradient();
     } else if (strcmp(how, "leave") == 0) {
         give_up();
         run_many();

@@ -136,12 +136,30 @@ CASE(an_arena_that_is_frozen_sends_nothing) {
     CHECK_ZU(sent_count, 0);
 }
 
-CASE_WITH(what_is_frozen_later_still_counts, set_up_usual()) {
-    const ashlar_tensor_options frozen = {.is_frozen = true};
-    CHECK(ashlar_arena_set_options(arena, FIVE, &frozen) == ASHLAR_OK);
+/* FIVE is alone in the first bucket. */
+static void step_without_five(void) {
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
-    CHECK(final(FIVE) == ASHLAR_OK && sent_count == 1);
-    CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_EINVAL);
+    for (size_t i = TENSORS; i-- > 0;) {
+        CHECK(i == FIVE || final(i) == ASHLAR_OK);
+    }
+}
+
+CASE_WITH(what_is_frozen_or_unfrozen_is_so_from_the_next_step, set_up_usual()) {
+    const ashlar_tensor_options frozen = {.is_frozen = true}, free_again = {.is_frozen = false};
+    step_without_five();
+    CHECK_ZU(sent_count, 0);
+    CHECK(ashlar_arena_set_options(arena, FIVE, &frozen) == ASHLAR_OK);
+    CHECK(final(FIVE) == ASHLAR_OK); /* in this step it is not */
+    CHECK_ZU(sent_count, BUCKETS);
+    CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
+    step_without_five();
+    CHECK_ZU(sent_count, 2 * BUCKETS - 1);
+    CHECK_FAILS(final(FIVE), ASHLAR_EINVAL, "tensor five is frozen");
+    CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_arena_set_options(arena, FIVE, &free_again) == ASHLAR_OK);
+    step_without_five();
+    CHECK_FAILS(ashlar_reducer_finish(reducer, streams[0]), ASHLAR_EINVAL, "tensor five");
+    CHECK_ZU(sent_count, 2 * BUCKETS - 1);
 }
 
 /* ---- parameters ---- */
