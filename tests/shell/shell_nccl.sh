@@ -79,6 +79,21 @@ the_same_bits() {
     train_on 1 soft "$scratch/mpi" --reproducible && are_near "$scratch/one" "$scratch/mpi"
 }
 
+# The same bits as one process, masters and all; and the file goes on with whole ones.
+narrow_types_are_divided() {
+    in_mode adversarial
+    for type in bf16 f16; do
+        train_on 1 cuda "$scratch/one" --reproducible --dtype "$type" || return
+        train_on 4 cuda "$scratch/many" --reproducible --dtype "$type" --shard || return
+        cmp "$scratch/one" "$scratch/many" || return
+        train_on 2 cuda "$scratch/on" --reproducible --dtype "$type" --shard --steps 9 \
+            --resume "$scratch/one" || return
+        train_on 1 cuda "$scratch/whole" --reproducible --dtype "$type" --steps 9 \
+            --resume "$scratch/many" || return
+        cmp "$scratch/on" "$scratch/whole" || return
+    done
+}
+
 trains_with_dropout() {
     in_mode eager
     train_on 2 cuda "$scratch/dropped" --layers 2 --dropout 0.3
@@ -143,6 +158,7 @@ for mpi in $ASHLAR_MPIS; do
     check 'two ranks register their memory' registers_its_memory 2
     check 'four ranks do, with a divided optimizer' registers_its_memory 4 --shard
     check 'and with sums of the same bits' registers_its_memory 2 --reproducible --shard
+    check 'masters of a narrow type are divided, too' narrow_types_are_divided
     check 'two ranks on one device are refused' is_refused 'the same device' cuda:0
     check 'without NCCL one line' without_nccl_one_line
     check 'dropout is drawn by each rank alone' trains_with_dropout
