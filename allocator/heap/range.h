@@ -177,6 +177,7 @@ struct ashlar_segment_calls {
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_vmm_init(ashlar_range *range, size_t handle_bytes);
 void ashlar__range_vmm_finish(ashlar_range *range);
 void ashlar__range_segments_init(ashlar_range *range);
+/* Of segments, make such as can be shared. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_shared_init(ashlar_range *range);
 
 /* Let the device and its peers use [offset, offset + bytes), all of which is mapped. */

@@ -118,7 +118,6 @@ ashlar_status ashlar__range_shared_init(ashlar_range *range) {
         return ashlar__range_refuse(range, "cuMemGetAllocationGranularity", result);
     }
     ASHLAR_ASSERT(granularity > 0 && (granularity & (granularity - 1)) == 0);
-    ashlar__range_segments_init(range);
     range->segments = &shared;
     range->handle_bytes = granularity > range->handle_bytes ? granularity : range->handle_bytes;
     return ASHLAR_OK;
