@@ -73,7 +73,7 @@ static ashlar_status load(ashlar_ranks *r, const char *given) {
 }
 
 static ashlar_status join(ashlar_ranks *r) {
-    const char *error = r->engine->start(&r->rank, &r->count);
+    const char *error = r->engine->start(&r->self, &r->rank, &r->count);
     if (error != NULL) {
         r->engine = NULL;
         return ashlar__fail(ASHLAR_ENOTSUP, "ranks: %s", error);
@@ -96,7 +96,7 @@ static void release(ashlar_ranks *r) {
 
 static void leave_failed(ashlar_ranks *r) {
     if (r->engine != NULL) {
-        r->engine->abort(1);
+        r->engine->abort(r->self, 1);
     }
     release(r);
 }
@@ -116,10 +116,10 @@ void ashlar_ranks_close(ashlar_ranks *r, bool has_failed) {
     }
     if (has_failed) { /* launchers lose what was written just before */
         (void)nanosleep(&(struct timespec){.tv_nsec = LAST_WORDS_NS}, NULL);
-        r->engine->abort(1);
+        r->engine->abort(r->self, 1);
     } else {
         ASHLAR_CHECK2(r->nccl == NULL); /* its thread still uses the device */
-        r->engine->stop();
+        r->engine->stop(r->self);
     }
     release(r);
 }

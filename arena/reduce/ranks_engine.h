@@ -5,7 +5,7 @@
  * and needs nothing of ashlar, of which it may meet a static or a shared copy.
  *
  * Each rank begins the same collectives in the same order. Functions that may fail return NULL, or
- * a text that says why. Threads: one at a time, any. */
+ * a text that says why. Threads: one at a time for each rank, any. */
 #ifndef ASHLAR_RANKS_ENGINE_H
 #define ASHLAR_RANKS_ENGINE_H
 
@@ -15,7 +15,7 @@
 
 #include <ashlar/dtype.h>
 
-enum { ASHLAR_ENGINE_VERSION = 2, ASHLAR_ENGINE_REQUEST_BYTES = 16 };
+enum { ASHLAR_ENGINE_VERSION = 3, ASHLAR_ENGINE_REQUEST_BYTES = 16 };
 
 /* Messages between two ranks of one kind arrive in the order in which they were sent. */
 typedef enum ashlar_engine_message {
@@ -40,21 +40,21 @@ typedef struct ashlar_engine_request {
 
 typedef struct ashlar_engine {
     uint32_t version; /* ASHLAR_ENGINE_VERSION */
-    /* Join the other processes. Once per process. */
-    const char *(*start)(size_t *rank, size_t *count);
-    void (*stop)(void);        /* waits for the others to stop, too */
-    void (*abort)(int status); /* ends this process and all others */
+    /* Join the other processes. Once per process. *self is for the other functions. */
+    const char *(*start)(void **self, size_t *rank, size_t *count);
+    void (*stop)(void *self);              /* waits for the others to stop, too */
+    void (*abort)(void *self, int status); /* ends this process and all others */
 
-    const char *(*send)(size_t to, ashlar_engine_message kind, const void *data, size_t bytes,
-                        ashlar_engine_request *request);
-    const char *(*receive)(size_t from, ashlar_engine_message kind, void *data, size_t bytes,
-                           ashlar_engine_request *request);
+    const char *(*send)(void *self, size_t to, ashlar_engine_message kind, const void *data,
+                        size_t bytes, ashlar_engine_request *request);
+    const char *(*receive)(void *self, size_t from, ashlar_engine_message kind, void *data,
+                           size_t bytes, ashlar_engine_request *request);
     /* In place, as reduce.h says but for REDUCE_SCATTER; `root` is for BROADCAST and REDUCE.
      * `elements` at most ASHLAR_ENGINE_ELEMENTS, and of the two with shards that for each rank. */
-    const char *(*collect)(ashlar_engine_collective kind, void *data, size_t elements,
+    const char *(*collect)(void *self, ashlar_engine_collective kind, void *data, size_t elements,
                            ashlar_dtype dtype, size_t root, ashlar_engine_request *request);
     /* Go on with all that was begun. */
-    const char *(*test)(ashlar_engine_request *request, bool *is_done);
+    const char *(*test)(void *self, ashlar_engine_request *request, bool *is_done);
 } ashlar_engine;
 
 enum { ASHLAR_ENGINE_ELEMENTS = 1 << 28 };

@@ -30,6 +30,7 @@ typedef struct ashlar_ranks_beside ashlar_ranks_beside;
 struct ashlar_ranks {
     void *library;
     const ashlar_engine *engine;
+    void *self; /* the engine's */
     size_t rank, count;
     uint64_t timeout_ns;
     ashlar_device *device;

@@ -54,7 +54,8 @@ static void add_bf16(void *from, void *to, int *count, MPI_Datatype *unused) {
     }
 }
 
-static const char *start(size_t *rank, size_t *count) {
+static const char *start(void **unused, size_t *rank, size_t *count) {
+    *unused = NULL;
     int provided = MPI_THREAD_SINGLE, is_initialized = 0;
     (void)MPI_Initialized(&is_initialized);
     if (is_initialized) {
@@ -78,7 +79,8 @@ static const char *start(size_t *rank, size_t *count) {
                          : check(MPI_Op_create(add_bf16, 1, &state.sum_bf16), "MPI_Op_create");
 }
 
-static void stop(void) {
+static void stop(void *unused) {
+    (void)unused;
     (void)MPI_Op_free(&state.sum_f16);
     (void)MPI_Op_free(&state.sum_bf16);
     (void)MPI_Comm_free(&state.world);
@@ -91,7 +93,8 @@ static void *end_late(void *status) {
 }
 
 /* MPICH waits for its launcher to end this process, even for one that can no longer be reached. */
-static void abort_all(int status) {
+static void abort_all(void *unused, int status) {
+    (void)unused;
     pthread_t thread;
     if (pthread_create(&thread, NULL, end_late, (void *)(intptr_t)status) == 0) {
         (void)pthread_detach(thread);
@@ -103,8 +106,9 @@ static void keep(ashlar_engine_request *request, const MPI_Request *from) {
     memcpy(request->bytes, from, sizeof *from);
 }
 
-static const char *send(size_t to, ashlar_engine_message kind, const void *data, size_t bytes,
-                        ashlar_engine_request *request) {
+static const char *send(void *unused, size_t to, ashlar_engine_message kind, const void *data,
+                        size_t bytes, ashlar_engine_request *request) {
+    (void)unused;
     MPI_Request begun;
     const char *error =
         check(MPI_Isend(data, (int)bytes, MPI_BYTE, (int)to, (int)kind, state.world, &begun),
@@ -113,8 +117,9 @@ static const char *send(size_t to, ashlar_engine_message kind, const void *data,
     return error;
 }
 
-static const char *receive(size_t from, ashlar_engine_message kind, void *data, size_t bytes,
-                           ashlar_engine_request *request) {
+static const char *receive(void *unused, size_t from, ashlar_engine_message kind, void *data,
+                           size_t bytes, ashlar_engine_request *request) {
+    (void)unused;
     MPI_Request begun;
     const char *error =
         check(MPI_Irecv(data, (int)bytes, MPI_BYTE, (int)from, (int)kind, state.world, &begun),
@@ -131,8 +136,9 @@ static MPI_Op sum_of(ashlar_dtype dtype) {
     return dtype == ASHLAR_F16 ? state.sum_f16 : dtype == ASHLAR_BF16 ? state.sum_bf16 : MPI_SUM;
 }
 
-static const char *collect(ashlar_engine_collective kind, void *data, size_t elements,
+static const char *collect(void *unused, ashlar_engine_collective kind, void *data, size_t elements,
                            ashlar_dtype dtype, size_t root, ashlar_engine_request *request) {
+    (void)unused;
     const MPI_Datatype type = type_of(dtype);
     const int all = (int)elements, each = (int)(elements / (size_t)state.count);
     MPI_Request begun = MPI_REQUEST_NULL;
@@ -163,7 +169,8 @@ static const char *collect(ashlar_engine_collective kind, void *data, size_t ele
     return check(code, "MPI");
 }
 
-static const char *test(ashlar_engine_request *request, bool *is_done) {
+static const char *test(void *unused, ashlar_engine_request *request, bool *is_done) {
+    (void)unused;
     MPI_Request begun;
     int done = 0;
     memcpy(&begun, request->bytes, sizeof begun);

@@ -50,7 +50,7 @@ static bool wait_for(ashlar_ranks *r, ashlar_engine_request *requests, size_t co
     size_t first = 0;
     for (size_t turn = 0; first < count; turn++) {
         bool is_done = false;
-        if (!began(r, r->engine->test(&requests[first], &is_done))) {
+        if (!began(r, r->engine->test(r->self, &requests[first], &is_done))) {
             *pending = count;
             return false;
         }
@@ -80,8 +80,8 @@ static bool wait_for(ashlar_ranks *r, ashlar_engine_request *requests, size_t co
 static bool gather_words(ashlar_ranks *r, const ashlar_ranks_word *own) {
     size_t pending = 0;
     for (size_t i = 1; i < r->count; i++) {
-        if (!began(r, r->engine->receive(i, ASHLAR_MESSAGE_WORD, &r->words[i], sizeof *r->words,
-                                         &r->requests[i]))) {
+        if (!began(r, r->engine->receive(r->self, i, ASHLAR_MESSAGE_WORD, &r->words[i],
+                                         sizeof *r->words, &r->requests[i]))) {
             return false;
         }
     }
@@ -117,8 +117,8 @@ static void judge(ashlar_ranks *r, const ashlar_ranks_word *own) {
 static bool answer_all(ashlar_ranks *r) {
     size_t pending = 0;
     for (size_t i = 1; i < r->count; i++) {
-        if (!began(r, r->engine->send(i, ASHLAR_MESSAGE_ANSWER, &r->answer, sizeof r->answer,
-                                      &r->requests[i]))) {
+        if (!began(r, r->engine->send(r->self, i, ASHLAR_MESSAGE_ANSWER, &r->answer,
+                                      sizeof r->answer, &r->requests[i]))) {
             return false;
         }
     }
@@ -132,10 +132,10 @@ static bool ask(ashlar_ranks *r, const ashlar_ranks_word *own) {
     size_t pending = 0;
     ashlar_engine_request requests[2];
     r->words[0] = *own;
-    if (!began(r, r->engine->receive(0, ASHLAR_MESSAGE_ANSWER, &r->answer, sizeof r->answer,
-                                     &requests[0])) ||
-        !began(r,
-               r->engine->send(0, ASHLAR_MESSAGE_WORD, r->words, sizeof *r->words, &requests[1]))) {
+    if (!began(r, r->engine->receive(r->self, 0, ASHLAR_MESSAGE_ANSWER, &r->answer,
+                                     sizeof r->answer, &requests[0])) ||
+        !began(r, r->engine->send(r->self, 0, ASHLAR_MESSAGE_WORD, r->words, sizeof *r->words,
+                                  &requests[1]))) {
         return false;
     }
     if (!wait_for(r, requests, 2, r->timeout_ns + GRACE_NS, &pending)) {
@@ -171,9 +171,10 @@ bool ashlar__ranks_pass(ashlar_ranks *r, size_t from, size_t to, void *data, siz
     if (r->rank != from && r->rank != to) {
         return true;
     }
-    const char *error = r->rank == from
-                            ? r->engine->send(to, ASHLAR_MESSAGE_DATA, data, bytes, &request)
-                            : r->engine->receive(from, ASHLAR_MESSAGE_DATA, data, bytes, &request);
+    const char *error =
+        r->rank == from
+            ? r->engine->send(r->self, to, ASHLAR_MESSAGE_DATA, data, bytes, &request)
+            : r->engine->receive(r->self, from, ASHLAR_MESSAGE_DATA, data, bytes, &request);
     if (!began(r, error)) {
         return false;
     }
@@ -190,8 +191,8 @@ bool ashlar__ranks_pass(ashlar_ranks *r, size_t from, size_t to, void *data, siz
 static bool name_missing(ashlar_ranks *r, const ashlar_ranks_word *own) {
     size_t pending = 0;
     for (size_t i = 1; i < r->count; i++) { /* a byte, into memory that no other request writes */
-        if (!began(r,
-                   r->engine->receive(i, ASHLAR_MESSAGE_HERE, &r->words[i], 1, &r->requests[i]))) {
+        if (!began(r, r->engine->receive(r->self, i, ASHLAR_MESSAGE_HERE, &r->words[i], 1,
+                                         &r->requests[i]))) {
             return false;
         }
     }
@@ -210,7 +211,7 @@ static bool name_missing(ashlar_ranks *r, const ashlar_ranks_word *own) {
 static bool say_here(ashlar_ranks *r, const ashlar_ranks_word *own) {
     ashlar_engine_request request;
     size_t pending = 0;
-    if (!began(r, r->engine->send(0, ASHLAR_MESSAGE_HERE, "", 1, &request))) {
+    if (!began(r, r->engine->send(r->self, 0, ASHLAR_MESSAGE_HERE, "", 1, &request))) {
         return false;
     }
     const uint64_t end = ashlar__clock_ns() + 2 * GRACE_NS;
@@ -247,7 +248,7 @@ static void run_engine(const ashlar_ranks_call *c) {
     for (size_t at = 0; at < c->elements; at += most) {
         const size_t left = c->elements - at;
         ashlar_engine_request request;
-        if (!began(r, r->engine->collect(c->kind, (char *)c->data + at * item,
+        if (!began(r, r->engine->collect(r->self, c->kind, (char *)c->data + at * item,
                                          left < most ? left : most, c->dtype, c->root, &request)) ||
             !finish(r, &request, 1, &c->word)) {
             return;
@@ -264,9 +265,10 @@ static bool swap_and_add(const ashlar_ranks_call *c, size_t other, char *data, s
     ashlar_ranks *r = c->ranks;
     const size_t bytes = count * ashlar_dtype_bytes(c->dtype);
     ashlar_engine_request requests[2];
-    if (!began(r,
-               r->engine->receive(other, ASHLAR_MESSAGE_DATA, r->staging, bytes, &requests[0])) ||
-        !began(r, r->engine->send(other, ASHLAR_MESSAGE_DATA, data, bytes, &requests[1])) ||
+    if (!began(r, r->engine->receive(r->self, other, ASHLAR_MESSAGE_DATA, r->staging, bytes,
+                                     &requests[0])) ||
+        !began(r,
+               r->engine->send(r->self, other, ASHLAR_MESSAGE_DATA, data, bytes, &requests[1])) ||
         !finish(r, requests, 2, &c->word)) {
         return false;
     }
@@ -281,8 +283,9 @@ static bool give_and_add(const ashlar_ranks_call *c, size_t other, char *data, s
     const bool gives = ashlar__ranks_gives(r->rank, c->root, r->rank ^ other);
     ashlar_engine_request request;
     const char *error =
-        gives ? r->engine->send(other, ASHLAR_MESSAGE_DATA, data, bytes, &request)
-              : r->engine->receive(other, ASHLAR_MESSAGE_DATA, r->staging, bytes, &request);
+        gives
+            ? r->engine->send(r->self, other, ASHLAR_MESSAGE_DATA, data, bytes, &request)
+            : r->engine->receive(r->self, other, ASHLAR_MESSAGE_DATA, r->staging, bytes, &request);
     if (!began(r, error) || !finish(r, &request, 1, &c->word)) {
         return false;
     }

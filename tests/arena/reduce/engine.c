@@ -52,22 +52,26 @@ static pending *begin(ashlar_engine_request *request, int state) {
 
 /* ---- messages ---- */
 
-static const char *start(size_t *rank, size_t *count) {
+static const char *start(void **unused, size_t *rank, size_t *count) {
+    *unused = NULL;
     *rank = self.rank;
     *count = self.world->count;
     return fails(ENGINE_START);
 }
 
-static void stop(void) {
+static void stop(void *unused) {
+    (void)unused;
     atomic_fetch_add(&self.world->stopped, 1);
 }
 
-static void abort_all(int status) {
+static void abort_all(void *unused, int status) {
+    (void)unused;
     atomic_store(&self.world->aborted[self.rank], status);
 }
 
-static const char *send(size_t to, ashlar_engine_message kind, const void *data, size_t bytes,
-                        ashlar_engine_request *request) {
+static const char *send(void *unused, size_t to, ashlar_engine_message kind, const void *data,
+                        size_t bytes, ashlar_engine_request *request) {
+    (void)unused;
     pending *p = begin(request, SEND);
     p->slot = &self.world->slots[kind][self.rank][to];
     p->from = data;
@@ -76,8 +80,9 @@ static const char *send(size_t to, ashlar_engine_message kind, const void *data,
     return fails(ENGINE_SEND);
 }
 
-static const char *receive(size_t from, ashlar_engine_message kind, void *data, size_t bytes,
-                           ashlar_engine_request *request) {
+static const char *receive(void *unused, size_t from, ashlar_engine_message kind, void *data,
+                           size_t bytes, ashlar_engine_request *request) {
+    (void)unused;
     pending *p = begin(request, RECEIVE);
     p->slot = &self.world->slots[kind][from][self.rank];
     p->to = data;
@@ -104,8 +109,9 @@ static void go_on_receiving(pending *p) {
 
 /* ---- collectives ---- */
 
-static const char *collect(ashlar_engine_collective kind, void *data, size_t elements,
+static const char *collect(void *unused, ashlar_engine_collective kind, void *data, size_t elements,
                            ashlar_dtype dtype, size_t root, ashlar_engine_request *request) {
+    (void)unused;
     pending *p = begin(request, self.world->is_dry ? NOTHING : COLLECT);
     p->call = (engine_call){kind, data, elements, root, dtype};
     p->number = ++collectives;
@@ -197,7 +203,8 @@ static void go_on(pending *p) {
     }
 }
 
-static const char *test(ashlar_engine_request *request, bool *is_done) {
+static const char *test(void *unused, ashlar_engine_request *request, bool *is_done) {
+    (void)unused;
     pending *p;
     memcpy(&p, request->bytes, sizeof p);
     for (size_t i = 0; i < PENDING; i++) {
