@@ -11,6 +11,7 @@
 #include "allocator/base/host.h"
 #include "allocator/base/parse.h"
 #include "allocator/base/random.h"
+#include "arena/reduce/ranks_team.h"
 
 enum { DEFAULT_TIMEOUT_MS = 120000, LAST_WORDS_NS = 200000000 };
 
@@ -72,18 +73,22 @@ static ashlar_status load(ashlar_ranks *r, const char *given) {
     return ASHLAR_OK;
 }
 
-static ashlar_status join(ashlar_ranks *r) {
-    const char *error = r->engine->start(&r->self, &r->rank, &r->count);
-    if (error != NULL) {
-        r->engine = NULL;
-        return ashlar__fail(ASHLAR_ENOTSUP, "ranks: %s", error);
-    }
+static ashlar_status take_memory(ashlar_ranks *r) {
     r->words = ashlar__host_calloc(r->count, sizeof *r->words);
     r->requests = ashlar__host_calloc(r->count, sizeof *r->requests);
     r->staging = ashlar__host_calloc(1, ASHLAR_RANKS_STAGING_BYTES);
     ASHLAR_FAIL_IF(r->words == NULL || r->requests == NULL || r->staging == NULL, ASHLAR_EHOSTMEM,
                    "no host memory for %zu ranks", r->count);
     return ASHLAR_OK;
+}
+
+static ashlar_status join(ashlar_ranks *r) {
+    const char *error = r->engine->start(&r->self, &r->rank, &r->count);
+    if (error != NULL) {
+        r->engine = NULL;
+        return ashlar__fail(ASHLAR_ENOTSUP, "ranks: %s", error);
+    }
+    return take_memory(r);
 }
 
 /* Give back all but the library: MPI leaves threads and handlers in it. */
@@ -108,6 +113,49 @@ ashlar_status ashlar_ranks_open(const char *library, uint32_t timeout_ms, ashlar
     ashlar_status status = load(r, library);
     ASHLAR_THEN(status, join(r));
     ASHLAR_HAND_OUT(status, r, leave_failed, out);
+}
+
+static ashlar_status make_member(size_t rank, size_t count, void *self, uint32_t timeout_ms,
+                                 ashlar_ranks **out) {
+    ashlar_ranks *r;
+    ASHLAR_HOST_NEW(r, 1, "no host memory for ranks");
+    *out = r;
+    r->timeout_ns = (timeout_ms == 0 ? DEFAULT_TIMEOUT_MS : timeout_ms) * UINT64_C(1000000);
+    r->engine = &ashlar__ranks_team_engine;
+    r->self = self;
+    r->rank = rank;
+    r->count = count;
+    return take_memory(r);
+}
+
+/* `made`: those of `out` that hold their part of the team; the others' parts go, too. */
+static ashlar_status dissolve(ashlar_status status, void **selves, size_t count, size_t made,
+                              ashlar_ranks **out) {
+    for (size_t i = 0; i < count; i++) {
+        ashlar__ranks_team_engine.stop(selves[i]);
+        if (i < made) {
+            release(out[i]);
+        }
+        out[i] = NULL;
+    }
+    return status;
+}
+
+ashlar_status ashlar_ranks_open_threads(size_t count, uint32_t timeout_ms, ashlar_ranks **out) {
+    void *selves[ASHLAR_RANKS_THREADS_MOST];
+    ASHLAR_FAIL_IF(count == 0 || count > ASHLAR_RANKS_THREADS_MOST, ASHLAR_EINVAL,
+                   "ranks: %zu threads; give 1 to %d", count, ASHLAR_RANKS_THREADS_MOST);
+    for (size_t i = 0; i < count; i++) {
+        out[i] = NULL;
+    }
+    ASHLAR_TRY(ashlar__ranks_team_create(count, selves));
+    for (size_t i = 0; i < count; i++) {
+        const ashlar_status status = make_member(i, count, selves[i], timeout_ms, &out[i]);
+        if (status != ASHLAR_OK) {
+            return dissolve(status, selves, count, out[i] == NULL ? i : i + 1, out);
+        }
+    }
+    return ASHLAR_OK;
 }
 
 void ashlar_ranks_close(ashlar_ranks *r, bool has_failed) {

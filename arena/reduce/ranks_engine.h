@@ -15,7 +15,7 @@
 
 #include <ashlar/dtype.h>
 
-enum { ASHLAR_ENGINE_VERSION = 3, ASHLAR_ENGINE_REQUEST_BYTES = 16 };
+enum { ASHLAR_ENGINE_VERSION = 3, ASHLAR_ENGINE_REQUEST_BYTES = 32 };
 
 /* Messages between two ranks of one kind arrive in the order in which they were sent. */
 typedef enum ashlar_engine_message {
@@ -44,6 +44,8 @@ typedef struct ashlar_engine {
     const char *(*start)(void **self, size_t *rank, size_t *count);
     void (*stop)(void *self);              /* waits for the others to stop, too */
     void (*abort)(void *self, int status); /* ends this process and all others */
+    /* NULL, or: when it returns nobody looks at this rank's memory any more, nor will. */
+    void (*give_up)(void *self);
 
     const char *(*send)(void *self, size_t to, ashlar_engine_message kind, const void *data,
                         size_t bytes, ashlar_engine_request *request);

@@ -12,6 +12,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/compiler.h"
+#include "arena/reduce/ranks_team.h"
 #include "arena/reduce/sum.h"
 
 /* Rank 0 knows who is missing; the others only that it has not answered. So it is given time to
@@ -31,12 +32,16 @@ bool ashlar__ranks_fail(ashlar_ranks *r, const char *format, ...) {
     va_start(arguments, format);
     (void)vsnprintf(r->failure, sizeof r->failure, format, arguments);
     va_end(arguments);
+    if (r->engine->give_up != NULL) {
+        r->engine->give_up(r->self);
+    }
     atomic_store_explicit(&r->has_failed, true, memory_order_release);
     return false;
 }
 
 static bool began(ashlar_ranks *r, const char *error) {
     if (error != NULL) {
+        r->is_told = r->is_told || error == ashlar__ranks_team_has_ended;
         return fail(r, "rank %zu: %s", r->rank, error);
     }
     return true;
@@ -159,6 +164,9 @@ bool ashlar__ranks_agree(ashlar_ranks *r, const ashlar_ranks_word *own) {
         return false;
     }
     judge(r, own);
+    if (!r->answer.is_good && r->engine->give_up != NULL) {
+        return fail(r, "%s", r->answer.why); /* which the others find without an answer */
+    }
     if (!answer_all(r)) {
         return false;
     }

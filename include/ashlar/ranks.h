@@ -55,10 +55,25 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_open(const char *library
                                                              uint32_t timeout_ms,
                                                              ashlar_ranks **out);
 
+/* Make `count` ranks of this process, each for a thread and a device of its own: what takes a rank
+ * below is called by its thread. They are joined from the start, and load no library.
+ *
+ * timeout_ms   as above
+ * out          [count]; on failure each is NULL
+ *
+ * Ownership: each is its thread's, who closes it; one that is closed with `has_failed` makes the
+ *            calls of the others fail.
+ * Errors:    ASHLAR_EINVAL (count), ASHLAR_EHOSTMEM. */
+enum { ASHLAR_RANKS_THREADS_MOST = 64 };
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_open_threads(size_t count,
+                                                                     uint32_t timeout_ms,
+                                                                     ashlar_ranks **out);
+
 /* Leave the other ranks. No collective may be queued, nor may there be a table for a CUDA device.
  * NULL is allowed.
  *
- * has_failed   end all other ranks, and this process, with status 1; else wait until they leave */
+ * has_failed   end all other ranks, and, unless they are its threads, this process, with status 1;
+ *              else wait until they leave, or, of threads, just leave */
 ASHLAR_API void ashlar_ranks_close(ashlar_ranks *ranks, bool has_failed);
 
 ASHLAR_API size_t ashlar_ranks_rank(const ashlar_ranks *ranks); /* 0 .. count - 1 */
