@@ -172,6 +172,10 @@ void ashlar_ranks_close(ashlar_ranks *r, bool has_failed) {
     release(r);
 }
 
+bool ashlar__ranks_are_threads(const ashlar_ranks *r) {
+    return r->engine == &ashlar__ranks_team_engine;
+}
+
 size_t ashlar_ranks_rank(const ashlar_ranks *r) {
     return r->rank;
 }

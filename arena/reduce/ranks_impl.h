@@ -94,6 +94,9 @@ void ashlar__ranks_run(void *call);
 /* What ashlar_ranks_check() says from now on, unless something has failed before. Returns false. */
 bool ashlar__ranks_fail(ashlar_ranks *ranks, const char *format, ...) ASHLAR_PRINTF(2, 3);
 
+/* Whether they are threads of this process, and so its counters are theirs in common. */
+bool ashlar__ranks_are_threads(const ashlar_ranks *ranks);
+
 /* Whether all ranks are about to do the same. Waits for them. */
 bool ashlar__ranks_agree(ashlar_ranks *ranks, const ashlar_ranks_word *own);
 

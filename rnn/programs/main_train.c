@@ -15,6 +15,7 @@
 #include "rnn/train/train_verify.h"
 #include "rnn/programs/text.h"
 #include "rnn/programs/train_command.h"
+#include "rnn/programs/train_devices.h"
 #include "rnn/programs/train_html.h"
 #include "rnn/programs/train_ranks.h"
 
@@ -353,6 +354,12 @@ static int run_command(int argc, char **argv) {
     }
     if (c.fit != NULL) {
         return run_fit(&c);
+    }
+    if (c.devices > 1) {
+        c.train.stop = ashlar__interrupt_catch();
+        const bool given = ashlar__options_given("threads", argc, argv) != NULL;
+        const int status = ashlar__train_devices_run(program, &c, given, run);
+        return status == 0 && c.is_stopped ? ashlar__interrupt_exit_status() : status;
     }
     const ashlar_status joined = ashlar__train_ranks_open(&c, argc, argv);
     if (joined != ASHLAR_OK) {

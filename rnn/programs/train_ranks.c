@@ -85,6 +85,13 @@ static void announce_end(const ashlar_ranks *ranks) {
     ashlar__interrupt_announce(words);
 }
 
+ashlar_status ashlar__train_ranks_prepare(ashlar_train_command *c) {
+    if (ashlar_ranks_rank(c->train.ranks) > 0) {
+        be_silent(c);
+    }
+    return check(c);
+}
+
 ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc, char **argv) {
     if (ashlar_ranks_started() == 1) {
         return check(c);
@@ -94,10 +101,7 @@ ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc, char *
     announce_end(c->train.ranks);
     share_threads(c, argc, argv);
     choose_device(c);
-    if (ashlar_ranks_rank(c->train.ranks) > 0) {
-        be_silent(c);
-    }
-    return check(c);
+    return ashlar__train_ranks_prepare(c);
 }
 
 static double percent(double part, double whole) {

@@ -16,6 +16,10 @@
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc,
                                                          char **argv);
 
+/* The part of it that a rank needs which is a thread of this process, and has c->train.ranks:
+ * c->train.shards, and its silence. Errors: those of ashlar__shards_check(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_prepare(ashlar_train_command *c);
+
 /* After a training: bring together what each rank has to report, for report->ranks. Every rank must
  * call it. Alone: nothing. Ownership: *out is the caller's (ashlar__host_free()), also after an
  * error. Errors: those of the collectives. */

@@ -165,15 +165,26 @@ ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_coun
 
 /* Calls for the events of the prefetch and of collectives count as work, since they are queued like
  * copies; those for the allocator's events count as management. */
-static ashlar_phase_calls end_phase(ashlar_trainer *t, ashlar_driver_counts *last) {
-    const uint64_t all =
-        t->prefetch.event_calls + (t->config.ranks != NULL ? t->config.ranks->event_calls : 0);
-    const uint64_t event_calls = all - t->event_calls_before;
-    ashlar_phase_calls calls = ashlar__phase_calls(t->device, last);
-    t->event_calls_before = all;
-    calls.management -= event_calls;
-    calls.work += event_calls;
-    return calls;
+static void count_phase(ashlar_trainer *t, uint64_t all_event_calls, ashlar_driver_counts *last,
+                        ashlar_phase_calls *calls) {
+    const uint64_t event_calls = all_event_calls - t->event_calls_before;
+    *calls = ashlar__phase_calls(t->device, last);
+    t->event_calls_before = all_event_calls;
+    calls->management -= event_calls;
+    calls->work += event_calls;
+}
+
+/* The process's calls are counted. So ranks that are its threads meet before the end of a phase,
+ * each then has the calls of all, and again before one of them goes on. */
+static ashlar_status end_phase(ashlar_trainer *t, ashlar_driver_counts *last,
+                               ashlar_phase_calls *calls) {
+    ashlar_ranks *ranks = t->config.ranks;
+    const bool is_shared = ranks != NULL && ashlar__ranks_are_threads(ranks);
+    double events = (double)(t->prefetch.event_calls + (ranks != NULL ? ranks->event_calls : 0)),
+           none = 0;
+    ASHLAR_TRY(is_shared ? ashlar__ranks_sum(ranks, &events, 1) : ASHLAR_OK);
+    count_phase(t, (uint64_t)events, last, calls);
+    return is_shared ? ashlar__ranks_sum(ranks, &none, 1) : ASHLAR_OK;
 }
 
 enum { FINGERPRINT_BYTES = 256 };
@@ -237,15 +248,15 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
     ashlar_warmup_report warm = {0};
     ashlar_driver_counts last = t->at_start;
     ashlar_device_get_info(t->device, &report.device);
-    report.setup = end_phase(t, &last);
+    ASHLAR_TRY(end_phase(t, &last, &report.setup));
     ASHLAR_TRY(t->config.without_warmup ? ASHLAR_OK : warm_up(t, &warm));
     if (ashlar__train_pads(&t->config)) {
         ASHLAR_TRY(ashlar__step_fixed_begin(t, warm.is_planned));
     }
     ASHLAR_TRY(ashlar__train_buckets_begin(&t->buckets, t->allocator, &t->warmup));
-    report.warmup = end_phase(t, &last);
+    ASHLAR_TRY(end_phase(t, &last, &report.warmup));
     ASHLAR_TRY(ashlar__train_loop(t, show, context, &report));
-    report.training = end_phase(t, &last);
+    ASHLAR_TRY(end_phase(t, &last, &report.training));
     report.graphs = t->fixed.report;
     report.calls_per_step =
         (double)(report.training.management + report.training.work + report.training.wait) /

@@ -1,0 +1,125 @@
+/* train_devices.c - a rank for each device, on a thread of its own. */
+#include "rnn/programs/train_devices.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/base/error.h"
+#include "rnn/layer/blas.h"
+#include "rnn/programs/program.h"
+#include "rnn/programs/train_ranks.h"
+
+/* One rank. */
+typedef struct lane {
+    pthread_t thread;
+    const char *program;
+    ashlar_train_command command; /* a copy, with the rank */
+    char device[32];
+    ashlar_train_run_fn *run;
+    int exit_status;
+} lane;
+
+/* "soft" or "cuda": the kind of the device that the command names. */
+static ashlar_status find_kind(const char *program, const char *given, const char **kind) {
+    const char *named = given != NULL ? given : secure_getenv("ASHLAR_DEVICE");
+    ashlar_device *device;
+    ashlar_device_info info;
+    ASHLAR_FAIL_IF(named != NULL && strchr(named, ':') != NULL, ASHLAR_EINVAL,
+                   "--devices: %.40s is one device; name its kind, soft or cuda", named);
+    if (ashlar__program_open_device(program, named, &device) != 0) {
+        return ASHLAR_ENODEVICE; /* it has said why */
+    }
+    ashlar_device_get_info(device, &info);
+    ashlar_device_close(device);
+    *kind = info.kind == ASHLAR_DEVICE_CUDA ? "cuda" : "soft";
+    return ASHLAR_OK;
+}
+
+static void *run_lane(void *of) {
+    lane *l = of;
+    ashlar_device *device;
+    const ashlar_status status = ashlar_device_open(l->device, &device);
+    if (status != ASHLAR_OK) {
+        fprintf(stderr, "%s: --devices: %s%s\n", l->program, ashlar_error_detail(),
+                strncmp(l->device, "soft", 4) == 0 ? "; give ASHLAR_SOFT=devices=N" : "");
+    }
+    l->exit_status =
+        status == ASHLAR_OK ? l->run(&l->command, device) : ashlar__program_exit_status(status);
+    l->exit_status = ashlar__train_ranks_close(&l->command, l->exit_status);
+    return NULL;
+}
+
+/* Signals are for the first thread. */
+static bool start(lane *l) {
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    const bool is_started = pthread_create(&l->thread, NULL, run_lane, l) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return is_started;
+}
+
+/* A rank that has no thread is one that has failed. */
+static int run_all(lane *lanes, size_t count) {
+    bool is_started[ASHLAR_RANKS_THREADS_MOST] = {false};
+    for (size_t i = 1; i < count; i++) {
+        is_started[i] = start(&lanes[i]);
+        if (!is_started[i]) {
+            fprintf(stderr, "%s: --devices: the system refuses a thread\n", lanes[i].program);
+            lanes[i].exit_status = ashlar__train_ranks_close(&lanes[i].command, ASHLAR_EXIT_FAILED);
+        }
+    }
+    (void)run_lane(&lanes[0]);
+    int exit_status = lanes[0].exit_status;
+    for (size_t i = 1; i < count; i++) {
+        if (is_started[i]) {
+            (void)pthread_join(lanes[i].thread, NULL);
+        }
+        exit_status = exit_status == 0 ? lanes[i].exit_status : exit_status;
+    }
+    return exit_status;
+}
+
+static ashlar_status open_lanes(const char *program, ashlar_train_command *c,
+                                ashlar_train_run_fn *run, lane *lanes) {
+    const char *kind = NULL;
+    ashlar_ranks *ranks[ASHLAR_RANKS_THREADS_MOST];
+    ASHLAR_TRY(find_kind(program, c->device, &kind));
+    ASHLAR_TRY(ashlar_ranks_open_threads(c->devices, (uint32_t)c->timeout_s * 1000, ranks));
+    for (size_t i = 0; i < c->devices; i++) {
+        lane *l = &lanes[i];
+        *l = (lane){.program = program, .command = *c, .run = run};
+        l->command.train.ranks = ranks[i];
+        l->command.device = l->device;
+        (void)snprintf(l->device, sizeof l->device, "%s:%zu", kind, i);
+    }
+    return ASHLAR_OK;
+}
+
+int ashlar__train_devices_run(const char *program, ashlar_train_command *c, bool are_threads_given,
+                              ashlar_train_run_fn *run) {
+    static lane lanes[ASHLAR_RANKS_THREADS_MOST]; /* once in a process */
+    const ashlar_status status = open_lanes(program, c, run, lanes);
+    if (status != ASHLAR_OK) {
+        return status == ASHLAR_ENODEVICE ? ashlar__program_exit_status(status)
+                                          : ashlar__program_fail(program, status);
+    }
+    const size_t each = are_threads_given ? c->threads : c->threads / c->devices;
+    ashlar__blas_set_threads(each > 0 ? (int)each : 1);
+    for (size_t i = 0; i < c->devices; i++) {
+        const ashlar_status checked = ashlar__train_ranks_prepare(&lanes[i].command);
+        if (checked != ASHLAR_OK) { /* for all alike: no thread has begun */
+            const int failed = ashlar__program_fail(program, checked);
+            for (size_t k = 0; k < c->devices; k++) {
+                ashlar_ranks_close(lanes[k].command.train.ranks, false);
+            }
+            return failed;
+        }
+    }
+    const int exit_status = run_all(lanes, c->devices);
+    c->is_stopped = lanes[0].command.is_stopped;
+    return exit_status;
+}
