@@ -38,17 +38,18 @@ static ashlar_status find_kind(const char *program, const char *given, const cha
     return ASHLAR_OK;
 }
 
+static void leave(lane *l) {
+    ashlar_ranks_close(l->command.train.ranks, l->exit_status != 0);
+    l->command.train.ranks = NULL;
+}
+
 static void *run_lane(void *of) {
     lane *l = of;
-    ashlar_device *device;
+    ashlar_device *device = NULL;
     const ashlar_status status = ashlar_device_open(l->device, &device);
-    if (status != ASHLAR_OK) {
-        fprintf(stderr, "%s: --devices: %s%s\n", l->program, ashlar_error_detail(),
-                strncmp(l->device, "soft", 4) == 0 ? "; give ASHLAR_SOFT=devices=N" : "");
-    }
-    l->exit_status =
-        status == ASHLAR_OK ? l->run(&l->command, device) : ashlar__program_exit_status(status);
-    l->exit_status = ashlar__train_ranks_close(&l->command, l->exit_status);
+    l->exit_status = status == ASHLAR_OK ? l->run(&l->command, device)
+                                         : ashlar__program_fail(l->program, status);
+    leave(l);
     return NULL;
 }
 
@@ -69,7 +70,8 @@ static int run_all(lane *lanes, size_t count) {
         is_started[i] = start(&lanes[i]);
         if (!is_started[i]) {
             fprintf(stderr, "%s: --devices: the system refuses a thread\n", lanes[i].program);
-            lanes[i].exit_status = ashlar__train_ranks_close(&lanes[i].command, ASHLAR_EXIT_FAILED);
+            lanes[i].exit_status = ASHLAR_EXIT_FAILED;
+            leave(&lanes[i]);
         }
     }
     (void)run_lane(&lanes[0]);
@@ -83,11 +85,28 @@ static int run_all(lane *lanes, size_t count) {
     return exit_status;
 }
 
+/* That the last device is there, before any is trained on. */
+static ashlar_status check_last(const char *kind, size_t devices) {
+    const bool is_soft = strcmp(kind, "soft") == 0;
+    char name[32], why[256];
+    ashlar_device *device = NULL;
+    (void)snprintf(name, sizeof name, "%s:%zu", kind, devices - 1);
+    const ashlar_status status = ashlar_device_open(name, &device);
+    if (status != ASHLAR_OK) {
+        (void)snprintf(why, sizeof why, "%s", ashlar_error_detail());
+        return ashlar__fail(status == ASHLAR_ENODEVICE ? ASHLAR_EINVAL : status, "--devices: %s%s",
+                            why, is_soft ? "; set ASHLAR_SOFT=devices=N" : "");
+    }
+    ashlar_device_close(device);
+    return ASHLAR_OK;
+}
+
 static ashlar_status open_lanes(const char *program, ashlar_train_command *c,
                                 ashlar_train_run_fn *run, lane *lanes) {
-    const char *kind = NULL;
+    const char *kind = "soft";
     ashlar_ranks *ranks[ASHLAR_RANKS_THREADS_MOST];
     ASHLAR_TRY(find_kind(program, c->device, &kind));
+    ASHLAR_TRY(check_last(kind, c->devices));
     ASHLAR_TRY(ashlar_ranks_open_threads(c->devices, (uint32_t)c->timeout_s * 1000, ranks));
     for (size_t i = 0; i < c->devices; i++) {
         lane *l = &lanes[i];

@@ -51,14 +51,14 @@ helps() {
     cat "$scratch/stderr"
     [ ! -s "$scratch/stderr" ] || return
     lines=$(wc -l <"$scratch/help")
-    [ "$lines" -ge 12 ] && [ "$lines" -le 65 ] || complain "$lines lines" || return
+    [ "$lines" -ge 12 ] && [ "$lines" -le 66 ] || complain "$lines lines" || return
     wide=$(awk 'length > 80' "$scratch/help")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
     for option in --data --steps --cell --layers --projection --dropout --hidden --embedding \
         --batch --max-length --accumulate --bptt --recompute --seed --optimizer \
         --learning-rate --no-bias-decay --momentum --nesterov --loss-scale --schedule --warmup-steps --rate-floor --rate-every \
         --rate-factor --clip --buckets --no-plan --plan --device --json --save --save-every \
-        --fit --vary --version --resume --losses --snapshot --sample --map --verify --algorithm --tf32 --html --shard --quiet --help; do
+        --fit --vary --version --resume --losses --snapshot --sample --map --verify --algorithm --tf32 --html --shard --devices --quiet --help; do
         grep -q -e "$option" "$scratch/help" || complain "lacks $option" || return
     done
 }
