@@ -6,10 +6,10 @@
 # shellcheck source=tests/shell/tap.sh
 . "$(dirname "$0")/tap.sh"
 
-for i in 1 2 3 4 5 6; do
+for _ in 1 2 3 4 5 6; do
     printf 'a stone lies on a stone\n%%\nno gap is left between\n%%\nand one more stone\n%%\n'
 done >"$scratch/text"
-for i in 1 2 3 4 5 6 7 8; do
+for _ in 1 2 3 4 5 6 7 8; do
     printf 'the\tD\nstone\tN\nlies\tV\n\nit\tP\nlies\tV\nstill\tA\n\n'
 done >"$scratch/tags"
 
