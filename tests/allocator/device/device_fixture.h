@@ -31,11 +31,11 @@ static ashlar_stream streams[STREAMS]; /* ordered with the default stream, not w
 #define CALLS(field) ((size_t)atomic_load(&driver->calls[ASHLAR_DRIVER_FN_##field]))
 
 /* A statement during which the n-th call of a driver's function fails with `result`. */
-#define DRIVER_FAILS_AT(fn, n, result, statement)          \
-    do {                                                   \
-        ashlar__driver_fail_at(driver, (fn), (n), result); \
-        statement;                                         \
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS); \
+#define DRIVER_FAILS_AT(fn, n, result, statement)               \
+    do {                                                        \
+        ashlar__driver_fail_at(driver, (int)(fn), (n), result); \
+        statement;                                              \
+        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);      \
     } while (0)
 
 /* As FOR_HOST_FAILURES: with the n-th call of a function of the driver failing. */
@@ -43,7 +43,7 @@ static ashlar_stream streams[STREAMS]; /* ordered with the default stream, not w
     unsigned long n = 0;                                                        \
     for (ashlar_status status = ASHLAR_OK;                                      \
          check_tries_again(status == ASHLAR_EDRIVER, status == ASHLAR_OK, n) && \
-         (ashlar__driver_fail_at(driver, (fn), ++n, CU_UNKNOWN),                \
+         (ashlar__driver_fail_at(driver, (int)(fn), ++n, CU_UNKNOWN),           \
           status = (call), ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS), true);)
 
 static inline ashlar_driver_counts counts_now(void) {

@@ -19,9 +19,11 @@ engine_self *engine_own(void) {
     return &self;
 }
 
+typedef enum pending_state { NOTHING, SEND, RECEIVE, COLLECT, POSTED } pending_state;
+
 /* A request is one of these; a message has one of each direction and kind for each rank. */
 typedef struct pending {
-    enum { NOTHING, SEND, RECEIVE, COLLECT, POSTED } state;
+    pending_state state;
     engine_slot *slot;
     void *to;
     const void *from;
@@ -43,7 +45,7 @@ static const char *fails(engine_act act) {
     return self.rank == self.world->failing_rank && *left > 0 && --*left == 0 ? why[act] : NULL;
 }
 
-static pending *begin(ashlar_engine_request *request, int state) {
+static pending *begin(ashlar_engine_request *request, pending_state state) {
     pending *p = &all[begun++ % PENDING];
     *p = (pending){.state = state};
     memcpy(request->bytes, &p, sizeof p);
