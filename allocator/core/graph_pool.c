@@ -25,53 +25,76 @@ struct ashlar_graph_pool {
                                         * has ended */
 };
 
-static ashlar_status begin_locked(ashlar_allocator *a, ashlar_stream stream,
-                                  ashlar_graph_pool *pool) {
+static ashlar_status refuse_captured(const ashlar_graph_pool *pool) {
+    return pool->home == NULL
+               ? ASHLAR_OK
+               : ashlar__fail(ASHLAR_EINVAL,
+                              "pool: its capture has not ended; ashlar_graph_pool_end() it");
+}
+
+/* From now on, requests for the stream find the pool; a new one gets its state here. */
+static ashlar_status begin_locked(ashlar_graph_pool *pool, ashlar_stream stream) {
+    ashlar_allocator *a = pool->allocator;
+    ashlar_stream_state *home = NULL;
     ASHLAR_OWNS(&a->lock);
-    ashlar_stream_state *home = NULL, *state = NULL;
+    ASHLAR_TRY(refuse_captured(pool));
     ashlar_status status = ashlar__stream_state_of_locked(a, stream, &home);
     if (status == ASHLAR_OK && home->pool != NULL) {
         status = ashlar__fail(ASHLAR_EINVAL, "stream: it has a pool already; end that one first");
     }
-    if (status == ASHLAR_OK) {
-        status = ashlar__stream_state_new_locked(a, home->stream, &state);
+    if (status == ASHLAR_OK && pool->stream_state == NULL) {
+        status = ashlar__stream_state_new_locked(a, home->stream, &pool->stream_state);
+    } else if (status == ASHLAR_OK) {
+        ashlar__stream_state_rename_locked(a, pool->stream_state, home->stream);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
     ashlar__caches_forget_stream_locked(a, home);
-    ASHLAR_CHECK2(state != home && home->pool == NULL);
-    state->is_pool = true;
-    home->pool = state;
+    ASHLAR_CHECK2(pool->stream_state != home && home->pool == NULL);
+    pool->stream_state->is_pool = true;
+    pool->stream_state->is_ended = false;
+    pool->home = home;
+    home->pool = pool->stream_state;
     atomic_fetch_add(&a->device->driver->capture_count, 1);
-    *pool = (ashlar_graph_pool){.allocator = a, .stream_state = state, .home = home};
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_graph_pool_begin(ashlar_allocator *a, ashlar_stream stream,
-                                      ashlar_graph_pool **out) {
+static ashlar_status begin(ashlar_graph_pool *pool, ashlar_stream stream) {
+    ashlar_allocator *a = pool->allocator;
+    ashlar_stream_state *named = NULL;
     if (ashlar__stream_named(stream) == NULL) {
         return ashlar__fail(ASHLAR_EINVAL, "stream: the legacy default stream cannot be captured");
     }
     ASHLAR_REFUSE_OF_PARENT(a);
+    ashlar__allocator_enter(a);
+    ashlar_status status = ashlar__watch_begin_locked(a, stream, &named);
+    if (status == ASHLAR_OK) {
+        status = begin_locked(pool, stream);
+        ashlar__watch_end_locked(named);
+    }
+    ashlar__allocator_leave(a);
+    return status;
+}
+
+ashlar_status ashlar_graph_pool_begin(ashlar_allocator *a, ashlar_stream stream,
+                                      ashlar_graph_pool **out) {
     ashlar_graph_pool *pool = ashlar__host_calloc(1, sizeof *pool);
     if (pool == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a pool");
     }
-    ashlar_stream_state *named = NULL;
-    ashlar__allocator_enter(a);
-    ashlar_status status = ashlar__watch_begin_locked(a, stream, &named);
-    if (status == ASHLAR_OK) {
-        status = begin_locked(a, stream, pool);
-        ashlar__watch_end_locked(named);
-    }
-    ashlar__allocator_leave(a);
+    pool->allocator = a;
+    const ashlar_status status = begin(pool, stream);
     if (status != ASHLAR_OK) {
         ashlar__host_free(pool);
         return status;
     }
     *out = pool;
     return ASHLAR_OK;
+}
+
+ashlar_status ashlar_graph_pool_continue(ashlar_graph_pool *pool, ashlar_stream stream) {
+    return begin(pool, stream);
 }
 
 void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
@@ -137,10 +160,7 @@ static ashlar_status fill_red_zones_locked(ashlar_allocator *a, const ashlar_str
 static ashlar_status release_locked(ashlar_graph_pool *pool, ashlar_stream stream) {
     ashlar_allocator *a = pool->allocator;
     ashlar_stream_state *to = NULL;
-    if (pool->home != NULL) {
-        return ashlar__fail(ASHLAR_EINVAL,
-                            "pool: its capture has not ended; ashlar_graph_pool_end() it");
-    }
+    ASHLAR_TRY(refuse_captured(pool));
     ashlar_status status = ashlar__stream_state_of_locked(a, stream, &to);
     if (status == ASHLAR_OK) {
         status = fill_red_zones_locked(a, pool->stream_state, to);

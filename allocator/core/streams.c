@@ -83,6 +83,26 @@ static void forget_checks_locked(ashlar_allocator *a, const ashlar_stream_state 
     }
 }
 
+static void leave_bucket_locked(ashlar_allocator *a, ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_stream_state **link = &a->buckets[ashlar__stream_bucket(state->stream)];
+    while (*link != state) {
+        link = &(*link)->next_in_bucket;
+    }
+    *link = state->next_in_bucket;
+}
+
+/* The state gets its stream. */
+static void enter_bucket_locked(ashlar_allocator *a, ashlar_stream_state *state,
+                                ashlar_stream stream) {
+    ASHLAR_OWNS(&a->lock);
+    state->stream = stream;
+    state->thread = is_per_thread(stream) ? ashlar__thread_number() : 0;
+    ashlar_stream_state **bucket = &a->buckets[ashlar__stream_bucket(stream)];
+    state->next_in_bucket = *bucket;
+    *bucket = state;
+}
+
 void ashlar__stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(state->waiter_count == 0 && !has_windows(state) && !state->is_awaited);
@@ -94,11 +114,7 @@ void ashlar__stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state
         link = &(*link)->next;
     }
     *link = state->next;
-    link = &a->buckets[ashlar__stream_bucket(state->stream)];
-    while (*link != state) {
-        link = &(*link)->next_in_bucket;
-    }
-    *link = state->next_in_bucket;
+    leave_bucket_locked(a, state);
     a->recent = NULL;
     forget_checks_locked(a, state);
     ashlar__stream_state_finish(state, &a->client);
@@ -147,20 +163,23 @@ ashlar_status ashlar__stream_state_new_locked(ashlar_allocator *a, ashlar_stream
     if (state == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the record of a stream");
     }
-    state->stream = stream;
     for (size_t kind = 0; kind < ASHLAR_ZONE_COUNT; kind++) {
         state->zones[kind].owner = state;
     }
-    if (is_per_thread(stream)) {
-        state->thread = ashlar__thread_number();
-    }
-    ashlar_stream_state **bucket = &a->buckets[ashlar__stream_bucket(stream)];
-    state->next_in_bucket = *bucket;
-    *bucket = state;
+    enter_bucket_locked(a, state, stream);
     state->next = a->stream_states;
     a->stream_states = state;
     *out = state;
     return ASHLAR_OK;
+}
+
+void ashlar__stream_state_rename_locked(ashlar_allocator *a, ashlar_stream_state *state,
+                                        ashlar_stream stream) {
+    ASHLAR_CHECK2(state->is_pool && state->is_ended);
+    if (state->stream != stream || is_per_thread(stream)) {
+        leave_bucket_locked(a, state);
+        enter_bucket_locked(a, state, stream);
+    }
 }
 
 ashlar_status ashlar__stream_state_of_locked(ashlar_allocator *a, ashlar_stream stream,

@@ -35,6 +35,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_new_locked(ashlar_allocator
                                                                 ashlar_stream stream,
                                                                 ashlar_stream_state **out);
 
+/* Let a graph pool's state stand for another stream from now on. Lock: held. */
+void ashlar__stream_state_rename_locked(ashlar_allocator *allocator, ashlar_stream_state *state,
+                                        ashlar_stream stream);
+
 /* Give the blocks of one stream in all caches to the heap, and forget its magazines. Lock: held. */
 void ashlar__caches_forget_stream_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 

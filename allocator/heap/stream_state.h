@@ -72,8 +72,8 @@ typedef struct ashlar_use_batch {
 struct ashlar_stream_state {
     ashlar_stream_state *next;           /* next in the allocator's list of streams */
     ashlar_stream_state *next_in_bucket; /* the next in the same bucket of the hash table */
-    ashlar_stream stream;                /* const */
-    uint64_t thread;           /* const; per-thread default stream: its thread's number; else 0 */
+    ashlar_stream stream;                /* const, but a pool's: the stream of its latest capture */
+    uint64_t thread; /* per-thread default stream: its thread's number; else 0; as const */
     ashlar_stream_state *pool; /* while the stream is captured: its graph pool; else NULL */
     bool is_pool; /* not a stream but a graph's pool: keeps its blocks until the graph is gone */
     bool is_idle; /* const; not a stream: takes blocks that no work uses; see deferred_free.h */

@@ -48,6 +48,21 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_pool_begin(ashlar_alloca
                                                                    ashlar_graph_pool **out);
 
 /*
+ * Serve requests for `stream` from a pool again, until ashlar_graph_pool_end(): a further graph
+ * uses the memory that the pool's earlier graphs have freed. Then no two of them may run at a time,
+ * and what one of them has computed in a freed block is lost when another one runs.
+ *
+ * pool     one that ashlar_graph_pool_end() was called for
+ * stream   as for ashlar_graph_pool_begin(); it need not be that of the earlier captures
+ *
+ * Threads: as for ashlar_graph_pool_begin().
+ * Errors:  ASHLAR_EINVAL (also: the pool's capture has not ended), ASHLAR_EHOSTMEM (only if
+ * `stream` is new to the allocator). On failure nothing changes.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_pool_continue(ashlar_graph_pool *pool,
+                                                                      ashlar_stream stream);
+
+/*
  * Call this when the capture is over, whether it succeeded or not: requests for the stream are
  * ordinary again. Blocks of the pool that are freed later, also by ashlar_free_on(), go back to the
  * pool.

@@ -94,6 +94,82 @@ CASE_WITH(a_released_pools_memory_is_at_once_the_last_streams, set_up_streams("1
     give(rest);
 }
 
+/* ---- graphs that share a pool ---- */
+
+/* A further graph of the pool, on `stream`, with a block that it frees. */
+static cu_graph_exec capture_another(ashlar_graph_pool *pool, ashlar_stream stream, size_t bytes,
+                                     payload *p) {
+    CHECK(ashlar_graph_pool_continue(pool, stream) == ASHLAR_OK);
+    capture_begin(stream);
+    *p = (payload){take(bytes, stream), bytes, 9};
+    use_in_graph(stream, p);
+    give(p->ptr);
+    const cu_graph_exec exec = capture_end(stream);
+    pool_end(pool);
+    return exec;
+}
+
+CASE(graphs_of_one_pool_share_its_memory) {
+    for (int stream = 0; stream < 2; stream++) {
+        REQUIRE(set_up_streams("16MiB"));
+        ashlar_graph_pool *pool = NULL;
+        payload p, q;
+        const cu_graph_exec first = capture_one(2 * BIG, &p, &pool);
+        unsigned char *foreign = take(BIG, streams[stream]);
+        const cu_graph_exec second = capture_another(pool, streams[stream], 2 * BIG, &q);
+        CHECK(q.ptr == p.ptr);
+        CHECK(captures_now() == 0);
+        check_owned(streams[stream], foreign, BIG);
+        give(foreign);
+        for (int i = 0; i < 6; i++) {
+            launch_graph(i % 2 == 0 ? first : second, streams[3]);
+        }
+        wait_for(streams[3]);
+        CHECK(atomic_load(&payload_bad_count) == 0);
+        pool_release(pool, streams[3]);
+        drop_graph(first);
+        drop_graph(second);
+        CHECK(take(2 * BIG, streams[3]) == p.ptr);
+        give(p.ptr);
+        tear_down();
+    }
+}
+
+CASE_WITH(results_of_one_graph_are_not_another_ones_of_the_pool, set_up_streams("16MiB")) {
+    ashlar_graph_pool *pool = pool_begin(streams[0]);
+    capture_begin(streams[0]);
+    payload result = {take(BIG, streams[0]), BIG, 5}, p;
+    use_in_graph(streams[0], &result);
+    const cu_graph_exec first = capture_end(streams[0]);
+    pool_end(pool);
+    const cu_graph_exec second = capture_another(pool, streams[1], BIG, &p);
+    CHECK(p.ptr + BIG <= result.ptr || result.ptr + BIG <= p.ptr);
+    launch_graph(first, streams[2]);
+    launch_graph(second, streams[2]);
+    queue_verify(streams[2], result.ptr, BIG, 5);
+    wait_for(streams[2]);
+    CHECK(atomic_load(&payload_bad_count) == 0);
+    give(result.ptr);
+    pool_release(pool, streams[2]);
+    drop_graph(first);
+    drop_graph(second);
+}
+
+CASE_WITH(a_pool_that_cannot_go_on_is_as_before, set_up_streams("16MiB")) {
+    ashlar_graph_pool *pool = pool_begin(streams[0]), *other = pool_begin(streams[1]);
+    CHECK(ashlar_graph_pool_continue(pool, streams[2]) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "ashlar_graph_pool_end()");
+    pool_end(pool);
+    CHECK(ashlar_graph_pool_continue(pool, streams[1]) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "has a pool already");
+    CHECK(ashlar_graph_pool_continue(pool, NULL) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "legacy");
+    CHECK(captures_now() == 1);
+    pool_end(other);
+    pool_release(pool, streams[0]);
+    pool_release(other, streams[0]);
+}
+
 CASE(live_blocks_outlive_their_pool) {
     for (int freed_first = 0; freed_first < 2; freed_first++) {
         REQUIRE(set_up_streams("16MiB"));

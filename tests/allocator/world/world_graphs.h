@@ -64,6 +64,30 @@ static inline cu_graph_exec end_capture(place *at, int lane) {
     return exec;
 }
 
+static inline void drop_exec(store *s) {
+    TELL("drop_graph(exec%d);", store_number(s));
+    EXPECT_OK(ashlar__device_enter(s->at->device));
+    EXPECT(s->at->device->driver->table.graph_exec_destroy(s->exec) == CU_SUCCESS);
+    ashlar__device_leave(s->at->device);
+    s->exec = NULL;
+}
+
+/* A new pool, or that of the graph before, which ends. */
+static inline void begin_pool(store *s, int lane) {
+    const ashlar_stream stream = s->at->made[lane];
+    if (!has_graph(s)) {
+        TELL("CHECK(ashlar_graph_pool_begin(a%d, %s, &pool%d) == ASHLAR_OK);", store_number(s),
+             name_of(s->at, lane), store_number(s));
+        EXPECT_OK(ashlar_graph_pool_begin(s->allocator, stream, &s->pool));
+        s->graph_lane = lane;
+        return;
+    }
+    drop_exec(s);
+    TELL("CHECK(ashlar_graph_pool_continue(pool%d, %s) == ASHLAR_OK);", store_number(s),
+         name_of(s->at, lane));
+    EXPECT_OK(ashlar_graph_pool_continue(s->pool, stream));
+}
+
 /* On a stream that the legacy one is not ordered with, since that would be an error in a capture;
  * the ordinary requests meanwhile are on another such stream. */
 static inline void act_graph(store *s, const act *a) {
@@ -71,14 +95,12 @@ static inline void act_graph(store *s, const act *a) {
     act inside = *a;
     inside.lane = a->lane % 2 == 0 ? UNORDERED : UNORDERED_TOO;
     inside.other = UNORDERED + UNORDERED_TOO - inside.lane;
-    if (has_graph(s) || s->is_watched || world.set->has_clocks) {
+    if ((has_graph(s) && a->choice % 3 != 0) || s->is_watched || world.set->has_clocks) {
         return;
     }
     const ashlar_stream stream = s->at->made[inside.lane];
     const unsigned mode = a->choice % 2 == 0 ? CU_CAPTURE_GLOBAL : CU_CAPTURE_RELAXED;
-    TELL("CHECK(ashlar_graph_pool_begin(a%d, %s, &pool%d) == ASHLAR_OK);", a->store,
-         name_of(s->at, inside.lane), a->store);
-    EXPECT_OK(ashlar_graph_pool_begin(s->allocator, stream, &s->pool));
+    begin_pool(s, inside.lane);
     TELL("capture_begin(%s);", name_of(s->at, inside.lane));
     EXPECT_OK(ashlar__device_enter(s->at->device));
     EXPECT(s->at->device->driver->table.stream_begin_capture(stream, mode) == CU_SUCCESS);
@@ -91,7 +113,6 @@ static inline void act_graph(store *s, const act *a) {
     s->exec = end_capture(s->at, inside.lane);
     TELL("ashlar_graph_pool_end(pool%d);", a->store);
     ashlar_graph_pool_end(s->pool);
-    s->graph_lane = inside.lane;
 }
 
 static inline void act_launch(store *s, const act *a) {
@@ -112,10 +133,7 @@ static inline void act_release(store *s) {
     if (!has_graph(s)) {
         return;
     }
-    TELL("drop_graph(exec%d);", store_number(s));
-    EXPECT_OK(ashlar__device_enter(s->at->device));
-    EXPECT(s->at->device->driver->table.graph_exec_destroy(s->exec) == CU_SUCCESS);
-    ashlar__device_leave(s->at->device);
+    drop_exec(s);
     TELL("CHECK(ashlar_graph_pool_release(pool%d, %s) == ASHLAR_OK);", store_number(s),
          name_of(s->at, s->graph_lane));
     EXPECT_OK(ashlar_graph_pool_release(s->pool, handle_of(s->at, s->graph_lane)));
