@@ -110,7 +110,7 @@ def every_device_has_its_own(torch, ours):
 
 
 def too_much_is_an_error_that_says_so(torch, ours):
-    expect(raises(RuntimeError, "CUDA out of memory. Tried to allocate",
+    expect(raises(torch.OutOfMemoryError, "CUDA out of memory. Tried to allocate",
                   lambda: torch.empty(TOO_MUCH, dtype=torch.uint8, device="cuda")), "no error")
 
 
@@ -130,16 +130,112 @@ def an_emptied_cache_holds_nothing(torch, ours):
     expect(ours.live() == 0 and ours.bytes_of().reserved == 0, "bytes are left")
 
 
-def capturing_is_refused(torch, ours):
+def captured(torch, work, **options):
+    """A graph, and what `work` returns in its capture."""
     graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, **options):
+        result = work()
+    return graph, result
 
-    def capture():
-        with torch.cuda.stream(torch.cuda.Stream()):
-            graph.capture_begin()
 
-    expect(raises(RuntimeError, "MemPool", capture), "no error")
-    expect(not torch.cuda.is_current_stream_capturing(), "it is captured")
+def graphs_keep_their_memory(torch, ours):
+    given = torch.ones(MIB).cuda()
+
+    def work():
+        for _ in range(4):  # what it frees is had again
+            passing = torch.empty_like(given)
+            passing.copy_(given)
+        return passing.clone()
+
+    before = ours.live()
+    graph, result = captured(torch, work)
+    expect(ours.live() == before + 4 * MIB, "live bytes of the result")
+    for value in (2.0, 3.0):
+        given.copy_(torch.full(given.shape, value))
+        others = [torch.zeros(MIB, device="cuda") for _ in range(8)]
+        graph.replay()
+        expect(float(result.cpu().min()) == value == float(result.cpu().max()), "the result")
+        expect(not any(other.cpu().any() for other in others), "memory of others has changed")
+    torch.cuda.synchronize()
+
+
+def graphs_of_one_pool_share_it(torch, ours):
+    gc.collect()
+    torch.cuda.empty_cache()
+    given = torch.full((8 * MIB,), 7.0).cuda()
+
+    def work():
+        passing = given.clone()
+        return passing[:MIB].clone()
+
+    first, one = captured(torch, work)
+    reserved = ours.bytes_of().reserved
+    graphs = [captured(torch, work, pool=first.pool()) for _ in range(3)]
+    graphs.append(captured(torch, work, pool=first.pool(), stream=torch.cuda.Stream()))
+    expect(ours.bytes_of().reserved <= reserved + 32 * MIB, "memory of further graphs")
+    results = [one] + [result for _, result in graphs]
+    expect(len({result.data_ptr() for result in results}) == 5, "two results in one place")
+    for i, graph in enumerate([first] + [graph for graph, _ in graphs]):
+        given.copy_(torch.full(given.shape, 10.0 + i))
+        graph.replay()
+    torch.cuda.synchronize()
+    expect([float(result.cpu().max()) for result in results] == [10.0 + i for i in range(5)],
+           "the results")
+
+
+def a_capture_may_have_several_streams(torch, ours):
+    given = torch.full((MIB,), 3.0).cuda()
+    side = torch.cuda.Stream()
+
+    def work():
+        side.wait_stream(torch.cuda.current_stream())
+        first = given.clone()
+        with torch.cuda.stream(side):
+            second = given.clone()
+            passing = second.clone()
+            third = passing.clone()
+            del passing
+        torch.cuda.current_stream().wait_stream(side)
+        return first, second, third
+
+    graph, results = captured(torch, work)
+    given.copy_(torch.full(given.shape, 4.0))
+    graph.replay()
+    torch.cuda.synchronize()
+    expect(all(float(result.cpu().min()) == 4.0 for result in results), "the results")
+
+
+def a_capture_that_fails_leaves_nothing(torch, ours):
+    gc.collect()
+    before = ours.live()
+
+    def work():
+        torch.empty(MIB, device="cuda")
+        torch.cuda.synchronize()
+
+    expect(raises(RuntimeError, "", lambda: captured(torch, work)), "no error")
+    expect(raises(torch.OutOfMemoryError, "CUDA out of memory",
+                  lambda: captured(torch, lambda: torch.empty(TOO_MUCH, device="cuda"))), "memory")
     expect(torch.equal(torch.ones(MIB).cuda().cpu(), torch.ones(MIB)), "a copy after it")
+    graph, result = captured(torch, lambda: torch.zeros(MIB, device="cuda"))
+    graph.replay()
+    expect(not result.cpu().any(), "a capture after it")
+    del graph, result
+    expect(ours.live() == before, "bytes are left")
+
+
+def memory_of_graphs_that_are_gone_is_had_again(torch, ours):
+    gc.collect()
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    held = ours.bytes_of().reserved
+    torch.cuda.set_per_process_memory_fraction((held + 96 * MIB) / total)
+    for _ in range(8):
+        graph, result = captured(torch, lambda: torch.zeros(16 * MIB, device="cuda"))
+        graph.replay()
+        del graph, result
+    torch.empty(64 * MIB, dtype=torch.uint8, device="cuda")
+    torch.cuda.set_per_process_memory_fraction(1.0)
 
 
 def a_forked_child_ends_well(torch, ours):
@@ -179,8 +275,10 @@ def a_pool_takes_from_us_what_it_carves(torch, ours):
 
 MODES = {
     "all": [memory_is_ours_and_comes_back, copies_of_8_threads_are_right, every_device_has_its_own,
-            too_much_is_an_error_that_says_so, a_fraction_bounds_it,
-            capturing_is_refused, an_emptied_cache_holds_nothing, a_forked_child_ends_well],
+            too_much_is_an_error_that_says_so, a_fraction_bounds_it, graphs_keep_their_memory,
+            graphs_of_one_pool_share_it, a_capture_may_have_several_streams,
+            a_capture_that_fails_leaves_nothing, memory_of_graphs_that_are_gone_is_had_again,
+            an_emptied_cache_holds_nothing, a_forked_child_ends_well],
     "pool": [a_pool_takes_from_us_what_it_carves],
 }
 

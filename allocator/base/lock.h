@@ -21,6 +21,7 @@
 typedef enum ashlar_lock_rank {
     ASHLAR_RANK_LIBRARY_HANDLE, /* rnn/layer, reduce/: a handle of cuDNN, cuBLAS, or NCCL */
     ASHLAR_RANK_SHARED_LIBRARY, /* base/shared_library.c: a table of functions being filled */
+    ASHLAR_RANK_TORCH_GRAPHS,   /* dropin/torch_graphs.c: memory of PyTorch's graphs */
     ASHLAR_RANK_DROPIN_FREES,   /* dropin/frees.c: a device's frees being made */
     ASHLAR_RANK_DROPIN_DEVICES, /* dropin/devices.c: a device's allocator being made */
     ASHLAR_RANK_FREES_WAIT,     /* dropin: a wait on the host by a thread that holds freed blocks */

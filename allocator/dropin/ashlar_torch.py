@@ -13,6 +13,10 @@ import os
 
 INSTALLED = "@LIBRARY@"  # filled in when it is installed
 HOOKS = ("record_stream", "reset", "memory_fraction", "base_alloc")
+GRAPH_HOOKS = (("set_begin_allocate_to_pool", "begin_graph"),
+               ("set_end_allocate_to_pool_fn", "end_graph"),
+               ("set_release_pool", "release_graph"))
+OLD_GRAPH_HOOKS = (("set_begin_allocate_stream_to_pool", "refuse_graph"),)
 
 Bytes = collections.namedtuple("Bytes", "live live_peak reserved reserved_peak")
 
@@ -47,17 +51,15 @@ def _address(function):
 
 
 def use(library=None):
-    """Make ashlar the allocator of the whole process. CUDA must not have been used before, and
-    graphs cannot be captured: PyTorch does not tell such an allocator what memory they keep."""
+    """Make ashlar the allocator of the whole process. CUDA must not have been used before."""
     from torch.cuda.memory import CUDAPluggableAllocator, change_current_allocator
     path, functions = _load(library)
     ashlar = CUDAPluggableAllocator(path, "ashlar_torch_alloc_or_throw", "ashlar_torch_free")
     hooks = ashlar.allocator()
     for hook in HOOKS:
         getattr(hooks, "set_%s_fn" % hook)(_address(getattr(functions, "ashlar_torch_" + hook)))
-    refuse = (getattr(hooks, "set_begin_allocate_to_pool", None)
-              or hooks.set_begin_allocate_stream_to_pool)  # in an old PyTorch
-    refuse(_address(functions.ashlar_torch_refuse_graph))
+    for setter, function in (GRAPH_HOOKS if hasattr(hooks, GRAPH_HOOKS[0][0]) else OLD_GRAPH_HOOKS):
+        getattr(hooks, setter)(_address(getattr(functions, "ashlar_torch_" + function)))
     change_current_allocator(ashlar)
 
 

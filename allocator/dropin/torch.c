@@ -2,9 +2,7 @@
  * failures in a form that they understand. */
 #include "allocator/dropin/torch.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "allocator/base/error.h"
 #include "allocator/core/streams.h"
@@ -12,36 +10,11 @@
 #include "allocator/device/device_impl.h"
 #include "allocator/dropin/devices.h"
 #include "allocator/dropin/frees.h"
+#include "allocator/dropin/torch_graphs.h"
 
 enum { WHAT_BYTES = 96 };
 
 /* ---- failures as C++ exceptions, for callers that check nothing else ---- */
-
-/* The function with which libstdc++'s containers throw, exported since its first version: void
- * std::__throw_runtime_error(const char *). It copies the text. */
-typedef void (*throw_fn)(const char *text);
-
-#define THROW_SYMBOL "_ZSt21__throw_runtime_errorPKc"
-
-_Static_assert(sizeof(void *) == sizeof(throw_fn), "POSIX: dlsym finds functions too");
-
-/* Find it in the C++ library that the process has loaded; we do not load one. */
-static throw_fn find_throw(void) {
-    throw_fn function = NULL;
-    void *library = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
-    void *address = library != NULL ? dlsym(library, THROW_SYMBOL) : NULL;
-    memcpy(&function, &address, sizeof function); /* ISO C has no cast for it */
-    return function; /* the C++ library stays loaded, since this library is never unloaded */
-}
-
-/* Throw a std::runtime_error. Returns only if the process has not loaded libstdc++, so that nobody
- * could catch it. Nothing is cleaned up on the way out, so callers must hold nothing. */
-static void throw_text(const char *text) {
-    const throw_fn throw_runtime_error = find_throw();
-    if (throw_runtime_error != NULL) {
-        throw_runtime_error(text);
-    }
-}
 
 /* Throw with the detail of a failed request; for ASHLAR_ENOMEM in PyTorch's own words. */
 static void throw_failure(ashlar_status status, size_t bytes, int device) {
@@ -58,7 +31,11 @@ static void throw_failure(ashlar_status status, size_t bytes, int device) {
                           ashlar_error_detail());
     }
     ASHLAR_CHECK2(length > 0 && length < (int)sizeof text);
-    throw_text(text);
+    if (status == ASHLAR_ENOMEM) {
+        ashlar__throw_out_of_memory(text);
+    } else {
+        ashlar__throw(text);
+    }
 }
 
 /* ---- reports ---- */
@@ -84,8 +61,12 @@ static void report_pointer(const char *call, const void *ptr) {
 
 static ashlar_status take(size_t bytes, int device, ashlar_stream stream, void **out) {
     ashlar_allocator *a;
-    const ashlar_status status = ashlar__dropin_allocator(device, &a);
-    return status == ASHLAR_OK ? ashlar_alloc(a, bytes, stream, out) : status;
+    ASHLAR_TRY(ashlar__dropin_allocator(device, &a));
+    ASHLAR_TRY(ashlar__torch_capture_enter(a, device, stream));
+    const ashlar_status status = ashlar_alloc(a, bytes, stream, out);
+    return status == ASHLAR_ENOMEM && ashlar__torch_graphs_give_back(a, device)
+               ? ashlar_alloc(a, bytes, stream, out)
+               : status;
 }
 
 void *ashlar_torch_alloc(size_t bytes, int device, ashlar_stream stream) {
@@ -167,7 +148,11 @@ void ashlar_torch_reset(void) {
         if (frees != NULL) {
             (void)ashlar__frees_give_back(frees, 0); /* for blocks that CuPy has freed */
         }
-        if (a != NULL && empty(a) != ASHLAR_OK) {
+        if (a == NULL) {
+            continue;
+        }
+        (void)ashlar__torch_graphs_give_back(a, i); /* during a capture it stays */
+        if (empty(a) != ASHLAR_OK) {
             ashlar__dropin_report("empty_cache");
         }
     }
@@ -197,15 +182,34 @@ void ashlar_torch_memory_fraction(double fraction, int device) {
     }
 }
 
+/* ---- PyTorch: graphs ---- */
+
+void ashlar_torch_begin_graph(signed char device, ashlar_torch_pool_id id,
+                              const ashlar_torch_filter *filter) {
+    if (ashlar__torch_capture_begin(device, id, filter) != ASHLAR_OK) {
+        ashlar__dropin_report("capture");
+        ashlar__throw(ashlar_error_detail());
+    }
+}
+
+void ashlar_torch_end_graph(signed char device, ashlar_torch_pool_id id) {
+    ashlar__torch_capture_end(device, id);
+}
+
+void ashlar_torch_release_graph(signed char device, ashlar_torch_pool_id id) {
+    ashlar__torch_graph_gone(device, id);
+}
+
 void ashlar_torch_refuse_graph(void) {
     const ashlar_status unused = ashlar__fail(
-        ASHLAR_ENOTSUP, "a graph cannot be captured under this allocator, which is not "
-                        "told what memory the graph keeps; use it for a "
-                        "torch.cuda.MemPool instead");
+        ASHLAR_ENOTSUP, "this version of PyTorch does not tell an allocator which streams a "
+                        "graph's capture uses; use this one for a torch.cuda.MemPool instead");
     (void)unused; /* nobody could handle it */
     ashlar__dropin_report("capture");
-    throw_text(ashlar_error_detail());
+    ashlar__throw(ashlar_error_detail());
 }
+
+/* ---- PyTorch: statistics ---- */
 
 int ashlar_torch_memory(int device, ashlar_torch_bytes *out) {
     ashlar_allocator *a = ashlar__dropin_peek(device);

@@ -15,12 +15,12 @@
  *     ashlar_torch.use()
  *
  * Whoever passes the functions otherwise must not leave out set_record_stream_fn: without it a
- * tensor's record_stream() does nothing, and its memory may be reused too early. PyTorch tells an
- * allocator only in C++, not in C, what memory a captured graph keeps. So the function given to
- * set_begin_allocate_to_pool (set_begin_allocate_stream_to_pool in an old PyTorch) refuses
- * captures; without it do not capture. PyTorch itself refuses some things for every allocator of
- * this kind: statistics, snapshots, memory pools, sharing memory between processes.
- * ashlar_torch_memory() has statistics.
+ * tensor's record_stream() does nothing, and its memory may be reused too early. Nor may anybody
+ * capture a graph without the functions for it (set_begin_allocate_to_pool,
+ * set_end_allocate_to_pool_fn, set_release_pool): its memory would be reused while it can be
+ * launched. PyTorch itself refuses some things for every allocator of this kind: snapshots, memory
+ * pools, sharing memory between processes, and statistics, which ashlar_torch.use() therefore takes
+ * over.
  *
  * For a part of the program, with PyTorch's own allocator dividing the memory that it takes from
  * ashlar. Before a capture, run a step that fills PyTorch's pool:
@@ -42,6 +42,8 @@
 #include <ashlar/device.h>
 #include <ashlar/export.h>
 
+#include "allocator/dropin/torch_cpp.h"
+
 ASHLAR_BEGIN_DECLS
 
 /*
@@ -49,11 +51,12 @@ ASHLAR_BEGIN_DECLS
  *
  * ashlar_torch_alloc            Returns NULL on failure. For use in a MemPool, where PyTorch then
  *                               frees what it can and asks again.
- * ashlar_torch_alloc_or_throw   Throws a std::runtime_error on failure, which Python sees as a
- *                               RuntimeError. For use as the allocator of the whole process, where
- *                               PyTorch would take NULL for an address. When memory runs out, the
- *                               text begins like PyTorch's own: "CUDA out of memory. Tried to
- *                               allocate". Returns NULL on failure if libstdc++ is not loaded.
+ * ashlar_torch_alloc_or_throw   For use as the allocator of the whole process, where PyTorch would
+ *                               take NULL for an address. When memory runs out, it throws PyTorch's
+ *                               error (torch.OutOfMemoryError, whose text begins "CUDA out of
+ *                               memory. Tried to allocate"); otherwise, and in a process without
+ *                               libc10.so, a std::runtime_error (RuntimeError). Returns NULL on
+ *                               failure if libstdc++ is not loaded.
  *
  * Threads: any.  Cost: that of ashlar_alloc().
  */
@@ -79,8 +82,26 @@ ASHLAR_API void ashlar_torch_reset(void);
  * device's memory. */
 ASHLAR_API void ashlar_torch_memory_fraction(double fraction, int device);
 
-/* Throws a std::runtime_error; PyTorch calls it before it captures a graph. The arguments that
- * PyTorch passes are ignored. Threads: any. */
+/*
+ * Graphs. What is allocated for a stream of a capture comes from memory that nobody else gets while
+ * the graph can be launched. Graphs that were captured with the same pool share it, as PyTorch has
+ * it: no two of them may run at a time. Memory of a graph that is gone comes back in
+ * ashlar_torch_reset(), or before a request fails for want of memory, in both cases unless a
+ * capture is under way.
+ *
+ * id       PyTorch's MempoolId_t
+ * filter   PyTorch's std::function<bool(cudaStream_t)>; copied
+ *
+ * ashlar_torch_begin_graph() throws a std::runtime_error where it fails, and
+ * ashlar_torch_refuse_graph() always: it is for versions of PyTorch that have
+ * set_begin_allocate_stream_to_pool instead of a filter. Its arguments are ignored.
+ *
+ * Threads: any.
+ */
+ASHLAR_API void ashlar_torch_begin_graph(signed char device, ashlar_torch_pool_id id,
+                                         const ashlar_torch_filter *filter);
+ASHLAR_API void ashlar_torch_end_graph(signed char device, ashlar_torch_pool_id id);
+ASHLAR_API void ashlar_torch_release_graph(signed char device, ashlar_torch_pool_id id);
 ASHLAR_API void ashlar_torch_refuse_graph(void);
 
 /* Returns `ptr`. *bytes gets the size of the live block that begins there, 0 if there is none. */

@@ -36,7 +36,8 @@ reset = function("ashlar_torch_reset", None)
 memory_fraction = function("ashlar_torch_memory_fraction", None, ctypes.c_double, num)
 base_alloc = function("ashlar_torch_base_alloc", ptr, ptr, ctypes.POINTER(size))
 memory = function("ashlar_torch_memory", num, num, ctypes.POINTER(Bytes))
-function("ashlar_torch_refuse_graph", None) # throws through its caller: see catch.cpp
+for name in ("begin_graph", "end_graph", "release_graph", "refuse_graph"):
+    function("ashlar_torch_" + name, None) # C++ in their interface: see catch.cpp
 error = function("ashlar_torch_error", ctypes.c_char_p)
 cupy_malloc = function("ashlar_cupy_malloc", ptr, ptr, size, num)
 cupy_free = function("ashlar_cupy_free", None, ptr, ptr, num)

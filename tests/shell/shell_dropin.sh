@@ -85,9 +85,18 @@ assert not lib.ashlar_torch_alloc(1 << 40, 0, None)
     done
 }
 
-catches_in_cpp() {
-    c++ -std=c++11 -Wall -Wextra -Werror "$sources/catch.cpp" -o "$scratch/catch" -ldl &&
-        "$scratch/catch" "$torch"
+cpp() {
+    c++ -std=c++11 -Wall -Wextra -Werror "$@"
+}
+
+passes_cpp() {
+    cpp "$sources/catch.cpp" -o "$scratch/catch" -ldl && "$scratch/catch" "$torch"
+}
+
+throws_what_pytorch_does() {
+    cpp -fPIC -shared -Wl,-soname,libc10.so "$sources/c10.cpp" -o "$scratch/libc10.so" &&
+        cpp -DC10 "$sources/catch.cpp" -o "$scratch/catch_c10" -L"$scratch" -lc10 -ldl &&
+        LD_LIBRARY_PATH=$scratch "$scratch/catch_c10" "$torch"
 }
 
 check 'the_library_exports_its_own_names_only' exports_its_own
@@ -105,8 +114,9 @@ else
     skip 'every_function_works_from_python' 'no python3'
 fi
 if command -v c++ >/dev/null; then
-    check 'its_exception_is_caught_in_cpp' catches_in_cpp
+    check 'exceptions_and_functions_pass_between_it_and_cpp' passes_cpp
+    check 'out_of_memory_is_pytorchs_own_exception' throws_what_pytorch_does
 else
-    skip 'its_exception_is_caught_in_cpp' 'no C++ compiler'
+    skip 'exceptions_and_functions_pass_between_it_and_cpp' 'no C++ compiler'
 fi
 check_report

@@ -1,0 +1,58 @@
+/*
+ * torch_graphs.h - memory of the graphs that PyTorch captures: one pool for each stream that a
+ * capture takes memory for, kept by PyTorch's name of their memory (internal to the drop-in
+ * libraries).
+ *
+ * PyTorch names the memory of a graph by a device and a pool id, and graphs with the same name
+ * share it. It says when a capture begins and ends, and when a graph is gone; and it has a filter
+ * that knows the streams of the capture. Those may be several, and are known only when memory is
+ * taken for them. Memory of graphs that are gone comes back when the device has been waited for,
+ * since their last launches may still run.
+ *
+ * Threads: any, for all functions. In a forked child nothing happens.
+ */
+#ifndef ASHLAR_DROPIN_TORCH_GRAPHS_H
+#define ASHLAR_DROPIN_TORCH_GRAPHS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <ashlar/allocator.h>
+
+#include "allocator/dropin/torch_cpp.h"
+
+extern _Atomic size_t ashlar__torch_capture_count; /* captures under way, or so PyTorch said */
+
+/*
+ * From now on, memory for streams that `filter` accepts is that of `id`. A capture of the same id
+ * that has not ended is over.
+ *
+ * filter   copied
+ *
+ * Errors: ASHLAR_EHOSTMEM, those of ashlar__dropin_allocator().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__torch_capture_begin(int device, ashlar_torch_pool_id id,
+                                                            const ashlar_torch_filter *filter);
+void ashlar__torch_capture_end(int device, ashlar_torch_pool_id id);
+
+/* One of the graphs that were captured for `id` is gone. After the last one, nobody captures for it
+ * again, but live blocks may be left. */
+void ashlar__torch_graph_gone(int device, ashlar_torch_pool_id id);
+
+/* Before memory is taken for `stream`: if it belongs to a capture, let it have the capture's
+ * memory. Errors: those of ashlar_graph_pool_begin() and ashlar_graph_pool_continue(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__torch_capture_enter_slow(ashlar_allocator *allocator,
+                                                                 int device, ashlar_stream stream);
+
+static inline ashlar_status ashlar__torch_capture_enter(ashlar_allocator *allocator, int device,
+                                                        ashlar_stream stream) {
+    return atomic_load_explicit(&ashlar__torch_capture_count, memory_order_acquire) == 0
+               ? ASHLAR_OK
+               : ashlar__torch_capture_enter_slow(allocator, device, stream);
+}
+
+/* Wait for the device, and make the memory of graphs that are gone the default stream's. False:
+ * there is none, or a capture is under way, or the wait failed. */
+bool ashlar__torch_graphs_give_back(ashlar_allocator *allocator, int device);
+
+#endif /* ASHLAR_DROPIN_TORCH_GRAPHS_H */
