@@ -36,6 +36,6 @@ for step in range(STEPS):
     loss.backward()
     optimizer.step()
     losses.append(loss.item())
-    reserved.append(ashlar_torch.memory().reserved)
+    reserved.append(ashlar_torch.stats().reserved)
 print("loss %.3f, then %.3f; %d MiB reserved after 10 steps, %d at the end" %
       (losses[0], losses[-1], reserved[9] >> 20, reserved[-1] >> 20))

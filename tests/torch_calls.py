@@ -41,7 +41,7 @@ class Ours:
         os.environ["ASHLAR_TORCH"] = path
 
     def bytes_of(self, device=0):
-        return ashlar_torch.memory(device)
+        return ashlar_torch.stats(device)
 
     def live(self, device=0):
         gc.collect()
@@ -238,6 +238,32 @@ def memory_of_graphs_that_are_gone_is_had_again(torch, ours):
     torch.cuda.set_per_process_memory_fraction(1.0)
 
 
+def pytorchs_getters_tell_of_ours(torch, ours):
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    torch.cuda.reset_accumulated_memory_stats()
+    expect(torch.cuda.memory_allocated() == torch.cuda.max_memory_allocated() == 0, "at first")
+    tensors = [torch.empty(MIB, dtype=torch.uint8, device="cuda") for _ in range(5)]
+    reserved = torch.cuda.memory_reserved()
+    expect(torch.cuda.memory_allocated() == 5 * MIB and reserved >= 5 * MIB, "with five tensors")
+    del tensors[2:]
+    expect(torch.cuda.memory_allocated() == 2 * MIB, "with two")
+    expect(torch.cuda.max_memory_allocated() == 5 * MIB, "the peak")
+    expect(torch.cuda.max_memory_reserved() == reserved, "the peak of what is reserved")
+    told = torch.cuda.memory_stats()
+    expect([told["allocation.all." + name] for name in ("current", "allocated", "freed")]
+           == [2, 5, 3], "blocks")
+    torch.cuda.reset_peak_memory_stats()
+    expect(torch.cuda.max_memory_allocated() == 2 * MIB, "the peak since then")
+    try:
+        torch.empty(TOO_MUCH, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError:
+        pass
+    expect(torch.cuda.memory_stats()["num_ooms"] == 1, "failures")
+    expect("Allocated memory" in torch.cuda.memory_summary(), "the summary")
+
+
 def a_forked_child_ends_well(torch, ours):
     tensor = torch.empty(MIB, device="cuda")
     child = os.fork()
@@ -278,7 +304,7 @@ MODES = {
             too_much_is_an_error_that_says_so, a_fraction_bounds_it, graphs_keep_their_memory,
             graphs_of_one_pool_share_it, a_capture_may_have_several_streams,
             a_capture_that_fails_leaves_nothing, memory_of_graphs_that_are_gone_is_had_again,
-            an_emptied_cache_holds_nothing, a_forked_child_ends_well],
+            an_emptied_cache_holds_nothing, pytorchs_getters_tell_of_ours, a_forked_child_ends_well],
     "pool": [a_pool_takes_from_us_what_it_carves],
 }
 

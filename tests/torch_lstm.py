@@ -27,7 +27,7 @@ def use_ashlar(library):
     ashlar_torch.use(library)
 
     def reserved():
-        told = ashlar_torch.memory()
+        told = ashlar_torch.stats()
         return told.reserved, told.reserved_peak
 
     return reserved

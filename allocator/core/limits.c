@@ -8,6 +8,7 @@
 #include "allocator/base/error.h"
 #include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
+#include "allocator/core/note.h"
 #include "allocator/core/streams.h"
 #include "allocator/heap/away.h"
 
@@ -151,6 +152,39 @@ void ashlar__update_reserved_peak_locked(ashlar_allocator *a) {
         a->stats.reserved_peak_bytes = mapped;
     }
     ASHLAR_CHECK2(a->heap.range.mapped_bytes <= a->heap.range.memory_bytes);
+}
+
+/* Sums twice: threads count against the old peak, so they must begin again with the new one. */
+static void lower_live_peak_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_stats unused;
+    ashlar__stats_sum_locked(a, &unused);
+    a->stats.live_peak_bytes = a->stats.live_bytes;
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        ashlar_tag_stats *of_tag = &a->stats.tags[tag];
+        of_tag->at_peak_bytes = of_tag->live_bytes;
+        of_tag->peak_bytes = of_tag->live_bytes;
+    }
+    ashlar__stats_sum_locked(a, &unused);
+}
+
+void ashlar__allocator_reset_peaks(ashlar_allocator *a, bool of_live, bool of_reserved) {
+    if (ashlar__is_of_parent(a)) {
+        return;
+    }
+    ashlar__allocator_enter(a);
+    if (of_live) {
+        lower_live_peak_locked(a);
+    }
+    if (of_reserved) {
+        a->stats.reserved_peak_bytes = 0;
+        ashlar__update_reserved_peak_locked(a);
+    }
+    ashlar__allocator_leave(a);
+}
+
+void ashlar_allocator_reset_peaks(ashlar_allocator *a) {
+    ashlar__allocator_reset_peaks(a, true, true);
 }
 
 /* ---- the callback that gives memory back ---- */

@@ -27,6 +27,9 @@ void ashlar__trace_block_locked(ashlar_allocator *allocator, ashlar_trace_action
 void ashlar__stats_sum_claimed(ashlar_allocator *allocator, ashlar_stats *stats);
 void ashlar__stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
 
+/* As ashlar_allocator_reset_peaks(), but only those of live bytes, or of reserved bytes. */
+void ashlar__allocator_reset_peaks(ashlar_allocator *allocator, bool of_live, bool of_reserved);
+
 /*
  * Record an allocation, a free, or a use on another stream in the step that the thread is
  * recording.

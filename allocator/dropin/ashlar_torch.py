@@ -18,12 +18,14 @@ GRAPH_HOOKS = (("set_begin_allocate_to_pool", "begin_graph"),
                ("set_release_pool", "release_graph"))
 OLD_GRAPH_HOOKS = (("set_begin_allocate_stream_to_pool", "refuse_graph"),)
 
-Bytes = collections.namedtuple("Bytes", "live live_peak reserved reserved_peak")
+Stats = collections.namedtuple("Stats", (
+    "live", "live_peak", "reserved", "reserved_peak", "live_blocks", "alloc_count", "free_count",
+    "mapped_count", "retry_count", "wait_count", "failed_count"))
 
 
-class _Bytes(ctypes.Structure):
-    """ashlar_torch_bytes"""
-    _fields_ = [(name, ctypes.c_uint64) for name in Bytes._fields]
+class _Stats(ctypes.Structure):
+    """ashlar_torch_stats"""
+    _fields_ = [(name, ctypes.c_uint64) for name in Stats._fields]
 
 
 _library = None
@@ -61,6 +63,46 @@ def use(library=None):
     for setter, function in (GRAPH_HOOKS if hasattr(hooks, GRAPH_HOOKS[0][0]) else OLD_GRAPH_HOOKS):
         getattr(hooks, setter)(_address(getattr(functions, "ashlar_torch_" + function)))
     change_current_allocator(ashlar)
+    _serve_statistics()
+
+
+# What torch.cuda.memory_stats() has of each figure, for all memory and for two pools of PyTorch's.
+_FIGURES = ("allocation", "segment", "active", "inactive_split", "allocated_bytes",
+            "reserved_bytes", "active_bytes", "inactive_split_bytes", "requested_bytes")
+_counted = {}  # by device: what was counted when torch.cuda.reset_accumulated_memory_stats() ran
+
+
+def _figure(current=0, peak=0, allocated=0, freed=0):
+    return {"current": current, "peak": peak, "allocated": allocated, "freed": freed}
+
+
+def _memory_stats(device):
+    """torch.cuda.memory_stats() of ashlar. What ashlar does not count is 0."""
+    now, then = stats(device), _counted.get(device, Stats(*[0] * len(Stats._fields)))
+    blocks = _figure(now.live_blocks, 0, now.alloc_count - then.alloc_count,
+                     now.free_count - then.free_count)
+    live = _figure(now.live, now.live_peak)
+    told = {"allocation": blocks, "active": blocks, "allocated_bytes": live, "active_bytes": live,
+            "requested_bytes": live, "reserved_bytes": _figure(now.reserved, now.reserved_peak)}
+    nested = {name: {"all": told.get(name, _figure()), "small_pool": _figure(),
+                     "large_pool": _figure()} for name in _FIGURES}
+    nested.update(
+        oversize_allocations=_figure(), oversize_segments=_figure(), max_split_size=-1,
+        num_alloc_retries=now.retry_count - then.retry_count,
+        num_ooms=now.failed_count - then.failed_count,
+        num_sync_all_streams=now.wait_count - then.wait_count,
+        num_device_alloc=now.mapped_count - then.mapped_count, num_device_free=0)
+    return nested
+
+
+def _serve_statistics():
+    """PyTorch asks its own allocator only; its getters, which call these three, get ours."""
+    import torch
+    torch._C._cuda_memoryStats = _memory_stats
+    torch._C._cuda_resetPeakMemoryStats = lambda device: _load(None)[1].ashlar_torch_reset_peaks(
+        device)
+    torch._C._cuda_resetAccumulatedMemoryStats = lambda device: _counted.update(
+        {device: stats(device)})
 
 
 def pool(library=None):
@@ -73,11 +115,11 @@ def pool(library=None):
     return made
 
 
-def memory(device=0):
-    """Bytes of a device, as in ashlar_stats: live, live_peak, reserved, reserved_peak."""
-    told = _Bytes()
-    _load(None)[1].ashlar_torch_memory(device, ctypes.byref(told))
-    return Bytes(*(int(getattr(told, name)) for name in Bytes._fields))
+def stats(device=0):
+    """What a device's allocator has counted: ashlar_torch_stats, in allocator/dropin/torch.h."""
+    told = _Stats()
+    _load(None)[1].ashlar_torch_get_stats(device, ctypes.byref(told))
+    return Stats(*(int(getattr(told, name)) for name in Stats._fields))
 
 
 def forget_stream(stream):

@@ -248,30 +248,6 @@ bool ashlar__frees_give_back(ashlar_frees *f, size_t kept_bytes) {
     return after.reserved_bytes < before.reserved_bytes;
 }
 
-/* Sums twice: threads count against the old peak, so they must begin again with the new one. */
-static void lower_live_peak_locked(ashlar_allocator *a) {
-    ASHLAR_OWNS(&a->lock);
-    ashlar_stats unused;
-    ashlar__stats_sum_locked(a, &unused);
-    a->stats.live_peak_bytes = a->stats.live_bytes;
-    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        a->stats.tags[tag].at_peak_bytes = a->stats.tags[tag].live_bytes;
-    }
-    ashlar__stats_sum_locked(a, &unused);
-}
-
-void ashlar__frees_reset_peak(ashlar_frees *f, bool is_reserved) {
-    ashlar_allocator *a = f->allocator;
-    ashlar__allocator_enter(a);
-    if (is_reserved) {
-        a->stats.reserved_peak_bytes = 0;
-        ashlar__update_reserved_peak_locked(a);
-    } else {
-        lower_live_peak_locked(a);
-    }
-    ashlar__allocator_leave(a);
-}
-
 static bool has_much_to_wait_for(const ashlar_frees *f, size_t bytes) {
     ashlar_stats stats;
     ashlar_allocator_get_stats(f->allocator, &stats);

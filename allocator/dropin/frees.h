@@ -75,9 +75,6 @@ size_t ashlar__frees_spare_bytes(ashlar_frees *frees);
  * Stream: waits on the host. */
 bool ashlar__frees_give_back(ashlar_frees *frees, size_t kept_bytes);
 
-/* Set the peak of reserved bytes, or of live bytes, to the present value. */
-void ashlar__frees_reset_peak(ashlar_frees *frees, bool is_reserved);
-
 /* Like cudaFree(), but the host does not wait. The block may come from either allocating function
  * above. Threads: any. Errors: ASHLAR_EPOINTER (nothing changes); in a guard mode those of
  * ashlar_free(). */

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "allocator/core/note.h"
 #include "allocator/dropin/devices.h"
 
 /* CU_MEMPOOL_ATTR_..., each a uint64_t. The two HIGH attributes can only be set to 0, which resets
@@ -132,7 +133,8 @@ static void set_ours(cu_device device, unsigned int attribute, uint64_t figure) 
         return;
     }
     for (ashlar_frees *f = next_of(device, &place); f != NULL; f = next_of(device, &place)) {
-        ashlar__frees_reset_peak(f, attribute == RESERVED_MEM_HIGH);
+        ashlar__allocator_reset_peaks(ashlar__frees_allocator(f), attribute != RESERVED_MEM_HIGH,
+                                      attribute == RESERVED_MEM_HIGH);
     }
 }
 

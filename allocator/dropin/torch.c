@@ -59,14 +59,21 @@ static void report_pointer(const char *call, const void *ptr) {
 
 /* ---- PyTorch: blocks ---- */
 
+/* Requests that failed for want of memory. */
+static _Atomic uint64_t failed_counts[ASHLAR_DROPIN_DEVICES_MAX];
+
 static ashlar_status take(size_t bytes, int device, ashlar_stream stream, void **out) {
     ashlar_allocator *a;
     ASHLAR_TRY(ashlar__dropin_allocator(device, &a));
     ASHLAR_TRY(ashlar__torch_capture_enter(a, device, stream));
-    const ashlar_status status = ashlar_alloc(a, bytes, stream, out);
-    return status == ASHLAR_ENOMEM && ashlar__torch_graphs_give_back(a, device)
-               ? ashlar_alloc(a, bytes, stream, out)
-               : status;
+    ashlar_status status = ashlar_alloc(a, bytes, stream, out);
+    if (status == ASHLAR_ENOMEM && ashlar__torch_graphs_give_back(a, device)) {
+        status = ashlar_alloc(a, bytes, stream, out);
+    }
+    if (status == ASHLAR_ENOMEM) {
+        atomic_fetch_add(&failed_counts[device], 1);
+    }
+    return status;
 }
 
 void *ashlar_torch_alloc(size_t bytes, int device, ashlar_stream stream) {
@@ -211,19 +218,35 @@ void ashlar_torch_refuse_graph(void) {
 
 /* ---- PyTorch: statistics ---- */
 
-int ashlar_torch_memory(int device, ashlar_torch_bytes *out) {
+int ashlar_torch_get_stats(int device, ashlar_torch_stats *out) {
     ashlar_allocator *a = ashlar__dropin_peek(device);
     ashlar_stats stats = {0};
-    if (a != NULL) {
-        ashlar_allocator_get_stats(a, &stats);
+    *out = (ashlar_torch_stats){0};
+    if (a == NULL) {
+        return 1;
     }
-    *out = (ashlar_torch_bytes){
+    ashlar_allocator_get_stats(a, &stats);
+    *out = (ashlar_torch_stats){
         .live = stats.live_bytes,
         .live_peak = stats.live_peak_bytes,
         .reserved = stats.reserved_bytes,
         .reserved_peak = stats.reserved_peak_bytes,
+        .live_blocks = stats.live_blocks,
+        .alloc_count = stats.alloc_count,
+        .free_count = stats.free_count,
+        .mapped_count = stats.served_mapped,
+        .retry_count = stats.served_drained + stats.served_after_sync,
+        .wait_count = stats.served_after_sync,
+        .failed_count = atomic_load(&failed_counts[device]),
     };
-    return a == NULL;
+    return 0;
+}
+
+void ashlar_torch_reset_peaks(int device) {
+    ashlar_allocator *a = ashlar__dropin_peek(device);
+    if (a != NULL) {
+        ashlar_allocator_reset_peaks(a);
+    }
 }
 
 const char *ashlar_torch_error(void) {

@@ -107,13 +107,21 @@ ASHLAR_API void ashlar_torch_refuse_graph(void);
 /* Returns `ptr`. *bytes gets the size of the live block that begins there, 0 if there is none. */
 ASHLAR_API void *ashlar_torch_base_alloc(void *ptr, size_t *bytes);
 
-typedef struct ashlar_torch_bytes {
-    uint64_t live, live_peak, reserved, reserved_peak;
-} ashlar_torch_bytes;
+typedef struct ashlar_torch_stats {
+    uint64_t live, live_peak, reserved, reserved_peak; /* bytes */
+    uint64_t live_blocks, alloc_count, free_count;     /* blocks */
+    uint64_t mapped_count;                             /* allocations that took new memory */
+    uint64_t retry_count;  /* ... that had to empty caches, or to wait for the device */
+    uint64_t wait_count;   /* ... that had to wait for the device */
+    uint64_t failed_count; /* requests that failed for want of memory */
+} ashlar_torch_stats;
 
-/* Bytes of a device, as in ashlar_stats. Returns 0, or 1 if the device has no allocator yet; then
- * all fields are 0. */
-ASHLAR_API int ashlar_torch_memory(int device, ashlar_torch_bytes *out);
+/* Statistics of a device, from ashlar_stats. Returns 0, or 1 if the device has no allocator yet;
+ * then all fields are 0. Threads: any. */
+ASHLAR_API int ashlar_torch_get_stats(int device, ashlar_torch_stats *out);
+
+/* As ashlar_allocator_reset_peaks(). Threads: any. */
+ASHLAR_API void ashlar_torch_reset_peaks(int device);
 
 /* Why the calling thread's last failing call failed: ashlar_error_detail(). */
 ASHLAR_API const char *ashlar_torch_error(void);

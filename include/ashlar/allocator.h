@@ -295,6 +295,13 @@ static inline void ashlar_allocator_get_stats(ashlar_allocator *allocator_, ashl
     ashlar_allocator_get_stats_sized(allocator_, stats_, sizeof *stats_);
 }
 
+/*
+ * Let all peaks begin anew at the present values: live_peak_bytes, reserved_peak_bytes, and each
+ * tag's peak_bytes and at_peak_bytes.
+ * Threads: any.  Cost: that of ashlar_allocator_get_stats().
+ */
+ASHLAR_API void ashlar_allocator_reset_peaks(ashlar_allocator *allocator);
+
 /* ---- limits ---- */
 
 /*

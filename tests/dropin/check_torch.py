@@ -15,8 +15,10 @@ lib = ctypes.CDLL(path)
 called = set()
 
 
-class Bytes(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("live", "live_peak", "reserved", "peak")]
+class Stats(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in (
+        "live", "live_peak", "reserved", "peak", "live_blocks", "alloc_count", "free_count",
+        "mapped_count", "retry_count", "wait_count", "failed_count")]
 
 
 def function(name, result, *arguments):
@@ -35,7 +37,8 @@ forget_stream = function("ashlar_torch_forget_stream", None, ptr)
 reset = function("ashlar_torch_reset", None)
 memory_fraction = function("ashlar_torch_memory_fraction", None, ctypes.c_double, num)
 base_alloc = function("ashlar_torch_base_alloc", ptr, ptr, ctypes.POINTER(size))
-memory = function("ashlar_torch_memory", num, num, ctypes.POINTER(Bytes))
+get_stats = function("ashlar_torch_get_stats", num, num, ctypes.POINTER(Stats))
+reset_peaks = function("ashlar_torch_reset_peaks", None, num)
 for name in ("begin_graph", "end_graph", "release_graph", "refuse_graph"):
     function("ashlar_torch_" + name, None) # C++ in their interface: see catch.cpp
 error = function("ashlar_torch_error", ctypes.c_char_p)
@@ -44,8 +47,8 @@ cupy_free = function("ashlar_cupy_free", None, ptr, ptr, num)
 
 
 def bytes_of(device):
-    out = Bytes()
-    status = memory(device, out)
+    out = Stats()
+    status = get_stats(device, out)
     return out, status
 
 
@@ -112,6 +115,9 @@ expect(bytes_of(0)[0].reserved == 0 and bytes_of(1)[0].reserved == 0, "reset")
 memory_fraction(0.25, 0)
 expect(not alloc(17 * MIB, 0, None) and alloc(17 * MIB, 1, None), "memory_fraction")
 expect(b"17825792" in error(), "error: %r" % error())
+expect([bytes_of(device)[0].failed_count for device in (0, 1)] == [1, 0], "failures")
+reset_peaks(0)
+expect(bytes_of(0)[0].live_peak == 0 < bytes_of(1)[0].live_peak, "peaks")
 
 # A worker of a data loader: it has what its parent had, and cannot have more.
 child = os.fork()

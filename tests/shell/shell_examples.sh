@@ -88,8 +88,9 @@ done
 
 # A module in the place of PyTorch's, which prints what it is told; then PyTorch itself.
 fake_torch() {
-    mkdir -p "$scratch/fake/torch/cuda" && touch "$scratch/fake/torch/__init__.py" \
+    mkdir -p "$scratch/fake/torch/cuda" && touch "$scratch/fake/torch/_C.py" \
         "$scratch/fake/torch/cuda/__init__.py" || return
+    echo 'from . import _C' >"$scratch/fake/torch/__init__.py" || return
     cat >"$scratch/fake/torch/cuda/memory.py" <<'PYTHON'
 class Hooks:
     def __getattr__(self, name):
@@ -112,15 +113,20 @@ PYTHON
 helper_tells_all() {
     fake_torch && PYTHONPATH=$scratch/fake:$helper "$python" -c '
 import ashlar_torch
+import torch
 ashlar_torch.use()
-print(ashlar_torch.memory())
+print(ashlar_torch.stats())
+told = torch._C._cuda_memoryStats(0)
+print("statistics:", told["allocated_bytes"]["all"]["peak"], told["num_ooms"])
 ' >"$scratch/out" || return
     cat "$scratch/out"
     for line in '/.*/libashlar-torch\.so ashlar_torch_alloc_or_throw ashlar_torch_free' changed \
         'set_record_stream_fn has an address' 'set_reset_fn has an address' \
         'set_memory_fraction_fn has an address' 'set_base_alloc_fn has an address' \
-        'set_begin_allocate_to_pool has an address' \
-        'Bytes\(live=0, live_peak=0, reserved=0, reserved_peak=0\)'; do
+        'set_begin_allocate_to_pool has an address' 'set_release_pool has an address' \
+        'set_end_allocate_to_pool_fn has an address' \
+        'Stats\(live=0, live_peak=0, reserved=0, reserved_peak=0, .*failed_count=0\)' \
+        'statistics: 0 0'; do
         grep -qxE "$line" "$scratch/out" || complain "lacks the line $line" || return
     done
 }

@@ -266,14 +266,16 @@ sys.modules.update({"torch": torch, "torch.cuda": torch.cuda,
                     "torch.cuda.memory": torch.cuda.memory})
 END
     cat >"$scratch/torch.c" <<'END'
-int ashlar_torch_memory(int device, unsigned long *bytes) {
+int ashlar_torch_get_stats(int device, unsigned long *bytes) {
     static unsigned long calls;
     bytes[2] = 4000 + GROWTH * calls++;
     bytes[3] = 4096;
     return device + 1;
 }
 void ashlar_torch_record_stream(void) {}
-void ashlar_torch_refuse_graph(void) {}
+void ashlar_torch_begin_graph(void) {}
+void ashlar_torch_end_graph(void) {}
+void ashlar_torch_release_graph(void) {}
 void ashlar_torch_reset(void) {}
 void ashlar_torch_memory_fraction(void) {}
 void ashlar_torch_base_alloc(void) {}

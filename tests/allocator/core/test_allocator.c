@@ -215,6 +215,23 @@ CASE_WITH(tags_at_peak_are_those_of_the_highest_moment, set_up("memory=16MiB")) 
     CHECK_ZU(s.tags[ASHLAR_TAG_WEIGHTS].at_peak_bytes, 0);
 }
 
+CASE_WITH(peaks_begin_anew, set_up("memory=16MiB")) {
+    give(take_tagged(5 * MIB, ASHLAR_TAG_WEIGHTS));
+    void *batch = take_tagged(3000, ASHLAR_TAG_BATCH);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+    ashlar_allocator_reset_peaks(allocator);
+    ashlar_stats s = stats_now();
+    CHECK_ZU(s.live_peak_bytes, 3000);
+    CHECK(s.reserved_peak_bytes == s.reserved_bytes && s.reserved_bytes < 5 * MIB);
+    CHECK_ZU(s.tags[ASHLAR_TAG_BATCH].at_peak_bytes, 3000);
+    CHECK_ZU(s.tags[ASHLAR_TAG_WEIGHTS].peak_bytes, 0);
+    CHECK_ZU(s.tags[ASHLAR_TAG_WEIGHTS].at_peak_bytes, 0);
+    give(take_tagged(1000, ASHLAR_TAG_WEIGHTS));
+    CHECK_ZU(stats_now().live_peak_bytes, 4000);
+    CHECK_ZU(stats_now().tags[ASHLAR_TAG_WEIGHTS].at_peak_bytes, 1000);
+    give(batch);
+}
+
 CASE_WITH(the_usable_bytes_are_the_blocks, set_up("memory=16MiB")) {
     size_t bytes = 77;
     unsigned char *ptr = take(4097, streams[0]);

@@ -46,9 +46,9 @@ static inline void leave(size_t bytes) {
     CHECK(ashlar_allocator_reserve(allocator, bytes) == ASHLAR_OK);
 }
 
-static inline ashlar_torch_bytes bytes_of(int ordinal) {
-    ashlar_torch_bytes bytes;
-    CHECK(ashlar_torch_memory(ordinal, &bytes) == 0);
+static inline ashlar_torch_stats bytes_of(int ordinal) {
+    ashlar_torch_stats bytes;
+    CHECK(ashlar_torch_get_stats(ordinal, &bytes) == 0);
     return bytes;
 }
 

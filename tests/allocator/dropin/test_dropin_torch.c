@@ -232,10 +232,10 @@ CASE(a_fraction_bounds_what_is_taken) {
 }
 
 CASE(a_device_without_allocations_has_no_bytes) {
-    ashlar_torch_bytes bytes = {.live = 1, .live_peak = 1, .reserved = 1, .reserved_peak = 1};
-    CHECK(ashlar_torch_memory(3, &bytes) == 1);
+    ashlar_torch_stats bytes = {.live = 1, .live_peak = 1, .reserved = 1, .reserved_peak = 1};
+    CHECK(ashlar_torch_get_stats(3, &bytes) == 1);
     CHECK(bytes.live + bytes.live_peak + bytes.reserved + bytes.reserved_peak == 0);
-    CHECK(ashlar_torch_memory(-1, &bytes) == 1);
+    CHECK(ashlar_torch_get_stats(-1, &bytes) == 1);
 }
 
 /* ---- both ---- */
