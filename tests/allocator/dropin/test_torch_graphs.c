@@ -13,6 +13,7 @@ static const ashlar_torch_pool_id ID = {3, 0}, OTHER_ID = {3, 1};
 
 typedef struct accepted {
     bool streams[STREAMS];
+    bool is_default_too; /* the legacy default stream */
 } accepted;
 
 static atomic_int filter_count; /* copies that have not been ended */
@@ -37,7 +38,7 @@ static bool invoke(const void *functor, ashlar_stream *stream) {
             return a->streams[i];
         }
     }
-    return false;
+    return *stream == NULL && a->is_default_too;
 }
 
 static void graph_begin(ashlar_torch_pool_id id, accepted *a) {
@@ -62,7 +63,7 @@ static void torch_give(void *block) {
 /* A graph on one stream with a block that it frees, and one that it keeps. */
 static cu_graph_exec capture_one(ashlar_torch_pool_id id, int stream, payload *passing,
                                  payload *kept) {
-    accepted only = {{0}};
+    accepted only = {{0}, false};
     only.streams[stream] = true;
     graph_begin(id, &only);
     capture_begin(streams[stream]);
@@ -124,7 +125,7 @@ CASE(a_graph_keeps_its_memory_until_it_is_gone) {
 }
 
 CASE(only_streams_that_the_filter_accepts_have_it) {
-    accepted first = {{true, true}};
+    accepted first = {{true, true}, true};
     REQUIRE(begin_case());
     graph_begin(ID, &first);
     unsigned char *block = torch_take(BIG, streams[0]);
@@ -178,7 +179,7 @@ CASE(graphs_of_one_id_share_memory_and_others_do_not) {
 
 /* What one branch of a capture has freed, another one beside it must not get. */
 CASE(branches_of_a_capture_share_nothing_even_when_one_has_ended) {
-    accepted streams_of_it = {{true, true}};
+    accepted streams_of_it = {{true, true}, false};
     REQUIRE(begin_case());
     graph_begin(ID, &streams_of_it);
     unsigned char *block = torch_take(BIG, streams[0]);
@@ -202,7 +203,7 @@ CASE(branches_of_a_capture_share_nothing_even_when_one_has_ended) {
 
 /* PyTorch tells no end of it, but its filter does not know the stream any more. */
 CASE(a_capture_that_has_failed_holds_nothing_up) {
-    accepted only = {{true}};
+    accepted only = {{true}, false};
     REQUIRE(begin_case());
     graph_begin(ID, &only);
     unsigned char *block = torch_take(BIG, streams[0]);
@@ -229,7 +230,7 @@ CASE(a_capture_that_has_failed_holds_nothing_up) {
 }
 
 CASE(a_device_that_is_not_there_begins_nothing) {
-    accepted only = {{true}};
+    accepted only = {{true}, false};
     const ashlar_torch_filter filter = {{&only}, manage, invoke};
     CHECK(ashlar__torch_capture_begin(99, ID, &filter) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "device 99");
@@ -239,7 +240,7 @@ CASE(a_device_that_is_not_there_begins_nothing) {
 }
 
 CASE(without_host_memory_nothing_begins) {
-    accepted only = {{true}};
+    accepted only = {{true}, false};
     const ashlar_torch_filter filter = {{&only}, manage, invoke};
     REQUIRE(begin_case());
     unsigned long fails = 0;
@@ -272,13 +273,15 @@ CASE(memory_of_a_graph_that_is_gone_serves_a_request_that_would_fail) {
     CHECK(ashlar_torch_alloc(2 * BIG, 0, streams[1]) == NULL);
     launch_graph(exec, streams[0]); /* still runs when the graph is gone */
     graph_drop(ID, exec);
-    accepted only = {{false, false, true}};
+    accepted only = {{false, false, true}, false};
     graph_begin(OTHER_ID, &only); /* waiting for the device would spoil it */
     CHECK(ashlar_torch_alloc(2 * BIG, 0, streams[1]) == NULL);
+    CHECK_HAS(ashlar_torch_error(), "8388608 bytes asked for");
     graph_end(OTHER_ID);
     ashlar_torch_release_graph(0, OTHER_ID);
     unsigned char *block = torch_take(2 * BIG, streams[1]);
     queue_write(streams[1], block, 2 * BIG, 1);
+    wait_for(streams[1]);
     wait_for(streams[0]);
     queue_verify(streams[1], block, 2 * BIG, 1);
     wait_for(streams[1]);
@@ -313,7 +316,7 @@ typedef struct capturing_thread {
 /* With an id and a stream of its own, again and again. */
 static void *capture_often(void *argument) {
     capturing_thread *t = argument;
-    accepted only = {{0}};
+    accepted only = {{0}, false};
     only.streams[t->number] = true;
     const ashlar_torch_pool_id id = {7, (uint64_t)t->number};
     const ashlar_torch_filter filter = {{&only}, manage, invoke};
