@@ -267,23 +267,23 @@ CASE(without_host_memory_nothing_begins) {
 CASE(memory_of_a_graph_that_is_gone_serves_a_request_that_would_fail) {
     payload passing, kept;
     REQUIRE(begin_case());
-    ashlar_torch_memory_fraction((double)(2 * BIG) / (double)MEMORY, 0);
+    ashlar_torch_memory_fraction((double)BIG / (double)MEMORY, 0);
     const cu_graph_exec exec = capture_one(ID, 0, &passing, &kept);
     torch_give(kept.ptr);
-    CHECK(ashlar_torch_alloc(2 * BIG, 0, streams[1]) == NULL);
+    CHECK(ashlar_torch_alloc(BIG, 0, streams[1]) == NULL);
     launch_graph(exec, streams[0]); /* still runs when the graph is gone */
     graph_drop(ID, exec);
     accepted only = {{false, false, true}, false};
     graph_begin(OTHER_ID, &only); /* waiting for the device would spoil it */
-    CHECK(ashlar_torch_alloc(2 * BIG, 0, streams[1]) == NULL);
-    CHECK_HAS(ashlar_torch_error(), "8388608 bytes asked for");
+    CHECK(ashlar_torch_alloc(BIG, 0, streams[1]) == NULL);
+    CHECK_HAS(ashlar_torch_error(), "4194304 bytes asked for");
     graph_end(OTHER_ID);
     ashlar_torch_release_graph(0, OTHER_ID);
-    unsigned char *block = torch_take(2 * BIG, streams[1]);
-    queue_write(streams[1], block, 2 * BIG, 1);
+    unsigned char *block = torch_take(BIG, streams[1]);
+    queue_write(streams[1], block, BIG, 1);
     wait_for(streams[1]);
     wait_for(streams[0]);
-    queue_verify(streams[1], block, 2 * BIG, 1);
+    queue_verify(streams[1], block, BIG, 1);
     wait_for(streams[1]);
     torch_give(block);
     check_clean();
