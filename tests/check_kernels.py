@@ -1,8 +1,8 @@
 """check_kernels.py - hold docs/kernels.md to what ptxas says of our kernels: check_kernels.py NVCC
 
 Compiles for sm_80. With the compiler that the page names, its table must be what is found; with
-another one, no kernel may spill or have a smaller occupancy. --write makes the table anew. Status:
-0, 1, 77 where NVCC does not compile.
+another one, no kernel may spill or have a smaller occupancy. The page says how the share of the
+bandwidth is computed. --write makes the table anew. Status: 0, 1, 77 where NVCC does not compile.
 """
 
 import os
@@ -14,10 +14,14 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGE = os.path.join(ROOT, "docs", "kernels.md")
 SOURCES = ["arena/optimizer/optimizer_cuda.cu", "rnn/layer/ops_cuda.cu"]
-HEAD = ["| kernel | threads | registers | shared, bytes | blocks on a multiprocessor | occupancy |",
-        "|---|---|---|---|---|---|"]
+HEAD = ["| kernel | threads | registers | shared, bytes | blocks on a multiprocessor | bytes of a "
+        "turn | expected share of bandwidth | occupancy |",
+        "|---|---|---|---|---|---|---|---|"]
 # A multiprocessor of sm_80: NVIDIA's CUDA C++ Programming Guide, "Technical Specifications".
 WARPS, BLOCKS, REGISTERS, SHARED, SHARED_OF_SYSTEM = 64, 32, 65536, 164 << 10, 1 << 10
+# An A100 of 40 GB: NVIDIA's A100 whitepaper. The latency of memory in cycles: arXiv:2402.13499.
+MULTIPROCESSORS, HZ, BYTES_PER_S, LANES, LATENCY = 108, 1.41e9, 1555e9, 64, 466
+ACCESS = re.compile(r"(?:@!?%\w+ )?(ld|st)((?:\.[a-z]\w*)*?)(?:\.v([24]))?\.[busf](8|16|32|64)\s")
 
 
 def constants():
@@ -47,23 +51,71 @@ def blocks_of(threads, registers, shared):
 
 
 def compile_one(nvcc, source):
-    """What ptxas says, or None."""
+    """What ptxas says, and the PTX; or None."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
-            [nvcc, "-cubin", "-arch=sm_80", "-std=c++17", "-fmad=false", "-Xptxas", "-v",
-             "-I", os.path.join(ROOT, "include"), "-I", ROOT, "-o",
+            [nvcc, "-cubin", "-arch=sm_80", "-std=c++17", "-fmad=false", "-Xptxas", "-v", "--keep",
+             "--keep-dir", folder, "-I", os.path.join(ROOT, "include"), "-I", ROOT, "-o",
              os.path.join(folder, "a.cubin"), os.path.join(ROOT, source)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    return done.stdout if done.returncode == 0 else None
+        if done.returncode != 0:
+            return None, None
+        name = os.path.splitext(os.path.basename(source))[0] + ".ptx"
+        with open(os.path.join(folder, name)) as file:
+            return done.stdout, file.read()
+
+
+def turns_of(body):
+    """The innermost loops of a kernel, as lists of instructions; all of it if it has none."""
+    lines = [line.strip() for line in body.split("\n")]
+    lines = [line for line in lines if line and line[0] not in ".{}(/"]
+    labels, loops = {}, []
+    for i, line in enumerate(lines):
+        if line.startswith("$") and line.endswith(":"):
+            labels[line[:-1]] = i
+        jump = re.search(r"\bbra(?:\.uni)?\s+(\$\w+);", line)
+        if jump and jump[1] in labels:
+            loops.append((labels[jump[1]], i))
+    inner = [(begin, end) for begin, end in loops if not any(
+        (begin, end) != other and begin <= other[0] and other[1] <= end for other in loops)]
+    return [[line for line in lines[begin:end + 1] if not line.startswith("$")]
+            for begin, end in inner] + [[line for line in lines if not line.startswith("$")]]
+
+
+def moved(turn):
+    """Bytes that a thread loads and stores, and whether that is float in vectors."""
+    loads = stores = 0
+    is_float = any(re.search(r"\bld(\.global)?\.v4\.f32", line) for line in turn)
+    for line in turn:
+        access = ACCESS.match(line)
+        if access and not re.search(r"\.(param|shared|local|const)", access[2]):
+            size = int(access[4]) // 8 * int(access[3] or 1)
+            loads, stores = (loads + size, stores) if access[1] == "ld" else (loads, stores + size)
+    return loads, stores, is_float
+
+
+def bandwidth_of(body, threads):
+    """Bytes of the slowest turn, and its share; of one for each type, the one for float."""
+    *loops, whole = turns_of(body)
+    turns = [turn for turn in loops if moved(turn)[0] > 0] or [whole]
+    of_float = [turn for turn in turns if moved(turn)[2]]
+    choose = max if of_float else min
+    turn = choose(of_float or turns, key=lambda turn: sum(moved(turn)[:2]) / len(turn))
+    loads, stores, _ = moved(turn)
+    wanted = BYTES_PER_S / MULTIPROCESSORS / HZ  # bytes of a cycle of a multiprocessor
+    share = min(1, threads * loads / LATENCY / wanted,
+                LANES * (loads + stores) / len(turn) / wanted)
+    return loads + stores, f"{100 * share:.0f} %"
 
 
 def measure(nvcc):
     """Rows by kernel, and the kernels that spill."""
     rows, spilling, known = {}, [], constants()
     for source in SOURCES:
-        text = compile_one(nvcc, source)
+        text, ptx = compile_one(nvcc, source)
         if text is None:
             return None, None
+        bodies = {part.split("(")[0]: part for part in ptx.split(".visible .entry ")[1:]}
         for part in re.split(r"Compiling entry function '", text)[1:]:
             kernel = re.sub(r"^ashlar_kernel_", "", part.split("'")[0])
             registers = int(re.search(r"Used (\d+) registers", part)[1])
@@ -71,7 +123,9 @@ def measure(nvcc):
             threads = threads_of(source, kernel, known)
             blocks = blocks_of(threads, registers, shared)
             share = 100 * blocks * -(-threads // 32) // WARPS
-            rows[kernel] = [threads, registers, shared, blocks, f"{share} %"]
+            rows[kernel] = [threads, registers, shared, blocks,
+                            *bandwidth_of(bodies[part.split("'")[0]], blocks * threads),
+                            f"{share} %"]
             if re.search(r"[1-9]\d* bytes spill", part):
                 spilling.append(kernel)
     return rows, spilling
