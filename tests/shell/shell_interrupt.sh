@@ -12,8 +12,9 @@ losses=$scratch/losses
 report=$scratch/report.json
 file=$scratch/stopped.safetensors
 
-become() { # OPTION...: with &, the job is the training itself
-    exec "$train" --data "$data" --device soft --layers 2 --hidden 12 --embedding 6 --batch 8 \
+# With &, the job is the training itself. A shell lets its background jobs ignore SIGINT.
+become() { # OPTION...
+    exec env --default-signal=INT "$train" --data "$data" --device soft --layers 2 --hidden 12 --embedding 6 --batch 8 \
         --max-length 48 --seed 3 --sample 0 --quiet "$@" </dev/null
 }
 
@@ -21,7 +22,7 @@ small() { # OPTION...
     (become "$@")
 }
 
-# Without an end in sight. A background job of a shell ignores SIGINT, which timeout does not.
+# Without an end in sight.
 starts() { # OPTION...
     rm -f "$losses" "$report" "$file"
     become --steps 100000 --losses "$losses" --json "$report" --save "$file" "$@" \
@@ -62,10 +63,9 @@ ends_at_sigterm() { # OPTION...
 }
 
 ends_at_sigint() {
-    rm -f "$losses"
-    timeout --preserve-status -s INT 2 "$train" --data "$data" --device soft --hidden 12 \
-        --steps 100000 --losses "$losses" --json "$report" --save "$file" --sample 0 --quiet \
-        </dev/null 2>"$scratch/stderr"
+    starts || return
+    kill -INT "$job"
+    wait "$job"
     ended_well 130 SIGINT
 }
 
