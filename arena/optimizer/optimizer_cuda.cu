@@ -2,10 +2,17 @@
  * equal those of the CPU to the last bit. Only the order in which the chunks' sums are added
  * differs; it depends on nothing but the number of chunks. This file uses only what C and C++ have
  * in common: tests compile it for the CPU as well. */
+#include <assert.h>
+
 #include "arena/compute/element.h"
 #include "arena/optimizer/optimizer_cuda.h"
 
-enum { LANES = 16 }; /* interleaved partial sums of a chunk, as in optimizer_sum.c */
+enum {
+    LANES = 16,             /* interleaved partial sums of a chunk, as in optimizer_sum.c */
+    ROOM_BYTES = 16 * 1024, /* for a chunk of floats, or half of one of doubles */
+};
+
+static_assert(ROOM_BYTES % (LANES * sizeof(double)) == 0, "each part begins with the first lane");
 
 static __device__ void find_piece(const ashlar_optimizer_job *job, size_t chunk,
                                   ashlar_optimizer_piece *p) {
@@ -54,22 +61,14 @@ ASHLAR_BEGIN_DECLS
 __global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)
     ashlar_kernel_sum(const __grid_constant__ ashlar_optimizer_job job) {
     __shared__ ashlar_optimizer_piece p;
-    __shared__ double squares[ASHLAR_OPTIMIZER_CHUNK];
+    __shared__ double room[ROOM_BYTES / sizeof(double)];
     __shared__ double lanes[LANES];
     const size_t chunk = job.first_chunk + blockIdx.x;
     if (threadIdx.x == 0) {
         find_piece(&job, chunk, &p);
     }
     __syncthreads();
-    FOR_DTYPE(p.run.dtype, square, (&p, squares))
-    __syncthreads();
-    if (threadIdx.x < LANES) {
-        double sum = 0;
-        for (unsigned i = threadIdx.x; i < p.count; i += LANES) {
-            sum += squares[i];
-        }
-        lanes[threadIdx.x] = sum;
-    }
+    FOR_DTYPE(p.run.dtype, square, (&p, room, lanes + threadIdx.x % LANES))
     __syncthreads();
     if (threadIdx.x == 0) {
         double sum = 0;

@@ -21,24 +21,46 @@ typedef struct __align__(16) ASHLAR_NAME(reals) {
     ASHLAR_REAL at[ASHLAR_NAME(unit_count)];
 } ASHLAR_NAME(reals);
 
-/* squares[i] = the square of gradient i of the piece. */
-static __device__ void ASHLAR_NAME(square)(const ashlar_optimizer_piece *p, double *squares) {
-    const ASHLAR_STORED *gradients = (const ASHLAR_STORED *)p->run.gradients + p->first;
+/* values[i] = gradients[i], for i below `count`. */
+static __device__ void ASHLAR_NAME(widen)(const ASHLAR_STORED *gradients, unsigned count,
+                                          ASHLAR_REAL *values) {
     unsigned done = 0;
     if (ashlar__is_aligned(gradients, sizeof(ASHLAR_NAME(line)))) {
-        const unsigned lines = p->count / ASHLAR_NAME(line_count);
+        const unsigned lines = count / ASHLAR_NAME(line_count);
         for (unsigned i = threadIdx.x; i < lines; i += ASHLAR_CHUNK_THREADS) {
             const ASHLAR_NAME(line) line = ((const ASHLAR_NAME(line) *)(const void *)gradients)[i];
             for (unsigned k = 0; k < ASHLAR_NAME(line_count); k++) {
-                const double value = (double)ASHLAR_WIDEN(line.at[k]);
-                squares[i * ASHLAR_NAME(line_count) + k] = value * value;
+                values[i * ASHLAR_NAME(line_count) + k] = ASHLAR_WIDEN(line.at[k]);
             }
         }
         done = lines * ASHLAR_NAME(line_count);
     }
-    for (unsigned i = done + threadIdx.x; i < p->count; i += ASHLAR_CHUNK_THREADS) {
-        const double value = (double)ASHLAR_WIDEN(gradients[i]);
-        squares[i] = value * value;
+    for (unsigned i = done + threadIdx.x; i < count; i += ASHLAR_CHUNK_THREADS) {
+        values[i] = ASHLAR_WIDEN(gradients[i]);
+    }
+}
+
+/* *lane = the sum of the squares of the piece's gradients that belong to this thread's lane, in
+ * their order. `room`, ROOM_BYTES of shared memory, has the values rather than their squares, which
+ * are double: half of it lets twice as many blocks run. */
+static __device__ void ASHLAR_NAME(square)(const ashlar_optimizer_piece *p, void *room,
+                                           double *lane) {
+    const unsigned most = ROOM_BYTES / sizeof(ASHLAR_REAL);
+    const ASHLAR_STORED *gradients = (const ASHLAR_STORED *)p->run.gradients + p->first;
+    ASHLAR_REAL *values = (ASHLAR_REAL *)room;
+    double sum = 0;
+    for (unsigned first = 0; first < p->count; first += most) {
+        const unsigned count = p->count - first < most ? p->count - first : most;
+        ASHLAR_NAME(widen)(gradients + first, count, values);
+        __syncthreads();
+        for (unsigned i = threadIdx.x; threadIdx.x < LANES && i < count; i += LANES) {
+            const double value = (double)values[i];
+            sum += value * value;
+        }
+        __syncthreads();
+    }
+    if (threadIdx.x < LANES) {
+        *lane = sum;
     }
 }
 
