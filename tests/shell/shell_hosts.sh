@@ -92,11 +92,14 @@ train_long() { # begin, and wait for some steps and a checkpoint
     rm -f "$scratch"/saved*
     : >"$scratch/losses"
     cable up
-    options="--steps 1000000 --timeout 2 --save-every 20 --losses $scratch/losses"
+    options="--steps 1000000 --timeout 4 --save-every 20 --losses $scratch/losses"
     text "$scratch/saved" on_both >"$scratch/out" 2>&1 &
     job=$!
     until [ "$(wc -l <"$scratch/losses")" -gt 45 ]; do
-        kill -0 "$job" || complain "it never came to step 45" || return
+        if ! kill -0 "$job"; then
+            cat "$scratch/out"
+            complain "it never came to step 45" || return
+        fi
         sleep 0.05
     done
 }
@@ -114,7 +117,7 @@ ends_and_goes_on() {
     before=$(date +%s)
     for host in "$first" "$second"; do
         while has_rank "$host"; do
-            [ $(($(date +%s) - before)) -le 15 ] || complain "$host goes on" || return
+            [ $(($(date +%s) - before)) -le 25 ] || complain "$host goes on" || return
             sleep 0.1
         done
     done
@@ -129,8 +132,8 @@ ends_and_goes_on() {
     text "$scratch/on" env
 }
 
-two_machines_train_as_one() {
-    options="--steps 40"
+two_machines_train_as_one() { # STEPS
+    options="--steps $1"
     text "$scratch/one" env && text "$scratch/two" on_both && cmp "$scratch/one" "$scratch/two"
 }
 
@@ -155,7 +158,7 @@ slow_down() {
 
 # The bits are the same.
 a_slow_cable_changes_nothing() {
-    two_machines_train_as_one
+    two_machines_train_as_one 10
     status=$?
     ip netns exec "$first" tc qdisc del dev "${cable}a" root
     return "$status"
@@ -170,7 +173,7 @@ for mpi in $ASHLAR_MPIS; do
         continue
     fi
     found=1
-    check "$name: two machines have the bits of one" two_machines_train_as_one
+    check "$name: two machines have the bits of one" two_machines_train_as_one 40
     check "$name: a cable that is cut ends both" a_cut_cable_ends_both
     check "$name: a machine that is lost ends the other" a_lost_machine_ends_the_other
     : >"$scratch/log"
