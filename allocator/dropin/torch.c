@@ -65,7 +65,7 @@ static _Atomic uint64_t failed_counts[ASHLAR_DROPIN_DEVICES_MAX];
 static ashlar_status take(size_t bytes, int device, ashlar_stream stream, void **out) {
     ashlar_allocator *a;
     ASHLAR_TRY(ashlar__dropin_allocator(device, &a));
-    ASHLAR_TRY(ashlar__torch_capture_enter(a, device, stream));
+    ASHLAR_TRY(ashlar__torch_capture_enter(device, stream));
     ashlar_status status = ashlar_alloc(a, bytes, stream, out);
     if (status == ASHLAR_ENOMEM && ashlar__torch_graphs_give_back(a, device)) {
         status = ashlar_alloc(a, bytes, stream, out);

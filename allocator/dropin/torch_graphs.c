@@ -215,8 +215,7 @@ static void stop_serving_locked(graph_memory *m, ashlar_stream stream) {
     }
 }
 
-ashlar_status ashlar__torch_capture_enter_slow(ashlar_allocator *a, int device,
-                                               ashlar_stream stream) {
+ashlar_status ashlar__torch_capture_enter_slow(int device, ashlar_stream stream) {
     graph_memory *wanted = NULL;
     ashlar_status status = ASHLAR_OK;
     if (ashlar__stream_named(stream) == NULL) {
@@ -224,7 +223,7 @@ ashlar_status ashlar__torch_capture_enter_slow(ashlar_allocator *a, int device,
     }
     ashlar__lock_acquire(&lock);
     for (graph_memory *m = memories; m != NULL; m = m->next) {
-        if (m->is_open && m->device == device && m->allocator == a) {
+        if (m->is_open && m->device == device) {
             if (wanted == NULL && ashlar__torch_filter_accepts(&m->filter, stream)) {
                 wanted = m;
             } else {

@@ -41,14 +41,12 @@ void ashlar__torch_graph_gone(int device, ashlar_torch_pool_id id);
 
 /* Before memory is taken for `stream`: if it belongs to a capture, let it have the capture's
  * memory. Errors: those of ashlar_graph_pool_begin() and ashlar_graph_pool_continue(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__torch_capture_enter_slow(ashlar_allocator *allocator,
-                                                                 int device, ashlar_stream stream);
+ASHLAR_MUST_CHECK ashlar_status ashlar__torch_capture_enter_slow(int device, ashlar_stream stream);
 
-static inline ashlar_status ashlar__torch_capture_enter(ashlar_allocator *allocator, int device,
-                                                        ashlar_stream stream) {
+static inline ashlar_status ashlar__torch_capture_enter(int device, ashlar_stream stream) {
     return atomic_load_explicit(&ashlar__torch_capture_count, memory_order_acquire) == 0
                ? ASHLAR_OK
-               : ashlar__torch_capture_enter_slow(allocator, device, stream);
+               : ashlar__torch_capture_enter_slow(device, stream);
 }
 
 /* Wait for the device, and make the memory of graphs that are gone the default stream's. False:

@@ -39,6 +39,16 @@ static inline bool open_devices(void) {
     return device != NULL;
 }
 
+/* What main() returns: all cases, or one that says that the devices could not be opened. */
+static inline int run_on_devices(bool are_open) {
+    if (!are_open) {
+        printf("not ok 1 - two software devices # %s\n1..1\n", ashlar_error_detail());
+        return 1;
+    }
+    check_run_cases();
+    return check_report();
+}
+
 /* Only so much memory from now on, which is idle and reserved. */
 static inline void leave(size_t bytes) {
     ashlar_torch_reset();

@@ -229,10 +229,5 @@ CASE(emptying_pytorchs_cache_gives_back_what_cupy_has_freed) {
 }
 
 int main(void) {
-    if (!open_devices() || !open_loner()) {
-        printf("not ok 1 - two software devices # %s\n1..1\n", ashlar_error_detail());
-        return 1;
-    }
-    check_run_cases();
-    return check_report();
+    return run_on_devices(open_devices() && open_loner());
 }

@@ -362,10 +362,5 @@ CASE(a_forked_child_gets_nothing_and_frees_nothing) {
 }
 
 int main(void) {
-    if (!open_devices()) {
-        printf("not ok 1 - two software devices # %s\n1..1\n", ashlar_error_detail());
-        return 1;
-    }
-    check_run_cases();
-    return check_report();
+    return run_on_devices(open_devices());
 }
