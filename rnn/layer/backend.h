@@ -22,15 +22,16 @@ typedef struct ashlar_rnn_backend {
     ashlar_status (*queue)(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                            const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                            ashlar_stream stream);
-    /* Like queue, but batch->lengths is NULL: the pass reads the lengths, and the addend of the
-     * dropout seed, from device memory (rnn_varying.h). NULL: the back end cannot do that. */
+    /* Like queue, but batch->lengths is not read: the pass reads the lengths, and a number that it
+     * adds to dropout_seed, from device memory (rnn_varying.h). queue_varying NULL: the back end
+     * cannot do that. */
     ashlar_status (*queue_varying)(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                    const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                                    const struct ashlar_rnn_varying *varying, ashlar_stream stream);
-    /* Queue that dropout's random sequence begins anew, from a seed. NULL: there is none, each pass
-     * draws from its own seed. */
+    /* Queue a restart of dropout's random sequence from `seed`. NULL: there is no such sequence;
+     * each pass draws from a seed of its own. */
     ashlar_status (*restart_dropout)(const ashlar_rnn *rnn, uint64_t seed, ashlar_stream stream);
-    /* Queue backward_weights of one layer. NULL: of all at once only. */
+    /* Queue backward_weights for one layer. NULL: the back end only queues all layers at once. */
     ashlar_status (*queue_weights)(const ashlar_rnn *rnn, size_t layer,
                                    const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                                    ashlar_stream stream);
@@ -42,7 +43,7 @@ struct ashlar_rnn {
     ashlar_device *device;             /* const */
     const ashlar_rnn_backend *backend; /* const */
     ashlar_rnn_layout layout;          /* const */
-    size_t most_steps;                 /* const: longer passes are cut (rnn_chunks.h) */
+    size_t most_steps;                 /* const: a pass of more is cut into chunks (rnn_chunks.h) */
     void *state;                       /* the back end's; NULL: it has none */
 };
 
@@ -52,17 +53,17 @@ extern const ashlar_rnn_backend ashlar__rnn_backend_cpu;
 /* CUDA devices: cuDNN 9, found at run time. Built without cuDNN's headers, it refuses every rnn. */
 extern const ashlar_rnn_backend ashlar__rnn_backend_cudnn;
 
-/* The same for any back end. No stream may be captured for it; a step that was captured goes on
- * from there. */
+/* Call the back end's restart_dropout(), if it has one. `stream` must not be capturing. Replays of
+ * a step that was captured before continue the new random sequence. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_restart_dropout(const ashlar_rnn *rnn, uint64_t seed,
                                                             ashlar_stream stream);
 
-/* Whether the stack is one that persistent algorithms take, but for its type. */
+/* Whether persistent algorithms accept the stack, apart from its element type. */
 static inline bool ashlar__rnn_may_persist(const ashlar_rnn_config *c) {
     return c->bias == ASHLAR_RNN_BIAS_DOUBLE && c->projection == 0;
 }
 
-/* Whether all sequences of a batch have its steps. */
+/* Whether every sequence of a batch is as long as the batch. */
 static inline bool ashlar__rnn_is_full(const ashlar_rnn_batch *batch) {
     for (size_t b = 0; b < batch->batch; b++) {
         if ((size_t)batch->lengths[b] != batch->steps) {
@@ -72,7 +73,7 @@ static inline bool ashlar__rnn_is_full(const ashlar_rnn_batch *batch) {
     return true;
 }
 
-/* Whether they have, or may be computed as if they had. */
+/* Whether every sequence is that long, or may be computed as if it were. */
 static inline bool ashlar__rnn_may_be_full(const ashlar_rnn_config *c,
                                            const ashlar_rnn_batch *batch) {
     return (batch->padding_is_free != 0 && c->directions == 1 && c->cell != ASHLAR_RNN_RELU) ||

@@ -36,7 +36,7 @@ static ashlar_status check(const ashlar_rnn_layout *layout) {
     return ashlar__instruction_set_check();
 }
 
-/* A pass, or of backward_weights one layer's part; see ashlar_rnn_cpu_args. */
+/* Queue a pass, or one layer's part of backward_weights; see ashlar_rnn_cpu_args. */
 static ashlar_status queue_part(const ashlar_rnn *rnn, ashlar_rnn_pass pass, size_t only_layer,
                                 const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                                 const ashlar_rnn_varying *varying, ashlar_stream stream) {

@@ -164,7 +164,7 @@ typedef struct call {
     const ashlar_rnn_batch *batch;
     const ashlar_rnn_buffers *b;
     ashlar_stream stream;
-    bool is_full; /* described as sequences of full length, which they may not be */
+    bool is_full; /* cuDNN is told that all sequences have full length; some may be shorter */
     cudnnRNNDescriptor_t stack;
     ashlar_cudnn_sizes sizes;
     work_layout at;
@@ -257,7 +257,7 @@ static ashlar_status run(call *c, ashlar_rnn_pass pass) {
     ASHLAR_FAIL_IF(!lay_out_work(c->rnn, &c->sizes, &c->at), ASHLAR_EOVERFLOW,
                    "rnn: the workspace is too large to address");
     const ashlar_rnn_config *config = &c->rnn->layout.config;
-    /* The standard one does less for short sequences. */
+    /* The standard algorithm does less work on short sequences, so it gets their lengths. */
     c->is_full = c->sizes.full == ASHLAR_RNN_STANDARD ? ashlar__rnn_is_full(batch)
                                                       : ashlar__rnn_may_be_full(config, batch);
     const bool falls_back = config->algorithm == ASHLAR_RNN_AUTO && !c->is_full;

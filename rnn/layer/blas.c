@@ -10,7 +10,8 @@
 /* The multiplications in about 25 us of work, which is worth waking a thread for. */
 static const size_t PIECE_PRODUCTS = (size_t)1 << 20;
 
-/* All tiles but the last in a direction are multiples of these: of whole row blocks and panels. */
+/* The sizes of all tiles but the last in each direction are multiples of these, so that row blocks
+ * and panels (panel.h) stay whole. */
 enum { ROW_UNIT = 12, COLUMN_UNIT = 32 };
 
 /* A product whose c is cut into `rows` x `columns` tiles. */
@@ -24,7 +25,7 @@ static size_t units(size_t count, size_t unit) {
     return (count + unit - 1) / unit;
 }
 
-/* The row or column at which tile i of `pieces` begins. `count` of them are cut at whole units. */
+/* The row or column, of `count`, at which tile i of `pieces` begins: a multiple of `unit`. */
 static size_t tile_edge(size_t count, size_t unit, size_t pieces, size_t i) {
     const size_t at = units(count, unit) * i / pieces * unit;
     return at < count ? at : count;

@@ -1,5 +1,6 @@
-/* cell_step.h - one step of one pseudo-layer, as the cells' point-wise halves see it (internal;
- * compiled for each element type and instruction set, see real.h).
+/* cell_step.h - one time step of one pseudo-layer, as the cells' point-wise functions see it: the
+ * matrix products are done elsewhere (internal; compiled for each element type and instruction set,
+ * see real.h).
  *
  * Each cell has one function that computes some rows of a step forward, and one backward. Rows are
  * independent, so any rows may be given. The formulas are those of rnn_layout.h. `restrict` and the

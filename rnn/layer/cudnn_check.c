@@ -1,4 +1,5 @@
-/* cudnn_check.c - compares the packed order of rnn_layout.h with cuDNN's, for each new rnn. */
+/* cudnn_check.c - compares the packed order of weights in rnn_layout.h with cuDNN's, for each new
+ * rnn. */
 #include "rnn/layer/cudnn_state.h"
 
 #include "allocator/base/error.h"
@@ -7,8 +8,8 @@
  * answers NULL for a tensor that is absent. */
 static char *const base = (char *)(uintptr_t)0x100000;
 
-/* One of cuDNN's linear layers, which is one gate of one of our tensors; there the gates follow
- * each other. The projection counts as one gate. */
+/* One of cuDNN's linear layers: one gate of one of our tensors, in which the gates follow each
+ * other. The projection counts as one gate. */
 typedef struct place {
     const ashlar_rnn_layout *layout;
     size_t pseudo_layer, gate, gates;

@@ -4,9 +4,9 @@
 #include "allocator/base/error.h"
 #include "allocator/device/device_impl.h"
 
-/* The largest H for which PERSIST_SMALL is taken. PyTorch's limits are these, forward and backward;
- * it changes the algorithm between the two where H lies between them. Training here takes
- * backward's limit for all passes, so that whoever reads a reserve wrote it. */
+/* The largest H for which PERSIST_SMALL is taken, as in PyTorch. For an H between the two limits
+ * PyTorch runs forward with one algorithm and backward with another. Here all passes of a training
+ * take backward's limit, so that a reserve is read by the algorithm that wrote it. */
 typedef struct small_limits {
     size_t forward, backward;
 } small_limits;
@@ -21,14 +21,15 @@ static bool is_small(const ashlar_rnn_config *c, const ashlar_cudnn_gpu *gpu, bo
     return gpu->major >= 6 && c->hidden <= (training ? most.backward : most.forward);
 }
 
-/* Volta: batch sizes and lengths at which it was faster. */
+/* Volta: batch sizes and lengths at which PERSIST_STATIC was faster. */
 static bool volta_gains(size_t steps, size_t batch) {
     const bool has_batch = (batch % 16 == 0 && batch != 80 && batch != 112) || batch == 8;
     return has_batch && ((steps >= 40 && batch <= 128) || (steps >= 20 && batch <= 96) ||
                          (steps >= 10 && batch <= 32));
 }
 
-/* Ampere and later, of many multiprocessors; 8.6 had errors, and GRUs gained nothing. */
+/* Ampere and later, with many multiprocessors: whether PERSIST_STATIC is taken. It had errors on
+ * compute capability 8.6, and GRUs gained nothing. */
 static bool ampere_gains(const ashlar_rnn_config *c, const ashlar_cudnn_gpu *gpu, size_t batch) {
     const bool is_plain = c->cell == ASHLAR_RNN_TANH || c->cell == ASHLAR_RNN_RELU;
     if (gpu->multiprocessors < 98 || gpu->minor == 6 || c->cell == ASHLAR_RNN_GRU ||

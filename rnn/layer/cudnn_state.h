@@ -1,5 +1,6 @@
-/* cudnn_state.h - an rnn's state for cuDNN: handle, descriptors, dropout's states (internal). All
- * functions but create and destroy require the lock, and the device's context to be current. */
+/* cudnn_state.h - an rnn's state for cuDNN: handle, descriptors, dropout's states (internal). The
+ * functions ashlar__cudnn_state_*, except _create and _destroy, require the lock to be held and the
+ * device's context to be current. */
 #ifndef ASHLAR_CUDNN_STATE_H
 #define ASHLAR_CUDNN_STATE_H
 
@@ -79,8 +80,8 @@ typedef struct ashlar_cudnn_gpu {
 typedef struct ashlar_cudnn_sizes {
     size_t steps, batch;
     bool training;
-    ashlar_rnn_algorithm full; /* for sequences of full length; others take the standard one, or
-                                * this one, too, if the rnn has one only */
+    ashlar_rnn_algorithm full; /* the algorithm for sequences of full length; with ASHLAR_RNN_AUTO
+                                * shorter ones take the standard one, otherwise this one, too */
     size_t reserve, work;
 } ashlar_cudnn_sizes;
 
@@ -95,7 +96,7 @@ typedef struct ashlar_cudnn_state {
     void *states;                  /* dropout's, owned, in device memory; NULL: no dropout */
     size_t states_bytes;
     bool is_seeded;            /* the first training forward has seeded dropout */
-    ashlar_cudnn_gpu gpu;      /* const; of ASHLAR_RNN_AUTO */
+    ashlar_cudnn_gpu gpu;      /* const; set only for ASHLAR_RNN_AUTO */
     size_t built_batch;        /* PERSIST_DYNAMIC: its code is for this batch size; 0: no code */
     ashlar_cudnn_sizes newest; /* kept, because most calls ask for the same shape as the last */
 } ashlar_cudnn_state;
@@ -116,14 +117,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_state_stack(const ashlar_rnn *rnn,
                                                           ashlar_rnn_algorithm algorithm,
                                                           cudnnRNNDescriptor_t *out);
 
-/* Set the descriptors x, y, h and c for a batch. lengths NULL: all have `steps`. */
+/* Set the descriptors x, y, h and c for a batch. lengths NULL: all are `steps`. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_state_describe(const ashlar_rnn *rnn,
                                                              const ashlar_cudnn_state *state,
                                                              size_t steps, size_t batch,
                                                              const int32_t *lengths);
 
-/* The algorithm for sequences of full length: that of `config`, or the one that AUTO's rule says
- * (cudnn_choose.c). It follows PyTorch's, aten/src/ATen/native/cudnn/RNN.cpp, get_algo(). */
+/* The algorithm for sequences of full length: that of `config` or, for AUTO, the one that the rule
+ * in cudnn_choose.c picks. The rule follows PyTorch's get_algo() in
+ * aten/src/ATen/native/cudnn/RNN.cpp. */
 ashlar_rnn_algorithm ashlar__cudnn_choose(const ashlar_rnn_config *config,
                                           const ashlar_cudnn_gpu *gpu, size_t steps, size_t batch,
                                           bool training);

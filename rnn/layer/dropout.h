@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 enum {
-    ASHLAR_DROPOUT_LANES = 8,                       /* blocks drawn at once, in vectors */
+    ASHLAR_DROPOUT_LANES = 8,                       /* Philox blocks computed at once, in vectors */
     ASHLAR_DROPOUT_DRAWS = 4 * ASHLAR_DROPOUT_LANES /* numbers of one call */
 };
 

@@ -129,7 +129,7 @@ static void compute_thin_transposed(const ashlar_gemm_args *p, const ashlar_gemm
     }
 }
 
-/* The right factor is stored untransposed: each row of c is a weighted sum of its rows. */
+/* The right factor is stored untransposed: each row of c is a weighted sum of the factor's rows. */
 static void compute_thin_plain(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
     const size_t width = tile->column_end - tile->column;
     for (size_t row = tile->row; row < tile->row_end; row++) {

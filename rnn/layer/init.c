@@ -68,14 +68,15 @@ static void add(ashlar_dtype dtype, char *values, size_t element, double value) 
     ashlar__convert(dtype, place, ASHLAR_F64, &sum, 1);
 }
 
-/* From a normal distribution of deviation 1, by Box and Muller. */
+/* Draw from a normal distribution of standard deviation 1, by the method of Box and Muller. */
 static double draw_normal(ashlar_random *random) {
     static const double turn = 6.283185307179586;
     const double radius = sqrt(-2 * log(1 - ashlar__random_uniform(random)));
     return radius * cos(turn * ashlar__random_uniform(random));
 }
 
-/* Raise the first of each forget gate's biases. Gates are in the order i f g o. */
+/* Add 1 to each LSTM forget gate's bias: to bW or, without one, to bR. Gates are in the order
+ * i f g o. */
 static void raise_forget_bias(const ashlar_rnn_layout *layout, char *values) {
     const size_t hidden = layout->config.hidden;
     for (size_t p = 0; p < layout->pseudo_layers && layout->config.cell == ASHLAR_RNN_LSTM; p++) {
@@ -87,7 +88,7 @@ static void raise_forget_bias(const ashlar_rnn_layout *layout, char *values) {
     }
 }
 
-/* A part's values, which begin with those of its first tensor. */
+/* Draw a part's values. `values` begins with those of the part's first tensor. */
 static void draw_values(const ashlar_arena *arena, ashlar_init_rule rule, const ashlar_part *part,
                         ashlar_random *random, char *values) {
     const ashlar_arena_entry *tensors = &arena->tensors[part->first];

@@ -1,4 +1,4 @@
-/* network.c - a recurrent network put together from its parts: a step's buffers, and its work. */
+/* network.c - a recurrent network put together from its parts: each call's buffers and work. */
 #include <ashlar/network.h>
 #include <ashlar/rnn.h>
 
@@ -94,7 +94,7 @@ ashlar_status ashlar_network_init(ashlar_network *n, ashlar_init_rule rule, uint
 
 /* ---- one call ---- */
 
-/* Buffers: [T, B, ...] of positions, or with last_only of sequences. */
+/* The buffers of a call. */
 enum {
     LENGTHS,  /* int32 [B] */
     VECTORS,  /* [T, B, I], the embedding's */
@@ -105,7 +105,7 @@ enum {
     DSTATES,
     LAST, /* with last_only: the top layer's h, [B, D*P] */
     DLAST,
-    OUTPUTS, /* [T, B, O]: outputs, then their gradients */
+    OUTPUTS, /* [T, B, O], with last_only [B, O]: outputs, then their gradients */
     LOSS_WORK,
     RESERVE,
     WORK,

@@ -77,10 +77,8 @@ typedef struct need {
     const void *buffer;
 } need;
 
-/*
- * Check that all buffers in `needs` are given. `has_sizes`: whether all sizes are. The list ends
- * with an entry that has no name.
- */
+/* Check that no size is 0 (has_sizes says so) and that no buffer in `needs` is NULL. The list ends
+ * with an entry that has no name. */
 static ashlar_status check(const char *op, bool has_sizes, const need *needs) {
     ASHLAR_FAIL_IF(!has_sizes, ASHLAR_EINVAL, "ashlar_%s: a size is 0", op);
     for (; needs->name != NULL; needs++) {

@@ -1,5 +1,5 @@
-/* ops.h - the list of a model's operations, of which <ashlar/model.h> gives the contracts
- * (internal; C and CUDA C). */
+/* ops.h - the list of a model's operations, whose contracts are in <ashlar/model.h> (internal; C
+ * and CUDA C). */
 #ifndef ASHLAR_OPS_H
 #define ASHLAR_OPS_H
 

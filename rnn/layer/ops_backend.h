@@ -1,5 +1,5 @@
-/* ops_backend.h - the functions of a compute back end for a model's other operations (internal).
- * There is one function for each operation of ops.h, with the same contract. */
+/* ops_backend.h - the functions of a compute back end for a model's operations around the RNN
+ * (internal). There is one function for each operation of ops.h, with the same contract. */
 #ifndef ASHLAR_OPS_BACKEND_H
 #define ASHLAR_OPS_BACKEND_H
 

@@ -10,7 +10,7 @@
 #include "allocator/base/shared_library.h"
 #include "rnn/layer/ops_cuda.h"
 
-/* X(field, symbol). Symbols have _v2 if cuBLAS's header makes the plain name a macro for that. */
+/* X(field, symbol). A symbol has _v2 where the plain name is only a macro of cuBLAS's header. */
 #define ASHLAR_CUBLAS_MAP(X)                    \
     X(get_status_string, cublasGetStatusString) \
     X(create, cublasCreate_v2)                  \
@@ -178,7 +178,7 @@ DEFINE_SIMPLE(embedding_backward, embedding,
 DEFINE_SIMPLE(copy_columns, columns, divide_up(args->rows * args->width, ASHLAR_OPS_PIECE))
 DEFINE_SIMPLE(argmax, argmax, args->rows)
 
-/* The number of valid positions, then each position's part. */
+/* Room for the number of valid positions, then for each position's part of the loss. */
 static size_t loss_work_bytes(size_t positions) {
     return (1 + positions) * sizeof(double);
 }

@@ -1,5 +1,5 @@
-/* ops_cpu.c - the matrix product, embedding, linear layer, softmax and loss on plain memory, for
- * the element type that meson.build compiles this file for (real.h). */
+/* ops_cpu.c - the operations of ops.h, the matrix product and softmax on plain memory, for the
+ * element type that meson.build compiles this file for (real.h). */
 #include "rnn/layer/ops_cpu.h"
 
 #include <math.h>

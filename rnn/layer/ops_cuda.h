@@ -1,4 +1,5 @@
-/* ops_cuda.h - names, blocks and arguments of the kernels of ops.h (internal; C and CUDA C). */
+/* ops_cuda.h - the CUDA kernels for the operations of ops.h: names, arguments, thread blocks
+ * (internal; C and CUDA C). */
 #ifndef ASHLAR_OPS_CUDA_H
 #define ASHLAR_OPS_CUDA_H
 
@@ -19,11 +20,11 @@
  *
  * and for all types, in one block each and with the arguments of cross_entropy:
  *
- *   loss_count           how many positions are valid: what a weight of 0 divides by
- *   loss_sum             loss += the parts
+ *   loss_count           the number of valid positions; if the weight is 0, it is 1 / that number
+ *   loss_sum             loss += weight * the sum of the positions' parts
  *
- * Of a loss's work, word 0 holds that count, and the words behind it the parts, unless the caller
- * wants these in `losses`. */
+ * In a loss's work, an array of doubles, element 0 is that number. The parts follow, unless the
+ * caller wants them in `losses`. */
 #define ASHLAR_OPS_KERNEL_MAP(X)     \
     X(embedding_forward, embedding)  \
     X(embedding_backward, embedding) \

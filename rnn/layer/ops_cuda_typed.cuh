@@ -1,5 +1,5 @@
-/* ops_cuda_typed.cuh - the kernels' bodies for ASHLAR_TYPE (internal; CUDA C). No include guard:
- * ops_cuda.cu includes it for each element type. */
+/* ops_cuda_typed.cuh - the bodies of the kernels of ops_cuda.h for one element type, ASHLAR_TYPE
+ * (internal; CUDA C). No include guard: ops_cuda.cu includes it for each element type. */
 #include "arena/compute/element.h"
 #include "rnn/layer/ops_cuda.h"
 
@@ -19,7 +19,7 @@ static __device__ void ASHLAR_NAME(embedding_forward)(const ashlar_embedding_arg
         }
         const size_t at = i / args->width;
         if (!is_inside(at, args->batch, args->lengths)) {
-            out[i] = 0; /* of every type */
+            out[i] = 0; /* all bits 0: a zero in every type */
             continue;
         }
         const size_t token = (size_t)args->tokens[at];
@@ -118,7 +118,7 @@ static __device__ void ASHLAR_NAME(cross_entropy)(const ashlar_cross_entropy_arg
     double *part = parts_of(args->work, args->losses) + at;
     if (!is_inside(at, args->batch, args->lengths) || args->targets[at] < 0) {
         for (size_t j = threadIdx.x; drow != NULL && j < width; j += THREADS) {
-            drow[j] = 0; /* of every type */
+            drow[j] = 0; /* all bits 0: a zero in every type */
         }
         if (threadIdx.x == 0) {
             *part = 0;
@@ -149,7 +149,8 @@ static __device__ void ASHLAR_NAME(cross_entropy)(const ashlar_cross_entropy_arg
     }
 }
 
-/* How many elements are valid: what a weight of 0 divides by. All blocks find the same. */
+/* The number of valid elements; if the weight is 0, it is 1 / that number. All blocks compute the
+ * same number. */
 static __device__ double ASHLAR_NAME(valid_elements)(const ashlar_squared_error_args *args) {
     double valid = 0;
     for (size_t b = threadIdx.x; b < args->batch; b += THREADS) {

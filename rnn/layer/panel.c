@@ -29,8 +29,9 @@ void pack_panels(bool trans, size_t columns, size_t depth, const real *from, siz
 }
 
 /* Add to the sums the products of one column of the left factor and one row of the panel. at: the
- * column's elements in rows 0, 3, 6 and 9, so that an address is a pointer and a multiple of the
- * stride that the processor scales: arithmetic would take the multipliers' time. */
+ * column's elements in rows 0, 3, 6 and 9. Every other row's element is then 1 or 2 strides behind
+ * one of these, which the processor's addressing can add: separate instructions would take time
+ * from the multiplications. */
 static ASHLAR_ALWAYS_INLINE void multiply_column(const size_t rows, const real *const *at,
                                                  size_t stride, const real *panel,
                                                  vector sum[][2]) {

@@ -73,7 +73,7 @@ static ashlar_status check_batch(const ashlar_rnn *rnn, const ashlar_rnn_batch *
     return ASHLAR_OK;
 }
 
-/* One of the three passes, with the program's structures. */
+/* What a program passed to one of the three passes, read by the sizes that its build knows. */
 typedef struct call {
     ashlar_rnn_batch batch;
     ashlar_rnn_buffers buffers;

@@ -17,8 +17,8 @@ static void add_rows(real *restrict into, const real *restrict from, size_t stri
     }
 }
 
-/* The gradient of h' before the projection; without a projection, dh itself. With one, the gradient
- * after it is also copied to `doutputs`, for backward_weights. */
+/* Returns the gradient of h' before the projection; without a projection, dh itself. With one, the
+ * gradient of the projection's output is also copied to `doutputs`, for backward_weights. */
 static real *backward_projection(const layer_run *run, some_rows rows, size_t t) {
     const size_t state = run->part->state, hidden = run->part->hidden;
     if (run->project.columns == 0) {

@@ -7,7 +7,7 @@
 
 enum { ALIGN = 256 }; /* bytes, of all parts of reserve and work */
 
-/* How a pass is cut. Sizes are multiples of ALIGN. */
+/* How a pass is cut. `cells`, `set` and `reserve` are multiples of ALIGN. */
 typedef struct chunks {
     size_t count;
     size_t steps, rest; /* steps of each chunk but the last; steps of the last */
@@ -37,7 +37,7 @@ static ashlar_status cut(const ashlar_rnn *rnn, size_t steps, size_t batch, bool
         "rnn: %zu time steps; more than %zu need a stack of one direction: cuDNN takes no "
         "more at once, and the reverse direction cannot be cut",
         steps, rnn->most_steps);
-    ASHLAR_FAIL_IF(steps > INT32_MAX, ASHLAR_EOVERFLOW, /* what a length can say */
+    ASHLAR_FAIL_IF(steps > INT32_MAX, ASHLAR_EOVERFLOW, /* lengths are int32 */
                    TOO_LARGE, batch, steps);
     /*
      * Chunks of about equal size: if the last one had only a step or so, the CPU might round

@@ -2,8 +2,8 @@
  *
  * Forward hands the states behind each chunk to the next one, and in training keeps them; backward
  * goes through the chunks from the last to the first, and hands the gradients of states back. That
- * is what one pass would compute, but the gradients of weights are summed in another order. It
- * needs one direction, and sequences that all reach the last chunk.
+ * is what one pass would compute, but the gradients of weights are summed in another order. Chunks
+ * need one direction, and sequences that all reach the last chunk.
  *
  *     reserve = [states behind chunk 0 | 1 | ... | reserve of chunk 0 | 1 | ...]
  *     work    = [two sets of states, or of their gradients | work of one chunk] */

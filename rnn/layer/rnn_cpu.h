@@ -60,7 +60,7 @@ ASHLAR_DECLARE_PASSES(f32, avx512)
 ASHLAR_DECLARE_PASSES(f64, avx512)
 
 /* The passes of a type, [ASHLAR_RNN_PASS_COUNT], of the best set that this processor can run. NULL:
- * not on the CPU. */
+ * the CPU does not compute in that type. */
 ashlar_rnn_cpu_pass *const *ashlar__rnn_cpu_passes_of(ashlar_dtype dtype);
 
 #endif /* ASHLAR_RNN_CPU_H */

@@ -5,7 +5,7 @@
 #include "rnn/layer/blas_impl.h"
 #include "rnn/layer/panel.h"
 
-/* Panels `first` .. `end` - 1 of a factor. */
+/* Pack panels `first` .. `end` - 1 of a factor. */
 static void pack_some(const factor *f, size_t first, size_t end) {
     const size_t column = first * PANEL, last = end * PANEL;
     pack_panels(f->trans, (last < f->columns ? last : f->columns) - column, f->depth,
@@ -102,7 +102,7 @@ void multiply_some(const factor *f, some_rows rows, const real *a, size_t lda, b
                               .ldc = rows.stride * ldc});
 }
 
-/* The cells' half of a step on some rows, of which each piece has every so manieth. */
+/* The cell's part of a step on some rows. Each of `pieces` pieces takes every pieces-th row. */
 typedef struct cell_rows {
     cell_function *function;
     const cell_step *step;

@@ -30,7 +30,7 @@ typedef struct layer_run {
     const ashlar_rnn_rows *batch;
     const layer_part *part;
     bool is_forward;
-    /* `step` has all that both directions need; its output is h' after the step. */
+    /* `step` has what forward and backward both need; its output is h' after the step. */
     void (*run_step)(const struct layer_run *run, cell_step step, some_rows rows, size_t t);
     const real *bias; /* [K], forward */
     const real *dy;   /* backward: this pseudo-layer's columns of [N, D*P] */
@@ -50,12 +50,12 @@ typedef struct layer_run {
 /* Run all steps, shared by the threads. */
 void run_layer(layer_run run, const ashlar_rnn_cpu_args *args);
 
-/* c = or += a * f, for these rows of a and c, which lie `lda` and `ldc` elements apart. */
+/* c = or += a * f, for the given rows of a and c, which lie `lda` and `ldc` elements apart. */
 void multiply_some(const factor *f, some_rows rows, const real *a, size_t lda, bool adds, real *c,
                    size_t ldc);
 
-/* The point-wise half of a step (cell_step.h) on these rows, shared by threads as its product is.
- */
+/* Run the cell's part of a step (cell_step.h) on the given rows. Threads share it as they share the
+ * step's product. */
 void run_cell(const layer_run *run, cell_function *function, const cell_step *step, some_rows rows);
 
 #endif /* ASHLAR_RNN_FACTOR_H */

@@ -1,5 +1,5 @@
-/* rnn_layout.c - offsets of the weights of an RNN stack in cuDNN's packed order, and their names in
- * PyTorch's. */
+/* rnn_layout.c - offsets of the weights of an RNN stack in cuDNN's packed order, and the weights'
+ * PyTorch names. */
 #include <ashlar/rnn.h>
 
 #include <ashlar/rnn_layout.h>

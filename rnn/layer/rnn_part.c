@@ -91,8 +91,8 @@ static size_t state_row(const ashlar_rnn_rows *batch, const layer_part *part, si
     return (part->layer * directions + part->direction) * batch->batch + batch->order[p];
 }
 
-/* The row of our own states that holds a state of sequence p (rnn_rows.h). Gradients are in the
- * batch's order. */
+/* The row of our own states that holds a state of sequence p (rnn_rows.h). Gradients have one row
+ * for each sequence: row p. */
 static size_t own_row(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                       const layer_part *part, state_kind kind, bool is_cell, size_t p) {
     const bool is_begin = (kind == FIRST_STATES) == (part->direction == 0);

@@ -50,10 +50,8 @@ static inline layer_part open_pseudo_layer(const ashlar_rnn_rows *batch,
     return view;
 }
 
-/*
- * side_before: the t of state(t) that step t of a direction starts from. side_after: the t of the
- * state that this step leaves.
- */
+/* Of which i state(i) (rnn_rows.h) is the state before step t of a direction (side_before), and the
+ * state after it (side_after). */
 static inline size_t side_before(size_t direction, size_t t) {
     return direction == 0 ? t : t + 1;
 }

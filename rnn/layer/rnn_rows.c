@@ -18,15 +18,16 @@ enum { BUFFER_ALIGN = 64 };
  */
 enum { PACKED_STEPS = 4 };
 
-/* The least work worth a thread: the sequences and multiplications of a strand (a share of the
- * sequences), the multiplications of a piece (a share of the columns of a step's product). */
+/* The least work that is worth a thread. STRAND_*: the sequences and the multiplications of a
+ * strand, a share of the sequences. PIECE_*: the multiplications of a piece, a share of the columns
+ * of a step's product. */
 enum { STRAND_ROWS = 4, STRAND_PRODUCTS = 1 << 20, PIECE_PRODUCTS = 1 << 16 };
 
-/* Strands each read all of R at every step. A larger R than this stays in no processor's own cache:
- * its columns are shared instead, so that each thread reads, and may keep, a part. */
+/* Each strand reads all of R at every step. An R larger than this does not stay in a core's own
+ * cache. So threads share its columns instead: each reads, and may keep cached, only a part. */
 enum { STRAND_BYTES = 2 << 20 };
 
-/* Buffers placed one after the other. fits: whether all buffers so far fit. */
+/* Buffers placed one after the other. fits: whether the end of the last one fits in a size_t. */
 typedef struct room {
     size_t used;
     bool fits;
@@ -80,8 +81,9 @@ static bool map_slice(ashlar_rnn_rows *b, size_t rows, size_t state_rows) {
     return slice.fits;
 }
 
-/* Room for the panels of a matrix and of its transpose: both in every pass, and as wide as for the
- * widest instruction set, so that sizes are equal everywhere. */
+/* Room for the panels of a matrix or of its transpose, whichever need more: one size for every
+ * pass. Panels count as wide as those of the widest instruction set, so sizes are equal everywhere.
+ */
 static size_t place_panels(room *r, size_t rows, size_t cols, size_t item) {
     const size_t wide = 2 * ASHLAR_VECTOR_BYTES_MAX / item;
     const size_t plain = (cols + wide - 1) / wide * wide * rows; /* of less than 2^31 weights */
@@ -149,7 +151,7 @@ ashlar_status ashlar__rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t step
     return ASHLAR_OK;
 }
 
-/* T passes over B lengths, which is less than one pass over the rows, and a stable sort. */
+/* A stable sort. Its T passes over B lengths cost less than one pass over the rows. */
 static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
     size_t placed = 0;
     for (size_t length = batch->steps; length > 0; length--) {
@@ -174,7 +176,7 @@ static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
 /* The number of shards: one for each thread if there are enough sequences and work, else 1. */
 static size_t count_shards(const ashlar_rnn_rows *batch) {
     const size_t threads = ashlar__workers_count(), most = batch->batch / STRAND_ROWS;
-    const size_t each = batch->gate_rows * batch->layout->state; /* row */
+    const size_t each = batch->gate_rows * batch->layout->state; /* multiplications for a row */
     const size_t bytes = each * ashlar_dtype_bytes(batch->layout->config.dtype);
     if (bytes > STRAND_BYTES || most < threads ||
         batch->row_count < STRAND_PRODUCTS / each * threads) {

@@ -1,5 +1,5 @@
-/* rnn_varying.h - a pass of an RNN that reads in device memory what differs from step to step, so
- * that a captured pass can be launched again (internal). */
+/* rnn_varying.h - a pass of an RNN that reads from device memory what differs from one training
+ * step to the next, so that a captured pass can be launched again (internal). */
 #ifndef ASHLAR_RNN_VARYING_H
 #define ASHLAR_RNN_VARYING_H
 
@@ -12,16 +12,16 @@ typedef struct ashlar_rnn_varying {
 } ashlar_rnn_varying;
 
 /* Like the call of rnn.h for that pass, with the lengths and the seed of *varying; batch->lengths
- * is not read. A back end that takes lengths from the host only runs every sequence to its full
- * length, padding included, and draws its own seeds: see ashlar__rnn_varies().
+ * is not read. A back end that can take lengths only from the host runs all sequences for all
+ * steps, padding included, and draws its own seeds: see ashlar__rnn_varies().
  *
  * Errors: those of ashlar_rnn_forward(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_queue_varying(
     const ashlar_rnn *rnn, ashlar_rnn_pass pass, const ashlar_rnn_batch *batch,
     const ashlar_rnn_buffers *buffers, const ashlar_rnn_varying *varying, ashlar_stream stream);
 
-/* Whether the back end reads lengths and seeds in device memory. If not, last states and the
- * reverse direction come after the padding. */
+/* Whether the back end reads lengths and seeds from device memory. If not, last states are those
+ * after the padding, and the reverse direction begins with the padding. */
 bool ashlar__rnn_varies(const ashlar_rnn *rnn);
 
 #endif /* ASHLAR_RNN_VARYING_H */

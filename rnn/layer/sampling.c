@@ -77,8 +77,9 @@ static void rank(ashlar_sampling *c) {
     }
 }
 
-/* How many of the `count` likeliest symbols reach the share top_p < 1 of their sum. The loop ends
- * at `count` at the latest, since both sums add the same numbers in the same order. */
+/* How many of the `count` likeliest symbols it takes to reach the share top_p < 1 of the sum of
+ * their probabilities. The loop ends at `count` at the latest, since both sums add the same
+ * probabilities in the same order. */
 static size_t count_nucleus(const ashlar_sampling *c, size_t count) {
     double total = 0, mass = 0;
     size_t kept = 0;

@@ -1,5 +1,5 @@
-/* sampling.h - drawing a symbol from logits in memory of its own (internal): what an ashlar_sampler
- * of <ashlar/model.h> is. */
+/* sampling.h - draws a symbol from logits, which it holds in host memory of its own (internal). An
+ * ashlar_sampler of <ashlar/model.h> is one of these. */
 #ifndef ASHLAR_SAMPLING_H
 #define ASHLAR_SAMPLING_H
 
@@ -20,8 +20,8 @@ void ashlar__sampling_finish(ashlar_sampling *sampling); /* a zeroed struct is a
 
 /* Draw a symbol from sampling->logits.
  *
- * number   in [0, 1). The kept symbols divide this range among them, in the order of their numbers,
- *          in proportion to their probabilities; the symbol whose part contains `number` is drawn
+ * number   in [0, 1). The kept symbols, 0 first, divide this range among them in proportion to
+ *          their probabilities; the symbol whose part contains `number` is drawn
  *
  * Threads: one at a time per struct.
  * Errors:  ASHLAR_EFORMAT (a logit is not finite).
