@@ -15,7 +15,7 @@ typedef struct drawn_item {
 } drawn_item;
 
 /* Invariants: `items` holds the caller's items in this epoch's order; batch_order[] is a
- * permutation of 0 .. window - 1; drawn_count <= item_count,  batches_left <= window */
+ * permutation of 0 .. window - 1; drawn_count <= item_count; batches_left <= window */
 struct ashlar_batch_sampler {
     size_t batch;
     size_t window;
@@ -26,7 +26,7 @@ struct ashlar_batch_sampler {
     drawn_item *drawn;                /* [window * batch], the window's items, for sorting */
     ashlar_batch_sampler_item *ready; /* [window * batch], the window's items in sorted order */
     size_t *batch_order;              /* [window] */
-    size_t batches_left;              /* of batch_order: those still to hand out come first */
+    size_t batches_left;              /* still to hand out: the first entries of batch_order */
     double handed_out;                /* items in all epochs so far; exact up to 2^53 */
 };
 

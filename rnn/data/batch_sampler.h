@@ -28,7 +28,7 @@ typedef struct ashlar_batch_sampler_item {
 
 /* Create a batch sampler over `count` items. The items are copied.
  *
- * batch    items per batch, 1..; items repeat if there are fewer
+ * batch    items per batch, 1..; if `count` is less, a batch has items more than once
  * window   batches per window, 1..
  *
  * Ownership: *out is the caller's.

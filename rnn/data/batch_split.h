@@ -68,9 +68,9 @@ ashlar_batch_window ashlar__batch_split_window(const ashlar_batch_split *split, 
 size_t ashlar__batch_split_tokens(const ashlar_batch_split *split, size_t part,
                                   const int32_t *lengths, size_t batch);
 
-/* Copy the columns of shards first .. first + count - 1 of `all` equal ones out of a batch of
- * `batch` sequences, shard after shard. Shard s has the sequences s, s + all, s + 2 all, ...: still
- * longest first. Copies inputs, targets and lengths. */
+/* Copy shards first .. first + count - 1 of a batch of `batch` sequences, one shard after another:
+ * their columns of inputs and targets, and their lengths. The batch has `all` equal shards. Shard s
+ * has the sequences s, s + all, s + 2 all, ...: still longest first. */
 void ashlar__batch_take_shards(const ashlar_batch *from, size_t batch, size_t all, size_t first,
                                size_t count, ashlar_batch *to);
 

@@ -38,11 +38,11 @@ typedef struct ashlar_batcher_config {
     uint64_t seed;
     size_t stride; /* steps from the start of a piece to the start of the next, 1 .. max_steps;
                       0 stands for max_steps, so that pieces do not overlap */
-    size_t held_out;     /* every so many records one is left out; 0: none is. Not 1 */
-    bool is_of_held_out; /* the other way round: only those records. Such a batcher draws nothing */
+    size_t held_out;     /* leave out the last of every held_out records, 2..; 0: none */
+    bool is_of_held_out; /* take only those records instead; such a batcher has no batch sampler */
 } ashlar_batcher_config;
 
-/* Whether a record is the last of so many: so the first one is never held out. */
+/* Whether a record is the last of every held_out ones, so that the first is never held out. */
 static inline bool ashlar__batcher_is_held_out(size_t held_out, size_t record) {
     return held_out > 0 && record % held_out == held_out - 1;
 }
@@ -52,7 +52,7 @@ static inline bool ashlar__batcher_is_held_out(size_t held_out, size_t record) {
 typedef struct ashlar_batch {
     int32_t *inputs;  /* [T, B], room for ashlar__batcher_array_bytes(); padding is 0 */
     int32_t *targets; /* [T, B], likewise */
-    int32_t *lengths; /* [B], 1 .. T, longest first */
+    int32_t *lengths; /* [B], 1 .. T, longest first; 0 only from ashlar__batcher_fill() */
     size_t steps;     /* T = lengths[0] */
     size_t tokens;    /* sum of the lengths */
     double epoch;     /* epochs handed out so far, this batch included */
@@ -79,8 +79,8 @@ size_t ashlar__batcher_array_bytes(const ashlar_batcher *batcher);
 
 void ashlar__batcher_next(ashlar_batcher *batcher, ashlar_batch *batch);
 
-/* Write pieces side by side, the longest of them first, at most as many as a batch has sequences.
- * The columns behind them have length 0. Sets all but the epoch. */
+/* Write `count` pieces, 1 .. B, longest first, side by side into a batch. The columns after them
+ * get length 0. Sets every field but the epoch. */
 void ashlar__batcher_fill(const ashlar_batcher *batcher, const ashlar_batch_sampler_item *pieces,
                           size_t count, ashlar_batch *batch);
 

@@ -41,7 +41,8 @@ typedef struct path_list {
     size_t count, capacity;
 } path_list;
 
-/* The next line of a text that is followed by a 0, without its line end. */
+/* Cut the next line off a text, without its line end. The byte after the text, which must be 0, is
+ * read. */
 static ashlar_piece cut_line(ashlar_piece *rest) {
     ashlar_piece line = ashlar__piece_cut(rest, '\n');
     line.bytes -=

@@ -6,7 +6,8 @@
  *     words       [T, B]      padding is 0
  *     targets     [T, B]      padding is 0
  *     lengths     [B]         words of each sentence, 1..T, longest first
- *     present     [T, B]      1 if a sentence has a word here, else 0: lengths of one-step passes
+ *     present     [T, B]      1 if a sentence has a word here, else 0: row t is the `lengths` of
+ *                             operations on step t alone
  *     char_counts [T*B]       characters of each word, 1..C; padding has 1 character, number 0
  *     characters  [C, T*B]    padding is 0
  *
@@ -61,7 +62,7 @@ void ashlar__tagger_batch_fill_padded(ashlar_tagger_batch *batch,
                                       const ashlar_batch_sampler_item *items, size_t count,
                                       size_t steps, size_t width);
 
-/* Make the batch the largest of this shape: T words in every sentence, C characters in each. */
+/* Make the batch the largest of this shape: every sentence has T words, every word C characters. */
 void ashlar__tagger_batch_fill_largest(ashlar_tagger_batch *batch,
                                        const ashlar_tagger_shape *shape);
 
