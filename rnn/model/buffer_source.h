@@ -11,11 +11,11 @@ typedef struct ashlar_buffer_request {
     const char *name; /* static */
     size_t bytes;
     ashlar_tag tag;
-    bool is_backward; /* asked for behind the step's forward pass */
+    bool is_backward; /* asked for after the step's forward pass */
 } ashlar_buffer_request;
 
-/* In the place of an allocator's ashlar_alloc_tagged() and ashlar_free(), with their contracts;
- * both may be NULL, for those themselves. */
+/* What is called in place of ashlar_alloc_tagged() (take) and ashlar_free() (give), with the same
+ * contracts. take or give NULL: the allocator's own function is called. */
 typedef struct ashlar_buffer_hooks {
     ashlar_status (*take)(void *context, const ashlar_buffer_request *request,
                           ashlar_allocator *allocator, ashlar_stream stream, void **out);
@@ -26,13 +26,13 @@ typedef struct ashlar_buffer_hooks {
     void *context;
 } ashlar_buffer_hooks;
 
-/* One for all steps of a task. */
+/* Where all steps of a task take their buffers from. */
 typedef struct ashlar_buffer_source {
     const ashlar_buffer_hooks *hooks; /* NULL: the allocator's own functions */
     uint64_t address_sum;             /* a checksum of the addresses that steps and dry runs got */
 } ashlar_buffer_source;
 
-/* source NULL: the allocator's own functions. */
+/* Take a buffer. source NULL: by the allocator's own function. */
 static inline ASHLAR_MUST_CHECK ashlar_status ashlar__buffer_take(ashlar_buffer_source *source,
                                                                   const ashlar_buffer_request *r,
                                                                   ashlar_allocator *base,
@@ -48,7 +48,7 @@ static inline ASHLAR_MUST_CHECK ashlar_status ashlar__buffer_take(ashlar_buffer_
     return status;
 }
 
-/* In stream order: queued work may still use the buffer. ptr may be NULL. */
+/* Give a buffer back in stream order: queued work may still use it. ptr may be NULL. */
 static inline ASHLAR_MUST_CHECK ashlar_status ashlar__buffer_give(ashlar_buffer_source *source,
                                                                   ashlar_allocator *base,
                                                                   void *ptr) {

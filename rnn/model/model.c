@@ -109,7 +109,8 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* Raise the sizes to those of a chunk of `steps`, in training and in a forward pass only. */
+/* Raise the sizes to what a chunk of `steps` needs, both for training and for a forward pass that
+ * has no reserve. */
 static ashlar_status raise_to_chunk(const ashlar_model *model, size_t steps, size_t batch,
                                     ashlar_step_sizes *s) {
     ashlar_step_sizes one;

@@ -49,8 +49,8 @@ typedef struct ashlar_model {
     ashlar_model_views gradients; /* NULL pointers in a model for inference */
     const double *loss_scale;     /* multiplies the loss's gradient; in device memory; NULL: 1 */
     uint64_t dropout_seed;        /* for the next step; the trainer sets it before each step */
-    size_t dropout_first, dropout_stride; /* as in ashlar_rnn_batch; likewise */
-    const uint64_t *seed_at; /* added to dropout_seed, in device memory; read if lengths are, too */
+    size_t dropout_first, dropout_stride; /* as in ashlar_rnn_batch; set likewise */
+    const uint64_t *seed_at; /* device: added to dropout_seed, if lengths are read there, too */
     ashlar_final final;      /* told of the gradients that a step is done with */
     ashlar_buffer_source *source; /* of the steps' buffers; NULL: the allocator */
 } ashlar_model;
@@ -72,7 +72,7 @@ typedef struct ashlar_step_sizes {
     bool keeps_y;     /* whether backward reads y: ashlar_rnn_backward_reads_output() */
     size_t state;     /* one set of states: h [L, B, P], then for the LSTM c [L, B, H] */
     size_t cells;     /* offset of c in a set, in bytes */
-    size_t states;    /* number of sets at chunk borders, and for gradients; 0: only one chunk */
+    size_t states;    /* the sets at chunk borders and two for gradients; 0: only one chunk */
 } ashlar_step_sizes;
 
 /* What one step works on: some time steps of some sequences, as batch_split.h lays them out.
@@ -87,15 +87,15 @@ typedef struct ashlar_model_window {
     const int32_t *targets;     /* [T, B] in device memory */
     const int32_t *lengths;     /* [chunks, B] in device memory, each 0 .. the chunk's steps */
     const int32_t *rnn_lengths; /* `lengths` on the host, with 1 for each 0; read during the call */
-    const int32_t *rnn_lengths_at; /* the same in device memory, read when the work runs, so that it
-                                    * can be captured; NULL: on the host */
-    double weight;              /* of each position's loss; 0: 1 / tokens, if not in chunks */
-    const double *weight_at;    /* where the weight is, in device memory; NULL: in `weight` */
+    const int32_t *rnn_lengths_at; /* rnn_lengths in device memory, read when the work runs, so that
+                                    * the work can be captured; NULL: read those on the host */
+    double weight;              /* of each position's loss; 0, without chunks only: 1 / tokens */
+    const double *weight_at;    /* the weight in device memory; NULL: take `weight` */
     const void *first;          /* the set of states before the window; NULL: zeros */
     void *last;                 /* receives the set after the window; NULL: not wanted */
-    bool is_test; /* only compute the loss, without dropout; buffers are taken as for a step. Where
-                   * that has dropout, let `sizes` be those of the longest window: else there may be
-                   * one buffer more */
+    bool is_test; /* only compute the loss, without dropout, in the buffers of a training step. If
+                   * the model has dropout, let `sizes` be those of the longest window: with others
+                   * one more buffer may be taken */
 } ashlar_model_window;
 
 /* Build the model and take memory for its weights from `allocator`. The weights are 0 until they
@@ -139,7 +139,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__model_step(ashlar_model *model,
                                                    const ashlar_model_window *window,
                                                    const ashlar_step_sizes *sizes, double *loss);
 
-/* Tell model->final of the linear layer's gradients. Errors: its own. */
+/* Tell model->final of the linear layer's gradients. Errors: those of final.tell(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_report_linear(const ashlar_model *model);
 
 /* The most bytes that a step of these sizes holds at once, each buffer rounded up as in a plan. */

@@ -122,8 +122,8 @@ static size_t chunk_count(const step *s) {
     return w->chunk == 0 ? 1 : (w->steps - 1) / w->chunk + 1;
 }
 
-/* Padding has a token, and its loss counts for nothing. Where states are carried on, those of the
- * padding would be. */
+/* padding_is_free: padding has tokens, so its x is finite, and its loss does not count. Not if
+ * states are carried on, for those would be the states after the padding. */
 static ashlar_rnn_batch rnn_batch(const step *s) {
     return (ashlar_rnn_batch){
         .steps = s->now.steps,
@@ -164,7 +164,7 @@ static ashlar_rnn_buffers rnn_buffers(const step *s) {
     };
 }
 
-/* Whether gradients are final behind this chunk's backward pass: the first chunk's comes last. */
+/* Whether gradients are final after this chunk's backward pass: the first chunk's comes last. */
 static bool reports(const step *s) {
     return s->model->final.tell != NULL && s->now.dbefore == NULL;
 }
@@ -189,8 +189,8 @@ static ashlar_status queue_rnn(const step *s, ashlar_rnn_pass pass, const ashlar
     }
 }
 
-/* Inference has no reserve, so it needs a larger workspace: the reserve's memory if that is enough.
- * If not, it is memory that no training step took. */
+/* Inference has no reserve, so it may need a larger workspace. Use the reserve's memory if that is
+ * enough; if not, take a buffer that no training step takes. */
 static ashlar_status turn_to_inference(step *s, ashlar_rnn_buffers *all) {
     size_t none, need;
     ASHLAR_TRY(

@@ -105,8 +105,9 @@ ashlar_status ashlar__tagger_init_weights(ashlar_tagger *tagger, uint64_t seed) 
 
 #define AT(buffer) ASHLAR_TAGGER_BUFFER_##buffer
 
-/* Compute the bytes of the buffers of rows. Without label feedback, LABEL has logits for all words
- * at once; with it, TOKEN has them for one word of each sentence. Returns false on overflow. */
+/* Compute the bytes of the buffers that the RNNs do not size themselves. Without label feedback,
+ * LABEL has logits for all words at once; with it, TOKEN has them for one word of each sentence.
+ * Returns false on overflow. */
 static bool size_rows(const ashlar_tagger *tagger, const ashlar_tagger_shape *shape, size_t *of) {
     const ashlar_tagger_config *c = &tagger->config;
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(tagger->word_rnn);
@@ -115,7 +116,7 @@ static bool size_rows(const ashlar_tagger *tagger, const ashlar_tagger_shape *sh
     const size_t labelled = c->label_embedding > 0 ? 0 : words;
     const size_t tokens = c->label_embedding > 0 ? shape->batch : 0;
     const struct {
-        ashlar_tagger_buffer buffer, gradient; /* of the same size; the same if it has none */
+        ashlar_tagger_buffer buffer, gradient; /* of equal size; `buffer` again: none */
         size_t rows, width;                    /* in elements */
     } all[] = {
         {AT(CHAR_INPUTS), AT(CHAR_DINPUTS), letters, c->character_embedding},
@@ -142,8 +143,8 @@ static bool size_rows(const ashlar_tagger *tagger, const ashlar_tagger_shape *sh
     return fits;
 }
 
-/* Compute the bytes of the RNNs' buffers. The words' also fit the RNN without dropout, which makes
- * the predictions. */
+/* Compute the bytes of the RNNs' buffers. Those of the words' RNN also suffice for its twin without
+ * dropout, which makes the predictions. */
 static ashlar_status size_rnns(const ashlar_tagger *tagger, const ashlar_tagger_shape *shape,
                                size_t *of) {
     const ashlar_rnn *const both[] = {tagger->word_rnn, tagger->word_rnn_predict};
@@ -168,7 +169,7 @@ ashlar_status ashlar__tagger_sizes(const ashlar_tagger *tagger, const ashlar_tag
         .keeps_outputs = ashlar_rnn_backward_reads_output(tagger->word_rnn),
     };
     size_t batch_bytes, all = 0;
-    ASHLAR_TRY(ashlar__tagger_batch_bytes(shape, &batch_bytes)); /* it counts words and letters */
+    ASHLAR_TRY(ashlar__tagger_batch_bytes(shape, &batch_bytes)); /* checks T*B*C, too */
     ASHLAR_TRY(size_rnns(tagger, shape, s.of));
     bool fits = size_rows(tagger, shape, s.of);
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {

@@ -70,16 +70,17 @@ typedef struct ashlar_tagger {
     ashlar_tagger_views gradients; /* NULL pointers in a tagger for inference */
     const double *loss_scale;      /* multiplies the loss's gradient; in device memory; NULL: 1 */
     uint64_t dropout_seed;         /* for the next step; the trainer sets it before each step */
-    size_t dropout_first, dropout_stride; /* as in ashlar_rnn_batch; likewise */
-    /* In device memory: the weight of each word's loss, and what is added to the seed. With these,
-     * a step's calls depend on its batch's shape alone, and can be captured. NULL: by the call */
+    size_t dropout_first, dropout_stride; /* as in ashlar_rnn_batch; set likewise */
+    /* In device memory. weight_at: the weight of each word's loss, in place of the step's argument;
+     * seed_at: what is added to dropout_seed. With these, a step's calls depend on nothing but its
+     * batch's shape, and can be captured. Both NULL: not wanted */
     const double *weight_at;
     const uint64_t *seed_at;
     ashlar_buffer_source *source; /* of the steps' buffers; NULL: the allocator */
 } ashlar_tagger;
 
 /* As ashlar__model_create(), ashlar__model_init_weights() and ashlar__model_sizes() (model.h). The
- * linear layer's first weights are in +-1/sqrt(its inputs). */
+ * linear layer's initial weights are in +-1/sqrt(number of its inputs). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__tagger_create(ashlar_allocator *allocator,
                                                       ashlar_stream stream,
                                                       const ashlar_tagger_config *config,

@@ -1,4 +1,4 @@
-/* tagger_memory.c - the table of a step's buffers, its sums, and the printed estimate. */
+/* tagger_memory.c - the table of the buffers of a tagger's step, its sums, the printed estimate. */
 #include "rnn/model/tagger_memory.h"
 
 #include "allocator/base/error.h"

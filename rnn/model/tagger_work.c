@@ -12,7 +12,8 @@ static size_t output_of(const ashlar_tagger_work *w) {
     return ashlar_rnn_layout_of(w->tagger->word_rnn)->output;
 }
 
-/* The labels of the previous token; TOKEN_LABELS has their vectors, or the gradient of these. */
+/* How to embed the previous token's labels; TOKEN_LABELS has their vectors, or the gradient of
+ * these. */
 static ashlar_embedding_args label_embedding(const ashlar_tagger_work *w) {
     return (ashlar_embedding_args){
         .steps = 1,
@@ -135,8 +136,8 @@ static ashlar_status split_token(const ashlar_tagger_work *w) {
     return ashlar_embedding_backward(m->ops, &before, m->stream);
 }
 
-/* Queue forward and backward of one token of each sentence. They are sorted by length: the first
- * `active` ones have the token. */
+/* Queue forward and backward of one token of each sentence. Sentences are sorted by length: the
+ * first `active` ones have the token. */
 ashlar_status ashlar__tagger_queue_token(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     const size_t first = w->token * w->batch->shape.batch;

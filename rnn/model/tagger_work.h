@@ -21,8 +21,8 @@ typedef struct ashlar_tagger_work {
     double *loss;                              /* device memory */
     int32_t *labels;                           /* host memory; only for ASHLAR_TAGGER_PREDICT */
     ashlar_tagger_arrays arrays;               /* the batch in device memory */
-    size_t token;                              /* the token at which TOKEN is, 0 .. T-1 */
-    size_t active;                             /* sentences that have that token; fixed: all */
+    size_t token;                              /* that phase TOKEN works on, 0 .. T-1 */
+    size_t active;                             /* sentences that have it; if is_fixed(): all */
     void *buffers[ASHLAR_TAGGER_BUFFER_COUNT]; /* NULL while not held */
 } ashlar_tagger_work;
 

@@ -27,13 +27,13 @@ typedef struct ashlar_weights {
     ashlar_weight list[ASHLAR_WEIGHTS_MAX]; /* in the arena's order */
 } ashlar_weights;
 
-/* Create an arena of these weights, and bind the views. *arena is set after a failure too, once
- * there is one. Errors: those of ashlar_arena_commit(). */
+/* Create an arena of these weights, and bind the views. After a failure *arena is set, too, if the
+ * arena was made by then; the caller destroys it. Errors: those of ashlar_arena_commit(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__weights_open(const ashlar_weights *weights,
                                                      unsigned regions, ashlar_arena **arena);
 
-/* Draw all weights from `seed`, by our rule (ashlar_init_weights()). Stream: waits for it. Errors:
- * ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+/* Draw all weights from `seed`, by ASHLAR_INIT_ASHLAR (<ashlar/model.h>). Stream: waits for it.
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__weights_draw(const ashlar_weights *weights,
                                                      ashlar_arena *arena, uint64_t seed);
 
