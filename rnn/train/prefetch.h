@@ -38,14 +38,16 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__prefetch_init(ashlar_prefetch *prefetch,
                                                       ashlar_device *device, ashlar_task *task,
                                                       ashlar_stream stream);
 
-/* Wait for all queued work; its failures are not reported. A zeroed struct is allowed. */
+/* Wait for all queued work, whose failures are not reported, and give back what _init took. A
+ * zeroed struct is allowed. */
 void ashlar__prefetch_finish(ashlar_prefetch *prefetch);
 
 static inline size_t ashlar__prefetch_buffer(size_t step) {
     return step % ASHLAR_TASK_BUFFERS;
 }
 
-/* The batch drawn for a step, and the tokens of each of its parts: until step + 3 is drawn. */
+/* _batch: the batch drawn for a step. _tokens: the tokens of each of its parts. Both are valid
+ * until the batch of step + 3 is drawn. */
 static inline const ashlar_task_batch *ashlar__prefetch_batch(const ashlar_prefetch *prefetch,
                                                               size_t step) {
     return &prefetch->batches[step % ASHLAR_PREFETCH_FLIGHTS];

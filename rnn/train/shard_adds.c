@@ -1,17 +1,17 @@
-/* shard_adds.c - adds up shards on a CUDA device, where the host cannot: to += 1 from^T is what a
- * linear layer's backward does to its weights, in one rounding, as ashlar__sum_add() has it. */
+/* shard_adds.c - adds up shards on a CUDA device. There to += from is queued as backward of a
+ * linear layer with dy = 1, x = from, dweight = to, which rounds once, like ashlar__sum_add(). */
 #include "allocator/base/error.h"
 #include "arena/compute/convert.h"
 #include "rnn/train/train_impl.h"
 
-/* As cuBLAS counts. */
+/* In one call: cuBLAS counts in int. */
 static const size_t MOST_ELEMENTS = (size_t)1 << 30;
 
 static void *one_of(const ashlar_shard_adds *a, ashlar_dtype dtype) {
     return (char *)a->ones + (size_t)dtype * sizeof(double);
 }
 
-/* Operations for the gradients' types, and for losses. */
+/* Create operations for the gradients' types, and for losses. */
 static ashlar_status open_types(ashlar_trainer *t) {
     const ashlar_arena *arena = t->task->arena;
     ashlar_shard_adds *a = &t->sums.adds;
@@ -36,7 +36,7 @@ ashlar_status ashlar__shard_adds_open(ashlar_trainer *t) {
         ashlar__convert((ashlar_dtype)type, &ones[type], ASHLAR_F64, &one, 1);
     }
     ASHLAR_TRY(ashlar_copy_to_device(t->device, t->sums.adds.ones, ones, sizeof ones, t->stream));
-    return ashlar_stream_synchronize(t->device, t->stream); /* it has read the array */
+    return ashlar_stream_synchronize(t->device, t->stream); /* until it has read `ones` */
 }
 
 void ashlar__shard_adds_close(ashlar_trainer *t) {

@@ -63,7 +63,7 @@ void ashlar__shard_pieces_close(ashlar_trainer *t) {
     t->sums.pieces.ends = NULL;
 }
 
-/* Give each rank the sums of what bytes from .. end - 1 of the gradients have of its part. */
+/* Of bytes from .. end - 1 of the gradients, give each rank the sums of those in its own part. */
 static ashlar_status reduce_parts(const ashlar_trainer *t, size_t from, size_t end,
                                   ashlar_dtype dtype) {
     const ashlar_collectives *c = t->sums.collectives;
@@ -99,7 +99,8 @@ static ashlar_status send(ashlar_trainer *t, size_t first, size_t last) {
                : reduce_parts(t, from, from + bytes, one.dtype);
 }
 
-/* Send all in [from, to) that is due and was not sent. */
+/* Count a report of the tensors in [from, to). Send those that have now been reported `due` times
+ * or more and were not sent yet. */
 static ashlar_status send_between(ashlar_trainer *t, const char *from, const char *to, size_t due) {
     const ashlar_arena *arena = t->task->arena;
     ashlar_shard_tensor *tensors = t->sums.pieces.tensors;
@@ -121,7 +122,7 @@ static ashlar_status send_between(ashlar_trainer *t, const char *from, const cha
     return open < count ? send(t, open, count - 1) : ASHLAR_OK;
 }
 
-/* The task tells so once for each micro-batch; the last makes it final. */
+/* The task calls this once for each micro-batch; the gradients are final at the last call. */
 static ashlar_status on_final(void *context, const void *from, const void *to) {
     ashlar_trainer *t = context;
     return send_between(t, from, to, t->config.accumulate == 0 ? 1 : t->config.accumulate);

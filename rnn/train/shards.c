@@ -7,7 +7,7 @@
 #include "arena/reduce/sum.h"
 #include "rnn/train/train_impl.h"
 
-/* The difference between the seeds of neighbouring ranks that drop alone. Odd. */
+/* The difference between the dropout seeds of neighbouring ranks that drop alone (task.h). Odd. */
 static const uint64_t RANK_STRIDE = UINT64_C(0x8ebc6af09c88c6e3);
 
 static size_t ranks_of(const ashlar_train_config *c) {
@@ -56,8 +56,9 @@ ashlar_status ashlar__shards_check(const ashlar_train_config *c) {
 
 /* ---- set-up ---- */
 
-/* Register regions in memory that can be shared, for the life of the collectives. Where a region
- * does not fill its segment, what lies beside it may lie elsewhere on other ranks. */
+/* Attach the gradients' and the parameters' memory to the collectives, for their life, if it can be
+ * shared. Not if a region does not fill its segment: what else is in the segment may lie elsewhere
+ * on other ranks. */
 static ashlar_status attach_regions(ashlar_trainer *t) {
     static const ashlar_region regions[] = {ASHLAR_REGION_GRADIENTS, ASHLAR_REGION_PARAMETERS};
     const ashlar_collectives *c = t->sums.collectives;
@@ -90,7 +91,7 @@ static ashlar_status open_reducer(ashlar_trainer *t) {
     return ashlar_ranks_check(t->config.ranks);
 }
 
-/* Subtrees whose sums a rank with `count` shards keeps. */
+/* The number of subtrees whose sums a rank with `count` shards keeps. */
 static size_t levels_of(size_t count) {
     size_t levels = 0;
     while ((size_t)1 << levels < count) {
@@ -179,7 +180,7 @@ static void run_add_losses(void *args) {
     }
 }
 
-/* As a tree; the sum is then the first. */
+/* Add up the losses as a tree; the sum is then in losses[0]. */
 static ashlar_status add_losses(const ashlar_trainer *t, const losses_work *w) {
     if (!t->sums.is_cuda) {
         return ashlar_launch(t->device, t->stream, run_add_losses, w, sizeof *w);
@@ -217,7 +218,7 @@ static ashlar_status queue_shards(ashlar_trainer *t, size_t buffer, size_t part,
         if (!sends || t->sums.is_cuda) {
             ASHLAR_TRY(fold(t, i, losses->count));
         }
-        if (sends && t->sums.is_cuda) { /* cuDNN is done with all gradients at once */
+        if (sends && t->sums.is_cuda) { /* cuDNN finishes all gradients together */
             ashlar__shard_pieces_begin(t, 0);
         }
         ASHLAR_TRY(sends ? ashlar__shard_pieces_end(t) : ASHLAR_OK);
@@ -225,7 +226,8 @@ static ashlar_status queue_shards(ashlar_trainer *t, size_t buffer, size_t part,
     return ASHLAR_OK;
 }
 
-/* The loss of the whole batch comes in losses[0], and the votes in losses[1]. */
+/* Queue the sums of losses and votes: the whole batch's loss is then in losses[0], the votes in
+ * losses[1]. */
 static ashlar_status queue_losses(ashlar_trainer *t, bool others, const losses_work *losses,
                                   double *total) {
     const ashlar_collectives *c = t->sums.collectives;

@@ -36,47 +36,48 @@ typedef struct ashlar_shards {
 /* The division that a configuration asks for. */
 ashlar_shards ashlar__shards_of(const ashlar_train_config *config);
 
-/* Whether steps have to go by ashlar__shard_sums_queue(). */
+/* Whether steps must be queued by ashlar__shard_sums_queue(). */
 static inline bool ashlar__shards_are_used(const ashlar_train_config *config) {
     return config->ranks != NULL || config->shards > 0;
 }
 
-/* The number of shards for batches of `batch` sequences, each worked off in `accumulate` pieces, if
- * it must not depend on the ranks: the largest power of two up to ASHLAR_SHARDS_MOST of equal
- * shards. */
+/* A number of shards that does not depend on the ranks: the largest power of two, at most
+ * ASHLAR_SHARDS_MOST, that divides batches of `batch` sequences into equal shards, each of
+ * `accumulate` equal micro-batches. */
 size_t ashlar__shards_choose(size_t batch, size_t accumulate);
 
-/* Errors: ASHLAR_EINVAL: batches cannot be divided so; the detail says by which option they could.
- */
+/* Check that batches can be divided as the configuration asks. Errors: ASHLAR_EINVAL; the detail
+ * says which option to change. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__shards_check(const ashlar_train_config *config);
 
-/* What adds up on a CUDA device; zeros where there is nothing to add. */
+/* What shard_adds.c needs to add up on a CUDA device; zeros where there is nothing to add. */
 typedef struct ashlar_shard_adds {
-    ashlar_ops *ops[ASHLAR_DTYPE_COUNT]; /* NULL: of no use here */
+    ashlar_ops *ops[ASHLAR_DTYPE_COUNT]; /* NULL: nothing to add has that type */
     void *ones;                          /* in device memory: 1 in each type, 8 bytes apart */
 } ashlar_shard_adds;
 
-/* What it takes to add up. Zeros unless shards are used. */
+/* What it takes to add up gradients and losses. Zeros unless shards are used. */
 typedef struct ashlar_shard_sums {
     const ashlar_collectives *collectives; /* NULL: one rank */
     ashlar_reducer *reducer;               /* likewise */
     void *partial[ASHLAR_SHARDS_LEVELS];   /* sums of subtrees, each like the gradient region */
-    double *losses;                        /* [count + 1] in device memory: then their sum, and
-                                            * the ranks' votes for an end */
+    double *losses;                        /* [count + 1] in device memory: each shard's loss; then
+                                            * [0]: their sum, [1]: the ranks' votes for an end */
     ashlar_shard_pieces pieces;
     ashlar_shard_adds adds;
     bool is_cuda;
-    uint64_t facts;                        /* a checksum of what all ranks must have alike */
+    uint64_t facts;                        /* a checksum of what must be equal on all ranks */
 } ashlar_shard_sums;
 
-/* Set up for an open task with its weights, which all ranks then have from rank 0. Closing is
- * allowed in every state. Errors: those of the parts; ASHLAR_ENOTSUP (on a CUDA device a fixed
- * number of shards, and dropout, which cuDNN draws for a batch as a whole). */
+/* _open: set up for an open task with its weights; every rank then has rank 0's weights. _close is
+ * allowed in every state. Errors: those of the functions it calls; ASHLAR_ENOTSUP (on a CUDA device
+ * a fixed number of shards together with dropout, which cuDNN draws for a batch as a whole). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__shard_sums_open(ashlar_trainer *trainer);
 void ashlar__shard_sums_close(ashlar_trainer *trainer);
 
-/* Queue forward and backward of a part on all of this rank's shards, and add up: the gradients of
- * the whole batch, and its loss, on every rank. Gradients must be 0.
+/* Queue forward and backward of a part on all of this rank's shards, and the sums over all ranks.
+ * Every rank then has the loss and the gradients of the whole batch, with a divided optimizer those
+ * of the rank's own part. Gradients must be 0 before.
  *
  * number   of the update, the same on all ranks */
 ASHLAR_MUST_CHECK ashlar_status ashlar__shard_sums_queue(ashlar_trainer *trainer, uint64_t number,
@@ -88,9 +89,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__shard_sums_queue_alone(ashlar_trainer *t
                                                                size_t buffer, size_t part,
                                                                uint64_t seed, double *loss);
 
-/* For shards.c, on a CUDA device: to += from, elementwise, as ashlar__sum_add() rounds; the same
- * for all gradients, from memory with the layout of their region; and what that needs. Closing is
- * allowed in every state. */
+/* For shards.c on a CUDA device. _open and _close: set up and give back what the two others need;
+ * _close is allowed in every state. _add: to += from, elementwise, rounded like ashlar__sum_add().
+ * _add_gradients: the same for all gradients; `from` has the layout of the gradients' region. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__shard_adds_open(ashlar_trainer *trainer);
 void ashlar__shard_adds_close(ashlar_trainer *trainer);
 ASHLAR_MUST_CHECK ashlar_status ashlar__shard_add(const ashlar_trainer *trainer, ashlar_dtype dtype,

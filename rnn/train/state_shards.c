@@ -1,4 +1,5 @@
-/* state_shards.c - sends the parts of the parameters, and gathers and divides moments. */
+/* state_shards.c - a divided optimizer: sends each rank's updated parameters to all, gathers the
+ * ranks' moments for a file, and divides those of a file. */
 #include "rnn/train/state_shards.h"
 
 #include "allocator/base/error.h"
@@ -45,7 +46,7 @@ static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* Send what rank `root` has of one bucket, all of which is of one type. */
+/* Send what rank `root` has of one bucket, whose elements are all of one type. */
 static ashlar_status send_bucket(const ashlar_trainer *t, size_t root,
                                  const ashlar_optimizer_part *part,
                                  const ashlar_arena_bucket *bucket) {
@@ -85,8 +86,8 @@ ashlar_status ashlar__state_shards_step(ashlar_trainer *t, double learning_rate)
 
 /* ---- moments and masters ---- */
 
-/* A piece of rank `root`'s: every rank gets it in the staging block, and the one with an image
- * there. They are sent as bytes, four to an element. */
+/* Bring a piece of rank `root`'s moments into every rank's staging block, and from there to `to`,
+ * unless that is NULL. It is sent as F32, four bytes to an element, whatever its type. */
 static ashlar_status collect_piece(const ashlar_trainer *t, size_t root, const char *from,
                                    size_t bytes, char *to) {
     const ashlar_collectives *c = t->sums.collectives;
@@ -101,7 +102,7 @@ static ashlar_status collect_piece(const ashlar_trainer *t, size_t root, const c
     return ashlar_stream_synchronize(t->device, t->stream);
 }
 
-/* A region of all parts, which the image gets; NULL: this rank only lends its own. */
+/* Gather a region from the parts of all ranks into `image`; NULL: this rank only lends its part. */
 static ashlar_status collect(const ashlar_trainer *t, size_t state, char *image) {
     const size_t ranks = ashlar_ranks_count(t->config.ranks);
     const char *own = ashlar__optimizer_part_of(t->optimizer)->states[state].data;
@@ -125,7 +126,7 @@ static bool is_needed(const ashlar_trainer *t, size_t i, ashlar_region *region) 
            ashlar_arena_region_bytes(t->task->arena, *region) > 0;
 }
 
-/* Host memory for the regions that the arena lacks, filled with 0. */
+/* Take host memory, filled with 0, for the regions that the arena lacks. */
 static ashlar_status take_images(const ashlar_trainer *t, ashlar_checkpoint_images *images) {
     for (size_t i = 0; i < ASHLAR_PART_STATES; i++) {
         ashlar_region region;
@@ -144,7 +145,7 @@ static void give_images(ashlar_checkpoint_images *images) {
     }
 }
 
-/* The ranks go on together even if this one has no memory for a file. */
+/* This rank takes part even if it had no memory for images: the others need its part. */
 static ashlar_status collect_all(const ashlar_trainer *t, const ashlar_checkpoint_images *images) {
     for (size_t i = 0; i < ASHLAR_PART_STATES; i++) {
         ashlar_region region;
@@ -176,7 +177,7 @@ ashlar_status ashlar__state_shards_save(ashlar_trainer *t, const char *path) {
                           : ASHLAR_OK;
 }
 
-/* This rank's part of what was read. */
+/* Copy this rank's part of what was read to the device. */
 static ashlar_status divide(const ashlar_trainer *t, const ashlar_checkpoint_images *images) {
     const ashlar_optimizer_part *own = ashlar__optimizer_part_of(t->optimizer);
     ashlar_status status = ASHLAR_OK;

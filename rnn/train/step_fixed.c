@@ -13,7 +13,7 @@ enum { VALUES_ALIGN = 256 };
 
 /* ---- padded lengths ---- */
 
-/* The longest length of a part whose step has the same plan. */
+/* The longest length of a part that has the same plan as `length`. */
 static size_t longest_like(const ashlar_trainer *t, size_t length) {
     const uint64_t key = ashlar__trainer_key(t, length);
     while (length < t->task->max_part_length && ashlar__trainer_key(t, length + 1) == key) {
@@ -83,8 +83,9 @@ static ashlar_status upload(ashlar_trainer *t, size_t buffer, ashlar_stream stre
                                  stream);
 }
 
-/* Draw a step's batch without a step before it that could copy it. The host waits for the copy,
- * since it will draw the batch after the next one before it waits for this step. */
+/* Draw and copy a step's batch where the step before could not copy it: there is none, or a save
+ * came between. The host waits for the copy, since it draws the batch of step + 2 into the same
+ * buffer before it waits for this step. */
 static ashlar_status draw_alone(ashlar_trainer *t, size_t step) {
     draw(t, step);
     ASHLAR_TRY(upload(t, ashlar__prefetch_buffer(step), t->stream));
@@ -185,7 +186,7 @@ static ashlar_status capture_calls(ashlar_trainer *t, size_t buffer, size_t leng
 static ashlar_status capture(ashlar_trainer *t, size_t buffer, size_t length,
                              ashlar_step_graph **out) {
     ashlar_step_graph *place = ashlar__step_graphs_place(&t->fixed.graphs);
-    if (place->length != 0) { /* it may be running */
+    if (place->length != 0) { /* its graph may be running */
         ASHLAR_TRY(ashlar_stream_synchronize(t->device, t->stream));
         ashlar__step_graph_drop(place);
         t->fixed.report.evicted++;
@@ -204,7 +205,7 @@ static ashlar_status capture(ashlar_trainer *t, size_t buffer, size_t length,
     return ASHLAR_OK;
 }
 
-/* Launch if all is as it was. */
+/* Launch the captured step if its identity is as it was; else *changed says what has changed. */
 static ashlar_status check_and_launch(const ashlar_trainer *t, const ashlar_step_graph *captured,
                                       const char **changed) {
     ashlar_identity now;
@@ -233,7 +234,8 @@ static ashlar_status launch(ashlar_trainer *t, const ashlar_step_graph *captured
     return ASHLAR_OK;
 }
 
-/* Launch the step on the batch in a buffer, if it can be. */
+/* Launch the step as a captured graph, on the batch in buffer `buffer`. If that is not possible,
+ * *is_done stays false. */
 static ashlar_status try_graph(ashlar_trainer *t, size_t buffer, size_t length, bool *is_done) {
     ashlar_step_graph *captured = ashlar__step_graphs_find(&t->fixed.graphs, length, buffer);
     const char *changed = NULL;

@@ -1,19 +1,20 @@
 /* step_fixed.h - steps whose calls are the same for every batch of a shape, and are launched as one
  * graph (internal).
  *
- * What a step asks of the driver depends on its batch: its length gives the sizes, its tokens the
- * weight of each position's loss, its number the learning rate and the seed. A fixed step takes all
- * this out of the calls:
+ * The calls of a step usually depend on its batch and its number: the batch's length gives the
+ * sizes, its tokens the weight of each position's loss, the step's number the learning rate and the
+ * seed. A fixed step takes all this out of the calls:
  *
- *   length    A batch is padded to the longest length of its range of lengths. There is one range
- * for each plan (warmup.h), so all addresses of a padded length are known, too. numbers   Learning
- * rate, seed and weights are read in device memory, from the batch's ashlar_step_values; the loss
- * scale and the count of steps always were. Lengths are read from the batch itself, by the RNN too.
- *   batch     Batches alternate between two buffers, in device and in page-locked memory, and so do
- *             the values and the outcome. The calls of a step are those of its buffer.
- *   copies    The next batch is drawn before a step is queued, and the step itself copies it, and
- *             its values, to the device, on the stream of copies beside its own work. The copy is
- * as long as the largest batch.
+ *     length    A batch is padded to the longest length of its range of lengths. There is one range
+ *               for each plan (warmup.h), so all addresses of a padded length are known, too.
+ *     values    Learning rate, seed and weights are read from device memory, from the batch's
+ *               ashlar_step_values; the loss scale and the count of steps always were. Lengths are
+ *               read from the batch itself, by the RNN too.
+ *     buffer    Batches alternate between two buffers, in device and in page-locked memory, and so
+ *               do the values and the outcome. The calls of a step depend on its buffer.
+ *     copies    The next batch is drawn before a step is queued. The step itself copies that batch
+ *               and its values to the device, on the stream of copies beside the step's own work.
+ *               The copy always has the size of the largest batch.
  *
  *     host      draw s+1 | launch s | wait for s-1 | draw s+2 | launch s+1 | ...
  *     steps                ` s: forward, backward, update, outcome      ` s+1
@@ -50,8 +51,8 @@ typedef struct ashlar_step_fixed {
     ashlar_graph_report report;
 } ashlar_step_fixed;
 
-/* Set up for an open task, before its first step; t->warmup must be set. Closing waits for queued
- * work, and is allowed in every state. Errors: those of the parts. */
+/* _open: set up for an open task, before its first step; t->warmup must be set. _close waits for
+ * queued work, and is allowed in every state. Errors: those of the functions it calls. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__step_fixed_open(ashlar_trainer *t);
 void ashlar__step_fixed_close(ashlar_trainer *t);
 

@@ -9,7 +9,7 @@
 typedef struct ashlar_step_graph {
     size_t length,
         buffer;          /* the padded length of its batches, and where they lie; length 0: none */
-    ashlar_graph *graph; /* NULL: it cannot be captured */
+    ashlar_graph *graph; /* NULL: the step cannot be captured */
     ashlar_identity identity;
     uint64_t used_at;
 } ashlar_step_graph;

@@ -28,7 +28,7 @@ void ashlar__identity_add_address(ashlar_identity *identity, const char *what, c
 /* Add a stack of layers: which it is, and all that describes it. */
 void ashlar__identity_add_rnn(ashlar_identity *identity, const ashlar_rnn *rnn);
 
-/* What of the first fact that differs; NULL: none does. */
+/* The `what` of the first fact that differs; NULL: all facts are equal. */
 const char *ashlar__identity_difference(const ashlar_identity *a, const ashlar_identity *b);
 
 #endif /* ASHLAR_STEP_IDENTITY_H */

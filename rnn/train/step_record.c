@@ -1,4 +1,4 @@
-/* step_record.c - what steps take from their allocator, by hooks around it. */
+/* step_record.c - records what steps take from their allocator, by hooks around it. */
 #include "rnn/train/step_record.h"
 
 #include <string.h>
@@ -28,7 +28,8 @@ static void begin(ashlar_step_boxes *b) {
     b->live_bytes = b->peak_bytes = 0;
 }
 
-/* Where there is no room, a box that was there before is held anew. NULL: there was none. */
+/* The list is full: hold an earlier box of the same name, address and size again. NULL: there is
+ * none. */
 static ashlar_step_box *merge(ashlar_step_boxes *b, const ashlar_step_box *box) {
     for (size_t i = b->count; i-- > 0;) {
         ashlar_step_box *old = &b->list[i];

@@ -5,8 +5,8 @@
 
 #include "rnn/model/buffer_source.h"
 
-/* A buffer of a step. Takes and gives of the step count as moments 0, 1, ...; the buffer is held
- * from moment `taken` up to `given`, which it is not. */
+/* A buffer of a step. Each take and each give of the step is a moment, counted from 0. The buffer
+ * is held in the moments taken .. given - 1. */
 typedef struct ashlar_step_box {
     const char *name;
     ashlar_tag tag;
@@ -15,15 +15,15 @@ typedef struct ashlar_step_box {
     size_t taken, given;
 } ashlar_step_box;
 
-/* Of a step. One beyond these is merged with an earlier one of the same name, place and size, which
- * is then held over the time between, too. */
+/* The most boxes of a step. A buffer beyond these is merged with an earlier one of the same name,
+ * address and size, which then counts as held in the time between, too. */
 enum { ASHLAR_STEP_BOXES = 2000 };
 
 typedef struct ashlar_step_boxes {
     ashlar_step_box list[ASHLAR_STEP_BOXES];
     size_t count;
     size_t merged;
-    size_t left_out; /* buffers that were like no earlier one */
+    size_t left_out; /* buffers that were neither listed nor merged */
     size_t moments;
     size_t backward; /* the first moment of the backward pass; `moments` if there was none */
     uint64_t live_bytes, peak_bytes;
@@ -39,14 +39,15 @@ typedef struct ashlar_step_held {
 
 typedef struct ashlar_step_record ashlar_step_record;
 
-/* Make a record, and hooks that fill it and pass everything to others, which must outlive it; NULL:
- * to the allocator. They are called by the thread that trains. Errors: ASHLAR_EHOSTMEM. */
+/* Make a record, with hooks that fill it and pass every call on to the hooks `from`, which must
+ * outlive the record; NULL: to the allocator. The thread that trains calls them. Errors:
+ * ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__step_record_create(const ashlar_buffer_hooks *from,
                                                            ashlar_step_record **out);
 void ashlar__step_record_destroy(ashlar_step_record *record); /* NULL is allowed */
 const ashlar_buffer_hooks *ashlar__step_record_hooks(const ashlar_step_record *record);
 
-/* The largest step behind the first training step; before it, the largest of the warm-up. */
+/* The largest training step so far; before the first one, the largest step of the warm-up. */
 const ashlar_step_boxes *ashlar__step_record_largest(const ashlar_step_record *record);
 
 /* All training steps so far, unless host memory ran out: then the first ones. */

@@ -45,7 +45,7 @@ typedef struct ashlar_task_part {
     size_t tokens; /* the part's loss is the mean over these, those of other ranks included */
 } ashlar_task_part;
 
-/* The saving by an option: the peak memory that a step would need without the option. */
+/* What an option saves, told by the peak memory that a step would need without the option. */
 typedef struct ashlar_task_saving {
     const char *option; /* its name on the command line, without dashes */
     size_t value;       /* the option's value */
@@ -82,8 +82,8 @@ typedef struct ashlar_task_table {
     /* Queue forward and backward of a part of task->shard: add gradients, times *task->loss_scale,
      * to the arena's gradient region, and its share of the mean loss to *loss in device memory.
      * Give back all buffers, also on failure. Parts are queued in order; the weights change between
-     * them. With task->values, only the batch's padded shape decides about the calls, and about
-     * their arguments.
+     * them. With task->values, the calls and their arguments depend only on the batch's padded
+     * shape and its buffer.
      *
      * seed   for random draws such as dropout */
     ashlar_status (*step)(ashlar_task *task, size_t buffer, size_t index, uint64_t seed,
@@ -92,8 +92,8 @@ typedef struct ashlar_task_table {
      * `length`, in the steps' order. */
     ashlar_status (*dry_run)(ashlar_task *task, size_t length);
 
-    /* Queue that random sequences which go on from step to step begin anew, from a seed: cuDNN's of
-     * dropout. */
+    /* Queue a restart, from `seed`, of random sequences that go on from step to step: those of
+     * cuDNN's dropout. */
     ashlar_status (*restart_dropout)(ashlar_task *task, uint64_t seed);
 
     /* Add what the calls of a step on the batch in a buffer depend on, besides what the trainer
@@ -124,11 +124,12 @@ struct ashlar_task {
     size_t max_part_length;        /* of a part, in time steps; lengths up to this are warmed up */
     size_t max_parts;              /* of a batch */
     size_t batch;                  /* sequences per batch, on all ranks together */
-    size_t shard;                  /* the one of this rank's that a step is on (shards.h); set by
-                                    * the trainer before each step */
-    ashlar_final final;            /* told of the gradients that a step is done with, once for each
-                                    * micro-batch; a task need not tell */
-    bool drops_alone; /* dropout is of this rank's batch, by seeds of its own; set by the trainer */
+    size_t shard;                  /* which of this rank's shards (shards.h) a step computes, 0..;
+                                    * set by the trainer before each step */
+    ashlar_final final;            /* whom a step tells which gradients it is done with, once for
+                                    * each micro-batch; a task need not tell */
+    bool drops_alone; /* dropout sees this rank's sequences alone, with the rank's own seeds; set by
+                       * the trainer */
     size_t sequences;              /* sequences per epoch */
     ashlar_arena *arena;           /* while open; the task owns it */
     const double *loss_scale;      /* in device memory; set by the trainer before the first step */

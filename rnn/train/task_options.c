@@ -1,5 +1,5 @@
-/* task_options.c - writes a task's options to its file, report and plans; builds metadata; takes a
- * task's memory. */
+/* task_options.c - writes a task's options to its file, report and plans; builds metadata; opens
+ * and closes a task, and takes its memory. */
 #include "rnn/train/task_options.h"
 
 #include <inttypes.h>

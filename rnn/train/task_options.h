@@ -67,10 +67,10 @@ void ashlar__task_add_facts(ashlar_task *task, ashlar_metadata *metadata);
 
 void ashlar__task_add_position(const ashlar_task *task, ashlar_metadata *metadata);
 
-/* Print all options, except the length, on which the sizes of a step's buffers depend. */
+/* Print all options on which the sizes of a step's buffers depend, except the length. */
 void ashlar__task_print_fingerprint(const ashlar_task *task, char *text, size_t bytes);
 
-/* Add the options to an open object. */
+/* Add the options to an open JSON object. */
 void ashlar__task_put_config(const ashlar_task *task, ashlar_json_writer *writer);
 
 #endif /* ASHLAR_TASK_OPTIONS_H */

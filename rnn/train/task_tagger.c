@@ -24,7 +24,7 @@ typedef struct tagger_task {
     ashlar_tagger_counts counts; /* the corpus's */
     ashlar_tagger *tagger;
     double *host;    /* head.host: one loss, then both buffers' batches, then labels */
-    double *loss;    /* of a prediction; the second block, behind that of both buffers' batches */
+    double *loss;    /* of a prediction, in device memory: head.blocks[1] */
     int32_t *labels; /* in `host`: [T, B] of the largest batch */
     ashlar_shards shards;
     size_t count; /* sentences of a shard; without shards, of a batch */
@@ -393,7 +393,8 @@ static ashlar_status queue_prediction(tagger_task *t) {
     return ashlar_copy_to_host(m->device, t->host, t->loss, sizeof *t->loss, m->stream);
 }
 
-/* Predict the batch in buffer 0 in a step of its length's key, like a training step. */
+/* Predict the batch in buffer 0, in a step of the allocator with the key of its length, like a
+ * training step. */
 static ashlar_status predict(tagger_task *t, ashlar_trainer *trainer) {
     const uint64_t key = ashlar__trainer_key(trainer, t->buffers[0][0].shape.steps);
     ASHLAR_TRY(ashlar_step_begin(t->head.allocator, t->tagger->stream, key));

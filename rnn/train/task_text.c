@@ -50,7 +50,7 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     ashlar__option_text(l, of_type, "ashlar.dtype", ashlar_dtype_name(c->dtype));
 }
 
-/* Add time steps of padding. */
+/* Pad the batch to the longest length of its range. */
 static void pad_batch(ashlar_text_task *t) {
     const size_t steps = t->batch.steps, padded = t->head.padded[steps];
     const size_t from = steps * t->config.batch, count = (padded - steps) * t->config.batch;
@@ -110,7 +110,7 @@ static ashlar_task_part part_of(const ashlar_task *task, size_t index, size_t pa
                               .tokens = s->tokens[part]};
 }
 
-/* Whatever the batch, where steps are captured: all of the buffer. */
+/* Where batches are padded, copy the whole buffer, so that the call is the same for every batch. */
 static ashlar_status upload(ashlar_task *task, size_t index, ashlar_stream stream) {
     const ashlar_text_task *t = ashlar__text_of(task);
     const ashlar_text_buffer *s = &t->buffers[index];
@@ -119,8 +119,8 @@ static ashlar_status upload(ashlar_task *task, size_t index, ashlar_stream strea
                                  stream);
 }
 
-/* The states of a micro-batch before part i. Of its two sets, a part reads one and writes the
- * other. */
+/* The states of a micro-batch before part i. A micro-batch has two sets of states: each part reads
+ * one and writes the other. */
 static void *carried_set(const ashlar_text_task *t, size_t micro, size_t i) {
     return (char *)t->head.blocks[ASHLAR_TEXT_CARRIED] + (2 * micro + i % 2) * t->state_bytes;
 }
@@ -348,7 +348,7 @@ static const ashlar_task_table table = {
 
 static ashlar_status take_drawn(ashlar_text_task *t) {
     const size_t grid = ashlar__batcher_array_bytes(t->batcher) / sizeof *t->drawn;
-    const size_t all = 2 * grid + t->config.batch; /* room for `own`, too, where it is less */
+    const size_t all = 2 * grid + t->config.batch; /* `own` needs no more */
     const bool is_whole = t->own_batch == t->config.batch && t->shards.all == 1;
     ASHLAR_HOST_NEW(t->drawn, is_whole ? all : 2 * all, "no host memory for a batch of %zu words",
                     2 * grid);

@@ -1,5 +1,5 @@
-/* task_text.h - the inside of a text's task, for task_text.c (training) and text_test.c (its test
- * on held-out records) (internal). */
+/* task_text.h - the struct of the character model's task, shared by task_text.c (training) and
+ * text_test.c (the test on held-out records) (internal). */
 #ifndef ASHLAR_TASK_TEXT_H
 #define ASHLAR_TASK_TEXT_H
 
@@ -15,7 +15,8 @@ typedef struct ashlar_text_buffer {
     size_t *tokens;  /* [max_parts] of each part, on all ranks */
 } ashlar_text_buffer;
 
-/* Blocks: both buffers; 2 sets of states for each micro-batch, if there are parts. */
+/* Indices of head.blocks. BUFFERS: both buffers; CARRIED: if a batch has several parts, two sets of
+ * states for each micro-batch. */
 enum { ASHLAR_TEXT_BUFFERS, ASHLAR_TEXT_CARRIED };
 
 typedef struct ashlar_text_task {
@@ -27,8 +28,8 @@ typedef struct ashlar_text_task {
     int32_t *drawn;     /* the batcher writes here: inputs, targets, lengths */
     ashlar_batch batch; /* its pointers lead into `drawn` */
     ashlar_shards shards;
-    ashlar_batch own; /* the columns of this rank's shards, shard by shard; a whole batch's are its
-                       * own: `batch` */
+    ashlar_batch own; /* the columns of this rank's shards, shard by shard; the same memory as
+                       * `batch` if the batch is not divided */
     size_t own_batch; /* sequences in `own` */
     ashlar_model *model;
     size_t state_bytes;  /* of one set of states */
@@ -46,7 +47,7 @@ ashlar_model_window ashlar__text_window(const ashlar_text_task *task,
                                         const ashlar_text_buffer *buffer, size_t micro,
                                         size_t part);
 
-/* Fill a buffer with a batch of `steps` in task->own. */
+/* Fill buffer `index` with the batch in task->own, of `steps` time steps. */
 void ashlar__text_fill_own(ashlar_text_task *task, size_t index, size_t steps);
 
 #endif /* ASHLAR_TASK_TEXT_H */

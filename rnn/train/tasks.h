@@ -46,8 +46,8 @@ typedef struct ashlar_task_tagger_config {
 /* Make the task of training a tagger. Its batch sampler is ready; open() builds its model. Of
  * `config` it reads layers, hidden, embedding (of words), cell, projection, dropout, batch and
  * seed. The sizes of a step's buffers depend only on the words in the batch's longest sentence and
- * on the corpus's longest word, so that a dry run can take the same buffers. With label feedback
- * the number of allocations grows with the length, which takes more than one plan.
+ * on the corpus's longest word, so a dry run can take the same buffers. With label feedback the
+ * number of allocations grows with the length, so one plan cannot serve all lengths.
  *
  * Ownership: *out is the caller's until a trainer takes it; the corpus must outlive it.
  * Errors:    ASHLAR_EOVERFLOW (too large a batch), those of ashlar__batch_sampler_create(). */

@@ -43,7 +43,7 @@ static ashlar_status list_pieces(test *x) {
     return ASHLAR_OK;
 }
 
-/* The length that a part's buffers suit: with dropout all parts take those of the longest. */
+/* The length for which a part's buffers are sized: with dropout always the longest part's. */
 static size_t length_of(const test *x, size_t part) {
     return ashlar__model_drops(x->task->model)
                ? x->task->head.max_part_length
@@ -67,7 +67,7 @@ static ashlar_status queue_part(const test *x, size_t part) {
     return ASHLAR_OK;
 }
 
-/* A part is a step of the allocator's, as in training: so the plans serve it. */
+/* Each part is a step of the allocator, as in training, so the plans serve it. */
 static ashlar_status run_part(const test *x, size_t part) {
     const ashlar_trainer *t = x->trainer;
     const uint64_t key = ashlar__trainer_key(t, length_of(x, part));

@@ -56,7 +56,7 @@ static ashlar_status build_model(ashlar_trainer *t) {
     return ashlar__train_pads(&t->config) ? ashlar__step_fixed_open(t) : ASHLAR_OK;
 }
 
-/* Padded lengths are those of the ranges, so there have to be some. */
+/* Set the warm-up's options. Batches are padded to the ends of ranges, so padding needs ranges. */
 static void set_ranges(ashlar_trainer *t) {
     const size_t longest = t->task->max_part_length;
     if (ashlar__train_pads(&t->config) && t->config.buckets == 0) {
@@ -174,8 +174,8 @@ static void count_phase(ashlar_trainer *t, uint64_t all_event_calls, ashlar_driv
     calls->work += event_calls;
 }
 
-/* The process's calls are counted. So ranks that are its threads meet before the end of a phase,
- * each then has the calls of all, and again before one of them goes on. */
+/* Calls are counted for the whole process. So ranks that are its threads wait for each other before
+ * they read the counts, which makes each count the calls of all, and again before any goes on. */
 static ashlar_status end_phase(ashlar_trainer *t, ashlar_driver_counts *last,
                                ashlar_phase_calls *calls) {
     ashlar_ranks *ranks = t->config.ranks;

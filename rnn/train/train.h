@@ -25,7 +25,7 @@ typedef struct ashlar_train_config {
     bool allows_tf32;               /* cuDNN multiplies F32 in TF32 */
     size_t batch;         /* sequences per step */
     size_t max_length;    /* time steps of the longest sequence; longer ones are cut to pieces */
-    size_t held_out;      /* every so many records of a text, one is not trained on; 0: none */
+    size_t held_out;      /* the last of every held_out records is not trained on; 0: all are */
     size_t stride;        /* time steps from one piece's start to the next's; 0: max_length */
     size_t accumulate;    /* micro-batches into which a batch is split; 0 and 1: not split */
     size_t bptt;          /* time steps of a part, after which the weights are updated; 0: all */
@@ -34,8 +34,8 @@ typedef struct ashlar_train_config {
 
     ashlar_ranks *ranks; /* processes that train together; NULL: this one alone */
     bool shards_state;   /* each rank has the optimizer's moments of a part (state_shards.h) */
-    bool lends_state;    /* another rank saves, for which this one's are needed */
-    size_t shards;       /* parts of a batch that are added up as a tree; 0: one for each rank */
+    bool lends_state;    /* another rank saves, and needs this rank's moments for it */
+    size_t shards;       /* S of shards.h, added up as a tree; 0: one for each rank */
 
     size_t steps;
     ashlar_optimizer_config optimizer;
@@ -46,7 +46,7 @@ typedef struct ashlar_train_config {
                               * warm-up */
     bool without_plan;       /* steps allocate from the heap instead of from plans */
     bool pads;               /* pad batches to the longest length of their range: see step_fixed.h;
-                              * 0 buckets then stand for ASHLAR_STEP_BUCKETS */
+                              * `buckets` 0 then means ASHLAR_STEP_BUCKETS */
     size_t graphs;           /* the most captured steps that are kept; 0: no step is captured. If
                               * it is not 0, batches are padded even without `pads` */
     bool without_warmup;     /* take the memory when a step asks for it, as most trainings do; then
@@ -58,8 +58,8 @@ typedef struct ashlar_train_config {
     size_t save_every;       /* steps; 0: never */
     const volatile sig_atomic_t *stop; /* not 0: train no step beyond the next; NULL: never */
     ashlar_allocator
-        *measured; /* an allocator of somebody else's, for ashlar__trainer_measure():
-                    * nothing is computed, nor are weights drawn. NULL: one of its own */
+        *measured; /* the caller's allocator, for ashlar__trainer_measure(): nothing is
+                    * computed, nor are weights drawn. NULL: the trainer makes its own */
     ashlar_report_fn
         report; /* receives the allocator's reports of damage and leaks; NULL: not reported */
 } ashlar_train_config;
@@ -111,7 +111,7 @@ typedef struct ashlar_step_memory {
     uint64_t misses; /* planned requests that the plan could not serve */
     uint64_t steps_replayed;
     const char *plan_file; /* of the config */
-    bool is_loaded;        /* the plans are from there; else they were saved there */
+    bool is_loaded;        /* the plans were read from that file; else they were saved there */
 } ashlar_step_memory;
 
 enum { ASHLAR_STEP_BUCKETS = 16, ASHLAR_GRAPH_NOTE_BYTES = 200 };
@@ -126,7 +126,8 @@ typedef struct ashlar_graph_report {
     char note[ASHLAR_GRAPH_NOTE_BYTES]; /* why, the last time; "": never */
 } ashlar_graph_report;
 
-/* What one of several ranks reports; numbers, so that all are added up by one sum. */
+/* What one of several ranks reports. Only doubles, so that one sum over the ranks brings the
+ * reports of all of them together. */
 typedef struct ashlar_train_rank {
     double management_calls; /* of the driver, in training */
     double seconds;
@@ -154,19 +155,19 @@ typedef struct ashlar_train_report {
     double loss_last;       /* mean of the last ASHLAR_TRAIN_RECENT steps, weighted by tokens; may
                                include steps before this run */
     double seconds;
-    double sums_before; /* of ashlar_ranks_seconds(): when the first step began */
+    double sums_before; /* ashlar_ranks_seconds() when the first step began */
     double tokens_per_s;
     ashlar_phase_calls setup, warmup, training;
     double calls_per_step; /* all of `training`, on average */
     ashlar_graph_report graphs;
     ashlar_step_memory step_memory;
-    ashlar_train_buckets buckets; /* the trainer's */
+    ashlar_train_buckets buckets; /* the trainer owns the list */
     uint64_t step_bytes; /* peak of the largest step, computed from its shape */
     ashlar_task_saving savings[ASHLAR_TASK_SAVINGS_MAX];
     size_t savings_count;
     ashlar_stats stats;                         /* at the end of training */
     ashlar_tag_growth growth[ASHLAR_TAG_COUNT]; /* since the warm-up */
-    const ashlar_train_rank *ranks;             /* [rank_count] the caller's; none: one alone */
+    const ashlar_train_rank *ranks;             /* [rank_count], the caller's; 0: no other ranks */
     size_t rank_count;
     bool weights_contiguous;                    /* ashlar_arena_check() succeeded at the end */
 } ashlar_train_report;
@@ -180,11 +181,12 @@ typedef struct ashlar_trainer ashlar_trainer;
  * config->steps counts from the beginning of the training, also if a file is resumed. After
  * resuming, each step's loss equals that of an uninterrupted run to the last bit, if the processor
  * is of the same kind; the number of threads may differ. With dropout on a CUDA device that holds
- * for a run that was saved at the same step: cuDNN's random sequence begins anew behind each save.
+ * only if the uninterrupted run was saved at that step, too: cuDNN's random sequence begins anew
+ * after each save.
  *
  * Ownership: *out is the caller's; the device must outlive it. The trainer takes the task and
  *            destroys it, also if this call fails.
- * Errors:    ASHLAR_EINVAL (config), and those of the parts. */
+ * Errors:    ASHLAR_EINVAL (config), and those of the functions it calls. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_create(ashlar_device *device, ashlar_task *task,
                                                        const ashlar_train_config *config,
                                                        ashlar_trainer **out);
@@ -195,11 +197,11 @@ void ashlar__trainer_destroy(ashlar_trainer *trainer); /* NULL is allowed */
 ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_measure(ashlar_trainer *trainer);
 
 /* Warm up, seal, and train. Once per trainer. If *config->stop is not 0 on any rank, all ranks end
- * after the same step, with everything as after a last step; at least one step is run.
+ * after the same step, as if it had been the last one; at least one step is run.
  *
  * show   called with `context` for every step, after the next step is queued; NULL: not wanted
  *
- * Errors: those of the parts; ASHLAR_EFORMAT (the loss is no longer finite). */
+ * Errors: those of the functions it calls; ASHLAR_EFORMAT (the loss is no longer finite). */
 typedef void (*ashlar_train_show_fn)(void *context, const ashlar_train_progress *progress);
 ASHLAR_MUST_CHECK ashlar_status ashlar__trainer_run(ashlar_trainer *trainer,
                                                     ashlar_train_show_fn show, void *context,

@@ -19,7 +19,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_buckets_begin(ashlar_train_buckets
                                                             ashlar_allocator *a,
                                                             const ashlar_warmup_options *warmup);
 
-/* A step of this length was one launch. */
+/* Count a step of this length that was one launch. */
 void ashlar__train_buckets_launched(const ashlar_train_buckets *buckets, size_t length);
 
 /* Read the counts of what ran since ashlar__train_buckets_begin(). */

@@ -78,7 +78,8 @@ uint64_t ashlar__train_checkpoint_facts(const ashlar_train_context *context) {
 
 #define NO_GOOD "%s: no good %s in its metadata; resume from a file that ashlar-train --save wrote"
 
-/* The first pair that the file lacks, or has with another text, *got; NULL if it has all pairs. */
+/* The first pair of `want` that the file lacks (*got is NULL) or has with another text (*got).
+ * NULL: the file has all pairs. */
 static const ashlar_checkpoint_pair *
 find_difference(const ashlar_checkpoint *file, const ashlar_metadata *want, const char **got) {
     for (size_t i = 0; i < want->count; i++) {

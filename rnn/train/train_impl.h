@@ -1,5 +1,6 @@
-/* train_impl.h - the inside of a trainer, for train.c (creation, warm-up, phases, report) and
- * train_loop.c (the steps) (internal). */
+/* train_impl.h - the struct of a trainer, and what the files of this folder that work on it share:
+ * train.c (creation, warm-up, report), train_loop.c (steps), train_checkpoint.c (files) and others
+ * (internal). */
 #ifndef ASHLAR_TRAIN_IMPL_H
 #define ASHLAR_TRAIN_IMPL_H
 
@@ -23,7 +24,7 @@ typedef struct ashlar_train_state {
 /* What the device writes back after a step, in page-locked memory; there is one for each buffer. */
 typedef struct ashlar_train_outcome {
     ashlar_optimizer_state optimizer;
-    double votes;    /* of ranks, for an end after this step; 0 without ranks */
+    double votes;    /* above 0: a rank votes for an end; 0 without ranks */
     double losses[]; /* [parts] */
 } ashlar_train_outcome;
 
@@ -78,7 +79,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_clear_sums(ashlar_trainer *trainer
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_copy_outcome(ashlar_trainer *trainer, size_t buffer,
                                                            size_t parts);
 
-/* For ashlar_allocator_warmup(): forward and backward of a dummy batch, without an update. */
+/* For ashlar_allocator_warmup(). _warm_step: forward and backward of a dummy batch, without an
+ * update. _dry_run: take and give back the buffers of such a step. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_warm_step(void *trainer, size_t length);
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_dry_run(void *trainer, size_t length);
 
@@ -106,8 +108,8 @@ typedef struct ashlar_train_context {
 /* A checksum of what must be the same, for ranks to compare. */
 uint64_t ashlar__train_checkpoint_facts(const ashlar_train_context *context);
 
-/* Write everything, with the regions that are not in the arena. Waits for the stream. Errors: those
- * of ashlar_checkpoint_save(). */
+/* Write everything; regions that the arena lacks come from `images`. Waits for the stream. Errors:
+ * those of ashlar_checkpoint_save(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_save(
     const char *path, const ashlar_train_context *context, const ashlar_train_state *state,
     const ashlar_checkpoint_images *images);

@@ -30,10 +30,11 @@ static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
                : ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
 }
 
-/* A part is a step of the allocator's, with a plan or without: its promise counts from there. */
+/* Each part is a step of the allocator, with a plan or without: the warm-up's promise is about such
+ * steps. */
 static ashlar_status queue_in_step(ashlar_trainer *t, size_t step, size_t part) {
     const size_t length = t->task->table->part(t->task, ashlar__prefetch_buffer(step), part).length;
-    if (t->config.without_warmup) { /* a step that the allocator knows of may get a plan */
+    if (t->config.without_warmup) { /* the allocator might plan a step that it is told of */
         return queue_part(t, step, part);
     }
     ASHLAR_TRY(ashlar_step_begin(t->allocator, t->stream, ashlar__trainer_key(t, length)));
@@ -97,8 +98,8 @@ typedef struct run {
     uint64_t skipped; /* steps skipped before this run */
     unsigned found;   /* bits of tags that were found to grow and are not shown yet */
     double start_loss;
-    size_t above_since; /* the first of the steps with a loss above that; 0: it is not above */
-    bool was_above;     /* for long, which is told once */
+    size_t above_since; /* the first step of those with a loss above start_loss; 0: it is not */
+    bool was_above;     /* the loss was above for long; this is told only once */
 } run;
 
 /* Whether training cannot go on. With loss scaling, gradients that are not finite do no harm, since
@@ -117,7 +118,8 @@ static double recent_loss(const ashlar_train_state *s) {
     return nats / tokens;
 }
 
-/* A loss that moves about what a resumed training had reached is not one that diverges. */
+/* A resumed training's loss moves about what it had reached before; up to this many times that, it
+ * does not diverge. */
 static const double resumed_margin = 1.1;
 
 /* The step to report, if the loss has now been above the start for long; 0: it has not. */
@@ -134,7 +136,7 @@ static size_t watch_loss(run *r, size_t step) {
     return is_new ? r->above_since : 0;
 }
 
-/* Say what is no number, and what was one. */
+/* Fail, and say the loss and the norm, of which one is not finite, and the last good loss. */
 static ashlar_status fail_lost(const run *r, size_t step, double loss, double norm) {
     const ashlar_trainer *t = r->trainer;
     char before[64] = "";
@@ -167,8 +169,8 @@ static void account(run *r, size_t step, double loss, const ashlar_task_batch *b
     report->tokens_per_s = (double)report->tokens / report->seconds;
 }
 
-/* What ranks vote on comes with the outcome of a step, on all ranks with the same step's; by then
- * the steps up to `queued` are queued on each of them. */
+/* The ranks' votes come with the outcome of a step, on every rank of the same step. By then each
+ * rank has queued the steps up to `queued`, so all end after that one. */
 static void count_votes(run *r, size_t step, size_t queued) {
     const ashlar_trainer *t = r->trainer;
     const ashlar_train_outcome *out = ashlar__train_outcome_of(t, ashlar__prefetch_buffer(step));
@@ -219,7 +221,8 @@ static bool is_save_due(const run *r, size_t step) {
            step % c->save_every == 0 && step != r->end;
 }
 
-/* A padded step draws the next one's batch, unless the sampler's position is saved before. */
+/* Queuing a padded step also draws the next step's batch, unless a save comes between: it saves the
+ * sampler's position. */
 static ashlar_status draw_and_queue(const run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     if (ashlar__train_pads(&t->config)) {
@@ -278,7 +281,7 @@ ashlar_status ashlar__train_loop(ashlar_trainer *t, ashlar_train_show_fn show, v
         if (t->config.ranks == NULL && ashlar__train_must_stop(t)) {
             r.end = step;
         }
-        if (step == first || is_save_due(&r, step - 1)) { /* what resumes there draws the same */
+        if (step == first || is_save_due(&r, step - 1)) { /* resuming there draws the same */
             ASHLAR_TRY(t->task->table->restart_dropout(t->task, ashlar__train_seed(t, step)));
         }
         ASHLAR_TRY(draw_and_queue(&r, step));

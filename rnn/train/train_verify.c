@@ -7,7 +7,8 @@
 #include "allocator/base/host.h"
 #include "rnn/train/train_impl.h"
 
-/* Sums of thousands of products, in another order. LEAST: of tensors that are nearly 0. */
+/* The devices add up thousands of products in different orders. LEAST: the least value that a
+ * difference is compared with, for tensors that are nearly 0. */
 #define TOLERANCE_F32 1e-3
 #define TOLERANCE_F64 1e-9
 #define LEAST 1e-3
@@ -75,7 +76,7 @@ static double element(const void *values, ashlar_dtype dtype, size_t i) {
 /* How far two tensors are apart. */
 typedef struct distance {
     size_t at;   /* the element that is furthest off */
-    double part; /* of what is allowed; infinite: no number */
+    double part; /* how far off, as a fraction of `allowed`; infinite: not finite */
     double allowed;
 } distance;
 
@@ -155,7 +156,7 @@ static ashlar_status compare_in_rooms(ashlar_trainer *const both[2], ashlar_veri
     return status;
 }
 
-/* Both trainers, or none. */
+/* Create both trainers, or none. */
 static ashlar_status open_both(ashlar_device *const devices[2], ashlar_task *tasks[2],
                                const ashlar_train_config *config, ashlar_trainer *both[2]) {
     both[0] = both[1] = NULL;
