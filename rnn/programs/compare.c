@@ -38,14 +38,14 @@ static ashlar_status give(void *context, ashlar_allocator *allocator, void *ptr)
 
 /* ---- one way ---- */
 
-/* The driver's calls for memory up to the step before. */
+/* Counts the driver's calls for memory in each step. */
 typedef struct call_counter {
     ashlar_device *device;
     ashlar_compare_row *row;
-    uint64_t before;
+    uint64_t before; /* calls up to the end of the step before */
 } call_counter;
 
-/* Comes once before the first step. */
+/* Called after each step, and once before the first. */
 static void queued(void *context, size_t step, const ashlar_stats *stats) {
     call_counter *c = context;
     ashlar_driver_counts now;

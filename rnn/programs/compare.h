@@ -1,4 +1,5 @@
-/* compare.h - the first steps of a training again, with other ways to take memory (internal). */
+/* compare.h - runs the first steps of a training again, once in each way to take memory (internal).
+ */
 #ifndef ASHLAR_COMPARE_H
 #define ASHLAR_COMPARE_H
 
@@ -7,7 +8,7 @@
 typedef enum ashlar_compare_way {
     ASHLAR_COMPARE_DRIVER,    /* a call of the driver for each buffer taken and each given back */
     ASHLAR_COMPARE_CACHE,     /* blocks are kept for the next steps */
-    ASHLAR_COMPARE_WARMUP,    /* the same behind a warm-up at the longest sequences */
+    ASHLAR_COMPARE_WARMUP,    /* the same after a warm-up at the longest sequences */
     ASHLAR_COMPARE_PLAN,      /* the warm-up, and plans of the steps */
     ASHLAR_COMPARE_RECOMPUTE, /* plans, and chunks of which the forward pass runs twice */
     ASHLAR_COMPARE_COUNT
@@ -15,8 +16,8 @@ typedef enum ashlar_compare_way {
 
 enum { ASHLAR_COMPARE_STEPS = 6 };
 
-/* How a way did. The host may be a step ahead of the device, and waits then: its times are the
- * device's but for the first and the last step. */
+/* How a way did. The host waits when it is a step ahead of the device, so its times are the
+ * device's, except for the first and the last step. */
 typedef struct ashlar_compare_row {
     bool has_run;
     char why_not[160];
@@ -27,7 +28,7 @@ typedef struct ashlar_compare_row {
     uint64_t taken_peak_bytes;            /* from the device, for all that was held at once */
 } ashlar_compare_row;
 
-/* Makes a task for a configuration, as that of the training; the caller owns *out. */
+/* Makes a task like the training's for another configuration; the caller owns *out. */
 typedef ashlar_status (*ashlar_compare_task_fn)(void *context, const ashlar_train_config *config,
                                                 ashlar_task **out);
 

@@ -1,4 +1,4 @@
-/* fit.c - the largest training that runs on a device of a given size, by dry warm-ups. */
+/* fit.c - finds the largest training that runs on a device of a given size, by dry warm-ups. */
 #include "rnn/programs/fit.h"
 
 #include <ashlar/fit.h>
@@ -14,7 +14,7 @@
 
 enum { LENGTH_MAX = 1000000, WIDTH_MAX = 16384, BATCH_MAX = 65536 };
 
-/* Nothing is written to its memory, so that it may be larger than the host's. */
+/* Nothing is written to this device's memory, so it may be larger than the host's. */
 static const char soft_device[] = "memory=1TiB,touch=off";
 
 typedef enum vary { BATCH, LENGTH, HIDDEN, VARY_COUNT } vary;
@@ -28,7 +28,7 @@ ASHLAR_TABLE_IS_FULL(options, VARY_COUNT);
 /* A training that is tried in several sizes. */
 typedef struct fitting {
     const ashlar_train_command *command;
-    ashlar_train_config train; /* but for what varies */
+    ashlar_train_config train; /* all but the value that varies is final */
     ashlar_device *device;
     ashlar_corpus *text; /* of these two, the model's; the other is NULL */
     ashlar_tagger_corpus *tags;
@@ -80,7 +80,7 @@ static ashlar_status make_task(const fitting *f, const ashlar_train_config *trai
     return ashlar__task_tagger_create(f->tags, train, &tags, out);
 }
 
-/* For ashlar_fit(). */
+/* For ashlar_fit(): try one value. */
 static ashlar_status run(void *user, ashlar_allocator *allocator, size_t value) {
     const fitting *f = user;
     ashlar_train_config train = f->train;

@@ -4,7 +4,7 @@
 
 #include "rnn/programs/train_command.h"
 
-/* Whether `name` is one of what --vary takes. */
+/* Whether --vary takes `name`. */
 bool ashlar__train_fit_knows(const char *name);
 
 typedef struct ashlar_train_fitted {

@@ -11,7 +11,7 @@ enum { SIGNALS = sizeof signals / sizeof signals[0] };
 static volatile sig_atomic_t caught;
 static const char *announced = "";
 
-/* Whichever comes second kills, so both get their defaults back. */
+/* A second signal must kill, whichever it is, so both get their default actions back. */
 static void note(int number) {
     caught = number;
     const ssize_t written = write(STDERR_FILENO, announced, strlen(announced));
@@ -36,7 +36,7 @@ const volatile sig_atomic_t *ashlar__interrupt_catch(void) {
     return &caught;
 }
 
-/* Another rank may have had the signal: then it counts as the launcher's. */
+/* If only another rank got the signal, assume SIGTERM, which launchers send. */
 static int number_caught(void) {
     return caught != 0 ? caught : SIGTERM;
 }

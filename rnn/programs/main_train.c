@@ -50,7 +50,7 @@ static ashlar_status write_sample(const ashlar_train_command *c, ashlar_task *ta
     return ashlar__text_write(ashlar__task_text_model(task), stdout, &text, NULL);
 }
 
-/* What was held out, and how well the model knows it: zeros for the other model. */
+/* How well the model knows what was held out; the other model's struct is all zeros. */
 typedef struct evaluation {
     ashlar_tagger_evaluation tags;
     ashlar_text_evaluation text;
@@ -108,7 +108,7 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
     const char *file = c->train.save_file;
     evaluation test = {0};
     if (!is_first_rank(c)) {
-        /* What remains is rank 0's, but for the moments that it has not. */
+        /* Rank 0 does all that remains, but to save it needs the moments of this rank. */
         return c->train.lends_state ? ashlar__trainer_save(trainer, NULL) : ASHLAR_OK;
     }
     ashlar_status first = file != NULL ? ashlar__trainer_save(trainer, file) : ASHLAR_OK;
@@ -147,7 +147,7 @@ static void show(void *context, const ashlar_train_progress *now) {
     if (!s->command->is_quiet) {
         ashlar__progress_show(&s->progress, now);
     }
-    if (now->above_since != 0 && is_first_rank(s->command)) { /* they all see the same */
+    if (now->above_since != 0 && is_first_rank(s->command)) { /* all see the same */
         fprintf(stderr,
                 "%s: step %zu: the loss, %.4f on average, has been above %.4f, its start, since "
                 "step %zu: the training diverges; use a smaller --learning-rate than %g\n",
@@ -230,7 +230,7 @@ static ashlar_status train_task(ashlar_train_command *c, ashlar_device *device, 
     }
     if (status == ASHLAR_OK) {
         *out = report;
-        out->ranks = NULL; /* they are gone */
+        out->ranks = NULL; /* freed above */
     }
     return status;
 }
@@ -247,12 +247,12 @@ static ashlar_status train(ashlar_train_command *c, ashlar_device *device,
     if (status == ASHLAR_OK && is_first_rank(c)) {
         status = ashlar__train_html_write(&html, c, device, make_task, context, &report);
     }
-    c->train.hooks = NULL; /* of the record, which ends here */
+    c->train.hooks = NULL; /* they belong to the record, which ends here */
     ashlar__train_html_end(&html);
     return status;
 }
 
-/* tasks: two alike, which are taken. */
+/* tasks: two equal ones; both are taken. */
 static ashlar_status verify(const ashlar_train_command *c, ashlar_device *device,
                             ashlar_task *tasks[2], const ashlar_train_config *plain) {
     ashlar_verification found;
@@ -295,7 +295,7 @@ static ashlar_status run_text(ashlar_train_command *c, ashlar_device *device) {
     return status;
 }
 
-/* A tagger's text and what it is read with. */
+/* A tagger's corpus, and the command that it was read for. */
 typedef struct tagger_data {
     const ashlar_train_command *command;
     ashlar_tagger_corpus *corpus;

@@ -37,7 +37,7 @@ typedef struct ashlar_option {
 /* Read the command line into the options' values. Both "--name value" and "--name=value" are
  * accepted, and -h for --help.
  *
- * Errors: ASHLAR_EINVAL (an unknown option, a missing or bad value, a word that is no option),
+ * Errors: ASHLAR_EINVAL (an unknown option, a missing or bad value, a word that is no option);
  *         the detail names the word and what is allowed. Values of options before that word may
  *         have changed. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__options_parse(const ashlar_option *options, size_t count,
@@ -55,15 +55,13 @@ const char *ashlar__options_given(const char *name, int argc, char **argv);
 int ashlar__options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
                                char **words);
 
-/*
- * Answer --version, and --completion: a script for bash, which completes a FILE and a PATH by the
- * files there are, and a NAME by the words beside commas in the option's help. Printed to stdout.
- * True: one of them was given. Call it before the options are parsed.
- */
+/* Answer --version and --completion, by printing to stdout. --completion prints a bash script that
+ * completes FILE and PATH with existing files, and NAME with the comma-separated words of the
+ * option's help. True: one of the two was given. Call this before the options are parsed. */
 bool ashlar__options_answer(const char *program, const ashlar_option *options, size_t count,
                             int argc, char **argv);
 
-/* Print a line for each option. Its current value is shown as the default. Behind --help comes
+/* Print a line for each option, with its current value as the default. After --help comes
  * --version, which every program has. */
 void ashlar__options_print(FILE *out, const ashlar_option *options, size_t count);
 

@@ -26,7 +26,7 @@ static bool is_given(const ashlar_option *options, size_t count, int argc, char 
     return false;
 }
 
-/* The next choice that a help text lists: a word in front of a comma, or behind one. */
+/* The next choice that a help text lists: a word before or after a comma. */
 static bool next_choice(const char **text, char word[static WORD_BYTES]) {
     static const char ends[] = " ,;:()";
     for (bool is_behind = false; **text != '\0';) {

@@ -68,7 +68,8 @@ ashlar_status ashlar__program_check_report(const char *path) {
     if (strcmp(path, "-") == 0) {
         return ashlar__stream_take_stdout();
     }
-    /* It is not opened before it is written to: whoever reads would see an end. */
+    /* Do not open a pipe just to check it: closing it would tell its reader that output has ended.
+     */
     ASHLAR_FAIL_IF(access(path, W_OK) != 0, ASHLAR_EIO, "cannot write %s: %s", path,
                    strerror(errno));
     return ASHLAR_OK;

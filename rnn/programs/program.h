@@ -1,4 +1,4 @@
-/* program.h - start, failures, device and end, the same for all programs (internal). */
+/* program.h - how every program starts, reports failures, opens its device and ends (internal). */
 #ifndef ASHLAR_PROGRAM_H
 #define ASHLAR_PROGRAM_H
 
@@ -23,7 +23,8 @@ int ashlar__program_exit_status(ashlar_status status);
 /* Print "PROGRAM: DETAIL" of the last failure as one line on stderr. Returns its exit status. */
 int ashlar__program_fail(const char *program, ashlar_status status);
 
-/* Call this last. Returns `exit_status`; if output was lost, says so on stderr, and fails. */
+/* Call this last. Returns `exit_status`. If that is 0 but output was lost, says so on stderr, and
+ * returns ASHLAR_EXIT_FAILED. */
 int ashlar__program_finish(const char *program, int exit_status);
 
 /* Fail now if `path` could not be written later. NULL is allowed. Errors: those of

@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Of the line on a terminal. */
+/* Columns of the line on a terminal; bytes of the text for the time left. */
 enum { USUAL_COLUMNS = 80, WIDEST = 10000, BAR_LEAST = 8, BAR_COLUMNS = 24, LEFT_BYTES = 32 };
 #define BAR_FULL "########################"
 #define BAR_EMPTY "........................"
@@ -22,8 +22,8 @@ void ashlar__progress_init(ashlar_progress *progress, FILE *out) {
     *progress = (ashlar_progress){.out = out, .is_terminal = isatty(fileno(out)) == 1};
 }
 
-/* How wide the terminal is now: it may change while the training runs. COLUMNS says it where the
- * terminal does not. */
+/* How wide the terminal is now: it may change while the training runs. If the terminal does not
+ * say, the environment's COLUMNS may. */
 static int terminal_columns(const ashlar_progress *p) {
     struct winsize size = {0};
     const char *text = secure_getenv("COLUMNS");

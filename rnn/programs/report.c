@@ -104,7 +104,7 @@ static void print_plan(FILE *out, const ashlar_step_memory *m) {
         (unsigned long long)m->steps_replayed, (unsigned long long)m->misses);
 }
 
-/* A plan that is from a file saves no memory but time; without this line nobody would know. */
+/* A plan read from a file saves time, not memory. Nothing else would show whether it was used. */
 static void print_plan_file(FILE *out, const ashlar_step_memory *m) {
     if (m->plan_file != NULL && !m->is_planned) {
         fprintf(out, "--plan %s was not used: there is no plan.\n", m->plan_file);

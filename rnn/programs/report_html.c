@@ -1,4 +1,4 @@
-/* report_html.c - the page of a training: its frame, its figures, memory by kind, the settings. */
+/* report_html.c - the HTML page of a training: frame, key figures, memory by kind, settings. */
 #include "rnn/programs/report_html.h"
 
 #include <inttypes.h>

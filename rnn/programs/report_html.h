@@ -1,5 +1,5 @@
-/* report_html.h - a training's report as one page, which fetches and executes nothing (internal).
- */
+/* report_html.h - a training's report as one HTML page, which fetches and executes nothing
+ * (internal). */
 #ifndef ASHLAR_REPORT_HTML_H
 #define ASHLAR_REPORT_HTML_H
 
@@ -33,11 +33,12 @@ typedef struct ashlar_html {
 /* Write the page; after an error the file is as it was. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__html_write(const char *path, const ashlar_html *html);
 
-/* ---- what its parts share ---- */
+/* ---- what the page's parts share ---- */
 
 void ashlar__html_put(ashlar_file_buffer *file, const char *text); /* as it is, of any length */
 
-/* The style sheet. Class t0 .. is a tag's colour with a readable one for text on it. */
+/* The style sheet. Classes t0, t1, ... each have a tag's colour, and a readable one for text on it.
+ */
 void ashlar__html_put_style(ashlar_file_buffer *file);
 
 /* "12.3 MiB", "512 B". */
@@ -46,19 +47,19 @@ void ashlar__html_put_bytes(ashlar_file_buffer *file, uint64_t bytes);
 /* The unit in which `bytes` is written, and its name. */
 double ashlar__html_unit(uint64_t bytes, const char **name);
 
-/* "saved for backward" rather than "saved". */
+/* A tag's name in words: "saved for backward" rather than "saved". */
 const char *ashlar__html_tag_name(ashlar_tag tag);
 
-/* The values beside a plot from y0 at its bottom to y1 at its top. */
+/* Put the values beside a plot, from y0 at its bottom to y1 at its top. */
 void ashlar__html_put_y_axis(ashlar_file_buffer *file, double y0, double y1);
 
-/* Steps below, from x0 at the left to x1 at the right, and what they are. */
+/* Put the numbers below a plot, from x0 at its left to x1 at its right, and `what` they count. */
 void ashlar__html_put_x_axis(ashlar_file_buffer *file, double x0, double x1, const char *what);
 
 /* The largest of 1, 2, 5 times a power of ten that cuts `range` into `parts` or more. */
 double ashlar__html_tick(double range, int parts);
 
-/* ---- its parts ---- */
+/* ---- the page's parts ---- */
 
 ASHLAR_MUST_CHECK ashlar_status ashlar__html_put_loss(ashlar_file_buffer *file,
                                                       const ashlar_html *html);

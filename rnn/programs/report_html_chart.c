@@ -1,4 +1,4 @@
-/* report_html_chart.c - the page's lines over the steps: losses, and memory. */
+/* report_html_chart.c - the report page's line charts over the steps: losses, and memory. */
 #include "rnn/programs/report_html.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ typedef struct chart {
     bool from_zero;
     double x0, x1, y0, y1; /* what frame() finds */
     const char *unit;      /* of y */
-    const char *label;     /* what it shows, for those who do not see it */
+    const char *label;     /* what the chart shows, for screen readers */
 } chart;
 
 static void frame(chart *c) {

@@ -1,4 +1,4 @@
-/* report_html_compare.c - the page's table of ways to take memory. */
+/* report_html_compare.c - the report page's table that compares ways to take memory. */
 #include "rnn/programs/report_html.h"
 
 #include <inttypes.h>
@@ -93,7 +93,7 @@ static void put_range(ashlar_file_buffer *file, const ashlar_compare_row *row) {
     ashlar__file_buffer_print(file, "%" PRIu64, most);
 }
 
-/* Recomputation adds up in another order. */
+/* Whether all ways have equal losses, except recomputation, which adds up in another order. */
 static bool are_losses_equal(const ashlar_html *h) {
     bool are_equal = true;
     for (int i = 0; i < ASHLAR_COMPARE_RECOMPUTE; i++) {

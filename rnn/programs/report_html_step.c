@@ -1,4 +1,5 @@
-/* report_html_step.c - the page's picture of one step: a box for each buffer, in its place. */
+/* report_html_step.c - the report page's picture of one step: a box for each buffer, by time and
+ * address. */
 #include "rnn/programs/report_html.h"
 
 #include <stdlib.h>
@@ -9,8 +10,8 @@
 
 enum {
     FOCUS_COUNT = 100, /* with more boxes, the keyboard stops at large ones only, ... */
-    FOCUS_SHARE = 200, /* ... of more than this share of the peak */
-    CUT_SHARE = 50,    /* of the peak: empty ranges of addresses above that are cut to it */
+    FOCUS_SHARE = 200, /* ... of more than 1/200 of the peak */
+    CUT_SHARE = 50,    /* longer empty ranges of addresses are cut to 1/50 of the peak */
     TABLE_ROWS = 200,
     NAME_BYTES = 80,
 };
@@ -23,7 +24,7 @@ static const double named_width = 8, named_height = 4.5; /* per cent of the pict
 typedef struct layout {
     const ashlar_step_boxes *boxes;
     const ashlar_step_box **sorted; /* by address */
-    size_t *places;                 /* of each box above the lowest, without long empty ranges */
+    size_t *places;                 /* how far each box lies above the lowest, after the cuts */
     size_t height;
     bool is_cut;
 } layout;

@@ -1,4 +1,4 @@
-/* report_html_style.c - how the page looks, and how sizes and axes are written on it. */
+/* report_html_style.c - the report page's style sheet, and how sizes and axes are written on it. */
 #include "rnn/programs/report_html.h"
 
 #include <math.h>
@@ -7,8 +7,8 @@
 
 #include "allocator/base/svg.h"
 
-/* Text of all kinds has a contrast of at least 4.5 with what it stands on. Boxes are told from what
- * is behind them by at least 3: by day by their rims, by night by their colours. */
+/* All text has a contrast of at least 4.5 with its background. Boxes have one of at least 3: on a
+ * light page by their rims, on a dark page by their colours. */
 static const char page_style[] =
     ":root{color-scheme:light dark;--bg:#fff;--ink:#1b1f24;--soft:#57606a;--line:#dde2e8;"
     "--edge:#4b5563;--rim:#4b5563;--main:#1f5f99;--pale:#7ea9d1;--other:#a3470e;--band:#f2f5f8}\n"
@@ -82,7 +82,7 @@ static const char picture_style[] =
     ":is(th,td){padding:.3rem .2rem;"
     "overflow-wrap:anywhere}}\n";
 
-/* By night those of svg.h that are too dark are lighter. */
+/* The colours of svg.h for a dark page: those that are too dark for it are lighter. */
 static const char *const night[ASHLAR_SVG_COLOURS] = {"#4a90d0", "#f0a830", "#38a08c", "#d9655a",
                                                       "#b79ae0", "#86a653", "#6fc3ee", "#9a9aa6"};
 

@@ -11,7 +11,8 @@
 typedef struct saved_option {
     const char *key;
     const char *name;
-    const char *flagged; /* the value for which the option, a flag, was given; NULL: no flag */
+    const char *flagged; /* of a flag: the saved value that means it was given, "": any value;
+                          * NULL: the option is no flag */
 } saved_option;
 
 static const saved_option saved[] = {
@@ -92,7 +93,7 @@ void ashlar__resumed_options_read(const char *path, ashlar_resumed_options *out)
     add_fed_labels(out, file);
     const bool is_text = value_of(file, "layers") != NULL && value_of(file, "model") == NULL;
     if (is_text && value_of(file, "held_out") == NULL) {
-        add(out, "held-out", "0"); /* as before there was such an option */
+        add(out, "held-out", "0"); /* as in a file from before there was the option */
     }
     ashlar_checkpoint_close(file);
 }

@@ -11,7 +11,7 @@
 #include "rnn/programs/program.h"
 #include "rnn/programs/resumed_options.h"
 
-/* A tagger's own defaults, and those of options that both models have. */
+/* Set the defaults of a tagger's own options, and of shared options where it differs. */
 static void set_tagger_defaults(ashlar_train_config *train, ashlar_train_tagger_options *options) {
     train->layers = 1;
     train->hidden = 200;
@@ -277,7 +277,7 @@ static ashlar_status read_recompute(ashlar_train_command *c) {
     return ASHLAR_OK;
 }
 
-/* Memory for graphs is taken in the steps that are captured, which no dry run shows. */
+/* Read --fit. Not with --graphs: captured steps take memory for graphs, which no dry run shows. */
 static ashlar_status read_fit(ashlar_train_command *c) {
     uint64_t bytes = 0;
     if (c->fit == NULL) {
@@ -359,7 +359,7 @@ static void set_defaults(int argc, char **argv) {
     given = defaults(model != NULL && strcmp(model, "tagger") == 0);
     for (size_t i = 0; i < resumed.count; i++) {
         char *words[] = {argv[0], resumed.words[i]};
-        /* A value that is none makes resuming fail, with a line about the file. */
+        /* A bad value makes resuming fail later, with a message about the file. */
         ASHLAR_IGNORE(ashlar__options_parse(options, OPTION_COUNT, 2, words));
     }
 }

@@ -44,7 +44,7 @@ typedef struct ashlar_train_command {
     const char *device;
     const char *json;
     const char *fit;  /* --fit as text; NULL: train */
-    size_t fit_bytes; /* the same */
+    size_t fit_bytes; /* the same size in bytes */
     const char *vary;
     const char *losses;
     const char *snapshot;
@@ -64,7 +64,7 @@ typedef struct ashlar_train_command {
     bool wants_help;
 } ashlar_train_command;
 
-/* Answer what every program does (options_answer.c). True: that was asked for, and all is done. */
+/* Answer --version and --completion (options_answer.c). True: one was given, and that is all. */
 bool ashlar__train_command_answer(const char *program, int argc, char **argv);
 
 /* Read the command line. Options that are not given get their defaults. Texts in *out point into

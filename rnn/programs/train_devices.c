@@ -1,4 +1,4 @@
-/* train_devices.c - a rank for each device, on a thread of its own. */
+/* train_devices.c - runs ashlar-train with a rank for each device, each on a thread of its own. */
 #include "rnn/programs/train_devices.h"
 
 #include <pthread.h>
@@ -53,7 +53,7 @@ static void *run_lane(void *of) {
     return NULL;
 }
 
-/* Signals are for the first thread. */
+/* Start a rank's thread, with all signals blocked: they are for the first thread. */
 static bool start(lane *l) {
     sigset_t all, old;
     sigfillset(&all);
@@ -63,7 +63,7 @@ static bool start(lane *l) {
     return is_started;
 }
 
-/* A rank that has no thread is one that has failed. */
+/* Run all ranks. One whose thread cannot be started counts as failed. */
 static int run_all(lane *lanes, size_t count) {
     bool is_started[ASHLAR_RANKS_THREADS_MOST] = {false};
     for (size_t i = 1; i < count; i++) {
@@ -85,7 +85,7 @@ static int run_all(lane *lanes, size_t count) {
     return exit_status;
 }
 
-/* That the last device is there, before any is trained on. */
+/* Check that the last device is there, before any is trained on. */
 static ashlar_status check_last(const char *kind, size_t devices) {
     const bool is_soft = strcmp(kind, "soft") == 0;
     char name[32], why[256];
@@ -130,7 +130,7 @@ int ashlar__train_devices_run(const char *program, ashlar_train_command *c, bool
     ashlar__blas_set_threads(each > 0 ? (int)each : 1);
     for (size_t i = 0; i < c->devices; i++) {
         const ashlar_status checked = ashlar__train_ranks_prepare(&lanes[i].command);
-        if (checked != ASHLAR_OK) { /* for all alike: no thread has begun */
+        if (checked != ASHLAR_OK) { /* it fails for all alike; no thread has begun */
             const int failed = ashlar__program_fail(program, checked);
             for (size_t k = 0; k < c->devices; k++) {
                 ashlar_ranks_close(lanes[k].command.train.ranks, false);

@@ -9,10 +9,9 @@
 typedef int ashlar_train_run_fn(ashlar_train_command *command, ashlar_device *device);
 
 /* Run the command on devices 0 .. --devices - 1 of the kind that it names, the first on this
- * thread. The threads that compute are divided among them, unless `are_threads_given`.
+ * thread. The threads that compute are divided among the devices, unless `are_threads_given`.
  *
- * Returns the exit status of the first rank that fails, or 0; c->is_stopped is set as by one rank.
- */
+ * Returns the exit status of the first rank that fails, or 0; c->is_stopped is that of rank 0. */
 int ashlar__train_devices_run(const char *program, ashlar_train_command *c, bool are_threads_given,
                               ashlar_train_run_fn *run);
 

@@ -1,4 +1,4 @@
-/* train_html.c - from a training to its page. */
+/* train_html.c - collects what a training's page shows, and has the page written. */
 #include "rnn/programs/train_html.h"
 
 #include <stdio.h>

@@ -18,7 +18,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_html_begin(ashlar_train_html *html
                                                          ashlar_train_command *command);
 void ashlar__train_html_end(ashlar_train_html *html);
 
-/* Note a step. Without host memory for it, the page shows the steps before. */
+/* Note a step's losses. If there is no host memory for them, the page lacks the step. */
 void ashlar__train_html_note(ashlar_train_html *html, const ashlar_train_progress *now);
 
 /* Compare ways to take memory, and write the page. The trainer must be gone, since it would take

@@ -1,4 +1,4 @@
-/* train_ranks.c - ashlar-train as one of several processes. */
+/* train_ranks.c - ashlar-train as one of several processes: joins, is silent, gathers results. */
 #include "rnn/programs/train_ranks.h"
 
 #include <stdio.h>
@@ -16,7 +16,8 @@
 #include "rnn/programs/program.h"
 #include "rnn/train/shards.h"
 
-/* What launchers tell about the processes on this machine, in Open MPI's and in MPICH's words. */
+/* Read a number that a launcher tells about the processes on this machine, in the environment
+ * variable of Open MPI or of MPICH. */
 static bool read_local(const char *const names[2], size_t *out) {
     for (size_t i = 0; i < 2; i++) {
         const char *text = secure_getenv(names[i]);
@@ -36,7 +37,8 @@ static size_t count_neighbours(const ashlar_ranks *ranks) {
     return read_local(names, &count) && count > 0 ? count : ashlar_ranks_count(ranks);
 }
 
-/* No two ranks may have one CUDA device: "cuda" is that of the rank's number on its machine. */
+/* No two ranks may share a CUDA device: turn "cuda" into the device that has the rank's number on
+ * its machine. */
 static void choose_device(ashlar_train_command *c) {
     static const char *const names[2] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"};
     static char device[32];
@@ -57,7 +59,7 @@ static void share_threads(ashlar_train_command *c, int argc, char **argv) {
     }
 }
 
-/* The files and the words are those of rank 0. */
+/* Only rank 0 writes files and prints. */
 static void be_silent(ashlar_train_command *c) {
     c->is_quiet = true;
     c->wants_map = false;
@@ -77,9 +79,10 @@ static ashlar_status check(ashlar_train_command *c) {
     return ashlar__shards_check(&c->train);
 }
 
-/* A rank that waits for one that has died is ended by its launcher, usually before the wait is. */
+/* A rank that waits for one that has died is usually ended by its launcher before the wait times
+ * out. Have it say so. */
 static void announce_end(const ashlar_ranks *ranks) {
-    static char words[64]; /* made before, since a handler may not make them */
+    static char words[64]; /* made now: a signal handler may not print into it */
     (void)snprintf(words, sizeof words, "ashlar-train: rank %zu was told to end\n",
                    ashlar_ranks_rank(ranks));
     ashlar__interrupt_announce(words);
@@ -170,8 +173,8 @@ ashlar_status ashlar__train_ranks_gather(const ashlar_train_command *c, ashlar_t
 }
 
 int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status) {
-    fflush(stdout); /* an end of all ranks is sudden */
-    if (exit_status == 0) { /* a launcher ends those who are slow to leave */
+    fflush(stdout); /* ending all ranks, as MPI_Abort(), flushes nothing */
+    if (exit_status == 0) { /* a launcher may end ranks that are slow to leave: no news */
         ashlar__interrupt_announce("");
     }
     ashlar_ranks_close(c->train.ranks, exit_status != 0);

@@ -6,7 +6,7 @@
 #include "allocator/base/json.h"
 #include "rnn/programs/train_command.h"
 
-/* Join the processes that a launcher has started with this one; alone, only work out
+/* Join the processes that a launcher has started with this one; without any, only work out
  * --reproducible. Sets c->train.ranks and c->train.shards, and on ranks above 0 takes all outputs
  * out of the command. Threads that compute are divided among the processes of this machine, unless
  * their number was given, and so are its CUDA devices, unless --device has one by its number. A
@@ -16,13 +16,14 @@
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc,
                                                          char **argv);
 
-/* The part of it that a rank needs which is a thread of this process, and has c->train.ranks:
- * c->train.shards, and its silence. Errors: those of ashlar__shards_check(). */
+/* The same for a rank that is a thread of this process and has c->train.ranks already: set
+ * c->train.shards, and on ranks above 0 take all outputs out of the command. Errors: those of
+ * ashlar__shards_check(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_prepare(ashlar_train_command *c);
 
 /* After a training: bring together what each rank has to report, for report->ranks. Every rank must
- * call it. Alone: nothing. Ownership: *out is the caller's (ashlar__host_free()), also after an
- * error. Errors: those of the collectives. */
+ * call it; without ranks it does nothing. Ownership: *out is the caller's (ashlar__host_free()),
+ * also after an error. Errors: those of the collectives. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_gather(const ashlar_train_command *c,
                                                            ashlar_train_report *report,
                                                            ashlar_train_rank **out);
@@ -30,10 +31,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_gather(const ashlar_train_co
 void ashlar__train_ranks_print(const ashlar_train_report *report);
 void ashlar__train_ranks_put(ashlar_json_writer *writer, const ashlar_train_report *report);
 
-/* Leave the others, who end, too, if `exit_status` is not 0. Returns it. */
+/* Leave the other ranks. If `exit_status` is not 0, they end, too. Returns `exit_status`. */
 int ashlar__train_ranks_close(ashlar_train_command *c, int exit_status);
 
-/* As ashlar__program_fail(), but silent where another rank speaks. */
+/* As ashlar__program_fail(), but silent if another rank reports the failure. */
 int ashlar__train_ranks_fail(const ashlar_train_command *c, const char *program,
                              ashlar_status status);
 
