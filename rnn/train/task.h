@@ -45,7 +45,7 @@ typedef struct ashlar_task_part {
     size_t tokens; /* the part's loss is the mean over these, those of other ranks included */
 } ashlar_task_part;
 
-/* What an option saves, told by the peak memory that a step would need without the option. */
+/* What an option saves, given as the peak memory that a step would need without the option. */
 typedef struct ashlar_task_saving {
     const char *option; /* its name on the command line, without dashes */
     size_t value;       /* the option's value */

@@ -98,7 +98,7 @@ typedef struct run {
     uint64_t skipped; /* steps skipped before this run */
     unsigned found;   /* bits of tags that were found to grow and are not shown yet */
     double start_loss;
-    size_t above_since; /* the first step of those with a loss above start_loss; 0: it is not */
+    size_t above_since; /* since which step the loss has been above start_loss; 0: it is not */
     bool was_above;     /* the loss was above for long; this is told only once */
 } run;
 
@@ -118,8 +118,8 @@ static double recent_loss(const ashlar_train_state *s) {
     return nats / tokens;
 }
 
-/* A resumed training's loss moves about what it had reached before; up to this many times that, it
- * does not diverge. */
+/* A resumed training's loss moves about the one that it had reached before. Up to this many times
+ * that loss is no divergence. */
 static const double resumed_margin = 1.1;
 
 /* The step to report, if the loss has now been above the start for long; 0: it has not. */
