@@ -1,5 +1,5 @@
 /*
- * allocate.c - allocating under the lock, if the thread's cache cannot serve.
+ * allocate.c - serving a request under the allocator's lock, if the thread's cache cannot serve it.
  */
 #include "allocator/core/allocator_impl.h"
 
@@ -220,8 +220,8 @@ static ashlar_status zero_block_locked(ashlar_allocator *a, const ashlar_request
                                        ashlar_block *block) {
     ASHLAR_OWNS(&a->lock);
     /*
-     * The bytes behind these belong to a guard, or must not be reported to NVTX's tools as the
-     * block's.
+     * With guard=fill, the bytes behind the requested ones are the red zone. With NVTX, tools know
+     * only the requested bytes as the block, and would report a write behind them.
      */
     const size_t bytes =
         a->guards.fill != NULL || a->nvtx != NULL ? block->requested : block->bytes;
@@ -426,7 +426,8 @@ ashlar_status ashlar__alloc_idle(ashlar_allocator *a, size_t bytes, bool is_at_h
     void *ptr = NULL;
     ashlar_status status = alloc(a, bytes, ASHLAR_TAG_USER, NULL, request, &ptr);
     if (status == ASHLAR_OK && a->zeroes_blocks) {
-        status = ashlar_stream_synchronize(a->device, NULL); /* includes non-blocking streams */
+        status = ashlar_stream_synchronize(a->device, NULL); /* so the fill is over for non-blocking
+                                                              * streams, too */
     }
     if (status == ASHLAR_OK) {
         *out = ptr;

@@ -125,7 +125,8 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
     return status;
 }
 
-/* The number of blocks, in all queues, that come home to this stream. */
+/* The number of blocks, in all streams' queues of blocks away (away.h), whose home is this
+ * stream. */
 static uint64_t count_away_of(const ashlar_allocator *a, const ashlar_stream_state *home) {
     uint64_t count = 0;
     for (const ashlar_stream_state *user = a->heap.awaited; user != NULL;

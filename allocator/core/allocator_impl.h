@@ -37,11 +37,12 @@ struct ashlar_allocator {
     ashlar_allocator *next;          /* next in the process's list. Lock: list_lock in streams.c */
     ashlar_device *device;           /* const */
     size_t cache_bytes;              /* const; the most bytes of one thread's cache; 0: no caches */
-    ashlar_trace ring;               /* client.trace: this, or NULL if nobody wants events */
+    ashlar_trace ring;               /* client.trace points here, or is NULL if nobody wants
+                                      * events */
     ashlar_nvtx_memory *nvtx;        /* const; receives the events of `ring`; NULL: none */
     bool reports_leaks;              /* const */
     bool zeroes_blocks;              /* const; clears each block before handing it out */
-    uint32_t fork_count;             /* const; the process's forks so far; see forked.h */
+    uint32_t fork_count;             /* const; ashlar__fork_count at the creation; see forked.h */
     ashlar_guards guards;            /* const */
     ashlar_allocator *next_reported; /* next in the list of leaks.c. Lock: watch_lock in leaks.c */
     ashlar_lock lock;                /* guards all fields below */
@@ -49,16 +50,17 @@ struct ashlar_allocator {
     void *report_user;
     ashlar_driver_client client;
     ashlar_heap heap;
-    ashlar_stream_state *stream_states; /* of all streams, graph pools and idle blocks; newest
-                                           first */
+    ashlar_stream_state *stream_states; /* of all streams and graph pools, and `idle_stream_state`;
+                                           newest first */
     ashlar_stream_state *buckets[ASHLAR_STREAM_BUCKETS]; /* stream_states, hashed by handle */
     ashlar_stream_state *recent;            /* found last; the next call mostly wants the same
                                                one */
-    ashlar_stream_state *idle_stream_state; /* one of stream_states; NULL before the first idle
-                                               block */
+    ashlar_stream_state *idle_stream_state; /* of blocks that any stream may use (deferred_free.h);
+                                               NULL before the first one */
     ashlar_cache *caches;                   /* one for each thread that has allocated */
     bool bypasses_caches;                   /* every call takes the slow path */
-    bool are_hits_over;                     /* permanently, since the kernel now refuses barriers */
+    bool are_hits_over;                     /* no thread enters its cache again, since the kernel
+                                             * now refuses barriers */
     unsigned claim_depth;                   /* > 0: other threads are shut out of their caches */
     bool is_shut_to_end;                    /* one claim lasts until the lock is released */
     uint64_t settle_count;                  /* waits for the whole device started so far */
@@ -79,8 +81,8 @@ struct ashlar_allocator {
 };
 
 /*
- * The one handle by which a stream is known here: CU_STREAM_LEGACY, too, names the default stream,
- * NULL.
+ * The handle by which a stream is known here: NULL for the default stream, which CU_STREAM_LEGACY
+ * also names, and otherwise the given one.
  */
 static inline ashlar_stream ashlar__stream_named(ashlar_stream stream) {
     return (uintptr_t)stream == CU_STREAM_LEGACY ? NULL : stream;

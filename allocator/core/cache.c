@@ -13,7 +13,7 @@
 
 enum { SMALL_DIVISOR = 256 };
 
-/* The least and the most bytes that the device's share of small blocks may be; see set_limits(). */
+/* The bounds of SMALL_DIVISOR's share of the device's memory; see set_limits(). */
 #define SMALL_MIN_BYTES ((size_t)1 << 20)
 #define SMALL_MAX_BYTES ((size_t)16 << 20)
 
@@ -142,7 +142,8 @@ static void end_thread(void *unused) {
     ashlar__lock_acquire(&parting_lock);
     while (caches_of_thread != NULL) {
         ashlar_cache *next = caches_of_thread->next_of_thread;
-        ashlar__cache_recent = caches_of_thread; /* a claim leaves out the calling thread */
+        ashlar__cache_recent = caches_of_thread; /* claims leave out this cache, as the calling
+                                                  * thread's own */
         return_cache(caches_of_thread);
         ashlar__cache_recent = &no_cache;
         delete_cache(caches_of_thread);
@@ -234,16 +235,15 @@ static void set_recent(ashlar_cache *cache, ashlar_magazines *m, ashlar_stream s
 /*
  * Set the most that a cache may hold: half of cache_bytes in large blocks, and half in small
  * blocks. Any miss gives large blocks up anyway. Small blocks are also limited to a share of the
- * device's memory, 1 to 16 MiB. Neither limit depends on what was mapped before, so that a repeated
- * step finds the same blocks in its cache.
+ * device's memory, 1 to 16 MiB. Neither limit depends on what was mapped before, so a repeated step
+ * finds the same blocks in its cache.
  */
 static void set_limits(ashlar_cache *cache, size_t cache_bytes, size_t memory_bytes) {
     const size_t half = cache_bytes / 2, share = memory_bytes / SMALL_DIVISOR;
     size_t small = share > SMALL_MIN_BYTES ? share : SMALL_MIN_BYTES;
     small = small < SMALL_MAX_BYTES ? small : SMALL_MAX_BYTES;
     /*
-     * ashlar__cache_weight() adds the weight of one block, so that one block of exactly this size
-     * fits.
+     * ashlar__cache_weight() adds the weight of one block, so one block of exactly this size fits.
      */
     cache->limit[0] = ashlar__cache_weight(small < half ? small : half);
     cache->limit[1] = ashlar__cache_weight(half);

@@ -1,5 +1,5 @@
 /*
- * cache.h - the free blocks of one allocator that one thread keeps, to hand out without a lock
+ * cache.h - one thread's free blocks of one allocator, which it hands out without a lock
  * (internal).
  *
  * A cache has magazines for each stream that its thread uses: a list of blocks for each size class,
@@ -41,7 +41,8 @@ enum {
     ASHLAR_CACHE_LARGE_LIST = ASHLAR_SC_COUNT, /* the list behind those of the size classes;
                                                   holds at most one block */
     ASHLAR_CACHE_LISTS,
-    ASHLAR_CACHE_PENDING_MAX = 16, /* the most freed blocks that wait, to go to the heap together */
+    ASHLAR_CACHE_PENDING_MAX = 16, /* the most freed blocks that may wait to go to the heap
+                                    * together */
 };
 _Static_assert(ASHLAR_CACHE_LISTS <= UINT16_MAX, "a block's `list` holds the number of any list");
 
@@ -83,9 +84,9 @@ struct ashlar_cache {
     _Atomic unsigned is_busy;     /* written by the owner only */
     _Atomic unsigned attention;   /* written under the allocator's lock only */
     uint64_t allocator_id;        /* const; 0: belongs to no allocator */
-    ashlar_stream stream;         /* the stream of the last request, or ASHLAR_NO_STREAM, ... */
-    ashlar_magazines *recent;     /* ... and that stream's magazines, or ashlar__no_magazines;
-                                     never NULL */
+    ashlar_stream stream;         /* the stream whose requests `recent` serves, or
+                                   * ASHLAR_NO_STREAM */
+    ashlar_magazines *recent;     /* the magazines used last, or ashlar__no_magazines; never NULL */
     ashlar_replay *active_replay; /* the step being replayed (`stream` is ASHLAR_NO_STREAM then),
                                    * or ashlar__no_replay; never NULL */
     size_t weight[2]; /* sums of weights: [0] of blocks up to ASHLAR_SC_MAX_BYTES, [1] of larger
@@ -101,7 +102,8 @@ struct ashlar_cache {
                                 miss */
     uint64_t hits_when_full; /* counters.hit_count at the last miss that found was_full set */
     ashlar_outbox outbox;
-    uint64_t use_clock; /* clock of this thread's newest use that was counted without the lock */
+    uint64_t use_clock; /* the thread's clock (ashlar__heap_clock()) at its newest use without the
+                         * lock */
     ashlar_magazines *magazines;
     ashlar_magazines *buckets[ASHLAR_STREAM_BUCKETS]; /* the same magazines, hashed by their
                                                          streams' handles */
@@ -250,8 +252,8 @@ static inline bool ashlar__cache_push(ashlar_cache *cache, ashlar_magazines *m,
 }
 
 /*
- * Keep a block that does not fit into the magazines until the next miss. False: too many blocks
- * wait already.
+ * Keep a freed block, for which the magazines have no room, pending until the next miss. False: it
+ * may not wait, for example because too many blocks do already.
  */
 bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block);
 
@@ -304,11 +306,12 @@ ashlar_magazines *ashlar__magazines_of(const ashlar_cache *cache, const ashlar_s
 /*
  * ---- for the owner inside the cache, or for whoever holds the lock ----
  *
- * Inside the cache without the lock, these give only blocks of streams that the cache holds to the
- * heap; pending blocks wait.
+ * Inside the cache, without the lock, these functions give the heap only blocks of streams that the
+ * cache holds, and leave the pending blocks waiting.
  */
 
-/* Give the pending blocks, all blocks, or the large blocks to the heap. */
+/* Give blocks to the heap. _pending: those that are pending. _flush: all. _large: the large ones.
+ * _magazines: those of one stream's magazines. */
 void ashlar__cache_flush_pending(ashlar_cache *cache);
 void ashlar__cache_flush(ashlar_cache *cache);
 void ashlar__cache_flush_large(ashlar_cache *cache);
@@ -337,8 +340,8 @@ void ashlar__caches_flush_locked(ashlar_allocator *allocator, const ashlar_cache
 void ashlar__cache_drop_locked(ashlar_cache *cache, const ashlar_stream_state *state);
 
 /*
- * The same as ashlar__cache_drop_locked(), for a stream that ends: replayed steps serve it no
- * longer.
+ * Like ashlar__cache_drop_locked(), for a stream that ends: the step being replayed stops serving
+ * it, too.
  */
 void ashlar__cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state);
 

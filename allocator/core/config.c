@@ -1,4 +1,4 @@
-/* config.c - the options of an allocator, from the table in config.h. */
+/* config.c - reading, checking and writing an allocator's options, from the table in config.h. */
 #include <ashlar/config.h>
 
 #include <inttypes.h>
@@ -89,7 +89,7 @@ static bool has_named_initial(const option *o) {
     return o->kind != CHOICE && o->words != NULL;
 }
 
-/* Whether the option's text 0 means NONE in the field, in which 0 means the default. */
+/* Whether the text "0" is stored as NONE, since a field of 0 means the default. */
 static bool has_none(const option *o) {
     return has_named_initial(o) && strcmp(o->words, "0") != 0;
 }
@@ -123,7 +123,7 @@ static bool parse_word(const char *words, ashlar_piece text, uint64_t *out) {
     return false;
 }
 
-/* Write the word with index i. Messages show an index without a word as a number. */
+/* Write the word with index i. If it has no word, write the index itself, for messages. */
 static void write_word(const option *o, uint64_t i, char out[static ASHLAR_NUMBER_BYTES]) {
     if (i > o->high) {
         ashlar__write_count(i, out);
@@ -164,11 +164,11 @@ static bool parse_value(const option *o, ashlar_piece text, value *out) {
         out->whole = has_none(o) ? NONE : 0;
         return true;
     }
-    /* NONE can be written only as 0, not as the field's own value. */
+    /* A text may give NONE only as "0", not as the number that NONE is. */
     return is_read && out->whole <= o->high && is_allowed(o, *out);
 }
 
-/* Write a value as ASHLAR_CONF would give it; a field that was left out as its default. */
+/* Write a value as it would stand in ASHLAR_CONF. If the field was left out, write the default. */
 static void write_value(const option *o, value v, char out[static ASHLAR_NUMBER_BYTES]) {
     if (has_named_initial(o) && v.whole == o->initial) {
         (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%s", o->words);

@@ -1,4 +1,5 @@
-/* counters.c - publishing a thread's counters: their sum, and the peak that the thread saw. */
+/* counters.c - adding a thread's counters, and the peak that it saw, to the allocator's
+ * statistics. */
 #include "allocator/core/counters.h"
 
 ASHLAR_NOINLINE void ashlar__count_peak(ashlar_counters *c) {

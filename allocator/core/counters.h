@@ -49,10 +49,10 @@ typedef struct ashlar_counters {
     ashlar_live_delta tags[ASHLAR_TAG_COUNT];
     int64_t tags_at_peak[ASHLAR_TAG_COUNT]; /* tags[].live when all.live was all.peak */
     int64_t limit;   /* const; the change of live bytes at which the thread publishes */
-    int64_t above;   /* publish if all.live is above this: the limit, or a MiB above the peak ... */
-    int64_t below;   /* ... or below this: minus the limit, or a MiB below zero */
+    int64_t above;   /* publish if all.live is above this: the limit, or a MiB above the peak */
+    int64_t below;   /* publish if all.live is below this: minus the limit, or a MiB below zero */
     bool has_peak;   /* all.live has exceeded the published peak */
-    bool is_at_peak; /* ... and nothing was freed since, so tags_at_peak is not yet filled in */
+    bool is_at_peak; /* has_peak, and nothing was freed since: tags_at_peak is not filled in yet */
 } ashlar_counters;
 
 static inline void ashlar__count_alloc(ashlar_counters *c, size_t requested, unsigned tag) {

@@ -1,4 +1,5 @@
-/* cycle.c - finding where a program's steps begin by its live bytes, and emptying a cache there. */
+/* cycle.c - telling from a program's live bytes where its steps begin, and emptying a cache
+ * there. */
 #include "allocator/core/cycle.h"
 
 #include "allocator/base/check_level.h"

@@ -27,7 +27,8 @@ static inline void ashlar__cycle_count_miss(ashlar_cache *own) {
     const int64_t live = own->counters.published + own->counters.all.live;
     own->misses++;
     if (live > (int64_t)own->crest) {
-        own->crest = own->quiet = (uint64_t)live; /* the next miss below this looks */
+        own->crest = own->quiet = (uint64_t)live; /* the next miss with fewer live bytes looks for a
+                                                   * trough */
     }
     if (!ASHLAR_LIKELY(live >= (int64_t)own->quiet && own->pending == NULL && own->weight[1] == 0 &&
                        !own->was_full)) {

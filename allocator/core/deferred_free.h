@@ -4,12 +4,13 @@
  *
  * Such a block belongs to no stream: when it is handed out, no queued work uses its memory. Its
  * free is deferred: the caller of ashlar__deferred_take() waits for all work, on any stream, that
- * was submitted before the free, and then releases the block. Until then the block is outside the
- * heap, as a shared block without a use; see shared.h.
+ * was submitted before the free, and then releases the block. Until then it stays a used block,
+ * marked as shared (block.h), but without a note of who uses it.
  *
  * Invariants (ashlar_allocator_check):
- *   shared_bytes == bytes of the blocks in `shared`, in `deferred`, and in lists that
- *   ashlar__deferred_take() returned and that are not released yet
+ *   shared_bytes == heap.away_bytes + deferred_bytes
+ *   deferred_bytes == bytes of the blocks in `deferred`, and in lists that ashlar__deferred_take()
+ *   returned and that are not released yet
  */
 #ifndef ASHLAR_DEFERRED_FREE_H
 #define ASHLAR_DEFERRED_FREE_H

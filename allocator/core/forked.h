@@ -19,7 +19,7 @@ extern _Atomic uint32_t ashlar__fork_count;
 /* Count forks from now on. Call it before making an allocator. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__forks_watch(void);
 
-/* Whether the allocator was made in a process that is an ancestor of this one. Lock: any. */
+/* Whether the allocator was made in a process that is an ancestor of this one. Needs no lock. */
 static inline bool ashlar__is_of_parent(const ashlar_allocator *a) {
     return a->fork_count != atomic_load_explicit(&ashlar__fork_count, memory_order_relaxed);
 }

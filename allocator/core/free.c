@@ -34,7 +34,7 @@ static bool keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
         ashlar__outbox_add(own, block);
         return true;
     }
-    /* A cache may give the block back when no event can be recorded behind it any more. */
+    /* A cache may give the block back late, when no event can be recorded behind it any more. */
     ashlar_magazines *m = ashlar__stream_state_is_recorded_at_calls(state, &a->client)
                               ? NULL
                               : ashlar__cache_need_locked(own, state);
@@ -83,7 +83,7 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
         ashlar__slot_block_vacate(block);
         return;
     }
-    block->marks &= (unsigned char)~ASHLAR_BLOCK_BORROWED; /* its zone is now of this stream */
+    block->marks &= (unsigned char)~ASHLAR_BLOCK_BORROWED; /* its zone belongs to this stream now */
     block->stream_state = state;
     if (own != NULL && keep_locked(a, own, block)) {
         return;
@@ -128,7 +128,8 @@ static ashlar_status join_filled_locked(ashlar_allocator *a, ashlar_block *block
         status = ashlar__shared_wait_locked(a, own, tick, state->stream);
     }
     if (status == ASHLAR_OK && own != state) {
-        /* The free queues its work on this stream, and may then fail. */
+        /* The free queues work on this stream. If it then fails, the next free must wait for that
+         * work. */
         status = ashlar__away_add_any_use(&a->heap, block, state);
     }
     return status == ASHLAR_OK ? ashlar__shared_join_locked(a, ashlar__shared_uses(block), state)
@@ -149,7 +150,7 @@ static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar__away_drop_uses(&a->heap, block); /* which waits for all other uses */
+    ashlar__away_drop_uses(&a->heap, block); /* the stream of the free waits for all of them */
     ashlar__count_free_locked(a, NULL, requested, block->tag);
     ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, state);
     block->requested = 0;
@@ -172,7 +173,7 @@ static ashlar_status last_state_locked(ashlar_allocator *a, const ashlar_stream 
  * In a guard mode, a free and the later release pass the stream of the block's last use to the
  * driver. That is impossible if the stream is gone or watched, or is a per-thread default stream,
  * which only its own thread can name. Then use the legacy default stream instead, and have it wait
- * for the last use. It waits for a per-thread default stream by itself.
+ * for the last use. The legacy stream waits for a per-thread default stream by itself.
  */
 static ashlar_status name_live_state_locked(ashlar_allocator *a, ashlar_stream_state **state) {
     ASHLAR_OWNS(&a->lock);
@@ -330,7 +331,7 @@ static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *b
     ASHLAR_ASSERT(!ashlar__allocator_is_guarded(a) && !ashlar__block_is_of_slot(block));
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && block->requested != 0);
     ashlar__account_free_locked(a, own, block);
-    ashlar__away_drop_uses(&a->heap, block); /* the deferred free waits for all */
+    ashlar__away_drop_uses(&a->heap, block); /* the deferred free waits for all work */
     block->requested = 0;
     block->marks |= ASHLAR_BLOCK_SHARED;
     block->uses = NULL;

@@ -32,7 +32,7 @@ static ashlar_status refuse_captured(const ashlar_graph_pool *pool) {
                               "pool: its capture has not ended; ashlar_graph_pool_end() it");
 }
 
-/* From now on, requests for the stream find the pool; a new one gets its state here. */
+/* From now on, requests for the stream find the pool. A new pool gets its stream state here. */
 static ashlar_status begin_locked(ashlar_graph_pool *pool, ashlar_stream stream) {
     ashlar_allocator *a = pool->allocator;
     ashlar_stream_state *home = NULL;

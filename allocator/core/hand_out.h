@@ -1,4 +1,5 @@
-/* hand_out.h - what every allocation and free without the lock does last (internal). */
+/* hand_out.h - handing a block out, or taking one back, as the last act of an allocation or free
+ * without the lock (internal). */
 #ifndef ASHLAR_HAND_OUT_H
 #define ASHLAR_HAND_OUT_H
 

@@ -1,6 +1,6 @@
 /*
- * hold.c - shutting threads out of their caches, which thread holds a stream, and sending it
- * blocks.
+ * hold.c - shutting threads out of their caches, choosing the thread that holds a stream, and
+ * sending freed blocks to that thread.
  */
 #include "allocator/core/hold.h"
 
@@ -42,9 +42,9 @@ static bool is_alone(const ashlar_allocator *a, const ashlar_cache *own) {
 
 /*
  * Put a barrier between the stores to `attention` and the loads of `is_busy`. If the kernel refuses
- * cheap barriers from now on, no thread may enter its cache again, and no later claim needs a
- * barrier: other threads see the `attention` stored before this one, and the caller sees its own
- * store.
+ * cheap barriers from now on, this barrier still worked, but no thread may enter its cache again.
+ * Then no later claim needs a barrier: other threads see the `attention` stored before this
+ * barrier, and the caller sees its own store.
  */
 static void put_barrier_locked(ashlar_allocator *a, const ashlar_cache *own) {
     ASHLAR_OWNS(&a->lock);

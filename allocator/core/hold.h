@@ -32,7 +32,7 @@ void ashlar__caches_release_locked(ashlar_allocator *allocator, const ashlar_cac
 
 /*
  * _shut_out_: shut the other threads out until ashlar__allocator_leave() releases the lock.
- * _let_in_: end that claim early; call it before dropping the lock in between.
+ * _let_in_: end that claim early, before the lock is dropped for a while.
  */
 void ashlar__shut_out_locked(ashlar_allocator *allocator);
 void ashlar__let_in_locked(ashlar_allocator *allocator);
@@ -67,8 +67,8 @@ static inline ashlar_cache *ashlar__holder_of(const ashlar_stream_state *state) 
 
 /*
  * Let the calling thread's cache hold the stream, if it may. In any case no other cache holds the
- * stream afterwards, and the calling thread may touch its zones until it releases the lock. own
- * NULL: the thread has no cache
+ * stream afterwards, and the calling thread may touch its zones until it releases the lock. `own`:
+ * NULL if the thread has no cache.
  */
 void ashlar__hold_locked(ashlar_allocator *allocator, ashlar_cache *own,
                          ashlar_stream_state *state);

@@ -6,7 +6,7 @@
  *       the zone of a stream that has ended             8  memory of plans that no step is in
  *    3  memory newly mapped                             9  what the program's callback gives back
  *    4  another stream's gap, its last use over        10  a wait on the host, oldest event first
- *    5  the same, after an in-stream wait
+ *    5  such a gap, after an in-stream wait
  *
  * No stream is made to wait for another one while memory can still be mapped: rung 5 comes after
  * rung 3. A rung that finds nothing leaves *out NULL. After a rung that frees memory the search

@@ -14,7 +14,8 @@
 
 /* ---- giving memory back ---- */
 
-/* Query each stream that may still use freed memory, or for which blocks are away. */
+/* Ask each stream that may still use freed memory, even a block that is away, whether it is
+ * idle. */
 static ashlar_status ask_streams_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     ashlar_status status = ASHLAR_OK;
@@ -30,8 +31,8 @@ static ashlar_status ask_streams_locked(ashlar_allocator *a) {
 }
 
 /*
- * Make the free blocks idle that no work uses any more, without waiting for work on the others.
- * Blocks come home first, since that may free a plan's memory that other streams have used.
+ * Find out which free blocks no work uses any more, without waiting for the work that uses the
+ * others. Blocks come home first, since that may free a plan's memory that other streams have used.
  */
 static ashlar_status settle_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
@@ -154,7 +155,8 @@ void ashlar__update_reserved_peak_locked(ashlar_allocator *a) {
     ASHLAR_CHECK2(a->heap.range.mapped_bytes <= a->heap.range.memory_bytes);
 }
 
-/* Sums twice: threads count against the old peak, so they must begin again with the new one. */
+/* Publishes all threads' counters twice: to get the live bytes, and then so that threads count
+ * against the new peak. */
 static void lower_live_peak_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     ashlar_stats unused;
@@ -221,7 +223,7 @@ bool ashlar__reclaim_locked(ashlar_allocator *a, size_t bytes) {
 /* ---- peers ---- */
 
 /*
- * Refuse a device that cannot be a peer now. Otherwise the next mapping would fail because of it.
+ * Refuse a device that cannot be a peer. If it were accepted, the next mapping would fail.
  */
 static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
     ASHLAR_OWNS(&a->lock);

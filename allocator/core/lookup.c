@@ -1,5 +1,6 @@
 /*
- * lookup.c - from an address to its block, and what is wrong with an address that has no block.
+ * lookup.c - finding the block of an address, and saying what is wrong with an address that has
+ * none.
  */
 #include "allocator/core/slow_path.h"
 

@@ -69,7 +69,7 @@ static inline void count_use(const ashlar_allocator *a, ashlar_cache *own,
     state->last_used = own->use_clock;
 }
 
-/* Take a block from those of the stream that other threads have freed; NULL: none fits. */
+/* Take one of the stream's blocks that other threads have freed; NULL: none fits. */
 static ASHLAR_NOINLINE ashlar_block *take_returned(ashlar_cache *own, size_t bytes) {
     ashlar__miss_take_returned(own, own->recent);
     ashlar_block *cached = ashlar__cache_pop(own, own->recent, bytes);

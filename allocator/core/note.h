@@ -15,7 +15,8 @@ void ashlar__account_free_locked(ashlar_allocator *allocator, ashlar_cache *own,
 void ashlar__count_free_locked(ashlar_allocator *allocator, ashlar_cache *own, size_t requested,
                                unsigned tag);
 
-/* _of: the counters that the calling thread raises. _publish_: publish them if they are due. */
+/* _counters_of: the counters that the calling thread raises. _publish_locked: publish them if they
+ * are due (ashlar__counters_are_due()), or at once for a thread without a cache. */
 ashlar_counters *ashlar__counters_of(ashlar_allocator *allocator, ashlar_cache *own);
 void ashlar__publish_locked(ashlar_allocator *allocator, ashlar_cache *own);
 
@@ -23,7 +24,8 @@ void ashlar__publish_locked(ashlar_allocator *allocator, ashlar_cache *own);
 void ashlar__trace_block_locked(ashlar_allocator *allocator, ashlar_trace_action action,
                                 const ashlar_block *block, const ashlar_stream_state *state);
 
-/* Sum every thread's counters as of one moment. _claimed: the caller has claimed the caches. */
+/* Sum every thread's counters at one moment. _claimed: the caller has claimed the caches. _locked:
+ * the function claims them itself. */
 void ashlar__stats_sum_claimed(ashlar_allocator *allocator, ashlar_stats *stats);
 void ashlar__stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
 
@@ -31,8 +33,9 @@ void ashlar__stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
 void ashlar__allocator_reset_peaks(ashlar_allocator *allocator, bool of_live, bool of_reserved);
 
 /*
- * Record an allocation, a free, or a use on another stream in the step that the thread is
- * recording.
+ * _alloc_locked: add an allocation to the step that the calling thread is recording. _free_locked,
+ * _share_locked: note the free of a block, or its use on another stream, in the recording that has
+ * the block, whichever thread makes it. Each does nothing if there is no such recording.
  */
 void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block);
 void ashlar__step_record_free_locked(ashlar_allocator *allocator, const ashlar_block *block);

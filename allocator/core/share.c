@@ -74,7 +74,7 @@ ashlar_status ashlar_share_export(ashlar_allocator *a, const void *ptr, int *fil
     return status;
 }
 
-/* ---- the others ---- */
+/* ---- the other processes ---- */
 
 /* Map the handle's memory, all of it. */
 static cu_result map(ashlar_driver_client *client, cu_mem_handle handle, cu_ptr at, size_t bytes,

@@ -8,7 +8,8 @@
 
 #include "allocator/core/allocator_impl.h"
 
-/* _alloc_slow: do the work of a public function if the calling thread's cache cannot. */
+/* _alloc_slow, _free_slow: do the work of ashlar_alloc_tagged() and ashlar_free() if the calling
+ * thread's cache cannot. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_slow(ashlar_allocator *allocator, size_t bytes,
                                                    ashlar_tag tag, ashlar_stream stream,
                                                    void **out);
@@ -17,7 +18,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_unplanned(ashlar_allocator *alloca
                                                         ashlar_tag tag, ashlar_stream stream,
                                                         void **out);
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_slow(ashlar_allocator *allocator, void *ptr);
-/* Free a block. caller: the public function's return address, which guard modes report. */
+/* Like ashlar__free_slow(). caller: the public function's return address, which guard modes
+ * report. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_from(ashlar_allocator *allocator, void *ptr,
                                                   const void *caller);
 

@@ -1,4 +1,6 @@
-/* streams.c - finding the stream state of a handle, from the stream's first use to its end. */
+/* streams.c - a stream's state: making it at the stream's first use, finding it by the stream's
+ * handle, and deleting it after the stream's end; and the list of all allocators, which learn of
+ * that end. */
 #include "allocator/core/streams.h"
 
 #include "allocator/base/check_level.h"
@@ -11,7 +13,7 @@
 
 /*
  * Guards the list of all allocators of the process. ashlar_stream_destroy() tells those on the
- * stream's device.
+ * stream's device that the stream ends.
  */
 static ashlar_lock list_lock = ASHLAR_LOCK(ASHLAR_RANK_ALLOCATOR_LIST);
 static ashlar_allocator *allocators;
@@ -92,7 +94,7 @@ static void leave_bucket_locked(ashlar_allocator *a, ashlar_stream_state *state)
     *link = state->next_in_bucket;
 }
 
-/* The state gets its stream. */
+/* Set the stream that the state stands for, and enter the state into the hash table. */
 static void enter_bucket_locked(ashlar_allocator *a, ashlar_stream_state *state,
                                 ashlar_stream stream) {
     ASHLAR_OWNS(&a->lock);

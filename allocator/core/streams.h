@@ -1,4 +1,5 @@
-/* streams.h - finding the state of a stream's handle, from first use to end (internal). */
+/* streams.h - a stream's state: making it at the stream's first use, finding it by the stream's
+ * handle, and deleting it after the stream's end (internal). */
 #ifndef ASHLAR_STREAMS_H
 #define ASHLAR_STREAMS_H
 

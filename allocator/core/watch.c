@@ -1,5 +1,5 @@
 /*
- * watch.c - streams that may end unannounced: whether a handle still means the same stream,
+ * watch.c - streams that may end unannounced: asking whether a handle still means the same stream,
  * recording an event while it does, and otherwise waiting for the whole device.
  */
 #include "allocator/core/watch.h"
@@ -35,7 +35,8 @@ static ashlar_status ask_id_locked(ashlar_allocator *a, ashlar_stream stream, ui
 
 /*
  * Mark the state's stream as ended: no request will name it again, and other streams may take its
- * memory once it is past. From now on calls record an event, so that a later ended stream has one.
+ * memory once it is past. From now on calls record an event, so that a stream that ends later has
+ * one.
  */
 static void replace_locked(ashlar_allocator *a, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
@@ -59,7 +60,8 @@ static ashlar_status is_same_locked(ashlar_allocator *a, ashlar_stream_state *st
         *out = state->has_id ? state->id == id : !state->has_freed;
         return ASHLAR_OK;
     }
-    /* The new stream may stand for the old one if it waits for the work of what was freed. */
+    /* Without ids, the stream named now may stand for the old one, if it waits for the work that
+     * uses what was freed on the old one. */
     if (ashlar__stream_state_is_quiet(state)) {
         return ASHLAR_OK;
     }
