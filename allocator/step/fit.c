@@ -1,6 +1,6 @@
 /*
- * fit.c - finding the largest value that runs on a device of a given size, and the smallest device
- * that this value runs on.
+ * fit.c - finding the largest value, of a batch size for example, with which a program runs on a
+ * device of a given size, and the smallest device on which it runs with that value.
  */
 #include <ashlar/fit.h>
 
@@ -58,9 +58,9 @@ static ashlar_status find_value(search *s, size_t bytes, size_t *out) {
 }
 
 /*
- * Find the smallest device that the value runs on. `most` is the memory that it reserved with
- * memory to spare, which is close to what it needs. So the search goes down from there by steps
- * that double, beginning with one granule, and then bisects.
+ * Find the smallest device that the value runs on. `most` is the size of a device that it runs on:
+ * usually what the value reserved on a larger one, which is close to what it needs. So the search
+ * goes down from there by steps that double, beginning with one granule, and then bisects.
  *
  * Invariant, in granules: the value runs on `enough`, and does not run on `few`.
  */

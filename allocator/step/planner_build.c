@@ -118,8 +118,8 @@ static ashlar_status install_together(ashlar_allocator *a, ashlar_cache *own, ba
     return status;
 }
 
-/* If memory is short, install one plan after another, the smallest first, so that most keys get
- * one. */
+/* Install the batch's plans together or, if memory is short, one after another, the smallest first,
+ * so that most keys get one. */
 static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, batch *b) {
     ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < b->count; i++) {
@@ -210,7 +210,8 @@ static void find_room(ashlar_plan *const *plans, size_t count, const ashlar_reco
 }
 
 /* Pack each key's recording. All of them together take at most `search_ms`, plus the time of the
- * greedy orders. The largest comes first, since the others only have to fit into its memory. */
+ * packer's greedy orders. The largest comes first, since the others only have to fit into its
+ * memory. */
 static ashlar_status pack(batch *b, uint64_t search_ms) {
     const uint64_t began_ns = ashlar__clock_ns();
     ashlar_status status = ASHLAR_OK;
@@ -244,7 +245,8 @@ static ashlar_status build(ashlar_allocator *a, ashlar_cache *own, batch *b) {
         b->keys[i]->is_busy = true;
     }
     ashlar_status status = pack_and_install(a, own, b, search_ms);
-    /* The slots that are held until the end of the step may be too large. */
+    /* Slots of blocks that several streams use are held to the end of the step, which may take too
+     * much memory. */
     if (status == ASHLAR_ENOMEM && leave_out_shared(b)) {
         status = pack_and_install(a, own, b, search_ms);
     }
@@ -256,8 +258,8 @@ static ashlar_status build(ashlar_allocator *a, ashlar_cache *own, batch *b) {
     return status;
 }
 
-/* Whether the key waits for one more recording: if its stream has ended, the stream that continues
- * its steps, if any, records one. */
+/* Whether the key waits to be planned. A key whose stream has ended does not: the stream that
+ * continues its steps, if any, makes one more recording first. */
 static bool is_waiting(const ashlar_allocator *a, const ashlar_step_key *key) {
     return key->step_count > 0 && (!key->is_current || key->plan == NULL) && !key->is_busy &&
            !a->client.watches_streams && !ashlar__stream_state_has_ended(key->stream_state);

@@ -84,8 +84,8 @@ static void retire(ashlar_allocator *a, ashlar_stream_state *state) {
         bool is_joined;
         ASHLAR_CHECK2(!memory->is_busy);
         memory->is_unused = true;
-        /* Do this first, so that the new memory may reuse the old bytes. If the stream cannot wait
-         * for other streams' uses, these bytes are kept until the uses are over. */
+        /* Let the stream wait for other streams' uses first, so that the new memory may reuse the
+         * old bytes. If it cannot wait, these bytes are kept until the uses are over. */
         const ashlar_status unused = ashlar__away_join(&a->heap, state, memory->block, &is_joined);
         (void)unused;
         ashlar__planner_tidy_locked(&a->planner, &a->heap);
@@ -169,7 +169,7 @@ ashlar_status ashlar__planner_renew_memory(ashlar_allocator *a, ashlar_cache *ow
                                            ashlar_stream_state *state) {
     needs n;
     ashlar_plan_memory *memory = NULL;
-    ASHLAR_CHECK2(a->planner.is_installing); /* so no other thread replaces one meanwhile */
+    ASHLAR_CHECK2(a->planner.is_installing); /* so no other thread replaces the memory meanwhile */
     if (ashlar__stream_state_has_ended(state)) {
         return ASHLAR_OK;
     }

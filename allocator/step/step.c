@@ -10,9 +10,7 @@
 #include "allocator/heap/away.h"
 #include "allocator/core/hold.h"
 
-/*
- * The number of streams that the beginning of a step asks whether they are done with slot blocks.
- */
+/* How many streams the beginning of a step asks whether they are done with slot blocks. */
 enum { ASKED_AT_BEGIN = 16 };
 
 /* ---- costs ---- */
@@ -25,7 +23,8 @@ static ashlar_step_costs counts_now(const ashlar_allocator *a) {
                                .own_calls = a->client.calls};
 }
 
-/* Add the driver calls since the step began to its key, unless the key was forgotten meanwhile. */
+/* Add to the step's key the driver calls made since the step began, unless the key was forgotten
+ * meanwhile. */
 static void count_costs(ashlar_allocator *a, const ashlar_replay *replay) {
     const ashlar_step_costs now = counts_now(a);
     ashlar_step_key *key = a->planner.keys;
@@ -82,7 +81,8 @@ static void begin_recording(ashlar_allocator *a, ashlar_replay *replay) {
     ashlar__caches_update_bypass_locked(a);
 }
 
-/* Give up those of the plan's memories that a stream used behind which no event will ever come. */
+/* Give up those of the plan's memories that a lost stream used: no event will ever come behind its
+ * work. */
 static void leave_lost(ashlar_allocator *a, const ashlar_plan *plan) {
     for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
         ashlar_plan_memory *memory =
@@ -94,8 +94,9 @@ static void leave_lost(ashlar_allocator *a, const ashlar_plan *plan) {
     ashlar__planner_tidy_locked(&a->planner, &a->heap);
 }
 
-/* Let the streams of a plan wait for the work of other streams in its memory in earlier steps.
- * False: one of them cannot wait. A stream that no request of this step can name need not wait. */
+/* Let the streams of a plan wait for the work that other streams did in the plan's memory in
+ * earlier steps. False: one of the plan's streams cannot wait. A stream that no request of this
+ * step can name need not wait. */
 static bool join_uses(ashlar_allocator *a, const ashlar_plan *plan) {
     bool is_joined = true;
     for (uint32_t stream_idx = 0; stream_idx < plan->stream_count && is_joined; stream_idx++) {
@@ -231,8 +232,8 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
 /* ---- ending ---- */
 
 /* Merge a recording into that of its key. Replace the key's recording instead if it is missing or
- * stale, or if the two together are too large: for example use too many streams, some of which may
- * be gone. Finishes `recording`, also on failure. */
+ * stale, or if the two together are too large, for example because they use too many streams, some
+ * of which may be gone. Finishes `recording`, also on failure. */
 static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
     ashlar_recording merged;
     bool is_alone = key->step_count == 0 || key->is_stale;

@@ -11,8 +11,8 @@ ashlar_step_key *ashlar__step_key_find_locked(const ashlar_allocator *allocator,
 
 /*
  * Find or make the key `number` of steps on `state`. If a key of that number has a stream that is
- * gone, it moves to `state`, with all other keys of that stream. *out is unchanged if it cannot
- * move now; the caller then declines the step. Lock: held. May queue a wait on the stream of
+ * gone, the key moves to `state`, with all other keys of that stream. *out is unchanged if the key
+ * cannot move now; the caller then declines the step. Lock: held. May queue a wait on the stream of
  * `state`.
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EINVAL (the stream that has to wait is being
@@ -61,8 +61,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_renew_memory(ashlar_allocator *a
                                                              ashlar_cache *own,
                                                              ashlar_stream_state *state);
 
-/* Link all plans, once they have their slot blocks, except plans being replayed: they kept their
- * slot blocks, and the replaying thread reads them without the lock. Lock: held. */
+/* Call ashlar__plan_link() for all plans that have their slot blocks. Plans being replayed are left
+ * out: they kept their slot blocks, and the replaying thread reads them without the lock. Lock:
+ * held. */
 void ashlar__planner_link_plans(const ashlar_allocator *allocator);
 
 /*

@@ -1,5 +1,6 @@
-/* step_key.c - finding the key of a step, moving the keys of a stream that is gone to another
- * stream, and joining two keys if one plan serves the steps of both as well. */
+/* step_key.c - the keys that a program gives its steps, one for each kind of step: finding a step's
+ * key, passing the keys of an ended stream on to another stream, and joining two keys if one plan
+ * serves the steps of both. */
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/step/step.h"
@@ -54,8 +55,8 @@ static bool has_steps(const ashlar_allocator *a, const ashlar_stream_state *stat
 }
 
 /*
- * Whether some key has steps or allocations on both streams. They cannot be merged then, because
- * the key's plan would still pack them as two streams.
+ * Whether some key has steps or allocations on both streams. The streams cannot be merged then,
+ * because the key's plan would still pack them as two streams.
  */
 static bool share_key(const ashlar_allocator *a, const ashlar_stream_state *one,
                       const ashlar_stream_state *other) {

@@ -216,7 +216,8 @@ static ashlar_status share_key(const warmup *w) {
     return status;
 }
 
-/* Choose whether later steps of each length begin with every block at home and an empty cache. */
+/* Choose whether later steps of each length begin with every block at home and an empty cache; see
+ * ashlar_step_key.is_held. */
 static void hold_steps(const warmup *w, bool is_held) {
     ashlar_allocator *a = w->allocator;
     const uint64_t last = ashlar__warmup_bucket_of(w->options, w->options->max_length);
@@ -349,7 +350,7 @@ static uint32_t set_build_after(ashlar_allocator *a, uint32_t step_count) {
 static ashlar_status undo(const warmup *w, ashlar_status status) {
     char detail[ASHLAR_DETAIL_BYTES];
     memcpy(detail, ashlar_error_detail(), sizeof detail);
-    ashlar_status ignored = end(w); /* no step may have begun; only `status` counts */
+    ashlar_status ignored = end(w); /* perhaps no step has begun; only `status` counts */
     ignored = forget(w);
     ignored = give_back(w->allocator);
     (void)ignored;
