@@ -218,8 +218,8 @@ static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* An allocation that counts in a step's peak may not be planned after merging: hence the bound is
- * no more than the plan. */
+/* After merging, an allocation that counts in a step's peak may be unplanned. So the bound is
+ * lowered to the plan's bytes. */
 static ashlar_status place_streams(ashlar_plan *plan, const ashlar_recording *recording,
                                    const origin *from) {
     const size_t room = (size_t)plan->count + 2;

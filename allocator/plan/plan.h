@@ -56,10 +56,10 @@ static inline size_t ashlar__slot_room(const ashlar_slot *slot) {
 }
 
 typedef struct ashlar_stream_plan {
-    ashlar_stream_state *stream_state; /* whose work uses it */
+    ashlar_stream_state *stream_state; /* the stream of the slots */
     size_t plan_bytes;                 /* the highest end of the stream's slots */
-    size_t bound_bytes; /* the peak of the stream's live bytes in any one of the merged steps: no
-                         * memory for them all is smaller */
+    size_t bound_bytes; /* the peak of the stream's live bytes in any one of the merged steps:
+                         * memory that serves all of these cannot be smaller */
 } ashlar_stream_plan;
 
 typedef struct ashlar_plan {
@@ -84,8 +84,8 @@ typedef struct ashlar_plan {
  * Make a plan of a closed recording, whose peaks are known, by packing it. The slots have no slot
  * blocks yet. Lock: none is needed.
  *
- * room   [stream_count]: a stream's first packing that fits in so many bytes is taken; 0: the
- *        smallest one is searched for
+ * room   [stream_count]: the first packing of a stream that fits in so many bytes is taken; 0: the
+ *        smallest packing is searched for
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
  */
@@ -112,10 +112,10 @@ void ashlar__plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams);
  * always taken, so that a request takes the slow way, which looks at each slot block. */
 extern ashlar_block ashlar__no_slot_block, ashlar__many_slot_blocks;
 
-/* Whether a plan has slots in the plan memory of a stream. NULL, no plan, has none. */
+/* Whether a plan has slots in the plan memory of a stream. False if `plan` is NULL. */
 bool ashlar__plan_uses(const ashlar_plan *plan, const ashlar_stream_state *state);
 
-/* Whether a plan has slots for a stream that has ended. NULL, no plan, has none. */
+/* Whether a plan has slots for a stream that has ended. False if `plan` is NULL. */
 bool ashlar__plan_has_ended(const ashlar_plan *plan);
 
 /* Set `before` of every slot. Every planned slot must have its slot block. */

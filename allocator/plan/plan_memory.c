@@ -1,4 +1,5 @@
-/* plan_memory.c - placing plan memory in a block of the heap, its late list, and its check. */
+/* plan_memory.c - placing plan memory in a block of the heap, keeping its list of late blocks
+ * (plan.h), and checking it. */
 #include "allocator/plan/plan_memory.h"
 
 #include "allocator/base/check_level.h"
@@ -94,7 +95,8 @@ void ashlar__plan_memory_destroy_locked(ashlar_heap *heap, ashlar_plan_memory *m
         ashlar__page_map_set(&heap->map, memory->slot_blocks[i].offset, NULL);
     }
     memory->block->state = ASHLAR_BLOCK_USED;
-    ashlar__page_map_set(&heap->map, memory->block->offset, memory->block); /* it may be away */
+    ashlar__page_map_set(&heap->map, memory->block->offset, memory->block); /* a used block, also
+                                                                             * while it is away */
     ashlar__release_stamped_locked(heap, memory->block, memory->stream_state);
     ashlar__plan_memory_free(memory);
 }
@@ -116,7 +118,8 @@ void ashlar__plan_memory_rehome_locked(ashlar_plan_memory *memory, ashlar_stream
 
 /* ---- uses by other streams ---- */
 
-/* The memory's node for uses of a stream; NULL: there is no host memory for one. */
+/* The node that records the stream's uses of this plan memory, added if missing; NULL: out of host
+ * memory. */
 static ashlar_use *use_by(ashlar_plan_memory *memory, ashlar_heap *heap,
                           ashlar_stream_state *state) {
     ashlar_use *use = ashlar__away_find_use(memory->block, state);
@@ -138,7 +141,7 @@ static bool note_use(ashlar_plan_memory *memory, ashlar_heap *heap, ashlar_strea
 bool ashlar__plan_memory_vacate_locked(ashlar_plan_memory *memory, ashlar_heap *heap,
                                        ashlar_block *slot_block, ashlar_stream_state *state) {
     ASHLAR_CHECK2(ashlar__block_is_of_slot(slot_block) && slot_block->prev == memory->block);
-    /* Late blocks are of no slot. Their addresses may be handed out in this step. */
+    /* A late block belongs to no slot any more, and this step may hand out its addresses again. */
     if (!memory->is_busy || slot_block->slot == NULL || !slot_block->slot->is_shared) {
         return false;
     }

@@ -6,10 +6,11 @@
  * in the page map for good, so that handing out a slot need not change the map. The plans of a
  * stream share one plan memory, since only one step at a time uses it.
  *
- * Blocks of shared slots are vacated by their free, while other streams may still use them: a
- * step hands out each such address once. The plan memory's own block has their uses, one for each
- * stream however many blocks there were. The next step begins when the memory's stream has been
- * made to wait for them: so a step costs an event and a wait for each pair of streams at most.
+ * The free of a shared slot's block vacates the slot block at once, although other streams may
+ * still use the memory: that is safe, since a step hands out each such address only once. The uses
+ * are noted in the plan memory's own block, one for each stream, whatever the number of blocks.
+ * Before the next step begins, the memory's stream is made to wait for these uses. So a step costs
+ * at most one event and one wait for each pair of streams.
  *
  * Invariants (ashlar__plan_memories_check_locked):
  *   block->state == ASHLAR_BLOCK_PLAN_MEMORY,  block->older == slot_blocks
@@ -26,14 +27,14 @@
 
 typedef struct ashlar_plan_memory ashlar_plan_memory;
 
-/* Lock: the allocator's. While a step uses the plan memory, `late` is its thread's. */
+/* Lock: the allocator's. While a step uses the plan memory, `late` belongs to the step's thread. */
 struct ashlar_plan_memory {
     ashlar_plan_memory *next;
-    ashlar_stream_state *stream_state; /* whose work uses it */
+    ashlar_stream_state *stream_state; /* the stream whose work uses it */
     ashlar_block *block;               /* the heap's, in state ASHLAR_BLOCK_PLAN_MEMORY */
     ashlar_block *slot_blocks;         /* [slot_block_count], linked by next */
     size_t slot_block_count;
-    void *host_memory;   /* the slot blocks' memory; they begin at its first cache line */
+    void *host_memory;   /* holds the slot blocks, from its first cache line on */
     ashlar_block **late; /* [late_count], room for every slot block: see plan.h; some may be freed
                           * by now */
     size_t late_count;
@@ -52,7 +53,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_memory_place_locked(ashlar_plan_mem
                                                                  ashlar_block *block,
                                                                  const size_t *offsets);
 
-/* Return its block to the heap, and free the plan memory; no slot block is taken. Lock: held. */
+/* Return the plan memory's block to the heap, and free the plan memory. No slot block may be taken.
+ * Lock: held. */
 void ashlar__plan_memory_destroy_locked(ashlar_heap *heap, ashlar_plan_memory *memory);
 
 /* Free the plan memory but not its block: for memory not placed, and at the allocator's end. */
@@ -62,9 +64,10 @@ void ashlar__plan_memory_free(ashlar_plan_memory *memory);
 ashlar_block *ashlar__plan_memory_block_at(const ashlar_plan_memory *memory, size_t offset);
 
 /*
- * Free a slot block of a step under way, that other streams than the memory's use: its uses, that
- * on the stream of the free included, are noted for the next step. False: the block is as it
- * was, since its slot is not shared or there is no host memory. Lock: held, other threads shut out.
+ * Free a slot block of a step under way that streams other than the memory's own use. The uses,
+ * including the one on the stream of the free, are noted for the next step. False: the block is
+ * unchanged, since its slot is not shared or there is no host memory. Lock: held, other threads
+ * shut out.
  */
 bool ashlar__plan_memory_vacate_locked(ashlar_plan_memory *memory, ashlar_heap *heap,
                                        ashlar_block *slot_block, ashlar_stream_state *state);

@@ -48,7 +48,8 @@ struct ashlar_replay {
     bool is_held;             /* no request asks whether blocks can come home; see
                                * ashlar_step_key */
     uint32_t depth;           /* nested steps: how many have begun and not ended */
-    const ashlar_step_key *counted; /* whose costs the step is counted in, if it is still there */
+    const ashlar_step_key *counted; /* the key in whose costs the step is counted, if the key still
+                                     * exists */
     ashlar_step_costs costs_before; /* counts when the step began */
 };
 
@@ -76,7 +77,8 @@ static inline ashlar_block *ashlar__replay_serve(ashlar_replay *replay, size_t b
     return ashlar__replay_slot_block(slot);
 }
 
-/* Blocks that plans have handed out to the thread's cache, those of this replay included. */
+/* The number of blocks with which plans have served the cache's thread, including those of this
+ * replay. */
 uint64_t ashlar__replay_served(const ashlar_replay *replay);
 
 /* The block for any request of a step. NULL: the ordinary path must serve the request. */
@@ -89,8 +91,8 @@ void ashlar__replay_start(ashlar_replay *replay, ashlar_plan *plan);
 /* End the step: its blocks that are still live are late from now on. */
 void ashlar__replay_stop(ashlar_replay *replay);
 
-/* Tell the planner that a recorded step, or a replayed one, is over. ashlar__replay_end_replay()
- * also stops the replay. */
+/* _stop_recording: tell the planner that a recorded step is over. _end_replay: tell it that a
+ * replayed step is over, after stopping the replay. */
 void ashlar__replay_stop_recording(ashlar_replay *replay, ashlar_planner *planner);
 void ashlar__replay_end_replay(ashlar_replay *replay, ashlar_planner *planner,
                                uint64_t planned_count);

@@ -7,32 +7,34 @@
 /* Calls into the driver while steps were under way. */
 typedef struct ashlar_step_costs {
     uint64_t steps;
-    uint64_t calls;     /* of whatever thread */
-    uint64_t own_calls; /* of these, the allocator's */
+    uint64_t calls;     /* by any thread */
+    uint64_t own_calls; /* of these, the allocator's own */
 } ashlar_step_costs;
 
 /*
- * The steps of one key on one stream. Lock: the allocator's.
+ * The steps of one key on one stream. A key stands for a range of the numbers that programs give to
+ * ashlar_step_begin(). Lock: the allocator's.
  *
- * Invariants: replay_count > 0  =>  plan != NULL;  keys of one stream have no number in common
+ * Invariants: replay_count > 0  =>  plan != NULL;  no two keys of a stream share a number
  */
 typedef struct ashlar_step_key ashlar_step_key;
 struct ashlar_step_key {
     ashlar_step_key *next;
     uint64_t key;                      /* the first of its numbers */
-    uint64_t number_count;             /* numbers of steps that it stands for, in a row */
+    uint64_t number_count;             /* how many numbers in a row it stands for */
     ashlar_stream_state *stream_state; /* the stream on which the steps begin */
     ashlar_recording recording; /* all steps recorded so far, merged; empty if there are none */
     uint32_t step_count;        /* how many steps are merged in `recording` */
     ashlar_plan *plan;          /* NULL: none; each planned slot has a slot block, unless the plan
                                  * lacks memory (see ashlar__planner_lacks_memory()) */
     size_t replay_count;        /* steps that replay the plan now */
-    bool is_current;            /* the present `recording` was planned; if plan is NULL, there was
-                                 * no memory for the plan */
+    bool is_current;            /* the present `recording` was planned; if plan is NULL all the
+                                 * same, there was no memory for it */
     bool is_busy;               /* a step is recorded or planned, partly without the lock */
     bool is_wanted;             /* record the next step although there is a plan */
     bool is_stale;              /* like is_wanted, but also discard the present recording */
-    bool is_ordinary;           /* its steps are recorded only on request */
+    bool is_ordinary;           /* a warm-up without plans made it: its steps are recorded only on
+                                 * request */
     bool is_held;               /* its steps begin with every block at home and the cache empty, and
                                  * no block comes home during a step: so its addresses follow from
                                  * the step alone */

@@ -72,7 +72,7 @@ void ashlar__recording_add(ashlar_recording *r, size_t bytes, unsigned tag,
     ASHLAR_CHECK2(bytes > 0 && tag < ASHLAR_TAG_COUNT);
     const uint32_t stream_idx = idx_of_stream(r, state);
     if (stream_idx == ASHLAR_PLAN_STREAMS_MAX || r->is_incomplete) {
-        return; /* one stream too many: leave it out, as a replay does */
+        return; /* one stream too many: leave the allocation out, as a replay does */
     }
     if (!make_room(r)) {
         r->is_incomplete = true;
@@ -122,8 +122,8 @@ void ashlar__recording_close(ashlar_recording *r) {
 
 /* ---- peaks ---- */
 
-/* How the live bytes of a stream change at each time from 0 to count; what is taken away is added
- * modulo 2^64, so that sums come out right. */
+/* List how the live bytes of a stream change at each time from 0 to count. Bytes that go are added
+ * modulo 2^64, so sums come out right. False: the sum of all bytes overflows. */
 static bool list_changes(const ashlar_recording *r, bool is_held, uint32_t stream_idx,
                          size_t *changes) {
     size_t bytes, sum = 0;
@@ -183,7 +183,7 @@ _Static_assert(ASHLAR_PLAN_STREAMS_MAX <= UINT8_MAX, "a stream's index fits its 
 typedef struct merger {
     const ashlar_recording *from[2]; /* the arguments `base` and `more` */
     uint32_t stream_map[2][ASHLAR_PLAN_STREAMS_MAX];
-    uint32_t *to[2];       /* to[i] is [from[i]->count], rising: each allocation's index in `out` */
+    uint32_t *to[2];       /* to[i]: [from[i]->count], rising; each allocation's index in `out` */
     uint32_t first[KINDS]; /* by tag and stream: the first allocation of from[0] not in `out` yet */
     uint32_t *next_alike;  /* [from[0]->count], the next allocation of the same tag and stream */
     bool is_passed[KINDS]; /* by tag and stream: one of from[0] came after the last of from[1] */
@@ -237,8 +237,9 @@ static void put(merger *m, int which, uint32_t i, bool is_paired) {
 }
 
 /* Pair each allocation of from[1] with the next one of from[0] of the same tag and stream. False: a
- * step of from[1] would find another allocation of from[0]. That is so where one is passed over on
- * the way to what the step leaves out. */
+ * step of from[1] would find another allocation of from[0] in place of its own. That is so where a
+ * landing of that step comes behind an allocation of from[0] of the same tag and stream that was
+ * passed over. */
 static bool pair(merger *m) {
     const uint32_t count = m->from[0]->count;
     uint32_t i = 0;

@@ -32,12 +32,14 @@ typedef struct ashlar_recorded {
     unsigned char tag;
     unsigned char stream_idx; /* the block's request was on stream_states[stream_idx] */
     bool is_landing; /* in one of the merged steps, the allocation before this one was left out */
-    bool is_shared;  /* freed on another stream than its own, or marked for one */
+    bool is_shared;  /* freed on a stream other than its own, or passed to ashlar_record_stream()
+                      * for one */
 } ashlar_recorded;
 
 typedef struct ashlar_recording {
     ashlar_recorded *allocs;     /* [count] */
-    const ashlar_block **blocks; /* [count], NULL for freed ones; no array once it is closed */
+    const ashlar_block **blocks; /* [count], NULL for freed ones; no array once the recording is
+                                  * closed */
     uint32_t count;
     uint32_t capacity;
     ashlar_stream_state
@@ -46,7 +48,8 @@ typedef struct ashlar_recording {
     size_t peaks[ASHLAR_PLAN_STREAMS_MAX]; /* by stream_idx: a step's peak of live bytes on that
                                             * stream, the highest of all merged steps; set once
                                             * the recording is measured or loaded */
-    size_t held_peaks[ASHLAR_PLAN_STREAMS_MAX]; /* the same of held bytes; 0 if it was loaded */
+    size_t held_peaks[ASHLAR_PLAN_STREAMS_MAX]; /* the same, but each slot counts for as long as it
+                                                 * is held; 0 in a recording that was loaded */
     bool is_incomplete; /* host memory ran out: the recording is of no use */
 } ashlar_recording;
 
@@ -63,12 +66,13 @@ bool ashlar__recording_is_sound(const ashlar_recording *recording);
 void ashlar__recording_add(ashlar_recording *recording, size_t bytes, unsigned tag,
                            ashlar_stream_state *state, ashlar_block *block);
 
-/* Record that `block` is freed now, or that more streams than its own use it. Returns false if it
- * is not a live block of this recording. */
+/* _end: record that `block` is freed now. _share: record that more streams than its own use it.
+ * False: it is not a live block of this recording. */
 bool ashlar__recording_end(ashlar_recording *recording, const ashlar_block *block);
 bool ashlar__recording_share(ashlar_recording *recording, const ashlar_block *block);
 
-/* From when on the slot of allocation i may be another's; ASHLAR_NOT_PLANNED if it has no slot. */
+/* The time from which the addresses of allocation i's slot may serve another allocation;
+ * ASHLAR_NOT_PLANNED if it has no slot. */
 static inline uint32_t ashlar__recording_held_to(const ashlar_recording *recording, uint32_t i) {
     const ashlar_recorded *a = &recording->allocs[i];
     return a->is_shared && a->end != ASHLAR_NOT_PLANNED ? recording->count : a->end;
@@ -99,8 +103,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__recording_find_peaks(
  *
  * A step of one recording then leaves out allocations of the other. But allocations that are left
  * out right before one of the step's own never have the same tag and stream as that one. So a
- * search for the next allocation with that tag and stream finds the step's own. This would not hold
- * for all steps of some merged recordings: then `more` is refused. One step is never refused.
+ * search for the next allocation with that tag and stream finds the step's own. If `more` consists
+ * of several merged steps, this may not hold for each of them: then `more` is refused. A single
+ * step is never refused.
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW (too much, or refused); then *out is unchanged.
  */
