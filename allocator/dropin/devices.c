@@ -96,7 +96,8 @@ static void begin_child(void) {
     for (int i = 0; i < ASHLAR_DROPIN_ALLOCATORS_MAX; i++) {
         ashlar_allocator *a = atomic_load(&allocators[i]);
         if (a != NULL) {
-            a->report = NULL; /* only the parent reports leaks; its lock may never be free here */
+            a->report = NULL; /* only the parent reports leaks; the allocator's lock may never be
+                               * free here */
         }
     }
 }

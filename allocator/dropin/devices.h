@@ -72,6 +72,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_host_allocator(int ordinal, ashla
  *
  * context   not NULL
  *
+ * _find_context: the place of a context that was added, or -1.
+ *
  * Threads: any, but no other call for the place while it is dropped.
  */
 int ashlar__dropin_add_context(int ordinal, cu_context context);

@@ -1,5 +1,6 @@
-/* frees.c - memory with the promises of cudaMalloc() and cudaFree(): one ashlar_frees for each
- * device and context, and how hard a request tries before it fails. */
+/* frees.c - allocating and freeing with the promises of cudaMalloc() and cudaFree(). An
+ * ashlar_frees does this for one device or context; this file makes and finds these objects, and
+ * decides how hard a request tries before it fails. */
 #include "allocator/dropin/frees_impl.h"
 
 #include "allocator/base/error.h"
@@ -21,9 +22,9 @@ static ashlar_lock making_lock = ASHLAR_LOCK(ASHLAR_RANK_DROPIN_FREES);
 #define STEP_MIN_BYTES ((size_t)32 << 20)
 enum { STEP_DEVICE_DIVISOR = 64 }; /* but at most 1/64 of the device's memory */
 
-/* Wait for the device if 3/4 of the reserved memory is in no live block, and these are at least
- * four steps of growth. Only unfinished work keeps such memory from being reused. The wait, which
- * cudaFree() always makes, bounds the memory of a program that never lets the device rest. */
+/* Wait for the device if 3/4 of the reserved memory is in no live block, and this part is at least
+ * MUCH_BYTES. Only unfinished work keeps such memory from being reused. The wait, which cudaFree()
+ * always makes, bounds the memory of a program that never lets the device rest. */
 #define MUCH_BYTES (4 * STEP_MIN_BYTES)
 enum { MUCH_PER_LIVE = 3 };
 
@@ -255,7 +256,8 @@ static bool has_much_to_wait_for(const ashlar_frees *f, size_t bytes) {
     return spare >= MUCH_BYTES && spare / 2 >= bytes && spare / MUCH_PER_LIVE >= stats.block_bytes;
 }
 
-/* Fails only if no other thread is about to return blocks. `stream` NULL: for any stream. */
+/* The last way to allocate, which may wait. Fails only if no other thread is about to return
+ * blocks. `stream` NULL: for any stream. */
 static ashlar_status alloc_at_last(ashlar_frees *f, size_t bytes, const ashlar_stream *stream,
                                    void **out) {
     ashlar_status status;
@@ -367,7 +369,7 @@ bool ashlar__frees_answer_host(void *ptr, cu_result *result) {
     return f != NULL && answer(f, ptr, NULL, result);
 }
 
-/* Read the flag first: some callers do this at every allocation, and a write would take the cache
+/* Read the flag first: some callers call this at every allocation, and a write would take the cache
  * line from all threads. */
 void ashlar__frees_distrust_streams(ashlar_frees *f) {
     if (!atomic_load_explicit(&f->is_distrusted, memory_order_relaxed)) {

@@ -28,6 +28,7 @@
 
 #include "allocator/core/deferred_free.h"
 
+/* An allocator of one device or context, with the freed blocks that wait there. */
 typedef struct ashlar_frees ashlar_frees;
 
 /* The ashlar_frees of a device, made with its allocator (devices.h) at the first call. Threads:
@@ -51,8 +52,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__frees_of_context(int place, ashlar_frees
 ashlar_frees *ashlar__frees_peek_context(int place);
 void ashlar__frees_drop_context(int place);
 
-/* Iterate over devices and contexts; or over those that may have a block at `ptr`. Set *place to 0
- * before the first call. NULL: no more. Threads: any. Cost: O(places). */
+/* _each: iterate over the objects of devices and contexts. _next: over those that may have a block
+ * at `ptr`. Set *place to 0 before the first call. NULL: no more. Threads: any. Cost: O(places). */
 ashlar_frees *ashlar__frees_each(int *place);
 ashlar_frees *ashlar__frees_next(int *place, const void *ptr);
 
@@ -81,8 +82,8 @@ bool ashlar__frees_give_back(ashlar_frees *frees, size_t kept_bytes);
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_free(ashlar_frees *frees, void *ptr);
 
 /* Try to answer a free by the program: for all streams, or in the order of `stream`. Returns true,
- * with CUDA's code in *result, if the pointer lies in our memory, even in no live block: CUDA must
- * not see such a pointer, since it might free a whole segment of ours. Threads: any. */
+ * with CUDA's code in *result, if the pointer lies in our memory, even outside all live blocks:
+ * CUDA must not see such a pointer, since it might free a whole segment of ours. Threads: any. */
 bool ashlar__frees_answer(void *ptr, const ashlar_stream *stream, cu_result *result);
 /* Like ashlar__frees_answer(), for page-locked host memory. */
 bool ashlar__frees_answer_host(void *ptr, cu_result *result);
@@ -92,8 +93,9 @@ bool ashlar__frees_answer_host(void *ptr, cu_result *result);
  * wait for anyway. Threads: any. Stream: may record events. */
 void ashlar__frees_cover(ashlar_frees *frees);
 
-/* Call these after a non-blocking stream of the device's primary context was made, and before a
- * stream is destroyed. If host memory for the note runs out, the host waits from then on. */
+/* _add_stream: call it after a non-blocking stream was made in the object's context. _end_stream:
+ * call it before a stream is destroyed. If host memory for the note runs out, the host waits from
+ * then on. */
 void ashlar__frees_add_stream(ashlar_frees *frees, ashlar_stream stream);
 void ashlar__frees_end_stream(ashlar_frees *frees, ashlar_stream stream);
 

@@ -1,4 +1,5 @@
-/* frees_batches.c - batches of freed blocks, kept until all work submitted before is over. */
+/* frees_batches.c - batches of freed blocks, kept until all work submitted before their frees is
+ * over; and the streams that do such work. */
 #include "allocator/dropin/frees_impl.h"
 
 #include "allocator/base/host.h"
@@ -182,7 +183,8 @@ static bool release_past_locked(ashlar_frees *f) {
     return has_any;
 }
 
-/* Whether the host must wait, because events do not cover all streams or must not be waited for. */
+/* Whether blocks are released without a batch: after a wait on the host, since events do not cover
+ * all streams, or, in tests, at once. */
 static bool needs_wait(const ashlar_frees *f) {
     return atomic_load(&f->is_distrusted) || atomic_load(&f->is_trusting);
 }
@@ -363,7 +365,8 @@ static ashlar_status mark_end_locked(ashlar_frees *f, ashlar_stream stream) {
 
 void ashlar__frees_end_stream(ashlar_frees *f, ashlar_stream stream) {
     ashlar__frees_drop_captures(f, &stream);
-    ashlar__allocator_end_stream(f->allocator, stream); /* what cudaFreeAsync() freed there */
+    ashlar__allocator_end_stream(f->allocator, stream); /* for blocks that cudaFreeAsync() freed on
+                                                         * it */
     ashlar__lock_acquire(&f->lock);
     if (forget_stream_locked(f, stream) && mark_end_locked(f, stream) != ASHLAR_OK) {
         ashlar__frees_distrust_streams(f);

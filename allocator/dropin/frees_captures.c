@@ -11,7 +11,7 @@
 #include "allocator/base/host.h"
 #include "allocator/core/streams.h"
 
-/* ---- what we do beside them ---- */
+/* ---- our own driver calls during captures ---- */
 
 ashlar_status ashlar__frees_enter(const ashlar_frees *f, unsigned int *mode) {
     const ashlar_status status = ashlar__device_enter(f->device);
@@ -37,9 +37,9 @@ typedef struct known_capture {
     struct known_capture *next;
     const ashlar_frees *frees;
     ashlar_stream stream;
-    long thread; /* the thread that began it */
-    bool is_on;  /* the driver's call has returned; before that, the driver cannot be asked about
-                    it */
+    long thread; /* the thread that began the capture */
+    bool is_on;  /* the driver's call that begins the capture has returned; before that, the driver
+                    cannot be asked about it */
 } known_capture;
 
 static ashlar_lock captures_lock = ASHLAR_LOCK(ASHLAR_RANK_CAPTURES);
@@ -54,7 +54,8 @@ static bool is_gone(long thread) {
     return syscall(SYS_tgkill, (long)getpid(), thread, 0L) != 0 && errno == ESRCH;
 }
 
-/* A thread's default stream has no name elsewhere. */
+/* Whether the capture is of another stream. The handle of the per-thread default stream means a
+ * different stream in each thread, so the threads are compared, too. */
 static bool is_another(const known_capture *c, ashlar_stream stream, long thread) {
     return c->stream != stream || (!ashlar__stream_can_end(stream) && c->thread != thread);
 }
@@ -90,8 +91,9 @@ static bool is_over(const known_capture *c, long thread) {
                : has_ended(c->frees, c->stream);
 }
 
-/* While the lock of the frees is held, no capture begins. If host memory runs out, the capture is
- * not counted: the driver is asked about all streams that we know, counted or not. */
+/* Takes the lock of `f`, so no capture begins while another thread holds that lock. If host memory
+ * runs out, the capture is not counted; but the driver is asked about all streams that we know
+ * anyway. */
 void ashlar__frees_begin_capture(ashlar_frees *f, ashlar_stream stream) {
     known_capture *made = ashlar__host_calloc(1, sizeof *made);
     if (made == NULL) {

@@ -1,7 +1,7 @@
 /*
  * frees_impl.h - what the three files of frees.h share (internal).
  *
- *   frees.c           one for each device; memory
+ *   frees.c           the object of each device and context; allocating and freeing
  *   frees_batches.c   events, batches, streams
  *   frees_captures.c  captures
  */

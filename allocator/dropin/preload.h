@@ -2,8 +2,8 @@
  * preload.h - what the files of libashlar-preload.so share (internal).
  *
  *   preload_find.c      how programs find the driver's functions, and how we do
- *   preload_memory.c    memory, ours and the driver's
- *   preload_pools.c     memory pools, and what they tell of their memory
+ *   preload_memory.c    requests for memory, served by us or by the driver
+ *   preload_pools.c     memory pools and their attributes
  *   preload_pointer.c   what a program is told about a pointer
  *   preload_streams.c   streams, captures, contexts, waits
  *   preload_options.c   ASHLAR_PRELOAD, and the report at the end
@@ -194,8 +194,8 @@ static inline cu_stream ashlar__preload_per_thread(cu_stream stream) {
 void ashlar__preload_note_missed_stream(void);
 
 /*
- * Note that the driver serves a device without an allocator, for the reason in
- * ashlar_error_detail().
+ * Note that a device is left to the driver, because it could get no allocator;
+ * ashlar_error_detail() says why.
  */
 void ashlar__preload_note_refusal(void);
 
@@ -219,7 +219,7 @@ typedef struct ashlar_preload_options {
     bool is_off;
     bool reports;
     bool is_unsafe;
-    bool leaves_plain; /* "ipc" */
+    bool leaves_plain; /* "ipc": allocations that name no stream are left to the driver */
 } ashlar_preload_options;
 
 /* The words of ASHLAR_PRELOAD, read at the first call. Threads: any. */

@@ -29,7 +29,7 @@ static bool has_given_back(cu_result result) {
     return has_any;
 }
 
-/* False: ask the driver. */
+/* Serve a request that names no stream. False: ask the driver. */
 static bool take(cu_ptr *ptr, size_t bytes, cu_result *result) {
     if (ptr == NULL || bytes == 0 || ashlar__preload_options_get()->leaves_plain ||
         !ashlar__preload_begin()) {

@@ -1,4 +1,5 @@
-/* preload_pointer.c - what a program is told about a pointer: one story for all functions. */
+/* preload_pointer.c - what a program is told about a pointer: the same answer from all
+ * functions. */
 #include "allocator/dropin/preload.h"
 
 #include <string.h>
@@ -114,7 +115,8 @@ cu_result cuPointerGetAttributes(unsigned int count, unsigned int *attributes, v
 
 /* ---- sharing ---- */
 
-/* A handle of ours has other blocks in it, and may be mapped elsewhere once this one is freed. */
+/* A handle of ours holds other blocks, too, and may be mapped elsewhere once this block is
+ * freed. */
 cu_result cuMemRetainAllocationHandle(cu_mem_handle *handle, void *ptr) {
     cu_ptr base;
     size_t bytes;

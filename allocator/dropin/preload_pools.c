@@ -1,6 +1,7 @@
 /*
- * preload_pools.c - memory pools: a program's own are the driver's; a device's default pool is our
- * memory, with what the driver itself has in it, and its figures are the sums of both.
+ * preload_pools.c - memory pools: the driver serves those that a program makes, while a device's
+ * default pool stands for our memory and for what the driver has in that pool, with the sums of
+ * both as its attributes.
  */
 #include "allocator/dropin/preload.h"
 
@@ -22,9 +23,9 @@ enum {
 
 enum { DEVICES = ASHLAR_DROPIN_DEVICES_MAX, NO_DEVICE = -1 };
 
-/* By device: its default pool, once asked for; whether the program has set another pool, from which
- * cuMemAllocAsync() then takes; and how much is kept of free memory, as 1 + what the program has
- * set. 0: all, until the driver lacks it. */
+/* By device. defaults: its default pool, once asked for. has_pool: the program has set another
+ * pool, from which cuMemAllocAsync() then takes. kept: 1 + the bytes of free memory to keep, which
+ * the program has set; 0: keep all, until the driver lacks memory. */
 static _Atomic(void *) defaults[DEVICES];
 static atomic_bool has_pool[DEVICES];
 static _Atomic uint64_t kept[DEVICES];
@@ -74,7 +75,7 @@ cu_result cuDeviceSetMemPool(cu_device device, void *pool) {
     return result;
 }
 
-/* CUDA 13's name for it, which also knows other places than devices. */
+/* CUDA 13's name for cuDeviceSetMemPool(), which also knows places other than devices. */
 cu_result cuMemSetMemPool(cu_mem_location *location, unsigned int type, void *pool) {
     const cu_result result = ashlar__real_cuMemSetMemPool(location, type, pool);
     if (result == CU_SUCCESS && location->type == CU_LOCATION_DEVICE &&

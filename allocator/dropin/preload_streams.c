@@ -1,4 +1,5 @@
-/* preload_streams.c - a program's calls on streams and contexts that concern its memory. */
+/* preload_streams.c - a program's calls that make or destroy streams and contexts, capture streams,
+ * or wait for contexts, noted because they decide when freed memory may be reused. */
 #include "allocator/dropin/preload.h"
 
 #include "allocator/dropin/devices.h"
@@ -83,7 +84,7 @@ static cu_result note_begun(cu_result result, cu_stream stream) {
         return note_begun(ashlar__real_##name args, (named)); \
     }
 
-/* Of CUDA 10.0: the mode is global. */
+/* CUDA 10.0's function, which has no mode: its captures are global. */
 BEGIN_CAPTURE(cuStreamBeginCapture, stream, (cu_stream stream), (stream))
 BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, ashlar__preload_per_thread(stream), (cu_stream stream),
               (stream))
@@ -119,7 +120,8 @@ cu_result cuStreamEndCapture_ptsz(cu_stream stream, cu_graph *graph) {
 
 /* ---- contexts ---- */
 
-/* Record events behind freed memory before the wait, and give this memory back after it. */
+/* Give free memory back after a wait. Before the wait, cover() has recorded events behind that
+ * memory. */
 static cu_result note_waited(cu_result result, ashlar_frees *frees) {
     if (result == CU_SUCCESS && frees != NULL && ashlar__preload_begin()) {
         ashlar__preload_keep_to_threshold(frees);

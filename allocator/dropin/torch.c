@@ -40,7 +40,7 @@ static void throw_failure(ashlar_status status, size_t bytes, int device) {
 
 /* ---- reports ---- */
 
-/* An allocation failed. */
+/* Report that an allocation failed. */
 static void report_alloc(size_t bytes, int device) {
     char what[WHAT_BYTES];
     const int length = snprintf(what, sizeof what, "device %d, %zu bytes", device, bytes);

@@ -7,9 +7,9 @@
  * ASHLAR_REPORT=on, and none changes the calling thread's current device. In a forked child,
  * requests fail and frees are ignored.
  *
- * For PyTorch, as the allocator of the whole process, set before its first use of CUDA, by the
- * module for Python that is installed with the library (ashlar_torch.py), which passes PyTorch each
- * of the functions:
+ * For PyTorch, as the allocator of the whole process: the Python module that is installed with the
+ * library (ashlar_torch.py) passes PyTorch each of the functions. Call it before PyTorch's first
+ * use of CUDA:
  *
  *     import ashlar_torch
  *     ashlar_torch.use()
@@ -17,13 +17,13 @@
  * Whoever passes the functions otherwise must not leave out set_record_stream_fn: without it a
  * tensor's record_stream() does nothing, and its memory may be reused too early. Nor may anybody
  * capture a graph without the functions for it (set_begin_allocate_to_pool,
- * set_end_allocate_to_pool_fn, set_release_pool): its memory would be reused while it can be
- * launched. PyTorch itself refuses some things for every allocator of this kind: snapshots, memory
- * pools, sharing memory between processes, and statistics, which ashlar_torch.use() therefore takes
- * over.
+ * set_end_allocate_to_pool_fn, set_release_pool): the graph's memory would be reused while it can
+ * still be launched. PyTorch itself refuses some things for every allocator of this kind:
+ * snapshots, memory pools, sharing memory between processes, and statistics, which
+ * ashlar_torch.use() therefore takes over.
  *
- * For a part of the program, with PyTorch's own allocator dividing the memory that it takes from
- * ashlar. Before a capture, run a step that fills PyTorch's pool:
+ * For a part of the program: then PyTorch's own allocator takes memory from ashlar, and divides it.
+ * Before a capture, run a step that fills PyTorch's pool:
  *
  *     with torch.cuda.use_mem_pool(ashlar_torch.pool()): ...
  *
@@ -84,8 +84,8 @@ ASHLAR_API void ashlar_torch_memory_fraction(double fraction, int device);
 
 /*
  * Graphs. What is allocated for a stream of a capture comes from memory that nobody else gets while
- * the graph can be launched. Graphs that were captured with the same pool share it, as PyTorch has
- * it: no two of them may run at a time. Memory of a graph that is gone comes back in
+ * the graph can be launched. Graphs that were captured with the same pool share it, as in PyTorch:
+ * no two of them may run at a time. Memory of a graph that is gone comes back in
  * ashlar_torch_reset(), or before a request fails for want of memory, in both cases unless a
  * capture is under way.
  *
@@ -111,8 +111,8 @@ typedef struct ashlar_torch_stats {
     uint64_t live, live_peak, reserved, reserved_peak; /* bytes */
     uint64_t live_blocks, alloc_count, free_count;     /* blocks */
     uint64_t mapped_count;                             /* allocations that took new memory */
-    uint64_t retry_count;  /* ... that had to empty caches, or to wait for the device */
-    uint64_t wait_count;   /* ... that had to wait for the device */
+    uint64_t retry_count;  /* allocations that had to empty caches, or to wait for the device */
+    uint64_t wait_count;   /* allocations that had to wait for the device */
     uint64_t failed_count; /* requests that failed for want of memory */
 } ashlar_torch_stats;
 

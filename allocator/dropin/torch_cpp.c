@@ -1,4 +1,5 @@
-/* torch_cpp.c - std::function, and what C++ programs catch, by their binary layouts. */
+/* torch_cpp.c - copying and calling a std::function, and throwing C++ exceptions, from C, by their
+ * binary layouts. */
 #include "allocator/dropin/torch_cpp.h"
 
 #include <dlfcn.h>
@@ -7,7 +8,7 @@
 enum {
     OPERATION_CLONE = 2, /* std::_Manager_operation of libstdc++ */
     OPERATION_DESTROY = 3,
-    ERROR_BYTES = 512 /* a c10::Error, with room for what versions to come add to it */
+    ERROR_BYTES = 512 /* a c10::Error, with room for what later versions add to it */
 };
 
 /* ---- std::function ---- */
@@ -59,7 +60,8 @@ static bool find_all(const symbol *symbols, size_t count, void *to) {
 }
 
 void ashlar__throw(const char *text) {
-    /* libstdc++'s containers throw with it since its first version. It copies the text. */
+    /* libstdc++ has had this function since its first version: its containers throw with it. It
+     * copies the text. */
     static const symbol needed = {CPP, "_ZSt21__throw_runtime_errorPKc"};
     void (*throw_runtime_error)(const char *text);
     _Static_assert(sizeof throw_runtime_error == sizeof(void *), "POSIX: dlsym finds functions");
@@ -84,8 +86,8 @@ typedef struct source_location {
     uint32_t line;
 } source_location;
 
-/* What throws PyTorch's error, which is its base with another type. Older versions export the
- * constructor of the base only. */
+/* What is needed to throw PyTorch's error. It is made as its base class, c10::Error, and then gets
+ * the derived class's type, because older versions export only the base's constructor. */
 typedef struct thrower {
     void *(*new_bytes)(size_t bytes);
     void (*delete_bytes)(void *bytes);

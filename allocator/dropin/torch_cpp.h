@@ -1,7 +1,8 @@
 /*
- * torch_cpp.h - what is C++ in the interface of PyTorch, for C: the layouts of the Itanium C++ ABI
- * and of libstdc++, which all builds of PyTorch for Linux use (internal to the drop-in libraries).
- * tests/dropin/catch.cpp holds them against a C++ compiler.
+ * torch_cpp.h - the C++ types in PyTorch's interface, as C structures: the layouts of the Itanium
+ * C++ ABI and of libstdc++, which all builds of PyTorch for Linux use; and throwing C++ exceptions
+ * (internal to the drop-in libraries). tests/dropin/catch.cpp compares the layouts with a C++
+ * compiler's.
  *
  * No C++ library is linked: its functions are found in the one that the process has loaded.
  */
@@ -32,10 +33,10 @@ void ashlar__torch_filter_end(ashlar_torch_filter *filter);
 bool ashlar__torch_filter_accepts(const ashlar_torch_filter *filter, ashlar_stream stream);
 
 /*
- * Throw a std::runtime_error, or torch.OutOfMemoryError (c10::OutOfMemoryError, a
- * std::runtime_error in a process without it). Return only where the process has not loaded
- * libstdc++, so that nobody could catch it. Nothing is cleaned up on the way out, so callers must
- * hold nothing.
+ * _throw: throw a std::runtime_error. _throw_out_of_memory: throw torch.OutOfMemoryError
+ * (c10::OutOfMemoryError, or a std::runtime_error in a process without that). They return only
+ * where the process has not loaded libstdc++, so nobody could catch the exception. Nothing is
+ * cleaned up on the way out, so callers must hold nothing.
  *
  * text   copied
  */

@@ -1,4 +1,5 @@
-/* torch_graphs.c - the memory of each pool id that PyTorch has named, and the pools in it. */
+/* torch_graphs.c - the memory of each pool id that PyTorch has named: its graph pools, one for each
+ * stream, and the captures that use them. */
 #include "allocator/dropin/torch_graphs.h"
 
 #include <ashlar/graph_pool.h>
@@ -11,13 +12,14 @@
 #include "allocator/core/watch.h"
 #include "allocator/dropin/devices.h"
 
-/* The memory of one stream of a capture. A later capture may have it on another stream. */
+/* The memory of one stream of a capture. A later capture may use it for another stream. */
 typedef struct stream_pool {
     struct stream_pool *next;
     ashlar_graph_pool *pool;
     ashlar_stream stream; /* the latest one */
     bool is_serving;      /* requests for the stream find it */
-    bool is_taken;        /* by the capture under way, in which another stream may run beside */
+    bool is_taken;        /* by a stream of the capture under way: the capture's other streams run
+                           * beside it, and need other pools */
 } stream_pool;
 
 typedef struct graph_memory {
@@ -25,10 +27,11 @@ typedef struct graph_memory {
     ashlar_allocator *allocator;
     int device;
     ashlar_torch_pool_id id;
-    size_t graph_count;         /* begun, and not gone */
-    bool is_open;               /* a capture is under way, or its end was not told */
-    bool is_counted;            /* in the driver's count, before the capture's first pool is */
-    ashlar_torch_filter filter; /* while it is open */
+    size_t graph_count;         /* graphs whose capture has begun, and that are not gone */
+    bool is_open;               /* a capture is under way, or its end was not reported */
+    bool is_counted;            /* the driver's capture_count includes the capture itself, even
+                                 * before its first pool begins; each pool counts, too */
+    ashlar_torch_filter filter; /* of the capture, while is_open */
     stream_pool *pools;
 } graph_memory;
 
@@ -94,7 +97,7 @@ static void close_locked(graph_memory *m) {
     atomic_fetch_sub(&ashlar__torch_capture_count, 1);
 }
 
-/* ---- what PyTorch says ---- */
+/* ---- calls from PyTorch ---- */
 
 static ashlar_status open_locked(graph_memory **link, int device, ashlar_torch_pool_id id,
                                  ashlar_allocator *a) {
@@ -201,8 +204,8 @@ static ashlar_status serve_locked(graph_memory *m, ashlar_stream stream) {
     return ASHLAR_OK;
 }
 
-/* PyTorch does not tell the end of a capture that has failed, but its filter knows the stream no
- * more. */
+/* Stop serving a stream that the capture's filter no longer accepts: when a capture fails, PyTorch
+ * does not report its end. */
 static void stop_serving_locked(graph_memory *m, ashlar_stream stream) {
     ASHLAR_OWNS(&lock);
     for (stream_pool *p = m->pools; p != NULL; p = p->next) {
@@ -245,7 +248,8 @@ static bool is_gone_locked(const graph_memory *m, int device) {
     return m->device == device && !m->is_open && m->graph_count == 0;
 }
 
-/* Whether there is any, and no capture that a wait for the device could spoil. */
+/* Whether the device has memory of graphs that are gone, and no capture is under way that a wait
+ * for the device could spoil. */
 static bool may_give_back_locked(int device) {
     ASHLAR_OWNS(&lock);
     bool is_any = false;
@@ -258,7 +262,7 @@ static bool may_give_back_locked(int device) {
     return is_any;
 }
 
-/* If it fails, the rest stays for another time. */
+/* Release all pools. If one cannot be released, the rest stays for another time. */
 static ashlar_status release_locked(graph_memory *m) {
     ASHLAR_OWNS(&lock);
     while (m->pools != NULL) {

@@ -1,7 +1,6 @@
 /*
- * torch_graphs.h - memory of the graphs that PyTorch captures: one pool for each stream that a
- * capture takes memory for, kept by PyTorch's name of their memory (internal to the drop-in
- * libraries).
+ * torch_graphs.h - memory of the graphs that PyTorch captures: one graph pool for each stream that
+ * a capture takes memory for, found by PyTorch's pool id (internal to the drop-in libraries).
  *
  * PyTorch names the memory of a graph by a device and a pool id, and graphs with the same name
  * share it. It says when a capture begins and ends, and when a graph is gone; and it has a filter
@@ -21,11 +20,12 @@
 
 #include "allocator/dropin/torch_cpp.h"
 
-extern _Atomic size_t ashlar__torch_capture_count; /* captures under way, or so PyTorch said */
+extern _Atomic size_t ashlar__torch_capture_count; /* captures that PyTorch has begun and not
+                                                    * ended */
 
 /*
- * From now on, memory for streams that `filter` accepts is that of `id`. A capture of the same id
- * that has not ended is over.
+ * From now on, memory for streams that `filter` accepts is that of `id`. Ends a capture of the same
+ * id that is still under way.
  *
  * filter   copied
  *
@@ -49,7 +49,7 @@ static inline ashlar_status ashlar__torch_capture_enter(int device, ashlar_strea
                : ashlar__torch_capture_enter_slow(device, stream);
 }
 
-/* Wait for the device, and make the memory of graphs that are gone the default stream's. False:
+/* Wait for the device, and give the memory of graphs that are gone to the default stream. False:
  * there is none, or a capture is under way, or the wait failed. */
 bool ashlar__torch_graphs_give_back(ashlar_allocator *allocator, int device);
 
