@@ -1,4 +1,5 @@
-/* jemalloc_arena.c - hooks by which jemalloc takes and returns extents, and our caches for it. */
+/* jemalloc_arena.c - hooks by which jemalloc takes and returns extents, and the jemalloc caches
+ * that threads share. */
 #include "allocator/pinned/jemalloc_arena.h"
 
 #include <errno.h>
@@ -101,7 +102,7 @@ size_t ashlar__jemalloc_page_bytes(void) {
     return mallctl("arenas.page", &bytes, &size, NULL, 0) == 0 ? bytes : 0;
 }
 
-/* mallctl("arena.<idx>.<leaf>"). */
+/* Set or call a control of the arena: mallctl("arena.<idx>.<leaf>"). */
 static int control_arena(const ashlar_jemalloc_arena *arena, const char *leaf, void *value,
                          size_t bytes) {
     char name[NAME_BYTES];
@@ -182,7 +183,8 @@ void ashlar__jemalloc_arena_destroy(ashlar_jemalloc_arena *arena) {
         (void)mallctl("tcache.destroy", NULL, NULL, &gone->idx, sizeof gone->idx);
         ashlar__lock_finish(&gone->lock);
     }
-    (void)control_arena(arena, "destroy", NULL, 0); /* fails only if a thread is bound to it */
+    (void)control_arena(arena, "destroy", NULL, 0); /* fails only if a thread is bound to the
+                                                     * arena */
     ashlar__host_free(arena);
 }
 

@@ -10,7 +10,7 @@
 #include "allocator/base/host.h"
 #include "allocator/pinned/report.h"
 
-/* The driver's own tables have this granularity: smaller segments take it longer. */
+/* The driver's own tables have this granularity: it takes longer over smaller segments. */
 #define SEGMENT_STEP_BYTES ((size_t)2 << 20)
 /* A new segment is at least 1/8 of the reserved bytes, so that a few calls reach any size. */
 enum { GROW_FRACTION = 8 };
@@ -327,7 +327,8 @@ bool ashlar__page_heap_trim(ashlar_page_heap *heap) {
         is_any = true;
         ashlar__lock_acquire(&heap->lock);
         ASHLAR_CHECK2(bytes <= heap->reserved_bytes);
-        heap->reserved_bytes -= bytes; /* only now, since the limit is on what the driver holds */
+        heap->reserved_bytes -= bytes; /* only now, since the limit counts all memory that the
+                                        * driver has not got back */
         heap->free_calls++;
         ASHLAR_CHECK2(heap->alloc_calls - heap->free_calls >= heap->segment_count);
     }

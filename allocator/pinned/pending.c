@@ -4,7 +4,7 @@
 #include "allocator/base/host.h"
 #include "allocator/pinned/report.h"
 
-/* cudaStreamPerThread, which is another stream in each thread. */
+/* cudaStreamPerThread, which means a different stream in each thread. */
 #define PER_THREAD_STREAM ((ashlar_stream)(uintptr_t)2)
 
 /* ---- batches ---- */
@@ -102,7 +102,7 @@ static ashlar_pending_stream *find_stream_locked(const ashlar_pending *pending,
     return stream;
 }
 
-/* Provide an open batch with room for `handle`'s next block. It may stay empty. */
+/* Provide an open batch with room for `handle`'s next block. The batch may stay empty. */
 static bool make_room_locked(ashlar_pending *pending, ashlar_stream handle) {
     ASHLAR_OWNS(&pending->lock);
     ashlar_pending_stream *stream = find_stream_locked(pending, handle);

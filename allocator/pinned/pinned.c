@@ -114,7 +114,7 @@ static ashlar_status out_of_memory(ashlar_pinned *pool, size_t bytes, const char
  *   2. drain the caches
  *   3. take more from the driver
  *   4. wait for the oldest pending work, and start over
- * An event that cannot be read is a failure only if no step serves the request.
+ * If events cannot be queried, the request fails only if no step serves it.
  */
 static __attribute__((noinline)) ashlar_status take_slowly(ashlar_pinned *pool, size_t bytes,
                                                            void **out) {
