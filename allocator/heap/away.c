@@ -49,9 +49,9 @@ static void add_use(ashlar_block *block, ashlar_use *use, ashlar_stream_state *s
 ashlar_status ashlar__away_add_use(ashlar_heap *heap, ashlar_block *block,
                                    ashlar_stream_state *state) {
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && ashlar__block_live_bytes(block) > 0);
-    /* A use by the block's home counts, too, if the block was taken for another stream, which
-     * borrowed it or owned the zone before the zone's stream ended. Whoever frees the block may be
-     * served it again, and need not come after its home's later work. */
+    /* A use by the block's home counts, too, if the block was taken for another stream: one that
+     * borrowed the block, or that owned its zone until that stream ended. The stream that frees the
+     * block may be served it again, although its work need not come after the home's later work. */
     const bool is_own = ashlar__block_home(block) == state && block->stream_state == state;
     return is_own ? ASHLAR_OK : ashlar__away_add_any_use(heap, block, state);
 }
@@ -294,7 +294,7 @@ void ashlar__release_stamped_locked(ashlar_heap *heap, ashlar_block *block,
     release_locked(heap, block, state, true);
 }
 
-/* ---- asking and waiting ---- */
+/* ---- asking whether streams are done, and waiting for them ---- */
 
 static ashlar_status ask(ashlar_heap *heap, ashlar_stream_state *user) {
     if (user->oldest_away == NULL || ashlar__stream_state_is_closed(user, heap->range.client)) {
@@ -304,7 +304,8 @@ static ashlar_status ask(ashlar_heap *heap, ashlar_stream_state *user) {
         return ASHLAR_OK;
     }
     /*
-     * There may be no event behind the newest use yet. An event recorded now would complete later.
+     * There may be no event behind the newest use yet. One recorded now would complete later, so
+     * ask first whether the stream is idle.
      */
     return user->newest_away->uses->tick < user->recorded
                ? ashlar__stream_state_ask(user, heap->range.client, user->last_tick,
@@ -439,7 +440,8 @@ ashlar_status ashlar__away_bring_home(ashlar_heap *heap) {
     return status;
 }
 
-/* Considers only blocks from the stream's own zones: in any other gap the wait would not show. */
+/* Considers only blocks from the stream's own zones: in another stream's gap, no stamp would show
+ * that `state` has waited. */
 ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
                                 bool *found) {
     *found = false;

@@ -30,8 +30,8 @@ static inline ashlar_stream_state *ashlar__block_home(const ashlar_block *block)
     return ashlar__block_is_of_slot(block) ? block->prev->stream_state : block->window->zone->owner;
 }
 
-/* Note that another stream uses a live block than the stream that it was taken for; this may be the
- * block's home. Errors: ASHLAR_EHOSTMEM. */
+/* Note that a live block is used by a stream other than the one that it was taken for. This may be
+ * the block's home. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_add_use(ashlar_heap *heap, ashlar_block *block,
                                                      ashlar_stream_state *state);
 
@@ -100,9 +100,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stre
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_bring_home(ashlar_heap *heap);
 
 /*
- * Have `state` wait in-stream for the uses of a block that is in no queue, and forget them. False:
- * no event can be recorded now on one of the streams; then nothing has changed. Errors:
- * ASHLAR_EDRIVER, ASHLAR_EINVAL (`state` is captured); then the uses stay noted.
+ * Have `state` wait in-stream for the uses of a block that is in no queue, and forget them.
+ * *is_joined false: no event can be recorded now on one of the streams; then nothing has changed.
+ * Errors: ASHLAR_EDRIVER, ASHLAR_EINVAL (`state` is captured); then the uses stay noted.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_join(ashlar_heap *heap, ashlar_stream_state *state,
                                                   ashlar_block *block, bool *is_joined);

@@ -1,5 +1,5 @@
 /*
- * block.h - the blocks that a window of addresses is cut into (internal).
+ * block.h - the blocks that a window of addresses (zone.h) is cut into (internal).
  */
 #ifndef ASHLAR_BLOCK_H
 #define ASHLAR_BLOCK_H
@@ -28,8 +28,8 @@ typedef enum ashlar_block_state {
 
 /* Bits of ashlar_block.marks. A thread's cache accepts no block that has one of them. */
 enum {
-    ASHLAR_BLOCK_SHARED = 1,   /* used on several streams, or away: see away.h; plan memory: blocks
-                                * of the newest step were */
+    ASHLAR_BLOCK_SHARED = 1,   /* used on several streams, or away: see away.h. Plan memory: several
+                                * streams used blocks of its newest step */
     ASHLAR_BLOCK_OF_SLOT = 2,  /* a slot block: it belongs to plan memory, never to the heap */
     ASHLAR_BLOCK_BORROWED = 4, /* taken for a stream other than its zone's */
 };

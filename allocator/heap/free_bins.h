@@ -93,8 +93,9 @@ static inline void ashlar__free_bins_insert(ashlar_free_bins *bins, ashlar_block
 }
 
 /*
- * block   in one of these bins, with the same size and offset as when it was inserted Cost:
- * expected O(log(blocks of its bin)).
+ * block   in one of these bins, with the same size and offset as when it was inserted
+ *
+ * Cost: expected O(log(blocks of its bin)).
  */
 static inline void ashlar__free_bins_remove(ashlar_free_bins *bins, ashlar_block *block) {
     const size_t at = block->list, group = at >> ASHLAR_LOG2_BINS;

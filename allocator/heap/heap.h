@@ -29,22 +29,24 @@ typedef struct ashlar_heap {
     size_t window_count;
     ashlar_zone *zones;               /* the zones that have windows */
     size_t away_bytes;                /* of used blocks that are away; see away.h */
-    ashlar_stream_state *awaited;     /* streams for which blocks that are away wait; */
+    ashlar_stream_state *awaited;     /* list of the streams that blocks away wait for (away.h) */
     ashlar_stream_state *awaited_end; /* the last of them */
-    _Atomic uint64_t use_clock;       /* as ashlar__heap_clock() */
+    _Atomic uint64_t use_clock;       /* see ashlar__heap_clock() */
     uint64_t short_at;                /* use_clock when a request last wanted memory of another
                                        * stream; 0: none did */
     uint64_t short_count;             /* the number of such requests */
     uint64_t waited_at;               /* use_clock when a request last waited; 0: none did */
-    bool is_settling;                 /* streams are asked next whether they are idle: frees record
-                                       * no event, behind which they would not be */
+    bool is_settling;                 /* streams are about to be asked whether they are idle, so
+                                       * frees record no event: a stream with a new event is not
+                                       * idle */
     uint64_t away_frees;              /* frees after which a block may be away; see away.h */
-    uint64_t left_away;               /* blocks that a held step found away and could not bring
-                                       * home: what it is served depends on the device */
+    uint64_t left_away;               /* blocks that were still away when a held step
+                                       * (ashlar_step_key.is_held) began, so the step's addresses
+                                       * depend on the device's timing; see away.h */
     uint64_t *events_recorded;        /* const; counts the recordings of all streams */
     ashlar_node_pool nodes;           /* zones take a few of these at a time */
     ashlar_node_chunk *chunks;        /* the host memory of all nodes */
-    ashlar_use *spare_uses;           /* for the next uses by further streams */
+    ashlar_use *spare_uses;           /* unused nodes, for uses by further streams */
 } ashlar_heap;
 
 /* Errors: as for ashlar_allocator_create(). handle_bytes: as for ashlar__range_init(). */
@@ -138,8 +140,9 @@ static inline bool ashlar__heap_is_short_segment(const ashlar_heap *heap, const 
  * Take `bytes` from the front of a gap, where all memory must be mapped. The gap's front becomes a
  * used block in the page map; the caller must set its stream_state, requested and tag.
  *
- * bytes   > 0, a multiple of ASHLAR_BLOCK_ALIGN, at most gap->bytes Errors: ASHLAR_EHOSTMEM; then
- * nothing has changed.
+ * bytes   > 0, a multiple of ASHLAR_BLOCK_ALIGN, at most gap->bytes
+ *
+ * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *gap,
                                                   size_t bytes);
@@ -233,8 +236,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__heap_add_window(ashlar_heap *heap, ashla
 enum { ASHLAR_WASTE_DIVISOR = 16 };
 
 /*
- * Whether memory is short, and a gap is a whole segment too much of which blocks of `bytes` bytes
- * would leave unused.
+ * Whether memory is short, and a gap is a whole segment of which blocks of `bytes` bytes would
+ * leave more than 1/ASHLAR_WASTE_DIVISOR unused.
  */
 static inline bool ashlar__heap_is_misfit(const ashlar_heap *heap, const ashlar_block *gap,
                                           size_t bytes) {
@@ -260,8 +263,9 @@ enum {
 /*
  * Map the memory that is missing behind a place.
  *
- * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device; too little is free),
- *         ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. No memory is lost then; some may have become spare.
+ * Errors: ASHLAR_ENOMEM (beyond the limit, found before any driver call; refused by the device;
+ *         too little is free), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. No memory is lost then; some may
+ *         have become spare.
  * Cost:   two driver calls for each handle, three if it is moved, and one for each run of handles.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_back_at(ashlar_heap *heap,

@@ -1,4 +1,5 @@
-/* heap_map.c - new windows, memory mapped behind gaps, and the devices that may use it. */
+/* heap_map.c - giving zones new windows of addresses, mapping memory at the addresses of gaps, and
+ * giving other devices access to that memory. */
 #include "allocator/heap/heap_impl.h"
 
 #include "allocator/base/checked.h"
@@ -64,7 +65,7 @@ static ashlar_status add_virtual(ashlar_heap *heap, ashlar_zone *zone, size_t ne
 
 /* Blocks up to this size share segments. Larger ones get a segment of just their size. */
 #define SHARED_SEGMENT_BYTES ((size_t)16 << 20)
-/* On a small device, a segment is shared by as many blocks as fill this part of its memory. */
+/* On a small device, a segment is shared by as many blocks as fill 1/16 of the device's memory. */
 enum { SEGMENTS_PER_DEVICE = 16 };
 /* The size of a segment for blocks that have a size class. */
 #define SMALL_SEGMENT_BYTES ((size_t)2 << 20)
@@ -73,14 +74,16 @@ static size_t max_of(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* The size of a segment for blocks of `need` bytes: as many as fill it with little waste. */
+/* The size of a segment for blocks of `need` bytes: enough for as many as fill it with little
+ * waste. */
 static size_t segment_bytes(const ashlar_range *range, size_t need) {
     const size_t part = range->memory_bytes / SEGMENTS_PER_DEVICE;
     const size_t shared = part < SHARED_SEGMENT_BYTES ? part : SHARED_SEGMENT_BYTES;
     const size_t least = max_of(need < shared ? shared : 0, range->growth_min_bytes);
     const size_t grain = range->handle_bytes;
     if (range->kind == ASHLAR_RANGE_SHARED && need % grain == 0) {
-        return max_of(need, range->growth_min_bytes); /* alone, as who registers it wants it */
+        return max_of(need, range->growth_min_bytes); /* a segment of its own, as whoever registers
+                                                       * the block wants it */
     }
     if (need <= ASHLAR_SC_MAX_BYTES) {
         return (max_of(SMALL_SEGMENT_BYTES, range->growth_min_bytes) + grain - 1) / grain * grain;
@@ -201,7 +204,7 @@ static ashlar_status provide(ashlar_heap *heap, const ashlar_heap_place *place, 
     return status;
 }
 
-/* Map spare handles behind the first run of missing ones in [*at, end). */
+/* Map spare handles at the first unmapped run of [*at, end). */
 static ashlar_status map_run(ashlar_heap *heap, ashlar_block *gap, size_t *at, size_t end) {
     ashlar_window *w = gap->window;
     ashlar_range *range = &heap->range;

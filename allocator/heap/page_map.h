@@ -12,7 +12,7 @@
  * may be out of date at once.
  *
  * Invariants:
- *   an entry that is a block: block->offset is in the page, or in a table the 512 B, of that entry
+ *   an entry that is a block: block->offset lies in the entry's page or, in a table, its 512 B
  *   leaves[i] != NULL  =>  used_from <= i < used_to <= leaf_count
  */
 #ifndef ASHLAR_PAGE_MAP_H
@@ -44,8 +44,9 @@ _Static_assert(ASHLAR_PAGE_BYTES % ASHLAR_BLOCK_ALIGN == 0, "a table has every o
 typedef struct ashlar_page_map {
     ashlar_page_leaf *leaves; /* [leaf_count], each NULL or [ASHLAR_LEAF_ENTRIES]; const */
     size_t leaf_count;        /* const */
-    size_t used_from;         /* leaves outside [used_from, used_to) are NULL, so that a walk is */
-    size_t used_to;           /* short even if the range is the whole address space */
+    size_t used_from;         /* leaves outside [used_from, used_to) are NULL, so a walk is short
+                               * even if the range is the whole address space */
+    size_t used_to;
 } ashlar_page_map;
 
 /* range_bytes   all offsets are below this. Errors: ASHLAR_EHOSTMEM. */
@@ -85,8 +86,9 @@ static inline size_t ashlar__table_idx(size_t offset) {
 }
 
 /*
- * The entry for a block that starts at `offset`: in a table, or the page's own if nothing starts in
- * the page. NULL: there is no room yet, or a block starts at `offset` now. O(1).
+ * The entry for a block that is to start at `offset`: one of the page's table or, if the page has
+ * no table and no block starts in it, the page's own entry. NULL: there is no room yet, or a block
+ * starts at `offset` now. O(1).
  */
 static inline ashlar_page_entry *ashlar__page_map_room(const ashlar_page_map *map, size_t offset) {
     ashlar_page_entry *leaf =

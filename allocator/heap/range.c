@@ -1,5 +1,6 @@
 /*
- * range.c - what all back ends of a range share: the limit, spare handles, the trace.
+ * range.c - what all back ends of a range of device addresses share: the limit, spare handles, the
+ * trace.
  */
 #include "allocator/heap/range.h"
 

@@ -118,7 +118,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__range_reserve_spare(ashlar_range *range,
 
 /*
  * Take a new handle from the device; it becomes spare. Room must have been made for it.
- * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device), ASHLAR_EDRIVER.
+ * Errors: ASHLAR_ENOMEM (beyond the limit, found before any driver call; refused by the device),
+ *         ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_create(ashlar_range *range);
 
@@ -154,7 +155,8 @@ void ashlar__range_close(ashlar_range *range, size_t offset, size_t bytes, int o
 
 /*
  * Take a segment of `bytes`, a multiple of handle_bytes. *offset is where it lies.
- * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device), ASHLAR_EDRIVER.
+ * Errors: ASHLAR_ENOMEM (beyond the limit, found before any driver call; refused by the device),
+ *         ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_take_segment(ashlar_range *range, size_t bytes,
                                                            size_t *offset);
@@ -177,7 +179,8 @@ struct ashlar_segment_calls {
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_vmm_init(ashlar_range *range, size_t handle_bytes);
 void ashlar__range_vmm_finish(ashlar_range *range);
 void ashlar__range_segments_init(ashlar_range *range);
-/* Of segments, make such as can be shared. */
+/* Make the range one of segments that can be shared. Call it after
+ * ashlar__range_segments_init(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__range_shared_init(ashlar_range *range);
 
 /* Let the device and its peers use [offset, offset + bytes), all of which is mapped. */

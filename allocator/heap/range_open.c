@@ -1,5 +1,5 @@
-/* range_open.c - opening a range with the back end that its kind and its device ask for, and its
- * end. */
+/* range_open.c - opening a range with the back end that its kind and its device ask for, and
+ * closing it. */
 #include "allocator/heap/range.h"
 
 #include "allocator/base/check_level.h"

@@ -1,6 +1,6 @@
 /*
- * range_segments.c - the range without virtual memory management: segments, each from one
- * cuMemAlloc or cuMemHostAlloc.
+ * range_segments.c - an allocator's memory without virtual memory management: segments, each from
+ * one cuMemAlloc or cuMemHostAlloc.
  */
 #include "allocator/heap/range.h"
 

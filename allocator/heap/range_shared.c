@@ -14,7 +14,8 @@ static ashlar_status ask(const ashlar_range *range, unsigned int attribute, bool
     int value = 0;
     const cu_result result = ASHLAR_CALL(range->client, device_get_attribute,
                                          (&value, attribute, range->client->device->info.ordinal));
-    if (result != CU_SUCCESS && result != CU_INVALID_VALUE) { /* older drivers know fewer */
+    if (result != CU_SUCCESS && result != CU_INVALID_VALUE) { /* older drivers know fewer
+                                                               * attributes */
         return ashlar__range_refuse(range, "cuDeviceGetAttribute", result);
     }
     *out = result == CU_SUCCESS && value != 0;
@@ -86,7 +87,7 @@ static cu_result give(ashlar_range *range, cu_ptr ptr, size_t bytes, const char 
     return result;
 }
 
-/* What the device says it has. */
+/* Choose what handles are to be capable of, by what the device says it has. */
 static ashlar_status choose(ashlar_range *range) {
     bool has_files, has_fabric, has_rdma;
     ASHLAR_TRY(ask(range, CU_ATTRIBUTE_HANDLE_FILE, &has_files));
@@ -111,7 +112,7 @@ ashlar_status ashlar__range_shared_init(ashlar_range *range) {
     cu_mem_prop plain = range->shared;
     plain.handle_types = CU_HANDLE_FILE;
     plain.flags.rdma_capable = 0;
-    /* The recommended one: NCCL asks for it of memory that it registers. */
+    /* The recommended granularity, which NCCL expects of memory that it registers. */
     const cu_result result = ASHLAR_CALL(range->client, mem_get_allocation_granularity,
                                          (&granularity, &plain, CU_GRANULARITY_RECOMMENDED));
     if (result != CU_SUCCESS) {

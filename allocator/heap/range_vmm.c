@@ -1,5 +1,6 @@
 /*
- * range_vmm.c - the range with virtual memory management: creating, mapping and unmapping handles.
+ * range_vmm.c - an allocator's memory with virtual memory management: reserving addresses, and
+ * creating, mapping and unmapping handles.
  */
 #include "allocator/heap/range.h"
 

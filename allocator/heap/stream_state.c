@@ -23,8 +23,8 @@ bool ashlar__stream_state_is_sound(const ashlar_stream_state *state) {
 }
 
 /*
- * Every call here runs in the device's context. Entering and leaving the context counts for the
- * process but not for the allocator, since it does no work in the driver.
+ * Every driver call here runs in the device's context. Entering and leaving the context counts for
+ * the process but not for the allocator, since it does no work in the driver.
  */
 static ashlar_status refuse(const ashlar_driver_client *client, const char *what,
                             cu_result result) {
@@ -66,7 +66,7 @@ ashlar_status ashlar__stream_refuse_captured(ashlar_driver_client *client, ashla
 
 /* ---- events ---- */
 
-/* All recordings up to `number` have completed: their events become spare ones. */
+/* Note that all recordings up to `number` have completed: their events become spare. */
 static void complete(ashlar_stream_state *state, uint64_t number) {
     ASHLAR_CHECK2(number <= state->recorded);
     ashlar_numbered_event *events = state->events;
@@ -98,7 +98,7 @@ static const ashlar_numbered_event *oldest_after(const ashlar_stream_state *stat
     return at;
 }
 
-/* Call it, and all functions below, inside the device's context. */
+/* Call this function, and those below up to the next heading, inside the device's context. */
 static ashlar_status query(ashlar_stream_state *state, ashlar_driver_client *client) {
     cu_result result = CU_SUCCESS;
     while (result == CU_SUCCESS && state->pending_count > 0) {
@@ -111,7 +111,8 @@ static ashlar_status query(ashlar_stream_state *state, ashlar_driver_client *cli
                                                           : refuse(client, "cuEventQuery", result);
 }
 
-/* Make an event spare, unless all are pending: query the pending ones before creating more. */
+/* Have an event spare, unless as many as allowed are pending. Query the pending ones before
+ * creating more. */
 static ashlar_status find_spare(ashlar_stream_state *state, ashlar_driver_client *client) {
     if (state->pending_count >= ASHLAR_EVENTS_FEW && state->pending_count == state->event_count) {
         ASHLAR_TRY(query(state, client));

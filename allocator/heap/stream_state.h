@@ -19,7 +19,7 @@
  *   completed < events[0].number < ... < events[pending_count - 1].number == recorded
  *   is_gone && !is_lost  =>  last_tick < recorded   the last recording came after every use
  *   is_lost  =>  is_gone
- * all memory in its zones has covered_by <= last_tick + 1
+ *   all memory in its zones has covered_by <= last_tick + 1
  */
 #ifndef ASHLAR_STREAM_STATE_H
 #define ASHLAR_STREAM_STATE_H
@@ -72,8 +72,10 @@ typedef struct ashlar_use_batch {
 struct ashlar_stream_state {
     ashlar_stream_state *next;           /* next in the allocator's list of streams */
     ashlar_stream_state *next_in_bucket; /* the next in the same bucket of the hash table */
-    ashlar_stream stream;                /* const, but a pool's: the stream of its latest capture */
-    uint64_t thread; /* per-thread default stream: its thread's number; else 0; as const */
+    ashlar_stream stream;                /* const, except in a pool: the stream of its latest
+                                          * capture */
+    uint64_t thread; /* per-thread default stream: its thread's number; else 0; as const as
+                      * `stream` */
     ashlar_stream_state *pool; /* while the stream is captured: its graph pool; else NULL */
     bool is_pool; /* not a stream but a graph's pool: keeps its blocks until the graph is gone */
     bool is_idle; /* const; not a stream: takes blocks that no work uses; see deferred_free.h */
@@ -89,7 +91,7 @@ struct ashlar_stream_state {
      * NULL: these are under the lock, like all other fields. See hold.h.
      */
     _Atomic(ashlar_cache *) holder;
-    unsigned handovers;               /* how often it passed from one thread to another */
+    unsigned handovers;               /* how often the stream passed from one holder to another */
     _Atomic(ashlar_block *) returned; /* blocks freed by other threads than the holder's, linked
                                          by `older` */
     size_t waiter_count;              /* threads that dropped the lock to wait for an event */
@@ -97,13 +99,12 @@ struct ashlar_stream_state {
     ashlar_zone zones[ASHLAR_ZONE_COUNT]; /* its addresses, and the memory that it used last */
     ashlar_block *oldest_away; /* blocks that wait for this stream, linked by `older`: away.h */
     ashlar_block *newest_away;
-    ashlar_use_batch batch;            /* the newest of them */
-    ashlar_stream_state *next_awaited; /* next in the heap's list of streams for which blocks
-                                          wait */
+    ashlar_use_batch batch;            /* the blocks freed at the newest tick */
+    ashlar_stream_state *next_awaited; /* next in the heap's list of streams that blocks wait for */
     bool is_awaited;                   /* is in that list */
     size_t away_count;                 /* blocks that are away and will come home here */
-    uint64_t last_used;                /* the newest request, or free under the lock, counted
-                                        * over all streams */
+    uint64_t last_used;                /* the heap's use_clock at the newest request, or free under
+                                        * the lock */
     bool has_freed;                    /* last_tick has been stamped on something */
     size_t pending_count; /* events[0] on: recorded, not known to have completed; oldest first */
     size_t event_count;   /* created so far; events that are not pending are spare */
@@ -253,9 +254,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_synchronize(ashlar_stream_s
                                                                  uint64_t tick, ashlar_lock *lock);
 
 /*
- * Call _begin_ before and _end_ after a wait on the host for the whole device: _end_ marks all uses
- * as past that were stamped before _begin_. `wait`, above 0, numbers these waits. If a later wait
- * has begun on the stream in between, _end_ leaves the marking to the later one.
+ * _begin_settling: call it before a wait on the host for the whole device. _settle: call it after
+ * the wait; it marks as past all uses that were stamped before _begin_settling. `wait`, above 0,
+ * numbers these waits. If a later wait has begun in between, _settle leaves the marking to the end
+ * of that one.
  */
 void ashlar__stream_state_begin_settling(ashlar_stream_state *state, uint64_t wait);
 void ashlar__stream_state_settle(ashlar_stream_state *state, uint64_t wait);
