@@ -11,7 +11,7 @@
 
 enum { LINKS_MAX = 40 }; /* as in Linux */
 
-/* A path on its way to the file. */
+/* A path that is being followed, link by link. */
 typedef struct walk {
     const char *path;    /* as the caller gave it, for messages */
     char text[PATH_MAX]; /* what is left to follow, from `folder` on */
