@@ -35,7 +35,7 @@ void ashlar__soft_oracle_end(const soft_stream *stream);
 /* Record that the host has seen finished all work that `clock` covers. */
 void ashlar__soft_oracle_see(const soft_clock *clock);
 
-/* Add to *out all work queued so far on the device or, with serial != 0, on that stream of it. A
+/* Add to *out all work queued so far on the device or, with serial != 0, on its stream `serial`. A
  * wait takes this snapshot before it begins, since other threads may queue more work meanwhile, and
  * passes it to ashlar__soft_oracle_see() at its end. */
 void ashlar__soft_oracle_snapshot(const soft_device *device, uint64_t serial, soft_clock *out);

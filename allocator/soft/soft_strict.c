@@ -1,4 +1,5 @@
-/* soft_strict.c - strict=on: the line with which a process ends, and what queued work may touch. */
+/* soft_strict.c - strict=on: ends the process with a message on undefined behaviour, and checks
+ * that no queued work uses memory that is about to go away. */
 #include "allocator/soft/soft_state.h"
 
 #include <stdarg.h>

@@ -39,7 +39,7 @@ void ashlar__soft_time_see(uint64_t ns);
 /* The calling thread's clock. A thread that calls for the first time since the devices were
  * configured begins where the latest thread is. */
 uint64_t ashlar__soft_time_host(void);
-/* Set the calling thread's clock to `ns`, unless it is past that. */
+/* Set the calling thread's clock to `ns`, unless it is later already. */
 void ashlar__soft_time_advance(uint64_t ns);
 
 /* Whether `ns` is past for the calling thread. */

@@ -22,7 +22,7 @@ static void *work(void *unused) {
     return NULL;
 }
 
-/* Signals are for the program's threads. */
+/* Signals are for the program's threads, so the workers block them. */
 static void begin_workers(void) {
     sigset_t all, before;
     pthread_t thread;
