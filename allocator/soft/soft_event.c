@@ -1,4 +1,4 @@
-/* soft_event.c - CUDA events, each of which names the point where it was last recorded. */
+/* soft_event.c - the software device's events. Each names the point where it was last recorded. */
 #include "allocator/soft/soft_state.h"
 
 #include "allocator/base/host.h"

@@ -1,5 +1,6 @@
 /*
- * soft_oracle.h - clocks=on: recording the order of queued work (internal to the software device).
+ * soft_oracle.h - recording the order of queued work, if the software device is set up with
+ * clocks=on (internal).
  *
  * If host memory runs out here, the call of the device still succeeds, but the order is lost: the
  * functions of soft.h then fail. Without clocks=on each function below does nothing.

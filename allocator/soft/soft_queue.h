@@ -1,5 +1,6 @@
 /*
- * soft_queue.h - streams, the work queued on them, and waiting for that work (internal).
+ * soft_queue.h - the software device's streams, the work queued on them, and waiting for that work
+ * (internal).
  */
 #ifndef ASHLAR_SOFT_QUEUE_H
 #define ASHLAR_SOFT_QUEUE_H

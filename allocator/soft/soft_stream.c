@@ -1,4 +1,5 @@
-/* soft_stream.c - CUDA streams: those that a program creates, and each thread's default streams. */
+/* soft_stream.c - the software device's streams: those that a program creates, and the default ones
+ * of each thread. */
 #include "allocator/soft/soft_state.h"
 
 #include "allocator/base/host.h"

@@ -1,5 +1,5 @@
-/* soft_strict.c - strict=on: ends the process with a message on undefined behaviour, and checks
- * that no queued work uses memory that is about to go away. */
+/* soft_strict.c - the software device's strict mode (strict=on): ends the process on undefined
+ * behaviour, such as freeing memory that queued work uses. */
 #include "allocator/soft/soft_state.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* soft_time.c - time=on: the virtual clocks of threads, streams and devices. */
+/* soft_time.c - the software device's virtual clocks (time=on): of threads, streams and devices. */
 #include "allocator/soft/soft_time.h"
 
 #include "allocator/base/check_level.h"

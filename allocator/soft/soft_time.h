@@ -1,6 +1,6 @@
 /*
- * soft_time.h - time=on: the cost of each call and each piece of work on a virtual clock (internal
- * to the software device).
+ * soft_time.h - the software device's virtual time (time=on): what each call and each piece of work
+ * costs (internal to the software device).
  *
  * All times are ns since the devices were configured. They follow from the calls alone, never from
  * when work really ran, so they are the same in eager and in adversarial mode:

@@ -1,5 +1,5 @@
-/* soft_workers.c - mode=overlap: the threads that run queued work beside the program, as a GPU
- * does. They live as long as the process, and sleep while there is no work. */
+/* soft_workers.c - the software device's threads (mode=overlap), which run queued work beside the
+ * program, as a GPU does. They live as long as the process, and sleep while there is no work. */
 #include <pthread.h>
 #include <signal.h>
 
