@@ -13,14 +13,14 @@ enum {
     LIVE_COUNT = 64,       /* at most so many items up to usual_life are live at once, on average */
     ATTEMPT_MOVES = 16000, /* an attempt with so many moves fails */
     VAIN_MOVES = 1000,     /* and so does one that has not lowered least_out_area for so many */
-    PHASE_FAILURES = 4,    /* that end one of the first phases; later phases have more patience */
+    PHASE_FAILURES = 4,    /* failed attempts that end an early phase; later ones allow more */
     FIRST_STEP_SHARE = 16, /* a phase's first attempt goes down by 1/16 of the way to the bound */
     GOAL_SHARE = 400,      /* items that end more than 1/400 above the bound may move */
     ITEMS_OF_MOVE = 4,     /* beginning a phase counts as one move for so many items */
     LOOK_EVERY = 32,       /* moves between two reads of the clock */
 };
 
-/* An item that takes others out adds so many times its area to its weight. */
+/* If placing an item takes others out, so many times its area is added to its weight. */
 static const double WEIGHT_OF_EJECTING = 2;
 /* Factor of the cost of the item that was placed just before. */
 static const double COST_OF_UNDOING = 1e6;
@@ -53,7 +53,7 @@ struct ashlar_pack_eject {
     double out_area; /* bytes times sections, summed over the items that are out, with rounding */
     double least_out_area; /* of this attempt */
     uint32_t least_at;     /* `moves` when out_area was that small */
-    size_t *offsets; /* [count], of this attempt */
+    size_t *offsets;       /* [count], of this attempt */
     bool *is_out;
     double *weights; /* [count], area times how hard the item was to place */
     uint32_t *heap, heap_count;

@@ -21,9 +21,9 @@ enum {
     BOUND_SHARE = 64,            /* a search for a bound gets 1/64 of these steps */
     BOUND_WIDTH_MIN = 4,         /* sections of the smallest window, ... */
     BOUND_WIDTH_MAX = 16,        /* ... and of the largest */
-    GROWTH = 4,         /* factor of moves, plans and steps, from one round to the next */
-    AREA_MAX = 1 << 22, /* limit to the number of sections, summed over all items, for a search */
-    SECTIONS = 512,     /* with more sections a step takes longer: make fewer steps */
+    GROWTH = 4,                  /* factor of moves, plans and steps, from one round to the next */
+    AREA_MAX = 1 << 22,          /* most sections, summed over all items, for a search */
+    SECTIONS = 512,              /* with more sections a step takes longer: make fewer steps */
 };
 
 _Static_assert((uint64_t)STEPS * SECTIONS / AREA_MAX >= STEPS_SHARE, "every search has a step");
