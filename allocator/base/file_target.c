@@ -42,7 +42,7 @@ static void leave(walk *w) {
     w->folder = AT_FDCWD;
 }
 
-/* Cut `text` into a folder, which is opened, and a name in it. */
+/* Split `text` into a folder, which is opened, and a name in that folder. */
 static ashlar_status enter_folder(walk *w) {
     char *slash = strrchr(w->text, '/');
     const char *base = slash != NULL ? slash + 1 : w->text;

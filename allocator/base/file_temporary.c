@@ -142,7 +142,7 @@ static bool open_unnamed(ashlar_file_temporary *t) {
         return false;
     }
     t->mode = info.st_mode & 0777;
-    (void)flock(t->fd, LOCK_EX | LOCK_NB); /* nobody else can have it */
+    (void)flock(t->fd, LOCK_EX | LOCK_NB); /* nobody else can hold this lock */
     return true;
 }
 
