@@ -72,9 +72,9 @@ void ashlar__soft_unreserve(soft_reservation *reservation);
  * Map the first `bytes` bytes of `memory` at `base`, where nothing may be mapped. No device may use
  * the mapping yet. The mapping is one more user of `memory`.
  *
- * Errors of this and the next two: CU_OPERATING_SYSTEM, if the kernel allows the process no more
- * mappings (vm.max_map_count), where pages that are neighbours both in the memory file and in
- * address count as one. CU_OUT_OF_MEMORY: no host memory.
+ * Errors of this and the next two: CU_OPERATING_SYSTEM: the kernel allows the process no more
+ * mappings (vm.max_map_count). Pages that are neighbours both in the memory file and in address
+ * count as one of these. CU_OUT_OF_MEMORY: no host memory.
  */
 cu_result ashlar__soft_map(soft_reservation *reservation, uintptr_t base, size_t bytes,
                            soft_memory *memory);

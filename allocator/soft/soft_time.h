@@ -27,10 +27,10 @@
 /* Charge the calling thread for a call of `fn`; ASHLAR_DRIVER_FN_COUNT costs nothing. */
 void ashlar__soft_time_charge(ashlar_driver_fn fn);
 
-/* Place an op that is queued now: move the stream's tail, and date the op's point. */
+/* Date an op that is queued now: move the stream's tail, and set the time of the op's point. */
 void ashlar__soft_time_submit(soft_stream *stream, const soft_op *op);
 
-/* Count an in-stream wait of the program that is queued now, if it moves the stream's tail. */
+/* Count an in-stream wait that the program queues now, if it moves the stream's tail. */
 void ashlar__soft_time_count_wait(const soft_stream *stream, const soft_point *point);
 
 /* The calling thread waits for the device until `ns`. Counts the wait if it takes time. */
