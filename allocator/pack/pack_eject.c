@@ -22,7 +22,7 @@ enum {
 
 /* If placing an item takes others out, so many times its area is added to its weight. */
 static const double WEIGHT_OF_EJECTING = 2;
-/* Factor of the cost of the item that was placed just before. */
+/* Factor of the cost of taking out the item that was placed just before. */
 static const double COST_OF_UNDOING = 1e6;
 
 /* For each phase in turn: movable items live at most so many times usual_life. */

@@ -37,7 +37,7 @@ struct ashlar_pack_valley {
     ashlar_pack_state *state;
     double *loads;      /* [count], by item: highest load during its life / peak */
     uint32_t *sorted;   /* [count], by first section, the longest-lived first */
-    uint32_t *after;    /* [count], by item: the next unplaced one that begins there, too */
+    uint32_t *after;    /* [count], by item: the next unplaced one with the same `first` */
     uint32_t *unplaced; /* first unplaced item that begins in a section */
     uint32_t *next, *before, *end; /* by run: its neighbours, and its end */
     size_t *floors;
@@ -223,7 +223,7 @@ static size_t fill(ashlar_pack_valley *v, double edge) {
 
 /* ---- keys ---- */
 
-/* base^(eighths / 8). By square roots, which every machine rounds alike; pow() is not. */
+/* base^(eighths / 8). By square roots, which every machine rounds alike, unlike pow(). */
 static double power(double base, unsigned eighths) {
     double result = 1, root = base;
     for (unsigned weight = 8; weight > 0; weight /= 2, root = sqrt(root)) {
@@ -306,7 +306,8 @@ static int compare(const void *a, const void *b, void *context) {
     return (i > j) - (i < j);
 }
 
-/* The highest load during each item, by a tree of maxima over the sections in `tree` [2 S]. */
+/* Find the highest load during each item's life, by a tree of maxima over the S sections.
+ * tree: [2 S], scratch. */
 static void find_loads(ashlar_pack_valley *v, size_t *tree) {
     const ashlar_pack_items *p = v->state->problem;
     const size_t sections = p->section_count;
