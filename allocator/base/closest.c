@@ -1,4 +1,5 @@
-/* closest.c - the distance between a word and a name, and the hint about the closest name. */
+/* closest.c - counting the letters in which a misspelt word differs from a name, and writing the
+ * hint "did you mean NAME?". */
 #include "allocator/base/closest.h"
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* closest.h - the name that a misspelt word may have meant, for messages (internal). */
+/* closest.h - the known name that a misspelt word comes closest to, for messages (internal). */
 #ifndef ASHLAR_CLOSEST_H
 #define ASHLAR_CLOSEST_H
 

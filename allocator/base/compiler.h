@@ -10,10 +10,10 @@
 /* Fetch memory into the nearest cache level; _FAR: only into the second one. */
 #define ASHLAR_PREFETCH(address) __builtin_prefetch(address)
 #define ASHLAR_PREFETCH_FAR(address) __builtin_prefetch(address, 0, 2)
-/* For a thread-local variable that is read without a call. The library that defines it must be
- * loaded at program start, or its variables must fit into the few bytes that the C library reserves
- * for libraries loaded later. The drop-in libraries do without it (ASHLAR_DYNAMIC_TLS), since the
- * program that loads them may have used up those bytes. */
+/* For a thread-local variable, to read it without a function call. The library that defines it must
+ * be loaded at program start, or its variables must fit into the few bytes that the C library
+ * reserves for libraries loaded later. The drop-in libraries do without it (ASHLAR_DYNAMIC_TLS),
+ * since the program that loads them may have used up those bytes. */
 #if defined(ASHLAR_DYNAMIC_TLS)
 #define ASHLAR_INITIAL_EXEC
 #else
@@ -68,8 +68,8 @@
 #endif
 
 /* Write this after a table that an enum indexes: it checks that each of the enum's `count`
- * constants has a row. Declare the table without a length; with one, a forgotten last row would be
- * zero, and nothing would tell. */
+ * constants has a row. Declare the table without a length; with one, a forgotten last row would
+ * silently be zero. */
 #define ASHLAR_TABLE_IS_FULL(table, count)                        \
     _Static_assert(sizeof(table) / sizeof((table)[0]) == (count), \
                    #table " has a row for each constant")

@@ -1,4 +1,5 @@
-/* csv_read.c - splitting a table into lines and fields, and finding each column in its header. */
+/* csv_read.c - splitting a comma-separated table into lines and fields, and finding its columns by
+ * their names in the header. */
 #include "allocator/base/csv_read.h"
 
 #include <string.h>

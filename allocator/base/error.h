@@ -40,8 +40,8 @@ ashlar_status ashlar__fail_driver(ashlar_status status, int driver_code, const c
         }                                     \
     } while (0)
 
-/* Make the next call of a sequence that is cleaned up at its end: only if `status` is ASHLAR_OK,
- * and with the call's status written there. */
+/* For a sequence of calls with one cleanup at its end: make the next call only if `status` is
+ * ASHLAR_OK, and store its status in `status`. */
 #define ASHLAR_THEN(status, call) ((status) = (status) == ASHLAR_OK ? (call) : (status))
 
 /* Make a call whose failure does not matter; a comment beside it says why. */

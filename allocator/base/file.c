@@ -64,8 +64,8 @@ ashlar_status ashlar__file_write(ashlar_file *file, const void *data, size_t byt
 
 /*
  * Set the permissions of the target: those of the file that it replaces or, if there is none, those
- * that the umask gives. A file of another user adds nothing to what the umask gives, since that
- * user may have put it there to read or change the new contents.
+ * that the umask gives. If another user owns the replaced file, its permissions only narrow those
+ * of the umask: that user may have put it there to read or change the new contents.
  */
 static ashlar_status set_mode(const ashlar_file *file) {
     const ashlar_file_target *target = &file->target;

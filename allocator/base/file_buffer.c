@@ -1,4 +1,4 @@
-/* file_buffer.c - collecting small writes, and remembering the first failure. */
+/* file_buffer.c - collecting small writes to a file, and remembering the first that failed. */
 #include "allocator/base/file_buffer.h"
 
 #include <stdarg.h>

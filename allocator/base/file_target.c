@@ -11,7 +11,7 @@
 
 enum { LINKS_MAX = 40 }; /* as in Linux */
 
-/* A path on its way to the file. */
+/* A path that is being followed, link by link. */
 typedef struct walk {
     const char *path;    /* as the caller gave it, for messages */
     char text[PATH_MAX]; /* what is left to follow, from `folder` on */
@@ -42,7 +42,7 @@ static void leave(walk *w) {
     w->folder = AT_FDCWD;
 }
 
-/* Cut `text` into a folder, which is opened, and a name in it. */
+/* Split `text` into a folder, which is opened, and a name in that folder. */
 static ashlar_status enter_folder(walk *w) {
     char *slash = strrchr(w->text, '/');
     const char *base = slash != NULL ? slash + 1 : w->text;

@@ -1,5 +1,5 @@
 /*
- * file_target.h - finding the file to replace for a path (internal).
+ * file_target.h - finding the file that a path leads to, which is then replaced (internal).
  *
  * If the path is a symbolic link, the file that it leads to is replaced, with one exception. In a
  * folder where everybody may make files and only their owners may remove them, such as /tmp, a link

@@ -78,7 +78,7 @@ static bool is_named_and_ours(int fd) {
 bool ashlar__temporary_lock(int fd) {
     ASHLAR_CHECK2(fd >= 0);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        return errno != EWOULDBLOCK; /* other errors: no locks here, so nobody removes this file */
+        return errno != EWOULDBLOCK; /* other errors: no locks here, so nobody can remove it */
     }
     return is_named_and_ours(fd);
 }
@@ -142,7 +142,7 @@ static bool open_unnamed(ashlar_file_temporary *t) {
         return false;
     }
     t->mode = info.st_mode & 0777;
-    (void)flock(t->fd, LOCK_EX | LOCK_NB); /* nobody else can have it */
+    (void)flock(t->fd, LOCK_EX | LOCK_NB); /* nobody else can hold this lock */
     return true;
 }
 

@@ -54,7 +54,7 @@ bool ashlar__host_grow(void **items, size_t *capacity, size_t count, size_t item
 
 void ashlar__host_free(void *ptr); /* NULL is allowed */
 
-/* Bytes of memory in this machine. If the system does not tell: 2^46, more than any machine has. */
+/* Bytes of memory in this machine. If the system does not say: 2^46, more than any machine has. */
 size_t ashlar__host_memory_bytes(void);
 
 /* For tests: make the n-th call of ashlar__host_calloc() or ashlar__host_realloc() from now on

@@ -21,7 +21,8 @@ typedef struct parser {
 } parser;
 
 /*
- * Parse the items of an array or object, from behind its opening bracket through its closing one.
+ * Parse the items of an array or object. The opening bracket has been read; the closing one is read
+ * here.
  */
 static ashlar_status parse_items(parser *p, ashlar_json *value) {
     const ashlar_json **link = &value->item;

@@ -50,7 +50,7 @@ static bool scan_hex4(ashlar_json_scan *s, unsigned int *out) {
 /* Append a character to the decoded string, which never outgrows the part that has been read. */
 static void put_utf8(ashlar_json_scan *s, unsigned int code) {
     char *to = s->put;
-    ASHLAR_CHECK2(code <= 0x10ffff && (code < 0xd800 || code >= 0xe000)); /* no half of a pair */
+    ASHLAR_CHECK2(code <= 0x10ffff && (code < 0xd800 || code >= 0xe000)); /* no surrogate */
     if (code < 0x80) {
         *to++ = (char)code;
     } else if (code < 0x800) {

@@ -19,7 +19,7 @@
 enum {
     IS_OBJECT = 1,
     IS_ARRAY = 2, /* without either of these two bits the frame is the document */
-    HAS_ITEM = 4, /* an item has been begun in it */
+    HAS_ITEM = 4, /* an item has been begun in the frame */
     HAS_KEY = 8,  /* a key has been written, but not yet its value */
 };
 _Static_assert((IS_OBJECT | IS_ARRAY | HAS_ITEM | HAS_KEY) <= UCHAR_MAX, "a frame is one byte");

@@ -19,17 +19,17 @@
  * it is held.
  */
 typedef enum ashlar_lock_rank {
-    ASHLAR_RANK_LIBRARY_HANDLE, /* rnn/layer, reduce/: a handle of cuDNN, cuBLAS, or NCCL */
+    ASHLAR_RANK_LIBRARY_HANDLE, /* rnn/layer, arena/reduce: a handle of cuDNN, cuBLAS, NCCL */
     ASHLAR_RANK_SHARED_LIBRARY, /* base/shared_library.c: a table of functions being filled */
     ASHLAR_RANK_TORCH_GRAPHS,   /* dropin/torch_graphs.c: memory of PyTorch's graphs */
-    ASHLAR_RANK_DROPIN_FREES,   /* dropin/frees.c: a device's frees being made */
+    ASHLAR_RANK_DROPIN_FREES,   /* dropin/frees.c: an ashlar_frees being made */
     ASHLAR_RANK_DROPIN_DEVICES, /* dropin/devices.c: a device's allocator being made */
     ASHLAR_RANK_FREES_WAIT,     /* dropin: a wait on the host by a thread that holds freed blocks */
-    ASHLAR_RANK_FREES,          /* dropin: the frees of a device */
+    ASHLAR_RANK_FREES,          /* dropin/frees_impl.h: one per ashlar_frees */
     ASHLAR_RANK_CAPTURES,       /* dropin/frees_captures.c: captures under way */
     ASHLAR_RANK_LEAK_LIST,      /* core/leaks.c: allocators that report their leaks */
     ASHLAR_RANK_ALLOCATOR_LIST, /* core/streams.c: every allocator */
-    ASHLAR_RANK_CACHE_PARTING,  /* core/cache.c: a cache and its allocator part */
+    ASHLAR_RANK_CACHE_PARTING,  /* core/cache.c: which allocator each cache belongs to */
     ASHLAR_RANK_ALLOCATOR,      /* one per allocator; a thread holds only one of them at a time */
     ASHLAR_RANK_PATTERN_CHECK,  /* guard/pattern_check.c: comparisons under way */
     ASHLAR_RANK_PINNED_COLLECT, /* pinned/pinned.c: unused blocks go back to jemalloc */
@@ -73,8 +73,8 @@ typedef struct ashlar_lock {
 /* Whether the calling thread holds the lock. Only for assertions: always true below level 2. */
 bool ashlar__lock_is_held(const ashlar_lock *lock);
 
-/* Keep the record of held locks in debug builds. ashlar__lock_about_to_acquire() asserts the order
- * of ranks, before the thread can block. */
+/* For debug builds: keep the record of the locks that the calling thread holds.
+ * ashlar__lock_about_to_acquire() asserts the order of ranks, before the thread can block. */
 void ashlar__lock_about_to_acquire(const ashlar_lock *lock);
 void ashlar__lock_acquired(ashlar_lock *lock);
 void ashlar__lock_about_to_release(ashlar_lock *lock);

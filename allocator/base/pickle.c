@@ -120,12 +120,12 @@ void ashlar__pickle_put_uint64(ashlar_pickle *pickle, uint64_t value) {
         put_byte(pickle, OP_BININT);
         put_bytes(pickle, value, 4);
     } else {
-        unsigned count = 4; /* bytes; so many that the top bit of the last one, the sign, is 0 */
+        unsigned count = 4; /* bytes; enough that the sign, the last one's top bit, is 0 */
         while (count < 8 && value >> (8 * count - 1) != 0) {
             count++;
         }
         const bool needs_zero = value >> 63 != 0;
-        /* needs_zero: a ninth byte, 0, so that the sign bit is 0 and the number is positive. */
+        /* needs_zero: a ninth byte of 0 keeps the sign bit 0, and so the number positive. */
         ASHLAR_CHECK2(needs_zero ? count == 8 : value >> (8 * count - 1) == 0);
         put_byte(pickle, OP_LONG1);
         put_byte(pickle, count + needs_zero);

@@ -33,7 +33,7 @@ double ashlar__random_uniform(ashlar_random *random) {
 uint64_t ashlar__random_below(ashlar_random *random, uint64_t bound) {
     ASHLAR_ASSERT(bound > 0);
     /* excess = 2^64 mod bound. Bits below it are drawn again. The number of remaining values is
-     * then a multiple of `bound`, so that each result is equally likely. */
+     * then a multiple of `bound`, so each result is equally likely. */
     const uint64_t excess = (UINT64_MAX - bound + 1) % bound;
     uint64_t bits = ashlar__random_next(random);
     while (bits < excess) {

@@ -15,7 +15,7 @@ typedef struct ashlar_shared_library {
     const char *names[3]; /* otherwise these files are tried in order; NULL after the last */
     const char *const *functions; /* [function_count], the names of the functions */
     size_t function_count;
-    size_t optional_count; /* of them, the last, that a library may lack: NULL then */
+    size_t optional_count; /* the last so many may be missing from a library: NULL then */
     ashlar_status (*check)(const void *functions); /* refuses an unsuitable library; or NULL */
 } ashlar_shared_library;
 

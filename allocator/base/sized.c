@@ -1,5 +1,5 @@
-/* sized.c - structures of a program that is older or newer than the library. ashlar-pinned compiles
- * this file too, so it calls public functions only. */
+/* sized.c - copying structures to and from a program compiled for an older or newer version of the
+ * library. ashlar-pinned compiles this file too, so it calls public functions only. */
 #include "allocator/base/sized.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* status.c - the library's version, names and texts of statuses, and each thread's last failure. */
+/* status.c - the library's version, the names and texts of ashlar_status, and each thread's last
+ * failure. */
 #include "allocator/base/error.h"
 
 #include <ashlar/version.h>

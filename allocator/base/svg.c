@@ -1,4 +1,4 @@
-/* svg.c - the colours, the beginning and the end of a picture, and escaping text for XML. */
+/* svg.c - the colours of an SVG picture, its beginning and its end, and escaping text for XML. */
 #include "allocator/base/svg.h"
 
 #include "allocator/base/check_level.h"

@@ -1,5 +1,5 @@
-/* threads.c - numbering threads, their own memory until behind their end, and the kernel's call for
- * a barrier in all threads. */
+/* threads.c - a number for each thread; memory of its own, which is freed after all else at the
+ * thread's end; and a memory barrier in all threads, by membarrier(2) or without it. */
 #include "allocator/base/threads.h"
 
 #include <errno.h>
@@ -29,8 +29,8 @@ uint32_t ashlar__thread_number(void) {
 
 static atomic_bool is_hidden;
 static atomic_bool is_registered; /* false once membarrier(2) was refused */
-static void *page = MAP_FAILED;   /* its protection is changed; mapped while that still is
-                                   * allowed */
+static void *page = MAP_FAILED;   /* for change_protection(); mapped early, since a seccomp
+                                   * filter may forbid it later */
 
 static void do_register(void) {
     page = ASHLAR_FLUSH_INTERRUPTS ? mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ,

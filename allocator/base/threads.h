@@ -26,7 +26,7 @@ bool ashlar__barrier_everywhere(void);
 /* Register a child of fork(), before it has other threads. */
 void ashlar__barrier_begin_child(void);
 
-/* For tests: with false, ashlar__barrier_init() returns false from now on; with true, the real
+/* For tests. False: ashlar__barrier_init() returns false from now on. True: it gives the real
  * answer again. */
 void ashlar__barrier_pretend(bool is_there);
 

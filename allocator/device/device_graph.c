@@ -1,5 +1,5 @@
-/* device_graph.c - host functions queued in stream order, and graphs of captured work, which keep
- * the arguments of theirs. */
+/* device_graph.c - queueing host functions on streams, and capturing graphs, each of which keeps
+ * the arguments of the host functions in it. */
 #include "allocator/device/device_graph.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@
 typedef struct launch {
     struct launch *next; /* of the same graph */
     void (*fn)(void *);
-    bool is_kept;       /* it runs whenever its graph does, which owns it */
+    bool is_kept;       /* owned by a graph, which runs it at each launch */
     max_align_t args[]; /* a copy of the arguments, args_bytes bytes */
 } launch;
 

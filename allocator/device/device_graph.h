@@ -7,10 +7,10 @@
  *     ashlar__graph_launch(graph);     as often as wanted, on the same stream
  *     ashlar__graph_destroy(graph);    once its launches have run
  *
- * In between the work does not run. A launch repeats the calls with the arguments that they had, so
- * what differs from launch to launch has to lie in memory. The thread that begins a graph queues
- * all of its work: the arguments of its ashlar_launch() calls live as long as the graph. Other
- * threads go on undisturbed.
+ * Between begin and end the work does not run. A launch repeats the calls with the arguments that
+ * they had, so what differs from launch to launch has to lie in memory. The thread that begins a
+ * graph queues all of its work: the arguments of its ashlar_launch() calls live as long as the
+ * graph. Other threads go on undisturbed.
  */
 #ifndef ASHLAR_DEVICE_GRAPH_H
 #define ASHLAR_DEVICE_GRAPH_H

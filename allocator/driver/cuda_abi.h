@@ -86,7 +86,7 @@ enum {
     CU_STREAM_UNORDERED = 1,  /* CU_STREAM_NON_BLOCKING */
     CU_EVENT_NO_TIMING = 2,   /* CU_EVENT_DISABLE_TIMING */
     CU_HOST_PORTABLE = 1,     /* CU_MEMHOSTALLOC_PORTABLE */
-    CU_CAPTURE_GLOBAL = 0,    /* CU_STREAM_CAPTURE_MODE_...: who may not make unsafe calls */
+    CU_CAPTURE_GLOBAL = 0,    /* CU_STREAM_CAPTURE_MODE_...: whose unsafe calls it forbids */
     CU_CAPTURE_THREAD_LOCAL = 1,
     CU_CAPTURE_RELAXED = 2,
     CU_CAPTURE_NONE = 0, /* CU_STREAM_CAPTURE_STATUS_... */

@@ -1,4 +1,5 @@
-/* driver.c - for both drivers: counting calls, making calls fail in tests, explaining errors. */
+/* driver.c - for CUDA's driver and the software device's: counting calls, making calls fail in
+ * tests, explaining errors. */
 #include "allocator/driver/driver.h"
 
 #include "allocator/base/check_level.h"

@@ -161,8 +161,8 @@ typedef struct ashlar_driver {
     const char *name;                               /* "cuda" or "soft" */
     void (*delay)(ashlar_driver_fn fn);             /* called before each call; or NULL */
     _Atomic uint64_t calls[ASHLAR_DRIVER_FN_COUNT]; /* [fn]: calls made so far */
-    _Atomic uint64_t capture_count;                 /* pools that streams are captured for */
-    atomic_bool has_unseen_captures;                /* others may capture and not say so */
+    _Atomic uint64_t capture_count;                 /* open captures that we know of */
+    atomic_bool has_unseen_captures;                /* others may be open, unknown to us */
     _Atomic uint64_t fail_countdown;                /* calls until one fails; 0: none will */
     _Atomic int fail_fn;                            /* function that will fail; -1: any */
     _Atomic cu_result fail_result;                  /* what the failing call returns */
@@ -189,9 +189,9 @@ bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn);
          ? (driver)->table.field args                         \
          : atomic_load(&(driver)->fail_result))
 
-/* While some stream is captured, let the calling thread make calls that captures forbid. *mode is
- * the thread's old capture mode, for ashlar__driver_unrelax(). While no stream is known to be
- * captured, and none can be without our knowledge, neither function makes a driver call. */
+/* While some stream is being captured, let the calling thread make calls that captures forbid.
+ * *mode is the thread's old capture mode, for ashlar__driver_unrelax(). If no capture is known, and
+ * none can be open without our knowledge, neither function makes a driver call. */
 static inline cu_result ashlar__driver_relax(ashlar_driver *driver, unsigned int *mode) {
     *mode = CU_CAPTURE_RELAXED;
     return atomic_load_explicit(&driver->capture_count, memory_order_relaxed) == 0 &&
@@ -206,8 +206,8 @@ static inline void ashlar__driver_unrelax(ashlar_driver *driver, unsigned int mo
     }
 }
 
-/* Wait on the host for an event, also while some stream is captured for a pool. Not counted as an
- * allocator's: it has dropped its lock. */
+/* Wait on the host for an event, also while a stream is being captured for a pool. The caller has
+ * dropped the allocator's lock, and adds the call to the allocator's count before that. */
 static inline cu_result ashlar__driver_wait(ashlar_driver *driver, cu_event event) {
     unsigned int mode = CU_CAPTURE_RELAXED;
     cu_result result = ashlar__driver_relax(driver, &mode);
@@ -219,7 +219,7 @@ static inline cu_result ashlar__driver_wait(ashlar_driver *driver, cu_event even
 }
 
 /* Tests: make one call return `result`: the n-th of `fn` (-1: of any function), counted from now. 1
- * is the next call; 0 takes an earlier order back. */
+ * is the next call; 0 cancels an earlier request. */
 void ashlar__driver_fail_at(ashlar_driver *driver, int fn, uint64_t n, cu_result result);
 
 /* The number of calls of one kind so far. */

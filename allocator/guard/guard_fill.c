@@ -99,9 +99,9 @@ static ashlar_status compare_freed(ashlar_guard_fill *fill, const ashlar_quarant
 /* ---- quarantine; inside the device's context ---- */
 
 /*
- * Queue a block's last comparison. Skip it if the stream's handle must not be used again, because
- * the driver refused the comparison when the stream ended or watching began, or if a capture would
- * record it.
+ * Queue a block's last comparison. Skip it if a capture would record it, or if the stream's handle
+ * must not be used again: the driver refused the comparison when the stream ended or watching
+ * began.
  */
 static ashlar_status compare_before_release(ashlar_guard_fill *fill, const ashlar_quarantined *q) {
     const ashlar_stream_state *state = q->block->stream_state;
@@ -197,7 +197,7 @@ ashlar_status ashlar__guard_fill_free_locked(ashlar_guard_fill *fill, const ashl
 void ashlar__guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
                                    ashlar_stream_state *state, ashlar_call_site place) {
     ASHLAR_CHECK2(is_in_quarantine(block) && requested > 0 && requested < block->bytes);
-    ASHLAR_CHECK2(state->thread == 0); /* any thread can name the stream */
+    ASHLAR_CHECK2(state->thread == 0); /* the handle names it in every thread */
     block->stream_state = state;
     if (is_too_large(fill, block)) {
         ashlar__release_block_locked(fill->heap, block, state);
@@ -242,9 +242,9 @@ ashlar_status ashlar__guard_fill_release_locked(ashlar_guard_fill *fill,
 /* ---- the end ---- */
 
 /*
- * All work is over, so every comparison may run on the legacy default stream, whose handle is
- * valid; those of the blocks' streams may not be. Failures are ignored, since the allocator ends
- * and nobody could be told.
+ * All work is over, so every comparison may run on the legacy default stream. Its handle is always
+ * valid, while the blocks' streams may be gone. Failures are ignored, since the allocator ends and
+ * nobody could be told.
  */
 void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill) {
     ashlar_device *device = fill->checker.client->device;

@@ -12,10 +12,11 @@
  *
  * From the free to the release a block is in quarantine: the heap treats it as used, the statistics
  * count it as cached. It is released when the quarantine is full, when memory runs out or when B
- * ends; if B is being captured then, without a comparison.
+ * ends. If B is being captured then, the block is released without a comparison.
  *
- * B must be a stream that every thread can name, with a valid handle. A block of a graph's pool is
- * not guarded before the pool is released, since the fills would become part of the graph.
+ * B's handle must be valid, and name the same stream in every thread (unlike that of a per-thread
+ * default stream). A block of a graph's pool is not guarded before the pool is released, since the
+ * fills would become part of the graph.
  *
  * Invariants (ashlar__guard_fill_check_locked):
  *   bytes == sum of the blocks in quarantine <= limit_bytes
@@ -67,14 +68,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_fill_create(ashlar_heap *heap,
 void ashlar__guard_fill_compare_all(ashlar_guard_fill *fill);
 void ashlar__guard_fill_destroy(ashlar_guard_fill *fill); /* NULL is allowed */
 
-/* The size of a block for `bytes` bytes, at most a device's memory, and a red zone. */
+/* The size of a block for `bytes` bytes and a red zone. bytes: at most a device's memory. */
 size_t ashlar__guard_fill_block_bytes(size_t bytes);
 
 /*
  * Queue the fill of a new block's red zone on a stream, usually the one that allocates the block.
- * Record an event behind the fill, whose number becomes block->covered_by. The free must wait for
- * this event, since it may be on a stream that has never waited for `state`. 0: no event can be
- * recorded now, so the free must wait for all work of the stream.
+ * Record an event behind the fill; its number becomes block->covered_by. The free must wait for
+ * this event, since the block may be freed on a stream that has never waited for `state`.
+ * covered_by 0: no event can be recorded now, so the free must wait for all work of the stream.
  *
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EINVAL (the stream is being captured).
  */

@@ -1,4 +1,5 @@
-/* guard_unmap.c - mapping pages for each block, and keeping freed ones until they are unmapped. */
+/* guard_unmap.c - mapping pages for each block, and unmapping them after the free, once the block's
+ * last use is over. */
 #include "allocator/guard/guard_unmap.h"
 
 #include <limits.h>
@@ -273,8 +274,8 @@ static bool is_over_limit(const ashlar_guard_unmap *unmap) {
 
 /* ---- taking ---- */
 
-/* Find the lowest free offset from `from` on, which is in no block, with room for `bytes` bytes and
- * an unmapped page. False: there is none. */
+/* Find the lowest free offset at or above `from` with room for `bytes` bytes and an unmapped page.
+ * `from` lies in no block. False: there is no such offset. */
 static bool find_hole(const ashlar_guard_unmap *unmap, size_t from, size_t bytes, size_t *out) {
     size_t need;
     if (!ashlar__add(bytes, unmap->granularity, &need)) {

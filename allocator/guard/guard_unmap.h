@@ -7,13 +7,13 @@
  * handed out upwards through the whole range before any is used again.
  *
  * A freed block is in quarantine, still mapped, until an event recorded after its last use has
- * completed. If no event can come after a use, because its stream was lost, the block is kept until
- * the allocator's end.
+ * completed. If no event can come after a use, because its stream ended before, the block is kept
+ * until the allocator's end.
  *
  * Invariants (ashlar__guard_unmap_check_locked):
  *   blocks[i]->offset + blocks[i]->bytes + granularity <= blocks[i + 1]->offset
  *   mapped_bytes == sum of blocks[i]->bytes,  live_bytes == the same sum over live blocks
- *   (block->is_live or block->is_kept) == (block->event == NULL),  kept_bytes == sum of those kept
+ *   (block->is_live or block->is_kept) == (block->event == NULL),  kept_bytes == sum over kept ones
  *   quarantine_count == length of the list from `oldest` == number of blocks neither live nor kept
  */
 #ifndef ASHLAR_GUARD_UNMAP_H
@@ -97,7 +97,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_free_locked(ashlar_guard_unm
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_unmap_add_use(ashlar_guarded_block *block,
                                                             ashlar_stream_state *state);
 
-/* Free a live block whose last use may never be known to be over. */
+/* Free a live block without an event. Its pages stay mapped until the allocator's end, since its
+ * last use may never be known to be over. */
 void ashlar__guard_unmap_keep_locked(ashlar_guard_unmap *unmap, ashlar_guarded_block *block);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */

@@ -1,4 +1,5 @@
-/* pattern_check.c - queueing comparisons on a stream, their host function, and their findings. */
+/* pattern_check.c - comparing device memory with a byte value in a host function on a stream, and
+ * reporting what was found. */
 #include "allocator/guard/pattern_check.h"
 
 #include <ashlar/allocator.h>
@@ -232,7 +233,7 @@ ashlar_status ashlar__checker_queue(ashlar_checker *checker, const void *key, as
     return ASHLAR_OK;
 }
 
-/* ---- answers ---- */
+/* ---- findings ---- */
 
 static ashlar_status report(const ashlar_pattern_check *check) {
     const ashlar_check_subject *s = &check->subject;

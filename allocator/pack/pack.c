@@ -50,8 +50,8 @@ static size_t search_target(const ashlar_pack_state *state, const ashlar_pack_op
                                                           : bound + bound / CLOSE;
 }
 
-/* The orders of many buffers take long: the search makes better use of a time budget, and begins
- * with a plan of its own. */
+/* How many greedy orders to try. With many buffers each order takes long, and the search makes
+ * better use of a time budget: it begins with a plan of its own. */
 static size_t order_count(const ashlar_pack_state *state, const ashlar_pack_options *options) {
     enum { ITEMS_MAX = 32768 };
     return options->time_budget_ms > 0 ? ITEMS_MAX / state->problem->count : SIZE_MAX;

@@ -1,4 +1,5 @@
-/* pack_bound.c - cuts windows out of a problem, and searches for the smallest plan of each. */
+/* pack_bound.c - raises the lower bound of all plans: cuts windows of time out of a packing
+ * problem, and searches for the smallest plan of each. */
 #include "allocator/pack/pack_bound.h"
 
 #include "allocator/base/check_level.h"
@@ -8,11 +9,11 @@
 
 enum {
     WINDOWS_MAX = 32, /* of one width */
-    LOAD_SHARE = 16,  /* a window's peak is less than 1/16 below the bound */
+    LOAD_SHARE = 16,  /* only windows whose peak is less than 1/16 below the bound count */
 };
 
-/* What is proved in a window: no plan is below `low`; one of `high` bytes is known, or no matter.
- */
+/* What is proved of a window: none of its plans is below `low`. A plan of `high` bytes is known, or
+ * is of no interest. */
 typedef struct proof {
     size_t low, high, unit;
     size_t base; /* bytes of the items that are live in the whole window */
@@ -20,7 +21,8 @@ typedef struct proof {
     ashlar_pack_budget *budget;
 } proof;
 
-/* Steps double as long as capacities are impossible, and begin again below one that is not. */
+/* Try capacities from p->low upwards, in steps that double while capacities prove impossible. A
+ * capacity that is possible becomes p->high, and the steps begin again. */
 static ashlar_status search_window(ashlar_pack_search *search, size_t *offsets, proof *p) {
     size_t step = 0;
     while (p->low < p->high && !p->budget->is_stopped) {
@@ -42,8 +44,9 @@ static ashlar_status search_window(ashlar_pack_search *search, size_t *offsets, 
     return ASHLAR_OK;
 }
 
-/* The items of sections [first, end), cut to them, into `buffers`; those of the whole window are
- * added up in *base. Returns how many. */
+/* Write to `buffers` the items live in sections [first, end), with their lives cut to these
+ * sections. Items that are live in all of them are left out; *base is the sum of their sizes.
+ * Returns the number of buffers. */
 static size_t cut(const ashlar_pack_items *problem, uint32_t first, uint32_t end,
                   ashlar_pack_buffer *buffers, size_t *base) {
     size_t count = 0;

@@ -30,8 +30,8 @@ bool ashlar__pack_budget_is_left(ashlar_pack_budget *budget) {
         return false;
     }
     budget->now.elapsed_ms = now - budget->begin_ms;
-    ASHLAR_CHECK2(budget->now.strategy != NULL); /* <ashlar/pack.h> promises this, and the assertion
-                                                  * below */
+    /* <ashlar/pack.h> promises `progress` what these two lines assert. */
+    ASHLAR_CHECK2(budget->now.strategy != NULL);
     ASHLAR_CHECK2(budget->now.plan_bytes == 0 || budget->now.plan_bytes >= budget->now.bound_bytes);
     if (options->progress != NULL && now - budget->told_ms >= TELL_EVERY_MS) {
         budget->told_ms = now;

@@ -1,4 +1,5 @@
-/* pack_csv.c - reading packing problems from rows of text, and writing them and their solutions. */
+/* pack_csv.c - reading packing problems from comma-separated rows, and writing them and their
+ * solutions. */
 #include "allocator/pack/pack_csv.h"
 
 #include <inttypes.h>
@@ -129,7 +130,7 @@ static ashlar_status check_ids(const reader *r) {
 
 /* ---- all of it ---- */
 
-/* Owns `text` from the call on, also on failure. */
+/* Takes ownership of `text`, also on failure. */
 static ashlar_status parse_owned(const char *name, char *text, size_t bytes,
                                  ashlar_pack_table *out) {
     reader r = {.table = {.text = text}};

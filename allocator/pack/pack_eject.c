@@ -1,4 +1,4 @@
-/* pack_eject.c - phases, attempts at a capacity, and moves. */
+/* pack_eject.c - moves items to make a plan smaller: phases, attempts at a capacity, moves. */
 #include "allocator/pack/pack_eject.h"
 
 #include <math.h>
@@ -10,26 +10,29 @@
 #include "allocator/pack/pack_window.h"
 
 enum {
-    LIVE_COUNT = 64,       /* most movable items live at a time, on average, of the usual life */
-    ATTEMPT_MOVES = 16000, /* then the capacity was too ambitious */
-    VAIN_MOVES = 1000,     /* the same, if the area that is out got no smaller */
-    PHASE_FAILURES = 4,    /* in a row, of the first phases */
-    FIRST_STEP_SHARE = 16, /* of what is above the bound, that a phase's first attempt goes down */
+    LIVE_COUNT = 64,       /* at most so many items up to usual_life are live at once, on average */
+    ATTEMPT_MOVES = 16000, /* an attempt with so many moves fails */
+    VAIN_MOVES = 1000,     /* and so does one that has not lowered least_out_area for so many */
+    PHASE_FAILURES = 4,    /* failed attempts that end an early phase; later ones allow more */
+    FIRST_STEP_SHARE = 16, /* a phase's first attempt goes down by 1/16 of the way to the bound */
     GOAL_SHARE = 400,      /* items that end more than 1/400 above the bound may move */
-    ITEMS_OF_MOVE = 4,     /* to begin a phase takes as long as a move for so many items */
+    ITEMS_OF_MOVE = 4,     /* beginning a phase counts as one move for so many items */
     LOOK_EVERY = 32,       /* moves between two reads of the clock */
 };
 
-static const double WEIGHT_OF_EJECTING =
-    2; /* added to the weight of an item that takes others out */
-static const double COST_OF_UNDOING = 1e6; /* factor for the item that was placed just before */
+/* If placing an item takes others out, so many times its area is added to its weight. */
+static const double WEIGHT_OF_EJECTING = 2;
+/* Factor of the cost of taking out the item that was placed just before. */
+static const double COST_OF_UNDOING = 1e6;
 
-/* How many times longer than usual the movable items of a phase may live. */
+/* For each phase in turn: movable items live at most so many times usual_life. */
 static const uint32_t lives[] = {2, 1, 4};
 
 enum { LIVES = sizeof lives / sizeof lives[0] };
 
 /*
+ * An item is out from the time it is taken out of the plan until it is placed again.
+ *
  * Invariants: heap[0] is the heaviest item that is out;  is_out[i] if and only if i is in the heap;
  *             plan_top == highest end of plan[];  items that are not out do not overlap
  */
@@ -39,18 +42,18 @@ struct ashlar_pack_eject {
     ashlar_pack_movable movable;
     uint32_t usual_life;
     uint32_t phase;
-    uint64_t ahead; /* moves made that were not asked for yet */
+    uint64_t ahead; /* moves made beyond those asked for so far */
     bool is_in_phase, is_in_attempt;
-    size_t *plan; /* [count], the smallest of this phase */
+    size_t *plan; /* [count], the smallest plan of this phase */
     size_t plan_top;
-    size_t step; /* how much smaller the next one is to be, at least */
-    uint32_t failures;
+    size_t step;       /* how much smaller the next plan is to be, at least */
+    uint32_t failures; /* attempts that failed since the phase began or found a new best plan */
     size_t capacity; /* of this attempt */
     uint32_t moves;  /* of this attempt */
-    double out_area; /* bytes times sections of the items that are out, as sums round */
+    double out_area; /* bytes times sections, summed over the items that are out, with rounding */
     double least_out_area; /* of this attempt */
-    uint32_t least_at;     /* after so many moves */
-    size_t *offsets; /* [count] */
+    uint32_t least_at;     /* `moves` when out_area was that small */
+    size_t *offsets;       /* [count], of this attempt */
     bool *is_out;
     double *weights; /* [count], area times how hard the item was to place */
     uint32_t *heap, heap_count;
@@ -100,8 +103,8 @@ static uint32_t take_heaviest(ashlar_pack_eject *e) {
 
 /* ---- phases ---- */
 
-/* Long-lived items first: those of the fullest section, then others; then the short-lived, those
- * first that were hard to place. */
+/* Long-lived items first: those of the fullest section, then the others. Then the short-lived ones,
+ * hardest to place first. */
 static void set_keys(ashlar_pack_eject *e, uint32_t life) {
     const ashlar_pack_items *p = e->state->problem;
     for (size_t i = 0; i < p->count; i++) {
@@ -115,7 +118,8 @@ static void set_keys(ashlar_pack_eject *e, uint32_t life) {
     }
 }
 
-/* Every second round of phases goes on from the best plan. Is the budget used up, there is none. */
+/* Choose the plan that a phase begins with: in every second round of phases the best one so far,
+ * else a new one. *is_found is false if the budget was used up before there was a new one. */
 static ashlar_status choose_plan(ashlar_pack_eject *e, uint32_t life, bool *is_found) {
     ashlar_pack_state *state = e->state;
     const size_t plan_bytes = state->problem->count * sizeof *e->plan;
@@ -153,12 +157,13 @@ static ashlar_status begin_phase(ashlar_pack_eject *e) {
 
 /* ---- attempts ---- */
 
-/* Take out what ends above the next capacity. False: the fixed items leave none to try. */
+/* Take out what ends above the next capacity. False: the fixed items end too high for a smaller
+ * one. */
 static bool begin_attempt(ashlar_pack_eject *e) {
     const ashlar_pack_items *p = e->state->problem;
     const size_t target = e->state->target_bytes;
     const size_t step = e->step > e->unit ? e->step : e->unit;
-    ASHLAR_CHECK2(e->plan_top > target); /* else the best plan would meet it */
+    ASHLAR_CHECK2(e->plan_top > target); /* else is_over() would be true */
     size_t capacity = e->plan_top - target > step ? e->plan_top - step : target;
     capacity -= capacity % e->unit;
     ASHLAR_CHECK2(p->peak_bytes <= capacity && capacity < e->plan_top);
@@ -271,7 +276,7 @@ static bool is_over(const ashlar_pack_state *state) {
     return state->plan_bytes <= state->target_bytes || state->budget.is_stopped;
 }
 
-/* Begin what has to be begun, or make a move. *moves: what it took, in moves. */
+/* Begin or end a phase or an attempt, or make a move. *moves: how many moves that counts as. */
 static ashlar_status advance(ashlar_pack_eject *e, uint64_t *moves) {
     bool is_stuck = false;
     *moves = 1;

@@ -10,7 +10,7 @@
 
 typedef struct greedy_order {
     const char *name;
-    double (*key)(const ashlar_pack_items *p, const ashlar_pack_item *item); /* largest first */
+    double (*key)(const ashlar_pack_items *p, const ashlar_pack_item *item); /* largest key first */
 } greedy_order;
 
 /* ---- orders ---- */

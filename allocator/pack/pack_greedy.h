@@ -30,8 +30,8 @@ typedef struct ashlar_pack_state {
 void ashlar__pack_sort(ashlar_pack_state *state);
 
 /* Place all items in `order`; their offsets go to `trial`. *bytes is the highest end. It is
- * SIZE_MAX if that is not below `limit`, or there is a plan already and the budget ran out on the
- * way. Errors: ASHLAR_EHOSTMEM. */
+ * SIZE_MAX if that end is not below `limit`, or if the budget ran out on the way and there is a
+ * plan already. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t limit,
                                                    size_t *bytes);
 
@@ -41,7 +41,7 @@ size_t ashlar__pack_highest_end(const ashlar_pack_items *problem, const size_t *
 /* Make `trial`, a plan of `bytes` bytes, the best plan if it is smaller. */
 void ashlar__pack_keep_trial(ashlar_pack_state *state, size_t bytes);
 
-/* Try the first `order_count` orders, or all, until a plan is close to the target, and keep the
+/* Try orders, at most the first `order_count`, until a plan is close to the target, and keep the
  * best plan. The first order is completed even without budget. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_greedy(ashlar_pack_state *state, size_t order_count);
 

@@ -1,4 +1,5 @@
-/* pack_items.c - buffers as items: sizes rounded up, times reduced to sections, the lower bound. */
+/* pack_items.c - turns buffers into items: rounds sizes up, divides time into sections
+ * (pack_items.h), and adds up the load of each section. */
 #include "allocator/pack/pack_items.h"
 
 #include <inttypes.h>
@@ -62,7 +63,8 @@ static ashlar_status check_buffers(const ashlar_pack_buffer *buffers, size_t cou
     return ASHLAR_OK;
 }
 
-/* A section ends at the first end after a beginning: up to the next beginning, items only end. */
+/* Number the sections. A section ends where, after a beginning, the first item ends: from there to
+ * the next beginning items only end. */
 static size_t number_sections(const mark *marks, size_t mark_count, ashlar_pack_item *items) {
     uint32_t section = 0;
     bool is_over = false;

@@ -7,7 +7,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-enum { AREA_MAX = 1 << 22 }; /* limit to the length of the lists, for items above the goal */
+enum { AREA_MAX = 1 << 22 }; /* when the lists are this long, items above the goal stay fixed */
 
 static uint32_t life_of(const ashlar_pack_item *item) {
     return item->end - item->first;
@@ -100,8 +100,8 @@ static void count_listed(ashlar_pack_movable *m) {
     }
 }
 
-/* Fill the lists: first those that begin in a section, then the others; starts[s] serves as the
- * next index, and is put back. */
+/* Fill the list of each section: first the items that begin in it, then the others. Meanwhile
+ * starts[s] is the next index to write to; at the end it is restored. */
 static void fill_listed(ashlar_pack_movable *m) {
     const ashlar_pack_items *p = m->problem;
     for (int pass = 0; pass < 2; pass++) {
@@ -147,7 +147,7 @@ ashlar_status ashlar__pack_movable_choose(ashlar_pack_movable *m, const size_t *
     return ASHLAR_OK;
 }
 
-/* ---- asking ---- */
+/* ---- neighbours and gaps ---- */
 
 size_t ashlar__pack_movable_neighbours(const ashlar_pack_movable *m, uint32_t item, uint32_t *out) {
     const ashlar_pack_item *x = &m->problem->items[item];
@@ -177,7 +177,8 @@ static ashlar_status add_gap(ashlar_pack_movable *m, ashlar_pack_gap gap) {
     return ASHLAR_OK;
 }
 
-/* A last gap may begin above plan_top: then one is known to have been asked for. */
+/* At least one gap is kept, even if it begins above plan_top. So the item's gaps are known to have
+ * been looked for. */
 ashlar_status ashlar__pack_movable_gaps(ashlar_pack_movable *m, uint32_t item,
                                         const ashlar_pack_gap **gaps, size_t *count) {
     const ashlar_pack_item *x = &m->problem->items[item];

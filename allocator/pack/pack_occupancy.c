@@ -1,4 +1,4 @@
-/* pack_occupancy.c - the sets of taken addresses, in a tree over the sections. */
+/* pack_occupancy.c - which addresses are taken in each section of time: sets of them, in a tree. */
 #include "allocator/pack/pack_occupancy.h"
 
 #include <stdbool.h>
@@ -33,7 +33,7 @@ typedef struct place {
     uint32_t idx, first, end;
 } place;
 
-/* A run covers at most two nodes partly, and two wholly, on each level. */
+/* On each level, a run of sections covers at most two nodes partly, and two wholly. */
 enum { LEVELS = 32, SETS_MAX = 4 * LEVELS };
 _Static_assert(LEVELS >= 8 * sizeof(uint32_t), "the tree of most leaves has no more levels");
 

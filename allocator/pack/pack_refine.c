@@ -1,5 +1,5 @@
-/* pack_refine.c - takes turns at plans by valleys and searches for one, with growing effort, and
- * chooses the capacities to search for. */
+/* pack_refine.c - improves a plan in rounds of growing effort: moves items, makes plans valley by
+ * valley, runs the exact search at chosen capacities, and raises the lower bound. */
 #include "allocator/pack/pack_greedy.h"
 
 #include <stdbool.h>
@@ -12,18 +12,18 @@
 #include "allocator/pack/pack_valley.h"
 
 enum {
-    MOVES_OF_ITEM = 16,          /* moves before the first plan by valleys, for each item */
-    VALLEY_PLANS = 16,           /* plans by valleys before the first search */
+    MOVES_OF_ITEM = 16,          /* moves for each item, before the first plan by pack_valley.h */
+    VALLEY_PLANS = 16,           /* plans by pack_valley.h before the first search */
     STEPS = 1 << 20,             /* steps of the first search for the target */
     STEPS_OF_CAPACITY = 1 << 21, /* the same if a capacity is given: a plan above it is of little
                                   * use */
     STEPS_SHARE = 8,             /* a search above the target gets 1/8 of these steps */
     BOUND_SHARE = 64,            /* a search for a bound gets 1/64 of these steps */
-    BOUND_WIDTH_MIN = 4,         /* sections of the smallest and the largest window */
-    BOUND_WIDTH_MAX = 16,
-    GROWTH = 4,         /* factor of plans and steps, from one round to the next */
-    AREA_MAX = 1 << 22, /* limit to the sum of all items' sections, for a search */
-    SECTIONS = 512,     /* with more sections a step takes longer: make fewer steps */
+    BOUND_WIDTH_MIN = 4,         /* sections of the smallest window, ... */
+    BOUND_WIDTH_MAX = 16,        /* ... and of the largest */
+    GROWTH = 4,                  /* factor of moves, plans and steps, from one round to the next */
+    AREA_MAX = 1 << 22,          /* most sections, summed over all items, for a search */
+    SECTIONS = 512,              /* with more sections a step takes longer: make fewer steps */
 };
 
 _Static_assert((uint64_t)STEPS * SECTIONS / AREA_MAX >= STEPS_SHARE, "every search has a step");
@@ -109,8 +109,8 @@ static uint64_t first_steps(const ashlar_pack_state *state) {
 }
 
 /*
- * Whether the search has the memory: it records every section of every item that it places, so
- * their sum is limited.
+ * Whether the records of a search fit in host memory. It records every section of every item that
+ * it places, so the number of sections, summed over all items, may be AREA_MAX at most.
  */
 static bool is_searchable(const ashlar_pack_items *p) {
     uint64_t area = 0;
@@ -120,7 +120,7 @@ static bool is_searchable(const ashlar_pack_items *p) {
     return area <= AREA_MAX;
 }
 
-/* Prove that no plan is smaller than the best, or how small one can be at most. */
+/* Raise proven_bytes, if possible to the size of the best plan: then no plan is smaller. */
 static ashlar_status raise_bound(refinement *r) {
     ashlar_pack_state *state = r->state;
     state->budget.now.strategy = "lower bound";

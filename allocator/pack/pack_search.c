@@ -1,4 +1,5 @@
-/* pack_search.c - depth-first search on a skyline, with restarts and a memory of failures. */
+/* pack_search.c - the exact search for a plan: depth first, from the bottom up, with restarts, and
+ * a record of what proved impossible. */
 #include "allocator/pack/pack_search.h"
 
 #include <stdbool.h>
@@ -20,7 +21,7 @@ enum {
     LOOK_EVERY = 1024,      /* steps between two reads of the clock */
     WEIGHT_OF_FAILURE = 64, /* added to the weight of a section that could not be filled */
     WEIGHT_MIN = 64,
-    FRACTION = 256, /* fixed-point values of items, which are equal on every machine */
+    FRACTION = 256, /* 1.0 in the fixed-point values of items, equal on every machine */
 };
 _Static_assert(MEMORY_SHIFT_MIN > 0 && MEMORY_SHIFT_MAX < 64, "a key has as many bits to index by");
 _Static_assert(FRACTION == 1 << 8, "log_2() has eight bits behind the point");
@@ -39,7 +40,7 @@ struct ashlar_pack_search {
     ashlar_pack_skyline skyline;
     uint64_t *memory; /* [1 << memory_shift], keys; 0: empty slot */
     unsigned memory_shift;
-    size_t memory_capacity; /* parts that fail at this capacity fail at any smaller one */
+    size_t memory_capacity; /* of the last search: parts that fail at it fail at any smaller one */
     uint32_t *weights;      /* by section */
     int64_t *preferences;   /* by item: the higher, the earlier it is tried in this run */
     level *levels;
@@ -84,7 +85,7 @@ static int64_t log_2(uint64_t x) {
     return whole * FRACTION + (int64_t)(part - FRACTION);
 }
 
-/* Prefer long-lived and large items; all runs but the first weight them at random. */
+/* Prefer long-lived and large items. After the first run, weight size at random, and add noise. */
 static void draw_preferences(ashlar_pack_search *search) {
     const ashlar_pack_items *p = search->skyline.problem;
     const bool is_first = search->run_count == 0;
@@ -295,8 +296,8 @@ static ashlar_status run(ashlar_pack_search *search, uint64_t *steps, ashlar_pac
     return ASHLAR_OK;
 }
 
-/* Luby's sequence, 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ...: if the distribution of run lengths is
- * unknown, it is within a logarithmic factor of the best sequence. */
+/* Luby's sequence, 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ...: if it is unknown how long runs should
+ * be, it is within a logarithmic factor of the best sequence. */
 static uint64_t length_of_run(uint64_t idx) {
     uint64_t size = 1, length = 1; /* the sequence's first `length` numbers end in `size` */
     while (length < idx + 1) {

@@ -1,8 +1,8 @@
 /*
  * pack_search.h - the exact search for a plan within a capacity (internal).
  *
- * A depth-first search over the candidates at the edges of a skyline; edges with the fewest
- * candidates come first. It is fast because
+ * A depth-first search over the candidates at the edges of a skyline (pack_skyline.h); edges with
+ * the fewest candidates come first. It is fast because
  *   - a part of the skyline that no unplaced item connects with the rest is a problem of its own: a
  *     failure there undoes nothing elsewhere;
  *   - it remembers parts that were found impossible, also for later searches;

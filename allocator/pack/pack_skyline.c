@@ -1,4 +1,5 @@
-/* pack_skyline.c - creating a skyline, placing items on it, and undoing placements. */
+/* pack_skyline.c - the unfinished plan of the exact search: creating it, placing items on it, and
+ * undoing placements. */
 #include "allocator/pack/pack_skyline.h"
 
 #include <stdlib.h>

@@ -2,11 +2,11 @@
  * pack_skyline.h - a plan that the exact search fills from the bottom up (internal).
  *
  * If there is a plan at all, there is one in which no item can sink: each rests on another item or
- * at offset 0. A valley is a run of sections with one floor that is lower than its neighbours on
- * both sides. On each section of that floor rests either an item that lies wholly inside the
- * valley, or nothing. So the candidates of a section are the unplaced items that fit into the
- * valley there, and "nothing". At the valley's edge there are few: only items that begin (or end)
- * exactly there.
+ * at offset 0. The floor of a section is where the next item in it would rest. A valley is a run of
+ * sections with one floor that is lower than its neighbours on both sides. On each section of that
+ * floor rests either an item that lies wholly inside the valley, or nothing. So the candidates of a
+ * section are the unplaced items that fit into the valley there, and "nothing". At an edge of the
+ * valley, its first or last section, there are few: only items that begin (or end) exactly there.
  */
 #ifndef ASHLAR_PACK_SKYLINE_H
 #define ASHLAR_PACK_SKYLINE_H
@@ -45,10 +45,10 @@ typedef struct ashlar_pack_skyline {
     uint64_t *left_keys;
     bool *is_placed;             /* by item */
     size_t *offsets;             /* by item, for placed items */
-    uint32_t *by_first, *by_end; /* all items, sorted; the items of section s start at index ... */
-    uint32_t *first_at, *end_at; /* ... first_at[s], end_at[s], both [section_count + 2] */
+    uint32_t *by_first, *by_end; /* all items, sorted by `first` or `end`; those of section s ... */
+    uint32_t *first_at, *end_at; /* ... start at first_at[s], end_at[s], [section_count + 2] */
     uint32_t *duplicates;        /* by item: an equal item that must be placed before it, or NONE */
-    size_t *fills;               /* [section_count + 1], scratch of the check of a valley */
+    size_t *fills;               /* [section_count + 1], scratch of pack_skyline_edges.c */
     ashlar_pack_change *changes; /* all changes since the skyline was empty, oldest first */
     size_t change_count, change_capacity;
     bool has_failed; /* no host memory to record a change: the skyline is useless */
@@ -56,10 +56,10 @@ typedef struct ashlar_pack_skyline {
 
 /* An edge of a valley, where the search continues. */
 typedef struct ashlar_pack_edge {
-    uint32_t first, end;      /* the valley without closed sections */
-    bool is_right;            /* the edge's section is end - 1, otherwise first */
+    uint32_t first, end;      /* a run of the valley's sections that are not closed */
+    bool is_right;            /* the edge is section end - 1; false: section first */
     bool may_stay_empty;      /* "nothing rests there" is a candidate, too */
-    uint32_t candidate_count; /* >= 1, with may_stay_empty */
+    uint32_t candidate_count; /* >= 1; "nothing" is counted, too */
 } ashlar_pack_edge;
 
 typedef enum ashlar_pack_edge_result {
@@ -77,9 +77,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pack_skyline_init(ashlar_pack_skyline *o
 void ashlar__pack_skyline_finish(ashlar_pack_skyline *skyline); /* all 0 is allowed */
 
 /*
- * Find the edge with the fewest candidates, relative to its weight, in the sections [first, end).
- * No unplaced item may cross the ends of this run. Valleys that must stay empty are filled up on
- * the way.
+ * Find the edge with the fewest candidates, divided by its section's weight, in the sections
+ * [first, end). No unplaced item may cross the ends of this run. On the way, a valley in which
+ * nothing more can rest is filled up: its floor rises to the lower neighbour.
  *
  * weights   by section; edges of heavier sections come earlier
  * edge      the edge if the result is EDGE, else undefined
@@ -106,7 +106,7 @@ void ashlar__pack_skyline_place(ashlar_pack_skyline *skyline, uint32_t item);
 /* Decide that nothing rests on the floor of `section`. */
 void ashlar__pack_skyline_close(ashlar_pack_skyline *skyline, uint32_t section);
 
-/* Raise the sections [first, end) to `floor`, and open them again. */
+/* Raise the floors of sections [first, end) to `floor`, and open these sections again. */
 void ashlar__pack_skyline_level(ashlar_pack_skyline *skyline, uint32_t first, uint32_t end,
                                 size_t floor);
 

@@ -1,4 +1,5 @@
-/* pack_skyline_edges.c - the valleys of a skyline, and the edge with the fewest candidates. */
+/* pack_skyline_edges.c - finds the valleys of a skyline, and the edge of a valley where the fewest
+ * items could be placed next. */
 #include "allocator/pack/pack_skyline.h"
 
 #include "allocator/base/check_level.h"
@@ -17,7 +18,7 @@ typedef struct edge_search {
     uint32_t *stuck;
 } edge_search;
 
-/* The floor to the left of section s, or DONE if no unplaced item reaches across both. */
+/* The floor to the left of section s, or DONE if no unplaced item is live in both sections. */
 static size_t wall_left(const ashlar_pack_skyline *b, uint32_t s) {
     return b->crossings[s] > 0 ? b->floors[s - 1] : ASHLAR_PACK_DONE;
 }
@@ -58,13 +59,14 @@ uint32_t ashlar__pack_skyline_candidates(const ashlar_pack_skyline *b, const ash
 
 /* ---- one valley ---- */
 
-/* Lower bounds of the floor's rise if an edge stays empty: the next item there rests on a wall, or
- * on an item at least so high. */
+/* By how much the floor at an edge rises at least, if nothing rests there: the next item then rests
+ * on a wall, or on an item at least so high. */
 typedef struct steps {
-    size_t left, right; /* size of the smallest item of the valley that is not live at that edge */
+    size_t left, right; /* by the smallest item of the valley that is not live at that edge */
 } steps;
 
-/* Whether the items that fit into the valley fill it, but for the slack of its sections. */
+/* Whether the items that fit into the run [first, end) can fill it, except for the slack of its
+ * sections. Also sets *least. */
 static bool can_fill(edge_search *l, const valley *h, uint32_t first, uint32_t end, steps *least) {
     const ashlar_pack_skyline *b = l->skyline;
     size_t fill = 0;

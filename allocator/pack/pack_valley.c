@@ -1,4 +1,5 @@
-/* pack_valley.c - fills the lowest valley first, with keys whose powers are found by trying. */
+/* pack_valley.c - makes plans from the bottom up: always fills the lowest valley, with the item of
+ * the largest key, and finds by trying what makes good keys. */
 #include "allocator/pack/pack_valley.h"
 
 #include <math.h>
@@ -15,19 +16,19 @@
 
 enum { LOOK_EVERY = 64, EDGE_LEAST = 8 };
 
-/* What a key is made of. */
+/* What an item's key is made of. */
 typedef struct recipe {
     unsigned bytes_eighths, life_eighths; /* powers of size and lifetime, in eighths */
     unsigned load_squarings;              /* power 2^n of the highest load */
     unsigned edge_eighths;                /* factor of items at an edge of the valley, in eighths */
 } recipe;
 
-/* The most of each, and the recipe to begin with. */
+/* most: the largest value of each field. usual: the recipe to begin with. */
 static const recipe most = {8, 8, 8, 32};
 static const recipe usual = {2, 8, 5, 8};
 
 /*
- * Runs are named by their first section; arrays are by section.
+ * A run is a run of sections with one floor, named by its first section. Arrays are by section.
  *
  * Invariants: the runs cover all sections; neighbours have different floors;
  *             heap[0] is the lowest run;  heap[heap_at[s]] == s for each run s
@@ -36,9 +37,9 @@ struct ashlar_pack_valley {
     ashlar_pack_state *state;
     double *loads;      /* [count], by item: highest load during its life / peak */
     uint32_t *sorted;   /* [count], by first section, the longest-lived first */
-    uint32_t *after;    /* [count], by item: the next unplaced item of the same section */
+    uint32_t *after;    /* [count], by item: the next unplaced one with the same `first` */
     uint32_t *unplaced; /* first unplaced item that begins in a section */
-    uint32_t *next, *before, *end; /* runs */
+    uint32_t *next, *before, *end; /* by run: its neighbours, and its end */
     size_t *floors;
     uint32_t *heap, *heap_at, heap_count;
     recipe best;
@@ -134,7 +135,8 @@ static void raise_floor(ashlar_pack_valley *v, uint32_t run) {
     const uint32_t before = v->before[run], next = v->next[run];
     size_t floor = before != NONE ? v->floors[before] : SIZE_MAX;
     floor = next != NONE && v->floors[next] < floor ? v->floors[next] : floor;
-    ASHLAR_CHECK2(floor != SIZE_MAX && floor > v->floors[run]); /* all sections: anything fits */
+    /* A run of all sections has no neighbour, but every item fits into it. */
+    ASHLAR_CHECK2(floor != SIZE_MAX && floor > v->floors[run]);
     v->floors[run] = floor;
     sift_down(v, v->heap_at[run]);
     merge(v, run);
@@ -221,7 +223,7 @@ static size_t fill(ashlar_pack_valley *v, double edge) {
 
 /* ---- keys ---- */
 
-/* base^(eighths / 8). By square roots, which every machine rounds alike; pow() is not. */
+/* base^(eighths / 8). By square roots, which every machine rounds alike, unlike pow(). */
 static double power(double base, unsigned eighths) {
     double result = 1, root = base;
     for (unsigned weight = 8; weight > 0; weight /= 2, root = sqrt(root)) {
@@ -253,7 +255,7 @@ static unsigned near(ashlar_pack_valley *v, unsigned x, unsigned least, unsigned
     return draw(v, low, high);
 }
 
-/* The usual recipe first; then those near the best, and now and then any. */
+/* First the usual recipe; then recipes near the best one and, now and then, a random one. */
 static recipe next_recipe(ashlar_pack_valley *v) {
     const recipe b = v->best;
     if (v->best_bytes == SIZE_MAX) {
@@ -304,7 +306,8 @@ static int compare(const void *a, const void *b, void *context) {
     return (i > j) - (i < j);
 }
 
-/* The highest load during each item, by a tree of maxima over the sections in `tree` [2 S]. */
+/* Find the highest load during each item's life, by a tree of maxima over the S sections.
+ * tree: [2 S], scratch. */
 static void find_loads(ashlar_pack_valley *v, size_t *tree) {
     const ashlar_pack_items *p = v->state->problem;
     const size_t sections = p->section_count;

@@ -5,8 +5,8 @@
  * wholly inside the lowest valley, the one with the largest key is placed on its floor; if there is
  * none, the floor rises to the lower neighbour, and the bytes between are wasted. Waste costs
  * something only where the load is near the peak. So a key is a product of powers of an item's
- * size, its lifetime and the highest load during it, and which powers are best is found by trying:
- * a plan of 20,000 items takes a tenth of a second.
+ * size, its lifetime and the highest load during its life. Which powers are best is found by
+ * trying: a plan of 20,000 items takes a tenth of a second.
  */
 #ifndef ASHLAR_PACK_VALLEY_H
 #define ASHLAR_PACK_VALLEY_H
@@ -20,8 +20,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pack_valley_create(ashlar_pack_state *st
                                                            ashlar_pack_valley **out);
 void ashlar__pack_valley_destroy(ashlar_pack_valley *valley); /* NULL is allowed */
 
-/* Make `plan_count` plans, or fewer if the target is met or the budget used up, and keep the best
- * plan in `state`. Which powers are tried depends on earlier plans, and not on the clock. */
+/* Make `plan_count` plans, or fewer if the target is met or the budget is used up, and keep the
+ * best plan in `state`. Which powers are tried depends on earlier plans, and not on the clock. */
 void ashlar__pack_valley_run(ashlar_pack_valley *valley, uint64_t plan_count);
 
 #endif /* ASHLAR_PACK_VALLEY_H */

@@ -16,8 +16,8 @@
 /* Stands for no buffer; its end is 0. */
 #define NOBODY UINT32_MAX
 
-/* The visited buffers that end highest: `over` of all that are live throughout a node's interval,
- * `within` of all that are live in some part of it. */
+/* The visited buffer with the highest end, among those live throughout a node's interval (`over`)
+ * and among those live in some part of it (`within`). */
 typedef struct highest {
     uint32_t over, within; /* buffers, or NOBODY */
 } highest;

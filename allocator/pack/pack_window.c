@@ -1,4 +1,5 @@
-/* pack_window.c - slides an item up through its gaps, and adds up what is in its way. */
+/* pack_window.c - finds the cheapest offset for an item: slides it up through the gaps, and adds up
+ * the costs of the items in its way. */
 #include "allocator/pack/pack_window.h"
 
 #include <math.h>
@@ -21,7 +22,7 @@ static void sort_few(ashlar_pack_mark *all, size_t count) {
     }
 }
 
-/* Copy `from` to `to` in the order of the digit at `shift`; equal ones stay in their order. */
+/* Copy `from` to `to` in the order of the digit at `shift`; equal digits keep their order. */
 static void sort_by_digit(const ashlar_pack_mark *from, ashlar_pack_mark *to, size_t count,
                           unsigned shift) {
     uint32_t next[DIGITS] = {0};
@@ -39,8 +40,8 @@ static void sort_by_digit(const ashlar_pack_mark *from, ashlar_pack_mark *to, si
     }
 }
 
-/* Sort by digits, from the lowest bit in which two differ to the highest: units of 512 bytes have
- * nine bits less. */
+/* Sort by digits, from the lowest bit in which two marks differ to the highest. If all are
+ * multiples of 512 bytes, nine bits are skipped. */
 static void sort(ashlar_pack_mark *all, ashlar_pack_mark *scratch, size_t count) {
     uint64_t differing = 0;
     if (count <= FEW) {
@@ -102,14 +103,14 @@ static bool has_room(const ashlar_pack_window *w, const ashlar_pack_gap *gap, si
     return gap->begin <= end && end - gap->begin >= w->bytes;
 }
 
-/* Only bottoms of gaps and ends of items are tried: an item anywhere else can be let down to
- * one of them, and nothing more is in its way then. */
+/* Only bottoms of gaps and ends of items are tried: an item anywhere else can be let down to one of
+ * these, where nothing more is in its way than before. */
 static void slide_up(slide *s) {
     const ashlar_pack_window *w = s->w;
     for (size_t g = 0; g < w->gap_count && s->least > 0; g++) {
         const size_t end = end_of_gap(w, &w->gaps[g]);
         if (!has_room(w, &w->gaps[g], end)) {
-            break; /* gaps are wide enough, so it is the capacity */
+            break; /* each gap is wide enough, so the capacity cuts this one off */
         }
         try_offset(s, w->gaps[g].begin);
         while (s->least > 0 && s->ended < w->placed_count &&

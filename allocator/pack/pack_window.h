@@ -4,7 +4,7 @@
 
 #include "allocator/pack/pack_movable.h"
 
-/* Where a placed movable item begins or ends that lives with the item to place. */
+/* Where a placed movable item begins or ends. It shares a section with the item to place. */
 typedef struct ashlar_pack_mark {
     size_t at;
     double cost; /* of taking that item out; > 0 */
@@ -17,11 +17,11 @@ typedef struct ashlar_pack_window {
     size_t placed_count;
     const ashlar_pack_gap *gaps; /* [gap_count], ascending, where no fixed item is */
     size_t gap_count;
-    size_t bytes, capacity; /* of the item to place; limit to its end */
+    size_t bytes, capacity; /* size of the item to place; limit to its end */
 } ashlar_pack_window;
 
-/* The lowest offset at which the items in its way cost least. Returns their cost; 0:
- * none is in its way; infinity: the item fits in no gap, and *offset is unchanged. */
+/* Find the lowest offset at which the items in the way cost least. Returns their cost. 0: none is
+ * in the way. Infinity: the item fits in no gap, and *offset is unchanged. */
 double ashlar__pack_window_cheapest(const ashlar_pack_window *w, size_t *offset);
 
 #endif /* ASHLAR_PACK_WINDOW_H */

@@ -1,4 +1,5 @@
-/* driver_soft.c - the software device's driver table, the texts of its errors, and latency=. */
+/* driver_soft.c - the software device's driver table, the texts of its errors, and the delay that
+ * latency= adds to a call. */
 #include "allocator/driver/driver.h"
 
 #include <time.h>

@@ -10,36 +10,36 @@
  *   mode     eager (default)  work runs as soon as stream order allows, on the calling thread
  *            adversarial      work runs only when the host waits for it, and in an order drawn by
  *                             `seed`, so that a program that does not order its work goes wrong
- *            overlap          work runs on four threads of the device's, as soon as its order
- *                             allows: beside the program, and that of several streams at once
+ *            overlap          work runs on four threads of the device, as soon as its order allows:
+ *                             beside the program, and work of several streams at the same time
  *   seed     unsigned 64-bit decimal, default 1; the same seed and the same calls of one thread
  *            give the same interleaving
  *   peers    on (default) or off: whether a device can be given access to another's memory
  *   vmm      on (default) or off: whether the device has virtual memory management. If off, its
  *            attribute says so and the calls for it are refused; cuMemAlloc still works
  *   batch    on (default) or off: without it cuMemcpyBatchAsync is refused, as before CUDA 12.8
- *   share    by what memory of cuMemCreate can be shared with other processes
- *            none           by nothing: the attributes say so, and a request is refused
+ *   share    how memory of cuMemCreate can be shared with other processes
+ *            none           not at all: the attributes say so, and a request is refused
  *            file (default) by file descriptors
- *            fabric         by file descriptors; the attributes promise fabric handles, too, which
- *                           the driver then does not permit, as on most machines: they lack the
+ *            fabric         by file descriptors. The attributes promise fabric handles, too, but a
+ *                           request for one is not permitted, as on most machines, which lack the
  *                           service for it. Network cards may be asked for (gpuDirectRDMACapable)
  *   latency  NAME:NS, or several of these joined by +. Each call of the function NAME takes NS more
  *            nanoseconds, 1 .. 1000000000, spent before the call does anything; other threads go on
  *            meanwhile. Only calls made through ASHLAR_DRIVER_CALL are slowed.
  *   clocks   on or off (default): record the order of queued work; see ashlar__soft_clock_use()
- *   strict   on or off (default): on undefined behaviour in CUDA's sense, which is an error
- *            otherwise, write one line to standard error and abort(). See below.
+ *   strict   on or off (default): on undefined behaviour in CUDA's sense, write one line to
+ *            standard error and abort(). With off such a call returns an error. See below.
  *   recycle  whether a new stream or event gets the handle that was freed last, as with real
  *            drivers, so that a stale handle names something else. off: no handle comes back, and
  *            every use of a stale one is known as such. Default: on, and off with strict=on
- *   waits    on or off (default): calls that CUDA documents as possibly synchronising do wait: for
- *            the device's work cuMemUnmap and cuMemSetAccess, for the stream's cuMemcpyHtoDAsync of
- *            pageable memory. cuMemFree always waits. A program that holds a lock during the call
- *            which queued work needs to be done stands still with waits=on; one that relies on the
- *            wait goes wrong with waits=off
- *   overhead what each context takes of its device's memory while it lives, as a real driver's
- *            does: bytes with a unit, rounded up to a multiple of 2 MiB; default 0B
+ *   waits    on or off (default): whether calls that CUDA documents as possibly synchronising do
+ *            wait: cuMemUnmap and cuMemSetAccess for all work of the device, cuMemcpyHtoDAsync of
+ *            pageable memory for the work of its stream. cuMemFree always waits. With waits=on a
+ *            program deadlocks if it makes such a call while holding a lock that queued work needs.
+ *            With waits=off a program that relies on the wait goes wrong
+ *   overhead bytes of device memory that each context takes while it lives, as with a real driver:
+ *            with a unit, rounded up to a multiple of 2 MiB; default 0B
  *   time     on or off (default): date all calls and work on a virtual clock; see
  *            ashlar__soft_work(). A query of an event then goes by that clock.
  *   touch    on (default) or off: with off, copies and fills are queued and move no bytes, so that
@@ -96,14 +96,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_configure(const char *spec);
 
 /*
  * With mode=adversarial, have `by` decide what runs next instead of the seed; NULL: the seed again.
- * So a test can go through all orders that CUDA's rules allow. While the host waits, any work may
- * run whose turn it can be; when it asks whether work is finished, that may be or not. Of orders
- * that nobody can tell apart, one at least is offered: work on several streams that meets in no
- * memory and no event; and work that runs before anybody asks, or waits, for it.
+ * So a test can go through all orders that CUDA's rules allow. While the host waits, any work that
+ * these rules let run may be next; when the host asks whether work is finished, both answers are
+ * possible. Some orders cannot be told apart: those of work on several streams that shares no
+ * memory and no event, and those of work that runs before anybody asks, or waits, for it. Of such
+ * orders at least one is offered.
  *
- * by  is asked for one of `count` > 1 ways: a number below `count`. It holds the device's lock, and
- *     must not call the device. While the host waits each way is a stream whose oldest work runs;
- *     when it asks, 0 is "not finished", and 1 is "finished".
+ * by  chooses one of `count` > 1 ways, and returns its number, 0 .. count-1. The device's lock is
+ *     held meanwhile, so it must not call the device. While the host waits, each way is a stream
+ *     whose oldest work runs next; when the host asks, 0 is "not finished" and 1 is "finished".
  *
  * Threads: any.
  */
@@ -142,9 +143,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_own(cu_ptr ptr, size_t bytes,
                                                        bool *is_ordered);
 
 /*
- * Virtual time, with time=on, tells lost overlap as a number that does not depend on the machine.
- * Every thread has a clock. A stream has a tail, the time when all its work is over; an event has
- * its stream's tail at the time of the record (soft_time.h has the rules). All times are ns since
+ * Virtual time, with time=on, measures lost overlap, and does not depend on the machine. Every
+ * thread has a clock. A stream has a tail, the time when all its work is over; an event has its
+ * stream's tail at the time of the record (soft_time.h has the rules). All times are ns since
  * ashlar__soft_configure(). With one thread they follow exactly from the calls.
  *
  * ashlar__soft_work: queue work that does nothing but take `ns` of the stream's time. It costs the
@@ -169,9 +170,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_stream_ns(cu_stream stream, uint64_
 typedef struct soft_figures {
     uint64_t end_ns;          /* when all work queued so far is over */
     uint64_t wait_count;      /* calls of cuStreamWaitEvent that made a stream wait, ... */
-    uint64_t wait_ns;         /* ... and their sum: time of the event - max(tail, host) */
+    uint64_t wait_ns;         /* ... and how long: sums of event's time - max(tail, host) */
     uint64_t host_wait_count; /* waits of a thread, for any device, that took time, ... */
-    uint64_t host_wait_ns;    /* and how long */
+    uint64_t host_wait_ns;    /* ... and how long in all */
     size_t physical_bytes;    /* physical memory in use */
     size_t physical_peak_bytes;
 } soft_figures;

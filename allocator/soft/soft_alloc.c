@@ -1,4 +1,5 @@
-/* soft_alloc.c - cuMemAlloc, built on pages and mappings, and pinned host memory. */
+/* soft_alloc.c - the software device's cuMemAlloc, built on pages and mappings, and its pinned host
+ * memory. */
 #include "allocator/soft/soft_state.h"
 
 #include <sys/mman.h>

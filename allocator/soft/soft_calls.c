@@ -1,4 +1,4 @@
-/* soft_calls.c - how each call of the table enters the software device and leaves it. */
+/* soft_calls.c - how each call of the driver table enters the software device and leaves it. */
 #include "allocator/soft/soft_state.h"
 
 cu_result ashlar__soft_enter(ashlar_driver_fn fn) {

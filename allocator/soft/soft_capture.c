@@ -1,5 +1,5 @@
-/* soft_capture.c - the life of graphs and of their executable copies; stream capture: what it
- * records in a graph, and what it forbids meanwhile. */
+/* soft_capture.c - making and freeing graphs and their executable copies; what a stream capture
+ * records in its graph, and which calls it forbids meanwhile. */
 #include "allocator/soft/soft_graph.h"
 
 #include "allocator/base/check_level.h"
@@ -86,7 +86,7 @@ cu_result ashlar__soft_capture_spoil(soft_capture *capture, cu_result result) {
                                         (unsigned long long)capture->origin->serial);
 }
 
-/* ---- what it forbids ---- */
+/* ---- what a capture forbids ---- */
 
 /* Invalidate every capture in which a stream of the device takes part; with `ordered`, only those
  * with a blocking stream of the device. False: there is no such capture. */

@@ -1,10 +1,10 @@
-/* soft_choose.c - what runs next by a test's choice, so that it can go through all orders. */
+/* soft_choose.c - lets a test choose which queued work runs next, to go through all orders. */
 #include "allocator/soft/soft.h"
 #include "allocator/soft/soft_state.h"
 
 static soft_chooser *chooser; /* NULL: the seed decides. Lock: the state's */
 
-/* What ran last in this wait. Its op's references are not to be followed. */
+/* The op that ran last in this wait, as a copy. What its pointers point to may be gone. */
 static struct {
     soft_op op;      /* number 0: nothing ran yet */
     uint64_t serial; /* of its stream */
@@ -36,8 +36,8 @@ static bool touches_memory(const soft_op *op) {
     return op->kind == SOFT_OP_HOST_FN || op->kind == SOFT_OP_COPY || op->kind == SOFT_OP_FILL;
 }
 
-/* Whether it can make a difference that `op` ran last, and not `next`: a host function may touch
- * any memory. */
+/* Whether it can make a difference that `op` runs before `next`, and not after it. A host function
+ * may touch any memory. */
 static bool is_order_seen(const soft_op *op, const soft_op *next) {
     if (next->awaits != NULL && next->awaits == op->point) {
         return true;
@@ -51,13 +51,13 @@ static bool is_order_seen(const soft_op *op, const soft_op *next) {
            meet(&op->src, op->bytes, &next->dst, next->bytes);
 }
 
-/* Whether the order of an op, the head of `s`, and any queued work of other streams that may run
- * before it makes a difference. */
+/* Whether it can make a difference if queued work of other streams runs before the head of `s`, and
+ * not after it. */
 static bool meets_others(const soft_stream *s) {
     for (const soft_stream *t = ashlar__soft_state.first_stream; t != NULL; t = t->next) {
         for (const soft_op *op = t != s ? t->head : NULL; op != NULL; op = op->next) {
             if (op->awaits != NULL && !op->awaits->is_done && op->awaits->stream == s) {
-                break; /* it comes behind the head of `s` in any case */
+                break; /* it has to run after the head of `s` */
             }
             if (is_order_seen(s->head, op) || is_order_seen(op, s->head)) {
                 return true;
@@ -72,11 +72,13 @@ static bool is_legacy(const soft_stream *s) {
 }
 
 /*
- * Which streams the chooser may name. Of all orders that are the same to whoever looks, one at
- * least is left:
- *   - what this wait needs, and meets nothing else that is queued, runs first;
- *   - two ops of different streams that run one after the other, in an order that makes no
- *     difference, run the older stream's first, if there is anything else to run.
+ * Which streams the chooser may name. The first of these that leaves a stream holds. Of all orders
+ * that nobody can tell apart, at least one remains:
+ *   ONLY_NEEDED  work that this wait needs, and whose order with all other queued work makes no
+ *                difference, runs first, without asking;
+ *   OLDER_FIRST  if two ops of different streams run one after the other, and their order makes no
+ *                difference, that of the older stream runs first;
+ *   ALL_READY    every stream whose head may run.
  */
 typedef enum offer { ALL_READY, OLDER_FIRST, ONLY_NEEDED } offer;
 

@@ -29,8 +29,8 @@ bool ashlar__soft_clock_covers(const soft_clock *clock, uint64_t serial, uint64_
 /* Whether `clock` covers every entry of `part`. */
 bool ashlar__soft_clock_covers_all(const soft_clock *clock, const soft_clock *part);
 
-/* Raise one entry to at least `number`; _join: each entry to at least that of `other`. False: no
- * host memory, and `clock` is unchanged. */
+/* _raise: raise the entry of stream `serial` to at least `number`. _join: raise each entry to at
+ * least that of `other`. False: no host memory, and `clock` is unchanged. */
 bool ashlar__soft_clock_raise(soft_clock *clock, uint64_t serial, uint64_t number);
 bool ashlar__soft_clock_join(soft_clock *clock, const soft_clock *other);
 

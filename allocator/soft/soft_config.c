@@ -1,4 +1,4 @@
-/* soft_config.c - the one line that describes the software devices. */
+/* soft_config.c - reading the line of key=value pairs that describes the software devices. */
 #include "allocator/soft/soft_state.h"
 
 #include <stdlib.h>
@@ -129,7 +129,8 @@ static ashlar_status read_time(ashlar_piece value, soft_config *config) {
     return read_switch("time", value, &config->has_time);
 }
 
-/* Read one "NAME:NS" into ns[function]. */
+/* Read one "NAME:NS" into ns_of[function]. False: it is malformed, or the name is unknown or was
+ * seen before. */
 static bool read_one_call(ashlar_piece part, uint64_t min_ns, bool *is_seen, uint32_t *ns_of) {
     ashlar_piece rest = part;
     const ashlar_piece name = ashlar__piece_cut(&rest, ':');

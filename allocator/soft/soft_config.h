@@ -18,8 +18,8 @@ enum { SOFT_DEVICES_MAX = 16 };
 typedef enum soft_mode { SOFT_EAGER, SOFT_ADVERSARIAL, SOFT_OVERLAP } soft_mode;
 typedef enum soft_recycle { SOFT_RECYCLE_ON, SOFT_RECYCLE_OFF, SOFT_RECYCLE_UNSAID } soft_recycle;
 
-/* By what memory can be shared: nothing; files; or files, with network cards reading it, and an
- * attribute that promises fabric handles, which the driver then does not permit. */
+/* How memory can be shared with other processes: not at all; by file descriptors; or by these and
+ * with network cards, while fabric handles are promised but not permitted (share= in soft.h). */
 typedef enum soft_sharing {
     SOFT_SHARING_NONE,
     SOFT_SHARING_FILE,
@@ -37,10 +37,10 @@ typedef struct soft_config {
     soft_sharing sharing;
     bool has_clocks; /* soft_oracle.c records the order of work */
     bool is_untouched; /* copies and fills move no bytes */
-    bool has_waits;  /* calls that CUDA lets wait for the device do */
-    bool is_strict;  /* what is undefined ends the process (soft_strict.c) */
-    size_t overhead_bytes; /* what each context takes, and each module; whole pages */
-    soft_recycle recycle; /* ON: a new item gets the handle that was freed last; else OFF */
+    bool has_waits;    /* calls that may wait, by CUDA's rules, do wait */
+    bool is_strict;    /* undefined behaviour ends the process (soft_strict.c) */
+    size_t overhead_bytes; /* of each context and, in tests, each module; whole pages */
+    soft_recycle recycle;  /* ON: a new item gets the handle that was freed last */
     bool has_time;        /* soft_time.c dates calls and work */
     bool has_costs;       /* copies, fills and host functions take time on the virtual clock */
     uint32_t latency_ns[ASHLAR_DRIVER_FN_COUNT]; /* [fn]: added to each call; at most 10^9 */

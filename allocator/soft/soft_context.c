@@ -1,4 +1,4 @@
-/* soft_context.c - contexts: one for each device, and a stack of current ones in each thread. */
+/* soft_context.c - contexts: one for each software device, and each thread's stack of them. */
 #include "allocator/soft/soft_state.h"
 
 #include "allocator/base/threads.h"

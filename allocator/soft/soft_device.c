@@ -1,5 +1,5 @@
-/* soft_device.c - the software devices: set-up, tear-down, access to the memory of another, and
- * questions about them. */
+/* soft_device.c - setting up and destroying the software devices, queries about a device, and one
+ * device's access to the memory of another. */
 #include "allocator/soft/soft_state.h"
 
 #include <stdio.h>
@@ -198,7 +198,7 @@ cu_result ashlar__soft_primary_ctx_release(cu_device device) {
     return ashlar__soft_leave(CU_SUCCESS);
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 /* Like ashlar__soft_enter(), for calls that take a device and an `out` pointer: checks both. */
 static cu_result enter_device(ashlar_driver_fn fn, cu_device ordinal, const void *out,

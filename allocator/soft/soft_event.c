@@ -1,4 +1,4 @@
-/* soft_event.c - events, each of which names a completion point. */
+/* soft_event.c - the software device's events. Each names the point where it was last recorded. */
 #include "allocator/soft/soft_state.h"
 
 #include "allocator/base/host.h"

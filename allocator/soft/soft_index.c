@@ -1,4 +1,4 @@
-/* soft_index.c - the tables behind handles, and sorted arrays of address ranges. */
+/* soft_index.c - tables that find items by handle, and sorted arrays of address ranges. */
 #include "allocator/soft/soft_state.h"
 
 #include <string.h>

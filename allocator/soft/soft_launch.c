@@ -1,5 +1,5 @@
-/* soft_launch.c - launches: of graphs, whose lanes become streams and edges in-stream waits; and of
- * kernels, all refused, since a software device runs host functions. */
+/* soft_launch.c - launching graphs: each lane of a graph becomes a stream, and each dependency an
+ * in-stream wait. Kernels are refused, since a software device runs host functions. */
 #include "allocator/soft/soft_graph.h"
 
 #include "allocator/base/check_level.h"
@@ -94,7 +94,7 @@ static void add_node(soft_launch *launch, const soft_node *node) {
     soft_stream *stream = lane == NULL ? launch->target : lane->stream;
     for (size_t i = 0; i < node->after.count; i++) {
         const struct soft_time *time = &node->after.times[i];
-        ASHLAR_CHECK2(time->number < node->op.number); /* so that its point is made */
+        ASHLAR_CHECK2(time->number < node->op.number); /* so its point is made already */
         if (time->serial != node->lane) {
             add_wait(launch, stream, launch->points[time->number - 1]);
         }
@@ -134,7 +134,7 @@ static void queue(soft_launch *launch) {
     ASHLAR_CHECK2(!launch->has_failed && launch->first != NULL);
     for (size_t i = 0; i < launch->lane_count; i++) {
         ashlar__soft_stream_join(launch->lanes[i].stream, launch->lanes[i].device, false);
-        launch->lanes[i].stream->is_destroyed = true; /* gone once its work has run */
+        launch->lanes[i].stream->is_destroyed = true; /* deleted once its work has run */
         launch->lanes[i].stream = NULL;
     }
     for (soft_op *op = launch->first, *next; op != NULL; op = next) {

@@ -210,7 +210,7 @@ static bool is_covered(const soft_reservation *reservation, uintptr_t base, uint
     return true;
 }
 
-/* The first mapping in [*at, end), moving *at behind it; NULL: none. */
+/* Find the first mapping in [*at, end), and move *at behind it. NULL: there is none. */
 static soft_mapping *next_mapping(const soft_reservation *reservation, uintptr_t *at,
                                   uintptr_t end) {
     soft_mapping *mapping = NULL;

@@ -1,6 +1,6 @@
 /*
- * soft_memory.h - memory: pages, the address ranges that they are mapped to, and which devices may
- * use them (internal).
+ * soft_memory.h - the software device's memory: pages, the address ranges that they are mapped to,
+ * and which devices may use them (internal).
  */
 #ifndef ASHLAR_SOFT_MEMORY_H
 #define ASHLAR_SOFT_MEMORY_H
@@ -12,15 +12,16 @@ typedef struct soft_device soft_device;
 
 /* ---- physical memory (soft_pages.c) ---- */
 
-/* The pages that one cuMemCreate takes, or that another process's did. The struct and its pages are
- * freed at 0 users. Memory that can be shared is in a file of its own, which the others can map; of
- * the device's pages it takes only the numbers. */
+/* The pages of one cuMemCreate, by this process or, if the memory was imported, by another. The
+ * struct and its pages are freed at 0 users. Memory that can be shared lies in a file of its own,
+ * which other processes can map. It takes pages of the device, too, but only so that they count as
+ * used. */
 typedef struct soft_memory {
     soft_device *device;
     size_t user_count; /* 1 while its handle lives, and 1 for each mapping */
-    unsigned int handle_types; /* by which it can be shared */
-    int file;                  /* its own; -1: it is in the device's */
-    bool is_foreign;           /* another process has created it: `pages` is empty */
+    unsigned int handle_types; /* CU_HANDLE_..., by which it can be shared */
+    int file;                  /* its own; -1: it lies in the device's */
+    bool is_foreign;           /* imported: `pages` is empty */
     size_t page_count;
     uint32_t pages[]; /* indexes into the device's memory; in general not contiguous */
 } soft_memory;
@@ -35,9 +36,10 @@ cu_result ashlar__soft_memory_create(soft_device *device, size_t bytes, soft_mem
 void ashlar__soft_memory_drop(soft_memory *memory);
 /* Give fresh memory a file of its own, by which it can be shared. */
 cu_result ashlar__soft_memory_share(soft_memory *memory);
-/* Memory that another process, or this one, has shared by `file`, of which a copy is kept. */
+/* Import memory that another process, or this one, has shared by `file`. Keeps a duplicate of that
+ * descriptor. */
 cu_result ashlar__soft_memory_adopt(int file, soft_memory **out);
-/* Take what a context needs for itself; *out NULL: overhead=0B. */
+/* Take the memory that a context needs for itself; *out is NULL with overhead=0B. */
 cu_result ashlar__soft_overhead_take(soft_device *device, soft_memory **out);
 
 /* ---- reservations and mappings (soft_memory.c) ---- */
@@ -47,7 +49,7 @@ typedef struct soft_mapping {
     size_t bytes;
     soft_memory *memory; /* its first page lies at base */
     uint32_t access;     /* bit i: device i may use the mapping */
-    uint64_t busy_ns;    /* strict=on and time=on: when queued copies and fills end here */
+    uint64_t busy_ns;    /* strict=on and time=on: when the last copy or fill queued here ends */
 } soft_mapping;
 
 typedef struct soft_reservation {
@@ -70,9 +72,9 @@ void ashlar__soft_unreserve(soft_reservation *reservation);
  * Map the first `bytes` bytes of `memory` at `base`, where nothing may be mapped. No device may use
  * the mapping yet. The mapping is one more user of `memory`.
  *
- * Errors of this and the next two: CU_OPERATING_SYSTEM, if the kernel allows the process no more
- * mappings (vm.max_map_count), where pages that are neighbours both in the memory file and in
- * address count as one. CU_OUT_OF_MEMORY: no host memory.
+ * Errors of this and the next two: CU_OPERATING_SYSTEM: the kernel allows the process no more
+ * mappings (vm.max_map_count). Pages that are neighbours both in the memory file and in address
+ * count as one of these. CU_OUT_OF_MEMORY: no host memory.
  */
 cu_result ashlar__soft_map(soft_reservation *reservation, uintptr_t base, size_t bytes,
                            soft_memory *memory);
@@ -81,8 +83,8 @@ cu_result ashlar__soft_unmap(soft_reservation *reservation, uintptr_t base, size
 /* Let `devices` (bit i: device i) use these bytes too, which are whole mappings. */
 cu_result ashlar__soft_allow(soft_reservation *reservation, uintptr_t base, size_t bytes,
                              uint32_t devices);
-/* _mark_: note that queued work uses the memory mapped in these bytes until `ns`. _busy_ns: the
- * latest time noted. */
+/* _mark_busy: note that queued work uses the memory mapped in these bytes until `ns`. _busy_ns: the
+ * latest time noted for any of them. */
 void ashlar__soft_mark_busy(uintptr_t base, size_t bytes, uint64_t ns);
 uint64_t ashlar__soft_busy_ns(uintptr_t base, size_t bytes);
 /* Whether every byte is mapped and some device may use it. For tests. Lock: not needed. */

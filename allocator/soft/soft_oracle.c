@@ -1,4 +1,5 @@
-/* soft_oracle.c - clocks=on: which work provably comes before each queued op and each use. */
+/* soft_oracle.c - the software device's proof of order (clocks=on): which work comes before each
+ * queued op and each recorded use of memory. */
 #include "allocator/soft/soft_oracle.h"
 
 #include "allocator/base/check_level.h"

@@ -1,5 +1,6 @@
 /*
- * soft_oracle.h - clocks=on: recording the order of queued work (internal to the software device).
+ * soft_oracle.h - recording the order of queued work, if the software device is set up with
+ * clocks=on (internal).
  *
  * If host memory runs out here, the call of the device still succeeds, but the order is lost: the
  * functions of soft.h then fail. Without clocks=on each function below does nothing.
@@ -35,7 +36,7 @@ void ashlar__soft_oracle_end(const soft_stream *stream);
 /* Record that the host has seen finished all work that `clock` covers. */
 void ashlar__soft_oracle_see(const soft_clock *clock);
 
-/* Add to *out all work queued so far on the device or, with serial != 0, on that stream of it. A
+/* Add to *out all work queued so far on the device or, with serial != 0, on its stream `serial`. A
  * wait takes this snapshot before it begins, since other threads may queue more work meanwhile, and
  * passes it to ashlar__soft_oracle_see() at its end. */
 void ashlar__soft_oracle_snapshot(const soft_device *device, uint64_t serial, soft_clock *out);

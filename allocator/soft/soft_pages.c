@@ -104,7 +104,7 @@ static void return_page(soft_device *device, uint32_t page) {
                     (off_t)((size_t)page * SOFT_PAGE_BYTES), (off_t)SOFT_PAGE_BYTES);
 }
 
-/* pages_used and first_free_word agree with page_bits. */
+/* Whether pages_used and first_free_word agree with page_bits. */
 static bool is_page_table_sound(const soft_device *device) {
     size_t used = 0;
     bool sound = true;
@@ -162,7 +162,8 @@ void ashlar__soft_memory_drop(soft_memory *memory) {
 
 /* ---- memory that is shared ---- */
 
-/* Behind it the device's ordinal, by which whoever adopts the file knows where its memory is. */
+/* The name of a shared file: this, and the device's ordinal, which tells an importing process to
+ * which device the memory belongs. */
 static const char shared_name[] = "ashlar-soft-shared-";
 enum { NAME_BYTES = 64 };
 
@@ -182,7 +183,7 @@ cu_result ashlar__soft_memory_share(soft_memory *memory) {
     return CU_SUCCESS;
 }
 
-/* The ordinal in the name of a file that ashlar__soft_memory_share() has made; -1: it is none. */
+/* The ordinal in the name of a file of ashlar__soft_memory_share(); -1: it is no such file. */
 static int ordinal_of(int file) {
     static const char before[] = "/memfd:";
     char path[NAME_BYTES], name[2 * NAME_BYTES];

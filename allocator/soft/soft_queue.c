@@ -1,4 +1,4 @@
-/* soft_queue.c - queues of work, and the one place that decides what runs next. */
+/* soft_queue.c - the streams' queues of work: what runs next, running it, and the host's waits. */
 #include "allocator/soft/soft_state.h"
 
 #include <string.h>
@@ -119,7 +119,7 @@ uint64_t ashlar__soft_draw(uint64_t below) {
     return ashlar__random_step_below(&ashlar__soft_state.random, below);
 }
 
-/* Eager: the stream whose ready op is the oldest. */
+/* Eager and overlap: the stream whose ready op is the oldest. */
 static soft_stream *pick_oldest(void) {
     soft_stream *oldest = NULL;
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
@@ -138,7 +138,7 @@ static soft_stream *pick_drawn(bool any) {
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         if ((any || has_work_up_to(s, s->wanted)) && ashlar__soft_is_ready(s) &&
             ashlar__soft_draw(++ready_count) == 0) {
-            picked = s; /* so that each of n ready streams has probability 1/n */
+            picked = s; /* each of n ready streams has probability 1/n */
         }
     }
     return picked;
@@ -165,8 +165,8 @@ static bool is_operand_valid(const soft_operand *operand, size_t bytes) {
     return true;
 }
 
-/* Whether the op's memory is still valid, as when the op was queued. A program that freed the
- * memory since then has a bug, which a GPU reports as an illegal address from then on. */
+/* Whether the op's memory is still valid, as it was when the op was queued. Freeing it before the
+ * op has run is a bug, which a GPU reports as an illegal address from then on. */
 static bool may_touch(const soft_op *op) {
     switch (op->kind) {
     case SOFT_OP_COPY:
@@ -342,8 +342,8 @@ static void want(soft_stream *stream, uint64_t number) {
     }
 }
 
-/* Run one op that may run. If there is none, or mode=overlap, another thread is to run an op that
- * this thread's wait depends on: sleep until some op has finished. */
+/* Run one op that is ready. If none is, or in mode=overlap, other threads run the ops that this
+ * thread's wait depends on: sleep until some op has finished. */
 static void make_progress(void) {
     const bool is_theirs =
         ashlar__soft_state.config.mode == SOFT_OVERLAP && ashlar__soft_workers_wake();

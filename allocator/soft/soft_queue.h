@@ -1,5 +1,6 @@
 /*
- * soft_queue.h - streams, the work queued on them, and waiting for that work (internal).
+ * soft_queue.h - the software device's streams, the work queued on them, and waiting for that work
+ * (internal).
  */
 #ifndef ASHLAR_SOFT_QUEUE_H
 #define ASHLAR_SOFT_QUEUE_H
@@ -20,7 +21,7 @@ typedef struct soft_point {
     bool is_done;
     soft_stream *stream; /* where its op is queued; once is_done, the stream may be gone */
     uint64_t number;     /* of its op */
-    soft_clock clock;    /* clocks=on: its op, and the work that this comes after (soft_oracle.c) */
+    soft_clock clock;    /* clocks=on: its op, and the work that op comes after (soft_oracle.c) */
     uint64_t time_ns;    /* time=on: when it is done (soft_time.h) */
 } soft_point;
 
@@ -62,9 +63,9 @@ typedef struct soft_op {
 /*
  * A stream is a queue of ops. The head stays in the queue while it runs, so `head` is always the
  * oldest unfinished op. The order between streams:
- *   an op of the legacy stream runs after every op with a smaller number of the device's blocking
- *   streams; an op of a blocking stream runs after every op with a smaller number of the legacy
- *   stream; other streams (CU_STREAM_UNORDERED) take no part in this
+ *   an op of the legacy stream runs after all ops of the device's blocking streams that have a
+ *   smaller number; an op of a blocking stream runs after all ops of the legacy stream that have a
+ *   smaller number; other streams (CU_STREAM_UNORDERED) take no part in this
  * Every op waits only for ops with smaller numbers, so there is no cycle, and the unfinished op
  * with the smallest number can always run.
  */
@@ -103,9 +104,9 @@ void ashlar__soft_point_drop(soft_point *point); /* NULL is allowed */
  */
 cu_result ashlar__soft_submit(soft_stream *stream, const soft_op *model);
 
-/* The steps of ashlar__soft_submit(), for callers that queue several ops or none: make an op (takes
- * ownership as above; NULL: no host memory), queue it, and in eager mode run all work that is
- * ready. */
+/* The steps of ashlar__soft_submit(), for callers that queue several ops or none.
+ * _op_new: make an op; takes ownership as above; NULL: no host memory. _op_free: free an op that
+ * is in no queue. _enqueue: queue an op. _run_ready: in eager mode, run all work that is ready. */
 soft_op *ashlar__soft_op_new(const soft_op *model);
 void ashlar__soft_op_free(soft_op *op);
 void ashlar__soft_enqueue(soft_stream *stream, soft_op *op);
@@ -115,9 +116,9 @@ bool ashlar__soft_run_oldest(void);
 
 /* ---- mode=overlap (soft_workers.c) ---- */
 
-/* Tell the threads that there may be work; the first call makes them. False: there are none. */
+/* Wake the threads, since there may be work; the first call makes them. False: there are none. */
 bool ashlar__soft_workers_wake(void);
-/* Have them begin no more work, and wait for what runs: before a new configuration. */
+/* Before a new configuration: let the threads begin no more work, and wait for what they run. */
 void ashlar__soft_workers_halt(void);
 
 /* Wait on the host until the point is done; the lock is dropped meanwhile. The caller must hold a
@@ -132,9 +133,10 @@ bool ashlar__soft_is_ready(const soft_stream *stream);
 
 /*
  * ---- ashlar__soft_choose_by() (soft_choose.c) ----
- * begin      the host begins to wait
- * pick       the stream whose head is to run; NULL: none is ready
- * is_done    the host asks about unfinished work: whether it has been finished by now
+ * has_chooser     whether a test chooses
+ * choose_begin    the host begins to wait
+ * pick_chosen     the stream whose head runs next; NULL: none is ready
+ * chosen_is_done  what to answer if the host asks whether unfinished work is finished by now
  */
 bool ashlar__soft_has_chooser(void);
 void ashlar__soft_choose_begin(void);

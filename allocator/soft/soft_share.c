@@ -1,4 +1,5 @@
-/* soft_share.c - memory that processes share: handles from addresses, exports and imports. */
+/* soft_share.c - memory that processes share: exporting it, importing it, and finding the handle of
+ * mapped memory by its address. */
 #include "allocator/soft/soft_state.h"
 
 #include <fcntl.h>
@@ -6,14 +7,14 @@
 
 #include "allocator/base/check_level.h"
 
-/* What cuMemMap has mapped at an address; NULL: nothing, or it is of cuMemAlloc. */
+/* What cuMemMap has mapped at an address; NULL: nothing, or memory of cuMemAlloc. */
 static const soft_mapping *mapping_over(uintptr_t address) {
     const soft_reservation *found =
         ashlar__soft_ranges_over(&ashlar__soft_state.reservations, address, 1);
     return found == NULL || found->plain_device != NULL ? NULL : soft_mapping_at(found, address);
 }
 
-/* One more number for memory that has a user more now. */
+/* Make one more handle for memory. The caller has counted the new user; failure drops it. */
 static cu_result hand_out(soft_memory *memory, cu_mem_handle *handle) {
     uintptr_t number;
     if (!ashlar__soft_handles_put(&ashlar__soft_state.memories, SOFT_MEMORY, memory, &number)) {
@@ -24,7 +25,7 @@ static cu_result hand_out(soft_memory *memory, cu_mem_handle *handle) {
     return CU_SUCCESS;
 }
 
-/* CUDA gives the same handle once more, this device another one: both are released alike. */
+/* CUDA returns the old handle once more, this device a new one. Both are released the same way. */
 cu_result ashlar__soft_mem_retain_handle(cu_mem_handle *handle, void *ptr) {
     SOFT_TRY(ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_retain_handle));
     const soft_mapping *mapping = mapping_over((uintptr_t)ptr);
@@ -57,7 +58,7 @@ cu_result ashlar__soft_mem_export(void *shareable, cu_mem_handle handle, unsigne
     return ashlar__soft_leave(CU_SUCCESS);
 }
 
-/* `shareable` is the file's number, not where that is. */
+/* `shareable` is the file descriptor itself, not its address. */
 cu_result ashlar__soft_mem_import(cu_mem_handle *handle, void *shareable, unsigned int type) {
     SOFT_TRY(ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_import));
     soft_memory *memory;

@@ -60,15 +60,15 @@
 #include "allocator/soft/soft_time.h"
 
 /*
- * A device with its primary context. A context that a program makes beside it is one more of these,
- * whose memory is that of `of`: streams, events and what cuMemAlloc gave are its own, the physical
- * memory and what is mapped are the device's (only a libcuda for tests makes such).
+ * A device with its primary context. A further context of the device (cuCtxCreate, which only the
+ * tests' libcuda has) is one more of these: streams, events and memory of cuMemAlloc are its own;
+ * physical memory and mappings are those of the device `of`.
  */
 struct soft_device {
     int ordinal;
-    soft_device *of;       /* whose physical memory it has: itself, unless a program has made it */
+    soft_device *of;       /* whose physical memory it uses: itself, unless a further context */
     soft_memory *overhead; /* what the context itself takes, while it exists; NULL: nothing */
-    unsigned retains;    /* of the primary context; 0: it does not exist */
+    unsigned retains;      /* references to the primary context; 0: it does not exist */
     uintptr_t context;   /* its handle, while it exists */
     cu_result fault;     /* sticky, like a CUDA context after an illegal access */
     uint32_t peers;      /* bit i: this device may use memory of cuMemAlloc on device i */
@@ -76,8 +76,8 @@ struct soft_device {
     soft_clock ended[2]; /* clocks of its destroyed streams, [is_ordered] */
     uint64_t end_ns;     /* time=on: the latest end of work queued on it (soft_time.h) */
     uint64_t blocking_ns; /* the same for its blocking streams only, without the legacy one */
-    uint64_t wait_count;  /* in-stream waits that moved a tail, and by how much */
-    uint64_t wait_ns;
+    uint64_t wait_count;  /* in-stream waits that moved a tail, ... */
+    uint64_t wait_ns;     /* ... and by how much */
     int memory_fd;       /* a sparse file: all of the device's memory */
     size_t page_count;
     size_t pages_used;      /* number of 1 bits in page_bits */
@@ -97,8 +97,8 @@ typedef struct soft_state {
     uint64_t random;      /* state of the generator */
     uint64_t submitted;   /* number of the newest op; one sequence for all devices */
     uint64_t host_ns;     /* time=on: the latest clock of a thread */
-    uint64_t host_wait_count; /* waits of a thread that moved its clock, and by how much */
-    uint64_t host_wait_ns;
+    uint64_t host_wait_count; /* waits of a thread that moved its clock, ... */
+    uint64_t host_wait_ns;    /* ... and by how much */
     size_t running_count; /* op bodies that run now, with the lock dropped */
     soft_device devices[SOFT_DEVICES_MAX];
     soft_stream *first_stream; /* every stream, legacy ones included, oldest first */
@@ -165,7 +165,7 @@ soft_device *ashlar__soft_device_at(cu_device ordinal);
 /* The device that a context belongs to; NULL: no such context. */
 soft_device *ashlar__soft_context_find(cu_context context);
 
-/* End all that belongs to a context, whose work is over. */
+/* Destroy all that belongs to a context. Its work must be over. */
 void ashlar__soft_context_reset(soft_device *context);
 
 /* ---- strict=on: what CUDA leaves undefined ends the process (soft_strict.c) ---- */
@@ -174,13 +174,13 @@ void ashlar__soft_context_reset(soft_device *context);
  * begins with the name of the call, and end the process. Else return `result`. Lock: not needed. */
 cu_result ashlar__soft_undefined(cu_result result, const char *format, ...) ASHLAR_PRINTF(2, 3);
 
-/* The same, for a handle of that kind that names nothing. */
+/* The same, for a handle that should be of `kind` and names nothing. */
 cu_result ashlar__soft_undefined_handle(cu_result result, const soft_handles *handles,
                                         soft_kind kind, uintptr_t handle);
 
-/* These addresses are to lose their memory: undefined, if work that may still run is known to use
- * them. That is a copy or a fill that has not run or, by the virtual clock, not ended, and
- * with clocks=on each use that the host has not seen finished. */
+/* The memory at these addresses is about to be unmapped or freed. That is undefined if work that
+ * may still run is known to use it: a copy or a fill that has not run or, by the virtual clock, not
+ * ended; and with clocks=on each use that the host has not seen finished. */
 void ashlar__soft_strict_let_go(uintptr_t base, size_t bytes);
 
 /* ---- the functions of the table, ashlar__soft_mem_create() and so on; each takes the lock ---- */

@@ -1,12 +1,13 @@
-/* soft_stream.c - streams: those with a handle, and the default ones. */
+/* soft_stream.c - the software device's streams: those that a program creates, and the default ones
+ * of each thread. */
 #include "allocator/soft/soft_state.h"
 
 #include "allocator/base/host.h"
 #include "allocator/base/threads.h"
 
 /*
- * The calling thread's default streams, one per context. The serial tells whether a handle still
- * names the same stream: handles are reused once a context is released or the devices are
+ * A default stream of the calling thread, which has one per context. The serial tells whether the
+ * handle still names this stream: handles are reused once a context is released or the devices are
  * configured anew.
  */
 typedef struct thread_stream {

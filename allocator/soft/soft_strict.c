@@ -1,4 +1,5 @@
-/* soft_strict.c - strict=on: the line with which a process ends, and what queued work may touch. */
+/* soft_strict.c - the software device's strict mode (strict=on): ends the process on undefined
+ * behaviour, such as freeing memory that queued work uses. */
 #include "allocator/soft/soft_state.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* soft_time.c - time=on: the clocks of threads, streams and devices. */
+/* soft_time.c - the software device's virtual clocks (time=on): of threads, streams and devices. */
 #include "allocator/soft/soft_time.h"
 
 #include "allocator/base/check_level.h"
@@ -110,7 +110,7 @@ static uint64_t duration_of(const soft_op *op) {
     return 0;
 }
 
-/* When the legacy stream's order lets the stream's next op begin. */
+/* When the stream's own order, and that with the legacy stream, let its next op begin. */
 static uint64_t order_ns(const soft_stream *stream) {
     const soft_device *device = stream->device;
     if (!stream->is_ordered) {
@@ -120,7 +120,7 @@ static uint64_t order_ns(const soft_stream *stream) {
                  stream == device->legacy ? device->blocking_ns : device->legacy->tail_ns);
 }
 
-/* Note when memory is in use until, since strict=on may ask. */
+/* Note until when memory is in use, for strict=on. */
 static void mark_operand(const soft_operand *operand, size_t bytes, uint64_t end_ns) {
     if (ashlar__soft_state.config.is_strict && operand->ptr != NULL &&
         operand->place == SOFT_PLACE_DEVICE) {

@@ -1,6 +1,6 @@
 /*
- * soft_time.h - time=on: the cost of each call and each piece of work on a virtual clock (internal
- * to the software device).
+ * soft_time.h - the software device's virtual time (time=on): what each call and each piece of work
+ * costs (internal to the software device).
  *
  * All times are ns since the devices were configured. They follow from the calls alone, never from
  * when work really ran, so they are the same in eager and in adversarial mode:
@@ -27,10 +27,10 @@
 /* Charge the calling thread for a call of `fn`; ASHLAR_DRIVER_FN_COUNT costs nothing. */
 void ashlar__soft_time_charge(ashlar_driver_fn fn);
 
-/* Place an op that is queued now: move the stream's tail, and date the op's point. */
+/* Date an op that is queued now: move the stream's tail, and set the time of the op's point. */
 void ashlar__soft_time_submit(soft_stream *stream, const soft_op *op);
 
-/* Count an in-stream wait of the program that is queued now, if it moves the stream's tail. */
+/* Count an in-stream wait that the program queues now, if it moves the stream's tail. */
 void ashlar__soft_time_count_wait(const soft_stream *stream, const soft_point *point);
 
 /* The calling thread waits for the device until `ns`. Counts the wait if it takes time. */
@@ -39,7 +39,7 @@ void ashlar__soft_time_see(uint64_t ns);
 /* The calling thread's clock. A thread that calls for the first time since the devices were
  * configured begins where the latest thread is. */
 uint64_t ashlar__soft_time_host(void);
-/* Set the calling thread's clock to `ns`, unless it is past that. */
+/* Set the calling thread's clock to `ns`, unless it is later already. */
 void ashlar__soft_time_advance(uint64_t ns);
 
 /* Whether `ns` is past for the calling thread. */

@@ -165,8 +165,8 @@ cu_result ashlar__soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_h
     return ashlar__soft_leave(ashlar__soft_map(reservation, base, bytes, memory));
 }
 
-/* Find the reservation in which whole mappings are exactly [base, base + bytes), without a gap.
- * NULL: none, or it belongs to cuMemAlloc. */
+/* Find the reservation in which whole mappings fill exactly [base, base + bytes), without a gap.
+ * NULL: there is none, or it belongs to cuMemAlloc. */
 static soft_reservation *whole_mappings(uintptr_t base, size_t bytes) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     if (bytes == 0) {
@@ -187,8 +187,8 @@ static soft_reservation *whole_mappings(uintptr_t base, size_t bytes) {
     return reservation;
 }
 
-/* waits=on: wait for the device whose memory is mapped there, before anything is looked up for the
- * call, since others may change it meanwhile. */
+/* With waits=on, wait for the device whose memory is mapped at `ptr`. Call this before looking
+ * anything up, since other threads may change it during the wait. */
 static void wait_if_asked(cu_ptr ptr) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     const soft_reservation *found =
@@ -213,7 +213,7 @@ cu_result ashlar__soft_mem_unmap(cu_ptr ptr, size_t bytes) {
     }
     ashlar__soft_strict_let_go((uintptr_t)ptr, bytes);
     /* CUDA may wait for the device here, so time=on counts it as a wait. No program may rely on
-     * that, so queued work is left as it is but for waits=on. */
+     * that, so without waits=on no queued work is run here. */
     ashlar__soft_time_see(soft_mapping_at(reservation, (uintptr_t)ptr)->memory->device->end_ns);
     return ashlar__soft_leave(ashlar__soft_unmap(reservation, (uintptr_t)ptr, bytes));
 }

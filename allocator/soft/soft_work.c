@@ -6,7 +6,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 
-/* End a call: queue *model or, on a capturing stream, make it a node, for which it must own
+/* End a call: queue *model or, on a capturing stream, make it a node of the graph; it must then own
  * nothing. */
 static cu_result leave_with_work(soft_stream *stream, const soft_op *model) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
@@ -41,8 +41,8 @@ static soft_operand host_operand(const void *ptr, size_t bytes) {
                           is_pinned ? SOFT_PLACE_PINNED : SOFT_PLACE_PAGEABLE, NULL};
 }
 
-/* waits=on: a copy out of pageable memory begins when the stream's work is over. The stream is
- * looked up anew, for others may change it meanwhile. */
+/* With waits=on, a copy out of pageable memory begins when the stream's work is over. The stream is
+ * looked up anew afterwards, since other threads may have changed it. */
 static cu_result wait_if_asked(cu_stream handle, soft_stream **stream, const soft_operand *src) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     if (!ashlar__soft_state.config.has_waits || (*stream)->capture != NULL ||

@@ -1,5 +1,5 @@
-/* soft_workers.c - mode=overlap: the threads that run queued work beside the program, as a GPU
- * does. They live as long as the process, and sleep while there is no work. */
+/* soft_workers.c - the software device's threads (mode=overlap), which run queued work beside the
+ * program, as a GPU does. They live as long as the process, and sleep while there is no work. */
 #include <pthread.h>
 #include <signal.h>
 
@@ -22,7 +22,7 @@ static void *work(void *unused) {
     return NULL;
 }
 
-/* Signals are for the program's threads. */
+/* Signals are for the program's threads, so the workers block them. */
 static void begin_workers(void) {
     sigset_t all, before;
     pthread_t thread;

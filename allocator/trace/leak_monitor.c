@@ -1,4 +1,4 @@
-/* leak_monitor.c - memory that grows from step to step, found in windows of steps. */
+/* leak_monitor.c - finding memory that grows from step to step, by comparing windows of steps. */
 #include <ashlar/leak_monitor.h>
 
 #include "allocator/base/check_level.h"

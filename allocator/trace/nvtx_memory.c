@@ -1,4 +1,4 @@
-/* nvtx_memory.c - an allocator's handles and blocks as heaps and regions of NVTX. */
+/* nvtx_memory.c - reporting an allocator's handles and blocks to NVTX, as its heaps and regions. */
 #include "allocator/trace/nvtx_memory.h"
 
 #include "allocator/base/check_level.h"
@@ -29,7 +29,7 @@ typedef struct nvtx_heap {
 
 struct ashlar_nvtx_memory {
     nvtxDomainHandle_t domain;
-    size_t handle_bytes; /* 0: segments */
+    size_t handle_bytes; /* 0: each MAP or UNMAP is of one segment */
     nvtx_heap *heaps;    /* [count], in address order; none overlaps another */
     size_t count, capacity;
 };

@@ -20,8 +20,8 @@
 typedef struct ashlar_nvtx_memory ashlar_nvtx_memory;
 
 /*
- * handle_bytes  the size of the handles in MAP and UNMAP events, each of which may cover several;
- * 0: each such event is of one segment
+ * handle_bytes  the size of a handle; a MAP or UNMAP event may cover several. 0: each such event is
+ *               of one segment
  *
  * Errors: ASHLAR_ENOTSUP (a build without NVTX's headers), ASHLAR_EHOSTMEM.
  */

@@ -62,7 +62,7 @@ static unsigned colour_of(const scene *s, const ashlar_picture_block *block) {
     return colour;
 }
 
-/* ---- what is to be shown ---- */
+/* ---- measuring the blocks ---- */
 
 static ashlar_status fail_block(size_t i, const char *what) {
     return ashlar__fail(ASHLAR_EINVAL, "picture: block %zu: %s", i, what);

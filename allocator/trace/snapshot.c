@@ -1,4 +1,5 @@
-/* snapshot.c - making a snapshot, and checking that its blocks fill its segments. */
+/* snapshot.c - making a snapshot of an allocator's memory, and checking that its blocks fill its
+ * segments. */
 #include "allocator/trace/snapshot.h"
 
 #include <stdbool.h>
@@ -61,7 +62,7 @@ static ashlar_status check_segment(const ashlar_snapshot *snapshot, size_t idx, 
     uint64_t filled = 0;
     for (; filled < segment->bytes && *next < snapshot->block_count; ++*next) {
         const ashlar_snapshot_block *block = &snapshot->blocks[*next];
-        ASHLAR_CHECK2(*next >= idx); /* each segment before has a block */
+        ASHLAR_CHECK2(*next >= idx); /* each earlier segment has a block */
         ASHLAR_TRY(check_block(block, *next));
         if (block->address != segment->address + filled) {
             return bad("block", *next, "does not begin where the one before it ends");

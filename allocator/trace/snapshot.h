@@ -1,4 +1,4 @@
-/* snapshot.h - making, checking and writing snapshots (internal). */
+/* snapshot.h - making, checking and writing snapshots of an allocator's memory (internal). */
 #ifndef ASHLAR_SNAPSHOT_H
 #define ASHLAR_SNAPSHOT_H
 

@@ -1,4 +1,4 @@
-/* snapshot_pickle.c - writing a snapshot and a trace in PyTorch's format. */
+/* snapshot_pickle.c - writing a snapshot and a trace as PyTorch does, in Python's pickle format. */
 #include "allocator/trace/snapshot.h"
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
-/* trace_files.c - the blocks of a trace, found by pairing its events, written in each format. */
+/* trace_files.c - finding the blocks of a trace by pairing its events, and writing them as a log
+ * for RMM, as a packing problem for MiniMalloc, and as a picture. */
 #include "allocator/trace/trace_files.h"
 
 #include <inttypes.h>
@@ -212,7 +213,7 @@ static size_t list_blocks(const ashlar_trace_event *events, size_t count,
 /* Turn addresses into offsets, and leave out wide gaps: otherwise one segment far away would make
  * all others too small to see. */
 static void close_gaps(ashlar_picture_block *blocks, size_t count) {
-    size_t end = 0, shift = 0; /* end: of all blocks so far, before the shift */
+    size_t end = 0, shift = 0; /* end: the highest of all blocks so far, not shifted */
     qsort(blocks, count, sizeof *blocks, compare_offsets);
     for (size_t i = 0; i < count; i++) {
         const size_t begin = blocks[i].offset;

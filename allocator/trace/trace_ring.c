@@ -54,7 +54,7 @@ static ashlar_trace_entry *entry_of(const ashlar_trace *trace, uint64_t sequence
 }
 
 /* Mark the entry as being written. False: another writer is writing to it, or a writer of a later
- * lap has been. */
+ * lap has written to it. */
 static bool enter(ashlar_trace_entry *entry, uint64_t sequence) {
     uint64_t mark = atomic_load_explicit(&entry->mark, memory_order_relaxed);
     do {

@@ -62,7 +62,7 @@ typedef struct ashlar_trace {
     ashlar_trace_entry *entries; /* const */
     size_t capacity;          /* const */
     /* Called for each event that is put, before its sequence, time and thread are set; NULL: nobody
-     * listens. If not NULL, writers need a lock of their own. */
+     * listens. Unless it is NULL, all writers must hold the same lock; the ring has none. */
     void (*tell)(void *listener, const ashlar_trace_event *event);
     void *listener;
     uint64_t (*now_ns)(void); /* const; ashlar__clock_ns(), or a test's clock */
