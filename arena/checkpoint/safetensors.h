@@ -74,7 +74,7 @@ const char *ashlar__safetensors_path(const ashlar_safetensors *file);
 size_t ashlar__safetensors_count(const ashlar_safetensors *file);
 const ashlar_safetensors_entry *ashlar__safetensors_at(const ashlar_safetensors *file, size_t i);
 
-/* Read `bytes` bytes of a tensor's elements from byte `first` on; the tensor has so many.
+/* Read `bytes` bytes of a tensor's elements from byte `first` on; the tensor must have them.
  * Errors: ASHLAR_EIO (also if the file is now shorter than when it was opened). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_read(const ashlar_safetensors *file,
                                                          const ashlar_safetensors_entry *entry,

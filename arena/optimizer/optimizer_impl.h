@@ -1,5 +1,5 @@
-/* optimizer_impl.h - a launch of the optimizer, the same on every back end (internal; C and CUDA
- * C).
+/* optimizer_impl.h - a launch of the optimizer, with its runs, chunks and device memory; the same
+ * on every back end (internal; C and CUDA C).
  *
  * One launch is a job of up to three passes, one after the other:
  *
@@ -98,8 +98,8 @@ typedef struct ashlar_optimizer_job {
     size_t elements;               /* number of covered elements: how much work the job is */
     ashlar_optimizer_scalars *scalars;
     double *partials;      /* indexed by the chunk's number in the whole table */
-    double learning_rate;  /* for UPDATE, ... */
-    const double *rate_at; /* ... but from here, in device memory, unless this is NULL */
+    double learning_rate;  /* for UPDATE, if rate_at is NULL */
+    const double *rate_at; /* device memory from which UPDATE reads the learning rate, or NULL */
     double gradient_scale; /* for DECIDE */
 } ashlar_optimizer_job;
 
@@ -152,11 +152,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_ta
                                                              const ashlar_optimizer_rule *rule);
 void ashlar__optimizer_table_finish(ashlar_optimizer_table *table);
 
-/* The boundary of two chunks, or place outside all runs, that is nearest to `offset`. */
+/* The offset nearest to `offset` that is a boundary between chunks or lies outside all runs. */
 size_t ashlar__optimizer_table_cut(const ashlar_optimizer_table *table, size_t offset);
 
-/* From now on the runs' moments and masters are a part's; only elements inside it may be updated.
- */
+/* Point the runs' moments and masters into `part`. From now on only elements inside the part may be
+ * updated. */
 void ashlar__optimizer_table_set_part(ashlar_optimizer_table *table, const ashlar_arena *arena,
                                       const ashlar_optimizer_part *part);
 

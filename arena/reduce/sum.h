@@ -8,8 +8,8 @@
 #include <ashlar/device.h>
 #include <ashlar/dtype.h>
 
-/* to[i] += from[i]. F16 and BF16 are added in F32 and rounded. a + b and b + a have the same bits,
- * NaNs aside. Threads: any. */
+/* to[i] += from[i]. F16 and BF16 are added in F32 and rounded. Except for NaNs, a + b and b + a
+ * have the same bits. Threads: any. */
 void ashlar__sum_add(ashlar_dtype dtype, void *to, const void *from, size_t count);
 
 /* Queue the same on a software device. Errors: those of ashlar_launch(). */
