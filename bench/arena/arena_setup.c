@@ -64,7 +64,7 @@ enum { VALUES_SEED = 5 };
  * earlier store whose address has the same low bits, since the processor compares these first. */
 enum { SKEW_BYTES = 33 * ASHLAR_COPY_LINE };
 
-/* How an operation is called, counted and shared. */
+/* The columns of ASHLAR_ARENA_OPERATION_MAP. */
 #define ROW(name, text, accesses, arrays, shared) \
     [ASHLAR_ARENA_OPERATION_##name] = {text, accesses, arrays, shared},
 static const struct {

@@ -16,7 +16,7 @@ static const double round_s = 2e-3, while_s = 8;
 static const ashlar_rows_column columns[] = {ASHLAR_ARENA_COLUMN_MAP(COLUMN)};
 
 #define MANY "10000_tensors"
-/* Medians of the same work differ by so much, which therefore counts as "not slower". */
+/* Medians of equal work differ by this ratio, so it still counts as "not slower". */
 #define EVEN 0.95
 
 /* Only operations of every training step have targets; the others happen once in a training. */

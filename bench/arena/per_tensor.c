@@ -1,4 +1,5 @@
-/* per_tensor.c - makes scattered tensors: one allocation for each, lists and tables. */
+/* per_tensor.c - takes an allocation for each of a set of tensors, and makes the lists and tables
+ * by which per_tensor_work.c works on them. */
 #include "bench/arena/per_tensor.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"

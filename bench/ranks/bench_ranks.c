@@ -251,11 +251,12 @@ static ashlar_status measure_training(const bench *b, const struct training *t) 
 
 /* ---- sums ---- */
 
-/* The i-th names of the JSON's texts, which live as long as the rows do. */
 static const char *subject(size_t i) {
     return i < SUBJECTS ? subjects[i] : NULL;
 }
 
+/* The row's text under `key`, as the equal one among name(0), name(1), ..., which lives as long as
+ * the program; the JSON's text does not. NULL: none is equal. */
 static const char *kept(const char *(*name)(size_t), const ashlar_json *row, const char *key) {
     const ashlar_json *member = ashlar__json_member(row, key);
     size_t i = 0;

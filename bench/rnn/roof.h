@@ -18,8 +18,8 @@ typedef enum ashlar_roof {
  *         from there */
 double ashlar__roof_run(ashlar_roof roof, const void *buffer, size_t bytes);
 
-/* The loops of a set (instruction_set.h; meson.build compiles roof_loops.c for each). Both return
- * something that depends on all they did. */
+/* The loops for one instruction set (instruction_set.h); meson.build compiles roof_loops.c for each
+ * set. Both return a number that depends on all that they did, so no work can be left out. */
 typedef struct ashlar_roof_loops {
     float (*multiply)(size_t rounds, float factor); /* `products` multiply-adds in each round */
     float (*read)(const void *buffer, size_t bytes);
