@@ -29,8 +29,8 @@ typedef struct ashlar_safetensors_entry {
     ashlar_dtype dtype;
     size_t rank;                               /* 0: one element */
     size_t shape[ASHLAR_SAFETENSORS_RANK_MAX]; /* [rank]; a dimension may be 0 */
-    const void *data; /* to be written: the elements; may be NULL if there are none */
-    size_t offset;    /* in a file: where the elements begin, counted from the first tensor's */
+    const void *data; /* for a write: the elements; may be NULL if there are none */
+    size_t offset;    /* after a read: where the elements begin, counted from the first tensor's */
 } ashlar_safetensors_entry;
 
 typedef ashlar_checkpoint_pair ashlar_safetensors_pair; /* one text of the metadata */

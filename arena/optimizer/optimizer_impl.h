@@ -145,8 +145,8 @@ typedef struct ashlar_optimizer_table {
     double largest_scale; /* largest rate_scale of all runs; 0 without runs */
 } ashlar_optimizer_table;
 
-/* Fill the table. The arena must be committed and have the regions that the rule needs. finish
- * frees the table's memory. Errors: ASHLAR_EHOSTMEM. */
+/* _init: fill the table. The arena must be committed and have the regions that the rule needs.
+ * _finish: free the table's memory. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table,
                                                              const ashlar_arena *arena,
                                                              const ashlar_optimizer_rule *rule);
@@ -170,10 +170,10 @@ void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
  * return when it is done. */
 void ashlar__optimizer_cpu_run(void *job);
 
-/* CUDA devices (optimizer_cuda.c). open loads the kernels into the device's context, once for each
- * optimizer. run queues a job; *job is read before the call returns. Errors of open: ASHLAR_ENOTSUP
- * (built without CUDA kernels, or none for this device), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; of run:
- * ASHLAR_EDRIVER. */
+/* CUDA devices (optimizer_cuda.c). _open loads the kernels into the device's context, once for each
+ * optimizer. _run queues a job; *job is read before the call returns. Errors of _open:
+ * ASHLAR_ENOTSUP (built without CUDA kernels, or none for this device), ASHLAR_EDRIVER,
+ * ASHLAR_EHOSTMEM; of _run: ASHLAR_EDRIVER. */
 typedef struct ashlar_optimizer_cuda ashlar_optimizer_cuda;
 
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_cuda_open(ashlar_device *device,

@@ -41,8 +41,8 @@ ashlar_optimizer_part ashlar__optimizer_part_bounds(const ashlar_optimizer *opti
 unsigned ashlar__optimizer_part_regions(unsigned regions);
 
 /* As ashlar_optimizer_create(), for one of several parts. The arena needs parameters and gradients.
- * The optimizer serves the two calls below, and those that read and write its state. Errors: the
- * same. */
+ * The optimizer serves only the two calls of a step below, and those that read and write its state.
+ * Errors: those of ashlar_optimizer_create(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_create_part(ashlar_arena *arena,
                                                               const ashlar_optimizer_config *config,
                                                               size_t rank, size_t ranks,

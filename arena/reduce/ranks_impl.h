@@ -17,7 +17,7 @@ enum { ASHLAR_RANKS_STAGING_BYTES = 1 << 20, ASHLAR_RANKS_FAILURE_BYTES = 240 };
 typedef struct ashlar_ranks_word {
     uint64_t step;
     uint64_t number; /* of the collective in the step */
-    uint64_t facts;  /* a checksum of all the rest */
+    uint64_t facts;  /* a checksum of all else that must be the same on every rank */
 } ashlar_ranks_word;
 
 /* What rank 0 tells the others. */

@@ -91,7 +91,7 @@ static nccl_comm *comm_at(ashlar_ranks_nccl *n, size_t i) {
     return i == 0 ? &n->all : &n->rounds[i - 1];
 }
 
-/* What is queued ends, unfinished, on this rank. Lock: held. */
+/* Abort all communicators: what is queued on this rank ends, unfinished. Lock: held. */
 static void give_up_locked(ashlar_ranks_nccl *n) {
     ASHLAR_OWNS(&n->lock);
     for (size_t i = 0; i <= n->round_count; i++) {
@@ -188,7 +188,7 @@ static ashlar_status reduce_locked(const ashlar_ranks_call *c, size_t root, nccl
                                                       (int)root, comm, stream));
 }
 
-/* In a round's pair the rank with the lower number is the first. */
+/* In the communicator of a pair, the rank with the lower number is rank 0. */
 static ashlar_status sum_tree_locked(const ashlar_ranks_call *c, cu_stream stream) {
     ashlar_ranks *r = c->ranks;
     ASHLAR_OWNS(&r->nccl->lock);
@@ -439,7 +439,7 @@ ashlar_status ashlar__ranks_nccl_open(ashlar_ranks *r) {
     return ASHLAR_OK;
 }
 
-/* All ranks part, or this one gives up. */
+/* Leave all communicators together with the other ranks; has_failed, or a failure: abort them. */
 static void part_locked(ashlar_ranks *r, bool has_failed) {
     ashlar_ranks_nccl *n = r->nccl;
     ASHLAR_OWNS(&n->lock);

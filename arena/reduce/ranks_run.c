@@ -128,7 +128,7 @@ static bool answer_all(ashlar_ranks *r) {
         }
     }
     if (!wait_for(r, r->requests + 1, r->count - 1, r->timeout_ns, &pending)) {
-        return fail(r, "rank %zu does not listen any more", pending + 1); /* unless failed before */
+        return fail(r, "rank %zu does not listen any more", pending + 1); /* keeps a prior reason */
     }
     return true;
 }

@@ -40,7 +40,7 @@ typedef struct member {
     team *team;
     size_t rank;
     turn turn;                   /* written before `come`; stays until all are done with it */
-    _Atomic uint64_t come, done; /* collectives that the rank has come to; has done its share of */
+    _Atomic uint64_t come, done; /* collectives that it has come to, and done its share of */
 } member;
 
 struct team {
@@ -54,7 +54,7 @@ struct team {
 
 typedef struct pending {
     letter *letter; /* NULL: a collective */
-    void *data;     /* to receive into, or what is yet to be sent; NULL: it is on its way */
+    void *data;     /* to receive into, or what is yet to be sent; NULL: that is under way */
     size_t bytes;
     bool is_received; /* a message to receive, not to send */
     bool is_shared;   /* a collective of which this rank has done its share */
@@ -97,7 +97,7 @@ static const char *keep(ashlar_engine_request *request, const pending *from) {
     return NULL;
 }
 
-/* True: it has been received. */
+/* True: the message has been received. */
 static bool go_on_sending(pending *p) {
     if (atomic_load_explicit(&p->letter->data, memory_order_acquire) != NULL) {
         return false;

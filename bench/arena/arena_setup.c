@@ -1,4 +1,5 @@
-/* arena_setup.c - sets up a case, and runs its operations and the copies beside them. */
+/* arena_setup.c - sets up a case (a set of tensors), and runs each operation on it, and the plain
+ * copies beside them. */
 #include "bench/arena/arena_setup.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include "allocator/base/host.h"
 #include "arena/compute/workers.h"
 
-enum { PIECE_BYTES = 1 << 18 /* worth waking a thread, as the optimizer's pieces are */ };
+enum { PIECE_BYTES = 1 << 18 /* worth waking a thread for, as the optimizer's pieces are */ };
 
 typedef struct line {
     uint64_t words[ASHLAR_COPY_LINE / sizeof(uint64_t)];

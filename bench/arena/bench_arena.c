@@ -1,4 +1,5 @@
-/* bench_arena.c - chooses cases and operations, times them in rounds, and adds the rows. */
+/* bench_arena.c - the benchmark `arena`: chooses sets of tensors and operations, times them in
+ * rounds, and adds the rows. */
 #include "bench/arena/bench_arena.h"
 
 #include <math.h>

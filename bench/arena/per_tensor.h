@@ -82,7 +82,7 @@ typedef struct ashlar_per_tensor {
  * arena's allocator in a random order, so that neighbours in the arena are not neighbours here.
  *
  * arena    all tensors fp32 without options, with the regions of `config`
- * limits   of the launches; if a list has one tensor, the device's own fills and copies are used
+ * limits   of each launch's list; lists of one tensor use the device's own fills and copies
  *
  * Ownership: *out is the caller's; the arena must outlive it.
  * Errors:    ASHLAR_EINVAL (other tensors, another optimizer),

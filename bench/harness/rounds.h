@@ -17,7 +17,7 @@ typedef struct ashlar_rounds {
     double while_s;     /* seconds to go on for, within these limits */
     double round_s;     /* about how long one subject's turn takes, in seconds, by repeating */
     bool is_smoke;      /* one round, cold and without repeats */
-    size_t slow_rounds; /* a very slow subject takes part only in the first so many; 0: in all */
+    size_t slow_rounds; /* how many rounds a very slow subject takes part in; 0: all */
     /* Run a subject's operation `repeats` times. figures: what is to be kept of the turn; the first
      * is seconds per operation. */
     ashlar_status (*run)(void *context, size_t subject, size_t repeats,

@@ -44,7 +44,7 @@ typedef struct ashlar_peer {
     bool hides_calls; /* it calls the driver directly, so its driver calls cannot be counted */
     /* A thread reuses only blocks that it gave back itself, so blocks cannot be handed over. */
     bool is_per_thread;
-    /* Each block is a driver allocation, or is written to, so that there cannot be a million. */
+    /* Each block is a driver allocation, or is written to, so there cannot be a million. */
     bool has_few_blocks;
     /* Tell the peer that a further stream uses the block. NULL: it has no way to be told. */
     ashlar_status (*mark)(void *self, void *ptr, ashlar_stream stream);

@@ -1,5 +1,5 @@
-/* bench_ranks.c - chooses cases, ranks and subjects, runs each as programs in rounds, and adds the
- * rows. */
+/* bench_ranks.c - the benchmark `ranks`: chooses cases, numbers of ranks and subjects, runs each as
+ * programs in rounds, and adds the rows. */
 #include "bench/ranks/bench_ranks.h"
 
 #include <math.h>
@@ -196,7 +196,7 @@ static size_t list_contestants(const bench *b, const struct training *t,
     return count;
 }
 
-/* A figure of a subject on so many ranks; NaN: it took no part. */
+/* The median of a subject's figure on `ranks` ranks; NaN: it took no part. */
 static double figure_of(contestant *list, size_t count, subject_kind subject, size_t ranks,
                         unsigned figure, size_t rounds) {
     for (size_t i = 0; i < count; i++) {

@@ -1,4 +1,5 @@
-/* rank_sums.c - times sums over all ranks in pieces of several sizes. */
+/* rank_sums.c - the command `ashlar-bench sums`: times sums over all ranks in pieces of several
+ * sizes. */
 #include "bench/ranks/rank_sums.h"
 
 #include <ashlar/allocator.h>

@@ -1,4 +1,5 @@
-/* bench_rnn.c - chooses cases and subjects, times them in rounds, and adds the rows. */
+/* bench_rnn.c - the benchmark `rnn`: chooses networks and subjects, times their steps in rounds,
+ * and adds the rows. */
 #include "bench/rnn/bench_rnn.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* programs.c - programs of several streams: loops, models, a prefetch and a pipeline. */
+/* programs.c - the programs of several streams that the benchmark simulates: loops, models, a
+ * prefetch and a pipeline. */
 #include "bench/streams/stage.h"
 
 #include "allocator/base/error.h"

@@ -42,7 +42,7 @@ enum {
     ASHLAR_STAGE_SETTLE = 2,    /* steps of each stream in which memory is still taken */
 };
 
-/* Bytes that a kernel works on per ns; few, as if each took much arithmetic. */
+/* Bytes that a kernel works on per ns; few, as if each byte took much arithmetic. */
 #define ASHLAR_STAGE_BYTES_PER_NS 25
 
 typedef struct ashlar_stage ashlar_stage;
