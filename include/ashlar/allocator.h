@@ -283,9 +283,9 @@ ashlar_allocator_usable_bytes(ashlar_allocator *allocator, const void *ptr, size
 /*
  * Read all statistics at one moment. Live and reserved bytes are exact, and so is the peak of
  * reserved bytes. Peaks of live bytes are exact while one thread allocates. With several threads
- * they may be wrong, for each other thread, by what its cache may hold plus a 64th of the device's
- * memory or half of what the cache may hold, whichever is more. For a thread that only allocates or
- * only frees, they are wrong by at most 1 MiB.
+ * they may be wrong. Each other thread adds at most what its cache may hold, plus a 64th of the
+ * device's memory or half of what the cache may hold, whichever is more; a thread that only
+ * allocates or only frees adds at most 1 MiB.
  *
  * Threads: any.  Cost: takes the lock, a system call if several threads have caches, and
  * O(blocks in caches); while a step is replayed, O(slots of its stream's plans).

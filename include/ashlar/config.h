@@ -49,9 +49,9 @@ typedef enum ashlar_seal_policy {
  * UNMAP  Every block has pages of its own (multiples of 2 MiB on most devices) and ends within 512
  *        bytes of their end. The page behind is unmapped, so that an access behind the block
  *        faults. After a free, a later call unmaps the block's pages, so that an access after the
- *        free faults as well: once an event behind the last use has completed, on each stream that
- *        was passed to ashlar_record_stream(), too. Addresses are used again only after the whole
- *        reserved range (16 times the device's memory if there is room) was handed out.
+ *        free faults as well. It does so once an event behind the last use has completed, also on
+ *        each stream that was passed to ashlar_record_stream(). Addresses are used again only after
+ *        the whole reserved range (16 times the device's memory if there is room) was handed out.
  *        Cost: about six driver calls for each block, which may wait for the device. When more than
  *        256 freed blocks, or 1/4 of the device's memory, wait to be unmapped, ashlar_alloc() waits
  *        on the host for the oldest.

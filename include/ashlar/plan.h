@@ -20,8 +20,8 @@
  *   - each block is freed, by any thread, before every allocation that came after the block's free
  *     in the recording;
  *   - it is freed on the stream it was allocated for, and ashlar_record_stream() was not called
- *     for another stream. If the recorded step did one or the other with it, any streams may use
- *     it, and it need be freed only before the step ends;
+ *     for another stream. If the recorded step did one or the other with that allocation's block,
+ *     any streams may use the block, and it need be freed only before the step ends;
  *   - when the step began, no block of an earlier step was live in the same memory;
  *   - during the step none of its streams is destroyed or captured.
  * Steps that leave out more, as steps on shorter sequences do, should be recorded and merged: see

@@ -6,10 +6,10 @@
  * launcher started the program. On software devices MPI does the collectives, in a stream's order.
  * On CUDA devices, one for each rank, NCCL does them; it is found at run time, too.
  *
- * Before each collective the ranks compare on the host, by MPI, what they are about to do. If one
- * rank is about to do something else, or does not come within the timeout, all collectives from
- * then on do nothing, on every rank that is still there, and ashlar_ranks_check() names the rank
- * and the collective.
+ * Before each collective the ranks compare on the host what they are about to do. If one rank is
+ * about to do something else, or does not come within the timeout, all collectives from then on do
+ * nothing, on every rank that is still there, and ashlar_ranks_check() names the rank and the
+ * collective.
  *
  * Threads: one at a time. */
 #ifndef ASHLAR_RANKS_H
