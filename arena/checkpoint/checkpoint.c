@@ -51,7 +51,7 @@ static unsigned regions_of(const ashlar_arena *arena, const ashlar_checkpoint_im
     return regions;
 }
 
-/* The regions that there are and `flags` ask for. Parameters are always asked for. */
+/* The regions that exist and that `flags` ask for. Parameters are always asked for. */
 static unsigned saved_regions(const ashlar_arena *arena, unsigned flags,
                               const ashlar_checkpoint_images *images) {
     unsigned regions = 0;

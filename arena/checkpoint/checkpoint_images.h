@@ -1,10 +1,12 @@
-/* checkpoint_images.h - checkpoints of an arena some of whose regions are elsewhere (internal). */
+/* checkpoint_images.h - saves and loads checkpoints of an arena, some regions of which lie in host
+ * memory (internal). */
 #ifndef ASHLAR_CHECKPOINT_IMAGES_H
 #define ASHLAR_CHECKPOINT_IMAGES_H
 
 #include <ashlar/checkpoint.h>
 
-/* The regions, on the host: ashlar_arena_region_bytes() each. NULL: in the arena, or nowhere. */
+/* The regions in host memory, ashlar_arena_region_bytes() each. NULL: the region is in the arena,
+ * or there is none. */
 typedef struct ashlar_checkpoint_images {
     char *of[ASHLAR_REGION_COUNT];
 } ashlar_checkpoint_images;

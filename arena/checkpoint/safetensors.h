@@ -29,8 +29,8 @@ typedef struct ashlar_safetensors_entry {
     ashlar_dtype dtype;
     size_t rank;                               /* 0: one element */
     size_t shape[ASHLAR_SAFETENSORS_RANK_MAX]; /* [rank]; a dimension may be 0 */
-    const void *data; /* to be written: the elements; may be NULL if there are none */
-    size_t offset;    /* in a file: where the elements begin, counted from the first tensor's */
+    const void *data; /* for a write: the elements; may be NULL if there are none */
+    size_t offset;    /* after a read: where the elements begin, counted from the first tensor's */
 } ashlar_safetensors_entry;
 
 typedef ashlar_checkpoint_pair ashlar_safetensors_pair; /* one text of the metadata */
@@ -74,7 +74,7 @@ const char *ashlar__safetensors_path(const ashlar_safetensors *file);
 size_t ashlar__safetensors_count(const ashlar_safetensors *file);
 const ashlar_safetensors_entry *ashlar__safetensors_at(const ashlar_safetensors *file, size_t i);
 
-/* Read `bytes` bytes of a tensor's elements from byte `first` on; the tensor has so many.
+/* Read `bytes` bytes of a tensor's elements from byte `first` on; the tensor must have them.
  * Errors: ASHLAR_EIO (also if the file is now shorter than when it was opened). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_read(const ashlar_safetensors *file,
                                                          const ashlar_safetensors_entry *entry,

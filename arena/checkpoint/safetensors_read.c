@@ -34,7 +34,7 @@ struct ashlar_safetensors {
 /*
  * A header being read. It is not parsed into a tree, since a tree's values may take 40 times the
  * memory of their text. The arrays of tensors and metadata pairs take only a few times the memory
- * of theirs, so they are allocated at once, for the largest number that fits into the text.
+ * of the text, so they are allocated at once, for the most tensors and pairs that fit into it.
  */
 typedef struct reading {
     ashlar_safetensors *file;

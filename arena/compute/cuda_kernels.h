@@ -1,4 +1,5 @@
-/* cuda_kernels.h - loads a compiled image's kernels into a device's context (internal). */
+/* cuda_kernels.h - loads a compiled image's kernels into a device's context, and launches them
+ * (internal). */
 #ifndef ASHLAR_CUDA_KERNELS_H
 #define ASHLAR_CUDA_KERNELS_H
 

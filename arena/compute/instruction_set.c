@@ -1,4 +1,5 @@
-/* instruction_set.c - which instruction set is used: what the processor can run, or less. */
+/* instruction_set.c - chooses the instruction set of compiled loops: the best one that the
+ * processor runs, or a lesser one that ASHLAR_ISA names. */
 #include "arena/compute/instruction_set.h"
 
 #include <pthread.h>
@@ -15,8 +16,8 @@ ASHLAR_TABLE_IS_FULL(names, ASHLAR_SET_COUNT);
 static struct {
     pthread_once_t once;
     ashlar_instruction_set most;   /* that the processor can run */
-    ashlar_instruction_set wanted; /* ASHLAR_SET_COUNT: the name given is none */
-    char given[32];                /* cut off; "": nothing */
+    ashlar_instruction_set wanted; /* ASHLAR_SET_COUNT: ASHLAR_ISA names no set */
+    char given[32];                /* the start of ASHLAR_ISA's text; "": it is not set */
 } choice = {.once = PTHREAD_ONCE_INIT};
 
 static ashlar_instruction_set ask_processor(void) {

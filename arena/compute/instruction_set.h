@@ -32,7 +32,7 @@ typedef enum ashlar_instruction_set {
 } ashlar_instruction_set;
 
 /* The largest set that this processor can run and ASHLAR_ISA=SET in the environment allows. The
- * variable is read once; a name that is none is as if it were not set. Threads: any. */
+ * variable is read once, and ignored if it names no set. Threads: any. */
 ashlar_instruction_set ashlar__instruction_set(void);
 
 /* Errors: ASHLAR_EINVAL: ASHLAR_ISA names no set, or one that this processor cannot run. */

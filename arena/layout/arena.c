@@ -54,8 +54,8 @@ ashlar_status ashlar_arena_set_source_sized(ashlar_arena *arena, const ashlar_re
 enum { STAGGER_BYTES = 17 * ASHLAR_ARENA_ALIGN };
 static const size_t staggered_from = (size_t)64 << 20;
 
-/* Where memory can be shared, a region fills a segment: what others have beside it might lie
- * elsewhere in other processes. */
+/* If the allocator has share=on, a region gets a segment of its own: in a segment with other blocks
+ * its place might differ from process to process. */
 static ashlar_status block_bytes(const ashlar_arena *arena, const ashlar_allocator *allocator,
                                  ashlar_region region, size_t *out) {
     const size_t bytes = ashlar_arena_region_bytes(arena, region);

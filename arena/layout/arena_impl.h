@@ -1,4 +1,5 @@
-/* arena_impl.h - what an arena is inside the library (internal).
+/* arena_impl.h - the structures of an arena, and functions on its layout, regions, bindings and
+ * runs for other files of the library (internal).
  *
  * Invariants after commit, for groups in declaration order and for every layout L:
  *   offset[L] of group i + 1  = offset[L] of group i
@@ -47,7 +48,7 @@ struct ashlar_arena {
     size_t *binding_table;   /* [binding_capacity] hash table by pointer: binding + 1; 0: free */
     size_t binding_capacity; /* a power of two, or 0 */
     size_t bucket_bytes;     /* the size that the caller asked for */
-    ashlar_region_source source; /* of regions; take NULL: the allocator */
+    ashlar_region_source source; /* where regions come from; take is NULL: the allocator */
     size_t world_size;
 
     /* Set by commit: */
@@ -67,8 +68,8 @@ ashlar_layout ashlar__region_layout(ashlar_region region);
  * layout (a whole number of elements). SIZE_MAX if the result does not fit. */
 size_t ashlar__layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout);
 
-/* Where in `layout` the element lies that is at `offset` of the storage layout; an offset at the
- * end of that gives the other's end. */
+/* The offset in `layout` of the element that lies at `offset` in the storage layout. The storage
+ * layout's end gives the end of `layout`. */
 size_t ashlar__arena_offset_in(const ashlar_arena *arena, ashlar_layout layout, size_t offset);
 
 /* The element type that a tensor of `dtype` has in `layout`, which must have a place for it. */

@@ -1,4 +1,5 @@
-/* bind.c - the pointers and views of the program that an arena watches. */
+/* bind.c - binds the program's pointers and views to tensors, and keeps the table of bindings, in
+ * which ashlar_arena_check() looks for changed ones. */
 #include "arena/layout/arena_impl.h"
 
 #include <string.h>

@@ -162,7 +162,8 @@ static void merge_copies(gather *g) {
 
 /* The last block that begins at or before `address`. There must be one. */
 static size_t find_block(const ashlar_snapshot *snapshot, uint64_t address) {
-    size_t low = 0, high = snapshot->block_count; /* low begins at or before it, high after it */
+    /* Block `low` begins at or before `address`, block `high` behind it. */
+    size_t low = 0, high = snapshot->block_count;
     while (high - low > 1) {
         const size_t middle = low + (high - low) / 2;
         if (snapshot->blocks[middle].address <= address) {

@@ -1,4 +1,5 @@
-/* place.c - places groups, tensors and buckets, and finds the runs: the layouts' arithmetic. */
+/* place.c - computes where groups, tensors and buckets lie in each layout, and finds the runs
+ * (arena_impl.h). */
 #include "arena/layout/arena_impl.h"
 
 #include <stdlib.h>

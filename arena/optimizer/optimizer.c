@@ -25,7 +25,7 @@ struct ashlar_optimizer {
     ashlar_optimizer_run *runs;
     double *partials;
     bool is_part;
-    ashlar_optimizer_part part; /* of zeros unless is_part */
+    ashlar_optimizer_part part; /* all zeros unless is_part */
 };
 
 static bool is_scaled(const ashlar_optimizer *o) {
@@ -61,7 +61,8 @@ static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_con
 }
 
 static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
-    /* The table is as long in host memory, and a chunk's elements take more than its partial. */
+    /* No sum can overflow: the table takes as much host memory already, and a chunk's elements take
+     * more than its partial sum. */
     const size_t run_bytes = o->table.count * sizeof *o->runs;
     const size_t bytes =
         sizeof *o->scalars + run_bytes + o->table.chunk_count * sizeof *o->partials;
@@ -108,7 +109,7 @@ static ashlar_status build(ashlar_optimizer *o, size_t rank, size_t ranks, ashla
     return fill_block(o, stream);
 }
 
-/* ranks 0: the optimizer is whole. */
+/* ranks 0: an optimizer of the whole arena, not of a rank's part. */
 static ashlar_status create(ashlar_arena *arena, const ashlar_optimizer_config *given,
                             size_t given_bytes, size_t rank, size_t ranks, ashlar_stream stream,
                             ashlar_optimizer **out) {

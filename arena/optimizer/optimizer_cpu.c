@@ -1,12 +1,12 @@
-/* optimizer_cpu.c - runs a job on the CPU: the workers share its chunks. */
+/* optimizer_cpu.c - runs an optimizer's job on the CPU: the worker threads share its chunks. */
 #include "allocator/base/check_level.h"
 #include "arena/optimizer/optimizer_formula.h"
 #include "arena/optimizer/optimizer_kernels.h"
 #include "arena/compute/workers.h"
 
-/* The least that is worth waking a thread for, about ten microseconds of work; and how many pieces
- * each thread gets at most, which evens out their ends. More would be shorter, and the processor
- * begins to fetch ahead anew in each. */
+/* PIECE_ELEMENTS: the least that is worth waking a thread for, about ten microseconds of work.
+ * PIECES_EACH: the most pieces for each thread. Several even out when the threads end; but more
+ * pieces are shorter, and in each one the processor's prefetching begins anew. */
 enum { PIECE_ELEMENTS = 32768, PIECES_EACH = 32 };
 
 /* A job as the workers see it. */
@@ -19,7 +19,8 @@ typedef struct share {
 static size_t count_pieces(const ashlar_optimizer_job *job) {
     const size_t chunks = job->end_chunk - job->first_chunk;
     const size_t worth = job->elements / PIECE_ELEMENTS + 1;
-    /* An odd number: where threads are a power of two apart, their reads meet in the same banks. */
+    /* An odd number: threads whose pieces lie a power of two apart would read from the same memory
+     * banks. */
     const size_t most = PIECES_EACH * ashlar__workers_count() - 1;
     const size_t pieces = worth < most ? worth : most;
     return pieces < chunks ? pieces : chunks;

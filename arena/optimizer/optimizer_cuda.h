@@ -1,5 +1,5 @@
-/* optimizer_cuda.h - names, blocks and parameters of the optimizer's CUDA kernels (internal; C and
- * CUDA C). */
+/* optimizer_cuda.h - the names, thread blocks and parameter of the optimizer's CUDA kernels
+ * (internal; C and CUDA C). */
 #ifndef ASHLAR_OPTIMIZER_CUDA_H
 #define ASHLAR_OPTIMIZER_CUDA_H
 

@@ -41,8 +41,8 @@ static __device__ void ASHLAR_NAME(widen)(const ASHLAR_STORED *gradients, unsign
 }
 
 /* *lane = the sum of the squares of the piece's gradients that belong to this thread's lane, in
- * their order. `room`, ROOM_BYTES of shared memory, has the values rather than their squares, which
- * are double: half of it lets twice as many blocks run. */
+ * their order. `room`, ROOM_BYTES of shared memory, holds the values rather than their squares,
+ * which would be doubles: half the shared memory lets twice as many blocks run. */
 static __device__ void ASHLAR_NAME(square)(const ashlar_optimizer_piece *p, void *room,
                                            double *lane) {
     const unsigned most = ROOM_BYTES / sizeof(ASHLAR_REAL);

@@ -1,5 +1,5 @@
-/* optimizer_impl.h - a launch of the optimizer, the same on every back end (internal; C and CUDA
- * C).
+/* optimizer_impl.h - a launch of the optimizer, with its runs, chunks and device memory; the same
+ * on every back end (internal; C and CUDA C).
  *
  * One launch is a job of up to three passes, one after the other:
  *
@@ -98,8 +98,8 @@ typedef struct ashlar_optimizer_job {
     size_t elements;               /* number of covered elements: how much work the job is */
     ashlar_optimizer_scalars *scalars;
     double *partials;      /* indexed by the chunk's number in the whole table */
-    double learning_rate;  /* for UPDATE, ... */
-    const double *rate_at; /* ... but from here, in device memory, unless this is NULL */
+    double learning_rate;  /* for UPDATE, if rate_at is NULL */
+    const double *rate_at; /* device memory from which UPDATE reads the learning rate, or NULL */
     double gradient_scale; /* for DECIDE */
 } ashlar_optimizer_job;
 
@@ -145,18 +145,18 @@ typedef struct ashlar_optimizer_table {
     double largest_scale; /* largest rate_scale of all runs; 0 without runs */
 } ashlar_optimizer_table;
 
-/* Fill the table. The arena must be committed and have the regions that the rule needs. finish
- * frees the table's memory. Errors: ASHLAR_EHOSTMEM. */
+/* _init: fill the table. The arena must be committed and have the regions that the rule needs.
+ * _finish: free the table's memory. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_table *table,
                                                              const ashlar_arena *arena,
                                                              const ashlar_optimizer_rule *rule);
 void ashlar__optimizer_table_finish(ashlar_optimizer_table *table);
 
-/* The boundary of two chunks, or place outside all runs, that is nearest to `offset`. */
+/* The offset nearest to `offset` that is a boundary between chunks or lies outside all runs. */
 size_t ashlar__optimizer_table_cut(const ashlar_optimizer_table *table, size_t offset);
 
-/* From now on the runs' moments and masters are a part's; only elements inside it may be updated.
- */
+/* Point the runs' moments and masters into `part`. From now on only elements inside the part may be
+ * updated. */
 void ashlar__optimizer_table_set_part(ashlar_optimizer_table *table, const ashlar_arena *arena,
                                       const ashlar_optimizer_part *part);
 
@@ -170,10 +170,10 @@ void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
  * return when it is done. */
 void ashlar__optimizer_cpu_run(void *job);
 
-/* CUDA devices (optimizer_cuda.c). open loads the kernels into the device's context, once for each
- * optimizer. run queues a job; *job is read before the call returns. Errors of open: ASHLAR_ENOTSUP
- * (built without CUDA kernels, or none for this device), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; of run:
- * ASHLAR_EDRIVER. */
+/* CUDA devices (optimizer_cuda.c). _open loads the kernels into the device's context, once for each
+ * optimizer. _run queues a job; *job is read before the call returns. Errors of _open:
+ * ASHLAR_ENOTSUP (built without CUDA kernels, or none for this device), ASHLAR_EDRIVER,
+ * ASHLAR_EHOSTMEM; of _run: ASHLAR_EDRIVER. */
 typedef struct ashlar_optimizer_cuda ashlar_optimizer_cuda;
 
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_cuda_open(ashlar_device *device,

@@ -1,4 +1,5 @@
-/* optimizer_part.c - what a rank's part of an optimizer holds. */
+/* optimizer_part.c - the bounds of one rank's part of an optimizer, and the memory for the moments
+ * and masters in it. */
 #include "arena/optimizer/optimizer_part.h"
 
 #include "allocator/base/check_level.h"
@@ -34,7 +35,8 @@ void ashlar__optimizer_part_set(ashlar_optimizer_part *part, const ashlar_arena 
     }
 }
 
-/* A state begins in its block where it would begin in a region: elements stay aligned. */
+/* Bytes that stay free at the start of the state's block, so that its elements are aligned as in a
+ * region. */
 static size_t room_before(const ashlar_part_state *state) {
     return state->begin % ASHLAR_ARENA_ALIGN;
 }

@@ -1,17 +1,17 @@
 /* optimizer_part.h - an optimizer of which this rank holds and updates a part (internal).
  *
- * The part is a range of the arena's storage layout. Only for it are there moments and masters, in
- * blocks beside the arena, which has no regions for them. The program sums up the gradients of each
- * part on its rank alone; a step is then
+ * The part is a range of the arena's storage layout. The rank has moments and masters only for this
+ * range, in blocks of their own: the arena has no regions for them. The program sums the gradients
+ * of a part over all ranks, but only onto the part's rank. A step is then
  *
  *     squares   of the part's gradients, chunk by chunk; the sums of all other chunks are 0
- *     ...       the program adds these sums up over all ranks, where each has one addend that is
- *               not 0: so in any order every rank gets the sums that one process would have
- *     update    adds up the chunks in the order of one process, decides, as every rank does, with
- *               its bits, and updates the part
- *     ...       the program sends the parts of the parameters to the other ranks
+ *     ...       the program adds these sums up over all ranks. For each chunk only one rank's sum
+ *               is not 0, so every rank gets the sums of a single process, whatever the order
+ *     update    adds up the chunks' sums in the order of a single process, makes its decision from
+ *               them, with the same bits on every rank, and updates the part
+ *     ...       the program sends the part's parameters to the other ranks
  *
- * Parts end where chunks do, so that each chunk's squares are of one rank. */
+ * Parts end where chunks do, so that one rank computes all of a chunk's squares. */
 #ifndef ASHLAR_OPTIMIZER_PART_H
 #define ASHLAR_OPTIMIZER_PART_H
 
@@ -19,7 +19,7 @@
 
 enum { ASHLAR_PART_STATES = 3 };
 
-/* What a part has of a region. */
+/* The share of a region that belongs to a part. */
 typedef struct ashlar_part_state {
     ashlar_region region;
     size_t begin, end; /* bytes of the region */
@@ -36,23 +36,24 @@ typedef struct ashlar_optimizer_part {
 ashlar_optimizer_part ashlar__optimizer_part_bounds(const ashlar_optimizer *optimizer, size_t rank,
                                                     size_t ranks);
 
-/* The regions that a divided optimizer needs in the arena, of those that a whole one needs. */
+/* Of the `regions` that an optimizer of the whole arena needs: those that a part needs there, too.
+ */
 unsigned ashlar__optimizer_part_regions(unsigned regions);
 
 /* As ashlar_optimizer_create(), for one of several parts. The arena needs parameters and gradients.
- * The optimizer serves the two calls below, and those that read and write its state. Errors: the
- * same. */
+ * The optimizer serves only the two calls of a step below, and those that read and write its state.
+ * Errors: those of ashlar_optimizer_create(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_create_part(ashlar_arena *arena,
                                                               const ashlar_optimizer_config *config,
                                                               size_t rank, size_t ranks,
                                                               ashlar_stream stream,
                                                               ashlar_optimizer **out);
 
-/* NULL: the optimizer is whole. */
+/* The optimizer's part; NULL: it is one of the whole arena. */
 const ashlar_optimizer_part *ashlar__optimizer_part_of(const ashlar_optimizer *optimizer);
 
 /* Queue the two halves of a step of a part. Between them the program replaces the doubles
- * sums[0 .. count - 1], in device memory, by the sums of them over all ranks. Errors: those of
+ * sums[0 .. count - 1], in device memory, by their sums over all ranks. Errors: those of
  * ashlar_optimizer_step(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_part_squares(ashlar_optimizer *optimizer,
                                                                ashlar_stream stream, double **sums,
@@ -64,11 +65,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_part_update(ashlar_optimizer *
 
 /* ---- for optimizer.c ---- */
 
-/* Set what lies in [begin, end) of the storage layout. */
+/* Make *part the range [begin, end) of the storage layout, without data. */
 void ashlar__optimizer_part_set(ashlar_optimizer_part *part, const ashlar_arena *arena,
                                 size_t begin, size_t end);
 
-/* Take what the part has of `regions`, filled with 0. Errors: those of ashlar_alloc_tagged(). */
+/* _take: take memory, filled with 0, for the part's shares of `regions`. _give: free it. Errors:
+ * those of ashlar_alloc_tagged(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_part_take(ashlar_optimizer_part *part,
                                                             const ashlar_arena *arena,
                                                             unsigned regions, ashlar_stream stream);

@@ -1,5 +1,5 @@
-/* optimizer_table.c - the runs and chunks of a job, the same on every back end: all runs of an
- * arena that an optimizer updates, and those in a range of bytes. */
+/* optimizer_table.c - the table of all runs of an arena that an optimizer updates, their chunks,
+ * and the choice of those in a range of bytes as a job. */
 #include "arena/optimizer/optimizer_impl.h"
 
 #include "arena/layout/arena_impl.h"
@@ -133,8 +133,8 @@ static size_t find(const ashlar_optimizer_table *table, size_t offset) {
     return low;
 }
 
-/* Where a run that begins at `begin` of the storage layout has its elements of a part's state:
- * before the part that is an address outside, at which nothing is read. */
+/* The address, in a part's state, of the elements of a run that begins at `begin` in the storage
+ * layout. If the run begins before the part, the address is outside; nothing is read there. */
 static void *address_in(const ashlar_part_state *state, const ashlar_arena *arena, size_t begin) {
     const ashlar_layout layout = ashlar__region_layout(state->region);
     return state->data == NULL ? NULL

@@ -1,4 +1,5 @@
-/* schedule.c - learning rates by step: constant, with warm-up, cosine, or in steps. */
+/* schedule.c - the learning rate of each step: a warm-up, then constant, along a cosine, or lowered
+ * every so many steps. */
 #include <ashlar/schedule.h>
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* nccl.c - finds NCCL in the process. */
+/* nccl.c - loads NCCL's functions at run time, and maps element types to NCCL's. */
 #include "arena/reduce/nccl.h"
 
 #include "allocator/base/error.h"
@@ -9,7 +9,7 @@ static const char *const names[] = {ASHLAR_NCCL_MAP(SYMBOL)};
 enum { FUNCTION_COUNT = sizeof names / sizeof names[0] };
 _Static_assert(FUNCTION_COUNT * sizeof(void (*)(void)) == sizeof(ashlar_nccl), "only functions");
 
-/* Calls that return at once, and so can be given up, are since 2.14. */
+/* Communicators whose calls return at once, and so can be given up, exist since 2.14. */
 static ashlar_status check_version(const void *functions) {
     const ashlar_nccl *nccl = functions;
     int version = 0;

@@ -1,7 +1,7 @@
 /* nccl.h - NCCL's functions, as its documentation has them, in a table that is filled at run time;
  * nothing links to NCCL, nor needs its header (internal).
  *
- * nccl_check.c compares all this with nccl.h where that is. */
+ * nccl_check.c compares all this with NCCL's own header where that is installed. */
 #ifndef ASHLAR_NCCL_H
 #define ASHLAR_NCCL_H
 
@@ -12,10 +12,10 @@
 
 #include "allocator/driver/cuda_abi.h"
 
-typedef struct ncclComm *nccl_comm; /* a rank's end of what joins a number of them */
+typedef struct ncclComm *nccl_comm; /* one rank's end of a communicator, which joins ranks */
 
 enum { NCCL_ID_BYTES = 128 };
-typedef struct nccl_id { /* what all ranks that are to be joined must have alike */
+typedef struct nccl_id { /* must be the same on all ranks that are to be joined */
     char bytes[NCCL_ID_BYTES];
 } nccl_id;
 
@@ -33,8 +33,8 @@ typedef enum nccl_result {
 typedef enum nccl_type { NCCL_F16 = 6, NCCL_F32 = 7, NCCL_F64 = 8, NCCL_BF16 = 9 } nccl_type;
 typedef enum nccl_op { NCCL_SUM = 0 } nccl_op;
 
-/* The configuration of 2.14, which has all that is needed here: newer ones have more fields, and
- * know by size and version which were given. */
+/* The configuration of NCCL 2.14, which has all that is needed here. Newer ones have more fields,
+ * and see by size and version which of them were given. */
 #define NCCL_CONFIG_MAGIC 0xcafebeefu
 enum { NCCL_CONFIG_VERSION = 21400 };
 typedef struct nccl_config {
@@ -44,8 +44,8 @@ typedef struct nccl_config {
     int is_blocking;
 } nccl_config;
 
-/* Columns: field, symbol, what it returns, parameters. The last ASHLAR_NCCL_OPTIONAL are
- * since 2.19, and NULL in a library before that. */
+/* Columns: field, symbol, what it returns, parameters. The last ASHLAR_NCCL_OPTIONAL exist since
+ * 2.19, and are NULL with an older library. */
 enum { ASHLAR_NCCL_OPTIONAL = 2 };
 #define ASHLAR_NCCL_MAP(X)                                                                      \
     X(get_version, ncclGetVersion, nccl_result, (int *version))                                 \

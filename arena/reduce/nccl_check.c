@@ -1,5 +1,5 @@
-/* nccl_check.c - proof, at compile time, that nccl.h here agrees with NCCL's header. Built only
- * where that is; contains no code. */
+/* nccl_check.c - proof, at compile time, that nccl.h in this folder agrees with NCCL's own header.
+ * Built only where NCCL's header is installed; contains no code. */
 #include "arena/reduce/nccl.h"
 
 #include <nccl.h>

@@ -51,8 +51,8 @@ static const char *library_name(const char *given) {
     return named != NULL && *named != '\0' ? named : l != NULL ? l->library : launchers[0].library;
 }
 
-/* Open MPI loads parts of its own, which look for the symbols of what loaded them. Where there was
- * one MPI of another kind, the library has no MPI in its name. */
+/* RTLD_GLOBAL, since Open MPI loads plugins, which look for the symbols of what loaded them. If the
+ * build found an MPI under neither name of `launchers`, the library is called libashlar-mpi.so. */
 static ashlar_status load(ashlar_ranks *r, const char *given) {
     const char *name = library_name(given);
     const bool is_found = strncmp(name, "libashlar-mpi-", strlen("libashlar-mpi-")) == 0;
@@ -128,7 +128,8 @@ static ashlar_status make_member(size_t rank, size_t count, void *self, uint32_t
     return take_memory(r);
 }
 
-/* `made`: those of `out` that hold their part of the team; the others' parts go, too. */
+/* Undo ashlar_ranks_open_threads(): stop all `count` members of the team, of which the first `made`
+ * are in `out`. */
 static ashlar_status dissolve(ashlar_status status, void **selves, size_t count, size_t made,
                               ashlar_ranks **out) {
     for (size_t i = 0; i < count; i++) {
@@ -162,11 +163,11 @@ void ashlar_ranks_close(ashlar_ranks *r, bool has_failed) {
     if (r == NULL) {
         return;
     }
-    if (has_failed) { /* launchers lose what was written just before */
+    if (has_failed) { /* wait: launchers lose output that was written just before */
         (void)nanosleep(&(struct timespec){.tv_nsec = LAST_WORDS_NS}, NULL);
         r->engine->abort(r->self, 1);
     } else {
-        ASHLAR_CHECK2(r->nccl == NULL); /* its thread still uses the device */
+        ASHLAR_CHECK2(r->nccl == NULL); /* else NCCL's watching thread still uses the device */
         r->engine->stop(r->self);
     }
     release(r);
@@ -186,7 +187,7 @@ size_t ashlar_ranks_count(const ashlar_ranks *r) {
 
 /* ---- the table ---- */
 
-/* A checksum of all that the ranks must do alike. */
+/* A checksum of all that must be the same on every rank. */
 static uint64_t sum_up(const ashlar_ranks_call *c, uint64_t facts) {
     const uint64_t parts[] = {(uint64_t)c->kind, (uint64_t)c->order, c->elements,
                               (uint64_t)c->dtype, c->root};
@@ -249,7 +250,7 @@ static ashlar_status all_reduce(void *context, void *data, size_t elements, ashl
     return queue(context, call, stream);
 }
 
-/* These two have equal shards, which the engine can count. */
+/* reduce_scatter and all_gather need equal shards, of no more elements than the engine counts. */
 static ashlar_status queue_shards(ashlar_ranks *r, const ashlar_ranks_call *call,
                                   ashlar_stream stream) {
     ASHLAR_FAIL_IF(call->elements % r->count != 0 ||
@@ -277,7 +278,7 @@ static ashlar_status all_gather(void *context, void *data, size_t elements, ashl
 
 static ashlar_status attach(void *context, void *base, size_t bytes) {
     ashlar_ranks *r = context;
-    /* A root that is no rank: the word is that of no other call. */
+    /* The root is no rank, so no other call has the same word. */
     ashlar_ranks_call call = {.kind = ASHLAR_ENGINE_BROADCAST,
                               .data = base,
                               .elements = bytes,

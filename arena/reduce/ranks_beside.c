@@ -22,7 +22,7 @@ struct ashlar_ranks_beside {
     ashlar_ranks_call calls[CALLS];
     size_t begun, ended;
     bool stops;
-    uint64_t spent_ns, waited_ns; /* by the thread in collectives; by streams for the thread */
+    uint64_t spent_ns, waited_ns; /* by the thread in collectives; by streams on the thread */
 };
 
 static void *run_thread(void *of) {
@@ -37,7 +37,7 @@ static void *run_thread(void *of) {
         }
         ashlar_ranks_call *call = &b->calls[b->ended % CALLS];
         ashlar__lock_release(&b->lock);
-        /* No other collective runs now: the sum's time is what it added to the ranks'. */
+        /* No other collective runs now, so what spent_ns of the ranks grows by is this one's. */
         const uint64_t before = atomic_load(&call->ranks->spent_ns);
         ashlar__ranks_run(call);
         const uint64_t spent = atomic_load(&call->ranks->spent_ns) - before;
@@ -63,7 +63,7 @@ static bool start_thread(ashlar_ranks_beside *b) {
 ashlar_status ashlar__ranks_beside_open(ashlar_ranks *r) {
     ashlar_ranks_beside *b;
     if (r->nccl != NULL) {
-        return ASHLAR_OK; /* its collectives are the stream's, and stop no other */
+        return ASHLAR_OK; /* NCCL's collectives run on the device, and stop no other stream */
     }
     ASHLAR_HOST_NEW(b, 1, "no host memory for sums beside the work");
     ashlar__lock_init(&b->lock, ASHLAR_RANK_RANKS_BESIDE);

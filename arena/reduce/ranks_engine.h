@@ -1,11 +1,12 @@
-/* ranks_engine.h - what a library that joins processes offers to ranks.c: a table of functions that
- * begin an operation, and one that asks whether it has ended (internal).
+/* ranks_engine.h - the engine, a table of functions by which ranks exchange messages and run
+ * collectives on the host: they begin an operation, and ask later whether it has ended (internal).
  *
- * Such a library is loaded at run time, is built for one MPI each (their binary interfaces differ),
- * and needs nothing of ashlar, of which it may meet a static or a shared copy.
+ * An engine for processes is a library that is loaded at run time. Each is built for one MPI, since
+ * their binary interfaces differ. It calls nothing of ashlar, of which the program may have a
+ * static or a shared copy.
  *
  * Each rank begins the same collectives in the same order. Functions that may fail return NULL, or
- * a text that says why. Threads: one at a time for each rank, any. */
+ * a text that says why. Threads: any, one at a time for each rank. */
 #ifndef ASHLAR_RANKS_ENGINE_H
 #define ASHLAR_RANKS_ENGINE_H
 
@@ -17,12 +18,12 @@
 
 enum { ASHLAR_ENGINE_VERSION = 3, ASHLAR_ENGINE_REQUEST_BYTES = 32 };
 
-/* Messages between two ranks of one kind arrive in the order in which they were sent. */
+/* Messages of one kind between two ranks arrive in the order in which they were sent. */
 typedef enum ashlar_engine_message {
     ASHLAR_MESSAGE_WORD,   /* what a rank is about to do */
     ASHLAR_MESSAGE_ANSWER, /* whether all are about to do the same */
     ASHLAR_MESSAGE_DATA,
-    ASHLAR_MESSAGE_HERE, /* a collective does not end, but not because of me */
+    ASHLAR_MESSAGE_HERE, /* a collective does not end; the sender has come to it, and waits, too */
 } ashlar_engine_message;
 
 typedef enum ashlar_engine_collective {
@@ -44,18 +45,19 @@ typedef struct ashlar_engine {
     const char *(*start)(void **self, size_t *rank, size_t *count);
     void (*stop)(void *self);              /* waits for the others to stop, too */
     void (*abort)(void *self, int status); /* ends this process and all others */
-    /* NULL, or: when it returns nobody looks at this rank's memory any more, nor will. */
+    /* May be NULL. Once it has returned, no other rank accesses this rank's memory any more. */
     void (*give_up)(void *self);
 
     const char *(*send)(void *self, size_t to, ashlar_engine_message kind, const void *data,
                         size_t bytes, ashlar_engine_request *request);
     const char *(*receive)(void *self, size_t from, ashlar_engine_message kind, void *data,
                            size_t bytes, ashlar_engine_request *request);
-    /* In place, as reduce.h says but for REDUCE_SCATTER; `root` is for BROADCAST and REDUCE.
-     * `elements` at most ASHLAR_ENGINE_ELEMENTS, and of the two with shards that for each rank. */
+    /* In place, as reduce.h says, except for the place of REDUCE_SCATTER's result (see above).
+     * `root` is for BROADCAST and REDUCE. `elements` is at most ASHLAR_ENGINE_ELEMENTS; for
+     * REDUCE_SCATTER and ALL_GATHER, at most that many for each rank. */
     const char *(*collect)(void *self, ashlar_engine_collective kind, void *data, size_t elements,
                            ashlar_dtype dtype, size_t root, ashlar_engine_request *request);
-    /* Go on with all that was begun. */
+    /* Let begun operations make progress; *is_done: that of `request` has ended. */
     const char *(*test)(void *self, ashlar_engine_request *request, bool *is_done);
 } ashlar_engine;
 

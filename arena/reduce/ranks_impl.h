@@ -1,5 +1,6 @@
-/* ranks_impl.h - the inside of ranks, for ranks.c (joining, leaving, the table), ranks_run.c (what
- * the engine does, in a stream's order) and ranks_nccl.c (what NCCL does) (internal). */
+/* ranks_impl.h - the structures behind ashlar_ranks, and what its files call of each other: ranks.c
+ * (joining, leaving, the table), ranks_run.c (collectives by the engine, in a stream's order) and
+ * ranks_nccl.c (those by NCCL) (internal). */
 #ifndef ASHLAR_RANKS_IMPL_H
 #define ASHLAR_RANKS_IMPL_H
 
@@ -16,7 +17,7 @@ enum { ASHLAR_RANKS_STAGING_BYTES = 1 << 20, ASHLAR_RANKS_FAILURE_BYTES = 240 };
 typedef struct ashlar_ranks_word {
     uint64_t step;
     uint64_t number; /* of the collective in the step */
-    uint64_t facts;  /* a checksum of all the rest */
+    uint64_t facts;  /* a checksum of all else that must be the same on every rank */
 } ashlar_ranks_word;
 
 /* What rank 0 tells the others. */
@@ -30,17 +31,17 @@ typedef struct ashlar_ranks_beside ashlar_ranks_beside;
 struct ashlar_ranks {
     void *library;
     const ashlar_engine *engine;
-    void *self; /* the engine's */
+    void *self; /* for the engine's functions */
     size_t rank, count;
     uint64_t timeout_ns;
     ashlar_device *device;
     ashlar_ranks_order order;
     ashlar_collectives table;
     struct ashlar_ranks_nccl *nccl; /* NULL: the engine does the collectives, too */
-    ashlar_ranks_word next; /* of the next collective that is queued */
+    ashlar_ranks_word next; /* the word of the next collective that is queued */
     ashlar_ranks_beside *beside;  /* ranks_beside.c; NULL: not open */
-    void (*run_sums)(void *call); /* for ashlar_launch(): where sums that are queued go; NULL: they
-                                   * run in the order of the stream */
+    void (*run_sums)(void *call); /* what ashlar_launch() is to call for a sum; NULL: the sum runs
+                                   * in the order of the stream */
     char *staging;          /* [ASHLAR_RANKS_STAGING_BYTES] what came from another rank */
     /* [count] each; only rank 0 uses more than one: */
     ashlar_ranks_word *words;
@@ -49,14 +50,15 @@ struct ashlar_ranks {
     /* Written by the thread that finds the first failure, before has_failed: */
     atomic_bool is_failing;
     char failure[ASHLAR_RANKS_FAILURE_BYTES];
-    bool is_told; /* by rank 0, which reports it */
+    bool is_told; /* another rank told this one of the failure, and reports it */
     atomic_bool has_failed;
-    atomic_bool is_leaving; /* a collective under way is given up */
-    /* NCCL: a collective did not end. Who is to blame is asked by the thread that checks. */
+    atomic_bool is_leaving; /* give up the collective that is under way */
+    /* With NCCL: the word of a collective that did not end, and whether there is one. Which rank is
+     * to blame is found out by the thread that calls ashlar_ranks_check(). */
     ashlar_ranks_word hung;
     atomic_bool is_hung;
     _Atomic uint64_t spent_ns; /* in collectives */
-    uint64_t event_calls;      /* to the driver, that were made to watch collectives */
+    uint64_t event_calls;      /* driver calls that were made to watch collectives */
 };
 
 /* A collective, as it is queued. */
@@ -75,8 +77,9 @@ static inline bool ashlar__ranks_adds(ashlar_engine_collective kind) {
     return kind != ASHLAR_ENGINE_BROADCAST && kind != ASHLAR_ENGINE_ALL_GATHER;
 }
 
-/* The tree that reduces to a root: in the round of distance d, ranks that have the root's last
- * log2(d) bits join, in pairs, of which the one without the root's next bit gives. */
+/* The tree of a reduce to rank `root`. _joins: in the round of distance d, the ranks whose last
+ * log2(d) bits are those of the root take part, in pairs. _gives: in such a pair, the rank whose
+ * next bit is not the root's gives its sum to the other. */
 static inline bool ashlar__ranks_joins(size_t rank, size_t root, size_t distance) {
     return ((rank ^ root) & (distance - 1)) == 0;
 }
@@ -88,20 +91,21 @@ static inline bool ashlar__ranks_gives(size_t rank, size_t root, size_t distance
 /* Give a collective of this rank its number, and the word that the others compare. */
 void ashlar__ranks_number(ashlar_ranks *ranks, ashlar_ranks_call *call);
 
-/* For ashlar_launch(): agree, then do it. Does nothing after a failure. */
+/* The function to pass to ashlar_launch(): agrees with the other ranks on an ashlar_ranks_call,
+ * then makes it. Does nothing after a failure. */
 void ashlar__ranks_run(void *call);
 
-/* What ashlar_ranks_check() says from now on, unless something has failed before. Returns false. */
+/* Set what ashlar_ranks_check() reports, unless something has failed before. Returns false. */
 bool ashlar__ranks_fail(ashlar_ranks *ranks, const char *format, ...) ASHLAR_PRINTF(2, 3);
 
-/* Whether they are threads of this process, and so its counters are theirs in common. */
+/* Whether the ranks are threads of this process, and so share its counters. */
 bool ashlar__ranks_are_threads(const ashlar_ranks *ranks);
 
 /* Whether all ranks are about to do the same. Waits for them. */
 bool ashlar__ranks_agree(ashlar_ranks *ranks, const ashlar_ranks_word *own);
 
-/* A collective did not end: ask which rank is missing, and fail. Waits, or, on all ranks but the
- * first, ends with the process. */
+/* A collective did not end: find out which rank is missing, and fail. Rank 0 asks, and waits some
+ * seconds for answers. Every other rank answers, then waits for rank 0 to end the process. */
 void ashlar__ranks_name(ashlar_ranks *ranks, const ashlar_ranks_word *own);
 
 /* Bring `bytes` bytes from one rank to another. Other ranks do nothing. Waits. */
@@ -123,14 +127,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_nccl_open(ashlar_ranks *ranks);
 ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_nccl_queue(const ashlar_ranks_call *call,
                                                          ashlar_stream stream);
 
-/* Register a segment, or end that. Errors: as ashlar__ranks_nccl_queue(), and ASHLAR_EINVAL (it is
- * not registered; too many are). */
+/* _attach: register a segment. _detach: end its registration. Errors: as
+ * ashlar__ranks_nccl_queue(), and ASHLAR_EINVAL (too many are registered; this one is not). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_nccl_attach(const ashlar_ranks_call *call);
 ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_nccl_detach(ashlar_ranks *ranks, void *base);
 /* Whether NCCL can register memory. */
 bool ashlar__ranks_nccl_attaches(const ashlar_ranks *ranks);
 
-/* Part. After a failure work that is queued is given up, else there may be none. */
+/* Leave NCCL. has_failed: queued work is given up; otherwise none may be queued. */
 void ashlar__ranks_nccl_close(ashlar_ranks *ranks, bool has_failed);
 
 #endif /* ASHLAR_RANKS_IMPL_H */

@@ -92,7 +92,7 @@ static void *end_late(void *status) {
     _exit((int)(intptr_t)status);
 }
 
-/* MPICH waits for its launcher to end this process, even for one that can no longer be reached. */
+/* MPICH waits for its launcher to end this process, even if the launcher cannot be reached. */
 static void abort_all(void *unused, int status) {
     (void)unused;
     pthread_t thread;

@@ -2,8 +2,8 @@
  * another rank is gone.
  *
  * The host agrees with the other ranks before it queues a collective, since one that not all ranks
- * queue never ends, and may spoil memory. What hangs after that is given up by the watching thread:
- * the program waits for the device meanwhile.
+ * queue never ends, and may spoil memory. A collective that hangs after that is given up by a
+ * watching thread, since the program's threads may be waiting for the device.
  *
  * The tree of ASHLAR_RANKS_TREE has a communicator of two ranks for each of its rounds. A sum of
  * two has one rounding, and is the same in either order: NCCL's way of adding cannot matter. */
@@ -20,11 +20,11 @@
 #include "arena/reduce/nccl.h"
 
 enum {
-    MARKS = 64,          /* collectives that the thread can tell apart; it sees others late */
+    MARKS = 64,          /* queued collectives with an event; the ends of others are seen late */
     ROUNDS_MOST = 16,    /* of the tree */
     SEGMENTS_MOST = 16,  /* that are registered */
-    LOOK_NS = 10000000,  /* between two looks of the thread */
-    PROGRESS_NS = 50000, /* between two questions how far NCCL is */
+    LOOK_NS = 10000000,  /* between two looks of the watching thread */
+    PROGRESS_NS = 50000, /* between two questions to NCCL whether a call has ended */
 };
 
 /* A collective that is queued. */
@@ -36,18 +36,19 @@ typedef struct mark {
 /* Memory that is registered with every communicator. */
 typedef struct segment {
     void *base;
-    void *handles[1 + ROUNDS_MOST]; /* NCCL's, of comm_at(i); NULL: not there */
+    void *handles[1 + ROUNDS_MOST]; /* [i]: NCCL's, from comm_at(i); NULL: not registered there */
 } segment;
 
 typedef struct ashlar_ranks_nccl {
     const ashlar_nccl *nccl;
-    /* NCCL has one thread at a time in a communicator. Guarded by `lock`: */
+    /* NCCL allows one thread at a time in a communicator. Guarded by `lock`: */
     ashlar_lock lock;
-    nccl_comm all, rounds[ROUNDS_MOST]; /* NULL: not there, or given up */
+    nccl_comm all, rounds[ROUNDS_MOST]; /* NULL: not joined, or given up */
     size_t round_count;
     segment segments[SEGMENTS_MOST];
     size_t segment_count;
-    /* marks[i % MARKS] is of collective i; written before `queued`, and no more until `ended`: */
+    /* marks[i % MARKS] belongs to collective i: written before `queued` exceeds i, and not again
+     * before `ended` does: */
     mark marks[MARKS];
     _Atomic uint64_t queued, ended;
     atomic_bool is_over;
@@ -71,7 +72,7 @@ static ashlar_status fail_nccl(ashlar_ranks *r, nccl_comm comm, const char *what
     return status;
 }
 
-/* A call may go on after it has returned: wait until it has ended. Lock: held. */
+/* Wait until NCCL has ended a call, which may go on after it has returned. Lock: held. */
 static ashlar_status settle_locked(ashlar_ranks *r, nccl_comm comm, const char *what,
                                    nccl_result result) {
     const ashlar_nccl *nccl = r->nccl->nccl;
@@ -90,7 +91,7 @@ static nccl_comm *comm_at(ashlar_ranks_nccl *n, size_t i) {
     return i == 0 ? &n->all : &n->rounds[i - 1];
 }
 
-/* What is queued ends, unfinished, on this rank. Lock: held. */
+/* Abort all communicators: what is queued on this rank ends, unfinished. Lock: held. */
 static void give_up_locked(ashlar_ranks_nccl *n) {
     ASHLAR_OWNS(&n->lock);
     for (size_t i = 0; i <= n->round_count; i++) {
@@ -104,7 +105,7 @@ static void give_up_locked(ashlar_ranks_nccl *n) {
 
 /* ---- the thread that watches ---- */
 
-/* Count collectives that have ended; *since is when the oldest began to be the oldest. */
+/* Count collectives that have ended. *since: when the oldest one under way became the oldest. */
 static void follow(ashlar_ranks *r, uint64_t *since) {
     ashlar_ranks_nccl *n = r->nccl;
     ashlar_driver *driver = r->device->driver;
@@ -112,7 +113,7 @@ static void follow(ashlar_ranks *r, uint64_t *since) {
     uint64_t ended = atomic_load(&n->ended);
     cu_result result = CU_SUCCESS;
     while (ended < queued && result == CU_SUCCESS) {
-        /* Not counted with the program's calls, which it makes in an order of its own. */
+        /* Not counted: this thread's calls come at random times between the program's. */
         result = driver->table.event_query((cu_event)n->marks[ended % MARKS].event);
         ended += result == CU_SUCCESS;
     }
@@ -144,7 +145,7 @@ static void ask_nccl_locked(ashlar_ranks *r) {
     }
 }
 
-/* Ends after the first failure. What the thread asks must not spoil a capture. */
+/* The watching thread; ends after the first failure. Its queries must not invalidate a capture. */
 static void *watch(void *arg) {
     ashlar_ranks *r = arg;
     ashlar_ranks_nccl *n = r->nccl;
@@ -187,7 +188,7 @@ static ashlar_status reduce_locked(const ashlar_ranks_call *c, size_t root, nccl
                                                       (int)root, comm, stream));
 }
 
-/* In a round's pair the rank with the lower number is the first. */
+/* In the communicator of a pair, the rank with the lower number is rank 0. */
 static ashlar_status sum_tree_locked(const ashlar_ranks_call *c, cu_stream stream) {
     ashlar_ranks *r = c->ranks;
     ASHLAR_OWNS(&r->nccl->lock);
@@ -230,7 +231,8 @@ static ashlar_status call_locked(const ashlar_ranks_call *c, cu_stream stream) {
     return ASHLAR_EINVAL;
 }
 
-/* Let the thread see when the collective has ended. Without a free mark a later one will tell. */
+/* Let the watching thread see when the collective has ended. If no mark is free, that of a later
+ * collective will show it. */
 static ashlar_status leave_mark(ashlar_ranks *r, const ashlar_ranks_word *word,
                                 ashlar_stream stream) {
     ashlar_ranks_nccl *n = r->nccl;
@@ -253,7 +255,7 @@ static ashlar_status call_nccl(const ashlar_ranks_call *c, ashlar_stream stream)
     ASHLAR_TRY(ashlar__device_enter(r->device));
     ashlar__lock_acquire(&n->lock);
     ashlar_status status = ASHLAR_OK;
-    if (n->all != NULL) { /* else the thread has given up just now: the next check says so */
+    if (n->all != NULL) { /* else the watching thread has just given up: the next check says so */
         status =
             is_tree ? sum_tree_locked(c, (cu_stream)stream) : call_locked(c, (cu_stream)stream);
     }
@@ -362,7 +364,7 @@ static ashlar_status join_locked(ashlar_ranks *r, const nccl_id *id, size_t own,
     return settle_locked(r, *comm, "ncclCommInitRankConfig", result);
 }
 
-/* The id that rank `from` makes, on ranks `to` .. `end` - 1, too. */
+/* Make an id on rank `from`, and send it to ranks `to` .. `end` - 1. */
 static ashlar_status share_id(ashlar_ranks *r, size_t from, size_t to, size_t end, nccl_id *id) {
     if (r->rank == from) {
         const nccl_result result = r->nccl->nccl->get_id(id);
@@ -437,7 +439,7 @@ ashlar_status ashlar__ranks_nccl_open(ashlar_ranks *r) {
     return ASHLAR_OK;
 }
 
-/* All ranks part, or this one gives up. */
+/* Leave all communicators together with the other ranks; has_failed, or a failure: abort them. */
 static void part_locked(ashlar_ranks *r, bool has_failed) {
     ashlar_ranks_nccl *n = r->nccl;
     ASHLAR_OWNS(&n->lock);

@@ -1,5 +1,5 @@
-/* ranks_run.c - a collective in a stream's order: the ranks agree that they do the same, then do
- * it, and none waits for ever. */
+/* ranks_run.c - runs a collective by the engine, in a stream's order: the ranks first agree that
+ * all are about to do the same, and none waits for ever. */
 #include "arena/reduce/ranks_impl.h"
 
 #include <inttypes.h>
@@ -15,11 +15,11 @@
 #include "arena/reduce/ranks_team.h"
 #include "arena/reduce/sum.h"
 
-/* Rank 0 knows who is missing; the others only that it has not answered. So it is given time to
- * tell first. */
+/* Rank 0 knows which rank is missing; the others only know that rank 0 has not answered. So they
+ * wait longer, and rank 0 reports first. */
 static const uint64_t GRACE_NS = UINT64_C(3000000000);
 
-/* Turns without news after which a waiting rank sleeps between looks. */
+/* After TURNS_AWAKE looks without news a waiting rank sleeps NAP_NS between looks. */
 enum { TURNS_AWAKE = 4000, NAP_NS = 50000 };
 
 #define fail ashlar__ranks_fail
@@ -47,8 +47,8 @@ static bool began(ashlar_ranks *r, const char *error) {
     return true;
 }
 
-/* Go on with requests until all have ended, or the time is over: then false, with *pending one that
- * has not; or, after a failure, `count`. */
+/* Wait until all requests have ended. False: the time is over, and request *pending has not ended;
+ * or something has failed, and *pending is `count`. */
 static bool wait_for(ashlar_ranks *r, ashlar_engine_request *requests, size_t count,
                      uint64_t budget_ns, size_t *pending) {
     const uint64_t end = ashlar__clock_ns() + budget_ns;
@@ -128,7 +128,7 @@ static bool answer_all(ashlar_ranks *r) {
         }
     }
     if (!wait_for(r, r->requests + 1, r->count - 1, r->timeout_ns, &pending)) {
-        return fail(r, "rank %zu does not listen any more", pending + 1); /* or the reason before */
+        return fail(r, "rank %zu does not listen any more", pending + 1); /* keeps a prior reason */
     }
     return true;
 }
@@ -165,7 +165,7 @@ bool ashlar__ranks_agree(ashlar_ranks *r, const ashlar_ranks_word *own) {
     }
     judge(r, own);
     if (!r->answer.is_good && r->engine->give_up != NULL) {
-        return fail(r, "%s", r->answer.why); /* which the others find without an answer */
+        return fail(r, "%s", r->answer.why); /* the others learn of it without an answer */
     }
     if (!answer_all(r)) {
         return false;
@@ -195,7 +195,7 @@ bool ashlar__ranks_pass(ashlar_ranks *r, size_t from, size_t to, void *data, siz
 
 /* ---- the collectives ---- */
 
-/* Rank 0, when a collective does not end: which rank does not say that it waits, too? */
+/* On rank 0, when a collective does not end: find a rank that does not say that it waits, too. */
 static bool name_missing(ashlar_ranks *r, const ashlar_ranks_word *own) {
     size_t pending = 0;
     for (size_t i = 1; i < r->count; i++) { /* a byte, into memory that no other request writes */
@@ -215,7 +215,7 @@ static bool name_missing(ashlar_ranks *r, const ashlar_ranks_word *own) {
                                               pending + 1, own->number, own->step);
 }
 
-/* Another rank: say that it is not me, and leave it to rank 0 to end all. */
+/* On another rank: say that this one waits, too, and leave it to rank 0 to end all. */
 static bool say_here(ashlar_ranks *r, const ashlar_ranks_word *own) {
     ashlar_engine_request request;
     size_t pending = 0;
@@ -246,7 +246,7 @@ static bool finish(ashlar_ranks *r, ashlar_engine_request *requests, size_t coun
     return false;
 }
 
-/* The engine's own, in pieces that it can count. */
+/* Run the engine's own collective, in pieces whose elements it can count. */
 static void run_engine(const ashlar_ranks_call *c) {
     ashlar_ranks *r = c->ranks;
     const bool is_cut =
@@ -268,7 +268,7 @@ static void run_engine(const ashlar_ranks_call *c) {
     }
 }
 
-/* Swap a piece with another rank, and add the other's: both get the same bits. */
+/* Swap a piece with another rank, and add that rank's: both ranks get the same bits. */
 static bool swap_and_add(const ashlar_ranks_call *c, size_t other, char *data, size_t count) {
     ashlar_ranks *r = c->ranks;
     const size_t bytes = count * ashlar_dtype_bytes(c->dtype);
@@ -304,7 +304,7 @@ static bool give_and_add(const ashlar_ranks_call *c, size_t other, char *data, s
 }
 
 /* After the round of distance d, each rank has the sum of the 2d ranks around it, which is a node
- * of the tree; to reduce, only those on the way to the root do. */
+ * of the tree. In a reduce, only the ranks on the way to the root have such sums. */
 static void run_tree(const ashlar_ranks_call *c) {
     const ashlar_ranks *r = c->ranks;
     const bool is_all = c->kind != ASHLAR_ENGINE_REDUCE;

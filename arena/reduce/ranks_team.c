@@ -1,9 +1,9 @@
-/* ranks_team.c - ranks that are threads of one process: a message is copied by the rank that
- * receives it, and of a sum over all each rank adds up a share, in the memory of all.
+/* ranks_team.c - the engine of ranks that are threads of one process. A message is copied by the
+ * rank that receives it. In a collective each rank does its share, in the memory of all ranks.
  *
- * Nothing here waits. A rank that asks whether a request has ended makes the step of it that has
- * become possible. A rank that gives up waits until nobody is in such a step, so that its memory is
- * its own again: the others make no more steps. */
+ * Nothing here waits, with one exception. A rank that asks whether a request has ended makes the
+ * next step of the request, if that has become possible. A rank that gives up stops all further
+ * steps, and waits until no rank is in one: then its memory is its own again. */
 #include "arena/reduce/ranks_team.h"
 
 #include <sched.h>
@@ -40,7 +40,7 @@ typedef struct member {
     team *team;
     size_t rank;
     turn turn;                   /* written before `come`; stays until all are done with it */
-    _Atomic uint64_t come, done; /* number of collectives come to, and done its share of */
+    _Atomic uint64_t come, done; /* collectives that it has come to, and done its share of */
 } member;
 
 struct team {
@@ -54,10 +54,10 @@ struct team {
 
 typedef struct pending {
     letter *letter; /* NULL: a collective */
-    void *data;     /* to receive into, or what is yet to be sent; NULL: it is on its way */
+    void *data;     /* to receive into, or what is yet to be sent; NULL: that is under way */
     size_t bytes;
-    bool is_received; /* and not sent */
-    bool is_shared;   /* a collective: the own share is done */
+    bool is_received; /* a message to receive, not to send */
+    bool is_shared;   /* a collective of which this rank has done its share */
 } pending;
 _Static_assert(sizeof(pending) <= ASHLAR_ENGINE_REQUEST_BYTES, "a request fits");
 
@@ -97,7 +97,7 @@ static const char *keep(ashlar_engine_request *request, const pending *from) {
     return NULL;
 }
 
-/* True: it has been received. */
+/* True: the message has been received. */
 static bool go_on_sending(pending *p) {
     if (atomic_load_explicit(&p->letter->data, memory_order_acquire) != NULL) {
         return false;
@@ -131,7 +131,7 @@ static const char *send(void *self, size_t to, ashlar_engine_message kind, const
     pending p = {.letter = letter_of(m->team, kind, m->rank, to),
                  .data = (void *)(uintptr_t)data,
                  .bytes = bytes};
-    (void)go_on_sending(&p); /* who waits for an answer first does not ask about this */
+    (void)go_on_sending(&p); /* at once: a rank may wait for the answer before it asks about this */
     return keep(request, &p);
 }
 
@@ -155,7 +155,8 @@ static const char *collect(void *self, ashlar_engine_collective kind, void *data
     return keep(request, &(pending){.letter = NULL});
 }
 
-/* Whether all have come to the collective that this rank is at, or are done with their shares. */
+/* Whether all ranks have come to the collective that this rank is at; have_done: whether all have
+ * done their shares of it. */
 static bool all_are(const member *own, bool have_done) {
     const team *t = own->team;
     const uint64_t number = atomic_load(&own->come);
@@ -172,8 +173,8 @@ static char *at(const member *m, size_t element) {
     return m->turn.data + element * ashlar_dtype_bytes(m->turn.dtype);
 }
 
-/* Add up elements from .. end - 1 of all ranks, in the order of the ranks, into those of `into`;
- * and copy them to all if that is wanted. */
+/* Add elements from .. end - 1 of all other ranks, in the order of the ranks, to those of `into`.
+ * copies: then copy the sums to all ranks. */
 static void add_up(const member *own, const member *into, size_t from, size_t end, bool copies) {
     const team *t = own->team;
     const ashlar_dtype dtype = own->turn.dtype;
@@ -192,7 +193,7 @@ static void add_up(const member *own, const member *into, size_t from, size_t en
     }
 }
 
-/* Of a sum that goes to one rank or to all: this rank's share of the elements. */
+/* Add up this rank's share of the elements of a sum that goes to one rank or to all. */
 static void add_share(const member *own, const member *into, bool copies) {
     const size_t blocks = (own->turn.elements + BLOCK_ELEMENTS - 1) / BLOCK_ELEMENTS;
     const size_t each = (blocks + own->team->count - 1) / own->team->count * BLOCK_ELEMENTS;
@@ -233,7 +234,7 @@ static void do_share(const member *own) {
     }
 }
 
-/* True: all are done, and so is this one. */
+/* True: all ranks have done their shares, so the collective has ended. */
 static bool go_on_collecting(member *own, pending *p) {
     if (!p->is_shared && all_are(own, false)) {
         do_share(own);

@@ -1,4 +1,5 @@
-/* arena_setup.c - sets up a case, and runs its operations and the copies beside them. */
+/* arena_setup.c - sets up a case (a set of tensors), and runs each operation on it, and the plain
+ * copies beside them. */
 #include "bench/arena/arena_setup.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include "allocator/base/host.h"
 #include "arena/compute/workers.h"
 
-enum { PIECE_BYTES = 1 << 18 /* worth waking a thread, as the optimizer's pieces are */ };
+enum { PIECE_BYTES = 1 << 18 /* worth waking a thread for, as the optimizer's pieces are */ };
 
 typedef struct line {
     uint64_t words[ASHLAR_COPY_LINE / sizeof(uint64_t)];
@@ -64,7 +65,7 @@ enum { VALUES_SEED = 5 };
  * earlier store whose address has the same low bits, since the processor compares these first. */
 enum { SKEW_BYTES = 33 * ASHLAR_COPY_LINE };
 
-/* How an operation is called, counted and shared. */
+/* The columns of ASHLAR_ARENA_OPERATION_MAP. */
 #define ROW(name, text, accesses, arrays, shared) \
     [ASHLAR_ARENA_OPERATION_##name] = {text, accesses, arrays, shared},
 static const struct {

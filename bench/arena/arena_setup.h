@@ -13,8 +13,8 @@
 
 /* Every operation, and how its bytes are counted. `accesses` is the number of reads and writes for
  * each element, of 4 bytes each, without padding, tables and intermediate copies. `arrays` is the
- * number of arrays, of all elements, that they go to; a copy beside the operation uses as much
- * memory.
+ * number of arrays that these accesses go to, each with all elements; a copy beside the operation
+ * uses as much memory.
  *
  *   adamw        reads the gradients for the norm; reads p, g, m, v and writes p, m, v
  *   zero         writes the gradients
@@ -64,7 +64,7 @@ enum { ASHLAR_COPY_LINE = 64 };
 
 void ashlar__arena_copy(ashlar_copy_work *work);
 
-/* The subjects of the rows, and two copies. */
+/* What runs an operation: the subjects of the rows, and the two plain copies beside them. */
 typedef enum ashlar_arena_runner {
     ASHLAR_ARENA_RUNNER_ARENA,
     ASHLAR_ARENA_RUNNER_PER_TENSOR,
@@ -99,7 +99,7 @@ typedef struct ashlar_arena_setup {
     ashlar_stream stream;
     ashlar_arena *arena;
     ashlar_optimizer *optimizer;
-    ashlar_per_tensor *scattered[ASHLAR_ARENA_RUNNER_LISTS + 1]; /* none for the arena */
+    ashlar_per_tensor *scattered[ASHLAR_ARENA_RUNNER_LISTS + 1]; /* by runner; ARENA: NULL */
     void **pointers;            /* [tensors] the program's pointers, for flattening */
     ashlar_flatten_item *items; /* [tensors] the same pointers, as items */
     ashlar_arena *replica;      /* replica of the arena; NULL: none */
@@ -108,17 +108,18 @@ typedef struct ashlar_arena_setup {
     char file[4096 + 16];
 } ashlar_arena_setup;
 
-/* Set up a case on `device`. Finish it also after a failure.
+/* Set up a case on `device`. Call ashlar__arena_setup_finish() also after a failure.
  *
- * Errors: ASHLAR_EIO (no folder), those of the arena and of the scattered tensors. */
+ * Errors: ASHLAR_EIO (no folder for the checkpoint), those of the arena and of the scattered
+ *         tensors. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *setup,
                                                          ashlar_device *device,
                                                          const ashlar_arena_case *which,
                                                          bool is_smoke);
 void ashlar__arena_setup_finish(ashlar_arena_setup *setup);
 
-/* Whether there is such a runner: on a CUDA device scattered tensors are filled and copied only,
- * since ashlar has no kernels for them. */
+/* Whether the runner can run the operation. On a CUDA device scattered tensors are only filled and
+ * copied, since ashlar has no kernels for them; the lists are not saved on any device. */
 bool ashlar__arena_setup_has(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
                              ashlar_arena_operation operation);
 

@@ -1,4 +1,5 @@
-/* bench_arena.c - chooses cases and operations, times them in rounds, and adds the rows. */
+/* bench_arena.c - the benchmark `arena`: chooses sets of tensors and operations, times them in
+ * rounds, and adds the rows. */
 #include "bench/arena/bench_arena.h"
 
 #include <math.h>
@@ -16,7 +17,7 @@ static const double round_s = 2e-3, while_s = 8;
 static const ashlar_rows_column columns[] = {ASHLAR_ARENA_COLUMN_MAP(COLUMN)};
 
 #define MANY "10000_tensors"
-/* Medians of the same work differ by so much, which therefore counts as "not slower". */
+/* Medians of equal work differ by this ratio, so it still counts as "not slower". */
 #define EVEN 0.95
 
 /* Only operations of every training step have targets; the others happen once in a training. */

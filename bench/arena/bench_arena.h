@@ -5,7 +5,8 @@
  * Every subject has an instance of its own, and all take turns in each round, the two copies
  * included. Work that every subject needs is not timed: making pointers point to the scattered
  * tensors before they are flattened, and giving replicas back. Checkpoints go to a new folder in
- * TMPDIR, or /tmp, which is removed. CUDA devices are refused. */
+ * TMPDIR, or /tmp, which is removed. On a CUDA device both copies are the driver's, and scattered
+ * tensors are only filled and copied. */
 #ifndef ASHLAR_BENCH_ARENA_H
 #define ASHLAR_BENCH_ARENA_H
 

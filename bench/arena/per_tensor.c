@@ -1,4 +1,5 @@
-/* per_tensor.c - makes scattered tensors: one allocation for each, lists and tables. */
+/* per_tensor.c - takes an allocation for each of a set of tensors, and makes the lists and tables
+ * by which per_tensor_work.c works on them. */
 #include "bench/arena/per_tensor.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
@@ -49,8 +50,8 @@ static ashlar_status take_tables(ashlar_per_tensor *t) {
     return ASHLAR_OK;
 }
 
-/* Take a block as large as the tensor, filled like the arena's part; moments are zeros, as before
- * the first step. */
+/* Take a block as large as the tensor, with the values that the tensor has in the arena; moments
+ * are zeros, as before the first step. */
 static ashlar_status take_tensor(ashlar_per_tensor *t, size_t tensor, ashlar_region region,
                                  void **out) {
     ashlar_tensor_info info;

@@ -11,7 +11,8 @@
  * in its last bits, since its squares are added tensor by tensor, and in an arena across tensors.
  * If gradients are clipped, so may everything that is multiplied by clip_norm / norm.
  *
- * Software devices only. Threads: one at a time. */
+ * On a CUDA device only copies, and fills tensor by tensor, work: steps, norms and fills of lists
+ * are run by the CPU. Threads: one at a time. */
 #ifndef ASHLAR_PER_TENSOR_H
 #define ASHLAR_PER_TENSOR_H
 
@@ -81,7 +82,7 @@ typedef struct ashlar_per_tensor {
  * arena's allocator in a random order, so that neighbours in the arena are not neighbours here.
  *
  * arena    all tensors fp32 without options, with the regions of `config`
- * limits   of the launches; if a list has one tensor, the device's own fills and copies are used
+ * limits   of each launch's list; lists of one tensor use the device's own fills and copies
  *
  * Ownership: *out is the caller's; the arena must outlive it.
  * Errors:    ASHLAR_EINVAL (other tensors, another optimizer),
@@ -97,20 +98,22 @@ void ashlar__per_tensor_destroy(ashlar_per_tensor *per_tensor); /* NULL is allow
 void *ashlar__per_tensor_view(const ashlar_per_tensor *per_tensor, ashlar_region region,
                               size_t tensor);
 
-/* Queue a step; or only zeros for all gradients; or only the norm of all gradients. Errors: those
- * of launches and fills. */
+/* Queue work on all tensors. _step: a step of the optimizer. _zero: zeros for the gradients. _norm:
+ * the norm of the gradients. Errors: those of launches and fills. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_step(ashlar_per_tensor *per_tensor,
                                                         double learning_rate);
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_zero(ashlar_per_tensor *per_tensor);
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_norm(ashlar_per_tensor *per_tensor);
 
-/* Queue copies of all parameters to their places in the arena, and make the pointers point there.
- * _scatter_: make them point back to the tensors' own allocations. Errors: those of copies. */
+/* _flatten: queue copies of all parameters to their places in the arena, and make the pointers
+ * point there. _scatter: make the pointers point to the tensors' own allocations again. Errors:
+ * those of copies. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_flatten(ashlar_per_tensor *per_tensor);
 void ashlar__per_tensor_scatter(ashlar_per_tensor *per_tensor);
 
-/* Take a block for each parameter tensor of a replica on the same device, and queue the copies.
- * _drop_: free the blocks, also after a failure. Errors: those of ashlar_alloc() and copies. */
+/* _replicate: take a block for each parameter tensor of a replica on the same device, and queue the
+ * copies. _drop_replica: free these blocks, also after a failure. Errors: those of ashlar_alloc()
+ * and copies. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_replicate(ashlar_per_tensor *per_tensor);
 void ashlar__per_tensor_drop_replica(ashlar_per_tensor *per_tensor);
 

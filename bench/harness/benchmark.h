@@ -19,12 +19,12 @@ typedef struct ashlar_bench_request {
     bool is_smoke;                /* a few short rounds, only to see that the benchmark runs */
     bool counts_instructions;     /* instead of time */
     size_t threads;               /* 0: the benchmark's own choice */
-    size_t pairs;                 /* only run so many pairs, without measuring; 0: measure */
+    size_t pairs;                 /* only run this many pairs, without measuring; 0: measure */
     ashlar_option_list workloads; /* each NAME, or NAME/VARIANT; none: all */
     ashlar_option_list subjects;  /* none: the usual ones */
     ashlar_option_list peers;     /* shared objects that are further subjects */
     FILE *out;                    /* receives all printed text */
-    const char *device, *json;    /* NULL: the default one; NULL: no file */
+    const char *device, *json;    /* device NULL: the default one; json NULL: no file */
     char **files;                 /* [file_count] problems to pack; if any, only these */
     size_t file_count;
     size_t capacity, seconds; /* bytes for the plan of each file, and time to search for it */
@@ -53,7 +53,7 @@ typedef struct ashlar_benchmark {
     void (*print_help)(FILE *out);
 } ashlar_benchmark;
 
-/* Whether a list of workloads asks for this one, as an empty list does. */
+/* Whether a list of names asks for `name`. An empty list asks for all. */
 bool ashlar__bench_wants(const ashlar_option_list *list, ashlar_bench_name name);
 
 /* Check the names in a request. Errors: ASHLAR_EINVAL (no such workload or subject; the detail

@@ -1,4 +1,5 @@
-/* chart.c - draws the figures of several subjects over those of one of them, as an SVG. */
+/* chart.c - draws an SVG chart of a benchmark: each subject's figures divided by those of one of
+ * the subjects, the base. */
 #include "bench/harness/results.h"
 
 #include <math.h>
@@ -25,7 +26,7 @@ enum {
     LEGEND_LETTERS = 18,
     LEGEND_WIDTH = WIDTH - 400,
     LEGEND_HEIGHT = 200,
-    LABELLED_TICKS = 8 /* of more than so many only powers of ten have their number */
+    LABELLED_TICKS = 8 /* of more ticks than this, only powers of ten have a label */
 };
 
 /* Invariants: low < 0 < high;  tick(low) <= each ratio <= tick(high). */
@@ -55,7 +56,7 @@ static int count_marks(const scene *s, size_t line) {
     for (size_t i = 0; i < s->results->subject_count; i++) {
         count += s->results->figures[line][i] > 0;
     }
-    return base_of(s, line) > 0 ? count : 1; /* or a line of text */
+    return base_of(s, line) > 0 ? count : 1; /* 1: a line of text instead of marks */
 }
 
 static int line_height(const scene *s, size_t line) {

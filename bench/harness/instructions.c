@@ -1,4 +1,5 @@
-/* instructions.c - counts the instructions of a pair by running this program under valgrind. */
+/* instructions.c - counts the instructions of one malloc + free pair, by running this program under
+ * valgrind. */
 #include "bench/harness/benchmark.h"
 
 #include <errno.h>

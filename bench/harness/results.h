@@ -38,7 +38,7 @@ typedef struct ashlar_results {
  *          spread has the keys FIGURE_low and FIGURE_high
  *
  * A row's label is made of its members before "subject": strings, and the number of threads. The
- * bytes of "one_size" are told in KiB or MiB. Two rows may not have the same label and subject.
+ * bytes of "one_size" are shown in KiB or MiB. Two rows may not have the same label and subject.
  *
  * Errors: ASHLAR_EFORMAT (no such rows, two of the same label and subject, too many for the table;
  *         the detail names the row).
@@ -76,8 +76,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__chart_write(const ashlar_chart *chart, c
  * Read those files of the folder that exist: machine.json, GROUP.json, GROUP.txt (the printed
  * table, for the targets missed) and ran.txt (what was run, one line each). Write GROUP.svg and
  * README.md, which lists the losses before the tables: each figure that is worse than another
- * subject's by more than the spread, and each target missed. On a software device (machine.json)
- * the subject "driver" is called by that name. The same files always produce the same output.
+ * subject's by more than the spread, and each target missed. If machine.json names a software
+ * device, the subject "driver" is shown as "software device". The same files always produce the
+ * same output.
  *
  * Errors: ASHLAR_EIO (the folder has no group's results, or cannot be written), ASHLAR_EFORMAT (a
  *         file is not a result), ASHLAR_EHOSTMEM. Files written before the failure stay.

@@ -145,8 +145,8 @@ static void name_device(page *p) {
                    processor[0] != '\0' ? ", " : "", processor, date[0] != '\0' ? ", " : "", date);
 }
 
-/* Subjects that call the device each time are "driver" and "driver_each_step" in the files. Behind
- * a software device there is no driver: call them by its name. */
+/* Subjects that call the device each time are "driver" and "driver_each_step" in the files. A
+ * software device has no driver: show "software device" instead of "driver". */
 static void name_driver(const page *p, ashlar_results *results) {
     static const char driver[] = "driver";
     for (size_t i = 0; i < results->subject_count && strcmp(p->device, soft) == 0; i++) {

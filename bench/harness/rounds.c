@@ -31,8 +31,8 @@ void ashlar__turns_spread(ashlar_turns *turns, size_t figure, double *low, doubl
     *high = turns->figures[figure][turns->rounds - 1 - skipped];
 }
 
-/* A subject is very slow if its operation takes longer than so many turns. The driver's plain calls
- * are a thousand times slower than a cache, and would take up most of the measurement. */
+/* A subject is very slow if its operation takes longer than this many turns. The driver's plain
+ * calls are a thousand times slower than a cache, and would take up most of the measurement. */
 enum { SLOW_TURNS = 20 };
 
 static ashlar_status warm_up(const ashlar_rounds *r, size_t subject, ashlar_turns *turns) {

@@ -17,7 +17,7 @@ typedef struct ashlar_rounds {
     double while_s;     /* seconds to go on for, within these limits */
     double round_s;     /* about how long one subject's turn takes, in seconds, by repeating */
     bool is_smoke;      /* one round, cold and without repeats */
-    size_t slow_rounds; /* a very slow subject takes part only in the first so many; 0: in all */
+    size_t slow_rounds; /* how many rounds a very slow subject takes part in; 0: all */
     /* Run a subject's operation `repeats` times. figures: what is to be kept of the turn; the first
      * is seconds per operation. */
     ashlar_status (*run)(void *context, size_t subject, size_t repeats,
@@ -34,10 +34,10 @@ typedef struct ashlar_turns {
 
 /*
  * Run `count` subjects, at most ASHLAR_ROUNDS_SUBJECTS, in rounds. Each round has an order of its
- * own: a subject finds the caches as another left them, full of its writes perhaps, so none may
- * always come behind the same one. Before that each subject runs twice, cold and warm, unless it is
- * a smoke run; what these runs return is not kept, but the warm one says how many repeats fill a
- * turn.
+ * own: a subject finds the processor's caches as the one before it left them, perhaps full of that
+ * one's writes, so no subject may always follow the same one. Before the rounds each subject runs
+ * twice, cold and warm, unless it is a smoke run. The figures of these runs are not kept, but the
+ * warm one tells how many repeats fill a turn.
  *
  * turns   [count], out
  *

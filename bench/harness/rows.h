@@ -1,6 +1,6 @@
 /*
- * rows.h - rows of results by the columns of a form: as a table, as JSON, and against targets
- * (internal).
+ * rows.h - rows of results whose columns a form describes: prints them as a table, writes them as
+ * JSON, and compares them with targets (internal).
  */
 #ifndef ASHLAR_ROWS_H
 #define ASHLAR_ROWS_H
@@ -20,7 +20,7 @@ typedef enum ashlar_rows_kind {
     ASHLAR_ROWS_TEXT,
     ASHLAR_ROWS_NUMBER,
     ASHLAR_ROWS_OPTIONAL, /* a number that the JSON leaves out if it is not known */
-    ASHLAR_ROWS_BOOL,     /* the same; true unless it is 0 */
+    ASHLAR_ROWS_BOOL,     /* likewise; in the JSON, 0 is false, any other number true */
 } ashlar_rows_kind;
 
 typedef struct ashlar_rows_column {

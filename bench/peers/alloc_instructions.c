@@ -1,4 +1,5 @@
-/* alloc_instructions.c - counts the instructions of a pair, and runs pairs for tools that count. */
+/* alloc_instructions.c - counts the instructions of one malloc + free pair with each allocator, and
+ * runs pairs for valgrind or other tools that count. */
 #include "bench/peers/bench_alloc.h"
 
 #include <math.h>
@@ -80,7 +81,7 @@ static ashlar_status add_instructions(const ashlar_alloc_bench *b, const struct 
  */
 static ashlar_status count_list(const ashlar_alloc_bench *b, const struct counted *c) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    ashlar_alloc_bench without_device = *b; /* leaves out peers of one device only */
+    ashlar_alloc_bench without_device = *b; /* leaves out peers that need a CUDA device */
     without_device.device = NULL;
     const size_t count = ashlar__alloc_choose_peers(&without_device, peers);
     double of_loop = 0, instructions = 0;

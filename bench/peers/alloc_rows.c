@@ -1,4 +1,5 @@
-/* alloc_rows.c - columns and targets for a pair's cost; figures that follow from other rows. */
+/* alloc_rows.c - the columns and targets of the benchmark of malloc + free pairs, and the figures
+ * that it computes from other rows. */
 #include "bench/peers/bench_alloc.h"
 
 #include <math.h>

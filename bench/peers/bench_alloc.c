@@ -1,4 +1,5 @@
-/* bench_alloc.c - chooses workloads and subjects, measures them, and adds the rows. */
+/* bench_alloc.c - the benchmarks `alloc` and `plan`: chooses lists of operations and allocators,
+ * measures them, and adds the rows. */
 #include "bench/peers/bench_alloc.h"
 
 #include <math.h>

@@ -29,10 +29,10 @@ enum {
     ASHLAR_ALLOC_NS_P99,
     ASHLAR_ALLOC_NS_P999,
     ASHLAR_ALLOC_NS_MAX,
-    ASHLAR_ALLOC_NS_EARLY, /* time of a marked list's calls: around the 100th, ... */
-    ASHLAR_ALLOC_NS_LATE,  /* ... and of the last ones */
+    ASHLAR_ALLOC_NS_EARLY, /* record_stream: time of a call around the 100th, ... */
+    ASHLAR_ALLOC_NS_LATE,  /* ... and of one of the last */
     ASHLAR_ALLOC_LATE_OVER_EARLY,
-    ASHLAR_ALLOC_HOST_BYTES, /* for each live block; or left by each call */
+    ASHLAR_ALLOC_HOST_BYTES, /* for each live block; record_stream: that each call leaves in use */
     ASHLAR_ALLOC_COLUMNS
 };
 
@@ -44,7 +44,7 @@ extern const ashlar_rows_form ashlar__alloc_form;
  * LATE_OVER_EARLY, in the rows from `first` on. */
 void ashlar__alloc_fill(ashlar_rows *rows, size_t first);
 
-/* ---- between the files of the two ---- */
+/* ---- for the files of both benchmarks ---- */
 
 /* One run of one of the two benchmarks. */
 typedef struct ashlar_alloc_bench {

@@ -1,4 +1,5 @@
-/* cudart.c - the functions of CUDA's runtime that CUB calls, on a device of this library. */
+/* cudart.c - the functions of CUDA's runtime that CUB's allocator calls, on an ashlar_device, which
+ * may be a software device. */
 #include "bench/peers/cudart.h"
 
 #include <cuda_runtime_api.h>

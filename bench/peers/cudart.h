@@ -1,6 +1,6 @@
 /*
- * cudart.h - the few functions of CUDA's runtime that CUB's allocator calls, on a device of this
- * library (internal).
+ * cudart.h - the few functions of CUDA's runtime that CUB's allocator calls, on an ashlar_device,
+ * which may be a software device (internal).
  *
  * They let the benchmark measure CUB on the same device as the other subjects. They are linked
  * statically into the benchmark and never installed; cuda_runtime_api.h declares them.

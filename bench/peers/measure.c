@@ -148,7 +148,7 @@ static ashlar_status run_body(const bench *b, ashlar_turn *turn, double *wall_ns
     return run[b->workload->kind](b->team, turn, wall_ns);
 }
 
-/* Make a new instance, so that a call finds only what calls of the same body left behind. */
+/* For a marked list, make a new instance: a call finds only what calls of the same body left. */
 static ashlar_status renew(const bench *b, subject *s) {
     if (s->has_run && ashlar__workload_marks(b->workload->kind)) {
         destroy_instance(&s->base);

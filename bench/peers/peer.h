@@ -1,4 +1,5 @@
-/* peer.h - peers: the allocators, and ways to call them, that the benchmark compares (internal). */
+/* peer.h - a peer: one of the allocators that the benchmark compares, as a table of functions; and
+ * the list of all peers (internal). */
 #ifndef ASHLAR_PEER_H
 #define ASHLAR_PEER_H
 
@@ -43,9 +44,9 @@ typedef struct ashlar_peer {
     bool hides_calls; /* it calls the driver directly, so its driver calls cannot be counted */
     /* A thread reuses only blocks that it gave back itself, so blocks cannot be handed over. */
     bool is_per_thread;
-    /* Each block is a driver allocation, or is written to, so that there cannot be a million. */
+    /* Each block is a driver allocation, or is written to, so there cannot be a million. */
     bool has_few_blocks;
-    /* A further stream uses the block. NULL: the peer cannot be told. */
+    /* Tell the peer that a further stream uses the block. NULL: it has no way to be told. */
     ashlar_status (*mark)(void *self, void *ptr, ashlar_stream stream);
 } ashlar_peer;
 

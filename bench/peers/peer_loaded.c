@@ -1,4 +1,5 @@
-/* peer_loaded.c - loads a peer from a shared object, and tries it first in another process. */
+/* peer_loaded.c - loads an allocator that is to be compared from a shared object, and before that
+ * tries it in a child process, where it may crash. */
 #include "bench/peers/peer_loaded.h"
 
 #include <dlfcn.h>
@@ -26,7 +27,7 @@ enum { NAME_BYTES = 32 };
 static const char name_letters[] =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.";
 
-/* A loaded object and the subject that it is: one at a time, on one device. */
+/* A loaded object, and the peer made of it. It has one instance at a time, on one device. */
 typedef struct library {
     char name[NAME_BYTES];
     alloc_fn alloc;

@@ -1,4 +1,5 @@
-/* peers.c - the list of peers, and the plain ones: the driver, the C library, the empty loop. */
+/* peers.c - the list of all peers (peer.h), and the plain ones: the driver, the C library, the
+ * empty loop. */
 #include "bench/peers/peer.h"
 
 #include <dlfcn.h>

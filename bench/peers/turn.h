@@ -1,6 +1,6 @@
 /*
- * turn.h - the work of the threads in one subject's turn, by the kind of the list (internal to
- * bench/peers).
+ * turn.h - runs one subject's turn on the threads of a team, with a function for each kind of list
+ * (internal to bench/peers).
  */
 #ifndef ASHLAR_TURN_H
 #define ASHLAR_TURN_H
@@ -53,8 +53,9 @@ static inline size_t ashlar__turn_stride(const ashlar_workload *w) {
 }
 
 /*
- * Run the turn on the threads of the team: _list: operations as they are; _latency: each timed by
- * itself; _handoff: given back by another thread; _marked: blocks marked, on a new instance.
+ * Run the turn on the threads of the team. _list: the operations as they are. _latency: each one is
+ * timed by itself. _handoff: one thread takes the blocks, another one gives them back. _marked:
+ * each block is marked for a further stream; the subject must be a new instance.
  *
  * wall_ns   time of the turn; for latencies and marked blocks only of its timed parts
  *

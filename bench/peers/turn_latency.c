@@ -1,4 +1,5 @@
-/* turn_latency.c - times each operation of a list by itself: the percentiles of a pair. */
+/* turn_latency.c - times each operation of a list by itself, for the percentiles of a malloc + free
+ * pair's time. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,8 +10,8 @@
 
 typedef struct latencies {
     double clock_ns;   /* the time that reading the clock adds */
-    double *operation; /* [variable_count]: of the variable's take */
-    double *pair;      /* [body_pairs], of the newest repeat */
+    double *operation; /* [variable_count]: time in which the variable's block was taken */
+    double *pair;      /* [body_pairs]: times of pairs, in the newest repeat */
 } latencies;
 
 static double clock_cost(void) {

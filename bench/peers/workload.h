@@ -14,7 +14,8 @@
  *   peak_bytes == the largest sum of bytes taken at a time
  *   live_max == the largest number of variables taken at a time
  *   steps ascend, steps[i] < body_end; if there are steps, one begins at body_begin
- *   an operation's stream is below `streams`; the one that gives a block has the block's
+ *   an operation's stream is below `streams`; an operation that gives a block back has the stream
+ *   that the block was taken for
  */
 #ifndef ASHLAR_WORKLOAD_H
 #define ASHLAR_WORKLOAD_H
@@ -29,11 +30,11 @@ enum { ASHLAR_OP_VARIABLE_BITS = 22, ASHLAR_OP_STREAM_BITS = 10 };
 
 typedef struct ashlar_op {
     uint32_t variable : ASHLAR_OP_VARIABLE_BITS;
-    uint32_t stream : ASHLAR_OP_STREAM_BITS; /* the block's, of the thread's streams */
+    uint32_t stream : ASHLAR_OP_STREAM_BITS; /* the block's: an index of the thread's streams */
     uint32_t bytes; /* > 0: take a block of this size into the variable; 0: give its block back */
 } ashlar_op;
 
-/* The threads' work on a list, and the figures that are measured. turn.h has the loops. */
+/* How threads run a list of operations, and what is measured besides time. turn.h has the loops. */
 typedef enum ashlar_workload_kind {
     ASHLAR_WORKLOAD_LIST,    /* each thread runs it on streams of its own */
     ASHLAR_WORKLOAD_LIVE,    /* the same; also measures the host memory of the prologue's blocks */
@@ -41,7 +42,8 @@ typedef enum ashlar_workload_kind {
     ASHLAR_WORKLOAD_HANDOFF, /* one thread takes the blocks, a second one gives them back */
     ASHLAR_WORKLOAD_MARKED,  /* each block is marked for a further stream; measures the cost of
                               * early calls and of late ones */
-    ASHLAR_WORKLOAD_MARKED_UNFINISHED, /* the same, and that stream's work ends after the body */
+    ASHLAR_WORKLOAD_MARKED_UNFINISHED, /* the same; the further stream stays busy until all calls
+                                        * are made */
     ASHLAR_WORKLOAD_KINDS
 } ashlar_workload_kind;
 

@@ -213,8 +213,8 @@ static void put_result(ashlar_json_writer *w, const outcome *o) {
 
 /* ---- the work ---- */
 
-/* Replay one log and write its figures. Returns ASHLAR_ENOMEM if allocations failed in it; the
- * figures have been written then. */
+/* Replay one log and write its figures. Returns ASHLAR_ENOMEM if allocations of the replay failed;
+ * the figures are written even so. */
 static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
                                 ashlar_replay_config *config, ashlar_json_writer *w) {
     progress shown = {.name = log->name, .shown_at = ashlar__clock_s()};

@@ -1,5 +1,5 @@
-/* bench_ranks.c - chooses cases, ranks and subjects, runs each as programs in rounds, and adds the
- * rows. */
+/* bench_ranks.c - the benchmark `ranks`: chooses cases, numbers of ranks and subjects, runs each as
+ * programs in rounds, and adds the rows. */
 #include "bench/ranks/bench_ranks.h"
 
 #include <math.h>
@@ -196,7 +196,7 @@ static size_t list_contestants(const bench *b, const struct training *t,
     return count;
 }
 
-/* A figure of a subject on so many ranks; NaN: it took no part. */
+/* The median of a subject's figure on `ranks` ranks; NaN: it took no part. */
 static double figure_of(contestant *list, size_t count, subject_kind subject, size_t ranks,
                         unsigned figure, size_t rounds) {
     for (size_t i = 0; i < count; i++) {
@@ -251,11 +251,12 @@ static ashlar_status measure_training(const bench *b, const struct training *t) 
 
 /* ---- sums ---- */
 
-/* The i-th names of the JSON's texts, which live as long as the rows do. */
 static const char *subject(size_t i) {
     return i < SUBJECTS ? subjects[i] : NULL;
 }
 
+/* The row's text under `key`, as the equal one among name(0), name(1), ..., which lives as long as
+ * the program; the JSON's text does not. NULL: none is equal. */
 static const char *kept(const char *(*name)(size_t), const ashlar_json *row, const char *key) {
     const ashlar_json *member = ashlar__json_member(row, key);
     size_t i = 0;

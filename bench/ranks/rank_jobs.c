@@ -1,4 +1,5 @@
-/* rank_jobs.c - starts programs on ranks, with what they need: a text, a launcher, a file. */
+/* rank_jobs.c - runs programs on one rank, or by mpirun on several, with a text to train on, and
+ * reads the JSON file that they leave. */
 #include "bench/ranks/rank_jobs.h"
 
 #include <errno.h>
@@ -15,7 +16,8 @@
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
-enum { TEXT_SEED = 11, SYMBOLS = 64, FIRST_SYMBOL = '0' }; /* no blank, line or %: one record */
+/* No blank, newline or % is among the symbols, so the text is one record. */
+enum { TEXT_SEED = 11, SYMBOLS = 64, FIRST_SYMBOL = '0' };
 
 /* Run a program without input and output, and return its exit status; -1: it could not be run, or
  * ended otherwise. */
@@ -96,7 +98,7 @@ static ashlar_status write_text(ashlar_rank_jobs *j, size_t bytes) {
                : ashlar__fail(ASHLAR_EIO, "ranks: %s: cannot be written", j->text);
 }
 
-/* What `./run train --ranks` sets, too. Another MPI than Open MPI ignores it. */
+/* Set what `./run train --ranks` sets, too. MPIs other than Open MPI ignore it. */
 static void allow_ranks(void) {
     static const char *const settings[][2] = {
         {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
@@ -162,7 +164,7 @@ ashlar_status ashlar__rank_job_run(const ashlar_rank_jobs *j, size_t ranks,
     }
     words[used] = NULL;
     ASHLAR_FAIL_IF(truncate(j->json, 0) != 0, ASHLAR_EIO, "ranks: %s: %s", j->json,
-                   strerror(errno)); /* else a job that writes nothing has the last one's */
+                   strerror(errno)); /* else the last job's JSON stays if this one writes none */
     ASHLAR_FAIL_IF(run_quietly(words, true) != 0, ASHLAR_EIO, "ranks: %s failed on %zu of them",
                    arguments[0], ranks);
     return read_json(j->json, out);

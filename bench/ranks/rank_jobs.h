@@ -34,7 +34,8 @@ void ashlar__rank_jobs_finish(ashlar_rank_jobs *jobs);
  * arguments   up to ASHLAR_JOB_WORDS words and a NULL; the first is the program
  *
  * Ownership: the caller frees *out with ashlar__json_free().
- * Errors:    ASHLAR_EIO (it fails: it has said why; no JSON), ASHLAR_EFORMAT, ASHLAR_EHOSTMEM. */
+ * Errors:    ASHLAR_EIO (the program fails, and has said why; or it leaves no JSON),
+ *            ASHLAR_EFORMAT, ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rank_job_run(const ashlar_rank_jobs *jobs, size_t ranks,
                                                      const char *const *arguments,
                                                      ashlar_json **out);

@@ -1,4 +1,5 @@
-/* rank_sums.c - times sums over all ranks in pieces of several sizes. */
+/* rank_sums.c - the command `ashlar-bench sums`: times sums over all ranks in pieces of several
+ * sizes. */
 #include "bench/ranks/rank_sums.h"
 
 #include <ashlar/allocator.h>
@@ -49,7 +50,7 @@ static ashlar_status open_all(sums *s) {
     return ashlar_fill(s->device, s->range, 0, s->bytes, s->stream);
 }
 
-/* Leaving the others after a failure ends this process, too: what is to be said comes before. */
+/* Print a failure first: leaving the other ranks with one ends this process, too. */
 static void close_all(sums *s, ashlar_status status) {
     if (status != ASHLAR_OK && s->ranks != NULL && ashlar_ranks_reports(s->ranks)) {
         (void)ashlar__program_fail("ashlar-bench", status);

@@ -1,5 +1,5 @@
-/* rank_sums.h - what adding up gradients takes between ranks, by the size of the pieces in which
- * they are sent (internal). */
+/* rank_sums.h - measures how long ranks take to add up gradients, by the size of the pieces in
+ * which these are sent (internal). */
 #ifndef ASHLAR_RANK_SUMS_H
 #define ASHLAR_RANK_SUMS_H
 

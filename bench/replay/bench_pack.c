@@ -1,4 +1,5 @@
-/* bench_pack.c - packs training steps and problems from files, and reports time and quality. */
+/* bench_pack.c - runs the packer on problems from a seed and from files, and reports its time and
+ * the quality of its plans. */
 #include "bench/replay/bench_pack.h"
 
 #include <inttypes.h>

@@ -77,7 +77,8 @@ extern const ashlar_rows_form ashlar__packing_form;
 
 ashlar_row ashlar__packing_row(const ashlar_packing *packing); /* `packing` must outlive the row */
 
-/* The same for ashlar-replay: print one line on `out` and put an object to `w`.
+/* For ashlar-replay: pack a file as ashlar__bench_pack_file() does, print one line on `out`, and
+ * put an object to `w`.
  *
  * Errors: those of ashlar__bench_pack_file(); ASHLAR_ENOMEM (the plan does not fit; the line, the
  * object and the solution have been written even so). */

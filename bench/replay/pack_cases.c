@@ -1,4 +1,5 @@
-/* pack_cases.c - packing problems like training steps and like compiled networks, from a seed. */
+/* pack_cases.c - makes packing problems from a seed: one like training steps, one like a compiled
+ * network. */
 #include "bench/replay/bench_pack.h"
 
 #include <stdbool.h>
@@ -115,11 +116,12 @@ static size_t draw_bytes(ashlar_random *random, unsigned first, unsigned last) {
     return in_units((size_t)((double)((size_t)1 << power) * (1 + ashlar__random_uniform(random))));
 }
 
-/* A kind of buffer: how many of 100 buffers, their sizes as powers of 2, and most operations that
- * they live; `ahead`: they end at their operation and begin so long before. */
+/* A kind of buffer: its share of all buffers, its sizes as powers of 2, and for how many operations
+ * a buffer lives: from its operation on or, if is_ahead, up to its operation. is_saved: a buffer of
+ * the first half lives until the mirrored operation in the second half. */
 typedef struct kind {
     unsigned percent, first_power, last_power, life_least, life_most;
-    bool is_ahead, is_saved; /* saved: in the first half, until the mirrored operation */
+    bool is_ahead, is_saved;
 } kind;
 
 static const kind kinds[] = {

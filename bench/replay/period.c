@@ -142,7 +142,7 @@ static ashlar_status find_lags(finder *f) {
  * its runs that repeat minus the number that do not. */
 typedef struct stretch {
     size_t begin, end, repeats;             /* of the best one: positions, and runs that repeat */
-    size_t surplus, best_surplus;           /* of the growing stretch, of the best one */
+    size_t surplus, best_surplus;           /* of the growing stretch; of the best one */
     size_t grown_begin, grown_repeats, gap; /* of the growing stretch; gap: runs since a repeat */
 } stretch;
 
@@ -265,7 +265,7 @@ static ashlar_status find(finder *f, ashlar_period *p) {
     return ASHLAR_OK;
 }
 
-/* `wide` stands alone: it becomes the links. */
+/* `wide` has an allocation of its own, since it becomes the links of the result. */
 static ashlar_status reserve(finder *f) {
     f->runs = ashlar__host_calloc(f->count, 3 * sizeof *f->runs);
     f->wide = ashlar__host_calloc(f->count, sizeof *f->wide);

@@ -1,4 +1,4 @@
-/* replay.c - replays a log's events, thread by thread, and measures. */
+/* replay.c - replays a log's events in their order, each on its thread, and measures. */
 #include "bench/replay/replay.h"
 
 #include <math.h>
@@ -51,7 +51,7 @@ struct replay {
     pthread_mutex_t lock;
     pthread_cond_t over;
     size_t next, turn_count;
-    size_t boundary; /* of the plan's steps in this pass: the next one that their thread reaches */
+    size_t boundary; /* index of the next of the plan's step boundaries in this pass */
     bool is_in_step;
     ashlar_status status; /* why the replay ended early, and the error detail */
     char detail[ASHLAR_DETAIL_BYTES];

@@ -60,8 +60,8 @@ typedef struct ashlar_replay_result {
     size_t allocations;     /* tried */
     size_t failures;        /* allocations that failed for lack of memory */
     size_t cross_frees;     /* frees on another stream than the allocation's */
-    double hit_rate;        /* share of successful allocations that took no new memory and did not
-                               wait; NaN if there are none */
+    double hit_rate;        /* share of successful allocations for which no memory was mapped, no
+                               caches were emptied and the host did not wait; NaN: there are none */
     double ns_per_op;       /* of allocations and frees only; NaN if there are none */
     ashlar_plan_stats plan; /* of the steps; zeros if there are none */
     char failure[ASHLAR_REPLAY_TEXT_BYTES]; /* the first one, as FILE:LINE: detail; or "" */

@@ -1,4 +1,5 @@
-/* replay_findings.c - what replays show besides figures: the smallest device, and a picture. */
+/* replay_findings.c - finds the smallest device on which a log can be replayed, and draws the
+ * blocks of a replay. */
 #include "bench/replay/replay.h"
 
 #include "allocator/base/host.h"

@@ -1,4 +1,5 @@
-/* replay_plan.h - a log's steps for a replay on a plan, and its outcome (internal).
+/* replay_plan.h - finds the steps of a log, so that a replay can serve them from a plan, and
+ * reports how well that went (internal).
  *
  * The first step is recorded, and all others, those of further passes included, are replayed on its
  * plan. A log without two steps counts as one, and has at least two passes.
@@ -22,7 +23,7 @@ typedef struct ashlar_replay_plan {
     size_t passes;           /* at least 1 */
     bool is_whole_log;       /* the log has no two steps of its own: each pass is one */
     size_t thread;           /* the thread whose steps these are */
-    size_t stream;           /* of its first allocation in them */
+    size_t stream;           /* of this thread's first allocation in the steps */
     size_t step_allocations; /* in the first step, by any thread */
 } ashlar_replay_plan;
 

@@ -4,8 +4,9 @@
  *     Thread,Time,Action,Pointer,Size,Stream
  *     2342727,15:47:02.841961,allocate,0x10012400000,1048576,0
  * Columns are found by name, in any order; Time and unknown columns are ignored. The rows are in
- * the order of the events. The action is allocate, free, "allocate failure" or, which only we
- * write, "step": a step of the program begins (steps.h), and Pointer is not read.
+ * the order of the events. The action is "allocate", "free" or "allocate failure". There is a
+ * further one that RMM does not write: at "step" a step of the program begins (steps.h), and
+ * Pointer is not read.
  *
  * Numbers in Thread, Pointer and Stream are only names, and RMM's versions write them in different
  * ways: 0x7f00, 7f00, decimal, and (nil) or 0 for none. A number with 0x is hexadecimal. The other
@@ -46,7 +47,7 @@ typedef struct ashlar_rmm_log {
     char *name; /* of the file, for messages */
     ashlar_rmm_event *events;
     size_t event_count;  /* at least 1 */
-    size_t closed_count; /* with a free appended for each block that these leave live */
+    size_t closed_count; /* event_count, and a free for each block that these events leave live */
     size_t event_capacity;
     size_t block_count;
     size_t thread_count;

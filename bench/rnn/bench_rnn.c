@@ -1,4 +1,5 @@
-/* bench_rnn.c - chooses cases and subjects, times them in rounds, and adds the rows. */
+/* bench_rnn.c - the benchmark `rnn`: chooses networks and subjects, times their steps in rounds,
+ * and adds the rows. */
 #include "bench/rnn/bench_rnn.h"
 
 #include <math.h>
@@ -63,7 +64,7 @@ static ashlar_status take_turn(void *context, size_t index, size_t repeats,
     contest *c = context;
     double forward_s = 0, backward_s = 0;
     pause_a_moment();
-    if (index >= c->count) { /* a turn of its own length */
+    if (index >= c->count) { /* a limit of the machine, whose turn has a length of its own */
         const ashlar_roof roof = (ashlar_roof)(index - c->count);
         figures[STEP_S] = 1 / ashlar__roof_run(roof, c->setup.weights, c->work.state_bytes);
         return ASHLAR_OK;

@@ -1,7 +1,8 @@
 /* bench_rnn.h - measures steps of recurrent networks: with the allocator, with the driver's plain
  * allocation, without memory management, and by oneDNN (internal). Before a turn there is a pause,
- * in which another library's threads go to sleep. The number of threads stays what it was set to.
- * CUDA devices are refused. */
+ * in which another library's threads go to sleep. The run sets the number of worker threads, and
+ * does not reset it. On a CUDA device cuDNN computes the steps; oneDNN and the machine's limits are
+ * left out. */
 #ifndef ASHLAR_BENCH_RNN_H
 #define ASHLAR_BENCH_RNN_H
 
@@ -9,11 +10,10 @@
 
 /* The columns of its rows, as in ashlar_rows_column: medians over the rounds. A ratio is the median
  * of each round's ratio of MS_STEP; PRODUCT_SHARE is the share of matrix products in a step on one
- * thread. FLOPS and READ_RATE are the machine's limits (roof.h), measured in the same rounds;
- * OF_PEAK is the step's multiplications and additions per second over the first. OF_READ is the
- * bytes of weights that a step has to read, per second, over the second, that of a buffer as large
- * as one recurrent matrix: each pass reads those matrices at each time step, and the others once.
- */
+ * thread. FLOPS and READ_RATE are the machine's limits (roof.h), measured in the same rounds, the
+ * latter on a buffer as large as one recurrent matrix. OF_PEAK is the step's multiplications and
+ * additions per second, over FLOPS. OF_READ is the bytes of weights that a step has to read, per
+ * second, over READ_RATE: each pass reads recurrent matrices at each time step, the others once. */
 #define ASHLAR_RNN_ROW_COLUMN_MAP(X)                                    \
     X(CASE, "case", "case", TEXT, 30, 0, 0)                             \
     X(SUBJECT, "subject", "subject", TEXT, 16, 0, 0)                    \

@@ -1,10 +1,10 @@
 /* rnn_onednn.c - networks by oneDNN, from 2.5 on (rnn_onednn_version.h).
  *
  * Letters as in rnn_layout.h. oneDNN's dimensions of weights are L D I G O; packed order is its
- * "ldgoi" with L = D = 1. Its GRU with linear before reset is ours except for the order z r n and a
- * fourth bias, for R h of gate n; other cells have bW + bR.
+ * "ldgoi" with L = D = 1. Its linear-before-reset GRU is ours, except that its gates are in the
+ * order z r n, and that gate n has a second bias, for R h. Every other bias of oneDNN is bW + bR.
  *
- * The first states are passed as zeros, and their gradients taken, because without them the
+ * The first states are passed as zeros, and their gradients are asked for, because without them the
  * gradient of an LSTM's R is wrong in 2.6.3. */
 #include "bench/rnn/rnn_onednn_impl.h"
 
@@ -100,7 +100,7 @@ static ashlar_status make_pass(ashlar_onednn *net, layer *l, int pass) {
     return ASHLAR_OK;
 }
 
-/* The description of a memory: a primitive's own wish, or else ours. */
+/* The description of a memory: the format that a primitive prefers, or else ours. */
 static onednn_memory describe_memory(const ashlar_onednn *net, layer *l, int which) {
     const_dnnl_primitive_desc_t forward = l->descs[FORWARD], backward = l->descs[BACKWARD];
     switch (which) {

@@ -1,4 +1,4 @@
-/* rnn_onednn.h - the same network by oneDNN, for comparison (internal).
+/* rnn_onednn.h - runs the network of a benchmark by oneDNN, for comparison (internal).
  *
  * oneDNN 2.x reads neither weights in packed order nor sequences of different lengths. So each
  * layer is a separate primitive, each forward and backward reorders the weights, gradients are

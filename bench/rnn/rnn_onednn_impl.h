@@ -1,4 +1,5 @@
-/* rnn_onednn_impl.h - the network, set up by rnn_onednn.c, run by rnn_onednn_pass.c (internal). */
+/* rnn_onednn_impl.h - a network of oneDNN and its layers' memory, which rnn_onednn.c sets up and
+ * rnn_onednn_pass.c runs (internal). */
 #ifndef ASHLAR_RNN_ONEDNN_IMPL_H
 #define ASHLAR_RNN_ONEDNN_IMPL_H
 
@@ -7,8 +8,8 @@
 #include "allocator/base/error.h"
 #include "bench/rnn/rnn_onednn_version.h"
 
-/* The memory of a layer. BACK: in the format that backward asks for. USER: packed order. R always
- * follows W, and C follows H. */
+/* The memories of a layer. W_BACK and R_BACK are in the format that backward asks for, and those
+ * whose names end in _USER in packed order. R always follows W, and C follows H. */
 enum {
     SRC,
     DST,

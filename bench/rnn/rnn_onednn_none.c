@@ -1,4 +1,4 @@
-/* rnn_onednn_none.c - replaces oneDNN in builds without it. */
+/* rnn_onednn_none.c - the functions of rnn_onednn.h for builds without oneDNN: all refuse. */
 #include "bench/rnn/rnn_onednn.h"
 
 #include "allocator/base/error.h"

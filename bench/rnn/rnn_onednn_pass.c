@@ -166,7 +166,7 @@ ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x, const f
     return status;
 }
 
-/* oneDNN, too, ADDS to its gradients. */
+/* oneDNN adds to its gradients of weights and biases, so they must be 0 before a pass. */
 static void clear_gradients(const layer *l) {
     for (int which = DIFF_BIAS; which <= DIFF_R; which++) {
         onednn_memory md;

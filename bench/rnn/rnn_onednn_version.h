@@ -1,5 +1,5 @@
-/* rnn_onednn_version.h - what oneDNN 2.x and 3.x call differently: descriptions of memory, which
- * are structures in the one and objects in the other, and of passes (internal). */
+/* rnn_onednn_version.h - hides where the interfaces of oneDNN 2.x and 3.x differ: descriptions of
+ * memory, which are structures in 2.x and objects in 3.x, and of passes (internal). */
 #ifndef ASHLAR_RNN_ONEDNN_VERSION_H
 #define ASHLAR_RNN_ONEDNN_VERSION_H
 
@@ -13,7 +13,7 @@ typedef const_dnnl_memory_desc_t onednn_memory;
 typedef const dnnl_memory_desc_t *onednn_memory;
 #endif
 
-/* A pass of a layer. Gradients are described as what they are the gradients of. */
+/* A pass of a layer. A gradient has the description of the tensor whose gradient it is. */
 typedef struct onednn_pass {
     dnnl_prop_kind_t kind;
     dnnl_rnn_direction_t direction;

@@ -3,7 +3,8 @@
  * A step's own buffers are its output, reserve, work and the gradient of its input. Subjects differ
  * in where these buffers come from. `ashlar` takes them from an allocator in each step,
  * `driver_each_step` from the driver's plain allocation; `static_buffer` uses one range taken once,
- * which is the least possible cost. `onednn` is another network. */
+ * which is the least possible cost. `onednn` computes the same network by oneDNN, with the output
+ * and the gradient in that range. */
 #ifndef ASHLAR_RNN_SETUP_H
 #define ASHLAR_RNN_SETUP_H
 
@@ -16,7 +17,7 @@
 #include "bench/rnn/rnn_onednn.h"
 
 typedef struct ashlar_rnn_case {
-    const char *name; /* of cell, T, B, I (unless I = H), H, L */
+    const char *name; /* made of cell, T, B, I (unless I = H), H, L */
     size_t steps, batch;
     ashlar_rnn_config config;
     bool is_varied;    /* lengths vary from T/4 to T; false: all are T */
@@ -60,7 +61,7 @@ enum { ASHLAR_RNN_OUTPUT, ASHLAR_RNN_RESERVE, ASHLAR_RNN_WORK, ASHLAR_RNN_DX, AS
 typedef struct ashlar_rnn_setup {
     const ashlar_rnn_case *which;
     ashlar_device *device;
-    bool is_cuda; /* so that what is on the host is no part of a step */
+    bool is_cuda; /* oneDNN and the machine's limits, which are of the host, are left out */
     ashlar_allocator *allocator;
     ashlar_stream stream;
     ashlar_rnn *rnn;
@@ -77,7 +78,7 @@ typedef struct ashlar_rnn_times {
                                    * gradients */
 } ashlar_rnn_times;
 
-/* Set up a case on `device`; oneDNN takes part on a software device alone. Call
+/* Set up a case on `device`; oneDNN takes part only on a software device. Call
  * ashlar__rnn_setup_finish() even after a failure. Errors: those of the allocator, the RNN and
  * oneDNN. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *setup,

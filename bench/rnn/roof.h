@@ -1,5 +1,5 @@
-/* roof.h - the two limits that the machine sets to a step, measured on the threads that compute:
- * multiply-adds in registers, and reads of a buffer (internal). */
+/* roof.h - measures the two limits that the machine sets to a step of a network, on the threads
+ * that compute: multiply-adds in registers, and reads of a buffer (internal). */
 #ifndef ASHLAR_ROOF_H
 #define ASHLAR_ROOF_H
 
@@ -7,7 +7,7 @@
 
 typedef enum ashlar_roof {
     ASHLAR_ROOF_FMA,  /* fp32 multiply-adds, in the instruction set that the layers use */
-    ASHLAR_ROOF_READ, /* bytes of a buffer, each thread a part of its own, the same each time */
+    ASHLAR_ROOF_READ, /* bytes of a buffer; each thread reads a part of its own, again and again */
     ASHLAR_ROOF_COUNT
 } ashlar_roof;
 
@@ -18,8 +18,8 @@ typedef enum ashlar_roof {
  *         from there */
 double ashlar__roof_run(ashlar_roof roof, const void *buffer, size_t bytes);
 
-/* The loops of a set (instruction_set.h; meson.build compiles roof_loops.c for each). Both return
- * something that depends on all they did. */
+/* The loops for one instruction set (instruction_set.h); meson.build compiles roof_loops.c for each
+ * set. Both return a number that depends on all that they did, so no work can be left out. */
 typedef struct ashlar_roof_loops {
     float (*multiply)(size_t rounds, float factor); /* `products` multiply-adds in each round */
     float (*read)(const void *buffer, size_t bytes);

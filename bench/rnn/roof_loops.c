@@ -1,4 +1,5 @@
-/* roof_loops.c - multiply-adds in registers, and reads; compiled for each instruction set. */
+/* roof_loops.c - the loops that reach the machine's limits: multiply-adds in registers, and reads
+ * of a buffer; compiled for each instruction set. */
 #include "allocator/base/compiler.h"
 #include "arena/compute/instruction_set.h"
 #include "bench/rnn/roof.h"
@@ -8,7 +9,7 @@ typedef vector read_vector __attribute__((may_alias, aligned(64)));
 
 enum {
     LANES = ASHLAR_VECTOR_BYTES / sizeof(float),
-    SUMS = ASHLAR_VECTOR_COUNT * 3 / 4, /* as in panel.h; more than hide the latency */
+    SUMS = ASHLAR_VECTOR_COUNT * 3 / 4, /* as in panel.h; more than are needed to hide latency */
     LINE_BYTES = 64
 };
 

@@ -1,4 +1,5 @@
-/* bench_streams.c - chooses programs and subjects, runs them, and adds the rows. */
+/* bench_streams.c - the benchmark `streams`: chooses programs and allocators, runs them (stage.h),
+ * and adds the rows. */
 #include "bench/streams/bench_streams.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* programs.c - programs of several streams: loops, models, a prefetch and a pipeline. */
+/* programs.c - the programs of several streams that the benchmark simulates: loops, models, a
+ * prefetch and a pipeline. */
 #include "bench/streams/stage.h"
 
 #include "allocator/base/error.h"
@@ -7,7 +8,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-/* How many steps the host is ahead of a stream. */
+/* By how many steps the host may run ahead of a stream. */
 enum { LAG = 4, MODEL_LAG = 2 };
 
 #define KERNEL(stage, stream, ...)                                                 \
@@ -82,13 +83,14 @@ static ashlar_status advance(ashlar_stage *stage, model *m) {
     return ++m->at == 2 * m->length ? end_model_step(stage, m) : ASHLAR_OK;
 }
 
-/* About half a step: as long as the time steps there and back of half the length take. */
+/* About half a step: the time of the forward and backward time steps over half the length. */
 static uint64_t half_step_ns(void) {
     const size_t forwards = ACTIVATION_BYTES + WORKSPACE_BYTES;
     return LENGTH * ashlar__stage_kernel_ns(forwards + GRADIENT_BYTES);
 }
 
-/* The host serves streams in turn, one time step each; every second one is half a step late. */
+/* The host serves the streams in turn, one time step each; every second stream is half a step late.
+ */
 static ashlar_status run_models(ashlar_stage *stage, const ashlar_stage_program *p, size_t steps) {
     model models[ASHLAR_STAGE_STREAMS_MAX] = {{0}};
     for (size_t i = 0; i < p->streams; i++) {

@@ -1,4 +1,5 @@
-/* stage.c - runs a program of several streams on virtual time, and counts its needs. */
+/* stage.c - simulates a program of several streams in virtual time, and counts its time, the
+ * memory that its blocks need, and the waits that an allocator adds. */
 #include "bench/streams/stage.h"
 
 #include <stdio.h>
@@ -51,7 +52,7 @@ static uint64_t end_of(const soft_figures *f) {
     return f->end_ns > host_ns ? f->end_ns : host_ns;
 }
 
-/* Drop blocks whose uses the host could know to be over. */
+/* Stop counting blocks whose uses are over at the host's present time. */
 static void settle_need(need *n) {
     const uint64_t now_ns = ashlar__soft_host_ns();
     size_t kept = 0;
@@ -105,7 +106,8 @@ static ashlar_status wait_for(ashlar_stage *s, size_t stream, size_t after) {
     return ashlar_stream_wait(s->device, s->streams[stream], s->event);
 }
 
-/* Tell the subject of the block's further streams; if it has no way, make its stream wait. */
+/* Tell the subject of the block's further streams; if it has no way to be told, make the block's
+ * own stream wait for them. */
 static ashlar_status tell_uses(ashlar_stage *s, const ashlar_stage_block *block) {
     for (size_t i = 0; i < s->program->streams; i++) {
         if ((block->uses >> i & 1) == 0) {

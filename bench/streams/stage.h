@@ -1,5 +1,6 @@
-/* stage.h - the stage on which programs of several streams run: the compared allocators, their
- * blocks, work on virtual time, the resulting figures; and the programs (internal).
+/* stage.h - simulates programs of several streams in virtual time, with one of the compared
+ * allocators: the allocators' functions, the calls of a program, its figures, and the programs
+ * (internal).
  *
  * A program is one thread that calls these functions. It runs on a software device of its own with
  * time=on, from whose clocks all figures come, so that they are the same each time. */
@@ -36,12 +37,12 @@ bool ashlar__streams_subject(size_t i, ashlar_streams_subject *out);
 
 enum {
     ASHLAR_STAGE_STREAMS_MAX = 8,
-    ASHLAR_STAGE_LAG_MAX = 8,   /* steps of a stream that the host can be ahead */
+    ASHLAR_STAGE_LAG_MAX = 8,   /* by how many steps the host may run ahead of a stream */
     ASHLAR_STAGE_AWAY_MAX = 64, /* blocks given back that other streams still use */
     ASHLAR_STAGE_SETTLE = 2,    /* steps of each stream in which memory is still taken */
 };
 
-/* Bytes that a kernel works on per ns; few, as if each took much arithmetic. */
+/* Bytes that a kernel works on per ns; few, as if each byte took much arithmetic. */
 #define ASHLAR_STAGE_BYTES_PER_NS 25
 
 typedef struct ashlar_stage ashlar_stage;

@@ -5,12 +5,12 @@
  * Later work on the same stream may reuse the block at once. Another stream gets it only when an
  * event proves that the last use is over, or after a wait for that event is queued on it.
  *
- * These events are recorded late: when another stream wants the block or, if other streams used it,
- * at its free. So a stream that was passed to any function together with an allocator, below called
- * "named", must stay alive until ashlar_allocator_forget_stream(), which ashlar_stream_destroy()
- * calls itself; or use ashlar_allocator_watch_streams(). Using the handle of a destroyed stream is
- * undefined in CUDA, and no function of ashlar finds out. The default streams need not be
- * forgotten.
+ * NAMED STREAMS. These events are recorded late: when another stream wants the block or, if other
+ * streams used it, at its free. So a stream that was passed to any function together with an
+ * allocator must stay alive until ashlar_allocator_forget_stream(), which ashlar_stream_destroy()
+ * calls itself. Such a stream is called "named" below. A program that cannot keep this rule uses
+ * ashlar_allocator_watch_streams(). Using the handle of a destroyed stream is undefined in CUDA,
+ * and no function of ashlar finds out. The default streams need not be forgotten.
  */
 #ifndef ASHLAR_ALLOCATOR_H
 #define ASHLAR_ALLOCATOR_H
@@ -164,7 +164,7 @@ ASHLAR_API ashlar_device *ashlar_allocator_device(const ashlar_allocator *alloca
  * bytes    1 .. the device's memory. Blocks are multiples of 512 B. Requests of 32 to 512 KiB are
  *          rounded up by less than 1/32, all others to the next multiple
  * tag      what the block is for; ashlar_alloc() uses ASHLAR_TAG_USER
- * stream   any stream of the device; it is named from now on, as said above
+ * stream   any stream of the device; named from now on (see the top of this file)
  * out      the block's device address, a multiple of 512; unchanged on failure
  *
  * These are tried in order until one serves the request; ashlar_stats counts each:
@@ -282,9 +282,10 @@ ashlar_allocator_usable_bytes(ashlar_allocator *allocator, const void *ptr, size
 
 /*
  * Read all statistics at one moment. Live and reserved bytes are exact, and so is the peak of
- * reserved bytes. Peaks of live bytes are exact while one thread allocates. With several they are
- * wrong by at most, for each other thread, what its cache may hold and a 64th of the device's
- * memory, or half of that cache if it is more; 1 MiB, for one that only takes or only frees.
+ * reserved bytes. Peaks of live bytes are exact while one thread allocates. With several threads
+ * they may be wrong. Each other thread adds at most what its cache may hold, plus a 64th of the
+ * device's memory or half of what the cache may hold, whichever is more; a thread that only
+ * allocates or only frees adds at most 1 MiB.
  *
  * Threads: any.  Cost: takes the lock, a system call if several threads have caches, and
  * O(blocks in caches); while a step is replayed, O(slots of its stream's plans).
@@ -330,13 +331,14 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_reserve(ashlar_alloc
 
 /*
  * Give memory back to the device, in whole handles or segments, until at most `target_bytes` are
- * reserved. Memory of live blocks, or that queued work may use, stays; behind a synchronisation no
- * work is queued, so that all free memory goes back: what was used on another thread's own default
- * stream once an event has completed that this call records, so in a later call. Empties all
- * threads' caches. What was used on a watched stream (ashlar_allocator_watch_streams()) stays
- * unless an event was recorded behind it, since nobody may ask about such a stream.
+ * reserved. Memory of live blocks, or that queued work may use, stays. After a synchronisation no
+ * work is queued, so all free memory goes back. There are two exceptions. Memory last used on
+ * another thread's own default stream goes back in a later call, once an event that this call
+ * records has completed. Memory last used on a watched stream (ashlar_allocator_watch_streams())
+ * stays unless an event was recorded behind that use, since nobody may ask about such a stream.
+ * Empties all threads' caches.
  *
- * Threads: any.  Stream: asks streams, records and queries events, does not wait.
+ * Threads: any.  Stream: queries streams, records and queries events, does not wait.
  * Errors:  ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; what was given back before the failure is not retaken.
  * Cost:    O(blocks), and two driver calls for each handle; the driver may wait for the device.
  */
@@ -395,7 +397,7 @@ ASHLAR_API void ashlar_allocator_set_reclaim(ashlar_allocator *allocator, ashlar
  * Threads: any.
  * Errors:  ASHLAR_ENOTSUP (the other device cannot reach the memory; too many peers; or memory
  *          comes in segments, without share=on, for which the other device needs
- * cuCtxEnablePeerAccess), ASHLAR_EDRIVER, ASHLAR_ENOMEM; nothing changes then.
+ *          cuCtxEnablePeerAccess), ASHLAR_EDRIVER, ASHLAR_ENOMEM; nothing changes then.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_allow_peer(ashlar_allocator *allocator,
                                                                        int ordinal);

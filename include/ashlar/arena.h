@@ -13,7 +13,8 @@
  * the master region holds the F32 values of F16 and BF16 parameters and nothing else. So every
  * region has one of three layouts, which differ only if there are F16 or BF16 tensors:
  *
- *     group:   padded elements = bytes rounded up to 256 B (and its bucket's end) / element bytes
+ *     group:   padded elements = bytes rounded up to 256 B (the last group of a bucket: up to the
+ *                                bucket's end) / element bytes
  *     storage: offset = sum of padded elements * element bytes of the groups before
  *     state:   offset = sum of padded elements * (8 for F64, else 4)
  *     master:  offset = sum of padded elements * 4 over the F16 and BF16 groups
@@ -158,12 +159,12 @@ typedef struct ashlar_region_source {
     void *context; /* passed to both */
 
     /* Give memory of the allocator's device for one region: `bytes` bytes or more, from *data, a
-     * multiple of 256, which queued work on any stream may use at once. Another status than
-     * ASHLAR_OK is what the call fails with that wanted the region. */
+     * multiple of 256, which queued work on any stream may use at once. If this function returns a
+     * status other than ASHLAR_OK, the call that wanted the region fails with that status. */
     ashlar_status (*take)(void *context, ashlar_region region, size_t bytes, void **data);
 
-    /* Take it back. Queued work may still use it: wait for that first, if the memory could reach
-     * somebody else. */
+    /* Take the memory back. Queued work may still use it: wait for that work first, if somebody
+     * else could get the memory. */
     void (*give)(void *context, ashlar_region region, void *data, size_t bytes);
 } ashlar_region_source;
 
@@ -231,8 +232,8 @@ static inline void ashlar_arena_tensor(const ashlar_arena *arena_, size_t tensor
     ashlar_arena_tensor_sized(arena_, tensor_, info_, sizeof *info_);
 }
 
-/* The device address of a region, or of one tensor in it. NULL before commit, if the arena does not
- * have the region, and for the master of an F32 or F64 tensor. */
+/* The device address of a region, or of one tensor in it. NULL: the arena is not committed, or does
+ * not have the region, or the tensor is F32 or F64 and so has no master. */
 ASHLAR_API void *ashlar_arena_region(const ashlar_arena *arena, ashlar_region region);
 ASHLAR_API void *ashlar_arena_view(const ashlar_arena *arena, ashlar_region region, size_t tensor);
 

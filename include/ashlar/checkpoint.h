@@ -68,7 +68,8 @@ typedef struct ashlar_checkpoint ashlar_checkpoint;
  * Open a file and check everything in it except the tensors' values, which a load reads.
  *
  * Ownership: the caller owns *out until ashlar_checkpoint_close(). Meanwhile the file may be
- *            replaced, which changes nothing. Do not write to it: a load has what it finds then.
+ *            replaced, which changes nothing. Do not write into it: a load reads what is in it by
+ *            then.
  * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (the file is damaged, or a tensor has a type that ashlar
  *            does not know; the detail names the file and the reason), ASHLAR_EHOSTMEM.
  */

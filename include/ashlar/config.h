@@ -4,7 +4,7 @@
  * A program fills the fields; whoever runs the program can change them in the environment:
  *     ASHLAR_CONF=limit=20GiB,seal=error
  *
- * A program with more rights than its caller (setuid) takes no notice of any such variable.
+ * A program with more rights than its caller (setuid) ignores every variable of ashlar's.
  */
 #ifndef ASHLAR_CONFIG_H
 #define ASHLAR_CONFIG_H
@@ -48,10 +48,10 @@ typedef enum ashlar_seal_policy {
  *
  * UNMAP  Every block has pages of its own (multiples of 2 MiB on most devices) and ends within 512
  *        bytes of their end. The page behind is unmapped, so that an access behind the block
- *        faults. After a free, once an event has completed behind the last use, streams named to
- *        ashlar_record_stream() included, a later call unmaps the block's pages, so that an access
- *        after the free faults as well. Addresses are used again only after the whole reserved
- *        range (16 times the device's memory if there is room) was handed out.
+ *        faults. After a free, a later call unmaps the block's pages, so that an access after the
+ *        free faults as well. It does so once an event behind the last use has completed, also on
+ *        each stream that was passed to ashlar_record_stream(). Addresses are used again only after
+ *        the whole reserved range (16 times the device's memory if there is room) was handed out.
  *        Cost: about six driver calls for each block, which may wait for the device. When more than
  *        256 freed blocks, or 1/4 of the device's memory, wait to be unmapped, ashlar_alloc() waits
  *        on the host for the oldest.
@@ -76,12 +76,12 @@ typedef enum ashlar_guard {
 
 /*
  * nvtx=on: NVIDIA's tools see blocks rather than the memory that they lie in. Each piece of memory
- * taken from the driver becomes a heap of NVTX's memory extension, each live block a region of it,
- * by the bytes that were asked for, called as its tag (ashlar_tag_name()); a block over several
- * pieces is a region in each. compute-sanitizer then reports an access between blocks, or to a
- * freed one. A free is told when it is called, so launch kernels one at a time
- * (CUDA_LAUNCH_BLOCKING=1), or the work still queued before it looks like a use after it. Not for
- * pinned memory, nor with a guard, whose own accesses would be reported: ASHLAR_EINVAL. A build
+ * taken from the driver becomes a heap of NVTX's memory extension. Each live block becomes a region
+ * of that heap, as large as was requested and named after its tag (ashlar_tag_name()); a block over
+ * several pieces is a region in each. compute-sanitizer then reports an access between blocks, or
+ * to a freed one. A free is reported to the tool when it is called, so launch kernels one at a time
+ * (CUDA_LAUNCH_BLOCKING=1): otherwise work queued before the free looks like a use after it. Not
+ * for pinned memory, nor with a guard, whose own accesses would be reported: ASHLAR_EINVAL. A build
  * without NVTX's headers: ASHLAR_ENOTSUP. Not yet run under a tool of NVIDIA's.
  * Cost: every call takes the lock, as with a trace; a call or two of the tool's for each block.
  */
@@ -89,14 +89,15 @@ typedef enum ashlar_guard {
 /*
  * share=on: memory comes in segments, each of them one handle of the driver's that was made to be
  * shared: by a file descriptor (ashlar/share.h) and, where the device and its driver have them, by
- * a fabric handle and with network cards (GPUDirect RDMA). What is refused is left out from then
- * on. A block lies in one segment; where new memory is taken for one above 16 MiB, or of a multiple
- * of 2 MiB, as the regions of an arena then are, the segment is its own. NCCL can register such
- * memory (attach in ashlar/reduce.h). Not with vmm=off or guard=unmap: ASHLAR_EINVAL; on a device
- * without virtual memory management or file descriptors: ASHLAR_ENOTSUP.
- * Cost: memory of freed blocks cannot be mapped elsewhere in pieces, so that an allocator for an
- * arena or other long-lived blocks is best made with it, and one for the rest without. Drivers of
- * series 525 have been slow with such handles (PyTorch pull request 130890).
+ * a fabric handle and with network cards (GPUDirect RDMA). Of these two, what the driver refuses is
+ * not asked for again. A block lies in one segment. New memory that is taken for a block above
+ * 16 MiB, or for a multiple of 2 MiB (as the regions of an arena then are), is a segment for that
+ * block alone. NCCL can register such memory (attach in ashlar/reduce.h). Not with vmm=off or
+ * guard=unmap: ASHLAR_EINVAL; on a device without virtual memory management or file descriptors:
+ * ASHLAR_ENOTSUP.
+ * Cost: memory of freed blocks cannot be mapped elsewhere in pieces. So it is best to make one
+ * allocator with share=on for an arena and other long-lived blocks, and another one without it for
+ * the rest. Drivers of series 525 have been slow with such handles (PyTorch pull request 130890).
  */
 
 #define ASHLAR_CONFIG_BYTES_MIN ((uint64_t)2 << 20)  /* the least limit: one handle */

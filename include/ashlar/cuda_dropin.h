@@ -14,7 +14,7 @@
  * used next. ashlar does not know the program's streams. So freed memory gathers; when a request
  * finds no other memory, the host waits for the device, once for all that has gathered (CUDA waits
  * at each free). cudaMallocAsync() and cudaFreeAsync() do not wait, except that the host waits in
- * the same way when such memory is first to serve another stream. A stream may be destroyed right
+ * the same way before such memory first serves another stream. A stream may be destroyed right
  * after the call.
  *
  * Freed page-locked memory gathers in the same way. The wait is then for every device of the

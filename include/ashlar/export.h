@@ -5,10 +5,10 @@
  * the default, so that a field which is left out does what its comment says of 0. "Never" and
  * "none" have names of their own. A field that must be given is refused at 0.
  *
- * Later versions add fields at the end of such structures. So the library has to know which ones a
- * program has: each function that takes one is an inline function, which passes sizeof to a
- * function of the library, the same name with _sized. Who cannot use these headers (Python's
- * ctypes, say) calls that one.
+ * Later versions add fields at the end of such structures. So the library has to know which fields
+ * a program's structure has: each function that takes a structure is an inline function, which
+ * passes sizeof to a function of the library, the same name with _sized. A program that cannot use
+ * these headers (by Python's ctypes, say) calls the latter.
  *
  *   the program is older   fields that it does not have are 0, and are not written
  *   the program is newer   fields that the library does not know must be 0, or the call is refused
@@ -23,7 +23,7 @@
 #if defined(__GNUC__)
 #define ASHLAR_API __attribute__((visibility("default")))
 #define ASHLAR_MUST_CHECK __attribute__((warn_unused_result))
-/* Behind ASHLAR_API, of what a later version will not have: ASHLAR_DEPRECATED("use ... instead") */
+/* Follows ASHLAR_API if a later version drops the function: ASHLAR_DEPRECATED("use ... instead") */
 #define ASHLAR_DEPRECATED(instead) __attribute__((deprecated(instead)))
 #else
 #define ASHLAR_API

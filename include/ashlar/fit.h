@@ -11,8 +11,8 @@
  * dry run (warmup.h) goes through every length that way. So a trial takes milliseconds, and the
  * memory need not be there: open the software device with ASHLAR_SOFT=memory=1TiB,touch=off.
  *
- * What is found is exact for what an allocator takes, in units of its memory handles. On a CUDA
- * device with cuDNN the work spaces have other sizes than on the CPU: there it is an estimate.
+ * The result is exact for what an allocator takes, in units of its memory handles. For a CUDA
+ * device with cuDNN, whose work spaces have other sizes than on the CPU, it is an estimate.
  */
 #ifndef ASHLAR_FIT_H
 #define ASHLAR_FIT_H
@@ -27,9 +27,9 @@
 ASHLAR_BEGIN_DECLS
 
 /*
- * Try a size: take from `allocator` what the program takes then, and give all of it back, after a
- * failure too. Return ASHLAR_OK, or ASHLAR_ENOMEM where the memory does not suffice; any other
- * status ends the search.
+ * Try a size: take from `allocator` what the program takes at that size, and give all of it back,
+ * after a failure too. Return ASHLAR_OK, or ASHLAR_ENOMEM where the memory does not suffice; any
+ * other status ends the search.
  */
 typedef ashlar_status (*ashlar_fit_fn)(void *user, ashlar_allocator *allocator, size_t value);
 
@@ -45,13 +45,13 @@ typedef struct ashlar_fit_options {
 typedef struct ashlar_fit_result {
     size_t value;      /* the largest that runs; the next one, unless it is max_value, does not */
     size_t trials;     /* calls of `run` */
-    size_t need_bytes; /* on a device of so much the value runs, and 2 MiB below it does not */
+    size_t need_bytes; /* the value runs on a device of this size, and not on one 2 MiB smaller */
 } ashlar_fit_result;
 
 /*
- * Find the largest value that runs on a device of device_bytes, and what it needs. What a value
- * needs is taken to grow with the value. Where it does not, the value that is found still runs and
- * the next one does not, but a larger one may.
+ * Find the largest value that runs on a device of device_bytes, and what it needs. The search
+ * assumes that a larger value needs more. Where that is not so, the value that is found still runs
+ * and the next one does not, but a larger one may.
  *
  * To learn what one value needs, give it as min_value and max_value, and a large device.
  *

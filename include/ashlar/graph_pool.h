@@ -32,8 +32,8 @@ typedef struct ashlar_graph_pool ashlar_graph_pool;
  * on the stream, and a block last used on it, or on the legacy default stream, goes to another
  * stream only if that use is known to be over.
  *
- * stream   the stream that is about to be captured, named from now on (allocator.h); end its pool
- *          before forgetting it. The legacy default stream cannot be captured.
+ * stream   the stream that is about to be captured, named from now on (see the top of allocator.h);
+ *          end its pool before forgetting the stream. The legacy default stream cannot be captured.
  *          If a capture spans several streams, each that memory is taken for needs a pool of its
  *          own
  * out      unchanged on failure
@@ -77,7 +77,7 @@ ASHLAR_API void ashlar_graph_pool_end(ashlar_graph_pool *pool);
  *
  * pool     a pool that ashlar_graph_pool_end() was called for; NULL is allowed and does nothing
  * stream   the stream of the last launch, or any stream whose later work comes after all uses of
- *          the pool's blocks; named from now on (allocator.h)
+ *          the pool's blocks; named from now on (see the top of allocator.h)
  *
  * Ownership: `pool` is destroyed; on failure nothing changes.
  * Threads:   any.  Stream: nothing is queued.

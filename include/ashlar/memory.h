@@ -1,5 +1,5 @@
 /* memory.h - the allocator alone: its public headers, from devices and streams to warm-ups and
- * plans, without the arena and the layers. The library is the same. */
+ * plans, without the arena and the layers. The library to link is the same. */
 #ifndef ASHLAR_MEMORY_H
 #define ASHLAR_MEMORY_H
 

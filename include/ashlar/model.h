@@ -86,8 +86,8 @@ static inline ASHLAR_MUST_CHECK ashlar_status ashlar_embedding_backward(
     return ashlar_embedding_backward_sized(ops_, args_, sizeof *args_, stream_);
 }
 
-/* All rows take part, those past a length too, so that padding must hold neither NaN nor infinity.
- * A padded batch [T, B, I] is a matrix of T * B rows. */
+/* A padded batch [T, B, I] is a matrix of T * B rows. All rows take part, those past a length too,
+ * so padding must hold neither NaN nor infinity. */
 typedef struct ashlar_linear_args {
     size_t rows;        /* N, 1.. */
     size_t in;          /* I, 1.. */
@@ -130,13 +130,13 @@ typedef struct ashlar_cross_entropy_args {
     const void *logits;     /* [T, B, V] */
     const int32_t *targets; /* [T, B], below V (asserted on the CPU); negative: ignored */
     double weight; /* of each valid position; 0: 1 / their number, so that loss is a mean */
-    const double *weight_at; /* device memory that the weight is read from when the pass runs, as
-                              * a step that is captured once needs it; NULL: `weight` */
+    const double *weight_at; /* device memory from which the weight is read when the pass runs, for
+                              * a step that is captured once; NULL: `weight` is used */
     void *dlogits;           /* [T, B, V], may be logits; 0 where not valid; NULL: not wanted */
     const double *scale;     /* multiplies dlogits, for loss scaling; NULL: 1 */
     void *work;              /* scratch of ashlar_loss_work_bytes() bytes; NULL if that is 0 */
     double *loss;            /* ADDED TO */
-    double *losses;          /* [T, B]: each position's, before the weight; 0 where not valid;
+    double *losses;          /* [T, B]: each position's loss, before the weight; 0 where not valid;
                               * NULL: not wanted */
 } ashlar_cross_entropy_args;
 
@@ -207,8 +207,8 @@ typedef struct ashlar_columns_args {
     size_t to_stride;   /* at least width */
 } ashlar_columns_args;
 
-/* Copy some columns of one matrix to columns of another: how two inputs become one, side by side,
- * and how the gradient of that is taken apart again. */
+/* Copy some columns of one matrix to columns of another: this joins two inputs side by side, and
+ * splits the gradient of the joined input again. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_copy_columns_sized(const ashlar_ops *ops, const ashlar_columns_args *args, size_t args_bytes,
                           ashlar_stream stream);
@@ -254,8 +254,8 @@ ASHLAR_API void ashlar_sampler_destroy(ashlar_sampler *sampler); /* NULL is allo
  *          whose part contains `number` is drawn
  *
  * Threads: one at a time per sampler.
- * Errors:  ASHLAR_EINVAL (number, dtype), ASHLAR_EFORMAT (a logit is not finite); *out is
- * unchanged. Cost:    O(V); with top_k or top_p a sort. Takes no memory. */
+ * Errors:  ASHLAR_EINVAL (number, dtype), ASHLAR_EFORMAT (a logit is not finite): *out unchanged.
+ * Cost:    O(V); with top_k or top_p a sort. Takes no memory. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_draw(ashlar_sampler *sampler,
                                                                ashlar_dtype dtype,
                                                                const void *logits, double number,
@@ -269,7 +269,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_draw(ashlar_sampler *s
  *              embedding                           forget gate of an LSTM
  *   ASHLAR     uniform in +-sqrt(3), deviation 1   its bias (of two the first) is raised by 1, so
  *                                                  that cells remember from the start
- *   PYTORCH    normal, deviation 1                 as it is drawn */
+ *   PYTORCH    normal, deviation 1                 its bias stays as drawn */
 typedef enum ashlar_init_rule {
     ASHLAR_INIT_ASHLAR,
     ASHLAR_INIT_PYTORCH,
@@ -301,8 +301,8 @@ typedef struct ashlar_part {
  * Threads: as the arena's.
  * Stream:  a copy for each part is queued on `stream`.
  * Errors:  ASHLAR_EINVAL (not committed; rule; a part that is not in the arena as its kind says:
- * the detail gives its number), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; then some parts may have their
- *          values.
+ *          the detail gives its number), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; some parts may have their
+ *          values then.
  * Cost:    host memory for the largest part, for the length of the call. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_init_weights(ashlar_arena *arena,
                                                                ashlar_init_rule rule,

@@ -1,12 +1,13 @@
-/* network.h - a whole recurrent network, trained and asked by one call each: an embedding or plain
- * inputs, a stack of recurrent layers, a linear layer, a loss.
+/* network.h - a whole recurrent network, with one call for a training step and one for a
+ * prediction: an embedding or plain inputs, a stack of recurrent layers, a linear layer, a loss.
  *
  *     x = embedding[tokens], or the inputs    y, h = RNN(x)    outputs = (y, or the last h) W^T + b
  *
  * It is made of the parts of rnn.h and model.h, which a program may put together otherwise. All
  * weights lie in one arena, under PyTorch's names, so that optimizer.h, checkpoint.h and reduce.h
- * work on them. Each call takes its buffers from the allocator and gives them back at once, so that
- * plan.h and warmup.h serve them from a plan: after the warm-up, no call of the driver.
+ * work on them. Each call takes its buffers from the allocator and gives them back before it
+ * returns, so that plan.h and warmup.h can serve them from a plan: after the warm-up they need no
+ * call of the driver.
  *
  * Threads: one at a time per network. */
 #ifndef ASHLAR_NETWORK_H
@@ -35,14 +36,14 @@ typedef struct ashlar_network_config {
         ashlar_rnn_config layers; /* input, hidden and layers must be given */
         uint64_t layers_room[24]; /* for fields of later versions; 0 */
     };
-    size_t classes;           /* V, of an embedding with vectors of layers.input; 0: no embedding */
+    size_t classes;           /* V, of an embedding in layers.input dimensions; 0: no embedding */
     size_t outputs;           /* O, 1.. */
-    ashlar_network_loss loss; /* the mean over what is valid */
+    ashlar_network_loss loss; /* the mean over the valid positions or elements (model.h) */
     uint32_t last_only;       /* 1: one output for each sequence, from its last state; 0: for each
                                * position */
 } ashlar_network_config;
 
-/* A padded batch. Past the lengths nothing is read. With last_only T is 1 in the shapes of targets
+/* A padded batch. Nothing is read past the lengths. With last_only, T is 1 in the shapes of targets
  * and outputs. */
 typedef struct ashlar_network_batch {
     size_t steps;           /* T, 1.. */
@@ -97,8 +98,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_network_init(ashlar_network *n
  * Stream: queued; buffers are taken for `stream`, and given back before the call returns.
  * Errors: ASHLAR_EINVAL (steps, batch, a length outside 1..T, a buffer that is NULL: the detail
  *         names it; step: the arena has no gradients), ASHLAR_EOVERFLOW, and those of
- *         ashlar_alloc(), ashlar_rnn_forward() and the operations of model.h. Gradients may then
- *         be there in part. */
+ *         ashlar_alloc(), ashlar_rnn_forward() and the operations of model.h. Some gradients may
+ *         have been written then. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_network_step_sized(ashlar_network *network, const ashlar_network_batch *batch,
                           size_t batch_bytes, ashlar_stream stream);

@@ -57,10 +57,10 @@ typedef struct ashlar_pack_result {
 
 /*
  * Place `count` buffers. Tries several greedy orders and keeps the best plan. If there is a time
- * budget, and that plan is more than 0.5 % above the bound, or above the capacity, searches: the
- * longer, the better the plan, and never a worse one. Of more than 6,500 buffers, a time budget
- * goes to the search instead of some of the orders, of more than 32,768 instead of all: there a
- * budget too short for the search, of milliseconds, can give a larger plan than none.
+ * budget, and that plan is more than 0.5 % above the bound, or above the capacity, a search
+ * follows, which only ever replaces a plan by a better one. With more than 6,500 buffers, the time
+ * budget is spent on the search instead of some of the orders; with more than 32,768, instead of
+ * all. There, a budget too short for the search (milliseconds) can give a larger plan than none.
  *
  * buffers   [count]; may be NULL if count is 0, which gives a plan of 0 bytes
  * options   NULL: all options are 0
@@ -72,7 +72,7 @@ typedef struct ashlar_pack_result {
  *          power of two), ASHLAR_EOVERFLOW (the sum of the sizes does not fit into size_t, or more
  *          than 2^30 buffers), ASHLAR_EHOSTMEM.
  * Cost:    the first plan, or without a time budget all greedy orders: near O(count log count),
- * 20,000 buffers in less than a second. Searching, it ends with the time budget.
+ *          20,000 buffers in less than a second. A search ends with the time budget.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pack_sized(
     const ashlar_pack_buffer *buffers, size_t count, const ashlar_pack_options *options,

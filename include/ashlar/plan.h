@@ -20,8 +20,8 @@
  *   - each block is freed, by any thread, before every allocation that came after the block's free
  *     in the recording;
  *   - it is freed on the stream it was allocated for, and ashlar_record_stream() was not called
- *     for another stream, unless one or the other was so in the recorded step. Then any streams
- *     may use it, and it need be freed only before the step ends;
+ *     for another stream. If the recorded step did one or the other with that allocation's block,
+ *     any streams may use the block, and it need be freed only before the step ends;
  *   - when the step began, no block of an earlier step was live in the same memory;
  *   - during the step none of its streams is destroyed or captured.
  * Steps that leave out more, as steps on shorter sequences do, should be recorded and merged: see
@@ -102,16 +102,16 @@ ASHLAR_API const char *ashlar_plan_miss_text(ashlar_plan_miss miss);
 typedef struct ashlar_plan_stats {
     uint64_t memory_bytes; /* held by plans now; plans of one stream share memory. Less while plan
                             * memory serves other requests */
-    uint64_t plan_bytes;   /* sum over streams with such memory of their largest plan */
-    uint64_t bound_bytes;  /* the same sum of the highest peaks of live bytes in any one of the
-                            * recorded steps: no memory for them is smaller */
+    uint64_t plan_bytes;   /* each stream's largest plan, summed over streams with plan memory */
+    uint64_t bound_bytes;  /* each stream's highest peak of live bytes in any recorded step, summed
+                            * in the same way: no memory for these steps can be smaller */
     uint64_t plan_count;
     uint64_t slot_count; /* of all plans */
     uint64_t steps_recorded;
     uint64_t steps_replayed;
-    uint64_t steps_declined; /* served by the ordinary path, since another thread's step used the
-                              * plan's memory or key, or was taking memory for a plan, there was
-                              * no memory for the plan, or the stream was captured */
+    uint64_t steps_declined; /* served by the ordinary path: because another thread's step used the
+                              * plan's memory or key, or was taking memory for a plan; or because
+                              * there was no memory for the plan, or the stream was captured */
     uint64_t hits;           /* requests of replayed steps served from their slots */
     uint64_t unplanned;      /* requests of replayed steps for allocations that are not planned */
     uint64_t misses[ASHLAR_PLAN_MISS_MAX]; /* 0 from ASHLAR_PLAN_MISS_COUNT on */
@@ -131,10 +131,10 @@ static inline uint64_t ashlar_plan_miss_total(const ashlar_plan_stats *stats_) {
  * guard mode, without thread caches, or after ashlar_allocator_watch_streams(), steps are neither
  * recorded nor replayed.
  *
- * stream   the step's main stream, named from now on (allocator.h). If the key was recorded on a
- *          main stream that was forgotten, its plan moves to `stream`. If another of the key's
- *          streams was forgotten, the key is recorded anew. Plans on a thread's own default stream
- *          are forgotten when the thread ends
+ * stream   the step's main stream, named from now on (see the top of allocator.h). If the key was
+ *          recorded on a main stream that was forgotten, its plan moves to `stream`. If another of
+ *          the key's streams was forgotten, the key is recorded anew. Plans on a thread's own
+ *          default stream are forgotten when the thread ends
  * key      a number for steps that are alike, say those of one range of lengths
  *
  * Threads: any.  Stream: may queue a wait for the last work of a destroyed stream.
@@ -151,8 +151,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_step_begin(ashlar_allocator *a
  * its recording is packed, and memory may be taken for the plan.
  *
  * Threads: the one that began the step.
- * Errors:  ASHLAR_EINVAL (this thread is in no step, which is not found out in a guard mode and
- *          without thread caches), ASHLAR_EHOSTMEM (the recording is lost),
+ * Errors:  ASHLAR_EINVAL (this thread is in no step; in a guard mode, or without thread caches,
+ *          that goes unnoticed), ASHLAR_EHOSTMEM (the recording is lost),
  *          ASHLAR_ENOMEM, ASHLAR_EDRIVER (no memory for the plan). The step has ended all the same.
  *          The ordinary path then serves the key's steps until ashlar_plan_build() finds memory, or
  *          a step of the key is recorded again. Other keys keep their plans.

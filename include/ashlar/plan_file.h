@@ -46,9 +46,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_plan_save(ashlar_allocator *al
  * it must be complete and have this fingerprint, and no two slots that are live at the same time
  * may overlap. If the file is refused, nothing changes.
  *
- * streams  [stream_count], all different, named from now on (allocator.h): they replace the
- * recorded streams, in the order in which the file names those. The first one is the main stream of
- *          the first key's steps. Streams beyond the number in the file are ignored
+ * streams  [stream_count], all different, named from now on (see the top of allocator.h). They
+ *          replace the recorded streams, in the order in which the file names those. The first one
+ *          is the main stream of the first key's steps. Streams beyond the number in the file are
+ *          ignored
  *
  * Threads: any; not while a step is under way (ASHLAR_EINVAL).
  * Stream:  may queue waits on `streams`, for memory that other streams used.

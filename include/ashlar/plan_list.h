@@ -28,7 +28,7 @@ typedef struct ashlar_plan_event {
  * reached, else by ashlar_plan_build(). Blocks that are not freed outlive the step, and are not
  * planned.
  *
- * stream   named from now on (allocator.h)
+ * stream   named from now on (see the top of allocator.h)
  *
  * Threads: any; not while a step of this key is recorded (ASHLAR_EINVAL).
  * Errors:  ASHLAR_EINVAL (the detail names the event, or the stream is being captured),
@@ -42,9 +42,9 @@ ashlar_plan_record_events(ashlar_allocator *allocator, ashlar_stream stream, uin
                           const ashlar_plan_event *events, size_t count);
 
 /*
- * The same from lifetimes, as in pack.h. Buffers are allocated in the order of `begin`, those with
- * equal `begin` in the order of the list. Each is freed before the first allocation of a buffer
- * that begins at or after its end.
+ * Do the same with a list of lifetimes, as in pack.h. Buffers are allocated in the order of
+ * `begin`, those with equal `begin` in the order of the list. Each is freed just before the first
+ * allocation of a buffer whose `begin` is at or after its `end`.
  *
  * tag   the tag of all buffers
  * Errors: as above; the detail names the buffer.
@@ -54,13 +54,14 @@ ashlar_plan_record_buffers(ashlar_allocator *allocator, ashlar_stream stream, ui
                            const ashlar_pack_buffer *buffers, size_t count, ashlar_tag tag);
 
 /*
- * Write the slots of a key's plan for one stream in MiniMalloc's CSV format,
- * id,lower,upper,size,offset, so that other packers can be tried on them. Slot `id` is live in
- * [lower, upper), counted in allocations of the step.
+ * Write the slots of a key's plan in MiniMalloc's CSV format, id,lower,upper,size,offset, so that
+ * other packers can be tried on them. Slot `id` is live in [lower, upper), counted in allocations
+ * of the step. A plan has slots for each stream that its steps allocate on; one call writes those
+ * of one stream.
  *
- * stream   the stream of the key's steps
- * user     the stream whose slots are written: `stream`, or another one that the steps allocate on;
- *          both are named from now on (allocator.h)
+ * stream   the main stream of the key's steps, which ashlar_step_begin() got
+ * user     the stream whose slots are written: `stream`, or another one that the steps allocate on.
+ *          Both are named from now on (see the top of allocator.h)
  *
  * Threads: any.
  * Errors:  ASHLAR_EINVAL (the key has no plan there, or none for `user`; `path` is no regular

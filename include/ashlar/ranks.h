@@ -1,14 +1,15 @@
-/* ranks.h - the processes that train together, and the collectives of reduce.h between them by MPI
- * or NCCL.
+/* ranks.h - joins the processes (or threads) that train together, and runs the collectives of
+ * reduce.h between them, by MPI or NCCL.
  *
  * A launcher (mpirun) starts the same program several times; each process is a rank. The library
- * that knows the MPI, ashlar-mpi, is loaded at run time, for the MPI whose launcher it is. On
- * software devices MPI does the collectives, in a stream's order. On CUDA devices, one for each
- * rank, NCCL does them, found at run time, and MPI compares the words below, on the host.
+ * ashlar-mpi, which makes the calls of MPI, is loaded at run time: the one built for the MPI whose
+ * launcher started the program. On software devices MPI does the collectives, in a stream's order.
+ * On CUDA devices, one for each rank, NCCL does them; it is found at run time, too.
  *
- * Before each collective the ranks compare, in a word, what they are about to do. If one is about
- * to do something else, or does not come within a time, all collectives from then on do nothing, on
- * every rank that is still there, and ashlar_ranks_check() names rank and collective.
+ * Before each collective the ranks compare on the host what they are about to do. If one rank is
+ * about to do something else, or does not come within the timeout, all collectives from then on do
+ * nothing, on every rank that is still there, and ashlar_ranks_check() names the rank and the
+ * collective.
  *
  * Threads: one at a time. */
 #ifndef ASHLAR_RANKS_H
@@ -31,22 +32,23 @@ typedef struct ashlar_ranks ashlar_ranks;
 typedef enum ashlar_ranks_order {
     ASHLAR_RANKS_FASTEST, /* MPI's or NCCL's */
     /* As a binary tree over the ranks: ((0 + 1) + (2 + 3)) + .... The sums have the same bits as
-     * those of fewer ranks of which each has added up neighbouring parts as such a tree before.
-     * Needs 2^k ranks, and sends log2(ranks) times all elements; reduce_scatter does the same, and
-     * reduce sends each rank's elements once */
+     * those of fewer ranks, if each of these first adds up its neighbouring parts as such a tree.
+     * Needs 2^k ranks. all_reduce and reduce_scatter send all elements log2(ranks) times; reduce
+     * sends each rank's elements once */
     ASHLAR_RANKS_TREE,
     ASHLAR_RANKS_ORDER_COUNT
 } ashlar_ranks_order;
 
-/* How many processes a launcher has started together with this one, by its environment: 1 if
- * none has. */
+/* How many processes the launcher has started, this one included, as the environment says. 1: there
+ * is no launcher. */
 ASHLAR_API size_t ashlar_ranks_started(void);
 
 /* Join the other ranks. Once per process; every rank must.
  *
- * library      of the engine; NULL: what ASHLAR_MPI names, or ashlar-mpi for the launcher's MPI
- * timeout_ms   for how long a collective waits for a rank; 0: two minutes. The first rank reports
- *              after this time, the others some seconds later
+ * library      the file of ashlar-mpi; NULL: the one that ASHLAR_MPI names, or else the one for the
+ *              launcher's MPI
+ * timeout_ms   for how long a collective waits for a rank; 0: two minutes. Rank 0 reports after
+ *              this time, the others some seconds later
  *
  * Ownership: *out is the caller's.
  * Errors:    ASHLAR_ENOTSUP (the library cannot be loaded, or cannot start: the detail says why),
@@ -55,13 +57,13 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_open(const char *library
                                                              uint32_t timeout_ms,
                                                              ashlar_ranks **out);
 
-/* Make `count` ranks of this process, each for a thread and a device of its own: what takes a rank
- * below is called by its thread. They are joined from the start, and load no library.
+/* Make `count` ranks in this process, each for a thread and a device of its own: only that thread
+ * passes the rank to the functions below. The ranks are joined from the start, and load no library.
  *
  * timeout_ms   as above
  * out          [count]; on failure each is NULL
  *
- * Ownership: each is its thread's, who closes it; one that is closed with `has_failed` makes the
+ * Ownership: each rank is its thread's, which closes it. If one is closed with `has_failed`, the
  *            calls of the others fail.
  * Errors:    ASHLAR_EINVAL (count), ASHLAR_EHOSTMEM. */
 enum { ASHLAR_RANKS_THREADS_MOST = 64 };
@@ -72,16 +74,17 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_open_threads(size_t coun
 /* Leave the other ranks. No collective may be queued, nor may there be a table for a CUDA device.
  * NULL is allowed.
  *
- * has_failed   end all other ranks, and, unless they are its threads, this process, with status 1;
- *              else wait until they leave, or, of threads, just leave */
+ * has_failed   true: end all ranks, and this process too, with status 1; if the ranks are threads,
+ *              only make the calls of the others fail. false: wait until the others leave, too; a
+ *              rank that is a thread just leaves */
 ASHLAR_API void ashlar_ranks_close(ashlar_ranks *ranks, bool has_failed);
 
 ASHLAR_API size_t ashlar_ranks_rank(const ashlar_ranks *ranks); /* 0 .. count - 1 */
 ASHLAR_API size_t ashlar_ranks_count(const ashlar_ranks *ranks);
 
-/* Fill the table for a reducer. Its all_reduce serves other data, too: on a software device of any
- * memory, on a CUDA device of the device's. On CUDA devices every rank must make this call, and a
- * collective returns when all ranks have come to queue it; a thread watches over what is queued.
+/* Fill the table for a reducer. Its all_reduce serves other data, too: in any memory on a software
+ * device, in device memory on a CUDA device. On CUDA devices every rank must make this call, and a
+ * collective returns when all ranks have come to queue it; a thread then watches whether it ends.
  *
  * Ownership: the table is good until ashlar_ranks_drop_collectives() or the next call of this
  *            function; the device must outlive it, and its queued work.
@@ -93,14 +96,15 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_collectives(ashlar_ranks
                                                                     ashlar_ranks_order order,
                                                                     const ashlar_collectives **out);
 
-/* Give back what the table has of the device; the ranks stay together. Without a table: nothing.
+/* Give back what the table holds of the device; the ranks stay joined. Does nothing without a
+ * table.
  *
- * has_failed   collectives that are queued are given up; else all must have ended, on every rank */
+ * has_failed   true: give up queued collectives. false: all must have ended, on every rank */
 ASHLAR_API void ashlar_ranks_drop_collectives(ashlar_ranks *ranks, bool has_failed);
 
-/* Say at which step the collectives queued from now on are; they are numbered from 0 in it.
+/* Say which step the collectives queued from now on belong to; they are numbered from 0 in it.
  *
- * facts   what must be the same on all ranks, as a checksum; the next collective compares it */
+ * facts   a checksum of what must be the same on all ranks; the next collective compares it */
 ASHLAR_API void ashlar_ranks_mark(ashlar_ranks *ranks, uint64_t step, uint64_t facts);
 
 /* Whether all collectives that have run so far did what they should.
@@ -108,11 +112,12 @@ ASHLAR_API void ashlar_ranks_mark(ashlar_ranks *ranks, uint64_t step, uint64_t f
  * Errors: ASHLAR_EIO: a rank did not come, or came with something else; the detail names both. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_check(ashlar_ranks *ranks);
 
-/* How long this rank was in collectives so far, the waits for other ranks included; on a CUDA
- * device the host's waits alone. */
+/* How long this rank was in collectives so far, waits for other ranks included; on a CUDA device,
+ * only the waits of the host. */
 ASHLAR_API double ashlar_ranks_seconds(const ashlar_ranks *ranks);
 
-/* Whether no other rank reports the failure. One should, when all have the same. */
+/* Whether the program should report a failure on this rank. False: another rank has the same
+ * failure and reports it. */
 ASHLAR_API bool ashlar_ranks_reports(const ashlar_ranks *ranks);
 
 ASHLAR_END_DECLS

@@ -40,12 +40,13 @@ typedef ashlar_status (*ashlar_collective_fn)(void *context, void *data, size_t 
  *   all_gather       every rank gets shard r from rank r. May be NULL unless the reducer scatters
  *   reduce           rank `root` gets the sums over all ranks; the elements of the others are
  *                    undefined then. No reducer calls it, so it may be NULL
- *   attach, detach   NULL where the library gains nothing by them, and for the program to call: no
- *                    reducer does. On every rank, in the same order: memory from `base`, a whole
- *                    segment (ashlar/share.h), will be used by many collectives, at the same places
- *                    on all ranks; and no more, when none that may use it is under way, before the
- *                    memory is given back
- */
+ *   attach           says that many collectives will use the memory from `base`, a whole segment
+ *                    (ashlar/share.h), at the same places on all ranks
+ *   detach           says that none will use it any more. No collective that may use it may be
+ *                    under way, and the memory must not have been given back yet
+ *
+ * The program calls attach and detach, on every rank in the same order; no reducer does. They are
+ * NULL where the library gains nothing by them. */
 typedef struct ashlar_collectives {
     void *context;
     ashlar_status (*broadcast)(void *context, void *data, size_t elements, ashlar_dtype dtype,
@@ -99,7 +100,7 @@ ASHLAR_API void ashlar_reducer_destroy(ashlar_reducer *reducer); /* NULL is allo
  * backward pass of the last one.
  *
  * Errors: ASHLAR_EINVAL (a step has begun and not finished; the arena has no gradients).
- * Cost:   O(tensors), to follow which are frozen. */
+ * Cost:   O(tensors), to see which are frozen. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_begin(ashlar_reducer *reducer);
 
 /* Report that the tensor's gradient is final after the work queued so far on `stream`. Sends the

@@ -27,8 +27,8 @@ typedef struct ashlar_rnn_batch {
     size_t steps;           /* T, 1.. */
     size_t batch;           /* B, 1.. */
     const int32_t *lengths; /* [B] in host memory, each 1..T, any order; copied by each call */
-    bool dropout_restarts; /* equal seeds zero equal outputs: the call sets up all of cuDNN's random
-                            * states again. On the CPU it is always so */
+    bool dropout_restarts; /* true: equal seeds zero equal outputs, since the call sets up all of
+                            * cuDNN's random states again. On the CPU that is always so */
     uint64_t dropout_seed; /* training forward: decides which outputs dropout zeroes; pass another
                             * seed in each step. On a CUDA device only the seed of an rnn's first
                             * such call counts, and later calls continue its random sequence,
@@ -154,7 +154,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rn
  *         (steps, batch), ASHLAR_ENOTSUP (lengths that a persistent algorithm or chunks do
  *         not take), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; with cuDNN also ASHLAR_ENOTSUP (sizes that
  *         the algorithm does not support), ASHLAR_ENOMEM. On failure no output is written, except
- *         that dx may be filled with zeros, and that of a pass in chunks some may have run. */
+ *         that dx may be filled with zeros, and that some chunks of a long pass may have run. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_forward_sized(
     const ashlar_rnn *rnn, const ashlar_rnn_batch *batch, size_t batch_bytes,
     const ashlar_rnn_buffers *buffers, size_t buffers_bytes, ashlar_stream stream);

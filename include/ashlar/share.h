@@ -6,7 +6,7 @@
  *
  *     ashlar_share_export(allocator, block, &file, &bytes, &offset);
  *
- * Each of the others, which may have sent its own before:
+ * Each of the others (which may be owners of other memory, too):
  *
  *     ashlar_share_import(device, file, bytes, &base);   the block is at base + offset
  *     ashlar_share_close(device, base, bytes);
@@ -23,8 +23,8 @@
 
 ASHLAR_BEGIN_DECLS
 
-/* Bytes of which each segment is a multiple; 1: the allocator has share=off. Where new memory is
- * taken for a block of a multiple of them, the segment is the block's own. Threads: any. */
+/* The size of each segment is a multiple of this many bytes; 1: the allocator has share=off. If new
+ * memory is taken for a block of such a size, the block has the segment to itself. Threads: any. */
 ASHLAR_API size_t ashlar_share_granularity(const ashlar_allocator *allocator);
 
 /*
@@ -62,7 +62,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_share_export(ashlar_allocator 
  * bytes   of the segment
  * base    where it lies here; unchanged on failure
  *
- * Ownership: the caller ends it by ashlar_share_close(). It is no block of an allocator.
+ * Ownership: the caller ends the mapping by ashlar_share_close(). It is no block of an allocator.
  * Threads:   any.
  * Errors:    ASHLAR_EINVAL (no bytes), ASHLAR_EDRIVER (no descriptor of a segment, another size),
  *            ASHLAR_ENOMEM.

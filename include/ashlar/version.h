@@ -23,8 +23,9 @@
 ASHLAR_BEGIN_DECLS
 
 /*
- * ASHLAR_VERSION of the library that the program runs with, which may be later than the one of the
- * headers that it was compiled with; if it is earlier, the program may ask for what it lacks.
+ * ASHLAR_VERSION of the library that the program runs with. It may be later than that of the
+ * headers that the program was compiled with. If it is earlier, the program may use what the
+ * library lacks.
  *
  * Threads: any. Cost: a call.
  */

@@ -19,15 +19,15 @@
  * is behind. That is, if
  *   - each step is between ashlar_step_begin() and ashlar_step_end(), also with without_plan, and
  *     begins on `stream` with the key of its length;
- *   - it allocates, frees and marks blocks as its dry run did at that length, on one thread, and
- *     nothing else allocates meanwhile;
+ *   - it allocates, frees and marks blocks (ashlar_record_stream()) as its dry run did at that
+ *     length, on one thread, and nothing else allocates meanwhile;
  *   - none of its streams is destroyed or captured;
  *   - if plans do not serve all of its requests: the same blocks are live when it begins as when
  *     the warm-up ended; no memory was trimmed or limited since.
- * A step begins with all blocks that were used on several streams before: the stream that such a
- * block was taken for waits, in its own order, for those uses (see plan.h). If plans do not serve
- * all requests, it also begins with an empty cache. A program that uses each block on one stream
- * only makes the allocator call no function of the driver at all.
+ * When a step begins, all blocks that earlier steps used on several streams can be reused: the
+ * stream that such a block was taken for waits, in its own order, for those uses (see plan.h). If
+ * plans do not serve all requests, the step also begins with an empty cache. If a program uses each
+ * block on one stream only, the allocator calls no function of the driver at all.
  *
  * This is proven, not guessed: with the finished plans, every length has run from such a beginning,
  * and found all memory that it needs in memory that stays. If that does not prove the guarantee,
@@ -58,7 +58,7 @@ enum { ASHLAR_WARMUP_PASSES_MAX = 16 };
 typedef ashlar_status (*ashlar_warmup_fn)(void *user, size_t length);
 
 typedef struct ashlar_warmup_options {
-    ashlar_stream stream; /* the steps' main one, named from now on (allocator.h) */
+    ashlar_stream stream; /* the steps' main stream, named from now on (top of allocator.h) */
     size_t min_length;    /* 1 .. max_length; 0 stands for 1 */
     size_t max_length;    /* must be given */
     size_t length_bucket_count; /* number of length ranges of equal width, each with a plan; the
