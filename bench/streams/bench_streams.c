@@ -1,12 +1,12 @@
-/* bench_streams.c - the benchmark `streams`: chooses programs and allocators, runs them (stage.h),
- * and adds the rows. */
+/* bench_streams.c - the benchmark `streams`: chooses programs and allocators, runs them
+ * (simulation.h), and adds the rows. */
 #include "bench/streams/bench_streams.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "allocator/base/error.h"
-#include "bench/streams/stage.h"
+#include "bench/streams/simulation.h"
 
 /* More than any program takes. */
 #define PLENTY_BYTES ((size_t)64 << 30)
@@ -41,10 +41,10 @@ static const char *subject_name(size_t i) {
 
 /* Add a row, even for a subject that had no memory for the program. */
 static ashlar_status add_row(const ashlar_streams_case *c, const ashlar_streams_subject *subject,
-                             size_t steps, const ashlar_stage_figures *ideal, ashlar_rows *rows) {
+                             size_t steps, const ashlar_sim_figures *ideal, ashlar_rows *rows) {
     const size_t share_bytes = (size_t)(c->share * (double)ideal->need_bytes);
-    ashlar_stage_figures f = {0};
-    const ashlar_status status = ashlar__stage_run(
+    ashlar_sim_figures f = {0};
+    const ashlar_status status = ashlar__sim_run(
         &c->program, subject, steps, c->share != 0 ? share_bytes : PLENTY_BYTES, false, &f);
     if (status != ASHLAR_OK && status != ASHLAR_ENOMEM) {
         return status;
@@ -71,10 +71,10 @@ static ashlar_status measure_case(const ashlar_streams_case *c, const ashlar_ben
                                   ashlar_rows *rows) {
     const size_t steps = request->is_smoke ? c->smoke_steps : c->steps;
     const size_t first = rows->count;
-    ashlar_stage_figures ideal = {0};
+    ashlar_sim_figures ideal = {0};
     ashlar_streams_subject subject;
-    ASHLAR_TRY(ashlar__stage_run(&c->program, &ashlar__streams_per_stream, steps, PLENTY_BYTES,
-                                 false, &ideal));
+    ASHLAR_TRY(ashlar__sim_run(&c->program, &ashlar__streams_per_stream, steps, PLENTY_BYTES, false,
+                               &ideal));
     for (size_t i = 0; ashlar__streams_subject(i, &subject); i++) {
         const ashlar_bench_name name = {subject.name, NULL};
         if (ashlar__bench_wants(&request->subjects, name)) {

@@ -1,7 +1,7 @@
 /* bench_streams.h - measures how much an allocator makes independent streams wait for each other,
  * on software devices with virtual time (internal).
  *
- * The ideal is the same program with per_stream (stage.h) on a device with more memory than it
+ * The ideal is the same program with per_stream (simulation.h) on a device with more memory than it
  * takes. Time begins once streams and subject exist, so that it includes every driver call for
  * memory, in the ideal, too. The figures follow from the calls alone, and are the same in each
  * run. */
@@ -12,8 +12,8 @@
 
 /* The columns of its rows, as in ashlar_rows_column. BYTES: of each block, if all have the same.
  * TIME: ratio to the ideal's time; SETTLED: the same without the first two steps of each stream;
- * RESERVED: ratio to the need (stage.h); waits: per step, without the first two. NaN: the subject
- * had no memory. */
+ * RESERVED: ratio to the need (simulation.h); waits: per step, without the first two. NaN: the
+ * subject had no memory. */
 #define ASHLAR_STREAMS_COLUMN_MAP(X)                                     \
     X(CASE, "case", "case", TEXT, 16, 0, 0)                              \
     X(VARIANT, "variant", "variant", TEXT, 7, 0, 0)                      \

@@ -1,6 +1,6 @@
 /* programs.c - the programs of several streams that the benchmark simulates: loops, models, a
  * prefetch and a pipeline. */
-#include "bench/streams/stage.h"
+#include "bench/streams/simulation.h"
 
 #include "allocator/base/error.h"
 #include "allocator/base/random.h"
@@ -11,22 +11,20 @@
 /* By how many steps the host may run ahead of a stream. */
 enum { LAG = 4, MODEL_LAG = 2 };
 
-#define KERNEL(stage, stream, ...)                                                 \
-    ashlar__stage_kernel((stage), (stream), (ashlar_stage_block *[]){__VA_ARGS__}, \
-                         sizeof((ashlar_stage_block *[]){__VA_ARGS__}) /           \
-                             sizeof(ashlar_stage_block *))
+#define KERNEL(sim, stream, ...)                                             \
+    ashlar__sim_kernel((sim), (stream), (ashlar_sim_block *[]){__VA_ARGS__}, \
+                       sizeof((ashlar_sim_block *[]){__VA_ARGS__}) / sizeof(ashlar_sim_block *))
 
 /* Each stream in turn takes a block, works on it, and gives it back. */
-static ashlar_status run_independent(ashlar_stage *stage, const ashlar_stage_program *p,
-                                     size_t steps) {
-    ashlar_stage_block block;
+static ashlar_status run_independent(ashlar_sim *sim, const ashlar_sim_program *p, size_t steps) {
+    ashlar_sim_block block;
     for (size_t i = 0; i < steps * p->streams; i++) {
         const size_t stream = i % p->streams;
-        ASHLAR_TRY(ashlar__stage_begin_step(stage, stream, LAG));
-        ASHLAR_TRY(ashlar__stage_take(stage, p->variant, stream, &block));
-        ASHLAR_TRY(KERNEL(stage, stream, &block));
-        ASHLAR_TRY(ashlar__stage_give(stage, &block));
-        ASHLAR_TRY(ashlar__stage_end_step(stage, stream));
+        ASHLAR_TRY(ashlar__sim_begin_step(sim, stream, LAG));
+        ASHLAR_TRY(ashlar__sim_take(sim, p->variant, stream, &block));
+        ASHLAR_TRY(KERNEL(sim, stream, &block));
+        ASHLAR_TRY(ashlar__sim_give(sim, &block));
+        ASHLAR_TRY(ashlar__sim_end_step(sim, stream));
     }
     return ASHLAR_OK;
 }
@@ -41,78 +39,78 @@ typedef struct model {
     size_t stream;
     size_t length, at; /* of this step; `at` runs to 2 * length */
     uint64_t random;   /* 0: each step has LENGTH */
-    ashlar_stage_block activations[LONGEST], gradient;
+    ashlar_sim_block activations[LONGEST], gradient;
 } model;
 
-static ashlar_status begin_model_step(ashlar_stage *stage, model *m) {
+static ashlar_status begin_model_step(ashlar_sim *sim, model *m) {
     m->at = 0;
     m->length = m->random == FIXED
                     ? LENGTH
                     : SHORTEST + ashlar__random_step_below(&m->random, LONGEST - SHORTEST + 1);
-    return ashlar__stage_begin_step(stage, m->stream, MODEL_LAG);
+    return ashlar__sim_begin_step(sim, m->stream, MODEL_LAG);
 }
 
-static ashlar_status go_back(ashlar_stage *stage, model *m, ashlar_stage_block *workspace) {
-    ashlar_stage_block *activation = &m->activations[2 * m->length - 1 - m->at], gradient;
-    ASHLAR_TRY(ashlar__stage_take(stage, GRADIENT_BYTES, m->stream, &gradient));
-    ASHLAR_TRY(KERNEL(stage, m->stream, activation, workspace, &gradient, &m->gradient));
-    ASHLAR_TRY(ashlar__stage_give(stage, activation));
-    ASHLAR_TRY(ashlar__stage_give(stage, &m->gradient));
+static ashlar_status go_back(ashlar_sim *sim, model *m, ashlar_sim_block *workspace) {
+    ashlar_sim_block *activation = &m->activations[2 * m->length - 1 - m->at], gradient;
+    ASHLAR_TRY(ashlar__sim_take(sim, GRADIENT_BYTES, m->stream, &gradient));
+    ASHLAR_TRY(KERNEL(sim, m->stream, activation, workspace, &gradient, &m->gradient));
+    ASHLAR_TRY(ashlar__sim_give(sim, activation));
+    ASHLAR_TRY(ashlar__sim_give(sim, &m->gradient));
     m->gradient = gradient;
     return ASHLAR_OK;
 }
 
-static ashlar_status end_model_step(ashlar_stage *stage, model *m) {
-    ASHLAR_TRY(ashlar__stage_give(stage, &m->gradient));
-    ASHLAR_TRY(ashlar__stage_end_step(stage, m->stream));
-    return begin_model_step(stage, m);
+static ashlar_status end_model_step(ashlar_sim *sim, model *m) {
+    ASHLAR_TRY(ashlar__sim_give(sim, &m->gradient));
+    ASHLAR_TRY(ashlar__sim_end_step(sim, m->stream));
+    return begin_model_step(sim, m);
 }
 
 /* Run one time step, forwards or backwards. */
-static ashlar_status advance(ashlar_stage *stage, model *m) {
-    ashlar_stage_block workspace;
-    ASHLAR_TRY(ashlar__stage_take(stage, WORKSPACE_BYTES, m->stream, &workspace));
+static ashlar_status advance(ashlar_sim *sim, model *m) {
+    ashlar_sim_block workspace;
+    ASHLAR_TRY(ashlar__sim_take(sim, WORKSPACE_BYTES, m->stream, &workspace));
     if (m->at < m->length) {
-        ashlar_stage_block *activation = &m->activations[m->at];
-        ASHLAR_TRY(ashlar__stage_take(stage, ACTIVATION_BYTES, m->stream, activation));
-        ASHLAR_TRY(KERNEL(stage, m->stream, activation, &workspace));
+        ashlar_sim_block *activation = &m->activations[m->at];
+        ASHLAR_TRY(ashlar__sim_take(sim, ACTIVATION_BYTES, m->stream, activation));
+        ASHLAR_TRY(KERNEL(sim, m->stream, activation, &workspace));
     } else {
-        ASHLAR_TRY(go_back(stage, m, &workspace));
+        ASHLAR_TRY(go_back(sim, m, &workspace));
     }
-    ASHLAR_TRY(ashlar__stage_give(stage, &workspace));
-    return ++m->at == 2 * m->length ? end_model_step(stage, m) : ASHLAR_OK;
+    ASHLAR_TRY(ashlar__sim_give(sim, &workspace));
+    return ++m->at == 2 * m->length ? end_model_step(sim, m) : ASHLAR_OK;
 }
 
 /* About half a step: the time of the forward and backward time steps over half the length. */
 static uint64_t half_step_ns(void) {
     const size_t forwards = ACTIVATION_BYTES + WORKSPACE_BYTES;
-    return LENGTH * ashlar__stage_kernel_ns(forwards + GRADIENT_BYTES);
+    return LENGTH * ashlar__sim_kernel_ns(forwards + GRADIENT_BYTES);
 }
 
 /* The host serves the streams in turn, one time step each; every second stream is half a step late.
  */
-static ashlar_status run_models(ashlar_stage *stage, const ashlar_stage_program *p, size_t steps) {
-    model models[ASHLAR_STAGE_STREAMS_MAX] = {{0}};
+static ashlar_status run_models(ashlar_sim *sim, const ashlar_sim_program *p, size_t steps) {
+    model models[ASHLAR_SIM_STREAMS_MAX] = {{0}};
     for (size_t i = 0; i < p->streams; i++) {
         models[i] = (model){.stream = i, .random = p->variant == FIXED ? FIXED : p->variant + i};
-        ASHLAR_TRY(begin_model_step(stage, &models[i]));
+        ASHLAR_TRY(begin_model_step(sim, &models[i]));
         if (i % 2 != 0) {
-            ASHLAR_TRY(ashlar__stage_delay(stage, i, half_step_ns()));
+            ASHLAR_TRY(ashlar__sim_delay(sim, i, half_step_ns()));
         }
     }
     for (size_t tick = 0; tick < (2 * steps + 1) * LENGTH; tick++) {
         for (size_t i = 0; i < p->streams; i++) {
             const size_t late = i % 2 * LENGTH;
             if (tick >= late && tick < late + 2 * steps * LENGTH) {
-                ASHLAR_TRY(advance(stage, &models[i]));
+                ASHLAR_TRY(advance(sim, &models[i]));
             }
         }
     }
     for (size_t i = 0; i < p->streams; i++) {
         for (size_t k = 0; k < LONGEST; k++) {
-            ASHLAR_TRY(ashlar__stage_give(stage, &models[i].activations[k]));
+            ASHLAR_TRY(ashlar__sim_give(sim, &models[i].activations[k]));
         }
-        ASHLAR_TRY(ashlar__stage_give(stage, &models[i].gradient));
+        ASHLAR_TRY(ashlar__sim_give(sim, &models[i].gradient));
     }
     return ASHLAR_OK;
 }
@@ -123,34 +121,33 @@ enum { COPY, COMPUTE, KERNELS = 4 };
 #define LABEL_BYTES (256 * KIB)
 #define HIDDEN_BYTES (8 * MIB)
 
-static ashlar_status compute_batch(ashlar_stage *stage, ashlar_stage_block *batch,
-                                   ashlar_stage_block *labels) {
-    ashlar_stage_block hidden[KERNELS] = {{0}};
+static ashlar_status compute_batch(ashlar_sim *sim, ashlar_sim_block *batch,
+                                   ashlar_sim_block *labels) {
+    ashlar_sim_block hidden[KERNELS] = {{0}};
     for (size_t i = 0; i < KERNELS; i++) {
-        ASHLAR_TRY(ashlar__stage_take(stage, HIDDEN_BYTES, COMPUTE, &hidden[i]));
-        ASHLAR_TRY(i == 0 ? KERNEL(stage, COMPUTE, &hidden[0], batch)
-                          : KERNEL(stage, COMPUTE, &hidden[i], &hidden[i - 1], labels));
+        ASHLAR_TRY(ashlar__sim_take(sim, HIDDEN_BYTES, COMPUTE, &hidden[i]));
+        ASHLAR_TRY(i == 0 ? KERNEL(sim, COMPUTE, &hidden[0], batch)
+                          : KERNEL(sim, COMPUTE, &hidden[i], &hidden[i - 1], labels));
     }
     for (size_t i = KERNELS; i-- > 0;) {
-        ASHLAR_TRY(ashlar__stage_give(stage, &hidden[i]));
+        ASHLAR_TRY(ashlar__sim_give(sim, &hidden[i]));
     }
     return ASHLAR_OK;
 }
 
-static ashlar_status run_prefetch(ashlar_stage *stage, const ashlar_stage_program *p,
-                                  size_t steps) {
-    ashlar_stage_block batch, labels;
+static ashlar_status run_prefetch(ashlar_sim *sim, const ashlar_sim_program *p, size_t steps) {
+    ashlar_sim_block batch, labels;
     (void)p;
     for (size_t step = 0; step < steps; step++) {
-        ASHLAR_TRY(ashlar__stage_begin_step(stage, COMPUTE, LAG));
-        ASHLAR_TRY(ashlar__stage_take(stage, BATCH_BYTES, COPY, &batch));
-        ASHLAR_TRY(ashlar__stage_take(stage, LABEL_BYTES, COPY, &labels));
-        ASHLAR_TRY(KERNEL(stage, COPY, &batch, &labels));
-        ASHLAR_TRY(ashlar__stage_follow(stage, COMPUTE, COPY));
-        ASHLAR_TRY(compute_batch(stage, &batch, &labels));
-        ASHLAR_TRY(ashlar__stage_give(stage, &batch));
-        ASHLAR_TRY(ashlar__stage_give(stage, &labels));
-        ASHLAR_TRY(ashlar__stage_end_step(stage, COMPUTE));
+        ASHLAR_TRY(ashlar__sim_begin_step(sim, COMPUTE, LAG));
+        ASHLAR_TRY(ashlar__sim_take(sim, BATCH_BYTES, COPY, &batch));
+        ASHLAR_TRY(ashlar__sim_take(sim, LABEL_BYTES, COPY, &labels));
+        ASHLAR_TRY(KERNEL(sim, COPY, &batch, &labels));
+        ASHLAR_TRY(ashlar__sim_follow(sim, COMPUTE, COPY));
+        ASHLAR_TRY(compute_batch(sim, &batch, &labels));
+        ASHLAR_TRY(ashlar__sim_give(sim, &batch));
+        ASHLAR_TRY(ashlar__sim_give(sim, &labels));
+        ASHLAR_TRY(ashlar__sim_end_step(sim, COMPUTE));
     }
     return ASHLAR_OK;
 }
@@ -159,21 +156,20 @@ static ashlar_status run_prefetch(ashlar_stage *stage, const ashlar_stage_progra
 enum { BY_RECORD, BY_FREE_ON };
 #define STAGE_BYTES (16 * MIB)
 
-static ashlar_status run_pipeline(ashlar_stage *stage, const ashlar_stage_program *p,
-                                  size_t steps) {
+static ashlar_status run_pipeline(ashlar_sim *sim, const ashlar_sim_program *p, size_t steps) {
     const size_t last = p->streams - 1;
-    ashlar_stage_block block;
+    ashlar_sim_block block;
     for (size_t step = 0; step < steps; step++) {
-        ASHLAR_TRY(ashlar__stage_begin_step(stage, last, LAG));
-        ASHLAR_TRY(ashlar__stage_take(stage, STAGE_BYTES, 0, &block));
-        ASHLAR_TRY(KERNEL(stage, 0, &block));
+        ASHLAR_TRY(ashlar__sim_begin_step(sim, last, LAG));
+        ASHLAR_TRY(ashlar__sim_take(sim, STAGE_BYTES, 0, &block));
+        ASHLAR_TRY(KERNEL(sim, 0, &block));
         for (size_t i = 1; i <= last; i++) {
-            ASHLAR_TRY(ashlar__stage_follow(stage, i, i - 1));
-            ASHLAR_TRY(KERNEL(stage, i, &block));
+            ASHLAR_TRY(ashlar__sim_follow(sim, i, i - 1));
+            ASHLAR_TRY(KERNEL(sim, i, &block));
         }
-        ASHLAR_TRY(p->variant == BY_FREE_ON ? ashlar__stage_give_on(stage, &block, last)
-                                            : ashlar__stage_give(stage, &block));
-        ASHLAR_TRY(ashlar__stage_end_step(stage, last));
+        ASHLAR_TRY(p->variant == BY_FREE_ON ? ashlar__sim_give_on(sim, &block, last)
+                                            : ashlar__sim_give(sim, &block));
+        ASHLAR_TRY(ashlar__sim_end_step(sim, last));
     }
     return ASHLAR_OK;
 }

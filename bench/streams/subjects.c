@@ -7,7 +7,7 @@
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
 #include "bench/peers/peer.h"
-#include "bench/streams/stage.h"
+#include "bench/streams/simulation.h"
 
 /* Requests up to SMALL share segments of SMALL_SEGMENT, those up to MIDDLE segments of
  * LARGE_SEGMENT; larger ones have segments of their own. */

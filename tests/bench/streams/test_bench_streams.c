@@ -10,7 +10,7 @@
 #include "tests/text.h"
 
 #include "allocator/device/device_impl.h"
-#include "bench/streams/stage.h"
+#include "bench/streams/simulation.h"
 
 /* LeakSanitizer asks for this. CUB keeps an event for itself where the driver refuses memory. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
@@ -36,10 +36,10 @@ static const ashlar_streams_case *find_case(const char *name, const char *varian
     return &cases[i];
 }
 
-static ashlar_stage_figures figures_of(const ashlar_streams_case *c,
-                                       const ashlar_streams_subject *subject) {
-    ashlar_stage_figures f = {0};
-    CHECK(ashlar__stage_run(&c->program, subject, c->smoke_steps, PLENTY, false, &f) == ASHLAR_OK);
+static ashlar_sim_figures figures_of(const ashlar_streams_case *c,
+                                     const ashlar_streams_subject *subject) {
+    ashlar_sim_figures f = {0};
+    CHECK(ashlar__sim_run(&c->program, subject, c->smoke_steps, PLENTY, false, &f) == ASHLAR_OK);
     return f;
 }
 
@@ -111,11 +111,11 @@ static const ashlar_streams_subject one_block = {.name = "one_block",
 CASE(streams_that_take_turns_take_the_sum_of_their_times) {
     const ashlar_streams_case *c = find_case("independent", "2x2MiB");
     one.is_careless = false;
-    const ashlar_stage_figures f = figures_of(c, &one_block);
-    const double kernels_ns = (double)(2 * c->smoke_steps * ashlar__stage_kernel_ns(2 * MIB));
+    const ashlar_sim_figures f = figures_of(c, &one_block);
+    const double kernels_ns = (double)(2 * c->smoke_steps * ashlar__sim_kernel_ns(2 * MIB));
     CHECK_NEAR((double)f.ns, kernels_ns, 0, 0.01);
     CHECK_NEAR((double)f.settled_ns,
-               kernels_ns * (double)(c->smoke_steps - ASHLAR_STAGE_SETTLE) / (double)c->smoke_steps,
+               kernels_ns * (double)(c->smoke_steps - ASHLAR_SIM_SETTLE) / (double)c->smoke_steps,
                0, 0.01);
     CHECK_ZU(f.reserved_bytes, 2 * MIB);
     CHECK_ZU(f.need_bytes, 4 * MIB);
@@ -125,19 +125,19 @@ CASE(streams_that_take_turns_take_the_sum_of_their_times) {
 
 CASE(a_block_that_is_handed_out_too_early_is_found) {
     const ashlar_streams_case *c = find_case("independent", "2x2MiB");
-    ashlar_stage_figures f;
+    ashlar_sim_figures f;
     one.is_careless = false;
-    CHECK(ashlar__stage_run(&c->program, &one_block, 8, PLENTY, true, &f) == ASHLAR_OK);
+    CHECK(ashlar__sim_run(&c->program, &one_block, 8, PLENTY, true, &f) == ASHLAR_OK);
     one.is_careless = true;
-    CHECK(ashlar__stage_run(&c->program, &one_block, 8, PLENTY, true, &f) == ASHLAR_EFORMAT);
+    CHECK(ashlar__sim_run(&c->program, &one_block, 8, PLENTY, true, &f) == ASHLAR_EFORMAT);
 }
 
 CASE(a_device_without_room_is_told_as_such) {
     const ashlar_streams_case *c = find_case("models_fixed", "2");
     ashlar_streams_subject subject;
-    ashlar_stage_figures f;
+    ashlar_sim_figures f;
     for (size_t i = 0; ashlar__streams_subject(i, &subject); i++) {
-        CHECK(ashlar__stage_run(&c->program, &subject, 4, 32 * MIB, false, &f) == ASHLAR_ENOMEM);
+        CHECK(ashlar__sim_run(&c->program, &subject, 4, 32 * MIB, false, &f) == ASHLAR_ENOMEM);
     }
 }
 
@@ -148,16 +148,16 @@ CASE(no_subject_hands_a_block_out_too_early) {
     const ashlar_streams_case *cases = ashlar__streams_cases(&count);
     ashlar_streams_subject subject;
     for (size_t i = 0; i < count; i++) {
-        if (IS_SHORT && cases[i].program.streams == ASHLAR_STAGE_STREAMS_MAX) {
+        if (IS_SHORT && cases[i].program.streams == ASHLAR_SIM_STREAMS_MAX) {
             continue;
         }
-        const ashlar_stage_figures need = figures_of(&cases[i], &ashlar__streams_per_stream);
+        const ashlar_sim_figures need = figures_of(&cases[i], &ashlar__streams_per_stream);
         for (size_t k = 0; ashlar__streams_subject(k, &subject); k++) {
             const size_t bytes =
                 cases[i].share == 0 ? PLENTY : (size_t)(cases[i].share * (double)need.need_bytes);
-            ashlar_stage_figures f;
+            ashlar_sim_figures f;
             const ashlar_status status =
-                ashlar__stage_run(&cases[i].program, &subject, 4, bytes, true, &f);
+                ashlar__sim_run(&cases[i].program, &subject, 4, bytes, true, &f);
             CHECK(status == ASHLAR_OK ||
                   (status == ASHLAR_ENOMEM && bytes != PLENTY && strcmp(subject.name, "cub") == 0));
         }
@@ -166,9 +166,9 @@ CASE(no_subject_hands_a_block_out_too_early) {
 
 /* Of the plain reference: it takes segments of 20 MiB, and shares nothing. */
 CASE(the_reference_reserves_whole_segments_for_each_stream) {
-    const ashlar_stage_figures small =
+    const ashlar_sim_figures small =
         figures_of(find_case("independent", "8x2MiB"), &ashlar__streams_per_stream);
-    const ashlar_stage_figures large =
+    const ashlar_sim_figures large =
         figures_of(find_case("independent", "8x64MiB"), &ashlar__streams_per_stream);
     CHECK_ZU(small.reserved_bytes, 8 * 20 * MIB);
     CHECK_ZU(large.reserved_bytes, 8 * 64 * MIB);

@@ -1,6 +1,6 @@
-/* stage.c - simulates a program of several streams in virtual time, and counts its time, the
+/* simulation.c - simulates a program of several streams in virtual time, and counts its time, the
  * memory that its blocks need, and the waits that an allocator adds. */
-#include "bench/streams/stage.h"
+#include "bench/streams/simulation.h"
 
 #include <stdio.h>
 
@@ -15,27 +15,27 @@ typedef struct need {
     struct {
         size_t bytes;
         uint64_t end_ns;
-    } away[ASHLAR_STAGE_AWAY_MAX]; /* [away_count] */
+    } away[ASHLAR_SIM_AWAY_MAX]; /* [away_count] */
 } need;
 
 typedef struct waits {
     uint64_t streams, host;
 } waits;
 
-struct ashlar_stage {
-    const ashlar_stage_program *program;
+struct ashlar_sim {
+    const ashlar_sim_program *program;
     const ashlar_streams_subject *subject;
     void *self;
     ashlar_device *device;
     bool is_proved;
     ashlar_event event; /* for hand-overs */
-    ashlar_stream streams[ASHLAR_STAGE_STREAMS_MAX];
-    ashlar_event ends[ASHLAR_STAGE_STREAMS_MAX][ASHLAR_STAGE_LAG_MAX]; /* of step % LAG_MAX */
-    size_t steps[ASHLAR_STAGE_STREAMS_MAX];
-    need needs[ASHLAR_STAGE_STREAMS_MAX];
+    ashlar_stream streams[ASHLAR_SIM_STREAMS_MAX];
+    ashlar_event ends[ASHLAR_SIM_STREAMS_MAX][ASHLAR_SIM_LAG_MAX]; /* of step % LAG_MAX */
+    size_t steps[ASHLAR_SIM_STREAMS_MAX];
+    need needs[ASHLAR_SIM_STREAMS_MAX];
     size_t step_count;
     waits own; /* the program's own */
-    /* Values when ASHLAR_STAGE_SETTLE steps of each stream were queued: the end of all work, the
+    /* Values when ASHLAR_SIM_SETTLE steps of each stream were queued: the end of all work, the
      * steps, and the allocator's waits. */
     uint64_t settled_ns;
     size_t settled_steps;
@@ -72,21 +72,20 @@ static void add_need(need *n, size_t bytes) {
     n->peak_bytes = n->bytes > n->peak_bytes ? n->bytes : n->peak_bytes;
 }
 
-static ashlar_status drop_need(need *n, const ashlar_stage_block *block) {
+static ashlar_status drop_need(need *n, const ashlar_sim_block *block) {
     if (block->uses == 0) {
         n->bytes -= block->bytes;
         return ASHLAR_OK;
     }
     settle_need(n);
-    ASHLAR_FAIL_IF(n->away_count == ASHLAR_STAGE_AWAY_MAX, ASHLAR_EINVAL,
-                   "streams: more than %d blocks of a stream are away", (int)ASHLAR_STAGE_AWAY_MAX);
+    ASHLAR_FAIL_IF(n->away_count == ASHLAR_SIM_AWAY_MAX, ASHLAR_EINVAL,
+                   "streams: more than %d blocks of a stream are away", (int)ASHLAR_SIM_AWAY_MAX);
     n->away[n->away_count].bytes = block->bytes;
     n->away[n->away_count++].end_ns = block->use_end_ns;
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__stage_take(ashlar_stage *s, size_t bytes, size_t stream,
-                                 ashlar_stage_block *out) {
+ashlar_status ashlar__sim_take(ashlar_sim *s, size_t bytes, size_t stream, ashlar_sim_block *out) {
     bool is_ordered = true;
     add_need(&s->needs[stream], bytes);
     void *ptr = s->subject->take(s->self, bytes, s->streams[stream]);
@@ -95,20 +94,20 @@ ashlar_status ashlar__stage_take(ashlar_stage *s, size_t bytes, size_t stream,
         ASHLAR_TRY(
             ashlar__soft_clock_own(ashlar__ptr_in(ptr), bytes, s->streams[stream], &is_ordered));
     }
-    *out = (ashlar_stage_block){.ptr = ptr, .bytes = bytes, .owner = stream};
+    *out = (ashlar_sim_block){.ptr = ptr, .bytes = bytes, .owner = stream};
     return is_ordered ? ASHLAR_OK
                       : ashlar__fail(ASHLAR_EFORMAT, "%s: a block is handed out too early",
                                      s->subject->name);
 }
 
-static ashlar_status wait_for(ashlar_stage *s, size_t stream, size_t after) {
+static ashlar_status wait_for(ashlar_sim *s, size_t stream, size_t after) {
     ASHLAR_TRY(ashlar_event_record(s->device, s->event, s->streams[after]));
     return ashlar_stream_wait(s->device, s->streams[stream], s->event);
 }
 
 /* Tell the subject of the block's further streams; if it has no way to be told, make the block's
  * own stream wait for them. */
-static ashlar_status tell_uses(ashlar_stage *s, const ashlar_stage_block *block) {
+static ashlar_status tell_uses(ashlar_sim *s, const ashlar_sim_block *block) {
     for (size_t i = 0; i < s->program->streams; i++) {
         if ((block->uses >> i & 1) == 0) {
             continue;
@@ -120,51 +119,51 @@ static ashlar_status tell_uses(ashlar_stage *s, const ashlar_stage_block *block)
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__stage_give(ashlar_stage *s, ashlar_stage_block *block) {
+ashlar_status ashlar__sim_give(ashlar_sim *s, ashlar_sim_block *block) {
     if (block->ptr != NULL) {
         ASHLAR_TRY(drop_need(&s->needs[block->owner], block));
         ASHLAR_TRY(tell_uses(s, block));
         s->subject->give(s->self, block->ptr);
-        *block = (ashlar_stage_block){0};
+        *block = (ashlar_sim_block){0};
     }
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__stage_give_on(ashlar_stage *s, ashlar_stage_block *block, size_t stream) {
+ashlar_status ashlar__sim_give_on(ashlar_sim *s, ashlar_sim_block *block, size_t stream) {
     if (s->subject->give_on == NULL) {
-        return ashlar__stage_give(s, block);
+        return ashlar__sim_give(s, block);
     }
     ASHLAR_TRY(drop_need(&s->needs[block->owner], block));
     ASHLAR_TRY(s->subject->give_on(s->self, block->ptr, s->streams[stream]));
-    *block = (ashlar_stage_block){0};
+    *block = (ashlar_sim_block){0};
     return ASHLAR_OK;
 }
 
 /* Count the launch as a driver call, since subjects may ask whether there was work. */
-static ashlar_status launch(ashlar_stage *s, size_t stream, uint64_t ns) {
+static ashlar_status launch(ashlar_sim *s, size_t stream, uint64_t ns) {
     (void)ashlar__driver_admit(s->device->driver, ASHLAR_DRIVER_FN_launch_kernel);
     return ashlar__soft_work(s->streams[stream], ns);
 }
 
-uint64_t ashlar__stage_kernel_ns(size_t bytes) {
-    return bytes / ASHLAR_STAGE_BYTES_PER_NS;
+uint64_t ashlar__sim_kernel_ns(size_t bytes) {
+    return bytes / ASHLAR_SIM_BYTES_PER_NS;
 }
 
-ashlar_status ashlar__stage_delay(ashlar_stage *s, size_t stream, uint64_t ns) {
+ashlar_status ashlar__sim_delay(ashlar_sim *s, size_t stream, uint64_t ns) {
     return launch(s, stream, ns);
 }
 
-ashlar_status ashlar__stage_kernel(ashlar_stage *s, size_t stream,
-                                   ashlar_stage_block *const *blocks, size_t count) {
+ashlar_status ashlar__sim_kernel(ashlar_sim *s, size_t stream, ashlar_sim_block *const *blocks,
+                                 size_t count) {
     size_t bytes = 0;
     uint64_t end_ns;
     for (size_t i = 0; i < count; i++) {
         bytes += blocks[i]->bytes;
     }
-    ASHLAR_TRY(launch(s, stream, ashlar__stage_kernel_ns(bytes)));
+    ASHLAR_TRY(launch(s, stream, ashlar__sim_kernel_ns(bytes)));
     ASHLAR_TRY(ashlar__soft_stream_ns(s->streams[stream], &end_ns));
     for (size_t i = 0; i < count; i++) {
-        ashlar_stage_block *b = blocks[i];
+        ashlar_sim_block *b = blocks[i];
         if (b->ptr == NULL) {
             continue;
         }
@@ -180,7 +179,7 @@ ashlar_status ashlar__stage_kernel(ashlar_stage *s, size_t stream,
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__stage_follow(ashlar_stage *s, size_t stream, size_t after) {
+ashlar_status ashlar__sim_follow(ashlar_sim *s, size_t stream, size_t after) {
     soft_figures before, now;
     ASHLAR_TRY(read_figures(&before));
     ASHLAR_TRY(wait_for(s, stream, after));
@@ -189,7 +188,7 @@ ashlar_status ashlar__stage_follow(ashlar_stage *s, size_t stream, size_t after)
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__stage_begin_step(ashlar_stage *s, size_t stream, size_t lag) {
+ashlar_status ashlar__sim_begin_step(ashlar_sim *s, size_t stream, size_t lag) {
     const size_t step = s->steps[stream];
     soft_figures before, now;
     if (step < lag) {
@@ -197,38 +196,38 @@ ashlar_status ashlar__stage_begin_step(ashlar_stage *s, size_t stream, size_t la
     }
     ASHLAR_TRY(read_figures(&before));
     ASHLAR_TRY(
-        ashlar_event_synchronize(s->device, s->ends[stream][(step - lag) % ASHLAR_STAGE_LAG_MAX]));
+        ashlar_event_synchronize(s->device, s->ends[stream][(step - lag) % ASHLAR_SIM_LAG_MAX]));
     ASHLAR_TRY(read_figures(&now));
     s->own.host += now.host_wait_count - before.host_wait_count;
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__stage_end_step(ashlar_stage *s, size_t stream) {
+ashlar_status ashlar__sim_end_step(ashlar_sim *s, size_t stream) {
     const size_t step = s->steps[stream]++;
     soft_figures now;
     s->step_count++;
-    if (s->step_count == ASHLAR_STAGE_SETTLE * s->program->stepping) {
+    if (s->step_count == ASHLAR_SIM_SETTLE * s->program->stepping) {
         ASHLAR_TRY(read_figures(&now));
         s->settled_ns = end_of(&now);
         s->settled = (waits){now.wait_count - s->own.streams, now.host_wait_count - s->own.host};
         s->settled_steps = s->step_count;
     }
-    return ashlar_event_record(s->device, s->ends[stream][step % ASHLAR_STAGE_LAG_MAX],
+    return ashlar_event_record(s->device, s->ends[stream][step % ASHLAR_SIM_LAG_MAX],
                                s->streams[stream]);
 }
 
-static ashlar_status make_streams(ashlar_stage *s) {
+static ashlar_status make_streams(ashlar_sim *s) {
     ASHLAR_TRY(ashlar_event_create(s->device, &s->event));
     for (size_t i = 0; i < s->program->streams; i++) {
         ASHLAR_TRY(ashlar_stream_create(s->device, &s->streams[i]));
-        for (size_t k = 0; k < ASHLAR_STAGE_LAG_MAX; k++) {
+        for (size_t k = 0; k < ASHLAR_SIM_LAG_MAX; k++) {
             ASHLAR_TRY(ashlar_event_create(s->device, &s->ends[i][k]));
         }
     }
     return ASHLAR_OK;
 }
 
-static ashlar_status measure(ashlar_stage *s, size_t steps, ashlar_stage_figures *out) {
+static ashlar_status measure(ashlar_sim *s, size_t steps, ashlar_sim_figures *out) {
     soft_figures f;
     const uint64_t begin_ns = ashlar__soft_host_ns();
     ASHLAR_TRY(s->program->run(s, s->program, steps));
@@ -236,7 +235,7 @@ static ashlar_status measure(ashlar_stage *s, size_t steps, ashlar_stage_figures
     const size_t counted = s->step_count - s->settled_steps;
     const uint64_t stream_waits = f.wait_count - s->own.streams - s->settled.streams;
     const uint64_t host_waits = f.host_wait_count - s->own.host - s->settled.host;
-    *out = (ashlar_stage_figures){
+    *out = (ashlar_sim_figures){
         .ns = end_of(&f) - begin_ns,
         .settled_ns = end_of(&f) - s->settled_ns,
         .reserved_bytes = f.physical_peak_bytes,
@@ -249,7 +248,7 @@ static ashlar_status measure(ashlar_stage *s, size_t steps, ashlar_stage_figures
     return ASHLAR_OK;
 }
 
-static ashlar_status run_on_device(ashlar_stage *s, size_t steps, ashlar_stage_figures *out) {
+static ashlar_status run_on_device(ashlar_sim *s, size_t steps, ashlar_sim_figures *out) {
     ASHLAR_TRY(ashlar__device_enter(s->device));
     ashlar_status status = make_streams(s);
     ASHLAR_THEN(status, s->subject->create(s->device, &s->self));
@@ -257,8 +256,8 @@ static ashlar_status run_on_device(ashlar_stage *s, size_t steps, ashlar_stage_f
         status = measure(s, steps, out);
         s->subject->destroy(s->self);
     }
-    for (size_t i = 0; i < ASHLAR_STAGE_STREAMS_MAX; i++) {
-        for (size_t k = 0; k < ASHLAR_STAGE_LAG_MAX; k++) {
+    for (size_t i = 0; i < ASHLAR_SIM_STREAMS_MAX; i++) {
+        for (size_t k = 0; k < ASHLAR_SIM_LAG_MAX; k++) {
             ashlar_event_destroy(s->device, s->ends[i][k]);
         }
         ashlar_stream_destroy(s->device, s->streams[i]);
@@ -268,16 +267,16 @@ static ashlar_status run_on_device(ashlar_stage *s, size_t steps, ashlar_stage_f
     return status;
 }
 
-ashlar_status ashlar__stage_run(const ashlar_stage_program *program,
-                                const ashlar_streams_subject *subject, size_t steps,
-                                size_t memory_bytes, bool is_proved, ashlar_stage_figures *out) {
+ashlar_status ashlar__sim_run(const ashlar_sim_program *program,
+                              const ashlar_streams_subject *subject, size_t steps,
+                              size_t memory_bytes, bool is_proved, ashlar_sim_figures *out) {
     char line[80];
     (void)snprintf(line, sizeof line, "time=on,memory=%zuB,clocks=%s", memory_bytes,
                    is_proved ? "on" : "off");
     ASHLAR_TRY(ashlar__soft_configure(line));
-    ashlar_stage *s;
+    ashlar_sim *s;
     ASHLAR_HOST_NEW(s, 1, "streams: no host memory");
-    *s = (ashlar_stage){.program = program, .subject = subject, .is_proved = is_proved};
+    *s = (ashlar_sim){.program = program, .subject = subject, .is_proved = is_proved};
     ashlar_status status = ashlar_device_open("soft", &s->device);
     if (status == ASHLAR_OK) {
         status = run_on_device(s, steps, out);

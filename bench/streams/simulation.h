@@ -1,11 +1,11 @@
-/* stage.h - simulates programs of several streams in virtual time, with one of the compared
+/* simulation.h - simulates programs of several streams in virtual time, with one of the compared
  * allocators: the allocators' functions, the calls of a program, its figures, and the programs
  * (internal).
  *
  * A program is one thread that calls these functions. It runs on a software device of its own with
  * time=on, from whose clocks all figures come, so that they are the same each time. */
-#ifndef ASHLAR_STREAMS_STAGE_H
-#define ASHLAR_STREAMS_STAGE_H
+#ifndef ASHLAR_STREAMS_SIMULATION_H
+#define ASHLAR_STREAMS_SIMULATION_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,30 +36,30 @@ extern const ashlar_streams_subject ashlar__streams_per_stream;
 bool ashlar__streams_subject(size_t i, ashlar_streams_subject *out);
 
 enum {
-    ASHLAR_STAGE_STREAMS_MAX = 8,
-    ASHLAR_STAGE_LAG_MAX = 8,   /* by how many steps the host may run ahead of a stream */
-    ASHLAR_STAGE_AWAY_MAX = 64, /* blocks given back that other streams still use */
-    ASHLAR_STAGE_SETTLE = 2,    /* steps of each stream in which memory is still taken */
+    ASHLAR_SIM_STREAMS_MAX = 8,
+    ASHLAR_SIM_LAG_MAX = 8,   /* by how many steps the host may run ahead of a stream */
+    ASHLAR_SIM_AWAY_MAX = 64, /* blocks given back that other streams still use */
+    ASHLAR_SIM_SETTLE = 2,    /* steps of each stream in which memory is still taken */
 };
 
 /* Bytes that a kernel works on per ns; few, as if each byte took much arithmetic. */
-#define ASHLAR_STAGE_BYTES_PER_NS 25
+#define ASHLAR_SIM_BYTES_PER_NS 25
 
-typedef struct ashlar_stage ashlar_stage;
+typedef struct ashlar_sim ashlar_sim;
 
 /* A block of the program. Zeros: no block. */
-typedef struct ashlar_stage_block {
+typedef struct ashlar_sim_block {
     void *ptr;
     size_t bytes;
     size_t owner;        /* the stream it was taken for */
     unsigned uses;       /* bits of the further streams that use it */
     uint64_t use_end_ns; /* when these streams are done with it */
-} ashlar_stage_block;
+} ashlar_sim_block;
 
 /* A program's figures. */
-typedef struct ashlar_stage_figures {
+typedef struct ashlar_sim_figures {
     uint64_t ns;           /* from the first request to the end of all work of device and host */
-    uint64_t settled_ns;   /* the same from the end of the first ASHLAR_STAGE_SETTLE steps on */
+    uint64_t settled_ns;   /* the same from the end of the first ASHLAR_SIM_SETTLE steps on */
     size_t reserved_bytes; /* most physical memory that was taken from the device */
     /* Sum over the streams of each stream's peak of bytes in blocks. A block that only its own
      * stream uses counts until it is given back, any other until its further streams are done with
@@ -68,61 +68,56 @@ typedef struct ashlar_stage_figures {
     /* Waits that delayed a stream's work, and waits of the host for the device, without those of
      * the program itself and of the first steps. */
     double waits_per_step, host_waits_per_step;
-} ashlar_stage_figures;
+} ashlar_sim_figures;
 
-typedef struct ashlar_stage_program {
-    size_t streams;  /* 1 .. ASHLAR_STAGE_STREAMS_MAX */
+typedef struct ashlar_sim_program {
+    size_t streams;  /* 1 .. ASHLAR_SIM_STREAMS_MAX */
     size_t stepping; /* how many of the streams have steps */
     size_t variant;  /* its meaning depends on the program */
-    ashlar_status (*run)(ashlar_stage *stage, const struct ashlar_stage_program *program,
-                         size_t steps);
-} ashlar_stage_program;
+    ashlar_status (*run)(ashlar_sim *sim, const struct ashlar_sim_program *program, size_t steps);
+} ashlar_sim_program;
 
 /* Configure the software devices anew, with `memory_bytes`, and run a program. Threads: no other
  * thread may use software devices, and none of these may be open. Errors: ASHLAR_ENOMEM (the
  * subject had no memory for a block), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EFORMAT (is_proved: a
  * block was handed out before its earlier uses were over). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__stage_run(const ashlar_stage_program *program,
-                                                  const ashlar_streams_subject *subject,
-                                                  size_t steps, size_t memory_bytes, bool is_proved,
-                                                  ashlar_stage_figures *out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__sim_run(const ashlar_sim_program *program,
+                                                const ashlar_streams_subject *subject, size_t steps,
+                                                size_t memory_bytes, bool is_proved,
+                                                ashlar_sim_figures *out);
 
-ASHLAR_MUST_CHECK ashlar_status ashlar__stage_take(ashlar_stage *stage, size_t bytes, size_t stream,
-                                                   ashlar_stage_block *out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__sim_take(ashlar_sim *sim, size_t bytes, size_t stream,
+                                                 ashlar_sim_block *out);
 
 /* Tell the subject of the block's further streams, then give the block back and set *block to
  * zeros. Zeros are allowed. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__stage_give(ashlar_stage *stage, ashlar_stage_block *block);
+ASHLAR_MUST_CHECK ashlar_status ashlar__sim_give(ashlar_sim *sim, ashlar_sim_block *block);
 
 /* Give a block back on `stream`, whose last work comes after all other uses of the block. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__stage_give_on(ashlar_stage *stage,
-                                                      ashlar_stage_block *block, size_t stream);
+ASHLAR_MUST_CHECK ashlar_status ashlar__sim_give_on(ashlar_sim *sim, ashlar_sim_block *block,
+                                                    size_t stream);
 
 /* Queue a kernel that works on all bytes of the blocks. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__stage_kernel(ashlar_stage *stage, size_t stream,
-                                                     ashlar_stage_block *const *blocks,
-                                                     size_t count);
+ASHLAR_MUST_CHECK ashlar_status ashlar__sim_kernel(ashlar_sim *sim, size_t stream,
+                                                   ashlar_sim_block *const *blocks, size_t count);
 
 /* How long such a kernel takes. */
-uint64_t ashlar__stage_kernel_ns(size_t bytes);
+uint64_t ashlar__sim_kernel_ns(size_t bytes);
 
 /* Keep a stream busy for `ns`. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__stage_delay(ashlar_stage *stage, size_t stream,
-                                                    uint64_t ns);
+ASHLAR_MUST_CHECK ashlar_status ashlar__sim_delay(ashlar_sim *sim, size_t stream, uint64_t ns);
 
 /* Make a stream wait for the work queued on another one, since data is handed on. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__stage_follow(ashlar_stage *stage, size_t stream,
-                                                     size_t after);
+ASHLAR_MUST_CHECK ashlar_status ashlar__sim_follow(ashlar_sim *sim, size_t stream, size_t after);
 
 /* Before a step: the host waits until the stream has ended all but its newest `lag` steps. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__stage_begin_step(ashlar_stage *stage, size_t stream,
-                                                         size_t lag);
-ASHLAR_MUST_CHECK ashlar_status ashlar__stage_end_step(ashlar_stage *stage, size_t stream);
+ASHLAR_MUST_CHECK ashlar_status ashlar__sim_begin_step(ashlar_sim *sim, size_t stream, size_t lag);
+ASHLAR_MUST_CHECK ashlar_status ashlar__sim_end_step(ashlar_sim *sim, size_t stream);
 
 /* A program of the benchmark (programs.c). */
 typedef struct ashlar_streams_case {
     const char *name, *variant;
-    ashlar_stage_program program;
+    ashlar_sim_program program;
     size_t steps, smoke_steps; /* of each stream; their mean if streams differ */
     size_t bytes;              /* of each block; 0: of several sizes */
     double share;              /* device memory as a share of the need; 0: more than enough */
@@ -130,4 +125,4 @@ typedef struct ashlar_streams_case {
 
 const ashlar_streams_case *ashlar__streams_cases(size_t *count);
 
-#endif /* ASHLAR_STREAMS_STAGE_H */
+#endif /* ASHLAR_STREAMS_SIMULATION_H */
