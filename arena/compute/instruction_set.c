@@ -15,45 +15,54 @@ ASHLAR_TABLE_IS_FULL(names, ASHLAR_SET_COUNT);
 
 static struct {
     pthread_once_t once;
-    ashlar_instruction_set most;   /* that the processor can run */
-    ashlar_instruction_set wanted; /* ASHLAR_SET_COUNT: ASHLAR_ISA names no set */
-    char given[32];                /* the start of ASHLAR_ISA's text; "": it is not set */
+    bool can_run[ASHLAR_SET_COUNT]; /* whether this processor can */
+    ashlar_instruction_set used;
+    bool is_refused; /* ASHLAR_ISA names no set, or one that this processor cannot run */
+    char given[32];  /* the start of ASHLAR_ISA's text; "": it is not set */
 } choice = {.once = PTHREAD_ONCE_INIT};
 
-static ashlar_instruction_set ask_processor(void) {
+static void ask_processor(bool *can_run) {
+    can_run[ASHLAR_SET_baseline] = true;
 #if defined __x86_64__
-    const bool has_avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-    const bool has_avx512 =
-        __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-        __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
-    return !has_avx2 ? ASHLAR_SET_baseline : has_avx512 ? ASHLAR_SET_avx512 : ASHLAR_SET_avx2;
-#else
-    return ASHLAR_SET_baseline;
+    can_run[ASHLAR_SET_avx2] =
+        __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+    can_run[ASHLAR_SET_avx512] =
+        can_run[ASHLAR_SET_avx2] && __builtin_cpu_supports("avx512f") != 0 &&
+        __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+        __builtin_cpu_supports("avx512vl") != 0;
+#elif defined __aarch64__
+    can_run[ASHLAR_SET_neon] = true; /* every processor of this kind has it */
 #endif
 }
 
 static void choose(void) {
-    choice.most = ask_processor();
+    ask_processor(choice.can_run);
     const char *given = secure_getenv("ASHLAR_ISA");
-    choice.wanted = given == NULL ? choice.most : ASHLAR_SET_baseline;
-    while (given != NULL && choice.wanted < ASHLAR_SET_COUNT &&
-           strcmp(given, names[choice.wanted]) != 0) {
-        choice.wanted++;
+    choice.is_refused = given != NULL;
+    for (int set = 0; set < ASHLAR_SET_COUNT; set++) {
+        if (choice.can_run[set] && (given == NULL || choice.is_refused)) {
+            choice.used = (ashlar_instruction_set)set;
+            choice.is_refused = given != NULL && strcmp(given, names[set]) != 0;
+        }
     }
     snprintf(choice.given, sizeof choice.given, "%s", given != NULL ? given : "");
 }
 
 ashlar_instruction_set ashlar__instruction_set(void) {
     (void)pthread_once(&choice.once, choose);
-    return choice.wanted < choice.most ? choice.wanted : choice.most;
+    return choice.used;
 }
 
 ashlar_status ashlar__instruction_set_check(void) {
-    const ashlar_instruction_set used = ashlar__instruction_set();
-    if (used == choice.wanted) {
+    (void)pthread_once(&choice.once, choose);
+    if (!choice.is_refused) {
         return ASHLAR_OK;
     }
-    return ashlar__fail(ASHLAR_EINVAL, "ASHLAR_ISA=%s: this processor runs baseline%s%s",
-                        choice.given, choice.most >= ASHLAR_SET_avx2 ? ", avx2" : "",
-                        choice.most >= ASHLAR_SET_avx512 ? ", avx512" : "");
+    char list[64] = "";
+    for (int set = 0; set < ASHLAR_SET_COUNT; set++) {
+        const size_t length = strlen(list);
+        snprintf(list + length, sizeof list - length, "%s%s",
+                 choice.can_run[set] && set > 0 ? ", " : "", choice.can_run[set] ? names[set] : "");
+    }
+    return ashlar__fail(ASHLAR_EINVAL, "ASHLAR_ISA=%s: this processor runs %s", choice.given, list);
 }

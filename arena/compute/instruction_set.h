@@ -17,12 +17,13 @@
 #define ASHLAR_SETS(X) X(baseline)
 #endif
 
-/* The sets that there are, each of which contains those before it. X(set, bytes of a vector
- * register, vector registers) */
+/* The sets that there are; a processor's each contain those of it that come before. X(set, bytes of
+ * a vector register, vector registers) */
 #define ASHLAR_SET_MAP(X) \
     X(baseline, 16, 16)   \
     X(avx2, 32, 16)       \
-    X(avx512, 64, 32)
+    X(avx512, 64, 32)     \
+    X(neon, 16, 32)
 
 typedef enum ashlar_instruction_set {
 #define ASHLAR_SET_NAME(set, bytes, registers) ASHLAR_SET_##set,

@@ -26,6 +26,6 @@ typedef struct ashlar_roof_loops {
     size_t products;
 } ashlar_roof_loops;
 extern const ashlar_roof_loops ashlar__roof_loops_baseline, ashlar__roof_loops_avx2,
-    ashlar__roof_loops_avx512;
+    ashlar__roof_loops_avx512, ashlar__roof_loops_neon;
 
 #endif /* ASHLAR_ROOF_H */

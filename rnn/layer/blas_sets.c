@@ -5,6 +5,7 @@
 #define NAME_baseline "built-in"
 #define NAME_avx2 "built-in, AVX2 and FMA"
 #define NAME_avx512 "built-in, AVX-512"
+#define NAME_neon "built-in, NEON"
 
 const ashlar_gemm_kernels *ashlar__blas_best(void) {
 #define ROW(set) {NAME_##set, ashlar__gemm_kernel_f32_##set, ashlar__gemm_kernel_f64_##set},

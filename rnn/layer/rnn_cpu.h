@@ -58,6 +58,8 @@ ASHLAR_DECLARE_PASSES(f32, avx2)
 ASHLAR_DECLARE_PASSES(f64, avx2)
 ASHLAR_DECLARE_PASSES(f32, avx512)
 ASHLAR_DECLARE_PASSES(f64, avx512)
+ASHLAR_DECLARE_PASSES(f32, neon)
+ASHLAR_DECLARE_PASSES(f64, neon)
 
 /* The passes of a type, [ASHLAR_RNN_PASS_COUNT], of the best set that this processor can run. NULL:
  * the CPU does not compute in that type. */
