@@ -164,7 +164,7 @@ static bool parse_value(const option *o, ashlar_piece text, value *out) {
         out->whole = has_none(o) ? NONE : 0;
         return true;
     }
-    /* A text may give NONE only as "0", not as the number that NONE is. */
+    /* A text may give NONE only as "0", not by NONE's own value. */
     return is_read && out->whole <= o->high && is_allowed(o, *out);
 }
 

@@ -1,4 +1,5 @@
-/* rungs_others.c - rungs 4 and 5 of the ladder, in other streams' zones, and its last attempt. */
+/* rungs_others.c - serves a miss from other streams' zones: rungs 4 and 5 of the ladder, and its
+ * last attempt. */
 #include "allocator/core/rungs.h"
 
 #include "allocator/heap/away.h"

@@ -222,8 +222,9 @@ static size_t spare_bytes(const ashlar_stats *stats) {
     return (size_t)(stats->reserved_bytes - stats->block_bytes);
 }
 
-/* Freed blocks go home first, as far as they can. Otherwise a handle that lies partly in two of
- * them would be counted as free, but could not serve the next request. */
+/* Freed blocks first go back to the zones they were taken from, as far as they can. Otherwise a
+ * handle that lies partly in two of them would be counted as free, although it becomes part of no
+ * gap, and so could not serve the next request. */
 size_t ashlar__frees_spare_bytes(ashlar_frees *f) {
     ashlar_allocator *a = f->allocator;
     (void)ashlar__frees_reap(f, ASHLAR_BATCHES_MAX);

@@ -188,8 +188,8 @@ static inline bool ashlar__heap_is_past(const ashlar_heap *heap, const ashlar_bl
 }
 
 /*
- * The tick of the owner's last use of [offset, offset + bytes) of a window. This use must not be
- * past.
+ * The tick of the owner's last use of [offset, offset + bytes) of a window. The device must not
+ * be known to be done with this use.
  */
 uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *window, size_t offset,
                               size_t bytes);

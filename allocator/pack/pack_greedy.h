@@ -38,7 +38,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pack_place(ashlar_pack_state *state, siz
 /* The highest end of an item in a plan. */
 size_t ashlar__pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets);
 
-/* Make `trial`, a plan of `bytes` bytes, the best plan if it is smaller. */
+/* Make `state->trial`, a plan of `bytes` bytes, the best plan if it is smaller. */
 void ashlar__pack_keep_trial(ashlar_pack_state *state, size_t bytes);
 
 /* Try orders, at most the first `order_count`, until a plan is close to the target, and keep the

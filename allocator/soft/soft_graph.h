@@ -32,7 +32,8 @@ typedef struct soft_graph {
     size_t capacity;
 } soft_graph;
 
-/* An executable copy of a graph. A graph with a handle never changes, so the copy shares it. */
+/* An executable graph. It shares the graph that it was made from, since one with a handle never
+ * changes. */
 typedef struct soft_exec {
     soft_graph *graph;
     soft_point *last; /* the end of the newest launch, which the next launch waits for; or NULL */

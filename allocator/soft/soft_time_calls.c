@@ -1,4 +1,4 @@
-/* soft_time_calls.c - the functions of soft.h that make time pass with time=on, and read it. */
+/* soft_time_calls.c - the functions of soft.h that advance and read virtual time (time=on). */
 #include "allocator/soft/soft_time.h"
 
 #include "allocator/base/error.h"

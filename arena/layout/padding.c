@@ -15,7 +15,7 @@ typedef struct gap {
 typedef struct gaps {
     const ashlar_arena *arena;
     gap *list;
-    ashlar_copy_span *spans; /* [count] copies each gap to its place in one block */
+    ashlar_copy_span *spans; /* [count] each for one gap, from it to its place in one block */
     size_t count;
     size_t bytes; /* of all gaps together */
 } gaps;

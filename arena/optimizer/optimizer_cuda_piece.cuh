@@ -93,7 +93,8 @@ static __device__ __forceinline__ bool ASHLAR_NAME(has_units)(const ASHLAR_NAME(
            ashlar__is_aligned(a->master, 16);
 }
 
-/* What a thread works on: one unit of each array, or one element in the first place of the unit. */
+/* What a thread works on: one unit (a vector of elements) of each array, or a single element, held
+ * as element 0 of a unit. */
 typedef struct ASHLAR_NAME(hand) {
     ASHLAR_NAME(stored) gradient, parameter;
     ASHLAR_NAME(reals) value, moment1, moment2;

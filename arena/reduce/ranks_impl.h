@@ -88,7 +88,8 @@ static inline bool ashlar__ranks_gives(size_t rank, size_t root, size_t distance
     return ((rank ^ root) & distance) != 0;
 }
 
-/* Give a collective of this rank its number, and the word that the others compare. */
+/* Give a collective of this rank its number, and the 64-bit word that describes it, which the other
+ * ranks compare with their own. */
 void ashlar__ranks_number(ashlar_ranks *ranks, ashlar_ranks_call *call);
 
 /* The function to pass to ashlar_launch(): agrees with the other ranks on an ashlar_ranks_call,

@@ -20,7 +20,7 @@ typedef enum ashlar_rows_kind {
     ASHLAR_ROWS_TEXT,
     ASHLAR_ROWS_NUMBER,
     ASHLAR_ROWS_OPTIONAL, /* a number that the JSON leaves out if it is not known */
-    ASHLAR_ROWS_BOOL,     /* likewise; in the JSON, 0 is false, any other number true */
+    ASHLAR_ROWS_BOOL,     /* left out likewise; in the JSON, 0 is false, any other number true */
 } ashlar_rows_kind;
 
 typedef struct ashlar_rows_column {

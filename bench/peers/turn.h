@@ -43,8 +43,8 @@ typedef struct ashlar_turn {
     size_t threads;               /* threads that run the list; the team may have helpers, too */
     const ashlar_stream *streams; /* [threads, workload->streams] */
     size_t begin, end, repeats;
-    double figures[ASHLAR_ROUNDS_FIGURES]; /* zeros before the turn, then by kind; [0]: ns that were
-                                              timed */
+    double figures[ASHLAR_ROUNDS_FIGURES]; /* zeros before the turn; after it, what the workload's
+                                              kind measures; [0]: the ns that were timed */
 } ashlar_turn;
 
 /* Variables per thread, padded by two cache lines so that no two threads write into one line. */

@@ -129,13 +129,14 @@ static void record_rnn_step(ashlar_workload *w, uint32_t turns) {
 #define MIB ((uint32_t)1 << 20)
 
 enum {
-    PAIRS = 256,        /* in the body of one_size, whose 4 KiB of operations stay in the cache */
+    PAIRS = 256,        /* in the body of one_size: 4 KiB of operations stay in the CPU's cache */
     HOLES = 2000,       /* free blocks in the fragmented heap */
     TENSORS = 400,      /* blocks in a mix */
     SHUFFLES = 8,       /* times that the body of a mix takes and gives all blocks */
     RANDOM_LIVE = 1000, /* most blocks live at a time in `random` */
     RANDOM_OPS = 20000, /* of `random`, before its last blocks are given back */
-    TAKES_PER_FIVE = 3, /* 3 of 5 random operations take: mostly nearly RANDOM_LIVE are live */
+    TAKES_PER_FIVE = 3, /* of 5 random operations 3 take a block, so mostly nearly
+                         * RANDOM_LIVE blocks are live */
     LIVE_PAIRS = 20000, /* in the body of a list with many live blocks */
     ROUNDS_OF_STREAMS = 16, /* in the body of a list with many streams */
 };

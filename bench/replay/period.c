@@ -16,7 +16,8 @@ enum {
     LEADERS = 8,  /* candidates taken from each length of runs */
     LENGTHS = 62, /* most lengths of runs: each is twice the last, and fits into size_t */
     DRIFT_MAX = 8,
-    DRIFT_SHARE = 16, /* drift is 1/16 of the period, at most DRIFT_MAX */
+    DRIFT_SHARE = 16, /* a repetition may differ in length by 1/16 of the period, and by at
+                       * most DRIFT_MAX */
     REPEATS_MIN = 16, /* runs that must repeat; fewer prove nothing */
 };
 

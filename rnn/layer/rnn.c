@@ -73,7 +73,8 @@ static ashlar_status check_batch(const ashlar_rnn *rnn, const ashlar_rnn_batch *
     return ASHLAR_OK;
 }
 
-/* What a program passed to one of the three passes, read by the sizes that its build knows. */
+/* What a program passed to one of the three passes. The program may be compiled against older or
+ * newer structures: fields that it does not know are zero (sized.h). */
 typedef struct call {
     ashlar_rnn_batch batch;
     ashlar_rnn_buffers buffers;

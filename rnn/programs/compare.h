@@ -25,7 +25,7 @@ typedef struct ashlar_compare_row {
     uint64_t calls[ASHLAR_COMPARE_STEPS]; /* of the driver for memory, in each step */
     double ms[ASHLAR_COMPARE_STEPS];      /* of each step on the host */
     double loss;                          /* of all steps */
-    uint64_t taken_peak_bytes;            /* from the device, for all that was held at once */
+    uint64_t taken_peak_bytes;            /* the most that was taken from the device at a time */
 } ashlar_compare_row;
 
 /* Makes a task like the training's for another configuration; the caller owns *out. */

@@ -35,8 +35,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__state_shards_step(ashlar_trainer *traine
 ASHLAR_MUST_CHECK ashlar_status ashlar__state_shards_save(ashlar_trainer *trainer,
                                                           const char *path);
 
-/* Read config->resume_file. Of moments and masters a rank keeps only its part. Errors: those of
- * ashlar__train_checkpoint_load(). */
+/* Read config->resume_file. A rank keeps only its part of the moments and the master
+ * weights. Errors: those of ashlar__train_checkpoint_load(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__state_shards_load(ashlar_trainer *trainer);
 
 #endif /* ASHLAR_STATE_SHARDS_H */

@@ -82,8 +82,8 @@ typedef struct ashlar_train_progress {
     unsigned found; /* bits 1 << tag of the tags that were newly found to grow from step to step */
     const ashlar_tag_growth *growth; /* [ASHLAR_TAG_COUNT], valid during the call */
     double start;       /* the loss that the training began with, or was resumed with */
-    size_t above_since; /* once, when `loss` has been above the start for ASHLAR_TRAIN_ABOVE steps:
-                         * the first of them; else 0 */
+    size_t above_since; /* 0, but in one report: when `loss` has been above the start for
+                         * ASHLAR_TRAIN_ABOVE steps, the first of these steps */
 } ashlar_train_progress;
 
 /* The process's driver calls in one phase; choosing a context is not counted. */
