@@ -1,10 +1,12 @@
-"""Look for faults for long, and keep count: long.py BUILD FUZZ [SECONDS [SEED]], or --targets
+"""Look for faults for long, and keep count: long.py BUILD FUZZ [SECONDS [SEED [PART...]]], or
+--targets
 
 For SECONDS (3600), on all processors: the campaigns, the random tests and the fuzz targets, in
-programs of the folders BUILD (Meson's) and FUZZ (build/ is libFuzzer's, corpus/ is kept). SEED is
-the first seed; without it the clock gives one. Prints each part's rate; a part that fails is shown
-with what repeats it. Adds a line to tests/results/long.jsonl: machine, versions, commit, seeds and
-sums; and prints what all runs there have done. --targets prints what ninja has to make.
+programs of the folders BUILD (Meson's) and FUZZ (build/ is libFuzzer's, corpus/ is kept), or only
+the PARTs named. SEED is the first seed; without it, or with 0, the clock gives one. Prints each
+part's rate; a part that fails is shown with what repeats it. Adds a line to
+tests/results/long.jsonl: machine, versions, commit, seeds and sums; and prints what all runs there
+have done. --targets prints what ninja has to make.
 """
 
 import collections
@@ -19,6 +21,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LATEST_S = 900  # so long after its time, a program hangs
+SEEDS_APART = 1 << 20  # of a part that runs on several processors
 RESULTS = os.path.join(ROOT, "tests", "results", "long.jsonl")
 
 # A program takes its seed from `words` or ASHLAR_SEED, and its time from `words` if {seconds} is in
@@ -56,8 +59,9 @@ def find_fuzzers():
 
 
 class Outcome:
-    def __init__(self, part):
+    def __init__(self, part, seed):
         self.part = part
+        self.seed = seed
         self.done = self.runs = 0
         self.begin = time.monotonic()
         self.seconds = 0.0
@@ -77,22 +81,30 @@ def short(number):
 
 
 class Campaign:
-    def __init__(self, build, fuzz, seconds, seed):
+    def __init__(self, build, fuzz, seconds, seed, names):
         self.build, self.fuzz = os.path.abspath(build), os.path.abspath(fuzz)
         self.seconds, self.seed = seconds, seed
-        self.parts = [*CAMPAIGNS, *MODELS, *find_fuzzers()]
+        known = [*CAMPAIGNS, *MODELS, *find_fuzzers()]
+        unknown = set(names) - {part.name for part in known}
+        if unknown:
+            sys.exit("long: no part %s; there are %s" % (
+                ", ".join(sorted(unknown)), " ".join(part.name for part in known)))
+        self.parts = [part for part in known if not names or part.name in names]
         # The sanitizer's fixed shadow and a kernel's widest address randomisation do not agree.
         can = subprocess.run(["setarch", "-R", "true"], stderr=subprocess.DEVNULL, check=False)
         self.runner = ["setarch", "-R"] if can.returncode == 0 else []
 
     def shares(self):
-        """The parts in a list for each processor, each with its seconds."""
-        lists = [[] for _ in range(min(os.cpu_count() or 1, len(self.parts)))]
-        for part in sorted(self.parts, key=lambda part: -part.weight):
-            min(lists, key=lambda parts: sum(p.weight for p in parts)).append(part)
-        for parts in lists:
-            whole = sum(part.weight for part in parts)
-            yield [(part, max(self.seconds * part.weight / whole, 1)) for part in parts]
+        """A list for each processor, of parts with a first seed and seconds. Where there are more
+        processors than parts, a part runs on several."""
+        lists = [[] for _ in range(os.cpu_count() or 1)]
+        for copy in range(max(len(lists) // len(self.parts), 1)):
+            for part in sorted(self.parts, key=lambda part: -part.weight):
+                shortest = min(lists, key=lambda parts: sum(p.weight for p, _ in parts))
+                shortest.append((part, self.seed + copy * SEEDS_APART))
+        for parts in filter(None, lists):
+            whole = sum(part.weight for part, _ in parts)
+            yield [(part, seed, max(self.seconds * part.weight / whole, 1)) for part, seed in parts]
 
     def command(self, part, seconds, seed):
         if part.words is FUZZ:
@@ -103,14 +115,14 @@ class Campaign:
                                  name=part.name)
         return words + said.split()
 
-    def run(self, part, seconds):
-        outcome = Outcome(part)
+    def run(self, part, seed, seconds):
+        outcome = Outcome(part, seed)
         if part.words is FUZZ:
             corpus = os.path.join(self.fuzz, "corpus", part.name)
             os.makedirs(corpus, exist_ok=True)
             subprocess.run([os.path.join(self.fuzz, "build/tests/fuzz/replay_" + part.name),
                             "--seeds", corpus], check=True)
-        seed, until = self.seed, outcome.begin + seconds
+        until = outcome.begin + seconds
         while not outcome.failure and (outcome.runs == 0 or time.monotonic() < until):
             self.run_once(outcome, self.command(part, seconds, seed), seed)
             seed += part.seeds
@@ -142,7 +154,7 @@ class Campaign:
 
     def run_all(self):
         def run_share(share):
-            return [self.run(part, seconds) for part, seconds in share]
+            return [self.run(*entry) for entry in share]
         shares = list(self.shares())
         with concurrent.futures.ThreadPoolExecutor(len(shares)) as pool:
             return [outcome for done in pool.map(run_share, shares) for outcome in done]
@@ -180,10 +192,16 @@ def describe():
 
 def keep(campaign, outcomes):
     record = describe()
-    record.update(seconds=campaign.seconds, seed=campaign.seed, parts={
-        outcome.part.name: {"unit": outcome.part.unit, "done": outcome.done, "runs": outcome.runs,
-                            "seconds": round(outcome.seconds), "failed": bool(outcome.failure)}
-        for outcome in outcomes})
+    parts = {}
+    for o in outcomes:
+        sums = parts.setdefault(o.part.name, {"unit": o.part.unit, "done": 0, "runs": 0,
+                                              "seconds": 0, "failed": False, "seeds": []})
+        sums["done"] += o.done
+        sums["runs"] += o.runs
+        sums["seconds"] += round(o.seconds)
+        sums["failed"] |= bool(o.failure)
+        sums["seeds"].append(o.seed)
+    record.update(seconds=campaign.seconds, seed=campaign.seed, parts=parts)
     os.makedirs(os.path.dirname(RESULTS), exist_ok=True)
     with open(RESULTS, "a", encoding="utf-8") as file:
         print(json.dumps(record), file=file)
@@ -201,10 +219,10 @@ def print_sums():
                                                for unit, number in sorted(sums.items()))))
 
 
-def main(build, fuzz, seconds="3600", seed=None):
+def main(build, fuzz, seconds="3600", seed="0", *names):
     os.nice(max(10 - os.nice(0), 0))
-    first = int(seed) if seed else int(time.time()) * 100
-    campaign = Campaign(build, fuzz, int(seconds), first)
+    first = int(seed) or int(time.time()) * 100
+    campaign = Campaign(build, fuzz, int(seconds), first, names)
     print("seed %d" % first, flush=True)
     outcomes = campaign.run_all()
     keep(campaign, outcomes)
@@ -219,4 +237,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--targets"]:
         print(*(part.path for part in [*CAMPAIGNS, *MODELS]))
     else:
-        sys.exit(main(*sys.argv[1:5]))
+        sys.exit(main(*sys.argv[1:]))
