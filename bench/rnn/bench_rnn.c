@@ -23,6 +23,9 @@ static const ashlar_rows_column columns[] = {ASHLAR_RNN_ROW_COLUMN_MAP(COLUMN)};
 static const ashlar_rows_target targets[] = {
     {"ashlar / static_buffer", "ashlar", ASHLAR_RNN_ROW_OVER_STATIC, .limit = 1.01},
     {"ashlar / onednn", "ashlar", ASHLAR_RNN_ROW_OVER_ONEDNN, .limit = 1},
+    {"ashlar / torch", "ashlar", ASHLAR_RNN_ROW_OVER_TORCH, .limit = 1},
+    {"ashlar / torch", "ashlar", ASHLAR_RNN_ROW_OVER_TORCH, 1 / 1.08,
+     .names = {"lstm_T64_B16_H1024_L1"}},
     {"share of the peak", "ashlar", ASHLAR_RNN_ROW_OF_PEAK, 0.82, true,
      .names = {"lstm_T64_B32_H256_L2"}},
     {"share of the peak", "ashlar", ASHLAR_RNN_ROW_OF_PEAK, 0.82, true,
@@ -142,6 +145,8 @@ static ashlar_status add_rows(contest *c, FILE *out, double share, ashlar_rows *
                 ratio_of(c, &c->turns[i], ASHLAR_RNN_SUBJECT_STATIC_BUFFER),
             [ASHLAR_RNN_ROW_OVER_ONEDNN].number =
                 ratio_of(c, &c->turns[i], ASHLAR_RNN_SUBJECT_ONEDNN),
+            [ASHLAR_RNN_ROW_OVER_TORCH].number =
+                ratio_of(c, &c->turns[i], ASHLAR_RNN_SUBJECT_TORCH),
             [ASHLAR_RNN_ROW_PRODUCT_SHARE].number =
                 subject == ASHLAR_RNN_SUBJECT_ASHLAR ? share : NAN,
         }};
@@ -207,21 +212,18 @@ static const char *subject(size_t i) {
     return i < ASHLAR_RNN_SUBJECT_COUNT ? ashlar__rnn_subject_name((ashlar_rnn_subject)i) : NULL;
 }
 
-static ashlar_status run(const ashlar_bench_request *request, ashlar_device *device,
-                         ashlar_rows *rows, ashlar_rows *more) {
+static ashlar_status run_cases(const ashlar_bench_request *request, ashlar_device *device,
+                               ashlar_rnn_torch *torch, ashlar_rows *rows) {
     ashlar_bench_name name;
     size_t count;
     const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
     ashlar_status status = ASHLAR_OK;
-    (void)more;
-    use_threads(request->threads);
-    ashlar__rows_print_head(request->out, rows);
     for (size_t i = 0; status == ASHLAR_OK && workload(i, &name); i++) {
         if (ashlar__bench_wants(&request->workloads, name)) {
             contest c = {.count = 0};
             ashlar_rnn_case one = cases[i];
             one.steps = request->is_smoke ? SMOKE_STEPS : one.steps;
-            status = ashlar__rnn_setup_init(&c.setup, device, &one);
+            status = ashlar__rnn_setup_init(&c.setup, device, torch, &one);
             status = status == ASHLAR_OK ? run_contest(&c, request, rows) : status;
             ashlar__rnn_setup_finish(&c.setup);
         }
@@ -229,17 +231,37 @@ static ashlar_status run(const ashlar_bench_request *request, ashlar_device *dev
     return status;
 }
 
+static ashlar_status run(const ashlar_bench_request *request, ashlar_device *device,
+                         ashlar_rows *rows, ashlar_rows *more) {
+    const ashlar_bench_name name = {ashlar__rnn_subject_name(ASHLAR_RNN_SUBJECT_TORCH), NULL};
+    ashlar_rnn_torch *torch = NULL;
+    (void)more;
+    use_threads(request->threads);
+    if (ashlar__bench_wants(&request->subjects, name)) {
+        ASHLAR_TRY(ashlar__rnn_torch_start(ashlar__workers_count(), &torch));
+    }
+    ashlar__rows_print_head(request->out, rows);
+    const ashlar_status status = run_cases(request, device, torch, rows);
+    ashlar__rnn_torch_stop(torch);
+    return status;
+}
+
+static void put_name(ashlar_json_writer *w, const char *key, const char *name) {
+    ashlar__json_put_key(w, key);
+    if (name != NULL) {
+        ashlar__json_put_string(w, name);
+    } else {
+        ashlar__json_put_null(w);
+    }
+}
+
 static void put_head(ashlar_json_writer *w) {
     char processor[ASHLAR_MACHINE_TEXT_BYTES];
     ashlar__machine_processor(processor);
     ashlar__json_add_string(w, "processor", processor);
     ashlar__json_add_string(w, "products", ashlar__blas_name());
-    ashlar__json_put_key(w, "onednn");
-    if (ashlar__onednn_name() != NULL) {
-        ashlar__json_put_string(w, ashlar__onednn_name());
-    } else {
-        ashlar__json_put_null(w);
-    }
+    put_name(w, "onednn", ashlar__onednn_name());
+    put_name(w, "torch", ashlar__rnn_torch_name());
     ashlar__json_add_uint64(w, "threads", ashlar__workers_count());
 }
 
@@ -252,17 +274,17 @@ static void print_help(FILE *out) {
         "rnn: forward and backward of recurrent networks, the buffers of each step from the\n"
         "allocator (ashlar), from the driver (driver_each_step) or taken once (static_buffer: the\n"
         "limit), and the same network by oneDNN where this build has it, its reorders of weights\n"
-        "included and padding computed; on a GPU by cuDNN, without oneDNN and what follows. peak "
-        "%%:\n"
+        "included and padding computed, and by PyTorch where python3 has it, in its fastest way\n"
+        "(torch); on a GPU by cuDNN, without these two and what follows. peak %%:\n"
         "the multiply-adds of a step over those that the threads do in registers; read %%: the\n"
         "weights that it has to read, recurrent ones in each time step, over the rate at which "
         "they\n"
         "read a buffer as large as one recurrent matrix. Takes --smoke, --workload, --subject,\n"
-        "--threads (0: all), --json, --device. JSON: {processor, products, onednn, threads, "
-        "rows},\n"
+        "--threads (0: all), --json, --device. JSON: {processor, products, onednn, torch, "
+        "threads, rows},\n"
         "rows of {case, subject, ms_forward, ms_backward, ms_step, steps_per_s, over_static,\n"
-        "over_onednn, product_share, of_peak, of_read, flops_per_s, read_bytes_per_s}. Cases, all "
-        "of fp32 (with --smoke of %d steps):",
+        "over_onednn, over_torch, product_share, of_peak, of_read, flops_per_s,\n"
+        "read_bytes_per_s}. Cases, all of fp32 (with --smoke of %d steps):",
         SMOKE_STEPS);
     for (size_t i = 0; i < count; i++) {
         fprintf(out, "%s%s", i % 3 == 0 ? "\n  " : ", ", cases[i].name);

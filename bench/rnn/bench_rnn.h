@@ -1,8 +1,8 @@
 /* bench_rnn.h - measures steps of recurrent networks: with the allocator, with the driver's plain
- * allocation, without memory management, and by oneDNN (internal). Before a turn there is a pause,
- * in which another library's threads go to sleep. The run sets the number of worker threads, and
- * does not reset it. On a CUDA device cuDNN computes the steps; oneDNN and the machine's limits are
- * left out. */
+ * allocation, without memory management, by oneDNN, and by PyTorch (internal). Before a turn there
+ * is a pause, in which another library's threads go to sleep. The run sets the number of worker
+ * threads, and does not reset it. On a CUDA device cuDNN computes the steps; oneDNN, PyTorch and
+ * the machine's limits are left out. */
 #ifndef ASHLAR_BENCH_RNN_H
 #define ASHLAR_BENCH_RNN_H
 
@@ -25,6 +25,7 @@
     X(STEPS_PER_S, "steps_per_s", "steps/s", NUMBER, 9, 1, 0)           \
     X(OVER_STATIC, "over_static", "/ static", NUMBER, 8, 3, 0)          \
     X(OVER_ONEDNN, "over_onednn", "/ onednn", NUMBER, 8, 3, 0)          \
+    X(OVER_TORCH, "over_torch", "/ torch", NUMBER, 8, 3, 0)             \
     X(PRODUCT_SHARE, "product_share", "products %", NUMBER, 10, 0, 100) \
     X(OF_PEAK, "of_peak", "peak %", NUMBER, 6, 0, 100)                  \
     X(OF_READ, "of_read", "read %", NUMBER, 6, 0, 100)                  \

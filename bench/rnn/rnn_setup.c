@@ -127,6 +127,17 @@ static ashlar_status size_buffers(ashlar_rnn_setup *s) {
     return ashlar_alloc(s->allocator, whole, s->stream, &s->range);
 }
 
+static ashlar_status make_torch(ashlar_rnn_setup *s, ashlar_rnn_torch *torch) {
+    const ashlar_rnn_case *const one = s->which;
+    bool is_made = false;
+    if (torch != NULL && !s->is_cuda) {
+        ASHLAR_TRY(ashlar__rnn_torch_make(torch, &one->config, one->steps, one->batch, s->lengths,
+                                          one->is_inference, &is_made));
+    }
+    s->torch = is_made ? torch : NULL;
+    return ASHLAR_OK;
+}
+
 static ashlar_status make_networks(ashlar_rnn_setup *s) {
     ASHLAR_TRY(ashlar_rnn_create(s->device, &s->which->config, &s->rnn));
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(s->rnn);
@@ -145,7 +156,7 @@ static ashlar_status take_lengths(ashlar_rnn_setup *s) {
 }
 
 ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *s, ashlar_device *device,
-                                     const ashlar_rnn_case *which) {
+                                     ashlar_rnn_torch *torch, const ashlar_rnn_case *which) {
     ashlar_device_info info;
     ashlar_device_get_info(device, &info);
     s->which = which;
@@ -154,6 +165,7 @@ ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *s, ashlar_device *device,
     ASHLAR_TRY(ashlar_stream_create(device, &s->stream));
     ASHLAR_TRY(ashlar_allocator_create(device, &s->allocator));
     ASHLAR_TRY(take_lengths(s));
+    ASHLAR_TRY(make_torch(s, torch));
     ASHLAR_TRY(make_networks(s));
     ASHLAR_TRY(take_tensors(s));
     return size_buffers(s);
@@ -177,7 +189,9 @@ void ashlar__rnn_setup_finish(ashlar_rnn_setup *s) {
 }
 
 bool ashlar__rnn_setup_has(const ashlar_rnn_setup *s, ashlar_rnn_subject subject) {
-    return subject != ASHLAR_RNN_SUBJECT_ONEDNN || s->onednn != NULL;
+    return subject == ASHLAR_RNN_SUBJECT_ONEDNN  ? s->onednn != NULL
+           : subject == ASHLAR_RNN_SUBJECT_TORCH ? s->torch != NULL
+                                                 : true;
 }
 
 static ashlar_status take_plain(ashlar_device *device, size_t bytes, void **out) {
@@ -294,6 +308,9 @@ static ashlar_status run_onednn(ashlar_rnn_setup *s, double *middle) {
 
 ashlar_status ashlar__rnn_setup_run(ashlar_rnn_setup *s, ashlar_rnn_subject subject,
                                     ashlar_rnn_times *times) {
+    if (subject == ASHLAR_RNN_SUBJECT_TORCH) {
+        return ashlar__rnn_torch_step(s->torch, &times->forward_s, &times->backward_s);
+    }
     const double start = ashlar__clock_s();
     double middle = start;
     const ashlar_status status = subject == ASHLAR_RNN_SUBJECT_ONEDNN

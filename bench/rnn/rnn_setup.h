@@ -4,7 +4,7 @@
  * in where these buffers come from. `ashlar` takes them from an allocator in each step,
  * `driver_each_step` from the driver's plain allocation; `static_buffer` uses one range taken once,
  * which is the least possible cost. `onednn` computes the same network by oneDNN, with the output
- * and the gradient in that range. */
+ * and the gradient in that range, and `torch` a network of this kind in PyTorch's process. */
 #ifndef ASHLAR_RNN_SETUP_H
 #define ASHLAR_RNN_SETUP_H
 
@@ -15,6 +15,7 @@
 #include <ashlar/rnn_layout.h>
 
 #include "bench/rnn/rnn_onednn.h"
+#include "bench/rnn/rnn_torch.h"
 
 typedef struct ashlar_rnn_case {
     const char *name; /* made of cell, T, B, I (unless I = H), H, L */
@@ -44,6 +45,7 @@ ashlar_rnn_work ashlar__rnn_case_work(const ashlar_rnn_case *which);
 #define ASHLAR_RNN_SUBJECT_MAP(X)           \
     X(ASHLAR, "ashlar")                     \
     X(ONEDNN, "onednn")                     \
+    X(TORCH, "torch")                       \
     X(DRIVER_EACH_STEP, "driver_each_step") \
     X(STATIC_BUFFER, "static_buffer")
 
@@ -65,7 +67,8 @@ typedef struct ashlar_rnn_setup {
     ashlar_allocator *allocator;
     ashlar_stream stream;
     ashlar_rnn *rnn;
-    ashlar_onednn *onednn; /* NULL: oneDNN has no such network */
+    ashlar_onednn *onednn;   /* NULL: oneDNN has no such network */
+    ashlar_rnn_torch *torch; /* the caller's; NULL: no PyTorch, or it has no such network */
     int32_t *lengths;      /* [B] */
     size_t bytes[ASHLAR_RNN_TAKEN];
     void *x, *dy;             /* [T, B, I] and [T, B, D*H]; the same for all subjects and steps */
@@ -78,11 +81,12 @@ typedef struct ashlar_rnn_times {
                                    * gradients */
 } ashlar_rnn_times;
 
-/* Set up a case on `device`; oneDNN takes part only on a software device. Call
- * ashlar__rnn_setup_finish() even after a failure. Errors: those of the allocator, the RNN and
- * oneDNN. */
+/* Set up a case on `device`; oneDNN and PyTorch (`torch`; NULL: none) take part only on a software
+ * device. Call ashlar__rnn_setup_finish() even after a failure. Errors: those of the
+ * allocator, the RNN, oneDNN and PyTorch's process. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *setup,
                                                        ashlar_device *device,
+                                                       ashlar_rnn_torch *torch,
                                                        const ashlar_rnn_case *which);
 void ashlar__rnn_setup_finish(ashlar_rnn_setup *setup);
 

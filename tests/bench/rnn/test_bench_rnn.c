@@ -75,7 +75,7 @@ CASE(the_machine_has_limits) {
 CASE_WITH(every_subject_runs_the_same_step, set_up("memory=1GiB")) {
     ashlar_rnn_setup setup = {0};
     float want[2048];
-    REQUIRE(ashlar__rnn_setup_init(&setup, device, &SMALL) == ASHLAR_OK);
+    REQUIRE(ashlar__rnn_setup_init(&setup, device, NULL, &SMALL) == ASHLAR_OK);
     const size_t elements = ashlar_rnn_layout_of(setup.rnn)->elements;
     REQUIRE(elements <= 2048);
     ashlar_stats before, after;
@@ -83,8 +83,8 @@ CASE_WITH(every_subject_runs_the_same_step, set_up("memory=1GiB")) {
     for (unsigned i = 0; i < ASHLAR_RNN_SUBJECT_COUNT; i++) {
         const ashlar_rnn_subject subject = (ashlar_rnn_subject)i;
         ashlar_rnn_times times = {.forward_s = -1, .backward_s = -1};
-        if (subject == ASHLAR_RNN_SUBJECT_ONEDNN) {
-            continue; /* it computes padding, too: test_rnn_onednn.c */
+        if (subject == ASHLAR_RNN_SUBJECT_ONEDNN || subject == ASHLAR_RNN_SUBJECT_TORCH) {
+            continue; /* test_rnn_onednn.c, test_rnn_torch.c */
         }
         CHECK(ashlar__rnn_setup_has(&setup, subject));
         for (int k = 0; k < 2; k++) {
@@ -107,7 +107,7 @@ CASE_WITH(onednn_takes_part_where_it_can, set_up("memory=1GiB")) {
     ashlar_rnn_setup setup = {0};
     ashlar_rnn_case one = SMALL;
     ashlar_rnn_times times;
-    REQUIRE(ashlar__rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
+    REQUIRE(ashlar__rnn_setup_init(&setup, device, NULL, &one) == ASHLAR_OK);
     CHECK(ashlar__rnn_setup_has(&setup, ASHLAR_RNN_SUBJECT_ONEDNN) ==
           (ashlar__onednn_name() != NULL));
     if (ashlar__onednn_name() != NULL) {
@@ -116,7 +116,7 @@ CASE_WITH(onednn_takes_part_where_it_can, set_up("memory=1GiB")) {
     }
     ashlar__rnn_setup_finish(&setup);
     one.config.cell = ASHLAR_RNN_TANH;
-    REQUIRE(ashlar__rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
+    REQUIRE(ashlar__rnn_setup_init(&setup, device, NULL, &one) == ASHLAR_OK);
     CHECK(!ashlar__rnn_setup_has(&setup, ASHLAR_RNN_SUBJECT_ONEDNN));
     ashlar__rnn_setup_finish(&setup);
 }
@@ -126,7 +126,7 @@ CASE_WITH(inference_has_no_backward, set_up("memory=1GiB")) {
     ashlar_rnn_case one = SMALL;
     ashlar_rnn_times times = {.backward_s = -1};
     one.is_inference = true;
-    REQUIRE(ashlar__rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
+    REQUIRE(ashlar__rnn_setup_init(&setup, device, NULL, &one) == ASHLAR_OK);
     CHECK(setup.bytes[ASHLAR_RNN_RESERVE] == 0 && setup.bytes[ASHLAR_RNN_DX] == 0);
     CHECK(ashlar__rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_ASHLAR, &times) == ASHLAR_OK);
     CHECK(times.backward_s == 0 && times.forward_s >= 0);
@@ -138,7 +138,7 @@ CASE_WITH(without_memory_a_step_fails_and_keeps_nothing, set_up("memory=1GiB")) 
     ashlar_rnn_setup setup = {0};
     ashlar_rnn_times times;
     ashlar_stats before, after;
-    REQUIRE(ashlar__rnn_setup_init(&setup, device, &SMALL) == ASHLAR_OK);
+    REQUIRE(ashlar__rnn_setup_init(&setup, device, NULL, &SMALL) == ASHLAR_OK);
     ashlar_allocator_get_stats(setup.allocator, &before);
     setup.bytes[ASHLAR_RNN_WORK] = (size_t)1 << 40; /* after two that there is memory for */
     CHECK(ashlar__rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_ASHLAR, &times) == ASHLAR_ENOMEM);
@@ -154,7 +154,7 @@ CASE_WITH(without_host_memory_no_stage_is_set_up, set_up("memory=1GiB")) {
     size_t refused = 0;
     for (size_t n = 1; n <= 40; n++) {
         ashlar_rnn_setup setup = {0};
-        HOST_FAILS_AT(n, refused += ashlar__rnn_setup_init(&setup, device, &SMALL) != ASHLAR_OK);
+        HOST_FAILS_AT(n, refused += ashlar__rnn_setup_init(&setup, device, NULL, &SMALL) != ASHLAR_OK);
         ashlar__rnn_setup_finish(&setup);
     }
     CHECK(refused >= 4 && refused < 30); /* a stream, an allocator, lengths, an RNN at least */
