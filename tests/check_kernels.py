@@ -83,24 +83,24 @@ def turns_of(body):
 
 
 def moved(turn):
-    """Bytes that a thread loads and stores, and whether that is float in vectors."""
+    """Bytes that a thread loads and stores, and whether that is numbers in vectors."""
     loads = stores = 0
-    is_float = any(re.search(r"\bld(\.global)?\.v4\.f32", line) for line in turn)
+    is_wide = any(re.search(r"\bld(\.global)?\.v[24]\.f(32|64)", line) for line in turn)
     for line in turn:
         access = ACCESS.match(line)
         if access and not re.search(r"\.(param|shared|local|const)", access[2]):
             size = int(access[4]) // 8 * int(access[3] or 1)
             loads, stores = (loads + size, stores) if access[1] == "ld" else (loads, stores + size)
-    return loads, stores, is_float
+    return loads, stores, is_wide
 
 
 def bandwidth_of(body, threads):
-    """Bytes of the slowest turn, and its share; of one for each type, the one for float."""
+    """Bytes of the slowest turn, and its share; of turns with vectors, the longest."""
     *loops, whole = turns_of(body)
     turns = [turn for turn in loops if moved(turn)[0] > 0] or [whole]
-    of_float = [turn for turn in turns if moved(turn)[2]]
-    choose = max if of_float else min
-    turn = choose(of_float or turns, key=lambda turn: sum(moved(turn)[:2]) / len(turn))
+    wide = [turn for turn in turns if moved(turn)[2]]
+    choose = max if wide else min
+    turn = choose(wide or turns, key=lambda turn: sum(moved(turn)[:2]) / len(turn))
     loads, stores, _ = moved(turn)
     wanted = BYTES_PER_S / MULTIPROCESSORS / HZ  # bytes of a cycle of a multiprocessor
     share = min(1, threads * loads / LATENCY / wanted,
