@@ -143,7 +143,9 @@ typedef struct ashlar_train_report {
     size_t parameters;       /* elements, without padding */
     size_t batch;            /* sequences per step */
     size_t max_length;       /* time steps of the longest sequence */
-    size_t warmed_length;    /* time steps of the longest part; the warm-up ran this length */
+    size_t warmed_length;    /* time steps of the longest part; the warm-up ran this length ... */
+    size_t warmed_count;     /* ... and others, so many in all, ... */
+    size_t warmed_least;     /* down to this one */
     size_t lengths_distinct; /* how many different T the steps had */
     size_t sequences;        /* sequences per epoch */
     const char *unit;        /* what a token is called; NULL: "symbol" */

@@ -55,6 +55,7 @@ static ashlar_train_report a_report(void) {
         .batch = 503,
         .max_length = 603,
         .warmed_length = 607,
+        .warmed_count = 1,
         .lengths_distinct = 604,
         .sequences = 605,
         .tokens = 606000,
@@ -128,9 +129,15 @@ CASE(the_words_hold_the_numbers) {
     CHECK_HAS(text, "asked the driver for memory, streams or attributes 631 times (calls\nof the "
                     "allocator: 641).");
     CHECK_HAS(text, "The 602 parameters lie in one contiguous range");
+    CHECK_HAS(text, "and after it the process asked");
+    CHECK(strstr(text, "is not counted") == NULL);
     r.device.kind = ASHLAR_DEVICE_CUDA;
     r.weights_contiguous = false;
+    r.warmed_count = 10;
+    r.warmed_least = 3;
     text = print(&r);
+    CHECK_HAS(text, "the warm-up ran 10 batches of lengths 607 to 3,\nand after it ashlar asked");
+    CHECK_HAS(text, "What cuDNN, cuBLAS and the CUDA runtime ask by themselves is not counted");
     CHECK_HAS(text, "(cuda:6)");
     CHECK_HAS(text, "The 602 parameters are NOT where the arena placed them");
 }

@@ -107,6 +107,28 @@ static void compare(const ashlar_train_config *config) {
     CHECK(gpu_products_had_work());
 }
 
+/* What the fake cuDNN had loaded when the first step began; real ones load, too. */
+static unsigned loaded_before;
+
+static void note_loaded(void *context, size_t step, const ashlar_stats *stats) {
+    const fake_cudnn_control *cudnn = context;
+    (void)stats;
+    loaded_before = step == 0 ? cudnn->kernels : loaded_before;
+}
+
+CASE(what_a_length_first_needs_of_cudnn_is_there_before_the_first_step) {
+    static result on_gpu;
+    fake_cudnn_control *cudnn = gpu_fake("ASHLAR_CUDNN", "fake_cudnn");
+    const ashlar_buffer_hooks hooks = {.queued = note_loaded, .context = cudnn};
+    ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
+    SKIP_IF(cudnn == NULL, "it counts what the fake cuDNN loads");
+    config.hooks = &hooks;
+    cudnn->kernels = 0;
+    train("cuda", &config, &on_gpu);
+    CHECK(loaded_before == 15 && cudnn->kernels == 15); /* lengths 10, 5, 2, 1 */
+    CHECK(on_gpu.report.warmed_count == 4 && on_gpu.report.warmed_least == 1);
+}
+
 CASE(an_lstm_trains_as_on_the_cpu) {
     const ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
     compare(&config);
