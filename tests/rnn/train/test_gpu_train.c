@@ -253,7 +253,7 @@ CASE(the_first_step_is_the_cpus_tensor_by_tensor) {
         const ashlar_status status = verify(&config, &found);
         CHECK(status == ASHLAR_OK);
         printf("# %s\n", status == ASHLAR_OK ? "agrees" : ashlar_error_detail());
-        CHECK(found.tensors > 8 && found.worst < 1 && found.loss > 1);
+        CHECK(found.outputs == 5 && found.tensors > 8 && found.worst < 1 && found.loss > 1);
     }
 }
 
@@ -262,8 +262,8 @@ CASE(a_wrong_number_is_named) {
         fake_cudnn_plant plant;
         const char *said;
     } wrong[] = {
-        {FAKE_CUDNN_WRONG_Y, "verify: the "},
-        {FAKE_CUDNN_WRONG_DX, "verify: the gradient of embedding.weight, element "},
+        {FAKE_CUDNN_WRONG_Y, "verify: the outputs of the layers, element 0 of "},
+        {FAKE_CUDNN_WRONG_DX, "verify: the gradient of the inputs, element 0 of "},
         {FAKE_CUDNN_WRONG_DWEIGHTS, "verify: the gradient of lstm.weight_ih_l0, element 1 of "},
     };
     fake_cudnn_control *fake = gpu_fake("ASHLAR_CUDNN", "fake_cudnn");
