@@ -34,9 +34,9 @@
  *            drivers, so that a stale handle names something else. off: no handle comes back, and
  *            every use of a stale one is known as such. Default: on, and off with strict=on
  *   waits    on or off (default): calls that CUDA documents as possibly synchronising do wait: for
- *            the device's work cuMemUnmap and cuMemSetAccess, for the stream's cuMemcpyHtoDAsync of
- *            pageable memory. cuMemFree always waits. A program that holds a lock during the call
- *            which queued work needs to be done stands still with waits=on; one that relies on the
+ *            the device's work cuMemUnmap and cuMemSetAccess, for the stream's a copy between
+ *            device and pageable memory. cuMemFree always waits. A program that holds a lock during
+ * the call which queued work needs to be done stands still with waits=on; one that relies on the
  *            wait goes wrong with waits=off
  *   overhead what each context takes of its device's memory while it lives, as a real driver's
  *            does: bytes with a unit, rounded up to a multiple of 2 MiB; default 0B
@@ -120,8 +120,8 @@ void ashlar__soft_choose_by(soft_chooser *by);
  *     and B is queued later;
  *   - B is queued, on any stream, after some thread of the host has seen A finished: by a
  *     successful cuEventQuery or cuStreamQuery, by cuEventSynchronize, cuStreamSynchronize or
- *     cuCtxSynchronize, by a copy into pageable memory, or by a call that waits for the whole
- *     device (cuMemFree, the last release of a context).
+ *     cuCtxSynchronize, with waits=on by a copy into pageable memory, or by a call that waits for
+ *     the whole device (cuMemFree, the last release of a context).
  *
  * ashlar__soft_clock_use: record that a use of the memory was queued on `stream` just now, after
  *     all work queued there before.
