@@ -206,6 +206,9 @@ static void print_warmup(FILE *out, const ashlar_train_report *r) {
                      "`nsys profile\n"
                      "--trace=cuda` shows the calls of the whole process.\n");
     }
+    if (r->is_tf32) {
+        fprintf(out, "The layers multiplied f32 in TF32: factors had 10 bits of mantissa.\n");
+    }
 }
 
 void ashlar__report_print(FILE *out, const ashlar_train_report *r) {
@@ -343,6 +346,7 @@ static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
     ashlar__json_add_uint64(w, "allocations_served_without_driver",
                             s->served_planned + s->served_cached + s->served_same_stream);
     ashlar__json_add_bool(w, "weights_contiguous", r->weights_contiguous);
+    ashlar__json_add_bool(w, "tf32", r->is_tf32);
     put_tags(w, s, r->growth);
 }
 

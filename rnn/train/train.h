@@ -171,6 +171,7 @@ typedef struct ashlar_train_report {
     const ashlar_train_rank *ranks;             /* [rank_count] the caller's; none: one alone */
     size_t rank_count;
     bool weights_contiguous;                    /* ashlar_arena_check() succeeded at the end */
+    bool is_tf32;                               /* the layers' F32 were multiplied in TF32 */
 } ashlar_train_report;
 
 enum { ASHLAR_TRAIN_RECENT = 10, ASHLAR_TRAIN_ABOVE = 50 };

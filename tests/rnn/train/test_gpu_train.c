@@ -123,10 +123,12 @@ CASE(what_a_length_first_needs_of_cudnn_is_there_before_the_first_step) {
     ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
     SKIP_IF(cudnn == NULL, "it counts what the fake cuDNN loads");
     config.hooks = &hooks;
+    config.allows_tf32 = true;
     cudnn->kernels = 0;
     train("cuda", &config, &on_gpu);
     CHECK(loaded_before == 15 && cudnn->kernels == 15); /* lengths 10, 5, 2, 1 */
     CHECK(on_gpu.report.warmed_count == 4 && on_gpu.report.warmed_least == 1);
+    CHECK(on_gpu.report.is_tf32);
 }
 
 CASE(an_lstm_trains_as_on_the_cpu) {
