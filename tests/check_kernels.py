@@ -1,4 +1,5 @@
-"""check_kernels.py - hold docs/kernels.md to what ptxas says of our kernels: check_kernels.py NVCC
+"""check_kernels.py - hold docs/kernels.md to what ptxas says of our kernels, and images to what nvcc
+has: check_kernels.py NVCC [IMAGE.fatbin ...]
 
 Compiles for sm_80. With the compiler that the page names, its table must be what is found; with
 another one, no kernel may spill or have a smaller occupancy. The page says how the share of the
@@ -7,6 +8,7 @@ bandwidth is computed. --write makes the table anew. Status: 0, 1, 77 where NVCC
 
 import os
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -83,24 +85,24 @@ def turns_of(body):
 
 
 def moved(turn):
-    """Bytes that a thread loads and stores, and whether that is float in vectors."""
+    """Bytes that a thread loads and stores, and whether that is numbers in vectors."""
     loads = stores = 0
-    is_float = any(re.search(r"\bld(\.global)?\.v4\.f32", line) for line in turn)
+    is_wide = any(re.search(r"\bld(\.global)?\.v[24]\.f(32|64)", line) for line in turn)
     for line in turn:
         access = ACCESS.match(line)
         if access and not re.search(r"\.(param|shared|local|const)", access[2]):
             size = int(access[4]) // 8 * int(access[3] or 1)
             loads, stores = (loads + size, stores) if access[1] == "ld" else (loads, stores + size)
-    return loads, stores, is_float
+    return loads, stores, is_wide
 
 
 def bandwidth_of(body, threads):
-    """Bytes of the slowest turn, and its share; of one for each type, the one for float."""
+    """Bytes of the slowest turn, and its share; of turns with vectors, the longest."""
     *loops, whole = turns_of(body)
     turns = [turn for turn in loops if moved(turn)[0] > 0] or [whole]
-    of_float = [turn for turn in turns if moved(turn)[2]]
-    choose = max if of_float else min
-    turn = choose(of_float or turns, key=lambda turn: sum(moved(turn)[:2]) / len(turn))
+    wide = [turn for turn in turns if moved(turn)[2]]
+    choose = max if wide else min
+    turn = choose(wide or turns, key=lambda turn: sum(moved(turn)[:2]) / len(turn))
     loads, stores, _ = moved(turn)
     wanted = BYTES_PER_S / MULTIPROCESSORS / HZ  # bytes of a cycle of a multiprocessor
     share = min(1, threads * loads / LATENCY / wanted,
@@ -136,6 +138,35 @@ def version_of(nvcc):
     return re.search(r"V(\d+\.\d+\.\d+)", text)[1]
 
 
+# Ampere, Hopper, and Blackwell in data centres and elsewhere: what the kernels' image has code for.
+CODES = 80, 90, 100, 120
+
+
+def has_code(path):
+    """Which architectures an image has machine code for; and whether it has PTX for 8.0."""
+    with open(path, "rb") as file:
+        image = file.read()
+    head = struct.unpack_from("<IHH", image)[2]
+    codes, has_ptx = set(), False
+    while head < len(image):  # kind, attributes, bytes of this head and of what follows, ..., code
+        kind, _, bytes_, rest = struct.unpack_from("<HHIQ", image, head)
+        code = struct.unpack_from("<I", image, head + 28)[0]
+        codes |= {code} if kind == 2 else set()
+        has_ptx |= kind == 1 and code == 80
+        head += bytes_ + rest
+    return codes, has_ptx
+
+
+def find_lacks(nvcc, images):
+    """Architectures that nvcc could have made code for, and an image has none for."""
+    text = subprocess.run([nvcc, "--list-gpu-code"], stdout=subprocess.PIPE, text=True).stdout
+    known = {code for code in CODES if f"sm_{code}" in text.split()}
+    for path in images:
+        codes, has_ptx = has_code(path)
+        if not has_ptx or not known <= codes:
+            yield f"{os.path.basename(path)} lacks {sorted(known - codes)}, PTX: {has_ptx}"
+
+
 def find_faults(rows, spilling, page, version):
     told = {cells[0]: cells[1:] for cells in (
         [cell.strip() for cell in line.strip("|\n").split("|")]
@@ -152,7 +183,7 @@ def find_faults(rows, spilling, page, version):
             yield f"{kernel}: an occupancy of {found[kernel][-1]}, the page says {told[kernel][-1]}"
 
 
-def main(nvcc, writes):
+def main(nvcc, images, writes):
     rows, spilling = measure(nvcc)
     if rows is None:
         print("1..0 # SKIP nvcc does not compile here")
@@ -169,9 +200,14 @@ def main(nvcc, writes):
     faults = list(find_faults(rows, spilling, page, version_of(nvcc)))
     for fault in faults:
         print(f"# {fault}")
-    print("not " * bool(faults) + "ok 1 - the_page_says_what_ptxas_says\n1..1")
-    return 1 if faults else 0
+    print("not " * bool(faults) + "ok 1 - the_page_says_what_ptxas_says")
+    lacks = list(find_lacks(nvcc, images))
+    for lack in lacks:
+        print(f"# {lack}")
+    print("not " * bool(lacks) + "ok 2 - images_have_code_for_what_nvcc_knows\n1..2")
+    return 1 if faults or lacks else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], "--write" in sys.argv))
+    sys.exit(main(sys.argv[1], [name for name in sys.argv[2:] if name != "--write"],
+                  "--write" in sys.argv))

@@ -5,7 +5,7 @@
 Looks at ARCHITECTURE.md, CONTRIBUTING.md, README.md and docs/, and at CHANGELOG.md's new names. A
 path or file name has to be in the tree, or be a program that a page prints; an ashlar identifier,
 function or macro, in a source; a test that is named as `meson test` takes it, in Meson's lists; a
-line of ARCHITECTURE.md and CONTRIBUTING.md is at most 100 columns long. A link leads to a file, and
+case behind its file, as in `tests/FILE` `case`, in that file; a line of ARCHITECTURE.md and CONTRIBUTING.md is at most 100 columns long. A link leads to a file, and
 to a heading where it names one; docs/README.md leads to every page beside it. Prints a line for
 each finding. Status: 0, 1 where there is one.
 """
@@ -135,6 +135,12 @@ def check_tests(page):
                 yield "%s: tests/meson.build has no test %s" % (page, name)
 
 
+def check_cases(page):
+    for path, case in re.findall(r"`(tests/[\w./]+)` `([^`]+)`", read(page)):
+        if os.path.exists(os.path.join(ROOT, path)) and case not in read(path):
+            yield "%s: %s has no case %s" % (page, path, case)
+
+
 def findings():
     from check_house import ROOMS
     files = list_files()
@@ -148,6 +154,7 @@ def findings():
     for page in pages:
         yield from check_page(page, files, folders, names)
         yield from check_tests(page)
+        yield from check_cases(page)
         yield from check_ways(page)
         lines = len(read(page).splitlines())
         if lines > MOST_LINES.get(page, lines):

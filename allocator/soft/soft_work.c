@@ -86,7 +86,8 @@ cu_result ashlar__soft_memcpy_htod_async(cu_ptr dst, const void *src, size_t byt
     return leave_with_work(found, &op);
 }
 
-/* A copy into pageable memory returns once the bytes are there, unless it is captured. */
+/* A copy into pageable memory "might be synchronous": with waits=on it returns once the bytes are
+ * there, unless it is captured. */
 cu_result ashlar__soft_memcpy_dtoh_async(void *dst, cu_ptr src, size_t bytes, cu_stream stream) {
     soft_stream *found = NULL;
     cu_result result = ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_dtoh_async, stream, &found);
@@ -100,7 +101,8 @@ cu_result ashlar__soft_memcpy_dtoh_async(void *dst, cu_ptr src, size_t bytes, cu
                   .dst = host_operand(dst, bytes),
                   .src = device_operand(found->device, src),
                   .bytes = bytes};
-    if (op.dst.place == SOFT_PLACE_PINNED || found->capture != NULL) {
+    if (op.dst.place == SOFT_PLACE_PINNED || found->capture != NULL ||
+        !ashlar__soft_state.config.has_waits) {
         return leave_with_work(found, &op);
     }
     const soft_device *device = found->device;

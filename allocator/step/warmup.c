@@ -293,6 +293,20 @@ static ashlar_status prove(warmup *w, ashlar_warmup_report *report) {
     return ASHLAR_OK;
 }
 
+/* Run real steps: the longest, and on a CUDA device others, since cuDNN, cuBLAS and modules that
+ * are loaded lazily take memory of their own when a size first wants another of their kernels. */
+static ashlar_status run_steps(warmup *w) {
+    const ashlar_warmup_options *o = w->options;
+    const bool has_libraries = w->allocator->device->info.kind == ASHLAR_DEVICE_CUDA;
+    size_t length = o->max_length;
+    ashlar_status status = visit(w, o->step, length);
+    while (status == ASHLAR_OK && has_libraries && length > o->min_length) {
+        length = length / 2 > o->min_length ? length / 2 : o->min_length;
+        status = visit(w, o->step, length);
+    }
+    return status;
+}
+
 static ashlar_status replay(warmup *w, ashlar_warmup_report *report) {
     const ashlar_warmup_options *o = w->options;
     ashlar_status status = share_key(w);
@@ -303,7 +317,7 @@ static ashlar_status replay(warmup *w, ashlar_warmup_report *report) {
         hold_steps(w, true);
     }
     if (status == ASHLAR_OK && o->step != NULL && o->dry_run != NULL) {
-        status = visit(w, o->step, o->max_length);
+        status = run_steps(w);
     }
     if (status == ASHLAR_OK) {
         status = prove(w, report);

@@ -10,14 +10,20 @@ extern const unsigned long long ashlar__optimizer_image[]; /* optimizer_cuda.cu,
 enum {
     KERNEL_SUM,
     KERNEL_DECIDE,
-    KERNEL_UPDATE, /* the first update kernel; add the algorithm's number */
-    KERNEL_COUNT = KERNEL_UPDATE + ASHLAR_ALGORITHM_COUNT,
+    KERNEL_UPDATE, /* the first update kernel; see UPDATE() */
+    KERNEL_COUNT = KERNEL_UPDATE + ASHLAR_ALGORITHM_COUNT * ASHLAR_DTYPE_COUNT,
 };
+
+#define UPDATE(algorithm, dtype) \
+    (KERNEL_UPDATE + (int)(algorithm)*ASHLAR_DTYPE_COUNT + (int)(dtype))
 
 static const char *const kernel_names[] = {[KERNEL_SUM] = "ashlar_kernel_sum",
                                            [KERNEL_DECIDE] = "ashlar_kernel_decide",
-#define X(name, function, has1, has2) \
-    [KERNEL_UPDATE + ASHLAR_ALGORITHM_##name] = "ashlar_kernel_" #function,
+#define X(name, function, has1, has2)                                                   \
+    [UPDATE(ASHLAR_ALGORITHM_##name, ASHLAR_F32)] = "ashlar_kernel_" #function "_f32", \
+    [UPDATE(ASHLAR_ALGORITHM_##name, ASHLAR_F64)] = "ashlar_kernel_" #function "_f64", \
+    [UPDATE(ASHLAR_ALGORITHM_##name, ASHLAR_F16)] = "ashlar_kernel_" #function "_f16", \
+    [UPDATE(ASHLAR_ALGORITHM_##name, ASHLAR_BF16)] = "ashlar_kernel_" #function "_bf16",
                                            ASHLAR_ALGORITHM_MAP(X)
 #undef X
 };
@@ -69,9 +75,12 @@ static ashlar_status launch_parts(ashlar_optimizer_cuda *cuda, const ashlar_opti
     if (status == ASHLAR_OK && (job->passes & add_or_decide) != 0) {
         status = launch(cuda, KERNEL_DECIDE, 1, ASHLAR_DECIDE_THREADS, job, stream);
     }
-    if (status == ASHLAR_OK && (job->passes & ASHLAR_OPTIMIZER_UPDATE) != 0) {
-        status = launch(cuda, KERNEL_UPDATE + (int)job->rule.algorithm, chunks,
-                        ASHLAR_CHUNK_THREADS, job, stream);
+    for (int dtype = 0; dtype < ASHLAR_DTYPE_COUNT; dtype++) {
+        if (status == ASHLAR_OK && (job->passes & ASHLAR_OPTIMIZER_UPDATE) != 0 &&
+            (job->dtypes & ASHLAR_DTYPE_BIT(dtype)) != 0) {
+            status = launch(cuda, UPDATE(job->rule.algorithm, dtype), chunks, ASHLAR_CHUNK_THREADS,
+                            job, stream);
+        }
     }
     return status;
 }

@@ -105,9 +105,10 @@ __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
     }
 }
 
-#define UPDATE_KERNEL(name, function, has1, has2)                                      \
+#define UPDATE_KERNEL(function, type, TYPE)                                            \
     __global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)                            \
-        ashlar_kernel_##function(const __grid_constant__ ashlar_optimizer_job job) {   \
+        ashlar_kernel_##function##_##type(                                             \
+            const __grid_constant__ ashlar_optimizer_job job) {                        \
         __shared__ ashlar_optimizer_piece p;                                           \
         if (job.scalars->state.is_skipped != 0) {                                      \
             return;                                                                    \
@@ -118,8 +119,15 @@ __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
             p.factors = ashlar__formula_factors(&job.rule, job.scalars, &p.run, rate); \
         }                                                                              \
         __syncthreads();                                                               \
-        FOR_DTYPE(p.run.dtype, function, (&p))                                         \
+        if (p.run.dtype == ASHLAR_##TYPE) {                                            \
+            function##_##type(&p);                                                     \
+        }                                                                              \
     }
-ASHLAR_ALGORITHM_MAP(UPDATE_KERNEL)
+#define UPDATE_KERNELS(name, function, has1, has2) \
+    UPDATE_KERNEL(function, f32, F32)              \
+    UPDATE_KERNEL(function, f64, F64)              \
+    UPDATE_KERNEL(function, f16, F16)              \
+    UPDATE_KERNEL(function, bf16, BF16)
+ASHLAR_ALGORITHM_MAP(UPDATE_KERNELS)
 
 ASHLAR_END_DECLS

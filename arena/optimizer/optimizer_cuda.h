@@ -10,7 +10,9 @@
  *   ashlar_kernel_sum      one block of CHUNK_THREADS for each of the job's chunks: partial sums
  *   ashlar_kernel_decide   one block of DECIDE_THREADS: adds the partial sums to scalars->sum if
  *                          job.passes has ADD, decides if it has DECIDE
- *   ashlar_kernel_F        for each function F of ASHLAR_ALGORITHM_MAP: UPDATE; blocks as for sum
+ *   ashlar_kernel_F_T      for each function F of ASHLAR_ALGORITHM_MAP and each type T: UPDATE of
+ *                          the runs of this type; blocks as for sum, of which those of other types
+ *                          do nothing. Registers are for one type, so that more blocks run
  */
 enum { ASHLAR_CHUNK_THREADS = 128, ASHLAR_DECIDE_THREADS = 256 };
 

@@ -85,14 +85,17 @@ enum {
     ASHLAR_OPTIMIZER_UPDATE = 8,
 };
 
-/* One launch. `runs` is a range of a table; `runs`, `scalars` and `partials` are in device memory.
- * The job covers elements from `first` on in the first run, and those before `end` in the last;
- * both may lie inside a chunk. With run_count 0, SUM adds 0 and nothing is updated. */
+#define ASHLAR_DTYPE_BIT(dtype) (1u << (unsigned)(dtype))
+
+/* One launch of each pass. `runs` is a range of a table; `runs`, `scalars` and `partials` are in
+ * device memory. The job covers elements from `first` on in the first run, and those before `end`
+ * in the last; both may lie inside a chunk. With run_count 0, SUM adds 0 and nothing is updated. */
 typedef struct ashlar_optimizer_job {
     ashlar_optimizer_rule rule;
     unsigned passes; /* a set of bits */
     const ashlar_optimizer_run *runs;
     size_t run_count;
+    unsigned dtypes; /* of the runs, a set of ASHLAR_DTYPE_BIT()s; more do no harm */
     size_t first, end;
     size_t first_chunk, end_chunk; /* chunks with covered elements, without end_chunk */
     size_t elements;               /* number of covered elements: how much work the job is */

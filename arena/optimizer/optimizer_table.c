@@ -23,6 +23,7 @@ void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_r
                              size_t count) {
     job->runs = runs;
     job->run_count = count;
+    job->dtypes = 0;
     job->first = 0;
     job->end = 0;
     job->first_chunk = 0;
@@ -32,6 +33,7 @@ void ashlar__optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_r
         ASHLAR_CHECK2(i == 0 || runs[i].first_chunk ==
                                     runs[i - 1].first_chunk + count_chunks(runs[i - 1].elements));
         job->elements += runs[i].elements;
+        job->dtypes |= ASHLAR_DTYPE_BIT(runs[i].dtype);
     }
     if (count > 0) {
         const ashlar_optimizer_run *last = &runs[count - 1];
@@ -192,6 +194,9 @@ void ashlar__optimizer_table_select(const ashlar_optimizer_table *table,
     const size_t last = end - 1;
     job->runs = runs + first;
     job->run_count = end - first;
+    for (size_t i = first; i < end; i++) {
+        job->dtypes |= ASHLAR_DTYPE_BIT(table->runs[i].dtype);
+    }
     job->first = elements_before(table, first, offset);
     job->end = elements_before(table, last, stop);
     job->first_chunk = table->runs[first].first_chunk + job->first / chunk;

@@ -27,7 +27,7 @@ typedef struct ashlar_ops ashlar_ops;
 /* Make the operations of a device on elements of one type. A software device computes on the CPU; a
  * CUDA device uses the build's kernels and cuBLAS (libcublas.so.13 or .so.12, or the file that the
  * environment's ASHLAR_CUBLAS names), which multiplies fp32 in fp32. An ashlar_ops holds no weights
- * and no memory of an allocator.
+ * and no memory of an allocator, but may be given some: ashlar_ops_set_work().
  *
  * Ownership: the caller owns *out; the device must outlive it. ashlar_ops_destroy() waits for a
  *            CUDA device; NULL is allowed.
@@ -38,6 +38,25 @@ typedef struct ashlar_ops ashlar_ops;
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ops_create(ashlar_device *device,
                                                              ashlar_dtype dtype, ashlar_ops **out);
 ASHLAR_API void ashlar_ops_destroy(ashlar_ops *ops);
+
+/* Give the operations device memory to work in. Without it cuBLAS takes memory from the driver
+ * itself, at the first products and whenever it likes, and embedding_backward compares more (see
+ * there). All linear layers and embeddings of `ops` must then be queued on one stream, or on
+ * streams that wait for each other, for they use the same memory.
+ *
+ * ashlar_ops_work_bytes(): how much is of use: 0 on a software device; on a CUDA device what
+ * cuBLAS's documentation recommends, 4 MiB, or 32 MiB from compute capability 9.0 on.
+ *
+ * work    device memory, aligned to 256 bytes, which must outlive `ops` or the next call of this;
+ *         NULL: none from here on
+ * bytes   of it; less than ashlar_ops_work_bytes() makes products slower
+ *
+ * Ownership: the caller's. Work that is queued still uses the memory before it.
+ * Threads:   no other call with `ops` may be under way.
+ * Errors:    ASHLAR_EINVAL (not aligned; 0 bytes of memory). */
+ASHLAR_API size_t ashlar_ops_work_bytes(const ashlar_ops *ops);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ops_set_work(ashlar_ops *ops, void *work,
+                                                               size_t bytes);
 
 /* The structures below hold the arguments of one operation. All pointers in them are to device
  * memory; void pointers are to elements of the ops' type. The call copies its structure; buffers
@@ -70,7 +89,9 @@ typedef struct ashlar_embedding_args {
 /* Forward: out = the row of the table that the position's token names. Backward: add each row of
  * dout to its token's row of dtable, in the order of positions.
  *
- * Cost: to keep that order, a CUDA device compares every token with every row, V * T * B times. */
+ * Cost: to keep that order, a CUDA device compares every token with every row, V * T * B times. If
+ * that is much, and 4 * (V + T * B) bytes fit the memory of ashlar_ops_set_work(), it links the
+ * positions of each token first, which takes time in T * B alone. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_embedding_forward_sized(const ashlar_ops *ops, const ashlar_embedding_args *args,
                                size_t args_bytes, ashlar_stream stream);

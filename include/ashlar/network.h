@@ -9,7 +9,9 @@
  * returns, so that plan.h and warmup.h can serve them from a plan: after the warm-up they need no
  * call of the driver.
  *
- * Threads: one at a time per network. */
+ * Threads: one at a time per network.
+ * Stream:  all calls on one stream, or on streams that wait for each other: on a CUDA device they
+ *          share the workspace that the network takes for cuBLAS. */
 #ifndef ASHLAR_NETWORK_H
 #define ASHLAR_NETWORK_H
 

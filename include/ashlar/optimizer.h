@@ -166,6 +166,8 @@ ASHLAR_API double ashlar_optimizer_learning_rate(const ashlar_optimizer *optimiz
  *          ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_ENOMEM (the driver could not queue it).
  * Cost:    on a software device one launch, shared by all cores: a pass over the gradients, then
  *          one over everything. The result is the same to the last bit for any number of threads.
+ *          On a CUDA device a launch for the first pass, one to decide, and one for each type of
+ *          elements that is there.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step(ashlar_optimizer *optimizer,
                                                                  double learning_rate,

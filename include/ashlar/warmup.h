@@ -115,7 +115,8 @@ typedef struct ashlar_warmup_report {
  *      where a plan for both needs at most 0.4 % more than the largest step of all
  *   2. wait for the device, and give all free memory back to the driver
  *   3. pack the plans, and take their memory
- *   4. run `step` at the maximum length
+ *   4. run `step` at the maximum length; on a CUDA device then at half of it, a quarter and so on,
+ *      down to the minimum, for libraries that take memory of their own when they are first used
  *   5. run all lengths, again and again, until a pass takes no memory from the driver or another
  *      stream: at most ASHLAR_WARMUP_PASSES_MAX times
  *   6. wait for the device, and seal the allocator

@@ -5,6 +5,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "allocator/base/sized.h"
+#include "rnn/layer/ops.h"
 
 struct ashlar_network {
     ashlar_network_config config;
@@ -12,6 +13,7 @@ struct ashlar_network {
     ashlar_rnn *rnn;
     ashlar_rnn *rnn_predict; /* without dropout */
     ashlar_ops *ops;
+    void *work; /* of ops; NULL: they need none */
     ashlar_arena *arena;
     size_t table, stack, weight; /* numbers of tensors; the bias follows the weight */
 };
@@ -51,6 +53,7 @@ static ashlar_status build(ashlar_network *n, unsigned regions, ashlar_stream st
     layers.dropout = 0;
     ASHLAR_TRY(ashlar_rnn_create(device, &layers, &n->rnn_predict));
     ASHLAR_TRY(ashlar_ops_create(device, layers.dtype, &n->ops));
+    ASHLAR_TRY(ashlar__ops_take_work(n->ops, n->allocator, stream, &n->work));
     ASHLAR_TRY(ashlar_arena_create(&n->arena));
     ASHLAR_TRY(declare(n));
     return ashlar_arena_commit(n->arena, n->allocator, stream, regions);
@@ -73,6 +76,7 @@ void ashlar_network_destroy(ashlar_network *n) {
     }
     ashlar_arena_destroy(n->arena);
     ashlar_ops_destroy(n->ops);
+    ASHLAR_IGNORE(ashlar_free(n->allocator, n->work)); /* is a block of it, or NULL */
     ashlar_rnn_destroy(n->rnn_predict);
     ashlar_rnn_destroy(n->rnn);
     ashlar__host_free(n);

@@ -6,6 +6,8 @@
 #include "allocator/base/sized.h"
 #include "rnn/layer/ops_cpu.h"
 
+enum { WORK_ALIGN = 256 }; /* cuBLAS's */
+
 static ashlar_status check_cpu(ashlar_dtype dtype) {
     return dtype == ASHLAR_F32 || dtype == ASHLAR_F64
                ? ASHLAR_OK
@@ -18,6 +20,11 @@ static ashlar_status check_cpu(ashlar_dtype dtype) {
 
 static size_t no_work_bytes(size_t positions) {
     (void)positions;
+    return 0;
+}
+
+static size_t use_no_work(const ashlar_ops *ops) {
+    (void)ops;
     return 0;
 }
 
@@ -39,8 +46,11 @@ static size_t no_work_bytes(size_t positions) {
 ASHLAR_OPS_MAP(QUEUE_OP)
 
 #define ROW(op, kind) .op = queue_##op,
-const ashlar_ops_backend ashlar__ops_backend_cpu = {
-    .name = "cpu", .check = check_cpu, .loss_work_bytes = no_work_bytes, ASHLAR_OPS_MAP(ROW)};
+const ashlar_ops_backend ashlar__ops_backend_cpu = {.name = "cpu",
+                                                    .check = check_cpu,
+                                                    .loss_work_bytes = no_work_bytes,
+                                                    .work_bytes = use_no_work,
+                                                    ASHLAR_OPS_MAP(ROW)};
 
 ashlar_status ashlar_ops_create(ashlar_device *device, ashlar_dtype dtype, ashlar_ops **out) {
     ashlar_device_info info;
@@ -63,6 +73,29 @@ void ashlar_ops_destroy(ashlar_ops *ops) {
         ops->backend->close(ops);
     }
     ashlar__host_free(ops);
+}
+
+size_t ashlar_ops_work_bytes(const ashlar_ops *ops) {
+    return ops->backend->work_bytes(ops);
+}
+
+ashlar_status ashlar_ops_set_work(ashlar_ops *ops, void *work, size_t bytes) {
+    ASHLAR_FAIL_IF((uintptr_t)work % WORK_ALIGN != 0, ASHLAR_EINVAL,
+                   "ashlar_ops_set_work: work is not aligned to %d bytes", WORK_ALIGN);
+    ASHLAR_FAIL_IF(work != NULL && bytes == 0, ASHLAR_EINVAL, "ashlar_ops_set_work: bytes is 0");
+    ops->work = work;
+    ops->work_bytes = work != NULL ? bytes : 0;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__ops_take_work(ashlar_ops *ops, ashlar_allocator *allocator,
+                                    ashlar_stream stream, void **work) {
+    const size_t bytes = ashlar_ops_work_bytes(ops);
+    if (bytes == 0) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_TRY(ashlar_alloc_tagged(allocator, bytes, ASHLAR_TAG_WORKSPACE, stream, work));
+    return ashlar_ops_set_work(ops, *work, bytes);
 }
 
 size_t ashlar_loss_work_bytes(const ashlar_ops *ops, size_t positions) {

@@ -16,4 +16,12 @@
     X(copy_columns, columns)         \
     X(argmax, argmax)
 
+/* Take what the operations can use of device memory, for calls ordered with `stream`, and give it
+ * to them. *work is the caller's, to be freed after `ops`; unchanged where they need none. Errors:
+ * those of ashlar_alloc(). */
+ASHLAR_BEGIN_DECLS
+ASHLAR_MUST_CHECK ashlar_status ashlar__ops_take_work(ashlar_ops *ops, ashlar_allocator *allocator,
+                                                      ashlar_stream stream, void **work);
+ASHLAR_END_DECLS
+
 #endif /* ASHLAR_OPS_H */

@@ -13,6 +13,7 @@ typedef struct ashlar_ops_backend {
     /* Whether the back end can compute in a type. Errors: ASHLAR_ENOTSUP. */
     ashlar_status (*check)(ashlar_dtype dtype);
     size_t (*loss_work_bytes)(size_t positions);
+    size_t (*work_bytes)(const ashlar_ops *ops);
 #define ASHLAR_OPS_FIELD(op, kind) \
     ashlar_status (*op)(const ashlar_ops *, const ashlar_##kind##_args *, ashlar_stream);
     ASHLAR_OPS_MAP(ASHLAR_OPS_FIELD)
@@ -23,6 +24,8 @@ struct ashlar_ops {
     const ashlar_ops_backend *backend; /* const */
     ashlar_dtype dtype;                /* const */
     void *state;                       /* the back end's own */
+    void *work;                        /* of ashlar_ops_set_work(); NULL: none */
+    size_t work_bytes;
 };
 
 /* The CPU: operations are host functions in stream order, on a software device's memory. */

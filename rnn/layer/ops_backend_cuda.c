@@ -16,6 +16,7 @@
     X(create, cublasCreate_v2)                  \
     X(destroy, cublasDestroy_v2)                \
     X(set_stream, cublasSetStream_v2)           \
+    X(set_workspace, cublasSetWorkspace_v2)     \
     X(gemm, cublasGemmEx)
 
 #define FIELD(field, symbol) __typeof__(&symbol) field;
@@ -61,9 +62,15 @@ extern const unsigned long long ashlar__ops_image[]; /* ops_cuda.cu, compiled */
 static const ashlar_cuda_image image = {.what = "ops", .image = ashlar__ops_image};
 
 #define KERNEL(function, kind) KERNEL_##function,
-enum { ASHLAR_OPS_KERNEL_MAP(KERNEL) KERNEL_loss_count, KERNEL_loss_sum, KERNEL_COUNT };
+enum {
+    ASHLAR_OPS_KERNEL_MAP(KERNEL) KERNEL_loss_count,
+    KERNEL_loss_sum,
+    KERNEL_embedding_link,
+    KERNEL_COUNT
+};
 
-#define FOR_ALL_TYPES "ashlar_kernel_loss_count", "ashlar_kernel_loss_sum"
+#define FOR_ALL_TYPES \
+    "ashlar_kernel_loss_count", "ashlar_kernel_loss_sum", "ashlar_kernel_embedding_link"
 
 #define X_F32(function, kind) "ashlar_kernel_" #function "_f32",
 #define X_F64(function, kind) "ashlar_kernel_" #function "_f64",
@@ -83,6 +90,7 @@ typedef struct cuda_ops {
     const ashlar_cublas *cublas;
     pthread_mutex_t lock; /* guards the handle, which serves one thread at a time */
     cublasHandle_t handle;
+    size_t work_bytes; /* that cuBLAS's documentation recommends for this device */
 } cuda_ops;
 
 /* Create cuBLAS's handle. This thread's capture mode is relaxed meanwhile: the handle takes device
@@ -106,8 +114,22 @@ static ashlar_status create_handle(const ashlar_ops *ops, cuda_ops *c) {
     return status;
 }
 
+static ashlar_status find_work_bytes(const ashlar_ops *ops, cuda_ops *c) {
+    ashlar_driver *driver = ops->device->driver;
+    int major;
+    const cu_result result =
+        ASHLAR_DRIVER_CALL(driver, device_get_attribute,
+                           (&major, CU_ATTRIBUTE_CAPABILITY_MAJOR, ops->device->info.ordinal));
+    if (result != CU_SUCCESS) {
+        return ashlar__driver_error(driver, "cuDeviceGetAttribute", result);
+    }
+    c->work_bytes = (size_t)(major >= 9 ? 32 : 4) << 20;
+    return ASHLAR_OK;
+}
+
 static ashlar_status build(const ashlar_ops *ops, cuda_ops *c) {
     ASHLAR_TRY(open_cublas(&c->cublas));
+    ASHLAR_TRY(find_work_bytes(ops, c));
     ASHLAR_TRY(ashlar__cuda_kernels_load(ops->device, &image, kernel_names[ops->dtype],
                                          KERNEL_COUNT, &c->module, c->kernels));
     const ashlar_status status = create_handle(ops, c);
@@ -144,6 +166,11 @@ static void close_cuda(ashlar_ops *ops) {
     ashlar__host_free(c);
 }
 
+static size_t work_bytes(const ashlar_ops *ops) {
+    const cuda_ops *c = ops->state;
+    return c->work_bytes;
+}
+
 static ashlar_status check(ashlar_dtype dtype) {
     (void)dtype; /* kernels and cuBLAS support every type */
     return ASHLAR_OK;
@@ -173,10 +200,44 @@ static size_t divide_up(size_t count, size_t by) {
     }
 DEFINE_SIMPLE(embedding_forward, embedding,
               divide_up(args->steps * args->batch * args->width, ASHLAR_OPS_PIECE))
-DEFINE_SIMPLE(embedding_backward, embedding,
-              args->classes *divide_up(args->width, ASHLAR_OPS_THREADS))
 DEFINE_SIMPLE(copy_columns, columns, divide_up(args->rows * args->width, ASHLAR_OPS_PIECE))
 DEFINE_SIMPLE(argmax, argmax, args->rows)
+
+/* With more blocks, each of which looks at all positions, linking these first takes less time, by
+ * the estimate in docs/kernels.md. */
+enum { BLOCKS_THAT_COMPARE_MAX = 4096 };
+
+/* Link the positions in the memory of ashlar_ops_set_work(), then add along the links. The device's
+ * context must be current. */
+static ashlar_status add_along_links(const ashlar_ops *ops, const ashlar_embedding_args *args,
+                                     size_t positions, ashlar_stream stream) {
+    ashlar_driver *driver = ops->device->driver;
+    const ashlar_chain_args chain = {
+        .embedding = *args, .newest = ops->work, .links = (uint32_t *)ops->work + args->classes};
+    const cu_result cleared = ASHLAR_DRIVER_CALL(
+        driver, memset_d8_async,
+        (ashlar__ptr_in(ops->work), 0, args->classes * sizeof *chain.newest, stream));
+    if (cleared != CU_SUCCESS) {
+        return ashlar__driver_error(driver, "cuMemsetD8Async", cleared);
+    }
+    ASHLAR_TRY(launch(ops, KERNEL_embedding_link, 1, &chain, stream));
+    return launch(ops, KERNEL_embedding_add, positions * divide_up(args->width, ASHLAR_OPS_THREADS),
+                  &chain, stream);
+}
+
+static ashlar_status embedding_backward(const ashlar_ops *ops, const ashlar_embedding_args *args,
+                                        ashlar_stream stream) {
+    const size_t positions = args->steps * args->batch;
+    const size_t blocks = args->classes * divide_up(args->width, ASHLAR_OPS_THREADS);
+    const size_t links_max = ops->work_bytes / sizeof(uint32_t);
+    const bool has_room = args->classes < links_max && positions <= links_max - args->classes;
+    ASHLAR_TRY(ashlar__device_enter(ops->device));
+    const ashlar_status status = blocks > BLOCKS_THAT_COMPARE_MAX && has_room
+                                     ? add_along_links(ops, args, positions, stream)
+                                     : launch(ops, KERNEL_embedding_backward, blocks, args, stream);
+    ashlar__device_leave(ops->device);
+    return status;
+}
 
 /* Room for the number of valid positions, then for each position's part of the loss. */
 static size_t loss_work_bytes(size_t positions) {
@@ -249,7 +310,28 @@ static ashlar_status multiply(const ashlar_ops *ops, size_t m, size_t n, size_t 
                                            : fail_cublas(c->cublas, "cublasGemmEx", result);
 }
 
-/* Lock the handle for this thread, set its stream, and make the device's context current. */
+/* Set the handle's stream, which takes its workspace away, and then that. The lock must be held and
+ * the device's context current. */
+static ashlar_status prepare_handle(const ashlar_ops *ops, ashlar_stream stream) {
+    const cuda_ops *c = ops->state;
+    cublasStatus_t result = c->cublas->set_stream(c->handle, (cudaStream_t)stream);
+    if (result != CUBLAS_STATUS_SUCCESS) {
+        return fail_cublas(c->cublas, "cublasSetStream", result);
+    }
+    if (ops->work != NULL) {
+        result = c->cublas->set_workspace(c->handle, ops->work, ops->work_bytes);
+    }
+    return result == CUBLAS_STATUS_SUCCESS ? ASHLAR_OK
+                                           : fail_cublas(c->cublas, "cublasSetWorkspace", result);
+}
+
+static void unlock(const ashlar_ops *ops) {
+    cuda_ops *c = ops->state;
+    ashlar__device_leave(ops->device);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Lock the handle for this thread, prepare it, and make the device's context current. */
 static ashlar_status lock(const ashlar_ops *ops, const ashlar_linear_args *args,
                           ashlar_stream stream) {
     cuda_ops *c = ops->state;
@@ -258,24 +340,16 @@ static ashlar_status lock(const ashlar_ops *ops, const ashlar_linear_args *args,
                    "ops: a linear layer of %zu rows, %zu to %zu, is too large for cuBLAS",
                    args->rows, args->in, args->out);
     pthread_mutex_lock(&c->lock);
-    const ashlar_status status = ashlar__device_enter(ops->device);
+    ashlar_status status = ashlar__device_enter(ops->device);
     if (status != ASHLAR_OK) {
         pthread_mutex_unlock(&c->lock);
         return status;
     }
-    const cublasStatus_t result = c->cublas->set_stream(c->handle, (cudaStream_t)stream);
-    if (result != CUBLAS_STATUS_SUCCESS) {
-        ashlar__device_leave(ops->device);
-        pthread_mutex_unlock(&c->lock);
-        return fail_cublas(c->cublas, "cublasSetStream", result);
+    status = prepare_handle(ops, stream);
+    if (status != ASHLAR_OK) {
+        unlock(ops);
     }
-    return ASHLAR_OK;
-}
-
-static void unlock(const ashlar_ops *ops) {
-    cuda_ops *c = ops->state;
-    ashlar__device_leave(ops->device);
-    pthread_mutex_unlock(&c->lock);
+    return status;
 }
 
 static ashlar_status linear_forward(const ashlar_ops *ops, const ashlar_linear_args *args,
@@ -331,4 +405,5 @@ const ashlar_ops_backend ashlar__ops_backend_cuda = {.name = "cuda",
                                                      .close = close_cuda,
                                                      .check = check,
                                                      .loss_work_bytes = loss_work_bytes,
+                                                     .work_bytes = work_bytes,
                                                      ASHLAR_OPS_MAP(ROW)};

@@ -50,14 +50,16 @@ enum { CHUNK = THREADS * WORD_BITS };
 
 static __device__ void find_token(const ashlar_embedding_args *args, size_t class_, size_t first,
                                   uint32_t *words) {
-    const size_t positions = args->steps * args->batch;
+    const size_t positions = args->steps * args->batch, begin = first + threadIdx.x * WORD_BITS;
+    size_t step = begin / args->batch, sequence = begin % args->batch;
     uint32_t word = 0;
-    for (unsigned i = 0; i < WORD_BITS; i++) {
-        const size_t at = first + threadIdx.x * WORD_BITS + i;
-        if (at < positions && is_inside(at, args->batch, args->lengths) &&
-            (size_t)args->tokens[at] == class_) {
+    for (unsigned i = 0; i < WORD_BITS && begin + i < positions; i++) {
+        if ((size_t)args->tokens[begin + i] == class_ &&
+            (args->lengths == NULL || (long long)step < (long long)args->lengths[sequence])) {
             word |= (uint32_t)1 << i;
         }
+        sequence = sequence + 1 < args->batch ? sequence + 1 : 0;
+        step += sequence == 0;
     }
     words[threadIdx.x] = word;
 }
@@ -117,6 +119,47 @@ __global__ void __launch_bounds__(ASHLAR_OPS_THREADS)
     sum = block_sum(sum);
     if (threadIdx.x == 0) {
         *args.loss += sum * position_weight(args.weight, args.weight_at, args.work);
+    }
+}
+
+/* Piece by piece, so that a token's newest position is that of an earlier piece. */
+__global__ void __launch_bounds__(ASHLAR_OPS_THREADS)
+    ashlar_kernel_embedding_link(const __grid_constant__ ashlar_chain_args args) {
+    __shared__ size_t tokens[THREADS];
+    const ashlar_embedding_args *e = &args.embedding;
+    const size_t positions = e->steps * e->batch;
+    for (size_t first = 0; first < positions; first += THREADS) {
+        const size_t at = first + threadIdx.x;
+        const size_t token = at < positions && is_inside(at, e->batch, e->lengths)
+                                 ? (size_t)e->tokens[at]
+                                 : (size_t)-1;
+        uint32_t link = 0;
+        bool has_before = false;
+        tokens[threadIdx.x] = token;
+        __syncthreads();
+        for (unsigned i = 0; i < threadIdx.x; i++) {
+            has_before |= tokens[i] == token;
+        }
+        for (unsigned i = THREADS - 1; i > threadIdx.x; i--) {
+            link = tokens[i] == token ? (uint32_t)(first + i + 1) : link;
+        }
+        const bool is_newest = link == 0;
+        if (token < e->classes && !has_before) {
+            const uint32_t before = args.newest[token];
+            if (before != 0) {
+                args.links[before - 1] |= (uint32_t)at + 1;
+            } else {
+                link |= ASHLAR_OPS_FIRST;
+            }
+        }
+        if (at < positions) {
+            args.links[at] = token < e->classes ? link : 0;
+        }
+        __syncthreads();
+        if (token < e->classes && is_newest) {
+            args.newest[token] = (uint32_t)at + 1;
+        }
+        __syncthreads();
     }
 }
 

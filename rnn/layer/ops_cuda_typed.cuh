@@ -54,6 +54,26 @@ static __device__ void ASHLAR_NAME(embedding_backward)(const ashlar_embedding_ar
     }
 }
 
+/* The block of a chain's first position follows it; all others have nothing to do. */
+static __device__ void ASHLAR_NAME(embedding_add)(const ashlar_chain_args *args) {
+    const size_t width = args->embedding.width, tiles = (width + THREADS - 1) / THREADS;
+    const size_t column = blockIdx.x % tiles * THREADS + threadIdx.x;
+    uint32_t at = (uint32_t)(blockIdx.x / tiles);
+    if ((args->links[at] & ASHLAR_OPS_FIRST) == 0 || column >= width) {
+        return;
+    }
+    const ASHLAR_STORED *dout = (const ASHLAR_STORED *)args->embedding.dout + column;
+    ASHLAR_STORED *place = (ASHLAR_STORED *)args->embedding.dtable +
+                           (size_t)args->embedding.tokens[at] * width + column;
+    ASHLAR_REAL sum = ASHLAR_WIDEN(*place);
+    for (uint32_t next = at + 1; next != 0;) {
+        at = next - 1;
+        next = args->links[at] & ~ASHLAR_OPS_FIRST;
+        sum += ASHLAR_WIDEN(dout[at * width]);
+    }
+    *place = ASHLAR_NARROW(sum);
+}
+
 static __device__ void ASHLAR_NAME(bias_forward)(const ashlar_linear_args *args) {
     const ASHLAR_STORED *bias = (const ASHLAR_STORED *)args->bias;
     ASHLAR_STORED *y = (ASHLAR_STORED *)args->y;

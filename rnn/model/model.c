@@ -3,6 +3,7 @@
 
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
+#include "rnn/layer/ops.h"
 #include "rnn/model/weights.h"
 
 enum { STATE_ALIGN = 256 }; /* bytes; for a set of states, and for c within it */
@@ -37,6 +38,7 @@ static ashlar_status build(ashlar_model *model, unsigned regions) {
                                    .math = model->config.math};
     ASHLAR_TRY(ashlar_rnn_create(model->device, &rnn, &model->rnn));
     ASHLAR_TRY(ashlar_ops_create(model->device, model->config.dtype, &model->ops));
+    ASHLAR_TRY(ashlar__ops_take_work(model->ops, model->allocator, model->stream, &model->work));
     const ashlar_weights weights = weights_of(model);
     return ashlar__weights_open(&weights, regions, &model->arena);
 }
@@ -61,6 +63,7 @@ void ashlar__model_destroy(ashlar_model *model) {
     }
     ashlar_arena_destroy(model->arena);
     ashlar_ops_destroy(model->ops);
+    ASHLAR_IGNORE(ashlar_free(model->allocator, model->work)); /* is a block of it, or NULL */
     ashlar_rnn_destroy(model->rnn);
     ashlar__host_free(model);
 }

@@ -44,6 +44,7 @@ typedef struct ashlar_model {
     ashlar_stream stream; /* the model queues all its work here */
     ashlar_rnn *rnn;
     ashlar_ops *ops;
+    void *work; /* of ops; NULL: they need none */
     ashlar_arena *arena;
     ashlar_model_views parameters;
     ashlar_model_views gradients; /* NULL pointers in a model for inference */

@@ -3,6 +3,7 @@
 
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
+#include "rnn/layer/ops.h"
 #include "rnn/model/weights.h"
 
 static size_t linear_inputs(const ashlar_tagger *tagger) {
@@ -68,6 +69,8 @@ static ashlar_status create_rnns(ashlar_tagger *tagger) {
 static ashlar_status build(ashlar_tagger *tagger, unsigned regions) {
     ASHLAR_TRY(create_rnns(tagger));
     ASHLAR_TRY(ashlar_ops_create(tagger->device, tagger->config.dtype, &tagger->ops));
+    ASHLAR_TRY(
+        ashlar__ops_take_work(tagger->ops, tagger->allocator, tagger->stream, &tagger->work));
     const ashlar_weights weights = weights_of(tagger);
     return ashlar__weights_open(&weights, regions, &tagger->arena);
 }
@@ -92,6 +95,7 @@ void ashlar__tagger_destroy(ashlar_tagger *tagger) {
     }
     ashlar_arena_destroy(tagger->arena);
     ashlar_ops_destroy(tagger->ops);
+    ASHLAR_IGNORE(ashlar_free(tagger->allocator, tagger->work)); /* is a block of it, or NULL */
     ashlar_rnn_destroy(tagger->character_rnn);
     ashlar_rnn_destroy(tagger->word_rnn);
     ashlar_rnn_destroy(tagger->word_rnn_predict);

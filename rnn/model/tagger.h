@@ -65,6 +65,7 @@ typedef struct ashlar_tagger {
     ashlar_rnn *character_rnn, *word_rnn;
     ashlar_rnn *word_rnn_predict; /* word_rnn without dropout, for predictions */
     ashlar_ops *ops;
+    void *work; /* of ops; NULL: they need none */
     ashlar_arena *arena;
     ashlar_tagger_views parameters;
     ashlar_tagger_views gradients; /* NULL pointers in a tagger for inference */

@@ -258,9 +258,9 @@ static ashlar_status verify(const ashlar_train_command *c, ashlar_device *device
     ashlar_verification found;
     ASHLAR_TRY(ashlar__train_verify(device, tasks, plain, &found));
     if (!c->is_quiet) {
-        printf("Verified: the first step's loss and the gradients of %zu tensors are the CPU's; "
-               "the furthest\noff by %.1f %% of what is allowed.\n",
-               found.tensors, 100 * found.worst);
+        printf("Verified: the first step's loss, %zu outputs of its operations and the gradients "
+               "of %zu tensors\nare the CPU's; the furthest off by %.1f %% of what is allowed.\n",
+               found.outputs, found.tensors, 100 * found.worst);
     }
     return ASHLAR_OK;
 }

@@ -186,8 +186,32 @@ static void print_graphs(FILE *out, const ashlar_train_report *r) {
     }
 }
 
+/* On a software device there is nobody else who could ask. */
+static void print_warmup(FILE *out, const ashlar_train_report *r) {
+    const bool is_alone = r->device.kind == ASHLAR_DEVICE_SOFT;
+    char warmed[64];
+    (void)(r->warmed_count > 1
+               ? snprintf(warmed, sizeof warmed, "%zu batches of lengths %zu to %zu",
+                          r->warmed_count, r->warmed_length, r->warmed_least)
+               : snprintf(warmed, sizeof warmed, "one batch of length %zu", r->warmed_length));
+    fprintf(out,
+            "Batches of %zu had %zu different lengths, up to %zu; the warm-up ran %s,\n"
+            "and after it %s asked the driver for memory, streams or attributes %llu times (calls\n"
+            "of the allocator: %llu).\n",
+            r->batch, r->lengths_distinct, r->max_length, warmed,
+            is_alone ? "the process" : "ashlar", (unsigned long long)r->training.management,
+            (unsigned long long)r->stats.driver_calls_sealed);
+    if (!is_alone) {
+        fprintf(out, "What cuDNN, cuBLAS and the CUDA runtime ask by themselves is not counted: "
+                     "`nsys profile\n"
+                     "--trace=cuda` shows the calls of the whole process.\n");
+    }
+    if (r->is_tf32) {
+        fprintf(out, "The layers multiplied f32 in TF32: factors had 10 bits of mantissa.\n");
+    }
+}
+
 void ashlar__report_print(FILE *out, const ashlar_train_report *r) {
-    const ashlar_stats *stats = &r->stats;
     const char *unit = r->unit != NULL ? r->unit : "symbol";
     char resumed[32];
     (void)snprintf(resumed, sizeof resumed, " after %zu", r->resumed);
@@ -198,15 +222,7 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *r) {
             r->device.kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda", r->device.ordinal,
             (unsigned long long)r->tokens, unit, r->seconds, r->tokens_per_s, r->loss_first,
             r->loss_last, unit);
-    fprintf(
-        out,
-        "Batches of %zu had %zu different lengths, up to %zu; the warm-up ran one batch of length "
-        "%zu,\n"
-        "and after it the process asked the driver for memory, streams or attributes %llu times "
-        "(calls\n"
-        "of the allocator: %llu).\n",
-        r->batch, r->lengths_distinct, r->max_length, r->warmed_length,
-        (unsigned long long)r->training.management, (unsigned long long)stats->driver_calls_sealed);
+    print_warmup(out, r);
     fprintf(out, "The %zu parameters %s.\n", r->parameters,
             r->weights_contiguous ? "lie in one contiguous range, every view where it was placed"
                                   : "are NOT where the arena placed them");
@@ -330,6 +346,7 @@ static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
     ashlar__json_add_uint64(w, "allocations_served_without_driver",
                             s->served_planned + s->served_cached + s->served_same_stream);
     ashlar__json_add_bool(w, "weights_contiguous", r->weights_contiguous);
+    ashlar__json_add_bool(w, "tf32", r->is_tf32);
     put_tags(w, s, r->growth);
 }
 

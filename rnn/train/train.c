@@ -253,6 +253,10 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
     if (ashlar__train_pads(&t->config)) {
         ASHLAR_TRY(ashlar__step_fixed_begin(t, warm.is_planned));
     }
+    report.is_tf32 = t->config.allows_tf32 && t->config.dtype == ASHLAR_F32 &&
+                     report.device.kind == ASHLAR_DEVICE_CUDA;
+    report.warmed_count = t->warmed_count;
+    report.warmed_least = t->warmed_least;
     ASHLAR_TRY(ashlar__train_buckets_begin(&t->buckets, t->allocator, &t->warmup));
     ASHLAR_TRY(end_phase(t, &last, &report.warmup));
     ASHLAR_TRY(ashlar__train_loop(t, show, context, &report));

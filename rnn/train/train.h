@@ -144,7 +144,9 @@ typedef struct ashlar_train_report {
     size_t parameters;       /* elements, without padding */
     size_t batch;            /* sequences per step */
     size_t max_length;       /* time steps of the longest sequence */
-    size_t warmed_length;    /* time steps of the longest part; the warm-up ran this length */
+    size_t warmed_length;    /* time steps of the longest part; the warm-up ran this length ... */
+    size_t warmed_count;     /* ... and others, so many in all, ... */
+    size_t warmed_least;     /* down to this one */
     size_t lengths_distinct; /* how many different T the steps had */
     size_t sequences;        /* sequences per epoch */
     const char *unit;        /* what a token is called; NULL: "symbol" */
@@ -170,6 +172,7 @@ typedef struct ashlar_train_report {
     const ashlar_train_rank *ranks;             /* [rank_count], the caller's; 0: no other ranks */
     size_t rank_count;
     bool weights_contiguous;                    /* ashlar_arena_check() succeeded at the end */
+    bool is_tf32;                               /* the layers' F32 were multiplied in TF32 */
 } ashlar_train_report;
 
 enum { ASHLAR_TRAIN_RECENT = 10, ASHLAR_TRAIN_ABOVE = 50 };

@@ -38,6 +38,7 @@ struct ashlar_trainer {
     ashlar_prefetch prefetch;
     uint64_t event_calls_before;  /* prefetch.event_calls at the end of the last phase */
     ashlar_warmup_options warmup; /* maps lengths to step keys */
+    size_t warmed_count, warmed_least; /* real steps of the warm-up; the shortest one */
     ashlar_train_buckets buckets;
     ashlar_optimizer *optimizer;
     double *votes;  /* device, as in the outcome; the losses follow it */

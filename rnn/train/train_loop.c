@@ -75,6 +75,8 @@ static double loss_of(const ashlar_trainer *t, size_t step) {
 
 ashlar_status ashlar__train_warm_step(void *user, size_t length) {
     ashlar_trainer *t = user;
+    t->warmed_count++;
+    t->warmed_least = length;
     t->task->table->make_dummy(t->task, 0, length);
     ASHLAR_TRY(t->task->table->upload(t->task, 0, t->stream));
     ASHLAR_TRY(ashlar__train_clear_sums(t, 0, 1));

@@ -1,7 +1,9 @@
-/* train_verify.c - runs a training's first step on a device and on the CPU, and compares. */
+/* train_verify.c - runs a training's first step on a device and on the CPU, and compares what the
+ * operations have put out, the loss, and the gradients. */
 #include "rnn/train/train_verify.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -25,6 +27,65 @@ ashlar_train_config ashlar__train_verify_config(const ashlar_train_config *confi
     plain.save_every = 0;
     return plain;
 }
+
+/* ---- what operations put out: the step's buffers, as they are given back ---- */
+
+enum { OUTPUTS_MAX = 64 }; /* a step has fewer; of a word's tokens the first ones are compared */
+
+typedef struct output {
+    const char *name;
+    const void *there; /* on the device; NULL: given back */
+    unsigned char *values;
+    size_t bytes;
+} output;
+
+/* One device's side. */
+typedef struct side {
+    ashlar_train_config config;
+    ashlar_buffer_hooks hooks;
+    ashlar_trainer *trainer;
+    double loss;
+    output outputs[OUTPUTS_MAX];
+    size_t count;
+} side;
+
+static ashlar_status take_output(void *context, const ashlar_buffer_request *request,
+                                 ashlar_allocator *allocator, ashlar_stream stream, void **out) {
+    side *s = context;
+    ASHLAR_TRY(ashlar_alloc_tagged(allocator, request->bytes, request->tag, stream, out));
+    if (request->tag == ASHLAR_TAG_ACTIVATIONS && s->count < OUTPUTS_MAX) {
+        s->outputs[s->count++] =
+            (output){.name = request->name, .there = *out, .bytes = request->bytes};
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status keep(const side *s, output *o) {
+    const ashlar_trainer *t = s->trainer;
+    const void *there = o->there;
+    o->there = NULL;
+    ASHLAR_HOST_NEW(o->values, o->bytes, "verify: no host memory for the %s", o->name);
+    ASHLAR_TRY(ashlar_copy_to_host(t->device, o->values, there, o->bytes, t->stream));
+    return ashlar_stream_synchronize(t->device, t->stream);
+}
+
+static ashlar_status give_output(void *context, ashlar_allocator *allocator, void *ptr) {
+    side *s = context;
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < s->count && status == ASHLAR_OK; i++) {
+        status = s->outputs[i].there == ptr ? keep(s, &s->outputs[i]) : ASHLAR_OK;
+    }
+    const ashlar_status given = ashlar_free(allocator, ptr);
+    return status == ASHLAR_OK ? given : status;
+}
+
+static void drop_outputs(side *s) {
+    while (s->count > 0) {
+        ashlar__host_free(s->outputs[--s->count].values);
+    }
+}
+
+/* ---- tensors ---- */
 
 /* Copy a tensor of a region to the host, or from there. */
 static ashlar_status copy_tensor(const ashlar_trainer *t, size_t i, ashlar_region region,
@@ -59,19 +120,22 @@ static ashlar_status copy_weights(const ashlar_trainer *from, const ashlar_train
 }
 
 /* Draw the first batch, and compute its first part's loss and gradients. */
-static ashlar_status compute(ashlar_trainer *t, double *loss) {
+static ashlar_status compute(side *s) {
+    ashlar_trainer *t = s->trainer;
     const ashlar_task_table *table = t->task->table;
     const ashlar_task_batch batch = table->next(t->task, 0);
     ASHLAR_TRY(table->upload(t->task, 0, t->stream));
     ASHLAR_TRY(ashlar__train_clear_sums(t, 0, batch.parts));
     ASHLAR_TRY(table->step(t->task, 0, 0, ashlar__train_seed(t, 1), t->losses));
-    ASHLAR_TRY(ashlar_copy_to_host(t->device, loss, t->losses, sizeof *loss, t->stream));
+    ASHLAR_TRY(ashlar_copy_to_host(t->device, &s->loss, t->losses, sizeof s->loss, t->stream));
     return ashlar_stream_synchronize(t->device, t->stream);
 }
 
 static double element(const void *values, ashlar_dtype dtype, size_t i) {
     return dtype == ASHLAR_F64 ? ((const double *)values)[i] : (double)((const float *)values)[i];
 }
+
+/* ---- comparing ---- */
 
 /* How far two tensors are apart. */
 typedef struct distance {
@@ -80,15 +144,20 @@ typedef struct distance {
     double allowed;
 } distance;
 
-static distance measure(const void *got, const void *want, const ashlar_tensor_info *info) {
+/* `has_padding`: where `want` is 0, which padding is, `got` may be anything. */
+static distance measure(const void *got, const void *want, ashlar_dtype dtype, size_t count,
+                        bool has_padding) {
     double largest = LEAST;
     distance d = {.part = -1};
-    for (size_t i = 0; i < info->elements; i++) {
-        largest = fmax(largest, fabs(element(want, info->dtype, i)));
+    for (size_t i = 0; i < count; i++) {
+        largest = fmax(largest, fabs(element(want, dtype, i)));
     }
-    d.allowed = largest * (info->dtype == ASHLAR_F64 ? TOLERANCE_F64 : TOLERANCE_F32);
-    for (size_t i = 0; i < info->elements; i++) {
-        const double off = fabs(element(got, info->dtype, i) - element(want, info->dtype, i));
+    d.allowed = largest * (dtype == ASHLAR_F64 ? TOLERANCE_F64 : TOLERANCE_F32);
+    for (size_t i = 0; i < count; i++) {
+        if (has_padding && element(want, dtype, i) == 0) {
+            continue;
+        }
+        const double off = fabs(element(got, dtype, i) - element(want, dtype, i));
         const double part = isfinite(off) ? off / d.allowed : INFINITY;
         if (part > d.part) {
             d.at = i;
@@ -96,6 +165,37 @@ static distance measure(const void *got, const void *want, const ashlar_tensor_i
         }
     }
     return d;
+}
+
+/* What is compared: "the gradient of %s" and so on, in the error's detail. */
+static ashlar_status compare_values(const char *what, const char *name, const void *const values[2],
+                                    ashlar_dtype dtype, size_t count, bool has_padding,
+                                    ashlar_verification *out) {
+    const distance d = measure(values[0], values[1], dtype, count, has_padding);
+    ASHLAR_FAIL_IF(!(d.part < 1), ASHLAR_EDRIVER,
+                   "verify: the %s%s, element %zu of %zu, is %.9g on the device, %.9g on the CPU "
+                   "(allowed: %.2g)",
+                   what, name, d.at, count, element(values[0], dtype, d.at),
+                   element(values[1], dtype, d.at), d.allowed);
+    out->worst = fmax(out->worst, d.part);
+    return ASHLAR_OK;
+}
+
+/* In the order in which the step took them. A device may have further buffers of its own. */
+static ashlar_status compare_outputs(const side sides[2], ashlar_verification *out) {
+    const ashlar_dtype dtype = sides[0].config.dtype;
+    for (size_t i = 0, k = 0; i < sides[0].count; i++) {
+        const output *got = &sides[0].outputs[i], *want = &sides[1].outputs[k];
+        if (k == sides[1].count || strcmp(got->name, want->name) != 0) {
+            continue;
+        }
+        const void *const values[2] = {got->values, want->values};
+        ASHLAR_TRY(compare_values("", got->name, values, dtype,
+                                  got->bytes / ashlar_dtype_bytes(dtype), true, out));
+        out->outputs++;
+        k++;
+    }
+    return ASHLAR_OK;
 }
 
 static ashlar_status compare_losses(double got, double want, ashlar_dtype dtype) {
@@ -108,49 +208,45 @@ static ashlar_status compare_losses(double got, double want, ashlar_dtype dtype)
 }
 
 /* rooms: two, each for the largest tensor. */
-static ashlar_status compare_tensor(ashlar_trainer *const both[2], void *const rooms[2], size_t i,
+static ashlar_status compare_tensor(const side sides[2], void *const rooms[2], size_t i,
                                     ashlar_verification *out) {
     ashlar_tensor_info info;
-    ashlar_arena_tensor(both[0]->task->arena, i, &info);
+    ashlar_arena_tensor(sides[0].trainer->task->arena, i, &info);
     for (int k = 0; k < 2; k++) {
-        ASHLAR_TRY(copy_tensor(both[k], i, ASHLAR_REGION_GRADIENTS, rooms[k], false));
-        ASHLAR_TRY(ashlar_stream_synchronize(both[k]->device, both[k]->stream));
+        const ashlar_trainer *t = sides[k].trainer;
+        ASHLAR_TRY(copy_tensor(t, i, ASHLAR_REGION_GRADIENTS, rooms[k], false));
+        ASHLAR_TRY(ashlar_stream_synchronize(t->device, t->stream));
     }
-    const distance d = measure(rooms[0], rooms[1], &info);
-    ASHLAR_FAIL_IF(!(d.part < 1), ASHLAR_EDRIVER,
-                   "verify: the gradient of %s, element %zu of %zu, is %.9g on the device, %.9g on "
-                   "the CPU (allowed: %.2g)",
-                   info.name, d.at, info.elements, element(rooms[0], info.dtype, d.at),
-                   element(rooms[1], info.dtype, d.at), d.allowed);
-    out->worst = fmax(out->worst, d.part);
+    const void *const values[2] = {rooms[0], rooms[1]};
+    ASHLAR_TRY(
+        compare_values("gradient of ", info.name, values, info.dtype, info.elements, false, out));
     out->tensors++;
     return ASHLAR_OK;
 }
 
-static ashlar_status compare(ashlar_trainer *const both[2], void *const rooms[2],
-                             ashlar_verification *out) {
-    const ashlar_arena *arena = both[0]->task->arena;
-    double losses[2];
-    ASHLAR_TRY(copy_weights(both[0], both[1], rooms[0]));
+static ashlar_status compare(side sides[2], void *const rooms[2], ashlar_verification *out) {
+    const ashlar_arena *arena = sides[0].trainer->task->arena;
+    ASHLAR_TRY(copy_weights(sides[0].trainer, sides[1].trainer, rooms[0]));
     for (int k = 0; k < 2; k++) {
-        ASHLAR_TRY(compute(both[k], &losses[k]));
+        ASHLAR_TRY(compute(&sides[k]));
     }
-    ASHLAR_TRY(compare_losses(losses[0], losses[1], both[0]->config.dtype));
-    out->loss = losses[1];
+    ASHLAR_TRY(compare_outputs(sides, out));
+    ASHLAR_TRY(compare_losses(sides[0].loss, sides[1].loss, sides[0].config.dtype));
+    out->loss = sides[1].loss;
     for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
-        ASHLAR_TRY(compare_tensor(both, rooms, i, out));
+        ASHLAR_TRY(compare_tensor(sides, rooms, i, out));
     }
     return ASHLAR_OK;
 }
 
-static ashlar_status compare_in_rooms(ashlar_trainer *const both[2], ashlar_verification *out) {
-    const size_t bytes = largest_tensor(both[0]->task->arena);
+static ashlar_status compare_in_rooms(side sides[2], ashlar_verification *out) {
+    const size_t bytes = largest_tensor(sides[0].trainer->task->arena);
     void *const rooms[2] = {ashlar__host_calloc(1, bytes), ashlar__host_calloc(1, bytes)};
     const ashlar_status status =
         rooms[0] == NULL || rooms[1] == NULL
             ? ashlar__fail(ASHLAR_EHOSTMEM, "verify: no host memory for a tensor of %zu bytes",
                            bytes)
-            : compare(both, rooms, out);
+            : compare(sides, rooms, out);
     ashlar__host_free(rooms[0]);
     ashlar__host_free(rooms[1]);
     return status;
@@ -158,16 +254,22 @@ static ashlar_status compare_in_rooms(ashlar_trainer *const both[2], ashlar_veri
 
 /* Create both trainers, or none. */
 static ashlar_status open_both(ashlar_device *const devices[2], ashlar_task *tasks[2],
-                               const ashlar_train_config *config, ashlar_trainer *both[2]) {
-    both[0] = both[1] = NULL;
-    ashlar_status status = ashlar__trainer_create(devices[0], tasks[0], config, &both[0]);
+                               const ashlar_train_config *config, side sides[2]) {
+    for (int k = 0; k < 2; k++) {
+        sides[k].hooks =
+            (ashlar_buffer_hooks){.take = take_output, .give = give_output, .context = &sides[k]};
+        sides[k].config = *config;
+        sides[k].config.hooks = &sides[k].hooks;
+    }
+    ashlar_status status =
+        ashlar__trainer_create(devices[0], tasks[0], &sides[0].config, &sides[0].trainer);
     if (status != ASHLAR_OK) {
         tasks[1]->table->destroy(tasks[1]);
         return status;
     }
-    status = ashlar__trainer_create(devices[1], tasks[1], config, &both[1]);
+    status = ashlar__trainer_create(devices[1], tasks[1], &sides[1].config, &sides[1].trainer);
     if (status != ASHLAR_OK) {
-        ashlar__trainer_destroy(both[0]);
+        ashlar__trainer_destroy(sides[0].trainer);
     }
     return status;
 }
@@ -175,7 +277,7 @@ static ashlar_status open_both(ashlar_device *const devices[2], ashlar_task *tas
 ashlar_status ashlar__train_verify(ashlar_device *device, ashlar_task *tasks[2],
                                    const ashlar_train_config *config, ashlar_verification *out) {
     ashlar_device *devices[2] = {device, NULL};
-    ashlar_trainer *both[2];
+    side sides[2] = {0};
     ashlar_verification found = {0};
     ashlar_device_info info;
     ashlar_device_get_info(device, &info);
@@ -189,11 +291,13 @@ ashlar_status ashlar__train_verify(ashlar_device *device, ashlar_task *tasks[2],
         tasks[1]->table->destroy(tasks[1]);
         return status;
     }
-    status = open_both(devices, tasks, config, both);
+    status = open_both(devices, tasks, config, sides);
     if (status == ASHLAR_OK) {
-        status = compare_in_rooms(both, &found);
-        ashlar__trainer_destroy(both[1]);
-        ashlar__trainer_destroy(both[0]);
+        status = compare_in_rooms(sides, &found);
+        ashlar__trainer_destroy(sides[1].trainer);
+        ashlar__trainer_destroy(sides[0].trainer);
+        drop_outputs(&sides[0]);
+        drop_outputs(&sides[1]);
     }
     ashlar_device_close(devices[1]);
     if (status == ASHLAR_OK) {

@@ -67,17 +67,32 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaM
     return cudaMemcpy2DAsync(dst, bytes, src, bytes, bytes, 1, kind, stream);
 }
 
-static cudaError_t wait_after(cudaError_t error) {
-    return error == cudaSuccess ? cudaStreamSynchronize(NULL) : error;
+/* It waits for no more than CUDA says ("API synchronization behavior"): before pageable bytes are
+ * staged, which need not have arrived on return; after copies to the host and from page-locked
+ * memory; not for copies on the device. */
+cudaError_t cudaMemcpy2D(void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                         size_t width, size_t height, enum cudaMemcpyKind kind) {
+    const cudart_driver *driver;
+    unsigned int type = 0;
+    const cu_result entered = ashlar_cudart_enter(&driver);
+    if (entered != CU_SUCCESS) {
+        return ashlar_cudart_done(entered);
+    }
+    const enum cudaMemcpyKind way = kind == cudaMemcpyDefault ? kind_of(driver, dst, src) : kind;
+    const bool is_staged =
+        way == cudaMemcpyHostToDevice &&
+        driver->pointer_get_attribute(&type, FAKE_POINTER_MEMORY_TYPE, in(src)) != CU_SUCCESS;
+    cudaError_t error = is_staged ? cudaStreamSynchronize(NULL) : cudaSuccess;
+    if (error == cudaSuccess) {
+        error = cudaMemcpy2DAsync(dst, dst_pitch, src, src_pitch, width, height, way, NULL);
+    }
+    return error != cudaSuccess || is_staged || way == cudaMemcpyDeviceToDevice
+               ? error
+               : cudaStreamSynchronize(NULL);
 }
 
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind) {
-    return wait_after(cudaMemcpyAsync(dst, src, bytes, kind, NULL));
-}
-
-cudaError_t cudaMemcpy2D(void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
-                         size_t width, size_t height, enum cudaMemcpyKind kind) {
-    return wait_after(cudaMemcpy2DAsync(dst, dst_pitch, src, src_pitch, width, height, kind, NULL));
+    return cudaMemcpy2D(dst, bytes, src, bytes, bytes, 1, kind);
 }
 
 /* ---- fills ---- */

@@ -14,7 +14,11 @@
 
 struct cublasContext {
     cu_stream stream;
+    void *workspace;
+    size_t workspace_bytes;
 };
+
+enum { WORKSPACE_ALIGN = 256, WORKSPACE_STRIDE = 4096 };
 
 fake_cublas_control fake_cublas;
 
@@ -58,7 +62,17 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
 
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
     ENTER();
-    handle->stream = (cu_stream)stream;
+    *handle = (struct cublasContext){.stream = (cu_stream)stream}; /* it ends the workspace */
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, size_t bytes) {
+    ENTER();
+    if ((uintptr_t)workspace % WORKSPACE_ALIGN != 0) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    handle->workspace = workspace;
+    handle->workspace_bytes = bytes;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -76,6 +90,8 @@ typedef struct job {
     double alpha, beta;
     matrix a, b;
     void *c;
+    char *workspace;
+    size_t workspace_bytes;
 } job;
 
 static double get(cudaDataType type, const void *data, size_t i) {
@@ -114,9 +130,15 @@ static double element(const job *o, const matrix *m, int i, int j) {
     return get(o->type, m->data, row + col * (size_t)m->stride);
 }
 
-/* With a beta of 0, c is not read. */
+/* With a beta of 0, c is not read. Whatever the workspace held is lost, from end to end. */
 static void run(void *user_data) {
     const job *o = user_data;
+    for (size_t i = 0; i < o->workspace_bytes; i += WORKSPACE_STRIDE) {
+        o->workspace[i] = (char)~o->workspace[i];
+    }
+    if (o->workspace_bytes > 0) {
+        o->workspace[o->workspace_bytes - 1] = -1;
+    }
     for (int j = 0; j < o->n; j++) {
         for (int i = 0; i < o->m; i++) {
             const size_t at = (size_t)i + (size_t)j * (size_t)o->ldc;
@@ -163,7 +185,14 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cubla
     o->beta = scalar(a_type, beta);
     o->a = (matrix){a, lda, op_a == CUBLAS_OP_T};
     o->b = (matrix){b, ldb, op_b == CUBLAS_OP_T};
+    o->workspace = handle->workspace;
+    o->workspace_bytes = handle->workspace_bytes;
+    pthread_mutex_lock(&lock);
     fake_cublas.compute_type = (int)compute;
+    fake_cublas.unaided += handle->workspace == NULL;
+    fake_cublas.workspace = handle->workspace;
+    fake_cublas.workspace_bytes = handle->workspace_bytes;
+    pthread_mutex_unlock(&lock);
     return fake_launch(handle->stream, run, o) == CU_SUCCESS ? CUBLAS_STATUS_SUCCESS
                                                              : CUBLAS_STATUS_EXECUTION_FAILED;
 }

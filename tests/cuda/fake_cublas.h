@@ -13,6 +13,9 @@ typedef struct fake_cublas_control {
     long fail_at;     /* the n-th of them from now on, from 1; 0: none */
     int fail_status;  /* and what it returns */
     int compute_type; /* of the last product */
+    long unaided;     /* products for which the real one would have taken memory of its own */
+    void *workspace;  /* of the last product; NULL: none was set */
+    size_t workspace_bytes;
 } fake_cublas_control;
 
 extern ASHLAR_API fake_cublas_control fake_cublas;

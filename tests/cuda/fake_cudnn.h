@@ -39,6 +39,8 @@ typedef struct fake_cudnn_control {
     fake_cudnn_plant plant;
     bool refuses_small;             /* no sizes for PERSIST_STATIC_SMALL_H */
     int algorithm;                  /* of the last pass that ran */
+    unsigned kernels;               /* bit n: a pass had 2^n .. 2^(n+1)-1 steps. The real one
+                                     * loads kernels and takes memory when it first needs them */
     char log[FAKE_CUDNN_LOG_BYTES]; /* "call(arguments) ", for calls that describe or compute */
     char misuse[256];               /* the first thing that the real one would have answered with a
                                        fault, or wrong numbers; "" */

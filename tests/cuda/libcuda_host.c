@@ -165,10 +165,7 @@ cu_result ashlar_fake_memcpy_dtoh_async(void *dst, cu_ptr src, size_t bytes, cu_
     if (!ashlar_fake_is_host(src, bytes)) {
         return ashlar__soft_memcpy_dtoh_async(dst, src, bytes, stream);
     }
-    const cu_result result = queue(&work, false, stream);
-    return result == CU_SUCCESS && !ashlar_fake_is_host((uintptr_t)dst, bytes)
-               ? ashlar__soft_stream_synchronize(stream)
-               : result;
+    return queue(&work, false, stream);
 }
 
 cu_result ashlar_fake_memcpy_dtod_async(cu_ptr dst, cu_ptr src, size_t bytes, cu_stream stream) {
@@ -178,14 +175,19 @@ cu_result ashlar_fake_memcpy_dtod_async(cu_ptr dst, cu_ptr src, size_t bytes, cu
                : ashlar__soft_memcpy_dtod_async(dst, src, bytes, stream);
 }
 
-/* ---- work that is over when the call returns ---- */
+/* ---- "synchronous" calls, which wait for no more than "API synchronization behavior" says ---- */
 
 static cu_result wait_after(cu_result result) {
     return result == CU_SUCCESS ? ashlar__soft_stream_synchronize(NULL) : result;
 }
 
+/* Pageable bytes are staged once the stream is done; they need not have arrived on return. */
 cu_result ashlar_fake_memcpy_htod(cu_ptr dst, const void *src, size_t bytes) {
-    return wait_after(ashlar_fake_memcpy_htod_async(dst, src, bytes, NULL));
+    if (ashlar_fake_is_host((uintptr_t)src, bytes)) {
+        return wait_after(ashlar_fake_memcpy_htod_async(dst, src, bytes, NULL));
+    }
+    const cu_result result = ashlar__soft_stream_synchronize(NULL);
+    return result == CU_SUCCESS ? ashlar_fake_memcpy_htod_async(dst, src, bytes, NULL) : result;
 }
 
 cu_result ashlar_fake_memcpy_dtoh(void *dst, cu_ptr src, size_t bytes) {
@@ -193,11 +195,12 @@ cu_result ashlar_fake_memcpy_dtoh(void *dst, cu_ptr src, size_t bytes) {
 }
 
 cu_result ashlar_fake_memcpy_dtod(cu_ptr dst, cu_ptr src, size_t bytes) {
-    return wait_after(ashlar_fake_memcpy_dtod_async(dst, src, bytes, NULL));
+    return ashlar_fake_memcpy_dtod_async(dst, src, bytes, NULL);
 }
 
 cu_result ashlar_fake_memset_d8(cu_ptr dst, unsigned char value, size_t bytes) {
-    return wait_after(ashlar_fake_memset_d8_async(dst, value, bytes, NULL));
+    const cu_result result = ashlar_fake_memset_d8_async(dst, value, bytes, NULL);
+    return ashlar_fake_is_host(dst, bytes) ? wait_after(result) : result;
 }
 
 /* ---- callbacks ---- */

@@ -16,7 +16,7 @@
 /* What a compiled image begins with. */
 #define FATBIN_MAGIC 0xBA55ED50u
 
-enum { KERNELS_MAX = 64 };
+enum { KERNELS_MAX = 128 };
 
 /* A module is its context's, and so are its functions: a pointer to one's place. */
 typedef struct CUmod_st {

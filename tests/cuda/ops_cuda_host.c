@@ -22,6 +22,7 @@
 ASHLAR_OPS_KERNEL_MAP(RUN_TYPES)
 RUN(loss_count, cross_entropy)
 RUN(loss_sum, cross_entropy)
+RUN(embedding_link, chain)
 
 #define ROW(function, kind) \
     {"ashlar_kernel_" #function, sizeof(ashlar_##kind##_args), run_##function},
@@ -31,7 +32,8 @@ RUN(loss_sum, cross_entropy)
     ROW(function##_f16, kind)     \
     ROW(function##_bf16, kind)
 static const host_kernel kernels[] = {
-    ASHLAR_OPS_KERNEL_MAP(ROW_TYPES) ROW(loss_count, cross_entropy) ROW(loss_sum, cross_entropy)};
+    ASHLAR_OPS_KERNEL_MAP(ROW_TYPES) ROW(loss_count, cross_entropy)
+        ROW(loss_sum, cross_entropy) ROW(embedding_link, chain)};
 
 const host_kernel *ops_kernel_at(size_t number) {
     return number < sizeof kernels / sizeof *kernels ? &kernels[number] : NULL;

@@ -14,13 +14,15 @@
     static void run_##kernel(const void *job, unsigned blocks, unsigned threads) { \
         emulate(call_##kernel, job, blocks, threads);                              \
     }
-#define RUN_UPDATE(name, function, has1, has2) RUN(function)
+#define RUN_UPDATE(name, function, has1, has2) \
+    RUN(function##_f32) RUN(function##_f64) RUN(function##_f16) RUN(function##_bf16)
 RUN(sum)
 RUN(decide)
 ASHLAR_ALGORITHM_MAP(RUN_UPDATE)
 
 #define ROW(kernel) {"ashlar_kernel_" #kernel, sizeof(ashlar_optimizer_job), run_##kernel},
-#define ROW_UPDATE(name, function, has1, has2) ROW(function)
+#define ROW_UPDATE(name, function, has1, has2) \
+    ROW(function##_f32) ROW(function##_f64) ROW(function##_f16) ROW(function##_bf16)
 static const host_kernel kernels[] = {ROW(sum) ROW(decide) ASHLAR_ALGORITHM_MAP(ROW_UPDATE)};
 
 const host_kernel *optimizer_kernel_at(size_t number) {

@@ -1,6 +1,7 @@
 /*
- * test_small_contexts.c - the contexts of the fake driver are as far apart as a real driver's, so
- * that a test of ours which mixes them fails.
+ * test_small_contexts.c - the fake driver is as strict as a real one where a test of ours would
+ * otherwise pass that must not: contexts are apart and take memory, calls wait for no more than
+ * they must, and mapped memory is told of by its handles and has no CUDA IPC.
  *
  * Run with the folder of the fake libcuda.so.1 first in LD_LIBRARY_PATH.
  */
@@ -13,36 +14,51 @@
 
 #define MIB ((size_t)1 << 20)
 #define PER_THREAD ((cu_stream)(uintptr_t)CU_STREAM_PER_THREAD)
-enum { POINTER_CONTEXT = 1 };
+enum { POINTER_CONTEXT = 1, POINTER_IS_IPC_CAPABLE = 10, POINTER_RANGE_START = 11 };
 
-#define CALLS(X)                                                                                \
-    X(init, cuInit, (unsigned int flags))                                                       \
-    X(retain, cuDevicePrimaryCtxRetain, (cu_context * context, cu_device device))               \
-    X(ctx_create, cuCtxCreate_v2, (cu_context * context, unsigned int flags, cu_device device)) \
-    X(ctx_destroy, cuCtxDestroy_v2, (cu_context context))                                       \
-    X(ctx_set, cuCtxSetCurrent, (cu_context context))                                           \
-    X(ctx_synchronize, cuCtxSynchronize, (void))                                                \
-    X(get_info, cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes))                   \
-    X(mem_alloc, cuMemAlloc_v2, (cu_ptr * ptr, size_t bytes))                                   \
-    X(mem_alloc_async, cuMemAllocAsync, (cu_ptr * ptr, size_t bytes, cu_stream stream))         \
-    X(mem_free, cuMemFree_v2, (cu_ptr ptr))                                                     \
-    X(pointer, cuPointerGetAttribute, (void *data, unsigned int attribute, cu_ptr ptr))         \
-    X(launch_host, cuLaunchHostFunc, (cu_stream stream, cu_host_fn fn, void *user_data))        \
-    X(stream_create, cuStreamCreate, (cu_stream * stream, unsigned int flags))                  \
-    X(stream_get_ctx, cuStreamGetCtx, (cu_stream stream, cu_context * context))                 \
-    X(stream_get_id, cuStreamGetId, (cu_stream stream, unsigned long long *id))                 \
-    X(stream_query, cuStreamQuery, (cu_stream stream))                                          \
-    X(stream_wait, cuStreamWaitEvent, (cu_stream stream, cu_event event, unsigned int flags))   \
-    X(event_create, cuEventCreate, (cu_event * event, unsigned int flags))                      \
-    X(event_record, cuEventRecord, (cu_event event, cu_stream stream))                          \
-    X(event_query, cuEventQuery, (cu_event event))                                              \
-    X(module_load, cuModuleLoadData, (cu_module * module, const void *image))                   \
-    X(module_unload, cuModuleUnload, (cu_module module))                                        \
-    X(get_function, cuModuleGetFunction,                                                        \
-      (cu_function * function, cu_module module, const char *name))                             \
-    X(launch, cuLaunchKernel,                                                                   \
-      (cu_function function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,     \
-       unsigned int block_x, unsigned int block_y, unsigned int block_z,                        \
+#define CALLS(X)                                                                                 \
+    X(init, cuInit, (unsigned int flags))                                                        \
+    X(retain, cuDevicePrimaryCtxRetain, (cu_context * context, cu_device device))                \
+    X(ctx_create, cuCtxCreate_v2, (cu_context * context, unsigned int flags, cu_device device))  \
+    X(ctx_destroy, cuCtxDestroy_v2, (cu_context context))                                        \
+    X(ctx_set, cuCtxSetCurrent, (cu_context context))                                            \
+    X(ctx_synchronize, cuCtxSynchronize, (void))                                                 \
+    X(get_info, cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes))                    \
+    X(mem_alloc, cuMemAlloc_v2, (cu_ptr * ptr, size_t bytes))                                    \
+    X(mem_alloc_async, cuMemAllocAsync, (cu_ptr * ptr, size_t bytes, cu_stream stream))          \
+    X(mem_free, cuMemFree_v2, (cu_ptr ptr))                                                      \
+    X(copy_to, cuMemcpyHtoD_v2, (cu_ptr dst, const void *src, size_t bytes))                     \
+    X(copy_back, cuMemcpyDtoH_v2, (void *dst, cu_ptr src, size_t bytes))                         \
+    X(copy, cuMemcpyDtoD_v2, (cu_ptr dst, cu_ptr src, size_t bytes))                             \
+    X(fill, cuMemsetD8_v2, (cu_ptr dst, unsigned char value, size_t bytes))                      \
+    X(host_alloc, cuMemHostAlloc, (void **ptr, size_t bytes, unsigned int flags))                \
+    X(reserve, cuMemAddressReserve,                                                              \
+      (cu_ptr * ptr, size_t bytes, size_t align, cu_ptr hint, unsigned long long flags))         \
+    X(create, cuMemCreate,                                                                       \
+      (cu_mem_handle * handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags)) \
+    X(map, cuMemMap,                                                                             \
+      (cu_ptr ptr, size_t bytes, size_t offset, cu_mem_handle handle, unsigned long long flags)) \
+    X(set_access, cuMemSetAccess,                                                                \
+      (cu_ptr ptr, size_t bytes, const cu_mem_access *access, size_t count))                     \
+    X(address_range, cuMemGetAddressRange_v2, (cu_ptr * base, size_t * bytes, cu_ptr ptr))       \
+    X(ipc_get, cuIpcGetMemHandle, (void *handle, cu_ptr ptr))                                    \
+    X(pointer, cuPointerGetAttribute, (void *data, unsigned int attribute, cu_ptr ptr))          \
+    X(launch_host, cuLaunchHostFunc, (cu_stream stream, cu_host_fn fn, void *user_data))         \
+    X(stream_create, cuStreamCreate, (cu_stream * stream, unsigned int flags))                   \
+    X(stream_get_ctx, cuStreamGetCtx, (cu_stream stream, cu_context * context))                  \
+    X(stream_get_id, cuStreamGetId, (cu_stream stream, unsigned long long *id))                  \
+    X(stream_query, cuStreamQuery, (cu_stream stream))                                           \
+    X(stream_wait, cuStreamWaitEvent, (cu_stream stream, cu_event event, unsigned int flags))    \
+    X(event_create, cuEventCreate, (cu_event * event, unsigned int flags))                       \
+    X(event_record, cuEventRecord, (cu_event event, cu_stream stream))                           \
+    X(event_query, cuEventQuery, (cu_event event))                                               \
+    X(module_load, cuModuleLoadData, (cu_module * module, const void *image))                    \
+    X(module_unload, cuModuleUnload, (cu_module module))                                         \
+    X(get_function, cuModuleGetFunction,                                                         \
+      (cu_function * function, cu_module module, const char *name))                              \
+    X(launch, cuLaunchKernel,                                                                    \
+      (cu_function function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,      \
+       unsigned int block_x, unsigned int block_y, unsigned int block_z,                         \
        unsigned int shared_bytes, cu_stream stream, void **params, void **extra))
 
 static struct {
@@ -159,6 +175,53 @@ CASE(one_waits_for_its_own_work_alone) {
     CHECK(cu.launch_host(NULL, count_up, &theirs) == CU_SUCCESS);
     CHECK(cu.ctx_synchronize() == CU_SUCCESS && theirs == 1 && ours == 0);
     CHECK(cu.ctx_destroy(made) == CU_SUCCESS && ours == 1);
+}
+
+/* NVIDIA's "API synchronization behavior": a stream is done before pageable bytes are staged, which
+ * then need not have arrived; the host waits for page-locked ones, and for what it reads. */
+CASE(synchronous_calls_wait_for_no_more_than_they_must) {
+    unsigned char mine[1] = {5}, *pinned = NULL;
+    int ran = 0;
+    cu_ptr a = 0, b = 0;
+    REQUIRE(set_up() && cu.mem_alloc(&a, 1) == CU_SUCCESS && cu.mem_alloc(&b, 1) == CU_SUCCESS);
+    REQUIRE(cu.host_alloc((void **)&pinned, 1, 0) == CU_SUCCESS);
+    const unsigned char *const on_a = (void *)(uintptr_t)a, *const on_b = (void *)(uintptr_t)b;
+    CHECK(cu.fill(a, 1, 1) == CU_SUCCESS && cu.copy(b, a, 1) == CU_SUCCESS);
+    CHECK(*on_a == 0 && *on_b == 0);
+    CHECK(cu.launch_host(NULL, count_up, &ran) == CU_SUCCESS);
+    CHECK(cu.copy_to(a, mine, 1) == CU_SUCCESS && ran == 1 && *on_a == 1 && *on_b == 1);
+    mine[0] = 6;
+    *pinned = 7;
+    CHECK(cu.copy_to(b, pinned, 1) == CU_SUCCESS && *on_a == 5 && *on_b == 7);
+    CHECK(cu.copy(a, b, 1) == CU_SUCCESS && cu.copy_back(mine, a, 1) == CU_SUCCESS);
+    CHECK(mine[0] == 7 && cu.ctx_destroy(made) == CU_SUCCESS);
+}
+
+CASE(mapped_memory_is_told_of_by_its_handles_and_has_no_ipc) {
+    const cu_mem_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
+    const cu_mem_access access = {{CU_LOCATION_DEVICE, 0}, CU_ACCESS_READWRITE};
+    cu_mem_handle handles[2];
+    cu_ptr ptr = 0, base = 0, start = 0, plain = 0;
+    unsigned char ipc[64];
+    size_t bytes = 0;
+    bool is_capable = true;
+    REQUIRE(set_up() && cu.reserve(&ptr, 4 * MIB, 0, 0, 0) == CU_SUCCESS);
+    for (size_t i = 0; i < 2; i++) {
+        CHECK(cu.create(&handles[i], 2 * MIB, &prop, 0) == CU_SUCCESS);
+        CHECK(cu.map(ptr + i * 2 * MIB, 2 * MIB, 0, handles[i], 0) == CU_SUCCESS);
+    }
+    CHECK(cu.set_access(ptr, 4 * MIB, &access, 1) == CU_SUCCESS);
+    for (size_t i = 0; i < 2; i++) {
+        const cu_ptr at = ptr + i * 2 * MIB;
+        CHECK(cu.address_range(&base, &bytes, at + 5) == CU_SUCCESS);
+        CHECK(base == at && bytes == 2 * MIB);
+        CHECK(cu.pointer(&start, POINTER_RANGE_START, at + 5) == CU_SUCCESS && start == at);
+        CHECK(cu.pointer(&is_capable, POINTER_IS_IPC_CAPABLE, at) == CU_SUCCESS && !is_capable);
+        CHECK(cu.ipc_get(ipc, at) == CU_INVALID_VALUE);
+    }
+    CHECK(cu.mem_alloc(&plain, 1) == CU_SUCCESS && cu.ipc_get(ipc, plain) == CU_SUCCESS);
+    CHECK(cu.pointer(&is_capable, POINTER_IS_IPC_CAPABLE, plain) == CU_SUCCESS && is_capable);
+    CHECK(cu.ctx_destroy(made) == CU_SUCCESS);
 }
 
 RUN_CASES()

@@ -30,6 +30,25 @@ CASE(copies_and_fills_arrive) {
           cudaFree(NULL) == cudaSuccess);
 }
 
+static bool work_is_late(void) {
+    const char *soft = getenv("ASHLAR_SOFT");
+    return soft != NULL && strstr(soft, "mode=adversarial") != NULL;
+}
+
+/* As the driver's, in test_small_contexts.c. */
+CASE(copies_wait_for_no_more_than_they_must) {
+    unsigned char mine[1] = {5}, *a = NULL, *b = NULL;
+    REQUIRE(cudaMalloc((void **)&a, 1) == cudaSuccess && cudaMalloc((void **)&b, 1) == cudaSuccess);
+    CHECK(cudaMemset(b, 1, 1) == cudaSuccess);
+    CHECK(cudaMemcpy(a, mine, 1, cudaMemcpyHostToDevice) == cudaSuccess);
+    CHECK(*b == 1 && *a == (work_is_late() ? 0 : 5));
+    mine[0] = 6;
+    CHECK(cudaMemcpy(b, a, 1, cudaMemcpyDeviceToDevice) == cudaSuccess);
+    CHECK(*b == (work_is_late() ? 1 : 5));
+    CHECK(cudaMemcpy(mine, b, 1, cudaMemcpyDefault) == cudaSuccess && mine[0] == 5);
+    CHECK(cudaFree(a) == cudaSuccess && cudaFree(b) == cudaSuccess);
+}
+
 CASE(rows_lie_apart_and_arrive) {
     enum { WIDTH = 100, HEIGHT = 5 };
     unsigned char in[HEIGHT][WIDTH], out[HEIGHT][WIDTH];
@@ -61,7 +80,8 @@ CASE(managed_memory_is_the_hosts_too) {
     void *pinned = NULL, *same = NULL;
     REQUIRE(cudaMallocManaged((void **)&ptr, BYTES, cudaMemAttachGlobal) == cudaSuccess);
     ptr[1] = 5;
-    CHECK(cudaMemset(ptr, 9, 1) == cudaSuccess && ptr[0] == 9 && ptr[1] == 5);
+    CHECK(cudaMemset(ptr, 9, 1) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(ptr[0] == 9 && ptr[1] == 5);
     CHECK(cudaFree(ptr) == cudaSuccess);
     REQUIRE(cudaMallocHost(&pinned, BYTES) == cudaSuccess);
     CHECK(cudaHostGetDevicePointer(&same, pinned, 0) == cudaSuccess && same == pinned);

@@ -351,6 +351,7 @@ static void read_back(world *w, const live *block) {
     uint32_t got = 0;
     FUZZ_CHECK(ashlar_copy_to_host(w->device, &got, block->ptr, width_at(&s, 0),
                                    stream_of(w, block)) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar_stream_synchronize(w->device, stream_of(w, block)) == ASHLAR_OK);
     FUZZ_CHECK(memcmp(&got, &want, width_at(&s, 0)) == 0);
 }
 

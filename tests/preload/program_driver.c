@@ -303,10 +303,15 @@ static int owner(void *ptr, int *device) {
 
 static void *pool;
 
+/* Set it by CUDA 13's function, which only newer programs know. */
 static int own_pool(void) {
     const cu_mem_prop props = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
+    cu_mem_location place = props.location;
+    cu_result (*set)(cu_mem_location * location, unsigned int type, void *of) = NULL;
+    void *address = dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), "cuMemSetMemPool");
+    memcpy(&set, &address, sizeof address);
     const cu_result result = cu.pool_create(&pool, &props); /* whose properties begin alike */
-    return (int)(result == CU_SUCCESS ? cu.pool_set(0, pool) : result);
+    return (int)(result == CU_SUCCESS ? set(&place, CU_ALLOCATION_PINNED, pool) : result);
 }
 
 static int own_pool_bytes(unsigned long long *bytes) {

@@ -187,6 +187,8 @@ all_of() { # WAY PROGRAM...
         env ASHLAR_SOFT=memory=256MiB,strict=off LD_PRELOAD="$preload" "$@" info
     check "${way}_is_told_of_memory_that_is_left_to_the_driver" \
         env ASHLAR_PRELOAD=ipc ASHLAR_SOFT=memory=256MiB,strict=off LD_PRELOAD="$preload" "$@" info
+    check "${way}_is_told_the_same_where_memory_is_in_segments" \
+        env ASHLAR_CONF=vmm=off ASHLAR_SOFT=memory=256MiB,strict=off LD_PRELOAD="$preload" "$@" info
     check "${way}_waits_before_memory_is_out" \
         env ASHLAR_SOFT=memory=64MiB,${adversarial}2 LD_PRELOAD="$preload" "$@" full
     for soft in '' ${adversarial}5; do

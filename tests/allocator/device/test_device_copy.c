@@ -57,6 +57,7 @@ CASE(a_peer_copy_needs_no_access_and_follows_an_event) {
     CHECK(ashlar_copy_peer(other, ptr, device, src, BYTES, stream) == ASHLAR_OK);
     unsigned char back[BYTES];
     CHECK(ashlar_copy_to_host(other, back, ptr, BYTES, stream) == ASHLAR_OK);
+    CHECK(ashlar_stream_synchronize(other, stream) == ASHLAR_OK);
     CHECK(back[0] == 33 && back[1] == 33 && back[2] == 2 && back[BYTES - 1] == BYTES - 1);
     CHECK(ashlar_copy_peer(device, dst, device, src + 1, 2, streams[2]) == ASHLAR_OK);
     wait_for(streams[2]);

@@ -164,7 +164,8 @@ CASE(a_query_orders_only_when_it_finds_the_work_done) {
     CHECK(own(t));
 }
 
-CASE_WITH(calls_that_wait_for_the_device_order_too, set_up_clocks("clocks=on,memory=16MiB")) {
+CASE_WITH(calls_that_wait_for_the_device_order_too,
+          set_up_clocks("clocks=on,memory=16MiB,waits=on")) {
     unsigned char host[1];
     const cu_ptr ptr = alloc(1);
     use(s);

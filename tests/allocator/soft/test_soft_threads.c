@@ -41,6 +41,7 @@ static void *hammer_run(void *user_data) {
         me->bad_count += soft->memset_d8_async(me->cells, 200, 1, stream) != CU_SUCCESS;
         memset(host, 0, sizeof host);
         me->bad_count += soft->memcpy_dtoh_async(host, me->cells, CELLS, stream) != CU_SUCCESS;
+        me->bad_count += soft->stream_synchronize(stream) != CU_SUCCESS;
         me->bad_count += host[0] != 200 || host[1] != round || host[CELLS - 1] != round;
         if (round % 16 == 0) {
             me->bad_count += soft->mem_alloc(&scratch, 10) != CU_SUCCESS ||
@@ -155,7 +156,8 @@ CASE_WITH(work_runs_beside_the_program_and_other_streams, set_up("memory=16MiB,m
     CHECK(soft->memset_d8_async(ptr, 5, 1, streams[0]) == CU_SUCCESS); /* behind it */
     CHECK(soft->stream_query(streams[0]) == CU_NOT_READY);
     CHECK(soft->memset_d8_async(ptr, 4, 1, streams[1]) == CU_SUCCESS);
-    CHECK(soft->memcpy_dtoh_async(&got, ptr, 1, streams[1]) == CU_SUCCESS && got == 4);
+    CHECK(soft->memcpy_dtoh_async(&got, ptr, 1, streams[1]) == CU_SUCCESS);
+    CHECK(soft->stream_synchronize(streams[1]) == CU_SUCCESS && got == 4);
     meet_at(&with_caller);
     CHECK(soft->stream_synchronize(streams[0]) == CU_SUCCESS && *bytes_at(ptr) == 5);
     for (int i = 0; i < 2; i++) {

@@ -16,7 +16,7 @@
 
 enum {
     ALL_PARTS = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE,
-    KERNELS = 2 + ASHLAR_ALGORITHM_COUNT,
+    KERNELS = 2 + ASHLAR_ALGORITHM_COUNT * ASHLAR_DTYPE_COUNT,
 };
 
 static ashlar_device *device;
@@ -178,12 +178,12 @@ CASE_ON_DEVICE(each_part_launches_its_kernels_and_no_others, true) {
         {ASHLAR_OPTIMIZER_SUM, true,
          "ashlar_kernel_sum<<<3, 128>>> ashlar_kernel_decide<<<1, 256>>> "},
         {ASHLAR_OPTIMIZER_DECIDE, true, "ashlar_kernel_decide<<<1, 256>>> "},
-        {ASHLAR_OPTIMIZER_UPDATE, true, "ashlar_kernel_rmsprop_momentum<<<3, 128>>> "},
+        {ASHLAR_OPTIMIZER_UPDATE, true, "ashlar_kernel_rmsprop_momentum_f32<<<3, 128>>> "},
         {ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE, true,
          "ashlar_kernel_sum<<<3, 128>>> ashlar_kernel_decide<<<1, 256>>> "},
         {ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE, true,
          "ashlar_kernel_sum<<<3, 128>>> ashlar_kernel_decide<<<1, 256>>> "
-         "ashlar_kernel_rmsprop_momentum<<<3, 128>>> "},
+         "ashlar_kernel_rmsprop_momentum_f32<<<3, 128>>> "},
         {0, true, ""},
         {ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE, false,
          "ashlar_kernel_decide<<<1, 256>>> "},
@@ -208,7 +208,23 @@ CASE_ON_DEVICE(each_part_launches_its_kernels_and_no_others, true) {
     rest.first = ASHLAR_OPTIMIZER_CHUNK;
     rest.first_chunk = 1;
     CHECK(ashlar__optimizer_cuda_run(cuda, &rest, stream) == ASHLAR_OK);
-    CHECK(strcmp(fake_launch_log(), "ashlar_kernel_rmsprop_momentum<<<2, 128>>> ") == 0);
+    CHECK(strcmp(fake_launch_log(), "ashlar_kernel_rmsprop_momentum_f32<<<2, 128>>> ") == 0);
+    fetch_world(&near);
+}
+
+/* One launch, but for runs of several types, of which each has its own. */
+CASE_ON_DEVICE(each_type_that_is_there_has_its_update, true) {
+    static const run_spec specs[] = {
+        {ASHLAR_BF16, 64, {0}}, {ASHLAR_F64, 64, {0}}, {ASHLAR_BF16, 64, {0}}};
+    const ashlar_optimizer_config config = world_config(ASHLAR_ALGORITHM_SGD);
+    near = world_new(specs, 3);
+    send_world(&near);
+    ashlar_optimizer_job job = far_job(&near, &config);
+    job.passes = ASHLAR_OPTIMIZER_UPDATE;
+    (void)fake_launch_log();
+    CHECK(ashlar__optimizer_cuda_run(cuda, &job, stream) == ASHLAR_OK);
+    CHECK(strcmp(fake_launch_log(),
+                 "ashlar_kernel_sgd_f64<<<3, 128>>> ashlar_kernel_sgd_bf16<<<3, 128>>> ") == 0);
     fetch_world(&near);
 }
 
@@ -296,7 +312,7 @@ CASE_ON_DEVICE(every_failing_call_of_open_is_reported_and_leaks_nothing, true) {
 CASE_ON_DEVICE(every_failing_launch_is_named_and_ends_the_job, false) {
     static const char *const names[] = {"cuLaunchKernel(ashlar_kernel_sum) on",
                                         "cuLaunchKernel(ashlar_kernel_decide) on",
-                                        "cuLaunchKernel(ashlar_kernel_adagrad) on"};
+                                        "cuLaunchKernel(ashlar_kernel_adagrad_f32) on"};
     static const run_spec spec = {ASHLAR_F32, 64, {0}};
     const ashlar_optimizer_config config = world_config(ASHLAR_ALGORITHM_ADAGRAD);
     near = world_new(&spec, 1);

@@ -21,13 +21,20 @@ static void run_kernel(const char *name, const ashlar_optimizer_job *job, size_t
     }
 }
 
-static const char *update_name(ashlar_algorithm algorithm) {
-    static const char *const names[] = {
-#define X(name, function, has1, has2) "ashlar_kernel_" #function,
+/* Launch the algorithm's kernel for each type. */
+static void run_updates(const ashlar_optimizer_job *job, size_t chunks) {
+    static const char *const functions[] = {
+#define X(name, function, has1, has2) #function,
         ASHLAR_ALGORITHM_MAP(X)
 #undef X
     };
-    return names[algorithm];
+    static const char *const types[] = {"f32", "f64", "f16", "bf16"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "ashlar_kernel_%s_%s", functions[job->rule.algorithm],
+                       types[i]);
+        run_kernel(name, job, chunks, ASHLAR_CHUNK_THREADS);
+    }
 }
 
 /* The parts of a job that are asked for, as optimizer_cuda.c launches them. */
@@ -40,7 +47,7 @@ static void run_emulated(const ashlar_optimizer_job *job) {
         run_kernel("ashlar_kernel_decide", job, 1, ASHLAR_DECIDE_THREADS);
     }
     if ((job->passes & ASHLAR_OPTIMIZER_UPDATE) != 0 && chunks > 0) {
-        run_kernel(update_name(job->rule.algorithm), job, chunks, ASHLAR_CHUNK_THREADS);
+        run_updates(job, chunks);
     }
 }
 

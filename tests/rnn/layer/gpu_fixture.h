@@ -15,6 +15,7 @@
 #include <ashlar/device.h>
 
 #include "allocator/device/device_impl.h"
+#include "tests/cuda/fake_cublas.h"
 
 enum { NO_GPU = 77, GPU_BLOCKS = 64, HOST_BLOCKS = 1024 };
 
@@ -48,6 +49,20 @@ static inline void gpu_end(void) {
 static inline bool gpu_is_fake(void) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     return library != NULL && dlsym(library, "ashlar_fake_libcuda") != NULL;
+}
+
+/* What a test asks of a fake library, which an environment variable names; NULL: a real one. */
+static inline void *gpu_fake(const char *variable, const char *symbol) {
+    const char *path = getenv(variable);
+    void *library = path == NULL ? NULL : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return library == NULL ? NULL : dlsym(library, symbol);
+}
+
+/* Whether every product so far, of the fake cuBLAS, had all the memory that it can use given. */
+static inline bool gpu_products_had_work(void) {
+    const fake_cublas_control *blas = gpu_fake("ASHLAR_CUBLAS", "fake_cublas");
+    return blas == NULL ? !gpu_is_fake()
+                        : blas->calls > 0 && blas->unaided == 0 && blas->workspace_bytes >= 4 << 20;
 }
 
 static inline void gpu_wait(void) {

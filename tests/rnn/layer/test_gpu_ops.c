@@ -170,30 +170,43 @@ CASE_OF_GRIDS(embeddings_are_those_of_the_cpu, g) {
     compare(&dtable, 4);
 }
 
-/* More positions than one chunk of the search, in which each row has many. */
-CASE(embedding_gradients_add_up_in_the_order_of_the_cpu) {
-    const int32_t lengths[] = {4500};
-    const grid g = {4500, 1, 2, 3, {4500}};
+/* Both ways to add: with `work` positions are linked, over many pieces in which tokens come again;
+ * without it each of the rows looks at all positions, more than one chunk of them. */
+static void check_order(size_t classes, size_t steps, size_t batch, bool has_work) {
+    enum { WIDTH = 3 };
+    const size_t positions = steps * batch;
+    int32_t *lengths = host_take(batch * sizeof *lengths);
+    int32_t *near_tokens = host_take(positions * sizeof *near_tokens);
+    for (size_t i = 0; i < batch; i++) {
+        lengths[i] = (int32_t)(steps - i);
+    }
+    for (size_t i = 0; i < positions; i++) { /* some often, some once */
+        near_tokens[i] = (int32_t)(i % 5 == 0 ? classes - 1 : i * 7919 % classes);
+    }
     dtype = ASHLAR_F32;
     REQUIRE(ashlar_ops_create(gpu, dtype, &ops) == ASHLAR_OK);
-    tensor dout = drawn(g.steps * g.width), dtable = drawn(g.classes * g.width);
-    float *dout32 = host_take(dout.count * sizeof(float)), dtable32[6];
+    tensor dout = drawn(positions * WIDTH), dtable = drawn(classes * WIDTH);
+    float *dout32 = host_take(dout.count * sizeof(float));
+    float *dtable32 = host_take(dtable.count * sizeof(float));
     for (size_t i = 0; i < dout.count; i++) {
         dout32[i] = (float)dout.near[i];
     }
     for (size_t i = 0; i < dtable.count; i++) {
         dtable32[i] = (float)dtable.near[i];
     }
-    ashlar_embedding_args far = {.steps = g.steps, .batch = 1, .classes = 2, .width = 3};
-    far.lengths = gpu_send(lengths, sizeof lengths);
-    far.tokens = send_tokens(&g, lengths);
+    ashlar_embedding_args far = {
+        .steps = steps, .batch = batch, .classes = classes, .width = WIDTH};
+    far.lengths = gpu_send(lengths, batch * sizeof *lengths);
+    far.tokens = gpu_send(near_tokens, positions * sizeof *near_tokens);
     far.dout = dout.far;
     far.dtable = dtable.far;
     ashlar_embedding_args near = far;
     near.lengths = lengths;
-    near.tokens = tokens;
+    near.tokens = near_tokens;
     near.dout = dout32;
     near.dtable = dtable32;
+    const size_t bytes = (classes + positions) * sizeof(uint32_t);
+    CHECK(!has_work || ashlar_ops_set_work(ops, gpu_take(bytes), bytes) == ASHLAR_OK);
     CHECK(ashlar_embedding_backward(ops, &far, gpu_stream) == ASHLAR_OK);
     ashlar__embedding_backward_f32(&near);
     for (size_t i = 0; i < dtable.count; i++) {
@@ -202,6 +215,17 @@ CASE(embedding_gradients_add_up_in_the_order_of_the_cpu) {
     compare_bits(&dtable);
     gpu_give_all();
     ashlar_ops_destroy(ops);
+}
+
+CASE(embedding_gradients_add_up_in_the_order_of_the_cpu) {
+    check_order(2, 4500, 1, false);
+    check_order(3, 1000, 5, false);
+}
+
+CASE(linked_positions_add_up_in_the_order_of_the_cpu) {
+    check_order(4097, 40, 7, true);
+    check_order(5000, 128, 1, true);
+    check_order(5000, 65, 2, true);
 }
 
 /* The CPU asserts that there is none. */

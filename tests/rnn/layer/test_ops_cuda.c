@@ -223,6 +223,66 @@ CASE(products_of_fp32_are_in_fp32) {
     }
 }
 
+/* cublasSetStream takes a workspace away, so that it is set anew for each call. */
+CASE_WITH(products_work_in_the_memory_that_they_are_given, open_ops(ASHLAR_F32)) {
+    const buffers b = take_buffers();
+    const size_t bytes = ashlar_ops_work_bytes(ops);
+    char *work = gpu_take(bytes + 1);
+    CHECK_ZU(bytes, 4 << 20); /* cuBLAS's documentation, before compute capability 9.0 */
+    blas->unaided = 0;
+    CHECK(multiply(&b) == ASHLAR_OK);
+    CHECK(blas->unaided == 1);
+    CHECK_FAILS(ashlar_ops_set_work(ops, work + 1, bytes), ASHLAR_EINVAL, "aligned to 256 bytes");
+    CHECK_FAILS(ashlar_ops_set_work(ops, work, 0), ASHLAR_EINVAL, "bytes is 0");
+    CHECK(ashlar_ops_set_work(ops, work, bytes) == ASHLAR_OK);
+    for (int i = 0; i < 2; i++) {
+        CHECK(multiply(&b) == ASHLAR_OK && multiply_back(&b) == ASHLAR_OK);
+        CHECK(blas->unaided == 1 && blas->workspace == work && blas->workspace_bytes == bytes);
+    }
+    for (long n = 1; n <= 4; n++) { /* setting it may fail, too */
+        blas->fail_at = n;
+        blas->fail_status = (int)CUBLAS_STATUS_EXECUTION_FAILED;
+        CHECK(multiply(&b) == (n <= 3 ? ASHLAR_EDRIVER : ASHLAR_OK));
+        blas->fail_at = 0;
+    }
+    CHECK(ashlar_ops_set_work(ops, NULL, 0) == ASHLAR_OK);
+    CHECK(multiply(&b) == ASHLAR_OK);
+    CHECK(blas->unaided == 2);
+}
+
+/* Each of 5,000 rows would be a block that looks at all positions: where there is no room for
+ * links, and too slow for the emulator, so that the launch is made to fail. */
+CASE_WITH(an_embedding_of_many_rows_links_positions_where_there_is_room, open_ops(ASHLAR_F16)) {
+    const buffers b = take_buffers();
+    const size_t classes = 5000, room = (classes + ROWS) * sizeof(uint32_t);
+    static const struct {
+        ashlar_driver_fn function;
+        uint64_t number;
+        size_t lacks; /* of the room */
+        const char *detail;
+    } failures[] = {
+        {ASHLAR_DRIVER_FN_launch_kernel, 1, 4, "(ashlar_kernel_embedding_backward_f16)"},
+        {ASHLAR_DRIVER_FN_memset_d8_async, 1, 0, "cuMemsetD8Async"},
+        {ASHLAR_DRIVER_FN_launch_kernel, 1, 0, "(ashlar_kernel_embedding_link)"},
+        {ASHLAR_DRIVER_FN_launch_kernel, 2, 0, "(ashlar_kernel_embedding_add_f16)"}};
+    ashlar_embedding_args args = embedding_args(&b);
+    args.classes = classes;
+    args.dtable = gpu_take(classes * WIDTH * sizeof(uint16_t));
+    void *work = gpu_take(room);
+    for (size_t i = 0; i < sizeof failures / sizeof *failures; i++) {
+        CHECK(ashlar_ops_set_work(ops, work, room - failures[i].lacks) == ASHLAR_OK);
+        ashlar__driver_fail_at(gpu->driver, (int)failures[i].function, failures[i].number,
+                               CU_LAUNCH_FAILED);
+        CHECK_FAILS(ashlar_embedding_backward(ops, &args, gpu_stream), ASHLAR_EDRIVER,
+                    failures[i].detail);
+    }
+    ashlar__driver_fail_at(gpu->driver, -1, 0, CU_SUCCESS);
+    (void)launch_log();
+    CHECK(ashlar_embedding_backward(ops, &args, gpu_stream) == ASHLAR_OK);
+    CHECK(strcmp(launch_log(), "ashlar_kernel_embedding_link<<<1, 128>>> "
+                               "ashlar_kernel_embedding_add_f16<<<6, 128>>> ") == 0);
+}
+
 CASE_WITH(what_cublas_cannot_count_is_refused, open_ops(ASHLAR_F32)) {
     const size_t huge = (size_t)INT32_MAX + 1;
     const size_t sizes[][3] = {{huge, 1, 1}, {1, huge, 1}, {1, 1, huge}};
@@ -278,11 +338,11 @@ static ashlar_status try_creation(void) {
 }
 
 CASE(creation_fails_whole) {
-    static const ashlar_driver_fn functions[] = {ASHLAR_DRIVER_FN_ctx_push_current,
-                                                 ASHLAR_DRIVER_FN_module_load_data,
-                                                 ASHLAR_DRIVER_FN_module_get_function};
-    static const uint64_t counts[] = {2, 1, 8};
-    for (size_t f = 0; f < 3; f++) {
+    static const ashlar_driver_fn functions[] = {
+        ASHLAR_DRIVER_FN_ctx_push_current, ASHLAR_DRIVER_FN_module_load_data,
+        ASHLAR_DRIVER_FN_module_get_function, ASHLAR_DRIVER_FN_device_get_attribute};
+    static const uint64_t counts[] = {2, 1, 8, 1};
+    for (size_t f = 0; f < 4; f++) {
         for (uint64_t n = 1; n <= counts[f]; n++) {
             ashlar__driver_fail_at(gpu->driver, (int)functions[f], n, CU_UNKNOWN);
             CHECK(try_creation() == ASHLAR_EDRIVER);

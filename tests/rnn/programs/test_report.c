@@ -55,6 +55,7 @@ static ashlar_train_report a_report(void) {
         .batch = 503,
         .max_length = 603,
         .warmed_length = 607,
+        .warmed_count = 1,
         .lengths_distinct = 604,
         .sequences = 605,
         .tokens = 606000,
@@ -128,9 +129,17 @@ CASE(the_words_hold_the_numbers) {
     CHECK_HAS(text, "asked the driver for memory, streams or attributes 631 times (calls\nof the "
                     "allocator: 641).");
     CHECK_HAS(text, "The 602 parameters lie in one contiguous range");
+    CHECK_HAS(text, "and after it the process asked");
+    CHECK(strstr(text, "is not counted") == NULL && strstr(text, "TF32") == NULL);
     r.device.kind = ASHLAR_DEVICE_CUDA;
     r.weights_contiguous = false;
+    r.warmed_count = 10;
+    r.warmed_least = 3;
+    r.is_tf32 = true;
     text = print(&r);
+    CHECK_HAS(text, "the warm-up ran 10 batches of lengths 607 to 3,\nand after it ashlar asked");
+    CHECK_HAS(text, "The layers multiplied f32 in TF32");
+    CHECK_HAS(text, "What cuDNN, cuBLAS and the CUDA runtime ask by themselves is not counted");
     CHECK_HAS(text, "(cuda:6)");
     CHECK_HAS(text, "The 602 parameters are NOT where the arena placed them");
 }
@@ -307,11 +316,14 @@ CASE(the_json_holds_calls_and_memory) {
     check_uint(document, "allocations", 1000);
     check_uint(document, "allocations_served_without_driver", 700);
     check_bool(document, "weights_contiguous", true);
+    check_bool(document, "tf32", false);
     check_tags();
     r.weights_contiguous = false;
+    r.is_tf32 = true;
     r.device.kind = ASHLAR_DEVICE_CUDA;
     REQUIRE(written(&r));
     check_bool(document, "weights_contiguous", false);
+    check_bool(document, "tf32", true);
     check_text(document, "device", "cuda:6");
 }
 

@@ -87,6 +87,7 @@ static void compare_devices(void) {
             CHECK(on_gpu.labels[at] == on_cpu.labels[at]);
         }
     }
+    CHECK(gpu_products_had_work());
     free(on_cpu.gradients);
     free(on_gpu.gradients);
     on_cpu.gradients = on_gpu.gradients = NULL;

@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include <ashlar/network.h>
+
 #include "rnn/model/text_sampler.h"
 #include "rnn/train/tasks.h"
 #include "rnn/train/train_verify.h"
@@ -102,6 +104,31 @@ static void compare(const ashlar_train_config *config) {
     CHECK(on_gpu.report.device.kind == ASHLAR_DEVICE_CUDA && on_gpu.report.weights_contiguous);
     CHECK_ZU((size_t)on_gpu.report.training.management, 0); /* after the warm-up */
     CHECK_ZU(on_gpu.report.step_memory.misses, 0);
+    CHECK(gpu_products_had_work());
+}
+
+/* What the fake cuDNN had loaded when the first step began; real ones load, too. */
+static unsigned loaded_before;
+
+static void note_loaded(void *context, size_t step, const ashlar_stats *stats) {
+    const fake_cudnn_control *cudnn = context;
+    (void)stats;
+    loaded_before = step == 0 ? cudnn->kernels : loaded_before;
+}
+
+CASE(what_a_length_first_needs_of_cudnn_is_there_before_the_first_step) {
+    static result on_gpu;
+    fake_cudnn_control *cudnn = gpu_fake("ASHLAR_CUDNN", "fake_cudnn");
+    const ashlar_buffer_hooks hooks = {.queued = note_loaded, .context = cudnn};
+    ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
+    SKIP_IF(cudnn == NULL, "it counts what the fake cuDNN loads");
+    config.hooks = &hooks;
+    config.allows_tf32 = true;
+    cudnn->kernels = 0;
+    train("cuda", &config, &on_gpu);
+    CHECK(loaded_before == 15 && cudnn->kernels == 15); /* lengths 10, 5, 2, 1 */
+    CHECK(on_gpu.report.warmed_count == 4 && on_gpu.report.warmed_least == 1);
+    CHECK(on_gpu.report.is_tf32);
 }
 
 CASE(an_lstm_trains_as_on_the_cpu) {
@@ -228,7 +255,7 @@ CASE(the_first_step_is_the_cpus_tensor_by_tensor) {
         const ashlar_status status = verify(&config, &found);
         CHECK(status == ASHLAR_OK);
         printf("# %s\n", status == ASHLAR_OK ? "agrees" : ashlar_error_detail());
-        CHECK(found.tensors > 8 && found.worst < 1 && found.loss > 1);
+        CHECK(found.outputs == 5 && found.tensors > 8 && found.worst < 1 && found.loss > 1);
     }
 }
 
@@ -237,13 +264,11 @@ CASE(a_wrong_number_is_named) {
         fake_cudnn_plant plant;
         const char *said;
     } wrong[] = {
-        {FAKE_CUDNN_WRONG_Y, "verify: the "},
-        {FAKE_CUDNN_WRONG_DX, "verify: the gradient of embedding.weight, element "},
+        {FAKE_CUDNN_WRONG_Y, "verify: the outputs of the layers, element 0 of "},
+        {FAKE_CUDNN_WRONG_DX, "verify: the gradient of the inputs, element 0 of "},
         {FAKE_CUDNN_WRONG_DWEIGHTS, "verify: the gradient of lstm.weight_ih_l0, element 1 of "},
     };
-    const char *path = getenv("ASHLAR_CUDNN");
-    void *library = path == NULL ? NULL : dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    fake_cudnn_control *fake = library == NULL ? NULL : dlsym(library, "fake_cudnn");
+    fake_cudnn_control *fake = gpu_fake("ASHLAR_CUDNN", "fake_cudnn");
     const ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
     for (size_t i = 0; fake != NULL && i < sizeof wrong / sizeof wrong[0]; i++) {
         ashlar_verification found;
@@ -253,6 +278,28 @@ CASE(a_wrong_number_is_named) {
         fake->plant = FAKE_CUDNN_RIGHT;
     }
     CHECK(fake != NULL || !gpu_is_fake());
+}
+
+CASE(a_network_gives_cublas_memory_to_work_in) {
+    const ashlar_network_config config = {
+        .layers = {.input = 3, .hidden = 4, .layers = 1}, .classes = 5, .outputs = 5};
+    const int32_t symbols[] = {1, 4};
+    ashlar_allocator *allocator = NULL;
+    ashlar_network *network = NULL;
+    REQUIRE(ashlar_allocator_create(gpu, &allocator) == ASHLAR_OK);
+    REQUIRE(ashlar_network_create(allocator, &config, ASHLAR_REGIONS_ALL, gpu_stream, &network) ==
+            ASHLAR_OK);
+    const int32_t *there = gpu_send(symbols, sizeof symbols);
+    const ashlar_network_batch batch = {.steps = 2,
+                                        .batch = 1,
+                                        .inputs = there,
+                                        .targets = there,
+                                        .loss = gpu_take(sizeof(double))};
+    CHECK(ashlar_network_step(network, &batch, gpu_stream) == ASHLAR_OK);
+    CHECK(gpu_products_had_work());
+    ashlar_network_destroy(network);
+    gpu_give_all();
+    ashlar_allocator_destroy(allocator);
 }
 
 int main(void) {
