@@ -60,11 +60,12 @@ if [ -d "$build/lib" ]; then # of a build that was packed (gpu_pack.sh)
     export LD_LIBRARY_PATH
 fi
 
-# Stand-ins for the driver, cuDNN and cuBLAS.
+# Stand-ins for the driver, cuDNN, cuBLAS and CUPTI.
 if [ -n "$dry" ]; then
     LD_LIBRARY_PATH=$build/tests/cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     ASHLAR_CUDNN=$build/tests/libfake_cudnn.so ASHLAR_CUBLAS=$build/tests/libfake_cublas.so
-    export LD_LIBRARY_PATH ASHLAR_CUDNN ASHLAR_CUBLAS
+    ASHLAR_CUPTI=$build/tests/gpu/libfake_cupti.so
+    export LD_LIBRARY_PATH ASHLAR_CUDNN ASHLAR_CUBLAS ASHLAR_CUPTI
     out=${out:-$logs/dry}
 fi
 
@@ -160,9 +161,14 @@ cannot() { # WORDS: the end of a step that has nothing to run
 
 # --- the steps -----------------------------------------------------------------------------------
 
-suite() {
+# The fewer rounds of a smoke run; words of a command.
+few() { # WHOLE SMOKE
+    if [ -n "$smoke" ]; then echo "$2"; else echo "$1"; fi
+}
+
+suite() { # [TEST...]
     has python3 || cannot 'there is no python3 to run the tests with' || return
-    for_at_most "$step_s" python3 "$here/tests/run_suite.py" "$build" gpu && return
+    for_at_most "$step_s" python3 "$here/tests/run_suite.py" "$build" gpu "$@" && return
     status=$?
     [ "$status" -ne 77 ] || cannot 'this build has no test of the suite gpu that ran' || return
     return "$status"
@@ -215,6 +221,12 @@ drop_in() { # shared|static|procs|names: the runtime, or the driver by either wa
     [ -f "$sources/program.c" ] || cannot 'tests/preload is not there' || return
     case $1 in
     shared | static)
+        if [ -n "$dry" ]; then # with the stand-in for that runtime
+            program=$build/tests/preload/program_$1
+            [ -x "$program" ] || cannot "this build has no tests/preload/program_$1" || return
+            preload_cases "$program"
+            return
+        fi
         compile "$sources/program_runtime.c" -cudart "$1" && preload_cases "$program"
         ;;
     *)
@@ -235,36 +247,86 @@ framework() { # SCRIPT ARGUMENT...
 }
 
 pytorch() {
-    steps=200
-    [ -z "$smoke" ] || steps=20
-    framework torch_lstm.py "$out/torch.json" "$steps"
+    framework torch_lstm.py "$out/torch.json" "$(few 200 20)"
 }
 
-probe() { # facts|rules|costs
+probe() { # facts|rules|costs|updates
     asks=$build/tests/gpu/probe
     [ -x "$asks" ] || cannot 'this build has no tests/gpu/probe' || return
-    file=''
-    [ "$1" != costs ] || file=$out/costs.json
+    file=$out/$1.json
+    case $1 in facts | rules) file='' ;; esac
     for_at_most "$step_s" "$asks" "$1" ${smoke:+"$smoke"} ${file:+"$file"}
 }
 
-# The report counts the process's calls after the warm-up: there are to be none for memory.
 train() { # STEPS OPTION...
     program=$build/rnn/ashlar-train count=$1
     shift
     [ -x "$program" ] || cannot 'this build has no rnn/ashlar-train' || return
-    size='--hidden 1024 --batch 64'
-    [ -z "$smoke" ] || size='--hidden 16 --batch 2 --max-length 8' count=4
-    # shellcheck disable=SC2086 # words
-    for_at_most "$step_s" ${before-} "$program" --device cuda --data "$here/docs" --sample 0 \
-        --steps "$count" $size "$@" >"$logs/report" 2>&1
+    # shellcheck disable=SC2046,SC2086 # words
+    for_at_most "$step_s" ${before-} "$program" --device cuda --sample 0 --steps "$count" \
+        --data "$here/docs$(few '' /status.md)" \
+        $(few '--hidden 1024 --batch 64' '--hidden 16 --batch 2 --max-length 8') "$@" >"$logs/report" 2>&1
     status=$?
     cat "$logs/report"
     ! grep -q 'was not found: install it' "$logs/report" || return 77
-    [ "$status" -eq 0 ] || return "$status"
+    return "$status"
+}
+
+# The report counts ashlar's own calls after the warm-up: there are to be none for memory.
+quiet() { # STEPS OPTION...
+    train "$@" || return
     calls=$(sed -n 's/^  training, after it *\([0-9]*\) .*/\1/p' "$logs/report")
     echo "${calls:-unknown} calls for memory, streams or attributes after the warm-up"
     [ "$calls" = 0 ]
+}
+
+# Whoever makes them in the process: a training's set-up and warm-up make as many calls however long
+# it goes on, so what a longer one makes more of is made by its steps.
+counted() {
+    tool=$build/tests/gpu/calls.so short=$(few 200 4)
+    [ -f "$tool" ] || cannot 'this build has no tests/gpu/calls.so: it had no cupti.h' || return
+    count_calls "$short" || return
+    seconds=$(sed -n 's/.* in \([0-9.]*\) s: .*/\1/p' "$logs/report")
+    long=$(few "$(echo "$short $seconds" | awk '{ print $1 + int($1 * 60 / ($2 + 0.1)) }')" 12)
+    count_calls "$long" || return
+    echo "of $((long - short)) steps more:"
+    awk -v steps=$((long - short)) -v json="$out/calls.json" -f "$here/tests/gpu/calls.awk" \
+        "$logs/calls_$short" "$logs/calls_$long"
+}
+
+count_calls() { # STEPS
+    CUDA_INJECTION64_PATH=$tool ASHLAR_CALLS=$logs/calls_$1
+    export CUDA_INJECTION64_PATH ASHLAR_CALLS
+    rm -f "$ASHLAR_CALLS"
+    train "$1"
+    status=$?
+    unset CUDA_INJECTION64_PATH ASHLAR_CALLS
+    [ "$status" -eq 0 ] || return "$status"
+    [ -s "$logs/calls_$1" ] || cannot 'CUPTI counted nothing: its library is missing, or refuses'
+}
+
+# One workspace: on several streams cuBLAS may choose anew which products are split.
+graph_bits() {
+    CUBLAS_WORKSPACE_CONFIG=:4096:8
+    export CUBLAS_WORKSPACE_CONFIG
+    for kind in plain again graphs; do
+        [ "$kind" = graphs ] && options=--graphs || options=''
+        # shellcheck disable=SC2086 # a word, or none
+        train "$(few 300 6)" --save "$logs/$kind.safetensors" $options
+        status=$?
+        [ "$status" -eq 0 ] || break
+    done
+    unset CUBLAS_WORKSPACE_CONFIG
+    [ "$status" -eq 0 ] || return "$status"
+    launched=$(sed -n 's/^\([0-9]*\) steps were one launch each.*/\1/p' "$logs/report")
+    cmp -s "$logs/plain.safetensors" "$logs/again.safetensors" ||
+        cannot 'two trainings without graphs differ, too' || return
+    same=0
+    cmp "$logs/plain.safetensors" "$logs/graphs.safetensors" || same=1
+    rm -f "$logs"/*.safetensors
+    echo "${launched:-0} steps were launches of graphs, and the weights $(
+        [ "$same" = 0 ] && echo 'the same' || echo differ)"
+    [ "$same" = 0 ] && [ "${launched:-0}" -gt 0 ]
 }
 
 # Few steps: each access is looked at.
@@ -273,7 +335,10 @@ sanitized() {
         has compute-sanitizer || cannot 'there is no compute-sanitizer' || return
         before='compute-sanitizer --error-exitcode 9'
     fi
-    train 3 --hidden 64
+    quiet 3 --hidden 64
+    status=$?
+    before=''
+    return "$status"
 }
 
 # Status 1 is a group's own word that it cannot be measured here; all else is a failure.
@@ -301,12 +366,18 @@ all_steps() {
     step facts 'which driver and device these results are of' probe facts
     step rules 'the driver keeps the rules that the allocator relies on' probe rules
     step costs 'what each call for memory costs, by size and by handles beside it' probe costs
-    step train 'a training after its warm-up makes no call for memory' train 2000
-    step train_graphs 'so it is where each step is one launch of a graph' train 2000 --graphs
-    step sanitizer 'compute-sanitizer finds no bad access of our kernels' sanitized
+    step optimizer "the optimizer's kernels have the bits of the CPU's" suite gpu_optimizer
+    step updates 'how fast they go through memory, beside a copy of as many bytes' probe updates
+    step rnn_shapes 'one RNN descriptor serves batches of changing shapes' suite gpu_rnn_shapes
+    step graph_bits 'steps that are captured and launched again have the same bits' graph_bits
     for kind in shared static procs names; do
         step "preload_$kind" "programs run under the preload as without it ($kind)" drop_in "$kind"
     done
+    step train 'a training after its warm-up makes no call for memory' quiet "$(few 2000 4)"
+    step train_graphs 'so it is where each step is one launch of a graph' \
+        quiet "$(few 2000 4)" --graphs
+    step calls "nor do the libraries beside it, in 60 s that CUPTI counts" counted
+    step sanitizer 'compute-sanitizer finds no bad access of our kernels' sanitized
     step tests "our kernels, cuDNN and cuBLAS agree with the CPU's results" suite
     step pytorch 'PyTorch trains to the same losses in our memory' pytorch
     step pytorch_calls 'all that PyTorch asks of an allocator is answered' \

@@ -403,7 +403,10 @@ runs_dry() {
     status=$?
     grep -v '^one_size\|^mix' "$scratch/stdout"
     [ "$status" -eq 0 ] || return
-    passed facts rules costs train train_graphs sanitizer bench_alloc bench_arena bench_rnn &&
+    passed facts rules costs optimizer updates rnn_shapes graph_bits preload_shared preload_static \
+        preload_procs preload_names train train_graphs sanitizer bench_alloc bench_arena bench_rnn || return
+    [ ! -e "$ASHLAR_BUILD/tests/gpu/calls.so" ] || passed calls || return
+    json_holds "$scratch/dry/updates.json" 'len(r) == 12 and min(row["over_copy"] for row in r) > 0' &&
         json_holds "$scratch/dry/costs.json" 'len(r) == 40 and min(row["ns"] for row in r) > 0' &&
         [ -e "$scratch/dry/alloc.svg" ] && grep '^| driver | CUDA' "$scratch/dry/README.md" &&
         grep '^bench_alloc: passed' "$scratch/dry/README.md" || return
@@ -413,13 +416,32 @@ runs_dry() {
     done
 }
 
+# A fault in what a step looks at fails that step. The training itself cannot see who else in its
+# process takes memory.
+finds_planted_faults() {
+    while read -r fault steps; do
+        rm -rf "$scratch/planted"
+        [ "$steps" != calls ] || [ -e "$ASHLAR_BUILD/tests/gpu/calls.so" ] || continue
+        env "$fault" "$run" gpu --build "$ASHLAR_BUILD" --dry --out "$scratch/planted" \
+            --only "$steps" && complain "$fault was not found" && return 1
+        grep "^$steps: FAILED: " "$scratch/planted/ran.txt" || return
+    done <<END
+FAKE_CUDA=wrong optimizer
+FAKE_CUDA=wronggraph graph_bits
+FAKE_CUDNN=wrong rnn_shapes
+FAKE_CUDNN=takes calls
+END
+    grep 'calls: FAILED: .*cuMemAlloc' "$scratch/planted/ran.txt" ||
+        [ ! -e "$ASHLAR_BUILD/tests/gpu/calls.so" ]
+}
+
 # What was carried away runs there, from its own folder.
 is_carried() {
     "$run" gpu --build "$ASHLAR_BUILD" --pack "$scratch/carried.tar.gz" || return
     (cd "$scratch" && tar -xzf carried.tar.gz && cd ashlar-gpu &&
         ./run gpu --build build --dry --out "$scratch/carried" \
-            --only facts,rules,train,preload_procs,bench_plan) || return
-    [ "$(grep -c ': passed: ' "$scratch/carried/ran.txt")" -eq 5 ]
+            --only facts,rules,optimizer,updates,train,preload_procs,bench_plan) || return
+    [ "$(grep -c ': passed: ' "$scratch/carried/ran.txt")" -eq 7 ]
 }
 
 if has_a_gpu; then
@@ -463,5 +485,6 @@ check 'steps_can_be_chosen' runs_the_steps_that_are_named
 check 'a_run_goes_on_where_steps_failed' goes_on
 check 'a_training_must_not_ask_for_memory' judges_a_training
 check 'all_of_it_runs_dry' runs_dry
+check 'planted_faults_are_found' finds_planted_faults
 check 'what_it_needs_can_be_carried' is_carried
 check_report
