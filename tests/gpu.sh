@@ -60,11 +60,13 @@ if [ -d "$build/lib" ]; then # of a build that was packed (gpu_pack.sh)
     export LD_LIBRARY_PATH
 fi
 
-# Stand-ins for the driver, cuDNN, cuBLAS and CUPTI.
+# Stand-ins for the driver, cuDNN, cuBLAS and CUPTI, and a runtime for what brings its own along.
+runtime=''
 if [ -n "$dry" ]; then
     LD_LIBRARY_PATH=$build/tests/cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     ASHLAR_CUDNN=$build/tests/libfake_cudnn.so ASHLAR_CUBLAS=$build/tests/libfake_cublas.so
     ASHLAR_CUPTI=$build/tests/gpu/libfake_cupti.so
+    runtime=$build/tests/cuda/libcudart.so.13:$build/tests/cuda/libcudart_rest.so
     export LD_LIBRARY_PATH ASHLAR_CUDNN ASHLAR_CUBLAS ASHLAR_CUPTI
     out=${out:-$logs/dry}
 fi
@@ -161,205 +163,8 @@ cannot() { # WORDS: the end of a step that has nothing to run
 
 # --- the steps -----------------------------------------------------------------------------------
 
-# The fewer rounds of a smoke run; words of a command.
-few() { # WHOLE SMOKE
-    if [ -n "$smoke" ]; then echo "$2"; else echo "$1"; fi
-}
-
-suite() { # [TEST...]
-    has python3 || cannot 'there is no python3 to run the tests with' || return
-    for_at_most "$step_s" python3 "$here/tests/run_suite.py" "$build" gpu "$@" && return
-    status=$?
-    [ "$status" -ne 77 ] || cannot 'this build has no test of the suite gpu that ran' || return
-    return "$status"
-}
-
-# A program that knows nothing of ashlar, with NVIDIA's own runtime, alone and with the preload.
-# What it does alone is what it has to do; if that fails, the case says nothing.
-preload_cases() { # PROGRAM...
-    ran=0 bad=0 odd=''
-    for what in loop threads race capture reset fork-before leave; do
-        if ! for_at_most "$case_s" "$@" "$what"; then
-            odd="$odd $what"
-            continue
-        fi
-        ran=$((ran + 1))
-        if ! for_at_most "$case_s" env ASHLAR_PRELOAD=report LD_PRELOAD="$preload" "$@" "$what" \
-            2>"$logs/said" || ! is_served "$what"; then
-            echo "$what fails with the preload"
-            bad=$((bad + 1))
-        fi
-        cat "$logs/said"
-    done
-    [ "$ran" -gt 0 ] || cannot 'without the preload, too, every case fails' || return
-    echo "$ran cases, $bad failed${odd:+; alone too fail:$odd}"
-    [ "$bad" -eq 0 ]
-}
-
-# A preload that is not there, or that hands all on, would let every case pass. Of the loop's
-# allocations it tells that only the first few took memory from the driver.
-is_served() { # CASE
-    [ "$1" != loop ] ||
-        grep -q '^ashlar-preload: [1-9][0-9]* allocations, [1-9] of them .*; 0 went to' \
-            "$logs/said" || cannot 'the loop was not served from the cache'
-}
-
-# The runtime's own folder is told to the program, since it need not be known to the loader.
-compile() { # SOURCE NVCC-OPTION...
-    has nvcc || cannot 'there is no nvcc to compile a CUDA program with' || return
-    root=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
-    nvcc -o "$program" "$@" "$sources/program.c" -I"$here/include" -I"$here/allocator" \
-        -Xcompiler -pthread -Xlinker -rpath -Xlinker "$root/lib64:$root/lib" -ldl ||
-        cannot 'nvcc does not compile a CUDA program here'
-}
-
-drop_in() { # shared|static|procs|names: the runtime, or the driver by either way
-    preload=$build/allocator/dropin/libashlar-preload.so
-    sources=$here/tests/preload
-    program=$logs/program_$1
-    [ -f "$preload" ] || cannot 'this build has no libashlar-preload.so' || return
-    [ -f "$sources/program.c" ] || cannot 'tests/preload is not there' || return
-    case $1 in
-    shared | static)
-        if [ -n "$dry" ]; then # with the stand-in for that runtime
-            program=$build/tests/preload/program_$1
-            [ -x "$program" ] || cannot "this build has no tests/preload/program_$1" || return
-            preload_cases "$program"
-            return
-        fi
-        compile "$sources/program_runtime.c" -cudart "$1" && preload_cases "$program"
-        ;;
-    *)
-        program=$build/tests/preload/program_driver # which needs no runtime and so no nvcc
-        [ -x "$program" ] || cannot 'this build has no tests/preload/program_driver' || return
-        preload_cases "$program" "$1"
-        ;;
-    esac
-}
-
-framework() { # SCRIPT ARGUMENT...
-    library=$build/allocator/dropin/libashlar-torch.so
-    script=$here/tests/$1
-    shift
-    [ -f "$library" ] || cannot 'this build has no libashlar-torch.so' || return
-    has python3 || cannot 'there is no python3' || return
-    for_at_most "$step_s" python3 "$script" "$library" "$@"
-}
-
-pytorch() {
-    framework torch_lstm.py "$out/torch.json" "$(few 200 20)"
-}
-
-probe() { # facts|rules|costs|updates
-    asks=$build/tests/gpu/probe
-    [ -x "$asks" ] || cannot 'this build has no tests/gpu/probe' || return
-    file=$out/$1.json
-    case $1 in facts | rules) file='' ;; esac
-    for_at_most "$step_s" "$asks" "$1" ${smoke:+"$smoke"} ${file:+"$file"}
-}
-
-train() { # STEPS OPTION...
-    program=$build/rnn/ashlar-train count=$1
-    shift
-    [ -x "$program" ] || cannot 'this build has no rnn/ashlar-train' || return
-    # shellcheck disable=SC2046,SC2086 # words
-    for_at_most "$step_s" ${before-} "$program" --device cuda --sample 0 --steps "$count" \
-        --data "$here/docs$(few '' /status.md)" \
-        $(few '--hidden 1024 --batch 64' '--hidden 16 --batch 2 --max-length 8') "$@" >"$logs/report" 2>&1
-    status=$?
-    cat "$logs/report"
-    ! grep -q 'was not found: install it' "$logs/report" || return 77
-    return "$status"
-}
-
-# The report counts ashlar's own calls after the warm-up: there are to be none for memory.
-quiet() { # STEPS OPTION...
-    train "$@" || return
-    calls=$(sed -n 's/^  training, after it *\([0-9]*\) .*/\1/p' "$logs/report")
-    echo "${calls:-unknown} calls for memory, streams or attributes after the warm-up"
-    [ "$calls" = 0 ]
-}
-
-# Whoever makes them in the process: a training's set-up and warm-up make as many calls however long
-# it goes on, so what a longer one makes more of is made by its steps.
-counted() {
-    tool=$build/tests/gpu/calls.so short=$(few 200 4)
-    [ -f "$tool" ] || cannot 'this build has no tests/gpu/calls.so: it had no cupti.h' || return
-    count_calls "$short" || return
-    seconds=$(sed -n 's/.* in \([0-9.]*\) s: .*/\1/p' "$logs/report")
-    long=$(few "$(echo "$short $seconds" | awk '{ print $1 + int($1 * 60 / ($2 + 0.1)) }')" 12)
-    count_calls "$long" || return
-    echo "of $((long - short)) steps more:"
-    awk -v steps=$((long - short)) -v json="$out/calls.json" -f "$here/tests/gpu/calls.awk" \
-        "$logs/calls_$short" "$logs/calls_$long"
-}
-
-count_calls() { # STEPS
-    CUDA_INJECTION64_PATH=$tool ASHLAR_CALLS=$logs/calls_$1
-    export CUDA_INJECTION64_PATH ASHLAR_CALLS
-    rm -f "$ASHLAR_CALLS"
-    train "$1"
-    status=$?
-    unset CUDA_INJECTION64_PATH ASHLAR_CALLS
-    [ "$status" -eq 0 ] || return "$status"
-    [ -s "$logs/calls_$1" ] || cannot 'CUPTI counted nothing: its library is missing, or refuses'
-}
-
-# One workspace: on several streams cuBLAS may choose anew which products are split.
-graph_bits() {
-    CUBLAS_WORKSPACE_CONFIG=:4096:8
-    export CUBLAS_WORKSPACE_CONFIG
-    for kind in plain again graphs; do
-        [ "$kind" = graphs ] && options=--graphs || options=''
-        # shellcheck disable=SC2086 # a word, or none
-        train "$(few 300 6)" --save "$logs/$kind.safetensors" $options
-        status=$?
-        [ "$status" -eq 0 ] || break
-    done
-    unset CUBLAS_WORKSPACE_CONFIG
-    [ "$status" -eq 0 ] || return "$status"
-    launched=$(sed -n 's/^\([0-9]*\) steps were one launch each.*/\1/p' "$logs/report")
-    cmp -s "$logs/plain.safetensors" "$logs/again.safetensors" ||
-        cannot 'two trainings without graphs differ, too' || return
-    same=0
-    cmp "$logs/plain.safetensors" "$logs/graphs.safetensors" || same=1
-    rm -f "$logs"/*.safetensors
-    echo "${launched:-0} steps were launches of graphs, and the weights $(
-        [ "$same" = 0 ] && echo 'the same' || echo differ)"
-    [ "$same" = 0 ] && [ "${launched:-0}" -gt 0 ]
-}
-
-# Few steps: each access is looked at.
-sanitized() {
-    if [ -z "$dry" ]; then
-        has compute-sanitizer || cannot 'there is no compute-sanitizer' || return
-        before='compute-sanitizer --error-exitcode 9'
-    fi
-    quiet 3 --hidden 64
-    status=$?
-    before=''
-    return "$status"
-}
-
-# Status 1 is a group's own word that it cannot be measured here; all else is a failure.
-bench_group() { # GROUP
-    on='--device cuda'
-    [ "$1" != streams ] || on='' # it has software devices of its own
-    rm -f "$out/$1.json" "$out/$1.txt" "$out/$1.svg"
-    # shellcheck disable=SC2086 # words, or none
-    for_at_most "$step_s" "$bench" "$1" ${smoke:+"$smoke"} $on --json "$out/$1.json" \
-        >"$out/$1.txt" 2>"$logs/said"
-    status=$?
-    cat "$out/$1.txt" "$logs/said"
-    if [ "$status" -eq 0 ]; then
-        echo 'a table and its rows'
-        return
-    fi
-    rm -f "$out/$1.json" "$out/$1.txt"
-    [ "$status" -eq 1 ] && [ "$1" != alloc ] && status=77
-    [ "$1" != alloc ] || echo 'the allocators could not be measured'
-    return "$status"
-}
+# shellcheck source=tests/gpu/steps.sh
+. "$here/tests/gpu/steps.sh"
 
 # What the first ten minutes on a device have to say comes first.
 all_steps() {
@@ -376,8 +181,15 @@ all_steps() {
     step train 'a training after its warm-up makes no call for memory' quiet "$(few 2000 4)"
     step train_graphs 'so it is where each step is one launch of a graph' \
         quiet "$(few 2000 4)" --graphs
-    step calls "nor do the libraries beside it, in 60 s that CUPTI counts" counted
+    step calls "nor do the process's libraries in 60 s of it, as CUPTI counts" counted
     step sanitizer 'compute-sanitizer finds no bad access of our kernels' sanitized
+    for group in arena rnn; do
+        step "bench_$group" "the figures of $group on the device" bench_group "$group"
+    done
+    for size in small medium large; do
+        step "step_$size" "ashlar's step beside PyTorch's, float and bf16, $size" torch_step "$size"
+    done
+    step bench_alloc 'the allocator beside the driver, its pool, PyTorch and RMM' bench_group alloc
     step tests "our kernels, cuDNN and cuBLAS agree with the CPU's results" suite
     step pytorch 'PyTorch trains to the same losses in our memory' pytorch
     step pytorch_calls 'all that PyTorch asks of an allocator is answered' \
@@ -385,7 +197,7 @@ all_steps() {
     step cupy_calls 'all that CuPy asks of an allocator is answered' framework cupy_calls.py
     # The groups that this program has stand in the first line of its help.
     for group in $("$bench" --help | sed -n '1s/.*\[\([a-z|]*\)\].*/\1/p' | tr '|' ' '); do
-        [ "$group" != ranks ] || continue # it trains on the CPU
+        case $group in alloc | arena | rnn | ranks) continue ;; esac # done; trains on the CPU
         step "bench_$group" "the figures of $group, beside others" bench_group "$group"
     done
 }

@@ -36,7 +36,7 @@ copy() { # FROM TO FILE...: those that are there, by their names below FROM
 }
 
 copy "$here" "$root" run docs include tests/gpu.sh tests/run_suite.py tests/count_cases.py \
-    tests/torch_lstm.py tests/torch_calls.py tests/cupy_calls.py tests/preload tests/gpu \
+    tests/torch_lstm.py tests/torch_calls.py tests/torch_step.py tests/cupy_calls.py tests/preload tests/gpu \
     allocator/dropin/ashlar_torch.py bench/all.sh bench/without_paths.sh LICENSE
 for header in $(cd "$here" && find allocator -name '*.h'); do
     copy "$here" "$root" "$header" # for programs of tests/preload, which nvcc compiles there

@@ -31,7 +31,8 @@ static void CUPTIAPI count(void *context, CUpti_CallbackDomain domain, CUpti_Cal
 }
 
 static void *open_cupti(void) {
-    static const char *const files[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so"};
+    static const char *const files[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so",
+                                        "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so"};
     const char *chosen = getenv("ASHLAR_CUPTI");
     void *library = chosen != NULL ? dlopen(chosen, RTLD_NOW) : NULL;
     for (size_t i = 0; chosen == NULL && library == NULL && i < sizeof files / sizeof *files; i++) {

@@ -239,32 +239,10 @@ stops() {
 
 # --- PyTorch -------------------------------------------------------------------------------------
 
-# A module that answers every call. The losses are what PROGRAM makes them, where ours() is whether
-# the allocator was changed; it then reserves GROWTH bytes more each time that it is asked.
+# The stand-in for the module, changed by PROGRAM; ours() is whether the allocator was changed. That
+# reserves GROWTH bytes more each time that it is asked.
 with_torch() { # PROGRAM STATUS [GROWTH]
-    mkdir -p "$scratch/python" "$build/allocator/dropin"
-    cat >"$scratch/python/torch.py" <<END
-import sys
-from unittest.mock import MagicMock
-
-torch = MagicMock(__version__="0.0")
-torch.cuda.memory_reserved.return_value = 900
-torch.cuda.max_memory_reserved.return_value = 1000
-torch.cuda.is_available.return_value = True
-torch.cuda.device_count.return_value = 0 # for torch_calls.py, which wants a real one
-torch.nn.LSTM.return_value.cuda.return_value.return_value = MagicMock(), None
-
-def ours():
-    return torch.cuda.memory.change_current_allocator.called
-
-def loss():
-    return 1.5
-
-$1
-torch.nn.functional.cross_entropy.return_value.item = loss
-sys.modules.update({"torch": torch, "torch.cuda": torch.cuda,
-                    "torch.cuda.memory": torch.cuda.memory})
-END
+    mkdir -p "$build/allocator/dropin"
     cat >"$scratch/torch.c" <<'END'
 int ashlar_torch_get_stats(int device, unsigned long *bytes) {
     static unsigned long calls;
@@ -282,7 +260,8 @@ void ashlar_torch_base_alloc(void) {}
 END
     ${CC:-cc} -shared -fPIC "-DGROWTH=${3:-0}" "$scratch/torch.c" \
         -o "$build/allocator/dropin/libashlar-torch.so" || return
-    PYTHONPATH=$scratch/python gpu "$2" pytorch
+    STAND_IN_TORCH="loss = lambda: 1.5
+$1" PYTHONPATH=$ASHLAR_SOURCE/tests/gpu/stand_in gpu "$2" pytorch
 }
 
 trains_with_pytorch() {
@@ -297,6 +276,14 @@ finds_other_losses() {
     new_build
     with_torch 'loss = lambda: 1.5 + ours() * 1e-5' 1 || return
     grep -q '^pytorch: FAILED: losses are up to 1e-05 apart' "$results/ran.txt"
+}
+
+finds_a_loss_that_does_not_fall() {
+    LD_LIBRARY_PATH=$driver ASHLAR_CUDNN=$ASHLAR_BUILD/tests/libfake_cudnn.so \
+        ASHLAR_CUBLAS=$ASHLAR_BUILD/tests/libfake_cublas.so STAND_IN_TORCH='loss = lambda: 1.5' \
+        PYTHONPATH=$ASHLAR_SOURCE/tests/gpu/stand_in python3 "$ASHLAR_SOURCE/tests/torch_step.py" \
+        "$ASHLAR_BUILD/rnn/ashlar-train" "$scratch/step.json" smoke >"$scratch/stdout"
+    [ $? -eq 1 ] && grep -x 'smoke f32, torch: the loss went from 1.5 to 1.5' "$scratch/stdout"
 }
 
 finds_growth() {
@@ -395,22 +382,24 @@ passed() { # STEP...
     done
 }
 
-# All but the tests of the GPU, which run on the stand-ins beside this one anyway.
+# All but the tests of the GPU, which run on the stand-ins beside this one anyway, and further sizes
+# of one step.
 runs_dry() {
-    steps=$("$run" gpu --build "$ASHLAR_BUILD" --list | grep -v '^tests ' | cut -d ' ' -f 1 | paste -sd ,)
+    steps=$("$run" gpu --build "$ASHLAR_BUILD" --list | grep -v '^tests \|^step_[ml]' | cut -d ' ' -f 1 | paste -sd ,)
     "$run" gpu --build "$ASHLAR_BUILD" --dry --out "$scratch/dry" --only "$steps" \
         >"$scratch/stdout" 2>&1
     status=$?
     grep -v '^one_size\|^mix' "$scratch/stdout"
     [ "$status" -eq 0 ] || return
     passed facts rules costs optimizer updates rnn_shapes graph_bits preload_shared preload_static \
-        preload_procs preload_names train train_graphs sanitizer bench_alloc bench_arena bench_rnn || return
+        preload_procs preload_names train train_graphs sanitizer step_small pytorch bench_alloc bench_arena \
+        bench_rnn || return
     [ ! -e "$ASHLAR_BUILD/tests/gpu/calls.so" ] || passed calls || return
     json_holds "$scratch/dry/updates.json" 'len(r) == 12 and min(row["over_copy"] for row in r) > 0' &&
         json_holds "$scratch/dry/costs.json" 'len(r) == 40 and min(row["ns"] for row in r) > 0' &&
         [ -e "$scratch/dry/alloc.svg" ] && grep '^| driver | CUDA' "$scratch/dry/README.md" &&
         grep '^bench_alloc: passed' "$scratch/dry/README.md" || return
-    "$run" gpu --build "$ASHLAR_BUILD" --list | grep -v '^tests ' | while read -r name proves; do
+    "$run" gpu --build "$ASHLAR_BUILD" --list | grep -v '^tests \|^step_[ml]' | while read -r name proves; do
         grep "^$name: " "$scratch/dry/ran.txt" &&
             grep "will prove: $proves" "$scratch/stdout" || exit 1
     done
@@ -477,6 +466,7 @@ check 'what_hangs_is_ended' ends_what_hangs
 check 'an_interrupted_run_tells_what_it_ran' stops
 check 'pytorch_trains_beside_its_own_allocator' trains_with_pytorch
 check 'other_losses_are_a_failure' finds_other_losses
+check 'a_loss_that_does_not_fall_is_a_failure' finds_a_loss_that_does_not_fall
 check 'growth_is_a_failure' finds_growth
 check 'a_training_that_fails_is_a_failure' finds_a_training_that_fails
 check 'pytorch_without_a_gpu_is_told' needs_a_pytorch_with_a_gpu
