@@ -77,7 +77,8 @@ if [ ! -x "$bench" ]; then
     echo "gpu.sh: $build has no bench/ashlar-bench: it is no build of ashlar" >&2
     exit 1
 fi
-if [ "$mode" = run ] && ! reason=$("$bench" machine --device cuda --json "$logs/machine.json" 2>&1); then
+if [ "$mode" = run ] && ! reason=$("$bench" machine --device cuda ${smoke:+"$smoke"} \
+    --json "$logs/machine.json" 2>&1); then
     echo "gpu: no GPU was found, so nothing was run: $reason" >&2
     exit 77
 fi
@@ -178,9 +179,9 @@ all_steps() {
     for kind in shared static procs names; do
         step "preload_$kind" "programs run under the preload as without it ($kind)" drop_in "$kind"
     done
-    step train 'a training after its warm-up makes no call for memory' quiet "$(few 2000 4)"
+    step train 'a training after its warm-up makes no call for memory' quiet "$(few 2000 2)"
     step train_graphs 'so it is where each step is one launch of a graph' \
-        quiet "$(few 2000 4)" --graphs
+        quiet "$(few 2000 2)" --graphs
     step calls "nor do the process's libraries in 60 s of it, as CUPTI counts" counted
     step sanitizer 'compute-sanitizer finds no bad access of our kernels' sanitized
     for group in arena rnn; do
@@ -219,9 +220,9 @@ cp "$logs/machine.json" "$out/machine.json" || exit 1
 [ -n "$only$resume" ] || rm -f "$logs/ran.txt" "$out/torch.json" # of an earlier run
 all_steps
 
-for file in "$out"/*.txt; do
+for file in "$out"/*.json; do
     case $file in
-    */ran.txt) continue ;;
+    */machine.json | */torch.json) continue ;;
     esac
     [ ! -e "$file" ] || "$bench" report "$out" || failed=1
     break

@@ -1,6 +1,6 @@
 # calls.awk - what the longer of two trainings called more often than the shorter one did, from lines
-# "NAME COUNT" (calls.c): a table, and in the file `json` a row for each function, {"call", "more",
-# "each_step"}. The status is 1 where one is for memory, or makes or ends something; steps: how many
+# "NAME COUNT" (calls.c): a table, and in the file `json` a row for each function, {"call",
+# "subject", "more", "each_step"}. The status is 1 where one is for memory, or makes or ends something; steps: how many
 # there were more.
 
 FNR == 1 { file++ }
@@ -21,7 +21,7 @@ END {
         if (more == 0) {
             continue
         }
-        printf "%s\n  {\"call\": \"%s\", \"more\": %d, \"each_step\": %.4f}", rows++ ? "," : "", \
+        printf "%s\n  {\"call\": \"%s\", \"subject\": \"training\", \"more\": %d, \"each_step\": %.4f}", rows++ ? "," : "", \
             name, more, more / steps >json
         printf "%-36s %10d  %10.2f a step\n", name, more, more / steps
         if (name ~ memory || name ~ lasting) {

@@ -46,37 +46,20 @@ is_served() { # CASE
             "$logs/said" || cannot 'the loop was not served from the cache'
 }
 
-# The runtime's own folder is told to the program, since it need not be known to the loader.
-compile() { # SOURCE NVCC-OPTION...
-    has nvcc || cannot 'there is no nvcc to compile a CUDA program with' || return
-    root=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
-    nvcc -o "$program" "$@" "$sources/program.c" -I"$here/include" -I"$here/allocator" \
-        -Xcompiler -pthread -Xlinker -rpath -Xlinker "$root/lib64:$root/lib" -ldl ||
-        cannot 'nvcc does not compile a CUDA program here'
-}
-
 drop_in() { # shared|static|procs|names: the runtime, or the driver by either way
     preload=$build/allocator/dropin/libashlar-preload.so
-    sources=$here/tests/preload
-    program=$logs/program_$1
     [ -f "$preload" ] || cannot 'this build has no libashlar-preload.so' || return
-    [ -f "$sources/program.c" ] || cannot 'tests/preload is not there' || return
     case $1 in
     shared | static)
-        if [ -n "$dry" ]; then # with the stand-in for that runtime
-            program=$build/tests/preload/program_$1
-            [ -x "$program" ] || cannot "this build has no tests/preload/program_$1" || return
-            preload_cases "$program"
-            return
-        fi
-        compile "$sources/program_runtime.c" -cudart "$1" && preload_cases "$program"
+        program=toolkit_$1 # NVIDIA's own
+        [ -z "$dry" ] || program=program_$1
+        shift
         ;;
-    *)
-        program=$build/tests/preload/program_driver # which needs no runtime and so no nvcc
-        [ -x "$program" ] || cannot 'this build has no tests/preload/program_driver' || return
-        preload_cases "$program" "$1"
-        ;;
+    *) program=program_driver ;;
     esac
+    [ -x "$build/tests/preload/$program" ] ||
+        cannot "this build has no tests/preload/$program" || return
+    preload_cases "$build/tests/preload/$program" "$@"
 }
 
 framework() { # SCRIPT ARGUMENT...
@@ -145,11 +128,11 @@ quiet() { # STEPS OPTION...
 # Whoever makes them in the process: a training's set-up and warm-up make as many calls however long
 # it goes on, so what a longer one makes more of is made by its steps.
 counted() {
-    tool=$build/tests/gpu/calls.so short=$(few 200 4)
+    tool=$build/tests/gpu/calls.so short=$(few 200 2)
     [ -f "$tool" ] || cannot 'this build has no tests/gpu/calls.so: it had no cupti.h' || return
     count_calls "$short" || return
     seconds=$(sed -n 's/.* in \([0-9.]*\) s: .*/\1/p' "$logs/report")
-    long=$(few "$(echo "$short $seconds" | awk '{ print $1 + int($1 * 60 / ($2 + 0.1)) }')" 12)
+    long=$(few "$(echo "$short $seconds" | awk '{ print $1 + int($1 * 60 / ($2 + 0.1)) }')" 6)
     count_calls "$long" || return
     echo "of $((long - short)) steps more:"
     awk -v steps=$((long - short)) -v json="$out/calls.json" -f "$here/tests/gpu/calls.awk" \
@@ -174,7 +157,7 @@ graph_bits() {
     for kind in plain again graphs; do
         [ "$kind" = graphs ] && options=--graphs || options=''
         # shellcheck disable=SC2086 # a word, or none
-        train "$(few 300 6)" --save "$logs/$kind.safetensors" $options
+        train "$(few 300 3)" --save "$logs/$kind.safetensors" $options
         status=$?
         [ "$status" -eq 0 ] || break
     done
@@ -197,7 +180,7 @@ sanitized() {
         has compute-sanitizer || cannot 'there is no compute-sanitizer' || return
         before='compute-sanitizer --error-exitcode 9'
     fi
-    quiet 3 --hidden 64
+    quiet "$(few 3 2)" --hidden 64
     status=$?
     before=''
     return "$status"
