@@ -183,6 +183,8 @@ sanitized() {
     quiet "$(few 3 2)" --hidden 64
     status=$?
     before=''
+    [ -z "$dry" ] || [ "$status" -ne 0 ] ||
+        echo "$(tail -n 1 "$logs/sanitizer.log") (dry: without compute-sanitizer)"
     return "$status"
 }
 
