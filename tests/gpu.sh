@@ -60,11 +60,14 @@ if [ -d "$build/lib" ]; then # of a build that was packed (gpu_pack.sh)
     export LD_LIBRARY_PATH
 fi
 
-# Stand-ins for the driver, cuDNN and cuBLAS.
+# Stand-ins for the driver, cuDNN, cuBLAS and CUPTI, and a runtime for what brings its own along.
+runtime=''
 if [ -n "$dry" ]; then
     LD_LIBRARY_PATH=$build/tests/cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     ASHLAR_CUDNN=$build/tests/libfake_cudnn.so ASHLAR_CUBLAS=$build/tests/libfake_cublas.so
-    export LD_LIBRARY_PATH ASHLAR_CUDNN ASHLAR_CUBLAS
+    ASHLAR_CUPTI=$build/tests/gpu/libfake_cupti.so
+    runtime=$build/tests/cuda/libcudart.so.13:$build/tests/cuda/libcudart_rest.so
+    export LD_LIBRARY_PATH ASHLAR_CUDNN ASHLAR_CUBLAS ASHLAR_CUPTI
     out=${out:-$logs/dry}
 fi
 
@@ -74,7 +77,8 @@ if [ ! -x "$bench" ]; then
     echo "gpu.sh: $build has no bench/ashlar-bench: it is no build of ashlar" >&2
     exit 1
 fi
-if [ "$mode" = run ] && ! reason=$("$bench" machine --device cuda --json "$logs/machine.json" 2>&1); then
+if [ "$mode" = run ] && ! reason=$("$bench" machine --device cuda ${smoke:+"$smoke"} \
+    --json "$logs/machine.json" 2>&1); then
     echo "gpu: no GPU was found, so nothing was run: $reason" >&2
     exit 77
 fi
@@ -160,153 +164,33 @@ cannot() { # WORDS: the end of a step that has nothing to run
 
 # --- the steps -----------------------------------------------------------------------------------
 
-suite() {
-    has python3 || cannot 'there is no python3 to run the tests with' || return
-    for_at_most "$step_s" python3 "$here/tests/run_suite.py" "$build" gpu && return
-    status=$?
-    [ "$status" -ne 77 ] || cannot 'this build has no test of the suite gpu that ran' || return
-    return "$status"
-}
-
-# A program that knows nothing of ashlar, with NVIDIA's own runtime, alone and with the preload.
-# What it does alone is what it has to do; if that fails, the case says nothing.
-preload_cases() { # PROGRAM...
-    ran=0 bad=0 odd=''
-    for what in loop threads race capture reset fork-before leave; do
-        if ! for_at_most "$case_s" "$@" "$what"; then
-            odd="$odd $what"
-            continue
-        fi
-        ran=$((ran + 1))
-        if ! for_at_most "$case_s" env ASHLAR_PRELOAD=report LD_PRELOAD="$preload" "$@" "$what" \
-            2>"$logs/said" || ! is_served "$what"; then
-            echo "$what fails with the preload"
-            bad=$((bad + 1))
-        fi
-        cat "$logs/said"
-    done
-    [ "$ran" -gt 0 ] || cannot 'without the preload, too, every case fails' || return
-    echo "$ran cases, $bad failed${odd:+; alone too fail:$odd}"
-    [ "$bad" -eq 0 ]
-}
-
-# A preload that is not there, or that hands all on, would let every case pass. Of the loop's
-# allocations it tells that only the first few took memory from the driver.
-is_served() { # CASE
-    [ "$1" != loop ] ||
-        grep -q '^ashlar-preload: [1-9][0-9]* allocations, [1-9] of them .*; 0 went to' \
-            "$logs/said" || cannot 'the loop was not served from the cache'
-}
-
-# The runtime's own folder is told to the program, since it need not be known to the loader.
-compile() { # SOURCE NVCC-OPTION...
-    has nvcc || cannot 'there is no nvcc to compile a CUDA program with' || return
-    root=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
-    nvcc -o "$program" "$@" "$sources/program.c" -I"$here/include" -I"$here/allocator" \
-        -Xcompiler -pthread -Xlinker -rpath -Xlinker "$root/lib64:$root/lib" -ldl ||
-        cannot 'nvcc does not compile a CUDA program here'
-}
-
-drop_in() { # shared|static|procs|names: the runtime, or the driver by either way
-    preload=$build/allocator/dropin/libashlar-preload.so
-    sources=$here/tests/preload
-    program=$logs/program_$1
-    [ -f "$preload" ] || cannot 'this build has no libashlar-preload.so' || return
-    [ -f "$sources/program.c" ] || cannot 'tests/preload is not there' || return
-    case $1 in
-    shared | static)
-        compile "$sources/program_runtime.c" -cudart "$1" && preload_cases "$program"
-        ;;
-    *)
-        program=$build/tests/preload/program_driver # which needs no runtime and so no nvcc
-        [ -x "$program" ] || cannot 'this build has no tests/preload/program_driver' || return
-        preload_cases "$program" "$1"
-        ;;
-    esac
-}
-
-framework() { # SCRIPT ARGUMENT...
-    library=$build/allocator/dropin/libashlar-torch.so
-    script=$here/tests/$1
-    shift
-    [ -f "$library" ] || cannot 'this build has no libashlar-torch.so' || return
-    has python3 || cannot 'there is no python3' || return
-    for_at_most "$step_s" python3 "$script" "$library" "$@"
-}
-
-pytorch() {
-    steps=200
-    [ -z "$smoke" ] || steps=20
-    framework torch_lstm.py "$out/torch.json" "$steps"
-}
-
-probe() { # facts|rules|costs
-    asks=$build/tests/gpu/probe
-    [ -x "$asks" ] || cannot 'this build has no tests/gpu/probe' || return
-    file=''
-    [ "$1" != costs ] || file=$out/costs.json
-    for_at_most "$step_s" "$asks" "$1" ${smoke:+"$smoke"} ${file:+"$file"}
-}
-
-# The report counts the process's calls after the warm-up: there are to be none for memory.
-train() { # STEPS OPTION...
-    program=$build/rnn/ashlar-train count=$1
-    shift
-    [ -x "$program" ] || cannot 'this build has no rnn/ashlar-train' || return
-    size='--hidden 1024 --batch 64'
-    [ -z "$smoke" ] || size='--hidden 16 --batch 2 --max-length 8' count=4
-    # shellcheck disable=SC2086 # words
-    for_at_most "$step_s" ${before-} "$program" --device cuda --data "$here/docs" --sample 0 \
-        --steps "$count" $size "$@" >"$logs/report" 2>&1
-    status=$?
-    cat "$logs/report"
-    ! grep -q 'was not found: install it' "$logs/report" || return 77
-    [ "$status" -eq 0 ] || return "$status"
-    calls=$(sed -n 's/^  training, after it *\([0-9]*\) .*/\1/p' "$logs/report")
-    echo "${calls:-unknown} calls for memory, streams or attributes after the warm-up"
-    [ "$calls" = 0 ]
-}
-
-# Few steps: each access is looked at.
-sanitized() {
-    if [ -z "$dry" ]; then
-        has compute-sanitizer || cannot 'there is no compute-sanitizer' || return
-        before='compute-sanitizer --error-exitcode 9'
-    fi
-    train 3 --hidden 64
-}
-
-# Status 1 is a group's own word that it cannot be measured here; all else is a failure.
-bench_group() { # GROUP
-    on='--device cuda'
-    [ "$1" != streams ] || on='' # it has software devices of its own
-    rm -f "$out/$1.json" "$out/$1.txt" "$out/$1.svg"
-    # shellcheck disable=SC2086 # words, or none
-    for_at_most "$step_s" "$bench" "$1" ${smoke:+"$smoke"} $on --json "$out/$1.json" \
-        >"$out/$1.txt" 2>"$logs/said"
-    status=$?
-    cat "$out/$1.txt" "$logs/said"
-    if [ "$status" -eq 0 ]; then
-        echo 'a table and its rows'
-        return
-    fi
-    rm -f "$out/$1.json" "$out/$1.txt"
-    [ "$status" -eq 1 ] && [ "$1" != alloc ] && status=77
-    [ "$1" != alloc ] || echo 'the allocators could not be measured'
-    return "$status"
-}
+# shellcheck source=tests/gpu/steps.sh
+. "$here/tests/gpu/steps.sh"
 
 # What the first ten minutes on a device have to say comes first.
 all_steps() {
     step facts 'which driver and device these results are of' probe facts
     step rules 'the driver keeps the rules that the allocator relies on' probe rules
     step costs 'what each call for memory costs, by size and by handles beside it' probe costs
-    step train 'a training after its warm-up makes no call for memory' train 2000
-    step train_graphs 'so it is where each step is one launch of a graph' train 2000 --graphs
-    step sanitizer 'compute-sanitizer finds no bad access of our kernels' sanitized
+    step optimizer "the optimizer's kernels have the bits of the CPU's" suite gpu_optimizer
+    step updates 'how fast they go through memory, beside a copy of as many bytes' probe updates
+    step rnn_shapes 'one RNN descriptor serves batches of changing shapes' suite gpu_rnn_shapes
+    step graph_bits 'steps that are captured and launched again have the same bits' graph_bits
     for kind in shared static procs names; do
         step "preload_$kind" "programs run under the preload as without it ($kind)" drop_in "$kind"
     done
+    step train 'a training after its warm-up makes no call for memory' quiet "$(few 2000 2)"
+    step train_graphs 'so it is where each step is one launch of a graph' \
+        quiet "$(few 2000 2)" --graphs
+    step calls "nor do the process's libraries in 60 s of it, as CUPTI counts" counted
+    step sanitizer 'compute-sanitizer finds no bad access of our kernels' sanitized
+    for group in arena rnn; do
+        step "bench_$group" "the figures of $group on the device" bench_group "$group"
+    done
+    for size in small medium large; do
+        step "step_$size" "ashlar's step beside PyTorch's, float and bf16, $size" torch_step "$size"
+    done
+    step bench_alloc 'the allocator beside the driver, its pool, PyTorch and RMM' bench_group alloc
     step tests "our kernels, cuDNN and cuBLAS agree with the CPU's results" suite
     step pytorch 'PyTorch trains to the same losses in our memory' pytorch
     step pytorch_calls 'all that PyTorch asks of an allocator is answered' \
@@ -314,7 +198,7 @@ all_steps() {
     step cupy_calls 'all that CuPy asks of an allocator is answered' framework cupy_calls.py
     # The groups that this program has stand in the first line of its help.
     for group in $("$bench" --help | sed -n '1s/.*\[\([a-z|]*\)\].*/\1/p' | tr '|' ' '); do
-        [ "$group" != ranks ] || continue # it trains on the CPU
+        case $group in alloc | arena | rnn | ranks) continue ;; esac # done; trains on the CPU
         step "bench_$group" "the figures of $group, beside others" bench_group "$group"
     done
 }
@@ -336,9 +220,9 @@ cp "$logs/machine.json" "$out/machine.json" || exit 1
 [ -n "$only$resume" ] || rm -f "$logs/ran.txt" "$out/torch.json" # of an earlier run
 all_steps
 
-for file in "$out"/*.txt; do
+for file in "$out"/*.json; do
     case $file in
-    */ran.txt) continue ;;
+    */machine.json | */torch.json) continue ;;
     esac
     [ ! -e "$file" ] || "$bench" report "$out" || failed=1
     break

@@ -1,7 +1,7 @@
 #!/bin/sh
 #
 # gpu_pack.sh - what `./run gpu --build build` needs on a machine without a compiler or network, in
-# one file: scripts, headers, and of a build its programs, stripped.
+# one file: scripts, and of a build its programs, stripped.
 #
 # usage: tests/gpu_pack.sh BUILD FILE.tar.gz
 #
@@ -35,25 +35,24 @@ copy() { # FROM TO FILE...: those that are there, by their names below FROM
     done
 }
 
-copy "$here" "$root" run docs include tests/gpu.sh tests/run_suite.py tests/count_cases.py \
-    tests/torch_lstm.py tests/torch_calls.py tests/cupy_calls.py tests/preload \
+copy "$here" "$root" run docs tests/gpu.sh tests/run_suite.py tests/count_cases.py \
+    tests/torch_lstm.py tests/torch_calls.py tests/torch_step.py tests/cupy_calls.py tests/gpu \
     allocator/dropin/ashlar_torch.py bench/all.sh bench/without_paths.sh LICENSE
-for header in $(cd "$here" && find allocator -name '*.h'); do
-    copy "$here" "$root" "$header" # for programs of tests/preload, which nvcc compiles there
-done
 
 # Shared libraries go by each name that a program may look for.
-for name in $(cd "$build" && find . -name '*.so*' ! -path '*.p' ! -path '*.p/*'); do
+for name in $(cd "$build" && find . -name '*.so*' ! -path '*.p' ! -path '*.p/*' ! -path './gpu/*'); do
     copy "$build" "$root/build" "$name"
 done
 copy "$build" "$root/build" meson-info/meson-info.json meson-info/intro-tests.json \
-    bench/ashlar-bench rnn/ashlar-train tests/gpu/probe tests/preload/program_driver
-for name in "$build"/tests/test_gpu_*; do
-    [ ! -f "$name" ] || copy "$build" "$root/build" "tests/${name##*/}"
+    bench/ashlar-bench rnn/ashlar-train tests/gpu/probe
+for name in "$build"/tests/test_gpu_* "$build"/tests/preload/*_driver \
+    "$build"/tests/preload/*_shared "$build"/tests/preload/*_static; do
+    [ ! -f "$name" ] || copy "$build" "$root/build" "${name#"$build"/}"
 done
 
 # Other libraries that they need, but for those that every machine has its own of.
-for name in $(ldd "$build/bench/ashlar-bench" "$build/rnn/ashlar-train" |
+for name in $(ldd "$build/bench/ashlar-bench" "$build/rnn/ashlar-train" \
+    "$build/tests/preload/toolkit_shared" 2>/dev/null |
     sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | sort -u); do
     case ${name##*/} in
     libc.so* | libm.so* | libdl.so* | libpthread.so* | librt.so* | libashlar*) ;;

@@ -1,4 +1,5 @@
-"""Run one of Meson's test suites from a build folder, without Meson: run_suite.py BUILD SUITE
+"""Run one of Meson's test suites, or of its tests those that are named, from a build folder and
+without Meson: run_suite.py BUILD SUITE [TEST...]
 
 For machines that have a build, perhaps made elsewhere and carried along, and no Meson. Prints a line
 for each test, the output of those that fail, and a count of their cases. Status: 0, 1 where a test
@@ -52,9 +53,11 @@ def run(test):
         return 127, str(error), ""
 
 
-def main(build, suite):
+def main(build, suite, *names):
     total = [0, 0, 0]
     for test in find_tests(os.path.abspath(build), suite):
+        if names and test["name"] not in names:
+            continue
         status, output, stopped = run(test)
         *counts, why = judge(status, output, stopped)
         total = [a + b for a, b in zip(total, counts)]
@@ -67,4 +70,4 @@ def main(build, suite):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:3]))
+    sys.exit(main(*sys.argv[1:]))

@@ -28,6 +28,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     CUDART_CALL(table.stream_destroy, (stream));
 }
 
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id) {
+    CUDART_CALL(table.stream_get_id, (stream, id));
+}
+
 /* ---- events ---- */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
@@ -58,6 +62,9 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,
                                           unsigned long long flags) {
+    /* No node takes memory, which a launch would have to free, and none has a priority. */
+    flags &= ~(unsigned long long)(cudaGraphInstantiateFlagAutoFreeOnLaunch |
+                                   cudaGraphInstantiateFlagUseNodePriority);
     CUDART_CALL(table.graph_instantiate, (exec, graph, flags));
 }
 

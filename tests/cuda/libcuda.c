@@ -5,8 +5,9 @@
  * Linked with its own copy of the software device. The environment variable FAKE_CUDA makes it
  * misbehave: "nodevice" (a driver without a device), "stub" (the toolkit's library for linking),
  * "old" (a driver without cuMemCreate), "broken" (cuInit fails), "nobinary" and "oldptx" (a module
- * that is for other devices, or newer drivers). `newest` is the CUDA version of the driver that it
- * plays. Kernels are libcuda_kernels.c.
+ * that is for other devices, or newer drivers), "wrong" and "wronggraph" (Adam writes a wrong
+ * byte, always or in graphs). `newest` is the CUDA version of the driver that it plays. Kernels are
+ * libcuda_kernels.c.
  */
 #include "libcuda.h"
 
@@ -35,6 +36,7 @@ static bool fake_is(const char *name) {
 }
 
 cu_result ashlar_fake_init(unsigned int flags) {
+    ashlar_fake_inject();
     return fake_is("stub")     ? CU_STUB_LIBRARY
            : fake_is("broken") ? CU_UNKNOWN
            : fake_is("absent") ? CU_NO_DEVICE
@@ -164,5 +166,6 @@ cu_result ashlar_fake_find(int newest, const char *symbol, void **address, int v
         *address = find(symbol, version, newest);
     }
     *found = *address == NULL;
+    *address = ashlar_fake_traced(symbol, *address);
     return *address == NULL ? CU_NOT_FOUND : CU_SUCCESS;
 }

@@ -12,6 +12,7 @@
 #include "tests/cuda/ops_cuda_host.h"
 #include "tests/cuda/optimizer_cuda_host.h"
 #include "allocator/soft/soft_state.h"
+#include "arena/optimizer/optimizer_impl.h"
 
 /* What a compiled image begins with. */
 #define FATBIN_MAGIC 0xBA55ED50u
@@ -186,9 +187,22 @@ typedef struct queued_kernel {
     max_align_t param[];
 } queued_kernel;
 
+/* FAKE_CUDA=wrong: Adam writes one byte wrong; =wronggraph: where a graph runs it. */
+static void plant(const queued_kernel *queued) {
+    const char *fault = getenv("FAKE_CUDA");
+    const ashlar_optimizer_job *job = (const void *)queued->param;
+    const bool is_wrong =
+        fault != NULL &&
+        (strcmp(fault, "wrong") == 0 || (queued->is_captured && strcmp(fault, "wronggraph") == 0));
+    if (is_wrong && strcmp(queued->kernel->name, "ashlar_kernel_adam") == 0 && job->run_count > 0) {
+        ++*(unsigned char *)job->runs[0].parameters; /* which does not cancel, as a bit may */
+    }
+}
+
 static void run_queued(void *user_data) {
     queued_kernel *queued = user_data;
     queued->kernel->run(queued->param, queued->blocks, queued->threads);
+    plant(queued);
     if (!queued->is_captured) {
         atomic_fetch_sub(&queued_count, 1);
         free(queued);

@@ -125,8 +125,12 @@ int main(int argc, char **argv) {
     if (strcmp(what, "rules") == 0) {
         return probe_rules();
     }
+    if (strcmp(what, "updates") == 0) {
+        return probe_updates(is_smoke, json);
+    }
     if (strcmp(what, "facts") != 0 && strcmp(what, "costs") != 0) {
-        (void)fprintf(stderr, "usage: probe facts | rules | costs [--smoke] [FILE.json]\n");
+        (void)fprintf(stderr,
+                      "usage: probe facts | rules | (costs | updates) [--smoke] [FILE.json]\n");
         return 2;
     }
     if (!probe_open(&p)) {

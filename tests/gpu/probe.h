@@ -1,6 +1,7 @@
 /*
  * probe.h - the program that asks a driver itself, without an allocator: what it is, whether it
- * keeps the rules that ashlar relies on, and what its calls for memory cost.
+ * keeps the rules that ashlar relies on, and what its calls for memory cost; and how fast the
+ * optimizer's kernels are beside its copies.
  */
 #ifndef ASHLAR_TESTS_PROBE_H
 #define ASHLAR_TESTS_PROBE_H
@@ -32,5 +33,6 @@ cu_mem_access probe_access(const probe *p);
 int probe_facts(const probe *p);
 int probe_rules(void); /* in children, which open the driver for themselves */
 int probe_costs(const probe *p, bool is_smoke, const char *json);
+int probe_updates(bool is_smoke, const char *json); /* by the library, which opens the device */
 
 #endif /* ASHLAR_TESTS_PROBE_H */

@@ -2,8 +2,8 @@
  * probe_costs.c - what each call for memory costs on the host, by size, and cuMemSetAccess and
  * cuMemUnmap by how many handles there are beside.
  *
- * The figures are medians of rounds. A row of the file: {"call", "bytes", "handles", "rounds",
- * "ns"}; "handles" counts those mapped beside it.
+ * The figures are medians of rounds. A row of the file: {"call", "subject", "bytes",
+ * "handles", "rounds", "ns"}; "handles" counts those mapped beside it, and the subject is both.
  */
 #include "tests/gpu/probe.h"
 
@@ -36,10 +36,13 @@ static void write_row(table *t, const char *call, size_t bytes, size_t beside, d
     (void)printf("%-20s %6zu MiB %5zu handles beside %12.0f ns\n", call, bytes / MIB, beside,
                  median);
     if (t->json != NULL) {
+        char among[32] = "";
+        (void)snprintf(among, sizeof among, beside > 0 ? " beside %zu" : "", beside);
         (void)fprintf(t->json,
-                      "%s\n  {\"call\": \"%s\", \"bytes\": %zu, \"handles\": %zu, "
-                      "\"rounds\": %zu, \"ns\": %.0f}",
-                      t->row_count > 0 ? "," : "", call, bytes, beside, t->rounds, median);
+                      "%s\n  {\"call\": \"%s\", \"subject\": \"%zu MiB%s\", \"bytes\": %zu, "
+                      "\"handles\": %zu, \"rounds\": %zu, \"ns\": %.0f}",
+                      t->row_count > 0 ? "," : "", call, bytes / MIB, among, bytes, beside,
+                      t->rounds, median);
     }
     t->row_count++;
 }

@@ -2,7 +2,7 @@
 # shellcheck disable=SC2016,SC2086 # stand-ins have words of their own
 #
 # shell_gpu.sh - what `./run gpu` does, on a machine without a GPU: the driver is a stand-in on the
-# software device, and so are what is not at hand: a build of tests, nvcc, PyTorch.
+# software device, and so is what is not at hand: a build of tests, PyTorch.
 
 # shellcheck source=tests/shell/tap.sh
 . "$(dirname "$0")/tap.sh"
@@ -165,29 +165,27 @@ case \$1\${LD_PRELOAD-} in $2) exit 1 ;; $3*/*) exit 1 ;; esac"
 preloads=preload_shared,preload_static,preload_procs,preload_names
 served='288 allocations, 3 of them took memory from the driver; 9 live; 0 went to the driver'
 
-# nvcc's product is such a program, and so is what the build has for the driver.
-with_nvcc() { # BAD-ALONE BAD-WITH-PRELOAD [REPORT]
+with_programs() { # BAD-ALONE BAD-WITH-PRELOAD [REPORT]
     mkdir -p "$build/allocator/dropin"
     ln -s "$(find "$ASHLAR_BUILD" -name 'half.so')" "$build/allocator/dropin/libashlar-preload.so"
     write_program "$build/tests/preload/program_driver" "$1" "$2" "${3-$served}"
-    stand_in "$bin/nvcc" 'echo "$*" >>'"'$scratch/nvcc'"'
-while [ "$1" != -o ]; do shift; done
-cp '"'$build/tests/preload/program_driver'"' "$2"'
+    for kind in shared static; do
+        cp "$build/tests/preload/program_driver" "$build/tests/preload/toolkit_$kind"
+    done
 }
 
 runs_programs_with_the_preload() {
     new_build
-    with_nvcc none none
+    with_programs none none
     gpu 0 "$preloads" || return
-    grep -F -e '-cudart shared' "$scratch/nvcc" && grep -F -e '-cudart static' "$scratch/nvcc" &&
-        tells 'preload_shared: passed: 7 cases, 0 failed' \
+    tells 'preload_shared: passed: 7 cases, 0 failed' \
             'preload_procs: passed: 7 cases, 0 failed' || return
     new_build
-    with_nvcc reset race
+    with_programs reset race
     gpu 1 "$preloads" && tells 'preload_static: FAILED: 6 cases, 1 failed; alone too fail: reset' \
         'preload_names: FAILED: 6 cases, 1 failed; alone too fail: reset' || return
     new_build
-    with_nvcc '*' none
+    with_programs '*' none
     gpu 0 "$preloads" && tells 'preload_shared: could not: without the preload, too, every case fails'
 }
 
@@ -197,23 +195,23 @@ finds_a_preload_that_serves_nothing() {
         '288 allocations, 12 of them took memory from the driver; 9 live; 0 went to the driver' \
         '288 allocations, 1 of them took memory from the driver; 9 live; 7 went to the driver'; do
         new_build
-        with_nvcc none none "$report"
+        with_programs none none "$report"
         gpu 1 "$preloads" && tells 'preload_static: FAILED: 7 cases, 1 failed' || return
     done
 }
 
-needs_a_compiler_that_compiles() {
+tells_what_was_not_built() {
     new_build
-    with_nvcc none none
-    stand_in "$bin/nvcc" 'exit 1'
-    gpu 0 "$preloads" && tells 'preload_shared: could not: nvcc does not compile a CUDA program here' \
-        'preload_procs: passed: 7 cases, 0 failed'
+    with_programs none none
+    rm "$build/tests/preload/toolkit_static"
+    gpu 0 "$preloads" && tells 'preload_procs: passed: 7 cases, 0 failed' \
+        'preload_static: could not: this build has no tests/preload/toolkit_static'
 }
 
 # As though two minutes had gone by.
 ends_what_hangs() {
     new_build
-    with_nvcc none none
+    with_programs none none
     stand_in "$bin/timeout" 'shift 3; case "$*" in env*" race") exit 124 ;; esac; exec "$@"'
     gpu 1 "$preloads" && tells 'preload_shared: FAILED: 7 cases, 1 failed' &&
         grep -x 'it took more than 30 s' "$build/gpu/preload_shared.log"
@@ -222,7 +220,7 @@ ends_what_hangs() {
 # What it ran is told, and nothing of it goes on.
 stops() {
     new_build
-    with_nvcc none none
+    with_programs none none
     stand_in "$build/tests/preload/program_driver" "echo \$\$ >'$scratch/hangs'; exec sleep 61"
     LD_LIBRARY_PATH=$driver "$ASHLAR_SOURCE/tests/gpu.sh" "$build" --out "$results" \
         >/dev/null 2>&1 &
@@ -239,32 +237,10 @@ stops() {
 
 # --- PyTorch -------------------------------------------------------------------------------------
 
-# A module that answers every call. The losses are what PROGRAM makes them, where ours() is whether
-# the allocator was changed; it then reserves GROWTH bytes more each time that it is asked.
+# The stand-in for the module, changed by PROGRAM; ours() is whether the allocator was changed. That
+# reserves GROWTH bytes more each time that it is asked.
 with_torch() { # PROGRAM STATUS [GROWTH]
-    mkdir -p "$scratch/python" "$build/allocator/dropin"
-    cat >"$scratch/python/torch.py" <<END
-import sys
-from unittest.mock import MagicMock
-
-torch = MagicMock(__version__="0.0")
-torch.cuda.memory_reserved.return_value = 900
-torch.cuda.max_memory_reserved.return_value = 1000
-torch.cuda.is_available.return_value = True
-torch.cuda.device_count.return_value = 0 # for torch_calls.py, which wants a real one
-torch.nn.LSTM.return_value.cuda.return_value.return_value = MagicMock(), None
-
-def ours():
-    return torch.cuda.memory.change_current_allocator.called
-
-def loss():
-    return 1.5
-
-$1
-torch.nn.functional.cross_entropy.return_value.item = loss
-sys.modules.update({"torch": torch, "torch.cuda": torch.cuda,
-                    "torch.cuda.memory": torch.cuda.memory})
-END
+    mkdir -p "$build/allocator/dropin"
     cat >"$scratch/torch.c" <<'END'
 int ashlar_torch_get_stats(int device, unsigned long *bytes) {
     static unsigned long calls;
@@ -282,7 +258,8 @@ void ashlar_torch_base_alloc(void) {}
 END
     ${CC:-cc} -shared -fPIC "-DGROWTH=${3:-0}" "$scratch/torch.c" \
         -o "$build/allocator/dropin/libashlar-torch.so" || return
-    PYTHONPATH=$scratch/python gpu "$2" pytorch
+    STAND_IN_TORCH="loss = lambda: 1.5
+$1" PYTHONPATH=$ASHLAR_SOURCE/tests/gpu/stand_in gpu "$2" pytorch
 }
 
 trains_with_pytorch() {
@@ -297,6 +274,14 @@ finds_other_losses() {
     new_build
     with_torch 'loss = lambda: 1.5 + ours() * 1e-5' 1 || return
     grep -q '^pytorch: FAILED: losses are up to 1e-05 apart' "$results/ran.txt"
+}
+
+finds_a_loss_that_does_not_fall() {
+    LD_LIBRARY_PATH=$driver ASHLAR_CUDNN=$ASHLAR_BUILD/tests/libfake_cudnn.so \
+        ASHLAR_CUBLAS=$ASHLAR_BUILD/tests/libfake_cublas.so STAND_IN_TORCH='loss = lambda: 1.5' \
+        PYTHONPATH=$ASHLAR_SOURCE/tests/gpu/stand_in python3 "$ASHLAR_SOURCE/tests/torch_step.py" \
+        "$ASHLAR_BUILD/rnn/ashlar-train" "$scratch/step.json" smoke >"$scratch/stdout"
+    [ $? -eq 1 ] && grep -x 'smoke f32, torch: the loss went from 1.5 to 1.5' "$scratch/stdout"
 }
 
 finds_growth() {
@@ -395,22 +380,48 @@ passed() { # STEP...
     done
 }
 
-# All but the tests of the GPU, which run on the stand-ins beside this one anyway.
+# All but the tests of the GPU, which run on the stand-ins beside this one anyway, further sizes of
+# one step, and PyTorch's training, which has cases of its own.
 runs_dry() {
-    steps=$("$run" gpu --build "$ASHLAR_BUILD" --list | grep -v '^tests ' | cut -d ' ' -f 1 | paste -sd ,)
+    steps=$("$run" gpu --build "$ASHLAR_BUILD" --list | grep -v '^tests \|^step_[ml]\|^pytorch ' | cut -d ' ' -f 1 | paste -sd ,)
     "$run" gpu --build "$ASHLAR_BUILD" --dry --out "$scratch/dry" --only "$steps" \
         >"$scratch/stdout" 2>&1
     status=$?
     grep -v '^one_size\|^mix' "$scratch/stdout"
     [ "$status" -eq 0 ] || return
-    passed facts rules costs train train_graphs sanitizer bench_alloc bench_arena bench_rnn &&
+    passed facts rules costs optimizer updates rnn_shapes graph_bits preload_shared preload_static \
+        preload_procs preload_names train train_graphs sanitizer step_small bench_alloc bench_arena \
+        bench_rnn || return
+    [ ! -e "$ASHLAR_BUILD/tests/gpu/calls.so" ] || passed calls || return
+    json_holds "$scratch/dry/updates.json" 'len(r) == 24 and min(row["ns"] for row in r) > 0' &&
         json_holds "$scratch/dry/costs.json" 'len(r) == 40 and min(row["ns"] for row in r) > 0' &&
         [ -e "$scratch/dry/alloc.svg" ] && grep '^| driver | CUDA' "$scratch/dry/README.md" &&
-        grep '^bench_alloc: passed' "$scratch/dry/README.md" || return
-    "$run" gpu --build "$ASHLAR_BUILD" --list | grep -v '^tests ' | while read -r name proves; do
+        grep '^bench_alloc: passed' "$scratch/dry/README.md" &&
+        grep '^| cuMemMap | ' "$scratch/dry/README.md" && grep '^| adamw BF16 | ' "$scratch/dry/README.md" &&
+        grep '^| smoke_bf16 | ' "$scratch/dry/README.md" || return
+    "$run" gpu --build "$ASHLAR_BUILD" --list | grep -v '^tests \|^step_[ml]\|^pytorch ' | while read -r name proves; do
         grep "^$name: " "$scratch/dry/ran.txt" &&
             grep "will prove: $proves" "$scratch/stdout" || exit 1
     done
+}
+
+# A fault in what a step looks at fails that step. The training itself cannot see who else in its
+# process takes memory.
+finds_planted_faults() {
+    while read -r fault steps; do
+        rm -rf "$scratch/planted"
+        [ "$steps" != calls ] || [ -e "$ASHLAR_BUILD/tests/gpu/calls.so" ] || continue
+        env "$fault" "$run" gpu --build "$ASHLAR_BUILD" --dry --out "$scratch/planted" \
+            --only "$steps" && complain "$fault was not found" && return 1
+        grep "^$steps: FAILED: " "$scratch/planted/ran.txt" || return
+    done <<END
+FAKE_CUDA=wrong optimizer
+FAKE_CUDA=wronggraph graph_bits
+FAKE_CUDNN=wrong rnn_shapes
+FAKE_CUDNN=takes calls
+END
+    grep 'calls: FAILED: .*cuMemAlloc' "$scratch/planted/ran.txt" ||
+        [ ! -e "$ASHLAR_BUILD/tests/gpu/calls.so" ]
 }
 
 # What was carried away runs there, from its own folder.
@@ -418,8 +429,8 @@ is_carried() {
     "$run" gpu --build "$ASHLAR_BUILD" --pack "$scratch/carried.tar.gz" || return
     (cd "$scratch" && tar -xzf carried.tar.gz && cd ashlar-gpu &&
         ./run gpu --build build --dry --out "$scratch/carried" \
-            --only facts,rules,train,preload_procs,bench_plan) || return
-    [ "$(grep -c ': passed: ' "$scratch/carried/ran.txt")" -eq 5 ]
+            --only facts,rules,optimizer,updates,train,preload_static,bench_plan) || return
+    [ "$(grep -c ': passed: ' "$scratch/carried/ran.txt")" -eq 7 ]
 }
 
 if has_a_gpu; then
@@ -450,11 +461,12 @@ check 'no_test_that_ran_is_told' skips_tests_that_all_skip
 check 'no_folder_is_named_in_results' keeps_folders_to_itself
 check 'programs_run_with_the_preload' runs_programs_with_the_preload
 check 'a_preload_that_serves_nothing_is_a_failure' finds_a_preload_that_serves_nothing
-check 'what_nvcc_does_not_compile_is_told' needs_a_compiler_that_compiles
+check 'a_program_that_was_not_built_is_told' tells_what_was_not_built
 check 'what_hangs_is_ended' ends_what_hangs
 check 'an_interrupted_run_tells_what_it_ran' stops
 check 'pytorch_trains_beside_its_own_allocator' trains_with_pytorch
 check 'other_losses_are_a_failure' finds_other_losses
+check 'a_loss_that_does_not_fall_is_a_failure' finds_a_loss_that_does_not_fall
 check 'growth_is_a_failure' finds_growth
 check 'a_training_that_fails_is_a_failure' finds_a_training_that_fails
 check 'pytorch_without_a_gpu_is_told' needs_a_pytorch_with_a_gpu
@@ -463,5 +475,6 @@ check 'steps_can_be_chosen' runs_the_steps_that_are_named
 check 'a_run_goes_on_where_steps_failed' goes_on
 check 'a_training_must_not_ask_for_memory' judges_a_training
 check 'all_of_it_runs_dry' runs_dry
+check 'planted_faults_are_found' finds_planted_faults
 check 'what_it_needs_can_be_carried' is_carried
 check_report

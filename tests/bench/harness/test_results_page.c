@@ -15,9 +15,10 @@
 enum { PATH_BYTES = 128, TEXT_BYTES = 8192 };
 
 static char folder[] = "/tmp/ashlar-page-XXXXXX";
-static const char *const names[] = {"machine.json", "alloc.json", "alloc.txt", "plan.json",
-                                    "arena.json",   "rnn.json",   "ran.txt",   "README.md",
-                                    "alloc.svg",    "plan.svg",   "arena.svg", "rnn.svg"};
+static const char *const names[] = {
+    "machine.json", "alloc.json", "alloc.txt",       "plan.json",     "arena.json", "rnn.json",
+    "ran.txt",      "README.md",  "alloc.svg",       "plan.svg",      "arena.svg",  "rnn.svg",
+    "costs.json",   "costs.svg",  "step_large.json", "step_large.svg"};
 
 static const char *path_of(const char *name) {
     static char path[PATH_BYTES];
@@ -150,6 +151,26 @@ CASE(a_difference_inside_the_spread_is_no_loss) {
 }
 
 /* Then there is nothing to draw the others beside. */
+/* A larger size that is faster is no loss; PyTorch's step is, our own graphs' is not. */
+CASE(what_a_gpu_was_asked_has_its_tables) {
+    empty_folder();
+    write_file("costs.json", "[{\"call\":\"cuMemMap\",\"subject\":\"2 MiB\",\"ns\":4000},"
+                             "{\"call\":\"cuMemMap\",\"subject\":\"4 MiB\",\"ns\":1000}]");
+    CHECK(ashlar__results_page_write(folder) == ASHLAR_OK);
+    CHECK_HAS(read_file("README.md"), "Nowhere in these files.\n");
+    CHECK_HAS(read_file("README.md"), "| | 2 MiB, us | 4 MiB |\n|---|---:|---:|\n"
+                                      "| cuMemMap | 4 | 0.25 |\n");
+    write_file("step_large.json",
+               "[{\"case\":\"large_bf16\",\"subject\":\"ashlar\",\"ms_step\":4},"
+               "{\"case\":\"large_bf16\",\"subject\":\"ashlar_graphs\",\"ms_step\":2},"
+               "{\"case\":\"large_bf16\",\"subject\":\"torch\",\"ms_step\":3}]");
+    CHECK(ashlar__results_page_write(folder) == ASHLAR_OK);
+    CHECK_HAS(read_file("README.md"),
+              "## Where we lose\n\n- step_large, large_bf16: `torch` has 0.75 of our time of a "
+              "step (3 of 4 ms)\n\n## ");
+    CHECK(is_there("step_large.svg"));
+}
+
 CASE(without_our_figures_there_is_a_table_only) {
     empty_folder();
     write_file("alloc.json", "[{\"case\":\"x\",\"subject\":\"cub\",\"ns_pair\":17}]");

@@ -4,7 +4,7 @@
 #ifndef ASHLAR_GPU_RNN_FIXTURE_H
 #define ASHLAR_GPU_RNN_FIXTURE_H
 
-#include "tests/rnn/layer/gpu_fixture.h"
+#include "tests/allocator/device/gpu_fixture.h"
 #include "tests/rnn/layer/rnn_cpu_fixture.h"
 
 #include <ashlar/rnn.h>

@@ -7,7 +7,7 @@
  * targets that are no classes.
  */
 #include "tests/arena/optimizer/element_fixture.h"
-#include "tests/rnn/layer/gpu_fixture.h"
+#include "tests/allocator/device/gpu_fixture.h"
 #include "tests/allocator/trace/numbers_fixture.h"
 
 #include "rnn/layer/ops_cpu.h"

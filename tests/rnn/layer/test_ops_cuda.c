@@ -2,7 +2,7 @@
  * test_ops_cuda.c - what a model's operations launch on a CUDA device, and what they do when the
  * driver or cuBLAS refuses. Run on the fakes; test_gpu_ops.c compares numbers.
  */
-#include "tests/rnn/layer/gpu_fixture.h"
+#include "tests/allocator/device/gpu_fixture.h"
 
 #include <cublas_v2.h>
 

@@ -2,7 +2,7 @@
  * test_gpu_tagger.c - a step of the tagger, and its labels, on a CUDA device as on the CPU. Exits
  * with 77 where there is no GPU; it also runs on the fakes.
  */
-#include "tests/rnn/layer/gpu_fixture.h"
+#include "tests/allocator/device/gpu_fixture.h"
 #include "tests/rnn/model/tagger_fixture.h"
 
 enum { WORDS_MAX = 64 };

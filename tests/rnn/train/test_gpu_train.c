@@ -2,7 +2,7 @@
  * test_gpu_train.c - a short training, and a text, on a CUDA device as on the CPU. Exits with 77
  * where there is no GPU; it also runs on the fakes.
  */
-#include "tests/rnn/layer/gpu_fixture.h"
+#include "tests/allocator/device/gpu_fixture.h"
 
 #include <unistd.h>
 
