@@ -68,7 +68,8 @@ CASE_WITH(forty_gibibytes_in_small_handles_are_one_area, set_up("memory=40GiB"))
 CASE_WITH(mappings_that_are_not_neighbours_come_to_the_kernels_limit, set_up("memory=1TiB")) {
     const size_t most = areas_max();
     SKIP_IF(dlsym(RTLD_DEFAULT, "__asan_init") != NULL ||
-                dlsym(RTLD_DEFAULT, "__tsan_init") != NULL,
+                dlsym(RTLD_DEFAULT, "__tsan_init") != NULL ||
+                dlsym(RTLD_DEFAULT, "__lsan_init") != NULL,
             "a sanitizer needs mappings of its own");
     SKIP_IF(most == 0 || most > 100000, "the kernel has no usual limit of mappings");
     const cu_ptr base = reserve(most * 2);
