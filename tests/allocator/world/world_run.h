@@ -2,6 +2,10 @@
  * world_run.h - runs a program: here, on threads that take turns; or in a process of its own, which
  * may crash or hang.
  *
+ * The sums, what must be served and what goes back to the device have one answer only where calls
+ * come one after another. Calls that overlap are searched in tests/orders/, each preemption, and
+ * judged by ThreadSanitizer in the tests of suite "threads".
+ *
  * Each run makes its devices anew, so the same program does the same.
  */
 #ifndef ASHLAR_WORLD_RUN_H
