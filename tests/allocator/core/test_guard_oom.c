@@ -179,4 +179,19 @@ CASE(every_host_allocation_may_fail) {
     }
 }
 
+CASE(an_allocator_with_a_guard_may_lack_any_host_memory_at_first) {
+    for (size_t g = 0; g < 2; g++) {
+        ashlar_allocator *made = NULL;
+        ashlar_config config;
+        ashlar_config_init(&config);
+        config.guard = workloads[g].guard;
+        REQUIRE(set_up_device(workloads[g].device));
+        FOR_HOST_FAILURES(n, status, ashlar_allocator_create_with(device, &config, &made)) {
+            CHECK((made != NULL) == (status == ASHLAR_OK));
+        }
+        ashlar_allocator_destroy(made);
+        tear_down_device();
+    }
+}
+
 RUN_CASES()
