@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "allocator/base/host.h"
+
 static cu_mem_prop prop_for(unsigned int types, bool has_rdma) {
     cu_mem_prop made = prop;
     made.handle_types = types;
@@ -91,6 +93,34 @@ CASE_WITH(a_handle_is_had_from_an_address_that_is_mapped, set_up("memory=64MiB")
     CHECK(soft->mem_unmap(base + PAGE, PAGE) == CU_SUCCESS);
     CHECK(soft->mem_release(again) == CU_SUCCESS && soft->mem_free(other) == CU_SUCCESS);
     CHECK(soft->mem_address_free(base, 2 * PAGE) == CU_SUCCESS);
+}
+
+CASE_WITH(a_number_for_a_handle_may_lack_host_memory, set_up("memory=64MiB")) {
+    enum { MANY = 200 };
+    static cu_mem_handle again[MANY];
+    size_t refused = 0;
+    const cu_mem_handle handle = create(1);
+    const cu_ptr base = reserve(1);
+    place(base, 1, handle);
+    for (size_t i = 0; i < MANY; i++) {
+        ashlar__host_fail_at(1);
+        cu_result result = soft->mem_retain_handle(&again[i], bytes_at(base));
+        ashlar__host_fail_at(0);
+        if (result != CU_SUCCESS) {
+            CHECK(result == CU_OUT_OF_MEMORY);
+            refused++;
+            result = soft->mem_retain_handle(&again[i], bytes_at(base));
+        }
+        CHECK(result == CU_SUCCESS);
+    }
+    CHECK(refused > 0);
+    CHECK(soft->mem_unmap(base, PAGE) == CU_SUCCESS && soft->mem_release(handle) == CU_SUCCESS);
+    for (size_t i = 0; i < MANY; i++) {
+        CHECK_ZU(free_pages(), 31); /* until nobody has it: what was refused has no share in it */
+        CHECK(soft->mem_release(again[i]) == CU_SUCCESS);
+    }
+    CHECK_ZU(free_pages(), 32);
+    CHECK(soft->mem_address_free(base, PAGE) == CU_SUCCESS);
 }
 
 /* ---- which devices ---- */
