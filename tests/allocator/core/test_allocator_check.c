@@ -10,7 +10,7 @@
 /* With another value, for so long. */
 #define NOTICES(field, value, part)                                             \
     do {                                                                        \
-        const __auto_type kept_ = (field);                                      \
+        const __typeof__(field) kept_ = (field);                                \
         (field) = (value);                                                      \
         CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, (part)); \
         (field) = kept_;                                                        \

@@ -104,7 +104,7 @@ CASE(device_memory_is_no_standard_stream) {
 }
 
 /* What happens to a device of `spec` where the process may have no more than `most` of `what`. */
-static bool is_made_within(const char *spec, int what, rlim_t most) {
+static bool is_made_within(const char *spec, __rlimit_resource_t what, rlim_t most) {
     struct rlimit kept;
     CHECK(getrlimit(what, &kept) == 0);
     const struct rlimit small = {most, kept.rlim_max};
