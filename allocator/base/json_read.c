@@ -57,15 +57,15 @@ static ashlar_status parse_document(parser *p, char *text, size_t bytes) {
 /* --- the interface -------------------------------------------------------------------------- */
 
 ashlar_status ashlar__json_parse(const char *text, size_t bytes, ashlar_json **out) {
+    /* Each byte is copied, and may begin a value. */
+    if (bytes >= SIZE_MAX / (sizeof(ashlar_json) + 1)) {
+        return ashlar__fail(ASHLAR_EOVERFLOW, "JSON: %zu bytes of text are too many", bytes);
+    }
     size_t value_max = 1;
     for (size_t i = 0; i < bytes; i++) {
         value_max += text[i] == ',' || text[i] == '[' || text[i] == '{';
     }
-    size_t total;
-    if (!ashlar__mul(value_max, sizeof(ashlar_json), &total) ||
-        !ashlar__add(total, bytes, &total) || !ashlar__add(total, 1, &total)) {
-        return ashlar__fail(ASHLAR_EOVERFLOW, "JSON: %zu bytes of text are too many", bytes);
-    }
+    const size_t total = value_max * sizeof(ashlar_json) + bytes + 1;
     ashlar_json *values = ashlar__host_calloc(total, 1);
     if (values == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "JSON: no host memory for %zu bytes of text", bytes);

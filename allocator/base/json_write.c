@@ -52,7 +52,7 @@ static void append(ashlar_json_writer *writer, const char *text, size_t bytes) {
     if (writer->has_failed) {
         return;
     }
-    if (!ashlar__add(writer->bytes, bytes, &need) || !ashlar__add(need, 1, &need)) {
+    if (!ashlar__add(writer->bytes + 1, bytes, &need)) {
         writer->has_failed = true;
         return;
     }

@@ -6,6 +6,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/streams.h"
 #include "allocator/heap/away.h"
@@ -154,6 +155,9 @@ static void watch_locked(ashlar_allocator *a) {
 }
 
 void ashlar_allocator_watch_streams(ashlar_allocator *a) {
+    if (ashlar__is_of_parent(a)) {
+        return;
+    }
     ashlar__allocator_enter(a);
     if (!a->client.watches_streams) {
         watch_locked(a);

@@ -41,7 +41,7 @@ static float multiply(size_t rounds, float factor) {
     return add_lanes(sums[0]);
 }
 
-static float read(const void *buffer, size_t bytes) {
+static float read_all(const void *buffer, size_t bytes) {
     enum { AT_ONCE = 4 * LINE_BYTES / ASHLAR_VECTOR_BYTES };
     const read_vector *from = buffer;
     vector sums[AT_ONCE] = {{0}};
@@ -58,4 +58,4 @@ static float read(const void *buffer, size_t bytes) {
 }
 
 const ashlar_roof_loops ASHLAR_JOIN(ashlar__roof_loops_, ASHLAR_SET) = {
-    .multiply = multiply, .read = read, .products = SUMS * LANES};
+    .multiply = multiply, .read = read_all, .products = SUMS * LANES};

@@ -27,7 +27,9 @@ def parse(command, folder):
         return found
 
     words = ["clang-19", "-Xclang", "-ast-dump=json", "-fsyntax-only", "-w", *command]
-    dump = subprocess.run(words, cwd=folder, check=True, stdout=subprocess.PIPE).stdout
+    # ccache, where it stands for the compiler, would have it read what is preprocessed already.
+    dump = subprocess.run(words, cwd=folder, check=True, stdout=subprocess.PIPE,
+                          env={**os.environ, "CCACHE_DISABLE": "1"}).stdout
     return json.loads(dump, object_hook=complete)["inner"]
 
 

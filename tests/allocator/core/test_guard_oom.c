@@ -179,4 +179,26 @@ CASE(every_host_allocation_may_fail) {
     }
 }
 
+CASE(an_allocator_with_a_guard_may_lack_any_host_memory_at_first) {
+    for (size_t g = 0; g < 2; g++) {
+        ashlar_config config;
+        ashlar_config_init(&config);
+        config.guard = workloads[g].guard;
+        REQUIRE(set_up_device(workloads[g].device));
+        unsigned long n = 0, refused = 0;
+        for (bool is_over = false; !is_over;) { /* some it can do without */
+            ashlar_allocator *made = NULL;
+            ashlar__host_fail_at(++n);
+            const ashlar_status status = ashlar_allocator_create_with(device, &config, &made);
+            is_over = is_still_armed(n);
+            CHECK((made != NULL) == (status == ASHLAR_OK));
+            CHECK(status == ASHLAR_OK || (status == ASHLAR_EHOSTMEM && !is_over));
+            refused += status != ASHLAR_OK;
+            ashlar_allocator_destroy(made);
+        }
+        CHECK(refused > 1);
+        tear_down_device();
+    }
+}
+
 RUN_CASES()

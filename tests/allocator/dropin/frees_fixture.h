@@ -91,25 +91,25 @@ static bool set_up(const char *spec, const char *conf) {
     return is_made && check_at_end(tear_down);
 }
 
-static void *take(size_t bytes) {
+static inline void *take(size_t bytes) {
     void *ptr = NULL;
     CHECK(ashlar__frees_alloc(frees, bytes, &ptr) == ASHLAR_OK);
     return ptr;
 }
 
-static void give(void *ptr) {
+static inline void give(void *ptr) {
     CHECK(ashlar__frees_free(frees, ptr) == ASHLAR_OK);
     CHECK_SOUND();
 }
 
 /* So much work that asking for its end, which may run one piece at a time, does not finish it. */
-static void use(void *ptr, size_t bytes, ashlar_stream stream) {
+static inline void use(void *ptr, size_t bytes, ashlar_stream stream) {
     for (int i = 0; i < 1000; i++) {
         CHECK(ashlar_fill(device, ptr, 1, i == 0 ? bytes : 64, stream) == ASHLAR_OK);
     }
 }
 
-static ashlar_stats stats_now(void) {
+static inline ashlar_stats stats_now(void) {
     ashlar_stats stats;
     ashlar_allocator_get_stats(allocator, &stats);
     return stats;

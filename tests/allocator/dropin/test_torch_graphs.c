@@ -229,6 +229,33 @@ CASE(a_capture_that_has_failed_holds_nothing_up) {
     check_clean();
 }
 
+CASE(an_id_is_another_one_on_another_device) {
+    const ashlar_torch_pool_id first_differs = {4, 0};
+    accepted one = {{true}, false}, two = {{false, true}, false};
+    const ashlar_torch_filter filter = {{&one}, manage, invoke}, other = {{&two}, manage, invoke};
+    REQUIRE(begin_case());
+    CHECK(ashlar__torch_capture_begin(0, ID, &filter) == ASHLAR_OK);
+    CHECK(ashlar__torch_capture_begin(0, first_differs, &other) == ASHLAR_OK);
+    CHECK(ashlar__torch_capture_begin(1, ID, &filter) == ASHLAR_OK);
+    unsigned char *block = torch_take(BIG, streams[0]), *beside = torch_take(BIG, streams[1]);
+    torch_give(block);
+    torch_give(beside);
+    ashlar_torch_end_graph(1, ID);
+    ashlar_torch_release_graph(1, ID);
+    ashlar_torch_reset();                        /* keeps what these have */
+    CHECK(torch_take(BIG, streams[0]) == block); /* whose capture goes on */
+    CHECK(torch_take(BIG, streams[1]) == beside);
+    torch_give(block);
+    torch_give(beside);
+    ashlar_torch_end_graph(0, ID);
+    ashlar_torch_release_graph(0, ID);
+    CHECK(torch_take(BIG, streams[1]) == beside);
+    torch_give(beside);
+    ashlar_torch_end_graph(0, first_differs);
+    ashlar_torch_release_graph(0, first_differs);
+    check_clean();
+}
+
 CASE(a_device_that_is_not_there_begins_nothing) {
     accepted only = {{true}, false};
     const ashlar_torch_filter filter = {{&only}, manage, invoke};

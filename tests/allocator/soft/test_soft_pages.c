@@ -6,6 +6,8 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { HANDLES = 20480 }; /* 40 GiB */
@@ -68,7 +70,8 @@ CASE_WITH(forty_gibibytes_in_small_handles_are_one_area, set_up("memory=40GiB"))
 CASE_WITH(mappings_that_are_not_neighbours_come_to_the_kernels_limit, set_up("memory=1TiB")) {
     const size_t most = areas_max();
     SKIP_IF(dlsym(RTLD_DEFAULT, "__asan_init") != NULL ||
-                dlsym(RTLD_DEFAULT, "__tsan_init") != NULL,
+                dlsym(RTLD_DEFAULT, "__tsan_init") != NULL ||
+                dlsym(RTLD_DEFAULT, "__lsan_init") != NULL,
             "a sanitizer needs mappings of its own");
     SKIP_IF(most == 0 || most > 100000, "the kernel has no usual limit of mappings");
     const cu_ptr base = reserve(most * 2);
@@ -98,6 +101,42 @@ CASE(device_memory_is_no_standard_stream) {
     CHECK(set_up("memory=48MiB")); /* as no other case has it: a device of its own */
     CHECK(fcntl(STDIN_FILENO, F_GETFD) == -1);
     CHECK(dup2(kept, STDIN_FILENO) == STDIN_FILENO && close(kept) == 0);
+}
+
+/* What happens to a device of `spec` where the process may have no more than `most` of `what`. */
+static bool is_made_within(const char *spec, __rlimit_resource_t what, rlim_t most) {
+    struct rlimit kept;
+    CHECK(getrlimit(what, &kept) == 0);
+    const struct rlimit small = {most, kept.rlim_max};
+    CHECK(setrlimit(what, &small) == 0);
+    const bool is_made = set_up(spec);
+    CHECK(setrlimit(what, &kept) == 0);
+    return is_made;
+}
+
+CASE(without_a_file_for_its_memory_there_is_no_device) {
+    (void)signal(SIGXFSZ, SIG_IGN);
+    CHECK(!is_made_within("memory=50MiB", RLIMIT_NOFILE, 0));
+    CHECK_HAS(ashlar_error_detail(), "no memory file of 52428800 bytes: Too many open files");
+    CHECK(!is_made_within("memory=50MiB", RLIMIT_FSIZE, PAGE));
+    CHECK_HAS(ashlar_error_detail(), "no memory file of 52428800 bytes: File too large");
+    CHECK(set_up("memory=50MiB"));
+}
+
+CASE_WITH(without_a_file_no_memory_is_shared, set_up("memory=64MiB")) {
+    cu_mem_prop shared = prop;
+    cu_mem_handle handle = 0;
+    struct rlimit kept;
+    shared.handle_types = CU_HANDLE_FILE;
+    CHECK(getrlimit(RLIMIT_NOFILE, &kept) == 0);
+    const struct rlimit none = {0, kept.rlim_max};
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    const cu_result result = soft->mem_create(&handle, PAGE, &shared, 0);
+    CHECK(setrlimit(RLIMIT_NOFILE, &kept) == 0);
+    CHECK(result == CU_OPERATING_SYSTEM);
+    CHECK_ZU(free_pages(), 32); /* what failed has taken nothing */
+    CHECK(soft->mem_create(&handle, PAGE, &shared, 0) == CU_SUCCESS);
+    CHECK(soft->mem_release(handle) == CU_SUCCESS);
 }
 
 RUN_CASES()

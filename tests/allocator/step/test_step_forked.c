@@ -9,13 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <ashlar/graph_pool.h>
-#include <ashlar/plan.h>
-#include <ashlar/plan_list.h>
-#include <ashlar/trace.h>
-#include <ashlar/warmup.h>
-
-#include "allocator/core/slow_path.h"
+#include "tests/allocator/step/forked_calls.h"
 
 enum { FORKS = 200, THREADS = 4, KEPT = 8, SECONDS = 20 };
 
@@ -27,77 +21,22 @@ static atomic_int bad_count; /* calls of the parent's threads that failed */
 
 /* ---- the child ---- */
 
-static int failed_line; /* of the first call that was not answered as it should be */
-
-#define EXPECT(expr) (failed_line = failed_line == 0 && !(expr) ? __LINE__ : failed_line)
-#define IS_REFUSED(call) \
-    EXPECT((call) == ASHLAR_EDRIVER && strstr(ashlar_error_detail(), "forked") != NULL)
-
-static void call_plans(ashlar_allocator *a) {
-    ashlar_plan_stats stats;
-    const ashlar_warmup_options warmup = {.max_length = 1, .min_length = 1, .without_plan = true};
-    IS_REFUSED(ashlar_step_begin(a, streams[0], 1));
-    IS_REFUSED(ashlar_step_end(a));
-    IS_REFUSED(ashlar_plan_build(a));
-    IS_REFUSED(ashlar_plan_drop(a));
-    IS_REFUSED(ashlar_plan_record_events(a, streams[0], 1, NULL, 0));
-    IS_REFUSED(ashlar_plan_record_buffers(a, streams[0], 1, NULL, 0, ASHLAR_TAG_USER));
-    IS_REFUSED(ashlar_plan_write_svg(a, streams[0], 1, streams[0], "/dev/null"));
-    EXPECT(ashlar_allocator_warmup(a, &warmup, NULL) != ASHLAR_OK);
-    IS_REFUSED(ashlar_plan_set_options(a, NULL));
-    ashlar_plan_record_next(a, 1);
-    ashlar_plan_get_stats(a, &stats);
-    EXPECT(stats.plan_count == 0);
-}
-
-static void call_limits(ashlar_allocator *a) {
-    IS_REFUSED(ashlar_allocator_trim(a, 0));
-    IS_REFUSED(ashlar_allocator_set_limit(a, MIB));
-    IS_REFUSED(ashlar_allocator_reserve(a, MIB));
-    IS_REFUSED(ashlar_allocator_allow_peer(a, 0));
-    ashlar_allocator_seal(a);
-    IS_REFUSED(ashlar_allocator_set_seal_policy(a, ASHLAR_SEAL_COUNT, NULL, NULL));
-    ashlar_allocator_set_reclaim(a, NULL, NULL);
-    ashlar_allocator_set_report(a, NULL, NULL);
-}
-
-static void call_all(ashlar_allocator *a) {
-    ashlar_stats stats = {.live_blocks = 1};
-    ashlar_snapshot *snapshot = NULL;
-    void *ptr = NULL;
-    size_t bytes = 0;
-    for (int i = 0; i < STREAMS; i++) {
-        IS_REFUSED(ashlar_alloc(a, 4096, streams[i], &ptr));
-    }
-    IS_REFUSED(ashlar_record_stream(a, kept[1], streams[1]));
-    IS_REFUSED(ashlar_allocator_usable_bytes(a, kept[1], &bytes));
-    IS_REFUSED(ashlar_allocator_check(a));
-    IS_REFUSED(ashlar_allocator_forget_stream(a, streams[1]));
-    IS_REFUSED(ashlar_allocator_take_snapshot(a, &snapshot));
-    IS_REFUSED(ashlar_allocator_write_snapshot(a, "/dev/null"));
-    IS_REFUSED(ashlar_allocator_write_trace(a, ASHLAR_TRACE_SVG, "/dev/null", NULL));
-    IS_REFUSED(ashlar_graph_pool_begin(a, streams[2], &pool));
-    ashlar_allocator_get_stats(a, &stats);
-    EXPECT(stats.live_blocks == 0 && ptr == NULL);
-    EXPECT(ashlar_free(a, kept[0]) == ASHLAR_OK);
-    EXPECT(ashlar_free_on(a, kept[1], streams[0]) == ASHLAR_OK);
-    call_limits(a);
-    call_plans(a);
-}
-
 /* It ends as a program does: with its exit handlers, or with its last thread. */
 static void be_child(bool ends_thread) {
     ashlar_device *own = NULL;
     (void)alarm(SECONDS);
-    call_all(allocator);
-    call_all(second);
-    EXPECT(ashlar_device_open("soft", &own) == ASHLAR_EDRIVER);
+    for (int i = 0; i < STREAMS - 1; i++) { /* what a hit would serve from, and others */
+        const forked_known known = {kept[i], streams[i], pool};
+        forked_call_all(allocator, &known);
+        forked_call_all(second, &known);
+    }
+    FORKED_EXPECT(ashlar_device_open("soft", &own) == ASHLAR_EDRIVER);
     ashlar_stream_destroy(device, streams[3]);
     ashlar_allocator_destroy(second);
     ashlar_allocator_destroy(allocator);
     ashlar_device_close(device);
-    if (failed_line != 0) {
-        _exit(failed_line % 255 + 1);
+    if (forked_line != 0) {
+        _exit(forked_line % 255 + 1);
     }
 #if defined(__SANITIZE_ADDRESS__)
     _exit(0); /* exit() looks for leaks, and takes the memory of the parent's other threads for some
@@ -158,6 +97,10 @@ static bool set_up_two(void) {
     for (int i = 0; i < KEPT && is_good; i++) {
         is_good = ashlar_alloc(allocator, 1000, streams[0], &kept[i]) == ASHLAR_OK;
     }
+    is_good = is_good && ashlar_graph_pool_begin(allocator, streams[2], &pool) == ASHLAR_OK;
+    if (is_good) {
+        ashlar_graph_pool_end(pool);
+    }
     for (int i = KEPT / 2; i < KEPT && is_good; i++) { /* which a hit would hand out again */
         is_good = ashlar_free(allocator, kept[i]) == ASHLAR_OK;
     }
@@ -168,6 +111,7 @@ static void tear_down_two(void) {
     for (int i = 0; i < KEPT / 2; i++) {
         CHECK(ashlar_free(allocator, kept[i]) == ASHLAR_OK);
     }
+    CHECK(ashlar_graph_pool_release(pool, streams[2]) == ASHLAR_OK);
     ashlar_allocator_destroy(second);
     (void)unsetenv("ASHLAR_CONF");
 }

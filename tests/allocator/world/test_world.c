@@ -1,7 +1,7 @@
 /*
  * test_world.c - random programs of everything that the allocator's interface has, beside a model
- * that knows the answer: streams that end, plans, guard modes, limits, several allocators, devices
- * and threads, in one program. What fails is shrunk to a few lines of C.
+ * that knows the answer: streams that end, plans, guard modes, limits, forks, several allocators,
+ * devices and threads, in one program. What fails is shrunk to a few lines of C.
  *
  *     test_world --seconds 3600 --seed 1 --mode adversarial      a long run
  *     test_world --programs 1 --seed 4711                        the one program of that seed

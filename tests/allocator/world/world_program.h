@@ -61,6 +61,7 @@ enum {
     X(ILLEGAL, 20)       \
     X(CHECK, 10)         \
     X(END_THREAD, 6)     \
+    X(FORK, 1)           \
     X(CLOSE, 0)
 
 #define WORLD_ACT_ENUM(name, share) ACT_##name,
@@ -242,6 +243,9 @@ static inline void draw_act(drawing *d) {
     a.tag = (uint8_t)drawn(d, 8);
     a.bytes = draw_bytes(d);
     a.choice = (uint16_t)drawn(d, 1 << 16);
+    if (a.kind == ACT_FORK && drawn(d, 8) > 0) {
+        return; /* it takes as long as a thousand others */
+    }
     put_act(d, a);
     if (a.kind == ACT_WARMUP) {
         draw_warm_steps(d, a);

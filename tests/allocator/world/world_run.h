@@ -2,6 +2,10 @@
  * world_run.h - runs a program: here, on threads that take turns; or in a process of its own, which
  * may crash or hang.
  *
+ * The sums, what must be served and what goes back to the device have one answer only where calls
+ * come one after another. Calls that overlap are searched in tests/orders/, each preemption, and
+ * judged by ThreadSanitizer in the tests of suite "threads".
+ *
  * Each run makes its devices anew, so the same program does the same.
  */
 #ifndef ASHLAR_WORLD_RUN_H
@@ -74,7 +78,7 @@ static inline bool open_world(const world_program *p) {
     memset(&world.blocks, 0, sizeof world.blocks);
     memset(&world.gone, 0, sizeof world.gone);
     atomic_store(&world.work_count, 0);
-    world.gone_count = world.stream_count = 0;
+    world.gone_count = world.stream_count = calls_until_fork = 0;
     world.set = set;
     (void)snprintf(spec, sizeof spec, "devices=2,memory=%uMiB,seed=%llu,recycle=%s%s%s%s%s",
                    set->memory_mib, (unsigned long long)p->seed, set->recycles ? "on" : "off",

@@ -4,7 +4,7 @@
 #ifndef ASHLAR_WORLD_STEPS_H
 #define ASHLAR_WORLD_STEPS_H
 
-#include "tests/allocator/world/world_warmup.h"
+#include "tests/allocator/world/world_forks.h"
 
 static inline void act_step_begin(store *s, const act *a) {
     if (!can_name(a->lane, a->thread)) {
@@ -236,6 +236,9 @@ static inline void perform(const act *a) {
         break;
     case ACT_CLOSE:
         act_close(a);
+        break;
+    case ACT_FORK:
+        act_fork(s, a);
         break;
     case ACT_END_THREAD: /* world_run.h */
     case ACT_COUNT:

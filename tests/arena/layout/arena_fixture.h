@@ -100,6 +100,8 @@ static inline bool run_with_fault(const fault_case *of, int fn, unsigned long n)
     ashlar__driver_fail_at(driver, 0, 0, CU_SUCCESS);
     of->check(status);
     CHECK(has_fired || status == ASHLAR_OK);
+    CHECK(status == ASHLAR_OK || status == (fn < 0 ? ASHLAR_EHOSTMEM : ASHLAR_EDRIVER) ||
+          (fn < 0 && status == ASHLAR_ENOMEM)); /* the software device's own host memory */
     return has_fired;
 }
 

@@ -10,11 +10,18 @@
 static bool refuses_threads;
 static int (*real_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
+/* clang's leak sanitizer, whose pthread_join() knows its own threads only. */
+extern int __interceptor_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *),
+                                        void *) __attribute__((weak));
+
 /* In place of the C library's. */
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
                    void *context) {
     void *symbol = dlsym(RTLD_NEXT, "pthread_create");
     memcpy(&real_create, &symbol, sizeof symbol);
+    if (__interceptor_pthread_create != NULL) {
+        real_create = __interceptor_pthread_create;
+    }
     return refuses_threads ? EAGAIN : real_create(thread, attributes, run, context);
 }
 

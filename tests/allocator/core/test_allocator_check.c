@@ -1,0 +1,70 @@
+/*
+ * test_allocator_check.c - what ashlar_allocator_check() notices: one number that is not as the
+ * others say, in each part that it looks at. test_heap_check.c has the heap's parts.
+ */
+#include "tests/allocator/core/allocator_fixture.h"
+
+#include "allocator/core/allocator_impl.h"
+#include "allocator/core/cache.h"
+
+/* With another value, for so long. */
+#define NOTICES(field, value, part)                                             \
+    do {                                                                        \
+        const __typeof__(field) kept_ = (field);                                \
+        (field) = (value);                                                      \
+        CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, (part)); \
+        (field) = kept_;                                                        \
+        CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);                  \
+    } while (0)
+
+/* Blocks that are live, cached and, behind the work of another stream, away. */
+static bool set_up_used(void) {
+    void *blocks[8];
+    bool is_good = set_up_cached("memory=64MiB,mode=adversarial", 4 * MIB);
+    for (int i = 0; i < 8 && is_good; i++) {
+        is_good = ashlar_alloc(allocator, (size_t)1000 << i, streams[0], &blocks[i]) == ASHLAR_OK &&
+                  ashlar_fill(device, blocks[i], 1, 1000, streams[1]) == ASHLAR_OK;
+    }
+    for (int i = 0; i < 6 && is_good; i++) {
+        is_good = (i >= 3 || ashlar_record_stream(allocator, blocks[i], streams[1]) == ASHLAR_OK) &&
+                  ashlar_free(allocator, blocks[i]) == ASHLAR_OK;
+    }
+    return is_good && ashlar_allocator_check(allocator) == ASHLAR_OK;
+}
+
+CASE_WITH(a_cache_that_is_miscounted_is_noticed, set_up_used()) {
+    ashlar_cache *cache = allocator->caches;
+    REQUIRE(cache != NULL && cache->weight[0] > 0);
+    NOTICES(cache->weight[0], kept_ - 1, "its blocks are miscounted");
+    NOTICES(cache->weight[1], kept_ + 1, "its blocks are miscounted");
+    NOTICES(cache->pending_count, kept_ + 1, "its pending blocks are miscounted");
+    NOTICES(cache->pending_bytes, kept_ + 512, "its pending blocks are miscounted");
+    NOTICES(cache->outbox.count, kept_ + 1, "its outbox is miscounted");
+    NOTICES(cache->outbox.bytes, kept_ + 512, "its outbox is miscounted");
+    NOTICES(cache->limit[0], cache->weight[0] - 1, "more than its limits");
+}
+
+CASE_WITH(a_stream_that_is_miscounted_is_noticed, set_up_used()) {
+    for (ashlar_stream_state *s = allocator->stream_states; s != NULL; s = s->next) {
+        NOTICES(s->completed, s->recorded + 1, "ahead of its recordings");
+        NOTICES(s->last_tick, s->recorded + 1, "ahead of its recordings");
+        NOTICES(s->away_count, kept_ + 1, "away");
+    }
+}
+
+CASE_WITH(statistics_that_do_not_add_up_are_noticed, set_up_used()) {
+    ashlar_stats *s = &allocator->stats;
+    NOTICES(s->tags[ASHLAR_TAG_USER].live_bytes, kept_ + 1, "user");
+    NOTICES(s->tags[ASHLAR_TAG_SAVED].live_bytes, kept_ + 1, "saved");
+    NOTICES(s->live_bytes, kept_ + 1, "live bytes");
+    NOTICES(s->live_bytes, kept_ - 1, "live bytes");
+    NOTICES(s->free_count, kept_ + 1, "live blocks");
+    NOTICES(s->alloc_count, kept_ + 1, "live blocks");
+    NOTICES(s->tags[ASHLAR_TAG_USER].peak_bytes, kept_ - 1, "peak");
+    NOTICES(s->live_peak_bytes, kept_ + 1, "the bytes at the peak");
+    NOTICES(s->reserved_peak_bytes, 0, "a peak is below its value");
+    NOTICES(s->served_mapped, kept_ + 1, "the number of allocations");
+    NOTICES(s->served_gathered, kept_ + 1, "the number of allocations");
+}
+
+RUN_CASES()

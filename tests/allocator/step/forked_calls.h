@@ -1,0 +1,102 @@
+/*
+ * forked_calls.h - every call that a child of fork() may make on its parent's allocators, and what
+ * it must be told. Nothing here prints, or takes anything that the parent's threads may have held.
+ */
+#ifndef ASHLAR_FORKED_CALLS_H
+#define ASHLAR_FORKED_CALLS_H
+
+#include <string.h>
+
+#include <ashlar/allocator.h>
+#include <ashlar/status.h>
+#include <ashlar/graph_pool.h>
+#include <ashlar/plan.h>
+#include <ashlar/plan_file.h>
+#include <ashlar/plan_list.h>
+#include <ashlar/trace.h>
+#include <ashlar/warmup.h>
+
+static int forked_line; /* of the first call that was not answered as it should be; 0: none */
+
+#define FORKED_EXPECT(expr) (forked_line = forked_line == 0 && !(expr) ? __LINE__ : forked_line)
+#define FORKED_IS_REFUSED(call) \
+    FORKED_EXPECT((call) == ASHLAR_EDRIVER && strstr(ashlar_error_detail(), "forked") != NULL)
+
+static inline void forked_call_plans(ashlar_allocator *a, ashlar_stream stream) {
+    ashlar_plan_stats stats;
+    const ashlar_warmup_options warmup = {.max_length = 1, .min_length = 1, .without_plan = true};
+    FORKED_IS_REFUSED(ashlar_step_begin(a, stream, 1));
+    FORKED_IS_REFUSED(ashlar_step_end(a));
+    FORKED_IS_REFUSED(ashlar_plan_build(a));
+    FORKED_IS_REFUSED(ashlar_plan_drop(a));
+    FORKED_IS_REFUSED(ashlar_plan_record_events(a, stream, 1, NULL, 0));
+    FORKED_IS_REFUSED(ashlar_plan_record_buffers(a, stream, 1, NULL, 0, ASHLAR_TAG_USER));
+    FORKED_IS_REFUSED(ashlar_plan_write_svg(a, stream, 1, stream, "/dev/null"));
+    FORKED_IS_REFUSED(ashlar_plan_write_minimalloc(a, stream, 1, stream, "/dev/null"));
+    FORKED_IS_REFUSED(ashlar_plan_save(a, "/dev/null", NULL));
+    FORKED_IS_REFUSED(ashlar_plan_load(a, &stream, 1, "/dev/null", NULL));
+    FORKED_EXPECT(ashlar_allocator_warmup(a, &warmup, NULL) != ASHLAR_OK);
+    FORKED_IS_REFUSED(ashlar_plan_set_options(a, NULL));
+    ashlar_plan_record_next(a, 1);
+    ashlar_plan_get_stats(a, &stats);
+    FORKED_EXPECT(stats.plan_count == 0);
+}
+
+static inline void forked_call_limits(ashlar_allocator *a) {
+    FORKED_IS_REFUSED(ashlar_allocator_trim(a, 0));
+    FORKED_IS_REFUSED(ashlar_allocator_set_limit(a, (size_t)1 << 20));
+    FORKED_IS_REFUSED(ashlar_allocator_reserve(a, (size_t)1 << 20));
+    FORKED_IS_REFUSED(ashlar_allocator_allow_peer(a, 0));
+    ashlar_allocator_seal(a);
+    ashlar_allocator_reset_peaks(a);
+    ashlar_allocator_watch_streams(a);
+    FORKED_IS_REFUSED(ashlar_allocator_set_seal_policy(a, ASHLAR_SEAL_COUNT, NULL, NULL));
+    ashlar_allocator_set_reclaim(a, NULL, NULL);
+    ashlar_allocator_set_report(a, NULL, NULL);
+}
+
+static inline void forked_call_pools(ashlar_allocator *a, ashlar_stream stream,
+                                     ashlar_graph_pool *pool) {
+    ashlar_graph_pool *new_pool = NULL;
+    FORKED_IS_REFUSED(ashlar_graph_pool_begin(a, stream, &new_pool));
+    FORKED_EXPECT(new_pool == NULL);
+    if (pool != NULL) {
+        FORKED_IS_REFUSED(ashlar_graph_pool_continue(pool, stream));
+        ashlar_graph_pool_end(pool);
+        FORKED_IS_REFUSED(ashlar_graph_pool_release(pool, stream));
+    }
+}
+
+/* What the child knows of an allocator: a block of it, a stream that can be captured, and a pool,
+ * or NULL. */
+typedef struct forked_known {
+    void *block;
+    ashlar_stream stream;
+    ashlar_graph_pool *pool;
+} forked_known;
+
+static inline void forked_call_all(ashlar_allocator *a, const forked_known *known) {
+    ashlar_stats stats = {.live_blocks = 1};
+    ashlar_snapshot *snapshot = NULL;
+    const ashlar_stream stream = known->stream;
+    void *ptr = NULL;
+    size_t bytes = 0;
+    FORKED_IS_REFUSED(ashlar_alloc(a, 4096, stream, &ptr));
+    FORKED_IS_REFUSED(ashlar_alloc(a, (size_t)9 << 20, NULL, &ptr));
+    FORKED_IS_REFUSED(ashlar_record_stream(a, known->block, stream));
+    FORKED_IS_REFUSED(ashlar_allocator_usable_bytes(a, known->block, &bytes));
+    FORKED_IS_REFUSED(ashlar_allocator_check(a));
+    FORKED_IS_REFUSED(ashlar_allocator_forget_stream(a, stream));
+    FORKED_IS_REFUSED(ashlar_allocator_take_snapshot(a, &snapshot));
+    FORKED_IS_REFUSED(ashlar_allocator_write_snapshot(a, "/dev/null"));
+    FORKED_IS_REFUSED(ashlar_allocator_write_trace(a, ASHLAR_TRACE_SVG, "/dev/null", NULL));
+    ashlar_allocator_get_stats(a, &stats);
+    FORKED_EXPECT(stats.live_blocks == 0 && ptr == NULL);
+    FORKED_EXPECT(ashlar_free(a, known->block) == ASHLAR_OK);
+    FORKED_EXPECT(ashlar_free_on(a, known->block, stream) == ASHLAR_OK);
+    forked_call_limits(a);
+    forked_call_plans(a, stream);
+    forked_call_pools(a, stream, known->pool);
+}
+
+#endif /* ASHLAR_FORKED_CALLS_H */
