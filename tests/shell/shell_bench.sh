@@ -258,21 +258,22 @@ measures_rnns() {
     python3 - "$rows" <<'END'
 import json, sys
 result = json.load(open(sys.argv[1]))
-assert list(result) == ["schema", "processor", "products", "onednn", "threads", "rows"], result
+assert list(result) == ["schema", "processor", "products", "onednn", "torch", "threads",
+                        "rows"], result
 assert result["threads"] == 1
 rows = result["rows"]
 keys = ["case", "subject", "ms_forward", "ms_backward", "ms_step", "ms_step_low",
-        "ms_step_high", "steps_per_s", "over_static", "over_onednn", "product_share", "of_peak",
-        "of_read", "flops_per_s", "read_bytes_per_s"]
+        "ms_step_high", "steps_per_s", "over_static", "over_onednn", "over_torch", "product_share",
+        "of_peak", "of_read", "flops_per_s", "read_bytes_per_s"]
 for r in rows:
     assert list(r) == keys and all(r[k] > 0 for k in ["ms_forward", "ms_step"] + keys[-4:]), r
     # The same limit for all of a case, and a faster step is nearer to it.
     same = [x for x in rows if x["case"] == r["case"]]
     assert len({x["flops_per_s"] for x in same}) == 1, same
     assert all((x["ms_step"] < r["ms_step"]) == (x["of_peak"] > r["of_peak"]) for x in same), same
-subjects = ["ashlar", "onednn", "driver_each_step", "static_buffer"]
-if result["onednn"] is None:
-    subjects.remove("onednn")
+peers = ["onednn", "torch"]
+subjects = [s for s in ["ashlar", *peers, "driver_each_step", "static_buffer"]
+            if s not in peers or result[s] is not None]
 cases = list(dict.fromkeys(r["case"] for r in rows))
 assert len(cases) >= 9 and "lstm_T64_B1_H256_L2" in cases, cases
 assert [(r["case"], r["subject"]) for r in rows] == [(c, s) for c in cases for s in subjects]
@@ -281,7 +282,8 @@ for r in rows:
     assert (r["ms_backward"] is None) == r["case"].endswith("inference"), r
     assert (r["product_share"] is None) == (r["subject"] != "ashlar"), r
     assert r["product_share"] is None or 0 < r["product_share"] < 1, r
-    assert r["over_static"] > 0 and (r["over_onednn"] is None) == (result["onednn"] is None), r
+    assert r["over_static"] > 0, r
+    assert all((r["over_" + p] is None) == (result[p] is None) for p in peers), r
 END
 }
 
@@ -496,7 +498,7 @@ check 'of_plans_too_only_what_is_asked_for_is_measured' measures_some_plans
 check 'files_are_packed' packs_files
 check 'arenas_are_measured_beside_scattered_tensors' measures_arenas
 check 'of_arenas_too_only_what_is_asked_for_is_measured' measures_some_arenas
-check 'rnns_are_measured_beside_onednn' measures_rnns
+check 'rnns_are_measured_beside_onednn_and_pytorch' measures_rnns
 check 'streams_are_measured_the_same_each_time' measures_streams
 check 'ranks_are_measured_beside_one_process' measures_ranks
 check 'and_beside_pytorch' measures_torch
