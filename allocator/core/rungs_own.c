@@ -32,22 +32,12 @@ static bool is_left_alone(const ashlar_allocator *a, const ashlar_request *r,
             ashlar__heap_is_misfit(&a->heap, gap, r->bytes));
 }
 
-/* Whether there is memory where the request would lie in a gap: at its front, if it is another
- * stream's. */
-static bool has_memory(const ashlar_allocator *a, const ashlar_request *r,
-                       const ashlar_block *gap) {
-    const size_t offset = gap->window->zone->owner == r->stream_state
-                              ? ashlar__heap_place_in(&a->heap, gap, r->bytes)
-                              : gap->offset;
-    return ashlar__heap_is_backed_at(&a->heap, gap, offset, r->bytes);
-}
-
 /* One of a zone's best few gaps that has memory; NULL: none has. */
 ashlar_block *ashlar__rung_mapped_gap(const ashlar_allocator *a, const ashlar_zone *zone,
                                       const ashlar_request *r, bool is_past_only) {
     ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
     for (size_t i = 0; gap != NULL && i < GAPS_LOOKED_AT; i++) {
-        if (has_memory(a, r, gap) && !is_left_alone(a, r, gap) &&
+        if (ashlar__heap_missing(&a->heap, gap, r->bytes) == 0 && !is_left_alone(a, r, gap) &&
             (!is_past_only || ashlar__heap_is_past(&a->heap, gap, r->bytes))) {
             return gap;
         }
@@ -72,12 +62,12 @@ ashlar_status ashlar__rung_take_at(ashlar_allocator *a, const ashlar_request *r,
 
 static ashlar_status take(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
                           ashlar_block **out) {
-    return ashlar__rung_take_at(a, r, gap, ashlar__heap_place_in(&a->heap, gap, r->bytes), out);
+    return ashlar__rung_take_at(a, r, gap, gap->offset, out);
 }
 
 ashlar_status ashlar__rung_take_own(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
                                     ashlar_block **out) {
-    const bool serves = gap != NULL && has_memory(a, r, gap) &&
+    const bool serves = gap != NULL && ashlar__heap_missing(&a->heap, gap, r->bytes) == 0 &&
                         !ashlar__heap_is_misfit(&a->heap, gap, r->bytes) &&
                         !is_left_alone(a, r, gap);
     return serves ? take(a, r, gap, out) : ASHLAR_OK;
@@ -180,8 +170,7 @@ static ashlar_status map_in(ashlar_allocator *a, const ashlar_request *r, ashlar
         gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
     }
     if (status == ASHLAR_OK) {
-        const size_t offset = ashlar__heap_place_in(&a->heap, gap, r->bytes);
-        status = ashlar__heap_back_at(&a->heap, &(ashlar_heap_place){gap, offset, r->bytes}, may);
+        status = ashlar__heap_back(&a->heap, gap, r->bytes, may);
     }
     if (status == ASHLAR_OK) {
         status = take(a, r, gap, out);

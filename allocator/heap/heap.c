@@ -243,13 +243,11 @@ void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bo
 
 /* ---- taking blocks and putting them back ---- */
 
-bool ashlar__heap_is_backed_at(const ashlar_heap *heap, const ashlar_block *gap, size_t offset,
-                               size_t bytes) {
-    ASHLAR_CHECK2(ashlar__block_is_free(gap) && bytes > 0 && offset >= gap->offset);
-    ASHLAR_CHECK2(offset + bytes <= gap->offset + gap->bytes);
+bool ashlar__heap_is_backed(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes) {
+    ASHLAR_CHECK2(ashlar__block_is_free(gap) && bytes > 0 && bytes <= gap->bytes);
     return gap->holes == 0 ||
            ashlar__is_all_mapped(gap->window,
-                                 ashlar__handles_touched(heap, gap->window, offset, bytes));
+                                 ashlar__handles_touched(heap, gap->window, gap->offset, bytes));
 }
 
 size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes) {
@@ -310,18 +308,6 @@ static inline ashlar_block *split(ashlar_zone *zone, ashlar_block *gap, size_t b
     return rest;
 }
 
-/* Make a gap, which is in no bin, a used block, and enter it at `entry`. */
-static inline void enter(ashlar_zone *zone, ashlar_block *gap, size_t bytes,
-                         ashlar_page_entry *entry) {
-    ASHLAR_CHECK2(atomic_load_explicit(entry, memory_order_relaxed) == 0);
-    ASHLAR_CHECK2(gap->marks == 0 && gap->own_use.stream_state == NULL);
-    gap->state = ASHLAR_BLOCK_USED;
-    gap->uses = NULL;
-    atomic_store_explicit(entry, (uintptr_t)gap, memory_order_release);
-    zone->used_bytes += bytes;
-    ASHLAR_CHECK2(gap->bytes == bytes && ashlar__heap_is_linked(gap));
-}
-
 /*
  * Take `bytes` from the front of a gap, and enter the block at `entry`. The zone has a spare node.
  */
@@ -329,11 +315,17 @@ static inline void take(ashlar_zone *zone, ashlar_block *gap, size_t bytes,
                         ashlar_page_entry *entry) {
     ASHLAR_CHECK2(ashlar__block_is_free(gap) && bytes > 0 && bytes <= gap->bytes);
     ASHLAR_CHECK2(bytes % ASHLAR_BLOCK_ALIGN == 0);
+    ASHLAR_CHECK2(atomic_load_explicit(entry, memory_order_relaxed) == 0);
     ashlar__free_bins_remove(&zone->gaps, gap);
     if (bytes < gap->bytes) {
         ashlar__free_bins_insert(&zone->gaps, split(zone, gap, bytes));
     }
-    enter(zone, gap, bytes, entry);
+    ASHLAR_CHECK2(gap->marks == 0 && gap->own_use.stream_state == NULL);
+    gap->state = ASHLAR_BLOCK_USED;
+    gap->uses = NULL;
+    atomic_store_explicit(entry, (uintptr_t)gap, memory_order_release);
+    zone->used_bytes += bytes;
+    ASHLAR_CHECK2(gap->bytes == bytes && ashlar__heap_is_linked(gap));
 }
 
 ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *gap, size_t bytes) {
@@ -347,66 +339,28 @@ ashlar_status ashlar__heap_take(ashlar_heap *heap, ashlar_block *gap, size_t byt
     return ASHLAR_OK;
 }
 
-/* The zone's best fit; NULL: none, or only the gap at a window's end, which is not accepted. */
-static inline ashlar_block *best_gap(const ashlar_zone *zone, size_t bytes, bool may_be_last) {
-    ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, bytes);
-    return ASHLAR_LIKELY(gap != NULL && (may_be_last || gap->next != NULL)) ? gap : NULL;
-}
-
-/* The page map's entry for a block that takes `bytes` of a gap behind its first `skipped`; NULL:
- * the zone's own memory, nodes and pages do not suffice. */
+/* The page map's entry for a block that takes the first `bytes` of a gap; NULL: the zone's own
+ * memory, nodes and pages do not suffice. */
 static inline ashlar_page_entry *entry_at_hand(ashlar_heap *heap, const ashlar_zone *zone,
-                                               const ashlar_block *gap, size_t skipped,
-                                               size_t bytes) {
-    if (zone->nodes.count == 0 ||
-        (gap->holes > 0 && !ashlar__heap_is_backed_at(heap, gap, gap->offset + skipped, bytes))) {
+                                               const ashlar_block *gap, size_t bytes) {
+    if (zone->nodes.count == 0 || (gap->holes > 0 && !ashlar__heap_is_backed(heap, gap, bytes))) {
         return NULL;
     }
-    ashlar_page_entry *entry = ashlar__page_map_room(&heap->map, gap->offset + skipped);
-    if (!ASHLAR_LIKELY(entry != NULL) &&
-        ashlar__page_map_has_leaf(&heap->map, gap->offset + skipped) &&
-        ashlar__page_map_reserve(&heap->map, gap->offset + skipped) == ASHLAR_OK) {
-        entry = ashlar__page_map_room(&heap->map, gap->offset + skipped);
+    ashlar_page_entry *entry = ashlar__page_map_room(&heap->map, gap->offset);
+    if (!ASHLAR_LIKELY(entry != NULL) && ashlar__page_map_has_leaf(&heap->map, gap->offset) &&
+        ashlar__page_map_reserve(&heap->map, gap->offset) == ASHLAR_OK) {
+        entry = ashlar__page_map_room(&heap->map, gap->offset);
     }
     return entry;
 }
 
-/*
- * Like ashlar__heap_take_fit(), for a block of at least a handle, which may lie at its gap's back.
- * There all of the gap's holes are before it, since the block has none.
- */
-static ASHLAR_NOINLINE ashlar_block *take_large(ashlar_heap *heap, ashlar_zone *zone, size_t bytes,
-                                                bool may_be_last) {
-    ashlar_block *gap = best_gap(zone, bytes, may_be_last);
-    if (gap == NULL) {
-        return NULL;
-    }
-    const size_t skipped = ashlar__heap_place_in(heap, gap, bytes) - gap->offset;
-    ashlar_page_entry *entry = entry_at_hand(heap, zone, gap, skipped, bytes);
-    if (entry == NULL) {
-        return NULL;
-    }
-    if (skipped == 0) {
-        take(zone, gap, bytes, entry);
-        return gap;
-    }
-    ashlar__free_bins_remove(&zone->gaps, gap);
-    ashlar_block *block = split(zone, gap, skipped);
-    ashlar__free_bins_insert(&zone->gaps, gap);
-    enter(zone, block, bytes, entry);
-    return block;
-}
-
 ashlar_block *ashlar__heap_take_fit(ashlar_heap *heap, ashlar_zone *zone, size_t bytes,
                                     bool may_be_last) {
-    if (!ASHLAR_LIKELY(bytes < heap->range.handle_bytes)) {
-        return take_large(heap, zone, bytes, may_be_last);
-    }
-    ashlar_block *gap = best_gap(zone, bytes, may_be_last);
-    if (!ASHLAR_LIKELY(gap != NULL)) {
+    ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, bytes);
+    if (!ASHLAR_LIKELY(gap != NULL && (may_be_last || gap->next != NULL))) {
         return NULL;
     }
-    ashlar_page_entry *entry = entry_at_hand(heap, zone, gap, 0, bytes);
+    ashlar_page_entry *entry = entry_at_hand(heap, zone, gap, bytes);
     if (!ASHLAR_LIKELY(entry != NULL)) {
         return NULL;
     }

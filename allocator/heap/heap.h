@@ -119,39 +119,13 @@ static inline ashlar_zone *ashlar__zone_of(ashlar_stream_state *state, size_t by
 /* ---- taking blocks and putting them back ---- */
 
 /*
- * Where in a gap of its own zone a block begins: at the gap's front, or so that it ends with the
- * gap. A block of at least a handle, between two others, takes the end where it touches fewer
- * handles; where that is equal, it lies beside the neighbour whose size is closer to its own. Such
- * blocks often end together, and larger gaps come of them. The blocks alone decide, as zone.h says.
- */
-static inline size_t ashlar__heap_place_in(const ashlar_heap *heap, const ashlar_block *gap,
-                                           size_t bytes) {
-    const ashlar_block *below = gap->prev, *above = gap->next;
-    if (bytes < heap->range.handle_bytes || below == NULL || above == NULL ||
-        heap->range.segments != NULL) {
-        return gap->offset;
-    }
-    const size_t front = gap->offset, back = front + gap->bytes - bytes;
-    const size_t in_handle = heap->range.handle_bytes - 1;
-    const size_t of_front = ((front & in_handle) + bytes - 1) >> heap->range.handle_shift;
-    const size_t of_back = ((back & in_handle) + bytes - 1) >> heap->range.handle_shift;
-    if (of_front != of_back) {
-        return of_front < of_back ? front : back;
-    }
-    const size_t to_below = bytes > below->bytes ? bytes - below->bytes : below->bytes - bytes;
-    const size_t to_above = bytes > above->bytes ? bytes - above->bytes : above->bytes - bytes;
-    return to_above < to_below ? back : front;
-}
-
-/*
  * The bytes of memory still to be mapped before the first `bytes` of a gap can be taken. Cost: O(1)
  * if all of the gap is mapped, otherwise O(handles in those bytes).
  */
 size_t ashlar__heap_missing(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
 
-/* Whether no memory is missing behind `bytes` of a gap from `offset` on. Cost: likewise. */
-bool ashlar__heap_is_backed_at(const ashlar_heap *heap, const ashlar_block *gap, size_t offset,
-                               size_t bytes);
+/* Whether ashlar__heap_missing() is 0. */
+bool ashlar__heap_is_backed(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
 
 /*
  * Whether a gap is a whole segment, and memory is short: then exchanging the segment may be better
@@ -297,9 +271,15 @@ enum {
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_back_at(ashlar_heap *heap,
                                                      const ashlar_heap_place *place, unsigned may);
 
+/* Like ashlar__heap_back_at(), for the first `bytes` of a gap. */
+ASHLAR_MUST_CHECK static inline ashlar_status
+ashlar__heap_back(ashlar_heap *heap, ashlar_block *gap, size_t bytes, unsigned may) {
+    return ashlar__heap_back_at(heap, &(ashlar_heap_place){gap, gap->offset, bytes}, may);
+}
+
 /*
  * Take memory from the driver until at least `bytes` bytes in total are taken. New memory becomes
- * spare handles, or one segment in `zone`. Errors: as for ashlar__heap_back_at().
+ * spare handles, or one segment in `zone`. Errors: as for ashlar__heap_back().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve(ashlar_heap *heap, ashlar_zone *zone,
                                                      size_t bytes);

@@ -196,44 +196,6 @@ CASE(another_stream_gets_cached_memory_only_in_order) {
     give(second);
 }
 
-enum { DRAWN = 400, DRAWN_LIVE = 12 };
-
-/* Take blocks of up to 16 MiB, and give them back in another order: where they lie, counted from
- * the first one. */
-static void place_drawn(ptrdiff_t *places) {
-    unsigned char *live[DRAWN_LIVE] = {NULL}, *first = NULL;
-    uint64_t random = 1;
-    for (int i = 0; i < DRAWN; i++) {
-        random = random * 6364136223846793005u + 1442695040888963407u;
-        const size_t slot = (size_t)(random >> 33) % DRAWN_LIVE;
-        if (live[slot] != NULL) {
-            give_only(live[slot]);
-        }
-        live[slot] = take_only(MIB + (size_t)(random >> 40) % (15 * MIB), streams[0]);
-        first = i == 0 ? live[slot] : first;
-        places[i] = live[slot] - first;
-    }
-    for (size_t slot = 0; slot < DRAWN_LIVE; slot++) {
-        give_only(live[slot]);
-    }
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
-}
-
-/* By the thread that holds the stream, without the lock, and by the ladder. */
-CASE(large_blocks_lie_where_they_would_without_a_cache) {
-    static ptrdiff_t places[2][DRAWN];
-    for (int i = 0; i < 2; i++) {
-        SET_UP("memory=512MiB", i == 0 ? ROOM : 0);
-        place_drawn(places[i]);
-        tear_down();
-    }
-    int count = 0;
-    for (int i = 0; i < DRAWN; i++) {
-        count += places[0][i] == places[1][i];
-    }
-    CHECK(count == DRAWN);
-}
-
 /* A cache of the one never serves the other, whichever was used last. */
 CASE(allocators_do_not_mix) {
     ashlar_allocator *second = NULL;

@@ -89,15 +89,10 @@ static inline ashlar_block *cut(ashlar_block *gap, size_t bytes) {
     return gap;
 }
 
-/* Map the memory that is missing behind the first `bytes` of a gap. */
-static inline ashlar_status back_front(ashlar_block *gap, size_t bytes, unsigned may) {
-    return ashlar__heap_back_at(&heap, &(ashlar_heap_place){gap, gap->offset, bytes}, may);
-}
-
-/* A block of the stream's zone: at the front of the lowest best fit, memory behind it. */
+/* A block of the stream's zone as an allocator takes it: the lowest best fit, memory behind it. */
 static inline ashlar_block *take_from(ashlar_stream_state *state, size_t bytes, unsigned may) {
     ashlar_block *gap = gap_for(state, bytes);
-    const ashlar_status status = back_front(gap, bytes, may);
+    const ashlar_status status = ashlar__heap_back(&heap, gap, bytes, may);
     return status == ASHLAR_OK ? cut(gap, bytes) : NULL;
 }
 

@@ -333,7 +333,7 @@ CASE_BOTH_WITH(nodes_are_used_again, set_up_heap("memory=256MiB")) {
 
 CASE_BOTH_WITH(a_take_without_host_memory_changes_nothing, set_up_heap("memory=256MiB")) {
     ashlar_block *gap = gap_for(&state_a, 4 * MIB);
-    CHECK(back_front(gap, 4 * MIB, ASHLAR_MAY_CREATE) == ASHLAR_OK);
+    CHECK(ashlar__heap_back(&heap, gap, 4 * MIB, ASHLAR_MAY_CREATE) == ASHLAR_OK);
     ashlar_node_pool *pool = &gap->window->zone->nodes;
     const size_t nodes = pool->count, heap_nodes = heap.nodes.count, bytes = gap->bytes;
     for (int n = 1; n <= 2; n++) {        /* a leaf of the page map; a node for the rest */

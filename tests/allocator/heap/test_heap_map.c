@@ -7,7 +7,7 @@
 #include "allocator/soft/soft_state.h"
 
 static ashlar_status back(ashlar_block *gap, size_t bytes, unsigned may) {
-    const ashlar_status status = back_front(gap, bytes, may);
+    const ashlar_status status = ashlar__heap_back(&heap, gap, bytes, may);
     CHECK(status != ASHLAR_OK || ashlar__heap_missing(&heap, gap, bytes) == 0);
     check_heap();
     return status;

@@ -150,20 +150,17 @@ static size_t take_own(slot *s, ashlar_stream_state *state, size_t bytes) {
     const unsigned may = (unsigned)draw(4);
     ashlar_status status = gap == NULL ? ashlar__heap_add_window(&heap, zone, bytes) : ASHLAR_OK;
     gap = ashlar__free_bins_best_fit(&zone->gaps, bytes);
-    ashlar_heap_place place = {gap, 0, bytes};
-    ashlar_block *block = NULL;
     if (status == ASHLAR_OK) {
-        place.offset = ashlar__heap_place_in(&heap, gap, bytes);
-        may_map_from = place.offset / H;
-        may_map_to = (place.offset + bytes - 1) / H + 1;
+        may_map_from = gap->offset / H;
+        may_map_to = (gap->offset + bytes - 1) / H + 1;
         may_unmap = (may & ASHLAR_MAY_MOVE) != 0;
-        status = ashlar__heap_back_at(&heap, &place, may);
+        status = ashlar__heap_back(&heap, gap, bytes, may);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar__heap_take_run(&heap, gap, place.offset, bytes, &block);
+        status = ashlar__heap_take(&heap, gap, bytes);
     }
     failures += status != ASHLAR_OK;
-    return status == ASHLAR_OK ? fill_slot(s, block, state) : 0;
+    return status == ASHLAR_OK ? fill_slot(s, gap, state) : 0;
 }
 
 /* A piece of another stream's gap, its memory past; or a block away that the stream has freed. */
