@@ -147,8 +147,8 @@ static bool size_rows(const ashlar_tagger *tagger, const ashlar_tagger_shape *sh
     return fits;
 }
 
-/* Compute the bytes of the RNNs' buffers. Those of the words' RNN also suffice for its twin without
- * dropout, which makes the predictions. */
+/* Compute the bytes of the RNNs' buffers. Those of the words' RNN also suffice for word_rnn_predict,
+ * the same RNN without dropout. */
 static ashlar_status size_rnns(const ashlar_tagger *tagger, const ashlar_tagger_shape *shape,
                                size_t *of) {
     const ashlar_rnn *const both[] = {tagger->word_rnn, tagger->word_rnn_predict};
