@@ -127,16 +127,21 @@ static ashlar_block *unhang(ashlar_stream_state *user, ashlar_block **link, ashl
     return block;
 }
 
-/* Send home a block that is in no queue and has no use left. */
-static void send_home(ashlar_heap *heap, ashlar_block *block) {
-    ASHLAR_CHECK2(block->uses == NULL && heap->away_bytes >= block->bytes);
+/* A block that is in no queue is no longer away. */
+static void uncount(ashlar_heap *heap, const ashlar_block *block) {
     ashlar_stream_state *home = ashlar__block_home(block);
-    ASHLAR_CHECK2(home->away_count > 0);
+    ASHLAR_CHECK2(home->away_count > 0 && heap->away_bytes >= block->bytes);
     heap->away_bytes -= block->bytes;
     home->away_count--;
+}
+
+/* Send home a block that is in no queue and has no use left. */
+static void send_home(ashlar_heap *heap, ashlar_block *block) {
+    ASHLAR_CHECK2(block->uses == NULL);
+    uncount(heap, block);
     block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
     if (ashlar__block_is_of_slot(block)) {
-        block->stream_state = home;
+        block->stream_state = ashlar__block_home(block);
         atomic_store_explicit(&block->taken, 0, memory_order_release);
     } else {
         ashlar__heap_put_stamped(heap, block, block->covered_by);
@@ -343,8 +348,7 @@ ashlar_block *ashlar__away_take_own(ashlar_heap *heap, ashlar_stream_state *stat
         if (!ashlar__block_is_of_slot(block) && block->bytes == bytes &&
             block->uses == &block->own_use && block->own_use.next == NULL) {
             (void)unhang(state, link, before);
-            heap->away_bytes -= block->bytes;
-            ashlar__block_home(block)->away_count--;
+            uncount(heap, block);
             ashlar__away_drop_uses(heap, block);
             return block;
         }
@@ -352,6 +356,19 @@ ashlar_block *ashlar__away_take_own(ashlar_heap *heap, ashlar_stream_state *stat
         link = &block->older;
     }
     return NULL;
+}
+
+void ashlar__away_take_out(ashlar_heap *heap, ashlar_block *block) {
+    ashlar_stream_state *user = block->uses->stream_state;
+    ashlar_block *before = NULL, **link = &user->oldest_away;
+    while (*link != block) {
+        ASHLAR_CHECK2(*link != NULL);
+        before = *link;
+        link = &before->older;
+    }
+    (void)unhang(user, link, before);
+    uncount(heap, block);
+    ashlar__away_drop_uses(heap, block);
 }
 
 static bool is_open(const ashlar_heap *heap, const ashlar_block *block) {

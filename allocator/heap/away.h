@@ -85,6 +85,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__away_ask(ashlar_heap *heap, size_t count
  */
 ashlar_block *ashlar__away_take_own(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes);
 
+/* Take a block out of its queue, without its uses: the caller has noted them elsewhere. O(blocks in
+ * the queue). */
+void ashlar__away_take_out(ashlar_heap *heap, ashlar_block *block);
+
 /*
  * Send home one block that is away from `state` and has at least `bytes` bytes, and let `state`
  * wait in-stream for that block's uses. *found: whether there was such a block.

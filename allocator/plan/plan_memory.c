@@ -129,13 +129,22 @@ static ashlar_use *use_by(ashlar_plan_memory *memory, ashlar_heap *heap,
     return use;
 }
 
-static bool note_use(ashlar_plan_memory *memory, ashlar_heap *heap, ashlar_stream_state *state) {
-    ashlar_use *use = state != memory->stream_state ? use_by(memory, heap, state) : NULL;
-    if (use != NULL) {
-        use->tick = ashlar__stream_state_next(state) - 1;
-        state->last_used = ashlar__heap_count_use(heap);
+static bool note_use(ashlar_plan_memory *memory, ashlar_heap *heap, ashlar_stream_state *state,
+                     uint64_t tick) {
+    ashlar_use *use = use_by(memory, heap, state);
+    if (use != NULL && use->tick < tick) {
+        use->tick = tick;
     }
-    return use != NULL || state == memory->stream_state;
+    return use != NULL;
+}
+
+/* Note a use that ends now. The memory's own stream needs none: it comes next, too. */
+static bool note_end(ashlar_plan_memory *memory, ashlar_heap *heap, ashlar_stream_state *state) {
+    if (state == memory->stream_state) {
+        return true;
+    }
+    state->last_used = ashlar__heap_count_use(heap);
+    return note_use(memory, heap, state, ashlar__stream_state_next(state) - 1);
 }
 
 bool ashlar__plan_memory_vacate_locked(ashlar_plan_memory *memory, ashlar_heap *heap,
@@ -145,16 +154,42 @@ bool ashlar__plan_memory_vacate_locked(ashlar_plan_memory *memory, ashlar_heap *
     if (!memory->is_busy || slot_block->slot == NULL || !slot_block->slot->is_shared) {
         return false;
     }
-    bool is_noted = note_use(memory, heap, state);
+    bool is_noted = note_end(memory, heap, state);
     const ashlar_use *use = ashlar__block_is_shared(slot_block) ? slot_block->uses : NULL;
     for (; use != NULL && is_noted; use = use->next) {
-        is_noted = note_use(memory, heap, use->stream_state);
+        is_noted = note_end(memory, heap, use->stream_state);
     }
     if (is_noted) {
         ashlar__away_drop_uses(heap, slot_block);
         ashlar__slot_block_vacate(slot_block);
     }
     return is_noted;
+}
+
+/* Vacate a late block that is away: the memory's own block waits for its uses from now on. */
+static void take_over(ashlar_plan_memory *memory, ashlar_heap *heap, ashlar_block *late) {
+    bool is_noted = true;
+    for (const ashlar_use *use = late->uses; use != NULL && is_noted; use = use->next) {
+        is_noted = use->stream_state == memory->stream_state || /* is stamped when memory goes */
+                   note_use(memory, heap, use->stream_state, use->tick);
+    }
+    if (is_noted) {
+        ashlar__away_take_out(heap, late);
+        ashlar__slot_block_vacate(late);
+    }
+}
+
+bool ashlar__plan_memory_empty_locked(ashlar_plan_memory *memory, ashlar_heap *heap) {
+    ASHLAR_CHECK2(memory->is_unused && !memory->is_busy);
+    ashlar__plan_memory_clean(memory);
+    size_t away = 0;
+    while (away < memory->late_count && ashlar__slot_block_is_awaited(memory->late[away])) {
+        away++;
+    }
+    for (size_t i = 0; i < away && away == memory->late_count; i++) {
+        take_over(memory, heap, memory->late[i]);
+    }
+    return !ashlar__plan_memory_is_live(memory);
 }
 
 /* ---- asking ---- */

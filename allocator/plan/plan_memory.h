@@ -40,7 +40,7 @@ struct ashlar_plan_memory {
     size_t late_count;
     uint64_t used_at; /* when its newest step began; on the same clock as a stream's `last_used` */
     bool is_busy;     /* a step uses it */
-    bool is_unused; /* no plan uses it: it goes when its last live block is freed */
+    bool is_unused;   /* no plan uses it: it goes when its last live block is freed */
 };
 
 /* New plan memory with `count` > 0 slot blocks, not placed yet. NULL: no host memory. */
@@ -72,6 +72,13 @@ ashlar_block *ashlar__plan_memory_block_at(const ashlar_plan_memory *memory, siz
 bool ashlar__plan_memory_vacate_locked(ashlar_plan_memory *memory, ashlar_heap *heap,
                                        ashlar_block *slot_block, ashlar_stream_state *state);
 
+/*
+ * Have memory that no plan uses give up its late blocks if all are freed, even where streams still
+ * use them: the memory's own block waits for those uses, as of the free that ended them. True: no
+ * slot block is taken. Lock: held.
+ */
+bool ashlar__plan_memory_empty_locked(ashlar_plan_memory *memory, ashlar_heap *heap);
+
 /* Remove freed blocks from the late list. */
 void ashlar__plan_memory_clean(ashlar_plan_memory *memory);
 
@@ -91,6 +98,12 @@ static inline void ashlar__slot_block_vacate(ashlar_block *slot_block) {
 /* Whether the slot block is live, or freed but still used by streams. */
 static inline bool ashlar__slot_block_is_taken(const ashlar_block *slot_block) {
     return atomic_load_explicit(&slot_block->taken, memory_order_acquire) != 0;
+}
+
+/* Whether the slot block is freed but still used by streams. */
+static inline bool ashlar__slot_block_is_awaited(const ashlar_block *slot_block) {
+    return atomic_load_explicit(&slot_block->taken, memory_order_acquire) ==
+           ASHLAR_SLOT_BLOCK_AWAITED;
 }
 
 /* The next block, for walks over all blocks: plan memory is followed by its taken slot blocks.

@@ -25,7 +25,8 @@ ashlar_plan_memory *ashlar__planner_memory(const ashlar_planner *planner,
 void ashlar__planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap) {
     for (ashlar_plan_memory **link = &planner->memories; *link != NULL;) {
         ashlar_plan_memory *memory = *link;
-        if (!memory->is_unused || memory->is_busy || ashlar__plan_memory_is_live(memory)) {
+        if (!memory->is_unused || memory->is_busy ||
+            !ashlar__plan_memory_empty_locked(memory, heap)) {
             link = &memory->next;
             continue;
         }

@@ -230,6 +230,87 @@ CASE_WITH(a_thread_that_ends_within_a_step_leaves_its_blocks, set_up_plans()) {
     CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
 }
 
+/*
+ * Memory of a thread's own stream goes back in the second of two trims behind synchronisations,
+ * whatever a plan's late block waits for: that stream's work and a wait of the legacy stream, which
+ * shows only once the event is past that the first trim recorded there.
+ */
+static unsigned char *late_block;
+
+static void leave_a_block_for_two_streams(void) {
+    const ashlar_stream legacy = NULL;
+    void *ptr = NULL, *own = NULL;
+    begin(1);
+    CHECK(ashlar_alloc_tagged(allocator, 4096, WORK, streams[0], &ptr) == ASHLAR_OK);
+    CHECK(ashlar_record_stream(allocator, ptr, legacy) == ASHLAR_OK);
+    CHECK(ashlar_alloc(allocator, 4096, per_thread(), &own) == ASHLAR_OK); /* in an ended zone */
+    end();
+    CHECK_ZU(plans().hits, 1);
+    CHECK(ashlar_free_on(allocator, own, per_thread()) == ASHLAR_OK);
+    late_block = ptr;
+}
+
+static void check_two_trims_return_all(void) {
+    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+    CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
+    for (int i = 0; i < 2; i++) {
+        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+    }
+    CHECK_ZU(reserved_bytes(), 0);
+}
+
+static void plan_in_the_zone_of_a_threads_stream(void) {
+    begin(1);
+    CHAIN(128 * KIB);
+    end();
+    renew_stream(0);
+    begin(1);
+    end(); /* moves the plan memory to the new stream, in a zone that the next stream takes over */
+    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+    CHECK(helper_do(leave_a_block_for_two_streams));
+    CHECK(ashlar_free(allocator, late_block) == ASHLAR_OK);
+}
+
+/* Blocks so small that the free records no event behind the legacy stream's use. */
+static void leave_a_block_of_own_stream(void) {
+    for (int i = 0; i < 2; i++) {
+        void *ptr = NULL;
+        CHECK(ashlar_step_begin(allocator, per_thread(), 5) == ASHLAR_OK);
+        CHECK(ashlar_alloc(allocator, 4096, per_thread(), &ptr) == ASHLAR_OK);
+        if (i == 1) {
+            CHECK(ashlar_record_stream(allocator, ptr, NULL) == ASHLAR_OK);
+            CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
+        }
+        CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+        if (i == 0) {
+            CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
+        }
+    }
+    CHECK_ZU(plans().hits, 1);
+}
+
+static void plan_of_a_threads_stream(void) {
+    void *ptr = NULL; /* makes the legacy stream known first, and so asked last */
+    CHECK(ashlar_alloc(allocator, 4096, NULL, &ptr) == ASHLAR_OK);
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+    CHECK(helper_do(leave_a_block_of_own_stream));
+}
+
+CASE(a_plan_with_memory_of_a_threads_stream_goes_in_two_trims) {
+    static void (*const ways[])(void) = {plan_in_the_zone_of_a_threads_stream,
+                                         plan_of_a_threads_stream};
+    enum { SEEDS = 12 };
+    for (uint64_t i = 0; i < 2 * SEEDS; i++) {
+        REQUIRE(set_up_steps("64MiB", NULL, 1 + i / 2));
+        REQUIRE(helper_start());
+        ways[i % 2]();
+        check_two_trims_return_all();
+        helper_end();
+        tear_down_steps();
+    }
+}
+
 static void begin_only(void) {
     begin(1);
 }
