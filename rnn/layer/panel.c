@@ -45,11 +45,19 @@ static ASHLAR_ALWAYS_INLINE void multiply_column(const size_t rows, const real *
     }
 }
 
+/* Memory that is prefetched while a block is multiplied: a line with each row of the panel, `step`
+ * elements apart. There are loads to spare then; a loop of prefetches of its own would take time.
+ */
+typedef struct ahead {
+    const real *at;
+    size_t step;
+} ahead;
+
 /* c [rows, PANEL] = or += a block of rows times a panel. Each caller gives `rows` and is_packed as
  * constants. */
 static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, const bool is_packed,
                                                size_t depth, left_rows a, const real *panel,
-                                               bool adds, real *c, size_t ldc) {
+                                               ahead next_panel, bool adds, real *c, size_t ldc) {
     enum { TRIPLES = (BLOCK_ROWS + 2) / 3 };
     vector sum[BLOCK_ROWS][2];
     const size_t stride = is_packed ? 1 : a.row, next = is_packed ? rows : a.column;
@@ -72,6 +80,8 @@ static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, const bool is_
             at[i] += next;
         }
         panel += PANEL;
+        ASHLAR_PREFETCH_FAR(next_panel.at);
+        next_panel.at += next_panel.step;
     }
     ASHLAR_UNROLL
     for (size_t i = 0; i < rows; i++) {
@@ -108,16 +118,18 @@ static void multiply_pair(size_t depth, left_rows a, const real *panel, size_t s
     }
 }
 
-static void multiply_block(size_t rows, size_t depth, left_rows a, const real *panel, bool adds,
-                           real *c, size_t ldc) {
+static void multiply_block(size_t rows, size_t depth, left_rows a, const real *panel, ahead next,
+                           bool adds, real *c, size_t ldc) {
     _Static_assert(BLOCK_ROWS <= 12, "every count of rows has its case");
 #define CASE(count)                                                                               \
     case count:                                                                                   \
         if (count > BLOCK_ROWS) {                                                                 \
         } else if (a.is_packed) {                                                                 \
-            multiply_rows(count <= BLOCK_ROWS ? count : 1, true, depth, a, panel, adds, c, ldc);  \
+            multiply_rows(count <= BLOCK_ROWS ? count : 1, true, depth, a, panel, next, adds, c,  \
+                          ldc);                                                                   \
         } else {                                                                                  \
-            multiply_rows(count <= BLOCK_ROWS ? count : 1, false, depth, a, panel, adds, c, ldc); \
+            multiply_rows(count <= BLOCK_ROWS ? count : 1, false, depth, a, panel, next, adds, c, \
+                          ldc);                                                                   \
         }                                                                                         \
         break
     switch (rows) {
@@ -140,7 +152,7 @@ static void multiply_block(size_t rows, size_t depth, left_rows a, const real *p
 static void multiply_last_block(size_t rows, size_t depth, left_rows a, const real *panel,
                                 bool adds, size_t width, real *c, size_t ldc) {
     real whole[BLOCK_ROWS * PANEL];
-    multiply_block(rows, depth, a, panel, false, whole, PANEL);
+    multiply_block(rows, depth, a, panel, (ahead){.at = panel}, false, whole, PANEL);
     for (size_t i = 0; i < rows; i++) {
         for (size_t x = 0; x < width; x++) {
             c[i * ldc + x] = adds ? c[i * ldc + x] + whole[i * PANEL + x] : whole[i * PANEL + x];
@@ -148,20 +160,30 @@ static void multiply_last_block(size_t rows, size_t depth, left_rows a, const re
     }
 }
 
-/* With this many blocks of rows or more, the next panel is prefetched while one is multiplied. */
-enum { FETCHING_BLOCKS = 3, LINE = ASHLAR_CACHE_LINE / sizeof(real) };
-static void prefetch_panel(const real *panel, size_t first, size_t end) {
-    for (size_t p = first; p < end; p++) {
-        ASHLAR_UNROLL
-        for (size_t i = 0; i < PANEL; i += LINE) {
-            ASHLAR_PREFETCH_FAR(panel + p * PANEL + i);
-        }
+/* With this many blocks of rows or more, or where the panels may not stay in a core's own cache,
+ * the next panel is prefetched while one is multiplied. */
+enum { FETCHING_BLOCKS = 3, NEAR_BYTES = 1 << 20 };
+
+/*
+ * What block i prefetches of a panel of `depth` rows: the panel's lines are divided among its first
+ * blocks, one for each row of `depth`. If there are too few blocks, every second line is left to
+ * the processor, which fetches lines in pairs.
+ */
+static ahead lines_ahead(const real *panel, size_t depth, size_t i, size_t blocks) {
+    enum { LINE = ASHLAR_CACHE_LINE / sizeof(real) };
+    const size_t parts = (PANEL + LINE - 1) / LINE; /* lines for each row */
+    if (blocks < parts) {
+        return (ahead){panel + i * LINE, PANEL};
     }
+    return i < parts ? (ahead){panel + i * depth * PANEL / parts, PANEL / parts}
+                     : (ahead){panel, 0};
 }
 
 void multiply_panels(size_t count, size_t columns, size_t depth, left_rows a, const real *panels,
                      size_t stride, bool adds, real *c, size_t ldc) {
     const size_t blocks = block_count(count);
+    const bool is_fetching =
+        blocks >= FETCHING_BLOCKS || columns / PANEL * stride * sizeof(real) > NEAR_BYTES;
     size_t j = 0;
     for (; count == 1 && j + 2 * PANEL <= columns; j += 2 * PANEL) {
         multiply_pair(depth, a, panels + j / PANEL * stride, stride, adds, c + j);
@@ -172,12 +194,12 @@ void multiply_panels(size_t count, size_t columns, size_t depth, left_rows a, co
         for (size_t i = 0; i < blocks; i++) {
             const size_t first = block_start(count, i), rows = block_start(count, i + 1) - first;
             left_rows block = a;
-            if (blocks >= FETCHING_BLOCKS && j + PANEL < columns) {
-                prefetch_panel(panel + stride, depth * i / blocks, depth * (i + 1) / blocks);
-            }
             block.at += first * (a.is_packed ? depth : a.row);
             if (width == PANEL) {
-                multiply_block(rows, depth, block, panel, adds, c + first * ldc + j, ldc);
+                const ahead next = is_fetching && j + PANEL < columns
+                                       ? lines_ahead(panel + stride, depth, i, blocks)
+                                       : (ahead){.at = panel};
+                multiply_block(rows, depth, block, panel, next, adds, c + first * ldc + j, ldc);
             } else {
                 multiply_last_block(rows, depth, block, panel, adds, width, c + first * ldc + j,
                                     ldc);
