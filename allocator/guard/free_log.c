@@ -32,7 +32,8 @@ void ashlar__call_site_write(ashlar_call_site place, char out[static ASHLAR_CALL
     const uintptr_t at = (uintptr_t)place.address;
     char function[ASHLAR_CALL_SITE_BYTES / 2] = "";
     Dl_info info = {0};
-    if (dladdr(place.address, &info) == 0 || info.dli_fname == NULL) {
+    (void)dladdr(place.address, &info);
+    if (info.dli_fname == NULL) { /* no library has the address */
         (void)snprintf(out, ASHLAR_CALL_SITE_BYTES, "thread %llu at %p",
                        (unsigned long long)place.thread, place.address);
         return;

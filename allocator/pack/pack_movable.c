@@ -41,7 +41,6 @@ void ashlar__pack_movable_finish(ashlar_pack_movable *m) {
     ashlar__host_free(m->gap_begins);
     ashlar__host_free(m->gap_ends);
     ashlar__pack_occupancy_destroy(m->fixed);
-    *m = (ashlar_pack_movable){0};
 }
 
 uint32_t ashlar__pack_movable_life(const ashlar_pack_items *problem, uint32_t live_count) {

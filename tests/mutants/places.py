@@ -2,7 +2,8 @@
 
 A place wraps or parts its text so that the change is chosen at run time, and the operands stand there
 once, whatever is nested in them. What is not mutated: assertions, declarations, what the compiler
-wants as a constant, and what macros make, except those that are transparent (syntax.py).
+wants as a constant, and what macros make, except those that are transparent (syntax.py); nor what
+nobody could notice: an order that says 2 for 1, and room for two where calloc() is asked for one.
 """
 
 import re
@@ -14,6 +15,7 @@ OPPOSITES = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 COPIES = "({ const __auto_type l_ = (", "); const __auto_type r_ = ("
 SWAPS = {"+": "-", "-": "+", "&": "|", "|": "&", "<<": ">>", ">>": "<<"}
 ASSERTIONS = re.compile(r"ASHLAR_(ASSERT|CHECK|OWNS|TABLE|MAY_TOUCH|PREFETCH)|_Static_assert")
+ORDER = re.compile(r"int \(const void \*, const void \*[,)]")
 HALVED = re.compile(r"\(high - low\)")  # a search in unequal parts finds the same
 LITERALS = {"IntegerLiteral", "CharacterLiteral", "FloatingLiteral"}
 SKIPPED = {"ConstantExpr", "StaticAssertDecl", "EnumDecl", "RecordDecl", "TypedefDecl",
@@ -60,7 +62,9 @@ class Finder:
         self.groups = []
         self.function = ""
         self.returns_bool = False
-        self.choosing = set()  # comparisons that choose the larger, or smaller, of their operands
+        self.is_order = False  # as qsort() wants one: only the sign of what it returns counts
+        self.choosing = set()  # comparisons whose equal operands are known not to matter
+        self.unseen = set()    # literals of which one more is the same to everybody
 
     # ---- what is found ----
 
@@ -85,6 +89,7 @@ class Finder:
     def visit_function(self, node):
         self.function = node["name"]
         self.returns_bool = re.match(r"(_Bool|bool) \(", node["type"]["qualType"]) is not None
+        self.is_order = ORDER.match(node["type"]["qualType"]) is not None
         for child in node.get("inner", []):
             if child["kind"] == "CompoundStmt":
                 self.visit(child)
@@ -158,6 +163,8 @@ class Finder:
         body = node["inner"][1]
         if body["kind"] == "CompoundStmt" and len(body.get("inner", [])) == 1:
             body = body["inner"][0]
+        if body["kind"] == "ReturnStmt":
+            self.note_unequal(node["inner"][0], body)
         if len(node["inner"]) == 2 and body.get("opcode") == "=":
             self.note_choice(node["inner"][0], body["inner"])
         self.condition(node["inner"][0], span)
@@ -187,6 +194,8 @@ class Finder:
         if self.returns_bool and node.get("inner"):
             self.condition(node["inner"][0])
         else:
+            if self.is_order:
+                self.note_unseen(node["inner"][0])
             self.visit_children(node)
 
     # ---- conditions ----
@@ -302,14 +311,44 @@ class Finder:
     def on_CallExpr(self, node, _):
         span = find_span(node["inner"][0], self.text)
         name = self.text.text[span.begin:span.end] if span is not None else ""
+        if name.endswith("calloc"):
+            self.note_unseen(node["inner"][1])
         if not name.startswith(("__builtin", "__atomic")):  # some want constants
             self.visit_children(node)
 
-    def on_IntegerLiteral(self, _, span):
-        if span is not None and span.macro is None:
+    def on_IntegerLiteral(self, node, span):
+        if span is not None and span.macro is None and node["id"] not in self.unseen:
             self.wrap(span, "one more", "(", " + @0@)")
 
     on_CharacterLiteral = on_FloatingLiteral = on_IntegerLiteral
+
+    def note_unequal(self, condition, chosen):
+        """Where operands differ, < and <= of them are the same."""
+        condition = strip(condition)
+        if condition.get("opcode") == "!=":
+            texts = self.texts_of(condition)
+            self.choosing.update(node["id"] for node in walk(chosen)
+                                 if node.get("opcode") in COMPARISONS and texts is not None
+                                 and self.texts_of(node) == texts)
+
+    def texts_of(self, node):
+        spans = [find_span(child, self.text) for child in node["inner"]]
+        return None if None in spans else [self.text.text[span.begin:span.end] for span in spans]
+
+    def on_ConditionalOperator(self, node, _):
+        self.note_unequal(*node["inner"][:2])
+        self.visit_children(node)
+
+    def note_unseen(self, node):
+        """A literal 1 or -1 that is the value, or one that a condition chooses."""
+        node = strip(node)
+        if node["kind"] == "ConditionalOperator":
+            for child in node["inner"][1:]:
+                self.note_unseen(child)
+        elif node["kind"] == "UnaryOperator" and node["opcode"] == "-":
+            self.note_unseen(node["inner"][0])
+        elif node["kind"] == "IntegerLiteral" and node["value"] == "1":
+            self.unseen.add(node["id"])
 
     def on_DeclRefExpr(self, node, span):
         found = node.get("referencedDecl", {})
@@ -321,6 +360,12 @@ class Finder:
                 self.wrap(span, "memory_order_relaxed", "(", " * !@0@)")
         else:
             self.wrap(span, "one more", "(", " + @0@)")
+
+
+def walk(node):
+    yield node
+    for child in node.get("inner", []):
+        yield from walk(child)
 
 
 def strip(node):

@@ -69,6 +69,17 @@ CASE(a_file_is_its_users_until_it_is_done_and_then_as_the_umask_says) {
     }
 }
 
+/* A daemon may have none, so that the first file of its own is number 0. */
+CASE(without_a_standard_input_files_are_written_all_the_same) {
+    const int kept = dup(STDIN_FILENO);
+    (void)close(STDIN_FILENO);
+    replace(path);
+    const bool is_closed = fcntl(STDIN_FILENO, F_GETFD) < 0;
+    (void)dup2(kept, STDIN_FILENO);
+    (void)close(kept);
+    CHECK(is_closed);
+}
+
 CASE(a_file_that_is_replaced_keeps_its_mode) {
     static const mode_t modes[] = {0600, 0604, 0640, 0666, 0400, 0755};
     for (size_t i = 0; i < sizeof modes / sizeof modes[0] * KINDS; i++) {

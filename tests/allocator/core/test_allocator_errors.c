@@ -91,6 +91,25 @@ CASE_WITH(a_full_device_is_reported_with_its_numbers, set_up("memory=16MiB")) {
     give(c);
 }
 
+/* Those with the most bytes; of equal ones the first. */
+CASE_WITH(three_tags_are_named_for_what_is_live, set_up("memory=16MiB")) {
+    static const ashlar_tag tags[] = {ASHLAR_TAG_WORKSPACE, ASHLAR_TAG_BATCH, ASHLAR_TAG_WEIGHTS,
+                                      ASHLAR_TAG_GRADIENTS};
+    void *blocks[4], *out = NULL;
+    for (size_t i = 0; i < 4; i++) {
+        CHECK(ashlar_alloc_tagged(allocator,
+                                  i == 0   ? 2048
+                                  : i == 1 ? 512
+                                           : 1024,
+                                  tags[i], streams[0], &blocks[i]) == ASHLAR_OK);
+    }
+    CHECK_FAILS(ashlar_alloc(allocator, 17 * MIB, streams[0], &out), ASHLAR_ENOMEM,
+                " live in 4 blocks (workspace 2048, weights 1024, gradients 1024), ");
+    for (size_t i = 0; i < 4; i++) {
+        give(blocks[i]);
+    }
+}
+
 CASE_WITH(the_advice_fits_what_the_block_is_for, set_up("memory=16MiB")) {
     void *out = NULL;
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {

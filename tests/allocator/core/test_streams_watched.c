@@ -303,6 +303,18 @@ CASE(streams_known_before_are_watched_too) {
     }
 }
 
+/* Its work is in order with what it does next, so its memory needs no wait. */
+CASE_WITH(a_stream_known_before_that_lives_on_keeps_its_memory,
+          set_up_cached_streams("64MiB" COMES_BACK, 0)) {
+    const ashlar_stream handle = new_loner();
+    unsigned char *ptr = take_and_use(BIG, handle, 1);
+    give(ptr);
+    ashlar_allocator_watch_streams(allocator);
+    CHECK(take(BIG, handle) == ptr);
+    give_on(ptr, handle);
+    end_silently(handle);
+}
+
 CASE_WITH(a_recorded_stream_lives_until_the_free, set_up_watched("16MiB", 0)) {
     const ashlar_stream doomed = new_loner();
     unsigned char *ptr = take_and_use(BIG, streams[0], 1);

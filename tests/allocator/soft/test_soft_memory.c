@@ -249,6 +249,9 @@ CASE_WITH(reservations_are_aligned_and_freed_exactly, set_up("memory=8MiB")) {
     CHECK(ptr == 99);
     REQUIRE(soft->mem_address_reserve(&ptr, 2 * PAGE, (size_t)1 << 30, 0, 0) == CU_SUCCESS);
     CHECK_ZU(ptr % ((size_t)1 << 30), 0);
+    CHECK(soft->mem_address_reserve(&hinted, PAGE, 0, ptr + 2 * PAGE, 0) == CU_SUCCESS);
+    CHECK(hinted == ptr + 2 * PAGE); /* what the alignment took in addition is free again */
+    CHECK(soft->mem_address_free(hinted, PAGE) == CU_SUCCESS);
     REQUIRE(soft->mem_address_reserve(&huge, (size_t)1 << 36, 0, 0, 0) == CU_SUCCESS);
     CHECK_ZU(huge % PAGE, 0);
     CHECK(soft->mem_address_free(huge, (size_t)1 << 36) == CU_SUCCESS);

@@ -139,8 +139,8 @@ CASE_WITH(the_legacy_stream_is_ordered_with_blocking_streams, set_up(FREE)) {
     CHECK_ZU(tail_of(NULL), 4 * MS);
     work(a, 1 * MS);
     CHECK_ZU(tail_of(a), 5 * MS);
-    CHECK_ZU(tail_of(b), 3 * MS);           /* nothing was queued there since */
-    const cu_event event = record(NULL);    /* after a and b, not after free */
+    CHECK_ZU(tail_of(b), 3 * MS);        /* nothing was queued there since */
+    const cu_event event = record(NULL); /* after a and b, not after free */
     CHECK(soft->event_synchronize(event) == CU_SUCCESS);
     CHECK_ZU(ashlar__soft_host_ns(), 5 * MS);
     CHECK_ZU(figures().wait_count, 0);
@@ -191,6 +191,32 @@ CASE_WITH(calls_cost_what_the_line_says, set_up("time=on,costs=cuMemAlloc:700+cu
     CHECK(tail_of(s) > queued_ns && small_ns > 0);
     CHECK(soft->memcpy_dtod_async(ptr, ptr + (32 << 20), 32 << 20, s) == CU_SUCCESS);
     CHECK(tail_of(s) - ashlar__soft_host_ns() > small_ns);
+}
+
+static void check_takes(cu_result result, uint64_t ns) {
+    CHECK(result == CU_SUCCESS);
+    CHECK_ZU(tail_of(s) - ashlar__soft_host_ns(), ns);
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+}
+
+/* As soft_time.c estimates them; so many bytes that the nearest other rates take other times. */
+CASE_WITH(work_takes_the_time_of_its_path,
+          set_up_streams("time=on,devices=2,memory=256MiB,touch=off")) {
+    enum { BYTES = 48000000 };
+    const cu_ptr from = alloc(BYTES), to = alloc(BYTES);
+    void *host = alloc_host(BYTES);
+    check_takes(soft->memcpy_htod_async(to, host, BYTES, s), 2 * US + BYTES / 25 * US / 1000);
+    check_takes(soft->memcpy_dtoh_async(host, to, BYTES, s), 2 * US + BYTES / 25 * US / 1000);
+    check_takes(soft->memcpy_dtod_async(to, from, BYTES, s), 2 * US + BYTES / 600 * US / 1000);
+    check_takes(soft->memset_d8_async(to, 0, BYTES, s), 2 * US + BYTES / 1200 * US / 1000);
+    check_takes(soft->launch_host_func(s, note, "a"), 10 * US);
+    cu_context here, there;
+    CHECK(soft->primary_ctx_retain(&here, 0) == CU_SUCCESS);
+    CHECK(soft->primary_ctx_retain(&there, 1) == CU_SUCCESS && make_current(1));
+    const cu_ptr far = alloc(BYTES);
+    CHECK(make_current(0));
+    check_takes(soft->memcpy_peer_async(far, there, to, here, BYTES, s),
+                2 * US + BYTES / 100 * US / 1000);
 }
 
 CASE_WITH(without_the_mode_no_time_passes, set_up_streams("memory=64MiB")) {

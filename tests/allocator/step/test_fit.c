@@ -4,6 +4,8 @@
 #include <ashlar/fit.h>
 #include <ashlar/warmup.h>
 
+#include "allocator/core/allocator_impl.h"
+
 /* What a program of `value` takes: a block that lasts, and steps of two blocks. */
 typedef struct program {
     ashlar_allocator *allocator;
@@ -69,6 +71,24 @@ CASE_WITH(a_smaller_device_than_there_is_can_be_asked_for, set_up("memory=64MiB"
         CHECK_ZU(fit.value, mib / 8);
         CHECK_ZU(fit.need_bytes, mib / 8 * 8 * MIB);
     }
+}
+
+static ashlar_status note_cache(void *user, ashlar_allocator *in, size_t value) {
+    size_t *first = user;
+    *first = *first == 0 ? in->cache_bytes : *first;
+    return value == 1 ? ASHLAR_OK : ASHLAR_EIO;
+}
+
+CASE_WITH(caches_are_as_large_as_on_the_smaller_device, set_up("memory=64MiB")) {
+    size_t of_all = 0, of_half = 0;
+    ashlar_fit_options options = {.run = note_cache, .user = &of_all, .max_value = 1};
+    ashlar_fit_result fit;
+    CHECK(ashlar_fit(device, &options, &fit) == ASHLAR_OK);
+    options.user = &of_half;
+    options.device_bytes = 32 * MIB;
+    CHECK(ashlar_fit(device, &options, &fit) == ASHLAR_OK);
+    CHECK_ZU(of_all, 2 * of_half);
+    CHECK(of_half > 0);
 }
 
 CASE_WITH(what_has_a_largest_value_ends_there, set_up("memory=64MiB")) {

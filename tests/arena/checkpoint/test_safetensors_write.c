@@ -50,6 +50,9 @@ CASE(the_file_is_what_the_format_says) {
         CHECK(bytes[8 + i] == ' ');
     }
     CHECK(memcmp(bytes + 8 + padded, narrow, 8) == 0);
+    REQUIRE(ashlar__safetensors_write(path, &entry, 1, NULL, 0) == ASHLAR_OK);
+    REQUIRE(read_bytes(bytes) > 8 + 5);
+    CHECK(memcmp(bytes + 8, "{\"t\":", 5) == 0); /* no list of nothing */
 }
 
 /* Names of 1 .. 8 bytes: each length of padding once, and never 8. */
@@ -118,8 +121,7 @@ CASE(what_cannot_be_read_back_is_not_written) {
     e[1] = (ashlar_safetensors_entry){"b", ASHLAR_F32, 1, {SIZE_MAX / 4}, narrow, 0};
     check_write_refused(e, 2, NULL, ASHLAR_EOVERFLOW, "'b'");
     check_write_refused(sample, 1, &(ashlar_safetensors_pair){"k", "\x80"}, ASHLAR_EINVAL, "'k'");
-    check_write_refused(sample, 1, &(ashlar_safetensors_pair){"\x80", "v"}, ASHLAR_EINVAL,
-                        "UTF-8");
+    check_write_refused(sample, 1, &(ashlar_safetensors_pair){"\x80", "v"}, ASHLAR_EINVAL, "UTF-8");
 }
 
 CASE(no_host_memory_at_any_call_leaks_nothing) {
