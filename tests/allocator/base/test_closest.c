@@ -4,7 +4,7 @@
 #include "allocator/base/closest.h"
 
 static const char *closest_to(const char *word) {
-    static const char *const names[] = {"limit", "trace", "seal", "guard", "x", "leaks"};
+    static const char *const names[] = {"limit", "trace", "seal", "guard", "x", "leaks", "up"};
     ashlar_closest closest = {.word = ashlar__piece_of(word)};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         ashlar__closest_offer(&closest, names[i]);
@@ -18,6 +18,7 @@ CASE(a_letter_too_few_too_many_or_wrong_is_forgiven) {
     CHECK(strcmp(closest_to("linit"), "limit") == 0);
     CHECK(strcmp(closest_to("imit"), "limit") == 0);
     CHECK(strcmp(closest_to("sel"), "seal") == 0);
+    CHECK(strcmp(closest_to("us"), "up") == 0);
 }
 
 CASE(two_letters_that_changed_places_are_one_mistake) {

@@ -41,7 +41,15 @@ CASE_WITH(memory_is_exported_as_it_was_made_for, set_up("memory=64MiB")) {
     CHECK(soft->mem_release(handle) == CU_SUCCESS && soft->mem_release(plain) == CU_SUCCESS);
 }
 
+/* The number of the next file: the same again if none was left open meanwhile. */
+static int next_file(void) {
+    const int file = dup(STDERR_FILENO);
+    CHECK(file >= 0 && close(file) == 0);
+    return file;
+}
+
 CASE_WITH(an_import_is_the_same_memory, set_up("memory=64MiB")) {
+    const int next = next_file();
     cu_mem_handle handle = 0, same = 0;
     const cu_ptr base = reserve(2);
     int file = -1;
@@ -57,6 +65,7 @@ CASE_WITH(an_import_is_the_same_memory, set_up("memory=64MiB")) {
     CHECK(soft->mem_unmap(base, 2 * PAGE) == CU_SUCCESS && close(file) == 0);
     CHECK(soft->mem_release(handle) == CU_SUCCESS && soft->mem_release(same) == CU_SUCCESS);
     CHECK(soft->mem_address_free(base, 2 * PAGE) == CU_SUCCESS);
+    CHECK(next_file() == next);
 }
 
 /* What a file is, its name tells: others are refused, and so is one that is empty. */
