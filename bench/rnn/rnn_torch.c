@@ -2,16 +2,14 @@
 #include "bench/rnn/rnn_torch.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "bench/harness/spawn.h"
 
 extern const char ashlar__torch_rnn[]; /* torch_rnn.py */
 
@@ -34,25 +32,8 @@ const char *ashlar__rnn_torch_name(void) {
 static int spawn(ashlar_rnn_torch *t, size_t threads, int theirs) {
     char count[24];
     const char *const words[] = {"python3", "-c", ashlar__torch_rnn, count, NULL};
-    posix_spawn_file_actions_t actions;
-    pid_t pid = 0;
-    int error = posix_spawn_file_actions_init(&actions);
-    if (error != 0) {
-        return error;
-    }
     snprintf(count, sizeof count, "%zu", threads);
-    error = posix_spawn_file_actions_adddup2(&actions, theirs, STDIN_FILENO);
-    error = error != 0 ? error : posix_spawn_file_actions_adddup2(&actions, theirs, STDOUT_FILENO);
-    error = error != 0 ? error
-                       : posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null",
-                                                          O_WRONLY, 0);
-    if (error == 0) {
-        char *const *given = (char *const *)(uintptr_t)words; /* nobody writes to them */
-        error = posix_spawnp(&pid, words[0], &actions, NULL, given, environ);
-        t->pid = error == 0 ? pid : 0;
-    }
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return error;
+    return ashlar__spawn(words, (ashlar_spawn_files){.input = theirs, .output = theirs}, &t->pid);
 }
 
 /* Read a line, without its end. False: there is none. */
@@ -122,7 +103,8 @@ void ashlar__rnn_torch_stop(ashlar_rnn_torch *t) {
     if (t->answers != NULL) {
         (void)fclose(t->answers); /* at the end of its questions the process ends */
     }
-    while (t->pid > 0 && waitpid(t->pid, NULL, 0) < 0 && errno == EINTR) {
+    if (t->pid > 0) {
+        (void)ashlar__spawn_wait(t->pid);
     }
     ashlar__host_free(t);
 }
