@@ -13,7 +13,7 @@
 
 extern const char ashlar__torch_rnn[]; /* torch_rnn.py */
 
-enum { NAME_BYTES = 64, LINE_BYTES = 256, QUESTION_BYTES = 2048 };
+enum { NAME_BYTES = 64, LINE_BYTES = ASHLAR_TORCH_LINE_BYTES, QUESTION_BYTES = 2048 };
 
 struct ashlar_rnn_torch {
     pid_t pid; /* 0: none */
@@ -45,21 +45,32 @@ static bool read_line(ashlar_rnn_torch *t, char *line, int bytes) {
     return true;
 }
 
-static ashlar_status ask(ashlar_rnn_torch *t, const char *question,
-                         char answer[static LINE_BYTES]) {
-    const size_t bytes = strlen(question);
+static ashlar_status fail_ended(void) {
+    return ashlar__fail(ASHLAR_EIO,
+                        "bench: PyTorch's process has ended; leave it out by --subject, or run "
+                        "bench/rnn/torch_rnn.py by hand");
+}
+
+ashlar_status ashlar__rnn_torch_send(ashlar_rnn_torch *t, const void *data, size_t bytes) {
     size_t sent = 0;
     while (sent < bytes) {
-        const ssize_t n = send(t->socket, question + sent, bytes - sent, MSG_NOSIGNAL);
+        const ssize_t n = send(t->socket, (const char *)data + sent, bytes - sent, MSG_NOSIGNAL);
         if (n < 0 && errno != EINTR) {
-            break;
+            return fail_ended();
         }
         sent += n > 0 ? (size_t)n : 0;
     }
-    ASHLAR_FAIL_IF(sent < bytes || !read_line(t, answer, LINE_BYTES), ASHLAR_EIO,
-                   "bench: PyTorch's process has ended; leave it out by --subject, or run "
-                   "bench/rnn/torch_rnn.py by hand");
     return ASHLAR_OK;
+}
+
+ashlar_status ashlar__rnn_torch_hear(ashlar_rnn_torch *t, char answer[static LINE_BYTES]) {
+    return read_line(t, answer, LINE_BYTES) ? ASHLAR_OK : fail_ended();
+}
+
+ashlar_status ashlar__rnn_torch_ask(ashlar_rnn_torch *t, const char *question,
+                                    char answer[static LINE_BYTES]) {
+    ASHLAR_TRY(ashlar__rnn_torch_send(t, question, strlen(question)));
+    return ashlar__rnn_torch_hear(t, answer);
 }
 
 /* There is no PyTorch if the process does not begin with its name. */
@@ -131,12 +142,12 @@ ashlar_status ashlar__rnn_torch_make(ashlar_rnn_torch *t, const ashlar_rnn_confi
             snprintf(question + used, left, " %d%s", (int)lengths[b], b + 1 == batch ? "\n" : "");
     }
     *is_made = cell != NULL && used < QUESTION_BYTES;
-    return *is_made ? ask(t, question, answer) : ASHLAR_OK;
+    return *is_made ? ashlar__rnn_torch_ask(t, question, answer) : ASHLAR_OK;
 }
 
 ashlar_status ashlar__rnn_torch_step(ashlar_rnn_torch *t, double *forward_s, double *backward_s) {
     char answer[LINE_BYTES];
-    ASHLAR_TRY(ask(t, "step\n", answer));
+    ASHLAR_TRY(ashlar__rnn_torch_ask(t, "step\n", answer));
     ASHLAR_FAIL_IF(sscanf(answer, "%lf %lf", forward_s, backward_s) != 2, ASHLAR_EIO,
                    "bench: PyTorch's process says '%s' of a step", answer);
     return ASHLAR_OK;
