@@ -261,3 +261,29 @@ void ashlar__workers_run(size_t count, void (*fn)(void *context, size_t i), void
         fn(context, i);
     }
 }
+
+/* Items in runs of about equal length. */
+typedef struct shared_items {
+    void (*fn)(void *context, size_t first, size_t end);
+    void *context;
+    size_t each, longer; /* run i has each + (i < longer) items */
+} shared_items;
+
+static void run_items(void *context, size_t i) {
+    const shared_items *const s = context;
+    const size_t first = i * s->each + (i < s->longer ? i : s->longer);
+    s->fn(s->context, first, first + s->each + (i < s->longer));
+}
+
+void ashlar__workers_share(size_t count, size_t least,
+                           void (*fn)(void *context, size_t first, size_t end), void *context) {
+    ASHLAR_CHECK2(least > 0);
+    const size_t worth = count / least, threads = worth > 1 ? ashlar__workers_count() : 1;
+    const size_t runs = worth < threads ? worth : threads;
+    if (runs <= 1) {
+        fn(context, 0, count);
+        return;
+    }
+    shared_items s = {.fn = fn, .context = context, .each = count / runs, .longer = count % runs};
+    ashlar__workers_run(runs, run_items, &s);
+}

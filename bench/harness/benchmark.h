@@ -18,6 +18,8 @@
 typedef struct ashlar_bench_request {
     bool is_smoke;                /* a few short rounds, only to see that the benchmark runs */
     bool counts_instructions;     /* instead of time */
+    bool trains;                  /* whole training steps, by the benchmark's `training` */
+    ashlar_option_list data;      /* texts to train on */
     size_t threads;               /* 0: the benchmark's own choice */
     size_t pairs;                 /* only run this many pairs, without measuring; 0: measure */
     ashlar_option_list workloads; /* each NAME, or NAME/VARIANT; none: all */
@@ -41,6 +43,7 @@ typedef struct ashlar_benchmark {
     const ashlar_rows_form *form;
     const ashlar_rows_form *more; /* form of a second array in the JSON; NULL: none */
     const char *more_key;
+    const struct ashlar_benchmark *training; /* what is run instead with --train; NULL: nothing */
     bool opens_devices; /* opens devices of its own: `run` gets none */
     /* The i-th workload; false: there are fewer. The i-th subject; NULL: there are fewer. */
     bool (*workload)(size_t i, ashlar_bench_name *out);

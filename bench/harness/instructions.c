@@ -3,17 +3,15 @@
 #include "bench/harness/benchmark.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "allocator/base/error.h"
+#include "bench/harness/spawn.h"
 
 enum { PATH_BYTES = 4096, ARGUMENT_BYTES = 64 };
 
@@ -26,40 +24,17 @@ static ashlar_status find_self(char path[static PATH_BYTES]) {
     return ASHLAR_OK;
 }
 
-/* Start a program. Its standard output is discarded, its stderr kept. Returns 0 or an errno. */
-static int spawn(char *const *arguments, pid_t *pid) {
-    posix_spawn_file_actions_t actions;
-    int error = posix_spawn_file_actions_init(&actions);
-    if (error != 0) {
-        return error;
-    }
-    error = posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    if (error == 0) {
-        error = posix_spawnp(pid, arguments[0], &actions, NULL, arguments, environ);
-    }
-    posix_spawn_file_actions_destroy(&actions);
-    return error;
-}
-
-static ashlar_status run_valgrind(char *const *arguments) {
+static ashlar_status run_valgrind(const char *const *words) {
     pid_t pid;
-    const int error = spawn(arguments, &pid);
+    const int error = ashlar__spawn(
+        words, (ashlar_spawn_files){.input = -1, .output = -1, .has_errors = true}, &pid);
     if (error == ENOENT) {
         return ashlar__fail(ASHLAR_ENOTSUP, "--instructions: there is no valgrind on the PATH; "
                                             "install it (Debian: valgrind)");
     }
-    if (error != 0) {
-        return ashlar__fail(ASHLAR_EIO, "--instructions: valgrind: %s", strerror(error));
-    }
-    int state = 0;
-    while (waitpid(pid, &state, 0) < 0) {
-        if (errno != EINTR) {
-            return ashlar__fail(ASHLAR_EIO, "--instructions: valgrind: %s", strerror(errno));
-        }
-    }
-    if (!WIFEXITED(state) || WEXITSTATUS(state) != 0) {
-        return ashlar__fail(ASHLAR_EIO, "--instructions: the program failed under valgrind");
-    }
+    ASHLAR_FAIL_IF(error != 0, ASHLAR_EIO, "--instructions: valgrind: %s", strerror(error));
+    ASHLAR_FAIL_IF(ashlar__spawn_wait(pid) != 0, ASHLAR_EIO,
+                   "--instructions: the program failed under valgrind");
     return ASHLAR_OK;
 }
 
@@ -91,7 +66,7 @@ static ashlar_status count_into(const char *path, const ashlar_instructions_job 
     const char *arguments[] = {"valgrind",  "-q",         "--tool=callgrind", out_file,     self,
                                "alloc",     "--pairs",    pairs_text,         "--workload", list,
                                "--subject", job->subject, device_option,      job->device,  NULL};
-    ASHLAR_TRY(run_valgrind((char *const *)(uintptr_t)arguments)); /* nobody writes to them */
+    ASHLAR_TRY(run_valgrind(arguments));
     return read_count(path, out);
 }
 

@@ -57,6 +57,11 @@ static const group groups[] = {
      "ashlar",
      {"static_buffer"},
      {{"ms_step", "time of a step", "ms", 1}}},
+    {"rnn_train",
+     "A whole step of training a text model",
+     "ashlar",
+     {NULL},
+     {{"ms_step", "time of a step", "ms", 1}}},
     {"streams",
      "Streams beside each other",
      "ashlar",
@@ -215,7 +220,8 @@ static ashlar_status read_all(page *p) {
     return !is_empty ? ASHLAR_OK
                      : ashlar__fail(ASHLAR_EIO,
                                     "report: %.200s has no results: none of alloc.json, "
-                                    "plan.json, arena.json, rnn.json, streams.json, ranks.json",
+                                    "plan.json, arena.json, rnn.json, rnn_train.json, streams.json, "
+                                    "ranks.json",
                                     p->folder);
 }
 

@@ -28,7 +28,7 @@ static const ashlar_benchmark *const benchmarks[] = {
     &ashlar__benchmark_rnn,   &ashlar__benchmark_streams, &ashlar__benchmark_ranks,
 };
 
-enum { BENCHMARKS = sizeof benchmarks / sizeof benchmarks[0], OPTION_COUNT = 12 };
+enum { BENCHMARKS = sizeof benchmarks / sizeof benchmarks[0], OPTION_COUNT = 14 };
 
 static void list_options(ashlar_bench_request *r, bool *wants_help,
                          ashlar_option options[static OPTION_COUNT]) {
@@ -37,6 +37,9 @@ static void list_options(ashlar_bench_request *r, bool *wants_help,
          "a few short rounds, to see it run"},
         {"instructions", NULL, ASHLAR_OPTION_FLAG, &r->counts_instructions, 0, 0,
          "count instructions (valgrind) instead of time"},
+        {"train", NULL, ASHLAR_OPTION_FLAG, &r->trains, 0, 0, "rnn: whole training steps"},
+        {"data", "PATH", ASHLAR_OPTION_LIST, &r->data, 0, 0,
+         "--train: a text file or folder; repeatable"},
         {"workload", "NAME", ASHLAR_OPTION_LIST, &r->workloads, 0, 0,
          "only this one (NAME or NAME/VARIANT)"},
         {"subject", "NAME", ASHLAR_OPTION_LIST, &r->subjects, 0, 0, "only this one"},
@@ -74,6 +77,9 @@ static void print_help(const ashlar_option *options) {
     for (size_t i = 0; i < BENCHMARKS; i++) {
         if (benchmarks[i]->print_help != NULL) {
             benchmarks[i]->print_help(stdout);
+        }
+        if (benchmarks[i]->training != NULL) {
+            benchmarks[i]->training->print_help(stdout);
         }
     }
     printf(
@@ -122,6 +128,17 @@ static ashlar_status run_benchmark(const ashlar_benchmark *b, const ashlar_bench
     return ashlar__benchmark_run(b, r);
 }
 
+/* With --train another benchmark takes the place of the one that was named. */
+static ashlar_status choose_training(const ashlar_bench_request *r, const ashlar_benchmark **b) {
+    const ashlar_benchmark *const training = (*b)->training;
+    ASHLAR_FAIL_IF(r->data.count > 0 && !r->trains, ASHLAR_EINVAL,
+                   "--data: what --train trains on; give that, too, or leave it out");
+    ASHLAR_FAIL_IF(r->trains && training == NULL, ASHLAR_EINVAL,
+                   "%s: trains nothing; leave out --train", (*b)->name);
+    *b = r->trains ? training : *b;
+    return ASHLAR_OK;
+}
+
 static ashlar_status run(const ashlar_benchmark *b, int argc, char **argv) {
     ashlar_bench_request r = {.out = stdout, .capacity = (size_t)1 << 20, .seconds = 60};
     ashlar_option options[OPTION_COUNT];
@@ -140,8 +157,9 @@ static ashlar_status run(const ashlar_benchmark *b, int argc, char **argv) {
                                : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the files");
     if (status == ASHLAR_OK && wants_help) {
         print_help(options);
-    } else if (status == ASHLAR_OK) {
-        status = run_benchmark(b, &r, options, argc, argv);
+    } else {
+        ASHLAR_THEN(status, choose_training(&r, &b));
+        ASHLAR_THEN(status, run_benchmark(b, &r, options, argc, argv));
     }
     ashlar__host_free(r.files);
     return status;

@@ -3,46 +3,26 @@
 #include "bench/ranks/rank_jobs.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "allocator/base/error.h"
 #include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
+#include "bench/harness/spawn.h"
 
 /* No blank, newline or % is among the symbols, so the text is one record. */
 enum { TEXT_SEED = 11, SYMBOLS = 64, FIRST_SYMBOL = '0' };
 
 /* Run a program without input and output, and return its exit status; -1: it could not be run, or
  * ended otherwise. */
-static int run_quietly(const char *const *arguments, bool has_errors) {
-    posix_spawn_file_actions_t actions;
-    pid_t pid = 0;
-    int state = 0;
-    int error = posix_spawn_file_actions_init(&actions);
-    if (error != 0) {
-        return -1;
-    }
-    error = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    for (int fd = STDOUT_FILENO; error == 0 && fd <= (has_errors ? STDOUT_FILENO : STDERR_FILENO);
-         fd++) {
-        error = posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_WRONLY, 0);
-    }
-    if (error == 0) {
-        char *const *words = (char *const *)(uintptr_t)arguments; /* nobody writes to them */
-        error = posix_spawnp(&pid, arguments[0], &actions, NULL, words, environ);
-    }
-    posix_spawn_file_actions_destroy(&actions);
-    while (error == 0 && waitpid(pid, &state, 0) < 0) {
-        error = errno != EINTR ? errno : 0;
-    }
-    return error == 0 && WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+static int run_quietly(const char *const *words, bool has_errors) {
+    const ashlar_spawn_files files = {.input = -1, .output = -1, .has_errors = has_errors};
+    pid_t pid;
+    return ashlar__spawn(words, files, &pid) == 0 ? ashlar__spawn_wait(pid) : -1;
 }
 
 /* ---- set-up ---- */

@@ -9,6 +9,7 @@
 #include "arena/compute/workers.h"
 #include "bench/harness/machine.h"
 #include "bench/harness/rounds.h"
+#include "bench/rnn/bench_train.h"
 #include "bench/rnn/rnn_setup.h"
 #include "bench/rnn/roof.h"
 #include "rnn/layer/blas_impl.h"
@@ -296,6 +297,7 @@ const ashlar_benchmark ashlar__benchmark_rnn = {
     .name = "rnn",
     .takes = "--smoke, --workload, --subject, --threads, --json, --device",
     .form = &form,
+    .training = &ashlar__benchmark_rnn_train,
     .workload = workload,
     .subject = subject,
     .run = run,

@@ -2,20 +2,18 @@
 #include "bench/rnn/rnn_torch.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "bench/harness/spawn.h"
 
 extern const char ashlar__torch_rnn[]; /* torch_rnn.py */
 
-enum { NAME_BYTES = 64, LINE_BYTES = 256, QUESTION_BYTES = 2048 };
+enum { NAME_BYTES = 64, LINE_BYTES = ASHLAR_TORCH_LINE_BYTES, QUESTION_BYTES = 2048 };
 
 struct ashlar_rnn_torch {
     pid_t pid; /* 0: none */
@@ -34,25 +32,8 @@ const char *ashlar__rnn_torch_name(void) {
 static int spawn(ashlar_rnn_torch *t, size_t threads, int theirs) {
     char count[24];
     const char *const words[] = {"python3", "-c", ashlar__torch_rnn, count, NULL};
-    posix_spawn_file_actions_t actions;
-    pid_t pid = 0;
-    int error = posix_spawn_file_actions_init(&actions);
-    if (error != 0) {
-        return error;
-    }
     snprintf(count, sizeof count, "%zu", threads);
-    error = posix_spawn_file_actions_adddup2(&actions, theirs, STDIN_FILENO);
-    error = error != 0 ? error : posix_spawn_file_actions_adddup2(&actions, theirs, STDOUT_FILENO);
-    error = error != 0 ? error
-                       : posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null",
-                                                          O_WRONLY, 0);
-    if (error == 0) {
-        char *const *given = (char *const *)(uintptr_t)words; /* nobody writes to them */
-        error = posix_spawnp(&pid, words[0], &actions, NULL, given, environ);
-        t->pid = error == 0 ? pid : 0;
-    }
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return error;
+    return ashlar__spawn(words, (ashlar_spawn_files){.input = theirs, .output = theirs}, &t->pid);
 }
 
 /* Read a line, without its end. False: there is none. */
@@ -64,21 +45,32 @@ static bool read_line(ashlar_rnn_torch *t, char *line, int bytes) {
     return true;
 }
 
-static ashlar_status ask(ashlar_rnn_torch *t, const char *question,
-                         char answer[static LINE_BYTES]) {
-    const size_t bytes = strlen(question);
+static ashlar_status fail_ended(void) {
+    return ashlar__fail(ASHLAR_EIO,
+                        "bench: PyTorch's process has ended; leave it out by --subject, or run "
+                        "bench/rnn/torch_rnn.py by hand");
+}
+
+ashlar_status ashlar__rnn_torch_send(ashlar_rnn_torch *t, const void *data, size_t bytes) {
     size_t sent = 0;
     while (sent < bytes) {
-        const ssize_t n = send(t->socket, question + sent, bytes - sent, MSG_NOSIGNAL);
+        const ssize_t n = send(t->socket, (const char *)data + sent, bytes - sent, MSG_NOSIGNAL);
         if (n < 0 && errno != EINTR) {
-            break;
+            return fail_ended();
         }
         sent += n > 0 ? (size_t)n : 0;
     }
-    ASHLAR_FAIL_IF(sent < bytes || !read_line(t, answer, LINE_BYTES), ASHLAR_EIO,
-                   "bench: PyTorch's process has ended; leave it out by --subject, or run "
-                   "bench/rnn/torch_rnn.py by hand");
     return ASHLAR_OK;
+}
+
+ashlar_status ashlar__rnn_torch_hear(ashlar_rnn_torch *t, char answer[static LINE_BYTES]) {
+    return read_line(t, answer, LINE_BYTES) ? ASHLAR_OK : fail_ended();
+}
+
+ashlar_status ashlar__rnn_torch_ask(ashlar_rnn_torch *t, const char *question,
+                                    char answer[static LINE_BYTES]) {
+    ASHLAR_TRY(ashlar__rnn_torch_send(t, question, strlen(question)));
+    return ashlar__rnn_torch_hear(t, answer);
 }
 
 /* There is no PyTorch if the process does not begin with its name. */
@@ -122,7 +114,8 @@ void ashlar__rnn_torch_stop(ashlar_rnn_torch *t) {
     if (t->answers != NULL) {
         (void)fclose(t->answers); /* at the end of its questions the process ends */
     }
-    while (t->pid > 0 && waitpid(t->pid, NULL, 0) < 0 && errno == EINTR) {
+    if (t->pid > 0) {
+        (void)ashlar__spawn_wait(t->pid);
     }
     ashlar__host_free(t);
 }
@@ -149,12 +142,12 @@ ashlar_status ashlar__rnn_torch_make(ashlar_rnn_torch *t, const ashlar_rnn_confi
             snprintf(question + used, left, " %d%s", (int)lengths[b], b + 1 == batch ? "\n" : "");
     }
     *is_made = cell != NULL && used < QUESTION_BYTES;
-    return *is_made ? ask(t, question, answer) : ASHLAR_OK;
+    return *is_made ? ashlar__rnn_torch_ask(t, question, answer) : ASHLAR_OK;
 }
 
 ashlar_status ashlar__rnn_torch_step(ashlar_rnn_torch *t, double *forward_s, double *backward_s) {
     char answer[LINE_BYTES];
-    ASHLAR_TRY(ask(t, "step\n", answer));
+    ASHLAR_TRY(ashlar__rnn_torch_ask(t, "step\n", answer));
     ASHLAR_FAIL_IF(sscanf(answer, "%lf %lf", forward_s, backward_s) != 2, ASHLAR_EIO,
                    "bench: PyTorch's process says '%s' of a step", answer);
     return ASHLAR_OK;

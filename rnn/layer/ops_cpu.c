@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
+#include "arena/compute/workers.h"
 #include "rnn/layer/blas_impl.h"
 #include "rnn/layer/real.h"
 
@@ -101,50 +102,102 @@ static size_t length_of(const int32_t *lengths, size_t sequence, size_t steps) {
     return lengths == NULL ? steps : (size_t)lengths[sequence];
 }
 
-void REAL(ashlar__embedding_forward)(const ashlar_embedding_args *args) {
+/* The least work that is worth a thread, about ten microseconds of it: elements that are copied or
+ * added up, and logits of which the loss is taken. */
+enum { COPIED_LEAST = 1 << 15, ADDED_LEAST = 1 << 14, LOGITS_LEAST = 1 << 13 };
+
+/* How many rows of `width` elements are worth a thread, of which `least` elements are. */
+static size_t rows_worth(size_t least, size_t width) {
+    return (least + width - 1) / width;
+}
+
+/* Sums over rows are shared by columns, so that each runs in the order of the rows. A run of
+ * columns is made of whole cache lines. */
+enum { LINE_COLUMNS = 64 / sizeof(real) };
+
+typedef struct column_run {
+    size_t first, end;
+} column_run;
+
+static column_run columns_of(size_t first_line, size_t end_line, size_t width) {
+    const size_t end = end_line * LINE_COLUMNS;
+    return (column_run){first_line * LINE_COLUMNS, end < width ? end : width};
+}
+
+static void share_columns(size_t rows, size_t width, void (*fn)(void *, size_t, size_t),
+                          const void *args) {
+    const size_t lines = (width + LINE_COLUMNS - 1) / LINE_COLUMNS;
+    ashlar__workers_share(lines, rows_worth(ADDED_LEAST, (rows > 0 ? rows : 1) * LINE_COLUMNS), fn,
+                          (void *)(uintptr_t)args); /* nobody writes to them */
+}
+
+static void gather_rows(void *context, size_t first, size_t end) {
+    const ashlar_embedding_args *const args = context;
     const size_t width = args->width;
     const real *const table = args->table;
     real *const out = args->out;
-    for (size_t t = 0; t < args->steps; t++) {
-        for (size_t b = 0; b < args->batch; b++) {
-            const size_t at = t * args->batch + b;
-            if (t >= length_of(args->lengths, b, args->steps)) {
-                memset(out + at * width, 0, width * sizeof(real));
-                continue;
-            }
-            const size_t token = (size_t)args->tokens[at];
-            ASHLAR_ASSERT(token < args->classes);
-            memcpy(out + at * width, table + token * width, width * sizeof(real));
+    for (size_t at = first; at < end; at++) {
+        const size_t t = at / args->batch, b = at % args->batch;
+        if (t >= length_of(args->lengths, b, args->steps)) {
+            memset(out + at * width, 0, width * sizeof(real));
+            continue;
         }
+        const size_t token = (size_t)args->tokens[at];
+        ASHLAR_ASSERT(token < args->classes);
+        memcpy(out + at * width, table + token * width, width * sizeof(real));
+    }
+}
+
+void REAL(ashlar__embedding_forward)(const ashlar_embedding_args *args) {
+    ashlar__workers_share(args->steps * args->batch, rows_worth(COPIED_LEAST, args->width),
+                          gather_rows, (void *)(uintptr_t)args);
+}
+
+static void scatter_columns(void *context, size_t first, size_t end) {
+    const ashlar_embedding_args *const args = context;
+    const column_run columns = columns_of(first, end, args->width);
+    const real *const dout = args->dout;
+    real *const dtable = args->dtable;
+    for (size_t at = 0; at < args->steps * args->batch; at++) {
+        if (at / args->batch >= length_of(args->lengths, at % args->batch, args->steps)) {
+            continue;
+        }
+        const size_t token = (size_t)args->tokens[at];
+        ASHLAR_ASSERT(token < args->classes);
+        add_row(dtable + token * args->width + columns.first,
+                dout + at * args->width + columns.first, columns.end - columns.first);
     }
 }
 
 void REAL(ashlar__embedding_backward)(const ashlar_embedding_args *args) {
-    const size_t width = args->width;
-    const real *const dout = args->dout;
-    real *const dtable = args->dtable;
-    for (size_t t = 0; t < args->steps; t++) {
-        for (size_t b = 0; b < args->batch; b++) {
-            if (t >= length_of(args->lengths, b, args->steps)) {
-                continue;
-            }
-            const size_t at = t * args->batch + b;
-            const size_t token = (size_t)args->tokens[at];
-            ASHLAR_ASSERT(token < args->classes);
-            add_row(dtable + token * width, dout + at * width, width);
-        }
+    share_columns(args->steps * args->batch, args->width, scatter_columns, args);
+}
+
+static void copy_bias(void *context, size_t first, size_t end) {
+    const ashlar_linear_args *const args = context;
+    for (size_t row = first; row < end; row++) {
+        memcpy((real *)args->y + row * args->out, args->bias, args->out * sizeof(real));
     }
 }
 
 void REAL(ashlar__linear_forward)(const ashlar_linear_args *args) {
-    const real *const bias = args->bias;
-    real *const y = args->y;
-    for (size_t row = 0; bias != NULL && row < args->rows; row++) {
-        memcpy(y + row * args->out, bias, args->out * sizeof(real));
+    if (args->bias != NULL) {
+        ashlar__workers_share(args->rows, rows_worth(COPIED_LEAST, args->out), copy_bias,
+                              (void *)(uintptr_t)args);
     }
     REAL(ashlar__gemm)
     (false, true, args->rows, args->out, args->in, args->x, args->in, args->weight, args->in,
-     bias != NULL, y, args->out);
+     args->bias != NULL, args->y, args->out);
+}
+
+static void add_bias_columns(void *context, size_t first, size_t end) {
+    const ashlar_linear_args *const args = context;
+    const column_run columns = columns_of(first, end, args->out);
+    for (size_t row = 0; row < args->rows; row++) {
+        add_row((real *)args->dbias + columns.first,
+                (const real *)args->dy + row * args->out + columns.first,
+                columns.end - columns.first);
+    }
 }
 
 void REAL(ashlar__linear_backward)(const ashlar_linear_args *args) {
@@ -159,8 +212,8 @@ void REAL(ashlar__linear_backward)(const ashlar_linear_args *args) {
         (true, false, args->out, args->in, args->rows, dy, args->out, args->x, args->in, true,
          args->dweight, args->in);
     }
-    for (size_t row = 0; args->dbias != NULL && row < args->rows; row++) {
-        add_row(args->dbias, dy + row * args->out, args->out);
+    if (args->dbias != NULL) {
+        share_columns(args->rows, args->out, add_bias_columns, args);
     }
 }
 
@@ -203,31 +256,53 @@ static double weight_of(double given, size_t count) {
     return given != 0 ? given : 1 / (double)(count > 0 ? count : 1);
 }
 
-void REAL(ashlar__cross_entropy)(const ashlar_cross_entropy_args *args) {
+/* Positions whose losses are kept until they are added up, in order. */
+enum { KEPT_LOSSES = 2048 };
+
+typedef struct loss_run {
+    const ashlar_cross_entropy_args *args;
+    size_t from;  /* the first position of this run */
+    real weight;  /* of gradients */
+    double *kept; /* [KEPT_LOSSES] losses of the positions from `from` on */
+} loss_run;
+
+static void compute_losses(void *context, size_t first, size_t end) {
+    const loss_run *const run = context;
+    const ashlar_cross_entropy_args *const args = run->args;
     const size_t classes = args->classes;
-    const real *const logits = args->logits;
-    real *const dlogits = args->dlogits;
-    const double given = args->weight_at != NULL ? *args->weight_at : args->weight;
-    const double weight = weight_of(given, given != 0 ? 1 : count_valid(args));
-    const double scale = args->scale == NULL ? 1.0 : *args->scale;
-    double sum = 0;
-    for (size_t at = 0; at < args->steps * args->batch; at++) {
-        const real *const row = logits + at * classes;
-        real *const drow = dlogits == NULL ? NULL : dlogits + at * classes;
-        double loss = 0;
+    for (size_t i = first; i < end; i++) {
+        const size_t at = run->from + i;
+        const real *const row = (const real *)args->logits + at * classes;
+        real *const drow = args->dlogits == NULL ? NULL : (real *)args->dlogits + at * classes;
+        run->kept[i] = 0;
         if (is_valid(args, at)) {
             const size_t target = (size_t)args->targets[at];
             ASHLAR_ASSERT(target < classes);
-            loss = drow == NULL
-                       ? position_loss(row, classes, target)
-                       : position_gradient(row, classes, target, (real)(scale * weight), drow);
+            run->kept[i] = drow == NULL
+                               ? position_loss(row, classes, target)
+                               : position_gradient(row, classes, target, run->weight, drow);
         } else if (drow != NULL) {
             memset(drow, 0, classes * sizeof(real));
         }
-        if (args->losses != NULL) {
-            args->losses[at] = loss;
+    }
+}
+
+void REAL(ashlar__cross_entropy)(const ashlar_cross_entropy_args *args) {
+    double kept[KEPT_LOSSES], sum = 0;
+    const double given = args->weight_at != NULL ? *args->weight_at : args->weight;
+    const double weight = weight_of(given, given != 0 ? 1 : count_valid(args));
+    const double scale = args->scale == NULL ? 1.0 : *args->scale;
+    const size_t positions = args->steps * args->batch;
+    loss_run run = {.args = args, .weight = (real)(scale * weight), .kept = kept};
+    for (; run.from < positions; run.from += KEPT_LOSSES) {
+        const size_t left = positions - run.from, count = left < KEPT_LOSSES ? left : KEPT_LOSSES;
+        ashlar__workers_share(count, rows_worth(LOGITS_LEAST, args->classes), compute_losses, &run);
+        for (size_t i = 0; i < count; i++) {
+            sum += kept[i];
         }
-        sum += loss;
+        if (args->losses != NULL) {
+            memcpy(args->losses + run.from, kept, count * sizeof kept[0]);
+        }
     }
     *args->loss += sum * weight;
 }

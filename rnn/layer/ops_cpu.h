@@ -1,7 +1,8 @@
 /* ops_cpu.h - the operations of ops.h on plain memory (internal). The elements behind the
  * arguments' void pointers are float for _f32 and double for _f64. No function here allocates or
- * fails. Threads: any, on distinct outputs. The same arguments give the same bits (see blas.h):
- * sums run in the order of the rows. */
+ * fails. Threads: any, on distinct outputs; the work is shared by the workers (workers.h). The same
+ * arguments give the same bits, with any number of threads (see blas.h): sums run in the order of
+ * the rows. */
 #ifndef ASHLAR_OPS_CPU_H
 #define ASHLAR_OPS_CPU_H
 

@@ -1,44 +1,81 @@
-/* rnn_part.c - copies rows between a caller's tensors and packed ones. */
+/* rnn_part.c - copies rows between a caller's tensors and packed ones, shared by the threads. */
 #include "rnn/layer/rnn_part.h"
 
 #include <string.h>
 
+#include "arena/compute/workers.h"
 #include "rnn/layer/dropout.h"
+
+/* The least work that is worth a thread, about ten microseconds of it: elements that are copied,
+ * and elements for which numbers are drawn. */
+enum { COPIED_LEAST = 1 << 15, DROPPED_LEAST = 1 << 13 };
+
+/* Rows of all time steps, on their way from one tensor to another. Threads share the steps. */
+typedef struct row_copy {
+    const ashlar_rnn_rows *batch;
+    const layer_part *part; /* of which the outputs are copied */
+    const real *from;
+    real *to;
+    size_t width; /* of a row of `to` */
+} row_copy;
+
+static void share_steps(const row_copy *copy, size_t least,
+                        void (*fn)(void *context, size_t first, size_t end)) {
+    const size_t each = copy->batch->batch * copy->width;
+    ashlar__workers_share(copy->batch->steps, (least + each - 1) / each, fn,
+                          (void *)(uintptr_t)copy); /* nobody writes to it */
+}
+
+static void pack_steps(void *context, size_t first, size_t end) {
+    const row_copy *const c = context;
+    const ashlar_rnn_rows *const batch = c->batch;
+    for (size_t t = first; t < end; t++) {
+        for (size_t p = 0; p < ashlar__rnn_rows_active(batch, t); p++) {
+            memcpy(c->to + (batch->start[t] + p) * c->width,
+                   c->from + (t * batch->batch + batch->order[p]) * c->width,
+                   c->width * sizeof(real));
+        }
+    }
+}
 
 void pack_rows(const ashlar_rnn_rows *batch, const real *padded, size_t width, real *packed) {
     if (padded == NULL) {
         memset(packed, 0, batch->row_count * width * sizeof(real));
         return;
     }
-    for (size_t t = 0; t < batch->steps; t++) {
-        for (size_t p = 0; p < ashlar__rnn_rows_active(batch, t); p++) {
-            memcpy(packed + (batch->start[t] + p) * width,
-                   padded + (t * batch->batch + batch->order[p]) * width, width * sizeof(real));
-        }
-    }
+    const row_copy copy = {.batch = batch, .from = padded, .to = packed, .width = width};
+    share_steps(&copy, COPIED_LEAST, pack_steps);
 }
 
-void unpack_rows(const ashlar_rnn_rows *batch, const real *packed, size_t width, real *padded) {
-    for (size_t t = 0; t < batch->steps; t++) {
+static void unpack_steps(void *context, size_t first, size_t end) {
+    const row_copy *const c = context;
+    const ashlar_rnn_rows *const batch = c->batch;
+    for (size_t t = first; t < end; t++) {
         for (size_t p = 0; p < batch->batch; p++) {
-            real *row = padded + (t * batch->batch + batch->order[p]) * width;
+            real *row = c->to + (t * batch->batch + batch->order[p]) * c->width;
             if (p < ashlar__rnn_rows_active(batch, t)) {
-                memcpy(row, packed + (batch->start[t] + p) * width, width * sizeof(real));
+                memcpy(row, c->from + (batch->start[t] + p) * c->width, c->width * sizeof(real));
             } else {
-                memset(row, 0, width * sizeof(real));
+                memset(row, 0, c->width * sizeof(real));
             }
         }
     }
 }
 
-void write_outputs(const ashlar_rnn_rows *batch, const layer_part *part, real *y) {
-    const size_t width = batch->layout->output, bytes = part->state * sizeof(real);
-    real *const columns = y + part->direction * part->state;
-    for (size_t t = 0; t < batch->steps; t++) {
+void unpack_rows(const ashlar_rnn_rows *batch, const real *packed, size_t width, real *padded) {
+    const row_copy copy = {.batch = batch, .from = packed, .to = padded, .width = width};
+    share_steps(&copy, COPIED_LEAST, unpack_steps);
+}
+
+static void write_steps(void *context, size_t first, size_t end) {
+    const row_copy *const c = context;
+    const ashlar_rnn_rows *const batch = c->batch;
+    const size_t bytes = c->part->state * sizeof(real);
+    for (size_t t = first; t < end; t++) {
         for (size_t p = 0; p < batch->batch; p++) {
-            real *row = columns + (t * batch->batch + batch->order[p]) * width;
+            real *row = c->to + (t * batch->batch + batch->order[p]) * c->width;
             if (p < ashlar__rnn_rows_active(batch, t)) {
-                memcpy(row, output_row(batch, part, t, p), bytes);
+                memcpy(row, output_row(batch, c->part, t, p), bytes);
             } else {
                 memset(row, 0, bytes);
             }
@@ -46,43 +83,80 @@ void write_outputs(const ashlar_rnn_rows *batch, const layer_part *part, real *y
     }
 }
 
+void write_outputs(const ashlar_rnn_rows *batch, const layer_part *part, real *y) {
+    const row_copy copy = {.batch = batch,
+                           .part = part,
+                           .to = y + part->direction * part->state,
+                           .width = batch->layout->output};
+    share_steps(&copy, COPIED_LEAST, write_steps);
+}
+
+static void join_steps(void *context, size_t first, size_t end) {
+    const row_copy *const c = context;
+    for (size_t t = first; t < end; t++) {
+        for (size_t p = 0; p < ashlar__rnn_rows_active(c->batch, t); p++) {
+            memcpy(c->to + (c->batch->start[t] + p) * c->width, output_row(c->batch, c->part, t, p),
+                   c->part->state * sizeof(real));
+        }
+    }
+}
+
 void join_outputs(const ashlar_rnn_rows *batch, const layer_part *part, real *input) {
-    const size_t width = batch->layout->output;
-    real *const columns = input + part->direction * part->state;
-    for (size_t t = 0; t < batch->steps; t++) {
+    const row_copy copy = {.batch = batch,
+                           .part = part,
+                           .to = input + part->direction * part->state,
+                           .width = batch->layout->output};
+    share_steps(&copy, COPIED_LEAST, join_steps);
+}
+
+/* Dropout of rows [N, D*P]. */
+typedef struct row_drop {
+    row_copy rows; /* `to` is changed in place; the first member */
+    const ashlar_rnn_cpu_args *args;
+    uint64_t seed;
+    size_t layer;
+} row_drop;
+
+static void drop_row(const ashlar_dropout_row *key, double rate, size_t width, real *row) {
+    const uint32_t threshold = ashlar__dropout_threshold(rate);
+    const real scale = (real)(1 / (1 - rate));
+    for (size_t first = 0; first < width; first += ASHLAR_DROPOUT_DRAWS) {
+        uint32_t draws[ASHLAR_DROPOUT_DRAWS];
+        ashlar__dropout_draw(key, first / ASHLAR_DROPOUT_DRAWS, draws);
+        const size_t left = width - first;
+        const size_t count = left < ASHLAR_DROPOUT_DRAWS ? left : ASHLAR_DROPOUT_DRAWS;
+        for (size_t j = 0; j < count; j++) {
+            row[first + j] = draws[j] < threshold ? 0 : row[first + j] * scale;
+        }
+    }
+}
+
+static void drop_steps(void *context, size_t first, size_t end) {
+    const row_drop *const d = context;
+    const ashlar_rnn_rows *const batch = d->rows.batch;
+    const size_t stride = d->args->dropout_stride == 0 ? 1 : d->args->dropout_stride;
+    for (size_t t = first; t < end; t++) {
         for (size_t p = 0; p < ashlar__rnn_rows_active(batch, t); p++) {
-            memcpy(columns + (batch->start[t] + p) * width, output_row(batch, part, t, p),
-                   part->state * sizeof(real));
+            const ashlar_dropout_row key = {.seed = d->seed,
+                                            .layer = d->layer,
+                                            .step = t,
+                                            .sequence =
+                                                d->args->dropout_first + batch->order[p] * stride};
+            drop_row(&key, batch->layout->config.dropout, d->rows.width,
+                     d->rows.to + (batch->start[t] + p) * d->rows.width);
         }
     }
 }
 
 void drop_rows(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args, uint64_t seed,
                size_t layer, real *rows) {
-    const size_t width = batch->layout->output;
-    const double rate = batch->layout->config.dropout;
-    const uint32_t threshold = ashlar__dropout_threshold(rate);
-    const real scale = (real)(1 / (1 - rate));
-    const size_t stride = args->dropout_stride == 0 ? 1 : args->dropout_stride;
-    for (size_t t = 0; t < batch->steps; t++) {
-        for (size_t p = 0; p < ashlar__rnn_rows_active(batch, t); p++) {
-            real *const row = rows + (batch->start[t] + p) * width;
-            const ashlar_dropout_row key = {.seed = seed,
-                                            .layer = layer,
-                                            .step = t,
-                                            .sequence =
-                                                args->dropout_first + batch->order[p] * stride};
-            for (size_t first = 0; first < width; first += ASHLAR_DROPOUT_DRAWS) {
-                uint32_t draws[ASHLAR_DROPOUT_DRAWS];
-                ashlar__dropout_draw(&key, first / ASHLAR_DROPOUT_DRAWS, draws);
-                const size_t left = width - first;
-                const size_t count = left < ASHLAR_DROPOUT_DRAWS ? left : ASHLAR_DROPOUT_DRAWS;
-                for (size_t j = 0; j < count; j++) {
-                    row[first + j] = draws[j] < threshold ? 0 : row[first + j] * scale;
-                }
-            }
-        }
-    }
+    const row_drop drop = {
+        .rows = {.batch = batch, .to = rows, .width = batch->layout->output},
+        .args = args,
+        .seed = seed,
+        .layer = layer,
+    };
+    share_steps(&drop.rows, DROPPED_LEAST, drop_steps);
 }
 
 /* The row of sequence p in the caller's states [L*D, B, width]. */

@@ -294,6 +294,30 @@ measures_some_rnns() {
         [("lstm_T20_B8_H64_L2", "ashlar", None)]'
 }
 
+# Whole steps, alone or beside PyTorch; the losses are the same.
+measures_training() {
+    "$bench" rnn --train --data "$ASHLAR_SOURCE/docs" --smoke --device soft --threads 2 \
+        --workload gru_T64_B16_E64_H256_L2 --json "$rows" >"$scratch/table" || return
+    grep -q '^case .* tokens/s .* peer' "$scratch/table" || return
+    python3 - "$rows" <<'END'
+import json, sys
+result = json.load(open(sys.argv[1]))
+assert list(result) == ["schema", "processor", "products", "threads", "rows"], result
+keys = ["case", "subject", "tokens_per_s", "ms_step", "ms_step_low", "ms_step_high", "over_torch",
+        "loss_s", "loss_steps", "loss", "loss_difference", "peer"]
+rows = result["rows"]
+assert [r["subject"] for r in rows] in (["ashlar"], ["ashlar", "torch"]), rows
+alone = len(rows) == 1
+for r in rows:
+    assert list(r) == keys and r["case"] == "gru_T64_B16_E64_H256_L2", r
+    assert r["tokens_per_s"] > 0 and 0 < r["ms_step_low"] <= r["ms_step"] <= r["ms_step_high"], r
+    assert r["loss"] is None and r["loss_s"] is None, r  # a smoke run has no time to learn
+    assert r["peer"].startswith("none: " if alone else "PyTorch "), r
+    assert (r["over_torch"] is None) == alone, r
+assert alone or rows[0]["loss_difference"] < 1e-4, rows
+END
+}
+
 # Virtual times: the same bytes in each run. Where the device is too small, figures may be null.
 measures_streams() {
     "$bench" streams --smoke --json "$rows" >"$scratch/table" &&
@@ -432,6 +456,11 @@ refuses_unknown_words() {
     is_usage_error --device ranks --device soft || complain 'no device' || return
     is_usage_error strong ranks --workload mix || complain 'a workload of alloc' || return
     is_usage_error --device streams --device soft || complain 'a device of its own' || return
+    is_usage_error --data rnn --train || complain 'no text' || return
+    is_usage_error --data rnn --data x || complain 'a text, but no --train' || return
+    is_usage_error --train arena --train --data x || complain 'trains nothing' || return
+    is_usage_error lstm_T64_B32_E64 rnn --train --data x --workload mix ||
+        complain 'a case of training' || return
     is_usage_error --subject rnn --pairs 3 || complain 'an option of alloc' || return
     is_usage_error ceiling alloc --subject ceiling || complain 'a subject' || return
     is_usage_error --threads alloc --threads 65 || complain 'threads' || return
@@ -499,6 +528,7 @@ check 'files_are_packed' packs_files
 check 'arenas_are_measured_beside_scattered_tensors' measures_arenas
 check 'of_arenas_too_only_what_is_asked_for_is_measured' measures_some_arenas
 check 'rnns_are_measured_beside_onednn_and_pytorch' measures_rnns
+check 'whole_training_steps_are_measured' measures_training
 check 'streams_are_measured_the_same_each_time' measures_streams
 check 'ranks_are_measured_beside_one_process' measures_ranks
 check 'and_beside_pytorch' measures_torch

@@ -12,6 +12,7 @@ all=$ASHLAR_SOURCE/bench/all.sh
 bench=$ASHLAR_BUILD/bench/ashlar-bench
 folder=$scratch/results
 groups=$("$bench" --help | sed -n '1s/.*\[\([a-z|]*\)\].*/\1/p' | tr '|' ' ')
+groups="$groups rnn_train"
 
 smoke_run() {
     "$all" "$bench" --smoke --device=soft --peer "$ASHLAR_BUILD/tests/stone.so" --out "$folder" \
@@ -71,7 +72,12 @@ case \$1 in
 arena) $2 ;;
 alloc) [ "\$2" = --pairs ] || set -- "\$@" --workload random ;;
 plan) set -- "\$@" --workload rnn_step/1 ;;
-rnn) set -- "\$@" --workload lstm_T20_B8_H64_L2 ;;
+rnn)
+    case " \$* " in
+    *" --train "*) set -- "\$@" --workload gru_T64_B16_E64_H256_L2 ;;
+    *) set -- "\$@" --workload lstm_T20_B8_H64_L2 ;;
+    esac
+    ;;
 ranks) set -- "\$@" --workload strong/1 ;;
 esac
 exec "$bench" "\$@"

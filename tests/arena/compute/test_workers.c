@@ -47,6 +47,48 @@ CASE(every_piece_is_done_once) {
     }
 }
 
+/* Of the last work that was shared: how many runs it had, and the items of the shortest. */
+static struct { atomic_size_t runs, shortest; } shared;
+
+static void take_items(void *context, size_t first, size_t end) {
+    const size_t items = end - first;
+    size_t shortest = atomic_load(&shared.shortest);
+    atomic_fetch_add(&shared.runs, 1);
+    while (items < shortest && !atomic_compare_exchange_weak(&shared.shortest, &shortest, items)) {
+    }
+    for (size_t i = first; i < end; i++) {
+        square(context, i);
+    }
+}
+
+static void check_shared(size_t count, size_t least, size_t threads) {
+    size_t wrong = 0;
+    const size_t worth = count / least, most = worth < threads ? worth : threads;
+    memset(calls, 0, sizeof calls);
+    atomic_store(&shared.runs, 0);
+    atomic_store(&shared.shortest, PIECES);
+    ashlar__workers_share(count, least, take_items, squares);
+    for (size_t i = 0; i < PIECES; i++) {
+        wrong += calls[i] != (i < count);
+    }
+    CHECK_ZU(wrong, 0);
+    CHECK_ZU(shared.runs, most > 1 ? most : 1);
+    CHECK(most <= 1 || shared.shortest >= least);
+}
+
+CASE(items_are_shared_in_runs_that_are_worth_a_thread) {
+    for (size_t threads = 1; threads <= THREADS; threads++) {
+        ashlar__workers_set_count(threads);
+        for (size_t count = 0; count < 30; count++) {
+            for (size_t least = 1; least < 12; least++) {
+                check_shared(count, least, threads);
+            }
+        }
+        check_shared(PIECES, 1, threads);
+        check_shared(PIECES, PIECES, threads);
+    }
+}
+
 CASE(work_goes_on_after_the_threads_have_slept) {
     ashlar__workers_set_count(THREADS);
     for (int turn = 0; turn < 5; turn++) {

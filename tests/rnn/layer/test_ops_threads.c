@@ -1,0 +1,155 @@
+/*
+ * test_ops_threads.c - the CPU's operations around the layers on one thread and on several: the
+ * same bits.
+ */
+#include "rnn/layer/ops_cpu.h"
+
+#include "tests/allocator/trace/numbers_fixture.h"
+
+#include "arena/compute/workers.h"
+
+/* Enough for several threads in each operation, and more positions than losses are kept at once. */
+enum { STEPS = 83, BATCH = 27, ROWS = STEPS * BATCH, CLASSES = 67, WIDTH = 83, RUNS = 5 };
+static const size_t THREADS[RUNS] = {1, 2, 3, 7, 16};
+
+static int32_t lengths[BATCH], tokens[ROWS];
+static float in[ROWS * WIDTH], weights[CLASSES * WIDTH], bias[CLASSES], drawn[ROWS * CLASSES];
+
+/* What one run has written. */
+static struct outputs {
+    float rows[ROWS * WIDTH], table[CLASSES * WIDTH], logits[ROWS * CLASSES], dbias[CLASSES];
+    double losses[ROWS], loss;
+} one, many;
+
+static void fill(float *numbers, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        numbers[i] = (float)random_real();
+    }
+}
+
+static void begin(void) {
+    fill(in, ROWS * WIDTH);
+    fill(weights, CLASSES * WIDTH);
+    fill(bias, CLASSES);
+    fill(drawn, ROWS * CLASSES);
+    for (size_t b = 0; b < BATCH; b++) {
+        lengths[b] = b == 0 ? STEPS : (int32_t)(1 + b * 3 % STEPS);
+    }
+    for (size_t i = 0; i < ROWS; i++) {
+        const bool is_valid = i / BATCH < (size_t)lengths[i % BATCH];
+        tokens[i] = is_valid ? (int32_t)(i * 7 % CLASSES) : -1;
+    }
+}
+
+static ashlar_embedding_args embedding_of(struct outputs *o) {
+    return (ashlar_embedding_args){.steps = STEPS,
+                                   .batch = BATCH,
+                                   .lengths = lengths,
+                                   .classes = CLASSES,
+                                   .width = WIDTH,
+                                   .tokens = tokens,
+                                   .table = weights,
+                                   .out = o->rows,
+                                   .dout = in,
+                                   .dtable = o->table};
+}
+
+static ashlar_linear_args linear_of(struct outputs *o) {
+    return (ashlar_linear_args){.rows = ROWS,
+                                .in = WIDTH,
+                                .out = CLASSES,
+                                .x = in,
+                                .weight = weights,
+                                .bias = bias,
+                                .y = o->logits,
+                                .dy = drawn,
+                                .dbias = o->dbias};
+}
+
+static ashlar_cross_entropy_args loss_of(struct outputs *o, bool wants_losses) {
+    return (ashlar_cross_entropy_args){.steps = STEPS,
+                                       .batch = BATCH,
+                                       .lengths = lengths,
+                                       .classes = CLASSES,
+                                       .logits = drawn,
+                                       .targets = tokens,
+                                       .dlogits = wants_losses ? o->logits : NULL,
+                                       .losses = wants_losses ? o->losses : NULL,
+                                       .loss = &o->loss};
+}
+
+static void gather(struct outputs *o) {
+    const ashlar_embedding_args args = embedding_of(o);
+    ashlar__embedding_forward_f32(&args);
+}
+
+static void scatter(struct outputs *o) {
+    const ashlar_embedding_args args = embedding_of(o);
+    ashlar__embedding_backward_f32(&args);
+}
+
+static void multiply(struct outputs *o) {
+    const ashlar_linear_args args = linear_of(o);
+    ashlar__linear_forward_f32(&args);
+    ashlar__linear_backward_f32(&args);
+}
+
+static void lose(struct outputs *o) {
+    const ashlar_cross_entropy_args args = loss_of(o, true);
+    ashlar__cross_entropy_f32(&args);
+}
+
+static void only_lose(struct outputs *o) {
+    const ashlar_cross_entropy_args args = loss_of(o, false);
+    ashlar__cross_entropy_f32(&args);
+}
+
+static bool is_zero(const struct outputs *o) {
+    static const struct outputs zeros;
+    return memcmp(o, &zeros, sizeof zeros) == 0;
+}
+
+/* Run on one thread, then on others; each has to write the same, and something. */
+static void check_same(void (*operation)(struct outputs *)) {
+    begin();
+    for (size_t i = 0; i < RUNS; i++) {
+        struct outputs *const o = i == 0 ? &one : &many;
+        memset(o, 0, sizeof *o);
+        ashlar__workers_set_count(THREADS[i]);
+        operation(o);
+        CHECK(!is_zero(o) && (i == 0 || memcmp(&one, &many, sizeof one) == 0));
+    }
+    ashlar__workers_set_count(0);
+}
+
+CASE(embeddings_have_the_same_bits_on_any_number_of_threads) {
+    check_same(gather);
+    check_same(scatter);
+}
+
+CASE(linear_layers_have_the_same_bits_on_any_number_of_threads) {
+    check_same(multiply);
+}
+
+CASE(losses_have_the_same_bits_on_any_number_of_threads) {
+    check_same(lose);
+    check_same(only_lose);
+}
+
+/* In the order of the positions, however many there are; each position has a gradient. */
+CASE(a_loss_is_the_sum_of_those_of_its_positions) {
+    double sum = 0;
+    size_t valid = 0, wrong = 0;
+    check_same(lose);
+    for (size_t i = 0; i < ROWS; i++) {
+        const bool is_valid = i / BATCH < (size_t)lengths[i % BATCH];
+        const float gradient = is_valid ? one.logits[i * CLASSES + (size_t)tokens[i]] : -1;
+        wrong += !(gradient < 0) || (one.losses[i] > 0) != is_valid;
+        sum += one.losses[i];
+        valid += is_valid;
+    }
+    CHECK_ZU(wrong, 0);
+    CHECK(one.loss == sum * (1 / (double)valid));
+}
+
+RUN_CASES()
