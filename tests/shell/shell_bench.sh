@@ -235,10 +235,12 @@ keys = ["case", "operation", "subject", "ns", "ns_low", "ns_high", "bytes_per_s"
         "copy_bytes_per_s", "over_arena"]
 assert all(list(r) == keys and all(r[k] > 0 for k in keys[3:]) for r in rows), rows
 assert all(r["ns_low"] <= r["ns"] <= r["ns_high"] for r in rows), rows
-operations = ["adamw", "zero", "norm", "flatten", "replicate", "checkpoint"]
-subjects = ["arena", "per_tensor", "lists_of_36"]
+scattered = ["arena", "per_tensor", "lists_of_36"]
+subjects = {o: scattered for o in ("adamw", "zero", "norm", "flatten", "replicate")}
+subjects["checkpoint"] = scattered[:2]
+subjects["save_state"] = subjects["load_state"] = ["arena", "plain_file"]
 want = [(c, o, s) for c in ("100x128x128", "model", "10000_tensors", "large")
-        for o in operations for s in subjects if (o, s) != ("checkpoint", "lists_of_36")]
+        for o in subjects for s in subjects[o]]
 assert [tuple(list(r.values())[:3]) for r in rows] == want, rows
 END
 }
