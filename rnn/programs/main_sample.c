@@ -4,7 +4,6 @@
 #include <ashlar/checkpoint.h>
 
 #include "rnn/data/batcher.h"
-#include "rnn/layer/blas.h"
 #include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
 #include "allocator/base/parse.h"
@@ -177,7 +176,6 @@ static int run_command(int argc, char **argv) {
         print_help();
         return 0;
     }
-    ashlar__blas_set_threads(1); /* a product of one row has no work for a second thread */
     ashlar_device *device = NULL;
     const int exit_status = ashlar__program_open_device(program, given.device, &device);
     if (exit_status != 0) {
