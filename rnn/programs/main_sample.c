@@ -28,7 +28,8 @@ typedef struct command {
 /* The defaults, replaced by the values on the command line. */
 static command given;
 static const command defaults = {
-    .text = {.sampler = {.sampling = {.temperature = 0.7, .top_p = 1}, .seed = 1}, .bytes = 1000},
+    .text = {.sampler = {.sampling = {.temperature = 0.7, .top_p = 1}, .seed = 1, .count = 1},
+             .bytes = 1000},
 };
 
 static const ashlar_option options[] = {
@@ -45,6 +46,8 @@ static const ashlar_option options[] = {
     {"prime-file", "FILE", ASHLAR_OPTION_TEXT, &given.prime_file, 0, 0, "or a file's text"},
     {"seed", "N", ASHLAR_OPTION_SEED, &given.text.sampler.seed, 0, 0,
      "the same seed writes the same text"},
+    {"count", "N", ASHLAR_OPTION_COUNT, &given.text.sampler.count, 1, 10000,
+     "texts at once, each with the next seed"},
     {"device", "NAME", ASHLAR_OPTION_TEXT, &given.device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
     {"json", "FILE", ASHLAR_OPTION_TEXT, &given.json, 0, 0, "write speed and memory there"},
     {"help", NULL, ASHLAR_OPTION_FLAG, &given.wants_help, 0, 0, "print this"},
