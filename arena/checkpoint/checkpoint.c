@@ -1,4 +1,4 @@
-/* checkpoint.c - saves an arena as a checkpoint, and fills an arena from one. */
+/* checkpoint.c - opens a checkpoint, and fills an arena from it. */
 #include <ashlar/checkpoint.h>
 
 #include <stdio.h>
@@ -9,171 +9,8 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "arena/checkpoint/checkpoint_images.h"
+#include "arena/checkpoint/checkpoint_impl.h"
 #include "arena/checkpoint/safetensors.h"
-
-_Static_assert((int)ASHLAR_RANK_MAX <= (int)ASHLAR_SAFETENSORS_RANK_MAX,
-               "every tensor can be written");
-
-/* The prefix that a tensor's name gets in the file for its part of `region`. NULL: not saved. */
-static const char *prefix_of(ashlar_region region) {
-    static const char *const prefixes[] = {
-        [ASHLAR_REGION_PARAMETERS] = "",
-        [ASHLAR_REGION_GRADIENTS] = NULL, /* not saved */
-        [ASHLAR_REGION_MOMENT1] = "optimizer.moment1.",
-        [ASHLAR_REGION_MOMENT2] = "optimizer.moment2.",
-        [ASHLAR_REGION_MASTER] = "optimizer.master.",
-    };
-    ASHLAR_TABLE_IS_FULL(prefixes, ASHLAR_REGION_COUNT);
-    ASHLAR_CHECK2((unsigned)region < ASHLAR_REGION_COUNT);
-    return prefixes[region];
-}
-
-static const ashlar_checkpoint_images no_images;
-
-/* --- saving ----------------------------------------------------------------------------------- */
-
-/* One save: a host image of each region, and a description of each tensor in it. */
-typedef struct saving {
-    const ashlar_arena *arena;
-    const ashlar_checkpoint_images *given;
-    char *images[ASHLAR_REGION_COUNT]; /* those of `given`, or owned; NULL: not saved */
-    ashlar_safetensors_entry *entries; /* [count] */
-    size_t count;
-    char *names; /* the entries' names, one behind the other */
-} saving;
-
-static unsigned regions_of(const ashlar_arena *arena, const ashlar_checkpoint_images *images) {
-    unsigned regions = ashlar_arena_regions(arena);
-    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        regions |= images->of[i] != NULL ? ASHLAR_REGION_BIT(i) : 0;
-    }
-    return regions;
-}
-
-/* The regions that exist and that `flags` ask for. Parameters are always asked for. */
-static unsigned saved_regions(const ashlar_arena *arena, unsigned flags,
-                              const ashlar_checkpoint_images *images) {
-    unsigned regions = 0;
-    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        const bool is_asked = i == ASHLAR_REGION_PARAMETERS || (flags & ASHLAR_CHECKPOINT_STATE);
-        if (is_asked && prefix_of((ashlar_region)i) != NULL) {
-            regions |= ASHLAR_REGION_BIT(i);
-        }
-    }
-    return regions & regions_of(arena, images);
-}
-
-/* Queue one region's copy to the host. */
-static ashlar_status read_region(saving *s, ashlar_region region, ashlar_stream stream) {
-    const size_t bytes = ashlar_arena_region_bytes(s->arena, region);
-    ASHLAR_CHECK2(s->images[region] == NULL && bytes > 0);
-    if (s->given->of[region] != NULL) {
-        s->images[region] = s->given->of[region];
-        return ASHLAR_OK;
-    }
-    s->images[region] = ashlar__host_calloc(bytes, 1);
-    if (s->images[region] == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "checkpoint: no host memory for the %zu bytes of %s",
-                            bytes, ashlar_region_text(region));
-    }
-    return ashlar_copy_to_host(ashlar_allocator_device(ashlar_arena_allocator(s->arena)),
-                               s->images[region], ashlar_arena_region(s->arena, region), bytes,
-                               stream);
-}
-
-static ashlar_status read_regions(saving *s, unsigned regions, ashlar_stream stream) {
-    ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(s->arena));
-    ashlar_status status = ASHLAR_OK;
-    for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
-        if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
-            status = read_region(s, (ashlar_region)i, stream);
-        }
-    }
-    /* Wait after a failure too: queued copies write into images that are about to be freed. */
-    const ashlar_status waited = ashlar_stream_synchronize(device, stream);
-    return status == ASHLAR_OK ? waited : status;
-}
-
-/* Describe a tensor's part of a region. Its name is written at *name, which moves past it. */
-static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *info, char **name) {
-    const char *prefix = prefix_of(region);
-    ASHLAR_CHECK2(prefix != NULL && s->images[region] != NULL);
-    ASHLAR_CHECK2(s->count < ashlar_arena_tensor_count(s->arena) * ASHLAR_REGION_COUNT);
-    ashlar_safetensors_entry *entry = &s->entries[s->count++];
-    *entry = (ashlar_safetensors_entry){
-        .name = *name,
-        .dtype = ashlar__layout_dtype(info->dtype, ashlar__region_layout(region)),
-        .rank = info->rank,
-        .data = s->images[region] + info->offset[ashlar__region_layout(region)],
-    };
-    memcpy(entry->shape, info->shape, info->rank * sizeof info->shape[0]);
-    memcpy(*name, prefix, strlen(prefix));
-    memcpy(*name + strlen(prefix), info->name, strlen(info->name) + 1);
-    *name += strlen(prefix) + strlen(info->name) + 1;
-}
-
-/* Take memory to describe every tensor in every region, which is at least what a save needs. */
-static ashlar_status take_entries(saving *s) {
-    const size_t count = ashlar_arena_tensor_count(s->arena);
-    size_t name_bytes = 0; /* cannot wrap: all names are in memory already */
-    for (size_t i = 0; i < count; i++) {
-        ashlar_tensor_info info;
-        ashlar_arena_tensor(s->arena, i, &info);
-        name_bytes += strlen(info.name) + sizeof "optimizer.moment1.";
-    }
-    s->entries = ashlar__host_calloc(count, ASHLAR_REGION_COUNT * sizeof *s->entries);
-    s->names = ashlar__host_calloc(name_bytes, ASHLAR_REGION_COUNT);
-    return s->entries != NULL && s->names != NULL
-               ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_EHOSTMEM, "checkpoint: no host memory for %zu names", count);
-}
-
-static void describe_all(saving *s, unsigned regions) {
-    char *name = s->names;
-    for (unsigned region = 0; region < ASHLAR_REGION_COUNT; region++) {
-        for (size_t i = 0; i < ashlar_arena_tensor_count(s->arena); i++) {
-            ashlar_tensor_info info;
-            ashlar_arena_tensor(s->arena, i, &info);
-            if ((regions & ASHLAR_REGION_BIT(region)) != 0 &&
-                ashlar__layout_has(ashlar__region_layout((ashlar_region)region), info.dtype)) {
-                describe(s, (ashlar_region)region, &info, &name);
-            }
-        }
-    }
-}
-
-ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path, unsigned flags,
-                                     const ashlar_checkpoint_pair *metadata, size_t metadata_count,
-                                     ashlar_stream stream) {
-    return ashlar__checkpoint_save_with(arena, path, flags, metadata, metadata_count, stream,
-                                        &no_images);
-}
-
-ashlar_status ashlar__checkpoint_save_with(const ashlar_arena *arena, const char *path,
-                                           unsigned flags, const ashlar_checkpoint_pair *metadata,
-                                           size_t metadata_count, ashlar_stream stream,
-                                           const ashlar_checkpoint_images *images) {
-    if (ashlar_arena_regions(arena) == 0 || (flags & ~(unsigned)ASHLAR_CHECKPOINT_STATE) != 0) {
-        return ashlar__fail(ASHLAR_EINVAL, "checkpoint: %s",
-                            ashlar_arena_regions(arena) == 0 ? "the arena is not committed"
-                                                             : "no flags for a save");
-    }
-    const unsigned regions = saved_regions(arena, flags, images);
-    saving s = {.arena = arena, .given = images};
-    ashlar_status status = take_entries(&s);
-    ASHLAR_THEN(status, read_regions(&s, regions, stream));
-    if (status == ASHLAR_OK) {
-        describe_all(&s, regions);
-        status = ashlar__safetensors_write(path, s.entries, s.count, metadata, metadata_count);
-    }
-    for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        ashlar__host_free(images->of[i] == NULL ? s.images[i] : NULL);
-    }
-    ashlar__host_free(s.entries);
-    ashlar__host_free(s.names);
-    return status;
-}
 
 struct ashlar_checkpoint {
     ashlar_safetensors *tensors;
@@ -184,7 +21,7 @@ struct ashlar_checkpoint {
 typedef struct loading {
     ashlar_arena *arena;
     const ashlar_checkpoint *file;
-    const ashlar_checkpoint_images *given;
+    ashlar_checkpoint_images images; /* of the regions that lie in host memory */
     unsigned flags;
     unsigned regions;                       /* to be filled */
     size_t count;                           /* tensors of the arena */
@@ -223,7 +60,7 @@ const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char
 static bool resolve(const ashlar_arena *arena, const char *name, ashlar_region *region,
                     size_t *tensor) {
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        const char *prefix = prefix_of((ashlar_region)i);
+        const char *prefix = ashlar__checkpoint_prefix((ashlar_region)i);
         if (prefix != NULL && strncmp(name, prefix, strlen(prefix)) == 0 &&
             ashlar_arena_find(arena, name + strlen(prefix), tensor) == ASHLAR_OK) {
             *region = (ashlar_region)i;
@@ -301,7 +138,7 @@ static ashlar_status check_complete(const loading *l) {
             if (l->found[region * l->count + i] == NULL) {
                 return ashlar__fail(
                     ASHLAR_EFORMAT, "%s: tensor '%s%s' is not in the file%s", l->file->path,
-                    prefix_of((ashlar_region)region), info.name,
+                    ashlar__checkpoint_prefix((ashlar_region)region), info.name,
                     region == ASHLAR_REGION_PARAMETERS
                         ? ""
                         : "; to go on training, it must hold the optimizer's state");
@@ -320,88 +157,116 @@ static ashlar_status check_tensors(loading *l) {
 
 /* --- filling -------------------------------------------------------------------------------- */
 
-/* Read a tensor's elements as elements of `dtype`. */
+/* Read `count` of a tensor's elements, from `first` on, as elements of `dtype`. */
 static ashlar_status read_elements(const ashlar_safetensors *file,
-                                   const ashlar_safetensors_entry *entry, size_t elements,
-                                   ashlar_dtype dtype, char *to) {
+                                   const ashlar_safetensors_entry *entry, size_t first,
+                                   size_t count, ashlar_dtype dtype, char *to) {
     enum { PIECE = 2048 };
     double piece[PIECE]; /* of the widest type */
     const size_t from_bytes = ashlar_dtype_bytes(entry->dtype), bytes = ashlar_dtype_bytes(dtype);
     if (entry->dtype == dtype) {
-        return ashlar__safetensors_read(file, entry, 0, elements * bytes, to);
+        return ashlar__safetensors_read(file, entry, first * bytes, count * bytes, to);
     }
     ASHLAR_CHECK2(from_bytes <= sizeof *piece);
-    for (size_t i = 0; i < elements; i += PIECE) {
-        const size_t count = elements - i < PIECE ? elements - i : PIECE;
-        ASHLAR_TRY(
-            ashlar__safetensors_read(file, entry, i * from_bytes, count * from_bytes, piece));
-        ashlar__convert(dtype, to + i * bytes, entry->dtype, piece, count);
+    for (size_t i = 0; i < count; i += PIECE) {
+        const size_t some = count - i < PIECE ? count - i : PIECE;
+        ASHLAR_TRY(ashlar__safetensors_read(file, entry, (first + i) * from_bytes,
+                                            some * from_bytes, piece));
+        ashlar__convert(dtype, to + i * bytes, entry->dtype, piece, some);
     }
     return ASHLAR_OK;
 }
 
-/* Build the region's new contents in `image`. */
-static ashlar_status gather(const loading *l, ashlar_region region, char *image) {
-    const ashlar_layout layout = ashlar__region_layout(region);
-    memset(image, 0, ashlar_arena_region_bytes(l->arena, region)); /* with the padding */
-    for (size_t i = 0; i < l->count; i++) {
-        ashlar_tensor_info info;
-        ashlar_arena_tensor(l->arena, i, &info);
-        if (!ashlar__layout_has(layout, info.dtype)) {
-            continue;
-        }
-        const ashlar_safetensors_entry *entry = l->found[region * l->count + i];
-        const ashlar_safetensors_entry *parameter =
-            l->found[ASHLAR_REGION_PARAMETERS * l->count + i];
-        const ashlar_safetensors_entry *from = entry != NULL ? entry : parameter; /* for a master */
-        ASHLAR_CHECK2(from != NULL); /* check_complete() has made sure */
-        ASHLAR_CHECK2(entry != NULL || region == ASHLAR_REGION_MASTER);
-        ASHLAR_CHECK2(info.offset[layout] + ashlar__arena_tensor_bytes(l->arena, layout, i) <=
-                      ashlar_arena_region_bytes(l->arena, region));
-        ASHLAR_TRY(read_elements(l->file->tensors, from, info.elements,
-                                 ashlar__layout_dtype(info.dtype, layout),
-                                 image + info.offset[layout]));
+/* A part of a region that is being built: its bytes [begin, end), of which those before `done` are.
+ * All three are multiples of every element's size. */
+typedef struct region_part {
+    ashlar_region region;
+    size_t begin, end, done;
+    char *image; /* of the part */
+} region_part;
+
+/* Clear the padding up to byte `to` of the region. */
+static void clear_to(region_part *part, size_t to) {
+    const size_t end = to < part->end ? to : part->end;
+    if (part->done < end) {
+        memset(part->image + (part->done - part->begin), 0, end - part->done);
+        part->done = end;
     }
+}
+
+/* Read the elements of tensor `i` that lie in the part. */
+static ashlar_status gather_tensor(const loading *l, size_t i, region_part *part) {
+    const ashlar_layout layout = ashlar__region_layout(part->region);
+    ashlar_tensor_info info;
+    ashlar_arena_tensor(l->arena, i, &info);
+    if (!ashlar__layout_has(layout, info.dtype)) {
+        return ASHLAR_OK;
+    }
+    const ashlar_safetensors_entry *entry = l->found[part->region * l->count + i];
+    const ashlar_safetensors_entry *parameter = l->found[ASHLAR_REGION_PARAMETERS * l->count + i];
+    const ashlar_safetensors_entry *from = entry != NULL ? entry : parameter; /* for a master */
+    const ashlar_dtype dtype = ashlar__layout_dtype(info.dtype, layout);
+    const size_t item = ashlar_dtype_bytes(dtype), at = info.offset[layout];
+    const size_t past = at + info.elements * item, to = past < part->end ? past : part->end;
+    ASHLAR_CHECK2(from != NULL); /* check_complete() has made sure */
+    ASHLAR_CHECK2(entry != NULL || part->region == ASHLAR_REGION_MASTER);
+    ASHLAR_CHECK2(past <= ashlar_arena_region_bytes(l->arena, part->region));
+    clear_to(part, at);
+    if (part->done >= to) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_CHECK2(part->done >= at && (part->done - at) % item == 0);
+    const size_t first = (part->done - at) / item, count = (to - part->done) / item;
+    char *const image = part->image + (part->done - part->begin);
+    part->done = to;
+    return read_elements(l->file->tensors, from, first, count, dtype, image);
+}
+
+/* Build the new contents of a region's bytes [begin, end) in `image`. */
+static ashlar_status gather(const loading *l, ashlar_region region, size_t begin, size_t end,
+                            char *image) {
+    region_part part = {region, begin, end, begin, image};
+    for (size_t i = 0; i < l->count && part.done < end; i++) {
+        ASHLAR_TRY(gather_tensor(l, l->arena->order[i], &part));
+    }
+    clear_to(&part, end);
     return ASHLAR_OK;
 }
 
-static ashlar_status fill_region(const loading *l, ashlar_region region, char *image,
-                                 ashlar_stream stream) {
-    if (l->given->of[region] != NULL) {
-        return gather(l, region, l->given->of[region]);
+static ashlar_status fill_region(const loading *l, ashlar_region region,
+                                 ashlar_region_pieces *pieces) {
+    const size_t bytes = ashlar_arena_region_bytes(l->arena, region);
+    if (l->images.of[region] != NULL) {
+        return gather(l, region, 0, bytes, l->images.of[region]);
     }
-    ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(l->arena));
-    ASHLAR_TRY(gather(l, region, image));
-    const ashlar_status status =
-        ashlar_copy_to_device(device, ashlar_arena_region(l->arena, region), image,
-                              ashlar_arena_region_bytes(l->arena, region), stream);
-    /* Wait after a failure too: the image is about to be reused or freed. */
-    const ashlar_status waited = ashlar_stream_synchronize(device, stream);
-    return status == ASHLAR_OK ? waited : status;
+    ashlar__region_pieces_open(pieces, ashlar_arena_region(l->arena, region), bytes);
+    for (size_t at = 0; at < bytes; at += ASHLAR_PIECE_BYTES) {
+        size_t some;
+        char *const piece = ashlar__region_pieces_buffer(pieces, at, &some);
+        ASHLAR_TRY(gather(l, region, at, at + some, piece));
+        ASHLAR_TRY(ashlar__region_pieces_write(pieces, at));
+    }
+    return ashlar__region_pieces_wait(pieces);
 }
 
 static ashlar_status fill_regions(const loading *l, ashlar_stream stream) {
-    size_t most = 0;
-    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        const size_t bytes = ashlar_arena_region_bytes(l->arena, (ashlar_region)i);
-        most = (l->regions & ASHLAR_REGION_BIT(i)) != 0 && bytes > most ? bytes : most;
-    }
-    char *image;
-    ASHLAR_HOST_NEW(image, most, "%s: no host memory for a region of %zu bytes", l->file->path,
-                    most);
+    ashlar_region_pieces pieces;
+    ASHLAR_TRY(ashlar__checkpoint_take_pieces(&pieces, l->arena, l->regions, &l->images, stream));
     ashlar_status status = ASHLAR_OK;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
         if ((l->regions & ASHLAR_REGION_BIT(i)) != 0) {
-            status = fill_region(l, (ashlar_region)i, image, stream);
+            status = fill_region(l, (ashlar_region)i, &pieces);
         }
     }
-    ashlar__host_free(image);
-    return status;
+    /* After a failure, too: a queued copy reads the buffers. */
+    const ashlar_status ended = ashlar__region_pieces_finish(&pieces);
+    return status == ASHLAR_OK ? ended : status;
 }
 
 ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_checkpoint *file,
                                      unsigned flags, ashlar_stream stream) {
-    return ashlar__checkpoint_load_with(arena, file, flags, stream, &no_images);
+    return ashlar__checkpoint_load_with(arena, file, flags, stream,
+                                        &(const ashlar_checkpoint_images){0});
 }
 
 ashlar_status ashlar__checkpoint_load_with(ashlar_arena *arena, const ashlar_checkpoint *file,
@@ -420,9 +285,8 @@ ashlar_status ashlar__checkpoint_load_with(ashlar_arena *arena, const ashlar_che
     loading l = {
         .arena = arena,
         .file = file,
-        .given = images,
         .flags = flags,
-        .regions = regions_of(arena, images) &
+        .regions = ashlar__checkpoint_regions(arena, images) &
                    (weights | ((flags & ASHLAR_CHECKPOINT_STATE) != 0 ? moments : 0)),
         .count = ashlar_arena_tensor_count(arena),
     };
@@ -432,6 +296,8 @@ ashlar_status ashlar__checkpoint_load_with(ashlar_arena *arena, const ashlar_che
                             l.count);
     }
     ashlar_status status = check_tensors(&l);
+    ASHLAR_THEN(status,
+                ashlar__checkpoint_find_images(arena, l.regions, images, stream, &l.images));
     ASHLAR_THEN(status, fill_regions(&l, stream));
     ashlar__host_free(l.found);
     return status;

@@ -50,6 +50,21 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__safetensors_write(const char *path,
                                                           const ashlar_safetensors_pair *metadata,
                                                           size_t metadata_count);
 
+/* Where a write finds elements, if an entry's `data` is no host memory. */
+typedef struct ashlar_safetensors_source {
+    /* at      the elements of `entry` from byte `first` on, in host memory until the next call
+     * bytes   how many there are, 1..; more than the entry has left is as good */
+    ashlar_status (*find)(void *context, const ashlar_safetensors_entry *entry, size_t first,
+                          const char **at, size_t *bytes);
+    void *context;
+} ashlar_safetensors_source;
+
+/* The same from a source. Its calls go through the file in order. Errors: also those of `find`. */
+ASHLAR_MUST_CHECK ashlar_status
+ashlar__safetensors_write_from(const char *path, const ashlar_safetensors_entry *entries,
+                               size_t count, const ashlar_safetensors_pair *metadata,
+                               size_t metadata_count, const ashlar_safetensors_source *source);
+
 typedef struct ashlar_safetensors ashlar_safetensors;
 
 /*

@@ -168,15 +168,36 @@ static ashlar_status write_header(ashlar_file *file, const char *text, size_t by
     return ashlar__file_write(file, padding, padding_bytes);
 }
 
+static ashlar_status find_in_memory(void *context, const ashlar_safetensors_entry *entry,
+                                    size_t first, const char **at, size_t *bytes) {
+    (void)context;
+    *at = (const char *)entry->data + first;
+    *bytes = SIZE_MAX;
+    return ASHLAR_OK;
+}
+
+static ashlar_status write_elements(ashlar_file *file, const ashlar_safetensors_entry *entry,
+                                    const ashlar_safetensors_source *source) {
+    size_t bytes, some = 0;
+    ASHLAR_TRY(ashlar__safetensors_entry_bytes(entry, &bytes));
+    for (size_t first = 0; first < bytes; first += some) {
+        const char *at;
+        ASHLAR_TRY(source->find(source->context, entry, first, &at, &some));
+        ASHLAR_CHECK2(some > 0);
+        some = some < bytes - first ? some : bytes - first;
+        ASHLAR_TRY(ashlar__file_write(file, at, some));
+    }
+    return ASHLAR_OK;
+}
+
 static ashlar_status write_file(const char *path, const ashlar_safetensors_entry *const *order,
-                                size_t count, const char *header, size_t header_bytes) {
+                                size_t count, const ashlar_safetensors_source *source,
+                                const char *header, size_t header_bytes) {
     ashlar_file *file;
     ASHLAR_TRY(ashlar__file_create(path, &file));
     ashlar_status status = write_header(file, header, header_bytes);
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        size_t bytes;
-        status = ashlar__safetensors_entry_bytes(order[i], &bytes);
-        ASHLAR_THEN(status, ashlar__file_write(file, order[i]->data, bytes));
+        status = write_elements(file, order[i], source);
     }
     if (status != ASHLAR_OK) {
         ashlar__file_abort(file);
@@ -188,6 +209,15 @@ static ashlar_status write_file(const char *path, const ashlar_safetensors_entry
 ashlar_status ashlar__safetensors_write(const char *path, const ashlar_safetensors_entry *entries,
                                         size_t count, const ashlar_safetensors_pair *metadata,
                                         size_t metadata_count) {
+    const ashlar_safetensors_source memory = {.find = find_in_memory};
+    return ashlar__safetensors_write_from(path, entries, count, metadata, metadata_count, &memory);
+}
+
+ashlar_status ashlar__safetensors_write_from(const char *path,
+                                             const ashlar_safetensors_entry *entries, size_t count,
+                                             const ashlar_safetensors_pair *metadata,
+                                             size_t metadata_count,
+                                             const ashlar_safetensors_source *source) {
     ASHLAR_TRY(check_arguments(entries, count, metadata, metadata_count));
     const ashlar_safetensors_entry **order;
     ASHLAR_HOST_NEW(order, count + 1, "no host memory to write %zu tensors to %s", count, path);
@@ -203,7 +233,7 @@ ashlar_status ashlar__safetensors_write(const char *path, const ashlar_safetenso
     size_t header_bytes = 0;
     ashlar_status status = build_header(&json, order, count, metadata, metadata_count);
     ASHLAR_THEN(status, ashlar__json_writer_text(&json, &header, &header_bytes));
-    ASHLAR_THEN(status, write_file(path, order, count, header, header_bytes));
+    ASHLAR_THEN(status, write_file(path, order, count, source, header, header_bytes));
     ashlar__json_writer_finish(&json);
     ashlar__host_free(order);
     return status;

@@ -3,6 +3,7 @@
 #include "bench/arena/arena_setup.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -145,6 +146,8 @@ static ashlar_status make_folder(ashlar_arena_setup *s) {
         return status;
     }
     snprintf(s->file, sizeof s->file, "%s/file", s->folder);
+    snprintf(s->state_file, sizeof s->state_file, "%s/state", s->folder);
+    snprintf(s->plain_file, sizeof s->plain_file, "%s/plain", s->folder);
     return ASHLAR_OK;
 }
 
@@ -177,9 +180,16 @@ void ashlar__arena_setup_finish(ashlar_arena_setup *s) {
     ashlar__host_free(s->items);
     if (s->folder[0] != '\0') {
         (void)unlink(s->file);
+        (void)unlink(s->state_file);
+        (void)unlink(s->plain_file);
         (void)rmdir(s->folder);
     }
     *s = (ashlar_arena_setup){0};
+}
+
+static bool has_state(ashlar_arena_operation operation) {
+    return operation == ASHLAR_ARENA_OPERATION_SAVE_STATE ||
+           operation == ASHLAR_ARENA_OPERATION_LOAD_STATE;
 }
 
 bool ashlar__arena_setup_has(const ashlar_arena_setup *s, ashlar_arena_runner runner,
@@ -189,6 +199,10 @@ bool ashlar__arena_setup_has(const ashlar_arena_setup *s, ashlar_arena_runner ru
     const bool computes =
         operation == ASHLAR_ARENA_OPERATION_ADAMW || operation == ASHLAR_ARENA_OPERATION_NORM;
     const bool needs_host = computes || (is_list && operation == ASHLAR_ARENA_OPERATION_ZERO);
+    if (runner == ASHLAR_ARENA_RUNNER_FILE || has_state(operation)) {
+        return !is_scattered && has_state(operation) &&
+               (runner != ASHLAR_ARENA_RUNNER_FILE || !s->is_cuda);
+    }
     return (!is_list || operation != ASHLAR_ARENA_OPERATION_CHECKPOINT) &&
            (!s->is_cuda || !is_scattered || !needs_host);
 }
@@ -196,11 +210,70 @@ bool ashlar__arena_setup_has(const ashlar_arena_setup *s, ashlar_arena_runner ru
 double ashlar__arena_setup_bytes(const ashlar_arena_setup *s, ashlar_arena_runner runner,
                                  ashlar_arena_operation operation) {
     const size_t accesses = operations[operation].accesses;
-    if (runner > ASHLAR_ARENA_RUNNER_LISTS) {
+    if (runner > ASHLAR_ARENA_RUNNER_FILE) {
         const size_t passes = accesses / operations[operation].arrays;
         return 2 * (double)copy_bytes(s, operation) * (double)passes;
     }
     return (double)ashlar_arena_elements(s->arena) * sizeof(float) * (double)accesses;
+}
+
+static ashlar_status save_state(ashlar_arena_setup *s) {
+    return ashlar_checkpoint_save(s->arena, s->state_file, ASHLAR_CHECKPOINT_STATE, NULL, 0,
+                                  s->stream);
+}
+
+static ashlar_status load_state(ashlar_arena_setup *s) {
+    ashlar_checkpoint *file = NULL;
+    ASHLAR_TRY(ashlar_checkpoint_open(s->state_file, &file));
+    const ashlar_status status =
+        ashlar_checkpoint_load(s->arena, file, ASHLAR_CHECKPOINT_STATE, s->stream);
+    ashlar_checkpoint_close(file);
+    return status;
+}
+
+enum { SAVED_ARRAYS = 3 /* p, m, v */ };
+
+/* Move all arrays between an open file and memory, each from or to the copies' memory. */
+static bool move_plain(const ashlar_arena_setup *s, int fd, bool is_write) {
+    const size_t bytes = ashlar_arena_elements(s->arena) * sizeof(float);
+    for (size_t i = 0; i < SAVED_ARRAYS; i++) {
+        for (size_t at = 0; at < bytes;) {
+            const ssize_t moved = is_write ? write(fd, (char *)s->copy_src + at, bytes - at)
+                                           : read(fd, (char *)s->copy_dst + at, bytes - at);
+            if (moved <= 0 && !(moved < 0 && errno == EINTR)) {
+                return false;
+            }
+            at += moved > 0 ? (size_t)moved : 0;
+        }
+    }
+    return true;
+}
+
+static bool save_plain(const ashlar_arena_setup *s) {
+    char name[sizeof s->plain_file + 4];
+    snprintf(name, sizeof name, "%s.new", s->plain_file);
+    const int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const bool is_written = fd >= 0 && move_plain(s, fd, true) && fsync(fd) == 0;
+    const bool is_closed = fd >= 0 && close(fd) == 0;
+    if (is_written && is_closed && rename(name, s->plain_file) == 0) {
+        return true;
+    }
+    (void)unlink(name);
+    return false;
+}
+
+static bool load_plain(const ashlar_arena_setup *s) {
+    const int fd = open(s->plain_file, O_RDONLY | O_CLOEXEC);
+    const bool is_read = fd >= 0 && move_plain(s, fd, false);
+    return fd >= 0 && close(fd) == 0 && is_read;
+}
+
+static ashlar_status run_plain(const ashlar_arena_setup *s, ashlar_arena_operation operation) {
+    const bool is_done =
+        operation == ASHLAR_ARENA_OPERATION_SAVE_STATE ? save_plain(s) : load_plain(s);
+    ASHLAR_FAIL_IF(!is_done, ASHLAR_EIO, "bench: a plain file in %s: %s", s->folder,
+                   strerror(errno));
+    return ASHLAR_OK;
 }
 
 static ashlar_status run_arena(ashlar_arena_setup *s, ashlar_arena_operation operation) {
@@ -219,6 +292,10 @@ static ashlar_status run_arena(ashlar_arena_setup *s, ashlar_arena_operation ope
     case ASHLAR_ARENA_OPERATION_REPLICATE:
         return ashlar_arena_replicate(s->arena, s->stream, s->allocator, s->stream,
                                       ASHLAR_REGIONS_INFERENCE, &s->replica);
+    case ASHLAR_ARENA_OPERATION_SAVE_STATE:
+        return save_state(s);
+    case ASHLAR_ARENA_OPERATION_LOAD_STATE:
+        return load_state(s);
     default:
         return ashlar_checkpoint_save(s->arena, s->file, 0, NULL, 0, s->stream);
     }
@@ -265,7 +342,10 @@ static ashlar_status run_copy(const ashlar_arena_setup *s, bool is_loop,
 
 static ashlar_status run(ashlar_arena_setup *s, ashlar_arena_runner runner,
                          ashlar_arena_operation operation) {
-    if (runner > ASHLAR_ARENA_RUNNER_LISTS) {
+    if (runner == ASHLAR_ARENA_RUNNER_FILE) {
+        return run_plain(s, operation);
+    }
+    if (runner > ASHLAR_ARENA_RUNNER_FILE) {
         return run_copy(s, runner == ASHLAR_ARENA_RUNNER_LOOP, operation);
     }
     ASHLAR_TRY(runner == ASHLAR_ARENA_RUNNER_ARENA
@@ -291,10 +371,24 @@ static void drop_replicas(ashlar_arena_setup *s) {
     ashlar__per_tensor_drop_replica(s->scattered[ASHLAR_ARENA_RUNNER_LISTS]);
 }
 
+/* Write the file that is to be loaded, unless it is there. */
+static ashlar_status make_files(ashlar_arena_setup *s, ashlar_arena_runner runner) {
+    if (runner == ASHLAR_ARENA_RUNNER_ARENA && access(s->state_file, F_OK) != 0) {
+        return save_state(s);
+    }
+    if (runner == ASHLAR_ARENA_RUNNER_FILE && access(s->plain_file, F_OK) != 0) {
+        return run_plain(s, ASHLAR_ARENA_OPERATION_SAVE_STATE);
+    }
+    return ASHLAR_OK;
+}
+
 ashlar_status ashlar__arena_setup_run(ashlar_arena_setup *s, ashlar_arena_runner runner,
                                       ashlar_arena_operation operation, double *seconds) {
     if (operation == ASHLAR_ARENA_OPERATION_FLATTEN) {
         scatter(s);
+    }
+    if (operation == ASHLAR_ARENA_OPERATION_LOAD_STATE) {
+        ASHLAR_TRY(make_files(s, runner));
     }
     const double start = ashlar__clock_s();
     const ashlar_status status = run(s, runner, operation);

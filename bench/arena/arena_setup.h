@@ -14,7 +14,7 @@
 /* Every operation, and how its bytes are counted. `accesses` is the number of reads and writes for
  * each element, of 4 bytes each, without padding, tables and intermediate copies. `arrays` is the
  * number of arrays that these accesses go to, each with all elements; a copy beside the operation
- * uses as much memory.
+ * uses as much memory (beside save_state and load_state it goes over one array three times).
  *
  *   adamw        reads the gradients for the norm; reads p, g, m, v and writes p, m, v
  *   zero         writes the gradients
@@ -22,6 +22,8 @@
  *   flatten      reads scattered parameters, writes the arena's
  *   replicate    reads parameters, writes another copy of them on the same device
  *   checkpoint   reads parameters, writes them to a file, durably
+ *   save_state   the same with both moments
+ *   load_state   reads such a file, from the system's page cache, and writes p, m, v
  *
  * A copy beside an operation is counted the same way, as 2 accesses. It may well be slower than
  * adamw: the processor reads each line that a copy writes, uncounted, while adamw reads its lines
@@ -29,13 +31,15 @@
  *
  * Columns: name, text, accesses, arrays, whether the workers share the operation (otherwise one
  * thread runs it). */
-#define ASHLAR_ARENA_OPERATION_MAP(X)      \
-    X(ADAMW, "adamw", 8, 4, true)          \
-    X(ZERO, "zero", 1, 1, false)           \
-    X(NORM, "norm", 1, 1, true)            \
-    X(FLATTEN, "flatten", 2, 2, false)     \
-    X(REPLICATE, "replicate", 2, 2, false) \
-    X(CHECKPOINT, "checkpoint", 2, 2, false)
+#define ASHLAR_ARENA_OPERATION_MAP(X)        \
+    X(ADAMW, "adamw", 8, 4, true)            \
+    X(ZERO, "zero", 1, 1, false)             \
+    X(NORM, "norm", 1, 1, true)              \
+    X(FLATTEN, "flatten", 2, 2, false)       \
+    X(REPLICATE, "replicate", 2, 2, false)   \
+    X(CHECKPOINT, "checkpoint", 2, 2, false) \
+    X(SAVE_STATE, "save_state", 6, 2, false) \
+    X(LOAD_STATE, "load_state", 6, 2, false)
 
 #define ASHLAR_ARENA_OPERATION_ENUM(name, text, accesses, arrays, shared) \
     ASHLAR_ARENA_OPERATION_##name,
@@ -64,11 +68,14 @@ enum { ASHLAR_COPY_LINE = 64 };
 
 void ashlar__arena_copy(ashlar_copy_work *work);
 
-/* What runs an operation: the subjects of the rows, and the two plain copies beside them. */
+/* What runs an operation: the subjects of the rows, and the two plain copies beside them.
+ * `plain_file` writes as many bytes as a checkpoint with state to a new file in the same folder,
+ * makes it durable and renames it, or reads such a file into memory. */
 typedef enum ashlar_arena_runner {
     ASHLAR_ARENA_RUNNER_ARENA,
     ASHLAR_ARENA_RUNNER_PER_TENSOR,
     ASHLAR_ARENA_RUNNER_LISTS,
+    ASHLAR_ARENA_RUNNER_FILE,
     ASHLAR_ARENA_RUNNER_LOOP,
     ASHLAR_ARENA_RUNNER_MEMCPY,
     ASHLAR_ARENA_RUNNER_COUNT
@@ -106,6 +113,7 @@ typedef struct ashlar_arena_setup {
     void *copy_src, *copy_dst;
     char folder[4096]; /* for the checkpoint; empty: there is none */
     char file[4096 + 16];
+    char state_file[4096 + 16], plain_file[4096 + 16]; /* of save_state and load_state */
 } ashlar_arena_setup;
 
 /* Set up a case on `device`. Call ashlar__arena_setup_finish() also after a failure.
@@ -119,7 +127,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *set
 void ashlar__arena_setup_finish(ashlar_arena_setup *setup);
 
 /* Whether the runner can run the operation. On a CUDA device scattered tensors are only filled and
- * copied, since ashlar has no kernels for them; the lists are not saved on any device. */
+ * copied, since ashlar has no kernels for them; the lists are not saved on any device. Plain files
+ * are beside checkpoints with state, on software devices. */
 bool ashlar__arena_setup_has(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
                              ashlar_arena_operation operation);
 
@@ -127,7 +136,9 @@ bool ashlar__arena_setup_has(const ashlar_arena_setup *setup, ashlar_arena_runne
 double ashlar__arena_setup_bytes(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
                                  ashlar_arena_operation operation);
 
-/* Run an operation to its end, and say how long it took. Errors: those of the operation. */
+/* Run an operation to its end, and say how long it took. Errors: those of the operation,
+ * ASHLAR_EIO.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_run(ashlar_arena_setup *setup,
                                                         ashlar_arena_runner runner,
                                                         ashlar_arena_operation operation,

@@ -20,7 +20,8 @@ static const ashlar_rows_column columns[] = {ASHLAR_ARENA_COLUMN_MAP(COLUMN)};
 /* Medians of equal work differ by this ratio, so it still counts as "not slower". */
 #define EVEN 0.95
 
-/* Only operations of every training step have targets; the others happen once in a training. */
+/* Only operations of every training step have targets, and checkpoints; the others happen once in a
+ * training. */
 static const ashlar_rows_target targets[] = {
     {"bytes per second / copy loop's", "arena", ASHLAR_ARENA_OVER_COPY, 0.8, true,
      .names = {"large", "adamw"}},
@@ -32,6 +33,10 @@ static const ashlar_rows_target targets[] = {
      .names = {NULL, "zero"}},
     {"per_tensor / arena", "per_tensor", ASHLAR_ARENA_OVER_ARENA, EVEN, true,
      .names = {NULL, "norm"}},
+    {"plain_file / arena", "plain_file", ASHLAR_ARENA_OVER_ARENA, 0.8, true,
+     .names = {"large", "save_state"}},
+    {"plain_file / arena", "plain_file", ASHLAR_ARENA_OVER_ARENA, 0.8, true,
+     .names = {"large", "load_state"}},
 };
 
 static const ashlar_rows_form form = {columns, ASHLAR_ARENA_COLUMNS, ASHLAR_ARENA_SUBJECT, targets,
@@ -59,7 +64,7 @@ static ashlar_status take_turn(void *context, size_t index, size_t repeats,
 
 static ashlar_status add_rows(const contest *c, FILE *out, const char *name, ashlar_turns *turns,
                               ashlar_rows *rows) {
-    static const char *const subjects[] = {"arena", "per_tensor", "lists_of_36"};
+    static const char *const subjects[] = {"arena", "per_tensor", "lists_of_36", "plain_file"};
     double speeds[ASHLAR_ARENA_RUNNER_COUNT] = {0}, seconds[ASHLAR_ARENA_RUNNER_COUNT] = {0};
     double low[ASHLAR_ARENA_RUNNER_COUNT] = {0}, high[ASHLAR_ARENA_RUNNER_COUNT] = {0};
     const size_t first = rows->count;
@@ -70,7 +75,7 @@ static ashlar_status add_rows(const contest *c, FILE *out, const char *name, ash
         speeds[runner] =
             ashlar__arena_setup_bytes(c->setup, runner, c->operation) / seconds[runner];
     }
-    for (size_t i = 0; c->runners[i] <= ASHLAR_ARENA_RUNNER_LISTS; i++) {
+    for (size_t i = 0; c->runners[i] <= ASHLAR_ARENA_RUNNER_FILE; i++) {
         const ashlar_arena_runner runner = c->runners[i];
         const ashlar_row row = {{
             [ASHLAR_ARENA_CASE].text = name,
@@ -169,7 +174,9 @@ static void print_help(FILE *out) {
         "(or\n"
         "memcpy) and as many threads; on a GPU by the driver, where scattered tensors are filled "
         "and\n"
-        "copied only. Takes --smoke, --workload, --json, --device. JSON: rows\n"
+        "copied only. save_state and load_state: a checkpoint with the optimizer's state, beside\n"
+        "plain_file, as many bytes written and made durable, or read, in the same folder. Takes "
+        "--smoke, --workload, --json, --device. JSON: rows\n"
         "{case, operation, subject, ns, bytes_per_s, copy_bytes_per_s, over_arena}. Cases, all\n"
         "of fp32 tensors:\n");
     for (size_t i = 0; i < count; i++) {

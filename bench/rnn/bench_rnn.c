@@ -10,6 +10,7 @@
 #include "bench/harness/machine.h"
 #include "bench/harness/rounds.h"
 #include "bench/rnn/bench_train.h"
+#include "bench/rnn/rnn_sample.h"
 #include "bench/rnn/rnn_setup.h"
 #include "bench/rnn/roof.h"
 #include "rnn/layer/blas_impl.h"
@@ -203,10 +204,11 @@ static ashlar_status run_contest(contest *c, const ashlar_bench_request *request
 static bool workload(size_t i, ashlar_bench_name *out) {
     size_t count;
     const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
-    if (i < count) {
-        *out = (ashlar_bench_name){cases[i].name, NULL};
+    const char *name = i < count ? cases[i].name : ashlar__rnn_sample_name(i - count);
+    if (name != NULL) {
+        *out = (ashlar_bench_name){name, NULL};
     }
-    return i < count;
+    return name != NULL;
 }
 
 static const char *subject(size_t i) {
@@ -219,7 +221,7 @@ static ashlar_status run_cases(const ashlar_bench_request *request, ashlar_devic
     size_t count;
     const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
     ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; status == ASHLAR_OK && workload(i, &name); i++) {
+    for (size_t i = 0; status == ASHLAR_OK && i < count && workload(i, &name); i++) {
         if (ashlar__bench_wants(&request->workloads, name)) {
             contest c = {.count = 0};
             ashlar_rnn_case one = cases[i];
@@ -236,14 +238,14 @@ static ashlar_status run(const ashlar_bench_request *request, ashlar_device *dev
                          ashlar_rows *rows, ashlar_rows *more) {
     const ashlar_bench_name name = {ashlar__rnn_subject_name(ASHLAR_RNN_SUBJECT_TORCH), NULL};
     ashlar_rnn_torch *torch = NULL;
-    (void)more;
     use_threads(request->threads);
     if (ashlar__bench_wants(&request->subjects, name)) {
         ASHLAR_TRY(ashlar__rnn_torch_start(ashlar__workers_count(), &torch));
     }
     ashlar__rows_print_head(request->out, rows);
-    const ashlar_status status = run_cases(request, device, torch, rows);
+    ashlar_status status = run_cases(request, device, torch, rows);
     ashlar__rnn_torch_stop(torch);
+    ASHLAR_THEN(status, ashlar__rnn_sample_run(request, device, more));
     return status;
 }
 
@@ -282,13 +284,23 @@ static void print_help(FILE *out) {
         "they\n"
         "read a buffer as large as one recurrent matrix. Takes --smoke, --workload, --subject,\n"
         "--threads (0: all), --json, --device. JSON: {processor, products, onednn, torch, "
-        "threads, rows},\n"
+        "threads, rows,\n"
+        "samples},\n"
         "rows of {case, subject, ms_forward, ms_backward, ms_step, steps_per_s, over_static,\n"
         "over_onednn, over_torch, product_share, of_peak, of_read, flops_per_s,\n"
-        "read_bytes_per_s}. Cases, all of fp32 (with --smoke of %d steps):",
+        "read_bytes_per_s}; samples, of writing text with a model that is embedding, LSTM and "
+        "linear\n"
+        "layer, {case, subject, texts, ns_step, ns_step_low, ns_step_high, symbols_per_s, "
+        "read_bytes,\n"
+        "of_read, read_bytes_per_s}, where of_read is of a buffer as large as all that a step "
+        "reads.\n"
+        "Cases, all of fp32 (with --smoke of %d steps):",
         SMOKE_STEPS);
     for (size_t i = 0; i < count; i++) {
         fprintf(out, "%s%s", i % 3 == 0 ? "\n  " : ", ", cases[i].name);
+    }
+    for (size_t i = 0; ashlar__rnn_sample_name(i) != NULL; i++) {
+        fprintf(out, "%s%s", i == 0 ? "\n  " : ", ", ashlar__rnn_sample_name(i));
     }
     fprintf(out, "\n");
 }
@@ -298,6 +310,8 @@ const ashlar_benchmark ashlar__benchmark_rnn = {
     .takes = "--smoke, --workload, --subject, --threads, --json, --device",
     .form = &form,
     .training = &ashlar__benchmark_rnn_train,
+    .more = &ashlar__rnn_sample_form,
+    .more_key = "samples",
     .workload = workload,
     .subject = subject,
     .run = run,

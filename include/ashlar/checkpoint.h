@@ -56,7 +56,8 @@ typedef struct ashlar_checkpoint_pair {
  *         ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, ASHLAR_EIO, ASHLAR_EDRIVER. The file is then as it
  *         was, unless the detail says that the new file is in place and only the folder could not
  *         be made durable.
- * Cost:   as much host memory as the saved regions have; one copy from the device for each region.
+ * Cost:   2 MiB of host memory, and a copy from the device for each MiB of a region, in which the
+ *         one before is written. A software device's regions are written in place.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_save(
     const ashlar_arena *arena, const char *path, unsigned flags,
@@ -99,8 +100,9 @@ ASHLAR_API const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file,
  * Errors: ASHLAR_EFORMAT (a tensor is missing, has another type or shape, or is not in the arena;
  *         the detail names it), ASHLAR_EINVAL (not committed, flags), ASHLAR_EHOSTMEM: the arena
  *         has not changed. ASHLAR_EIO (the file was cut since it was opened), ASHLAR_EDRIVER: some
- *         regions may have changed.
- * Cost:   as much host memory as the largest region has; one copy to the device for each region.
+ *         of the regions' bytes may have changed.
+ * Cost:   2 MiB of host memory, and a copy to the device for each MiB of a region, in which the next
+ *         one is read. A software device's regions are read in place.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_checkpoint_load(ashlar_arena *arena,
                                                                   const ashlar_checkpoint *file,

@@ -24,18 +24,20 @@ static inline size_t count_rows(some_rows rows) {
 /* A step of the n sequences still running, a row each. Arrays that a cell does not need are NULL
  * or not read. `in` and `out` say whether the cell's function reads or writes an array. */
 typedef struct cell_step {
-    size_t hidden;     /* H */
-    const real *bias;  /* [K], forward: the bias of each column of gates */
-    real *gates;       /* [n, K], forward: in, W x (plus R h, except for the GRU); out, what
-                          backward needs. backward: in, the same; out, the gates' gradient */
-    real *sums;        /* [n, 3H], GRU. forward: in, R h. backward: out, gradient of R h */
-    const real *state; /* [n, H], GRU: h before the step */
-    const real *cell;  /* [n, H], LSTM: c before the step */
-    real *next_cell;   /* [n, H], LSTM: c after the step. forward: out. backward: in */
-    real *output;      /* [n, H], h' before a projection. forward: out. backward: in */
-    real *doutput;     /* [n, H], backward: in, gradient of `output`. GRU: out, gradient of
-                          `state`, without the part that comes through R h */
-    real *dcell;       /* [n, H], backward, LSTM: in, gradient of next_cell; out, of cell */
+    size_t hidden;      /* H */
+    size_t unit, units; /* forward computes only units unit .. unit + units - 1 of each row; units
+                         * 0: all */
+    const real *bias;   /* [K], forward: the bias of each column of gates */
+    real *gates;        /* [n, K], forward: in, W x (plus R h, except for the GRU); out, what
+                           backward needs. backward: in, the same; out, the gates' gradient */
+    real *sums;         /* [n, 3H], GRU. forward: in, R h. backward: out, gradient of R h */
+    const real *state;  /* [n, H], GRU: h before the step */
+    const real *cell;   /* [n, H], LSTM: c before the step */
+    real *next_cell;    /* [n, H], LSTM: c after the step. forward: out. backward: in */
+    real *output;       /* [n, H], h' before a projection. forward: out. backward: in */
+    real *doutput;      /* [n, H], backward: in, gradient of `output`. GRU: out, gradient of
+                           `state`, without the part that comes through R h */
+    real *dcell;        /* [n, H], backward, LSTM: in, gradient of next_cell; out, of cell */
 } cell_step;
 
 typedef void cell_function(const cell_step *s, some_rows rows);

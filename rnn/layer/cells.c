@@ -1,10 +1,13 @@
 /* cells.c - the point-wise half of a step of each cell, forward and backward. */
 #include "rnn/layer/cell_step.h"
 
-/* Define a cell's function by what it does to row p of width h. */
+/* Define a cell's function by what it does to units u .. u + n - 1 of row p, which has h; backward
+ * takes whole rows. */
 #define CELL_FUNCTION(name, row)                                      \
     static void name(const cell_step *s, some_rows rows) {            \
-        const size_t h = s->hidden;                                   \
+        const size_t h = s->hidden, u = s->unit;                      \
+        const size_t n = s->units > 0 ? s->units : h;                 \
+        (void)u, (void)n;                                             \
         for (size_t p = rows.first; p < rows.end; p += rows.stride) { \
             row;                                                      \
         }                                                             \
@@ -12,14 +15,14 @@
 
 /* LSTM. A row of gates is i f g o; forward replaces their sums by their activations. */
 
-static void lstm_forward_row(size_t hidden, real *restrict gates, const real *restrict bias,
-                             const real *restrict cell, real *restrict next_cell,
-                             real *restrict output) {
+static void lstm_forward_row(size_t hidden, size_t count, real *restrict gates,
+                             const real *restrict bias, const real *restrict cell,
+                             real *restrict next_cell, real *restrict output) {
     real *restrict in = gates;
     real *restrict forget = gates + hidden;
     real *restrict fresh = gates + 2 * hidden;
     real *restrict out = gates + 3 * hidden;
-    for (size_t j = 0; j < hidden; j++) {
+    for (size_t j = 0; j < count; j++) {
         const real i = real_sigmoid(in[j] + bias[j]);
         const real f = real_sigmoid(forget[j] + bias[hidden + j]);
         const real g = real_tanh(fresh[j] + bias[2 * hidden + j]);
@@ -34,8 +37,9 @@ static void lstm_forward_row(size_t hidden, real *restrict gates, const real *re
     }
 }
 
-CELL_FUNCTION(lstm_forward, lstm_forward_row(h, s->gates + p * 4 * h, s->bias, s->cell + p * h,
-                                             s->next_cell + p * h, s->output + p * h))
+CELL_FUNCTION(lstm_forward,
+              lstm_forward_row(h, n, s->gates + p * 4 * h + u, s->bias + u, s->cell + p * h + u,
+                               s->next_cell + p * h + u, s->output + p * h + u))
 
 static void lstm_backward_row(size_t hidden, real *restrict gates, const real *restrict cell,
                               const real *restrict next_cell, const real *restrict doutput,
@@ -67,14 +71,14 @@ CELL_FUNCTION(lstm_backward,
 /* GRU. A row of gates is r z n u. u is R h + bR of gate n: the reset gate multiplies u before it is
  * added to the rest of n, so backward needs u by itself. */
 
-static void gru_forward_row(size_t hidden, real *restrict gates, const real *restrict sums,
-                            const real *restrict bias, const real *restrict state,
-                            real *restrict output) {
+static void gru_forward_row(size_t hidden, size_t count, real *restrict gates,
+                            const real *restrict sums, const real *restrict bias,
+                            const real *restrict state, real *restrict output) {
     real *restrict reset = gates;
     real *restrict update = gates + hidden;
     real *restrict fresh = gates + 2 * hidden;
     real *restrict recurrent = gates + 3 * hidden;
-    for (size_t j = 0; j < hidden; j++) {
+    for (size_t j = 0; j < count; j++) {
         const real r = real_sigmoid(reset[j] + sums[j] + bias[j]);
         const real z = real_sigmoid(update[j] + sums[hidden + j] + bias[hidden + j]);
         const real u = sums[2 * hidden + j] + bias[3 * hidden + j];
@@ -87,8 +91,9 @@ static void gru_forward_row(size_t hidden, real *restrict gates, const real *res
     }
 }
 
-CELL_FUNCTION(gru_forward, gru_forward_row(h, s->gates + p * 4 * h, s->sums + p * 3 * h, s->bias,
-                                           s->state + p * h, s->output + p * h))
+CELL_FUNCTION(gru_forward,
+              gru_forward_row(h, n, s->gates + p * 4 * h + u, s->sums + p * 3 * h + u, s->bias + u,
+                              s->state + p * h + u, s->output + p * h + u))
 
 static void gru_backward_row(size_t hidden, real *restrict gates, real *restrict sums,
                              const real *restrict state, real *restrict doutput) {
@@ -119,9 +124,9 @@ CELL_FUNCTION(gru_backward, gru_backward_row(h, s->gates + p * 4 * h, s->sums + 
 /* A cell of one gate, h' = value(sum). Backward computes the derivative from the output, so forward
  * keeps nothing in the row of gates. */
 #define SIMPLE_CELL(name, value, gradient)                                                         \
-    static void name##_forward_row(size_t hidden, const real *restrict gates,                      \
+    static void name##_forward_row(size_t count, const real *restrict gates,                       \
                                    const real *restrict bias, real *restrict output) {             \
-        for (size_t j = 0; j < hidden; j++) {                                                      \
+        for (size_t j = 0; j < count; j++) {                                                       \
             const real sum = gates[j] + bias[j];                                                   \
             output[j] = (value);                                                                   \
         }                                                                                          \
@@ -134,7 +139,7 @@ CELL_FUNCTION(gru_backward, gru_backward_row(h, s->gates + p * 4 * h, s->sums + 
         }                                                                                          \
     }                                                                                              \
     CELL_FUNCTION(name##_forward,                                                                  \
-                  name##_forward_row(h, s->gates + p * h, s->bias, s->output + p * h))             \
+                  name##_forward_row(n, s->gates + p * h + u, s->bias + u, s->output + p * h + u)) \
     CELL_FUNCTION(name##_backward,                                                                 \
                   name##_backward_row(h, s->gates + p * h, s->output + p * h, s->doutput + p * h))
 

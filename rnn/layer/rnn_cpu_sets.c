@@ -1,6 +1,8 @@
-/* rnn_cpu_sets.c - the RNN's passes for each instruction set, and the choice between them. */
+/* rnn_cpu_sets.c - the RNN's passes and decoders for each instruction set, and the choice between
+ * them. */
 #include "arena/compute/instruction_set.h"
 #include "rnn/layer/rnn_cpu.h"
+#include "rnn/layer/rnn_decode.h"
 
 #define DEFINE_PASSES(type, set)                                                      \
     ashlar_rnn_cpu_pass *const ashlar__rnn_cpu_##type##_##set[] = {                   \
@@ -19,5 +21,15 @@ ashlar_rnn_cpu_pass *const *ashlar__rnn_cpu_passes_of(ashlar_dtype dtype) {
      [ASHLAR_BF16] = NULL},
     static ashlar_rnn_cpu_pass *const *const sets[][ASHLAR_DTYPE_COUNT] = {ASHLAR_SETS(ROW)};
     _Static_assert(ASHLAR_DTYPE_COUNT == 4, "a set has a row for each element type");
+    return sets[ashlar__best_set()][dtype];
+}
+
+const ashlar_decoder *ashlar__decoder_of(ashlar_dtype dtype) {
+#define DECODERS(set)                           \
+    {[ASHLAR_F32] = &ashlar__decoder_f32_##set, \
+     [ASHLAR_F64] = &ashlar__decoder_f64_##set, \
+     [ASHLAR_F16] = NULL,                       \
+     [ASHLAR_BF16] = NULL},
+    static const ashlar_decoder *const sets[][ASHLAR_DTYPE_COUNT] = {ASHLAR_SETS(DECODERS)};
     return sets[ashlar__best_set()][dtype];
 }

@@ -44,9 +44,8 @@ static factor open_factor(const ashlar_rnn_rows *batch, const real *weights, ash
     return f;
 }
 
-/* c [count, columns] = or += a [count, depth] times a whole packed factor. depth must be > 0. */
-static void multiply_packed(size_t count, size_t columns, size_t depth, const real *a, size_t lda,
-                            const real *panels, bool adds, real *c, size_t ldc) {
+void multiply_packed(size_t count, size_t columns, size_t depth, const real *a, size_t lda,
+                     const real *panels, bool adds, real *c, size_t ldc) {
     for (size_t p = 0; p < depth; p += DEPTH) {
         const size_t deep = depth - p < DEPTH ? depth - p : DEPTH;
         for (size_t i = 0; i < count; i += CACHED_ROWS) {

@@ -1,4 +1,5 @@
-/* rnn_rows.c - the sizes of an RNN call and the order of its batch; no arithmetic on elements. */
+/* rnn_rows.c - the sizes of an RNN call or of a step of a decoder, and the order of a call's batch;
+ * no arithmetic on elements. */
 #include "rnn/layer/rnn_rows.h"
 
 #include <stdint.h>
@@ -8,6 +9,7 @@
 #include "allocator/base/error.h"
 #include "arena/compute/instruction_set.h"
 #include "arena/compute/workers.h"
+#include "rnn/layer/rnn_decode.h"
 
 /* Bytes of a cache line, so that no two buffers share one. */
 enum { BUFFER_ALIGN = 64 };
@@ -214,4 +216,65 @@ char *ashlar__rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_
                ? (char *)args->b.reserve + map->reserve_slices + pseudo_layer * map->slice_bytes
                : (char *)args->b.work + map->slices +
                      pseudo_layer % batch->layout->config.directions * map->slice_bytes;
+}
+
+/* ---- a decoder (rnn_decode.h) ---- */
+
+static size_t align_up(size_t bytes) {
+    return (bytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
+}
+
+/* Bytes of a matrix [depth, columns] in panels. Panels count as wide as those of the widest
+ * instruction set, so sizes are equal everywhere. */
+static size_t panel_bytes(size_t columns, size_t depth, size_t item) {
+    const size_t wide = 2 * ASHLAR_VECTOR_BYTES_MAX / item;
+    return align_up((columns + wide - 1) / wide * wide * depth * item);
+}
+
+/* The offsets of a layer whose weights begin at 0. */
+static ashlar_decode_layer layer_at_0(const ashlar_rnn_layout *layout, size_t input) {
+    const ashlar_rnn_config *c = &layout->config;
+    const size_t item = ashlar_dtype_bytes(c->dtype);
+    const size_t rows = ashlar__decode_gate_rows(layout);
+    ashlar_decode_layer at = {0};
+    at.w = align_up(ashlar__decode_gate_width(layout) * item);
+    at.r = at.w + panel_bytes(rows, input, item);
+    at.wp = at.r + panel_bytes(rows, layout->state, item);
+    at.end = at.wp + panel_bytes(c->projection, c->hidden, item);
+    return at;
+}
+
+ashlar_decode_layer ashlar__decode_layer(const ashlar_rnn_layout *layout, size_t layer) {
+    const ashlar_decode_layer first = layer_at_0(layout, layout->config.input);
+    if (layer == 0) {
+        return first;
+    }
+    const ashlar_decode_layer other = layer_at_0(layout, layout->output);
+    const size_t begin = first.end + (layer - 1) * other.end;
+    return (ashlar_decode_layer){.bias = begin,
+                                 .w = begin + other.w,
+                                 .r = begin + other.r,
+                                 .wp = begin + other.wp,
+                                 .end = begin + other.end};
+}
+
+size_t ashlar__decode_packed_bytes(const ashlar_rnn_layout *layout, size_t classes) {
+    return ashlar__decode_layer(layout, layout->config.layers - 1).end +
+           panel_bytes(classes, layout->output, ashlar_dtype_bytes(layout->config.dtype));
+}
+
+ashlar_decode_work ashlar__decode_work(const ashlar_rnn_layout *layout, size_t batch) {
+    const ashlar_rnn_config *c = &layout->config;
+    const size_t row = batch * ashlar_dtype_bytes(c->dtype);
+    ashlar_decode_work at = {0};
+    at.gates = align_up(row * c->input);
+    at.sums = at.gates + align_up(row * ashlar__decode_gate_width(layout));
+    at.full = at.sums +
+              (c->cell == ASHLAR_RNN_GRU ? align_up(row * ashlar__decode_gate_rows(layout)) : 0);
+    at.end = at.full + (c->projection > 0 ? align_up(row * c->hidden) : 0);
+    return at;
+}
+
+size_t ashlar__decode_work_bytes(const ashlar_rnn_layout *layout, size_t batch) {
+    return ashlar__decode_work(layout, batch).end;
 }

@@ -4,7 +4,6 @@
 #include <ashlar/checkpoint.h>
 
 #include "rnn/data/batcher.h"
-#include "rnn/layer/blas.h"
 #include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
 #include "allocator/base/parse.h"
@@ -29,7 +28,8 @@ typedef struct command {
 /* The defaults, replaced by the values on the command line. */
 static command given;
 static const command defaults = {
-    .text = {.sampler = {.sampling = {.temperature = 0.7, .top_p = 1}, .seed = 1}, .bytes = 1000},
+    .text = {.sampler = {.sampling = {.temperature = 0.7, .top_p = 1}, .seed = 1, .count = 1},
+             .bytes = 1000},
 };
 
 static const ashlar_option options[] = {
@@ -46,6 +46,8 @@ static const ashlar_option options[] = {
     {"prime-file", "FILE", ASHLAR_OPTION_TEXT, &given.prime_file, 0, 0, "or a file's text"},
     {"seed", "N", ASHLAR_OPTION_SEED, &given.text.sampler.seed, 0, 0,
      "the same seed writes the same text"},
+    {"count", "N", ASHLAR_OPTION_COUNT, &given.text.sampler.count, 1, 10000,
+     "texts at once, each with the next seed"},
     {"device", "NAME", ASHLAR_OPTION_TEXT, &given.device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
     {"json", "FILE", ASHLAR_OPTION_TEXT, &given.json, 0, 0, "write speed and memory there"},
     {"help", NULL, ASHLAR_OPTION_FLAG, &given.wants_help, 0, 0, "print this"},
@@ -177,7 +179,6 @@ static int run_command(int argc, char **argv) {
         print_help();
         return 0;
     }
-    ashlar__blas_set_threads(1); /* a product of one row has no work for a second thread */
     ashlar_device *device = NULL;
     const int exit_status = ashlar__program_open_device(program, given.device, &device);
     if (exit_status != 0) {

@@ -3,8 +3,10 @@
 
 #include <unistd.h>
 
+#include "allocator/base/checked.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
+#include "allocator/base/host.h"
 #include "rnn/data/batcher.h"
 #include "rnn/programs/report.h"
 
@@ -19,17 +21,6 @@ static void put_symbol(FILE *out, int32_t symbol, bool is_terminal) {
     }
 }
 
-static ashlar_status write_prime(ashlar_text_sampler *sampler, FILE *out, bool is_terminal,
-                                 const ashlar_text_config *config) {
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; status == ASHLAR_OK && i < config->prime_bytes; i++) {
-        const int32_t symbol = (unsigned char)config->prime[i];
-        put_symbol(out, symbol, is_terminal);
-        status = ashlar__text_sampler_read(sampler, symbol);
-    }
-    return status;
-}
-
 static ashlar_text_memory read_memory(const ashlar_model *model) {
     ashlar_stats stats;
     ashlar_allocator_get_stats(model->allocator, &stats);
@@ -40,41 +31,115 @@ static ashlar_text_memory read_memory(const ashlar_model *model) {
     };
 }
 
-/* Write `bytes` drawn symbols. Stops when writing to `out` fails: its reader may be gone. */
-static ashlar_status write_drawn(ashlar_text_sampler *sampler, FILE *out, bool is_terminal,
-                                 const ashlar_model *model, size_t bytes,
-                                 ashlar_text_report *report) {
+/* The texts that are drawn. One is written as it comes; several lie in memory until all are drawn.
+ */
+typedef struct drawing {
+    const ashlar_text_config *config;
+    ashlar_text_sampler *sampler;
+    FILE *out;
+    bool is_terminal;
+    size_t count;       /* B */
+    int32_t *symbols;   /* [B], a step's */
+    unsigned char *all; /* [B, bytes]; NULL: one text */
+} drawing;
+
+static ashlar_status check_out(FILE *out) {
+    ASHLAR_FAIL_IF(ferror(out) != 0, ASHLAR_EIO,
+                   "the text could not be written; the disk is full, or its reader went away");
+    return ASHLAR_OK;
+}
+
+/* Let the model read the prime; one text begins with it at once. */
+static ashlar_status read_prime(const drawing *d) {
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; status == ASHLAR_OK && i < d->config->prime_bytes; i++) {
+        const int32_t symbol = (unsigned char)d->config->prime[i];
+        if (d->all == NULL) {
+            put_symbol(d->out, symbol, d->is_terminal);
+        }
+        status = ashlar__text_sampler_read(d->sampler, symbol);
+    }
+    return status;
+}
+
+/* Draw a step's symbols, step `i` of all, and write or keep them. Writing to `out` may fail: its
+ * reader may be gone. */
+static ashlar_status draw_step(const drawing *d, size_t i) {
+    ASHLAR_TRY(ashlar__text_sampler_next(d->sampler, d->symbols));
+    if (d->all == NULL) {
+        put_symbol(d->out, d->symbols[0], d->is_terminal);
+        return check_out(d->out);
+    }
+    for (size_t b = 0; b < d->count; b++) {
+        d->all[b * d->config->bytes + i] = (unsigned char)d->symbols[b];
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status draw(const drawing *d, const ashlar_model *model, ashlar_text_report *report) {
     ashlar_driver_counts before;
+    bool is_early = true;
     report->start = read_memory(model);
     ashlar_device_get_counts(model->device, &before);
     const double start_s = ashlar__clock_s();
-    for (size_t i = 1; i <= bytes; i++) {
-        int32_t symbol;
-        ASHLAR_TRY(ashlar__text_sampler_next(sampler, &symbol));
-        put_symbol(out, symbol, is_terminal);
-        ASHLAR_FAIL_IF(ferror(out) != 0, ASHLAR_EIO,
-                       "the text could not be written; the disk is full, or its reader went away");
-        if (i == ASHLAR_TEXT_EARLY_BYTES) {
+    for (size_t i = 0; i < d->config->bytes; i++) {
+        ASHLAR_TRY(draw_step(d, i));
+        if (is_early && (i + 1) * d->count >= ASHLAR_TEXT_EARLY_BYTES) {
             report->early = read_memory(model);
+            is_early = false;
         }
     }
-    report->bytes = bytes;
+    report->bytes = d->config->bytes * d->count;
     report->seconds = ashlar__clock_s() - start_s;
     report->calls = ashlar__phase_calls(model->device, &before);
     report->end = read_memory(model);
     return ASHLAR_OK;
 }
 
+/* Write the texts that were kept, each behind the prime. */
+static ashlar_status write_kept(const drawing *d) {
+    const ashlar_text_config *c = d->config;
+    for (size_t b = 0; b < d->count; b++) {
+        fputs(b > 0 ? "\n%\n" : "", d->out);
+        for (size_t i = 0; i < c->prime_bytes; i++) {
+            put_symbol(d->out, (unsigned char)c->prime[i], d->is_terminal);
+        }
+        for (size_t i = 0; i < c->bytes; i++) {
+            put_symbol(d->out, d->all[b * c->bytes + i], d->is_terminal);
+        }
+        ASHLAR_TRY(check_out(d->out));
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status open_drawing(drawing *d, ashlar_model *model) {
+    size_t all = 0;
+    ASHLAR_FAIL_IF(d->count > 1 && !ashlar__mul(d->count, d->config->bytes, &all), ASHLAR_EOVERFLOW,
+                   "%zu texts of %zu bytes are too many to address", d->count, d->config->bytes);
+    ASHLAR_TRY(ashlar__text_sampler_create(model, &d->config->sampler, &d->sampler));
+    ASHLAR_HOST_NEW(d->symbols, d->count, "no host memory for %zu texts", d->count);
+    if (d->count > 1) {
+        ASHLAR_HOST_NEW(d->all, all, "no host memory for %zu texts of %zu bytes", d->count,
+                        d->config->bytes);
+    }
+    return ASHLAR_OK;
+}
+
 ashlar_status ashlar__text_write(ashlar_model *model, FILE *out, const ashlar_text_config *config,
                                  ashlar_text_report *report) {
-    const bool is_terminal = isatty(fileno(out)) == 1;
     ashlar_text_report measured = {0};
-    ashlar_text_sampler *sampler = NULL;
-    ashlar_status status = ashlar__text_sampler_create(model, &config->sampler, &sampler);
-    ASHLAR_THEN(status, write_prime(sampler, out, is_terminal, config));
-    ASHLAR_THEN(status, write_drawn(sampler, out, is_terminal, model, config->bytes, &measured));
+    drawing d = {.config = config,
+                 .out = out,
+                 .is_terminal = isatty(fileno(out)) == 1,
+                 .count = config->sampler.count == 0 ? 1 : config->sampler.count};
+    ashlar_status status = open_drawing(&d, model);
+    ASHLAR_THEN(status, read_prime(&d));
+    ASHLAR_THEN(status, draw(&d, model, &measured));
+    ASHLAR_THEN(status, d.all == NULL ? ASHLAR_OK : write_kept(&d));
     fputc('\n', out);
-    ashlar__text_sampler_destroy(sampler);
+    ashlar__text_sampler_destroy(d.sampler);
+    ashlar__host_free(d.symbols);
+    ashlar__host_free(d.all);
     if (status == ASHLAR_OK && report != NULL) {
         *report = measured;
     }
@@ -122,6 +187,7 @@ static void put_config(ashlar_json_writer *w, const ashlar_model_config *m,
     ashlar__json_add_uint64(w, "top_k", c->sampler.sampling.top_k);
     ashlar__json_add_double(w, "top_p", c->sampler.sampling.top_p);
     ashlar__json_add_uint64(w, "seed", c->sampler.seed);
+    ashlar__json_add_uint64(w, "count", c->sampler.count);
     ashlar__json_add_uint64(w, "prime_bytes", c->prime_bytes);
     ashlar__json_close_object(w);
 }

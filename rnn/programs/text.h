@@ -11,7 +11,8 @@ typedef struct ashlar_text_config {
     ashlar_text_sampler_config sampler;
     const char *prime; /* [prime_bytes], text to begin with: the model reads it first */
     size_t prime_bytes;
-    size_t bytes; /* to write after the prime; the mark between records counts as one byte */
+    size_t bytes; /* to write after the prime, in each of sampler.count texts; the mark between
+                   * records counts as one byte */
 } ashlar_text_config;
 
 /* Reports give the memory at a text's start, after this many bytes, and at its end. */
@@ -25,7 +26,7 @@ typedef struct ashlar_text_memory {
 
 /* `start` and all counts are from the moment when the model has read the prime. */
 typedef struct ashlar_text_report {
-    size_t bytes; /* written since the start */
+    size_t bytes; /* written since the start, in all texts */
     double seconds;
     ashlar_text_memory start;
     ashlar_text_memory early; /* after byte ASHLAR_TEXT_EARLY_BYTES, if there is one */
@@ -34,11 +35,14 @@ typedef struct ashlar_text_report {
 } ashlar_text_report;
 
 /* Write the prime and the symbols that the model draws after it; the mark becomes a line
- * "%". A terminal gets no control characters except tabs and line ends.
+ * "%". A terminal gets no control characters except tabs and line ends. Several texts are drawn
+ * together, kept in host memory, and written one behind the other with a line "%" in between, each
+ * with the prime and as it would be alone.
  *
  * report   NULL: not wanted; written only on success
  *
- * Errors: those of the sampler; ASHLAR_EIO (`out` cannot be written; its error flag is set). */
+ * Errors: those of the sampler; ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW (several texts); ASHLAR_EIO
+ * (`out` cannot be written; its error flag is set). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__text_write(ashlar_model *model, FILE *out,
                                                    const ashlar_text_config *config,
                                                    ashlar_text_report *report);

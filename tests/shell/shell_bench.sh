@@ -235,10 +235,12 @@ keys = ["case", "operation", "subject", "ns", "ns_low", "ns_high", "bytes_per_s"
         "copy_bytes_per_s", "over_arena"]
 assert all(list(r) == keys and all(r[k] > 0 for k in keys[3:]) for r in rows), rows
 assert all(r["ns_low"] <= r["ns"] <= r["ns_high"] for r in rows), rows
-operations = ["adamw", "zero", "norm", "flatten", "replicate", "checkpoint"]
-subjects = ["arena", "per_tensor", "lists_of_36"]
+scattered = ["arena", "per_tensor", "lists_of_36"]
+subjects = {o: scattered for o in ("adamw", "zero", "norm", "flatten", "replicate")}
+subjects["checkpoint"] = scattered[:2]
+subjects["save_state"] = subjects["load_state"] = ["arena", "plain_file"]
 want = [(c, o, s) for c in ("100x128x128", "model", "10000_tensors", "large")
-        for o in operations for s in subjects if (o, s) != ("checkpoint", "lists_of_36")]
+        for o in subjects for s in subjects[o]]
 assert [tuple(list(r.values())[:3]) for r in rows] == want, rows
 END
 }
@@ -259,8 +261,18 @@ measures_rnns() {
 import json, sys
 result = json.load(open(sys.argv[1]))
 assert list(result) == ["schema", "processor", "products", "onednn", "torch", "threads",
-                        "rows"], result
+                        "rows", "samples"], result
 assert result["threads"] == 1
+samples = result["samples"]
+assert [(r["case"], r["subject"], r["texts"]) for r in samples] == [
+    ("sample_lstm_B1_H256_L2", "ashlar", 1), ("sample_lstm_B16_H256_L2", "ashlar", 16)], samples
+for r in samples:
+    assert list(r)[3:] == ["ns_step", "ns_step_low", "ns_step_high", "symbols_per_s", "read_bytes",
+                           "of_read", "read_bytes_per_s"] and all(x > 0 for x in list(r.values())[2:]), r
+    assert abs(r["symbols_per_s"] * r["ns_step"] / (r["texts"] * 1e9) - 1) < 1e-9, r
+    # By hand: W and R of both layers with two biases each, linear layer and bias, a row a text.
+    floats = 1024 * (64 + 256 + 256 + 256 + 4) + 256 * 257 + 64 * r["texts"]
+    assert r["read_bytes"] == 4 * floats, r
 rows = result["rows"]
 keys = ["case", "subject", "ms_forward", "ms_backward", "ms_step", "ms_step_low",
         "ms_step_high", "steps_per_s", "over_static", "over_onednn", "over_torch", "product_share",

@@ -89,6 +89,20 @@ begins() { # with the words that it was primed with
     [ "$bytes" -ge 305 ] || complain "$bytes bytes"
 }
 
+# Texts of one after the other, and of all at once: the same bytes.
+draws_together() { # OPTION...
+    : >"$scratch/one_by_one"
+    for seed in 5 6 7; do
+        [ "$seed" = 5 ] || printf '%%\n' >>"$scratch/one_by_one"
+        text "$scratch/a" --seed "$seed" --prime And "$@" || return
+        cat "$scratch/a" >>"$scratch/one_by_one"
+    done
+    text "$scratch/b" --seed 5 --count 3 --prime And --json "$json" "$@" || return
+    cmp "$scratch/one_by_one" "$scratch/b" || return
+    json_holds "$json" 'r["bytes"] == 900 and r["config"]["count"] == 3 and
+        r["wait_calls_after_start"] == 300 and r["allocations_after_start"] == 0'
+}
+
 takes_any_byte() {
     printf 'a\000\377' >"$scratch/prime"
     text "$scratch/a" --prime-file "$scratch/prime" --json "$json" || return
@@ -98,6 +112,8 @@ takes_any_byte() {
 }
 
 check 'a_text_begins_with_its_prime' begins
+check 'texts_drawn_together_are_those_drawn_alone' draws_together
+check 'at_a_high_temperature_too' draws_together --temperature 1.5 --top-k 50
 check 'a_prime_decides_what_follows' other --temperature 0 -- --temperature 0 --prime 'and '
 check 'a_file_primes_with_any_byte' takes_any_byte
 : >"$scratch/empty"
@@ -120,7 +136,7 @@ helps() {
     wide=$(awk 'length > 80' "$scratch/help")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
     for option in --model --bytes --temperature --top-k --top-p --prime --prime-file --seed \
-        --device --json -h, --version; do
+        --count --device --json -h, --version; do
         grep -q -e "^  $option " "$scratch/help" || complain "lacks $option" || return
     done
 }
@@ -150,6 +166,7 @@ check 'more_symbols_than_there_are_is_refused' bad --top-k 257
 check 'a_fraction_of_a_symbol_is_refused' bad --top-k 1.5
 check 'a_share_of_0_is_refused' bad --top-p 0
 check 'a_share_above_1_is_refused' bad --top-p 1.01
+check 'as_many_texts_as_nobody_wants_are_refused' bad --count 10001
 check 'a_text_of_0_bytes_is_refused' bad --bytes 0
 check 'a_seed_of_more_than_64_bits_is_refused' bad --seed 18446744073709551616
 check 'two_primes_are_refused' refuses 2 '--prime --prime-file' --model "$model" --prime a \

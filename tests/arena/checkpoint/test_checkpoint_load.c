@@ -4,6 +4,8 @@
  */
 #include "tests/arena/checkpoint/checkpoint_fixture.h"
 
+#include "arena/checkpoint/region_pieces.h"
+
 #include <sys/stat.h>
 
 #include "arena/compute/convert.h"
@@ -297,11 +299,13 @@ CASE(failing_host_memory_changes_nothing) {
     }
     CHECK(n > 4);
     REQUIRE(file != NULL);
+    ashlar__region_pieces_force(1);
     for (n = 1; n <= 2; n++) {
         HOST_FAILS_AT(
             n, CHECK(ashlar_checkpoint_load(arena, file, STATE, streams[0]) == ASHLAR_EHOSTMEM));
         CHECK(is_same(arena, &before));
     }
+    ashlar__region_pieces_force(0);
     CHECK(ashlar_checkpoint_load(arena, file, STATE, streams[0]) == ASHLAR_OK);
     memcpy(saved.bytes[ASHLAR_REGION_GRADIENTS], before.bytes[ASHLAR_REGION_GRADIENTS], REGION_MAX);
     CHECK(is_same(arena, &saved));
@@ -312,12 +316,16 @@ CASE_WITH(a_driver_that_fails_is_reported, set_up_all()) {
     static const int calls[] = {ASHLAR_DRIVER_FN_memcpy_htod_async,
                                 ASHLAR_DRIVER_FN_stream_synchronize};
     CHECK(save(STATE) == ASHLAR_OK);
+    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_stream_synchronize, 1, CU_UNKNOWN,
+                    CHECK(load(arena, STATE) == ASHLAR_EDRIVER)); /* the only call */
+    ashlar__region_pieces_force(1);
     for (size_t i = 0; i < 2; i++) {
         FOR_DRIVER_FAILURES(n, status, calls[i], load(arena, STATE)) {
             CHECK(n <= 5);
         }
         CHECK_ZU(n - 1, 4); /* once for each region: one copy of all of it */
     }
+    ashlar__region_pieces_force(0);
 }
 
 RUN_CASES()

@@ -4,6 +4,8 @@
  */
 #include "bench/arena/bench_arena.h"
 
+#include <sys/stat.h>
+
 #include "tests/allocator/core/allocator_fixture.h"
 #include "tests/text.h"
 
@@ -82,7 +84,7 @@ CASE(most_of_10000_tensors_have_some_hundred_elements) {
 }
 
 CASE_WITH(bytes_are_counted_as_the_table_says, set_up("memory=1GiB")) {
-    static const double accesses[] = {8, 1, 1, 2, 2, 2};
+    static const double accesses[] = {8, 1, 1, 2, 2, 2, 6, 6};
     size_t count;
     ashlar_arena_setup setup = {0};
     REQUIRE(ashlar__arena_setup_init(&setup, device, &ashlar__arena_cases(&count)[3], true) ==
@@ -109,6 +111,8 @@ CASE_WITH(every_runner_runs_every_operation_it_has, set_up("memory=1GiB")) {
     ashlar_allocator_get_stats(setup.allocator, &before);
     CHECK(!ashlar__arena_setup_has(&setup, ASHLAR_ARENA_RUNNER_LISTS,
                                    ASHLAR_ARENA_OPERATION_CHECKPOINT));
+    CHECK(!ashlar__arena_setup_has(&setup, ASHLAR_ARENA_RUNNER_FILE,
+                                   ASHLAR_ARENA_OPERATION_CHECKPOINT));
     for (unsigned op = 0; op < ASHLAR_ARENA_OPERATION_COUNT; op++) {
         for (unsigned r = 0; r < ASHLAR_ARENA_RUNNER_COUNT; r++) {
             if (ashlar__arena_setup_has(&setup, (ashlar_arena_runner)r,
@@ -125,6 +129,10 @@ CASE_WITH(every_runner_runs_every_operation_it_has, set_up("memory=1GiB")) {
           ashlar__per_tensor_view(setup.scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR],
                                   ASHLAR_REGION_PARAMETERS, 3)); /* for the next flatten */
     CHECK(access(setup.file, F_OK) == 0);
+    struct stat state, plain; /* as many elements; the checkpoint also has a header */
+    CHECK(stat(setup.state_file, &state) == 0 && stat(setup.plain_file, &plain) == 0);
+    CHECK_ZU((size_t)plain.st_size, 3 * 4 * (size_t)64 * 4096);
+    CHECK(state.st_size > plain.st_size && state.st_size < plain.st_size + 65536);
     char gone[sizeof setup.folder];
     memcpy(gone, setup.folder, sizeof gone);
     ashlar__arena_setup_finish(&setup);

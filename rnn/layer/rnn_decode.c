@@ -1,0 +1,230 @@
+/* rnn_decode.c - packs a language model's weights, and runs a time step with them; compiled for
+ * each element type and instruction set (real.h). */
+#include "rnn/layer/rnn_decode.h"
+
+#include <string.h>
+
+#include "allocator/base/check_level.h"
+#include "arena/compute/workers.h"
+#include "rnn/layer/panel.h"
+#include "rnn/layer/rnn_factor.h"
+
+static real *in_packed(const ashlar_decode_model *m, size_t offset) {
+    return (real *)(void *)((char *)m->packed + offset);
+}
+
+static const real *tensor_of(const ashlar_decode_model *m, size_t layer, ashlar_rnn_tensor tensor,
+                             ashlar_rnn_view *view) {
+    *view = ashlar_rnn_layout_view(m->layout, layer, tensor);
+    return (const real *)m->stack + view->offset;
+}
+
+/* ---- packing ---- */
+
+/* Pack the transpose of a matrix [rows, cols] of the weights. */
+static void pack(const real *weights, size_t rows, size_t cols, real *panels) {
+    pack_panels(true, rows, cols, weights, cols, cols * PANEL, panels);
+}
+
+static void pack_tensor(const ashlar_decode_model *m, size_t layer, ashlar_rnn_tensor tensor,
+                        size_t offset) {
+    ashlar_rnn_view view;
+    const real *const weights = tensor_of(m, layer, tensor, &view);
+    if (view.rows > 0) {
+        pack(weights, view.rows, view.cols, in_packed(m, offset));
+    }
+}
+
+/* bias [K] = for each column of gates, the sum of all biases that are added to it. */
+static void pack_bias(const ashlar_decode_model *m, size_t layer, real *bias) {
+    const ashlar_rnn_layout *const layout = m->layout;
+    const size_t hidden = layout->config.hidden;
+    const bool is_gru = layout->config.cell == ASHLAR_RNN_GRU;
+    ashlar_rnn_view w, r;
+    const real *const input = tensor_of(m, layer, ASHLAR_RNN_BW, &w);
+    const real *const recurrent = tensor_of(m, layer, ASHLAR_RNN_BR, &r);
+    memset(bias, 0, ashlar__decode_gate_width(layout) * sizeof(real));
+    for (size_t j = 0; j < w.rows; j++) {
+        bias[j] = input[j];
+    }
+    for (size_t j = 0; j < r.rows; j++) {
+        bias[is_gru && j >= 2 * hidden ? j + hidden : j] += recurrent[j];
+    }
+}
+
+static void pack_model(const ashlar_decode_model *m) {
+    const size_t layers = m->layout->config.layers;
+    ASHLAR_ASSERT(m->layout->config.dtype == REAL_DTYPE && m->layout->config.directions == 1);
+    for (size_t l = 0; l < layers; l++) {
+        const ashlar_decode_layer at = ashlar__decode_layer(m->layout, l);
+        pack_bias(m, l, in_packed(m, at.bias));
+        pack_tensor(m, l, ASHLAR_RNN_W, at.w);
+        pack_tensor(m, l, ASHLAR_RNN_R, at.r);
+        pack_tensor(m, l, ASHLAR_RNN_WP, at.wp);
+    }
+    pack(m->weight, m->classes, m->layout->state,
+         in_packed(m, ashlar__decode_layer(m->layout, layers - 1).end));
+}
+
+/* ---- a step ---- */
+
+/* The multiplications that are worth another thread: a microsecond or two of them. A thread that
+ * waits for its next piece spins (workers.h). */
+enum { PIECE_PRODUCTS = 1 << 15, FACTORS = 2 };
+
+/* c [B, columns] = or += a [B, depth] times a packed matrix. */
+typedef struct packed_product {
+    const real *panels;
+    size_t depth;
+    const real *a;
+    bool adds;
+    real *c;
+    size_t ldc;
+} packed_product;
+
+/* Products with the same columns, which the threads share, and perhaps a cell behind them. */
+typedef struct products {
+    size_t batch, columns, count, pieces;
+    const real *bias; /* [columns], what c begins with; NULL: nothing */
+    const cell_step
+        *step; /* columns are those of this cell's gates, which is run, too; NULL: none */
+    cell_function *cell;
+    packed_product of[FACTORS];
+} products;
+
+/* Compute columns first .. end - 1; `first` is a multiple of PANEL. */
+static void multiply_columns(const products *p, size_t first, size_t end) {
+    for (size_t b = 0; p->bias != NULL && b < p->batch; b++) {
+        memcpy(p->of[0].c + b * p->of[0].ldc + first, p->bias + first,
+               (end - first) * sizeof(real));
+    }
+    for (size_t k = 0; k < p->count; k++) {
+        const packed_product *const one = &p->of[k];
+        multiply_packed(p->batch, end - first, one->depth, one->a, one->depth,
+                        one->panels + first * one->depth, one->adds, one->c + first, one->ldc);
+    }
+}
+
+/* Piece i of the panels in `count` columns. */
+static size_t edge(const products *p, size_t count, size_t i) {
+    const size_t at = (count + PANEL - 1) / PANEL * i / p->pieces * PANEL;
+    return at < count ? at : count;
+}
+
+static void run_piece(void *context, size_t i) {
+    const products *const p = context;
+    multiply_columns(p, edge(p, p->columns, i), edge(p, p->columns, i + 1));
+}
+
+/* A piece is the same units of every gate, whose panels begin where the gates do; so the cell can
+ * follow without a wait for other threads. */
+static void run_cell_piece(void *context, size_t i) {
+    const products *const p = context;
+    const size_t hidden = p->step->hidden;
+    const size_t first = edge(p, hidden, i), end = edge(p, hidden, i + 1);
+    cell_step step = *p->step;
+    for (size_t gate = 0; gate < p->columns; gate += hidden) {
+        multiply_columns(p, gate + first, gate + end);
+    }
+    step.unit = first;
+    step.units = end - first;
+    ASHLAR_CHECK2(end > first);
+    p->cell(&step, (some_rows){0, 1, p->batch});
+}
+
+/* How many threads should share the products, of at most `panels` pieces. */
+static size_t count_pieces(const products *p, size_t panels) {
+    const size_t threads = ashlar__workers_count();
+    size_t depth = 0;
+    for (size_t k = 0; k < p->count; k++) {
+        depth += p->of[k].depth;
+    }
+    const size_t worth = p->batch * p->columns * depth / PIECE_PRODUCTS;
+    const size_t most = threads < panels ? threads : panels;
+    return worth < 1 ? 1 : worth < most ? worth : most;
+}
+
+static void run_products(products p) {
+    if (p.step != NULL && p.step->hidden % PANEL == 0) {
+        p.pieces = count_pieces(&p, p.step->hidden / PANEL);
+        ashlar__workers_run(p.pieces, run_cell_piece, &p);
+        return;
+    }
+    p.pieces = count_pieces(&p, (p.columns + PANEL - 1) / PANEL);
+    ashlar__workers_run(p.pieces, run_piece, &p);
+    if (p.step != NULL) {
+        p.cell(p.step, (some_rows){0, 1, p.batch});
+    }
+}
+
+static real *work_at(const ashlar_decode_args *args, size_t offset) {
+    return (real *)(void *)((char *)args->work + offset);
+}
+
+/* Run layer l on x [B, in(l)]. Returns its output. */
+static const real *run_layer_once(const ashlar_decode_args *args, const ashlar_decode_work *work,
+                                  size_t l, const real *x) {
+    const ashlar_decode_model *const m = &args->model;
+    const ashlar_rnn_config *const config = &m->layout->config;
+    const size_t hidden = config->hidden, state = m->layout->state, batch = args->batch;
+    const size_t gate_rows = ashlar__decode_gate_rows(m->layout);
+    const size_t width = ashlar__decode_gate_width(m->layout);
+    const bool has_sums = config->cell == ASHLAR_RNN_GRU, is_projected = config->projection > 0;
+    const bool is_lstm = config->cell == ASHLAR_RNN_LSTM;
+    const ashlar_decode_layer at = ashlar__decode_layer(m->layout, l);
+    real *const gates = work_at(args, work->gates), *const sums = work_at(args, work->sums);
+    const real *const h = (const real *)args->h + l * batch * state;
+    real *const next_h = (real *)args->next_h + l * batch * state;
+    const cell_step step = {
+        .hidden = hidden,
+        .bias = in_packed(m, at.bias),
+        .gates = gates,
+        .sums = sums,
+        .state = h,
+        .cell = is_lstm ? (const real *)args->c + l * batch * hidden : NULL,
+        .next_cell = is_lstm ? (real *)args->next_c + l * batch * hidden : NULL,
+        .output = is_projected ? work_at(args, work->full) : next_h,
+    };
+    run_products((products){
+        .batch = batch,
+        .columns = gate_rows,
+        .count = 2,
+        .step = &step,
+        .cell = cell_forward[config->cell],
+        .of = {{in_packed(m, at.w), l == 0 ? config->input : state, x, false, gates, width},
+               {in_packed(m, at.r), state, h, !has_sums, has_sums ? sums : gates,
+                has_sums ? gate_rows : width}}});
+    if (is_projected) {
+        run_products(
+            (products){.batch = batch,
+                       .columns = state,
+                       .count = 1,
+                       .of = {{in_packed(m, at.wp), hidden, step.output, false, next_h, state}}});
+    }
+    return next_h;
+}
+
+static void step_model(const ashlar_decode_args *args) {
+    const ashlar_decode_model *const m = &args->model;
+    const ashlar_rnn_config *const config = &m->layout->config;
+    const ashlar_decode_work work = ashlar__decode_work(m->layout, args->batch);
+    const size_t layers = config->layers, input = config->input;
+    real *const rows = work_at(args, work.x);
+    for (size_t b = 0; b < args->batch; b++) {
+        const size_t token = (size_t)args->tokens[b];
+        ASHLAR_ASSERT(token < m->classes);
+        memcpy(rows + b * input, (const real *)m->table + token * input, input * sizeof(real));
+    }
+    const real *x = rows;
+    for (size_t l = 0; l < layers; l++) {
+        x = run_layer_once(args, &work, l, x);
+    }
+    run_products((products){.batch = args->batch,
+                            .columns = m->classes,
+                            .count = 1,
+                            .bias = m->bias,
+                            .of = {{in_packed(m, ashlar__decode_layer(m->layout, layers - 1).end),
+                                    m->layout->state, x, true, args->logits, m->classes}}});
+}
+
+const ashlar_decoder ASHLAR_VARIANT(ashlar__decoder) = {.pack = pack_model, .step = step_model};

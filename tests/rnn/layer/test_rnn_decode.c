@@ -1,0 +1,242 @@
+/*
+ * test_rnn_decode.c - a decoder's steps have the bits of one long forward pass, whatever the batch
+ * and the threads.
+ */
+#include "tests/rnn/layer/set_fixture.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/base/random.h"
+#include "arena/compute/workers.h"
+#include "rnn/layer/ops_cpu.h"
+#include "rnn/layer/rnn_cpu.h"
+#include "rnn/layer/rnn_decode.h"
+
+enum { STEPS = 6, GUARD_BYTES = 64, GUARD = 0x5a, BLOCKS_MAX = 64 };
+
+/* ---- memory with guards behind it ---- */
+
+static struct {
+    unsigned char *at;
+    size_t bytes;
+} blocks[BLOCKS_MAX];
+static size_t block_count;
+
+/* Bytes of ones are NaN: what is read before it is written is seen. */
+static void *take(size_t bytes) {
+    const size_t whole = (bytes + 63) / 64 * 64 + GUARD_BYTES;
+    unsigned char *at = aligned_alloc(64, whole);
+    CHECK(at != NULL && block_count < BLOCKS_MAX);
+    memset(at, 0xff, whole);
+    memset(at + bytes, GUARD, GUARD_BYTES);
+    blocks[block_count].at = at;
+    blocks[block_count++].bytes = bytes;
+    return at;
+}
+
+static void give_all(void) {
+    while (block_count-- > 0) {
+        size_t wrong = 0;
+        for (size_t i = 0; i < GUARD_BYTES; i++) {
+            wrong += blocks[block_count].at[blocks[block_count].bytes + i] != GUARD;
+        }
+        CHECK_ZU(wrong, 0);
+        free(blocks[block_count].at);
+    }
+    block_count = 0;
+}
+
+static void *take_values(ashlar_dtype dtype, size_t count, double width, ashlar_random *random) {
+    void *const out = take(count * ashlar_dtype_bytes(dtype));
+    for (size_t i = 0; i < count; i++) {
+        const double value = width * (2 * ashlar__random_uniform(random) - 1);
+        if (dtype == ASHLAR_F32) {
+            ((float *)out)[i] = (float)value;
+        } else {
+            ((double *)out)[i] = value;
+        }
+    }
+    return out;
+}
+
+/* ---- both ways ---- */
+
+typedef struct sizes {
+    size_t classes, batch, threads;
+} sizes;
+
+/* What a text's steps leave: logits [STEPS, B, V], and the last states. */
+typedef struct results {
+    char *logits, *h, *c;
+} results;
+
+static results take_results(const ashlar_rnn_layout *layout, const sizes *s) {
+    const size_t item = ashlar_dtype_bytes(layout->config.dtype);
+    const size_t rows = layout->config.layers * s->batch * item;
+    return (results){.logits = take(STEPS * s->batch * s->classes * item),
+                     .h = take(rows * layout->state),
+                     .c = take(rows * layout->config.hidden)};
+}
+
+static void *take_zeros(size_t bytes) {
+    return memset(take(bytes), 0, bytes);
+}
+
+/* One forward pass over all steps, as a training runs it. */
+static void pass(const ashlar_decode_model *m, const sizes *s, const int32_t *tokens,
+                 results *out) {
+    const ashlar_rnn_layout *const layout = m->layout;
+    const ashlar_dtype dtype = layout->config.dtype;
+    const size_t item = ashlar_dtype_bytes(dtype), input = layout->config.input;
+    const size_t rows = STEPS * s->batch;
+    size_t reserve = 0, work = 0;
+    int32_t lengths[16];
+    for (size_t b = 0; b < s->batch; b++) {
+        lengths[b] = STEPS;
+    }
+    char *const x = take(rows * input * item), *const y = take(rows * layout->output * item);
+    for (size_t i = 0; i < rows; i++) {
+        memcpy(x + i * input * item, (const char *)m->table + (size_t)tokens[i] * input * item,
+               input * item);
+    }
+    CHECK(ashlar__rnn_cpu_sizes(layout, STEPS, s->batch, false, &reserve, &work) == ASHLAR_OK);
+    const ashlar_rnn_cpu_args args = {
+        .layout = layout,
+        .steps = STEPS,
+        .batch = s->batch,
+        .lengths = lengths,
+        .b = {.work = take(work),
+              .x = x,
+              .weights = m->stack,
+              .y = y,
+              .hy = out->h,
+              .cy = layout->config.cell == ASHLAR_RNN_LSTM ? out->c : NULL}};
+    const ashlar_linear_args linear = {.rows = rows,
+                                       .in = layout->output,
+                                       .out = s->classes,
+                                       .x = y,
+                                       .weight = m->weight,
+                                       .bias = m->bias,
+                                       .y = out->logits};
+    ashlar__rnn_cpu_passes_of(dtype)[ASHLAR_RNN_FORWARD](&args);
+    (dtype == ASHLAR_F32 ? ashlar__linear_forward_f32 : ashlar__linear_forward_f64)(&linear);
+}
+
+/* The same step by step. */
+static void decode(const ashlar_decode_model *m, const sizes *s, const int32_t *tokens,
+                   results *out) {
+    const ashlar_rnn_layout *const layout = m->layout;
+    const size_t item = ashlar_dtype_bytes(layout->config.dtype);
+    const size_t h_bytes = layout->config.layers * s->batch * layout->state * item;
+    const size_t c_bytes = layout->config.layers * s->batch * layout->config.hidden * item;
+    const bool is_lstm = layout->config.cell == ASHLAR_RNN_LSTM;
+    const ashlar_decoder *const decoder = ashlar__decoder_of(layout->config.dtype);
+    void *const h[] = {take_zeros(h_bytes), take(h_bytes)};
+    void *const c[] = {take_zeros(c_bytes), take(c_bytes)};
+    ashlar_decode_args args = {.model = *m, .batch = s->batch};
+    args.model.packed = take(ashlar__decode_packed_bytes(layout, s->classes));
+    args.work = take(ashlar__decode_work_bytes(layout, s->batch));
+    decoder->pack(&args.model);
+    for (size_t t = 0; t < STEPS; t++) {
+        args.tokens = tokens + t * s->batch;
+        args.h = h[t % 2];
+        args.next_h = h[1 - t % 2];
+        args.c = is_lstm ? c[t % 2] : NULL;
+        args.next_c = is_lstm ? c[1 - t % 2] : NULL;
+        args.logits = out->logits + t * s->batch * s->classes * item;
+        decoder->step(&args);
+    }
+    memcpy(out->h, h[STEPS % 2], h_bytes);
+    memcpy(out->c, c[STEPS % 2], c_bytes);
+}
+
+static void check_decoder(const ashlar_rnn_config *config, const sizes *s) {
+    ashlar_rnn_layout layout;
+    ashlar_random random;
+    int32_t tokens[STEPS * 16];
+    ashlar__random_init(&random, 11);
+    REQUIRE(ashlar_rnn_layout_init(&layout, config) == ASHLAR_OK && s->batch <= 16);
+    const ashlar_dtype dtype = config->dtype;
+    const size_t item = ashlar_dtype_bytes(dtype);
+    const ashlar_decode_model model = {
+        .layout = &layout,
+        .classes = s->classes,
+        .table = take_values(dtype, s->classes * config->input, 1, &random),
+        .stack = take_values(dtype, layout.elements, 0.2, &random),
+        .weight = take_values(dtype, s->classes * layout.output, 0.3, &random),
+        .bias = take_values(dtype, s->classes, 0.3, &random),
+    };
+    for (size_t i = 0; i < STEPS * s->batch; i++) {
+        tokens[i] = (int32_t)ashlar__random_below(&random, s->classes);
+    }
+    results want = take_results(&layout, s), got = take_results(&layout, s);
+    ashlar__workers_set_count(1);
+    pass(&model, s, tokens, &want);
+    ashlar__workers_set_count(s->threads);
+    decode(&model, s, tokens, &got);
+    ashlar__workers_set_count(0);
+    CHECK(memcmp(got.logits, want.logits, STEPS * s->batch * s->classes * item) == 0);
+    CHECK(memcmp(got.h, want.h, config->layers * s->batch * layout.state * item) == 0);
+    CHECK(config->cell != ASHLAR_RNN_LSTM ||
+          memcmp(got.c, want.c, config->layers * s->batch * config->hidden * item) == 0);
+    give_all();
+}
+
+/* ---- cases ---- */
+
+/* Widths of whole panels, in which a cell is cut, and others; more columns than one depth. */
+static const size_t WIDTHS[][2] = {{7, 5}, {33, 64}, {300, 96}, {3, 288}, {64, 258}};
+enum { WIDTH_COUNT = sizeof WIDTHS / sizeof WIDTHS[0] };
+
+static void check_cells(ashlar_dtype dtype, size_t batch, size_t threads) {
+    for (unsigned i = 0; i < 4 * (unsigned)ASHLAR_RNN_CELL_COUNT * WIDTH_COUNT; i++) {
+        const ashlar_rnn_config config = {.input = WIDTHS[i % WIDTH_COUNT][0],
+                                          .hidden = WIDTHS[i % WIDTH_COUNT][1],
+                                          .layers = 1 + i % 3,
+                                          .dtype = dtype,
+                                          .cell = (ashlar_rnn_cell)(i / WIDTH_COUNT / 4),
+                                          .bias = (ashlar_rnn_bias)(i / WIDTH_COUNT % 4)};
+        check_decoder(&config,
+                      &(sizes){.classes = 19 + i % 80, .batch = batch, .threads = threads});
+    }
+}
+
+CASE(steps_have_the_bits_of_a_pass_with_every_cell_and_bias) {
+    check_cells(ASHLAR_F32, 1, 1);
+    check_cells(ASHLAR_F64, 1, 1);
+}
+
+CASE(so_they_do_with_any_batch) {
+    check_cells(ASHLAR_F32, 2, 1);
+    check_cells(ASHLAR_F32, 5, 1);
+    check_cells(ASHLAR_F32, 16, 1);
+    check_cells(ASHLAR_F64, 3, 1);
+}
+
+CASE(and_with_any_number_of_threads) {
+    check_cells(ASHLAR_F32, 1, 2);
+    check_cells(ASHLAR_F32, 1, 5);
+    check_cells(ASHLAR_F32, 16, 3);
+    check_cells(ASHLAR_F64, 4, 2);
+}
+
+CASE(and_with_a_projection) {
+    for (size_t i = 0; i < 3 * WIDTH_COUNT; i++) {
+        const size_t hidden = WIDTHS[i % WIDTH_COUNT][1];
+        const ashlar_rnn_config config = {.input = WIDTHS[i % WIDTH_COUNT][0],
+                                          .hidden = hidden,
+                                          .layers = 1 + i % 3,
+                                          .dtype = i % 2 == 0 ? ASHLAR_F32 : ASHLAR_F64,
+                                          .projection = 1 + hidden / 2};
+        check_decoder(&config, &(sizes){.classes = 70, .batch = 1 + i % 4, .threads = 1 + i % 3});
+    }
+}
+
+CASE(the_cpu_has_no_decoder_for_other_types) {
+    CHECK(ashlar__decoder_of(ASHLAR_F16) == NULL && ashlar__decoder_of(ASHLAR_BF16) == NULL);
+    CHECK(ashlar__decoder_of(ASHLAR_F32) != ashlar__decoder_of(ASHLAR_F64));
+}
+
+RUN_CASES_OF_SET()
