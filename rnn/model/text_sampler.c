@@ -27,10 +27,11 @@ enum {
     ARRAY_COUNT
 };
 
-/* A step of the decoder, as it is launched. */
+/* A step of the decoder, as it is launched. It may run when the model is gone. */
 typedef struct decode_call {
     const ashlar_decoder *decoder;
-    ashlar_decode_args args; /* tokens are set later, to this struct's copy */
+    ashlar_rnn_layout layout;
+    ashlar_decode_args args; /* tokens and layout are set later, to those of this struct's copy */
     int32_t tokens[];        /* [B] */
 } decode_call;
 
@@ -135,7 +136,9 @@ static ashlar_status take_host_memory(ashlar_text_sampler *s,
 
 static void run_pack(void *copied) {
     const decode_call *const call = copied;
-    call->decoder->pack(&call->args.model);
+    ashlar_decode_model model = call->args.model;
+    model.layout = &call->layout;
+    call->decoder->pack(&model);
 }
 
 /* Queue the packing of the weights. */
@@ -143,8 +146,8 @@ static ashlar_status pack_weights(ashlar_text_sampler *s) {
     const ashlar_model *m = s->model;
     s->logits = array(s, LOGITS);
     s->call->decoder = s->decoder;
-    s->call->args = (ashlar_decode_args){.model = {.layout = ashlar_rnn_layout_of(m->rnn),
-                                                   .classes = m->config.classes,
+    s->call->layout = *ashlar_rnn_layout_of(m->rnn);
+    s->call->args = (ashlar_decode_args){.model = {.classes = m->config.classes,
                                                    .table = m->parameters.embedding,
                                                    .stack = m->parameters.stack,
                                                    .weight = m->parameters.weight,
@@ -252,6 +255,7 @@ static void run_step(void *copied) {
     const decode_call *const call = copied;
     ashlar_decode_args args = call->args;
     args.tokens = call->tokens;
+    args.model.layout = &call->layout;
     call->decoder->step(&args);
 }
 
