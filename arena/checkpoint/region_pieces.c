@@ -30,11 +30,11 @@ ashlar_status ashlar__region_pieces_init(ashlar_region_pieces *p, ashlar_device 
 }
 
 ashlar_status ashlar__region_pieces_wait(ashlar_region_pieces *p) {
-    if (!p->is_pending) {
-        return ASHLAR_OK;
+    if (p->is_pending) { /* still, if the wait fails: finish() tries again */
+        ASHLAR_TRY(ashlar_stream_synchronize(p->device, p->stream));
+        p->is_pending = false;
     }
-    p->is_pending = false;
-    return ashlar_stream_synchronize(p->device, p->stream);
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__region_pieces_finish(ashlar_region_pieces *p) {
