@@ -287,3 +287,26 @@ void ashlar__workers_share(size_t count, size_t least,
     shared_items s = {.fn = fn, .context = context, .each = count / runs, .longer = count % runs};
     ashlar__workers_run(runs, run_items, &s);
 }
+
+/* The columns of a matrix, in whole cache lines. */
+typedef struct shared_columns {
+    void (*fn)(void *context, size_t first, size_t end);
+    void *context;
+    size_t count, line; /* columns in all, and in a line */
+} shared_columns;
+
+static void run_lines(void *context, size_t first_line, size_t end_line) {
+    const shared_columns *const s = context;
+    const size_t end = end_line * s->line;
+    s->fn(s->context, first_line * s->line, end < s->count ? end : s->count);
+}
+
+void ashlar__workers_share_columns(size_t rows, size_t columns, size_t item, size_t least,
+                                   void (*fn)(void *context, size_t first, size_t end),
+                                   void *context) {
+    ASHLAR_CHECK2(item > 0 && ASHLAR_CACHE_LINE % item == 0);
+    const size_t line = ASHLAR_CACHE_LINE / item, elements = (rows > 0 ? rows : 1) * line;
+    shared_columns s = {.fn = fn, .context = context, .count = columns, .line = line};
+    ashlar__workers_share((columns + line - 1) / line, (least + elements - 1) / elements, run_lines,
+                          &s);
+}

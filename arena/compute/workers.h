@@ -25,11 +25,19 @@ enum { ASHLAR_WORKERS_MAX = 256 };
  * The caller does not wait for a thread that wakes too late to find work. */
 void ashlar__workers_run(size_t count, void (*fn)(void *context, size_t i), void *context);
 
-/* Share the items 0 .. count - 1: call fn(context, first, end) for runs of them that cover all, each
- * of at least `least` > 0 items, which should be worth waking a thread for, and at most one for each
- * thread. Results may not depend on how many runs there are. The rest is as above. */
+/* Share the items 0 .. count - 1: call fn(context, first, end) for runs of them that cover all,
+ * each of at least `least` > 0 items, which should be worth waking a thread for, and at most one
+ * for each thread. Results may not depend on how many runs there are. The rest is as above. */
 void ashlar__workers_share(size_t count, size_t least,
                            void (*fn)(void *context, size_t first, size_t end), void *context);
+
+/* Share the columns of a matrix of elements of `item` bytes, a divisor of a cache line: call
+ * fn(context, first, end) for runs of columns, in whole lines but for the last, and each of at
+ * least `least` > 0 elements. A sum over the rows is then in their order, whatever the number of
+ * runs. */
+void ashlar__workers_share_columns(size_t rows, size_t columns, size_t item, size_t least,
+                                   void (*fn)(void *context, size_t first, size_t end),
+                                   void *context);
 
 /* How many threads share one work, the caller's included: at least 1. Threads: any. */
 size_t ashlar__workers_count(void);

@@ -111,24 +111,11 @@ static size_t rows_worth(size_t least, size_t width) {
     return (least + width - 1) / width;
 }
 
-/* Sums over rows are shared by columns, so that each runs in the order of the rows. A run of
- * columns is made of whole cache lines. */
-enum { LINE_COLUMNS = 64 / sizeof(real) };
-
-typedef struct column_run {
-    size_t first, end;
-} column_run;
-
-static column_run columns_of(size_t first_line, size_t end_line, size_t width) {
-    const size_t end = end_line * LINE_COLUMNS;
-    return (column_run){first_line * LINE_COLUMNS, end < width ? end : width};
-}
-
+/* Sums over rows are shared by columns, so that each runs in the order of the rows. */
 static void share_columns(size_t rows, size_t width, void (*fn)(void *, size_t, size_t),
                           const void *args) {
-    const size_t lines = (width + LINE_COLUMNS - 1) / LINE_COLUMNS;
-    ashlar__workers_share(lines, rows_worth(ADDED_LEAST, (rows > 0 ? rows : 1) * LINE_COLUMNS), fn,
-                          (void *)(uintptr_t)args); /* nobody writes to them */
+    ashlar__workers_share_columns(rows, width, sizeof(real), ADDED_LEAST, fn,
+                                  (void *)(uintptr_t)args); /* nobody writes to them */
 }
 
 static void gather_rows(void *context, size_t first, size_t end) {
@@ -155,7 +142,6 @@ void REAL(ashlar__embedding_forward)(const ashlar_embedding_args *args) {
 
 static void scatter_columns(void *context, size_t first, size_t end) {
     const ashlar_embedding_args *const args = context;
-    const column_run columns = columns_of(first, end, args->width);
     const real *const dout = args->dout;
     real *const dtable = args->dtable;
     for (size_t at = 0; at < args->steps * args->batch; at++) {
@@ -164,8 +150,7 @@ static void scatter_columns(void *context, size_t first, size_t end) {
         }
         const size_t token = (size_t)args->tokens[at];
         ASHLAR_ASSERT(token < args->classes);
-        add_row(dtable + token * args->width + columns.first,
-                dout + at * args->width + columns.first, columns.end - columns.first);
+        add_row(dtable + token * args->width + first, dout + at * args->width + first, end - first);
     }
 }
 
@@ -192,11 +177,9 @@ void REAL(ashlar__linear_forward)(const ashlar_linear_args *args) {
 
 static void add_bias_columns(void *context, size_t first, size_t end) {
     const ashlar_linear_args *const args = context;
-    const column_run columns = columns_of(first, end, args->out);
     for (size_t row = 0; row < args->rows; row++) {
-        add_row((real *)args->dbias + columns.first,
-                (const real *)args->dy + row * args->out + columns.first,
-                columns.end - columns.first);
+        add_row((real *)args->dbias + first, (const real *)args->dy + row * args->out + first,
+                end - first);
     }
 }
 

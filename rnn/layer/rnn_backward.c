@@ -118,10 +118,9 @@ static void add_recurrent(const ashlar_rnn_rows *batch, const layer_part *part, 
     }
 }
 
-/* The sums of all columns of gate gradients. Threads share the columns, LINE_COLUMNS at once, so
- * that each sum is in the order of the rows; ADDED_LEAST elements are about ten microseconds of
- * work. */
-enum { LINE_COLUMNS = 64 / sizeof(real), ADDED_LEAST = 1 << 15 };
+/* The sums of all columns of gate gradients. Threads share the columns, so that each sum is in the
+ * order of the rows; ADDED_LEAST elements are about ten microseconds of work. */
+enum { ADDED_LEAST = 1 << 15 };
 
 typedef struct column_sums {
     const real *rows;
@@ -129,10 +128,9 @@ typedef struct column_sums {
     real *sum; /* [width] */
 } column_sums;
 
-static void add_columns(void *context, size_t first_line, size_t end_line) {
+static void add_columns(void *context, size_t first, size_t end) {
     const column_sums *const c = context;
-    const size_t first = first_line * LINE_COLUMNS, last = end_line * LINE_COLUMNS;
-    const size_t columns = (last < c->width ? last : c->width) - first;
+    const size_t columns = end - first;
     real *restrict const sum = c->sum + first;
     memset(sum, 0, columns * sizeof(real));
     for (size_t row = 0; row < c->count; row++) {
@@ -148,9 +146,7 @@ static void add_bias(const ashlar_rnn_rows *batch, const layer_part *part, real 
                      real *restrict dweights) {
     const ashlar_rnn_view w = part->place[ASHLAR_RNN_BW], r = part->place[ASHLAR_RNN_BR];
     column_sums c = {part->gates, batch->row_count, batch->gate_width, sum};
-    const size_t line = batch->row_count * LINE_COLUMNS; /* elements; at least one sequence runs */
-    ashlar__workers_share((c.width + LINE_COLUMNS - 1) / LINE_COLUMNS,
-                          (ADDED_LEAST + line - 1) / line, add_columns, &c);
+    ashlar__workers_share_columns(c.count, c.width, sizeof(real), ADDED_LEAST, add_columns, &c);
     for (size_t j = 0; j < w.rows; j++) {
         dweights[w.offset + j] += sum[j];
     }

@@ -83,13 +83,18 @@ static bool map_slice(ashlar_rnn_rows *b, size_t rows, size_t state_rows) {
     return slice.fits;
 }
 
-/* Room for the panels of a matrix or of its transpose, whichever need more: one size for every
- * pass. Panels count as wide as those of the widest instruction set, so sizes are equal everywhere.
- */
-static size_t place_panels(room *r, size_t rows, size_t cols, size_t item) {
+/* Elements of a matrix [depth, columns], of less than 2^31 weights, in panels. Panels count as wide
+ * as those of the widest instruction set, so sizes are equal everywhere. */
+static size_t panel_elements(size_t columns, size_t depth, size_t item) {
     const size_t wide = 2 * ASHLAR_VECTOR_BYTES_MAX / item;
-    const size_t plain = (cols + wide - 1) / wide * wide * rows; /* of less than 2^31 weights */
-    const size_t transposed = (rows + wide - 1) / wide * wide * cols;
+    return (columns + wide - 1) / wide * wide * depth;
+}
+
+/* Room for the panels of a matrix or of its transpose, whichever need more: one size for every
+ * pass. */
+static size_t place_panels(room *r, size_t rows, size_t cols, size_t item) {
+    const size_t plain = panel_elements(cols, rows, item);
+    const size_t transposed = panel_elements(rows, cols, item);
     return place(r, plain > transposed ? plain : transposed, 1, item);
 }
 
@@ -224,11 +229,8 @@ static size_t align_up(size_t bytes) {
     return (bytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
 }
 
-/* Bytes of a matrix [depth, columns] in panels. Panels count as wide as those of the widest
- * instruction set, so sizes are equal everywhere. */
 static size_t panel_bytes(size_t columns, size_t depth, size_t item) {
-    const size_t wide = 2 * ASHLAR_VECTOR_BYTES_MAX / item;
-    return align_up((columns + wide - 1) / wide * wide * depth * item);
+    return align_up(panel_elements(columns, depth, item) * item);
 }
 
 /* The offsets of a layer whose weights begin at 0. */

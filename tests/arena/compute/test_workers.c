@@ -89,6 +89,38 @@ CASE(items_are_shared_in_runs_that_are_worth_a_thread) {
     }
 }
 
+/* Called for each run of columns: these begin at lines, and end there or at the last column. */
+typedef struct column_check {
+    size_t columns, line;
+    _Atomic size_t wrong;
+} column_check;
+
+static void take_columns(void *context, size_t first, size_t end) {
+    column_check *const c = context;
+    if (first % c->line != 0 || (end % c->line != 0 && end != c->columns) || end > c->columns) {
+        atomic_fetch_add(&c->wrong, 1);
+    }
+    for (size_t i = first; i < end; i++) {
+        calls[i]++;
+    }
+}
+
+CASE(columns_are_shared_in_whole_cache_lines) {
+    for (size_t threads = 1; threads <= THREADS; threads++) {
+        ashlar__workers_set_count(threads);
+        for (size_t columns = 0; columns < 100; columns++) {
+            column_check c = {.columns = columns, .line = columns % 2 == 0 ? 16 : 8};
+            memset(calls, 0, sizeof calls);
+            ashlar__workers_share_columns(columns % 5, columns, 64 / c.line, 1 + columns % 40,
+                                          take_columns, &c);
+            for (size_t i = 0; i < PIECES; i++) {
+                c.wrong += calls[i] != (i < columns);
+            }
+            CHECK_ZU(c.wrong, 0);
+        }
+    }
+}
+
 CASE(work_goes_on_after_the_threads_have_slept) {
     ashlar__workers_set_count(THREADS);
     for (int turn = 0; turn < 5; turn++) {
