@@ -38,7 +38,7 @@ static bool is_bound(size_t count, size_t bound) {
 }
 
 CASE(no_plan_is_below_the_bound_of_any_window) {
-    for (int round = 0; round < 3000; round++) {
+    for (int round = 0; round < CHECK_SANITIZED(3000, 300); round++) {
         const size_t count = pack_draw(4, 7);
         draw_buffers(buffers, count, round % 2 == 0 ? 9 : 4, pack_draw(5, 12));
         for (uint32_t width = 4; width <= 8; width++) {
@@ -51,7 +51,7 @@ CASE(no_plan_is_below_the_bound_of_any_window) {
 CASE(some_bounds_are_above_the_peak_and_none_is_above_a_plan) {
     enum { LOOKS = 1 }; /* it tries all orders of twelve, for seconds */
     size_t above_peak = 0, narrow = 0, looks = 0;
-    for (int round = 0; round < 400; round++) {
+    for (int round = 0; round < CHECK_SANITIZED(400, 40); round++) {
         memcpy(buffers, hard, sizeof hard);
         for (size_t changes = pack_draw(0, 2); changes > 0; changes--) {
             ashlar_pack_buffer *b = &buffers[pack_draw(0, 11)];
@@ -83,7 +83,7 @@ CASE(a_window_proves_what_the_peak_does_not_show) {
 
 /* All buffers that are live at once are disjoint, each of them rounded up. */
 CASE(rounding_up_raises_the_bound) {
-    for (int round = 0; round < 500; round++) {
+    for (int round = 0; round < CHECK_SANITIZED(500, 50); round++) {
         const size_t count = pack_draw(4, 7);
         draw_buffers(buffers, count, 5 * UNITS, 9);
         const size_t peak = peak_of(buffers, count), bound = bound_of(count, 6, UNITS, SIZE_MAX);

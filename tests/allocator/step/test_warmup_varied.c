@@ -15,7 +15,7 @@
 
 enum { LAYERS_MAX = 8, CHUNKS_MAX = 8, KEPT_MAX = 3, LENGTHS_MAX = 40 };
 
-enum { PROGRAMS = CHECK_SANITIZED(60, 8) };
+enum { PROGRAMS = CHECK_SANITIZED(60, 3) };
 
 /* What a drawn program does in its steps. It follows from the seed, the length and the place in the
  * step alone. */

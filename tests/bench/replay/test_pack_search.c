@@ -114,7 +114,7 @@ static void draw_moved(uint64_t seed, size_t count) {
 CASE(what_is_called_impossible_is) {
     enum { MOVED = 12 };
     size_t impossible = 0;
-    for (uint64_t seed = 0; seed < 2000; seed++) {
+    for (uint64_t seed = 0; seed < CHECK_SANITIZED(2000, 200); seed++) {
         draw_moved(seed, MOVED);
         REQUIRE(begin(MOVED));
         const size_t peak = problem.peak_bytes;
@@ -133,7 +133,7 @@ CASE(what_is_called_impossible_is) {
 
 CASE(nothing_is_called_impossible_that_is_not) {
     size_t found = 0;
-    for (uint64_t seed = 0; seed < 600; seed++) {
+    for (uint64_t seed = 0; seed < CHECK_SANITIZED(600, 60); seed++) {
         const size_t count = 5 + (size_t)seed % 20;
         draw_loose(seed, count);
         REQUIRE(begin(count));

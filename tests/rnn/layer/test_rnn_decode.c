@@ -191,7 +191,8 @@ static const size_t WIDTHS[][2] = {{7, 5}, {33, 64}, {300, 96}, {3, 288}, {64, 2
 enum { WIDTH_COUNT = sizeof WIDTHS / sizeof WIDTHS[0] };
 
 static void check_cells(ashlar_dtype dtype, size_t batch, size_t threads) {
-    for (unsigned i = 0; i < 4 * (unsigned)ASHLAR_RNN_CELL_COUNT * WIDTH_COUNT; i++) {
+    for (unsigned i = 0; i < 4 * (unsigned)ASHLAR_RNN_CELL_COUNT * WIDTH_COUNT;
+         i += CHECK_SANITIZED(1, 7)) {
         const ashlar_rnn_config config = {.input = WIDTHS[i % WIDTH_COUNT][0],
                                           .hidden = WIDTHS[i % WIDTH_COUNT][1],
                                           .layers = 1 + i % 3,

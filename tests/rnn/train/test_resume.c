@@ -85,7 +85,8 @@ CASE(wherever_it_was_interrupted) {
 
 /* Moments in other places, rates of other courses. */
 CASE(with_every_optimizer_and_schedule) {
-    for (int i = 0; i < ASHLAR_OPTIMIZER_COUNT * ASHLAR_SCHEDULE_COUNT; i++) {
+    for (int i = 0; i < ASHLAR_OPTIMIZER_COUNT * ASHLAR_SCHEDULE_COUNT;
+         i += CHECK_SANITIZED(1, 4)) {
         ashlar_train_config config = config_of(STEPS);
         ashlar_optimizer_defaults((ashlar_optimizer_kind)(i % ASHLAR_OPTIMIZER_COUNT),
                                   &config.optimizer);

@@ -148,7 +148,7 @@ CASE(losses_and_test_are_those_of_the_parts) {
 
 /* Padding has targets and labels too: of some seed the same. */
 CASE(so_they_are_of_every_seed) {
-    for (uint64_t seed = 1; seed <= 24; seed++) {
+    for (uint64_t seed = 1; seed <= CHECK_SANITIZED(24, 6); seed++) {
         ashlar_train_config config = small_config(2);
         config.seed = seed;
         check_against_reference(&config);
@@ -272,16 +272,13 @@ CASE_WITH(a_file_of_another_tagger_or_text_is_refused, open_tags("memory=256MiB"
     config.steps = 6;
     config.resume_file = other;
     tags_config.character_hidden = 9;
-    CHECK_FAILS(train_once(&config), ASHLAR_EFORMAT,
-                "ashlar.char_hidden is 8 there, and 9 here");
+    CHECK_FAILS(train_once(&config), ASHLAR_EFORMAT, "ashlar.char_hidden is 8 there, and 9 here");
     usual_tags();
     tags_config.is_unidirectional = true;
-    CHECK_FAILS(train_once(&config), ASHLAR_EFORMAT,
-                "ashlar.directions is 2 there, and 1 here");
+    CHECK_FAILS(train_once(&config), ASHLAR_EFORMAT, "ashlar.directions is 2 there, and 1 here");
     close_tags();
     REQUIRE(open_tags("memory=256MiB", 6)); /* the same file, another share held out */
-    CHECK_FAILS(train_once(&config), ASHLAR_EFORMAT,
-                "ashlar.text is 300 sentences");
+    CHECK_FAILS(train_once(&config), ASHLAR_EFORMAT, "ashlar.text is 300 sentences");
     (void)unlink(other);
 }
 
@@ -313,7 +310,7 @@ static void fail_at(int fn, cu_result result, uint64_t n) {
 static void check_failures(int fn, cu_result result, uint64_t most, ashlar_status want,
                            size_t least) {
     size_t failures = 0;
-    for (uint64_t n = 1; n < most; n += 1 + n / 24) {
+    for (uint64_t n = 1; n < most; n += 1 + n / CHECK_SANITIZED(24, 8)) {
         REQUIRE(open_tags("memory=64MiB", 50));
         const ashlar_train_config config = small_config(2);
         fail_at(fn, result, n);
