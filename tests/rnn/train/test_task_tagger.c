@@ -310,7 +310,7 @@ static void fail_at(int fn, cu_result result, uint64_t n) {
 static void check_failures(int fn, cu_result result, uint64_t most, ashlar_status want,
                            size_t least) {
     size_t failures = 0;
-    for (uint64_t n = 1; n < most; n += 1 + n / CHECK_SANITIZED(24, 8)) {
+    for (uint64_t n = 1; n < most; n += 1 + n / 24) {
         REQUIRE(open_tags("memory=64MiB", 50));
         const ashlar_train_config config = small_config(2);
         fail_at(fn, result, n);
