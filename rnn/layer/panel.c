@@ -5,25 +5,75 @@
 
 #include "allocator/base/compiler.h"
 
+/* Elements of a cache line. */
+enum { LINE = ASHLAR_CACHE_LINE / sizeof(real) };
+
+/* Four elements, whatever the instruction set. */
+typedef real quad __attribute__((vector_size(4 * sizeof(real))));
+typedef real loose_quad
+    __attribute__((vector_size(4 * sizeof(real)), aligned(sizeof(real)), may_alias));
+
+/* Four rows, four elements of each, become four rows of a panel. */
+static ASHLAR_ALWAYS_INLINE void transpose_quads(const real *from, size_t ld, real *to) {
+    const quad a = *(const loose_quad *)from, b = *(const loose_quad *)(from + ld);
+    const quad c = *(const loose_quad *)(from + 2 * ld), d = *(const loose_quad *)(from + 3 * ld);
+    const quad ac01 = {a[0], c[0], a[1], c[1]}, ac23 = {a[2], c[2], a[3], c[3]};
+    const quad bd01 = {b[0], d[0], b[1], d[1]}, bd23 = {b[2], d[2], b[3], d[3]};
+    *(loose_quad *)to = (quad){ac01[0], bd01[0], ac01[1], bd01[1]};
+    *(loose_quad *)(to + PANEL) = (quad){ac01[2], bd01[2], ac01[3], bd01[3]};
+    *(loose_quad *)(to + 2 * PANEL) = (quad){ac23[0], bd23[0], ac23[1], bd23[1]};
+    *(loose_quad *)(to + 3 * PANEL) = (quad){ac23[2], bd23[2], ac23[3], bd23[3]};
+}
+
+/* The processor does not follow so many rows by itself. */
+enum { LINES_AHEAD = 4 };
+
+/* A panel of a factor that is stored transposed: line by line, since rows that are a power of two
+ * apart push each other's lines out of the cache. */
+static void pack_transposed(size_t width, size_t depth, const real *from, size_t ld,
+                            real *restrict panel) {
+    const size_t lines = width % 4 == 0 ? depth / LINE * LINE : 0;
+    for (size_t p = 0; p < lines; p += LINE) {
+        for (size_t x = 0; x < width; x += 4) {
+            ASHLAR_UNROLL
+            for (size_t i = 0; i < 4; i++) {
+                ASHLAR_PREFETCH(from + (x + i) * ld + p + LINES_AHEAD * LINE);
+            }
+            ASHLAR_UNROLL
+            for (size_t i = 0; i < LINE; i += 4) {
+                transpose_quads(from + x * ld + p + i, ld, panel + (p + i) * PANEL + x);
+            }
+        }
+    }
+    for (size_t p = lines; p < depth; p++) {
+        for (size_t x = 0; x < width; x++) {
+            panel[p * PANEL + x] = from[x * ld + p];
+        }
+    }
+}
+
+static void pack_plain(size_t width, size_t depth, const real *from, size_t ld,
+                       real *restrict panel) {
+    for (size_t p = 0; p < depth; p++) {
+        const real *restrict row = from + p * ld;
+        for (size_t x = 0; x < width; x++) { /* faster than memcpy() of so few bytes */
+            panel[p * PANEL + x] = row[x];
+        }
+    }
+}
+
 void pack_panels(bool trans, size_t columns, size_t depth, const real *from, size_t ld,
                  size_t stride, real *panels) {
     for (size_t j = 0; j < columns; j += PANEL) {
-        real *restrict panel = panels + j / PANEL * stride;
+        real *const panel = panels + j / PANEL * stride;
         const size_t width = columns - j < PANEL ? columns - j : PANEL;
         if (width < PANEL) {
             memset(panel, 0, depth * PANEL * sizeof(real));
         }
-        for (size_t p = 0; p < depth; p++) {
-            const real *restrict row = trans ? from + j * ld + p : from + p * ld + j;
-            if (trans) {
-                for (size_t x = 0; x < width; x++) {
-                    panel[p * PANEL + x] = row[x * ld];
-                }
-            } else {
-                for (size_t x = 0; x < width; x++) { /* faster than memcpy() of so few bytes */
-                    panel[p * PANEL + x] = row[x];
-                }
-            }
+        if (trans) {
+            pack_transposed(width, depth, from + j * ld, ld, panel);
+        } else {
+            pack_plain(width, depth, from + j, ld, panel);
         }
     }
 }
@@ -170,7 +220,6 @@ enum { FETCHING_BLOCKS = 3, NEAR_BYTES = 1 << 20 };
  * the processor, which fetches lines in pairs.
  */
 static ahead lines_ahead(const real *panel, size_t depth, size_t i, size_t blocks) {
-    enum { LINE = ASHLAR_CACHE_LINE / sizeof(real) };
     const size_t parts = (PANEL + LINE - 1) / LINE; /* lines for each row */
     if (blocks < parts) {
         return (ahead){panel + i * LINE, PANEL};
