@@ -69,26 +69,28 @@ void ASHLAR_VARIANT(ashlar__rnn_backward_data)(const ashlar_rnn_cpu_args *args) 
     const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
     const real *const weights = args->b.weights;
-    real *const flow = in_work(args, batch.map.rows);
-    pack_rows(&batch, args->b.dy, batch.layout->output, flow);
+    real *const rows = in_work(args, batch.map.rows);
+    const real *flow = packed_rows(&batch, args->b.dy, batch.layout->output, rows);
     for (size_t l = config->layers; l-- > 0;) {
         for (size_t d = 0; d < config->directions; d++) {
             const layer_part part = open_pseudo_layer(&batch, args, l, d);
             backward_pseudo_layer(&batch, args, &part, flow);
         }
-        /* Overwrite `flow` only now, when both directions have read it. */
+        /* Overwrite the rows only now, when both directions have read them. */
+        real *const into = l == 0 && is_dense(&batch) ? args->b.dx : rows;
         for (size_t d = 0; d < config->directions && (l > 0 || args->b.dx != NULL); d++) {
             const layer_part part = open_pseudo_layer(&batch, args, l, d);
             REAL(ashlar__gemm)
             (false, false, batch.row_count, part.input, batch.gate_rows, part.gates,
-             batch.gate_width, weights + part.place[ASHLAR_RNN_W].offset, part.input, d > 0, flow,
+             batch.gate_width, weights + part.place[ASHLAR_RNN_W].offset, part.input, d > 0, into,
              part.input);
         }
         if (l > 0 && batch.is_dropping) {
-            drop_rows(&batch, args, *kept_seed(&batch, args), l, flow);
+            drop_rows(&batch, args, *kept_seed(&batch, args), l, into);
         }
+        flow = into;
     }
-    if (args->b.dx != NULL) {
+    if (args->b.dx != NULL && !is_dense(&batch)) {
         unpack_rows(&batch, flow, config->input, args->b.dx);
     }
 }
@@ -188,11 +190,11 @@ void ASHLAR_VARIANT(ashlar__rnn_backward_weights)(const ashlar_rnn_cpu_args *arg
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->b.reserve != NULL);
     const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
-    real *const rows = in_work(args, batch.map.rows);
+    const real *rows = NULL; /* of layer 0's input */
     const size_t first = args->only_layer == 0 ? 0 : args->only_layer - 1;
     const size_t end = args->only_layer == 0 ? config->layers : args->only_layer;
     if (first == 0) {
-        pack_rows(&batch, args->b.x, config->input, rows);
+        rows = packed_rows(&batch, args->b.x, config->input, in_work(args, batch.map.rows));
     }
     for (size_t l = first; l < end; l++) {
         const real *const input = l == 0 ? rows : kept_input(&batch, args, l);

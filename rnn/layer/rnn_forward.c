@@ -82,9 +82,8 @@ void ASHLAR_VARIANT(ashlar__rnn_forward)(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE);
     const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, args->b.reserve != NULL);
     const ashlar_rnn_config *config = &args->layout->config;
-    real *const rows = in_work(args, batch.map.rows);
-    const real *input = rows;
-    pack_rows(&batch, args->b.x, config->input, rows);
+    const real *input =
+        packed_rows(&batch, args->b.x, config->input, in_work(args, batch.map.rows));
     if (batch.is_dropping) {
         *kept_seed(&batch, args) = args->dropout_seed;
     }

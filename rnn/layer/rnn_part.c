@@ -38,13 +38,17 @@ static void pack_steps(void *context, size_t first, size_t end) {
     }
 }
 
-void pack_rows(const ashlar_rnn_rows *batch, const real *padded, size_t width, real *packed) {
+const real *packed_rows(const ashlar_rnn_rows *batch, const real *padded, size_t width,
+                        real *packed) {
     if (padded == NULL) {
-        memset(packed, 0, batch->row_count * width * sizeof(real));
-        return;
+        return memset(packed, 0, batch->row_count * width * sizeof(real));
+    }
+    if (is_dense(batch)) {
+        return padded;
     }
     const row_copy copy = {.batch = batch, .from = padded, .to = packed, .width = width};
     share_steps(&copy, COPIED_LEAST, pack_steps);
+    return packed;
 }
 
 static void unpack_steps(void *context, size_t first, size_t end) {

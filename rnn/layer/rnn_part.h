@@ -90,7 +90,7 @@ static inline uint64_t *kept_seed(const ashlar_rnn_rows *batch, const ashlar_rnn
     return (uint64_t *)(void *)((char *)args->b.reserve + batch->map.seed);
 }
 
-#define pack_rows ASHLAR_VARIANT(ashlar__pack_rows)
+#define packed_rows ASHLAR_VARIANT(ashlar__packed_rows)
 #define unpack_rows ASHLAR_VARIANT(ashlar__unpack_rows)
 #define write_outputs ASHLAR_VARIANT(ashlar__write_outputs)
 #define join_outputs ASHLAR_VARIANT(ashlar__join_outputs)
@@ -98,8 +98,14 @@ static inline uint64_t *kept_seed(const ashlar_rnn_rows *batch, const ashlar_rnn
 #define read_states ASHLAR_VARIANT(ashlar__read_states)
 #define write_states ASHLAR_VARIANT(ashlar__write_states)
 
-/* packed [N, width] = padded [T, B, width]; padded NULL = zeros. */
-void pack_rows(const ashlar_rnn_rows *batch, const real *padded, size_t width, real *packed);
+/* Whether no sequence is padded. Then their order is the caller's, and so are all rows. */
+static inline bool is_dense(const ashlar_rnn_rows *batch) {
+    return batch->row_count == batch->steps * batch->batch;
+}
+
+/* The rows [N, width] of padded [T, B, width], in `packed` or where they are; NULL = zeros. */
+const real *packed_rows(const ashlar_rnn_rows *batch, const real *padded, size_t width,
+                        real *packed);
 /* padded [T, B, width] = packed [N, width], and zeros past each length. */
 void unpack_rows(const ashlar_rnn_rows *batch, const real *packed, size_t width, real *padded);
 /* This pseudo-layer's columns of y [T, B, D*P], and zeros past each length. */
