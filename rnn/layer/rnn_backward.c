@@ -29,7 +29,7 @@ static real *backward_projection(const layer_run *run, some_rows rows, size_t t)
     for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         memcpy(kept + p * state, run->dh + p * state, state * sizeof(real));
     }
-    multiply_some(&run->project, rows, run->dh, state, false, run->full, hidden);
+    multiply_some(&run->project, t, rows, run->dh, state, false, run->full, hidden);
     return run->full;
 }
 
@@ -44,7 +44,7 @@ static void backward_step(const layer_run *run, cell_step step, some_rows rows, 
      * in the forward direction that of the last state, since the sequence's steps are still to
      * come; in reverse that of the first state, since its steps are over. For the GRU the product
      * is added, since dh already has a part of the gradient. */
-    multiply_some(&run->recurrent, rows, has_sums ? step.sums : step.gates,
+    multiply_some(&run->recurrent, t, rows, has_sums ? step.sums : step.gates,
                   has_sums ? batch->gate_rows : batch->gate_width, has_sums, run->dh, state);
 }
 

@@ -101,7 +101,8 @@ static void multiply_columns(const products *p, size_t first, size_t end) {
     for (size_t k = 0; k < p->count; k++) {
         const packed_product *const one = &p->of[k];
         multiply_packed(p->batch, end - first, one->depth, one->a, one->depth,
-                        one->panels + first * one->depth, one->adds, one->c + first, one->ldc);
+                        one->panels + first * one->depth, one->adds, one->c + first, one->ldc,
+                        false);
     }
 }
 

@@ -44,8 +44,8 @@ static factor open_factor(const ashlar_rnn_rows *batch, const real *weights, ash
     return f;
 }
 
-void multiply_packed(size_t count, size_t columns, size_t depth, const real *a, size_t lda,
-                     const real *panels, bool adds, real *c, size_t ldc) {
+static void multiply_parts(size_t count, size_t columns, size_t depth, const real *a, size_t lda,
+                           const real *panels, bool adds, real *c, size_t ldc) {
     for (size_t p = 0; p < depth; p += DEPTH) {
         const size_t deep = depth - p < DEPTH ? depth - p : DEPTH;
         for (size_t i = 0; i < count; i += CACHED_ROWS) {
@@ -53,6 +53,18 @@ void multiply_packed(size_t count, size_t columns, size_t depth, const real *a, 
             multiply_panels(count - i < CACHED_ROWS ? count - i : CACHED_ROWS, columns, deep, rows,
                             panels + p * PANEL, depth * PANEL, adds || p > 0, c + i * ldc, ldc);
         }
+    }
+}
+
+/* Each product of one row reads the whole factor. It takes few columns at a time, so that it reads
+ * on from where it is. */
+void multiply_packed(size_t count, size_t columns, size_t depth, const real *a, size_t lda,
+                     const real *panels, bool adds, real *c, size_t ldc, bool backwards) {
+    const size_t most = count == 1 && depth > DEPTH ? 2 * PANEL : columns;
+    for (size_t n = 0; n < columns; n += most) {
+        const size_t first = backwards ? (columns - 1 - n) / most * most : n;
+        multiply_parts(count, columns - first < most ? columns - first : most, depth, a, lda,
+                       panels + first * depth, adds, c + first, ldc);
     }
 }
 
@@ -65,6 +77,7 @@ typedef struct factor_product {
     bool adds;
     real *c;
     size_t ldc;
+    bool backwards;
 } factor_product;
 
 static void multiply_piece(void *context, size_t i) {
@@ -75,7 +88,8 @@ static void multiply_piece(void *context, size_t i) {
     const size_t column = count * i / f->pieces * PANEL;
     const size_t last = count * (i + 1) / f->pieces * PANEL;
     multiply_packed(p->count, (last < f->columns ? last : f->columns) - column, f->depth, p->a,
-                    p->lda, f->panels + column * f->depth, p->adds, p->c + column, p->ldc);
+                    p->lda, f->panels + column * f->depth, p->adds, p->c + column, p->ldc,
+                    p->backwards);
     ashlar__blas_clock_end(begin);
 }
 
@@ -90,15 +104,16 @@ static void multiply(factor_product p) {
     }
 }
 
-void multiply_some(const factor *f, some_rows rows, const real *a, size_t lda, bool adds, real *c,
-                   size_t ldc) {
+void multiply_some(const factor *f, size_t t, some_rows rows, const real *a, size_t lda, bool adds,
+                   real *c, size_t ldc) {
     multiply((factor_product){.f = f,
                               .count = count_rows(rows),
                               .a = a + rows.first * lda,
                               .lda = rows.stride * lda,
                               .adds = adds,
                               .c = c + rows.first * ldc,
-                              .ldc = rows.stride * ldc});
+                              .ldc = rows.stride * ldc,
+                              .backwards = t % 2 != 0});
 }
 
 /* The cell's part of a step on some rows. Each of `pieces` pieces takes every pieces-th row. */

@@ -51,14 +51,15 @@ typedef struct layer_run {
 /* Run all steps, shared by the threads. */
 void run_layer(layer_run run, const ashlar_rnn_cpu_args *args);
 
-/* c = or += a * f, for the given rows of a and c, which lie `lda` and `ldc` elements apart. */
-void multiply_some(const factor *f, some_rows rows, const real *a, size_t lda, bool adds, real *c,
-                   size_t ldc);
+/* c = or += a * f in step t, for the given rows of a and c, which lie `lda` and `ldc` elements
+ * apart. Every other step takes the columns backwards: it begins with what the cache has of f. */
+void multiply_some(const factor *f, size_t t, some_rows rows, const real *a, size_t lda, bool adds,
+                   real *c, size_t ldc);
 
 /* c [count, columns] = or += a [count, depth] times a factor in panels, depth * PANEL elements
  * each. depth must be > 0. */
 void multiply_packed(size_t count, size_t columns, size_t depth, const real *a, size_t lda,
-                     const real *panels, bool adds, real *c, size_t ldc);
+                     const real *panels, bool adds, real *c, size_t ldc, bool backwards);
 
 /* Run the cell's part of a step (cell_step.h) on the given rows. Threads share it as they share the
  * step's product. */

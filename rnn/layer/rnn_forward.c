@@ -28,12 +28,12 @@ static void forward_step(const layer_run *run, cell_step step, some_rows rows, s
     if (is_projected) {
         step.output = batch->training ? run->part->fulls + batch->start[t] * hidden : run->full;
     }
-    multiply_some(&run->recurrent, rows, step.state, state, !has_sums,
+    multiply_some(&run->recurrent, t, rows, step.state, state, !has_sums,
                   has_sums ? step.sums : step.gates,
                   has_sums ? batch->gate_rows : batch->gate_width);
     run_cell(run, cell_forward[batch->layout->config.cell], &step, rows);
     if (is_projected) {
-        multiply_some(&run->project, rows, step.output, hidden, false, after, state);
+        multiply_some(&run->project, t, rows, step.output, hidden, false, after, state);
     }
 }
 
