@@ -150,7 +150,8 @@ static distance measure(const void *got, const void *want, ashlar_dtype dtype, s
     double largest = LEAST;
     distance d = {.part = -1};
     for (size_t i = 0; i < count; i++) {
-        largest = fmax(largest, fabs(element(want, dtype, i)));
+        const double size = fabs(element(want, dtype, i));
+        largest = size > largest ? size : largest; /* GCC 12 for ARM stumbles over fmax() here */
     }
     d.allowed = largest * (dtype == ASHLAR_F64 ? TOLERANCE_F64 : TOLERANCE_F32);
     for (size_t i = 0; i < count; i++) {
