@@ -138,6 +138,25 @@ CASE_WITH(a_large_block_has_one_handle_to_itself, set_up_shared("memory=256MiB")
     }
 }
 
+static cu_result recommend_more(size_t *bytes, const cu_mem_prop *prop, unsigned int option) {
+    (void)prop;
+    *bytes = option == CU_GRANULARITY_RECOMMENDED ? 4 * MIB : 2 * MIB;
+    return CU_SUCCESS;
+}
+
+CASE_WITH(a_segment_is_of_granules_as_the_driver_recommends, set_up_device("memory=64MiB")) {
+    const ashlar_driver_table table = driver->table;
+    void *base = NULL;
+    size_t bytes = 0;
+    driver->table.mem_get_allocation_granularity = recommend_more;
+    REQUIRE(make("share=on,cache=0", &allocator) == ASHLAR_OK && check_at_end(tear_down));
+    driver->table = table;
+    unsigned char *block = take(17 * MIB, streams[0]);
+    CHECK(ashlar_share_segment(allocator, block, &base, &bytes) == ASHLAR_OK);
+    CHECK_ZU(bytes, 20 * MIB);
+    give(block);
+}
+
 CASE_WITH(what_was_given_is_whole_after_many_turns, set_up_shared("memory=96MiB")) {
     enum { BLOCKS = 24, TURNS = 2000 };
     payload held[BLOCKS] = {{0}};
