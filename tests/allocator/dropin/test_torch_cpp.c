@@ -3,6 +3,7 @@
  * for a process that has loaded PyTorch, libstdc++ alone, or neither (fake_cpp.h).
  * tests/shell/shell_dropin.sh throws through a C++ compiler's own.
  */
+#include "allocator/dropin/torch.h"
 #include "allocator/dropin/torch_cpp.h"
 
 #include <dlfcn.h>
@@ -74,6 +75,17 @@ CASE(nothing_is_thrown_where_nobody_could_catch_it) {
     ashlar__throw_out_of_memory("no room");
     CHECK(fake->runtime_error[0] == '\0');
     check_nothing_is_thrown_of_torchs();
+}
+
+CASE(a_request_that_fails_throws_by_what_it_failed_for) {
+    setenv("ASHLAR_DEVICE", "soft", 1);
+    be_in_process(true, true);
+    CHECK(ashlar_torch_alloc_or_throw((size_t)1 << 50, 0, NULL) == NULL);
+    CHECK(fake->thrown_count == 1 && fake->is_sound);
+    CHECK_HAS(fake->text, "CUDA out of memory. Tried to allocate 1073741824.00 MiB");
+    CHECK(ashlar_torch_alloc_or_throw(1000, 99, NULL) == NULL);
+    CHECK_ZU(fake->thrown_count, 1);
+    CHECK_HAS(fake->runtime_error, "ashlar: 1000 bytes on GPU 99: ");
 }
 
 RUN_CASES()
