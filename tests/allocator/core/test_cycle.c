@@ -11,7 +11,7 @@ static size_t last_bytes; /* of the last large block */
 
 static bool set_up_steps(void) {
     last_bytes = 700 * KIB;
-    return set_up_cached("memory=64MiB", 8 * MIB);
+    return set_up_cached("memory=128MiB", 8 * MIB);
 }
 
 /* How much is cached behind a step's first request, a miss: of large blocks only the one taken last
@@ -102,6 +102,41 @@ CASE_WITH(a_step_with_more_requests_is_unlike, set_up_steps()) {
     (void)step(40 * KIB, SMALL + 1);
     CHECK_ZU(step(40 * KIB, SMALL + 1), 0);
     CHECK(step(40 * KIB, SMALL + 1) > 0);
+}
+
+enum { MANY = 64 };
+
+static unsigned char *many[MANY];
+
+/* Free until the cache has had no room and no block waits beside it. Returns the number of blocks
+ * that are left. */
+static size_t fill_up(const ashlar_cache *own) {
+    size_t left = MANY;
+    for (size_t i = 0; i < MANY; i++) {
+        many[i] = take(40 * KIB, streams[0]);
+    }
+    while (left > 0 && (!own->was_full || own->pending != NULL)) {
+        give(many[--left]);
+    }
+    CHECK(left > 0 && own->weight[0] > 0);
+    return left;
+}
+
+CASE_WITH(a_cache_full_of_what_nobody_wants_is_emptied, set_up_steps()) {
+    unsigned char *weights = take_weights(64 * MIB);
+    const ashlar_cache *own = ashlar__cache_get(allocator);
+    for (int hits = 0; hits < 2; hits++) {
+        const size_t left = fill_up(own);
+        if (hits > 0) {
+            give(take(40 * KIB, streams[0]));
+        }
+        give(take(10 * KIB, streams[0]));
+        CHECK((own->weight[0] > ashlar__cache_weight(10 * KIB)) == (hits > 0));
+        for (size_t i = 0; i < left; i++) {
+            give(many[i]);
+        }
+    }
+    give(weights);
 }
 
 RUN_CASES()
