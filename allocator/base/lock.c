@@ -29,6 +29,7 @@ void ashlar__lock_about_to_acquire(const ashlar_lock *lock) {
 }
 
 void ashlar__lock_acquired(ashlar_lock *lock) {
+    ASHLAR_CHECK2(lock->rank != ASHLAR_RANK_NONE);
     ASHLAR_CHECK2(!ashlar__lock_is_held(lock)); /* otherwise the list would become circular */
     lock->next_held = held_locks;
     held_locks = lock;

@@ -19,6 +19,7 @@
  * it is held.
  */
 typedef enum ashlar_lock_rank {
+    ASHLAR_RANK_NONE,           /* of zeroed memory in which no lock was made */
     ASHLAR_RANK_LIBRARY_HANDLE, /* rnn/layer, arena/reduce: a handle of cuDNN, cuBLAS, NCCL */
     ASHLAR_RANK_SHARED_LIBRARY, /* base/shared_library.c: a table of functions being filled */
     ASHLAR_RANK_TORCH_GRAPHS,   /* dropin/torch_graphs.c: memory of PyTorch's graphs */

@@ -29,7 +29,6 @@ static void begin_cycle(ashlar_cache *own) {
 
 static bool is_at_trough(ashlar_cache *own) {
     const uint64_t live = live_bytes(own);
-    own->crest = live > own->crest ? live : own->crest;
     own->trough = live < own->trough ? live : own->trough;
     ASHLAR_CHECK2(own->trough <= live && live <= own->crest);
     const uint64_t range = own->crest - own->trough;

@@ -174,12 +174,11 @@ ashlar_status ashlar_leak_monitor_add_sized(ashlar_leak_monitor *monitor, uint64
     }
     unsigned bits = 0;
     for (unsigned i = 0; i < ASHLAR_TAG_COUNT; i++) {
-        tag_history *tag = &monitor->tags[i];
         const uint64_t held = known.tags[i].live_bytes;
         if (!monitor->has_reading) {
-            tag->known.first_bytes = held;
+            monitor->tags[i].known.first_bytes = held;
         }
-        bits |= add_to_tag(tag, step, held) ? 1u << i : 0;
+        bits |= add_to_tag(&monitor->tags[i], step, held) ? 1u << i : 0;
     }
     monitor->has_reading = true;
     monitor->step = step;

@@ -213,6 +213,7 @@ class Finder:
                 self.choosing.add(condition["id"])
 
     def on_ConditionalOperator(self, node, _):
+        self.note_unequal(*node["inner"][:2])
         self.note_choice(node["inner"][0], node["inner"][1:])
         self.condition(node["inner"][0])
         self.visit_children({"inner": node["inner"][1:]})
@@ -334,10 +335,6 @@ class Finder:
     def texts_of(self, node):
         spans = [find_span(child, self.text) for child in node["inner"]]
         return None if None in spans else [self.text.text[span.begin:span.end] for span in spans]
-
-    def on_ConditionalOperator(self, node, _):
-        self.note_unequal(*node["inner"][:2])
-        self.visit_children(node)
 
     def note_unseen(self, node):
         """A literal 1 or -1 that is the value, or one that a condition chooses."""

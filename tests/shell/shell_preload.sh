@@ -60,6 +60,9 @@ reports() { # WORDS PROGRAM...
     shift
     ASHLAR_PRELOAD=report with "$@" loop || return
     [ "$(grep -c '^ashlar-preload: ' "$scratch/stderr")" -eq 1 ] || complain 'not one line' || return
+    # A sum below zero would have more digits.
+    grep -E 'at most [1-9][0-9]{2,7} bytes live, [1-9][0-9]{2,7} reserved;' "$scratch/stderr" ||
+        complain 'no such sums' || return
     grep -F "$words" "$scratch/stderr"
 }
 

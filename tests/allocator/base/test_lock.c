@@ -132,6 +132,16 @@ static void made_anew_while_held(void) {
     ashlar__lock_finish(&outer);
 }
 
+static void never_made(void) {
+    static ashlar_lock zeroed;
+    ashlar__lock_acquire(&zeroed);
+}
+
+CASE(a_lock_that_nobody_made_is_found) {
+    SKIP_IF(ASHLAR_DEBUG < 2, "built without a record of locks");
+    CHECK(child_aborts(never_made));
+}
+
 CASE(a_lock_made_anew_is_held_by_nobody) {
     CHECK(!child_aborts(made_anew_while_held));
 }

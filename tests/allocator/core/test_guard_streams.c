@@ -165,6 +165,28 @@ CASE_WITH(a_stream_that_ends_leaves_other_streams_blocks_in_quarantine,
     end_without_report();
 }
 
+/* With any seed, one of which draws the fill first where it does not wait. */
+CASE(a_block_of_a_stream_that_ended_is_filled_behind_its_last_work) {
+    for (int seed = 1; seed <= 6; seed++) {
+        char spec[64];
+        (void)snprintf(spec, sizeof spec, "memory=64MiB,mode=adversarial,seed=%d", seed);
+        atomic_store(&payload_bad_count, 0);
+        REQUIRE(set_up_guarded(spec, ASHLAR_GUARD_FILL));
+        ashlar_stream doomed =
+            NULL; /* for which the legacy default stream does not wait by itself */
+        REQUIRE(ashlar__device_enter(device) == ASHLAR_OK);
+        CHECK(driver->table.stream_create(&doomed, CU_STREAM_UNORDERED) == CU_SUCCESS);
+        ashlar__device_leave(device);
+        unsigned char *ptr = take(1000, doomed);
+        queue_write(doomed, ptr, 1000, 0x21);
+        queue_verify(doomed, ptr, 1000, 0x21);
+        ashlar_stream_destroy(device, doomed);
+        give(ptr);
+        wait_for(NULL);
+        end_without_report();
+    }
+}
+
 /* Streams that come and go while their comparisons wait; their records are deleted and made again,
  * often where an older one was. */
 static void check_short_lives(const char *more) {

@@ -138,6 +138,25 @@ CASE_WITH(a_large_block_has_one_handle_to_itself, set_up_shared("memory=256MiB")
     }
 }
 
+static cu_result recommend_more(size_t *bytes, const cu_mem_prop *prop, unsigned int option) {
+    (void)prop;
+    *bytes = option == CU_GRANULARITY_RECOMMENDED ? 4 * MIB : 2 * MIB;
+    return CU_SUCCESS;
+}
+
+CASE_WITH(a_segment_is_of_granules_as_the_driver_recommends, set_up_device("memory=64MiB")) {
+    const ashlar_driver_table table = driver->table;
+    void *base = NULL;
+    size_t bytes = 0;
+    driver->table.mem_get_allocation_granularity = recommend_more;
+    REQUIRE(make("share=on,cache=0", &allocator) == ASHLAR_OK && check_at_end(tear_down));
+    driver->table = table;
+    unsigned char *block = take(17 * MIB, streams[0]);
+    CHECK(ashlar_share_segment(allocator, block, &base, &bytes) == ASHLAR_OK);
+    CHECK_ZU(bytes, 20 * MIB);
+    give(block);
+}
+
 CASE_WITH(what_was_given_is_whole_after_many_turns, set_up_shared("memory=96MiB")) {
     enum { BLOCKS = 24, TURNS = 2000 };
     payload held[BLOCKS] = {{0}};
@@ -206,6 +225,25 @@ CASE_WITH(what_was_refused_once_is_not_asked_for_again,
 }
 
 /* The driver has refused both; the third attempt has neither. */
+static ashlar_driver_table known;
+
+/* As a driver that is older than these two attributes. */
+static cu_result know_less(int *value, unsigned int attribute, cu_device of) {
+    return attribute == CU_ATTRIBUTE_HANDLE_FABRIC || attribute == CU_ATTRIBUTE_RDMA
+               ? CU_INVALID_VALUE
+               : known.device_get_attribute(value, attribute, of);
+}
+
+CASE_WITH(what_a_driver_does_not_know_of_is_not_asked_for, set_up_device("share=fabric")) {
+    known = driver->table;
+    driver->table.device_get_attribute = know_less;
+    REQUIRE(make("share=on,cache=0", &allocator) == ASHLAR_OK && check_at_end(tear_down));
+    driver->table = known;
+    CHECK_ZU(allocator->heap.range.shared.handle_types, CU_HANDLE_FILE);
+    CHECK_ZU(allocator->heap.range.shared.flags.rdma_capable, 0);
+    give(take(20 * MIB, streams[0]));
+}
+
 CASE_WITH(network_cards_are_given_up, set_up_shared("memory=256MiB,share=fabric")) {
     unsigned char *block = NULL;
     DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_mem_create, 2, CU_NOT_SUPPORTED,

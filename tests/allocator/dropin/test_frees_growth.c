@@ -40,6 +40,7 @@ CASE_WITH(segments_are_taken_in_large_steps_of_a_large_device,
     REQUIRE(set_up("memory=64MiB", "cache=0"));
     (void)take(KIB);
     CHECK_ZU(reserved(), 2 * MIB);
+    CHECK_ZU(allocator->heap.range.growth_min_bytes, MIB); /* 1/64 of the device */
     (void)take(60 * MIB);
 }
 

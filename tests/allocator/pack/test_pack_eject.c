@@ -2,6 +2,7 @@
  * time.
  */
 #include "allocator/pack/pack_eject.h"
+#include "allocator/pack/pack_movable.h"
 
 #include "tests/check.h"
 #include "allocator/base/host.h"
@@ -44,6 +45,31 @@ static void end(void) {
     ashlar__pack_occupancy_destroy(state.occupancy);
     ashlar__pack_items_finish(&problem);
     eject = NULL;
+}
+
+/* Of all items that live at most so many sections. */
+static uint64_t area_up_to(uint32_t life) {
+    uint64_t area = 0;
+    for (size_t i = 0; i < problem.count; i++) {
+        const uint32_t own = problem.items[i].end - problem.items[i].first;
+        area += own <= life ? own : 0;
+    }
+    return area;
+}
+
+CASE(the_longest_life_with_few_items_live_is_found) {
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        begin(seed);
+        for (uint32_t live_count = 0; live_count < 20; live_count++) {
+            uint32_t life = 1;
+            while (life < problem.section_count &&
+                   area_up_to(2 * life) <= (uint64_t)live_count * problem.section_count) {
+                life *= 2;
+            }
+            CHECK_ZU(ashlar__pack_movable_life(&problem, live_count), life);
+        }
+        end();
+    }
 }
 
 CASE(more_moves_are_never_worse) {

@@ -7,7 +7,7 @@
 
 #include <time.h>
 
-enum { COUNT = 1500, SOME = 300, FEW = 8 };
+enum { COUNT = 2200, MANY = 1500, SOME = 300, FEW = 8 };
 
 static uint64_t now_ns, tick_ns;
 
@@ -83,6 +83,26 @@ CASE(a_proof_that_is_cut_short_is_none) {
     CHECK(proven > 0 && stopped > 0);
 }
 
+/* Twelve whose smallest plan is 25 units, above their peak of 24, before so many others that no
+ * search could note all: only windows show that there is no smaller plan. */
+CASE(a_bound_above_the_peak_ends_the_work) {
+    enum { UNIT = 1000, LIFE = 4001, OTHERS = COUNT - 12 };
+    static const ashlar_pack_buffer hard[12] = {
+        {2, 11, 35}, {4, 0, 25}, {6, 27, 38}, {1, 11, 29}, {15, 25, 32}, {4, 19, 27},
+        {6, 8, 19},  {5, 8, 25}, {3, 8, 11},  {5, 8, 25},  {19, 0, 8},   {1, 0, 26},
+    };
+    for (size_t i = 0; i < 12; i++) {
+        buffers[i] = (ashlar_pack_buffer){hard[i].bytes * UNIT, hard[i].begin, hard[i].end};
+    }
+    for (size_t i = 0; i < OTHERS; i++) {
+        buffers[12 + i] = (ashlar_pack_buffer){1, 40 + 2 * i, 40 + 2 * i + LIFE};
+    }
+    const ashlar_pack_options options = {.time_budget_ms = 20000, .capacity_bytes = 24 * UNIT};
+    const ashlar_pack_result result = pack(COUNT, &options, 1);
+    CHECK_ZU(result.plan_bytes, 25 * UNIT);
+    CHECK(result.is_optimal && !result.was_stopped);
+}
+
 /* ---- a caller who has enough ---- */
 
 typedef struct listener {
@@ -107,13 +127,13 @@ CASE(it_stops_where_the_caller_has_enough) {
     listener all = {0};
     ashlar_pack_options options = {
         .progress = listen, .user = &all, .time_budget_ms = 3000, .capacity_bytes = 1};
-    draw(1, COUNT);
-    const ashlar_pack_result longest = pack(COUNT, &options, 20);
+    draw(1, MANY);
+    const ashlar_pack_result longest = pack(MANY, &options, 20);
     CHECK(all.calls > 3 && all.calls <= 30);
     for (size_t enough = 1; enough <= all.calls; enough += 1 + enough / 2) {
         listener one = {.enough = enough};
         options.user = &one;
-        const ashlar_pack_result result = pack(COUNT, &options, 20);
+        const ashlar_pack_result result = pack(MANY, &options, 20);
         CHECK(result.was_stopped && one.calls == enough);
         CHECK(result.plan_bytes >= longest.plan_bytes);
         CHECK(one.last.plan_bytes == 0 || result.plan_bytes <= one.last.plan_bytes);
@@ -124,13 +144,13 @@ CASE(it_stops_where_the_caller_has_enough) {
 CASE(it_stops_between_orders) {
     listener all = {0};
     ashlar_pack_options options = {.progress = listen, .user = &all};
-    draw(2, COUNT);
-    const ashlar_pack_result whole = pack(COUNT, &options, 100);
+    draw(2, MANY);
+    const ashlar_pack_result whole = pack(MANY, &options, 100);
     CHECK(!whole.was_stopped && all.calls >= 2); /* within the first order, and later */
     for (size_t enough = 1; enough <= all.calls; enough++) {
         listener one = {.enough = enough};
         options.user = &one;
-        const ashlar_pack_result result = pack(COUNT, &options, 100);
+        const ashlar_pack_result result = pack(MANY, &options, 100);
         CHECK(result.was_stopped && one.calls == enough);
         CHECK(result.plan_bytes >= whole.plan_bytes);
     }

@@ -5,6 +5,7 @@
 #include "tests/allocator/pinned/pinned_fixture.h"
 
 #include "allocator/pinned/block_table.h"
+#include "allocator/pinned/jemalloc_arena.h"
 #include "allocator/pinned/page_heap.h"
 #include "allocator/pinned/pending.h"
 #include "allocator/base/random.h"
@@ -116,6 +117,18 @@ CASE_WITH(a_run_does_not_reach_into_the_next_segment, set_up_heap(4 * MIB)) {
     CHECK(ashlar__page_heap_take(&heap, 513 * PAGE) == NULL);
     CHECK(ashlar__page_heap_grow(&heap, PAGE, &out) == ASHLAR_ENOMEM && out == NULL);
     CHECK(heap.grower_count == 0 && heap.growing_bytes == 0);
+}
+
+/* It asks for no pages then, so what these were refused for before is no reason. */
+CASE_WITH(jemalloc_may_refuse_by_itself, set_up_heap(4 * MIB)) {
+    ashlar_jemalloc_arena *arena = NULL;
+    void *out = NULL;
+    REQUIRE(ashlar__jemalloc_arena_create(&heap, &arena) == ASHLAR_OK);
+    CHECK(ashlar__jemalloc_take_growing(arena, 8 * MIB, &out) == ASHLAR_ENOMEM);
+    CHECK_FAILS(ashlar__jemalloc_take_growing(arena, (size_t)PTRDIFF_MAX, &out), ASHLAR_EHOSTMEM,
+                "jemalloc has no memory");
+    CHECK(out == NULL && host_blocks() == 0);
+    ashlar__jemalloc_arena_destroy(arena);
 }
 
 /* What a failing call has announced is taken back. */

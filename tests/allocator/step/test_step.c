@@ -42,6 +42,24 @@ CASE_WITH(a_step_like_the_recorded_one_is_served_from_the_plan, set_up_plans()) 
     CHECK_ZU(stats_now().served_planned, stats.hits);
 }
 
+/* By a comparison of one word, that of the slot with that of the request. */
+CASE_WITH(slots_know_their_requests_from_the_first_replay_on, set_up_plans()) {
+    for (int i = 0; i < 2; i++) {
+        begin(1);
+        train(100 * KIB);
+        end();
+    }
+    begin(1);
+    const ashlar_replay *replay = ashlar__cache_get(allocator)->own_replay;
+    REQUIRE(replay->plan->count > 0);
+    for (uint32_t i = 0; i < replay->plan->count; i++) {
+        const ashlar_slot *slot = &replay->plan->slots[i];
+        CHECK(slot->who == ashlar__slot_who(replay->streams[slot->stream_idx], slot->tag));
+    }
+    train(100 * KIB);
+    end();
+}
+
 CASE_WITH(what_outlives_its_step_is_not_planned, set_up_plans()) {
     for (int i = 0; i < 3; i++) {
         begin(1);

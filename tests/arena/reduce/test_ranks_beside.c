@@ -6,13 +6,21 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 
-static bool refuses_threads;
+static bool refuses_threads, starts_blocked;
 static int (*real_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
 /* clang's leak sanitizer, whose pthread_join() knows its own threads only. */
 extern int __interceptor_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *),
                                         void *) __attribute__((weak));
+
+/* Whether signals wait on this thread. */
+static bool is_blocked(void) {
+    sigset_t now;
+    (void)pthread_sigmask(SIG_SETMASK, NULL, &now);
+    return sigismember(&now, SIGINT) == 1;
+}
 
 /* In place of the C library's. */
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
@@ -22,6 +30,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
     if (__interceptor_pthread_create != NULL) {
         real_create = __interceptor_pthread_create;
     }
+    starts_blocked = is_blocked();
     return refuses_threads ? EAGAIN : real_create(thread, attributes, run, context);
 }
 
@@ -52,6 +61,7 @@ static void add_beside(void) {
     open_table(world->count == 4 ? ASHLAR_RANKS_TREE : ASHLAR_RANKS_FASTEST);
     CHECK(ashlar__ranks_hidden_seconds(ranks) <= 0);
     CHECK(ashlar__ranks_beside_open(ranks) == ASHLAR_OK);
+    CHECK(starts_blocked && !is_blocked()); /* signals are for the program's own threads */
     CHECK(ashlar__ranks_hidden_seconds(ranks) <= 0);
     ashlar__ranks_beside_begin(ranks);
     for (size_t i = 0; i < MANY; i++) {

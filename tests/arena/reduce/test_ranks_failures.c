@@ -332,6 +332,28 @@ CASE(a_call_of_the_engine_that_fails_is_told) {
     }
 }
 
+/* Where one piece of a sum could not be sent, the next one would be taken for it. */
+static void fail_to_give(void) {
+    enum { PIECE = ASHLAR_RANKS_STAGING_BYTES / sizeof(float) };
+    static float pieces[2 * PIECE];
+    open_table(TIMEOUT_MS, ASHLAR_RANKS_TREE);
+    fill(pieces, ASHLAR_F32, 2 * PIECE, rank);
+    meet();
+    hurry(VERY_QUICK);
+    CHECK(table->reduce(table->context, pieces, 2 * PIECE, ASHLAR_F32, 0, stream) == ASHLAR_OK);
+    CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_ranks_check(ranks), ASHLAR_EIO, rank == 0 ? "rank 1" : "rank 1: no sending");
+    CHECK_NEAR(pieces[0], number_of(rank, 0), 0, 0);
+    meet();
+    close_soft(true);
+}
+
+CASE(a_piece_that_was_not_sent_is_not_replaced_by_the_next) {
+    REQUIRE(set_up_world(2));
+    fail_on(1, ENGINE_SEND, 2); /* the first one agrees on the sum */
+    run_ranks(fail_to_give);
+}
+
 /* While a rank looks for whom to blame, its engine fails. */
 static void fail_to_name(void) {
     open_table(TIMEOUT_MS, ASHLAR_RANKS_FASTEST);
