@@ -13,11 +13,12 @@
 
 enum { EMULATED_THREADS_MAX = 1024, EMULATED_STACK_BYTES = 64 << 10, EMULATED_PLACE_WORDS = 5 };
 
-/* A compiler that looks into a function that jumps away may take it to change few registers. */
+/* A compiler that looks into a function that jumps away may take it to change few registers, and no
+ * memory. */
 #if __has_attribute(noipa)
 #define EMULATED_OPAQUE noipa
 #else
-#define EMULATED_OPAQUE noinline
+#define EMULATED_OPAQUE noinline, optnone
 #endif
 
 typedef void *emulated_place[EMULATED_PLACE_WORDS]; /* as __builtin_setjmp() wants it */
