@@ -14,7 +14,7 @@
 
 enum {
     ABORT_S = 2, /* for MPI to end all processes, this one included */
-    PAUSE_S = 1
+    PAUSE_S = 1  /* before MPI_Finalize(): wait_for_finalize() */
 };
 
 _Static_assert(sizeof(MPI_Request) <= ASHLAR_ENGINE_REQUEST_BYTES, "a request fits");

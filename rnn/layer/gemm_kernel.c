@@ -31,7 +31,7 @@ static real *sum_at(const ashlar_gemm_args *p, size_t row, size_t column) {
 }
 
 /* Prefetch rows: they are often pages apart, and the processor does not prefetch across pages. */
-enum { ROWS_AHEAD = 16, LINE = ASHLAR_CACHE_LINE / sizeof(real) };
+enum { ROWS_AHEAD = 16 };
 
 static void prefetch_row(const real *row) {
     ASHLAR_UNROLL

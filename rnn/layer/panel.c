@@ -5,9 +5,6 @@
 
 #include "allocator/base/compiler.h"
 
-/* Elements of a cache line. */
-enum { LINE = ASHLAR_CACHE_LINE / sizeof(real) };
-
 /* Four elements, whatever the instruction set. */
 typedef real quad __attribute__((vector_size(4 * sizeof(real))));
 typedef real loose_quad

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "allocator/base/compiler.h"
 #include "arena/compute/instruction_set.h"
 #include "rnn/layer/real.h"
 
@@ -23,6 +24,7 @@ typedef real loose_vector
 enum {
     LANE_COUNT = ASHLAR_VECTOR_BYTES / sizeof(real),
     PANEL = 2 * LANE_COUNT,
+    LINE = ASHLAR_CACHE_LINE / sizeof(real),  /* elements of a cache line */
     BLOCK_ROWS = ASHLAR_VECTOR_COUNT * 3 / 8, /* two registers of sums for each: 12 of 16 */
     DEPTH = 256,
     CACHED_ROWS = 96 /* rows of the left factor, DEPTH columns each, that fit the level-2 cache */

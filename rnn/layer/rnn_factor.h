@@ -57,7 +57,7 @@ void multiply_some(const factor *f, size_t t, some_rows rows, const real *a, siz
                    real *c, size_t ldc);
 
 /* c [count, columns] = or += a [count, depth] times a factor in panels, depth * PANEL elements
- * each. depth must be > 0. */
+ * each. depth must be > 0. backwards: from the last columns on, where there is one row. */
 void multiply_packed(size_t count, size_t columns, size_t depth, const real *a, size_t lda,
                      const real *panels, bool adds, real *c, size_t ldc, bool backwards);
 
