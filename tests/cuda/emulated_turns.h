@@ -47,7 +47,8 @@ emulated_jump(emulated_place to) {
     __builtin_longjmp(to, 1);
 }
 
-__attribute__((EMULATED_OPAQUE)) static void emulated_switch(emulated_place from, emulated_place to) {
+__attribute__((EMULATED_OPAQUE)) static void emulated_switch(emulated_place from,
+                                                             emulated_place to) {
     if (__builtin_setjmp(from) == 0) {
         emulated_jump(to);
     }

@@ -224,7 +224,6 @@ CASE_WITH(what_was_refused_once_is_not_asked_for_again,
     give(second);
 }
 
-/* The driver has refused both; the third attempt has neither. */
 static ashlar_driver_table known;
 
 /* As a driver that is older than these two attributes. */
@@ -244,6 +243,7 @@ CASE_WITH(what_a_driver_does_not_know_of_is_not_asked_for, set_up_device("share=
     give(take(20 * MIB, streams[0]));
 }
 
+/* The driver has refused both; the third attempt has neither. */
 CASE_WITH(network_cards_are_given_up, set_up_shared("memory=256MiB,share=fabric")) {
     unsigned char *block = NULL;
     DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_mem_create, 2, CU_NOT_SUPPORTED,

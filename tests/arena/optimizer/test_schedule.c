@@ -45,6 +45,7 @@ CASE(a_warm_up_rises_to_the_full_rate_at_its_last_step) {
     CHECK(ashlar_schedule_rate(&s, 0) == 2); /* counts as step 1 */
     s.warmup_steps = 1;
     check_rates(&s, (const double[]){8, 8}, 2);
+    CHECK(ashlar_schedule_rate(&s, 0) == 8);
 }
 
 CASE(a_cosine_falls_from_the_rate_to_its_floor) {
