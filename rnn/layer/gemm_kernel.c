@@ -1,7 +1,7 @@
 /* gemm_kernel.c - tiles of a matrix product, for the element type and the instruction set that
  * meson.build compiles this file for (real.h). A block of panels of the right factor is packed, and
- * all rows are multiplied with it, before the next block is packed. The left factor is packed only
- * if it is stored transposed. */
+ * all rows are multiplied with it, before the next block is packed. The left factor is read where
+ * it is, if its lines can stay in the cache meanwhile. */
 #include <string.h>
 
 #include "allocator/base/compiler.h"
@@ -63,19 +63,31 @@ static void pack_rows_of(size_t count, size_t depth, const real *from, size_t ld
     }
 }
 
+/* Rows this far apart push each other's lines out of the cache. */
+enum { CROWDED_BYTES = 4096 };
+
+/* The rows row .. row + count - 1 of a tile, from column k on. */
+static left_rows open_rows(const ashlar_gemm_args *p, size_t row, size_t count, size_t k,
+                           size_t depth, real *packed) {
+    const real *const at = left_at(p, row, k);
+    if (!p->trans_a) {
+        return (left_rows){.at = at, .row = p->lda, .column = 1};
+    }
+    if (p->lda * sizeof(real) % CROWDED_BYTES != 0) {
+        return (left_rows){.at = at, .row = 1, .column = p->lda};
+    }
+    pack_rows_of(count, depth, at, p->lda, packed);
+    return (left_rows){.at = packed, .row = 1, .column = 1, .is_packed = true};
+}
+
 /* Multiply all rows of a tile with one block of panels. */
 static void pass_rows(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile, size_t k,
                       size_t depth, size_t column, size_t width, const real *panels) {
     real packed[CACHED_ROWS * DEPTH];
     for (size_t row = tile->row; row < tile->row_end; row += CACHED_ROWS) {
         const size_t left = tile->row_end - row, count = left < CACHED_ROWS ? left : CACHED_ROWS;
-        left_rows rows = {.at = left_at(p, row, k), .row = p->lda, .column = 1};
-        if (p->trans_a) {
-            pack_rows_of(count, depth, rows.at, p->lda, packed);
-            rows = (left_rows){.at = packed, .row = 1, .column = 1, .is_packed = true};
-        }
-        multiply_panels(count, width, depth, rows, panels, depth * PANEL, p->adds || k > 0,
-                        sum_at(p, row, column), p->ldc);
+        multiply_panels(count, width, depth, open_rows(p, row, count, k, depth, packed), panels,
+                        depth * PANEL, p->adds || k > 0, sum_at(p, row, column), p->ldc);
     }
 }
 

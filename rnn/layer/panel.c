@@ -100,14 +100,14 @@ typedef struct ahead {
     size_t step;
 } ahead;
 
-/* c [rows, PANEL] = or += a block of rows times a panel. Each caller gives `rows` and is_packed as
- * constants. */
-static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, const bool is_packed,
+/* c [rows, PANEL] = or += a block of rows times a panel. Each caller gives `rows` and is_column,
+ * whether a column's elements are neighbours, as constants. */
+static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, const bool is_column,
                                                size_t depth, left_rows a, const real *panel,
                                                ahead next_panel, bool adds, real *c, size_t ldc) {
     enum { TRIPLES = (BLOCK_ROWS + 2) / 3 };
     vector sum[BLOCK_ROWS][2];
-    const size_t stride = is_packed ? 1 : a.row, next = is_packed ? rows : a.column;
+    const size_t stride = is_column ? 1 : a.row;
     const real *at[TRIPLES];
     ASHLAR_UNROLL
     for (size_t i = 0; i < TRIPLES; i++) {
@@ -124,7 +124,7 @@ static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, const bool is_
         multiply_column(rows, at, stride, panel, sum);
         ASHLAR_UNROLL
         for (size_t i = 0; i < TRIPLES; i++) {
-            at[i] += next;
+            at[i] += a.column;
         }
         panel += PANEL;
         ASHLAR_PREFETCH_FAR(next_panel.at);
@@ -171,7 +171,7 @@ static void multiply_block(size_t rows, size_t depth, left_rows a, const real *p
 #define CASE(count)                                                                               \
     case count:                                                                                   \
         if (count > BLOCK_ROWS) {                                                                 \
-        } else if (a.is_packed) {                                                                 \
+        } else if (a.row == 1) {                                                                  \
             multiply_rows(count <= BLOCK_ROWS ? count : 1, true, depth, a, panel, next, adds, c,  \
                           ldc);                                                                   \
         } else {                                                                                  \
@@ -241,6 +241,7 @@ void multiply_panels(size_t count, size_t columns, size_t depth, left_rows a, co
             const size_t first = block_start(count, i), rows = block_start(count, i + 1) - first;
             left_rows block = a;
             block.at += first * (a.is_packed ? depth : a.row);
+            block.column = a.is_packed ? rows : a.column;
             if (width == PANEL) {
                 const ahead next = is_fetching && j + PANEL < columns
                                        ? lines_ahead(panel + stride, depth, i, blocks)

@@ -33,7 +33,7 @@ _Static_assert(CACHED_ROWS % BLOCK_ROWS == 0, "whole blocks of rows");
 _Static_assert(PANEL * sizeof(real) <= 2 * ASHLAR_VECTOR_BYTES_MAX, "there is room for panels");
 
 /* The left factor's rows: element (i, p) is at[i * row + p * column]. Packed rows are stored block
- * by block, and each block column by column. */
+ * by block, and each block column by column, with nothing between the columns. */
 typedef struct left_rows {
     const real *at;
     size_t row, column;
