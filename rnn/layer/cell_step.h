@@ -25,6 +25,7 @@ static inline size_t count_rows(some_rows rows) {
  * or not read. `in` and `out` say whether the cell's function reads or writes an array. */
 typedef struct cell_step {
     size_t hidden;      /* H */
+    size_t gate_stride; /* elements from one row of `gates` to the next: K or a bit more */
     size_t unit, units; /* forward computes only units unit .. unit + units - 1 of each row; units
                          * 0: all */
     const real *bias;   /* [K], forward: the bias of each column of gates */

@@ -37,9 +37,9 @@ static void lstm_forward_row(size_t hidden, size_t count, real *restrict gates,
     }
 }
 
-CELL_FUNCTION(lstm_forward,
-              lstm_forward_row(h, n, s->gates + p * 4 * h + u, s->bias + u, s->cell + p * h + u,
-                               s->next_cell + p * h + u, s->output + p * h + u))
+CELL_FUNCTION(lstm_forward, lstm_forward_row(h, n, s->gates + p * s->gate_stride + u, s->bias + u,
+                                             s->cell + p * h + u, s->next_cell + p * h + u,
+                                             s->output + p * h + u))
 
 static void lstm_backward_row(size_t hidden, real *restrict gates, const real *restrict cell,
                               const real *restrict next_cell, const real *restrict doutput,
@@ -65,8 +65,8 @@ static void lstm_backward_row(size_t hidden, real *restrict gates, const real *r
 }
 
 CELL_FUNCTION(lstm_backward,
-              lstm_backward_row(h, s->gates + p * 4 * h, s->cell + p * h, s->next_cell + p * h,
-                                s->doutput + p * h, s->dcell + p * h))
+              lstm_backward_row(h, s->gates + p * s->gate_stride, s->cell + p * h,
+                                s->next_cell + p * h, s->doutput + p * h, s->dcell + p * h))
 
 /* GRU. A row of gates is r z n u. u is R h + bR of gate n: the reset gate multiplies u before it is
  * added to the rest of n, so backward needs u by itself. */
@@ -92,8 +92,8 @@ static void gru_forward_row(size_t hidden, size_t count, real *restrict gates,
 }
 
 CELL_FUNCTION(gru_forward,
-              gru_forward_row(h, n, s->gates + p * 4 * h + u, s->sums + p * 3 * h + u, s->bias + u,
-                              s->state + p * h + u, s->output + p * h + u))
+              gru_forward_row(h, n, s->gates + p * s->gate_stride + u, s->sums + p * 3 * h + u,
+                              s->bias + u, s->state + p * h + u, s->output + p * h + u))
 
 static void gru_backward_row(size_t hidden, real *restrict gates, real *restrict sums,
                              const real *restrict state, real *restrict doutput) {
@@ -118,7 +118,7 @@ static void gru_backward_row(size_t hidden, real *restrict gates, real *restrict
     }
 }
 
-CELL_FUNCTION(gru_backward, gru_backward_row(h, s->gates + p * 4 * h, s->sums + p * 3 * h,
+CELL_FUNCTION(gru_backward, gru_backward_row(h, s->gates + p * s->gate_stride, s->sums + p * 3 * h,
                                              s->state + p * h, s->doutput + p * h))
 
 /* A cell of one gate, h' = value(sum). Backward computes the derivative from the output, so forward
@@ -138,10 +138,10 @@ CELL_FUNCTION(gru_backward, gru_backward_row(h, s->gates + p * 4 * h, s->sums + 
             gates[j] = (gradient);                                                                 \
         }                                                                                          \
     }                                                                                              \
-    CELL_FUNCTION(name##_forward,                                                                  \
-                  name##_forward_row(n, s->gates + p * h + u, s->bias + u, s->output + p * h + u)) \
-    CELL_FUNCTION(name##_backward,                                                                 \
-                  name##_backward_row(h, s->gates + p * h, s->output + p * h, s->doutput + p * h))
+    CELL_FUNCTION(name##_forward, name##_forward_row(n, s->gates + p * s->gate_stride + u,         \
+                                                     s->bias + u, s->output + p * h + u))          \
+    CELL_FUNCTION(name##_backward, name##_backward_row(h, s->gates + p * s->gate_stride,           \
+                                                       s->output + p * h, s->doutput + p * h))
 
 SIMPLE_CELL(tanh, real_tanh(sum), (1 - output * output) * doutput)
 /* A NaN stays a NaN, because it is not below 0. */

@@ -45,7 +45,7 @@ static void backward_step(const layer_run *run, cell_step step, some_rows rows, 
      * come; in reverse that of the first state, since its steps are over. For the GRU the product
      * is added, since dh already has a part of the gradient. */
     multiply_some(&run->recurrent, t, rows, has_sums ? step.sums : step.gates,
-                  has_sums ? batch->gate_rows : batch->gate_width, has_sums, run->dh, state);
+                  has_sums ? batch->gate_rows : batch->gate_stride, has_sums, run->dh, state);
 }
 
 static void backward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
@@ -82,7 +82,7 @@ void ASHLAR_VARIANT(ashlar__rnn_backward_data)(const ashlar_rnn_cpu_args *args) 
             const layer_part part = open_pseudo_layer(&batch, args, l, d);
             REAL(ashlar__gemm)
             (false, false, batch.row_count, part.input, batch.gate_rows, part.gates,
-             batch.gate_width, weights + part.place[ASHLAR_RNN_W].offset, part.input, d > 0, into,
+             batch.gate_stride, weights + part.place[ASHLAR_RNN_W].offset, part.input, d > 0, into,
              part.input);
         }
         if (l > 0 && batch.is_dropping) {
@@ -113,7 +113,7 @@ static void add_recurrent(const ashlar_rnn_rows *batch, const layer_part *part, 
         }
         REAL(ashlar__gemm)
         (true, false, end - first, width, batch->start[t + 1] - batch->start[from],
-         gates + batch->start[from] * batch->gate_width, batch->gate_width,
+         gates + batch->start[from] * batch->gate_stride, batch->gate_stride,
          part->states + ashlar__rnn_rows_state(batch, side_before(part->direction, from)) * width,
          width, true, dr + first * width, width);
         from = t + 1;
@@ -126,8 +126,8 @@ enum { ADDED_LEAST = 1 << 15 };
 
 typedef struct column_sums {
     const real *rows;
-    size_t count, width;
-    real *sum; /* [width] */
+    size_t count, width, stride; /* rows lie `stride` elements apart */
+    real *sum;                   /* [width] */
 } column_sums;
 
 static void add_columns(void *context, size_t first, size_t end) {
@@ -136,7 +136,7 @@ static void add_columns(void *context, size_t first, size_t end) {
     real *restrict const sum = c->sum + first;
     memset(sum, 0, columns * sizeof(real));
     for (size_t row = 0; row < c->count; row++) {
-        const real *restrict const from = c->rows + row * c->width + first;
+        const real *restrict const from = c->rows + row * c->stride + first;
         for (size_t j = 0; j < columns; j++) {
             sum[j] += from[j];
         }
@@ -147,7 +147,7 @@ static void add_columns(void *context, size_t first, size_t end) {
 static void add_bias(const ashlar_rnn_rows *batch, const layer_part *part, real *restrict sum,
                      real *restrict dweights) {
     const ashlar_rnn_view w = part->place[ASHLAR_RNN_BW], r = part->place[ASHLAR_RNN_BR];
-    column_sums c = {part->gates, batch->row_count, batch->gate_width, sum};
+    column_sums c = {part->gates, batch->row_count, batch->gate_width, batch->gate_stride, sum};
     ashlar__workers_share_columns(c.count, c.width, sizeof(real), ADDED_LEAST, add_columns, &c);
     for (size_t j = 0; j < w.rows; j++) {
         dweights[w.offset + j] += sum[j];
@@ -164,7 +164,7 @@ static void backward_pseudo_layer_weights(const ashlar_rnn_rows *batch,
     real *const dr = dweights + part->place[ASHLAR_RNN_R].offset;
     const ashlar_rnn_view project = part->place[ASHLAR_RNN_WP];
     REAL(ashlar__gemm)
-    (true, false, batch->gate_rows, part->input, batch->row_count, part->gates, batch->gate_width,
+    (true, false, batch->gate_rows, part->input, batch->row_count, part->gates, batch->gate_stride,
      input, part->input, true, dweights + part->place[ASHLAR_RNN_W].offset, part->input);
     add_recurrent(batch, part, 0, batch->split, dr);
     add_recurrent(batch, part, batch->split, batch->gate_rows, dr);

@@ -178,6 +178,7 @@ static const real *run_layer_once(const ashlar_decode_args *args, const ashlar_d
     real *const next_h = (real *)args->next_h + l * batch * state;
     const cell_step step = {
         .hidden = hidden,
+        .gate_stride = width,
         .bias = in_packed(m, at.bias),
         .gates = gates,
         .sums = sums,

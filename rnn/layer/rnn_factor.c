@@ -17,12 +17,18 @@ static size_t panel_count(const factor *f) {
     return (f->columns + PANEL - 1) / PANEL;
 }
 
-enum { PACKED_TOGETHER = 8 /* panels that a thread packs in one go: tens of microseconds */ };
+/* What a thread packs in one go: tens of microseconds of work. */
+enum { PACKED_ELEMENTS = 1 << 16 };
+
+static size_t panels_together(const factor *f) {
+    const size_t elements = f->depth * PANEL;
+    return elements < PACKED_ELEMENTS ? PACKED_ELEMENTS / (elements > 0 ? elements : 1) : 1;
+}
 
 static void pack_piece(void *context, size_t i) {
     const factor *const f = context;
-    const size_t end = (i + 1) * PACKED_TOGETHER, count = panel_count(f);
-    pack_some(f, i * PACKED_TOGETHER, end < count ? end : count);
+    const size_t each = panels_together(f), end = (i + 1) * each, count = panel_count(f);
+    pack_some(f, i * each, end < count ? end : count);
 }
 
 /* Make a factor of a weight matrix, packed into `panels` if the batch has enough steps. */
@@ -38,8 +44,8 @@ static factor open_factor(const ashlar_rnn_rows *batch, const real *weights, ash
     };
     f.pieces = ashlar__rnn_rows_pieces(batch, f.columns * f.depth);
     if (f.panels != NULL) {
-        ashlar__workers_run((panel_count(&f) + PACKED_TOGETHER - 1) / PACKED_TOGETHER, pack_piece,
-                            &f);
+        const size_t each = panels_together(&f);
+        ashlar__workers_run((panel_count(&f) + each - 1) / each, pack_piece, &f);
     }
     return f;
 }
@@ -145,8 +151,9 @@ static cell_step open_step(const layer_run *run, size_t t) {
     const size_t before = side_before(part->direction, t), after = side_after(part->direction, t);
     return (cell_step){
         .hidden = hidden,
+        .gate_stride = batch->gate_stride,
         .bias = run->bias,
-        .gates = part->gates + batch->start[t] * batch->gate_width,
+        .gates = part->gates + batch->start[t] * batch->gate_stride,
         .sums = run->sums,
         .state = part->states + ashlar__rnn_rows_state(batch, before) * state,
         .cell = part->cells + ashlar__rnn_rows_cell(batch, before) * hidden,

@@ -30,7 +30,7 @@ static void forward_step(const layer_run *run, cell_step step, some_rows rows, s
     }
     multiply_some(&run->recurrent, t, rows, step.state, state, !has_sums,
                   has_sums ? step.sums : step.gates,
-                  has_sums ? batch->gate_rows : batch->gate_width);
+                  has_sums ? batch->gate_rows : batch->gate_stride);
     run_cell(run, cell_forward[batch->layout->config.cell], &step, rows);
     if (is_projected) {
         multiply_some(&run->project, t, rows, step.output, hidden, false, after, state);
@@ -47,7 +47,7 @@ static void forward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_
     REAL(ashlar__gemm)
     (false, true, batch->row_count, batch->gate_rows, part->input, input, part->input,
      weights + part->place[ASHLAR_RNN_W].offset, part->input, false, part->gates,
-     batch->gate_width);
+     batch->gate_stride);
     gather_bias(batch, part, weights, bias);
     read_states(batch, args, part, FIRST_STATES, (const void *const[]){args->b.hx, args->b.cx},
                 own);

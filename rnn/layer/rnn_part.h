@@ -14,7 +14,7 @@ typedef struct layer_part {
     size_t hidden; /* H */
     size_t state;  /* P */
     ashlar_rnn_view place[ASHLAR_RNN_TENSOR_COUNT];
-    real *gates;    /* [N, K] */
+    real *gates;    /* [N, K], gate_stride apart */
     real *states;   /* [B + N, P] */
     real *cells;    /* [B + N, H] or [2B, H] */
     real *fulls;    /* [N, H] */

@@ -45,6 +45,14 @@ static size_t place(room *r, size_t rows, size_t cols, size_t item) {
     return offset;
 }
 
+/* Rows a multiple of this far apart push each other's lines out of the cache. */
+enum { CROWDED_BYTES = 1024 };
+
+/* The distance between rows of `width` elements that many products read. */
+static size_t stride_of(size_t width, size_t item) {
+    return width + (width * item % CROWDED_BYTES == 0 ? ASHLAR_CACHE_LINE / item : 0);
+}
+
 /* Set the fields that follow from the layout and the sizes alone. */
 static ashlar_rnn_rows describe(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
                                 bool training) {
@@ -61,6 +69,7 @@ static ashlar_rnn_rows describe(const ashlar_rnn_layout *layout, size_t steps, s
         .gate_rows = gate_rows,
         .split = split,
         .gate_width = 2 * gate_rows - split,
+        .gate_stride = stride_of(2 * gate_rows - split, ashlar_dtype_bytes(c->dtype)),
         .steps = steps,
         .batch = batch,
     };
@@ -74,7 +83,7 @@ static bool map_slice(ashlar_rnn_rows *b, size_t rows, size_t state_rows) {
     const size_t projected = b->training && c->projection > 0 ? rows : 0;
     ashlar_rnn_map *map = &b->map;
     room slice = {.fits = true};
-    map->gates = place(&slice, rows, b->gate_width, item);
+    map->gates = place(&slice, rows, b->gate_stride, item);
     map->states = place(&slice, state_rows, state, item);
     map->cells = place(&slice, c->cell == ASHLAR_RNN_LSTM ? cell_rows : 0, c->hidden, item);
     map->fulls = place(&slice, projected, c->hidden, item);

@@ -43,7 +43,7 @@ typedef struct ashlar_rnn_map {
     size_t work_bytes;
 
     /* in a slice, which is a pseudo-layer's share of the reserve (ashlar__rnn_rows_slice()) */
-    size_t gates;    /* [T*B, K] packed; after backward_data: their gradients */
+    size_t gates;    /* [T*B, gate_stride] packed; after backward_data: their gradients */
     size_t states;   /* [B + T*B, P] */
     size_t cells;    /* LSTM: [B + T*B, H]; in inference [2B, H], used in turn */
     size_t fulls;    /* [T*B, H] packed, training with a projection: h' before it */
@@ -72,6 +72,7 @@ typedef struct ashlar_rnn_rows {
     bool is_joined;           /* a layer reads a copy of the outputs below it, not the states */
     size_t gate_rows;         /* G*H */
     size_t split, gate_width; /* K */
+    size_t gate_stride;       /* elements from one row of gates to the next: K or a bit more */
     size_t steps, batch;      /* T, B */
     size_t row_count;         /* N */
     size_t shards;            /* threads that have sequences of their own, 1.. */
