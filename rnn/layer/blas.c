@@ -7,13 +7,6 @@
 #include "allocator/base/clock.h"
 #include "arena/compute/workers.h"
 
-/* The multiplications in about 25 us of work, which is worth waking a thread for. */
-static const size_t PIECE_PRODUCTS = (size_t)1 << 20;
-
-/* The sizes of all tiles but the last in each direction are multiples of these, so that row blocks
- * and panels (panel.h) stay whole. */
-enum { ROW_UNIT = 12, COLUMN_UNIT = 32 };
-
 /* A product whose c is cut into `rows` x `columns` tiles. */
 typedef struct tiling {
     const ashlar_gemm_args *product;
@@ -21,25 +14,15 @@ typedef struct tiling {
     size_t rows, columns;
 } tiling;
 
-static size_t units(size_t count, size_t unit) {
-    return (count + unit - 1) / unit;
-}
-
-/* The row or column, of `count`, at which tile i of `pieces` begins: a multiple of `unit`. */
-static size_t tile_edge(size_t count, size_t unit, size_t pieces, size_t i) {
-    const size_t at = units(count, unit) * i / pieces * unit;
-    return at < count ? at : count;
-}
-
 static void compute_one(void *context, size_t i) {
     const tiling *const c = context;
     const ashlar_gemm_args *const p = c->product;
     const size_t row = i / c->columns, column = i % c->columns;
     const ashlar_gemm_tile tile = {
-        .row = tile_edge(p->m, ROW_UNIT, c->rows, row),
-        .row_end = tile_edge(p->m, ROW_UNIT, c->rows, row + 1),
-        .column = tile_edge(p->n, COLUMN_UNIT, c->columns, column),
-        .column_end = tile_edge(p->n, COLUMN_UNIT, c->columns, column + 1),
+        .row = ashlar__blas_edge(p->m, ASHLAR_ROW_UNIT, c->rows, row),
+        .row_end = ashlar__blas_edge(p->m, ASHLAR_ROW_UNIT, c->rows, row + 1),
+        .column = ashlar__blas_edge(p->n, ASHLAR_COLUMN_UNIT, c->columns, column),
+        .column_end = ashlar__blas_edge(p->n, ASHLAR_COLUMN_UNIT, c->columns, column + 1),
     };
     const uint64_t begin = ashlar__blas_clock_begin();
     c->compute(p, &tile);
@@ -50,14 +33,21 @@ static size_t min_of(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+/* The multiplications in about 25 us of work, which is worth waking a thread for. */
+static const size_t PIECE_PRODUCTS = (size_t)1 << 20;
+
+size_t ashlar__blas_pieces(size_t m, size_t n, size_t k) {
+    const size_t worth = m * n / PIECE_PRODUCTS * k + m * n % PIECE_PRODUCTS * k / PIECE_PRODUCTS;
+    return worth < 2 ? 1 : min_of(worth, ashlar__workers_count());
+}
+
 /* Each tile packs its columns of b and, if a is stored transposed, its rows of a. So cut in the
  * direction in which nothing is packed twice, and in the other one only if that gives too few
  * tiles. */
 static tiling make_tiling(const ashlar_gemm_args *p, ashlar_gemm_kernel *compute) {
-    const size_t worth =
-        p->m * p->n / PIECE_PRODUCTS * p->k + p->m * p->n % PIECE_PRODUCTS * p->k / PIECE_PRODUCTS;
-    const size_t pieces = worth < 2 ? 1 : min_of(worth, ashlar__workers_count());
-    const size_t rows = units(p->m, ROW_UNIT), columns = units(p->n, COLUMN_UNIT);
+    const size_t pieces = ashlar__blas_pieces(p->m, p->n, p->k);
+    const size_t rows = ashlar__blas_units(p->m, ASHLAR_ROW_UNIT),
+                 columns = ashlar__blas_units(p->n, ASHLAR_COLUMN_UNIT);
     tiling c = {.product = p, .compute = compute};
     if (p->trans_a) {
         c.rows = min_of(pieces, rows);

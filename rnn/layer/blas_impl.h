@@ -46,8 +46,25 @@ typedef struct ashlar_gemm_kernels {
 /* The kernels of the best instruction set that this processor can run. */
 const ashlar_gemm_kernels *ashlar__blas_best(void);
 
+/* How many threads a product [m, k] x [k, n] is worth: at least 1. */
+size_t ashlar__blas_pieces(size_t m, size_t n, size_t k);
+
 /* Compute a product, cut into tiles for the workers. Any of m, n and k may be 0. */
 void ashlar__blas_compute(const ashlar_gemm_args *p, ashlar_gemm_kernel *function);
+
+/* The sizes of all tiles but the last in each direction are multiples of these, so that row blocks
+ * and panels (panel.h) stay whole. */
+enum { ASHLAR_ROW_UNIT = 12, ASHLAR_COLUMN_UNIT = 32 };
+
+static inline size_t ashlar__blas_units(size_t count, size_t unit) {
+    return (count + unit - 1) / unit;
+}
+
+/* The row or column, of `count`, at which tile i of `pieces` begins: a multiple of `unit`. */
+static inline size_t ashlar__blas_edge(size_t count, size_t unit, size_t pieces, size_t i) {
+    const size_t at = ashlar__blas_units(count, unit) * i / pieces * unit;
+    return at < count ? at : count;
+}
 
 /* For benchmarks: the nanoseconds that all threads together have spent in products since the clock
  * was started. To time products outside blas.c, call _begin before and _end after them. */
