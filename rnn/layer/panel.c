@@ -49,29 +49,36 @@ static void pack_transposed(size_t width, size_t depth, const real *from, size_t
     }
 }
 
-static void pack_plain(size_t width, size_t depth, const real *from, size_t ld,
-                       real *restrict panel) {
+/* A factor that is stored as it is, row by row: the processor fetches what lies ahead in a row. */
+static void pack_plain(size_t columns, size_t depth, const real *from, size_t ld, size_t stride,
+                       real *restrict panels) {
     for (size_t p = 0; p < depth; p++) {
-        const real *restrict row = from + p * ld;
-        for (size_t x = 0; x < width; x++) { /* faster than memcpy() of so few bytes */
-            panel[p * PANEL + x] = row[x];
+        const real *restrict const row = from + p * ld;
+        real *restrict to = panels + p * PANEL;
+        size_t j = 0;
+        for (; j + PANEL <= columns; j += PANEL, to += stride) {
+            *(loose_vector *)to = *(const loose_vector *)(row + j);
+            *(loose_vector *)(to + LANE_COUNT) = *(const loose_vector *)(row + j + LANE_COUNT);
+        }
+        for (size_t x = 0; x < columns - j; x++) {
+            to[x] = row[j + x];
         }
     }
 }
 
 void pack_panels(bool trans, size_t columns, size_t depth, const real *from, size_t ld,
                  size_t stride, real *panels) {
+    const size_t whole = columns / PANEL * PANEL;
+    if (whole < columns) {
+        memset(panels + whole / PANEL * stride, 0, depth * PANEL * sizeof(real));
+    }
+    if (!trans) {
+        pack_plain(columns, depth, from, ld, stride, panels);
+        return;
+    }
     for (size_t j = 0; j < columns; j += PANEL) {
-        real *const panel = panels + j / PANEL * stride;
-        const size_t width = columns - j < PANEL ? columns - j : PANEL;
-        if (width < PANEL) {
-            memset(panel, 0, depth * PANEL * sizeof(real));
-        }
-        if (trans) {
-            pack_transposed(width, depth, from + j * ld, ld, panel);
-        } else {
-            pack_plain(width, depth, from + j, ld, panel);
-        }
+        pack_transposed(columns - j < PANEL ? columns - j : PANEL, depth, from + j * ld, ld,
+                        panels + j / PANEL * stride);
     }
 }
 
