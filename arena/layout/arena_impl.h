@@ -101,11 +101,13 @@ void ashlar__arena_put_binding(ashlar_arena *arena, const ashlar_arena_binding *
 /* A pointer's binding, or NULL. */
 ashlar_arena_binding *ashlar__arena_find_binding(const ashlar_arena *arena, void *const *pointer);
 
+/* Whether a part of the arena lies at [ptr, ptr + bytes). */
+bool ashlar__arena_has(const ashlar_arena *arena, const void *ptr, size_t bytes);
+
 /* Describe the part of the arena that lies at [ptr, ptr + bytes), such as "40 bytes into tensor x
- * (gradients)". False: no part of the arena lies there, and the text is "none of the arena's
- * memory". */
+ * (gradients)", or "none of the arena's memory". */
 enum { ASHLAR_WHERE_BYTES = 256 };
-bool ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
+void ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
                             char text[static ASHLAR_WHERE_BYTES]);
 
 /* Compute the offsets of every group and tensor: commit's arithmetic, without device memory.

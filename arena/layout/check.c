@@ -62,22 +62,36 @@ static void describe_inside(const ashlar_arena *arena, ashlar_region region, siz
     }
 }
 
-bool ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
-                            char text[static ASHLAR_WHERE_BYTES]) {
-    const uintptr_t begin = (uintptr_t)ptr;
+/* The region that has some of the bytes; ASHLAR_REGION_COUNT: none has. */
+static unsigned find_region(const ashlar_arena *arena, uintptr_t begin, size_t bytes) {
     const uintptr_t end = begin + bytes; /* if it wraps, nothing is found */
-    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+    unsigned i = 0;
+    for (; i < ASHLAR_REGION_COUNT; i++) {
         const uintptr_t base = (uintptr_t)arena->regions[i];
-        const size_t size = ashlar_arena_region_bytes(arena, (ashlar_region)i);
-        if (base != 0 && begin < base + size && base < end) {
-            ASHLAR_CHECK2(arena->allocator != NULL || arena->order != NULL);
-            describe_inside(arena, (ashlar_region)i, begin > base ? begin - base : 0, end - base,
-                            begin < base, text);
-            return true;
+        if (base != 0 && base < end &&
+            begin < base + ashlar_arena_region_bytes(arena, (ashlar_region)i)) {
+            break;
         }
     }
-    (void)snprintf(text, ASHLAR_WHERE_BYTES, "none of the arena's memory");
-    return false;
+    return i;
+}
+
+bool ashlar__arena_has(const ashlar_arena *arena, const void *ptr, size_t bytes) {
+    return find_region(arena, (uintptr_t)ptr, bytes) < ASHLAR_REGION_COUNT;
+}
+
+void ashlar__arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
+                            char text[static ASHLAR_WHERE_BYTES]) {
+    const uintptr_t begin = (uintptr_t)ptr;
+    const unsigned region = find_region(arena, begin, bytes);
+    if (region == ASHLAR_REGION_COUNT) {
+        (void)snprintf(text, ASHLAR_WHERE_BYTES, "none of the arena's memory");
+        return;
+    }
+    const uintptr_t base = (uintptr_t)arena->regions[region];
+    ASHLAR_CHECK2(arena->allocator != NULL || arena->order != NULL);
+    describe_inside(arena, (ashlar_region)region, begin > base ? begin - base : 0,
+                    begin + bytes - base, begin < base, text);
 }
 
 /* Check that the groups, in declaration order, fill every layout without gaps. */
@@ -186,9 +200,8 @@ static ashlar_status report_pointer(const ashlar_arena *arena, const ashlar_aren
     const ashlar_layout layout = ashlar__region_layout(binding->region);
     char place[ASHLAR_WHERE_BYTES] = "NULL";
     if (*binding->pointer != NULL) {
-        (void)ashlar__arena_describe(arena, *binding->pointer,
-                                     ashlar__arena_tensor_bytes(arena, layout, binding->tensor),
-                                     place);
+        ashlar__arena_describe(arena, *binding->pointer,
+                               ashlar__arena_tensor_bytes(arena, layout, binding->tensor), place);
     }
     return ashlar__fail(
         ASHLAR_EMOVED,

@@ -1,6 +1,7 @@
 /* flatten.c - gathers tensors that lie scattered in memory into a region. */
 #include <ashlar/flatten.h>
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,10 +21,18 @@ typedef struct piece {
     void *dst;
 } piece;
 
+/* A piece in the order of addresses. */
+typedef struct address_key {
+    uintptr_t address;
+    piece *of;
+} address_key;
+
 typedef struct gather {
     ashlar_arena *arena;
     ashlar_region region;
-    piece *pieces; /* at first one for each item, in the end one for each tensor to move */
+    piece *pieces;     /* at first one for each item, in the end one for each tensor to move */
+    address_key *keys; /* two for each item; by_address and the room to sort it */
+    address_key *by_address;
     size_t count;
     ashlar_copy_span *spans;
     size_t span_count;
@@ -63,26 +72,62 @@ static int compare_tensors(const void *x, const void *y) {
     return (a->tensor > b->tensor) - (a->tensor < b->tensor);
 }
 
-static int compare_sources(const void *x, const void *y) {
-    const piece *a = x, *b = y;
-    return (a->src > b->src) - (a->src < b->src);
-}
-
 /* Items mostly come in order. */
-static void sort(gather *g, int (*compare)(const void *x, const void *y)) {
+static void sort_by_tensor(gather *g) {
     size_t sorted = 1;
-    while (sorted < g->count && compare(&g->pieces[sorted - 1], &g->pieces[sorted]) <= 0) {
+    while (sorted < g->count && g->pieces[sorted - 1].tensor <= g->pieces[sorted].tensor) {
         sorted++;
     }
     if (sorted < g->count) {
-        qsort(g->pieces, g->count, sizeof *g->pieces, compare);
+        qsort(g->pieces, g->count, sizeof *g->pieces, compare_tensors);
     }
+}
+
+enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS };
+
+static size_t digit_of(const address_key *key, unsigned shift) {
+    return key->address >> shift & (DIGITS - 1);
+}
+
+/* to = from, stably sorted by the digit at `shift`. Returns whether there was anything to sort. */
+static bool sort_by_digit(const address_key *from, size_t count, unsigned shift, address_key *to) {
+    size_t starts[DIGITS + 1] = {0};
+    for (size_t i = 0; i < count; i++) {
+        starts[digit_of(&from[i], shift) + 1]++;
+    }
+    if (count == 0 || starts[digit_of(from, shift) + 1] == count) {
+        return false;
+    }
+    for (size_t digit = 0; digit < DIGITS; digit++) {
+        starts[digit + 1] += starts[digit];
+    }
+    for (size_t i = 0; i < count; i++) {
+        to[starts[digit_of(&from[i], shift)]++] = from[i];
+    }
+    return true;
+}
+
+/* Sort by one digit after the other: thousands of addresses share most of their digits, and
+ * comparing them would take a quarter of the time of copying small tensors. */
+static void sort_by_address(gather *g) {
+    address_key *from = g->keys, *to = g->keys + g->count;
+    for (size_t i = 0; i < g->count; i++) {
+        from[i] = (address_key){g->pieces[i].src, &g->pieces[i]};
+    }
+    for (unsigned shift = 0; shift < CHAR_BIT * sizeof from->address; shift += DIGIT_BITS) {
+        if (sort_by_digit(from, g->count, shift, to)) {
+            address_key *const sorted = to;
+            to = from;
+            from = sorted;
+        }
+    }
+    g->by_address = from;
 }
 
 /* Keep one piece for each tensor; several items may name the same tensor. */
 static ashlar_status unite_tied(gather *g) {
     size_t count = 0;
-    sort(g, compare_tensors);
+    sort_by_tensor(g);
     for (size_t i = 0; i < g->count; i++) {
         const piece *last = count > 0 ? &g->pieces[count - 1] : NULL;
         if (last == NULL || last->tensor != g->pieces[i].tensor) {
@@ -110,16 +155,20 @@ static void drop_in_place(gather *g) {
     g->count = count;
 }
 
-/* Refuse pieces that overlap each other or the arena. They must be sorted by address. */
+/* Refuse pieces that overlap each other or the arena. */
 static ashlar_status check_apart(const gather *g) {
-    char place[ASHLAR_WHERE_BYTES];
     for (size_t i = 0; i < g->count; i++) {
-        const piece *p = &g->pieces[i], *next = i + 1 < g->count ? p + 1 : NULL;
+        const piece *const p = g->by_address[i].of;
+        const piece *const next = i + 1 < g->count ? g->by_address[i + 1].of : NULL;
         ASHLAR_CHECK2(next == NULL || p->src <= next->src);
-        ASHLAR_FAIL_IF(
-            ashlar__arena_describe(g->arena, (const void *)p->src, p->bytes, place), ASHLAR_EINVAL,
-            "flatten: the pointer to tensor %s is %p, that is %s; let it point to its own memory",
-            name_of(g, p), (void *)p->src, place);
+        if (ashlar__arena_has(g->arena, (const void *)p->src, p->bytes)) {
+            char place[ASHLAR_WHERE_BYTES];
+            ashlar__arena_describe(g->arena, (const void *)p->src, p->bytes, place);
+            return ashlar__fail(ASHLAR_EINVAL,
+                                "flatten: the pointer to tensor %s is %p, that is %s; let it point "
+                                "to its own memory",
+                                name_of(g, p), (void *)p->src, place);
+        }
         ASHLAR_FAIL_IF(next != NULL && next->src == p->src, ASHLAR_EINVAL,
                        "flatten: tensors %s and %s have one memory, %p; if they are tied, declare "
                        "one tensor and name it in both items, else give each its own memory",
@@ -158,7 +207,7 @@ static ashlar_status read_items(gather *g, const ashlar_flatten_item *items, siz
     ASHLAR_TRY(unite_tied(g));
     drop_in_place(g);
     merge_copies(g);
-    sort(g, compare_sources);
+    sort_by_address(g);
     return check_apart(g);
 }
 
@@ -206,12 +255,14 @@ static ashlar_status find_blocks(gather *g) {
 static void choose_freed(gather *g) {
     for (size_t i = 0, end; i < g->count; i = end) {
         size_t bytes = 0;
-        for (end = i; end < g->count && g->pieces[end].block == g->pieces[i].block; end++) {
-            bytes += g->pieces[end].bytes;
+        const piece *const first = g->by_address[i].of;
+        const ashlar_snapshot_block *const block = &g->snapshot->blocks[first->block];
+        for (end = i; end < g->count && g->by_address[end].of->block == first->block; end++) {
+            bytes += g->by_address[end].of->bytes;
         }
-        ASHLAR_CHECK2(bytes <= g->snapshot->blocks[g->pieces[i].block].bytes);
-        if (bytes == g->snapshot->blocks[g->pieces[i].block].requested_bytes) {
-            g->freed[g->freed_count++] = (void *)g->pieces[i].src;
+        ASHLAR_CHECK2(bytes <= block->bytes);
+        if (bytes == block->requested_bytes) {
+            g->freed[g->freed_count++] = (void *)first->src;
         } else {
             g->stats.kept_blocks++;
         }
@@ -261,9 +312,11 @@ static void repoint(const gather *g, const ashlar_flatten_item *item) {
 static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, size_t count,
                                 ashlar_allocator *owner, ashlar_stream stream) {
     g->pieces = ashlar__host_calloc(count, sizeof *g->pieces);
+    g->keys = ashlar__host_calloc(count, 2 * sizeof *g->keys);
     g->spans = ashlar__host_calloc(count, sizeof *g->spans);
-    g->freed = ashlar__host_calloc(count, sizeof *g->freed);
-    ASHLAR_FAIL_IF(g->pieces == NULL || g->spans == NULL || g->freed == NULL ||
+    g->freed = owner == NULL ? NULL : ashlar__host_calloc(count, sizeof *g->freed);
+    ASHLAR_FAIL_IF(g->pieces == NULL || g->keys == NULL || g->spans == NULL ||
+                       (owner != NULL && g->freed == NULL) ||
                        !ashlar__arena_reserve_bindings(g->arena, count),
                    ASHLAR_EHOSTMEM, "no host memory to flatten %zu tensors", count);
     ASHLAR_TRY(read_items(g, items, count));
@@ -295,6 +348,7 @@ ashlar_status ashlar_arena_flatten_sized(ashlar_arena *arena, ashlar_region regi
     }
     ashlar_snapshot_free(g.snapshot);
     ashlar__host_free(g.pieces);
+    ashlar__host_free(g.keys);
     ashlar__host_free(g.spans);
     ashlar__host_free(g.freed);
     return status;
