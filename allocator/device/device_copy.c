@@ -122,7 +122,7 @@ static cu_result queue_batch(ashlar_driver *driver, const ashlar_copy_span *span
 static ashlar_status copy_together(ashlar_driver *driver, const ashlar_copy_span *spans,
                                    size_t count, size_t copies, ashlar_stream stream) {
     ASHLAR_CHECK2(copies > 1 && copies <= count);
-    cu_ptr *lists = ashlar__host_calloc(copies, 2 * sizeof(cu_ptr) + sizeof(size_t));
+    cu_ptr *lists = ashlar__host_realloc(NULL, copies, 2 * sizeof(cu_ptr) + sizeof(size_t));
     if (lists == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a batch of %zu copies", copies);
     }

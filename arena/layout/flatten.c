@@ -311,9 +311,10 @@ static void repoint(const gather *g, const ashlar_flatten_item *item) {
  * and no binding has changed. */
 static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, size_t count,
                                 ashlar_allocator *owner, ashlar_stream stream) {
-    g->pieces = ashlar__host_calloc(count, sizeof *g->pieces);
-    g->keys = ashlar__host_calloc(count, 2 * sizeof *g->keys);
-    g->spans = ashlar__host_calloc(count, sizeof *g->spans);
+    /* Not zeroed: what is read was written. */
+    g->pieces = ashlar__host_realloc(NULL, count, sizeof *g->pieces);
+    g->keys = ashlar__host_realloc(NULL, count, 2 * sizeof *g->keys);
+    g->spans = ashlar__host_realloc(NULL, count, sizeof *g->spans);
     g->freed = owner == NULL ? NULL : ashlar__host_calloc(count, sizeof *g->freed);
     ASHLAR_FAIL_IF(g->pieces == NULL || g->keys == NULL || g->spans == NULL ||
                        (owner != NULL && g->freed == NULL) ||
