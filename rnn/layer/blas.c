@@ -41,7 +41,7 @@ size_t ashlar__blas_pieces(size_t m, size_t n, size_t k) {
     return worth < 2 ? 1 : min_of(worth, ashlar__workers_count());
 }
 
-/* Each tile packs its columns of b and, if a is stored transposed, its rows of a. So cut in the
+/* Each tile packs its columns of b and, if a is stored transposed, gathers its rows of a. So cut in the
  * direction in which nothing is packed twice, and in the other one only if that gives too few
  * tiles. */
 static tiling make_tiling(const ashlar_gemm_args *p, ashlar_gemm_kernel *compute) {

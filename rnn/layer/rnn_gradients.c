@@ -54,7 +54,8 @@ static void add_columns(const gradient_sums *s, const gate_run *run, run_share s
     }
 }
 
-/* c += rows row .. end - 1 of gates, transposed, times the rows [end - row, width] at `right`. */
+/* c += rows row .. end - 1 of gates, transposed, times the rows [end - row, width] at `right`.
+ * Nothing if the run's columns have no rows in c. */
 static void add_products(const gradient_sums *s, const gate_run *run, run_share share, size_t row,
                          size_t end, const real *right, size_t width, real *c) {
     const ashlar_gemm_args product = {
@@ -71,9 +72,11 @@ static void add_products(const gradient_sums *s, const gate_run *run, run_share 
         .ldc = width,
     };
     const ashlar_gemm_tile tile = {.row = share.first, .row_end = share.end, .column_end = width};
-    const uint64_t begin = ashlar__blas_clock_begin();
-    ASHLAR_VARIANT(ashlar__gemm_kernel)(&product, &tile);
-    ashlar__blas_clock_end(begin);
+    if (c != NULL && share.first < share.end) {
+        const uint64_t begin = ashlar__blas_clock_begin();
+        ASHLAR_VARIANT(ashlar__gemm_kernel)(&product, &tile);
+        ashlar__blas_clock_end(begin);
+    }
 }
 
 /* Steps share one product with the states before them if these are neighbours too: in reverse all
@@ -96,32 +99,40 @@ static const real *states_before(const gradient_sums *s, size_t from, size_t row
     return s->part->states + (first + row - s->batch->start[from]) * s->part->state;
 }
 
+/* The piece's share of the sums over rows row .. end - 1, W's and the biases'. */
+static void add_inputs(const gradient_sums *s, size_t piece, size_t row, size_t end) {
+    const size_t width = s->part->input;
+    for (size_t i = 0; i < s->run_count; i++) {
+        const gate_run *const run = &s->runs[i];
+        const run_share share = share_of(s, run, piece);
+        add_columns(s, run, share, row, end);
+        add_products(s, run, share, row, end, s->input + row * width, width, run->dw);
+    }
+}
+
+/* R's share, of rows that are of steps from step `from` on. */
+static void add_states(const gradient_sums *s, size_t piece, size_t from, size_t row, size_t end) {
+    for (size_t i = 0; i < s->run_count; i++) {
+        const gate_run *const run = &s->runs[i];
+        add_products(s, run, share_of(s, run, piece), row, end, states_before(s, from, row),
+                     s->part->state, run->dr);
+    }
+}
+
 static void add_piece(void *context, size_t piece) {
     const gradient_sums *const s = context;
     const size_t rows = s->batch->row_count, *const start = s->batch->start;
-    const size_t input = s->part->input, state = s->part->state;
     size_t from = 0, next = end_of_steps(s, 0);
     for (size_t row = 0, end; row < rows; row = end) {
         end = rows - row < DEPTH ? rows : row + DEPTH;
-        for (size_t i = 0; i < s->run_count; i++) {
-            const gate_run *const run = &s->runs[i];
-            const run_share share = share_of(s, run, piece);
-            add_columns(s, run, share, row, end);
-            if (run->dw != NULL) {
-                add_products(s, run, share, row, end, s->input + row * input, input, run->dw);
-            }
-        }
+        add_inputs(s, piece, row, end);
         for (size_t at = row, stop; at < end; at = stop) {
-            for (; at == start[next]; from = next, next = end_of_steps(s, from)) {
+            while (start[next] == at) {
+                from = next;
+                next = end_of_steps(s, from);
             }
             stop = start[next] < end ? start[next] : end;
-            for (size_t i = 0; i < s->run_count; i++) {
-                const gate_run *const run = &s->runs[i];
-                if (run->dr != NULL) {
-                    add_products(s, run, share_of(s, run, piece), at, stop,
-                                 states_before(s, from, at), state, run->dr);
-                }
-            }
+            add_states(s, piece, from, at, stop);
         }
     }
 }
