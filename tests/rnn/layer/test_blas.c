@@ -9,7 +9,7 @@
 #include "tests/rnn/layer/set_fixture.h"
 #include "arena/compute/workers.h"
 
-enum { ROOM = 600 * 130 };
+enum { ROOM = 101 * 1024 };
 
 static const double GUARD = 12345; /* between the rows of c, where nothing may be written */
 
@@ -111,6 +111,18 @@ CASE(products_match_plain_loops_for_all_transposes) {
             p.adds = true;
             check_product(&p);
         }
+    }
+}
+
+/* A left factor stored transposed with its rows a multiple of 4 KiB apart is packed. */
+CASE(rows_pages_apart_match_too) {
+    for (int trans = 0; trans < 4; trans++) {
+        product p = make_product(trans, 101, 37, 70, 0);
+        p.lda = 1024;
+        check_product(&p);
+        p.m = 24;
+        p.adds = true;
+        check_product(&p);
     }
 }
 
