@@ -1,20 +1,8 @@
-/* rnn_cpu_sets.c - the matrix products, the RNN's passes and its decoders for each instruction set,
- * and the choice between them. */
+/* rnn_cpu_sets.c - the RNN's passes and decoders for each instruction set, and the choice between
+ * them. */
 #include "arena/compute/instruction_set.h"
-#include "rnn/layer/blas_impl.h"
 #include "rnn/layer/rnn_cpu.h"
 #include "rnn/layer/rnn_decode.h"
-
-#define NAME_baseline "built-in"
-#define NAME_avx2 "built-in, AVX2 and FMA"
-#define NAME_avx512 "built-in, AVX-512"
-#define NAME_neon "built-in, NEON"
-
-const ashlar_gemm_kernels *ashlar__blas_best(void) {
-#define KERNELS(set) {NAME_##set, ashlar__gemm_kernel_f32_##set, ashlar__gemm_kernel_f64_##set},
-    static const ashlar_gemm_kernels sets[] = {ASHLAR_SETS(KERNELS)};
-    return &sets[ashlar__best_set()];
-}
 
 #define DEFINE_PASSES(type, set)                                                      \
     ashlar_rnn_cpu_pass *const ashlar__rnn_cpu_##type##_##set[] = {                   \
