@@ -24,7 +24,7 @@ typedef struct piece {
 /* A piece in the order of addresses. */
 typedef struct address_key {
     uintptr_t address;
-    piece *of;
+    const piece *of;
 } address_key;
 
 typedef struct gather {

@@ -41,13 +41,13 @@ size_t ashlar__blas_pieces(size_t m, size_t n, size_t k) {
     return worth < 2 ? 1 : min_of(worth, ashlar__workers_count());
 }
 
-/* Each tile packs its columns of b and, if a is stored transposed, gathers its rows of a. So cut in the
- * direction in which nothing is packed twice, and in the other one only if that gives too few
+/* Each tile packs its columns of b and, if a is stored transposed, gathers its rows of a. So cut in
+ * the direction in which nothing is packed twice, and in the other one only if that gives too few
  * tiles. */
 static tiling make_tiling(const ashlar_gemm_args *p, ashlar_gemm_kernel *compute) {
     const size_t pieces = ashlar__blas_pieces(p->m, p->n, p->k);
-    const size_t rows = ashlar__blas_units(p->m, ASHLAR_ROW_UNIT),
-                 columns = ashlar__blas_units(p->n, ASHLAR_COLUMN_UNIT);
+    const size_t rows = ashlar__blas_units(p->m, ASHLAR_ROW_UNIT);
+    const size_t columns = ashlar__blas_units(p->n, ASHLAR_COLUMN_UNIT);
     tiling c = {.product = p, .compute = compute};
     if (p->trans_a) {
         c.rows = min_of(pieces, rows);

@@ -63,8 +63,8 @@ static void pack_rows_of(size_t count, size_t depth, const real *from, size_t ld
     }
 }
 
-/* Rows this far apart push each other's lines out of the cache. */
-enum { CROWDED_BYTES = 4096 };
+/* Lines a multiple of this far apart share one set of the first-level cache. */
+enum { SET_BYTES = 4096 };
 
 /* The rows row .. row + count - 1 of a tile, from column k on. */
 static left_rows open_rows(const ashlar_gemm_args *p, size_t row, size_t count, size_t k,
@@ -73,7 +73,7 @@ static left_rows open_rows(const ashlar_gemm_args *p, size_t row, size_t count, 
     if (!p->trans_a) {
         return (left_rows){.at = at, .row = p->lda, .column = 1};
     }
-    if (p->lda * sizeof(real) % CROWDED_BYTES != 0) {
+    if (p->lda * sizeof(real) % SET_BYTES != 0) {
         return (left_rows){.at = at, .row = 1, .column = p->lda};
     }
     pack_rows_of(count, depth, at, p->lda, packed);

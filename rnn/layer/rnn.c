@@ -1,10 +1,10 @@
 /* rnn.c - a stack of layers: checks its configuration and arguments, and calls its back end. */
 #include "rnn/layer/rnn_varying.h"
-#include "rnn/layer/rnn_final.h"
 
 #include "allocator/base/host.h"
 #include "allocator/base/sized.h"
 #include "rnn/layer/rnn_chunks.h"
+#include "rnn/layer/rnn_final.h"
 
 static bool is_persistent(const ashlar_rnn_config *c) {
     return c->algorithm != ASHLAR_RNN_STANDARD && c->algorithm != ASHLAR_RNN_AUTO;

@@ -6,6 +6,7 @@
 
 #include "allocator/base/check_level.h"
 #include "arena/compute/workers.h"
+#include "rnn/layer/blas_impl.h"
 #include "rnn/layer/panel.h"
 #include "rnn/layer/rnn_factor.h"
 
@@ -106,10 +107,9 @@ static void multiply_columns(const products *p, size_t first, size_t end) {
     }
 }
 
-/* Piece i of the panels in `count` columns. */
+/* The column of `count` at which piece i begins. */
 static size_t edge(const products *p, size_t count, size_t i) {
-    const size_t at = (count + PANEL - 1) / PANEL * i / p->pieces * PANEL;
-    return at < count ? at : count;
+    return ashlar__blas_edge(count, PANEL, p->pieces, i);
 }
 
 static void run_piece(void *context, size_t i) {
@@ -151,7 +151,7 @@ static void run_products(products p) {
         ashlar__workers_run(p.pieces, run_cell_piece, &p);
         return;
     }
-    p.pieces = count_pieces(&p, (p.columns + PANEL - 1) / PANEL);
+    p.pieces = count_pieces(&p, ashlar__blas_units(p.columns, PANEL));
     ashlar__workers_run(p.pieces, run_piece, &p);
     if (p.step != NULL) {
         p.cell(p.step, (some_rows){0, 1, p.batch});

@@ -5,30 +5,20 @@
 #include "rnn/layer/blas_impl.h"
 #include "rnn/layer/panel.h"
 
+static size_t panel_count(const factor *f) {
+    return ashlar__blas_units(f->columns, PANEL);
+}
+
+/* The elements of panels that are tens of microseconds of work to pack. */
+enum { PACKED_LEAST = 1 << 16 };
+
 /* Pack panels `first` .. `end` - 1 of a factor. */
-static void pack_some(const factor *f, size_t first, size_t end) {
+static void pack_some(void *context, size_t first, size_t end) {
+    const factor *const f = context;
     const size_t column = first * PANEL, last = end * PANEL;
     pack_panels(f->trans, (last < f->columns ? last : f->columns) - column, f->depth,
                 f->weights + column * (f->trans ? f->ld : 1), f->ld, f->depth * PANEL,
                 f->panels + column * f->depth);
-}
-
-static size_t panel_count(const factor *f) {
-    return (f->columns + PANEL - 1) / PANEL;
-}
-
-/* What a thread packs in one go: tens of microseconds of work. */
-enum { PACKED_ELEMENTS = 1 << 16 };
-
-static size_t panels_together(const factor *f) {
-    const size_t elements = f->depth * PANEL;
-    return elements < PACKED_ELEMENTS ? PACKED_ELEMENTS / (elements > 0 ? elements : 1) : 1;
-}
-
-static void pack_piece(void *context, size_t i) {
-    const factor *const f = context;
-    const size_t each = panels_together(f), end = (i + 1) * each, count = panel_count(f);
-    pack_some(f, i * each, end < count ? end : count);
 }
 
 /* Make a factor of a weight matrix, packed into `panels` if the batch has enough steps. */
@@ -44,8 +34,8 @@ static factor open_factor(const ashlar_rnn_rows *batch, const real *weights, ash
     };
     f.pieces = ashlar__rnn_rows_pieces(batch, f.columns * f.depth);
     if (f.panels != NULL) {
-        const size_t each = panels_together(&f);
-        ashlar__workers_run((panel_count(&f) + each - 1) / each, pack_piece, &f);
+        ashlar__workers_share(panel_count(&f), PACKED_LEAST / (f.depth * PANEL + 1) + 1, pack_some,
+                              &f);
     }
     return f;
 }
@@ -90,12 +80,10 @@ static void multiply_piece(void *context, size_t i) {
     const factor_product *const p = context;
     const factor *const f = p->f;
     const uint64_t begin = ashlar__blas_clock_begin();
-    const size_t count = panel_count(f);
-    const size_t column = count * i / f->pieces * PANEL;
-    const size_t last = count * (i + 1) / f->pieces * PANEL;
-    multiply_packed(p->count, (last < f->columns ? last : f->columns) - column, f->depth, p->a,
-                    p->lda, f->panels + column * f->depth, p->adds, p->c + column, p->ldc,
-                    p->backwards);
+    const size_t column = ashlar__blas_edge(f->columns, PANEL, f->pieces, i);
+    const size_t end = ashlar__blas_edge(f->columns, PANEL, f->pieces, i + 1);
+    multiply_packed(p->count, end - column, f->depth, p->a, p->lda, f->panels + column * f->depth,
+                    p->adds, p->c + column, p->ldc, p->backwards);
     ashlar__blas_clock_end(begin);
 }
 

@@ -45,12 +45,13 @@ static size_t place(room *r, size_t rows, size_t cols, size_t item) {
     return offset;
 }
 
-/* Rows a multiple of this far apart push each other's lines out of the cache. */
-enum { CROWDED_BYTES = 1024 };
+/* Lines a multiple of this far apart share at most four sets of the first-level cache, and push
+ * each other out of it. */
+enum { FEW_SETS_BYTES = 1024 };
 
 /* The distance between rows of `width` elements that many products read. */
 static size_t stride_of(size_t width, size_t item) {
-    return width + (width * item % CROWDED_BYTES == 0 ? ASHLAR_CACHE_LINE / item : 0);
+    return width + (width * item % FEW_SETS_BYTES == 0 ? ASHLAR_CACHE_LINE / item : 0);
 }
 
 /* Set the fields that follow from the layout and the sizes alone. */
