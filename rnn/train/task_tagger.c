@@ -343,15 +343,15 @@ static ashlar_status build(tagger_task *t) {
     ASHLAR_TRY(ashlar__shards_check(&t->config));
     t->shards = ashlar__shards_of(&t->config);
     t->count = t->config.batch / t->shards.all;
-    ASHLAR_HOST_NEW(t->own, t->count, "no host memory for %zu sentences", t->count);
     const ashlar_tagger_shape largest = shape_of(t, t->counts.longest_sentence);
-    const ashlar_status status = ashlar__tagger_batch_bytes(&largest, &bytes);
+    ASHLAR_TRY(ashlar__tagger_batch_bytes(&largest, &bytes)); /* first: `count` may be anything */
+    ASHLAR_HOST_NEW(t->own, t->count, "no host memory for %zu sentences", t->count);
     t->head.max_length = largest.steps;
     t->head.max_part_length = largest.steps;
     t->head.max_parts = 1;
     t->head.batch = t->config.batch;
     t->head.sequences = t->counts.sentences - t->counts.held_out;
-    return status == ASHLAR_OK ? make_batch_sampler(t) : status;
+    return make_batch_sampler(t);
 }
 
 ashlar_status ashlar__task_tagger_create(const ashlar_tagger_corpus *corpus,
