@@ -222,5 +222,6 @@ cu_result ashlar__soft_event_synchronize(cu_event event) {
     }
     point->user_count++;
     ashlar__soft_wait_point(point);
+    ashlar__soft_gather();
     return leave_point(device, point);
 }

@@ -92,6 +92,12 @@ bool ashlar__soft_is_accessible(uintptr_t base, size_t bytes);
 /* Whether every byte is mapped and this device may use it. */
 bool ashlar__soft_may_access(const soft_device *device, uintptr_t base, size_t bytes);
 
+/* ---- huge pages (soft_huge.c) ---- */
+
+/* Called by each call in which the host has waited for a device: now and then, let the kernel put
+ * huge pages behind the memory that is in use. */
+void ashlar__soft_gather(void);
+
 /* ---- plain and pinned memory (soft_alloc.c) ---- */
 
 typedef struct soft_host_block {

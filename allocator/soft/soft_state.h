@@ -9,6 +9,7 @@
  *   soft_index.c          handles, address ranges
  *   soft_pages.c          physical memory
  *   soft_memory.c         reservations and mappings
+ *   soft_huge.c           huge pages of the host
  *   soft_oracle.c         clocks=on
  *   soft_time.c           time=on
  *   soft_strict.c         strict=on
@@ -99,6 +100,8 @@ typedef struct soft_state {
     uint64_t host_ns;     /* time=on: the latest clock of a thread */
     uint64_t host_wait_count; /* waits of a thread that moved its clock, ... */
     uint64_t host_wait_ns;    /* ... and by how much */
+    uint64_t wait_count;   /* waits of the host, ... */
+    uintptr_t gather_from; /* ... and where the next of them gathers pages; 0: nowhere */
     size_t running_count; /* op bodies that run now, with the lock dropped */
     soft_device devices[SOFT_DEVICES_MAX];
     soft_stream *first_stream; /* every stream, legacy ones included, oldest first */

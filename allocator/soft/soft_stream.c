@@ -227,6 +227,7 @@ cu_result ashlar__soft_stream_synchronize(cu_stream stream) {
     SOFT_TRY(enter_host_wait(ASHLAR_DRIVER_FN_stream_synchronize, stream, &found));
     const soft_device *device = found->device; /* outlives the stream */
     ashlar__soft_wait_device(device, found->serial);
+    ashlar__soft_gather();
     return ashlar__soft_leave(device->fault);
 }
 
@@ -238,5 +239,6 @@ cu_result ashlar__soft_ctx_synchronize(void) {
         return ashlar__soft_leave(result);
     }
     ashlar__soft_wait_device(device, 0);
+    ashlar__soft_gather();
     return ashlar__soft_leave(device->fault);
 }

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -92,6 +93,84 @@ CASE_WITH(mappings_that_are_not_neighbours_come_to_the_kernels_limit, set_up("me
         CHECK(soft->mem_unmap(base + 2 * i * PAGE, PAGE) == CU_SUCCESS);
     }
     CHECK(soft->mem_address_free(base, most * 2 * PAGE) == CU_SUCCESS);
+}
+
+/* A number in the entry of /proc/self/smaps for the memory area of an address. */
+static size_t area_kib(cu_ptr at, const char *key) {
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    char line[512];
+    bool is_there = false;
+    size_t number = 0;
+    CHECK(maps != NULL);
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+        unsigned long long from = 0, to = 0;
+        if (sscanf(line, "%llx-%llx", &from, &to) == 2) {
+            is_there = at >= from && at < to;
+        } else if (is_there && strncmp(line, key, strlen(key)) == 0) {
+            number = strtoul(line + strlen(key) + 1, NULL, 10);
+        }
+    }
+    if (maps != NULL) {
+        (void)fclose(maps);
+    }
+    return number;
+}
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+/* Whether the kernel makes huge pages of a memory file's on request. */
+static bool can_gather(cu_ptr used) {
+    return madvise(bytes_at(used), PAGE, MADV_COLLAPSE) == 0 &&
+           area_kib(used, "ShmemPmdMapped") == PAGE / 1024;
+}
+
+/* Pages of the device become huge pages of the host when they have been in use for a while, and
+ * keep what is in them; those that are hardly used, and those of nobody, take no host memory. */
+CASE_WITH(pages_in_use_become_huge_pages, set_up("memory=64MiB")) {
+    const cu_ptr tried = reserve(1), base = reserve(8);
+    const cu_mem_handle handles[] = {create(1), create(3), create(1)};
+    place(tried, 1, handles[0]);
+    memset(bytes_at(tried), 1, PAGE);
+    SKIP_IF(!can_gather(tried), "the kernel cannot");
+    place(base + PAGE, 3, handles[1]);
+    place(base + 6 * PAGE, 1, handles[2]);
+    memset(bytes_at(base + PAGE), 7, PAGE);
+    bytes_at(base + 2 * PAGE)[0] = 8;
+    memset(bytes_at(base + 3 * PAGE), 9, PAGE / 2);
+    memset(bytes_at(base + 6 * PAGE), 10, PAGE);
+    for (int wait = 1; wait < 8; wait++) {
+        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    }
+    CHECK_ZU(area_kib(base + 6 * PAGE, "ShmemPmdMapped"), 0); /* it may be needed but once */
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    CHECK_ZU(area_kib(base + 6 * PAGE, "ShmemPmdMapped"), PAGE / 1024);
+    CHECK_ZU(area_kib(base + PAGE, "ShmemPmdMapped"), 2 * PAGE / 1024);
+    CHECK_ZU(area_kib(base + PAGE, "Rss"), (2 * PAGE + 4096) / 1024);
+    size_t wrong = 0;
+    for (size_t i = 0; i < PAGE; i++) {
+        wrong += bytes_at(base + PAGE)[i] != 7 || bytes_at(base + 6 * PAGE)[i] != 10 ||
+                 bytes_at(base + 2 * PAGE)[i] != (i == 0 ? 8 : 0) ||
+                 bytes_at(base + 3 * PAGE)[i] != (i < PAGE / 2 ? 9 : 0);
+    }
+    CHECK_ZU(wrong, 0);
+}
+
+/* Each wait looks at 64 MiB, so that none takes long. */
+CASE_WITH(a_wait_gathers_a_piece, set_up("memory=256MiB")) {
+    enum { PAGES = 48 };
+    const cu_ptr base = reserve(PAGES);
+    const cu_mem_handle handle = create(PAGES);
+    place(base, PAGES, handle);
+    memset(bytes_at(base), 1, PAGES * PAGE);
+    for (int wait = 1; wait <= 8; wait++) {
+        SKIP_IF(wait == 8 && !can_gather(base), "the kernel cannot");
+        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    }
+    CHECK_ZU(area_kib(base, "ShmemPmdMapped"), 32 * PAGE / 1024);
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    CHECK_ZU(area_kib(base, "ShmemPmdMapped"), PAGES * PAGE / 1024);
 }
 
 /* Else what the program prints would go there. */
