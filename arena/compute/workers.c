@@ -17,6 +17,13 @@
 
 enum { SPINS = 2000 /* turns of a wait loop, a few tens of nanoseconds each */ };
 
+/* A thread of the pool. */
+typedef struct helper {
+    pthread_t thread;
+    bool sleeps;
+    int shunned; /* the processor that it may not run on; -1: none */
+} helper;
+
 /* There is one work at a time: that of the thread that holds `owner`. Under `lock`:
  *
  *   fn, context and count belong to the open work; a thread joins it by room-- and users++, and
@@ -37,6 +44,7 @@ static struct {
     atomic_size_t next; /* the next i to pass to fn */
     atomic_size_t users;
     atomic_size_t generation;
+    helper helpers[ASHLAR_WORKERS_MAX]; /* [started] */
 } pool = {
     .owner = ASHLAR_LOCK(ASHLAR_RANK_WORKERS_OWNER),
     .lock = ASHLAR_LOCK(ASHLAR_RANK_WORKERS),
@@ -109,7 +117,7 @@ static void work(void (*fn)(void *context, size_t i), void *context, size_t coun
 }
 
 /* Wait until there is a work after number `seen`. Takes the lock; returns the work's number. */
-static size_t wait_for_work_and_lock(size_t seen) {
+static size_t wait_for_work_and_lock(helper *self, size_t seen) {
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(&pool.generation, memory_order_relaxed) != seen) {
             break;
@@ -117,17 +125,19 @@ static size_t wait_for_work_and_lock(size_t seen) {
         ASHLAR_PAUSE();
     }
     ashlar__lock_acquire(&pool.lock);
+    self->sleeps = true;
     while (atomic_load_explicit(&pool.generation, memory_order_relaxed) == seen) {
         ashlar__lock_wait(&pool.lock, &pool.has_work);
     }
+    self->sleeps = false;
     return atomic_load_explicit(&pool.generation, memory_order_relaxed);
 }
 
-static void *run_thread(void *unused) {
+static void *run_thread(void *own) {
+    helper *const self = own;
     size_t seen = 0;
-    (void)unused;
     for (;;) {
-        seen = wait_for_work_and_lock(seen);
+        seen = wait_for_work_and_lock(self, seen);
         const bool joins = pool.room > 0;
         void (*const fn)(void *, size_t) = pool.fn;
         void *const context = pool.context;
@@ -178,8 +188,7 @@ static bool is_prepared(void) {
 }
 
 /* All signals are blocked in the thread, so that handlers run on the program's own threads. */
-static bool start_thread(void) {
-    pthread_t thread;
+static bool start_thread(helper *own) {
     sigset_t all, old;
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes) != 0) {
@@ -188,7 +197,7 @@ static bool start_thread(void) {
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    const bool is_started = pthread_create(&thread, &attributes, run_thread, NULL) == 0;
+    const bool is_started = pthread_create(&own->thread, &attributes, run_thread, own) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attributes);
     return is_started;
@@ -198,11 +207,41 @@ static bool start_thread(void) {
 static size_t start_threads(size_t wanted) {
     ASHLAR_OWNS(&pool.owner);
     while (pool.started < wanted && !pool.is_start_futile) {
-        pool.is_start_futile = atomic_load(&refuses_start) || !start_thread();
+        helper *const next = &pool.helpers[pool.started];
+        *next = (helper){.shunned = -1};
+        pool.is_start_futile = atomic_load(&refuses_start) || !start_thread(next);
         pool.started += !pool.is_start_futile;
     }
     ASHLAR_CHECK2(pool.started < ASHLAR_WORKERS_MAX); /* the caller's is not counted */
     return pool.started < wanted ? pool.started : wanted;
+}
+
+/*
+ * Let sleeping threads wake on other processors than the caller's. Linux may wake a thread on the
+ * processor of the one that wakes it, though others are idle (a guest's idle processors look busy),
+ * and lets it wait there for milliseconds, so that a work after a pause would have no help.
+ */
+static void keep_apart(void) {
+    cpu_set_t set;
+    const int processor = sched_getcpu();
+    bool is_known = false;
+    ASHLAR_OWNS(&pool.lock);
+    for (size_t i = 0; i < pool.started; i++) {
+        helper *const h = &pool.helpers[i];
+        if (!h->sleeps || h->shunned == processor) {
+            continue;
+        }
+        if (!is_known) {
+            if (processor < 0 || sched_getaffinity(0, sizeof set, &set) != 0 ||
+                CPU_COUNT(&set) < 2) {
+                return;
+            }
+            CPU_CLR((size_t)processor, &set);
+            is_known = true;
+        }
+        h->shunned = processor;
+        (void)pthread_setaffinity_np(h->thread, sizeof set, &set);
+    }
 }
 
 static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void *context,
@@ -215,6 +254,7 @@ static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void 
     pool.context = context;
     pool.count = count;
     pool.room = helpers;
+    keep_apart();
     atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&pool.generation, 1, memory_order_relaxed);
     for (size_t i = 0; i < helpers; i++) {

@@ -3,7 +3,9 @@
  * The first work that needs the threads starts them. Their number, the caller's thread included, is
  * that of the CPUs that the process may run on (its affinity), or N if the environment has
  * ASHLAR_THREADS=N, 1 to ASHLAR_WORKERS_MAX. Between works they spin for some microseconds, then
- * sleep. They are never joined: a process may end at any time. A child of fork() starts its own. */
+ * sleep. A thread that sleeps is woken on another processor than its caller's: its affinity becomes
+ * the caller's without that one. They are never joined: a process may end at any time. A child of
+ * fork() starts its own. */
 #ifndef ASHLAR_WORKERS_H
 #define ASHLAR_WORKERS_H
 

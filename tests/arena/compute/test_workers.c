@@ -5,6 +5,7 @@
 #include "arena/compute/workers.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -130,6 +131,32 @@ CASE(work_goes_on_after_the_threads_have_slept) {
 }
 
 /* ---- who does it ---- */
+
+static atomic_int processors_of_helper; /* that it may run on */
+
+static void look_where(void *context, size_t i) {
+    const pthread_t *const caller = context;
+    cpu_set_t set;
+    (void)i;
+    if (!pthread_equal(pthread_self(), *caller) && sched_getaffinity(0, sizeof set, &set) == 0) {
+        atomic_store(&processors_of_helper, CPU_COUNT(&set));
+    }
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* the other piece is for the other */
+}
+
+/* Else the two would take turns on one processor, and others would idle. */
+CASE(a_thread_that_has_slept_leaves_its_callers_processor_to_the_caller) {
+    pthread_t self = pthread_self();
+    cpu_set_t set;
+    CHECK(sched_getaffinity(0, sizeof set, &set) == 0);
+    SKIP_IF(CPU_COUNT(&set) < 2, "one processor");
+    ashlar__workers_set_count(2);
+    for (int turn = 0; turn < 100 && processors_of_helper != CPU_COUNT(&set) - 1; turn++) {
+        ashlar__workers_run(2, look_where, &self);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    }
+    CHECK(processors_of_helper == CPU_COUNT(&set) - 1);
+}
 
 static pthread_t doers[PIECES];
 static atomic_size_t doer_count;
