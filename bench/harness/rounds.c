@@ -35,14 +35,22 @@ void ashlar__turns_spread(ashlar_turns *turns, size_t figure, double *low, doubl
  * calls are a thousand times slower than a cache, and would take up most of the measurement. */
 enum { SLOW_TURNS = 20 };
 
+/* How often an operation of this length fits into a turn. */
+static size_t count_repeats(const ashlar_rounds *r, double seconds) {
+    return r->is_smoke || seconds >= r->round_s ? 1 : (size_t)(r->round_s / (seconds + 1e-9));
+}
+
+/* First operations are slow: so take the length from the second, and then from a whole turn. */
 static ashlar_status warm_up(const ashlar_rounds *r, size_t subject, ashlar_turns *turns) {
     double figures[ASHLAR_ROUNDS_FIGURES] = {0};
     for (int i = 0; i < 2 && !r->is_smoke; i++) {
         ASHLAR_TRY(r->run(r->context, subject, 1, figures));
     }
     const bool is_slow = figures[0] > SLOW_TURNS * r->round_s && r->slow_rounds != 0;
-    turns->repeats =
-        r->is_smoke || figures[0] >= r->round_s ? 1 : (size_t)(r->round_s / (figures[0] + 1e-9));
+    if (count_repeats(r, figures[0]) > 1) {
+        ASHLAR_TRY(r->run(r->context, subject, count_repeats(r, figures[0]), figures));
+    }
+    turns->repeats = count_repeats(r, figures[0]);
     turns->rounds = is_slow ? r->slow_rounds : SIZE_MAX; /* corrected once the rounds are known */
     return ASHLAR_OK;
 }
