@@ -226,7 +226,8 @@ static void work_on(const char *spec, size_t cache_bytes, uint64_t seed) {
     CHECK(watcher_bad == 0 && replacer_bad == 0);
     CHECK(allocator->caches == NULL); /* all of their threads have ended */
     CHECK_ZU(stats_now().cached_bytes, 0);
-    CHECK(stats_now().served_cached > 0);
+    /* Where memory is out, caches may be drained before they serve anybody. */
+    CHECK(may_be_full || stats_now().served_cached > 0);
     give_back_all();
     CHECK_ZU(stats_now().live_blocks, 0);
     CHECK_ZU(stats_now().live_bytes, 0);
