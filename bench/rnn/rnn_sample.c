@@ -28,7 +28,10 @@ const ashlar_rows_form ashlar__rnn_sample_form = {columns, ASHLAR_RNN_SAMPLE_COL
 static const struct {
     const char *name;
     size_t texts;
-} cases[] = {{"sample_lstm_B1_H256_L2", 1}, {"sample_lstm_B16_H256_L2", TEXTS_MAX}};
+    bool is_bf16;
+} cases[] = {{"sample_lstm_B1_H256_L2", 1, false},
+             {"sample_lstm_B16_H256_L2", TEXTS_MAX, false},
+             {"sample_lstm_B1_H256_L2_bf16", 1, true}};
 
 const char *ashlar__rnn_sample_name(size_t i) {
     return i < sizeof cases / sizeof cases[0] ? cases[i].name : NULL;
@@ -45,11 +48,13 @@ typedef struct contest {
 } contest;
 
 /* The model that ashlar-train trains by default. */
-static ashlar_status open(contest *c, ashlar_device *device, size_t texts) {
+static ashlar_status open(contest *c, ashlar_device *device, size_t texts, bool is_bf16) {
     const ashlar_model_config config = {
         .classes = ASHLAR_BATCHER_SYMBOLS, .embedding = 64, .hidden = 256, .layers = 2};
-    const ashlar_text_sampler_config sampler = {
-        .sampling = {.temperature = 0.7, .top_p = 1}, .seed = SEED, .count = texts};
+    const ashlar_text_sampler_config sampler = {.sampling = {.temperature = 0.7, .top_p = 1},
+                                                .seed = SEED,
+                                                .count = texts,
+                                                .is_bf16 = is_bf16};
     ashlar_device_info info;
     ashlar_device_get_info(device, &info);
     c->is_cuda = info.kind == ASHLAR_DEVICE_CUDA;
@@ -57,10 +62,12 @@ static ashlar_status open(contest *c, ashlar_device *device, size_t texts) {
     ASHLAR_TRY(
         ashlar__model_create(c->allocator, NULL, &config, ASHLAR_REGIONS_INFERENCE, &c->model));
     ASHLAR_TRY(ashlar__model_init_weights(c->model, SEED));
-    const size_t width = ashlar_rnn_layout_of(c->model->rnn)->output;
-    const size_t elements = ashlar_rnn_layout_of(c->model->rnn)->elements +
-                            config.classes * (width + 1) + texts * config.embedding;
-    c->read_bytes = elements * sizeof(float);
+    const ashlar_rnn_layout *const layout = ashlar_rnn_layout_of(c->model->rnn);
+    const size_t biases = 2 * layout->gates * config.hidden * config.layers;
+    const size_t matrices = layout->elements - biases + config.classes * layout->output;
+    const size_t others = biases + config.classes + texts * config.embedding;
+    c->read_bytes =
+        matrices * (is_bf16 ? sizeof(uint16_t) : sizeof(float)) + others * sizeof(float);
     return ashlar__text_sampler_create(c->model, &sampler, &c->sampler);
 }
 
@@ -128,7 +135,7 @@ static ashlar_status run_case(const ashlar_bench_request *request, ashlar_device
                                .is_smoke = request->is_smoke,
                                .run = take_turn,
                                .context = &c};
-    ashlar_status status = open(&c, device, cases[i].texts);
+    ashlar_status status = open(&c, device, cases[i].texts, cases[i].is_bf16);
     ASHLAR_THEN(status, ashlar__rounds_run(&how, c.is_cuda ? READ : TURNS, turns));
     ASHLAR_THEN(status, add_row(&c, i, turns, request->out, rows));
     finish(&c);

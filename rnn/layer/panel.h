@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "allocator/base/compiler.h"
 #include "arena/compute/instruction_set.h"
@@ -51,6 +52,8 @@ static inline size_t block_start(size_t count, size_t i) {
 
 #define pack_panels ASHLAR_VARIANT(ashlar__pack_panels)
 #define multiply_panels ASHLAR_VARIANT(ashlar__multiply_panels)
+#define pack_bf16_panels ASHLAR_VARIANT(ashlar__pack_bf16_panels)
+#define multiply_bf16_panels ASHLAR_VARIANT(ashlar__multiply_bf16_panels)
 
 /* Pack a factor [depth, columns] into panels. `trans`: it is stored transposed.
  *
@@ -62,5 +65,17 @@ void pack_panels(bool trans, size_t columns, size_t depth, const real *from, siz
  * a deeper product call this part by part, with `adds` from the second part on. */
 void multiply_panels(size_t count, size_t columns, size_t depth, left_rows a, const real *panels,
                      size_t stride, bool adds, real *c, size_t ldc);
+
+/* The same with a factor of floats that is kept as bf16, of half the bytes, so that it is read in
+ * half the time; to multiply, its elements become floats again. A word has two of a panel's row:
+ * column j in its lower half, column LANE_COUNT + j in its upper one. A panel has depth *
+ * LANE_COUNT words, and the next one begins behind it. For `real` = float only.
+ *
+ * pack      a factor that is stored transposed; each element is rounded to the nearest bf16
+ * multiply  c [count, columns] = or += a [count, depth] times the factor, with the bits of a factor
+ *           of floats that have these values. depth > 0 may be any */
+void pack_bf16_panels(size_t columns, size_t depth, const real *from, size_t ld, uint32_t *panels);
+void multiply_bf16_panels(size_t count, size_t columns, size_t depth, const real *a, size_t lda,
+                          const uint32_t *panels, bool adds, real *c, size_t ldc);
 
 #endif /* ASHLAR_PANEL_H */

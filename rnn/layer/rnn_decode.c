@@ -10,8 +10,12 @@
 #include "rnn/layer/panel.h"
 #include "rnn/layer/rnn_factor.h"
 
-static real *in_packed(const ashlar_decode_model *m, size_t offset) {
-    return (real *)(void *)((char *)m->packed + offset);
+static void *in_packed(const ashlar_decode_model *m, size_t offset) {
+    return (char *)m->packed + offset;
+}
+
+static ashlar_decode_layer layer_of(const ashlar_decode_model *m, size_t layer) {
+    return ashlar__decode_layer(m->layout, m->is_bf16, layer);
 }
 
 static const real *tensor_of(const ashlar_decode_model *m, size_t layer, ashlar_rnn_tensor tensor,
@@ -23,8 +27,13 @@ static const real *tensor_of(const ashlar_decode_model *m, size_t layer, ashlar_
 /* ---- packing ---- */
 
 /* Pack the transpose of a matrix [rows, cols] of the weights. */
-static void pack(const real *weights, size_t rows, size_t cols, real *panels) {
-    pack_panels(true, rows, cols, weights, cols, cols * PANEL, panels);
+static void pack(const ashlar_decode_model *m, const real *weights, size_t rows, size_t cols,
+                 void *panels) {
+    if (m->is_bf16) {
+        pack_bf16_panels(rows, cols, weights, cols, panels);
+    } else {
+        pack_panels(true, rows, cols, weights, cols, cols * PANEL, panels);
+    }
 }
 
 static void pack_tensor(const ashlar_decode_model *m, size_t layer, ashlar_rnn_tensor tensor,
@@ -32,7 +41,7 @@ static void pack_tensor(const ashlar_decode_model *m, size_t layer, ashlar_rnn_t
     ashlar_rnn_view view;
     const real *const weights = tensor_of(m, layer, tensor, &view);
     if (view.rows > 0) {
-        pack(weights, view.rows, view.cols, in_packed(m, offset));
+        pack(m, weights, view.rows, view.cols, in_packed(m, offset));
     }
 }
 
@@ -57,14 +66,13 @@ static void pack_model(const ashlar_decode_model *m) {
     const size_t layers = m->layout->config.layers;
     ASHLAR_ASSERT(m->layout->config.dtype == REAL_DTYPE && m->layout->config.directions == 1);
     for (size_t l = 0; l < layers; l++) {
-        const ashlar_decode_layer at = ashlar__decode_layer(m->layout, l);
+        const ashlar_decode_layer at = layer_of(m, l);
         pack_bias(m, l, in_packed(m, at.bias));
         pack_tensor(m, l, ASHLAR_RNN_W, at.w);
         pack_tensor(m, l, ASHLAR_RNN_R, at.r);
         pack_tensor(m, l, ASHLAR_RNN_WP, at.wp);
     }
-    pack(m->weight, m->classes, m->layout->state,
-         in_packed(m, ashlar__decode_layer(m->layout, layers - 1).end));
+    pack(m, m->weight, m->classes, m->layout->state, in_packed(m, layer_of(m, layers - 1).end));
 }
 
 /* ---- a step ---- */
@@ -75,7 +83,7 @@ enum { PIECE_PRODUCTS = 1 << 15, FACTORS = 2 };
 
 /* c [B, columns] = or += a [B, depth] times a packed matrix. */
 typedef struct packed_product {
-    const real *panels;
+    const void *panels;
     size_t depth;
     const real *a;
     bool adds;
@@ -85,6 +93,7 @@ typedef struct packed_product {
 
 /* Products with the same columns, which the threads share, and perhaps a cell behind them. */
 typedef struct products {
+    bool is_bf16; /* the packed matrices are */
     size_t batch, columns, count, pieces;
     const real *bias; /* [columns], what c begins with; NULL: nothing */
     const cell_step
@@ -101,9 +110,16 @@ static void multiply_columns(const products *p, size_t first, size_t end) {
     }
     for (size_t k = 0; k < p->count; k++) {
         const packed_product *const one = &p->of[k];
-        multiply_packed(p->batch, end - first, one->depth, one->a, one->depth,
-                        one->panels + first * one->depth, one->adds, one->c + first, one->ldc,
-                        false);
+        const size_t at = first * one->depth; /* elements of the matrix before this piece */
+        if (p->is_bf16) {
+            multiply_bf16_panels(p->batch, end - first, one->depth, one->a, one->depth,
+                                 (const uint32_t *)one->panels + at / 2, one->adds, one->c + first,
+                                 one->ldc);
+        } else {
+            multiply_packed(p->batch, end - first, one->depth, one->a, one->depth,
+                            (const real *)one->panels + at, one->adds, one->c + first, one->ldc,
+                            false);
+        }
     }
 }
 
@@ -172,7 +188,7 @@ static const real *run_layer_once(const ashlar_decode_args *args, const ashlar_d
     const size_t width = ashlar__decode_gate_width(m->layout);
     const bool has_sums = config->cell == ASHLAR_RNN_GRU, is_projected = config->projection > 0;
     const bool is_lstm = config->cell == ASHLAR_RNN_LSTM;
-    const ashlar_decode_layer at = ashlar__decode_layer(m->layout, l);
+    const ashlar_decode_layer at = layer_of(m, l);
     real *const gates = work_at(args, work->gates), *const sums = work_at(args, work->sums);
     const real *const h = (const real *)args->h + l * batch * state;
     real *const next_h = (real *)args->next_h + l * batch * state;
@@ -188,6 +204,7 @@ static const real *run_layer_once(const ashlar_decode_args *args, const ashlar_d
         .output = is_projected ? work_at(args, work->full) : next_h,
     };
     run_products((products){
+        .is_bf16 = m->is_bf16,
         .batch = batch,
         .columns = gate_rows,
         .count = 2,
@@ -198,7 +215,8 @@ static const real *run_layer_once(const ashlar_decode_args *args, const ashlar_d
                 has_sums ? gate_rows : width}}});
     if (is_projected) {
         run_products(
-            (products){.batch = batch,
+            (products){.is_bf16 = m->is_bf16,
+                       .batch = batch,
                        .columns = state,
                        .count = 1,
                        .of = {{in_packed(m, at.wp), hidden, step.output, false, next_h, state}}});
@@ -221,12 +239,13 @@ static void step_model(const ashlar_decode_args *args) {
     for (size_t l = 0; l < layers; l++) {
         x = run_layer_once(args, &work, l, x);
     }
-    run_products((products){.batch = args->batch,
+    run_products((products){.is_bf16 = m->is_bf16,
+                            .batch = args->batch,
                             .columns = m->classes,
                             .count = 1,
                             .bias = m->bias,
-                            .of = {{in_packed(m, ashlar__decode_layer(m->layout, layers - 1).end),
-                                    m->layout->state, x, true, args->logits, m->classes}}});
+                            .of = {{in_packed(m, layer_of(m, layers - 1).end), m->layout->state, x,
+                                    true, args->logits, m->classes}}});
 }
 
 const ashlar_decoder ASHLAR_VARIANT(ashlar__decoder) = {.pack = pack_model, .step = step_model};

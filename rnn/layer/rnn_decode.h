@@ -13,6 +13,10 @@
  * the linear layer:
  *
  *     bias [K], W^T [in(l), G*H], R^T [P, G*H], with a projection Wp^T [H, P]    matrices in panels
+ *
+ * One text reads all weights for each symbol, and does little else. So the matrices can be packed
+ * as bf16, of half the bytes: then the logits have the bits that matrices rounded to bf16 would
+ * give.
  */
 #ifndef ASHLAR_RNN_DECODE_H
 #define ASHLAR_RNN_DECODE_H
@@ -27,6 +31,7 @@
 typedef struct ashlar_decode_model {
     const ashlar_rnn_layout *layout; /* of one direction */
     size_t classes;                  /* V */
+    bool is_bf16;                    /* packed matrices are bf16; only for fp32 */
     const void *table;               /* [V, I] */
     const void *stack;               /* packed order, rnn_layout.h */
     const void *weight;              /* [V, P] of the linear layer */
@@ -47,14 +52,15 @@ typedef struct ashlar_decode_args {
 
 /* Bytes of packed weights, and of work for a batch. They fit in a size_t if the stack, the linear
  * layer and a step's own buffers do. */
-size_t ashlar__decode_packed_bytes(const ashlar_rnn_layout *layout, size_t classes);
+size_t ashlar__decode_packed_bytes(const ashlar_rnn_layout *layout, bool is_bf16, size_t classes);
 size_t ashlar__decode_work_bytes(const ashlar_rnn_layout *layout, size_t batch);
 
 /* Where the packed weights lie, offsets in bytes. */
 typedef struct ashlar_decode_layer {
     size_t bias, w, r, wp, end;
 } ashlar_decode_layer;
-ashlar_decode_layer ashlar__decode_layer(const ashlar_rnn_layout *layout, size_t layer);
+ashlar_decode_layer ashlar__decode_layer(const ashlar_rnn_layout *layout, bool is_bf16,
+                                         size_t layer);
 
 /* Where the parts of work lie, likewise. */
 typedef struct ashlar_decode_work {

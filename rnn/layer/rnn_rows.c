@@ -239,29 +239,30 @@ static size_t align_up(size_t bytes) {
     return (bytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
 }
 
-static size_t panel_bytes(size_t columns, size_t depth, size_t item) {
-    return align_up(panel_elements(columns, depth, item) * item);
+static size_t panel_bytes(size_t columns, size_t depth, size_t item, bool is_bf16) {
+    return align_up(panel_elements(columns, depth, item) * (is_bf16 ? sizeof(uint16_t) : item));
 }
 
 /* The offsets of a layer whose weights begin at 0. */
-static ashlar_decode_layer layer_at_0(const ashlar_rnn_layout *layout, size_t input) {
+static ashlar_decode_layer layer_at_0(const ashlar_rnn_layout *layout, bool is_bf16, size_t input) {
     const ashlar_rnn_config *c = &layout->config;
     const size_t item = ashlar_dtype_bytes(c->dtype);
     const size_t rows = ashlar__decode_gate_rows(layout);
     ashlar_decode_layer at = {0};
     at.w = align_up(ashlar__decode_gate_width(layout) * item);
-    at.r = at.w + panel_bytes(rows, input, item);
-    at.wp = at.r + panel_bytes(rows, layout->state, item);
-    at.end = at.wp + panel_bytes(c->projection, c->hidden, item);
+    at.r = at.w + panel_bytes(rows, input, item, is_bf16);
+    at.wp = at.r + panel_bytes(rows, layout->state, item, is_bf16);
+    at.end = at.wp + panel_bytes(c->projection, c->hidden, item, is_bf16);
     return at;
 }
 
-ashlar_decode_layer ashlar__decode_layer(const ashlar_rnn_layout *layout, size_t layer) {
-    const ashlar_decode_layer first = layer_at_0(layout, layout->config.input);
+ashlar_decode_layer ashlar__decode_layer(const ashlar_rnn_layout *layout, bool is_bf16,
+                                         size_t layer) {
+    const ashlar_decode_layer first = layer_at_0(layout, is_bf16, layout->config.input);
     if (layer == 0) {
         return first;
     }
-    const ashlar_decode_layer other = layer_at_0(layout, layout->output);
+    const ashlar_decode_layer other = layer_at_0(layout, is_bf16, layout->output);
     const size_t begin = first.end + (layer - 1) * other.end;
     return (ashlar_decode_layer){.bias = begin,
                                  .w = begin + other.w,
@@ -270,9 +271,9 @@ ashlar_decode_layer ashlar__decode_layer(const ashlar_rnn_layout *layout, size_t
                                  .end = begin + other.end};
 }
 
-size_t ashlar__decode_packed_bytes(const ashlar_rnn_layout *layout, size_t classes) {
-    return ashlar__decode_layer(layout, layout->config.layers - 1).end +
-           panel_bytes(classes, layout->output, ashlar_dtype_bytes(layout->config.dtype));
+size_t ashlar__decode_packed_bytes(const ashlar_rnn_layout *layout, bool is_bf16, size_t classes) {
+    return ashlar__decode_layer(layout, is_bf16, layout->config.layers - 1).end +
+           panel_bytes(classes, layout->output, ashlar_dtype_bytes(layout->config.dtype), is_bf16);
 }
 
 ashlar_decode_work ashlar__decode_work(const ashlar_rnn_layout *layout, size_t batch) {

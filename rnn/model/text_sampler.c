@@ -47,6 +47,7 @@ struct ashlar_text_sampler {
     ashlar_model *model;
     const ashlar_decoder *decoder; /* NULL: the model's operations are queued one by one */
     size_t count;                  /* B */
+    bool is_bf16;                  /* what the decoder reads */
     drawer *drawers;               /* [B] */
     size_t at[ARRAY_COUNT + 1];    /* offsets in bytes, multiples of ALIGN; then the end */
     char *memory;                  /* device */
@@ -89,9 +90,9 @@ static void lay_out(ashlar_text_sampler *s, size_t work_bytes) {
         [Y] = decodes ? 0 : c->hidden * row,
         [STATES] = 4 * state_stride(s),
         [LOGITS] = c->classes * row,
-        [PACKED] =
-            decodes ? ashlar__decode_packed_bytes(ashlar_rnn_layout_of(s->model->rnn), c->classes)
-                    : 0,
+        [PACKED] = decodes ? ashlar__decode_packed_bytes(ashlar_rnn_layout_of(s->model->rnn),
+                                                         s->is_bf16, c->classes)
+                           : 0,
         [WORK] = work_bytes};
     ASHLAR_TABLE_IS_FULL(bytes, ARRAY_COUNT);
     for (size_t i = 0; i < ARRAY_COUNT; i++) {
@@ -148,6 +149,7 @@ static ashlar_status pack_weights(ashlar_text_sampler *s) {
     s->call->decoder = s->decoder;
     s->call->layout = *ashlar_rnn_layout_of(m->rnn);
     s->call->args = (ashlar_decode_args){.model = {.classes = m->config.classes,
+                                                   .is_bf16 = s->is_bf16,
                                                    .table = m->parameters.embedding,
                                                    .stack = m->parameters.stack,
                                                    .weight = m->parameters.weight,
@@ -171,6 +173,10 @@ static ashlar_status find_work_bytes(const ashlar_text_sampler *s, size_t *bytes
 static ashlar_status build(ashlar_text_sampler *s, const ashlar_text_sampler_config *config) {
     const ashlar_model *m = s->model;
     size_t work_bytes;
+    ASHLAR_FAIL_IF(s->is_bf16 && (s->decoder == NULL || m->config.dtype != ASHLAR_F32),
+                   ASHLAR_EINVAL,
+                   "weights in bf16 (--bf16): only a software device reads an fp32 model so; leave "
+                   "it out");
     ASHLAR_TRY(check_count(s));
     ASHLAR_TRY(find_work_bytes(s, &work_bytes));
     ASHLAR_TRY(take_host_memory(s, config));
@@ -193,6 +199,7 @@ ashlar_status ashlar__text_sampler_create(ashlar_model *model,
     ASHLAR_HOST_NEW(s, 1, "no host memory for a sampler");
     s->model = model;
     s->count = config->count == 0 ? 1 : config->count;
+    s->is_bf16 = config->is_bf16;
     if (model->rnn->backend == &ashlar__rnn_backend_cpu) {
         s->decoder = ashlar__decoder_of(model->config.dtype);
     }

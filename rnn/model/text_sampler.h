@@ -11,6 +11,7 @@ typedef struct ashlar_text_sampler_config {
     ashlar_sampling_config sampling;
     uint64_t seed; /* of the first text; each further one has the next number */
     size_t count;  /* texts that are drawn together, B; 0: 1 */
+    bool is_bf16;  /* read the matrices as bf16: an fp32 model on a software device only */
 } ashlar_text_sampler_config;
 
 /* Create a sampler with the buffers of one inference step; no later call takes memory. The model
@@ -18,7 +19,7 @@ typedef struct ashlar_text_sampler_config {
  * weights are read here, and never again; a text is the same as if it were drawn alone.
  *
  * Ownership: *out is the caller's; the model must outlive it. Errors: ASHLAR_ENOMEM,
- * ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW (count), ASHLAR_EDRIVER. */
+ * ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW (count), ASHLAR_EINVAL (is_bf16), ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__text_sampler_create(
     ashlar_model *model, const ashlar_text_sampler_config *config, ashlar_text_sampler **out);
 void ashlar__text_sampler_destroy(ashlar_text_sampler *sampler); /* NULL is allowed */

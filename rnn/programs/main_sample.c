@@ -48,6 +48,8 @@ static const ashlar_option options[] = {
      "the same seed writes the same text"},
     {"count", "N", ASHLAR_OPTION_COUNT, &given.text.sampler.count, 1, 10000,
      "texts at once, each with the next seed"},
+    {"bf16", NULL, ASHLAR_OPTION_FLAG, &given.text.sampler.is_bf16, 0, 0,
+     "read weights as bf16 on the CPU: half the bytes"},
     {"device", "NAME", ASHLAR_OPTION_TEXT, &given.device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
     {"json", "FILE", ASHLAR_OPTION_TEXT, &given.json, 0, 0, "write speed and memory there"},
     {"help", NULL, ASHLAR_OPTION_FLAG, &given.wants_help, 0, 0, "print this"},

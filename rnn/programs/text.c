@@ -188,6 +188,7 @@ static void put_config(ashlar_json_writer *w, const ashlar_model_config *m,
     ashlar__json_add_double(w, "top_p", c->sampler.sampling.top_p);
     ashlar__json_add_uint64(w, "seed", c->sampler.seed);
     ashlar__json_add_uint64(w, "count", c->sampler.count);
+    ashlar__json_add_bool(w, "bf16", c->sampler.is_bf16);
     ashlar__json_add_uint64(w, "prime_bytes", c->prime_bytes);
     ashlar__json_close_object(w);
 }

@@ -265,14 +265,16 @@ assert list(result) == ["schema", "processor", "products", "onednn", "torch", "t
 assert result["threads"] == 1
 samples = result["samples"]
 assert [(r["case"], r["subject"], r["texts"]) for r in samples] == [
-    ("sample_lstm_B1_H256_L2", "ashlar", 1), ("sample_lstm_B16_H256_L2", "ashlar", 16)], samples
+    ("sample_lstm_B1_H256_L2", "ashlar", 1), ("sample_lstm_B16_H256_L2", "ashlar", 16),
+    ("sample_lstm_B1_H256_L2_bf16", "ashlar", 1)], samples
 for r in samples:
     assert list(r)[3:] == ["ns_step", "ns_step_low", "ns_step_high", "symbols_per_s", "read_bytes",
                            "of_read", "read_bytes_per_s"] and all(x > 0 for x in list(r.values())[2:]), r
     assert abs(r["symbols_per_s"] * r["ns_step"] / (r["texts"] * 1e9) - 1) < 1e-9, r
     # By hand: W and R of both layers with two biases each, linear layer and bias, a row a text.
-    floats = 1024 * (64 + 256 + 256 + 256 + 4) + 256 * 257 + 64 * r["texts"]
-    assert r["read_bytes"] == 4 * floats, r
+    matrices = 1024 * (64 + 256 + 256 + 256) + 256 * 256
+    others = 1024 * 4 + 256 + 64 * r["texts"]
+    assert r["read_bytes"] == (2 if "bf16" in r["case"] else 4) * matrices + 4 * others, r
 rows = result["rows"]
 keys = ["case", "subject", "ms_forward", "ms_backward", "ms_step", "ms_step_low",
         "ms_step_high", "steps_per_s", "over_static", "over_onednn", "over_torch", "product_share",

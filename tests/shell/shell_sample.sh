@@ -111,9 +111,16 @@ takes_any_byte() {
     json_holds "$json" 'r["config"]["prime_bytes"] == 3'
 }
 
+reads_bf16() {
+    text "$scratch/a" --bf16 --json "$json" && json_holds "$json" 'r["config"]["bf16"] is True' &&
+        text "$scratch/a" --json "$json" && json_holds "$json" 'r["config"]["bf16"] is False'
+}
+
 check 'a_text_begins_with_its_prime' begins
 check 'texts_drawn_together_are_those_drawn_alone' draws_together
 check 'at_a_high_temperature_too' draws_together --temperature 1.5 --top-k 50
+check 'with_weights_in_bf16_too' draws_together --bf16
+check 'the_report_says_what_was_read' reads_bf16
 check 'a_prime_decides_what_follows' other --temperature 0 -- --temperature 0 --prime 'and '
 check 'a_file_primes_with_any_byte' takes_any_byte
 : >"$scratch/empty"
@@ -136,7 +143,7 @@ helps() {
     wide=$(awk 'length > 80' "$scratch/help")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
     for option in --model --bytes --temperature --top-k --top-p --prime --prime-file --seed \
-        --count --device --json -h, --version; do
+        --count --bf16 --device --json -h, --version; do
         grep -q -e "^  $option " "$scratch/help" || complain "lacks $option" || return
     done
 }

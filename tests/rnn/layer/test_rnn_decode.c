@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "allocator/base/random.h"
+#include "arena/compute/convert.h"
 #include "arena/compute/workers.h"
 #include "rnn/layer/ops_cpu.h"
 #include "rnn/layer/rnn_cpu.h"
@@ -65,6 +66,7 @@ static void *take_values(ashlar_dtype dtype, size_t count, double width, ashlar_
 
 typedef struct sizes {
     size_t classes, batch, threads;
+    bool is_bf16; /* the decoder packs fp32 matrices as bf16 */
 } sizes;
 
 /* What a text's steps leave: logits [STEPS, B, V], and the last states. */
@@ -136,7 +138,7 @@ static void decode(const ashlar_decode_model *m, const sizes *s, const int32_t *
     void *const h[] = {take_zeros(h_bytes), take(h_bytes)};
     void *const c[] = {take_zeros(c_bytes), take(c_bytes)};
     ashlar_decode_args args = {.model = *m, .batch = s->batch};
-    args.model.packed = take(ashlar__decode_packed_bytes(layout, s->classes));
+    args.model.packed = take(ashlar__decode_packed_bytes(layout, m->is_bf16, s->classes));
     args.work = take(ashlar__decode_work_bytes(layout, s->batch));
     decoder->pack(&args.model);
     for (size_t t = 0; t < STEPS; t++) {
@@ -150,6 +152,23 @@ static void decode(const ashlar_decode_model *m, const sizes *s, const int32_t *
     }
     memcpy(out->h, h[STEPS % 2], h_bytes);
     memcpy(out->c, c[STEPS % 2], c_bytes);
+}
+
+static void round_values(float *values, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        values[i] = ashlar__float_from_bf16(ashlar__bf16_from_float(values[i]));
+    }
+}
+
+/* Round the elements of all matrices, and not the biases. */
+static void round_matrices(const ashlar_decode_model *m) {
+    const ashlar_rnn_layout *const layout = m->layout;
+    static const ashlar_rnn_tensor matrices[] = {ASHLAR_RNN_W, ASHLAR_RNN_R, ASHLAR_RNN_WP};
+    for (size_t i = 0; i < 3 * layout->config.layers; i++) {
+        const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, i / 3, matrices[i % 3]);
+        round_values((float *)(uintptr_t)m->stack + view.offset, view.rows * view.cols);
+    }
+    round_values((float *)(uintptr_t)m->weight, m->classes * layout->output);
 }
 
 static void check_decoder(const ashlar_rnn_config *config, const sizes *s) {
@@ -172,10 +191,15 @@ static void check_decoder(const ashlar_rnn_config *config, const sizes *s) {
         tokens[i] = (int32_t)ashlar__random_below(&random, s->classes);
     }
     results want = take_results(&layout, s), got = take_results(&layout, s);
-    ashlar__workers_set_count(1);
-    pass(&model, s, tokens, &want);
+    ashlar_decode_model packed = model;
+    packed.is_bf16 = s->is_bf16;
     ashlar__workers_set_count(s->threads);
-    decode(&model, s, tokens, &got);
+    decode(&packed, s, tokens, &got);
+    ashlar__workers_set_count(1);
+    if (s->is_bf16) {
+        round_matrices(&model);
+    }
+    pass(&model, s, tokens, &want);
     ashlar__workers_set_count(0);
     CHECK(memcmp(got.logits, want.logits, STEPS * s->batch * s->classes * item) == 0);
     CHECK(memcmp(got.h, want.h, config->layers * s->batch * layout.state * item) == 0);
@@ -190,7 +214,7 @@ static void check_decoder(const ashlar_rnn_config *config, const sizes *s) {
 static const size_t WIDTHS[][2] = {{7, 5}, {33, 64}, {300, 96}, {3, 288}, {64, 258}};
 enum { WIDTH_COUNT = sizeof WIDTHS / sizeof WIDTHS[0] };
 
-static void check_cells(ashlar_dtype dtype, size_t batch, size_t threads) {
+static void check_cells_with(ashlar_dtype dtype, size_t batch, size_t threads, bool is_bf16) {
     for (unsigned i = 0; i < 4 * (unsigned)ASHLAR_RNN_CELL_COUNT * WIDTH_COUNT;
          i += CHECK_SANITIZED(1, 7)) {
         const ashlar_rnn_config config = {.input = WIDTHS[i % WIDTH_COUNT][0],
@@ -199,9 +223,15 @@ static void check_cells(ashlar_dtype dtype, size_t batch, size_t threads) {
                                           .dtype = dtype,
                                           .cell = (ashlar_rnn_cell)(i / WIDTH_COUNT / 4),
                                           .bias = (ashlar_rnn_bias)(i / WIDTH_COUNT % 4)};
-        check_decoder(&config,
-                      &(sizes){.classes = 19 + i % 80, .batch = batch, .threads = threads});
+        check_decoder(&config, &(sizes){.classes = 19 + i % 80,
+                                        .batch = batch,
+                                        .threads = threads,
+                                        .is_bf16 = is_bf16});
     }
+}
+
+static void check_cells(ashlar_dtype dtype, size_t batch, size_t threads) {
+    check_cells_with(dtype, batch, threads, false);
 }
 
 CASE(steps_have_the_bits_of_a_pass_with_every_cell_and_bias) {
@@ -233,6 +263,29 @@ CASE(and_with_a_projection) {
                                           .projection = 1 + hidden / 2};
         check_decoder(&config, &(sizes){.classes = 70, .batch = 1 + i % 4, .threads = 1 + i % 3});
     }
+}
+
+CASE(matrices_packed_as_bf16_give_the_bits_of_matrices_rounded_so) {
+    check_cells_with(ASHLAR_F32, 1, 1, true);
+    check_cells_with(ASHLAR_F32, 1, 3, true);
+    check_cells_with(ASHLAR_F32, 2, 1, true);
+    check_cells_with(ASHLAR_F32, 16, 2, true);
+    for (size_t i = 0; i < WIDTH_COUNT; i++) {
+        const size_t hidden = WIDTHS[i][1];
+        const ashlar_rnn_config config = {
+            .input = WIDTHS[i][0], .hidden = hidden, .layers = 2, .projection = 1 + hidden / 2};
+        check_decoder(&config, &(sizes){70, 1 + i, 1 + i % 3, true});
+    }
+}
+
+/* Room for half the bytes, biases apart. */
+CASE(they_take_half_the_memory) {
+    ashlar_rnn_layout layout;
+    const ashlar_rnn_config config = {.input = 64, .hidden = 256, .layers = 2};
+    REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
+    const size_t biases = 2 * 4 * 256 * sizeof(float);
+    CHECK_ZU(ashlar__decode_packed_bytes(&layout, false, 256) - biases,
+             2 * (ashlar__decode_packed_bytes(&layout, true, 256) - biases));
 }
 
 CASE(the_cpu_has_no_decoder_for_other_types) {

@@ -4,6 +4,7 @@
  */
 #include "tests/rnn/model/model_reference.h"
 
+#include "arena/compute/convert.h"
 #include "rnn/layer/backend.h"
 #include "rnn/layer/rnn_decode.h"
 #include "rnn/model/text_sampler.h"
@@ -191,6 +192,49 @@ CASE_WITH(a_draw_that_fails_in_one_text_fails_in_all, open_lively_model("memory=
     CHECK(symbols[0] == 77);
 }
 
+/* Round the elements of a matrix in the model's parameters. */
+static void round_matrix(float *values, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        values[i] = ashlar__float_from_bf16(ashlar__bf16_from_float(values[i]));
+    }
+}
+
+static bool open_bf16_sampler(bool is_bf16) {
+    const ashlar_text_sampler_config config = {
+        .sampling = {.temperature = 1, .top_p = 1}, .seed = 9, .is_bf16 = is_bf16};
+    return ashlar__text_sampler_create(model, &config, &sampler) == ASHLAR_OK &&
+           check_at_end(close_sampler);
+}
+
+CASE(a_text_in_bf16_is_that_of_rounded_matrices) {
+    static const ashlar_rnn_tensor matrices[] = {ASHLAR_RNN_W, ASHLAR_RNN_R};
+    int32_t texts[2][DRAWN];
+    REQUIRE(open_lively_model("memory=64MiB") && open_bf16_sampler(true));
+    draw(texts[0], DRAWN);
+    close_sampler();
+    REQUIRE(open_lively_model("memory=64MiB"));
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(model->rnn);
+    for (size_t i = 0; i < 2 * layout->config.layers; i++) {
+        const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, i / 2, matrices[i % 2]);
+        round_matrix((float *)model->parameters.stack + view.offset, view.rows * view.cols);
+    }
+    round_matrix(model->parameters.weight, CLASSES * layout->output);
+    REQUIRE(open_bf16_sampler(false));
+    draw(texts[1], DRAWN);
+    CHECK(memcmp(texts[0], texts[1], sizeof texts[0]) == 0);
+}
+
+CASE(only_a_decoder_reads_bf16) {
+    has_no_decoder = true;
+    REQUIRE(open_lively_model("memory=64MiB"));
+    const ashlar_text_sampler_config config = {.sampling = {.temperature = 1, .top_p = 1},
+                                               .is_bf16 = true};
+    sampler = NULL;
+    CHECK_FAILS(ashlar__text_sampler_create(model, &config, &sampler), ASHLAR_EINVAL, "--bf16");
+    CHECK(sampler == NULL);
+    close_model();
+}
+
 CASE_WITH(more_texts_than_can_be_addressed_are_refused, open_lively_model("memory=64MiB")) {
     const ashlar_text_sampler_config config = {.sampling = {.temperature = 1, .top_p = 1},
                                                .count = SIZE_MAX / 64};
@@ -290,7 +334,7 @@ CASE_WITH(nothing_is_allocated_after_create, open_lively_model("memory=64MiB")) 
 CASE_WITH(the_block_is_as_large_as_its_parts, open_lively_model("memory=64MiB")) {
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(model->rnn);
     const size_t work = ashlar__decode_work_bytes(layout, 1);
-    const size_t packed = ashlar__decode_packed_bytes(layout, CLASSES);
+    const size_t packed = ashlar__decode_packed_bytes(layout, false, CLASSES);
     const uint64_t before = stats_now().tags[ASHLAR_TAG_ACTIVATIONS].live_bytes;
     REQUIRE(open_sampler(1, 9));
     CHECK_ZU(stats_now().tags[ASHLAR_TAG_ACTIVATIONS].live_bytes - before,
