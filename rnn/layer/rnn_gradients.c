@@ -41,6 +41,9 @@ static run_share share_of(const gradient_sums *s, const gate_run *run, size_t pi
                        ashlar__blas_edge(columns, ASHLAR_ROW_UNIT, s->pieces, piece + 1)};
 }
 
+/* Rows of gates are about a page apart, and the processor does not prefetch across pages. */
+enum { ROWS_AHEAD = 8 };
+
 /* Add rows row .. end - 1 of gates to the columns' sums. */
 static void add_columns(const gradient_sums *s, const gate_run *run, run_share share, size_t row,
                         size_t end) {
@@ -48,6 +51,10 @@ static void add_columns(const gradient_sums *s, const gate_run *run, run_share s
     real *restrict const sum = s->sum + run->first + share.first;
     for (size_t i = row; i < end; i++) {
         const real *restrict const from = s->part->gates + i * stride + run->first + share.first;
+        const real *const ahead = i + ROWS_AHEAD < end ? from + ROWS_AHEAD * stride : from;
+        for (size_t j = 0; j < count; j += LINE) {
+            ASHLAR_PREFETCH(ahead + j);
+        }
         for (size_t j = 0; j < count; j++) {
             sum[j] += from[j];
         }
