@@ -140,6 +140,7 @@ CASE_WITH(pages_in_use_become_huge_pages, set_up("memory=64MiB")) {
     bytes_at(base + 2 * PAGE)[0] = 8;
     memset(bytes_at(base + 3 * PAGE), 9, PAGE / 2);
     memset(bytes_at(base + 6 * PAGE), 10, PAGE);
+    SKIP_IF(area_kib(base + PAGE, "ShmemPmdMapped") > 0, "the kernel does so by itself");
     for (int wait = 1; wait < 8; wait++) {
         CHECK(soft->ctx_synchronize() == CU_SUCCESS);
     }
@@ -164,6 +165,7 @@ CASE_WITH(a_wait_gathers_a_piece, set_up("memory=256MiB")) {
     const cu_mem_handle handle = create(PAGES);
     place(base, PAGES, handle);
     memset(bytes_at(base), 1, PAGES * PAGE);
+    SKIP_IF(area_kib(base, "ShmemPmdMapped") > 0, "the kernel does so by itself");
     for (int wait = 1; wait <= 8; wait++) {
         SKIP_IF(wait == 8 && !can_gather(base), "the kernel cannot");
         CHECK(soft->ctx_synchronize() == CU_SUCCESS);
