@@ -107,6 +107,8 @@ ashlar_status ashlar__soft_configure(const char *spec) {
     state->random = config.seed;
     state->host_ns = 0;
     state->host_wait_count = 0;
+    state->wait_count = 0;
+    state->gather_from = 0;
     state->host_wait_ns = 0;
     for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
         atomic_store(&ashlar__soft_latency_ns[fn], config.latency_ns[fn]);
