@@ -48,6 +48,12 @@ typedef struct contest {
 } contest;
 
 /* The model that ashlar-train trains by default. */
+static bool is_on_cuda(const ashlar_device *device) {
+    ashlar_device_info info;
+    ashlar_device_get_info(device, &info);
+    return info.kind == ASHLAR_DEVICE_CUDA;
+}
+
 static ashlar_status open(contest *c, ashlar_device *device, size_t texts, bool is_bf16) {
     const ashlar_model_config config = {
         .classes = ASHLAR_BATCHER_SYMBOLS, .embedding = 64, .hidden = 256, .layers = 2};
@@ -55,9 +61,7 @@ static ashlar_status open(contest *c, ashlar_device *device, size_t texts, bool 
                                                 .seed = SEED,
                                                 .count = texts,
                                                 .is_bf16 = is_bf16};
-    ashlar_device_info info;
-    ashlar_device_get_info(device, &info);
-    c->is_cuda = info.kind == ASHLAR_DEVICE_CUDA;
+    c->is_cuda = is_on_cuda(device);
     ASHLAR_TRY(ashlar_allocator_create(device, &c->allocator));
     ASHLAR_TRY(
         ashlar__model_create(c->allocator, NULL, &config, ASHLAR_REGIONS_INFERENCE, &c->model));
@@ -148,7 +152,8 @@ ashlar_status ashlar__rnn_sample_run(const ashlar_bench_request *request, ashlar
     for (size_t i = 0; ashlar__rnn_sample_name(i) != NULL; i++) {
         const ashlar_bench_name name = {cases[i].name, NULL};
         const ashlar_bench_name subject = {"ashlar", NULL};
-        if (ashlar__bench_wants(&request->workloads, name) &&
+        const bool is_possible = !cases[i].is_bf16 || !is_on_cuda(device);
+        if (is_possible && ashlar__bench_wants(&request->workloads, name) &&
             ashlar__bench_wants(&request->subjects, subject)) {
             if (!has_head) {
                 fputc('\n', request->out);
