@@ -125,11 +125,11 @@ static size_t wait_for_work_and_lock(helper *self, size_t seen) {
         ASHLAR_PAUSE();
     }
     ashlar__lock_acquire(&pool.lock);
-    self->sleeps = true;
     while (atomic_load_explicit(&pool.generation, memory_order_relaxed) == seen) {
+        self->sleeps = true;
         ashlar__lock_wait(&pool.lock, &pool.has_work);
+        self->sleeps = false;
     }
-    self->sleeps = false;
     return atomic_load_explicit(&pool.generation, memory_order_relaxed);
 }
 
