@@ -47,13 +47,13 @@ typedef struct contest {
     bool is_cuda;
 } contest;
 
-/* The model that ashlar-train trains by default. */
 static bool is_on_cuda(const ashlar_device *device) {
     ashlar_device_info info;
     ashlar_device_get_info(device, &info);
     return info.kind == ASHLAR_DEVICE_CUDA;
 }
 
+/* The model that ashlar-train trains by default. */
 static ashlar_status open(contest *c, ashlar_device *device, size_t texts, bool is_bf16) {
     const ashlar_model_config config = {
         .classes = ASHLAR_BATCHER_SYMBOLS, .embedding = 64, .hidden = 256, .layers = 2};
