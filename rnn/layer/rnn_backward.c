@@ -29,7 +29,13 @@ static real *backward_projection(const layer_run *run, some_rows rows, size_t t)
     for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         memcpy(kept + p * state, run->dh + p * state, state * sizeof(real));
     }
-    multiply_some(&run->project, t, rows, run->dh, state, false, run->full, hidden);
+    multiply_step(&(step_product){.f = &run->project,
+                                  .t = t,
+                                  .rows = rows,
+                                  .a = run->dh,
+                                  .lda = state,
+                                  .c = run->full,
+                                  .ldc = hidden});
     return run->full;
 }
 
@@ -44,8 +50,14 @@ static void backward_step(const layer_run *run, cell_step step, some_rows rows, 
      * in the forward direction that of the last state, since the sequence's steps are still to
      * come; in reverse that of the first state, since its steps are over. For the GRU the product
      * is added, since dh already has a part of the gradient. */
-    multiply_some(&run->recurrent, t, rows, has_sums ? step.sums : step.gates,
-                  has_sums ? batch->gate_rows : batch->gate_stride, has_sums, run->dh, state);
+    multiply_step(&(step_product){.f = &run->recurrent,
+                                  .t = t,
+                                  .rows = rows,
+                                  .a = has_sums ? step.sums : step.gates,
+                                  .lda = has_sums ? batch->gate_rows : batch->gate_stride,
+                                  .adds = has_sums,
+                                  .c = run->dh,
+                                  .ldc = state});
 }
 
 static void backward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,

@@ -64,50 +64,38 @@ void multiply_packed(size_t count, size_t columns, size_t depth, const real *a, 
     }
 }
 
-/* c [count, columns] = or += a [count, depth] * factor. */
-typedef struct factor_product {
-    const factor *f;
-    size_t count;
-    const real *a;
-    size_t lda;
-    bool adds;
-    real *c;
-    size_t ldc;
-    bool backwards;
-} factor_product;
+static bool is_backwards(const step_product *p) {
+    return p->t % 2 != 0;
+}
+
+/* Multiply columns `column` .. `end` - 1. */
+static void multiply_columns(const step_product *p, size_t column, size_t end) {
+    const factor *const f = p->f;
+    multiply_packed(count_rows(p->rows), end - column, f->depth, p->a + p->rows.first * p->lda,
+                    p->rows.stride * p->lda, f->panels + column * f->depth, p->adds,
+                    p->c + p->rows.first * p->ldc + column, p->rows.stride * p->ldc,
+                    is_backwards(p));
+}
 
 static void multiply_piece(void *context, size_t i) {
-    const factor_product *const p = context;
-    const factor *const f = p->f;
+    const step_product *const p = context;
+    const size_t columns = p->f->columns, pieces = p->f->pieces;
     const uint64_t begin = ashlar__blas_clock_begin();
-    const size_t column = ashlar__blas_edge(f->columns, PANEL, f->pieces, i);
-    const size_t end = ashlar__blas_edge(f->columns, PANEL, f->pieces, i + 1);
-    multiply_packed(p->count, end - column, f->depth, p->a, p->lda, f->panels + column * f->depth,
-                    p->adds, p->c + column, p->ldc, p->backwards);
+    multiply_columns(p, ashlar__blas_edge(columns, PANEL, pieces, i),
+                     ashlar__blas_edge(columns, PANEL, pieces, i + 1));
     ashlar__blas_clock_end(begin);
 }
 
-static void multiply(factor_product p) {
-    const factor *const f = p.f;
+void multiply_step(const step_product *p) {
+    const factor *const f = p->f;
     if (f->panels != NULL) {
-        ashlar__workers_run(f->pieces, multiply_piece, &p);
+        ashlar__workers_run(f->pieces, multiply_piece, (void *)(uintptr_t)p); /* only read */
     } else {
         REAL(ashlar__gemm)
-        (false, f->trans, p.count, f->columns, f->depth, p.a, p.lda, f->weights, f->ld, p.adds, p.c,
-         p.ldc);
+        (false, f->trans, count_rows(p->rows), f->columns, f->depth, p->a + p->rows.first * p->lda,
+         p->rows.stride * p->lda, f->weights, f->ld, p->adds, p->c + p->rows.first * p->ldc,
+         p->rows.stride * p->ldc);
     }
-}
-
-void multiply_some(const factor *f, size_t t, some_rows rows, const real *a, size_t lda, bool adds,
-                   real *c, size_t ldc) {
-    multiply((factor_product){.f = f,
-                              .count = count_rows(rows),
-                              .a = a + rows.first * lda,
-                              .lda = rows.stride * lda,
-                              .adds = adds,
-                              .c = c + rows.first * ldc,
-                              .ldc = rows.stride * ldc,
-                              .backwards = t % 2 != 0});
 }
 
 /* The cell's part of a step on some rows. Each of `pieces` pieces takes every pieces-th row. */
@@ -130,6 +118,44 @@ void run_cell(const layer_run *run, cell_function *function, const cell_step *st
     cell_rows c = {.function = function, .step = step, .rows = rows};
     c.pieces = count < most ? count : most;
     ashlar__workers_run(c.pieces, run_piece, &c);
+}
+
+/* A product whose columns are a cell's gates, and the cell. */
+typedef struct gates_and_cell {
+    const step_product *product;
+    const cell_step *step;
+    cell_function *function;
+} gates_and_cell;
+
+/* Piece i: the same units of every gate, then their cell. */
+static void run_units(void *context, size_t i) {
+    const gates_and_cell *const g = context;
+    const step_product *const p = g->product;
+    const size_t columns = p->f->columns, pieces = p->f->pieces;
+    const uint64_t begin = ashlar__blas_clock_begin();
+    cell_step step = *g->step;
+    step.units = step.hidden / pieces;
+    step.unit = i * step.units;
+    for (size_t done = 0; done < columns; done += step.hidden) {
+        const size_t gate = is_backwards(p) ? columns - step.hidden - done : done;
+        multiply_columns(p, gate + step.unit, gate + step.unit + step.units);
+    }
+    ashlar__blas_clock_end(begin);
+    g->function(&step, p->rows);
+}
+
+/* A thread that runs the cell for the gates that it has computed finds them in its cache, and waits
+ * for no other thread. That needs pieces of whole panels in every gate, and equal ones. */
+void multiply_and_run_cell(const layer_run *run, const step_product *p, cell_function *function,
+                           const cell_step *step) {
+    const factor *const f = p->f;
+    if (f->panels != NULL && f->pieces > 1 && step->hidden % (f->pieces * PANEL) == 0) {
+        gates_and_cell g = {p, step, function};
+        ashlar__workers_run(f->pieces, run_units, &g);
+        return;
+    }
+    multiply_step(p);
+    run_cell(run, function, step, p->rows);
 }
 
 static cell_step open_step(const layer_run *run, size_t t) {

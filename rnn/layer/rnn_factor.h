@@ -7,7 +7,8 @@
  *
  *     shards    strand w has the sequences w, w + shards, ..; sequences are independent, so each
  *               strand goes through all steps by itself
- *     pieces    with too few sequences for that, threads share the columns of each step's product
+ *     pieces    with too few sequences for that, threads share the columns of each step's product,
+ *               if they can the same units of every gate, and behind it these units' cell
  */
 #ifndef ASHLAR_RNN_FACTOR_H
 #define ASHLAR_RNN_FACTOR_H
@@ -43,18 +44,30 @@ typedef struct layer_run {
     factor project;   /* Wp, in forward Wp^T, with a projection */
 } layer_run;
 
+/* A product of step t: c = or += a * f, for the given rows of a and c, which lie `lda` and `ldc`
+ * elements apart. */
+typedef struct step_product {
+    const factor *f;
+    size_t t;
+    some_rows rows;
+    const real *a;
+    size_t lda;
+    bool adds;
+    real *c;
+    size_t ldc;
+} step_product;
+
 #define run_layer ASHLAR_VARIANT(ashlar__run_layer)
-#define multiply_some ASHLAR_VARIANT(ashlar__multiply_some)
+#define multiply_step ASHLAR_VARIANT(ashlar__multiply_step)
 #define multiply_packed ASHLAR_VARIANT(ashlar__multiply_packed)
 #define run_cell ASHLAR_VARIANT(ashlar__run_cell)
+#define multiply_and_run_cell ASHLAR_VARIANT(ashlar__multiply_and_run_cell)
 
 /* Run all steps, shared by the threads. */
 void run_layer(layer_run run, const ashlar_rnn_cpu_args *args);
 
-/* c = or += a * f in step t, for the given rows of a and c, which lie `lda` and `ldc` elements
- * apart. Every other step takes the columns backwards: it begins with what the cache has of f. */
-void multiply_some(const factor *f, size_t t, some_rows rows, const real *a, size_t lda, bool adds,
-                   real *c, size_t ldc);
+/* Every other step takes the columns backwards: it begins with what the cache has of the factor. */
+void multiply_step(const step_product *p);
 
 /* c [count, columns] = or += a [count, depth] times a factor in panels, depth * PANEL elements
  * each. depth must be > 0. backwards: from the last columns on, where there is one row. */
@@ -64,5 +77,9 @@ void multiply_packed(size_t count, size_t columns, size_t depth, const real *a, 
 /* Run the cell's part of a step (cell_step.h) on the given rows. Threads share it as they share the
  * step's product. */
 void run_cell(const layer_run *run, cell_function *function, const cell_step *step, some_rows rows);
+
+/* Multiply with R, and run a forward function of a cell on the same rows. */
+void multiply_and_run_cell(const layer_run *run, const step_product *p, cell_function *function,
+                           const cell_step *step);
 
 #endif /* ASHLAR_RNN_FACTOR_H */

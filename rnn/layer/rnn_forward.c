@@ -28,12 +28,23 @@ static void forward_step(const layer_run *run, cell_step step, some_rows rows, s
     if (is_projected) {
         step.output = batch->training ? run->part->fulls + batch->start[t] * hidden : run->full;
     }
-    multiply_some(&run->recurrent, t, rows, step.state, state, !has_sums,
-                  has_sums ? step.sums : step.gates,
-                  has_sums ? batch->gate_rows : batch->gate_stride);
-    run_cell(run, cell_forward[batch->layout->config.cell], &step, rows);
+    const step_product gates = {.f = &run->recurrent,
+                                .t = t,
+                                .rows = rows,
+                                .a = step.state,
+                                .lda = state,
+                                .adds = !has_sums,
+                                .c = has_sums ? step.sums : step.gates,
+                                .ldc = has_sums ? batch->gate_rows : batch->gate_stride};
+    multiply_and_run_cell(run, &gates, cell_forward[batch->layout->config.cell], &step);
     if (is_projected) {
-        multiply_some(&run->project, t, rows, step.output, hidden, false, after, state);
+        multiply_step(&(step_product){.f = &run->project,
+                                      .t = t,
+                                      .rows = rows,
+                                      .a = step.output,
+                                      .lda = hidden,
+                                      .c = after,
+                                      .ldc = state});
     }
 }
 

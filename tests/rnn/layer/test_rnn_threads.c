@@ -7,15 +7,17 @@
 #include "arena/compute/workers.h"
 
 /* With shards of the batch (sequences enough), with pieces of each step's product (too few of them,
- * or an R that no cache of one processor holds), and with rows enough that their copies, dropout
- * and sums are shared, too. */
+ * or an R that no cache of one processor holds), with pieces of whole panels, behind which the cell
+ * runs, and with rows enough that their copies, dropout and sums are shared, too. */
 static void check_threads(const kind *k) {
     static const shape shapes[] = {
         {1, 24, 12, 16, 96, {24, 24, 1, 20, 24, 23, 24, 9, 24, 24, 22, 24}, true},
         {2, 5, 2, 9, 264, {5, 3}, true},
         {1, 4, 9, 6, 740, {4, 1, 3, 4, 2, 4, 4, 3, 4}, true},
+        {1, 5, 2, 9, 256, {5, 3}, true},
         {2, 56, 12, 130, 104, {56, 7, 56, 31, 2, 56, 50, 44, 56, 56, 19, 56}, false},
     };
+    static const size_t threads[] = {3, 2, 2, 4, 5};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         problem one, many;
         REQUIRE(open_problem(&one, &shapes[i], k, ASHLAR_F32, true));
@@ -24,7 +26,7 @@ static void check_threads(const kind *k) {
         lessen_weights(&many);
         ashlar__workers_set_count(1);
         run_training(&one);
-        ashlar__workers_set_count(i == 0 ? 3 : i == 3 ? 5 : 2);
+        ashlar__workers_set_count(threads[i]);
         run_training(&many);
         ashlar__workers_set_count(0);
         CHECK(memcmp(one.args.b.y, many.args.b.y, one.y_count * one.item) == 0);
