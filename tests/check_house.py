@@ -46,6 +46,7 @@ ROOMS = [
     ("arena/reduce", "gradients summed over devices"),
     ("arena/optimizer", "updates of the weights"),
     ("arena/checkpoint", "weights in files"),
+    ("rnn/product", "matrix products, for each instruction set"),
     ("rnn/layer", "cells and their back ends"),
     ("rnn/data", "corpora and batches"),
     ("rnn/model", "embedding, layers, loss"),

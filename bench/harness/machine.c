@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "rnn/layer/blas.h"
+#include "rnn/product/blas.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/base/json.h"
 

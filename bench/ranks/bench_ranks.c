@@ -11,7 +11,7 @@
 #include "bench/harness/rounds.h"
 #include "bench/ranks/rank_jobs.h"
 #include "bench/ranks/rank_sums.h"
-#include "rnn/layer/blas.h"
+#include "rnn/product/blas.h"
 
 enum { ROUNDS = 5, SMOKE_ROUNDS = 1, RANK_COUNTS = 3, CASES = 3 };
 

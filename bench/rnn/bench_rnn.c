@@ -13,7 +13,7 @@
 #include "bench/rnn/rnn_sample.h"
 #include "bench/rnn/rnn_setup.h"
 #include "bench/rnn/roof.h"
-#include "rnn/layer/blas_impl.h"
+#include "rnn/product/blas_impl.h"
 
 /* Long rounds are few: as many as fit into the time, but enough for a median. */
 enum { ROUNDS_MAX = 61, ROUNDS_MIN = 9, SHARE_ROUNDS = 5, PAUSE_NS = 10000000, SMOKE_STEPS = 8 };

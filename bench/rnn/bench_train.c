@@ -11,7 +11,7 @@
 #include "bench/harness/machine.h"
 #include "bench/harness/rounds.h"
 #include "bench/rnn/train_setup.h"
-#include "rnn/layer/blas.h"
+#include "rnn/product/blas.h"
 
 /* TURN_STEPS: few, so that rounding has not yet driven the subjects' losses apart.
  * LOSS_MEAN: as many as ashlar-train shows the mean of. */

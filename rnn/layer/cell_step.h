@@ -10,7 +10,7 @@
 
 #include <ashlar/rnn_layout.h>
 
-#include "rnn/layer/real.h"
+#include "rnn/product/real.h"
 
 /* The rows first, first + stride, .. that are below end. */
 typedef struct some_rows {

@@ -1,5 +1,5 @@
-/* ops_cpu.c - the operations of ops.h, the matrix product and softmax on plain memory, for the
- * element type that meson.build compiles this file for (real.h). */
+/* ops_cpu.c - the operations of ops.h and softmax on plain memory, for the element type that
+ * meson.build compiles this file for (real.h). */
 #include "rnn/layer/ops_cpu.h"
 
 #include <math.h>
@@ -8,28 +8,7 @@
 
 #include "allocator/base/check_level.h"
 #include "arena/compute/workers.h"
-#include "rnn/layer/blas_impl.h"
-#include "rnn/layer/real.h"
-
-void REAL(ashlar__gemm)(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const real *a,
-                        size_t lda, const real *b, size_t ldb, bool adds, real *c, size_t ldc) {
-    const ashlar_gemm_args product = {.trans_a = trans_a,
-                                      .trans_b = trans_b,
-                                      .m = m,
-                                      .n = n,
-                                      .k = k,
-                                      .a = a,
-                                      .lda = lda,
-                                      .b = b,
-                                      .ldb = ldb,
-                                      .adds = adds,
-                                      .c = c,
-                                      .ldc = ldc};
-    for (size_t i = 0; !adds && k == 0 && i < m; i++) {
-        memset(c + i * ldc, 0, n * sizeof *c);
-    }
-    ashlar__blas_compute(&product, ashlar__blas_best()->ASHLAR_TYPE);
-}
+#include "rnn/product/real.h"
 
 /* Sums and maxima of a row are computed as LANES partial results, so that the compiler can use
  * vector instructions without changing the order of operations. */

@@ -6,8 +6,8 @@
 
 #include "allocator/base/check_level.h"
 #include "arena/compute/workers.h"
-#include "rnn/layer/blas_impl.h"
-#include "rnn/layer/panel.h"
+#include "rnn/product/blas_impl.h"
+#include "rnn/product/panel.h"
 #include "rnn/layer/rnn_factor.h"
 
 static void *in_packed(const ashlar_decode_model *m, size_t offset) {

@@ -2,8 +2,8 @@
 #include "rnn/layer/rnn_factor.h"
 
 #include "arena/compute/workers.h"
-#include "rnn/layer/blas_impl.h"
-#include "rnn/layer/panel.h"
+#include "rnn/product/blas_impl.h"
+#include "rnn/product/panel.h"
 
 static size_t panel_count(const factor *f) {
     return ashlar__blas_units(f->columns, PANEL);

@@ -9,8 +9,8 @@
 
 #include "allocator/base/check_level.h"
 #include "arena/compute/workers.h"
-#include "rnn/layer/blas_impl.h"
-#include "rnn/layer/panel.h"
+#include "rnn/product/blas_impl.h"
+#include "rnn/product/panel.h"
 #include "rnn/layer/rnn_part.h"
 
 /* Columns of gates that are rows of W's gradient, of R's, or of both. */

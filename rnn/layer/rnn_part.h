@@ -4,7 +4,7 @@
 #ifndef ASHLAR_RNN_PART_H
 #define ASHLAR_RNN_PART_H
 
-#include "rnn/layer/real.h"
+#include "rnn/product/real.h"
 #include "rnn/layer/rnn_rows.h"
 
 /* One pseudo-layer of one call. */

@@ -4,7 +4,7 @@
 
 #include <ashlar/trace.h>
 
-#include "rnn/layer/blas.h"
+#include "rnn/product/blas.h"
 #include "allocator/base/host.h"
 #include "rnn/programs/fit.h"
 #include "rnn/programs/interrupt.h"

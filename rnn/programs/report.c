@@ -1,7 +1,7 @@
 /* report.c - prints a training's results and costs; writes them as JSON. */
 #include "rnn/programs/report.h"
 
-#include "rnn/layer/blas.h"
+#include "rnn/product/blas.h"
 #include "rnn/programs/train_ranks.h"
 #include "rnn/train/task_options.h"
 

@@ -6,7 +6,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/parse.h"
-#include "rnn/layer/blas.h"
+#include "rnn/product/blas.h"
 #include "rnn/programs/fit.h"
 #include "rnn/programs/program.h"
 #include "rnn/programs/resumed_options.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "allocator/base/error.h"
-#include "rnn/layer/blas.h"
+#include "rnn/product/blas.h"
 #include "rnn/programs/program.h"
 #include "rnn/programs/train_ranks.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "allocator/base/host.h"
-#include "rnn/layer/blas.h"
+#include "rnn/product/blas.h"
 
 ashlar_status ashlar__train_html_begin(ashlar_train_html *html, ashlar_train_command *c) {
     *html = (ashlar_train_html){0};

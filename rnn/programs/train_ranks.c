@@ -10,7 +10,7 @@
 #include "allocator/base/parse.h"
 #include "arena/reduce/ranks_beside.h"
 #include "arena/reduce/ranks_impl.h"
-#include "rnn/layer/blas.h"
+#include "rnn/product/blas.h"
 #include "rnn/programs/interrupt.h"
 #include "rnn/programs/options.h"
 #include "rnn/programs/program.h"

@@ -2,7 +2,7 @@
  * test_rnn_agree.c - one problem of each kind solved in two ways, which must agree.
  */
 #include "tests/rnn/layer/rnn_cpu_fixture.h"
-#include "tests/rnn/layer/set_fixture.h"
+#include "tests/rnn/product/set_fixture.h"
 
 /* A case that runs on every kind of stack. */
 #define CASE_OF_KINDS(test, k)                    \

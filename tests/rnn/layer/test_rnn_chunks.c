@@ -1,7 +1,7 @@
 /* test_rnn_chunks.c - passes cut into chunks give the bits of one pass, and sums of weights'
  * gradients that differ by rounding only; what cannot be cut is refused. */
 #include "tests/allocator/core/allocator_fixture.h"
-#include "tests/rnn/layer/set_fixture.h"
+#include "tests/rnn/product/set_fixture.h"
 #include "tests/allocator/trace/numbers_fixture.h"
 
 #include <math.h>

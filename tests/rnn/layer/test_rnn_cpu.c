@@ -2,7 +2,7 @@
  * test_rnn_cpu.c - the memory that the CPU's passes need, and that they stay inside it.
  */
 #include "tests/rnn/layer/rnn_cpu_fixture.h"
-#include "tests/rnn/layer/set_fixture.h"
+#include "tests/rnn/product/set_fixture.h"
 
 static void check_guards(const problem *p) {
     for (size_t i = 0; i < 2; i++) {

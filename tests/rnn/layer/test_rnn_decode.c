@@ -2,7 +2,7 @@
  * test_rnn_decode.c - a decoder's steps have the bits of one long forward pass, whatever the batch
  * and the threads.
  */
-#include "tests/rnn/layer/set_fixture.h"
+#include "tests/rnn/product/set_fixture.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * sequence, one layer, one direction and one unit at a time, straight from rnn_layout.h.
  */
 #include "tests/rnn/layer/rnn_cpu_fixture.h"
-#include "tests/rnn/layer/set_fixture.h"
+#include "tests/rnn/product/set_fixture.h"
 
 #include "rnn/layer/dropout.h"
 

@@ -2,7 +2,7 @@
  * test_rnn_threads.c - the CPU's passes on one thread and on several.
  */
 #include "tests/rnn/layer/rnn_cpu_fixture.h"
-#include "tests/rnn/layer/set_fixture.h"
+#include "tests/rnn/product/set_fixture.h"
 
 #include "arena/compute/workers.h"
 

@@ -10,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "rnn/layer/blas.h"
+#include "rnn/product/blas.h"
 #include "allocator/base/host.h"
 #include "rnn/programs/progress.h"
 #include "rnn/programs/report.h"

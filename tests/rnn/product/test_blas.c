@@ -1,12 +1,12 @@
 /*
  * test_blas.c - the matrix product against three plain loops, for every set of instructions.
  */
-#include "rnn/layer/blas_impl.h"
+#include "rnn/product/blas_impl.h"
 
 #include <limits.h>
 
 #include "tests/allocator/trace/numbers_fixture.h"
-#include "tests/rnn/layer/set_fixture.h"
+#include "tests/rnn/product/set_fixture.h"
 #include "arena/compute/workers.h"
 
 enum { ROOM = 101 * 1024 };

@@ -1,6 +1,6 @@
 /* blas_sets.c - the matrix product for each instruction set, and the choice between them. */
 #include "arena/compute/instruction_set.h"
-#include "rnn/layer/blas_impl.h"
+#include "rnn/product/blas_impl.h"
 
 #define NAME_baseline "built-in"
 #define NAME_avx2 "built-in, AVX2 and FMA"

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "rnn/layer/blas.h"
+#include "rnn/product/blas.h"
 
 /* c = or += op(a) * op(b), as in blas.h; elements are of the kernel's type. k > 0. */
 typedef struct ashlar_gemm_args {

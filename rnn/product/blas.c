@@ -1,5 +1,5 @@
 /* blas.c - cuts a matrix product into tiles for the workers, and times them. */
-#include "rnn/layer/blas_impl.h"
+#include "rnn/product/blas_impl.h"
 
 #include <stdatomic.h>
 

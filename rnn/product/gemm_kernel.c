@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "allocator/base/compiler.h"
-#include "rnn/layer/blas_impl.h"
-#include "rnn/layer/panel.h"
+#include "rnn/product/blas_impl.h"
+#include "rnn/product/panel.h"
 
 /* With up to this many rows of c, packing the right factor would cost more than it saves. */
 enum { THIN_ROWS = 3 };
