@@ -30,7 +30,12 @@ typedef struct helper {
  *   only while room > 0
  *   other threads call fn only while users > 0; the owner closes the work and waits for
  *   users == 0 before it returns
- *   generation grows with every work, so that a thread joins each work at most once */
+ *   number grows with every work, so that a thread joins each work at most once
+ *
+ * `announced` is the number of the last work that threads were told of. It is written when the lock
+ * is free again, so that those who spin on it do not run into the lock. They are told without it;
+ * so who is about to sleep says so first, then looks once more, and who has news tells them first,
+ * then looks for sleepers. */
 static struct {
     ashlar_lock owner;
     size_t started;       /* number of threads that exist; only the owner uses it */
@@ -41,9 +46,12 @@ static struct {
     void (*fn)(void *context, size_t i);
     void *context;
     size_t count;
+    size_t number;
     atomic_size_t next; /* the next i to pass to fn */
     atomic_size_t users;
-    atomic_size_t generation;
+    _Alignas(ASHLAR_CACHE_LINE) atomic_size_t announced;
+    _Alignas(ASHLAR_CACHE_LINE) atomic_size_t sleepers; /* helpers */
+    atomic_bool owner_sleeps;
     helper helpers[ASHLAR_WORKERS_MAX]; /* [started] */
 } pool = {
     .owner = ASHLAR_LOCK(ASHLAR_RANK_WORKERS_OWNER),
@@ -119,18 +127,33 @@ static void work(void (*fn)(void *context, size_t i), void *context, size_t coun
 /* Wait until there is a work after number `seen`. Takes the lock; returns the work's number. */
 static size_t wait_for_work_and_lock(helper *self, size_t seen) {
     for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(&pool.generation, memory_order_relaxed) != seen) {
+        if (atomic_load_explicit(&pool.announced, memory_order_relaxed) > seen) {
             break;
         }
         ASHLAR_PAUSE();
     }
     ashlar__lock_acquire(&pool.lock);
-    while (atomic_load_explicit(&pool.generation, memory_order_relaxed) == seen) {
+    if (atomic_load_explicit(&pool.announced, memory_order_relaxed) <= seen) {
         self->sleeps = true;
-        ashlar__lock_wait(&pool.lock, &pool.has_work);
+        atomic_fetch_add(&pool.sleepers, 1);
+        while (atomic_load(&pool.announced) <= seen) {
+            ashlar__lock_wait(&pool.lock, &pool.has_work);
+        }
+        atomic_fetch_sub(&pool.sleepers, 1);
         self->sleeps = false;
     }
-    return atomic_load_explicit(&pool.generation, memory_order_relaxed);
+    return pool.number;
+}
+
+/* Stop using the open work. The last one wakes the owner, if it sleeps. */
+static void leave(void) {
+    const size_t before = atomic_fetch_sub(&pool.users, 1);
+    ASHLAR_CHECK2(before > 0);
+    if (before == 1 && atomic_load(&pool.owner_sleeps)) {
+        ashlar__lock_acquire(&pool.lock);
+        pthread_cond_signal(&pool.has_ended);
+        ashlar__lock_release(&pool.lock);
+    }
 }
 
 static void *run_thread(void *own) {
@@ -150,12 +173,7 @@ static void *run_thread(void *own) {
         ashlar__lock_release(&pool.lock);
         if (joins) {
             work(fn, context, count);
-            ashlar__lock_acquire(&pool.lock);
-            ASHLAR_CHECK2(atomic_load_explicit(&pool.users, memory_order_relaxed) > 0);
-            if (atomic_fetch_sub_explicit(&pool.users, 1, memory_order_release) == 1) {
-                pthread_cond_signal(&pool.has_ended);
-            }
-            ashlar__lock_release(&pool.lock);
+            leave();
         }
     }
     return NULL;
@@ -171,6 +189,8 @@ static void forget_in_child(void) {
     pool.started = 0;
     pool.is_start_futile = false;
     atomic_store(&pool.users, 0);
+    atomic_store(&pool.sleepers, 0);
+    atomic_store(&pool.owner_sleeps, false);
 }
 
 static bool may_start;
@@ -254,13 +274,18 @@ static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void 
     pool.context = context;
     pool.count = count;
     pool.room = helpers;
-    keep_apart();
+    const size_t number = ++pool.number;
     atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
-    atomic_fetch_add_explicit(&pool.generation, 1, memory_order_relaxed);
-    for (size_t i = 0; i < helpers; i++) {
-        pthread_cond_signal(&pool.has_work);
-    }
     ashlar__lock_release(&pool.lock);
+    atomic_store(&pool.announced, number);
+    if (atomic_load(&pool.sleepers) > 0) {
+        ashlar__lock_acquire(&pool.lock);
+        keep_apart();
+        for (size_t i = 0; i < helpers; i++) {
+            pthread_cond_signal(&pool.has_work);
+        }
+        ashlar__lock_release(&pool.lock);
+    }
 }
 
 /* Let no more threads join the work, and wait for those that have joined. */
@@ -277,9 +302,11 @@ static void close_work(void) {
         ASHLAR_PAUSE();
     }
     ashlar__lock_acquire(&pool.lock);
-    while (atomic_load_explicit(&pool.users, memory_order_relaxed) != 0) {
+    atomic_store(&pool.owner_sleeps, true);
+    while (atomic_load(&pool.users) != 0) {
         ashlar__lock_wait(&pool.lock, &pool.has_ended);
     }
+    atomic_store(&pool.owner_sleeps, false);
     ashlar__lock_release(&pool.lock);
 }
 
