@@ -7,9 +7,11 @@
 #define ASHLAR_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define ASHLAR_NOINLINE __attribute__((noinline))
 #define ASHLAR_ALWAYS_INLINE inline __attribute__((always_inline))
-/* Fetch memory into the nearest cache level; _FAR: only into the second one. */
+/* Fetch memory into the nearest cache level; _FAR: only into the second one; _ONCE: such that other
+ * memory stays in the caches, for what is not read again soon. */
 #define ASHLAR_PREFETCH(address) __builtin_prefetch(address)
 #define ASHLAR_PREFETCH_FAR(address) __builtin_prefetch(address, 0, 2)
+#define ASHLAR_PREFETCH_ONCE(address) __builtin_prefetch(address, 0, 0)
 /* For a thread-local variable, to read it without a function call. The library that defines it must
  * be loaded at program start, or its variables must fit into the few bytes that the C library
  * reserves for libraries loaded later. The drop-in libraries do without it (ASHLAR_DYNAMIC_TLS),
@@ -28,6 +30,7 @@
 #define ASHLAR_ALWAYS_INLINE inline
 #define ASHLAR_PREFETCH(address) ((void)(address))
 #define ASHLAR_PREFETCH_FAR(address) ((void)(address))
+#define ASHLAR_PREFETCH_ONCE(address) ((void)(address))
 #define ASHLAR_INITIAL_EXEC
 #define ASHLAR_RETURN_ADDRESS() NULL
 #endif

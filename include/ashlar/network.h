@@ -117,6 +117,18 @@ static inline ASHLAR_MUST_CHECK ashlar_status ashlar_network_predict(
     return ashlar_network_predict_sized(network_, batch_, sizeof *batch_, stream_);
 }
 
+/* Prepare the recurrent layers' weights for predictions (ashlar_rnn_prepare()), which pays before
+ * several with the same weights. Predictions read the weights that were prepared last, also if they
+ * have been loaded or set anew since: then prepare them again. ashlar_network_step() ends this;
+ * predictions after it read the weights themselves. Memory for it is taken once, and kept until the
+ * network is destroyed.
+ *
+ * Stream: queued; let predictions on other streams wait for it.  Threads: one at a time.
+ * Errors: those of ashlar_alloc() and ashlar_rnn_prepare(); predictions then read the weights
+ *         themselves. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_network_prepare(ashlar_network *network,
+                                                                  ashlar_stream stream);
+
 ASHLAR_END_DECLS
 
 #endif /* ASHLAR_NETWORK_H */

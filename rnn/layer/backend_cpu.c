@@ -7,6 +7,7 @@
 #include "allocator/base/host.h"
 #include "arena/compute/instruction_set.h"
 #include "arena/compute/workers.h"
+#include "rnn/layer/rnn_prepared.h"
 
 /* The arguments of a queued pass. The launch copies all of them, lengths included. */
 typedef struct call {
@@ -88,6 +89,32 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     return queue_varying(rnn, pass, batch, buffers, &nothing, stream);
 }
 
+/* The arguments of a queued preparation. */
+typedef struct prepare_call {
+    ashlar_rnn_prepare_function *run;
+    ashlar_rnn_layout layout;
+    ashlar_prepare_args args; /* layout is set later, to this struct's copy */
+} prepare_call;
+
+static void run_prepare(void *copied) {
+    const prepare_call *const c = copied;
+    ashlar_prepare_args args = c->args;
+    args.layout = &c->layout;
+    c->run(&args);
+}
+
+static size_t prepared_bytes(const ashlar_rnn *rnn) {
+    return ashlar__rnn_prepared_bytes(&rnn->layout, false);
+}
+
+static ashlar_status prepare(const ashlar_rnn *rnn, const void *weights, void *prepared,
+                             ashlar_stream stream) {
+    const prepare_call c = {.run = ashlar__rnn_prepare_of(rnn->layout.config.dtype),
+                            .layout = rnn->layout,
+                            .args = {.weights = weights, .prepared = prepared}};
+    return ashlar_launch(rnn->device, stream, run_prepare, &c, sizeof c);
+}
+
 static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                            size_t *reserve_bytes, size_t *work_bytes) {
     return ashlar__rnn_cpu_sizes(&rnn->layout, steps, batch, training, reserve_bytes, work_bytes);
@@ -96,6 +123,8 @@ static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bo
 const ashlar_rnn_backend ashlar__rnn_backend_cpu = {.name = "cpu",
                                                     .check = check,
                                                     .sizes = sizes,
+                                                    .prepared_bytes = prepared_bytes,
+                                                    .prepare = prepare,
                                                     .queue = queue,
                                                     .queue_varying = queue_varying,
                                                     .queue_weights = queue_weights};

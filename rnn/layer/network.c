@@ -16,6 +16,8 @@ struct ashlar_network {
     void *work; /* of ops; NULL: they need none */
     ashlar_arena *arena;
     size_t table, stack, weight; /* numbers of tensors; the bias follows the weight */
+    void *prepared;              /* of ashlar_rnn_prepare(); NULL: no memory for it yet */
+    bool is_prepared;            /* predictions read it */
 };
 
 /* ---- the network ---- */
@@ -77,6 +79,7 @@ void ashlar_network_destroy(ashlar_network *n) {
     ashlar_arena_destroy(n->arena);
     ashlar_ops_destroy(n->ops);
     ASHLAR_IGNORE(ashlar_free(n->allocator, n->work)); /* is a block of it, or NULL */
+    ASHLAR_IGNORE(ashlar_free(n->allocator, n->prepared));
     ashlar_rnn_destroy(n->rnn_predict);
     ashlar_rnn_destroy(n->rnn);
     ashlar__host_free(n);
@@ -94,6 +97,20 @@ ashlar_status ashlar_network_init(ashlar_network *n, ashlar_init_rule rule, uint
         {ASHLAR_PART_EMBEDDING, n->table, NULL},
     };
     return ashlar_init_weights(n->arena, rule, parts, n->config.classes > 0 ? 3 : 2, seed, stream);
+}
+
+ashlar_status ashlar_network_prepare(ashlar_network *n, ashlar_stream stream) {
+    const size_t bytes = ashlar_rnn_prepared_bytes(n->rnn_predict);
+    n->is_prepared = false;
+    if (bytes > 0 && n->prepared == NULL) {
+        ASHLAR_TRY(
+            ashlar_alloc_tagged(n->allocator, bytes, ASHLAR_TAG_WEIGHTS, stream, &n->prepared));
+    }
+    ASHLAR_TRY(ashlar_rnn_prepare(n->rnn_predict,
+                                  ashlar_arena_view(n->arena, ASHLAR_REGION_PARAMETERS, n->stack),
+                                  n->prepared, stream));
+    n->is_prepared = true;
+    return ASHLAR_OK;
 }
 
 /* ---- one call ---- */
@@ -234,6 +251,7 @@ static void lay_out(call *c) {
         .dhy = c->at[DSTATES],
         .dx = c->at[DVECTORS],
         .dweights = tensor(c, ASHLAR_REGION_GRADIENTS, c->n->stack),
+        .prepared = !c->trains && c->n->is_prepared ? c->n->prepared : NULL,
     };
     c->linear = (ashlar_linear_args){
         .rows = c->rows,
@@ -378,6 +396,7 @@ static ashlar_status run(ashlar_network *n, const ashlar_network_batch *batch, b
               .rnn = trains ? n->rnn : n->rnn_predict,
               .rows = n->config.last_only != 0 ? batch->batch : batch->steps * batch->batch};
     ASHLAR_TRY(check_call(&c));
+    n->is_prepared = n->is_prepared && !trains; /* after a step weights change */
     if (batch->lengths != NULL) {
         return run_with(&c, batch->lengths);
     }

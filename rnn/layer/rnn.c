@@ -57,6 +57,21 @@ ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch
         rnn, steps, batch, training, reserve_bytes, work_bytes);
 }
 
+size_t ashlar_rnn_prepared_bytes(const ashlar_rnn *rnn) {
+    return rnn->backend->prepared_bytes == NULL ? 0 : rnn->backend->prepared_bytes(rnn);
+}
+
+ashlar_status ashlar_rnn_prepare(const ashlar_rnn *rnn, const void *weights, void *prepared,
+                                 ashlar_stream stream) {
+    if (rnn->backend->prepare == NULL) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_FAIL_IF(weights == NULL || prepared == NULL, ASHLAR_EINVAL,
+                   "ashlar_rnn_prepare: the buffer %s is NULL",
+                   weights == NULL ? "weights" : "prepared");
+    return rnn->backend->prepare(rnn, weights, prepared, stream);
+}
+
 static ashlar_status check_batch(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch) {
     ASHLAR_FAIL_IF(
         batch->steps == 0 || batch->batch == 0 || batch->lengths == NULL, ASHLAR_EINVAL,

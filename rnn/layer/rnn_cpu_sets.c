@@ -1,8 +1,9 @@
-/* rnn_cpu_sets.c - the RNN's passes and decoders for each instruction set, and the choice between
- * them. */
+/* rnn_cpu_sets.c - the RNN's passes, their weights' preparation and decoders for each instruction
+ * set, and the choice between them. */
 #include "arena/compute/instruction_set.h"
 #include "rnn/layer/rnn_cpu.h"
 #include "rnn/layer/rnn_decode.h"
+#include "rnn/layer/rnn_prepared.h"
 
 #define DEFINE_PASSES(type, set)                                                      \
     ashlar_rnn_cpu_pass *const ashlar__rnn_cpu_##type##_##set[] = {                   \
@@ -21,6 +22,16 @@ ashlar_rnn_cpu_pass *const *ashlar__rnn_cpu_passes_of(ashlar_dtype dtype) {
      [ASHLAR_BF16] = NULL},
     static ashlar_rnn_cpu_pass *const *const sets[][ASHLAR_DTYPE_COUNT] = {ASHLAR_SETS(ROW)};
     _Static_assert(ASHLAR_DTYPE_COUNT == 4, "a set has a row for each element type");
+    return sets[ashlar__best_set()][dtype];
+}
+
+ashlar_rnn_prepare_function *ashlar__rnn_prepare_of(ashlar_dtype dtype) {
+#define PREPARES(set)                                    \
+    {[ASHLAR_F32] = ashlar__rnn_prepare_stack_f32_##set, \
+     [ASHLAR_F64] = ashlar__rnn_prepare_stack_f64_##set, \
+     [ASHLAR_F16] = NULL,                                \
+     [ASHLAR_BF16] = NULL},
+    static ashlar_rnn_prepare_function *const sets[][ASHLAR_DTYPE_COUNT] = {ASHLAR_SETS(PREPARES)};
     return sets[ashlar__best_set()][dtype];
 }
 

@@ -9,70 +9,29 @@
 #include "rnn/product/blas_impl.h"
 #include "rnn/product/panel.h"
 #include "rnn/layer/rnn_factor.h"
+#include "rnn/layer/rnn_prepare.h"
 
 static void *in_packed(const ashlar_decode_model *m, size_t offset) {
     return (char *)m->packed + offset;
 }
 
-static ashlar_decode_layer layer_of(const ashlar_decode_model *m, size_t layer) {
-    return ashlar__decode_layer(m->layout, m->is_bf16, layer);
-}
-
-static const real *tensor_of(const ashlar_decode_model *m, size_t layer, ashlar_rnn_tensor tensor,
-                             ashlar_rnn_view *view) {
-    *view = ashlar_rnn_layout_view(m->layout, layer, tensor);
-    return (const real *)m->stack + view->offset;
-}
-
-/* ---- packing ---- */
-
-/* Pack the transpose of a matrix [rows, cols] of the weights. */
-static void pack(const ashlar_decode_model *m, const real *weights, size_t rows, size_t cols,
-                 void *panels) {
-    if (m->is_bf16) {
-        pack_bf16_panels(rows, cols, weights, cols, panels);
-    } else {
-        pack_panels(true, rows, cols, weights, cols, cols * PANEL, panels);
-    }
-}
-
-static void pack_tensor(const ashlar_decode_model *m, size_t layer, ashlar_rnn_tensor tensor,
-                        size_t offset) {
-    ashlar_rnn_view view;
-    const real *const weights = tensor_of(m, layer, tensor, &view);
-    if (view.rows > 0) {
-        pack(m, weights, view.rows, view.cols, in_packed(m, offset));
-    }
-}
-
-/* bias [K] = for each column of gates, the sum of all biases that are added to it. */
-static void pack_bias(const ashlar_decode_model *m, size_t layer, real *bias) {
-    const ashlar_rnn_layout *const layout = m->layout;
-    const size_t hidden = layout->config.hidden;
-    const bool is_gru = layout->config.cell == ASHLAR_RNN_GRU;
-    ashlar_rnn_view w, r;
-    const real *const input = tensor_of(m, layer, ASHLAR_RNN_BW, &w);
-    const real *const recurrent = tensor_of(m, layer, ASHLAR_RNN_BR, &r);
-    memset(bias, 0, ashlar__decode_gate_width(layout) * sizeof(real));
-    for (size_t j = 0; j < w.rows; j++) {
-        bias[j] = input[j];
-    }
-    for (size_t j = 0; j < r.rows; j++) {
-        bias[is_gru && j >= 2 * hidden ? j + hidden : j] += recurrent[j];
-    }
+static void *linear_panels(const ashlar_decode_model *m) {
+    return in_packed(m, ashlar__rnn_prepared_bytes(m->layout, m->is_bf16));
 }
 
 static void pack_model(const ashlar_decode_model *m) {
-    const size_t layers = m->layout->config.layers;
+    const size_t state = m->layout->state;
     ASHLAR_ASSERT(m->layout->config.dtype == REAL_DTYPE && m->layout->config.directions == 1);
-    for (size_t l = 0; l < layers; l++) {
-        const ashlar_decode_layer at = layer_of(m, l);
-        pack_bias(m, l, in_packed(m, at.bias));
-        pack_tensor(m, l, ASHLAR_RNN_W, at.w);
-        pack_tensor(m, l, ASHLAR_RNN_R, at.r);
-        pack_tensor(m, l, ASHLAR_RNN_WP, at.wp);
-    }
-    pack(m, m->weight, m->classes, m->layout->state, in_packed(m, layer_of(m, layers - 1).end));
+    ASHLAR_VARIANT(ashlar__rnn_prepare_stack)
+    (&(ashlar_prepare_args){
+        .layout = m->layout, .is_bf16 = m->is_bf16, .weights = m->stack, .prepared = m->packed});
+    pack_matrix((matrix_packing){.trans = true,
+                                 .is_bf16 = m->is_bf16,
+                                 .columns = m->classes,
+                                 .depth = state,
+                                 .weights = m->weight,
+                                 .ld = state,
+                                 .panels = linear_panels(m)});
 }
 
 /* ---- a step ---- */
@@ -188,7 +147,7 @@ static const real *run_layer_once(const ashlar_decode_args *args, const ashlar_d
     const size_t width = ashlar__decode_gate_width(m->layout);
     const bool has_sums = config->cell == ASHLAR_RNN_GRU, is_projected = config->projection > 0;
     const bool is_lstm = config->cell == ASHLAR_RNN_LSTM;
-    const ashlar_decode_layer at = layer_of(m, l);
+    const ashlar_prepared_layer at = ashlar__rnn_prepared_layer(m->layout, m->is_bf16, l);
     real *const gates = work_at(args, work->gates), *const sums = work_at(args, work->sums);
     const real *const h = (const real *)args->h + l * batch * state;
     real *const next_h = (real *)args->next_h + l * batch * state;
@@ -239,13 +198,13 @@ static void step_model(const ashlar_decode_args *args) {
     for (size_t l = 0; l < layers; l++) {
         x = run_layer_once(args, &work, l, x);
     }
-    run_products((products){.is_bf16 = m->is_bf16,
-                            .batch = args->batch,
-                            .columns = m->classes,
-                            .count = 1,
-                            .bias = m->bias,
-                            .of = {{in_packed(m, layer_of(m, layers - 1).end), m->layout->state, x,
-                                    true, args->logits, m->classes}}});
+    run_products((products){
+        .is_bf16 = m->is_bf16,
+        .batch = args->batch,
+        .columns = m->classes,
+        .count = 1,
+        .bias = m->bias,
+        .of = {{linear_panels(m), m->layout->state, x, true, args->logits, m->classes}}});
 }
 
 const ashlar_decoder ASHLAR_VARIANT(ashlar__decoder) = {.pack = pack_model, .step = step_model};

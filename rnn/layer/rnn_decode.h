@@ -9,14 +9,8 @@
  * The logits and states have the bits of one long forward pass over the same tokens (with 4 rows or
  * more), whatever the batch, and with any number of threads.
  *
- * The packed weights of layer l of L, one after the other, each aligned to 64 bytes, then those of
- * the linear layer:
- *
- *     bias [K], W^T [in(l), G*H], R^T [P, G*H], with a projection Wp^T [H, P]    matrices in panels
- *
- * One text reads all weights for each symbol, and does little else. So the matrices can be packed
- * as bf16, of half the bytes: then the logits have the bits that matrices rounded to bf16 would
- * give.
+ * The packed weights are the stack's prepared ones (rnn_prepared.h), and behind them the linear
+ * layer's W^T in panels.
  */
 #ifndef ASHLAR_RNN_DECODE_H
 #define ASHLAR_RNN_DECODE_H
@@ -55,14 +49,7 @@ typedef struct ashlar_decode_args {
 size_t ashlar__decode_packed_bytes(const ashlar_rnn_layout *layout, bool is_bf16, size_t classes);
 size_t ashlar__decode_work_bytes(const ashlar_rnn_layout *layout, size_t batch);
 
-/* Where the packed weights lie, offsets in bytes. */
-typedef struct ashlar_decode_layer {
-    size_t bias, w, r, wp, end;
-} ashlar_decode_layer;
-ashlar_decode_layer ashlar__decode_layer(const ashlar_rnn_layout *layout, bool is_bf16,
-                                         size_t layer);
-
-/* Where the parts of work lie, likewise. */
+/* Where the parts of work lie, offsets in bytes. */
 typedef struct ashlar_decode_work {
     size_t x;     /* [B, I] */
     size_t gates; /* [B, K] */

@@ -2,40 +2,34 @@
 #include "rnn/layer/rnn_factor.h"
 
 #include "arena/compute/workers.h"
+#include "rnn/layer/rnn_prepare.h"
 #include "rnn/product/blas_impl.h"
 #include "rnn/product/panel.h"
 
-static size_t panel_count(const factor *f) {
-    return ashlar__blas_units(f->columns, PANEL);
-}
-
-/* The elements of panels that are tens of microseconds of work to pack. */
-enum { PACKED_LEAST = 1 << 16 };
-
-/* Pack panels `first` .. `end` - 1 of a factor. */
-static void pack_some(void *context, size_t first, size_t end) {
-    const factor *const f = context;
-    const size_t column = first * PANEL, last = end * PANEL;
-    pack_panels(f->trans, (last < f->columns ? last : f->columns) - column, f->depth,
-                f->weights + column * (f->trans ? f->ld : 1), f->ld, f->depth * PANEL,
-                f->panels + column * f->depth);
-}
-
-/* Make a factor of a weight matrix, packed into `panels` if the batch has enough steps. */
-static factor open_factor(const ashlar_rnn_rows *batch, const real *weights, ashlar_rnn_view view,
-                          bool trans, real *panels) {
+/* A right factor of a pseudo-layer, and its panels: prepared ones, or packed into `work` if the
+ * batch has enough steps. Offsets in bytes. */
+static factor open_factor(const layer_run *run, const ashlar_rnn_cpu_args *args,
+                          ashlar_rnn_tensor tensor, size_t prepared, size_t work) {
+    const ashlar_rnn_view view = run->part->place[tensor];
+    const bool trans = run->is_forward;
     factor f = {
         .trans = trans,
         .columns = trans ? view.rows : view.cols,
         .depth = trans ? view.cols : view.rows,
-        .weights = weights + view.offset,
+        .weights = (const real *)args->b.weights + view.offset,
         .ld = view.cols,
-        .panels = batch->is_packed ? panels : NULL,
     };
-    f.pieces = ashlar__rnn_rows_pieces(batch, f.columns * f.depth);
-    if (f.panels != NULL) {
-        ashlar__workers_share(panel_count(&f), PACKED_LEAST / (f.depth * PANEL + 1) + 1, pack_some,
-                              &f);
+    f.pieces = ashlar__rnn_rows_pieces(run->batch, f.columns * f.depth);
+    if (run->is_forward && args->b.prepared != NULL) {
+        f.panels = in_prepared(args, prepared);
+    } else if (run->batch->is_packed && f.columns > 0) {
+        f.panels = in_work(args, work);
+        pack_matrix((matrix_packing){.trans = trans,
+                                     .columns = f.columns,
+                                     .depth = f.depth,
+                                     .weights = f.weights,
+                                     .ld = f.ld,
+                                     .panels = in_work(args, work)});
     }
     return f;
 }
@@ -46,8 +40,9 @@ static void multiply_parts(size_t count, size_t columns, size_t depth, const rea
         const size_t deep = depth - p < DEPTH ? depth - p : DEPTH;
         for (size_t i = 0; i < count; i += CACHED_ROWS) {
             const left_rows rows = {.at = a + i * lda + p, .row = lda, .column = 1};
+            const right_panels right = {.at = panels + p * PANEL, .stride = depth * PANEL};
             multiply_panels(count - i < CACHED_ROWS ? count - i : CACHED_ROWS, columns, deep, rows,
-                            panels + p * PANEL, depth * PANEL, adds || p > 0, c + i * ldc, ldc);
+                            right, adds || p > 0, c + i * ldc, ldc);
         }
     }
 }
@@ -56,7 +51,7 @@ static void multiply_parts(size_t count, size_t columns, size_t depth, const rea
  * on from where it is. */
 void multiply_packed(size_t count, size_t columns, size_t depth, const real *a, size_t lda,
                      const real *panels, bool adds, real *c, size_t ldc, bool backwards) {
-    const size_t most = count == 1 && depth > DEPTH ? 2 * PANEL : columns;
+    const size_t most = count == 1 && depth > DEPTH ? ROW_PANELS * PANEL : columns;
     for (size_t n = 0; n < columns; n += most) {
         const size_t first = backwards ? (columns - 1 - n) / most * most : n;
         multiply_parts(count, columns - first < most ? columns - first : most, depth, a, lda,
@@ -191,13 +186,12 @@ static void run_shard(void *context, size_t strand) {
 }
 
 void run_layer(layer_run run, const ashlar_rnn_cpu_args *args) {
-    const ashlar_rnn_map *map = &run.batch->map;
-    const ashlar_rnn_view *place = run.part->place;
+    const ashlar_rnn_map *const map = &run.batch->map;
+    const ashlar_prepared_layer at =
+        ashlar__rnn_prepared_layer(run.batch->layout, false, pseudo_layer_of(run.batch, run.part));
     run.sums = in_work(args, map->sums);
     run.full = in_work(args, map->full);
-    run.recurrent = open_factor(run.batch, args->b.weights, place[ASHLAR_RNN_R], run.is_forward,
-                                in_work(args, map->recurrent));
-    run.project = open_factor(run.batch, args->b.weights, place[ASHLAR_RNN_WP], run.is_forward,
-                              in_work(args, map->project));
+    run.recurrent = open_factor(&run, args, ASHLAR_RNN_R, at.r, map->recurrent);
+    run.project = open_factor(&run, args, ASHLAR_RNN_WP, at.wp, map->project);
     ashlar__workers_run(run.batch->shards, run_shard, &run);
 }

@@ -2,8 +2,8 @@
  * steps are shared by threads (internal; compiled for each element type and instruction set, see
  * real.h).
  *
- * A pass needs R (and Wp) in each step, so it packs them once. Threads share a pseudo-layer in one
- * of two ways, with the same results to the last bit:
+ * A pass needs R (and Wp) in each step, so it packs them once, or gets them prepared. Threads share
+ * a pseudo-layer in one of two ways, with the same results to the last bit:
  *
  *     shards    strand w has the sequences w, w + shards, ..; sequences are independent, so each
  *               strand goes through all steps by itself
@@ -22,7 +22,7 @@ typedef struct factor {
     size_t columns, depth;
     const real *weights;
     size_t ld;
-    real *panels; /* NULL: not packed, because there are few steps */
+    const real *panels; /* NULL: not packed, because there are few steps */
     size_t pieces;
 } factor;
 

@@ -1,23 +1,9 @@
 /* rnn_forward.c - the RNN's forward pass over layers, directions and steps. */
 #include "rnn/layer/rnn_cpu.h"
 
-#include <string.h>
-
 #include "allocator/base/check_level.h"
 #include "rnn/layer/rnn_factor.h"
-
-/* bias [K] = for each column of gates, the sum of all biases that are added to it. */
-static void gather_bias(const ashlar_rnn_rows *batch, const layer_part *part, const real *weights,
-                        real *bias) {
-    const ashlar_rnn_view w = part->place[ASHLAR_RNN_BW], r = part->place[ASHLAR_RNN_BR];
-    memset(bias, 0, batch->gate_width * sizeof(real));
-    for (size_t j = 0; j < w.rows; j++) {
-        bias[j] = weights[w.offset + j];
-    }
-    for (size_t j = 0; j < r.rows; j++) {
-        bias[recurrent_column(batch, j)] += weights[r.offset + j];
-    }
-}
+#include "rnn/layer/rnn_prepare.h"
 
 static void forward_step(const layer_run *run, cell_step step, some_rows rows, size_t t) {
     const ashlar_rnn_rows *const batch = run->batch;
@@ -48,18 +34,33 @@ static void forward_step(const layer_run *run, cell_step step, some_rows rows, s
     }
 }
 
-/* Run one pseudo-layer, from its layer's input [N, in] to its last states. */
-static void forward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                                 const layer_part *part, const real *input) {
+/* Multiply a pseudo-layer's input [N, in] with W. Returns the bias [K] of its gates. */
+static const real *multiply_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                                  const layer_part *part, const real *input) {
+    if (args->b.prepared != NULL) {
+        const ashlar_prepared_layer at =
+            ashlar__rnn_prepared_layer(batch->layout, false, pseudo_layer_of(batch, part));
+        REAL(ashlar__gemm_panels)
+        (batch->row_count, batch->gate_rows, part->input, input, part->input,
+         in_prepared(args, at.w), false, part->gates, batch->gate_stride);
+        return in_prepared(args, at.bias);
+    }
     const real *const weights = args->b.weights;
     real *const bias = in_work(args, batch->map.bias);
-    real *const own[] = {part->states, part->cells};
-    /* Read the input before writing any states: in inference they may share its memory. */
     REAL(ashlar__gemm)
     (false, true, batch->row_count, batch->gate_rows, part->input, input, part->input,
      weights + part->place[ASHLAR_RNN_W].offset, part->input, false, part->gates,
      batch->gate_stride);
-    gather_bias(batch, part, weights, bias);
+    gather_bias(batch->layout, pseudo_layer_of(batch, part), weights, bias);
+    return bias;
+}
+
+/* Run one pseudo-layer, from its layer's input [N, in] to its last states. */
+static void forward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                                 const layer_part *part, const real *input) {
+    real *const own[] = {part->states, part->cells};
+    /* Read the input before writing any states: in inference they may share its memory. */
+    const real *const bias = multiply_input(batch, args, part, input);
     read_states(batch, args, part, FIRST_STATES, (const void *const[]){args->b.hx, args->b.cx},
                 own);
     run_layer((layer_run){.batch = batch,

@@ -165,8 +165,7 @@ void drop_rows(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args, ui
 
 /* The row of sequence p in the caller's states [L*D, B, width]. */
 static size_t state_row(const ashlar_rnn_rows *batch, const layer_part *part, size_t p) {
-    const size_t directions = batch->layout->config.directions;
-    return (part->layer * directions + part->direction) * batch->batch + batch->order[p];
+    return pseudo_layer_of(batch, part) * batch->batch + batch->order[p];
 }
 
 /* The row of our own states that holds a state of sequence p (rnn_rows.h). Gradients have one row

@@ -26,6 +26,11 @@ static inline real *in_work(const ashlar_rnn_cpu_args *args, size_t offset) {
     return (real *)(void *)((char *)args->b.work + offset);
 }
 
+/* The address in the prepared weights at a byte offset (rnn_prepared.h). */
+static inline const real *in_prepared(const ashlar_rnn_cpu_args *args, size_t offset) {
+    return (const real *)(const void *)((const char *)args->b.prepared + offset);
+}
+
 static inline layer_part open_pseudo_layer(const ashlar_rnn_rows *batch,
                                            const ashlar_rnn_cpu_args *args, size_t layer,
                                            size_t direction) {
@@ -48,6 +53,10 @@ static inline layer_part open_pseudo_layer(const ashlar_rnn_rows *batch,
     }
     view.input = view.place[ASHLAR_RNN_W].cols;
     return view;
+}
+
+static inline size_t pseudo_layer_of(const ashlar_rnn_rows *batch, const layer_part *part) {
+    return part->layer * batch->layout->config.directions + part->direction;
 }
 
 /* Of which i state(i) (rnn_rows.h) is the state before step t of a direction (side_before), and the

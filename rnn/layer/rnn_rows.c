@@ -7,9 +7,9 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
-#include "arena/compute/instruction_set.h"
 #include "arena/compute/workers.h"
 #include "rnn/layer/rnn_decode.h"
+#include "rnn/layer/rnn_prepared.h"
 
 /* Bytes of a cache line, so that no two buffers share one. */
 enum { BUFFER_ALIGN = 64 };
@@ -93,19 +93,12 @@ static bool map_slice(ashlar_rnn_rows *b, size_t rows, size_t state_rows) {
     return slice.fits;
 }
 
-/* Elements of a matrix [depth, columns], of less than 2^31 weights, in panels. Panels count as wide
- * as those of the widest instruction set, so sizes are equal everywhere. */
-static size_t panel_elements(size_t columns, size_t depth, size_t item) {
-    const size_t wide = 2 * ASHLAR_VECTOR_BYTES_MAX / item;
-    return (columns + wide - 1) / wide * wide * depth;
-}
-
 /* Room for the panels of a matrix or of its transpose, whichever need more: one size for every
  * pass. */
-static size_t place_panels(room *r, size_t rows, size_t cols, size_t item) {
-    const size_t plain = panel_elements(cols, rows, item);
-    const size_t transposed = panel_elements(rows, cols, item);
-    return place(r, plain > transposed ? plain : transposed, 1, item);
+static size_t place_panels(room *r, size_t rows, size_t cols, ashlar_dtype dtype) {
+    const size_t plain = ashlar__rnn_panel_elements(cols, rows, dtype);
+    const size_t transposed = ashlar__rnn_panel_elements(rows, cols, dtype);
+    return place(r, plain > transposed ? plain : transposed, 1, ashlar_dtype_bytes(dtype));
 }
 
 static bool map_work(ashlar_rnn_rows *b, size_t rows, size_t width) {
@@ -120,8 +113,9 @@ static bool map_work(ashlar_rnn_rows *b, size_t rows, size_t width) {
     map->bias = place(&work, b->gate_width, 1, item);
     map->sums = place(&work, b->split < b->gate_rows ? batch : 0, b->gate_rows, item);
     map->full = place(&work, c->projection > 0 ? batch : 0, c->hidden, item);
-    map->recurrent = place_panels(&work, b->is_packed ? b->gate_rows : 0, b->layout->state, item);
-    map->project = place_panels(&work, b->is_packed ? c->projection : 0, c->hidden, item);
+    map->recurrent =
+        place_panels(&work, b->is_packed ? b->gate_rows : 0, b->layout->state, c->dtype);
+    map->project = place_panels(&work, b->is_packed ? c->projection : 0, c->hidden, c->dtype);
     map->dh = place(&work, b->training ? batch : 0, b->layout->state, item);
     map->dc = place(&work, b->training && has_cells ? batch : 0, c->hidden, item);
     map->slices = place(&work, b->training ? 0 : c->directions, map->slice_bytes, 1);
@@ -239,41 +233,9 @@ static size_t align_up(size_t bytes) {
     return (bytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
 }
 
-static size_t panel_bytes(size_t columns, size_t depth, size_t item, bool is_bf16) {
-    return align_up(panel_elements(columns, depth, item) * (is_bf16 ? sizeof(uint16_t) : item));
-}
-
-/* The offsets of a layer whose weights begin at 0. */
-static ashlar_decode_layer layer_at_0(const ashlar_rnn_layout *layout, bool is_bf16, size_t input) {
-    const ashlar_rnn_config *c = &layout->config;
-    const size_t item = ashlar_dtype_bytes(c->dtype);
-    const size_t rows = ashlar__decode_gate_rows(layout);
-    ashlar_decode_layer at = {0};
-    at.w = align_up(ashlar__decode_gate_width(layout) * item);
-    at.r = at.w + panel_bytes(rows, input, item, is_bf16);
-    at.wp = at.r + panel_bytes(rows, layout->state, item, is_bf16);
-    at.end = at.wp + panel_bytes(c->projection, c->hidden, item, is_bf16);
-    return at;
-}
-
-ashlar_decode_layer ashlar__decode_layer(const ashlar_rnn_layout *layout, bool is_bf16,
-                                         size_t layer) {
-    const ashlar_decode_layer first = layer_at_0(layout, is_bf16, layout->config.input);
-    if (layer == 0) {
-        return first;
-    }
-    const ashlar_decode_layer other = layer_at_0(layout, is_bf16, layout->output);
-    const size_t begin = first.end + (layer - 1) * other.end;
-    return (ashlar_decode_layer){.bias = begin,
-                                 .w = begin + other.w,
-                                 .r = begin + other.r,
-                                 .wp = begin + other.wp,
-                                 .end = begin + other.end};
-}
-
 size_t ashlar__decode_packed_bytes(const ashlar_rnn_layout *layout, bool is_bf16, size_t classes) {
-    return ashlar__decode_layer(layout, is_bf16, layout->config.layers - 1).end +
-           panel_bytes(classes, layout->output, ashlar_dtype_bytes(layout->config.dtype), is_bf16);
+    return ashlar__rnn_prepared_bytes(layout, is_bf16) +
+           ashlar__rnn_panel_bytes(classes, layout->output, layout->config.dtype, is_bf16);
 }
 
 ashlar_decode_work ashlar__decode_work(const ashlar_rnn_layout *layout, size_t batch) {

@@ -21,6 +21,14 @@ void ashlar__gemm_f32(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, 
 void ashlar__gemm_f64(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const double *a,
                       size_t lda, const double *b, size_t ldb, bool adds, double *c, size_t ldc);
 
+/* The same with op(b) in panels already, as the kernel of this processor's best set reads it:
+ * panel.h, k * PANEL elements from one panel to the next. It has the bits of the call above with
+ * the same factors where m > 3; below that the call above sums in another order. k > 0. */
+void ashlar__gemm_panels_f32(size_t m, size_t n, size_t k, const float *a, size_t lda,
+                             const float *panels, bool adds, float *c, size_t ldc);
+void ashlar__gemm_panels_f64(size_t m, size_t n, size_t k, const double *a, size_t lda,
+                             const double *panels, bool adds, double *c, size_t ldc);
+
 /* The name of the implementation, for reports ("built-in, AVX2 and FMA"). Never NULL. */
 const char *ashlar__blas_name(void);
 

@@ -16,6 +16,7 @@ typedef struct ashlar_gemm_args {
     size_t lda;
     const void *b;
     size_t ldb;
+    const void *panels; /* op(b) in panels of k rows each (panel.h); NULL: b is read */
     bool adds;
     void *c;
     size_t ldc;

@@ -1,6 +1,7 @@
 /* gemm.c - the matrix product of one element type; compiled for each (real.h). */
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "rnn/product/blas_impl.h"
 #include "rnn/product/real.h"
 
@@ -21,5 +22,20 @@ void REAL(ashlar__gemm)(bool trans_a, bool trans_b, size_t m, size_t n, size_t k
     for (size_t i = 0; !adds && k == 0 && i < m; i++) {
         memset(c + i * ldc, 0, n * sizeof *c);
     }
+    ashlar__blas_compute(&product, ashlar__blas_best()->ASHLAR_TYPE);
+}
+
+void REAL(ashlar__gemm_panels)(size_t m, size_t n, size_t k, const real *a, size_t lda,
+                               const real *panels, bool adds, real *c, size_t ldc) {
+    const ashlar_gemm_args product = {.m = m,
+                                      .n = n,
+                                      .k = k,
+                                      .a = a,
+                                      .lda = lda,
+                                      .panels = panels,
+                                      .adds = adds,
+                                      .c = c,
+                                      .ldc = ldc};
+    ASHLAR_ASSERT(k > 0);
     ashlar__blas_compute(&product, ashlar__blas_best()->ASHLAR_TYPE);
 }

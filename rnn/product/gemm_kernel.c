@@ -80,27 +80,59 @@ static left_rows open_rows(const ashlar_gemm_args *p, size_t row, size_t count, 
     return (left_rows){.at = packed, .row = 1, .column = 1, .is_packed = true};
 }
 
+/* A block of the right factor: some columns of one part of its depth. */
+typedef struct right_block {
+    size_t k, depth;
+    size_t column, width;
+    right_panels panels;
+} right_block;
+
 /* Multiply all rows of a tile with one block of panels. */
-static void pass_rows(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile, size_t k,
-                      size_t depth, size_t column, size_t width, const real *panels) {
+static void pass_rows(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile,
+                      const right_block *b) {
     real packed[CACHED_ROWS * DEPTH];
     for (size_t row = tile->row; row < tile->row_end; row += CACHED_ROWS) {
         const size_t left = tile->row_end - row, count = left < CACHED_ROWS ? left : CACHED_ROWS;
-        multiply_panels(count, width, depth, open_rows(p, row, count, k, depth, packed), panels,
-                        depth * PANEL, p->adds || k > 0, sum_at(p, row, column), p->ldc);
+        multiply_panels(count, b->width, b->depth, open_rows(p, row, count, b->k, b->depth, packed),
+                        b->panels, p->adds || b->k > 0, sum_at(p, row, b->column), p->ldc);
     }
 }
 
+/* The bytes of a right factor that would push much else out of a last-level cache. */
+static const size_t LARGE_BYTES = (size_t)8 << 20;
+
+/* Whether a tile reads the right factor's panels once, and the next product finds other memory in
+ * the caches if these stay out of them. */
+static bool reads_once(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
+    return p->panels != NULL && tile->row_end - tile->row <= CACHED_ROWS &&
+           p->n * p->k * sizeof(real) >= LARGE_BYTES;
+}
+
+/* Find a block among the panels that are there, or pack it. */
+static right_panels open_panels(const ashlar_gemm_args *p, const right_block *b, real *packed) {
+    if (p->panels != NULL) {
+        return (right_panels){.at = (const real *)p->panels + b->column * p->k + b->k * PANEL,
+                              .stride = p->k * PANEL};
+    }
+    pack_panels(p->trans_b, b->width, b->depth, right_at(p, b->k, b->column), p->ldb,
+                b->depth * PANEL, packed);
+    return (right_panels){.at = packed, .stride = b->depth * PANEL};
+}
+
 static void compute_thick(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
-    _Alignas(64) real panels[BLOCK_COLUMNS * DEPTH];
+    _Alignas(64) real packed[BLOCK_COLUMNS * DEPTH];
+    const bool is_once = reads_once(p, tile);
+    const size_t most = is_once ? tile->column_end - tile->column : BLOCK_COLUMNS;
     for (size_t k = 0; k < p->k; k += DEPTH) {
-        const size_t depth = p->k - k < DEPTH ? p->k - k : DEPTH;
-        for (size_t column = tile->column; column < tile->column_end; column += BLOCK_COLUMNS) {
+        for (size_t column = tile->column; column < tile->column_end; column += most) {
             const size_t left = tile->column_end - column;
-            const size_t width = left < BLOCK_COLUMNS ? left : BLOCK_COLUMNS;
-            pack_panels(p->trans_b, width, depth, right_at(p, k, column), p->ldb, depth * PANEL,
-                        panels);
-            pass_rows(p, tile, k, depth, column, width, panels);
+            right_block b = {.k = k,
+                             .depth = p->k - k < DEPTH ? p->k - k : DEPTH,
+                             .column = column,
+                             .width = left < most ? left : most};
+            b.panels = open_panels(p, &b, packed);
+            b.panels.is_once = is_once;
+            pass_rows(p, tile, &b);
         }
     }
 }
@@ -161,7 +193,7 @@ static void compute_thin_plain(const ashlar_gemm_args *p, const ashlar_gemm_tile
 
 /* Choose by the rows of the whole product, not the tile: the bits must not depend on tiles. */
 void ASHLAR_VARIANT(ashlar__gemm_kernel)(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
-    if (p->m > THIN_ROWS) {
+    if (p->m > THIN_ROWS || p->panels != NULL) {
         compute_thick(p, tile);
     } else if (p->trans_b) {
         compute_thin_transposed(p, tile);

@@ -105,13 +105,15 @@ static ASHLAR_ALWAYS_INLINE void multiply_column(const size_t rows, const real *
 typedef struct ahead {
     const real *at;
     size_t step;
+    bool is_once; /* of right_panels */
 } ahead;
 
-/* c [rows, PANEL] = or += a block of rows times a panel. Each caller gives `rows` and is_column,
- * whether a column's elements are neighbours, as constants. */
+/* c [rows, PANEL] = or += a block of rows times a panel. Each caller gives as constants: `rows`;
+ * is_column, whether a column's elements are neighbours; is_once, that of next_panel. */
 static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, const bool is_column,
-                                               size_t depth, left_rows a, const real *panel,
-                                               ahead next_panel, bool adds, real *c, size_t ldc) {
+                                               const bool is_once, size_t depth, left_rows a,
+                                               const real *panel, ahead next_panel, bool adds,
+                                               real *c, size_t ldc) {
     enum { TRIPLES = (BLOCK_ROWS + 2) / 3 };
     vector sum[BLOCK_ROWS][2];
     const size_t stride = is_column ? 1 : a.row;
@@ -134,7 +136,11 @@ static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, const bool is_
             at[i] += a.column;
         }
         panel += PANEL;
-        ASHLAR_PREFETCH_FAR(next_panel.at);
+        if (is_once) {
+            ASHLAR_PREFETCH_ONCE(next_panel.at);
+        } else {
+            ASHLAR_PREFETCH_FAR(next_panel.at);
+        }
         next_panel.at += next_panel.step;
     }
     ASHLAR_UNROLL
@@ -150,20 +156,22 @@ static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, const bool is_
     }
 }
 
-/* Multiply one row with two panels: enough independent sums to hide the latency of additions. */
-static void multiply_pair(size_t depth, left_rows a, const real *panel, size_t stride, bool adds,
-                          real *c) {
-    vector sum[4] = {{0}};
+/* Multiply one row with some panels, a constant count: enough independent sums to hide the latency
+ * of additions, and more, since fewer loops end then. */
+static ASHLAR_ALWAYS_INLINE void multiply_one(const size_t count, size_t depth, left_rows a,
+                                              right_panels b, bool adds, real *c) {
+    vector sum[2 * ROW_PANELS] = {{0}};
+    const real *panel = b.at;
     for (size_t p = 0; p < depth; p++) {
         const real left = a.at[p * a.column];
         ASHLAR_UNROLL
-        for (size_t i = 0; i < 4; i++) {
-            sum[i] += left * *(const loose_vector *)(panel + i / 2 * stride + i % 2 * LANE_COUNT);
+        for (size_t i = 0; i < 2 * count; i++) {
+            sum[i] += left * *(const loose_vector *)(panel + i / 2 * b.stride + i % 2 * LANE_COUNT);
         }
         panel += PANEL;
     }
     ASHLAR_UNROLL
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 2 * count; i++) {
         loose_vector *const to = (loose_vector *)(c + i * LANE_COUNT);
         if (adds) {
             sum[i] += *to;
@@ -172,19 +180,38 @@ static void multiply_pair(size_t depth, left_rows a, const real *panel, size_t s
     }
 }
 
+/* One row and all whole panels but an odd one. Returns the number of columns. */
+static size_t multiply_one_row(size_t columns, size_t depth, left_rows a, right_panels b, bool adds,
+                               real *c) {
+    const real *const first = b.at;
+    size_t j = 0;
+    for (; j + ROW_PANELS * PANEL <= columns; j += ROW_PANELS * PANEL) {
+        b.at = first + j / PANEL * b.stride;
+        multiply_one(ROW_PANELS, depth, a, b, adds, c + j);
+    }
+    for (; j + 2 * PANEL <= columns; j += 2 * PANEL) {
+        b.at = first + j / PANEL * b.stride;
+        multiply_one(2, depth, a, b, adds, c + j);
+    }
+    return j;
+}
+
 static void multiply_block(size_t rows, size_t depth, left_rows a, const real *panel, ahead next,
                            bool adds, real *c, size_t ldc) {
     _Static_assert(BLOCK_ROWS <= 12, "every count of rows has its case");
-#define CASE(count)                                                                               \
-    case count:                                                                                   \
-        if (count > BLOCK_ROWS) {                                                                 \
-        } else if (a.row == 1) {                                                                  \
-            multiply_rows(count <= BLOCK_ROWS ? count : 1, true, depth, a, panel, next, adds, c,  \
-                          ldc);                                                                   \
-        } else {                                                                                  \
-            multiply_rows(count <= BLOCK_ROWS ? count : 1, false, depth, a, panel, next, adds, c, \
-                          ldc);                                                                   \
-        }                                                                                         \
+#define MULTIPLY(count, is_column, is_once)                                                   \
+    multiply_rows(count <= BLOCK_ROWS ? count : 1, is_column, is_once, depth, a, panel, next, \
+                  adds, c, ldc)
+#define CASE(count)                        \
+    case count:                            \
+        if (count > BLOCK_ROWS) {          \
+        } else if (a.row == 1) {           \
+            MULTIPLY(count, true, false);  \
+        } else if (next.is_once) {         \
+            MULTIPLY(count, false, true);  \
+        } else {                           \
+            MULTIPLY(count, false, false); \
+        }                                  \
         break
     switch (rows) {
         CASE(1);
@@ -226,23 +253,20 @@ enum { FETCHING_BLOCKS = 3, NEAR_BYTES = 1 << 20 };
 static ahead lines_ahead(const real *panel, size_t depth, size_t i, size_t blocks) {
     const size_t parts = (PANEL + LINE - 1) / LINE; /* lines for each row */
     if (blocks < parts) {
-        return (ahead){panel + i * LINE, PANEL};
+        return (ahead){.at = panel + i * LINE, .step = PANEL};
     }
-    return i < parts ? (ahead){panel + i * depth * PANEL / parts, PANEL / parts}
-                     : (ahead){panel, 0};
+    return i < parts ? (ahead){.at = panel + i * depth * PANEL / parts, .step = PANEL / parts}
+                     : (ahead){.at = panel};
 }
 
-void multiply_panels(size_t count, size_t columns, size_t depth, left_rows a, const real *panels,
-                     size_t stride, bool adds, real *c, size_t ldc) {
+void multiply_panels(size_t count, size_t columns, size_t depth, left_rows a, right_panels b,
+                     bool adds, real *c, size_t ldc) {
     const size_t blocks = block_count(count);
     const bool is_fetching =
-        blocks >= FETCHING_BLOCKS || columns / PANEL * stride * sizeof(real) > NEAR_BYTES;
-    size_t j = 0;
-    for (; count == 1 && j + 2 * PANEL <= columns; j += 2 * PANEL) {
-        multiply_pair(depth, a, panels + j / PANEL * stride, stride, adds, c + j);
-    }
-    for (; j < columns; j += PANEL) {
-        const real *const panel = panels + j / PANEL * stride;
+        blocks >= FETCHING_BLOCKS || columns / PANEL * b.stride * sizeof(real) > NEAR_BYTES;
+    const size_t done = count == 1 ? multiply_one_row(columns, depth, a, b, adds, c) : 0;
+    for (size_t j = done; j < columns; j += PANEL) {
+        const real *const panel = b.at + j / PANEL * b.stride;
         const size_t width = columns - j < PANEL ? columns - j : PANEL;
         for (size_t i = 0; i < blocks; i++) {
             const size_t first = block_start(count, i), rows = block_start(count, i + 1) - first;
@@ -250,9 +274,10 @@ void multiply_panels(size_t count, size_t columns, size_t depth, left_rows a, co
             block.at += first * (a.is_packed ? depth : a.row);
             block.column = a.is_packed ? rows : a.column;
             if (width == PANEL) {
-                const ahead next = is_fetching && j + PANEL < columns
-                                       ? lines_ahead(panel + stride, depth, i, blocks)
-                                       : (ahead){.at = panel};
+                ahead next = is_fetching && j + PANEL < columns
+                                 ? lines_ahead(panel + b.stride, depth, i, blocks)
+                                 : (ahead){.at = panel};
+                next.is_once = b.is_once;
                 multiply_block(rows, depth, block, panel, next, adds, c + first * ldc + j, ldc);
             } else {
                 multiply_last_block(rows, depth, block, panel, adds, width, c + first * ldc + j,

@@ -27,6 +27,7 @@ enum {
     PANEL = 2 * LANE_COUNT,
     LINE = ASHLAR_CACHE_LINE / sizeof(real),  /* elements of a cache line */
     BLOCK_ROWS = ASHLAR_VECTOR_COUNT * 3 / 8, /* two registers of sums for each: 12 of 16 */
+    ROW_PANELS = 4,                           /* that are multiplied at once with a single row */
     DEPTH = 256,
     CACHED_ROWS = 96 /* rows of the left factor, DEPTH columns each, that fit the level-2 cache */
 };
@@ -40,6 +41,14 @@ typedef struct left_rows {
     size_t row, column;
     bool is_packed;
 } left_rows;
+
+/* Panels of the right factor, `stride` elements from one to the next. is_once: nothing reads them
+ * again before much else is read, so they are kept out of the caches, where that is possible. */
+typedef struct right_panels {
+    const real *at;
+    size_t stride;
+    bool is_once;
+} right_panels;
 
 /* `count` rows form as few blocks as possible, of equal size. Block i begins at block_start(). */
 static inline size_t block_count(size_t count) {
@@ -61,10 +70,10 @@ static inline size_t block_start(size_t count, size_t i) {
 void pack_panels(bool trans, size_t columns, size_t depth, const real *from, size_t ld,
                  size_t stride, real *panels);
 
-/* c [count, columns] = or += rows times panels that are `stride` apart. depth is at most DEPTH: for
- * a deeper product call this part by part, with `adds` from the second part on. */
-void multiply_panels(size_t count, size_t columns, size_t depth, left_rows a, const real *panels,
-                     size_t stride, bool adds, real *c, size_t ldc);
+/* c [count, columns] = or += rows times panels. depth is at most DEPTH: for a deeper product call
+ * this part by part, with `adds` from the second part on. */
+void multiply_panels(size_t count, size_t columns, size_t depth, left_rows a, right_panels b,
+                     bool adds, real *c, size_t ldc);
 
 /* The same with a factor of floats that is kept as bf16, of half the bytes, so that it is read in
  * half the time; to multiply, its elements become floats again. A word has two of a panel's row:

@@ -37,14 +37,12 @@ void pack_bf16_panels(size_t columns, size_t depth, const real *from, size_t ld,
     }
 }
 
-/* c [count * PANEL] = or += a row times `count` panels, a constant up to PANELS_AT_ONCE: enough
+/* c [count * PANEL] = or += a row times `count` panels, a constant up to ROW_PANELS: enough
  * independent sums to hide the latency of additions. */
-enum { PANELS_AT_ONCE = 4 };
-
 static ASHLAR_ALWAYS_INLINE void multiply_bf16_row(const size_t count, size_t depth, const real *a,
                                                    const uint32_t *panels, size_t stride, bool adds,
                                                    real *c) {
-    vector sum[2 * PANELS_AT_ONCE] = {{0}};
+    vector sum[2 * ROW_PANELS] = {{0}};
     for (size_t p = 0; p < depth; p++) {
         const real left = a[p];
         ASHLAR_UNROLL
@@ -70,12 +68,12 @@ static void multiply_bf16_one(size_t columns, size_t depth, const real *a, const
     const size_t stride = depth * LANE_COUNT;
     for (size_t j = 0, many; j < columns; j += many * PANEL) {
         const size_t left = columns - j;
-        many = left >= PANELS_AT_ONCE * PANEL ? PANELS_AT_ONCE : 1;
+        many = left >= ROW_PANELS * PANEL ? ROW_PANELS : 1;
         for (size_t p = 0; p < depth; p += DEPTH) {
             const size_t deep = depth - p < DEPTH ? depth - p : DEPTH;
             const uint32_t *const at = panels + j / PANEL * stride + p * LANE_COUNT;
             if (many > 1) {
-                multiply_bf16_row(PANELS_AT_ONCE, deep, a + p, at, stride, adds || p > 0, c + j);
+                multiply_bf16_row(ROW_PANELS, deep, a + p, at, stride, adds || p > 0, c + j);
             } else if (left >= PANEL) {
                 multiply_bf16_row(1, deep, a + p, at, stride, adds || p > 0, c + j);
             } else {
@@ -105,8 +103,8 @@ void multiply_bf16_panels(size_t count, size_t columns, size_t depth, const real
                 *(loose_vector *)(part + i * PANEL + LANE_COUNT) = high_half(panels);
             }
             multiply_panels(count, columns - j < PANEL ? columns - j : PANEL, deep,
-                            (left_rows){.at = a + p, .row = lda, .column = 1}, part, 0,
-                            adds || p > 0, c + j, ldc);
+                            (left_rows){.at = a + p, .row = lda, .column = 1},
+                            (right_panels){.at = part}, adds || p > 0, c + j, ldc);
         }
     }
 }

@@ -148,6 +148,51 @@ CASE(a_prediction_is_what_a_step_computes_on_the_way) {
     }
 }
 
+static void predict(const ashlar_network_batch *b, double *outputs) {
+    memset(data->outputs, 0xff, sizeof data->outputs);
+    CHECK(ashlar_network_predict(network, b, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    memcpy(outputs, data->outputs, sizeof data->outputs);
+}
+
+/* Weights that change show who reads them. */
+CASE(predictions_read_prepared_weights_until_the_next_step) {
+    enum { BYTES = sizeof(double) * T * B * O };
+    const ashlar_network_config c = config_of(true, false, false, 2);
+    double plain[T * B * O], prepared[T * B * O], later[T * B * O], changed[T * B * O];
+    REQUIRE(open_network("memory=64MiB,mode=adversarial,seed=5", &c));
+    const ashlar_network_batch b = batch_of(&c);
+    double *const weights =
+        ashlar_arena_view(ashlar_network_arena(network), ASHLAR_REGION_PARAMETERS, 1);
+    predict(&b, plain);
+    CHECK(ashlar_network_prepare(network, streams[0]) == ASHLAR_OK);
+    predict(&b, prepared);
+    weights[0] += 1;
+    predict(&b, later);
+    CHECK(memcmp(prepared, plain, BYTES) == 0 && memcmp(later, plain, BYTES) == 0);
+    (void)loss_of(&b);
+    predict(&b, changed);
+    CHECK(memcmp(changed, plain, BYTES) != 0);
+    CHECK(ashlar_network_prepare(network, streams[0]) == ASHLAR_OK);
+    predict(&b, prepared);
+    CHECK(memcmp(prepared, changed, BYTES) == 0);
+}
+
+CASE(weights_that_cannot_be_prepared_are_read_as_they_are) {
+    const ashlar_network_config c = config_of(false, true, true, 1);
+    double plain[T * B * O], after[T * B * O];
+    REQUIRE(open_network("memory=64MiB", &c));
+    const ashlar_network_batch b = batch_of(&c);
+    predict(&b, plain);
+    CHECK(ashlar_network_prepare(network, streams[0]) == ASHLAR_OK);
+    region(ASHLAR_REGION_PARAMETERS)[0] += 1;
+    ashlar__host_fail_at(1);
+    CHECK(ashlar_network_prepare(network, streams[0]) == ASHLAR_EHOSTMEM);
+    ashlar__host_fail_at(0);
+    predict(&b, after);
+    CHECK(memcmp(after, plain, sizeof(double) * B * O) != 0);
+}
+
 CASE(a_step_begins_anew_or_adds) {
     const ashlar_network_config c = config_of(false, true, true, 1);
     REQUIRE(open_network("memory=64MiB", &c));

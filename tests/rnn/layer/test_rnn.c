@@ -163,6 +163,59 @@ CASE(so_are_those_of_every_cell) {
     }
 }
 
+/* ---- prepared weights ---- */
+
+/* Made on the stream, from weights that are written on it only then, and used behind it. */
+CASE(weights_are_prepared_in_the_order_of_the_stream) {
+    const ashlar_rnn_config config = config_of(ASHLAR_F32);
+    REQUIRE(set_up_rnn_of("memory=16MiB,mode=adversarial,seed=4", &config));
+    const ashlar_rnn_layout *const layout = ashlar_rnn_layout_of(rnn);
+    const size_t weight_bytes = layout->elements * sizeof(float);
+    tensors direct, queued;
+    open_tensors(&direct, false);
+    open_tensors(&queued, false);
+    void *const prepared = take(ashlar_rnn_prepared_bytes(rnn), streams[1]);
+    void *const late = take(weight_bytes, streams[1]);
+    run_directly(&direct, false);
+    CHECK(ashlar_copy(device, late, queued.all.weights, weight_bytes, streams[1]) == ASHLAR_OK);
+    CHECK(ashlar_rnn_prepare(rnn, late, prepared, streams[1]) == ASHLAR_OK);
+    CHECK(ashlar_fill(device, late, 0xff, weight_bytes, streams[1]) == ASHLAR_OK);
+    queued.all.prepared = prepared;
+    queue_passes(&queued, false);
+    wait_for(streams[1]);
+    CHECK(memcmp(direct.all.y, queued.all.y, STEPS * BATCH * layout->output * sizeof(float)) == 0);
+    CHECK(memcmp(direct.all.hy, queued.all.hy,
+                 layout->pseudo_layers * BATCH * layout->state * sizeof(float)) == 0);
+    give(direct.memory);
+    give(queued.memory);
+    give(prepared);
+    give(late);
+    finish();
+}
+
+CASE_WITH(a_preparation_without_a_buffer_is_refused, set_up_rnn("memory=16MiB", ASHLAR_F32)) {
+    char room[64];
+    const size_t before = CALLS(launch_host_func);
+    CHECK(ashlar_rnn_prepared_bytes(rnn) > ashlar_rnn_layout_of(rnn)->elements);
+    CHECK_FAILS(ashlar_rnn_prepare(rnn, NULL, room, streams[1]), ASHLAR_EINVAL,
+                "ashlar_rnn_prepare: the buffer weights is NULL");
+    CHECK_FAILS(ashlar_rnn_prepare(rnn, room, NULL, streams[1]), ASHLAR_EINVAL,
+                "ashlar_rnn_prepare: the buffer prepared is NULL");
+    CHECK_ZU(CALLS(launch_host_func), before);
+}
+
+/* As cuDNN does. */
+CASE_WITH(a_back_end_that_reads_weights_as_they_are_prepares_nothing,
+          set_up_rnn("memory=16MiB", ASHLAR_F32)) {
+    ashlar_rnn_backend plain = *rnn->backend;
+    plain.prepared_bytes = NULL;
+    plain.prepare = NULL;
+    rnn->backend = &plain;
+    CHECK_ZU(ashlar_rnn_prepared_bytes(rnn), 0);
+    CHECK(ashlar_rnn_prepare(rnn, NULL, NULL, streams[1]) == ASHLAR_OK);
+    rnn->backend = &ashlar__rnn_backend_cpu;
+}
+
 /* ---- what varies ---- */
 
 /* Queue all passes with lengths and a part of the seed that are written only later. */

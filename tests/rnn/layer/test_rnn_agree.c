@@ -4,6 +4,9 @@
 #include "tests/rnn/layer/rnn_cpu_fixture.h"
 #include "tests/rnn/product/set_fixture.h"
 
+#include "arena/compute/workers.h"
+#include "rnn/layer/rnn_prepared.h"
+
 /* A case that runs on every kind of stack. */
 #define CASE_OF_KINDS(test, k)                    \
     static void test##_of(const kind *k);         \
@@ -98,6 +101,46 @@ CASE_OF_KINDS(inference_gives_the_bits_of_training, k) {
         check_same_states(&training, training.args.b.hy, training.args.b.cy, inference.args.b.hy,
                           inference.args.b.cy);
     }
+}
+
+/* The weights that the passes find in their place. */
+static void check_prepared(const shape *s, const kind *k, ashlar_dtype dtype, bool training) {
+    problem plain, prepared;
+    REQUIRE(open_problem(&plain, s, k, dtype, training));
+    REQUIRE(open_problem(&prepared, s, k, dtype, training));
+    void *const weights = (void *)(uintptr_t)prepared.args.b.weights;
+    unsigned char *guard;
+    void *const room =
+        scratch(&prepared, ashlar__rnn_prepared_bytes(&prepared.layout, false), &guard);
+    ashlar__rnn_prepare_of(dtype)(
+        &(ashlar_prepare_args){.layout = &prepared.layout, .weights = weights, .prepared = room});
+    for (size_t i = 0; i < GUARD_BYTES; i++) {
+        CHECK(guard[i] == GUARD);
+    }
+    fill(weights, prepared.item, prepared.layout.elements, (double)NAN); /* not read again */
+    prepared.args.b.prepared = room;
+    run_forward(&plain);
+    run_forward(&prepared);
+    CHECK(memcmp(plain.args.b.y, prepared.args.b.y, plain.y_count * plain.item) == 0);
+    check_same_states(&plain, plain.args.b.hy, plain.args.b.cy, prepared.args.b.hy,
+                      prepared.args.b.cy);
+}
+
+/* Widths of whole panels and others, deep ones, sequences of other lengths than the batch's, and
+ * threads that share columns or sequences. */
+CASE_OF_KINDS(prepared_weights_give_the_bits_of_plain_ones, k) {
+    static const shape shapes[] = {
+        {2, 5, 3, 3, 5, {3, 5, 2}, true},
+        {1, 4, 1, 300, 64, {4}, false},
+        {2, 12, 4, 33, 64, {12, 3, 9, 12}, true},
+        {1, 24, 12, 16, 96, {24, 24, 1, 20, 24, 23, 24, 9, 24, 24, 22, 24}, true},
+        {1, 5, 2, 9, 264, {5, 3}, true},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        ashlar__workers_set_count(1 + i % 3);
+        check_prepared(&shapes[i], k, i == 0 ? ASHLAR_F64 : ASHLAR_F32, i % 2 == 0);
+    }
+    ashlar__workers_set_count(0);
 }
 
 CASE_OF_KINDS(states_may_be_updated_in_place, k) {

@@ -40,7 +40,7 @@ IS(ashlar_plan_options, 16, rerecord_after);
 IS(ashlar_plan_stats, 144, misses);
 IS(ashlar_region_source, 24, give);
 IS(ashlar_rnn_batch, 64, padding_is_free);
-IS(ashlar_rnn_buffers, 128, dweights);
+IS(ashlar_rnn_buffers, 136, prepared);
 IS(ashlar_rnn_config, 72, algorithm);
 IS(ashlar_rnn_layout, 232, elements);
 IS(ashlar_sampling_config, 24, top_p);
