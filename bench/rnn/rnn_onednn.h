@@ -1,9 +1,9 @@
 /* rnn_onednn.h - runs the network of a benchmark by oneDNN, for comparison (internal).
  *
  * oneDNN 2.x reads neither weights in packed order nor sequences of different lengths. So each
- * layer is a separate primitive, each forward and backward reorders the weights, gradients are
- * reordered and added, and padding is computed like everything else. rnn_onednn_none.c replaces
- * this in builds without the library. */
+ * layer is a separate primitive, each forward and backward reorders the weights unless they were
+ * prepared, gradients are reordered and added, and padding is computed like everything else.
+ * rnn_onednn_none.c replaces this in builds without the library. */
 #ifndef ASHLAR_RNN_ONEDNN_H
 #define ASHLAR_RNN_ONEDNN_H
 
@@ -30,7 +30,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__onednn_create(const ashlar_rnn_layout *l
                                                       ashlar_onednn **out);
 void ashlar__onednn_destroy(ashlar_onednn *net); /* NULL is allowed */
 
-/* Compute y [T, B, D*H] from x [T, B, I]; weights are in packed order. */
+/* Reorder weights, in packed order, for forward passes of inference. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__onednn_prepare(ashlar_onednn *net, const float *weights);
+
+/* Compute y [T, B, D*H] from x [T, B, I]; weights are in packed order; NULL: those prepared last.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x,
                                                        const float *weights, float *y);
 

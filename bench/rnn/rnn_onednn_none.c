@@ -26,6 +26,11 @@ void ashlar__onednn_destroy(ashlar_onednn *net) {
     (void)net;
 }
 
+ashlar_status ashlar__onednn_prepare(ashlar_onednn *net, const float *weights) {
+    (void)net, (void)weights;
+    return ASHLAR_ENOTSUP;
+}
+
 ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x, const float *weights,
                                      float *y) {
     (void)net, (void)x, (void)weights, (void)y;

@@ -143,15 +143,24 @@ static ashlar_status run_pass(const ashlar_onednn *net, const layer *l, int pass
     return ASHLAR_OK;
 }
 
-static ashlar_status forward_layer(const ashlar_onednn *net, size_t index, const float *weights) {
+/* Bring a layer's weights into the order in which oneDNN reads them. */
+static ashlar_status prepare_layer(const ashlar_onednn *net, size_t index, const float *weights) {
     const layer *l = &net->layers[index];
     const size_t bias_elements =
         net->layout.config.directions * net->bias_count * net->layout.config.hidden;
     ASHLAR_TRY(gather_matrices(net, index, weights));
     memset(data_of(l, BIAS), 0, bias_elements * sizeof(float));
     add_biases(net, index, data_of(l, BIAS), (float *)(uintptr_t)weights, false);
-    ASHLAR_TRY(reorder_two(net, l, W_IN));
-    return run_pass(net, l, FORWARD);
+    return reorder_two(net, l, W_IN);
+}
+
+ashlar_status ashlar__onednn_prepare(ashlar_onednn *net, const float *weights) {
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < net->layout.config.layers && status == ASHLAR_OK; i++) {
+        status = prepare_layer(net, i, weights);
+    }
+    TRY(dnnl_stream_wait(net->stream));
+    return status;
 }
 
 ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x, const float *weights,
@@ -160,7 +169,8 @@ ashlar_status ashlar__onednn_forward(ashlar_onednn *net, const float *x, const f
     ashlar_status status = point_at(&net->layers[layers - 1], DST, y);
     for (size_t i = 0; i < layers && status == ASHLAR_OK; i++) {
         status = point_at(&net->layers[i], SRC, i == 0 ? x : data_of(&net->layers[i - 1], DST));
-        ASHLAR_THEN(status, forward_layer(net, i, weights));
+        ASHLAR_THEN(status, weights == NULL ? ASHLAR_OK : prepare_layer(net, i, weights));
+        ASHLAR_THEN(status, run_pass(net, &net->layers[i], FORWARD));
     }
     TRY(dnnl_stream_wait(net->stream));
     return status;

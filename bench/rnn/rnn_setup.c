@@ -17,23 +17,30 @@ enum { LENGTHS_SEED = 20261121 };
         .cell = ASHLAR_RNN_##of_cell, .directions = (of_directions)                             \
     }
 
+/* The last fields of a case. */
+#define TRAINING false, false, false
+#define VARIED true, false, false
+#define INFERENCE false, true, false
+#define PREPARED false, true, true
+
 const ashlar_rnn_case *ashlar__rnn_cases(size_t *count) {
     static const ashlar_rnn_case cases[] = {
-        {"lstm_T64_B32_H256_L2", 64, 32, NETWORK(LSTM, 256, 256, 2, 1), false, false},
-        {"gru_T64_B32_H256_L2", 64, 32, NETWORK(GRU, 256, 256, 2, 1), false, false},
-        {"lstm_T64_B32_I128_H512_L1", 64, 32, NETWORK(LSTM, 128, 512, 1, 1), false, false},
-        {"lstm_T20_B8_H64_L2", 20, 8, NETWORK(LSTM, 64, 64, 2, 1), false, false},
-        {"lstm_T64_B1_H256_L2", 64, 1, NETWORK(LSTM, 256, 256, 2, 1), false, false},
-        {"gru_T64_B1_H256_L2", 64, 1, NETWORK(GRU, 256, 256, 2, 1), false, false},
-        {"lstm_T256_B16_H256_L2", 256, 16, NETWORK(LSTM, 256, 256, 2, 1), false, false},
-        {"lstm_T64_B32_H256_L2_varied", 64, 32, NETWORK(LSTM, 256, 256, 2, 1), true, false},
-        {"lstm_T64_B32_H256_L2_both", 64, 32, NETWORK(LSTM, 256, 256, 2, 2), false, false},
-        {"lstm_T64_B32_H256_L2_inference", 64, 32, NETWORK(LSTM, 256, 256, 2, 1), false, true},
-        {"gru_T64_B32_H256_L2_inference", 64, 32, NETWORK(GRU, 256, 256, 2, 1), false, true},
-        {"lstm_T64_B1_H256_L2_inference", 64, 1, NETWORK(LSTM, 256, 256, 2, 1), false, true},
-        {"lstm_T64_B16_H1024_L1", 64, 16, NETWORK(LSTM, 1024, 1024, 1, 1), false, false},
-        {"lstm_T64_B16_H1024_L1_inference", 64, 16, NETWORK(LSTM, 1024, 1024, 1, 1), false, true},
-        {"lstm_T64_B1_H1024_L1_inference", 64, 1, NETWORK(LSTM, 1024, 1024, 1, 1), false, true},
+        {"lstm_T64_B32_H256_L2", 64, 32, NETWORK(LSTM, 256, 256, 2, 1), TRAINING},
+        {"gru_T64_B32_H256_L2", 64, 32, NETWORK(GRU, 256, 256, 2, 1), TRAINING},
+        {"lstm_T64_B32_I128_H512_L1", 64, 32, NETWORK(LSTM, 128, 512, 1, 1), TRAINING},
+        {"lstm_T20_B8_H64_L2", 20, 8, NETWORK(LSTM, 64, 64, 2, 1), TRAINING},
+        {"lstm_T64_B1_H256_L2", 64, 1, NETWORK(LSTM, 256, 256, 2, 1), TRAINING},
+        {"gru_T64_B1_H256_L2", 64, 1, NETWORK(GRU, 256, 256, 2, 1), TRAINING},
+        {"lstm_T256_B16_H256_L2", 256, 16, NETWORK(LSTM, 256, 256, 2, 1), TRAINING},
+        {"lstm_T64_B32_H256_L2_varied", 64, 32, NETWORK(LSTM, 256, 256, 2, 1), VARIED},
+        {"lstm_T64_B32_H256_L2_both", 64, 32, NETWORK(LSTM, 256, 256, 2, 2), TRAINING},
+        {"lstm_T64_B32_H256_L2_inference", 64, 32, NETWORK(LSTM, 256, 256, 2, 1), PREPARED},
+        {"gru_T64_B32_H256_L2_inference", 64, 32, NETWORK(GRU, 256, 256, 2, 1), PREPARED},
+        {"lstm_T64_B1_H256_L2_inference", 64, 1, NETWORK(LSTM, 256, 256, 2, 1), PREPARED},
+        {"lstm_T64_B16_H1024_L1", 64, 16, NETWORK(LSTM, 1024, 1024, 1, 1), TRAINING},
+        {"lstm_T64_B16_H1024_L1_inference", 64, 16, NETWORK(LSTM, 1024, 1024, 1, 1), PREPARED},
+        {"lstm_T64_B1_H1024_L1_inference", 64, 1, NETWORK(LSTM, 1024, 1024, 1, 1), PREPARED},
+        {"lstm_T64_B1_H1024_L1_inference_plain", 64, 1, NETWORK(LSTM, 1024, 1024, 1, 1), INFERENCE},
     };
     *count = sizeof cases / sizeof cases[0];
     return cases;
@@ -103,13 +110,26 @@ static ashlar_status take_values(ashlar_rnn_setup *s, size_t count, float width,
     return status;
 }
 
+static ashlar_status prepare(ashlar_rnn_setup *s) {
+    const size_t bytes = ashlar_rnn_prepared_bytes(s->rnn);
+    if (s->onednn != NULL) {
+        ASHLAR_TRY(ashlar__onednn_prepare(s->onednn, s->weights));
+    }
+    if (bytes == 0) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_TRY(ashlar_alloc(s->allocator, bytes, s->stream, &s->prepared));
+    return ashlar_rnn_prepare(s->rnn, s->weights, s->prepared, s->stream);
+}
+
 static ashlar_status take_tensors(ashlar_rnn_setup *s) {
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(s->rnn);
     const size_t rows = s->which->steps * s->which->batch;
     ASHLAR_TRY(take_values(s, rows * layout->config.input, 1, &s->x));
     ASHLAR_TRY(take_values(s, rows * layout->output, 1, &s->dy));
     ASHLAR_TRY(take_values(s, layout->elements, 0.06f, &s->weights)); /* 1 / sqrt(H) */
-    return take_values(s, layout->elements, 0, &s->dweights);
+    ASHLAR_TRY(take_values(s, layout->elements, 0, &s->dweights));
+    return s->which->is_prepared ? prepare(s) : ASHLAR_OK;
 }
 
 static ashlar_status size_buffers(ashlar_rnn_setup *s) {
@@ -172,7 +192,7 @@ ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *s, ashlar_device *device,
 }
 
 void ashlar__rnn_setup_finish(ashlar_rnn_setup *s) {
-    void *const taken[] = {s->x, s->dy, s->weights, s->dweights, s->range};
+    void *const taken[] = {s->x, s->dy, s->weights, s->dweights, s->prepared, s->range};
     for (size_t i = 0; s->allocator != NULL && i < sizeof taken / sizeof taken[0]; i++) {
         const ashlar_status status = ashlar_free(s->allocator, taken[i]);
         ASHLAR_ASSERT(status == ASHLAR_OK);
@@ -281,6 +301,7 @@ static ashlar_status run_ours(ashlar_rnn_setup *s, ashlar_rnn_subject subject, d
         .work = taken[ASHLAR_RNN_WORK],
         .x = s->x,
         .weights = s->weights,
+        .prepared = s->prepared,
         .y = taken[ASHLAR_RNN_OUTPUT],
         .dy = s->dy,
         .dx = taken[ASHLAR_RNN_DX],
@@ -297,7 +318,8 @@ static ashlar_status run_ours(ashlar_rnn_setup *s, ashlar_rnn_subject subject, d
 static ashlar_status run_onednn(ashlar_rnn_setup *s, double *middle) {
     void *taken[ASHLAR_RNN_TAKEN] = {0};
     ASHLAR_TRY(take_buffers(s, ASHLAR_RNN_SUBJECT_STATIC_BUFFER, taken));
-    ASHLAR_TRY(ashlar__onednn_forward(s->onednn, s->x, s->weights, taken[ASHLAR_RNN_OUTPUT]));
+    ASHLAR_TRY(ashlar__onednn_forward(s->onednn, s->x, s->which->is_prepared ? NULL : s->weights,
+                                      taken[ASHLAR_RNN_OUTPUT]));
     *middle = ashlar__clock_s();
     if (s->which->is_inference) {
         return ASHLAR_OK;

@@ -23,6 +23,7 @@ typedef struct ashlar_rnn_case {
     ashlar_rnn_config config;
     bool is_varied;    /* lengths vary from T/4 to T; false: all are T */
     bool is_inference; /* forward only, without a reserve */
+    bool is_prepared;  /* ashlar and oneDNN have the weights in an order of their own beforehand */
 } ashlar_rnn_case;
 
 /* All cases, in the order of the report. */
@@ -69,10 +70,11 @@ typedef struct ashlar_rnn_setup {
     ashlar_rnn *rnn;
     ashlar_onednn *onednn;   /* NULL: oneDNN has no such network */
     ashlar_rnn_torch *torch; /* the caller's; NULL: no PyTorch, or it has no such network */
-    int32_t *lengths;      /* [B] */
+    int32_t *lengths;        /* [B] */
     size_t bytes[ASHLAR_RNN_TAKEN];
     void *x, *dy;             /* [T, B, I] and [T, B, D*H]; the same for all subjects and steps */
     void *weights, *dweights; /* of the whole stack */
+    void *prepared;           /* of ashlar_rnn_prepare(); NULL: nothing to prepare */
     void *range;              /* of static_buffer */
 } ashlar_rnn_setup;
 

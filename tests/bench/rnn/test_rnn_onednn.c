@@ -52,6 +52,12 @@ static void check_shape(const shape *s, const kind *k, bool training) {
     run_forward(&p);
     CHECK(ashlar__onednn_forward(net, p.args.b.x, p.args.b.weights, y) == ASHLAR_OK);
     check_close("y", p.args.b.y, y, p.y_count);
+    if (!training) {
+        float *const again = zeros(&p, p.y_count);
+        CHECK(ashlar__onednn_prepare(net, p.args.b.weights) == ASHLAR_OK);
+        CHECK(ashlar__onednn_forward(net, p.args.b.x, NULL, again) == ASHLAR_OK);
+        CHECK(memcmp(again, y, p.y_count * p.item) == 0);
+    }
     if (training) {
         run_backward(&p);
         CHECK(ashlar__onednn_backward(net, p.args.b.dy, dx, dweights) == ASHLAR_OK);
