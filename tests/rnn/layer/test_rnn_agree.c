@@ -103,24 +103,32 @@ CASE_OF_KINDS(inference_gives_the_bits_of_training, k) {
     }
 }
 
-/* The weights that the passes find in their place. */
-static void check_prepared(const shape *s, const kind *k, ashlar_dtype dtype, bool training) {
-    problem plain, prepared;
-    REQUIRE(open_problem(&plain, s, k, dtype, training));
-    REQUIRE(open_problem(&prepared, s, k, dtype, training));
-    void *const weights = (void *)(uintptr_t)prepared.args.b.weights;
+/* A problem with weights in their place, and the same with prepared ones. */
+static bool run_prepared(const shape *s, const kind *k, ashlar_dtype dtype, bool training,
+                         problem *plain, problem *prepared) {
+    if (!open_problem(plain, s, k, dtype, training) ||
+        !open_problem(prepared, s, k, dtype, training)) {
+        return false;
+    }
+    void *const weights = (void *)(uintptr_t)prepared->args.b.weights;
     unsigned char *guard;
     void *const room =
-        scratch(&prepared, ashlar__rnn_prepared_bytes(&prepared.layout, false), &guard);
+        scratch(prepared, ashlar__rnn_prepared_bytes(&prepared->layout, false), &guard);
     ashlar__rnn_prepare_of(dtype)(
-        &(ashlar_prepare_args){.layout = &prepared.layout, .weights = weights, .prepared = room});
+        &(ashlar_prepare_args){.layout = &prepared->layout, .weights = weights, .prepared = room});
     for (size_t i = 0; i < GUARD_BYTES; i++) {
         CHECK(guard[i] == GUARD);
     }
-    fill(weights, prepared.item, prepared.layout.elements, (double)NAN); /* not read again */
-    prepared.args.b.prepared = room;
-    run_forward(&plain);
-    run_forward(&prepared);
+    fill(weights, prepared->item, prepared->layout.elements, (double)NAN); /* not read again */
+    prepared->args.b.prepared = room;
+    run_forward(plain);
+    run_forward(prepared);
+    return true;
+}
+
+static void check_prepared(const shape *s, const kind *k, ashlar_dtype dtype, bool training) {
+    problem plain, prepared;
+    REQUIRE(run_prepared(s, k, dtype, training, &plain, &prepared));
     CHECK(memcmp(plain.args.b.y, prepared.args.b.y, plain.y_count * plain.item) == 0);
     check_same_states(&plain, plain.args.b.hy, plain.args.b.cy, prepared.args.b.hy,
                       prepared.args.b.cy);
@@ -141,6 +149,24 @@ CASE_OF_KINDS(prepared_weights_give_the_bits_of_plain_ones, k) {
         check_prepared(&shapes[i], k, i == 0 ? ASHLAR_F64 : ASHLAR_F32, i % 2 == 0);
     }
     ashlar__workers_set_count(0);
+}
+
+/* 8 MiB of W are read once, past the caches. */
+CASE(so_do_those_that_no_cache_holds) {
+    static const shape large = {1, 4, 2, 1056, 512, {4, 3}, true};
+    check_prepared(&large, &PLAIN_LSTM, ASHLAR_F32, false);
+    drop_problems();
+}
+
+/* With plain weights few rows are summed in another order. */
+CASE_OF_KINDS(with_few_rows_they_give_the_same_numbers, k) {
+    static const shape few = {2, 1, 2, 37, 50, {1, 1}, true};
+    problem plain, prepared;
+    REQUIRE(run_prepared(&few, k, ASHLAR_F32, false, &plain, &prepared));
+    for (size_t i = 0; i < plain.y_count; i++) {
+        CHECK_NEAR(get(prepared.args.b.y, plain.item, i), get(plain.args.b.y, plain.item, i), 2e-5,
+                   2e-5);
+    }
 }
 
 CASE_OF_KINDS(states_may_be_updated_in_place, k) {
