@@ -294,6 +294,8 @@ CASE(failures_leave_no_block_behind) {
         HOST_FAILS_AT(n, status = ashlar_network_create(allocator, &c, ASHLAR_REGIONS_ALL,
                                                         streams[0], &other));
         CHECK((status == ASHLAR_OK) == (other != NULL));
+        CHECK(other == NULL || ashlar_network_prepare(other, streams[0]) == ASHLAR_OK);
+        wait_for(streams[0]);
         ashlar_network_destroy(other);
         CHECK_ZU(stats_now().live_blocks, live);
     }

@@ -119,8 +119,13 @@ static bool run_prepared(const shape *s, const kind *k, ashlar_dtype dtype, bool
     for (size_t i = 0; i < GUARD_BYTES; i++) {
         CHECK(guard[i] == GUARD);
     }
-    fill(weights, prepared->item, prepared->layout.elements, (double)NAN); /* not read again */
     prepared->args.b.prepared = room;
+    if (training) { /* backward has no use for them */
+        run_training(plain);
+        run_training(prepared);
+        return true;
+    }
+    fill(weights, prepared->item, prepared->layout.elements, (double)NAN); /* not read again */
     run_forward(plain);
     run_forward(prepared);
     return true;
@@ -132,6 +137,8 @@ static void check_prepared(const shape *s, const kind *k, ashlar_dtype dtype, bo
     CHECK(memcmp(plain.args.b.y, prepared.args.b.y, plain.y_count * plain.item) == 0);
     check_same_states(&plain, plain.args.b.hy, plain.args.b.cy, prepared.args.b.hy,
                       prepared.args.b.cy);
+    CHECK(!training || memcmp(plain.args.b.dweights, prepared.args.b.dweights,
+                              plain.layout.elements * plain.item) == 0);
 }
 
 /* Widths of whole panels and others, deep ones, sequences of other lengths than the batch's, and
