@@ -17,22 +17,26 @@ static ASHLAR_ALWAYS_INLINE vector high_half(const uint32_t *at) {
     return (vector)(*(const loose_words *)at & 0xffff0000u);
 }
 
+/* Round rows of a panel. Returns where the next one goes. */
+static uint32_t *round_rows(size_t rows, const real *panel, uint32_t *to) {
+    for (size_t i = 0; i < rows; i++, panel += PANEL) {
+        for (size_t x = 0; x < LANE_COUNT; x++) {
+            *to++ = ashlar__bf16_from_float((float)panel[x]) |
+                    (uint32_t)ashlar__bf16_from_float((float)panel[LANE_COUNT + x]) << 16;
+        }
+    }
+    return to;
+}
+
 void pack_bf16_panels(size_t columns, size_t depth, const real *from, size_t ld, uint32_t *panels) {
     real part[DEPTH * PANEL];
-    uint32_t *to = panels;
     ASHLAR_ASSERT(REAL_DTYPE == ASHLAR_F32);
     for (size_t j = 0; j < columns; j += PANEL) {
         for (size_t p = 0; p < depth; p += DEPTH) {
             const size_t deep = depth - p < DEPTH ? depth - p : DEPTH;
             pack_panels(true, columns - j < PANEL ? columns - j : PANEL, deep, from + j * ld + p,
                         ld, 0, part);
-            for (size_t i = 0; i < deep; i++) {
-                for (size_t x = 0; x < LANE_COUNT; x++) {
-                    const real low = part[i * PANEL + x], high = part[i * PANEL + LANE_COUNT + x];
-                    *to++ = ashlar__bf16_from_float((float)low) |
-                            (uint32_t)ashlar__bf16_from_float((float)high) << 16;
-                }
-            }
+            panels = round_rows(deep, part, panels);
         }
     }
 }
