@@ -156,8 +156,8 @@ static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, const bool is_
     }
 }
 
-/* Multiply one row with some panels, a constant count: enough independent sums to hide the latency
- * of additions, and more, since fewer loops end then. */
+/* Multiply one row with some panels, a constant count: two are enough independent sums to hide the
+ * latency of additions; with more, fewer loops end. */
 static ASHLAR_ALWAYS_INLINE void multiply_one(const size_t count, size_t depth, left_rows a,
                                               right_panels b, bool adds, real *c) {
     vector sum[2 * ROW_PANELS] = {{0}};
@@ -180,12 +180,15 @@ static ASHLAR_ALWAYS_INLINE void multiply_one(const size_t count, size_t depth, 
     }
 }
 
-/* One row and all whole panels but an odd one. Returns the number of columns. */
+/* One row and all whole panels but an odd one. Returns the number of columns. A factor of more than
+ * DEPTH rows hardly is in a core's own cache; what is there is read no faster four panels at once.
+ */
 static size_t multiply_one_row(size_t columns, size_t depth, left_rows a, right_panels b, bool adds,
                                real *c) {
     const real *const first = b.at;
+    const bool is_far = b.stride > DEPTH * PANEL;
     size_t j = 0;
-    for (; j + ROW_PANELS * PANEL <= columns; j += ROW_PANELS * PANEL) {
+    for (; is_far && j + ROW_PANELS * PANEL <= columns; j += ROW_PANELS * PANEL) {
         b.at = first + j / PANEL * b.stride;
         multiply_one(ROW_PANELS, depth, a, b, adds, c + j);
     }
