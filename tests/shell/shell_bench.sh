@@ -293,7 +293,7 @@ assert len(cases) >= 9 and "lstm_T64_B1_H256_L2" in cases, cases
 assert [(r["case"], r["subject"]) for r in rows] == [(c, s) for c in cases for s in subjects]
 for r in rows:
     assert 0 < r["ms_step_low"] <= r["ms_step"] <= r["ms_step_high"], r
-    assert (r["ms_backward"] is None) == r["case"].endswith("inference"), r
+    assert (r["ms_backward"] is None) == ("inference" in r["case"]), r
     assert (r["product_share"] is None) == (r["subject"] != "ashlar"), r
     assert r["product_share"] is None or 0 < r["product_share"] < 1, r
     assert r["over_static"] > 0, r
