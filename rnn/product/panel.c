@@ -170,14 +170,7 @@ static ASHLAR_ALWAYS_INLINE void multiply_one(const size_t count, size_t depth, 
         }
         panel += PANEL;
     }
-    ASHLAR_UNROLL
-    for (size_t i = 0; i < 2 * count; i++) {
-        loose_vector *const to = (loose_vector *)(c + i * LANE_COUNT);
-        if (adds) {
-            sum[i] += *to;
-        }
-        *to = sum[i];
-    }
+    write_sums(2 * count, sum, adds, c);
 }
 
 /* One row and all whole panels but an odd one. Returns the number of columns. A factor of more than

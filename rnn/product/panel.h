@@ -59,6 +59,16 @@ static inline size_t block_start(size_t count, size_t i) {
     return count * i / block_count(count);
 }
 
+/* c = or += the sums of a row, of which each caller gives the count as a constant. */
+static ASHLAR_ALWAYS_INLINE void write_sums(const size_t count, const vector *sum, bool adds,
+                                            real *c) {
+    ASHLAR_UNROLL
+    for (size_t i = 0; i < count; i++) {
+        loose_vector *const to = (loose_vector *)(c + i * LANE_COUNT);
+        *to = adds ? sum[i] + *to : sum[i];
+    }
+}
+
 #define pack_panels ASHLAR_VARIANT(ashlar__pack_panels)
 #define multiply_panels ASHLAR_VARIANT(ashlar__multiply_panels)
 #define pack_bf16_panels ASHLAR_VARIANT(ashlar__pack_bf16_panels)

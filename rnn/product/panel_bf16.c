@@ -56,14 +56,7 @@ static ASHLAR_ALWAYS_INLINE void multiply_bf16_row(const size_t count, size_t de
             sum[2 * i + 1] += left * high_half(at);
         }
     }
-    ASHLAR_UNROLL
-    for (size_t i = 0; i < 2 * count; i++) {
-        loose_vector *const to = (loose_vector *)(c + i * LANE_COUNT);
-        if (adds) {
-            sum[i] += *to;
-        }
-        *to = sum[i];
-    }
+    write_sums(2 * count, sum, adds, c);
 }
 
 /* One row: each panel is read once, so its floats are not kept. */
