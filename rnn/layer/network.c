@@ -251,7 +251,7 @@ static void lay_out(call *c) {
         .dhy = c->at[DSTATES],
         .dx = c->at[DVECTORS],
         .dweights = tensor(c, ASHLAR_REGION_GRADIENTS, c->n->stack),
-        .prepared = !c->trains && c->n->is_prepared ? c->n->prepared : NULL,
+        .prepared = c->n->is_prepared ? c->n->prepared : NULL,
     };
     c->linear = (ashlar_linear_args){
         .rows = c->rows,

@@ -6,10 +6,10 @@
 
 #include "allocator/base/check_level.h"
 #include "arena/compute/workers.h"
-#include "rnn/product/blas_impl.h"
-#include "rnn/product/panel.h"
 #include "rnn/layer/rnn_factor.h"
 #include "rnn/layer/rnn_prepare.h"
+#include "rnn/product/blas_impl.h"
+#include "rnn/product/panel.h"
 
 static void *in_packed(const ashlar_decode_model *m, size_t offset) {
     return (char *)m->packed + offset;
@@ -143,8 +143,8 @@ static const real *run_layer_once(const ashlar_decode_args *args, const ashlar_d
     const ashlar_decode_model *const m = &args->model;
     const ashlar_rnn_config *const config = &m->layout->config;
     const size_t hidden = config->hidden, state = m->layout->state, batch = args->batch;
-    const size_t gate_rows = ashlar__decode_gate_rows(m->layout);
-    const size_t width = ashlar__decode_gate_width(m->layout);
+    const size_t gate_rows = ashlar__rnn_gate_rows(m->layout);
+    const size_t width = ashlar__rnn_gate_width(m->layout);
     const bool has_sums = config->cell == ASHLAR_RNN_GRU, is_projected = config->projection > 0;
     const bool is_lstm = config->cell == ASHLAR_RNN_LSTM;
     const ashlar_prepared_layer at = ashlar__rnn_prepared_layer(m->layout, m->is_bf16, l);

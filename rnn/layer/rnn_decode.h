@@ -21,6 +21,8 @@
 
 #include <ashlar/rnn_layout.h>
 
+#include "rnn/layer/rnn_prepared.h"
+
 /* A model's weights, in plain memory. All elements are of type layout->config.dtype. */
 typedef struct ashlar_decode_model {
     const ashlar_rnn_layout *layout; /* of one direction */
@@ -58,16 +60,6 @@ typedef struct ashlar_decode_work {
     size_t end;
 } ashlar_decode_work;
 ashlar_decode_work ashlar__decode_work(const ashlar_rnn_layout *layout, size_t batch);
-
-/* K, the width of a row of gates, and G*H, the rows of W (rnn_rows.h). */
-static inline size_t ashlar__decode_gate_rows(const ashlar_rnn_layout *layout) {
-    return layout->gates * layout->config.hidden;
-}
-
-static inline size_t ashlar__decode_gate_width(const ashlar_rnn_layout *layout) {
-    const bool is_gru = layout->config.cell == ASHLAR_RNN_GRU;
-    return ashlar__decode_gate_rows(layout) + (is_gru ? layout->config.hidden : 0);
-}
 
 /* The functions of an element type and an instruction set (meson.build).
  *

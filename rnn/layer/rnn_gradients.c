@@ -9,9 +9,10 @@
 
 #include "allocator/base/check_level.h"
 #include "arena/compute/workers.h"
+#include "rnn/layer/rnn_part.h"
+#include "rnn/layer/rnn_prepared.h"
 #include "rnn/product/blas_impl.h"
 #include "rnn/product/panel.h"
-#include "rnn/layer/rnn_part.h"
 
 /* Columns of gates that are rows of W's gradient, of R's, or of both. */
 typedef struct gate_run {
@@ -163,7 +164,7 @@ static void add_bias(const ashlar_rnn_rows *batch, const layer_part *part, const
         dweights[w.offset + j] += sum[j];
     }
     for (size_t j = 0; j < r.rows; j++) {
-        dweights[r.offset + j] += sum[recurrent_column(batch, j)];
+        dweights[r.offset + j] += sum[ashlar__rnn_gate_column(batch->layout, j)];
     }
 }
 

@@ -4,8 +4,8 @@
 #ifndef ASHLAR_RNN_PART_H
 #define ASHLAR_RNN_PART_H
 
-#include "rnn/product/real.h"
 #include "rnn/layer/rnn_rows.h"
+#include "rnn/product/real.h"
 
 /* One pseudo-layer of one call. */
 typedef struct layer_part {
@@ -79,11 +79,6 @@ static inline const real *output_row(const ashlar_rnn_rows *batch, const layer_p
                                      size_t p) {
     return part->states +
            (ashlar__rnn_rows_state(batch, side_after(part->direction, t)) + p) * part->state;
-}
-
-/* The column of gates that row `row` of R, or of R's biases, belongs to. */
-static inline size_t recurrent_column(const ashlar_rnn_rows *batch, size_t row) {
-    return row < batch->split ? row : row + batch->gate_rows - batch->split;
 }
 
 /* The copy that layer l > 0 has of its input. In inference all layers share one buffer for it. */

@@ -35,16 +35,14 @@ void pack_matrix(matrix_packing m) {
 
 void gather_bias(const ashlar_rnn_layout *layout, size_t pseudo_layer, const real *weights,
                  real *bias) {
-    const size_t hidden = layout->config.hidden, gate_rows = layout->gates * hidden;
-    const bool is_gru = layout->config.cell == ASHLAR_RNN_GRU;
     const ashlar_rnn_view w = ashlar_rnn_layout_view(layout, pseudo_layer, ASHLAR_RNN_BW);
     const ashlar_rnn_view r = ashlar_rnn_layout_view(layout, pseudo_layer, ASHLAR_RNN_BR);
-    memset(bias, 0, (gate_rows + (is_gru ? hidden : 0)) * sizeof(real));
+    memset(bias, 0, ashlar__rnn_gate_width(layout) * sizeof(real));
     for (size_t j = 0; j < w.rows; j++) {
         bias[j] = weights[w.offset + j];
     }
     for (size_t j = 0; j < r.rows; j++) {
-        bias[is_gru && j >= 2 * hidden ? j + hidden : j] += weights[r.offset + j];
+        bias[ashlar__rnn_gate_column(layout, j)] += weights[r.offset + j];
     }
 }
 

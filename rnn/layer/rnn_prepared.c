@@ -1,5 +1,6 @@
-/* rnn_prepared.c - the sizes of prepared weights; no arithmetic on elements. */
-#include "rnn/layer/rnn_prepared.h"
+/* rnn_prepared.c - the sizes of prepared weights, and of a decoder that reads them; no arithmetic
+ * on elements. */
+#include "rnn/layer/rnn_decode.h"
 
 #include <stdint.h>
 
@@ -27,10 +28,9 @@ size_t ashlar__rnn_panel_bytes(size_t columns, size_t depth, ashlar_dtype dtype,
 static ashlar_prepared_layer layer_at_0(const ashlar_rnn_layout *layout, bool is_bf16,
                                         size_t input) {
     const ashlar_rnn_config *c = &layout->config;
-    const size_t rows = layout->gates * c->hidden;
-    const size_t width = rows + (c->cell == ASHLAR_RNN_GRU ? c->hidden : 0);
+    const size_t rows = ashlar__rnn_gate_rows(layout);
     ashlar_prepared_layer at = {0};
-    at.w = align_up(width * ashlar_dtype_bytes(c->dtype));
+    at.w = align_up(ashlar__rnn_gate_width(layout) * ashlar_dtype_bytes(c->dtype));
     at.r = at.w + ashlar__rnn_panel_bytes(rows, input, c->dtype, is_bf16);
     at.wp = at.r + ashlar__rnn_panel_bytes(rows, layout->state, c->dtype, is_bf16);
     at.end = at.wp + ashlar__rnn_panel_bytes(c->projection, c->hidden, c->dtype, is_bf16);
@@ -58,4 +58,27 @@ ashlar_prepared_layer ashlar__rnn_prepared_layer(const ashlar_rnn_layout *layout
 
 size_t ashlar__rnn_prepared_bytes(const ashlar_rnn_layout *layout, bool is_bf16) {
     return ashlar__rnn_prepared_layer(layout, is_bf16, layout->pseudo_layers - 1).end;
+}
+
+/* ---- a decoder (rnn_decode.h) ---- */
+
+size_t ashlar__decode_packed_bytes(const ashlar_rnn_layout *layout, bool is_bf16, size_t classes) {
+    return ashlar__rnn_prepared_bytes(layout, is_bf16) +
+           ashlar__rnn_panel_bytes(classes, layout->output, layout->config.dtype, is_bf16);
+}
+
+ashlar_decode_work ashlar__decode_work(const ashlar_rnn_layout *layout, size_t batch) {
+    const ashlar_rnn_config *c = &layout->config;
+    const size_t row = batch * ashlar_dtype_bytes(c->dtype);
+    ashlar_decode_work at = {0};
+    at.gates = align_up(row * c->input);
+    at.sums = at.gates + align_up(row * ashlar__rnn_gate_width(layout));
+    at.full =
+        at.sums + (c->cell == ASHLAR_RNN_GRU ? align_up(row * ashlar__rnn_gate_rows(layout)) : 0);
+    at.end = at.full + (c->projection > 0 ? align_up(row * c->hidden) : 0);
+    return at;
+}
+
+size_t ashlar__decode_work_bytes(const ashlar_rnn_layout *layout, size_t batch) {
+    return ashlar__decode_work(layout, batch).end;
 }

@@ -18,6 +18,22 @@
 
 #include <ashlar/rnn_layout.h>
 
+/* G*H, the rows of W, and K, the width of a row of gates (rnn_rows.h). */
+static inline size_t ashlar__rnn_gate_rows(const ashlar_rnn_layout *layout) {
+    return layout->gates * layout->config.hidden;
+}
+
+static inline size_t ashlar__rnn_gate_width(const ashlar_rnn_layout *layout) {
+    const bool is_gru = layout->config.cell == ASHLAR_RNN_GRU;
+    return ashlar__rnn_gate_rows(layout) + (is_gru ? layout->config.hidden : 0);
+}
+
+/* The column of gates that row `row` of R, or of R's biases, belongs to. */
+static inline size_t ashlar__rnn_gate_column(const ashlar_rnn_layout *layout, size_t row) {
+    const size_t hidden = layout->config.hidden;
+    return layout->config.cell == ASHLAR_RNN_GRU && row >= 2 * hidden ? row + hidden : row;
+}
+
 /* Where the parts of a pseudo-layer lie, offsets in bytes. */
 typedef struct ashlar_prepared_layer {
     size_t bias, w, r, wp, end;

@@ -1,5 +1,4 @@
-/* rnn_rows.c - the sizes of an RNN call or of a step of a decoder, and the order of a call's batch;
- * no arithmetic on elements. */
+/* rnn_rows.c - the sizes of an RNN call, and the order of its batch; no arithmetic on elements. */
 #include "rnn/layer/rnn_rows.h"
 
 #include <stdint.h>
@@ -8,7 +7,6 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "arena/compute/workers.h"
-#include "rnn/layer/rnn_decode.h"
 #include "rnn/layer/rnn_prepared.h"
 
 /* Bytes of a cache line, so that no two buffers share one. */
@@ -58,7 +56,7 @@ static size_t stride_of(size_t width, size_t item) {
 static ashlar_rnn_rows describe(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
                                 bool training) {
     const ashlar_rnn_config *c = &layout->config;
-    const size_t gate_rows = layout->gates * c->hidden;
+    const size_t gate_rows = ashlar__rnn_gate_rows(layout);
     const size_t split = c->cell == ASHLAR_RNN_GRU ? 2 * c->hidden : gate_rows;
     const bool is_dropping = training && c->dropout > 0 && c->layers > 1;
     return (ashlar_rnn_rows){
@@ -225,31 +223,4 @@ char *ashlar__rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_
                ? (char *)args->b.reserve + map->reserve_slices + pseudo_layer * map->slice_bytes
                : (char *)args->b.work + map->slices +
                      pseudo_layer % batch->layout->config.directions * map->slice_bytes;
-}
-
-/* ---- a decoder (rnn_decode.h) ---- */
-
-static size_t align_up(size_t bytes) {
-    return (bytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
-}
-
-size_t ashlar__decode_packed_bytes(const ashlar_rnn_layout *layout, bool is_bf16, size_t classes) {
-    return ashlar__rnn_prepared_bytes(layout, is_bf16) +
-           ashlar__rnn_panel_bytes(classes, layout->output, layout->config.dtype, is_bf16);
-}
-
-ashlar_decode_work ashlar__decode_work(const ashlar_rnn_layout *layout, size_t batch) {
-    const ashlar_rnn_config *c = &layout->config;
-    const size_t row = batch * ashlar_dtype_bytes(c->dtype);
-    ashlar_decode_work at = {0};
-    at.gates = align_up(row * c->input);
-    at.sums = at.gates + align_up(row * ashlar__decode_gate_width(layout));
-    at.full = at.sums +
-              (c->cell == ASHLAR_RNN_GRU ? align_up(row * ashlar__decode_gate_rows(layout)) : 0);
-    at.end = at.full + (c->projection > 0 ? align_up(row * c->hidden) : 0);
-    return at;
-}
-
-size_t ashlar__decode_work_bytes(const ashlar_rnn_layout *layout, size_t batch) {
-    return ashlar__decode_work(layout, batch).end;
 }
