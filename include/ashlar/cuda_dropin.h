@@ -79,7 +79,7 @@ ASHLAR_END_DECLS
 
 static inline cudaStream_t ashlar_cuda_stream(cudaStream_t stream) {
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
-    return stream == NULL ? cudaStreamPerThread : stream;
+    return stream ? stream : cudaStreamPerThread;
 #else
     return stream;
 #endif
@@ -94,7 +94,7 @@ static inline int ashlar_cuda_is_captured(cudaStream_t stream) {
 /* Make the runtime itself fail with out of memory, so that cudaGetLastError() reports it too;
  * return that error. */
 static inline cudaError_t ashlar_cuda_no_memory(void) {
-    void *none = NULL;
+    void *none;
     return cudaMalloc(&none, ASHLAR_CUDA_TOO_MUCH);
 }
 
@@ -102,7 +102,7 @@ static inline cudaError_t ashlar_cuda_no_memory(void) {
 static inline cudaError_t ashlar_cudaMalloc(void **ptr, size_t bytes) {
     int device = 0;
     int result = ASHLAR_CUDA_ASK;
-    if (ptr != NULL && bytes != 0 && cudaGetDevice(&device) == cudaSuccess) {
+    if (ptr && bytes != 0 && cudaGetDevice(&device) == cudaSuccess) {
         result = ashlar_cuda_malloc(device, ptr, bytes);
     }
     if (result == cudaErrorMemoryAllocation) {
@@ -112,7 +112,7 @@ static inline cudaError_t ashlar_cudaMalloc(void **ptr, size_t bytes) {
 }
 
 static inline cudaError_t ashlar_cudaFree(void *ptr) {
-    const int result = ptr == NULL ? ASHLAR_CUDA_ASK : ashlar_cuda_free(ptr);
+    const int result = ptr ? ashlar_cuda_free(ptr) : ASHLAR_CUDA_ASK;
     if (result == cudaErrorInvalidValue) {
         return cudaFree((char *)ptr + 1); /* fails in the same way; with `ptr` itself CUDA might
                                            * free a segment */
@@ -123,7 +123,7 @@ static inline cudaError_t ashlar_cudaFree(void *ptr) {
 static inline cudaError_t ashlar_cudaMallocAsync(void **ptr, size_t bytes, cudaStream_t stream) {
     int device = 0;
     int result = ASHLAR_CUDA_ASK;
-    if (ptr != NULL && bytes != 0 && !ashlar_cuda_is_captured(stream) &&
+    if (ptr && bytes != 0 && !ashlar_cuda_is_captured(stream) &&
         cudaGetDevice(&device) == cudaSuccess) {
         result = ashlar_cuda_malloc_async(device, ptr, bytes, ashlar_cuda_stream(stream));
     }
@@ -134,9 +134,9 @@ static inline cudaError_t ashlar_cudaMallocAsync(void **ptr, size_t bytes, cudaS
 }
 
 static inline cudaError_t ashlar_cudaFreeAsync(void *ptr, cudaStream_t stream) {
-    const int result = ptr == NULL || ashlar_cuda_is_captured(stream)
-                           ? ASHLAR_CUDA_ASK
-                           : ashlar_cuda_free_async(ptr, ashlar_cuda_stream(stream));
+    const int result = ptr && !ashlar_cuda_is_captured(stream)
+                           ? ashlar_cuda_free_async(ptr, ashlar_cuda_stream(stream))
+                           : ASHLAR_CUDA_ASK;
     if (result == cudaErrorInvalidValue) {
         return cudaFreeAsync((char *)ptr + 1, stream);
     }
@@ -146,7 +146,7 @@ static inline cudaError_t ashlar_cudaFreeAsync(void *ptr, cudaStream_t stream) {
 static inline cudaError_t ashlar_cudaMallocHost(void **ptr, size_t bytes) {
     int device = 0;
     int result = ASHLAR_CUDA_ASK;
-    if (ptr != NULL && bytes != 0 && cudaGetDevice(&device) == cudaSuccess) {
+    if (ptr && bytes != 0 && cudaGetDevice(&device) == cudaSuccess) {
         result = ashlar_cuda_malloc_host(device, ptr, bytes);
     }
     if (result == cudaErrorMemoryAllocation) {
@@ -156,7 +156,7 @@ static inline cudaError_t ashlar_cudaMallocHost(void **ptr, size_t bytes) {
 }
 
 static inline cudaError_t ashlar_cudaFreeHost(void *ptr) {
-    const int result = ptr == NULL ? ASHLAR_CUDA_ASK : ashlar_cuda_free_host(ptr);
+    const int result = ptr ? ashlar_cuda_free_host(ptr) : ASHLAR_CUDA_ASK;
     if (result == cudaErrorInvalidValue) {
         return cudaFreeHost((char *)ptr + 1);
     }

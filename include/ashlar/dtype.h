@@ -32,12 +32,13 @@ static inline size_t ashlar_dtype_bytes(ashlar_dtype dtype) {
 
 /* "F32" and so on; NULL for any other value. Threads: any. */
 static inline const char *ashlar_dtype_name(ashlar_dtype dtype) {
+    static const char *none; /* NULL, in words that are C's and no warning of C++ */
     switch (dtype) {
         ASHLAR_DTYPE_MAP(ASHLAR_DTYPE_TEXT)
     case ASHLAR_DTYPE_COUNT:
         break;
     }
-    return NULL;
+    return none;
 }
 
 /* Whether training needs F32 moments and masters beside elements of this type. Threads: any. */

@@ -7,7 +7,8 @@
 . "$(dirname "$0")/tap.sh"
 
 cc=${CC:-cc}
-strict='-std=c17 -Wall -Wextra -Wpedantic -Werror'
+warnings='-Wall -Wextra -Wpedantic -Werror'
+strict="-std=c17 $warnings"
 root=$scratch/root
 
 # The tutorial's program, as printed there.
@@ -71,14 +72,26 @@ int main(void) {
 }
 END
 
-# Each header by itself, from the installed folder.
+# Compile a file that has one header alone, after CUDA's where that is needed.
+compiles_alone() { # HEADER FILE COMPILER...
+    alone_name=$1 alone_file=$2
+    shift 2
+    first=
+    [ "$alone_name" != cuda_dropin.h ] || first='#include <cuda_runtime_api.h>'
+    printf '%s\n#include <ashlar/%s>\nextern int one;\n' "$first" "$alone_name" >"$alone_file"
+    # shellcheck disable=SC2046 # words
+    "$@" $(flags --cflags) ${ASHLAR_CUDA_INCLUDE:+-isystem "$ASHLAR_CUDA_INCLUDE"} \
+        -fsyntax-only "$alone_file" || complain "$alone_name does not compile alone"
+}
+
+# Each header by itself, from the installed folder, in the oldest C that it is for and in ours.
 headers_stand_alone() {
     for header in $headers; do
-        name=ashlar/$(basename "$header")
-        printf "#include <%s>\nextern int one;\n" "$name" >"$scratch/one.c"
-        # shellcheck disable=SC2046,SC2086 # words
-        $cc $strict $(flags --cflags) -fsyntax-only "$scratch/one.c" ||
-            complain "$name does not compile alone" || return
+        for standard in c11 c17; do
+            # shellcheck disable=SC2086 # words
+            compiles_alone "$(basename "$header")" "$scratch/one.c" $cc -std=$standard $warnings ||
+                return
+        done
     done
 }
 
@@ -91,12 +104,11 @@ makes_no_driver_call() { # PROGRAM
 }
 
 # The same headers, for those who write C++.
-headers_are_cpp() {
+headers_are_cpp() { # COMPILER...
     for header in $headers; do
-        printf "#include <ashlar/%s>\n" "$(basename "$header")" >"$scratch/one.cpp"
-        # shellcheck disable=SC2046 # words
-        c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror $(flags --cflags) -fsyntax-only \
-            "$scratch/one.cpp" || complain "$(basename "$header") is not C++" || return
+        # shellcheck disable=SC2086 # words
+        compiles_alone "$(basename "$header")" "$scratch/one.cpp" "$@" -std=c++11 $warnings ||
+            return
     done
 }
 
@@ -125,16 +137,23 @@ programs_run() {
 
 check 'install_succeeds' install_files
 has_pinned=$(find "$ASHLAR_BUILD" -name 'libashlar-pinned.so*' -type f -not -path '*.p/*')
-headers=$(find "$ASHLAR_SOURCE/include/ashlar" -name '*.h' ! -name cuda_dropin.h) # after CUDA's
+headers=$(find "$ASHLAR_SOURCE/include/ashlar" -name '*.h')
+[ -n "${ASHLAR_CUDA_INCLUDE-}" ] || headers=$(echo "$headers" | grep -v '/cuda_dropin\.h$')
 [ -n "$has_pinned" ] || headers=$(echo "$headers" | grep -v '/pinned\.h$')
 check 'a_pkg_config_file_is_installed' move_pkgconfig ashlar
 libraries=$(flags --variable=libdir)
 check 'every_public_header_is_installed_and_stands_alone' headers_stand_alone
 if command -v c++ >/dev/null; then
-    check 'every_public_header_compiles_as_cpp' headers_are_cpp
+    check 'every_public_header_compiles_as_cpp' headers_are_cpp c++
     check 'the_adaptor_for_rmm_compiles' adaptor_is_cpp
 else
     skip 'every_public_header_compiles_as_cpp' 'no C++ compiler'
+fi
+if command -v clang++ >/dev/null; then
+    check 'every_public_header_is_for_who_forbids_null_in_cpp' \
+        headers_are_cpp clang++ -Wzero-as-null-pointer-constant
+else
+    skip 'every_public_header_is_for_who_forbids_null_in_cpp' 'no clang++'
 fi
 check 'the_program_of_the_tutorial_links_with_the_shared_library' compiles shared
 check 'it_makes_no_driver_call_after_its_warm_up' makes_no_driver_call shared
