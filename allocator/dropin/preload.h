@@ -22,8 +22,12 @@
  *   unsafe   for tests: reuse freed memory at once, which cudaFree() does not promise
  *
  * ASHLAR_CONF has the allocators' options. With ASHLAR_DEVICE=soft nothing is replaced, since the
- * program's driver knows no software device. If several libraries in LD_PRELOAD have a dlsym(),
- * name this one first.
+ * program's driver knows no software device.
+ *
+ * If several libraries in LD_PRELOAD have a dlsym(), name this one first. Whatever we call, we find
+ * by the next one's, so that it sees our calls as it would see the program's; only what we call
+ * itself finds what is behind it. A library loaded with RTLD_DEEPBIND finds libcuda before us, and
+ * must not free what the program took.
  *
  * Each context that the program makes has its own allocator until the context ends. The driver
  * serves: green contexts, managed and host memory, memory pools that a program makes,

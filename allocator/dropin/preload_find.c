@@ -45,7 +45,7 @@ static void *function_of(const stand_in *s) {
     return address;
 }
 
-/* ---- the real dlsym ---- */
+/* ---- dlsym() behind ours ---- */
 
 typedef void *(*dlsym_fn)(void *handle, const char *name);
 _Static_assert(sizeof(void *) == sizeof(dlsym_fn), "POSIX: an address may be a function's");
@@ -57,7 +57,7 @@ void *ashlar__preload_next_dlsym;
 
 /* The C library's dlsym(), by its version: that of glibc's first release for the processor, or of
  * 2.34, when libdl became part of libc. */
-static dlsym_fn real_dlsym(void) {
+static dlsym_fn c_dlsym(void) {
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
     static _Atomic(void *) found;
     dlsym_fn function;
@@ -75,21 +75,61 @@ static dlsym_fn real_dlsym(void) {
     return function;
 }
 
-/* The address that dlsym() should return. The assembly below calls this with dlsym()'s arguments.
- * RTLD_NEXT must be left to the C library, which finds the caller by the return address. */
-void *ashlar__preload_dlsym(void *handle, const char *name);
+static dlsym_fn next_dlsym(void) {
+    dlsym_fn function;
+    (void)c_dlsym();
+    void *address = __atomic_load_n(&ashlar__preload_next_dlsym, __ATOMIC_ACQUIRE);
+    memcpy(&function, &address, sizeof function);
+    return function;
+}
 
-void *ashlar__preload_dlsym(void *handle, const char *name) {
-    const dlsym_fn find = real_dlsym();
-    if (handle == RTLD_NEXT || name == NULL || strncmp(name, "cu", 2) != 0) {
+/* The library that has an address, as a handle; NULL: none. */
+static void *library_of(const void *address) {
+    Dl_info unused;
+    void *handle = NULL; /* glibc's handles are its link maps */
+    return dladdr1(address, &unused, &handle, RTLD_DL_LINKMAP) != 0 ? handle : NULL;
+}
+
+/* Look in the libcuda that the program or its runtime loaded before calling us. The next library
+ * in line may answer for it: one that holds the process to a quota, say. If that names its
+ * functions as they are bound, which is ours, they are found as the next ones by their names. */
+static void *find_in_driver(const char *name) {
+    static _Atomic(void *) library;
+    void *handle = atomic_load(&library);
+    if (handle == NULL) {
+        handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+        atomic_store(&library, handle);
+    }
+    void *found = handle == NULL ? NULL : next_dlsym()(handle, name);
+    if (found != NULL && library_of(found) == library_of(stand_ins)) {
+        found = c_dlsym()(RTLD_NEXT, name);
+    }
+    return found;
+}
+
+/* ---- dlsym() ---- */
+
+/* The address that dlsym() should return. The assembly below calls this with dlsym()'s arguments
+ * and the return address. */
+void *ashlar__preload_dlsym(void *handle, const char *name, const void *caller);
+
+void *ashlar__preload_dlsym(void *handle, const char *name, const void *caller) {
+    const dlsym_fn find = c_dlsym();
+    size_t i = 0;
+    if (name == NULL || strncmp(name, "cu", 2) != 0) {
         return AS_THE_C_LIBRARY_SAYS;
     }
-    size_t i = 0;
     while (i < STAND_INS && strcmp(stand_ins[i].name, name) != 0) {
         i++;
     }
-    void *ours = i == STAND_INS ? NULL : function_of(&stand_ins[i]);
-    const void *found = ours == NULL ? NULL : find(handle, name);
+    if (i == STAND_INS) {
+        return AS_THE_C_LIBRARY_SAYS;
+    }
+    void *ours = function_of(&stand_ins[i]), *library = library_of(caller);
+    /* For RTLD_NEXT the C library would take us for the caller: look in the caller and what came
+     * with it, instead. */
+    const bool is_next = handle == RTLD_NEXT;
+    const void *found = is_next && library == NULL ? NULL : find(is_next ? library : handle, name);
     if (found == NULL) {
         return AS_THE_C_LIBRARY_SAYS;
     }
@@ -100,8 +140,13 @@ void *ashlar__preload_dlsym(void *handle, const char *name) {
     if (!ashlar__preload_begin()) {
         return AS_THE_C_LIBRARY_SAYS;
     }
+    const void *called = find_in_driver(name);
     ashlar__preload_end();
-    return ours;
+    /* What our function calls may look for another one: a libcuda.so.1 that forwards, as WSL's
+     * does, or a library next in line. If it found ours, the two would call each other without
+     * end. */
+    const bool is_behind_us = library != NULL && library == library_of(called);
+    return called == NULL || is_behind_us ? AS_THE_C_LIBRARY_SAYS : ours;
 }
 
 /* dlsym() itself. It calls ashlar__preload_dlsym() and returns the result. If that is NULL, it
@@ -119,6 +164,7 @@ __asm__(".text\n"
         ".cfi_adjust_cfa_offset 8\n"
         "    subq $8, %rsp\n"
         ".cfi_adjust_cfa_offset 8\n"
+        "    movq 24(%rsp), %rdx\n" /* the return address */
         "    call ashlar__preload_dlsym\n"
         "    addq $8, %rsp\n"
         ".cfi_adjust_cfa_offset -8\n"
@@ -145,6 +191,7 @@ __asm__(".text\n"
         ".cfi_offset 29, -32\n"
         ".cfi_offset 30, -24\n"
         "    stp x0, x1, [sp, #16]\n"
+        "    mov x2, x30\n" /* the return address */
         "    bl ashlar__preload_dlsym\n"
         "    mov x9, x0\n"
         "    ldp x0, x1, [sp, #16]\n"
@@ -166,19 +213,6 @@ __asm__(".text\n"
 #else
 #error "preload_find.c: write the jump for this processor here"
 #endif
-
-/* ---- the driver's own ---- */
-
-/* Look in the libcuda that the program or its runtime loaded before calling us. */
-static void *find_in_driver(const char *name) {
-    static _Atomic(void *) library;
-    void *handle = atomic_load(&library);
-    if (handle == NULL) {
-        handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-        atomic_store(&library, handle);
-    }
-    return handle == NULL ? NULL : real_dlsym()(handle, name);
-}
 
 /* ---- cuGetProcAddress ---- */
 

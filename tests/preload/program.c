@@ -12,7 +12,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-enum { BLOCKS = 6, ROUNDS = 24, THREADS = 8 };
+enum { BLOCKS = 6, ROUNDS = 24, THREADS = 8, FITTING_MAX = 100 };
 
 static const gpu *g;
 static int failures;
@@ -223,6 +223,32 @@ static void info(void) {
     EXPECT(g->alloc_on(&ptr, 100, NULL) == 0 && g->give(ptr) == 0);
     EXPECT(g->make_stream(&gone, false) == 0 && g->end_stream(gone) == 0);
     EXPECT(g->alloc_on(&ptr, 100, gone) != 0);
+}
+
+/* How many blocks of 2 MiB can be had at once, and are given back. */
+static size_t count_fitting(bool is_async) {
+    void *blocks[FITTING_MAX];
+    size_t count = 0;
+    while (count < FITTING_MAX && (is_async ? g->alloc_on(&blocks[count], 2 * MIB, NULL)
+                                            : g->alloc(&blocks[count], 2 * MIB)) == 0) {
+        count++;
+    }
+    for (size_t i = 0; i < count; i++) {
+        EXPECT((is_async ? g->give_on(blocks[i], NULL) : g->give(blocks[i])) == 0);
+    }
+    EXPECT(g->wait_all() == 0);
+    return count;
+}
+
+/* All that the environment's QUOTA allows can be had, and no more, whoever has it meanwhile. */
+static void quota(void) {
+    const char *bytes = getenv("QUOTA");
+    const size_t allowed = bytes == NULL ? 0 : strtoul(bytes, NULL, 10) / (2 * MIB);
+    for (int i = 0; i < 4; i++) {
+        const size_t count = count_fitting(i % 2 != 0);
+        printf("%zu of %zu\n", count, allowed);
+        EXPECT(count == allowed);
+    }
 }
 
 /* What the driver is asked for otherwise finds what was freed. */
@@ -491,6 +517,7 @@ int run_program(const gpu *calls, int argc, char **argv) {
         {"export", export, true},
         {"refuse-export", refuse_export, false},
         {"leave", leave, false},
+        {"quota", quota, false},
         {"share", share, false},
         {"reset", reset, false},
         {"pool", pool, false},

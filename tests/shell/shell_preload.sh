@@ -13,6 +13,7 @@ export LD_LIBRARY_PATH
 unset ASHLAR_CONF ASHLAR_PRELOAD ASHLAR_REPORT ASHLAR_PEERS
 
 adversarial=mode=adversarial,seed=
+quota=67108864 # bytes
 
 # Run a program with the library. What it prints on stderr is in $scratch/stderr.
 with() { # PROGRAM... WHAT
@@ -103,6 +104,45 @@ beside_another() { # PROGRAM...: which then sees what is none of CUDA's
     cat "$scratch/out"
     grep -x 'driver allocations: [1-9][0-9]* at first, 0 later' "$scratch/out" &&
         grep -x 'another: ashlar_fake_memory_calls' "$scratch/out"
+}
+
+# With a library that holds programs to a quota, before ours or behind it. What it finds behind itself
+# is the driver's (libcuda) or the next library's (next).
+within_a_quota() { # LIBRARIES BEHIND PROGRAM...
+    libraries=$1 behind=$2
+    shift 2
+    for words in on ipc; do
+        ASHLAR_SOFT=memory=256MiB ASHLAR_PRELOAD=$words QUOTA=$quota QUOTA_BEHIND=$behind \
+            timeout 60 env LD_PRELOAD="$libraries" "$@" quota || return
+    done
+}
+
+serves_within_a_quota() { # LIBRARIES BEHIND PROGRAM...
+    libraries=$1 behind=$2
+    shift 2
+    QUOTA=$quota QUOTA_BEHIND=$behind env LD_PRELOAD="$libraries" "$@" loop >"$scratch/out" 2>&1
+    cat "$scratch/out"
+    ! grep -F 'ld.so' "$scratch/out" && grep -x 'driver allocations: [1-9][0-9]* at first, 0 later' "$scratch/out"
+}
+
+# On a libcuda.so.1 whose functions are another's.
+on_a_forwarder() { # PROGRAM... WHAT
+    env LD_LIBRARY_PATH="$programs/forwards" FORWARDS_TO="$LD_LIBRARY_PATH/libcuda.so.1" "$@"
+}
+
+takes_no_more_on_a_forwarder() { # PROGRAM...
+    on_a_forwarder LD_PRELOAD="$preload" "$@" loop >"$scratch/out" || return
+    cat "$scratch/out"
+    grep -x 'driver allocations: [1-9][0-9]* at first, 0 later' "$scratch/out"
+}
+
+# What a plugin frees that the program took.
+plugin_frees() { # WANTED ARGUMENT...
+    wanted=$1
+    shift
+    with "$programs/program_plugin" "$programs/libplugin.so" "$@" >"$scratch/out"
+    cat "$scratch/out"
+    [ "$(grep -c "$wanted" "$scratch/out")" -eq 2 ]
 }
 
 leaves_well() { # PROGRAM...
@@ -219,6 +259,20 @@ all_of() { # WAY PROGRAM...
     check "${way}_is_told_why" says_why 'unknown key "none"' ASHLAR_CONF=none "$@"
     check "${way}_may_have_another_library_that_stands_in" beside_another "$@"
     check "${way}_loops_in_every_mode" in_every_mode loop "$@"
+    for lib in quota quota_own; do
+        other=$programs/lib$lib.so
+        check "${way}_keeps_to_a_quota_alone_$lib" within_a_quota "$other" libcuda "$@"
+        for behind in libcuda next; do
+            check "${way}_keeps_to_a_quota_behind_ours_${lib}_$behind" \
+                within_a_quota "$preload $other" $behind "$@"
+            check "${way}_keeps_to_a_quota_before_ours_${lib}_$behind" \
+                within_a_quota "$other $preload" $behind "$@"
+        done
+        check "${way}_takes_no_more_within_a_quota_behind_ours_$lib" \
+            serves_within_a_quota "$preload $other" libcuda "$@"
+        check "${way}_takes_no_more_within_a_quota_that_asks_the_next_library_$lib" \
+            serves_within_a_quota "$other $preload" next "$@"
+    done
 }
 
 all_of driver_procs "$programs/program_driver" procs
@@ -227,6 +281,17 @@ all_of driver_per_thread "$programs/program_driver" per-thread
 all_of driver_contexts "$programs/program_driver" contexts
 all_of shared "$programs/program_shared"
 all_of static "$programs/program_static"
+
+for way in procs names per-thread; do
+    check "driver_${way}_runs_on_a_forwarder_alone" on_a_forwarder "$programs/program_driver" "$way" loop
+    check "driver_${way}_takes_no_more_on_a_forwarder" \
+        takes_no_more_on_a_forwarder "$programs/program_driver" "$way"
+    check "driver_${way}_has_pools_on_a_forwarder" \
+        on_a_forwarder LD_PRELOAD="$preload" "$programs/program_driver" "$way" default-pool
+done
+check 'a_plugin_frees_what_the_program_took' plugin_frees ': 0, again: 1'
+# Docs: it calls the driver itself, which refuses.
+check 'a_plugin_that_is_bound_to_its_own_libraries_does_not' plugin_frees ': 1, again: 0' deep
 
 for setting in ASHLAR_PRELOAD=on ASHLAR_PRELOAD=off ASHLAR_PRELOAD=ipc ASHLAR_PRELOAD=unsafe \
     ASHLAR_DEVICE=soft LD_LIBRARY_PATH="$LD_LIBRARY_PATH/cuda11"; do
