@@ -190,15 +190,17 @@ cu_result cuMemFreeAsync_ptsz(cu_ptr ptr, cu_stream stream) {
 
 /* ---- questions ---- */
 
-/* To the program, reserved memory that is in no block is free. */
+/* To the program, reserved memory that is in no block is free. As in CUDA, either may be NULL. */
 cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
-    const cu_result result = ashlar__real_cuMemGetInfo_v2(free_bytes, total_bytes);
-    if (result != CU_SUCCESS || !ashlar__preload_begin()) {
+    size_t unasked;
+    size_t *total = total_bytes != NULL ? total_bytes : &unasked;
+    const cu_result result = ashlar__real_cuMemGetInfo_v2(free_bytes, total);
+    if (result != CU_SUCCESS || free_bytes == NULL || !ashlar__preload_begin()) {
         return result;
     }
     ashlar_frees *here = ashlar__preload_here();
     if (here != NULL) {
-        const size_t room = *total_bytes - *free_bytes, spare = ashlar__frees_spare_bytes(here);
+        const size_t room = *total - *free_bytes, spare = ashlar__frees_spare_bytes(here);
         *free_bytes += spare < room ? spare : room;
     }
     ashlar__preload_end();

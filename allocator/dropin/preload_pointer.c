@@ -64,10 +64,14 @@ cu_result cuMemGetAddressRange_v2(cu_ptr *base, size_t *bytes, cu_ptr ptr) {
     return CU_SUCCESS;
 }
 
-/* Replace the driver's answer about a block. Call it only after the driver's call succeeded. */
+/* Replace the driver's answer about a block. Call it only after the driver's call succeeded: then
+ * `data` is NULL only if the driver takes that for an answer that nobody wants. */
 static void correct(void *data, unsigned int attribute, cu_ptr base, size_t bytes) {
     const unsigned long long no_types = 0;
     const bool is_capable = false;
+    if (data == NULL) {
+        return;
+    }
     switch (attribute) {
     case RANGE_START_ADDR:
     case MAPPING_BASE_ADDR:
@@ -128,7 +132,7 @@ cu_result cuMemRetainAllocationHandle(cu_mem_handle *handle, void *ptr) {
 cu_result cuIpcGetMemHandle(void *handle, cu_ptr ptr) {
     cu_ptr base;
     size_t bytes;
-    switch (find_place(ptr, &base, &bytes)) {
+    switch (handle == NULL ? NOT_OURS : find_place(ptr, &base, &bytes)) {
     case IN_A_BLOCK:
         ashlar__preload_note_unexported();
         return CU_NOT_SUPPORTED;

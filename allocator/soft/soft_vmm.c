@@ -89,11 +89,12 @@ cu_result ashlar__soft_mem_release(cu_mem_handle handle) {
 cu_result ashlar__soft_mem_get_info(size_t *free_bytes, size_t *total_bytes) {
     soft_device *device;
     SOFT_TRY(ashlar__soft_enter_context(ASHLAR_DRIVER_FN_mem_get_info, &device));
-    if (free_bytes == NULL || total_bytes == NULL) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
+    if (free_bytes != NULL) {
+        *free_bytes = (device->of->page_count - device->of->pages_used) * SOFT_PAGE_BYTES;
     }
-    *free_bytes = (device->of->page_count - device->of->pages_used) * SOFT_PAGE_BYTES;
-    *total_bytes = device->of->page_count * SOFT_PAGE_BYTES;
+    if (total_bytes != NULL) {
+        *total_bytes = device->of->page_count * SOFT_PAGE_BYTES;
+    }
     return ashlar__soft_leave(CU_SUCCESS);
 }
 

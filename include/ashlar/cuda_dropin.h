@@ -165,13 +165,15 @@ static inline cudaError_t ashlar_cudaFreeHost(void *ptr) {
 
 static inline cudaError_t ashlar_cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
     int device = 0;
-    cudaError_t error = cudaMemGetInfo(free_bytes, total_bytes);
+    size_t unasked;
+    size_t *total = total_bytes ? total_bytes : &unasked; /* as in CUDA, either may be NULL */
+    cudaError_t error = cudaMemGetInfo(free_bytes, total);
     if (error == cudaSuccess) {
         error = cudaGetDevice(&device);
     }
-    if (error == cudaSuccess) {
+    if (error == cudaSuccess && free_bytes) {
         const size_t spare = ashlar_cuda_spare_bytes(device);
-        const size_t room = *total_bytes - *free_bytes;
+        const size_t room = *total - *free_bytes;
         *free_bytes += spare < room ? spare : room;
     }
     return error;

@@ -268,16 +268,16 @@ static bool is_device(cu_device device) {
 }
 
 cu_result ashlar_fake_default_pool(cu_pool *out, cu_device device) {
-    if (!is_device(device)) {
-        return CU_INVALID_DEVICE;
+    if (out == NULL || !is_device(device)) {
+        return out == NULL ? CU_INVALID_VALUE : CU_INVALID_DEVICE;
     }
     *out = default_of(device);
     return CU_SUCCESS;
 }
 
 cu_result ashlar_fake_get_pool(cu_pool *out, cu_device device) {
-    if (!is_device(device)) {
-        return CU_INVALID_DEVICE;
+    if (out == NULL || !is_device(device)) {
+        return out == NULL ? CU_INVALID_VALUE : CU_INVALID_DEVICE;
     }
     *out = chosen_of(device);
     return CU_SUCCESS;
@@ -313,7 +313,9 @@ cu_result ashlar_fake_mem_set_pool(cu_mem_location *location, unsigned int type,
 
 cu_result ashlar_fake_pool_create(cu_pool *out, const void *props) {
     const pool_props *wanted = props;
-    pool *made = wanted == NULL || !is_device(wanted->location.id) ? NULL : calloc(1, sizeof *made);
+    pool *made = out == NULL || wanted == NULL || !is_device(wanted->location.id)
+                     ? NULL
+                     : calloc(1, sizeof *made);
     if (made == NULL) {
         return CU_INVALID_VALUE;
     }
@@ -341,6 +343,9 @@ cu_result ashlar_fake_pool_destroy(cu_pool of) {
 }
 
 cu_result ashlar_fake_pool_trim_to(cu_pool of, size_t bytes) {
+    if (of == NULL) {
+        return CU_INVALID_VALUE;
+    }
     pthread_mutex_lock(&pool_lock);
     trim(of, bytes);
     pthread_mutex_unlock(&pool_lock);
@@ -350,7 +355,7 @@ cu_result ashlar_fake_pool_trim_to(cu_pool of, size_t bytes) {
 /* What may be reused follows from the streams alone: the ways of reuse are taken note of. */
 cu_result ashlar_fake_pool_set_attribute(cu_pool of, unsigned int attribute, void *value) {
     uint64_t wanted = 0;
-    if (value == NULL || attribute < REUSE_FIRST || attribute > USED_HIGH) {
+    if (of == NULL || value == NULL || attribute < REUSE_FIRST || attribute > USED_HIGH) {
         return CU_INVALID_VALUE;
     }
     memcpy(&wanted, value, attribute <= REUSE_LAST ? sizeof(int) : sizeof wanted);
@@ -365,7 +370,7 @@ cu_result ashlar_fake_pool_set_attribute(cu_pool of, unsigned int attribute, voi
 }
 
 cu_result ashlar_fake_pool_get_attribute(cu_pool of, unsigned int attribute, void *value) {
-    if (value == NULL || attribute < REUSE_FIRST || attribute > USED_HIGH) {
+    if (of == NULL || value == NULL || attribute < REUSE_FIRST || attribute > USED_HIGH) {
         return CU_INVALID_VALUE;
     }
     pthread_mutex_lock(&pool_lock);

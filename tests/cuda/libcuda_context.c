@@ -45,7 +45,8 @@ static cu_result make_locked(soft_device *of, soft_device **out) {
 cu_result ashlar_fake_ctx_create(cu_context *context, unsigned int flags, cu_device ordinal) {
     (void)flags;
     soft_device *made = NULL;
-    cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
+    cu_result result =
+        context == NULL ? CU_INVALID_VALUE : ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -92,6 +93,9 @@ cu_result ashlar_fake_ctx_destroy(cu_context context) {
 }
 
 cu_result ashlar_fake_ctx_get_current(cu_context *context) {
+    if (context == NULL) {
+        return CU_INVALID_VALUE;
+    }
     *context = NULL;
     const cu_result popped = ashlar__soft_ctx_pop_current(context);
     if (popped != CU_SUCCESS) {
@@ -114,7 +118,9 @@ cu_result ashlar_fake_ctx_set_current(cu_context context) {
 
 cu_result ashlar_fake_ctx_get_device(cu_device *ordinal) {
     soft_device *device;
-    const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_COUNT, &device);
+    const cu_result result = ordinal == NULL
+                                 ? CU_INVALID_VALUE
+                                 : ashlar__soft_enter_context(ASHLAR_DRIVER_FN_COUNT, &device);
     if (result != CU_SUCCESS) {
         return result;
     }

@@ -104,19 +104,19 @@ static cu_result find_stream(cu_stream handle, const soft_stream **stream) {
 cu_result ashlar_fake_stream_get_ctx(cu_stream stream, cu_context *context) {
     const soft_stream *found;
     const cu_result result = find_stream(stream, &found);
-    if (result == CU_SUCCESS) {
+    if (result == CU_SUCCESS && context != NULL) {
         *context = (cu_context)found->device->context;
     }
-    return result;
+    return result == CU_SUCCESS && context == NULL ? CU_INVALID_VALUE : result;
 }
 
 cu_result ashlar_fake_stream_get_flags(cu_stream stream, unsigned int *flags) {
     const soft_stream *found;
     const cu_result result = find_stream(stream, &found);
-    if (result == CU_SUCCESS) {
+    if (result == CU_SUCCESS && flags != NULL) {
         *flags = found->is_ordered ? CU_STREAM_BLOCKING : CU_STREAM_UNORDERED;
     }
-    return result;
+    return result == CU_SUCCESS && flags == NULL ? CU_INVALID_VALUE : result;
 }
 
 /* There is one priority. */
@@ -132,6 +132,9 @@ cu_result ashlar_fake_stream_priority_range(int *least, int *greatest) {
 
 cu_result ashlar_fake_stream_get_priority(cu_stream stream, int *priority) {
     const soft_stream *found;
+    if (priority == NULL) {
+        return CU_INVALID_VALUE;
+    }
     *priority = 0;
     return find_stream(stream, &found);
 }

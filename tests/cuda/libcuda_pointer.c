@@ -122,7 +122,8 @@ static bool find_facts(cu_ptr ptr, bool is_host, pointer_facts *out) {
 cu_result ashlar_fake_pointer_get_attribute(void *data, unsigned int attribute, cu_ptr ptr) {
     pointer_facts facts;
     const bool is_host = ashlar_fake_is_host(ptr, 1);
-    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
+    const cu_result result =
+        data == NULL ? CU_INVALID_VALUE : ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -130,7 +131,8 @@ cu_result ashlar_fake_pointer_get_attribute(void *data, unsigned int attribute, 
                                                                : CU_INVALID_VALUE);
 }
 
-/* A pointer that is none is no error here: all about it is 0. */
+/* A pointer that is none is no error here: all about it is 0. What has no place is left out, since
+ * nothing says that a driver would refuse it. */
 cu_result ashlar_fake_pointer_get_attributes(unsigned int count, const unsigned int *attributes,
                                              void **data, cu_ptr ptr) {
     /* Those of 4 bytes, and those of 1; the others have 8. */
@@ -138,13 +140,18 @@ cu_result ashlar_fake_pointer_get_attributes(unsigned int count, const unsigned 
     const unsigned int bools = 1u << FAKE_POINTER_IS_MANAGED | 1u << FAKE_POINTER_IS_IPC_CAPABLE;
     pointer_facts facts;
     const bool is_host = ashlar_fake_is_host(ptr, 1);
-    cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
+    cu_result result = count > 0 && (attributes == NULL || data == NULL)
+                           ? CU_INVALID_VALUE
+                           : ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
     if (result != CU_SUCCESS) {
         return result;
     }
     const bool is_known = find_facts(ptr, is_host, &facts);
     for (unsigned int i = 0; i < count && result == CU_SUCCESS; i++) {
         const unsigned int bit = attributes[i] < 32 ? 1u << attributes[i] : 0;
+        if (data[i] == NULL) {
+            continue;
+        }
         if (is_known) {
             result = tell(&facts, data[i], attributes[i], ptr);
         } else {
@@ -170,7 +177,7 @@ cu_result ashlar_fake_ipc_get_mem_handle(void *handle, cu_ptr ptr) {
         return result;
     }
     const soft_reservation *found = reservation_over(ptr);
-    if (found == NULL || found->plain_device == NULL || is_of_pool) {
+    if (handle == NULL || found == NULL || found->plain_device == NULL || is_of_pool) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     const exported said = {.pid = (unsigned long long)getpid(),

@@ -215,6 +215,10 @@ CASE(what_is_free_counts_what_is_kept) {
     CHECK(cudaMemGetInfo(&while_used, &total) == cudaSuccess && before - while_used == 4 * MIB);
     CHECK(cudaFree(ptr) == cudaSuccess);
     CHECK(cudaMemGetInfo(&after, &total) == cudaSuccess && after == before && after <= total);
+    size_t alone = 0;
+    CHECK(cudaMemGetInfo(&alone, NULL) == cudaSuccess && alone == after);
+    CHECK(cudaMemGetInfo(NULL, &alone) == cudaSuccess && alone == total);
+    CHECK(cudaMemGetInfo(NULL, NULL) == cudaSuccess);
 }
 
 CASE(templates_take_pointers_of_any_type) {

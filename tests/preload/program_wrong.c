@@ -18,6 +18,7 @@ enum {
     VERSION = 12000,
     OLD_VERSION = 2000,
     PER_THREAD_STREAM = 2,
+    POINTER_RANGE_START = 11,
     POOL_REUSE = 1,
     POOL_THRESHOLD = 4,
     POOL_USED = 7,
@@ -78,6 +79,62 @@ static void take_rightly(cu_stream stream) {
     TRY(cuMemGetInfo_v2, (size_t *, size_t *), (&bytes, &total));
 }
 
+/* What a program does not want to know. The answers about a live block are the same as the
+ * driver's, where there is none. */
+static void leave_out(cu_stream stream) {
+    cu_ptr ptr = 0;
+    size_t bytes = 0, pitch = 0;
+    unsigned attributes[] = {POINTER_RANGE_START};
+    void *nowhere[] = {NULL}, *array = NULL;
+    TRY(cuMemAlloc_v2, (cu_ptr *, size_t), (&ptr, 1 << 20));
+    TRY(cuMemGetInfo_v2, (size_t *, size_t *), (NULL, &bytes));
+    TRY(cuMemGetInfo_v2, (size_t *, size_t *), (&bytes, NULL));
+    TRY(cuMemGetInfo_v2, (size_t *, size_t *), (NULL, NULL));
+    TRY(cuMemGetAddressRange_v2, (cu_ptr *, size_t *, cu_ptr), (NULL, NULL, ptr));
+    TRY(cuPointerGetAttribute, (void *, unsigned, cu_ptr), (NULL, POINTER_RANGE_START, ptr));
+    TRY(cuPointerGetAttributes, (unsigned, unsigned *, void **, cu_ptr), (0, NULL, NULL, ptr));
+    TRY(cuPointerGetAttributes, (unsigned, unsigned *, void **, cu_ptr), (1, NULL, nowhere, ptr));
+    TRY(cuPointerGetAttributes, (unsigned, unsigned *, void **, cu_ptr),
+        (1, attributes, NULL, ptr));
+    TRY(cuPointerGetAttributes, (unsigned, unsigned *, void **, cu_ptr),
+        (1, attributes, nowhere, ptr));
+    TRY(cuMemRetainAllocationHandle, (cu_mem_handle *, void *), (NULL, (void *)(uintptr_t)ptr));
+    TRY(cuIpcGetMemHandle, (void *, cu_ptr), (NULL, ptr));
+    TRY(cuMemFree_v2, (cu_ptr), (ptr));
+    TRY(cuMemAllocPitch_v2, (cu_ptr *, size_t *, size_t, size_t, unsigned),
+        (NULL, &pitch, 64, 4, 4));
+    TRY(cuMemAllocManaged, (cu_ptr *, size_t, unsigned), (NULL, 64, 1));
+    TRY(cuMemCreate, (cu_mem_handle *, size_t, const cu_mem_prop *, unsigned long long),
+        (NULL, 2 << 20, NULL, 0));
+    TRY(cuArrayCreate_v2, (void **, const void *), (NULL, NULL));
+    TRY(cuArray3DCreate_v2, (void **, const void *), (&array, NULL));
+    TRY(cuMipmappedArrayCreate, (void **, const void *, unsigned), (NULL, NULL, 1));
+    TRY(cuStreamCreateWithPriority, (cu_stream *, unsigned, int), (NULL, CU_STREAM_UNORDERED, 0));
+    TRY(cuStreamBeginCapture_v2, (cu_stream, unsigned), (stream, 0));
+    TRY(cuStreamEndCapture, (cu_stream, cu_graph *), (stream, NULL));
+    TRY(cuStreamEndCapture, (cu_stream, cu_graph *), (stream, (cu_graph *)&array));
+}
+
+/* The same of contexts and pools. */
+static void leave_out_more(cu_device device, void *pool) {
+    cu_ptr ptr = 0;
+    unsigned long long value = 0;
+    void *address = NULL;
+    TRY(cuCtxCreate_v2, (cu_context *, unsigned, cu_device), (NULL, 0, device));
+    TRY(cuMemAllocFromPoolAsync, (cu_ptr *, size_t, void *, cu_stream), (NULL, 64, pool, NULL));
+    TRY(cuMemSetMemPool, (cu_mem_location *, unsigned, void *), (NULL, CU_ALLOCATION_PINNED, pool));
+    TRY(cuMemPoolGetAttribute, (void *, unsigned, void *), (NULL, POOL_USED, &value));
+    TRY(cuMemPoolGetAttribute, (void *, unsigned, void *), (pool, POOL_USED, NULL));
+    TRY(cuMemPoolSetAttribute, (void *, unsigned, void *), (NULL, POOL_THRESHOLD, &value));
+    TRY(cuMemPoolSetAttribute, (void *, unsigned, void *), (pool, POOL_THRESHOLD, NULL));
+    TRY(cuGetProcAddress_v2, (const char *, void **, int, unsigned long long, unsigned *),
+        ("cuMemAlloc", &address, VERSION, 0, NULL));
+    TRY(cuGetProcAddress_v2, (const char *, void **, int, unsigned long long, unsigned *),
+        ("cuNobodysCall", &address, VERSION, 0, NULL));
+    TRY(cuMemAlloc_v2, (cu_ptr *, size_t), (&ptr, 64));
+    TRY(cuMemFree_v2, (cu_ptr), (ptr));
+}
+
 /* Functions that are not there, for versions that had none. */
 static void find_wrongly(void) {
     void *address = NULL;
@@ -107,6 +164,7 @@ static void use_streams(void) {
     take_wrongly(stream);
     give_wrongly(stream);
     take_rightly(stream);
+    leave_out(stream);
     TRY(cuStreamEndCapture, (cu_stream, cu_graph *), (stream, &graph));
     TRY(cuStreamBeginCapture_v2, (cu_stream, unsigned), (NULL, 0));
     TRY(cuStreamDestroy_v2, (cu_stream), (stream));
@@ -161,6 +219,7 @@ static void use_pools(cu_device device) {
         (&here, CU_ALLOCATION_PINNED, pool));
     TRY(cuMemSetMemPool, (cu_mem_location *, unsigned, void *),
         (&nowhere, CU_ALLOCATION_PINNED, pool));
+    leave_out_more(device, pool);
     TRY(cuCtxSynchronize, (void), ());
 }
 
