@@ -2,6 +2,7 @@
  * the costs of the items in its way. */
 #include "allocator/pack/pack_window.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -87,7 +88,10 @@ static void try_offset(slide *s, size_t offset) {
         s->begun_cost += w->begins[s->begun].cost;
     }
     ASHLAR_CHECK3(s->ended <= s->begun);
-    const double cost = s->begun == s->ended ? 0 : s->begun_cost - s->ended_cost;
+    /* Beside large costs the sums lose small ones, and are then equal, or even the wrong way round.
+     * What is in the way must cost something all the same, else it would not be taken out. */
+    const double left = s->begun_cost - s->ended_cost;
+    const double cost = s->begun == s->ended ? 0 : left > 0 ? left : DBL_MIN;
     if (cost < s->least) {
         s->least = cost;
         s->best = offset;

@@ -79,6 +79,20 @@ CASE(no_offset_is_cheaper) {
     CHECK(free_count > 1000 && costly > 1000 && impossible > 100);
 }
 
+/* An item of 1 byte in the way, above one whose cost is so large that 1 is lost in the sum. */
+CASE(what_is_in_the_way_costs_something_beside_the_largest_costs) {
+    const double most = 0x1p60;
+    size_t offset = 0;
+    gaps[0] = (ashlar_pack_gap){8, 16};
+    begins[0] = (ashlar_pack_mark){0, most};
+    begins[1] = (ashlar_pack_mark){8, 1};
+    ends[0] = (ashlar_pack_mark){8, most};
+    ends[1] = (ashlar_pack_mark){16, 1};
+    window = (ashlar_pack_window){begins, ends, scratch, 2, gaps, 1, 8, 16};
+    CHECK(ashlar__pack_window_cheapest(&window, &offset) > 0);
+    CHECK_ZU(offset, 8);
+}
+
 static int compare_marks(const void *a, const void *b) {
     const size_t x = ((const ashlar_pack_mark *)a)->at, y = ((const ashlar_pack_mark *)b)->at;
     return (x > y) - (x < y);
