@@ -9,6 +9,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/device/device_impl.h"
+#include "allocator/soft/soft.h"
 
 typedef struct launch {
     struct launch *next; /* of the same graph */
@@ -39,6 +40,27 @@ static void run_launch(void *user_data) {
 
 static ashlar_status queue_launch(ashlar_device *device, ashlar_stream stream, launch *queued) {
     ASHLAR_IN_CONTEXT(device, "cuLaunchHostFunc", launch_host_func, (stream, run_launch, queued));
+}
+
+ashlar_status ashlar__check_operands(const ashlar_device *device, const char *call,
+                                     const ashlar_operand *operands) {
+    const int ordinal = device->info.ordinal;
+    for (const ashlar_operand *o = operands; o->name != NULL; o++) {
+        ASHLAR_FAIL_IF(o->ptr == NULL && o->is_needed, ASHLAR_EINVAL, "%s: %s is NULL", call,
+                       o->name);
+        ASHLAR_FAIL_IF(device->info.kind == ASHLAR_DEVICE_SOFT && o->ptr != NULL && o->bytes > 0 &&
+                           !ashlar__soft_is_for_work(ordinal, o->ptr, o->bytes, call, o->name),
+                       ASHLAR_EINVAL, "%s: %s, %zu bytes at %p, is not memory of device soft:%d",
+                       call, o->name, o->bytes, o->ptr, ordinal);
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__check_host_array(const char *call, const char *name, const void *ptr,
+                                       size_t bytes) {
+    ASHLAR_FAIL_IF(ptr != NULL && bytes > 0 && !ashlar__soft_is_for_host(ptr, bytes, call, name),
+                   ASHLAR_EINVAL, "%s: %s is in device memory; the host reads it", call, name);
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar_launch(ashlar_device *device, ashlar_stream stream, void (*fn)(void *),

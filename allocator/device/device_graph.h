@@ -17,6 +17,38 @@
 
 #include <ashlar/device.h>
 
+#include "allocator/base/checked.h"
+
+/* ---- launches ---- */
+
+/* Memory that a launch reads or writes, by its name for the program. */
+typedef struct ashlar_operand {
+    const char *name; /* NULL: the end of a list */
+    const void *ptr;  /* NULL: not given */
+    size_t bytes;     /* 0: not used; SIZE_MAX: more than can be addressed */
+    bool is_needed;   /* NULL is refused, on every device */
+} ashlar_operand;
+
+/* The bytes of `rows` rows of `width` items, for an operand. */
+static inline size_t ashlar__operand_bytes(size_t rows, size_t width, size_t item) {
+    size_t bytes;
+    return ashlar__mul(rows, width, &bytes) && ashlar__mul(bytes, item, &bytes) ? bytes : SIZE_MAX;
+}
+
+/* Check what a software device's CPU would not notice, and a GPU would: that operands are memory of
+ * the device (page-locked host memory is, too), and that what the host reads is host memory. A CUDA
+ * device reports it itself. Whoever calls ashlar_launch() with pointers of others passes them here.
+ *
+ * call   the program's, for the detail
+ * Errors: ASHLAR_EINVAL; with strict=on the process ends. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__check_operands(const ashlar_device *device,
+                                                       const char *call,
+                                                       const ashlar_operand *operands);
+ASHLAR_MUST_CHECK ashlar_status ashlar__check_host_array(const char *call, const char *name,
+                                                         const void *ptr, size_t bytes);
+
+/* ---- graphs ---- */
+
 typedef struct ashlar_graph ashlar_graph;
 
 /* Begin a graph. One at a time in a thread.

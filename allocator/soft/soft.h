@@ -67,6 +67,8 @@
  *   - a call that invalidates a capture begun by another thread
  *   - the end of a stream that is being captured
  *   - a call of the device inside a host function
+ *   - a launch that is given memory which is not the device's, or an array for the host that is
+ *     (ashlar__check_operands(), ashlar__check_host_array())
  * A mistake for which CUDA documents an error stays an error: a free of a pointer that is no
  * allocation, a dead context.
  */
@@ -165,6 +167,22 @@ void ashlar__soft_host_work(uint64_t ns);
 void ashlar__soft_host_until(uint64_t ns);
 uint64_t ashlar__soft_host_ns(void);
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_stream_ns(cu_stream stream, uint64_t *ns);
+
+/*
+ * Which memory work and the host may touch. With strict=on the process ends if the answer is no, by
+ * a line that names the memory as `call: name`.
+ *
+ * ashlar__soft_is_for_work: all of it is mapped device memory that device `ordinal` has access to,
+ *     or page-locked host memory, which CUDA devices can read and write, too.
+ * ashlar__soft_is_for_host: none of it is in a range of device addresses.
+ *
+ * bytes   1 ..; more than can be addressed is never for work
+ *
+ * Threads: any.  Cost: a search among ranges; then a look at each mapping.
+ */
+bool ashlar__soft_is_for_work(int ordinal, const void *ptr, size_t bytes, const char *call,
+                              const char *name);
+bool ashlar__soft_is_for_host(const void *ptr, size_t bytes, const char *call, const char *name);
 
 /* A device's counters since ashlar__soft_configure(). The first five need time=on. */
 typedef struct soft_figures {

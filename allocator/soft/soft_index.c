@@ -129,6 +129,12 @@ void *ashlar__soft_ranges_over(const soft_ranges *ranges, uintptr_t address, siz
     return bytes <= end_of(range) - address ? ranges->items[idx] : NULL;
 }
 
+bool ashlar__soft_ranges_touch(const soft_ranges *ranges, uintptr_t address, size_t bytes) {
+    const size_t idx = find_after(ranges, address);
+    return idx < ranges->count &&
+           (ranges->items[idx]->base <= address || ranges->items[idx]->base - address < bytes);
+}
+
 bool ashlar__soft_ranges_insert(soft_ranges *ranges, soft_range *item) {
     ASHLAR_CHECK2(end_of(item) > item->base); /* not empty, and does not wrap */
     soft_range **grown =

@@ -61,6 +61,8 @@ typedef struct soft_ranges {
 void *ashlar__soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_t *idx);
 /* The range that holds all of [address, address + bytes), bytes > 0; NULL if none does. */
 void *ashlar__soft_ranges_over(const soft_ranges *ranges, uintptr_t address, size_t bytes);
+/* Whether a range holds any byte of [address, address + bytes). */
+bool ashlar__soft_ranges_touch(const soft_ranges *ranges, uintptr_t address, size_t bytes);
 bool ashlar__soft_ranges_insert(soft_ranges *ranges, soft_range *item);
 void ashlar__soft_ranges_remove(soft_ranges *ranges, size_t idx, size_t count);
 void ashlar__soft_ranges_clear(soft_ranges *ranges); /* frees the array, not the items */

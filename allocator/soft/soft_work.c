@@ -5,6 +5,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
+#include "allocator/soft/soft.h"
 
 /* End a call: queue *model or, on a capturing stream, make it a node of the graph; it must then own
  * nothing. */
@@ -22,6 +23,41 @@ cu_result ashlar__soft_launch_host_func(cu_stream stream, cu_host_fn fn, void *u
     }
     const soft_op op = {.kind = SOFT_OP_HOST_FN, .fn = fn, .user_data = user_data};
     return leave_with_work(found, &op);
+}
+
+/* ---- what launches are given ---- */
+
+bool ashlar__soft_is_for_work(int ordinal, const void *ptr, size_t bytes, const char *call,
+                              const char *name) {
+    const uintptr_t base = (uintptr_t)ptr;
+    ashlar__lock_acquire(&ashlar__soft_state.lock);
+    const soft_device *device = ashlar__soft_device_at(ordinal);
+    const bool is_so = device != NULL && (ashlar__soft_may_access(device, base, bytes) ||
+                                          ashlar__soft_ranges_over(&ashlar__soft_state.host_blocks,
+                                                                   base, bytes) != NULL);
+    if (!is_so) {
+        ashlar__soft_call = ASHLAR_DRIVER_FN_launch_host_func;
+        (void)ashlar__soft_undefined(CU_SUCCESS,
+                                     "%s: %s, %zu bytes at %p, is not memory of the device", call,
+                                     name, bytes, ptr);
+    }
+    ashlar__lock_release(&ashlar__soft_state.lock);
+    return is_so;
+}
+
+bool ashlar__soft_is_for_host(const void *ptr, size_t bytes, const char *call, const char *name) {
+    ashlar__lock_acquire(&ashlar__soft_state.lock);
+    const bool is_so =
+        !ashlar__soft_ranges_touch(&ashlar__soft_state.reservations, (uintptr_t)ptr, bytes);
+    if (!is_so) {
+        ashlar__soft_call = ASHLAR_DRIVER_FN_launch_host_func;
+        (void)ashlar__soft_undefined(CU_SUCCESS,
+                                     "%s: %s, %zu bytes at %p, is device memory, but the host "
+                                     "reads it",
+                                     call, name, bytes, ptr);
+    }
+    ashlar__lock_release(&ashlar__soft_state.lock);
+    return is_so;
 }
 
 /* ---- copies ---- */

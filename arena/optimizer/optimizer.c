@@ -10,6 +10,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/sized.h"
+#include "allocator/device/device_graph.h"
 #include "arena/optimizer/optimizer_impl.h"
 #include "arena/compute/instruction_set.h"
 #include "arena/compute/workers.h"
@@ -60,19 +61,21 @@ static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_con
     return ashlar__instruction_set_check();
 }
 
+/* No sum can overflow: the table takes as much host memory already, and a chunk's elements take
+ * more than its partial sum. */
+static size_t block_bytes(const ashlar_optimizer *o) {
+    return sizeof *o->scalars + o->table.count * sizeof *o->runs +
+           o->table.chunk_count * sizeof *o->partials;
+}
+
 static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
-    /* No sum can overflow: the table takes as much host memory already, and a chunk's elements take
-     * more than its partial sum. */
-    const size_t run_bytes = o->table.count * sizeof *o->runs;
-    const size_t bytes =
-        sizeof *o->scalars + run_bytes + o->table.chunk_count * sizeof *o->partials;
     void *block = NULL;
-    const ashlar_status status = ashlar_alloc_tagged(ashlar_arena_allocator(o->arena), bytes,
-                                                     ASHLAR_TAG_MOMENTS, stream, &block);
+    const ashlar_status status = ashlar_alloc_tagged(
+        ashlar_arena_allocator(o->arena), block_bytes(o), ASHLAR_TAG_MOMENTS, stream, &block);
     if (status == ASHLAR_OK) {
         o->scalars = block;
         o->runs = (ashlar_optimizer_run *)(void *)((char *)block + sizeof *o->scalars);
-        o->partials = (double *)(void *)((char *)o->runs + run_bytes);
+        o->partials = (double *)(void *)(o->runs + o->table.count);
         ASHLAR_CHECK2((uintptr_t)o->runs % _Alignof(ashlar_optimizer_run) == 0);
         ASHLAR_CHECK2((uintptr_t)o->partials % _Alignof(double) == 0);
     }
@@ -190,9 +193,20 @@ static ashlar_optimizer_job begin_job(const ashlar_optimizer *o, unsigned passes
 static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_job *job,
                             ashlar_stream stream) {
     ASHLAR_CHECK2(job->first_chunk <= job->end_chunk && job->end_chunk <= o->table.chunk_count);
-    return o->cuda != NULL
-               ? ashlar__optimizer_cuda_run(o->cuda, job, stream)
-               : ashlar_launch(o->device, stream, ashlar__optimizer_cpu_run, job, sizeof *job);
+    if (o->cuda != NULL) {
+        return ashlar__optimizer_cuda_run(o->cuda, job, stream);
+    }
+    ashlar_operand operands[ASHLAR_REGION_COUNT + 3] = {
+        {"scalars", o->scalars, block_bytes(o), true},
+        {"rate_at", job->rate_at, sizeof *job->rate_at, false}};
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const ashlar_region region = (ashlar_region)i;
+        operands[i + 2] =
+            (ashlar_operand){ashlar_region_text(region), ashlar_arena_region(o->arena, region),
+                             ashlar_arena_region_bytes(o->arena, region), false};
+    }
+    ASHLAR_TRY(ashlar__check_operands(o->device, "ashlar_optimizer_step", operands));
+    return ashlar_launch(o->device, stream, ashlar__optimizer_cpu_run, job, sizeof *job);
 }
 
 /*

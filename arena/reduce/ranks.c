@@ -11,6 +11,7 @@
 #include "allocator/base/host.h"
 #include "allocator/base/parse.h"
 #include "allocator/base/random.h"
+#include "allocator/device/device_graph.h"
 #include "arena/reduce/ranks_team.h"
 
 enum { DEFAULT_TIMEOUT_MS = 120000, LAST_WORDS_NS = 200000000 };
@@ -206,6 +207,11 @@ void ashlar__ranks_number(ashlar_ranks *r, ashlar_ranks_call *call) {
 }
 
 static ashlar_status queue(ashlar_ranks *r, ashlar_ranks_call call, ashlar_stream stream) {
+    const ashlar_operand operands[] = {
+        {"data", call.data, ashlar__operand_bytes(call.elements, 1, ashlar_dtype_bytes(call.dtype)),
+         false},
+        {0}};
+    ASHLAR_TRY(ashlar__check_operands(r->device, "a collective", operands));
     ashlar__ranks_number(r, &call);
     if (r->nccl != NULL) {
         return ashlar__ranks_nccl_queue(&call, stream);

@@ -2,6 +2,7 @@
 #include "arena/reduce/sum.h"
 
 #include "allocator/base/error.h"
+#include "allocator/device/device_graph.h"
 #include "arena/compute/convert.h"
 #include "arena/compute/workers.h"
 
@@ -76,6 +77,10 @@ static void run_add(void *args) {
 ashlar_status ashlar__sum_queue_add(ashlar_device *device, ashlar_dtype dtype, void *to,
                                     const void *from, size_t count, ashlar_stream stream) {
     const work w = {dtype, to, from, count};
+    const size_t bytes = ashlar__operand_bytes(count, 1, ashlar_dtype_bytes(dtype));
+    ASHLAR_TRY(ashlar__check_operands(
+        device, "a sum",
+        (const ashlar_operand[]){{"to", to, bytes, true}, {"from", from, bytes, true}, {0}}));
     return ashlar_launch(device, stream, run_add, &w, sizeof w);
 }
 

@@ -68,8 +68,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ops_set_work(ashlar_ops *ops, 
  *
  *   Stream:  queued on `stream`; the host does not wait. They may be captured.
  *   Threads: any.
- *   Errors:  ASHLAR_EINVAL (a size of 0; a buffer that the call needs is NULL: the detail names
- *            it), ASHLAR_EOVERFLOW (too large for cuBLAS), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. Nothing
+ *   Errors:  ASHLAR_EINVAL (a size of 0; a buffer that the call needs is NULL or, on a software
+ *            device, one that is neither device memory nor page-locked: the detail names it),
+ *            ASHLAR_EOVERFLOW (too large for cuBLAS), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM. Nothing
  *            is queued then, except that on a CUDA device the first parts of an operation may be.
  *   Results: the same arguments give the same bits: sums run in a fixed order. */
 
@@ -275,7 +276,8 @@ ASHLAR_API void ashlar_sampler_destroy(ashlar_sampler *sampler); /* NULL is allo
  *          whose part contains `number` is drawn
  *
  * Threads: one at a time per sampler.
- * Errors:  ASHLAR_EINVAL (number, dtype), ASHLAR_EFORMAT (a logit is not finite): *out unchanged.
+ * Errors:  ASHLAR_EINVAL (number, dtype, logits in a software device's memory), ASHLAR_EFORMAT (a
+ *          logit is not finite): *out unchanged.
  * Cost:    O(V); with top_k or top_p a sort. Takes no memory. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_draw(ashlar_sampler *sampler,
                                                                ashlar_dtype dtype,

@@ -98,10 +98,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_network_init(ashlar_network *n
  *   predict   forward only: outputs, without dropout
  *
  * Stream: queued; buffers are taken for `stream`, and given back before the call returns.
- * Errors: ASHLAR_EINVAL (steps, batch, a length outside 1..T, a buffer that is NULL: the detail
- *         names it; step: the arena has no gradients), ASHLAR_EOVERFLOW, and those of
- *         ashlar_alloc(), ashlar_rnn_forward() and the operations of model.h. Some gradients may
- *         have been written then. */
+ * Errors: ASHLAR_EINVAL (steps, batch, a length outside 1..T, a buffer that is NULL or, on a
+ *         software device, in the wrong memory: the detail names it; step: the arena has no
+ *         gradients), ASHLAR_EOVERFLOW, and those of ashlar_alloc(), ashlar_rnn_forward() and the
+ *         operations of model.h. Some gradients may have been written then. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_network_step_sized(ashlar_network *network, const ashlar_network_batch *batch,
                           size_t batch_bytes, ashlar_stream stream);

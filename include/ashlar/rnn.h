@@ -162,7 +162,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rn
  *           In use until the queued work has run
  *
  * Stream: queued.  Threads: any.  Ownership: the caller's; nothing keeps it.
- * Errors: ASHLAR_EINVAL (weights or prepared NULL), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+ * Errors: ASHLAR_EINVAL (weights or prepared NULL, or not memory of a software device),
+ *         ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 ASHLAR_API size_t ashlar_rnn_prepared_bytes(const ashlar_rnn *rnn);
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_prepare(const ashlar_rnn *rnn,
                                                               const void *weights, void *prepared,
@@ -173,11 +174,13 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_prepare(const ashlar_rnn *
  * Stream: queued. With cuDNN and dropout, neither the first training forward nor any with
  *         dropout_restarts may be captured.
  * Threads: any.
- * Errors: ASHLAR_EINVAL (steps, batch, a length outside 1..T, a missing buffer), ASHLAR_EOVERFLOW
- *         (steps, batch), ASHLAR_ENOTSUP (lengths that a persistent algorithm or chunks do
- *         not take), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; with cuDNN also ASHLAR_ENOTSUP (sizes that
- *         the algorithm does not support), ASHLAR_ENOMEM. On failure no output is written, except
- *         that dx may be filled with zeros, and that some chunks of a long pass may have run. */
+ * Errors: ASHLAR_EINVAL (steps, batch, a length outside 1..T, a missing buffer; on a software
+ *         device also a buffer that is neither device memory nor page-locked, and lengths in device
+ *         memory: the detail names it), ASHLAR_EOVERFLOW (steps, batch), ASHLAR_ENOTSUP (lengths
+ *         that a persistent algorithm or chunks do not take), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; with
+ *         cuDNN also ASHLAR_ENOTSUP (sizes that the algorithm does not support), ASHLAR_ENOMEM. On
+ *         failure no output is written, except that dx may be filled with zeros, and that some
+ *         chunks of a long pass may have run. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_forward_sized(
     const ashlar_rnn *rnn, const ashlar_rnn_batch *batch, size_t batch_bytes,
     const ashlar_rnn_buffers *buffers, size_t buffers_bytes, ashlar_stream stream);

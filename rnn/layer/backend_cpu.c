@@ -5,6 +5,7 @@
 
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
+#include "allocator/device/device_graph.h"
 #include "arena/compute/instruction_set.h"
 #include "arena/compute/workers.h"
 #include "rnn/layer/rnn_prepared.h"
@@ -37,6 +38,60 @@ static ashlar_status check(const ashlar_rnn_layout *layout) {
     return ashlar__instruction_set_check();
 }
 
+/* Check the buffers that a pass uses. */
+static ashlar_status check_buffers(const ashlar_rnn *rnn, ashlar_rnn_pass pass, const call *c) {
+    const ashlar_rnn_layout *l = &rnn->layout;
+    const ashlar_rnn_buffers *b = &c->args.b;
+    const size_t item = ashlar_dtype_bytes(l->config.dtype), B = c->args.batch;
+    const size_t rows = ashlar__operand_bytes(c->args.steps, B, item);
+    const size_t x = ashlar__operand_bytes(rows, l->config.input, 1);
+    const size_t y = ashlar__operand_bytes(rows, l->output, 1);
+    const size_t h = ashlar__operand_bytes(l->pseudo_layers * l->state, B, item);
+    const size_t cell = l->config.cell != ASHLAR_RNN_LSTM
+                            ? 0
+                            : ashlar__operand_bytes(l->pseudo_layers * l->config.hidden, B, item);
+    const size_t weights = l->elements * item;
+    size_t reserve, work;
+    ASHLAR_TRY(ashlar__rnn_cpu_sizes(l, c->args.steps, B, b->reserve != NULL, &reserve, &work));
+#define GIVEN(field, bytes) \
+    { #field, b->field, bytes, false }
+#define OF_ALL                                                         \
+    GIVEN(reserve, reserve), GIVEN(work, work),                        \
+        {"lengths", c->varying.lengths, B * sizeof(int32_t), false}, { \
+        "seed", c->varying.seed, sizeof *c->varying.seed, false        \
+    }
+    switch (pass) {
+    case ASHLAR_RNN_FORWARD:
+        return ashlar__check_operands(
+            rnn->device, "ashlar_rnn_forward",
+            (const ashlar_operand[]){OF_ALL,
+                                     GIVEN(x, x),
+                                     GIVEN(hx, h),
+                                     GIVEN(cx, cell),
+                                     GIVEN(weights, weights),
+                                     GIVEN(y, y),
+                                     GIVEN(hy, h),
+                                     GIVEN(cy, cell),
+                                     GIVEN(prepared, ashlar__rnn_prepared_bytes(l, false)),
+                                     {0}});
+    case ASHLAR_RNN_BACKWARD_DATA:
+        return ashlar__check_operands(rnn->device, "ashlar_rnn_backward_data",
+                                      (const ashlar_operand[]){OF_ALL,
+                                                               GIVEN(weights, weights),
+                                                               GIVEN(dy, y),
+                                                               GIVEN(dhy, h),
+                                                               GIVEN(dcy, cell),
+                                                               GIVEN(dx, x),
+                                                               GIVEN(dhx, h),
+                                                               GIVEN(dcx, cell),
+                                                               {0}});
+    default:
+        return ashlar__check_operands(
+            rnn->device, "ashlar_rnn_backward_weights",
+            (const ashlar_operand[]){OF_ALL, GIVEN(x, x), GIVEN(dweights, weights), {0}});
+    }
+}
+
 /* Queue a pass, or one layer's part of backward_weights; see ashlar_rnn_cpu_args. */
 static ashlar_status queue_part(const ashlar_rnn *rnn, ashlar_rnn_pass pass, size_t only_layer,
                                 const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
@@ -63,7 +118,8 @@ static ashlar_status queue_part(const ashlar_rnn *rnn, ashlar_rnn_pass pass, siz
     if (count > 0) {
         memcpy(c->lengths, batch->lengths, lengths_bytes);
     }
-    const ashlar_status status = ashlar_launch(rnn->device, stream, run_call, c, bytes);
+    ashlar_status status = check_buffers(rnn, pass, c);
+    ASHLAR_THEN(status, ashlar_launch(rnn->device, stream, run_call, c, bytes));
     ashlar__host_free(c);
     return status;
 }
@@ -112,6 +168,12 @@ static ashlar_status prepare(const ashlar_rnn *rnn, const void *weights, void *p
     const prepare_call c = {.run = ashlar__rnn_prepare_of(rnn->layout.config.dtype),
                             .layout = rnn->layout,
                             .args = {.weights = weights, .prepared = prepared}};
+    const ashlar_operand operands[] = {
+        {"weights", weights, rnn->layout.elements * ashlar_dtype_bytes(rnn->layout.config.dtype),
+         true},
+        {"prepared", prepared, prepared_bytes(rnn), true},
+        {0}};
+    ASHLAR_TRY(ashlar__check_operands(rnn->device, "ashlar_rnn_prepare", operands));
     return ashlar_launch(rnn->device, stream, run_prepare, &c, sizeof c);
 }
 

@@ -5,6 +5,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "allocator/base/sized.h"
+#include "allocator/device/device_graph.h"
 #include "rnn/layer/ops.h"
 
 struct ashlar_network {
@@ -345,26 +346,37 @@ static ashlar_status queue_backward(const call *c) {
     return ashlar_embedding_backward(c->n->ops, &args, c->stream);
 }
 
+static ashlar_status check_buffers(const call *c, const char *name) {
+    const ashlar_network_batch *b = &c->batch;
+    const bool has_tokens = c->n->config.classes > 0;
+    const bool has_classes = c->n->config.loss == ASHLAR_NETWORK_CROSS_ENTROPY;
+    const size_t item = ashlar_dtype_bytes(c->layout->config.dtype);
+    const size_t positions = ashlar__operand_bytes(b->steps, b->batch, 1);
+    const size_t inputs = ashlar__operand_bytes(positions, has_tokens ? 1 : c->layout->config.input,
+                                                has_tokens ? sizeof(int32_t) : item);
+    const size_t rows = c->n->config.last_only != 0 ? b->batch : positions;
+    const size_t outputs = ashlar__operand_bytes(rows, c->n->config.outputs, item);
+    const size_t targets = has_classes ? ashlar__operand_bytes(rows, 1, sizeof(int32_t)) : outputs;
+    const ashlar_operand operands[] = {
+        {"inputs", b->inputs, inputs, true},
+        {"targets", b->targets, c->trains ? targets : 0, c->trains},
+        {"loss", b->loss, c->trains ? sizeof *b->loss : 0, c->trains},
+        {"scale", b->scale, c->trains ? sizeof *b->scale : 0, false},
+        {"outputs", b->outputs, outputs, !c->trains},
+        {0}};
+    ASHLAR_TRY(ashlar__check_operands(ashlar_allocator_device(c->n->allocator), name, operands));
+    return ashlar__check_host_array(name, "lengths", b->lengths,
+                                    ashlar__operand_bytes(b->batch, 1, sizeof *b->lengths));
+}
+
 static ashlar_status check_call(const call *c) {
-    const struct {
-        const char *name;
-        const void *buffer;
-        bool is_needed;
-    } needs[] = {{"inputs", c->batch.inputs, true},
-                 {"targets", c->batch.targets, c->trains},
-                 {"loss", c->batch.loss, c->trains},
-                 {"outputs", c->batch.outputs, !c->trains}};
-    const char *name = c->trains ? "step" : "predict";
+    const char *name = c->trains ? "ashlar_network_step" : "ashlar_network_predict";
     ASHLAR_FAIL_IF(c->batch.steps == 0 || c->batch.batch == 0, ASHLAR_EINVAL,
-                   "ashlar_network_%s: a batch of %zu sequences of %zu steps; each is at least 1",
-                   name, c->batch.batch, c->batch.steps);
-    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
-        ASHLAR_FAIL_IF(needs[i].is_needed && needs[i].buffer == NULL, ASHLAR_EINVAL,
-                       "ashlar_network_%s: the buffer %s is NULL", name, needs[i].name);
-    }
-    ASHLAR_FAIL_IF(c->batch.accumulates > 1, ASHLAR_EINVAL,
-                   "ashlar_network_%s: accumulates is %llu; it is 0 or 1", name,
-                   (unsigned long long)c->batch.accumulates);
+                   "%s: a batch of %zu sequences of %zu steps; each is at least 1", name,
+                   c->batch.batch, c->batch.steps);
+    ASHLAR_TRY(check_buffers(c, name));
+    ASHLAR_FAIL_IF(c->batch.accumulates > 1, ASHLAR_EINVAL, "%s: accumulates is %llu; it is 0 or 1",
+                   name, (unsigned long long)c->batch.accumulates);
     ASHLAR_FAIL_IF(c->trains && tensor(c, ASHLAR_REGION_GRADIENTS, c->n->stack) == NULL,
                    ASHLAR_EINVAL, "ashlar_network_step: the arena has no gradients");
     return ASHLAR_OK;

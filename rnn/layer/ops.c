@@ -4,6 +4,7 @@
 
 #include "allocator/base/host.h"
 #include "allocator/base/sized.h"
+#include "allocator/device/device_graph.h"
 #include "rnn/layer/ops_cpu.h"
 
 enum { WORK_ALIGN = 256 }; /* cuBLAS's */
@@ -104,65 +105,81 @@ size_t ashlar_loss_work_bytes(const ashlar_ops *ops, size_t positions) {
 
 /* ---- arguments ---- */
 
-/* A buffer that an operation needs, by the name of its field. */
-typedef struct need {
-    const char *name;
-    const void *buffer;
-} need;
+/* A buffer of an operation, [rows, width]; one that a condition makes needed is not used without.
+ */
+#define MAY(field, rows, width, item) \
+    { #field, args->field, ashlar__operand_bytes(rows, width, item), false }
+#define NEED_IF(condition, field, rows, width, item) \
+    { #field, args->field, (condition) ? ashlar__operand_bytes(rows, width, item) : 0, condition }
+#define NEED(field, rows, width, item) NEED_IF(true, field, rows, width, item)
+#define LENGTHS() MAY(lengths, args->batch, 1, sizeof(int32_t))
+#define LOSS(at)                                                                               \
+    NEED_IF(ashlar_loss_work_bytes(ops, at) > 0, work, 1, 1, ashlar_loss_work_bytes(ops, at)), \
+        MAY(scale, 1, 1, sizeof(double)), NEED(loss, 1, 1, sizeof(double)),                    \
+        MAY(losses, at, 1, sizeof(double))
 
-/* Check that no size is 0 (has_sizes says so) and that no buffer in `needs` is NULL. The list ends
- * with an entry that has no name. */
-static ashlar_status check(const char *op, bool has_sizes, const need *needs) {
-    ASHLAR_FAIL_IF(!has_sizes, ASHLAR_EINVAL, "ashlar_%s: a size is 0", op);
-    for (; needs->name != NULL; needs++) {
-        ASHLAR_FAIL_IF(needs->buffer == NULL, ASHLAR_EINVAL, "ashlar_%s: %s is NULL", op,
-                       needs->name);
-    }
-    return ASHLAR_OK;
+static size_t positions(size_t steps, size_t batch) {
+    return ashlar__operand_bytes(steps, batch, 1);
 }
-
-#define NEED(field) \
-    { #field, args->field }
-#define NEED_IF(condition, field) \
-    { #field, (condition) ? args->field : (const void *)args }
-#define NEEDS(...)     \
-    (const need[]) {   \
-        __VA_ARGS__, { \
-            NULL, NULL \
-        }              \
-    }
 
 static bool has_batch(size_t steps, size_t batch, size_t width) {
     return steps > 0 && batch > 0 && width > 0;
 }
 
+/* The bytes of rows that lie `stride` elements apart. */
+static size_t strided_bytes(size_t rows, size_t stride, size_t width, size_t item) {
+    const size_t before = ashlar__operand_bytes(rows - 1, stride, item);
+    size_t last, bytes;
+    return ashlar__mul(width, item, &last) && ashlar__add(before, last, &bytes) ? bytes : SIZE_MAX;
+}
+
+/* Check that no size is 0 (has_sizes says so), and the buffers. */
 #define DEFINE_CHECK(op, kind, has_sizes, ...)                                                 \
     static ashlar_status check_##op(const ashlar_ops *ops, const ashlar_##kind##_args *args) { \
-        (void)ops;                                                                             \
-        return check(#op, has_sizes, NEEDS(__VA_ARGS__));                                      \
+        const size_t item = ashlar_dtype_bytes(ops->dtype);                                    \
+        ASHLAR_FAIL_IF(!(has_sizes), ASHLAR_EINVAL, "ashlar_" #op ": a size is 0");            \
+        return ashlar__check_operands(ops->device, "ashlar_" #op,                              \
+                                      (const ashlar_operand[]){__VA_ARGS__, {0}});             \
     }
 
 DEFINE_CHECK(embedding_forward, embedding,
-             has_batch(args->steps, args->batch, args->width) && args->classes > 0, NEED(tokens),
-             NEED(table), NEED(out))
+             has_batch(args->steps, args->batch, args->width) && args->classes > 0, LENGTHS(),
+             NEED(tokens, args->steps, args->batch, sizeof(int32_t)),
+             NEED(table, args->classes, args->width, item),
+             NEED(out, positions(args->steps, args->batch), args->width, item))
 DEFINE_CHECK(embedding_backward, embedding,
-             has_batch(args->steps, args->batch, args->width) && args->classes > 0, NEED(tokens),
-             NEED(dout), NEED(dtable))
-DEFINE_CHECK(linear_forward, linear, has_batch(args->rows, args->in, args->out), NEED(x),
-             NEED(weight), NEED(y))
-DEFINE_CHECK(linear_backward, linear, has_batch(args->rows, args->in, args->out), NEED(dy),
-             NEED_IF(args->dx != NULL, weight), NEED_IF(args->dweight != NULL, x))
+             has_batch(args->steps, args->batch, args->width) && args->classes > 0, LENGTHS(),
+             NEED(tokens, args->steps, args->batch, sizeof(int32_t)),
+             NEED(dout, positions(args->steps, args->batch), args->width, item),
+             NEED(dtable, args->classes, args->width, item))
+DEFINE_CHECK(linear_forward, linear, has_batch(args->rows, args->in, args->out),
+             NEED(x, args->rows, args->in, item), NEED(weight, args->out, args->in, item),
+             MAY(bias, args->out, 1, item), NEED(y, args->rows, args->out, item))
+DEFINE_CHECK(linear_backward, linear, has_batch(args->rows, args->in, args->out),
+             NEED(dy, args->rows, args->out, item),
+             NEED_IF(args->dx != NULL, weight, args->out, args->in, item),
+             NEED_IF(args->dweight != NULL, x, args->rows, args->in, item),
+             MAY(dx, args->rows, args->in, item), MAY(dweight, args->out, args->in, item),
+             MAY(dbias, args->out, 1, item))
 DEFINE_CHECK(cross_entropy, cross_entropy, has_batch(args->steps, args->batch, args->classes),
-             NEED(logits), NEED(targets), NEED(loss),
-             NEED_IF(ashlar_loss_work_bytes(ops, args->steps * args->batch) > 0, work))
+             LENGTHS(), NEED(logits, positions(args->steps, args->batch), args->classes, item),
+             NEED(targets, args->steps, args->batch, sizeof(int32_t)),
+             MAY(weight_at, 1, 1, sizeof(double)),
+             MAY(dlogits, positions(args->steps, args->batch), args->classes, item),
+             LOSS(positions(args->steps, args->batch)))
 DEFINE_CHECK(squared_error, squared_error, has_batch(args->steps, args->batch, args->width),
-             NEED(outputs), NEED(targets), NEED(loss),
-             NEED_IF(ashlar_loss_work_bytes(ops, args->steps * args->batch) > 0, work))
+             LENGTHS(), NEED(outputs, positions(args->steps, args->batch), args->width, item),
+             NEED(targets, positions(args->steps, args->batch), args->width, item),
+             MAY(doutputs, positions(args->steps, args->batch), args->width, item),
+             LOSS(positions(args->steps, args->batch)))
 DEFINE_CHECK(copy_columns, columns,
              args->rows > 0 && args->width > 0 && args->from_stride >= args->width &&
                  args->to_stride >= args->width,
-             NEED(from), NEED(to))
-DEFINE_CHECK(argmax, argmax, args->rows > 0 && args->classes > 0, NEED(logits), NEED(labels))
+             NEED(from, 1, 1, strided_bytes(args->rows, args->from_stride, args->width, item)),
+             NEED(to, 1, 1, strided_bytes(args->rows, args->to_stride, args->width, item)))
+DEFINE_CHECK(argmax, argmax, args->rows > 0 && args->classes > 0,
+             NEED(logits, args->rows, args->classes, item),
+             NEED(labels, args->rows, 1, sizeof(int32_t)))
 
 #define DEFINE_OP(op, kind)                                                                     \
     ashlar_status ashlar_##op##_sized(const ashlar_ops *ops, const ashlar_##kind##_args *given, \

@@ -3,6 +3,7 @@
 
 #include "allocator/base/host.h"
 #include "allocator/base/sized.h"
+#include "allocator/device/device_graph.h"
 #include "rnn/layer/rnn_chunks.h"
 #include "rnn/layer/rnn_final.h"
 
@@ -72,11 +73,15 @@ ashlar_status ashlar_rnn_prepare(const ashlar_rnn *rnn, const void *weights, voi
     return rnn->backend->prepare(rnn, weights, prepared, stream);
 }
 
-static ashlar_status check_batch(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch) {
+static ashlar_status check_batch(const ashlar_rnn *rnn, const char *name,
+                                 const ashlar_rnn_batch *batch) {
     ASHLAR_FAIL_IF(
         batch->steps == 0 || batch->batch == 0 || batch->lengths == NULL, ASHLAR_EINVAL,
         "rnn: a batch of %zu sequences of %zu steps; each is at least 1, and lengths are given",
         batch->batch, batch->steps);
+    ASHLAR_TRY(
+        ashlar__check_host_array(name, "lengths", batch->lengths,
+                                 ashlar__operand_bytes(batch->batch, 1, sizeof *batch->lengths)));
     for (size_t b = 0; b < batch->batch; b++) {
         ASHLAR_FAIL_IF(batch->lengths[b] < 1 || (size_t)batch->lengths[b] > batch->steps,
                        ASHLAR_EINVAL, "rnn: lengths[%zu] is %d; it must be 1 to %zu", b,
@@ -131,7 +136,7 @@ static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass, const
                    "%s: with padding_is_free the final states are not known; leave hy, cy, dhy and "
                    "dcy NULL",
                    names[pass]);
-    ASHLAR_TRY(check_batch(rnn, &c->batch));
+    ASHLAR_TRY(check_batch(rnn, names[pass], &c->batch));
     /* If the sizes cannot be computed, no buffers can be right. */
     ASHLAR_TRY(ashlar_rnn_sizes(rnn, c->batch.steps, c->batch.batch, training, &reserve_bytes,
                                 &work_bytes));

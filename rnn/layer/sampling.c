@@ -7,6 +7,7 @@
 
 #include "allocator/base/host.h"
 #include "allocator/base/sized.h"
+#include "allocator/device/device_graph.h"
 #include "arena/compute/convert.h"
 #include "rnn/layer/ops_cpu.h"
 
@@ -182,8 +183,8 @@ void ashlar_sampler_destroy(ashlar_sampler *sampler) {
     }
 }
 
-ashlar_status ashlar_sampler_draw(ashlar_sampler *sampler, ashlar_dtype dtype, const void *logits,
-                                  double number, int32_t *out) {
+ashlar_status ashlar__sampler_draw_anywhere(ashlar_sampler *sampler, ashlar_dtype dtype,
+                                            const void *logits, double number, int32_t *out) {
     ashlar_sampling *c = &sampler->sampling;
     ASHLAR_FAIL_IF((unsigned)dtype >= ASHLAR_DTYPE_COUNT, ASHLAR_EINVAL, "sampler: %d is no type",
                    (int)dtype);
@@ -191,4 +192,12 @@ ashlar_status ashlar_sampler_draw(ashlar_sampler *sampler, ashlar_dtype dtype, c
                    "sampler: the number is %g; it must be at least 0 and below 1", number);
     ashlar__convert(ASHLAR_F32, c->logits, dtype, logits, c->classes);
     return ashlar__sampling_draw(c, number, out);
+}
+
+ashlar_status ashlar_sampler_draw(ashlar_sampler *sampler, ashlar_dtype dtype, const void *logits,
+                                  double number, int32_t *out) {
+    ASHLAR_TRY(
+        ashlar__check_host_array("ashlar_sampler_draw", "logits", logits,
+                                 sampler->sampling.classes)); /* a byte each: enough to tell */
+    return ashlar__sampler_draw_anywhere(sampler, dtype, logits, number, out);
 }

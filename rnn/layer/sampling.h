@@ -29,4 +29,11 @@ void ashlar__sampling_finish(ashlar_sampling *sampling); /* a zeroed struct is a
 ASHLAR_MUST_CHECK ashlar_status ashlar__sampling_draw(ashlar_sampling *sampling, double number,
                                                       int32_t *symbol);
 
+/* ashlar_sampler_draw(), also from logits in the memory of a software device, once they are there.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__sampler_draw_anywhere(ashlar_sampler *sampler,
+                                                              ashlar_dtype dtype,
+                                                              const void *logits, double number,
+                                                              int32_t *out);
+
 #endif /* ASHLAR_SAMPLING_H */

@@ -7,9 +7,11 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
+#include "allocator/device/device_graph.h"
 #include "arena/compute/workers.h"
 #include "rnn/layer/backend.h"
 #include "rnn/layer/rnn_decode.h"
+#include "rnn/layer/sampling.h"
 
 enum { ALIGN = 64 };
 
@@ -135,6 +137,23 @@ static ashlar_status take_host_memory(ashlar_text_sampler *s,
     return ASHLAR_OK;
 }
 
+/* Queue what reads the weights, and the arrays. */
+static ashlar_status launch(const ashlar_text_sampler *s, void (*fn)(void *), size_t args_bytes) {
+    const ashlar_model *m = s->model;
+    const ashlar_decode_model *of = &s->call->args.model;
+    const ashlar_rnn_layout *l = &s->call->layout;
+    const size_t item = ashlar_dtype_bytes(m->config.dtype), classes = of->classes;
+    const ashlar_operand operands[] = {
+        {"embedding", of->table, ashlar__operand_bytes(classes, l->config.input, item), true},
+        {"stack", of->stack, l->elements * item, true},
+        {"weight", of->weight, ashlar__operand_bytes(classes, l->output, item), true},
+        {"bias", of->bias, classes * item, true},
+        {"arrays", s->memory, s->at[ARRAY_COUNT], true},
+        {0}};
+    ASHLAR_TRY(ashlar__check_operands(m->device, "a sampler", operands));
+    return ashlar_launch(m->device, m->stream, fn, s->call, args_bytes);
+}
+
 static void run_pack(void *copied) {
     const decode_call *const call = copied;
     ashlar_decode_model model = call->args.model;
@@ -158,7 +177,7 @@ static ashlar_status pack_weights(ashlar_text_sampler *s) {
                                          .batch = s->count,
                                          .logits = array(s, LOGITS),
                                          .work = array(s, WORK)};
-    return ashlar_launch(m->device, m->stream, run_pack, s->call, sizeof *s->call);
+    return launch(s, run_pack, sizeof *s->call);
 }
 
 static ashlar_status find_work_bytes(const ashlar_text_sampler *s, size_t *bytes) {
@@ -273,8 +292,7 @@ static ashlar_status feed_decoder(const ashlar_text_sampler *s, const int32_t *s
     call->args.next_h = state(s, !s->now, 0);
     call->args.next_c = state(s, !s->now, 1);
     memcpy(call->tokens, symbols, s->count * sizeof *symbols);
-    return ashlar_launch(s->model->device, s->model->stream, run_step, call,
-                         sizeof *call + s->count * sizeof *symbols);
+    return launch(s, run_step, sizeof *call + s->count * sizeof *symbols);
 }
 
 /* The states move on only if the symbols were read. */
@@ -325,9 +343,9 @@ static void draw_one(void *context, size_t i) {
     const ashlar_text_sampler *const s = context;
     const ashlar_model_config *const c = &s->model->config;
     drawer *const d = &s->drawers[i];
-    d->status = ashlar_sampler_draw(d->sampler, c->dtype,
-                                    s->logits + i * c->classes * ashlar_dtype_bytes(c->dtype),
-                                    d->number, &s->tokens[i]);
+    d->status = ashlar__sampler_draw_anywhere(
+        d->sampler, c->dtype, s->logits + i * c->classes * ashlar_dtype_bytes(c->dtype), d->number,
+        &s->tokens[i]);
 }
 
 ashlar_status ashlar__text_sampler_next(ashlar_text_sampler *s, int32_t *symbols) {

@@ -4,6 +4,7 @@
 #include <ashlar/share.h>
 
 #include "allocator/base/error.h"
+#include "allocator/device/device_graph.h"
 #include "arena/reduce/sum.h"
 #include "rnn/train/train_impl.h"
 
@@ -183,6 +184,9 @@ static void run_add_losses(void *args) {
 /* Add up the losses as a tree; the sum is then in losses[0]. */
 static ashlar_status add_losses(const ashlar_trainer *t, const losses_work *w) {
     if (!t->sums.is_cuda) {
+        const ashlar_operand operands[] = {
+            {"losses", w->losses, w->count * sizeof *w->losses, true}, {0}};
+        ASHLAR_TRY(ashlar__check_operands(t->device, "a sum", operands));
         return ashlar_launch(t->device, t->stream, run_add_losses, w, sizeof *w);
     }
     for (size_t distance = 1; distance < w->count; distance *= 2) {

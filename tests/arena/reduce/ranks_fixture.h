@@ -23,7 +23,7 @@
 
 #define ENGINE_LIBRARY "libashlar-mpi.so" /* found in LD_LIBRARY_PATH */
 
-enum { ENGINE_PATIENCE_S = 60 };
+enum { ENGINE_PATIENCE_S = 60, DATA_BYTES = 4 << 20 };
 
 static engine_world *world;
 static engine_self *own; /* of the engine in this process */
@@ -32,6 +32,7 @@ static size_t rank; /* of this process */
 static ashlar_device *device;
 static ashlar_stream stream;
 static const ashlar_collectives *table;
+static void *locked; /* [DATA_BYTES] page-locked memory, what collectives work on */
 
 /* Wait for all other ranks. */
 static inline void meet(void) {
@@ -82,10 +83,12 @@ static inline void open_soft(uint32_t timeout_ms) {
     CHECK(ashlar_ranks_open(ENGINE_LIBRARY, timeout_ms, &ranks) == ASHLAR_OK);
     CHECK(ashlar_device_open("soft", &device) == ASHLAR_OK);
     CHECK(ashlar_stream_create(device, &stream) == ASHLAR_OK);
+    CHECK(ashlar_device_host_alloc(device, DATA_BYTES, &locked) == ASHLAR_OK);
 }
 
 static inline void close_soft(bool has_failed) {
     ashlar_ranks_drop_collectives(ranks, has_failed);
+    ashlar_device_host_free(device, locked);
     ashlar_stream_destroy(device, stream);
     ashlar_device_close(device);
     ashlar_ranks_close(ranks, has_failed);

@@ -142,8 +142,8 @@ CASE(a_tree_needs_a_power_of_2_of_ranks) {
 }
 
 static void refuse_calls(void) {
-    float data[12] = {0};
     open_soft(0);
+    float *const data = locked;
     CHECK(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &table) == ASHLAR_OK);
     void *c = table->context;
     CHECK_FAILS(table->broadcast(c, data, 12, ASHLAR_F32, 2, stream), ASHLAR_EINVAL,
@@ -194,7 +194,7 @@ static void check_all(const char *what, const void *data, ashlar_dtype dtype, si
 }
 
 static void do_all_of(ashlar_dtype dtype) {
-    static double data[ELEMENTS];
+    double *const data = locked;
     const size_t count = world->count, shard = ELEMENTS / count;
     void *c = table->context;
     for (size_t root = 0; root < count; root++) {
@@ -247,9 +247,11 @@ CASE(every_collective_gives_what_it_should) {
 /* ((0 + 1) + (2 + 3)), in single precision: any other order has other bits. */
 static void add_as_a_tree(void) {
     static const float parts[] = {1e8F, -1e8F, 3, 0.125F};
-    float data[2] = {parts[rank], parts[3 - rank]};
     const float wanted = (parts[0] + parts[1]) + (parts[2] + parts[3]);
     open_soft(0);
+    float *const data = locked;
+    data[0] = parts[rank];
+    data[1] = parts[3 - rank];
     CHECK(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_TREE, &table) == ASHLAR_OK);
     CHECK(table->all_reduce(table->context, data, 2, ASHLAR_F32, stream) == ASHLAR_OK);
     CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
@@ -272,12 +274,12 @@ CASE(a_tree_adds_neighbours_first) {
 /* A tree goes by pieces of its staging. */
 static void add_long(void) {
     enum { MOST = ASHLAR_RANKS_STAGING_BYTES / sizeof(double) };
-    static double data[2 * MOST + 1];
     static const size_t counts[] = {1, MOST - 1, MOST, MOST + 1, 2 * MOST, 2 * MOST + 1};
     open_soft(0);
+    double *const data = locked;
     CHECK(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_TREE, &table) == ASHLAR_OK);
     for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
-        const size_t count = counts[k], all = sizeof data / sizeof data[0];
+        const size_t count = counts[k], all = 2 * MOST + 1;
         fill(data, ASHLAR_F64, all, rank);
         CHECK(table->all_reduce(table->context, data, count, ASHLAR_F64, stream) == ASHLAR_OK);
         CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
@@ -328,10 +330,11 @@ static void check_pieces(ashlar_engine_collective kind, const char *data, size_t
 }
 
 static void go_in_pieces(void) {
-    static const char memory[1];
+    void *memory = NULL; /* none of it is touched */
     const size_t most = ASHLAR_ENGINE_ELEMENTS;
     const size_t counts[] = {0, 1, most - 1, most, most + 1, 2 * most, 2 * most + 1};
     open_soft(0);
+    CHECK(ashlar_device_host_alloc(device, 2 * (2 * most + 1), &memory) == ASHLAR_OK);
     CHECK(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &table) == ASHLAR_OK);
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         check_pieces(ASHLAR_ENGINE_BROADCAST, memory, counts[i]);
@@ -340,9 +343,9 @@ static void go_in_pieces(void) {
     }
     /* Shards are counted by the engine, so they go at once. */
     own->call_count = 0;
-    CHECK(table->all_gather(table->context, (void *)(uintptr_t)memory, 2 * most, ASHLAR_F16,
-                            stream) == ASHLAR_OK);
+    CHECK(table->all_gather(table->context, memory, 2 * most, ASHLAR_F16, stream) == ASHLAR_OK);
     CHECK(own->call_count == 1 && own->calls[0].elements == 2 * most);
+    ashlar_device_host_free(device, memory);
     close_soft(false);
 }
 

@@ -49,7 +49,7 @@ int nanosleep(const struct timespec *wanted, struct timespec *left) {
     return (int)syscall(SYS_nanosleep, &nap, NULL);
 }
 
-static float data[64];
+static float *data; /* [64] */
 
 static ashlar_status sum_of_elements(size_t elements) {
     return table->all_reduce(table->context, data, elements, ASHLAR_F32, stream);
@@ -57,6 +57,7 @@ static ashlar_status sum_of_elements(size_t elements) {
 
 static void open_table(uint32_t timeout_ms, ashlar_ranks_order order) {
     open_soft(timeout_ms);
+    data = locked;
     CHECK(ashlar_ranks_collectives(ranks, device, order, &table) == ASHLAR_OK);
     ashlar_ranks_mark(ranks, 7, 6);
 }
@@ -225,6 +226,7 @@ CASE(a_rank_that_does_not_listen_is_named) {
 static void pass_nothing(void) {
     char text[8] = "";
     open_soft(TIMEOUT_MS);
+    data = locked;
     meet();
     hurry(VERY_QUICK);
     if (rank == 1) {
@@ -335,8 +337,8 @@ CASE(a_call_of_the_engine_that_fails_is_told) {
 /* Where one piece of a sum could not be sent, the next one would be taken for it. */
 static void fail_to_give(void) {
     enum { PIECE = ASHLAR_RANKS_STAGING_BYTES / sizeof(float) };
-    static float pieces[2 * PIECE];
     open_table(TIMEOUT_MS, ASHLAR_RANKS_TREE);
+    float *const pieces = locked;
     fill(pieces, ASHLAR_F32, 2 * PIECE, rank);
     meet();
     hurry(VERY_QUICK);

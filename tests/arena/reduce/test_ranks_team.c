@@ -28,7 +28,7 @@ typedef struct member {
     ashlar_device *device;
     ashlar_stream stream;
     const ashlar_collectives *table;
-    char *data; /* [ELEMENTS] doubles, on the heap: sanitizers see a late access */
+    char *data; /* [ELEMENTS] doubles, page-locked: a late access faults */
     size_t wrong;
     ashlar_status status;
     char detail[ASHLAR_RANKS_FAILURE_BYTES];
@@ -54,14 +54,16 @@ static void *run_member(void *of) {
     (void)snprintf(name, sizeof name, "soft:%zu", m->rank);
     NOTE(m, ashlar_device_open(name, &m->device) == ASHLAR_OK);
     NOTE(m, ashlar_stream_create(m->device, &m->stream) == ASHLAR_OK);
-    m->data = malloc(ELEMENTS * sizeof(double));
+    void *data = NULL;
+    NOTE(m, ashlar_device_host_alloc(m->device, ELEMENTS * sizeof(double), &data) == ASHLAR_OK);
+    m->data = data;
     NOTE(m, ashlar_ranks_collectives(m->ranks, m->device, m->order, &m->table) == ASHLAR_OK);
     acting(m);
     m->status = ashlar_ranks_check(m->ranks);
     (void)snprintf(m->detail, sizeof m->detail, "%s",
                    m->status == ASHLAR_OK ? "" : ashlar_error_detail());
     m->reports = ashlar_ranks_reports(m->ranks);
-    free(m->data); /* before it leaves, as programs do */
+    ashlar_device_host_free(m->device, m->data); /* before it leaves, as programs do */
     ashlar_ranks_drop_collectives(m->ranks, m->status != ASHLAR_OK);
     ashlar_stream_destroy(m->device, m->stream);
     ashlar_device_close(m->device);

@@ -16,7 +16,7 @@ static const int32_t LENGTHS[B] = {2, 4, 3};
 typedef struct batch {
     int32_t tokens[T * B], classes[T * B];
     double inputs[T * B * I], wanted[T * B * O], outputs[T * B * O];
-    double loss;
+    double loss, scale;
 } batch;
 
 static ashlar_network *network;
@@ -202,9 +202,9 @@ CASE(a_step_begins_anew_or_adds) {
     b.accumulates = 1;
     CHECK(loss_of(&b) == 2 * once);
     CHECK_NEAR(region(ASHLAR_REGION_GRADIENTS)[0], 2 * gradient, 0, 1e-14);
-    const double scale = 4;
+    data->scale = 4;
     b.accumulates = 0;
-    b.scale = &scale;
+    b.scale = &data->scale;
     CHECK(loss_of(&b) == once);
     CHECK_NEAR(region(ASHLAR_REGION_GRADIENTS)[0], 4 * gradient, 0, 1e-14);
 }

@@ -63,14 +63,18 @@ static void check_arguments(const operation *o) {
     { #name, offsetof(type, name), is_needed }
 
 CASE_WITH(each_missing_buffer_is_named, open_ops()) {
-    double from[4] = {0}, to[4] = {0}, more[4] = {0}, extra[4] = {0}, loss = 0;
-    int32_t ints[2] = {0};
+    enum { NUMBERS = 4, BUFFERS = 6 };
+    double *const from = (double *)(void *)take(BUFFERS * NUMBERS * sizeof(double), streams[0]);
+    double *const to = from + NUMBERS, *const more = to + NUMBERS, *const extra = more + NUMBERS;
+    double *const loss = extra + NUMBERS;
+    int32_t *const ints = (int32_t *)(void *)(loss + NUMBERS);
+    memset(from, 0, BUFFERS * NUMBERS * sizeof(double));
     const ashlar_embedding_args embedding = {1, 1, ints, 1, 1, ints, from, to, from, to};
     const ashlar_linear_args linear = {1, 1, 1, from, from, from, to, from, to, more, extra};
-    const ashlar_cross_entropy_args entropy = {1,    1,  ints, 1,    from,  ints, 0,
-                                               NULL, to, from, more, &loss, extra};
-    const ashlar_squared_error_args squares = {1, 1,  ints, 1,    from,  from,
-                                               0, to, from, more, &loss, extra};
+    const ashlar_cross_entropy_args entropy = {1,    1,  ints, 1,    from, ints, 0,
+                                               NULL, to, from, more, loss, extra};
+    const ashlar_squared_error_args squares = {1, 1,  ints, 1,    from, from,
+                                               0, to, from, more, loss, extra};
     const ashlar_columns_args columns = {1, 1, from, 1, to, 1};
     const ashlar_argmax_args argmax = {1, 1, from, ints};
 #define E(name, is_needed) FIELD(ashlar_embedding_args, name, is_needed)
@@ -136,14 +140,18 @@ CASE_WITH(each_missing_buffer_is_named, open_ops()) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         check_arguments(&all[i]);
     }
+    give(from);
 }
 
 CASE_WITH(what_backward_does_not_want_it_does_not_need, open_ops()) {
-    double dy[2] = {1, 2}, dbias[1] = {5};
+    double *const dy = (double *)(void *)take(3 * sizeof(double), streams[0]);
+    double *const dbias = dy + 2;
+    memcpy(dy, (double[]){1, 2, 5}, 3 * sizeof(double));
     const ashlar_linear_args args = {.rows = 2, .in = 1, .out = 1, .dy = dy, .dbias = dbias};
     CHECK(ashlar_linear_backward(ops, &args, streams[0]) == ASHLAR_OK);
     CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
     CHECK(dbias[0] == 8);
+    give(dy);
 }
 
 RUN_CASES()

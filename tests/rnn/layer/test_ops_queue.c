@@ -37,16 +37,29 @@ static void fill_memory(memory *m) {
 }
 
 static ashlar_embedding_args embedding_args(memory *m) {
-    return (ashlar_embedding_args){.steps = STEPS, .batch = BATCH, .lengths = m->lengths,
-                                   .classes = CLASSES, .width = WIDTH, .tokens = m->tokens,
-                                   .table = m->table, .out = m->x, .dout = m->dx,
+    return (ashlar_embedding_args){.steps = STEPS,
+                                   .batch = BATCH,
+                                   .lengths = m->lengths,
+                                   .classes = CLASSES,
+                                   .width = WIDTH,
+                                   .tokens = m->tokens,
+                                   .table = m->table,
+                                   .out = m->x,
+                                   .dout = m->dx,
                                    .dtable = m->dtable};
 }
 
 static ashlar_linear_args linear_args(memory *m) {
-    return (ashlar_linear_args){.rows = ROWS, .in = WIDTH, .out = CLASSES, .x = m->x,
-                                .weight = m->table, .bias = m->bias, .y = m->logits,
-                                .dy = m->logits, .dx = m->dx, .dweight = m->dtable,
+    return (ashlar_linear_args){.rows = ROWS,
+                                .in = WIDTH,
+                                .out = CLASSES,
+                                .x = m->x,
+                                .weight = m->table,
+                                .bias = m->bias,
+                                .y = m->logits,
+                                .dy = m->logits,
+                                .dx = m->dx,
+                                .dweight = m->dtable,
                                 .dbias = m->dbias};
 }
 
@@ -73,8 +86,8 @@ static ashlar_columns_args columns_args(memory *m) {
 }
 
 static ashlar_argmax_args argmax_args(memory *m) {
-    return (ashlar_argmax_args){.rows = ROWS, .classes = CLASSES, .logits = m->logits,
-                                .labels = m->labels};
+    return (ashlar_argmax_args){
+        .rows = ROWS, .classes = CLASSES, .logits = m->logits, .labels = m->labels};
 }
 
 static ashlar_squared_error_args squares_args(memory *m) {
@@ -147,31 +160,36 @@ CASE(queued_operations_do_what_they_do_on_plain_memory) {
 }
 
 CASE_WITH(the_type_is_that_of_the_ops, set_up("memory=64MiB")) {
-    float logits[3] = {1, 3, 2};
-    int32_t label = -1;
+    struct {
+        float logits[3];
+        int32_t label;
+    } *const m = (void *)take(sizeof *m, streams[0]);
     ashlar_ops *ops = NULL;
+    memcpy(m->logits, (float[]){1, 3, 2}, sizeof m->logits);
     REQUIRE(ashlar_ops_create(device, ASHLAR_F32, &ops) == ASHLAR_OK);
-    const ashlar_argmax_args args = {1, 3, logits, &label};
+    const ashlar_argmax_args args = {1, 3, m->logits, &m->label};
     CHECK(ashlar_argmax(ops, &args, streams[0]) == ASHLAR_OK);
     CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
-    CHECK(label == 1);
+    CHECK(m->label == 1);
+    give(m);
     CHECK_ZU(ashlar_loss_work_bytes(ops, 1000), 0);
     ashlar_ops_destroy(ops);
 }
 
 CASE(each_operation_says_when_it_cannot_be_queued) {
     enum { OPERATIONS = 8 };
-    static memory m;
     ashlar_ops *ops = NULL;
     REQUIRE(set_up("memory=64MiB"));
+    memory *const m = (memory *)(void *)take(sizeof *m, streams[0]);
     REQUIRE(ashlar_ops_create(device, ASHLAR_F64, &ops) == ASHLAR_OK);
     for (uint64_t n = 1; n <= OPERATIONS + 1; n++) {
-        fill_memory(&m);
-        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN,
-                        CHECK(queue_all(ops, &m, streams[0]) ==
-                              (n <= OPERATIONS ? ASHLAR_EDRIVER : ASHLAR_OK)));
+        fill_memory(m);
+        DRIVER_FAILS_AT(
+            ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN,
+            CHECK(queue_all(ops, m, streams[0]) == (n <= OPERATIONS ? ASHLAR_EDRIVER : ASHLAR_OK)));
         CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
     }
+    give(m);
     ashlar_ops_destroy(ops);
 }
 

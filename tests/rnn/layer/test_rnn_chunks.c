@@ -12,7 +12,7 @@
 
 enum { BATCH = 3, INPUT = 5, HIDDEN = 6 };
 
-/* All of a training pass, in host memory that the software device takes as its own. */
+/* All of a training pass, in device memory, which the host reads once the pass has run. */
 typedef struct pass {
     double *memory;
     ashlar_rnn_buffers b;
@@ -55,16 +55,16 @@ static pass open_pass(size_t steps, size_t batch) {
     CHECK(reserve == 0);
     CHECK(ashlar_rnn_sizes(rnn, steps, batch, true, &reserve, &work) == ASHLAR_OK);
     work = work > work_of_inference ? work : work_of_inference;
-    p.memory = calloc(inputs + p.count, sizeof(double));
-    void *const room[2] = {aligned_alloc(256, (reserve + 255) / 256 * 256),
-                           aligned_alloc(256, (work + 255) / 256 * 256)};
-    CHECK(p.memory != NULL && room[0] != NULL && room[1] != NULL);
+    const size_t bytes = (inputs + p.count) * sizeof(double);
+    p.memory = (double *)(void *)take(bytes, streams[0]);
+    memset(p.memory, 0, bytes);
     random_state = 5;
     for (size_t i = 0; i < inputs; i++) {
         p.memory[i] = random_real();
     }
     double *at = p.memory;
-    p.b = (ashlar_rnn_buffers){.reserve = room[0], .work = room[1], .x = at};
+    p.b = (ashlar_rnn_buffers){
+        .reserve = take(reserve, streams[0]), .work = take(work, streams[0]), .x = at};
     p.b.weights = at += x;
     p.b.hx = at += l->elements;
     p.b.cx = at += states;
@@ -82,9 +82,9 @@ static pass open_pass(size_t steps, size_t batch) {
 }
 
 static void close_pass(pass *p) {
-    free(p->b.reserve);
-    free(p->b.work);
-    free(p->memory);
+    give(p->b.reserve);
+    give(p->b.work);
+    give(p->memory);
 }
 
 static void train(const pass *p, size_t steps, size_t batch) {
@@ -117,7 +117,7 @@ static void compare(size_t steps, size_t batch, size_t most) {
     CHECK(worst <= 1e-12 * largest && largest > 0);
 
     memset(cut.y, 0, (cut.count - elements) * sizeof(double)); /* inference */
-    free(cut.b.reserve);
+    give(cut.b.reserve);
     cut.b.reserve = NULL;
     const ashlar_rnn_batch of = {.steps = steps, .batch = batch, .lengths = lengths};
     CHECK(ashlar_rnn_forward(rnn, &of, &cut.b, streams[0]) == ASHLAR_OK);

@@ -89,12 +89,14 @@ CASE_WITH(steps_add_to_what_is_there, open_small_task()) {
     CHECK_NEAR(*losses, 2 * loss, 0, 1e-15);
     CHECK_NEAR((double)*(const float *)ashlar__task_text_model(task)->gradients.bias,
                2 * (double)bias, 0, 1e-6);
-    const double scale = 16;
-    task->loss_scale = &scale; /* on a software device, as good as device memory */
+    double *const scale = (double *)(void *)take(sizeof *scale, streams[1]);
+    *scale = 16;
+    task->loss_scale = scale;
     CHECK(run_buffer(0, 5) == loss);
     CHECK_NEAR((double)*(const float *)ashlar__task_text_model(task)->gradients.bias,
                16 * (double)bias, 0, 1e-6);
     task->loss_scale = NULL;
+    give(scale);
 }
 
 /* A step takes what the dry run took, whatever the options. */

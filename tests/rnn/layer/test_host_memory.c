@@ -1,0 +1,348 @@
+/* test_host_memory.c - a software device refuses what a GPU could not read: host memory where
+ * device memory belongs, and lengths in device memory. */
+#include "tests/rnn/layer/rnn_fixture.h"
+
+#include "tests/child.h"
+#include "tests/strict.h"
+
+#include <ashlar/model.h>
+#include <ashlar/network.h>
+#include <ashlar/optimizer.h>
+
+#include "arena/optimizer/optimizer_impl.h"
+#include "arena/reduce/sum.h"
+#include "rnn/layer/ops.h"
+#include "rnn/layer/rnn_varying.h"
+
+#define SOFT "memory=64MiB," STRICT_NOT_HERE
+
+enum { ROOM = 1 << 16, FIELDS_MAX = 12 };
+
+static char on_host[ROOM];
+static char *on_device;
+static const int32_t lengths[BATCH] = {4, 3, 2};
+
+/* Where a structure of arguments has a pointer. */
+typedef struct field {
+    const char *name;
+    size_t offset;
+} field;
+
+#define FIELD(type, name) \
+    { #name, offsetof(type, name) }
+
+static bool set_up_memory(const char *spec) {
+    const ashlar_rnn_config config = {.input = INPUT,
+                                      .hidden = HIDDEN,
+                                      .layers = LAYERS,
+                                      .dtype = ASHLAR_F32,
+                                      .cell = ASHLAR_RNN_LSTM};
+    if (!set_up_rnn_of(spec, &config)) {
+        return false;
+    }
+    on_device = (char *)take((size_t)ROOM * 32, streams[0]);
+    memset(on_device, 0, (size_t)ROOM * 32);
+    return true;
+}
+
+static void give_device_memory(void) {
+    CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
+    give(on_device);
+}
+
+/* The call passes as it is, and with each pointer in turn to host memory it is refused by name. */
+static void check_fields(const char *call, ashlar_status (*run)(void *args), void *args,
+                         const field *fields) {
+    char text[96];
+    CHECK(run(args) == ASHLAR_OK);
+    for (; fields->name != NULL; fields++) {
+        void *old, *host = on_host;
+        memcpy(&old, (char *)args + fields->offset, sizeof old);
+        memcpy((char *)args + fields->offset, &host, sizeof host);
+        const ashlar_status status = run(args);
+        CHECK(status == ASHLAR_EINVAL);
+        snprintf(text, sizeof text, "%s: %s, ", call, fields->name);
+        CHECK_HAS(ashlar_error_detail(), text);
+        CHECK_HAS(ashlar_error_detail(), "is not memory of device soft:0");
+        memcpy((char *)args + fields->offset, &old, sizeof old);
+    }
+    CHECK(run(args) == ASHLAR_OK);
+}
+
+/* ---- an rnn ---- */
+
+static ashlar_rnn_batch batch_of(const int32_t *of) {
+    return (ashlar_rnn_batch){.steps = STEPS, .batch = BATCH, .lengths = of};
+}
+
+static void *piece(size_t i) {
+    return on_device + i * ROOM;
+}
+
+static ashlar_rnn_buffers buffers_of(void) {
+    return (ashlar_rnn_buffers){.reserve = piece(0),
+                                .work = piece(1),
+                                .x = piece(2),
+                                .hx = piece(3),
+                                .cx = piece(4),
+                                .weights = piece(5),
+                                .y = piece(6),
+                                .hy = piece(7),
+                                .cy = piece(8),
+                                .dy = piece(9),
+                                .dhy = piece(10),
+                                .dcy = piece(11),
+                                .dx = piece(12),
+                                .dhx = piece(13),
+                                .dcx = piece(14),
+                                .dweights = piece(15),
+                                .prepared = piece(16)};
+}
+
+static ashlar_status run_forward(void *args) {
+    const ashlar_rnn_batch batch = batch_of(lengths);
+    return ashlar_rnn_forward(rnn, &batch, args, streams[0]);
+}
+
+static ashlar_status run_backward_data(void *args) {
+    const ashlar_rnn_batch batch = batch_of(lengths);
+    return ashlar_rnn_backward_data(rnn, &batch, args, streams[0]);
+}
+
+static ashlar_status run_backward_weights(void *args) {
+    const ashlar_rnn_batch batch = batch_of(lengths);
+    return ashlar_rnn_backward_weights(rnn, &batch, args, streams[0]);
+}
+
+static ashlar_status run_prepare(void *args) {
+    const ashlar_rnn_buffers *b = args;
+    return ashlar_rnn_prepare(rnn, b->weights, (void *)(uintptr_t)b->prepared, streams[0]);
+}
+
+/* ---- strict=on: in children, which must be forked before this process has opened a device ---- */
+
+static void pass_host_memory(void) {
+    CHECK(set_up_memory("memory=64MiB,strict=on"));
+    ashlar_rnn_buffers b = buffers_of();
+    b.x = on_host;
+    ASHLAR_IGNORE(run_forward(&b));
+}
+
+static void pass_far_lengths(void) {
+    CHECK(set_up_memory("memory=64MiB,strict=on"));
+    const ashlar_rnn_batch batch = batch_of(piece(20));
+    const ashlar_rnn_buffers b = buffers_of();
+    ASHLAR_IGNORE(ashlar_rnn_forward(rnn, &batch, &b, streams[0]));
+}
+
+CASE(a_strict_device_ends_the_process) {
+    CHECK(child_aborts(pass_host_memory));
+    CHECK_HAS(child_words, "ashlar: software device, strict: cuLaunchHostFunc: "
+                           "ashlar_rnn_forward: x, 144 bytes at ");
+    CHECK_HAS(child_words, "is not memory of the device");
+    CHECK(child_aborts(pass_far_lengths));
+    CHECK_HAS(child_words, "ashlar_rnn_forward: lengths, 12 bytes at ");
+    CHECK_HAS(child_words, "is device memory, but the host reads it");
+}
+
+#define B(name) FIELD(ashlar_rnn_buffers, name)
+
+CASE_WITH(each_buffer_of_a_pass_is_refused_on_the_host, set_up_memory(SOFT)) {
+    ashlar_rnn_buffers b = buffers_of();
+    check_fields("ashlar_rnn_prepare", run_prepare, &b,
+                 (const field[]){B(weights), B(prepared), {0}});
+    check_fields("ashlar_rnn_forward", run_forward, &b,
+                 (const field[]){B(reserve),
+                                 B(work),
+                                 B(x),
+                                 B(hx),
+                                 B(cx),
+                                 B(weights),
+                                 B(y),
+                                 B(hy),
+                                 B(cy),
+                                 B(prepared),
+                                 {0}});
+    check_fields(
+        "ashlar_rnn_backward_data", run_backward_data, &b,
+        (const field[]){
+            B(reserve), B(work), B(weights), B(dy), B(dhy), B(dcy), B(dx), B(dhx), B(dcx), {0}});
+    check_fields("ashlar_rnn_backward_weights", run_backward_weights, &b,
+                 (const field[]){B(reserve), B(work), B(x), B(dweights), {0}});
+    give_device_memory();
+}
+
+CASE_WITH(a_buffer_is_checked_to_its_end, set_up_memory(SOFT)) {
+    ashlar_rnn_buffers b = buffers_of();
+    const size_t page = 2 * MIB;
+    char *const end = (char *)(((uintptr_t)on_device / page + 2) * page);
+    b.x = end - sizeof(float); /* the first element is there, the page behind it is not */
+    CHECK_FAILS(run_forward(&b), ASHLAR_EINVAL, "ashlar_rnn_forward: x, 144 bytes");
+    give_device_memory();
+}
+
+CASE_WITH(lengths_and_seeds_that_a_pass_reads_itself_are_the_device_s, set_up_memory(SOFT)) {
+    const ashlar_rnn_batch batch = batch_of(NULL);
+    const ashlar_rnn_buffers b = buffers_of();
+    static const uint64_t seed = 1;
+    ashlar_rnn_varying varying = {.lengths = lengths};
+    CHECK_FAILS(
+        ashlar__rnn_queue_varying(rnn, ASHLAR_RNN_FORWARD, &batch, &b, &varying, streams[0]),
+        ASHLAR_EINVAL, "ashlar_rnn_forward: lengths, 12 bytes");
+    varying.seed = &seed;
+    varying.lengths = NULL;
+    CHECK_FAILS(ashlar__rnn_queue_varying(
+                    rnn, ASHLAR_RNN_FORWARD,
+                    &(ashlar_rnn_batch){.steps = STEPS, .batch = BATCH, .lengths = lengths}, &b,
+                    &varying, streams[0]),
+                ASHLAR_EINVAL, "ashlar_rnn_forward: seed, 8 bytes");
+    give_device_memory();
+}
+
+CASE_WITH(lengths_that_the_host_reads_are_the_host_s, set_up_memory(SOFT)) {
+    int32_t *const far = piece(20);
+    const ashlar_rnn_batch batch = batch_of(far);
+    const ashlar_rnn_buffers b = buffers_of();
+    memcpy(far, lengths, sizeof lengths);
+    CHECK_FAILS(ashlar_rnn_forward(rnn, &batch, &b, streams[0]), ASHLAR_EINVAL,
+                "ashlar_rnn_forward: lengths is in device memory; the host reads it");
+    give_device_memory();
+}
+
+CASE_WITH(logits_that_the_host_reads_are_the_host_s, set_up_memory(SOFT)) {
+    const ashlar_sampling_config config = {.temperature = 1};
+    ashlar_sampler *sampler;
+    int32_t drawn;
+    CHECK(ashlar_sampler_create(&config, 3, &sampler) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_sampler_draw(sampler, ASHLAR_F32, on_device, 0.5, &drawn), ASHLAR_EINVAL,
+                "ashlar_sampler_draw: logits is in device memory; the host reads it");
+    CHECK(ashlar_sampler_draw(sampler, ASHLAR_F32, on_host, 0.5, &drawn) == ASHLAR_OK);
+    ashlar_sampler_destroy(sampler);
+    give_device_memory();
+}
+
+CASE_WITH(page_locked_memory_passes_as_with_cuda, set_up_memory(SOFT)) {
+    ashlar_rnn_buffers b = buffers_of();
+    void *locked = NULL;
+    CHECK(ashlar_device_host_alloc(device, ROOM, &locked) == ASHLAR_OK);
+    memset(locked, 0, ROOM);
+    b.x = locked;
+    CHECK(run_forward(&b) == ASHLAR_OK);
+    CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
+    ashlar_device_host_free(device, locked);
+    give_device_memory();
+}
+
+/* ---- what a model has besides ---- */
+
+static ashlar_ops *ops;
+
+#define RUN(op, kind)                                                            \
+    static ashlar_status run_##op(void *args) {                                  \
+        return ashlar_##op(ops, (const ashlar_##kind##_args *)args, streams[0]); \
+    }
+ASHLAR_OPS_MAP(RUN)
+
+CASE_WITH(each_buffer_of_an_operation_is_refused_on_the_host, set_up_memory(SOFT)) {
+    ashlar_embedding_args e = {2,        2,        piece(0), 3,        4,
+                               piece(1), piece(2), piece(3), piece(4), piece(5)};
+    ashlar_linear_args l = {2,        3,        4,        piece(0), piece(1), piece(2),
+                            piece(3), piece(4), piece(5), piece(6), piece(7)};
+    ashlar_cross_entropy_args x = {2,        2,        piece(0), 3,    piece(1), piece(2), 0,
+                                   piece(3), piece(4), piece(5), NULL, piece(6), piece(7)};
+    ashlar_squared_error_args s = {2, 2,        piece(0), 3,    piece(1), piece(2),
+                                   0, piece(3), piece(4), NULL, piece(5), piece(6)};
+    ashlar_columns_args c = {2, 3, piece(0), 4, piece(1), 5};
+    ashlar_argmax_args a = {2, 3, piece(0), piece(1)};
+    CHECK(ashlar_ops_create(device, ASHLAR_F32, &ops) == ASHLAR_OK);
+#define E(name) FIELD(ashlar_embedding_args, name)
+#define L(name) FIELD(ashlar_linear_args, name)
+#define X(name) FIELD(ashlar_cross_entropy_args, name)
+#define S(name) FIELD(ashlar_squared_error_args, name)
+#define C(name) FIELD(ashlar_columns_args, name)
+#define A(name) FIELD(ashlar_argmax_args, name)
+#define FIELDS(...) ((const field[]){__VA_ARGS__, {0}})
+    check_fields("ashlar_embedding_forward", run_embedding_forward, &e,
+                 FIELDS(E(lengths), E(tokens), E(table), E(out)));
+    check_fields("ashlar_embedding_backward", run_embedding_backward, &e,
+                 FIELDS(E(lengths), E(tokens), E(dout), E(dtable)));
+    check_fields("ashlar_linear_forward", run_linear_forward, &l,
+                 FIELDS(L(x), L(weight), L(bias), L(y)));
+    check_fields("ashlar_linear_backward", run_linear_backward, &l,
+                 FIELDS(L(x), L(weight), L(dy), L(dx), L(dweight), L(dbias)));
+    check_fields("ashlar_cross_entropy", run_cross_entropy, &x,
+                 FIELDS(X(lengths), X(logits), X(targets), X(weight_at), X(dlogits), X(scale),
+                        X(loss), X(losses)));
+    check_fields(
+        "ashlar_squared_error", run_squared_error, &s,
+        FIELDS(S(lengths), S(outputs), S(targets), S(doutputs), S(scale), S(loss), S(losses)));
+    check_fields("ashlar_copy_columns", run_copy_columns, &c, FIELDS(C(from), C(to)));
+    check_fields("ashlar_argmax", run_argmax, &a, FIELDS(A(logits), A(labels)));
+    c.rows = SIZE_MAX / 2;
+    CHECK_FAILS(run_copy_columns(&c), ASHLAR_EINVAL, "ashlar_copy_columns: from, ");
+    CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
+    ashlar_ops_destroy(ops);
+    give_device_memory();
+}
+
+/* ---- a network, an optimizer, sums ---- */
+
+static ashlar_network *network;
+
+static ashlar_status run_step(void *args) {
+    return ashlar_network_step(network, args, streams[0]);
+}
+
+static ashlar_status run_predict(void *args) {
+    return ashlar_network_predict(network, args, streams[0]);
+}
+
+CASE_WITH(each_buffer_of_a_network_is_refused_on_the_host, set_up_memory(SOFT)) {
+    const ashlar_network_config config = {
+        .layers = {.input = INPUT, .hidden = HIDDEN, .layers = 1}, .classes = 4, .outputs = 5};
+    ashlar_network_batch b = {.steps = STEPS,
+                              .batch = BATCH,
+                              .lengths = lengths,
+                              .inputs = piece(0),
+                              .targets = piece(1),
+                              .loss = piece(2),
+                              .scale = piece(3),
+                              .outputs = piece(4)};
+    CHECK(ashlar_network_create(allocator, &config, ASHLAR_REGIONS_ALL, streams[0], &network) ==
+          ASHLAR_OK);
+#define N(name) FIELD(ashlar_network_batch, name)
+    check_fields("ashlar_network_step", run_step, &b,
+                 FIELDS(N(inputs), N(targets), N(loss), N(scale), N(outputs)));
+    check_fields("ashlar_network_predict", run_predict, &b, FIELDS(N(inputs), N(outputs)));
+    memcpy(piece(5), lengths, sizeof lengths);
+    b.lengths = piece(5);
+    CHECK_FAILS(run_step(&b), ASHLAR_EINVAL,
+                "ashlar_network_step: lengths is in device memory; the host reads it");
+    CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
+    ashlar_network_destroy(network);
+    give_device_memory();
+}
+
+CASE_WITH(a_rate_and_sums_are_refused_on_the_host, set_up_memory(SOFT)) {
+    static const double rate = 0.1;
+    ashlar_arena *arena;
+    ashlar_optimizer *optimizer;
+    const ashlar_optimizer_config config = {.kind = ASHLAR_OPTIMIZER_SGD};
+    CHECK(ashlar_arena_create(&arena) == ASHLAR_OK);
+    CHECK(ashlar_arena_add(arena, "a", ASHLAR_F32, 1, (size_t[]){4}, NULL) == ASHLAR_OK);
+    CHECK(ashlar_arena_commit(arena, allocator, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_OK);
+    CHECK(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_OK);
+    CHECK(ashlar_optimizer_step(optimizer, rate, 1, streams[0]) == ASHLAR_OK);
+    CHECK_FAILS(ashlar__optimizer_step_at(optimizer, &rate, 1, 1, streams[0]), ASHLAR_EINVAL,
+                "ashlar_optimizer_step: rate_at, 8 bytes");
+    CHECK(ashlar__sum_queue_add(device, ASHLAR_F32, piece(0), piece(1), 4, streams[0]) ==
+          ASHLAR_OK);
+    CHECK_FAILS(ashlar__sum_queue_add(device, ASHLAR_F32, piece(0), on_host, 4, streams[0]),
+                ASHLAR_EINVAL, "a sum: from, 16 bytes");
+    CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
+    ashlar_optimizer_destroy(optimizer);
+    ashlar_arena_destroy(arena);
+    give_device_memory();
+}
+
+RUN_CASES()
