@@ -49,6 +49,18 @@ static ashlar_status find_live(const ashlar_replay *replay, const void *ptr, uin
     return ASHLAR_OK;
 }
 
+ashlar_status ashlar__dry_run_bytes_locked(ashlar_allocator *a, const ashlar_cache *own,
+                                           const void *ptr, size_t *out) {
+    ASHLAR_OWNS(&a->lock);
+    (void)a;
+    uint32_t index = 0;
+    const ashlar_status status = find_live(own->own_replay, ptr, &index);
+    if (status == ASHLAR_OK) {
+        *out = own->own_replay->recording.allocs[index].bytes;
+    }
+    return status;
+}
+
 /* Like find_live(); *is_own says whether `stream` is the allocation's own stream. */
 static ashlar_status find_use(ashlar_allocator *a, const ashlar_replay *replay, const void *ptr,
                               ashlar_stream stream, uint32_t *index, bool *is_own) {

@@ -43,6 +43,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *a
                                                              ashlar_tag tag, ashlar_stream stream,
                                                              void **out);
 
+/* The size of a live block: that of the request. Lock: held. Errors: ASHLAR_EPOINTER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_bytes_locked(ashlar_allocator *allocator,
+                                                             const ashlar_cache *own,
+                                                             const void *ptr, size_t *out);
+
 /*
  * _free_: record the free of a block. _mark_: record that another stream uses a block from now on.
  *

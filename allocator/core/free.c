@@ -318,8 +318,12 @@ static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, s
 
 ashlar_status ashlar_allocator_usable_bytes(ashlar_allocator *a, const void *ptr, size_t *out) {
     ASHLAR_REFUSE_OF_PARENT(a);
+    /* The thread's cache is needed only for an address of a dry run. */
+    const ashlar_cache *own = (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE ? ashlar__cache_get(a) : NULL;
     ashlar__lock_acquire(&a->lock);
-    const ashlar_status status = usable_bytes_locked(a, ptr, out);
+    const ashlar_status status = ashlar__dry_run_has(own, ptr)
+                                     ? ashlar__dry_run_bytes_locked(a, own, ptr, out)
+                                     : usable_bytes_locked(a, ptr, out);
     ashlar__lock_release(&a->lock);
     return status;
 }

@@ -274,7 +274,7 @@ ASHLAR_API void ashlar_allocator_watch_streams(ashlar_allocator *allocator);
 
 /*
  * The size of the live block at `ptr` in bytes: at least the size requested, and in a guard mode
- * exactly that. *out is unchanged on failure.
+ * and a dry run exactly that. *out is unchanged on failure.
  * Threads: any.  Errors: ASHLAR_EPOINTER (as for ashlar_free).  Cost: O(1), takes the lock.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
