@@ -20,6 +20,7 @@ _Static_assert(ASHLAR_TAG_COUNT <= 8 * sizeof(unsigned), "a bit of *found for ea
 /* The least and the most bytes that a tag held in consecutive steps. */
 typedef struct window {
     uint64_t min, max;
+    uint64_t first;    /* its first step */
     uint64_t last_min; /* the last step that held min */
 } window;
 
@@ -32,8 +33,10 @@ typedef struct scale {
 
 typedef struct tag_history {
     ashlar_tag_growth known;
-    uint64_t max;       /* the most bytes held since the tag began to grow */
-    uint64_t last_rise; /* the first step that held `max` */
+    uint64_t max;        /* the most bytes held since the tag began to grow */
+    uint64_t last_rise;  /* the first step that held `max` */
+    uint64_t crest;      /* the largest `max` of growth that has ended, ... */
+    uint64_t crest_step; /* ... and when that was held; a later rise up to it is no growth */
     scale scales[SCALES];
 } tag_history;
 
@@ -77,6 +80,14 @@ static bool is_rising(const scale *s) {
     return least_rise > 0 && least_rise >= range - range / 2;
 }
 
+static uint64_t most_of(const scale *s) {
+    uint64_t most = 0;
+    for (size_t w = s->over - WINDOWS; w < s->over; w++) {
+        most = s->windows[w].max > most ? s->windows[w].max : most;
+    }
+    return most;
+}
+
 /* The window that contains the last step before the rise. */
 static const window *level_before(const scale *s) {
     ASHLAR_CHECK2(s->over >= WINDOWS);
@@ -84,12 +95,19 @@ static const window *level_before(const scale *s) {
     return s->over > WINDOWS && first[-1].min < first->min ? first - 1 : first;
 }
 
+/* Whether rising windows have only reached what was held before them, in growth that ended. What
+ * was held in one of them counts in its range. */
+static bool is_below_crest(const tag_history *tag, const scale *s) {
+    return tag->crest_step < s->windows[s->over - WINDOWS].first &&
+           s->windows[s->over - 1].min <= tag->crest;
+}
+
 /* Add a step to the window being filled. Returns whether this step finished the window. */
 static bool add_to_scale(scale *s, uint64_t length, uint64_t step, uint64_t held) {
     window *w = &s->windows[s->over];
     ASHLAR_CHECK2(s->filled < length && s->over <= KEPT);
     if (s->filled == 0) {
-        *w = (window){.min = held, .max = held};
+        *w = (window){.min = held, .max = held, .first = step};
     }
     w->max = held > w->max ? held : w->max;
     if (held <= w->min) {
@@ -130,6 +148,10 @@ static void update_known(tag_history *tag, uint64_t step, uint64_t held) {
     const uint64_t patience = tag->last_rise - known->since_step + PLATEAU_STEPS;
     if (held <= level || step - tag->last_rise > patience) {
         known->is_growing = false;
+        if (tag->max >= tag->crest) {
+            tag->crest = tag->max;
+            tag->crest_step = tag->last_rise;
+        }
         known->since_step = known->growth_bytes = 0;
         return;
     }
@@ -145,13 +167,13 @@ static bool add_to_tag(tag_history *tag, uint64_t step, uint64_t held) {
     for (unsigned k = 0; k < SCALES; k++) {
         scale *s = &tag->scales[k];
         const uint64_t length = UINT64_C(1) << ((k + 1) * SCALE_SHIFT);
-        if (!add_to_scale(s, length, step, held) || !is_rising(s)) {
+        if (!add_to_scale(s, length, step, held) || !is_rising(s) || is_below_crest(tag, s)) {
             continue;
         }
         const window *before = level_before(s);
         if (!known->is_growing) {
             known->is_growing = true;
-            tag->max = held;
+            tag->max = most_of(s);
             tag->last_rise = step;
         } else if (before->last_min + 1 >= known->since_step) {
             continue;

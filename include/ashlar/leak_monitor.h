@@ -10,9 +10,10 @@
  *     min(w + 1) - min(w) >= max over all w of (max(w) - min(w)) / 2,  > 0       w = 1 .. 4
  *
  * So a block leaked in every step is found within 24 steps, a block leaked in every hundredth step
- * within about 1,500; memory that varies around one level is never reported. Growth ends when the
- * tag is back at the level where it began, or has not risen for 16 steps longer than the growth had
- * lasted.
+ * within about 1,500. Growth ends when the tag is back at the level where it began, or has not
+ * risen for 16 steps longer than the growth had lasted; from then on only what lies above the most
+ * that it held is growth. So memory that varies around one level is not reported, but for its first
+ * rise over 20 steps or more: nobody can tell that from a leak until it comes down.
  */
 #ifndef ASHLAR_LEAK_MONITOR_H
 #define ASHLAR_LEAK_MONITOR_H

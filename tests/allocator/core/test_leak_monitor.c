@@ -143,6 +143,34 @@ CASE_WITH(what_comes_down_again_was_no_leak, open_growth()) {
     ashlar_leak_monitor_destroy(monitor);
 }
 
+/* A saw of long teeth is told from a leak when its first tooth comes down. */
+CASE(a_saw_about_one_level_is_told_once_at_most) {
+    static const uint64_t periods[] = {21, 29, 33, 50, 64, 100, 257, 1000, 3790};
+    for (size_t i = 0; i < 2 * sizeof periods / sizeof periods[0]; i++) {
+        const uint64_t period = periods[i / 2];
+        unsigned told = 0;
+        REQUIRE(open_growth());
+        for (uint64_t step = 1; step <= 20000; step++) {
+            const uint64_t at = (step + 7) % period, down = period - at;
+            const uint64_t high = i % 2 == 0 || at < down ? at : down; /* steep, or both ways */
+            told += add(step, ASHLAR_TAG_USER, 4096 + 512 * high + step % 3) != 0;
+        }
+        CHECK(told <= 1);
+        ashlar_leak_monitor_destroy(monitor);
+    }
+}
+
+CASE_WITH(a_leak_below_a_saw_is_found, open_growth()) {
+    uint64_t told_last = 0;
+    for (uint64_t step = 1; step <= 100000; step++) {
+        const uint64_t held = 4096 + 512 * (step % 50) + 512 * (step / 50);
+        told_last = add(step, ASHLAR_TAG_USER, held) != 0 ? step : told_last;
+    }
+    CHECK(told_last > 100); /* not only the first tooth */
+    CHECK(growth_of(ASHLAR_TAG_USER).is_growing);
+    ashlar_leak_monitor_destroy(monitor);
+}
+
 CASE_WITH(it_is_told_once_and_kept_up_to_date, open_growth()) {
     const uint64_t at = found_at(2, 1, 100);
     for (uint64_t step = at + 1; step < at + 200; step++) {
