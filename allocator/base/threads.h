@@ -40,6 +40,7 @@ typedef enum ashlar_thread_datum {
     ASHLAR_THREAD_ERROR_DETAIL,
     ASHLAR_THREAD_SOFT_CONTEXTS,
     ASHLAR_THREAD_SOFT_STREAMS,
+    ASHLAR_THREAD_PRODUCTS,
     ASHLAR_THREAD_DATA_COUNT
 } ashlar_thread_datum;
 

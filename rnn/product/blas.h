@@ -15,7 +15,7 @@
  *
  * Row i of c depends on no row of op(a) but row i, so a NaN in one row does not spread to others.
  * Threads: any, on distinct c. A large product is shared by the workers (workers.h). It takes
- * less than half a MiB of stack. */
+ * less than 64 KiB of stack. */
 void ashlar__gemm_f32(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const float *a,
                       size_t lda, const float *b, size_t ldb, bool adds, float *c, size_t ldc);
 void ashlar__gemm_f64(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const double *a,

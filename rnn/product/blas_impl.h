@@ -28,8 +28,12 @@ typedef struct ashlar_gemm_tile {
     size_t column, column_end;
 } ashlar_gemm_tile;
 
+/* The bytes that a thread packs factors into, memory of its own (threads.h), since callers may have
+ * small stacks; PAD more align it. */
+enum { ASHLAR_PRODUCT_BYTES = 448 * 1024, ASHLAR_PRODUCT_PAD = 64 };
+
 /* Compute one tile. An element of c has the same bits no matter which tile it lies in. Takes less
- * than half a MiB of stack. */
+ * than 64 KiB of stack. */
 typedef void ashlar_gemm_kernel(const ashlar_gemm_args *product, const ashlar_gemm_tile *tile);
 
 /* The kernels for each instruction set (meson.build). Those without fused multiply-add round each

@@ -5,16 +5,24 @@
 #include <string.h>
 
 #include "allocator/base/compiler.h"
+#include "allocator/base/threads.h"
 #include "rnn/product/blas_impl.h"
 #include "rnn/product/panel.h"
 
 /* With up to this many rows of c, packing the right factor would cost more than it saves. */
 enum { THIN_ROWS = 3 };
 
-/* A block of panels is 256 KiB for either type. Everything that is packed lies on the stack. */
+/* A block of panels is 256 KiB for either type. */
 enum { BLOCK_COLUMNS = 256 * 1024 / DEPTH / sizeof(real) };
-_Static_assert((BLOCK_COLUMNS + CACHED_ROWS) * DEPTH * sizeof(real) < 512 * 1024,
-               "less than half a MiB");
+_Static_assert((BLOCK_COLUMNS + CACHED_ROWS) * DEPTH * sizeof(real) <= ASHLAR_PRODUCT_BYTES,
+               "a thread's memory has room for a block, and rows");
+
+/* Where factors are packed. */
+typedef struct pack_room {
+    real *panels;
+    size_t columns; /* of a block of panels that fits there */
+    real *rows;     /* [CACHED_ROWS * DEPTH]; NULL: rows are read where they are, more slowly */
+} pack_room;
 
 static const real *left_at(const ashlar_gemm_args *p, size_t row, size_t k) {
     const real *a = p->a;
@@ -73,7 +81,7 @@ static left_rows open_rows(const ashlar_gemm_args *p, size_t row, size_t count, 
     if (!p->trans_a) {
         return (left_rows){.at = at, .row = p->lda, .column = 1};
     }
-    if (p->lda * sizeof(real) % SET_BYTES != 0) {
+    if (p->lda * sizeof(real) % SET_BYTES != 0 || packed == NULL) {
         return (left_rows){.at = at, .row = 1, .column = p->lda};
     }
     pack_rows_of(count, depth, at, p->lda, packed);
@@ -88,9 +96,8 @@ typedef struct right_block {
 } right_block;
 
 /* Multiply all rows of a tile with one block of panels. */
-static void pass_rows(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile,
-                      const right_block *b) {
-    real packed[CACHED_ROWS * DEPTH];
+static void pass_rows(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile, const right_block *b,
+                      real *packed) {
     for (size_t row = tile->row; row < tile->row_end; row += CACHED_ROWS) {
         const size_t left = tile->row_end - row, count = left < CACHED_ROWS ? left : CACHED_ROWS;
         multiply_panels(count, b->width, b->depth, open_rows(p, row, count, b->k, b->depth, packed),
@@ -119,10 +126,10 @@ static right_panels open_panels(const ashlar_gemm_args *p, const right_block *b,
     return (right_panels){.at = packed, .stride = b->depth * PANEL};
 }
 
-static void compute_thick(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
-    _Alignas(64) real packed[BLOCK_COLUMNS * DEPTH];
+static void compute_in(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile,
+                       const pack_room *room) {
     const bool is_once = reads_once(p, tile);
-    const size_t most = is_once ? tile->column_end - tile->column : BLOCK_COLUMNS;
+    const size_t most = is_once ? tile->column_end - tile->column : room->columns;
     for (size_t k = 0; k < p->k; k += DEPTH) {
         for (size_t column = tile->column; column < tile->column_end; column += most) {
             const size_t left = tile->column_end - column;
@@ -130,11 +137,32 @@ static void compute_thick(const ashlar_gemm_args *p, const ashlar_gemm_tile *til
                              .depth = p->k - k < DEPTH ? p->k - k : DEPTH,
                              .column = column,
                              .width = left < most ? left : most};
-            b.panels = open_panels(p, &b, packed);
+            b.panels = open_panels(p, &b, room->panels);
             b.panels.is_once = is_once;
-            pass_rows(p, tile, &b);
+            pass_rows(p, tile, &b, room->rows);
         }
     }
+}
+
+/* A thread without memory. Apart, for only here the panel takes stack. */
+static ASHLAR_NOINLINE void compute_on_stack(const ashlar_gemm_args *p,
+                                             const ashlar_gemm_tile *tile) {
+    _Alignas(64) real panel[PANEL * DEPTH];
+    compute_in(p, tile, &(pack_room){.panels = panel, .columns = PANEL});
+}
+
+static void compute_thick(const ashlar_gemm_args *p, const ashlar_gemm_tile *tile) {
+    const uintptr_t own = (uintptr_t)ashlar__thread_data(ASHLAR_THREAD_PRODUCTS,
+                                                         ASHLAR_PRODUCT_BYTES + ASHLAR_PRODUCT_PAD);
+    real *const panels = (real *)((own + ASHLAR_PRODUCT_PAD - 1) & -(uintptr_t)ASHLAR_PRODUCT_PAD);
+    if (own == 0) {
+        compute_on_stack(p, tile);
+        return;
+    }
+    compute_in(p, tile,
+               &(pack_room){.panels = panels,
+                            .columns = BLOCK_COLUMNS,
+                            .rows = panels + BLOCK_COLUMNS * DEPTH});
 }
 
 /* The dot product of two rows, with as many partial sums as four registers have lanes. */
