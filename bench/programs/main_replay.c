@@ -148,6 +148,13 @@ static void print_result(const outcome *o) {
     printf("%s: %zu events, %zu allocations, %zu failed; threads %zu, streams %zu\n", o->log->name,
            o->log->event_count, r->allocations, r->failures, o->log->thread_count,
            o->log->stream_count);
+    if (o->log->recorded_failures > 0) {
+        const bool is_one = o->log->recorded_failures == 1;
+        printf("  %zu request%s failed in the log itself, and %s not made again: with %s at least "
+               "%.1f MiB are needed\n",
+               o->log->recorded_failures, is_one ? "" : "s", is_one ? "is" : "are",
+               is_one ? "it" : "them", mib(o->log->needed_bytes));
+    }
     if (r->allocations == r->failures) {
         printf("  nothing was allocated on a device of %.0f MiB\n", memory);
         return;
@@ -167,8 +174,9 @@ static void print_result(const outcome *o) {
         ashlar__replay_plan_print(stdout, plan, &r->plan);
     }
     if (o->capacity != 0) {
-        printf("  %s on a device of %.0f MiB and not with 2 MiB less\n",
-               o->config->passes > 1 ? "all passes succeed" : "passes", mib(o->capacity));
+        printf("  %s on a device of %.0f MiB and not with 2 MiB less%s\n",
+               o->config->passes > 1 ? "all passes succeed" : "passes", mib(o->capacity),
+               o->log->recorded_failures > 0 ? ", but for what failed in the log" : "");
     }
 }
 

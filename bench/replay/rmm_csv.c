@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "allocator/base/checked.h"
 #include "allocator/base/csv_read.h"
 #include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
@@ -32,6 +33,7 @@ typedef struct reader {
     ashlar_number_map streams;  /* index of a stream, by handle; for PER_THREAD_STREAM also by
                                  * thread */
     ashlar_number_map pointers; /* row that allocated the block that is live at an address */
+    size_t live_bytes;
 } reader;
 
 /* The value of a digit; 16 for any other character. */
@@ -141,6 +143,7 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
                    "%s:%zu: allocates at %#llx, where the block of line %zu is live", r->log->name,
                    r->csv.line, (unsigned long long)pointer, r->log->events[*live].line);
     *live = r->log->event_count;
+    r->live_bytes += event->bytes;
     event->block = r->log->block_count++;
     return ASHLAR_OK;
 }
@@ -155,6 +158,7 @@ static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *ev
     ASHLAR_TRY(ashlar__number_map_find(&r->pointers, 0, pointer, &live));
     if (*live != ASHLAR_NUMBER_NONE) {
         event->block = r->log->events[*live].block;
+        r->live_bytes -= r->log->events[*live].bytes;
         *live = ASHLAR_NUMBER_NONE;
     } else if (pointer == 0 || event->bytes == 0) {
         event->action = ASHLAR_RMM_NOTHING;
@@ -166,11 +170,23 @@ static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *ev
     return ASHLAR_OK;
 }
 
+static void note_failure(reader *r, size_t bytes) {
+    size_t needed;
+    if (!ashlar__add(r->live_bytes, bytes, &needed)) {
+        needed = SIZE_MAX;
+    }
+    r->log->needed_bytes = needed > r->log->needed_bytes ? needed : r->log->needed_bytes;
+}
+
 static ashlar_status read_memory(reader *r, const ashlar_piece *fields, ashlar_rmm_event *event) {
     uint64_t pointer = 0, bytes = 0;
     ASHLAR_TRY(read_number(r, SIZE, fields[SIZE], &bytes));
     event->bytes = bytes;
-    if (event->action == ASHLAR_RMM_NOTHING || event->action == ASHLAR_RMM_STEP) {
+    if (event->action == ASHLAR_RMM_NOTHING) {
+        note_failure(r, bytes);
+        return ASHLAR_OK;
+    }
+    if (event->action == ASHLAR_RMM_STEP) {
         return ASHLAR_OK;
     }
     ASHLAR_TRY(read_number(r, POINTER, fields[POINTER], &pointer));

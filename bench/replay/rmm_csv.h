@@ -26,7 +26,7 @@ typedef enum ashlar_rmm_action {
     ASHLAR_RMM_ALLOCATE,
     ASHLAR_RMM_FREE,
     ASHLAR_RMM_STEP,    /* a step begins here */
-    ASHLAR_RMM_NOTHING, /* a recorded failure, or a block of 0 bytes: nothing to replay */
+    ASHLAR_RMM_NOTHING, /* a recorded failure, or a block of 0 bytes: not replayed */
 } ashlar_rmm_action;
 
 /* One row. Indexes count from 0 in the order of first appearance. */
@@ -53,6 +53,8 @@ typedef struct ashlar_rmm_log {
     size_t thread_count;
     size_t stream_count;
     size_t recorded_failures;
+    size_t needed_bytes; /* the most that was live at a recorded failure, with its request; SIZE_MAX:
+                          * more than that; 0: nothing failed */
 } ashlar_rmm_log;
 
 /* Read a log, plain or packed by gzip; its content tells which, not its name.

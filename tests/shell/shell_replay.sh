@@ -62,6 +62,9 @@ writes_figures() {
 
 finds_capacity() {
     runs 0 '' --find-capacity --json "$json" "$log" || return
+    grep -qF '1 request failed in the log itself, and is not made again: with it at least' \
+        "$scratch/stdout" &&
+        grep -qF 'and not with 2 MiB less, but for what failed in the log' "$scratch/stdout" || return
     holds 'r["capacity_bytes"] == 4 << 20 and r["memory_bytes"] == 1 << 40 and r["passes"] == 20' &&
         grep -qF 'all passes succeed on a device of 4 MiB and not with 2 MiB less' \
             "$scratch/stdout" || return

@@ -134,8 +134,22 @@ CASE(a_recorded_failure_is_nothing_to_replay) {
                          "1,0,allocate failure,0,97,0x7\n1,0,allocate,0x10,1,0\n") == ASHLAR_OK);
     CHECK_ZU(log_of->recorded_failures, 3);
     CHECK_ZU(log_of->block_count, 1);
+    CHECK_ZU(log_of->needed_bytes, 99);
     CHECK(event_is(0, ASHLAR_RMM_NOTHING, 2, 0, 99) && event_is(1, ASHLAR_RMM_NOTHING, 3, 0, 98));
     CHECK(event_is(2, ASHLAR_RMM_NOTHING, 4, 0, 97) && event_is(3, ASHLAR_RMM_ALLOCATE, 5, 0, 1));
+}
+
+CASE(what_recorded_failures_would_have_needed_is_known) {
+    REQUIRE(parse(HEADER "1,0,allocate,0x10,50,0\n1,0,allocate,0x20,30,0\n1,0,free,0x10,50,0\n"
+                         "1,0,allocate failure,,99,0\n1,0,free,0x20,30,0\n"
+                         "1,0,allocate failure,,100,0\n") == ASHLAR_OK);
+    CHECK_ZU(log_of->needed_bytes, 30 + 99);
+    REQUIRE(
+        parse(HEADER "1,0,allocate,0x10,50,0\n1,0,allocate failure,,18446744073709551615,0\n") ==
+        ASHLAR_OK);
+    CHECK_ZU(log_of->needed_bytes, SIZE_MAX);
+    REQUIRE(parse(HEADER "1,0,allocate,0x10,50,0\n") == ASHLAR_OK);
+    CHECK_ZU(log_of->needed_bytes, 0);
 }
 
 CASE(a_row_of_ours_says_that_a_step_begins) {
