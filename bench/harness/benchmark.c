@@ -98,6 +98,13 @@ ashlar_status ashlar__benchmark_write(const ashlar_benchmark *b, const char *pat
     return ashlar__json_writer_end(&w, path);
 }
 
+/* Before the figures and behind them: wherever they are read from. */
+static void say_smoke(FILE *out, bool is_smoke) {
+    if (is_smoke) {
+        fputs("A smoke run: a few short rounds, to see it run. Its figures mean nothing.\n", out);
+    }
+}
+
 ashlar_status ashlar__benchmark_run(const ashlar_benchmark *b,
                                     const ashlar_bench_request *request) {
     ashlar_rows rows = {.form = b->form}, more = {.form = b->more};
@@ -105,6 +112,8 @@ ashlar_status ashlar__benchmark_run(const ashlar_benchmark *b,
     if (!b->opens_devices) {
         ASHLAR_TRY(ashlar_device_open(request->device, &device));
     }
+    const bool is_smoke = request->is_smoke && !b->is_virtual;
+    say_smoke(request->out, is_smoke);
     ashlar_status status = b->run(request, device, &rows, &more);
     ashlar_device_close(device);
     if (status == ASHLAR_OK && rows.count > 0) {
@@ -113,6 +122,7 @@ ashlar_status ashlar__benchmark_run(const ashlar_benchmark *b,
         if (b->more != NULL) {
             ashlar__rows_print_targets(request->out, &more);
         }
+        say_smoke(request->out, is_smoke);
     }
     if (status == ASHLAR_OK && request->json != NULL) {
         status = ashlar__benchmark_write(b, request->json, &rows, &more);

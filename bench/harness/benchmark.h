@@ -44,6 +44,7 @@ typedef struct ashlar_benchmark {
     const ashlar_rows_form *more; /* form of a second array in the JSON; NULL: none */
     const char *more_key;
     const struct ashlar_benchmark *training; /* what is run instead with --train; NULL: nothing */
+    bool is_virtual;    /* times are virtual: --smoke changes nothing, and figures mean the same */
     bool opens_devices; /* opens devices of its own: `run` gets none */
     /* The i-th workload; false: there are fewer. The i-th subject; NULL: there are fewer. */
     bool (*workload)(size_t i, ashlar_bench_name *out);

@@ -132,6 +132,7 @@ const ashlar_benchmark ashlar__benchmark_streams = {
     .takes = "--smoke, --workload, --subject, --json",
     .form = &form,
     .opens_devices = true,
+    .is_virtual = true,
     .workload = workload,
     .subject = subject_name,
     .run = run,
