@@ -11,6 +11,7 @@
 #include "bench/harness/rounds.h"
 #include "rnn/programs/options.h"
 #include "rnn/programs/program.h"
+#include "rnn/programs/ranks_start.h"
 
 enum { ROUNDS = 15, SMOKE_ROUNDS = 1 };
 static const size_t range_bytes = (size_t)16 << 20, smoke_bytes = (size_t)1 << 20;
@@ -42,7 +43,7 @@ typedef struct sums {
 static ashlar_status open_all(sums *s) {
     ASHLAR_FAIL_IF(ashlar_ranks_started() < 2, ASHLAR_EINVAL,
                    "sums: needs several ranks; start it as mpirun -n 2 ashlar-bench sums");
-    ASHLAR_TRY(ashlar_ranks_open(NULL, 0, &s->ranks));
+    ASHLAR_TRY(ashlar__ranks_start("ashlar-bench", 0, &s->ranks));
     ASHLAR_TRY(ashlar_device_open("soft", &s->device));
     ASHLAR_TRY(ashlar_stream_create(s->device, &s->stream));
     ASHLAR_TRY(ashlar_allocator_create(s->device, &s->allocator));

@@ -48,7 +48,8 @@ ASHLAR_API size_t ashlar_ranks_started(void);
  * library      the file of ashlar-mpi; NULL: the one that ASHLAR_MPI names, or else the one for the
  *              launcher's MPI
  * timeout_ms   for how long a collective waits for a rank; 0: two minutes. Rank 0 reports after
- *              this time, the others some seconds later
+ *              this time, the others some seconds later. This call itself waits for all ranks as
+ *              long as MPI does: for ever, if one never comes
  *
  * Ownership: *out is the caller's.
  * Errors:    ASHLAR_ENOTSUP (the library cannot be loaded, or cannot start: the detail says why),

@@ -14,6 +14,7 @@
 #include "rnn/programs/interrupt.h"
 #include "rnn/programs/options.h"
 #include "rnn/programs/program.h"
+#include "rnn/programs/ranks_start.h"
 #include "rnn/train/shards.h"
 
 /* Read a number that a launcher tells about the processes on this machine, in the environment
@@ -100,7 +101,7 @@ ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc, char *
         return check(c);
     }
     const uint32_t timeout_ms = (uint32_t)c->timeout_s * 1000;
-    ASHLAR_TRY(ashlar_ranks_open(NULL, timeout_ms, &c->train.ranks));
+    ASHLAR_TRY(ashlar__ranks_start("ashlar-train", timeout_ms, &c->train.ranks));
     announce_end(c->train.ranks);
     share_threads(c, argc, argv);
     choose_device(c);

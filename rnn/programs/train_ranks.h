@@ -12,7 +12,7 @@
  * their number was given, and so are its CUDA devices, unless --device has one by its number. A
  * rank that is told to end by SIGTERM says so.
  *
- * Errors: those of ashlar_ranks_open() and ashlar__shards_check(). */
+ * Errors: those of ashlar__ranks_start() and ashlar__shards_check(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc,
                                                          char **argv);
 

@@ -118,6 +118,16 @@ one_differs() {
     [ "$(grep -c 'rank 1 has diverged.*options' "$scratch/out")" -eq 1 ] || complain "not one line"
 }
 
+# A rank that is another program, which never joins.
+one_never_joins() {
+    timeout 60 "$launcher" -n 1 "$train" --data "$scratch/text" --device soft --steps 4 \
+        --hidden 16 --quiet --timeout 3 : -n 1 sleep 50 >"$scratch/out" 2>&1 </dev/null &&
+        complain "it trains" && return 1
+    cat "$scratch/out"
+    [ "$(grep -c '^ashlar-train: not all of 2 ranks have joined within 3 s' "$scratch/out")" -eq 1 ] ||
+        complain "not one line"
+}
+
 # A row for each rank, with no call after the warm-up.
 each_rank_is_listed() {
     start 2 "$train" --data "$scratch/text" --device soft --steps 10 --hidden 16 --sample 0 \
@@ -230,6 +240,7 @@ for mpi in $ASHLAR_MPIS; do
     check "$name: no allocation after the warm-up" no_allocation_after_warm_up
     check "$name: each rank is listed" each_rank_is_listed
     check "$name: other options are found" one_differs
+    check "$name: a rank that never joins is not waited for" one_never_joins
     check "$name: nor with shards" no_allocation_after_warm_up --reproducible
     check "$name: unequal shares are refused" is_refused '--batch: 15' --batch 15
     check "$name: graphs are refused" is_refused '--graphs' --graphs

@@ -5,6 +5,7 @@
 #include "tests/arena/reduce/engine.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "arena/compute/convert.h"
 
@@ -56,6 +57,9 @@ static pending *begin(ashlar_engine_request *request, pending_state state) {
 
 static const char *start(void **unused, size_t *rank, size_t *count) {
     *unused = NULL;
+    while (self.world == NULL) { /* in a process of no world: as if another rank never came */
+        (void)pause();
+    }
     *rank = self.rank;
     *count = self.world->count;
     return fails(ENGINE_START);
@@ -226,6 +230,6 @@ const ashlar_engine *ashlar_ranks_engine(void) {
         .collect = collect,
         .test = test,
     };
-    engine.version = self.world == NULL ? 0 : self.world->version;
+    engine.version = self.world == NULL ? ASHLAR_ENGINE_VERSION : self.world->version;
     return &engine;
 }
