@@ -122,6 +122,17 @@ static ashlar_block *ask_plan_locked(const ashlar_request *r, size_t requested, 
                : NULL;
 }
 
+/*
+ * Whether the recorded step was refused this request, too, and nothing can serve it now. Then the
+ * ladder is not climbed, whose lower rungs would take memory from others in vain in every step.
+ */
+static bool is_hopeless_locked(ashlar_allocator *a, const ashlar_request *r) {
+    ASHLAR_OWNS(&a->lock);
+    return r->own != NULL && ashlar__cache_is_replaying(r->own) && !r->is_idle &&
+           r->own->active_replay->is_at_refusal && r->bytes > ashlar__room_locked(a) &&
+           !ashlar__reclaim_locked(a, r->bytes);
+}
+
 static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request *request,
                                        ashlar_block **out, ashlar_rung *rung) {
     ASHLAR_OWNS(&a->lock);
@@ -178,6 +189,9 @@ static ashlar_status choose_locked(ashlar_allocator *a, size_t requested, ashlar
         return status;
     }
     request->stream_state = state->pool != NULL ? state->pool : state;
+    if (is_hopeless_locked(a, request)) {
+        return ashlar__fail(ASHLAR_ENOMEM, "the recorded step was refused this, too");
+    }
     prepare_locked(a, request);
     return find_block_locked(a, request, out, rung);
 }
@@ -331,13 +345,30 @@ static bool block_bytes_of(const ashlar_allocator *a, size_t bytes, size_t *out)
     return ashlar__block_bytes(bytes, out);
 }
 
+/* Add a refused request to the step that is recorded, unless another attempt follows. */
+static void record_refusal_locked(ashlar_allocator *a, size_t bytes, const ashlar_request *request,
+                                  ashlar_tag tag, ashlar_stream stream) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_stream_state *state = request->stream_state;
+    if (a->planner.recording_count == 0 || request->is_at_hand || request->is_idle) {
+        return;
+    }
+    if (state == NULL && ashlar__stream_state_of_locked(a, stream, &state) == ASHLAR_OK &&
+        state->pool != NULL) {
+        state = state->pool;
+    }
+    ashlar__step_record_refusal_locked(request->own, bytes, tag, state);
+}
+
 /* cause   why the last attempt failed; added to the error detail */
 static ASHLAR_NOINLINE ashlar_status refuse_locked(ashlar_allocator *a, size_t bytes,
-                                                   ashlar_tag tag, ashlar_stream stream,
-                                                   const char *cause) {
+                                                   const ashlar_request *request, ashlar_tag tag,
+                                                   ashlar_stream stream, const char *cause) {
     ASHLAR_OWNS(&a->lock);
     note_refusal_locked(a, bytes, tag, stream);
-    return ashlar__no_memory_locked(a, bytes, tag, cause);
+    const ashlar_status status = ashlar__no_memory_locked(a, bytes, tag, cause);
+    record_refusal_locked(a, bytes, request, tag, stream);
+    return status;
 }
 
 static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_request *request,
@@ -348,7 +379,7 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
      * might overflow.
      */
     if (bytes > a->heap.range.memory_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
-        return refuse_locked(a, bytes, tag, stream, "more than there is");
+        return refuse_locked(a, bytes, request, tag, stream, "more than there is");
     }
     const ashlar_status status =
         a->guards.unmap != NULL ? alloc_pages_locked(a, bytes, request, tag, stream, out)
@@ -356,7 +387,7 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
                                               : alloc_locked(a, bytes, request, tag, stream, out);
     return status != ASHLAR_ENOMEM || request->is_at_hand
                ? status
-               : refuse_locked(a, bytes, tag, stream, ashlar_error_detail());
+               : refuse_locked(a, bytes, request, tag, stream, ashlar_error_detail());
 }
 
 /*

@@ -4,8 +4,15 @@
 #include "allocator/core/dry_run.h"
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/core/streams.h"
+
+/* What a block counts against the limit. */
+static size_t taken_bytes(size_t bytes) {
+    size_t taken = SIZE_MAX;
+    return ashlar__align_up(bytes, ASHLAR_BLOCK_ALIGN, &taken) ? taken : SIZE_MAX;
+}
 
 ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *a, ashlar_cache *own, size_t bytes,
                                            ashlar_tag tag, ashlar_stream stream, void **out) {
@@ -17,6 +24,11 @@ ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *a, ashlar_cache *ow
     const ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
     if (status != ASHLAR_OK || state->pool != NULL) {
         return status;
+    }
+    const size_t taken = taken_bytes(bytes);
+    if (taken > replay->dry_bytes) {
+        return ashlar__fail(ASHLAR_ENOMEM, "a dry run, for which only %zu bytes are left",
+                            replay->dry_bytes);
     }
     if (recording->count == ASHLAR_DRY_RUN_BLOCKS_MAX) {
         return ashlar__fail(ASHLAR_EOVERFLOW, "a dry run of more than %d allocations",
@@ -30,6 +42,7 @@ ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *a, ashlar_cache *ow
     }
     if (recording->count > index) {
         replay->dry_block_count++;
+        replay->dry_bytes -= taken;
         *out = (void *)(ASHLAR_DRY_RUN_BASE + ((uintptr_t)index << ASHLAR_DRY_RUN_STRIDE_LOG2));
     }
     return ASHLAR_OK;
@@ -107,5 +120,6 @@ ashlar_status ashlar__dry_run_free_locked(ashlar_allocator *a, ashlar_cache *own
     replay->recording.allocs[index].is_shared |= !is_own;
     (void)ashlar__recording_end(&replay->recording, &replay->dry_block);
     replay->dry_block_count--;
+    replay->dry_bytes += taken_bytes(replay->recording.allocs[index].bytes);
     return ASHLAR_OK;
 }

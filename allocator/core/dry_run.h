@@ -4,7 +4,8 @@
  * A dry run allocates and frees the same blocks as its step, but uses none of them. So its requests
  * get addresses with no memory behind them: recording costs no memory, and leaves no block in the
  * way of the plan's memory. The addresses are far above any that a process can have, so that using
- * one faults.
+ * one faults. What would exceed the limit beside the blocks that are live is refused, as in the
+ * step.
  */
 #ifndef ASHLAR_DRY_RUN_H
 #define ASHLAR_DRY_RUN_H
@@ -36,7 +37,7 @@ static inline bool ashlar__dry_run_has(const ashlar_cache *own, const void *ptr)
 /*
  * Record an allocation. *out stays NULL if the recording leaves the allocation out: then the
  * request needs memory. Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EOVERFLOW (too
- * many allocations).
+ * many allocations), ASHLAR_ENOMEM (beyond the limit).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_alloc_locked(ashlar_allocator *allocator,
                                                              ashlar_cache *own, size_t bytes,

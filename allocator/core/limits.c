@@ -145,6 +145,19 @@ ashlar_status ashlar__may_map_locked(ashlar_allocator *a) {
                : ASHLAR_OK;
 }
 
+size_t ashlar__room_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
+    const ashlar_range *range = &a->heap.range;
+    const size_t most =
+        range->mapped_bytes > range->limit_bytes ? range->mapped_bytes : range->limit_bytes;
+    ashlar_stats stats;
+    ashlar__stats_sum_locked(a, &stats);
+    const size_t idle =
+        stats.cached_bytes + stats.shared_bytes + ashlar__planner_quiet_bytes(&a->planner);
+    const size_t used = ashlar__heap_used_bytes(&a->heap);
+    return used > idle ? most - (used - idle) : most;
+}
+
 void ashlar__update_reserved_peak_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     const uint64_t mapped =

@@ -106,6 +106,14 @@ void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashla
     }
 }
 
+void ashlar__step_record_refusal_locked(ashlar_cache *own, size_t requested, ashlar_tag tag,
+                                        ashlar_stream_state *state) {
+    if (own != NULL && own->own_replay != NULL && own->own_replay->is_recorded && state != NULL &&
+        !state->is_pool) {
+        ashlar__recording_add(&own->own_replay->recording, requested, (unsigned)tag, state, NULL);
+    }
+}
+
 /* Tell the recording to which the block belongs, if there is one. */
 static void tell_recording_locked(ashlar_allocator *a, const ashlar_block *block,
                                   bool (*tell)(ashlar_recording *, const ashlar_block *)) {

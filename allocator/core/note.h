@@ -33,11 +33,14 @@ void ashlar__stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
 void ashlar__allocator_reset_peaks(ashlar_allocator *allocator, bool of_live, bool of_reserved);
 
 /*
- * _alloc_locked: add an allocation to the step that the calling thread is recording. _free_locked,
+ * _alloc_locked: add an allocation to the step that the calling thread is recording.
+ * _refusal_locked: add a request that was refused; state: NULL if that is unknown. _free_locked,
  * _share_locked: note the free of a block, or its use on another stream, in the recording that has
  * the block, whichever thread makes it. Each does nothing if there is no such recording.
  */
 void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block);
+void ashlar__step_record_refusal_locked(ashlar_cache *own, size_t requested, ashlar_tag tag,
+                                        ashlar_stream_state *state);
 void ashlar__step_record_free_locked(ashlar_allocator *allocator, const ashlar_block *block);
 void ashlar__step_record_share_locked(ashlar_allocator *allocator, const ashlar_block *block);
 

@@ -66,6 +66,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__ladder_take_locked(ashlar_allocator *all
 /* Whether the seal permits mapping more memory. Lock: held. Errors: ASHLAR_ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__may_map_locked(ashlar_allocator *allocator);
 
+/*
+ * The most that a request could get if all work were over and all free memory in one place: what
+ * the limit leaves beside live blocks and the plan memories of steps under way. The program's
+ * reclaim callback may free more. Lock: held. Cost: claims all caches.
+ */
+size_t ashlar__room_locked(ashlar_allocator *allocator);
+
 /* Raise the peak of reserved bytes. Call it after mapping memory, also if that failed. */
 void ashlar__update_reserved_peak_locked(ashlar_allocator *allocator);
 

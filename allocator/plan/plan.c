@@ -71,6 +71,7 @@ static ashlar_status fill_slots(ashlar_plan *plan, const ashlar_recording *recor
         slot->stream_idx = a->stream_idx;
         slot->end = ashlar__recording_held_to(recording, i);
         slot->is_shared = a->is_shared && a->end != ASHLAR_NOT_PLANNED;
+        slot->is_refused = a->is_refused;
         slot->unplanned = a->end == ASHLAR_NOT_PLANNED ? a->bytes : 0;
         ASHLAR_CHECK2(a->bytes > 0 && a->stream_idx < recording->stream_count);
         ASHLAR_CHECK2(a->end == ASHLAR_NOT_PLANNED || (i < a->end && a->end <= plan->count));
@@ -87,7 +88,7 @@ static ashlar_status fill_slots(ashlar_plan *plan, const ashlar_recording *recor
 
 static bool is_alike(const ashlar_slot *a, const ashlar_slot *b) {
     return ashlar__slot_room(a) == ashlar__slot_room(b) && a->tag == b->tag &&
-           a->stream_idx == b->stream_idx;
+           a->stream_idx == b->stream_idx && a->is_refused == b->is_refused;
 }
 
 static void link_kinds(ashlar_plan *plan) {

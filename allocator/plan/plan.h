@@ -30,7 +30,8 @@ struct ashlar_slot {
     size_t bytes; /* a multiple of ASHLAR_BLOCK_ALIGN; 0: not planned */
     union {
         ashlar_block *slot_block; /* describes the block that starts at this slot's offset */
-        size_t unplanned;         /* if bytes == 0: the recorded size; in slots[count]: 0 */
+        size_t unplanned;         /* if bytes == 0: the recorded size; in slots[count]: 0. If
+                                   * is_refused: requests of less than that were not refused */
     };
     ashlar_block *before; /* slot block of the slot that ends when this one begins, which must be
                            * dead by then; if none ends: ashlar__no_slot_block; if several do:
@@ -39,7 +40,8 @@ struct ashlar_slot {
     uint32_t end;         /* the slot is dead from allocation number `end` on */
     unsigned char tag;
     unsigned char stream_idx;
-    bool is_shared; /* its block's uses on other streams are noted in the plan memory */
+    bool is_shared;  /* its block's uses on other streams are noted in the plan memory */
+    bool is_refused; /* a request that was refused when it was recorded; not planned */
 };
 
 _Static_assert(sizeof(ashlar_slot) == 40, "a step's slots stay in the nearest cache");
@@ -50,7 +52,7 @@ static inline uintptr_t ashlar__slot_who(ashlar_stream stream, unsigned tag) {
     return (uintptr_t)stream ^ (uintptr_t)tag << 56;
 }
 
-/* The size of the largest request that a slot can serve. */
+/* The size of the largest request that a slot can serve; not of a refused one's. */
 static inline size_t ashlar__slot_room(const ashlar_slot *slot) {
     return slot->bytes > 0 ? slot->bytes : slot->unplanned;
 }

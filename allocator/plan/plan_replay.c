@@ -92,6 +92,10 @@ void ashlar__replay_stop(ashlar_replay *replay) {
 
 /* ---- what is in the way ---- */
 
+static bool overlaps(const ashlar_block *block, size_t begin, size_t end) {
+    return block->offset < end && begin < block->offset + block->bytes;
+}
+
 /* Whether no late block overlaps a slot. Takes the freed blocks off the late list on the way. */
 static bool is_clear(ashlar_replay *replay, const ashlar_slot *slot) {
     ashlar_plan_memory *memory = replay->memories[slot->stream_idx];
@@ -101,12 +105,26 @@ static bool is_clear(ashlar_replay *replay, const ashlar_slot *slot) {
     ashlar__plan_memory_clean(memory);
     replay->late_count += memory->late_count;
     for (size_t i = 0; i < memory->late_count; i++) {
-        const ashlar_block *late = memory->late[i];
-        if (late->offset < end && begin < late->offset + late->bytes) {
+        if (overlaps(memory->late[i], begin, end)) {
             return false;
         }
     }
     return true;
+}
+
+/* Whether no live block would overlap slot i if time passed to it now. */
+static bool would_be_clear(ashlar_replay *replay, uint32_t i) {
+    const ashlar_slot *slot = &replay->plan->slots[i];
+    const size_t begin = slot->slot_block->offset, end = begin + slot->bytes;
+    for (uint32_t k = replay->expired; k < replay->plan->expired_to[i]; k++) {
+        const ashlar_slot *ended = replay->plan->expiry[k];
+        const ashlar_block *block = ended->slot_block;
+        if (ended->stream_idx == slot->stream_idx && block->slot == ended &&
+            ashlar__slot_block_is_taken(block) && overlaps(block, begin, end)) {
+            return false;
+        }
+    }
+    return is_clear(replay, slot);
 }
 
 /* ---- finding the slot ---- */
@@ -133,8 +151,9 @@ static bool is_for(const ashlar_replay *replay, const ashlar_slot *slot, ashlar_
 }
 
 static bool fits(const ashlar_replay *replay, const ashlar_slot *slot, const request *r) {
-    return r->bytes <= ashlar__slot_room(slot) && slot->tag == r->tag &&
-           is_for(replay, slot, r->stream);
+    const bool is_size =
+        slot->is_refused ? r->bytes >= slot->unplanned : r->bytes <= ashlar__slot_room(slot);
+    return is_size && slot->tag == r->tag && is_for(replay, slot, r->stream);
 }
 
 /* The next slot that fits the request and is a landing: a step merged into the plan went on there
@@ -226,6 +245,7 @@ static void advance(ashlar_replay *replay, uint32_t i) {
 static ashlar_block *serve_slot(ashlar_replay *replay, uint32_t i) {
     advance(replay, i);
     if (replay->plan->slots[i].bytes == 0) {
+        replay->is_at_refusal = replay->plan->slots[i].is_refused;
         replay->unplanned++;
         replay->unserved++;
         return NULL;
@@ -238,9 +258,19 @@ static ashlar_block *serve_slot(ashlar_replay *replay, uint32_t i) {
     return ashlar__replay_slot_block(&replay->plan->slots[i]);
 }
 
+/* Where time passes to if the next slot is a refusal that fits the request. It may be that of
+ * another merged step than this one, which lands on a slot of its own. */
+static uint32_t refusal_or_landing(ashlar_replay *replay, const request *r) {
+    const uint32_t i = find_landing(replay, r);
+    return i < replay->plan->count && replay->plan->slots[i].bytes > 0 && would_be_clear(replay, i)
+               ? i
+               : next_of(replay);
+}
+
 static ashlar_block *serve(ashlar_replay *replay, const request *r) {
     if (fits(replay, replay->next, r)) {
-        return serve_slot(replay, next_of(replay));
+        return serve_slot(replay, replay->next->is_refused ? refusal_or_landing(replay, r)
+                                                           : next_of(replay));
     }
     /* Try landings before passed-over slots, so that a merged step finds its own slots. */
     uint32_t i = find_landing(replay, r);
@@ -265,6 +295,7 @@ ASHLAR_NOINLINE ashlar_block *ashlar__replay_serve_otherwise(ashlar_replay *repl
         return NULL; /* the caller's mistake, which the ordinary path reports */
     }
     let_go(replay);
+    replay->is_at_refusal = false;
     ashlar_block *block = serve(replay, &r);
     hold(replay);
     ASHLAR_CHECK2(is_sound(replay));

@@ -38,16 +38,18 @@ struct ashlar_replay {
     uint32_t skipped[ASHLAR_REPLAY_SKIPPED_MAX];           /* slots passed over, ascending */
     uint32_t skipped_count;
     uint64_t unplanned;
+    bool is_at_refusal; /* the last request that came the slow way was refused when recorded */
     uint64_t misses[ASHLAR_PLAN_MISS_COUNT];
     ashlar_step_key *key;       /* NULL: the step is neither recorded nor replayed */
     ashlar_recording recording; /* of the step, while it is recorded */
     bool is_recorded;
-    bool is_dry_run;          /* the step is recorded without memory; see dry_run.h */
-    ashlar_block dry_block;   /* stands for every block of a dry run */
-    uint32_t dry_block_count; /* live blocks of a dry run */
-    bool is_held;             /* no request asks whether blocks can come home; see
-                               * ashlar_step_key */
-    uint32_t depth;           /* nested steps: how many have begun and not ended */
+    bool is_dry_run;                /* the step is recorded without memory; see dry_run.h */
+    ashlar_block dry_block;         /* stands for every block of a dry run */
+    uint32_t dry_block_count;       /* live blocks of a dry run */
+    size_t dry_bytes;               /* that a dry run may still take; see ashlar__room_locked() */
+    bool is_held;                   /* no request asks whether blocks can come home; see
+                                     * ashlar_step_key */
+    uint32_t depth;                 /* nested steps: how many have begun and not ended */
     const ashlar_step_key *counted; /* the key in whose costs the step is counted, if the key still
                                      * exists */
     ashlar_step_costs costs_before; /* counts when the step began */

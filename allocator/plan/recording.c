@@ -22,7 +22,7 @@ bool ashlar__recording_is_sound(const ashlar_recording *r) {
         const ashlar_recorded *a = &r->allocs[i];
         const bool is_lifetime = a->end == ASHLAR_NOT_PLANNED || (i < a->end && a->end <= r->count);
         if (!is_lifetime || a->stream_idx >= r->stream_count || a->bytes == 0 ||
-            a->tag >= ASHLAR_TAG_COUNT) {
+            a->tag >= ASHLAR_TAG_COUNT || (a->is_refused && a->end != ASHLAR_NOT_PLANNED)) {
             return false;
         }
     }
@@ -80,11 +80,15 @@ void ashlar__recording_add(ashlar_recording *r, size_t bytes, unsigned tag,
     }
     ASHLAR_CHECK2(r->count < r->capacity && stream_idx < r->stream_count);
     r->allocs[r->count] = (ashlar_recorded){.bytes = bytes,
-                                            .end = 0,
+                                            .end = block != NULL ? 0 : ASHLAR_NOT_PLANNED,
                                             .tag = (unsigned char)tag,
-                                            .stream_idx = (unsigned char)stream_idx};
+                                            .stream_idx = (unsigned char)stream_idx,
+                                            .is_refused = block == NULL};
     r->blocks[r->count] = block;
-    block->recorded = r->count++;
+    if (block != NULL) {
+        block->recorded = r->count;
+    }
+    r->count++;
 }
 
 static bool has(const ashlar_recording *r, const ashlar_block *block) {
@@ -175,7 +179,7 @@ ashlar_status ashlar__recording_find_peaks(const ashlar_recording *r, bool is_he
 
 /* ---- merging ---- */
 
-enum { KINDS = ASHLAR_TAG_COUNT * ASHLAR_PLAN_STREAMS_MAX };
+enum { KINDS = 2 * ASHLAR_TAG_COUNT * ASHLAR_PLAN_STREAMS_MAX };
 
 _Static_assert(ASHLAR_PLAN_STREAMS_MAX <= UINT8_MAX, "a stream's index fits its byte");
 
@@ -184,16 +188,17 @@ typedef struct merger {
     const ashlar_recording *from[2]; /* the arguments `base` and `more` */
     uint32_t stream_map[2][ASHLAR_PLAN_STREAMS_MAX];
     uint32_t *to[2];       /* to[i]: [from[i]->count], rising; each allocation's index in `out` */
-    uint32_t first[KINDS]; /* by tag and stream: the first allocation of from[0] not in `out` yet */
-    uint32_t *next_alike;  /* [from[0]->count], the next allocation of the same tag and stream */
-    bool is_passed[KINDS]; /* by tag and stream: one of from[0] came after the last of from[1] */
+    uint32_t first[KINDS]; /* by kind: the first allocation of from[0] not in `out` yet */
+    uint32_t *next_alike;  /* [from[0]->count], the next allocation of the same kind */
+    bool is_passed[KINDS]; /* by kind: one of from[0] came after the last of from[1] */
     ashlar_recording out;
 } merger;
 
+/* By tag and stream, and whether it was refused. */
 static uint32_t kind_of(const merger *m, int which, uint32_t i) {
     const ashlar_recorded *a = &m->from[which]->allocs[i];
     ASHLAR_CHECK2(a->tag < ASHLAR_TAG_COUNT && a->stream_idx < m->from[which]->stream_count);
-    return m->stream_map[which][a->stream_idx] * ASHLAR_TAG_COUNT + a->tag;
+    return 2 * (m->stream_map[which][a->stream_idx] * ASHLAR_TAG_COUNT + a->tag) + a->is_refused;
 }
 
 static void link_alike(merger *m) {
@@ -223,14 +228,17 @@ static uint32_t find_alike(merger *m, uint32_t kind, uint32_t i) {
 static void put(merger *m, int which, uint32_t i, bool is_paired) {
     const ashlar_recorded *a = &m->from[which]->allocs[i];
     if (!is_paired) {
-        m->out.allocs[m->out.count++] = (ashlar_recorded){
-            .tag = a->tag, .stream_idx = (unsigned char)m->stream_map[which][a->stream_idx]};
+        m->out.allocs[m->out.count++] =
+            (ashlar_recorded){.bytes = a->is_refused ? a->bytes : 0,
+                              .tag = a->tag,
+                              .stream_idx = (unsigned char)m->stream_map[which][a->stream_idx],
+                              .is_refused = a->is_refused};
     }
     ASHLAR_CHECK2(m->out.count > 0);
     ashlar_recorded *out = &m->out.allocs[m->out.count - 1];
     ASHLAR_CHECK2(out->tag == a->tag && out->stream_idx == m->stream_map[which][a->stream_idx]);
     ASHLAR_CHECK2(i == 0 || m->to[which][i - 1] < m->out.count - 1);
-    out->bytes = a->bytes > out->bytes ? a->bytes : out->bytes;
+    out->bytes = (a->bytes > out->bytes) != a->is_refused ? a->bytes : out->bytes;
     out->is_landing |= a->is_landing;
     out->is_shared |= a->is_shared;
     m->to[which][i] = m->out.count - 1;

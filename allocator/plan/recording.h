@@ -10,6 +10,7 @@
  *   i < allocs[i].end <= count,  or  allocs[i].end == ASHLAR_NOT_PLANNED
  *   allocs[i].stream_idx < stream_count <= ASHLAR_PLAN_STREAMS_MAX
  *   allocs[i].bytes > 0,  allocs[i].tag < ASHLAR_TAG_COUNT
+ *   allocs[i].end == ASHLAR_NOT_PLANNED if allocs[i].is_refused
  *   peaks[] <= ashlar__recording_find_peaks(), for as many steps as are merged
  */
 #ifndef ASHLAR_RECORDING_H
@@ -27,13 +28,16 @@
 _Static_assert(ASHLAR_RECORDING_MAX < UINT32_MAX / 2, "sums of counts fit, and are no NOT_PLANNED");
 
 typedef struct ashlar_recorded {
-    size_t bytes; /* asked for */
+    size_t bytes; /* asked for; of a refusal, the least that was refused */
     uint32_t end; /* allocations made before this one's block was freed, or ASHLAR_NOT_PLANNED */
     unsigned char tag;
     unsigned char stream_idx; /* the block's request was on stream_states[stream_idx] */
-    bool is_landing; /* in one of the merged steps, the allocation before this one was left out */
-    bool is_shared;  /* freed on a stream other than its own, or passed to ashlar_record_stream()
-                      * for one */
+    bool is_landing : 1;      /* in one of the merged steps, the allocation before this one was left
+                               * out */
+    bool is_shared : 1;       /* freed on a stream other than its own, or passed to
+                               * ashlar_record_stream() for one */
+    bool is_refused : 1; /* a request that was refused: it is not planned, and a replay expects it
+                          * to be refused again */
 } ashlar_recorded;
 
 typedef struct ashlar_recording {
@@ -62,6 +66,7 @@ bool ashlar__recording_is_sound(const ashlar_recording *recording);
  * Record the next allocation. If host memory runs out, the recording becomes incomplete.
  *
  * bytes   > 0
+ * block   NULL: the request was refused
  */
 void ashlar__recording_add(ashlar_recording *recording, size_t bytes, unsigned tag,
                            ashlar_stream_state *state, ashlar_block *block);
@@ -99,7 +104,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__recording_find_peaks(
  * Merge two closed recordings into a new one, which has room for a step of either. Each allocation
  * of `more` is paired with the next allocation of `base` with the same tag and stream; if there is
  * none, it is added between the others. A pair has the larger size and the longer lifetime of the
- * two, is planned only if both are, and shared if one is. The streams of `base` keep their indices.
+ * two, is planned only if both are, and shared if one is. Refusals are paired only with refusals,
+ * and such a pair has the smaller size. The streams of `base` keep their indices.
  *
  * A step of one recording then leaves out allocations of the other. But allocations that are left
  * out right before one of the step's own never have the same tag and stream as that one. So a

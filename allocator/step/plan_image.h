@@ -15,7 +15,8 @@
  *                                        ALLOCS lines, in order: an allocation that has a slot;
  *                                        MARKS: the sum of 1 if some step left out the one before
  *                                        it, and of 2 if several streams use the block
- *     alloc,BYTES,TAG,PART,MARKS         ... or an allocation that is not planned
+ *     alloc,BYTES,TAG,PART,MARKS         ... or an allocation that is not planned; MARKS may have 4
+ *                                        in its sum then: BYTES and more were refused
  *     end,SUM                            checksum of all lines above: FNV-1a, 16 hexadecimal digits
  *
  * Streams are numbered from 0 in the order of their first mention. PART is the index, from 0, of
@@ -34,6 +35,7 @@ enum {
     ASHLAR_PLAN_FILE_KEYS_MAX = 1 << 16,
     ASHLAR_PLAN_FILE_LANDING = 1, /* bits of MARKS */
     ASHLAR_PLAN_FILE_SHARED = 2,
+    ASHLAR_PLAN_FILE_REFUSED = 4,
 };
 
 /* Invariants: stream and streams[stream_idx] < stream_count; streams[] are all different;

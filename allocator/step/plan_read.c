@@ -160,17 +160,18 @@ static ashlar_status read_alloc(reader *r, uint32_t count, ashlar_recording *rec
                                 size_t *offset) {
     const uint32_t i = recording->count;
     ASHLAR_CHECK2(i < count && recording->stream_count > 0);
-    const field fields[PLANNED_FIELDS] = {{"BYTES", 1, SIZE_MAX},
-                                          {"TAG", 0, ASHLAR_TAG_COUNT - 1},
-                                          {"PART", 0, recording->stream_count - 1},
-                                          {"MARKS", 0, MARKS_MAX},
-                                          {"END", (uint64_t)i + 1, count},
-                                          {"OFFSET", 0, SIZE_MAX}};
+    field fields[PLANNED_FIELDS] = {{"BYTES", 1, SIZE_MAX},
+                                    {"TAG", 0, ASHLAR_TAG_COUNT - 1},
+                                    {"PART", 0, recording->stream_count - 1},
+                                    {"MARKS", 0, MARKS_MAX},
+                                    {"END", (uint64_t)i + 1, count},
+                                    {"OFFSET", 0, SIZE_MAX}};
     uint64_t values[PLANNED_FIELDS] = {[4] = ASHLAR_NOT_PLANNED};
     ashlar_piece row;
     ashlar_status status = next_row(r, "alloc", &row);
     if (status == ASHLAR_OK) {
         const bool is_planned = count_fields(row) != UNPLANNED_FIELDS;
+        fields[3].high += is_planned ? 0 : ASHLAR_PLAN_FILE_REFUSED;
         status =
             parse_fields(r, row, fields, is_planned ? PLANNED_FIELDS : UNPLANNED_FIELDS, values);
     }
@@ -183,7 +184,8 @@ static ashlar_status read_alloc(reader *r, uint32_t count, ashlar_recording *rec
                           .tag = (unsigned char)values[1],
                           .stream_idx = (unsigned char)values[2],
                           .is_landing = (values[3] & ASHLAR_PLAN_FILE_LANDING) != 0,
-                          .is_shared = (values[3] & ASHLAR_PLAN_FILE_SHARED) != 0};
+                          .is_shared = (values[3] & ASHLAR_PLAN_FILE_SHARED) != 0,
+                          .is_refused = (values[3] & ASHLAR_PLAN_FILE_REFUSED) != 0};
     *offset = values[5];
     return ASHLAR_OK;
 }

@@ -75,7 +75,8 @@ ASHLAR_PRINTF(2, 3) static void print(writer *w, const char *format, ...) {
 
 static void write_alloc(writer *w, const ashlar_recorded *a, size_t offset) {
     const int marks = (a->is_landing ? ASHLAR_PLAN_FILE_LANDING : 0) |
-                      (a->is_shared ? ASHLAR_PLAN_FILE_SHARED : 0);
+                      (a->is_shared ? ASHLAR_PLAN_FILE_SHARED : 0) |
+                      (a->is_refused ? ASHLAR_PLAN_FILE_REFUSED : 0);
     ASHLAR_CHECK2(a->bytes > 0 && a->tag < ASHLAR_TAG_COUNT);
     if (a->end == ASHLAR_NOT_PLANNED) {
         print(w, "alloc,%zu,%u,%u,%d\n", a->bytes, a->tag, a->stream_idx, marks);

@@ -6,6 +6,7 @@
 #include "allocator/core/cycle.h"
 #include "allocator/core/forked.h"
 #include "allocator/core/shared.h"
+#include "allocator/core/slow_path.h"
 #include "allocator/core/streams.h"
 #include "allocator/heap/away.h"
 #include "allocator/core/hold.h"
@@ -370,6 +371,9 @@ ashlar_status ashlar__dry_run_begin(ashlar_allocator *a, ashlar_stream stream, u
     ashlar_cache *own = ashlar__cache_get(a);
     if (status == ASHLAR_OK && own != NULL) {
         ASHLAR_CHECK2(own->own_replay->depth > 0);
+        ashlar__allocator_enter(a);
+        own->own_replay->dry_bytes = ashlar__room_locked(a);
+        ashlar__allocator_leave(a);
         own->own_replay->is_dry_run = true;
     }
     return status;

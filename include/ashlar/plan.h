@@ -36,7 +36,9 @@
  * slots, such blocks are not planned.
  *
  * Allocations that were live at the end of the recorded step are not planned: the ordinary path
- * serves them, in the recorded step and later.
+ * serves them, in the recorded step and later. Nor are requests that the recorded step was refused
+ * for lack of memory: a replayed step that makes them, too, goes by the ordinary path, which is no
+ * miss, and it finds its next slot all the same.
  *
  * When a step diverges, the ordinary path serves it until its allocations match the plan again.
  * Every allocation is checked: its slot must be large enough, be for the right stream, and overlap
@@ -113,7 +115,8 @@ typedef struct ashlar_plan_stats {
                               * plan's memory or key, or was taking memory for a plan; or because
                               * there was no memory for the plan, or the stream was captured */
     uint64_t hits;           /* requests of replayed steps served from their slots */
-    uint64_t unplanned;      /* requests of replayed steps for allocations that are not planned */
+    uint64_t unplanned;      /* requests of replayed steps for allocations that are not planned, or
+                              * that the recorded step was refused */
     uint64_t misses[ASHLAR_PLAN_MISS_MAX]; /* 0 from ASHLAR_PLAN_MISS_COUNT on */
 } ashlar_plan_stats;
 

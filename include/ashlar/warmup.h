@@ -52,15 +52,17 @@ enum { ASHLAR_WARMUP_PASSES_MAX = 16 };
 
 /*
  * Allocate and free as a step of `length` does, in the same order, from the allocator that is
- * warmed up. A dry run frees everything that it takes, on the same thread. A failure ends the
+ * warmed up. A dry run frees everything that it takes, on the same thread. It may try more than
+ * there is, as the step does: what would exceed the limit, or the device's memory, beside the
+ * blocks that are live, is refused (ASHLAR_ENOMEM), in the dry run and later. A failure ends the
  * warm-up, which returns this status; give the reason by ashlar_error_set().
  */
 typedef ashlar_status (*ashlar_warmup_fn)(void *user, size_t length);
 
 typedef struct ashlar_warmup_options {
-    ashlar_stream stream; /* the steps' main stream, named from now on (top of allocator.h) */
-    size_t min_length;    /* 1 .. max_length; 0 stands for 1 */
-    size_t max_length;    /* must be given */
+    ashlar_stream stream;       /* the steps' main stream, named from now on (top of allocator.h) */
+    size_t min_length;          /* 1 .. max_length; 0 stands for 1 */
+    size_t max_length;          /* must be given */
     size_t length_bucket_count; /* number of length ranges of equal width, each with a plan; the
                                  * plans share one memory. 0: as many ranges as are needed to keep
                                  * this memory as small as the largest step allows; but one plan if

@@ -196,6 +196,29 @@ CASE(a_pair_has_the_larger_size_and_the_longer_life) {
     CHECK(into.stream_count == 2 && into.stream_states[1] == &states[1]);
 }
 
+CASE(refusals_are_paired_with_refusals) {
+    for (int i = 0; i < 2; i++) {
+        ashlar_recording *to = i == 0 ? &into : &from;
+        ashlar__recording_add(to, i == 0 ? 900 : 800, 0, &states[0], NULL);
+        for (int k = 0; k < 1 + i; k++) {
+            add(to, 100, 0, 0, k);
+            free_block(to, k);
+        }
+        ashlar__recording_close(to);
+    }
+    CHECK(from.allocs[0].is_refused && from.allocs[0].end == ASHLAR_NOT_PLANNED);
+    CHECK(merge() == ASHLAR_OK);
+    CHECK_ZU(into.count, 3);
+    CHECK(into.allocs[0].is_refused && into.allocs[0].bytes == 800);
+    CHECK(into.allocs[0].end == ASHLAR_NOT_PLANNED);
+    CHECK(!into.allocs[1].is_refused && into.allocs[1].bytes == 100 && into.allocs[1].end == 2);
+    chain(&from, "aa", 1000); /* the steps that are not refused */
+    CHECK(merge() == ASHLAR_OK);
+    CHECK_ZU(into.count, 3);
+    CHECK(into.allocs[0].is_refused && into.allocs[0].bytes == 800);
+    CHECK(into.allocs[1].bytes == 1000 && into.allocs[1].is_landing);
+}
+
 CASE(a_merge_fails_whole) {
     for (unsigned long n = 1; n <= 5; n++) {
         chain(&into, "ab", 100);

@@ -153,6 +153,29 @@ CASE(requests_that_no_recording_holds_get_memory_or_an_error) {
     }
 }
 
+CASE_WITH(what_the_limit_would_refuse_is_refused, set_up_cached("memory=1GiB", 64 * MIB)) {
+    void *ptr = NULL;
+    unsigned char *real = take(10 * MIB, streams[1]);
+    give(take(9 * MIB, streams[0])); /* is free by then */
+    CHECK(ashlar_allocator_set_limit(allocator, 32 * MIB) == ASHLAR_OK);
+    begin();
+    unsigned char *a = take(20 * MIB, streams[0]);
+    CHECK_FAILS(ashlar_alloc(allocator, 2 * MIB + 1, streams[0], &ptr), ASHLAR_ENOMEM,
+                "a dry run, for which only 2097152 bytes are left");
+    unsigned char *b = take(2 * MIB, streams[0]);
+    give(a);
+    give(b);
+    CHECK(ashlar_alloc(allocator, 22 * MIB + 1, streams[0], &ptr) == ASHLAR_ENOMEM);
+    give(take(22 * MIB, streams[0]));
+    end();
+    CHECK_ZU(plans().slot_count, 3);
+    begin();
+    CHECK(ashlar_alloc(allocator, 40 * MIB, streams[0], &ptr) == ASHLAR_ENOMEM);
+    end();
+    CHECK(ptr == NULL);
+    give(real);
+}
+
 /* A graph's blocks are its own for as long as it lives, and no step's. */
 CASE_WITH(captured_streams_get_memory_of_their_pool, set_up_cached("memory=1GiB", 64 * MIB)) {
     begin();

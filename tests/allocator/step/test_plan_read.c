@@ -108,6 +108,7 @@ CASE(every_wrong_line_is_named) {
         {6, "alloc,1000,0,0,0,4,0", "overlap", ASHLAR_EFORMAT},
         {7, "alloc,512,7,0,0,1,1024", ":7: END", ASHLAR_EFORMAT},
         {8, "other,300,1,0", ":8: 'other", ASHLAR_EFORMAT},
+        {8, "alloc,300,1,0,8", ":8: MARKS", ASHLAR_EFORMAT},
         {8, "alloc,300,1", ":8: 2 numbers in place of 6", ASHLAR_EFORMAT},
     };
     REQUIRE(set_up_plans());
@@ -117,6 +118,13 @@ CASE(every_wrong_line_is_named) {
     }
     write_with_line(0, "");
     CHECK(load() == ASHLAR_OK);
+}
+
+CASE_WITH(a_refusal_is_read, set_up_plans()) {
+    write_with_line(8, "alloc,300,1,0,5");
+    CHECK(load() == ASHLAR_OK);
+    const ashlar_slot *slot = &allocator->planner.keys->plan->slots[2];
+    CHECK(slot->is_refused && slot->unplanned == 300 && slot->bytes == 0);
 }
 
 CASE_WITH(a_key_or_a_part_that_is_there_twice_is_refused, set_up_plans()) {
