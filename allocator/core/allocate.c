@@ -8,6 +8,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/core/cycle.h"
 #include "allocator/core/deferred_free.h"
 #include "allocator/core/dry_run.h"
 #include "allocator/core/forked.h"
@@ -145,6 +146,9 @@ static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request
     if (status == ASHLAR_OK && request->own != NULL && request->bytes > ASHLAR_SC_MAX_BYTES) {
         request->own->last_large = *out;
     }
+    if (request->own != NULL && a->heap.was_short) {
+        request->own->stream = ASHLAR_NO_STREAM; /* see set_recent() in cache.c */
+    }
     /* The ladder may have mapped memory even if the request fails, and the peak counts it. */
     ashlar__update_reserved_peak_locked(a);
     return status;
@@ -159,6 +163,9 @@ static void prepare_locked(ashlar_allocator *a, const ashlar_request *r) {
     ashlar_stream_state *state = r->stream_state;
     ashlar_magazines *m = NULL;
     ashlar__hold_locked(a, r->own, state);
+    if (r->own != NULL && ashlar__cycle_is_tight(&a->heap, r->own)) {
+        ashlar__cycle_restart(r->own);
+    }
     if (r->own != NULL) {
         ashlar__outbox_send(r->own); /* the outbox may have blocks of this stream */
         m = ashlar__cache_need_locked(r->own, state);

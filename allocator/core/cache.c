@@ -225,11 +225,12 @@ void ashlar__cache_end_replay(ashlar_cache *cache, ashlar_planner *planner) {
 
 /*
  * While a step is replayed, `stream` is set to match no request, so that each request asks the step
- * first.
+ * first; and where memory was short, so that each one sees whether a step begins (cycle.h).
  */
 static void set_recent(ashlar_cache *cache, ashlar_magazines *m, ashlar_stream stream) {
+    const bool is_asked = ashlar__cache_is_replaying(cache) || cache->allocator->heap.was_short;
     cache->recent = m;
-    cache->stream = ashlar__cache_is_replaying(cache) ? ASHLAR_NO_STREAM : stream;
+    cache->stream = is_asked ? ASHLAR_NO_STREAM : stream;
 }
 
 /*

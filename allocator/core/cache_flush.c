@@ -14,13 +14,13 @@ bool ashlar__cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
     ASHLAR_CHECK2(cache->pending_count <= ASHLAR_CACHE_PENDING_MAX && block->marks == 0);
     ASHLAR_CHECK2((cache->pending == NULL) == (cache->pending_count == 0));
     const size_t bytes = cache->pending_bytes + block->bytes;
+    cache->was_full |= block->bytes <= ASHLAR_SC_MAX_BYTES; /* as ashlar__miss_put() does */
     if (cache->pending_count == ASHLAR_CACHE_PENDING_MAX || bytes > cache->limit[1] ||
         (block->bytes > ASHLAR_SC_MAX_BYTES && cache->weight[1] != 0) ||
         /* Requests have waited for large blocks: an event should follow such a free at once. */
         (block->bytes > ASHLAR_SC_MAX_BYTES && ashlar__heap_has_waited(&cache->allocator->heap))) {
         return false;
     }
-    cache->was_full |= block->bytes <= ASHLAR_SC_MAX_BYTES;
     block->older = cache->pending;
     cache->pending = block;
     cache->pending_count++;

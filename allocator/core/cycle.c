@@ -64,7 +64,8 @@ void ashlar__cycle_restart(ashlar_cache *own) {
     own->was_full = false;
     own->hits_when_full = own->counters.hit_count;
     own->last_large = NULL;
-    ASHLAR_CHECK2(ashlar__cache_is_empty(own) && own->pending_count == 0);
+    ASHLAR_CHECK2(atomic_load(&own->is_busy) != 0 ||
+                  (ashlar__cache_is_empty(own) && own->pending_count == 0));
 }
 
 /*

@@ -6,9 +6,22 @@
 #define ASHLAR_CYCLE_H
 
 #include "allocator/core/cache.h"
+#include "allocator/heap/heap.h"
 
 /* The rest of ashlar__cycle_count_miss(), for a miss that may have to give blocks up. */
 void ashlar__cycle_look(ashlar_cache *own);
+
+/*
+ * Whether a step may begin where memory was short once: the thread has no more live than when its
+ * cycle began, and had more since. Then the cache is emptied, however alike the steps are. For
+ * which cached block serves which request differs from step to step, and so does what is left
+ * between them; but a step that just fits needs the addresses that it had.
+ */
+static inline bool ashlar__cycle_is_tight(const ashlar_heap *heap, const ashlar_cache *own) {
+    const int64_t live = own->counters.published + own->counters.all.live;
+    return heap->was_short && live >= 0 && (uint64_t)live <= own->trough &&
+           own->trough < own->crest && !ashlar__cache_is_empty(own);
+}
 
 /*
  * Count a miss, before the search for a block, and give up cached blocks that may keep free memory
@@ -36,7 +49,7 @@ static inline void ashlar__cycle_count_miss(ashlar_cache *own) {
     }
 }
 
-/* Empty the cache, and forget what it has seen of the program's cycles. Lock: held. */
+/* Empty the cache, and forget what it has seen of the program's cycles. As for a miss. */
 void ashlar__cycle_restart(ashlar_cache *own);
 
 #endif /* ASHLAR_CYCLE_H */

@@ -9,6 +9,7 @@
 #include "allocator/core/allocator_impl.h"
 
 #include "allocator/base/check_level.h"
+#include "allocator/core/cycle.h"
 #include "allocator/core/hand_out.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/miss.h"
@@ -33,7 +34,9 @@ static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_
         return ASHLAR_OK;
     }
     ashlar_magazines *m = ashlar__cache_find(cache, stream);
-    block = m != NULL ? ashlar__cache_pop(cache, m, bytes) : NULL;
+    block = m != NULL && !ashlar__cycle_is_tight(&a->heap, cache)
+                ? ashlar__cache_pop(cache, m, bytes)
+                : NULL;
     if (block != NULL) {
         ashlar__hand_out(a, cache, block, bytes, tag, &cache->counters.hit_count, out);
         return ASHLAR_OK;

@@ -46,6 +46,7 @@ static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r
     const bool is_closed = ashlar__stream_state_is_closed(r->stream_state, &a->client);
     a->heap.short_at = ashlar__heap_count_use(&a->heap);
     a->heap.short_count++;
+    a->heap.was_short = true;
     collect_returned(a);
     *rung = ASHLAR_RUNG_SAME_STREAM;
     ASHLAR_TRY(ashlar__rung_take_mapped(a, r, out));

@@ -117,6 +117,9 @@ static inline ashlar_block *take_held(ashlar_allocator *a, ashlar_cache *own, si
         }
     }
     count_use(a, own, state);
+    if (!ASHLAR_LIKELY(!ashlar__cycle_is_tight(&a->heap, own))) {
+        ashlar__cycle_restart(own);
+    }
     ashlar__cycle_count_miss(own);
     const bool is_large = bytes > ASHLAR_SC_MAX_BYTES;
     size_t block_bytes;

@@ -197,8 +197,12 @@ ashlar_status ashlar__rung_map_new(ashlar_allocator *a, const ashlar_request *r,
         status = is_over(a, r->stream_state, &unused);
         status = status == ASHLAR_OK ? ashlar__heap_exchange(&a->heap, gap, r->bytes) : status;
     }
-    return status == ASHLAR_OK || status == ASHLAR_ENOMEM ? map_in(a, r, zone_for(r), may, out)
-                                                          : status;
+    if (status == ASHLAR_OK || status == ASHLAR_ENOMEM) {
+        status = map_in(a, r, zone_for(r), may, out);
+    }
+    const ashlar_range *range = &a->heap.range;
+    a->heap.was_short |= range->spare_count == 0 && ashlar__range_left(range) < range->handle_bytes;
+    return status;
 }
 
 /*

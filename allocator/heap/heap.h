@@ -35,6 +35,8 @@ typedef struct ashlar_heap {
     uint64_t short_at;                /* use_clock when a request last wanted memory of another
                                        * stream; 0: none did */
     uint64_t short_count;             /* the number of such requests */
+    bool was_short;                   /* a request once found no memory left to be mapped, or left
+                                       * none: then steps need the addresses that they had */
     uint64_t waited_at;               /* use_clock when a request last waited; 0: none did */
     bool is_settling;                 /* streams are about to be asked whether they are idle, so
                                        * frees record no event: a stream with a new event is not

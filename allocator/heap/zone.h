@@ -8,6 +8,14 @@
  * mapped. So a program that repeats itself gets the same addresses each time, and needs no more
  * memory the second time than the first.
  *
+ * That is exact for a step on one stream, with nothing live before it, if the device is done with
+ * freed memory when it is wanted elsewhere. While it is still at work, a request that finds no
+ * memory to be mapped takes any gap that has some, rather than wait on the host: then the device's
+ * speed decides where blocks go and what is left between them, already when the step first passes.
+ * Of 2,000 drawn steps on the least device that they once passed on, 3 % failed in one of the next
+ * 100 repetitions, 0.5 % with a handle more; of 1,000, one with two more, and none with four
+ * (tests/allocator/step/test_repeated.c).
+ *
  * Memory is mapped behind a window in handles; a segment always has all of its memory. A handle is
  * free if it lies wholly in a gap. Its memory can then be unmapped, and mapped in another window,
  * as soon as the device is done with it:

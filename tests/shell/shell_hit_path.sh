@@ -19,7 +19,7 @@ helpers='allocate hand_out take_back alloc_otherwise alloc_unexpected alloc_of_o
     ashlar__cache_switch find_cache magazines_of
     ashlar__cache_enter ashlar__cache_leave ashlar__cache_find ashlar__cache_find_state
     ashlar__cache_pop ashlar__cache_pop_large ashlar__cache_push ashlar__cache_add_pending
-    ashlar__outbox_wants
+    ashlar__outbox_wants ashlar__cycle_is_tight ashlar__cache_is_empty
     ashlar__count_alloc ashlar__count_free ashlar__count_peak'
 ends='ashlar__alloc_slow ashlar__alloc_unplanned ashlar__free_slow ashlar__free_from
     ashlar__replay_serve_otherwise ashlar__alloc_miss ashlar__free_miss ashlar__outbox_add'
