@@ -193,6 +193,21 @@ void ashlar__device_leave(ashlar_device *device) {
     ASHLAR_CHECK2(result != CU_SUCCESS || popped != NULL);
 }
 
+ashlar_status ashlar__device_enter_relaxed(ashlar_device *device) {
+    ASHLAR_TRY(ashlar__device_enter(device));
+    const cu_result result = ashlar__driver_relax(device->driver);
+    if (result == CU_SUCCESS) {
+        return ASHLAR_OK;
+    }
+    ashlar__device_leave(device);
+    return ashlar__driver_error(device->driver, "cuThreadExchangeStreamCaptureMode", result);
+}
+
+void ashlar__device_leave_relaxed(ashlar_device *device) {
+    ashlar__driver_unrelax(device->driver);
+    ashlar__device_leave(device);
+}
+
 ashlar_status ashlar_stream_create(ashlar_device *device, ashlar_stream *out) {
     ASHLAR_IN_CONTEXT(device, "cuStreamCreate", stream_create, (out, CU_STREAM_BLOCKING));
 }

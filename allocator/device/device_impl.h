@@ -33,6 +33,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__device_open_within(int ordinal, cu_conte
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_enter(ashlar_device *device);
 void ashlar__device_leave(ashlar_device *device);
 
+/* The same for libraries that call the driver themselves: meanwhile the thread may make calls that
+ * another thread's capture forbids. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__device_enter_relaxed(ashlar_device *device);
+void ashlar__device_leave_relaxed(ashlar_device *device);
+
 /* The whole body of a function that makes one driver call in the device's context and returns its
  * result as a status. */
 #define ASHLAR_IN_CONTEXT(device, what, field, args)                                          \

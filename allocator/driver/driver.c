@@ -1,8 +1,9 @@
-/* driver.c - for CUDA's driver and the software device's: counting calls, making calls fail in
- * tests, explaining errors. */
+/* driver.c - for CUDA's driver and the software device's: counting calls, sparing captures, making
+ * calls fail in tests, explaining errors. */
 #include "allocator/driver/driver.h"
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/compiler.h"
 #include "allocator/base/error.h"
 
 bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
@@ -24,6 +25,45 @@ bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
     return left != 1;
 }
 
+/* ---- captures ---- */
+
+/* The calling thread's open pairs of relax and unrelax, from the one that relaxed its mode on.
+ * Those around that one do nothing: when they end, none is open. */
+static _Thread_local struct {
+    unsigned int pairs;
+    unsigned int before; /* the mode to restore */
+} relaxed ASHLAR_INITIAL_EXEC;
+
+static bool may_be_captured(const ashlar_driver *driver) {
+    return atomic_load_explicit(&driver->capture_count, memory_order_relaxed) > 0 ||
+           atomic_load_explicit(&driver->has_unseen_captures, memory_order_relaxed);
+}
+
+cu_result ashlar__driver_relax(ashlar_driver *driver) {
+    if (relaxed.pairs == 0) {
+        if (!may_be_captured(driver)) {
+            return CU_SUCCESS;
+        }
+        relaxed.before = CU_CAPTURE_RELAXED;
+        const cu_result result =
+            ASHLAR_DRIVER_CALL(driver, thread_exchange_capture_mode, (&relaxed.before));
+        if (result != CU_SUCCESS) {
+            atomic_store(&driver->fail_result, result);
+            return result;
+        }
+    }
+    relaxed.pairs++;
+    return CU_SUCCESS;
+}
+
+void ashlar__driver_unrelax(ashlar_driver *driver) {
+    if (relaxed.pairs > 0 && --relaxed.pairs == 0 && relaxed.before != CU_CAPTURE_RELAXED) {
+        (void)ASHLAR_DRIVER_CALL(driver, thread_exchange_capture_mode, (&relaxed.before));
+    }
+}
+
+/* ---- tests and reports ---- */
+
 void ashlar__driver_fail_at(ashlar_driver *driver, int fn, uint64_t n, cu_result result) {
     ASHLAR_CHECK2(fn >= -1 && fn < ASHLAR_DRIVER_FN_COUNT);
     atomic_store(&driver->fail_fn, fn);
@@ -44,7 +84,7 @@ uint64_t ashlar__driver_calls(const ashlar_driver *driver, ashlar_driver_kind ki
 
 const char *ashlar__driver_fn_name(ashlar_driver_fn fn) {
     static const char *const names[] = {
-#define X(field, symbol, version, kind, params) [ASHLAR_DRIVER_FN_##field] = #symbol,
+#define X(field, symbol, version, kind, safety, params) [ASHLAR_DRIVER_FN_##field] = #symbol,
         ASHLAR_DRIVER_MAP(X)
 #undef X
     };
@@ -55,7 +95,8 @@ const char *ashlar__driver_fn_name(ashlar_driver_fn fn) {
 
 ashlar_driver_kind ashlar__driver_fn_kind(ashlar_driver_fn fn) {
     static const ashlar_driver_kind kinds[] = {
-#define X(field, symbol, version, kind, params) [ASHLAR_DRIVER_FN_##field] = ASHLAR_DRIVER_##kind,
+#define X(field, symbol, version, kind, safety, params) \
+    [ASHLAR_DRIVER_FN_##field] = ASHLAR_DRIVER_##kind,
         ASHLAR_DRIVER_MAP(X)
 #undef X
     };

@@ -5,8 +5,8 @@
  * driver_cuda.c (libcuda.so.1, found at run time) or by driver_soft.c (the software device). Except
  * for the compute back ends, no code that uses the table knows which of the two filled it.
  *
- * All calls go through ASHLAR_DRIVER_CALL, which counts them, and with which a test can make the
- * n-th call of a function fail.
+ * All calls go through ASHLAR_DRIVER_CALL, which counts them and keeps them from invalidating
+ * captures, and with which a test can make the n-th call of a function fail.
  */
 #ifndef ASHLAR_DRIVER_H
 #define ASHLAR_DRIVER_H
@@ -37,124 +37,142 @@ typedef enum ashlar_driver_kind {
 } ashlar_driver_kind;
 
 /*
- * Columns: field, CUDA's name, the CUDA version that introduced this signature, kind, parameters.
- * Name and version are passed to cuGetProcAddress. A driver may lack two of the functions:
- * cuStreamGetId before CUDA 12, and cuMemcpyBatchAsync before CUDA 12.8. Their stand-ins return
- * CU_NOT_SUPPORTED, and so do the software device's functions for kernels.
+ * Columns: field, CUDA's name, the CUDA version that introduced this signature, kind, safety,
+ * parameters. Name and version are passed to cuGetProcAddress. A driver may lack two of the
+ * functions: cuStreamGetId before CUDA 12, and cuMemcpyBatchAsync before CUDA 12.8. Their stand-ins
+ * return CU_NOT_SUPPORTED, and so do the software device's functions for kernels.
+ *
+ * UNSAFE are calls that could invalidate a capture of another thread, unless the calling thread's
+ * capture mode is relaxed (see cuThreadExchangeStreamCaptureMode). CUDA has no list of them.
  *
  * Drivers keep old signatures: CUDA 13 removed failed_index from cuMemcpyBatchAsync, but
  * cuGetProcAddress still finds the function of 12.8.
  */
-#define ASHLAR_DRIVER_MAP(X)                                                                      \
-    X(init, cuInit, 2000, QUERY, (unsigned int flags))                                            \
-    X(driver_get_version, cuDriverGetVersion, 2020, QUERY, (int *version))                        \
-    X(get_error_name, cuGetErrorName, 6000, QUERY, (cu_result error, const char **name))          \
-    X(get_error_string, cuGetErrorString, 6000, QUERY, (cu_result error, const char **text))      \
-    X(device_get_count, cuDeviceGetCount, 2000, QUERY, (int *count))                              \
-    X(device_get, cuDeviceGet, 2000, QUERY, (cu_device * device, int ordinal))                    \
-    X(device_get_name, cuDeviceGetName, 2000, QUERY, (char *name, int bytes, cu_device device))   \
-    X(device_total_mem, cuDeviceTotalMem, 3020, QUERY, (size_t * bytes, cu_device device))        \
-    X(device_get_attribute, cuDeviceGetAttribute, 2000, QUERY,                                    \
-      (int *value, unsigned int attribute, cu_device device))                                     \
-    X(mem_get_info, cuMemGetInfo, 3020, QUERY, (size_t * free_bytes, size_t * total_bytes))       \
-    X(primary_ctx_retain, cuDevicePrimaryCtxRetain, 7000, CONTEXT,                                \
-      (cu_context * context, cu_device device))                                                   \
-    X(primary_ctx_release, cuDevicePrimaryCtxRelease, 11000, CONTEXT, (cu_device device))         \
-    X(primary_ctx_get_state, cuDevicePrimaryCtxGetState, 7000, QUERY,                             \
-      (cu_device device, unsigned int *flags, int *is_active))                                    \
-    X(ctx_push_current, cuCtxPushCurrent, 4000, CONTEXT, (cu_context context))                    \
-    X(ctx_pop_current, cuCtxPopCurrent, 4000, CONTEXT, (cu_context * context))                    \
-    X(ctx_synchronize, cuCtxSynchronize, 2000, WAIT, (void))                                      \
-    X(mem_get_allocation_granularity, cuMemGetAllocationGranularity, 10020, QUERY,                \
-      (size_t * bytes, const cu_mem_prop *prop, unsigned int option))                             \
-    X(mem_address_reserve, cuMemAddressReserve, 10020, MEMORY,                                    \
-      (cu_ptr * ptr, size_t bytes, size_t align, cu_ptr hint, unsigned long long flags))          \
-    X(mem_address_free, cuMemAddressFree, 10020, MEMORY, (cu_ptr ptr, size_t bytes))              \
-    X(mem_create, cuMemCreate, 10020, MEMORY,                                                     \
-      (cu_mem_handle * handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags))  \
-    X(mem_release, cuMemRelease, 10020, MEMORY, (cu_mem_handle handle))                           \
-    X(mem_map, cuMemMap, 10020, MEMORY,                                                           \
-      (cu_ptr ptr, size_t bytes, size_t offset, cu_mem_handle handle, unsigned long long flags))  \
-    X(mem_unmap, cuMemUnmap, 10020, MEMORY, (cu_ptr ptr, size_t bytes))                           \
-    X(mem_set_access, cuMemSetAccess, 10020, MEMORY,                                              \
-      (cu_ptr ptr, size_t bytes, const cu_mem_access *access, size_t count))                      \
-    X(mem_retain_handle, cuMemRetainAllocationHandle, 11000, MEMORY,                              \
-      (cu_mem_handle * handle, void *ptr))                                                        \
-    X(mem_export, cuMemExportToShareableHandle, 10020, MEMORY,                                    \
-      (void *shareable, cu_mem_handle handle, unsigned int type, unsigned long long flags))       \
-    X(mem_import, cuMemImportFromShareableHandle, 10020, MEMORY,                                  \
-      (cu_mem_handle * handle, void *shareable, unsigned int type))                               \
-    X(mem_alloc, cuMemAlloc, 3020, MEMORY, (cu_ptr * ptr, size_t bytes))                          \
-    X(mem_free, cuMemFree, 3020, MEMORY, (cu_ptr ptr))                                            \
-    X(mem_host_alloc, cuMemHostAlloc, 2020, MEMORY,                                               \
-      (void **ptr, size_t bytes, unsigned int flags))                                             \
-    X(mem_free_host, cuMemFreeHost, 2000, MEMORY, (void *ptr))                                    \
-    X(memcpy_htod_async, cuMemcpyHtoDAsync, 3020, WORK,                                           \
-      (cu_ptr dst, const void *src, size_t bytes, cu_stream stream))                              \
-    X(memcpy_dtoh_async, cuMemcpyDtoHAsync, 3020, WORK,                                           \
-      (void *dst, cu_ptr src, size_t bytes, cu_stream stream))                                    \
-    X(memcpy_dtod_async, cuMemcpyDtoDAsync, 3020, WORK,                                           \
-      (cu_ptr dst, cu_ptr src, size_t bytes, cu_stream stream))                                   \
-    X(memset_d8_async, cuMemsetD8Async, 3020, WORK,                                               \
-      (cu_ptr dst, unsigned char value, size_t bytes, cu_stream stream))                          \
-    X(memcpy_peer_async, cuMemcpyPeerAsync, 4000, WORK,                                           \
-      (cu_ptr dst, cu_context dst_context, cu_ptr src, cu_context src_context, size_t bytes,      \
-       cu_stream stream))                                                                         \
-    X(memcpy_batch_async, cuMemcpyBatchAsync, 12080, WORK,                                        \
-      (cu_ptr * dsts, cu_ptr * srcs, size_t * sizes, size_t count,                                \
-       cu_copy_attributes * attributes, size_t * attribute_starts, size_t attribute_count,        \
-       size_t * failed_index, cu_stream stream))                                                  \
-    X(device_can_access_peer, cuDeviceCanAccessPeer, 4000, QUERY,                                 \
-      (int *can_access, cu_device device, cu_device peer))                                        \
-    X(ctx_enable_peer_access, cuCtxEnablePeerAccess, 4000, CONTEXT,                               \
-      (cu_context peer, unsigned int flags))                                                      \
-    X(launch_host_func, cuLaunchHostFunc, 10000, WORK,                                            \
-      (cu_stream stream, cu_host_fn fn, void *user_data))                                         \
-    X(stream_create, cuStreamCreate, 2000, ORDER, (cu_stream * stream, unsigned int flags))       \
-    X(stream_destroy, cuStreamDestroy, 4000, ORDER, (cu_stream stream))                           \
-    X(stream_get_id, cuStreamGetId, 12000, QUERY, (cu_stream stream, unsigned long long *id))     \
-    X(stream_wait_event, cuStreamWaitEvent, 3020, ORDER,                                          \
-      (cu_stream stream, cu_event event, unsigned int flags))                                     \
-    X(stream_query, cuStreamQuery, 2000, ORDER, (cu_stream stream))                               \
-    X(stream_synchronize, cuStreamSynchronize, 2000, WAIT, (cu_stream stream))                    \
-    X(event_create, cuEventCreate, 2000, ORDER, (cu_event * event, unsigned int flags))           \
-    X(event_destroy, cuEventDestroy, 4000, ORDER, (cu_event event))                               \
-    X(event_record, cuEventRecord, 2000, ORDER, (cu_event event, cu_stream stream))               \
-    X(event_query, cuEventQuery, 2000, ORDER, (cu_event event))                                   \
-    X(event_synchronize, cuEventSynchronize, 2000, WAIT, (cu_event event))                        \
-    X(stream_begin_capture, cuStreamBeginCapture, 10010, ORDER,                                   \
-      (cu_stream stream, unsigned int mode))                                                      \
-    X(stream_end_capture, cuStreamEndCapture, 10000, ORDER, (cu_stream stream, cu_graph * graph)) \
-    X(stream_is_capturing, cuStreamIsCapturing, 10000, QUERY,                                     \
-      (cu_stream stream, unsigned int *status))                                                   \
-    X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode, 10010, CONTEXT,            \
-      (unsigned int *mode))                                                                       \
-    X(graph_instantiate, cuGraphInstantiateWithFlags, 11040, ORDER,                               \
-      (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))                           \
-    X(graph_launch, cuGraphLaunch, 10000, WORK, (cu_graph_exec exec, cu_stream stream))           \
-    X(graph_exec_destroy, cuGraphExecDestroy, 10000, ORDER, (cu_graph_exec exec))                 \
-    X(graph_destroy, cuGraphDestroy, 10000, ORDER, (cu_graph graph))                              \
-    X(module_load_data, cuModuleLoadData, 2000, CONTEXT, (cu_module * module, const void *image)) \
-    X(module_unload, cuModuleUnload, 2000, CONTEXT, (cu_module module))                           \
-    X(module_get_function, cuModuleGetFunction, 2000, CONTEXT,                                    \
-      (cu_function * function, cu_module module, const char *name))                               \
-    X(launch_kernel, cuLaunchKernel, 4000, WORK,                                                  \
-      (cu_function function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,       \
-       unsigned int block_x, unsigned int block_y, unsigned int block_z,                          \
+#define ASHLAR_DRIVER_MAP(X)                                                                       \
+    X(init, cuInit, 2000, QUERY, SAFE, (unsigned int flags))                                       \
+    X(driver_get_version, cuDriverGetVersion, 2020, QUERY, SAFE, (int *version))                   \
+    X(get_error_name, cuGetErrorName, 6000, QUERY, SAFE, (cu_result error, const char **name))     \
+    X(get_error_string, cuGetErrorString, 6000, QUERY, SAFE, (cu_result error, const char **text)) \
+    X(device_get_count, cuDeviceGetCount, 2000, QUERY, SAFE, (int *count))                         \
+    X(device_get, cuDeviceGet, 2000, QUERY, SAFE, (cu_device * device, int ordinal))               \
+    X(device_get_name, cuDeviceGetName, 2000, QUERY, SAFE,                                         \
+      (char *name, int bytes, cu_device device))                                                   \
+    X(device_total_mem, cuDeviceTotalMem, 3020, QUERY, SAFE, (size_t * bytes, cu_device device))   \
+    X(device_get_attribute, cuDeviceGetAttribute, 2000, QUERY, SAFE,                               \
+      (int *value, unsigned int attribute, cu_device device))                                      \
+    X(mem_get_info, cuMemGetInfo, 3020, QUERY, UNSAFE,                                             \
+      (size_t * free_bytes, size_t * total_bytes))                                                 \
+    X(primary_ctx_retain, cuDevicePrimaryCtxRetain, 7000, CONTEXT, UNSAFE,                         \
+      (cu_context * context, cu_device device))                                                    \
+    X(primary_ctx_release, cuDevicePrimaryCtxRelease, 11000, CONTEXT, UNSAFE, (cu_device device))  \
+    X(primary_ctx_get_state, cuDevicePrimaryCtxGetState, 7000, QUERY, SAFE,                        \
+      (cu_device device, unsigned int *flags, int *is_active))                                     \
+    X(ctx_push_current, cuCtxPushCurrent, 4000, CONTEXT, SAFE, (cu_context context))               \
+    X(ctx_pop_current, cuCtxPopCurrent, 4000, CONTEXT, SAFE, (cu_context * context))               \
+    X(ctx_synchronize, cuCtxSynchronize, 2000, WAIT, UNSAFE, (void))                               \
+    X(mem_get_allocation_granularity, cuMemGetAllocationGranularity, 10020, QUERY, SAFE,           \
+      (size_t * bytes, const cu_mem_prop *prop, unsigned int option))                              \
+    X(mem_address_reserve, cuMemAddressReserve, 10020, MEMORY, UNSAFE,                             \
+      (cu_ptr * ptr, size_t bytes, size_t align, cu_ptr hint, unsigned long long flags))           \
+    X(mem_address_free, cuMemAddressFree, 10020, MEMORY, UNSAFE, (cu_ptr ptr, size_t bytes))       \
+    X(mem_create, cuMemCreate, 10020, MEMORY, UNSAFE,                                              \
+      (cu_mem_handle * handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags))   \
+    X(mem_release, cuMemRelease, 10020, MEMORY, UNSAFE, (cu_mem_handle handle))                    \
+    X(mem_map, cuMemMap, 10020, MEMORY, UNSAFE,                                                    \
+      (cu_ptr ptr, size_t bytes, size_t offset, cu_mem_handle handle, unsigned long long flags))   \
+    X(mem_unmap, cuMemUnmap, 10020, MEMORY, UNSAFE, (cu_ptr ptr, size_t bytes))                    \
+    X(mem_set_access, cuMemSetAccess, 10020, MEMORY, UNSAFE,                                       \
+      (cu_ptr ptr, size_t bytes, const cu_mem_access *access, size_t count))                       \
+    X(mem_retain_handle, cuMemRetainAllocationHandle, 11000, MEMORY, UNSAFE,                       \
+      (cu_mem_handle * handle, void *ptr))                                                         \
+    X(mem_export, cuMemExportToShareableHandle, 10020, MEMORY, UNSAFE,                             \
+      (void *shareable, cu_mem_handle handle, unsigned int type, unsigned long long flags))        \
+    X(mem_import, cuMemImportFromShareableHandle, 10020, MEMORY, UNSAFE,                           \
+      (cu_mem_handle * handle, void *shareable, unsigned int type))                                \
+    X(mem_alloc, cuMemAlloc, 3020, MEMORY, UNSAFE, (cu_ptr * ptr, size_t bytes))                   \
+    X(mem_free, cuMemFree, 3020, MEMORY, UNSAFE, (cu_ptr ptr))                                     \
+    X(mem_host_alloc, cuMemHostAlloc, 2020, MEMORY, UNSAFE,                                        \
+      (void **ptr, size_t bytes, unsigned int flags))                                              \
+    X(mem_free_host, cuMemFreeHost, 2000, MEMORY, UNSAFE, (void *ptr))                             \
+    X(memcpy_htod_async, cuMemcpyHtoDAsync, 3020, WORK, SAFE,                                      \
+      (cu_ptr dst, const void *src, size_t bytes, cu_stream stream))                               \
+    X(memcpy_dtoh_async, cuMemcpyDtoHAsync, 3020, WORK, SAFE,                                      \
+      (void *dst, cu_ptr src, size_t bytes, cu_stream stream))                                     \
+    X(memcpy_dtod_async, cuMemcpyDtoDAsync, 3020, WORK, SAFE,                                      \
+      (cu_ptr dst, cu_ptr src, size_t bytes, cu_stream stream))                                    \
+    X(memset_d8_async, cuMemsetD8Async, 3020, WORK, SAFE,                                          \
+      (cu_ptr dst, unsigned char value, size_t bytes, cu_stream stream))                           \
+    X(memcpy_peer_async, cuMemcpyPeerAsync, 4000, WORK, SAFE,                                      \
+      (cu_ptr dst, cu_context dst_context, cu_ptr src, cu_context src_context, size_t bytes,       \
+       cu_stream stream))                                                                          \
+    X(memcpy_batch_async, cuMemcpyBatchAsync, 12080, WORK, SAFE,                                   \
+      (cu_ptr * dsts, cu_ptr * srcs, size_t * sizes, size_t count,                                 \
+       cu_copy_attributes * attributes, size_t * attribute_starts, size_t attribute_count,         \
+       size_t * failed_index, cu_stream stream))                                                   \
+    X(device_can_access_peer, cuDeviceCanAccessPeer, 4000, QUERY, SAFE,                            \
+      (int *can_access, cu_device device, cu_device peer))                                         \
+    X(ctx_enable_peer_access, cuCtxEnablePeerAccess, 4000, CONTEXT, UNSAFE,                        \
+      (cu_context peer, unsigned int flags))                                                       \
+    X(launch_host_func, cuLaunchHostFunc, 10000, WORK, SAFE,                                       \
+      (cu_stream stream, cu_host_fn fn, void *user_data))                                          \
+    X(stream_create, cuStreamCreate, 2000, ORDER, UNSAFE,                                          \
+      (cu_stream * stream, unsigned int flags))                                                    \
+    X(stream_destroy, cuStreamDestroy, 4000, ORDER, UNSAFE, (cu_stream stream))                    \
+    X(stream_get_id, cuStreamGetId, 12000, QUERY, SAFE,                                            \
+      (cu_stream stream, unsigned long long *id))                                                  \
+    X(stream_wait_event, cuStreamWaitEvent, 3020, ORDER, SAFE,                                     \
+      (cu_stream stream, cu_event event, unsigned int flags))                                      \
+    X(stream_query, cuStreamQuery, 2000, ORDER, UNSAFE, (cu_stream stream))                        \
+    X(stream_synchronize, cuStreamSynchronize, 2000, WAIT, UNSAFE, (cu_stream stream))             \
+    X(event_create, cuEventCreate, 2000, ORDER, UNSAFE, (cu_event * event, unsigned int flags))    \
+    X(event_destroy, cuEventDestroy, 4000, ORDER, UNSAFE, (cu_event event))                        \
+    X(event_record, cuEventRecord, 2000, ORDER, SAFE, (cu_event event, cu_stream stream))          \
+    X(event_query, cuEventQuery, 2000, ORDER, UNSAFE, (cu_event event))                            \
+    X(event_synchronize, cuEventSynchronize, 2000, WAIT, UNSAFE, (cu_event event))                 \
+    X(stream_begin_capture, cuStreamBeginCapture, 10010, ORDER, SAFE,                              \
+      (cu_stream stream, unsigned int mode))                                                       \
+    X(stream_end_capture, cuStreamEndCapture, 10000, ORDER, SAFE,                                  \
+      (cu_stream stream, cu_graph * graph))                                                        \
+    X(stream_is_capturing, cuStreamIsCapturing, 10000, QUERY, SAFE,                                \
+      (cu_stream stream, unsigned int *status))                                                    \
+    X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode, 10010, CONTEXT, SAFE,       \
+      (unsigned int *mode))                                                                        \
+    X(graph_instantiate, cuGraphInstantiateWithFlags, 11040, ORDER, UNSAFE,                        \
+      (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))                            \
+    X(graph_launch, cuGraphLaunch, 10000, WORK, SAFE, (cu_graph_exec exec, cu_stream stream))      \
+    X(graph_exec_destroy, cuGraphExecDestroy, 10000, ORDER, UNSAFE, (cu_graph_exec exec))          \
+    X(graph_destroy, cuGraphDestroy, 10000, ORDER, UNSAFE, (cu_graph graph))                       \
+    X(module_load_data, cuModuleLoadData, 2000, CONTEXT, UNSAFE,                                   \
+      (cu_module * module, const void *image))                                                     \
+    X(module_unload, cuModuleUnload, 2000, CONTEXT, UNSAFE, (cu_module module))                    \
+    X(module_get_function, cuModuleGetFunction, 2000, CONTEXT, UNSAFE,                             \
+      (cu_function * function, cu_module module, const char *name))                                \
+    X(launch_kernel, cuLaunchKernel, 4000, WORK, SAFE,                                             \
+      (cu_function function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,        \
+       unsigned int block_x, unsigned int block_y, unsigned int block_z,                           \
        unsigned int shared_bytes, cu_stream stream, void **params, void **extra))
 
 typedef struct ashlar_driver_table {
-#define X(field, symbol, version, kind, params) cu_result(*field) params;
+#define X(field, symbol, version, kind, safety, params) cu_result(*field) params;
     ASHLAR_DRIVER_MAP(X)
 #undef X
 } ashlar_driver_table;
 
 typedef enum ashlar_driver_fn {
-#define X(field, symbol, version, kind, params) ASHLAR_DRIVER_FN_##field,
+#define X(field, symbol, version, kind, safety, params) ASHLAR_DRIVER_FN_##field,
     ASHLAR_DRIVER_MAP(X)
 #undef X
         ASHLAR_DRIVER_FN_COUNT
 } ashlar_driver_fn;
+
+enum {
+    ASHLAR_DRIVER_SAFE,
+    ASHLAR_DRIVER_UNSAFE,
+#define X(field, symbol, version, kind, safety, params) \
+    ASHLAR_DRIVER_SAFETY_##field = ASHLAR_DRIVER_##safety,
+    ASHLAR_DRIVER_MAP(X)
+#undef X
+};
 
 typedef struct ashlar_driver {
     ashlar_driver_table table;                      /* const once opened */
@@ -165,7 +183,7 @@ typedef struct ashlar_driver {
     atomic_bool has_unseen_captures;                /* others may be open, unknown to us */
     _Atomic uint64_t fail_countdown;                /* calls until one fails; 0: none will */
     _Atomic int fail_fn;                            /* function that will fail; -1: any */
-    _Atomic cu_result fail_result;                  /* what the failing call returns */
+    _Atomic cu_result fail_result;                  /* what a call returns that is not made */
 } ashlar_driver;
 
 /*
@@ -182,41 +200,34 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__driver_open_soft(ashlar_driver **out);
  * caller uses driver->fail_result as its result instead. */
 bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn);
 
-/* Make and count one call; its value is a cu_result. `args` are in parentheses:
- *     ASHLAR_DRIVER_CALL(driver, mem_free, (ptr)) */
-#define ASHLAR_DRIVER_CALL(driver, field, args)               \
-    (ashlar__driver_admit((driver), ASHLAR_DRIVER_FN_##field) \
-         ? (driver)->table.field args                         \
-         : atomic_load(&(driver)->fail_result))
+/*
+ * While a stream may be captured, let the calling thread make the calls that CUDA forbids then,
+ * until ashlar__driver_unrelax(). If no capture is known, and none can be open without our
+ * knowledge, there is no driver call. Table calls do this themselves; libraries that call the
+ * driver need it. Pairs nest. On failure, no pair has begun.
+ */
+cu_result ashlar__driver_relax(ashlar_driver *driver);
+void ashlar__driver_unrelax(ashlar_driver *driver);
 
-/* While some stream is being captured, let the calling thread make calls that captures forbid.
- * *mode is the thread's old capture mode, for ashlar__driver_unrelax(). If no capture is known, and
- * none can be open without our knowledge, neither function makes a driver call. */
-static inline cu_result ashlar__driver_relax(ashlar_driver *driver, unsigned int *mode) {
-    *mode = CU_CAPTURE_RELAXED;
-    return atomic_load_explicit(&driver->capture_count, memory_order_relaxed) == 0 &&
-                   !atomic_load_explicit(&driver->has_unseen_captures, memory_order_relaxed)
-               ? CU_SUCCESS
-               : ASHLAR_DRIVER_CALL(driver, thread_exchange_capture_mode, (mode));
+static inline bool ashlar__driver_begin(ashlar_driver *driver, ashlar_driver_fn fn, int safety) {
+    return ashlar__driver_admit(driver, fn) &&
+           (safety == ASHLAR_DRIVER_SAFE || ashlar__driver_relax(driver) == CU_SUCCESS);
 }
 
-static inline void ashlar__driver_unrelax(ashlar_driver *driver, unsigned int mode) {
-    if (mode != CU_CAPTURE_RELAXED) {
-        (void)ASHLAR_DRIVER_CALL(driver, thread_exchange_capture_mode, (&mode));
-    }
-}
-
-/* Wait on the host for an event, also while a stream is being captured for a pool. The caller has
- * dropped the allocator's lock, and adds the call to the allocator's count before that. */
-static inline cu_result ashlar__driver_wait(ashlar_driver *driver, cu_event event) {
-    unsigned int mode = CU_CAPTURE_RELAXED;
-    cu_result result = ashlar__driver_relax(driver, &mode);
-    if (result == CU_SUCCESS) {
-        result = ASHLAR_DRIVER_CALL(driver, event_synchronize, (event));
-        ashlar__driver_unrelax(driver, mode);
+static inline cu_result ashlar__driver_end(ashlar_driver *driver, int safety, cu_result result) {
+    if (safety != ASHLAR_DRIVER_SAFE) {
+        ashlar__driver_unrelax(driver);
     }
     return result;
 }
+
+/* Make and count one call, without harm to a capture that it does not name; its value is a
+ * cu_result. `args` are in parentheses:
+ *     ASHLAR_DRIVER_CALL(driver, mem_free, (ptr)) */
+#define ASHLAR_DRIVER_CALL(driver, field, args)                                                   \
+    (ashlar__driver_begin((driver), ASHLAR_DRIVER_FN_##field, ASHLAR_DRIVER_SAFETY_##field)       \
+         ? ashlar__driver_end((driver), ASHLAR_DRIVER_SAFETY_##field, (driver)->table.field args) \
+         : atomic_load(&(driver)->fail_result))
 
 /* Tests: make one call return `result`: the n-th of `fn` (-1: of any function), counted from now. 1
  * is the next call; 0 cancels an earlier request. */

@@ -101,7 +101,7 @@ static ashlar_status find_function(const proc_lookup *lookup, const char *symbol
 }
 
 static bool is_full(const ashlar_driver_table *table) {
-#define X(field, symbol, version, kind, params) &&table->field != NULL
+#define X(field, symbol, version, kind, safety, params) &&table->field != NULL
     return true ASHLAR_DRIVER_MAP(X);
 #undef X
 }
@@ -113,7 +113,7 @@ static ashlar_status fill_table(ashlar_driver_table *table) {
         .stream_get_id = no_stream_id,
         .memcpy_batch_async = no_memcpy_batch,
     };
-#define X(field, symbol, version, kind, params)                                                 \
+#define X(field, symbol, version, kind, safety, params)                                         \
     if (status == ASHLAR_OK) {                                                                  \
         status = find_function(&lookup, #symbol, version, table->field != NULL, &table->field); \
     }

@@ -118,7 +118,7 @@ SAME_VALUE(CU_CAPTURE_INVALIDATED, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 #undef cuStreamDestroy
 #undef cuStreamBeginCapture
 #undef cuEventDestroy
-#define X(field, symbol, version, kind, params) \
+#define X(field, symbol, version, kind, safety, params) \
     SAME_TYPE(cu_result(*) params, PFN_##symbol##_v##version);
 ASHLAR_DRIVER_MAP(X)
 #undef X

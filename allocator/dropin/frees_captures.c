@@ -18,7 +18,8 @@ ashlar_status ashlar__frees_enter(const ashlar_frees *f, unsigned int *mode) {
     if (status != ASHLAR_OK) {
         return status;
     }
-    const cu_result result = ashlar__driver_relax(f->device->driver, mode);
+    const cu_result result = ashlar__driver_relax(f->device->driver);
+    *mode = 0;
     if (result != CU_SUCCESS) {
         ashlar__device_leave(f->device);
         return ashlar__driver_error(f->device->driver, "cuThreadExchangeStreamCaptureMode", result);
@@ -27,7 +28,8 @@ ashlar_status ashlar__frees_enter(const ashlar_frees *f, unsigned int *mode) {
 }
 
 void ashlar__frees_leave(const ashlar_frees *f, unsigned int mode) {
-    ashlar__driver_unrelax(f->device->driver, mode);
+    (void)mode;
+    ashlar__driver_unrelax(f->device->driver);
     ashlar__device_leave(f->device);
 }
 

@@ -248,7 +248,8 @@ static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
     client->calls++; /* counted here, since ASHLAR_CALL may count only under the lock */
     block->waiters++;
     ashlar__lock_release(unmap->lock);
-    const cu_result result = ashlar__driver_wait(client->device->driver, block->event);
+    const cu_result result =
+        ASHLAR_DRIVER_CALL(client->device->driver, event_synchronize, (block->event));
     ashlar__lock_acquire(unmap->lock);
     ASHLAR_CHECK2(block->waiters > 0);
     block->waiters--;

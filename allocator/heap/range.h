@@ -27,28 +27,11 @@ typedef struct ashlar_driver_client {
                               that name it */
     bool has_stream_ids;   /* the driver can tell streams apart that had the same handle */
     bool records_at_calls; /* each call that names a watched stream records an event on it */
-    unsigned int mode;     /* the thread's capture mode before a call, restored after it */
-    cu_result refusal;     /* the driver's error if the call could not even be made */
 } ashlar_driver_client;
 
-static inline cu_result ashlar__driver_client_begin(ashlar_driver_client *client) {
-    client->calls++;
-    client->refusal = ashlar__driver_relax(client->device->driver, &client->mode);
-    return client->refusal;
-}
-
-static inline cu_result ashlar__driver_client_end(const ashlar_driver_client *client,
-                                                  cu_result result) {
-    ashlar__driver_unrelax(client->device->driver, client->mode);
-    return result;
-}
-
-/* Make one driver call in a way that invalidates no capture, of this thread or another. */
-#define ASHLAR_CALL(client, field, args)                                                        \
-    (ashlar__driver_client_begin(client) == CU_SUCCESS                                          \
-         ? ashlar__driver_client_end((client),                                                  \
-                                     ASHLAR_DRIVER_CALL((client)->device->driver, field, args)) \
-         : (client)->refusal)
+/* Make and count one driver call. */
+#define ASHLAR_CALL(client, field, args) \
+    ((client)->calls++, ASHLAR_DRIVER_CALL((client)->device->driver, field, args))
 
 /*
  * A handle's size by default. A handle is mapped and unmapped as a whole, so one small live block

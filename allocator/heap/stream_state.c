@@ -271,7 +271,7 @@ ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
     client->calls++; /* counted here, since ASHLAR_CALL may count only under the lock */
     state->waiter_count++;
     ashlar__lock_release(lock);
-    const cu_result result = ashlar__driver_wait(driver, awaited.event);
+    const cu_result result = ASHLAR_DRIVER_CALL(driver, event_synchronize, (awaited.event));
     ashlar__lock_acquire(lock);
     ASHLAR_CHECK2(state->waiter_count > 0 && state->recorded >= awaited.number);
     state->waiter_count--;

@@ -99,7 +99,7 @@ ashlar_status ashlar__driver_open_soft(ashlar_driver **out) {
         .delay = delay,
         .table =
             {
-#define X(field, symbol, version, kind, params) .field = ashlar__soft_##field,
+#define X(field, symbol, version, kind, safety, params) .field = ashlar__soft_##field,
                 ASHLAR_DRIVER_MAP(X)
 #undef X
             },

@@ -188,7 +188,7 @@ void ashlar__soft_strict_let_go(uintptr_t base, size_t bytes);
 
 /* ---- the functions of the table, ashlar__soft_mem_create() and so on; each takes the lock ---- */
 
-#define X(field, symbol, version, kind, params) cu_result ashlar__soft_##field params;
+#define X(field, symbol, version, kind, safety, params) cu_result ashlar__soft_##field params;
 ASHLAR_DRIVER_MAP(X)
 #undef X
 

@@ -393,23 +393,13 @@ static ashlar_status join_all_locked(ashlar_ranks *r) {
     return ASHLAR_OK;
 }
 
-/* This thread's capture mode is relaxed meanwhile: NCCL takes device memory. */
+/* NCCL takes device memory. */
 static ashlar_status join(ashlar_ranks *r) {
-    ashlar_driver *driver = r->device->driver;
-    unsigned int mode;
-    ASHLAR_TRY(ashlar__device_enter(r->device));
-    const cu_result relaxed = ashlar__driver_relax(driver, &mode);
-    ashlar_status status =
-        relaxed == CU_SUCCESS
-            ? ASHLAR_OK
-            : ashlar__driver_error(driver, "cuThreadExchangeStreamCaptureMode", relaxed);
-    if (status == ASHLAR_OK) {
-        ashlar__lock_acquire(&r->nccl->lock);
-        status = join_all_locked(r);
-        ashlar__lock_release(&r->nccl->lock);
-        ashlar__driver_unrelax(driver, mode);
-    }
-    ashlar__device_leave(r->device);
+    ASHLAR_TRY(ashlar__device_enter_relaxed(r->device));
+    ashlar__lock_acquire(&r->nccl->lock);
+    const ashlar_status status = join_all_locked(r);
+    ashlar__lock_release(&r->nccl->lock);
+    ashlar__device_leave_relaxed(r->device);
     return status;
 }
 

@@ -261,23 +261,14 @@ static void unmake(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
 }
 
 /* Run build() in the device's context, and unmake() if it fails. Both allocate or free device
- * memory, which another thread's capture forbids, so relax this thread's capture mode meanwhile. */
+ * memory. */
 static ashlar_status build_in_context(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
-    ashlar_driver *driver = rnn->device->driver;
-    unsigned int mode;
-    ashlar_status status = ASHLAR_OK;
-    ASHLAR_TRY(ashlar__device_enter(rnn->device));
-    const cu_result relaxed = ashlar__driver_relax(driver, &mode);
-    if (relaxed == CU_SUCCESS) {
-        status = build(rnn, s);
-        if (status != ASHLAR_OK) {
-            unmake(rnn, s);
-        }
-        ashlar__driver_unrelax(driver, mode);
-    } else {
-        status = ashlar__driver_error(driver, "cuThreadExchangeStreamCaptureMode", relaxed);
+    ASHLAR_TRY(ashlar__device_enter_relaxed(rnn->device));
+    const ashlar_status status = build(rnn, s);
+    if (status != ASHLAR_OK) {
+        unmake(rnn, s);
     }
-    ashlar__device_leave(rnn->device);
+    ashlar__device_leave_relaxed(rnn->device);
     return status;
 }
 
@@ -304,14 +295,9 @@ void ashlar__cudnn_state_destroy(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
     if (s == NULL) {
         return;
     }
-    if (ashlar__device_enter(rnn->device) == ASHLAR_OK) {
-        unsigned int mode;
-        const cu_result relaxed = ashlar__driver_relax(rnn->device->driver, &mode);
+    if (ashlar__device_enter_relaxed(rnn->device) == ASHLAR_OK) {
         unmake(rnn, s);
-        if (relaxed == CU_SUCCESS) {
-            ashlar__driver_unrelax(rnn->device->driver, mode);
-        }
-        ashlar__device_leave(rnn->device);
+        ashlar__device_leave_relaxed(rnn->device);
     }
     pthread_mutex_destroy(&s->lock);
     ashlar__host_free(s);

@@ -93,25 +93,13 @@ typedef struct cuda_ops {
     size_t work_bytes; /* that cuBLAS's documentation recommends for this device */
 } cuda_ops;
 
-/* Create cuBLAS's handle. This thread's capture mode is relaxed meanwhile: the handle takes device
- * memory, which another thread's capture would forbid. */
+/* Create cuBLAS's handle, which takes device memory. */
 static ashlar_status create_handle(const ashlar_ops *ops, cuda_ops *c) {
-    ashlar_driver *driver = ops->device->driver;
-    unsigned int mode;
-    ashlar_status status = ASHLAR_OK;
-    ASHLAR_TRY(ashlar__device_enter(ops->device));
-    const cu_result relaxed = ashlar__driver_relax(driver, &mode);
-    if (relaxed == CU_SUCCESS) {
-        const cublasStatus_t result = c->cublas->create(&c->handle);
-        if (result != CUBLAS_STATUS_SUCCESS) {
-            status = fail_cublas(c->cublas, "cublasCreate", result);
-        }
-        ashlar__driver_unrelax(driver, mode);
-    } else {
-        status = ashlar__driver_error(driver, "cuThreadExchangeStreamCaptureMode", relaxed);
-    }
-    ashlar__device_leave(ops->device);
-    return status;
+    ASHLAR_TRY(ashlar__device_enter_relaxed(ops->device));
+    const cublasStatus_t result = c->cublas->create(&c->handle);
+    ashlar__device_leave_relaxed(ops->device);
+    return result == CUBLAS_STATUS_SUCCESS ? ASHLAR_OK
+                                           : fail_cublas(c->cublas, "cublasCreate", result);
 }
 
 static ashlar_status find_work_bytes(const ashlar_ops *ops, cuda_ops *c) {
@@ -158,9 +146,9 @@ static ashlar_status open_cuda(ashlar_ops *ops) {
 static void close_cuda(ashlar_ops *ops) {
     cuda_ops *c = ops->state;
     ashlar__cuda_kernels_unload(ops->device, c->module); /* waits for queued products too */
-    if (ashlar__device_enter(ops->device) == ASHLAR_OK) {
+    if (ashlar__device_enter_relaxed(ops->device) == ASHLAR_OK) {
         (void)c->cublas->destroy(c->handle);
-        ashlar__device_leave(ops->device);
+        ashlar__device_leave_relaxed(ops->device);
     }
     pthread_mutex_destroy(&c->lock);
     ashlar__host_free(c);

@@ -37,7 +37,7 @@ static cu_result fill(cudart_driver *driver) {
     }
     memcpy(&driver->get_proc, &address, sizeof address);
     cu_result result = CU_SUCCESS;
-#define X(field, symbol, version, kind, params)                                  \
+#define X(field, symbol, version, kind, safety, params)                                  \
     if (result == CU_SUCCESS) {                                                  \
         result = find(driver->get_proc, #symbol, version, &driver->table.field); \
     }

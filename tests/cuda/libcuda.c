@@ -81,7 +81,7 @@ cu_result ashlar_fake_mem_unmap(cu_ptr ptr, size_t bytes) {
 
 static ashlar_driver_table make_table(void) {
     ashlar_driver_table table = {
-#define X(field, symbol, version, kind, params) .field = ashlar__soft_##field,
+#define X(field, symbol, version, kind, safety, params) .field = ashlar__soft_##field,
         ASHLAR_DRIVER_MAP(X)
 #undef X
     };
@@ -125,7 +125,7 @@ static void *find(const char *symbol, int version, int newest) {
         int version;
         const void *function; /* where its address is stored */
     } functions[] = {
-#define X(field, name, introduced, kind, params) {#name, introduced, &table.field},
+#define X(field, name, introduced, kind, safety, params) {#name, introduced, &table.field},
         ASHLAR_DRIVER_MAP(X)
 #undef X
     };

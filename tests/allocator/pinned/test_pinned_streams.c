@@ -4,6 +4,7 @@
  * needs, so that memory handed out too early is really overwritten.
  */
 #include "tests/allocator/pinned/pinned_fixture.h"
+#include "tests/allocator/device/planted_capture.h"
 
 enum { BLOCKS = 8, SIDE = 300 };
 
@@ -302,6 +303,27 @@ CASE_WITH(destroying_a_pool_waits_for_what_is_pending, set_up_adversarial(NULL))
         queue_verify(both[0], ptr, 30 * KIB, 1);
         CHECK(ashlar_pinned_free_on_all(pool, ptr, both, 1 + (size_t)(i % 2)) == ASHLAR_OK);
     }
+}
+
+/* Misses, events, waits, and what goes back to the driver. */
+CASE_WITH(no_call_of_a_pool_spoils_another_threads_capture, set_up_adversarial(NULL)) {
+    planted other;
+    plant(&other);
+    for (size_t bytes = 64; bytes <= MIB; bytes *= 16) {
+        for (int i = 0; i < BLOCKS; i++) {
+            const ashlar_stream stream = streams[i % STREAMS];
+            unsigned char *block = take_pinned(bytes);
+            queue_write(stream, block, bytes, (unsigned char)i);
+            give_pinned_on(block, stream);
+        }
+        CHECK(ashlar_pinned_forget_stream(pool, streams[0]) == ASHLAR_OK);
+        trim_pinned();
+    }
+    for (int i = 0; i < STREAMS; i++) {
+        wait_for(streams[i]);
+    }
+    trim_until_nothing_is_pending();
+    CHECK(dig_up(&other) == CU_SUCCESS);
 }
 
 RUN_CASES()

@@ -1,5 +1,6 @@
 /*
- * test_driver.c - counting, kinds and armed failures of the driver table's one door.
+ * test_driver.c - counting, kinds and armed failures of the driver table's one door, and how it
+ * keeps captures from harm.
  */
 #include "tests/check.h"
 
@@ -43,7 +44,7 @@ CASE(every_function_has_its_name_and_kind) {
         const char *name;
         ashlar_driver_kind kind;
     } rows[] = {
-#define X(field, symbol, version, kind, params) {#symbol, ASHLAR_DRIVER_##kind},
+#define X(field, symbol, version, kind, safety, params) {#symbol, ASHLAR_DRIVER_##kind},
         ASHLAR_DRIVER_MAP(X)
 #undef X
     };
@@ -197,6 +198,47 @@ static uint64_t ns_of(cu_result (*call)(void)) {
     (void)clock_gettime(CLOCK_MONOTONIC, &end);
     return (uint64_t)(end.tv_sec - start.tv_sec) * 1000000000u + (uint64_t)end.tv_nsec -
            (uint64_t)start.tv_nsec;
+}
+
+/* ---- captures ---- */
+
+static uint64_t exchanges(void) {
+    return calls_of(ASHLAR_DRIVER_FN_thread_exchange_capture_mode);
+}
+
+static void query_no_event(void) {
+    CHECK(ASHLAR_DRIVER_CALL(driver, event_query, (NULL)) != CU_SUCCESS);
+}
+
+CASE_WITH(only_unsafe_calls_are_relaxed_and_only_while_captures_may_be_open, set_up()) {
+    const uint64_t before = exchanges();
+    query_no_event();
+    CHECK(exchanges() == before);
+    (void)atomic_fetch_add(&driver->capture_count, 1);
+    CHECK(call_count() == CU_SUCCESS);
+    CHECK(exchanges() == before);
+    query_no_event();
+    CHECK(exchanges() == before + 2);
+    (void)atomic_fetch_sub(&driver->capture_count, 1);
+    query_no_event();
+    CHECK(exchanges() == before + 2);
+}
+
+CASE_WITH(pairs_nest_and_the_outermost_one_that_relaxed_restores, set_up()) {
+    const uint64_t before = exchanges();
+    CHECK(ashlar__driver_relax(driver) == CU_SUCCESS); /* no capture yet */
+    (void)atomic_fetch_add(&driver->capture_count, 1);
+    CHECK(ashlar__driver_relax(driver) == CU_SUCCESS);
+    CHECK(exchanges() == before + 1 && ashlar__soft_capture_mode == CU_CAPTURE_RELAXED);
+    query_no_event();
+    CHECK(exchanges() == before + 1);
+    (void)atomic_fetch_sub(&driver->capture_count, 1);
+    query_no_event(); /* within the pair still, although there is no capture any more */
+    CHECK(exchanges() == before + 1 && ashlar__soft_capture_mode == CU_CAPTURE_RELAXED);
+    ashlar__driver_unrelax(driver);
+    CHECK(exchanges() == before + 2 && ashlar__soft_capture_mode == CU_CAPTURE_GLOBAL);
+    ashlar__driver_unrelax(driver);
+    CHECK(exchanges() == before + 2);
 }
 
 /* A bound from below holds on the slowest machine; that no other call is slowed down is not a

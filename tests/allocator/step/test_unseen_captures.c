@@ -1,67 +1,13 @@
 /*
  * test_unseen_captures.c - a capture that another thread has begun in global mode, without a word
- * to the allocator, as CUDA programs do: none of the allocator's calls may spoil it.
+ * to ashlar: no call of the allocator or the device may spoil it.
  */
 #include "tests/allocator/core/streams_fixture.h"
-
-#include <semaphore.h>
+#include "tests/allocator/device/planted_capture.h"
 
 #include <ashlar/plan.h>
 
-#include "tests/strict.h"
-#include "tests/thread.h"
-
 enum { BLOCKS = 6 };
-
-/* A thread with a capture of its own, on a stream that the allocator never sees. */
-typedef struct planted {
-    pthread_t thread;
-    sem_t begun, may_end;
-    cu_result begin, end;
-} planted;
-
-static void *hold_a_capture(void *user) {
-    planted *p = user;
-    const ashlar_driver_table *table = &driver->table;
-    cu_stream stream = NULL;
-    cu_graph graph = NULL;
-    p->begin = table->ctx_push_current(device->context);
-    if (p->begin == CU_SUCCESS) {
-        p->begin = table->stream_create(&stream, CU_STREAM_UNORDERED);
-    }
-    if (p->begin == CU_SUCCESS) {
-        p->begin = table->stream_begin_capture(stream, CU_CAPTURE_GLOBAL);
-    }
-    sem_post(&p->begun);
-    sem_wait(&p->may_end);
-    p->end = table->stream_end_capture(stream, &graph);
-    if (graph != NULL) {
-        (void)table->graph_destroy(graph);
-    }
-    (void)table->stream_destroy(stream);
-    (void)table->ctx_pop_current(NULL);
-    return NULL;
-}
-
-static void plant(planted *p) {
-    *p = (planted){.begin = CU_UNKNOWN, .end = CU_UNKNOWN};
-    sem_init(&p->begun, 0, 0);
-    sem_init(&p->may_end, 0, 0);
-    driver->has_unseen_captures = true; /* as of every CUDA driver */
-    REQUIRE(pthread_create(&p->thread, NULL, hold_a_capture, p) == 0);
-    sem_wait(&p->begun);
-    CHECK(p->begin == CU_SUCCESS);
-}
-
-/* How the capture has ended. */
-static cu_result dig_up(planted *p) {
-    sem_post(&p->may_end);
-    pthread_join(p->thread, NULL);
-    sem_destroy(&p->begun);
-    sem_destroy(&p->may_end);
-    driver->has_unseen_captures = false;
-    return p->end;
-}
 
 /* More than there is, so that every rung is tried; work is queued on all blocks. */
 static void run_out_of_memory(void) {
@@ -102,7 +48,6 @@ static void manage(void) {
     CHECK(stats_now().driver_calls > 0);
 }
 
-/* A strict device ends the process in the call that would spoil it, and names it. */
 CASE(no_request_spoils_a_capture_that_nobody_told_of) {
     planted other;
     for (int seed = 1; seed <= 8; seed++) {
@@ -120,7 +65,77 @@ CASE(no_request_spoils_a_capture_that_nobody_told_of) {
     }
 }
 
-/* That the case above could fail. */
+/* Every call of device.h but those that name the legacy default stream, which CUDA refuses. */
+static void call_the_device(void) {
+    const ashlar_copy_span spans[] = {{NULL, NULL, 0}};
+    ashlar_stream stream = NULL;
+    ashlar_event event = NULL;
+    bool is_done = false;
+    void *pinned = NULL;
+    unsigned char *block = take(BIG, streams[0]);
+    CHECK(ashlar_device_host_alloc(device, MIB, &pinned) == ASHLAR_OK);
+    CHECK(ashlar_stream_create(device, &stream) == ASHLAR_OK);
+    CHECK(ashlar_event_create(device, &event) == ASHLAR_OK);
+    CHECK(ashlar_copy_to_device(device, block, pinned, MIB, stream) == ASHLAR_OK);
+    CHECK(ashlar_copy_batch(device, spans, 1, stream) == ASHLAR_OK);
+    CHECK(ashlar_event_record(device, event, stream) == ASHLAR_OK);
+    CHECK(ashlar_stream_wait(device, streams[0], event) == ASHLAR_OK);
+    CHECK(ashlar_event_query(device, event, &is_done) == ASHLAR_OK);
+    CHECK(ashlar_event_synchronize(device, event) == ASHLAR_OK);
+    CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
+    ashlar_event_destroy(device, event);
+    ashlar_stream_destroy(device, stream);
+    ashlar_device_host_free(device, pinned);
+    give(block);
+}
+
+CASE_WITH(no_call_of_a_device_spoils_a_capture_that_nobody_told_of, set_up_streams("16MiB")) {
+    planted other;
+    plant(&other);
+    call_the_device();
+    CHECK(dig_up(&other) == CU_SUCCESS);
+}
+
+static unsigned int mode_of_this_thread(void) {
+    unsigned int mode = CU_CAPTURE_RELAXED, back;
+    CHECK(driver->table.thread_exchange_capture_mode(&mode) == CU_SUCCESS);
+    back = mode;
+    CHECK(driver->table.thread_exchange_capture_mode(&back) == CU_SUCCESS);
+    return mode;
+}
+
+/* Also where a call fails, or its thread's mode cannot be changed: then it is not made. */
+CASE_WITH(a_call_leaves_the_threads_mode_as_it_was, set_up_streams("16MiB")) {
+    planted other;
+    void *pinned = NULL;
+    plant(&other);
+    for (uint64_t n = 1; n <= 2; n++) { /* before the call, and behind it */
+        const size_t made = CALLS(mem_host_alloc);
+        DRIVER_FAILS_AT(
+            ASHLAR_DRIVER_FN_thread_exchange_capture_mode, n, CU_UNKNOWN,
+            CHECK((ashlar_device_host_alloc(device, MIB, &pinned) == ASHLAR_OK) == (n == 2)));
+        CHECK(CALLS(mem_host_alloc) == made + 1);
+        if (n == 2) { /* the mode is relaxed still, and as the thread's own from now on */
+            unsigned int mode = CU_CAPTURE_GLOBAL;
+            ashlar_device_host_free(device, pinned);
+            CHECK(mode_of_this_thread() == CU_CAPTURE_RELAXED);
+            CHECK(driver->table.thread_exchange_capture_mode(&mode) == CU_SUCCESS);
+        }
+        CHECK(mode_of_this_thread() == CU_CAPTURE_GLOBAL);
+    }
+    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_mem_host_alloc, 1, CU_OUT_OF_MEMORY,
+                    CHECK(ashlar_device_host_alloc(device, MIB, &pinned) == ASHLAR_ENOMEM));
+    CHECK(mode_of_this_thread() == CU_CAPTURE_GLOBAL);
+    CHECK(dig_up(&other) == CU_SUCCESS);
+}
+
+CASE_WITH(without_captures_no_call_touches_the_threads_mode, set_up_streams("16MiB")) {
+    const size_t before = CALLS(thread_exchange_capture_mode);
+    call_the_device();
+    CHECK(CALLS(thread_exchange_capture_mode) == before);
+}
+
+/* That the cases above could fail. */
 CASE_WITH(one_unsafe_call_would_spoil_it, set_up_streams("16MiB," STRICT_NOT_HERE)) {
     planted other;
     cu_event event = NULL;

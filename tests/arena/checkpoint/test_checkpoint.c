@@ -2,6 +2,7 @@
  * test_checkpoint.c - an arena to a file and back, and what is in the file.
  */
 #include "tests/arena/checkpoint/checkpoint_fixture.h"
+#include "tests/allocator/device/planted_capture.h"
 
 #include "arena/checkpoint/checkpoint_images.h"
 #include "arena/checkpoint/region_pieces.h"
@@ -226,6 +227,15 @@ CASE_WITH(a_file_that_cannot_be_written_is_reported, set_up_arena("memory=64MiB"
     char absent[112];
     (void)snprintf(absent, sizeof absent, "%s/absent/weights", folder);
     CHECK(ashlar_checkpoint_save(arena, absent, 0, NULL, 0, streams[0]) == ASHLAR_EIO);
+}
+
+CASE_WITH(saving_and_loading_spoil_no_capture_of_another_thread, set_up_all()) {
+    planted other;
+    draw(arena, 1);
+    plant(&other);
+    CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
+    CHECK(load(arena, ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
+    CHECK(dig_up(&other) == CU_SUCCESS);
 }
 
 RUN_CASES()
