@@ -172,40 +172,17 @@ static bool can_settle(const ashlar_stream_state *state) {
     return !state->is_pool && !state->is_idle && !state->is_lost;
 }
 
-/* Wait for the device; drops the lock meanwhile. The wait would invalidate a capture, so look for
- * captures first: one without a pool shows only if its stream synchronizes with the legacy default
- * stream. */
-static ashlar_status synchronize_locked(ashlar_allocator *a) {
-    ASHLAR_OWNS(&a->lock);
-    unsigned int unused = CU_CAPTURE_NONE;
-    const ashlar_status status = ashlar__device_enter(a->device);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    cu_result result = ASHLAR_CALL(&a->client, stream_is_capturing, (NULL, &unused));
-    if (result == CU_SUCCESS) {
-        a->client.calls++;
-        ashlar__allocator_leave(a);
-        result = ASHLAR_DRIVER_CALL(a->device->driver, ctx_synchronize, ());
-        ashlar__allocator_enter(a);
-    }
-    ashlar__device_leave(a->device);
-    return result == CU_SUCCESS
-               ? ASHLAR_OK
-               : ashlar__driver_error(a->device->driver, "cuCtxSynchronize", result);
-}
-
 ashlar_status ashlar__watch_settle_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
-    if (atomic_load(&a->device->driver->capture_count) > 0) {
-        return ashlar__fail(ASHLAR_EINVAL, "the device cannot be waited for during a capture");
-    }
     const uint64_t wait = ++a->settle_count;
     a->client.records_at_calls = a->client.watches_streams;
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         ashlar__stream_state_begin_settling(state, wait);
     }
-    const ashlar_status status = synchronize_locked(a);
+    a->client.calls += 2; /* the question for captures, and the wait */
+    ashlar__allocator_leave(a);
+    const ashlar_status status = ashlar__device_try_synchronize(a->device);
+    ashlar__allocator_enter(a);
     for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
          state = state->next) {
         if (can_settle(state)) {

@@ -240,6 +240,16 @@ ashlar_status ashlar__device_synchronize(ashlar_device *device) {
     ASHLAR_IN_CONTEXT(device, "cuCtxSynchronize", ctx_synchronize, ());
 }
 
+ashlar_status ashlar__device_try_synchronize(ashlar_device *device) {
+    ASHLAR_TRY(ashlar__device_enter(device));
+    const cu_result result = ashlar__driver_try_synchronize(device->driver);
+    ashlar__device_leave(device);
+    ASHLAR_FAIL_IF(result == CU_STREAM_CAPTURE_UNSUPPORTED || result == CU_STREAM_CAPTURE_IMPLICIT,
+                   ASHLAR_EINVAL, "the device cannot be waited for during a capture");
+    return result == CU_SUCCESS ? ASHLAR_OK
+                                : ashlar__driver_error(device->driver, "cuCtxSynchronize", result);
+}
+
 /* Wait in the device's primary context, if it is active. If it is not, there is nothing to wait
  * for, and retaining the context would create it. */
 static cu_result synchronize_if_active(ashlar_driver *driver, cu_device handle) {
@@ -258,7 +268,7 @@ static cu_result synchronize_if_active(ashlar_driver *driver, cu_device handle) 
     result = ASHLAR_DRIVER_CALL(driver, ctx_push_current, (context));
     if (result == CU_SUCCESS) {
         cu_context popped = NULL;
-        result = ASHLAR_DRIVER_CALL(driver, ctx_synchronize, ());
+        result = ashlar__driver_try_synchronize(driver);
         const cu_result left = ASHLAR_DRIVER_CALL(driver, ctx_pop_current, (&popped));
         ASHLAR_CHECK2(left != CU_SUCCESS || popped == context);
     }

@@ -94,12 +94,18 @@ static ashlar_status begin_capture(const ashlar_graph *graph) {
                       (graph->stream, CU_CAPTURE_THREAD_LOCAL));
 }
 
+static ashlar_status call_end_capture(const ashlar_graph *graph, cu_graph *captured) {
+    ASHLAR_IN_CONTEXT(graph->device, "cuStreamEndCapture", stream_end_capture,
+                      (graph->stream, captured));
+}
+
 static ashlar_status end_capture(ashlar_graph *graph, cu_graph *captured) {
     ASHLAR_CHECK2(graph->is_open && open_graph == graph);
     graph->is_open = false;
     open_graph = NULL;
-    ASHLAR_IN_CONTEXT(graph->device, "cuStreamEndCapture", stream_end_capture,
-                      (graph->stream, captured));
+    const ashlar_status status = call_end_capture(graph, captured);
+    ashlar__driver_end_capture(graph->device->driver);
+    return status;
 }
 
 static ashlar_status instantiate(ashlar_graph *graph, cu_graph captured) {
@@ -120,10 +126,13 @@ ashlar_status ashlar__graph_begin(ashlar_device *device, ashlar_stream stream, a
     ashlar_graph *graph;
     ASHLAR_HOST_NEW(graph, 1, "no host memory for a graph");
     *graph = (ashlar_graph){.device = device, .stream = stream};
+    ashlar__driver_begin_capture(device->driver);
     const ashlar_status status = begin_capture(graph);
     if (status == ASHLAR_OK) {
         graph->is_open = true;
         open_graph = graph;
+    } else {
+        ashlar__driver_end_capture(device->driver);
     }
     ASHLAR_HAND_OUT(status, graph, ashlar__graph_destroy, out);
 }

@@ -55,8 +55,12 @@ void ashlar__device_leave_relaxed(ashlar_device *device);
 /* Wait on the host for everything queued on the device. Errors: ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize(ashlar_device *device);
 
-/* Wait on the host for all work queued on this device and on every other device whose primary
- * context is active. Errors: ASHLAR_EDRIVER; some work may then be unfinished. */
+/* The same, unless that would invalidate a capture. Call it without a lock that queued work could
+ * need. Errors: ASHLAR_EINVAL (a stream of some device is being captured), ASHLAR_EDRIVER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__device_try_synchronize(ashlar_device *device);
+
+/* Like ashlar__device_try_synchronize(), for this device and every other one whose primary context
+ * is active. Errors: ASHLAR_EDRIVER; some work may then be unfinished. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize_all(ashlar_device *device);
 
 /*

@@ -2,9 +2,14 @@
  * calls fail in tests, explaining errors. */
 #include "allocator/driver/driver.h"
 
+#include <time.h>
+
 #include "allocator/base/check_level.h"
 #include "allocator/base/compiler.h"
 #include "allocator/base/error.h"
+
+/* How long a capture's begin waits, at most, for waits for a device to end. */
+enum { DEVICE_WAIT_MOST_S = 1 };
 
 bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
     ASHLAR_CHECK2(fn < ASHLAR_DRIVER_FN_COUNT);
@@ -60,6 +65,40 @@ void ashlar__driver_unrelax(ashlar_driver *driver) {
     if (relaxed.pairs > 0 && --relaxed.pairs == 0 && relaxed.before != CU_CAPTURE_RELAXED) {
         (void)ASHLAR_DRIVER_CALL(driver, thread_exchange_capture_mode, (&relaxed.before));
     }
+}
+
+/* Counting comes first, so a wait that this does not see has seen the capture. The awaited work may
+ * depend on this thread, so the wait is not endless: the driver looks for captures where its own
+ * wait begins, which is long past by then. */
+void ashlar__driver_begin_capture(ashlar_driver *driver) {
+    struct timespec until;
+    atomic_fetch_add(&driver->capture_count, 1);
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += DEVICE_WAIT_MOST_S;
+    if (pthread_rwlock_timedwrlock(&driver->device_waits, &until) == 0) {
+        (void)pthread_rwlock_unlock(&driver->device_waits);
+    }
+}
+
+void ashlar__driver_end_capture(ashlar_driver *driver) {
+    const uint64_t before = atomic_fetch_sub(&driver->capture_count, 1);
+    ASHLAR_CHECK2(before > 0);
+    (void)before;
+}
+
+/* A capture that nobody counts shows only if its stream synchronizes with the legacy one. */
+cu_result ashlar__driver_try_synchronize(ashlar_driver *driver) {
+    unsigned int unused = CU_CAPTURE_NONE;
+    cu_result result = CU_STREAM_CAPTURE_UNSUPPORTED;
+    (void)pthread_rwlock_rdlock(&driver->device_waits);
+    if (atomic_load(&driver->capture_count) == 0) {
+        result = ASHLAR_DRIVER_CALL(driver, stream_is_capturing, (NULL, &unused));
+    }
+    if (result == CU_SUCCESS) {
+        result = ASHLAR_DRIVER_CALL(driver, ctx_synchronize, ());
+    }
+    (void)pthread_rwlock_unlock(&driver->device_waits);
+    return result;
 }
 
 /* ---- tests and reports ---- */

@@ -11,6 +11,7 @@
 #ifndef ASHLAR_DRIVER_H
 #define ASHLAR_DRIVER_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -180,6 +181,8 @@ typedef struct ashlar_driver {
     void (*delay)(ashlar_driver_fn fn);             /* called before each call; or NULL */
     _Atomic uint64_t calls[ASHLAR_DRIVER_FN_COUNT]; /* [fn]: calls made so far */
     _Atomic uint64_t capture_count;                 /* open captures that we know of */
+    pthread_rwlock_t device_waits;                  /* read-locked by who waits for a device; a
+                                                     * capture's begin takes it for writing */
     atomic_bool has_unseen_captures;                /* others may be open, unknown to us */
     _Atomic uint64_t fail_countdown;                /* calls until one fails; 0: none will */
     _Atomic int fail_fn;                            /* function that will fail; -1: any */
@@ -228,6 +231,16 @@ static inline cu_result ashlar__driver_end(ashlar_driver *driver, int safety, cu
     (ashlar__driver_begin((driver), ASHLAR_DRIVER_FN_##field, ASHLAR_DRIVER_SAFETY_##field)       \
          ? ashlar__driver_end((driver), ASHLAR_DRIVER_SAFETY_##field, (driver)->table.field args) \
          : atomic_load(&(driver)->fail_result))
+
+/* Around a capture that we know of. Begin before the driver does: this first lets the waits under
+ * way in ashlar__driver_try_synchronize() end, which would invalidate it. It waits a second at
+ * most, without a lock that queued work could need. */
+void ashlar__driver_begin_capture(ashlar_driver *driver);
+void ashlar__driver_end_capture(ashlar_driver *driver);
+
+/* Wait on the host for all work of the current context, unless a capture is known or shows:
+ * CU_STREAM_CAPTURE_UNSUPPORTED or _IMPLICIT, and no capture is harmed. */
+cu_result ashlar__driver_try_synchronize(ashlar_driver *driver);
 
 /* Tests: make one call return `result`: the n-th of `fn` (-1: of any function), counted from now. 1
  * is the next call; 0 cancels an earlier request. */

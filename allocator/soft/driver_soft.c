@@ -97,6 +97,7 @@ ashlar_status ashlar__driver_open_soft(ashlar_driver **out) {
     static ashlar_driver driver = {
         .name = "soft",
         .delay = delay,
+        .device_waits = PTHREAD_RWLOCK_INITIALIZER,
         .table =
             {
 #define X(field, symbol, version, kind, safety, params) .field = ashlar__soft_##field,

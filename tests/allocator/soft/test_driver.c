@@ -214,12 +214,12 @@ CASE_WITH(only_unsafe_calls_are_relaxed_and_only_while_captures_may_be_open, set
     const uint64_t before = exchanges();
     query_no_event();
     CHECK(exchanges() == before);
-    (void)atomic_fetch_add(&driver->capture_count, 1);
+    ashlar__driver_begin_capture(driver);
     CHECK(call_count() == CU_SUCCESS);
     CHECK(exchanges() == before);
     query_no_event();
     CHECK(exchanges() == before + 2);
-    (void)atomic_fetch_sub(&driver->capture_count, 1);
+    ashlar__driver_end_capture(driver);
     query_no_event();
     CHECK(exchanges() == before + 2);
 }
@@ -227,18 +227,39 @@ CASE_WITH(only_unsafe_calls_are_relaxed_and_only_while_captures_may_be_open, set
 CASE_WITH(pairs_nest_and_the_outermost_one_that_relaxed_restores, set_up()) {
     const uint64_t before = exchanges();
     CHECK(ashlar__driver_relax(driver) == CU_SUCCESS); /* no capture yet */
-    (void)atomic_fetch_add(&driver->capture_count, 1);
+    ashlar__driver_begin_capture(driver);
     CHECK(ashlar__driver_relax(driver) == CU_SUCCESS);
     CHECK(exchanges() == before + 1 && ashlar__soft_capture_mode == CU_CAPTURE_RELAXED);
     query_no_event();
     CHECK(exchanges() == before + 1);
-    (void)atomic_fetch_sub(&driver->capture_count, 1);
+    ashlar__driver_end_capture(driver);
     query_no_event(); /* within the pair still, although there is no capture any more */
     CHECK(exchanges() == before + 1 && ashlar__soft_capture_mode == CU_CAPTURE_RELAXED);
     ashlar__driver_unrelax(driver);
     CHECK(exchanges() == before + 2 && ashlar__soft_capture_mode == CU_CAPTURE_GLOBAL);
     ashlar__driver_unrelax(driver);
     CHECK(exchanges() == before + 2);
+}
+
+CASE_WITH(no_device_is_waited_for_while_a_capture_is_known, set_up()) {
+    const uint64_t before = calls_of(ASHLAR_DRIVER_FN_ctx_synchronize);
+    ashlar__driver_begin_capture(driver);
+    CHECK(ashlar__driver_try_synchronize(driver) == CU_STREAM_CAPTURE_UNSUPPORTED);
+    ashlar__driver_end_capture(driver);
+    CHECK(calls_of(ASHLAR_DRIVER_FN_ctx_synchronize) == before);
+}
+
+static cu_result begin_and_end_capture(void) {
+    ashlar__driver_begin_capture(driver);
+    ashlar__driver_end_capture(driver);
+    return CU_SUCCESS;
+}
+
+/* Its thread may be the one that the awaited work needs. */
+CASE_WITH(a_capture_does_not_wait_without_end_for_a_wait, set_up()) {
+    CHECK(pthread_rwlock_rdlock(&driver->device_waits) == 0);
+    CHECK(ns_of(begin_and_end_capture) >= 500000000);
+    CHECK(pthread_rwlock_unlock(&driver->device_waits) == 0);
 }
 
 /* A bound from below holds on the slowest machine; that no other call is slowed down is not a
