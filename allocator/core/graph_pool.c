@@ -56,7 +56,6 @@ static ashlar_status begin_locked(ashlar_graph_pool *pool, ashlar_stream stream)
     pool->stream_state->is_ended = false;
     pool->home = home;
     home->pool = pool->stream_state;
-    atomic_fetch_add(&a->device->driver->capture_count, 1);
     return ASHLAR_OK;
 }
 
@@ -67,6 +66,7 @@ static ashlar_status begin(ashlar_graph_pool *pool, ashlar_stream stream) {
         return ashlar__fail(ASHLAR_EINVAL, "stream: the legacy default stream cannot be captured");
     }
     ASHLAR_REFUSE_OF_PARENT(a);
+    ashlar__driver_begin_capture(a->device->driver);
     ashlar__allocator_enter(a);
     ashlar_status status = ashlar__watch_begin_locked(a, stream, &named);
     if (status == ASHLAR_OK) {
@@ -74,6 +74,9 @@ static ashlar_status begin(ashlar_graph_pool *pool, ashlar_stream stream) {
         ashlar__watch_end_locked(named);
     }
     ashlar__allocator_leave(a);
+    if (status != ASHLAR_OK) {
+        ashlar__driver_end_capture(a->device->driver);
+    }
     return status;
 }
 
@@ -105,12 +108,11 @@ void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
     ashlar__allocator_enter(a);
     if (pool->home != NULL) {
         ASHLAR_CHECK2(pool->home->pool == pool->stream_state);
-        ASHLAR_CHECK2(atomic_load(&a->device->driver->capture_count) > 0);
         ashlar__caches_forget_stream_locked(a, pool->stream_state);
         pool->stream_state->is_ended = true;
         pool->home->pool = NULL;
         pool->home = NULL;
-        atomic_fetch_sub(&a->device->driver->capture_count, 1);
+        ashlar__driver_end_capture(a->device->driver);
     }
     ashlar__allocator_leave(a);
 }

@@ -193,7 +193,7 @@ static bool needs_wait(const ashlar_frees *f) {
 static ashlar_status synchronize(const ashlar_frees *f) {
     return f->is_host                     ? ashlar__device_synchronize_all(f->device)
            : atomic_load(&f->is_watching) ? ashlar__watch_settle(f->allocator)
-                                          : ashlar__device_synchronize(f->device);
+                                          : ashlar__device_try_synchronize(f->device);
 }
 
 /* Wait on the host, and then release all deferred blocks. */
@@ -225,22 +225,20 @@ static void make_batch_unless_full_locked(ashlar_frees *f, size_t batches_max) {
 }
 
 void ashlar__frees_cover(ashlar_frees *f) {
-    unsigned int mode;
     if (is_capture_still_on(f) || !ashlar__has_deferred(f->allocator) ||
-        ashlar__frees_enter(f, &mode) != ASHLAR_OK) {
+        ashlar__device_enter(f->device) != ASHLAR_OK) {
         return;
     }
     ashlar__lock_acquire(&f->lock);
     make_batch_unless_full_locked(f, ASHLAR_BATCHES_MAX);
     ashlar__lock_release(&f->lock);
-    ashlar__frees_leave(f, mode);
+    ashlar__device_leave(f->device);
 }
 
 bool ashlar__frees_reap(ashlar_frees *f, size_t batches_max) {
-    unsigned int mode;
     bool has_any = false;
     if (is_capture_still_on(f) || !ashlar__frees_has_pending(f) ||
-        ashlar__frees_enter(f, &mode) != ASHLAR_OK) {
+        ashlar__device_enter(f->device) != ASHLAR_OK) {
         return false;
     }
     ashlar__lock_acquire(&f->lock);
@@ -252,7 +250,7 @@ bool ashlar__frees_reap(ashlar_frees *f, size_t batches_max) {
     if (needs_wait(f)) {
         has_any = release_after_wait(f) || has_any;
     }
-    ashlar__frees_leave(f, mode);
+    ashlar__device_leave(f->device);
     return has_any;
 }
 
@@ -267,13 +265,7 @@ bool ashlar__frees_has_more(ashlar_frees *f, uint64_t release_count) {
 }
 
 bool ashlar__frees_wait(ashlar_frees *f) {
-    unsigned int mode;
-    if (is_capture_still_on(f) || ashlar__frees_enter(f, &mode) != ASHLAR_OK) {
-        return false;
-    }
-    const ashlar_status status = synchronize(f);
-    ashlar__frees_leave(f, mode);
-    if (status != ASHLAR_OK) {
+    if (is_capture_still_on(f) || synchronize(f) != ASHLAR_OK) {
         return false;
     }
     (void)ashlar__frees_reap(f, SIZE_MAX);
@@ -289,16 +281,6 @@ static cu_event awaited_event(ashlar_frees *f) {
     return event;
 }
 
-static ashlar_status wait_for(const ashlar_frees *f, cu_event event) {
-    unsigned int mode;
-    ashlar_status status = ashlar__frees_enter(f, &mode);
-    if (status == ASHLAR_OK) {
-        status = ashlar_event_synchronize(f->device, event);
-        ashlar__frees_leave(f, mode);
-    }
-    return status;
-}
-
 /* No lock is held during a wait. If another thread reuses the event meanwhile, the wait is longer.
  */
 bool ashlar__frees_reclaim(void *user, size_t bytes) {
@@ -307,7 +289,7 @@ bool ashlar__frees_reclaim(void *user, size_t bytes) {
     bool has_any = ashlar__frees_reap(f, SIZE_MAX);
     for (cu_event event = awaited_event(f); event != NULL && !is_capture_on(f);
          event = awaited_event(f)) {
-        if (wait_for(f, event) != ASHLAR_OK) {
+        if (ashlar_event_synchronize(f->device, event) != ASHLAR_OK) {
             break;
         }
         has_any = ashlar__frees_reap(f, SIZE_MAX) || has_any;
@@ -350,8 +332,7 @@ static bool forget_stream_locked(ashlar_frees *f, ashlar_stream stream) {
 /* Put a mark behind the last work of a stream. */
 static ashlar_status mark_end_locked(ashlar_frees *f, ashlar_stream stream) {
     ASHLAR_OWNS(&f->lock);
-    unsigned int mode;
-    const ashlar_status status = ashlar__frees_enter(f, &mode);
+    const ashlar_status status = ashlar__device_enter(f->device);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -359,7 +340,7 @@ static ashlar_status mark_end_locked(ashlar_frees *f, ashlar_stream stream) {
         poll_locked(f, &f->ended); /* otherwise completed marks might gather, if no batch follows */
     }
     const bool is_marked = !is_captured(f, stream) && mark_stream_locked(f, stream, &f->ended);
-    ashlar__frees_leave(f, mode);
+    ashlar__device_leave(f->device);
     return is_marked ? ASHLAR_OK : ASHLAR_EDRIVER;
 }
 

@@ -11,30 +11,6 @@
 #include "allocator/base/host.h"
 #include "allocator/core/streams.h"
 
-/* ---- our own driver calls during captures ---- */
-
-ashlar_status ashlar__frees_enter(const ashlar_frees *f, unsigned int *mode) {
-    const ashlar_status status = ashlar__device_enter(f->device);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    const cu_result result = ashlar__driver_relax(f->device->driver);
-    *mode = 0;
-    if (result != CU_SUCCESS) {
-        ashlar__device_leave(f->device);
-        return ashlar__driver_error(f->device->driver, "cuThreadExchangeStreamCaptureMode", result);
-    }
-    return ASHLAR_OK;
-}
-
-void ashlar__frees_leave(const ashlar_frees *f, unsigned int mode) {
-    (void)mode;
-    ashlar__driver_unrelax(f->device->driver);
-    ashlar__device_leave(f->device);
-}
-
-/* ---- known captures ---- */
-
 typedef struct known_capture {
     struct known_capture *next;
     const ashlar_frees *frees;
@@ -66,9 +42,7 @@ static void drop_locked(known_capture **link) {
     ASHLAR_OWNS(&captures_lock);
     known_capture *gone = *link;
     *link = gone->next;
-    const uint64_t before = atomic_fetch_sub(&gone->frees->device->driver->capture_count, 1);
-    ASHLAR_CHECK2(before > 0);
-    (void)before;
+    ashlar__driver_end_capture(gone->frees->device->driver);
     atomic_fetch_sub(&capture_count, 1);
     ashlar__host_free(gone);
 }
@@ -103,7 +77,7 @@ void ashlar__frees_begin_capture(ashlar_frees *f, ashlar_stream stream) {
     }
     *made = (known_capture){.frees = f, .stream = stream, .thread = this_thread()};
     ashlar__lock_acquire(&f->lock);
-    atomic_fetch_add(&f->device->driver->capture_count, 1);
+    ashlar__driver_begin_capture(f->device->driver);
     ashlar__lock_release(&f->lock);
     ashlar__lock_acquire(&captures_lock);
     made->next = captures;

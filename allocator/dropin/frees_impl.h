@@ -72,13 +72,6 @@ bool ashlar__frees_wait(ashlar_frees *frees);
 void ashlar__frees_drop_all(ashlar_frees *frees);
 
 /*
- * _enter: enter the device's context, for calls that spoil no capture of another thread. _leave:
- * leave it.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__frees_enter(const ashlar_frees *frees, unsigned int *mode);
-void ashlar__frees_leave(const ashlar_frees *frees, unsigned int mode);
-
-/*
  * Forget the captures of a stream that is about to end; NULL: of all streams. After its end the
  * driver can no longer be asked about them.
  */

@@ -52,15 +52,11 @@ static graph_memory **find_locked(int device, ashlar_torch_pool_id id) {
     return link;
 }
 
-static _Atomic uint64_t *driver_count(const graph_memory *m) {
-    return &m->allocator->device->driver->capture_count;
-}
-
 static void uncount_locked(graph_memory *m) {
     ASHLAR_OWNS(&lock);
     if (m->is_counted) {
         m->is_counted = false;
-        atomic_fetch_sub(driver_count(m), 1);
+        ashlar__driver_end_capture(m->allocator->device->driver);
     }
 }
 
@@ -126,7 +122,7 @@ ashlar_status ashlar__torch_capture_begin(int device, ashlar_torch_pool_id id,
         m->graph_count++;
         m->is_open = true;
         m->is_counted = true;
-        atomic_fetch_add(driver_count(m), 1);
+        ashlar__driver_begin_capture(a->device->driver);
         atomic_fetch_add(&ashlar__torch_capture_count, 1);
     }
     ashlar__lock_release(&lock);

@@ -265,8 +265,9 @@ ashlar_allocator_forget_stream(ashlar_allocator *allocator, ashlar_stream stream
  * handle still means the same stream. Once a stream has ended unannounced, or another stream needed
  * memory, each such call also records an event on the stream. If memory is found only with streams
  * that no call names, or was freed without naming its stream, the host waits for the whole device.
- * It does not wait while a stream is captured for a pool, but the wait invalidates any other
- * capture. Steps (plan.h) are neither recorded nor replayed.
+ * It does not wait while a stream is captured for a pool, and ashlar_graph_pool_begin() lets a wait
+ * under way end first; but the wait invalidates any other capture. Steps (plan.h) are neither
+ * recorded nor replayed.
  *
  * Threads: any. A second call does nothing.
  */

@@ -27,10 +27,12 @@ ASHLAR_BEGIN_DECLS
 typedef struct ashlar_graph_pool ashlar_graph_pool;
 
 /*
- * Serve requests for `stream` from a new pool until ashlar_graph_pool_end(). Until then the
- * allocator makes no call that could invalidate a capture of any thread or mode: it queues no wait
- * on the stream, and a block last used on it, or on the legacy default stream, goes to another
- * stream only if that use is known to be over.
+ * Serve requests for `stream` from a new pool until ashlar_graph_pool_end(). Until then no function
+ * of ashlar invalidates a capture of any thread or mode, except what names the legacy default
+ * stream, waits for a stream or event of the capture, and what waits for the whole device:
+ * warm-ups, and functions that destroy an allocator or an object with CUDA kernels. The allocator
+ * queues no wait on the stream, and a block last used on it, or on the legacy default stream, goes
+ * to another stream only if that use is known to be over.
  *
  * stream   the stream that is about to be captured, named from now on (see the top of allocator.h);
  *          end its pool before forgetting the stream. The legacy default stream cannot be captured.
@@ -40,7 +42,9 @@ typedef struct ashlar_graph_pool ashlar_graph_pool;
  *
  * Ownership: the caller owns *out, and must call ashlar_graph_pool_release() before destroying the
  *            allocator.
- * Threads:   any; no call that names `stream` may be under way.
+ * Threads:   any; no call that names `stream` may be under way. If another thread waits for the whole
+ *            device meanwhile (ashlar_allocator_watch_streams()), that ends first, or a second
+ *            passes.
  * Errors:    ASHLAR_EINVAL (the default stream, or one that has a pool), ASHLAR_EHOSTMEM.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_pool_begin(ashlar_allocator *allocator,

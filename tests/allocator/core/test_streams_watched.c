@@ -2,7 +2,10 @@
  * test_streams_watched.c - streams that end without a word: no call reaches the driver with their
  * handles, and their memory is used again behind their work, also under a handle that came back.
  */
-#include "tests/allocator/core/streams_fixture.h"
+#include "tests/allocator/core/graph_pool_fixture.h"
+
+#include <unistd.h>
+
 #include "allocator/base/random.h"
 #include "allocator/core/watch.h"
 #include "tests/thread.h"
@@ -163,6 +166,62 @@ CASE_WITH(a_capture_that_is_in_the_way_of_the_wait_is_not_spoiled, set_up_watche
     CHECK_FAILS(ashlar__watch_settle(allocator), ASHLAR_EINVAL, "during a capture");
     driver->capture_count--;
     check_owned(streams[0], take(ALL, streams[0]), ALL);
+}
+
+/* A thread that captures stream 1 for a pool, begun when the other one waits for the device. */
+static struct {
+    pthread_t thread;
+    atomic_bool has_begun, may_end;
+    ashlar_status status;
+    cu_result result;
+} beside;
+
+static void *capture_beside(void *unused) {
+    ashlar_graph_pool *begun = NULL;
+    cu_graph graph = NULL;
+    beside.status = ashlar_graph_pool_begin(allocator, streams[1], &begun);
+    if (beside.status == ASHLAR_OK && ashlar__device_enter(device) == ASHLAR_OK) {
+        (void)driver->table.stream_begin_capture(streams[1], CU_CAPTURE_GLOBAL);
+        atomic_store(&beside.has_begun, true);
+        while (!atomic_load(&beside.may_end)) {
+            usleep(1000);
+        }
+        beside.result = driver->table.stream_end_capture(streams[1], &graph);
+        (void)driver->table.graph_destroy(graph);
+        ashlar_graph_pool_end(begun);
+        beside.status = ashlar_graph_pool_release(begun, streams[1]);
+        ashlar__device_leave(device);
+    }
+    return unused;
+}
+
+static void begin_capture_in_wait(ashlar_driver_fn fn) {
+    if (fn == ASHLAR_DRIVER_FN_ctx_synchronize) {
+        driver->delay = NULL;
+        REQUIRE(pthread_create(&beside.thread, NULL, capture_beside, NULL) == 0);
+        for (int i = 0; i < 50 && !atomic_load(&beside.has_begun); i++) {
+            usleep(1000);
+        }
+    }
+}
+
+/* A strict device ends the process in a wait that would. */
+CASE_WITH(a_capture_that_begins_during_the_wait_is_not_spoiled, set_up_watched("16MiB", 0)) {
+    const ashlar_stream doomed = new_loner();
+    void (*const delay)(ashlar_driver_fn) = driver->delay;
+    give(take_and_use(ALL, doomed, 1));
+    end_silently(doomed);
+    atomic_store(&beside.has_begun, false);
+    atomic_store(&beside.may_end, false);
+    beside.result = CU_UNKNOWN;
+    driver->delay = begin_capture_in_wait;
+    unsigned char *all = take(ALL, streams[0]);
+    CHECK(driver->delay == NULL);
+    atomic_store(&beside.may_end, true);
+    REQUIRE(pthread_join(beside.thread, NULL) == 0);
+    driver->delay = delay;
+    CHECK(beside.status == ASHLAR_OK && beside.result == CU_SUCCESS);
+    check_owned(streams[0], all, ALL);
 }
 
 CASE_WITH(a_default_stream_needs_no_event_at_each_free, set_up_watched("16MiB", MIB)) {
