@@ -39,7 +39,7 @@ typedef struct soft_config {
     bool is_untouched; /* copies and fills move no bytes */
     bool has_waits;    /* calls that may wait, by CUDA's rules, do wait */
     bool is_strict;    /* undefined behaviour ends the process (soft_strict.c) */
-    size_t overhead_bytes; /* of each context and, in tests, each module; whole pages */
+    size_t overhead_bytes; /* of each context; in tests also each module and graph; whole pages */
     soft_recycle recycle;  /* ON: a new item gets the handle that was freed last */
     bool has_time;        /* soft_time.c dates calls and work */
     bool has_costs;       /* copies, fills and host functions take time on the virtual clock */

@@ -97,6 +97,9 @@ static ashlar_driver_table make_table(void) {
     table.memcpy_htod_async = ashlar_fake_memcpy_htod_async;
     table.memcpy_dtoh_async = ashlar_fake_memcpy_dtoh_async;
     table.memcpy_dtod_async = ashlar_fake_memcpy_dtod_async;
+    table.graph_instantiate = ashlar_fake_graph_instantiate;
+    table.graph_launch = ashlar_fake_graph_launch;
+    table.graph_exec_destroy = ashlar_fake_graph_exec_destroy;
     table.module_load_data = ashlar_fake_module_load_data;
     table.module_unload = ashlar_fake_module_unload;
     table.module_get_function = ashlar_fake_module_get_function;

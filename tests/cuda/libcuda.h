@@ -95,11 +95,12 @@ cu_result ashlar_fake_mem_alloc_from_pool_async_ptsz(cu_ptr *ptr, size_t bytes, 
                                                      cu_stream stream);
 cu_result ashlar_fake_mem_free_async_ptsz(cu_ptr ptr, cu_stream stream);
 
-/* All pools' memory that a context asked for, and its modules, are gone with it; a device's work is
- * over, so that pools give back what they do not keep. */
+/* All pools' memory that a context asked for, its modules and what its graphs take are gone with it;
+ * a device's work is over, so that pools give back what they do not keep. */
 typedef struct soft_device soft_device;
 void ashlar_fake_pools_forget(const soft_device *context);
 void ashlar_fake_modules_forget(const soft_device *context);
+void ashlar_fake_graphs_forget(const soft_device *context);
 void ashlar_fake_pools_settle(cu_device device);
 
 /* Whether an address is that of a pool's memory; whether bytes are page-locked host memory, and
@@ -148,6 +149,11 @@ cu_result ashlar_fake_memcpy_htod_async(cu_ptr dst, const void *src, size_t byte
                                         cu_stream stream);
 cu_result ashlar_fake_memcpy_dtoh_async(void *dst, cu_ptr src, size_t bytes, cu_stream stream);
 cu_result ashlar_fake_memcpy_dtod_async(cu_ptr dst, cu_ptr src, size_t bytes, cu_stream stream);
+/* libcuda_graphs.c */
+cu_result ashlar_fake_graph_instantiate(cu_graph_exec *exec, cu_graph graph,
+                                        unsigned long long flags);
+cu_result ashlar_fake_graph_launch(cu_graph_exec exec, cu_stream stream);
+cu_result ashlar_fake_graph_exec_destroy(cu_graph_exec exec);
 /* libcuda_kernels.c */
 cu_result ashlar_fake_module_load_data(cu_module *module, const void *image);
 cu_result ashlar_fake_module_unload(cu_module module);

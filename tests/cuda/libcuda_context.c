@@ -64,6 +64,7 @@ cu_result ashlar_fake_ctx_create(cu_context *context, unsigned int flags, cu_dev
 static void forget(const soft_device *context) {
     ashlar_fake_pools_forget(context);
     ashlar_fake_modules_forget(context);
+    ashlar_fake_graphs_forget(context);
 }
 
 cu_result ashlar_fake_ctx_destroy(cu_context context) {

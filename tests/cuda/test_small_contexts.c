@@ -1,7 +1,7 @@
 /*
  * test_small_contexts.c - the fake driver is as strict as a real one where a test of ours would
- * otherwise pass that must not: contexts are apart and take memory, calls wait for no more than
- * they must, and mapped memory is told of by its handles and has no CUDA IPC.
+ * otherwise pass that must not: contexts are apart and take memory, as graphs do, calls wait
+ * for no more than they must, and mapped memory is told of by its handles and has no CUDA IPC.
  *
  * Run with the folder of the fake libcuda.so.1 first in LD_LIBRARY_PATH.
  */
@@ -52,6 +52,12 @@ enum { POINTER_CONTEXT = 1, POINTER_IS_IPC_CAPABLE = 10, POINTER_RANGE_START = 1
     X(event_create, cuEventCreate, (cu_event * event, unsigned int flags))                       \
     X(event_record, cuEventRecord, (cu_event event, cu_stream stream))                           \
     X(event_query, cuEventQuery, (cu_event event))                                               \
+    X(begin_capture, cuStreamBeginCapture_v2, (cu_stream stream, unsigned int mode))             \
+    X(end_capture, cuStreamEndCapture, (cu_stream stream, cu_graph * graph))                     \
+    X(graph_instantiate, cuGraphInstantiateWithFlags,                                            \
+      (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))                          \
+    X(graph_launch, cuGraphLaunch, (cu_graph_exec exec, cu_stream stream))                       \
+    X(graph_exec_destroy, cuGraphExecDestroy, (cu_graph_exec exec))                              \
     X(module_load, cuModuleLoadData, (cu_module * module, const void *image))                    \
     X(module_unload, cuModuleUnload, (cu_module module))                                         \
     X(get_function, cuModuleGetFunction,                                                         \
@@ -118,6 +124,34 @@ CASE(contexts_and_modules_take_memory) {
     CHECK(cu.ctx_destroy(made) == CU_SUCCESS && cu.ctx_set(primary) == CU_SUCCESS);
     CHECK_ZU(free_bytes_now(), with_two + 2 * MIB);
     CHECK(cu.module_unload(module) == CU_INVALID_HANDLE);
+}
+
+/* 2 MiB when it is made, and as much when it is launched first. */
+CASE(graphs_take_memory) {
+    cu_stream stream;
+    cu_graph graph;
+    cu_graph_exec exec;
+    cu_ptr ptr;
+    REQUIRE(cu.stream_create(&stream, CU_STREAM_UNORDERED) == CU_SUCCESS &&
+            cu.begin_capture(stream, CU_CAPTURE_GLOBAL) == CU_SUCCESS &&
+            cu.end_capture(stream, &graph) == CU_SUCCESS);
+    const size_t before = free_bytes_now();
+    CHECK(cu.graph_instantiate(&exec, graph, 0) == CU_SUCCESS);
+    CHECK_ZU(free_bytes_now(), before - 2 * MIB);
+    CHECK(cu.graph_launch(exec, stream) == CU_SUCCESS);
+    CHECK(cu.graph_launch(exec, stream) == CU_SUCCESS);
+    CHECK_ZU(free_bytes_now(), before - 4 * MIB);
+    CHECK(cu.ctx_synchronize() == CU_SUCCESS && cu.graph_exec_destroy(exec) == CU_SUCCESS);
+    CHECK_ZU(free_bytes_now(), before);
+    CHECK(cu.graph_instantiate(&exec, graph, 0) == CU_SUCCESS);
+    REQUIRE(cu.mem_alloc(&ptr, before - 2 * MIB) == CU_SUCCESS);
+    CHECK(cu.graph_launch(exec, stream) == CU_OUT_OF_MEMORY);
+    cu_graph_exec second;
+    CHECK(cu.graph_instantiate(&second, graph, 0) == CU_OUT_OF_MEMORY);
+    CHECK(cu.mem_free(ptr) == CU_SUCCESS);
+    CHECK(cu.graph_launch(exec, stream) == CU_SUCCESS);
+    CHECK(cu.ctx_synchronize() == CU_SUCCESS && cu.graph_exec_destroy(exec) == CU_SUCCESS);
+    CHECK_ZU(free_bytes_now(), before);
 }
 
 CASE(what_a_context_has_ends_with_it_and_nothing_else) {
