@@ -38,7 +38,7 @@ static inline void block_taken(store *s, const act *a, world_block *b, void *ptr
                        .home = a->lane,
                        .last = a->lane,
                        .is_plain = true,
-                       .is_of_pool = s->is_capturing && s->at->made[a->lane] == s->captured,
+                       .is_of_pool = s->capture.is_on && a->lane == s->capture.lane,
                        .is_of_step = s->step_depth[a->thread] > 0};
     b->block_bytes = bytes_of_block(a->bytes);
     sums_take(s, b);
@@ -55,12 +55,15 @@ static inline void block_taken(store *s, const act *a, world_block *b, void *ptr
     queue_first(s, b);
 }
 
-static inline void act_alloc(store *s, const act *a) {
+/* Another allocator's capture has a stream that this one may have memory of, and no pool for. */
+static inline bool is_refused_rightly(const store *s, ashlar_status status) {
+    return status == ASHLAR_EINVAL && is_beside_capture(s) &&
+           strstr(ashlar_error_detail(), "without a pool of its own") != NULL;
+}
+
+static inline void take_block(store *s, const act *a) {
     world_block *b = &world.blocks[a->slot];
     void *ptr = NULL;
-    if (is_live(b) || !can_name(a->lane, a->thread)) {
-        return;
-    }
     TELL("CHECK(ashlar_alloc_tagged(a%d, %u, (ashlar_tag)%d, %s, &p[%d]) == ASHLAR_OK);", a->store,
          a->bytes, a->tag, name_of(s->at, a->lane), a->slot);
     const ashlar_status status = ashlar_alloc_tagged(s->allocator, a->bytes, (ashlar_tag)a->tag,
@@ -68,11 +71,34 @@ static inline void act_alloc(store *s, const act *a) {
     if (status == ASHLAR_ENOMEM) {
         world.refused_count++;
         EXPECT(ptr == NULL && strstr(ashlar_error_detail(), " bytes asked for") != NULL);
-        EXPECT(!must_fit(s, bytes_of_block(a->bytes)));
-    } else if (status != ASHLAR_OK) {
-        wrong("alloc: %s", ashlar_error_detail());
-    } else {
+        check_refusal(s, a->lane, bytes_of_block(a->bytes));
+    } else if (status == ASHLAR_OK) {
         block_taken(s, a, b, ptr);
+    } else if (is_refused_rightly(s, status)) {
+        check_refused_beside(s, a->lane, bytes_of_block(a->bytes));
+    } else {
+        wrong("alloc: %s", ashlar_error_detail());
+    }
+}
+
+/* A block of the graph that is captured: written, and found, at each launch. */
+static inline void take_node(store *s, const act *a) {
+    world_block *b = &world.blocks[a->slot];
+    take_block(s, a);
+    if (is_live(b)) {
+        queue_verify(s, b, a->lane);
+        b->is_frozen = true; /* it has contents only behind a launch */
+    }
+}
+
+static inline void act_alloc(store *s, const act *a) {
+    if (is_live(&world.blocks[a->slot])) {
+        return;
+    }
+    if (s->capture.is_on && a->lane == s->capture.lane) {
+        take_node(s, a);
+    } else if (can_name(s->at, a->lane, a->thread)) {
+        take_block(s, a);
     }
 }
 
@@ -82,6 +108,7 @@ static inline void block_freed(store *s, world_block *b) {
     const bool was_own = shadow_visit(b->ptr, b->bytes, SHADOW_LIVE, true, live_value(b), true, 0);
     EXPECT(was_own);
     sums_give(s, b);
+    note_gap(s, b);
     world.gone[world.gone_count++ % GONE_MAX] = b->ptr;
     *b = (world_block){0};
 }
@@ -90,7 +117,7 @@ static inline void block_freed(store *s, world_block *b) {
  * another thread's to free. */
 static inline bool free_block(world_block *b, int thread, bool wants_plain) {
     store *s = &world.stores[b->store];
-    const bool has_last = b->last != NO_LANE && can_name(b->last, thread);
+    const bool has_last = b->last != NO_LANE && can_name(s->at, b->last, thread);
     const bool is_plain = b->is_plain && (wants_plain || !has_last);
     ashlar_status status = ASHLAR_OK;
     if (!is_plain &&
@@ -133,17 +160,8 @@ static inline void act_free_many(const act *a) {
 /* Whether the block's last use is on a stream that is captured now, so that one more would be the
  * graph's. In a guard mode a free may need what is not to be queued in a capture. */
 static inline bool is_captured(const world_block *b) {
-    const store *of = &world.stores[b->store];
-    for (const store *s = world.stores; s < world.stores + STORES; s++) {
-        if (s->is_capturing && s->at == of->at && b->last >= LANE_MADE &&
-            s->at->made[b->last] == s->captured) {
-            return true;
-        }
-        if (s->is_capturing && world.set->guard != 0) {
-            return true;
-        }
-    }
-    return false;
+    return (shut_lanes(world.stores[b->store].at) & bit_of(b->last)) != 0 ||
+           (world.set->guard != 0 && is_any_captured());
 }
 
 /* Where memory is out: give up the last block that may be freed from here. */
@@ -169,10 +187,6 @@ static inline void mark_block(store *s, world_block *b, int lane) {
     b->told |= 1u << lane;
 }
 
-static inline unsigned bit_of(int lane) {
-    return lane == NO_LANE ? 0 : 1u << lane;
-}
-
 /* The block is another lane's from now on, behind all who use it. */
 static inline bool hand_on(store *s, world_block *b, int lane, int thread) {
     if (!come_after(s->at, bit_of(b->last) | b->readers, lane, thread)) {
@@ -187,7 +201,7 @@ static inline bool hand_on(store *s, world_block *b, int lane, int thread) {
 static inline void act_use(const act *a) {
     world_block *b = &world.blocks[a->slot];
     store *s = &world.stores[b->store];
-    if (is_live(b) && !b->is_frozen && b->last != NO_LANE && can_name(b->last, a->thread) &&
+    if (is_live(b) && !b->is_frozen && b->last != NO_LANE && can_name(s->at, b->last, a->thread) &&
         hand_on(s, b, b->last, a->thread)) {
         queue_rewrite(s, b, b->last);
     }
@@ -197,7 +211,7 @@ static inline void act_use(const act *a) {
 static inline void act_move(const act *a) {
     world_block *b = &world.blocks[a->slot];
     store *s = &world.stores[b->store];
-    if (!is_live(b) || b->is_frozen || b->last == NO_LANE || !can_name(a->lane, a->thread) ||
+    if (!is_live(b) || b->is_frozen || b->last == NO_LANE || !can_name(s->at, a->lane, a->thread) ||
         !hand_on(s, b, a->lane, a->thread)) {
         return;
     }
@@ -215,7 +229,7 @@ static inline void act_move(const act *a) {
 static inline void act_read(const act *a) {
     world_block *b = &world.blocks[a->slot];
     store *s = &world.stores[b->store];
-    if (is_live(b) && !b->is_frozen && b->last != NO_LANE && can_name(a->lane, a->thread) &&
+    if (is_live(b) && !b->is_frozen && b->last != NO_LANE && can_name(s->at, a->lane, a->thread) &&
         come_after(s->at, bit_of(b->last), a->lane, a->thread)) {
         mark_block(s, b, a->lane);
         queue_verify(s, b, a->lane);
@@ -225,8 +239,9 @@ static inline void act_read(const act *a) {
 
 static inline void act_mark(const act *a) {
     world_block *b = &world.blocks[a->slot];
-    if (is_live(b) && can_name(a->lane, a->thread)) {
-        mark_block(&world.stores[b->store], b, a->lane);
+    store *s = &world.stores[b->store];
+    if (is_live(b) && can_name(s->at, a->lane, a->thread)) {
+        mark_block(s, b, a->lane);
         if (b->last == a->lane) {
             b->is_plain = true;
         }
@@ -271,6 +286,9 @@ static inline void leave_block(world_block *b, int lane, int heir, bool hands_ov
 
 /* Watched streams are not to end while a live block is marked for them. */
 static inline bool may_end(const place *at, int lane, int heir, int thread) {
+    if ((at->captured & bit_of(lane)) != 0) {
+        return false;
+    }
     for (size_t i = 0; i < SLOTS; i++) {
         const world_block *b = &world.blocks[i];
         const store *s = &world.stores[b->store];
@@ -279,8 +297,8 @@ static inline bool may_end(const place *at, int lane, int heir, int thread) {
         }
         const bool is_reader = (b->readers >> lane & 1) != 0;
         if ((s->is_watched && (b->told >> lane & 1) != 0) ||
-            (is_reader && b->last != NO_LANE && !can_name(b->last, thread)) ||
-            !can_name(heir, thread)) {
+            (is_reader && b->last != NO_LANE && !can_name(at, b->last, thread)) ||
+            !can_name(at, heir, thread)) {
             return false;
         }
     }
@@ -301,7 +319,10 @@ static inline void leave_graphs(place *at, int lane) {
     for (int i = 0; i < world.set->store_count; i++) {
         store *s = &world.stores[i];
         if (s->at == at && s->pool != NULL && s->graph_lane == lane) {
-            s->graph_lane = lane == LANE_MADE ? LANE_MADE + 2 : LANE_MADE;
+            s->graph_lane = LANE_MADE;
+            while (s->graph_lane == lane || (at->captured & bit_of(s->graph_lane)) != 0) {
+                s->graph_lane++;
+            }
             order_lanes(at, lane, s->graph_lane);
         }
     }

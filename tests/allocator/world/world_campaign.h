@@ -5,6 +5,7 @@
 #ifndef ASHLAR_WORLD_CAMPAIGN_H
 #define ASHLAR_WORLD_CAMPAIGN_H
 
+#include "tests/allocator/world/world_draw.h"
 #include "tests/allocator/world/world_run.h"
 
 #include <sys/mman.h>

@@ -51,13 +51,14 @@ static inline ashlar_config config_of(const setting *set) {
 }
 
 static inline bool open_store(store *s, int number) {
-    const ashlar_config config = config_of(world.set);
+    ashlar_config config = config_of(world.set);
     const ashlar_plan_options options = {.search_ms = 1};
+    config.shares_memory = world.set->shares && number == 1;
     *s = (store){.at = &world.places[number / 2]};
     s->has_steps = world.set->guard == 0 && world.set->cache_bytes > 0;
-    TELL("/* a%d, on device %d: cache %llu, guard %d, zero %d, handle %u MiB */", number,
+    TELL("/* a%d, on device %d: cache %llu, guard %d, zero %d, handle %u MiB, share %d */", number,
          number / 2, (unsigned long long)config.cache_bytes, world.set->guard, world.set->zeroes,
-         world.set->handle_mib);
+         world.set->handle_mib, (int)config.shares_memory);
     if (ashlar_allocator_create_with(s->at->device, &config, &s->allocator) != ASHLAR_OK) {
         return false;
     }
@@ -201,7 +202,7 @@ static inline void *take_turns(void *arg) {
         TELL("/* thread %d */", me);
         perform_and_compare(&a, turns.at);
         turns.at++;
-        is_ending = a.kind == ACT_END_THREAD && leave_thread(me);
+        is_ending = a.kind == ACT_END_THREAD && !has_captures(me) && leave_thread(me);
         if (is_over() || is_ending || act_at(turns.at).thread != me) {
             pthread_cond_broadcast(&turns.changed);
         }

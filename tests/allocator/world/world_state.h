@@ -18,6 +18,7 @@
 #include <ashlar/graph_pool.h>
 #include <ashlar/plan.h>
 
+#include "allocator/base/random.h"
 #include "allocator/core/allocator_impl.h"
 #include "allocator/heap/size_class.h"
 #include "allocator/soft/soft.h"
@@ -40,12 +41,33 @@ typedef struct world_block {
     bool is_of_step;   /* taken in a step, so perhaps in the memory of a plan */
 } world_block;
 
+enum { WORKS_MAX = 1 << 16, GONE_MAX = 16, GAPS_MAX = 128 };
+
 typedef struct place {
     ashlar_device *device;
     ashlar_stream made[LANES]; /* from LANE_MADE on */
     unsigned names[LANES];     /* of those, in what is told */
     ashlar_event events[LANES];
+    unsigned captured; /* bits: lanes that take part in a capture */
+    unsigned unasked;  /* bits: those whose event was last recorded in one */
+    unsigned stuck;    /* bits: one that waits for what is queued next; world_stuck.h */
 } place;
+
+/* Memory whose last uses may not be over, and cannot be asked for now. */
+typedef struct world_gap {
+    size_t offset, bytes;
+    unsigned lanes; /* bits: those that used it */
+    bool is_of_pool;
+} world_gap;
+
+typedef struct world_capture {
+    bool is_on;
+    bool is_settled; /* all that was idle when it began was known to be */
+    int lane;
+    int thread; /* that ends it, too, but in relaxed mode */
+    unsigned mode;
+    unsigned lanes; /* bits: that and the fork's */
+} world_capture;
 
 typedef struct store {
     ashlar_allocator *allocator;
@@ -61,13 +83,12 @@ typedef struct store {
     size_t steady_reserved;
     ashlar_graph_pool *pool; /* NULL: there is no graph */
     cu_graph_exec exec;
-    ashlar_stream captured;
-    int graph_lane;    /* comes behind all launches */
-    bool is_capturing; /* no event may be asked for, and no order with the legacy stream made */
-    bool has_steps;    /* no guard mode, and thread caches: else steps are nothing */
+    int graph_lane; /* comes behind all launches */
+    world_capture capture;
+    world_gap gaps[GAPS_MAX]; /* freed in captures, or of graphs */
+    size_t gap_count;
+    bool has_steps; /* no guard mode, and thread caches: else steps are nothing */
 } store;
-
-enum { WORKS_MAX = 1 << 16, GONE_MAX = 16 };
 
 static struct {
     place places[PLACES];
@@ -160,9 +181,49 @@ static inline ashlar_stream handle_of(const place *at, int lane) {
                                : at->made[lane];
 }
 
+static inline unsigned bit_of(int lane) {
+    return lane == NO_LANE ? 0 : 1u << lane;
+}
+
+static inline bool is_blocking(int lane) {
+    return lane >= LANE_MADE && (lane - LANE_MADE) % 2 == 0;
+}
+
+/* The lanes that a capture shuts: those in it and, if one of them is a blocking stream, the legacy
+ * one. */
+static inline unsigned shut_lanes(const place *at) {
+    unsigned shut = at->captured;
+    for (int lane = LANE_MADE; lane < LANES; lane++) {
+        shut |= is_blocking(lane) && (at->captured & bit_of(lane)) != 0 ? bit_of(LANE_LEGACY) : 0;
+    }
+    return shut;
+}
+
 /* A thread's own default stream has a name in that thread only. */
-static inline bool can_name(int lane, int thread) {
-    return lane < LANE_OF_THREAD || lane >= LANE_MADE || lane == LANE_OF_THREAD + thread;
+static inline bool can_name(const place *at, int lane, int thread) {
+    const bool is_own =
+        lane < LANE_OF_THREAD || lane >= LANE_MADE || lane == LANE_OF_THREAD + thread;
+    return is_own && (shut_lanes(at) & bit_of(lane)) == 0;
+}
+
+/* How many captures forbid the host to wait. */
+static inline int strict_captures(void) {
+    int count = 0;
+    for (int i = 0; i < STORES; i++) {
+        const world_capture *c = &world.stores[i].capture;
+        count += c->is_on && c->mode != CU_CAPTURE_RELAXED;
+    }
+    return count;
+}
+
+static inline bool is_any_captured(void) {
+    return (world.places[0].captured | world.places[1].captured) != 0;
+}
+
+/* Another allocator of the device has a capture. A stream in it has no pool of this one's, so that
+ * calls that would use the stream may be refused. */
+static inline bool is_beside_capture(const store *s) {
+    return (s->at->captured & ~s->capture.lanes) != 0;
 }
 
 /* What is queued on `to` from now on comes after everything on `from`. */
@@ -170,6 +231,8 @@ static inline void order_lanes(place *at, int from, int to) {
     if (from != to) {
         TELL("order_behind(%s, %s);", name_of(at, from), name_of(at, to));
         EXPECT_OK(ashlar_event_record(at->device, at->events[from], handle_of(at, from)));
+        at->unasked &= ~bit_of(from);
+        at->unasked |= at->captured & bit_of(from);
         EXPECT_OK(ashlar_stream_wait(at->device, handle_of(at, to), at->events[from]));
     }
 }
@@ -177,7 +240,7 @@ static inline void order_lanes(place *at, int from, int to) {
 /* Order `lane` behind all `lanes`. False: this thread has no name for one of them. */
 static inline bool come_after(place *at, unsigned lanes, int lane, int thread) {
     for (int from = 0; from < LANES; from++) {
-        if ((lanes >> from & 1) != 0 && !can_name(from, thread)) {
+        if ((lanes >> from & 1) != 0 && !can_name(at, from, thread)) {
             return false;
         }
     }
@@ -189,8 +252,18 @@ static inline bool come_after(place *at, unsigned lanes, int lane, int thread) {
     return true;
 }
 
+static inline void wait_all(place *at) {
+    TELL("CHECK(ashlar__device_synchronize(device%d) == ASHLAR_OK);", place_number(at));
+    EXPECT_OK(ashlar__device_synchronize(at->device));
+}
+
+/* A capture of the device, or one that forbids waits, would be spoilt. */
+static inline bool may_wait_all(const place *at) {
+    return at->captured == 0 && strict_captures() == 0;
+}
+
 static inline void make_lane(place *at, int lane) {
-    const unsigned flags = (lane - LANE_MADE) % 2 == 0 ? CU_STREAM_BLOCKING : CU_STREAM_UNORDERED;
+    const unsigned flags = is_blocking(lane) ? CU_STREAM_BLOCKING : CU_STREAM_UNORDERED;
     at->names[lane] = world.stream_count++;
     TELL("ashlar_stream %s = new_stream(%s); /* device %d */", name_of(at, lane),
          flags == CU_STREAM_BLOCKING ? "CU_STREAM_BLOCKING" : "CU_STREAM_UNORDERED",

@@ -5,9 +5,11 @@
 #define ASHLAR_WORLD_STEPS_H
 
 #include "tests/allocator/world/world_forks.h"
+#include "tests/allocator/world/world_rounds.h"
+#include "tests/allocator/world/world_stuck.h"
 
 static inline void act_step_begin(store *s, const act *a) {
-    if (!can_name(a->lane, a->thread)) {
+    if (!can_name(s->at, a->lane, a->thread)) {
         return;
     }
     TELL("CHECK(ashlar_step_begin(a%d, %s, %d) == ASHLAR_OK);", a->store, name_of(s->at, a->lane),
@@ -64,25 +66,23 @@ static inline void act_record_next(store *s, const act *a) {
 /* ---- waits and questions ---- */
 
 static inline void act_wait(store *s, const act *a) {
-    if (can_name(a->lane, a->thread)) {
+    if (can_name(s->at, a->lane, a->thread) && strict_captures() == 0) {
         TELL("wait_for(%s);", name_of(s->at, a->lane));
         EXPECT_OK(ashlar_stream_synchronize(s->at->device, handle_of(s->at, a->lane)));
     }
 }
 
-static inline void wait_all(place *at) {
-    TELL("CHECK(ashlar__device_synchronize(device%d) == ASHLAR_OK);", place_number(at));
-    EXPECT_OK(ashlar__device_synchronize(at->device));
-}
-
 static inline void act_query(store *s, const act *a) {
     bool is_done;
+    if (strict_captures() > 0 || (s->at->unasked & bit_of(a->lane)) != 0) {
+        return;
+    }
     TELL("/* query the event of %s */", name_of(s->at, a->lane));
     EXPECT_OK(ashlar_event_query(s->at->device, s->at->events[a->lane], &is_done));
 }
 
 static inline void act_order(store *s, const act *a) {
-    if (can_name(a->lane, a->thread) && can_name(a->other, a->thread)) {
+    if (can_name(s->at, a->lane, a->thread) && can_name(s->at, a->other, a->thread)) {
         order_lanes(s->at, a->other, a->lane);
     }
 }
@@ -110,7 +110,7 @@ static inline void *draw_no_block(const store *s, const act *a) {
 
 static inline void act_illegal(store *s, const act *a) {
     void *ptr = draw_no_block(s, a), *out = NULL;
-    if (ptr == NULL || is_some_block(s, ptr) || !can_name(a->lane, a->thread)) {
+    if (ptr == NULL || is_some_block(s, ptr) || !can_name(s->at, a->lane, a->thread)) {
         return;
     }
     const ashlar_stream stream = handle_of(s->at, a->lane);
@@ -129,7 +129,9 @@ static inline void act_close(const act *a) {
     for (int i = 0; i < world.set->store_count; i++) {
         store *s = &world.stores[i];
         act end = *a;
-        for (end.store = (uint8_t)i; s->step_depth[a->thread] > 0;) {
+        end.store = (uint8_t)i;
+        act_capture_end(s, &end);
+        while (s->step_depth[a->thread] > 0 && !is_beside_capture(s)) {
             act_step_end(s, &end);
         }
         act_release(s);
@@ -141,8 +143,18 @@ static inline void act_close(const act *a) {
     }
 }
 
+/* What another allocator's capture may have refused, see is_beside_capture(). */
+static inline bool may_be_refused(const act *a) {
+    return a->kind == ACT_TRIM || a->kind == ACT_LIMIT || a->kind == ACT_RESERVE ||
+           a->kind == ACT_STEP_BEGIN || a->kind == ACT_STEP_END || a->kind == ACT_PLAN_BUILD ||
+           a->kind == ACT_PLAN_DROP;
+}
+
 static inline void perform(const act *a) {
     store *s = &world.stores[a->store];
+    if (may_be_refused(a) && is_beside_capture(s)) {
+        return;
+    }
     switch ((act_kind)a->kind) {
     case ACT_ALLOC:
         act_alloc(s, a);
@@ -169,7 +181,9 @@ static inline void perform(const act *a) {
         act_wait(s, a);
         break;
     case ACT_WAIT_ALL:
-        wait_all(s->at);
+        if (may_wait_all(s->at)) {
+            wait_all(s->at);
+        }
         break;
     case ACT_QUERY:
         act_query(s, a);
@@ -221,6 +235,24 @@ static inline void perform(const act *a) {
         break;
     case ACT_GRAPH_RELEASE:
         act_release(s);
+        break;
+    case ACT_CAPTURE:
+        act_capture(s, a);
+        break;
+    case ACT_CAPTURE_FORK:
+        act_capture_fork(s, a);
+        break;
+    case ACT_CAPTURE_END:
+        act_capture_end(s, a);
+        break;
+    case ACT_TINY_POOLS:
+        act_tiny_pools(s, a);
+        break;
+    case ACT_SHORT_STREAMS:
+        act_short_streams(s, a);
+        break;
+    case ACT_STUCK:
+        act_stuck(s, a);
         break;
     case ACT_WARMUP:
         act_warmup(s, a);

@@ -30,7 +30,7 @@ typedef struct warm_program {
 } warm_program;
 
 static inline int draw_warm_lane(uint64_t *random) {
-    return LANE_MADE + (int)ashlar__random_step_below(random, LANES - LANE_MADE);
+    return LANE_MADE + (int)ashlar__random_step_below(random, LANES_DRAWN - LANE_MADE);
 }
 
 static inline void draw_warm(warm_program *w, store *s, unsigned choice) {
@@ -160,7 +160,7 @@ static inline ashlar_warmup_options warm_options(const store *s, unsigned choice
 
 static inline bool may_warm_up(const store *s) {
     return !s->is_watched && s->pool == NULL && world.set->guard == 0 && s->has_steps &&
-           !is_in_any_step(s);
+           !is_in_any_step(s) && !is_any_captured();
 }
 
 static inline void act_warmup(store *s, const act *a) {
