@@ -167,7 +167,7 @@ static inline unsigned closed_lanes(const place *at) {
 
 static inline world_view view_of(const store *s, int lane) {
     const world_capture *c = &s->capture;
-    const bool is_sure = c->is_on && c->is_settled && !is_beside_capture(s) &&
+    const bool is_sure = c->is_on && c->is_settled && !is_beside_capture(s) && !s->has_planned &&
                          world.set->thread_count == 1 && !s->is_watched &&
                          range_of(s)->segments == NULL;
     return (world_view){.s = s,
@@ -178,14 +178,15 @@ static inline world_view view_of(const store *s, int lane) {
                             (is_sure || !is_any_captured()) && s->gap_count < GAPS_MAX};
 }
 
-/* What other allocators of the device can give back. */
+/* What other allocators of the device can give back, and leave their plans as they are. */
 static inline size_t idle_of_others(const store *s) {
     size_t idle = 0;
     for (int i = 0; i < world.set->store_count && (world.set->laws & LAW_OTHERS) != 0; i++) {
         const store *other = &world.stores[i];
         if (other != s && other->at == s->at && !other->is_sealed && !other->is_watched &&
             !is_any_captured()) {
-            const world_view v = view_of(other, NO_LANE);
+            world_view v = view_of(other, NO_LANE);
+            v.has_plans = true;
             idle += idle_handle_bytes(&v);
         }
     }
@@ -210,7 +211,7 @@ static inline bool must_fit(const world_view *v, size_t block_bytes) {
     const store *s = v->s;
     const ashlar_range *range = range_of(s);
     const unsigned laws = world.set->laws;
-    const bool has_law = is_any_captured()                 ? (laws & LAW_CAPTURES) != 0
+    const bool has_law = is_any_captured() ? (laws & (LAW_CAPTURES | LAW_BESIDE)) != 0
                          : s->pool != NULL || v->has_plans ? (laws & LAW_OWN) != 0
                                                            : true;
     if (world.set->guard != 0 || !has_law) {
@@ -234,7 +235,8 @@ static inline bool must_fit(const world_view *v, size_t block_bytes) {
 
 static inline void check_refusal(const store *s, int lane, size_t block_bytes) {
     const world_view v = view_of(s, lane);
-    if (must_fit(&v, block_bytes)) {
+    const bool has_law = !is_any_captured() || (world.set->laws & LAW_CAPTURES) != 0;
+    if (has_law && must_fit(&v, block_bytes)) {
         const size_t others = idle_of_others(s);
         wrong("out of memory though %s: %zu bytes in gaps, %zu in idle handles, %zu to map, "
               "%zu of others, for %zu",

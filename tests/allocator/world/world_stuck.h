@@ -39,11 +39,27 @@ static inline void queue_stuck(place *at, int lane) {
     ashlar__device_leave(at->device);
 }
 
+/* Blocks of whole handles, so that memory of several streams has to be gathered. */
+static inline void fill_some(store *s, const act *a, uint64_t *random) {
+    for (uint64_t left = ashlar__random_step_below(random, 12); left > 0; left--) {
+        act one = *a;
+        one.lane =
+            (uint8_t)(LANE_MADE + ashlar__random_step_below(random, LANES_DRAWN - LANE_MADE));
+        one.slot = (uint8_t)ashlar__random_step_below(random, FREE_SLOTS);
+        one.bytes = (uint32_t)((1 + ashlar__random_step_below(random, 2)) * 2 * MIB);
+        act_alloc(s, &one);
+    }
+}
+
 /* A block that the stuck stream has last goes behind it; another must have nothing to do with it.
  */
 static inline void free_some(const store *s, const act *a, int lane, uint64_t *random) {
-    for (uint64_t left = ashlar__random_step_below(random, 4); left > 0; left--) {
-        world_block *b = &world.blocks[ashlar__random_step_below(random, SLOTS)];
+    for (uint64_t left = ashlar__random_step_below(random, 6); left > 0; left--) {
+        size_t slot = ashlar__random_step_below(random, FREE_SLOTS);
+        while (slot < FREE_SLOTS && !is_live(&world.blocks[slot])) {
+            slot++;
+        }
+        world_block *b = &world.blocks[slot % FREE_SLOTS];
         const bool is_apart = ((b->readers | bit_of(b->home)) & bit_of(lane)) == 0;
         if (is_live(b) && world.stores[b->store].at == s->at && (b->last == lane || is_apart)) {
             (void)free_block(b, a->thread, true);
@@ -51,17 +67,29 @@ static inline void free_some(const store *s, const act *a, int lane, uint64_t *r
     }
 }
 
-/* One request on another lane. True: memory was there that does not come behind the stuck work. */
-static inline bool ask_beside(store *s, const act *a, const act *one) {
+/* Whether memory of the device was freed behind the stuck work: a stream may be made to wait for
+ * that, since nobody can know that it is stuck. The host may wait for whichever is over first. */
+static inline bool has_late_memory(const place *at) {
+    bool has_some = false;
+    for (int i = 0; i < world.set->store_count; i++) {
+        const store *s = &world.stores[i];
+        for (size_t k = 0; k < s->gap_count && s->at == at; k++) {
+            has_some = has_some || (s->gaps[k].lanes & at->stuck) != 0;
+        }
+    }
+    return has_some;
+}
+
+/* One request on another lane. True: its stream had no reason to wait for the stuck one. */
+static inline bool ask_beside(store *s, const act *one) {
     const world_view v = view_of(s, one->lane);
     const bool fits = must_fit(&v, bytes_of_block(one->bytes));
-    (void)a;
     take_block(s, one);
     if (stuck.has_run && stuck.is_waited_for && fits) {
         wrong(
             "a request waits on the host for a stream that is stuck, though other memory is free");
     }
-    return fits;
+    return fits && !has_late_memory(s->at);
 }
 
 /* Several requests on other lanes; returns the lanes of those that need not have waited. */
@@ -80,7 +108,7 @@ static inline unsigned ask_some(store *s, const act *a, int lane, uint64_t *rand
             is_live(&world.blocks[one.slot])) {
             continue;
         }
-        *(ask_beside(s, a, &one) ? &free_lanes : &other_lanes) |= bit_of(one.lane);
+        *(ask_beside(s, &one) ? &free_lanes : &other_lanes) |= bit_of(one.lane);
     }
     return other_lanes == 0 ? free_lanes : free_lanes & ~other_lanes & ~bit_of(LANE_LEGACY);
 }
@@ -103,6 +131,7 @@ static inline void act_stuck(store *s, const act *a) {
     if (!may_be_stuck(s)) {
         return;
     }
+    fill_some(s, a, &random);
     TELL("wait_for(%s);", name_of(s->at, lane));
     EXPECT_OK(ashlar_stream_synchronize(s->at->device, handle_of(s->at, lane)));
     void (*const delay)(ashlar_driver_fn fn) = driver->delay;
