@@ -161,13 +161,24 @@ static inline size_t idle_handle_bytes(const world_view *v) {
 
 /* ---- what is available ---- */
 
+static inline size_t plan_bytes(const store *s) {
+    size_t bytes = 0;
+    for (const ashlar_window *w = s->allocator->heap.windows; w != NULL; w = w->above) {
+        for (const ashlar_block *b = w->first; b != NULL; b = b->next) {
+            bytes += b->state == ASHLAR_BLOCK_PLAN_MEMORY ? b->bytes : 0;
+        }
+    }
+    return bytes;
+}
+
 static inline unsigned closed_lanes(const place *at) {
     return at->stuck | (is_any_captured() ? at->captured | (bit_of(LANE_MADE) - 1) : 0);
 }
 
 static inline world_view view_of(const store *s, int lane) {
     const world_capture *c = &s->capture;
-    const bool is_sure = c->is_on && c->is_settled && !is_beside_capture(s) && !s->has_planned &&
+    const bool is_sure = c->is_on && c->is_settled && !is_beside_capture(s) &&
+                         !c->has_moved_plans && plan_bytes(s) == c->plan_bytes &&
                          world.set->thread_count == 1 && !s->is_watched &&
                          range_of(s)->segments == NULL;
     return (world_view){.s = s,

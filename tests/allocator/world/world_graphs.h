@@ -67,7 +67,8 @@ static inline void begin_capture(store *s, const act *a, int lane, bool waits) {
                                  .lane = lane,
                                  .thread = a->thread,
                                  .mode = modes[a->choice % 3],
-                                 .lanes = bit_of(lane)};
+                                 .lanes = bit_of(lane),
+                                 .plan_bytes = plan_bytes(s)};
     TELL("capture_begin(%s, CU_CAPTURE_%s);", name_of(s->at, lane), names[a->choice % 3]);
     EXPECT_OK(ashlar__device_enter(s->at->device));
     EXPECT(s->at->device->driver->table.stream_begin_capture(s->at->made[lane], s->capture.mode) ==

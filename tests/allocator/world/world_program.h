@@ -78,7 +78,8 @@ enum {
     X(CAPTURES, "captures") /* in captures, and beside them */           \
     X(BESIDE, "beside")     /* other allocators' captures */             \
     X(FORKS, "forks")       /* frees on a second stream of a capture */  \
-    X(ROUNDS, "rounds")     /* small pools and short streams, often */   \
+    X(POOLS, "pools")       /* small ones leave nothing */               \
+    X(STREAMS, "streams")   /* nor do streams that live for one block */ \
     X(STUCK, "stuck")       /* nothing waits for what is stuck */
 
 #define WORLD_LAW_ENUM(name, text) LAW_IDX_##name,

@@ -67,6 +67,8 @@ typedef struct world_capture {
     int thread; /* that ends it, too, but in relaxed mode */
     unsigned mode;
     unsigned lanes; /* bits: that and the fork's */
+    size_t plan_bytes;
+    bool has_moved_plans; /* since it began; what they freed may not be known to be idle */
 } world_capture;
 
 typedef struct store {

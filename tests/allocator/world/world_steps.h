@@ -143,11 +143,14 @@ static inline void act_close(const act *a) {
     }
 }
 
+static inline bool moves_plans(const act *a) {
+    return a->kind == ACT_STEP_BEGIN || a->kind == ACT_STEP_END || a->kind == ACT_PLAN_BUILD ||
+           a->kind == ACT_PLAN_DROP;
+}
+
 /* What another allocator's capture may have refused, see is_beside_capture(). */
 static inline bool may_be_refused(const act *a) {
-    return a->kind == ACT_TRIM || a->kind == ACT_LIMIT || a->kind == ACT_RESERVE ||
-           a->kind == ACT_STEP_BEGIN || a->kind == ACT_STEP_END || a->kind == ACT_PLAN_BUILD ||
-           a->kind == ACT_PLAN_DROP;
+    return a->kind == ACT_TRIM || a->kind == ACT_LIMIT || a->kind == ACT_RESERVE || moves_plans(a);
 }
 
 static inline void perform(const act *a) {
@@ -155,6 +158,7 @@ static inline void perform(const act *a) {
     if (may_be_refused(a) && is_beside_capture(s)) {
         return;
     }
+    s->capture.has_moved_plans = s->capture.has_moved_plans || moves_plans(a);
     switch ((act_kind)a->kind) {
     case ACT_ALLOC:
         act_alloc(s, a);
