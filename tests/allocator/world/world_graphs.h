@@ -49,14 +49,27 @@ static inline bool may_capture(const store *s, int lane, int thread) {
            !s->is_watched && !world.set->has_clocks;
 }
 
-/* waits: for all that was queued before, so that all idle memory is known to be idle. */
+/* For all streams, or at least for those that cannot be asked until the capture ends. */
+static inline void wait_before_capture(place *at, const act *a, int lane) {
+    const int lanes[] = {lane, LANE_LEGACY, LANE_OF_THREAD + a->thread};
+    if (a->choice / 6 % 2 == 0) {
+        wait_all(at);
+        return;
+    }
+    for (int i = 0; i < 3; i++) {
+        TELL("wait_for(%s);", name_of(at, lanes[i]));
+        EXPECT_OK(ashlar_stream_synchronize(at->device, handle_of(at, lanes[i])));
+    }
+}
+
+/* waits: before it begins, so that what is idle can be known to be. */
 static inline void begin_capture(store *s, const act *a, int lane, bool waits) {
     static const char *const names[] = {"GLOBAL", "THREAD_LOCAL", "RELAXED"};
     static const unsigned modes[] = {CU_CAPTURE_GLOBAL, CU_CAPTURE_THREAD_LOCAL,
                                      CU_CAPTURE_RELAXED};
     const bool may_settle = waits && may_wait_all(s->at);
     if (may_settle) {
-        wait_all(s->at);
+        wait_before_capture(s->at, a, lane);
     }
     if (!is_any_captured()) {
         forget_gaps(s); /* nothing is closed but what is freed from now on */

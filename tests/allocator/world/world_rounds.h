@@ -7,7 +7,12 @@
 
 #include "tests/allocator/world/world_graphs.h"
 
-enum { ROUNDS_FIRST = 4, ROUNDS_FEW = 24, ROUNDS_MANY = 700, HANDLES_MORE = 6 };
+enum {
+    ROUNDS_FIRST = 4,
+    ROUNDS_FEW = 24,
+    ROUNDS_MANY = ASHLAR_DEBUG >= 3 ? 40 : 700,
+    HANDLES_MORE = 6
+};
 
 /* Behind the first rounds, when all is over in each: so many handles more, and no others. */
 static inline void check_growth(const store *s, size_t before, const char *of) {
