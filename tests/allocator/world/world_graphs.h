@@ -112,6 +112,20 @@ static inline void end_capture(store *s) {
 
 /* ---- what is captured ---- */
 
+/* Its last use is on the fork, which the allocator is told at the free or before. */
+static inline void free_on_fork(store *s, world_block *b, const act *a) {
+    if (a->choice / 8 % 3 == 2) {
+        mark_block(s, b, LANE_FORK);
+        (void)free_block(b, a->thread, true);
+        return;
+    }
+    TELL("CHECK(ashlar_free_on(a%d, p[%d], %s) == ASHLAR_OK);", b->store, slot_of(b),
+         name_of(s->at, LANE_FORK));
+    EXPECT_OK(ashlar_free_on(s->allocator, b->ptr, handle_of(s->at, LANE_FORK)));
+    b->last = LANE_FORK;
+    block_freed(s, b);
+}
+
 /* A second stream takes part, has a block last, and the captured one goes on beside it. */
 static inline void fork_capture(store *s, const act *a) {
     world_block *b = &world.blocks[a->slot];
@@ -128,11 +142,7 @@ static inline void fork_capture(store *s, const act *a) {
     s->at->captured |= bit_of(LANE_FORK);
     s->capture.lanes |= bit_of(LANE_FORK);
     queue_verify(s, b, LANE_FORK);
-    TELL("CHECK(ashlar_free_on(a%d, p[%d], %s) == ASHLAR_OK);", b->store, slot_of(b),
-         name_of(s->at, LANE_FORK));
-    EXPECT_OK(ashlar_free_on(s->allocator, b->ptr, handle_of(s->at, LANE_FORK)));
-    b->last = LANE_FORK;
-    block_freed(s, b);
+    free_on_fork(s, b, a);
     if (a->choice % 4 != 0) {
         take_node(s, &next);
     }
