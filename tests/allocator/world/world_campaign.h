@@ -58,7 +58,7 @@ static inline bool leave_out(shrinking *s, size_t part) {
 
 /* The plainest setting in which it still fails. */
 static inline void make_plain(shrinking *s) {
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 10; i++) {
         s->trial = s->best;
         setting *set = &s->trial.set;
         set->thread_count = i == 0 ? 1 : set->thread_count;
@@ -70,6 +70,7 @@ static inline void make_plain(shrinking *s) {
         set->has_vmm = i == 6 || set->has_vmm;
         set->is_adversarial = (i != 7 || set->overlaps) && set->is_adversarial;
         set->waits = i != 8 && set->waits;
+        set->shares = i != 9 && set->shares;
         if (memcmp(set, &s->best.set, sizeof *set) != 0) {
             (void)trial_fails(s);
         }
