@@ -37,6 +37,9 @@ CAMPAIGNS = [
          "operations", r"^world: (\d+) operations", 10),
     Part("device_orders", "tests/orders/test_device_orders", "--seconds {seconds} --seed {seed}", {},
          1, "orders", r"^# orders: \d+ programs, (\d+) orders", 1),
+    Part("programs", "tests/preload/random_programs",
+         "--seconds {seconds} --seed {seed} --acts 600", {}, 1, "requests",
+         r"^programs: \d+ programs, (\d+) requests", 4),
     Part("thread_orders", "tests/orders/test_thread_orders", "--seconds {seconds} --seed {seed}", {},
          1, "orders", r"^# orders: \d+ programs, (\d+) orders", 2),
 ]

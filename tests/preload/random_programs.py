@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Compare programs of drawn requests with themselves under the preload:
+random_programs.py [--build BUILD] [--programs N] [--seconds S] [--seed SEED] [--acts N]
+[--words WORD...] [--whole]
+
+For N programs (tests/preload/program_random.c), or for S seconds: the least device on which the
+program runs alone is looked for; under libashlar-preload.so it must run on one that is larger by
+2 MiB for each zone of addresses, in three modes of the device, and be told of as much free
+memory; and on one that is too small nothing may happen but refusals. What fails is printed,
+the first of it made smaller.
+
+The tests' driver gives each small block 2 MiB, where CUDA puts several into as much: programs of
+small blocks need less under the preload than alone, and a fault of a few MiB hides there.
+"""
+
+import argparse
+import collections
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+
+PAGE_MIB = 2
+ROOM_MIB = 1024  # where every program runs
+SHRINK_S = 60  # at most, for each of the first
+SHRUNK_MAX = 3
+ENDS = {2: "usage", 3: "refused", 4: "an error", 5: "overwritten"}
+NUMBER = re.compile(r"^(\d+) \[", re.M)
+INFO = re.compile(r"^(\d+) .*info: (\d+) MiB free", re.M)
+NEEDS = re.compile(r"^done (\d+), refused (\d+), peak (\d+) MiB, zones (\d+)$", re.M)
+
+# What is wrong, and the run that shows it.
+Fault = collections.namedtuple("Fault", "kind mib mode preload words run")
+
+
+class Run:
+    """One run of a program."""
+
+    def __init__(self, status, output):
+        self.status, self.output = status, output
+        found = NEEDS.search(output)
+        self.done, _, self.peak, self.zones = map(int, found.groups()) if found else (0, 0, 0, 0)
+        self.free = dict((int(number), int(mib)) for number, mib in INFO.findall(output))
+
+    def how(self):
+        return ENDS.get(self.status, "signal %d" % -self.status if self.status < 0 else
+                        "status %d" % self.status)
+
+
+class Program:
+    """A program of a seed, or what is left of it."""
+
+    def __init__(self, build, seed, acts, words):
+        draw = random.Random(seed)
+        self.build, self.seed, self.acts = build, seed, acts
+        self.kept = None  # all
+        self.done = 0
+        self.words = words + [word for word in ("any", "plain", "devices") if draw.random() < 0.4]
+        self.overhead = draw.choice([0, 0, 2, 8])
+        self.serves = draw.choice(["on", "on", "on", "ipc"])
+        self.modes = ["eager", "adversarial,seed=%d" % (seed % 1000 + 1), "overlap"]
+
+    def command(self, words=()):
+        kept = "all" if self.kept is None else ranges(self.kept)
+        return [os.path.join(self.build, "tests/preload/program_random"), str(self.seed),
+                str(self.acts), kept, *self.words, *words]
+
+    def settings(self, mib, mode, preload):
+        given = {"LD_LIBRARY_PATH": os.path.join(self.build, "tests/cuda"),
+                 "ASHLAR_SOFT_DEFAULTS": "strict=on",
+                 "ASHLAR_SOFT": "memory=%dMiB,devices=%d,overhead=%dMiB,mode=%s" % (
+                     mib, 1 + ("devices" in self.words), self.overhead, mode)}
+        if preload:
+            given["ASHLAR_PRELOAD"] = self.serves
+            given["LD_PRELOAD"] = os.path.join(self.build,
+                                               "allocator/dropin/libashlar-preload.so")
+        return given
+
+    def run(self, mib, mode="eager", preload=False, words=()):
+        clean = {name: value for name, value in os.environ.items()
+                 if not name.startswith("ASHLAR_")}
+        try:
+            ran = subprocess.run(self.command(words), stdin=subprocess.DEVNULL,
+                                 env={**clean, **self.settings(mib, mode, preload)},
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                                 timeout=60)
+            return Run(ran.returncode, ran.stdout.decode(errors="replace"))
+        except subprocess.TimeoutExpired as late:
+            return Run(124, (late.stdout or b"").decode(errors="replace"))
+
+    def least(self, peak):
+        """The smallest device on which it runs alone, in MiB."""
+        def runs(mib):
+            return self.run(mib).status == 0
+        below = peak - PAGE_MIB  # what is live at a time does not fit
+        above = below + PAGE_MIB
+        while not runs(above):
+            below, above = above, min(above + max(above - peak, PAGE_MIB) * 2, ROOM_MIB)
+            if below == ROOM_MIB:
+                return None
+        while above - below > PAGE_MIB:
+            middle = (above + below) // 2 // PAGE_MIB * PAGE_MIB
+            below, above = (below, middle) if runs(middle) else (middle, above)
+        return above
+
+    def faults(self):
+        """What is wrong with it. Counts in `done` what it did under the preload."""
+        alone = self.run(ROOM_MIB)
+        least = self.least(alone.peak) if alone.status == 0 else None
+        if least is None:
+            yield Fault("it fails alone", ROOM_MIB, "eager", False, (), alone)
+            return
+        room, small = PAGE_MIB * alone.zones, max(alone.peak * 2 // 3, 16)
+        for mode in self.modes:
+            for mib, words in [(least + room, ()), (small, ("on",))]:
+                run = self.run(mib, mode, True, words)
+                self.done += run.done
+                if run.status != 0:
+                    yield Fault(run.how(), mib, mode, True, words, run)
+                elif not words and mode == "eager":
+                    yield from self.told_less(run, mib, room)
+
+    def told_less(self, run, mib, room):
+        """Less free memory than alone on such a device, and not for its zones."""
+        given = self.run(mib)
+        for number, free in run.free.items():
+            if free < given.free.get(number, 0) - room:
+                run.output += "at %d: alone %d MiB are free\n" % (number, given.free[number])
+                yield Fault("told of less", mib, "eager", True, (), run)
+                return
+
+    def shrink(self, fault):
+        """Leave out what does not matter for the fault, and return it as it is then."""
+        until = time.monotonic() + SHRINK_S
+        self.modes, last = [fault.mode], fault
+
+        def has_it(kept):
+            nonlocal last
+            before, self.kept = self.kept, kept
+            found = next((f for f in self.faults() if f.kind == fault.kind), None)
+            last, self.kept = (found, kept) if found is not None else (last, before)
+            return found is not None
+        kept = sorted({int(n) for n in NUMBER.findall(fault.run.output) if int(n) < self.acts})
+        if not has_it(kept):
+            kept = list(range(self.acts))
+        size = max(len(kept) // 2, 1)
+        while size >= 1 and time.monotonic() < until:
+            at, before = 0, len(kept)
+            while at < len(kept) and time.monotonic() < until:
+                less = kept[:at] + kept[at + size:]
+                if has_it(less):
+                    kept = less
+                else:
+                    at += size
+            size = size // 2 if size > 1 or len(kept) == before else 1
+        return last
+
+
+def ranges(numbers):
+    """1 2 3 5 as 1-3,5."""
+    said = []
+    for number in numbers:
+        if said and said[-1][1] == number - 1:
+            said[-1][1] = number
+        else:
+            said.append([number, number])
+    return ",".join("%d" % a if a == b else "%d-%d" % (a, b) for a, b in said) or "none"
+
+
+def tell(program, fault):
+    settings = program.settings(fault.mib, fault.mode, fault.preload)
+    again = " ".join(["%s=%s" % item for item in settings.items()] + program.command(fault.words))
+    return ["program %d: %s" % (program.seed, fault.kind), "again: " + again,
+            *("    " + line for line in fault.run.output.splitlines()[-60:])]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    # ninja puts a copy beside the program.
+    here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    parser.add_argument("--build", default=os.environ.get("ASHLAR_BUILD", here))
+    parser.add_argument("--programs", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--acts", type=int, default=300)
+    parser.add_argument("--words", nargs="*", default=[], help="for each program: no-captures ...")
+    parser.add_argument("--whole", action="store_true", help="make nothing smaller")
+    parser.add_argument("--tap", action="store_true", help="as one case of a test")
+    given = parser.parse_args()
+    if not os.path.exists(os.path.join(given.build, "tests/preload/program_random")):
+        print("1..0 # SKIP the preload is not built for this processor")
+        return 0
+    mark = "# " if given.tap else ""
+    until = time.monotonic() + given.seconds
+    programs = done = faults = 0
+    while programs < given.programs or time.monotonic() < until:
+        program = Program(given.build, given.seed + programs, given.acts, given.words)
+        fault = next(program.faults(), None)
+        programs, done = programs + 1, done + program.done
+        if fault is not None:
+            faults += 1
+            if not given.whole and faults <= SHRUNK_MAX:
+                fault = program.shrink(fault)
+            print("\n".join(mark + line for line in tell(program, fault)), flush=True)
+    print("%sprograms: %d programs, %d requests, %d faults" % (mark, programs, done, faults))
+    if given.tap:
+        print("%sok 1 - random_programs\n1..1" % ("not " if faults else ""))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
