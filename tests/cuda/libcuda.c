@@ -30,6 +30,17 @@ unsigned long long ashlar_fake_memory_calls(void) {
     return atomic_load(&memory_calls);
 }
 
+static _Atomic unsigned long long event_records;
+
+unsigned long long ashlar_fake_event_records(void) {
+    return atomic_load(&event_records);
+}
+
+cu_result ashlar_fake_event_record(cu_event event, cu_stream stream) {
+    atomic_fetch_add(&event_records, 1);
+    return ashlar__soft_event_record(event, stream);
+}
+
 static bool fake_is(const char *name) {
     const char *value = getenv("FAKE_CUDA");
     return value != NULL && strcmp(value, name) == 0;
@@ -93,6 +104,7 @@ static ashlar_driver_table make_table(void) {
     table.mem_alloc = ashlar_fake_mem_alloc;
     table.mem_create = ashlar_fake_mem_create;
     table.mem_unmap = ashlar_fake_mem_unmap;
+    table.event_record = ashlar_fake_event_record;
     table.memset_d8_async = ashlar_fake_memset_d8_async;
     table.memcpy_htod_async = ashlar_fake_memcpy_htod_async;
     table.memcpy_dtoh_async = ashlar_fake_memcpy_dtoh_async;

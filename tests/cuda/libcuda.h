@@ -138,6 +138,7 @@ cu_result ashlar_fake_device_get_count(int *count);
 cu_result ashlar_fake_device_get_attribute(int *value, unsigned int attribute, cu_device device);
 cu_result ashlar_fake_primary_ctx_release(cu_device ordinal);
 cu_result ashlar_fake_ctx_synchronize(void);
+cu_result ashlar_fake_event_record(cu_event event, cu_stream stream);
 cu_result ashlar_fake_mem_alloc(cu_ptr *ptr, size_t bytes);
 cu_result ashlar_fake_mem_create(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
                                  unsigned long long flags);
@@ -168,12 +169,13 @@ cu_result ashlar_fake_launch_kernel(cu_function function, unsigned int grid_x, u
  * What a test asks of the fake, by dlsym(): how many modules are loaded; how many were unloaded
  * with kernels still queued; each kernel launched since the last call, as
  * "name<<<blocks, threads>>>" with a space behind it; how often memory was taken, by cuMemAlloc,
- * cuMemCreate, or cuMemAllocAsync beyond its pool.
+ * cuMemCreate, or cuMemAllocAsync beyond its pool; how often an event was recorded.
  */
 ASHLAR_API int ashlar_fake_module_count(void);
 ASHLAR_API int ashlar_fake_early_unload_count(void);
 ASHLAR_API const char *ashlar_fake_launch_log(void);
 ASHLAR_API unsigned long long ashlar_fake_memory_calls(void);
+ASHLAR_API unsigned long long ashlar_fake_event_records(void);
 
 /* From now on fn(ptr, bytes) is called before memory is unmapped; NULL: no more. */
 typedef void ashlar_fake_unmap_fn(cu_ptr ptr, size_t bytes);
