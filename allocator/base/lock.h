@@ -25,8 +25,6 @@ typedef enum ashlar_lock_rank {
     ASHLAR_RANK_TORCH_GRAPHS,   /* dropin/torch_graphs.c: memory of PyTorch's graphs */
     ASHLAR_RANK_DROPIN_FREES,   /* dropin/frees.c: an ashlar_frees being made */
     ASHLAR_RANK_DROPIN_DEVICES, /* dropin/devices.c: a device's allocator being made */
-    ASHLAR_RANK_FREES_WAIT,     /* dropin: a wait on the host by a thread that holds freed blocks */
-    ASHLAR_RANK_FREES,          /* dropin/frees_impl.h: one per ashlar_frees */
     ASHLAR_RANK_CAPTURES,       /* dropin/frees_captures.c: captures under way */
     ASHLAR_RANK_LEAK_LIST,      /* core/leaks.c: allocators that report their leaks */
     ASHLAR_RANK_ALLOCATOR_LIST, /* core/streams.c: every allocator */

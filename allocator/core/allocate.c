@@ -421,6 +421,23 @@ static ASHLAR_NOINLINE void give_warning(const warning *w, size_t bytes, ashlar_
     w->warn(w->user, line);
 }
 
+/* However little is live, so many handles may be taken, or one segment. */
+enum { HANDLES_MIN = 4 };
+
+/* The most that may be reserved, for ashlar__alloc_idle(). */
+static size_t limit_locked(ashlar_allocator *a, size_t bytes, unsigned percent) {
+    ASHLAR_OWNS(&a->lock);
+    const ashlar_range *range = &a->heap.range;
+    const size_t live = (size_t)a->stats.live_bytes + bytes;
+    const size_t peak = (size_t)a->stats.live_peak_bytes;
+    const size_t most = (live > peak ? live : peak) / 100 * percent;
+    const size_t handles = HANDLES_MIN * range->handle_bytes;
+    const size_t segment = range->segments != NULL ? range->growth_min_bytes : 0;
+    const size_t least = handles > segment ? handles : segment;
+    const size_t limit = most > least ? most : least;
+    return limit < range->limit_bytes ? limit : range->limit_bytes;
+}
+
 static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, ashlar_stream stream,
                            ashlar_request request, void **out) {
     if (bytes == 0) {
@@ -432,13 +449,20 @@ static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, as
     ASHLAR_REFUSE_OF_PARENT(a);
     request.own = ashlar__cache_get(a);
     ashlar__lock_acquire(&a->lock);
-    const size_t mapped_before = a->heap.range.mapped_bytes;
+    const size_t mapped_before = a->heap.range.mapped_bytes, limit = a->heap.range.limit_bytes;
     ashlar_stream_state *named = NULL;
+    if (request.percent > 0) {
+        ashlar__counters_publish(ashlar__counters_of(a, request.own), &a->stats);
+        a->heap.range.limit_bytes = limit_locked(a, bytes, request.percent);
+    }
     ashlar_status status =
         request.is_idle ? ASHLAR_OK : ashlar__watch_begin_locked(a, stream, &named);
     if (status == ASHLAR_OK) {
         status = serve_locked(a, bytes, &request, tag, stream, out);
         ashlar__watch_end_locked(named);
+    }
+    if (request.percent > 0) { /* such a request does not drop the lock */
+        a->heap.range.limit_bytes = limit;
     }
     const warning w = warning_locked(a, mapped_before);
     ashlar__allocator_leave(a);
@@ -458,9 +482,12 @@ ashlar_status ashlar__alloc_unplanned(ashlar_allocator *a, size_t bytes, ashlar_
     return alloc(a, bytes, tag, stream, (ashlar_request){.is_unplanned = true}, out);
 }
 
-ashlar_status ashlar__alloc_idle(ashlar_allocator *a, size_t bytes, bool is_at_hand, void **out) {
-    const ashlar_request request = {
-        .is_unplanned = true, .is_idle = true, .is_at_hand = is_at_hand};
+ashlar_status ashlar__alloc_idle(ashlar_allocator *a, size_t bytes, unsigned percent, void **out) {
+    const bool is_bounded = percent != ASHLAR_BY_ALL_MEANS;
+    const ashlar_request request = {.is_unplanned = true,
+                                    .is_idle = true,
+                                    .is_at_hand = is_bounded,
+                                    .percent = is_bounded ? percent : 0};
     void *ptr = NULL;
     ashlar_status status = alloc(a, bytes, ASHLAR_TAG_USER, NULL, request, &ptr);
     if (status == ASHLAR_OK && a->zeroes_blocks) {

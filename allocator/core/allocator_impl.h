@@ -64,8 +64,12 @@ struct ashlar_allocator {
     unsigned claim_depth;                   /* > 0: other threads are shut out of their caches */
     bool is_shut_to_end;                    /* one claim lasts until the lock is released */
     uint64_t settle_count;                  /* waits for the whole device started so far */
-    ashlar_block *deferred; /* freed blocks that any stream may still use; see deferred_free.h */
+    ashlar_block *deferred; /* freed blocks that any stream may still use, oldest first; see
+                             * deferred_free.h */
+    ashlar_block *newest_deferred;
     size_t deferred_bytes;
+    _Atomic uint64_t
+        release_count;        /* how often deferred blocks became free; read without the lock */
     ashlar_counters counters; /* of threads without a cache; published when a call ends */
     ashlar_planner planner;
     /*

@@ -3,36 +3,51 @@
  * wait for all streams, as cudaFree() does (internal).
  *
  * Such a block belongs to no stream: when it is handed out, no queued work uses its memory. Its
- * free is deferred: the caller of ashlar__deferred_take() waits for all work, on any stream, that
- * was submitted before the free, and then releases the block. Until then it stays a used block,
- * marked as shared (block.h), but without a note of who uses it.
+ * free is deferred until all work submitted before the free is over, on any stream. Until then it
+ * stays a used block, marked as shared (block.h), but without a note of who uses it.
+ *
+ * Deferred frees are numbered and wait in one list, oldest first. Some streams order them: the
+ * legacy default stream, whose events come behind the work of all blocking streams, and each
+ * non-blocking stream that the caller tells of. A block is free once `free_past` of all of them
+ * (stream_state.h) has reached its number. So the events that prove it are those that the
+ * allocator records for other reasons as well; and what a query or a wait finds out about a stream
+ * is found out for these frees, too. An event on the legacy stream is a barrier between blocking
+ * streams, so none is recorded before memory is wanted.
  *
  * Invariants (ashlar_allocator_check):
  *   shared_bytes == heap.away_bytes + deferred_bytes
- *   deferred_bytes == bytes of the blocks in `deferred`, and in lists that ashlar__deferred_take()
- *   returned and that are not released yet
+ *   deferred_bytes == sum of the blocks in `deferred`, whose numbers grow up to client.free_count
  */
 #ifndef ASHLAR_DEFERRED_FREE_H
 #define ASHLAR_DEFERRED_FREE_H
 
+#include <limits.h>
+
 #include "allocator/core/allocator_impl.h"
+
+/* For ashlar__alloc_idle(): climb the whole ladder, and wait if that helps. */
+#define ASHLAR_BY_ALL_MEANS UINT_MAX
 
 /*
  * Like ashlar_alloc(), but all streams may use the block at once. Must not be called in a guard
  * mode, which would queue work on the block.
  *
- * is_at_hand   use only memory that is reserved and free now: map nothing, and wait for nothing
+ * percent   0: use only memory that is reserved and free now. Above: or move free memory to where
+ *           the request fits, and take more from the device until so much of what was ever live is
+ *           reserved, or a few handles. Neither waits for anything.
  *
- * Errors: as for ashlar_alloc(); with is_at_hand, ASHLAR_ENOMEM comes without a report.
+ * Errors: as for ashlar_alloc(); below ASHLAR_BY_ALL_MEANS, ASHLAR_ENOMEM comes without a report.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_idle(ashlar_allocator *allocator, size_t bytes,
-                                                   bool is_at_hand, void **out);
+                                                   unsigned percent, void **out);
 /*
- * Like ashlar_alloc(), but uses only memory that is reserved and free now, as is_at_hand does
- * above.
+ * Like ashlar_alloc(), but uses only memory that is reserved and free now.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_at_hand(ashlar_allocator *allocator, size_t bytes,
                                                       ashlar_stream stream, void **out);
+
+/* Whether the device may have so much more memory to give. */
+bool ashlar__may_grow(ashlar_allocator *allocator, size_t bytes);
 
 /*
  * Free a live block, whichever function allocated it. Must not be called in a guard mode. Threads:
@@ -40,19 +55,54 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_at_hand(ashlar_allocator *allocato
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__free_deferred(ashlar_allocator *allocator, void *ptr);
 
-/* Whether there are deferred blocks for ashlar__deferred_take(). Threads: any. */
+/* Whether there are deferred blocks. Threads: any. */
 bool ashlar__has_deferred(ashlar_allocator *allocator);
 
+/* Whether a request that found no memory may succeed now, because deferred blocks became free since
+ * `release_count` was read from the allocator, or there are some. */
+bool ashlar__deferred_has_more(ashlar_allocator *allocator, uint64_t release_count);
+
 /*
- * Take all blocks deferred so far, as a list for one of the two functions below; NULL: no blocks.
+ * Let a stream order the frees from now on: NULL, or a non-blocking one, until its end
+ * (ashlar__allocator_end_stream()). Errors: ASHLAR_EHOSTMEM.
  */
-ashlar_block *ashlar__deferred_take(ashlar_allocator *allocator);
+ASHLAR_MUST_CHECK ashlar_status ashlar__deferred_add_stream(ashlar_allocator *allocator,
+                                                            ashlar_stream stream);
 
-/* Free the blocks. Call it after waiting for all work submitted before they were deferred. */
-void ashlar__deferred_release(ashlar_allocator *allocator, ashlar_block *list);
+/*
+ * Call this before a stream's capture begins; it counts the capture in the driver's capture_count.
+ * Behind all work submitted so far events are recorded, which can be queried during the capture.
+ */
+void ashlar__deferred_begin_capture(ashlar_allocator *allocator, ashlar_stream stream);
 
-/* Undo ashlar__deferred_take(): its next call returns these blocks again. */
-void ashlar__deferred_put_back(ashlar_allocator *allocator, ashlar_block *list);
+/*
+ * Free the blocks that are past; does not wait. Records events behind all work, if none follow the
+ * work before the oldest free.
+ *
+ * in_need    record also during a capture, though another thread could just then make the legacy
+ *            stream a part of it
+ * *has_any   whether blocks became free
+ *
+ * Errors: ASHLAR_EINVAL (not during this capture), ASHLAR_EDRIVER (a stream ended untold).
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__deferred_ask(ashlar_allocator *allocator, bool in_need,
+                                                     bool *has_any);
+
+/* Like ashlar__deferred_ask() in need, but wait on the host for the oldest. False: it cannot. */
+bool ashlar__deferred_wait(ashlar_allocator *allocator);
+
+/*
+ * Around a wait for the whole device, which the program or the caller makes. _end_wait frees the
+ * blocks that were deferred before _begin_wait, whichever streams there are. Call it only if the
+ * wait succeeded. Returns whether any block was freed.
+ */
+typedef struct ashlar_device_wait {
+    uint64_t number; /* 0: there is nothing to learn */
+    uint64_t free_number;
+} ashlar_device_wait;
+
+ashlar_device_wait ashlar__deferred_begin_wait(ashlar_allocator *allocator);
+bool ashlar__deferred_end_wait(ashlar_allocator *allocator, ashlar_device_wait wait);
 
 /* Whether the allocator is in a guard mode. */
 static inline bool ashlar__allocator_is_guarded(const ashlar_allocator *allocator) {

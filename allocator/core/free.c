@@ -1,6 +1,5 @@
 /*
- * free.c - freeing under the lock: blocks that a thread's cache does not accept, and frees that
- * wait for all streams.
+ * free.c - freeing under the lock: blocks that a thread's cache does not accept.
  */
 #include "allocator/core/allocator_impl.h"
 
@@ -326,72 +325,4 @@ ashlar_status ashlar_allocator_usable_bytes(ashlar_allocator *a, const void *ptr
                                      : usable_bytes_locked(a, ptr, out);
     ashlar__lock_release(&a->lock);
     return status;
-}
-
-/* ---- frees that wait for all streams ---- */
-
-static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
-    ASHLAR_OWNS(&a->lock);
-    ASHLAR_ASSERT(!ashlar__allocator_is_guarded(a) && !ashlar__block_is_of_slot(block));
-    ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && block->requested != 0);
-    ashlar__account_free_locked(a, own, block);
-    ashlar__away_drop_uses(&a->heap, block); /* the deferred free waits for all work */
-    block->requested = 0;
-    block->marks |= ASHLAR_BLOCK_SHARED;
-    block->uses = NULL;
-    block->older = a->deferred;
-    a->deferred = block;
-    a->deferred_bytes += block->bytes;
-}
-
-ashlar_status ashlar__free_deferred(ashlar_allocator *a, void *ptr) {
-    ASHLAR_REFUSE_OF_PARENT(a);
-    ashlar_block *block = NULL;
-    ashlar_cache *own = ashlar__cache_get(a);
-    ashlar__lock_acquire(&a->lock);
-    const ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
-    if (status == ASHLAR_OK) {
-        defer_locked(a, own, block);
-    }
-    ashlar__lock_release(&a->lock);
-    return status;
-}
-
-bool ashlar__has_deferred(ashlar_allocator *a) {
-    ashlar__lock_acquire(&a->lock);
-    const bool has_any = a->deferred != NULL;
-    ashlar__lock_release(&a->lock);
-    return has_any;
-}
-
-ashlar_block *ashlar__deferred_take(ashlar_allocator *a) {
-    ashlar__lock_acquire(&a->lock);
-    ashlar_block *list = a->deferred;
-    a->deferred = NULL;
-    ashlar__lock_release(&a->lock);
-    return list;
-}
-
-void ashlar__deferred_release(ashlar_allocator *a, ashlar_block *list) {
-    ashlar__allocator_enter(a);
-    while (list != NULL) {
-        ashlar_block *block = list;
-        list = block->older;
-        ASHLAR_CHECK2(ashlar__block_is_shared(block) && block->uses == NULL);
-        ASHLAR_CHECK2(block->requested == 0 && a->deferred_bytes >= block->bytes);
-        a->deferred_bytes -= block->bytes;
-        block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
-        ashlar__heap_put_stamped(&a->heap, block, 0);
-    }
-    ashlar__allocator_leave(a);
-}
-
-void ashlar__deferred_put_back(ashlar_allocator *a, ashlar_block *list) {
-    ashlar__lock_acquire(&a->lock);
-    ashlar_block **end = &a->deferred;
-    while (*end != NULL) {
-        end = &(*end)->older;
-    }
-    *end = list;
-    ashlar__lock_release(&a->lock);
 }

@@ -37,6 +37,12 @@ static void collect_returned(ashlar_allocator *a) {
     }
 }
 
+/* Whether rung 6 is tried: a segment does not move, and is not given back for a larger one while
+ * the device has room. */
+static bool may_move(const ashlar_allocator *a, const ashlar_request *r) {
+    return !r->is_at_hand || (r->percent > 0 && a->heap.range.segments == NULL);
+}
+
 /*
  * Rungs 4 to 6. Rung 5 serves neither captured work, which may not wait for other work, nor
  * requests for all streams.
@@ -66,7 +72,7 @@ static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r
         *rung = ASHLAR_RUNG_WAITED;
         status = ashlar__rung_borrow_waited(a, r, out);
     }
-    if (status == ASHLAR_OK && *out == NULL && !r->is_at_hand) {
+    if (status == ASHLAR_OK && *out == NULL && may_move(a, r)) {
         *rung = ASHLAR_RUNG_GATHERED;
         status = ashlar__rung_map_free(a, r, out);
     }
@@ -79,7 +85,7 @@ static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ash
     ashlar__shut_out_locked(a); /* all later rungs may touch other streams' zones */
     *rung = ASHLAR_RUNG_IDLE;
     ashlar_status status = ashlar__rung_take_home(a, r, out);
-    if (status == ASHLAR_OK && *out == NULL && !r->is_at_hand) {
+    if (status == ASHLAR_OK && *out == NULL && (!r->is_at_hand || r->percent > 0)) {
         *rung = ASHLAR_RUNG_MAPPED;
         status = ashlar__rung_map_new(a, r, out);
     }
@@ -224,6 +230,8 @@ static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_req
     ashlar_status status = search_on(a, r, &found, rung);
     if (status == ASHLAR_OK && found == NULL && !r->is_at_hand) {
         status = make_room(a, r, &found, rung);
+    } else if (status == ASHLAR_OK && found == NULL && may_move(a, r)) {
+        status = ashlar__rung_take_anywhere(a, r, &found);
     }
     if (status != ASHLAR_OK) {
         return status;

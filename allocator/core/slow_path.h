@@ -47,8 +47,9 @@ typedef struct ashlar_request {
     size_t bytes;                      /* bytes of the block, a multiple of ASHLAR_BLOCK_ALIGN */
     ashlar_cache *own;                 /* the calling thread's cache, or NULL */
     bool is_unplanned;                 /* do not ask the current step for a block of its plan */
-    bool is_idle;    /* use only memory that no queued work uses; see deferred_free.h */
-    bool is_at_hand; /* use only memory that is reserved and free now */
+    bool is_idle;     /* use only memory that no queued work uses; see deferred_free.h */
+    bool is_at_hand;  /* use only memory that is reserved and free now */
+    unsigned percent; /* is_at_hand, but map as ashlar__alloc_idle() says; 0: nothing */
 } ashlar_request;
 
 /*

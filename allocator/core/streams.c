@@ -125,11 +125,12 @@ void ashlar__stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state
 
 /*
  * Whether the state can be deleted: its stream has ended, so that no request can name it, and no
- * pool, waiting thread or block that is away needs it. A state with windows is not over: another
- * stream has yet to take them over.
+ * pool, waiting thread, deferred free or block that is away needs it. A state with windows is not
+ * over: another stream has yet to take them over.
  */
 static bool is_over(const ashlar_stream_state *state) {
     return (state->is_gone || state->is_ended) && !state->is_pool && !state->is_idle &&
+           (!state->orders_frees || ashlar__stream_state_free_past(state) == UINT64_MAX) &&
            state->pool == NULL && state->waiter_count == 0 && !state->is_awaited &&
            state->away_count == 0 && !has_windows(state);
 }
@@ -138,7 +139,11 @@ static bool is_over(const ashlar_stream_state *state) {
 static void drop_gone_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     size_t gone = 0;
-    for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+    for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        if (state->orders_frees && state->is_gone && state->pending_count > 0) {
+            const ashlar_status unused = ashlar__stream_state_query(state, &a->client);
+            (void)unused; /* asked again when the next stream is made */
+        }
         gone += is_over(state);
     }
     if (gone < GONE_MAX) {

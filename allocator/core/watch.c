@@ -172,24 +172,36 @@ static bool can_settle(const ashlar_stream_state *state) {
     return !state->is_pool && !state->is_idle && !state->is_lost;
 }
 
-ashlar_status ashlar__watch_settle_locked(ashlar_allocator *a) {
+uint64_t ashlar__watch_begin_wait_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     const uint64_t wait = ++a->settle_count;
-    a->client.records_at_calls = a->client.watches_streams;
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
-        ashlar__stream_state_begin_settling(state, wait);
+        ashlar__stream_state_begin_settling(state, wait, a->client.free_count);
     }
-    a->client.calls += 2; /* the question for captures, and the wait */
-    ashlar__allocator_leave(a);
-    const ashlar_status status = ashlar__device_try_synchronize(a->device);
-    ashlar__allocator_enter(a);
-    for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
-         state = state->next) {
+    return wait;
+}
+
+void ashlar__watch_end_wait_locked(ashlar_allocator *a, uint64_t wait) {
+    ASHLAR_OWNS(&a->lock);
+    for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         if (can_settle(state)) {
             ashlar__stream_state_settle(state, wait);
         }
     }
     (void)ashlar__away_settle(&a->heap);
+}
+
+ashlar_status ashlar__watch_settle_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
+    const uint64_t wait = ashlar__watch_begin_wait_locked(a);
+    a->client.records_at_calls = a->client.watches_streams;
+    a->client.calls += 2; /* the question for captures, and the wait */
+    ashlar__allocator_leave(a);
+    const ashlar_status status = ashlar__device_try_synchronize(a->device);
+    ashlar__allocator_enter(a);
+    if (status == ASHLAR_OK) {
+        ashlar__watch_end_wait_locked(a, wait);
+    }
     return status;
 }
 

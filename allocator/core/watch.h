@@ -50,6 +50,14 @@ static inline void ashlar__watch_end_locked(ashlar_stream_state *state) {
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__watch_settle_locked(ashlar_allocator *allocator);
 
+/*
+ * Around a wait for the device that the caller makes: after it, all that was freed before is past,
+ * as after ashlar__watch_settle_locked(). _end_wait: only if the wait succeeded. Lock: held, and
+ * all caches claimed.
+ */
+uint64_t ashlar__watch_begin_wait_locked(ashlar_allocator *allocator);
+void ashlar__watch_end_wait_locked(ashlar_allocator *allocator, uint64_t wait);
+
 /* Like ashlar__watch_settle_locked(), but called without the lock. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__watch_settle(ashlar_allocator *allocator);
 

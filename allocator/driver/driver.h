@@ -183,6 +183,8 @@ typedef struct ashlar_driver {
     _Atomic uint64_t capture_count;                 /* open captures that we know of */
     pthread_rwlock_t device_waits;                  /* read-locked by who waits for a device; a
                                                      * capture's begin takes it for writing */
+    _Atomic uint64_t begun_count;                   /* those of them that the driver can be asked
+                                                     * about, since they have begun */
     atomic_bool has_unseen_captures;                /* others may be open, unknown to us */
     _Atomic uint64_t fail_countdown;                /* calls until one fails; 0: none will */
     _Atomic int fail_fn;                            /* function that will fail; -1: any */

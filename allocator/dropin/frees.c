@@ -3,6 +3,7 @@
  * decides how hard a request tries before it fails. */
 #include "allocator/dropin/frees_impl.h"
 
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/hold.h"
@@ -22,11 +23,19 @@ static ashlar_lock making_lock = ASHLAR_LOCK(ASHLAR_RANK_DROPIN_FREES);
 #define STEP_MIN_BYTES ((size_t)32 << 20)
 enum { STEP_DEVICE_DIVISOR = 64 }; /* but at most 1/64 of the device's memory */
 
-/* Wait for the device if 3/4 of the reserved memory is in no live block, and this part is at least
- * MUCH_BYTES. Only unfinished work keeps such memory from being reused. The wait, which cudaFree()
- * always makes, bounds the memory of a program that never lets the device rest. */
-#define MUCH_BYTES (4 * STEP_MIN_BYTES)
-enum { MUCH_PER_LIVE = 3 };
+/*
+ * How long a request looks for the end of work that uses freed blocks, before it has more than
+ * `percent` of what was ever live reserved. cudaFree() always waits for that work. The first time
+ * is about as long as mapping takes: on an idle device an event completes within a few
+ * microseconds. The last one bounds the memory of a program that never lets the device rest; it has
+ * an end, since the work may depend on what the program does next.
+ */
+static const struct {
+    uint64_t ns;
+    unsigned percent;
+} stages[] = {{200 * 1000, 120}, {5 * 1000 * 1000, 175}, {1000 * 1000 * 1000, 175}};
+
+enum { STAGES = sizeof stages / sizeof stages[0] };
 
 /* The most tries of a request: other threads may take the memory that becomes free. */
 enum { TRIES_MAX = 16 };
@@ -60,13 +69,15 @@ static ashlar_status make_locked(int place, int ordinal, ashlar_frees **out) {
     ASHLAR_CHECK2(made->device != NULL);
     made->is_host = is_host;
     made->is_distrusted = is_host;
-    ashlar__lock_init(&made->lock, ASHLAR_RANK_FREES);
-    ashlar__lock_init(&made->wait_lock, ASHLAR_RANK_FREES_WAIT);
-    made->end = &made->first;
-    ashlar_allocator_set_reclaim(a, ashlar__frees_reclaim, made);
     if (!is_host) {
+        const ashlar_status known = ashlar__deferred_add_stream(a, NULL);
+        if (known != ASHLAR_OK) {
+            ashlar__host_free(made);
+            return known;
+        }
         take_large_steps(a);
     }
+    ashlar_allocator_set_reclaim(a, ashlar__frees_reclaim, made);
     *out = made;
     return ASHLAR_OK;
 }
@@ -74,9 +85,7 @@ static ashlar_status make_locked(int place, int ordinal, ashlar_frees **out) {
 /* NULL is allowed. */
 static void discard(ashlar_frees *frees) {
     if (frees != NULL) {
-        ashlar__frees_drop_all(frees);
-        ashlar__lock_finish(&frees->lock);
-        ashlar__lock_finish(&frees->wait_lock);
+        ashlar__frees_drop_captures(frees, NULL);
         ashlar__host_free(frees);
     }
 }
@@ -217,17 +226,12 @@ void ashlar__frees_forget(void) {
 
 /* ---- memory ---- */
 
-static size_t spare_bytes(const ashlar_stats *stats) {
-    ASHLAR_CHECK2(stats->block_bytes <= stats->reserved_bytes);
-    return (size_t)(stats->reserved_bytes - stats->block_bytes);
-}
-
 /* Freed blocks first go back to the zones they were taken from, as far as they can. Otherwise a
  * handle that lies partly in two of them would be counted as free, although it becomes part of no
  * gap, and so could not serve the next request. */
 size_t ashlar__frees_spare_bytes(ashlar_frees *f) {
     ashlar_allocator *a = f->allocator;
-    (void)ashlar__frees_reap(f, ASHLAR_BATCHES_MAX);
+    (void)ashlar__frees_reap(f, 0, false);
     ashlar__allocator_enter(a);
     ashlar__caches_flush_locked(a, ashlar__cache_recent);
     const ashlar_status unused = ashlar__away_ask(&a->heap, SIZE_MAX);
@@ -250,13 +254,6 @@ bool ashlar__frees_give_back(ashlar_frees *f, size_t kept_bytes) {
     return after.reserved_bytes < before.reserved_bytes;
 }
 
-static bool has_much_to_wait_for(const ashlar_frees *f, size_t bytes) {
-    ashlar_stats stats;
-    ashlar_allocator_get_stats(f->allocator, &stats);
-    const size_t spare = spare_bytes(&stats);
-    return spare >= MUCH_BYTES && spare / 2 >= bytes && spare / MUCH_PER_LIVE >= stats.block_bytes;
-}
-
 /* The last way to allocate, which may wait. Fails only if no other thread is about to return
  * blocks. `stream` NULL: for any stream. */
 static ashlar_status alloc_at_last(ashlar_frees *f, size_t bytes, const ashlar_stream *stream,
@@ -266,10 +263,11 @@ static ashlar_status alloc_at_last(ashlar_frees *f, size_t bytes, const ashlar_s
     int tries = TRIES_MAX;
     ashlar__frees_settle_captures();
     do {
-        seen = atomic_load(&f->release_count);
-        status = stream == NULL ? ashlar__alloc_idle(f->allocator, bytes, false, out)
+        seen = atomic_load(&f->allocator->release_count);
+        status = stream == NULL ? ashlar__alloc_idle(f->allocator, bytes, ASHLAR_BY_ALL_MEANS, out)
                                 : ashlar_alloc(f->allocator, bytes, *stream, out);
-    } while (status == ASHLAR_ENOMEM && --tries > 0 && ashlar__frees_has_more(f, seen));
+    } while (status == ASHLAR_ENOMEM && --tries > 0 &&
+             ashlar__deferred_has_more(f->allocator, seen));
     ASHLAR_CHECK2(status != ASHLAR_OK || *out != NULL);
     return status;
 }
@@ -287,18 +285,43 @@ static ashlar_status alloc_guarded(ashlar_frees *f, size_t bytes, void **out) {
     return status;
 }
 
+static ashlar_status leave_to_driver(void) {
+    return ashlar__fail(ASHLAR_ENOTSUP, "a stream is being captured, and memory is left to CUDA");
+}
+
+/* For the time of a stage, try again whenever blocks become free. */
+static ashlar_status alloc_when_past(ashlar_frees *f, size_t bytes, int stage, void **out) {
+    const uint64_t start = ashlar__clock_ns();
+    const unsigned percent = stage > 0 ? stages[stage - 1].percent : 0;
+    ashlar_status status = ASHLAR_ENOMEM;
+    uint64_t spent = 0;
+    while (status == ASHLAR_ENOMEM && spent < stages[stage].ns &&
+           ashlar__frees_reap(f, stages[stage].ns - spent, stage == STAGES - 1)) {
+        status = ashlar__alloc_idle(f->allocator, bytes, percent, out);
+        spent = ashlar__clock_ns() - start;
+    }
+    return status;
+}
+
 ashlar_status ashlar__frees_alloc(ashlar_frees *f, size_t bytes, void **out) {
     if (ashlar__allocator_is_guarded(f->allocator)) {
         return alloc_guarded(f, bytes, out);
     }
-    ashlar_status status = ashlar__alloc_idle(f->allocator, bytes, true, out);
-    if (status == ASHLAR_ENOMEM && ashlar__frees_reap(f, ASHLAR_BATCHES_MAX)) {
-        status = ashlar__alloc_idle(f->allocator, bytes, true, out);
+    ashlar_status status = ashlar__alloc_idle(f->allocator, bytes, 0, out);
+    for (int i = 0; i < STAGES && status == ASHLAR_ENOMEM; i++) {
+        if (i == STAGES - 1 && !ashlar__may_grow(f->allocator, bytes)) {
+            break; /* then it waits without an end, below */
+        }
+        status = alloc_when_past(f, bytes, i, out);
+        if (status == ASHLAR_ENOMEM && i == 0 && ashlar__frees_leaves_to_driver(f)) {
+            return leave_to_driver();
+        }
+        if (status == ASHLAR_ENOMEM) {
+            status = ashlar__alloc_idle(f->allocator, bytes, stages[i].percent, out);
+        }
     }
-    if (status == ASHLAR_ENOMEM && has_much_to_wait_for(f, bytes) && ashlar__frees_wait(f)) {
-        status = ashlar__alloc_idle(f->allocator, bytes, true, out);
-    }
-    return status == ASHLAR_ENOMEM ? alloc_at_last(f, bytes, NULL, out) : status;
+    status = status == ASHLAR_ENOMEM ? alloc_at_last(f, bytes, NULL, out) : status;
+    return status == ASHLAR_ENOMEM && ashlar__frees_knows_captures() ? leave_to_driver() : status;
 }
 
 /* Have the allocator watch streams, unless the stream is known or a default stream: nobody reports
@@ -315,11 +338,11 @@ static void watch(ashlar_frees *f, ashlar_stream stream) {
 ashlar_status ashlar__frees_alloc_on(ashlar_frees *f, size_t bytes, ashlar_stream stream,
                                      void **out) {
     watch(f, stream);
-    if (ashlar__allocator_is_guarded(f->allocator) || !ashlar__frees_has_pending(f)) {
+    if (ashlar__allocator_is_guarded(f->allocator) || !ashlar__has_deferred(f->allocator)) {
         return alloc_at_last(f, bytes, &stream, out);
     }
     ashlar_status status = ashlar__alloc_at_hand(f->allocator, bytes, stream, out);
-    if (status == ASHLAR_ENOMEM && ashlar__frees_reap(f, ASHLAR_BATCHES_MAX)) {
+    if (status == ASHLAR_ENOMEM && ashlar__frees_reap(f, stages[0].ns, false)) {
         status = ashlar__alloc_at_hand(f->allocator, bytes, stream, out);
     }
     return status == ASHLAR_ENOMEM ? alloc_at_last(f, bytes, &stream, out) : status;

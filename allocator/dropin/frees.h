@@ -3,23 +3,23 @@
  * and a freed block is reused once all work submitted before the free is over; but the host does
  * not wait (internal to the drop-in libraries).
  *
- * Freed blocks gather. When a request finds no free memory, the blocks gathered so far become a
- * batch, and events are recorded behind all work that may still use them. Once all these events
- * have completed, the batch is free. The request polls the events for about as long as mapping more
- * memory takes, then maps more. If most of the memory waits in batches, the host waits instead.
+ * Freed blocks wait in the allocator (deferred_free.h), which gets to know the streams from here:
+ * we are told when a non-blocking one is made, and before it is destroyed. The legacy stream stands
+ * for all others, since it waits for them; nothing else covers the default streams of other
+ * threads, whose handles this thread does not have. If we are not told of all streams, a wait for
+ * the device replaces the events.
  *
- * Each non-blocking stream gets its own event: we are told when such a stream is made, and before
- * it is destroyed we record an event behind its last work. One event on the legacy stream covers
- * all other streams, since the legacy stream waits for them; nothing else covers the default
- * streams of other threads, whose handles this thread does not have. But that event is a barrier
- * between blocking streams, so it is recorded only once for each batch, and only when memory is
- * wanted.
+ * When a request finds no free memory, events are recorded behind all work, and queried for about
+ * as long as mapping more memory takes. Then the request takes more, or has free memory moved to
+ * where it fits; but the more is reserved, the longer it first looks for the end of work that uses
+ * freed blocks. So where the work is over, about a fifth more is reserved than was ever live,
+ * and else at most as much again, unless the work lasts so long that cudaFree() would have waited
+ * for a second. Blocks that live on may need more.
  *
- * While a stream is captured, no event is recorded or queried, and the blocks have to wait. If we
- * are not told of all streams, one wait on the host replaces the events of a batch.
- *
- * Batches end in the order in which they were made. So a batch that waits for the last work of a
- * destroyed stream delays later ones.
+ * Before a capture of a stream begins, events are recorded behind what was freed, so that it can be
+ * found free meanwhile. What is freed during a capture waits for its end, or until memory is
+ * wanted: then the streams are asked that take no part in it. If the legacy stream does, what is
+ * not at hand is left to the driver.
  */
 #ifndef ASHLAR_DROPIN_FREES_H
 #define ASHLAR_DROPIN_FREES_H
@@ -60,8 +60,9 @@ ashlar_frees *ashlar__frees_next(int *place, const void *ptr);
 ashlar_allocator *ashlar__frees_allocator(const ashlar_frees *frees);
 ashlar_device *ashlar__frees_device(const ashlar_frees *frees);
 
-/* Like cudaMalloc(). Threads: any. Stream: may record events; waits on the host before it fails
- * with ASHLAR_ENOMEM. Errors: those of ashlar_alloc(). */
+/* Like cudaMalloc(). Threads: any. Stream: may record events; may wait on the host for work that
+ * was submitted before a free. Errors: those of ashlar_alloc(); ASHLAR_ENOTSUP: during a capture,
+ * ask the driver. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc(ashlar_frees *frees, size_t bytes, void **out);
 /* Like cudaMallocAsync(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc_on(ashlar_frees *frees, size_t bytes,
@@ -88,11 +89,6 @@ bool ashlar__frees_answer(void *ptr, const ashlar_stream *stream, cu_result *res
 /* Like ashlar__frees_answer(), for page-locked host memory. */
 bool ashlar__frees_answer_host(void *ptr, cu_result *result);
 
-/* Call this when the program is about to wait for all work of the device: events recorded now will
- * have completed when memory is wanted next, and they delay no stream that the program does not
- * wait for anyway. Threads: any. Stream: may record events. */
-void ashlar__frees_cover(ashlar_frees *frees);
-
 /* _add_stream: call it after a non-blocking stream was made in the object's context. _end_stream:
  * call it before a stream is destroyed. If host memory for the note runs out, the host waits from
  * then on. */
@@ -100,13 +96,13 @@ void ashlar__frees_add_stream(ashlar_frees *frees, ashlar_stream stream);
 void ashlar__frees_end_stream(ashlar_frees *frees, ashlar_stream stream);
 
 /*
- * Call _begin_capture() before a capture of a stream begins, and _note_capture() after that, when
- * the capture has begun or has failed to begin. Until a capture ends, no event is recorded or
- * queried, and the allocator avoids driver calls that would invalidate it. _settle_captures() asks
- * the driver which captures have ended, and so do the functions that return memory. So nobody needs
- * to report the end of a capture.
+ * Call _begin_capture() before a capture of a stream begins in a mode, and _note_capture() after
+ * that, when the capture has begun or has failed to begin. Until a capture ends, the allocator
+ * avoids driver calls that would invalidate it. _settle_captures() asks the driver which captures
+ * have ended, and so do the functions that return memory. So nobody needs to report the end of a
+ * capture.
  */
-void ashlar__frees_begin_capture(ashlar_frees *frees, ashlar_stream stream);
+void ashlar__frees_begin_capture(ashlar_frees *frees, ashlar_stream stream, unsigned int mode);
 void ashlar__frees_note_capture(ashlar_stream stream, bool has_begun);
 void ashlar__frees_settle_captures(void);
 

@@ -15,9 +15,10 @@ typedef struct known_capture {
     struct known_capture *next;
     const ashlar_frees *frees;
     ashlar_stream stream;
-    long thread; /* the thread that began the capture */
-    bool is_on;  /* the driver's call that begins the capture has returned; before that, the driver
-                    cannot be asked about it */
+    long thread;    /* the thread that began the capture */
+    bool is_global; /* other threads' calls for memory would spoil it */
+    bool is_on; /* the driver's call that begins the capture has returned; before that, the driver
+                   cannot be asked about it */
 } known_capture;
 
 static ashlar_lock captures_lock = ASHLAR_LOCK(ASHLAR_RANK_CAPTURES);
@@ -42,6 +43,8 @@ static void drop_locked(known_capture **link) {
     ASHLAR_OWNS(&captures_lock);
     known_capture *gone = *link;
     *link = gone->next;
+    /* First this one, so that the two are never equal while a capture is about to begin. */
+    atomic_fetch_sub(&gone->frees->device->driver->begun_count, gone->is_on);
     ashlar__driver_end_capture(gone->frees->device->driver);
     atomic_fetch_sub(&capture_count, 1);
     ashlar__host_free(gone);
@@ -67,18 +70,19 @@ static bool is_over(const known_capture *c, long thread) {
                : has_ended(c->frees, c->stream);
 }
 
-/* Takes the lock of `f`, so no capture begins while another thread holds that lock. If host memory
+/* The allocator counts the capture under its lock, so none begins while it records. If host memory
  * runs out, the capture is not counted; but the driver is asked about all streams that we know
  * anyway. */
-void ashlar__frees_begin_capture(ashlar_frees *f, ashlar_stream stream) {
+void ashlar__frees_begin_capture(ashlar_frees *f, ashlar_stream stream, unsigned int mode) {
     known_capture *made = ashlar__host_calloc(1, sizeof *made);
     if (made == NULL) {
         return;
     }
-    *made = (known_capture){.frees = f, .stream = stream, .thread = this_thread()};
-    ashlar__lock_acquire(&f->lock);
-    ashlar__driver_begin_capture(f->device->driver);
-    ashlar__lock_release(&f->lock);
+    *made = (known_capture){.frees = f,
+                            .stream = stream,
+                            .thread = this_thread(),
+                            .is_global = mode == CU_CAPTURE_GLOBAL};
+    ashlar__deferred_begin_capture(f->allocator, stream);
     ashlar__lock_acquire(&captures_lock);
     made->next = captures;
     captures = made;
@@ -96,10 +100,33 @@ void ashlar__frees_note_capture(ashlar_stream stream, bool has_begun) {
     }
     if (*link != NULL && has_begun) {
         (*link)->is_on = true;
+        atomic_fetch_add(&(*link)->frees->device->driver->begun_count, 1);
     } else if (*link != NULL) {
         drop_locked(link);
     }
     ashlar__lock_release(&captures_lock);
+}
+
+bool ashlar__frees_knows_captures(void) {
+    return atomic_load_explicit(&capture_count, memory_order_relaxed) > 0;
+}
+
+static bool is_any_global(void) {
+    bool is_any = false;
+    ashlar__lock_acquire(&captures_lock);
+    for (const known_capture *c = captures; c != NULL; c = c->next) {
+        is_any |= c->is_global;
+    }
+    ashlar__lock_release(&captures_lock);
+    return is_any;
+}
+
+bool ashlar__frees_leaves_to_driver(const ashlar_frees *f) {
+    if (!ashlar__frees_knows_captures()) {
+        return false;
+    }
+    ashlar__frees_settle_captures();
+    return ashlar__frees_knows_captures() && !has_ended(f, NULL) && !is_any_global();
 }
 
 /* Called at each request that finds nothing at hand. Takes no lock while there are no captures. */

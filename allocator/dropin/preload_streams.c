@@ -60,11 +60,12 @@ static ashlar_frees *here(void) {
     return frees;
 }
 
-/* Called before the capture begins, so that no event is recorded during it. */
-static void begin_capture(cu_stream stream) {
+/* Called before the capture begins, while events may be recorded on all streams. */
+static void begin_capture(cu_stream stream, unsigned int mode) {
     ashlar_frees *frees = here();
-    if (frees != NULL) {
-        ashlar__frees_begin_capture(frees, stream);
+    if (frees != NULL && ashlar__preload_begin()) {
+        ashlar__frees_begin_capture(frees, stream, mode);
+        ashlar__preload_end();
     }
 }
 
@@ -78,25 +79,25 @@ static cu_result note_begun(cu_result result, cu_stream stream) {
 
 /* `named` is what the stream means to the function: in one whose name ends in _ptsz, NULL is the
  * thread's default stream. */
-#define BEGIN_CAPTURE(name, named, params, args)              \
+#define BEGIN_CAPTURE(name, named, mode, params, args)        \
     cu_result name params {                                   \
-        begin_capture(named);                                 \
+        begin_capture(named, mode);                           \
         return note_begun(ashlar__real_##name args, (named)); \
     }
 
 /* CUDA 10.0's function, which has no mode: its captures are global. */
-BEGIN_CAPTURE(cuStreamBeginCapture, stream, (cu_stream stream), (stream))
-BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, ashlar__preload_per_thread(stream), (cu_stream stream),
-              (stream))
-BEGIN_CAPTURE(cuStreamBeginCapture_v2, stream, (cu_stream stream, unsigned int mode),
+BEGIN_CAPTURE(cuStreamBeginCapture, stream, CU_CAPTURE_GLOBAL, (cu_stream stream), (stream))
+BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, ashlar__preload_per_thread(stream), CU_CAPTURE_GLOBAL,
+              (cu_stream stream), (stream))
+BEGIN_CAPTURE(cuStreamBeginCapture_v2, stream, mode, (cu_stream stream, unsigned int mode),
               (stream, mode))
-BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, ashlar__preload_per_thread(stream),
+BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, ashlar__preload_per_thread(stream), mode,
               (cu_stream stream, unsigned int mode), (stream, mode))
-BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, stream,
+BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, stream, mode,
               (cu_stream stream, cu_graph graph, const void *nodes, const void *edges, size_t count,
                unsigned int mode),
               (stream, graph, nodes, edges, count, mode))
-BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, ashlar__preload_per_thread(stream),
+BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, ashlar__preload_per_thread(stream), mode,
               (cu_stream stream, cu_graph graph, const void *nodes, const void *edges, size_t count,
                unsigned int mode),
               (stream, graph, nodes, edges, count, mode))
@@ -120,36 +121,41 @@ cu_result cuStreamEndCapture_ptsz(cu_stream stream, cu_graph *graph) {
 
 /* ---- contexts ---- */
 
-/* Give free memory back after a wait. Before the wait, cover() has recorded events behind that
- * memory. */
-static cu_result note_waited(cu_result result, ashlar_frees *frees) {
+/* The ashlar_frees whose memory a wait for the context concerns; NULL context: the current one.
+ * NULL: none is known. */
+static ashlar_frees *begin_wait(cu_context context, ashlar_device_wait *wait) {
+    ashlar_frees *frees = here();
+    if (frees != NULL && context != NULL && ashlar__frees_device(frees)->context != context) {
+        frees = NULL; /* another context: its freed memory gets events later */
+    }
+    if (frees != NULL && ashlar__preload_begin()) {
+        *wait = ashlar__deferred_begin_wait(ashlar__frees_allocator(frees));
+        ashlar__preload_end();
+    }
+    return frees;
+}
+
+/* What was freed before the wait is free; what exceeds the threshold goes back. */
+static cu_result end_wait(cu_result result, ashlar_frees *frees, ashlar_device_wait wait) {
     if (result == CU_SUCCESS && frees != NULL && ashlar__preload_begin()) {
+        (void)ashlar__deferred_end_wait(ashlar__frees_allocator(frees), wait);
         ashlar__preload_keep_to_threshold(frees);
         ashlar__preload_end();
     }
     return result;
 }
 
-static ashlar_frees *cover(cu_context context) {
-    ashlar_frees *frees = here();
-    if (frees != NULL && context != NULL && ashlar__frees_device(frees)->context != context) {
-        frees = NULL; /* another context: its freed memory gets events later */
-    }
-    if (frees != NULL) {
-        ashlar__frees_cover(frees);
-    }
-    return frees;
-}
-
 cu_result cuCtxSynchronize(void) {
-    ashlar_frees *frees = cover(NULL);
-    return note_waited(ashlar__real_cuCtxSynchronize(), frees);
+    ashlar_device_wait wait = {0};
+    ashlar_frees *frees = begin_wait(NULL, &wait);
+    return end_wait(ashlar__real_cuCtxSynchronize(), frees, wait);
 }
 
 /* CUDA 13's version, for any context; NULL: the current one. */
 cu_result cuCtxSynchronize_v2(cu_context context) {
-    ashlar_frees *frees = cover(context);
-    return note_waited(ashlar__real_cuCtxSynchronize_v2(context), frees);
+    ashlar_device_wait wait = {0};
+    ashlar_frees *frees = begin_wait(context, &wait);
+    return end_wait(ashlar__real_cuCtxSynchronize_v2(context), frees, wait);
 }
 
 /* Add a new context. If there are too many, the driver serves it. */

@@ -72,7 +72,8 @@ struct ashlar_block {
     union {
         ashlar_block *right; /* free: right subtree, whose blocks come after this one */
         uint64_t covered_by; /* away: as ashlar_backing.covered_by, for the use by its home; live,
-                              * with guard=fill: see ashlar__guard_fill_take_locked() */
+                              * with guard=fill: see ashlar__guard_fill_take_locked(); deferred:
+                              * the number of its free */
     };
     union {
         size_t holes;     /* free: unmapped handles that lie wholly in the gap */

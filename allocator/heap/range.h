@@ -27,6 +27,9 @@ typedef struct ashlar_driver_client {
                               that name it */
     bool has_stream_ids;   /* the driver can tell streams apart that had the same handle */
     bool records_at_calls; /* each call that names a watched stream records an event on it */
+    uint64_t free_count;   /* deferred frees so far (deferred_free.h) */
+    bool asks_legacy;      /* record on the legacy stream also during captures, if the driver says
+                              that it takes part in none */
 } ashlar_driver_client;
 
 /* Make and count one driver call. */

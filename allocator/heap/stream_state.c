@@ -47,7 +47,7 @@ static bool is_capture_on(const ashlar_driver_client *client) {
 bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
                                     const ashlar_driver_client *client) {
     return state->is_pool || state->pool != NULL || state->is_lost ||
-           (recordable(state) == NULL && is_capture_on(client)) ||
+           (recordable(state) == NULL && is_capture_on(client) && !client->asks_legacy) ||
            (ashlar__stream_state_is_silent(state, client) &&
             !ashlar__stream_state_is_covered(state));
 }
@@ -66,12 +66,17 @@ ashlar_status ashlar__stream_refuse_captured(ashlar_driver_client *client, ashla
 
 /* ---- events ---- */
 
+static void note_free_past(ashlar_stream_state *state, uint64_t free_number) {
+    state->free_past = state->free_past > free_number ? state->free_past : free_number;
+}
+
 /* Note that all recordings up to `number` have completed: their events become spare. */
 static void complete(ashlar_stream_state *state, uint64_t number) {
     ASHLAR_CHECK2(number <= state->recorded);
     ashlar_numbered_event *events = state->events;
     size_t done = 0;
     while (done < state->pending_count && events[done].number <= number) {
+        note_free_past(state, events[done].free_number);
         done++;
     }
     for (size_t i = done; done > 0 && i < state->pending_count; i++) {
@@ -149,6 +154,8 @@ static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *cl
         return refuse(client, "cuEventRecord", result);
     }
     state->events[idx].number = ++state->recorded;
+    state->events[idx].free_number = client->free_count;
+    state->is_at_rest = false; /* the stream takes work again */
     state->pending_count = idx + 1;
     state->recorded_at = ++*recorded;
     ASHLAR_CHECK2(ashlar__stream_state_is_sound(state) && state->completed < state->recorded);
@@ -209,9 +216,12 @@ static ashlar_status query_stream(ashlar_stream_state *state, ashlar_driver_clie
     const cu_result result = ASHLAR_CALL(client, stream_query, (state->stream));
     *is_idle = result == CU_SUCCESS;
     if (*is_idle) {
-        state->recorded++;
-        state->pending_count = 0; /* all events are spare now */
-        state->completed = state->recorded;
+        complete(state, state->recorded);
+        if (state->stream != NULL) { /* the legacy stream stands for others, which may be busy */
+            note_free_past(state, client->free_count);
+        }
+        state->is_at_rest = false;
+        state->completed = ++state->recorded;
         ASHLAR_CHECK2(ashlar__stream_state_is_sound(state));
     }
     return *is_idle || result == CU_NOT_READY ? ASHLAR_OK : refuse(client, "cuStreamQuery", result);
@@ -232,6 +242,52 @@ ashlar_status ashlar__stream_state_ask_idle(ashlar_stream_state *state,
     }
     return is_idle ? ASHLAR_OK
                    : ashlar__stream_state_ask(state, client, state->last_tick, recorded);
+}
+
+/* The newest event follows all work of the stream, and so the work before later frees, too. */
+static void cover_by_newest(ashlar_stream_state *state, uint64_t free_count) {
+    if (state->pending_count > 0) {
+        state->events[state->pending_count - 1].free_number = free_count;
+    } else {
+        note_free_past(state, free_count);
+    }
+}
+
+/* Inside the device's context. */
+static ashlar_status cover_frees(ashlar_stream_state *state, ashlar_driver_client *client,
+                                 uint64_t *recorded) {
+    bool is_idle = false;
+    ashlar_status status = ashlar__stream_refuse_captured(client, state->stream);
+    if (status == ASHLAR_EINVAL && state->is_at_rest) {
+        cover_by_newest(state, client->free_count);
+        return ASHLAR_OK;
+    }
+    /* The legacy stream may be idle while streams that it waits for are not. */
+    if (status == ASHLAR_OK && state->stream != NULL) {
+        status = query_stream(state, client, &is_idle);
+    }
+    return status == ASHLAR_OK && !is_idle ? record(state, client, recorded) : status;
+}
+
+ashlar_status ashlar__stream_state_cover_frees(ashlar_stream_state *state,
+                                               ashlar_driver_client *client, uint64_t *recorded) {
+    if (ashlar__stream_state_covers_free(state, client->free_count)) {
+        return ASHLAR_OK;
+    }
+    if (state->is_gone && !state->is_lost) {
+        cover_by_newest(state, client->free_count);
+        return ASHLAR_OK;
+    }
+    if (state->is_lost || ashlar__stream_state_is_silent(state, client)) {
+        return ashlar__fail(ASHLAR_EDRIVER, "no event follows the work of a stream that has ended");
+    }
+    if (ashlar__stream_state_is_closed(state, client)) {
+        return ashlar__fail(ASHLAR_EINVAL, "a stream is being captured");
+    }
+    ASHLAR_TRY(ashlar__device_enter(client->device));
+    const ashlar_status status = cover_frees(state, client, recorded);
+    ashlar__device_leave(client->device);
+    return status;
 }
 
 ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_driver_client *client,
@@ -283,9 +339,10 @@ ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
     return ASHLAR_OK;
 }
 
-void ashlar__stream_state_begin_settling(ashlar_stream_state *state, uint64_t wait) {
+void ashlar__stream_state_begin_settling(ashlar_stream_state *state, uint64_t wait,
+                                         uint64_t free_number) {
     ASHLAR_CHECK2(wait > state->settling.wait);
-    state->settling = (ashlar_settlement){wait, state->recorded, state->stamp_count};
+    state->settling = (ashlar_settlement){wait, state->recorded, state->stamp_count, free_number};
 }
 
 void ashlar__stream_state_settle(ashlar_stream_state *state, uint64_t wait) {
@@ -302,6 +359,7 @@ void ashlar__stream_state_settle(ashlar_stream_state *state, uint64_t wait) {
     if (state->settling.recorded > state->completed) {
         complete(state, state->settling.recorded);
     }
+    note_free_past(state, state->settling.free_number);
 }
 
 void ashlar__stream_state_finish(ashlar_stream_state *state, ashlar_driver_client *client) {

@@ -11,6 +11,9 @@
  * many follow it. If ASHLAR_EVENTS_MAX are pending, the newest event is recorded again, with the
  * new number: waits for it take longer, but prove no less.
  *
+ * Deferred frees (deferred_free.h) are numbered over all streams. Each recording notes the newest
+ * of them: once it has completed, all work submitted here before that free is over.
+ *
  * Invariants (ashlar__stream_state_is_sound):
  *   completed <= recorded                     what has completed was recorded
  *   last_tick <= recorded                     no stamp is ahead of the recordings
@@ -52,14 +55,15 @@ _Static_assert(ASHLAR_STREAM_BUCKETS == 256, "a bucket's number is 8 bits");
 typedef struct ashlar_cache ashlar_cache;
 
 typedef struct ashlar_numbered_event {
-    uint64_t number; /* of the event's recording; unused while the event is spare */
+    uint64_t number;      /* of the event's recording; unused while the event is spare */
+    uint64_t free_number; /* the newest deferred free at the recording */
     cu_event event;
 } ashlar_numbered_event;
 
 /* A stream's counters when a wait for the whole device began. */
 typedef struct ashlar_settlement {
     uint64_t wait; /* the wait's number; 0: none yet */
-    uint64_t recorded, stamp_count;
+    uint64_t recorded, stamp_count, free_number;
 } ashlar_settlement;
 
 /* Blocks that were freed at one tick, and wait for the stream. */
@@ -77,10 +81,10 @@ struct ashlar_stream_state {
     uint64_t thread; /* per-thread default stream: its thread's number; else 0; as const as
                       * `stream` */
     ashlar_stream_state *pool; /* while the stream is captured: its graph pool; else NULL */
-    bool is_pool; /* not a stream but a graph's pool: keeps its blocks until the graph is gone */
-    bool is_idle; /* const; not a stream: takes blocks that no work uses; see deferred_free.h */
-    bool is_gone; /* the stream is destroyed, or about to be: its handle is never used again */
-    bool is_lost; /* gone before its last event was recorded: its memory is never reused */
+    bool is_pool;  /* not a stream but a graph's pool: keeps its blocks until the graph is gone */
+    bool is_idle;  /* const; not a stream: takes blocks that no work uses; see deferred_free.h */
+    bool is_gone;  /* the stream is destroyed, or about to be: its handle is never used again */
+    bool is_lost;  /* gone before its last event was recorded: its memory is never reused */
     bool is_ended; /* the pool's capture, or the stream's thread, has ended: no request names it */
     bool is_replaced;    /* ended unannounced: its handle names another stream now */
     bool has_id;         /* `id` is known */
@@ -106,6 +110,10 @@ struct ashlar_stream_state {
     uint64_t last_used;                /* the heap's use_clock at the newest request, or free under
                                         * the lock */
     bool has_freed;                    /* last_tick has been stamped on something */
+    bool orders_frees;                 /* deferred frees wait for its work */
+    bool is_at_rest;                   /* its newest event, if any, follows all its work: the
+                                        * stream has been captured since */
+    uint64_t free_past;   /* all work submitted here before this deferred free is over */
     size_t pending_count; /* events[0] on: recorded, not known to have completed; oldest first */
     size_t event_count;   /* created so far; events that are not pending are spare */
     uint64_t recorded;    /* the newest recording; 0: none so far */
@@ -208,6 +216,29 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_cover(ashlar_stream_state *
                                                            ashlar_driver_client *client,
                                                            uint64_t tick, uint64_t *recorded);
 
+/* The newest deferred free of which the stream's earlier work is over. */
+static inline uint64_t ashlar__stream_state_free_past(const ashlar_stream_state *state) {
+    const bool is_done = state->is_gone && !state->is_lost && state->completed == state->recorded;
+    return is_done ? UINT64_MAX : state->free_past;
+}
+
+/* Whether some recording follows the work submitted before a deferred free, if that is not over. */
+static inline bool ashlar__stream_state_covers_free(const ashlar_stream_state *state,
+                                                    uint64_t number) {
+    return ashlar__stream_state_free_past(state) >= number ||
+           (state->pending_count > 0 &&
+            state->events[state->pending_count - 1].free_number >= number);
+}
+
+/*
+ * See to it that some recording follows all work submitted before the newest deferred free, unless
+ * that work is known to be over, or the stream is found idle. Errors: ASHLAR_EINVAL (not during a
+ * capture), ASHLAR_EDRIVER.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_cover_frees(ashlar_stream_state *state,
+                                                                 ashlar_driver_client *client,
+                                                                 uint64_t *recorded);
+
 /*
  * Query, without waiting, which recordings have completed, from the oldest pending one up to the
  * first that has not. At least one must be pending.
@@ -254,12 +285,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_synchronize(ashlar_stream_s
                                                                  uint64_t tick, ashlar_lock *lock);
 
 /*
- * _begin_settling: call it before a wait on the host for the whole device. _settle: call it after
- * the wait; it marks as past all uses that were stamped before _begin_settling. `wait`, above 0,
- * numbers these waits. If a later wait has begun in between, _settle leaves the marking to the end
- * of that one.
+ * _begin_settling: call it before a wait on the host for the whole device; `free_number` is the
+ * newest deferred free. _settle: call it after the wait; it marks as past all uses that were
+ * stamped before _begin_settling, and the work before that free. `wait`, above 0, numbers these
+ * waits. If a later wait has begun in between, _settle leaves the marking to the end of that one.
  */
-void ashlar__stream_state_begin_settling(ashlar_stream_state *state, uint64_t wait);
+void ashlar__stream_state_begin_settling(ashlar_stream_state *state, uint64_t wait,
+                                         uint64_t free_number);
 void ashlar__stream_state_settle(ashlar_stream_state *state, uint64_t wait);
 
 /* Whether no request can name the stream any more. */

@@ -17,7 +17,7 @@ static size_t known(void) {
 }
 
 static void begin(ashlar_stream stream) {
-    ashlar__frees_begin_capture(frees, stream);
+    ashlar__frees_begin_capture(frees, stream, CU_CAPTURE_RELAXED);
 }
 
 /* ---- one thread ---- */

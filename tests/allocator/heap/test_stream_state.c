@@ -221,10 +221,10 @@ CASE_WITH(a_wait_for_the_device_covers_what_was_freed_before_it, set_up_order())
             (void)record_behind_work();
         }
         const uint64_t before = ashlar__stream_state_next(&state);
-        ashlar__stream_state_begin_settling(&state, wait);
+        ashlar__stream_state_begin_settling(&state, wait, 0);
         ashlar__stream_state_settle(&state, wait);
         CHECK(state.completed >= before && ashlar__stream_state_is_quiet(&state));
-        ashlar__stream_state_begin_settling(&state, wait + 1);
+        ashlar__stream_state_begin_settling(&state, wait + 1, 0);
         const uint64_t behind = ashlar__stream_state_next(&state); /* another thread, meanwhile */
         ashlar__stream_state_settle(&state, wait + 1);
         CHECK(state.completed < behind && !ashlar__stream_state_is_quiet(&state));
@@ -233,12 +233,12 @@ CASE_WITH(a_wait_for_the_device_covers_what_was_freed_before_it, set_up_order())
 
 CASE_WITH(an_event_recorded_during_a_wait_for_the_device_is_asked_for, set_up_order()) {
     (void)ashlar__stream_state_next(&state);
-    ashlar__stream_state_begin_settling(&state, 1);
+    ashlar__stream_state_begin_settling(&state, 1, 0);
     const uint64_t number = record_behind_work();
     ashlar__stream_state_settle(&state, 1);
     CHECK(state.completed < number && state.pending_count == 1);
-    ashlar__stream_state_begin_settling(&state, 2);
-    ashlar__stream_state_begin_settling(&state, 3);
+    ashlar__stream_state_begin_settling(&state, 2, 0);
+    ashlar__stream_state_begin_settling(&state, 3, 0);
     ashlar__stream_state_settle(&state, 2); /* the later wait will tell */
     CHECK(state.completed < number);
     ashlar__stream_state_settle(&state, 3);

@@ -1,0 +1,252 @@
+/* deferred_free.c - frees that wait for all streams: the list of their blocks, and when each is
+ * past. */
+#include "allocator/core/deferred_free.h"
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
+#include "allocator/core/forked.h"
+#include "allocator/core/hold.h"
+#include "allocator/core/note.h"
+#include "allocator/core/slow_path.h"
+#include "allocator/core/streams.h"
+#include "allocator/core/watch.h"
+#include "allocator/heap/away.h"
+
+/* ---- the list ---- */
+
+static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
+    ASHLAR_OWNS(&a->lock);
+    ASHLAR_ASSERT(!ashlar__allocator_is_guarded(a) && !ashlar__block_is_of_slot(block));
+    ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && block->requested != 0);
+    ashlar__account_free_locked(a, own, block);
+    ashlar__away_drop_uses(&a->heap, block); /* the deferred free waits for all work */
+    block->requested = 0;
+    block->marks |= ASHLAR_BLOCK_SHARED;
+    block->uses = NULL;
+    block->older = NULL;
+    block->covered_by = ++a->client.free_count;
+    *(a->deferred == NULL ? &a->deferred : &a->newest_deferred->older) = block;
+    a->newest_deferred = block;
+    a->deferred_bytes += block->bytes;
+}
+
+ashlar_status ashlar__free_deferred(ashlar_allocator *a, void *ptr) {
+    ASHLAR_REFUSE_OF_PARENT(a);
+    ashlar_block *block = NULL;
+    ashlar_cache *own = ashlar__cache_get(a);
+    ashlar__lock_acquire(&a->lock);
+    const ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
+    if (status == ASHLAR_OK) {
+        defer_locked(a, own, block);
+    }
+    ashlar__lock_release(&a->lock);
+    return status;
+}
+
+bool ashlar__has_deferred(ashlar_allocator *a) {
+    ashlar__lock_acquire(&a->lock);
+    const bool has_any = a->deferred != NULL;
+    ashlar__lock_release(&a->lock);
+    return has_any;
+}
+
+bool ashlar__deferred_has_more(ashlar_allocator *a, uint64_t release_count) {
+    return atomic_load(&a->release_count) != release_count || ashlar__has_deferred(a);
+}
+
+/* Free the blocks up to the free numbered `past`. */
+static bool release_locked(ashlar_allocator *a, uint64_t past) {
+    ASHLAR_OWNS(&a->lock);
+    bool has_any = false;
+    while (a->deferred != NULL && a->deferred->covered_by <= past) {
+        ashlar__shut_out_locked(a);
+        ashlar_block *block = a->deferred;
+        a->deferred = block->older;
+        ASHLAR_CHECK2(ashlar__block_is_shared(block) && block->uses == NULL);
+        ASHLAR_CHECK2(block->requested == 0 && a->deferred_bytes >= block->bytes);
+        a->deferred_bytes -= block->bytes;
+        block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
+        ashlar__heap_put_stamped(&a->heap, block, 0);
+        has_any = true;
+    }
+    atomic_fetch_add(&a->release_count, has_any);
+    return has_any;
+}
+
+bool ashlar__may_grow(ashlar_allocator *a, size_t bytes) {
+    ashlar__lock_acquire(&a->lock);
+    const bool may_grow = bytes <= ashlar__range_left(&a->heap.range);
+    ashlar__lock_release(&a->lock);
+    return may_grow;
+}
+
+/* ---- recording behind all work ---- */
+
+ashlar_status ashlar__deferred_add_stream(ashlar_allocator *a, ashlar_stream stream) {
+    ashlar_stream_state *state = NULL;
+    ashlar__lock_acquire(&a->lock);
+    const ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
+    if (status == ASHLAR_OK && !state->orders_frees) {
+        state->orders_frees = true;
+        state->free_past = a->client.free_count; /* it is new */
+    }
+    ashlar__lock_release(&a->lock);
+    return status;
+}
+
+static ashlar_status cover_state_locked(ashlar_allocator *a, ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
+    return ashlar__stream_state_cover_frees(state, &a->client, &a->stats.events_recorded);
+}
+
+/*
+ * The legacy stream comes last: where another stream is captured, it should get no event. Whether
+ * it takes part in a capture itself, the driver can tell once that has begun.
+ */
+static ashlar_status cover_locked(ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
+    const ashlar_driver *driver = a->device->driver;
+    ashlar_stream_state *legacy = NULL;
+    ashlar_status status = ASHLAR_OK;
+    for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
+         state = state->next) {
+        if (state->orders_frees && state->stream == NULL) {
+            legacy = state;
+        } else if (state->orders_frees) {
+            status = cover_state_locked(a, state);
+        }
+    }
+    if (status == ASHLAR_OK && legacy != NULL) {
+        a->client.asks_legacy =
+            atomic_load(&driver->capture_count) == atomic_load(&driver->begun_count);
+        status = cover_state_locked(a, legacy);
+        a->client.asks_legacy = false;
+    }
+    return status;
+}
+
+/* A stream that is to be captured gets an event behind all its work, since captured work does not
+ * run: so that event follows all work before later frees, too. */
+void ashlar__deferred_begin_capture(ashlar_allocator *a, ashlar_stream stream) {
+    _Atomic uint64_t *capture_count = &a->device->driver->capture_count;
+    ashlar__lock_acquire(&a->lock);
+    a->client.free_count++; /* events recorded for earlier frees may come before later work */
+    if (a->deferred != NULL && atomic_load(capture_count) == 0) {
+        const ashlar_status unused = cover_locked(a);
+        (void)unused; /* then the frees wait for the end of the capture */
+    }
+    for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        if (state->orders_frees && state->stream == stream && !state->is_gone) {
+            state->is_at_rest = cover_state_locked(a, state) == ASHLAR_OK;
+        }
+    }
+    ashlar__driver_begin_capture(a->device->driver);
+    ashlar__lock_release(&a->lock);
+}
+
+/* ---- asking, and waiting ---- */
+
+/* Whether events follow all work before the oldest free that is not known to be over. */
+static bool is_awaited_locked(const ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
+    const ashlar_stream_state *state = a->stream_states;
+    while (state != NULL && (!state->orders_frees ||
+                             ashlar__stream_state_covers_free(state, a->deferred->covered_by))) {
+        state = state->next;
+    }
+    return state == NULL;
+}
+
+/* Query the streams of which less is known than of the others, until one still has work that comes
+ * before the oldest free. */
+static ashlar_status ask_locked(ashlar_allocator *a, bool in_need, bool *has_any) {
+    ASHLAR_OWNS(&a->lock);
+    uint64_t past = a->client.free_count;
+    *has_any = a->deferred == NULL;
+    if (!*has_any && !is_awaited_locked(a)) {
+        ASHLAR_FAIL_IF(!in_need && atomic_load(&a->device->driver->capture_count) > 0,
+                       ASHLAR_EINVAL, "a stream is being captured");
+        ASHLAR_TRY(cover_locked(a));
+    }
+    for (ashlar_stream_state *state = a->stream_states;
+         state != NULL && !*has_any && past >= a->deferred->covered_by; state = state->next) {
+        if (!state->orders_frees) {
+            continue;
+        }
+        if (state->pending_count > 0 && ashlar__stream_state_free_past(state) < past) {
+            const ashlar_status unused = ashlar__stream_state_query(state, &a->client);
+            (void)unused; /* then nothing more is known */
+        }
+        const uint64_t known = ashlar__stream_state_free_past(state);
+        past = known < past ? known : past;
+    }
+    *has_any = *has_any || release_locked(a, past);
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__deferred_ask(ashlar_allocator *a, bool in_need, bool *has_any) {
+    ashlar__lock_acquire(&a->lock);
+    const ashlar_status status = ask_locked(a, in_need, has_any);
+    ashlar__allocator_leave(a);
+    return status;
+}
+
+/* A stream whose work the oldest free waits for, behind which there is an event. */
+static ashlar_stream_state *awaited_locked(const ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_stream_state *state = a->stream_states;
+    while (state != NULL && (!state->orders_frees ||
+                             ashlar__stream_state_free_past(state) >= a->deferred->covered_by)) {
+        state = state->next;
+    }
+    return state;
+}
+
+/* The oldest recording behind the work before the oldest free. */
+static uint64_t tick_before_locked(const ashlar_allocator *a, const ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
+    const ashlar_numbered_event *at = state->events;
+    while (at->free_number < a->deferred->covered_by) {
+        at++;
+    }
+    ASHLAR_CHECK2(at < state->events + state->pending_count);
+    return at->number - 1;
+}
+
+bool ashlar__deferred_wait(ashlar_allocator *a) {
+    ashlar__lock_acquire(&a->lock);
+    bool has_any = false;
+    ashlar_status status = ask_locked(a, true, &has_any);
+    while (status == ASHLAR_OK && !has_any) {
+        ashlar_stream_state *state = awaited_locked(a);
+        status = ashlar__stream_state_synchronize(state, &a->client, tick_before_locked(a, state),
+                                                  &a->lock);
+        status = status == ASHLAR_OK ? ask_locked(a, true, &has_any) : status;
+    }
+    ashlar__allocator_leave(a);
+    return has_any;
+}
+
+/* ---- waits for the whole device ---- */
+
+ashlar_device_wait ashlar__deferred_begin_wait(ashlar_allocator *a) {
+    ashlar_device_wait wait = {0};
+    ashlar__lock_acquire(&a->lock);
+    if (a->deferred != NULL || a->heap.awaited != NULL) {
+        ashlar__shut_out_locked(a);
+        wait = (ashlar_device_wait){ashlar__watch_begin_wait_locked(a), a->client.free_count};
+    }
+    ashlar__allocator_leave(a);
+    return wait;
+}
+
+bool ashlar__deferred_end_wait(ashlar_allocator *a, ashlar_device_wait wait) {
+    if (wait.number == 0) {
+        return false;
+    }
+    ashlar__allocator_enter(a);
+    ashlar__watch_end_wait_locked(a, wait.number);
+    const bool has_any = release_locked(a, wait.free_number);
+    ashlar__allocator_leave(a);
+    return has_any;
+}
