@@ -53,8 +53,8 @@ typedef struct ashlar_rmm_log {
     size_t thread_count;
     size_t stream_count;
     size_t recorded_failures;
-    size_t needed_bytes; /* the most that was live at a recorded failure, with its request; SIZE_MAX:
-                          * more than that; 0: nothing failed */
+    size_t needed_bytes; /* the most that was live at a recorded failure, with its request;
+                          * SIZE_MAX: more than that; 0: nothing failed */
 } ashlar_rmm_log;
 
 /* Read a log, plain or packed by gzip; its content tells which, not its name.

@@ -33,11 +33,12 @@
  * the next step on the memory begins, the stream that owns the memory waits for it in its own
  * order: one event and one wait for each pair of streams and step at most, and no wait on the host.
  * A step is declined if such a stream is captured when it begins. If there is no memory for so many
- * slots, such blocks are not planned. So a plan takes up to the sum of all such blocks of a step, as
- * the cache does while the device is so far behind that none of them is free again. Where the device
- * keeps up, the cache takes less: for 200 drawn steps on two to four streams, plans took 9.8 times
- * the peak of live bytes, the cache 10.4 times and 2.7 times. ashlar_warmup_report.gap says how much
- * it is. Without plans a steady step (warmup.h) takes no less, since it holds such blocks, too.
+ * slots, such blocks are not planned. So a plan takes up to the sum of all such blocks of a step,
+ * as the cache does while the device is so far behind that none of them is free again. Where the
+ * device keeps up, the cache takes less: for 200 drawn steps on two to four streams, plans took 9.8
+ * times the peak of live bytes, the cache 10.4 times and 2.7 times. ashlar_warmup_report.gap says
+ * how much it is. Without plans a steady step (warmup.h) takes no less, since it holds such blocks,
+ * too.
  *
  * Allocations that were live at the end of the recorded step are not planned: the ordinary path
  * serves them, in the recorded step and later. Nor are requests that the recorded step was refused

@@ -154,8 +154,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rn
  * once these change, prepare anew.
  *
  * The CPU needs about as many bytes as the weights have; `work` is as large as without. cuDNN reads
- * weights as they are, so there the bytes are 0, and ashlar_rnn_prepare() does nothing. Outputs have
- * the same bits as without, if there are at least 4 time steps and 4 rows (time steps of all
+ * weights as they are, so there the bytes are 0, and ashlar_rnn_prepare() does nothing. Outputs
+ * have the same bits as without, if there are at least 4 time steps and 4 rows (time steps of all
  * sequences).
  *
  * prepared  device memory of ashlar_rnn_prepared_bytes(), aligned to 64 bytes; NULL if these are 0.

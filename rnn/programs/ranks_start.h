@@ -4,10 +4,10 @@
 
 #include <ashlar/ranks.h>
 
-/* ashlar_ranks_open(), which waits in MPI's start-up for all ranks and cannot be told to give up. If
- * they have not joined in time, print a line and end the process with ASHLAR_EXIT_FAILED; launchers
- * then end the other ranks. Rank 0 does so after the time, the others some seconds later, if they
- * are still there.
+/* ashlar_ranks_open(), which waits in MPI's start-up for all ranks and cannot be told to give up.
+ * If they have not joined in time, print a line and end the process with ASHLAR_EXIT_FAILED;
+ * launchers then end the other ranks. Rank 0 does so after the time, the others some seconds later,
+ * if they are still there.
  *
  * program      its name, for the line
  * timeout_ms   0: ashlar_ranks_open()'s

@@ -95,8 +95,8 @@ cu_result ashlar_fake_mem_alloc_from_pool_async_ptsz(cu_ptr *ptr, size_t bytes, 
                                                      cu_stream stream);
 cu_result ashlar_fake_mem_free_async_ptsz(cu_ptr ptr, cu_stream stream);
 
-/* All pools' memory that a context asked for, its modules and what its graphs take are gone with it;
- * a device's work is over, so that pools give back what they do not keep. */
+/* All pools' memory that a context asked for, its modules and what its graphs take are gone with
+ * it; a device's work is over, so that pools give back what they do not keep. */
 typedef struct soft_device soft_device;
 void ashlar_fake_pools_forget(const soft_device *context);
 void ashlar_fake_modules_forget(const soft_device *context);

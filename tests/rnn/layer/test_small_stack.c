@@ -13,10 +13,7 @@
 #include "rnn/product/blas.h"
 
 /* Sanitizers put space around each array. */
-enum {
-    STACK = CHECK_SANITIZED(96, 1024) * KIB,
-    PRODUCT_MOST = CHECK_SANITIZED(64, 512) * KIB
-};
+enum { STACK = CHECK_SANITIZED(96, 1024) * KIB, PRODUCT_MOST = CHECK_SANITIZED(64, 512) * KIB };
 
 static _Alignas(4096) unsigned char stack[STACK];
 static size_t used;     /* bytes of the stack that the last run touched, with the thread's own */
