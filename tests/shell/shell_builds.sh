@@ -18,10 +18,9 @@ configures() { # FOLDER MESON-OPTION...: without what is not ours, and quick to 
         -Ddefault_library=shared "$@"
 }
 
-# On one thread: the others have 128 KiB of stack in musl, less than a product on the CPU takes.
 trains() { # FOLDER
     write_text "$scratch/text"
-    ASHLAR_THREADS=1 "$scratch/$1/rnn/ashlar-train" --device soft --data "$scratch/text" --hidden 8 --steps 3
+    "$scratch/$1/rnn/ashlar-train" --device soft --data "$scratch/text" --hidden 8 --steps 3
 }
 
 # ---- link-time optimisation ----
