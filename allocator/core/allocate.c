@@ -144,7 +144,7 @@ static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request
     }
     const ashlar_status status = climb_locked(a, request, out, rung);
     if (status == ASHLAR_OK && request->own != NULL && request->bytes > ASHLAR_SC_MAX_BYTES) {
-        request->own->last_large = *out;
+        request->own->last_large = a->heap.is_near_limit ? NULL : *out;
     }
     if (request->own != NULL && a->heap.was_short) {
         request->own->stream = ASHLAR_NO_STREAM; /* see set_recent() in cache.c */

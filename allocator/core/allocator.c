@@ -1,5 +1,5 @@
 /*
- * allocator.c - making an allocator from its options, and destroying it.
+ * allocator.c - making an allocator from its options, what it gives back for others, and its end.
  */
 #include "allocator/core/allocator_impl.h"
 
@@ -8,10 +8,14 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/sized.h"
+#include "allocator/core/allocators.h"
+#include "allocator/core/deferred_free.h"
 #include "allocator/core/forked.h"
+#include "allocator/core/hold.h"
 #include "allocator/core/note.h"
 #include "allocator/core/report.h"
 #include "allocator/core/shared.h"
+#include "allocator/core/slow_path.h"
 #include "allocator/core/streams.h"
 
 /*
@@ -127,6 +131,51 @@ static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *confi
     return status;
 }
 
+/* Add what the allocator holds. */
+static void count_locked(ashlar_allocator *a, ashlar_others *others) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_stats stats;
+    ashlar__stats_sum_locked(a, &stats);
+    others->count++;
+    others->reserved_bytes += stats.reserved_bytes;
+    others->idle_bytes += stats.reserved_bytes - stats.block_bytes;
+}
+
+/* For allocators.c. */
+static bool give_back(ashlar_allocator *a, size_t bytes, bool may_wait, ashlar_others *others) {
+    if (ashlar__has_deferred(a)) {
+        bool unused;
+        const ashlar_status ignored = ashlar__deferred_ask(a, true, &unused);
+        (void)ignored; /* then these blocks have to wait */
+    }
+    ashlar__allocator_enter(a);
+    const size_t before = a->heap.range.mapped_bytes;
+    const size_t target = bytes < before ? before - bytes : 0;
+    if (ashlar__may_map_locked(a) == ASHLAR_OK) {
+        ashlar_status status = ashlar__trim_locked(a, target);
+        bool may_help = may_wait;
+        if (may_wait && ashlar__reclaim_locked(a, bytes)) {
+            status = ashlar__trim_locked(a, target);
+        }
+        while (status == ASHLAR_OK && may_help && a->heap.range.mapped_bytes > target) {
+            status = ashlar__wait_for_any_locked(a, &may_help);
+            may_help = may_help || ashlar__planner_give_up_locked(&a->planner, &a->heap);
+            status = status == ASHLAR_OK ? ashlar__trim_locked(a, target) : status;
+        }
+    }
+    const bool has_any = a->heap.range.mapped_bytes < before;
+    count_locked(a, others);
+    ashlar__allocator_leave(a);
+    return has_any;
+}
+
+static const ashlar_allocator_acts acts = {
+    .end_stream = ashlar__allocator_end_stream,
+    .begin_wait = ashlar__allocator_begin_wait,
+    .end_wait = ashlar__allocator_end_wait,
+    .give_back = give_back,
+};
+
 ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_config *given,
                                           ashlar_range_kind kind, ashlar_allocator **out) {
     ashlar_config taken;
@@ -163,7 +212,7 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
     if (a->reports_leaks) {
         ashlar__leaks_register(a);
     }
-    ashlar__allocator_enlist(a);
+    ashlar__allocator_enlist(a, &acts);
     *out = a;
     return ASHLAR_OK;
 }
@@ -243,6 +292,7 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
         ashlar__stream_state_finish(state, &a->client);
         ashlar__host_free(state);
     }
+    ashlar__stream_states_end(&a->client);
     a->ring.tell = NULL;
     ashlar__nvtx_memory_destroy(a->nvtx);
     ashlar__heap_finish(&a->heap);

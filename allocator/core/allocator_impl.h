@@ -32,9 +32,20 @@ _Static_assert(sizeof(ashlar_hit_constants) - offsetof(ashlar_hit_constants, pad
                    ASHLAR_CACHE_LINE,
                "no line of the constants has fields behind them");
 
+typedef struct ashlar_allocator_acts ashlar_allocator_acts;
+
+/* What other allocators hold of a device's memory. */
+typedef struct ashlar_others {
+    size_t count, reserved_bytes;
+    size_t idle_bytes; /* of them, in no block */
+} ashlar_others;
+
 struct ashlar_allocator {
     ashlar_hit_constants constants;
-    ashlar_allocator *next;          /* next in the process's list. Lock: list_lock in streams.c */
+    ashlar_allocator *next;          /* next in the process's list. Lock: list_lock in
+                                      * allocators.c */
+    const ashlar_allocator_acts *acts; /* const; for allocators.c */
+    size_t visitor_count;            /* threads that have it give memory back. Lock: list_lock */
     ashlar_device *device;           /* const */
     size_t cache_bytes;              /* const; the most bytes of one thread's cache; 0: no caches */
     ashlar_trace ring;               /* client.trace points here, or is NULL if nobody wants
@@ -63,7 +74,6 @@ struct ashlar_allocator {
                                              * now refuses barriers */
     unsigned claim_depth;                   /* > 0: other threads are shut out of their caches */
     bool is_shut_to_end;                    /* one claim lasts until the lock is released */
-    uint64_t settle_count;                  /* waits for the whole device started so far */
     ashlar_block *deferred; /* freed blocks that any stream may still use, oldest first; see
                              * deferred_free.h */
     ashlar_block *newest_deferred;
@@ -80,6 +90,7 @@ struct ashlar_allocator {
     ashlar_seal_policy seal;
     ashlar_warn_fn warn; /* NULL: none; called without the lock, like `reclaim` */
     void *warn_user;
+    ashlar_others others; /* what the device's other allocators held when memory last ran out */
     ashlar_reclaim_fn reclaim; /* NULL: none */
     void *reclaim_user;
 };

@@ -140,8 +140,9 @@ void ashlar__deferred_begin_capture(ashlar_allocator *a, ashlar_stream stream) {
             state->is_at_rest = cover_state_locked(a, state) == ASHLAR_OK;
         }
     }
-    ashlar__driver_begin_capture(a->device->driver);
+    atomic_fetch_add(capture_count, 1);
     ashlar__lock_release(&a->lock);
+    ashlar__driver_await_held(a->device->driver);
 }
 
 /* ---- asking, and waiting ---- */
@@ -191,26 +192,19 @@ ashlar_status ashlar__deferred_ask(ashlar_allocator *a, bool in_need, bool *has_
     return status;
 }
 
-/* A stream whose work the oldest free waits for, behind which there is an event. */
-static ashlar_stream_state *awaited_locked(const ashlar_allocator *a) {
+/* The streams whose work the oldest free waits for, behind which there are events. */
+static size_t awaited_locked(const ashlar_allocator *a,
+                             ashlar_stream_state *states[static ASHLAR_AWAITED_MAX]) {
     ASHLAR_OWNS(&a->lock);
-    ashlar_stream_state *state = a->stream_states;
-    while (state != NULL && (!state->orders_frees ||
-                             ashlar__stream_state_free_past(state) >= a->deferred->covered_by)) {
-        state = state->next;
+    size_t count = 0;
+    for (ashlar_stream_state *state = a->stream_states; state != NULL && count < ASHLAR_AWAITED_MAX;
+         state = state->next) {
+        if (state->orders_frees && state->pending_count > 0 &&
+            ashlar__stream_state_free_past(state) < a->deferred->covered_by) {
+            states[count++] = state;
+        }
     }
-    return state;
-}
-
-/* The oldest recording behind the work before the oldest free. */
-static uint64_t tick_before_locked(const ashlar_allocator *a, const ashlar_stream_state *state) {
-    ASHLAR_OWNS(&a->lock);
-    const ashlar_numbered_event *at = state->events;
-    while (at->free_number < a->deferred->covered_by) {
-        at++;
-    }
-    ASHLAR_CHECK2(at < state->events + state->pending_count);
-    return at->number - 1;
+    return count;
 }
 
 bool ashlar__deferred_wait(ashlar_allocator *a) {
@@ -218,9 +212,9 @@ bool ashlar__deferred_wait(ashlar_allocator *a) {
     bool has_any = false;
     ashlar_status status = ask_locked(a, true, &has_any);
     while (status == ASHLAR_OK && !has_any) {
-        ashlar_stream_state *state = awaited_locked(a);
-        status = ashlar__stream_state_synchronize(state, &a->client, tick_before_locked(a, state),
-                                                  &a->lock);
+        ashlar_stream_state *states[ASHLAR_AWAITED_MAX];
+        const size_t count = awaited_locked(a, states);
+        status = ashlar__stream_states_wait(states, count, &a->client, &a->lock);
         status = status == ASHLAR_OK ? ask_locked(a, true, &has_any) : status;
     }
     ashlar__allocator_leave(a);

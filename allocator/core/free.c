@@ -84,6 +84,11 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     }
     block->marks &= (unsigned char)~ASHLAR_BLOCK_BORROWED; /* its zone belongs to this stream now */
     block->stream_state = state;
+    if (a->heap.is_near_limit && block->bytes > ASHLAR_SC_MAX_BYTES) {
+        ashlar__shut_out_locked(a);
+        ashlar__release_covered_locked(&a->heap, block, state);
+        return;
+    }
     if (own != NULL && keep_locked(a, own, block)) {
         return;
     }
@@ -241,6 +246,20 @@ static bool guards_block(const ashlar_allocator *a, const ashlar_block *block,
            !ashlar__shared_has_lost(ashlar__shared_uses(block));
 }
 
+/*
+ * A block of a graph's pool returns to the pool, whichever stream used it last. While a stream is
+ * captured, its pool stands for it: what the pool hands out next comes behind the captured work.
+ * That is not so for other streams, so the block waits for a last use there.
+ */
+static ashlar_status return_to_pool_locked(ashlar_allocator *a, ashlar_block *block,
+                                           ashlar_stream_state **state) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar_stream_state *pool = block->stream_state, *last = *state;
+    *state = pool;
+    return last == pool || last->pool == pool ? ASHLAR_OK
+                                              : ashlar__away_add_any_use(&a->heap, block, last);
+}
+
 static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, const void *ptr,
                                        const ashlar_stream *stream, ashlar_call_site place) {
     ASHLAR_OWNS(&a->lock);
@@ -254,12 +273,13 @@ static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, c
         status = name_live_state_locked(a, &state);
         return status == ASHLAR_OK ? free_filled_locked(a, block, state, place) : status;
     }
-    if (status != ASHLAR_OK) {
-        return status;
+    if (status == ASHLAR_OK && block->stream_state->is_pool) {
+        status = return_to_pool_locked(a, block, &state);
     }
-    /* A block of a graph's pool returns to the pool, whichever stream used it last. */
-    free_locked(a, own, block, block->stream_state->is_pool ? block->stream_state : state);
-    return ASHLAR_OK;
+    if (status == ASHLAR_OK) {
+        free_locked(a, own, block, state);
+    }
+    return status;
 }
 
 static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashlar_stream *stream,

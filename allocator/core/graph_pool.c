@@ -16,6 +16,7 @@
 #include "allocator/core/streams.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/watch.h"
+#include "allocator/heap/away.h"
 
 /* Lock: the allocator's. */
 struct ashlar_graph_pool {
@@ -30,6 +31,22 @@ static ashlar_status refuse_captured(const ashlar_graph_pool *pool) {
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EINVAL,
                               "pool: its capture has not ended; ashlar_graph_pool_end() it");
+}
+
+/*
+ * Find out, while that is still allowed, which free memory of the stream no work uses any more: it
+ * may serve the capture and, meanwhile, other streams. What the driver refuses now stays unknown
+ * until the capture has ended.
+ */
+static void ask_before_locked(ashlar_allocator *a, ashlar_stream_state *home) {
+    ASHLAR_OWNS(&a->lock);
+    ashlar__caches_forget_stream_locked(a, home);
+    if (!ashlar__stream_state_is_quiet(home) || home->oldest_away != NULL) {
+        const ashlar_status unused =
+            ashlar__stream_state_ask_idle(home, &a->client, &a->stats.events_recorded);
+        (void)unused;
+        (void)ashlar__away_settle(&a->heap);
+    }
 }
 
 /* From now on, requests for the stream find the pool. A new pool gets its stream state here. */
@@ -50,7 +67,7 @@ static ashlar_status begin_locked(ashlar_graph_pool *pool, ashlar_stream stream)
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar__caches_forget_stream_locked(a, home);
+    ask_before_locked(a, home);
     ASHLAR_CHECK2(pool->stream_state != home && home->pool == NULL);
     pool->stream_state->is_pool = true;
     pool->stream_state->is_ended = false;
@@ -117,9 +134,34 @@ void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
     ashlar__allocator_leave(a);
 }
 
+/* Turn the pool's state into that of a stream that has ended: one event, on the stream of `to`,
+ * comes behind all uses of its memory. False: none can be recorded now. */
+static bool end_like_stream_locked(ashlar_allocator *a, ashlar_stream_state *state,
+                                   ashlar_stream_state *to) {
+    ASHLAR_OWNS(&a->lock);
+    bool is_covered = false;
+    if (to->pool != NULL) {
+        return false;
+    }
+    state->is_pool = false;
+    ashlar__stream_state_rename_locked(a, state, to->stream);
+    state->caller_count++; /* the call names the stream, so it is alive */
+    if (ashlar__stream_state_try_cover(state, &a->client, state->recorded,
+                                       &a->stats.events_recorded, &is_covered) != ASHLAR_OK) {
+        is_covered = false;
+    }
+    state->caller_count--;
+    state->is_pool = !is_covered;
+    state->is_gone = is_covered;
+    state->released_on = is_covered ? to : NULL;
+    return is_covered;
+}
+
 /*
- * Give the pool's blocks to the stream of `to`. Meanwhile other threads are shut out, since their
- * hits read the fields that this function writes.
+ * Let the pool's live blocks count as taken for the stream of `to`. The pool's free memory waits
+ * for that stream's work, and then serves whoever adopts it first, like that of a stream that has
+ * ended; or, if no event can be recorded now, it becomes that stream's. Meanwhile other threads are
+ * shut out, since their hits read the fields that this function writes.
  */
 static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
                              ashlar_stream_state *to) {
@@ -127,14 +169,20 @@ static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
     ASHLAR_CHECK2(from->is_pool && from->is_ended && from->event_count == 0 && !to->is_pool);
     ashlar__caches_claim_locked(a, ashlar__cache_recent);
     ashlar__shared_rehome_locked(a, from, to);
+    const bool is_apart = end_like_stream_locked(a, from, to);
     for (ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
          block = ashlar__heap_next(block)) {
         if (block->stream_state == from && block->state == ASHLAR_BLOCK_USED) {
             block->stream_state = to;
+            block->marks |= is_apart && ashlar__block_home(block) == from
+                                ? (unsigned char)ASHLAR_BLOCK_BORROWED
+                                : 0;
         }
     }
-    (void)ashlar__stream_state_next(to);
-    for (size_t kind = 0; kind < ASHLAR_ZONE_COUNT; kind++) {
+    if (!is_apart) {
+        (void)ashlar__stream_state_next(to);
+    }
+    for (size_t kind = 0; kind < ASHLAR_ZONE_COUNT && !is_apart; kind++) {
         if (from->zones[kind].windows != NULL) {
             ashlar__zone_move(&a->heap, &from->zones[kind], &to->zones[kind], false);
         }
@@ -169,7 +217,10 @@ static ashlar_status release_locked(ashlar_graph_pool *pool, ashlar_stream strea
     }
     if (status == ASHLAR_OK) {
         hand_over_locked(a, pool->stream_state, to);
-        ashlar__stream_state_delete_locked(a, pool->stream_state);
+        if (pool->stream_state->released_on == NULL ||
+            ashlar__stream_state_is_over(pool->stream_state)) {
+            ashlar__stream_state_delete_locked(a, pool->stream_state);
+        }
     }
     return status;
 }

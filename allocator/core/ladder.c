@@ -3,19 +3,22 @@
  *
  *    1  a gap of the stream's own zone                  6  free memory of any zone, mapped here
  *    2  the same, after blocks came home, or with       7  what all caches hold, given up
- *       the zone of a stream that has ended             8  memory of plans that no step is in
- *    3  memory newly mapped                             9  what the program's callback gives back
- *    4  another stream's gap, its last use over        10  a wait on the host, oldest event first
- *    5  such a gap, after an in-stream wait
+ *       the zone of a stream that has ended             8  what the device's other allocators leave
+ *    3  memory newly mapped                                idle; plans that no step is in
+ *    4  another stream's gap, its last use over         9  what the program's callback gives back
+ *    5  such a gap, after an in-stream wait            10  a wait on the host, for whichever stream
+ *                                                          is done first
  *
  * No stream is made to wait for another one while memory can still be mapped: rung 5 comes after
- * rung 3. A rung that finds nothing leaves *out NULL. After a rung that frees memory the search
- * begins anew with rung 1. Every function here is called with the allocator's lock held.
+ * rung 3. It waits for no work that was queued after the memory was freed; before rung 10 it may. A
+ * rung that finds nothing leaves *out NULL. After a rung that frees memory the search begins anew
+ * with rung 1. Every function here is called with the allocator's lock held.
  */
 #include "allocator/core/rungs.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/core/allocators.h"
 #include "allocator/core/cycle.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/miss.h"
@@ -43,13 +46,20 @@ static bool may_move(const ashlar_allocator *a, const ashlar_request *r) {
     return !r->is_at_hand || (r->percent > 0 && a->heap.range.segments == NULL);
 }
 
+/* Rung 5, if the request's stream can wait. */
+static ashlar_status wait_in_stream(ashlar_allocator *a, const ashlar_request *r, bool prompt,
+                                    ashlar_block **out) {
+    return ashlar__stream_state_can_wait(r->stream_state, &a->client)
+               ? ashlar__rung_borrow_waited(a, r, prompt, out)
+               : ASHLAR_OK;
+}
+
 /*
  * Rungs 4 to 6. Rung 5 serves neither captured work, which may not wait for other work, nor
  * requests for all streams.
  */
 static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r,
                                     ashlar_block **out, ashlar_rung *rung) {
-    const bool is_closed = ashlar__stream_state_is_closed(r->stream_state, &a->client);
     a->heap.short_at = ashlar__heap_count_use(&a->heap);
     a->heap.short_count++;
     a->heap.was_short = true;
@@ -67,10 +77,9 @@ static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r
     if (status == ASHLAR_OK && *out == NULL) {
         status = ashlar__rung_borrow_past(a, r, out);
     }
-    if (status == ASHLAR_OK && *out == NULL && !is_closed && !r->is_idle && !r->is_at_hand &&
-        !ashlar__stream_state_is_others(r->stream_state)) {
+    if (status == ASHLAR_OK && *out == NULL && !r->is_at_hand) {
         *rung = ASHLAR_RUNG_WAITED;
-        status = ashlar__rung_borrow_waited(a, r, out);
+        status = wait_in_stream(a, r, true, out);
     }
     if (status == ASHLAR_OK && *out == NULL && may_move(a, r)) {
         *rung = ASHLAR_RUNG_GATHERED;
@@ -79,19 +88,32 @@ static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r
     return status;
 }
 
+/* With less than 1/8 of the limit left, streams may soon want each other's memory. */
+enum { NEAR_DIVISOR = 8 };
+
+static void note_limit(ashlar_allocator *a) {
+    const size_t limit = a->heap.range.limit_bytes;
+    const bool has_several = a->stream_states != NULL && a->stream_states->next != NULL;
+    a->heap.is_near_limit =
+        has_several && a->heap.range.mapped_bytes > limit - limit / NEAR_DIVISOR;
+}
+
 /* Rungs 2 to 6. *out is NULL if nothing was found; then the error detail says why. */
 static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                ashlar_rung *rung) {
     ashlar__shut_out_locked(a); /* all later rungs may touch other streams' zones */
+    a->client.is_wanting = true;
     *rung = ASHLAR_RUNG_IDLE;
     ashlar_status status = ashlar__rung_take_home(a, r, out);
     if (status == ASHLAR_OK && *out == NULL && (!r->is_at_hand || r->percent > 0)) {
         *rung = ASHLAR_RUNG_MAPPED;
         status = ashlar__rung_map_new(a, r, out);
+        note_limit(a);
     }
     if (status == ASHLAR_OK && *out == NULL) {
         status = take_of_others(a, r, out, rung);
     }
+    a->client.is_wanting = false;
     return status;
 }
 
@@ -112,12 +134,24 @@ static bool drain_caches(ashlar_allocator *a, const ashlar_request *r) {
     return ashlar__heap_used_bytes(&a->heap) != used_bytes;
 }
 
+/* Rung 5 once more, also behind work that was queued after the memory was freed. */
+static ashlar_status wait_behind_all(ashlar_allocator *a, const ashlar_request *r,
+                                     ashlar_block **out) {
+    a->client.is_wanting = true;
+    const ashlar_status status = wait_in_stream(a, r, false, out);
+    a->client.is_wanting = false;
+    return status;
+}
+
 /* Rung 8, one plan memory at a time. */
 static ashlar_status take_of_plans(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
     ashlar_rung unused;
     while (*out == NULL && ashlar__planner_give_up_locked(&a->planner, &a->heap)) {
         ASHLAR_TRY(search(a, r, out, &unused));
+        if (*out == NULL) { /* the steps' work was queued before, so one plan may be enough */
+            ASHLAR_TRY(wait_behind_all(a, r, out));
+        }
     }
     return ASHLAR_OK;
 }
@@ -132,50 +166,48 @@ static ashlar_status search_again(ashlar_allocator *a, const ashlar_request *r,
     return *out == NULL ? take_of_plans(a, r, out) : ASHLAR_OK;
 }
 
-/* Whether waiting for this stream on the host would make memory usable by other streams. */
-static bool is_worth_waiting_for(const ashlar_allocator *a, const ashlar_stream_state *state) {
-    if (ashlar__stream_state_is_closed(state, &a->client)) {
-        return false;
-    }
-    return !ashlar__stream_state_is_quiet(state) || state->oldest_away != NULL;
-}
+/* Streams whose work keeps memory from being used. */
+typedef struct awaited {
+    ashlar_stream_state *states[ASHLAR_AWAITED_MAX];
+    size_t count;
+} awaited;
 
-/*
- * Record the events that are missing. Then find, among the streams worth waiting for, the one with
- * the oldest event; *out is NULL if there is none.
- */
-static ashlar_status find_oldest(ashlar_allocator *a, ashlar_stream_state **out) {
+/* Record the events that are missing, and collect the streams that have pending ones. */
+static ashlar_status collect_awaited(ashlar_allocator *a, awaited *out) {
+    a->client.is_wanting = true;
     ashlar_status status = ashlar__away_cover(&a->heap);
-    *out = NULL;
+    out->count = 0;
     for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
          state = state->next) {
-        if (!is_worth_waiting_for(a, state)) {
+        if (ashlar__stream_state_is_quiet(state) && state->oldest_away == NULL) {
             continue;
         }
-        status = ashlar__stream_state_cover(state, &a->client, state->last_tick,
-                                            &a->stats.events_recorded);
+        bool is_covered;
+        status = ashlar__stream_state_try_cover(state, &a->client, state->last_tick,
+                                                &a->stats.events_recorded, &is_covered);
         ASHLAR_CHECK2(state->completed <= state->recorded);
-        const bool is_done = state->completed == state->recorded; /* the stream is gone */
-        if (!is_done && (*out == NULL || state->recorded_at < (*out)->recorded_at)) {
-            *out = state;
+        if (state->pending_count > 0 && out->count < ASHLAR_AWAITED_MAX) {
+            out->states[out->count++] = state;
         }
     }
+    a->client.is_wanting = false;
     return status;
 }
 
 /*
- * One wait of rung 10, which drops the lock: for the stream with the oldest event or, if there is
- * none, for the whole device on behalf of streams that may not be named. *waited: whether there was
+ * One wait of rung 10, which drops the lock: until one of the streams has got further, whichever it
+ * is, since another may be waiting for what the program does next; or, if none has a pending event,
+ * for the whole device on behalf of streams that may not be named. *waited: whether there was
  * anything to wait for.
  */
-static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
-    ashlar_stream_state *oldest = NULL;
-    ashlar_status status = find_oldest(a, &oldest);
-    *waited = status == ASHLAR_OK && oldest != NULL;
+ashlar_status ashlar__wait_for_any_locked(ashlar_allocator *a, bool *waited) {
+    awaited on;
+    ashlar_status status = collect_awaited(a, &on);
+    *waited = status == ASHLAR_OK && on.count > 0;
     if (*waited) {
         a->heap.waited_at = ashlar__heap_count_use(&a->heap);
         ashlar__let_in_locked(a); /* the wait drops the lock */
-        status = ashlar__stream_state_synchronize(oldest, &a->client, oldest->completed, &a->lock);
+        status = ashlar__stream_states_wait(on.states, on.count, &a->client, &a->lock);
         ashlar__shut_out_locked(a);
     } else if (status == ASHLAR_OK) {
         *waited = ashlar__watch_wait_locked(a);
@@ -195,12 +227,32 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
                                     a->deferred_bytes + ashlar__range_left(&a->heap.range) +
                                     ashlar__planner_quiet_bytes(&a->planner);
     while (status == ASHLAR_OK && *out == NULL && may_help) {
-        status = wait_for_oldest(a, &may_help);
+        status = ashlar__wait_for_any_locked(a, &may_help);
         if (status == ASHLAR_OK && may_help) {
             status = search_again(a, r, out);
         }
     }
     return status;
+}
+
+/* What other allocators of the device leave idle, if the device, and not the limit, is what lacks
+ * memory: after that, mapping may succeed. */
+static ashlar_status take_of_allocators(ashlar_allocator *a, const ashlar_request *r, bool may_wait,
+                                        ashlar_block **out) {
+    const size_t handle_bytes = a->heap.range.handle_bytes;
+    const size_t wanted = r->bytes / handle_bytes * handle_bytes + 2 * handle_bytes;
+    a->others = (ashlar_others){0};
+    if (ashlar__rung_may_create(a) == 0 || ashlar__range_left(&a->heap.range) == 0 ||
+        a->heap.range.kind == ASHLAR_RANGE_HOST) {
+        return ASHLAR_OK;
+    }
+    ashlar_others others;
+    ashlar__allocator_leave(a);
+    const bool has_any = ashlar__allocators_give_back(a->device->driver, a->device->info.ordinal, a,
+                                                      wanted, may_wait, &others);
+    ashlar__allocator_enter(a);
+    a->others = others;
+    return has_any ? search_again(a, r, out) : ASHLAR_OK;
 }
 
 /* Rungs 7 to 10, for a request that rungs 1 to 6 could not serve. */
@@ -210,6 +262,9 @@ static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ash
     *rung = ASHLAR_RUNG_DRAINED;
     ashlar_status status = drain_caches(a, r) ? search(a, r, out, &unused) : ASHLAR_OK;
     if (status == ASHLAR_OK && *out == NULL) {
+        status = take_of_allocators(a, r, false, out);
+    }
+    if (status == ASHLAR_OK && *out == NULL) {
         status = take_of_plans(a, r, out);
     }
     if (status == ASHLAR_OK && *out == NULL && ashlar__reclaim_locked(a, r->bytes)) {
@@ -217,10 +272,34 @@ static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ash
         status = search_again(a, r, out);
     }
     if (status == ASHLAR_OK && *out == NULL) {
+        *rung = ASHLAR_RUNG_WAITED;
+        status = wait_behind_all(a, r, out);
+    }
+    if (status == ASHLAR_OK && *out == NULL) {
         *rung = ASHLAR_RUNG_AFTER_SYNC;
         status = wait_for_room(a, r, out);
     }
+    if (status == ASHLAR_OK && *out == NULL) {
+        status = take_of_allocators(a, r, true, out);
+    }
     return status == ASHLAR_OK && *out == NULL ? ashlar__rung_take_anywhere(a, r, out) : status;
+}
+
+/* If memory waits for a stream that is captured without a pool, say so in the error detail. */
+static void name_captured(ashlar_allocator *a) {
+    for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        bool is_covered = true;
+        if (!ashlar__stream_state_is_quiet(state) &&
+            !ashlar__stream_state_is_closed(state, &a->client) &&
+            ashlar__stream_state_try_cover(state, &a->client, state->last_tick,
+                                           &a->stats.events_recorded, &is_covered) == ASHLAR_OK &&
+            !is_covered) {
+            const ashlar_status unused = ashlar__stream_state_cover(
+                state, &a->client, state->last_tick, &a->stats.events_recorded);
+            (void)unused;
+            return;
+        }
+    }
 }
 
 /* Rungs 2 to 10, for a request that rung 1 does not serve. */
@@ -238,6 +317,7 @@ static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_req
     }
     ASHLAR_CHECK2(found == NULL || (found->state == ASHLAR_BLOCK_USED && found->bytes >= r->bytes));
     if (found == NULL) {
+        name_captured(a);
         status = ashlar__may_map_locked(a); /* if the seal was the reason, this sets a detail
                                                that says so */
         return status == ASHLAR_OK ? ASHLAR_ENOMEM : status;

@@ -21,8 +21,7 @@ static ashlar_status ask_streams_locked(ashlar_allocator *a) {
     ashlar_status status = ASHLAR_OK;
     for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
          state = state->next) {
-        if (!ashlar__stream_state_is_quiet(state) &&
-            !ashlar__stream_state_is_closed(state, &a->client)) {
+        if (!ashlar__stream_state_is_quiet(state)) {
             status = ashlar__stream_state_ask_idle(state, &a->client, &a->stats.events_recorded);
         }
     }
@@ -46,7 +45,7 @@ static ashlar_status settle_locked(ashlar_allocator *a) {
     return status == ASHLAR_OK && has_freed ? ask_streams_locked(a) : status;
 }
 
-static ashlar_status trim_locked(ashlar_allocator *a, size_t target_bytes) {
+ashlar_status ashlar__trim_locked(ashlar_allocator *a, size_t target_bytes) {
     ASHLAR_OWNS(&a->lock);
     if (a->heap.range.mapped_bytes <= target_bytes) {
         return ASHLAR_OK;
@@ -58,7 +57,7 @@ static ashlar_status trim_locked(ashlar_allocator *a, size_t target_bytes) {
 ashlar_status ashlar_allocator_trim(ashlar_allocator *a, size_t target_bytes) {
     ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__allocator_enter(a);
-    const ashlar_status status = trim_locked(a, target_bytes);
+    const ashlar_status status = ashlar__trim_locked(a, target_bytes);
     ashlar__allocator_leave(a);
     return status;
 }
@@ -71,7 +70,7 @@ ashlar_status ashlar_allocator_set_limit(ashlar_allocator *a, size_t bytes) {
     ashlar_range *range = &a->heap.range;
     ASHLAR_CHECK2(range->mapped_bytes <= range->memory_bytes);
     range->limit_bytes = bytes != 0 && bytes < range->memory_bytes ? bytes : range->memory_bytes;
-    ashlar_status status = trim_locked(a, range->limit_bytes);
+    ashlar_status status = ashlar__trim_locked(a, range->limit_bytes);
     if (status == ASHLAR_OK && range->mapped_bytes > range->limit_bytes) {
         status = ashlar__fail(ASHLAR_ENOMEM,
                               "limit: %zu bytes are reserved, and what is above %zu is in use; it "

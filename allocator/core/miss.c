@@ -26,13 +26,18 @@ static inline ashlar_status free_to_zone(ashlar_allocator *a, ashlar_cache *own,
     return ASHLAR_OK;
 }
 
+/* Whether an event should follow the free of a block. */
+static inline bool wants_event(const ashlar_allocator *a, const ashlar_block *block) {
+    return a->heap.is_near_limit && block->bytes > ASHLAR_SC_MAX_BYTES;
+}
+
 /* Free a block that cannot go to its zone now, or whose free is the first one after a peak. */
 static ASHLAR_NOINLINE ashlar_status free_pending(ashlar_allocator *a, ashlar_cache *own, void *ptr,
                                                   ashlar_block *block) {
-    if (ashlar__miss_may_put(a, own, block->stream_state)) {
+    if (ashlar__miss_may_put(a, own, block->stream_state) && !wants_event(a, block)) {
         return free_to_zone(a, own, block);
     }
-    if (ashlar__cache_add_pending(own, block)) {
+    if (!wants_event(a, block) && ashlar__cache_add_pending(own, block)) {
         ashlar__take_back(own, block);
         return ASHLAR_OK;
     }
@@ -44,7 +49,7 @@ ASHLAR_NOINLINE ashlar_status ashlar__free_miss(ashlar_allocator *a, void *ptr,
                                                 ashlar_block *block) {
     ashlar_cache *own = ashlar__cache_recent;
     return ASHLAR_LIKELY(ashlar__miss_may_put(a, own, block->stream_state) &&
-                         !own->counters.is_at_peak)
+                         !own->counters.is_at_peak && !wants_event(a, block))
                ? free_to_zone(a, own, block)
                : free_pending(a, own, ptr, block);
 }
@@ -144,7 +149,7 @@ static inline ashlar_block *take_held(ashlar_allocator *a, ashlar_cache *own, si
     block->stream_state = state;
     if (is_large) {
         block->list = ASHLAR_CACHE_LARGE_LIST;
-        own->last_large = block;
+        own->last_large = wants_event(a, block) ? NULL : block;
     } else {
         block->list = ashlar__sc_of_bytes(bytes).idx;
     }

@@ -13,7 +13,7 @@
 #include "allocator/core/hold.h"
 #include "allocator/core/note.h"
 
-enum { TOP_TAGS = 3, TEXT_BYTES = 160, ACCOUNT_BYTES = 480 };
+enum { TOP_TAGS = 3, TEXT_BYTES = 160, ACCOUNT_BYTES = 480, OTHERS_BYTES = 120 };
 
 /* ---- out of memory ---- */
 
@@ -92,20 +92,27 @@ ashlar_status ashlar__no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar
         tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS || tag == ASHLAR_TAG_MOMENTS;
     const ashlar_range *range = &a->heap.range;
     const holes found = find_holes_locked(a);
-    char account[ACCOUNT_BYTES], limit[40] = "";
+    char account[ACCOUNT_BYTES], limit[40] = "", others[OTHERS_BYTES] = "";
     ashlar_stats stats;
     ashlar__stats_sum_locked(a, &stats);
     write_account(&stats, found.gap_bytes, account);
     if (range->limit_bytes < range->memory_bytes) {
         (void)snprintf(limit, sizeof limit, " (limit %zu)", range->limit_bytes);
     }
+    if (a->others.count > 0) {
+        (void)snprintf(others, sizeof others,
+                       "; %zu other allocator%s of the device hold%s %zu bytes, %zu of them idle",
+                       a->others.count, a->others.count == 1 ? "" : "s",
+                       a->others.count == 1 ? "s" : "", a->others.reserved_bytes,
+                       a->others.idle_bytes);
+    }
     return ashlar__fail_driver(
         ASHLAR_ENOMEM, ashlar_error_driver_code(),
         "out of memory on %s:%d: %zu bytes asked for (%s), %s of the %s's %zu%s, largest hole "
-        "%zu; make the %s smaller%s, or free blocks (%s)",
+        "%zu%s; make the %s smaller%s, or free blocks (%s)",
         a->device->driver->name, info->ordinal, bytes, ashlar_tag_name(tag), account,
         range->kind == ASHLAR_RANGE_HOST ? "host" : "device", range->memory_bytes, limit,
-        found.largest, is_model ? "model" : "batch or the sequences",
+        found.largest, others, is_model ? "model" : "batch or the sequences",
         limit[0] != '\0' ? ", raise the limit" : "", cause);
 }
 

@@ -46,9 +46,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rung_borrow_past(ashlar_allocator *a,
                                                          const ashlar_request *r,
                                                          ashlar_block **out);
 
-/* Rung 5: take a gap of another stream, and have the request's stream wait for its last use. */
+/*
+ * Rung 5: take a gap of another stream, and have the request's stream wait for its last use.
+ *
+ * prompt   only if that wait is for no work that was queued after the gap was freed
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_borrow_waited(ashlar_allocator *a,
-                                                           const ashlar_request *r,
+                                                           const ashlar_request *r, bool prompt,
                                                            ashlar_block **out);
 
 /* After rung 10: take the place, in any zone, where the request needs the fewest handles. */

@@ -87,13 +87,19 @@ enum { ASKED_MAX = 16 };
 
 /* Ask the driver whether all of an ended stream's work is over. */
 static ashlar_status is_over(ashlar_allocator *a, ashlar_stream_state *state, bool *out) {
-    if (!ashlar__stream_state_is_quiet(state) &&
-        !ashlar__stream_state_is_closed(state, &a->client)) {
+    if (!ashlar__stream_state_is_quiet(state)) {
         ASHLAR_TRY(ashlar__stream_state_ask(state, &a->client, state->last_tick,
                                             &a->stats.events_recorded));
     }
     *out = ashlar__stream_state_is_quiet(state);
     return ASHLAR_OK;
+}
+
+/* Whether the request's stream may take over the zones of `owner`. A graph's pool, which keeps them
+ * as long as the graph lives, takes only those of a pool that was released. */
+static bool may_adopt(const ashlar_request *r, const ashlar_stream_state *owner) {
+    return !owner->is_idle && !owner->is_pool && ashlar__stream_state_has_ended(owner) &&
+           (!r->stream_state->is_pool || owner->released_on != NULL);
 }
 
 /* Merge the zone of an ended stream into the request's zone, if the stream's work is over. */
@@ -104,14 +110,15 @@ static ashlar_status adopt(ashlar_allocator *a, const ashlar_request *r, bool *a
     *adopted = false;
     for (ashlar_zone *zone = a->heap.zones; zone != NULL && asked < ASKED_MAX; zone = zone->next) {
         ashlar_stream_state *owner = zone->owner;
-        if (owner->is_idle || !(owner->is_gone || owner->is_ended) || owner->is_pool ||
-            zone != &owner->zones[kind]) {
+        if (zone != &owner->zones[kind] || !may_adopt(r, owner)) {
             continue;
         }
+        const bool is_behind = owner->released_on == r->stream_state; /* in the stream's order */
         asked++;
         ASHLAR_TRY(is_over(a, owner, adopted));
-        if (*adopted) {
-            ashlar__zone_move(&a->heap, zone, to, true);
+        if (*adopted || is_behind) {
+            ashlar__zone_move(&a->heap, zone, to, *adopted);
+            *adopted = true;
             return ASHLAR_OK;
         }
     }
@@ -121,6 +128,15 @@ static ashlar_status adopt(ashlar_allocator *a, const ashlar_request *r, bool *a
 /* Whether the request belongs to a step during which no block may come home. */
 static bool is_held(const ashlar_request *r) {
     return r->own != NULL && r->own->own_replay != NULL && r->own->own_replay->is_held;
+}
+
+/* Ask whether blocks that are away may come home, and search once more. */
+static ashlar_status bring_home(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+    if (r->stream_state->away_count == 0 || is_held(r)) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = ashlar__away_ask(&a->heap, ASKED_MAX);
+    return status == ASHLAR_OK ? ashlar__rung_take_own(a, r, ashlar__rung_own_gap(r), out) : status;
 }
 
 /* Rung 2: bring blocks home, or adopt an ended stream's zone. */
@@ -137,16 +153,16 @@ ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *
             return ASHLAR_OK;
         }
     }
-    if (state->away_count > 0 && !is_held(r)) {
-        status = ashlar__away_ask(&a->heap, ASKED_MAX);
-        if (status == ASHLAR_OK) {
-            status = ashlar__rung_take_own(a, r, ashlar__rung_own_gap(r), out);
-        }
-    }
-    while (status == ASHLAR_OK && *out == NULL && adopted && !state->is_pool) {
+    status = bring_home(a, r, out);
+    while (status == ASHLAR_OK && *out == NULL && adopted) {
+        const size_t away_count = state->away_count;
         ASHLAR_TRY(adopt(a, r, &adopted));
         if (adopted) {
             status = ashlar__rung_take_mapped(a, r, out);
+        }
+        /* The zone came with blocks that are away from it, and nobody else will ask for them. */
+        if (status == ASHLAR_OK && *out == NULL && state->away_count > away_count) {
+            status = bring_home(a, r, out);
         }
     }
     return status;

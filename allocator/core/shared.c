@@ -17,12 +17,8 @@ ashlar_status ashlar__shared_wait_locked(ashlar_allocator *a, ashlar_stream_stat
                                          uint64_t tick, ashlar_stream waiter) {
     ASHLAR_OWNS(&a->lock);
     of->caller_count++; /* keeps the state alive across the calls below */
-    const bool is_closed = of->recorded <= tick && ashlar__stream_state_is_closed(of, &a->client);
     const ashlar_status status =
-        is_closed
-            ? ashlar__fail(ASHLAR_EINVAL, "a stream is being captured, so no event can be recorded "
-                                          "behind its use of the block, or the default stream's")
-            : ashlar__stream_state_cover(of, &a->client, tick, &a->stats.events_recorded);
+        ashlar__stream_state_cover(of, &a->client, tick, &a->stats.events_recorded);
     of->caller_count--;
     return status == ASHLAR_OK ? ashlar__stream_state_wait_on(of, &a->client, waiter, tick)
                                : status;

@@ -74,8 +74,19 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__may_map_locked(ashlar_allocator *allocat
  */
 size_t ashlar__room_locked(ashlar_allocator *allocator);
 
+/* As ashlar_allocator_trim(). Lock: held. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__trim_locked(ashlar_allocator *allocator,
+                                                    size_t target_bytes);
+
 /* Raise the peak of reserved bytes. Call it after mapping memory, also if that failed. */
 void ashlar__update_reserved_peak_locked(ashlar_allocator *allocator);
+
+/*
+ * Wait on the host, without the lock, until some stream has got further whose work keeps memory
+ * from being used. *waited false: there is none.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__wait_for_any_locked(ashlar_allocator *allocator,
+                                                            bool *waited);
 
 /*
  * Call the program's reclaim callback, which frees blocks. False: it freed nothing, or was not

@@ -1,6 +1,5 @@
 /* streams.c - a stream's state: making it at the stream's first use, finding it by the stream's
- * handle, and deleting it after the stream's end; and the list of all allocators, which learn of
- * that end. */
+ * handle, and deleting it after the stream's end. */
 #include "allocator/core/streams.h"
 
 #include "allocator/base/check_level.h"
@@ -10,13 +9,6 @@
 #include "allocator/core/hold.h"
 #include "allocator/core/shared.h"
 #include "allocator/core/watch.h"
-
-/*
- * Guards the list of all allocators of the process. ashlar_stream_destroy() tells those on the
- * stream's device that the stream ends.
- */
-static ashlar_lock list_lock = ASHLAR_LOCK(ASHLAR_RANK_ALLOCATOR_LIST);
-static ashlar_allocator *allocators;
 
 /* When this many streams have ended, the states that nothing refers to are deleted. */
 enum { GONE_MAX = 16 };
@@ -46,6 +38,11 @@ static ashlar_stream_state *find_state(const ashlar_allocator *a, ashlar_stream 
 static void mark_referenced(const ashlar_allocator *a) {
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         state->is_referenced = false;
+    }
+    for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        if (state->released_on != NULL) {
+            state->released_on->is_referenced = true;
+        }
     }
     ashlar__planner_mark_referenced(&a->planner);
     for (const ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
@@ -123,12 +120,7 @@ void ashlar__stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state
     ashlar__host_free(state);
 }
 
-/*
- * Whether the state can be deleted: its stream has ended, so that no request can name it, and no
- * pool, waiting thread, deferred free or block that is away needs it. A state with windows is not
- * over: another stream has yet to take them over.
- */
-static bool is_over(const ashlar_stream_state *state) {
+bool ashlar__stream_state_is_over(const ashlar_stream_state *state) {
     return (state->is_gone || state->is_ended) && !state->is_pool && !state->is_idle &&
            (!state->orders_frees || ashlar__stream_state_free_past(state) == UINT64_MAX) &&
            state->pool == NULL && state->waiter_count == 0 && !state->is_awaited &&
@@ -144,7 +136,7 @@ static void drop_gone_locked(ashlar_allocator *a) {
             const ashlar_status unused = ashlar__stream_state_query(state, &a->client);
             (void)unused; /* asked again when the next stream is made */
         }
-        gone += is_over(state);
+        gone += ashlar__stream_state_is_over(state);
     }
     if (gone < GONE_MAX) {
         return;
@@ -153,7 +145,7 @@ static void drop_gone_locked(ashlar_allocator *a) {
     mark_referenced(a);
     for (ashlar_stream_state *next, *state = a->stream_states; state != NULL; state = next) {
         next = state->next;
-        if (is_over(state) && !state->is_referenced) {
+        if (ashlar__stream_state_is_over(state) && !state->is_referenced) {
             ashlar__stream_state_delete_locked(a, state);
         }
     }
@@ -182,7 +174,7 @@ ashlar_status ashlar__stream_state_new_locked(ashlar_allocator *a, ashlar_stream
 
 void ashlar__stream_state_rename_locked(ashlar_allocator *a, ashlar_stream_state *state,
                                         ashlar_stream stream) {
-    ASHLAR_CHECK2(state->is_pool && state->is_ended);
+    ASHLAR_CHECK2(state->is_ended);
     if (state->stream != stream || is_per_thread(stream)) {
         leave_bucket_locked(a, state);
         enter_bucket_locked(a, state, stream);
@@ -279,6 +271,61 @@ ashlar_status ashlar_allocator_forget_stream(ashlar_allocator *a, ashlar_stream 
     return status;
 }
 
+/* ---- waits on the host ---- */
+
+/* The state of a stream that somebody waits for; NULL: the wait would prove nothing. */
+static ashlar_stream_state *awaited_state_locked(ashlar_allocator *a, ashlar_stream stream) {
+    ASHLAR_OWNS(&a->lock);
+    const bool may_be_another = a->client.watches_streams && ashlar__stream_can_end(stream);
+    return may_be_another ? NULL : find_state(a, ashlar__stream_named(stream));
+}
+
+static ashlar_cache *own_cache(const ashlar_allocator *a) {
+    return ashlar__cache_switch(a->constants.id) ? ashlar__cache_recent : NULL;
+}
+
+/* Blocks in caches have no stamps. So those that another stream may want go to their zone: large
+ * ones, and all while memory is short. Whoever else holds the stream keeps it meanwhile. */
+static bool stamp_all_locked(ashlar_allocator *a, ashlar_stream_state *state) {
+    ASHLAR_OWNS(&a->lock);
+    if (ashlar__heap_is_short(&a->heap)) {
+        ashlar__shut_out_locked(a);
+        ashlar__caches_forget_stream_locked(a, state);
+        return true;
+    }
+    ashlar_cache *own = own_cache(a);
+    const ashlar_cache *holder = ashlar__holder_of(state);
+    if (holder != NULL && holder != own) {
+        return false;
+    }
+    if (own != NULL) {
+        ashlar__cache_flush_pending(own);
+        ashlar__cache_flush_large(own);
+    }
+    return true;
+}
+
+void ashlar__allocator_begin_wait(ashlar_allocator *a, ashlar_stream stream, uint64_t wait) {
+    ashlar__lock_acquire(&a->lock);
+    ashlar_stream_state *state = awaited_state_locked(a, stream);
+    if (state != NULL && stamp_all_locked(a, state)) {
+        /* The legacy stream stands for others, too, which may still be busy. */
+        ashlar__stream_state_begin_settling(
+            state, wait, state->stream == NULL ? state->free_past : a->client.free_count);
+    }
+    ashlar__allocator_leave(a);
+}
+
+void ashlar__allocator_end_wait(ashlar_allocator *a, ashlar_stream stream, uint64_t wait) {
+    ashlar__lock_acquire(&a->lock);
+    ashlar_stream_state *state = awaited_state_locked(a, stream);
+    const ashlar_cache *holder = state != NULL ? ashlar__holder_of(state) : NULL;
+    if (state != NULL && (holder == NULL || holder == own_cache(a))) {
+        ashlar__stream_state_settle(state, wait);
+    }
+    ashlar__lock_release(&a->lock);
+}
+
 static void lose_locked(ashlar_allocator *a, ashlar_stream stream) {
     ASHLAR_OWNS(&a->lock);
     ashlar_stream_state *state = find_state(a, ashlar__stream_named(stream));
@@ -295,43 +342,4 @@ void ashlar__allocator_end_stream(ashlar_allocator *a, ashlar_stream stream) {
         lose_locked(a, stream);
     }
     ashlar__allocator_leave(a);
-}
-
-/* ---- every allocator ---- */
-
-/* Tell every allocator of the device that a stream is about to be destroyed. */
-static void forget_everywhere(const ashlar_device *device, ashlar_stream stream) {
-    ashlar__lock_acquire(&list_lock);
-    for (ashlar_allocator *a = allocators; a != NULL; a = a->next) {
-        if (a->device->context == device->context) {
-            ashlar__allocator_end_stream(a, stream);
-        }
-    }
-    ashlar__lock_release(&list_lock);
-}
-
-void ashlar__allocators_begin_child(void) {
-    ashlar__lock_init(&list_lock, ASHLAR_RANK_ALLOCATOR_LIST);
-    allocators = NULL;
-}
-
-void ashlar__allocator_enlist(ashlar_allocator *a) {
-    ashlar__device_on_stream_end(forget_everywhere);
-    ashlar__lock_acquire(&list_lock);
-    a->next = allocators;
-    allocators = a;
-    ashlar__lock_release(&list_lock);
-}
-
-void ashlar__allocator_delist(ashlar_allocator *a) {
-    ashlar__lock_acquire(&list_lock);
-    ASHLAR_OWNS(&list_lock);
-    ashlar_allocator **link = &allocators;
-    while (*link != NULL && *link != a) {
-        link = &(*link)->next;
-    }
-    if (*link != NULL) {
-        *link = a->next;
-    }
-    ashlar__lock_release(&list_lock);
 }

@@ -13,6 +13,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_of_locked(ashlar_allocator 
                                                                ashlar_stream stream,
                                                                ashlar_stream_state **out);
 
+/*
+ * Whether the state can be deleted, as far as it tells by itself: its stream has ended, so that no
+ * request can name it, and no pool, waiting thread, deferred free or block that is away needs it. A
+ * state with windows is not over: another stream has yet to take them over. Lock: held.
+ */
+bool ashlar__stream_state_is_over(const ashlar_stream_state *state);
+
 /* Delete a state that nothing refers to. Lock: held. */
 void ashlar__stream_state_delete_locked(ashlar_allocator *allocator, ashlar_stream_state *state);
 
@@ -23,11 +30,12 @@ void ashlar__stream_state_delete_locked(ashlar_allocator *allocator, ashlar_stre
 void ashlar__allocator_end_stream(ashlar_allocator *allocator, ashlar_stream stream);
 
 /*
- * _enlist: add the allocator to the process's list, where ashlar_stream_destroy() finds it.
- * _delist: remove it.
+ * _begin_wait: call it before a wait on the host for a stream, with the number of the wait; all
+ * that was freed on the stream by then is past after _end_wait. Nothing happens for a stream that
+ * is watched: its handle may mean another one.
  */
-void ashlar__allocator_enlist(ashlar_allocator *allocator);
-void ashlar__allocator_delist(ashlar_allocator *allocator);
+void ashlar__allocator_begin_wait(ashlar_allocator *allocator, ashlar_stream stream, uint64_t wait);
+void ashlar__allocator_end_wait(ashlar_allocator *allocator, ashlar_stream stream, uint64_t wait);
 
 /*
  * Make a stream state, and insert it at the head of the list. Lock: held. Errors: ASHLAR_EHOSTMEM.
@@ -36,7 +44,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_new_locked(ashlar_allocator
                                                                 ashlar_stream stream,
                                                                 ashlar_stream_state **out);
 
-/* Let a graph pool's state stand for another stream from now on. Lock: held. */
+/* Let a graph pool's state, or that of a released one, stand for another stream from now on. Lock:
+ * held. */
 void ashlar__stream_state_rename_locked(ashlar_allocator *allocator, ashlar_stream_state *state,
                                         ashlar_stream stream);
 

@@ -109,12 +109,12 @@ ashlar_status ashlar__watch_begin_slow_locked(ashlar_allocator *a, ashlar_stream
     }
     state->caller_count++;
     *out = state;
-    if (a->client.records_at_calls && !ashlar__stream_state_is_covered(state) &&
-        !ashlar__stream_state_is_closed(state, &a->client)) {
+    if (a->client.records_at_calls && !ashlar__stream_state_is_covered(state)) {
         /* This event covers blocks freed in calls that did not name the stream. If it cannot be
          * recorded, a thread that wants the memory waits for the device instead. */
-        const ashlar_status unused = ashlar__stream_state_cover(state, &a->client, state->last_tick,
-                                                                &a->stats.events_recorded);
+        bool is_covered;
+        const ashlar_status unused = ashlar__stream_state_try_cover(
+            state, &a->client, state->last_tick, &a->stats.events_recorded, &is_covered);
         (void)unused;
     }
     return ASHLAR_OK;
@@ -174,7 +174,7 @@ static bool can_settle(const ashlar_stream_state *state) {
 
 uint64_t ashlar__watch_begin_wait_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
-    const uint64_t wait = ++a->settle_count;
+    const uint64_t wait = ashlar__next_wait();
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
         ashlar__stream_state_begin_settling(state, wait, a->client.free_count);
     }

@@ -195,12 +195,8 @@ void ashlar__device_leave(ashlar_device *device) {
 
 ashlar_status ashlar__device_enter_relaxed(ashlar_device *device) {
     ASHLAR_TRY(ashlar__device_enter(device));
-    const cu_result result = ashlar__driver_relax(device->driver);
-    if (result == CU_SUCCESS) {
-        return ASHLAR_OK;
-    }
-    ashlar__device_leave(device);
-    return ashlar__driver_error(device->driver, "cuThreadExchangeStreamCaptureMode", result);
+    ashlar__driver_relax(device->driver);
+    return ASHLAR_OK;
 }
 
 void ashlar__device_leave_relaxed(ashlar_device *device) {
@@ -212,10 +208,16 @@ ashlar_status ashlar_stream_create(ashlar_device *device, ashlar_stream *out) {
     ASHLAR_IN_CONTEXT(device, "cuStreamCreate", stream_create, (out, CU_STREAM_BLOCKING));
 }
 
-static _Atomic(ashlar_stream_end_fn) on_stream_end; /* NULL: none is set */
+static _Atomic(const ashlar_device_listener *) listener; /* NULL: none is set */
 
-void ashlar__device_on_stream_end(ashlar_stream_end_fn fn) {
-    atomic_store(&on_stream_end, fn);
+void ashlar__device_listen(const ashlar_device_listener *set) {
+    atomic_store(&listener, set);
+}
+
+/* Each attempt comes after memory was given back, and there is only so much: so attempts end. */
+bool ashlar__device_has_room(const ashlar_device *device, cu_result result) {
+    const ashlar_device_listener *told = result == CU_OUT_OF_MEMORY ? atomic_load(&listener) : NULL;
+    return told != NULL && (told->make_room(device, false) || told->make_room(device, true));
 }
 
 static ashlar_status stream_destroy(ashlar_device *device, ashlar_stream stream) {
@@ -224,16 +226,26 @@ static ashlar_status stream_destroy(ashlar_device *device, ashlar_stream stream)
 
 void ashlar_stream_destroy(ashlar_device *device, ashlar_stream stream) {
     if (stream != NULL) {
-        const ashlar_stream_end_fn tell = atomic_load(&on_stream_end);
-        if (tell != NULL) {
-            tell(device, stream);
+        const ashlar_device_listener *told = atomic_load(&listener);
+        if (told != NULL) {
+            told->end_stream(device, stream);
         }
         (void)stream_destroy(device, stream); /* a caller could do nothing about a failure */
     }
 }
 
-ashlar_status ashlar_stream_synchronize(ashlar_device *device, ashlar_stream stream) {
+static ashlar_status stream_synchronize(ashlar_device *device, ashlar_stream stream) {
     ASHLAR_IN_CONTEXT(device, "cuStreamSynchronize", stream_synchronize, (stream));
+}
+
+ashlar_status ashlar_stream_synchronize(ashlar_device *device, ashlar_stream stream) {
+    const ashlar_device_listener *told = atomic_load(&listener);
+    const uint64_t wait = told != NULL ? told->begin_wait(device, stream) : 0;
+    const ashlar_status status = stream_synchronize(device, stream);
+    if (told != NULL && status == ASHLAR_OK) {
+        told->end_wait(device, stream, wait);
+    }
+    return status;
 }
 
 ashlar_status ashlar__device_synchronize(ashlar_device *device) {

@@ -109,8 +109,13 @@ static ashlar_status end_capture(ashlar_graph *graph, cu_graph *captured) {
 }
 
 static ashlar_status instantiate(ashlar_graph *graph, cu_graph captured) {
-    ASHLAR_IN_CONTEXT(graph->device, "cuGraphInstantiateWithFlags", graph_instantiate,
-                      (&graph->exec, captured, 0));
+    cu_result result;
+    ASHLAR_TRY(ashlar__device_enter(graph->device));
+    ASHLAR_CALL_WITH_ROOM(graph->device, result, graph_instantiate, (&graph->exec, captured, 0));
+    ashlar__device_leave(graph->device);
+    return result == CU_SUCCESS
+               ? ASHLAR_OK
+               : ashlar__driver_error(graph->device->driver, "cuGraphInstantiateWithFlags", result);
 }
 
 static ashlar_status forget_captured(const ashlar_graph *graph, cu_graph captured) {

@@ -64,11 +64,34 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__device_try_synchronize(ashlar_device *de
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize_all(ashlar_device *device);
 
 /*
- * Have ashlar_stream_destroy() call `fn` before it destroys a stream. The process has one such
- * function, which the allocators set. (Code of this room may not call the allocators.) Threads:
- * any.
+ * What the allocators want to know of a device. (Code of this room may not call them.)
+ *
+ * end_stream     ashlar_stream_destroy() is about to destroy a stream
+ * begin_wait     ashlar_stream_synchronize() is about to wait for a stream; returns its number
+ * end_wait       that wait has succeeded
+ * make_room      the driver lacks memory: give idle memory back to it; may_wait: also after a wait
+ *                on the host for work. Returns whether there was any
  */
-typedef void (*ashlar_stream_end_fn)(const ashlar_device *device, ashlar_stream stream);
-void ashlar__device_on_stream_end(ashlar_stream_end_fn fn);
+typedef struct ashlar_device_listener {
+    void (*end_stream)(const ashlar_device *device, ashlar_stream stream);
+    uint64_t (*begin_wait)(const ashlar_device *device, ashlar_stream stream);
+    void (*end_wait)(const ashlar_device *device, ashlar_stream stream, uint64_t wait);
+    bool (*make_room)(const ashlar_device *device, bool may_wait);
+} ashlar_device_listener;
+
+/* Set the process's listener, which must live as long as the process. Threads: any. */
+void ashlar__device_listen(const ashlar_device_listener *listener);
+
+/*
+ * Whether a call that takes memory, and gave `result`, is worth another attempt, since allocators
+ * of ours have given idle memory back; if possible without a wait. The caller holds no lock.
+ */
+bool ashlar__device_has_room(const ashlar_device *device, cu_result result);
+
+/* Make a driver call that takes memory, once more each time that memory was given back. */
+#define ASHLAR_CALL_WITH_ROOM(device, result, field, args)            \
+    do {                                                              \
+        (result) = ASHLAR_DRIVER_CALL((device)->driver, field, args); \
+    } while (ashlar__device_has_room((device), (result)))
 
 #endif /* ASHLAR_DEVICE_IMPL_H */

@@ -8,8 +8,8 @@
 #include "allocator/base/compiler.h"
 #include "allocator/base/error.h"
 
-/* How long a capture's begin waits, at most, for waits for a device to end. */
-enum { DEVICE_WAIT_MOST_S = 1 };
+/* How long a capture's begin waits, at most, for those who hold captures off. */
+enum { HELD_MOST_S = 1 };
 
 bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
     ASHLAR_CHECK2(fn < ASHLAR_DRIVER_FN_COUNT);
@@ -21,7 +21,10 @@ bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
         return true;
     }
     const int fail_fn = atomic_load(&driver->fail_fn);
-    if (fail_fn >= 0 && fail_fn != (int)fn) {
+    /* An exchange of the mode is a part of the call that it protects. */
+    const bool may_fail =
+        fail_fn >= 0 ? fail_fn == (int)fn : fn != ASHLAR_DRIVER_FN_thread_exchange_capture_mode;
+    if (!may_fail) {
         return true;
     }
     uint64_t left = atomic_load(&driver->fail_countdown);
@@ -32,52 +35,56 @@ bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
 
 /* ---- captures ---- */
 
-/* The calling thread's open pairs of relax and unrelax, from the one that relaxed its mode on.
- * Those around that one do nothing: when they end, none is open. */
+/*
+ * The calling thread's open pairs of relax and unrelax. Captures belong to the process: a thread or
+ * a library that we know nothing of may begin one at any moment, so every unsafe call is relaxed.
+ */
 static _Thread_local struct {
     unsigned int pairs;
     unsigned int before; /* the mode to restore */
 } relaxed ASHLAR_INITIAL_EXEC;
 
-static bool may_be_captured(const ashlar_driver *driver) {
-    return atomic_load_explicit(&driver->capture_count, memory_order_relaxed) > 0 ||
-           atomic_load_explicit(&driver->has_unseen_captures, memory_order_relaxed);
-}
-
-cu_result ashlar__driver_relax(ashlar_driver *driver) {
-    if (relaxed.pairs == 0) {
-        if (!may_be_captured(driver)) {
-            return CU_SUCCESS;
-        }
+/* A driver that refuses to relax the mode would refuse more; then the call is made as it is. */
+void ashlar__driver_relax(ashlar_driver *driver) {
+    if (relaxed.pairs++ == 0) {
         relaxed.before = CU_CAPTURE_RELAXED;
-        const cu_result result =
-            ASHLAR_DRIVER_CALL(driver, thread_exchange_capture_mode, (&relaxed.before));
-        if (result != CU_SUCCESS) {
-            atomic_store(&driver->fail_result, result);
-            return result;
+        if (ASHLAR_DRIVER_CALL(driver, thread_exchange_capture_mode, (&relaxed.before)) !=
+            CU_SUCCESS) {
+            relaxed.before = CU_CAPTURE_RELAXED;
         }
     }
-    relaxed.pairs++;
-    return CU_SUCCESS;
 }
 
 void ashlar__driver_unrelax(ashlar_driver *driver) {
-    if (relaxed.pairs > 0 && --relaxed.pairs == 0 && relaxed.before != CU_CAPTURE_RELAXED) {
+    ASHLAR_CHECK2(relaxed.pairs > 0);
+    if (--relaxed.pairs == 0 && relaxed.before != CU_CAPTURE_RELAXED) {
         (void)ASHLAR_DRIVER_CALL(driver, thread_exchange_capture_mode, (&relaxed.before));
     }
 }
 
-/* Counting comes first, so a wait that this does not see has seen the capture. The awaited work may
- * depend on this thread, so the wait is not endless: the driver looks for captures where its own
- * wait begins, which is long past by then. */
-void ashlar__driver_begin_capture(ashlar_driver *driver) {
+void ashlar__driver_hold_captures(ashlar_driver *driver) {
+    (void)pthread_rwlock_rdlock(&driver->beginnings);
+}
+
+void ashlar__driver_release_captures(ashlar_driver *driver) {
+    (void)pthread_rwlock_unlock(&driver->beginnings);
+}
+
+/* Counting comes first, so who is not waited for here has seen the capture. The work that a device
+ * is waited for may depend on this thread, so this wait is not endless: the driver looks for
+ * captures where its own wait begins, which is long past by then. */
+void ashlar__driver_await_held(ashlar_driver *driver) {
     struct timespec until;
-    atomic_fetch_add(&driver->capture_count, 1);
     (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += DEVICE_WAIT_MOST_S;
-    if (pthread_rwlock_timedwrlock(&driver->device_waits, &until) == 0) {
-        (void)pthread_rwlock_unlock(&driver->device_waits);
+    until.tv_sec += HELD_MOST_S;
+    if (pthread_rwlock_timedwrlock(&driver->beginnings, &until) == 0) {
+        (void)pthread_rwlock_unlock(&driver->beginnings);
     }
+}
+
+void ashlar__driver_begin_capture(ashlar_driver *driver) {
+    atomic_fetch_add(&driver->capture_count, 1);
+    ashlar__driver_await_held(driver);
 }
 
 void ashlar__driver_end_capture(ashlar_driver *driver) {
@@ -90,15 +97,52 @@ void ashlar__driver_end_capture(ashlar_driver *driver) {
 cu_result ashlar__driver_try_synchronize(ashlar_driver *driver) {
     unsigned int unused = CU_CAPTURE_NONE;
     cu_result result = CU_STREAM_CAPTURE_UNSUPPORTED;
-    (void)pthread_rwlock_rdlock(&driver->device_waits);
+    ashlar__driver_hold_captures(driver);
     if (atomic_load(&driver->capture_count) == 0) {
         result = ASHLAR_DRIVER_CALL(driver, stream_is_capturing, (NULL, &unused));
     }
     if (result == CU_SUCCESS) {
         result = ASHLAR_DRIVER_CALL(driver, ctx_synchronize, ());
     }
-    (void)pthread_rwlock_unlock(&driver->device_waits);
+    ashlar__driver_release_captures(driver);
     return result;
+}
+
+/* ---- waiting ---- */
+
+/*
+ * CUDA has no call that waits for any of several events, so they are queried by turns. The pauses
+ * between rounds grow from nothing to POLL_NS_MAX, which is short beside a wait that they prolong.
+ */
+enum { POLLS_AT_ONCE = 64, POLL_NS_MIN = 1000, POLL_NS_MAX = 200000 };
+
+static cu_result poll_any(ashlar_driver *driver, const cu_event *events, size_t count) {
+    struct timespec pause = {.tv_nsec = POLL_NS_MIN};
+    for (size_t round = 0;; round++) {
+        for (size_t i = 0; i < count; i++) {
+            const cu_result result = ASHLAR_DRIVER_CALL(driver, event_query, (events[i]));
+            if (result != CU_NOT_READY) {
+                return result;
+            }
+        }
+        if (round >= POLLS_AT_ONCE) {
+            (void)nanosleep(&pause, NULL);
+            pause.tv_nsec = pause.tv_nsec < POLL_NS_MAX / 2 ? 2 * pause.tv_nsec : POLL_NS_MAX;
+        }
+    }
+}
+
+cu_result ashlar__driver_wait_any(ashlar_driver *driver, const cu_event *events, size_t count) {
+    ASHLAR_CHECK2(count > 0 && count <= ASHLAR_AWAITED_MAX);
+    if (count == 1) {
+        return ASHLAR_DRIVER_CALL(driver, event_synchronize, (events[0]));
+    }
+    if (driver->wait_any == NULL) {
+        return poll_any(driver, events, count);
+    }
+    return ashlar__driver_begin(driver, ASHLAR_DRIVER_FN_event_query, ASHLAR_DRIVER_UNSAFE)
+               ? ashlar__driver_end(driver, ASHLAR_DRIVER_UNSAFE, driver->wait_any(events, count))
+               : atomic_load(&driver->fail_result);
 }
 
 /* ---- tests and reports ---- */
@@ -114,7 +158,8 @@ uint64_t ashlar__driver_calls(const ashlar_driver *driver, ashlar_driver_kind ki
     ASHLAR_CHECK2(kind < ASHLAR_DRIVER_KIND_COUNT);
     uint64_t sum = 0;
     for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
-        if (ashlar__driver_fn_kind((ashlar_driver_fn)fn) == kind) {
+        if (fn != ASHLAR_DRIVER_FN_thread_exchange_capture_mode &&
+            ashlar__driver_fn_kind((ashlar_driver_fn)fn) == kind) {
             sum += atomic_load_explicit(&driver->calls[fn], memory_order_relaxed);
         }
     }

@@ -179,16 +179,17 @@ typedef struct ashlar_driver {
     ashlar_driver_table table;                      /* const once opened */
     const char *name;                               /* "cuda" or "soft" */
     void (*delay)(ashlar_driver_fn fn);             /* called before each call; or NULL */
+    /* Wait until one of several events is complete; NULL: ashlar__driver_wait_any() polls. */
+    cu_result (*wait_any)(const cu_event *events, size_t count);
     _Atomic uint64_t calls[ASHLAR_DRIVER_FN_COUNT]; /* [fn]: calls made so far */
     _Atomic uint64_t capture_count;                 /* open captures that we know of */
-    pthread_rwlock_t device_waits;                  /* read-locked by who waits for a device; a
-                                                     * capture's begin takes it for writing */
+    pthread_rwlock_t beginnings;                    /* read-locked by who holds captures off;
+                                                     * a capture's begin takes it for writing */
     _Atomic uint64_t begun_count;                   /* those of them that the driver can be asked
                                                      * about, since they have begun */
-    atomic_bool has_unseen_captures;                /* others may be open, unknown to us */
     _Atomic uint64_t fail_countdown;                /* calls until one fails; 0: none will */
     _Atomic int fail_fn;                            /* function that will fail; -1: any */
-    _Atomic cu_result fail_result;                  /* what a call returns that is not made */
+    _Atomic cu_result fail_result;                  /* what the failing call returns */
 } ashlar_driver;
 
 /*
@@ -206,17 +207,19 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__driver_open_soft(ashlar_driver **out);
 bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn);
 
 /*
- * While a stream may be captured, let the calling thread make the calls that CUDA forbids then,
- * until ashlar__driver_unrelax(). If no capture is known, and none can be open without our
- * knowledge, there is no driver call. Table calls do this themselves; libraries that call the
- * driver need it. Pairs nest. On failure, no pair has begun.
+ * Let the calling thread make the calls that CUDA forbids while a stream is captured, until
+ * ashlar__driver_unrelax(). Table calls do this themselves; libraries that call the driver need it.
+ * Pairs nest, and only the outermost one calls the driver.
  */
-cu_result ashlar__driver_relax(ashlar_driver *driver);
+void ashlar__driver_relax(ashlar_driver *driver);
 void ashlar__driver_unrelax(ashlar_driver *driver);
 
 static inline bool ashlar__driver_begin(ashlar_driver *driver, ashlar_driver_fn fn, int safety) {
-    return ashlar__driver_admit(driver, fn) &&
-           (safety == ASHLAR_DRIVER_SAFE || ashlar__driver_relax(driver) == CU_SUCCESS);
+    const bool is_made = ashlar__driver_admit(driver, fn);
+    if (is_made && safety != ASHLAR_DRIVER_SAFE) {
+        ashlar__driver_relax(driver);
+    }
+    return is_made;
 }
 
 static inline cu_result ashlar__driver_end(ashlar_driver *driver, int safety, cu_result result) {
@@ -234,15 +237,36 @@ static inline cu_result ashlar__driver_end(ashlar_driver *driver, int safety, cu
          ? ashlar__driver_end((driver), ASHLAR_DRIVER_SAFETY_##field, (driver)->table.field args) \
          : atomic_load(&(driver)->fail_result))
 
-/* Around a capture that we know of. Begin before the driver does: this first lets the waits under
- * way in ashlar__driver_try_synchronize() end, which would invalidate it. It waits a second at
- * most, without a lock that queued work could need. */
+/*
+ * Around a capture that we know of. Begin before the driver does: this counts the capture, and then
+ * lets those who hold captures off finish, for a second at most. The caller holds no lock that
+ * queued work could need. _await_held: the second half, for who has counted it already.
+ */
 void ashlar__driver_begin_capture(ashlar_driver *driver);
+void ashlar__driver_await_held(ashlar_driver *driver);
 void ashlar__driver_end_capture(ashlar_driver *driver);
+
+/*
+ * Around calls that would invalidate a capture in whatever mode: on the legacy default stream, or
+ * on the whole device. A capture that capture_count does not count yet begins only after the
+ * release.
+ */
+void ashlar__driver_hold_captures(ashlar_driver *driver);
+void ashlar__driver_release_captures(ashlar_driver *driver);
 
 /* Wait on the host for all work of the current context, unless a capture is known or shows:
  * CU_STREAM_CAPTURE_UNSUPPORTED or _IMPLICIT, and no capture is harmed. */
 cu_result ashlar__driver_try_synchronize(ashlar_driver *driver);
+
+/*
+ * Wait on the host until one of the events is complete, whichever is the first: the work before
+ * another may itself wait for what the program does next. The caller has dropped the allocator's
+ * lock, and adds the call to the allocator's count before that.
+ *
+ * count   1 .. ASHLAR_AWAITED_MAX
+ */
+enum { ASHLAR_AWAITED_MAX = 64 };
+cu_result ashlar__driver_wait_any(ashlar_driver *driver, const cu_event *events, size_t count);
 
 /* Tests: make one call return `result`: the n-th of `fn` (-1: of any function), counted from now. 1
  * is the next call; 0 cancels an earlier request. */

@@ -150,10 +150,7 @@ static ashlar_status start(ashlar_driver *driver) {
 ashlar_status ashlar__driver_open_cuda(ashlar_driver **out) {
     static ashlar_lock open_lock = ASHLAR_LOCK(ASHLAR_RANK_DRIVER_OPEN);
     static bool is_open;
-    /* A process's other threads and libraries capture streams as they like. In CUDA's default mode
-     * such a capture is spoiled by whoever asks the driver for memory. */
-    static ashlar_driver driver = {
-        .name = "cuda", .has_unseen_captures = true, .device_waits = PTHREAD_RWLOCK_INITIALIZER};
+    static ashlar_driver driver = {.name = "cuda", .beginnings = PTHREAD_RWLOCK_INITIALIZER};
     ashlar_status status = ASHLAR_OK;
     ashlar__lock_acquire(&open_lock);
     if (!is_open) {

@@ -157,17 +157,17 @@ ashlar_status ashlar__guard_fill_take_locked(ashlar_guard_fill *fill, ashlar_blo
     if (status != ASHLAR_OK) {
         return status;
     }
-    const bool is_closed = ashlar__stream_state_is_closed(state, client);
+    bool is_covered = false;
     status = ashlar__stream_refuse_captured(client, state->stream);
     if (status == ASHLAR_OK) {
         status = queue_fill(fill, start_of(fill, block) + block->requested,
                             block->bytes - block->requested, ASHLAR_RED_VALUE, state);
     }
-    if (status == ASHLAR_OK && !is_closed) {
-        status =
-            ashlar__stream_state_cover(state, client, state->recorded, fill->heap->events_recorded);
+    if (status == ASHLAR_OK) {
+        status = ashlar__stream_state_try_cover(state, client, state->recorded,
+                                                fill->heap->events_recorded, &is_covered);
     }
-    block->covered_by = is_closed ? 0 : state->recorded;
+    block->covered_by = is_covered ? state->recorded : 0;
     ashlar__device_leave(client->device);
     return status;
 }

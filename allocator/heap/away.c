@@ -192,11 +192,11 @@ bool ashlar__away_settle(ashlar_heap *heap) {
 
 /* ---- freeing ---- */
 
+/* Record an event behind a use, if that is possible now. */
 static ashlar_status cover(ashlar_heap *heap, const ashlar_use *use) {
-    return ashlar__stream_state_is_closed(use->stream_state, heap->range.client)
-               ? ASHLAR_OK
-               : ashlar__stream_state_cover(use->stream_state, heap->range.client, use->tick,
-                                            heap->events_recorded);
+    bool unused;
+    return ashlar__stream_state_try_cover(use->stream_state, heap->range.client, use->tick,
+                                          heap->events_recorded, &unused);
 }
 
 /*
@@ -294,6 +294,12 @@ void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
     release_locked(heap, block, state, false);
 }
 
+void ashlar__release_covered_locked(ashlar_heap *heap, ashlar_block *block,
+                                    ashlar_stream_state *state) {
+    release_locked(heap, block, state, false);
+    try_cover(heap, &(ashlar_use){.stream_state = state, .tick = state->last_tick});
+}
+
 void ashlar__release_stamped_locked(ashlar_heap *heap, ashlar_block *block,
                                     ashlar_stream_state *state) {
     release_locked(heap, block, state, true);
@@ -302,10 +308,7 @@ void ashlar__release_stamped_locked(ashlar_heap *heap, ashlar_block *block,
 /* ---- asking whether streams are done, and waiting for them ---- */
 
 static ashlar_status ask(ashlar_heap *heap, ashlar_stream_state *user) {
-    if (user->oldest_away == NULL || ashlar__stream_state_is_closed(user, heap->range.client)) {
-        return ASHLAR_OK;
-    }
-    if (ashlar__stream_state_is_past(user, user->last_tick)) {
+    if (user->oldest_away == NULL || ashlar__stream_state_is_past(user, user->last_tick)) {
         return ASHLAR_OK;
     }
     /*
@@ -339,14 +342,22 @@ ashlar_status ashlar__away_ask(ashlar_heap *heap, size_t count) {
     return status;
 }
 
+/* Whether work that is queued on a stream from now on comes behind that of the block's home. It
+ * does where the block was freed on the stream, except that graphs are launched on any stream. */
+static bool is_behind_home(const ashlar_block *block, const ashlar_stream_state *state) {
+    const ashlar_stream_state *home = ashlar__block_home(block);
+    return !home->is_pool && (home->released_on == NULL || home->released_on == state);
+}
+
 ashlar_block *ashlar__away_take_own(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes) {
     ashlar_block *before = NULL;
     ashlar_block **link = &state->oldest_away;
     for (size_t i = 0; *link != NULL && i < LOOKED_AT; i++) {
         ashlar_block *block = *link;
-        /* The block was freed on this stream, behind the work of its home and of its borrower. */
+        /* The block was freed on this stream, behind the work of its borrower. */
         if (!ashlar__block_is_of_slot(block) && block->bytes == bytes &&
-            block->uses == &block->own_use && block->own_use.next == NULL) {
+            is_behind_home(block, state) && block->uses == &block->own_use &&
+            block->own_use.next == NULL) {
             (void)unhang(state, link, before);
             uncount(heap, block);
             ashlar__away_drop_uses(heap, block);
@@ -371,37 +382,40 @@ void ashlar__away_take_out(ashlar_heap *heap, ashlar_block *block) {
     ashlar__away_drop_uses(heap, block);
 }
 
-static bool is_open(const ashlar_heap *heap, const ashlar_block *block) {
-    for (const ashlar_use *use = block->uses; use != NULL; use = use->next) {
-        if (ashlar__stream_state_is_closed(use->stream_state, heap->range.client)) {
-            return false;
-        }
+/* Have an event behind every use of a block. *are_covered false: some stream can have none now. */
+static ashlar_status cover_uses(ashlar_heap *heap, const ashlar_block *block, bool *are_covered) {
+    ashlar_status status = ASHLAR_OK;
+    *are_covered = true;
+    for (const ashlar_use *use = block->uses; use != NULL && status == ASHLAR_OK && *are_covered;
+         use = use->next) {
+        status = ashlar__stream_state_try_cover(use->stream_state, heap->range.client, use->tick,
+                                                heap->events_recorded, are_covered);
     }
-    return true;
+    return status;
 }
 
-/* Have the stream of `state` wait for every use of a block. */
+/* Have the stream of `state` wait for every use of a block. *are_covered false: it does not, since
+ * some use can have no event now. */
 static ashlar_status wait_for_uses(ashlar_heap *heap, ashlar_stream_state *state,
-                                   const ashlar_block *block) {
-    ashlar_status status = ASHLAR_OK;
-    for (const ashlar_use *use = block->uses; use != NULL && status == ASHLAR_OK; use = use->next) {
-        status = cover(heap, use);
-        if (status == ASHLAR_OK) {
-            status = ashlar__stream_state_wait_on(use->stream_state, heap->range.client,
-                                                  state->stream, use->tick);
-        }
+                                   const ashlar_block *block, bool *are_covered) {
+    ashlar_status status = cover_uses(heap, block, are_covered);
+    const ashlar_use *use = status == ASHLAR_OK && *are_covered ? block->uses : NULL;
+    for (; use != NULL && status == ASHLAR_OK; use = use->next) {
+        status = ashlar__stream_state_wait_on(use->stream_state, heap->range.client, state->stream,
+                                              use->tick);
     }
+    *are_covered = *are_covered && status == ASHLAR_OK;
     return status;
 }
 
 ashlar_status ashlar__away_join(ashlar_heap *heap, ashlar_stream_state *state, ashlar_block *block,
                                 bool *is_joined) {
-    *is_joined = !ashlar__block_is_shared(block) || is_open(heap, block);
-    if (!*is_joined || !ashlar__block_is_shared(block)) {
+    *is_joined = true;
+    if (!ashlar__block_is_shared(block)) {
         return ASHLAR_OK;
     }
-    const ashlar_status status = wait_for_uses(heap, state, block);
-    if (status == ASHLAR_OK) {
+    const ashlar_status status = wait_for_uses(heap, state, block, is_joined);
+    if (status == ASHLAR_OK && *is_joined) {
         ashlar__away_drop_uses(heap, block);
     }
     return status;
@@ -414,12 +428,13 @@ void ashlar__away_try_cover(ashlar_heap *heap, const ashlar_block *block) {
     }
 }
 
-/* Send a block home from a queue, and let its home wait for its uses. */
+/* Send a block home from a queue, and let its home wait for its uses. *is_sent false: some use can
+ * have no event now, and the block stays. */
 static ashlar_status send_waiting(ashlar_heap *heap, ashlar_stream_state *user, ashlar_block **link,
-                                  ashlar_block *before) {
+                                  ashlar_block *before, bool *is_sent) {
     ashlar_stream_state *home = ashlar__block_home(*link);
-    const ashlar_status status = wait_for_uses(heap, home, *link);
-    if (status != ASHLAR_OK) {
+    const ashlar_status status = wait_for_uses(heap, home, *link, is_sent);
+    if (status != ASHLAR_OK || !*is_sent) {
         return status;
     }
     ashlar_block *block = unhang(user, link, before);
@@ -432,21 +447,16 @@ static ashlar_status send_waiting(ashlar_heap *heap, ashlar_stream_state *user, 
     return ASHLAR_OK;
 }
 
-/* Whether work of a stream can be made to wait for an event. */
-static bool can_wait(const ashlar_heap *heap, const ashlar_stream_state *state) {
-    return !state->is_gone && !state->is_ended && !state->is_idle &&
-           !ashlar__stream_state_is_others(state) &&
-           !ashlar__stream_state_is_closed(state, heap->range.client);
-}
-
 ashlar_status ashlar__away_bring_home(ashlar_heap *heap) {
     ashlar_status status = ASHLAR_OK;
     for (ashlar_stream_state *user = heap->awaited; user != NULL; user = user->next_awaited) {
         ashlar_block *before = NULL, **link = &user->oldest_away;
         while (*link != NULL && status == ASHLAR_OK) {
-            if (can_wait(heap, ashlar__block_home(*link)) && is_open(heap, *link)) {
-                status = send_waiting(heap, user, link, before);
-            } else {
+            bool is_sent = false;
+            if (ashlar__stream_state_can_wait(ashlar__block_home(*link), heap->range.client)) {
+                status = send_waiting(heap, user, link, before, &is_sent);
+            }
+            if (!is_sent) {
                 heap->left_away++;
                 before = *link;
                 link = &before->older;
@@ -457,20 +467,29 @@ ashlar_status ashlar__away_bring_home(ashlar_heap *heap) {
     return status;
 }
 
+static bool is_prompt(const ashlar_block *block) {
+    const ashlar_use *use = block->uses;
+    while (use != NULL && ashlar__stream_state_is_prompt(use->stream_state, use->tick)) {
+        use = use->next;
+    }
+    return use == NULL;
+}
+
 /* Considers only blocks from the stream's own zones: in another stream's gap, no stamp would show
  * that `state` has waited. */
 ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
-                                bool *found) {
+                                bool prompt, bool *found) {
     *found = false;
     for (ashlar_stream_state *user = heap->awaited; user != NULL; user = user->next_awaited) {
         ashlar_block *before = NULL, **link = &user->oldest_away;
         for (size_t i = 0; *link != NULL && i < LOOKED_AT; i++) {
             ashlar_block *block = *link;
             if (block->bytes >= bytes && !ashlar__block_is_of_slot(block) &&
-                ashlar__block_home(block) == state && is_open(heap, block)) {
-                const ashlar_status status = send_waiting(heap, user, link, before);
-                *found = status == ASHLAR_OK;
-                return status;
+                ashlar__block_home(block) == state && (!prompt || is_prompt(block))) {
+                const ashlar_status status = send_waiting(heap, user, link, before, found);
+                if (status != ASHLAR_OK || *found) {
+                    return status;
+                }
             }
             before = block;
             link = &block->older;

@@ -64,6 +64,10 @@ void ashlar__release_block_locked(ashlar_heap *heap, ashlar_block *block,
 void ashlar__release_stamped_locked(ashlar_heap *heap, ashlar_block *block,
                                     ashlar_stream_state *state);
 
+/* Like ashlar__release_block_locked(), with an event behind the free, if one can be recorded. */
+void ashlar__release_covered_locked(ashlar_heap *heap, ashlar_block *block,
+                                    ashlar_stream_state *state);
+
 /*
  * Like ashlar__release_block_locked(), for a block that only its home uses. The thread whose cache
  * holds the stream needs no lock for this, unless the heap is short of memory.
@@ -92,9 +96,11 @@ void ashlar__away_take_out(ashlar_heap *heap, ashlar_block *block);
 /*
  * Send home one block that is away from `state` and has at least `bytes` bytes, and let `state`
  * wait in-stream for that block's uses. *found: whether there was such a block.
+ *
+ * prompt   only if each wait is for no work that was queued after the block was freed
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__away_wait(ashlar_heap *heap, ashlar_stream_state *state,
-                                                  size_t bytes, bool *found);
+                                                  size_t bytes, bool prompt, bool *found);
 
 /*
  * Send every block home without a wait on the host: its home waits in-stream for uses that are not

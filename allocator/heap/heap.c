@@ -223,7 +223,9 @@ void ashlar__zone_move(ashlar_heap *heap, ashlar_zone *from, ashlar_zone *to, bo
                 block->covered_by = covered_by;
             }
         }
-        for (size_t i = 0; i < w->bytes / heap->range.handle_bytes; i++) {
+        for (size_t i = 0, left = w->mapped_count; left > 0; i++) {
+            ASHLAR_CHECK2(i < w->bytes / heap->range.handle_bytes);
+            left -= w->backing[i].is_mapped;
             w->backing[i].covered_by = covered_by & (UINT64_MAX >> 1);
         }
         w->zone = to;

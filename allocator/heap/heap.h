@@ -38,6 +38,10 @@ typedef struct ashlar_heap {
     bool was_short;                   /* a request once found no memory left to be mapped, or left
                                        * none: then steps need the addresses that they had */
     uint64_t waited_at;               /* use_clock when a request last waited; 0: none did */
+    bool is_near_limit;               /* most of the limit is taken, and several streams are known,
+                                       * so that one may soon want what another one frees: large
+                                       * frees of the program record an event, too, since the work
+                                       * queued after them may wait for what the program does next */
     bool is_settling;                 /* streams are about to be asked whether they are idle, so
                                        * frees record no event: a stream with a new event is not
                                        * idle */

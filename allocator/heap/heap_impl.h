@@ -113,6 +113,10 @@ static inline bool ashlar__backing_is_past(const ashlar_window *window,
 /* Add a new window, as one gap, to its zone and to the heap. Needs one spare node. */
 void ashlar__heap_link_window(ashlar_heap *heap, ashlar_window *window, ashlar_zone *zone);
 
+/* Unmap the memory of a window that is one gap, and that the device is done with; its handles
+ * become spare. Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; then part of it is still mapped. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_unmap_window(ashlar_heap *heap, ashlar_window *window);
+
 /* Give an empty window, which has no memory, to another zone. */
 void ashlar__window_move(ashlar_heap *heap, ashlar_window *window, ashlar_zone *to);
 

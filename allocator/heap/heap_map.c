@@ -18,11 +18,17 @@ static size_t window_share(const ashlar_heap *heap) {
     return heap->window_count < 4 ? 2 * memory : heap->window_count < 64 ? memory / 4 : memory / 64;
 }
 
-/* The smallest window of at least `need` bytes without a block or memory; NULL: none. */
+/*
+ * The smallest window of at least `need` bytes that has no block, nor memory that the device may
+ * still use; of two equal ones, one without memory. NULL: none.
+ */
 static ashlar_window *find_empty(const ashlar_heap *heap, size_t need) {
     ashlar_window *best = NULL;
     for (ashlar_window *w = heap->windows; w != NULL; w = w->above) {
-        if (w->mapped_count == 0 && w->bytes >= need && (best == NULL || w->bytes < best->bytes)) {
+        const bool is_better = best == NULL || w->bytes < best->bytes ||
+                               (w->bytes == best->bytes && w->mapped_count < best->mapped_count);
+        if (w->bytes >= need && is_better && ashlar__block_is_free(w->first) &&
+            w->first == w->last && ashlar__heap_is_past(heap, w->first, w->bytes)) {
             best = w;
         }
     }
@@ -47,6 +53,7 @@ static ashlar_status add_virtual(ashlar_heap *heap, ashlar_zone *zone, size_t ne
     if (bytes > left) {
         ashlar_window *empty = find_empty(heap, need);
         if (empty != NULL) {
+            ASHLAR_TRY(ashlar__heap_unmap_window(heap, empty));
             ashlar__window_move(heap, empty, zone);
             return ASHLAR_OK;
         }

@@ -1,6 +1,8 @@
 /* heap_trim.c - unmapping, or giving back, free memory that the device is done with. */
 #include "allocator/heap/heap_impl.h"
 
+#include "allocator/base/error.h"
+
 /* Which zones to search: those of ended streams, or the others. */
 typedef enum zone_kind { ENDED, ALIVE } zone_kind;
 
@@ -36,6 +38,13 @@ static ashlar_status unmap_of_gap(ashlar_heap *heap, ashlar_block *gap,
         --*count;
     }
     return ASHLAR_OK;
+}
+
+ashlar_status ashlar__heap_unmap_window(ashlar_heap *heap, ashlar_window *w) {
+    size_t count = w->mapped_count;
+    ASHLAR_CHECK2(w->first == w->last && ashlar__block_is_free(w->first));
+    ASHLAR_TRY(ashlar__range_reserve_spare(&heap->range, heap->range.spare_count + count));
+    return unmap_of_gap(heap, w->first, NULL, &count);
 }
 
 /* The largest gaps first, since a zone uses those last. */

@@ -23,10 +23,12 @@ typedef struct ashlar_driver_client {
     ashlar_device *device; /* const */
     ashlar_trace *trace;   /* const; records what is mapped and unmapped; NULL: no trace is kept */
     uint64_t calls;        /* Lock: the allocator's, for this and the fields below */
+    cu_stream beside_legacy; /* NULL before it is needed; see stream_state.c */
     bool watches_streams;  /* streams may end unannounced: the driver sees a handle only in calls
                               that name it */
     bool has_stream_ids;   /* the driver can tell streams apart that had the same handle */
     bool records_at_calls; /* each call that names a watched stream records an event on it */
+    bool is_wanting;       /* a request looks for memory: events recorded now are late */
     uint64_t free_count;   /* deferred frees so far (deferred_free.h) */
     bool asks_legacy;      /* record on the legacy stream also during captures, if the driver says
                               that it takes part in none */

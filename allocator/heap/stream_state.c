@@ -47,21 +47,49 @@ static bool is_capture_on(const ashlar_driver_client *client) {
 bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
                                     const ashlar_driver_client *client) {
     return state->is_pool || state->pool != NULL || state->is_lost ||
-           (recordable(state) == NULL && is_capture_on(client) && !client->asks_legacy) ||
+           (ashlar__stream_state_is_others(state) && is_capture_on(client)) ||
            (ashlar__stream_state_is_silent(state, client) &&
             !ashlar__stream_state_is_covered(state));
 }
 
+bool ashlar__stream_state_can_wait(const ashlar_stream_state *state,
+                                   const ashlar_driver_client *client) {
+    return !state->is_gone && !state->is_ended && !state->is_idle &&
+           !ashlar__stream_state_is_others(state) &&
+           !ashlar__stream_state_is_closed(state, client) &&
+           !(state->stream == NULL && is_capture_on(client));
+}
+
+/* Inside the device's context: whether work queued on a stream would become part of a capture. */
+static ashlar_status is_captured(ashlar_driver_client *client, ashlar_stream stream, bool *out) {
+    unsigned int capture = CU_CAPTURE_NONE;
+    const cu_result result = ASHLAR_CALL(client, stream_is_capturing, (stream, &capture));
+    *out = result == CU_STREAM_CAPTURE_IMPLICIT ||
+           (result == CU_SUCCESS && capture != CU_CAPTURE_NONE);
+    return *out || result == CU_SUCCESS ? ASHLAR_OK : refuse(client, "cuStreamIsCapturing", result);
+}
+
 /* Recording or waiting on a stream under capture would invalidate the capture. */
 ashlar_status ashlar__stream_refuse_captured(ashlar_driver_client *client, ashlar_stream stream) {
-    unsigned int status = CU_CAPTURE_NONE;
-    const cu_result result = ASHLAR_CALL(client, stream_is_capturing, (stream, &status));
-    if (result == CU_STREAM_CAPTURE_IMPLICIT ||
-        (result == CU_SUCCESS && status != CU_CAPTURE_NONE)) {
-        return ashlar__fail(ASHLAR_EINVAL, "a stream is being captured without a pool of its own; "
-                                           "call ashlar_graph_pool_begin() before its capture");
+    bool is_any = false;
+    const ashlar_status status = is_captured(client, stream, &is_any);
+    return is_any ? ashlar__fail(ASHLAR_EINVAL,
+                                 "a stream is being captured without a pool of its own; call "
+                                 "ashlar_graph_pool_begin() before its capture")
+                  : status;
+}
+
+/* Whoever touches the legacy stream holds captures off meanwhile. */
+static void hold(const ashlar_stream_state *state, const ashlar_driver_client *client) {
+    if (recordable(state) == NULL) {
+        ashlar__driver_hold_captures(client->device->driver);
     }
-    return result == CU_SUCCESS ? ASHLAR_OK : refuse(client, "cuStreamIsCapturing", result);
+}
+
+static void let_go(const ashlar_stream_state *state, const ashlar_driver_client *client) {
+    if (recordable(state) == NULL) {
+        ashlar__driver_release_captures(client->device->driver);
+    }
 }
 
 /* ---- events ---- */
@@ -103,6 +131,12 @@ static const ashlar_numbered_event *oldest_after(const ashlar_stream_state *stat
     return at;
 }
 
+bool ashlar__stream_state_is_prompt(const ashlar_stream_state *state, uint64_t tick) {
+    const ashlar_numbered_event *awaited =
+        state->recorded > tick ? oldest_after(state, tick) : NULL;
+    return awaited != NULL ? !awaited->is_late : state->completed > tick;
+}
+
 /* Call this function, and those below up to the next heading, inside the device's context. */
 static ashlar_status query(ashlar_stream_state *state, ashlar_driver_client *client) {
     cu_result result = CU_SUCCESS;
@@ -135,12 +169,8 @@ static ashlar_status find_spare(ashlar_stream_state *state, ashlar_driver_client
 }
 
 static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *client,
-                            uint64_t *recorded) {
-    ASHLAR_CHECK2(!ashlar__stream_state_is_closed(state, client));
-    ashlar_status status = ashlar__stream_refuse_captured(client, recordable(state));
-    if (status == ASHLAR_OK) {
-        status = find_spare(state, client);
-    }
+                            ashlar_stream stream, uint64_t *recorded) {
+    const ashlar_status status = find_spare(state, client);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -148,13 +178,17 @@ static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *cl
      * that would delay what completes first. */
     const bool is_full = state->pending_count == ASHLAR_EVENTS_MAX;
     const size_t idx = is_full ? ASHLAR_EVENTS_MAX - 1 : state->pending_count;
-    const cu_result result =
-        ASHLAR_CALL(client, event_record, (state->events[idx].event, recordable(state)));
+    const cu_result result = ASHLAR_CALL(client, event_record, (state->events[idx].event, stream));
     if (result != CU_SUCCESS) {
         return refuse(client, "cuEventRecord", result);
     }
     state->events[idx].number = ++state->recorded;
-    state->events[idx].free_number = client->free_count;
+    state->events[idx].is_late = client->is_wanting;
+    /* Streams that the legacy one waits for may be busy still where an event beside it is over. */
+    state->events[idx].free_number =
+        stream == client->beside_legacy && stream != NULL
+            ? (idx > 0 ? state->events[idx - 1].free_number : state->free_past)
+            : client->free_count;
     state->is_at_rest = false; /* the stream takes work again */
     state->pending_count = idx + 1;
     state->recorded_at = ++*recorded;
@@ -162,34 +196,92 @@ static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *cl
     return ASHLAR_OK;
 }
 
-/* ---- for the allocator ---- */
+/*
+ * A stream of our own that is ordered with the legacy default stream and is never captured. While
+ * another stream is captured, nothing may be recorded on the legacy stream; but an event on this
+ * one comes after all work that the legacy stream has got so far.
+ */
+static ashlar_status beside_legacy(ashlar_driver_client *client, ashlar_stream *out) {
+    if (client->beside_legacy == NULL) {
+        const cu_result result =
+            ASHLAR_CALL(client, stream_create, (&client->beside_legacy, 0 /* blocking */));
+        if (result != CU_SUCCESS) {
+            client->beside_legacy = NULL;
+            return refuse(client, "cuStreamCreate", result);
+        }
+    }
+    *out = client->beside_legacy;
+    return ASHLAR_OK;
+}
 
-ashlar_status ashlar__stream_state_cover(ashlar_stream_state *state, ashlar_driver_client *client,
-                                         uint64_t tick, uint64_t *recorded) {
-    if (state->recorded > tick) {
-        return ASHLAR_OK;
+/* Where to record an event behind the state's work; *is_refused: nowhere, since its stream is part
+ * of a capture. */
+static ashlar_status find_recordable(const ashlar_stream_state *state, ashlar_driver_client *client,
+                                     ashlar_stream *out, bool *is_refused) {
+    const bool may_go_beside = state->stream == NULL;
+    *out = recordable(state);
+    *is_refused = may_go_beside && is_capture_on(client);
+    ashlar_status status = ASHLAR_OK;
+    if (!*is_refused) {
+        status = is_captured(client, *out, is_refused);
     }
-    if (state->is_lost) {
-        return ashlar__fail(ASHLAR_EINVAL, "a stream was destroyed when no event could be recorded "
-                                           "behind its work");
+    if (status == ASHLAR_OK && *is_refused && may_go_beside) {
+        status = beside_legacy(client, out);
+        *is_refused = status != ASHLAR_OK;
     }
-    ASHLAR_ASSERT(!state->is_gone);
-    if (ashlar__stream_state_is_silent(state, client)) {
-        return ashlar__fail(ASHLAR_EINVAL, "a stream that may have been destroyed has no event "
-                                           "behind its work");
-    }
-    ashlar_status status = ashlar__device_enter(client->device);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    status = record(state, client, recorded);
-    ashlar__device_leave(client->device);
-    ASHLAR_CHECK2(status != ASHLAR_OK || state->recorded > tick);
     return status;
 }
 
+/* ---- for the allocator ---- */
+
+/*
+ * Captures belong to the process, and other threads begin and end them meanwhile. So whether an
+ * event can be recorded is decided here, once, at the moment of recording.
+ */
+ashlar_status ashlar__stream_state_try_cover(ashlar_stream_state *state,
+                                             ashlar_driver_client *client, uint64_t tick,
+                                             uint64_t *recorded, bool *is_covered) {
+    bool is_refused = true;
+    *is_covered = state->recorded > tick;
+    if (*is_covered || ashlar__stream_state_is_closed(state, client)) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_ASSERT(!state->is_gone);
+    ashlar_stream stream = NULL;
+    ASHLAR_TRY(ashlar__device_enter(client->device));
+    hold(state, client);
+    ashlar_status status = find_recordable(state, client, &stream, &is_refused);
+    if (status == ASHLAR_OK && !is_refused) {
+        status = record(state, client, stream, recorded);
+    }
+    let_go(state, client);
+    ashlar__device_leave(client->device);
+    *is_covered = status == ASHLAR_OK && !is_refused;
+    ASHLAR_CHECK2(!*is_covered || state->recorded > tick);
+    return status;
+}
+
+ashlar_status ashlar__stream_state_cover(ashlar_stream_state *state, ashlar_driver_client *client,
+                                         uint64_t tick, uint64_t *recorded) {
+    bool is_covered = false;
+    ASHLAR_TRY(ashlar__stream_state_try_cover(state, client, tick, recorded, &is_covered));
+    return is_covered ? ASHLAR_OK
+           : state->is_lost
+               ? ashlar__fail(ASHLAR_EINVAL, "a stream was destroyed when no event could be "
+                                             "recorded behind its work")
+           : ashlar__stream_state_is_silent(state, client)
+               ? ashlar__fail(ASHLAR_EINVAL, "a stream that may have been destroyed has no event "
+                                             "behind its work")
+               : ashlar__fail(ASHLAR_EINVAL,
+                              "a stream is being captured without a pool of its own, so no event "
+                              "can be recorded behind its work; call ashlar_graph_pool_begin() "
+                              "before its capture");
+}
+
 ashlar_status ashlar__stream_state_query(ashlar_stream_state *state, ashlar_driver_client *client) {
-    ASHLAR_ASSERT(state->pending_count > 0);
+    if (state->pending_count == 0) {
+        return ASHLAR_OK;
+    }
     ashlar_status status = ashlar__device_enter(client->device);
     if (status == ASHLAR_OK) {
         status = query(state, client);
@@ -200,17 +292,21 @@ ashlar_status ashlar__stream_state_query(ashlar_stream_state *state, ashlar_driv
 
 ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state, ashlar_driver_client *client,
                                        uint64_t tick, uint64_t *recorded) {
-    const ashlar_status status = ashlar__stream_state_cover(state, client, tick, recorded);
-    return status != ASHLAR_OK || ashlar__stream_state_is_past(state, tick)
-               ? status
-               : ashlar__stream_state_query(state, client);
+    bool unused;
+    if (ashlar__stream_state_is_past(state, tick)) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status =
+        ashlar__stream_state_try_cover(state, client, tick, recorded, &unused);
+    return status == ASHLAR_OK ? ashlar__stream_state_query(state, client) : status;
 }
 
 /* Inside the device's context. An idle stream proves as much as an event that has completed. */
 static ashlar_status query_stream(ashlar_stream_state *state, ashlar_driver_client *client,
                                   bool *is_idle) {
-    const ashlar_status status = ashlar__stream_refuse_captured(client, state->stream);
-    if (status != ASHLAR_OK) {
+    bool is_refused = false;
+    const ashlar_status status = is_captured(client, state->stream, &is_refused);
+    if (status != ASHLAR_OK || is_refused) {
         return status;
     }
     const cu_result result = ASHLAR_CALL(client, stream_query, (state->stream));
@@ -231,10 +327,13 @@ ashlar_status ashlar__stream_state_ask_idle(ashlar_stream_state *state,
                                             ashlar_driver_client *client, uint64_t *recorded) {
     bool is_idle = false;
     if (!state->is_gone && !ashlar__stream_state_is_others(state) &&
-        !ashlar__stream_state_is_silent(state, client)) {
-        ASHLAR_CHECK2(!ashlar__stream_state_is_closed(state, client));
+        !ashlar__stream_state_is_silent(state, client) &&
+        !ashlar__stream_state_is_closed(state, client) &&
+        !(state->stream == NULL && is_capture_on(client))) {
         ASHLAR_TRY(ashlar__device_enter(client->device));
+        hold(state, client);
         const ashlar_status status = query_stream(state, client, &is_idle);
+        let_go(state, client);
         ashlar__device_leave(client->device);
         if (status != ASHLAR_OK) {
             return status;
@@ -266,7 +365,8 @@ static ashlar_status cover_frees(ashlar_stream_state *state, ashlar_driver_clien
     if (status == ASHLAR_OK && state->stream != NULL) {
         status = query_stream(state, client, &is_idle);
     }
-    return status == ASHLAR_OK && !is_idle ? record(state, client, recorded) : status;
+    return status == ASHLAR_OK && !is_idle ? record(state, client, recordable(state), recorded)
+                                           : status;
 }
 
 ashlar_status ashlar__stream_state_cover_frees(ashlar_stream_state *state,
@@ -281,11 +381,15 @@ ashlar_status ashlar__stream_state_cover_frees(ashlar_stream_state *state,
     if (state->is_lost || ashlar__stream_state_is_silent(state, client)) {
         return ashlar__fail(ASHLAR_EDRIVER, "no event follows the work of a stream that has ended");
     }
-    if (ashlar__stream_state_is_closed(state, client)) {
+    const bool is_kept_from =
+        state->stream == NULL && is_capture_on(client) && !client->asks_legacy;
+    if (is_kept_from || ashlar__stream_state_is_closed(state, client)) {
         return ashlar__fail(ASHLAR_EINVAL, "a stream is being captured");
     }
     ASHLAR_TRY(ashlar__device_enter(client->device));
+    hold(state, client);
     const ashlar_status status = cover_frees(state, client, recorded);
+    let_go(state, client);
     ashlar__device_leave(client->device);
     return status;
 }
@@ -310,38 +414,53 @@ ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state *state, ashlar_dr
 }
 
 /*
- * While the lock is dropped, another thread may record the event again. Then the event follows more
+ * While the lock is dropped, another thread may record an event again. Then the event follows more
  * work of the same stream, so waiting for it still proves enough.
  */
-ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
-                                               ashlar_driver_client *client, uint64_t tick,
-                                               ashlar_lock *lock) {
-    const ashlar_numbered_event *oldest = oldest_after(state, tick);
-    ASHLAR_ASSERT(oldest != NULL);
-    const ashlar_numbered_event awaited = *oldest;
-    ashlar_driver *driver = client->device->driver;
-    const ashlar_status status = ashlar__device_enter(client->device);
+ashlar_status ashlar__stream_states_wait(ashlar_stream_state *const *states, size_t count,
+                                         ashlar_driver_client *client, ashlar_lock *lock) {
+    cu_event events[ASHLAR_AWAITED_MAX];
+    ASHLAR_CHECK2(count > 0 && count <= ASHLAR_AWAITED_MAX);
+    const uint64_t first = states[0]->pending_count > 0 ? states[0]->events[0].number : 0;
+    ashlar_status status = ashlar__device_enter(client->device);
     if (status != ASHLAR_OK) {
         return status;
     }
-    client->calls++; /* counted here, since ASHLAR_CALL may count only under the lock */
-    state->waiter_count++;
-    ashlar__lock_release(lock);
-    const cu_result result = ASHLAR_DRIVER_CALL(driver, event_synchronize, (awaited.event));
-    ashlar__lock_acquire(lock);
-    ASHLAR_CHECK2(state->waiter_count > 0 && state->recorded >= awaited.number);
-    state->waiter_count--;
-    ashlar__device_leave(client->device);
-    if (result != CU_SUCCESS) {
-        return refuse(client, "cuEventSynchronize", result);
+    for (size_t i = 0; i < count; i++) {
+        ASHLAR_ASSERT(states[i]->pending_count > 0);
+        events[i] = states[i]->events[0].event;
+        states[i]->waiter_count++;
     }
-    complete(state, awaited.number); /* a later recording may be known to be complete by now */
-    return ASHLAR_OK;
+    client->calls++; /* counted here, since ASHLAR_CALL may count only under the lock */
+    ashlar__lock_release(lock);
+    const cu_result result = ashlar__driver_wait_any(client->device->driver, events, count);
+    ashlar__lock_acquire(lock);
+    for (size_t i = 0; i < count; i++) {
+        ASHLAR_CHECK2(states[i]->waiter_count > 0);
+        states[i]->waiter_count--;
+    }
+    if (result != CU_SUCCESS) {
+        status = refuse(client, "cuEventSynchronize", result);
+    } else if (count == 1) {
+        complete(states[0], first); /* a later recording may be known to be complete by now */
+    }
+    for (size_t i = 0; count > 1 && i < count && status == ASHLAR_OK; i++) {
+        status = query(states[i], client);
+    }
+    ashlar__device_leave(client->device);
+    return status;
+}
+
+uint64_t ashlar__next_wait(void) {
+    static _Atomic uint64_t newest;
+    return atomic_fetch_add(&newest, 1) + 1;
 }
 
 void ashlar__stream_state_begin_settling(ashlar_stream_state *state, uint64_t wait,
                                          uint64_t free_number) {
-    ASHLAR_CHECK2(wait > state->settling.wait);
+    if (wait < state->settling.wait) {
+        return; /* another thread's wait has overtaken this one, and covers at least as much */
+    }
     state->settling = (ashlar_settlement){wait, state->recorded, state->stamp_count, free_number};
 }
 
@@ -360,6 +479,14 @@ void ashlar__stream_state_settle(ashlar_stream_state *state, uint64_t wait) {
         complete(state, state->settling.recorded);
     }
     note_free_past(state, state->settling.free_number);
+}
+
+void ashlar__stream_states_end(ashlar_driver_client *client) {
+    if (client->beside_legacy != NULL && ashlar__device_enter(client->device) == ASHLAR_OK) {
+        (void)ASHLAR_CALL(client, stream_destroy, (client->beside_legacy));
+        ashlar__device_leave(client->device);
+        client->beside_legacy = NULL;
+    }
 }
 
 void ashlar__stream_state_finish(ashlar_stream_state *state, ashlar_driver_client *client) {

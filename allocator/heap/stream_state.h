@@ -57,10 +57,12 @@ typedef struct ashlar_cache ashlar_cache;
 typedef struct ashlar_numbered_event {
     uint64_t number;      /* of the event's recording; unused while the event is spare */
     uint64_t free_number; /* the newest deferred free at the recording */
+    bool is_late;         /* recorded when memory was wanted, not when it was freed: so it follows
+                           * other work, too, which may wait for what is queued next */
     cu_event event;
 } ashlar_numbered_event;
 
-/* A stream's counters when a wait for the whole device began. */
+/* A stream's counters when a wait on the host for all its work began. */
 typedef struct ashlar_settlement {
     uint64_t wait; /* the wait's number; 0: none yet */
     uint64_t recorded, stamp_count, free_number;
@@ -86,6 +88,9 @@ struct ashlar_stream_state {
     bool is_gone;  /* the stream is destroyed, or about to be: its handle is never used again */
     bool is_lost;  /* gone before its last event was recorded: its memory is never reused */
     bool is_ended; /* the pool's capture, or the stream's thread, has ended: no request names it */
+    /* A pool whose graph is gone: the stream behind whose work its memory is free; that stream may
+     * have it at once, others when the event of its only recording is complete. */
+    ashlar_stream_state *released_on;
     bool is_replaced;    /* ended unannounced: its handle names another stream now */
     bool has_id;         /* `id` is known */
     uint64_t id;         /* the driver's, if streams are watched; unique */
@@ -165,11 +170,24 @@ static inline uint64_t ashlar__stream_state_next(ashlar_stream_state *state) {
  * Whether no event can be recorded here now, so that no other stream can have the blocks last used
  * here. That is the case for a graph's pool, for a stream under capture, for a stream that was
  * lost, and for a silent stream whose last free has no event behind it. While any stream is under
- * capture, it is also the case for the legacy default stream, which may be ordered with that
- * stream, and for other threads' default streams, whose events would go to the legacy one.
+ * capture, it is also the case for other threads' default streams, whose events would go to the
+ * legacy one.
  */
 bool ashlar__stream_state_is_closed(const ashlar_stream_state *state,
                                     const ashlar_driver_client *client);
+
+/*
+ * Whether the stream can be made to wait for an event: it has not ended, the calling thread can
+ * name it, and it is not captured; nor is it the legacy default stream during a capture.
+ */
+bool ashlar__stream_state_can_wait(const ashlar_stream_state *state,
+                                   const ashlar_driver_client *client);
+
+/*
+ * Whether the wait for a use stamped `tick` is for no work that was queued after memory was freed:
+ * the use is over, or the oldest recording behind it is not late.
+ */
+bool ashlar__stream_state_is_prompt(const ashlar_stream_state *state, uint64_t tick);
 
 /* Whether the program made the stream, and so can end it. Default streams live as long as their
  * context or thread. */
@@ -205,13 +223,21 @@ static inline bool ashlar__stream_state_is_others(const ashlar_stream_state *sta
 
 /*
  * Record an event, unless there is a recording after `tick` already. *recorded counts the
- * recordings of all streams.
+ * recordings of all streams. *is_covered false: no event can be recorded now; the state is closed,
+ * or the driver says that its stream is part of a capture.
  *
  * If the stream's handle is no longer valid, is_gone must be set, since the driver must not see a
  * destroyed handle. A handle stays valid until ashlar_allocator_forget_stream().
  *
- * Errors: ASHLAR_EINVAL (the stream is captured without a pool, lost or silent), ASHLAR_EDRIVER.
+ * Errors: ASHLAR_EDRIVER.
  */
+ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_try_cover(ashlar_stream_state *state,
+                                                               ashlar_driver_client *client,
+                                                               uint64_t tick, uint64_t *recorded,
+                                                               bool *is_covered);
+
+/* Like ashlar__stream_state_try_cover(), for callers that cannot do without the event. Errors: also
+ * ASHLAR_EINVAL (none can be recorded). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_cover(ashlar_stream_state *state,
                                                            ashlar_driver_client *client,
                                                            uint64_t tick, uint64_t *recorded);
@@ -241,14 +267,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_cover_frees(ashlar_stream_s
 
 /*
  * Query, without waiting, which recordings have completed, from the oldest pending one up to the
- * first that has not. At least one must be pending.
+ * first that has not. Allowed during captures, too: the events are our own, and in no graph.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_query(ashlar_stream_state *state,
                                                            ashlar_driver_client *client);
 
 /*
  * Find out, without waiting, whether a use stamped `tick` is over. If no recording follows it, make
- * one first. Errors: as ashlar__stream_state_cover().
+ * one first, if one can be made now. Errors: ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_ask(ashlar_stream_state *state,
                                                          ashlar_driver_client *client,
@@ -258,7 +284,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_ask(ashlar_stream_state *st
  * Find out, without waiting, whether the stream is idle; then all uses stamped so far are over. A
  * newly recorded event would not show this: queried at once, it may not have completed even on an
  * idle stream. An event is recorded behind the work only if the stream is not idle, or cannot be
- * queried because it is gone or another thread's. Errors: as ashlar__stream_state_cover().
+ * queried because it is gone, captured or another thread's. Errors: ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_ask_idle(ashlar_stream_state *state,
                                                               ashlar_driver_client *client,
@@ -274,22 +300,29 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_wait_on(ashlar_stream_state
                                                              ashlar_stream waiter, uint64_t tick);
 
 /*
- * Wait on the host for the oldest recording after `tick`. Requires recorded > tick, and that the
- * recording is not known to have completed.
+ * Wait on the host until the oldest pending recording of one of the states, whichever it is, has
+ * completed. Each must have one.
  *
- * lock   the allocator's, held; dropped during the wait, since the awaited work may depend on
- *        another thread that needs the lock
+ * count   1 .. ASHLAR_AWAITED_MAX
+ * lock    the allocator's, held; dropped during the wait, since the awaited work may depend on
+ *         another thread that needs the lock
+ *
+ * Errors: ASHLAR_EDRIVER.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__stream_state_synchronize(ashlar_stream_state *state,
-                                                                 ashlar_driver_client *client,
-                                                                 uint64_t tick, ashlar_lock *lock);
+ASHLAR_MUST_CHECK ashlar_status ashlar__stream_states_wait(ashlar_stream_state *const *states,
+                                                           size_t count,
+                                                           ashlar_driver_client *client,
+                                                           ashlar_lock *lock);
 
 /*
- * _begin_settling: call it before a wait on the host for the whole device; `free_number` is the
- * newest deferred free. _settle: call it after the wait; it marks as past all uses that were
- * stamped before _begin_settling, and the work before that free. `wait`, above 0, numbers these
- * waits. If a later wait has begun in between, _settle leaves the marking to the end of that one.
+ * _begin_settling: call it before a wait on the host for all work of the stream, or of the device;
+ * `free_number` is the newest deferred free before which that wait proves all work of the stream
+ * over. _settle: call it after the wait; it marks as past all uses that were stamped before
+ * _begin_settling, and the work before that free. If a later wait has begun in between, _settle
+ * leaves the marking to the end of that one. _next_wait: a number for a wait; above 0, and higher
+ * than those of the process's earlier waits.
  */
+uint64_t ashlar__next_wait(void);
 void ashlar__stream_state_begin_settling(ashlar_stream_state *state, uint64_t wait,
                                          uint64_t free_number);
 void ashlar__stream_state_settle(ashlar_stream_state *state, uint64_t wait);
@@ -305,6 +338,9 @@ static inline bool ashlar__stream_state_has_ended(const ashlar_stream_state *sta
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_refuse_captured(ashlar_driver_client *client,
                                                                ashlar_stream stream);
+
+/* After the last of a client's states has finished: destroy the stream that they shared. */
+void ashlar__stream_states_end(ashlar_driver_client *client);
 
 /* Return the events to the driver. */
 void ashlar__stream_state_finish(ashlar_stream_state *state, ashlar_driver_client *client);

@@ -97,7 +97,8 @@ ashlar_status ashlar__driver_open_soft(ashlar_driver **out) {
     static ashlar_driver driver = {
         .name = "soft",
         .delay = delay,
-        .device_waits = PTHREAD_RWLOCK_INITIALIZER,
+        .wait_any = ashlar__soft_wait_any,
+        .beginnings = PTHREAD_RWLOCK_INITIALIZER,
         .table =
             {
 #define X(field, symbol, version, kind, safety, params) .field = ashlar__soft_##field,

@@ -212,6 +212,32 @@ cu_result ashlar__soft_event_query(cu_event event) {
     return leave_point(device, point);
 }
 
+/* Not a function of CUDA's: polling would cost neither virtual time nor, in adversarial mode, have
+ * the work run that is awaited. */
+cu_result ashlar__soft_wait_any(const cu_event *events, size_t count) {
+    soft_device *device;
+    soft_event *found;
+    soft_point *points[ASHLAR_AWAITED_MAX];
+    size_t point_count = 0;
+    ASHLAR_CHECK2(count > 0 && count <= ASHLAR_AWAITED_MAX);
+    SOFT_TRY(enter_event_wait(ASHLAR_DRIVER_FN_event_synchronize, events[0], &device, &found));
+    for (size_t i = 0; i < count; i++) {
+        found = find(events[i]);
+        if (found == NULL || found->point == NULL) { /* nothing to wait for */
+            return ashlar__soft_leave(CU_SUCCESS);
+        }
+        points[point_count++] = found->point;
+    }
+    for (size_t i = 0; i < point_count; i++) {
+        points[i]->user_count++;
+    }
+    ashlar__soft_wait_points(points, point_count);
+    for (size_t i = 0; i < point_count; i++) {
+        ashlar__soft_point_drop(points[i]);
+    }
+    return ashlar__soft_leave(device->fault);
+}
+
 cu_result ashlar__soft_event_synchronize(cu_event event) {
     soft_device *device;
     soft_event *found;

@@ -356,18 +356,38 @@ static void make_progress(void) {
     }
 }
 
-void ashlar__soft_wait_point(const soft_point *point) {
+/* Of the points that are done, the one that was done first in virtual time; NULL: none is. */
+static const soft_point *first_done(soft_point *const *points, size_t count) {
+    const soft_point *first = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (points[i]->is_done && (first == NULL || points[i]->time_ns < first->time_ns)) {
+            first = points[i];
+        }
+    }
+    return first;
+}
+
+void ashlar__soft_wait_points(soft_point *const *points, size_t count) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ashlar__soft_choose_begin();
-    ASHLAR_CHECK2(point->user_count > 0 && (point->is_done || point->stream != NULL));
-    if (!point->is_done) {
-        want(point->stream, point->number);
+    for (size_t i = 0; i < count; i++) {
+        const soft_point *point = points[i];
+        ASHLAR_CHECK2(point->user_count > 0 && (point->is_done || point->stream != NULL));
+        if (!point->is_done) {
+            want(point->stream, point->number);
+        }
     }
-    while (!point->is_done) {
+    const soft_point *done = first_done(points, count);
+    while (done == NULL) {
         make_progress();
+        done = first_done(points, count);
     }
-    ashlar__soft_oracle_see(&point->clock);
-    ashlar__soft_time_see(point->time_ns);
+    ashlar__soft_oracle_see(&done->clock);
+    ashlar__soft_time_see(done->time_ns);
+}
+
+void ashlar__soft_wait_point(soft_point *point) {
+    ashlar__soft_wait_points(&point, 1);
 }
 
 /* An awaited stream that still has an op up to `number`; NULL: the wait is over. Looked up anew

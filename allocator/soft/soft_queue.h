@@ -123,7 +123,10 @@ void ashlar__soft_workers_halt(void);
 
 /* Wait on the host until the point is done; the lock is dropped meanwhile. The caller must hold a
  * reference to `point`. */
-void ashlar__soft_wait_point(const soft_point *point);
+void ashlar__soft_wait_point(soft_point *point);
+
+/* Like ashlar__soft_wait_point(), but until one of several points is done. */
+void ashlar__soft_wait_points(soft_point *const *points, size_t count);
 /* Wait on the host for all work queued so far on the device, destroyed streams included, or only on
  * the stream with this serial, if it is not 0. The lock is dropped meanwhile. */
 void ashlar__soft_wait_device(const soft_device *device, uint64_t serial);
@@ -154,6 +157,9 @@ void ashlar__soft_poll(void);
 /* Find the stream that `handle` means in a call on device `current`. Errors: CU_INVALID_HANDLE;
  * CU_OUT_OF_MEMORY (the thread's default stream is made at its first use). */
 cu_result ashlar__soft_stream_find(soft_device *current, cu_stream handle, soft_stream **out);
+
+/* The software device's `wait_any` (driver.h). */
+cu_result ashlar__soft_wait_any(const cu_event *events, size_t count);
 
 /* Destroy every stream of the device except the legacy one. Queued work still runs. */
 void ashlar__soft_stream_reset(const soft_device *device);

@@ -13,7 +13,8 @@ static ashlar_status load(ashlar_device *device, const ashlar_cuda_image *image,
     ashlar_driver *driver = device->driver;
     cu_module loaded;
     ASHLAR_CHECK2(image->image != NULL && count > 0);
-    cu_result result = ASHLAR_DRIVER_CALL(driver, module_load_data, (&loaded, image->image));
+    cu_result result;
+    ASHLAR_CALL_WITH_ROOM(device, result, module_load_data, (&loaded, image->image));
     ASHLAR_FAIL_IF(
         result == CU_NO_BINARY_FOR_GPU || result == CU_UNSUPPORTED_PTX_VERSION ||
             result == CU_NOT_SUPPORTED,

@@ -11,6 +11,18 @@
  * calls itself. Such a stream is called "named" below. A program that cannot keep this rule uses
  * ashlar_allocator_watch_streams(). Using the handle of a destroyed stream is undefined in CUDA,
  * and no function of ashlar finds out. The default streams need not be forgotten.
+ *
+ * WHAT IS FREE IS SERVED. Idle memory of a device belongs to the process: where the driver refuses
+ * an allocator, the device's other allocators give idle memory back, first what no work uses any
+ * more, then after a wait. (A sealed one whose policy lets it take none again keeps its own.) And
+ * no request waits for work that was queued after the memory was freed while other memory would do:
+ * ashlar_stream_synchronize() tells all allocators of the device what is over; once several streams
+ * are known and less than 1/8 of the limit is left, a free of more than 512 KiB records an event; a
+ * wait on the host ends when any stream is done. What remains: a first request at the limit after
+ * frees that recorded nothing, of smaller blocks or while more was left, is ordered behind all work
+ * queued on their stream by then. If that work itself waits for what the request is for (a receive
+ * for a send), neither ends. A program that knows calls ashlar_stream_synchronize() before it
+ * queues such work, or frees on a stream of its own.
  */
 #ifndef ASHLAR_ALLOCATOR_H
 #define ASHLAR_ALLOCATOR_H

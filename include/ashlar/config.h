@@ -97,7 +97,8 @@ typedef enum ashlar_guard {
  * ASHLAR_ENOTSUP.
  * Cost: memory of freed blocks cannot be mapped elsewhere in pieces. So it is best to make one
  * allocator with share=on for an arena and other long-lived blocks, and another one without it for
- * the rest. Drivers of series 525 have been slow with such handles (PyTorch pull request 130890).
+ * the rest: what one leaves idle, the other gets. Drivers of series 525 have been slow with such
+ * handles (PyTorch pull request 130890).
  */
 
 #define ASHLAR_CONFIG_BYTES_MIN ((uint64_t)2 << 20)  /* the least limit: one handle */

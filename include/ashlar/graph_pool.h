@@ -13,8 +13,9 @@
  *     ... instantiate, launch, destroy the graph ...
  *     ashlar_graph_pool_release(pool, stream of the last launch);
  *
- * Blocks freed during the capture are reused in the same capture; blocks still live when it ends
- * are the graph's results. A block taken outside the capture must stay live as long as a graph that
+ * Blocks freed during the capture are reused in the same capture, but not one whose last use is on
+ * another stream (ashlar_free_on(), ashlar_record_stream()); blocks still live when it ends are the
+ * graph's results. A block taken outside the capture must stay live as long as a graph that
  * uses it is launched.
  */
 #ifndef ASHLAR_GRAPH_POOL_H
@@ -31,8 +32,9 @@ typedef struct ashlar_graph_pool ashlar_graph_pool;
  * of ashlar invalidates a capture of any thread or mode, except what names the legacy default
  * stream, waits for a stream or event of the capture, and what waits for the whole device:
  * warm-ups, and functions that destroy an allocator or an object with CUDA kernels. The allocator
- * queues no wait on the stream, and a block last used on it, or on the legacy default stream, goes
- * to another stream only if that use is known to be over.
+ * queues no wait on the stream nor on the legacy default stream, and a block last used on it goes
+ * to another stream only if that use is known to be over. So this function asks, before the
+ * capture, how far the stream is: what it has freed, and is done with, may serve the capture.
  *
  * stream   the stream that is about to be captured, named from now on (see the top of allocator.h);
  *          end its pool before forgetting the stream. The legacy default stream cannot be captured.
@@ -42,9 +44,9 @@ typedef struct ashlar_graph_pool ashlar_graph_pool;
  *
  * Ownership: the caller owns *out, and must call ashlar_graph_pool_release() before destroying the
  *            allocator.
- * Threads:   any; no call that names `stream` may be under way. If another thread waits for the whole
- *            device meanwhile (ashlar_allocator_watch_streams()), that ends first, or a second
- *            passes.
+ * Threads:   any; no call that names `stream` may be under way. If another thread waits for the
+ *            whole device meanwhile (ashlar_allocator_watch_streams()), that ends first, or a
+ *            second passes.
  * Errors:    ASHLAR_EINVAL (the default stream, or one that has a pool), ASHLAR_EHOSTMEM.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_pool_begin(ashlar_allocator *allocator,
@@ -68,23 +70,24 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_graph_pool_continue(ashlar_gra
 
 /*
  * Call this when the capture is over, whether it succeeded or not: requests for the stream are
- * ordinary again. Blocks of the pool that are freed later, also by ashlar_free_on(), go back to the
- * pool.
+ * ordinary again. Blocks of the pool that are freed later go back to the pool, by ashlar_free_on()
+ * once the work on that stream is over.
  * Threads: any; no call that names the stream may be under way.
  */
 ASHLAR_API void ashlar_graph_pool_end(ashlar_graph_pool *pool);
 
 /*
  * Call this when neither the graph nor a copy of it will be launched any more. The pool's free
- * blocks then count as freed on `stream` just now. Its live blocks count as taken for `stream`;
- * they stay valid, and are freed as usual.
+ * blocks then count as freed on `stream` just now: that stream may have them at once, others, and
+ * later captures, when its work is over. Its live blocks count as taken for `stream`; they stay
+ * valid, and are freed as usual.
  *
  * pool     a pool that ashlar_graph_pool_end() was called for; NULL is allowed and does nothing
  * stream   the stream of the last launch, or any stream whose later work comes after all uses of
  *          the pool's blocks; named from now on (see the top of allocator.h)
  *
  * Ownership: `pool` is destroyed; on failure nothing changes.
- * Threads:   any.  Stream: nothing is queued.
+ * Threads:   any.  Stream: an event is recorded.
  * Errors:    ASHLAR_EINVAL (the capture has not ended), ASHLAR_EHOSTMEM (only if `stream` is new to
  *            the allocator).
  * Cost:      O(blocks).

@@ -198,7 +198,8 @@ static ashlar_status take_states(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
         return ASHLAR_OK; /* dropout applies only between layers */
     }
     ASHLAR_CUDNN_TRY(s->cudnn, dropout_states_size, cudnnDropoutGetStatesSize, (s->handle, &bytes));
-    const cu_result result = ASHLAR_DRIVER_CALL(driver, mem_alloc, (&states, bytes));
+    cu_result result;
+    ASHLAR_CALL_WITH_ROOM(rnn->device, result, mem_alloc, (&states, bytes));
     if (result != CU_SUCCESS) {
         return ashlar__driver_error(driver, "rnn: cuMemAlloc for dropout's states", result);
     }

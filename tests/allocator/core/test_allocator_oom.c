@@ -54,7 +54,7 @@ static const struct {
     {TAKE, 3, 0, 12 * MIB}, /* reclaimed */
     {GIVE, 8, 0, 0},
     {GIVE, 9, 0, 0},
-    {TAKE, 8, 0, 2 * MIB}, /* waited; drained if there are caches */
+    {TAKE, 8, 2, 2 * MIB}, /* same stream; drained if there are caches */
     {GIVE, 1, 0, 0},
     {GIVE, 2, 0, 0},
     {GIVE, 3, 0, 0},

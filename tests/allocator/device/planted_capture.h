@@ -45,7 +45,6 @@ static inline void plant(planted *p) {
     *p = (planted){.begin = CU_UNKNOWN, .end = CU_UNKNOWN};
     sem_init(&p->begun, 0, 0);
     sem_init(&p->may_end, 0, 0);
-    driver->has_unseen_captures = true; /* as of every CUDA driver */
     REQUIRE(pthread_create(&p->thread, NULL, hold_a_capture, p) == 0);
     sem_wait(&p->begun);
     CHECK(p->begin == CU_SUCCESS);
@@ -57,7 +56,6 @@ static inline cu_result dig_up(planted *p) {
     pthread_join(p->thread, NULL);
     sem_destroy(&p->begun);
     sem_destroy(&p->may_end);
-    driver->has_unseen_captures = false;
     return p->end;
 }
 

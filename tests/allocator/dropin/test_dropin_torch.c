@@ -37,14 +37,12 @@ CASE(memory_that_a_thread_takes_spoils_no_capture_of_another) {
     cu_graph graph = NULL;
     pthread_t other;
     ashlar_torch_reset();
-    atomic_store(&driver->has_unseen_captures, true); /* as CUDA's has */
     REQUIRE(ashlar__device_enter(device) == ASHLAR_OK);
     CHECK(driver->table.stream_begin_capture(streams[0], CU_CAPTURE_GLOBAL) == CU_SUCCESS);
     REQUIRE(pthread_create(&other, NULL, grow, NULL) == 0 && pthread_join(other, NULL) == 0);
     CHECK(driver->table.stream_end_capture(streams[0], &graph) == CU_SUCCESS);
     CHECK(graph != NULL && driver->table.graph_destroy(graph) == CU_SUCCESS);
     ashlar__device_leave(device);
-    atomic_store(&driver->has_unseen_captures, false);
 }
 
 /* ---- PyTorch ---- */

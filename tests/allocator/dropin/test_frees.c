@@ -5,6 +5,7 @@
 #define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
 
 #include "allocator/core/slow_path.h"
+#include "tests/strict.h"
 #include "tests/allocator/dropin/frees_fixture.h"
 #include "allocator/base/random.h"
 #include "tests/thread.h"
@@ -133,7 +134,7 @@ CASE(memory_given_out_again_comes_after_every_use_of_before) {
 
 /* So that the case above could fail. */
 CASE(without_the_wait_it_does_not) {
-    REQUIRE(set_up("memory=32MiB,clocks=on,mode=adversarial", "cache=0"));
+    REQUIRE(set_up("memory=32MiB,clocks=on,mode=adversarial," STRICT_NOT_HERE, "cache=0"));
     CHECK(walk(2, true) > 0);
 }
 

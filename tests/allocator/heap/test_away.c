@@ -261,7 +261,7 @@ CASE_WITH(only_the_oldest_few_of_a_queue_are_looked_at, set_up_away()) {
     ashlar_block *block = take_and_free_on(&state_b, 1 * MIB);
     bool found = true;
     CHECK(ashlar__away_take_own(&heap, &state_b, 1 * MIB) == NULL);
-    CHECK(ashlar__away_wait(&heap, &state_a, 1 * MIB, &found) == ASHLAR_OK && !found);
+    CHECK(ashlar__away_wait(&heap, &state_a, 1 * MIB, false, &found) == ASHLAR_OK && !found);
     CHECK(ashlar__away_take_own(&heap, &state_b, 512) != NULL);
     CHECK(ashlar__away_take_own(&heap, &state_b, 1 * MIB) == block);
     CHECK_ZU(queue_length(&state_b), 15);
@@ -274,17 +274,17 @@ CASE_WITH(a_home_can_wait_for_the_uses_of_its_block, set_up_away()) {
     free_on(block, &state_a);
     CHECK(ashlar__stream_state_cover(&state_a, &client, 0, &events_recorded) == ASHLAR_OK);
     learn(&state_a);
-    CHECK(ashlar__away_wait(&heap, &state_b, 1 * MIB, &found) == ASHLAR_OK && !found);
-    CHECK(ashlar__away_wait(&heap, &state_a, 3 * MIB, &found) == ASHLAR_OK && !found);
+    CHECK(ashlar__away_wait(&heap, &state_b, 1 * MIB, false, &found) == ASHLAR_OK && !found);
+    CHECK(ashlar__away_wait(&heap, &state_a, 3 * MIB, false, &found) == ASHLAR_OK && !found);
     const size_t waits = CALLS(stream_wait_event);
     for (size_t n = 1; n <= 2; n++) {
         DRIVER_FAILS_AT(
             ASHLAR_DRIVER_FN_stream_wait_event, n, CU_UNKNOWN,
-            CHECK(ashlar__away_wait(&heap, &state_a, 2 * MIB, &found) == ASHLAR_EDRIVER));
+            CHECK(ashlar__away_wait(&heap, &state_a, 2 * MIB, false, &found) == ASHLAR_EDRIVER));
         CHECK(!found && !is_home(block));
         check_heap();
     }
-    CHECK(ashlar__away_wait(&heap, &state_a, 2 * MIB, &found) == ASHLAR_OK && found);
+    CHECK(ashlar__away_wait(&heap, &state_a, 2 * MIB, false, &found) == ASHLAR_OK && found);
     CHECK(CALLS(stream_wait_event) == waits + 3 + 2); /* of the failed ones 1 and 2 */
     CHECK(is_home(block) && heap.away_bytes == 1 * MIB && state_a.away_count == 1);
     /* Its home's work that is over came before the wait. */
@@ -296,11 +296,11 @@ CASE_WITH(nothing_waits_for_a_stream_under_capture, set_up_away()) {
     ashlar_stream_state pool = {.is_pool = true};
     bool found = true;
     ashlar_block *block = free_on(take_used(1 * MIB, &pool, NULL), &state_b);
-    CHECK(ashlar__away_wait(&heap, &state_a, 1 * MIB, &found) == ASHLAR_OK && !found);
+    CHECK(ashlar__away_wait(&heap, &state_a, 1 * MIB, false, &found) == ASHLAR_OK && !found);
     CHECK(ashlar__away_ask(&heap, 9) == ASHLAR_OK && pool.oldest_away == block);
-    CHECK(ashlar__away_wait(&heap, &state_a, 1 * MIB, &found) == ASHLAR_OK && !found);
+    CHECK(ashlar__away_wait(&heap, &state_a, 1 * MIB, false, &found) == ASHLAR_OK && !found);
     ashlar__away_move_queue(&heap, &pool, &state_b); /* the capture has ended */
-    CHECK(ashlar__away_wait(&heap, &state_a, 1 * MIB, &found) == ASHLAR_OK && found);
+    CHECK(ashlar__away_wait(&heap, &state_a, 1 * MIB, false, &found) == ASHLAR_OK && found);
     CHECK(is_home(block));
 }
 
@@ -318,7 +318,7 @@ CASE_WITH(a_slot_block_is_vacated_where_another_would_go_home, set_up_away()) {
     ashlar__release_block_locked(&heap, &slot, &state_b);
     CHECK(state_a.away_count == 1 && heap.away_bytes == 1 * MIB && slot.stream_state == &state_b);
     CHECK(ashlar__away_take_own(&heap, &state_b, 1 * MIB) == NULL); /* only its slot may have it */
-    CHECK(ashlar__away_wait(&heap, &state_a, 1 * MIB, &found) == ASHLAR_OK && !found);
+    CHECK(ashlar__away_wait(&heap, &state_a, 1 * MIB, false, &found) == ASHLAR_OK && !found);
     CHECK(ashlar__away_ask(&heap, 1) == ASHLAR_OK);
     CHECK(slot.requested == 0 && slot.stream_state == &state_a && !ashlar__block_is_shared(&slot));
     CHECK(state_a.away_count == 0 && heap.away_bytes == 0 &&

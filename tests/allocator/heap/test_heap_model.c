@@ -26,6 +26,7 @@ typedef struct slot {
 /* A handle's worth of addresses; only with virtual memory. */
 typedef struct cell {
     bool is_mapped;
+    bool was_past;  /* before the operation */
     uint64_t stamp; /* the recording of its zone's owner that comes behind all uses; 0: none */
 } cell;
 
@@ -113,7 +114,7 @@ static size_t compare_cells(void) {
             cell *c = &cells[idx];
             if (c->is_mapped && !w->backing[i].is_mapped) {
                 wrong += WRONG_IF(!may_unmap || meets_slot(idx * H, H) ||
-                                  c->stamp > w->zone->owner->completed);
+                                  (!c->was_past && c->stamp > w->zone->owner->completed));
                 *c = (cell){0};
             } else if (!c->is_mapped && w->backing[i].is_mapped) {
                 wrong += WRONG_IF(idx < may_map_from || idx >= may_map_to);
@@ -148,19 +149,21 @@ static size_t take_own(slot *s, ashlar_stream_state *state, size_t bytes) {
     ashlar_zone *zone = ashlar__zone_of(state, bytes);
     ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, bytes);
     const unsigned may = (unsigned)draw(4);
+    may_unmap = gap == NULL; /* a window without blocks, where addresses have run out */
     ashlar_status status = gap == NULL ? ashlar__heap_add_window(&heap, zone, bytes) : ASHLAR_OK;
+    const size_t wrong = compare_cells();
     gap = ashlar__free_bins_best_fit(&zone->gaps, bytes);
     if (status == ASHLAR_OK) {
         may_map_from = gap->offset / H;
         may_map_to = (gap->offset + bytes - 1) / H + 1;
-        may_unmap = (may & ASHLAR_MAY_MOVE) != 0;
+        may_unmap = may_unmap || (may & ASHLAR_MAY_MOVE) != 0;
         status = ashlar__heap_back(&heap, gap, bytes, may);
     }
     if (status == ASHLAR_OK) {
         status = ashlar__heap_take(&heap, gap, bytes);
     }
     failures += status != ASHLAR_OK;
-    return status == ASHLAR_OK ? fill_slot(s, gap, state) : 0;
+    return wrong + (status == ASHLAR_OK ? fill_slot(s, gap, state) : 0);
 }
 
 /* A piece of another stream's gap, its memory past; or a block away that the stream has freed. */
@@ -254,7 +257,7 @@ static ashlar_status learn(ashlar_stream_state *state) {
 /* Send a block home behind an in-stream wait: its uses go on, its home's work comes behind them. */
 static ashlar_status wait_for_a_block(ashlar_stream_state *home) {
     bool found = false;
-    const ashlar_status status = ashlar__away_wait(&heap, home, any_bytes(), &found);
+    const ashlar_status status = ashlar__away_wait(&heap, home, any_bytes(), false, &found);
     for (slot *s = slots; found && s < slots + SLOTS; s++) {
         if (s->block != NULL && s->is_away &&
             ashlar__page_map_get(&heap.map, s->offset) != s->block) {
@@ -306,12 +309,23 @@ static void arm(size_t odds) {
     }
 }
 
+/* A window that is unmapped may change hands in the same operation. */
+static void note_past(void) {
+    for (const ashlar_window *w = heap.windows; w != NULL; w = w->above) {
+        for (size_t i = 0; i < w->bytes / H && !use_segments; i++) {
+            cell *c = &cells[w->offset / H + i];
+            c->was_past = c->stamp <= w->zone->owner->completed;
+        }
+    }
+}
+
 static size_t step(void) {
     size_t wrong = 0;
     const size_t kind = draw(80);
     slot *s = &slots[draw(SLOTS)];
     may_map_from = may_map_to = 0;
     may_unmap = false;
+    note_past();
     arm(16);
     if (kind < 16) {
         failures += change(kind) != ASHLAR_OK;
