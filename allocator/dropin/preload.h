@@ -32,7 +32,8 @@
  * Each context that the program makes has its own allocator until the context ends. The driver
  * serves: green contexts, managed and host memory, memory pools that a program makes,
  * allocations in a capture, and every pointer that is not ours. If the driver lacks memory for
- * these, we return all free memory to it, and call it again. After cudaDeviceReset() the driver
+ * these, or for contexts, graphs and code, we return idle memory of that device to it, of whatever
+ * context, and call it again (preload_room.c). After cudaDeviceReset() the driver
  * serves the whole device.
  *
  * All functions that describe a pointer describe our blocks as CUDA describes memory from
@@ -91,6 +92,34 @@ typedef struct cu_green_context_opaque *cu_green_context;
     X(cuMemCreate, cuMemCreate, 10020, 0,                                                          \
       (cu_mem_handle * handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags),   \
       (handle, bytes, prop, flags))                                                                \
+    X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, 7000, 0,                                 \
+      (cu_context * context, cu_device device), (context, device))                                 \
+    X(cuGraphInstantiate_v2, cuGraphInstantiate, 11000, 0,                                         \
+      (cu_graph_exec * exec, cu_graph graph, void **node, char *log, size_t log_bytes),            \
+      (exec, graph, node, log, log_bytes))                                                         \
+    X(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040, 0,                          \
+      (cu_graph_exec * exec, cu_graph graph, unsigned long long flags), (exec, graph, flags))      \
+    X(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 12000, 0,                        \
+      (cu_graph_exec * exec, cu_graph graph, void *params), (exec, graph, params))                 \
+    X(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams, 12000, 1,                   \
+      (cu_graph_exec * exec, cu_graph graph, void *params), (exec, graph, params))                 \
+    X(cuGraphUpload, cuGraphUpload, 11010, 0, (cu_graph_exec exec, cu_stream stream),              \
+      (exec, stream))                                                                              \
+    X(cuGraphUpload_ptsz, cuGraphUpload, 11010, 1, (cu_graph_exec exec, cu_stream stream),         \
+      (exec, stream))                                                                              \
+    X(cuGraphLaunch, cuGraphLaunch, 10000, 0, (cu_graph_exec exec, cu_stream stream),              \
+      (exec, stream))                                                                              \
+    X(cuGraphLaunch_ptsz, cuGraphLaunch, 10000, 1, (cu_graph_exec exec, cu_stream stream),         \
+      (exec, stream))                                                                              \
+    X(cuModuleLoad, cuModuleLoad, 2000, 0, (cu_module * module, const char *path), (module, path)) \
+    X(cuModuleLoadData, cuModuleLoadData, 2000, 0, (cu_module * module, const void *image),        \
+      (module, image))                                                                             \
+    X(cuModuleLoadDataEx, cuModuleLoadDataEx, 2010, 0,                                             \
+      (cu_module * module, const void *image, unsigned int count, unsigned int *options,           \
+       void **values),                                                                             \
+      (module, image, count, options, values))                                                     \
+    X(cuModuleLoadFatBinary, cuModuleLoadFatBinary, 2000, 0,                                       \
+      (cu_module * module, const void *image), (module, image))                                    \
     X(cuArrayCreate_v2, cuArrayCreate, 3020, 0, (void **array, const void *shape), (array, shape)) \
     X(cuArray3DCreate_v2, cuArray3DCreate, 3020, 0, (void **array, const void *shape),             \
       (array, shape))                                                                              \
@@ -210,6 +239,16 @@ bool ashlar__preload_is_default_pool(const ashlar_frees *frees, const void *pool
 /* Call this after the program has waited for the device. Like a pool, it gives back what exceeds
  * the release threshold. Our threshold is unlimited until the program sets one. */
 void ashlar__preload_keep_to_threshold(ashlar_frees *frees);
+
+/*
+ * Whether a call of the driver that took memory of a device, and gave `result`, is worth another
+ * attempt, since we have given idle memory back, if possible without a wait.
+ *
+ * device   ASHLAR_PRELOAD_CURRENT: that of the current context
+ * bytes    that the call needs; SIZE_MAX: unknown, then all that is idle goes back
+ */
+enum { ASHLAR_PRELOAD_CURRENT = -1 };
+bool ashlar__preload_has_room(cu_result result, cu_device device, size_t bytes);
 
 /* Note that a call for memory was passed on to the driver. */
 void ashlar__preload_note_passed(void);

@@ -18,17 +18,6 @@ static bool is_answered(ashlar_status status, cu_result *result) {
 
 /* ---- for any stream ---- */
 
-/* Whether the driver lacked memory, and we have given some back to it. */
-static bool has_given_back(cu_result result) {
-    if (result != CU_OUT_OF_MEMORY || !ashlar__preload_begin()) {
-        return false;
-    }
-    ashlar_frees *here = ashlar__preload_here();
-    const bool has_any = here != NULL && ashlar__frees_give_back(here, 0);
-    ashlar__preload_end();
-    return has_any;
-}
-
 /* Serve a request that names no stream. False: ask the driver. */
 static bool take(cu_ptr *ptr, size_t bytes, cu_result *result) {
     if (ptr == NULL || bytes == 0 || ashlar__preload_options_get()->leaves_plain ||
@@ -53,8 +42,10 @@ cu_result cuMemAlloc_v2(cu_ptr *ptr, size_t bytes) {
         return result;
     }
     ashlar__preload_note_passed();
-    result = ashlar__real_cuMemAlloc_v2(ptr, bytes);
-    return has_given_back(result) ? ashlar__real_cuMemAlloc_v2(ptr, bytes) : result;
+    do {
+        result = ashlar__real_cuMemAlloc_v2(ptr, bytes);
+    } while (ashlar__preload_has_room(result, ASHLAR_PRELOAD_CURRENT, bytes));
+    return result;
 }
 
 cu_result cuMemAllocPitch_v2(cu_ptr *ptr, size_t *pitch, size_t width, size_t height,
@@ -66,10 +57,10 @@ cu_result cuMemAllocPitch_v2(cu_ptr *ptr, size_t *pitch, size_t width, size_t he
                           ashlar__mul(row, height, &bytes);
     if (!is_valid || !take(ptr, bytes, &result)) {
         ashlar__preload_note_passed();
-        result = ashlar__real_cuMemAllocPitch_v2(ptr, pitch, width, height, element);
-        return has_given_back(result)
-                   ? ashlar__real_cuMemAllocPitch_v2(ptr, pitch, width, height, element)
-                   : result;
+        do {
+            result = ashlar__real_cuMemAllocPitch_v2(ptr, pitch, width, height, element);
+        } while (ashlar__preload_has_room(result, ASHLAR_PRELOAD_CURRENT, SIZE_MAX));
+        return result;
     }
     if (result == CU_SUCCESS) {
         *pitch = row;
@@ -136,7 +127,10 @@ cu_result cuMemAllocAsync(cu_ptr *ptr, size_t bytes, cu_stream stream) {
         return result;
     }
     ashlar__preload_note_passed();
-    return ashlar__real_cuMemAllocAsync(ptr, bytes, stream);
+    do {
+        result = ashlar__real_cuMemAllocAsync(ptr, bytes, stream);
+    } while (ashlar__preload_has_room(result, ASHLAR_PRELOAD_CURRENT, bytes));
+    return result;
 }
 
 cu_result cuMemAllocAsync_ptsz(cu_ptr *ptr, size_t bytes, cu_stream stream) {
@@ -145,7 +139,10 @@ cu_result cuMemAllocAsync_ptsz(cu_ptr *ptr, size_t bytes, cu_stream stream) {
         return result;
     }
     ashlar__preload_note_passed();
-    return ashlar__real_cuMemAllocAsync_ptsz(ptr, bytes, stream);
+    do {
+        result = ashlar__real_cuMemAllocAsync_ptsz(ptr, bytes, stream);
+    } while (ashlar__preload_has_room(result, ASHLAR_PRELOAD_CURRENT, bytes));
+    return result;
 }
 
 /* The program may name the default pool here. */
@@ -155,9 +152,10 @@ cu_result cuMemAllocFromPoolAsync(cu_ptr *ptr, size_t bytes, void *pool, cu_stre
         return result;
     }
     ashlar__preload_note_passed();
-    result = ashlar__real_cuMemAllocFromPoolAsync(ptr, bytes, pool, stream);
-    return has_given_back(result) ? ashlar__real_cuMemAllocFromPoolAsync(ptr, bytes, pool, stream)
-                                  : result;
+    do {
+        result = ashlar__real_cuMemAllocFromPoolAsync(ptr, bytes, pool, stream);
+    } while (ashlar__preload_has_room(result, ASHLAR_PRELOAD_CURRENT, bytes));
+    return result;
 }
 
 cu_result cuMemAllocFromPoolAsync_ptsz(cu_ptr *ptr, size_t bytes, void *pool, cu_stream stream) {
@@ -166,10 +164,10 @@ cu_result cuMemAllocFromPoolAsync_ptsz(cu_ptr *ptr, size_t bytes, void *pool, cu
         return result;
     }
     ashlar__preload_note_passed();
-    result = ashlar__real_cuMemAllocFromPoolAsync_ptsz(ptr, bytes, pool, stream);
-    return has_given_back(result)
-               ? ashlar__real_cuMemAllocFromPoolAsync_ptsz(ptr, bytes, pool, stream)
-               : result;
+    do {
+        result = ashlar__real_cuMemAllocFromPoolAsync_ptsz(ptr, bytes, pool, stream);
+    } while (ashlar__preload_has_room(result, ASHLAR_PRELOAD_CURRENT, bytes));
+    return result;
 }
 
 /* A captured free would run at each launch, so leave it to the driver, which refuses our blocks. */
@@ -190,6 +188,20 @@ cu_result cuMemFreeAsync_ptsz(cu_ptr ptr, cu_stream stream) {
 
 /* ---- questions ---- */
 
+/* Of all contexts of the current device. */
+static size_t spare_bytes(void) {
+    cu_device device = -1;
+    size_t sum = 0;
+    int place = 0;
+    if (ashlar__real_cuCtxGetDevice(&device) != CU_SUCCESS) {
+        return 0;
+    }
+    for (ashlar_frees *f = ashlar__frees_each(&place); f != NULL; f = ashlar__frees_each(&place)) {
+        sum += ashlar__frees_device(f)->info.ordinal == device ? ashlar__frees_spare_bytes(f) : 0;
+    }
+    return sum;
+}
+
 /* To the program, reserved memory that is in no block is free. As in CUDA, either may be NULL. */
 cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     size_t unasked;
@@ -198,29 +210,8 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     if (result != CU_SUCCESS || free_bytes == NULL || !ashlar__preload_begin()) {
         return result;
     }
-    ashlar_frees *here = ashlar__preload_here();
-    if (here != NULL) {
-        const size_t room = *total - *free_bytes, spare = ashlar__frees_spare_bytes(here);
-        *free_bytes += spare < room ? spare : room;
-    }
+    const size_t room = *total - *free_bytes, spare = spare_bytes();
+    *free_bytes += spare < room ? spare : room;
     ashlar__preload_end();
     return result;
 }
-
-/* ---- memory that the driver serves: return ours if the driver lacks it ---- */
-
-#define ASK_TWICE(name, params, args)                                        \
-    cu_result name params {                                                  \
-        const cu_result result_ = ashlar__real_##name args;                  \
-        ashlar__preload_note_passed();                                       \
-        return has_given_back(result_) ? ashlar__real_##name args : result_; \
-    }
-
-ASK_TWICE(cuMemAllocManaged, (cu_ptr * ptr, size_t bytes, unsigned int flags), (ptr, bytes, flags))
-ASK_TWICE(cuMemCreate,
-          (cu_mem_handle * handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags),
-          (handle, bytes, prop, flags))
-ASK_TWICE(cuArrayCreate_v2, (void **array, const void *shape), (array, shape))
-ASK_TWICE(cuArray3DCreate_v2, (void **array, const void *shape), (array, shape))
-ASK_TWICE(cuMipmappedArrayCreate, (void **array, const void *shape, unsigned int levels),
-          (array, shape, levels))

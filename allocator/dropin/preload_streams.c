@@ -168,19 +168,29 @@ static cu_result note_context(cu_result result, const cu_context *context, cu_de
 }
 
 cu_result cuCtxCreate_v2(cu_context *context, unsigned int flags, cu_device device) {
-    return note_context(ashlar__real_cuCtxCreate_v2(context, flags, device), context, device);
+    cu_result result;
+    do {
+        result = ashlar__real_cuCtxCreate_v2(context, flags, device);
+    } while (ashlar__preload_has_room(result, device, SIZE_MAX));
+    return note_context(result, context, device);
 }
 
 cu_result cuCtxCreate_v3(cu_context *context, void *affinities, int count, unsigned int flags,
                          cu_device device) {
-    return note_context(ashlar__real_cuCtxCreate_v3(context, affinities, count, flags, device),
-                        context, device);
+    cu_result result;
+    do {
+        result = ashlar__real_cuCtxCreate_v3(context, affinities, count, flags, device);
+    } while (ashlar__preload_has_room(result, device, SIZE_MAX));
+    return note_context(result, context, device);
 }
 
 cu_result cuCtxCreate_v4(cu_context *context, void *parameters, unsigned int flags,
                          cu_device device) {
-    return note_context(ashlar__real_cuCtxCreate_v4(context, parameters, flags, device), context,
-                        device);
+    cu_result result;
+    do {
+        result = ashlar__real_cuCtxCreate_v4(context, parameters, flags, device);
+    } while (ashlar__preload_has_room(result, device, SIZE_MAX));
+    return note_context(result, context, device);
 }
 
 /* Our memory in the context ends with it. Later frees go to the driver, which refuses them. */
