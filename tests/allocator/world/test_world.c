@@ -13,7 +13,7 @@
 #include "tests/check.h"
 #include "tests/allocator/world/world_campaign.h"
 
-enum { LAWS = LAW_OWN };
+enum { LAWS = LAW_ALL };
 
 enum { PROGRAMS = ASHLAR_DEBUG >= 3 ? 12 : 120 }; /* level 3 walks the heap at each call */
 

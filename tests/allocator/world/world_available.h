@@ -194,8 +194,9 @@ static inline size_t idle_of_others(const store *s) {
     size_t idle = 0;
     for (int i = 0; i < world.set->store_count && (world.set->laws & LAW_OTHERS) != 0; i++) {
         const store *other = &world.stores[i];
+        /* What a graph has borrowed lies in ordinary zones, too. */
         if (other != s && other->at == s->at && !other->is_sealed && !other->is_watched &&
-            !is_any_captured()) {
+            other->pool == NULL && !is_any_captured()) {
             world_view v = view_of(other, NO_LANE);
             v.has_plans = true;
             idle += idle_handle_bytes(&v);

@@ -18,7 +18,9 @@ static struct {
 } stuck;
 
 static inline void note_call(ashlar_driver_fn fn) {
-    stuck.last_call = fn;
+    if (fn != ASHLAR_DRIVER_FN_thread_exchange_capture_mode) { /* part of the call before it */
+        stuck.last_call = fn;
+    }
 }
 
 static inline void run_stuck(void *number) {
