@@ -109,7 +109,7 @@ def pool(library=None):
     """A torch.cuda.MemPool that takes its memory from ashlar, for torch.cuda.use_mem_pool()."""
     import torch
     allocator = torch.cuda.memory.CUDAPluggableAllocator(_load(library)[0], "ashlar_torch_alloc",
-                                                         "ashlar_torch_free")
+                                                         "ashlar_torch_free_to_driver")
     made = torch.cuda.MemPool(allocator.allocator())
     made.ashlar = allocator  # lives as long
     return made

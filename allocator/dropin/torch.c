@@ -95,18 +95,40 @@ void *ashlar_torch_alloc_or_throw(size_t bytes, int device, ashlar_stream stream
     return block;
 }
 
-void ashlar_torch_free(void *ptr, size_t bytes, int device, ashlar_stream stream) {
-    (void)bytes;
-    (void)stream;
-    ashlar_allocator *a = ashlar__dropin_peek(device);
-    if (ptr == NULL) {
-        return;
-    }
+/* Free a block; false and reported if there is none. */
+static bool give(ashlar_allocator *a, void *ptr, int device) {
     const ashlar_status status =
         a != NULL ? ashlar_free(a, ptr)
                   : ashlar__fail(ASHLAR_EPOINTER, "device %d: nothing was allocated there", device);
     if (status != ASHLAR_OK) {
         report_pointer("free", ptr);
+    }
+    return status == ASHLAR_OK;
+}
+
+void ashlar_torch_free(void *ptr, size_t bytes, int device, ashlar_stream stream) {
+    (void)bytes;
+    (void)stream;
+    if (ptr != NULL) {
+        (void)give(ashlar__dropin_peek(device), ptr, device);
+    }
+}
+
+/* The first trim empties the caches; after the wait, all blocks from them are past. */
+static ashlar_status empty(ashlar_allocator *a) {
+    ashlar_status status = ashlar_allocator_trim(a, 0);
+    if (status == ASHLAR_OK) {
+        status = ashlar__watch_settle(a);
+    }
+    return status == ASHLAR_OK ? ashlar_allocator_trim(a, 0) : status;
+}
+
+void ashlar_torch_free_to_driver(void *ptr, size_t bytes, int device, ashlar_stream stream) {
+    (void)bytes;
+    (void)stream;
+    ashlar_allocator *a = ashlar__dropin_peek(device);
+    if (ptr != NULL && give(a, ptr, device)) {
+        (void)empty(a); /* what cannot go yet, during a capture, goes with a later block */
     }
 }
 
@@ -138,15 +160,6 @@ void *ashlar_torch_base_alloc(void *ptr, size_t *bytes) {
 }
 
 /* ---- PyTorch: devices ---- */
-
-/* The first trim empties the caches; after the wait, all blocks from them are past. */
-static ashlar_status empty(ashlar_allocator *a) {
-    ashlar_status status = ashlar_allocator_trim(a, 0);
-    if (status == ASHLAR_OK) {
-        status = ashlar__watch_settle(a);
-    }
-    return status == ASHLAR_OK ? ashlar_allocator_trim(a, 0) : status;
-}
 
 void ashlar_torch_reset(void) {
     for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {

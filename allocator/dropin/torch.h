@@ -30,8 +30,8 @@
  * PyTorch's own streams live as long as the process. Before an external one (ExternalStream) is
  * destroyed, call ashlar_torch_forget_stream().
  *
- * Memory that such a pool frees stays reserved by ashlar until ashlar_torch_reset(), which PyTorch
- * calls only for the allocator of the whole process.
+ * Memory that such a pool frees goes back to the driver at once, for PyTorch's own allocator:
+ * keeping it for the next time is the pool's affair.
  */
 #ifndef ASHLAR_DROPIN_TORCH_H
 #define ASHLAR_DROPIN_TORCH_H
@@ -67,6 +67,11 @@ ASHLAR_API void *ashlar_torch_alloc_or_throw(size_t bytes, int device, ashlar_st
  * ashlar_torch_record_stream(). NULL is allowed. `bytes` and `stream` are those of the allocation
  * as PyTorch remembers them; they are ignored. */
 ASHLAR_API void ashlar_torch_free(void *ptr, size_t bytes, int device, ashlar_stream stream);
+
+/* The same for use in a MemPool: it waits for the device, as cudaFree does, and gives the device's
+ * idle memory back to the driver; during a capture, what can go without a wait. */
+ASHLAR_API void ashlar_torch_free_to_driver(void *ptr, size_t bytes, int device,
+                                            ashlar_stream stream);
 
 /* Work on `stream` uses the block, too: as ashlar_record_stream(). */
 ASHLAR_API void ashlar_torch_record_stream(void *ptr, ashlar_stream stream);

@@ -32,6 +32,7 @@ ptr, size, num = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 alloc = function("ashlar_torch_alloc", ptr, size, num, ptr)
 alloc_or_throw = function("ashlar_torch_alloc_or_throw", ptr, size, num, ptr)
 free = function("ashlar_torch_free", None, ptr, size, num, ptr)
+free_to_driver = function("ashlar_torch_free_to_driver", None, ptr, size, num, ptr)
 record_stream = function("ashlar_torch_record_stream", None, ptr, ptr)
 forget_stream = function("ashlar_torch_forget_stream", None, ptr)
 reset = function("ashlar_torch_reset", None)
@@ -109,6 +110,11 @@ expect(base_alloc(block, bytes_) == block and bytes_.value == 5 * MIB, "base_all
 record_stream(block, 2)
 free(block, 5 * MIB, 1, None)
 forget_stream(0x1234) # one that was never named
+
+block = alloc(20 * MIB, 0, None)
+before = bytes_of(0)[0].reserved
+free_to_driver(block, 20 * MIB, 0, None)
+expect(bytes_of(0)[0].reserved <= before - 20 * MIB, "free_to_driver")
 
 reset()
 expect(bytes_of(0)[0].reserved == 0 and bytes_of(1)[0].reserved == 0, "reset")

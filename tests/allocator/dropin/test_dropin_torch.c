@@ -207,6 +207,21 @@ CASE(emptying_the_cache_gives_every_device_its_memory_back) {
     ashlar_torch_free(kept, 1000, 1, NULL);
 }
 
+/* A MemPool keeps what it wants; the rest is for PyTorch's own allocator beside it. */
+CASE(a_pool_gives_its_memory_back_to_the_driver) {
+    ashlar_torch_reset();
+    unsigned char *kept = ashlar_torch_alloc(BIG, 0, streams[0]);
+    unsigned char *block = ashlar_torch_alloc(MEMORY / 2, 0, streams[0]);
+    REQUIRE(kept != NULL && block != NULL);
+    queue_write(streams[0], block, MEMORY / 2, 1); /* no wait for it but that of the call */
+    ashlar_torch_free_to_driver(block, MEMORY / 2, 0, streams[0]);
+    CHECK(bytes_of(0).reserved < MEMORY / 2);
+    CHECK(bytes_of(0).live == BIG);
+    ashlar_torch_free_to_driver(kept, BIG, 0, streams[0]);
+    ashlar_torch_free_to_driver(NULL, BIG, 0, streams[0]);
+    CHECK(bytes_of(0).reserved == 0);
+}
+
 CASE(a_fraction_bounds_what_is_taken) {
     ashlar_torch_reset();
     ashlar_torch_memory_fraction(0.5, 1);
