@@ -6,6 +6,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/core/allocators.h"
 #include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/note.h"
@@ -98,6 +99,18 @@ static ashlar_status reserve_locked(ashlar_allocator *a, size_t bytes) {
     return ashlar__heap_reserve(&a->heap, &state->zones[ASHLAR_ZONE_LARGE], bytes);
 }
 
+/* What other allocators of the device leave idle; drops the lock. */
+static bool others_give_back_locked(ashlar_allocator *a, size_t bytes, bool may_wait) {
+    ASHLAR_OWNS(&a->lock);
+    const size_t mapped_bytes = a->heap.range.mapped_bytes;
+    ashlar__allocator_leave(a);
+    const bool has_any = ashlar__allocators_give_back(
+        a->device->driver, a->device->info.ordinal, a,
+        bytes > mapped_bytes ? bytes - mapped_bytes : 0, may_wait, NULL);
+    ashlar__allocator_enter(a);
+    return has_any;
+}
+
 ashlar_status ashlar_allocator_reserve(ashlar_allocator *a, size_t bytes) {
     ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__allocator_enter(a);
@@ -105,6 +118,12 @@ ashlar_status ashlar_allocator_reserve(ashlar_allocator *a, size_t bytes) {
     ashlar_status status = is_there ? ASHLAR_OK : ashlar__may_map_locked(a);
     if (status == ASHLAR_OK && !is_there) {
         status = reserve_locked(a, bytes);
+        for (int waits = 0; waits < 2 && status == ASHLAR_ENOMEM; waits++) {
+            if (bytes <= a->heap.range.limit_bytes &&
+                others_give_back_locked(a, bytes, waits > 0)) {
+                status = reserve_locked(a, bytes);
+            }
+        }
         ashlar__update_reserved_peak_locked(a);
     }
     ashlar__allocator_leave(a);

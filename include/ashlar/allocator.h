@@ -335,7 +335,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_set_limit(ashlar_all
  * Take memory from the device until `bytes` bytes are reserved, so that a loop whose need is known
  * does not take memory little by little. The memory is mapped when a stream first needs it, with
  * two driver calls for each handle, none of which takes memory. Without virtual memory it is a
- * segment that goes to the first stream that needs memory.
+ * segment that goes to the first stream that needs memory. What the device's other allocators leave
+ * idle comes back for it, after a wait on the host if need be.
  *
  * Threads: any.  Errors: ASHLAR_ENOMEM (device, limit or seal), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */

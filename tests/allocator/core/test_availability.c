@@ -203,6 +203,16 @@ CASE_WITH(an_allocator_waits_for_what_another_has_freed, set_up_streams("16MiB")
     ashlar_allocator_destroy(second);
 }
 
+CASE_WITH(a_reservation_has_what_another_leaves_idle, set_up_streams("16MiB")) {
+    ashlar_allocator *second = make_second(false);
+    unsigned char *p = take(ALL, streams[0]);
+    use(streams[0], p, ALL, 1);
+    give(p);
+    CHECK(ashlar_allocator_reserve(second, BIG) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_allocator_reserve(second, 2 * ALL), ASHLAR_ENOMEM, "");
+    ashlar_allocator_destroy(second);
+}
+
 CASE_WITH(two_allocators_by_turns_never_fail, set_up_cached("memory=16MiB", 8 * MIB)) {
     ashlar_allocator *second = make_second(false);
     for (int i = 0; i < 100; i++) {
