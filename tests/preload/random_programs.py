@@ -5,9 +5,9 @@ random_programs.py [--build BUILD] [--programs N] [--seconds S] [--seed SEED] [-
 
 For N programs (tests/preload/program_random.c), or for S seconds: the least device on which the
 program runs alone is looked for; under libashlar-preload.so it must run on one that is larger by
-2 MiB for each zone of addresses, in three modes of the device, and be told of as much free
-memory; and on one that is too small nothing may happen but refusals. What fails is printed,
-the first of it made smaller.
+2 MiB for each zone of addresses (or the next one on which it runs alone), in three modes of the
+device, and be told of as much free memory; and on one that is too small nothing may happen but
+refusals. What fails is printed, the first of it made smaller.
 
 The tests' driver gives each small block 2 MiB, where CUDA puts several into as much: programs of
 small blocks need less under the preload than alone, and a fault of a few MiB hides there.
@@ -105,6 +105,13 @@ class Program:
             below, above = (below, middle) if runs(middle) else (middle, above)
         return above
 
+    def enough(self, mib, mode):
+        """The smallest device, of `mib` MiB or more, on which it runs alone in a mode: it may fail
+        on one that is larger than its least, where a pool keeps more until the driver lacks it."""
+        while mib < ROOM_MIB and self.run(mib, mode).status != 0:
+            mib += PAGE_MIB
+        return mib
+
     def faults(self):
         """What is wrong with it. Counts in `done` what it did under the preload."""
         alone = self.run(ROOM_MIB)
@@ -114,7 +121,7 @@ class Program:
             return
         room, small = PAGE_MIB * alone.zones, max(alone.peak * 2 // 3, 16)
         for mode in self.modes:
-            for mib, words in [(least + room, ()), (small, ("on",))]:
+            for mib, words in [(self.enough(least + room, mode), ()), (small, ("on",))]:
                 run = self.run(mib, mode, True, words)
                 self.done += run.done
                 if run.status != 0:
