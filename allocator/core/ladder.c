@@ -18,7 +18,6 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/core/allocators.h"
 #include "allocator/core/cycle.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/miss.h"
@@ -247,10 +246,7 @@ static ashlar_status take_of_allocators(ashlar_allocator *a, const ashlar_reques
         return ASHLAR_OK;
     }
     ashlar_others others;
-    ashlar__allocator_leave(a);
-    const bool has_any = ashlar__allocators_give_back(a->device->driver, a->device->info.ordinal, a,
-                                                      wanted, may_wait, &others);
-    ashlar__allocator_enter(a);
+    const bool has_any = ashlar__others_give_back_locked(a, wanted, may_wait, &others);
     a->others = others;
     return has_any ? search_again(a, r, out) : ASHLAR_OK;
 }
@@ -288,15 +284,10 @@ static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ash
 /* If memory waits for a stream that is captured without a pool, say so in the error detail. */
 static void name_captured(ashlar_allocator *a) {
     for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
-        bool is_covered = true;
         if (!ashlar__stream_state_is_quiet(state) &&
             !ashlar__stream_state_is_closed(state, &a->client) &&
-            ashlar__stream_state_try_cover(state, &a->client, state->last_tick,
-                                           &a->stats.events_recorded, &is_covered) == ASHLAR_OK &&
-            !is_covered) {
-            const ashlar_status unused = ashlar__stream_state_cover(
-                state, &a->client, state->last_tick, &a->stats.events_recorded);
-            (void)unused;
+            ashlar__stream_state_cover(state, &a->client, state->last_tick,
+                                       &a->stats.events_recorded) == ASHLAR_EINVAL) {
             return;
         }
     }

@@ -99,16 +99,22 @@ static ashlar_status reserve_locked(ashlar_allocator *a, size_t bytes) {
     return ashlar__heap_reserve(&a->heap, &state->zones[ASHLAR_ZONE_LARGE], bytes);
 }
 
-/* What other allocators of the device leave idle; drops the lock. */
-static bool others_give_back_locked(ashlar_allocator *a, size_t bytes, bool may_wait) {
+bool ashlar__others_give_back_locked(ashlar_allocator *a, size_t bytes, bool may_wait,
+                                     ashlar_others *others) {
     ASHLAR_OWNS(&a->lock);
-    const size_t mapped_bytes = a->heap.range.mapped_bytes;
     ashlar__allocator_leave(a);
-    const bool has_any = ashlar__allocators_give_back(
-        a->device->driver, a->device->info.ordinal, a,
-        bytes > mapped_bytes ? bytes - mapped_bytes : 0, may_wait, NULL);
+    const bool has_any = ashlar__allocators_give_back(a->device->driver, a->device->info.ordinal, a,
+                                                      bytes, may_wait, others);
     ashlar__allocator_enter(a);
     return has_any;
+}
+
+/* What a reservation of `bytes` bytes lacks, from other allocators. */
+static bool has_of_others(ashlar_allocator *a, size_t bytes, bool may_wait) {
+    const size_t mapped_bytes = a->heap.range.mapped_bytes;
+    return bytes <= a->heap.range.limit_bytes &&
+           ashlar__others_give_back_locked(a, bytes > mapped_bytes ? bytes - mapped_bytes : 0,
+                                           may_wait, NULL);
 }
 
 ashlar_status ashlar_allocator_reserve(ashlar_allocator *a, size_t bytes) {
@@ -119,8 +125,7 @@ ashlar_status ashlar_allocator_reserve(ashlar_allocator *a, size_t bytes) {
     if (status == ASHLAR_OK && !is_there) {
         status = reserve_locked(a, bytes);
         for (int waits = 0; waits < 2 && status == ASHLAR_ENOMEM; waits++) {
-            if (bytes <= a->heap.range.limit_bytes &&
-                others_give_back_locked(a, bytes, waits > 0)) {
+            if (has_of_others(a, bytes, waits > 0)) {
                 status = reserve_locked(a, bytes);
             }
         }

@@ -81,6 +81,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__trim_locked(ashlar_allocator *allocator,
 /* Raise the peak of reserved bytes. Call it after mapping memory, also if that failed. */
 void ashlar__update_reserved_peak_locked(ashlar_allocator *allocator);
 
+/* As ashlar__allocators_give_back(), for this allocator. Lock: held, but dropped meanwhile. */
+bool ashlar__others_give_back_locked(ashlar_allocator *allocator, size_t bytes, bool may_wait,
+                                     ashlar_others *others);
+
 /*
  * Wait on the host, without the lock, until some stream has got further whose work keeps memory
  * from being used. *waited false: there is none.
