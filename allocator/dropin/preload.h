@@ -250,6 +250,12 @@ void ashlar__preload_keep_to_threshold(ashlar_frees *frees);
 enum { ASHLAR_PRELOAD_CURRENT = -1 };
 bool ashlar__preload_has_room(cu_result result, cu_device device, size_t bytes);
 
+/* Make such a call, once more each time that memory was given back. */
+#define ASHLAR_PRELOAD_WITH_ROOM(result, device, bytes, name, args) \
+    do {                                                            \
+        (result) = ashlar__real_##name args;                        \
+    } while (ashlar__preload_has_room((result), (device), (bytes)))
+
 /* Note that a call for memory was passed on to the driver. */
 void ashlar__preload_note_passed(void);
 

@@ -42,9 +42,7 @@ cu_result cuMemAlloc_v2(cu_ptr *ptr, size_t bytes) {
         return result;
     }
     ashlar__preload_note_passed();
-    do {
-        result = ashlar__real_cuMemAlloc_v2(ptr, bytes);
-    } while (ashlar__preload_has_room(result, ASHLAR_PRELOAD_CURRENT, bytes));
+    ASHLAR_PRELOAD_WITH_ROOM(result, ASHLAR_PRELOAD_CURRENT, bytes, cuMemAlloc_v2, (ptr, bytes));
     return result;
 }
 
@@ -57,9 +55,8 @@ cu_result cuMemAllocPitch_v2(cu_ptr *ptr, size_t *pitch, size_t width, size_t he
                           ashlar__mul(row, height, &bytes);
     if (!is_valid || !take(ptr, bytes, &result)) {
         ashlar__preload_note_passed();
-        do {
-            result = ashlar__real_cuMemAllocPitch_v2(ptr, pitch, width, height, element);
-        } while (ashlar__preload_has_room(result, ASHLAR_PRELOAD_CURRENT, SIZE_MAX));
+        ASHLAR_PRELOAD_WITH_ROOM(result, ASHLAR_PRELOAD_CURRENT, SIZE_MAX, cuMemAllocPitch_v2,
+                                 (ptr, pitch, width, height, element));
         return result;
     }
     if (result == CU_SUCCESS) {
@@ -127,9 +124,8 @@ cu_result cuMemAllocAsync(cu_ptr *ptr, size_t bytes, cu_stream stream) {
         return result;
     }
     ashlar__preload_note_passed();
-    do {
-        result = ashlar__real_cuMemAllocAsync(ptr, bytes, stream);
-    } while (ashlar__preload_has_room(result, ASHLAR_PRELOAD_CURRENT, bytes));
+    ASHLAR_PRELOAD_WITH_ROOM(result, ASHLAR_PRELOAD_CURRENT, bytes, cuMemAllocAsync,
+                             (ptr, bytes, stream));
     return result;
 }
 
@@ -139,9 +135,8 @@ cu_result cuMemAllocAsync_ptsz(cu_ptr *ptr, size_t bytes, cu_stream stream) {
         return result;
     }
     ashlar__preload_note_passed();
-    do {
-        result = ashlar__real_cuMemAllocAsync_ptsz(ptr, bytes, stream);
-    } while (ashlar__preload_has_room(result, ASHLAR_PRELOAD_CURRENT, bytes));
+    ASHLAR_PRELOAD_WITH_ROOM(result, ASHLAR_PRELOAD_CURRENT, bytes, cuMemAllocAsync_ptsz,
+                             (ptr, bytes, stream));
     return result;
 }
 
@@ -152,9 +147,8 @@ cu_result cuMemAllocFromPoolAsync(cu_ptr *ptr, size_t bytes, void *pool, cu_stre
         return result;
     }
     ashlar__preload_note_passed();
-    do {
-        result = ashlar__real_cuMemAllocFromPoolAsync(ptr, bytes, pool, stream);
-    } while (ashlar__preload_has_room(result, ASHLAR_PRELOAD_CURRENT, bytes));
+    ASHLAR_PRELOAD_WITH_ROOM(result, ASHLAR_PRELOAD_CURRENT, bytes, cuMemAllocFromPoolAsync,
+                             (ptr, bytes, pool, stream));
     return result;
 }
 
@@ -164,9 +158,8 @@ cu_result cuMemAllocFromPoolAsync_ptsz(cu_ptr *ptr, size_t bytes, void *pool, cu
         return result;
     }
     ashlar__preload_note_passed();
-    do {
-        result = ashlar__real_cuMemAllocFromPoolAsync_ptsz(ptr, bytes, pool, stream);
-    } while (ashlar__preload_has_room(result, ASHLAR_PRELOAD_CURRENT, bytes));
+    ASHLAR_PRELOAD_WITH_ROOM(result, ASHLAR_PRELOAD_CURRENT, bytes, cuMemAllocFromPoolAsync_ptsz,
+                             (ptr, bytes, pool, stream));
     return result;
 }
 

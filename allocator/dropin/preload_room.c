@@ -21,24 +21,20 @@ bool ashlar__preload_has_room(cu_result result, cu_device device, size_t bytes) 
 }
 
 /* A function that takes memory of `device`: `bytes` bytes, SIZE_MAX if unknown. */
-#define TAKING(name, device, bytes, params, args)                       \
-    cu_result name params {                                             \
-        cu_result result_;                                              \
-        do {                                                            \
-            result_ = ashlar__real_##name args;                         \
-        } while (ashlar__preload_has_room(result_, (device), (bytes))); \
-        return result_;                                                 \
+#define TAKING(name, device, bytes, params, args)                         \
+    cu_result name params {                                               \
+        cu_result result_;                                                \
+        ASHLAR_PRELOAD_WITH_ROOM(result_, (device), (bytes), name, args); \
+        return result_;                                                   \
     }
 
 /* A function that takes memory for the program. */
-#define TAKING_BLOCK(name, device, bytes, params, args)                 \
-    cu_result name params {                                             \
-        cu_result result_;                                              \
-        ashlar__preload_note_passed();                                  \
-        do {                                                            \
-            result_ = ashlar__real_##name args;                         \
-        } while (ashlar__preload_has_room(result_, (device), (bytes))); \
-        return result_;                                                 \
+#define TAKING_BLOCK(name, device, bytes, params, args)                   \
+    cu_result name params {                                               \
+        cu_result result_;                                                \
+        ashlar__preload_note_passed();                                    \
+        ASHLAR_PRELOAD_WITH_ROOM(result_, (device), (bytes), name, args); \
+        return result_;                                                   \
     }
 
 #define CURRENT ASHLAR_PRELOAD_CURRENT
