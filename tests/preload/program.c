@@ -17,15 +17,6 @@ enum { BLOCKS = 6, ROUNDS = 24, THREADS = 8, FITTING_MAX = 100 };
 static const gpu *g;
 static int failures;
 
-/* Complain, and go on. */
-#define EXPECT(expr)                                            \
-    do {                                                        \
-        if (!(expr)) {                                          \
-            printf("%s:%d: %s\n", __FILE__, __LINE__, #expr);   \
-            __atomic_fetch_add(&failures, 1, __ATOMIC_SEQ_CST); \
-        }                                                       \
-    } while (0)
-
 unsigned long long memory_calls(void) {
     unsigned long long (*calls)(void) = NULL;
     void *address = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "ashlar_fake_memory_calls");

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* What one process gives another to find its memory by. */
 typedef struct ipc_handle {
@@ -70,5 +71,14 @@ int train(const gpu *calls, train_way way);
     .close_block = close_block
 
 int run_program(const gpu *calls, int argc, char **argv);
+
+/* Complain, count it in the file's `failures`, and go on. */
+#define EXPECT(expr)                                            \
+    do {                                                        \
+        if (!(expr)) {                                          \
+            printf("%s:%d: %s\n", __FILE__, __LINE__, #expr);   \
+            __atomic_fetch_add(&failures, 1, __ATOMIC_SEQ_CST); \
+        }                                                       \
+    } while (0)
 
 #endif /* ASHLAR_TESTS_PRELOAD_PROGRAM_H */

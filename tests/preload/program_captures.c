@@ -20,15 +20,6 @@ enum { THREAD_LOCAL_CAPTURE = 1, ROUNDS = 100, BLOCKS = 3 };
 static const gpu *g;
 static int failures;
 
-/* Complain, and go on. */
-#define EXPECT(expr)                                            \
-    do {                                                        \
-        if (!(expr)) {                                          \
-            printf("%s:%d: %s\n", __FILE__, __LINE__, #expr);   \
-            __atomic_fetch_add(&failures, 1, __ATOMIC_SEQ_CST); \
-        }                                                       \
-    } while (0)
-
 /* ---- in captures ---- */
 
 static void capture_again(bool is_blocking, bool waits) {
