@@ -349,10 +349,15 @@ ashlar_status ashlar__frees_alloc_on(ashlar_frees *f, size_t bytes, ashlar_strea
 }
 
 ashlar_status ashlar__frees_free(ashlar_frees *f, void *ptr) {
+    ashlar_status status;
     if (!ashlar__allocator_is_guarded(f->allocator)) {
-        return ashlar__free_deferred(f->allocator, ptr);
+        status = ashlar__free_deferred(f->allocator, ptr);
+        if (status == ASHLAR_OK && ashlar__frees_is_kept(f)) {
+            ashlar__frees_wait_by_driver(f);
+        }
+        return status;
     }
-    const ashlar_status status = ashlar__device_synchronize(f->device);
+    status = ashlar__device_synchronize(f->device);
     return status == ASHLAR_OK ? ashlar_free(f->allocator, ptr) : status;
 }
 

@@ -129,6 +129,10 @@ bool ashlar__frees_leaves_to_driver(const ashlar_frees *f) {
     return ashlar__frees_knows_captures() && !has_ended(f, NULL) && !is_any_global();
 }
 
+bool ashlar__frees_is_kept(const ashlar_frees *f) {
+    return ashlar__frees_knows_captures() && !f->is_host && !has_ended(f, NULL);
+}
+
 /* Called at each request that finds nothing at hand. Takes no lock while there are no captures. */
 void ashlar__frees_settle_captures(void) {
     if (atomic_load_explicit(&capture_count, memory_order_relaxed) == 0) {

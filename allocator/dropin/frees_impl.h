@@ -42,6 +42,12 @@ void ashlar__frees_drop_captures(const ashlar_frees *frees, const ashlar_stream 
  * past; and no capture is on that the driver's own call would spoil.
  */
 bool ashlar__frees_leaves_to_driver(const ashlar_frees *frees);
+/* Whether what is freed now would come back only after a capture: the legacy stream takes part in it. */
+bool ashlar__frees_is_kept(const ashlar_frees *frees);
+
+/* Free what was freed so far, by a wait of the driver's that is allowed during such a capture. */
+void ashlar__frees_wait_by_driver(ashlar_frees *frees);
+
 /* Whether there are captures that the program told of. */
 bool ashlar__frees_knows_captures(void);
 

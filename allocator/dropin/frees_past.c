@@ -18,6 +18,43 @@ static bool wait_for_device(ashlar_frees *f) {
     return status == ASHLAR_OK && ashlar__deferred_end_wait(f->allocator, wait);
 }
 
+/* Take a block from the driver, whichever it has; if it has none, from what is idle here. */
+static cu_result take_block(const ashlar_frees *f, cu_ptr *out) {
+    ashlar_driver *driver = f->device->driver;
+    ashlar_stats stats;
+    cu_result result = ASHLAR_DRIVER_CALL(driver, mem_alloc, (out, 1));
+    if (result == CU_OUT_OF_MEMORY) {
+        ashlar_allocator_get_stats(f->allocator, &stats);
+        if (stats.reserved_bytes > 0 &&
+            ashlar_allocator_trim(f->allocator, stats.reserved_bytes - 1) == ASHLAR_OK) {
+            result = ASHLAR_DRIVER_CALL(driver, mem_alloc, (out, 1));
+        }
+    }
+    return result;
+}
+
+/*
+ * A stream that synchronizes with the legacy one is captured: then no event follows the work of all
+ * streams, and the device may not be waited for. But the driver's own free waits ("Managing memory
+ * allocations using cudaMalloc and cudaFree causes the GPU to synchronize across all executing CUDA
+ * streams": CUDA Programming Guide, 4.3.1), as the program's free would have done without us.
+ */
+void ashlar__frees_wait_by_driver(ashlar_frees *f) {
+    const ashlar_device_wait wait = ashlar__deferred_begin_wait(f->allocator);
+    cu_ptr ptr = 0;
+    if (ashlar__device_enter(f->device) != ASHLAR_OK) {
+        return;
+    }
+    cu_result result = take_block(f, &ptr);
+    if (result == CU_SUCCESS) {
+        result = ASHLAR_DRIVER_CALL(f->device->driver, mem_free, (ptr));
+    }
+    ashlar__device_leave(f->device);
+    if (result == CU_SUCCESS) {
+        (void)ashlar__deferred_end_wait(f->allocator, wait);
+    }
+}
+
 static ashlar_status poll(ashlar_frees *f, uint64_t ns, bool in_need, bool *has_any) {
     const struct timespec pause = {.tv_nsec = SPIN_NS};
     const uint64_t start = ashlar__clock_ns();

@@ -379,6 +379,25 @@ static void beside_relaxed_waiting(void) {
     capture_beside(CU_CAPTURE_RELAXED);
 }
 
+/* Frees during the capture of a blocking stream, which keeps the legacy stream from all work. */
+static void capture_frees(void) {
+    cu_stream stream = NULL, other = NULL;
+    cu_graph graph = NULL;
+    cu_ptr ptr = 0;
+    EXPECT(cu.stream_create(&stream, 0));
+    EXPECT(cu.stream_create(&other, 0));
+    EXPECT(cu.mem_alloc(&ptr, MOST));
+    EXPECT(cu.begin_capture(stream, CU_CAPTURE_RELAXED));
+    for (round_number = 0; round_number < ROUNDS; round_number++) {
+        EXPECT(cu.fill(ptr, (unsigned char)round_number, MIB, other));
+        EXPECT(cu.mem_free(ptr));
+        create(0, MOST);
+        EXPECT(cu.mem_alloc(&ptr, MOST));
+    }
+    EXPECT(cu.end_capture(stream, &graph));
+    EXPECT(cu.graph_destroy(graph));
+}
+
 /* The other thread has said that it will take care of captures itself. */
 static void beside_global(void) {
     is_relaxed = true;
@@ -409,6 +428,7 @@ int main(int argc, char **argv) {
         {"capture-loop", capture_loop},
         {"capture-loop-global", capture_loop_global},
         {"capture-loop-stream", capture_loop_stream},
+        {"capture-frees", capture_frees},
         {"beside-thread-local", beside_thread_local},
         {"beside-relaxed", beside_relaxed},
         {"beside-relaxed-waiting", beside_relaxed_waiting},

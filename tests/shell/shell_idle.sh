@@ -44,6 +44,7 @@ module-load memory=64MiB,overhead=8MiB
 capture-loop memory=22MiB
 capture-loop-global memory=22MiB
 capture-loop-stream memory=22MiB
+capture-frees memory=64MiB
 beside-thread-local memory=256MiB
 beside-relaxed memory=256MiB
 beside-relaxed-waiting memory=256MiB
