@@ -145,7 +145,7 @@ static void count_locked(ashlar_allocator *a, ashlar_others *others) {
 static bool give_back(ashlar_allocator *a, size_t bytes, bool may_wait, ashlar_others *others) {
     if (ashlar__has_deferred(a)) {
         bool unused;
-        const ashlar_status ignored = ashlar__deferred_ask(a, true, &unused);
+        const ashlar_status ignored = ashlar__deferred_ask(a, &unused);
         (void)ignored; /* then these blocks have to wait */
     }
     ashlar__allocator_enter(a);

@@ -94,55 +94,25 @@ ashlar_status ashlar__deferred_add_stream(ashlar_allocator *a, ashlar_stream str
     return status;
 }
 
-static ashlar_status cover_state_locked(ashlar_allocator *a, ashlar_stream_state *state) {
-    ASHLAR_OWNS(&a->lock);
-    return ashlar__stream_state_cover_frees(state, &a->client, &a->stats.events_recorded);
-}
-
-/*
- * The legacy stream comes last: where another stream is captured, it should get no event. Whether
- * it takes part in a capture itself, the driver can tell once that has begun.
- */
 static ashlar_status cover_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
-    const ashlar_driver *driver = a->device->driver;
-    ashlar_stream_state *legacy = NULL;
     ashlar_status status = ASHLAR_OK;
     for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
          state = state->next) {
-        if (state->orders_frees && state->stream == NULL) {
-            legacy = state;
-        } else if (state->orders_frees) {
-            status = cover_state_locked(a, state);
+        if (state->orders_frees) {
+            status = ashlar__stream_state_cover_frees(state, &a->client, &a->stats.events_recorded);
         }
-    }
-    if (status == ASHLAR_OK && legacy != NULL) {
-        a->client.asks_legacy =
-            atomic_load(&driver->capture_count) == atomic_load(&driver->begun_count);
-        status = cover_state_locked(a, legacy);
-        a->client.asks_legacy = false;
     }
     return status;
 }
 
-/* A stream that is to be captured gets an event behind all its work, since captured work does not
- * run: so that event follows all work before later frees, too. */
-void ashlar__deferred_begin_capture(ashlar_allocator *a, ashlar_stream stream) {
-    _Atomic uint64_t *capture_count = &a->device->driver->capture_count;
+void ashlar__deferred_cover(ashlar_allocator *a) {
     ashlar__lock_acquire(&a->lock);
-    a->client.free_count++; /* events recorded for earlier frees may come before later work */
-    if (a->deferred != NULL && atomic_load(capture_count) == 0) {
+    if (a->deferred != NULL) {
         const ashlar_status unused = cover_locked(a);
-        (void)unused; /* then the frees wait for the end of the capture */
+        (void)unused; /* then the frees wait for the end of the capture, or for a request */
     }
-    for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
-        if (state->orders_frees && state->stream == stream && !state->is_gone) {
-            state->is_at_rest = cover_state_locked(a, state) == ASHLAR_OK;
-        }
-    }
-    atomic_fetch_add(capture_count, 1);
     ashlar__lock_release(&a->lock);
-    ashlar__driver_await_held(a->device->driver);
 }
 
 /* ---- asking, and waiting ---- */
@@ -160,13 +130,11 @@ static bool is_awaited_locked(const ashlar_allocator *a) {
 
 /* Query the streams of which less is known than of the others, until one still has work that comes
  * before the oldest free. */
-static ashlar_status ask_locked(ashlar_allocator *a, bool in_need, bool *has_any) {
+static ashlar_status ask_locked(ashlar_allocator *a, bool *has_any) {
     ASHLAR_OWNS(&a->lock);
     uint64_t past = a->client.free_count;
     *has_any = a->deferred == NULL;
     if (!*has_any && !is_awaited_locked(a)) {
-        ASHLAR_FAIL_IF(!in_need && atomic_load(&a->device->driver->capture_count) > 0,
-                       ASHLAR_EINVAL, "a stream is being captured");
         ASHLAR_TRY(cover_locked(a));
     }
     for (ashlar_stream_state *state = a->stream_states;
@@ -185,9 +153,9 @@ static ashlar_status ask_locked(ashlar_allocator *a, bool in_need, bool *has_any
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__deferred_ask(ashlar_allocator *a, bool in_need, bool *has_any) {
+ashlar_status ashlar__deferred_ask(ashlar_allocator *a, bool *has_any) {
     ashlar__lock_acquire(&a->lock);
-    const ashlar_status status = ask_locked(a, in_need, has_any);
+    const ashlar_status status = ask_locked(a, has_any);
     ashlar__allocator_leave(a);
     return status;
 }
@@ -210,12 +178,12 @@ static size_t awaited_locked(const ashlar_allocator *a,
 bool ashlar__deferred_wait(ashlar_allocator *a) {
     ashlar__lock_acquire(&a->lock);
     bool has_any = false;
-    ashlar_status status = ask_locked(a, true, &has_any);
+    ashlar_status status = ask_locked(a, &has_any);
     while (status == ASHLAR_OK && !has_any) {
         ashlar_stream_state *states[ASHLAR_AWAITED_MAX];
         const size_t count = awaited_locked(a, states);
         status = ashlar__stream_states_wait(states, count, &a->client, &a->lock);
-        status = status == ASHLAR_OK ? ask_locked(a, true, &has_any) : status;
+        status = status == ASHLAR_OK ? ask_locked(a, &has_any) : status;
     }
     ashlar__allocator_leave(a);
     return has_any;

@@ -69,26 +69,21 @@ bool ashlar__deferred_has_more(ashlar_allocator *allocator, uint64_t release_cou
 ASHLAR_MUST_CHECK ashlar_status ashlar__deferred_add_stream(ashlar_allocator *allocator,
                                                             ashlar_stream stream);
 
-/*
- * Call this before a stream's capture begins; it counts the capture in the driver's capture_count.
- * Behind all work submitted so far events are recorded, which can be queried during the capture.
- */
-void ashlar__deferred_begin_capture(ashlar_allocator *allocator, ashlar_stream stream);
+/* Call this before a capture begins and is counted: behind all work submitted before the frees
+ * events are recorded, which can be queried during the capture. */
+void ashlar__deferred_cover(ashlar_allocator *allocator);
 
 /*
  * Free the blocks that are past; does not wait. Records events behind all work, if none follow the
  * work before the oldest free.
  *
- * in_need    record also during a capture, though another thread could just then make the legacy
- *            stream a part of it
  * *has_any   whether blocks became free
  *
- * Errors: ASHLAR_EINVAL (not during this capture), ASHLAR_EDRIVER (a stream ended untold).
+ * Errors: ASHLAR_EINVAL (not during a capture), ASHLAR_EDRIVER (a stream ended untold).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__deferred_ask(ashlar_allocator *allocator, bool in_need,
-                                                     bool *has_any);
+ASHLAR_MUST_CHECK ashlar_status ashlar__deferred_ask(ashlar_allocator *allocator, bool *has_any);
 
-/* Like ashlar__deferred_ask() in need, but wait on the host for the oldest. False: it cannot. */
+/* Like ashlar__deferred_ask(), but wait on the host for the oldest. False: it cannot. */
 bool ashlar__deferred_wait(ashlar_allocator *allocator);
 
 /*

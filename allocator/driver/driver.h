@@ -185,8 +185,6 @@ typedef struct ashlar_driver {
     _Atomic uint64_t capture_count;                 /* open captures that we know of */
     pthread_rwlock_t beginnings;                    /* read-locked by who holds captures off;
                                                      * a capture's begin takes it for writing */
-    _Atomic uint64_t begun_count;                   /* those of them that the driver can be asked
-                                                     * about, since they have begun */
     _Atomic uint64_t fail_countdown;                /* calls until one fails; 0: none will */
     _Atomic int fail_fn;                            /* function that will fail; -1: any */
     _Atomic cu_result fail_result;                  /* what the failing call returns */

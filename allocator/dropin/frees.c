@@ -261,7 +261,7 @@ static ashlar_status alloc_at_last(ashlar_frees *f, size_t bytes, const ashlar_s
     ashlar_status status;
     uint64_t seen;
     int tries = TRIES_MAX;
-    ashlar__frees_settle_captures();
+    (void)ashlar__frees_settle_captures();
     do {
         seen = atomic_load(&f->allocator->release_count);
         status = stream == NULL ? ashlar__alloc_idle(f->allocator, bytes, ASHLAR_BY_ALL_MEANS, out)
@@ -283,10 +283,6 @@ static ashlar_status alloc_guarded(ashlar_frees *f, size_t bytes, void **out) {
         *out = ptr;
     }
     return status;
-}
-
-static ashlar_status leave_to_driver(void) {
-    return ashlar__fail(ASHLAR_ENOTSUP, "a stream is being captured, and memory is left to CUDA");
 }
 
 /* For the time of a stage, try again whenever blocks become free. */
@@ -313,15 +309,11 @@ ashlar_status ashlar__frees_alloc(ashlar_frees *f, size_t bytes, void **out) {
             break; /* then it waits without an end, below */
         }
         status = alloc_when_past(f, bytes, i, out);
-        if (status == ASHLAR_ENOMEM && i == 0 && ashlar__frees_leaves_to_driver(f)) {
-            return leave_to_driver();
-        }
         if (status == ASHLAR_ENOMEM) {
             status = ashlar__alloc_idle(f->allocator, bytes, stages[i].percent, out);
         }
     }
-    status = status == ASHLAR_ENOMEM ? alloc_at_last(f, bytes, NULL, out) : status;
-    return status == ASHLAR_ENOMEM && ashlar__frees_knows_captures() ? leave_to_driver() : status;
+    return status == ASHLAR_ENOMEM ? alloc_at_last(f, bytes, NULL, out) : status;
 }
 
 /* Have the allocator watch streams, unless the stream is known or a default stream: nobody reports
@@ -352,8 +344,8 @@ ashlar_status ashlar__frees_free(ashlar_frees *f, void *ptr) {
     ashlar_status status;
     if (!ashlar__allocator_is_guarded(f->allocator)) {
         status = ashlar__free_deferred(f->allocator, ptr);
-        if (status == ASHLAR_OK && ashlar__frees_is_kept(f)) {
-            ashlar__frees_wait_by_driver(f);
+        if (status == ASHLAR_OK && ashlar__frees_settle_captures()) {
+            (void)ashlar__frees_wait(f, true);
         }
         return status;
     }

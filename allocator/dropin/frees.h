@@ -17,9 +17,7 @@
  * for a second. Blocks that live on may need more.
  *
  * Before a capture of a stream begins, events are recorded behind what was freed, so that it can be
- * found free meanwhile. What is freed during a capture waits for its end, or until memory is
- * wanted: then the streams are asked that take no part in it. If the legacy stream does, what is
- * not at hand is left to the driver.
+ * found free meanwhile. During a capture a free waits on the host, as cudaFree() does.
  */
 #ifndef ASHLAR_DROPIN_FREES_H
 #define ASHLAR_DROPIN_FREES_H
@@ -61,8 +59,7 @@ ashlar_allocator *ashlar__frees_allocator(const ashlar_frees *frees);
 ashlar_device *ashlar__frees_device(const ashlar_frees *frees);
 
 /* Like cudaMalloc(). Threads: any. Stream: may record events; may wait on the host for work that
- * was submitted before a free. Errors: those of ashlar_alloc(); ASHLAR_ENOTSUP: during a capture,
- * ask the driver. */
+ * was submitted before a free. Errors: those of ashlar_alloc(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc(ashlar_frees *frees, size_t bytes, void **out);
 /* Like cudaMallocAsync(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc_on(ashlar_frees *frees, size_t bytes,
@@ -77,9 +74,9 @@ size_t ashlar__frees_spare_bytes(ashlar_frees *frees);
  * Stream: waits on the host. */
 bool ashlar__frees_give_back(ashlar_frees *frees, size_t kept_bytes);
 
-/* Like cudaFree(), but the host does not wait. The block may come from either allocating function
- * above. Threads: any. Errors: ASHLAR_EPOINTER (nothing changes); in a guard mode those of
- * ashlar_free(). */
+/* Like cudaFree(), but the host waits only during a capture. The block may come from either
+ * allocating function above. Threads: any. Errors: ASHLAR_EPOINTER (nothing changes); in a guard
+ * mode those of ashlar_free(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_free(ashlar_frees *frees, void *ptr);
 
 /* Try to answer a free by the program: for all streams, or in the order of `stream`. Returns true,
@@ -96,15 +93,15 @@ void ashlar__frees_add_stream(ashlar_frees *frees, ashlar_stream stream);
 void ashlar__frees_end_stream(ashlar_frees *frees, ashlar_stream stream);
 
 /*
- * Call _begin_capture() before a capture of a stream begins in a mode, and _note_capture() after
+ * Call _begin_capture() before a capture of a stream begins, and _note_capture() after
  * that, when the capture has begun or has failed to begin. Until a capture ends, the allocator
  * avoids driver calls that would invalidate it. _settle_captures() asks the driver which captures
  * have ended, and so do the functions that return memory. So nobody needs to report the end of a
- * capture.
+ * capture. It returns whether any goes on.
  */
-void ashlar__frees_begin_capture(ashlar_frees *frees, ashlar_stream stream, unsigned int mode);
+void ashlar__frees_begin_capture(ashlar_frees *frees, ashlar_stream stream);
 void ashlar__frees_note_capture(ashlar_stream stream, bool has_begun);
-void ashlar__frees_settle_captures(void);
+bool ashlar__frees_settle_captures(void);
 
 /* From now on assume that there may be unknown streams, and wait on the host. Threads: any. */
 void ashlar__frees_distrust_streams(ashlar_frees *frees);

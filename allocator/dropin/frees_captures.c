@@ -15,8 +15,7 @@ typedef struct known_capture {
     struct known_capture *next;
     const ashlar_frees *frees;
     ashlar_stream stream;
-    long thread;    /* the thread that began the capture */
-    bool is_global; /* other threads' calls for memory would spoil it */
+    long thread; /* the thread that began the capture */
     bool is_on; /* the driver's call that begins the capture has returned; before that, the driver
                    cannot be asked about it */
 } known_capture;
@@ -43,8 +42,6 @@ static void drop_locked(known_capture **link) {
     ASHLAR_OWNS(&captures_lock);
     known_capture *gone = *link;
     *link = gone->next;
-    /* First this one, so that the two are never equal while a capture is about to begin. */
-    atomic_fetch_sub(&gone->frees->device->driver->begun_count, gone->is_on);
     ashlar__driver_end_capture(gone->frees->device->driver);
     atomic_fetch_sub(&capture_count, 1);
     ashlar__host_free(gone);
@@ -70,24 +67,25 @@ static bool is_over(const known_capture *c, long thread) {
                : has_ended(c->frees, c->stream);
 }
 
-/* The allocator counts the capture under its lock, so none begins while it records. If host memory
- * runs out, the capture is not counted; but the driver is asked about all streams that we know
- * anyway. */
-void ashlar__frees_begin_capture(ashlar_frees *f, ashlar_stream stream, unsigned int mode) {
+/* If host memory runs out, the capture is not counted; but the driver is asked about all streams
+ * that we know anyway. */
+void ashlar__frees_begin_capture(ashlar_frees *f, ashlar_stream stream) {
     known_capture *made = ashlar__host_calloc(1, sizeof *made);
+    int place = 0;
     if (made == NULL) {
         return;
     }
-    *made = (known_capture){.frees = f,
-                            .stream = stream,
-                            .thread = this_thread(),
-                            .is_global = mode == CU_CAPTURE_GLOBAL};
-    ashlar__deferred_begin_capture(f->allocator, stream);
+    *made = (known_capture){.frees = f, .stream = stream, .thread = this_thread()};
+    for (ashlar_frees *each = ashlar__frees_each(&place); each != NULL;
+         each = ashlar__frees_each(&place)) {
+        ashlar__deferred_cover(each->allocator);
+    }
     ashlar__lock_acquire(&captures_lock);
     made->next = captures;
     captures = made;
     atomic_fetch_add(&capture_count, 1);
     ashlar__lock_release(&captures_lock);
+    ashlar__driver_begin_capture(f->device->driver);
 }
 
 void ashlar__frees_note_capture(ashlar_stream stream, bool has_begun) {
@@ -100,43 +98,17 @@ void ashlar__frees_note_capture(ashlar_stream stream, bool has_begun) {
     }
     if (*link != NULL && has_begun) {
         (*link)->is_on = true;
-        atomic_fetch_add(&(*link)->frees->device->driver->begun_count, 1);
     } else if (*link != NULL) {
         drop_locked(link);
     }
     ashlar__lock_release(&captures_lock);
 }
 
-bool ashlar__frees_knows_captures(void) {
-    return atomic_load_explicit(&capture_count, memory_order_relaxed) > 0;
-}
-
-static bool is_any_global(void) {
-    bool is_any = false;
-    ashlar__lock_acquire(&captures_lock);
-    for (const known_capture *c = captures; c != NULL; c = c->next) {
-        is_any |= c->is_global;
-    }
-    ashlar__lock_release(&captures_lock);
-    return is_any;
-}
-
-bool ashlar__frees_leaves_to_driver(const ashlar_frees *f) {
-    if (!ashlar__frees_knows_captures()) {
-        return false;
-    }
-    ashlar__frees_settle_captures();
-    return ashlar__frees_knows_captures() && !has_ended(f, NULL) && !is_any_global();
-}
-
-bool ashlar__frees_is_kept(const ashlar_frees *f) {
-    return ashlar__frees_knows_captures() && !f->is_host && !has_ended(f, NULL);
-}
-
-/* Called at each request that finds nothing at hand. Takes no lock while there are no captures. */
-void ashlar__frees_settle_captures(void) {
+/* Called at each free, and at each request that finds nothing at hand. Takes no lock while there
+ * are no captures. */
+bool ashlar__frees_settle_captures(void) {
     if (atomic_load_explicit(&capture_count, memory_order_relaxed) == 0) {
-        return;
+        return false;
     }
     const long thread = this_thread();
     ashlar__lock_acquire(&captures_lock);
@@ -147,7 +119,9 @@ void ashlar__frees_settle_captures(void) {
             link = &(*link)->next;
         }
     }
+    const bool has_any = captures != NULL;
     ashlar__lock_release(&captures_lock);
+    return has_any;
 }
 
 void ashlar__frees_drop_captures(const ashlar_frees *f, const ashlar_stream *stream) {

@@ -5,18 +5,11 @@
 #include <time.h>
 
 #include "allocator/base/clock.h"
+#include "allocator/base/error.h"
 #include "allocator/core/streams.h"
 
 /* For so long the host asks again and again; then it sleeps for as long between two questions. */
 enum { SPIN_NS = 50 * 1000 };
-
-/* Events do not cover all streams: wait on the host. */
-static bool wait_for_device(ashlar_frees *f) {
-    const ashlar_device_wait wait = ashlar__deferred_begin_wait(f->allocator);
-    const ashlar_status status = f->is_host ? ashlar__device_synchronize_all(f->device)
-                                            : ashlar__device_try_synchronize(f->device);
-    return status == ASHLAR_OK && ashlar__deferred_end_wait(f->allocator, wait);
-}
 
 /* Take a block from the driver, whichever it has; if it has none, from what is idle here. */
 static cu_result take_block(const ashlar_frees *f, cu_ptr *out) {
@@ -34,43 +27,47 @@ static cu_result take_block(const ashlar_frees *f, cu_ptr *out) {
 }
 
 /*
- * A stream that synchronizes with the legacy one is captured: then no event follows the work of all
- * streams, and the device may not be waited for. But the driver's own free waits ("Managing memory
- * allocations using cudaMalloc and cudaFree causes the GPU to synchronize across all executing CUDA
- * streams": CUDA Programming Guide, 4.3.1), as the program's free would have done without us.
+ * A device may not be waited for while one of its streams is captured. But the driver's own free
+ * waits ("Managing memory allocations using cudaMalloc and cudaFree causes the GPU to synchronize
+ * across all executing CUDA streams": CUDA Programming Guide, 4.3.1), and so it would have without
+ * us.
  */
-void ashlar__frees_wait_by_driver(ashlar_frees *f) {
-    const ashlar_device_wait wait = ashlar__deferred_begin_wait(f->allocator);
+static ashlar_status wait_by_driver(ashlar_frees *f) {
     cu_ptr ptr = 0;
-    if (ashlar__device_enter(f->device) != ASHLAR_OK) {
-        return;
-    }
+    ASHLAR_TRY(ashlar__device_enter(f->device));
     cu_result result = take_block(f, &ptr);
     if (result == CU_SUCCESS) {
         result = ASHLAR_DRIVER_CALL(f->device->driver, mem_free, (ptr));
     }
     ashlar__device_leave(f->device);
-    if (result == CU_SUCCESS) {
-        (void)ashlar__deferred_end_wait(f->allocator, wait);
-    }
+    return result == CU_SUCCESS ? ASHLAR_OK
+                                : ashlar__driver_error(f->device->driver, "cuMemFree", result);
 }
 
-static ashlar_status poll(ashlar_frees *f, uint64_t ns, bool in_need, bool *has_any) {
+bool ashlar__frees_wait(ashlar_frees *f, bool is_capturing) {
+    const ashlar_device_wait wait = ashlar__deferred_begin_wait(f->allocator);
+    const ashlar_status status = f->is_host     ? ashlar__device_synchronize_all(f->device)
+                                 : is_capturing ? wait_by_driver(f)
+                                                : ashlar__device_try_synchronize(f->device);
+    return status == ASHLAR_OK && ashlar__deferred_end_wait(f->allocator, wait);
+}
+
+static ashlar_status poll(ashlar_frees *f, uint64_t ns, bool *has_any) {
     const struct timespec pause = {.tv_nsec = SPIN_NS};
     const uint64_t start = ashlar__clock_ns();
-    ashlar_status status = ashlar__deferred_ask(f->allocator, in_need, has_any);
+    ashlar_status status = ashlar__deferred_ask(f->allocator, has_any);
     for (uint64_t spent = 0; status == ASHLAR_OK && !*has_any && spent < ns;
          spent = ashlar__clock_ns() - start) {
         if (spent > SPIN_NS) {
             (void)nanosleep(&pause, NULL);
         }
-        status = ashlar__deferred_ask(f->allocator, in_need, has_any);
+        status = ashlar__deferred_ask(f->allocator, has_any);
     }
     return status;
 }
 
 bool ashlar__frees_reap(ashlar_frees *f, uint64_t ns, bool in_need) {
-    bool has_any = false;
+    bool has_any = false, is_capturing;
     if (!ashlar__has_deferred(f->allocator)) {
         return false;
     }
@@ -78,16 +75,20 @@ bool ashlar__frees_reap(ashlar_frees *f, uint64_t ns, bool in_need) {
         const ashlar_device_wait none = {.number = UINT64_MAX, .free_number = UINT64_MAX};
         return ashlar__deferred_end_wait(f->allocator, none);
     }
-    ashlar__frees_settle_captures(); /* those that are over count no longer */
+    is_capturing = ashlar__frees_settle_captures();
     if (!atomic_load(&f->is_distrusted)) {
-        const ashlar_status status = poll(f, ns, in_need, &has_any);
-        if (status == ASHLAR_OK || status == ASHLAR_EINVAL) {
+        const ashlar_status status = poll(f, ns, &has_any);
+        if (status == ASHLAR_OK || (status == ASHLAR_EINVAL && !in_need)) {
             return has_any;
         }
-        ashlar__frees_distrust_streams(f); /* the program may have destroyed a stream in a way that
-                                            * we do not intercept */
+        if (status == ASHLAR_EINVAL) {
+            is_capturing = true; /* perhaps one that nobody told us of */
+        } else {
+            ashlar__frees_distrust_streams(f); /* the program may have destroyed a stream in a way
+                                                * that we do not intercept */
+        }
     }
-    return atomic_load(&f->device->driver->capture_count) == 0 && wait_for_device(f);
+    return ashlar__frees_wait(f, is_capturing);
 }
 
 /* No lock is held during a wait. */

@@ -61,10 +61,10 @@ static ashlar_frees *here(void) {
 }
 
 /* Called before the capture begins, while events may be recorded on all streams. */
-static void begin_capture(cu_stream stream, unsigned int mode) {
+static void begin_capture(cu_stream stream) {
     ashlar_frees *frees = here();
     if (frees != NULL && ashlar__preload_begin()) {
-        ashlar__frees_begin_capture(frees, stream, mode);
+        ashlar__frees_begin_capture(frees, stream);
         ashlar__preload_end();
     }
 }
@@ -79,25 +79,24 @@ static cu_result note_begun(cu_result result, cu_stream stream) {
 
 /* `named` is what the stream means to the function: in one whose name ends in _ptsz, NULL is the
  * thread's default stream. */
-#define BEGIN_CAPTURE(name, named, mode, params, args)        \
+#define BEGIN_CAPTURE(name, named, params, args)              \
     cu_result name params {                                   \
-        begin_capture(named, mode);                           \
+        begin_capture(named);                                 \
         return note_begun(ashlar__real_##name args, (named)); \
     }
 
-/* CUDA 10.0's function, which has no mode: its captures are global. */
-BEGIN_CAPTURE(cuStreamBeginCapture, stream, CU_CAPTURE_GLOBAL, (cu_stream stream), (stream))
-BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, ashlar__preload_per_thread(stream), CU_CAPTURE_GLOBAL,
-              (cu_stream stream), (stream))
-BEGIN_CAPTURE(cuStreamBeginCapture_v2, stream, mode, (cu_stream stream, unsigned int mode),
+BEGIN_CAPTURE(cuStreamBeginCapture, stream, (cu_stream stream), (stream))
+BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, ashlar__preload_per_thread(stream), (cu_stream stream),
+              (stream))
+BEGIN_CAPTURE(cuStreamBeginCapture_v2, stream, (cu_stream stream, unsigned int mode),
               (stream, mode))
-BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, ashlar__preload_per_thread(stream), mode,
+BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, ashlar__preload_per_thread(stream),
               (cu_stream stream, unsigned int mode), (stream, mode))
-BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, stream, mode,
+BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, stream,
               (cu_stream stream, cu_graph graph, const void *nodes, const void *edges, size_t count,
                unsigned int mode),
               (stream, graph, nodes, edges, count, mode))
-BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, ashlar__preload_per_thread(stream), mode,
+BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, ashlar__preload_per_thread(stream),
               (cu_stream stream, cu_graph graph, const void *nodes, const void *edges, size_t count,
                unsigned int mode),
               (stream, graph, nodes, edges, count, mode))
@@ -105,7 +104,7 @@ BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, ashlar__preload_per_thread(strea
 /* Called whatever the result: a call that fails may have ended the capture. */
 static cu_result note_ended(cu_result result) {
     if (ashlar__preload_begin()) {
-        ashlar__frees_settle_captures();
+        (void)ashlar__frees_settle_captures();
         ashlar__preload_end();
     }
     return result;

@@ -30,8 +30,6 @@ typedef struct ashlar_driver_client {
     bool records_at_calls; /* each call that names a watched stream records an event on it */
     bool is_wanting;       /* a request looks for memory: events recorded now are late */
     uint64_t free_count;   /* deferred frees so far (deferred_free.h) */
-    bool asks_legacy;      /* record on the legacy stream also during captures, if the driver says
-                              that it takes part in none */
 } ashlar_driver_client;
 
 /* Make and count one driver call. */

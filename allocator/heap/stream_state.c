@@ -189,7 +189,6 @@ static ashlar_status record(ashlar_stream_state *state, ashlar_driver_client *cl
         stream == client->beside_legacy && stream != NULL
             ? (idx > 0 ? state->events[idx - 1].free_number : state->free_past)
             : client->free_count;
-    state->is_at_rest = false; /* the stream takes work again */
     state->pending_count = idx + 1;
     state->recorded_at = ++*recorded;
     ASHLAR_CHECK2(ashlar__stream_state_is_sound(state) && state->completed < state->recorded);
@@ -316,7 +315,6 @@ static ashlar_status query_stream(ashlar_stream_state *state, ashlar_driver_clie
         if (state->stream != NULL) { /* the legacy stream stands for others, which may be busy */
             note_free_past(state, client->free_count);
         }
-        state->is_at_rest = false;
         state->completed = ++state->recorded;
         ASHLAR_CHECK2(ashlar__stream_state_is_sound(state));
     }
@@ -343,24 +341,11 @@ ashlar_status ashlar__stream_state_ask_idle(ashlar_stream_state *state,
                    : ashlar__stream_state_ask(state, client, state->last_tick, recorded);
 }
 
-/* The newest event follows all work of the stream, and so the work before later frees, too. */
-static void cover_by_newest(ashlar_stream_state *state, uint64_t free_count) {
-    if (state->pending_count > 0) {
-        state->events[state->pending_count - 1].free_number = free_count;
-    } else {
-        note_free_past(state, free_count);
-    }
-}
-
 /* Inside the device's context. */
 static ashlar_status cover_frees(ashlar_stream_state *state, ashlar_driver_client *client,
                                  uint64_t *recorded) {
     bool is_idle = false;
     ashlar_status status = ashlar__stream_refuse_captured(client, state->stream);
-    if (status == ASHLAR_EINVAL && state->is_at_rest) {
-        cover_by_newest(state, client->free_count);
-        return ASHLAR_OK;
-    }
     /* The legacy stream may be idle while streams that it waits for are not. */
     if (status == ASHLAR_OK && state->stream != NULL) {
         status = query_stream(state, client, &is_idle);
@@ -374,16 +359,16 @@ ashlar_status ashlar__stream_state_cover_frees(ashlar_stream_state *state,
     if (ashlar__stream_state_covers_free(state, client->free_count)) {
         return ASHLAR_OK;
     }
-    if (state->is_gone && !state->is_lost) {
-        cover_by_newest(state, client->free_count);
+    if (state->is_gone && !state->is_lost) { /* its newest event follows all its work */
+        if (state->pending_count > 0) {
+            state->events[state->pending_count - 1].free_number = client->free_count;
+        }
         return ASHLAR_OK;
     }
     if (state->is_lost || ashlar__stream_state_is_silent(state, client)) {
         return ashlar__fail(ASHLAR_EDRIVER, "no event follows the work of a stream that has ended");
     }
-    const bool is_kept_from =
-        state->stream == NULL && is_capture_on(client) && !client->asks_legacy;
-    if (is_kept_from || ashlar__stream_state_is_closed(state, client)) {
+    if (is_capture_on(client) || ashlar__stream_state_is_closed(state, client)) {
         return ashlar__fail(ASHLAR_EINVAL, "a stream is being captured");
     }
     ASHLAR_TRY(ashlar__device_enter(client->device));

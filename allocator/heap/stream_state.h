@@ -116,8 +116,6 @@ struct ashlar_stream_state {
                                         * the lock */
     bool has_freed;                    /* last_tick has been stamped on something */
     bool orders_frees;                 /* deferred frees wait for its work */
-    bool is_at_rest;                   /* its newest event, if any, follows all its work: the
-                                        * stream has been captured since */
     uint64_t free_past;   /* all work submitted here before this deferred free is over */
     size_t pending_count; /* events[0] on: recorded, not known to have completed; oldest first */
     size_t event_count;   /* created so far; events that are not pending are spare */

@@ -5,6 +5,7 @@
 #define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
 
 #include "allocator/core/slow_path.h"
+#include "allocator/dropin/frees_impl.h"
 #include "tests/strict.h"
 #include "tests/allocator/dropin/frees_fixture.h"
 #include "allocator/base/random.h"
@@ -38,7 +39,7 @@ static size_t captured; /* the stream that is being captured; STREAMS: none */
 static void turn_capture(size_t s) {
     cu_graph graph = NULL;
     if (captured == STREAMS) {
-        ashlar__frees_begin_capture(frees, streams[s], CU_CAPTURE_RELAXED);
+        ashlar__frees_begin_capture(frees, streams[s]);
         CHECK(driver->table.stream_begin_capture(streams[s], CU_CAPTURE_RELAXED) == CU_SUCCESS);
         ashlar__frees_note_capture(streams[s], true);
         captured = s;
@@ -46,7 +47,7 @@ static void turn_capture(size_t s) {
     }
     CHECK(driver->table.stream_end_capture(streams[captured], &graph) == CU_SUCCESS);
     CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
-    ashlar__frees_settle_captures();
+    (void)ashlar__frees_settle_captures();
     captured = STREAMS;
 }
 
@@ -207,21 +208,20 @@ CASE_WITH(memory_that_is_out_is_waited_for, set_up("memory=32MiB,mode=adversaria
 
 /* ---- captures ---- */
 
-/* Where the legacy stream takes part in the capture, what is freed meanwhile waits for its end. */
 CASE(during_a_capture_nothing_is_spoiled) {
     for (size_t i = 1; i < 3; i++) { /* not blocking, blocking */
         cu_graph graph = NULL;
         REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
         void *ptr = take(8 * MIB);
-        ashlar__frees_begin_capture(frees, streams[i], CU_CAPTURE_GLOBAL);
+        ashlar__frees_begin_capture(frees, streams[i]);
         CHECK(driver->table.stream_begin_capture(streams[i], CU_CAPTURE_GLOBAL) == CU_SUCCESS);
         ashlar__frees_note_capture(streams[i], true);
         give(ptr);
         void *next = take(8 * MIB);
-        CHECK((next == ptr) == is_known(i));
+        CHECK(next == ptr);
         end_stream(0);
         CHECK(driver->table.stream_end_capture(streams[i], &graph) == CU_SUCCESS);
-        ashlar__frees_settle_captures();
+        (void)ashlar__frees_settle_captures();
         CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
         give(next);
         CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
@@ -230,8 +230,7 @@ CASE(during_a_capture_nothing_is_spoiled) {
     }
 }
 
-/* A stream that is captured runs nothing new: what it was doing before is all to wait for. But one
- * that joined the capture later may have got work after the last event. */
+/* Also for that of a stream that took part in the capture only later. */
 CASE(memory_freed_during_a_capture_waits_for_the_work_before_it) {
     for (int has_joined = 0; has_joined < 2; has_joined++) {
         cu_graph graph = NULL;
@@ -240,7 +239,7 @@ CASE(memory_freed_during_a_capture_waits_for_the_work_before_it) {
         REQUIRE(set_up("memory=32MiB,mode=adversarial,clocks=on", "cache=0"));
         void *ptr = take(24 * MIB);
         use_noted(ptr, 24 * MIB, streams[0]);
-        ashlar__frees_begin_capture(frees, streams[0], CU_CAPTURE_RELAXED);
+        ashlar__frees_begin_capture(frees, streams[0]);
         CHECK(driver->table.stream_begin_capture(streams[0], CU_CAPTURE_RELAXED) == CU_SUCCESS);
         ashlar__frees_note_capture(streams[0], true);
         if (has_joined) {
@@ -250,9 +249,8 @@ CASE(memory_freed_during_a_capture_waits_for_the_work_before_it) {
             CHECK(driver->table.stream_wait_event(streams[1], event, 0) == CU_SUCCESS);
         }
         give(ptr);
-        const ashlar_status status = ashlar__frees_alloc(frees, 24 * MIB, &next);
-        CHECK(status == (has_joined ? ASHLAR_ENOTSUP : ASHLAR_OK));
-        CHECK(has_joined || (next == ptr && is_ordered_for(next, 24 * MIB, streams[2])));
+        CHECK(ashlar__frees_alloc(frees, 24 * MIB, &next) == ASHLAR_OK);
+        CHECK(next == ptr && is_ordered_for(next, 24 * MIB, streams[2]));
         if (has_joined) {
             CHECK(driver->table.event_record(event, streams[1]) == CU_SUCCESS);
             CHECK(driver->table.stream_wait_event(streams[0], event, 0) == CU_SUCCESS);
@@ -260,11 +258,28 @@ CASE(memory_freed_during_a_capture_waits_for_the_work_before_it) {
         }
         CHECK(driver->table.stream_end_capture(streams[0], &graph) == CU_SUCCESS);
         CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
-        ashlar__frees_settle_captures();
-        CHECK(!has_joined || ashlar__frees_alloc(frees, 24 * MIB, &next) == ASHLAR_OK);
-        CHECK(is_ordered_for(next, 24 * MIB, streams[2]));
+        (void)ashlar__frees_settle_captures();
         tear_down();
     }
+}
+
+/* The wait is the driver's, for which it needs a block of its own: from what is idle here. */
+CASE_WITH(a_full_device_has_room_for_the_wait, set_up("memory=32MiB,mode=adversarial", "cache=0")) {
+    cu_graph graph = NULL;
+    void *idle = take(8 * MIB), *ptr = take(24 * MIB);
+    give(idle);
+    CHECK(ashlar__frees_wait(frees, false));
+    ashlar__frees_begin_capture(frees, streams[2]);
+    CHECK(driver->table.stream_begin_capture(streams[2], CU_CAPTURE_RELAXED) == CU_SUCCESS);
+    ashlar__frees_note_capture(streams[2], true);
+    use(ptr, 24 * MIB, streams[1]);
+    give(ptr);
+    CHECK_ZU(stats_now().shared_bytes, 0);
+    CHECK_ZU(stats_now().reserved_bytes, 30 * MIB);
+    CHECK(take(24 * MIB) != NULL);
+    CHECK(driver->table.stream_end_capture(streams[2], &graph) == CU_SUCCESS);
+    CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
+    CHECK(!ashlar__frees_settle_captures());
 }
 
 /* By a way that is not watched. */
@@ -276,7 +291,7 @@ CASE(a_capture_that_is_not_told_of_is_seen) {
         CHECK(driver->table.stream_begin_capture(streams[i], CU_CAPTURE_RELAXED) == CU_SUCCESS);
         give(ptr);
         const size_t records = CALLS(event_record);
-        CHECK(take(8 * MIB) != ptr);
+        CHECK(take(8 * MIB) == ptr);
         CHECK_ZU(CALLS(event_record), records);
         CHECK(driver->table.stream_end_capture(streams[i], &graph) == CU_SUCCESS);
         CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);

@@ -17,7 +17,7 @@ static size_t known(void) {
 }
 
 static void begin(ashlar_stream stream) {
-    ashlar__frees_begin_capture(frees, stream, CU_CAPTURE_RELAXED);
+    ashlar__frees_begin_capture(frees, stream);
 }
 
 /* ---- one thread ---- */
@@ -35,7 +35,7 @@ CASE_WITH(a_capture_that_failed_to_begin_is_forgotten_by_its_stream,
     ashlar__frees_note_capture(streams[1],
                                false); /* the one that has begun is no other's failure */
     CHECK_ZU(known(), 1);
-    ashlar__frees_settle_captures(); /* the driver knows of none */
+    (void)ashlar__frees_settle_captures(); /* the driver knows of none */
     CHECK_ZU(known(), 0);
 }
 
@@ -45,13 +45,13 @@ CASE_WITH(the_driver_is_asked_of_captures_that_are_on, set_up("memory=16MiB", "c
     begin(streams[1]);
     CHECK(driver->table.stream_begin_capture(streams[0], CU_CAPTURE_RELAXED) == CU_SUCCESS);
     ashlar__frees_note_capture(streams[0], true);
-    ashlar__frees_settle_captures();
+    (void)ashlar__frees_settle_captures();
     CHECK_ZU(known(), 2); /* one goes on, and one is about to begin */
     CHECK(driver->table.stream_end_capture(streams[0], &graph) == CU_SUCCESS);
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_is_capturing, 1, CU_OUT_OF_MEMORY);
-    ashlar__frees_settle_captures();
+    (void)ashlar__frees_settle_captures();
     CHECK_ZU(known(), 2); /* no answer is not its end */
-    ashlar__frees_settle_captures();
+    (void)ashlar__frees_settle_captures();
     CHECK_ZU(known(), 1);
     ashlar__frees_note_capture(streams[1], false);
     CHECK_ZU(known(), 0);
@@ -100,14 +100,14 @@ CASE_WITH(the_default_stream_of_a_thread_is_known_until_that_ends,
     (void)pthread_barrier_wait(&turn);
     begin(own);
     ashlar__frees_note_capture(own, true);
-    ashlar__frees_settle_captures(); /* ours is over, and of the other one nobody can tell */
+    (void)ashlar__frees_settle_captures(); /* ours is over, and of the other one nobody can tell */
     CHECK_ZU(known(), 1);
     ashlar__frees_drop_captures(frees, &own); /* ours again */
     CHECK_ZU(known(), 1);
     (void)pthread_barrier_wait(&turn);
     REQUIRE(pthread_join(thread, NULL) == 0);
     while (known() > 0) { /* the kernel may take a moment to end it */
-        ashlar__frees_settle_captures();
+        (void)ashlar__frees_settle_captures();
         (void)sched_yield();
     }
     CHECK(pthread_barrier_destroy(&turn) == 0);
