@@ -90,11 +90,14 @@ static ashlar_status take_of_others(ashlar_allocator *a, const ashlar_request *r
 /* With less than 1/8 of the limit left, streams may soon want each other's memory. */
 enum { NEAR_DIVISOR = 8 };
 
+static bool has_several(const ashlar_allocator *a) {
+    return a->stream_states != NULL && a->stream_states->next != NULL;
+}
+
 static void note_limit(ashlar_allocator *a) {
     const size_t limit = a->heap.range.limit_bytes;
-    const bool has_several = a->stream_states != NULL && a->stream_states->next != NULL;
     a->heap.is_near_limit =
-        has_several && a->heap.range.mapped_bytes > limit - limit / NEAR_DIVISOR;
+        has_several(a) && a->heap.range.mapped_bytes > limit - limit / NEAR_DIVISOR;
 }
 
 /* Rungs 2 to 6. *out is NULL if nothing was found; then the error detail says why. */
@@ -216,7 +219,10 @@ ashlar_status ashlar__wait_for_any_locked(ashlar_allocator *a, bool *waited) {
     return status;
 }
 
-/* Rung 10: wait for one stream after another while that may help. */
+/*
+ * Rung 10: wait for one stream after another while that may help. If there are several, one may be
+ * waiting for what the program does next: then anything else comes first.
+ */
 static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
     ashlar_status status = ASHLAR_OK;
@@ -226,8 +232,11 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
                                     a->deferred_bytes + ashlar__range_left(&a->heap.range) +
                                     ashlar__planner_quiet_bytes(&a->planner);
     while (status == ASHLAR_OK && *out == NULL && may_help) {
-        status = ashlar__wait_for_any_locked(a, &may_help);
-        if (status == ASHLAR_OK && may_help) {
+        status = has_several(a) ? ashlar__rung_take_anywhere(a, r, out) : ASHLAR_OK;
+        if (status == ASHLAR_OK && *out == NULL) {
+            status = ashlar__wait_for_any_locked(a, &may_help);
+        }
+        if (status == ASHLAR_OK && *out == NULL && may_help) {
             status = search_again(a, r, out);
         }
     }

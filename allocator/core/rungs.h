@@ -55,7 +55,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rung_borrow_waited(ashlar_allocator *a,
                                                            const ashlar_request *r, bool prompt,
                                                            ashlar_block **out);
 
-/* After rung 10: take the place, in any zone, where the request needs the fewest handles. */
+/* Before and after rung 10: take the place, in any zone, where the request needs the fewest
+ * handles. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_anywhere(ashlar_allocator *a,
                                                            const ashlar_request *r,
                                                            ashlar_block **out);
@@ -63,16 +64,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_anywhere(ashlar_allocator *a,
 /* ---- for both files ---- */
 
 /*
- * One of a zone's best few gaps that has memory and, if is_past_only, whose last use is past; NULL:
- * none.
+ * A place with memory for the request in one of a zone's best few gaps and, if is_past_only, whose
+ * last use is past. False: there is none.
  */
-ashlar_block *ashlar__rung_mapped_gap(const ashlar_allocator *a, const ashlar_zone *zone,
-                                      const ashlar_request *r, bool is_past_only);
+bool ashlar__rung_find_place(const ashlar_allocator *a, const ashlar_zone *zone,
+                             const ashlar_request *r, bool is_past_only, ashlar_heap_place *out);
 
-/* Take the request's bytes from a gap, beginning at `offset`. All their memory must be mapped. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_at(ashlar_allocator *a, const ashlar_request *r,
-                                                     ashlar_block *gap, size_t offset,
-                                                     ashlar_block **out);
+/* Take the request's bytes there. All their memory must be mapped. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_take_place(ashlar_allocator *a,
+                                                        const ashlar_request *r,
+                                                        const ashlar_heap_place *place,
+                                                        ashlar_block **out);
 
 /*
  * The kinds of memory that a request may map. While sealed, the allocator may use only what it has.

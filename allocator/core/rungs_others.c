@@ -8,34 +8,37 @@
 
 typedef enum gap_kind { PAST, PROMPT, ANY } gap_kind;
 
-/* Whether the wait for a gap's last use is for nothing that was queued after it was freed. */
-static bool is_prompt(const ashlar_allocator *a, const ashlar_request *r, const ashlar_block *gap) {
-    const size_t offset = ashlar__heap_lend_offset(&a->heap, gap, r->bytes);
-    return ashlar__heap_is_past_at(&a->heap, gap->window, offset, r->bytes) ||
-           ashlar__stream_state_is_prompt(
-               gap->window->zone->owner,
-               ashlar__heap_tick_at(&a->heap, gap->window, offset, r->bytes));
+/* Whether the wait for a place's last use is for nothing that was queued after it was freed. */
+static bool is_prompt(const ashlar_allocator *a, const ashlar_heap_place *at) {
+    const ashlar_window *w = at->gap->window;
+    return ashlar__heap_is_past_at(&a->heap, w, at->offset, at->bytes) ||
+           ashlar__stream_state_is_prompt(w->zone->owner,
+                                          ashlar__heap_tick_at(&a->heap, w, at->offset, at->bytes));
 }
 
 /*
- * Among the gaps of streams other than the request's, the one used longest ago; NULL: there is
- * none. Unless the gap must be past, it must be possible to record an event after its last use.
+ * A place in a zone of a stream other than the request's, the stream used longest ago; false: there
+ * is none. Unless the place must be past, it must be possible to record an event after its last
+ * use.
  */
-static ashlar_block *oldest_gap(const ashlar_allocator *a, const ashlar_request *r, gap_kind kind) {
+static bool find_oldest(const ashlar_allocator *a, const ashlar_request *r, gap_kind kind,
+                        ashlar_heap_place *best) {
     const bool is_past_only = kind == PAST;
-    ashlar_block *best = NULL;
+    uint64_t oldest = UINT64_MAX;
     for (const ashlar_zone *zone = a->heap.zones; zone != NULL; zone = zone->next) {
-        if (zone->owner == r->stream_state || zone->owner->is_pool ||
-            (!is_past_only && ashlar__stream_state_is_closed(zone->owner, &a->client))) {
+        ashlar_heap_place place;
+        const ashlar_stream_state *owner = zone->owner;
+        if (owner == r->stream_state || owner->is_pool || owner->last_used >= oldest ||
+            (!is_past_only && ashlar__stream_state_is_closed(owner, &a->client))) {
             continue;
         }
-        ashlar_block *gap = ashlar__rung_mapped_gap(a, zone, r, is_past_only);
-        if (gap != NULL && (kind != PROMPT || is_prompt(a, r, gap)) &&
-            (best == NULL || zone->owner->last_used < best->window->zone->owner->last_used)) {
-            best = gap;
+        if (ashlar__rung_find_place(a, zone, r, is_past_only, &place) &&
+            (kind != PROMPT || is_prompt(a, &place))) {
+            oldest = owner->last_used;
+            *best = place;
         }
     }
-    return best;
+    return oldest < UINT64_MAX;
 }
 
 /*
@@ -61,26 +64,25 @@ ashlar_status ashlar__rung_ask_all(ashlar_allocator *a) {
     return status == ASHLAR_OK ? ashlar__away_ask(&a->heap, SIZE_MAX) : status;
 }
 
-/* Rung 4: the gap's last use is over. */
+/* Rung 4: the last use is over. */
 ashlar_status ashlar__rung_borrow_past(ashlar_allocator *a, const ashlar_request *r,
                                        ashlar_block **out) {
-    ashlar_block *gap = oldest_gap(a, r, PAST);
-    return gap != NULL ? ashlar__rung_take_at(
-                             a, r, gap, ashlar__heap_lend_offset(&a->heap, gap, r->bytes), out)
-                       : ASHLAR_OK;
+    ashlar_heap_place place;
+    return find_oldest(a, r, PAST, &place) ? ashlar__rung_take_place(a, r, &place, out) : ASHLAR_OK;
 }
 
-/* Have the request's stream wait for the last use of the memory in another stream's gap. *may_take
- * false: no event can be recorded behind that use now. */
-static ashlar_status wait_for_gap(ashlar_allocator *a, const ashlar_request *r,
-                                  const ashlar_block *gap, size_t offset, bool *may_take) {
-    ashlar_stream_state *owner = gap->window->zone->owner;
-    *may_take = ashlar__heap_is_past_at(&a->heap, gap->window, offset, r->bytes);
+/* Have the request's stream wait for the last use of another stream's memory. *may_take false: no
+ * event can be recorded behind that use now. */
+static ashlar_status wait_for_place(ashlar_allocator *a, const ashlar_request *r,
+                                    const ashlar_heap_place *at, bool *may_take) {
+    const ashlar_window *w = at->gap->window;
+    ashlar_stream_state *owner = w->zone->owner;
+    *may_take = ashlar__heap_is_past_at(&a->heap, w, at->offset, at->bytes);
     if (*may_take) {
         return ASHLAR_OK;
     }
     a->heap.waited_at = ashlar__heap_count_use(&a->heap);
-    const uint64_t tick = ashlar__heap_tick_at(&a->heap, gap->window, offset, r->bytes);
+    const uint64_t tick = ashlar__heap_tick_at(&a->heap, w, at->offset, at->bytes);
     const ashlar_status status = ashlar__stream_state_try_cover(
         owner, &a->client, tick, &a->stats.events_recorded, may_take);
     return status == ASHLAR_OK && *may_take
@@ -88,31 +90,28 @@ static ashlar_status wait_for_gap(ashlar_allocator *a, const ashlar_request *r,
                : status;
 }
 
-/* Rung 5: the request's stream waits for the gap's last use. */
+/* Rung 5: the request's stream waits for the last use. */
 ashlar_status ashlar__rung_borrow_waited(ashlar_allocator *a, const ashlar_request *r, bool prompt,
                                          ashlar_block **out) {
-    bool found = false;
+    bool found = false, may_take = false;
+    ashlar_heap_place place;
     ashlar_status status = ashlar__away_wait(&a->heap, r->stream_state, r->bytes, prompt, &found);
     if (status != ASHLAR_OK || found) {
         return status == ASHLAR_OK ? ashlar__rung_take_own(a, r, ashlar__rung_own_gap(r), out)
                                    : status;
     }
-    ashlar_block *gap = oldest_gap(a, r, prompt ? PROMPT : ANY);
-    if (gap == NULL) {
+    if (!find_oldest(a, r, prompt ? PROMPT : ANY, &place)) {
         return ASHLAR_OK;
     }
-    const size_t offset = ashlar__heap_lend_offset(&a->heap, gap, r->bytes);
-    bool may_take = false;
-    status = wait_for_gap(a, r, gap, offset, &may_take);
-    return status == ASHLAR_OK && may_take ? ashlar__rung_take_at(a, r, gap, offset, out) : status;
+    status = wait_for_place(a, r, &place, &may_take);
+    return status == ASHLAR_OK && may_take ? ashlar__rung_take_place(a, r, &place, out) : status;
 }
 
-/* ---- the last attempt ---- */
+/* ---- anywhere ---- */
 
 /*
- * The last attempt: take the place, in any zone, where the request needs the fewest handles.
- * Earlier rungs use the front of the best gap, where a block may fill only a part of its first and
- * last handle.
+ * Earlier rungs look at few gaps, and map at the front of the best, where a block may fill only a
+ * part of its first and last handle.
  */
 ashlar_status ashlar__rung_take_anywhere(ashlar_allocator *a, const ashlar_request *r,
                                          ashlar_block **out) {
@@ -122,7 +121,7 @@ ashlar_status ashlar__rung_take_anywhere(ashlar_allocator *a, const ashlar_reque
     }
     const ashlar_status status =
         ashlar__heap_back_at(&a->heap, &place, ashlar__rung_may_create(a) | ASHLAR_MAY_MOVE);
-    return status == ASHLAR_OK       ? ashlar__rung_take_at(a, r, place.gap, place.offset, out)
+    return status == ASHLAR_OK       ? ashlar__rung_take_place(a, r, &place, out)
            : status == ASHLAR_ENOMEM ? ASHLAR_OK
                                      : status;
 }

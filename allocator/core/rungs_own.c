@@ -32,25 +32,33 @@ static bool is_left_alone(const ashlar_allocator *a, const ashlar_request *r,
             ashlar__heap_is_misfit(&a->heap, gap, r->bytes));
 }
 
-/* One of a zone's best few gaps that has memory; NULL: none has. */
-ashlar_block *ashlar__rung_mapped_gap(const ashlar_allocator *a, const ashlar_zone *zone,
-                                      const ashlar_request *r, bool is_past_only) {
+/* In one of a zone's best few gaps. The stream's own are filled from the front only, so that its
+ * addresses depend on its requests alone. */
+bool ashlar__rung_find_place(const ashlar_allocator *a, const ashlar_zone *zone,
+                             const ashlar_request *r, bool is_past_only, ashlar_heap_place *out) {
     ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
     for (size_t i = 0; gap != NULL && i < GAPS_LOOKED_AT; i++) {
-        if (ashlar__heap_missing(&a->heap, gap, r->bytes) == 0 && !is_left_alone(a, r, gap) &&
-            (!is_past_only || ashlar__heap_is_past(&a->heap, gap, r->bytes))) {
-            return gap;
+        size_t offset = gap->offset;
+        const bool has_memory = zone->owner == r->stream_state
+                                    ? ashlar__heap_missing(&a->heap, gap, r->bytes) == 0
+                                    : ashlar__heap_find_run(&a->heap, gap, r->bytes, &offset);
+        /* What begins in use and has all its memory is not split at its end. */
+        const size_t from = gap->holes > 0 ? offset : gap->offset;
+        if (has_memory && !is_left_alone(a, r, gap) &&
+            (!is_past_only || ashlar__heap_is_past_at(&a->heap, gap->window, from, r->bytes))) {
+            *out = (ashlar_heap_place){gap, offset, r->bytes};
+            return true;
         }
         gap = ashlar__free_bins_next(&zone->gaps, gap->bytes, gap->offset);
     }
-    return NULL;
+    return false;
 }
 
-/* Take bytes of a gap from `offset` on. All memory behind them must be mapped. */
-ashlar_status ashlar__rung_take_at(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
-                                   size_t offset, ashlar_block **out) {
+ashlar_status ashlar__rung_take_place(ashlar_allocator *a, const ashlar_request *r,
+                                      const ashlar_heap_place *place, ashlar_block **out) {
     ashlar_block *block = NULL;
-    const ashlar_status status = ashlar__heap_take_run(&a->heap, gap, offset, r->bytes, &block);
+    const ashlar_status status =
+        ashlar__heap_take_run(&a->heap, place->gap, place->offset, place->bytes, &block);
     if (status == ASHLAR_OK) {
         if (block->window->zone->owner != r->stream_state) {
             block->marks |= ASHLAR_BLOCK_BORROWED;
@@ -62,7 +70,7 @@ ashlar_status ashlar__rung_take_at(ashlar_allocator *a, const ashlar_request *r,
 
 static ashlar_status take(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
                           ashlar_block **out) {
-    return ashlar__rung_take_at(a, r, gap, gap->offset, out);
+    return ashlar__rung_take_place(a, r, &(ashlar_heap_place){gap, gap->offset, r->bytes}, out);
 }
 
 ashlar_status ashlar__rung_take_own(ashlar_allocator *a, const ashlar_request *r, ashlar_block *gap,
@@ -76,8 +84,10 @@ ashlar_status ashlar__rung_take_own(ashlar_allocator *a, const ashlar_request *r
 /* If the best fit has no memory, another of the stream's own gaps may have some. */
 ashlar_status ashlar__rung_take_mapped(ashlar_allocator *a, const ashlar_request *r,
                                        ashlar_block **out) {
-    ashlar_block *gap = ashlar__rung_mapped_gap(a, zone_for(r), r, false);
-    return gap != NULL ? take(a, r, gap, out) : ASHLAR_OK;
+    ashlar_heap_place place;
+    return ashlar__rung_find_place(a, zone_for(r), r, false, &place)
+               ? ashlar__rung_take_place(a, r, &place, out)
+               : ASHLAR_OK;
 }
 
 /* ---- the stream's own memory that is elsewhere ---- */

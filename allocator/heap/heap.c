@@ -490,30 +490,24 @@ bool ashlar__heap_next_piece(const ashlar_heap *heap, ashlar_heap_piece *piece) 
 
 /* ---- a run of memory in a gap ---- */
 
-size_t ashlar__heap_lend_offset(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes) {
-    bool is_mapped;
-    const size_t run = part_of_gap(heap, gap, gap->offset, &is_mapped);
-    ASHLAR_CHECK2(is_mapped && run >= bytes);
-    const size_t end = gap->offset + run - bytes;
-    return covered_by(heap, gap->window, end, bytes) <
-                   covered_by(heap, gap->window, gap->offset, bytes)
-               ? end
-               : gap->offset;
-}
-
 bool ashlar__heap_find_run(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes,
-                           size_t *offset) {
+                           size_t *out) {
     const size_t end = gap->offset + gap->bytes;
-    size_t start = gap->offset, run = 0;
-    for (size_t at = gap->offset; at < end && end - start >= bytes && run < bytes;) {
+    uint64_t least = UINT64_MAX;
+    for (size_t at = gap->offset; at < end && least > 0;) {
         bool is_mapped;
-        const size_t part = part_of_gap(heap, gap, at, &is_mapped);
-        start = is_mapped ? at : at + part;
-        run = is_mapped ? part : 0;
-        at += part;
+        const size_t run = part_of_gap(heap, gap, at, &is_mapped);
+        const size_t places[] = {at, at + run - bytes};
+        for (size_t i = 0; i < 2 && is_mapped && run >= bytes; i++) {
+            const uint64_t number = covered_by(heap, gap->window, places[i], bytes);
+            if (number < least) {
+                least = number;
+                *out = places[i];
+            }
+        }
+        at += run;
     }
-    *offset = start;
-    return run >= bytes;
+    return least < UINT64_MAX;
 }
 
 ashlar_status ashlar__heap_take_run(ashlar_heap *heap, ashlar_block *gap, size_t offset,

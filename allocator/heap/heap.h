@@ -164,7 +164,9 @@ ashlar_block *ashlar__heap_take_fit(ashlar_heap *heap, ashlar_zone *zone, size_t
                                     bool may_be_last);
 
 /*
- * _find_: find `bytes` contiguous bytes with memory behind them anywhere in a gap. Cost:
+ * _find_: find `bytes` contiguous bytes of a gap that have memory, for another stream than its
+ * owner: those whose last use is longest ago. They often lie at the end of such a run, since a
+ * stream that frees in reverse order frees them first, and allocates from the front again. Cost:
  * O(handles). _take_: take them, as ashlar__heap_take() does; *out is the block.
  */
 bool ashlar__heap_find_run(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes,
@@ -199,14 +201,6 @@ static inline bool ashlar__heap_is_past(const ashlar_heap *heap, const ashlar_bl
  */
 uint64_t ashlar__heap_tick_at(const ashlar_heap *heap, const ashlar_window *window, size_t offset,
                               size_t bytes);
-
-/*
- * The best offset for another stream to take `bytes` bytes of a gap: the gap's front, or the last
- * `bytes` bytes of the memory that begins there, if their last use is older. It often is, because a
- * stream that frees in reverse order frees them first, and allocates from the front again. The
- * first `bytes` bytes must have memory.
- */
-size_t ashlar__heap_lend_offset(const ashlar_heap *heap, const ashlar_block *gap, size_t bytes);
 
 /* ---- the least memory for a block: heap_place.c ---- */
 

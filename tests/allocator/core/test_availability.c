@@ -359,6 +359,39 @@ static void wait_on_host(int receiver_at, int one, int two) {
     send_and_check(compute, receiver);
 }
 
+/*
+ * The gap of streams[0] begins where memory has gone to streams[1], and ends in a part of a handle;
+ * streams[2] has too little. `left` bytes are left of the device when `bytes` are asked for, which
+ * then fit there.
+ */
+static void take_in_the_midst(size_t left, size_t bytes) {
+    unsigned char *front = take(4 * MIB, streams[0]), *midst = take(3 * MIB / 2, streams[0]);
+    unsigned char *live = take(5 * MIB / 2, streams[0]);
+    unsigned char *small = take(MIB, streams[2]), *pending = take(MIB, streams[2]);
+    CHECK(ashlar_allocator_set_limit(allocator, 12 * MIB) == ASHLAR_OK);
+    give(front);
+    give(midst);
+    wait_for(streams[0]);
+    unsigned char *gathered = take(6 * MIB, streams[1]);
+    use(streams[2], pending, MIB, 1);
+    give(pending);
+    CHECK(ashlar_allocator_set_limit(allocator, 12 * MIB + left) == ASHLAR_OK);
+    const size_t waits = CALLS(event_synchronize);
+    give(take(bytes, streams[1]));
+    CHECK_ZU(CALLS(event_synchronize), waits);
+    give(gathered);
+    give(small);
+    give(live);
+}
+
+CASE_WITH(what_is_left_in_the_midst_of_a_gap_comes_before_a_wait, set_up_streams("14MiB")) {
+    take_in_the_midst(2 * MIB, 3 * MIB);
+}
+
+CASE_WITH(so_it_does_with_no_memory_left, set_up_streams("12MiB")) {
+    take_in_the_midst(0, 3 * MIB / 2);
+}
+
 CASE_WITH(the_host_waits_for_whichever_stream_is_done, set_up(OVERLAPPING)) {
     wait_on_host(0, 1, 2);
 }
