@@ -160,38 +160,11 @@ void ashlar__plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams) 
 
 /* ---- offsets ---- */
 
-/* Where the offsets of a plan come from. */
-typedef struct origin {
-    uint64_t search_ms;  /* the packer's time budget */
-    const size_t *room;  /* [stream_count]: see ashlar__plan_make() */
-    const size_t *given; /* [count], offsets to check; NULL: the packer finds them */
-} origin;
-
-static ashlar_status find_offsets(const origin *from, size_t room,
-                                  const ashlar_pack_buffer *buffers, size_t count, size_t *offsets,
-                                  ashlar_stream_plan *out) {
-    const ashlar_pack_options options = {
-        .alignment = ASHLAR_BLOCK_ALIGN, .capacity_bytes = room, .time_budget_ms = from->search_ms};
-    ashlar_pack_result result;
-    const ashlar_status status = ashlar_pack(buffers, count, &options, offsets, &result);
-    if (status == ASHLAR_OK) {
-        out->plan_bytes = result.plan_bytes;
-    }
-    return status;
-}
-
-static ashlar_status check_offsets(const origin *from, const ashlar_pack_buffer *buffers,
-                                   size_t count, size_t *offsets, ashlar_stream_plan *out) {
-    for (size_t k = 0; k < count; k++) {
-        offsets[k] = from->given[buffers[k].begin];
-    }
-    return ashlar_pack_verify(buffers, count, ASHLAR_BLOCK_ALIGN, offsets, &out->plan_bytes);
-}
-
 /* Place the slots of one stream. `buffers`, `offsets`: [count], overwritten. */
-static ashlar_status place_stream(ashlar_plan *plan, uint32_t stream_idx, const origin *from,
-                                  ashlar_pack_buffer *buffers, size_t *offsets) {
-    const size_t room = from->room != NULL ? from->room[stream_idx] : 0;
+static ashlar_status place_stream(ashlar_plan *plan, uint32_t stream_idx,
+                                  const ashlar_pack_options *options, ashlar_pack_buffer *buffers,
+                                  size_t *offsets) {
+    ashlar_pack_result result;
     ashlar_stream_plan *out = &plan->stream_plans[stream_idx];
     size_t count = 0;
     for (uint32_t i = 0; i < plan->count; i++) {
@@ -201,12 +174,8 @@ static ashlar_status place_stream(ashlar_plan *plan, uint32_t stream_idx, const 
                 (ashlar_pack_buffer){.bytes = slot->bytes, .begin = i, .end = slot->end};
         }
     }
-    const ashlar_status status = from->given == NULL
-                                     ? find_offsets(from, room, buffers, count, offsets, out)
-                                     : check_offsets(from, buffers, count, offsets, out);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar_pack(buffers, count, options, offsets, &result));
+    out->plan_bytes = result.plan_bytes;
     for (size_t k = 0; k < count; k++) {
         ASHLAR_CHECK2(offsets[k] % ASHLAR_BLOCK_ALIGN == 0 && offsets[k] <= out->plan_bytes);
         ASHLAR_CHECK2(buffers[k].bytes <= out->plan_bytes - offsets[k]);
@@ -222,11 +191,12 @@ static size_t least(size_t a, size_t b) {
 /* After merging, an allocation that counts in a step's peak may be unplanned. So the bound is
  * lowered to the plan's bytes. */
 static ashlar_status place_streams(ashlar_plan *plan, const ashlar_recording *recording,
-                                   const origin *from) {
-    const size_t room = (size_t)plan->count + 2;
-    uint32_t *starts = ashlar__host_calloc(room, sizeof *starts);
-    ashlar_pack_buffer *buffers = ashlar__host_calloc(room, sizeof *buffers);
-    size_t *offsets = ashlar__host_calloc(room, sizeof *offsets);
+                                   uint64_t search_ms, const size_t *room) {
+    ashlar_pack_options options = {.alignment = ASHLAR_BLOCK_ALIGN, .time_budget_ms = search_ms};
+    const size_t max = (size_t)plan->count + 2;
+    uint32_t *starts = ashlar__host_calloc(max, sizeof *starts);
+    ashlar_pack_buffer *buffers = ashlar__host_calloc(max, sizeof *buffers);
+    size_t *offsets = ashlar__host_calloc(max, sizeof *offsets);
     ashlar_status status = ASHLAR_OK;
     if (starts == NULL || buffers == NULL || offsets == NULL) {
         status =
@@ -239,7 +209,8 @@ static ashlar_status place_streams(ashlar_plan *plan, const ashlar_recording *re
              stream_idx++) {
             ashlar_stream_plan *p = &plan->stream_plans[stream_idx];
             p->stream_state = recording->stream_states[stream_idx];
-            status = place_stream(plan, stream_idx, from, buffers, offsets);
+            options.capacity_bytes = room != NULL ? room[stream_idx] : 0;
+            status = place_stream(plan, stream_idx, &options, buffers, offsets);
             p->bound_bytes = least(p->plan_bytes, recording->peaks[stream_idx]);
         }
     }
@@ -251,8 +222,8 @@ static ashlar_status place_streams(ashlar_plan *plan, const ashlar_recording *re
 
 /* ---- plans ---- */
 
-static ashlar_status make(const ashlar_recording *recording, const origin *from,
-                          ashlar_plan **out) {
+ashlar_status ashlar__plan_make(const ashlar_recording *recording, uint64_t search_ms,
+                                const size_t *room, ashlar_plan **out) {
     ASHLAR_CHECK2(recording->blocks == NULL && !recording->is_incomplete);
     ASHLAR_CHECK3(ashlar__recording_is_sound(recording));
     ashlar_plan *plan = new_plan(recording->count);
@@ -262,7 +233,7 @@ static ashlar_status make(const ashlar_recording *recording, const origin *from,
     }
     ashlar_status status = fill_slots(plan, recording);
     if (status == ASHLAR_OK) {
-        status = place_streams(plan, recording, from);
+        status = place_streams(plan, recording, search_ms, room);
     }
     if (status != ASHLAR_OK) {
         ashlar__plan_free(plan);
@@ -270,16 +241,6 @@ static ashlar_status make(const ashlar_recording *recording, const origin *from,
     }
     *out = plan;
     return ASHLAR_OK;
-}
-
-ashlar_status ashlar__plan_make(const ashlar_recording *recording, uint64_t search_ms,
-                                const size_t *room, ashlar_plan **out) {
-    return make(recording, &(origin){.search_ms = search_ms, .room = room}, out);
-}
-
-ashlar_status ashlar__plan_restore(const ashlar_recording *recording, const size_t *offsets,
-                                   ashlar_plan **out) {
-    return make(recording, &(origin){.given = offsets}, out);
 }
 
 bool ashlar__plan_uses(const ashlar_plan *plan, const ashlar_stream_state *state) {

@@ -95,14 +95,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_make(const ashlar_recording *record
                                                   uint64_t search_ms, const size_t *room,
                                                   ashlar_plan **out);
 
-/*
- * Make a plan with the given offsets, [recording->count]. All are checked, except for allocations
- * that are not planned, whose offsets do not matter. Needs no lock.
- *
- * Errors: ASHLAR_EFORMAT (not aligned, or two slots overlap), ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__plan_restore(const ashlar_recording *recording,
-                                                     const size_t *offsets, ashlar_plan **out);
 void ashlar__plan_free(ashlar_plan *plan); /* NULL is allowed */
 
 /* From now on a slot serves requests on streams[stream_idx], or no requests if that is

@@ -220,35 +220,3 @@ ashlar_status ashlar__planner_take_again_locked(ashlar_allocator *a, ashlar_cach
     a->planner.is_installing = false;
     return status;
 }
-
-ashlar_status ashlar__planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own,
-                                           ashlar_step_key **keys, size_t count) {
-    ASHLAR_OWNS(&a->lock);
-    ashlar_status status = ASHLAR_OK;
-    ASHLAR_CHECK2(count > 0 && !a->planner.is_installing && a->planner.active_step_count == 0);
-    /* These streams must not get an unused plan memory, since it lacks the slot blocks of their
-     * plans. */
-    ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
-    a->planner.is_installing = true;
-    for (size_t i = 0; i < count; i++) {
-        ASHLAR_CHECK2(keys[i]->plan != NULL && keys[i]->step_count > 0);
-        keys[i]->is_busy = true; /* so that no other thread moves or plans the key while the lock
-                                    is dropped */
-        keys[i]->next = a->planner.keys;
-        a->planner.keys = keys[i];
-    }
-    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        status = add_plan_memories(a, own, keys[i]);
-    }
-    for (size_t i = 0; i < count; i++) {
-        keys[i]->is_busy = false;
-        keys[i]->is_current = true;
-        if (status != ASHLAR_OK) {
-            ashlar__planner_unlink_key(&a->planner, keys[i]);
-        }
-    }
-    ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
-    ashlar__planner_link_plans(a);
-    a->planner.is_installing = false;
-    return status;
-}

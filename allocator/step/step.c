@@ -285,32 +285,6 @@ static bool is_due(const ashlar_allocator *a, const ashlar_step_key *key) {
            !key->is_wanted && !key->is_stale && !key->is_busy;
 }
 
-ashlar_status ashlar__step_keep_locked(ashlar_allocator *a, ashlar_cache *own,
-                                       ashlar_stream_state *state, uint64_t number,
-                                       ashlar_recording *recording) {
-    ASHLAR_OWNS(&a->lock);
-    ashlar_step_key *key = NULL;
-    ashlar_status status = ASHLAR_OK;
-    if (!a->planner.is_installing) {
-        status = ashlar__step_key_of_locked(a, number, state, &key);
-    }
-    if (status == ASHLAR_OK && (key == NULL || key->is_busy)) {
-        status = ashlar__fail(ASHLAR_EINVAL,
-                              "a step of key %llu is recorded, or plans are made; wait for the end",
-                              (unsigned long long)number);
-    }
-    if (status != ASHLAR_OK) {
-        ashlar__recording_finish(recording);
-        return status;
-    }
-    status = keep(key, recording);
-    ASHLAR_CHECK2(recording->allocs == NULL); /* the key owns the allocations now, or they were
-                                                 freed */
-    a->planner.stats.steps_recorded += status == ASHLAR_OK;
-    return status == ASHLAR_OK && is_due(a, key) ? ashlar__planner_build_locked(a, own, key)
-                                                 : status;
-}
-
 /* Record an event behind other streams' work in a step's plan memory. If none can be recorded now,
  * the beginning of the next step tries again. */
 static void cover_uses(ashlar_allocator *a, const ashlar_replay *replay) {

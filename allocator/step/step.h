@@ -67,30 +67,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_renew_memory(ashlar_allocator *a
 void ashlar__planner_link_plans(const ashlar_allocator *allocator);
 
 /*
- * Add keys with plans to an allocator that has no steps on any of their streams. On failure no key
- * is added, and the caller still owns the keys. `own`: the calling thread's cache. Lock: held; may
- * be dropped and taken again meanwhile. The planner must not be busy.
- *
- * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__planner_adopt_locked(ashlar_allocator *allocator,
-                                                             ashlar_cache *own,
-                                                             ashlar_step_key **keys, size_t count);
-
-/*
- * Add a complete recording to its key, as the end of a step does, and plan the key if it is due.
- * Finishes `recording`, also on failure. `own`: the calling thread's cache. Lock: held; dropped
- * while packing.
- *
- * Errors: ASHLAR_EINVAL (the key is busy), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; ASHLAR_ENOMEM (no
- * memory for the plan).
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__step_keep_locked(ashlar_allocator *allocator,
-                                                         ashlar_cache *own,
-                                                         ashlar_stream_state *state, uint64_t key,
-                                                         ashlar_recording *recording);
-
-/*
  * Take memory again for a key's plan that has lost some; the slots keep their offsets. `own`: the
  * calling thread's cache. Lock: held; may be dropped and taken again meanwhile. No step may use the
  * key, and no plan may be being installed.

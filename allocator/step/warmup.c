@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <ashlar/plan_file.h>
+#include <ashlar/plan.h>
 
 #include "allocator/base/error.h"
 #include "allocator/base/sized.h"
@@ -29,7 +29,6 @@ typedef struct warmup {
     const ashlar_warmup_options *options;
     bool is_planned;
     bool is_dry_run; /* the steps being recorded get no memory */
-    bool is_loaded;  /* the plans come from a file, and no step is recorded */
     bool has_steps;  /* the thread has a cache, without which it cannot begin a step */
     uint64_t strayed; /* requests that replayed steps made on another stream than recorded */
 } warmup;
@@ -137,7 +136,7 @@ static ashlar_status give_back(ashlar_allocator *a) {
 }
 
 static ashlar_status record(warmup *w) {
-    ASHLAR_CHECK2(w->is_planned && !w->is_dry_run && !w->is_loaded);
+    ASHLAR_CHECK2(w->is_planned && !w->is_dry_run);
     w->is_dry_run = w->options->dry_run != NULL;
     ashlar_status status = pass(w);
     /* Join again: some lengths could not be joined before the step that needs most was recorded. */
@@ -149,40 +148,10 @@ static ashlar_status record(warmup *w) {
     return status;
 }
 
-/*
- * Write the fingerprint of the file: the lengths and buckets of the plans, and the caller's text.
- */
-static ashlar_status print_fingerprint(const ashlar_warmup_options *o,
-                                       char text[static ASHLAR_PLAN_FINGERPRINT_MAX + 1]) {
-    const size_t room = ASHLAR_PLAN_FINGERPRINT_MAX + 1;
-    const int bytes =
-        snprintf(text, room, "lengths %zu to %zu, %zu buckets from key %llu; %s", o->min_length,
-                 o->max_length, ashlar__warmup_bucket_of(o, o->max_length) + 1,
-                 (unsigned long long)o->key, o->fingerprint != NULL ? o->fingerprint : "");
-    return bytes > 0 && (size_t)bytes < room
-               ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_EINVAL, "warm-up: the fingerprint is too long");
-}
-
-static ashlar_status load(const warmup *w) {
-    char fingerprint[ASHLAR_PLAN_FINGERPRINT_MAX + 1];
-    const ashlar_status status = print_fingerprint(w->options, fingerprint);
-    return status == ASHLAR_OK ? ashlar_plan_load(w->allocator, &w->options->stream, 1,
-                                                  w->options->plan_file, fingerprint)
-                               : status;
-}
-
-static ashlar_status save(const warmup *w) {
-    char fingerprint[ASHLAR_PLAN_FINGERPRINT_MAX + 1];
-    const ashlar_status status = print_fingerprint(w->options, fingerprint);
-    return status == ASHLAR_OK ? ashlar_plan_save(w->allocator, w->options->plan_file, fingerprint)
-                               : status;
-}
-
-/* Record the steps, unless a file has their plans. Then give all free memory back before the plans
- * take theirs, so that no hole is left beside a plan's memory. */
+/* Record the steps. Then give all free memory back before the plans take theirs, so that no hole is
+ * left beside a plan's memory. */
 static ashlar_status plan(warmup *w) {
-    ashlar_status status = w->is_loaded ? ASHLAR_OK : record(w);
+    ashlar_status status = record(w);
     ASHLAR_CHECK2(status != ASHLAR_OK || !w->is_dry_run); /* a replay needs memory */
     if (status == ASHLAR_OK) {
         status = give_back(w->allocator);
@@ -190,7 +159,7 @@ static ashlar_status plan(warmup *w) {
     if (status != ASHLAR_OK) {
         return status;
     }
-    status = w->is_loaded ? load(w) : ashlar_plan_build(w->allocator);
+    status = ashlar_plan_build(w->allocator);
     return status != ASHLAR_ENOMEM
                ? status
                : ashlar__fail(status,
@@ -209,7 +178,7 @@ static ashlar_status share_key(const warmup *w) {
     ashlar_stream_state *state = NULL;
     ashlar__allocator_enter(a);
     ashlar_status status = ashlar__stream_state_of_locked(a, o->stream, &state);
-    if (status == ASHLAR_OK && w->has_steps && is_one && !w->is_loaded && state->pool == NULL) {
+    if (status == ASHLAR_OK && w->has_steps && is_one && state->pool == NULL) {
         status = ashlar__warmup_share_key_locked(a, o, state);
     }
     ashlar__allocator_leave(a);
@@ -323,9 +292,6 @@ static ashlar_status replay(warmup *w, ashlar_warmup_report *report) {
         status = prove(w, report);
     }
     ASHLAR_CHECK2(status != ASHLAR_OK || report->pass_count > 0);
-    if (status == ASHLAR_OK && w->is_planned && !w->is_loaded && o->plan_file != NULL) {
-        status = save(w);
-    }
     return status == ASHLAR_OK ? ashlar__device_synchronize(w->allocator->device) : status;
 }
 
@@ -379,7 +345,6 @@ static void fill_report(const warmup *w, const ashlar_stats *before, ashlar_warm
     ASHLAR_CHECK2(report->plan.bound_bytes <= report->plan.plan_bytes);
     ASHLAR_CHECK2(before->driver_calls <= after.driver_calls);
     report->is_planned = w->is_planned;
-    report->is_loaded = w->is_loaded;
     report->length_count = ashlar__warmup_visit_count(o);
     report->gap = report->plan.bound_bytes == 0
                       ? 0
@@ -402,8 +367,6 @@ static ashlar_status warm_up(ashlar_allocator *a, const ashlar_warmup_options *o
     }
     w.has_steps = ashlar__cache_get(a) != NULL;
     w.is_planned = !options->without_plan && w.has_steps;
-    w.is_loaded =
-        w.is_planned && options->plan_file != NULL && access(options->plan_file, F_OK) == 0;
     ashlar_allocator_get_stats(a, &before);
     const uint32_t build_after = set_build_after(a, ASHLAR_PLAN_BUILD_NEVER);
     status = replay(&w, &report);

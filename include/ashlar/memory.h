@@ -12,8 +12,6 @@
 #include <ashlar/leak_monitor.h>
 #include <ashlar/pack.h>
 #include <ashlar/plan.h>
-#include <ashlar/plan_file.h>
-#include <ashlar/plan_list.h>
 #include <ashlar/share.h>
 #include <ashlar/status.h>
 #include <ashlar/trace.h>

@@ -79,16 +79,10 @@ typedef struct ashlar_warmup_options {
                                  * but only for the longest length of each bucket; then that must
                                  * dominate (plan.h) the shorter ones */
     void *user;                 /* passed to `step` and `dry_run`, of which one must be given */
-    const char *plan_file;      /* where plans are kept; NULL: nowhere. If the file exists, its
-                                 * plans are loaded, and nothing is recorded or packed; otherwise
-                                 * plans are saved there. See plan_file.h. Only for steps on one
-                                 * stream */
-    const char *fingerprint;    /* names what the plans depend on, besides lengths and buckets */
 } ashlar_warmup_options;
 
 typedef struct ashlar_warmup_report {
     bool is_planned;              /* there are plans; see ashlar_allocator_warmup() */
-    bool is_loaded;               /* the plans are from plan_file */
     bool is_steady;               /* the guarantee above holds */
     const char *unsteady_because; /* NULL if is_steady; else a constant text that says why not:
                                    * memory is short, so that every pass took some from another
@@ -136,11 +130,9 @@ typedef struct ashlar_warmup_report {
  * Errors:  ASHLAR_EINVAL (options; a step is under way; a dry run keeps a block; `step` or
  *          `dry_run` allocates differently the second time; the detail says at which length, and
  *          how), ASHLAR_ENOMEM (the device, or the limit, is too small for the step or its plan),
- *          those of ashlar_plan_load() and ashlar_plan_save() (plan_file has another fingerprint,
- *          is damaged or cannot be written: delete it, or name another file), ASHLAR_EHOSTMEM,
- *          ASHLAR_EOVERFLOW, ASHLAR_EDRIVER, and those of `step` and `dry_run`. After an error the
- *          keys have no plans, the plans' memory is given back, and this call has not sealed the
- *          allocator.
+ *          ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW, ASHLAR_EDRIVER, and those of `step` and `dry_run`.
+ *          After an error the keys have no plans, the plans' memory is given back, and this call
+ *          has not sealed the allocator.
  * Cost:    O(lengths x allocations), a packing for each bucket, two waits for the device.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_warmup_sized(

@@ -67,7 +67,7 @@ static ashlar_train_config config_of(const ashlar_train_config *c, ashlar_compar
     config.graphs = warms_up ? c->graphs : 0;
     config.recomputes_auto = way == ASHLAR_COMPARE_RECOMPUTE;
     config.recompute = 0;
-    config.plan_file = config.resume_file = config.save_file = NULL;
+    config.resume_file = config.save_file = NULL;
     config.save_every = 0;
     config.report = NULL;
     return config;

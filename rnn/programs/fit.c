@@ -88,7 +88,7 @@ static ashlar_status run(void *user, ashlar_allocator *allocator, size_t value) 
     ashlar_trainer *trainer;
     *varied_of(&train, f->vary) = value * f->unit;
     train.measured = allocator;
-    train.plan_file = train.resume_file = train.save_file = NULL;
+    train.resume_file = train.save_file = NULL;
     ashlar_status status = make_task(f, &train, &task);
     ASHLAR_THEN(status, ashlar__trainer_create(f->device, task, &train, &trainer));
     if (status == ASHLAR_OK) {

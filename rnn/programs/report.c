@@ -104,21 +104,8 @@ static void print_plan(FILE *out, const ashlar_step_memory *m) {
         (unsigned long long)m->steps_replayed, (unsigned long long)m->misses);
 }
 
-/* A plan read from a file saves time, not memory. Nothing else would show whether it was used. */
-static void print_plan_file(FILE *out, const ashlar_step_memory *m) {
-    if (m->plan_file != NULL && !m->is_planned) {
-        fprintf(out, "--plan %s was not used: there is no plan.\n", m->plan_file);
-    } else if (m->plan_file != NULL) {
-        fprintf(out,
-                m->is_loaded ? "It was read from %s; nothing was recorded or packed.\n"
-                             : "It is new, and kept in %s for the next time.\n",
-                m->plan_file);
-    }
-}
-
 static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
     print_plan(out, m);
-    print_plan_file(out, m);
     if (m->is_steady) {
         fprintf(out, "Steady: no step takes memory after the warm-up, whatever its length.\n");
     } else {
@@ -292,7 +279,6 @@ static void put_step_memory(ashlar_json_writer *w, const ashlar_step_memory *m) 
     ashlar__json_add_uint64(w, "step_reserved_bytes", m->reserved_bytes);
     ashlar__json_add_uint64(w, "bound_bytes", m->bound_bytes);
     ashlar__json_add_uint64(w, "plan_count", m->plan_count);
-    ashlar__json_add_bool(w, "plan_from_file", m->is_loaded);
     ashlar__json_add_uint64(w, "plan_bytes", m->plan_bytes);
     ashlar__json_add_double(w, "plan_gap", m->gap);
     ashlar__json_add_uint64(w, "plan_hits", m->hits);

@@ -114,7 +114,6 @@ static const ashlar_option options[] = {
     NUMBER("devices", devices, 1, ASHLAR_RANKS_THREADS_MOST, "in this process, a rank for each"),
     NUMBER("timeout", timeout_s, 1, 86400, "seconds in which ranks wait for each other"),
     FLAG("no-plan", train.without_plan, "serve each block by itself, not from a plan of the step"),
-    TEXT("plan", "FILE", train.plan_file, "keep the memory plan there for the next time"),
     NUMBER("threads", threads, 1, 1024, "threads that compute on the CPU"),
     TEXT("device", "NAME", device, "auto, soft, soft:N, cuda, cuda:N"),
     TEXT("algorithm", "NAME", algorithm, "on a GPU: auto, standard, static, dynamic, small"),
@@ -153,7 +152,7 @@ static const ashlar_option options[] = {
     NUMBER("max-word", tags.corpus.max_bytes, 1, 1e6, "tagger: longest word in bytes"),
 };
 enum {
-    SHARED_COUNT = 54,
+    SHARED_COUNT = 53,
     TEXT_END = SHARED_COUNT + 6,
     OPTION_COUNT = sizeof options / sizeof options[0]
 };
@@ -182,15 +181,14 @@ typedef struct output {
     const char *path; /* NULL: not wanted */
 } output;
 
-enum { OUTPUT_COUNT = 6 };
+enum { OUTPUT_COUNT = 5 };
 
 static void list_outputs(const ashlar_train_command *c, output outputs[static OUTPUT_COUNT]) {
     outputs[0] = (output){"json", c->json};
     outputs[1] = (output){"save", c->train.save_file};
     outputs[2] = (output){"snapshot", c->snapshot};
-    outputs[3] = (output){"plan", c->train.plan_file};
-    outputs[4] = (output){"losses", c->losses};
-    outputs[5] = (output){"html", c->html};
+    outputs[3] = (output){"losses", c->losses};
+    outputs[4] = (output){"html", c->html};
 }
 
 /* An output must differ from the texts to train on, from the outputs after it up to `end`, and from
@@ -306,8 +304,6 @@ static ashlar_status check_command(const ashlar_train_command *c) {
                    "--held-out: 1 leaves nothing to train on; give 0, or at least 2");
     ASHLAR_FAIL_IF(c->data.count == 0, ASHLAR_EINVAL,
                    "--data: no text given; name a file or a folder, see --help");
-    ASHLAR_FAIL_IF(c->train.plan_file != NULL && c->train.without_plan, ASHLAR_EINVAL,
-                   "--plan and --no-plan: leave out one of them");
     ASHLAR_FAIL_IF(c->devices > 1 && c->fit != NULL, ASHLAR_EINVAL,
                    "--fit and --devices: a fit is for one device; leave out one of them");
     ASHLAR_FAIL_IF(c->devices > 1 && ashlar_ranks_started() > 1, ASHLAR_EINVAL,

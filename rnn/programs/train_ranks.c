@@ -71,7 +71,6 @@ static void be_silent(ashlar_train_command *c) {
     c->snapshot = NULL;
     c->train.lends_state = c->train.shards_state && c->train.save_file != NULL;
     c->train.save_file = NULL;
-    c->train.plan_file = NULL;
 }
 
 static ashlar_status check(ashlar_train_command *c) {

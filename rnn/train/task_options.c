@@ -1,5 +1,5 @@
-/* task_options.c - writes a task's options to its file, report and plans; builds metadata; opens
- * and closes a task, and takes its memory. */
+/* task_options.c - writes a task's options to its file and report; builds metadata; opens and
+ * closes a task, and takes its memory. */
 #include "rnn/train/task_options.h"
 
 #include <inttypes.h>
@@ -41,32 +41,20 @@ static const char *name_of(const char *key) {
     return key + strlen(prefix);
 }
 
-/* Add an option to the file, or to the plans' fingerprint, which is cut off when it is full. */
-static void put(ashlar_task_listener *l, const char *key, const char *value) {
-    if (l->who == ASHLAR_FOR_FILE) {
-        ashlar__metadata_add_text(l->metadata, key, value);
-    } else if (l->used < l->bytes) {
-        l->used += (size_t)snprintf(l->text + l->used, l->bytes - l->used, "%s%s %s",
-                                    l->used == 0 ? "" : ", ", name_of(key), value);
-    }
-}
-
 void ashlar__option_text(ashlar_task_listener *l, unsigned who, const char *key,
                          const char *value) {
     if ((who & l->who) == ASHLAR_FOR_REPORT) {
         ashlar__json_add_string(l->writer, name_of(key), value);
     } else if ((who & l->who) != 0) {
-        put(l, key, value);
+        ashlar__metadata_add_text(l->metadata, key, value);
     }
 }
 
 void ashlar__option_count(ashlar_task_listener *l, unsigned who, const char *key, uint64_t value) {
-    char text[24];
-    (void)snprintf(text, sizeof text, "%" PRIu64, value);
     if ((who & l->who) == ASHLAR_FOR_REPORT) {
         ashlar__json_add_uint64(l->writer, name_of(key), value);
     } else if ((who & l->who) != 0) {
-        put(l, key, text);
+        ashlar__metadata_add_count(l->metadata, key, value);
     }
 }
 
@@ -78,14 +66,11 @@ void ashlar__option_flag(ashlar_task_listener *l, unsigned who, const char *key,
     }
 }
 
-/* The plans' fingerprint says only whether there is dropout: sizes do not depend on how much. */
 static void list_dropout(ashlar_task_listener *l, double dropout) {
     if (l->who == ASHLAR_FOR_FILE) {
         ashlar__metadata_add_real(l->metadata, ASHLAR_METADATA_DROPOUT, dropout);
-    } else if (l->who == ASHLAR_FOR_REPORT) {
-        ashlar__json_add_double(l->writer, name_of(ASHLAR_METADATA_DROPOUT), dropout);
     } else {
-        ashlar__option_flag(l, ASHLAR_FOR_PLAN, ASHLAR_METADATA_DROPOUT, dropout > 0);
+        ashlar__json_add_double(l->writer, name_of(ASHLAR_METADATA_DROPOUT), dropout);
     }
 }
 
@@ -113,11 +98,6 @@ void ashlar__task_add_position(const ashlar_task *task, ashlar_metadata *metadat
     (void)snprintf(ashlar__metadata_add(metadata, "ashlar.random"), ASHLAR_METADATA_TEXT_BYTES,
                    "%016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64, r.s[0], r.s[1],
                    r.s[2], r.s[3]);
-}
-
-void ashlar__task_print_fingerprint(const ashlar_task *task, char *text, size_t bytes) {
-    ashlar_task_listener plan = {.who = ASHLAR_FOR_PLAN, .text = text, .bytes = bytes};
-    task->table->list_options(task, &plan);
 }
 
 void ashlar__task_put_config(const ashlar_task *task, ashlar_json_writer *writer) {

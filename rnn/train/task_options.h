@@ -1,5 +1,5 @@
-/* task_options.h - the list of a task's options for the training's file, the report and the plans;
- * and the metadata that the options become in the file (internal). */
+/* task_options.h - the list of a task's options for the training's file and the report; and the
+ * metadata that the options become in the file (internal). */
 #ifndef ASHLAR_TASK_OPTIONS_H
 #define ASHLAR_TASK_OPTIONS_H
 
@@ -38,8 +38,7 @@ void ashlar__metadata_add_real(ashlar_metadata *metadata, const char *key, doubl
 enum {
     ASHLAR_FOR_FILE = 1,   /* the training's file; resuming requires the same value */
     ASHLAR_FOR_REPORT = 2, /* the report in JSON, under its key without "ashlar." */
-    ASHLAR_FOR_PLAN = 4,   /* the plans' fingerprint: the sizes of buffers depend on it */
-    ASHLAR_FOR_ALL = 7,
+    ASHLAR_FOR_ALL = 3,
 };
 
 /* Where list_options() writes the options. `who` is one of the places above. */
@@ -47,8 +46,6 @@ struct ashlar_task_listener {
     unsigned who;
     ashlar_metadata *metadata;  /* for ASHLAR_FOR_FILE */
     ashlar_json_writer *writer; /* for ASHLAR_FOR_REPORT: an open object */
-    char *text;                 /* for ASHLAR_FOR_PLAN: [bytes] */
-    size_t bytes, used;         /* `used`: characters written to `text` */
 };
 
 /* Write an option if `who`, a sum of places, includes listener->who. `key` begins with "ashlar."
@@ -66,9 +63,6 @@ void ashlar__option_stack(ashlar_task_listener *listener, const ashlar_train_con
 void ashlar__task_add_facts(ashlar_task *task, ashlar_metadata *metadata);
 
 void ashlar__task_add_position(const ashlar_task *task, ashlar_metadata *metadata);
-
-/* Print all options on which the sizes of a step's buffers depend, except the length. */
-void ashlar__task_print_fingerprint(const ashlar_task *task, char *text, size_t bytes);
 
 /* Add the options to an open JSON object. */
 void ashlar__task_put_config(const ashlar_task *task, ashlar_json_writer *writer);

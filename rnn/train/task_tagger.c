@@ -76,14 +76,7 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.char_hidden", tags->character_hidden);
     ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.label_embedding", tags->label_embedding);
     ashlar__option_count(l, ASHLAR_FOR_FILE, "ashlar.directions", tags->is_unidirectional ? 1 : 2);
-    if (t->shards.all > 1) {
-        ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.own_shards", t->shards.count);
-        ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.all_shards", t->shards.all);
-    }
-    ashlar__option_flag(l, ASHLAR_FOR_REPORT | ASHLAR_FOR_PLAN, "ashlar.bidirectional",
-                        !tags->is_unidirectional);
-    ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.longest_word", t->counts.longest_word);
-    ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.tags", t->counts.tags);
+    ashlar__option_flag(l, ASHLAR_FOR_REPORT, "ashlar.bidirectional", !tags->is_unidirectional);
 }
 
 static ashlar_tagger_shape shape_of(const tagger_task *t, size_t length) {

@@ -31,21 +31,16 @@ static size_t pieces_of(const ashlar_text_task *t) {
 static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     const ashlar_text_task *t = ashlar__text_of(task);
     const ashlar_train_config *c = &t->config;
-    const unsigned no_plan = ASHLAR_FOR_FILE | ASHLAR_FOR_REPORT;
-    /* F32 is not written to files and plans, where a missing type means F32. */
+    /* F32 is not written to files, where a missing type means F32. */
     const unsigned of_type = c->dtype == ASHLAR_F32 ? ASHLAR_FOR_REPORT : ASHLAR_FOR_ALL;
     ashlar__option_stack(l, c);
-    ashlar__option_count(l, no_plan, "ashlar.max_length", c->max_length);
-    ashlar__option_count(l, no_plan, "ashlar.stride", c->stride);
+    ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.max_length", c->max_length);
+    ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.stride", c->stride);
     if (c->held_out > 0) { /* a missing number in a file means 0, too */
-        ashlar__option_count(l, no_plan, "ashlar.held_out", c->held_out);
+        ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.held_out", c->held_out);
     }
     ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.accumulate", pieces_of(t));
-    if (t->shards.all > 1) {
-        ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.own_shards", t->shards.count);
-        ashlar__option_count(l, ASHLAR_FOR_PLAN, "ashlar.all_shards", t->shards.all);
-    }
-    ashlar__option_count(l, no_plan, "ashlar.bptt", t->split.part);
+    ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.bptt", t->split.part);
     ashlar__option_count(l, ASHLAR_FOR_ALL, "ashlar.recompute", t->split.chunk);
     ashlar__option_text(l, of_type, "ashlar.dtype", ashlar_dtype_name(c->dtype));
 }

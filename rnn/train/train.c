@@ -68,8 +68,7 @@ static void set_ranges(ashlar_trainer *t) {
                                         .without_plan = t->config.without_plan,
                                         .step = ashlar__train_warm_step,
                                         .dry_run = ashlar__train_dry_run,
-                                        .user = t,
-                                        .plan_file = t->config.plan_file};
+                                        .user = t};
 }
 
 static ashlar_status build(ashlar_trainer *t) {
@@ -187,16 +186,9 @@ static ashlar_status end_phase(ashlar_trainer *t, ashlar_driver_counts *last,
     return is_shared ? ashlar__ranks_sum(ranks, &none, 1) : ASHLAR_OK;
 }
 
-enum { FINGERPRINT_BYTES = 256 };
-
 static ashlar_status warm_up(ashlar_trainer *t, ashlar_warmup_report *report) {
-    char fingerprint[FINGERPRINT_BYTES];
-    ashlar__task_print_fingerprint(t->task, fingerprint, sizeof fingerprint);
     t->warmup.stream = t->stream;
-    t->warmup.fingerprint = fingerprint;
-    const ashlar_status status = ashlar_allocator_warmup(t->allocator, &t->warmup, report);
-    t->warmup.fingerprint = NULL; /* the text is local to this function */
-    return status;
+    return ashlar_allocator_warmup(t->allocator, &t->warmup, report);
 }
 
 ashlar_status ashlar__trainer_measure(ashlar_trainer *t) {
@@ -212,16 +204,13 @@ static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
     ashlar_plan_stats plan;
     ashlar_plan_get_stats(t->allocator, &plan);
     if (!warm->is_planned) {
-        return (ashlar_step_memory){.plan_file = t->config.plan_file,
-                                    .is_steady = warm->is_steady,
+        return (ashlar_step_memory){.is_steady = warm->is_steady,
                                     .unsteady_because = warm->unsteady_because,
                                     .reserved_bytes = stats->reserved_bytes - stats->block_bytes,
                                     .bound_bytes = stats->live_peak_bytes - stats->live_bytes};
     }
     return (ashlar_step_memory){
         .is_planned = true,
-        .plan_file = t->config.plan_file,
-        .is_loaded = warm->is_loaded,
         .is_steady = warm->is_steady,
         .unsteady_because = warm->unsteady_because,
         .plan_count = plan.plan_count,

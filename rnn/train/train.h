@@ -52,7 +52,6 @@ typedef struct ashlar_train_config {
     bool without_warmup;     /* take the memory when a step asks for it, as most trainings do; then
                               * there is no plan either. Not for padded batches */
     const ashlar_buffer_hooks *hooks; /* of the steps' buffers; NULL: the allocator's functions */
-    const char *plan_file;   /* keeps the plans; NULL: no file */
     const char *resume_file; /* the training to resume; NULL: begin a new one */
     const char *save_file;   /* written every `save_every` steps; NULL: never */
     size_t save_every;       /* steps; 0: never */
@@ -110,8 +109,6 @@ typedef struct ashlar_step_memory {
     uint64_t hits;   /* requests served from the plan */
     uint64_t misses; /* planned requests that the plan could not serve */
     uint64_t steps_replayed;
-    const char *plan_file; /* of the config */
-    bool is_loaded;        /* the plans were read from that file; else they were saved there */
 } ashlar_step_memory;
 
 enum { ASHLAR_STEP_BUCKETS = 16, ASHLAR_GRAPH_NOTE_BYTES = 200 };

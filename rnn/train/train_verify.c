@@ -23,7 +23,7 @@ ashlar_train_config ashlar__train_verify_config(const ashlar_train_config *confi
     plain.accumulate = 1;
     plain.pads = false;
     plain.graphs = 0;
-    plain.plan_file = plain.resume_file = plain.save_file = NULL;
+    plain.resume_file = plain.save_file = NULL;
     plain.save_every = 0;
     return plain;
 }

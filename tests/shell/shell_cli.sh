@@ -57,7 +57,7 @@ helps() {
     for option in --data --steps --cell --layers --projection --dropout --hidden --embedding \
         --batch --max-length --accumulate --bptt --recompute --seed --optimizer \
         --learning-rate --no-bias-decay --momentum --nesterov --loss-scale --schedule --warmup-steps --rate-floor --rate-every \
-        --rate-factor --clip --buckets --no-plan --plan --device --json --save --save-every \
+        --rate-factor --clip --buckets --no-plan --device --json --save --save-every \
         --fit --vary --version --resume --losses --snapshot --sample --map --verify --algorithm --tf32 --html --shard --devices --quiet --help; do
         grep -q -e "$option" "$scratch/help" || complain "lacks $option" || return
     done

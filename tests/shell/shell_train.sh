@@ -176,22 +176,6 @@ says_that_it_diverges() {
 }
 check 'a_loss_above_its_start_is_told' says_that_it_diverges
 
-plan=$scratch/memory.plan
-refuses_another_plan() {
-    small "$scratch/none.json" --seed 7 --plan "$plan" --hidden 31 2>"$scratch/stderr"
-    [ $? -eq 2 ] && grep -F "$plan" "$scratch/stderr" | grep "the plans are of"
-}
-check 'a_plan_is_kept_in_a_file' small "$scratch/made.json" --seed 7 --plan "$plan"
-check 'and_used_the_next_time' small "$scratch/kept.json" --seed 7 --plan "$plan"
-says_where_the_plan_is_from() {
-    json_holds "$scratch/made.json" 'r["plan_from_file"] is False' &&
-        json_holds "$scratch/kept.json" 'r["plan_from_file"] is True'
-}
-check 'that_is_said' says_where_the_plan_is_from
-check 'it_serves_every_block' same plan_hits "$scratch/a.json" "$scratch/kept.json"
-check 'a_kept_plan_changes_no_loss' same loss_last "$scratch/a.json" "$scratch/kept.json"
-check 'a_plan_of_another_model_is_refused' refuses_another_plan
-
 snapshot_is_made() { # what the model holds, and the trace that the environment asked for
     ASHLAR_CONF=trace=100000 small "$scratch/traced.json" --seed 7 --quiet \
         --snapshot "$scratch/memory.pickle" &&

@@ -11,8 +11,6 @@
 #include <ashlar/status.h>
 #include <ashlar/graph_pool.h>
 #include <ashlar/plan.h>
-#include <ashlar/plan_file.h>
-#include <ashlar/plan_list.h>
 #include <ashlar/trace.h>
 #include <ashlar/warmup.h>
 
@@ -37,12 +35,6 @@ static inline void forked_call_plans(ashlar_allocator *a, ashlar_stream stream) 
     FORKED_IS_REFUSED(ashlar_step_end(a));
     FORKED_IS_REFUSED(ashlar_plan_build(a));
     FORKED_IS_REFUSED(ashlar_plan_drop(a));
-    FORKED_IS_REFUSED(ashlar_plan_record_events(a, stream, 1, NULL, 0));
-    FORKED_IS_REFUSED(ashlar_plan_record_buffers(a, stream, 1, NULL, 0, ASHLAR_TAG_USER));
-    FORKED_IS_REFUSED(ashlar_plan_write_svg(a, stream, 1, stream, "/dev/null"));
-    FORKED_IS_REFUSED(ashlar_plan_write_minimalloc(a, stream, 1, stream, "/dev/null"));
-    FORKED_IS_REFUSED(ashlar_plan_save(a, "/dev/null", NULL));
-    FORKED_IS_REFUSED(ashlar_plan_load(a, &stream, 1, "/dev/null", NULL));
     FORKED_IS_REFUSED(ashlar_allocator_warmup(a, &warmup, &report));
     FORKED_IS_REFUSED(ashlar_plan_set_options(a, NULL));
     ashlar_plan_record_next(a, 1);

@@ -114,18 +114,12 @@ CASE_WITH(unknown_flags_are_refused, set_up_all()) {
 CASE_WITH(unknown_constants_are_refused, set_up_all()) {
     void *ptr = NULL;
     ashlar_reducer *reducer;
-    const ashlar_pack_buffer buffer = {64, 0, 1};
     const ashlar_collectives collectives = {.broadcast = broadcast, .all_reduce = keep_status};
-    const ashlar_plan_event event = {.bytes = 64, .tag = ASHLAR_TAG_COUNT};
     const ashlar_flatten_item item = {0, &memory};
     CHECK_FAILS(ashlar_alloc_tagged(allocator, 64, ASHLAR_TAG_COUNT, streams[0], &ptr),
                 ASHLAR_EINVAL, "tag");
     CHECK_FAILS(ashlar_allocator_set_seal_policy(allocator, (ashlar_seal_policy)3, NULL, NULL),
                 ASHLAR_EINVAL, "seal policy: 3");
-    CHECK_FAILS(ashlar_plan_record_events(allocator, streams[0], 1, &event, 1), ASHLAR_EINVAL,
-                "tag");
-    CHECK_FAILS(ashlar_plan_record_buffers(allocator, streams[0], 1, &buffer, 1, ASHLAR_TAG_COUNT),
-                ASHLAR_EINVAL, "tag");
     CHECK_FAILS(
         ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_FORMAT_COUNT, "/dev/null", NULL),
         ASHLAR_EINVAL, "");

@@ -171,16 +171,7 @@ CASE(the_words_tell_of_the_plan) {
     CHECK_HAS(text,
               "The plan, 52.00 MiB and 4.00 % above that peak, served 651 blocks of 653 steps "
               "and\nmissed 652.\nNot proven steady: only one was looked at.\n");
-    r.step_memory.plan_file = "p.plan";
-    text = print(&r);
-    CHECK_HAS(text, "missed 652.\nIt is new, and kept in p.plan for the next time.\n");
-    r.step_memory.is_loaded = true;
-    text = print(&r);
-    CHECK_HAS(text, "It was read from p.plan; nothing was recorded or packed.\n");
     r.step_memory.is_planned = false;
-    text = print(&r);
-    CHECK_HAS(text, "--plan p.plan was not used: there is no plan.\n");
-    r.step_memory.plan_file = NULL;
     r.step_memory.is_steady = true;
     text = print(&r);
     CHECK_HAS(text, "(1.060 x),\nwithout a plan.\nSteady: no step takes memory");

@@ -177,26 +177,6 @@ CASE_WITH(chunks_of_two_roots_are_rounded_up, open_text("memory=256MiB")) {
     }
 }
 
-CASE_WITH(the_fingerprint_tells_what_sizes_depend_on, open_text("memory=256MiB")) {
-    char first[256], other[256];
-    for (size_t i = 0; i < 10; i++) {
-        ashlar_train_config config = small_config(1);
-        size_t *const fields[] = {&config.layers,     &config.hidden, &config.embedding,
-                                  &config.projection, &config.batch,  &config.accumulate,
-                                  &config.recompute};
-        if (i > 0 && i < 8) {
-            *fields[i - 1] += i == 6 ? 2 : 1;
-        }
-        config.cell = i == 8 ? ASHLAR_RNN_GRU : ASHLAR_RNN_LSTM;
-        config.dropout = i == 9 ? 0.5 : 0;
-        CHECK(ashlar__task_text_create(corpus, &config, &task) == ASHLAR_OK);
-        ashlar__task_print_fingerprint(task, i == 0 ? first : other, sizeof first);
-        CHECK(i == 0 || strcmp(first, other) != 0);
-        task->table->destroy(task);
-    }
-    CHECK(strlen(first) > 40);
-}
-
 CASE(the_options_are_in_the_report) {
     const char *const want[] = {"\"cell\": \"gru\"", "\"layers\": 2",      "\"hidden\": 16",
                                 "\"projection\": 0", "\"dropout\": 0.25",  "\"embedding\": 8",
