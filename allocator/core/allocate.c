@@ -311,39 +311,6 @@ static ASHLAR_NOINLINE ashlar_status dry_run_locked(ashlar_allocator *a, size_t 
     return status;
 }
 
-/* Allocate with guard=unmap: the block has pages of its own, outside the heap. */
-static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, size_t bytes,
-                                                        ashlar_request *request, ashlar_tag tag,
-                                                        ashlar_stream stream, void **out) {
-    ASHLAR_OWNS(&a->lock);
-    ashlar_stream_state *state = NULL;
-    ashlar_guarded_block *block = NULL;
-    ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
-    if (status == ASHLAR_OK && state->pool != NULL) {
-        /* a graph's pages must stay mapped */
-        return alloc_locked(a, bytes, request, tag, stream, out);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar__guard_unmap_take_locked(a->guards.unmap, bytes, tag, state, &block);
-    }
-    ashlar__update_reserved_peak_locked(a);
-    if (status == ASHLAR_OK && a->zeroes_blocks) {
-        status = zero_locked(a, a->guards.unmap->base + block->offset, block->bytes, state);
-        if (status != ASHLAR_OK) { /* no queued work uses the block yet */
-            ashlar__guard_unmap_keep_locked(a->guards.unmap, block);
-        }
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    ASHLAR_CHECK2(block->is_live && block->requested == bytes && block->bytes >= bytes);
-    count_rung_locked(a, &a->counters, ASHLAR_RUNG_MAPPED);
-    ashlar__count_alloc(&a->counters, bytes, (unsigned)tag);
-    ashlar__counters_publish(&a->counters, &a->stats);
-    *out = ashlar__ptr_out(block->ptr);
-    return ASHLAR_OK;
-}
-
 static bool block_bytes_of(const ashlar_allocator *a, size_t bytes, size_t *out) {
     if (a->guards.fill != NULL) {
         *out = ashlar__guard_fill_block_bytes(bytes);
@@ -388,10 +355,9 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
     if (bytes > a->heap.range.memory_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
         return refuse_locked(a, bytes, request, tag, stream, "more than there is");
     }
-    const ashlar_status status =
-        a->guards.unmap != NULL ? alloc_pages_locked(a, bytes, request, tag, stream, out)
-        : ashlar__dry_run_is_on(request->own) ? dry_run_locked(a, bytes, request, tag, stream, out)
-                                              : alloc_locked(a, bytes, request, tag, stream, out);
+    const ashlar_status status = ashlar__dry_run_is_on(request->own)
+                                     ? dry_run_locked(a, bytes, request, tag, stream, out)
+                                     : alloc_locked(a, bytes, request, tag, stream, out);
     return status != ASHLAR_ENOMEM || request->is_at_hand
                ? status
                : refuse_locked(a, bytes, request, tag, stream, ashlar_error_detail());

@@ -122,7 +122,7 @@ static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *confi
     a->cache_bytes = cache_bytes_of(config, range->memory_bytes);
     status = start_nvtx(a, config);
     if (status == ASHLAR_OK) {
-        status = ashlar__guard_create(&a->guards, config->guard, &a->heap, &a->lock);
+        status = ashlar__guard_create(&a->guards, config->guard, &a->heap);
     }
     if (status != ASHLAR_OK) {
         ashlar__nvtx_memory_destroy(a->nvtx);
@@ -220,9 +220,6 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
 static ashlar_status check_kind(const ashlar_config *config) {
     ASHLAR_FAIL_IF(config->shares_memory && config->without_virtual_memory, ASHLAR_EINVAL,
                    "config: share=on needs virtual memory management, and vmm=off; choose one");
-    ASHLAR_FAIL_IF(config->shares_memory && config->guard == ASHLAR_GUARD_UNMAP, ASHLAR_EINVAL,
-                   "config: share=on and guard=unmap, whose blocks have memory of their own; "
-                   "choose one");
     return ASHLAR_OK;
 }
 

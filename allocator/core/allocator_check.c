@@ -78,26 +78,12 @@ static void count_blocks(const ashlar_allocator *a, census *found) {
     }
 }
 
-/* Add the blocks of guard=unmap, which lie outside the heap and are not in the page map. */
-static void count_pages(const ashlar_guard_unmap *unmap, census *found) {
-    for (size_t i = 0; unmap != NULL && i < unmap->count; i++) {
-        const ashlar_guarded_block *block = unmap->blocks[i];
-        if (block->is_live) {
-            found->live_bytes += block->requested;
-            found->block_bytes += block->bytes;
-            found->live_blocks++;
-            found->tags[block->tag] += block->requested;
-        }
-    }
-}
-
 /* Check the counters against a walk of all blocks. */
 static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats *stats) {
     census found = {0};
     count_blocks(a, &found);
     const uint64_t in_page_map = found.live_blocks + found.cached_blocks +
                                  ashlar__plan_memories_idle_blocks(a->planner.memories);
-    count_pages(a->guards.unmap, &found);
     uint64_t in_bins = 0;
     for (const ashlar_zone *zone = a->heap.zones; zone != NULL; zone = zone->next) {
         in_bins += ashlar__free_bins_count(&zone->gaps);
@@ -150,14 +136,7 @@ static ashlar_status check_streams(const ashlar_allocator *a) {
 }
 
 static ashlar_status check_guard(const ashlar_allocator *a) {
-    ashlar_status status = ASHLAR_OK;
-    if (a->guards.fill != NULL) {
-        status = ashlar__guard_fill_check_locked(a->guards.fill);
-    }
-    if (a->guards.unmap != NULL) {
-        status = ashlar__guard_unmap_check_locked(a->guards.unmap);
-    }
-    return status;
+    return a->guards.fill != NULL ? ashlar__guard_fill_check_locked(a->guards.fill) : ASHLAR_OK;
 }
 
 static ashlar_status check_caches(const ashlar_allocator *a) {

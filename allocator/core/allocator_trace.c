@@ -100,23 +100,6 @@ static ashlar_snapshot_block copy_part(const ashlar_heap *heap, const ashlar_hea
     };
 }
 
-/* Copy the blocks of guard=unmap, each as a segment of its own. */
-static void copy_pages(const ashlar_guard_unmap *unmap, ashlar_snapshot_segment *segments,
-                       ashlar_snapshot_block *blocks) {
-    for (size_t i = 0; unmap != NULL && i < unmap->count; i++) {
-        const ashlar_guarded_block *block = unmap->blocks[i];
-        segments[i] = (ashlar_snapshot_segment){unmap->base + block->offset, block->bytes};
-        blocks[i] = (ashlar_snapshot_block){
-            .address = unmap->base + block->offset,
-            .bytes = block->bytes,
-            .requested_bytes = block->is_live ? block->requested : 0,
-            .stream = block->stream_state->stream,
-            .tag = block->is_live ? (ashlar_tag)block->tag : ASHLAR_TAG_USER,
-            .state = block->is_live ? ASHLAR_SNAPSHOT_LIVE : ASHLAR_SNAPSHOT_PENDING,
-        };
-    }
-}
-
 /*
  * Copy a plan's memory to `out` as several blocks: the plan's live slot blocks, and the gaps
  * between them. Returns the number of blocks; if `out` is NULL, only counts them.
@@ -198,34 +181,16 @@ static void copy_pieces(const ashlar_heap *heap, ashlar_snapshot *snapshot, size
     }
 }
 
-/*
- * Like copy_pieces(), for both the heap and guard=unmap, in order of address: their address ranges
- * do not overlap.
- */
-static void copy_all(const ashlar_allocator *a, ashlar_snapshot *snapshot, size_t *segment_count,
-                     size_t *block_count) {
-    const ashlar_guard_unmap *unmap = a->guards.unmap;
-    const size_t page_count = unmap != NULL ? unmap->count : 0;
-    const bool are_pages_first = page_count > 0 && unmap->base < a->heap.range.base;
-    *segment_count = *block_count = are_pages_first ? page_count : 0;
-    copy_pieces(&a->heap, snapshot, segment_count, block_count);
-    if (snapshot != NULL) {
-        copy_pages(unmap, snapshot->segments + (are_pages_first ? 0 : *segment_count),
-                   snapshot->blocks + (are_pages_first ? 0 : *block_count));
-    }
-    *segment_count += are_pages_first ? 0 : page_count;
-    *block_count += are_pages_first ? 0 : page_count;
-}
-
 static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **out) {
     ASHLAR_OWNS(&a->lock);
-    size_t segment_count, block_count;
-    copy_all(a, NULL, &segment_count, &block_count);
+    size_t segment_count = 0, block_count = 0;
+    copy_pieces(&a->heap, NULL, &segment_count, &block_count);
     ashlar_snapshot *snapshot = NULL;
     const ashlar_status status = ashlar__snapshot_create(segment_count, block_count, &snapshot);
     if (status == ASHLAR_OK) {
         snapshot->device_ordinal = a->device->info.ordinal;
-        copy_all(a, snapshot, &segment_count, &block_count);
+        segment_count = block_count = 0;
+        copy_pieces(&a->heap, snapshot, &segment_count, &block_count);
         *out = snapshot;
     }
     return status;

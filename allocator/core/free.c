@@ -202,38 +202,6 @@ static ashlar_status name_live_state_locked(ashlar_allocator *a, ashlar_stream_s
     return status == ASHLAR_OK ? ashlar__stream_state_of_locked(a, NULL, state) : status;
 }
 
-/* Free a block with guard=unmap. */
-static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
-                                       const ashlar_stream *stream) {
-    ASHLAR_OWNS(&a->lock);
-    ashlar_guarded_block *block = NULL;
-    ashlar_stream_state *state = NULL;
-    ashlar_status status = ashlar__guard_unmap_find_locked(a->guards.unmap, ptr, &block);
-    if (status == ASHLAR_OK) {
-        status = last_state_locked(a, stream, block->stream_state, &state);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    const size_t requested = block->requested;
-    const unsigned tag = block->tag;
-    if (state->is_lost || ashlar__shared_has_lost(block->uses)) {
-        ashlar__guard_unmap_keep_locked(a->guards.unmap, block);
-    } else {
-        status = name_live_state_locked(a, &state);
-        if (status == ASHLAR_OK) {
-            status = ashlar__shared_join_locked(a, block->uses, state);
-        }
-        if (status == ASHLAR_OK) {
-            status = ashlar__guard_unmap_free_locked(a->guards.unmap, block, state);
-        }
-    }
-    if (status == ASHLAR_OK) { /* `block` may be freed by now */
-        ashlar__count_free_locked(a, NULL, requested, tag);
-    }
-    return status;
-}
-
 /*
  * Whether guard=fill checks a block that is freed on `state`. It skips blocks of graph pools. It
  * also skips blocks with a use that no event follows, since these are never used again.
@@ -297,9 +265,7 @@ static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashla
         stream != NULL ? ashlar__watch_begin_locked(a, *stream, &named) : ASHLAR_OK;
     if (status == ASHLAR_OK) {
         status = ashlar__dry_run_has(own, ptr) ? ashlar__dry_run_free_locked(a, own, ptr, stream)
-                 : ashlar__has_guarded_pages(a, ptr)
-                     ? free_pages_locked(a, ptr, stream)
-                     : free_block_locked(a, own, ptr, stream, place);
+                                               : free_block_locked(a, own, ptr, stream, place);
         ashlar__watch_end_locked(named);
     }
     status = ashlar__guard_log_free_locked(a->guards.frees, ptr, place, status);
@@ -323,14 +289,9 @@ ashlar_status ashlar_free_on(ashlar_allocator *a, void *ptr, ashlar_stream strea
 static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, size_t *out) {
     ASHLAR_OWNS(&a->lock);
     ashlar_block *block = NULL;
-    ashlar_guarded_block *pages = NULL;
-    const ashlar_status status = ashlar__has_guarded_pages(a, ptr)
-                                     ? ashlar__guard_unmap_find_locked(a->guards.unmap, ptr, &pages)
-                                     : ashlar__find_live_locked(a, ptr, &block);
+    const ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
     if (status == ASHLAR_OK) {
-        *out = pages != NULL            ? pages->requested
-               : a->guards.fill != NULL ? block->requested
-                                        : block->bytes;
+        *out = a->guards.fill != NULL ? block->requested : block->bytes;
     }
     return status;
 }

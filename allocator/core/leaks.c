@@ -61,15 +61,6 @@ static size_t collect(const ashlar_allocator *a, leak *leaks, size_t capacity) {
             count++;
         }
     }
-    for (size_t i = 0; a->guards.unmap != NULL && i < a->guards.unmap->count; i++) {
-        const ashlar_guarded_block *block = a->guards.unmap->blocks[i];
-        if (block->is_live) {
-            if (count < capacity) {
-                leaks[count] = (leak){block->ptr, block->requested, block->tag};
-            }
-            count++;
-        }
-    }
     return count;
 }
 

@@ -183,8 +183,7 @@ size_t ashlar__room_locked(ashlar_allocator *a) {
 
 void ashlar__update_reserved_peak_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
-    const uint64_t mapped =
-        a->heap.range.mapped_bytes + (a->guards.unmap != NULL ? a->guards.unmap->mapped_bytes : 0);
+    const uint64_t mapped = a->heap.range.mapped_bytes;
     if (mapped > a->stats.reserved_peak_bytes) {
         a->stats.reserved_peak_bytes = mapped;
     }

@@ -74,26 +74,6 @@ void ashlar__shared_finish(ashlar_allocator *a) {
 
 /* ---- the public function ---- */
 
-/* Mark a block of guard=unmap, which lies outside the heap. */
-static ashlar_status mark_pages_locked(ashlar_allocator *a, const void *ptr, ashlar_stream stream) {
-    ASHLAR_OWNS(&a->lock);
-    ashlar_guarded_block *block = NULL;
-    ashlar_stream_state *state = NULL;
-    ashlar_stream_state *named = NULL;
-    ashlar_status status = ashlar__guard_unmap_find_locked(a->guards.unmap, ptr, &block);
-    if (status == ASHLAR_OK) {
-        status = ashlar__watch_begin_locked(a, stream, &named);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar__stream_state_of_locked(a, stream, &state);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar__guard_unmap_add_use(block, state);
-    }
-    ashlar__watch_end_locked(named);
-    return status;
-}
-
 static ashlar_status mark_locked(ashlar_allocator *a, const void *ptr, ashlar_stream stream) {
     ASHLAR_OWNS(&a->lock);
     ashlar_block *block = NULL;
@@ -123,10 +103,9 @@ ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream
     /* The thread's cache is needed only for an address of a dry run. */
     ashlar_cache *own = (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE ? ashlar__cache_get(a) : NULL;
     ashlar__lock_acquire(&a->lock);
-    const ashlar_status status =
-        ashlar__dry_run_has(own, ptr)       ? ashlar__dry_run_mark_locked(a, own, ptr, stream)
-        : ashlar__has_guarded_pages(a, ptr) ? mark_pages_locked(a, ptr, stream)
-                                            : mark_locked(a, ptr, stream);
+    const ashlar_status status = ashlar__dry_run_has(own, ptr)
+                                     ? ashlar__dry_run_mark_locked(a, own, ptr, stream)
+                                     : mark_locked(a, ptr, stream);
     ashlar__allocator_leave(a);
     return status;
 }

@@ -100,15 +100,6 @@ bool ashlar__reclaim_locked(ashlar_allocator *allocator, size_t bytes);
 
 /* ---- from an address to its block ---- */
 
-/*
- * Whether guard=unmap handles the address: it handles all addresses outside the heap. In this mode
- * the heap has only blocks of captured graphs, whose pages must stay mapped.
- */
-static inline bool ashlar__has_guarded_pages(const ashlar_allocator *a, const void *ptr) {
-    return a->guards.unmap != NULL &&
-           ashlar__ptr_in(ptr) - a->constants.base >= a->constants.range_bytes;
-}
-
 /* Whether ashlar__heap_check() passes; for assertions. A hit must not call it. O(blocks). */
 bool ashlar__is_sound_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 
@@ -117,16 +108,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__find_live_locked(ashlar_allocator *alloc
                                                          const void *ptr, ashlar_block **out);
 
 /*
- * Find the live block that `ptr` points into: its start, and its requested bytes. Not with
- * guard=unmap. Lock: not held. Errors: ASHLAR_EPOINTER. Cost: O(log(blocks)), claims all caches.
+ * Find the live block that `ptr` points into: its start, and its requested bytes. Lock: not held.
+ * Errors: ASHLAR_EPOINTER. Cost: O(log(blocks)), claims all caches.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__find_around(ashlar_allocator *allocator, const void *ptr,
                                                     void **base, size_t *bytes);
 
-/*
- * Whether `ptr` points into the heap's reserved memory, even outside live blocks. Memory mapped by
- * guard=unmap does not count. Lock: not held. Cost: O(windows).
- */
+/* Whether `ptr` points into the heap's reserved memory, even outside live blocks. Lock: not held.
+ * Cost: O(windows). */
 bool ashlar__has_reserved(ashlar_allocator *allocator, const void *ptr);
 
 #endif /* ASHLAR_SLOW_PATH_H */

@@ -50,13 +50,6 @@ static void mark_referenced(const ashlar_allocator *a) {
             ashlar__recording_mark_referenced(&cache->own_replay->recording);
         }
     }
-    const ashlar_guard_unmap *unmap = a->guards.unmap;
-    for (size_t i = 0; unmap != NULL && i < unmap->count; i++) {
-        unmap->blocks[i]->stream_state->is_referenced = true;
-        for (const ashlar_use *use = unmap->blocks[i]->uses; use != NULL; use = use->next) {
-            use->stream_state->is_referenced = true;
-        }
-    }
     for (const ashlar_block *block = ashlar__heap_first(&a->heap); block != NULL;
          block = ashlar__block_after(block)) {
         if (block->stream_state != NULL) {

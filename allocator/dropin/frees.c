@@ -169,11 +169,8 @@ void ashlar__frees_drop_context(int place) {
     discard(frees);
 }
 
-/*
- * Whether the pointer is in the allocator's range. True for guard=unmap, which has several ranges.
- */
-static bool may_have(const ashlar_allocator *a, cu_ptr ptr) {
-    return a->guards.unmap != NULL || ptr - a->constants.base < a->constants.range_bytes;
+static bool has_in_range(const ashlar_allocator *a, cu_ptr ptr) {
+    return ptr - a->constants.base < a->constants.range_bytes;
 }
 
 ashlar_frees *ashlar__frees_each(int *place) {
@@ -192,7 +189,7 @@ ashlar_frees *ashlar__frees_each(int *place) {
 
 ashlar_frees *ashlar__frees_next(int *place, const void *ptr) {
     ashlar_frees *frees = ashlar__frees_each(place);
-    while (frees != NULL && !may_have(frees->allocator, ashlar__ptr_in(ptr))) {
+    while (frees != NULL && !has_in_range(frees->allocator, ashlar__ptr_in(ptr))) {
         frees = ashlar__frees_each(place);
     }
     return frees;

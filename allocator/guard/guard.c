@@ -1,13 +1,12 @@
-/* guard.c - setting up the guard mode that is asked for, and logging frees for both modes. */
+/* guard.c - setting up the guard mode, and logging frees in it. */
 #include "allocator/guard/guard.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-ashlar_status ashlar__guard_create(ashlar_guards *guards, ashlar_guard mode, ashlar_heap *heap,
-                                   ashlar_lock *lock) {
-    ASHLAR_CHECK2(guards->frees == NULL && ashlar__guards_is_sound(guards));
+ashlar_status ashlar__guard_create(ashlar_guards *guards, ashlar_guard mode, ashlar_heap *heap) {
+    ASHLAR_CHECK2(guards->frees == NULL && guards->fill == NULL);
     if (mode == ASHLAR_GUARD_OFF) {
         return ASHLAR_OK;
     }
@@ -15,20 +14,15 @@ ashlar_status ashlar__guard_create(ashlar_guards *guards, ashlar_guard mode, ash
     if (guards->frees == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "guard: no host memory for a log of frees");
     }
-    const ashlar_status status =
-        mode == ASHLAR_GUARD_FILL
-            ? ashlar__guard_fill_create(heap, &guards->fill)
-            : ashlar__guard_unmap_create(heap->range.client, lock, &guards->unmap);
+    const ashlar_status status = ashlar__guard_fill_create(heap, &guards->fill);
     if (status != ASHLAR_OK) {
         ashlar__host_free(guards->frees);
     }
-    ASHLAR_CHECK2(status != ASHLAR_OK || ashlar__guards_is_sound(guards));
     return status;
 }
 
 void ashlar__guard_destroy(ashlar_guards *guards) {
     ashlar__guard_fill_destroy(guards->fill);
-    ashlar__guard_unmap_destroy(guards->unmap);
     ashlar__host_free(guards->frees);
 }
 

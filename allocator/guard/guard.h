@@ -4,30 +4,20 @@
 
 #include "allocator/guard/free_log.h"
 #include "allocator/guard/guard_fill.h"
-#include "allocator/guard/guard_unmap.h"
 
-/*
- * Const once the allocator is made. Invariant (ashlar__guards_is_sound):
- *   fill == NULL or unmap == NULL,  (frees != NULL) == (fill != NULL or unmap != NULL)
- */
+/* Const once the allocator is made. Both are NULL if there is no guard mode, or neither. */
 typedef struct ashlar_guards {
-    ashlar_guard_fill *fill;   /* NULL: the mode is not guard=fill */
-    ashlar_guard_unmap *unmap; /* NULL: the mode is not guard=unmap */
-    ashlar_free_log *frees;    /* NULL: there is no guard mode */
+    ashlar_guard_fill *fill;
+    ashlar_free_log *frees;
 } ashlar_guards;
 
-static inline bool ashlar__guards_is_sound(const ashlar_guards *guards) {
-    const bool is_fill = guards->fill != NULL, is_unmap = guards->unmap != NULL;
-    return !(is_fill && is_unmap) && (guards->frees != NULL) == (is_fill || is_unmap);
-}
-
 /*
- * Set up *guards for `mode`; the caller has zeroed *guards. `lock` is the allocator's lock.
+ * Set up *guards for `mode`; the caller has zeroed *guards.
  *
  * Errors: as for ashlar_allocator_create().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__guard_create(ashlar_guards *guards, ashlar_guard mode,
-                                                     ashlar_heap *heap, ashlar_lock *lock);
+                                                     ashlar_heap *heap);
 
 /* Free everything. No queued work may be left. */
 void ashlar__guard_destroy(ashlar_guards *guards);

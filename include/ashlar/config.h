@@ -26,8 +26,8 @@ typedef enum ashlar_seal_policy {
 } ashlar_seal_policy;
 
 /*
- * How stray accesses are found. Both modes are for debugging: there are no thread caches, and most
- * calls make driver calls. Blocks of a captured graph's pool are not guarded before
+ * How stray accesses are found. This is for debugging: there are no thread caches, and most calls
+ * make driver calls. Blocks of a captured graph's pool are not guarded before
  * ashlar_graph_pool_release(). A free that would have to queue work on a stream under capture fails
  * with ASHLAR_EINVAL, as does, with FILL, a request for a captured stream that has no pool.
  *
@@ -45,21 +45,10 @@ typedef enum ashlar_seal_policy {
  *        host function for each 256 KiB. The stream stops during host functions. Each stream takes
  *        256 KiB of page-locked memory. A block for a per-thread default stream is compared on the
  *        legacy default stream, which waits for all blocking streams.
- *
- * UNMAP  Every block has pages of its own (multiples of 2 MiB on most devices) and ends within 512
- *        bytes of their end. The page behind is unmapped, so that an access behind the block
- *        faults. After a free, a later call unmaps the block's pages, so that an access after the
- *        free faults as well. It does so once an event behind the last use has completed, also on
- *        each stream that was passed to ashlar_record_stream(). Addresses are used again only after
- *        the whole reserved range (16 times the device's memory if there is room) was handed out.
- *        Cost: about six driver calls for each block, which may wait for the device. When more than
- *        256 freed blocks, or 1/4 of the device's memory, wait to be unmapped, ashlar_alloc() waits
- *        on the host for the oldest.
  */
 typedef enum ashlar_guard {
     ASHLAR_GUARD_OFF,
-    ASHLAR_GUARD_FILL,  /* freed memory is filled, red zones are compared at free */
-    ASHLAR_GUARD_UNMAP, /* freed memory is unmapped: a use of it faults */
+    ASHLAR_GUARD_FILL, /* freed memory is filled, red zones are compared at free */
 } ashlar_guard;
 
 /*
@@ -92,8 +81,8 @@ typedef enum ashlar_guard {
  * a fabric handle and with network cards (GPUDirect RDMA). Of these two, what the driver refuses is
  * not asked for again. A block lies in one segment. New memory that is taken for a block above
  * 16 MiB, or for a multiple of 2 MiB (as the regions of an arena then are), is a segment for that
- * block alone. NCCL can register such memory (attach in ashlar/reduce.h). Not with vmm=off or
- * guard=unmap: ASHLAR_EINVAL; on a device without virtual memory management or file descriptors:
+ * block alone. NCCL can register such memory (attach in ashlar/reduce.h). Not with vmm=off:
+ * ASHLAR_EINVAL; on a device without virtual memory management or file descriptors:
  * ASHLAR_ENOTSUP.
  * Cost: memory of freed blocks cannot be mapped elsewhere in pieces. So it is best to make one
  * allocator with share=on for an arena and other long-lived blocks, and another one without it for
@@ -131,8 +120,8 @@ typedef enum ashlar_guard {
       "how many events the trace holds; 0: no trace")                                             \
     X(ashlar_seal_policy, seal, "seal", CHOICE, 0, ASHLAR_SEAL_ERROR, ASHLAR_SEAL_COUNT,          \
       "count|warn|error", "what a driver allocation after sealing is")                            \
-    X(ashlar_guard, guard, "guard", CHOICE, 0, ASHLAR_GUARD_UNMAP, ASHLAR_GUARD_OFF,              \
-      "off|fill|unmap", "what is done to freed memory to find stray accesses")                    \
+    X(ashlar_guard, guard, "guard", CHOICE, 0, ASHLAR_GUARD_FILL, ASHLAR_GUARD_OFF, "off|fill",   \
+      "what is done to freed memory to find stray accesses")                                      \
     X(bool, without_virtual_memory, "vmm", CHOICE, 0, 1, false, "on|off",                         \
       "virtual memory management where there is any; off: plain segments")                        \
     X(bool, report_leaks, "leaks", CHOICE, 0, 1, false, "off|on",                                 \

@@ -8,7 +8,7 @@ const char fuzz_claim[] = "every_line_is_refused_or_read_as_the_table_says_and_w
 static const char *const samples[] = {
     "limit=0,fraction=1,reserve=0,cache=auto,trace=0,seal=count,guard=off,handle=2MiB,vmm=on,"
     "leaks=off,zero=on,nvtx=on,share=on",
-    "leaks=on,vmm=off,handle=1GiB,guard=unmap,seal=error,trace=67108864,cache=64TiB,"
+    "leaks=on,vmm=off,handle=1GiB,guard=fill,seal=error,trace=67108864,cache=64TiB,"
     "reserve=5KiB,limit=2MiB",
     "limit=2097152B,fraction=0.33333333333333331,seal=warn,guard=fill",
     "fraction=9e-1,limit=64TiB",
@@ -82,7 +82,7 @@ static bool is_value(const char *key, const char *value, ashlar_config *config) 
         is_good = is_word(value, (const char *const[]){"count", "warn", "error", NULL}, &word);
         config->seal = (ashlar_seal_policy)word;
     } else if (strcmp(key, "guard") == 0) {
-        is_good = is_word(value, (const char *const[]){"off", "fill", "unmap", NULL}, &word);
+        is_good = is_word(value, (const char *const[]){"off", "fill", NULL}, &word);
         config->guard = (ashlar_guard)word;
     } else if (strcmp(key, "handle") == 0) {
         is_good = is_bytes(value, (uint64_t)2 << 20, &config->handle_bytes) &&

@@ -156,8 +156,7 @@ in_every_mode() { # WHAT PROGRAM...
     with "$@" "$what" &&
         ASHLAR_SOFT=${adversarial}7 with "$@" "$what" &&
         ASHLAR_SOFT=vmm=off with "$@" "$what" &&
-        ASHLAR_CONF=guard=fill with "$@" "$what" &&
-        ASHLAR_CONF=guard=unmap with "$@" "$what"
+        ASHLAR_CONF=guard=fill with "$@" "$what"
 }
 
 brings_no_jemalloc() {

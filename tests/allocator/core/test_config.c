@@ -104,7 +104,7 @@ CASE(both_ends_of_every_range_are_in_it) {
         "fraction=1",    "fraction=1.0",   "fraction=1e-300", "reserve=0",      "reserve=1B",
         "reserve=64TiB", "cache=0",        "cache=1B",        "cache=64TiB",    "cache=auto",
         "trace=0",       "trace=67108864", "seal=count",      "seal=error",     "guard=off",
-        "guard=unmap",   "vmm=on",         "leaks=off",       "handle=2MiB",    "handle=1GiB",
+        "guard=fill",    "vmm=on",         "leaks=off",       "handle=2MiB",    "handle=1GiB",
     };
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         ashlar_config config = other;
@@ -149,8 +149,8 @@ CASE(mistakes_name_the_source_the_key_the_value_and_what_is_allowed) {
         {"seal=1", "seal=1;", "count|warn|error"},
         {"seal=", "seal=;", "count|warn|error"},
         {"seal=count|warn", "seal=count|warn;", "count|warn|error"},
-        {"guard=fil", "guard=fil;", "give off|fill|unmap"},
-        {"guard=fills", "guard=fills;", "off|fill|unmap"},
+        {"guard=fil", "guard=fil;", "give off|fill"},
+        {"guard=fills", "guard=fills;", "off|fill"},
         {"handle=1MiB", "handle=1MiB;", "give 2MiB to 1GiB"},
         {"handle=0", "handle=0;", "2MiB to 1GiB"},
         {"handle=1073741825B", "handle=1073741825B;", "1GiB"},
@@ -272,7 +272,7 @@ static double draw_fraction(void) {
 static ashlar_config draw_config(void) {
     static const ashlar_seal_policy seals[] = {ASHLAR_SEAL_COUNT, ASHLAR_SEAL_WARN,
                                                ASHLAR_SEAL_ERROR};
-    static const ashlar_guard guards[] = {ASHLAR_GUARD_OFF, ASHLAR_GUARD_FILL, ASHLAR_GUARD_UNMAP};
+    static const ashlar_guard guards[] = {ASHLAR_GUARD_OFF, ASHLAR_GUARD_FILL};
     return (ashlar_config){
         .limit_bytes = draw(4) == 0 ? 0 : draw_bytes(ASHLAR_CONFIG_BYTES_MIN),
         .limit_fraction = draw_fraction(),
@@ -336,7 +336,7 @@ CASE(fields_outside_their_range_are_named) {
         {other, "cache_bytes is 18446744073709551614B;", "auto, or 0 to 64TiB"},
         {other, "trace_events is 67108865;", "67108864"},
         {other, "seal is 3;", "count|warn|error"},
-        {other, "guard is 3;", "off|fill|unmap"},
+        {other, "guard is 3;", "off|fill"},
         {other, "handle_bytes is 2097151B;", "2MiB to 1GiB"},
     };
     bad[0].config.limit_bytes = ASHLAR_CONFIG_BYTES_MIN - 1;
@@ -373,7 +373,7 @@ CASE(every_option_is_described_by_what_it_takes) {
         {"cache", "auto", "auto, or 0 to 64TiB, with a unit B, KiB, MiB, GiB or TiB"},
         {"trace", "0", "0 to 67108864"},
         {"seal", "count", "count|warn|error"},
-        {"guard", "off", "off|fill|unmap"},
+        {"guard", "off", "off|fill"},
         {"vmm", "on", "on|off"},
         {"leaks", "off", "off|on"},
         {"zero", "off", "off|on"},

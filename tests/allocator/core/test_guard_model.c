@@ -282,8 +282,4 @@ CASE(every_planted_write_is_reported_and_nothing_else) {
     run_seeds(ASHLAR_GUARD_FILL, 12, 1500);
 }
 
-CASE(pages_are_there_as_long_as_work_may_use_them) {
-    run_seeds(ASHLAR_GUARD_UNMAP, 8, 500);
-}
-
 RUN_CASES()

@@ -1,5 +1,5 @@
 /*
- * test_guard_oom.c - a fixed workload in both guard modes, in which the n-th call of each driver
+ * test_guard_oom.c - a fixed workload in the guard mode, in which the n-th call of each driver
  * function, or the n-th host allocation, fails: for every n. Nothing is lost, the next call works,
  * nothing is reported that is not so, and the device has its memory back.
  */
@@ -16,10 +16,8 @@ typedef struct workload {
     size_t large, largest; /* bytes of blocks */
 } workload;
 
-static const workload workloads[] = {
-    {ASHLAR_GUARD_FILL, "memory=4MiB,mode=adversarial,seed=5", 80000, 4 * MIB - 512},
-    {ASHLAR_GUARD_UNMAP, "memory=16MiB,mode=adversarial,seed=5", 300000, 12 * MIB},
-};
+static const workload workload_of_fill = {ASHLAR_GUARD_FILL, "memory=4MiB,mode=adversarial,seed=5",
+                                          80000, 4 * MIB - 512};
 static ashlar_status allowed; /* the status of a refusal, besides ENOMEM */
 static unsigned refusals;
 static ashlar_stats served; /* of the last run */
@@ -109,8 +107,8 @@ static bool returns_memory(int fn) {
 }
 
 CASE(the_workload_climbs_to_the_quarantine_and_beyond) {
-    REQUIRE(set_up_script(&workloads[0]));
-    run_script(&workloads[0]);
+    REQUIRE(set_up_script(&workload_of_fill));
+    run_script(&workload_of_fill);
     tear_down_device();
     CHECK(refusals == 0);
     CHECK(served.served_same_stream > 0 && served.served_mapped > 0 && served.served_waited > 0);
@@ -140,65 +138,56 @@ static bool run_with_failing_call(const workload *w, int fn, uint64_t n, cu_resu
 
 CASE(every_driver_call_may_fail) {
     static const cu_result results[] = {CU_OUT_OF_MEMORY, CU_UNKNOWN};
-    static const ashlar_driver_fn must_come[2][4] = {
-        {ASHLAR_DRIVER_FN_memset_d8_async, ASHLAR_DRIVER_FN_memcpy_dtoh_async,
-         ASHLAR_DRIVER_FN_launch_host_func, ASHLAR_DRIVER_FN_mem_host_alloc},
-        {ASHLAR_DRIVER_FN_event_record, ASHLAR_DRIVER_FN_event_synchronize,
-         ASHLAR_DRIVER_FN_mem_unmap, ASHLAR_DRIVER_FN_mem_create},
-    };
-    for (size_t g = 0; g < 2; g++) {
-        uint64_t reached[ASHLAR_DRIVER_FN_COUNT] = {0};
-        for (size_t i = 0; i < 2; i++) {
-            for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
-                uint64_t n = 1;
-                while (run_with_failing_call(&workloads[g], fn, n, results[i])) {
-                    n++;
-                }
-                reached[fn] = n - 1;
+    static const ashlar_driver_fn must_come[4] = {
+        ASHLAR_DRIVER_FN_memset_d8_async, ASHLAR_DRIVER_FN_memcpy_dtoh_async,
+        ASHLAR_DRIVER_FN_launch_host_func, ASHLAR_DRIVER_FN_mem_host_alloc};
+    uint64_t reached[ASHLAR_DRIVER_FN_COUNT] = {0};
+    for (size_t i = 0; i < 2; i++) {
+        for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
+            uint64_t n = 1;
+            while (run_with_failing_call(&workload_of_fill, fn, n, results[i])) {
+                n++;
             }
+            reached[fn] = n - 1;
         }
-        for (size_t i = 0; i < 4; i++) {
-            CHECK(reached[must_come[g][i]] > 0);
-        }
+    }
+    for (size_t i = 0; i < 4; i++) {
+        CHECK(reached[must_come[i]] > 0);
     }
 }
 
 CASE(every_host_allocation_may_fail) {
-    for (size_t g = 0; g < 2; g++) {
-        unsigned long n = 0, seen = 0;
-        for (bool is_over = false; !is_over;) {
-            REQUIRE(set_up_script(&workloads[g]));
-            allowed = ASHLAR_EHOSTMEM;
-            ashlar__host_fail_at(++n);
-            run_script(&workloads[g]);
-            is_over = is_still_armed(n);
-            seen += refusals;
-            tear_down_device();
-        }
-        CHECK(n > 30 && seen > 10);
+    unsigned long n = 0, seen = 0;
+    for (bool is_over = false; !is_over;) {
+        REQUIRE(set_up_script(&workload_of_fill));
+        allowed = ASHLAR_EHOSTMEM;
+        ashlar__host_fail_at(++n);
+        run_script(&workload_of_fill);
+        is_over = is_still_armed(n);
+        seen += refusals;
+        tear_down_device();
     }
+    CHECK(n > 30 && seen > 10);
 }
 
 CASE(an_allocator_with_a_guard_may_lack_any_host_memory_at_first) {
-    for (size_t g = 0; g < 2; g++) {
-        ashlar_config config;
-        ashlar_config_init(&config);
-        config.guard = workloads[g].guard;
-        REQUIRE(set_up_device(workloads[g].device));
-        unsigned long n = 0, refused = 0;
-        for (bool is_over = false; !is_over;) { /* some it can do without */
-            ashlar_allocator *made = NULL;
-            ashlar__host_fail_at(++n);
-            const ashlar_status status = ashlar_allocator_create_with(device, &config, &made);
-            is_over = is_still_armed(n);
-            CHECK((made != NULL) == (status == ASHLAR_OK));
-            CHECK(status == ASHLAR_OK || (status == ASHLAR_EHOSTMEM && !is_over));
-            refused += status != ASHLAR_OK;
-            ashlar_allocator_destroy(made);
-        }
-        CHECK(refused > 1);
-        tear_down_device();
+    ashlar_config config;
+    ashlar_config_init(&config);
+    config.guard = workload_of_fill.guard;
+    REQUIRE(set_up_device(workload_of_fill.device));
+    unsigned long n = 0, refused = 0;
+    for (bool is_over = false; !is_over;) { /* some it can do without */
+        ashlar_allocator *made = NULL;
+        ashlar__host_fail_at(++n);
+        const ashlar_status status = ashlar_allocator_create_with(device, &config, &made);
+        is_over = is_still_armed(n);
+        CHECK((made != NULL) == (status == ASHLAR_OK));
+        CHECK(status == ASHLAR_OK || (status == ASHLAR_EHOSTMEM && !is_over));
+        refused += status != ASHLAR_OK;
+        ashlar_allocator_destroy(made);
     }
+    CHECK(refused > 1);
+    tear_down_device();
 }
 
 RUN_CASES()

@@ -14,8 +14,6 @@
 
 enum { FUNCTION_BYTES = 4096 }; /* no function here is longer */
 
-static const ashlar_guard guards[] = {ASHLAR_GUARD_FILL, ASHLAR_GUARD_UNMAP};
-
 /* One function for each free; volatile keeps each call where it stands. */
 static volatile ashlar_status last;
 
@@ -47,38 +45,32 @@ static void check_place(const char *words, void (*function)(void *)) {
 }
 
 CASE(a_double_free_tells_both_places) {
-    for (size_t i = 0; i < 2; i++) {
-        REQUIRE(set_up_guarded(DEVICE, guards[i]));
-        void *ptr = take(1000, streams[0]);
-        free_first(ptr);
-        CHECK(last == ASHLAR_OK);
-        free_second(ptr);
-        CHECK_FAILS(last, ASHLAR_EPOINTER, "freed before");
-        check_place("; this free: ", free_second);
-        check_place("; the one before: ", free_first);
-        ptr = take(1000, streams[0]);
-        free_first_on(ptr);
-        CHECK(last == ASHLAR_OK);
-        free_first_on(ptr);
-        CHECK(last == ASHLAR_EPOINTER);
-        check_place("; this free: ", free_first_on);
-        check_place("; the one before: ", free_first_on);
-        tear_down();
-    }
+    REQUIRE(set_up_guarded(DEVICE, ASHLAR_GUARD_FILL));
+    void *ptr = take(1000, streams[0]);
+    free_first(ptr);
+    CHECK(last == ASHLAR_OK);
+    free_second(ptr);
+    CHECK_FAILS(last, ASHLAR_EPOINTER, "freed before");
+    check_place("; this free: ", free_second);
+    check_place("; the one before: ", free_first);
+    ptr = take(1000, streams[0]);
+    free_first_on(ptr);
+    CHECK(last == ASHLAR_OK);
+    free_first_on(ptr);
+    CHECK(last == ASHLAR_EPOINTER);
+    check_place("; this free: ", free_first_on);
+    check_place("; the one before: ", free_first_on);
 }
 
 CASE(a_foreign_free_tells_its_own_place) {
     static char elsewhere[16];
-    for (size_t i = 0; i < 2; i++) {
-        REQUIRE(set_up_guarded(DEVICE, guards[i]));
-        free_second(elsewhere);
-        CHECK(last == ASHLAR_EPOINTER);
-        check_place("; this free: ", free_second);
-        CHECK(strstr(ashlar_error_detail(), "the one before") == NULL);
-        free_second(elsewhere); /* the refused one was no free */
-        CHECK(strstr(ashlar_error_detail(), "the one before") == NULL);
-        tear_down();
-    }
+    REQUIRE(set_up_guarded(DEVICE, ASHLAR_GUARD_FILL));
+    free_second(elsewhere);
+    CHECK(last == ASHLAR_EPOINTER);
+    check_place("; this free: ", free_second);
+    CHECK(strstr(ashlar_error_detail(), "the one before") == NULL);
+    free_second(elsewhere); /* the refused one was no free */
+    CHECK(strstr(ashlar_error_detail(), "the one before") == NULL);
 }
 
 static void *free_in_thread(void *ptr) {
@@ -87,21 +79,18 @@ static void *free_in_thread(void *ptr) {
 }
 
 CASE(the_thread_of_the_free_before_is_told) {
-    for (size_t i = 0; i < 2; i++) {
-        char text[64];
-        void *number = NULL;
-        pthread_t thread;
-        REQUIRE(set_up_guarded(DEVICE, guards[i]));
-        void *ptr = take(1000, streams[0]);
-        REQUIRE(pthread_create(&thread, NULL, free_in_thread, ptr) == 0);
-        REQUIRE(pthread_join(thread, &number) == 0);
-        CHECK((uintptr_t)number != ashlar__thread_number());
-        free_second(ptr);
-        (void)snprintf(text, sizeof text, "the one before: thread %zu at ", (size_t)number);
-        CHECK_HAS(ashlar_error_detail(), text);
-        check_place("; this free: ", free_second);
-        tear_down();
-    }
+    char text[64];
+    void *number = NULL;
+    pthread_t thread;
+    REQUIRE(set_up_guarded(DEVICE, ASHLAR_GUARD_FILL));
+    void *ptr = take(1000, streams[0]);
+    REQUIRE(pthread_create(&thread, NULL, free_in_thread, ptr) == 0);
+    REQUIRE(pthread_join(thread, &number) == 0);
+    CHECK((uintptr_t)number != ashlar__thread_number());
+    free_second(ptr);
+    (void)snprintf(text, sizeof text, "the one before: thread %zu at ", (size_t)number);
+    CHECK_HAS(ashlar_error_detail(), text);
+    check_place("; this free: ", free_second);
 }
 
 CASE(the_newest_free_of_an_address_is_the_one_told) {

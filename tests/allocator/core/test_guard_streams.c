@@ -43,40 +43,6 @@ static bool set_up_late(ashlar_guard guard) {
 
 /* ---- marked blocks ---- */
 
-CASE_WITH(pages_stay_until_a_marked_streams_work_is_over, set_up_late(ASHLAR_GUARD_UNMAP)) {
-    unsigned char *ptr = take(1000, streams[0]);
-    mark(ptr, streams[1]);
-    mark(ptr, streams[1]);
-    mark(ptr, streams[0]);
-    queue_write(streams[1], ptr, 1000, 0x21);
-    queue_verify(streams[1], ptr, 1000, 0x21);
-    give(ptr);
-    unsigned char *other = take(1, streams[2]);
-    CHECK_ZU(stats_now().reserved_bytes, 2 * PAGE); /* the work has not even run */
-    wait_for(streams[0]);                           /* which waits for the other */
-    give(other);
-    wait_for(streams[2]);
-    give(take(1, streams[2]));
-    wait_for(streams[2]);
-    give(take(1, streams[2]));
-    CHECK(stats_now().reserved_bytes <= 2 * PAGE);
-    end_without_report();
-}
-
-CASE_WITH(a_mark_of_guarded_pages_can_fail_and_be_made_again, set_up_late(ASHLAR_GUARD_UNMAP)) {
-    unsigned char *ptr = take(1000, streams[0]);
-    void *volatile marked = ptr;
-    FOR_HOST_FAILURES(n, status, ashlar_record_stream(allocator, marked, streams[1])) {
-        check_all();
-    }
-    CHECK(n > 1);
-    CHECK(ashlar_record_stream(allocator, ptr + 1, streams[1]) == ASHLAR_EPOINTER);
-    queue_write(streams[1], ptr, 1000, 0x21);
-    give(ptr);
-    CHECK(ashlar_record_stream(allocator, ptr, streams[1]) == ASHLAR_EPOINTER);
-    end_without_report();
-}
-
 CASE_WITH(a_free_that_fails_forgets_no_marked_stream, set_up_late(ASHLAR_GUARD_FILL)) {
     unsigned char *ptr = take(5000, streams[0]);
     mark(ptr, streams[1]);
@@ -140,14 +106,6 @@ CASE(a_filled_block_of_a_stream_without_a_last_event_can_be_freed) {
 
 CASE(a_filled_block_marked_for_a_stream_without_a_last_event_can_be_freed) {
     check_lost(ASHLAR_GUARD_FILL, true);
-}
-
-CASE(pages_of_a_stream_without_a_last_event_can_be_freed) {
-    check_lost(ASHLAR_GUARD_UNMAP, false);
-}
-
-CASE(pages_marked_for_a_stream_without_a_last_event_can_be_freed) {
-    check_lost(ASHLAR_GUARD_UNMAP, true);
 }
 
 CASE_WITH(a_stream_that_ends_leaves_other_streams_blocks_in_quarantine,
@@ -301,10 +259,6 @@ CASE(graphs_are_captured_and_launched_beside_filled_blocks) {
     check_captured(ASHLAR_GUARD_FILL);
 }
 
-CASE(graphs_are_captured_and_launched_beside_guarded_pages) {
-    check_captured(ASHLAR_GUARD_UNMAP);
-}
-
 CASE_WITH(a_capture_without_a_pool_is_refused_and_not_spoiled, set_up_late(ASHLAR_GUARD_FILL)) {
     cu_graph graph = NULL;
     void *out = NULL;
@@ -334,29 +288,6 @@ CASE_WITH(the_quarantine_is_compared_when_watching_begins, set_up_late(ASHLAR_GU
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_EDAMAGE);
     push_out_quarantine();
     CHECK(report_count == 1);
-}
-
-/* A request waits on the host for what is to be unmapped: in a capture, too. */
-CASE_WITH(pages_are_waited_for_during_a_capture, set_up_late(ASHLAR_GUARD_UNMAP)) {
-    ashlar_graph_pool *pool = NULL;
-    cu_graph graph = NULL;
-    unsigned char *freed = take(32 * MIB, streams[1]);
-    for (int i = 0; i < 40; i++) { /* more than the questions below let run */
-        queue_write(streams[1], freed, 1000, 0x21);
-    }
-    give(freed);
-    CHECK(ashlar_graph_pool_begin(allocator, streams[0], &pool) == ASHLAR_OK);
-    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
-    CHECK(driver->table.stream_begin_capture(streams[0], CU_CAPTURE_GLOBAL) == CU_SUCCESS);
-    ashlar__device_leave(device);
-    give(take(48 * MIB, streams[2]));
-    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
-    CHECK(driver->table.stream_end_capture(streams[0], &graph) == CU_SUCCESS);
-    CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
-    ashlar__device_leave(device);
-    ashlar_graph_pool_end(pool);
-    CHECK(ashlar_graph_pool_release(pool, streams[0]) == ASHLAR_OK);
-    end_without_report();
 }
 
 RUN_CASES()

@@ -156,8 +156,8 @@ CASE_WITH(nothing_is_said_where_nothing_is_live, set_up_leaking(ASHLAR_GUARD_OFF
 }
 
 CASE(live_blocks_are_told_by_tag_and_size_the_most_bytes_first) {
-    static const ashlar_guard guards[] = {ASHLAR_GUARD_OFF, ASHLAR_GUARD_FILL, ASHLAR_GUARD_UNMAP};
-    for (size_t i = 0; i < 3; i++) {
+    static const ashlar_guard guards[] = {ASHLAR_GUARD_OFF, ASHLAR_GUARD_FILL};
+    for (size_t i = 0; i < 2; i++) {
         char text[256];
         void *few[2], *many[6];
         REQUIRE(set_up_leaking(guards[i]));
@@ -217,20 +217,6 @@ CASE(without_host_memory_the_sum_is_told) {
                                  "memory to list them") == 0);
         tear_down_device();
     }
-}
-
-/* As many pages as their list has room for, at first. */
-CASE_WITH(pages_are_told_when_their_list_is_full, set_up_leaking(ASHLAR_GUARD_UNMAP)) {
-    enum { ROOM = 24 };
-    for (int i = 0; i < ROOM; i++) {
-        CHECK(leak(100, ASHLAR_TAG_USER) != NULL);
-    }
-    allocator->guards.unmap->blocks[ROOM] = NULL; /* nobody reads it */
-    CHECK(allocator->guards.unmap->count == ROOM);
-    ashlar_allocator_destroy(allocator);
-    CHECK(report_count > 0);
-    CHECK_HAS(reports[0], "2400 bytes");
-    tear_down_device();
 }
 
 RUN_CASES()

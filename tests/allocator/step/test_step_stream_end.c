@@ -116,16 +116,8 @@ static void fill_a_block_of_an_ended_stream(void) {
     guard_a_block_of_an_ended_stream(ASHLAR_GUARD_FILL);
 }
 
-static void unmap_a_block_of_an_ended_stream(void) {
-    guard_a_block_of_an_ended_stream(ASHLAR_GUARD_UNMAP);
-}
-
 CASE(a_filled_block_may_outlive_its_stream) {
     CHECK(child_passes(fill_a_block_of_an_ended_stream));
-}
-
-CASE(an_unmapped_block_may_outlive_its_stream) {
-    CHECK(child_passes(unmap_a_block_of_an_ended_stream));
 }
 
 /* ---- marked blocks ---- */
