@@ -274,10 +274,12 @@ static void release_locked(ashlar_heap *heap, ashlar_block *block, ashlar_stream
         return;
     }
     stamp_uses(heap, block, are_stamped);
-    /* The last use comes behind all work of the block's home, whether the block was borrowed or
-     * handed on. So no stamp is needed for a home on which no event may ever be recorded again. */
-    const bool is_silent = ashlar__stream_state_is_silent(home, heap->range.client);
-    block->covered_by = is_silent && state != home ? 0 : ashlar__stream_state_next(home);
+    /* What was borrowed, its home has not used, but for uses that are noted. What was handed on
+     * comes behind all work of its home, on which perhaps no event may ever be recorded again. */
+    const bool is_apart = (block->marks & ASHLAR_BLOCK_BORROWED) != 0 ||
+                          ashlar__stream_state_is_silent(home, heap->range.client);
+    block->covered_by =
+        is_apart && state != home && !home->is_pool ? 0 : ashlar__stream_state_next(home);
     block->stream_state = state;
     heap->away_bytes += block->bytes;
     home->away_count++;

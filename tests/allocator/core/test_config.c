@@ -282,7 +282,7 @@ static ashlar_config draw_config(void) {
                                       : draw_bytes(1),
         .trace_events = draw(ASHLAR_CONFIG_EVENTS_MAX + 1) >> draw(27),
         .seal = seals[draw(3)],
-        .guard = guards[draw(3)],
+        .guard = guards[draw(2)],
         .handle_bytes = ((uint64_t)2 << 20) + draw((GIB - (2 << 20)) + 1),
         .without_virtual_memory = draw(2) != 0,
         .report_leaks = draw(2) != 0,

@@ -88,6 +88,20 @@ CASE_WITH(a_block_freed_on_another_stream_waits_for_that_streams_work, set_up_aw
     check_heap();
 }
 
+/* Else the whole handle would wait for work of the home's that never touched it. */
+CASE_WITH(a_block_that_was_borrowed_leaves_no_stamp, set_up_away()) {
+    set_events(&state_a, 4, 4);
+    ashlar_block *block = take(&state_a, 1 * MIB);
+    block->stream_state = &state_b;
+    block->marks |= ASHLAR_BLOCK_BORROWED;
+    free_on(block, &state_b);
+    CHECK(!is_home(block) && state_a.away_count == 1);
+    learn(&state_b);
+    CHECK(ashlar__away_settle(&heap) && is_home(block));
+    CHECK(ashlar__heap_is_past_at(&heap, block->window, block->offset, 1 * MIB));
+    check_heap();
+}
+
 CASE_WITH(a_block_with_two_uses_goes_home_when_both_are_past, set_up_away()) {
     for (int i = 0; i < 4; i++) { /* freed at home or on the second; which one is over first */
         ashlar_stream_state *first = i % 2 == 0 ? &state_b : &state_c;

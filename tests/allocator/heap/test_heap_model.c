@@ -205,7 +205,8 @@ static void free_slot(slot *s) {
         s->needs[i] = is_used ? next_of(states[i]) : 0;
         s->is_away |= is_used;
     }
-    s->home_need = next_of(home);
+    const bool is_borrowed = (s->block->marks & ASHLAR_BLOCK_BORROWED) != 0;
+    s->home_need = is_borrowed && state != home ? 0 : next_of(home);
     s->block->requested = 0;
     if (!s->is_away && draw(8) == 0) {
         s->home_need = 0;

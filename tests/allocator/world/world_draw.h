@@ -52,7 +52,6 @@ static inline uint32_t draw_bytes(drawing *d) {
 static inline setting draw_setting(drawing *d, const world_wish *wish) {
     static const uint32_t memories[] = {16, 32, 64, 64};
     static const uint64_t caches[] = {0, 256 * KIB, CACHE_AUTO, CACHE_AUTO};
-    static const int guards[] = {1, 2};
     setting s = {.is_adversarial = wish->mode < 0 ? drawn(d, 4) > 0 : wish->mode >= 1,
                  .overlaps = wish->mode == 2};
     s.has_vmm = drawn(d, 4) > 0;
@@ -61,14 +60,14 @@ static inline setting draw_setting(drawing *d, const world_wish *wish) {
     s.zeroes = drawn(d, 32) == 0;
     s.reclaims = drawn(d, 4) == 0;
     s.goes_abroad = drawn(d, 8) == 0;
-    s.guard = drawn(d, 20) == 0 ? guards[drawn(d, s.has_vmm ? 2 : 1)] : 0; /* UNMAP maps */
+    s.guard = drawn(d, 20) == 0 ? ASHLAR_GUARD_FILL : ASHLAR_GUARD_OFF;
     s.thread_count = wish->threads > 0 ? wish->threads : drawn(d, 3) > 0 ? 1 : THREADS;
     s.store_count = drawn(d, 2) == 0 ? 1 : 2 + (int)drawn(d, 2);
     s.memory_mib = memories[s.zeroes || s.guard != 0 ? 0 : drawn(d, 4)]; /* fills are slow */
     s.handle_mib = drawn(d, 8) == 0 ? 8 : 2;
     s.cache_bytes = caches[drawn(d, 4)];
     s.waits = s.is_adversarial && drawn(d, 4) == 0;
-    s.shares = s.has_vmm && s.guard != 2 && drawn(d, 4) == 0;
+    s.shares = s.has_vmm && drawn(d, 4) == 0;
     s.laws = wish->laws;
     return s;
 }
