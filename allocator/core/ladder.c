@@ -16,6 +16,8 @@
  */
 #include "allocator/core/rungs.h"
 
+#include <time.h>
+
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/core/cycle.h"
@@ -219,6 +221,51 @@ ashlar_status ashlar__wait_for_any_locked(ashlar_allocator *a, bool *waited) {
     return status;
 }
 
+/* The bytes that a request wants of other allocators. */
+static size_t wanted_of_others(const ashlar_allocator *a, const ashlar_request *r) {
+    const size_t handle_bytes = a->heap.range.handle_bytes;
+    return r->bytes / handle_bytes * handle_bytes + 2 * handle_bytes;
+}
+
+/* Pauses between questions grow from the least to the most. */
+enum { ASK_NS_MIN = 1000, ASK_NS_MAX = 200000 };
+
+/*
+ * Ask the streams here and at other allocators of the device by turns, until one has got further:
+ * a wait for those of one allocator might never end, though memory of another is about to be free.
+ * *may_help: as for a wait.
+ */
+static ashlar_status ask_everywhere(ashlar_allocator *a, const ashlar_request *r, bool *may_help) {
+    struct timespec pause = {.tv_nsec = ASK_NS_MIN};
+    bool has_any = false;
+    while (!has_any) {
+        awaited on;
+        ASHLAR_TRY(collect_awaited(a, &on));
+        if (on.count == 0) {
+            return ashlar__wait_for_any_locked(a, may_help);
+        }
+        for (size_t i = 0; i < on.count; i++) {
+            const uint64_t completed = on.states[i]->completed;
+            ASHLAR_TRY(ashlar__stream_state_query(on.states[i], &a->client));
+            has_any = has_any || on.states[i]->completed > completed;
+        }
+        if (!has_any) { /* another thread may be here, too, meanwhile */
+            ashlar_others others;
+            has_any = ashlar__others_give_back_locked(a, wanted_of_others(a, r), false, &others);
+            a->others = others;
+        }
+        if (!has_any) {
+            ashlar__allocator_leave(a);
+            (void)nanosleep(&pause, NULL);
+            ashlar__allocator_enter(a);
+            pause.tv_nsec = pause.tv_nsec < ASK_NS_MAX / 2 ? 2 * pause.tv_nsec : ASK_NS_MAX;
+        }
+    }
+    ashlar__shut_out_locked(a);
+    ashlar__away_settle(&a->heap);
+    return ASHLAR_OK;
+}
+
 /*
  * Rung 10: wait for one stream after another while that may help. If there are several, one may be
  * waiting for what the program does next: then anything else comes first.
@@ -234,7 +281,8 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
     while (status == ASHLAR_OK && *out == NULL && may_help) {
         status = has_several(a) ? ashlar__rung_take_anywhere(a, r, out) : ASHLAR_OK;
         if (status == ASHLAR_OK && *out == NULL) {
-            status = ashlar__wait_for_any_locked(a, &may_help);
+            status = a->others.idle_bytes > 0 ? ask_everywhere(a, r, &may_help)
+                                              : ashlar__wait_for_any_locked(a, &may_help);
         }
         if (status == ASHLAR_OK && *out == NULL && may_help) {
             status = search_again(a, r, out);
@@ -247,15 +295,14 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
  * memory: after that, mapping may succeed. */
 static ashlar_status take_of_allocators(ashlar_allocator *a, const ashlar_request *r, bool may_wait,
                                         ashlar_block **out) {
-    const size_t handle_bytes = a->heap.range.handle_bytes;
-    const size_t wanted = r->bytes / handle_bytes * handle_bytes + 2 * handle_bytes;
     a->others = (ashlar_others){0};
     if (ashlar__rung_may_create(a) == 0 || ashlar__range_left(&a->heap.range) == 0 ||
         a->heap.range.kind == ASHLAR_RANGE_HOST) {
         return ASHLAR_OK;
     }
     ashlar_others others;
-    const bool has_any = ashlar__others_give_back_locked(a, wanted, may_wait, &others);
+    const bool has_any =
+        ashlar__others_give_back_locked(a, wanted_of_others(a, r), may_wait, &others);
     a->others = others;
     return has_any ? search_again(a, r, out) : ASHLAR_OK;
 }

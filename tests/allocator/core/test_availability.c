@@ -323,16 +323,20 @@ CASE_WITH(no_request_waits_for_what_a_synchronized_stream_did_later, set_up(OVER
     send_and_check(compute, receiver);
 }
 
-static void be_slow(void *unused) {
-    (void)unused;
-    (void)nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+static void sleep_ms(void *args) {
+    const int *ms = args;
+    (void)nanosleep(&(struct timespec){.tv_nsec = *ms * 1000000L}, NULL);
+}
+
+static void be_slow(ashlar_stream stream, int ms) {
+    CHECK(ashlar_launch(device, stream, sleep_ms, &ms, sizeof ms) == ASHLAR_OK);
 }
 
 CASE_WITH(a_wait_in_stream_is_for_the_free_and_not_for_what_came_later, set_up(OVERLAPPING)) {
     const ashlar_stream receiver = streams[1], compute = streams[2];
     unsigned char *p = take(8 * MIB, receiver), *q = take(8 * MIB, streams[3]);
-    CHECK(ashlar_launch(device, receiver, be_slow, NULL, 0) == ASHLAR_OK);
-    CHECK(ashlar_launch(device, streams[3], be_slow, NULL, 0) == ASHLAR_OK);
+    be_slow(receiver, 50);
+    be_slow(streams[3], 50);
     give(p);
     receive(receiver);
     give(q);
@@ -398,6 +402,21 @@ CASE_WITH(the_host_waits_for_whichever_stream_is_done, set_up(OVERLAPPING)) {
 
 CASE_WITH(the_host_waits_for_whichever_stream_is_done_in_another_order, set_up(OVERLAPPING)) {
     wait_on_host(2, 0, 1);
+}
+
+/* Of this allocator, what is freed is behind the receiver. */
+CASE_WITH(the_host_waits_for_another_allocators_streams_too, set_up(OVERLAPPING)) {
+    ashlar_allocator *second = make_second(false);
+    const ashlar_stream receiver = streams[1], compute = streams[3];
+    unsigned char *p = take(6 * MIB, receiver);
+    void *q = take_of(second, 10 * MIB, streams[2]);
+    be_slow(streams[2], 300);
+    receive(receiver);
+    give(p);
+    CHECK(ashlar_free(second, q) == ASHLAR_OK);
+    CHECK(take(8 * MIB, compute) != NULL);
+    send_and_check(compute, receiver);
+    ashlar_allocator_destroy(second);
 }
 
 /* ---- streams that end ---- */
