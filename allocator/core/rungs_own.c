@@ -42,8 +42,9 @@ bool ashlar__rung_find_place(const ashlar_allocator *a, const ashlar_zone *zone,
         const bool has_memory = zone->owner == r->stream_state
                                     ? ashlar__heap_missing(&a->heap, gap, r->bytes) == 0
                                     : ashlar__heap_find_run(&a->heap, gap, r->bytes, &offset);
-        /* What begins in use and has all its memory is not split at its end. */
-        const size_t from = gap->holes > 0 ? offset : gap->offset;
+        /* What begins with memory that is in use is not split behind it. */
+        const bool is_front = ashlar__heap_missing(&a->heap, gap, r->bytes) == 0;
+        const size_t from = is_front ? gap->offset : offset;
         if (has_memory && !is_left_alone(a, r, gap) &&
             (!is_past_only || ashlar__heap_is_past_at(&a->heap, gap->window, from, r->bytes))) {
             *out = (ashlar_heap_place){gap, offset, r->bytes};
