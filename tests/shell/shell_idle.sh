@@ -6,16 +6,9 @@
 # shellcheck source=tests/shell/tap.sh
 . "$(dirname "$0")/tap.sh"
 
-preload=$ASHLAR_BUILD/allocator/dropin/libashlar-preload.so
-program=$ASHLAR_BUILD/tests/preload/program_idle
-LD_LIBRARY_PATH=$ASHLAR_BUILD/tests/cuda
-export LD_LIBRARY_PATH
-unset ASHLAR_CONF ASHLAR_PRELOAD ASHLAR_REPORT ASHLAR_PEERS
-
-if [ ! -f "$preload" ] || [ ! -x "$program" ]; then
-    skip 'idle' 'libashlar-preload.so is not built for this processor'
-    check_report
-fi
+about_preload
+program=$programs/program_idle
+needs_preload idle "$program"
 
 # CASE SOFT
 while read -r name soft; do

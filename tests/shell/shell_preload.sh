@@ -6,11 +6,7 @@
 # shellcheck source=tests/shell/tap.sh
 . "$(dirname "$0")/tap.sh"
 
-preload=$ASHLAR_BUILD/allocator/dropin/libashlar-preload.so
-programs=$ASHLAR_BUILD/tests/preload
-LD_LIBRARY_PATH=$ASHLAR_BUILD/tests/cuda
-export LD_LIBRARY_PATH
-unset ASHLAR_CONF ASHLAR_PRELOAD ASHLAR_REPORT ASHLAR_PEERS
+about_preload
 
 adversarial=mode=adversarial,seed=
 quota=67108864 # bytes

@@ -7,16 +7,8 @@
 # shellcheck source=tests/shell/tap.sh
 . "$(dirname "$0")/tap.sh"
 
-preload=$ASHLAR_BUILD/allocator/dropin/libashlar-preload.so
-programs=$ASHLAR_BUILD/tests/preload
-LD_LIBRARY_PATH=$ASHLAR_BUILD/tests/cuda
-export LD_LIBRARY_PATH
-unset ASHLAR_CONF ASHLAR_PRELOAD ASHLAR_REPORT ASHLAR_PEERS
-
-if [ ! -f "$preload" ] || [ ! -x "$programs/drawn_driver" ]; then
-    skip 'bounds' 'libashlar-preload.so is not built for this processor'
-    check_report
-fi
+about_preload
+needs_preload bounds "$programs/drawn_driver"
 
 # At most so many percent of what was live are reserved, and so many events recorded.
 reserves() { # PERCENT EVENTS SOFT WORD...

@@ -6,11 +6,8 @@
 # shellcheck source=tests/shell/tap.sh
 . "$(dirname "$0")/tap.sh"
 
-preload=$ASHLAR_BUILD/allocator/dropin/libashlar-preload.so
-program=$ASHLAR_BUILD/tests/preload/stranded_driver
-LD_LIBRARY_PATH=$ASHLAR_BUILD/tests/cuda
-export LD_LIBRARY_PATH
-unset ASHLAR_CONF ASHLAR_PRELOAD ASHLAR_REPORT ASHLAR_PEERS
+about_preload
+program=$programs/stranded_driver
 
 # Write a line for each request: NAME BYTES PROMISED.
 runs_alone() {
@@ -55,10 +52,7 @@ strands_in_large_handles() { # so that the cases below could fail
     ASHLAR_CONF=handle=64MiB runs large '' names at-once && ! gives_enough large '.*'
 }
 
-if [ ! -f "$preload" ] || [ ! -x "$program" ]; then
-    skip 'stranded' 'libashlar-preload.so is not built for this processor'
-    check_report
-fi
+needs_preload stranded "$program"
 
 check 'the_driver_alone_runs_the_program' runs_alone
 check 'the_driver_alone_keeps_its_promise' keeps_its_promise alone one

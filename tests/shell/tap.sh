@@ -32,6 +32,24 @@ only_in_all() {
     fi
 }
 
+# For a script about libashlar-preload.so, and programs that find the tests' CUDA beside it.
+# shellcheck disable=SC2034 # for those who source this
+about_preload() {
+    preload=$ASHLAR_BUILD/allocator/dropin/libashlar-preload.so
+    programs=$ASHLAR_BUILD/tests/preload
+    LD_LIBRARY_PATH=$ASHLAR_BUILD/tests/cuda
+    export LD_LIBRARY_PATH
+    unset ASHLAR_CONF ASHLAR_PRELOAD ASHLAR_REPORT ASHLAR_PEERS
+}
+
+# The script is one skipped case without the library, or without a program of its own.
+needs_preload() { # CASE PROGRAM
+    if [ ! -f "$preload" ] || [ ! -x "$2" ]; then
+        skip "$1" 'libashlar-preload.so is not built for this processor'
+        check_report
+    fi
+}
+
 check_count=0
 check_bad=0
 

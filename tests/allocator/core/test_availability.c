@@ -193,21 +193,24 @@ CASE_WITH(an_allocator_has_what_one_that_shares_leaves_idle, set_up("memory=16Mi
     ashlar_allocator_destroy(second);
 }
 
-CASE_WITH(an_allocator_waits_for_what_another_has_freed, set_up_streams("16MiB")) {
+/* The first has freed all of the device, behind work. */
+static ashlar_allocator *make_second_behind_work(void) {
     ashlar_allocator *second = make_second(false);
     unsigned char *p = take(ALL, streams[0]);
     use(streams[0], p, ALL, 1);
     give(p);
+    return second;
+}
+
+CASE_WITH(an_allocator_waits_for_what_another_has_freed, set_up_streams("16MiB")) {
+    ashlar_allocator *second = make_second_behind_work();
     CHECK(take_of(second, BIG, streams[1]) != NULL);
     CHECK(atomic_load(&payload_bad_count) == 0);
     ashlar_allocator_destroy(second);
 }
 
 CASE_WITH(a_reservation_has_what_another_leaves_idle, set_up_streams("16MiB")) {
-    ashlar_allocator *second = make_second(false);
-    unsigned char *p = take(ALL, streams[0]);
-    use(streams[0], p, ALL, 1);
-    give(p);
+    ashlar_allocator *second = make_second_behind_work();
     CHECK(ashlar_allocator_reserve(second, BIG) == ASHLAR_OK);
     CHECK_FAILS(ashlar_allocator_reserve(second, 2 * ALL), ASHLAR_ENOMEM, "");
     ashlar_allocator_destroy(second);
