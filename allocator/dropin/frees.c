@@ -338,16 +338,15 @@ ashlar_status ashlar__frees_alloc_on(ashlar_frees *f, size_t bytes, ashlar_strea
 }
 
 ashlar_status ashlar__frees_free(ashlar_frees *f, void *ptr) {
-    ashlar_status status;
-    if (!ashlar__allocator_is_guarded(f->allocator)) {
-        status = ashlar__free_deferred(f->allocator, ptr);
-        if (status == ASHLAR_OK && ashlar__frees_settle_captures()) {
-            (void)ashlar__frees_wait(f, true);
-        }
-        return status;
+    if (ashlar__allocator_is_guarded(f->allocator)) {
+        ASHLAR_TRY(ashlar__device_synchronize(f->device));
+        return ashlar_free(f->allocator, ptr);
     }
-    status = ashlar__device_synchronize(f->device);
-    return status == ASHLAR_OK ? ashlar_free(f->allocator, ptr) : status;
+    const ashlar_status status = ashlar__free_deferred(f->allocator, ptr);
+    if (status == ASHLAR_OK && ashlar__frees_settle_captures()) {
+        (void)ashlar__frees_wait(f, true);
+    }
+    return status;
 }
 
 static bool answer(ashlar_frees *f, void *ptr, const ashlar_stream *stream, cu_result *result) {

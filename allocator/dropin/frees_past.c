@@ -6,42 +6,32 @@
 
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
+#include "allocator/core/allocators.h"
 #include "allocator/core/streams.h"
 
 /* For so long the host asks again and again; then it sleeps for as long between two questions. */
 enum { SPIN_NS = 50 * 1000 };
 
-/* Take a block from the driver, whichever it has; if it has none, from what is idle here. */
-static cu_result take_block(const ashlar_frees *f, cu_ptr *out) {
-    ashlar_driver *driver = f->device->driver;
-    ashlar_stats stats;
-    cu_result result = ASHLAR_DRIVER_CALL(driver, mem_alloc, (out, 1));
-    if (result == CU_OUT_OF_MEMORY) {
-        ashlar_allocator_get_stats(f->allocator, &stats);
-        if (stats.reserved_bytes > 0 &&
-            ashlar_allocator_trim(f->allocator, stats.reserved_bytes - 1) == ASHLAR_OK) {
-            result = ASHLAR_DRIVER_CALL(driver, mem_alloc, (out, 1));
-        }
-    }
-    return result;
-}
-
 /*
  * A device may not be waited for while one of its streams is captured. But the driver's own free
  * waits ("Managing memory allocations using cudaMalloc and cudaFree causes the GPU to synchronize
  * across all executing CUDA streams": CUDA Programming Guide, 4.3.1), and so it would have without
- * us.
+ * us. The block for that is the driver's, or comes from what is idle, without a wait.
  */
 static ashlar_status wait_by_driver(ashlar_frees *f) {
+    ashlar_driver *driver = f->device->driver;
     cu_ptr ptr = 0;
+    cu_result result;
     ASHLAR_TRY(ashlar__device_enter(f->device));
-    cu_result result = take_block(f, &ptr);
+    do {
+        result = ASHLAR_DRIVER_CALL(driver, mem_alloc, (&ptr, 1));
+    } while (result == CU_OUT_OF_MEMORY &&
+             ashlar__allocators_give_back(driver, f->device->info.ordinal, NULL, 1, false, NULL));
     if (result == CU_SUCCESS) {
-        result = ASHLAR_DRIVER_CALL(f->device->driver, mem_free, (ptr));
+        result = ASHLAR_DRIVER_CALL(driver, mem_free, (ptr));
     }
     ashlar__device_leave(f->device);
-    return result == CU_SUCCESS ? ASHLAR_OK
-                                : ashlar__driver_error(f->device->driver, "cuMemFree", result);
+    return result == CU_SUCCESS ? ASHLAR_OK : ashlar__driver_error(driver, "cuMemFree", result);
 }
 
 bool ashlar__frees_wait(ashlar_frees *f, bool is_capturing) {
