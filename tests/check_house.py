@@ -38,7 +38,7 @@ ROOMS = [
     ("allocator/guard", "guard modes and leaks"),
     ("allocator/plan", "recording, slots, replay"),
     ("allocator/core", "the fast path, the ladder of a miss, frees, limits"),
-    ("allocator/step", "steps, plan files, warm-up"),
+    ("allocator/step", "steps, plans of steps, warm-up"),
     ("allocator/pinned", "page-locked host memory"),
     ("allocator/dropin", "allocators under other interfaces: preload, PyTorch, CuPy"),
     ("arena/compute", "what computes on the CPU for all: threads, conversions"),

@@ -16,9 +16,8 @@
  */
 #include "allocator/core/rungs.h"
 
-#include <time.h>
-
 #include "allocator/base/check_level.h"
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/core/cycle.h"
 #include "allocator/core/hold.h"
@@ -227,16 +226,13 @@ static size_t wanted_of_others(const ashlar_allocator *a, const ashlar_request *
     return r->bytes / handle_bytes * handle_bytes + 2 * handle_bytes;
 }
 
-/* Pauses between questions grow from the least to the most. */
-enum { ASK_NS_MIN = 1000, ASK_NS_MAX = 200000 };
-
 /*
  * Ask the streams here and at other allocators of the device by turns, until one has got further:
  * a wait for those of one allocator might never end, though memory of another is about to be free.
  * *may_help: as for a wait.
  */
 static ashlar_status ask_everywhere(ashlar_allocator *a, const ashlar_request *r, bool *may_help) {
-    struct timespec pause = {.tv_nsec = ASK_NS_MIN};
+    long pause_ns = ASHLAR_PAUSE_NS_MIN;
     bool has_any = false;
     while (!has_any) {
         awaited on;
@@ -256,9 +252,8 @@ static ashlar_status ask_everywhere(ashlar_allocator *a, const ashlar_request *r
         }
         if (!has_any) {
             ashlar__allocator_leave(a);
-            (void)nanosleep(&pause, NULL);
+            ashlar__clock_pause(&pause_ns);
             ashlar__allocator_enter(a);
-            pause.tv_nsec = pause.tv_nsec < ASK_NS_MAX / 2 ? 2 * pause.tv_nsec : ASK_NS_MAX;
         }
     }
     ashlar__shut_out_locked(a);

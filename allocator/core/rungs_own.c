@@ -39,12 +39,12 @@ bool ashlar__rung_find_place(const ashlar_allocator *a, const ashlar_zone *zone,
     ashlar_block *gap = ashlar__free_bins_best_fit(&zone->gaps, r->bytes);
     for (size_t i = 0; gap != NULL && i < GAPS_LOOKED_AT; i++) {
         size_t offset = gap->offset;
+        const bool has_front = ashlar__heap_missing(&a->heap, gap, r->bytes) == 0;
         const bool has_memory = zone->owner == r->stream_state
-                                    ? ashlar__heap_missing(&a->heap, gap, r->bytes) == 0
+                                    ? has_front
                                     : ashlar__heap_find_run(&a->heap, gap, r->bytes, &offset);
         /* What begins with memory that is in use is not split behind it. */
-        const bool is_front = ashlar__heap_missing(&a->heap, gap, r->bytes) == 0;
-        const size_t from = is_front ? gap->offset : offset;
+        const size_t from = has_front ? gap->offset : offset;
         if (has_memory && !is_left_alone(a, r, gap) &&
             (!is_past_only || ashlar__heap_is_past_at(&a->heap, gap->window, from, r->bytes))) {
             *out = (ashlar_heap_place){gap, offset, r->bytes};

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/clock.h"
 #include "allocator/base/compiler.h"
 #include "allocator/base/error.h"
 
@@ -73,18 +74,14 @@ void ashlar__driver_release_captures(ashlar_driver *driver) {
 /* Counting comes first, so who is not waited for here has seen the capture. The work that a device
  * is waited for may depend on this thread, so this wait is not endless: the driver looks for
  * captures where its own wait begins, which is long past by then. */
-void ashlar__driver_await_held(ashlar_driver *driver) {
+void ashlar__driver_begin_capture(ashlar_driver *driver) {
     struct timespec until;
+    atomic_fetch_add(&driver->capture_count, 1);
     (void)clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += HELD_MOST_S;
     if (pthread_rwlock_timedwrlock(&driver->beginnings, &until) == 0) {
         (void)pthread_rwlock_unlock(&driver->beginnings);
     }
-}
-
-void ashlar__driver_begin_capture(ashlar_driver *driver) {
-    atomic_fetch_add(&driver->capture_count, 1);
-    ashlar__driver_await_held(driver);
 }
 
 void ashlar__driver_end_capture(ashlar_driver *driver) {
@@ -110,14 +107,12 @@ cu_result ashlar__driver_try_synchronize(ashlar_driver *driver) {
 
 /* ---- waiting ---- */
 
-/*
- * CUDA has no call that waits for any of several events, so they are queried by turns. The pauses
- * between rounds grow from nothing to POLL_NS_MAX, which is short beside a wait that they prolong.
- */
-enum { POLLS_AT_ONCE = 64, POLL_NS_MIN = 1000, POLL_NS_MAX = 200000 };
+/* CUDA has no call that waits for any of several events, so they are queried by turns, so many
+ * rounds without a pause. */
+enum { POLLS_AT_ONCE = 64 };
 
 static cu_result poll_any(ashlar_driver *driver, const cu_event *events, size_t count) {
-    struct timespec pause = {.tv_nsec = POLL_NS_MIN};
+    long pause_ns = ASHLAR_PAUSE_NS_MIN;
     for (size_t round = 0;; round++) {
         for (size_t i = 0; i < count; i++) {
             const cu_result result = ASHLAR_DRIVER_CALL(driver, event_query, (events[i]));
@@ -126,8 +121,7 @@ static cu_result poll_any(ashlar_driver *driver, const cu_event *events, size_t 
             }
         }
         if (round >= POLLS_AT_ONCE) {
-            (void)nanosleep(&pause, NULL);
-            pause.tv_nsec = pause.tv_nsec < POLL_NS_MAX / 2 ? 2 * pause.tv_nsec : POLL_NS_MAX;
+            ashlar__clock_pause(&pause_ns);
         }
     }
 }

@@ -238,10 +238,9 @@ static inline cu_result ashlar__driver_end(ashlar_driver *driver, int safety, cu
 /*
  * Around a capture that we know of. Begin before the driver does: this counts the capture, and then
  * lets those who hold captures off finish, for a second at most. The caller holds no lock that
- * queued work could need. _await_held: the second half, for who has counted it already.
+ * queued work could need.
  */
 void ashlar__driver_begin_capture(ashlar_driver *driver);
-void ashlar__driver_await_held(ashlar_driver *driver);
 void ashlar__driver_end_capture(ashlar_driver *driver);
 
 /*

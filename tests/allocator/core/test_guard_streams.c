@@ -1,5 +1,5 @@
 /*
- * test_guard_streams.c - both guard modes where several streams, threads and captures meet: marked
+ * test_guard_streams.c - guard=fill where several streams, threads and captures meet: marked
  * blocks, streams that end or are lost, handles that come back, default streams of threads, pools.
  */
 #include "tests/allocator/core/guard_fixture.h"
