@@ -108,6 +108,10 @@ static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ash
     a->client.is_wanting = true;
     *rung = ASHLAR_RUNG_IDLE;
     ashlar_status status = ashlar__rung_take_home(a, r, out);
+    if (status == ASHLAR_OK && *out == NULL && a->heap.range.segments != NULL) {
+        *rung = ASHLAR_RUNG_COMPLETED;
+        status = ashlar__rung_borrow_ended(a, r, out);
+    }
     if (status == ASHLAR_OK && *out == NULL && (!r->is_at_hand || r->percent > 0)) {
         *rung = ASHLAR_RUNG_MAPPED;
         status = ashlar__rung_map_new(a, r, out);

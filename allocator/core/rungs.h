@@ -41,6 +41,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rung_map_free(ashlar_allocator *a, const
 /* Before rung 4: find out how far the work on every stream has come. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_ask_all(ashlar_allocator *a);
 
+/* Rung 4 for memory of ended streams, before more is mapped: where memory cannot move, it serves
+ * there or nowhere, and a stream that has just ended seldom can be taken over at once. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_borrow_ended(ashlar_allocator *a,
+                                                          const ashlar_request *r,
+                                                          ashlar_block **out);
+
 /* Rung 4: take a gap of another stream whose last use is over. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_borrow_past(ashlar_allocator *a,
                                                          const ashlar_request *r,

@@ -71,6 +71,21 @@ ashlar_status ashlar__rung_borrow_past(ashlar_allocator *a, const ashlar_request
     return find_oldest(a, r, PAST, &place) ? ashlar__rung_take_place(a, r, &place, out) : ASHLAR_OK;
 }
 
+ashlar_status ashlar__rung_borrow_ended(ashlar_allocator *a, const ashlar_request *r,
+                                        ashlar_block **out) {
+    for (ashlar_zone *zone = a->heap.zones; zone != NULL && !r->stream_state->is_pool;
+         zone = zone->next) {
+        const ashlar_stream_state *owner = zone->owner;
+        ashlar_heap_place place;
+        if (owner != r->stream_state && !owner->is_pool && !owner->is_idle &&
+            ashlar__stream_state_has_ended(owner) &&
+            ashlar__rung_find_place(a, zone, r, true, &place)) {
+            return ashlar__rung_take_place(a, r, &place, out);
+        }
+    }
+    return ASHLAR_OK;
+}
+
 /* Have the request's stream wait for the last use of another stream's memory. *may_take false: no
  * event can be recorded behind that use now. */
 static ashlar_status wait_for_place(ashlar_allocator *a, const ashlar_request *r,

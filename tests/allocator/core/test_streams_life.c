@@ -50,6 +50,26 @@ CASE_WITH(no_stream_waits_for_an_ended_one_while_memory_can_be_mapped, set_up_st
     check_owned(streams[0], more, BIG);
 }
 
+/* No matter that other work of the stream is not over: without virtual memory nothing can move. */
+CASE_WITH(what_is_past_of_an_ended_stream_serves_before_more_is_mapped,
+          set_up_streams("64MiB,vmm=off")) {
+    const ashlar_stream doomed = new_stream();
+    unsigned char *past = take(BIG, doomed), *busy = take(BIG, doomed);
+    give(past);
+    CHECK(ashlar_allocator_trim(allocator, SIZE_MAX) == ASHLAR_OK);
+    wait_for(doomed);
+    use(doomed, busy, BIG, 1);
+    give(busy);
+    ashlar_stream_destroy(device, doomed);
+    const uint64_t mapped = stats_now().served_mapped;
+    const order_calls before = order_calls_now();
+    CHECK(take(BIG, streams[0]) == past);
+    CHECK_ZU(stats_now().served_mapped, mapped);
+    const order_calls after = order_calls_now();
+    CHECK_ZU(after.waited, before.waited);
+    check_owned(streams[0], past, BIG);
+}
+
 CASE_WITH(a_recycled_handle_is_another_stream, set_up_streams("16MiB," HANDLES_COME_BACK)) {
     ashlar_stream stream = new_stream();
     const ashlar_stream handle = stream;
