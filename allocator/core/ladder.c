@@ -10,9 +10,10 @@
  *                                                          is done first
  *
  * No stream is made to wait for another one while memory can still be mapped: rung 5 comes after
- * rung 3. It waits for no work that was queued after the memory was freed; before rung 10 it may. A
- * rung that finds nothing leaves *out NULL. After a rung that frees memory the search begins anew
- * with rung 1. Every function here is called with the allocator's lock held.
+ * rung 3. It waits for no work that was queued after the memory was freed; before rung 10 it may.
+ * Where memory cannot move, rung 4 comes before rung 3 for gaps of streams that have ended. A rung
+ * that finds nothing leaves *out NULL. After a rung that frees memory the search begins anew with
+ * rung 1. Every function here is called with the allocator's lock held.
  */
 #include "allocator/core/rungs.h"
 
