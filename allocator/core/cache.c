@@ -10,6 +10,7 @@
 #include "allocator/core/allocator_impl.h"
 #include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
+#include "allocator/heap/away.h"
 
 enum { SMALL_DIVISOR = 256 };
 
@@ -92,7 +93,7 @@ static void abandon_step_locked(ashlar_allocator *a, ashlar_cache *cache) {
             ashlar__replay_stop_recording(replay, &a->planner);
             ashlar__caches_update_bypass_locked(a);
         } else if (replay->key != NULL) {
-            ashlar__cache_end_replay(cache, &a->planner);
+            ashlar__cache_end_replay(cache);
         }
     }
     ashlar__recording_finish(&replay->recording);
@@ -215,12 +216,25 @@ void ashlar__cache_set_replay(ashlar_cache *cache, ashlar_replay *replay) {
     forget_recent(cache);
 }
 
-void ashlar__cache_end_replay(ashlar_cache *cache, ashlar_planner *planner) {
+/* Record an event behind other streams' work in a step's plan memory. If none can be recorded now,
+ * the beginning of the next step tries again. */
+static void cover_uses(ashlar_heap *heap, const ashlar_replay *replay) {
+    for (uint32_t stream_idx = 0; stream_idx < replay->plan->stream_count; stream_idx++) {
+        if (replay->memories[stream_idx] != NULL) {
+            ashlar__away_try_cover(heap, replay->memories[stream_idx]->block);
+        }
+    }
+}
+
+void ashlar__cache_end_replay(ashlar_cache *cache) {
+    ashlar_allocator *a = cache->allocator;
     ashlar_replay *replay = cache->active_replay;
     ASHLAR_CHECK2(ashlar__cache_is_replaying(cache) && replay == cache->own_replay);
     ashlar__cache_count_planned(cache);
     ashlar__cache_set_replay(cache, &ashlar__no_replay);
-    ashlar__replay_end_replay(replay, planner, cache->counters.planned_count);
+    ashlar__replay_end_replay(replay, &a->planner, cache->counters.planned_count);
+    cover_uses(&a->heap, replay);
+    replay->key = NULL;
 }
 
 /*

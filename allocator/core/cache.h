@@ -293,8 +293,9 @@ ashlar_magazines *ashlar__cache_need_locked(ashlar_cache *cache, ashlar_stream_s
  */
 void ashlar__cache_set_replay(ashlar_cache *cache, ashlar_replay *replay);
 
-/* End the replay of the step that the cache's thread is in. Lock: held. */
-void ashlar__cache_end_replay(ashlar_cache *cache, ashlar_planner *planner);
+/* End the replay of the step that the cache's thread is in: by its end, or because the ordinary
+ * path serves the rest of it. Lock: held. */
+void ashlar__cache_end_replay(ashlar_cache *cache);
 
 /* ---- for whoever holds the lock ---- */
 

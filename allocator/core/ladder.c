@@ -3,8 +3,9 @@
  *
  *    1  a gap of the stream's own zone                  6  free memory of any zone, mapped here
  *    2  the same, after blocks came home, or with       7  what all caches hold, given up
- *       the zone of a stream that has ended             8  what the device's other allocators leave
- *    3  memory newly mapped                                idle; plans that no step is in
+ *       the zone of a stream that has ended; and in     8  what the device's other allocators leave
+ *       a step, what its plan leaves idle                  idle; plans that no step is in
+ *    3  memory newly mapped
  *    4  another stream's gap, its last use over         9  what the program's callback gives back
  *    5  such a gap, after an in-stream wait            10  a wait on the host, for whichever stream
  *                                                          is done first
@@ -113,7 +114,12 @@ static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ash
         *rung = ASHLAR_RUNG_COMPLETED;
         status = ashlar__rung_borrow_ended(a, r, out);
     }
-    if (status == ASHLAR_OK && *out == NULL && (!r->is_at_hand || r->percent > 0)) {
+    const bool may_map = !r->is_at_hand || r->percent > 0;
+    if (status == ASHLAR_OK && *out == NULL && may_map) {
+        *rung = ASHLAR_RUNG_IDLE;
+        status = ashlar__rung_leave_plan(a, r, out);
+    }
+    if (status == ASHLAR_OK && *out == NULL && may_map) {
         *rung = ASHLAR_RUNG_MAPPED;
         status = ashlar__rung_map_new(a, r, out);
         note_limit(a);
@@ -356,6 +362,9 @@ static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_req
     ashlar_status status = search_on(a, r, &found, rung);
     if (status == ASHLAR_OK && found == NULL && !r->is_at_hand) {
         status = make_room(a, r, &found, rung);
+        if (status == ASHLAR_OK && found == NULL && ashlar__rung_leave_own_plan(a, r)) {
+            status = make_room(a, r, &found, rung);
+        }
     } else if (status == ASHLAR_OK && found == NULL && may_move(a, r)) {
         status = ashlar__rung_take_anywhere(a, r, &found);
     }

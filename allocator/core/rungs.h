@@ -36,6 +36,26 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__rung_map_new(ashlar_allocator *a, const 
 ASHLAR_MUST_CHECK ashlar_status ashlar__rung_map_free(ashlar_allocator *a, const ashlar_request *r,
                                                       ashlar_block **out);
 
+/*
+ * Before rung 3, for a request of a step, not of a held one, that no slot serves: if its stream's
+ * plan memory is idle for more than a plan may cost, end that memory, and take a place in what it
+ * leaves free. If it is the memory of the step itself, the step has left its plan by then, and so
+ * has its key.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_leave_plan(ashlar_allocator *a,
+                                                        const ashlar_request *r,
+                                                        ashlar_block **out);
+
+/* When all else has failed: the step that makes the request leaves its plan, so that what its slots
+ * leave idle can serve the request. False: it has none. */
+bool ashlar__rung_leave_own_plan(ashlar_allocator *a, const ashlar_request *r);
+
+/* Have memory behind a place by moving what is free and past. *is_there false: that is too little.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rung_move_to(ashlar_allocator *a,
+                                                     const ashlar_heap_place *place,
+                                                     bool *is_there);
+
 /* ---- other streams' memory: rungs_others.c ---- */
 
 /* Before rung 4: find out how far the work on every stream has come. */

@@ -1,12 +1,13 @@
 /*
  * rungs_own.c - rungs 1 to 3 and 6 of the ladder: searching the stream's own zones, and mapping
- * there.
+ * there; and in a step, what its plan leaves idle.
  */
 #include "allocator/core/rungs.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/heap/away.h"
+#include "allocator/plan/planner.h"
 
 /* ---- one gap ---- */
 
@@ -177,6 +178,134 @@ ashlar_status ashlar__rung_take_home(ashlar_allocator *a, const ashlar_request *
         }
     }
     return status;
+}
+
+ashlar_status ashlar__rung_move_to(ashlar_allocator *a, const ashlar_heap_place *place,
+                                   bool *is_there) {
+    const size_t missing = ashlar__heap_missing_at(&a->heap, place);
+    *is_there = false;
+    if (missing > ashlar__heap_free_bytes(&a->heap)) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = ashlar__heap_back_at(&a->heap, place, ASHLAR_MAY_MOVE);
+    *is_there = status == ASHLAR_OK;
+    return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
+}
+
+/* ---- what a step's plan leaves idle ---- */
+
+/* Beside a plan of fewer handles, not even one more is mapped. */
+enum { SMALL_HANDLES = 8 };
+
+/* What the request would have mapped. */
+static size_t missing_bytes(const ashlar_allocator *a, const ashlar_request *r) {
+    const ashlar_block *gap = ashlar__rung_own_gap(r);
+    return gap != NULL ? ashlar__heap_missing(&a->heap, gap, r->bytes) : r->bytes;
+}
+
+/* Whether more would be mapped while as much of the plan memory, or of what was mapped beside it
+ * before, is idle. If not, what is mapped now counts. */
+static bool is_in_vain(const ashlar_allocator *a, const ashlar_request *r,
+                       const ashlar_plan_memory *memory) {
+    const size_t bytes = memory->block->bytes;
+    const size_t idle = bytes - ashlar__plan_memory_live_bytes(memory);
+    const size_t beside = memory->stream_state->beside_bytes + missing_bytes(a, r);
+    if (idle <= bytes / 100) {
+        return false;
+    }
+    const bool is_small = bytes < SMALL_HANDLES * a->heap.range.handle_bytes;
+    if (beside > (is_small ? bytes / 100 : ashlar__planner_spare_bytes(&a->heap, bytes))) {
+        return true;
+    }
+    memory->stream_state->beside_bytes = beside;
+    return false;
+}
+
+/* Whether the memory is the calling thread's step's. */
+static bool is_own(const ashlar_request *r, const ashlar_plan_memory *memory) {
+    const ashlar_replay *replay = r->own->active_replay;
+    bool is_found = false;
+    for (uint32_t i = 0; ashlar__cache_is_replaying(r->own) && i < replay->plan->stream_count;
+         i++) {
+        is_found |= replay->memories[i] == memory;
+    }
+    return is_found;
+}
+
+/* The ordinary path serves the rest of the thread's step, and later steps of its key. */
+static void leave_plan(ashlar_allocator *a, const ashlar_request *r) {
+    ashlar_step_key *key = r->own->own_replay->key;
+    ashlar__cache_end_replay(r->own);
+    key->is_ordinary = true;
+    key->left_count++;
+    key->is_stale |= a->planner.options.rerecord_after > 0;
+    ashlar__step_key_drop_plan(key);
+    a->planner.stats.plans_left++;
+    ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
+}
+
+/* End the stream's plan memory if more would be mapped in vain. */
+static void end_memory(ashlar_allocator *a, const ashlar_request *r) {
+    ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, r->stream_state);
+    if (memory == NULL || !is_in_vain(a, r, memory)) {
+        return;
+    }
+    if (is_own(r, memory)) {
+        if (!r->own->active_replay->is_at_miss) {
+            return; /* the step was recorded with this request beside the plan's */
+        }
+        leave_plan(a, r);
+        memory = ashlar__planner_memory(&a->planner, r->stream_state);
+    }
+    if (memory != NULL) {
+        (void)ashlar__planner_end_memory_locked(&a->planner, &a->heap, memory);
+    }
+}
+
+/* In the zone for blocks of its size, by moving what is free elsewhere. */
+static ashlar_status move_in(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+    bool is_there = false;
+    ASHLAR_TRY(ashlar__rung_ask_all(a));
+    ashlar_block *gap = ashlar__rung_own_gap(r);
+    if (gap != NULL) {
+        const ashlar_heap_place place = {gap, gap->offset, r->bytes};
+        ASHLAR_TRY(ashlar__rung_move_to(a, &place, &is_there));
+    }
+    return is_there ? ashlar__rung_take_own(a, r, gap, out) : ASHLAR_OK;
+}
+
+/* In the zone for blocks of the other sizes. */
+static ashlar_status take_in_other_zone(ashlar_allocator *a, const ashlar_request *r,
+                                        ashlar_block **out) {
+    ashlar_zone *zones = r->stream_state->zones;
+    const ashlar_zone *own = ashlar__zone_of(r->stream_state, r->bytes);
+    ashlar_heap_place place;
+    return ashlar__rung_find_place(a, own == zones ? &zones[1] : zones, r, false, &place)
+               ? ashlar__rung_take_place(a, r, &place, out)
+               : ASHLAR_OK;
+}
+
+ashlar_status ashlar__rung_leave_plan(ashlar_allocator *a, const ashlar_request *r,
+                                      ashlar_block **out) {
+    const ashlar_replay *replay = r->own != NULL ? r->own->own_replay : NULL;
+    if (replay == NULL || replay->depth == 0 || replay->is_held || !r->stream_state->was_planned) {
+        return ASHLAR_OK;
+    }
+    end_memory(a, r);
+    ASHLAR_TRY(ashlar__rung_take_mapped(a, r, out));
+    if (*out == NULL && a->heap.range.segments == NULL) {
+        ASHLAR_TRY(move_in(a, r, out));
+    }
+    return *out == NULL ? take_in_other_zone(a, r, out) : ASHLAR_OK;
+}
+
+bool ashlar__rung_leave_own_plan(ashlar_allocator *a, const ashlar_request *r) {
+    const bool is_replaying = r->own != NULL && ashlar__cache_is_replaying(r->own);
+    if (is_replaying) {
+        leave_plan(a, r);
+        (void)ashlar__planner_give_up_locked(&a->planner, &a->heap);
+    }
+    return is_replaying;
 }
 
 /* ---- mapping more memory ---- */

@@ -164,6 +164,13 @@ ashlar_block *ashlar__heap_take_fit(ashlar_heap *heap, ashlar_zone *zone, size_t
                                     bool may_be_last);
 
 /*
+ * Give the zone's pool at least `count` nodes. Call this before changing anything, so that no
+ * change fails midway.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, ashlar_zone *zone,
+                                                           size_t count);
+
+/*
  * _find_: find `bytes` contiguous bytes of a gap that have memory, for another stream than its
  * owner: those whose last use is longest ago. They often lie at the end of such a run, since a
  * stream that frees in reverse order frees them first, and allocates from the front again. Cost:
@@ -270,6 +277,9 @@ enum {
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__heap_back_at(ashlar_heap *heap,
                                                      const ashlar_heap_place *place, unsigned may);
+
+/* The bytes of memory still to be mapped behind a place. */
+size_t ashlar__heap_missing_at(const ashlar_heap *heap, const ashlar_heap_place *place);
 
 /* Like ashlar__heap_back_at(), for the first `bytes` of a gap. */
 ASHLAR_MUST_CHECK static inline ashlar_status

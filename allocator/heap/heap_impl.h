@@ -36,13 +36,6 @@ static inline bool ashlar__heap_is_settled(const ashlar_block *block) {
 
 /* ---- nodes ---- */
 
-/*
- * Give the zone's pool at least `count` nodes. Call this before changing anything, so that no
- * change fails midway.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__heap_reserve_nodes(ashlar_heap *heap, ashlar_zone *zone,
-                                                           size_t count);
-
 /* A spare node is a FREE block of unspecified size. So the fields that all gaps share are set. */
 static inline void ashlar__node_push(ashlar_node_pool *pool, ashlar_block *node) {
     ASHLAR_CHECK2(node->state == ASHLAR_BLOCK_FREE && node->marks == 0);

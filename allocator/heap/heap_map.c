@@ -240,6 +240,12 @@ static ashlar_status map_run(ashlar_heap *heap, ashlar_block *gap, size_t *at, s
     return ASHLAR_OK;
 }
 
+size_t ashlar__heap_missing_at(const ashlar_heap *heap, const ashlar_heap_place *place) {
+    const ashlar_window *w = place->gap->window;
+    return heap->range.handle_bytes *
+           ashlar__holes_in(w, ashlar__handles_touched(heap, w, place->offset, place->bytes));
+}
+
 ashlar_status ashlar__heap_back_at(ashlar_heap *heap, const ashlar_heap_place *place,
                                    unsigned may) {
     ashlar_block *gap = place->gap;

@@ -111,6 +111,9 @@ struct ashlar_stream_state {
     ashlar_use_batch batch;            /* the blocks freed at the newest tick */
     ashlar_stream_state *next_awaited; /* next in the heap's list of streams that blocks wait for */
     bool is_awaited;                   /* is in that list */
+    bool was_planned;                  /* plan memory lay in its zones: a step searches them both */
+    size_t beside_bytes;               /* mapped for steps while plan memory was idle; see
+                                        * ashlar__rung_leave_plan() */
     size_t away_count;                 /* blocks that are away and will come home here */
     uint64_t last_used;                /* the heap's use_clock at the newest request, or free under
                                         * the lock */

@@ -83,22 +83,10 @@ ashlar_status ashlar__plan_memory_place_locked(ashlar_plan_memory *memory, ashla
     if (status == ASHLAR_OK) {
         memory->block = block;
         memory->stream_state = block->stream_state;
+        memory->stream_state->was_planned = true;
         put_slot_blocks(&heap->map, memory, offsets);
     }
     return status;
-}
-
-void ashlar__plan_memory_destroy_locked(ashlar_heap *heap, ashlar_plan_memory *memory) {
-    ASHLAR_CHECK2(!memory->is_busy && memory->block->state == ASHLAR_BLOCK_PLAN_MEMORY);
-    for (size_t i = 0; i < memory->slot_block_count; i++) {
-        ASHLAR_ASSERT(!ashlar__slot_block_is_taken(&memory->slot_blocks[i]));
-        ashlar__page_map_set(&heap->map, memory->slot_blocks[i].offset, NULL);
-    }
-    memory->block->state = ASHLAR_BLOCK_USED;
-    ashlar__page_map_set(&heap->map, memory->block->offset, memory->block); /* a used block, also
-                                                                             * while it is away */
-    ashlar__release_stamped_locked(heap, memory->block, memory->stream_state);
-    ashlar__plan_memory_free(memory);
 }
 
 void ashlar__plan_memory_rehome_locked(ashlar_plan_memory *memory, ashlar_stream_state *state) {
@@ -166,6 +154,8 @@ bool ashlar__plan_memory_vacate_locked(ashlar_plan_memory *memory, ashlar_heap *
     return is_noted;
 }
 
+/* ---- the end ---- */
+
 /* Vacate a late block that is away: the memory's own block waits for its uses from now on. */
 static void take_over(ashlar_plan_memory *memory, ashlar_heap *heap, ashlar_block *late) {
     bool is_noted = true;
@@ -179,17 +169,79 @@ static void take_over(ashlar_plan_memory *memory, ashlar_heap *heap, ashlar_bloc
     }
 }
 
-bool ashlar__plan_memory_empty_locked(ashlar_plan_memory *memory, ashlar_heap *heap) {
-    ASHLAR_CHECK2(memory->is_unused && !memory->is_busy);
+/* Whether parts of the memory's block can become gaps while others are live: all other streams'
+ * uses of it must be over, or come before what its stream does next. */
+static bool can_split(const ashlar_plan_memory *memory, ashlar_heap *heap) {
+    ashlar_stream_state *state = memory->stream_state;
+    bool is_joined = !ashlar__block_is_shared(memory->block);
+    if (!is_joined && ashlar__stream_state_can_wait(state, heap->range.client) &&
+        ashlar__away_join(heap, state, memory->block, &is_joined) != ASHLAR_OK) {
+        return false;
+    }
+    return is_joined && memory->block->window->zone->owner == state &&
+           ashlar__heap_reserve_nodes(heap, memory->block->window->zone, 2 * memory->late_count) ==
+               ASHLAR_OK;
+}
+
+static size_t aligned(size_t bytes) {
+    return (bytes + ASHLAR_BLOCK_ALIGN - 1) & ~(ASHLAR_BLOCK_ALIGN - 1);
+}
+
+/* Make what was requested of a slot block, which lies in `gap`, a block of the heap. It may have no
+ * class's size, so no cache may take it: it is SHARED, though by nobody. */
+static ashlar_block *make_ordinary(ashlar_heap *heap, ashlar_block *gap,
+                                   const ashlar_block *slot_block) {
+    ashlar_block *block = NULL;
+    const ashlar_status status = ashlar__heap_take_run(heap, gap, slot_block->offset,
+                                                       aligned(slot_block->requested), &block);
+    ASHLAR_ASSERT(status == ASHLAR_OK); /* the map has its place, and the nodes are reserved */
+    block->requested = slot_block->requested;
+    block->stream_state = slot_block->stream_state;
+    block->tag = slot_block->tag;
+    block->marks |= ASHLAR_BLOCK_SHARED;
+    block->uses = ashlar__block_is_shared(slot_block) ? slot_block->uses : NULL;
+    return block;
+}
+
+/* Return the block to the heap, but for what is live. */
+static void split(ashlar_plan_memory *memory, ashlar_heap *heap) {
+    ashlar_block *prev = memory->block->prev, *gap = memory->block;
+    gap = prev != NULL && prev->state == ASHLAR_BLOCK_FREE ? prev : gap;
+    ashlar__heap_put(heap, memory->block);
+    for (size_t i = 0; i < memory->slot_block_count; i++) {
+        if (ashlar__slot_block_is_taken(&memory->slot_blocks[i])) {
+            gap = make_ordinary(heap, gap, &memory->slot_blocks[i])->next;
+        }
+    }
+}
+
+bool ashlar__plan_memory_end_locked(ashlar_plan_memory *memory, ashlar_heap *heap) {
+    ashlar_block *block = memory->block;
+    ASHLAR_CHECK2(!memory->is_busy && block->state == ASHLAR_BLOCK_PLAN_MEMORY);
     ashlar__plan_memory_clean(memory);
-    size_t away = 0;
-    while (away < memory->late_count && ashlar__slot_block_is_awaited(memory->late[away])) {
-        away++;
+    for (size_t i = 0; i < memory->late_count; i++) {
+        if (ashlar__slot_block_is_awaited(memory->late[i])) {
+            take_over(memory, heap, memory->late[i]);
+        }
     }
-    for (size_t i = 0; i < away && away == memory->late_count; i++) {
-        take_over(memory, heap, memory->late[i]);
+    ashlar__plan_memory_clean(memory);
+    const bool is_live = memory->late_count > 0;
+    if (is_live && !can_split(memory, heap)) {
+        return false;
     }
-    return !ashlar__plan_memory_is_live(memory);
+    for (size_t i = 0; i < memory->slot_block_count; i++) {
+        ashlar__page_map_set(&heap->map, memory->slot_blocks[i].offset, NULL);
+    }
+    block->state = ASHLAR_BLOCK_USED;
+    ashlar__page_map_set(&heap->map, block->offset,
+                         block); /* a used block, also while it is away */
+    if (is_live) {
+        split(memory, heap);
+    } else {
+        ashlar__release_stamped_locked(heap, block, memory->stream_state);
+    }
+    ashlar__plan_memory_free(memory);
+    return true;
 }
 
 /* ---- asking ---- */
@@ -217,10 +269,12 @@ void ashlar__plan_memory_clean(ashlar_plan_memory *memory) {
     memory->late_count = kept;
 }
 
-bool ashlar__plan_memory_is_live(ashlar_plan_memory *memory) {
-    ASHLAR_CHECK2(!memory->is_busy);
-    ashlar__plan_memory_clean(memory);
-    return memory->late_count > 0;
+size_t ashlar__plan_memory_live_bytes(const ashlar_plan_memory *memory) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < memory->slot_block_count; i++) {
+        bytes += aligned(ashlar__block_live_bytes(&memory->slot_blocks[i]));
+    }
+    return bytes;
 }
 
 /* The bytes of taken slot blocks. If no step is in the plan memory, they are all on the late list,

@@ -40,7 +40,7 @@ struct ashlar_plan_memory {
     size_t late_count;
     uint64_t used_at; /* when its newest step began; on the same clock as a stream's `last_used` */
     bool is_busy;     /* a step uses it */
-    bool is_unused;   /* no plan uses it: it goes when its last live block is freed */
+    bool is_unused;   /* no plan uses it: it goes as soon as it can end */
 };
 
 /* New plan memory with `count` > 0 slot blocks, not placed yet. NULL: no host memory. */
@@ -53,9 +53,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_memory_place_locked(ashlar_plan_mem
                                                                  ashlar_block *block,
                                                                  const size_t *offsets);
 
-/* Return the plan memory's block to the heap, and free the plan memory. No slot block may be taken.
- * Lock: held. */
-void ashlar__plan_memory_destroy_locked(ashlar_heap *heap, ashlar_plan_memory *memory);
+/*
+ * Return the plan memory's block to the heap, and free the plan memory. Slot blocks that are live
+ * become blocks of the heap where they lie, no larger than requested; the rest is free. No
+ * step may be using the memory. Blocks that are away are no longer: where some are live beside
+ * them, the memory's stream is made to wait for their uses. False: not now, since that stream
+ * cannot wait or has the memory from another one, or there is no host memory; nothing is lost.
+ * Lock: held, other threads shut out.
+ */
+bool ashlar__plan_memory_end_locked(ashlar_plan_memory *memory, ashlar_heap *heap);
 
 /* Free the plan memory but not its block: for memory not placed, and at the allocator's end. */
 void ashlar__plan_memory_free(ashlar_plan_memory *memory);
@@ -72,18 +78,8 @@ ashlar_block *ashlar__plan_memory_block_at(const ashlar_plan_memory *memory, siz
 bool ashlar__plan_memory_vacate_locked(ashlar_plan_memory *memory, ashlar_heap *heap,
                                        ashlar_block *slot_block, ashlar_stream_state *state);
 
-/*
- * Have memory that no plan uses give up its late blocks if all are freed, even where streams still
- * use them: the memory's own block waits for those uses, as of the free that ended them. True: no
- * slot block is taken. Lock: held.
- */
-bool ashlar__plan_memory_empty_locked(ashlar_plan_memory *memory, ashlar_heap *heap);
-
 /* Remove freed blocks from the late list. */
 void ashlar__plan_memory_clean(ashlar_plan_memory *memory);
-
-/* Whether any slot block is taken. No step may be using the plan memory. Cost: O(late_count). */
-bool ashlar__plan_memory_is_live(ashlar_plan_memory *memory);
 
 /* From now on work of `state` uses the plan memory. Lock: held. */
 void ashlar__plan_memory_rehome_locked(ashlar_plan_memory *memory, ashlar_stream_state *state);
@@ -118,6 +114,10 @@ static inline ashlar_block *ashlar__block_after(const ashlar_block *block) {
     }
     return slot_block != NULL ? slot_block : ashlar__heap_next(memory);
 }
+
+/* What the live slot blocks would take without slots. O(slot blocks). Lock: held, caches claimed.
+ */
+size_t ashlar__plan_memory_live_bytes(const ashlar_plan_memory *memory);
 
 /* Bytes of plan memory outside taken slot blocks. O(slot blocks). Lock: held, caches claimed. */
 size_t ashlar__plan_memories_idle_bytes(const ashlar_plan_memory *memories);

@@ -253,6 +253,7 @@ static ashlar_block *serve_slot(ashlar_replay *replay, uint32_t i) {
     if (!is_clear(replay, &replay->plan->slots[i])) {
         replay->unserved++;
         replay->misses[ASHLAR_PLAN_MISS_LIVE]++;
+        replay->is_at_miss = true;
         return NULL;
     }
     return ashlar__replay_slot_block(&replay->plan->slots[i]);
@@ -283,6 +284,7 @@ static ashlar_block *serve(ashlar_replay *replay, const request *r) {
     }
     if (i == replay->plan->count) {
         replay->misses[reason(replay, r)]++;
+        replay->is_at_miss = true;
         return NULL;
     }
     return serve_slot(replay, i);
@@ -295,7 +297,7 @@ ASHLAR_NOINLINE ashlar_block *ashlar__replay_serve_otherwise(ashlar_replay *repl
         return NULL; /* the caller's mistake, which the ordinary path reports */
     }
     let_go(replay);
-    replay->is_at_refusal = false;
+    replay->is_at_refusal = replay->is_at_miss = false;
     ashlar_block *block = serve(replay, &r);
     hold(replay);
     ASHLAR_CHECK2(is_sound(replay));

@@ -39,6 +39,7 @@ struct ashlar_replay {
     uint32_t skipped_count;
     uint64_t unplanned;
     bool is_at_refusal; /* the last request that came the slow way was refused when recorded */
+    bool is_at_miss;    /* it missed: it is no allocation that the plan leaves out */
     uint64_t misses[ASHLAR_PLAN_MISS_COUNT];
     ashlar_step_key *key;       /* NULL: the step is neither recorded nor replayed */
     ashlar_recording recording; /* of the step, while it is recorded */

@@ -22,36 +22,49 @@ ashlar_plan_memory *ashlar__planner_memory(const ashlar_planner *planner,
     return memory;
 }
 
+/* End the memory at *link, and take it out of the list. False: not now. */
+static bool end(ashlar_plan_memory **link, ashlar_heap *heap) {
+    ashlar_plan_memory *memory = *link, *next = memory->next;
+    if (!ashlar__plan_memory_end_locked(memory, heap)) {
+        return false;
+    }
+    *link = next;
+    return true;
+}
+
 void ashlar__planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap) {
     for (ashlar_plan_memory **link = &planner->memories; *link != NULL;) {
-        ashlar_plan_memory *memory = *link;
-        if (!memory->is_unused || memory->is_busy ||
-            !ashlar__plan_memory_empty_locked(memory, heap)) {
-            link = &memory->next;
-            continue;
+        if (!(*link)->is_unused || (*link)->is_busy || !end(link, heap)) {
+            link = &(*link)->next;
         }
-        *link = memory->next;
-        ASHLAR_CHECK2(ashlar__planner_memory(planner, memory->stream_state) != memory);
-        ashlar__plan_memory_destroy_locked(heap, memory);
     }
 }
 
-/* Whether no step uses the memory or is about to, and none of its blocks is taken. */
-static bool is_spare(const ashlar_planner *planner, ashlar_plan_memory *memory) {
-    if (memory->is_busy || ashlar__plan_memory_is_live(memory)) {
-        return false;
+/* Whether no step uses the memory or is about to. */
+static bool is_spare(const ashlar_planner *planner, const ashlar_plan_memory *memory) {
+    if (memory->is_busy || memory->is_unused) {
+        return !memory->is_busy;
     }
     const ashlar_step_key *key = planner->keys;
     while (key != NULL && (!planner->is_installing || !key->is_busy ||
                            !ashlar__plan_uses(key->plan, memory->stream_state))) {
         key = key->next;
     }
-    return memory->is_unused || key == NULL;
+    return key == NULL;
 }
 
 /* Memory that no plan uses counts as the oldest. */
 static uint64_t age(const ashlar_plan_memory *memory) {
     return memory->is_unused ? 0 : memory->used_at;
+}
+
+bool ashlar__planner_end_memory_locked(ashlar_planner *planner, ashlar_heap *heap,
+                                       const ashlar_plan_memory *memory) {
+    ashlar_plan_memory **link = &planner->memories;
+    while (*link != memory) {
+        link = &(*link)->next;
+    }
+    return is_spare(planner, memory) && end(link, heap);
 }
 
 bool ashlar__planner_give_up_locked(ashlar_planner *planner, ashlar_heap *heap) {
@@ -61,13 +74,12 @@ bool ashlar__planner_give_up_locked(ashlar_planner *planner, ashlar_heap *heap) 
             oldest = link;
         }
     }
-    if (oldest == NULL) {
-        return false;
+    bool is_ended = oldest != NULL && end(oldest, heap);
+    for (ashlar_plan_memory **link = &planner->memories; *link != NULL && !is_ended;) {
+        is_ended = is_spare(planner, *link) && end(link, heap);
+        link = is_ended ? link : &(*link)->next;
     }
-    ashlar_plan_memory *memory = *oldest;
-    *oldest = memory->next;
-    ashlar__plan_memory_destroy_locked(heap, memory);
-    return true;
+    return is_ended;
 }
 
 size_t ashlar__planner_quiet_bytes(const ashlar_planner *planner) {

@@ -23,8 +23,11 @@ struct ashlar_step_key {
     uint64_t key;                      /* the first of its numbers */
     uint64_t number_count;             /* how many numbers in a row it stands for */
     ashlar_stream_state *stream_state; /* the stream on which the steps begin */
-    ashlar_recording recording; /* all steps recorded so far, merged; empty if there are none */
-    uint32_t step_count;        /* how many steps are merged in `recording` */
+    ashlar_recording recording; /* the steps recorded so far, merged as far as that costs hardly any
+                                 * memory: else the largest; empty if there are none */
+    uint32_t step_count;        /* how many steps were recorded */
+    size_t reserved_bytes;      /* the most that the allocator reserved when one of them ended;
+                                 * SIZE_MAX: one took no memory */
     ashlar_plan *plan;          /* NULL: none; each planned slot has a slot block, unless the plan
                                  * lacks memory (see ashlar__planner_lacks_memory()) */
     size_t replay_count;        /* steps that replay the plan now */
@@ -33,8 +36,13 @@ struct ashlar_step_key {
     bool is_busy;               /* a step is recorded or planned, partly without the lock */
     bool is_wanted;             /* record the next step although there is a plan */
     bool is_stale;              /* like is_wanted, but also discard the present recording */
-    bool is_ordinary;           /* a warm-up without plans made it: its steps are recorded only on
-                                 * request */
+    bool is_ordinary;           /* a warm-up without plans made it, or its plan was left: its steps
+                                 * are recorded only on request */
+    bool is_warmed;             /* a warm-up made it, whose first key was warmup_key */
+    uint64_t warmup_key;
+    bool has_apart;             /* a recorded step was not merged, so the key is not planned */
+    uint32_t left_count;        /* how often its plan was left: the next one must be for larger
+                                 * steps, and there is no third */
     bool is_held;               /* its steps begin with every block at home and the cache empty, and
                                  * no block comes home during a step: so its addresses follow from
                                  * the step alone */
@@ -70,15 +78,26 @@ static inline bool ashlar__step_key_is_in_use(const ashlar_step_key *key) {
 ashlar_plan_memory *ashlar__planner_memory(const ashlar_planner *planner,
                                            const ashlar_stream_state *state);
 
-/* Return to the heap every plan memory that no plan uses and that has no live block. */
+/* Return to the heap every plan memory that no plan uses and that can end. */
 void ashlar__planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap);
 
 /*
- * Return one plan memory to the heap. It must have no live block, and no step may be using it;
- * preferably it is one that no plan uses, otherwise the one used longest ago. Its plans keep their
- * offsets, and lack memory until one of their steps begins. False: there is none.
+ * Return one plan memory to the heap that no step is using or about to: _end_memory: this one;
+ * _give_up: preferably one that no plan uses, otherwise the one used longest ago. Its plans keep
+ * their offsets, and lack memory until one of their steps begins. False: there is none that can
+ * end.
  */
+bool ashlar__planner_end_memory_locked(ashlar_planner *planner, ashlar_heap *heap,
+                                       const ashlar_plan_memory *memory);
 bool ashlar__planner_give_up_locked(ashlar_planner *planner, ashlar_heap *heap);
+
+/*
+ * How much more than the memory of the steps alone a plan of `bytes` bytes may cost: a hundredth,
+ * or a handle.
+ */
+static inline size_t ashlar__planner_spare_bytes(const ashlar_heap *heap, size_t bytes) {
+    return bytes / 100 > heap->range.handle_bytes ? bytes / 100 : heap->range.handle_bytes;
+}
 
 /* Bytes of plan memory that no step uses. */
 size_t ashlar__planner_quiet_bytes(const ashlar_planner *planner);

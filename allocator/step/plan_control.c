@@ -42,7 +42,8 @@ ashlar_status ashlar__planner_forget_keys(ashlar_allocator *a, uint64_t first, u
     const ashlar_status status = ashlar__planner_refuse_busy_locked(&a->planner);
     for (ashlar_step_key **link = &a->planner.keys; *link != NULL && status == ASHLAR_OK;) {
         ashlar_step_key *key = *link;
-        if (key->key - first >= count && !ashlar__step_key_has(key, first)) {
+        const bool is_warmed = key->is_warmed && key->warmup_key == first;
+        if (key->key - first >= count && !ashlar__step_key_has(key, first) && !is_warmed) {
             /* a number below `first` wraps around to a large difference */
             link = &key->next;
             continue;

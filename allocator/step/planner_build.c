@@ -23,8 +23,8 @@ bool ashlar__plan_is_busy_locked(const ashlar_allocator *a, const ashlar_plan *p
     return false;
 }
 
-/* Drop the key's plan, because there is no memory for it. The other plans of its streams get plan
- * memories again, now or when one of their steps begins. */
+/* Drop the key's plan, because there is no memory for it, or it costs more than it saves. The other
+ * plans of its streams get plan memories again, now or when one of their steps begins. */
 static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
     ashlar_plan *plan = key->plan;
     ASHLAR_CHECK2(plan != NULL && key->replay_count == 0);
@@ -49,6 +49,7 @@ typedef struct batch {
     ashlar_step_key **keys; /* [count], those of the largest steps first */
     ashlar_plan **plans;    /* [count] */
     size_t count;
+    bool is_too_dear; /* some plan was given up, since it costs more than it saves */
 } batch;
 
 /* Whether the key can take the plan now. If not, the end of the key's next step tries again. If
@@ -87,35 +88,43 @@ static ashlar_status take_memory(ashlar_allocator *a, ashlar_cache *own, ashlar_
 
 /* Make `plan` the key's plan, and take memory for it. */
 static ashlar_status install_one(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key,
-                                 ashlar_plan *plan) {
+                                 ashlar_plan *plan, bool *is_too_dear) {
     ASHLAR_CHECK2(a->planner.is_installing && key->is_busy);
+    key->is_ordinary = false;
     ashlar__step_key_drop_plan(key);
     key->plan = plan;
     const ashlar_status status = take_memory(a, own, &plan, 1);
-    if (status != ASHLAR_OK) {
+    if (status == ASHLAR_OK && ashlar__planner_lacks_memory(&a->planner, plan)) {
+        *is_too_dear = key->is_ordinary = true;
+    }
+    if (status != ASHLAR_OK || key->is_ordinary) {
         give_up(a, own, key);
     }
     return status;
 }
 
-/* Give each key its plan, and take memory for all of them. On failure every key gives its plan back
- * to the batch. */
-static ashlar_status install_together(ashlar_allocator *a, ashlar_cache *own, batch *b) {
+/* Give each key its plan, and take memory for all of them. False: not for all, and every key has
+ * given its plan back to the batch. */
+static bool install_together(ashlar_allocator *a, ashlar_cache *own, batch *b) {
     for (size_t i = 0; i < b->count; i++) {
         if (b->plans[i] != NULL) {
             ashlar__step_key_drop_plan(b->keys[i]);
             b->keys[i]->plan = b->plans[i];
         }
     }
-    const ashlar_status status = take_memory(a, own, b->plans, b->count);
+    bool is_done = take_memory(a, own, b->plans, b->count) == ASHLAR_OK;
     for (size_t i = 0; i < b->count; i++) {
-        if (status == ASHLAR_OK) {
+        is_done = is_done &&
+                  (b->plans[i] == NULL || !ashlar__planner_lacks_memory(&a->planner, b->plans[i]));
+    }
+    for (size_t i = 0; i < b->count; i++) {
+        if (is_done) {
             b->plans[i] = NULL;
         } else if (b->plans[i] != NULL) {
             b->keys[i]->plan = NULL;
         }
     }
-    return status;
+    return is_done;
 }
 
 /* Install the batch's plans together or, if memory is short, one after another, the smallest first,
@@ -134,10 +143,10 @@ static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, batch *b) {
         return ASHLAR_OK;
     }
     a->planner.is_installing = true;
-    const bool is_together = b->count > 1 && install_together(a, own, b) == ASHLAR_OK;
+    const bool is_together = b->count > 1 && install_together(a, own, b);
     for (size_t i = b->count; i-- > 0 && !is_together;) {
         if (b->plans[i] != NULL) {
-            const ashlar_status one = install_one(a, own, b->keys[i], b->plans[i]);
+            const ashlar_status one = install_one(a, own, b->keys[i], b->plans[i], &b->is_too_dear);
             b->plans[i] = NULL;
             status = status == ASHLAR_OK ? one : status;
         }
@@ -247,22 +256,49 @@ static ashlar_status build(ashlar_allocator *a, ashlar_cache *own, batch *b) {
     ashlar_status status = pack_and_install(a, own, b, search_ms);
     /* Slots of blocks that several streams use are held to the end of the step, which may take too
      * much memory. */
-    if (status == ASHLAR_ENOMEM && leave_out_shared(b)) {
+    if ((status == ASHLAR_ENOMEM || b->is_too_dear) && leave_out_shared(b)) {
         status = pack_and_install(a, own, b, search_ms);
     }
     for (size_t i = 0; i < b->count; i++) {
         ASHLAR_CHECK2(b->keys[i]->is_busy); /* nobody has changed the key meanwhile */
         b->keys[i]->is_busy = false;
+        a->planner.stats.plans_left += b->keys[i]->is_ordinary && b->keys[i]->plan == NULL;
         ashlar__plan_free(b->plans[i]);
     }
     return status;
+}
+
+/* The memory in a stream's zones that no block uses. */
+static size_t free_bytes(const ashlar_allocator *a, const ashlar_stream_state *state) {
+    size_t bytes = 0;
+    for (size_t kind = 0; kind < ASHLAR_ZONE_COUNT; kind++) {
+        const ashlar_zone *zone = &state->zones[kind];
+        for (const ashlar_window *w = zone->windows; w != NULL; w = w->next) {
+            bytes += w->mapped_count * a->heap.range.handle_bytes;
+        }
+        bytes -= zone->used_bytes;
+    }
+    return bytes;
+}
+
+/*
+ * Whether a key's steps have already left a plan, and some that were not recorded needed more than
+ * the recorded ones: they left the memory that is free now. They would leave this plan, too, and
+ * what is free in the midst of a step lies in pieces, beside which more is mapped each time.
+ */
+static bool would_be_left(const ashlar_allocator *a, const ashlar_step_key *key) {
+    enum { PART_LESS = 8 };
+    const size_t free = free_bytes(a, key->stream_state);
+    return key->left_count > 0 &&
+           (key->left_count > 1 || step_bytes(key) < free - free / PART_LESS);
 }
 
 /* Whether the key waits to be planned. A key whose stream has ended does not: the stream that
  * continues its steps, if any, makes one more recording first. */
 static bool is_waiting(const ashlar_allocator *a, const ashlar_step_key *key) {
     return key->step_count > 0 && (!key->is_current || key->plan == NULL) && !key->is_busy &&
-           !a->client.watches_streams && !ashlar__stream_state_has_ended(key->stream_state);
+           !a->client.watches_streams && !ashlar__stream_state_has_ended(key->stream_state) &&
+           !key->has_apart && !would_be_left(a, key);
 }
 
 ashlar_status ashlar__planner_build_locked(ashlar_allocator *a, ashlar_cache *own,

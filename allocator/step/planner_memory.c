@@ -10,35 +10,43 @@
 
 /* ---- memory ---- */
 
-/* Take a block of the heap for work on `state`, through the same ladder as any request. */
-static ashlar_status take_block_locked(ashlar_allocator *a, ashlar_cache *own,
-                                       ashlar_stream_state *state, size_t bytes,
-                                       ashlar_block **out) {
-    ASHLAR_OWNS(&a->lock);
-    const ashlar_request request = {.stream_state = state, .bytes = bytes, .own = own};
-    ashlar_block *block = NULL;
-    ashlar_rung unused;
-    if (bytes > a->heap.range.memory_bytes) {
-        return ashlar__fail(ASHLAR_ENOMEM, "a plan of %zu bytes is more than the device has",
-                            bytes);
-    }
-    const ashlar_status status = ashlar__ladder_take_locked(a, &request, &block, &unused);
-    ashlar__update_reserved_peak_locked(a);
-    if (status == ASHLAR_OK) {
-        ASHLAR_CHECK2(block->bytes >= bytes);
-        block->stream_state = state;
-        *out = block;
-    }
-    return status;
-}
-
 /* What the plans of one stream need together. */
 typedef struct needs {
     ashlar_stream_state *stream_state;
     size_t bytes;    /* bytes of the largest plan */
     size_t *offsets; /* [count], the slots' offsets: rising, no two equal, < bytes */
     size_t count;
+    size_t may_reserve; /* the most that any of their keys' steps made the cache reserve */
 } needs;
+
+/* A plan is looked for as long as the options say, but memory for it not longer than this. */
+enum { WAIT_MS_MAX = 1000 };
+
+/* Take a block of the heap. *out stays NULL if it costs too much. */
+static ashlar_status take_block_locked(ashlar_allocator *a, ashlar_cache *own, const needs *n,
+                                       ashlar_block **out) {
+    ASHLAR_OWNS(&a->lock);
+    const ashlar_request request = {.stream_state = n->stream_state, .bytes = n->bytes, .own = own};
+    ashlar_block *block = NULL;
+    if (n->bytes > a->heap.range.memory_bytes) {
+        return ashlar__fail(ASHLAR_ENOMEM, "a plan of %zu bytes is more than the device has",
+                            n->bytes);
+    }
+    const bool is_in_step = own != NULL && own->own_replay != NULL && own->own_replay->depth > 0;
+    const uint64_t search_ms = a->planner.options.search_ms;
+    const uint64_t wait_ms = is_in_step || search_ms == ASHLAR_PLAN_SEARCH_NONE ? 0
+                             : search_ms < WAIT_MS_MAX                          ? search_ms
+                                                                                : WAIT_MS_MAX;
+    const ashlar_status status =
+        ashlar__plan_place_locked(a, &request, n->may_reserve, wait_ms, &block);
+    ashlar__update_reserved_peak_locked(a);
+    if (status == ASHLAR_OK && block != NULL) {
+        ASHLAR_CHECK2(block->bytes >= n->bytes);
+        block->stream_state = n->stream_state;
+        *out = block;
+    }
+    return status;
+}
 
 static bool are_rising(const needs *n) {
     bool is_so = n->count == 0 || n->offsets[n->count - 1] < n->bytes;
@@ -49,7 +57,7 @@ static bool are_rising(const needs *n) {
 }
 
 /* Make a plan memory with a slot block at each offset. The caller adds it to the planner's list.
- * Lock: held; may be dropped and taken again meanwhile. */
+ * *out stays NULL if it costs too much. Lock: held; may be dropped and taken again meanwhile. */
 static ashlar_status create_memory_locked(ashlar_allocator *a, ashlar_cache *own, const needs *n,
                                           ashlar_plan_memory **out) {
     ASHLAR_OWNS(&a->lock);
@@ -60,14 +68,14 @@ static ashlar_status create_memory_locked(ashlar_allocator *a, ashlar_cache *own
     if (memory == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a plan's memory");
     }
-    ashlar_status status = take_block_locked(a, own, n->stream_state, n->bytes, &block);
-    if (status == ASHLAR_OK) {
+    ashlar_status status = take_block_locked(a, own, n, &block);
+    if (status == ASHLAR_OK && block != NULL) {
         status = ashlar__plan_memory_place_locked(memory, &a->heap, block, n->offsets);
         if (status != ASHLAR_OK) {
             ashlar__release_block_locked(&a->heap, block, n->stream_state);
         }
     }
-    if (status != ASHLAR_OK) {
+    if (status != ASHLAR_OK || block == NULL) {
         ashlar__plan_memory_free(memory);
         return status;
     }
@@ -135,6 +143,11 @@ static int by_size(const void *left, const void *right) {
 
 static ashlar_status find_needs(const ashlar_allocator *a, ashlar_stream_state *state, needs *out) {
     *out = (needs){.stream_state = state};
+    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        if (ashlar__plan_uses(key->plan, state) && key->reserved_bytes > out->may_reserve) {
+            out->may_reserve = key->reserved_bytes;
+        }
+    }
     each_slot(a, state, count_slot, out);
     if (out->count == 0) {
         return ASHLAR_OK;
@@ -191,7 +204,7 @@ ashlar_status ashlar__planner_renew_memory(ashlar_allocator *a, ashlar_cache *ow
     return status;
 }
 
-/* ---- keys with plans loaded from a file ---- */
+/* ---- plans that lost their memory ---- */
 
 /* Make a plan memory for each stream of the key's plan that has none. */
 static ashlar_status add_plan_memories(ashlar_allocator *a, ashlar_cache *own,

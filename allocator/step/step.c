@@ -73,6 +73,9 @@ static void begin_recording(ashlar_allocator *a, ashlar_replay *replay) {
     ASHLAR_CHECK2(replay->recording.allocs == NULL && replay->recording.stream_count == 0);
     replay->is_recorded = true;
     replay->key->is_busy = true;
+    if (replay->key->step_count == 0 || replay->key->is_stale) {
+        replay->key->reserved_bytes = 0;
+    }
     /*
      * From now on every allocation and free of every thread takes the lock, so that the recording
      * sees it.
@@ -121,7 +124,8 @@ static bool can_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *
     }
     leave_lost(a, key->plan);
     return (!ashlar__planner_lacks_memory(&a->planner, key->plan) ||
-            ashlar__planner_take_again_locked(a, own, key) == ASHLAR_OK) &&
+            (ashlar__planner_take_again_locked(a, own, key) == ASHLAR_OK &&
+             !ashlar__planner_lacks_memory(&a->planner, key->plan))) &&
            join_uses(a, key->plan);
 }
 
@@ -232,12 +236,51 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
 
 /* ---- ending ---- */
 
-/* Merge a recording into that of its key. Replace the key's recording instead if it is missing or
- * stale, or if the two together are too large, for example because they use too many streams, some
- * of which may be gone. Finishes `recording`, also on failure. */
-static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
+static size_t held_bytes(const ashlar_recording *recording) {
+    size_t bytes = 0;
+    for (uint32_t stream_idx = 0; stream_idx < recording->stream_count; stream_idx++) {
+        bytes += recording->held_peaks[stream_idx];
+    }
+    return bytes;
+}
+
+/* Put a recording in the place of its key's. */
+static void replace(ashlar_step_key *key, ashlar_recording *recording) {
+    ashlar__recording_finish(&key->recording);
+    key->recording = *recording;
+    *recording = (ashlar_recording){0};
+    key->is_current = false;
+}
+
+/* Merge a recording into that of its key. If one plan for both would need more memory than the
+ * larger of the two, only that is kept. If they cannot be merged, for example because they use too
+ * many streams, some of which may be gone, the newer is. */
+static ashlar_status merge(ashlar_allocator *a, ashlar_step_key *key, ashlar_recording *recording) {
     ashlar_recording merged;
-    bool is_alone = key->step_count == 0 || key->is_stale;
+    bool is_merged = false;
+    const ashlar_status status =
+        ashlar__step_merge_locked(a, &key->recording, recording, &merged, &is_merged);
+    if (status == ASHLAR_EOVERFLOW) {
+        key->step_count = 0;
+        replace(key, recording);
+        return ASHLAR_OK;
+    }
+    if (is_merged) {
+        replace(key, &merged);
+    } else if (status == ASHLAR_OK) {
+        a->planner.stats.steps_apart++;
+        key->has_apart = key->is_ordinary = true;
+        ashlar__step_key_drop_plan(key);
+        ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
+        if (held_bytes(recording) > held_bytes(&key->recording)) {
+            replace(key, recording);
+        }
+    }
+    return status;
+}
+
+/* Keep a recording for its key's next plan. Finishes `recording`, also on failure. */
+static ashlar_status keep(ashlar_allocator *a, ashlar_step_key *key, ashlar_recording *recording) {
     ASHLAR_CHECK2(recording != &key->recording && !key->is_busy);
     ashlar_status status =
         recording->is_incomplete
@@ -246,26 +289,21 @@ static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
     if (status == ASHLAR_OK) {
         status = ashlar__recording_find_peaks(recording, true, recording->held_peaks);
     }
-    if (status == ASHLAR_OK && !is_alone) {
-        status = ashlar__recording_merge(&key->recording, recording, &merged);
-        is_alone = status == ASHLAR_EOVERFLOW;
-        status = is_alone ? ASHLAR_OK : status;
-    }
-    if (status != ASHLAR_OK) {
-        ashlar__recording_finish(recording);
-        return status;
-    }
-    ashlar__recording_finish(&key->recording);
-    key->recording = is_alone ? *recording : merged;
-    key->step_count = is_alone ? 1 : key->step_count + 1;
-    key->is_current = key->is_wanted = key->is_stale = false;
-    key->diverged = 0;
-    if (is_alone) {
-        *recording = (ashlar_recording){0};
+    if (status == ASHLAR_OK && key->step_count > 0 && !key->is_stale) {
+        status = merge(a, key, recording);
+    } else if (status == ASHLAR_OK) {
+        key->step_count = 0;
+        key->has_apart = false;
+        replace(key, recording);
     }
     ashlar__recording_finish(recording);
-    ASHLAR_CHECK2(key->step_count > 0 && !key->recording.is_incomplete);
-    return ASHLAR_OK;
+    if (status == ASHLAR_OK) {
+        key->step_count++;
+        key->is_wanted = key->is_stale = false;
+        key->diverged = 0;
+        ASHLAR_CHECK2(!key->recording.is_incomplete);
+    }
+    return status;
 }
 
 static ashlar_status end_recording(ashlar_allocator *a, ashlar_replay *replay) {
@@ -273,7 +311,10 @@ static ashlar_status end_recording(ashlar_allocator *a, ashlar_replay *replay) {
     ashlar__replay_stop_recording(replay, &a->planner);
     ashlar__caches_update_bypass_locked(a);
     ashlar__recording_close(&replay->recording);
-    const ashlar_status status = keep(replay->key, &replay->recording);
+    const size_t reserved = a->heap.range.mapped_bytes;
+    ashlar_step_key *key = replay->key;
+    key->reserved_bytes = reserved > key->reserved_bytes ? reserved : key->reserved_bytes;
+    const ashlar_status status = keep(a, key, &replay->recording);
     a->planner.stats.steps_recorded += status == ASHLAR_OK;
     return status;
 }
@@ -283,16 +324,6 @@ static bool is_due(const ashlar_allocator *a, const ashlar_step_key *key) {
     const uint32_t after = a->planner.options.build_after;
     return after != ASHLAR_PLAN_BUILD_NEVER && key->step_count >= after && !key->is_current &&
            !key->is_wanted && !key->is_stale && !key->is_busy;
-}
-
-/* Record an event behind other streams' work in a step's plan memory. If none can be recorded now,
- * the beginning of the next step tries again. */
-static void cover_uses(ashlar_allocator *a, const ashlar_replay *replay) {
-    for (uint32_t stream_idx = 0; stream_idx < replay->plan->stream_count; stream_idx++) {
-        if (replay->memories[stream_idx] != NULL) {
-            ashlar__away_try_cover(&a->heap, replay->memories[stream_idx]->block);
-        }
-    }
 }
 
 static ashlar_status end_locked(ashlar_allocator *a, ashlar_cache *own) {
@@ -309,8 +340,7 @@ static ashlar_status end_locked(ashlar_allocator *a, ashlar_cache *own) {
     if (replay->is_recorded) {
         status = end_recording(a, replay);
     } else if (key != NULL) {
-        ashlar__cache_end_replay(own, &a->planner);
-        cover_uses(a, replay);
+        ashlar__cache_end_replay(own);
     }
     replay->key = NULL;
     ASHLAR_CHECK2(!replay->is_recorded &&
@@ -349,6 +379,9 @@ ashlar_status ashlar__dry_run_begin(ashlar_allocator *a, ashlar_stream stream, u
         own->own_replay->dry_bytes = ashlar__room_locked(a);
         ashlar__allocator_leave(a);
         own->own_replay->is_dry_run = true;
+        if (own->own_replay->is_recorded) {
+            own->own_replay->key->reserved_bytes = SIZE_MAX;
+        }
     }
     return status;
 }

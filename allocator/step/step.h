@@ -3,7 +3,7 @@
 #ifndef ASHLAR_STEP_H
 #define ASHLAR_STEP_H
 
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/slow_path.h"
 
 /* The key `number` of steps on `state`, or NULL. Lock: held. */
 ashlar_step_key *ashlar__step_key_find_locked(const ashlar_allocator *allocator, uint64_t number,
@@ -22,6 +22,18 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_of_locked(ashlar_allocator *all
                                                            uint64_t number,
                                                            ashlar_stream_state *state,
                                                            ashlar_step_key **out);
+
+/*
+ * Merge two closed recordings, whose peaks are known, if one plan for both needs hardly more memory
+ * on any stream than the largest recorded step does. Otherwise *is_merged is false, and *out has
+ * nothing. Lock: held.
+ *
+ * Errors: as for ashlar__recording_merge().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__step_merge_locked(const ashlar_allocator *allocator,
+                                                          const ashlar_recording *base,
+                                                          const ashlar_recording *more,
+                                                          ashlar_recording *out, bool *is_merged);
 
 /*
  * Let one plan serve the steps of key `number` and of the key whose numbers begin directly above
@@ -53,6 +65,20 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_build_locked(ashlar_allocator *a
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_build_all_locked(ashlar_allocator *allocator,
                                                                  ashlar_cache *own);
 
+/*
+ * Take a block for the memory of a plan: what is mapped and free, then what can be moved, and only
+ * then more of the device's memory, as far as the allocator then reserves hardly more than
+ * `may_reserve` bytes, or leaves hardly any idle. If it would, *out stays NULL.
+ *
+ * wait_ms   before more is mapped, so long wait for work that uses free memory
+ *
+ * Lock, errors: as for ashlar__ladder_take_locked(); other threads are shut out.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__plan_place_locked(ashlar_allocator *allocator,
+                                                          const ashlar_request *request,
+                                                          size_t may_reserve, uint64_t wait_ms,
+                                                          ashlar_block **out);
+
 /* Replace the plan memory of a stream by one that fits all its present plans. Does nothing for a
  * stream that has ended, since no step replays its slots. Lock: held; may be dropped and taken
  * again meanwhile. Call it only while a plan is being installed. Errors: ASHLAR_EHOSTMEM,
@@ -80,7 +106,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_take_again_locked(ashlar_allocat
 /* Whether a step uses any of the plan's memories; false if `plan` is NULL. Lock: held. */
 bool ashlar__plan_is_busy_locked(const ashlar_allocator *allocator, const ashlar_plan *plan);
 
-/* Forget the plans and recordings of all keys with a number from `first` to `first` + `count` - 1.
+/* Forget the plans and recordings of all keys with a number from `first` to `first` + `count` - 1,
+ * and of those that an earlier warm-up with this first key made.
  * Lock: not held. Errors: ASHLAR_EINVAL (a step is under way). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_forget_keys(ashlar_allocator *allocator,
                                                             uint64_t first, uint64_t count);

@@ -176,7 +176,8 @@ ashlar_status ashlar__step_key_of_locked(ashlar_allocator *a, uint64_t number,
 
 /* ---- joining ---- */
 
-/* A plan for two keys may need at most 1/256 more than the largest step on the stream. */
+/* A plan for several steps may need at most 1/256 more than the largest step on the stream, or what
+ * the largest step's handles hold. */
 enum { JOINED_PART_MORE = 256 };
 
 static size_t largest_peak(const ashlar_allocator *a, const ashlar_stream_state *state) {
@@ -192,16 +193,37 @@ static size_t largest_peak(const ashlar_allocator *a, const ashlar_stream_state 
     return largest;
 }
 
+static size_t whole_handles(const ashlar_allocator *a, size_t bytes) {
+    const size_t handle = a->heap.range.handle_bytes;
+    return bytes / handle + (bytes % handle != 0);
+}
+
+/* `peaks`: by stream_idx, those of all merged steps together. */
 static bool is_small_enough(const ashlar_allocator *a, const ashlar_recording *merged,
                             const size_t *peaks) {
     bool is_so = true;
     for (uint32_t stream_idx = 0; stream_idx < merged->stream_count; stream_idx++) {
-        const size_t largest = largest_peak(a, merged->stream_states[stream_idx]);
-        ASHLAR_CHECK2(merged->held_peaks[stream_idx] <= largest);
-        is_so = is_so && (peaks[stream_idx] <= largest ||
-                          peaks[stream_idx] - largest <= largest / JOINED_PART_MORE);
+        const size_t others = largest_peak(a, merged->stream_states[stream_idx]);
+        const size_t own = merged->held_peaks[stream_idx], peak = peaks[stream_idx];
+        const size_t largest = own > others ? own : others;
+        is_so = is_so && (peak <= largest || peak - largest <= largest / JOINED_PART_MORE ||
+                          whole_handles(a, peak) == whole_handles(a, largest));
     }
     return is_so;
+}
+
+ashlar_status ashlar__step_merge_locked(const ashlar_allocator *a, const ashlar_recording *base,
+                                        const ashlar_recording *more, ashlar_recording *out,
+                                        bool *is_merged) {
+    size_t peaks[ASHLAR_PLAN_STREAMS_MAX];
+    *is_merged = false;
+    ASHLAR_TRY(ashlar__recording_merge(base, more, out));
+    const ashlar_status status = ashlar__recording_find_peaks(out, true, peaks);
+    *is_merged = status == ASHLAR_OK && is_small_enough(a, out, peaks);
+    if (!*is_merged) {
+        ashlar__recording_finish(out);
+    }
+    return status == ASHLAR_EOVERFLOW ? ASHLAR_OK : status;
 }
 
 /* The key on the stream whose first number is directly above the last one of `low`. */
@@ -221,6 +243,8 @@ static void join(ashlar_allocator *a, ashlar_step_key *low, ashlar_step_key *hig
     high->key = low->key;
     high->number_count += low->number_count;
     high->step_count += low->step_count;
+    high->reserved_bytes =
+        low->reserved_bytes > high->reserved_bytes ? low->reserved_bytes : high->reserved_bytes;
     ashlar__planner_unlink_key(&a->planner, low);
     ashlar__planner_free_key(low);
 }
@@ -228,8 +252,8 @@ static void join(ashlar_allocator *a, ashlar_step_key *low, ashlar_step_key *hig
 ashlar_status ashlar__step_key_join_locked(ashlar_allocator *a, uint64_t number, uint64_t last,
                                            const ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
-    size_t peaks[ASHLAR_PLAN_STREAMS_MAX];
     ashlar_recording merged;
+    bool is_merged = false;
     ashlar_step_key *low = ashlar__step_key_find_locked(a, number, state);
     ashlar_step_key *high =
         low != NULL && !ashlar__step_key_has(low, last) ? find_above(a, low) : NULL;
@@ -237,15 +261,10 @@ ashlar_status ashlar__step_key_join_locked(ashlar_allocator *a, uint64_t number,
         return ASHLAR_OK;
     }
     ASHLAR_CHECK2(low->plan == NULL && high->plan == NULL && !low->is_busy && !high->is_busy);
-    ashlar_status status = ashlar__recording_merge(&high->recording, &low->recording, &merged);
-    if (status != ASHLAR_OK) {
-        return status == ASHLAR_EOVERFLOW ? ASHLAR_OK : status; /* too many streams for one plan */
-    }
-    status = ashlar__recording_find_peaks(&merged, true, peaks);
-    if (status == ASHLAR_OK && is_small_enough(a, &merged, peaks)) {
+    const ashlar_status status =
+        ashlar__step_merge_locked(a, &high->recording, &low->recording, &merged, &is_merged);
+    if (is_merged) {
         join(a, low, high, &merged);
-    } else {
-        ashlar__recording_finish(&merged);
     }
-    return status == ASHLAR_EOVERFLOW ? ASHLAR_OK : status;
+    return status == ASHLAR_EOVERFLOW ? ASHLAR_OK : status; /* too many streams for one plan */
 }

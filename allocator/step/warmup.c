@@ -57,7 +57,7 @@ static uint64_t list_misses(const ashlar_plan_stats *before, const ashlar_plan_s
 }
 
 static ashlar_status begin(const warmup *w, size_t length) {
-    const uint64_t key = w->options->key + ashlar__warmup_bucket_of(w->options, length);
+    const uint64_t key = w->options->key + ashlar__warmup_number_of(w->options, length);
     const ashlar_stream stream = w->options->stream;
     if (!w->has_steps) {
         return ASHLAR_OK;
@@ -169,16 +169,17 @@ static ashlar_status plan(warmup *w) {
 
 /* ---- the proof ---- */
 
-/* Make one key for all lengths, if plans are off or nothing tells the lengths apart. */
-static ashlar_status share_key(const warmup *w) {
+/* Make one key for all lengths if plans are off; otherwise one for each range of which only the
+ * longest length is run. */
+static ashlar_status share_keys(const warmup *w) {
     ashlar_allocator *a = w->allocator;
     const ashlar_warmup_options *o = w->options;
-    const bool is_one = !w->is_planned || (o->dry_run == NULL && o->length_bucket_count == 0);
+    const bool shares = w->has_steps && (!w->is_planned || o->dry_run == NULL);
     ashlar_stream_state *state = NULL;
     ashlar__allocator_enter(a);
     ashlar_status status = ashlar__stream_state_of_locked(a, o->stream, &state);
-    if (status == ASHLAR_OK && w->has_steps && is_one && state->pool == NULL) {
-        status = ashlar__warmup_share_key_locked(a, o, state);
+    if (status == ASHLAR_OK && shares && state->pool == NULL) {
+        status = ashlar__warmup_share_keys_locked(a, o, !w->is_planned, state);
     }
     ashlar__allocator_leave(a);
     return status;
@@ -188,11 +189,13 @@ static ashlar_status share_key(const warmup *w) {
  * ashlar_step_key.is_held. */
 static void hold_steps(const warmup *w, bool is_held) {
     ashlar_allocator *a = w->allocator;
-    const uint64_t last = ashlar__warmup_bucket_of(w->options, w->options->max_length);
+    const uint64_t last = ashlar__warmup_number_of(w->options, w->options->max_length);
     ashlar__allocator_enter(a);
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         if (key->key - w->options->key <= last) {
             key->is_held = is_held;
+            key->is_warmed = true;
+            key->warmup_key = w->options->key;
             key->is_ordinary = !w->is_planned;
         }
     }
@@ -277,7 +280,7 @@ static ashlar_status run_steps(warmup *w) {
 
 static ashlar_status replay(warmup *w, ashlar_warmup_report *report) {
     const ashlar_warmup_options *o = w->options;
-    ashlar_status status = share_key(w);
+    ashlar_status status = share_keys(w);
     if (status == ASHLAR_OK && w->is_planned) {
         status = plan(w);
     }
@@ -312,7 +315,7 @@ static ashlar_status check_options(const ashlar_warmup_options *o) {
 static ashlar_status forget(const warmup *w) {
     const ashlar_warmup_options *o = w->options;
     return ashlar__planner_forget_keys(w->allocator, o->key,
-                                       (uint64_t)ashlar__warmup_bucket_of(o, o->max_length) + 1);
+                                       ashlar__warmup_number_of(o, o->max_length) + 1);
 }
 
 /* Set the option build_after. Returns its old value. */

@@ -8,17 +8,29 @@
 #include "allocator/core/streams.h"
 #include "allocator/step/step.h"
 
-/* The number of lengths in one bucket. The bucket of the longest lengths may have fewer. */
+/* The number of lengths in one of the ranges that the program asks for. The range of the longest
+ * lengths may have fewer. */
 static size_t bucket_width(const ashlar_warmup_options *o) {
-    return o->length_bucket_count == 0
-               ? 1
-               : (o->max_length - o->min_length) / o->length_bucket_count + 1;
+    const size_t others = o->max_length - o->min_length;
+    return o->length_bucket_count == 0 ? others + 1 : others / o->length_bucket_count + 1;
 }
 
-size_t ashlar__warmup_bucket_of(const ashlar_warmup_options *o, size_t length) {
+uint64_t ashlar__warmup_number_of(const ashlar_warmup_options *o, size_t length) {
     const size_t at_most = length < o->max_length ? length : o->max_length;
-    const size_t above = at_most > o->min_length ? at_most - o->min_length : 0;
-    return above / bucket_width(o);
+    return at_most > o->min_length ? at_most - o->min_length : 0;
+}
+
+/* The number of the first length in the range of `length`. */
+static uint64_t first_number(const ashlar_warmup_options *o, size_t length) {
+    const uint64_t number = ashlar__warmup_number_of(o, length);
+    return number - number % bucket_width(o);
+}
+
+/* The number of the last one. */
+static uint64_t last_number(const ashlar_warmup_options *o, size_t length) {
+    const uint64_t last = ashlar__warmup_number_of(o, o->max_length);
+    const uint64_t first = first_number(o, length), others = bucket_width(o) - 1;
+    return others < last - first ? first + others : last;
 }
 
 void ashlar__warmup_fill_in(ashlar_warmup_options *o) {
@@ -31,38 +43,35 @@ uint64_t ashlar_warmup_key_sized(const ashlar_warmup_options *options, size_t op
     ashlar__warmup_fill_in(&o);
     /* the options are not checked yet */
     o.max_length = o.max_length > o.min_length ? o.max_length : o.min_length;
-    return o.key + ashlar__warmup_bucket_of(&o, length);
+    return o.key + ashlar__warmup_number_of(&o, length);
 }
 
 size_t ashlar__warmup_length_below(const ashlar_warmup_options *o, size_t length) {
-    size_t first = length; /* the shortest length that this visit covers */
     ASHLAR_CHECK2(o->min_length <= length && length <= o->max_length);
-    if (o->dry_run == NULL && o->length_bucket_count == 0) {
-        first = o->min_length;
-    } else if (o->dry_run == NULL) {
-        first = o->min_length + ashlar__warmup_bucket_of(o, length) * bucket_width(o);
-    }
+    const size_t first =
+        o->dry_run != NULL ? length : o->min_length + (size_t)first_number(o, length);
     ASHLAR_CHECK2(o->min_length <= first && first <= length); /* so that a pass ends */
     return first > o->min_length ? first - 1 : 0;
 }
 
 size_t ashlar__warmup_visit_count(const ashlar_warmup_options *o) {
-    size_t count = 1;
-    if (o->dry_run != NULL) {
-        count = o->max_length - o->min_length + 1;
-    } else if (o->length_bucket_count > 0) {
-        count = ashlar__warmup_bucket_of(o, o->max_length) + 1;
-    }
-    return count;
+    const size_t others = o->max_length - o->min_length;
+    return o->dry_run != NULL ? others + 1 : others / bucket_width(o) + 1;
 }
 
-ashlar_status ashlar__warmup_share_key_locked(ashlar_allocator *a, const ashlar_warmup_options *o,
-                                              ashlar_stream_state *state) {
+ashlar_status ashlar__warmup_share_keys_locked(ashlar_allocator *a, const ashlar_warmup_options *o,
+                                               bool is_one, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
-    ashlar_step_key *key = NULL;
-    const ashlar_status status = ashlar__step_key_of_locked(a, o->key, state, &key);
-    if (key != NULL) {
-        key->number_count = (uint64_t)ashlar__warmup_bucket_of(o, o->max_length) + 1;
+    const uint64_t last = ashlar__warmup_number_of(o, o->max_length);
+    ashlar_status status = ASHLAR_OK;
+    for (size_t length = o->max_length; length > 0 && status == ASHLAR_OK;
+         length = is_one ? 0 : ashlar__warmup_length_below(o, length)) {
+        const uint64_t first = is_one ? 0 : first_number(o, length);
+        ashlar_step_key *key = NULL;
+        status = ashlar__step_key_of_locked(a, o->key + first, state, &key);
+        if (key != NULL) {
+            key->number_count = (is_one ? last : last_number(o, length)) - first + 1;
+        }
     }
     return status;
 }
@@ -70,11 +79,8 @@ ashlar_status ashlar__warmup_share_key_locked(ashlar_allocator *a, const ashlar_
 ashlar_status ashlar__warmup_join(ashlar_allocator *a, const ashlar_warmup_options *o,
                                   size_t length) {
     ashlar_stream_state *state = NULL;
-    if (o->length_bucket_count > 0) {
-        return ASHLAR_OK;
-    }
-    const uint64_t number = o->key + ashlar__warmup_bucket_of(o, length);
-    const uint64_t last = o->key + ashlar__warmup_bucket_of(o, o->max_length);
+    const uint64_t number = o->key + ashlar__warmup_number_of(o, length);
+    const uint64_t last = o->key + last_number(o, length);
     ashlar__allocator_enter(a);
     ashlar_status status = ashlar__stream_state_of_locked(a, o->stream, &state);
     if (status == ASHLAR_OK) {
@@ -86,14 +92,15 @@ ashlar_status ashlar__warmup_join(ashlar_allocator *a, const ashlar_warmup_optio
 
 /* ---- what buckets need ---- */
 
-static uint64_t last_number(const ashlar_warmup_options *o) {
-    return o->key + ashlar__warmup_bucket_of(o, o->max_length);
+/* The last number of all lengths, counted from options->key. */
+static uint64_t end_number(const ashlar_warmup_options *o) {
+    return ashlar__warmup_number_of(o, o->max_length);
 }
 
 void ashlar__warmup_clear_costs(ashlar_allocator *a, const ashlar_warmup_options *o) {
     ashlar__allocator_enter(a);
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        if (key->key - o->key <= last_number(o) - o->key) {
+        if (key->key - o->key <= end_number(o)) {
             key->costs = (ashlar_step_costs){0};
         }
     }
@@ -114,10 +121,9 @@ static const ashlar_step_key *find_next(const ashlar_allocator *a, const ashlar_
 }
 
 static ashlar_warmup_bucket describe(const ashlar_warmup_options *o, const ashlar_step_key *key) {
-    const size_t width = bucket_width(o), first = o->min_length + (key->key - o->key) * width;
-    const size_t last = first + (size_t)key->number_count * width - 1;
+    const size_t first = o->min_length + (size_t)(key->key - o->key);
     ashlar_warmup_bucket b = {.first_length = first,
-                              .last_length = last < o->max_length ? last : o->max_length,
+                              .last_length = first + (size_t)key->number_count - 1,
                               .steps = key->costs.steps,
                               .calls = key->costs.calls,
                               .own_calls = key->costs.own_calls};
@@ -142,15 +148,15 @@ ashlar_status ashlar_warmup_list_buckets_sized(ashlar_allocator *a,
     ashlar__allocator_enter(a);
     const ashlar_status status = ashlar__stream_state_of_locked(a, o.stream, &state);
     const ashlar_step_key *key =
-        status == ASHLAR_OK ? find_next(a, state, o.key, last_number(&o)) : NULL;
+        status == ASHLAR_OK ? find_next(a, state, o.key, o.key + end_number(&o)) : NULL;
     while (key != NULL) {
         if (out != NULL && found < capacity) {
             out[found] = describe(&o, key);
         }
         found++;
         const uint64_t next = key->key + key->number_count;
-        key = next - o.key <= last_number(&o) - o.key ? find_next(a, state, next, last_number(&o))
-                                                      : NULL;
+        key = next - o.key <= end_number(&o) ? find_next(a, state, next, o.key + end_number(&o))
+                                             : NULL;
     }
     ashlar__allocator_leave(a);
     if (status == ASHLAR_OK) {

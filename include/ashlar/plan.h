@@ -123,6 +123,10 @@ typedef struct ashlar_plan_stats {
     uint64_t unplanned;      /* requests of replayed steps for allocations that are not planned, or
                               * that the recorded step was refused */
     uint64_t misses[ASHLAR_PLAN_MISS_MAX]; /* 0 from ASHLAR_PLAN_MISS_COUNT on */
+    uint64_t steps_apart; /* recorded steps that their key's plan leaves out: together with them it
+                           * would need more memory than the largest of the steps */
+    uint64_t plans_left;  /* plans that cost more than they saved: so the ordinary path serves their
+                           * keys from now on */
 } ashlar_plan_stats;
 
 /* The sum of all misses, whatever their reason. Threads: any. */

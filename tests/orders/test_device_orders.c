@@ -247,6 +247,9 @@ static void run_once(void) {
     memset(reads, 0, READS_MAX * USED_BYTES);
     EXPECT(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
     if (playing->is_stepped) {
+        const ashlar_plan_options options = {.search_ms =
+                                                 ASHLAR_PLAN_SEARCH_NONE}; /* and no wait */
+        EXPECT(ashlar_plan_set_options(allocator, &options) == ASHLAR_OK);
         play_as_steps();
     } else {
         is_searching = true;

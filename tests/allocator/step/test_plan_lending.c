@@ -1,10 +1,11 @@
 /*
- * test_plan_lending.c - plan memory that no live block uses serves everything else, and comes back;
- * memory in use does not.
+ * test_plan_lending.c - plan memory that no step is in serves everything else, and comes back; what
+ * is live in it stays where it is. At last, the memory of a step serves what else the step wants.
  */
 #include "tests/allocator/step/step_fixture.h"
 
 #include "allocator/base/host.h"
+#include "tests/thread.h"
 
 static void *block_of(size_t bytes, int stream) {
     void *ptr = NULL;
@@ -23,27 +24,56 @@ static void step_of(int stream, uint64_t key, size_t bytes) {
     end();
 }
 
-CASE_WITH(a_plan_keeps_its_memory_while_a_step_is_in_it, set_up_steps("16MiB", NULL, 1)) {
+static void *want_8_mib(void *out) {
+    *(void **)out = block_of(8 * MIB, 1);
+    return NULL;
+}
+
+static void *want_in_thread(void) {
+    void *ptr = NULL;
+    run_threads(1, want_8_mib, &ptr, sizeof ptr);
+    return ptr;
+}
+
+CASE_WITH(a_plan_keeps_its_memory_while_another_threads_step_is_in_it,
+          set_up_steps("16MiB", NULL, 1)) {
     step_of(0, 1, 10 * MIB);
     begin(1);
-    CHECK(block_of(8 * MIB, 1) == NULL);
+    CHECK(want_in_thread() == NULL);
     end();
     CHECK_ZU(plans().memory_bytes, 10 * MIB);
-    void *ptr = block_of(8 * MIB, 1);
+    void *ptr = want_in_thread();
     CHECK_ZU(plans().memory_bytes, 0);
     release(ptr);
 }
 
-CASE_WITH(a_plan_keeps_its_memory_while_a_block_of_it_is_live, set_up_steps("16MiB", NULL, 2)) {
+/* Rather than fail, the step does without its plan, and so do later ones. */
+CASE_WITH(a_step_leaves_its_plan_before_it_runs_out_of_memory, set_up_steps("16MiB", NULL, 1)) {
+    step_of(0, 1, 10 * MIB);
+    begin(1);
+    shadow *live = get(5 * MIB, WORK);
+    void *ptr = block_of(8 * MIB, 1);
+    CHECK_ZU(plans().plan_count, 0);
+    CHECK_ZU(plans().plans_left, 1);
+    shadow_verify(live);
+    put(live);
+    release(ptr);
+    end();
+    step_of(0, 1, 10 * MIB);
+    CHECK_ZU(plans().steps_recorded, 1);
+    CHECK_ZU(plans().hits, 1);
+}
+
+CASE_WITH(it_lends_what_is_not_live_of_it, set_up_steps("16MiB", NULL, 2)) {
     step_of(0, 1, 10 * MIB);
     begin(1);
     shadow *kept = get(4 * MIB, WORK);
     end();
-    CHECK(block_of(8 * MIB, 1) == NULL);
-    CHECK_ZU(plans().memory_bytes, 10 * MIB);
-    put(kept);
-    release(block_of(8 * MIB, 1));
+    void *ptr = block_of(8 * MIB, 1);
     CHECK_ZU(plans().memory_bytes, 0);
+    shadow_verify(kept);
+    release(ptr);
+    put(kept);
     step_of(0, 1, 10 * MIB);
     CHECK_ZU(plans().hits, 1 + 2);
 }
@@ -95,8 +125,8 @@ CASE_WITH(it_lends_before_the_program_is_asked, set_up_steps("16MiB", NULL, 5)) 
     CHECK(calls == 0);
     step_of(0, 1, 10 * MIB);
     begin(1);
-    CHECK(block_of(10 * MIB, 1) == NULL);
-    CHECK(calls == 1);
+    release(block_of(10 * MIB, 1)); /* then the step itself lends */
+    CHECK(calls > 0);
     end();
 }
 
@@ -121,7 +151,7 @@ CASE_WITH(it_lends_what_the_program_gave_up_without_a_wait, set_up_steps("16MiB"
     ashlar_allocator_set_reclaim(allocator, give_up_kept, &kept);
     release(block_of(8 * MIB, 1));
     CHECK(kept == NULL);
-    CHECK_ZU(stats_now().served_reclaimed, 1);
+    CHECK_ZU(stats_now().served_after_sync, 0);
     CHECK_ZU(plans().memory_bytes, 0);
 }
 
@@ -173,10 +203,9 @@ CASE_WITH(what_a_dropped_plan_held_is_for_all_as_soon_as_it_is_free,
     shadow *kept = get(2 * MIB, WORK);
     end();
     CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
-    CHECK_ZU(plans().memory_bytes, 12 * MIB);
+    CHECK_ZU(plans().memory_bytes, 0);
     put(kept);
     release(block_of(14 * MIB, 1));
-    CHECK_ZU(plans().memory_bytes, 0);
 }
 
 CASE_WITH(what_a_dropped_plan_held_goes_back_to_the_device, set_up_steps("16MiB", NULL, 9)) {

@@ -45,10 +45,11 @@ CASE(what_is_taken_is_counted_in_a_step_and_after) {
     CHECK_ZU(ashlar__plan_memories_idle_blocks(allocator->planner.memories), 2);
     end();
     CHECK_ZU(ashlar__plan_memories_idle_bytes(allocator->planner.memories), bytes - 4096);
-    CHECK(ashlar__plan_memory_is_live(memory));
+    CHECK_ZU(memory->late_count, 1);
     put(s);
     CHECK_ZU(ashlar__plan_memories_idle_bytes(allocator->planner.memories), bytes);
-    CHECK(!ashlar__plan_memory_is_live(memory));
+    ashlar__plan_memory_clean(memory);
+    CHECK_ZU(memory->late_count, 0);
 }
 
 CASE(walks_see_the_blocks_of_seats) {

@@ -230,7 +230,7 @@ CASE_WITH(plans_whose_memory_is_gone_take_it_again, set_up_steps("20MiB", NULL, 
     REQUIRE(a != NULL && b != NULL);
     give_untouched(a);
     give_untouched(b);
-    CHECK(ashlar_alloc(allocator, 10 * MIB, streams[2], &rest) == ASHLAR_OK);
+    CHECK(ashlar_alloc(allocator, 12 * MIB, streams[2], &rest) == ASHLAR_OK);
     ashlar_allocator_set_reclaim(allocator, take_what_is_free, NULL);
     CHECK(ashlar_step_end(allocator) == ASHLAR_ENOMEM);
     ashlar_allocator_set_reclaim(allocator, NULL, NULL);

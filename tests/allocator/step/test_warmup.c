@@ -6,23 +6,16 @@
 
 /* ---- lengths ---- */
 
-CASE(a_length_has_the_key_of_its_bucket) {
-    ashlar_warmup_options o = {
-        .min_length = 3, .max_length = 12, .length_bucket_count = 3, .key = 70};
-    const uint64_t want[] = {70, 70, 70, 70, 70, 70, 70, 71, 71, 71, 71, 72, 72, 72, 72};
-    for (size_t length = 0; length < sizeof want / sizeof want[0]; length++) {
-        CHECK_ZU(ashlar_warmup_key(&o, length), want[length]);
-    }
-    CHECK_ZU(ashlar_warmup_key(&o, SIZE_MAX), 72);
-    o.length_bucket_count = 1;
-    CHECK_ZU(ashlar_warmup_key(&o, 3), 70);
-    CHECK_ZU(ashlar_warmup_key(&o, 12), 70);
-    const size_t of_each_length[] = {0, 10, 11, 12};
-    for (size_t i = 0; i < 4; i++) {
-        o.length_bucket_count = of_each_length[i];
+CASE(each_length_has_a_key_of_its_own) {
+    ashlar_warmup_options o = {.min_length = 3, .max_length = 12, .key = 70};
+    const size_t counts[] = {0, 1, 3, 10, 12};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        o.length_bucket_count = counts[i];
+        CHECK_ZU(ashlar_warmup_key(&o, 0), 70);
         CHECK_ZU(ashlar_warmup_key(&o, 3), 70);
         CHECK_ZU(ashlar_warmup_key(&o, 4), 71);
         CHECK_ZU(ashlar_warmup_key(&o, 12), 79);
+        CHECK_ZU(ashlar_warmup_key(&o, SIZE_MAX), 79);
     }
     o = (ashlar_warmup_options){
         .min_length = 1, .max_length = SIZE_MAX, .length_bucket_count = SIZE_MAX};
@@ -211,8 +204,7 @@ static void check_later_steps(const char *spec, size_t stream_count, size_t buck
     CHECK_ZU(ashlar_plan_miss_total(&plan), 0);
     CHECK_ZU(plan.steps_declined, 0);
     CHECK(payload_bad_count == 0);
-    CHECK_ZU(plan.plan_count,
-             ashlar_warmup_key(&o, LENGTH_MAX) - ashlar_warmup_key(&o, LENGTH_MIN) + 1);
+    CHECK_ZU(plan.plan_count, buckets);
     tear_down();
 }
 
@@ -233,27 +225,29 @@ CASE(no_later_step_of_any_length_calls_the_driver_or_misses) {
 CASE_WITH(options_and_other_keys_stay_as_they_are, set_up_cached("memory=1GiB", CACHE_BYTES)) {
     program_init(1);
     ashlar_warmup_options o = made_options(), other = made_options();
-    o.length_bucket_count = 2; /* keys 70 and 71 */
-    for (other.key = 69; other.key <= 72; other.key += 3) {
+    other.min_length = LENGTH_MAX;                           /* so its only key is other.key */
+    const uint64_t above = 70 + LENGTH_MAX - LENGTH_MIN + 1; /* the first behind the warm-up's */
+    o.length_bucket_count = 2;
+    for (other.key = 69; other.key <= above; other.key += above - 69) {
         run_later(&other, LENGTH_MAX);
     }
     CHECK_ZU(plans().plan_count, 2);
     CHECK(ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
     CHECK_ZU(plans().plan_count, 4);
     const uint64_t recorded = plans().steps_recorded;
-    for (other.key = 69; other.key <= 72; other.key += 3) {
+    for (other.key = 69; other.key <= above; other.key += above - 69) {
         run_later(&other, LENGTH_MAX);
     }
     CHECK_ZU(plans().steps_recorded, recorded);
-    other.key = 80; /* recorded, and planned when it ends, as options were */
+    other.key = above + 1; /* recorded, and planned when it ends, as options were */
     run_later(&other, LENGTH_MAX);
     CHECK_ZU(plans().plan_count, 5);
     const ashlar_plan_options later = {.search_ms = 1, .build_after = 2};
     CHECK(ashlar_plan_set_options(allocator, &later) == ASHLAR_OK);
     CHECK(ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
-    for (other.key = 81; other.key < 83; other.key++) {
+    for (other.key = above + 2; other.key < above + 4; other.key++) {
         run_later(&other, LENGTH_MAX);
-        CHECK_ZU(plans().plan_count, 5 + other.key - 81);
+        CHECK_ZU(plans().plan_count, 5 + other.key - above - 2);
         run_later(&other, LENGTH_MAX);
     }
 }

@@ -37,7 +37,7 @@ IS(ashlar_optimizer_state, 40, is_skipped);
 IS(ashlar_pack_options, 40, user);
 IS(ashlar_pack_result, 32, strategy);
 IS(ashlar_plan_options, 16, rerecord_after);
-IS(ashlar_plan_stats, 144, misses);
+IS(ashlar_plan_stats, 160, plans_left);
 IS(ashlar_region_source, 24, give);
 IS(ashlar_rnn_batch, 64, padding_is_free);
 IS(ashlar_rnn_buffers, 136, prepared);
