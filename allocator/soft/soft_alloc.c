@@ -17,8 +17,53 @@ static cu_result enter_unsafe(ashlar_driver_fn fn, soft_device **device) {
     return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }
 
-static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
+/* ---- plain memory ---- */
+
+/*
+ * Blocks of less than a page share pages. Of CUDA it is known that what cudaMalloc() gives "may be
+ * sub-allocated from a larger block of memory", sizes of whole 2 MiB excepted (CUDA C++ Programming
+ * Guide, Interprocess Communication), that blocks start at multiples of 512 bytes (cupy #176), and
+ * that the driver tells of the block and not of the pages behind it (ucx #8806, #11724).
+ *
+ * The rest is assumed: a block lies in the first gap between others of its context; it ends at the
+ * byte that was asked for, and no copy reaches from one into the next; a page goes back with its
+ * last block; and a block of a page or more has its pages to itself.
+ */
+enum { BLOCK_ALIGN = 512 };
+
+/* The first gap between the blocks of a page that has room; 0: there is none. */
+static uintptr_t find_gap(soft_reservation *page, size_t bytes) {
+    const soft_ranges *blocks = &ashlar__soft_state.blocks;
+    const uintptr_t end = page->range.base + page->range.bytes;
+    uintptr_t at = page->range.base;
+    size_t largest = 0;
+    for (size_t i = ashlar__soft_ranges_after(blocks, at); at < end; i++) {
+        const soft_range past_all = {end, 0};
+        const soft_range *next = i < blocks->count ? blocks->items[i] : &past_all;
+        next = next->base < end ? next : &past_all;
+        if (next->base - at >= bytes) {
+            return at;
+        }
+        largest = next->base - at > largest ? next->base - at : largest;
+        at = (next->base + next->bytes + BLOCK_ALIGN - 1) & ~(uintptr_t)(BLOCK_ALIGN - 1);
+    }
+    page->gap_bytes = largest;
+    return 0;
+}
+
+/* Room for a small block in a page that the context has already; 0: there is none. */
+static uintptr_t find_shared(const soft_device *context, size_t bytes) {
+    uintptr_t base = 0;
+    for (size_t i = 0; i < ashlar__soft_state.reservations.count && base == 0; i++) {
+        soft_reservation *page = (soft_reservation *)ashlar__soft_state.reservations.items[i];
+        if (page->plain_device == context && page->gap_bytes >= bytes) {
+            base = find_gap(page, bytes);
+        }
+    }
+    return base;
+}
+
+static cu_result take_pages(soft_device *device, size_t bytes, uintptr_t *base) {
     size_t rounded;
     soft_memory *memory;
     if (!ashlar__align_up(bytes, SOFT_PAGE_BYTES, &rounded)) {
@@ -41,9 +86,62 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
     if (result == CU_SUCCESS) {
         ASHLAR_CHECK2(memory->user_count == 1 && reservation->mapping_count == 1);
         reservation->plain_device = device;
-        *ptr = reservation->range.base;
+        reservation->gap_bytes = bytes < SOFT_PAGE_BYTES ? SOFT_PAGE_BYTES : 0;
+        *base = reservation->range.base;
     }
     return result;
+}
+
+static soft_reservation *pages_of(uintptr_t base) {
+    return ashlar__soft_ranges_over(&ashlar__soft_state.reservations, base, 1);
+}
+
+/* A block that was here is gone: the next may have its room, or the pages go back. */
+static void leave_pages(uintptr_t base) {
+    soft_reservation *pages = pages_of(base);
+    if (ashlar__soft_ranges_touch(&ashlar__soft_state.blocks, pages->range.base,
+                                  pages->range.bytes)) {
+        pages->gap_bytes = SOFT_PAGE_BYTES;
+    } else {
+        ashlar__soft_unreserve(pages);
+    }
+}
+
+bool ashlar__soft_block_put(uintptr_t base, size_t bytes) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    ASHLAR_CHECK2(base % BLOCK_ALIGN == 0 && pages_of(base)->plain_device != NULL);
+    soft_range *block = ashlar__host_calloc(1, sizeof *block);
+    if (block == NULL) {
+        return false;
+    }
+    *block = (soft_range){base, bytes};
+    if (!ashlar__soft_ranges_insert(&ashlar__soft_state.blocks, block)) {
+        ashlar__host_free(block);
+        return false;
+    }
+    return true;
+}
+
+void ashlar__soft_block_drop(size_t idx) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    soft_range *block = ashlar__soft_state.blocks.items[idx];
+    ashlar__soft_ranges_remove(&ashlar__soft_state.blocks, idx, 1);
+    leave_pages(block->base);
+    ashlar__host_free(block);
+}
+
+static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    uintptr_t base = bytes < SOFT_PAGE_BYTES ? find_shared(device, bytes) : 0;
+    if (base == 0) {
+        SOFT_TRY(take_pages(device, bytes, &base));
+    }
+    if (!ashlar__soft_block_put(base, bytes)) {
+        leave_pages(base);
+        return CU_OUT_OF_MEMORY;
+    }
+    *ptr = base;
+    return CU_SUCCESS;
 }
 
 cu_result ashlar__soft_mem_alloc(cu_ptr *ptr, size_t bytes) {
@@ -55,28 +153,33 @@ cu_result ashlar__soft_mem_alloc(cu_ptr *ptr, size_t bytes) {
     return ashlar__soft_leave(plain_alloc(device, bytes, ptr));
 }
 
-static soft_reservation *find_plain(cu_ptr ptr) {
-    size_t idx;
-    soft_reservation *reservation =
-        ashlar__soft_ranges_at(&ashlar__soft_state.reservations, (uintptr_t)ptr, &idx);
-    return reservation != NULL && reservation->plain_device != NULL ? reservation : NULL;
+/* The pages of the block that starts at `ptr`; NULL: none does, or it is another process's. */
+static soft_reservation *find_plain(cu_ptr ptr, size_t *idx) {
+    if (ashlar__soft_ranges_at(&ashlar__soft_state.blocks, (uintptr_t)ptr, idx) == NULL) {
+        return NULL;
+    }
+    soft_reservation *pages = pages_of((uintptr_t)ptr);
+    return pages->pages[0]->memory->is_foreign ? NULL : pages;
 }
 
 cu_result ashlar__soft_mem_free(cu_ptr ptr) {
     soft_device *device;
     SOFT_TRY(enter_unsafe(ASHLAR_DRIVER_FN_mem_free, &device));
-    soft_reservation *reservation = find_plain(ptr);
-    if (reservation == NULL) {
+    size_t idx;
+    const soft_reservation *pages = find_plain(ptr, &idx);
+    if (pages == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    ashlar__soft_wait_device(reservation->plain_device, 0);
-    reservation = find_plain(ptr); /* the lock was dropped: another thread may have freed it */
-    if (reservation == NULL) {
+    ashlar__soft_wait_device(pages->plain_device, 0);
+    /* The lock was dropped: another thread may have freed it. */
+    if (find_plain(ptr, &idx) == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    ashlar__soft_unreserve(reservation);
+    ashlar__soft_block_drop(idx);
     return ashlar__soft_leave(device->fault);
 }
+
+/* ---- pinned memory ---- */
 
 cu_result ashlar__soft_mem_host_alloc(void **ptr, size_t bytes, unsigned int flags) {
     soft_device *device;
@@ -130,11 +233,14 @@ cu_result ashlar__soft_mem_free_host(void *ptr) {
 void ashlar__soft_alloc_reset(const soft_device *device) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     /* Backwards, since each step removes the item it looks at. */
-    for (size_t i = ashlar__soft_state.reservations.count; i-- > 0;) {
-        soft_reservation *item = (soft_reservation *)ashlar__soft_state.reservations.items[i];
-        if (device == NULL || item->plain_device == device) {
-            ashlar__soft_unreserve(item);
+    for (size_t i = ashlar__soft_state.blocks.count; i-- > 0;) {
+        if (device == NULL ||
+            pages_of(ashlar__soft_state.blocks.items[i]->base)->plain_device == device) {
+            ashlar__soft_block_drop(i);
         }
+    }
+    for (size_t i = ashlar__soft_state.reservations.count; device == NULL && i-- > 0;) {
+        ashlar__soft_unreserve((soft_reservation *)ashlar__soft_state.reservations.items[i]);
     }
     for (size_t i = ashlar__soft_state.host_blocks.count; i-- > 0;) {
         const soft_host_block *item =

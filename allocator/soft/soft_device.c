@@ -61,7 +61,8 @@ static void destroy_devices(soft_state *state) {
     }
     ASHLAR_CHECK2(state->last_stream == NULL && state->captures == NULL);
     ashlar__soft_alloc_reset(NULL);
-    ASHLAR_CHECK2(state->reservations.count == 0 && state->host_blocks.count == 0);
+    ASHLAR_CHECK2(state->reservations.count == 0 && state->blocks.count == 0 &&
+                  state->host_blocks.count == 0);
     for (size_t i = 0; i < state->memories.count; i++) {
         if (state->memories.entries[i].item != NULL) {
             ashlar__soft_memory_drop(state->memories.entries[i].item);
@@ -78,6 +79,7 @@ static void destroy_devices(soft_state *state) {
     ashlar__soft_handles_clear(&state->events);
     ashlar__soft_handles_clear(&state->memories);
     ashlar__soft_ranges_clear(&state->reservations);
+    ashlar__soft_ranges_clear(&state->blocks);
     ashlar__soft_ranges_clear(&state->host_blocks);
 }
 

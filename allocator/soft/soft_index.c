@@ -94,8 +94,7 @@ static bool is_in_order(const soft_ranges *ranges) {
     return in_order;
 }
 
-/* Index of the first range that ends after `address`; count if there is none. */
-static size_t find_after(const soft_ranges *ranges, uintptr_t address) {
+size_t ashlar__soft_ranges_after(const soft_ranges *ranges, uintptr_t address) {
     size_t low = 0, high = ranges->count;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
@@ -111,7 +110,7 @@ static size_t find_after(const soft_ranges *ranges, uintptr_t address) {
 }
 
 void *ashlar__soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_t *idx) {
-    const size_t found = find_after(ranges, address);
+    const size_t found = ashlar__soft_ranges_after(ranges, address);
     if (found == ranges->count || ranges->items[found]->base != address) {
         return NULL;
     }
@@ -121,7 +120,7 @@ void *ashlar__soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_
 
 void *ashlar__soft_ranges_over(const soft_ranges *ranges, uintptr_t address, size_t bytes) {
     ASHLAR_CHECK2(bytes > 0);
-    const size_t idx = find_after(ranges, address);
+    const size_t idx = ashlar__soft_ranges_after(ranges, address);
     if (idx == ranges->count || ranges->items[idx]->base > address) {
         return NULL;
     }
@@ -130,7 +129,7 @@ void *ashlar__soft_ranges_over(const soft_ranges *ranges, uintptr_t address, siz
 }
 
 bool ashlar__soft_ranges_touch(const soft_ranges *ranges, uintptr_t address, size_t bytes) {
-    const size_t idx = find_after(ranges, address);
+    const size_t idx = ashlar__soft_ranges_after(ranges, address);
     return idx < ranges->count &&
            (ranges->items[idx]->base <= address || ranges->items[idx]->base - address < bytes);
 }
@@ -143,7 +142,7 @@ bool ashlar__soft_ranges_insert(soft_ranges *ranges, soft_range *item) {
         return false;
     }
     ranges->items = grown;
-    const size_t idx = find_after(ranges, item->base);
+    const size_t idx = ashlar__soft_ranges_after(ranges, item->base);
     ASHLAR_ASSERT(idx == ranges->count || end_of(item) <= grown[idx]->base);
     memmove(grown + idx + 1, grown + idx, (ranges->count - idx) * sizeof *grown);
     grown[idx] = item;

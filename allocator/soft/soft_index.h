@@ -57,6 +57,8 @@ typedef struct soft_ranges {
     size_t capacity;
 } soft_ranges;
 
+/* Index of the first range that ends after `address`; count if there is none. */
+size_t ashlar__soft_ranges_after(const soft_ranges *ranges, uintptr_t address);
 /* The range that starts at `address`, with its index; NULL if none does. */
 void *ashlar__soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_t *idx);
 /* The range that holds all of [address, address + bytes), bytes > 0; NULL if none does. */

@@ -197,9 +197,14 @@ cu_result ashlar__soft_unmap(soft_reservation *reservation, uintptr_t base, size
     return CU_SUCCESS;
 }
 
-/* Whether every byte is in a mapping that one of `devices` (bit i: device i) may use. */
+/* Whether every byte is in a mapping that one of `devices` (bit i: device i) may use and, if it is
+ * memory of cuMemAlloc, in one block. */
 static bool is_covered(const soft_reservation *reservation, uintptr_t base, uintptr_t end,
                        uint32_t devices) {
+    if (reservation->plain_device != NULL &&
+        ashlar__soft_ranges_over(&ashlar__soft_state.blocks, base, end - base) == NULL) {
+        return false;
+    }
     while (base < end) {
         const soft_mapping *mapping = soft_mapping_at(reservation, base);
         if (mapping == NULL || (mapping->access & devices) == 0) {

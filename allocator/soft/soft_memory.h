@@ -56,7 +56,8 @@ typedef struct soft_reservation {
     soft_range range;     /* whole pages */
     soft_mapping **pages; /* [range.bytes / SOFT_PAGE_BYTES]: the mapping there, or NULL */
     size_t mapping_count;
-    soft_device *plain_device; /* the device of a cuMemAlloc allocation; else NULL */
+    soft_device *plain_device; /* whose blocks of cuMemAlloc lie here, and nothing else; or NULL */
+    size_t gap_bytes;          /* no gap between these blocks is larger; 0: for one block alone */
 } soft_reservation;
 
 /* The mapping that holds this address of the reservation; NULL: none. */
@@ -87,9 +88,10 @@ cu_result ashlar__soft_allow(soft_reservation *reservation, uintptr_t base, size
  * latest time noted for any of them. */
 void ashlar__soft_mark_busy(uintptr_t base, size_t bytes, uint64_t ns);
 uint64_t ashlar__soft_busy_ns(uintptr_t base, size_t bytes);
-/* Whether every byte is mapped and some device may use it. For tests. Lock: not needed. */
+/* Whether every byte is mapped and some device may use it. Memory of cuMemAlloc must be one
+ * block's. For tests. Lock: not needed. */
 bool ashlar__soft_is_accessible(uintptr_t base, size_t bytes);
-/* Whether every byte is mapped and this device may use it. */
+/* The same for this device. */
 bool ashlar__soft_may_access(const soft_device *device, uintptr_t base, size_t bytes);
 
 /* ---- huge pages (soft_huge.c) ---- */
@@ -105,6 +107,10 @@ typedef struct soft_host_block {
     soft_device *device; /* the device in whose context it was allocated */
 } soft_host_block;
 
+/* Give out a block at these addresses, which have a plain_device. False: no host memory. */
+ASHLAR_MUST_CHECK bool ashlar__soft_block_put(uintptr_t base, size_t bytes);
+/* Take block `idx` back, and with the last block of a reservation that, too. */
+void ashlar__soft_block_drop(size_t idx);
 /* Free every plain allocation and pinned block of `device`. NULL: free those of all devices, and
  * every other reservation with its mappings. */
 void ashlar__soft_alloc_reset(const soft_device *device);

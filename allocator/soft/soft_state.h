@@ -115,6 +115,7 @@ typedef struct soft_state {
     soft_handles graphs;      /* soft_graph */
     soft_handles execs;       /* executable graphs */
     soft_ranges reservations; /* soft_reservation */
+    soft_ranges blocks;       /* what cuMemAlloc has given out, soft_range, to the byte */
     soft_ranges host_blocks;  /* pinned host memory, soft_host_block */
 } soft_state;
 

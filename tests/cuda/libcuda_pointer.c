@@ -3,7 +3,8 @@
  * exported (CUDA IPC).
  *
  * As a real driver's, the answers are about the driver's allocations: a mapping of cuMemMap, or
- * what cuMemAlloc has returned. Only the latter can be exported.
+ * what cuMemAlloc has returned. Only the latter can be exported, and with it all of its pages,
+ * which may hold other blocks ("CUDA IPC APIs will share the entire underlying memory block").
  */
 #include "libcuda.h"
 
@@ -29,14 +30,29 @@ static const soft_mapping *mapping_over(cu_ptr ptr) {
     return found == NULL ? NULL : soft_mapping_at(found, (uintptr_t)ptr);
 }
 
+static bool is_of_blocks(const soft_reservation *reservation) {
+    return reservation != NULL && reservation->plain_device != NULL;
+}
+
+/* The allocation: a block or, if it was mapped, a mapping. 0 bytes: there is none. */
+static soft_range allocation_over(cu_ptr ptr) {
+    const soft_mapping *mapping = mapping_over(ptr);
+    if (is_of_blocks(reservation_over(ptr))) {
+        const soft_range *block =
+            ashlar__soft_ranges_over(&ashlar__soft_state.blocks, (uintptr_t)ptr, 1);
+        return block == NULL ? (soft_range){0} : *block;
+    }
+    return mapping == NULL ? (soft_range){0} : (soft_range){mapping->base, mapping->bytes};
+}
+
 /* False: there is no memory that the driver knows. */
 static bool find_device(cu_ptr ptr, cu_ptr *base, size_t *bytes) {
     if (ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT) != CU_SUCCESS) {
         return false;
     }
-    const soft_mapping *found = mapping_over(ptr);
-    *base = found == NULL ? 0 : found->base;
-    *bytes = found == NULL ? 0 : found->bytes;
+    const soft_range found = allocation_over(ptr);
+    *base = found.base;
+    *bytes = found.bytes;
     (void)ashlar__soft_leave(CU_SUCCESS);
     return *bytes > 0;
 }
@@ -67,24 +83,24 @@ cu_result ashlar_fake_mem_get_address_range(cu_ptr *base, size_t *bytes, cu_ptr 
 typedef struct pointer_facts {
     const soft_mapping *mapping; /* NULL: it is the host's */
     const soft_reservation *reservation;
+    soft_range allocation;
     bool is_host;
 } pointer_facts;
-
-static bool is_plain(const pointer_facts *of) {
-    return of->reservation != NULL && of->reservation->plain_device != NULL;
-}
 
 /* Write one attribute. Lock: the software device's. */
 static cu_result tell(const pointer_facts *of, void *data, unsigned int attribute, cu_ptr ptr) {
     const unsigned int type = of->is_host ? FAKE_MEMORY_HOST : FAKE_MEMORY_DEVICE;
-    const bool is_plain_memory = is_plain(of);
+    const bool is_plain = is_of_blocks(of->reservation);
+    const bool can_export = is_plain && !of->mapping->memory->is_foreign;
     const soft_device *device = of->mapping == NULL ? NULL : of->mapping->memory->device;
     const int ordinal = device == NULL ? 0 : device->ordinal;
     const cu_context context =
-        !is_plain_memory ? NULL : (cu_context)of->reservation->plain_device->context;
+        !is_plain ? NULL : (cu_context)of->reservation->plain_device->context;
     const cu_ptr host = of->is_host ? ptr : 0;
-    const cu_ptr base = of->is_host ? ptr : of->mapping->base;
-    const size_t bytes = of->is_host ? 0 : of->mapping->bytes;
+    const cu_ptr base = of->is_host ? ptr : of->allocation.base;
+    const size_t bytes = of->is_host ? 0 : of->allocation.bytes;
+    const cu_ptr mapping_base = of->is_host ? ptr : of->mapping->base;
+    const size_t mapping_bytes = of->is_host ? 0 : of->mapping->bytes;
     const unsigned long long none = 0;
     const unsigned long long types = of->is_host ? 0 : of->mapping->memory->handle_types;
     const struct {
@@ -97,13 +113,13 @@ static cu_result tell(const pointer_facts *of, void *data, unsigned int attribut
         [FAKE_POINTER_HOST_POINTER] = {&host, sizeof host},
         [FAKE_POINTER_IS_MANAGED] = {&none, sizeof(bool)},
         [FAKE_POINTER_ORDINAL] = {&ordinal, sizeof ordinal},
-        [FAKE_POINTER_IS_IPC_CAPABLE] = {&is_plain_memory, sizeof is_plain_memory},
+        [FAKE_POINTER_IS_IPC_CAPABLE] = {&can_export, sizeof can_export},
         [FAKE_POINTER_RANGE_START] = {&base, sizeof base},
         [FAKE_POINTER_RANGE_SIZE] = {&bytes, sizeof bytes},
         [FAKE_POINTER_HANDLE_TYPES] = {&types, sizeof types},
         [FAKE_POINTER_POOL] = {&none, sizeof(void *)},
-        [FAKE_POINTER_MAPPING_SIZE] = {&bytes, sizeof bytes},
-        [FAKE_POINTER_MAPPING_BASE] = {&base, sizeof base},
+        [FAKE_POINTER_MAPPING_SIZE] = {&mapping_bytes, sizeof mapping_bytes},
+        [FAKE_POINTER_MAPPING_BASE] = {&mapping_base, sizeof mapping_base},
     };
     if (attribute >= sizeof known / sizeof known[0] || known[attribute].value == NULL) {
         return CU_NOT_SUPPORTED;
@@ -114,9 +130,11 @@ static cu_result tell(const pointer_facts *of, void *data, unsigned int attribut
 
 /* False: the pointer is none that the driver knows. */
 static bool find_facts(cu_ptr ptr, bool is_host, pointer_facts *out) {
-    *out = (pointer_facts){
-        .mapping = mapping_over(ptr), .reservation = reservation_over(ptr), .is_host = is_host};
-    return is_host || out->mapping != NULL;
+    *out = (pointer_facts){.mapping = mapping_over(ptr),
+                           .reservation = reservation_over(ptr),
+                           .allocation = allocation_over(ptr),
+                           .is_host = is_host};
+    return is_host || out->allocation.bytes > 0;
 }
 
 cu_result ashlar_fake_pointer_get_attribute(void *data, unsigned int attribute, cu_ptr ptr) {
@@ -163,10 +181,10 @@ cu_result ashlar_fake_pointer_get_attributes(unsigned int count, const unsigned 
 
 /* ---- memory of another process ---- */
 
-/* What a handle of ours says. The other process finds by these where in which file the memory is.
- */
+/* What a handle of ours says. The other process finds by these where in which file the memory is:
+ * the pages, and in them the block. */
 typedef struct exported {
-    unsigned long long pid, fd, base, bytes;
+    unsigned long long pid, fd, base, bytes, block_at, block_bytes;
 } exported;
 _Static_assert(sizeof(exported) <= sizeof(cu_ipc_handle), "a handle has room for it");
 
@@ -177,13 +195,17 @@ cu_result ashlar_fake_ipc_get_mem_handle(void *handle, cu_ptr ptr) {
         return result;
     }
     const soft_reservation *found = reservation_over(ptr);
-    if (handle == NULL || found == NULL || found->plain_device == NULL || is_of_pool) {
+    const soft_range block = allocation_over(ptr);
+    if (handle == NULL || !is_of_blocks(found) || block.bytes == 0 ||
+        found->pages[0]->memory->is_foreign || is_of_pool) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     const exported said = {.pid = (unsigned long long)getpid(),
                            .fd = (unsigned long long)found->plain_device->of->memory_fd,
                            .base = found->range.base,
-                           .bytes = found->range.bytes};
+                           .bytes = found->range.bytes,
+                           .block_at = block.base - found->range.base,
+                           .block_bytes = block.bytes};
     memset(handle, 0, sizeof(cu_ipc_handle));
     memcpy(handle, &said, sizeof said);
     return ashlar__soft_leave(CU_SUCCESS);
@@ -225,7 +247,7 @@ static soft_mapping *new_foreign(soft_device *device, const soft_range *range) {
         ashlar__host_free(memory);
         return NULL;
     }
-    *memory = (soft_memory){.device = device, .user_count = 1, .file = -1};
+    *memory = (soft_memory){.device = device->of, .user_count = 1, .file = -1, .is_foreign = true};
     *made = (soft_mapping){.base = range->base,
                            .bytes = range->bytes,
                            .memory = memory,
@@ -252,7 +274,12 @@ static cu_result open_locked(soft_device *device, const exported *said, int file
         made->pages[i] = mapping;
     }
     made->mapping_count = 1;
-    *ptr = made->range.base;
+    made->plain_device = device;
+    if (!ashlar__soft_block_put(made->range.base + said->block_at, said->block_bytes)) {
+        ashlar__soft_unreserve(made);
+        return CU_OUT_OF_MEMORY;
+    }
+    *ptr = made->range.base + said->block_at;
     return CU_SUCCESS;
 }
 
@@ -287,12 +314,10 @@ cu_result ashlar_fake_ipc_close_mem_handle(cu_ptr ptr) {
     if (result != CU_SUCCESS) {
         return result;
     }
-    soft_reservation *found =
-        ashlar__soft_ranges_at(&ashlar__soft_state.reservations, (uintptr_t)ptr, &idx);
-    if (found == NULL || found->plain_device != NULL || found->pages[0] == NULL ||
-        found->pages[0]->memory->page_count != 0) {
+    if (ashlar__soft_ranges_at(&ashlar__soft_state.blocks, (uintptr_t)ptr, &idx) == NULL ||
+        !mapping_over(ptr)->memory->is_foreign) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
-    ashlar__soft_unreserve(found);
+    ashlar__soft_block_drop(idx);
     return ashlar__soft_leave(CU_SUCCESS);
 }

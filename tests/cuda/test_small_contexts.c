@@ -14,7 +14,14 @@
 
 #define MIB ((size_t)1 << 20)
 #define PER_THREAD ((cu_stream)(uintptr_t)CU_STREAM_PER_THREAD)
-enum { POINTER_CONTEXT = 1, POINTER_IS_IPC_CAPABLE = 10, POINTER_RANGE_START = 11 };
+enum {
+    POINTER_CONTEXT = 1,
+    POINTER_IS_IPC_CAPABLE = 10,
+    POINTER_RANGE_START = 11,
+    POINTER_RANGE_SIZE = 12,
+    POINTER_MAPPING_SIZE = 18,
+    POINTER_MAPPING_BASE = 19
+};
 
 #define CALLS(X)                                                                                 \
     X(init, cuInit, (unsigned int flags))                                                        \
@@ -256,6 +263,43 @@ CASE(mapped_memory_is_told_of_by_its_handles_and_has_no_ipc) {
     CHECK(cu.mem_alloc(&plain, 1) == CU_SUCCESS && cu.ipc_get(ipc, plain) == CU_SUCCESS);
     CHECK(cu.pointer(&is_capable, POINTER_IS_IPC_CAPABLE, plain) == CU_SUCCESS && is_capable);
     CHECK(cu.ctx_destroy(made) == CU_SUCCESS);
+}
+
+/* What the driver says of a pointer, where blocks share a page. */
+static bool is_told(cu_ptr ptr, cu_ptr block, size_t block_bytes, cu_ptr page) {
+    cu_ptr base = 0, start = 0, mapping = 0;
+    size_t bytes = 0, range = 0, mapped = 0;
+    return cu.address_range(&base, &bytes, ptr) == CU_SUCCESS &&
+           cu.pointer(&start, POINTER_RANGE_START, ptr) == CU_SUCCESS &&
+           cu.pointer(&range, POINTER_RANGE_SIZE, ptr) == CU_SUCCESS &&
+           cu.pointer(&mapping, POINTER_MAPPING_BASE, ptr) == CU_SUCCESS &&
+           cu.pointer(&mapped, POINTER_MAPPING_SIZE, ptr) == CU_SUCCESS && base == block &&
+           bytes == block_bytes && start == block && range == block_bytes && mapping == page &&
+           mapped == 2 * MIB;
+}
+
+CASE(small_blocks_share_pages_of_their_context_and_are_told_of_apart) {
+    unsigned char ipc[64];
+    cu_ptr first = 0, second = 0, pooled = 0, other = 0, found = 0;
+    REQUIRE(set_up());
+    const size_t before = free_bytes_now();
+    CHECK(cu.mem_alloc(&first, 1000) == CU_SUCCESS && cu.mem_alloc(&second, 3) == CU_SUCCESS);
+    CHECK(cu.mem_alloc_async(&pooled, 5, NULL) == CU_SUCCESS && second == first + 1024);
+    CHECK_ZU(free_bytes_now(), before - 2 * MIB);
+    CHECK(cu.ctx_set(primary) == CU_SUCCESS && cu.mem_alloc(&other, 1) == CU_SUCCESS);
+    CHECK_ZU(free_bytes_now(), before - 4 * MIB);
+    CHECK(cu.ctx_set(made) == CU_SUCCESS);
+    CHECK(is_told(first, first, 1000, first) && is_told(first + 999, first, 1000, first));
+    CHECK(is_told(second + 2, second, 3, first) && is_told(pooled, pooled, 5, first));
+    CHECK(cu.address_range(&found, NULL, first + 1000) == CU_NOT_FOUND);
+    CHECK(cu.pointer(&found, POINTER_RANGE_START, second + 3) == CU_INVALID_VALUE);
+    CHECK(cu.ipc_get(ipc, second + 2) == CU_SUCCESS && cu.ipc_get(ipc, second + 3) != CU_SUCCESS);
+    CHECK(cu.mem_free(first) == CU_SUCCESS && is_told(second, second, 3, first));
+    CHECK(cu.ipc_get(ipc, first) == CU_INVALID_VALUE);
+    CHECK(cu.ctx_destroy(made) == CU_SUCCESS && cu.ctx_set(primary) == CU_SUCCESS);
+    CHECK_ZU(free_bytes_now(), before); /* other's page, and not the context's own */
+    CHECK(cu.address_range(&found, NULL, other) == CU_SUCCESS && found == other);
+    CHECK(cu.mem_free(other) == CU_SUCCESS);
 }
 
 RUN_CASES()

@@ -47,6 +47,72 @@ CASE_WITH(plain_allocations_are_counted_and_keep_apart_from_mapping, set_up("mem
     CHECK_ZU(free_pages(), 4);
 }
 
+CASE_WITH(small_blocks_share_pages_that_go_back_with_their_last, set_up("memory=8MiB")) {
+    enum { BLOCKS = PAGE / 512 };
+    static cu_ptr blocks[BLOCKS];
+    for (size_t i = 0; i < BLOCKS; i++) { /* a page of them, of odd sizes */
+        blocks[i] = alloc(1 + i % 512);
+        CHECK(blocks[i] % 512 == 0);
+        memset(bytes_at(blocks[i]), (int)(i % 251), 1 + i % 512);
+    }
+    CHECK_ZU(free_pages(), 3);
+    const cu_ptr large = alloc(PAGE), next = alloc(PAGE - 512);
+    CHECK_ZU(free_pages(), 1);
+    CHECK(alloc(512) == next + PAGE - 512); /* what is left of next's page */
+    CHECK_ZU(free_pages(), 1);
+    size_t wrong = 0;
+    for (size_t i = 0; i < BLOCKS; i++) {
+        const unsigned char *at = bytes_at(blocks[i]);
+        wrong += at[0] != i % 251 || at[i % 512] != i % 251;
+    }
+    CHECK_ZU(wrong, 0);
+    CHECK(soft->mem_free(large) == CU_SUCCESS);
+    CHECK_ZU(free_pages(), 2);
+    for (size_t i = 10; i < 13; i++) { /* 1536 bytes in the middle */
+        CHECK(soft->mem_free(blocks[i]) == CU_SUCCESS);
+    }
+    CHECK(alloc(PAGE - 512) != 0); /* which takes a page */
+    CHECK_ZU(free_pages(), 1);
+    CHECK(alloc(1025) == blocks[10]);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        CHECK_ZU(free_pages(), 1);
+        CHECK(i == 11 || i == 12 || soft->mem_free(blocks[i]) == CU_SUCCESS);
+    }
+    CHECK_ZU(free_pages(), 2);
+}
+
+CASE_WITH(small_blocks_fit_where_the_device_is_full, set_up("memory=2MiB")) {
+    cu_ptr ptr = 99;
+    const cu_ptr first = alloc(PAGE / 2), second = alloc(PAGE / 2);
+    CHECK(soft->mem_alloc(&ptr, 1) == CU_OUT_OF_MEMORY && ptr == 99);
+    CHECK(soft->mem_free(first) == CU_SUCCESS);
+    CHECK(soft->mem_alloc(&ptr, PAGE / 2 + 1) == CU_OUT_OF_MEMORY);
+    CHECK(alloc(1) == first);
+    CHECK(soft->mem_free(second) == CU_SUCCESS && soft->mem_free(first) == CU_SUCCESS);
+    CHECK_ZU(free_pages(), 1);
+}
+
+CASE_WITH(a_block_is_used_to_its_last_byte_and_freed_at_its_first, set_up("memory=8MiB")) {
+    const cu_ptr first = alloc(1000), second = alloc(1024), large = alloc(PAGE + 1);
+    CHECK(second == first + 1024);
+    CHECK(soft->memset_d8_async(first, 1, 1000, NULL) == CU_SUCCESS);
+    CHECK(soft->memset_d8_async(first, 1, 1001, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->memset_d8_async(first + 1000, 1, 1, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->memset_d8_async(second, 1, 1025, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->memcpy_dtod_async(second - 1, first, 2, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->memcpy_dtod_async(second + 24, first, 1000, NULL) == CU_SUCCESS);
+    CHECK(soft->memset_d8_async(large, 1, PAGE + 2, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->memset_d8_async(large, 1, PAGE + 1, NULL) == CU_SUCCESS);
+    CHECK(!ashlar__soft_is_for_work(0, bytes_at(first), 1001, "test", "x"));
+    CHECK(ashlar__soft_is_for_work(0, bytes_at(first), 1000, "test", "x"));
+    CHECK(!ashlar__soft_is_accessible(first, 1001) && ashlar__soft_is_accessible(first, 1000));
+    CHECK(soft->mem_free(first + 512) == CU_INVALID_VALUE);
+    CHECK(soft->mem_free(first) == CU_SUCCESS && soft->mem_free(first) == CU_INVALID_VALUE);
+    CHECK(soft->memset_d8_async(first, 1, 1, NULL) == CU_INVALID_VALUE); /* its page is there */
+    CHECK(soft->memset_d8_async(second, 1, 1024, NULL) == CU_SUCCESS);
+    CHECK(!ashlar__soft_is_for_host(bytes_at(first), 1, "test", "x"));
+}
+
 CASE_WITH(pinned_memory_is_freed_by_its_own_pointer, set_up("memory=8MiB")) {
     void *ptr = NULL;
     char stack[8];
@@ -71,6 +137,7 @@ CASE_WITH(failing_host_memory_leaves_nothing_behind, set_up("memory=8MiB")) {
         cu_ptr ptr = 0, reserved = 0;
         cu_mem_handle handle = 0;
         void *pinned = NULL;
+        REQUIRE(set_up("memory=8MiB")); /* no table has room yet */
         ashlar__host_fail_at(n);
         const cu_result results[] = {
             soft->mem_alloc(&ptr, 3 * PAGE),
@@ -91,8 +158,9 @@ CASE_WITH(failing_host_memory_leaves_nothing_behind, set_up("memory=8MiB")) {
         CHECK((results[4] == CU_SUCCESS) == (soft->mem_free_host(pinned) == CU_SUCCESS));
         CHECK_ZU(free_pages(), 4);
         CHECK_ZU(ashlar__soft_state.reservations.count, 0);
+        CHECK_ZU(ashlar__soft_state.blocks.count, 0);
     }
-    CHECK(failures == 9); /* each allocation of the five calls, once */
+    CHECK(failures == 14); /* each allocation of the five calls, once */
 }
 
 CASE_WITH(memory_without_context_is_virtual_only, set_up("memory=8MiB")) {
