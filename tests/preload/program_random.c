@@ -359,7 +359,7 @@ int main(int argc, char **argv) {
     p.is_hasty = seed / 2 % 2 == 0;
     run(seed, strtoull(argv[2], NULL, 10), argv[3]);
     const size_t peak = p.peak_bytes[0] > p.peak_bytes[1] ? p.peak_bytes[0] : p.peak_bytes[1];
-    printf("done %zu, refused %zu, peak %zu MiB, zones %d\n", p.done, p.refused, peak / MIB,
-           p.zones);
+    printf("done %zu, refused %zu, peak %zu MiB, zones %d\n", p.done, p.refused,
+           (peak + 2 * MIB - 1) / (2 * MIB) * 2, p.zones); /* in whole pages */
     return overwritten() > 0 ? END_OVERWRITTEN : END_WELL;
 }

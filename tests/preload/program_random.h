@@ -92,7 +92,7 @@ typedef struct program {
     bool is_hasty;                         /* it waits seldom */
     bool is_relaxed;                       /* the second thread minds no captures */
     int thread, now;                       /* the thread and the context of this act */
-    size_t live_bytes[DEVICES], peak_bytes[DEVICES]; /* in whole pages */
+    size_t live_bytes[DEVICES], peak_bytes[DEVICES];
     size_t refused, done;
     int zones; /* the most that a caching allocator needs addresses of their own for */
     uint64_t number;
@@ -136,6 +136,7 @@ void act_release(const draw *d);
 void act_info(const draw *d);
 void act_pool(const draw *d);
 void free_block(block *b, int stream);
+void count_live(cu_device device, size_t bytes, bool is_more);
 void release_handle(physical *h);
 
 /* ---- acts: work (random_work.c) ---- */

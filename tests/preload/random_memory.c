@@ -5,13 +5,9 @@
 #define PAGE (2 * MIB)
 #define LIVE_MAX (96 * MIB)
 
-static size_t in_pages(size_t bytes) {
-    return (bytes + PAGE - 1) / PAGE * PAGE;
-}
-
-static void count_live(cu_device device, size_t bytes, bool is_more) {
+void count_live(cu_device device, size_t bytes, bool is_more) {
     size_t *live = &p.live_bytes[device];
-    *live = is_more ? *live + in_pages(bytes) : *live - in_pages(bytes);
+    *live = is_more ? *live + bytes : *live - bytes;
     p.peak_bytes[device] = *live > p.peak_bytes[device] ? *live : p.peak_bytes[device];
 }
 
@@ -72,8 +68,7 @@ void act_alloc(const draw *d) {
     const size_t bytes = draw_bytes(d->a);
     const int on = pick_stream(d->c);
     const bool is_in_graph = is_captured(p.now, on);
-    if (b == NULL || !may_call_unsafe() ||
-        p.live_bytes[here->device] + in_pages(bytes) > LIVE_MAX) {
+    if (b == NULL || !may_call_unsafe() || p.live_bytes[here->device] + bytes > LIVE_MAX) {
         return;
     }
     *b = (block){.bytes = bytes,

@@ -8,9 +8,6 @@ program runs alone is looked for; under libashlar-preload.so it must run on one 
 2 MiB for each zone of addresses (or the next one on which it runs alone), in three modes of the
 device, and be told of as much free memory; and on one that is too small nothing may happen but
 refusals. What fails is printed, the first of it made smaller.
-
-The tests' driver gives each small block 2 MiB, where CUDA puts several into as much: programs of
-small blocks need less under the preload than alone, and a fault of a few MiB hides there.
 """
 
 import argparse

@@ -203,8 +203,7 @@ static void end_context(int number) {
     MUST(p.cu.ctx_destroy(c->handle));
     for (int i = 0; i < BLOCKS; i++) {
         if (p.blocks[i].ptr != 0 && p.blocks[i].context == number) {
-            const size_t pages = (p.blocks[i].bytes + 2 * MIB - 1) / (2 * MIB);
-            p.live_bytes[c->device] -= pages * 2 * MIB;
+            count_live(c->device, p.blocks[i].bytes, false);
             p.blocks[i] = (block){0};
         }
     }
