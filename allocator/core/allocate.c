@@ -352,10 +352,10 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
      * A request larger than all of the device's memory needs no search, and rounding its size up
      * might overflow.
      */
-    if (bytes > a->heap.range.memory_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
-        return refuse_locked(a, bytes, request, tag, stream, "more than there is");
-    }
-    const ashlar_status status = ashlar__dry_run_is_on(request->own)
+    const bool is_possible =
+        bytes <= a->heap.range.memory_bytes && block_bytes_of(a, bytes, &request->bytes);
+    const ashlar_status status = !is_possible ? ashlar__fail(ASHLAR_ENOMEM, "more than there is")
+                                 : ashlar__dry_run_is_on(request->own)
                                      ? dry_run_locked(a, bytes, request, tag, stream, out)
                                      : alloc_locked(a, bytes, request, tag, stream, out);
     return status != ASHLAR_ENOMEM || request->is_at_hand

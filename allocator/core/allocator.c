@@ -35,9 +35,12 @@ static size_t limit_of(const ashlar_config *config, size_t memory_bytes) {
 
 enum { UNPUBLISHED_DIVISOR = 64 };
 
+/* With a trace every call publishes, so that the peak is that of the trace. */
 static void set_unpublished(ashlar_allocator *a) {
     const size_t share = a->heap.range.memory_bytes / UNPUBLISHED_DIVISOR;
-    a->constants.unpublished_bytes = share > a->cache_bytes / 2 ? share : a->cache_bytes / 2;
+    a->constants.unpublished_bytes = a->client.trace != NULL      ? 0
+                                     : share > a->cache_bytes / 2 ? share
+                                                                  : a->cache_bytes / 2;
 }
 
 static void fix(ashlar_allocator *a) {
@@ -51,18 +54,28 @@ static void fix(ashlar_allocator *a) {
 }
 
 /*
- * Trace events are added under the lock, so every call on an allocator with a trace takes the lock.
+ * Events are added, and listeners told of them, under the lock, so every call on an allocator with
+ * a trace takes the lock.
  */
-static ashlar_status start_trace(ashlar_allocator *a, uint64_t event_count) {
-    if (event_count == 0) {
+static void begin_events(ashlar_allocator *a) {
+    a->client.trace = &a->ring;
+    a->bypasses_caches = true;
+    set_unpublished(a);
+}
+
+ashlar_status ashlar__allocator_keep_events(ashlar_allocator *a, uint64_t event_count) {
+    if (event_count == 0 || a->ring.capacity > 0) {
         return ASHLAR_OK;
     }
-    const ashlar_status status = ashlar__trace_init(&a->ring, (size_t)event_count);
-    if (status == ASHLAR_OK) {
-        a->client.trace = &a->ring;
-        a->bypasses_caches = true;
-    }
-    return status;
+    ASHLAR_TRY(ashlar__trace_init(&a->ring, (size_t)event_count));
+    begin_events(a);
+    return ASHLAR_OK;
+}
+
+void ashlar__allocator_listen(ashlar_allocator *a, int place, ashlar_trace_listener listener) {
+    ASHLAR_CHECK2(place >= 0 && place < ASHLAR_TRACE_LISTENERS);
+    a->ring.listeners[place] = listener;
+    begin_events(a);
 }
 
 /*
@@ -79,7 +92,6 @@ static size_t cache_bytes_of(const ashlar_config *config, size_t memory_bytes) {
     return config->cache_bytes == 0 ? memory_bytes / CACHE_DIVISOR : (size_t)config->cache_bytes;
 }
 
-/* NVTX's tools are told of events under the lock, so every call takes the lock. */
 static ashlar_status start_nvtx(ashlar_allocator *a, const ashlar_config *config) {
     const ashlar_range *range = &a->heap.range;
     if (!config->tells_nvtx || range->kind == ASHLAR_RANGE_HOST) {
@@ -92,10 +104,9 @@ static ashlar_status start_nvtx(ashlar_allocator *a, const ashlar_config *config
     const ashlar_status status =
         ashlar__nvtx_memory_create(range->segments == NULL ? range->handle_bytes : 0, &a->nvtx);
     if (status == ASHLAR_OK) {
-        a->ring.tell = ashlar__nvtx_memory_tell;
-        a->ring.listener = a->nvtx;
-        a->client.trace = &a->ring;
-        a->bypasses_caches = true;
+        ashlar__allocator_listen(
+            a, ASHLAR_TRACE_TO_NVTX,
+            (ashlar_trace_listener){.tell = ashlar__nvtx_memory_tell, .self = a->nvtx});
     }
     return status;
 }
@@ -190,7 +201,7 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
     a->fork_count = atomic_load_explicit(&ashlar__fork_count, memory_order_relaxed);
     a->client = (ashlar_driver_client){.device = device};
     a->zeroes_blocks = a->bypasses_caches = config->zero_blocks; /* hits clear no blocks */
-    ashlar_status status = start_trace(a, config->trace_events);
+    ashlar_status status = ashlar__allocator_keep_events(a, config->trace_events);
     if (status == ASHLAR_OK) {
         status = create_heap(a, config, kind);
     }
@@ -290,7 +301,7 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
         ashlar__host_free(state);
     }
     ashlar__stream_states_end(&a->client);
-    a->ring.tell = NULL;
+    a->ring.listeners[ASHLAR_TRACE_TO_NVTX] = (ashlar_trace_listener){0};
     ashlar__nvtx_memory_destroy(a->nvtx);
     ashlar__heap_finish(&a->heap);
     ashlar__trace_finish(&a->ring);

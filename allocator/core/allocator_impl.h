@@ -115,6 +115,18 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__allocator_create_in(ashlar_device *devic
  */
 void ashlar__allocator_pretend(ashlar_allocator *allocator, size_t bytes);
 
+/*
+ * _keep_events: from now on keep this many of the newest events, unless the allocator keeps some.
+ * _listen: from now on tell a listener of all events, instead of the one that has its place in
+ * `ring`. Call both before anybody allocates.
+ *
+ * Lock: held, unless nobody else knows the allocator yet. Errors: those of ashlar__trace_init().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__allocator_keep_events(ashlar_allocator *allocator,
+                                                              uint64_t event_count);
+void ashlar__allocator_listen(ashlar_allocator *allocator, int place,
+                              ashlar_trace_listener listener);
+
 /* Read a program's options, with the default for each field that is 0. Errors: those of
  * ashlar_config_check(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__config_take(ashlar_config *out, const ashlar_config *config,

@@ -8,10 +8,11 @@
  *
  *   peak = max over publications of (published live bytes + the thread's largest change of them)
  *
- * The peak is exact while one thread allocates. With several threads, it is off by at most what the
- * others have not published: too low by what they took, too high by what they freed. A thread
- * publishes once its changes exceed a 64th of the device's memory or half of what the cache may
- * hold, whichever is more; the hits in between add at most what the cache holds.
+ * The peak is exact while one thread allocates, and with a trace, when each call publishes. With
+ * several threads, it is off by at most what the others have not published: too low by what they
+ * took, too high by what they freed. A thread publishes once its changes exceed a 64th of the
+ * device's memory or half of what the cache may hold, whichever is more; the hits in between add at
+ * most what the cache holds.
  *
  * A thread that only allocates, or only frees what others allocated, publishes each MiB. Otherwise
  * the sum would swing between such threads. A thread recognizes this case by its own live bytes:

@@ -100,8 +100,8 @@ ashlar_device_wait ashlar__deferred_begin_wait(ashlar_allocator *allocator);
 bool ashlar__deferred_end_wait(ashlar_allocator *allocator, ashlar_device_wait wait);
 
 /* Whether the allocator is in a guard mode. */
-static inline bool ashlar__allocator_is_guarded(const ashlar_allocator *allocator) {
-    return allocator->guards.fill != NULL;
+static inline bool ashlar__allocator_is_guarded(const ashlar_allocator *a) {
+    return a->guards.fill != NULL;
 }
 
 #endif /* ASHLAR_DEFERRED_FREE_H */

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "allocator/base/check_level.h"
@@ -99,7 +100,8 @@ static void pairs_finish(trace_pairs *pairs) {
 
 /* ---- RMM ---- */
 
-static void write_rmm_row(ashlar_file_buffer *file, const ashlar_trace_event *event) {
+size_t ashlar__trace_print_rmm(const ashlar_trace_event *event,
+                               char row[static ASHLAR_TRACE_ROW_BYTES]) {
 #define RMM_NAME(name, pytorch, rmm) rmm,
     static const char *const names[] = {ASHLAR_TRACE_ACTION_MAP(RMM_NAME)};
 #undef RMM_NAME
@@ -107,21 +109,26 @@ static void write_rmm_row(ashlar_file_buffer *file, const ashlar_trace_event *ev
     enum { MINUTE = 60, HOUR = 60 * MINUTE };
     const uint64_t us = event->time_ns / 1000, s = us / 1000000;
     ASHLAR_CHECK2(event->action < ASHLAR_TRACE_ACTION_COUNT);
-    ASHLAR_CHECK2(names[event->action] != NULL); /* MAP and UNMAP have no partner */
-    ashlar__file_buffer_print(file,
-                              "%" PRIu32 ",%02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 ".%06" PRIu64
-                              ",%s,0x%" PRIx64 ",%" PRIu64 ",0x%" PRIx64 "\n",
-                              event->thread, s / HOUR, s % HOUR / MINUTE, s % MINUTE, us % 1000000,
-                              names[event->action], event->address, event->requested,
-                              event->stream);
+    if (names[event->action] == NULL) {
+        return 0;
+    }
+    const int bytes =
+        snprintf(row, ASHLAR_TRACE_ROW_BYTES,
+                 "%" PRIu32 ",%02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 ".%06" PRIu64 ",%s,0x%" PRIx64
+                 ",%" PRIu64 ",0x%" PRIx64 "\n",
+                 event->thread, s / HOUR, s % HOUR / MINUTE, s % MINUTE, us % 1000000,
+                 names[event->action], event->address, event->requested, event->stream);
+    ASHLAR_CHECK2(bytes > 0 && bytes < ASHLAR_TRACE_ROW_BYTES);
+    return (size_t)bytes;
 }
 
 static void write_rmm(ashlar_file_buffer *file, const ashlar_trace_event *events, size_t count,
                       const trace_pairs *p) {
-    ashlar__file_buffer_print(file, "Thread,Time,Action,Pointer,Size,Stream\n");
+    char row[ASHLAR_TRACE_ROW_BYTES];
+    ashlar__file_buffer_print(file, ASHLAR_TRACE_RMM_COLUMNS);
     for (size_t i = 0; i < count; i++) {
         if (p->partners[i] != UNPAIRED || events[i].action == ASHLAR_TRACE_OOM) {
-            write_rmm_row(file, &events[i]);
+            ashlar__file_buffer_put(file, row, ashlar__trace_print_rmm(&events[i], row));
         }
     }
 }

@@ -19,6 +19,14 @@
 
 #include "allocator/trace/trace_ring.h"
 
+#define ASHLAR_TRACE_RMM_COLUMNS "Thread,Time,Action,Pointer,Size,Stream\n"
+enum { ASHLAR_TRACE_ROW_BYTES = 160 };
+
+/* Print an event as a row of such a log, with its end of line. Returns the row's bytes; 0: the log
+ * does not have such events. */
+size_t ashlar__trace_print_rmm(const ashlar_trace_event *event,
+                               char row[static ASHLAR_TRACE_ROW_BYTES]);
+
 /* Write a log like that of RMM's logging adaptor, with columns
  * Thread,Time,Action,Pointer,Size,Stream. Size is the requested size, Time that of the monotonic
  * clock. An OOM is an allocate failure. */

@@ -38,7 +38,7 @@ ashlar_status ashlar__trace_init(ashlar_trace *trace, size_t capacity) {
     ASHLAR_CHECK2(capacity <= entry_count && (entry_count & (entry_count - 1)) == 0);
     trace->entries = entries;
     trace->capacity = entry_count;
-    trace->now_ns = ashlar__clock_ns;
+    trace->now_ns = NULL;
     atomic_init(&trace->next, 0);
     return ASHLAR_OK;
 }
@@ -66,21 +66,14 @@ static bool enter(ashlar_trace_entry *entry, uint64_t sequence) {
     return true;
 }
 
-void ashlar__trace_put(ashlar_trace *trace, const ashlar_trace_event *event) {
-    if (trace->tell != NULL) {
-        trace->tell(trace->listener, event);
-    }
-    if (trace->capacity == 0) {
-        return;
-    }
+static void append(ashlar_trace *trace, const ashlar_trace_event *event) {
     const uint64_t words[ASHLAR_TRACE_WORDS] = {
-        trace->now_ns(),
+        event->time_ns,
         event->address,
         event->bytes,
         event->requested,
         event->stream,
-        ashlar__trace_thread() | (uint64_t)event->action << ACTION_SHIFT |
-            (uint64_t)event->tag << TAG_SHIFT,
+        event->thread | (uint64_t)event->action << ACTION_SHIFT | (uint64_t)event->tag << TAG_SHIFT,
     };
     /* Release: a reader that sees this number taken also sees the thread's earlier events. */
     const uint64_t sequence = atomic_fetch_add_explicit(&trace->next, 1, memory_order_release);
@@ -94,6 +87,20 @@ void ashlar__trace_put(ashlar_trace *trace, const ashlar_trace_event *event) {
     }
     ASHLAR_CHECK2(atomic_load_explicit(&entry->mark, memory_order_relaxed) == 2 * sequence + 1);
     atomic_store_explicit(&entry->mark, 2 * sequence + 2, memory_order_release);
+}
+
+void ashlar__trace_put(ashlar_trace *trace, const ashlar_trace_event *given) {
+    ashlar_trace_event event = *given;
+    event.time_ns = trace->now_ns != NULL ? trace->now_ns() : ashlar__clock_ns();
+    event.thread = ashlar__trace_thread();
+    for (int i = 0; i < ASHLAR_TRACE_LISTENERS; i++) {
+        if (trace->listeners[i].tell != NULL) {
+            trace->listeners[i].tell(trace->listeners[i].self, &event);
+        }
+    }
+    if (trace->capacity > 0) {
+        append(trace, &event);
+    }
 }
 
 /* Copy event `sequence`. Returns the entry's mark after the copy. If the mark is not

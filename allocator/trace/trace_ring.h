@@ -57,15 +57,21 @@ typedef struct ashlar_trace_entry {
     _Atomic uint64_t words[ASHLAR_TRACE_WORDS]; /* the event without its number */
 } ashlar_trace_entry;
 
-/* Invariant: capacity is a power of two, or 0: then events only go to the listener. */
+/* `tell` is called for each event that is put, before its sequence is set; NULL: nobody listens.
+ * While anybody listens, all writers must hold the same lock; the ring has none. */
+typedef struct ashlar_trace_listener {
+    void (*tell)(void *self, const ashlar_trace_event *event);
+    void *self;
+} ashlar_trace_listener;
+
+enum { ASHLAR_TRACE_TO_NVTX, ASHLAR_TRACE_TO_LOG, ASHLAR_TRACE_LISTENERS };
+
+/* Invariant: capacity is a power of two, or 0: then events only go to the listeners. */
 typedef struct ashlar_trace {
     ashlar_trace_entry *entries; /* const */
     size_t capacity;          /* const */
-    /* Called for each event that is put, before its sequence, time and thread are set; NULL: nobody
-     * listens. Unless it is NULL, all writers must hold the same lock; the ring has none. */
-    void (*tell)(void *listener, const ashlar_trace_event *event);
-    void *listener;
-    uint64_t (*now_ns)(void); /* const; ashlar__clock_ns(), or a test's clock */
+    ashlar_trace_listener listeners[ASHLAR_TRACE_LISTENERS];
+    uint64_t (*now_ns)(void); /* NULL: ashlar__clock_ns(); or a test's clock */
     _Atomic uint64_t next;    /* the next event's number, and the number of events put so far */
 } ashlar_trace;
 

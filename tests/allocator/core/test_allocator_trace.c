@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "allocator/core/allocator_impl.h"
+#include "allocator/core/deferred_free.h"
 #include "tests/allocator/base/file_fixture.h"
 
 enum { EVENTS_MAX = 1 << 16 };
@@ -182,6 +183,58 @@ CASE_WITH(a_call_that_is_refused_as_wrong_leaves_no_event, set_up_clocked("memor
     CHECK_ZU(event_count, 0);
 }
 
+CASE(a_request_that_is_made_again_is_refused_once) {
+    void *none = NULL;
+    REQUIRE(set_up_clocked("memory=8MiB", 0, 100));
+    CHECK(ashlar__alloc_at_hand(allocator, 9 * MIB, NULL, &none) == ASHLAR_ENOMEM);
+    CHECK(ashlar__alloc_at_hand(allocator, SIZE_MAX, NULL, &none) == ASHLAR_ENOMEM);
+    read_events();
+    CHECK_ZU(event_count, 0);
+    CHECK(ashlar_alloc(allocator, SIZE_MAX, NULL, &none) == ASHLAR_ENOMEM);
+    read_events();
+    CHECK_ZU(event_count, 1);
+}
+
+/* ---- listeners ---- */
+
+static ashlar_trace_event told;
+static size_t told_count;
+
+/* An ashlar_trace_listener.tell. */
+static void hear(void *self, const ashlar_trace_event *event) {
+    CHECK(self == &told && ashlar__lock_is_held(&allocator->lock));
+    *(ashlar_trace_event *)self = *event;
+    told_count++;
+}
+
+/* Once by itself, once beside a ring. */
+CASE(a_listener_is_told_of_all_events) {
+    for (uint64_t capacity = 0; capacity <= 1; capacity++) {
+        REQUIRE(set_up_traced("memory=8MiB", 4 * MIB, capacity));
+        told_count = 0;
+        ashlar__lock_acquire(&allocator->lock);
+        ashlar__allocator_listen(allocator, ASHLAR_TRACE_TO_LOG,
+                                 (ashlar_trace_listener){.tell = hear, .self = &told});
+        ashlar__lock_release(&allocator->lock);
+        unsigned char *ptr = NULL;
+        for (size_t i = 1; i <= 5; i++) {
+            ptr = take_tagged(i * 100, ASHLAR_TAG_BATCH, streams[1]);
+            CHECK(told.action == ASHLAR_TRACE_ALLOC && told.address == (uintptr_t)ptr);
+            CHECK(told.requested == i * 100 && told.tag == ASHLAR_TAG_BATCH);
+            CHECK(told.time_ns != 0 && told.thread == ashlar__trace_thread());
+            CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+            CHECK(told.action == ASHLAR_TRACE_FREE && told.requested == i * 100);
+        }
+        CHECK_ZU(told_count, 1 + 2 * 5); /* and the mapping */
+        ashlar__lock_acquire(&allocator->lock);
+        ashlar__allocator_listen(allocator, ASHLAR_TRACE_TO_LOG, (ashlar_trace_listener){0});
+        ashlar__lock_release(&allocator->lock);
+        CHECK(ashlar_free(allocator, take_tagged(1, ASHLAR_TAG_BATCH, streams[1])) == ASHLAR_OK);
+        CHECK_ZU(told_count, 1 + 2 * 5);
+        tear_down();
+    }
+}
+
 /* ---- where calls fail ---- */
 
 static ashlar_status take_and_give(void) {
@@ -328,10 +381,12 @@ static void *churn(void *stream) {
     return bad_count == 0 ? NULL : stream;
 }
 
-/* Play the trace: blocks are taken while free, and given back as they were taken. */
-static void play_events(void) {
+/* Play the trace: blocks are taken while free, and given back as they were taken. Returns the most
+ * requested bytes that were live at once. */
+static uint64_t play_events(void) {
     static ashlar_trace_event live[THREADS * KEPT + 1];
     size_t live_count = 0, wrong = 0;
+    uint64_t live_bytes = 0, peak_bytes = 0;
     for (size_t i = 0; i < event_count; i++) {
         const ashlar_trace_event *e = &events[i];
         size_t at = 0;
@@ -341,15 +396,19 @@ static void play_events(void) {
         }
         if (e->action == ASHLAR_TRACE_ALLOC && at == live_count && at < THREADS * KEPT + 1) {
             live[live_count++] = *e;
+            live_bytes += e->requested;
+            peak_bytes = live_bytes > peak_bytes ? live_bytes : peak_bytes;
         } else if (e->action == ASHLAR_TRACE_FREE && at < live_count) {
             wrong += live[at].address != e->address || live[at].bytes != e->bytes ||
                      live[at].requested != e->requested || live[at].tag != e->tag;
             live[at] = live[--live_count];
+            live_bytes -= e->requested;
         } else {
             wrong += e->action != ASHLAR_TRACE_MAP;
         }
     }
     CHECK(wrong == 0 && live_count == 0);
+    return peak_bytes;
 }
 
 CASE(threads_are_recorded_in_the_order_of_what_they_did) {
@@ -373,7 +432,7 @@ CASE(threads_are_recorded_in_the_order_of_what_they_did) {
     mail = NULL;
     check_trace_is_true(false);
     CHECK_ZU(stats_now().alloc_count, (size_t)THREADS * ROUNDS);
-    play_events();
+    CHECK_ZU(play_events(), stats_now().live_peak_bytes);
 }
 
 RUN_CASES_IN_FOLDER()
