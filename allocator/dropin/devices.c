@@ -142,14 +142,15 @@ static ashlar_status allow_peers(ashlar_allocator *a) {
     return ASHLAR_OK;
 }
 
-/* Apply the environment variables other than ASHLAR_CONF. */
+/* Apply the environment variables other than ASHLAR_CONF. What that has the allocator look for is
+ * reported, unless ASHLAR_REPORT=off. */
 static ashlar_status equip(ashlar_allocator *a) {
-    bool is_on = false;
-    const ashlar_status status = read_switch("ASHLAR_REPORT", &is_on);
-    if (status == ASHLAR_OK && is_on) {
+    bool reports = true;
+    ASHLAR_TRY(read_switch("ASHLAR_REPORT", &reports));
+    if (reports) {
         ashlar_allocator_set_report(a, report_line, NULL);
     }
-    return status == ASHLAR_OK ? allow_peers(a) : status;
+    return allow_peers(a);
 }
 
 static ashlar_status create(int place, ashlar_device *device, ashlar_allocator **out) {

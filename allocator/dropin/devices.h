@@ -11,9 +11,9 @@
  * call fails with a detail that says so, no call waits for a lock, and nothing is reported at exit.
  * A child that was forked earlier starts afresh.
  *
- * With ASHLAR_REPORT=on, failures and refusals of the drop-in libraries are written to stderr, one
- * line each, and so are leaks and damage if ASHLAR_CONF asks for them. Otherwise nothing is
- * written.
+ * If ASHLAR_CONF has leaks or damage looked for, what is found is written to stderr, one line each.
+ * With ASHLAR_REPORT=on so are failures and refusals of the drop-in libraries, with
+ * ASHLAR_REPORT=off nothing is.
  */
 #ifndef ASHLAR_DROPIN_DEVICES_H
 #define ASHLAR_DROPIN_DEVICES_H

@@ -4,8 +4,8 @@
  *
  * A stream is a cudaStream_t, a device an ordinal of the CUDA runtime. The allocators are those of
  * devices.h, so PyTorch and CuPy share memory within a process. No function prints, unless
- * ASHLAR_REPORT=on, and none changes the calling thread's current device. In a forked child,
- * requests fail and frees are ignored.
+ * ASHLAR_REPORT=on or ASHLAR_CONF has something looked for (leaks=on, guard=fill), and none changes
+ * the calling thread's current device. In a forked child, requests fail and frees are ignored.
  *
  * For PyTorch, as the allocator of the whole process: the Python module that is installed with the
  * library (ashlar_torch.py) passes PyTorch each of the functions. Call it before PyTorch's first

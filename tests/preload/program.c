@@ -474,6 +474,14 @@ __attribute__((destructor)) static void give_kept_last(void) {
     }
 }
 
+/* Memory that is never freed, and bytes written behind the end of other memory. */
+static void mistakes(void) {
+    void *lost = NULL, *small = NULL;
+    EXPECT(g->alloc(&lost, 1234) == 0 && g->alloc(&small, 1000) == 0);
+    EXPECT(g->fill(small, 1, 1004, NULL) == 0);
+    EXPECT(g->give(small) == 0);
+}
+
 static void leave(void) {
     EXPECT(g->alloc(&kept, MIB) == 0);
     EXPECT(atexit(give_kept) == 0);
@@ -508,6 +516,7 @@ int run_program(const gpu *calls, int argc, char **argv) {
         {"export", export, true},
         {"refuse-export", refuse_export, false},
         {"leave", leave, false},
+        {"mistakes", mistakes, false},
         {"quota", quota, false},
         {"share", share, false},
         {"reset", reset, false},

@@ -107,9 +107,10 @@ check 'libraries_that_fill_the_static_room_are_made' make_hogs
 check 'it_loads_where_there_is_no_room_left_and_older_threads_use_it' loads_late
 if command -v python3 >/dev/null; then
     check 'every_function_works_from_python_with_8_threads_on_2_devices' works_from_python
-    check 'it_says_nothing_by_itself' speaks '' '' 'leaks=on'
+    check 'it_says_nothing_by_itself' speaks '' '' ''
     check 'it_reports_what_fails_when_asked' speaks '1099511627776' on ''
-    check 'it_reports_leaks_when_asked' speaks '1234 leak:' on 'leaks=on'
+    check 'it_reports_leaks_when_asked' speaks '1234 leak:' '' 'leaks=on'
+    check 'it_says_nothing_when_told_so' speaks '' off 'leaks=on'
 else
     skip 'every_function_works_from_python' 'no python3'
 fi

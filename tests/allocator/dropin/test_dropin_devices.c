@@ -72,10 +72,10 @@ CASE_WITH(a_child_of_a_process_without_devices_starts_afresh, set_up("devices=1"
     CHECK(strcmp(text, "") == 0); /* what it leaked is nobody's business */
     setenv("ASHLAR_CONF", "leaks=on", 1);
     CHECK(in_child(use_fresh, text, sizeof text) == 0);
-    CHECK(strcmp(text, "") == 0);
-    setenv("ASHLAR_REPORT", "on", 1);
-    CHECK(in_child(use_fresh, text, sizeof text) == 0);
     CHECK_HAS(text, "ashlar: leak: soft:0: 1 blocks of 1000 bytes are still live\n");
+    setenv("ASHLAR_REPORT", "off", 1);
+    CHECK(in_child(use_fresh, text, sizeof text) == 0);
+    CHECK(strcmp(text, "") == 0);
 }
 
 static int fail_and_report(void) {
