@@ -30,6 +30,8 @@ static atomic_int context_count;
 static ashlar_lock making_lock = ASHLAR_LOCK(ASHLAR_RANK_DROPIN_DEVICES);
 static bool is_expecting_fork; /* Lock: making_lock */
 
+static void (*on_made)(ashlar_allocator *allocator); /* NULL: none. Lock: making_lock */
+
 /* Set by a child before it has other threads. */
 static atomic_bool is_forked;
 
@@ -150,7 +152,17 @@ static ashlar_status equip(ashlar_allocator *a) {
     if (reports) {
         ashlar_allocator_set_report(a, report_line, NULL);
     }
-    return allow_peers(a);
+    ASHLAR_TRY(allow_peers(a));
+    if (on_made != NULL) {
+        on_made(a);
+    }
+    return ASHLAR_OK;
+}
+
+void ashlar__dropin_on_made(void (*made)(ashlar_allocator *allocator)) {
+    ashlar__lock_acquire(&making_lock);
+    on_made = made;
+    ashlar__lock_release(&making_lock);
 }
 
 static ashlar_status create(int place, ashlar_device *device, ashlar_allocator **out) {

@@ -85,6 +85,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_context_allocator(int place, ashl
  * driver's. Threads: any. Cost: O(devices), takes a lock for each. */
 ashlar_allocator *ashlar__dropin_owner(const void *ptr);
 
+/* From now on call `made` for each allocator that is made, before anybody takes memory from
+ * it; NULL: nothing. It runs under a lock, and must not call these functions. Threads: any. */
+void ashlar__dropin_on_made(void (*made)(ashlar_allocator *allocator));
+
 /* Whether this process was forked from one that had devices. Threads: any. */
 bool ashlar__dropin_is_forked(void);
 

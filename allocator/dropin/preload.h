@@ -7,6 +7,7 @@
  *   preload_pointer.c   what a program is told about a pointer
  *   preload_streams.c   streams, captures, contexts, waits
  *   preload_options.c   ASHLAR_PRELOAD, and the report at the end
+ *   preload_trace.c     the log or snapshot of each allocator
  *
  * With LD_PRELOAD=libashlar-preload.so an unmodified program's device memory comes from us. We
  * replace functions of the driver, not of the CUDA runtime: any runtime, even one linked
@@ -17,9 +18,11 @@
  *   off      replace nothing
  *   on       the default
  *   report   a line on stderr at the end of the process, and one for each device not served
- *   ipc      leave allocations that name no stream to the driver, so that cuIpcGetMemHandle() can
- *            export them
- *   unsafe   for tests: reuse freed memory at once, which cudaFree() does not promise
+ *   trace=FILE
+ *            a log in RMM's format of what we serve, written while the program runs; if FILE ends
+ * in .pickle, a snapshot at the end instead ipc      leave allocations that name no stream to the
+ * driver, so that cuIpcGetMemHandle() can export them unsafe   for tests: reuse freed memory at
+ * once, which cudaFree() does not promise
  *
  * ASHLAR_CONF has the allocators' options. With ASHLAR_DEVICE=soft nothing is replaced, since the
  * program's driver knows no software device.
@@ -48,8 +51,11 @@
 #ifndef ASHLAR_DROPIN_PRELOAD_H
 #define ASHLAR_DROPIN_PRELOAD_H
 
+#include <limits.h>
+
 #include <ashlar/export.h>
 
+#include "allocator/base/compiler.h"
 #include "allocator/dropin/frees.h"
 
 typedef struct cu_green_context_opaque *cu_green_context;
@@ -269,12 +275,27 @@ typedef struct ashlar_preload_options {
     bool reports;
     bool is_unsafe;
     bool leaves_plain; /* "ipc": allocations that name no stream are left to the driver */
+    char trace[PATH_MAX]; /* FILE of "trace=FILE"; "": no trace */
 } ashlar_preload_options;
 
 /* The words of ASHLAR_PRELOAD, read at the first call. Threads: any. */
 const ashlar_preload_options *ashlar__preload_options_get(void);
 
-/* Add a device or context that is about to end to the totals of the report. */
-void ashlar__preload_add_to_report(const ashlar_frees *frees);
+/* Before a device or context ends: add it to the totals of the report, and end its trace. */
+void ashlar__preload_note_end(const ashlar_frees *frees);
+
+/* Print on stderr, in one call, so that lines of processes do not mix. Longer lines are cut. */
+void ashlar__preload_say(const char *format, ...) ASHLAR_PRINTF(1, 2);
+
+/* ---- traces ---- */
+
+/*
+ * _begin: begin the log of a new allocator, or have it keep events for a snapshot. _snapshot: write
+ * the snapshot, if that is wanted. _end: end the log, or write the snapshot. What fails is printed.
+ * No driver call. Threads: any, but _begin and _end only while nobody else uses the allocator.
+ */
+void ashlar__preload_trace_begin(ashlar_allocator *allocator);
+void ashlar__preload_trace_snapshot(ashlar_allocator *allocator);
+void ashlar__preload_trace_end(ashlar_allocator *allocator);
 
 #endif /* ASHLAR_DROPIN_PRELOAD_H */

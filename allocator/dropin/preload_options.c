@@ -2,6 +2,7 @@
 #include "allocator/dropin/preload.h"
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,13 +13,18 @@
 #include "allocator/base/parse.h"
 #include "allocator/dropin/devices.h"
 
-enum { LINE_BYTES = 256 };
+enum { LINE_BYTES = ASHLAR_DETAIL_BYTES + 256 };
 
-/* Write in one call, so that lines of processes do not mix. `length`: snprintf()'s result. */
-static void write_line(const char *line, size_t room, int length) {
-    ASHLAR_CHECK2(length > 0 && (size_t)length < room);
-    (void)room;
-    const ssize_t written = length > 0 ? write(STDERR_FILENO, line, (size_t)length) : 0;
+void ashlar__preload_say(const char *format, ...) {
+    char line[LINE_BYTES];
+    va_list args;
+    va_start(args, format);
+    const int length = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    ASHLAR_CHECK2(length > 0);
+    const size_t bytes = length < LINE_BYTES ? (size_t)length : sizeof line;
+    line[sizeof line - 1] = '\n'; /* of a line that was cut */
+    const ssize_t written = write(STDERR_FILENO, line, bytes);
     (void)written; /* nobody to tell */
 }
 
@@ -26,8 +32,19 @@ static void write_line(const char *line, size_t room, int length) {
 
 static ashlar_preload_options options;
 
+/* Read "trace=FILE". */
+static bool read_trace(ashlar_piece word) {
+    const ashlar_piece key = ashlar__piece_cut(&word, '=');
+    if (!ashlar__piece_is(key, "trace") || word.bytes == 0 || word.bytes >= sizeof options.trace) {
+        return false;
+    }
+    memcpy(options.trace, word.text, word.bytes);
+    options.trace[word.bytes] = '\0';
+    return true;
+}
+
 static void read_word(ashlar_piece word) {
-    char shown[ASHLAR_SHOWN_BYTES], line[LINE_BYTES];
+    char shown[ASHLAR_SHOWN_BYTES];
     if (ashlar__piece_is(word, "off")) {
         options.is_off = true;
     } else if (ashlar__piece_is(word, "report")) {
@@ -36,13 +53,11 @@ static void read_word(ashlar_piece word) {
         options.leaves_plain = true;
     } else if (ashlar__piece_is(word, "unsafe")) {
         options.is_unsafe = true;
-    } else if (!ashlar__piece_is(word, "on")) {
+    } else if (!ashlar__piece_is(word, "on") && !read_trace(word)) {
         options.is_off = true;
-        write_line(line, sizeof line,
-                   snprintf(line, sizeof line,
-                            "ashlar-preload: ASHLAR_PRELOAD: \"%s\" is none of on, off, "
-                            "report, ipc, unsafe; taken for off\n",
-                            ashlar__piece_show(word, shown)));
+        ashlar__preload_say("ashlar-preload: ASHLAR_PRELOAD: \"%s\" is none of on, off, report, "
+                            "trace=FILE, ipc, unsafe; taken for off\n",
+                            ashlar__piece_show(word, shown));
     }
 }
 
@@ -51,6 +66,9 @@ static void read_options(void) {
     ashlar_piece rest = ashlar__piece_of(text == NULL ? "" : text);
     while (rest.bytes > 0) {
         read_word(ashlar__piece_cut(&rest, ','));
+    }
+    if (options.trace[0] != '\0') {
+        ashlar__dropin_on_made(ashlar__preload_trace_begin);
     }
 }
 
@@ -75,20 +93,16 @@ void ashlar__preload_note_passed(void) {
 
 void ashlar__preload_note_refusal(void) {
     static atomic_flag is_told = ATOMIC_FLAG_INIT;
-    char line[ASHLAR_DETAIL_BYTES + LINE_BYTES];
     if (options.reports && !atomic_flag_test_and_set(&is_told)) {
-        write_line(line, sizeof line,
-                   snprintf(line, sizeof line, "ashlar-preload: left to the driver: %s\n",
-                            ashlar_error_detail()));
+        ashlar__preload_say("ashlar-preload: left to the driver: %s\n", ashlar_error_detail());
     }
 }
 
 void ashlar__preload_note_unexported(void) {
     static atomic_flag is_told = ATOMIC_FLAG_INIT;
-    static const char line[] = "ashlar-preload: cuIpcGetMemHandle cannot export this memory; "
-                               "ASHLAR_PRELOAD=ipc leaves cudaMalloc() to the driver, which can\n";
     if (options.reports && !atomic_flag_test_and_set(&is_told)) {
-        write_line(line, sizeof line, (int)sizeof line - 1);
+        ashlar__preload_say("ashlar-preload: cuIpcGetMemHandle cannot export this memory; "
+                            "ASHLAR_PRELOAD=ipc leaves cudaMalloc() to the driver, which can\n");
     }
 }
 
@@ -101,28 +115,37 @@ static void add(totals *sum, const ashlar_frees *frees) {
     sum->reserved_peak_bytes += stats.reserved_peak_bytes;
 }
 
-void ashlar__preload_add_to_report(const ashlar_frees *frees) {
+void ashlar__preload_note_end(const ashlar_frees *frees) {
     add(&given_up, frees);
+    ashlar__preload_trace_end(ashlar__frees_allocator(frees));
 }
 
-/* Runs when the process ends, after its own handlers. No driver call: the driver may be gone. */
-__attribute__((destructor)) static void report(void) {
-    char line[LINE_BYTES];
+static void print_report(void) {
     totals sum = given_up;
-    if (!options.reports || options.is_off || ashlar__dropin_is_forked()) {
-        return;
-    }
     int place = 0;
     for (const ashlar_frees *f = ashlar__frees_each(&place); f != NULL;
          f = ashlar__frees_each(&place)) {
         add(&sum, f);
     }
-    write_line(line, sizeof line,
-               snprintf(line, sizeof line,
-                        "ashlar-preload: %llu allocations, %llu of them took memory from the "
+    ashlar__preload_say("ashlar-preload: %llu allocations, %llu of them took memory from the "
                         "driver; at most %llu bytes live, %llu reserved; %llu went to the driver\n",
                         (unsigned long long)sum.allocations, (unsigned long long)sum.mapped,
                         (unsigned long long)sum.live_peak_bytes,
                         (unsigned long long)sum.reserved_peak_bytes,
-                        (unsigned long long)atomic_load(&passed)));
+                        (unsigned long long)atomic_load(&passed));
+}
+
+/* Runs when the process ends, after its own handlers. No driver call: the driver may be gone. */
+__attribute__((destructor)) static void end_process(void) {
+    int place = 0;
+    if (options.is_off || ashlar__dropin_is_forked()) {
+        return;
+    }
+    for (const ashlar_frees *f = ashlar__frees_each(&place); f != NULL;
+         f = ashlar__frees_each(&place)) {
+        ashlar__preload_trace_snapshot(ashlar__frees_allocator(f));
+    }
+    if (options.reports) {
+        print_report();
+    }
 }

@@ -199,7 +199,7 @@ cu_result cuCtxDestroy_v2(cu_context context) {
         ASHLAR_CHECK2(place < ASHLAR_DROPIN_ALLOCATORS_MAX);
         const ashlar_frees *frees = place < 0 ? NULL : ashlar__frees_peek_context(place);
         if (frees != NULL) {
-            ashlar__preload_add_to_report(frees);
+            ashlar__preload_note_end(frees);
         }
         if (place >= 0) {
             ashlar__frees_drop_context(place);
@@ -215,7 +215,7 @@ cu_result cuDevicePrimaryCtxReset_v2(cu_device device) {
     if (ashlar__preload_begin()) {
         const ashlar_frees *frees = ashlar__frees_peek(device);
         if (frees != NULL) {
-            ashlar__preload_add_to_report(frees);
+            ashlar__preload_note_end(frees);
             ashlar__frees_give_up(device);
         }
         ashlar__preload_end();

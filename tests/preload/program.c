@@ -3,9 +3,11 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -474,6 +476,47 @@ __attribute__((destructor)) static void give_kept_last(void) {
     }
 }
 
+/* The process has no time to end. */
+static void killed(void) {
+    step(NULL, false);
+    EXPECT(kill(getpid(), SIGKILL) == 0);
+}
+
+/* A thread that is cancelled ends when it says so, not in a call that needs nothing of the driver.
+ */
+static void *allocate_cancelled(void *unused) {
+    void *ptr = NULL;
+    EXPECT(g->use(0) == 0 && g->alloc(&ptr, KIB) == 0 && g->give(ptr) == 0);
+    EXPECT(g->wait_all() == 0 && pthread_cancel(pthread_self()) == 0);
+    EXPECT(g->alloc(&ptr, KIB) == 0 && g->give(ptr) == 0);
+    pthread_exit(&failures);
+    return unused;
+}
+
+static void cancelled(void) {
+    void *result = NULL;
+    pthread_t other;
+    EXPECT(pthread_create(&other, NULL, allocate_cancelled, NULL) == 0);
+    EXPECT(pthread_join(other, &result) == 0 && result == &failures);
+    step(NULL, false);
+}
+
+/* It prints all the same. */
+static void closed(void) {
+    EXPECT(close(STDOUT_FILENO) == 0);
+    step(NULL, false);
+    printf("to nobody\n");
+    (void)fflush(stdout);
+}
+
+/* A file that is written meanwhile ends within the second step. */
+static void limited(void) {
+    const struct rlimit most = {.rlim_cur = 1000, .rlim_max = 1000};
+    step(NULL, false);
+    EXPECT(signal(SIGXFSZ, SIG_IGN) != SIG_ERR && setrlimit(RLIMIT_FSIZE, &most) == 0);
+    step(NULL, false);
+}
+
 /* Memory that is never freed, and bytes written behind the end of other memory. */
 static void mistakes(void) {
     void *lost = NULL, *small = NULL;
@@ -516,6 +559,10 @@ int run_program(const gpu *calls, int argc, char **argv) {
         {"export", export, true},
         {"refuse-export", refuse_export, false},
         {"leave", leave, false},
+        {"cancelled", cancelled, false},
+        {"closed", closed, false},
+        {"killed", killed, false},
+        {"limited", limited, false},
         {"mistakes", mistakes, false},
         {"quota", quota, false},
         {"share", share, false},
