@@ -355,7 +355,7 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
     const bool is_possible =
         bytes <= a->heap.range.memory_bytes && block_bytes_of(a, bytes, &request->bytes);
     const ashlar_status status = !is_possible ? ashlar__fail(ASHLAR_ENOMEM, "more than there is")
-                                 : ashlar__dry_run_is_on(request->own)
+                                 : ashlar__dry_run_is_on(request->own) && !request->is_idle
                                      ? dry_run_locked(a, bytes, request, tag, stream, out)
                                      : alloc_locked(a, bytes, request, tag, stream, out);
     return status != ASHLAR_ENOMEM || request->is_at_hand

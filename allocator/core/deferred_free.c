@@ -19,6 +19,7 @@ static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *b
     ASHLAR_ASSERT(!ashlar__allocator_is_guarded(a) && !ashlar__block_is_of_slot(block));
     ASHLAR_CHECK2(block->state == ASHLAR_BLOCK_USED && block->requested != 0);
     ashlar__account_free_locked(a, own, block);
+    ashlar__step_record_free_locked(a, block);
     ashlar__away_drop_uses(&a->heap, block); /* the deferred free waits for all work */
     block->requested = 0;
     block->marks |= ASHLAR_BLOCK_SHARED;
@@ -30,13 +31,14 @@ static void defer_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *b
     a->deferred_bytes += block->bytes;
 }
 
-ashlar_status ashlar__free_deferred(ashlar_allocator *a, void *ptr) {
+ashlar_status ashlar__free_deferred(ashlar_allocator *a, void *ptr, bool *is_planned) {
     ASHLAR_REFUSE_OF_PARENT(a);
     ashlar_block *block = NULL;
     ashlar_cache *own = ashlar__cache_get(a);
     ashlar__lock_acquire(&a->lock);
     const ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
-    if (status == ASHLAR_OK) {
+    *is_planned = status == ASHLAR_OK && ashlar__block_is_of_slot(block);
+    if (status == ASHLAR_OK && !*is_planned) {
         defer_locked(a, own, block);
     }
     ashlar__lock_release(&a->lock);

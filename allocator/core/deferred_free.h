@@ -50,10 +50,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__alloc_at_hand(ashlar_allocator *allocato
 bool ashlar__may_grow(ashlar_allocator *allocator, size_t bytes);
 
 /*
- * Free a live block, whichever function allocated it. Must not be called in a guard mode. Threads:
- * any. Errors: ASHLAR_EPOINTER (as for ashlar_free); then nothing has changed.
+ * Free a live block, whichever function allocated it. Must not be called in a guard mode.
+ *
+ * is_planned   whether the block is the slot of a plan, whose steps reuse it in their own order.
+ *              Then nothing has changed: the caller must wait for all work, and call ashlar_free()
+ *
+ * Threads: any. Errors: ASHLAR_EPOINTER (as for ashlar_free); then nothing has changed.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__free_deferred(ashlar_allocator *allocator, void *ptr);
+ASHLAR_MUST_CHECK ashlar_status ashlar__free_deferred(ashlar_allocator *allocator, void *ptr,
+                                                      bool *is_planned);
 
 /* Whether there are deferred blocks. Threads: any. */
 bool ashlar__has_deferred(ashlar_allocator *allocator);

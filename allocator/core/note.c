@@ -94,9 +94,10 @@ void ashlar__account_free_locked(ashlar_allocator *a, ashlar_cache *own,
 
 void ashlar__step_record_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block) {
     ASHLAR_CHECK2(requested <= block->bytes && block->stream_state != NULL);
-    /* Blocks for a captured stream belong to its graph's pool, and a plan never serves them. */
+    /* A plan never serves blocks for a captured stream, which belong to its graph's pool, nor
+     * those that any stream may use. */
     if (own != NULL && own->own_replay != NULL && own->own_replay->is_recorded &&
-        !block->stream_state->is_pool) {
+        !block->stream_state->is_pool && !block->stream_state->is_idle) {
         ashlar__recording_add(&own->own_replay->recording, requested, block->tag,
                               block->stream_state, block);
     }

@@ -1,16 +1,18 @@
-/* frees.c - allocating and freeing with the promises of cudaMalloc() and cudaFree(). An
- * ashlar_frees does this for one device or context; this file makes and finds these objects, and
- * decides how hard a request tries before it fails. */
+/* frees.c - allocating with the promise of cudaMalloc(). An ashlar_frees does this for one device
+ * or context; this file makes and finds these objects, and decides how hard a request tries before
+ * it fails. */
 #include "allocator/dropin/frees_impl.h"
 
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/core/dry_run.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/note.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/dropin/devices.h"
 #include "allocator/heap/away.h"
+#include "allocator/step/step.h"
 
 static _Atomic(ashlar_frees *) all[ASHLAR_DROPIN_ALLOCATORS_MAX]; /* by place */
 static atomic_bool is_given_up[ASHLAR_DROPIN_DEVICES_MAX];
@@ -169,8 +171,10 @@ void ashlar__frees_drop_context(int place) {
     discard(frees);
 }
 
-static bool has_in_range(const ashlar_allocator *a, cu_ptr ptr) {
-    return ptr - a->constants.base < a->constants.range_bytes;
+static bool may_have(ashlar_allocator *a, const void *ptr) {
+    return ashlar__ptr_in(ptr) - a->constants.base < a->constants.range_bytes ||
+           ((uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE &&
+            ashlar__dry_run_has(ashlar__cache_get(a), ptr));
 }
 
 ashlar_frees *ashlar__frees_each(int *place) {
@@ -189,7 +193,7 @@ ashlar_frees *ashlar__frees_each(int *place) {
 
 ashlar_frees *ashlar__frees_next(int *place, const void *ptr) {
     ashlar_frees *frees = ashlar__frees_each(place);
-    while (frees != NULL && !has_in_range(frees->allocator, ashlar__ptr_in(ptr))) {
+    while (frees != NULL && !may_have(frees->allocator, ptr)) {
         frees = ashlar__frees_each(place);
     }
     return frees;
@@ -296,10 +300,7 @@ static ashlar_status alloc_when_past(ashlar_frees *f, size_t bytes, int stage, v
     return status;
 }
 
-ashlar_status ashlar__frees_alloc(ashlar_frees *f, size_t bytes, void **out) {
-    if (ashlar__allocator_is_guarded(f->allocator)) {
-        return alloc_guarded(f, bytes, out);
-    }
+static ashlar_status alloc_for_any(ashlar_frees *f, size_t bytes, void **out) {
     ashlar_status status = ashlar__alloc_idle(f->allocator, bytes, 0, out);
     for (int i = 0; i < STAGES && status == ASHLAR_ENOMEM; i++) {
         if (i == STAGES - 1 && !ashlar__may_grow(f->allocator, bytes)) {
@@ -313,20 +314,21 @@ ashlar_status ashlar__frees_alloc(ashlar_frees *f, size_t bytes, void **out) {
     return status == ASHLAR_ENOMEM ? alloc_at_last(f, bytes, NULL, out) : status;
 }
 
-/* Have the allocator watch streams, unless the stream is known or a default stream: nobody reports
- * the end of any other stream. */
-static void watch(ashlar_frees *f, ashlar_stream stream) {
-    if (ashlar__stream_can_end(stream) &&
-        atomic_load_explicit(&f->is_distrusted, memory_order_relaxed) &&
-        !atomic_load_explicit(&f->is_watching, memory_order_relaxed)) {
-        ashlar_allocator_watch_streams(f->allocator);
-        atomic_store(&f->is_watching, true);
+/* In a step, as on its stream; but while a stream is captured, what is taken on it may stay in the
+ * graph. */
+ashlar_status ashlar__frees_alloc(ashlar_frees *f, size_t bytes, void **out) {
+    ashlar_stream stream;
+    if (ashlar__allocator_is_guarded(f->allocator)) {
+        return alloc_guarded(f, bytes, out);
     }
+    return ashlar__step_stream(f->allocator, &stream) && !ashlar__frees_settle_captures()
+               ? ashlar__frees_alloc_on(f, bytes, stream, out)
+               : alloc_for_any(f, bytes, out);
 }
 
 ashlar_status ashlar__frees_alloc_on(ashlar_frees *f, size_t bytes, ashlar_stream stream,
                                      void **out) {
-    watch(f, stream);
+    ashlar__frees_watch(f, stream);
     if (ashlar__allocator_is_guarded(f->allocator) || !ashlar__has_deferred(f->allocator)) {
         return alloc_at_last(f, bytes, &stream, out);
     }
@@ -335,65 +337,4 @@ ashlar_status ashlar__frees_alloc_on(ashlar_frees *f, size_t bytes, ashlar_strea
         status = ashlar__alloc_at_hand(f->allocator, bytes, stream, out);
     }
     return status == ASHLAR_ENOMEM ? alloc_at_last(f, bytes, &stream, out) : status;
-}
-
-ashlar_status ashlar__frees_free(ashlar_frees *f, void *ptr) {
-    if (ashlar__allocator_is_guarded(f->allocator)) {
-        ASHLAR_TRY(ashlar__device_synchronize(f->device));
-        return ashlar_free(f->allocator, ptr);
-    }
-    const ashlar_status status = ashlar__free_deferred(f->allocator, ptr);
-    if (status == ASHLAR_OK && ashlar__frees_settle_captures()) {
-        (void)ashlar__frees_wait(f, true);
-    }
-    return status;
-}
-
-static bool answer(ashlar_frees *f, void *ptr, const ashlar_stream *stream, cu_result *result) {
-    if (stream != NULL) {
-        watch(f, *stream);
-    }
-    const ashlar_status status =
-        stream == NULL ? ashlar__frees_free(f, ptr) : ashlar_free_on(f->allocator, ptr, *stream);
-    switch (status) {
-    case ASHLAR_OK:
-    case ASHLAR_EDAMAGE: /* the block is freed; the damage is reported elsewhere */
-        *result = CU_SUCCESS;
-        return true;
-    case ASHLAR_EPOINTER:
-        *result = CU_INVALID_VALUE;
-        return ashlar__has_reserved(f->allocator, ptr);
-    case ASHLAR_EHOSTMEM:
-        *result = CU_OUT_OF_MEMORY;
-        return true;
-    default:
-        *result = CU_UNKNOWN;
-        return true;
-    }
-}
-
-bool ashlar__frees_answer(void *ptr, const ashlar_stream *stream, cu_result *result) {
-    int place = 0;
-    ashlar_frees *f = ashlar__frees_next(&place, ptr);
-    while (f != NULL && !answer(f, ptr, stream, result)) {
-        f = ashlar__frees_next(&place, ptr);
-    }
-    return f != NULL;
-}
-
-bool ashlar__frees_answer_host(void *ptr, cu_result *result) {
-    ashlar_frees *f = ashlar__frees_peek_host();
-    return f != NULL && answer(f, ptr, NULL, result);
-}
-
-/* Read the flag first: some callers call this at every allocation, and a write would take the cache
- * line from all threads. */
-void ashlar__frees_distrust_streams(ashlar_frees *f) {
-    if (!atomic_load_explicit(&f->is_distrusted, memory_order_relaxed)) {
-        atomic_store(&f->is_distrusted, true);
-    }
-}
-
-void ashlar__frees_trust_all(ashlar_frees *f) {
-    atomic_store(&f->is_trusting, true);
 }

@@ -58,8 +58,9 @@ ashlar_frees *ashlar__frees_next(int *place, const void *ptr);
 ashlar_allocator *ashlar__frees_allocator(const ashlar_frees *frees);
 ashlar_device *ashlar__frees_device(const ashlar_frees *frees);
 
-/* Like cudaMalloc(). Threads: any. Stream: may record events; may wait on the host for work that
- * was submitted before a free. Errors: those of ashlar_alloc(). */
+/* Like cudaMalloc(), but in a step of the calling thread like cudaMallocAsync() on the step's
+ * stream, unless a stream is captured. Threads: any. Stream: may record events; may wait on the
+ * host for work that was submitted before a free. Errors: those of ashlar_alloc(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc(ashlar_frees *frees, size_t bytes, void **out);
 /* Like cudaMallocAsync(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_alloc_on(ashlar_frees *frees, size_t bytes,
@@ -74,8 +75,10 @@ size_t ashlar__frees_spare_bytes(ashlar_frees *frees);
  * Stream: waits on the host. */
 bool ashlar__frees_give_back(ashlar_frees *frees, size_t kept_bytes);
 
-/* Like cudaFree(), but the host waits only during a capture. The block may come from either
- * allocating function above. Threads: any. Errors: ASHLAR_EPOINTER (nothing changes); in a guard
+/* Like cudaFree(), but the host waits only during a capture, and for a block that a plan served and
+ * that outlives its step. In a step of the calling thread, a block that was taken for the step's
+ * stream is freed in the order of that stream. The block may come from either allocating function
+ * above. Threads: any. Errors: ASHLAR_EPOINTER (nothing changes); in a guard
  * mode those of ashlar_free(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__frees_free(ashlar_frees *frees, void *ptr);
 
@@ -87,10 +90,11 @@ bool ashlar__frees_answer(void *ptr, const ashlar_stream *stream, cu_result *res
 bool ashlar__frees_answer_host(void *ptr, cu_result *result);
 
 /* _add_stream: call it after a non-blocking stream was made in the object's context. _end_stream:
- * call it before a stream is destroyed. If host memory for the note runs out, the host waits from
- * then on. */
+ * call it before a stream is destroyed; _end_stream_anywhere: of whichever object. If host memory
+ * for the note runs out, the host waits from then on. */
 void ashlar__frees_add_stream(ashlar_frees *frees, ashlar_stream stream);
 void ashlar__frees_end_stream(ashlar_frees *frees, ashlar_stream stream);
+void ashlar__frees_end_stream_anywhere(ashlar_stream stream);
 
 /*
  * Call _begin_capture() before a capture of a stream begins, and _note_capture() after
@@ -102,6 +106,11 @@ void ashlar__frees_end_stream(ashlar_frees *frees, ashlar_stream stream);
 void ashlar__frees_begin_capture(ashlar_frees *frees, ashlar_stream stream);
 void ashlar__frees_note_capture(ashlar_stream stream, bool has_begun);
 bool ashlar__frees_settle_captures(void);
+
+/* From now on the program tells of the end of each stream that it names (_end_stream), so that
+ * steps can have plans. Threads: any. Errors: ASHLAR_EINVAL (it has named one before that it may
+ * not tell of). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__frees_tell_ends(ashlar_frees *frees);
 
 /* From now on assume that there may be unknown streams, and wait on the host. Threads: any. */
 void ashlar__frees_distrust_streams(ashlar_frees *frees);

@@ -1,7 +1,8 @@
 /*
- * frees_impl.h - what the three files of frees.h share (internal).
+ * frees_impl.h - what the four files of frees.h share (internal).
  *
- *   frees.c           the object of each device and context; allocating and freeing
+ *   frees.c           the object of each device and context; allocating
+ *   frees_free.c      freeing
  *   frees_past.c      whether freed blocks are past; streams
  *   frees_captures.c  captures
  */
@@ -21,6 +22,7 @@ struct ashlar_frees {
     atomic_bool is_distrusted;   /* there may be streams that we do not know */
     atomic_bool is_trusting;     /* set only by tests */
     atomic_bool is_watching;     /* calls named unknown streams: the allocator watches streams */
+    atomic_bool is_told;         /* the program tells of the end of each stream that it names */
 };
 
 /*
@@ -31,8 +33,12 @@ struct ashlar_frees {
 bool ashlar__frees_reap(ashlar_frees *frees, uint64_t ns, bool in_need);
 
 /* Wait on the host for all work of the device, while a stream is captured, too; for host memory, of
- * all devices, but not during a capture. Returns whether any blocks are free now. */
+ * all devices, but not during a capture. _wait returns whether any blocks are free now. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__frees_synchronize(ashlar_frees *frees, bool is_capturing);
 bool ashlar__frees_wait(ashlar_frees *frees, bool is_capturing);
+
+/* Have the allocator watch streams, unless the stream is a default one, or its end is told of. */
+void ashlar__frees_watch(ashlar_frees *frees, ashlar_stream stream);
 
 /*
  * Forget the captures of a stream that is about to end; NULL: of all streams. After its end the

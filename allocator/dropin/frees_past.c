@@ -34,12 +34,16 @@ static ashlar_status wait_by_driver(ashlar_frees *f) {
     return result == CU_SUCCESS ? ASHLAR_OK : ashlar__driver_error(driver, "cuMemFree", result);
 }
 
+ashlar_status ashlar__frees_synchronize(ashlar_frees *f, bool is_capturing) {
+    return f->is_host     ? ashlar__device_synchronize_all(f->device)
+           : is_capturing ? wait_by_driver(f)
+                          : ashlar__device_try_synchronize(f->device);
+}
+
 bool ashlar__frees_wait(ashlar_frees *f, bool is_capturing) {
     const ashlar_device_wait wait = ashlar__deferred_begin_wait(f->allocator);
-    const ashlar_status status = f->is_host     ? ashlar__device_synchronize_all(f->device)
-                                 : is_capturing ? wait_by_driver(f)
-                                                : ashlar__device_try_synchronize(f->device);
-    return status == ASHLAR_OK && ashlar__deferred_end_wait(f->allocator, wait);
+    return ashlar__frees_synchronize(f, is_capturing) == ASHLAR_OK &&
+           ashlar__deferred_end_wait(f->allocator, wait);
 }
 
 static ashlar_status poll(ashlar_frees *f, uint64_t ns, bool *has_any) {
@@ -106,4 +110,46 @@ void ashlar__frees_add_stream(ashlar_frees *f, ashlar_stream stream) {
 void ashlar__frees_end_stream(ashlar_frees *f, ashlar_stream stream) {
     ashlar__frees_drop_captures(f, &stream);
     ashlar__allocator_end_stream(f->allocator, stream);
+}
+
+void ashlar__frees_end_stream_anywhere(ashlar_stream stream) {
+    int place = 0;
+    for (ashlar_frees *f = ashlar__frees_each(&place); f != NULL && ashlar__stream_can_end(stream);
+         f = ashlar__frees_each(&place)) {
+        ashlar__frees_end_stream(f, stream); /* other devices do not know the stream */
+    }
+}
+
+/* Read the flag first: some callers call this at every allocation, and a write would take the cache
+ * line from all threads. */
+void ashlar__frees_distrust_streams(ashlar_frees *f) {
+    if (!atomic_load_explicit(&f->is_distrusted, memory_order_relaxed)) {
+        atomic_store(&f->is_distrusted, true);
+    }
+}
+
+void ashlar__frees_trust_all(ashlar_frees *f) {
+    atomic_store(&f->is_trusting, true);
+}
+
+void ashlar__frees_watch(ashlar_frees *f, ashlar_stream stream) {
+    if (ashlar__stream_can_end(stream) &&
+        atomic_load_explicit(&f->is_distrusted, memory_order_relaxed) &&
+        !atomic_load_explicit(&f->is_told, memory_order_relaxed) &&
+        !atomic_load_explicit(&f->is_watching, memory_order_relaxed)) {
+        ashlar_allocator_watch_streams(f->allocator);
+        atomic_store(&f->is_watching, true);
+    }
+}
+
+ashlar_status ashlar__frees_tell_ends(ashlar_frees *f) {
+    if (atomic_load(&f->is_watching)) {
+        return ashlar__fail(ASHLAR_EINVAL,
+                            "device %d: cudaMallocAsync() or cudaFreeAsync() has named a stream "
+                            "whose end nobody tells, so there can be no steps; ask for the "
+                            "allocator before that",
+                            f->device->info.ordinal);
+    }
+    atomic_store(&f->is_told, true);
+    return ASHLAR_OK;
 }

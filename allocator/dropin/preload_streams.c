@@ -38,12 +38,8 @@ cu_result cuGreenCtxStreamCreate(cu_stream *stream, cu_green_context context, un
 }
 
 cu_result cuStreamDestroy_v2(cu_stream stream) {
-    if ((uintptr_t)stream > CU_STREAM_PER_THREAD && ashlar__preload_begin()) {
-        int place = 0;
-        for (ashlar_frees *f = ashlar__frees_each(&place); f != NULL;
-             f = ashlar__frees_each(&place)) {
-            ashlar__frees_end_stream(f, stream); /* other devices do not know the stream */
-        }
+    if (ashlar__preload_begin()) {
+        ashlar__frees_end_stream_anywhere(stream);
         ashlar__preload_end();
     }
     return ashlar__real_cuStreamDestroy_v2(stream);

@@ -51,6 +51,8 @@ struct ashlar_replay {
     bool is_held;                   /* no request asks whether blocks can come home; see
                                      * ashlar_step_key */
     uint32_t depth;                 /* nested steps: how many have begun and not ended */
+    ashlar_stream stream;           /* that the step was begun on; ASHLAR_NO_STREAM: a nested step
+                                     * was begun on another */
     const ashlar_step_key *counted; /* the key in whose costs the step is counted, if the key still
                                      * exists */
     ashlar_step_costs costs_before; /* counts when the step began */

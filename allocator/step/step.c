@@ -4,6 +4,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/cycle.h"
+#include "allocator/core/dry_run.h"
 #include "allocator/core/forked.h"
 #include "allocator/core/shared.h"
 #include "allocator/core/slow_path.h"
@@ -197,6 +198,7 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
     ASHLAR_CHECK2(replay->key == NULL && replay->dry_block_count == 0); /* the thread's last step
                                                                          * has ended */
     replay->depth = 1;
+    replay->stream = ashlar__stream_named(stream);
     replay->is_recorded = false;
     a->planner.active_step_count++;
     replay->counted = key;
@@ -217,6 +219,9 @@ static ashlar_status enter_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
     if (own->own_replay->depth > 0) {
         ASHLAR_CHECK2(a->planner.active_step_count > 0);
         own->own_replay->depth++;
+        if (own->own_replay->stream != ashlar__stream_named(stream)) {
+            own->own_replay->stream = ASHLAR_NO_STREAM;
+        }
         return ASHLAR_OK;
     }
     return begin_locked(a, own, stream, key);
@@ -366,6 +371,32 @@ ashlar_status ashlar_step_end(ashlar_allocator *a) {
     const ashlar_status status = end_locked(a, own);
     ashlar__allocator_leave(a);
     return status;
+}
+
+/* ---- requests that name no stream ---- */
+
+/* Reads what only this thread writes. */
+bool ashlar__step_stream(ashlar_allocator *a, ashlar_stream *out) {
+    const ashlar_cache *own = ashlar__cache_get(a);
+    const ashlar_replay *replay = own != NULL ? own->own_replay : NULL;
+    if (replay == NULL || replay->depth == 0 || replay->stream == ASHLAR_NO_STREAM) {
+        return false;
+    }
+    *out = replay->stream;
+    return true;
+}
+
+bool ashlar__step_has(ashlar_allocator *a, const void *ptr, ashlar_stream stream) {
+    const ashlar_cache *own = ashlar__cache_get(a);
+    ashlar_stream_state *state = NULL;
+    ashlar_block *block = NULL;
+    ashlar__lock_acquire(&a->lock);
+    const bool has_it = ashlar__dry_run_has(own, ptr) ||
+                        (ashlar__find_live_locked(a, ptr, &block) == ASHLAR_OK &&
+                         ashlar__stream_state_of_locked(a, stream, &state) == ASHLAR_OK &&
+                         block->stream_state == state);
+    ashlar__lock_release(&a->lock);
+    return has_it;
 }
 
 /* ---- dry runs ---- */

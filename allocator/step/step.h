@@ -113,6 +113,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_forget_keys(ashlar_allocator *al
                                                             uint64_t first, uint64_t count);
 
 /*
+ * For calls that name no stream, as cudaMalloc() and cudaFree() do (frees.h). _stream: the stream
+ * of the step that the calling thread is in; false: it is in none, or in nested ones on different
+ * streams. _has: whether a live block was taken for that stream. Lock: not held. Threads: any.
+ */
+bool ashlar__step_stream(ashlar_allocator *allocator, ashlar_stream *out);
+bool ashlar__step_has(ashlar_allocator *allocator, const void *ptr, ashlar_stream stream);
+
+/*
  * Like ashlar_step_begin() and ashlar_step_end(), but the requests of a recorded step get addresses
  * without memory (dry_run.h).
  *
