@@ -14,6 +14,8 @@ ASHLAR_API int ashlar_cuda_free_async(void *ptr, ashlar_stream stream);
 ASHLAR_API size_t ashlar_cuda_spare_bytes(int device);
 ASHLAR_API int ashlar_cuda_malloc_host(int device, void **ptr, size_t bytes);
 ASHLAR_API int ashlar_cuda_free_host(void *ptr);
+ASHLAR_API ashlar_allocator *ashlar_cuda_allocator(int device);
+ASHLAR_API void ashlar_cuda_end_stream(ashlar_stream stream);
 
 _Static_assert(ASHLAR_CUDA_ASK != (int)CU_SUCCESS && ASHLAR_CUDA_ASK < 0, "no code of CUDA's");
 
@@ -77,4 +79,15 @@ int ashlar_cuda_malloc_host(int device, void **ptr, size_t bytes) {
 int ashlar_cuda_free_host(void *ptr) {
     cu_result result;
     return ashlar__frees_answer_host(ptr, &result) ? (int)result : ASHLAR_CUDA_ASK;
+}
+
+ashlar_allocator *ashlar_cuda_allocator(int device) {
+    ashlar_frees *frees;
+    return frees_of(device, &frees) == ASHLAR_OK && ashlar__frees_tell_ends(frees) == ASHLAR_OK
+               ? ashlar__frees_allocator(frees)
+               : NULL;
+}
+
+void ashlar_cuda_end_stream(ashlar_stream stream) {
+    ashlar__frees_end_stream_anywhere(stream);
 }

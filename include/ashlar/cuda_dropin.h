@@ -5,10 +5,10 @@
  *     #include <ashlar/cuda_dropin.h>
  *
  * in C or C++; link with -lashlar. In the rest of the file cudaMalloc, cudaFree, cudaMallocAsync,
- * cudaFreeAsync, cudaMallocHost, cudaFreeHost and cudaMemGetInfo are ashlar's, with CUDA's
- * parameters and result codes. Other files of the program may do without the include: memory taken
- * from CUDA may be freed in any file, but memory taken from ashlar must be freed in a file with the
- * include. An unmodified program uses libashlar-preload.so instead.
+ * cudaFreeAsync, cudaMallocHost, cudaFreeHost, cudaMemGetInfo and cudaStreamDestroy are ashlar's,
+ * with CUDA's parameters and result codes. Other files of the program may do without the include:
+ * memory taken from CUDA may be freed in any file, but memory taken from ashlar must be freed in a
+ * file with the include. An unmodified program uses libashlar-preload.so instead.
  *
  * cudaFree() promises that all work submitted before it, on any stream, is over when the memory is
  * used next. ashlar does not know the program's streams. So freed memory gathers; when a request
@@ -22,6 +22,23 @@
  * primary ones. The memory is taken in pieces of 2 MiB or more; asked for the extent of a block,
  * CUDA reports the whole piece. cudaHostAlloc() stays CUDA's, and so does cudaMallocHost() with
  * flags in C++. A program that knows its streams waits less if it uses the pools of pinned.h.
+ *
+ * STEPS. A loop whose steps allocate alike calls the driver no more after its first steps (plan.h):
+ *
+ *     ashlar_allocator *memory = ashlar_cuda_allocator(0);
+ *     ...
+ *     ashlar_step_begin(memory, stream, 0);
+ *     ...                                          a step, the one that needs most first
+ *     ashlar_step_end(memory);
+ *
+ * Between the two, on the thread that calls them, cudaMalloc() means cudaMallocAsync() on `stream`,
+ * and cudaFree() of such memory cudaFreeAsync(): the memory is for work on `stream`, and for work
+ * that the program itself puts in order with it. That holds for cudaMemcpy(), too, which a
+ * non-blocking stream does not wait for. Memory of a step that is freed outside of it, or by
+ * another thread, keeps cudaFree()'s promise, for which the host may wait for the device; so does
+ * memory from before the step that is freed in it. A nested step on another stream suspends all of
+ * this until the outer one ends, and so does a capture that ashlar knows of. A dry run (warmup.h)
+ * may call both.
  *
  * Each device has an allocator in its primary context, with the options of ASHLAR_CONF in the
  * environment, from its first allocation to the end of the process: do not call cudaDeviceReset().
@@ -37,8 +54,10 @@
 
 #include <stddef.h>
 
+#include <ashlar/allocator.h>
 #include <ashlar/device.h>
 #include <ashlar/export.h>
+#include <ashlar/plan.h>
 
 ASHLAR_BEGIN_DECLS
 
@@ -71,6 +90,30 @@ ASHLAR_API size_t ashlar_cuda_spare_bytes(int device);
  */
 ASHLAR_API int ashlar_cuda_malloc_host(int device, void **ptr, size_t bytes);
 ASHLAR_API int ashlar_cuda_free_host(void *ptr);
+
+/*
+ * The allocator behind cudaMalloc() on a device, for steps, plans, options and statistics; made by
+ * the first call for the device, as by a first cudaMalloc().
+ *
+ * By this call the program promises what NAMED STREAMS in allocator.h asks for: the stream of a
+ * step, of cudaMallocAsync() or of cudaFreeAsync() stays alive until
+ * ashlar_allocator_forget_stream(). cudaStreamDestroy() in a file with this header calls that;
+ * elsewhere the program must. Without the promise streams are watched from the first
+ * cudaMallocAsync() on that names one that may end, and steps have no plans.
+ *
+ * device   the device's ordinal in the CUDA runtime
+ *
+ * NULL: there is none, or streams are watched already; ashlar_error_detail() says why.
+ *
+ * Ownership: the allocator lives to the end of the process, and must not be destroyed.
+ * Threads:   any.
+ */
+ASHLAR_API ashlar_allocator *ashlar_cuda_allocator(int device);
+
+/* What cudaStreamDestroy() does first: ashlar_allocator_forget_stream() for each device. It always
+ * succeeds; where no event could be recorded, memory last used on the stream stays unused. Threads:
+ * any. */
+ASHLAR_API void ashlar_cuda_end_stream(ashlar_stream stream);
 
 ASHLAR_END_DECLS
 
@@ -141,6 +184,11 @@ static inline cudaError_t ashlar_cudaFreeAsync(void *ptr, cudaStream_t stream) {
         return cudaFreeAsync((char *)ptr + 1, stream);
     }
     return result == ASHLAR_CUDA_ASK ? cudaFreeAsync(ptr, stream) : (cudaError_t)result;
+}
+
+static inline cudaError_t ashlar_cudaStreamDestroy(cudaStream_t stream) {
+    ashlar_cuda_end_stream(stream);
+    return cudaStreamDestroy(stream);
 }
 
 static inline cudaError_t ashlar_cudaMallocHost(void **ptr, size_t bytes) {
@@ -214,5 +262,6 @@ static inline cudaError_t ashlar_cudaMallocAsync(T **ptr, size_t bytes, cudaMemP
 #define cudaMallocHost ashlar_cudaMallocHost
 #define cudaFreeHost ashlar_cudaFreeHost
 #define cudaMemGetInfo ashlar_cudaMemGetInfo
+#define cudaStreamDestroy ashlar_cudaStreamDestroy
 
 #endif /* ASHLAR_CUDA_DROPIN_H */

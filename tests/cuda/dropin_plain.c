@@ -4,6 +4,7 @@
 cudaError_t plain_malloc(void **ptr, size_t bytes);
 cudaError_t plain_free(void *ptr);
 cudaError_t plain_free_host(void *ptr);
+cudaError_t plain_stream_destroy(cudaStream_t stream);
 
 cudaError_t plain_malloc(void **ptr, size_t bytes) {
     return cudaMalloc(ptr, bytes);
@@ -15,4 +16,8 @@ cudaError_t plain_free(void *ptr) {
 
 cudaError_t plain_free_host(void *ptr) {
     return cudaFreeHost(ptr);
+}
+
+cudaError_t plain_stream_destroy(cudaStream_t stream) {
+    return cudaStreamDestroy(stream);
 }

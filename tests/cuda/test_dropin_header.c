@@ -14,6 +14,7 @@
 /* In a file without the header (dropin_plain.c). */
 cudaError_t plain_malloc(void **ptr, size_t bytes);
 cudaError_t plain_free(void *ptr);
+cudaError_t plain_stream_destroy(cudaStream_t stream);
 /* In a C++ file with it (dropin_templates.cpp). */
 int templates_hold(void);
 
@@ -70,7 +71,7 @@ CASE(memory_freed_under_a_streams_work_is_safe) {
     CHECK(cudaStreamDestroy(slow) == cudaSuccess && cudaStreamDestroy(fast) == cudaSuccess);
 }
 
-/* Each stream ends right behind its free, and the next one may have its handle. */
+/* Each stream ends right behind its free, without a word, and the next one may have its handle. */
 CASE(a_stream_may_end_right_after_a_free) {
     cudaStream_t steady;
     REQUIRE(cudaStreamCreateWithFlags(&steady, cudaStreamNonBlocking) == cudaSuccess);
@@ -82,7 +83,7 @@ CASE(a_stream_may_end_right_after_a_free) {
         CHECK(cudaMallocAsync(&before, 40 * MIB, brief) == cudaSuccess);
         CHECK(cudaMemsetAsync(before, 1, MIB, brief) == cudaSuccess);
         CHECK(cudaFreeAsync(before, brief) == cudaSuccess);
-        CHECK(cudaStreamDestroy(brief) == cudaSuccess);
+        CHECK(plain_stream_destroy(brief) == cudaSuccess);
         cudaStream_t next = steady;
         if (i % 3 == 0) {
             CHECK(cudaStreamCreateWithFlags(&next, cudaStreamNonBlocking) == cudaSuccess);
@@ -94,10 +95,10 @@ CASE(a_stream_may_end_right_after_a_free) {
         CHECK(cudaMemcpy(&byte, after, 1, cudaMemcpyDeviceToHost) == cudaSuccess && byte == 2);
         CHECK((i % 3 == 1 ? cudaFree(after) : cudaFreeAsync(after, next)) == cudaSuccess);
         if (next != steady) {
-            CHECK(cudaStreamDestroy(next) == cudaSuccess);
+            CHECK(plain_stream_destroy(next) == cudaSuccess);
         }
     }
-    CHECK(cudaStreamDestroy(steady) == cudaSuccess);
+    CHECK(plain_stream_destroy(steady) == cudaSuccess);
 }
 
 static void *grow(void *unused) {
@@ -219,6 +220,17 @@ CASE(what_is_free_counts_what_is_kept) {
     CHECK(cudaMemGetInfo(&alone, NULL) == cudaSuccess && alone == after);
     CHECK(cudaMemGetInfo(NULL, &alone) == cudaSuccess && alone == total);
     CHECK(cudaMemGetInfo(NULL, NULL) == cudaSuccess);
+}
+
+/* The cases above have named some whose end nobody tells. */
+CASE(once_streams_are_watched_there_is_no_allocator_for_steps) {
+    cudaStream_t stream;
+    void *ptr = NULL;
+    REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
+    CHECK(cudaMallocAsync(&ptr, MIB, stream) == cudaSuccess);
+    CHECK(ashlar_cuda_allocator(0) == NULL);
+    CHECK(strstr(ashlar_error_detail(), "no steps") != NULL);
+    CHECK(cudaFreeAsync(ptr, stream) == cudaSuccess && cudaStreamDestroy(stream) == cudaSuccess);
 }
 
 CASE(templates_take_pointers_of_any_type) {

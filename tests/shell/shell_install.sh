@@ -121,9 +121,9 @@ reports_an_error() { # PROGRAM
     LD_LIBRARY_PATH=$libraries "$scratch/$1" | grep -F 'not a live block of this pool'
 }
 
-# The header that is C++ alone, and which needs a newer one.
-adaptor_is_cpp() {
-    printf '#include <ashlar/rmm_adaptor.hpp>\n' >"$scratch/one.cpp"
+# The headers that are C++ alone, and which need a newer one.
+headers_are_cpp() {
+    printf '#include <ashlar/%s.hpp>\n' rmm_adaptor step >"$scratch/one.cpp"
     # shellcheck disable=SC2046 # words
     c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror $(flags --cflags) -fsyntax-only \
         "$scratch/one.cpp"
@@ -145,7 +145,7 @@ libraries=$(flags --variable=libdir)
 check 'every_public_header_is_installed_and_stands_alone' headers_stand_alone
 if command -v c++ >/dev/null; then
     check 'every_public_header_compiles_as_cpp' headers_are_cpp c++
-    check 'the_adaptor_for_rmm_compiles' adaptor_is_cpp
+    check 'the_headers_of_cpp_compile' headers_are_cpp
 else
     skip 'every_public_header_compiles_as_cpp' 'no C++ compiler'
 fi
