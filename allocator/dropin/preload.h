@@ -5,6 +5,7 @@
  *   preload_memory.c    requests for memory, served by us or by the driver
  *   preload_pools.c     memory pools and their attributes
  *   preload_pointer.c   what a program is told about a pointer
+ *   preload_steps.c     what a program finds by dlsym(), to have steps
  *   preload_streams.c   streams, captures, contexts, waits
  *   preload_options.c   ASHLAR_PRELOAD, and the report at the end
  *   preload_trace.c     the log or snapshot of each allocator
@@ -23,6 +24,11 @@
  * in .pickle, a snapshot at the end instead ipc      leave allocations that name no stream to the
  * driver, so that cuIpcGetMemHandle() can export them unsafe   for tests: reuse freed memory at
  * once, which cudaFree() does not promise
+ *
+ * A program that knows of us may look up functions of ashlar by dlsym(RTLD_DEFAULT, ...), to have
+ * steps (plan.h): those of preload_steps.c. They are not exported, so that a program that is linked
+ * with ashlar, too, has its own copy's functions wherever it names them, and finds these by
+ * dlsym(), as ever. Either copy's functions must not get the other's allocators.
  *
  * ASHLAR_CONF has the allocators' options. With ASHLAR_DEVICE=soft nothing is replaced, since the
  * program's driver knows no software device.
@@ -228,6 +234,9 @@ ashlar_frees *ashlar__preload_here(void);
 static inline cu_stream ashlar__preload_per_thread(cu_stream stream) {
     return stream == NULL ? (cu_stream)(uintptr_t)CU_STREAM_PER_THREAD : stream;
 }
+
+/* The function of ashlar that a program finds by its name; NULL: none. */
+void *ashlar__preload_step_function(const char *name);
 
 /* Note a new stream that may use our memory but that no ashlar_frees knows. */
 void ashlar__preload_note_missed_stream(void);

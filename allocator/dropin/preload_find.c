@@ -113,9 +113,25 @@ static void *find_in_driver(const char *name) {
  * and the return address. */
 void *ashlar__preload_dlsym(void *handle, const char *name, const void *caller);
 
+/* A function of ashlar for a program that looks for it in the global scope, or in this library. One
+ * that is linked with ashlar itself finds that. */
+static void *find_step_function(dlsym_fn find, void *handle, const char *name) {
+    void *ours = ashlar__preload_step_function(name);
+    if (ours == NULL || ashlar__preload_options_get()->is_off ||
+        (handle != RTLD_DEFAULT && handle != library_of(stand_ins)) ||
+        find(RTLD_DEFAULT, name) != NULL) {
+        return AS_THE_C_LIBRARY_SAYS;
+    }
+    (void)dlerror(); /* the search was in vain */
+    return ours;
+}
+
 void *ashlar__preload_dlsym(void *handle, const char *name, const void *caller) {
     const dlsym_fn find = c_dlsym();
     size_t i = 0;
+    if (name != NULL && strncmp(name, "ashlar_", 7) == 0) {
+        return find_step_function(find, handle, name);
+    }
     if (name == NULL || strncmp(name, "cu", 2) != 0) {
         return AS_THE_C_LIBRARY_SAYS;
     }

@@ -141,6 +141,30 @@ plugin_frees() { # WANTED ARGUMENT...
     [ "$(grep -c "$wanted" "$scratch/out")" -eq 2 ]
 }
 
+# A program that finds ashlar's functions by dlsym(), or does not.
+has_steps() { # ARGUMENT...
+    ASHLAR_SOFT=memory=64MiB,${soft:-strict=on} with "$programs/steps_driver" "$@" \
+        >"$scratch/out" || return
+    cat "$scratch/out"
+    [ "$(grep -cx 'driver calls after the warm-up: 0' "$scratch/out")" -eq 4 ]
+}
+
+has_steps_in_every_mode() { # ARGUMENT...
+    for soft in strict=on ${adversarial}1 recycle=on,${adversarial}2 vmm=off; do
+        has_steps "$@" || return
+    done
+}
+
+has_no_steps() { # SETTING...
+    env "$@" "$programs/steps_driver" names steps >"$scratch/out" || return
+    cat "$scratch/out"
+    grep -x 'no steps' "$scratch/out"
+}
+
+has_its_own_ashlar() { # SETTING...
+    LD_LIBRARY_PATH=$ASHLAR_BUILD:$LD_LIBRARY_PATH env "$@" "$programs/linked_driver" names
+}
+
 leaves_well() { # PROGRAM...
     ASHLAR_PRELOAD=report with "$@" leave | tee "$scratch/out"
     grep -x 'at exit: 0' "$scratch/out" && grep '^ashlar-preload: 1 allocations' "$scratch/stderr"
@@ -287,6 +311,15 @@ done
 check 'a_plugin_frees_what_the_program_took' plugin_frees ': 0, again: 1'
 # Docs: it calls the driver itself, which refuses.
 check 'a_plugin_that_is_bound_to_its_own_libraries_does_not' plugin_frees ': 1, again: 0' deep
+
+for way in procs names; do
+    check "driver_${way}_has_steps_by_functions_that_it_looks_up" has_steps_in_every_mode "$way" steps
+done
+check 'steps_are_found_in_the_library_itself' has_steps names of "$preload"
+check 'there_are_no_steps_without_the_library' has_no_steps
+check 'there_are_no_steps_when_it_is_off' has_no_steps LD_PRELOAD="$preload" ASHLAR_PRELOAD=off
+check 'a_program_linked_with_ashlar_has_steps_alone' has_its_own_ashlar
+check 'a_program_linked_with_ashlar_has_its_own_functions' has_its_own_ashlar LD_PRELOAD="$preload"
 
 for setting in ASHLAR_PRELOAD=on ASHLAR_PRELOAD=off ASHLAR_PRELOAD=ipc ASHLAR_PRELOAD=unsafe \
     ASHLAR_DEVICE=soft LD_LIBRARY_PATH="$LD_LIBRARY_PATH/cuda11"; do
