@@ -5,6 +5,9 @@
  *     ...                                          allocate, queue work, free
  *     ashlar_step_end(allocator);
  *
+ * In C++ a guard (step.hpp) makes a step of a scope; a program whose memory comes from cudaMalloc()
+ * has steps, too (cuda_dropin.h).
+ *
  * The first step of a key is recorded: the size, tag, stream and lifetime of each allocation. Then
  * the recording is packed: each allocation becomes a slot, an offset in memory that the plan holds,
  * and slots share addresses only if their lifetimes do not meet. In later steps of that key
