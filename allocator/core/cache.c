@@ -234,6 +234,9 @@ void ashlar__cache_end_replay(ashlar_cache *cache) {
     ashlar__cache_set_replay(cache, &ashlar__no_replay);
     ashlar__replay_end_replay(replay, &a->planner, cache->counters.planned_count);
     cover_uses(&a->heap, replay);
+    if (replay->key->is_retired) {
+        ashlar__planner_retire_plan_locked(&a->planner, &a->heap, replay->key);
+    }
     replay->key = NULL;
 }
 

@@ -239,9 +239,8 @@ static void leave_plan(ashlar_allocator *a, const ashlar_request *r) {
     key->is_ordinary = true;
     key->left_count++;
     key->is_stale |= a->planner.options.rerecord_after > 0;
-    ashlar__step_key_drop_plan(key);
     a->planner.stats.plans_left++;
-    ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
+    ashlar__planner_retire_plan_locked(&a->planner, &a->heap, key);
 }
 
 /* End the stream's plan memory if more would be mapped in vain. */

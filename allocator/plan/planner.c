@@ -117,6 +117,15 @@ void ashlar__planner_drop_unused_locked(ashlar_planner *planner, ashlar_heap *he
 
 /* ---- keys ---- */
 
+void ashlar__planner_retire_plan_locked(ashlar_planner *planner, ashlar_heap *heap,
+                                        ashlar_step_key *key) {
+    key->is_retired = key->plan != NULL && key->replay_count > 0;
+    if (!key->is_retired) {
+        ashlar__step_key_drop_plan(key);
+        ashlar__planner_drop_unused_locked(planner, heap);
+    }
+}
+
 void ashlar__step_key_drop_plan(ashlar_step_key *key) {
     ashlar__plan_free(key->plan);
     key->plan = NULL;

@@ -35,6 +35,7 @@ struct ashlar_step_key {
                                  * same, there was no memory for it */
     bool is_busy;               /* a step is recorded or planned, partly without the lock */
     bool is_wanted;             /* record the next step although there is a plan */
+    bool is_retired;            /* its plan goes as soon as no step replays it */
     bool is_stale;              /* like is_wanted, but also discard the present recording */
     bool is_ordinary;           /* a warm-up without plans made it, or its plan was left: its steps
                                  * are recorded only on request */
@@ -124,6 +125,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_refuse_busy_locked(const ashlar_
 
 /* Free a key's plan. */
 void ashlar__step_key_drop_plan(ashlar_step_key *key);
+
+/* Free a key's plan, and end the memory that no plan uses then: now or, if steps replay the plan,
+ * when the last of them ends. Lock: held, other threads shut out. */
+void ashlar__planner_retire_plan_locked(ashlar_planner *planner, ashlar_heap *heap,
+                                        ashlar_step_key *key);
 
 /* Take a key out of the planner's list. Lock: the allocator's. */
 void ashlar__planner_unlink_key(ashlar_planner *planner, const ashlar_step_key *key);

@@ -120,7 +120,7 @@ static bool join_uses(ashlar_allocator *a, const ashlar_plan *plan) {
  * again.
  */
 static bool can_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
-    if (key->plan == NULL || ashlar__plan_is_busy_locked(a, key->plan)) {
+    if (key->plan == NULL || key->is_retired || ashlar__plan_is_busy_locked(a, key->plan)) {
         return false;
     }
     leave_lost(a, key->plan);
@@ -275,8 +275,7 @@ static ashlar_status merge(ashlar_allocator *a, ashlar_step_key *key, ashlar_rec
     } else if (status == ASHLAR_OK) {
         a->planner.stats.steps_apart++;
         key->has_apart = key->is_ordinary = true;
-        ashlar__step_key_drop_plan(key);
-        ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
+        ashlar__planner_retire_plan_locked(&a->planner, &a->heap, key);
         if (held_bytes(recording) > held_bytes(&key->recording)) {
             replace(key, recording);
         }

@@ -13,13 +13,12 @@ enum { VALUES_ALIGN = 256 };
 
 /* ---- padded lengths ---- */
 
-/* The longest length of a part that has the same plan as `length`. */
+/* The longest length of a part in the range of `length`. */
 static size_t longest_like(const ashlar_trainer *t, size_t length) {
-    const uint64_t key = ashlar__trainer_key(t, length);
-    while (length < t->task->max_part_length && ashlar__trainer_key(t, length + 1) == key) {
-        length++;
-    }
-    return length;
+    const size_t longest = t->task->max_part_length;
+    const size_t width = (longest - 1) / t->config.buckets + 1;
+    const size_t last = ((length - 1) / width + 1) * width;
+    return last < longest ? last : longest;
 }
 
 /* Of several parts, only the last one is shorter, and padded. */
