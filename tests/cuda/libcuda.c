@@ -36,6 +36,32 @@ unsigned long long ashlar_fake_event_records(void) {
     return atomic_load(&event_records);
 }
 
+/* Calls that map memory or ask about the order of work, beside those counted above. */
+#define COUNTED_MAP(X)                                                                           \
+    X(mem_release, (cu_mem_handle handle), (handle))                                             \
+    X(mem_map,                                                                                   \
+      (cu_ptr ptr, size_t bytes, size_t offset, cu_mem_handle handle, unsigned long long flags), \
+      (ptr, bytes, offset, handle, flags))                                                       \
+    X(mem_set_access, (cu_ptr ptr, size_t bytes, const cu_mem_access *access, size_t count),     \
+      (ptr, bytes, access, count))                                                               \
+    X(event_query, (cu_event event), (event))                                                    \
+    X(stream_query, (cu_stream stream), (stream))                                                \
+    X(stream_is_capturing, (cu_stream stream, unsigned int *status), (stream, status))
+
+static _Atomic unsigned long long other_calls;
+
+#define X(field, params, args)                \
+    static cu_result counted_##field params { \
+        atomic_fetch_add(&other_calls, 1);    \
+        return ashlar__soft_##field args;     \
+    }
+COUNTED_MAP(X)
+#undef X
+
+unsigned long long ashlar_fake_calls(void) {
+    return atomic_load(&memory_calls) + atomic_load(&event_records) + atomic_load(&other_calls);
+}
+
 cu_result ashlar_fake_event_record(cu_event event, cu_stream stream) {
     atomic_fetch_add(&event_records, 1);
     return ashlar__soft_event_record(event, stream);
@@ -84,6 +110,7 @@ void ashlar_fake_on_unmap(ashlar_fake_unmap_fn *fn) {
 
 cu_result ashlar_fake_mem_unmap(cu_ptr ptr, size_t bytes) {
     ashlar_fake_unmap_fn *fn = atomic_load(&on_unmap);
+    atomic_fetch_add(&other_calls, 1);
     if (fn != NULL) {
         fn(ptr, bytes);
     }
@@ -96,6 +123,9 @@ static ashlar_driver_table make_table(void) {
         ASHLAR_DRIVER_MAP(X)
 #undef X
     };
+#define X(field, params, args) table.field = counted_##field;
+    COUNTED_MAP(X)
+#undef X
     table.init = ashlar_fake_init;
     table.device_get_count = ashlar_fake_device_get_count;
     table.device_get_attribute = ashlar_fake_device_get_attribute;

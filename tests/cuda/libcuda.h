@@ -169,13 +169,15 @@ cu_result ashlar_fake_launch_kernel(cu_function function, unsigned int grid_x, u
  * What a test asks of the fake, by dlsym(): how many modules are loaded; how many were unloaded
  * with kernels still queued; each kernel launched since the last call, as
  * "name<<<blocks, threads>>>" with a space behind it; how often memory was taken, by cuMemAlloc,
- * cuMemCreate, or cuMemAllocAsync beyond its pool; how often an event was recorded.
+ * cuMemCreate, or cuMemAllocAsync beyond its pool; how often an event was recorded; how many calls
+ * these were with those that map, unmap or give back memory, and queries of events and streams.
  */
 ASHLAR_API int ashlar_fake_module_count(void);
 ASHLAR_API int ashlar_fake_early_unload_count(void);
 ASHLAR_API const char *ashlar_fake_launch_log(void);
 ASHLAR_API unsigned long long ashlar_fake_memory_calls(void);
 ASHLAR_API unsigned long long ashlar_fake_event_records(void);
+ASHLAR_API unsigned long long ashlar_fake_calls(void);
 
 /* From now on fn(ptr, bytes) is called before memory is unmapped; NULL: no more. */
 typedef void ashlar_fake_unmap_fn(cu_ptr ptr, size_t bytes);
