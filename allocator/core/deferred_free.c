@@ -130,6 +130,33 @@ static bool is_awaited_locked(const ashlar_allocator *a) {
     return state == NULL;
 }
 
+/*
+ * With a smaller factor, programs that take and free block by block need many more events; with a
+ * larger one, steps of drawn lengths reserve more (tests/preload/program_drawn.c).
+ */
+enum { DUE_FACTOR = 2 };
+
+static bool fills_handle_locked(const ashlar_allocator *a) {
+    ASHLAR_OWNS(&a->lock);
+    return a->deferred != NULL && a->deferred_bytes >= a->heap.range.handle_bytes;
+}
+
+bool ashlar__deferred_fills_handle(ashlar_allocator *a) {
+    ashlar__lock_acquire(&a->lock);
+    const bool fills_one = fills_handle_locked(a);
+    ashlar__lock_release(&a->lock);
+    return fills_one;
+}
+
+bool ashlar__deferred_is_due(ashlar_allocator *a) {
+    ashlar__lock_acquire(&a->lock);
+    const bool is_due = fills_handle_locked(a) &&
+                        a->deferred_bytes / DUE_FACTOR > ashlar__heap_free_bytes(&a->heap) &&
+                        !is_awaited_locked(a);
+    ashlar__lock_release(&a->lock);
+    return is_due;
+}
+
 /* Query the streams of which less is known than of the others, until one still has work that comes
  * before the oldest free. */
 static ashlar_status ask_locked(ashlar_allocator *a, bool *has_any) {

@@ -63,6 +63,19 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__free_deferred(ashlar_allocator *allocato
 /* Whether there are deferred blocks. Threads: any. */
 bool ashlar__has_deferred(ashlar_allocator *allocator);
 
+/* Whether the deferred blocks are as large as a handle: to map one takes no longer than to record
+ * events and query them. Threads: any. */
+bool ashlar__deferred_fills_handle(ashlar_allocator *allocator);
+
+/*
+ * Whether to call ashlar__deferred_ask() before a request is placed, although free memory may serve
+ * it: no events are recorded behind the oldest free, and what was freed fills a handle and is more
+ * than twice what is free, so some of it will be wanted soon. Events that are recorded later follow
+ * the request's own work, too; and its block would lie between gaps that would have merged.
+ * Threads: any. Cost: O(zones + streams).
+ */
+bool ashlar__deferred_is_due(ashlar_allocator *allocator);
+
 /* Whether a request that found no memory may succeed now, because deferred blocks became free since
  * `release_count` was read from the allocator, or there are some. */
 bool ashlar__deferred_has_more(ashlar_allocator *allocator, uint64_t release_count);

@@ -26,16 +26,17 @@ static ashlar_lock making_lock = ASHLAR_LOCK(ASHLAR_RANK_DROPIN_FREES);
 enum { STEP_DEVICE_DIVISOR = 64 }; /* but at most 1/64 of the device's memory */
 
 /*
- * How long a request looks for the end of work that uses freed blocks, before it has more than
+ * How long a request looks for the end of work that uses freed blocks, before it has up to
  * `percent` of what was ever live reserved. cudaFree() always waits for that work. The first time
  * is about as long as mapping takes: on an idle device an event completes within a few
- * microseconds. The last one bounds the memory of a program that never lets the device rest; it has
- * an end, since the work may depend on what the program does next.
+ * microseconds. The second is as long as many a step's work: what is taken in place of that wait is
+ * kept for good. The last one bounds the memory of a program that never lets the device rest; it
+ * has an end, since the work may depend on what the program does next.
  */
 static const struct {
     uint64_t ns;
     unsigned percent;
-} stages[] = {{200 * 1000, 120}, {5 * 1000 * 1000, 175}, {1000 * 1000 * 1000, 175}};
+} stages[] = {{200 * 1000, 115}, {100 * 1000 * 1000, 175}, {1000 * 1000 * 1000, 175}};
 
 enum { STAGES = sizeof stages / sizeof stages[0] };
 
@@ -286,12 +287,16 @@ static ashlar_status alloc_guarded(ashlar_frees *f, size_t bytes, void **out) {
     return status;
 }
 
-/* For the time of a stage, try again whenever blocks become free. */
+/* For the time of a stage, try again whenever blocks become free. The first stage leaves out what
+ * takes longer than to map more. */
 static ashlar_status alloc_when_past(ashlar_frees *f, size_t bytes, int stage, void **out) {
     const uint64_t start = ashlar__clock_ns();
     const unsigned percent = stage > 0 ? stages[stage - 1].percent : 0;
     ashlar_status status = ASHLAR_ENOMEM;
     uint64_t spent = 0;
+    if (stage == 0 && !ashlar__deferred_fills_handle(f->allocator)) {
+        return status;
+    }
     while (status == ASHLAR_ENOMEM && spent < stages[stage].ns &&
            ashlar__frees_reap(f, stages[stage].ns - spent, stage == STAGES - 1)) {
         status = ashlar__alloc_idle(f->allocator, bytes, percent, out);
@@ -301,6 +306,10 @@ static ashlar_status alloc_when_past(ashlar_frees *f, size_t bytes, int stage, v
 }
 
 static ashlar_status alloc_for_any(ashlar_frees *f, size_t bytes, void **out) {
+    if (!atomic_load_explicit(&f->is_distrusted, memory_order_relaxed) &&
+        ashlar__deferred_is_due(f->allocator)) {
+        (void)ashlar__frees_reap(f, 0, false);
+    }
     ashlar_status status = ashlar__alloc_idle(f->allocator, bytes, 0, out);
     for (int i = 0; i < STAGES && status == ASHLAR_ENOMEM; i++) {
         if (i == STAGES - 1 && !ashlar__may_grow(f->allocator, bytes)) {

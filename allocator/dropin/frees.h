@@ -12,9 +12,12 @@
  * When a request finds no free memory, events are recorded behind all work, and queried for about
  * as long as mapping more memory takes. Then the request takes more, or has free memory moved to
  * where it fits; but the more is reserved, the longer it first looks for the end of work that uses
- * freed blocks. So where the work is over, about a fifth more is reserved than was ever live,
- * and else at most as much again, unless the work lasts so long that cudaFree() would have waited
- * for a second. Blocks that live on may need more.
+ * freed blocks. So where the work is over, or soon will be, about a seventh more is reserved than
+ * was ever live, and else three quarters more, unless the work lasts so long that cudaFree() would
+ * have waited for a second. Blocks that live on may need more.
+ *
+ * Much that was freed at a time has its events before the next request is placed: then its memory
+ * merges first, and the events follow no work of the next step.
  *
  * Before a capture of a stream begins, events are recorded behind what was freed, so that it can be
  * found free meanwhile. During a capture a free waits on the host, as cudaFree() does.

@@ -2,14 +2,12 @@
  * do such work. */
 #include "allocator/dropin/frees_impl.h"
 
-#include <time.h>
-
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/core/allocators.h"
 #include "allocator/core/streams.h"
 
-/* For so long the host asks again and again; then it sleeps for as long between two questions. */
+/* For so long the host asks again and again; then it sleeps between two questions. */
 enum { SPIN_NS = 50 * 1000 };
 
 /*
@@ -47,13 +45,13 @@ bool ashlar__frees_wait(ashlar_frees *f, bool is_capturing) {
 }
 
 static ashlar_status poll(ashlar_frees *f, uint64_t ns, bool *has_any) {
-    const struct timespec pause = {.tv_nsec = SPIN_NS};
+    long pause_ns = ASHLAR_PAUSE_NS_MIN;
     const uint64_t start = ashlar__clock_ns();
     ashlar_status status = ashlar__deferred_ask(f->allocator, has_any);
     for (uint64_t spent = 0; status == ASHLAR_OK && !*has_any && spent < ns;
          spent = ashlar__clock_ns() - start) {
         if (spent > SPIN_NS) {
-            (void)nanosleep(&pause, NULL);
+            ashlar__clock_pause(&pause_ns);
         }
         status = ashlar__deferred_ask(f->allocator, has_any);
     }

@@ -1,8 +1,9 @@
 #!/bin/sh
 #
 # shell_preload_bounds.sh - how much libashlar-preload.so reserves for programs whose steps differ in
-# length, or that free and take without an end; and that memory which such programs get of the driver
-# alone is there for them during captures, too.
+# length, or that free and take without an end, beside what was live and what the heap alone
+# reserves (ashlar-replay); and that memory which such programs get of the driver alone is there for
+# them during captures, too.
 
 # shellcheck source=tests/shell/tap.sh
 . "$(dirname "$0")/tap.sh"
@@ -32,6 +33,34 @@ reserves_in_time() {
     return 1
 }
 
+# At most so many percent of what the heap alone reserves are reserved, for so many events and calls
+# of the driver.
+is_near_the_heap() { # PERCENT EVENTS CALLS SOFT WORD...
+    percent=$1 events=$2 calls=$3 soft=$4
+    shift 4
+    env ASHLAR_PRELOAD=report ASHLAR_SOFT="memory=8GiB,$soft" LD_PRELOAD="$preload" \
+        "$programs/drawn_driver" names "$@" "$scratch/log.csv" \
+        >"$scratch/out" 2>"$scratch/report" || return
+    cat "$scratch/out" "$scratch/report"
+    "$ASHLAR_BUILD/bench/ashlar-replay" "$scratch/log.csv" | tee "$scratch/heap"
+    awk -v percent="$percent" -v events="$events" -v calls="$calls" '
+        $1 == "live" { recorded = $4; called = $6; rows++ }
+        / live, [0-9]+ reserved/ { sub(/.* live, /, ""); reserved = $1 / 1048576; rows++ }
+        /peak live .* reserved/ { sub(/.*reserved /, ""); heap = $1; rows++ }
+        END {
+            exit rows != 3 || reserved == 0 || 100 * reserved > percent * heap ||
+                recorded > events || called > calls
+        }
+    ' "$scratch/out" "$scratch/report" "$scratch/heap"
+}
+
+is_near_the_heap_in_time() {
+    for _ in 1 2 3; do
+        is_near_the_heap "$@" && return
+    done
+    return 1
+}
+
 # There are 60 steps, of 12 or 36 blocks, or 200 blocks; on a stream that is not blocking an event
 # is recorded there, too, if it is not idle.
 for stream in legacy blocking unordered; do
@@ -49,6 +78,17 @@ for stream in legacy blocking unordered; do
     for what in steps lengths stream; do
         check "without_a_wait_twice_as_much_is_enough_${what}_${stream}" \
             reserves_in_time 200 720 mode=overlap $what none $stream 1
+    done
+done
+
+# Of 60 steps, or 200 blocks taken anew.
+for wait in none stream device; do
+    for row in steps,60,300 lengths,240,1080 again,60,480 arenas,60,480 resize,80,1000; do
+        what=${row%%,*} counts=${row#*,}
+        check "near_the_heap_${what}_${wait}" is_near_the_heap 115 "${counts%,*}" "${counts#*,}" \
+            mode=eager "$what" $wait legacy 1
+        check "near_the_heap_while_work_goes_on_${what}_${wait}" is_near_the_heap_in_time 125 \
+            1000 10000000 mode=overlap "$what" $wait legacy 1
     done
 done
 

@@ -78,6 +78,70 @@ CASE(a_wait_tells_nothing_of_what_is_freed_later) {
     CHECK(atomic_load(&allocator->release_count) == releases + 1);
 }
 
+/* 32 MiB are freed, and 4 MiB beside them are free. */
+static bool set_up_batch(const char *spec) {
+    if (!set_up(spec, "cache=0")) {
+        return false;
+    }
+    void *large[2] = {take(16 * MIB), take(16 * MIB)}, *small = take(4 * MIB);
+    give(small);
+    const ashlar_device_wait wait = ashlar__deferred_begin_wait(allocator);
+    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+    CHECK(ashlar__deferred_end_wait(allocator, wait) && reserved() == 36 * MIB);
+    give(large[0]);
+    give(large[1]);
+    return true;
+}
+
+/* Else the block would lie beside what they leave, and the event behind the block's own work. */
+CASE(many_frees_have_their_event_before_the_next_request_is_placed) {
+    REQUIRE(set_up_batch("memory=4GiB"));
+    const size_t records = CALLS(event_record);
+    void *first = take(3 * MIB);
+    CHECK_ZU(CALLS(event_record), records + 1);
+    CHECK(!ashlar__has_deferred(allocator));
+    use(first, KIB, streams[0]);
+    (void)take(33 * MIB);
+    CHECK_ZU(CALLS(event_record), records + 1);
+    CHECK_ZU(reserved(), 36 * MIB);
+}
+
+CASE(frees_that_wait_for_an_event_get_no_other) {
+    REQUIRE(set_up_batch("memory=4GiB,mode=adversarial"));
+    use(take(MIB), KIB, streams[0]);
+    void *late = take(MIB);
+    use(late, KIB, streams[0]);
+    const size_t records = CALLS(event_record), queries = CALLS(event_query);
+    (void)take(MIB);
+    CHECK_ZU(CALLS(event_record), records);
+    CHECK_ZU(CALLS(event_query), queries);
+}
+
+CASE(few_frees_wait_until_memory_is_wanted) {
+    REQUIRE(set_up("memory=4GiB", "cache=0"));
+    void *large = take(16 * MIB), *small = take(4 * MIB);
+    give(large);
+    (void)take(MIB); /* nothing was free before it, and 15 MiB are after it */
+    const size_t records = CALLS(event_record);
+    give(small);
+    (void)take(MIB);
+    CHECK_ZU(CALLS(event_record), records);
+}
+
+/* To map a handle costs no more than an event and its query, and has to be done once. */
+CASE(frees_that_fill_no_handle_have_no_event_while_more_may_be_mapped) {
+    REQUIRE(set_up("memory=4GiB", "cache=0"));
+    const size_t records = CALLS(event_record);
+    (void)take(MIB);
+    give(take(MIB));
+    give(take(MIB));
+    CHECK_ZU(CALLS(event_record), records);
+    CHECK_ZU(reserved(), 4 * MIB);
+    (void)take(2 * MIB); /* now they fill one */
+    CHECK_ZU(CALLS(event_record), records + 1);
+    CHECK_ZU(reserved(), 4 * MIB);
+}
+
 /*
  * Both streams have work queued whenever they are asked, but of before it all is over: what they
  * freed then is found, side by side.
