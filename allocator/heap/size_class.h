@@ -24,7 +24,7 @@
 
 #include "allocator/base/check_level.h"
 
-#define ASHLAR_BLOCK_ALIGN ((size_t)512)          /* twice cudaMalloc's 256 B */
+#define ASHLAR_BLOCK_ALIGN ((size_t)512)          /* textures want it of cudaMalloc's addresses */
 #define ASHLAR_SC_LINEAR_BYTES ((size_t)32 << 10) /* largest class of the linear part */
 #define ASHLAR_SC_MAX_BYTES ((size_t)512 << 10)   /* largest class of all */
 
