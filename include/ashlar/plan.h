@@ -30,18 +30,36 @@
  * Steps that leave out more, as steps on shorter sequences do, should be recorded and merged: see
  * build_after and ashlar_plan_record_next().
  *
+ * WHAT A PLAN COSTS. No more memory than it saves, to a hundredth or a handle:
+ *   - Recorded steps are merged if one plan for all of them needs at most 1/256 more than the
+ *     largest of them, or fits in as many handles. Otherwise the key is not planned, and
+ *     steps_apart counts them. Give different tags to blocks of different purpose, or different
+ *     keys to steps that are not alike.
+ *   - A plan's memory is taken from what is reserved and free, for which a build may wait, and a
+ *     plan is given up if the allocator would still reserve more than it did for the recorded
+ *     steps. (Dry runs reserve nothing; there the rule for merging is all.)
+ *   - A step that misses leaves its plan if more would be mapped while the plan's memory is idle.
+ *     What is live stays where it is, and the rest serves the step and later ones: the ordinary
+ * path serves this key from now on, unless a step is recorded again that needs most of what is
+ * free. Before a request in a step fails, the step leaves its plan, too.
+ * ashlar_plan_stats.plans_left counts both. A step that leaves its plan in the midst finds free
+ * memory in pieces: of 15,000 drawn loops over sequences, whose sizes did not change with the
+ * length, 1 in 1000 reserved two or three handles more than without plans; where sizes grew with
+ * the length, 1 in 100 reserved up to half as much again; on average it was 0.9 % less
+ * (tests/allocator/step/test_plan_cost.c).
+ *
  * A block that several streams use, since it is marked by ashlar_record_stream() or freed on
  * another stream, keeps its slot until the step ends: no other allocation of the step has its
  * addresses. At the end of a step an event is recorded on each stream that used such blocks. When
  * the next step on the memory begins, the stream that owns the memory waits for it in its own
  * order: one event and one wait for each pair of streams and step at most, and no wait on the host.
- * A step is declined if such a stream is captured when it begins. If there is no memory for so many
- * slots, such blocks are not planned. So a plan takes up to the sum of all such blocks of a step,
- * as the cache does while the device is so far behind that none of them is free again. Where the
- * device keeps up, the cache takes less: for 200 drawn steps on two to four streams, plans took 9.8
- * times the peak of live bytes, the cache 10.4 times and 2.7 times. ashlar_warmup_report.gap says
- * how much it is. Without plans a steady step (warmup.h) takes no less, since it holds such blocks,
- * too.
+ * A step is declined if such a stream is captured when it begins. So a plan takes up to the sum of
+ * all such blocks of a step, as the cache does while the device is so far behind that none of them
+ * is free again. Where the device keeps up, the cache takes less: for 200 drawn steps on two to
+ * four streams, plans took 9.8 times the peak of live bytes, the cache 10.4 times and 2.7 times.
+ * Such blocks are not planned if there is no memory for so many slots, or the recorded steps did
+ * with less. ashlar_warmup_report.gap says how much it is after dry runs. Without plans a steady
+ * step (warmup.h) takes no less, since it holds such blocks, too.
  *
  * Allocations that were live at the end of the recorded step are not planned: the ordinary path
  * serves them, in the recorded step and later. Nor are requests that the recorded step was refused
@@ -55,9 +73,10 @@
  * Each stream has plan memory of its own, since nothing proves an order between two streams before
  * the step runs.
  *
- * Plan memory serves any request that finds no other memory, if no step uses it and it has no live
- * block. The next step on such a plan takes memory for it again, which may call the driver; the
- * slots keep their offsets. If there is no memory then, the step is declined.
+ * Plan memory that no step uses serves any request that finds no other memory, and a request of a
+ * step before more is mapped. The next step on such a plan takes memory for it again, which calls
+ * the driver only if what it gave up is not free any more; the slots keep their offsets. If there
+ * is no memory then, or more would be reserved than for the recorded steps, the step is declined.
  */
 #ifndef ASHLAR_PLAN_H
 #define ASHLAR_PLAN_H
@@ -81,8 +100,10 @@ enum {
 #define ASHLAR_PLAN_BUILD_NEVER UINT32_MAX /* of build_after */
 
 typedef struct ashlar_plan_options {
-    uint64_t search_ms;      /* most milliseconds to search for the packings of one call; 0 stands
-                              * for 200. ASHLAR_PLAN_SEARCH_NONE: try only the greedy orders */
+    uint64_t search_ms;      /* most milliseconds to search for the packings of one call, and then
+                              * to wait (a second at most) for work that uses free memory, before
+                              * more is mapped; 0 stands for 200. ASHLAR_PLAN_SEARCH_NONE: try only
+                              * the greedy orders, and do not wait */
     uint32_t build_after;    /* plan a key once this many of its steps are recorded; 0 stands for 1.
                               * ASHLAR_PLAN_BUILD_NEVER: only when ashlar_plan_build() is called */
     uint32_t rerecord_after; /* record a key anew after this many steps in a row with a miss;
@@ -126,10 +147,10 @@ typedef struct ashlar_plan_stats {
     uint64_t unplanned;      /* requests of replayed steps for allocations that are not planned, or
                               * that the recorded step was refused */
     uint64_t misses[ASHLAR_PLAN_MISS_MAX]; /* 0 from ASHLAR_PLAN_MISS_COUNT on */
-    uint64_t steps_apart; /* recorded steps that their key's plan leaves out: together with them it
-                           * would need more memory than the largest of the steps */
+    uint64_t steps_apart; /* recorded steps that were not merged: one plan would need more memory
+                           * than the largest step, so their key has none */
     uint64_t plans_left;  /* plans that cost more than they saved: so the ordinary path serves their
-                           * keys from now on */
+                           * keys */
 } ashlar_plan_stats;
 
 /* The sum of all misses, whatever their reason. Threads: any. */
@@ -188,11 +209,11 @@ ashlar_plan_set_options(ashlar_allocator *allocator_, const ashlar_plan_options 
 }
 
 /*
- * Plan every key that was recorded since it was last planned, or has no plan. Steps recorded under
- * one key are merged, with the largest sizes and longest lifetimes, so that the plan dominates each
- * of the steps. Merging pairs allocations by tag and stream, so give different tags to blocks of
- * different purpose. Steps that together are on more than ASHLAR_PLAN_STREAMS_MAX streams are not
- * merged: the newest one is kept.
+ * Plan every key that was recorded since it was last planned, or has no plan, unless its steps are
+ * too different (WHAT A PLAN COSTS, above). Steps recorded under one key are merged, with the
+ * largest sizes and longest lifetimes, so that the plan dominates each of the steps. Merging pairs
+ * allocations by tag and stream. Steps that together are on more than ASHLAR_PLAN_STREAMS_MAX
+ * streams are not merged: the newest one is kept.
  *
  * Threads: any; not while a step is under way (ASHLAR_EINVAL).
  * Errors:  ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; keys for which there was no memory stay
@@ -209,10 +230,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_plan_build(ashlar_allocator *a
 ASHLAR_API void ashlar_plan_record_next(ashlar_allocator *allocator, uint64_t key);
 
 /*
- * Forget all plans and recordings, and give their memory to the ordinary path: at once or, if a
- * block of a plan is still live, after that block's free, as soon as a step begins or ends, a
- * request finds no other memory, or ashlar_allocator_trim() is called. (That function takes no
- * memory from plans that are not dropped.)
+ * Forget all plans and recordings, and give their memory to the ordinary path, but for blocks that
+ * are live. (ashlar_allocator_trim() takes no memory from plans that are not dropped.)
  *
  * Threads: any; not while a step is under way (ASHLAR_EINVAL).
  */

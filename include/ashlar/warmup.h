@@ -63,12 +63,11 @@ typedef struct ashlar_warmup_options {
     ashlar_stream stream;       /* the steps' main stream, named from now on (top of allocator.h) */
     size_t min_length;          /* 1 .. max_length; 0 stands for 1 */
     size_t max_length;          /* must be given */
-    size_t length_bucket_count; /* number of length ranges of equal width, each with a plan; the
-                                 * plans share one memory. 0: as many ranges as are needed to keep
-                                 * this memory as small as the largest step allows; but one plan if
-                                 * dry_run is NULL */
-    uint64_t key;               /* of steps in the shortest bucket; the next bucket's is key + 1.
-                                 * With length_bucket_count 0, each length is a bucket */
+    size_t length_bucket_count; /* the lengths are cut into so many ranges of equal width, and no
+                                 * plan serves lengths of two; 0 stands for 1. With a dry run, a
+                                 * range has as many plans as are needed to keep their memory, which
+                                 * they share, as small as the largest step allows; else one */
+    uint64_t key;               /* of steps of min_length; the next length's is key + 1 */
     bool without_plan;          /* run all lengths without plans; later steps of these keys are not
                                  * recorded, unless ashlar_plan_record_next() asks for it */
     ashlar_warmup_fn step;      /* runs a real step, but without effects that may happen only once,
@@ -106,9 +105,9 @@ typedef struct ashlar_warmup_report {
 /*
  * Warm up:
  *
- *   1. record the allocations of every length, the longest first, merged for each bucket; with a
- *      dry run this takes no memory. With length_bucket_count 0, neighbouring lengths are merged
- *      where a plan for both needs at most 0.4 % more than the largest step of all
+ *   1. record the allocations of every length, the longest first; with a dry run this takes no
+ *      memory, and neighbouring lengths of a range are merged where a plan for both needs at most
+ *      0.4 % more than the largest step of all, or fits in as many handles
  *   2. wait for the device, and give all free memory back to the driver
  *   3. pack the plans, and take their memory
  *   4. run `step` at the maximum length; on a CUDA device then at half of it, a quarter and so on,
@@ -122,7 +121,7 @@ typedef struct ashlar_warmup_report {
  * mode or without thread caches there are no plans, and only steps 4 to 6 are done.
  *
  * options   pass the same to ashlar_warmup_key(). Earlier plans and recordings of the keys are
- *           replaced
+ *           replaced, as are those of an earlier warm-up with the same `key`
  * report    may be NULL; unchanged on failure
  *
  * Threads: any; during the call no other thread may allocate, and no step or capture may be under
@@ -146,7 +145,7 @@ ashlar_allocator_warmup(ashlar_allocator *allocator_, const ashlar_warmup_option
 }
 
 /*
- * The key of steps of `length`: that of its bucket, or of the nearest bucket if it is out of range.
+ * The key of steps of `length`, or of the nearest length if it is out of range.
  * Threads: any.
  */
 ASHLAR_API uint64_t ashlar_warmup_key_sized(const ashlar_warmup_options *options,
@@ -155,7 +154,7 @@ static inline uint64_t ashlar_warmup_key(const ashlar_warmup_options *options_, 
     return ashlar_warmup_key_sized(options_, sizeof *options_, length_);
 }
 
-/* Lengths that one key stands for. */
+/* Lengths that one plan serves. */
 typedef struct ashlar_warmup_bucket {
     size_t first_length, last_length;
     uint64_t plan_bytes; /* bytes of its plan, on all streams; 0: no plan, so that the ordinary path

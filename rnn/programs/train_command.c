@@ -105,7 +105,7 @@ static const ashlar_option options[] = {
     REAL("rate-factor", rule.gamma, 1e-9, 1, "step: by this"),
     RANGE(SEED, "seed", "N", train.seed, 0, 0, "of weights, batches and sample"),
     NUMBER("held-out", held_out, 0, 1e9, "test on every Nth record or sentence, 0: on none"),
-    NUMBER("buckets", train.buckets, 0, 1e6, "ranges of lengths with a plan each; 0: found"),
+    NUMBER("buckets", train.buckets, 0, 1e6, "ranges of lengths with plans of their own; 0: one"),
     FLAG("pad", train.pads, "batches to the longest length of their range"),
     FLAG("graphs", wants_graphs, "make each step one launch; pads, too"),
     NUMBER("max-graphs", max_graphs, 2, 65536, "most captured steps that are kept"),

@@ -42,8 +42,7 @@ typedef struct ashlar_train_config {
     bool without_bias_decay;  /* weight decay applies to matrices only */
     ashlar_schedule schedule; /* of the learning rate */
     uint64_t seed;
-    size_t buckets;          /* ranges of lengths, with one plan for each; 0: found by the
-                              * warm-up */
+    size_t buckets;          /* ranges of lengths, with plans of their own; 0: one */
     bool without_plan;       /* steps allocate from the heap instead of from plans */
     bool pads;               /* pad batches to the longest length of their range: see step_fixed.h;
                               * `buckets` 0 then means ASHLAR_STEP_BUCKETS */
