@@ -224,12 +224,12 @@ static bool is_in_vain(const ashlar_allocator *a, const ashlar_request *r,
 /* Whether the memory is the calling thread's step's. */
 static bool is_own(const ashlar_request *r, const ashlar_plan_memory *memory) {
     const ashlar_replay *replay = r->own->active_replay;
-    bool is_found = false;
-    for (uint32_t i = 0; ashlar__cache_is_replaying(r->own) && i < replay->plan->stream_count;
-         i++) {
-        is_found |= replay->memories[i] == memory;
+    const uint32_t count = ashlar__cache_is_replaying(r->own) ? replay->plan->stream_count : 0;
+    uint32_t stream_idx = 0;
+    while (stream_idx < count && replay->memories[stream_idx] != memory) {
+        stream_idx++;
     }
-    return is_found;
+    return stream_idx < count;
 }
 
 /* The ordinary path serves the rest of the thread's step, and later steps of its key. */
@@ -263,7 +263,14 @@ static void end_memory(ashlar_allocator *a, const ashlar_request *r) {
 
 /* In the zone for blocks of its size, by moving what is free elsewhere. */
 static ashlar_status move_in(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+    ashlar_stream_state *state = r->stream_state;
     bool is_there = false;
+    if (state->pending_count > 0) {
+        ASHLAR_TRY(ashlar__stream_state_query(state, &a->client));
+    }
+    if (state->pending_count > 0) {
+        return ASHLAR_OK; /* the device is behind: no event for each request that asks */
+    }
     ASHLAR_TRY(ashlar__rung_ask_all(a));
     ashlar_block *gap = ashlar__rung_own_gap(r);
     if (gap != NULL) {

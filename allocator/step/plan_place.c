@@ -7,6 +7,20 @@
 #include "allocator/core/hold.h"
 #include "allocator/core/rungs.h"
 
+/* A plan is searched for as long as the options say, but its memory not longer than this. */
+enum { WAIT_MS_MAX = 1000 };
+
+/* Whether a step begins on a plan that lost its memory; else the plan is new. */
+static bool is_in_step(const ashlar_request *r) {
+    return r->own != NULL && r->own->own_replay != NULL && r->own->own_replay->depth > 0;
+}
+
+static uint64_t wait_ns(const ashlar_allocator *a, const ashlar_request *r) {
+    const uint64_t ms = a->planner.options.search_ms;
+    const bool may_wait = !is_in_step(r) && ms != ASHLAR_PLAN_SEARCH_NONE;
+    return !may_wait ? 0 : 1000000 * (ms < WAIT_MS_MAX ? ms : WAIT_MS_MAX);
+}
+
 /* In the zones of the request's stream, where all memory is mapped. */
 static ashlar_status take_mapped(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     ashlar_heap_place place;
@@ -18,12 +32,13 @@ static ashlar_status take_mapped(ashlar_allocator *a, const ashlar_request *r, a
     return ASHLAR_OK;
 }
 
-/* Move free memory to where the least of it is missing. */
+/* Move free memory to where the least of it is missing. Segments cannot move: give them back, so
+ * that the plan can have one instead. */
 static ashlar_status take_moved(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
     ashlar_heap_place place;
     bool is_there = false;
     if (a->heap.range.segments != NULL) {
-        return ashlar__heap_trim(&a->heap, 0);
+        return is_in_step(r) ? ASHLAR_OK : ashlar__heap_trim(&a->heap, 0);
     }
     if (ashlar__heap_find_place(&a->heap, r->stream_state, r->bytes, &place)) {
         ASHLAR_TRY(ashlar__rung_move_to(a, &place, &is_there));
@@ -43,10 +58,10 @@ static bool may_wait(const ashlar_allocator *a, const ashlar_request *r) {
     return state != NULL;
 }
 
-/* It has an end, since the work may depend on what the program does next. */
-static ashlar_status gather(ashlar_allocator *a, const ashlar_request *r, uint64_t wait_ns,
-                            ashlar_block **out) {
-    const uint64_t began = ashlar__clock_ns();
+/* Look for memory, and wait for work that uses some. The wait has an end, since the work may depend
+ * on what the program does next. */
+static ashlar_status gather(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+    const uint64_t began = ashlar__clock_ns(), most = wait_ns(a, r);
     long pause_ns = ASHLAR_PAUSE_NS_MIN;
     for (bool is_first = true, goes_on = true; goes_on && *out == NULL; is_first = false) {
         if (!is_first) {
@@ -62,7 +77,7 @@ static ashlar_status gather(ashlar_allocator *a, const ashlar_request *r, uint64
             status = take_moved(a, r, out);
         }
         ASHLAR_TRY(status);
-        goes_on = may_wait(a, r) && ashlar__clock_ns() - began < wait_ns;
+        goes_on = may_wait(a, r) && ashlar__clock_ns() - began < most;
     }
     return ASHLAR_OK;
 }
@@ -86,13 +101,13 @@ static bool is_too_dear(const ashlar_allocator *a, const ashlar_request *r, size
 }
 
 ashlar_status ashlar__plan_place_locked(ashlar_allocator *a, const ashlar_request *r,
-                                        size_t may_reserve, uint64_t wait_ms, ashlar_block **out) {
+                                        size_t may_reserve, ashlar_block **out) {
     ashlar_rung unused;
     ASHLAR_OWNS(&a->lock);
     ashlar__caches_flush_locked(a, r->own);
     ASHLAR_TRY(take_mapped(a, r, out));
     if (*out == NULL) {
-        ASHLAR_TRY(gather(a, r, wait_ms * 1000 * 1000, out));
+        ASHLAR_TRY(gather(a, r, out));
     }
     if (*out != NULL || is_too_dear(a, r, may_reserve)) {
         return ASHLAR_OK;

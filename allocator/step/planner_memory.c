@@ -19,9 +19,6 @@ typedef struct needs {
     size_t may_reserve; /* the most that any of their keys' steps made the cache reserve */
 } needs;
 
-/* A plan is looked for as long as the options say, but memory for it not longer than this. */
-enum { WAIT_MS_MAX = 1000 };
-
 /* Take a block of the heap. *out stays NULL if it costs too much. */
 static ashlar_status take_block_locked(ashlar_allocator *a, ashlar_cache *own, const needs *n,
                                        ashlar_block **out) {
@@ -32,13 +29,7 @@ static ashlar_status take_block_locked(ashlar_allocator *a, ashlar_cache *own, c
         return ashlar__fail(ASHLAR_ENOMEM, "a plan of %zu bytes is more than the device has",
                             n->bytes);
     }
-    const bool is_in_step = own != NULL && own->own_replay != NULL && own->own_replay->depth > 0;
-    const uint64_t search_ms = a->planner.options.search_ms;
-    const uint64_t wait_ms = is_in_step || search_ms == ASHLAR_PLAN_SEARCH_NONE ? 0
-                             : search_ms < WAIT_MS_MAX                          ? search_ms
-                                                                                : WAIT_MS_MAX;
-    const ashlar_status status =
-        ashlar__plan_place_locked(a, &request, n->may_reserve, wait_ms, &block);
+    const ashlar_status status = ashlar__plan_place_locked(a, &request, n->may_reserve, &block);
     ashlar__update_reserved_peak_locked(a);
     if (status == ASHLAR_OK && block != NULL) {
         ASHLAR_CHECK2(block->bytes >= n->bytes);

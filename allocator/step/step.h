@@ -68,16 +68,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_build_all_locked(ashlar_allocato
 /*
  * Take a block for the memory of a plan: what is mapped and free, then what can be moved, and only
  * then more of the device's memory, as far as the allocator then reserves hardly more than
- * `may_reserve` bytes, or leaves hardly any idle. If it would, *out stays NULL.
- *
- * wait_ms   before more is mapped, so long wait for work that uses free memory
+ * `may_reserve` bytes, or leaves hardly any idle. If it would, *out stays NULL. For a new plan, a
+ * wait for work that uses free memory comes before more is mapped; a step that begins does not
+ * wait.
  *
  * Lock, errors: as for ashlar__ladder_take_locked(); other threads are shut out.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__plan_place_locked(ashlar_allocator *allocator,
                                                           const ashlar_request *request,
-                                                          size_t may_reserve, uint64_t wait_ms,
-                                                          ashlar_block **out);
+                                                          size_t may_reserve, ashlar_block **out);
 
 /* Replace the plan memory of a stream by one that fits all its present plans. Does nothing for a
  * stream that has ended, since no step replays its slots. Lock: held; may be dropped and taken

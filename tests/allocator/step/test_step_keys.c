@@ -105,4 +105,39 @@ CASE_WITH(the_memory_of_a_dropped_plan_is_free_but_for_live_blocks, set_up_plans
     CHECK_ZU(stats_now().reserved_bytes, 4 * MIB);
 }
 
+/* Two blocks, of which the first lives on while the second comes and goes. */
+static void step_of_two(size_t first_bytes, size_t second_bytes) {
+    begin(1);
+    shadow *first = get(first_bytes, WORK);
+    put(get(second_bytes, WORK));
+    put(first);
+    end();
+}
+
+/* Paired in their order, the blocks would be the larger ones of both steps: 16 MiB for 9. */
+CASE_WITH(steps_that_one_plan_would_serve_too_dearly_have_none, set_up_plans()) {
+    const ashlar_plan_options options = {.build_after = 2};
+    CHECK(ashlar_plan_set_options(allocator, &options) == ASHLAR_OK);
+    step_of_two(8 * MIB, 1 * MIB);
+    step_of_two(1 * MIB, 8 * MIB);
+    CHECK_ZU(plans().steps_recorded, 2);
+    CHECK_ZU(plans().steps_apart, 1);
+    CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
+    CHECK_ZU(plans().plan_count, 0);
+    step_of_two(8 * MIB, 1 * MIB);
+    CHECK_ZU(plans().steps_recorded, 2);
+    CHECK_ZU(stats_now().reserved_peak_bytes, 10 * MIB);
+}
+
+/* A plan that serves one of them is given up when another is found to be too different. */
+CASE_WITH(a_plan_goes_when_a_step_is_recorded_that_it_cannot_serve, set_up_plans()) {
+    step_of_two(8 * MIB, 1 * MIB);
+    CHECK_ZU(plans().plan_count, 1);
+    ashlar_plan_record_next(allocator, 1);
+    step_of_two(1 * MIB, 8 * MIB);
+    CHECK_ZU(plans().plan_count, 0);
+    CHECK_ZU(plans().memory_bytes, 0);
+    CHECK_ZU(stats_now().reserved_peak_bytes, 10 * MIB);
+}
+
 RUN_CASES()
