@@ -13,9 +13,6 @@
 
 #include "allocator/plan/planner.h"
 
-/* How many slots that were passed over are kept for requests that come out of order. */
-enum { ASHLAR_REPLAY_SKIPPED_MAX = 16 };
-
 typedef struct ashlar_replay ashlar_replay;
 
 /* The replay outside any step. It serves nothing, so a request need not ask if there is a step. */

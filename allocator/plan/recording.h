@@ -20,6 +20,9 @@
 
 #include "allocator/heap/stream_state.h"
 
+/* How many slots that were passed over a replay keeps for requests that come out of order. */
+enum { ASHLAR_REPLAY_SKIPPED_MAX = 16 };
+
 /* `end` of an allocation that outlives its step. */
 #define ASHLAR_NOT_PLANNED UINT32_MAX
 
@@ -118,5 +121,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__recording_find_peaks(
 ASHLAR_MUST_CHECK ashlar_status ashlar__recording_merge(const ashlar_recording *base,
                                                         const ashlar_recording *more,
                                                         ashlar_recording *out);
+
+/*
+ * Whether a plan of `base` alone serves a step that does as `more`, which may leave slots out; as
+ * far as that is certain: of recordings that no others with gaps were merged into. Errors:
+ * ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__recording_find_served(const ashlar_recording *base,
+                                                              const ashlar_recording *more,
+                                                              bool *is_served);
 
 #endif /* ASHLAR_RECORDING_H */

@@ -257,12 +257,34 @@ static void replace(ashlar_step_key *key, ashlar_recording *recording) {
     key->is_current = false;
 }
 
-/* Merge a recording into that of its key. If one plan for both would need more memory than the
- * larger of the two, only that is kept. If they cannot be merged, for example because they use too
- * many streams, some of which may be gone, the newer is. */
+/* Whether the slots of the larger recording serve the other step, too, which needs no merging. */
+static ashlar_status keep_larger(ashlar_step_key *key, ashlar_recording *recording, bool *is_kept) {
+    const bool is_larger = held_bytes(recording) > held_bytes(&key->recording);
+    const ashlar_recording *large = is_larger ? recording : &key->recording;
+    const ashlar_recording *small = is_larger ? &key->recording : recording;
+    ASHLAR_TRY(ashlar__recording_find_served(large, small, is_kept));
+    if (*is_kept && is_larger) {
+        replace(key, recording);
+    }
+    return ASHLAR_OK;
+}
+
+/* The key has no plan: one for all its steps would need more memory than the largest. */
+static void set_apart(ashlar_allocator *a, ashlar_step_key *key) {
+    a->planner.stats.steps_apart++;
+    key->has_apart = key->is_ordinary = true;
+    ashlar__planner_retire_plan_locked(&a->planner, &a->heap, key);
+}
+
+/* Add a recorded step to its key's recording. If they cannot be merged, for example because they
+ * use too many streams, some of which may be gone, the newer one is kept. */
 static ashlar_status merge(ashlar_allocator *a, ashlar_step_key *key, ashlar_recording *recording) {
     ashlar_recording merged;
-    bool is_merged = false;
+    bool is_kept = false, is_merged = false;
+    ASHLAR_TRY(keep_larger(key, recording, &is_kept));
+    if (is_kept) {
+        return ASHLAR_OK;
+    }
     const ashlar_status status =
         ashlar__step_merge_locked(a, &key->recording, recording, &merged, &is_merged);
     if (status == ASHLAR_EOVERFLOW) {
@@ -273,12 +295,7 @@ static ashlar_status merge(ashlar_allocator *a, ashlar_step_key *key, ashlar_rec
     if (is_merged) {
         replace(key, &merged);
     } else if (status == ASHLAR_OK) {
-        a->planner.stats.steps_apart++;
-        key->has_apart = key->is_ordinary = true;
-        ashlar__planner_retire_plan_locked(&a->planner, &a->heap, key);
-        if (held_bytes(recording) > held_bytes(&key->recording)) {
-            replace(key, recording);
-        }
+        set_apart(a, key);
     }
     return status;
 }

@@ -80,7 +80,10 @@ void ashlar__replay_plan_print(FILE *out, const ashlar_replay_plan *plan,
             plan->step_allocations,
             plan->is_whole_log ? ": the log has none, so each pass is one" : "");
     if (stats->bound_bytes == 0) {
-        fprintf(out, "  plan: nothing that ends with its step was allocated in the first one\n");
+        fprintf(out, "  plan: %s\n",
+                stats->plans_left > 0
+                    ? "left, since it would have taken more memory than it saved"
+                    : "nothing that ends with its step was allocated in the first one");
         return;
     }
     fprintf(out, "  plan %.1f MiB, bound %.1f MiB, gap %.3f %%\n", (double)stats->plan_bytes / mib,

@@ -31,9 +31,10 @@
  * build_after and ashlar_plan_record_next().
  *
  * WHAT A PLAN COSTS. No more memory than it saves, to a hundredth or a handle:
- *   - Recorded steps are merged if one plan for all of them needs at most 1/256 more than the
- *     largest of them, or fits in as many handles. Otherwise the key is not planned, and
- *     steps_apart counts them. Give different tags to blocks of different purpose, or different
+ *   - Where the slots of the largest recorded step serve the others, too, it alone is planned.
+ *     Otherwise recorded steps are merged if one plan for all of them needs at most 1/256 more than
+ *     the largest, or fits in as many handles. If not, the key is not planned, and steps_apart
+ *     counts them. Give different tags to blocks of different purpose, or different
  *     keys to steps that are not alike.
  *   - A plan's memory is taken from what is reserved and free, for which a build may wait, and a
  *     plan is given up if the allocator would still reserve more than it did for the recorded
@@ -43,9 +44,9 @@
  * path serves this key from now on, unless a step is recorded again that needs most of what is
  * free. Before a request in a step fails, the step leaves its plan, too.
  * ashlar_plan_stats.plans_left counts both. A step that leaves its plan in the midst finds free
- * memory in pieces: of 15,000 drawn loops over sequences, whose sizes did not change with the
- * length, 1 in 1000 reserved two or three handles more than without plans; where sizes grew with
- * the length, 1 in 100 reserved up to half as much again; on average it was 0.9 % less
+ * memory in pieces: of 12,000 runs of drawn loops over sequences, whose sizes did not change with
+ * the length, 1 in 800 reserved two or three handles more than without plans; of 4,000 whose sizes
+ * did, 1 in 70 reserved up to half as much again; on average it was 0.9 % less
  * (tests/allocator/step/test_plan_cost.c).
  *
  * A block that several streams use, since it is marked by ashlar_record_stream() or freed on

@@ -109,8 +109,8 @@ static bool calls_were(const char *want) {
 
 static const char three_steps[] =
     HEADER TAKE(1, 0x99, 5000) STEP(1) TAKE(1, 0x10, 3000000) TAKE(1, 0x20, 1000) GIVE(1, 0x10)
-        GIVE(1, 0x20) STEP(1) TAKE(1, 0x10, 3000000) GIVE(1, 0x10) STEP(1) TAKE(1, 0x10, 3000321)
-            TAKE(1, 0x20, 1000) GIVE(1, 0x20) GIVE(1, 0x10) GIVE(1, 0x99);
+        GIVE(1, 0x20) STEP(1) TAKE(1, 0x10, 3000000) GIVE(1, 0x10) STEP(1) TAKE(1, 0x10, 3000000)
+            TAKE(1, 0x20, 1100) GIVE(1, 0x20) GIVE(1, 0x10) GIVE(1, 0x99);
 
 CASE(the_first_step_is_recorded_and_the_others_are_replayed) {
     REQUIRE(replay(three_steps) == ASHLAR_OK);
@@ -254,11 +254,7 @@ CASE(a_call_that_fails_ends_the_replay) {
 }
 
 CASE_WITH(no_memory_for_the_plan_is_a_failure, prepare(three_steps)) {
-    const ashlar_replay_config config = {
-        .calls = &test_calls, .memory_bytes = 4 * MIB, .passes = 1, .plan = &plan};
-    CHECK(ashlar__replay_run(log_of, &config, &result) == ASHLAR_OK);
-    CHECK_ZU(result.failures, 1); /* the block that misses its slot */
-    /* The plan itself, beside a block that is live by then. */
+    /* beside a block that is live by then */
     REQUIRE(prepare(HEADER STEP(1) TAKE(1, 0x10, 2000000) GIVE(1, 0x10) TAKE(1, 0x20, 1000000)
                         STEP(1) GIVE(1, 0x20) TAKE(1, 0x10, 1)));
     const ashlar_replay_config small = {
