@@ -31,7 +31,8 @@
  * build_after and ashlar_plan_record_next().
  *
  * WHAT A PLAN COSTS. No more memory than it saves, to a hundredth or a handle:
- *   - Where the slots of the largest recorded step serve the others, too, it alone is planned.
+ *   - Where the slots of the largest recorded step serve the others, too, as those of the longest
+ *     sequence often do, it alone is planned; record it first.
  *     Otherwise recorded steps are merged if one plan for all of them needs at most 1/256 more than
  *     the largest, or fits in as many handles. If not, the key is not planned, and steps_apart
  *     counts them. Give different tags to blocks of different purpose, or different
