@@ -83,9 +83,12 @@ done
 
 # Of 60 steps, or 200 blocks taken anew.
 for wait in none stream device; do
-    for row in steps,60,300 lengths,240,1080 again,60,480 arenas,60,480 resize,80,1000; do
-        what=${row%%,*} counts=${row#*,}
-        check "near_the_heap_${what}_${wait}" is_near_the_heap 115 "${counts%,*}" "${counts#*,}" \
+    for row in steps,115,60,300 lengths,120,240,1080 again,115,60,480 arenas,115,60,480 \
+        resize,115,80,1000; do
+        what=${row%%,*} percent=${row#*,} counts=${row#*,*,}
+        percent=${percent%%,*}
+        check "near_the_heap_${what}_${wait}" \
+            is_near_the_heap "$percent" "${counts%,*}" "${counts#*,}" \
             mode=eager "$what" $wait legacy 1
         check "near_the_heap_while_work_goes_on_${what}_${wait}" is_near_the_heap_in_time 125 \
             1000 10000000 mode=overlap "$what" $wait legacy 1
