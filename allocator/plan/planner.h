@@ -41,7 +41,6 @@ struct ashlar_step_key {
                                  * are recorded only on request */
     bool is_warmed;             /* a warm-up made it, whose first key was warmup_key */
     uint64_t warmup_key;
-    bool has_served; /* `recording` is one step's, whose slots serve others as they are */
     bool has_apart;             /* a recorded step was not merged, so the key is not planned */
     uint32_t left_count;        /* how often its plan was left: the next one must be for larger
                                  * steps, and there is no third */

@@ -82,9 +82,22 @@ static ashlar_status gather(ashlar_allocator *a, const ashlar_request *r, ashlar
     return ASHLAR_OK;
 }
 
+size_t ashlar__plan_free_bytes(const ashlar_allocator *a, const ashlar_stream_state *state) {
+    size_t bytes = 0;
+    for (size_t kind = 0; kind < ASHLAR_ZONE_COUNT; kind++) {
+        const ashlar_zone *zone = &state->zones[kind];
+        for (const ashlar_window *w = zone->windows; w != NULL; w = w->next) {
+            bytes += w->mapped_count * a->heap.range.handle_bytes;
+        }
+        bytes -= zone->used_bytes;
+    }
+    return bytes;
+}
+
 /* Whether the plan's memory, if it were mapped now, would make the allocator reserve more than it
- * may, and leave more idle than a plan may cost. Where so much cannot be mapped at all, it will
- * come from what is reserved. */
+ * may, while more of the stream's own memory lies idle than a plan may cost. (What other streams
+ * may still use, the cache does not take either before it maps more.) Where so much cannot be
+ * mapped at all, it will come from what is reserved. */
 static bool is_too_dear(const ashlar_allocator *a, const ashlar_request *r, size_t may_reserve) {
     const ashlar_range *range = &a->heap.range;
     ashlar_heap_place place = {0};
@@ -94,10 +107,10 @@ static bool is_too_dear(const ashlar_allocator *a, const ashlar_request *r, size
     }
     const size_t spare = range->spare_count * range->handle_bytes;
     const size_t after = range->mapped_bytes + (lacking > spare ? lacking - spare : 0);
-    const size_t used = ashlar__heap_used_bytes(&a->heap) + r->bytes;
     return after - range->mapped_bytes <= ashlar__range_left(range) && after > may_reserve &&
            after - may_reserve > ashlar__planner_spare_bytes(&a->heap, may_reserve) &&
-           after > used && after - used > ashlar__planner_spare_bytes(&a->heap, r->bytes);
+           ashlar__plan_free_bytes(a, r->stream_state) >
+               ashlar__planner_spare_bytes(&a->heap, r->bytes);
 }
 
 ashlar_status ashlar__plan_place_locked(ashlar_allocator *a, const ashlar_request *r,

@@ -268,19 +268,6 @@ static ashlar_status build(ashlar_allocator *a, ashlar_cache *own, batch *b) {
     return status;
 }
 
-/* The memory in a stream's zones that no block uses. */
-static size_t free_bytes(const ashlar_allocator *a, const ashlar_stream_state *state) {
-    size_t bytes = 0;
-    for (size_t kind = 0; kind < ASHLAR_ZONE_COUNT; kind++) {
-        const ashlar_zone *zone = &state->zones[kind];
-        for (const ashlar_window *w = zone->windows; w != NULL; w = w->next) {
-            bytes += w->mapped_count * a->heap.range.handle_bytes;
-        }
-        bytes -= zone->used_bytes;
-    }
-    return bytes;
-}
-
 /*
  * Whether a key's steps have already left a plan, and some that were not recorded needed more than
  * the recorded ones: they left the memory that is free now. They would leave this plan, too, and
@@ -288,7 +275,7 @@ static size_t free_bytes(const ashlar_allocator *a, const ashlar_stream_state *s
  */
 static bool would_be_left(const ashlar_allocator *a, const ashlar_step_key *key) {
     enum { PART_LESS = 8 };
-    const size_t free = free_bytes(a, key->stream_state);
+    const size_t free = ashlar__plan_free_bytes(a, key->stream_state);
     return key->left_count > 0 &&
            (key->left_count > 1 || step_bytes(key) < free - free / PART_LESS);
 }

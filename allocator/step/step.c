@@ -263,7 +263,6 @@ static ashlar_status keep_larger(ashlar_step_key *key, ashlar_recording *recordi
     const ashlar_recording *large = is_larger ? recording : &key->recording;
     const ashlar_recording *small = is_larger ? &key->recording : recording;
     ASHLAR_TRY(ashlar__recording_find_served(large, small, is_kept));
-    key->has_served |= *is_kept;
     if (*is_kept && is_larger) {
         replace(key, recording);
     }
@@ -284,10 +283,6 @@ static ashlar_status merge(ashlar_allocator *a, ashlar_step_key *key, ashlar_rec
     bool is_kept = false, is_merged = false;
     ASHLAR_TRY(keep_larger(key, recording, &is_kept));
     if (is_kept) {
-        return ASHLAR_OK;
-    }
-    if (key->has_served) { /* a merged plan might not serve those */
-        set_apart(a, key);
         return ASHLAR_OK;
     }
     const ashlar_status status =
@@ -319,7 +314,7 @@ static ashlar_status keep(ashlar_allocator *a, ashlar_step_key *key, ashlar_reco
         status = merge(a, key, recording);
     } else if (status == ASHLAR_OK) {
         key->step_count = 0;
-        key->has_apart = key->has_served = false;
+        key->has_apart = false;
         replace(key, recording);
     }
     ashlar__recording_finish(recording);

@@ -78,6 +78,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_place_locked(ashlar_allocator *allo
                                                           const ashlar_request *request,
                                                           size_t may_reserve, ashlar_block **out);
 
+/* The memory in a stream's zones that no block uses. Lock: held. Cost: O(windows). */
+size_t ashlar__plan_free_bytes(const ashlar_allocator *allocator, const ashlar_stream_state *state);
+
 /* Replace the plan memory of a stream by one that fits all its present plans. Does nothing for a
  * stream that has ended, since no step replays its slots. Lock: held; may be dropped and taken
  * again meanwhile. Call it only while a plan is being installed. Errors: ASHLAR_EHOSTMEM,

@@ -167,7 +167,7 @@ static void *run_anew(void *unused) {
         }
         expect(ashlar_step_begin(allocator, streams[0], 1));
         for (int i = 0; i < BLOCKS; i++) {
-            const size_t bytes = (size_t)BYTES << ((i * 5 + step) % 4);
+            const size_t bytes = ((size_t)BYTES << (i * 5 % 4)) + (size_t)step * 512;
             expect(ashlar_alloc(allocator, bytes, streams[i % 2], &blocks[i]));
             if (i % 3 == 2) {
                 expect(ashlar_free(allocator, blocks[i - 1]));
