@@ -2,12 +2,14 @@
  * do such work. */
 #include "allocator/dropin/frees_impl.h"
 
+#include <time.h>
+
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/core/allocators.h"
 #include "allocator/core/streams.h"
 
-/* For so long the host asks again and again; then it sleeps between two questions. */
+/* For so long the host asks again and again; then it sleeps for as long between two questions. */
 enum { SPIN_NS = 50 * 1000 };
 
 /*
@@ -45,13 +47,13 @@ bool ashlar__frees_wait(ashlar_frees *f, bool is_capturing) {
 }
 
 static ashlar_status poll(ashlar_frees *f, uint64_t ns, bool *has_any) {
-    long pause_ns = ASHLAR_PAUSE_NS_MIN;
+    const struct timespec pause = {.tv_nsec = SPIN_NS};
     const uint64_t start = ashlar__clock_ns();
     ashlar_status status = ashlar__deferred_ask(f->allocator, has_any);
     for (uint64_t spent = 0; status == ASHLAR_OK && !*has_any && spent < ns;
          spent = ashlar__clock_ns() - start) {
         if (spent > SPIN_NS) {
-            ashlar__clock_pause(&pause_ns);
+            (void)nanosleep(&pause, NULL);
         }
         status = ashlar__deferred_ask(f->allocator, has_any);
     }
