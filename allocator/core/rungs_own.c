@@ -18,6 +18,12 @@ static ashlar_zone *zone_for(const ashlar_request *r) {
     return ashlar__zone_of(r->stream_state, r->bytes);
 }
 
+/* The stream's zone for blocks of the other sizes. */
+static ashlar_zone *other_zone_for(const ashlar_request *r) {
+    ashlar_zone *zones = r->stream_state->zones;
+    return zone_for(r) == zones ? &zones[1] : zones;
+}
+
 static bool is_freed(const ashlar_block *block) {
     return block != NULL && block->state == ASHLAR_BLOCK_USED && block->requested == 0;
 }
@@ -283,10 +289,8 @@ static ashlar_status move_in(ashlar_allocator *a, const ashlar_request *r, ashla
 /* In the zone for blocks of the other sizes. */
 static ashlar_status take_in_other_zone(ashlar_allocator *a, const ashlar_request *r,
                                         ashlar_block **out) {
-    ashlar_zone *zones = r->stream_state->zones;
-    const ashlar_zone *own = ashlar__zone_of(r->stream_state, r->bytes);
     ashlar_heap_place place;
-    return ashlar__rung_find_place(a, own == zones ? &zones[1] : zones, r, false, &place)
+    return ashlar__rung_find_place(a, other_zone_for(r), r, false, &place)
                ? ashlar__rung_take_place(a, r, &place, out)
                : ASHLAR_OK;
 }
@@ -374,17 +378,16 @@ ashlar_status ashlar__rung_map_new(ashlar_allocator *a, const ashlar_request *r,
  */
 ashlar_status ashlar__rung_map_free(ashlar_allocator *a, const ashlar_request *r,
                                     ashlar_block **out) {
-    ashlar_zone *own = zone_for(r), *zones = r->stream_state->zones;
     const unsigned may = ashlar__rung_may_create(a) | ASHLAR_MAY_MOVE;
     ashlar_status status = ASHLAR_OK;
     if (a->heap.range.segments != NULL && (may & ASHLAR_MAY_CREATE) != 0) {
         status = ashlar__heap_trim(&a->heap, 0);
     }
     if (status == ASHLAR_OK) {
-        status = map_in(a, r, own, may, out);
+        status = map_in(a, r, zone_for(r), may, out);
     }
     if (status == ASHLAR_OK && *out == NULL) {
-        status = map_in(a, r, own == zones ? &zones[1] : zones, may, out);
+        status = map_in(a, r, other_zone_for(r), may, out);
     }
     return status;
 }

@@ -103,6 +103,15 @@ void ashlar__recording_close(ashlar_recording *recording);
 ASHLAR_MUST_CHECK ashlar_status ashlar__recording_find_peaks(
     const ashlar_recording *recording, bool is_held, size_t peaks[static ASHLAR_PLAN_STREAMS_MAX]);
 
+/* The sum of held_peaks over the streams. */
+static inline size_t ashlar__recording_held_bytes(const ashlar_recording *recording) {
+    size_t bytes = 0;
+    for (uint32_t stream_idx = 0; stream_idx < recording->stream_count; stream_idx++) {
+        bytes += recording->held_peaks[stream_idx];
+    }
+    return bytes;
+}
+
 /*
  * Merge two closed recordings into a new one, which has room for a step of either. Each allocation
  * of `more` is paired with the next allocation of `base` with the same tag and stream; if there is

@@ -186,17 +186,9 @@ static bool leave_out_shared(const batch *b) {
     return is_any;
 }
 
-static size_t step_bytes(const ashlar_step_key *key) {
-    size_t bytes = 0;
-    for (uint32_t stream_idx = 0; stream_idx < key->recording.stream_count; stream_idx++) {
-        bytes += key->recording.held_peaks[stream_idx];
-    }
-    return bytes;
-}
-
 static int by_step_bytes(const void *left, const void *right) {
-    const size_t a = step_bytes(*(ashlar_step_key *const *)left);
-    const size_t b = step_bytes(*(ashlar_step_key *const *)right);
+    const size_t a = ashlar__recording_held_bytes(&(*(ashlar_step_key *const *)left)->recording);
+    const size_t b = ashlar__recording_held_bytes(&(*(ashlar_step_key *const *)right)->recording);
     return a < b ? 1 : -(a > b);
 }
 
@@ -277,7 +269,8 @@ static bool would_be_left(const ashlar_allocator *a, const ashlar_step_key *key)
     enum { PART_LESS = 8 };
     const size_t free = ashlar__plan_free_bytes(a, key->stream_state);
     return key->left_count > 0 &&
-           (key->left_count > 1 || step_bytes(key) < free - free / PART_LESS);
+           (key->left_count > 1 ||
+            ashlar__recording_held_bytes(&key->recording) < free - free / PART_LESS);
 }
 
 /* Whether the key waits to be planned. A key whose stream has ended does not: the stream that

@@ -241,14 +241,6 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
 
 /* ---- ending ---- */
 
-static size_t held_bytes(const ashlar_recording *recording) {
-    size_t bytes = 0;
-    for (uint32_t stream_idx = 0; stream_idx < recording->stream_count; stream_idx++) {
-        bytes += recording->held_peaks[stream_idx];
-    }
-    return bytes;
-}
-
 /* Put a recording in the place of its key's. */
 static void replace(ashlar_step_key *key, ashlar_recording *recording) {
     ashlar__recording_finish(&key->recording);
@@ -259,7 +251,8 @@ static void replace(ashlar_step_key *key, ashlar_recording *recording) {
 
 /* Whether the slots of the larger recording serve the other step, too, which needs no merging. */
 static ashlar_status keep_larger(ashlar_step_key *key, ashlar_recording *recording, bool *is_kept) {
-    const bool is_larger = held_bytes(recording) > held_bytes(&key->recording);
+    const bool is_larger =
+        ashlar__recording_held_bytes(recording) > ashlar__recording_held_bytes(&key->recording);
     const ashlar_recording *large = is_larger ? recording : &key->recording;
     const ashlar_recording *small = is_larger ? &key->recording : recording;
     ASHLAR_TRY(ashlar__recording_find_served(large, small, is_kept));

@@ -112,9 +112,8 @@ CASE_WITH(memory_of_a_stream_in_a_step_is_in_that_streams_order, set_up("memory=
 
 /* ---- what leaves a step, or comes into it ---- */
 
-/* The plan has 4 MiB for the block, of which the next step gets the same. */
-CASE_WITH(a_planned_block_that_outlives_its_step_is_free_after_all_work,
-          set_up("memory=64MiB," LATE, "")) {
+/* A block of 4 MiB that a plan serves, and that its step leaves live. */
+static void *outlive_a_step(void) {
     void *ptr = NULL;
     for (int i = 0; i < 2; i++) {
         begin(0);
@@ -124,6 +123,13 @@ CASE_WITH(a_planned_block_that_outlives_its_step_is_free_after_all_work,
         }
         end();
     }
+    return ptr;
+}
+
+/* The next step gets the same. */
+CASE_WITH(a_planned_block_that_outlives_its_step_is_free_after_all_work,
+          set_up("memory=64MiB," LATE, "")) {
+    void *ptr = outlive_a_step();
     CHECK_ZU(plans().hits, 1);
     use(ptr, 4 * MIB, streams[1]); /* not by the step's stream */
     give(ptr);
@@ -142,15 +148,7 @@ CASE_WITH(a_planned_block_that_outlives_its_step_is_free_after_all_work,
 CASE_WITH(a_planned_block_may_outlive_its_step_into_an_unknown_capture,
           set_up("memory=64MiB,strict=off," LATE, "")) {
     cu_graph graph = NULL;
-    void *ptr = NULL;
-    for (int i = 0; i < 2; i++) {
-        begin(0);
-        ptr = take(4 * MIB);
-        if (i == 0) {
-            give(ptr);
-        }
-        end();
-    }
+    void *ptr = outlive_a_step();
     CHECK(driver->table.stream_begin_capture(streams[1], CU_CAPTURE_RELAXED) == CU_SUCCESS);
     give(ptr);
     /* The wait spoils the capture, as cudaFree() may. */
