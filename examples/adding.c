@@ -34,7 +34,7 @@ static void draw(void) {
 int main(void) {
     const ashlar_rnn_config gru = {.input = 2, .hidden = 32, .layers = 1, .cell = ASHLAR_RNN_GRU};
     const ashlar_network_config config = {
-        .layers = gru, .outputs = 1, .loss = ASHLAR_NETWORK_SQUARED_ERROR, .last_only = 1};
+        .layers = gru, .outputs = 1, .loss = ASHLAR_NETWORK_SQUARED_ERROR, .last_only = true};
     const ashlar_optimizer_config adam = {.kind = ASHLAR_OPTIMIZER_ADAM, .learning_rate = 0.005};
     ashlar_device *device;
     ashlar_allocator *memory;

@@ -77,6 +77,9 @@
     _Static_assert(sizeof(table) / sizeof((table)[0]) == (count), \
                    #table " has a row for each constant")
 
+/* The structure at `given`; NULL stands for one that is all 0. */
+#define ASHLAR_OR_ZERO(type, given) ((given) != NULL ? *(given) : (type){0})
+
 /* In bytes. Data that different threads write lies at least this far apart; otherwise each write
  * would take the cache line away from the other threads. */
 #define ASHLAR_CACHE_LINE 64

@@ -7,7 +7,6 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/base/sized.h"
 #include "allocator/core/allocators.h"
 #include "allocator/core/deferred_free.h"
 #include "allocator/core/forked.h"
@@ -191,7 +190,7 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
                                           ashlar_range_kind kind, ashlar_allocator **out) {
     ashlar_config taken;
     const ashlar_config *config = &taken;
-    ASHLAR_TRY(ashlar__config_take(&taken, given, sizeof *given));
+    ASHLAR_TRY(ashlar__config_take(&taken, given));
     ASHLAR_TRY(ashlar__forks_watch());
     ashlar_allocator *a = ashlar__host_calloc(1, sizeof *a);
     if (a == NULL) {
@@ -234,9 +233,9 @@ static ashlar_status check_kind(const ashlar_config *config) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_allocator_create_with_sized(ashlar_device *device, const ashlar_config *config,
-                                                 size_t config_bytes, ashlar_allocator **out) {
-    ASHLAR_SIZED_READ(ashlar_config, given, config, config_bytes);
+ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_config *config,
+                                           ashlar_allocator **out) {
+    ashlar_config given = ASHLAR_OR_ZERO(ashlar_config, config);
     ASHLAR_TRY(check_kind(&given));
     return ashlar__allocator_create_in(device, &given,
                                        given.shares_memory            ? ASHLAR_RANGE_SHARED
@@ -315,13 +314,12 @@ ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
 
 /* ---- statistics ---- */
 
-void ashlar_allocator_get_stats_sized(ashlar_allocator *a, ashlar_stats *stats,
-                                      size_t stats_bytes) {
+void ashlar_allocator_get_stats(ashlar_allocator *a, ashlar_stats *stats) {
     ashlar_stats sums = {0};
     if (!ashlar__is_of_parent(a)) {
         ashlar__lock_acquire(&a->lock);
         ashlar__stats_sum_locked(a, &sums);
         ashlar__lock_release(&a->lock);
     }
-    ashlar__sized_write(stats, stats_bytes, &sums, sizeof sums);
+    *stats = sums;
 }

@@ -129,7 +129,7 @@ void ashlar__allocator_listen(ashlar_allocator *allocator, int place,
 
 /* Read a program's options, with the default for each field that is 0. Errors: those of
  * ashlar_config_check(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__config_take(ashlar_config *out, const ashlar_config *config,
-                                                    size_t config_bytes);
+ASHLAR_MUST_CHECK ashlar_status ashlar__config_take(ashlar_config *out,
+                                                    const ashlar_config *config);
 
 #endif /* ASHLAR_ALLOCATOR_IMPL_H */

@@ -10,7 +10,6 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/pairs.h"
-#include "allocator/base/sized.h"
 #include "allocator/core/allocator_impl.h"
 
 typedef enum kind { BYTES, COUNT, FRACTION, CHOICE } kind;
@@ -226,18 +225,11 @@ static const char *const keys[] = {
 #undef X
 };
 
-/* The options read so far, the size of the program's structure, and where the text comes from. */
+/* The options read so far, and where the text comes from. */
 typedef struct reading {
     ashlar_config config;
-    size_t config_bytes;
     const char *source;
 } reading;
-
-static const size_t ends[] = {
-#define X(type, field, ...) offsetof(ashlar_config, field) + sizeof(type),
-    ASHLAR_CONFIG_MAP(X)
-#undef X
-};
 
 static ashlar_status set_option(void *context, size_t i, ashlar_piece given) {
     reading *l = context;
@@ -247,10 +239,6 @@ static ashlar_status set_option(void *context, size_t i, ashlar_piece given) {
         return ashlar__pairs_refuse(l->source, options[i].key, given,
                                     write_allowed(&options[i], allowed));
     }
-    ASHLAR_FAIL_IF(ends[i] > l->config_bytes, ASHLAR_EINVAL,
-                   "%s: %s is newer than the version that the program was compiled for; leave it "
-                   "out",
-                   l->source, options[i].key);
     store(&l->config, i, v);
     return ASHLAR_OK;
 }
@@ -263,36 +251,32 @@ static void init(ashlar_config *out) {
     };
 }
 
-void ashlar_config_init_sized(ashlar_config *out, size_t out_bytes) {
+void ashlar_config_init(ashlar_config *out) {
     ashlar_config config;
     init(&config);
-    ashlar__sized_write(out, out_bytes, &config, sizeof config);
+    *out = config;
 }
 
-ashlar_status ashlar_config_parse_sized(ashlar_config *config, size_t config_bytes,
-                                        const char *text, const char *source) {
+ashlar_status ashlar_config_parse(ashlar_config *config, const char *text, const char *source) {
     const ashlar_pairs_format format = {
         .source = source, .keys = keys, .count = ASHLAR_CONFIG_COUNT, .set = set_option};
-    ASHLAR_SIZED_READ(ashlar_config, before, config, config_bytes);
-    reading l = {.config = before, .config_bytes = config_bytes, .source = source};
+    reading l = {.config = *config, .source = source};
     const ashlar_status status = ashlar__pairs_read(&format, text, &l);
     if (status == ASHLAR_OK) {
-        ashlar__sized_write(config, config_bytes, &l.config, sizeof l.config);
+        *config = l.config;
     }
     return status;
 }
 
-ashlar_status ashlar_config_read_env_sized(ashlar_config *config, size_t config_bytes) {
+ashlar_status ashlar_config_read_env(ashlar_config *config) {
     const char *text = secure_getenv("ASHLAR_CONF");
-    return text == NULL ? ASHLAR_OK
-                        : ashlar_config_parse_sized(config, config_bytes, text, "ASHLAR_CONF");
+    return text == NULL ? ASHLAR_OK : ashlar_config_parse(config, text, "ASHLAR_CONF");
 }
 
 /* ---- all options ---- */
 
-ashlar_status ashlar__config_take(ashlar_config *out, const ashlar_config *config,
-                                  size_t config_bytes) {
-    ASHLAR_TRY(ashlar__sized_read(out, sizeof *out, config, config_bytes, "ashlar_config"));
+ashlar_status ashlar__config_take(ashlar_config *out, const ashlar_config *config) {
+    *out = ASHLAR_OR_ZERO(ashlar_config, config);
     for (size_t i = 0; i < ASHLAR_CONFIG_COUNT; i++) {
         const value v = load(out, i);
         if (is_left_out(&options[i], v)) {
@@ -307,17 +291,17 @@ ashlar_status ashlar__config_take(ashlar_config *out, const ashlar_config *confi
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_config_check_sized(const ashlar_config *config, size_t config_bytes) {
+ashlar_status ashlar_config_check(const ashlar_config *config) {
     ashlar_config taken;
-    return ashlar__config_take(&taken, config, config_bytes);
+    return ashlar__config_take(&taken, config);
 }
 
-ashlar_status ashlar_config_format_sized(const ashlar_config *config, size_t config_bytes,
-                                         char *buffer, size_t bytes, size_t *needed) {
+ashlar_status ashlar_config_format(const ashlar_config *config, char *buffer, size_t bytes,
+                                   size_t *needed) {
     char line[ASHLAR_CONFIG_COUNT * (KEY_BYTES + ASHLAR_NUMBER_BYTES)];
     size_t length = 0;
     ashlar_config taken;
-    ASHLAR_TRY(ashlar__config_take(&taken, config, config_bytes));
+    ASHLAR_TRY(ashlar__config_take(&taken, config));
     for (size_t i = 0; i < ASHLAR_CONFIG_COUNT; i++) {
         char text[ASHLAR_NUMBER_BYTES];
         write_value(&options[i], load(&taken, i), text);
@@ -338,13 +322,13 @@ ashlar_status ashlar_config_format_sized(const ashlar_config *config, size_t con
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_config_describe_sized(size_t i, ashlar_config_option *out, size_t out_bytes) {
+ashlar_status ashlar_config_describe(size_t i, ashlar_config_option *out) {
     if (i >= ASHLAR_CONFIG_COUNT) {
         return ashlar__fail(ASHLAR_EINVAL, "option: %zu; give 0 to %d", i, ASHLAR_CONFIG_COUNT - 1);
     }
     ashlar_config_option described = {.key = options[i].key, .text = options[i].text};
     write_value(&options[i], initial_of(&options[i]), described.initial);
     (void)write_allowed(&options[i], described.allowed);
-    ashlar__sized_write(out, out_bytes, &described, sizeof described);
+    *out = described;
     return ASHLAR_OK;
 }

@@ -8,7 +8,6 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/base/sized.h"
 
 enum { ORDINAL_MAX = 1023 };
 
@@ -158,13 +157,11 @@ void ashlar_device_close(ashlar_device *device) {
     ashlar__host_free(device);
 }
 
-void ashlar_device_get_info_sized(const ashlar_device *device, ashlar_device_info *info,
-                                  size_t info_bytes) {
-    ashlar__sized_write(info, info_bytes, &device->info, sizeof device->info);
+void ashlar_device_get_info(const ashlar_device *device, ashlar_device_info *info) {
+    *info = device->info;
 }
 
-void ashlar_device_get_counts_sized(const ashlar_device *device, ashlar_driver_counts *counts,
-                                    size_t counts_bytes) {
+void ashlar_device_get_counts(const ashlar_device *device, ashlar_driver_counts *counts) {
     _Static_assert(ASHLAR_DRIVER_KIND_COUNT == 6, "every kind is read below");
     const ashlar_driver *driver = device->driver;
     const ashlar_driver_counts now = {
@@ -175,7 +172,7 @@ void ashlar_device_get_counts_sized(const ashlar_device *device, ashlar_driver_c
         .work = ashlar__driver_calls(driver, ASHLAR_DRIVER_WORK),
         .wait = ashlar__driver_calls(driver, ASHLAR_DRIVER_WAIT),
     };
-    ashlar__sized_write(counts, counts_bytes, &now, sizeof now);
+    *counts = now;
 }
 
 ashlar_status ashlar__device_enter(ashlar_device *device) {

@@ -45,11 +45,11 @@ static const struct {
     {"ashlar_step_begin", FUNCTION(step_begin)},
     {"ashlar_step_end", FUNCTION(step_end)},
     {"ashlar_plan_build", FUNCTION(plan_build)},
-    {"ashlar_plan_set_options_sized", FUNCTION(ashlar_plan_set_options_sized)},
-    {"ashlar_plan_get_stats_sized", FUNCTION(ashlar_plan_get_stats_sized)},
+    {"ashlar_plan_set_options", FUNCTION(ashlar_plan_set_options)},
+    {"ashlar_plan_get_stats", FUNCTION(ashlar_plan_get_stats)},
     {"ashlar_allocator_trim", FUNCTION(trim)},
     {"ashlar_allocator_seal", FUNCTION(ashlar_allocator_seal)},
-    {"ashlar_allocator_get_stats_sized", FUNCTION(ashlar_allocator_get_stats_sized)},
+    {"ashlar_allocator_get_stats", FUNCTION(ashlar_allocator_get_stats)},
     {"ashlar_error_detail", FUNCTION(ashlar_error_detail)},
 };
 

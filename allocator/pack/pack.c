@@ -6,7 +6,6 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/base/sized.h"
 #include "allocator/pack/pack_greedy.h"
 
 static ashlar_status check_alignment(size_t alignment) {
@@ -98,12 +97,12 @@ static ashlar_status pack_items(const ashlar_pack_items *problem,
     return status;
 }
 
-ashlar_status ashlar_pack_sized(const ashlar_pack_buffer *buffers, size_t count,
-                                const ashlar_pack_options *options, size_t options_bytes,
-                                size_t *offsets, ashlar_pack_result *out, size_t out_bytes) {
+ashlar_status ashlar_pack(const ashlar_pack_buffer *buffers, size_t count,
+                          const ashlar_pack_options *options, size_t *offsets,
+                          ashlar_pack_result *out) {
     ashlar_pack_items problem;
     ashlar_pack_result result = {.is_optimal = true, .strategy = "nothing to place"};
-    ASHLAR_SIZED_READ(ashlar_pack_options, chosen, options, options_bytes);
+    ashlar_pack_options chosen = ASHLAR_OR_ZERO(ashlar_pack_options, options);
     const size_t alignment = chosen.alignment == 0 ? 1 : chosen.alignment;
     ashlar_status status = check_alignment(alignment);
     ASHLAR_THEN(status, ashlar__pack_items_init(&problem, buffers, count, alignment));
@@ -115,7 +114,9 @@ ashlar_status ashlar_pack_sized(const ashlar_pack_buffer *buffers, size_t count,
     }
     ashlar__pack_items_finish(&problem);
     if (status == ASHLAR_OK) {
-        ashlar__sized_write(out, out_bytes, &result, sizeof result);
+        if (out != NULL) {
+            *out = result;
+        }
     }
     return status;
 }

@@ -7,7 +7,6 @@
 #include <stddef.h>
 
 #include "allocator/base/host.h"
-#include "allocator/base/sized.h"
 #include "allocator/pinned/block_table.h"
 #include "allocator/pinned/jemalloc_arena.h"
 #include "allocator/pinned/page_heap.h"
@@ -29,9 +28,9 @@ struct ashlar_pinned {
 
 /* ---- life ---- */
 
-ashlar_status ashlar_pinned_create_sized(ashlar_device *device, const ashlar_pinned_config *config,
-                                         size_t config_bytes, ashlar_pinned **out) {
-    ASHLAR_SIZED_READ(ashlar_pinned_config, chosen, config, config_bytes);
+ashlar_status ashlar_pinned_create(ashlar_device *device, const ashlar_pinned_config *config,
+                                   ashlar_pinned **out) {
+    ashlar_pinned_config chosen = ASHLAR_OR_ZERO(ashlar_pinned_config, config);
     ashlar_pinned *pool = ashlar__host_calloc(1, sizeof *pool);
     if (pool == NULL) {
         return ashlar__pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a pool");
@@ -230,9 +229,8 @@ static void sum_stats(ashlar_pinned *pool, ashlar_pinned_stats *stats) {
     ashlar__pending_unlock(&pool->pending);
 }
 
-void ashlar_pinned_get_stats_sized(ashlar_pinned *pool, ashlar_pinned_stats *stats,
-                                   size_t stats_bytes) {
+void ashlar_pinned_get_stats(ashlar_pinned *pool, ashlar_pinned_stats *stats) {
     ashlar_pinned_stats sums = {.live_bytes = 0};
     sum_stats(pool, &sums);
-    ashlar__sized_write(stats, stats_bytes, &sums, sizeof sums);
+    *stats = sums;
 }

@@ -9,7 +9,6 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/base/sized.h"
 #include "allocator/heap/size_class.h"
 
 const char *ashlar_plan_miss_text(ashlar_plan_miss miss) {
@@ -22,11 +21,10 @@ const char *ashlar_plan_miss_text(ashlar_plan_miss miss) {
     return (unsigned)miss < (unsigned)ASHLAR_PLAN_MISS_COUNT ? texts[miss] : "unknown";
 }
 
-uint64_t ashlar_plan_miss_total_sized(const ashlar_plan_stats *stats, size_t stats_bytes) {
-    ASHLAR_SIZED_READ_KNOWN(ashlar_plan_stats, known, stats, stats_bytes);
+uint64_t ashlar_plan_miss_total(const ashlar_plan_stats *stats) {
     uint64_t total = 0;
-    for (int i = 0; i < ASHLAR_PLAN_MISS_MAX; i++) {
-        total += known.misses[i];
+    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
+        total += stats->misses[i];
     }
     return total;
 }

@@ -5,7 +5,6 @@
 #include <ashlar/fit.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/sized.h"
 #include "allocator/core/allocator_impl.h"
 #include "allocator/device/device_impl.h"
 
@@ -108,9 +107,9 @@ static ashlar_status check(const search *s, size_t bytes) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_fit_sized(ashlar_device *device, const ashlar_fit_options *options,
-                               size_t options_bytes, ashlar_fit_result *out, size_t out_bytes) {
-    ASHLAR_SIZED_READ(ashlar_fit_options, chosen, options, options_bytes);
+ashlar_status ashlar_fit(ashlar_device *device, const ashlar_fit_options *options,
+                         ashlar_fit_result *out) {
+    ashlar_fit_options chosen = ASHLAR_OR_ZERO(ashlar_fit_options, options);
     search s = {.device = device, .options = chosen};
     ashlar_fit_result result = {0};
     size_t bytes =
@@ -119,6 +118,6 @@ ashlar_status ashlar_fit_sized(ashlar_device *device, const ashlar_fit_options *
     bytes &= ~(GRANULE_BYTES - 1);
     ASHLAR_TRY(check(&s, bytes));
     ASHLAR_TRY(fit(&s, bytes, &result));
-    ashlar__sized_write(out, out_bytes, &result, sizeof result);
+    *out = result;
     return ASHLAR_OK;
 }

@@ -2,7 +2,6 @@
 #include <ashlar/plan.h>
 
 #include "allocator/step/step.h"
-#include "allocator/base/sized.h"
 #include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 
@@ -59,9 +58,8 @@ ashlar_status ashlar__planner_forget_keys(ashlar_allocator *a, uint64_t first, u
     return status;
 }
 
-ashlar_status ashlar_plan_set_options_sized(ashlar_allocator *a, const ashlar_plan_options *options,
-                                            size_t options_bytes) {
-    ASHLAR_SIZED_READ(ashlar_plan_options, chosen, options, options_bytes);
+ashlar_status ashlar_plan_set_options(ashlar_allocator *a, const ashlar_plan_options *options) {
+    ashlar_plan_options chosen = ASHLAR_OR_ZERO(ashlar_plan_options, options);
     ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__allocator_enter(a);
     a->planner.options = ashlar__plan_options_chosen(chosen);
@@ -117,10 +115,10 @@ static void sum_stats(ashlar_allocator *a, ashlar_plan_stats *out) {
     ashlar__allocator_leave(a);
 }
 
-void ashlar_plan_get_stats_sized(ashlar_allocator *a, ashlar_plan_stats *out, size_t out_bytes) {
+void ashlar_plan_get_stats(ashlar_allocator *a, ashlar_plan_stats *out) {
     ashlar_plan_stats sums = {0};
     if (!ashlar__is_of_parent(a)) {
         sum_stats(a, &sums);
     }
-    ashlar__sized_write(out, out_bytes, &sums, sizeof sums);
+    *out = sums;
 }

@@ -10,7 +10,6 @@
 #include <ashlar/plan.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/sized.h"
 #include "allocator/core/allocator_impl.h"
 #include "allocator/core/cycle.h"
 #include "allocator/core/deferred_free.h"
@@ -386,14 +385,14 @@ static ashlar_status warm_up(ashlar_allocator *a, const ashlar_warmup_options *o
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_allocator_warmup_sized(ashlar_allocator *a,
-                                            const ashlar_warmup_options *options,
-                                            size_t options_bytes, ashlar_warmup_report *out,
-                                            size_t out_bytes) {
+ashlar_status ashlar_allocator_warmup(ashlar_allocator *a, const ashlar_warmup_options *options,
+                                      ashlar_warmup_report *out) {
     ashlar_warmup_report report;
-    ASHLAR_SIZED_READ(ashlar_warmup_options, chosen, options, options_bytes);
+    ashlar_warmup_options chosen = ASHLAR_OR_ZERO(ashlar_warmup_options, options);
     ashlar__warmup_fill_in(&chosen);
     ASHLAR_TRY(warm_up(a, &chosen, &report));
-    ashlar__sized_write(out, out_bytes, &report, sizeof report);
+    if (out != NULL) {
+        *out = report;
+    }
     return ASHLAR_OK;
 }

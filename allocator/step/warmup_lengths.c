@@ -2,7 +2,6 @@
  * key's steps need. */
 #include "allocator/step/warmup_lengths.h"
 
-#include "allocator/base/sized.h"
 #include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/streams.h"
@@ -37,9 +36,8 @@ void ashlar__warmup_fill_in(ashlar_warmup_options *o) {
     o->min_length = o->min_length != 0 ? o->min_length : 1;
 }
 
-uint64_t ashlar_warmup_key_sized(const ashlar_warmup_options *options, size_t options_bytes,
-                                 size_t length) {
-    ASHLAR_SIZED_READ_KNOWN(ashlar_warmup_options, o, options, options_bytes);
+uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length) {
+    ashlar_warmup_options o = ASHLAR_OR_ZERO(ashlar_warmup_options, options);
     ashlar__warmup_fill_in(&o);
     /* the options are not checked yet */
     o.max_length = o.max_length > o.min_length ? o.max_length : o.min_length;
@@ -136,13 +134,12 @@ static ashlar_warmup_bucket describe(const ashlar_warmup_options *o, const ashla
     return b;
 }
 
-ashlar_status ashlar_warmup_list_buckets_sized(ashlar_allocator *a,
-                                               const ashlar_warmup_options *options,
-                                               size_t options_bytes, ashlar_warmup_bucket *out,
-                                               size_t capacity, size_t *count) {
+ashlar_status ashlar_warmup_list_buckets(ashlar_allocator *a, const ashlar_warmup_options *options,
+                                         ashlar_warmup_bucket *out, size_t capacity,
+                                         size_t *count) {
     ashlar_stream_state *state = NULL;
     ASHLAR_REFUSE_OF_PARENT(a);
-    ASHLAR_SIZED_READ(ashlar_warmup_options, o, options, options_bytes);
+    ashlar_warmup_options o = ASHLAR_OR_ZERO(ashlar_warmup_options, options);
     ashlar__warmup_fill_in(&o);
     size_t found = 0;
     ashlar__allocator_enter(a);

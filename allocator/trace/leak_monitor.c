@@ -4,7 +4,6 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/base/sized.h"
 
 enum {
     WINDOWS = 5,        /* consecutive windows that must rise, each above the one before */
@@ -185,10 +184,8 @@ static bool add_to_tag(tag_history *tag, uint64_t step, uint64_t held) {
     return known->is_growing && !was_growing;
 }
 
-ashlar_status ashlar_leak_monitor_add_sized(ashlar_leak_monitor *monitor, uint64_t step,
-                                            const ashlar_stats *stats, size_t stats_bytes,
-                                            unsigned *found) {
-    ASHLAR_SIZED_READ_KNOWN(ashlar_stats, known, stats, stats_bytes);
+ashlar_status ashlar_leak_monitor_add(ashlar_leak_monitor *monitor, uint64_t step,
+                                      const ashlar_stats *stats, unsigned *found) {
     if (monitor->has_reading && step <= monitor->step) {
         return ashlar__fail(ASHLAR_EINVAL,
                             "growth: step %llu after step %llu; give each a larger number",
@@ -196,7 +193,7 @@ ashlar_status ashlar_leak_monitor_add_sized(ashlar_leak_monitor *monitor, uint64
     }
     unsigned bits = 0;
     for (unsigned i = 0; i < ASHLAR_TAG_COUNT; i++) {
-        const uint64_t held = known.tags[i].live_bytes;
+        const uint64_t held = stats->tags[i].live_bytes;
         if (!monitor->has_reading) {
             monitor->tags[i].known.first_bytes = held;
         }
@@ -210,9 +207,9 @@ ashlar_status ashlar_leak_monitor_add_sized(ashlar_leak_monitor *monitor, uint64
     return ASHLAR_OK;
 }
 
-void ashlar_leak_monitor_get_growth_sized(const ashlar_leak_monitor *monitor,
-                                          ashlar_tag_growth *tags, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        tags[i] = i < ASHLAR_TAG_COUNT ? monitor->tags[i].known : (ashlar_tag_growth){0};
+void ashlar_leak_monitor_get_growth(const ashlar_leak_monitor *monitor,
+                                    ashlar_tag_growth tags[ASHLAR_TAG_COUNT]) {
+    for (size_t i = 0; i < ASHLAR_TAG_COUNT; i++) {
+        tags[i] = monitor->tags[i].known;
     }
 }

@@ -6,7 +6,6 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
-#include "allocator/base/sized.h"
 
 #define ROW(name, text, tag, layout) \
     [ASHLAR_REGION_##name] = {text, ASHLAR_TAG_##tag, ASHLAR_LAYOUT_##layout},
@@ -34,9 +33,8 @@ ashlar_status ashlar_arena_create(ashlar_arena **out) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_arena_set_source_sized(ashlar_arena *arena, const ashlar_region_source *source,
-                                            size_t source_bytes) {
-    ASHLAR_SIZED_READ(ashlar_region_source, given, source, source_bytes);
+ashlar_status ashlar_arena_set_source(ashlar_arena *arena, const ashlar_region_source *source) {
+    ashlar_region_source given = ASHLAR_OR_ZERO(ashlar_region_source, source);
     ASHLAR_FAIL_IF(arena->allocator != NULL || given.take == NULL || given.give == NULL,
                    ASHLAR_EINVAL, "source of regions: %s",
                    arena->allocator != NULL ? "the arena is committed already"
@@ -231,21 +229,19 @@ ashlar_allocator *ashlar_arena_allocator(const ashlar_arena *arena) {
     return arena->allocator;
 }
 
-void ashlar_arena_tensor_sized(const ashlar_arena *arena, size_t tensor, ashlar_tensor_info *info,
-                               size_t info_bytes) {
+void ashlar_arena_tensor(const ashlar_arena *arena, size_t tensor, ashlar_tensor_info *info) {
     ASHLAR_CHECK2(tensor < arena->tensor_count);
     const ashlar_tensor_info *known = &arena->tensors[tensor].info;
-    ashlar__sized_write(info, info_bytes, known, sizeof *known);
+    *info = *known;
 }
 
 size_t ashlar_arena_bucket_count(const ashlar_arena *arena) {
     return arena->bucket_count;
 }
 
-void ashlar_arena_get_bucket_sized(const ashlar_arena *arena, size_t i, ashlar_arena_bucket *out,
-                                   size_t out_bytes) {
+void ashlar_arena_get_bucket(const ashlar_arena *arena, size_t i, ashlar_arena_bucket *out) {
     ASHLAR_CHECK2(i < arena->bucket_count);
-    ashlar__sized_write(out, out_bytes, &arena->buckets[i], sizeof arena->buckets[i]);
+    *out = arena->buckets[i];
 }
 
 void *ashlar_arena_region(const ashlar_arena *arena, ashlar_region region) {

@@ -10,7 +10,6 @@
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
-#include "allocator/base/sized.h"
 
 /* One tensor and the memory that its values are gathered from. */
 typedef struct piece {
@@ -328,10 +327,10 @@ static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, siz
                              stream);
 }
 
-ashlar_status ashlar_arena_flatten_sized(ashlar_arena *arena, ashlar_region region,
-                                         const ashlar_flatten_item *items, size_t count,
-                                         ashlar_allocator *owner, ashlar_stream stream,
-                                         ashlar_flatten_stats *stats, size_t stats_bytes) {
+ashlar_status ashlar_arena_flatten(ashlar_arena *arena, ashlar_region region,
+                                   const ashlar_flatten_item *items, size_t count,
+                                   ashlar_allocator *owner, ashlar_stream stream,
+                                   ashlar_flatten_stats *stats) {
     ASHLAR_FAIL_IF(
         ashlar_arena_region(arena, region) == NULL || count == 0, ASHLAR_EINVAL,
         "flatten: %zu items into region %d; give at least one, and a region of the arena", count,
@@ -345,7 +344,9 @@ ashlar_status ashlar_arena_flatten_sized(ashlar_arena *arena, ashlar_region regi
         status = free_blocks(&g, owner, stream);
     }
     if (status == ASHLAR_OK) {
-        ashlar__sized_write(stats, stats_bytes, &g.stats, sizeof g.stats);
+        if (stats != NULL) {
+            *stats = g.stats;
+        }
     }
     ashlar_snapshot_free(g.snapshot);
     ashlar__host_free(g.pieces);

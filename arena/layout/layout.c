@@ -7,7 +7,6 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
-#include "allocator/base/sized.h"
 
 #define NO_HOST_MEMORY "no host memory to declare tensor %s"
 
@@ -190,10 +189,9 @@ ashlar_status ashlar_arena_add(ashlar_arena *arena, const char *name, ashlar_dty
     return ashlar_arena_add_group(arena, bytes, &spec, 1, tensor);
 }
 
-ashlar_status ashlar_arena_set_options_sized(ashlar_arena *arena, size_t tensor,
-                                             const ashlar_tensor_options *given,
-                                             size_t given_bytes) {
-    ASHLAR_SIZED_READ(ashlar_tensor_options, known, given, given_bytes);
+ashlar_status ashlar_arena_set_options(ashlar_arena *arena, size_t tensor,
+                                       const ashlar_tensor_options *given) {
+    ashlar_tensor_options known = ASHLAR_OR_ZERO(ashlar_tensor_options, given);
     const ashlar_tensor_options *options = &known;
     ASHLAR_FAIL_IF(tensor >= arena->tensor_count, ASHLAR_EINVAL,
                    "options: the arena has no tensor %zu", tensor);

@@ -9,7 +9,6 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/base/sized.h"
 #include "allocator/device/device_graph.h"
 #include "arena/optimizer/optimizer_impl.h"
 #include "arena/compute/instruction_set.h"
@@ -113,11 +112,10 @@ static ashlar_status build(ashlar_optimizer *o, size_t rank, size_t ranks, ashla
 }
 
 /* ranks 0: an optimizer of the whole arena, not of a rank's part. */
-static ashlar_status create(ashlar_arena *arena, const ashlar_optimizer_config *given,
-                            size_t given_bytes, size_t rank, size_t ranks, ashlar_stream stream,
-                            ashlar_optimizer **out) {
+static ashlar_status create(ashlar_arena *arena, const ashlar_optimizer_config *given, size_t rank,
+                            size_t ranks, ashlar_stream stream, ashlar_optimizer **out) {
     ashlar_optimizer_config config;
-    ASHLAR_TRY(ashlar__optimizer_take(&config, given, given_bytes));
+    ASHLAR_TRY(ashlar__optimizer_take(&config, given));
     ASHLAR_TRY(check(arena, &config, ranks > 0));
     ashlar_optimizer *o;
     ASHLAR_HOST_NEW(o, 1, "no host memory for an optimizer");
@@ -130,18 +128,16 @@ static ashlar_status create(ashlar_arena *arena, const ashlar_optimizer_config *
     ASHLAR_HAND_OUT(build(o, rank, ranks, stream), o, ashlar_optimizer_destroy, out);
 }
 
-ashlar_status ashlar_optimizer_create_sized(ashlar_arena *arena,
-                                            const ashlar_optimizer_config *given,
-                                            size_t given_bytes, ashlar_stream stream,
-                                            ashlar_optimizer **out) {
-    return create(arena, given, given_bytes, 0, 0, stream, out);
+ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimizer_config *given,
+                                      ashlar_stream stream, ashlar_optimizer **out) {
+    return create(arena, given, 0, 0, stream, out);
 }
 
 ashlar_status ashlar__optimizer_create_part(ashlar_arena *arena,
                                             const ashlar_optimizer_config *config, size_t rank,
                                             size_t ranks, ashlar_stream stream,
                                             ashlar_optimizer **out) {
-    return create(arena, config, sizeof *config, rank, ranks, stream, out);
+    return create(arena, config, rank, ranks, stream, out);
 }
 
 /* Where parts 0 .. rank - 1 end. */
@@ -346,20 +342,16 @@ double ashlar_optimizer_learning_rate(const ashlar_optimizer *o) {
     return o->rule.config.learning_rate;
 }
 
-ashlar_status ashlar_optimizer_copy_state_to_host_sized(const ashlar_optimizer *o,
-                                                        ashlar_optimizer_state *state,
-                                                        size_t state_bytes, ashlar_stream stream) {
-    const size_t known = sizeof o->scalars->state;
-    const size_t bytes = state_bytes < known ? state_bytes : known;
-    memset((char *)state + bytes, 0, state_bytes - bytes);
-    return ashlar_copy_to_host(o->device, state, &o->scalars->state, bytes, stream);
+ashlar_status ashlar_optimizer_copy_state_to_host(const ashlar_optimizer *o,
+                                                  ashlar_optimizer_state *state,
+                                                  ashlar_stream stream) {
+    return ashlar_copy_to_host(o->device, state, &o->scalars->state, sizeof *state, stream);
 }
 
-ashlar_status ashlar_optimizer_copy_state_to_device_sized(ashlar_optimizer *o,
-                                                          const ashlar_optimizer_state *state,
-                                                          size_t state_bytes,
-                                                          ashlar_stream stream) {
-    ASHLAR_SIZED_READ(ashlar_optimizer_state, copy, state, state_bytes);
+ashlar_status ashlar_optimizer_copy_state_to_device(ashlar_optimizer *o,
+                                                    const ashlar_optimizer_state *state,
+                                                    ashlar_stream stream) {
+    ashlar_optimizer_state copy = ASHLAR_OR_ZERO(ashlar_optimizer_state, state);
     if (!is_scaled(o)) {
         copy.loss_scale = 1;
     } else if (copy.loss_scale >= 0 && copy.loss_scale <= 0) {

@@ -4,7 +4,6 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/base/sized.h"
 #include "arena/optimizer/optimizer_impl.h"
 
 #define NAME(name, text) [ASHLAR_OPTIMIZER_##name] = text,
@@ -37,10 +36,9 @@ static ashlar_optimizer_config defaults_of(ashlar_optimizer_kind kind) {
     return c;
 }
 
-void ashlar_optimizer_defaults_sized(ashlar_optimizer_kind kind, ashlar_optimizer_config *config,
-                                     size_t config_bytes) {
+void ashlar_optimizer_defaults(ashlar_optimizer_kind kind, ashlar_optimizer_config *config) {
     const ashlar_optimizer_config c = defaults_of(kind);
-    ashlar__sized_write(config, config_bytes, &c, sizeof c);
+    *config = c;
 }
 
 /* `value`, or `initial` where the program left it out. */
@@ -82,14 +80,13 @@ ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *conf
     }
 }
 
-unsigned ashlar_optimizer_regions_sized(const ashlar_optimizer_config *config,
-                                        size_t config_bytes) {
+unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config) {
 #define MOMENTS(name, function, moment1, moment2)                                            \
     [ASHLAR_ALGORITHM_##name] = ((moment1) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1) : 0) | \
                                 ((moment2) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT2) : 0),
     static const unsigned moments[] = {ASHLAR_ALGORITHM_MAP(MOMENTS)};
     ASHLAR_TABLE_IS_FULL(moments, ASHLAR_ALGORITHM_COUNT);
-    ASHLAR_SIZED_READ_KNOWN(ashlar_optimizer_config, known, config, config_bytes);
+    ashlar_optimizer_config known = ASHLAR_OR_ZERO(ashlar_optimizer_config, config);
     return ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS) |
            ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS) | ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER) |
            moments[ashlar__optimizer_algorithm(&known)];
@@ -167,9 +164,8 @@ static ashlar_status check_scaling(const ashlar_optimizer_config *c) {
 }
 
 ashlar_status ashlar__optimizer_take(ashlar_optimizer_config *config,
-                                     const ashlar_optimizer_config *given, size_t given_bytes) {
-    ASHLAR_TRY(
-        ashlar__sized_read(config, sizeof *config, given, given_bytes, "ashlar_optimizer_config"));
+                                     const ashlar_optimizer_config *given) {
+    *config = ASHLAR_OR_ZERO(ashlar_optimizer_config, given);
     ASHLAR_FAIL_IF((unsigned)config->kind >= ASHLAR_OPTIMIZER_COUNT, ASHLAR_EINVAL,
                    "optimizer: kind %d; there are %d", (int)config->kind,
                    (int)ASHLAR_OPTIMIZER_COUNT);
@@ -178,8 +174,7 @@ ashlar_status ashlar__optimizer_take(ashlar_optimizer_config *config,
     return check_scaling(config);
 }
 
-ashlar_status ashlar_optimizer_check_sized(const ashlar_optimizer_config *config,
-                                           size_t config_bytes) {
+ashlar_status ashlar_optimizer_check(const ashlar_optimizer_config *config) {
     ashlar_optimizer_config taken;
-    return ashlar__optimizer_take(&taken, config, config_bytes);
+    return ashlar__optimizer_take(&taken, config);
 }

@@ -120,8 +120,7 @@ ashlar_algorithm ashlar__optimizer_algorithm(const ashlar_optimizer_config *conf
 /* Read a program's configuration, and replace each field that is 0 by the kind's default. Errors:
  * those of ashlar_optimizer_check(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_take(ashlar_optimizer_config *config,
-                                                       const ashlar_optimizer_config *given,
-                                                       size_t given_bytes);
+                                                       const ashlar_optimizer_config *given);
 
 /* Run a whole step like ashlar_optimizer_step(). The step reads its learning rate from device
  * memory when it runs, so that it can be captured.

@@ -7,7 +7,6 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/base/sized.h"
 #include "arena/optimizer/optimizer_formula.h"
 
 const char *ashlar_schedule_name(ashlar_schedule_kind kind) {
@@ -45,8 +44,8 @@ static ashlar_status check(const ashlar_schedule *s) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_schedule_check_sized(const ashlar_schedule *schedule, size_t schedule_bytes) {
-    ASHLAR_SIZED_READ(ashlar_schedule, s, schedule, schedule_bytes);
+ashlar_status ashlar_schedule_check(const ashlar_schedule *schedule) {
+    ashlar_schedule s = ASHLAR_OR_ZERO(ashlar_schedule, schedule);
     fill_in(&s);
     return check(&s);
 }
@@ -79,9 +78,8 @@ static double rate_of(const ashlar_schedule *s, uint64_t step) {
                : s->rate * ashlar__power(s->gamma, (step - s->warmup_steps - 1) / s->step_size);
 }
 
-double ashlar_schedule_rate_sized(const ashlar_schedule *schedule, size_t schedule_bytes,
-                                  uint64_t step) {
-    ASHLAR_SIZED_READ_KNOWN(ashlar_schedule, s, schedule, schedule_bytes);
+double ashlar_schedule_rate(const ashlar_schedule *schedule, uint64_t step) {
+    ashlar_schedule s = ASHLAR_OR_ZERO(ashlar_schedule, schedule);
     fill_in(&s);
     return rate_of(&s, step);
 }

@@ -6,7 +6,6 @@
 #include "arena/layout/arena_impl.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
-#include "allocator/base/sized.h"
 
 typedef struct bucket {
     size_t tensors;   /* number of tensors that are not frozen; 0: the bucket is never sent */
@@ -88,11 +87,11 @@ static ashlar_status build(ashlar_reducer *r) {
     return ashlar_event_create(r->device, &r->event);
 }
 
-ashlar_status ashlar_reducer_create_sized(const ashlar_arena *arena,
-                                          const ashlar_collectives *collectives,
-                                          size_t collectives_bytes, ashlar_reduction reduction,
-                                          ashlar_stream stream, ashlar_reducer **out) {
-    ASHLAR_SIZED_READ(ashlar_collectives, given, collectives, collectives_bytes);
+ashlar_status ashlar_reducer_create(const ashlar_arena *arena,
+                                    const ashlar_collectives *collectives,
+                                    ashlar_reduction reduction, ashlar_stream stream,
+                                    ashlar_reducer **out) {
+    ashlar_collectives given = ASHLAR_OR_ZERO(ashlar_collectives, collectives);
     ASHLAR_TRY(check_arguments(arena, &given, reduction));
     ashlar_reducer *r;
     ASHLAR_HOST_NEW(r, 1, "no host memory for a reducer");

@@ -57,8 +57,6 @@ typedef struct ashlar_allocator ashlar_allocator;
 #define ASHLAR_TAG_ENUM(name, text) ASHLAR_TAG_##name,
 typedef enum ashlar_tag { ASHLAR_TAG_MAP(ASHLAR_TAG_ENUM) ASHLAR_TAG_COUNT } ashlar_tag;
 
-enum { ASHLAR_TAG_MAX = 16 }; /* room in structures, for the tags of later versions too */
-
 /* "weights" and so on; "unknown" if the value is not a tag. Threads: any. */
 ASHLAR_API const char *ashlar_tag_name(ashlar_tag tag);
 
@@ -105,7 +103,7 @@ typedef struct ashlar_stats {
     uint64_t driver_calls;        /* made by this allocator, except to choose a context */
     uint64_t driver_calls_sealed; /* calls made since ashlar_allocator_seal() */
     bool is_sealed;
-    ashlar_tag_stats tags[ASHLAR_TAG_MAX]; /* 0 from ASHLAR_TAG_COUNT on */
+    ashlar_tag_stats tags[ASHLAR_TAG_COUNT];
 } ashlar_stats;
 
 /*
@@ -130,13 +128,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create(ashlar_device
  * Like ashlar_allocator_create(), with the options in `config`; ASHLAR_CONF is ignored. Errors:
  * also ASHLAR_EINVAL (config).
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_allocator_create_with_sized(ashlar_device *device, const ashlar_config *config,
-                                   size_t config_bytes, ashlar_allocator **out);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create_with(
-    ashlar_device *device_, const ashlar_config *config_, ashlar_allocator **out_) {
-    return ashlar_allocator_create_with_sized(device_, config_, sizeof *config_, out_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create_with(ashlar_device *device,
+                                                                        const ashlar_config *config,
+                                                                        ashlar_allocator **out);
 
 /*
  * Receives an allocator's reports, one line per call, without a newline; the library itself never
@@ -303,11 +297,7 @@ ashlar_allocator_usable_bytes(ashlar_allocator *allocator, const void *ptr, size
  * Threads: any.  Cost: takes the lock, a system call if several threads have caches, and
  * O(blocks in caches); while a step is replayed, O(slots of its stream's plans).
  */
-ASHLAR_API void ashlar_allocator_get_stats_sized(ashlar_allocator *allocator, ashlar_stats *stats,
-                                                 size_t stats_bytes);
-static inline void ashlar_allocator_get_stats(ashlar_allocator *allocator_, ashlar_stats *stats_) {
-    ashlar_allocator_get_stats_sized(allocator_, stats_, sizeof *stats_);
-}
+ASHLAR_API void ashlar_allocator_get_stats(ashlar_allocator *allocator, ashlar_stats *stats);
 
 /*
  * Let all peaks begin anew at the present values: live_peak_bytes, reserved_peak_bytes, and each

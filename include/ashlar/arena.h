@@ -96,10 +96,7 @@ typedef struct ashlar_tensor_info {
     size_t bytes;
     size_t offset[ASHLAR_LAYOUT_COUNT]; /* bytes from the region's start; 0 before commit, and for
                                            ASHLAR_LAYOUT_MASTER if the tensor has no master */
-    union {
-        ashlar_tensor_options options;
-        uint64_t options_room[8]; /* for fields of later versions; 0 */
-    };
+    ashlar_tensor_options options;
 } ashlar_tensor_info;
 
 /* Make an arena without tensors. Ownership: the caller owns *out. Errors: ASHLAR_EHOSTMEM. */
@@ -133,12 +130,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_add_group(ashlar_arena *
  * made with.
  *
  * Errors: ASHLAR_EINVAL (no such tensor; rate_scale negative or not finite). */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_set_options_sized(
-    ashlar_arena *arena, size_t tensor, const ashlar_tensor_options *options, size_t options_bytes);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_arena_set_options(
-    ashlar_arena *arena_, size_t tensor_, const ashlar_tensor_options *options_) {
-    return ashlar_arena_set_options_sized(arena_, tensor_, options_, sizeof *options_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_arena_set_options(ashlar_arena *arena, size_t tensor, const ashlar_tensor_options *options);
 
 /* Divide the arena into buckets, before commit. Without this call, neighbouring groups of one type
  * are one bucket, and its end is padded to 256 B only.
@@ -173,12 +166,8 @@ typedef struct ashlar_region_source {
  * limits know nothing of such regions. A replica takes its regions from its allocator.
  *
  * Errors: ASHLAR_EINVAL (after commit; a function is NULL). */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_set_source_sized(
-    ashlar_arena *arena, const ashlar_region_source *source, size_t source_bytes);
-static inline ASHLAR_MUST_CHECK ashlar_status
-ashlar_arena_set_source(ashlar_arena *arena_, const ashlar_region_source *source_) {
-    return ashlar_arena_set_source_sized(arena_, source_, sizeof *source_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_arena_set_source(ashlar_arena *arena, const ashlar_region_source *source);
 
 /* Compute the layout, take each of `regions` as one block from `allocator`, and fill it with zeros
  * on `stream`.
@@ -225,12 +214,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_find(const ashlar_arena 
                                                              const char *name, size_t *tensor);
 
 /* Describe a tensor. Requires tensor < ashlar_arena_tensor_count(). The arena owns info->name. */
-ASHLAR_API void ashlar_arena_tensor_sized(const ashlar_arena *arena, size_t tensor,
-                                          ashlar_tensor_info *info, size_t info_bytes);
-static inline void ashlar_arena_tensor(const ashlar_arena *arena_, size_t tensor_,
-                                       ashlar_tensor_info *info_) {
-    ashlar_arena_tensor_sized(arena_, tensor_, info_, sizeof *info_);
-}
+ASHLAR_API void ashlar_arena_tensor(const ashlar_arena *arena, size_t tensor,
+                                    ashlar_tensor_info *info);
 
 /* The device address of a region, or of one tensor in it. NULL: the arena is not committed, or does
  * not have the region, or the tensor is F32 or F64 and so has no master. */
@@ -250,12 +235,8 @@ typedef struct ashlar_arena_bucket {
 ASHLAR_API size_t ashlar_arena_bucket_count(const ashlar_arena *arena); /* 0 before commit */
 
 /* Describe bucket i. Requires i < ashlar_arena_bucket_count(). */
-ASHLAR_API void ashlar_arena_get_bucket_sized(const ashlar_arena *arena, size_t i,
-                                              ashlar_arena_bucket *out, size_t out_bytes);
-static inline void ashlar_arena_get_bucket(const ashlar_arena *arena_, size_t i_,
-                                           ashlar_arena_bucket *out_) {
-    ashlar_arena_get_bucket_sized(arena_, i_, out_, sizeof *out_);
-}
+ASHLAR_API void ashlar_arena_get_bucket(const ashlar_arena *arena, size_t i,
+                                        ashlar_arena_bucket *out);
 
 /* Write a map of the arena as text: a line for each region, for each bucket, and for each tensor in
  * address order with its offset, bytes, padding after it, type, shape, options and name.

@@ -105,7 +105,7 @@ typedef enum ashlar_guard {
  *   words  CHOICE: the words; BYTES: the name of the default, which is 0 in the field. If this name
  *          is not "0", a 0 in the text is UINT64_MAX in the field, and means none
  *
- * In a field, 0 stands for the default. Rows are added at the end only.
+ * In a field, 0 stands for the default.
  */
 #define ASHLAR_CONFIG_MAP(X)                                                                      \
     X(uint64_t, limit_bytes, "limit", BYTES, ASHLAR_CONFIG_BYTES_MIN, ASHLAR_CONFIG_BYTES_MAX, 0, \
@@ -130,9 +130,9 @@ typedef enum ashlar_guard {
       "clear each block, in its stream's order, before it is handed out")                         \
     X(uint64_t, handle_bytes, "handle", BYTES, UINT64_C(2) << 20, UINT64_C(1) << 30,              \
       UINT64_C(2) << 20, NULL, "memory that is mapped and moved as one; rounded up to 2^n")       \
-    X(uint64_t, tells_nvtx, "nvtx", CHOICE, 0, 1, 0, "off|on",                                    \
+    X(bool, tells_nvtx, "nvtx", CHOICE, 0, 1, false, "off|on",                                    \
       "tell compute-sanitizer and others that listen to NVTX of each block")                      \
-    X(uint64_t, shares_memory, "share", CHOICE, 0, 1, 0, "off|on",                                \
+    X(bool, shares_memory, "share", CHOICE, 0, 1, false, "off|on",                                \
       "memory that other processes, NCCL and network cards can use")
 
 /* One field for each row: uint64_t limit_bytes; and so on. */
@@ -147,10 +147,7 @@ enum { ASHLAR_CONFIG_COUNT = ASHLAR_CONFIG_MAP(ASHLAR_CONFIG_ONE) }; /* number o
 #undef ASHLAR_CONFIG_ONE
 
 /* Set all options to their defaults. Threads: any. */
-ASHLAR_API void ashlar_config_init_sized(ashlar_config *out, size_t out_bytes);
-static inline void ashlar_config_init(ashlar_config *out_) {
-    ashlar_config_init_sized(out_, sizeof *out_);
-}
+ASHLAR_API void ashlar_config_init(ashlar_config *out);
 
 /*
  * Set the options that `text` names, as in "key=value,key=value". Options that it does not name
@@ -160,29 +157,18 @@ static inline void ashlar_config_init(ashlar_config *out_) {
  *
  * Threads: any.
  * Errors:  ASHLAR_EINVAL (an unknown key, a key given twice, a value outside its range; the
- *          detail names source, key, value and the allowed values; a key that the program's
- *          structure has no field for). *config is then unchanged.
+ *          detail names source, key, value and the allowed values). *config is then unchanged.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_parse_sized(ashlar_config *config,
-                                                                     size_t config_bytes,
-                                                                     const char *text,
-                                                                     const char *source);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_config_parse(ashlar_config *config_,
-                                                                  const char *text_,
-                                                                  const char *source_) {
-    return ashlar_config_parse_sized(config_, sizeof *config_, text_, source_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_parse(ashlar_config *config,
+                                                               const char *text,
+                                                               const char *source);
 
 /*
  * Do the same with the text of ASHLAR_CONF in the environment, if that is set.
  *
  * Threads: any, while no thread changes the environment. Errors: as for ashlar_config_parse().
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_read_env_sized(ashlar_config *config,
-                                                                        size_t config_bytes);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_config_read_env(ashlar_config *config_) {
-    return ashlar_config_read_env_sized(config_, sizeof *config_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_read_env(ashlar_config *config);
 
 /*
  * Check that each field is 0 or in its range, after a program has filled in the fields.
@@ -190,11 +176,7 @@ static inline ASHLAR_MUST_CHECK ashlar_status ashlar_config_read_env(ashlar_conf
  * Threads: any.
  * Errors:  ASHLAR_EINVAL (the detail names the field, its value and the allowed values).
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_check_sized(const ashlar_config *config,
-                                                                     size_t config_bytes);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_config_check(const ashlar_config *config_) {
-    return ashlar_config_check_sized(config_, sizeof *config_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_check(const ashlar_config *config);
 
 /*
  * Write all options as one line, which ashlar_config_parse() reads back as the same options.
@@ -206,15 +188,9 @@ static inline ASHLAR_MUST_CHECK ashlar_status ashlar_config_check(const ashlar_c
  * Errors:  ASHLAR_EINVAL (a field outside its range; the buffer is too small: the detail gives the
  *          bytes needed).
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_format_sized(const ashlar_config *config,
-                                                                      size_t config_bytes,
-                                                                      char *buffer, size_t bytes,
-                                                                      size_t *needed);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_config_format(const ashlar_config *config_,
-                                                                   char *buffer_, size_t bytes_,
-                                                                   size_t *needed_) {
-    return ashlar_config_format_sized(config_, sizeof *config_, buffer_, bytes_, needed_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_format(const ashlar_config *config,
+                                                                char *buffer, size_t bytes,
+                                                                size_t *needed);
 
 /* One option, for a page of help. */
 typedef struct ashlar_config_option {
@@ -230,13 +206,8 @@ typedef struct ashlar_config_option {
  * Threads: any.
  * Errors:  ASHLAR_EINVAL (i is not below ASHLAR_CONFIG_COUNT).
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_describe_sized(size_t i,
-                                                                        ashlar_config_option *out,
-                                                                        size_t out_bytes);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_config_describe(size_t i_,
-                                                                     ashlar_config_option *out_) {
-    return ashlar_config_describe_sized(i_, out_, sizeof *out_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_describe(size_t i,
+                                                                  ashlar_config_option *out);
 
 ASHLAR_END_DECLS
 

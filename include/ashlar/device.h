@@ -66,17 +66,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_device_open(const char *name,
                                                               ashlar_device **out);
 ASHLAR_API void ashlar_device_close(ashlar_device *device); /* NULL is allowed */
 
-ASHLAR_API void ashlar_device_get_info_sized(const ashlar_device *device, ashlar_device_info *info,
-                                             size_t info_bytes);
-static inline void ashlar_device_get_info(const ashlar_device *device_, ashlar_device_info *info_) {
-    ashlar_device_get_info_sized(device_, info_, sizeof *info_);
-}
-ASHLAR_API void ashlar_device_get_counts_sized(const ashlar_device *device,
-                                               ashlar_driver_counts *counts, size_t counts_bytes);
-static inline void ashlar_device_get_counts(const ashlar_device *device_,
-                                            ashlar_driver_counts *counts_) {
-    ashlar_device_get_counts_sized(device_, counts_, sizeof *counts_);
-}
+ASHLAR_API void ashlar_device_get_info(const ashlar_device *device, ashlar_device_info *info);
+ASHLAR_API void ashlar_device_get_counts(const ashlar_device *device, ashlar_driver_counts *counts);
 
 /*
  * Create or destroy a stream: an order in which queued work runs. Like CUDA's blocking streams it

@@ -64,16 +64,9 @@ typedef struct ashlar_fit_result {
  *          `run` returns.
  * Cost:    O(log of value and need) calls of `run`.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_fit_sized(ashlar_device *device,
-                                                            const ashlar_fit_options *options,
-                                                            size_t options_bytes,
-                                                            ashlar_fit_result *out,
-                                                            size_t out_bytes);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_fit(ashlar_device *device_,
-                                                         const ashlar_fit_options *options_,
-                                                         ashlar_fit_result *out_) {
-    return ashlar_fit_sized(device_, options_, sizeof *options_, out_, sizeof *out_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_fit(ashlar_device *device,
+                                                      const ashlar_fit_options *options,
+                                                      ashlar_fit_result *out);
 
 ASHLAR_END_DECLS
 

@@ -63,15 +63,9 @@ typedef struct ashlar_flatten_stats {
  *            If `owner` has a guard mode, also those of ashlar_free(): everything was gathered
  *            then, and blocks that could not be freed stay the caller's.
  * Cost:      O(count log count); with an owner also O(blocks of the owner), under its lock. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_flatten_sized(
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_flatten(
     ashlar_arena *arena, ashlar_region region, const ashlar_flatten_item *items, size_t count,
-    ashlar_allocator *owner, ashlar_stream stream, ashlar_flatten_stats *stats, size_t stats_bytes);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_arena_flatten(
-    ashlar_arena *arena_, ashlar_region region_, const ashlar_flatten_item *items_, size_t count_,
-    ashlar_allocator *owner_, ashlar_stream stream_, ashlar_flatten_stats *stats_) {
-    return ashlar_arena_flatten_sized(arena_, region_, items_, count_, owner_, stream_, stats_,
-                                      sizeof *stats_);
-}
+    ashlar_allocator *owner, ashlar_stream stream, ashlar_flatten_stats *stats);
 
 ASHLAR_END_DECLS
 

@@ -50,23 +50,14 @@ ASHLAR_API void ashlar_leak_monitor_destroy(ashlar_leak_monitor *monitor); /* NU
  * Threads: one at a time for each monitor.  Cost: O(tags); calls neither allocator nor driver.
  * Errors:  ASHLAR_EINVAL (step); the reading is ignored.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_leak_monitor_add_sized(ashlar_leak_monitor *monitor, uint64_t step,
-                              const ashlar_stats *stats, size_t stats_bytes, unsigned *found);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_leak_monitor_add(ashlar_leak_monitor *monitor_,
-                                                                      uint64_t step_,
-                                                                      const ashlar_stats *stats_,
-                                                                      unsigned *found_) {
-    return ashlar_leak_monitor_add_sized(monitor_, step_, stats_, sizeof *stats_, found_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_leak_monitor_add(ashlar_leak_monitor *monitor,
+                                                                   uint64_t step,
+                                                                   const ashlar_stats *stats,
+                                                                   unsigned *found);
 
 /* Get the state of each tag. Threads: one at a time for each monitor. */
-ASHLAR_API void ashlar_leak_monitor_get_growth_sized(const ashlar_leak_monitor *monitor,
-                                                     ashlar_tag_growth *tags, size_t count);
-static inline void ashlar_leak_monitor_get_growth(const ashlar_leak_monitor *monitor_,
-                                                  ashlar_tag_growth tags_[ASHLAR_TAG_COUNT]) {
-    ashlar_leak_monitor_get_growth_sized(monitor_, tags_, ASHLAR_TAG_COUNT);
-}
+ASHLAR_API void ashlar_leak_monitor_get_growth(const ashlar_leak_monitor *monitor,
+                                               ashlar_tag_growth tags[ASHLAR_TAG_COUNT]);
 
 ASHLAR_END_DECLS
 

@@ -93,20 +93,10 @@ typedef struct ashlar_embedding_args {
  * Cost: to keep that order, a CUDA device compares every token with every row, V * T * B times. If
  * that is much, and 4 * (V + T * B) bytes fit the memory of ashlar_ops_set_work(), it links the
  * positions of each token first, which takes time in T * B alone. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_embedding_forward_sized(const ashlar_ops *ops, const ashlar_embedding_args *args,
-                               size_t args_bytes, ashlar_stream stream);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_embedding_forward(
-    const ashlar_ops *ops_, const ashlar_embedding_args *args_, ashlar_stream stream_) {
-    return ashlar_embedding_forward_sized(ops_, args_, sizeof *args_, stream_);
-}
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_embedding_backward_sized(const ashlar_ops *ops, const ashlar_embedding_args *args,
-                                size_t args_bytes, ashlar_stream stream);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_embedding_backward(
-    const ashlar_ops *ops_, const ashlar_embedding_args *args_, ashlar_stream stream_) {
-    return ashlar_embedding_backward_sized(ops_, args_, sizeof *args_, stream_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_embedding_forward(
+    const ashlar_ops *ops, const ashlar_embedding_args *args, ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_embedding_backward(
+    const ashlar_ops *ops, const ashlar_embedding_args *args, ashlar_stream stream);
 
 /* A padded batch [T, B, I] is a matrix of T * B rows. All rows take part, those past a length too,
  * so padding must hold neither NaN nor infinity. */
@@ -126,19 +116,12 @@ typedef struct ashlar_linear_args {
 
 /* Forward: y = x weight^T + bias. Backward: dx = dy weight, dweight += dy^T x, dbias += the sum of
  * dy's rows. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_linear_forward_sized(
-    const ashlar_ops *ops, const ashlar_linear_args *args, size_t args_bytes, ashlar_stream stream);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_linear_forward(const ashlar_ops *ops_,
-                                                                    const ashlar_linear_args *args_,
-                                                                    ashlar_stream stream_) {
-    return ashlar_linear_forward_sized(ops_, args_, sizeof *args_, stream_);
-}
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_linear_backward_sized(
-    const ashlar_ops *ops, const ashlar_linear_args *args, size_t args_bytes, ashlar_stream stream);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_linear_backward(
-    const ashlar_ops *ops_, const ashlar_linear_args *args_, ashlar_stream stream_) {
-    return ashlar_linear_backward_sized(ops_, args_, sizeof *args_, stream_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_linear_forward(const ashlar_ops *ops,
+                                                                 const ashlar_linear_args *args,
+                                                                 ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_linear_backward(const ashlar_ops *ops,
+                                                                  const ashlar_linear_args *args,
+                                                                  ashlar_stream stream);
 
 /* Forward and backward of a loss are one call: the gradient of the logits, or of the outputs, comes
  * with it. A position is valid if it lies before its sequence's end and, for cross-entropy, its
@@ -164,13 +147,8 @@ typedef struct ashlar_cross_entropy_args {
 
 /* loss += weight * the sum over the valid positions of -log softmax(logits)[target], in nats;
  * dlogits = the gradient of what is added, times the scale. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_cross_entropy_sized(const ashlar_ops *ops, const ashlar_cross_entropy_args *args,
-                           size_t args_bytes, ashlar_stream stream);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_cross_entropy(
-    const ashlar_ops *ops_, const ashlar_cross_entropy_args *args_, ashlar_stream stream_) {
-    return ashlar_cross_entropy_sized(ops_, args_, sizeof *args_, stream_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_cross_entropy(
+    const ashlar_ops *ops, const ashlar_cross_entropy_args *args, ashlar_stream stream);
 
 typedef struct ashlar_squared_error_args {
     size_t steps;           /* T, 1.. */
@@ -190,13 +168,8 @@ typedef struct ashlar_squared_error_args {
 
 /* loss += weight * the sum of (outputs - targets)^2 over the valid elements; doutputs = the
  * gradient of what is added, times the scale. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_squared_error_sized(const ashlar_ops *ops, const ashlar_squared_error_args *args,
-                           size_t args_bytes, ashlar_stream stream);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_squared_error(
-    const ashlar_ops *ops_, const ashlar_squared_error_args *args_, ashlar_stream stream_) {
-    return ashlar_squared_error_sized(ops_, args_, sizeof *args_, stream_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_squared_error(
+    const ashlar_ops *ops, const ashlar_squared_error_args *args, ashlar_stream stream);
 
 /* The bytes of scratch for a loss over `positions` = T * B; grows with them. Threads: any. */
 ASHLAR_API size_t ashlar_loss_work_bytes(const ashlar_ops *ops, size_t positions);
@@ -210,15 +183,9 @@ typedef struct ashlar_argmax_args {
 
 /* label = the class of the row's largest value, the first if several are equal. A NaN is never the
  * largest; if all are NaN, the label is 0. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_argmax_sized(const ashlar_ops *ops,
-                                                               const ashlar_argmax_args *args,
-                                                               size_t args_bytes,
-                                                               ashlar_stream stream);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_argmax(const ashlar_ops *ops_,
-                                                            const ashlar_argmax_args *args_,
-                                                            ashlar_stream stream_) {
-    return ashlar_argmax_sized(ops_, args_, sizeof *args_, stream_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_argmax(const ashlar_ops *ops,
+                                                         const ashlar_argmax_args *args,
+                                                         ashlar_stream stream);
 
 typedef struct ashlar_columns_args {
     size_t rows;        /* N, 1.. */
@@ -231,14 +198,9 @@ typedef struct ashlar_columns_args {
 
 /* Copy some columns of one matrix to columns of another: this joins two inputs side by side, and
  * splits the gradient of the joined input again. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_copy_columns_sized(const ashlar_ops *ops, const ashlar_columns_args *args, size_t args_bytes,
-                          ashlar_stream stream);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_copy_columns(const ashlar_ops *ops_,
-                                                                  const ashlar_columns_args *args_,
-                                                                  ashlar_stream stream_) {
-    return ashlar_copy_columns_sized(ops_, args_, sizeof *args_, stream_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_columns(const ashlar_ops *ops,
+                                                               const ashlar_columns_args *args,
+                                                               ashlar_stream stream);
 
 /* ---- sampling, on the host ---- */
 
@@ -260,12 +222,7 @@ typedef struct ashlar_sampler ashlar_sampler;
  * Ownership: the caller owns *out.
  * Errors:    ASHLAR_EINVAL (config, classes), ASHLAR_EHOSTMEM. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_sampler_create_sized(const ashlar_sampling_config *config, size_t config_bytes,
-                            size_t classes, ashlar_sampler **out);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_create(
-    const ashlar_sampling_config *config_, size_t classes_, ashlar_sampler **out_) {
-    return ashlar_sampler_create_sized(config_, sizeof *config_, classes_, out_);
-}
+ashlar_sampler_create(const ashlar_sampling_config *config, size_t classes, ashlar_sampler **out);
 ASHLAR_API void ashlar_sampler_destroy(ashlar_sampler *sampler); /* NULL is allowed */
 
 /* Draw a class.

@@ -34,15 +34,12 @@ typedef enum ashlar_network_loss {
 } ashlar_network_loss;
 
 typedef struct ashlar_network_config {
-    union {
-        ashlar_rnn_config layers; /* input, hidden and layers must be given */
-        uint64_t layers_room[24]; /* for fields of later versions; 0 */
-    };
+    ashlar_rnn_config layers; /* input, hidden and layers must be given */
     size_t classes;           /* V, of an embedding in layers.input dimensions; 0: no embedding */
     size_t outputs;           /* O, 1.. */
     ashlar_network_loss loss; /* the mean over the valid positions or elements (model.h) */
-    uint32_t last_only;       /* 1: one output for each sequence, from its last state; 0: for each
-                               * position */
+    bool last_only; /* one output for each sequence, from its last state; else one for each
+                     * position */
 } ashlar_network_config;
 
 /* A padded batch. Nothing is read past the lengths. With last_only, T is 1 in the shapes of targets
@@ -57,7 +54,7 @@ typedef struct ashlar_network_batch {
     const double *scale;    /* device: multiplies the loss's gradient; NULL: 1; step only */
     void *outputs;          /* device: [T, B, O]; step: may be NULL */
     uint64_t dropout_seed;  /* as in ashlar_rnn_batch */
-    uint64_t accumulates;   /* step: 1: gradients and loss are added to what is there; 0: they are
+    bool accumulates;       /* step: gradients and loss are added to what is there; else they are
                              * cleared first */
 } ashlar_network_batch;
 
@@ -72,15 +69,9 @@ typedef struct ashlar_network_batch {
  * Stream:    the regions are cleared on `stream`.
  * Errors:    ASHLAR_EINVAL (config), and those of ashlar_rnn_create(), ashlar_ops_create() and
  *            ashlar_arena_commit(). */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_network_create_sized(
-    ashlar_allocator *allocator, const ashlar_network_config *config, size_t config_bytes,
-    unsigned regions, ashlar_stream stream, ashlar_network **out);
-static inline ASHLAR_MUST_CHECK ashlar_status
-ashlar_network_create(ashlar_allocator *allocator_, const ashlar_network_config *config_,
-                      unsigned regions_, ashlar_stream stream_, ashlar_network **out_) {
-    return ashlar_network_create_sized(allocator_, config_, sizeof *config_, regions_, stream_,
-                                       out_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_network_create(ashlar_allocator *allocator, const ashlar_network_config *config,
+                      unsigned regions, ashlar_stream stream, ashlar_network **out);
 ASHLAR_API void ashlar_network_destroy(ashlar_network *network); /* NULL is allowed */
 
 /* The arena of the weights. Ownership: the network's. */
@@ -102,20 +93,12 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_network_init(ashlar_network *n
  *         software device, in the wrong memory: the detail names it; step: the arena has no
  *         gradients), ASHLAR_EOVERFLOW, and those of ashlar_alloc(), ashlar_rnn_forward() and the
  *         operations of model.h. Some gradients may have been written then. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_network_step_sized(ashlar_network *network, const ashlar_network_batch *batch,
-                          size_t batch_bytes, ashlar_stream stream);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_network_step(
-    ashlar_network *network_, const ashlar_network_batch *batch_, ashlar_stream stream_) {
-    return ashlar_network_step_sized(network_, batch_, sizeof *batch_, stream_);
-}
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_network_predict_sized(ashlar_network *network, const ashlar_network_batch *batch,
-                             size_t batch_bytes, ashlar_stream stream);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_network_predict(
-    ashlar_network *network_, const ashlar_network_batch *batch_, ashlar_stream stream_) {
-    return ashlar_network_predict_sized(network_, batch_, sizeof *batch_, stream_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_network_step(ashlar_network *network,
+                                                               const ashlar_network_batch *batch,
+                                                               ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_network_predict(ashlar_network *network,
+                                                                  const ashlar_network_batch *batch,
+                                                                  ashlar_stream stream);
 
 /* Prepare the recurrent layers' weights for predictions (ashlar_rnn_prepare()), which pays before
  * several with the same weights. Predictions read the weights that were prepared last, also if they

@@ -90,21 +90,12 @@ ASHLAR_API const char *ashlar_optimizer_name(ashlar_optimizer_kind kind);
  *
  * Requires a valid kind. Threads: any.
  */
-ASHLAR_API void ashlar_optimizer_defaults_sized(ashlar_optimizer_kind kind,
-                                                ashlar_optimizer_config *config,
-                                                size_t config_bytes);
-static inline void ashlar_optimizer_defaults(ashlar_optimizer_kind kind_,
-                                             ashlar_optimizer_config *config_) {
-    ashlar_optimizer_defaults_sized(kind_, config_, sizeof *config_);
-}
+ASHLAR_API void ashlar_optimizer_defaults(ashlar_optimizer_kind kind,
+                                          ashlar_optimizer_config *config);
 
 /* Whether every value that the kind uses is in its range. Threads: any. Errors: ASHLAR_EINVAL. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_optimizer_check_sized(const ashlar_optimizer_config *config, size_t config_bytes);
-static inline ASHLAR_MUST_CHECK ashlar_status
-ashlar_optimizer_check(const ashlar_optimizer_config *config_) {
-    return ashlar_optimizer_check_sized(config_, sizeof *config_);
-}
+ashlar_optimizer_check(const ashlar_optimizer_config *config);
 
 /*
  * The regions to commit an arena with for this optimizer, a set of ASHLAR_REGION_BIT()s:
@@ -112,11 +103,7 @@ ashlar_optimizer_check(const ashlar_optimizer_config *config_) {
  * moments; ADAM and ADAMW use both; ADAGRAD keeps v in the second; RMSPROP keeps v in the second
  * and b in the first. b exists only with momentum. Threads: any.
  */
-ASHLAR_API unsigned ashlar_optimizer_regions_sized(const ashlar_optimizer_config *config,
-                                                   size_t config_bytes);
-static inline unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config_) {
-    return ashlar_optimizer_regions_sized(config_, sizeof *config_);
-}
+ASHLAR_API unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config);
 
 /* The optimizer of one arena. Threads: one at a time, and not while the arena is changed. */
 typedef struct ashlar_optimizer ashlar_optimizer;
@@ -136,13 +123,8 @@ typedef struct ashlar_optimizer ashlar_optimizer;
  *            ashlar_copy_to_device().
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_optimizer_create_sized(ashlar_arena *arena, const ashlar_optimizer_config *config,
-                              size_t config_bytes, ashlar_stream stream, ashlar_optimizer **out);
-static inline ASHLAR_MUST_CHECK ashlar_status
-ashlar_optimizer_create(ashlar_arena *arena_, const ashlar_optimizer_config *config_,
-                        ashlar_stream stream_, ashlar_optimizer **out_) {
-    return ashlar_optimizer_create_sized(arena_, config_, sizeof *config_, stream_, out_);
-}
+ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimizer_config *config,
+                        ashlar_stream stream, ashlar_optimizer **out);
 ASHLAR_API void ashlar_optimizer_destroy(ashlar_optimizer *optimizer);
 
 /* The learning rate that the optimizer was made with, its kind's default if that was 0: what a
@@ -216,20 +198,10 @@ ASHLAR_API const double *ashlar_optimizer_loss_scale_address(const ashlar_optimi
  * Errors: ASHLAR_EINVAL (to the device, with loss scaling: a loss_scale that fp32 cannot hold), and
  * those of ashlar_copy_to_host() and ashlar_copy_to_device().
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_host_sized(
-    const ashlar_optimizer *optimizer, ashlar_optimizer_state *state, size_t state_bytes,
-    ashlar_stream stream);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_host(
-    const ashlar_optimizer *optimizer_, ashlar_optimizer_state *state_, ashlar_stream stream_) {
-    return ashlar_optimizer_copy_state_to_host_sized(optimizer_, state_, sizeof *state_, stream_);
-}
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_device_sized(
-    ashlar_optimizer *optimizer, const ashlar_optimizer_state *state, size_t state_bytes,
-    ashlar_stream stream);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_device(
-    ashlar_optimizer *optimizer_, const ashlar_optimizer_state *state_, ashlar_stream stream_) {
-    return ashlar_optimizer_copy_state_to_device_sized(optimizer_, state_, sizeof *state_, stream_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_host(
+    const ashlar_optimizer *optimizer, ashlar_optimizer_state *state, ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_device(
+    ashlar_optimizer *optimizer, const ashlar_optimizer_state *state, ashlar_stream stream);
 
 ASHLAR_END_DECLS
 

@@ -74,17 +74,10 @@ typedef struct ashlar_pack_result {
  * Cost:    the first plan, or without a time budget all greedy orders: near O(count log count),
  *          20,000 buffers in less than a second. A search ends with the time budget.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pack_sized(
-    const ashlar_pack_buffer *buffers, size_t count, const ashlar_pack_options *options,
-    size_t options_bytes, size_t *offsets, ashlar_pack_result *out, size_t out_bytes);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_pack(const ashlar_pack_buffer *buffers_,
-                                                          size_t count_,
-                                                          const ashlar_pack_options *options_,
-                                                          size_t *offsets_,
-                                                          ashlar_pack_result *out_) {
-    return ashlar_pack_sized(buffers_, count_, options_, sizeof *options_, offsets_, out_,
-                             sizeof *out_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pack(const ashlar_pack_buffer *buffers,
+                                                       size_t count,
+                                                       const ashlar_pack_options *options,
+                                                       size_t *offsets, ashlar_pack_result *out);
 
 /*
  * Check a plan from any source: every offset is aligned, and no two buffers overlap while both are

@@ -63,13 +63,9 @@ typedef struct ashlar_pinned_stats {
  * Cost:      some 100 KiB of host memory. After the pool is destroyed, jemalloc still keeps 2 MiB
  *            of address space, of which 4 KiB are memory.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_pinned_create_sized(ashlar_device *device, const ashlar_pinned_config *config,
-                           size_t config_bytes, ashlar_pinned **out);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_create(
-    ashlar_device *device_, const ashlar_pinned_config *config_, ashlar_pinned **out_) {
-    return ashlar_pinned_create_sized(device_, config_, sizeof *config_, out_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_create(ashlar_device *device,
+                                                                const ashlar_pinned_config *config,
+                                                                ashlar_pinned **out);
 
 /*
  * Wait on the host until pending blocks are no longer used, then return all memory to the driver,
@@ -158,11 +154,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_usable_bytes(ashlar_pin
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_trim(ashlar_pinned *pool);
 
 /* Read all statistics at one moment. Threads: any. Cost: takes the pool's locks. */
-ASHLAR_API void ashlar_pinned_get_stats_sized(ashlar_pinned *pool, ashlar_pinned_stats *stats,
-                                              size_t stats_bytes);
-static inline void ashlar_pinned_get_stats(ashlar_pinned *pool_, ashlar_pinned_stats *stats_) {
-    ashlar_pinned_get_stats_sized(pool_, stats_, sizeof *stats_);
-}
+ASHLAR_API void ashlar_pinned_get_stats(ashlar_pinned *pool, ashlar_pinned_stats *stats);
 
 ASHLAR_END_DECLS
 

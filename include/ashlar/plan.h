@@ -126,8 +126,6 @@ typedef enum ashlar_plan_miss {
 } ashlar_plan_miss;
 #undef ASHLAR_PLAN_MISS_ENUM
 
-enum { ASHLAR_PLAN_MISS_MAX = 8 }; /* room in ashlar_plan_stats, for later versions too */
-
 /* "larger than recorded" and so on; "unknown" if the value is not a miss. Threads: any. */
 ASHLAR_API const char *ashlar_plan_miss_text(ashlar_plan_miss miss);
 
@@ -148,7 +146,7 @@ typedef struct ashlar_plan_stats {
     uint64_t hits;           /* requests of replayed steps served from their slots */
     uint64_t unplanned;      /* requests of replayed steps for allocations that are not planned, or
                               * that the recorded step was refused */
-    uint64_t misses[ASHLAR_PLAN_MISS_MAX]; /* 0 from ASHLAR_PLAN_MISS_COUNT on */
+    uint64_t misses[ASHLAR_PLAN_MISS_COUNT];
     uint64_t steps_apart; /* recorded steps that were not merged: one plan would need more memory
                            * than the largest step, so their key has none */
     uint64_t plans_left;  /* plans that cost more than they saved: so the ordinary path serves their
@@ -156,11 +154,7 @@ typedef struct ashlar_plan_stats {
 } ashlar_plan_stats;
 
 /* The sum of all misses, whatever their reason. Threads: any. */
-ASHLAR_API uint64_t ashlar_plan_miss_total_sized(const ashlar_plan_stats *stats,
-                                                 size_t stats_bytes);
-static inline uint64_t ashlar_plan_miss_total(const ashlar_plan_stats *stats_) {
-    return ashlar_plan_miss_total_sized(stats_, sizeof *stats_);
-}
+ASHLAR_API uint64_t ashlar_plan_miss_total(const ashlar_plan_stats *stats);
 
 /*
  * Begin a step of the calling thread. The step is recorded if `key` has no plan on this stream, and
@@ -201,14 +195,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_step_end(ashlar_allocator *all
 /*
  * Set the options for all keys, from now on; NULL: the defaults.
  *
- * Threads: any.  Errors: ASHLAR_EINVAL (a field that this library does not know: see export.h).
+ * Threads: any.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_plan_set_options_sized(
-    ashlar_allocator *allocator, const ashlar_plan_options *options, size_t options_bytes);
-static inline ASHLAR_MUST_CHECK ashlar_status
-ashlar_plan_set_options(ashlar_allocator *allocator_, const ashlar_plan_options *options_) {
-    return ashlar_plan_set_options_sized(allocator_, options_, sizeof *options_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_plan_set_options(ashlar_allocator *allocator, const ashlar_plan_options *options);
 
 /*
  * Plan every key that was recorded since it was last planned, or has no plan, unless its steps are
@@ -240,11 +230,7 @@ ASHLAR_API void ashlar_plan_record_next(ashlar_allocator *allocator, uint64_t ke
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_plan_drop(ashlar_allocator *allocator);
 
 /* Read the statistics of all plans. Threads: any.  Cost: takes the lock. */
-ASHLAR_API void ashlar_plan_get_stats_sized(ashlar_allocator *allocator, ashlar_plan_stats *out,
-                                            size_t out_bytes);
-static inline void ashlar_plan_get_stats(ashlar_allocator *allocator_, ashlar_plan_stats *out_) {
-    ashlar_plan_get_stats_sized(allocator_, out_, sizeof *out_);
-}
+ASHLAR_API void ashlar_plan_get_stats(ashlar_allocator *allocator, ashlar_plan_stats *out);
 
 ASHLAR_END_DECLS
 

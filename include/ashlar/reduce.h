@@ -85,15 +85,9 @@ typedef struct ashlar_reducer ashlar_reducer;
  * Ownership: *out is the caller's; arena and stream must outlive it.
  * Errors:    ASHLAR_EINVAL (not committed; a function that is needed is NULL), ASHLAR_EHOSTMEM,
  *            ASHLAR_EDRIVER. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reducer_create_sized(
-    const ashlar_arena *arena, const ashlar_collectives *collectives, size_t collectives_bytes,
-    ashlar_reduction reduction, ashlar_stream stream, ashlar_reducer **out);
-static inline ASHLAR_MUST_CHECK ashlar_status
-ashlar_reducer_create(const ashlar_arena *arena_, const ashlar_collectives *collectives_,
-                      ashlar_reduction reduction_, ashlar_stream stream_, ashlar_reducer **out_) {
-    return ashlar_reducer_create_sized(arena_, collectives_, sizeof *collectives_, reduction_,
-                                       stream_, out_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_reducer_create(const ashlar_arena *arena, const ashlar_collectives *collectives,
+                      ashlar_reduction reduction, ashlar_stream stream, ashlar_reducer **out);
 ASHLAR_API void ashlar_reducer_destroy(ashlar_reducer *reducer); /* NULL is allowed */
 
 /* Begin a step, in which no gradient is final yet. With several micro-batches, a step is the

@@ -37,12 +37,12 @@ typedef struct ashlar_rnn_batch {
      * that parts of a batch drop what the whole one would: 0 and 0 stand for 0 and 1, and cuDNN
      * takes nothing else. The same in all passes */
     size_t dropout_first, dropout_stride;
-    /* 1: the caller promises that past the lengths x is finite, dy is 0 and y is not needed, and
+    /* The caller promises that past the lengths x is finite, dy is 0 and y is not needed, and
      * passes no hy, cy, dhy and dcy. Then cuDNN may compute all sequences for `steps` steps, as
      * persistent algorithms demand, with the same gradients; y past the lengths is finite. Only a
      * stack in one direction, and not with ReLU, whose states may grow without bound, does so. The
-     * same in all passes. 0: no promise */
-    uint64_t padding_is_free;
+     * same in all passes */
+    bool padding_is_free;
 } ashlar_rnn_batch;
 
 /* The buffers of the three calls, in device memory, with elements of the layout's type. The letters
@@ -92,15 +92,9 @@ typedef struct ashlar_rnn_buffers {
  *            cuDNN that orders weights differently); ASHLAR_EINVAL (on the CPU: the environment's
  *            ASHLAR_THREADS is not a number of threads); ASHLAR_EHOSTMEM; with cuDNN ASHLAR_ENOMEM,
  *            ASHLAR_EDRIVER. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_create_sized(ashlar_device *device,
-                                                                   const ashlar_rnn_config *config,
-                                                                   size_t config_bytes,
-                                                                   ashlar_rnn **out);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_create(ashlar_device *device_,
-                                                                const ashlar_rnn_config *config_,
-                                                                ashlar_rnn **out_) {
-    return ashlar_rnn_create_sized(device_, config_, sizeof *config_, out_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_create(ashlar_device *device,
+                                                             const ashlar_rnn_config *config,
+                                                             ashlar_rnn **out);
 ASHLAR_API void ashlar_rnn_destroy(ashlar_rnn *rnn); /* NULL is allowed; may wait for the device */
 
 /* The layout of the rnn's weights. Ownership: the rnn's.  Threads: any. */
@@ -123,17 +117,10 @@ ASHLAR_API bool ashlar_rnn_backward_reads_output(const ashlar_rnn *rnn);
  * tensors.
  *
  * Errors: those of ashlar_arena_add_group(). */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_declare_sized(ashlar_arena *arena,
-                                                                    const char *prefix,
-                                                                    const ashlar_rnn_layout *layout,
-                                                                    size_t layout_bytes,
-                                                                    size_t *first);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_declare(ashlar_arena *arena_,
-                                                                 const char *prefix_,
-                                                                 const ashlar_rnn_layout *layout_,
-                                                                 size_t *first_) {
-    return ashlar_rnn_declare_sized(arena_, prefix_, layout_, sizeof *layout_, first_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_declare(ashlar_arena *arena,
+                                                              const char *prefix,
+                                                              const ashlar_rnn_layout *layout,
+                                                              size_t *first);
 
 /* The bytes that the buffers `reserve` and `work` need for one batch; `reserve` needs 0 for
  * inference. A longer batch may need fewer bytes (with cuDNN): for buffers that suit all lengths up
@@ -181,34 +168,16 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_prepare(const ashlar_rnn *
  *         cuDNN also ASHLAR_ENOTSUP (sizes that the algorithm does not support), ASHLAR_ENOMEM. On
  *         failure no output is written, except that dx may be filled with zeros, and that some
  *         chunks of a long pass may have run. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_forward_sized(
-    const ashlar_rnn *rnn, const ashlar_rnn_batch *batch, size_t batch_bytes,
-    const ashlar_rnn_buffers *buffers, size_t buffers_bytes, ashlar_stream stream);
-static inline ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_forward(const ashlar_rnn *rnn_,
-                                                                 const ashlar_rnn_batch *batch_,
-                                                                 const ashlar_rnn_buffers *buffers_,
-                                                                 ashlar_stream stream_) {
-    return ashlar_rnn_forward_sized(rnn_, batch_, sizeof *batch_, buffers_, sizeof *buffers_,
-                                    stream_);
-}
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_backward_data_sized(
-    const ashlar_rnn *rnn, const ashlar_rnn_batch *batch, size_t batch_bytes,
-    const ashlar_rnn_buffers *buffers, size_t buffers_bytes, ashlar_stream stream);
-static inline ASHLAR_MUST_CHECK ashlar_status
-ashlar_rnn_backward_data(const ashlar_rnn *rnn_, const ashlar_rnn_batch *batch_,
-                         const ashlar_rnn_buffers *buffers_, ashlar_stream stream_) {
-    return ashlar_rnn_backward_data_sized(rnn_, batch_, sizeof *batch_, buffers_, sizeof *buffers_,
-                                          stream_);
-}
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_backward_weights_sized(
-    const ashlar_rnn *rnn, const ashlar_rnn_batch *batch, size_t batch_bytes,
-    const ashlar_rnn_buffers *buffers, size_t buffers_bytes, ashlar_stream stream);
-static inline ASHLAR_MUST_CHECK ashlar_status
-ashlar_rnn_backward_weights(const ashlar_rnn *rnn_, const ashlar_rnn_batch *batch_,
-                            const ashlar_rnn_buffers *buffers_, ashlar_stream stream_) {
-    return ashlar_rnn_backward_weights_sized(rnn_, batch_, sizeof *batch_, buffers_,
-                                             sizeof *buffers_, stream_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_forward(const ashlar_rnn *rnn,
+                                                              const ashlar_rnn_batch *batch,
+                                                              const ashlar_rnn_buffers *buffers,
+                                                              ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_rnn_backward_data(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
+                         const ashlar_rnn_buffers *buffers, ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_rnn_backward_weights(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
+                            const ashlar_rnn_buffers *buffers, ashlar_stream stream);
 
 ASHLAR_END_DECLS
 

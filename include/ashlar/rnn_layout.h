@@ -114,17 +114,13 @@ typedef struct ashlar_rnn_view {
     size_t cols;   /* 1 for a bias */
 } ashlar_rnn_view;
 
-/* Only `config` gets new fields: ashlar_rnn_layout_of() hands it out as it is. */
 typedef struct ashlar_rnn_layout {
-    union {
-        ashlar_rnn_config config; /* as given, with directions 1 or 2 */
-        uint64_t config_room[24]; /* for fields of later versions; 0 */
-    };
-    size_t gates;         /* G */
-    size_t state;         /* P */
-    size_t output;        /* D*P, the width of y */
-    size_t pseudo_layers; /* L*D */
-    size_t elements;      /* of the whole stack; below 2^31 */
+    ashlar_rnn_config config; /* as given, with directions 1 or 2 */
+    size_t gates;             /* G */
+    size_t state;             /* P */
+    size_t output;            /* D*P, the width of y */
+    size_t pseudo_layers;     /* L*D */
+    size_t elements;          /* of the whole stack; below 2^31 */
 } ashlar_rnn_layout;
 
 /* Check `config` and compute its layout.
@@ -134,23 +130,12 @@ typedef struct ashlar_rnn_layout {
  *         range), ASHLAR_EOVERFLOW (2^31 elements or more: cuDNN 9.19 counts them in 32 bits and
  *         then reports a wrong size as a success).
  * Threads: any; touches only its arguments. *layout is written only on ASHLAR_OK. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_rnn_layout_init_sized(ashlar_rnn_layout *layout, size_t layout_bytes,
-                             const ashlar_rnn_config *config, size_t config_bytes);
-static inline ASHLAR_MUST_CHECK ashlar_status
-ashlar_rnn_layout_init(ashlar_rnn_layout *layout_, const ashlar_rnn_config *config_) {
-    return ashlar_rnn_layout_init_sized(layout_, sizeof *layout_, config_, sizeof *config_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_layout_init(ashlar_rnn_layout *layout,
+                                                                  const ashlar_rnn_config *config);
 
 /* Where one tensor lies. Requires pseudo_layer < layout->pseudo_layers and a valid tensor. */
-ASHLAR_API ashlar_rnn_view ashlar_rnn_layout_view_sized(const ashlar_rnn_layout *layout,
-                                                        size_t layout_bytes, size_t pseudo_layer,
-                                                        ashlar_rnn_tensor tensor);
-static inline ashlar_rnn_view ashlar_rnn_layout_view(const ashlar_rnn_layout *layout_,
-                                                     size_t pseudo_layer_,
-                                                     ashlar_rnn_tensor tensor_) {
-    return ashlar_rnn_layout_view_sized(layout_, sizeof *layout_, pseudo_layer_, tensor_);
-}
+ASHLAR_API ashlar_rnn_view ashlar_rnn_layout_view(const ashlar_rnn_layout *layout,
+                                                  size_t pseudo_layer, ashlar_rnn_tensor tensor);
 
 /* "lstm", "gru", "tanh", "relu"; NULL for any other value. */
 ASHLAR_API const char *ashlar_rnn_cell_name(ashlar_rnn_cell cell);

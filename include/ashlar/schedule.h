@@ -46,23 +46,14 @@ typedef struct ashlar_schedule {
 ASHLAR_API const char *ashlar_schedule_name(ashlar_schedule_kind kind);
 
 /* Whether every value is in its range. Threads: any. Errors: ASHLAR_EINVAL. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_schedule_check_sized(const ashlar_schedule *schedule, size_t schedule_bytes);
-static inline ASHLAR_MUST_CHECK ashlar_status
-ashlar_schedule_check(const ashlar_schedule *schedule_) {
-    return ashlar_schedule_check_sized(schedule_, sizeof *schedule_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_schedule_check(const ashlar_schedule *schedule);
 
 /* The learning rate of a step, 0 .. rate. The schedule must have passed ashlar_schedule_check().
  *
  * step   from 1; the rate depends on nothing else, so a resumed training continues exactly
  *
  * Threads: any.  Cost: a few multiplications. */
-ASHLAR_API double ashlar_schedule_rate_sized(const ashlar_schedule *schedule, size_t schedule_bytes,
-                                             uint64_t step);
-static inline double ashlar_schedule_rate(const ashlar_schedule *schedule_, uint64_t step_) {
-    return ashlar_schedule_rate_sized(schedule_, sizeof *schedule_, step_);
-}
+ASHLAR_API double ashlar_schedule_rate(const ashlar_schedule *schedule, uint64_t step);
 
 ASHLAR_END_DECLS
 

@@ -96,10 +96,7 @@ typedef struct ashlar_warmup_report {
                                    * than the largest step of any length has live at once */
     uint64_t reserved_bytes;      /* physical memory after the warm-up */
     uint64_t driver_calls;        /* driver calls that the allocator made during the warm-up */
-    union {
-        ashlar_plan_stats plan; /* statistics of all plans of the allocator */
-        uint64_t plan_room[32]; /* for fields of later versions; 0 */
-    };
+    ashlar_plan_stats plan;       /* statistics of all plans of the allocator */
 } ashlar_warmup_report;
 
 /*
@@ -134,25 +131,15 @@ typedef struct ashlar_warmup_report {
  *          has not sealed the allocator.
  * Cost:    O(lengths x allocations), a packing for each bucket, two waits for the device.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_warmup_sized(
-    ashlar_allocator *allocator, const ashlar_warmup_options *options, size_t options_bytes,
-    ashlar_warmup_report *report, size_t report_bytes);
-static inline ASHLAR_MUST_CHECK ashlar_status
-ashlar_allocator_warmup(ashlar_allocator *allocator_, const ashlar_warmup_options *options_,
-                        ashlar_warmup_report *report_) {
-    return ashlar_allocator_warmup_sized(allocator_, options_, sizeof *options_, report_,
-                                         sizeof *report_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_allocator_warmup(ashlar_allocator *allocator, const ashlar_warmup_options *options,
+                        ashlar_warmup_report *report);
 
 /*
  * The key of steps of `length`, or of the nearest length if it is out of range.
  * Threads: any.
  */
-ASHLAR_API uint64_t ashlar_warmup_key_sized(const ashlar_warmup_options *options,
-                                            size_t options_bytes, size_t length);
-static inline uint64_t ashlar_warmup_key(const ashlar_warmup_options *options_, size_t length_) {
-    return ashlar_warmup_key_sized(options_, sizeof *options_, length_);
-}
+ASHLAR_API uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length);
 
 /* Lengths that one plan serves. */
 typedef struct ashlar_warmup_bucket {
@@ -178,15 +165,9 @@ typedef struct ashlar_warmup_bucket {
  * Threads: any.  Errors: ASHLAR_EHOSTMEM.
  * Cost:    takes the lock. O(keys^2).
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_warmup_list_buckets_sized(
-    ashlar_allocator *allocator, const ashlar_warmup_options *options, size_t options_bytes,
-    ashlar_warmup_bucket *out, size_t capacity, size_t *count);
-static inline ASHLAR_MUST_CHECK ashlar_status
-ashlar_warmup_list_buckets(ashlar_allocator *allocator_, const ashlar_warmup_options *options_,
-                           ashlar_warmup_bucket *out_, size_t capacity_, size_t *count_) {
-    return ashlar_warmup_list_buckets_sized(allocator_, options_, sizeof *options_, out_, capacity_,
-                                            count_);
-}
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_warmup_list_buckets(ashlar_allocator *allocator, const ashlar_warmup_options *options,
+                           ashlar_warmup_bucket *out, size_t capacity, size_t *count);
 
 ASHLAR_END_DECLS
 

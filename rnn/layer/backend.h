@@ -81,7 +81,7 @@ static inline bool ashlar__rnn_is_full(const ashlar_rnn_batch *batch) {
 /* Whether every sequence is that long, or may be computed as if it were. */
 static inline bool ashlar__rnn_may_be_full(const ashlar_rnn_config *c,
                                            const ashlar_rnn_batch *batch) {
-    return (batch->padding_is_free != 0 && c->directions == 1 && c->cell != ASHLAR_RNN_RELU) ||
+    return (batch->padding_is_free && c->directions == 1 && c->cell != ASHLAR_RNN_RELU) ||
            ashlar__rnn_is_full(batch);
 }
 

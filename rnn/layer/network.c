@@ -4,7 +4,6 @@
 
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
-#include "allocator/base/sized.h"
 #include "allocator/device/device_graph.h"
 #include "rnn/layer/ops.h"
 
@@ -27,8 +26,6 @@ static ashlar_status check_config(const ashlar_network_config *c) {
     ASHLAR_FAIL_IF(c->outputs == 0, ASHLAR_EINVAL, "network: outputs is 0; it must be given");
     ASHLAR_FAIL_IF((unsigned)c->loss >= ASHLAR_NETWORK_LOSS_COUNT, ASHLAR_EINVAL,
                    "network: %d is no loss", (int)c->loss);
-    ASHLAR_FAIL_IF(c->last_only > 1, ASHLAR_EINVAL, "network: last_only is %u; it is 0 or 1",
-                   (unsigned)c->last_only);
     return ASHLAR_OK;
 }
 
@@ -62,11 +59,10 @@ static ashlar_status build(ashlar_network *n, unsigned regions, ashlar_stream st
     return ashlar_arena_commit(n->arena, n->allocator, stream, regions);
 }
 
-ashlar_status ashlar_network_create_sized(ashlar_allocator *allocator,
-                                          const ashlar_network_config *config, size_t config_bytes,
-                                          unsigned regions, ashlar_stream stream,
-                                          ashlar_network **out) {
-    ASHLAR_SIZED_READ(ashlar_network_config, c, config, config_bytes);
+ashlar_status ashlar_network_create(ashlar_allocator *allocator,
+                                    const ashlar_network_config *config, unsigned regions,
+                                    ashlar_stream stream, ashlar_network **out) {
+    ashlar_network_config c = ASHLAR_OR_ZERO(ashlar_network_config, config);
     ashlar_network *n;
     ASHLAR_HOST_NEW(n, 1, "no host memory for a network");
     *n = (ashlar_network){.config = c, .allocator = allocator};
@@ -161,7 +157,7 @@ static ashlar_status size_buffers(call *c) {
     const ashlar_network_config *config = &c->n->config;
     const size_t T = c->batch.steps, B = c->batch.batch;
     const size_t item = ashlar_dtype_bytes(c->layout->config.dtype);
-    const bool last = config->last_only != 0;
+    const bool last = config->last_only;
     size_t *of = c->bytes, vectors, states;
     ASHLAR_FAIL_IF(!product(T, B, c->layout->config.input, item, &vectors) ||
                        !product(T, B, c->layout->output, item, &of[Y]) ||
@@ -239,7 +235,7 @@ static ashlar_embedding_args embedding(const call *c) {
 }
 
 static void lay_out(call *c) {
-    const bool last = c->n->config.last_only != 0;
+    const bool last = c->n->config.last_only;
     const size_t weight = c->n->weight;
     c->rnn_buffers = (ashlar_rnn_buffers){
         .reserve = c->at[RESERVE],
@@ -279,7 +275,7 @@ static ashlar_status queue_forward(const call *c) {
         ASHLAR_TRY(ashlar_embedding_forward(c->n->ops, &args, c->stream));
     }
     ASHLAR_TRY(ashlar_rnn_forward(c->rnn, &c->rnn_batch, &c->rnn_buffers, c->stream));
-    ASHLAR_TRY(c->n->config.last_only != 0 ? join_states(c, false) : ASHLAR_OK);
+    ASHLAR_TRY(c->n->config.last_only ? join_states(c, false) : ASHLAR_OK);
     ASHLAR_TRY(ashlar_linear_forward(c->n->ops, &c->linear, c->stream));
     return c->batch.outputs == NULL
                ? ASHLAR_OK
@@ -289,7 +285,7 @@ static ashlar_status queue_forward(const call *c) {
 
 /* Queue the loss of all rows. It replaces the outputs by their gradients. */
 static ashlar_status queue_loss(const call *c) {
-    const bool last = c->n->config.last_only != 0;
+    const bool last = c->n->config.last_only;
     const size_t steps = last ? 1 : c->batch.steps;
     const int32_t *lengths = last ? NULL : c->at[LENGTHS];
     if (c->n->config.loss == ASHLAR_NETWORK_CROSS_ENTROPY) {
@@ -320,7 +316,7 @@ static ashlar_status queue_loss(const call *c) {
 
 static ashlar_status clear_results(const call *c) {
     ashlar_device *device = ashlar_allocator_device(c->n->allocator);
-    if (c->batch.accumulates != 0) {
+    if (c->batch.accumulates) {
         return ASHLAR_OK;
     }
     ASHLAR_TRY(ashlar_fill(device, c->batch.loss, 0, sizeof *c->batch.loss, c->stream));
@@ -332,7 +328,7 @@ static ashlar_status queue_backward(const call *c) {
     ASHLAR_TRY(clear_results(c));
     ASHLAR_TRY(queue_loss(c));
     ASHLAR_TRY(ashlar_linear_backward(c->n->ops, &c->linear, c->stream));
-    if (c->n->config.last_only != 0) {
+    if (c->n->config.last_only) {
         ASHLAR_TRY(ashlar_fill(ashlar_allocator_device(c->n->allocator), c->at[DSTATES], 0,
                                c->bytes[DSTATES], c->stream));
         ASHLAR_TRY(join_states(c, true));
@@ -354,7 +350,7 @@ static ashlar_status check_buffers(const call *c, const char *name) {
     const size_t positions = ashlar__operand_bytes(b->steps, b->batch, 1);
     const size_t inputs = ashlar__operand_bytes(positions, has_tokens ? 1 : c->layout->config.input,
                                                 has_tokens ? sizeof(int32_t) : item);
-    const size_t rows = c->n->config.last_only != 0 ? b->batch : positions;
+    const size_t rows = c->n->config.last_only ? b->batch : positions;
     const size_t outputs = ashlar__operand_bytes(rows, c->n->config.outputs, item);
     const size_t targets = has_classes ? ashlar__operand_bytes(rows, 1, sizeof(int32_t)) : outputs;
     const ashlar_operand operands[] = {
@@ -375,8 +371,6 @@ static ashlar_status check_call(const call *c) {
                    "%s: a batch of %zu sequences of %zu steps; each is at least 1", name,
                    c->batch.batch, c->batch.steps);
     ASHLAR_TRY(check_buffers(c, name));
-    ASHLAR_FAIL_IF(c->batch.accumulates > 1, ASHLAR_EINVAL, "%s: accumulates is %llu; it is 0 or 1",
-                   name, (unsigned long long)c->batch.accumulates);
     ASHLAR_FAIL_IF(c->trains && tensor(c, ASHLAR_REGION_GRADIENTS, c->n->stack) == NULL,
                    ASHLAR_EINVAL, "ashlar_network_step: the arena has no gradients");
     return ASHLAR_OK;
@@ -406,7 +400,7 @@ static ashlar_status run(ashlar_network *n, const ashlar_network_batch *batch, b
               .stream = stream,
               .trains = trains,
               .rnn = trains ? n->rnn : n->rnn_predict,
-              .rows = n->config.last_only != 0 ? batch->batch : batch->steps * batch->batch};
+              .rows = n->config.last_only ? batch->batch : batch->steps * batch->batch};
     ASHLAR_TRY(check_call(&c));
     n->is_prepared = n->is_prepared && !trains; /* after a step weights change */
     if (batch->lengths != NULL) {
@@ -422,14 +416,14 @@ static ashlar_status run(ashlar_network *n, const ashlar_network_batch *batch, b
     return status;
 }
 
-ashlar_status ashlar_network_step_sized(ashlar_network *n, const ashlar_network_batch *batch,
-                                        size_t batch_bytes, ashlar_stream stream) {
-    ASHLAR_SIZED_READ(ashlar_network_batch, b, batch, batch_bytes);
+ashlar_status ashlar_network_step(ashlar_network *n, const ashlar_network_batch *batch,
+                                  ashlar_stream stream) {
+    ashlar_network_batch b = ASHLAR_OR_ZERO(ashlar_network_batch, batch);
     return run(n, &b, true, stream);
 }
 
-ashlar_status ashlar_network_predict_sized(ashlar_network *n, const ashlar_network_batch *batch,
-                                           size_t batch_bytes, ashlar_stream stream) {
-    ASHLAR_SIZED_READ(ashlar_network_batch, b, batch, batch_bytes);
+ashlar_status ashlar_network_predict(ashlar_network *n, const ashlar_network_batch *batch,
+                                     ashlar_stream stream) {
+    ashlar_network_batch b = ASHLAR_OR_ZERO(ashlar_network_batch, batch);
     return run(n, &b, false, stream);
 }

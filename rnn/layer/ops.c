@@ -3,7 +3,6 @@
 #include "rnn/layer/ops_backend.h"
 
 #include "allocator/base/host.h"
-#include "allocator/base/sized.h"
 #include "allocator/device/device_graph.h"
 #include "rnn/layer/ops_cpu.h"
 
@@ -181,11 +180,11 @@ DEFINE_CHECK(argmax, argmax, args->rows > 0 && args->classes > 0,
              NEED(logits, args->rows, args->classes, item),
              NEED(labels, args->rows, 1, sizeof(int32_t)))
 
-#define DEFINE_OP(op, kind)                                                                     \
-    ashlar_status ashlar_##op##_sized(const ashlar_ops *ops, const ashlar_##kind##_args *given, \
-                                      size_t given_bytes, ashlar_stream stream) {               \
-        ASHLAR_SIZED_READ(ashlar_##kind##_args, args, given, given_bytes);                      \
-        ASHLAR_TRY(check_##op(ops, &args));                                                     \
-        return ops->backend->op(ops, &args, stream);                                            \
+#define DEFINE_OP(op, kind)                                                             \
+    ashlar_status ashlar_##op(const ashlar_ops *ops, const ashlar_##kind##_args *given, \
+                              ashlar_stream stream) {                                   \
+        const ashlar_##kind##_args args = ASHLAR_OR_ZERO(ashlar_##kind##_args, given);  \
+        ASHLAR_TRY(check_##op(ops, &args));                                             \
+        return ops->backend->op(ops, &args, stream);                                    \
     }
 ASHLAR_OPS_MAP(DEFINE_OP)

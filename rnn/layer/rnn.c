@@ -2,7 +2,6 @@
 #include "rnn/layer/rnn_varying.h"
 
 #include "allocator/base/host.h"
-#include "allocator/base/sized.h"
 #include "allocator/device/device_graph.h"
 #include "rnn/layer/rnn_chunks.h"
 #include "rnn/layer/rnn_final.h"
@@ -19,10 +18,10 @@ ashlar_status ashlar__rnn_check_algorithm(const ashlar_rnn_config *c) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_rnn_create_sized(ashlar_device *device, const ashlar_rnn_config *config,
-                                      size_t config_bytes, ashlar_rnn **out) {
+ashlar_status ashlar_rnn_create(ashlar_device *device, const ashlar_rnn_config *config,
+                                ashlar_rnn **out) {
     ashlar_rnn_layout layout;
-    ASHLAR_TRY(ashlar_rnn_layout_init_sized(&layout, sizeof layout, config, config_bytes));
+    ASHLAR_TRY(ashlar_rnn_layout_init(&layout, config));
     ashlar_device_info info;
     ashlar_device_get_info(device, &info);
     const ashlar_rnn_backend *backend =
@@ -94,21 +93,6 @@ static ashlar_status check_batch(const ashlar_rnn *rnn, const char *name,
     return ASHLAR_OK;
 }
 
-/* What a program passed to one of the three passes. The program may be compiled against older or
- * newer structures: fields that it does not know are zero (sized.h). */
-typedef struct call {
-    ashlar_rnn_batch batch;
-    ashlar_rnn_buffers buffers;
-} call;
-
-static ashlar_status read_call(call *c, const ashlar_rnn_batch *batch, size_t batch_bytes,
-                               const ashlar_rnn_buffers *buffers, size_t buffers_bytes) {
-    ASHLAR_TRY(
-        ashlar__sized_read(&c->batch, sizeof c->batch, batch, batch_bytes, "ashlar_rnn_batch"));
-    return ashlar__sized_read(&c->buffers, sizeof c->buffers, buffers, buffers_bytes,
-                              "ashlar_rnn_buffers");
-}
-
 /* A buffer that a pass needs, by the name of its field. */
 typedef struct need {
     const char *name;
@@ -117,7 +101,8 @@ typedef struct need {
 
 enum { NEEDS_MAX = 4 };
 
-static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass, const call *c,
+static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                              const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *b,
                               const need needs[NEEDS_MAX], ashlar_stream stream) {
     static const char *const names[] = {"ashlar_rnn_forward", "ashlar_rnn_backward_data",
                                         "ashlar_rnn_backward_weights"};
@@ -127,52 +112,41 @@ static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass, const
                        names[pass], needs[i].name);
     }
     size_t reserve_bytes, work_bytes;
-    const bool training = c->buffers.reserve != NULL;
-    const ashlar_rnn_buffers *b = &c->buffers;
+    const bool training = b->reserve != NULL;
     const bool has_states =
         (pass == ASHLAR_RNN_FORWARD && (b->hy != NULL || b->cy != NULL)) ||
         (pass == ASHLAR_RNN_BACKWARD_DATA && (b->dhy != NULL || b->dcy != NULL));
-    ASHLAR_FAIL_IF(c->batch.padding_is_free != 0 && has_states, ASHLAR_EINVAL,
+    ASHLAR_FAIL_IF(batch->padding_is_free && has_states, ASHLAR_EINVAL,
                    "%s: with padding_is_free the final states are not known; leave hy, cy, dhy and "
                    "dcy NULL",
                    names[pass]);
-    ASHLAR_TRY(check_batch(rnn, names[pass], &c->batch));
+    ASHLAR_TRY(check_batch(rnn, names[pass], batch));
     /* If the sizes cannot be computed, no buffers can be right. */
-    ASHLAR_TRY(ashlar_rnn_sizes(rnn, c->batch.steps, c->batch.batch, training, &reserve_bytes,
-                                &work_bytes));
-    return (c->batch.steps > rnn->most_steps ? ashlar__rnn_chunks_queue : rnn->backend->queue)(
-        rnn, pass, &c->batch, &c->buffers, stream);
+    ASHLAR_TRY(
+        ashlar_rnn_sizes(rnn, batch->steps, batch->batch, training, &reserve_bytes, &work_bytes));
+    return (batch->steps > rnn->most_steps ? ashlar__rnn_chunks_queue
+                                           : rnn->backend->queue)(rnn, pass, batch, b, stream);
 }
 
 #define NEED(field) \
-    { #field, c.buffers.field }
+    { #field, buffers->field }
 
-ashlar_status ashlar_rnn_forward_sized(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
-                                       size_t batch_bytes, const ashlar_rnn_buffers *buffers,
-                                       size_t buffers_bytes, ashlar_stream stream) {
-    call c;
-    ASHLAR_TRY(read_call(&c, batch, batch_bytes, buffers, buffers_bytes));
+ashlar_status ashlar_rnn_forward(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
+                                 const ashlar_rnn_buffers *buffers, ashlar_stream stream) {
     const need needs[NEEDS_MAX] = {NEED(x), NEED(weights), NEED(y), NEED(work)};
-    return run_pass(rnn, ASHLAR_RNN_FORWARD, &c, needs, stream);
+    return run_pass(rnn, ASHLAR_RNN_FORWARD, batch, buffers, needs, stream);
 }
 
-ashlar_status ashlar_rnn_backward_data_sized(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
-                                             size_t batch_bytes, const ashlar_rnn_buffers *buffers,
-                                             size_t buffers_bytes, ashlar_stream stream) {
-    call c;
-    ASHLAR_TRY(read_call(&c, batch, batch_bytes, buffers, buffers_bytes));
+ashlar_status ashlar_rnn_backward_data(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
+                                       const ashlar_rnn_buffers *buffers, ashlar_stream stream) {
     const need needs[NEEDS_MAX] = {NEED(reserve), NEED(weights), NEED(work)};
-    return run_pass(rnn, ASHLAR_RNN_BACKWARD_DATA, &c, needs, stream);
+    return run_pass(rnn, ASHLAR_RNN_BACKWARD_DATA, batch, buffers, needs, stream);
 }
 
-ashlar_status ashlar_rnn_backward_weights_sized(const ashlar_rnn *rnn,
-                                                const ashlar_rnn_batch *batch, size_t batch_bytes,
-                                                const ashlar_rnn_buffers *buffers,
-                                                size_t buffers_bytes, ashlar_stream stream) {
-    call c;
-    ASHLAR_TRY(read_call(&c, batch, batch_bytes, buffers, buffers_bytes));
+ashlar_status ashlar_rnn_backward_weights(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
+                                          const ashlar_rnn_buffers *buffers, ashlar_stream stream) {
     const need needs[NEEDS_MAX] = {NEED(reserve), NEED(x), NEED(dweights), NEED(work)};
-    return run_pass(rnn, ASHLAR_RNN_BACKWARD_WEIGHTS, &c, needs, stream);
+    return run_pass(rnn, ASHLAR_RNN_BACKWARD_WEIGHTS, batch, buffers, needs, stream);
 }
 
 bool ashlar__rnn_varies(const ashlar_rnn *rnn) {

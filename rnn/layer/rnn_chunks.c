@@ -136,7 +136,7 @@ static ashlar_status queue_chunk(const pass_over *p, size_t i) {
     ashlar_rnn_batch batch = *p->batch;
     batch.steps = i + 1 == p->cut.count ? p->cut.rest : p->cut.steps;
     batch.lengths = p->lengths;
-    batch.padding_is_free = 0; /* the next chunk reads the states behind it */
+    batch.padding_is_free = false; /* the next chunk reads the states behind it */
     batch.dropout_seed += i == 0 ? 0 : ashlar__random_mix(i);
     for (size_t s = 0; s < batch.batch; s++) {
         const size_t left = (size_t)p->batch->lengths[s] - i * p->cut.steps;

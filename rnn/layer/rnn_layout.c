@@ -10,7 +10,6 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
-#include "allocator/base/sized.h"
 
 static const size_t ELEMENT_LIMIT = (size_t)1 << 31;
 
@@ -129,11 +128,9 @@ static bool count_elements(ashlar_rnn_layout *l) {
     return true;
 }
 
-ashlar_status ashlar_rnn_layout_init_sized(ashlar_rnn_layout *layout, size_t layout_bytes,
-                                           const ashlar_rnn_config *given, size_t given_bytes) {
-    ashlar_rnn_layout l = {.config_room = {0}};
+ashlar_status ashlar_rnn_layout_init(ashlar_rnn_layout *layout, const ashlar_rnn_config *given) {
+    ashlar_rnn_layout l = {.config = ASHLAR_OR_ZERO(ashlar_rnn_config, given)};
     ashlar_rnn_config *config = &l.config;
-    ASHLAR_TRY(ashlar__sized_read(config, sizeof *config, given, given_bytes, "ashlar_rnn_config"));
     ASHLAR_TRY(check_config(config));
     config->directions = config->directions == 2 ? 2 : 1;
     l.gates = cell_gates[config->cell];
@@ -144,7 +141,7 @@ ashlar_status ashlar_rnn_layout_init_sized(ashlar_rnn_layout *layout, size_t lay
         !count_elements(&l), ASHLAR_EOVERFLOW,
         "rnn: input %zu, hidden %zu, layers %zu need 2^31 weights or more; lower hidden or layers",
         config->input, config->hidden, config->layers);
-    ashlar__sized_write(layout, layout_bytes, &l, sizeof l);
+    *layout = l;
     return ASHLAR_OK;
 }
 
@@ -152,8 +149,8 @@ static ashlar_rnn_view view_of(size_t offset, size_t rows, size_t cols) {
     return (ashlar_rnn_view){.offset = offset, .rows = rows, .cols = cols};
 }
 
-static ashlar_rnn_view find_view(const ashlar_rnn_layout *layout, size_t pseudo_layer,
-                                 ashlar_rnn_tensor tensor) {
+ashlar_rnn_view ashlar_rnn_layout_view(const ashlar_rnn_layout *layout, size_t pseudo_layer,
+                                       ashlar_rnn_tensor tensor) {
     const ashlar_rnn_config *config = &layout->config;
     ASHLAR_ASSERT(pseudo_layer < layout->pseudo_layers &&
                   (unsigned)tensor < ASHLAR_RNN_TENSOR_COUNT);
@@ -184,12 +181,6 @@ static ashlar_rnn_view find_view(const ashlar_rnn_layout *layout, size_t pseudo_
     return none;
 }
 
-ashlar_rnn_view ashlar_rnn_layout_view_sized(const ashlar_rnn_layout *layout, size_t layout_bytes,
-                                             size_t pseudo_layer, ashlar_rnn_tensor tensor) {
-    ASHLAR_SIZED_READ_KNOWN(ashlar_rnn_layout, known, layout, layout_bytes);
-    return find_view(&known, pseudo_layer, tensor);
-}
-
 enum { NAME_BYTES = 128 };
 
 static const char *const kinds[] = {
@@ -208,7 +199,7 @@ static ashlar_status describe(const ashlar_rnn_layout *layout, const char *prefi
                  pseudo_layer % directions == 0 ? "" : "_reverse");
     ASHLAR_FAIL_IF(length < 0 || length >= NAME_BYTES, ASHLAR_EINVAL,
                    "prefix: %.40s... is too long for a tensor's name", prefix);
-    const ashlar_rnn_view view = find_view(layout, pseudo_layer, tensor);
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, pseudo_layer, tensor);
     const bool is_bias = tensor == ASHLAR_RNN_BW || tensor == ASHLAR_RNN_BR;
     *spec = (ashlar_tensor_spec){
         .name = name,
@@ -227,7 +218,7 @@ static ashlar_status declare(ashlar_arena *arena, const char *prefix,
     for (size_t pseudo_layer = 0; pseudo_layer < layout->pseudo_layers; pseudo_layer++) {
         for (int i = 0; i < ASHLAR_RNN_TENSOR_COUNT; i++) {
             const ashlar_rnn_tensor tensor = (ashlar_rnn_tensor)i;
-            if (find_view(layout, pseudo_layer, tensor).rows == 0) {
+            if (ashlar_rnn_layout_view(layout, pseudo_layer, tensor).rows == 0) {
                 continue;
             }
             ASHLAR_TRY(describe(layout, prefix, pseudo_layer, tensor, names[count], &specs[count]));
@@ -238,11 +229,8 @@ static ashlar_status declare(ashlar_arena *arena, const char *prefix,
     return ashlar_arena_add_group(arena, bytes, specs, count, first);
 }
 
-ashlar_status ashlar_rnn_declare_sized(ashlar_arena *arena, const char *prefix,
-                                       const ashlar_rnn_layout *given, size_t given_bytes,
-                                       size_t *first) {
-    ASHLAR_SIZED_READ(ashlar_rnn_layout, known, given, given_bytes);
-    const ashlar_rnn_layout *layout = &known;
+ashlar_status ashlar_rnn_declare(ashlar_arena *arena, const char *prefix,
+                                 const ashlar_rnn_layout *layout, size_t *first) {
     const size_t most = layout->pseudo_layers * ASHLAR_RNN_TENSOR_COUNT;
     ashlar_tensor_spec *specs = ashlar__host_calloc(most, sizeof *specs);
     char(*names)[NAME_BYTES] = ashlar__host_calloc(most, sizeof *names);

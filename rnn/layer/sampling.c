@@ -6,7 +6,6 @@
 #include <stdbool.h>
 
 #include "allocator/base/host.h"
-#include "allocator/base/sized.h"
 #include "allocator/device/device_graph.h"
 #include "arena/compute/convert.h"
 #include "rnn/layer/ops_cpu.h"
@@ -165,9 +164,9 @@ static ashlar_status check_sampling(const ashlar_sampling_config *c, size_t clas
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_sampler_create_sized(const ashlar_sampling_config *config, size_t config_bytes,
-                                          size_t classes, ashlar_sampler **out) {
-    ASHLAR_SIZED_READ(ashlar_sampling_config, c, config, config_bytes);
+ashlar_status ashlar_sampler_create(const ashlar_sampling_config *config, size_t classes,
+                                    ashlar_sampler **out) {
+    ashlar_sampling_config c = ASHLAR_OR_ZERO(ashlar_sampling_config, config);
     ASHLAR_TRY(check_sampling(&c, classes));
     c.top_p = c.top_p == 0 ? 1 : c.top_p;
     ashlar_sampler *sampler;

@@ -20,12 +20,12 @@ static struct {
     ashlar_allocator *(*allocator)(int device);
     __typeof__(&ashlar_step_begin) begin;
     __typeof__(&ashlar_step_end) end;
-    __typeof__(&ashlar_plan_set_options_sized) set_options;
+    __typeof__(&ashlar_plan_set_options) set_options;
     __typeof__(&ashlar_plan_build) build;
-    __typeof__(&ashlar_plan_get_stats_sized) get_plan_stats;
+    __typeof__(&ashlar_plan_get_stats) get_plan_stats;
     __typeof__(&ashlar_allocator_trim) trim;
     __typeof__(&ashlar_allocator_seal) seal;
-    __typeof__(&ashlar_allocator_get_stats_sized) get_stats;
+    __typeof__(&ashlar_allocator_get_stats) get_stats;
     __typeof__(&ashlar_error_detail) detail;
 } ashlar;
 
@@ -37,12 +37,12 @@ static void find(void *handle) {
         {"ashlar_cuda_allocator", &ashlar.allocator},
         {"ashlar_step_begin", &ashlar.begin},
         {"ashlar_step_end", &ashlar.end},
-        {"ashlar_plan_set_options_sized", &ashlar.set_options},
+        {"ashlar_plan_set_options", &ashlar.set_options},
         {"ashlar_plan_build", &ashlar.build},
-        {"ashlar_plan_get_stats_sized", &ashlar.get_plan_stats},
+        {"ashlar_plan_get_stats", &ashlar.get_plan_stats},
         {"ashlar_allocator_trim", &ashlar.trim},
         {"ashlar_allocator_seal", &ashlar.seal},
-        {"ashlar_allocator_get_stats_sized", &ashlar.get_stats},
+        {"ashlar_allocator_get_stats", &ashlar.get_stats},
         {"ashlar_error_detail", &ashlar.detail},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -86,8 +86,8 @@ static void loop(void *stream, uint64_t key) {
             ashlar.seal(memory);
         }
     }
-    ashlar.get_stats(memory, &stats, sizeof stats);
-    ashlar.get_plan_stats(memory, &plans, sizeof plans);
+    ashlar.get_stats(memory, &stats);
+    ashlar.get_plan_stats(memory, &plans);
     for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
         EXPECT(plans.misses[i] == 0);
     }
@@ -100,15 +100,15 @@ static void plan_by_hand(void) {
     const ashlar_plan_options options = {.build_after = ASHLAR_PLAN_BUILD_NEVER};
     ashlar_allocator *memory = ashlar.allocator(0);
     ashlar_plan_stats before, after;
-    EXPECT(ashlar.set_options(memory, &options, sizeof options) == ASHLAR_OK);
+    EXPECT(ashlar.set_options(memory, &options) == ASHLAR_OK);
     EXPECT(ashlar.begin(memory, NULL, 9) == ASHLAR_OK);
     work(LENGTHS, NULL);
     EXPECT(ashlar.build(memory) == ASHLAR_EINVAL); /* a step is under way */
     EXPECT(strstr(ashlar.detail(), "step") != NULL);
     EXPECT(ashlar.end(memory) == ASHLAR_OK);
-    ashlar.get_plan_stats(memory, &before, sizeof before);
+    ashlar.get_plan_stats(memory, &before);
     EXPECT(ashlar.build(memory) == ASHLAR_OK);
-    ashlar.get_plan_stats(memory, &after, sizeof after);
+    ashlar.get_plan_stats(memory, &after);
     EXPECT(after.plan_count == before.plan_count + 1);
 }
 
@@ -120,13 +120,13 @@ static void without_room(void) {
     ashlar_allocator *memory = ashlar.allocator(0);
     ashlar_plan_stats before, after;
     int count = 0;
-    ashlar.get_plan_stats(memory, &before, sizeof before);
+    ashlar.get_plan_stats(memory, &before);
     while (count < BLOCKS_MAX && g->alloc(&blocks[count], mib) == 0) {
         count++;
     }
     EXPECT(ashlar.begin(memory, NULL, 0) == ASHLAR_OK);
     EXPECT(ashlar.end(memory) == ASHLAR_OK);
-    ashlar.get_plan_stats(memory, &after, sizeof after);
+    ashlar.get_plan_stats(memory, &after);
     EXPECT(after.steps_declined == before.steps_declined + 1);
     while (count > 0) {
         EXPECT(g->give(blocks[--count]) == 0);

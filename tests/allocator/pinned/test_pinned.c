@@ -289,37 +289,6 @@ CASE(malloc_never_gets_page_locked_memory) {
     }
 }
 
-/* tests/rnn/layer/test_structures.c has the structures of the other library. */
-_Static_assert(sizeof(void *) != 8 || sizeof(ashlar_pinned_config) == 16, "has changed");
-_Static_assert(sizeof(void *) != 8 || sizeof(ashlar_pinned_stats) == 120, "has changed");
-
-CASE_WITH(older_and_newer_programs_have_their_own_structures, set_up_device("")) {
-    struct {
-        ashlar_pinned_config known;
-        size_t newer;
-    } config = {.known = {.limit_bytes = 1 << 20}};
-    const size_t config_bytes[] = {sizeof config.known.limit_bytes, sizeof config};
-    for (size_t i = 0; i < 2; i++) {
-        REQUIRE(ashlar_pinned_create_sized(device, &config.known, config_bytes[i], &pool) ==
-                ASHLAR_OK);
-        void *ptr;
-        CHECK(ashlar_pinned_alloc(pool, 2 << 20, &ptr) == ASHLAR_ENOMEM); /* the limit was read */
-        union {
-            ashlar_pinned_stats known;
-            unsigned char bytes[sizeof(ashlar_pinned_stats) + 8];
-        } stats;
-        memset(&stats, 0x5a, sizeof stats);
-        ashlar_pinned_get_stats_sized(pool, &stats.known, 8);
-        CHECK(stats.known.live_bytes == 0 && stats.bytes[8] == 0x5a);
-        ashlar_pinned_get_stats_sized(pool, &stats.known, sizeof stats);
-        CHECK(stats.bytes[8] == 0 && stats.bytes[sizeof stats - 1] == 0);
-        ashlar_pinned_destroy(pool);
-    }
-    config.newer = 1;
-    CHECK_FAILS(ashlar_pinned_create_sized(device, &config.known, sizeof config, &pool),
-                ASHLAR_EINVAL, "ashlar_pinned_config");
-}
-
 /* More than jemalloc has arenas for at once. */
 CASE_WITH(pools_come_and_go_without_end, set_up_device("")) {
     bool is_good = true;

@@ -302,7 +302,7 @@ CASE(a_field_that_is_given_is_kept_and_one_that_is_not_has_its_default) {
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
         const ashlar_optimizer_config want = defaults((ashlar_optimizer_kind)kind);
         ashlar_optimizer_config given = {.kind = (ashlar_optimizer_kind)kind}, taken;
-        REQUIRE(ashlar__optimizer_take(&taken, &given, sizeof given) == ASHLAR_OK);
+        REQUIRE(ashlar__optimizer_take(&taken, &given) == ASHLAR_OK);
         CHECK(taken.is_complete);
         CHECK_NEAR(taken.learning_rate, want.learning_rate, 0, 0);
         CHECK_NEAR(taken.beta1, want.beta1, 0, 0);
@@ -315,11 +315,11 @@ CASE(a_field_that_is_given_is_kept_and_one_that_is_not_has_its_default) {
         CHECK(taken.scale_interval == want.scale_interval);
         given.learning_rate = 0.125;
         given.scale_interval = 7;
-        REQUIRE(ashlar__optimizer_take(&taken, &given, sizeof given) == ASHLAR_OK);
+        REQUIRE(ashlar__optimizer_take(&taken, &given) == ASHLAR_OK);
         CHECK_NEAR(taken.learning_rate, 0.125, 0, 0);
         CHECK(taken.scale_interval == 7);
         given.learning_rate = -0.125; /* no default stands for what is wrong */
-        CHECK_FAILS(ashlar__optimizer_take(&taken, &given, sizeof given), ASHLAR_EINVAL,
+        CHECK_FAILS(ashlar__optimizer_take(&taken, &given), ASHLAR_EINVAL,
                     "learning_rate");
     }
 }

@@ -199,11 +199,11 @@ CASE(a_step_begins_anew_or_adds) {
     ashlar_network_batch b = batch_of(&c);
     const double once = loss_of(&b), gradient = region(ASHLAR_REGION_GRADIENTS)[0];
     CHECK(loss_of(&b) == once && region(ASHLAR_REGION_GRADIENTS)[0] == gradient);
-    b.accumulates = 1;
+    b.accumulates = true;
     CHECK(loss_of(&b) == 2 * once);
     CHECK_NEAR(region(ASHLAR_REGION_GRADIENTS)[0], 2 * gradient, 0, 1e-14);
     data->scale = 4;
-    b.accumulates = 0;
+    b.accumulates = false;
     b.scale = &data->scale;
     CHECK(loss_of(&b) == once);
     CHECK_NEAR(region(ASHLAR_REGION_GRADIENTS)[0], 4 * gradient, 0, 1e-14);
@@ -243,13 +243,7 @@ CASE(what_is_missing_is_named) {
     ashlar_network_batch b = batch_of(&c);
     b.outputs = NULL;
     CHECK_FAILS(ashlar_network_predict(network, &b, streams[0]), ASHLAR_EINVAL, "outputs");
-    b.accumulates = 2;
-    CHECK_FAILS(ashlar_network_step(network, &b, streams[0]), ASHLAR_EINVAL, "accumulates");
     ashlar_network *other = NULL;
-    c.last_only = 2;
-    CHECK_FAILS(ashlar_network_create(allocator, &c, 1, streams[0], &other), ASHLAR_EINVAL,
-                "last_only");
-    c.last_only = 0;
     c.loss = ASHLAR_NETWORK_LOSS_COUNT;
     CHECK_FAILS(ashlar_network_create(allocator, &c, 1, streams[0], &other), ASHLAR_EINVAL, "loss");
     c.loss = 0;

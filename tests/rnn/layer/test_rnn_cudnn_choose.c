@@ -150,7 +150,7 @@ static void check_free_padding(const kind *k, ashlar_rnn_algorithm algorithm, in
     config.algorithm = algorithm;
     REQUIRE(open_pair(&SHAPE, k, ASHLAR_F32, &config, true));
     forget_final_states();
-    far.batch.padding_is_free = 1;
+    far.batch.padding_is_free = true;
     set_padding(far.all.x, near.layout.config.input, 0.7f);
     set_padding(far.all.dy, near.layout.output, 0);
     CHECK(run_far(&far, true) == ASHLAR_OK);
@@ -179,7 +179,7 @@ CASE(free_padding_is_none_in_two_directions_and_with_relu) {
         config.algorithm = ASHLAR_RNN_PERSIST_SMALL;
         REQUIRE(open_pair(&SHAPE, &kinds[i], ASHLAR_F32, &config, true));
         forget_final_states();
-        far.batch.padding_is_free = 1;
+        far.batch.padding_is_free = true;
         CHECK_FAILS(run_far(&far, true), ASHLAR_ENOTSUP, "full length");
     }
 }
@@ -187,7 +187,7 @@ CASE(free_padding_is_none_in_two_directions_and_with_relu) {
 CASE(free_padding_has_no_final_states) {
     const ashlar_rnn_config config = small_config();
     REQUIRE(open_pair(&SHAPE, &PLAIN_LSTM, ASHLAR_F32, &config, true));
-    far.batch.padding_is_free = 1;
+    far.batch.padding_is_free = true;
     CHECK_FAILS(ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream), ASHLAR_EINVAL,
                 "leave hy, cy, dhy and dcy NULL");
     far.all.hy = far.all.cy = NULL;

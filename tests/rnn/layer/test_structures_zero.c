@@ -2,7 +2,63 @@
  * test_structures_zero.c - public structures whose fields are left 0, and flags and constants that
  * nobody knows.
  */
-#include "tests/rnn/layer/structures_fixture.h"
+#include "tests/allocator/core/allocator_fixture.h"
+
+#include <ashlar/ashlar.h>
+
+#include "allocator/core/allocator_impl.h"
+
+enum { WIDTH = 64 };
+
+static ashlar_arena *arena;
+static ashlar_optimizer *optimizer;
+static ashlar_rnn *rnn;
+static void *memory; /* of the device */
+
+static ashlar_status keep_status(void *context, void *data, size_t elements, ashlar_dtype dtype,
+                                 ashlar_stream stream) {
+    (void)context, (void)data, (void)elements, (void)dtype, (void)stream;
+    return ASHLAR_OK;
+}
+
+static ashlar_status broadcast(void *context, void *data, size_t elements, ashlar_dtype dtype,
+                               size_t root, ashlar_stream stream) {
+    (void)root;
+    return keep_status(context, data, elements, dtype, stream);
+}
+
+static void close_all(void) {
+    check_forget(close_all);
+    ashlar_rnn_destroy(rnn);
+    ashlar_optimizer_destroy(optimizer);
+    ashlar_arena_destroy(arena);
+    give(memory);
+    tear_down();
+}
+
+static const ashlar_optimizer_config ADAM = {.kind = ASHLAR_OPTIMIZER_ADAM, .loss_scale = 4};
+
+static ashlar_arena *make_arena(unsigned regions) {
+    const size_t shape[] = {WIDTH};
+    ashlar_arena *made = NULL;
+    CHECK(ashlar_arena_create(&made) == ASHLAR_OK);
+    CHECK(ashlar_arena_add(made, "w", ASHLAR_F32, 1, shape, NULL) == ASHLAR_OK);
+    CHECK(ashlar_arena_commit(made, allocator, streams[0], regions) == ASHLAR_OK);
+    return made;
+}
+
+static bool set_up_all(void) {
+    const ashlar_rnn_config config = {.input = 1, .hidden = 1, .layers = 1};
+    if (!set_up_cached("memory=64MiB", MIB)) {
+        return false;
+    }
+    memory = take(MIB, streams[0]);
+    arena = make_arena(ASHLAR_REGIONS_ALL);
+    CHECK(ashlar_optimizer_create(arena, &ADAM, streams[0], &optimizer) == ASHLAR_OK);
+    CHECK(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_OK);
+    check_forget(tear_down);
+    return check_at_end(close_all);
+}
 
 /* ---- zero is the default ---- */
 
