@@ -12,7 +12,7 @@
  * When a request finds no free memory, events are recorded behind all work, and queried for about
  * as long as mapping more memory takes. Then the request takes more, or has free memory moved to
  * where it fits; but the more is reserved, the longer it first looks for the end of work that uses
- * freed blocks. So where the work is over, or soon will be, about a fifth more is reserved than
+ * freed blocks. So where the work is over, or soon will be, about a sixth more is reserved than
  * was ever live, and else three quarters more, unless the work lasts so long that cudaFree() would
  * have waited for a second. Blocks that live on may need more.
  *

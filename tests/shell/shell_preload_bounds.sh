@@ -83,7 +83,7 @@ done
 
 # Of 60 steps, or 200 blocks taken anew.
 for wait in none stream device; do
-    for row in steps,115,60,300 lengths,120,240,1080 again,115,60,480 arenas,115,60,480 \
+    for row in steps,115,60,300 lengths,115,250,1200 again,115,60,480 arenas,115,60,480 \
         resize,115,80,1000; do
         what=${row%%,*} percent=${row#*,} counts=${row#*,*,}
         percent=${percent%%,*}
