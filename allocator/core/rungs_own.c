@@ -200,9 +200,6 @@ ashlar_status ashlar__rung_move_to(ashlar_allocator *a, const ashlar_heap_place 
 
 /* ---- what a step's plan leaves idle ---- */
 
-/* Beside a plan of fewer handles, not even one more is mapped. */
-enum { SMALL_HANDLES = 8 };
-
 /* What the request would have mapped. */
 static size_t missing_bytes(const ashlar_allocator *a, const ashlar_request *r) {
     const ashlar_block *gap = ashlar__rung_own_gap(r);
@@ -219,8 +216,7 @@ static bool is_in_vain(const ashlar_allocator *a, const ashlar_request *r,
     if (idle <= bytes / 100) {
         return false;
     }
-    const bool is_small = bytes < SMALL_HANDLES * a->heap.range.handle_bytes;
-    if (beside > (is_small ? bytes / 100 : ashlar__planner_spare_bytes(&a->heap, bytes))) {
+    if (beside > bytes / 100) {
         return true;
     }
     memory->stream_state->beside_bytes = beside;

@@ -46,8 +46,8 @@
  * free. Before a request in a step fails, the step leaves its plan, too.
  * ashlar_plan_stats.plans_left counts both. A step that leaves its plan in the midst finds free
  * memory in pieces: of 12,000 runs of drawn loops over sequences, whose sizes did not change with
- * the length, 1 in 800 reserved two or three handles more than without plans; of 4,000 whose sizes
- * did, 1 in 70 reserved up to half as much again; on average it was 0.9 % less
+ * the length, 1 in 900 reserved two or three handles more than without plans; of 4,000 whose sizes
+ * did, 1 in 100 reserved up to half as much again; on average it was 0.9 % less
  * (tests/allocator/step/test_plan_cost.c).
  *
  * A block that several streams use, since it is marked by ashlar_record_stream() or freed on
