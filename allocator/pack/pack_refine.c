@@ -1,12 +1,11 @@
 /* pack_refine.c - improves a plan in rounds of growing effort: moves items, makes plans valley by
- * valley, runs the exact search at chosen capacities, and raises the lower bound. */
+ * valley, and runs the exact search at chosen capacities. */
 #include "allocator/pack/pack_greedy.h"
 
 #include <stdbool.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/pack/pack_bound.h"
 #include "allocator/pack/pack_eject.h"
 #include "allocator/pack/pack_search.h"
 #include "allocator/pack/pack_valley.h"
@@ -18,9 +17,6 @@ enum {
     STEPS_OF_CAPACITY = 1 << 21, /* the same if a capacity is given: a plan above it is of little
                                   * use */
     STEPS_SHARE = 8,             /* a search above the target gets 1/8 of these steps */
-    BOUND_SHARE = 64,            /* a search for a bound gets 1/64 of these steps */
-    BOUND_WIDTH_MIN = 4,         /* sections of the smallest window, ... */
-    BOUND_WIDTH_MAX = 16,        /* ... and of the largest */
     GROWTH = 4,                  /* factor of moves, plans and steps, from one round to the next */
     AREA_MAX = 1 << 22,          /* most sections, summed over all items, for a search */
     SECTIONS = 512,              /* with more sections a step takes longer: make fewer steps */
@@ -120,18 +116,6 @@ static bool is_searchable(const ashlar_pack_items *p) {
     return area <= AREA_MAX;
 }
 
-/* Raise proven_bytes, if possible to the size of the best plan: then no plan is smaller. */
-static ashlar_status raise_bound(refinement *r) {
-    ashlar_pack_state *state = r->state;
-    state->budget.now.strategy = "lower bound";
-    for (uint32_t width = BOUND_WIDTH_MIN; !is_over(r) && width <= BOUND_WIDTH_MAX; width *= 2) {
-        ASHLAR_TRY(ashlar__pack_bound_raise(state->problem, width, r->unit, state->plan_bytes,
-                                            r->steps / BOUND_SHARE, &state->budget,
-                                            &r->proven_bytes));
-    }
-    return ASHLAR_OK;
-}
-
 static ashlar_status run_round(refinement *r) {
     ashlar_pack_state *state = r->state;
     ASHLAR_TRY(ashlar__pack_eject_run(r->eject, r->moves));
@@ -141,9 +125,6 @@ static ashlar_status run_round(refinement *r) {
     }
     if (!is_over(r) && r->search != NULL) {
         ASHLAR_TRY(search_round(r));
-    }
-    if (!is_over(r)) {
-        ASHLAR_TRY(raise_bound(r));
     }
     r->moves *= GROWTH;
     r->plans *= GROWTH;

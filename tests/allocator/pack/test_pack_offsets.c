@@ -5,7 +5,6 @@
  * Whoever changes how a method looks for plans changes its sums. The new ones are what its case
  * says it got, if plans are no larger for it (test_pack_cases.c).
  */
-#include "allocator/pack/pack_bound.h"
 #include "allocator/pack/pack_eject.h"
 #include "allocator/pack/pack_search.h"
 #include "allocator/pack/pack_valley.h"
@@ -143,19 +142,6 @@ static void searches(void) {
 
 CASE(searched_plans_are_the_same_everywhere) {
     CHECK_ZU(sum_of(searches), UINT64_C(14439452698911036862));
-}
-
-static void bounds(void) {
-    for (uint32_t width = 4; width <= 16; width *= 2) {
-        size_t proven = problem.peak_bytes;
-        REQUIRE(ashlar__pack_bound_raise(&problem, width, 1, state.plan_bytes, STEPS, &state.budget,
-                                         &proven) == ASHLAR_OK);
-        add(&proven, 1);
-    }
-}
-
-CASE(bounds_are_the_same_everywhere) {
-    CHECK_ZU(sum_of(bounds), UINT64_C(1256408731134765877));
 }
 
 /* All in turn, to a capacity that is within reach. */
