@@ -177,19 +177,59 @@ static size_t divide_up(size_t count, size_t by) {
     return count / by + (count % by != 0);
 }
 
-/* Define an operation that only queues its kernel, in `blocks` blocks. */
-#define DEFINE_SIMPLE(op, kind, blocks)                                                \
-    static ashlar_status op(const ashlar_ops *ops, const ashlar_##kind##_args *args,   \
-                            ashlar_stream stream) {                                    \
-        ASHLAR_TRY(ashlar__device_enter(ops->device));                                 \
-        const ashlar_status status = launch(ops, KERNEL_##op, (blocks), args, stream); \
-        ashlar__device_leave(ops->device);                                             \
-        return status;                                                                 \
+/* A matrix: its first element, and how many elements its rows lie apart. */
+typedef struct matrix {
+    const void *data;
+    size_t stride;
+} matrix;
+
+/* `count` rows of `width` elements in `a`, with counterparts in `b`. */
+static ashlar_rows rows_of(const ashlar_ops *ops, size_t count, size_t width, matrix a, matrix b) {
+    const size_t item = ashlar_dtype_bytes(ops->dtype), vector = ASHLAR_OPS_VECTOR_BYTES;
+    const bool is_wide = (uintptr_t)a.data % vector == 0 && (uintptr_t)b.data % vector == 0 &&
+                         a.stride * item % vector == 0 && b.stride * item % vector == 0 &&
+                         width * item % vector == 0;
+    return (ashlar_rows){
+        .count = count, .units = is_wide ? width * item / vector : width, .is_wide = is_wide};
+}
+
+static ashlar_status queue_lookup(const ashlar_ops *ops, const ashlar_embedding_args *args,
+                                  ashlar_stream stream) {
+    ashlar_lookup_args lookup = {.embedding = *args,
+                                 .rows = rows_of(ops, args->steps * args->batch, args->width,
+                                                 (matrix){args->table, args->width},
+                                                 (matrix){args->out, args->width})};
+    const size_t blocks = ashlar__rows_share(&lookup.rows, ASHLAR_OPS_EACH);
+    return launch(ops, KERNEL_embedding_forward, blocks, &lookup, stream);
+}
+
+static ashlar_status queue_copy(const ashlar_ops *ops, const ashlar_columns_args *args,
+                                ashlar_stream stream) {
+    ashlar_copy_args copy = {.columns = *args,
+                             .rows = rows_of(ops, args->rows, args->width,
+                                             (matrix){args->from, args->from_stride},
+                                             (matrix){args->to, args->to_stride})};
+    const size_t blocks = ashlar__rows_share(&copy.rows, ASHLAR_OPS_EACH);
+    return launch(ops, KERNEL_copy_columns, blocks, &copy, stream);
+}
+
+static ashlar_status queue_argmax(const ashlar_ops *ops, const ashlar_argmax_args *args,
+                                  ashlar_stream stream) {
+    return launch(ops, KERNEL_argmax, args->rows, args, stream);
+}
+
+/* Define an operation that only queues its kernel. */
+#define DEFINE_SIMPLE(op, kind, queue)                                               \
+    static ashlar_status op(const ashlar_ops *ops, const ashlar_##kind##_args *args, \
+                            ashlar_stream stream) {                                  \
+        ASHLAR_TRY(ashlar__device_enter(ops->device));                               \
+        const ashlar_status status = queue(ops, args, stream);                       \
+        ashlar__device_leave(ops->device);                                           \
+        return status;                                                               \
     }
-DEFINE_SIMPLE(embedding_forward, embedding,
-              divide_up(args->steps * args->batch * args->width, ASHLAR_OPS_PIECE))
-DEFINE_SIMPLE(copy_columns, columns, divide_up(args->rows * args->width, ASHLAR_OPS_PIECE))
-DEFINE_SIMPLE(argmax, argmax, args->rows)
+DEFINE_SIMPLE(embedding_forward, embedding, queue_lookup)
+DEFINE_SIMPLE(copy_columns, columns, queue_copy)
+DEFINE_SIMPLE(argmax, argmax, queue_argmax)
 
 /* With more blocks, each of which looks at all positions, linking these first takes less time, by
  * the estimate in docs/kernels.md. */
@@ -200,8 +240,13 @@ enum { BLOCKS_THAT_COMPARE_MAX = 4096 };
 static ashlar_status add_along_links(const ashlar_ops *ops, const ashlar_embedding_args *args,
                                      size_t positions, ashlar_stream stream) {
     ashlar_driver *driver = ops->device->driver;
-    const ashlar_chain_args chain = {
-        .embedding = *args, .newest = ops->work, .links = (uint32_t *)ops->work + args->classes};
+    ashlar_chain_args chain = {.embedding = *args,
+                               .newest = ops->work,
+                               .links = (uint32_t *)ops->work + args->classes,
+                               .rows = rows_of(ops, positions, args->width,
+                                               (matrix){args->dout, args->width},
+                                               (matrix){args->dtable, args->width})};
+    const size_t blocks = ashlar__rows_share(&chain.rows, 1);
     const cu_result cleared = ASHLAR_DRIVER_CALL(
         driver, memset_d8_async,
         (ashlar__ptr_in(ops->work), 0, args->classes * sizeof *chain.newest, stream));
@@ -209,8 +254,7 @@ static ashlar_status add_along_links(const ashlar_ops *ops, const ashlar_embeddi
         return ashlar__driver_error(driver, "cuMemsetD8Async", cleared);
     }
     ASHLAR_TRY(launch(ops, KERNEL_embedding_link, 1, &chain, stream));
-    return launch(ops, KERNEL_embedding_add, positions * divide_up(args->width, ASHLAR_OPS_THREADS),
-                  &chain, stream);
+    return launch(ops, KERNEL_embedding_add, blocks, &chain, stream);
 }
 
 static ashlar_status embedding_backward(const ashlar_ops *ops, const ashlar_embedding_args *args,
@@ -344,11 +388,16 @@ static ashlar_status linear_forward(const ashlar_ops *ops, const ashlar_linear_a
                                     ashlar_stream stream) {
     const factor x = {args->x, args->in, false};
     const factor weight = {args->weight, args->in, true};
+    const ashlar_columns_args bias_to_y = {.rows = args->rows,
+                                           .width = args->out,
+                                           .from = args->bias,
+                                           .from_stride = 0,
+                                           .to = args->y,
+                                           .to_stride = args->out};
     ashlar_status status = ASHLAR_OK;
     ASHLAR_TRY(lock(ops, args, stream));
     if (args->bias != NULL) {
-        status = launch(ops, KERNEL_bias_forward,
-                        divide_up(args->rows * args->out, ASHLAR_OPS_PIECE), args, stream);
+        status = queue_copy(ops, &bias_to_y, stream);
     }
     ASHLAR_THEN(status, multiply(ops, args->rows, args->out, args->in, &x, &weight,
                                  args->bias != NULL, args->y));

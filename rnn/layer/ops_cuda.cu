@@ -24,9 +24,39 @@ static __device__ double block_sum(double value) {
     return sum;
 }
 
-/* Whether a position of [T, B] lies before the end of its sequence. */
+/* A position of [T, B] that moves on by the same number of positions each time, without a division.
+ */
+typedef struct cursor {
+    size_t step, sequence;
+    size_t steps, sequences; /* to move on by */
+} cursor;
+
+static __device__ cursor cursor_at(size_t position, size_t batch, size_t by) {
+    cursor p;
+    p.step = position / batch;
+    p.sequence = position % batch;
+    p.steps = by / batch;
+    p.sequences = by % batch;
+    return p;
+}
+
+static __device__ void move_on(cursor *p, size_t batch) {
+    p->step += p->steps;
+    p->sequence += p->sequences;
+    if (p->sequence >= batch) {
+        p->sequence -= batch;
+        p->step++;
+    }
+}
+
+/* Whether it lies before the end of its sequence. */
+static __device__ bool is_before_end(const cursor *p, const int32_t *lengths) {
+    return lengths == NULL || (long long)p->step < (long long)lengths[p->sequence];
+}
+
 static __device__ bool is_inside(size_t position, size_t batch, const int32_t *lengths) {
-    return lengths == NULL || (long long)(position / batch) < (long long)lengths[position % batch];
+    const cursor p = cursor_at(position, batch, 0);
+    return is_before_end(&p, lengths);
 }
 
 /* The weight of one position or element: the given one, or 1 / the count that work begins with. */
@@ -51,15 +81,13 @@ enum { CHUNK = THREADS * WORD_BITS };
 static __device__ void find_token(const ashlar_embedding_args *args, size_t class_, size_t first,
                                   uint32_t *words) {
     const size_t positions = args->steps * args->batch, begin = first + threadIdx.x * WORD_BITS;
-    size_t step = begin / args->batch, sequence = begin % args->batch;
+    cursor p = cursor_at(begin, args->batch, 1);
     uint32_t word = 0;
     for (unsigned i = 0; i < WORD_BITS && begin + i < positions; i++) {
-        if ((size_t)args->tokens[begin + i] == class_ &&
-            (args->lengths == NULL || (long long)step < (long long)args->lengths[sequence])) {
+        if ((size_t)args->tokens[begin + i] == class_ && is_before_end(&p, args->lengths)) {
             word |= (uint32_t)1 << i;
         }
-        sequence = sequence + 1 < args->batch ? sequence + 1 : 0;
-        step += sequence == 0;
+        move_on(&p, args->batch);
     }
     words[threadIdx.x] = word;
 }
@@ -99,9 +127,11 @@ ASHLAR_OPS_KERNEL_MAP(DEFINE_BF16)
 
 __global__ void __launch_bounds__(ASHLAR_OPS_THREADS)
     ashlar_kernel_loss_count(const __grid_constant__ ashlar_cross_entropy_args args) {
+    cursor p = cursor_at(threadIdx.x, args.batch, THREADS);
     double valid = 0;
     for (size_t i = threadIdx.x; i < args.steps * args.batch; i += THREADS) {
-        valid += is_inside(i, args.batch, args.lengths) && args.targets[i] >= 0;
+        valid += is_before_end(&p, args.lengths) && args.targets[i] >= 0;
+        move_on(&p, args.batch);
     }
     valid = block_sum(valid);
     if (threadIdx.x == 0) {
@@ -128,11 +158,11 @@ __global__ void __launch_bounds__(ASHLAR_OPS_THREADS)
     __shared__ size_t tokens[THREADS];
     const ashlar_embedding_args *e = &args.embedding;
     const size_t positions = e->steps * e->batch;
+    cursor p = cursor_at(threadIdx.x, e->batch, THREADS);
     for (size_t first = 0; first < positions; first += THREADS) {
         const size_t at = first + threadIdx.x;
-        const size_t token = at < positions && is_inside(at, e->batch, e->lengths)
-                                 ? (size_t)e->tokens[at]
-                                 : (size_t)-1;
+        const size_t token =
+            at < positions && is_before_end(&p, e->lengths) ? (size_t)e->tokens[at] : (size_t)-1;
         uint32_t link = 0;
         bool has_before = false;
         tokens[threadIdx.x] = token;
@@ -159,6 +189,7 @@ __global__ void __launch_bounds__(ASHLAR_OPS_THREADS)
         if (token < e->classes && is_newest) {
             args.newest[token] = (uint32_t)at + 1;
         }
+        move_on(&p, e->batch);
         __syncthreads();
     }
 }

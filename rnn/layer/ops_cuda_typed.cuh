@@ -3,37 +3,98 @@
 #include "arena/compute/element.h"
 #include "rnn/layer/ops_cuda.h"
 
-/* The index of the k-th element that this thread handles, in the piece of its block. */
-#define PIECE_ELEMENT(k) ((size_t)blockIdx.x * ASHLAR_OPS_PIECE + (k)*THREADS + threadIdx.x)
-enum { ASHLAR_NAME(items) = ASHLAR_OPS_PIECE / THREADS };
+/* A unit of a row: elements that a thread moves at once. */
+typedef struct __align__(ASHLAR_OPS_VECTOR_BYTES) ASHLAR_NAME(vector) {
+    ASHLAR_STORED at[ASHLAR_OPS_VECTOR_BYTES / sizeof(ASHLAR_STORED)];
+} ASHLAR_NAME(vector);
+
+typedef struct ASHLAR_NAME(single) {
+    ASHLAR_STORED at[1];
+} ASHLAR_NAME(single);
+
+#define ITEMS(unit) (sizeof(ASHLAR_NAME(unit)) / sizeof(ASHLAR_STORED))
+#define UNITS(unit, row, part) ((ASHLAR_NAME(unit) *)(void *)(row) + (part)->first)
+#define CONST_UNITS(unit, row, part) \
+    ((const ASHLAR_NAME(unit) *)(const void *)(row) + (part)->first)
+
+/* Fill a thread's part of a row, or copy it. All loads come first, so that none waits for another.
+ */
+#define DEFINE_MOVES(unit)                                                                    \
+    static __device__ void ASHLAR_NAME(fill_##unit)(ASHLAR_STORED value, ASHLAR_STORED *row,  \
+                                                    const ashlar_row_part *part) {            \
+        ASHLAR_NAME(unit) *to = UNITS(unit, row, part), filled;                               \
+        for (unsigned i = 0; i < ITEMS(unit); i++) {                                          \
+            filled.at[i] = value;                                                             \
+        }                                                                                     \
+        for (unsigned k = 0; k < ASHLAR_OPS_EACH; k++) {                                      \
+            if (k * part->team < part->reach) {                                               \
+                to[k * part->team] = filled;                                                  \
+            }                                                                                 \
+        }                                                                                     \
+    }                                                                                         \
+    static __device__ void ASHLAR_NAME(copy_##unit)(const ASHLAR_STORED *from_row,            \
+                                                    ASHLAR_STORED *row,                       \
+                                                    const ashlar_row_part *part) {            \
+        const ASHLAR_NAME(unit) *from = CONST_UNITS(unit, from_row, part);                    \
+        ASHLAR_NAME(unit) *to = UNITS(unit, row, part), held[ASHLAR_OPS_EACH];                \
+        for (unsigned k = 0; k < ASHLAR_OPS_EACH; k++) {                                      \
+            if (k * part->team < part->reach) {                                               \
+                held[k] = from[k * part->team];                                               \
+            }                                                                                 \
+        }                                                                                     \
+        for (unsigned k = 0; k < ASHLAR_OPS_EACH; k++) {                                      \
+            if (k * part->team < part->reach) {                                               \
+                to[k * part->team] = held[k];                                                 \
+            }                                                                                 \
+        }                                                                                     \
+    }
+DEFINE_MOVES(vector)
+DEFINE_MOVES(single)
+
+static __device__ void ASHLAR_NAME(fill)(const ashlar_rows *rows, ASHLAR_STORED value,
+                                         ASHLAR_STORED *row, const ashlar_row_part *part) {
+    if (rows->is_wide) {
+        ASHLAR_NAME(fill_vector)(value, row, part);
+    } else {
+        ASHLAR_NAME(fill_single)(value, row, part);
+    }
+}
+
+static __device__ void ASHLAR_NAME(copy)(const ashlar_rows *rows, const ASHLAR_STORED *from_row,
+                                         ASHLAR_STORED *row, const ashlar_row_part *part) {
+    if (rows->is_wide) {
+        ASHLAR_NAME(copy_vector)(from_row, row, part);
+    } else {
+        ASHLAR_NAME(copy_single)(from_row, row, part);
+    }
+}
 
 /* A token that is no class gives a row of NaN, which cannot be overlooked, and reads nothing. */
-static __device__ void ASHLAR_NAME(embedding_forward)(const ashlar_embedding_args *args) {
-    const ASHLAR_STORED *table = (const ASHLAR_STORED *)args->table;
-    ASHLAR_STORED *out = (ASHLAR_STORED *)args->out;
-    const size_t count = args->steps * args->batch * args->width;
-    for (unsigned k = 0; k < ASHLAR_NAME(items); k++) {
-        const size_t i = PIECE_ELEMENT(k);
-        if (i >= count) {
-            return;
-        }
-        const size_t at = i / args->width;
-        if (!is_inside(at, args->batch, args->lengths)) {
-            out[i] = 0; /* all bits 0: a zero in every type */
-            continue;
-        }
-        const size_t token = (size_t)args->tokens[at];
-        out[i] = token < args->classes ? table[token * args->width + i % args->width]
-                                       : ASHLAR_NARROW((ASHLAR_REAL)NAN);
+static __device__ void ASHLAR_NAME(embedding_forward)(const ashlar_lookup_args *args) {
+    const ashlar_embedding_args *e = &args->embedding;
+    const ashlar_row_part part =
+        ashlar__rows_part(&args->rows, ASHLAR_OPS_EACH, blockIdx.x, threadIdx.x);
+    if (part.reach == 0) {
+        return;
+    }
+    ASHLAR_STORED *out = (ASHLAR_STORED *)e->out + part.row * e->width;
+    const bool has_token = is_inside(part.row, e->batch, e->lengths);
+    const size_t token = has_token ? (size_t)e->tokens[part.row] : (size_t)-1;
+    if (token < e->classes) {
+        const ASHLAR_STORED *table = (const ASHLAR_STORED *)e->table;
+        ASHLAR_NAME(copy)(&args->rows, table + token * e->width, out, &part);
+    } else { /* all bits 0: a zero in every type */
+        ASHLAR_NAME(fill)(&args->rows, has_token ? ASHLAR_NARROW((ASHLAR_REAL)NAN) : 0, out, &part);
     }
 }
 
 /* Each element of dtable has one thread, which adds in the order of the positions. */
 static __device__ void ASHLAR_NAME(embedding_backward)(const ashlar_embedding_args *args) {
     __shared__ uint32_t words[THREADS];
-    const size_t width = args->width, tiles = (width + THREADS - 1) / THREADS;
+    const size_t width = args->width;
+    const unsigned tiles = (unsigned)((width + THREADS - 1) / THREADS); /* fewer than blocks */
     const size_t class_ = blockIdx.x / tiles;
-    const size_t column = blockIdx.x % tiles * THREADS + threadIdx.x;
+    const size_t column = (size_t)(blockIdx.x % tiles) * THREADS + threadIdx.x;
     const ASHLAR_STORED *dout = (const ASHLAR_STORED *)args->dout;
     ASHLAR_STORED *place = (ASHLAR_STORED *)args->dtable + class_ * width + column;
     ASHLAR_REAL sum = column < width ? ASHLAR_WIDEN(*place) : 0;
@@ -54,34 +115,44 @@ static __device__ void ASHLAR_NAME(embedding_backward)(const ashlar_embedding_ar
     }
 }
 
-/* The block of a chain's first position follows it; all others have nothing to do. */
+/* The thread of a chain's first position follows it for a unit; all others have nothing to do. */
+#define DEFINE_ADD(unit)                                                                       \
+    static __device__ void ASHLAR_NAME(add_##unit)(const ashlar_chain_args *args,              \
+                                                   const ashlar_row_part *part) {              \
+        const ashlar_embedding_args *e = &args->embedding;                                     \
+        uint32_t at = (uint32_t)part->row;                                                     \
+        ASHLAR_NAME(unit) *place =                                                             \
+            UNITS(unit, (ASHLAR_STORED *)e->dtable + (size_t)e->tokens[at] * e->width, part);  \
+        ASHLAR_NAME(unit) held = *place;                                                       \
+        ASHLAR_REAL sums[ITEMS(unit)];                                                         \
+        for (unsigned i = 0; i < ITEMS(unit); i++) {                                           \
+            sums[i] = ASHLAR_WIDEN(held.at[i]);                                                \
+        }                                                                                      \
+        for (uint32_t next = at + 1; next != 0;) {                                             \
+            at = next - 1;                                                                     \
+            next = args->links[at] & ~ASHLAR_OPS_FIRST;                                        \
+            held = *CONST_UNITS(unit, (const ASHLAR_STORED *)e->dout + at * e->width, part);   \
+            for (unsigned i = 0; i < ITEMS(unit); i++) {                                       \
+                sums[i] += ASHLAR_WIDEN(held.at[i]);                                           \
+            }                                                                                  \
+        }                                                                                      \
+        for (unsigned i = 0; i < ITEMS(unit); i++) {                                           \
+            held.at[i] = ASHLAR_NARROW(sums[i]);                                               \
+        }                                                                                      \
+        *place = held;                                                                         \
+    }
+DEFINE_ADD(vector)
+DEFINE_ADD(single)
+
 static __device__ void ASHLAR_NAME(embedding_add)(const ashlar_chain_args *args) {
-    const size_t width = args->embedding.width, tiles = (width + THREADS - 1) / THREADS;
-    const size_t column = blockIdx.x % tiles * THREADS + threadIdx.x;
-    uint32_t at = (uint32_t)(blockIdx.x / tiles);
-    if ((args->links[at] & ASHLAR_OPS_FIRST) == 0 || column >= width) {
+    const ashlar_row_part part = ashlar__rows_part(&args->rows, 1, blockIdx.x, threadIdx.x);
+    if (part.reach == 0 || (args->links[part.row] & ASHLAR_OPS_FIRST) == 0) {
         return;
     }
-    const ASHLAR_STORED *dout = (const ASHLAR_STORED *)args->embedding.dout + column;
-    ASHLAR_STORED *place = (ASHLAR_STORED *)args->embedding.dtable +
-                           (size_t)args->embedding.tokens[at] * width + column;
-    ASHLAR_REAL sum = ASHLAR_WIDEN(*place);
-    for (uint32_t next = at + 1; next != 0;) {
-        at = next - 1;
-        next = args->links[at] & ~ASHLAR_OPS_FIRST;
-        sum += ASHLAR_WIDEN(dout[at * width]);
-    }
-    *place = ASHLAR_NARROW(sum);
-}
-
-static __device__ void ASHLAR_NAME(bias_forward)(const ashlar_linear_args *args) {
-    const ASHLAR_STORED *bias = (const ASHLAR_STORED *)args->bias;
-    ASHLAR_STORED *y = (ASHLAR_STORED *)args->y;
-    for (unsigned k = 0; k < ASHLAR_NAME(items); k++) {
-        const size_t i = PIECE_ELEMENT(k);
-        if (i < args->rows * args->out) {
-            y[i] = bias[i % args->out];
-        }
+    if (args->rows.is_wide) {
+        ASHLAR_NAME(add_vector)(args, &part);
+    } else {
+        ASHLAR_NAME(add_single)(args, &part);
     }
 }
 
@@ -131,6 +202,7 @@ static __device__ ASHLAR_REAL ASHLAR_NAME(row_max)(const ASHLAR_STORED *row, siz
 }
 
 static __device__ void ASHLAR_NAME(cross_entropy)(const ashlar_cross_entropy_args *args) {
+    enum { BATCH = sizeof(ASHLAR_REAL) == sizeof(float) ? 4 : 1 }; /* more doubles would spill */
     const size_t at = blockIdx.x, width = args->classes;
     const ASHLAR_STORED *row = (const ASHLAR_STORED *)args->logits + at * width;
     ASHLAR_STORED *drow =
@@ -163,9 +235,23 @@ static __device__ void ASHLAR_NAME(cross_entropy)(const ashlar_cross_entropy_arg
     const ASHLAR_REAL weight =
         (ASHLAR_REAL)(scale * position_weight(args->weight, args->weight_at, args->work));
     const ASHLAR_REAL factor = weight / (ASHLAR_REAL)sum;
-    for (size_t j = threadIdx.x; j < width; j += THREADS) {
-        const ASHLAR_REAL gradient = ASHLAR_EXP(ASHLAR_WIDEN(row[j]) - top) * factor;
-        drow[j] = ASHLAR_NARROW(j == target ? gradient - weight : gradient);
+    size_t j = threadIdx.x;
+    for (; j + (BATCH - 1) * THREADS < width; j += BATCH * THREADS) {
+        ASHLAR_STORED held[BATCH]; /* drow may be row: load all before storing any */
+        for (unsigned k = 0; k < BATCH; k++) {
+            held[k] = row[j + k * THREADS];
+        }
+        for (unsigned k = 0; k < BATCH; k++) {
+            drow[j + k * THREADS] =
+                ASHLAR_NARROW(ASHLAR_EXP(ASHLAR_WIDEN(held[k]) - top) * factor);
+        }
+    }
+    for (; BATCH > 1 && j < width; j += THREADS) {
+        drow[j] = ASHLAR_NARROW(ASHLAR_EXP(ASHLAR_WIDEN(row[j]) - top) * factor);
+    }
+    if (target < width && threadIdx.x == target % THREADS) { /* the thread that wrote it */
+        drow[target] =
+            ASHLAR_NARROW(ASHLAR_EXP((ASHLAR_REAL)wanted - top) * factor - weight);
     }
 }
 
@@ -208,16 +294,13 @@ static __device__ void ASHLAR_NAME(squared_error)(const ashlar_squared_error_arg
     }
 }
 
-static __device__ void ASHLAR_NAME(copy_columns)(const ashlar_columns_args *args) {
-    const ASHLAR_STORED *from = (const ASHLAR_STORED *)args->from;
-    ASHLAR_STORED *to = (ASHLAR_STORED *)args->to;
-    for (unsigned k = 0; k < ASHLAR_NAME(items); k++) {
-        const size_t i = PIECE_ELEMENT(k);
-        if (i >= args->rows * args->width) {
-            return;
-        }
-        const size_t row = i / args->width, column = i % args->width;
-        to[row * args->to_stride + column] = from[row * args->from_stride + column];
+static __device__ void ASHLAR_NAME(copy_columns)(const ashlar_copy_args *args) {
+    const ashlar_columns_args *c = &args->columns;
+    const ashlar_row_part part =
+        ashlar__rows_part(&args->rows, ASHLAR_OPS_EACH, blockIdx.x, threadIdx.x);
+    if (part.reach > 0) {
+        ASHLAR_NAME(copy)(&args->rows, (const ASHLAR_STORED *)c->from + part.row * c->from_stride,
+                          (ASHLAR_STORED *)c->to + part.row * c->to_stride, &part);
     }
 }
 
@@ -234,10 +317,9 @@ static __device__ void ASHLAR_NAME(argmax)(const ashlar_argmax_args *args) {
     size_t label = 0;
     for (size_t j = threadIdx.x; j < args->classes; j += THREADS) {
         const ASHLAR_REAL value = ASHLAR_WIDEN(row[j]);
-        if (ASHLAR_NAME(is_before)(value, j, best, label)) {
-            best = value;
-            label = j;
-        }
+        const bool is_better = !isnan(value) && !(value <= best); /* so that the first stays */
+        best = is_better ? value : best;
+        label = is_better ? j : label;
     }
     values[threadIdx.x] = best;
     classes[threadIdx.x] = label;
@@ -256,4 +338,8 @@ static __device__ void ASHLAR_NAME(argmax)(const ashlar_argmax_args *args) {
     }
 }
 
-#undef PIECE_ELEMENT
+#undef ITEMS
+#undef UNITS
+#undef CONST_UNITS
+#undef DEFINE_MOVES
+#undef DEFINE_ADD

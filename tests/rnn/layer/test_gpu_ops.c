@@ -104,6 +104,7 @@ static const grid GRIDS[] = {
     {4, 3, 19, 5, {2, 4, 1}},
     {5, 4, 7, 130, {5, 0, 3, 5}}, /* more columns than threads */
     {2, 2, 140, 3, {2, 1}},       /* more classes than threads */
+    {2, 2, 931, 2, {2, 2}},       /* than a block has at once, and twice */
 };
 enum { GRID_COUNT = sizeof GRIDS / sizeof *GRIDS, MAX_POSITIONS = 5000 };
 
