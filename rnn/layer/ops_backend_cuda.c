@@ -231,8 +231,8 @@ DEFINE_SIMPLE(embedding_forward, embedding, queue_lookup)
 DEFINE_SIMPLE(copy_columns, columns, queue_copy)
 DEFINE_SIMPLE(argmax, argmax, queue_argmax)
 
-/* With more blocks, each of which looks at all positions, linking these first takes less time, by
- * the estimate in docs/kernels.md. */
+/* With more blocks, each of which looks at all positions, link these first: docs/kernels.md has the
+ * estimate. */
 enum { BLOCKS_THAT_COMPARE_MAX = 4096 };
 
 /* Link the positions in the memory of ashlar_ops_set_work(), then add along the links. The device's

@@ -76,20 +76,28 @@ static __device__ double *parts_of(void *work, double *losses) {
 
 /* Which of the CHUNK positions from `first` on have the token `class_`: bit i of words[k] is
  * position first + k * WORD_BITS + i. */
-enum { CHUNK = THREADS * WORD_BITS };
+enum { CHUNK = THREADS * WORD_BITS, GROUP = 8 };
 
-static __device__ void find_token(const ashlar_embedding_args *args, size_t class_, size_t first,
+static __device__ void find_token(const ashlar_embedding_args *args, unsigned class_, size_t first,
                                   uint32_t *words) {
-    const size_t positions = args->steps * args->batch, begin = first + threadIdx.x * WORD_BITS;
-    cursor p = cursor_at(begin, args->batch, 1);
-    uint32_t word = 0;
-    for (unsigned i = 0; i < WORD_BITS && begin + i < positions; i++) {
-        if ((size_t)args->tokens[begin + i] == class_ && is_before_end(&p, args->lengths)) {
-            word |= (uint32_t)1 << i;
+    const size_t positions = args->steps * args->batch;
+    words[threadIdx.x] = 0;
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < CHUNK && first + i < positions; i += THREADS) {
+        if ((uint32_t)args->tokens[first + i] == class_ &&
+            is_inside(first + i, args->batch, args->lengths)) {
+            (void)atomicOr(&words[i / WORD_BITS], (uint32_t)1 << i % WORD_BITS);
         }
-        move_on(&p, args->batch);
     }
-    words[threadIdx.x] = word;
+}
+
+/* Whether a GROUP of words has a bit; most have none. */
+static __device__ bool has_any(const uint32_t *words) {
+    uint32_t any = 0;
+    for (unsigned k = 0; k < GROUP; k++) {
+        any |= words[k];
+    }
+    return any != 0;
 }
 
 #undef ASHLAR_TYPE

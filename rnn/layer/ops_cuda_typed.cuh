@@ -88,12 +88,25 @@ static __device__ void ASHLAR_NAME(embedding_forward)(const ashlar_lookup_args *
     }
 }
 
+/* `sum` and the elements, `width` apart, that a GROUP of words has bits for. */
+static __device__ ASHLAR_REAL ASHLAR_NAME(add_rows)(ASHLAR_REAL sum, const uint32_t *words,
+                                                    const ASHLAR_STORED *elements, size_t width) {
+    for (unsigned k = 0; k < GROUP; k++) {
+        for (uint32_t left = words[k], i = k * WORD_BITS; left != 0; left >>= 1, i++) {
+            if ((left & 1) != 0) {
+                sum += ASHLAR_WIDEN(elements[i * width]);
+            }
+        }
+    }
+    return sum;
+}
+
 /* Each element of dtable has one thread, which adds in the order of the positions. */
 static __device__ void ASHLAR_NAME(embedding_backward)(const ashlar_embedding_args *args) {
     __shared__ uint32_t words[THREADS];
     const size_t width = args->width;
     const unsigned tiles = (unsigned)((width + THREADS - 1) / THREADS); /* fewer than blocks */
-    const size_t class_ = blockIdx.x / tiles;
+    const unsigned class_ = blockIdx.x / tiles;
     const size_t column = (size_t)(blockIdx.x % tiles) * THREADS + threadIdx.x;
     const ASHLAR_STORED *dout = (const ASHLAR_STORED *)args->dout;
     ASHLAR_STORED *place = (ASHLAR_STORED *)args->dtable + class_ * width + column;
@@ -101,11 +114,10 @@ static __device__ void ASHLAR_NAME(embedding_backward)(const ashlar_embedding_ar
     for (size_t first = 0; first < args->steps * args->batch; first += CHUNK) {
         find_token(args, class_, first, words);
         __syncthreads();
-        for (unsigned k = 0; k < THREADS && column < width; k++) {
-            for (uint32_t left = words[k], i = 0; left != 0; left >>= 1, i++) {
-                if ((left & 1) != 0) {
-                    sum += ASHLAR_WIDEN(dout[(first + k * WORD_BITS + i) * width + column]);
-                }
+        for (unsigned k = 0; k < THREADS && column < width; k += GROUP) {
+            if (has_any(words + k)) {
+                sum = ASHLAR_NAME(add_rows)(sum, words + k,
+                                            dout + (first + k * WORD_BITS) * width + column, width);
             }
         }
         __syncthreads();

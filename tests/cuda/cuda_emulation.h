@@ -29,6 +29,10 @@ typedef struct emulated_index {
 
 static _Thread_local emulated_index threadIdx, blockIdx;
 
+static inline unsigned atomicOr(unsigned *word, unsigned bits) {
+    return __atomic_fetch_or(word, bits, __ATOMIC_RELAXED);
+}
+
 #ifdef CUDA_EMULATION_THREADS
 #include "tests/cuda/emulated_threads.h"
 #else
