@@ -1,13 +1,18 @@
-"""check_kernels.py - hold docs/kernels.md to what ptxas says of our kernels, and images to what nvcc
-has: check_kernels.py NVCC [IMAGE.fatbin ...]
+"""check_kernels.py - hold docs/kernels.md to what ptxas says of our kernels and to their machine code,
+and images to what nvcc has: check_kernels.py NVCC [IMAGE.fatbin ...]
 
-Compiles for sm_80. With the compiler that the page names, its table must be what is found; with
-another one, no kernel may spill or have a smaller occupancy. The page says how the share of the
-bandwidth is computed. --write makes the table anew. Status: 0, 1, 77 where NVCC does not compile.
+Compiles for sm_90, and looks for spilled registers in the code for every architecture that images
+have. nvdisasm counts instructions: beside NVCC, on the PATH, or from the Python package
+nvidia-cuda-nvdisasm; without it, what depends on instructions is not compared. With the compiler
+that the page names, its table must be what is found; with another one, no kernel may spill or have
+a smaller occupancy. The page says how the share of the bandwidth is computed. --write makes the
+table anew. Status: 0, 1, 77 where NVCC does not compile.
 """
 
+import glob
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -16,14 +21,19 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGE = os.path.join(ROOT, "docs", "kernels.md")
 SOURCES = ["arena/optimizer/optimizer_cuda.cu", "rnn/layer/ops_cuda.cu"]
-HEAD = ["| kernel | threads | registers | shared, bytes | blocks on a multiprocessor | bytes of a "
-        "turn | expected share of bandwidth | occupancy |",
-        "|---|---|---|---|---|---|---|---|"]
-# A multiprocessor of sm_80: NVIDIA's CUDA C++ Programming Guide, "Technical Specifications".
-WARPS, BLOCKS, REGISTERS, SHARED, SHARED_OF_SYSTEM = 64, 32, 65536, 164 << 10, 1 << 10
-# An A100 of 40 GB: NVIDIA's A100 whitepaper. The latency of memory in cycles: arXiv:2402.13499.
-MULTIPROCESSORS, HZ, BYTES_PER_S, LANES, LATENCY = 108, 1.41e9, 1555e9, 64, 466
-ACCESS = re.compile(r"(?:@!?%\w+ )?(ld|st)((?:\.[a-z]\w*)*?)(?:\.v([24]))?\.[busf](8|16|32|64)\s")
+HEAD = ["| kernel | threads | registers | shared, bytes | blocks on a multiprocessor | occupancy | "
+        "bytes of a turn | instructions of a turn | expected share of bandwidth |",
+        "|---|---|---|---|---|---|---|---|---|"]
+COMPILED = 5  # columns that are ptxas's; those after them are the machine code's
+# A multiprocessor of sm_90: NVIDIA's CUDA C++ Programming Guide, "Technical Specifications".
+WARPS, BLOCKS, REGISTERS, SHARED, SHARED_OF_SYSTEM = 64, 32, 65536, 228 << 10, 1 << 10
+# An H200: NVIDIA's data sheet; a clock between its least and its greatest. The latency of memory in
+# cycles is an H100's: arXiv:2402.13499.
+MULTIPROCESSORS, HZ, BYTES_PER_S, LANES, LATENCY = 132, 1.7e9, 4.8e12, 128, 479
+# Ampere, Hopper, and Blackwell in data centres and elsewhere: what the kernels' image has code for.
+CODES = 80, 90, 100, 120
+ACCESS = re.compile(r"(?:@!?U?P\w+ )?(LD|ST)G?\.E(\S*)")
+SIZES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 
 
 def constants():
@@ -52,94 +62,146 @@ def blocks_of(threads, registers, shared):
     return min(BLOCKS, WARPS // warps, by_registers, by_shared)
 
 
-def compile_one(nvcc, source):
-    """What ptxas says, and the PTX; or None."""
+def run(command):
+    """The status, and what it says."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.returncode, done.stdout
+
+
+def known_codes(nvcc):
+    names = run([nvcc, "--list-gpu-code"])[1].split()
+    return [code for code in CODES if f"sm_{code}" in names]
+
+
+def find_nvdisasm(nvcc):
+    folders = [os.path.dirname(nvcc), os.environ.get("PATH", "")]
+    folders += [found for path in sys.path for found in glob.glob(f"{path}/nvidia/*/bin")]
+    return shutil.which("nvdisasm", path=os.pathsep.join(folders))
+
+
+def compile_one(nvcc, nvdisasm, source):
+    """What ptxas says of every architecture, and the machine code for sm_90 or ""; or None."""
+    command = [nvcc, "-std=c++17", "-fmad=false", "-Xptxas", "-v", "-I",
+               os.path.join(ROOT, "include"), "-I", ROOT, os.path.join(ROOT, source)]
+    for code in known_codes(nvcc):
+        command += ["-gencode", f"arch=compute_{code},code=sm_{code}"]
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [nvcc, "-cubin", "-arch=sm_80", "-std=c++17", "-fmad=false", "-Xptxas", "-v", "--keep",
-             "--keep-dir", folder, "-I", os.path.join(ROOT, "include"), "-I", ROOT, "-o",
-             os.path.join(folder, "a.cubin"), os.path.join(ROOT, source)],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if done.returncode != 0:
+        # --keep: a cubin for each architecture stays beside the image
+        status, said = run(command + ["-fatbin", "--keep", "--keep-dir", folder, "-o",
+                                      os.path.join(folder, "a.fatbin")])
+        if status != 0:
             return None, None
-        name = os.path.splitext(os.path.basename(source))[0] + ".ptx"
-        with open(os.path.join(folder, name)) as file:
-            return done.stdout, file.read()
+        cubins = glob.glob(os.path.join(folder, "*_90.cubin"))
+        return said, run([nvdisasm, "-c", cubins[0]])[1] if nvdisasm else ""
 
 
-def turns_of(body):
-    """The innermost loops of a kernel, as lists of instructions; all of it if it has none."""
-    lines = [line.strip() for line in body.split("\n")]
-    lines = [line for line in lines if line and line[0] not in ".{}(/"]
-    labels, loops = {}, []
-    for i, line in enumerate(lines):
-        if line.startswith("$") and line.endswith(":"):
-            labels[line[:-1]] = i
-        jump = re.search(r"\bbra(?:\.uni)?\s+(\$\w+);", line)
-        if jump and jump[1] in labels:
-            loops.append((labels[jump[1]], i))
-    inner = [(begin, end) for begin, end in loops if not any(
-        (begin, end) != other and begin <= other[0] and other[1] <= end for other in loops)]
-    return [[line for line in lines[begin:end + 1] if not line.startswith("$")]
-            for begin, end in inner] + [[line for line in lines if not line.startswith("$")]]
+class Code:
+    """A kernel's instructions, and where labels are among them."""
 
+    def __init__(self, body):
+        self.lines, self.labels = [], {}
+        for line in map(str.strip, body.split("\n")):
+            label = re.fullmatch(r"(\S+):", line)
+            found = re.match(r"/\*[0-9a-f]+\*/\s+(.*?)\s*;", line)
+            if label:
+                self.labels[label[1]] = len(self.lines)
+            elif found:
+                self.lines.append(found[1])
 
-def moved(turn):
-    """Bytes that a thread loads and stores, and whether that is numbers in vectors."""
-    loads = stores = 0
-    is_wide = any(re.search(r"\bld(\.global)?\.v[24]\.f(32|64)", line) for line in turn)
-    for line in turn:
-        access = ACCESS.match(line)
-        if access and not re.search(r"\.(param|shared|local|const)", access[2]):
-            size = int(access[4]) // 8 * int(access[3] or 1)
-            loads, stores = (loads + size, stores) if access[1] == "ld" else (loads, stores + size)
-    return loads, stores, is_wide
+    def target(self, i):
+        """Where instruction i may jump to, or None."""
+        jump = re.search(r"\bBRA\b.*`\((\S+)\)", self.lines[i])
+        return self.labels.get(jump[1]) if jump else None
+
+    def cost(self, i):
+        """Instructions: of a call, those of the function too, up to its first return."""
+        call = re.search(r"\bCALL\b.*`\((\S+)\)", self.lines[i])
+        if not call or call[1] not in self.labels:
+            return 1
+        begin = end = self.labels[call[1]]
+        while "RET" not in self.lines[end]:
+            end += 1
+        return 2 + end - begin
+
+    def turns(self):
+        """First and last instruction of the innermost loops, and of all of it."""
+        jumps = [(self.target(i), i) for i in range(len(self.lines))]
+        loops = [(to, i) for to, i in jumps if to is not None and to < i]
+        inner = [loop for loop in loops if not any(
+            loop != other and loop[0] <= other[0] and other[1] <= loop[1] for other in loops)]
+        return inner, (0, len(self.lines) - 1)
+
+    def walk(self, begin, end, is_loop):
+        """Of the ways through a turn the one that moves most, and of those the shortest: bytes that
+        a thread loads and stores, instructions, and whether it loads vectors."""
+        best = [None] * (end + 2)
+        for i in range(end, begin - 1, -1):
+            line = self.lines[i]
+            nexts = [self.target(i)] if self.target(i) is not None else []
+            ends = re.match(r"(@!?U?P\w+ )?(EXIT|RET)", line)
+            if ends is None or ends[1]:
+                nexts += [] if re.match(r"(BRA[.\w]*\s+`|RET)", line) else [i + 1]
+            rests = [best[n] for n in nexts if i < n <= end and best[n] is not None]
+            if (i == end and is_loop) or (ends and not is_loop):
+                rests.append((0, 0, 0, False))
+            if not rests:
+                continue
+            rest = max(rests, key=lambda way: (way[0] + way[1], -way[2]))
+            access = ACCESS.match(line)
+            size = min([SIZES[part] for part in access[2].split(".") if part in SIZES] or [4]) \
+                if access else 0
+            is_load = access is not None and access[1] == "LD"
+            best[i] = (rest[0] + size * is_load, rest[1] + size * (not is_load),
+                       rest[2] + self.cost(i), rest[3] or (is_load and size == 16))
+        return best[begin]
 
 
 def bandwidth_of(body, threads):
-    """Bytes of the slowest turn, and its share; of turns with vectors, the longest."""
-    *loops, whole = turns_of(body)
-    turns = [turn for turn in loops if moved(turn)[0] > 0] or [whole]
-    wide = [turn for turn in turns if moved(turn)[2]]
+    """Bytes and instructions of the slowest turn, and its share; of turns with vectors, of the
+    fastest."""
+    code = Code(body)
+    loops, whole = code.turns()
+    turns = [turn for turn in (code.walk(*loop, True) for loop in sorted(loops)) if turn]
+    turns = [turn for before, turn in zip([(0, 0)] + turns, turns)
+             if turn[0] > 0 and not 0 < turn[1] < before[1]]  # a loop's remainder is not one
+    turns = turns or [code.walk(*whole, False)]
+    wide = [turn for turn in turns if turn[3]]
     choose = max if wide else min
-    turn = choose(wide or turns, key=lambda turn: sum(moved(turn)[:2]) / len(turn))
-    loads, stores, _ = moved(turn)
+    loads, stores, count, _ = choose(wide or turns, key=lambda turn: (turn[0] + turn[1]) / turn[2])
     wanted = BYTES_PER_S / MULTIPROCESSORS / HZ  # bytes of a cycle of a multiprocessor
-    share = min(1, threads * loads / LATENCY / wanted,
-                LANES * (loads + stores) / len(turn) / wanted)
-    return loads + stores, f"{100 * share:.0f} %"
+    share = min(1, threads * loads / LATENCY / wanted, LANES * (loads + stores) / count / wanted)
+    return loads + stores, count, f"{100 * share:.0f} %"
 
 
-def measure(nvcc):
+def measure(nvcc, nvdisasm):
     """Rows by kernel, and the kernels that spill."""
     rows, spilling, known = {}, [], constants()
     for source in SOURCES:
-        text, ptx = compile_one(nvcc, source)
+        text, sass = compile_one(nvcc, nvdisasm, source)
         if text is None:
             return None, None
-        bodies = {part.split("(")[0]: part for part in ptx.split(".visible .entry ")[1:]}
-        for part in re.split(r"Compiling entry function '", text)[1:]:
-            kernel = re.sub(r"^ashlar_kernel_", "", part.split("'")[0])
+        bodies = {part.split(":")[0]: re.split(r"\n\s*\.section|\n//---", part)[0]
+                  for part in re.split(r"\n\.text\.(?=ashlar_kernel)", sass)[1:]}
+        for name, code, part in re.findall(
+                r"Compiling entry function '(\w+)' for 'sm_(\d+)'((?:.|\n)*?Used .*)", text):
+            kernel = re.sub(r"^ashlar_kernel_", "", name)
+            if re.search(r"[1-9]\d* bytes spill", part):
+                spilling.append(f"{kernel} for sm_{code}")
+            if code != "90":
+                continue
             registers = int(re.search(r"Used (\d+) registers", part)[1])
             shared = int((re.search(r"(\d+) bytes smem", part) or ["0", "0"])[1])
             threads = threads_of(source, kernel, known)
             blocks = blocks_of(threads, registers, shared)
             share = 100 * blocks * -(-threads // 32) // WARPS
-            rows[kernel] = [threads, registers, shared, blocks,
-                            *bandwidth_of(bodies[part.split("'")[0]], blocks * threads),
-                            f"{share} %"]
-            if re.search(r"[1-9]\d* bytes spill", part):
-                spilling.append(kernel)
+            rows[kernel] = [threads, registers, shared, blocks, f"{share} %"]
+            if nvdisasm:
+                rows[kernel] += bandwidth_of(bodies[name], blocks * threads)
     return rows, spilling
 
 
 def version_of(nvcc):
-    text = subprocess.run([nvcc, "--version"], stdout=subprocess.PIPE, text=True).stdout
-    return re.search(r"V(\d+\.\d+\.\d+)", text)[1]
-
-
-# Ampere, Hopper, and Blackwell in data centres and elsewhere: what the kernels' image has code for.
-CODES = 80, 90, 100, 120
+    return re.search(r"V(\d+\.\d+\.\d+)", run([nvcc, "--version"])[1])[1]
 
 
 def has_code(path):
@@ -159,8 +221,7 @@ def has_code(path):
 
 def find_lacks(nvcc, images):
     """Architectures that nvcc could have made code for, and an image has none for."""
-    text = subprocess.run([nvcc, "--list-gpu-code"], stdout=subprocess.PIPE, text=True).stdout
-    known = {code for code in CODES if f"sm_{code}" in text.split()}
+    known = set(known_codes(nvcc))
     for path in images:
         codes, has_ptx = has_code(path)
         if not has_ptx or not known <= codes:
@@ -177,20 +238,25 @@ def find_faults(rows, spilling, page, version):
     if set(found) != set(told):
         yield f"not both on the page and compiled: {sorted(set(found) ^ set(told))}"
     for kernel in sorted(set(found) & set(told)):
-        if f"nvcc {version}" in page and found[kernel] != told[kernel]:
-            yield f"{kernel}: the page says {told[kernel]}, ptxas {found[kernel]}"
-        elif int(found[kernel][-1].split()[0]) < int(told[kernel][-1].split()[0]):
-            yield f"{kernel}: an occupancy of {found[kernel][-1]}, the page says {told[kernel][-1]}"
+        told_here = told[kernel][:len(found[kernel])]
+        occupancy = COMPILED - 1
+        if f"nvcc {version}" in page and found[kernel] != told_here:
+            yield f"{kernel}: the page says {told_here}, the compiler {found[kernel]}"
+        elif int(found[kernel][occupancy].split()[0]) < int(told_here[occupancy].split()[0]):
+            yield f"{kernel}: an occupancy of {found[kernel][occupancy]}, the page says {told_here}"
 
 
 def main(nvcc, images, writes):
-    rows, spilling = measure(nvcc)
+    nvdisasm = find_nvdisasm(nvcc)
+    rows, spilling = measure(nvcc, nvdisasm)
     if rows is None:
         print("1..0 # SKIP nvcc does not compile here")
         return 77
     with open(PAGE) as file:
         page = file.read()
     if writes:
+        if not nvdisasm:
+            sys.exit("no nvdisasm: pip install nvidia-cuda-nvdisasm, or put it on the PATH")
         table = HEAD + [f"| `{kernel}` | " + " | ".join(map(str, cells)) + " |"
                         for kernel, cells in sorted(rows.items())]
         page = re.sub(r"\| kernel.*\n(\|.*\n)*", "\n".join(table) + "\n", page)
@@ -200,7 +266,9 @@ def main(nvcc, images, writes):
     faults = list(find_faults(rows, spilling, page, version_of(nvcc)))
     for fault in faults:
         print(f"# {fault}")
-    print("not " * bool(faults) + "ok 1 - the_page_says_what_ptxas_says")
+    if not nvdisasm:
+        print("# no nvdisasm: instructions and bandwidth are not compared")
+    print("not " * bool(faults) + "ok 1 - the_page_says_what_the_compiler_makes")
     lacks = list(find_lacks(nvcc, images))
     for lack in lacks:
         print(f"# {lack}")
