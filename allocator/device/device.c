@@ -151,6 +151,7 @@ void ashlar_device_close(ashlar_device *device) {
     if (device == NULL) {
         return;
     }
+    ashlar__staging_close(device);
     if (device->is_retained) {
         (void)ASHLAR_DRIVER_CALL(device->driver, primary_ctx_release, (device->info.ordinal));
     }

@@ -5,13 +5,35 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
+/* Inside the device's context. The driver knows of memory that is page-locked, managed or a
+ * device's. */
+static bool is_pageable(const ashlar_device *device, const void *ptr) {
+    unsigned int type = 0;
+    const cu_result result =
+        ASHLAR_DRIVER_CALL(device->driver, pointer_get_attribute,
+                           (&type, CU_POINTER_MEMORY_TYPE, ashlar__ptr_in(ptr)));
+    return result != CU_SUCCESS || (type != CU_MEMORY_HOST && type != CU_MEMORY_DEVICE);
+}
+
+static ashlar_status copy_known(ashlar_driver *driver, void *dst, const void *src, size_t bytes,
+                                ashlar_stream stream) {
+    const cu_result result =
+        ASHLAR_DRIVER_CALL(driver, memcpy_htod_async, (ashlar__ptr_in(dst), src, bytes, stream));
+    return result == CU_SUCCESS ? ASHLAR_OK
+                                : ashlar__driver_error(driver, "cuMemcpyHtoDAsync", result);
+}
+
 ashlar_status ashlar_copy_to_device(ashlar_device *device, void *dst, const void *src, size_t bytes,
                                     ashlar_stream stream) {
     if (bytes == 0) {
         return ASHLAR_OK;
     }
-    ASHLAR_IN_CONTEXT(device, "cuMemcpyHtoDAsync", memcpy_htod_async,
-                      (ashlar__ptr_in(dst), src, bytes, stream));
+    ASHLAR_TRY(ashlar__device_enter(device));
+    const ashlar_status status = is_pageable(device, src)
+                                     ? ashlar__staging_copy(device, dst, src, bytes, stream)
+                                     : copy_known(device->driver, dst, src, bytes, stream);
+    ashlar__device_leave(device);
+    return status;
 }
 
 ashlar_status ashlar_copy_to_host(ashlar_device *device, void *dst, const void *src, size_t bytes,

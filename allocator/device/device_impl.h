@@ -5,13 +5,18 @@
 
 #include <ashlar/device.h>
 
+#include <stdatomic.h>
+
 #include "allocator/driver/driver.h"
+
+typedef struct ashlar_staging ashlar_staging;
 
 struct ashlar_device {
     ashlar_driver *driver;   /* const; not owned: the process has one */
     ashlar_device_info info; /* const */
     cu_context context;      /* const; the primary context, or one that the program made */
     bool is_retained;        /* const; the primary context was retained, and must be released */
+    _Atomic(ashlar_staging *) staging; /* owned; NULL before the first small pageable copy */
 };
 
 static inline cu_ptr ashlar__ptr_in(const void *ptr) {
@@ -51,6 +56,18 @@ void ashlar__device_leave_relaxed(ashlar_device *device);
         return result_ == CU_SUCCESS ? ASHLAR_OK                                              \
                                      : ashlar__driver_error((device)->driver, what, result_); \
     } while (0)
+
+/*
+ * Copies from pageable host memory (device_staging.c).
+ *
+ * copy    queue a copy, inside the device's context; its bytes have been read on return. Errors: as
+ *         ashlar_copy_to_device()
+ * close   let the copies run that were queued so, and give back the memory that they went through
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__staging_copy(ashlar_device *device, void *dst,
+                                                     const void *src, size_t bytes,
+                                                     ashlar_stream stream);
+void ashlar__staging_close(ashlar_device *device);
 
 /* Wait on the host for everything queued on the device. Errors: ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize(ashlar_device *device);

@@ -26,6 +26,7 @@
  *   QUERY    reads a fact                    MEMORY  takes, maps or returns memory
  *   CONTEXT  sets a thread or context up     ORDER   streams, events and graphs
  *   WORK     copies, fills, launches         WAIT    the host waits for the device
+ * What a copy asks about its source is part of the copy.
  */
 typedef enum ashlar_driver_kind {
     ASHLAR_DRIVER_QUERY,
@@ -95,6 +96,8 @@ typedef enum ashlar_driver_kind {
     X(mem_host_alloc, cuMemHostAlloc, 2020, MEMORY, UNSAFE,                                        \
       (void **ptr, size_t bytes, unsigned int flags))                                              \
     X(mem_free_host, cuMemFreeHost, 2000, MEMORY, UNSAFE, (void *ptr))                             \
+    X(pointer_get_attribute, cuPointerGetAttribute, 4000, WORK, SAFE,                              \
+      (void *data, unsigned int attribute, cu_ptr ptr))                                            \
     X(memcpy_htod_async, cuMemcpyHtoDAsync, 3020, WORK, SAFE,                                      \
       (cu_ptr dst, const void *src, size_t bytes, cu_stream stream))                               \
     X(memcpy_dtoh_async, cuMemcpyDtoHAsync, 3020, WORK, SAFE,                                      \

@@ -35,9 +35,10 @@
  *            every use of a stale one is known as such. Default: on, and off with strict=on
  *   waits    on or off (default): whether calls that CUDA documents as possibly synchronising do
  *            wait: cuMemUnmap and cuMemSetAccess for all work of the device, a copy between device
- *            and pageable memory for the work of its stream. cuMemFree always waits. With waits=on a
- *            program deadlocks if it makes such a call while holding a lock that queued work needs.
- *            With waits=off a program that relies on the wait goes wrong
+ *            and pageable memory until it has run. cuMemFree always waits. With waits=on a program
+ *            deadlocks if it makes such a call while holding a lock that queued work needs. With
+ *            waits=off a program that relies on the wait goes wrong: the device reads and writes
+ *            pageable memory when the copy runs, as a GPU may that has HMM or ATS
  *   overhead bytes of device memory that each context takes while it lives, as with a real driver:
  *            with a unit, rounded up to a multiple of 2 MiB; default 0B
  *   time     on or off (default): date all calls and work on a virtual clock; see
@@ -123,8 +124,8 @@ void ashlar__soft_choose_by(soft_chooser *by);
  *     and B is queued later;
  *   - B is queued, on any stream, after some thread of the host has seen A finished: by a
  *     successful cuEventQuery or cuStreamQuery, by cuEventSynchronize, cuStreamSynchronize or
- *     cuCtxSynchronize, with waits=on by a copy into pageable memory, or by a call that waits for
- *     the whole device (cuMemFree, the last release of a context).
+ *     cuCtxSynchronize, with waits=on by a copy from or into pageable memory, or by a call that
+ *     waits for the whole device (cuMemFree, the last release of a context).
  *
  * ashlar__soft_clock_use: record that a use of the memory was queued on `stream` just now, after
  *     all work queued there before.

@@ -230,6 +230,18 @@ cu_result ashlar__soft_mem_free_host(void *ptr) {
     return ashlar__soft_leave(CU_SUCCESS);
 }
 
+cu_result ashlar__soft_pointer_get_attribute(void *data, unsigned int attribute, cu_ptr ptr) {
+    SOFT_TRY(ashlar__soft_enter(ASHLAR_DRIVER_FN_pointer_get_attribute));
+    const uintptr_t at = (uintptr_t)ptr;
+    const bool is_host = ashlar__soft_ranges_over(&ashlar__soft_state.host_blocks, at, 1) != NULL;
+    if (data == NULL || attribute != CU_POINTER_MEMORY_TYPE ||
+        (!is_host && !ashlar__soft_is_accessible(at, 1))) {
+        return ashlar__soft_leave(CU_INVALID_VALUE);
+    }
+    *(unsigned int *)data = is_host ? CU_MEMORY_HOST : CU_MEMORY_DEVICE;
+    return ashlar__soft_leave(CU_SUCCESS);
+}
+
 void ashlar__soft_alloc_reset(const soft_device *device) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     /* Backwards, since each step removes the item it looks at. */

@@ -169,7 +169,7 @@ cu_result ashlar__soft_enter_vmm(ashlar_driver_fn fn) {
 cu_result ashlar__soft_capture_op(soft_stream *stream, const soft_op *model) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(stream->capture != NULL);
-    ASHLAR_CHECK2(model->point == NULL && model->awaits == NULL && model->staged == NULL);
+    ASHLAR_CHECK2(model->point == NULL && model->awaits == NULL);
     soft_graph *graph = stream->capture->graph;
     if (graph->count == graph->capacity) {
         const size_t more = graph->capacity == 0 ? 16 : graph->capacity * 2;

@@ -194,6 +194,7 @@ static const struct {
     {ASHLAR_DRIVER_FN_mem_free, 100000},
     {ASHLAR_DRIVER_FN_mem_host_alloc, 500000},
     {ASHLAR_DRIVER_FN_mem_free_host, 300000},
+    {ASHLAR_DRIVER_FN_pointer_get_attribute, 200},
     {ASHLAR_DRIVER_FN_memcpy_htod_async, 4000},
     {ASHLAR_DRIVER_FN_memcpy_dtoh_async, 4000},
     {ASHLAR_DRIVER_FN_memcpy_dtod_async, 4000},

@@ -39,7 +39,6 @@ void ashlar__soft_op_free(soft_op *op) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ashlar__soft_point_drop(op->point);
     ashlar__soft_point_drop(op->awaits);
-    ashlar__host_free(op->staged);
     ashlar__host_free(op);
 }
 
@@ -245,7 +244,6 @@ soft_op *ashlar__soft_op_new(const soft_op *model) {
     if (op == NULL) {
         ashlar__soft_point_drop(model->point);
         ashlar__soft_point_drop(model->awaits);
-        ashlar__host_free(model->staged);
         return NULL;
     }
     *op = *model;

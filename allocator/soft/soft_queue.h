@@ -56,8 +56,7 @@ typedef struct soft_op {
     soft_operand src; /* COPY */
     size_t bytes;
     uint64_t duration_ns; /* WORK */
-    unsigned char value; /* FILL */
-    void *staged;        /* copy of pageable bytes, to which src then points; owned; or NULL */
+    unsigned char value;  /* FILL */
 } soft_op;
 
 /*
@@ -99,8 +98,8 @@ void ashlar__soft_point_drop(soft_point *point); /* NULL is allowed */
 
 /*
  * Queue a copy of *model and, in eager mode, run all work that is ready. That may drop the lock for
- * a while, so afterwards the caller must look everything up again. Takes ownership of model->point,
- * model->awaits and model->staged, also on failure. Errors: CU_OUT_OF_MEMORY.
+ * a while, so afterwards the caller must look everything up again. Takes ownership of model->point
+ * and model->awaits, also on failure. Errors: CU_OUT_OF_MEMORY.
  */
 cu_result ashlar__soft_submit(soft_stream *stream, const soft_op *model);
 

@@ -1,8 +1,6 @@
 /* soft_work.c - the calls of the driver table that queue copies, fills and host functions. */
 #include "allocator/soft/soft_state.h"
 
-#include <string.h>
-
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 #include "allocator/soft/soft.h"
@@ -77,21 +75,31 @@ static soft_operand host_operand(const void *ptr, size_t bytes) {
                           is_pinned ? SOFT_PLACE_PINNED : SOFT_PLACE_PAGEABLE, NULL};
 }
 
-/* With waits=on, a copy out of pageable memory begins when the stream's work is over. The stream is
- * looked up anew afterwards, since other threads may have changed it. */
-static cu_result wait_if_asked(cu_stream handle, soft_stream **stream, const soft_operand *src) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    if (!ashlar__soft_state.config.has_waits || (*stream)->capture != NULL ||
-        src->place != SOFT_PLACE_PAGEABLE) {
-        return CU_SUCCESS;
+/* End a call: queue the copy between device and host. CUDA says that one of pageable memory "might
+ * be synchronous": with waits=on the call returns once it has run, unless it is captured. Otherwise
+ * pageable memory is read and written when the copy runs, as page-locked memory is. */
+static cu_result leave_with_host_copy(soft_stream *stream, soft_op *op) {
+    const soft_device *device = stream->device;
+    const bool is_pageable =
+        op->src.place == SOFT_PLACE_PAGEABLE || op->dst.place == SOFT_PLACE_PAGEABLE;
+    if (!is_pageable || stream->capture != NULL || !ashlar__soft_state.config.has_waits) {
+        return leave_with_work(stream, op);
     }
-    ashlar__soft_wait_device((*stream)->device, (*stream)->serial);
-    (void)ashlar__soft_leave(CU_SUCCESS);
-    return ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_htod_async, handle, stream);
+    soft_point *point = ashlar__soft_point_new();
+    if (point == NULL) {
+        return ashlar__soft_leave(CU_OUT_OF_MEMORY);
+    }
+    point->user_count++;
+    op->point = point;
+    cu_result result = ashlar__soft_submit(stream, op);
+    if (result == CU_SUCCESS) {
+        ashlar__soft_wait_point(point);
+        result = device->fault;
+    }
+    ashlar__soft_point_drop(point);
+    return ashlar__soft_leave(result);
 }
 
-/* Pageable bytes are copied during the call, so the caller may change them at once. A captured copy
- * reads them whenever it runs. */
 cu_result ashlar__soft_memcpy_htod_async(cu_ptr dst, const void *src, size_t bytes,
                                          cu_stream stream) {
     soft_stream *found = NULL;
@@ -99,31 +107,16 @@ cu_result ashlar__soft_memcpy_htod_async(cu_ptr dst, const void *src, size_t byt
     if (result != CU_SUCCESS || bytes == 0) {
         return result != CU_SUCCESS ? result : ashlar__soft_leave(CU_SUCCESS);
     }
-    const soft_operand from = host_operand(src, bytes);
-    result = wait_if_asked(stream, &found, &from);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
     if (src == NULL || !is_device_range(found->device, dst, bytes)) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     soft_op op = {.kind = SOFT_OP_COPY,
                   .dst = device_operand(found->device, dst),
-                  .src = from,
+                  .src = host_operand(src, bytes),
                   .bytes = bytes};
-    if (op.src.place == SOFT_PLACE_PAGEABLE && found->capture == NULL) {
-        op.staged = ashlar__host_calloc(1, bytes);
-        if (op.staged == NULL) {
-            return ashlar__soft_leave(CU_OUT_OF_MEMORY);
-        }
-        memcpy(op.staged, src, bytes);
-        op.src.ptr = op.staged;
-    }
-    return leave_with_work(found, &op);
+    return leave_with_host_copy(found, &op);
 }
 
-/* A copy into pageable memory "might be synchronous": with waits=on it returns once the bytes are
- * there, unless it is captured. */
 cu_result ashlar__soft_memcpy_dtoh_async(void *dst, cu_ptr src, size_t bytes, cu_stream stream) {
     soft_stream *found = NULL;
     cu_result result = ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_dtoh_async, stream, &found);
@@ -137,24 +130,7 @@ cu_result ashlar__soft_memcpy_dtoh_async(void *dst, cu_ptr src, size_t bytes, cu
                   .dst = host_operand(dst, bytes),
                   .src = device_operand(found->device, src),
                   .bytes = bytes};
-    if (op.dst.place == SOFT_PLACE_PINNED || found->capture != NULL ||
-        !ashlar__soft_state.config.has_waits) {
-        return leave_with_work(found, &op);
-    }
-    const soft_device *device = found->device;
-    soft_point *point = ashlar__soft_point_new();
-    if (point == NULL) {
-        return ashlar__soft_leave(CU_OUT_OF_MEMORY);
-    }
-    point->user_count++;
-    op.point = point;
-    result = ashlar__soft_submit(found, &op);
-    if (result == CU_SUCCESS) {
-        ashlar__soft_wait_point(point);
-        result = device->fault;
-    }
-    ashlar__soft_point_drop(point);
-    return ashlar__soft_leave(result);
+    return leave_with_host_copy(found, &op);
 }
 
 static cu_result leave_with_copy(soft_stream *stream, soft_operand dst, soft_operand src,

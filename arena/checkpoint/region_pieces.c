@@ -29,7 +29,7 @@ ashlar_status ashlar__region_pieces_init(ashlar_region_pieces *p, ashlar_device 
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__region_pieces_wait(ashlar_region_pieces *p) {
+static ashlar_status wait_for_copies(ashlar_region_pieces *p) {
     if (p->is_pending) { /* still, if the wait fails: finish() tries again */
         ASHLAR_TRY(ashlar_stream_synchronize(p->device, p->stream));
         p->is_pending = false;
@@ -38,7 +38,7 @@ ashlar_status ashlar__region_pieces_wait(ashlar_region_pieces *p) {
 }
 
 ashlar_status ashlar__region_pieces_finish(ashlar_region_pieces *p) {
-    const ashlar_status status = ashlar__region_pieces_wait(p);
+    const ashlar_status status = wait_for_copies(p);
     ashlar__host_free(p->buffers);
     *p = (ashlar_region_pieces){0};
     return status;
@@ -80,7 +80,7 @@ ashlar_status ashlar__region_pieces_read(ashlar_region_pieces *p, size_t offset,
     ASHLAR_TRY(is_held ? ASHLAR_OK : fetch(p, piece));
     /* The next piece is queued only after this wait: if it is held, so is this one. */
     if (!is_held || is_last || p->held[next % 2] != next + 1) {
-        ASHLAR_TRY(ashlar__region_pieces_wait(p));
+        ASHLAR_TRY(wait_for_copies(p));
         ASHLAR_TRY(is_last ? ASHLAR_OK : fetch(p, next));
     }
     size_t piece_bytes;
@@ -93,7 +93,6 @@ ashlar_status ashlar__region_pieces_read(ashlar_region_pieces *p, size_t offset,
 ashlar_status ashlar__region_pieces_write(ashlar_region_pieces *p, size_t offset) {
     size_t bytes;
     const char *buffer = ashlar__region_pieces_buffer(p, offset, &bytes);
-    ASHLAR_TRY(ashlar__region_pieces_wait(p));
     p->is_pending = true; /* a copy that failed may have begun */
     return ashlar_copy_to_device(p->device, p->region + offset, buffer, bytes, p->stream);
 }

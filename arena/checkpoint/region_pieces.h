@@ -54,13 +54,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__region_pieces_read(ashlar_region_pieces 
 char *ashlar__region_pieces_buffer(const ashlar_region_pieces *pieces, size_t offset,
                                    size_t *bytes);
 
-/* Queue the copy of that piece to the device, after a wait for the piece before it: the next one
- * may be made at once. Errors: those of ashlar_copy_to_device(). */
+/* Queue the copy of that piece to the device, which has read it on return: the next one may be made
+ * at once. Errors: those of ashlar_copy_to_device(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__region_pieces_write(ashlar_region_pieces *pieces,
                                                             size_t offset);
-
-/* Wait for the copies queued so far. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__region_pieces_wait(ashlar_region_pieces *pieces);
 
 /* For tests: if `forces` is not 0, checkpoints go through pieces on software devices, too, as they
  * do on GPUs. */

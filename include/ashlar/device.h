@@ -132,11 +132,18 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_stream_wait(ashlar_device *dev
 /*
  * Queue a copy between host and device, or a fill with one byte value. `bytes` may be 0.
  *
- * Stream:  the copy runs in stream order. Page-locked host memory, however obtained, must stay
- *          unchanged until the copy has run; other host memory has been read when
- *          ashlar_copy_to_device() returns. ashlar_copy_to_host() has certainly written its result
- *          only after ashlar_stream_synchronize().
- * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM (the driver could not queue it).
+ * Stream:  the copy runs in stream order. Page-locked host memory, however obtained, and managed
+ *          memory must stay unchanged until the copy has run; other host memory has been read when
+ *          ashlar_copy_to_device() returns. For that the host waits for `stream` if there are more
+ *          than 64 KiB, or if eight smaller copies have been queued and the oldest has not run.
+ *          ashlar_copy_to_host() has certainly written its result only after
+ *          ashlar_stream_synchronize().
+ * Threads: any.
+ * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM (the driver could not queue it); ASHLAR_EINVAL (src is
+ *          NULL, or neither page-locked nor managed, and a captured copy would read it later).
+ * Cost:    a driver call; ashlar_copy_to_device() also asks what `src` is and makes, for pageable
+ *          memory, three calls more. The first small copy from such memory takes 512 KiB of
+ *          page-locked memory, which stays until ashlar_device_close().
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_to_device(ashlar_device *device, void *dst,
                                                                  const void *src, size_t bytes,

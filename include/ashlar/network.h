@@ -88,7 +88,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_network_init(ashlar_network *n
  *             *loss
  *   predict   forward only: outputs, without dropout
  *
- * Stream: queued; buffers are taken for `stream`, and given back before the call returns.
+ * Stream: queued; buffers are taken for `stream`, and given back before the call returns. It cannot
+ *         be captured, since the lengths are copied from the host: ASHLAR_EINVAL.
  * Errors: ASHLAR_EINVAL (steps, batch, a length outside 1..T, a buffer that is NULL or, on a
  *         software device, in the wrong memory: the detail names it; step: the arena has no
  *         gradients), ASHLAR_EOVERFLOW, and those of ashlar_alloc(), ashlar_rnn_forward() and the

@@ -35,8 +35,7 @@ ashlar_status ashlar__shard_adds_open(ashlar_trainer *t) {
     for (int type = 0; type < ASHLAR_DTYPE_COUNT; type++) {
         ashlar__convert((ashlar_dtype)type, &ones[type], ASHLAR_F64, &one, 1);
     }
-    ASHLAR_TRY(ashlar_copy_to_device(t->device, t->sums.adds.ones, ones, sizeof ones, t->stream));
-    return ashlar_stream_synchronize(t->device, t->stream); /* until it has read `ones` */
+    return ashlar_copy_to_device(t->device, t->sums.adds.ones, ones, sizeof ones, t->stream);
 }
 
 void ashlar__shard_adds_close(ashlar_trainer *t) {

@@ -87,7 +87,7 @@ cudaError_t cudaHostGetDevicePointer(void **ptr, void *host, unsigned int flags)
     if (result == CU_SUCCESS) {
         result = flags != 0
                      ? CU_INVALID_VALUE
-                     : driver->pointer_get_attribute(&type, FAKE_POINTER_MEMORY_TYPE, in(host));
+                     : driver->table.pointer_get_attribute(&type, CU_POINTER_MEMORY_TYPE, in(host));
     }
     const cu_ptr same = in(host);
     return ashlar_cudart_give(ashlar_cudart_done(result), &same, ptr);
@@ -105,18 +105,18 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
         return ashlar_cudart_done(result);
     }
     *attributes = (struct cudaPointerAttributes){.device = -1};
-    result = driver->pointer_get_attribute(&type, FAKE_POINTER_MEMORY_TYPE, in(ptr));
+    result = driver->table.pointer_get_attribute(&type, CU_POINTER_MEMORY_TYPE, in(ptr));
     if (result == CU_INVALID_VALUE) { /* ordinary memory of the host */
         attributes->hostPointer = (void *)(uintptr_t)ptr;
         return cudaSuccess;
     }
-    attributes->type = type == FAKE_MEMORY_DEVICE ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
+    attributes->type = type == CU_MEMORY_DEVICE ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
     attributes->devicePointer = (void *)(uintptr_t)ptr;
-    attributes->hostPointer = type == FAKE_MEMORY_DEVICE ? NULL : attributes->devicePointer;
-    return ashlar_cudart_done(
-        type == FAKE_MEMORY_DEVICE
-            ? driver->pointer_get_attribute(&attributes->device, FAKE_POINTER_ORDINAL, in(ptr))
-            : result);
+    attributes->hostPointer = type == CU_MEMORY_DEVICE ? NULL : attributes->devicePointer;
+    return ashlar_cudart_done(type == CU_MEMORY_DEVICE
+                                  ? driver->table.pointer_get_attribute(
+                                        &attributes->device, FAKE_POINTER_ORDINAL, in(ptr))
+                                  : result);
 }
 
 /* ---- memory of other processes ---- */

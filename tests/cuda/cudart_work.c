@@ -7,6 +7,7 @@
 #include "cudart.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define OF(stream) ((stream) == NULL ? (cudaStream_t)CUDART_NULL_STREAM : (stream))
@@ -19,8 +20,9 @@ static cu_ptr in(const void *ptr) {
 
 static bool is_on_device(const cudart_driver *driver, const void *ptr) {
     unsigned int type = 0;
-    return driver->pointer_get_attribute(&type, FAKE_POINTER_MEMORY_TYPE, in(ptr)) == CU_SUCCESS &&
-           type == FAKE_MEMORY_DEVICE;
+    return driver->table.pointer_get_attribute(&type, CU_POINTER_MEMORY_TYPE, in(ptr)) ==
+               CU_SUCCESS &&
+           type == CU_MEMORY_DEVICE;
 }
 
 static enum cudaMemcpyKind kind_of(const cudart_driver *driver, const void *dst, const void *src) {
@@ -67,6 +69,23 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaM
     return cudaMemcpy2DAsync(dst, bytes, src, bytes, bytes, 1, kind, stream);
 }
 
+static cu_result copy_staged(const cudart_driver *driver, void *dst, const void *src,
+                             size_t bytes) {
+    void *staged = malloc(bytes + 1);
+    if (staged == NULL) {
+        return CU_OUT_OF_MEMORY;
+    }
+    memcpy(staged, src, bytes);
+    cu_result result = copy(driver, dst, staged, bytes, cudaMemcpyHostToDevice, NULL);
+    if (result == CU_SUCCESS) {
+        result = driver->table.launch_host_func(OF((cudaStream_t)NULL), free, staged);
+    }
+    if (result != CU_SUCCESS) {
+        free(staged);
+    }
+    return result;
+}
+
 /* It waits for no more than CUDA says ("API synchronization behavior"): before pageable bytes are
  * staged, which need not have arrived on return; after copies to the host and from page-locked
  * memory; not for copies on the device. */
@@ -80,15 +99,24 @@ cudaError_t cudaMemcpy2D(void *dst, size_t dst_pitch, const void *src, size_t sr
     }
     const enum cudaMemcpyKind way = kind == cudaMemcpyDefault ? kind_of(driver, dst, src) : kind;
     const bool is_staged =
-        way == cudaMemcpyHostToDevice &&
-        driver->pointer_get_attribute(&type, FAKE_POINTER_MEMORY_TYPE, in(src)) != CU_SUCCESS;
-    cudaError_t error = is_staged ? cudaStreamSynchronize(NULL) : cudaSuccess;
-    if (error == cudaSuccess) {
-        error = cudaMemcpy2DAsync(dst, dst_pitch, src, src_pitch, width, height, way, NULL);
+        way == cudaMemcpyHostToDevice && src != NULL &&
+        driver->table.pointer_get_attribute(&type, CU_POINTER_MEMORY_TYPE, in(src)) != CU_SUCCESS;
+    if (!is_staged) {
+        const cudaError_t error =
+            cudaMemcpy2DAsync(dst, dst_pitch, src, src_pitch, width, height, way, NULL);
+        return error != cudaSuccess || way == cudaMemcpyDeviceToDevice
+                   ? error
+                   : cudaStreamSynchronize(NULL);
     }
-    return error != cudaSuccess || is_staged || way == cudaMemcpyDeviceToDevice
-               ? error
-               : cudaStreamSynchronize(NULL);
+    cu_result result = driver->table.stream_synchronize(OF((cudaStream_t)NULL));
+    if (result == CU_SUCCESS && (width > dst_pitch || width > src_pitch)) {
+        result = cudaErrorInvalidPitchValue;
+    }
+    for (size_t row = 0; row < height && result == CU_SUCCESS; row++) {
+        result = copy_staged(driver, (char *)dst + row * dst_pitch,
+                             (const char *)src + row * src_pitch, width);
+    }
+    return ashlar_cudart_done(result);
 }
 
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind) {

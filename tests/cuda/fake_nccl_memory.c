@@ -19,7 +19,7 @@ static cu_result ask(cu_ptr ptr, unsigned int attribute, void *out) {
 /* The driver's allocation at ptr: one mapping. */
 static bool find_mapping(cu_ptr ptr, cu_ptr *base, size_t *bytes) {
     unsigned int type = 0;
-    return ask(ptr, FAKE_POINTER_MEMORY_TYPE, &type) == CU_SUCCESS && type == FAKE_MEMORY_DEVICE &&
+    return ask(ptr, CU_POINTER_MEMORY_TYPE, &type) == CU_SUCCESS && type == CU_MEMORY_DEVICE &&
            ask(ptr, FAKE_POINTER_MAPPING_BASE, base) == CU_SUCCESS &&
            ask(ptr, FAKE_POINTER_MAPPING_SIZE, bytes) == CU_SUCCESS;
 }

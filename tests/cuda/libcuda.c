@@ -135,6 +135,7 @@ static ashlar_driver_table make_table(void) {
     table.mem_create = ashlar_fake_mem_create;
     table.mem_unmap = ashlar_fake_mem_unmap;
     table.event_record = ashlar_fake_event_record;
+    table.pointer_get_attribute = ashlar_fake_pointer_get_attribute;
     table.memset_d8_async = ashlar_fake_memset_d8_async;
     table.memcpy_htod_async = ashlar_fake_memcpy_htod_async;
     table.memcpy_dtoh_async = ashlar_fake_memcpy_dtoh_async;

@@ -36,8 +36,6 @@ typedef void (*cu_stream_callback)(cu_stream stream, cu_result status, void *use
       (cu_ptr * ptr, size_t * pitch, size_t width, size_t height, unsigned int element))           \
     X(mem_get_address_range, cuMemGetAddressRange, 3020,                                           \
       (cu_ptr * base, size_t * bytes, cu_ptr ptr))                                                 \
-    X(pointer_get_attribute, cuPointerGetAttribute, 4000,                                          \
-      (void *data, unsigned int attribute, cu_ptr ptr))                                            \
     X(pointer_get_attributes, cuPointerGetAttributes, 7000,                                        \
       (unsigned int count, const unsigned int *attributes, void **data, cu_ptr ptr))               \
     X(ipc_get_mem_handle, cuIpcGetMemHandle, 4010, (void *handle, cu_ptr ptr))                     \
@@ -109,10 +107,9 @@ bool ashlar_fake_is_of_pool(cu_ptr ptr);
 bool ashlar_fake_find_host(cu_ptr ptr, cu_ptr *base, size_t *bytes);
 bool ashlar_fake_is_host(cu_ptr ptr, size_t bytes);
 
-/* Attributes of cuPointerGetAttribute that it knows, and what CU_POINTER_..._MEMORY_TYPE says. */
+/* Attributes of cuPointerGetAttribute that it knows beside CU_POINTER_MEMORY_TYPE. */
 enum {
     FAKE_POINTER_CONTEXT = 1,
-    FAKE_POINTER_MEMORY_TYPE = 2,
     FAKE_POINTER_DEVICE_POINTER = 3,
     FAKE_POINTER_HOST_POINTER = 4,
     FAKE_POINTER_IS_MANAGED = 8,
@@ -124,8 +121,6 @@ enum {
     FAKE_POINTER_POOL = 17,
     FAKE_POINTER_MAPPING_SIZE = 18,
     FAKE_POINTER_MAPPING_BASE = 19,
-    FAKE_MEMORY_HOST = 1,
-    FAKE_MEMORY_DEVICE = 2,
 };
 
 /* As cuGetProcAddress_v2, of a driver for CUDA versions up to `newest`. */
@@ -143,6 +138,7 @@ cu_result ashlar_fake_mem_alloc(cu_ptr *ptr, size_t bytes);
 cu_result ashlar_fake_mem_create(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
                                  unsigned long long flags);
 cu_result ashlar_fake_mem_unmap(cu_ptr ptr, size_t bytes);
+cu_result ashlar_fake_pointer_get_attribute(void *data, unsigned int attribute, cu_ptr ptr);
 /* libcuda_host.c */
 cu_result ashlar_fake_memset_d8_async(cu_ptr dst, unsigned char value, size_t bytes,
                                       cu_stream stream);

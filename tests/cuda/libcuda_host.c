@@ -182,12 +182,28 @@ static cu_result wait_after(cu_result result) {
 }
 
 /* Pageable bytes are staged once the stream is done; they need not have arrived on return. */
+static cu_result copy_staged(cu_ptr dst, const void *src, size_t bytes) {
+    void *staged = malloc(bytes + 1);
+    if (staged == NULL) {
+        return CU_OUT_OF_MEMORY;
+    }
+    memcpy(staged, src, bytes);
+    cu_result result = ashlar_fake_memcpy_htod_async(dst, staged, bytes, NULL);
+    if (result == CU_SUCCESS) {
+        result = ashlar__soft_launch_host_func(NULL, free, staged);
+    }
+    if (result != CU_SUCCESS) {
+        free(staged);
+    }
+    return result;
+}
+
 cu_result ashlar_fake_memcpy_htod(cu_ptr dst, const void *src, size_t bytes) {
-    if (ashlar_fake_is_host((uintptr_t)src, bytes)) {
+    if (src == NULL || ashlar_fake_is_host((uintptr_t)src, bytes)) {
         return wait_after(ashlar_fake_memcpy_htod_async(dst, src, bytes, NULL));
     }
     const cu_result result = ashlar__soft_stream_synchronize(NULL);
-    return result == CU_SUCCESS ? ashlar_fake_memcpy_htod_async(dst, src, bytes, NULL) : result;
+    return result == CU_SUCCESS ? copy_staged(dst, src, bytes) : result;
 }
 
 cu_result ashlar_fake_memcpy_dtoh(void *dst, cu_ptr src, size_t bytes) {

@@ -89,7 +89,7 @@ typedef struct pointer_facts {
 
 /* Write one attribute. Lock: the software device's. */
 static cu_result tell(const pointer_facts *of, void *data, unsigned int attribute, cu_ptr ptr) {
-    const unsigned int type = of->is_host ? FAKE_MEMORY_HOST : FAKE_MEMORY_DEVICE;
+    const unsigned int type = of->is_host ? CU_MEMORY_HOST : CU_MEMORY_DEVICE;
     const bool is_plain = is_of_blocks(of->reservation);
     const bool can_export = is_plain && !of->mapping->memory->is_foreign;
     const soft_device *device = of->mapping == NULL ? NULL : of->mapping->memory->device;
@@ -108,7 +108,7 @@ static cu_result tell(const pointer_facts *of, void *data, unsigned int attribut
         size_t bytes;
     } known[] = {
         [FAKE_POINTER_CONTEXT] = {&context, sizeof context},
-        [FAKE_POINTER_MEMORY_TYPE] = {&type, sizeof type},
+        [CU_POINTER_MEMORY_TYPE] = {&type, sizeof type},
         [FAKE_POINTER_DEVICE_POINTER] = {&ptr, sizeof ptr},
         [FAKE_POINTER_HOST_POINTER] = {&host, sizeof host},
         [FAKE_POINTER_IS_MANAGED] = {&none, sizeof(bool)},
@@ -154,7 +154,7 @@ cu_result ashlar_fake_pointer_get_attribute(void *data, unsigned int attribute, 
 cu_result ashlar_fake_pointer_get_attributes(unsigned int count, const unsigned int *attributes,
                                              void **data, cu_ptr ptr) {
     /* Those of 4 bytes, and those of 1; the others have 8. */
-    const unsigned int words = 1u << FAKE_POINTER_MEMORY_TYPE | 1u << FAKE_POINTER_ORDINAL;
+    const unsigned int words = 1u << CU_POINTER_MEMORY_TYPE | 1u << FAKE_POINTER_ORDINAL;
     const unsigned int bools = 1u << FAKE_POINTER_IS_MANAGED | 1u << FAKE_POINTER_IS_IPC_CAPABLE;
     pointer_facts facts;
     const bool is_host = ashlar_fake_is_host(ptr, 1);

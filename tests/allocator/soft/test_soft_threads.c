@@ -27,7 +27,7 @@ static void count_one(void *user_data) {
 static void *hammer_run(void *user_data) {
     hammer *me = user_data;
     const hammer *neighbour = &hammers[(me->idx + 1) % THREADS];
-    unsigned char host[CELLS];
+    unsigned char host[CELLS], back[CELLS] = {0};
     cu_stream stream;
     me->bad_count += !make_current(0) ||
                      soft->stream_create(&stream, (unsigned)me->idx % 2) != CU_SUCCESS;
@@ -39,10 +39,9 @@ static void *hammer_run(void *user_data) {
         me->bad_count += soft->event_record(me->done, stream) != CU_SUCCESS;
         me->bad_count += soft->stream_wait_event(stream, neighbour->done, 0) != CU_SUCCESS;
         me->bad_count += soft->memset_d8_async(me->cells, 200, 1, stream) != CU_SUCCESS;
-        memset(host, 0, sizeof host);
-        me->bad_count += soft->memcpy_dtoh_async(host, me->cells, CELLS, stream) != CU_SUCCESS;
+        me->bad_count += soft->memcpy_dtoh_async(back, me->cells, CELLS, stream) != CU_SUCCESS;
         me->bad_count += soft->stream_synchronize(stream) != CU_SUCCESS;
-        me->bad_count += host[0] != 200 || host[1] != round || host[CELLS - 1] != round;
+        me->bad_count += back[0] != 200 || back[1] != round || back[CELLS - 1] != round;
         if (round % 16 == 0) {
             me->bad_count += soft->mem_alloc(&scratch, 10) != CU_SUCCESS ||
                              soft->memset_d8_async(scratch, 1, 10, NULL) != CU_SUCCESS ||

@@ -205,8 +205,8 @@ CASE(an_end_amid_queued_work_waits_for_it) {
         DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_event_record, n, CU_UNKNOWN,
                         CHECK(ashlar__trainer_run(trainer, NULL, NULL, &report) == ASHLAR_EDRIVER));
         close_trainer();
-        CHECK(CALLS(mem_free_host) == CALLS(mem_host_alloc));
         close_text();
+        CHECK(CALLS(mem_free_host) == CALLS(mem_host_alloc));
     }
 }
 

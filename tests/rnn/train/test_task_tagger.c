@@ -219,7 +219,7 @@ CASE_WITH(the_test_is_served_from_the_plans, open_tags("memory=64MiB", 7)) {
     CHECK_ZU(after.steps_replayed - before.steps_replayed, 11); /* of 42 sentences */
     CHECK_ZU(ashlar_plan_miss_total(&after), ashlar_plan_miss_total(&before));
     close_trainer();
-    CHECK_ZU(CALLS(mem_free_host), CALLS(mem_host_alloc));
+    CHECK_ZU(CALLS(mem_free_host) + 1, CALLS(mem_host_alloc)); /* the device's, for copies */
 }
 
 /* The allocator may have mapped more than there is need for: 2 MiB for small blocks, and for large

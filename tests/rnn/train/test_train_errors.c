@@ -11,7 +11,7 @@
 static struct {
     ashlar_driver_table real;
     const char *staging;
-    size_t staging_bytes;
+    size_t staging_bytes, block_count;
     struct {
         const void *src;
         size_t bytes;
@@ -21,7 +21,8 @@ static struct {
 
 static cu_result note_host_alloc(void **ptr, size_t bytes, unsigned int flags) {
     const cu_result result = given.real.mem_host_alloc(ptr, bytes, flags);
-    if (given.staging == NULL) { /* the task's: what the loop reads back has a block as well */
+    /* Neither the device's for copies, the first, nor that of what the loop reads back. */
+    if (++given.block_count == 2) {
         given.staging = *ptr;
         given.staging_bytes = bytes;
     }
@@ -230,28 +231,32 @@ CASE(failures_at_many_points_leave_nothing_behind) {
 }
 
 CASE(each_call_of_a_step_may_fail) {
-    static const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func,
-                                ASHLAR_DRIVER_FN_memcpy_htod_async,
-                                ASHLAR_DRIVER_FN_memcpy_dtoh_async,
-                                ASHLAR_DRIVER_FN_memset_d8_async,
-                                ASHLAR_DRIVER_FN_stream_synchronize,
-                                ASHLAR_DRIVER_FN_stream_create,
-                                ASHLAR_DRIVER_FN_mem_host_alloc,
-                                ASHLAR_DRIVER_FN_event_create,
-                                ASHLAR_DRIVER_FN_event_record,
-                                ASHLAR_DRIVER_FN_stream_wait_event,
-                                ASHLAR_DRIVER_FN_event_synchronize};
+    /* The device's own page-locked memory, its events and their five records come first; without
+     * them copies wait. */
+    static const struct {
+        int fn;
+        uint64_t first, count;
+    } calls[] = {{ASHLAR_DRIVER_FN_launch_host_func, 1, 8 + 9},
+                 {ASHLAR_DRIVER_FN_memcpy_htod_async, 1, 3 + 1 + 2 + 1},
+                 {ASHLAR_DRIVER_FN_memcpy_dtoh_async, 1, 2},
+                 {ASHLAR_DRIVER_FN_memset_d8_async, 1, 4 + 2 + 2},
+                 {ASHLAR_DRIVER_FN_stream_synchronize, 1, 1},
+                 {ASHLAR_DRIVER_FN_stream_create, 1, 2},
+                 {ASHLAR_DRIVER_FN_mem_host_alloc, 1 + 1, 2},
+                 {ASHLAR_DRIVER_FN_event_create, 8 + 1, 4},
+                 {ASHLAR_DRIVER_FN_event_record, 5 + 1, 2},
+                 {ASHLAR_DRIVER_FN_stream_wait_event, 1, 1},
+                 {ASHLAR_DRIVER_FN_event_synchronize, 1, 1}};
     const ashlar_train_config config = small_config(1);
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        uint64_t n = 1;
+        uint64_t n = calls[i].first;
         for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 500; n++) {
             REQUIRE(open_text("memory=256MiB"));
-            DRIVER_FAILS_AT(calls[i], n, CU_UNKNOWN, status = train_once(&config));
+            DRIVER_FAILS_AT(calls[i].fn, n, CU_UNKNOWN, status = train_once(&config));
             CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
             close_text();
         }
-        const uint64_t want[] = {8 + 9, 3 + 1 + 2 + 1, 2, 4 + 2 + 2, 1, 2, 2, 4, 2, 1, 1};
-        CHECK_ZU(n - 2, want[i]);
+        CHECK_ZU(n - 1 - calls[i].first, calls[i].count);
     }
 }
 

@@ -1,0 +1,244 @@
+/*
+ * test_device_staging.c - copies from pageable host memory, which a device may read as late as it
+ * runs them: their bytes have been read on return all the same.
+ */
+#include "tests/allocator/device/device_calls.h"
+
+#include "allocator/device/device_graph.h"
+#include "tests/thread.h"
+
+enum { BUFFERS = 8, BUFFER_BYTES = 64 << 10, ROOM = 1 << 20 };
+
+static unsigned char *room; /* on the device */
+
+static void close_room(void) {
+    check_forget(close_room);
+    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+    give_memory(device, room);
+    tear_down_device();
+}
+
+static bool set_up_room(const char *spec) {
+    if (!set_up_device(spec)) {
+        return false;
+    }
+    room = take_memory(device, ROOM);
+    return check_at_end(close_room);
+}
+
+/* Copy `bytes` bytes of that value from the heap, which is gone on return. */
+static ashlar_status copy_heap(size_t bytes, unsigned char value, ashlar_stream stream) {
+    unsigned char *from = malloc(bytes);
+    if (from == NULL) {
+        return ASHLAR_EHOSTMEM;
+    }
+    memset(from, value, bytes);
+    const ashlar_status status = ashlar_copy_to_device(device, room, from, bytes, stream);
+    memset(from, ~value, bytes);
+    free(from);
+    return status;
+}
+
+static void check_room(size_t bytes, unsigned char value) {
+    CHECK(room[0] == value && room[bytes / 2] == value && room[bytes - 1] == value);
+}
+
+CASE(pageable_bytes_have_been_read_on_return) {
+    static const size_t sizes[] = {1, 64, BUFFER_BYTES, BUFFER_BYTES + 1, ROOM};
+    for (int seed = 0; seed < 4; seed++) {
+        REQUIRE(set_up_room(drawn_order(seed % 2 == 0 ? "memory=64MiB" : "waits=on", seed)));
+        for (unsigned char i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            CHECK(copy_heap(sizes[i], 10 + i, streams[0]) == ASHLAR_OK);
+            wait_for(streams[0]);
+            check_room(sizes[i], 10 + i);
+        }
+        close_room();
+    }
+}
+
+CASE_WITH(they_are_copied_in_stream_order, set_up_room("mode=adversarial,seed=3")) {
+    int seen = 0;
+    CHECK(ashlar_fill(device, room, 1, 100, streams[0]) == ASHLAR_OK);
+    queue_note(streams[0], &seen, 1);
+    CHECK(copy_heap(50, 2, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_copy(device, room + 50, room, 50, streams[0]) == ASHLAR_OK);
+    CHECK(seen == 0 && room[0] == 0); /* nothing has run */
+    CHECK(ashlar_fill(device, room, 3, 50, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    CHECK(seen == 1 && room[0] == 3 && room[49] == 3 && room[50] == 2 && room[99] == 2);
+}
+
+CASE_WITH(small_copies_do_not_wait_and_take_memory_once, set_up_room("mode=adversarial,seed=1")) {
+    const size_t blocks = CALLS(mem_host_alloc), events = CALLS(event_create);
+    for (unsigned char round = 0; round < 20; round++) {
+        const uint64_t waits = counts_now().wait;
+        for (unsigned char i = 0; i < BUFFERS; i++) {
+            CHECK(copy_heap(BUFFER_BYTES, round + i, streams[0]) == ASHLAR_OK);
+        }
+        CHECK(counts_now().wait == waits);
+        wait_for(streams[0]);
+        check_room(BUFFER_BYTES, round + BUFFERS - 1);
+    }
+    CHECK_ZU(CALLS(mem_host_alloc) - blocks, 1);
+    CHECK_ZU(CALLS(event_create) - events, BUFFERS);
+}
+
+CASE_WITH(others_wait_for_their_stream, set_up_room("mode=adversarial,seed=1")) {
+    const uint64_t waits = counts_now().wait;
+    CHECK(copy_heap(BUFFER_BYTES + 1, 1, streams[0]) == ASHLAR_OK);
+    CHECK(counts_now().wait == waits + 1);
+    check_room(BUFFER_BYTES + 1, 1);
+    for (int i = 0; i < 10 * BUFFERS; i++) {
+        CHECK(copy_heap(1, 2, streams[0]) == ASHLAR_OK);
+    }
+    CHECK(counts_now().wait > waits + 2); /* behind eight that have not run */
+}
+
+/* What work of the stream has put there is what is copied. */
+CASE_WITH(page_locked_memory_is_read_in_stream_order, set_up_room("mode=adversarial,seed=2")) {
+    void *locked = NULL;
+    CHECK(ashlar_device_host_alloc(device, 8, &locked) == ASHLAR_OK);
+    const ashlar_driver_counts before = counts_now();
+    CHECK(ashlar_fill(device, room, 5, 8, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_copy_to_host(device, locked, room, 8, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_copy_to_device(device, room + 8, locked, 8, streams[0]) == ASHLAR_OK);
+    CHECK(counts_now().order == before.order && counts_now().wait == before.wait);
+    CHECK(counts_now().query == before.query && counts_now().memory == before.memory);
+    wait_for(streams[0]);
+    CHECK(room[8] == 5 && room[15] == 5);
+    ashlar_device_host_free(device, locked);
+}
+
+/* ---- failures ---- */
+
+/* Any small copy is right, too, where the n-th call of that function fails. */
+static void check_without(ashlar_driver_fn fn, uint64_t n) {
+    REQUIRE(set_up_room("mode=adversarial,seed=4"));
+    const uint64_t waits = counts_now().wait;
+    DRIVER_FAILS_AT(fn, n, CU_UNKNOWN, CHECK(copy_heap(64, 6, streams[0]) == ASHLAR_OK));
+    CHECK(counts_now().wait > waits);
+    check_room(64, 6);
+    CHECK(copy_heap(64, 7, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    check_room(64, 7);
+    close_room();
+}
+
+CASE(without_buffers_a_copy_waits) {
+    check_without(ASHLAR_DRIVER_FN_mem_host_alloc, 1);
+    for (uint64_t n = 1; n <= BUFFERS; n++) {
+        check_without(ASHLAR_DRIVER_FN_event_create, n);
+    }
+    check_without(ASHLAR_DRIVER_FN_event_query, 1);
+    check_without(ASHLAR_DRIVER_FN_event_record, 1);
+    REQUIRE(set_up_room(""));
+    HOST_FAILS_AT(1, CHECK(copy_heap(64, 8, streams[0]) == ASHLAR_OK));
+    check_room(64, 8);
+}
+
+static ashlar_status call_small(void) {
+    return copy_heap(64, 1, streams[0]);
+}
+static ashlar_status call_large(void) {
+    return copy_heap(BUFFER_BYTES + 1, 1, streams[0]);
+}
+
+CASE_WITH(every_refusal_is_reported_by_name, set_up_room("")) {
+    static const refusable_call calls[] = {
+        {ASHLAR_DRIVER_FN_stream_is_capturing, call_small, "cuStreamIsCapturing on"},
+        {ASHLAR_DRIVER_FN_memcpy_htod_async, call_small, "cuMemcpyHtoDAsync on"},
+        {ASHLAR_DRIVER_FN_memcpy_htod_async, call_large, "cuMemcpyHtoDAsync on"},
+        {ASHLAR_DRIVER_FN_stream_synchronize, call_large, "cuStreamSynchronize on"},
+    };
+    check_refusals(calls, sizeof calls / sizeof *calls);
+    CHECK_FAILS(ashlar_copy_to_device(device, room, NULL, 8, streams[0]), ASHLAR_EINVAL, "src");
+    for (int i = 0; i < 2 * BUFFERS; i++) { /* no buffer is lost */
+        const uint64_t waits = counts_now().wait;
+        CHECK(call_small() == ASHLAR_OK && counts_now().wait == waits);
+        wait_for(streams[0]);
+    }
+}
+
+/* A launch would read it long after this function has returned. */
+CASE_WITH(a_captured_copy_of_pageable_memory_is_refused, set_up_room("mode=adversarial,seed=5")) {
+    int seen = 0;
+    unsigned char from[8] = {0};
+    ashlar_graph *graph = NULL;
+    CHECK(ashlar__graph_begin(device, streams[0], &graph) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_copy_to_device(device, room, from, sizeof from, streams[0]), ASHLAR_EINVAL,
+                "page-locked");
+    CHECK(copy_heap(64, 9, streams[1]) == ASHLAR_OK); /* a stream that is not captured */
+    queue_note(streams[0], &seen, 4);
+    CHECK(ashlar__graph_end(graph) == ASHLAR_OK); /* it was not spoiled */
+    CHECK(ashlar__graph_launch(graph) == ASHLAR_OK);
+    wait_for(streams[0]);
+    wait_for(streams[1]);
+    CHECK(seen == 4);
+    check_room(64, 9);
+    ashlar__graph_destroy(graph);
+}
+
+/* ---- ends and threads ---- */
+
+/* With strict=on, page-locked memory that is freed under a copy would end the process. */
+CASE(closing_waits_for_the_copies) {
+    ashlar_device *other = NULL;
+    ashlar_stream stream = NULL;
+    REQUIRE(set_up_room("mode=adversarial,seed=6"));
+    REQUIRE(ashlar_device_open("soft", &other) == ASHLAR_OK);
+    REQUIRE(ashlar_stream_create(other, &stream) == ASHLAR_OK);
+    const size_t blocks = CALLS(mem_host_alloc) - CALLS(mem_free_host);
+    const size_t events = CALLS(event_create) - CALLS(event_destroy);
+    const unsigned char from[4] = {1, 2, 3, 4};
+    CHECK(ashlar_copy_to_device(other, room, from, sizeof from, stream) == ASHLAR_OK);
+    CHECK(room[3] == 0);
+    ashlar_stream_destroy(other, stream);
+    ashlar_device_close(other);
+    CHECK(room[3] == 4);
+    CHECK_ZU(CALLS(mem_host_alloc) - CALLS(mem_free_host), blocks);
+    CHECK_ZU(CALLS(event_create) - CALLS(event_destroy), events);
+}
+
+enum { THREADS = 4, COPIES = 300, SHARE = 4096 };
+
+typedef struct copier {
+    int idx;
+    int bad_count;
+} copier;
+
+static void *copy_often(void *user) {
+    copier *me = user;
+    unsigned char *to = room + (size_t)me->idx * SHARE, back[SHARE];
+    for (int i = 0; i < COPIES; i++) {
+        unsigned char from[SHARE];
+        memset(from, i, sizeof from);
+        me->bad_count +=
+            ashlar_copy_to_device(device, to, from, SHARE, streams[me->idx]) != ASHLAR_OK;
+        memset(from, 255, sizeof from);
+        if (i % 5 == 0) {
+            me->bad_count +=
+                ashlar_copy_to_host(device, back, to, SHARE, streams[me->idx]) != ASHLAR_OK ||
+                ashlar_stream_synchronize(device, streams[me->idx]) != ASHLAR_OK ||
+                back[0] != (unsigned char)i || back[SHARE - 1] != (unsigned char)i;
+        }
+    }
+    return NULL;
+}
+
+CASE(threads_share_the_buffers) {
+    static const char *const specs[] = {"mode=overlap", "mode=adversarial,seed=7"};
+    for (int i = 0; i < 2; i++) {
+        copier copiers[THREADS];
+        REQUIRE(set_up_room(specs[i]));
+        for (int k = 0; k < THREADS; k++) {
+            copiers[k] = (copier){.idx = k};
+        }
+        run_threads(THREADS, copy_often, copiers, sizeof *copiers);
+        for (int k = 0; k < THREADS; k++) {
+            CHECK(copiers[k].bad_count == 0);
+        }
+        close_room();
+    }
+}
+
+RUN_CASES()
