@@ -145,10 +145,11 @@ void ashlar__range_vmm_finish(ashlar_range *range) {
     }
 }
 
-/* Reserve addresses. If they are scarce (ulimit -v, a virtual machine), reserve fewer. */
+/* Reserve addresses. If they are scarce (ulimit -v, a virtual machine), reserve fewer. Which result
+ * says so is documented nowhere. */
 static ashlar_status reserve_addresses(ashlar_range *range) {
     cu_result result = CU_OUT_OF_MEMORY;
-    for (size_t factor = ADDRESS_FACTOR; factor > 0 && result == CU_OUT_OF_MEMORY; factor /= 2) {
+    for (size_t factor = ADDRESS_FACTOR; factor > 0 && result != CU_SUCCESS; factor /= 2) {
         if (!ashlar__mul(range->memory_bytes, factor, &range->bytes) ||
             !ashlar__align_up(range->bytes, range->handle_bytes, &range->bytes)) {
             return ashlar__fail(ASHLAR_EOVERFLOW, "the device's %zu bytes are too many to address",

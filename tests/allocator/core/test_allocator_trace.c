@@ -312,7 +312,7 @@ CASE(an_allocator_that_cannot_have_its_trace_is_not_made) {
     }
     CHECK_HAS(ashlar_error_detail(), "1024 events");
     DRIVER_FAILS_AT(
-        ASHLAR_DRIVER_FN_mem_address_reserve, 1, CU_LAUNCH_FAILED,
+        ASHLAR_DRIVER_FN_mem_get_allocation_granularity, 1, CU_LAUNCH_FAILED,
         CHECK(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_EDRIVER));
     config.trace_events = ASHLAR_CONFIG_EVENTS_MAX + 1;
     CHECK_FAILS(ashlar_allocator_create_with(device, &config, &allocator), ASHLAR_EINVAL,

@@ -33,29 +33,42 @@ CASE_WITH(a_handles_size_is_rounded_up_to_what_the_driver_can, set_up_device("me
                 "cuMemAddressReserve on the soft device");
 }
 
-static size_t most_addresses; /* that the driver below has */
+static size_t most_addresses;    /* that the driver below has, ... */
+static cu_result says_of_scarce; /* ... and its result where more are asked for */
 
 static cu_result reserve_few(cu_ptr *ptr, size_t bytes, size_t align, cu_ptr hint,
                              unsigned long long flags) {
     CHECK(align == 2 * MIB && hint == 0 && flags == 0); /* where: the driver's own choice */
     return bytes > most_addresses
-               ? CU_OUT_OF_MEMORY
+               ? says_of_scarce
                : ashlar__soft_mem_address_reserve(ptr, bytes, align, hint, flags);
 }
 
 CASE_WITH(where_addresses_are_scarce_fewer_do, set_up_device("memory=16MiB")) {
+    static const struct {
+        cu_result result;
+        ashlar_status status;
+    } refusals[] = {{CU_OUT_OF_MEMORY, ASHLAR_ENOMEM},
+                    {CU_INVALID_VALUE, ASHLAR_EDRIVER},
+                    {CU_OPERATING_SYSTEM, ASHLAR_EDRIVER},
+                    {CU_UNKNOWN, ASHLAR_EDRIVER}};
     const ashlar_driver_table table = driver->table;
     driver->table.mem_address_reserve = reserve_few;
-    for (size_t factor = 32, calls = 3; factor > 0; factor /= 2, calls++) {
-        most_addresses = factor * 16 * MIB;
-        REQUIRE(open_range(ASHLAR_RANGE_VIRTUAL, 0) == ASHLAR_OK);
-        CHECK_ZU(range.bytes, factor * 16 * MIB);
-        CHECK_ZU(client.calls, calls);
-        ashlar__range_finish(&range);
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        says_of_scarce = refusals[i].result;
+        for (size_t factor = 32, calls = 3; factor > 0; factor /= 2, calls++) {
+            most_addresses = factor * 16 * MIB;
+            REQUIRE(open_range(ASHLAR_RANGE_VIRTUAL, 0) == ASHLAR_OK);
+            CHECK_ZU(range.bytes, factor * 16 * MIB);
+            CHECK_ZU(client.calls, calls);
+            ashlar__range_finish(&range);
+        }
+        most_addresses = 14 * MIB;
+        range = (ashlar_range){.bytes = 77};
+        CHECK_FAILS(open_range(ASHLAR_RANGE_VIRTUAL, 0), refusals[i].status,
+                    "cuMemAddressReserve on the soft device");
+        CHECK_ZU(range.bytes, 77);
     }
-    most_addresses = 14 * MIB;
-    CHECK_FAILS(open_range(ASHLAR_RANGE_VIRTUAL, 0), ASHLAR_ENOMEM,
-                "cuMemAddressReserve on the soft device");
     driver->table = table;
 }
 
@@ -83,7 +96,6 @@ CASE(a_failing_set_up_reserves_nothing) {
     } steps[] = {
         {ASHLAR_DRIVER_FN_device_get_attribute, "cuDeviceGetAttribute on"},
         {ASHLAR_DRIVER_FN_mem_get_allocation_granularity, "cuMemGetAllocationGranularity on"},
-        {ASHLAR_DRIVER_FN_mem_address_reserve, "cuMemAddressReserve on"},
     };
     REQUIRE(set_up_device(""));
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
