@@ -69,6 +69,18 @@ void probe_unmap(const probe *p, cu_ptr ptr, size_t bytes) {
     (void)p->cuda->mem_address_free(ptr, bytes);
 }
 
+bool probe_holds(const probe *p, cu_ptr ptr, unsigned char value) {
+    unsigned char seen = (unsigned char)~value;
+    return p->cuda->memcpy_dtoh_async(&seen, ptr, 1, NULL) == CU_SUCCESS &&
+           p->cuda->ctx_synchronize() == CU_SUCCESS && seen == value;
+}
+
+void probe_keep_busy(const probe *p, cu_stream stream, cu_ptr ptr, size_t bytes) {
+    for (int i = 0; i < PROBE_FILLS; i++) {
+        (void)p->cuda->memset_d8_async(ptr, (unsigned char)i, bytes, stream);
+    }
+}
+
 /* ---- facts ---- */
 
 static const struct {

@@ -1,7 +1,7 @@
 /*
  * probe.h - the program that asks a driver itself, without an allocator: what it is, whether it
- * keeps the rules that ashlar relies on, and what its calls for memory cost; and how fast the
- * optimizer's kernels are beside its copies.
+ * keeps the rules that ashlar relies on, and what its calls cost; and how fast the optimizer's
+ * kernels are beside its copies.
  */
 #ifndef ASHLAR_TESTS_PROBE_H
 #define ASHLAR_TESTS_PROBE_H
@@ -20,6 +20,39 @@ typedef struct probe {
 /* Open device 0 and make its context the thread's. False: a line has said why not. */
 bool probe_open(probe *out);
 
+/* ---- rules ---- */
+
+/* What the library relies on is judged. What CUDA leaves open is only told. */
+typedef enum verdict { KEPT, BROKEN, TOLD, UNASKED } verdict;
+
+typedef struct probe_rule {
+    const char *name; /* NULL: the end of a list */
+    verdict (*ask)(const probe *p);
+    bool is_told; /* nothing relies on it, so that it may end the process, too */
+} probe_rule;
+
+#define RULE_JUDGED(name) \
+    { #name, name, false }
+#define RULE_TOLD(name) \
+    { #name, name, true }
+
+extern const probe_rule probe_rules_memory[]; /* reservations, handles and mappings */
+extern const probe_rule probe_rules_waits[];  /* what waits, and when host memory is read */
+
+static inline verdict judge(bool is_kept) {
+    return is_kept ? KEPT : BROKEN;
+}
+
+/* Whether the byte at `ptr` has that value; waits for all work. */
+bool probe_holds(const probe *p, cu_ptr ptr, unsigned char value);
+
+/* Fill `ptr` so often that a call made now finds the stream at work; its last value is
+ * PROBE_FILLS - 1. */
+enum { PROBE_FILLS = 200 };
+void probe_keep_busy(const probe *p, cu_stream stream, cu_ptr ptr, size_t bytes);
+
+/* ---- memory ---- */
+
 /* Memory of `bytes` as the library asks for it, mapped for reading and writing. On failure nothing
  * is left. probe_unmap() gives all of it back. */
 cu_result probe_map(const probe *p, size_t bytes, cu_ptr *ptr);
@@ -28,6 +61,13 @@ void probe_unmap(const probe *p, cu_ptr ptr, size_t bytes);
 /* How memory of the device is described to cuMemCreate and cuMemSetAccess. */
 cu_mem_prop probe_prop(const probe *p);
 cu_mem_access probe_access(const probe *p);
+
+/* ---- what is asked ---- */
+
+/* The host's time of one call of each kind that is no call for memory: `tell` gets the name, the
+ * bytes that it is about, and the ns of one call in each round, [rounds]. */
+typedef void probe_teller(void *to, const char *call, size_t bytes, double *ns);
+bool probe_costs_calls(const probe *p, size_t rounds, bool is_smoke, probe_teller *tell, void *to);
 
 /* Each prints what it finds, and ends with a line about all of it. The value is an exit status. */
 int probe_facts(const probe *p);

@@ -1,8 +1,8 @@
 /*
- * probe_rules.c - the driver's rules, each asked in a child process, since some end a process.
+ * probe_rules.c - the driver's rules, each asked in a child process, since some end a process; and
+ * those about streams and captures.
  *
- * What the library relies on is judged. What CUDA leaves open is only told: it decides nothing, but
- * is worth knowing when something fails elsewhere.
+ * What is only told decides nothing, but is worth knowing when something fails elsewhere.
  */
 #include "tests/gpu/probe.h"
 
@@ -12,13 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-typedef enum verdict { KEPT, BROKEN, TOLD, UNASKED } verdict;
-
 enum { CHILD_SECONDS = 20, ELSEWHERE_CALLS = 3 };
-
-static verdict judge(bool is_kept) {
-    return is_kept ? KEPT : BROKEN;
-}
 
 /* ---- handles that are dead ---- */
 
@@ -66,48 +60,6 @@ static verdict event_outlives_its_stream(const probe *p) {
     const cu_result asked = p->cuda->event_query(event);
     (void)printf("waiting returns %u, asking %u", waited, asked);
     return judge(waited == CU_SUCCESS && asked == CU_SUCCESS);
-}
-
-/* ---- virtual memory ---- */
-
-static verdict part_of_a_mapping_stays(const probe *p) {
-    cu_ptr ptr;
-    if (probe_map(p, 2 * p->granularity, &ptr) != CU_SUCCESS) {
-        return UNASKED;
-    }
-    const cu_result result = p->cuda->mem_unmap(ptr, p->granularity);
-    (void)printf("cuMemUnmap of half a handle returns %u", result);
-    return TOLD;
-}
-
-static verdict handle_is_mapped_whole(const probe *p) {
-    const cu_mem_prop prop = probe_prop(p);
-    cu_mem_handle handle;
-    cu_ptr ptr;
-    if (p->cuda->mem_create(&handle, 2 * p->granularity, &prop, 0) != CU_SUCCESS ||
-        p->cuda->mem_address_reserve(&ptr, 2 * p->granularity, 0, 0, 0) != CU_SUCCESS) {
-        return UNASKED;
-    }
-    const cu_result result = p->cuda->mem_map(ptr, p->granularity, p->granularity, handle, 0);
-    (void)printf("cuMemMap at an offset returns %u", result);
-    return judge(result != CU_SUCCESS);
-}
-
-static bool holds(const probe *p, cu_ptr ptr, unsigned char value) {
-    unsigned char seen = (unsigned char)~value;
-    return p->cuda->memcpy_dtoh_async(&seen, ptr, 1, NULL) == CU_SUCCESS &&
-           p->cuda->ctx_synchronize() == CU_SUCCESS && seen == value;
-}
-
-static verdict mapping_keeps_a_released_handle(const probe *p) {
-    cu_ptr ptr;
-    if (probe_map(p, p->granularity, &ptr) != CU_SUCCESS) {
-        return UNASKED;
-    }
-    const bool is_kept = p->cuda->memset_d8_async(ptr, 7, p->granularity, NULL) == CU_SUCCESS &&
-                         holds(p, ptr + p->granularity - 1, 7);
-    (void)printf("its bytes are %s", is_kept ? "there" : "gone");
-    return judge(is_kept);
 }
 
 /* ---- captures ---- */
@@ -196,105 +148,70 @@ static verdict graph_runs_again(const probe *p) {
     for (unsigned char i = 0; i < 2 && is_kept; i++) {
         is_kept = p->cuda->memset_d8_async(ptr, i, 64, stream) == CU_SUCCESS &&
                   p->cuda->graph_launch(exec, stream) == CU_SUCCESS &&
-                  p->cuda->stream_synchronize(stream) == CU_SUCCESS && holds(p, ptr, 9);
+                  p->cuda->stream_synchronize(stream) == CU_SUCCESS && probe_holds(p, ptr, 9);
     }
     (void)printf("launched twice, it %s", is_kept ? "filled twice" : "failed");
     return judge(is_kept);
 }
 
-/* ---- what waits for the device ---- */
-
-/* Fill `ptr` so often that a call made now finds the stream at work. */
-static cu_stream keep_busy(const probe *p, cu_ptr ptr, size_t bytes) {
-    cu_stream stream = NULL;
-    (void)p->cuda->stream_create(&stream, CU_STREAM_UNORDERED);
-    for (unsigned char i = 0; i < 200; i++) {
-        (void)p->cuda->memset_d8_async(ptr, i, bytes, stream);
-    }
-    return stream;
-}
-
-static verdict calls_that_wait(const probe *p) {
-    const cu_mem_access access = probe_access(p);
-    const size_t bytes = 16 * p->granularity;
-    cu_ptr busy, other;
-    bool is_idle[2];
-    if (probe_map(p, bytes, &busy) != CU_SUCCESS ||
-        probe_map(p, p->granularity, &other) != CU_SUCCESS) {
-        return UNASKED;
-    }
-    for (int i = 0; i < 2; i++) {
-        const cu_stream stream = keep_busy(p, busy, bytes);
-        (void)(i == 0 ? p->cuda->mem_set_access(other, p->granularity, &access, 1)
-                      : p->cuda->mem_unmap(other, p->granularity));
-        is_idle[i] = p->cuda->stream_query(stream) == CU_SUCCESS;
-        (void)p->cuda->stream_synchronize(stream);
-    }
-    (void)printf("behind cuMemSetAccess another stream's work is %s, behind cuMemUnmap %s",
-                 is_idle[0] ? "done" : "under way", is_idle[1] ? "done" : "under way");
-    return TOLD;
-}
-
 /* ---- all of them ---- */
 
-static const struct {
-    const char *name;
-    verdict (*ask)(const probe *p);
-    bool is_told; /* nothing relies on it, so that it may end the process, too */
-} rules[] = {
-#define JUDGED(name) \
-    { #name, name, false }
-#define ONLY_TOLD(name) \
-    { #name, name, true }
-    ONLY_TOLD(record_on_dead_stream),
-    ONLY_TOLD(query_dead_stream),
-    ONLY_TOLD(id_of_dead_stream),
-    ONLY_TOLD(handle_comes_back),
-    JUDGED(event_outlives_its_stream),
-    ONLY_TOLD(part_of_a_mapping_stays),
-    JUDGED(handle_is_mapped_whole),
-    JUDGED(mapping_keeps_a_released_handle),
-    ONLY_TOLD(plain_calls_beside_a_capture),
-    JUDGED(relaxed_calls_beside_a_capture),
-    JUDGED(relaxed_calls_within_a_capture),
-    JUDGED(graph_runs_again),
-    ONLY_TOLD(calls_that_wait),
-#undef JUDGED
-#undef ONLY_TOLD
+static const probe_rule rules_streams[] = {
+    RULE_TOLD(record_on_dead_stream),
+    RULE_TOLD(query_dead_stream),
+    RULE_TOLD(id_of_dead_stream),
+    RULE_TOLD(handle_comes_back),
+    RULE_JUDGED(event_outlives_its_stream),
+    RULE_TOLD(plain_calls_beside_a_capture),
+    RULE_JUDGED(relaxed_calls_beside_a_capture),
+    RULE_JUDGED(relaxed_calls_within_a_capture),
+    RULE_JUDGED(graph_runs_again),
+    {NULL, NULL, false},
 };
 
-static void ask_in_child(size_t number) {
+static void ask_in_child(const probe_rule *rule) {
     probe p;
     (void)alarm(CHILD_SECONDS);
-    (void)printf("%s: ", rules[number].name);
+    (void)printf("%s: ", rule->name);
     (void)fflush(stdout);
-    const verdict found = probe_open(&p) ? rules[number].ask(&p) : UNASKED;
+    const verdict found = probe_open(&p) ? rule->ask(&p) : UNASKED;
     (void)fflush(stdout);
     _exit((int)found);
 }
 
-int probe_rules(void) {
+/* False: there is no process to ask it in. */
+static bool ask(const probe_rule *rule, int *counts) {
     static const char *const words[] = {"as relied on", "OTHERWISE", "told", "could not be asked"};
+    int status = 0;
+    (void)fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        ask_in_child(rule);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child) {
+        (void)printf("%s: no process for it\n", rule->name);
+        return false;
+    }
+    const bool has_ended = WIFEXITED(status) && WEXITSTATUS(status) <= UNASKED;
+    const int found = has_ended ? WEXITSTATUS(status) : rule->is_told ? TOLD : BROKEN;
+    counts[found]++;
+    if (has_ended) {
+        (void)printf(" (%s)\n", words[found]);
+    } else {
+        (void)printf("it ends the process by signal %d\n",
+                     WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    }
+    return true;
+}
+
+int probe_rules(void) {
+    static const probe_rule *const lists[] = {rules_streams, probe_rules_memory, probe_rules_waits};
     int counts[4] = {0};
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        int status = 0;
-        (void)fflush(stdout);
-        const pid_t child = fork();
-        if (child == 0) {
-            ask_in_child(i);
-        }
-        if (child < 0 || waitpid(child, &status, 0) != child) {
-            (void)printf("%s: no process for it\n", rules[i].name);
-            return 1;
-        }
-        const bool has_ended = WIFEXITED(status) && WEXITSTATUS(status) <= UNASKED;
-        const int found = has_ended ? WEXITSTATUS(status) : rules[i].is_told ? TOLD : BROKEN;
-        counts[found]++;
-        if (has_ended) {
-            (void)printf(" (%s)\n", words[found]);
-        } else {
-            (void)printf("it ends the process by signal %d\n",
-                         WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        for (const probe_rule *rule = lists[i]; rule->name != NULL; rule++) {
+            if (!ask(rule, counts)) {
+                return 1;
+            }
         }
     }
     (void)printf("%d rules as relied on, %d otherwise, %d told, %d could not be asked\n",

@@ -394,7 +394,7 @@ runs_dry() {
         bench_rnn || return
     [ ! -e "$ASHLAR_BUILD/tests/gpu/calls.so" ] || passed calls || return
     json_holds "$scratch/dry/updates.json" 'len(r) == 24 and min(row["ns"] for row in r) > 0' &&
-        json_holds "$scratch/dry/costs.json" 'len(r) == 40 and min(row["ns"] for row in r) > 0' &&
+        json_holds "$scratch/dry/costs.json" 'len(r) == 53 and min(row["ns"] for row in r) > 0' &&
         [ -e "$scratch/dry/alloc.svg" ] && grep '^| driver | CUDA' "$scratch/dry/README.md" &&
         grep '^bench_alloc: passed' "$scratch/dry/README.md" &&
         grep '^| cuMemMap | ' "$scratch/dry/README.md" && grep '^| adamw BF16 | ' "$scratch/dry/README.md" &&
