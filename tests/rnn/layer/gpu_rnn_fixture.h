@@ -10,6 +10,7 @@
 #include <ashlar/rnn.h>
 
 #include "arena/compute/convert.h"
+#include "rnn/layer/cudnn_state.h"
 
 /* The same problem on the GPU. */
 typedef struct gpu_copy {
@@ -175,5 +176,42 @@ static inline bool open_pair(const shape *s, const kind *k, ashlar_dtype dtype,
     return check_at_end(close_pair) && open_problem(&near, s, k, dtype, training) &&
            open_gpu_copy(&far, &near, config, training);
 }
+
+/* cuDNN takes long to make a handle. An RNN here ends before the next one begins, so that one
+ * handle serves all of them. */
+static cudnnHandle_t handle;
+static cudnnStatus_t (*make_handle)(cudnnHandle_t *);
+
+static inline cudnnStatus_t lend_handle(cudnnHandle_t *out) {
+    const cudnnStatus_t result = handle != NULL ? CUDNN_STATUS_SUCCESS : make_handle(&handle);
+    *out = handle;
+    return result;
+}
+
+static inline cudnnStatus_t keep_handle(cudnnHandle_t lent) {
+    return lent == handle ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+}
+
+static inline void share_handle(void) {
+    const ashlar_cudnn *found;
+    if (ashlar__cudnn_open(&found) == ASHLAR_OK) {
+        ashlar_cudnn *cudnn = (ashlar_cudnn *)(uintptr_t)found; /* a table that is not const */
+        make_handle = cudnn->create;
+        cudnn->create = lend_handle;
+        cudnn->destroy = keep_handle;
+    }
+}
+
+#define RUN_RNN_CASES_ON_GPU()       \
+    int main(void) {                 \
+        const int why = gpu_begin(); \
+        if (why != 0) {              \
+            return why;              \
+        }                            \
+        share_handle();              \
+        check_run_cases();           \
+        gpu_end();                   \
+        return check_report();       \
+    }
 
 #endif /* ASHLAR_GPU_RNN_FIXTURE_H */

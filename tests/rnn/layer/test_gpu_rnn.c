@@ -138,4 +138,4 @@ CASE(dropout_changes_training_and_not_inference) {
     CHECK(memcmp(outputs[0], outputs[2], bytes) != 0);
 }
 
-RUN_CASES_ON_GPU()
+RUN_RNN_CASES_ON_GPU()

@@ -90,4 +90,4 @@ CASE(so_does_an_lstm_in_double_and_with_a_projection) {
     run_shapes(&projected, ASHLAR_F32);
 }
 
-RUN_CASES_ON_GPU()
+RUN_RNN_CASES_ON_GPU()
