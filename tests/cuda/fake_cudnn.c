@@ -119,6 +119,7 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
     if (fault_is("wrong")) {
         fake_cudnn.plant = FAKE_CUDNN_WRONG_Y;
     }
+    fake_take_ms(200);
     *handle = make(sizeof **handle);
     return CUDNN_STATUS_SUCCESS;
 }

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "allocator/soft/soft_state.h"
+#include "tests/cuda/fake_driver.h"
 
 /* Flags of cuGetProcAddress: what stream NULL means to the function. */
 enum { LEGACY_STREAM = 1, PER_THREAD_STREAM = 2 };
@@ -74,6 +75,7 @@ static bool fake_is(const char *name) {
 
 cu_result ashlar_fake_init(unsigned int flags) {
     ashlar_fake_inject();
+    fake_take_ms(1000);
     return fake_is("stub")     ? CU_STUB_LIBRARY
            : fake_is("broken") ? CU_UNKNOWN
            : fake_is("absent") ? CU_NO_DEVICE

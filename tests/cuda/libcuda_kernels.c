@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "libcuda.h"
+#include "tests/cuda/fake_driver.h"
 #include "tests/cuda/ops_cuda_host.h"
 #include "tests/cuda/optimizer_cuda_host.h"
 #include "allocator/soft/soft_state.h"
@@ -77,6 +78,7 @@ cu_result ashlar_fake_module_load_data(cu_module *module, const void *image) {
     const char *fault = getenv("FAKE_CUDA");
     soft_device *context;
     uint32_t magic;
+    fake_take_ms(30);
     const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_COUNT, &context);
     if (result != CU_SUCCESS) {
         return result;
