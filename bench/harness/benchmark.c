@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "allocator/base/error.h"
+#include "allocator/base/file_stream.h"
 
 /* `text` is NAME, which stands for all its variants, or NAME/VARIANT. */
 static bool is_named(const char *text, ashlar_bench_name n) {
@@ -105,9 +106,27 @@ static void say_smoke(FILE *out, bool is_smoke) {
     }
 }
 
+/* What a run that is ended early leaves. */
+typedef struct kept {
+    const ashlar_benchmark *benchmark;
+    const char *json;
+    const ashlar_rows *rows, *more;
+} kept;
+
+/* A failure is that of the whole document, too, which is written last. */
+static void keep_rows(void *context) {
+    const kept *k = context;
+    ASHLAR_IGNORE(ashlar__benchmark_write(k->benchmark, k->json, k->rows, k->more));
+}
+
 ashlar_status ashlar__benchmark_run(const ashlar_benchmark *b,
                                     const ashlar_bench_request *request) {
     ashlar_rows rows = {.form = b->form}, more = {.form = b->more};
+    kept so_far = {b, request->json, &rows, &more};
+    if (request->json != NULL && !ashlar__stream_is(request->json)) {
+        rows.on_print = keep_rows;
+        rows.context = &so_far;
+    }
     ashlar_device *device = NULL;
     if (!b->opens_devices) {
         ASHLAR_TRY(ashlar_device_open(request->device, &device));

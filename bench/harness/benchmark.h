@@ -66,8 +66,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__benchmark_check(const ashlar_benchmark *
                                                         const ashlar_bench_request *request);
 
 /*
- * Run a benchmark on the requested device, print its targets, and write the JSON. On failure the
- * file is unchanged.
+ * Run a benchmark on the requested device, print its targets, and write the JSON. A file is written
+ * anew whenever rows are complete, so that a run that fails or is ended leaves those; if none were,
+ * it is unchanged.
  *
  * Errors: those of its `run`, ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */

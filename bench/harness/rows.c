@@ -92,6 +92,9 @@ void ashlar__rows_print(FILE *out, const ashlar_rows *rows, size_t first) {
         fputc('\n', out);
     }
     fflush(out);
+    if (rows->on_print != NULL) {
+        rows->on_print(rows->context);
+    }
 }
 
 /* ---- targets ---- */

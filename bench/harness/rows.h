@@ -70,6 +70,8 @@ typedef struct ashlar_rows {
     const ashlar_rows_form *form;
     ashlar_row *items;
     size_t count, capacity;
+    void (*on_print)(void *context); /* called when rows are complete and printed; may be NULL */
+    void *context;
 } ashlar_rows;
 
 /* Append a copy of the row. Errors: ASHLAR_EHOSTMEM. */

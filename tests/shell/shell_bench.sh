@@ -89,6 +89,20 @@ smoke_run() {
     [ "$(head -n 1 "$scratch/table")" = "$said" ] && [ "$(tail -n 1 "$scratch/table")" = "$said" ]
 }
 
+# Killed after its first rows, which take less than all.
+leaves_rows() {
+    killed=$scratch/killed.json
+    "$bench" alloc --device soft --json "$killed" &
+    measuring=$!
+    while [ ! -e "$killed" ]; do
+        kill -0 "$measuring" || return
+        sleep 0.1
+    done
+    kill -KILL "$measuring"
+    wait "$measuring" 2>/dev/null
+    json_holds "$killed" '0 < len(r["rows"]) < 30 and all(x["ns_pair"] > 0 for x in r["rows"])'
+}
+
 takes_only_what_is_asked_for() {
     "$bench" alloc --smoke --device soft --workload mix/shuffled --workload random \
         --subject floor --subject none --threads 2 --json "$rows" || return
@@ -528,6 +542,7 @@ leaves_nothing_in_tmp() {
 check 'a_smoke_run_succeeds' smoke_run
 check 'its_rows_are_complete' rows_are_complete
 check 'it_prints_a_table_and_targets' prints_a_table_and_targets
+check 'a_run_that_is_killed_leaves_its_rows' leaves_rows
 check 'only_what_is_asked_for_is_measured' takes_only_what_is_asked_for
 check 'a_shared_object_is_measured_beside_the_others' measures_a_loaded_peer
 check 'shared_objects_are_usual_subjects' measures_loaded_peers_unasked
