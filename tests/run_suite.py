@@ -1,9 +1,10 @@
-"""Run one of Meson's test suites, or of its tests those that are named, from a build folder and
-without Meson: run_suite.py BUILD SUITE [TEST...]
+"""Run tests of one of Meson's suites from a build folder and without Meson:
+run_suite.py BUILD SUITE SECONDS TEST...
 
-For machines that have a build, perhaps made elsewhere and carried along, and no Meson. Prints a line
-for each test, the output of those that fail, and a count of their cases. Status: 0, 1 where a test
-failed, 77 where none ran or all were skipped.
+For machines that have a build, perhaps made elsewhere and carried along, and no Meson. A test that
+takes more than SECONDS, or than Meson gives it, is ended. Prints a line for each test, the output
+of those that fail, and a count of their cases. Status: 0, 1 where a test failed, 77 where none ran
+or all were skipped.
 """
 
 import json
@@ -40,12 +41,13 @@ def find_tests(build, suite):
             }
 
 
-def run(test):
+def run(test, seconds):
     """Its status, its output, and by what it was ended if not by itself."""
+    limit = min(test["timeout"] or seconds, seconds)
     try:
         done = subprocess.run(test["cmd"], env={**os.environ, **test["env"]}, cwd=test["workdir"],
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=test["timeout"] or None)
+                              stderr=subprocess.STDOUT, timeout=limit)
         return done.returncode, done.stdout.decode(errors="replace"), ""
     except subprocess.TimeoutExpired as late:
         return None, (late.stdout or b"").decode(errors="replace"), "timeout"
@@ -53,12 +55,12 @@ def run(test):
         return 127, str(error), ""
 
 
-def main(build, suite, *names):
+def main(build, suite, seconds, *names):
     total = [0, 0, 0]
     for test in find_tests(os.path.abspath(build), suite):
-        if names and test["name"] not in names:
+        if test["name"] not in names:
             continue
-        status, output, stopped = run(test)
+        status, output, stopped = run(test, max(int(seconds), 1))
         *counts, why = judge(status, output, stopped)
         total = [a + b for a, b in zip(total, counts)]
         print("%s: %d passed, %d failed, %d skipped%s" %

@@ -8,11 +8,25 @@ few() { # WHOLE SMOKE
     if [ -n "$smoke" ]; then echo "$2"; else echo "$1"; fi
 }
 
-suite() { # [TEST...]
-    has python3 || cannot 'there is no python3 to run the tests with' || return
-    for_at_most "$step_s" python3 "$here/tests/run_suite.py" "$build" gpu "$@" && return
+# The step's form for a smoke run.
+briefly() { # COMMAND...
+    whole=$smoke smoke=--smoke
+    "$@"
     status=$?
-    [ "$status" -ne 77 ] || cannot 'this build has no test of the suite gpu that ran' || return
+    smoke=$whole
+    return "$status"
+}
+
+# On several streams cuBLAS may choose anew which products are split, and so change bits.
+one_workspace=CUBLAS_WORKSPACE_CONFIG=:4096:8
+
+# The test of the step's name.
+suite() {
+    has python3 || cannot 'there is no python3 to run the tests with' || return
+    for_at_most "$step_s" env "$one_workspace" python3 "$here/tests/run_suite.py" "$build" gpu \
+        "$((step_s - 2))" "$name" && return
+    status=$?
+    [ "$status" -ne 77 ] || cannot 'this build has no such test that ran' || return
     return "$status"
 }
 
@@ -94,12 +108,22 @@ torch_step() { # small|medium|large
         "$out/step_$1.json" "$(few "$1" smoke)"
 }
 
+# The device's are the last lines.
+facts() {
+    for_at_most 30 sh -c 'nvidia-smi -q; uname -a; nproc; free -g; python3 -m pip list
+        /sbin/ldconfig -p | grep -E "libcuda|libcudnn|libcublas|libnccl"'
+    probe facts
+}
+
 probe() { # facts|rules|costs|updates
     asks=$build/tests/gpu/probe
     [ -x "$asks" ] || cannot 'this build has no tests/gpu/probe' || return
     file=$out/$1.json
     case $1 in facts | rules) file='' ;; esac
-    for_at_most "$step_s" "$asks" "$1" ${smoke:+"$smoke"} ${file:+"$file"}
+    for_at_most "$step_s" "$asks" "$1" ${smoke:+"$smoke"} ${file:+"$file"} && return
+    status=$?
+    [ -z "$file" ] || rm -f "$file" # a part of it would be no JSON, and no page would be made
+    return "$status"
 }
 
 train() { # STEPS OPTION...
@@ -107,13 +131,13 @@ train() { # STEPS OPTION...
     shift
     [ -x "$program" ] || cannot 'this build has no rnn/ashlar-train' || return
     # shellcheck disable=SC2046,SC2086 # words
-    for_at_most "$step_s" ${before-} "$program" --device cuda --sample 0 --steps "$count" \
+    for_at_most "$step_s" env $before "$program" --device cuda --sample 0 --steps "$count" \
         --data "$here/docs$(few '' /status.md)" \
         $(few '--hidden 1024 --batch 64' '--hidden 16 --batch 2 --max-length 8') "$@" \
         >"$logs/report" 2>&1
     status=$?
     cat "$logs/report"
-    ! grep -q 'was not found: install it' "$logs/report" || return 77
+    ! grep -q 'was not found: install it\|build had no NVTX headers' "$logs/report" || return 77
     return "$status"
 }
 
@@ -135,7 +159,9 @@ counted() {
     long=$(few "$(echo "$short $seconds" | awk '{ print $1 + int($1 * 60 / ($2 + 0.1)) }')" 6)
     count_calls "$long" || return
     echo "of $((long - short)) steps more:"
-    awk -v steps=$((long - short)) -v json="$out/calls.json" -f "$here/tests/gpu/calls.awk" \
+    json=$out/$name.json
+    [ "$name" = calls ] || json=$logs/$name.json # of few steps, which are not shown
+    awk -v steps=$((long - short)) -v json="$json" -f "$here/tests/gpu/calls.awk" \
         "$logs/calls_$short" "$logs/calls_$long"
 }
 
@@ -150,19 +176,15 @@ count_calls() { # STEPS
     [ -s "$logs/calls_$1" ] || cannot 'CUPTI counted nothing: its library is missing, or refuses'
 }
 
-# One workspace: on several streams cuBLAS may choose anew which products are split.
 graph_bits() {
-    CUBLAS_WORKSPACE_CONFIG=:4096:8
-    export CUBLAS_WORKSPACE_CONFIG
+    before=$one_workspace
     for kind in plain again graphs; do
         [ "$kind" = graphs ] && options=--graphs || options=''
         # shellcheck disable=SC2086 # a word, or none
         train "$(few 300 3)" --save "$logs/$kind.safetensors" $options
         status=$?
-        [ "$status" -eq 0 ] || break
+        [ "$status" -eq 0 ] || return "$status"
     done
-    unset CUBLAS_WORKSPACE_CONFIG
-    [ "$status" -eq 0 ] || return "$status"
     launched=$(sed -n 's/^\([0-9]*\) steps were one launch each.*/\1/p' "$logs/report")
     cmp -s "$logs/plain.safetensors" "$logs/again.safetensors" ||
         cannot 'two trainings without graphs differ, too' || return
@@ -174,18 +196,39 @@ graph_bits() {
     [ "$same" = 0 ] && [ "${launched:-0}" -gt 0 ]
 }
 
-# Few steps: each access is looked at.
-sanitized() {
-    if [ -z "$dry" ]; then
-        has compute-sanitizer || cannot 'there is no compute-sanitizer' || return
-        before='compute-sanitizer --error-exitcode 9'
+# In a dry run nothing looks on.
+under_sanitizer() { # TOOL OPTIONS COMMAND...
+    sanitizer="compute-sanitizer --error-exitcode 9 --tool $1 $2"
+    shift 2
+    if [ -n "$dry" ]; then
+        "$@" || return
+        echo "$(tail -n 1 "$logs/$name.log") (dry: without compute-sanitizer)"
+        return
     fi
-    quiet "$(few 3 2)" --hidden 64
-    status=$?
-    before=''
-    [ -z "$dry" ] || [ "$status" -ne 0 ] ||
-        echo "$(tail -n 1 "$logs/sanitizer.log") (dry: without compute-sanitizer)"
-    return "$status"
+    has compute-sanitizer || cannot 'there is no compute-sanitizer' || return
+    before="$before $sanitizer"
+    "$@"
+}
+
+# Few steps: each access is looked at, and whether it is to a live block. Work is not queued, since
+# a block counts as freed as soon as its free is called.
+memcheck() {
+    before='ASHLAR_CONF=nvtx=on CUDA_LAUNCH_BLOCKING=1'
+    under_sanitizer memcheck --nvtx=yes quiet "$(few 3 2)" --hidden 64
+}
+
+# By the tests of each kernel. What cuBLAS's do is not looked at.
+racecheck() {
+    under_sanitizer racecheck '--kernel-regex kns=ashlar_kernel_' kernels
+}
+
+kernels() {
+    for test in gpu_optimizer gpu_ops; do
+        [ -x "$build/tests/test_$test" ] || cannot "this build has no tests/test_$test" || return
+        # shellcheck disable=SC2086 # words
+        for_at_most "$step_s" env $before "$build/tests/test_$test" || return
+    done
+    echo 'no race in the tests of our kernels'
 }
 
 # PyTorch's allocator and RMM's, where Python has them and they serve: an argument on each line.
@@ -193,8 +236,10 @@ find_peers() { # FILE
     : >"$1"
     [ -z "$dry" ] || [ ! -f "$build/tests/stone.so" ] || echo "--peer=$build/tests/stone.so" >"$1"
     has python3 || return
-    mkdir -p "$logs/made" && python3 "$here/tests/gpu/peers.py" "$logs/made" >"$1.made"
+    mkdir -p "$logs/made" &&
+        for_at_most 120 python3 "$here/tests/gpu/peers.py" "$logs/made" >"$1.made"
     while read -r peer; do
+        [ "${peer#--peer=}" != "$peer" ] || continue # that it took too long
         if on_runtime 60 "$bench" alloc --device cuda --pairs 1 --workload one_size/512 \
             --subject none "$peer"; then
             echo "$peer" >>"$1"
@@ -227,6 +272,7 @@ bench_group() { # GROUP
         echo "a table and its rows${names:+, with$names}"
         return
     fi
+    [ "$status" -ne 124 ] || return "$status" # the rows that came are kept
     rm -f "$out/$group.json" "$out/$group.txt"
     [ "$status" -eq 1 ] && [ "$group" != alloc ] && status=77
     [ "$group" != alloc ] || echo 'the allocators could not be measured'

@@ -39,7 +39,10 @@ asks_the_driver() {
 
 refuses_bad_words() {
     on_stand_in ends_with 2 '--frob: takes --smoke' "$run" gpu --build "$ASHLAR_BUILD" --frob || return
-    on_stand_in ends_with 1 --build "$run" gpu --build || return
+    on_stand_in ends_with 2 '--limit soon' "$run" gpu --build "$ASHLAR_BUILD" --limit train=soon &&
+        on_stand_in ends_with 2 '--first 0' "$run" gpu --build "$ASHLAR_BUILD" --first 0 &&
+        on_stand_in ends_with 2 '--archive needs' "$run" gpu --build "$ASHLAR_BUILD" --archive &&
+        on_stand_in ends_with 1 --build "$run" gpu --build || return
     mkdir "$scratch/empty"
     on_stand_in ends_with 1 'no build' "$run" gpu --build "$scratch/empty"
 }
@@ -78,7 +81,7 @@ describe_tests() { # NAME=SCRIPT...
     for word in "$@"; do
         name=${word%%=*}
         stand_in "$build/tests/$name" "${word#*=}"
-        printf '%s{"name": "%s", "suite": ["ashlar:gpu"], "timeout": 2, "workdir": null,
+        printf '%s{"name": "%s", "suite": ["ashlar:gpu"], "timeout": 60, "workdir": null,
             "cmd": ["/old/build/tests/%s"], "env": {"TOLD": "/old/build/x"}}' "$separator" "$name" \
             "$name"
         separator=', '
@@ -87,7 +90,7 @@ describe_tests() { # NAME=SCRIPT...
         "cmd": ["false"], "env": {}}]\n' >>"$build/meson-info/intro-tests.json"
 }
 
-good="good=[ -n \"\$TOLD\" ] && [ \"\$TOLD\" = '$build/x' ] && echo 'ok 1 - a' &&
+good="gpu_ops=[ \"\$CUBLAS_WORKSPACE_CONFIG\" = :4096:8 ] && [ \"\$TOLD\" = '$build/x' ] && echo 'ok 1 - a' &&
     echo 'ok 2 - b # SKIP no' && echo 1..2"
 
 new_build() {
@@ -97,13 +100,15 @@ new_build() {
     describe_tests "$good"
 }
 
-gpu() { # STATUS [STEP,...]
+gpu() { # STATUS [STEP,... [OPTION...]]
+    want=$1 only=${2-}
+    shift $(($# < 2 ? $# : 2))
     (PATH=$bin:$PATH && export PATH &&
-        on_stand_in "$run" gpu --build "$build" --out "$results" ${2:+--only "$2"}) \
+        on_stand_in "$run" gpu --build "$build" --out "$results" ${only:+--only "$only"} "$@") \
         >"$scratch/stdout" 2>&1
     got=$?
     cat "$scratch/stdout"
-    [ "$got" -eq "$1" ] || complain "status $got, want $1"
+    [ "$got" -eq "$want" ] || complain "status $got, want $want"
 }
 
 tells() { # LINE...: of ran.txt
@@ -115,33 +120,27 @@ tells() { # LINE...: of ran.txt
 runs_what_it_can() {
     new_build
     gpu 0 || return
-    tells 'tests: passed: 1 passed, 0 failed, 1 skipped' \
+    tells 'gpu_ops: passed: 1 passed, 0 failed, 1 skipped' \
+        'gpu_rnn: could not: this build has no such test that ran' \
         'preload_shared: could not: this build has no libashlar-preload.so' \
         'pytorch: could not: this build has no libashlar-torch.so' \
         'cupy_calls: could not: this build has no libashlar-torch.so' \
         'bench_arena: could not: arenas are for the CPU' \
         'bench_alloc: passed: a table and its rows' 'train: could not: this build has no rnn/ashlar-train' \
         'rules: could not: this build has no tests/gpu/probe' || return
-    [ -e "$results/machine.json" ] && [ -e "$build/gpu/tests.log" ] || return
+    [ -e "$results/machine.json" ] && [ -e "$build/gpu/gpu_ops.log" ] || return
     echo old >"$results/torch.json" && echo old >"$results/alloc.svg"
     stand_in "$build/bench/ashlar-bench" "case \$1 in alloc) exit 1 ;; esac$bench_script"
     gpu 1 && [ ! -e "$results/torch.json" ] || complain "an earlier run's file"
 }
 
-tests_end_with() { # LINE NAME=SCRIPT...
+test_ends_with() { # LINE SCRIPT
     line=$1
-    shift
     new_build
-    describe_tests "$good" "$@"
+    describe_tests "$good" "gpu_train=$2"
     status=1
-    case $line in *' 0 failed'*) status=0 ;; esac
-    gpu "$status" tests && tells "tests: $line"
-}
-
-skips_tests_that_all_skip() {
-    new_build
-    describe_tests 'none=exit 77'
-    gpu 0 tests && tells 'tests: could not: this build has no test of the suite gpu that ran'
+    case $line in *' 0 failed'* | 'could not'*) status=0 ;; esac
+    gpu "$status" gpu_train --limit gpu_train=8 && tells "gpu_train: $line"
 }
 
 keeps_folders_to_itself() {
@@ -313,7 +312,7 @@ builds_offline() {
     mkdir -p "$bin" "$scratch/tree/tests"
     cp "$run" "$scratch/tree/run"
     stand_in "$scratch/tree/tests/gpu.sh" 'printf "<%s>" gpu "${1##*/}" "$2"'
-    for tool in sh cat chmod dirname grep id mkdir nproc readlink rm; do
+    for tool in sh cat chmod date dirname grep id mkdir nproc readlink rm; do
         ln -s "$(command -v $tool)" "$bin/$tool"
     done
     stand_in "$bin/cc" 'exit 0'
@@ -344,22 +343,95 @@ builds_offline() {
 
 runs_the_steps_that_are_named() {
     new_build
-    on_stand_in "$run" gpu --build "$build" --out "$results" --only tests,bench_alloc || return
-    tells 'tests: passed: 1 passed, 0 failed, 1 skipped' 'bench_alloc: passed: a table and its rows' &&
+    on_stand_in "$run" gpu --build "$build" --out "$results" --only gpu_ops,bench_alloc || return
+    tells 'gpu_ops: passed: 1 passed, 0 failed, 1 skipped' 'bench_alloc: passed: a table and its rows' &&
         [ "$(wc -l <"$results/ran.txt")" -eq 2 ] || return
-    on_stand_in ends_with 2 'no step frob' "$run" gpu --build "$build" --only tests,frob
+    on_stand_in ends_with 2 'no step frob' "$run" gpu --build "$build" --only facts,frob &&
+        on_stand_in ends_with 2 'no step frob' "$run" gpu --build "$build" --limit frob=3
+}
+
+part_of() { # --first|--second: its steps
+    "$run" gpu --build "$ASHLAR_BUILD" --list "$1" 9 | cut -d ' ' -f 1
+}
+
+# In one order, each once. Steps that stand for tests stand for all there are.
+has_two_parts() {
+    "$run" gpu --build "$ASHLAR_BUILD" --list | cut -d ' ' -f 1 >"$scratch/all"
+    { part_of --first; part_of --second; } | cmp - "$scratch/all" || return
+    [ -z "$(sort "$scratch/all" | uniq -d)" ] || return
+    [ "$(part_of --first | head -n 3 | paste -sd ' ')" = 'facts rules gpu_optimizer' ] &&
+        [ "$(part_of --second | tail -n 1)" = bench_rnn ] || return
+    for name in $(meson introspect --tests "$ASHLAR_BUILD" | python3 -c 'import json, sys
+print(*[t["name"] for t in json.load(sys.stdin) if "ashlar:gpu" in t["suite"]])'); do
+        grep -x "$name" "$scratch/all" || complain "no step $name" || return
+    done
+}
+
+# Two trainings that hang: one has its own limit, and begins what does not end when asked to; the
+# other has what is left of the limit for all, and does not end either.
+keeps_to_its_time() {
+    new_build
+    stand_in "$build/rnn/ashlar-train" "case \$* in *--graphs*) trap '' TERM; sleep 61; sleep 61 ;; esac
+(trap '' TERM; exec sleep 61) & echo \$! >'$scratch/left'; wait"
+    begin=$(date +%s)
+    gpu 1 '' --limit graph_bits=1 --second 24 || return
+    [ $(($(date +%s) - begin)) -le 24 ] || complain 'it took longer' || return
+    tells 'graph_bits: FAILED: it took more than 1 s' 'calls: could not: this build has no tests/gpu/calls.so: it had no cupti.h' || return
+    grep -x 'train_graphs: could not: no time left after [0-9]* s' "$results/ran.txt" &&
+        tells 'train: could not: no time left' 'bench_rnn: could not: no time left' &&
+        ! kill -0 "$(cat "$scratch/left")" &&
+        ! grep -q '^facts: ' "$results/ran.txt"
+}
+
+leaves_no_half_of_a_file() {
+    new_build
+    stand_in "$build/tests/gpu/probe" 'echo "[" >"$2"; exec sleep 61'
+    gpu 1 costs --limit costs=1 && tells 'costs: FAILED: it took more than 1 s' &&
+        [ ! -e "$results/costs.json" ]
+}
+
+# Killed in a step, as by who lends a machine for so long and no longer.
+leaves_an_archive() {
+    new_build
+    stand_in "$build/rnn/ashlar-train" "echo \$\$ >'$scratch/trains'; exec sleep 61"
+    rm -f "$scratch/trains"
+    LD_LIBRARY_PATH=$driver setsid "$ASHLAR_SOURCE/tests/gpu.sh" "$build" --out "$results" \
+        --only gpu_ops,train --archive "$scratch/got.tar.gz" >/dev/null 2>&1 &
+    script=$!
+    until [ -s "$scratch/trains" ]; do
+        kill -0 "$script" || return
+        sleep 0.1
+    done
+    tar -tzf "$scratch/got.tar.gz" gpu/gpu_ops.log || return
+    until tar -tzf "$scratch/got.tar.gz" gpu/train.log; do # of the step under way
+        sleep 0.5
+    done
+    kill -KILL "$script"
+    kill "$(cat "$scratch/trains")"
+    mkdir "$scratch/got" && tar -xzf "$scratch/got.tar.gz" -C "$scratch/got" || return
+    ! grep '^train: ' "$scratch/got/results/ran.txt" && grep -x 'gpu_ops: passed: .*' "$scratch/got/results/ran.txt" &&
+        [ -s "$scratch/got/gpu/gpu_ops.log" ] && [ -s "$scratch/got/results/machine.json" ]
+}
+
+# As long as steps run, and no longer.
+holds_the_device() {
+    new_build
+    stand_in "$bin/nvidia-smi" "[ \"\$1\" != dmon ] || { echo \$\$ >'$scratch/holds'; exec sleep 61; }"
+    describe_tests "gpu_ops=kill -0 \$(cat '$scratch/holds') && echo 'ok 1 - a' && echo 1..1"
+    gpu 0 gpu_ops && tells 'gpu_ops: passed: 1 passed, 0 failed, 0 skipped' &&
+        ! kill -0 "$(cat "$scratch/holds")"
 }
 
 # What failed is run again, and its line replaced; what passed is not.
 goes_on() {
     new_build
-    describe_tests "$good" "bad=echo 'not ok 1 - a'; echo 1..1; exit 1"
+    describe_tests "gpu_ops=echo 'not ok 1 - a'; echo 1..1; exit 1"
     gpu 1 || return
     describe_tests "$good"
     stand_in "$build/bench/ashlar-bench" "case \$1 in alloc) exit 9 ;; esac$bench_script"
     on_stand_in "$run" gpu --build "$build" --out "$results" --resume || return
-    tells 'tests: passed: 1 passed, 0 failed, 1 skipped' 'bench_alloc: passed: a table and its rows' &&
-        [ "$(grep -c '^tests: ' "$results/ran.txt")" -eq 1 ]
+    tells 'gpu_ops: passed: 1 passed, 0 failed, 1 skipped' 'bench_alloc: passed: a table and its rows' &&
+        [ "$(grep -c '^gpu_ops: ' "$results/ran.txt")" -eq 1 ]
 }
 
 # A training that asks for memory after its warm-up, and one that ends badly.
@@ -372,6 +444,25 @@ judges_a_training() {
     gpu 1 train && grep '^train: FAILED' "$results/ran.txt"
 }
 
+# It has to be told of blocks, and of races only those of our kernels count.
+runs_under_the_sanitizer() {
+    new_build
+    stand_in "$bin/compute-sanitizer" "echo \"\${ASHLAR_CONF-} \${CUDA_LAUNCH_BLOCKING-} \$*\" >>'$scratch/asked'
+while [ ! -x \"\$1\" ]; do shift; done; exec \"\$@\""
+    stand_in "$build/rnn/ashlar-train" 'echo "  training, after it     0   72   4"'
+    stand_in "$build/tests/test_gpu_optimizer" 'exit 0'
+    stand_in "$build/tests/test_gpu_ops" "exit \$(cat '$scratch/races')"
+    rm -f "$scratch/asked"
+    echo 0 >"$scratch/races"
+    gpu 0 sanitizer,racecheck && tells 'racecheck: passed: no race in the tests of our kernels' || return
+    cat "$scratch/asked"
+    grep "^nvtx=on 1 .*--tool memcheck --nvtx=yes $build/rnn/ashlar-train " "$scratch/asked" &&
+        [ "$(grep -c '^  --.*racecheck --kernel-regex kns=ashlar_kernel_ ' "$scratch/asked")" -eq 2 ] ||
+        return
+    echo 9 >"$scratch/races"
+    gpu 1 racecheck
+}
+
 # --- all of it, on the software device -----------------------------------------------------------
 
 passed() { # STEP...
@@ -380,26 +471,32 @@ passed() { # STEP...
     done
 }
 
-# All but the tests of the GPU, which run on the stand-ins beside this one anyway, further sizes of
-# one step, and PyTorch's training, which has cases of its own.
+# All but most tests of the GPU, which run on the stand-ins beside this one anyway, further sizes of
+# one step, short forms, and PyTorch's training, which has cases of its own.
+steps_for_dry() {
+    "$run" gpu --build "$ASHLAR_BUILD" --list |
+        grep -v '^gpu_[rt]\|^step_[ml]\|^train_\|_smoke \|^pytorch '
+}
+
 runs_dry() {
-    steps=$("$run" gpu --build "$ASHLAR_BUILD" --list | grep -v '^tests \|^step_[ml]\|^pytorch ' | cut -d ' ' -f 1 | paste -sd ,)
+    steps=$(steps_for_dry | cut -d ' ' -f 1 | paste -sd ,)
     "$run" gpu --build "$ASHLAR_BUILD" --dry --out "$scratch/dry" --only "$steps" \
         >"$scratch/stdout" 2>&1
     status=$?
     grep -v '^one_size\|^mix' "$scratch/stdout"
     [ "$status" -eq 0 ] || return
-    passed facts rules costs optimizer updates rnn_shapes graph_bits preload_shared preload_static \
-        preload_procs preload_names train train_graphs sanitizer step_small bench_alloc bench_arena \
+    passed facts rules costs gpu_optimizer gpu_ops updates graph_bits preload_shared preload_static \
+        preload_procs preload_names train racecheck step_small bench_alloc bench_arena \
         bench_rnn || return
     [ ! -e "$ASHLAR_BUILD/tests/gpu/calls.so" ] || passed calls || return
+    grep 'sanitizer: could not: .*NVTX headers' "$scratch/dry/ran.txt" || passed sanitizer || return
     json_holds "$scratch/dry/updates.json" 'len(r) == 24 and min(row["ns"] for row in r) > 0' &&
         json_holds "$scratch/dry/costs.json" 'len(r) == 53 and min(row["ns"] for row in r) > 0' &&
         [ -e "$scratch/dry/alloc.svg" ] && grep '^| driver | CUDA' "$scratch/dry/README.md" &&
         grep '^bench_alloc: passed' "$scratch/dry/README.md" &&
         grep '^| cuMemMap | ' "$scratch/dry/README.md" && grep '^| adamw BF16 | ' "$scratch/dry/README.md" &&
         grep '^| smoke_bf16 | ' "$scratch/dry/README.md" || return
-    "$run" gpu --build "$ASHLAR_BUILD" --list | grep -v '^tests \|^step_[ml]\|^pytorch ' | while read -r name proves; do
+    steps_for_dry | while read -r name proves; do
         grep "^$name: " "$scratch/dry/ran.txt" &&
             grep "will prove: $proves" "$scratch/stdout" || exit 1
     done
@@ -415,9 +512,10 @@ finds_planted_faults() {
             --only "$steps" && complain "$fault was not found" && return 1
         grep "^$steps: FAILED: " "$scratch/planted/ran.txt" || return
     done <<END
-FAKE_CUDA=wrong optimizer
+FAKE_CUDA=wrong gpu_optimizer
+FAKE_CUDA=wrong racecheck
 FAKE_CUDA=wronggraph graph_bits
-FAKE_CUDNN=wrong rnn_shapes
+FAKE_CUDNN=wrong gpu_rnn_shapes
 FAKE_CUDNN=takes calls
 END
     grep 'calls: FAILED: .*cuMemAlloc' "$scratch/planted/ran.txt" ||
@@ -429,7 +527,7 @@ is_carried() {
     "$run" gpu --build "$ASHLAR_BUILD" --pack "$scratch/carried.tar.gz" || return
     (cd "$scratch" && tar -xzf carried.tar.gz && cd ashlar-gpu &&
         ./run gpu --build build --dry --out "$scratch/carried" \
-            --only facts,rules,optimizer,updates,train,preload_static,bench_plan) || return
+            --only facts,rules,gpu_optimizer,updates,train,preload_static,bench_plan) || return
     [ "$(grep -c ': passed: ' "$scratch/carried/ran.txt")" -eq 7 ]
 }
 
@@ -442,22 +540,22 @@ check 'it_is_the_driver_that_is_asked' asks_the_driver
 check 'bad_words_are_refused' refuses_bad_words
 check 'what_can_be_run_is_and_the_rest_is_told' runs_what_it_can
 check 'a_failing_case_is_a_failure' \
-    tests_end_with 'FAILED: 2 passed, 1 failed, 1 skipped' \
-    "bad=echo 'not ok 1 - a'; echo 'ok 2 - b'; echo 1..2; exit 1"
-check 'a_crash_is_a_failure' tests_end_with 'FAILED: 2 passed, 1 failed, 1 skipped' \
-    "bad=echo 'ok 1 - a'; echo 1..1; exit 139"
+    test_ends_with 'FAILED: 1 passed, 1 failed, 0 skipped' \
+    "echo 'not ok 1 - a'; echo 'ok 2 - b'; echo 1..2; exit 1"
+check 'a_crash_is_a_failure' test_ends_with 'FAILED: 1 passed, 1 failed, 0 skipped' \
+    "echo 'ok 1 - a'; echo 1..1; exit 139"
 check 'so_is_one_beside_a_failing_case' \
-    tests_end_with 'FAILED: 1 passed, 2 failed, 1 skipped' "bad=echo 'not ok 1 - a'; echo 1..1; exit 9"
-check 'a_test_may_skip_itself' tests_end_with 'passed: 1 passed, 0 failed, 2 skipped' \
-    "none=echo '1..0 # SKIP no'"
-check 'a_missing_plan_is_a_failure' tests_end_with 'FAILED: 2 passed, 1 failed, 1 skipped' \
-    "bad=echo 'ok 1 - a'; echo 1..2"
+    test_ends_with 'FAILED: 0 passed, 2 failed, 0 skipped' "echo 'not ok 1 - a'; echo 1..1; exit 9"
+check 'a_missing_plan_is_a_failure' test_ends_with 'FAILED: 1 passed, 1 failed, 0 skipped' \
+    "echo 'ok 1 - a'; echo 1..2"
 check 'a_test_without_cases_is_a_failure' \
-    tests_end_with 'FAILED: 1 passed, 1 failed, 1 skipped' 'bad=exit 0'
+    test_ends_with 'FAILED: 0 passed, 1 failed, 0 skipped' 'exit 0'
 check 'a_test_that_takes_too_long_is_a_failure' \
-    tests_end_with 'FAILED: 1 passed, 1 failed, 1 skipped' 'bad=exec sleep 60'
-check 'status_77_is_a_skip' tests_end_with 'passed: 1 passed, 0 failed, 2 skipped' 'none=exit 77'
-check 'no_test_that_ran_is_told' skips_tests_that_all_skip
+    test_ends_with 'FAILED: 0 passed, 1 failed, 0 skipped' 'exec sleep 60'
+check 'a_test_may_skip_itself' test_ends_with \
+    'could not: this build has no such test that ran' "echo '1..0 # SKIP no'"
+check 'status_77_is_a_skip' test_ends_with \
+    'could not: this build has no such test that ran' 'exit 77'
 check 'no_folder_is_named_in_results' keeps_folders_to_itself
 check 'programs_run_with_the_preload' runs_programs_with_the_preload
 check 'a_preload_that_serves_nothing_is_a_failure' finds_a_preload_that_serves_nothing
@@ -472,8 +570,14 @@ check 'a_training_that_fails_is_a_failure' finds_a_training_that_fails
 check 'pytorch_without_a_gpu_is_told' needs_a_pytorch_with_a_gpu
 check 'it_builds_without_the_network' builds_offline
 check 'steps_can_be_chosen' runs_the_steps_that_are_named
+check 'steps_are_in_two_parts' has_two_parts
+check 'a_part_keeps_to_its_time' keeps_to_its_time
+check 'no_half_of_a_file_is_left' leaves_no_half_of_a_file
+check 'a_killed_run_leaves_an_archive' leaves_an_archive
+check 'the_device_is_held_open' holds_the_device
 check 'a_run_goes_on_where_steps_failed' goes_on
 check 'a_training_must_not_ask_for_memory' judges_a_training
+check 'a_training_and_kernels_run_under_the_sanitizer' runs_under_the_sanitizer
 check 'all_of_it_runs_dry' runs_dry
 check 'planted_faults_are_found' finds_planted_faults
 check 'what_it_needs_can_be_carried' is_carried
