@@ -1,14 +1,16 @@
 /*
- * cudart_rest.c - functions of CUDA's runtime that PyTorch 2.15 has to find before it begins, and
- * that do nothing here: with LD_PRELOAD beside the small runtime it then takes, copies and fills
- * memory, and captures graphs. Kernels are launched and do nothing.
+ * cudart_rest.c - functions of CUDA's runtime that PyTorch 2.11 to 2.15 have to find before they
+ * begin, and that do nothing here: with LD_PRELOAD beside the small runtime it then takes, copies
+ * and fills memory, and captures graphs. Kernels are launched and do nothing.
  */
 #include <stddef.h>
+#include <string.h>
 
 #include <ashlar/export.h>
 
 #define NAMES(X)                                              \
     X(__cudaGetKernel)                                        \
+    X(__cudaInitModule)                                       \
     X(__cudaLaunchKernel)                                     \
     X(__cudaPopCallConfiguration)                             \
     X(__cudaPushCallConfiguration)                            \
@@ -22,10 +24,13 @@
     X(cudaFuncGetAttributes)                                  \
     X(cudaFuncSetAttribute)                                   \
     X(cudaGetSymbolAddress)                                   \
+    X(cudaGraphAddEmptyNode)                                  \
     X(cudaGraphAddNode)                                       \
     X(cudaGraphConditionalHandleCreate)                       \
+    X(cudaGraphDebugDotPrint)                                 \
     X(cudaGraphGetNodes)                                      \
     X(cudaGraphNodeGetDependencies)                           \
+    X(cudaGraphNodeGetType)                                   \
     X(cudaGraphRetainUserObject)                              \
     X(cudaHostRegister)                                       \
     X(cudaHostUnregister)                                     \
@@ -72,13 +77,17 @@ void **__cudaRegisterFatBinary(const void *image) {
     return handle;
 }
 
-/* Of what it may be asked besides, PyTorch asks nothing. */
-ASHLAR_API int cudaStreamIsCapturing(void *stream, int *status);
+/* As PyTorch calls it: of what it may be asked besides, that asks nothing. */
+ASHLAR_API int cudaGetDriverEntryPointByVersion(const char *symbol, void **function,
+                                                unsigned int version, unsigned long long flags,
+                                                int *found);
 ASHLAR_API int cudaStreamGetCaptureInfo(void *stream, int *status, unsigned long long *id);
 
 int cudaStreamGetCaptureInfo(void *stream, int *status, unsigned long long *id) {
-    if (id != NULL) {
-        *id = 1;
-    }
-    return cudaStreamIsCapturing(stream, status);
+    void *address = NULL;
+    int found, (*ask)(void *stream, int *status, unsigned long long *id);
+    const int result =
+        cudaGetDriverEntryPointByVersion("cuStreamGetCaptureInfo", &address, 10010, 0, &found);
+    memcpy(&ask, &address, sizeof ask);
+    return result == 0 ? ask(stream, status, id) : result;
 }

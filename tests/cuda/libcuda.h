@@ -81,6 +81,8 @@ typedef void (*cu_stream_callback)(cu_stream stream, cu_result status, void *use
     X(stream_get_ctx, cuStreamGetCtx, 9020, (cu_stream stream, cu_context * context))              \
     X(stream_get_flags, cuStreamGetFlags, 5050, (cu_stream stream, unsigned int *flags))           \
     X(stream_get_priority, cuStreamGetPriority, 5050, (cu_stream stream, int *priority))           \
+    X(stream_get_capture_info, cuStreamGetCaptureInfo, 10010,                                      \
+      (cu_stream stream, unsigned int *status, unsigned long long *id))                            \
     X(event_elapsed_time, cuEventElapsedTime, 2000, (float *ms, cu_event start, cu_event end))
 
 #define X(field, symbol, version, params) cu_result ashlar_fake_##field params;

@@ -7,6 +7,7 @@
 #include <limits.h>
 
 #include "allocator/base/checked.h"
+#include "allocator/soft/soft_graph.h"
 #include "allocator/soft/soft_state.h"
 
 /* What cuMemAllocPitch makes a row a multiple of. */
@@ -137,6 +138,22 @@ cu_result ashlar_fake_stream_get_priority(cu_stream stream, int *priority) {
     }
     *priority = 0;
     return find_stream(stream, &found);
+}
+
+/* CUDA 10.1's. */
+cu_result ashlar_fake_stream_get_capture_info(cu_stream stream, unsigned int *status,
+                                              unsigned long long *id) {
+    soft_stream *found;
+    cu_result result = ashlar__soft_stream_is_capturing(stream, status);
+    if (result != CU_SUCCESS || *status == CU_CAPTURE_NONE || id == NULL) {
+        return result;
+    }
+    result = ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_COUNT, stream, &found);
+    if (result == CU_SUCCESS) {
+        *id = found->capture != NULL ? found->capture->id : 0; /* it may have ended meanwhile */
+        result = ashlar__soft_leave(CU_SUCCESS);
+    }
+    return result;
 }
 
 /* Events keep no time. */
