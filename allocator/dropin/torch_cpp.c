@@ -36,7 +36,9 @@ bool ashlar__torch_filter_accepts(const ashlar_torch_filter *filter, ashlar_stre
 /* ---- exceptions ---- */
 
 #define CPP "libstdc++.so.6"
-#define TORCH "libc10.so"
+/* It needs libc10.so, which has the constructor and, in newer versions, the type: dlsym() looks
+ * there, too. */
+#define TORCH "libc10_cuda.so"
 #define ARGUMENTS "ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 
 typedef struct symbol {

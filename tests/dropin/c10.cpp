@@ -26,6 +26,8 @@ const char *Error::what() const noexcept {
     return text_.c_str();
 }
 
+#ifndef C10_INLINE
 OutOfMemoryError::~OutOfMemoryError() = default;
+#endif
 
 } // namespace c10

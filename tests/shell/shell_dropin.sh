@@ -93,9 +93,14 @@ passes_cpp() {
     cpp "$sources/catch.cpp" -o "$scratch/catch" -ldl && "$scratch/catch" "$torch"
 }
 
-throws_what_pytorch_does() {
-    cpp -fPIC -shared -Wl,-soname,libc10.so "$sources/c10.cpp" -o "$scratch/libc10.so" &&
-        cpp -DC10 "$sources/catch.cpp" -o "$scratch/catch_c10" -L"$scratch" -lc10 -ldl &&
+# PyTorch has the error's type in libc10.so, or, as 2.11, in each library that throws it.
+throws_what_pytorch_does() { # [-DC10_INLINE]
+    cpp "$@" -fPIC -shared -Wl,-soname,libc10.so "$sources/c10.cpp" -o "$scratch/libc10.so" &&
+        echo 'void run_out() { throw c10::OutOfMemoryError({"", "", 0}, ""); }' |
+        cpp "$@" -fPIC -shared -Wl,-soname,libc10_cuda.so -include "$sources/c10.hpp" -x c++ - \
+            -o "$scratch/libc10_cuda.so" -L"$scratch" -lc10 &&
+        cpp "$@" -DC10 "$sources/catch.cpp" -o "$scratch/catch_c10" -L"$scratch" \
+            -Wl,--no-as-needed -lc10_cuda -lc10 -ldl &&
         LD_LIBRARY_PATH=$scratch "$scratch/catch_c10" "$torch"
 }
 
@@ -117,6 +122,7 @@ fi
 if command -v c++ >/dev/null; then
     check 'exceptions_and_functions_pass_between_it_and_cpp' passes_cpp
     check 'out_of_memory_is_pytorchs_own_exception' throws_what_pytorch_does
+    check 'so_it_is_where_each_library_has_its_type' throws_what_pytorch_does -DC10_INLINE
 else
     skip 'exceptions_and_functions_pass_between_it_and_cpp' 'no C++ compiler'
 fi

@@ -1,6 +1,6 @@
 /*
- * fake_cpp.h - functions by the names of libstdc++'s and of PyTorch's libc10.so, which note what is
- * thrown with them and return, so that a test in C can look at it.
+ * fake_cpp.h - functions by the names of libstdc++'s and of PyTorch's libc10_cuda.so, which note
+ * what is thrown with them and return, so that a test in C can look at it.
  */
 #ifndef ASHLAR_TESTS_FAKE_CPP_H
 #define ASHLAR_TESTS_FAKE_CPP_H

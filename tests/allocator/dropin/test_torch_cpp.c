@@ -17,7 +17,7 @@ static bool has_cpp, has_torch;
 /* In place of the C library's, which does the same. */
 void *dlopen(const char *name, int mode) {
     const bool is_cpp = name != NULL && strcmp(name, "libstdc++.so.6") == 0;
-    const bool is_torch = name != NULL && strcmp(name, "libc10.so") == 0;
+    const bool is_torch = name != NULL && strcmp(name, "libc10_cuda.so") == 0;
     if (is_cpp || is_torch) {
         CHECK((mode & RTLD_NOLOAD) != 0);
         name = (is_cpp ? has_cpp : has_torch) ? getenv("ASHLAR_TEST_FAKE_CPP") : "no library";
