@@ -93,7 +93,8 @@ if [ -n "$dry" ]; then
     LD_LIBRARY_PATH=$build/tests/cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     ASHLAR_CUDNN=$build/tests/libfake_cudnn.so ASHLAR_CUBLAS=$build/tests/libfake_cublas.so
     ASHLAR_CUPTI=$build/tests/gpu/libfake_cupti.so
-    runtime=$build/tests/cuda/libcudart.so.13:$build/tests/cuda/libcudart_rest.so
+    runtime=$build/tests/cuda/libcudart_12.so:$build/tests/cuda/libcudart.so.13
+    runtime=$runtime:$build/tests/cuda/libcudart_rest.so
     export LD_LIBRARY_PATH ASHLAR_CUDNN ASHLAR_CUBLAS ASHLAR_CUPTI
     out=${out:-$logs/dry}
 fi

@@ -1,8 +1,8 @@
 """What PyTorch asks of an allocator, asked of ours by PyTorch itself: torch_calls.py LIBRARY
 
 LIBRARY is libashlar-torch.so. One process has it for all memory, another one in a pool beside
-PyTorch's own allocator. Only copies and fills are queued, but for the captured graph, so that a
-device that runs no kernels will do. Status: 0, 1, or 77 where there is no PyTorch that sees a GPU.
+PyTorch's own allocator. What is looked at was copied, but for the graph in a pool, so that a device
+that runs no kernels will do. Status: 0, 1, or 77 where there is no PyTorch that sees a GPU.
 """
 
 import gc
@@ -48,6 +48,11 @@ class Ours:
         return self.bytes_of(device).live
 
 
+def zeros(torch, count):
+    """By a copy: some versions of PyTorch fill by a kernel."""
+    return torch.zeros(count).cuda()
+
+
 def copies_are_right(torch, number, count):
     """Through memory of several streams, some of it freed while another stream still reads it."""
     own, other = torch.cuda.Stream(), torch.cuda.Stream()
@@ -60,7 +65,7 @@ def copies_are_right(torch, number, count):
                 second = first.clone()
             first.record_stream(other)
             del first
-            third = torch.zeros_like(given, device="cuda")
+            third = zeros(torch, len(given))
             pinned = given.pin_memory().cuda(non_blocking=True)
             # What is asked for last may have been overwritten meanwhile.
             if third.cpu().any() or not torch.equal(pinned.cpu(), given):
@@ -149,10 +154,11 @@ def graphs_keep_their_memory(torch, ours):
 
     before = ours.live()
     graph, result = captured(torch, work)
-    expect(ours.live() == before + 4 * MIB, "live bytes of the result")
+    kept = ours.live() - before # with what a generator has of each capture
+    expect(4 * MIB <= kept < 5 * MIB, "live bytes of the result")
     for value in (2.0, 3.0):
         given.copy_(torch.full(given.shape, value))
-        others = [torch.zeros(MIB, device="cuda") for _ in range(8)]
+        others = [zeros(torch, MIB) for _ in range(8)]
         graph.replay()
         expect(float(result.cpu().min()) == value == float(result.cpu().max()), "the result")
         expect(not any(other.cpu().any() for other in others), "memory of others has changed")
@@ -217,10 +223,13 @@ def a_capture_that_fails_leaves_nothing(torch, ours):
     expect(raises(torch.OutOfMemoryError, "CUDA out of memory",
                   lambda: captured(torch, lambda: torch.empty(TOO_MUCH, device="cuda"))), "memory")
     expect(torch.equal(torch.ones(MIB).cuda().cpu(), torch.ones(MIB)), "a copy after it")
-    graph, result = captured(torch, lambda: torch.zeros(MIB, device="cuda"))
+    given = zeros(torch, MIB)
+    graph, result = captured(torch, given.clone)
     graph.replay()
     expect(not result.cpu().any(), "a capture after it")
-    del graph, result
+    del graph, given, result
+    for _ in range(3):
+        expect(raises(RuntimeError, "", lambda: captured(torch, torch.cuda.synchronize)), "no error")
     expect(ours.live() == before, "bytes are left")
 
 
@@ -283,7 +292,7 @@ def a_pool_takes_from_us_what_it_carves(torch, ours):
         expect(held >= 4 * MIB, "live bytes with a tensor of the pool")
         expect(raises(torch.OutOfMemoryError, "CUDA out of memory",
                       lambda: torch.empty(TOO_MUCH, dtype=torch.uint8, device="cuda")), "no error")
-    other = torch.zeros(8 * MIB, device="cuda")
+    other = zeros(torch, 8 * MIB)
     expect(ours.live() == held, "memory outside of the pool is not ours")
     expect(torch.equal(tensor.cpu(), torch.ones(MIB)) and not other.cpu().any(), "copies")
     if torch.cuda.get_device_capability()[0] > 0: # not the software device

@@ -63,7 +63,32 @@ def use(library=None):
     for setter, function in (GRAPH_HOOKS if hasattr(hooks, GRAPH_HOOKS[0][0]) else OLD_GRAPH_HOOKS):
         getattr(hooks, setter)(_address(getattr(functions, "ashlar_torch_" + function)))
     change_current_allocator(ashlar)
+    _report_failed_captures(functions)
     _serve_statistics()
+
+
+def _report_failed_captures(functions):
+    """Before 2.14, PyTorch does not say that there is no graph of a capture."""
+    from torch.cuda import CUDAGraph
+    if hasattr(CUDAGraph, "capture_end_pre"):
+        return
+    begin, end = CUDAGraph.capture_begin, CUDAGraph.capture_end
+    functions.ashlar_torch_latest_capture.restype = ctypes.c_uint64
+    functions.ashlar_torch_fail_capture.argtypes = [ctypes.c_uint64]
+
+    def capture_begin(graph, *arguments, **options):
+        begin(graph, *arguments, **options)
+        graph._ashlar_capture = functions.ashlar_torch_latest_capture()
+
+    def capture_end(graph):
+        try:
+            end(graph)
+        except RuntimeError as error:
+            if "CUDA error" in str(error):  # any other comes before the capture's end
+                functions.ashlar_torch_fail_capture(graph._ashlar_capture)
+            raise
+
+    CUDAGraph.capture_begin, CUDAGraph.capture_end = capture_begin, capture_end
 
 
 # What torch.cuda.memory_stats() has of each figure, for all memory and for two pools of PyTorch's.
@@ -105,14 +130,17 @@ def _serve_statistics():
         {device: stats(device)})
 
 
+_of_pools = None  # the allocator of all pools, which up to 2.9 has to outlive them
+
+
 def pool(library=None):
     """A torch.cuda.MemPool that takes its memory from ashlar, for torch.cuda.use_mem_pool()."""
+    global _of_pools
     import torch
-    allocator = torch.cuda.memory.CUDAPluggableAllocator(_load(library)[0], "ashlar_torch_alloc",
-                                                         "ashlar_torch_free_to_driver")
-    made = torch.cuda.MemPool(allocator.allocator())
-    made.ashlar = allocator  # lives as long
-    return made
+    path = _load(library)[0]
+    _of_pools = _of_pools or torch.cuda.memory.CUDAPluggableAllocator(
+        path, "ashlar_torch_alloc", "ashlar_torch_free_to_driver")
+    return torch.cuda.MemPool(_of_pools.allocator())
 
 
 def stats(device=0):

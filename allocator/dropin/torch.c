@@ -216,6 +216,14 @@ void ashlar_torch_end_graph(signed char device, ashlar_torch_pool_id id) {
     ashlar__torch_capture_end(device, id);
 }
 
+uint64_t ashlar_torch_latest_capture(void) {
+    return ashlar__torch_capture_latest();
+}
+
+void ashlar_torch_fail_capture(uint64_t capture) {
+    ashlar__torch_capture_failed(capture);
+}
+
 void ashlar_torch_release_graph(signed char device, ashlar_torch_pool_id id) {
     ashlar__torch_graph_gone(device, id);
 }

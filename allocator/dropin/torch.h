@@ -55,8 +55,8 @@ ASHLAR_BEGIN_DECLS
  *                               take NULL for an address. When memory runs out, it throws PyTorch's
  *                               error (torch.OutOfMemoryError, whose text begins "CUDA out of
  *                               memory. Tried to allocate"); otherwise, and in a process without
- *                               libc10.so, a std::runtime_error (RuntimeError). Returns NULL on
- *                               failure if libstdc++ is not loaded.
+ *                               libc10_cuda.so, a std::runtime_error (RuntimeError). Returns NULL
+ * on failure if libstdc++ is not loaded.
  *
  * Threads: any.  Cost: that of ashlar_alloc().
  */
@@ -97,6 +97,10 @@ ASHLAR_API void ashlar_torch_memory_fraction(double fraction, int device);
  * id       PyTorch's MempoolId_t
  * filter   PyTorch's std::function<bool(cudaStream_t)>; copied
  *
+ * ashlar_torch_fail_capture() says that a capture has failed, by the number that
+ * ashlar_torch_latest_capture() returned to the thread that had begun it. Up to 2.13 PyTorch itself
+ * reports no release then, so that the memory would stay; ashlar_torch.use() sees to it.
+ *
  * ashlar_torch_begin_graph() throws a std::runtime_error where it fails, and
  * ashlar_torch_refuse_graph() always: it is for versions of PyTorch that have
  * set_begin_allocate_stream_to_pool instead of a filter. Its arguments are ignored.
@@ -106,6 +110,8 @@ ASHLAR_API void ashlar_torch_memory_fraction(double fraction, int device);
 ASHLAR_API void ashlar_torch_begin_graph(signed char device, ashlar_torch_pool_id id,
                                          const ashlar_torch_filter *filter);
 ASHLAR_API void ashlar_torch_end_graph(signed char device, ashlar_torch_pool_id id);
+ASHLAR_API uint64_t ashlar_torch_latest_capture(void);
+ASHLAR_API void ashlar_torch_fail_capture(uint64_t capture);
 ASHLAR_API void ashlar_torch_release_graph(signed char device, ashlar_torch_pool_id id);
 ASHLAR_API void ashlar_torch_refuse_graph(void);
 

@@ -7,6 +7,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/lock.h"
+#include "allocator/base/threads.h"
 #include "allocator/core/allocator_impl.h"
 #include "allocator/core/streams.h"
 #include "allocator/core/watch.h"
@@ -27,8 +28,11 @@ typedef struct graph_memory {
     ashlar_allocator *allocator;
     int device;
     ashlar_torch_pool_id id;
-    size_t graph_count;         /* graphs whose capture has begun, and that are not gone */
+    size_t graph_count;         /* graphs whose capture has ended, and that are not gone */
     bool is_open;               /* a capture is under way, or its end was not reported */
+    uint64_t capture;           /* number of the latest capture, and of the thread that began it */
+    uint32_t thread;
+    bool has_its_graph;         /* graph_count has that of the latest capture: false if unknown */
     bool is_counted;            /* the driver's capture_count includes the capture itself, even
                                  * before its first pool begins; each pool counts, too */
     ashlar_torch_filter filter; /* of the capture, while is_open */
@@ -39,6 +43,7 @@ _Atomic size_t ashlar__torch_capture_count;
 
 static ashlar_lock lock = ASHLAR_LOCK(ASHLAR_RANK_TORCH_GRAPHS);
 static graph_memory *memories; /* Lock: lock */
+static uint64_t begun_count;   /* of captures. Lock: lock */
 
 /* ---- one id ---- */
 
@@ -119,8 +124,10 @@ ashlar_status ashlar__torch_capture_begin(int device, ashlar_torch_pool_id id,
     if (status == ASHLAR_OK) {
         graph_memory *m = *link;
         ashlar__torch_filter_copy(&m->filter, filter);
-        m->graph_count++;
         m->is_open = true;
+        m->capture = ++begun_count;
+        m->thread = ashlar__thread_number();
+        m->has_its_graph = false;
         m->is_counted = true;
         ashlar__driver_begin_capture(a->device->driver);
         atomic_fetch_add(&ashlar__torch_capture_count, 1);
@@ -137,6 +144,38 @@ void ashlar__torch_capture_end(int device, ashlar_torch_pool_id id) {
     graph_memory **link = find_locked(device, id);
     if (*link != NULL) {
         close_locked(*link);
+        (*link)->graph_count++;
+        (*link)->has_its_graph = true;
+    }
+    ashlar__lock_release(&lock);
+}
+
+uint64_t ashlar__torch_capture_latest(void) {
+    uint64_t latest = 0;
+    if (ashlar__dropin_is_forked()) {
+        return 0;
+    }
+    ashlar__lock_acquire(&lock);
+    for (const graph_memory *m = memories; m != NULL; m = m->next) {
+        if (m->thread == ashlar__thread_number() && m->capture > latest) {
+            latest = m->capture;
+        }
+    }
+    ashlar__lock_release(&lock);
+    return latest;
+}
+
+void ashlar__torch_capture_failed(uint64_t capture) {
+    if (ashlar__dropin_is_forked()) {
+        return;
+    }
+    ashlar__lock_acquire(&lock);
+    for (graph_memory *m = memories; m != NULL; m = m->next) {
+        if (m->capture == capture) {
+            close_locked(m);
+            m->graph_count -= m->has_its_graph ? 1 : 0;
+            m->has_its_graph = false;
+        }
     }
     ashlar__lock_release(&lock);
 }
@@ -149,6 +188,7 @@ void ashlar__torch_graph_gone(int device, ashlar_torch_pool_id id) {
     graph_memory **link = find_locked(device, id);
     if (*link != NULL && (*link)->graph_count > 0) {
         (*link)->graph_count--;
+        (*link)->has_its_graph = false;
     }
     ashlar__lock_release(&lock);
 }
@@ -200,8 +240,8 @@ static ashlar_status serve_locked(graph_memory *m, ashlar_stream stream) {
     return ASHLAR_OK;
 }
 
-/* Stop serving a stream that the capture's filter no longer accepts: when a capture fails, PyTorch
- * does not report its end. */
+/* Stop serving a stream that the capture's filter no longer accepts: that a capture has failed is
+ * reported late, if at all. */
 static void stop_serving_locked(graph_memory *m, ashlar_stream stream) {
     ASHLAR_OWNS(&lock);
     for (stream_pool *p = m->pools; p != NULL; p = p->next) {

@@ -35,8 +35,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__torch_capture_begin(int device, ashlar_t
                                                             const ashlar_torch_filter *filter);
 void ashlar__torch_capture_end(int device, ashlar_torch_pool_id id);
 
-/* One of the graphs that were captured for `id` is gone. After the last one, nobody captures for it
- * again, but live blocks may be left. */
+/* The number of the latest capture that the calling thread has begun; 0: none that is known. */
+uint64_t ashlar__torch_capture_latest(void);
+
+/* That capture has failed: there is no graph of it, and none that is gone will be reported for it.
+ * Nothing happens after the next capture for its id, or where a graph of the id is gone since. */
+void ashlar__torch_capture_failed(uint64_t capture);
+
+/* One of the graphs whose captures for `id` have ended is gone. After the last one, nobody captures
+ * for it again, but live blocks may be left. */
 void ashlar__torch_graph_gone(int device, ashlar_torch_pool_id id);
 
 /* Before memory is taken for `stream`: if it belongs to a capture, let it have the capture's

@@ -229,6 +229,82 @@ CASE(a_capture_that_has_failed_holds_nothing_up) {
     check_clean();
 }
 
+/* Whether PyTorch has reported its end or not, and where it took no memory. */
+CASE(a_capture_that_is_said_to_have_failed_has_no_graph) {
+    accepted only = {{true}, false};
+    payload passing, kept;
+    REQUIRE(begin_case());
+    for (int i = 0; i < 3; i++) {
+        const ashlar_torch_pool_id id = {5, (uint64_t)i};
+        graph_begin(id, &only);
+        void *block = i < 2 ? torch_take(BIG, streams[0]) : NULL;
+        if (i == 1) {
+            graph_end(id);
+        }
+        ashlar_torch_fail_capture(ashlar_torch_latest_capture());
+        CHECK(captures_now() == 0 && atomic_load(&filter_count) == 0);
+        torch_give(block);
+    }
+    ashlar_torch_reset();
+    CHECK(bytes_of(0).reserved == 0);
+    const cu_graph_exec exec = capture_one(ID, 0, &passing, &kept);
+    torch_give(kept.ptr);
+    graph_begin(ID, &only);
+    for (int i = 0; i < 2; i++) { /* the second time nothing is left of it */
+        ashlar_torch_fail_capture(ashlar_torch_latest_capture());
+        ashlar_torch_reset();
+        REQUIRE(bytes_of(0).reserved >= BIG); /* the other graph of the id is there */
+    }
+    launch_graph(exec, streams[1]);
+    wait_for(streams[1]);
+    graph_drop(ID, exec);
+    check_clean();
+}
+
+/* Where PyTorch does report the release, the failure comes too late to count. */
+CASE(a_graph_that_is_gone_is_not_taken_for_the_failed_one) {
+    accepted only = {{true}, false};
+    payload passing, kept;
+    REQUIRE(begin_case());
+    const cu_graph_exec exec = capture_one(ID, 0, &passing, &kept);
+    torch_give(kept.ptr);
+    graph_begin(ID, &only);
+    graph_end(ID);
+    ashlar_torch_release_graph(0, ID);
+    ashlar_torch_fail_capture(ashlar_torch_latest_capture());
+    ashlar_torch_reset();
+    CHECK(bytes_of(0).reserved >= BIG);
+    graph_drop(ID, exec);
+    check_clean();
+}
+
+static void *latest_elsewhere(void *argument) {
+    uint64_t *latest = argument;
+    *latest = ashlar_torch_latest_capture();
+    return NULL;
+}
+
+CASE(a_capture_has_a_number_in_the_thread_that_began_it) {
+    accepted one = {{true}, false}, two = {{false, true}, false};
+    pthread_t thread;
+    uint64_t elsewhere = 1;
+    REQUIRE(begin_case());
+    graph_begin(ID, &one);
+    const uint64_t first = ashlar_torch_latest_capture();
+    graph_begin(OTHER_ID, &two);
+    CHECK(first > 0 && ashlar_torch_latest_capture() > first);
+    REQUIRE(pthread_create(&thread, NULL, latest_elsewhere, &elsewhere) == 0);
+    CHECK(pthread_join(thread, NULL) == 0 && elsewhere == 0);
+    unsigned char *block = torch_take(BIG, streams[1]);
+    torch_give(block);
+    ashlar_torch_fail_capture(first);
+    CHECK(torch_take(BIG, streams[1]) == block); /* the second goes on */
+    graph_end(OTHER_ID);
+    torch_give(block);
+    ashlar_torch_release_graph(0, OTHER_ID);
+    check_clean();
+}
+
 CASE(an_id_is_another_one_on_another_device) {
     const ashlar_torch_pool_id first_differs = {4, 0};
     accepted one = {{true}, false}, two = {{false, true}, false};
