@@ -85,26 +85,26 @@ framework() { # SCRIPT ARGUMENT...
     for_at_most "$step_s" env ${runtime:+"LD_PRELOAD=$runtime"} python3 "$script" "$library" "$@"
 }
 
-# Kernels are what a training is about, and PyTorch's are not for stand-ins: in a dry run another
-# module answers for it, and what is run is the script.
-with_torch() { # COMMAND...
+# Kernels are what a training is about, and PyTorch's are not for stand-ins, nor is CuPy, which has a
+# CUDA runtime in itself: in a dry run another module answers for it, and what is run is the script.
+with_module() { # COMMAND...
     if [ -n "$dry" ]; then
         PYTHONPATH=$here/tests/gpu/stand_in${PYTHONPATH:+:$PYTHONPATH} "$@" || return
-        echo "$(tail -n 1 "$logs/$name.log") (dry: without PyTorch)"
+        echo "$(tail -n 1 "$logs/$name.log") (dry: a module stands in)"
         return
     fi
     "$@"
 }
 
 pytorch() {
-    with_torch framework torch_lstm.py "$out/torch.json" "$(few 200 20)"
+    with_module framework torch_lstm.py "$out/torch.json" "$(few 200 20)"
 }
 
 torch_step() { # small|medium|large
     program=$build/rnn/ashlar-train
     [ -x "$program" ] || cannot 'this build has no rnn/ashlar-train' || return
     has python3 || cannot 'there is no python3' || return
-    with_torch for_at_most "$step_s" python3 "$here/tests/torch_step.py" "$program" \
+    with_module for_at_most "$step_s" python3 "$here/tests/torch_step.py" "$program" \
         "$out/step_$1.json" "$(few "$1" smoke)"
 }
 
