@@ -279,6 +279,7 @@ all_steps() {
     step costs 50 'what each call for memory costs, by size and by handles beside it' probe costs
     step updates 50 'how fast the kernels go through memory, beside a copy of as many bytes' \
         probe updates
+    step products 40 "what fp32 products cost as we ask for them and as PyTorch does" probe products
     step pytorch_calls 80 'all that PyTorch asks of an allocator is answered' \
         framework torch_calls.py
     step pytorch 80 'PyTorch trains to the same losses in our memory' pytorch

@@ -485,12 +485,13 @@ runs_dry() {
     status=$?
     grep -v '^one_size\|^mix' "$scratch/stdout"
     [ "$status" -eq 0 ] || return
-    passed facts rules costs gpu_optimizer gpu_ops updates graph_bits preload_shared preload_static \
+    passed facts rules costs gpu_optimizer gpu_ops updates products graph_bits preload_shared preload_static \
         preload_procs preload_names train racecheck step_small bench_alloc bench_arena \
         bench_rnn || return
     [ ! -e "$ASHLAR_BUILD/tests/gpu/calls.so" ] || passed calls || return
     grep 'sanitizer: could not: .*NVTX headers' "$scratch/dry/ran.txt" || passed sanitizer || return
     json_holds "$scratch/dry/updates.json" 'len(r) == 24 and min(row["ns"] for row in r) > 0' &&
+        json_holds "$scratch/dry/products.json" 'len(r) == 18 and min(row["ns"] for row in r) > 0' &&
         json_holds "$scratch/dry/costs.json" 'len(r) == 53 and min(row["ns"] for row in r) > 0' &&
         [ -e "$scratch/dry/alloc.svg" ] && grep '^| driver | CUDA' "$scratch/dry/README.md" &&
         grep '^bench_alloc: passed' "$scratch/dry/README.md" &&
