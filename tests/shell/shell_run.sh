@@ -510,6 +510,29 @@ refuses_bad_seconds() {
         says stderr 'long:' 1h && [ ! -e "$tree/build/fuzz" ]
 }
 
+# A wheel that is not there, one that fails, and one that passes; each in a folder of its own.
+tries_pytorch() {
+    machine 1000
+    stand_in python3 'mkdir -p "$3/bin" && cp '"'$scratch/pip'"' "$3/bin/pip"'
+    stand_in grep "exec $(command -v grep) \"\$@\""
+    printf '#!/bin/sh\necho "$*" >>%s\ncase $* in *torch==0.*) exit 1 ;; *) echo "$4" >%s ;; esac\n' \
+        "'$scratch/asked_pip'" "'$scratch/version'" >"$scratch/pip"
+    chmod +x "$scratch/pip"
+    cat >"$tree/tests/gpu.sh" <<END
+#!/bin/sh
+[ -d "$tree/build/pytorch" ] && [ "\$2 \$4" = '--dry pytorch_calls' ] || exit 9
+case \$(cat '$scratch/version') in
+torch==1.*) echo 'pytorch_calls: could not: no PyTorch' ;;
+*) echo 'pytorch_calls: passed: 14 cases' ;;
+esac
+END
+    chmod +x "$tree/tests/gpu.sh"
+    runs 1 test pytorch 0.1 1.2 2.3 && says stdout 'passed: 14 cases' 'could not: no PyTorch' &&
+        says asked_pip torch==0.1 torch==1.2 torch==2.3 && [ ! -e "$tree/build/pytorch" ] || return
+    runs 0 test pytorch && says stdout 'passed: 14 cases' || return
+    runs 1 --no-install test pytorch && says stderr 'test pytorch'
+}
+
 installs_clang_19() {
     machine 0
     rm "$bin/python3" # it ends there
@@ -595,5 +618,6 @@ check 'fuzz_explores_each_target_with_a_corpus_of_its_own' fuzzes_each_target
 check 'fuzz_tells_the_input_that_found_a_defect' tells_the_input_that_crashed
 check 'fuzz_installs_what_it_needs' installs_a_fuzzer
 check 'fuzz_refuses_what_is_no_time' refuses_bad_seconds
+check 'versions_of_pytorch_are_tried_on_stand_ins' tries_pytorch
 check 'what_tests_are_worth_is_measured_with_clang_19' installs_clang_19
 check_report
