@@ -133,9 +133,9 @@ if ! cp -R "$made" "$out/.new.$$"; then
 fi
 trap '' HUP INT TERM # a moment in which the folder holds neither the old files nor all of the new
 for group in $groups; do
-    rm -f "$out/$group.json" "$out/$group.txt" "$out/$group.svg"
+    rm -f "$out/$group.json" "$out/$group.txt"
 done
 rm -f "$out/ran.txt"
 mv "$out/.new.$$"/* "$out" && rmdir "$out/.new.$$" || exit 1
-printf '\nresults, charts and a page: %s\n' "$out"
+printf '\nresults, and a page about them, report.html: %s\n' "$out"
 exit "$failed"

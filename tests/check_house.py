@@ -32,7 +32,7 @@ ROOMS = [
     ("allocator/driver", "the table of driver functions, libcuda"),
     ("allocator/soft", "the software device"),
     ("allocator/device", "the device object: memory, streams, events, copies"),
-    ("allocator/trace", "the trace, its writers, snapshots and pictures"),
+    ("allocator/trace", "the trace, its writers, snapshots"),
     ("allocator/heap", "ranges, blocks, bins, stream state"),
     ("allocator/pack", "packing of offsets"),
     ("allocator/guard", "guard modes and leaks"),

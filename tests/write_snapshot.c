@@ -4,7 +4,7 @@
  *   empty      an allocator that holds nothing and keeps no trace
  *   allocator  what an allocator on the second software device holds, with a trace of it
  *   rmm        that trace, as RMM's log
- *   large      two segments above 2^46, more blocks and events than a batch of a list
+ *   large      two segments above 2^46, thousands of blocks and events
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,7 +113,7 @@ static void write_large(const char *path) {
                                                        .requested_bytes = eight - 1,
                                                        .state = ASHLAR_SNAPSHOT_LIVE};
     events[count++] = (ashlar_trace_event)TRACE_OOM(65536, UINT64_C(1) << 40, 7);
-    must(ashlar__snapshot_write_pickle(snapshot, events, count, path));
+    must(ashlar__snapshot_write(snapshot, events, count, path));
     ashlar_snapshot_free(snapshot);
 }
 

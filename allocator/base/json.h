@@ -53,7 +53,13 @@ void ashlar__json_open_document(ashlar_json_writer *writer, const char *schema);
 void ashlar__json_open_object(ashlar_json_writer *writer);
 void ashlar__json_close_object(ashlar_json_writer *writer);
 void ashlar__json_open_array(ashlar_json_writer *writer);
+void ashlar__json_open_row(ashlar_json_writer *writer); /* an array that stays on one line */
 void ashlar__json_close_array(ashlar_json_writer *writer);
+
+/* A table: an object with the names of its columns, and "rows", an array of rows. In between the
+ * caller puts the rows; other members can only stand beside the table. */
+void ashlar__json_open_table(ashlar_json_writer *writer, const char *const *columns, size_t count);
+void ashlar__json_close_table(ashlar_json_writer *writer);
 
 /* Write the key of an object's next value. */
 void ashlar__json_put_key(ashlar_json_writer *writer, const char *key);
@@ -67,6 +73,9 @@ void ashlar__json_put_uint64(ashlar_json_writer *writer, uint64_t value);
 void ashlar__json_put_double(ashlar_json_writer *writer, double value); /* not finite: null */
 void ashlar__json_put_bool(ashlar_json_writer *writer, bool value);
 void ashlar__json_put_null(ashlar_json_writer *writer);
+
+/* The text of one JSON value, as it is; ashlar__json_parse() must have taken it. */
+void ashlar__json_put_parsed(ashlar_json_writer *writer, const char *text, size_t bytes);
 
 /* A member of an object: its key, then its value. */
 void ashlar__json_add_string(ashlar_json_writer *writer, const char *key, const char *text);

@@ -21,8 +21,10 @@ enum {
     IS_ARRAY = 2, /* without either of these two bits the frame is the document */
     HAS_ITEM = 4, /* an item has been begun in the frame */
     HAS_KEY = 8,  /* a key has been written, but not yet its value */
+    IS_ROW = 16,  /* an array on one line */
 };
-_Static_assert((IS_OBJECT | IS_ARRAY | HAS_ITEM | HAS_KEY) <= UCHAR_MAX, "a frame is one byte");
+_Static_assert((IS_OBJECT | IS_ARRAY | HAS_ITEM | HAS_KEY | IS_ROW) <= UCHAR_MAX,
+               "a frame is one byte");
 
 size_t ashlar__json_utf8_bytes(const char *text, size_t left) {
     const unsigned char *s = (const unsigned char *)text;
@@ -93,7 +95,7 @@ static void begin_item(ashlar_json_writer *writer) {
     if ((*frame & HAS_ITEM) != 0) {
         append(writer, ",", 1);
     }
-    if (writer->depth > 0) {
+    if (writer->depth > 0 && (*frame & IS_ROW) == 0) {
         begin_line(writer);
     }
     *frame |= HAS_ITEM;
@@ -124,10 +126,10 @@ static void open_frame(ashlar_json_writer *writer, unsigned char kind, const cha
 static void close_frame(ashlar_json_writer *writer, unsigned char kind, const char *text) {
     /* Assert that the innermost frame is of this kind, and that no key in it lacks its value. */
     const unsigned char frame = writer->frames[writer->depth];
-    ASHLAR_ASSERT((frame & ~HAS_ITEM) == kind);
+    ASHLAR_ASSERT((frame & ~(HAS_ITEM | IS_ROW)) == kind);
     ASHLAR_CHECK2(writer->depth > 0); /* the document is neither kind */
     writer->depth--;
-    if ((frame & HAS_ITEM) != 0) {
+    if ((frame & (HAS_ITEM | IS_ROW)) == HAS_ITEM) {
         begin_line(writer);
     }
     append(writer, text, 1);
@@ -181,6 +183,10 @@ void ashlar__json_close_object(ashlar_json_writer *writer) {
 
 void ashlar__json_open_array(ashlar_json_writer *writer) {
     open_frame(writer, IS_ARRAY, "[");
+}
+
+void ashlar__json_open_row(ashlar_json_writer *writer) {
+    open_frame(writer, IS_ARRAY | IS_ROW, "[");
 }
 
 void ashlar__json_close_array(ashlar_json_writer *writer) {
@@ -241,6 +247,28 @@ void ashlar__json_put_bool(ashlar_json_writer *writer, bool value) {
 
 void ashlar__json_put_null(ashlar_json_writer *writer) {
     put_literal(writer, "null");
+}
+
+void ashlar__json_put_parsed(ashlar_json_writer *writer, const char *text, size_t bytes) {
+    begin_value(writer);
+    append(writer, text, bytes);
+}
+
+void ashlar__json_open_table(ashlar_json_writer *w, const char *const *columns, size_t count) {
+    ashlar__json_open_object(w);
+    ashlar__json_put_key(w, "columns");
+    ashlar__json_open_row(w);
+    for (size_t i = 0; i < count; i++) {
+        ashlar__json_put_string(w, columns[i]);
+    }
+    ashlar__json_close_array(w);
+    ashlar__json_put_key(w, "rows");
+    ashlar__json_open_array(w);
+}
+
+void ashlar__json_close_table(ashlar_json_writer *w) {
+    ashlar__json_close_array(w);
+    ashlar__json_close_object(w);
 }
 
 ashlar_status ashlar__json_writer_text(ashlar_json_writer *writer, const char **text,

@@ -43,7 +43,6 @@ ashlar_status ashlar_allocator_write_trace(ashlar_allocator *a, ashlar_trace_for
                                             uint64_t *) = {
         [ASHLAR_TRACE_RMM_CSV] = ashlar__trace_write_rmm,
         [ASHLAR_TRACE_MINIMALLOC_CSV] = ashlar__trace_write_minimalloc,
-        [ASHLAR_TRACE_SVG] = ashlar__trace_write_svg,
     };
     ASHLAR_TABLE_IS_FULL(writers, ASHLAR_TRACE_FORMAT_COUNT);
     events e;
@@ -223,7 +222,7 @@ ashlar_status ashlar_allocator_write_snapshot(ashlar_allocator *a, const char *p
     ashlar__caches_release_locked(a, ashlar__cache_recent);
     ashlar__lock_release(&a->lock);
     if (status == ASHLAR_OK) {
-        status = ashlar__snapshot_write_pickle(snapshot, e.events, e.count, path);
+        status = ashlar__snapshot_write(snapshot, e.events, e.count, path);
     }
     ashlar_snapshot_free(snapshot);
     ashlar__host_free(e.events);

@@ -21,9 +21,10 @@
  *   report   a line on stderr at the end of the process, and one for each device not served
  *   trace=FILE
  *            a log in RMM's format of what we serve, written while the program runs; if FILE ends
- * in .pickle, a snapshot at the end instead ipc      leave allocations that name no stream to the
- * driver, so that cuIpcGetMemHandle() can export them unsafe   for tests: reuse freed memory at
- * once, which cudaFree() does not promise
+ *            in .json, a snapshot at the end instead
+ *   ipc      leave allocations that name no stream to the driver, so that cuIpcGetMemHandle() can
+ *            export them
+ *   unsafe   for tests: reuse freed memory at once, which cudaFree() does not promise
  *
  * A program that knows of us may look up functions of ashlar by dlsym(RTLD_DEFAULT, ...), to have
  * steps (plan.h): those of preload_steps.c. They are not exported, so that a program that is linked

@@ -22,7 +22,7 @@
 #include "allocator/dropin/devices.h"
 #include "allocator/trace/trace_files.h"
 
-#define SNAPSHOT_END ".pickle"
+#define SNAPSHOT_END ".json"
 
 enum {
     PATH_BYTES = PATH_MAX + 64, /* FILE, and what is added to it; a longer path is refused */

@@ -15,17 +15,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_create(size_t segment_count, si
 ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_check(const ashlar_snapshot *snapshot);
 
 /*
- * Write the snapshot in PyTorch's format.
+ * Write the snapshot as JSON.
  *
- * events   the device's trace, in ascending numbers; may be NULL if `count` is 0. PyTorch's viewer
- *          plays the trace backwards from the snapshot. So each block in the trace must lie in
- *          memory that the snapshot has or that a later event unmaps.
+ * events   the device's trace, in ascending numbers; may be NULL if `count` is 0. Viewers play the
+ *          trace backwards from the snapshot. So each block in the trace must lie in memory that
+ *          the snapshot has or that a later event unmaps.
  *
  * Errors: ASHLAR_EFORMAT (ashlar__snapshot_check), ASHLAR_EHOSTMEM, and those of
  *         ashlar__file_create() and ashlar__file_commit(). The old file is then unchanged.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_write_pickle(const ashlar_snapshot *snapshot,
-                                                              const ashlar_trace_event *events,
-                                                              size_t count, const char *path);
+ASHLAR_MUST_CHECK ashlar_status ashlar__snapshot_write(const ashlar_snapshot *snapshot,
+                                                       const ashlar_trace_event *events,
+                                                       size_t count, const char *path);
 
 #endif /* ASHLAR_SNAPSHOT_H */

@@ -1,5 +1,5 @@
 /* trace_files.c - finding the blocks of a trace by pairing its events, and writing them as a log
- * for RMM, as a packing problem for MiniMalloc, and as a picture. */
+ * for RMM and as a packing problem for MiniMalloc. */
 #include "allocator/trace/trace_files.h"
 
 #include <inttypes.h>
@@ -12,7 +12,6 @@
 #include "allocator/base/error.h"
 #include "allocator/base/file_buffer.h"
 #include "allocator/base/host.h"
-#include "allocator/trace/picture.h"
 
 /* ---- pairs ---- */
 
@@ -179,89 +178,4 @@ ashlar_status ashlar__trace_write_rmm(const ashlar_trace_event *events, size_t c
 ashlar_status ashlar__trace_write_minimalloc(const ashlar_trace_event *events, size_t count,
                                              const char *path, uint64_t *left_out) {
     return write_paired(write_minimalloc, events, count, path, left_out);
-}
-
-/* ---- a picture ---- */
-
-#define GAP_BYTES ((size_t)1 << 30)
-
-static int compare_offsets(const void *a, const void *b) {
-    const ashlar_picture_block *x = a, *y = b;
-    if (x->offset != y->offset) {
-        return x->offset < y->offset ? -1 : 1;
-    }
-    return (x->begin > y->begin) - (x->begin < y->begin);
-}
-
-static int compare_begins(const void *a, const void *b) {
-    const ashlar_picture_block *x = a, *y = b;
-    return (x->begin > y->begin) - (x->begin < y->begin);
-}
-
-static size_t list_blocks(const ashlar_trace_event *events, size_t count,
-                          const trace_pairs *pairs, ashlar_picture_block *blocks) {
-    size_t block_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        const size_t end = pairs->partners[i];
-        if (events[i].action == ASHLAR_TRACE_ALLOC && end != UNPAIRED) {
-            ASHLAR_CHECK2(i < end && events[i].bytes > 0);
-            blocks[block_count++] = (ashlar_picture_block){
-                .begin = i,
-                .end = end == LIVE ? count : end,
-                .offset = events[i].address,
-                .bytes = events[i].bytes,
-                .tag = events[i].tag,
-            };
-        }
-    }
-    return block_count;
-}
-
-/* Turn addresses into offsets, and leave out wide gaps: otherwise one segment far away would make
- * all others too small to see. */
-static void close_gaps(ashlar_picture_block *blocks, size_t count) {
-    size_t end = 0, shift = 0; /* end: the highest of all blocks so far, not shifted */
-    qsort(blocks, count, sizeof *blocks, compare_offsets);
-    for (size_t i = 0; i < count; i++) {
-        const size_t begin = blocks[i].offset;
-        if (i == 0 || (begin > end && begin - end >= GAP_BYTES)) {
-            shift += begin - end;
-        }
-        if (begin + blocks[i].bytes > end) {
-            end = begin + blocks[i].bytes;
-        }
-        ASHLAR_CHECK2(shift <= begin && begin <= end); /* so that offsets grow with addresses */
-        blocks[i].offset -= shift;
-    }
-    qsort(blocks, count, sizeof *blocks, compare_begins);
-}
-
-ashlar_status ashlar__trace_write_svg(const ashlar_trace_event *events, size_t count,
-                                      const char *path, uint64_t *left_out) {
-    trace_pairs pairs = {0};
-    ashlar_status status = find_pairs(events, count, &pairs);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    ashlar_picture_block *blocks = ashlar__host_calloc(count + 1, sizeof *blocks); /* may be 0 */
-    if (blocks == NULL) {
-        status =
-            ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to draw a trace of %zu events", count);
-    } else {
-        const ashlar_picture picture = {
-            .title = "Blocks of the allocator, from its trace",
-            .time_unit = "events",
-            .blocks = blocks,
-            .count = list_blocks(events, count, &pairs, blocks),
-            .has_tags = true,
-        };
-        close_gaps(blocks, picture.count);
-        status = ashlar__picture_write(&picture, path);
-    }
-    if (status == ASHLAR_OK) {
-        *left_out = pairs.unpaired_count;
-    }
-    ashlar__host_free(blocks);
-    pairs_finish(&pairs);
-    return status;
 }

@@ -1,6 +1,5 @@
 /*
- * trace_files.h - a trace as files: lists of allocations for other programs, and a picture
- * (internal).
+ * trace_files.h - a trace as files: lists of allocations for other programs (internal).
  *
  * Each file shows blocks. A block is an ALLOC and the next FREE of its address, or an ALLOC without
  * a FREE, which is live until the end of the trace. Two kinds of events are left out, and counted,
@@ -40,20 +39,5 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__trace_write_rmm(const ashlar_trace_event
 ASHLAR_MUST_CHECK ashlar_status ashlar__trace_write_minimalloc(const ashlar_trace_event *events,
                                                                size_t count, const char *path,
                                                                uint64_t *left_out);
-
-/*
- * Draw the blocks of a trace. Times are positions in the trace. Addresses count from the lowest
- * one; gaps of 1 GiB or more in which no block ever was are left out.
- *
- * events    in ascending numbers, as ashlar__trace_read() returns them
- * path      the file; replaced as a whole, or unchanged on failure
- * left_out  the number of events left out
- *
- * Errors: those of ashlar__picture_write().
- * Cost:   O(count log count), some 110 bytes of host memory for each event.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__trace_write_svg(const ashlar_trace_event *events,
-                                                        size_t count, const char *path,
-                                                        uint64_t *left_out);
 
 #endif /* ASHLAR_TRACE_FILES_H */

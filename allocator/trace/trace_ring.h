@@ -22,16 +22,15 @@
 
 #include <ashlar/status.h>
 
-/* The actions: our name, the name in PyTorch's snapshot, the name in RMM's log (NULL: not in
- * it). */
-#define ASHLAR_TRACE_ACTION_MAP(X)    \
-    X(ALLOC, "alloc", "allocate")     \
-    X(FREE, "free_requested", "free") \
-    X(MAP, "segment_map", NULL)       \
-    X(UNMAP, "segment_unmap", NULL)   \
+/* The actions: our name, also in snapshots; the name in RMM's log (NULL: not in it). */
+#define ASHLAR_TRACE_ACTION_MAP(X) \
+    X(ALLOC, "alloc", "allocate")  \
+    X(FREE, "free", "free")        \
+    X(MAP, "map", NULL)            \
+    X(UNMAP, "unmap", NULL)        \
     X(OOM, "oom", "allocate failure")
 
-#define ASHLAR_TRACE_ACTION_ENUM(name, pytorch, rmm) ASHLAR_TRACE_##name,
+#define ASHLAR_TRACE_ACTION_ENUM(name, text, rmm) ASHLAR_TRACE_##name,
 typedef enum ashlar_trace_action {
     ASHLAR_TRACE_ACTION_MAP(ASHLAR_TRACE_ACTION_ENUM)
     ASHLAR_TRACE_ACTION_COUNT

@@ -1,154 +1,124 @@
-/* results.c - makes a table of one figure from a benchmark's rows. */
+/* results.c - reads a folder of raw results and puts them into one document. */
 #include "bench/harness/results.h"
 
-#include <inttypes.h>
-#include <math.h>
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "allocator/base/error.h"
+#include "allocator/base/file_read.h"
+#include "allocator/base/host.h"
 
-static ashlar_status fail_row(size_t row, const char *what) {
-    return ashlar__fail(ASHLAR_EFORMAT, "results: row %zu %s", row, what);
+enum { PATH_BYTES = 4096 };
+
+static const char ending[] = ".json";
+
+/* The length of NAME in NAME.json; 0: the name has another ending. */
+static size_t stem_bytes(const char *name) {
+    const size_t bytes = strlen(name), end_bytes = sizeof ending - 1;
+    return bytes > end_bytes && strcmp(name + bytes - end_bytes, ending) == 0 ? bytes - end_bytes
+                                                                              : 0;
 }
 
-/* Append a word to a label, after a blank if the label is not empty. False: it does not fit. */
-static bool append(char *label, const char *format, const char *word) {
-    const size_t used = strlen(label), left = ASHLAR_RESULTS_LABEL_BYTES - used;
-    const int bytes = snprintf(label + used, left, format, used == 0 ? "" : " ", word);
-    return bytes >= 0 && (size_t)bytes < left;
+static int is_document(const struct dirent *entry) {
+    return stem_bytes(entry->d_name) > 0;
 }
 
-/* Append "4 KiB fragmented" for "4096-fragmented". False: it does not fit. */
-static bool append_size(const char *text, char *label) {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
-    char *rest = NULL, size[32];
-    unsigned long long bytes = strtoull(text, &rest, 10);
-    size_t unit = 0;
-    for (; bytes >= 1024 && bytes % 1024 == 0 && unit < 3; unit++) {
-        bytes /= 1024;
-    }
-    (void)snprintf(size, sizeof size, "%llu %s", bytes, units[unit]);
-    if (rest == text) {
-        return append(label, "%s%s", text);
-    }
-    return append(label, "%s%s", size) && (*rest == '\0' || append(label, "%s%s", rest + 1));
+static ashlar_status join(const char *folder, const char *name, size_t bytes, const char *end,
+                          char path[static PATH_BYTES]) {
+    const int length = snprintf(path, PATH_BYTES, "%s/%.*s%s", folder, (int)bytes, name, end);
+    return length > 0 && length < PATH_BYTES
+               ? ASHLAR_OK
+               : ashlar__fail(ASHLAR_EIO, "report: the folder's name is too long");
 }
 
-/* Append a row's member to its label, such as "random" or "one_size 4 KiB 2 threads": strings, and
- * the number of threads unless it is 1. False: it does not fit. */
-static bool append_member(const ashlar_json *member, char *label) {
-    uint64_t number = 0;
-    char text[32];
-    if (member->kind == ASHLAR_JSON_STRING) {
-        if (strcmp(label, "one_size") == 0) {
-            return append_size(member->text, label);
-        }
-        return member->count == 0 || append(label, "%s%s", member->text);
-    }
-    if (strcmp(member->key, "threads") == 0 && ashlar__json_get_uint64(member, &number) &&
-        number != 1) {
-        (void)snprintf(text, sizeof text, "%" PRIu64, number);
-        return append(label, "%s%s threads", text);
-    }
-    return true;
+static void put_key(ashlar_json_writer *w, const char *name, size_t bytes) {
+    char key[256]; /* of a file's name */
+    (void)snprintf(key, sizeof key, "%.*s", (int)bytes, name);
+    ashlar__json_put_key(w, key);
 }
 
-static ashlar_status make_label(const ashlar_json *row, size_t number,
-                                char label[static ASHLAR_RESULTS_LABEL_BYTES],
-                                const ashlar_json **subject) {
-    label[0] = '\0';
-    *subject = NULL;
-    if (row->kind != ASHLAR_JSON_OBJECT) {
-        return fail_row(number, "is no object");
+static ashlar_status put_document(ashlar_json_writer *w, const char *folder, const char *name) {
+    char path[PATH_BYTES], detail[160], *text = NULL;
+    size_t bytes = 0;
+    ashlar_json *parsed = NULL;
+    ASHLAR_TRY(join(folder, name, strlen(name), "", path));
+    ASHLAR_TRY(ashlar__file_read(path, &text, &bytes));
+    ashlar_status status = ashlar__json_parse(text, bytes, &parsed);
+    if (status == ASHLAR_OK) {
+        put_key(w, name, stem_bytes(name));
+        ashlar__json_put_parsed(w, text, bytes);
+    } else if (status == ASHLAR_EFORMAT) {
+        (void)snprintf(detail, sizeof detail, "%s", ashlar_error_detail());
+        status = ashlar__fail(ASHLAR_EFORMAT, "%s: %s", name, detail);
     }
-    for (const ashlar_json *m = row->item; m != NULL && *subject == NULL; m = m->next) {
-        if (strcmp(m->key, "subject") == 0) {
-            *subject = m;
-        } else if (!append_member(m, label)) {
-            return fail_row(number, "has too long a label");
-        }
-    }
-    const bool is_good = *subject != NULL && (*subject)->kind == ASHLAR_JSON_STRING &&
-                         (*subject)->count > 0 && (*subject)->count < ASHLAR_RESULTS_NAME_BYTES;
-    return is_good ? ASHLAR_OK : fail_row(number, "has no subject, or too long a one");
+    ashlar__json_free(parsed);
+    ashlar__host_free(text);
+    return status;
 }
 
-/* The index of `text` in a list of `*count` texts of `bytes` bytes each. A new text is appended; if
- * the list is full (`most` texts), the result is `most`. */
-static size_t place_of(char *texts, size_t bytes, size_t *count, size_t most, const char *text) {
-    size_t i = 0;
-    while (i < *count && strcmp(texts + i * bytes, text) != 0) {
-        i++;
+/* A file that is not there is no error. */
+static ashlar_status put_text(ashlar_json_writer *w, const char *folder, const char *name,
+                              size_t name_bytes) {
+    char path[PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    ASHLAR_TRY(join(folder, name, name_bytes, ".txt", path));
+    if (access(path, F_OK) != 0) {
+        return ASHLAR_OK;
     }
-    if (i == *count && i < most) {
-        (void)snprintf(texts + i * bytes, bytes, "%s", text);
-        (*count)++;
-    }
-    return i;
-}
-
-static bool is_above_0(const ashlar_json *value) {
-    return value != NULL && value->kind == ASHLAR_JSON_NUMBER && value->number > 0;
-}
-
-/* The row's number FIGURE_low or FIGURE_high; `figure` where there is none. */
-static double bound_of(const ashlar_json *row, const char *key, const char *suffix, double figure) {
-    char name[64];
-    (void)snprintf(name, sizeof name, "%s%s", key, suffix);
-    const ashlar_json *value = ashlar__json_member(row, name);
-    return is_above_0(value) ? value->number : figure;
-}
-
-static ashlar_status add_row(ashlar_results *r, const ashlar_json *row, size_t number,
-                             const char *figure) {
-    char label[ASHLAR_RESULTS_LABEL_BYTES];
-    const ashlar_json *subject = NULL, *value = ashlar__json_member(row, figure);
-    ASHLAR_TRY(make_label(row, number, label, &subject));
-    const size_t line = place_of(r->labels[0], sizeof r->labels[0], &r->line_count,
-                                 ASHLAR_RESULTS_LINES_MAX, label);
-    const size_t who = place_of(r->subjects[0], sizeof r->subjects[0], &r->subject_count,
-                                ASHLAR_RESULTS_SUBJECTS_MAX, subject->text);
-    if (line == ASHLAR_RESULTS_LINES_MAX || who == ASHLAR_RESULTS_SUBJECTS_MAX) {
-        return fail_row(number, "is one too many for a table");
-    }
-    if (is_above_0(value)) {
-        if (r->figures[line][who] > 0) {
-            return fail_row(number, "is there twice");
-        }
-        r->figures[line][who] = value->number;
-        r->low[line][who] = fmin(value->number, bound_of(row, figure, "_low", value->number));
-        r->high[line][who] = fmax(value->number, bound_of(row, figure, "_high", value->number));
-    }
+    ASHLAR_TRY(ashlar__file_read(path, &text, &bytes));
+    put_key(w, name, name_bytes);
+    ashlar__json_put_text(w, text, bytes);
+    ashlar__host_free(text);
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__results_read(const ashlar_json *document, const char *figure,
-                                   ashlar_results *out) {
-    const ashlar_json *rows =
-        document->kind == ASHLAR_JSON_OBJECT ? ashlar__json_member(document, "rows") : document;
-    size_t number = 0;
-    if (rows == NULL || rows->kind != ASHLAR_JSON_ARRAY) {
-        return ashlar__fail(ASHLAR_EFORMAT,
-                            "results: neither an array nor an object with \"rows\"");
+static ashlar_status put_files(ashlar_json_writer *w, const char *folder, struct dirent **files,
+                               size_t count) {
+    static const char machine[] = "machine.json";
+    ashlar_status status = ASHLAR_OK;
+    size_t groups = 0;
+    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        const bool is_machine = strcmp(files[i]->d_name, machine) == 0;
+        status = is_machine ? put_document(w, folder, machine) : ASHLAR_OK;
+        groups += !is_machine;
     }
-    memset(out, 0, sizeof *out);
-    for (const ashlar_json *row = rows->item; row != NULL; row = row->next) {
-        ASHLAR_TRY(add_row(out, row, ++number, figure));
+    if (status == ASHLAR_OK && groups == 0) {
+        status = ashlar__fail(
+            ASHLAR_EIO, "report: %.200s has no results: no GROUP.json of ashlar-bench", folder);
     }
-    return ASHLAR_OK;
+    ashlar__json_put_key(w, "groups");
+    ashlar__json_open_object(w);
+    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        status = strcmp(files[i]->d_name, machine) != 0 ? put_document(w, folder, files[i]->d_name)
+                                                        : ASHLAR_OK;
+    }
+    ashlar__json_close_object(w);
+    ashlar__json_put_key(w, "printed");
+    ashlar__json_open_object(w);
+    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        status = put_text(w, folder, files[i]->d_name, stem_bytes(files[i]->d_name));
+    }
+    ashlar__json_close_object(w);
+    return status == ASHLAR_OK ? put_text(w, folder, "ran", 3) : status;
 }
 
-size_t ashlar__results_find_subject(const ashlar_results *results, const char *name) {
-    size_t i = 0;
-    while (i < results->subject_count && strcmp(results->subjects[i], name) != 0) {
-        i++;
+ashlar_status ashlar__results_put(const char *folder, ashlar_json_writer *w) {
+    struct dirent **files = NULL;
+    const int count = scandir(folder, &files, is_document, alphasort);
+    if (count < 0) {
+        return ashlar__fail(ASHLAR_EIO, "report: cannot read the folder %.200s: %s", folder,
+                            strerror(errno));
     }
-    return i;
-}
-
-bool ashlar__results_are_even(const ashlar_results *results, size_t line, size_t a, size_t b) {
-    return results->low[line][a] <= results->high[line][b] &&
-           results->low[line][b] <= results->high[line][a];
+    ashlar__json_open_document(w, "ashlar-results/1");
+    const ashlar_status status = put_files(w, folder, files, (size_t)count);
+    ashlar__json_close_object(w);
+    for (int i = 0; i < count; i++) {
+        free(files[i]);
+    }
+    free(files);
+    return status;
 }

@@ -13,6 +13,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "bench/peers/peer_loaded.h"
+#include "rnn/programs/page.h"
 #include "rnn/programs/program.h"
 
 static const char program[] = "ashlar-bench";
@@ -84,10 +85,11 @@ static void print_help(const ashlar_option *options) {
     }
     printf(
         "\nmachine --json FILE: processor, device and versions. Takes --device, --date, --commit\n"
-        "(what to write there) and --smoke. report FOLDER: charts and a README.md from the\n"
-        "machine.json, GROUP.json and GROUP.txt (the table as printed) there. sums --json FILE: "
-        "on\n"
-        "several ranks, what `ranks` does there. Takes --smoke.\n");
+        "(what to write there) and --smoke. report FOLDER [--html FILE]: a page, or\n"
+        "FOLDER/report.html, from the machine.json, GROUP.json and GROUP.txt (the table as "
+        "printed)\n"
+        "there, losses first. sums --json FILE: on several ranks, what `ranks` does there. Takes\n"
+        "--smoke.\n");
 }
 
 /* Refuse options that have no meaning for the benchmark. */
@@ -207,10 +209,21 @@ static ashlar_status write_machine(int argc, char **argv) {
     return status;
 }
 
+/* Write a page about the results in a folder; without --html it is report.html there. */
 static ashlar_status write_page(int argc, char **argv) {
-    return argc == 2 && argv[1][0] != '-'
-               ? ashlar__results_page_write(argv[1])
-               : ashlar__fail(ASHLAR_EINVAL, "report: takes one folder, and nothing else");
+    char path[4096];
+    const char *html = path, *folder = argc > 1 ? argv[1] : "-";
+    const ashlar_option options[] = {{"html", "FILE", ASHLAR_OPTION_TEXT, &html, 0, 0, ""}};
+    ashlar_json_writer w;
+    const int length = snprintf(path, sizeof path, "%s/report.html", folder);
+    ASHLAR_FAIL_IF(folder[0] == '-' || length >= (int)sizeof path, ASHLAR_EINVAL,
+                   "report: name a folder of results first");
+    ASHLAR_TRY(ashlar__options_parse(options, 1, argc - 1, argv + 1));
+    ashlar__json_writer_init(&w, 2);
+    ashlar_status status = ashlar__results_put(folder, &w);
+    ASHLAR_THEN(status, ashlar__page_write(html, &w));
+    ashlar__json_writer_finish(&w);
+    return status;
 }
 
 /* ---- the command line ---- */

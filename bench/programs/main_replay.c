@@ -7,6 +7,7 @@
 #include "allocator/base/host.h"
 #include "allocator/base/json.h"
 #include "rnn/programs/options.h"
+#include "rnn/programs/page.h"
 #include "allocator/base/parse.h"
 #include "rnn/programs/program.h"
 #include "bench/replay/replay.h"
@@ -21,7 +22,7 @@ typedef struct command {
     const char *memory;
     size_t memory_bytes;
     const char *json;
-    const char *svg;
+    const char *html;
     size_t passes;
     bool finds_capacity;
     bool has_plan;
@@ -47,7 +48,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"seconds", "N", ASHLAR_OPTION_COUNT, &c->pack.seconds, 0, 1e6, "to search for it"},
         {"out", "FILE", ASHLAR_OPTION_TEXT, &c->pack.solution, 0, 0, "write the plan there"},
         {"json", "FILE", ASHLAR_OPTION_TEXT, &c->json, 0, 0, "write the figures there"},
-        {"svg", "FILE", ASHLAR_OPTION_TEXT, &c->svg, 0, 0, "draw where the blocks of one FILE lay"},
+        {"html", "FILE", ASHLAR_OPTION_TEXT, &c->html, 0, 0, "write a page: where the blocks lay"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
     };
     ASHLAR_TABLE_IS_FULL(all, OPTION_COUNT);
@@ -216,7 +217,6 @@ static void put_result(ashlar_json_writer *w, const outcome *o) {
     if (o->capacity != 0) {
         ashlar__json_add_uint64(w, "capacity_bytes", o->capacity);
     }
-    ashlar__json_close_object(w);
 }
 
 /* ---- the work ---- */
@@ -239,9 +239,11 @@ static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
     }
     print_result(&o);
     put_result(w, &o);
-    if (c->svg != NULL) {
-        ASHLAR_TRY(ashlar__replay_draw(log, config->addresses, &o.result, c->svg));
+    if (c->html != NULL) {
+        status = ashlar__replay_put_blocks(w, log, config->addresses);
     }
+    ashlar__json_close_object(w);
+    ASHLAR_TRY(status);
     return o.result.failures == 0 ? ASHLAR_OK : ashlar__fail(ASHLAR_ENOMEM, "%s", o.result.failure);
 }
 
@@ -274,20 +276,21 @@ static ashlar_status replay_file(const command *c, const char *path, ashlar_json
 
 /* Replay every file, even after one has failed, or pack one problem. Each failure prints one line;
  * results so far are written. */
-static int run(const command *c, int count, char **files) {
+static int run(command *c, int count, char **files) {
     ashlar_json_writer w;
     int exit_status = 0;
     ashlar_status status = ashlar__program_check_report(c->json);
-    ASHLAR_THEN(status, ashlar__program_check_writable(c->svg));
+    ASHLAR_THEN(status, ashlar__program_check_writable(c->html));
     ASHLAR_THEN(status, ashlar__program_check_writable(c->pack.solution));
     if (status != ASHLAR_OK) {
         return ashlar__program_fail(program, status);
     }
     ashlar__json_writer_init(&w, 2);
+    c->pack.writer = &w;
     if (count > 1) {
         ashlar__json_open_array(&w);
     }
-    status = c->pack.path != NULL ? ashlar__replay_pack_run(&c->pack, stdout, &w) : ASHLAR_OK;
+    status = c->pack.path != NULL ? ashlar__replay_pack_run(&c->pack, stdout) : ASHLAR_OK;
     if (status != ASHLAR_OK) {
         exit_status = ashlar__program_fail(program, status);
     }
@@ -302,6 +305,9 @@ static int run(const command *c, int count, char **files) {
         ashlar__json_close_array(&w);
     }
     status = c->json != NULL && has_figures ? ashlar__json_writer_save(&w, c->json) : ASHLAR_OK;
+    if (status == ASHLAR_OK && c->html != NULL && has_figures) {
+        status = ashlar__page_write(c->html, &w);
+    }
     if (status != ASHLAR_OK) {
         exit_status = ashlar__program_fail(program, status);
     }
@@ -325,7 +331,7 @@ static ashlar_status check_pack(command *c, int file_count) {
                             : c->has_plan       ? "--plan"
                                                 : "--repeat");
     }
-    c->pack.svg = c->svg;
+    c->pack.lists_blocks = c->html != NULL;
     c->pack.progress = isatty(STDERR_FILENO) == 1 ? stderr : NULL;
     if (c->capacity != NULL && ((!ashlar__parse_count(ashlar__piece_of(c->capacity), &capacity) &&
                                  !ashlar__parse_bytes(ashlar__piece_of(c->capacity), &capacity)) ||
@@ -365,8 +371,8 @@ static int run_command(int argc, char **argv) {
     } else if (count == 0 && c.pack.path == NULL) {
         fprintf(stderr, "%s: no log given; name a file, see --help\n", program);
         exit_status = ASHLAR_EXIT_USAGE;
-    } else if (count > 1 && c.svg != NULL) {
-        fprintf(stderr, "%s: --svg draws one log; name one file\n", program);
+    } else if (count > 1 && c.html != NULL) {
+        fprintf(stderr, "%s: --html shows one log; name one file\n", program);
         exit_status = ASHLAR_EXIT_USAGE;
     } else {
         c.passes = c.finds_capacity && !has_passes ? CAPACITY_PASSES : c.passes;

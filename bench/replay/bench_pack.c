@@ -10,7 +10,6 @@
 #include "allocator/base/host.h"
 #include "allocator/heap/size_class.h"
 #include "allocator/pack/pack_csv.h"
-#include "allocator/trace/picture.h"
 #include "bench/harness/rounds.h"
 
 enum { SEED = 20261121 };
@@ -204,28 +203,32 @@ ashlar_row ashlar__packing_row(const ashlar_packing *p) {
     }};
 }
 
-static ashlar_status draw(const ashlar_packing *p, const ashlar_pack_table *table,
-                          const size_t *offsets, const char *path) {
-    ashlar_picture_block *blocks;
-    ASHLAR_HOST_NEW(blocks, table->count + 1, "%s: no host memory to draw its plan", p->case_name);
+static void put_blocks(ashlar_json_writer *w, const ashlar_pack_table *table,
+                       const size_t *offsets) {
+    static const char *const block_columns[] = {"address", "bytes", "begin", "end"};
+    ashlar__json_add_string(w, "time", "time");
+    ashlar__json_put_key(w, "blocks");
+    ashlar__json_open_table(w, block_columns, sizeof block_columns / sizeof block_columns[0]);
     for (size_t i = 0; i < table->count; i++) {
-        const ashlar_pack_buffer *buffer = &table->buffers[i];
-        blocks[i] = (ashlar_picture_block){.begin = buffer->begin,
-                                           .end = buffer->end,
-                                           .offset = offsets[i],
-                                           .bytes = buffer->bytes};
+        ashlar__json_open_row(w);
+        ashlar__json_put_uint64(w, offsets[i]);
+        ashlar__json_put_uint64(w, table->buffers[i].bytes);
+        ashlar__json_put_uint64(w, table->buffers[i].begin);
+        ashlar__json_put_uint64(w, table->buffers[i].end);
+        ashlar__json_close_array(w);
     }
-    const ashlar_picture picture = {
-        .title = p->case_name,
-        .time_unit = "time",
-        .blocks = blocks,
-        .count = table->count,
-        .limit_label = p->capacity_bytes > 0 ? "capacity" : "plan",
-        .limit_bytes = p->capacity_bytes > 0 ? p->capacity_bytes : p->result.plan_bytes,
-    };
-    const ashlar_status status = ashlar__picture_write(&picture, path);
-    ashlar__host_free(blocks);
-    return status;
+    ashlar__json_close_table(w);
+}
+
+static void put_packing(ashlar_json_writer *w, const ashlar_packing *p,
+                        const ashlar_pack_table *table, const size_t *offsets) {
+    const ashlar_row row = ashlar__packing_row(p);
+    ashlar__json_open_document(w, "ashlar-pack/1");
+    ashlar__rows_put_members(w, &ashlar__packing_form, &row);
+    if (table != NULL) {
+        put_blocks(w, table, offsets);
+    }
+    ashlar__json_close_object(w);
 }
 
 static ashlar_status pack_and_write(const ashlar_pack_job *job, const ashlar_pack_table *table,
@@ -234,7 +237,10 @@ static ashlar_status pack_and_write(const ashlar_pack_job *job, const ashlar_pac
     if (job->solution != NULL) {
         ASHLAR_TRY(ashlar__pack_table_write(table, offsets, job->solution));
     }
-    return job->svg != NULL ? draw(p, table, offsets, job->svg) : ASHLAR_OK;
+    if (job->writer != NULL) {
+        put_packing(job->writer, p, job->lists_blocks ? table : NULL, offsets);
+    }
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__bench_pack_file(const ashlar_pack_job *job, ashlar_packing *out) {
@@ -254,15 +260,10 @@ ashlar_status ashlar__bench_pack_file(const ashlar_pack_job *job, ashlar_packing
     return status;
 }
 
-ashlar_status ashlar__replay_pack_run(const ashlar_pack_job *job, FILE *out,
-                                      ashlar_json_writer *w) {
+ashlar_status ashlar__replay_pack_run(const ashlar_pack_job *job, FILE *out) {
     ashlar_packing p;
     ASHLAR_TRY(ashlar__bench_pack_file(job, &p));
-    const ashlar_row row = ashlar__packing_row(&p);
     ashlar__bench_pack_print(out, &p);
-    ashlar__json_open_document(w, "ashlar-pack/1");
-    ashlar__rows_put_members(w, &ashlar__packing_form, &row);
-    ashlar__json_close_object(w);
     return fits(&p)
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_ENOMEM,

@@ -57,13 +57,14 @@ typedef struct ashlar_pack_job {
     size_t capacity_bytes; /* the plan must fit in so many bytes; 0: as few as possible */
     size_t seconds;        /* time to search for the plan */
     const char *solution;  /* file to write the plan to; NULL: none */
-    const char *svg;       /* file to draw the plan in; NULL: none */
+    ashlar_json_writer *writer; /* gets an object about the plan; NULL: not wanted */
+    bool lists_blocks;          /* in it, where each buffer lies */
     FILE *progress;        /* a terminal to show progress on; NULL: none */
 } ashlar_pack_job;
 
 /* Pack a file's problem, verify the plan, and write it. A plan that does not fit is no error.
- * Errors: as for ashlar__pack_table_read(), ashlar__pack_table_write() and ashlar__picture_write();
- * ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; ASHLAR_EFORMAT also for a wrong plan. */
+ * Errors: as for ashlar__pack_table_read() and ashlar__pack_table_write(); ASHLAR_EHOSTMEM,
+ * ASHLAR_EOVERFLOW; ASHLAR_EFORMAT also for a wrong plan. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__bench_pack_file(const ashlar_pack_job *job,
                                                         ashlar_packing *out);
 
@@ -77,12 +78,10 @@ extern const ashlar_rows_form ashlar__packing_form;
 
 ashlar_row ashlar__packing_row(const ashlar_packing *packing); /* `packing` must outlive the row */
 
-/* For ashlar-replay: pack a file as ashlar__bench_pack_file() does, print one line on `out`, and
- * put an object to `w`.
+/* For ashlar-replay: pack a file as ashlar__bench_pack_file() does, and print one line on `out`.
  *
  * Errors: those of ashlar__bench_pack_file(); ASHLAR_ENOMEM (the plan does not fit; the line, the
  * object and the solution have been written even so). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__replay_pack_run(const ashlar_pack_job *job, FILE *out,
-                                                        ashlar_json_writer *w);
+ASHLAR_MUST_CHECK ashlar_status ashlar__replay_pack_run(const ashlar_pack_job *job, FILE *out);
 
 #endif /* ASHLAR_BENCH_PACK_H */

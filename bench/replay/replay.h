@@ -16,6 +16,7 @@
 
 #include <ashlar/allocator.h>
 
+#include "allocator/base/json.h"
 #include "bench/replay/replay_plan.h"
 #include "bench/replay/rmm_csv.h"
 
@@ -93,16 +94,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_lo
                                                              const ashlar_replay_result *result,
                                                              size_t *capacity);
 
-/* Draw the blocks of a replayed log as an SVG: time in events of the log, requested sizes.
+/* Add the blocks of a replayed log to an open JSON object: a table `blocks`, whose times are events
+ * of the log, and whose sizes are as requested.
  *
  * addresses  [block_count], as set by the replay; 0: the block was never allocated
- * result     of the replay
- * path       the file; replaced as a whole, or unchanged on failure
  *
- * Errors: ASHLAR_EINVAL (`path` is not a regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__replay_draw(const ashlar_rmm_log *log,
-                                                    const uintptr_t *addresses,
-                                                    const ashlar_replay_result *result,
-                                                    const char *path);
+ * Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__replay_put_blocks(ashlar_json_writer *writer,
+                                                          const ashlar_rmm_log *log,
+                                                          const uintptr_t *addresses);
 
 #endif /* ASHLAR_REPLAY_H */

@@ -1,9 +1,8 @@
-/* replay_findings.c - finds the smallest device on which a log can be replayed, and draws the
+/* replay_findings.c - finds the smallest device on which a log can be replayed, and lists the
  * blocks of a replay. */
 #include "bench/replay/replay.h"
 
 #include "allocator/base/host.h"
-#include "allocator/trace/picture.h"
 
 static ashlar_status try_capacity(const ashlar_rmm_log *log, const ashlar_replay_config *config,
                                   size_t steps, bool *passes) {
@@ -39,53 +38,39 @@ ashlar_status ashlar__replay_find_capacity(const ashlar_rmm_log *log,
     return ASHLAR_OK;
 }
 
-/* [log->block_count]; a block that was never allocated keeps 0 bytes. */
-static void fill_blocks(const ashlar_rmm_log *log, const uintptr_t *addresses,
-                        ashlar_picture_block *blocks) {
-    uintptr_t lowest = UINTPTR_MAX;
-    for (size_t i = 0; i < log->block_count; i++) {
-        lowest = addresses[i] != 0 && addresses[i] < lowest ? addresses[i] : lowest;
+/* Rows of blocks: each is live from its allocation to its free, or to the log's end. */
+static void put_rows(ashlar_json_writer *w, const ashlar_rmm_log *log, const uintptr_t *addresses,
+                     size_t *ends) {
+    for (size_t i = 0; i < log->event_count; i++) {
+        if (log->events[i].action == ASHLAR_RMM_FREE) {
+            ends[log->events[i].block] = i;
+        }
     }
     for (size_t i = 0; i < log->event_count; i++) {
         const ashlar_rmm_event *event = &log->events[i];
-        if (event->action == ASHLAR_RMM_ALLOCATE && addresses[event->block] != 0) {
-            blocks[event->block] = (ashlar_picture_block){
-                .begin = i,
-                .end = log->event_count,
-                .offset = addresses[event->block] - lowest,
-                .bytes = event->bytes,
-            };
-        } else if (event->action == ASHLAR_RMM_FREE) {
-            blocks[event->block].end = i;
+        if (event->action != ASHLAR_RMM_ALLOCATE || addresses[event->block] == 0) {
+            continue;
         }
+        const size_t end = ends[event->block];
+        ashlar__json_open_row(w);
+        ashlar__json_put_uint64(w, addresses[event->block]);
+        ashlar__json_put_uint64(w, event->bytes);
+        ashlar__json_put_uint64(w, i);
+        ashlar__json_put_uint64(w, end != 0 ? end : log->event_count);
+        ashlar__json_close_array(w);
     }
 }
 
-/* Move the allocated blocks to the front. Returns how many there are. */
-static size_t drop_missing(ashlar_picture_block *blocks, size_t count) {
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (blocks[i].bytes > 0) {
-            blocks[kept++] = blocks[i];
-        }
-    }
-    return kept;
-}
-
-ashlar_status ashlar__replay_draw(const ashlar_rmm_log *log, const uintptr_t *addresses,
-                                  const ashlar_replay_result *result, const char *path) {
-    ashlar_picture_block *blocks;
-    ASHLAR_HOST_NEW(blocks, log->block_count + 1, "no host memory to draw %s", log->name);
-    fill_blocks(log, addresses, blocks);
-    const ashlar_picture picture = {
-        .title = log->name,
-        .time_unit = "events",
-        .blocks = blocks,
-        .count = drop_missing(blocks, log->block_count),
-        .limit_label = "reserved",
-        .limit_bytes = result->peak_reserved,
-    };
-    const ashlar_status status = ashlar__picture_write(&picture, path);
-    ashlar__host_free(blocks);
-    return status;
+ashlar_status ashlar__replay_put_blocks(ashlar_json_writer *w, const ashlar_rmm_log *log,
+                                        const uintptr_t *addresses) {
+    static const char *const columns[] = {"address", "bytes", "begin", "end"};
+    size_t *ends;
+    ASHLAR_HOST_NEW(ends, log->block_count + 1, "%s: no host memory for its blocks", log->name);
+    ashlar__json_add_string(w, "time", "event");
+    ashlar__json_put_key(w, "blocks");
+    ashlar__json_open_table(w, columns, sizeof columns / sizeof columns[0]);
+    put_rows(w, log, addresses, ends);
+    ashlar__json_close_table(w);
+    ashlar__host_free(ends);
+    return ASHLAR_OK;
 }

@@ -31,12 +31,6 @@ typedef enum ashlar_trace_format {
      * Streams are left out: the format has none.
      */
     ASHLAR_TRACE_MINIMALLOC_CSV,
-    /*
-     * A picture for a browser: x is the position in the trace, y the address. Each block is a
-     * rectangle with a tooltip, coloured by tag. Sizes are those after rounding; wide address
-     * ranges without a block are left out. Legible up to some 10,000 blocks.
-     */
-    ASHLAR_TRACE_SVG,
     ASHLAR_TRACE_FORMAT_COUNT
 } ashlar_trace_format;
 
@@ -51,8 +45,8 @@ typedef enum ashlar_trace_format {
  * Threads: any, also beside other calls on this allocator, whose events may be in the file or not.
  * Errors:  ASHLAR_EINVAL (the allocator keeps no trace; format; `path` is not a regular file),
  *          ASHLAR_EIO, ASHLAR_EHOSTMEM.
- * Cost:    O(n log n) in the events kept, and some 70 bytes of host memory for each event, 170 for
- *          a picture; no driver call.
+ * Cost:    O(n log n) in the events kept, and some 70 bytes of host memory for each event; no
+ *          driver call.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_write_trace(ashlar_allocator *allocator,
                                                                         ashlar_trace_format format,
@@ -117,20 +111,17 @@ ashlar_allocator_take_snapshot(ashlar_allocator *allocator, ashlar_snapshot **ou
 ASHLAR_API void ashlar_snapshot_free(ashlar_snapshot *snapshot); /* NULL is allowed */
 
 /*
- * Write a snapshot, and the trace if there is one, as a pickle of the form that PyTorch's
- * torch.cuda.memory._snapshot() returns. It is for PyTorch's viewer (drop the file on
- * pytorch.org/memory_viz) and for torch.cuda._memory_viz. Python can load it without PyTorch, since
- * it holds plain values only.
- *
- * In the file every block that is not LIVE is inactive, even if its last use may not be over; an
- * event's tag is its `user_metadata`; there are no call stacks.
+ * Write a snapshot, and the trace if there is one, as JSON: for tools/viewer.html, which draws both
+ * in a browser, and for tools/memory_viz.py, which makes of it what PyTorch's viewers read. The
+ * document has the tables `segments`, `blocks` and `events`, each with the names of its `columns`
+ * and an array of `rows`; sizes are bytes, times are nanoseconds of the monotonic clock.
  *
  * path   the file; it is replaced as a whole, and on failure stays as it was
  *
  * Threads: any.
  * Errors:  ASHLAR_EINVAL (`path` is not a regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM.
- * Cost:    as ashlar_allocator_take_snapshot(), and some 60 bytes of host memory for each event
- *          kept; the file has less than 100 bytes for each block and each event.
+ * Cost:    as ashlar_allocator_take_snapshot(), and some 300 bytes of host memory for each block
+ *          and each event kept; the file has less than 130 bytes for each.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_allocator_write_snapshot(ashlar_allocator *allocator, const char *path);

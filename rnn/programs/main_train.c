@@ -16,7 +16,7 @@
 #include "rnn/programs/text.h"
 #include "rnn/programs/train_command.h"
 #include "rnn/programs/train_devices.h"
-#include "rnn/programs/train_html.h"
+#include "rnn/programs/train_page.h"
 #include "rnn/programs/train_ranks.h"
 
 static const char program[] = "ashlar-train";
@@ -103,7 +103,7 @@ static bool is_first_rank(const ashlar_train_command *c) {
  * otherwise be lost. After a failure the snapshot and the printing are still tried; returns the
  * first failure. */
 static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *trainer,
-                            const ashlar_train_report *report, ashlar_train_html *html) {
+                            const ashlar_train_report *report, ashlar_train_page *page) {
     ashlar_task *task = ashlar__trainer_task(trainer);
     const char *file = c->train.save_file;
     evaluation test = {0};
@@ -114,11 +114,7 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
     ashlar_status first = file != NULL ? ashlar__trainer_save(trainer, file) : ASHLAR_OK;
     ASHLAR_THEN(first, c->is_tagger ? ashlar__task_tagger_evaluate(trainer, &test.tags)
                                     : ashlar__task_text_evaluate(trainer, &test.text));
-    html->test_loss = c->is_tagger ? test.tags.loss : test.text.loss;
-    html->test_bits = c->is_tagger ? 0 : test.text.bits_per_byte;
-    if (first == ASHLAR_OK && c->json != NULL) {
-        first = ashlar__report_write(c->json, task, &c->train, report);
-    }
+    ASHLAR_THEN(first, ashlar__train_page_report(page, c, task, report));
     if (c->snapshot != NULL) {
         const ashlar_status status =
             ashlar_allocator_write_snapshot(ashlar__trainer_allocator(trainer), c->snapshot);
@@ -139,7 +135,7 @@ typedef struct showing {
     ashlar_progress progress;
     const ashlar_train_command *command;
     FILE *losses; /* NULL: not wanted */
-    ashlar_train_html *html;
+    ashlar_train_page *page;
 } showing;
 
 static void show(void *context, const ashlar_train_progress *now) {
@@ -159,7 +155,7 @@ static void show(void *context, const ashlar_train_progress *now) {
             ashlar__report_print_growth(stderr, (ashlar_tag)tag, &now->growth[tag]);
         }
     }
-    ashlar__train_html_note(s->html, now);
+    ashlar__train_page_note(s->page, now);
     if (s->losses != NULL) { /* flushed, so that the file can be watched */
         fprintf(s->losses, "%zu %.17g\n", now->step, now->loss_step);
         fflush(s->losses);
@@ -172,8 +168,8 @@ static ashlar_status fail_losses(const char *path) {
 }
 
 static ashlar_status run_trainer(const ashlar_train_command *c, ashlar_trainer *trainer,
-                                 ashlar_train_html *html, ashlar_train_report *report) {
-    showing s = {.command = c, .html = html};
+                                 ashlar_train_page *page, ashlar_train_report *report) {
+    showing s = {.command = c, .page = page};
     ashlar__progress_init(&s.progress, stdout);
     s.losses = c->losses != NULL ? fopen(c->losses, "we") : NULL;
     if (c->losses != NULL && s.losses == NULL) {
@@ -210,7 +206,7 @@ static void print_stopped(const ashlar_train_command *c, const ashlar_train_repo
 
 /* Train. The trainer owns the task from here on, even if creating the trainer fails. */
 static ashlar_status train_task(ashlar_train_command *c, ashlar_device *device, ashlar_task *task,
-                                ashlar_train_html *html, ashlar_train_report *out) {
+                                ashlar_train_page *page, ashlar_train_report *out) {
     ashlar_trainer *trainer;
     ashlar_train_report report;
     ashlar_train_rank *ranks = NULL;
@@ -219,9 +215,9 @@ static ashlar_status train_task(ashlar_train_command *c, ashlar_device *device, 
     if (c->wants_map) {
         status = print_map(ashlar__trainer_task(trainer)->arena);
     }
-    ASHLAR_THEN(status, run_trainer(c, trainer, html, &report));
+    ASHLAR_THEN(status, run_trainer(c, trainer, page, &report));
     ASHLAR_THEN(status, ashlar__train_ranks_gather(c, &report, &ranks));
-    ASHLAR_THEN(status, finish(c, trainer, &report, html));
+    ASHLAR_THEN(status, finish(c, trainer, &report, page));
     ashlar__host_free(ranks);
     ashlar__trainer_destroy(trainer);
     if (status == ASHLAR_OK && report.is_stopped && is_first_rank(c)) {
@@ -239,16 +235,16 @@ static ashlar_status train_task(ashlar_train_command *c, ashlar_device *device, 
 static ashlar_status train(ashlar_train_command *c, ashlar_device *device,
                            ashlar_compare_task_fn make_task, void *context) {
     ashlar_task *task;
-    ashlar_train_html html;
+    ashlar_train_page page;
     ashlar_train_report report;
-    ASHLAR_TRY(ashlar__train_html_begin(&html, c));
+    ASHLAR_TRY(ashlar__train_page_begin(&page, c));
     ashlar_status status = make_task(context, &c->train, &task);
-    ASHLAR_THEN(status, train_task(c, device, task, &html, &report));
+    ASHLAR_THEN(status, train_task(c, device, task, &page, &report));
     if (status == ASHLAR_OK && is_first_rank(c)) {
-        status = ashlar__train_html_write(&html, c, device, make_task, context, &report);
+        status = ashlar__train_page_write(&page, c, device, make_task, context);
     }
     c->train.hooks = NULL; /* they belong to the record, which ends here */
-    ashlar__train_html_end(&html);
+    ashlar__train_page_end(&page);
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* report.c - prints a training's results and costs; writes them as JSON. */
+/* report.c - prints a training's results and costs; puts them into JSON. */
 #include "rnn/programs/report.h"
 
 #include "rnn/product/blas.h"
@@ -344,24 +344,19 @@ void ashlar__report_put_device(ashlar_json_writer *w, const ashlar_device_info *
     ashlar__json_add_string(w, "device_name", device->name);
 }
 
-ashlar_status ashlar__report_write(const char *path, const ashlar_task *task,
-                                   const ashlar_train_config *config,
-                                   const ashlar_train_report *report) {
-    ashlar_json_writer w;
-    ashlar__json_writer_init(&w, 2);
-    ashlar__json_open_document(&w, "ashlar-train/1");
-    ashlar__report_put_device(&w, &report->device);
-    put_training(&w, report);
-    put_calls(&w, report);
-    put_memory(&w, report);
-    put_step_memory(&w, &report->step_memory);
-    put_buckets(&w, report);
-    put_savings(&w, report);
-    ashlar__train_ranks_put(&w, report);
+void ashlar__report_put(ashlar_json_writer *w, const ashlar_task *task,
+                        const ashlar_train_config *config, const ashlar_train_report *report) {
+    ashlar__json_open_document(w, "ashlar-train/1");
+    ashlar__report_put_device(w, &report->device);
+    put_training(w, report);
+    put_calls(w, report);
+    put_memory(w, report);
+    put_step_memory(w, &report->step_memory);
+    put_buckets(w, report);
+    put_savings(w, report);
+    ashlar__train_ranks_put(w, report);
     if (task->table->put_results != NULL) {
-        task->table->put_results(task, &w);
+        task->table->put_results(task, w);
     }
-    put_config(&w, task, config);
-    ashlar__json_close_object(&w);
-    return ashlar__json_writer_end(&w, path);
+    put_config(w, task, config);
 }

@@ -15,11 +15,9 @@ void ashlar__report_print(FILE *out, const ashlar_train_report *report);
 /* Add a description of the device to an open JSON object. */
 void ashlar__report_put_device(ashlar_json_writer *writer, const ashlar_device_info *device);
 
-/* Write the report and the options to a file, as one JSON object. After an error the file is as it
- * was. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__report_write(const char *path, const ashlar_task *task,
-                                                     const ashlar_train_config *config,
-                                                     const ashlar_train_report *report);
+/* Begin a document of the report and the options. The caller may add members, and closes it. */
+void ashlar__report_put(ashlar_json_writer *writer, const ashlar_task *task,
+                        const ashlar_train_config *config, const ashlar_train_report *report);
 
 /* Print for each tag its bytes at the peak, its bytes held across steps, and their growth. */
 void ashlar__report_print_account(FILE *out, const ashlar_stats *stats,

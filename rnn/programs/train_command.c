@@ -127,7 +127,7 @@ static const ashlar_option options[] = {
     TEXT("vary", "NAME", vary, "with --fit: batch, length, hidden"),
     TEXT("json", "FILE", json, "write the report there"),
     TEXT("html", "FILE", html, "write a page about it there, with pictures"),
-    TEXT("snapshot", "FILE", snapshot, "write what the memory holds there (pickle)"),
+    TEXT("snapshot", "FILE", snapshot, "write what the memory holds there (JSON)"),
     FLAG("map", wants_map, "print where each weight lies"),
     FLAG("memory", wants_memory, "print what each kind of memory takes and grows by"),
     FLAG("quiet", is_quiet, "print nothing but errors"),

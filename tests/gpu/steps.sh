@@ -263,7 +263,7 @@ bench_group() { # GROUP
     while read -r peer; do
         set -- "$@" "$peer"
     done <"$logs/peers"
-    rm -f "$out/$group.json" "$out/$group.txt" "$out/$group.svg"
+    rm -f "$out/$group.json" "$out/$group.txt"
     on_runtime "$step_s" "$@" >"$out/$group.txt" 2>"$logs/said"
     status=$?
     cat "$out/$group.txt" "$logs/said"

@@ -23,28 +23,16 @@ smoke_run() {
     grep -q '^== alloc ==$' "$scratch/printed" && grep -q ' x floor ' "$scratch/printed"
 }
 
-# Charts that a parser of XML reads, without scripts and without anything from elsewhere.
-charts_are_xml() {
-    for group in $groups; do
-        python3 - "$folder/$group.svg" <<'END' || return
-import sys, xml.etree.ElementTree as tree
-root = tree.parse(sys.argv[1]).getroot()
-names = {e.tag.split("}")[1] for e in root.iter()}
-assert root.tag == "{http://www.w3.org/2000/svg}svg" and "circle" in names, names
-assert names <= {"svg", "rect", "circle", "text", "path", "title"}, names
-assert not any(key.startswith("on") or "href" in key for e in root.iter() for key in e.attrib)
-END
-    done
-}
-
 folder_is_complete() {
     for group in $groups; do
-        grep -qF "($group.svg)" "$folder/README.md" || complain "no chart of $group" || return
         sed -n "/^== $group ==\$/,/^== /{/^== /!p;}" "$scratch/printed" |
-            sed '/^results, charts/d' | diff -B "$folder/$group.txt" - || return
+            sed '/^results, and a page/d' | diff -B "$folder/$group.txt" - || return
+        python3 "$ASHLAR_SOURCE/tests/check_page.py" "$folder/report.html" \
+            "d['groups']['$group'] == load('$folder/$group.json') and
+            d['printed']['$group'] == open('$folder/$group.txt').read()" || return
     done
-    grep -q '^## Where we lose' "$folder/README.md" && grep -q 'smoke run' "$folder/README.md" &&
-        grep -q '| stone |' "$folder/README.md"
+    python3 "$ASHLAR_SOURCE/tests/check_page.py" "$folder/report.html" "d['machine']['smoke'] and
+        'stone' in {row['subject'] for row in d['groups']['alloc']['rows']}"
 }
 
 machine_is_named() {
@@ -56,11 +44,13 @@ nothing_names_a_path() {
     ! grep -rF -e "$scratch" -e "$ASHLAR_BUILD" -e "$ASHLAR_SOURCE" "$folder"
 }
 
-# The same files make the same page and charts.
+# The same files make the same page.
 report_is_deterministic() {
     cp -r "$folder" "$scratch/again"
-    rm "$scratch/again/README.md" "$scratch/again"/*.svg
-    "$bench" report "$scratch/again" && diff -r "$folder" "$scratch/again"
+    rm "$scratch/again/report.html"
+    "$bench" report "$scratch/again" && diff -r "$folder" "$scratch/again" &&
+        "$bench" report "$folder" --html "$scratch/other.html" &&
+        cmp "$scratch/other.html" "$folder/report.html"
 }
 
 # A program that measures little, and of arenas does WORDS instead.
@@ -89,9 +79,10 @@ measures_what_it_can() {
     stand_in partly "echo 'ashlar-bench: $scratch/no stones in $ASHLAR_SOURCE/a/b' >&2; exit 1"
     "$all" "$scratch/partly" --out="$scratch/part" --smoke --device soft >/dev/null \
         2>"$scratch/stderr"
-    [ $? -eq 1 ] && grep -q 'no stones' "$scratch/stderr" && [ -e "$scratch/part/plan.svg" ] &&
+    [ $? -eq 1 ] && grep -q 'no stones' "$scratch/stderr" && [ -e "$scratch/part/plan.json" ] &&
         [ ! -e "$scratch/part/arena.txt" ] && [ ! -e "$scratch/part/arena.json" ] &&
-        grep -qx 'arena: could not: ashlar-bench: no stones in a/b' "$scratch/part/README.md"
+        python3 "$ASHLAR_SOURCE/tests/check_page.py" "$scratch/part/report.html" \
+            "d['ran'] == 'arena: could not: ashlar-bench: no stones in a/b\\n'"
 }
 
 # What an earlier run left of a group is gone where that was not measured; the other files stay.
@@ -99,12 +90,12 @@ replaces_an_earlier_run() {
     cp -r "$folder" "$scratch/part" && echo '{}' >"$scratch/part/torch.json" &&
         echo 'an older one' >"$scratch/part/ran.txt" || return
     measures_what_it_can || return
-    [ -e "$scratch/part/torch.json" ] && [ ! -e "$scratch/part/arena.svg" ] &&
+    [ -e "$scratch/part/torch.json" ] && [ ! -e "$scratch/part/arena.json" ] &&
         ! grep -q older "$scratch/part/ran.txt" || return
-    ! grep -q "| stone |" "$scratch/part/README.md" || return
+    ! grep -q '"stone"' "$scratch/part/report.html" || return
     stand_in quick 'set -- "$@" --workload model/norm'
     "$all" "$scratch/quick" --out="$scratch/part" --smoke --device soft >/dev/null || return
-    [ ! -e "$scratch/part/ran.txt" ] && [ -e "$scratch/part/arena.svg" ]
+    [ ! -e "$scratch/part/ran.txt" ] && [ -e "$scratch/part/arena.json" ]
 }
 
 # In the middle of a group.
@@ -148,12 +139,11 @@ is_usage_error() { # WORD-OF-THE-MESSAGE ARGUMENT...
 
 refuses_bad_words() {
     is_usage_error --json machine && is_usage_error folder report &&
-        is_usage_error folder report a b &&
+        is_usage_error option report a b &&
         ends_with 1 'no results' "$bench" report "$scratch"
 }
 
 check 'a_smoke_run_measures_every_group' smoke_run
-check 'the_charts_are_plain_xml' charts_are_xml
 check 'the_folder_is_complete' folder_is_complete
 check 'the_machine_is_named' machine_is_named
 check 'nothing_names_a_path' nothing_names_a_path

@@ -1,6 +1,6 @@
 #!/bin/sh
 #
-# shell_html.sh - the page of a training: its figures, its pictures, the ways that it compares.
+# shell_html.sh - the page of a training: the viewer, and the document in it.
 
 # shellcheck source=tests/shell/tap.sh
 . "$(dirname "$0")/tap.sh"
@@ -19,76 +19,66 @@ on_page() { # EXPRESSION [PAGE]
 }
 
 check 'a_training_writes_its_page' trains --steps 60 --json "$scratch/r.json"
-check 'the_page_is_whole_and_leads_nowhere' on_page '"Training report" in text'
-check 'its_five_figures_are_those_of_json' on_page "all(data[k] == load('$scratch/r.json')[k] for k
-    in ('driver_calls_after_warmup', 'step_reserved_bytes', 'reserved_peak_bytes', 'loss_last',
-        'tokens_per_s'))"
-check 'names_of_files_are_escaped' on_page "'a<b>&c.txt' in text and 'a<b>' not in page"
+check 'it_is_the_viewer_with_the_report_of_json' on_page "d == load('$scratch/r.json')"
+check 'names_of_files_are_escaped' on_page "d['data'] == ['$data'] and 'a<b>' not in page"
 
 # --- ways to take memory ---
 
-check 'five_ways_are_compared' on_page "len(rows['comparison']) == 1 + 5 and
-    all(ms['way-%d' % i] > 0 and len(calls['way-%d' % i]) == 6 for i in range(5))"
+check 'five_ways_are_compared' on_page "[w['way'] for w in d['comparison']] ==
+    ['driver', 'cache', 'warmup', 'plan', 'recompute'] and
+    all(w['ran'] and min(w['ms']) > 0 and len(w['calls']) == 6 for w in d['comparison'])"
 check 'with_a_call_per_allocation_every_step_calls' on_page \
-    "all(n >= 8 and n % 2 == 0 for n in calls['way-0'])"
-check 'without_a_warm_up_the_first_steps_call' on_page "calls['way-1'][0] > 0 and
-    sum(calls['way-1']) < sum(calls['way-0'])"
+    "all(n >= 8 and n % 2 == 0 for n in d['comparison'][0]['calls'])"
+check 'without_a_warm_up_the_first_steps_call' on_page "d['comparison'][1]['calls'][0] > 0 and
+    sum(d['comparison'][1]['calls']) < sum(d['comparison'][0]['calls'])"
 check 'behind_the_warm_up_no_step_calls' on_page \
-    "all(calls['way-%d' % i] == [0] * 6 for i in (2, 3, 4))"
-check 'they_compute_the_same' on_page "'the same losses, to the last bit' in text"
+    "all(d['comparison'][i]['calls'] == [0] * 6 for i in (2, 3, 4))"
+check 'they_compute_the_same' on_page "len({w['loss'] for w in d['comparison'][:4]}) == 1"
 check 'recomputation_takes_less_and_the_driver_is_counted' on_page \
-    "taken['way-4'] < taken['way-3'] and taken['way-0'] > data['step_reserved_bytes']"
+    "d['comparison'][4]['taken_peak_bytes'] < d['comparison'][3]['taken_peak_bytes'] and
+    d['comparison'][0]['taken_peak_bytes'] > d['step_reserved_bytes']"
 
-# --- pictures ---
+# --- one step, and all of them ---
 
-check 'each_buffer_of_a_step_is_a_box' on_page "len(boxes) >= 8 and
-    'takes %d buffers' % len(boxes) in text and len(rows['buffers']) == 1 + len(boxes) and
-    len(boxes) * 2 == max(int(b['aria-label'].split()[-1]) for b in boxes)"
-check 'boxes_have_names_for_all_who_read' on_page "all(b['role'] == 'img' and 'tabindex' in b and
-    ': ' in b['aria-label'] for b in boxes)"
-check 'no_two_boxes_share_a_place' on_page 'overlaps == [] and
-    all(b["left"] + b["width"] <= 100.01 and b["bottom"] + b["height"] <= 100.01 for b in boxes)'
-check 'the_loss_of_each_step_is_on_a_line' on_page "len(lines['raw']) == 60 and
-    len(lines['test']) == 2 and lines['raw'][0][1] < lines['raw'][-1][1] and
-    data['bits_per_byte'] == load('$scratch/r.json')['held_out_bits_per_byte']"
-check 'what_is_reserved_is_flat' on_page "len({y for x, y in lines['second']}) == 1 and
-    min(y for x, y in lines['main']) > lines['second'][0][1]"
+no_overlap="all(a['address'] + a['bytes'] <= b['address'] or b['address'] + b['bytes'] <= a['address'] or
+    a['given'] <= b['taken'] or b['given'] <= a['taken']
+    for i, a in enumerate(rows(d['step']['blocks'])) for b in rows(d['step']['blocks'])[:i])"
 
-check 'text_can_be_read_by_day_and_by_night' on_page "len(contrasts) == 2 and
-    all(len(c) >= 8 + 8 and min(c.values()) >= 4.5 for c in contrasts)"
+check 'each_buffer_of_a_step_has_its_place_and_time' on_page "len(rows(d['step']['blocks'])) >= 8 and
+    all(b['name'] and b['tag'] and 0 <= b['taken'] < b['given'] < d['step']['moments']
+        for b in rows(d['step']['blocks'])) and
+    len(rows(d['step']['blocks'])) * 2 == d['step']['moments'] and
+    0 < d['step']['backward'] < d['step']['moments']"
+check 'no_two_buffers_share_a_place' on_page "$no_overlap"
+check 'each_step_has_its_loss' on_page "len(rows(d['losses'])) == 60 and
+    rows(d['losses'])[0]['loss'] > rows(d['losses'])[-1]['loss'] and
+    abs(rows(d['losses'])[-1]['recent'] - d['loss_last']) < 1e-6"
+check 'what_is_reserved_is_flat' on_page "len(rows(d['memory'])) == 60 and
+    len({s['reserved_bytes'] for s in rows(d['memory'])}) == 1 and
+    all(s['live_bytes'] <= s['reserved_bytes'] for s in rows(d['memory']))"
 
 # --- larger, and other, trainings ---
 
-# The least and the greatest loss, which set the frame, stay: each has a twentieth of room beyond it.
-long() {
-    timeout 300 "$train" --data "$data" --device soft --layers 1 --hidden 8 --batch 1 \
-        --max-length 16 --steps 1000 --quiet --html "$scratch/long.html" </dev/null || return
-    on_page "600 < len(lines['raw']) <= 800 and
-        [round(f(y for x, y in lines['raw']), 1) for f in (min, max)] == [45.5, 954.5] and
-        lines['raw'][0][0] < 5 and lines['raw'][-1][0] > 995" "$scratch/long.html"
-}
-check 'a_thousand_steps_are_thinned' long
-
 check 'recomputation_has_its_page' trains --steps 4 --recompute 2 --batch 2 --quiet
-check 'with_as_many_steps_as_there_were' on_page \
-    "len(boxes) > 4 and overlaps == [] and all(len(calls['way-%d' % i]) == 4 for i in range(5))"
+check 'with_as_many_steps_as_there_were' on_page "len(rows(d['step']['blocks'])) > 4 and $no_overlap and
+    all(len(w['calls']) == 4 for w in d['comparison'])"
 check 'graphs_are_recorded_too' trains --steps 20 --graphs --quiet
-check 'with_each_step_that_is_launched' on_page "len(boxes) >= 8 and
-    len({y for x, y in lines['main']}) > 1 and calls['way-3'] == [0] * 6"
+check 'with_each_step_that_is_launched' on_page "len(rows(d['step']['blocks'])) >= 8 and
+    len({s['live_bytes'] for s in rows(d['memory'])}) > 1 and d['comparison'][3]['calls'] == [0] * 6"
 
 # What is left of a way that fails is given back, or the next one would lack it.
 too_large() {
     (ASHLAR_SOFT=memory=40MiB && export ASHLAR_SOFT && trains --steps 4 --batch 64 \
         --max-length 256 --recompute auto --quiet) &&
-        on_page "all('memory' in rows['comparison'][i][1] for i in (1, 2, 3, 4)) and
-            list(calls) == ['way-4'] and 'the same losses' not in text"
+        on_page "all('memory' in w['why_not'] for w in d['comparison'][:4]) and
+            [w['ran'] for w in d['comparison']] == [False] * 4 + [True]"
 }
-check 'what_does_not_fit_is_said_in_its_row' too_large
+check 'what_does_not_fit_is_said' too_large
 
 check 'steps_in_parts_and_pieces_without_a_plan_have_theirs' trains --steps 8 --bptt 16 \
     --accumulate 2 --no-plan --quiet
 check 'with_a_plan_in_the_comparison_alone' on_page \
-    "'The plan has room' not in text and calls['way-3'] == [0] * 6 and overlaps == []"
+    "d['plan_count'] == 0 and d['comparison'][3]['calls'] == [0] * 6 and $no_overlap"
 
 changes_no_loss() {
     trains --steps 8 --quiet --losses "$scratch/with" && timeout 60 "$train" --data "$data" \
@@ -101,9 +91,10 @@ tags() {
     "$ASHLAR_SOURCE/rnn/data/make_tags.sh" 300 7 >"$scratch/tags.txt" || return
     timeout 120 "$train" --model tagger --data "$scratch/tags.txt" --device soft --steps 12 \
         --batch 16 --hidden 32 --quiet --html "$page" </dev/null &&
-        on_page "len(rows['comparison']) == 1 + 4 and calls['way-3'] == [0] * 6 and
-            len(boxes) > 8 and set(calls['way-0']) == {2 * len(boxes)} and
-            'words trained on' in text and 'All compute the same losses' in text"
+        on_page "len(d['comparison']) == 4 and d['comparison'][3]['calls'] == [0] * 6 and
+            len(rows(d['step']['blocks'])) > 8 and
+            set(d['comparison'][0]['calls']) == {2 * len(rows(d['step']['blocks']))} and
+            len({w['loss'] for w in d['comparison']}) == 1"
 }
 check 'a_tagger_has_its_page' tags
 

@@ -102,13 +102,10 @@ solves() { # FILE
 
 # Blocks of a log of RMM as a problem: live from their row to that of their free, or to the end.
 draws_the_plan() {
-    packs 0 '' --pack "$problem" --svg "$scratch/plan.svg" || return
-    python3 - "$scratch/plan.svg" <<'END'
-import sys, xml.etree.ElementTree as xml
-titles = [t.text for t in xml.parse(sys.argv[1]).iter("{http://www.w3.org/2000/svg}title")]
-print(titles)
-sys.exit(len(titles) != 3 or any(" B at " not in t for t in titles))
-END
+    packs 0 '' --pack "$problem" --html "$scratch/plan.html" --json "$json" || return
+    python3 "$ASHLAR_SOURCE/tests/check_page.py" "$scratch/plan.html" "d == load('$json') and
+        len(rows(d['blocks'])) == 3 and
+        max(b['address'] + b['bytes'] for b in rows(d['blocks'])) == d['plan_bytes']"
 }
 
 packs_trace() { # FILE
@@ -129,7 +126,7 @@ END
 }
 
 check 'the_figures_and_the_plan_are_those_of_the_problem' writes_figures
-check 'a_picture_shows_the_plan' draws_the_plan
+check 'a_page_shows_the_plan' draws_the_plan
 check 'a_capacity_is_met' meets_capacity
 check 'a_capacity_that_is_missed_is_a_failure_with_figures' misses_capacity
 check 'no_buffers_are_a_plan_of_no_bytes' packs_nothing

@@ -195,18 +195,18 @@ check 'there_is_no_trace_where_the_library_is_off' is_off
 # Events and live blocks, as Python finds them.
 has_a_snapshot() { # ALLOCATIONS LIVE FILE
     python3 - "$@" <<'END'
-import pickle, sys
-snapshot = pickle.load(open(sys.argv[3], "rb"))
-events = [e["action"] for device in snapshot["device_traces"] for e in device]
-states = [b["state"] for s in snapshot["segments"] for b in s["blocks"]]
-got = events.count("alloc"), states.count("active_allocated")
+import json, sys
+snapshot = json.load(open(sys.argv[3]))
+events = [row[0] for row in snapshot["events"]["rows"]]
+states = [row[-1] for row in snapshot["blocks"]["rows"]]
+got = events.count("alloc"), states.count("live")
 print(got)
 sys.exit(got != (int(sys.argv[1]), int(sys.argv[2])))
 END
 }
 
 is_a_snapshot() {
-    file=$scratch/trace.pickle
+    file=$scratch/trace.json
     traced "$file" mistakes && has_a_snapshot 2 1 "$file" || return
     traced "$file" reset && has_a_snapshot 1 1 "$file" || return # as it was before the reset
     traced "$file" loop || return
@@ -215,12 +215,12 @@ is_a_snapshot() {
 }
 
 is_a_snapshot_of_the_newest_events() {
-    file=$scratch/trace.pickle
+    file=$scratch/trace.json
     ASHLAR_CONF=trace=4 traced "$file" loop && has_a_snapshot 0 0 "$file"
 }
 
 check 'a_file_of_that_name_gets_a_snapshot' is_a_snapshot
 check 'a_snapshot_has_as_many_events_as_asked_for' is_a_snapshot_of_the_newest_events
 check 'a_snapshot_that_cannot_be_written_is_told_at_once' \
-    goes_on 'check the folder' traced "$scratch/none/trace.pickle" loop
+    goes_on 'check the folder' traced "$scratch/none/trace.json" loop
 check_report

@@ -38,7 +38,7 @@ helps() {
     wide=$(awk 'length > 80' "$scratch/stdout")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
     [ "$(wc -l <"$scratch/stdout")" -le 24 ] || return
-    for word in FILE... --memory --find-capacity --repeat --plan --json --svg --help 1TiB; do
+    for word in FILE... --memory --find-capacity --repeat --plan --json --html --help 1TiB; do
         grep -qF -e "$word" "$scratch/stdout" || complain "lacks $word" || return
     done
 }
@@ -88,24 +88,23 @@ repeats() {
     runs 1 "$log:2: pass 1: out of memory" "$log" --memory 2MiB --repeat 2
 }
 
+on_page() { # EXPRESSION
+    python3 "$ASHLAR_SOURCE/tests/check_page.py" "$scratch/out.html" "$1"
+}
+
 draws() {
-    svg=$scratch/out.svg
-    runs 0 '' "$log" --find-capacity --repeat 1 --svg "$svg" || return
-    python3 - "$svg" <<'END' || return
-import sys, xml.etree.ElementTree as xml
-svg = "{http://www.w3.org/2000/svg}"
-titles = [t.text for t in xml.parse(sys.argv[1]).iter(svg + "title")]
-print(titles)
-sys.exit(sorted(t.split(" B at ")[0] + t[t.rindex(","):] for t in titles) !=
-         ["#0: 3145728, 0 to 3", "#1: 1048576, 1 to 5", "#2: 2097152, 4 to 5"])
-END
-    grep -q 'reserved 8.00 MiB' "$svg" || return
-    runs 2 '--svg' "$log" "$log" --svg "$svg" &&
-        runs 1 /nowhere/out.svg "$log" --svg /nowhere/out.svg && [ ! -s "$scratch/stdout" ] ||
+    html=$scratch/out.html
+    runs 0 '' "$log" --find-capacity --repeat 1 --html "$html" --json "$scratch/out.json" || return
+    on_page "d == load('$scratch/out.json') and d['reserved_peak_bytes'] == 8 << 20 and
+        [(b['bytes'], b['begin'], b['end']) for b in rows(d['blocks'])] ==
+            [(3145728, 0, 3), (1048576, 1, 5), (2097152, 4, 5)]" || return
+    runs 2 '--html' "$log" "$log" --html "$html" &&
+        runs 1 /nowhere/out.html "$log" --html /nowhere/out.html && [ ! -s "$scratch/stdout" ] ||
         return
     # What did not fit is not there; the others are.
-    runs 1 "$log:2:" "$log" --memory 2MiB --svg "$svg" && ! grep -q 3145728 "$svg" &&
-        grep -q '1048576 B at' "$svg"
+    runs 1 "$log:2:" "$log" --memory 2MiB --html "$html" &&
+        on_page "1048576 in [b['bytes'] for b in rows(d['blocks'])] and
+            3145728 not in [b['bytes'] for b in rows(d['blocks'])]"
 }
 
 # Three marked steps of two blocks each; the third one's first block is larger than recorded.
@@ -258,7 +257,7 @@ check 'help_fits_on_a_screen_and_names_everything' helps
 check 'the_figures_are_those_of_the_log' writes_figures
 check 'the_smallest_device_is_found' finds_capacity
 check 'several_passes_are_told_one_by_one' repeats
-check 'a_picture_shows_where_the_blocks_were' draws
+check 'a_page_shows_where_the_blocks_were' draws
 check 'steps_are_replayed_on_a_plan' replays_on_a_plan
 check 'the_smallest_device_for_a_plan_is_found' finds_capacity_with_a_plan
 check 'several_logs_are_an_array_and_a_bad_one_stops_none' replays_several

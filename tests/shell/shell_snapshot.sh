@@ -1,15 +1,15 @@
 #!/bin/sh
 #
-# shell_snapshot.sh - a snapshot's file is one that PyTorch's viewers can show, read by Python with
-# an unpickler that builds plain values only (check_snapshot.py).
+# shell_snapshot.sh - of a snapshot tools/memory_viz.py makes what PyTorch's viewers can show, read
+# by an unpickler that builds plain values only (check_snapshot.py).
 
 # shellcheck source=tests/shell/tap.sh
 . "$(dirname "$0")/tap.sh"
 
 # Write the snapshot NAME; EXPRESSION is true of it.
 holds() { # NAME EXPRESSION
-    "$ASHLAR_BUILD/tests/write_snapshot" "$1" "$scratch/$1.pickle" &&
-        python3 "$ASHLAR_SOURCE/tests/check_snapshot.py" "$scratch/$1.pickle" "$2"
+    "$ASHLAR_BUILD/tests/write_snapshot" "$1" "$scratch/$1.json" &&
+        python3 "$ASHLAR_SOURCE/tests/check_snapshot.py" "$scratch/$1.json" "$2"
 }
 
 # The second device's trace comes behind an empty one; six events, the last of two parts. Small and
@@ -61,16 +61,18 @@ is_replayed() {
     grep -qF 'log.csv: 4 events, 3 allocations, 0 failed; threads 1, streams 1' "$scratch/stdout"
 }
 
-# The check itself: a pickle that would call something, and one that is cut off.
 refuses_others() {
-    python3 -c 'import os, pickle, sys; pickle.dump(os.getcwd, open(sys.argv[1], "wb"), 2)' \
-        "$scratch/calls.pickle"
-    "$ASHLAR_BUILD/tests/write_snapshot" empty "$scratch/whole.pickle" &&
-        head -c -1 "$scratch/whole.pickle" >"$scratch/cut.pickle" || return
-    for name in calls cut; do
-        ! python3 "$ASHLAR_SOURCE/tests/check_snapshot.py" "$scratch/$name.pickle" True || return
+    echo '{"schema": "ashlar-train/1"}' >"$scratch/other.json"
+    echo '{' >"$scratch/cut.json"
+    for name in other cut none; do
+        if python3 "$ASHLAR_SOURCE/tools/memory_viz.py" "$scratch/$name.json" "$scratch/none.pickle" \
+            2>"$scratch/stderr"; then
+            return 1
+        fi
+        cat "$scratch/stderr"
+        [ "$(wc -l <"$scratch/stderr")" -eq 1 ] && grep -qF "$scratch/$name.json" "$scratch/stderr" &&
+            [ ! -e "$scratch/none.pickle" ] || return
     done
-    python3 "$ASHLAR_SOURCE/tests/check_snapshot.py" "$scratch/whole.pickle" True
 }
 
 is_told() {
@@ -88,6 +90,6 @@ check 'an_allocator_is_shown_with_its_trace' has_allocator
 check 'numbers_of_64_bits_come_back' has_wide_numbers
 check 'every_block_and_event_is_there' has_everything
 check 'the_trace_of_an_allocator_can_be_replayed' is_replayed
-check 'a_pickle_that_calls_or_is_cut_off_would_be_refused' refuses_others
+check 'the_tool_refuses_other_files_in_one_line' refuses_others
 check 'a_path_that_cannot_be_written_is_one_line' is_told
 check_report

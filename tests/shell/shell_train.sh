@@ -178,8 +178,8 @@ check 'a_loss_above_its_start_is_told' says_that_it_diverges
 
 snapshot_is_made() { # what the model holds, and the trace that the environment asked for
     ASHLAR_CONF=trace=100000 small "$scratch/traced.json" --seed 7 --quiet \
-        --snapshot "$scratch/memory.pickle" &&
-        python3 "$ASHLAR_SOURCE/tests/check_snapshot.py" "$scratch/memory.pickle" \
+        --snapshot "$scratch/memory.json" &&
+        python3 "$ASHLAR_SOURCE/tests/check_snapshot.py" "$scratch/memory.json" \
             'len(segments) >= 1 and trace[0]["action"] == "segment_map" and
             sum(e["action"] == "alloc" for e in trace) > 12 * 3 and
             {"weights", "gradients", "activations"} <= {e["user_metadata"] for e in trace} and

@@ -61,6 +61,28 @@ CASE(an_indented_document_has_one_item_a_line) {
                         "  \"d\\\"\": null\n}");
 }
 
+CASE(a_table_has_a_line_for_each_row) {
+    static const char *const columns[] = {"x", "y"};
+    ashlar_json_writer writer;
+    ashlar__json_writer_init(&writer, 1);
+    ashlar__json_open_object(&writer);
+    ashlar__json_put_key(&writer, "t");
+    ashlar__json_open_table(&writer, columns, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        ashlar__json_open_row(&writer);
+        ashlar__json_put_uint64(&writer, i);
+        ashlar__json_put_parsed(&writer, "{\"z\": 1}", 8);
+        ashlar__json_close_array(&writer);
+    }
+    ashlar__json_close_table(&writer);
+    ashlar__json_put_key(&writer, "after");
+    ashlar__json_put_null(&writer);
+    ashlar__json_close_object(&writer);
+    check_text(&writer, "{\n \"t\": {\n  \"columns\": [\"x\",\"y\"],\n  \"rows\": [\n"
+                        "   [0,{\"z\": 1}],\n   [1,{\"z\": 1}]\n  ]\n },\n"
+                        " \"after\": null\n}");
+}
+
 CASE(strings_are_escaped) {
     ashlar_json_writer writer;
     ashlar__json_writer_init(&writer, 0);
