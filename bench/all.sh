@@ -75,7 +75,8 @@ name_folder() {
 
 # A bad word or peer ends it here, and not when the other groups have been measured.
 [ $# -eq 0 ] ||
-    "$program" alloc --pairs 1 --subject floor ${device:+--device "$device"} "$@" || exit
+    "$program" alloc --pairs 1 --subject floor ${device:+--device "$device"} "$@" >/dev/null ||
+    exit
 
 commit=''
 [ ! -e "$here/.git" ] || commit=$(git -C "$here" describe --always --dirty --abbrev=9 2>/dev/null)
@@ -93,17 +94,13 @@ if [ ! -w "$out" ]; then
     exit 1
 fi
 
-# The table goes to the terminal and, for the report, into a file. rnn_train is a part of rnn that
-# needs a text; the documents are one.
+# The table goes to the terminal and, for the report, into a file.
 measure() { # GROUP [OPTION...]
     group=$1
     shift
-    on=$device word=$group
-    case $group in rnn_train) word=rnn && set -- --train --data "$here/docs" "$@" ;; esac
-    case $group in streams | ranks) on='' ;; esac # they have software devices of their own
     printf '\n== %s ==\n' "$group"
     {
-        "$program" "$word" ${smoke:+"$smoke"} ${on:+--device "$on"} "$@" \
+        "$program" "$group" ${smoke:+"$smoke"} ${device:+--device "$device"} "$@" \
             --json "$made/$group.json" 2>"$scratch/stderr"
         echo $? >"$scratch/status"
     } | tee "$made/$group.txt" || exit
@@ -118,7 +115,6 @@ measure() { # GROUP [OPTION...]
 
 # The groups that this program has stand in the first line of its help.
 groups=$("$program" --help | sed -n '1s/.*\[\([a-z|]*\)\].*/\1/p' | tr '|' ' ')
-groups=$(printf '%s\n' "$groups" | sed 's/\<rnn\>/rnn rnn_train/')
 for group in $groups; do
     case $group in
     alloc | plan) measure "$group" "$@" ;;

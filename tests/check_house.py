@@ -55,10 +55,8 @@ ROOMS = [
     ("bench/harness", "measuring, statistics, results"),
     ("bench/replay", "traces replayed"),
     ("bench/peers", "the allocators that are compared"),
-    ("bench/streams", "what streams wait for because of an allocator"),
     ("bench/arena", "the arena's benchmark"),
     ("bench/rnn", "the layers' benchmark"),
-    ("bench/ranks", "the benchmark of several ranks"),
     ("bench/programs", "ashlar-bench and ashlar-replay"),
 ]
 

@@ -306,7 +306,7 @@ all_steps() {
         bench_group alloc
     # The groups that this program has stand in the first line of its help.
     for group in $("$bench" --help | sed -n '1s/.*\[\([a-z|]*\)\].*/\1/p' | tr '|' ' '); do
-        case $group in alloc | rnn | ranks) continue ;; esac # before; last; trains on the CPU
+        case $group in alloc | rnn) continue ;; esac # before; last
         step "bench_$group" 300 "the figures of $group, beside others" bench_group "$group"
     done
     step bench_rnn 500 'the figures of rnn on the device' bench_group rnn

@@ -1,5 +1,5 @@
-/* arena_setup.c - sets up a case (a set of tensors), and runs each operation on it, and the plain
- * copies beside them. */
+/* arena_setup.c - sets up a case (a set of tensors), and runs each operation on it, and the copy
+ * beside them. */
 #include "bench/arena/arena_setup.h"
 
 #include <errno.h>
@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <ashlar/checkpoint.h>
-#include <ashlar/replica.h>
 
 #include "allocator/base/clock.h"
 #include "allocator/base/host.h"
@@ -37,17 +36,11 @@ static void loop(void *dst, const void *src, size_t bytes) {
     }
 }
 
-/* The same by memcpy, whose large copies bypass the caches. */
-static void library(void *dst, const void *src, size_t bytes) {
-    memcpy(dst, src, bytes);
-}
-
 static void copy_piece(void *context, size_t i) {
     const ashlar_copy_work *w = context;
-    const size_t begin = i * PIECE_BYTES;
-    const size_t left = w->bytes - begin;
-    (w->is_loop ? loop : library)((char *)w->dst + begin, (const char *)w->src + begin,
-                                  left < PIECE_BYTES ? left : PIECE_BYTES);
+    const size_t begin = i * PIECE_BYTES, left = w->bytes - begin;
+    loop((char *)w->dst + begin, (const char *)w->src + begin,
+         left < PIECE_BYTES ? left : PIECE_BYTES);
 }
 
 void ashlar__arena_copy(ashlar_copy_work *work) {
@@ -55,7 +48,7 @@ void ashlar__arena_copy(ashlar_copy_work *work) {
         if (work->is_shared) {
             ashlar__workers_run((work->bytes + PIECE_BYTES - 1) / PIECE_BYTES, copy_piece, work);
         } else {
-            (work->is_loop ? loop : library)(work->dst, work->src, work->bytes);
+            loop(work->dst, work->src, work->bytes);
         }
     }
 }
@@ -100,20 +93,11 @@ static ashlar_status make_arena(ashlar_arena_setup *s, const ashlar_arena_case *
 
 static ashlar_status make_scattered(ashlar_arena_setup *s) {
     const ashlar_optimizer_config config = adamw();
-    ASHLAR_TRY(ashlar__per_tensor_create(s->arena, &config, &ashlar__list_limits_one, s->stream,
-                                         &s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR]));
-    return ashlar__per_tensor_create(s->arena, &config, &ashlar__list_limits_36, s->stream,
-                                     &s->scattered[ASHLAR_ARENA_RUNNER_LISTS]);
-}
-
-static ashlar_status list_pointers(ashlar_arena_setup *s) {
-    const size_t count = ashlar_arena_tensor_count(s->arena);
-    s->pointers = ashlar__host_calloc(count, sizeof *s->pointers);
-    s->items = ashlar__host_calloc(count, sizeof *s->items);
-    ASHLAR_FAIL_IF(s->pointers == NULL || s->items == NULL, ASHLAR_EHOSTMEM,
-                   "bench: no host memory for %zu pointers", count);
+    ASHLAR_TRY(ashlar__per_tensor_create(s->arena, &config, s->stream, &s->scattered));
+    const size_t count = s->scattered->count;
+    ASHLAR_HOST_NEW(s->items, count, "bench: no host memory for %zu pointers", count);
     for (size_t i = 0; i < count; i++) {
-        s->items[i] = (ashlar_flatten_item){.tensor = i, .pointer = &s->pointers[i]};
+        s->items[i] = (ashlar_flatten_item){.tensor = i, .pointer = &s->scattered->pointers[i]};
     }
     return ASHLAR_OK;
 }
@@ -140,12 +124,11 @@ static ashlar_status make_folder(ashlar_arena_setup *s) {
     const char *root = secure_getenv("TMPDIR");
     snprintf(s->folder, sizeof s->folder, "%s/ashlar-arena-XXXXXX", root != NULL ? root : "/tmp");
     if (mkdtemp(s->folder) == NULL) {
-        const ashlar_status status = ashlar__fail(
-            ASHLAR_EIO, "bench: a folder for checkpoints, %s: %s", s->folder, strerror(errno));
+        const ashlar_status status = ashlar__fail(ASHLAR_EIO, "bench: a folder for files, %s: %s",
+                                                  s->folder, strerror(errno));
         s->folder[0] = '\0';
         return status;
     }
-    snprintf(s->file, sizeof s->file, "%s/file", s->folder);
     snprintf(s->state_file, sizeof s->state_file, "%s/state", s->folder);
     snprintf(s->plain_file, sizeof s->plain_file, "%s/plain", s->folder);
     return ASHLAR_OK;
@@ -161,25 +144,19 @@ ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *s, ashlar_device *dev
     ASHLAR_TRY(ashlar_allocator_create(device, &s->allocator));
     ASHLAR_TRY(make_arena(s, which, is_smoke));
     ASHLAR_TRY(make_scattered(s));
-    ASHLAR_TRY(list_pointers(s));
     ASHLAR_TRY(take_copies(s));
     return make_folder(s);
 }
 
 /* Free the blocks before the allocator. */
 void ashlar__arena_setup_finish(ashlar_arena_setup *s) {
-    for (size_t i = 0; i < sizeof s->scattered / sizeof s->scattered[0]; i++) {
-        ashlar__per_tensor_destroy(s->scattered[i]);
-    }
-    ashlar_arena_destroy(s->replica);
+    ashlar__per_tensor_destroy(s->scattered);
     ashlar_optimizer_destroy(s->optimizer);
     ashlar_arena_destroy(s->arena);
     ashlar_allocator_destroy(s->allocator);
     ashlar_stream_destroy(s->device, s->stream);
-    ashlar__host_free((void *)s->pointers);
     ashlar__host_free(s->items);
     if (s->folder[0] != '\0') {
-        (void)unlink(s->file);
         (void)unlink(s->state_file);
         (void)unlink(s->plain_file);
         (void)rmdir(s->folder);
@@ -187,30 +164,21 @@ void ashlar__arena_setup_finish(ashlar_arena_setup *s) {
     *s = (ashlar_arena_setup){0};
 }
 
-static bool has_state(ashlar_arena_operation operation) {
-    return operation == ASHLAR_ARENA_OPERATION_SAVE_STATE ||
-           operation == ASHLAR_ARENA_OPERATION_LOAD_STATE;
-}
-
 bool ashlar__arena_setup_has(const ashlar_arena_setup *s, ashlar_arena_runner runner,
                              ashlar_arena_operation operation) {
-    const bool is_list = runner == ASHLAR_ARENA_RUNNER_LISTS;
-    const bool is_scattered = is_list || runner == ASHLAR_ARENA_RUNNER_PER_TENSOR;
+    const bool is_of_files = operation == ASHLAR_ARENA_OPERATION_SAVE_STATE ||
+                             operation == ASHLAR_ARENA_OPERATION_LOAD_STATE;
     const bool computes =
         operation == ASHLAR_ARENA_OPERATION_ADAMW || operation == ASHLAR_ARENA_OPERATION_NORM;
-    const bool needs_host = computes || (is_list && operation == ASHLAR_ARENA_OPERATION_ZERO);
-    if (runner == ASHLAR_ARENA_RUNNER_FILE || has_state(operation)) {
-        return !is_scattered && has_state(operation) &&
-               (runner != ASHLAR_ARENA_RUNNER_FILE || !s->is_cuda);
-    }
-    return (!is_list || operation != ASHLAR_ARENA_OPERATION_CHECKPOINT) &&
-           (!s->is_cuda || !is_scattered || !needs_host);
+    return runner == ASHLAR_ARENA_RUNNER_FILE         ? is_of_files && !s->is_cuda
+           : runner == ASHLAR_ARENA_RUNNER_PER_TENSOR ? !is_of_files && !(s->is_cuda && computes)
+                                                      : true;
 }
 
 double ashlar__arena_setup_bytes(const ashlar_arena_setup *s, ashlar_arena_runner runner,
                                  ashlar_arena_operation operation) {
     const size_t accesses = operations[operation].accesses;
-    if (runner > ASHLAR_ARENA_RUNNER_FILE) {
+    if (runner == ASHLAR_ARENA_RUNNER_COPY) {
         const size_t passes = accesses / operations[operation].arrays;
         return 2 * (double)copy_bytes(s, operation) * (double)passes;
     }
@@ -289,20 +257,14 @@ static ashlar_status run_arena(ashlar_arena_setup *s, ashlar_arena_operation ope
     case ASHLAR_ARENA_OPERATION_FLATTEN:
         return ashlar_arena_flatten(s->arena, ASHLAR_REGION_PARAMETERS, s->items,
                                     ashlar_arena_tensor_count(s->arena), NULL, s->stream, NULL);
-    case ASHLAR_ARENA_OPERATION_REPLICATE:
-        return ashlar_arena_replicate(s->arena, s->stream, s->allocator, s->stream,
-                                      ASHLAR_REGIONS_INFERENCE, &s->replica);
     case ASHLAR_ARENA_OPERATION_SAVE_STATE:
         return save_state(s);
-    case ASHLAR_ARENA_OPERATION_LOAD_STATE:
-        return load_state(s);
     default:
-        return ashlar_checkpoint_save(s->arena, s->file, 0, NULL, 0, s->stream);
+        return load_state(s);
     }
 }
 
-static ashlar_status run_scattered(ashlar_arena_setup *s, ashlar_per_tensor *scattered,
-                                   ashlar_arena_operation operation) {
+static ashlar_status run_scattered(ashlar_per_tensor *scattered, ashlar_arena_operation operation) {
     switch (operation) {
     case ASHLAR_ARENA_OPERATION_ADAMW:
         return ashlar__per_tensor_step(scattered, 1e-3);
@@ -310,25 +272,19 @@ static ashlar_status run_scattered(ashlar_arena_setup *s, ashlar_per_tensor *sca
         return ashlar__per_tensor_zero(scattered);
     case ASHLAR_ARENA_OPERATION_NORM:
         return ashlar__per_tensor_norm(scattered);
-    case ASHLAR_ARENA_OPERATION_FLATTEN:
-        return ashlar__per_tensor_flatten(scattered);
-    case ASHLAR_ARENA_OPERATION_REPLICATE:
-        return ashlar__per_tensor_replicate(scattered);
     default:
-        return ashlar__per_tensor_save(scattered, s->file);
+        return ashlar__per_tensor_flatten(scattered);
     }
 }
 
-/* On a CUDA device both copies are the driver's. */
-static ashlar_status run_copy(const ashlar_arena_setup *s, bool is_loop,
-                              ashlar_arena_operation operation) {
+/* On a CUDA device it is the driver's. */
+static ashlar_status run_copy(const ashlar_arena_setup *s, ashlar_arena_operation operation) {
     ashlar_copy_work work = {
         .dst = (char *)s->copy_dst + SKEW_BYTES,
         .src = s->copy_src,
         .bytes = copy_bytes(s, operation),
         .times = operations[operation].accesses / operations[operation].arrays,
         .is_shared = operations[operation].is_shared,
-        .is_loop = is_loop,
     };
     if (!s->is_cuda) {
         ashlar__arena_copy(&work);
@@ -337,38 +293,16 @@ static ashlar_status run_copy(const ashlar_arena_setup *s, bool is_loop,
     for (size_t i = 0; i < work.times; i++) {
         ASHLAR_TRY(ashlar_copy(s->device, work.dst, work.src, work.bytes, s->stream));
     }
-    return ashlar_stream_synchronize(s->device, s->stream);
+    return ASHLAR_OK;
 }
 
 static ashlar_status run(ashlar_arena_setup *s, ashlar_arena_runner runner,
                          ashlar_arena_operation operation) {
-    if (runner == ASHLAR_ARENA_RUNNER_FILE) {
-        return run_plain(s, operation);
-    }
-    if (runner > ASHLAR_ARENA_RUNNER_FILE) {
-        return run_copy(s, runner == ASHLAR_ARENA_RUNNER_LOOP, operation);
-    }
-    ASHLAR_TRY(runner == ASHLAR_ARENA_RUNNER_ARENA
-                   ? run_arena(s, operation)
-                   : run_scattered(s, s->scattered[runner], operation));
+    ASHLAR_TRY(runner == ASHLAR_ARENA_RUNNER_FILE         ? run_plain(s, operation)
+               : runner == ASHLAR_ARENA_RUNNER_COPY       ? run_copy(s, operation)
+               : runner == ASHLAR_ARENA_RUNNER_PER_TENSOR ? run_scattered(s->scattered, operation)
+                                                          : run_arena(s, operation));
     return ashlar_stream_synchronize(s->device, s->stream);
-}
-
-/* Make the pointers point to scattered tensors again, before each flattening and untimed. */
-static void scatter(ashlar_arena_setup *s) {
-    const ashlar_per_tensor *scattered = s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR];
-    for (size_t i = 0; i < ashlar_arena_tensor_count(s->arena); i++) {
-        s->pointers[i] = ashlar__per_tensor_view(scattered, ASHLAR_REGION_PARAMETERS, i);
-    }
-    ashlar__per_tensor_scatter(s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR]);
-    ashlar__per_tensor_scatter(s->scattered[ASHLAR_ARENA_RUNNER_LISTS]);
-}
-
-static void drop_replicas(ashlar_arena_setup *s) {
-    ashlar_arena_destroy(s->replica);
-    s->replica = NULL;
-    ashlar__per_tensor_drop_replica(s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR]);
-    ashlar__per_tensor_drop_replica(s->scattered[ASHLAR_ARENA_RUNNER_LISTS]);
 }
 
 /* Write the file that is to be loaded, unless it is there. */
@@ -384,8 +318,8 @@ static ashlar_status make_files(ashlar_arena_setup *s, ashlar_arena_runner runne
 
 ashlar_status ashlar__arena_setup_run(ashlar_arena_setup *s, ashlar_arena_runner runner,
                                       ashlar_arena_operation operation, double *seconds) {
-    if (operation == ASHLAR_ARENA_OPERATION_FLATTEN) {
-        scatter(s);
+    if (operation == ASHLAR_ARENA_OPERATION_FLATTEN) { /* untimed, before each */
+        ashlar__per_tensor_scatter(s->scattered);
     }
     if (operation == ASHLAR_ARENA_OPERATION_LOAD_STATE) {
         ASHLAR_TRY(make_files(s, runner));
@@ -393,8 +327,5 @@ ashlar_status ashlar__arena_setup_run(ashlar_arena_setup *s, ashlar_arena_runner
     const double start = ashlar__clock_s();
     const ashlar_status status = run(s, runner, operation);
     *seconds = ashlar__clock_s() - start;
-    if (operation == ASHLAR_ARENA_OPERATION_REPLICATE) {
-        drop_replicas(s);
-    }
     return status;
 }

@@ -1,5 +1,5 @@
-/* arena_setup.h - one case of `ashlar-bench arena`: what each subject and each plain copy needs to
- * run, with the folder of the checkpoint (internal). */
+/* arena_setup.h - one case of `ashlar-bench arena`: what each subject and the copy beside them need
+ * to run, with the folder of the files (internal). */
 #ifndef ASHLAR_ARENA_SETUP_H
 #define ASHLAR_ARENA_SETUP_H
 
@@ -20,9 +20,7 @@
  *   zero         writes the gradients
  *   norm         reads the gradients
  *   flatten      reads scattered parameters, writes the arena's
- *   replicate    reads parameters, writes another copy of them on the same device
- *   checkpoint   reads parameters, writes them to a file, durably
- *   save_state   the same with both moments
+ *   save_state   reads p, m, v, writes them to a file, durably
  *   load_state   reads such a file, from the system's page cache, and writes p, m, v
  *
  * A copy beside an operation is counted the same way, as 2 accesses. It may well be slower than
@@ -36,8 +34,6 @@
     X(ZERO, "zero", 1, 1, false)             \
     X(NORM, "norm", 1, 1, true)              \
     X(FLATTEN, "flatten", 2, 2, false)       \
-    X(REPLICATE, "replicate", 2, 2, false)   \
-    X(CHECKPOINT, "checkpoint", 2, 2, false) \
     X(SAVE_STATE, "save_state", 6, 2, false) \
     X(LOAD_STATE, "load_state", 6, 2, false)
 
@@ -49,7 +45,7 @@ typedef enum ashlar_arena_operation {
 
 const char *ashlar__arena_operation_name(ashlar_arena_operation operation);
 
-/* The copy of one measurement, from one range of device memory to another. It moves as many bytes,
+/* A copy from one range of device memory to another, by a loop over lines. It moves as many bytes,
  * reads plus writes, as the operation beside it, in as much memory:
  *
  *     bytes * 2          what the operation's memory holds
@@ -61,23 +57,20 @@ typedef struct ashlar_copy_work {
     size_t times;
     bool is_shared; /* all workers (workers.h) share it, as they do the optimizers' passes; else one
                      * thread */
-    bool is_loop;   /* copied by a loop over lines; else by memcpy */
 } ashlar_copy_work;
 
 enum { ASHLAR_COPY_LINE = 64 };
 
 void ashlar__arena_copy(ashlar_copy_work *work);
 
-/* What runs an operation: the subjects of the rows, and the two plain copies beside them.
- * `plain_file` writes as many bytes as a checkpoint with state to a new file in the same folder,
- * makes it durable and renames it, or reads such a file into memory. */
+/* What runs an operation: the subjects of the rows, and the copy beside them. `plain_file` writes
+ * as many bytes as a checkpoint with state to a new file in the same folder, makes it durable and
+ * renames it, or reads such a file into memory. */
 typedef enum ashlar_arena_runner {
     ASHLAR_ARENA_RUNNER_ARENA,
     ASHLAR_ARENA_RUNNER_PER_TENSOR,
-    ASHLAR_ARENA_RUNNER_LISTS,
     ASHLAR_ARENA_RUNNER_FILE,
-    ASHLAR_ARENA_RUNNER_LOOP,
-    ASHLAR_ARENA_RUNNER_MEMCPY,
+    ASHLAR_ARENA_RUNNER_COPY,
     ASHLAR_ARENA_RUNNER_COUNT
 } ashlar_arena_runner;
 
@@ -106,29 +99,25 @@ typedef struct ashlar_arena_setup {
     ashlar_stream stream;
     ashlar_arena *arena;
     ashlar_optimizer *optimizer;
-    ashlar_per_tensor *scattered[ASHLAR_ARENA_RUNNER_LISTS + 1]; /* by runner; ARENA: NULL */
-    void **pointers;            /* [tensors] the program's pointers, for flattening */
-    ashlar_flatten_item *items; /* [tensors] the same pointers, as items */
-    ashlar_arena *replica;      /* replica of the arena; NULL: none */
+    ashlar_per_tensor *scattered;
+    ashlar_flatten_item *items; /* [tensors] of the scattered tensors' pointers */
     void *copy_src, *copy_dst;
-    char folder[4096]; /* for the checkpoint; empty: there is none */
-    char file[4096 + 16];
+    char folder[4096];                                 /* for the files; empty: there is none */
     char state_file[4096 + 16], plain_file[4096 + 16]; /* of save_state and load_state */
 } ashlar_arena_setup;
 
 /* Set up a case on `device`. Call ashlar__arena_setup_finish() also after a failure.
  *
- * Errors: ASHLAR_EIO (no folder for the checkpoint), those of the arena and of the scattered
- *         tensors. */
+ * Errors: ASHLAR_EIO (no folder for the files), those of the arena and of the scattered tensors. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *setup,
                                                          ashlar_device *device,
                                                          const ashlar_arena_case *which,
                                                          bool is_smoke);
 void ashlar__arena_setup_finish(ashlar_arena_setup *setup);
 
-/* Whether the runner can run the operation. On a CUDA device scattered tensors are only filled and
- * copied, since ashlar has no kernels for them; the lists are not saved on any device. Plain files
- * are beside checkpoints with state, on software devices. */
+/* Whether the runner can run the operation. Files are the arena's and plain ones, these on software
+ * devices; scattered tensors on a CUDA device are only filled and copied, since ashlar has no
+ * kernels for them. */
 bool ashlar__arena_setup_has(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
                              ashlar_arena_operation operation);
 

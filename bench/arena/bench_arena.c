@@ -64,7 +64,7 @@ static ashlar_status take_turn(void *context, size_t index, size_t repeats,
 
 static ashlar_status add_rows(const contest *c, FILE *out, const char *name, ashlar_turns *turns,
                               ashlar_rows *rows) {
-    static const char *const subjects[] = {"arena", "per_tensor", "lists_of_36", "plain_file"};
+    static const char *const subjects[] = {"arena", "per_tensor", "plain_file"};
     double speeds[ASHLAR_ARENA_RUNNER_COUNT] = {0}, seconds[ASHLAR_ARENA_RUNNER_COUNT] = {0};
     double low[ASHLAR_ARENA_RUNNER_COUNT] = {0}, high[ASHLAR_ARENA_RUNNER_COUNT] = {0};
     const size_t first = rows->count;
@@ -85,9 +85,8 @@ static ashlar_status add_rows(const contest *c, FILE *out, const char *name, ash
             [ASHLAR_ARENA_NS_LOW].number = low[runner] * 1e9,
             [ASHLAR_ARENA_NS_HIGH].number = high[runner] * 1e9,
             [ASHLAR_ARENA_BYTES_PER_S].number = speeds[runner],
-            [ASHLAR_ARENA_COPY_BYTES_PER_S].number = speeds[ASHLAR_ARENA_RUNNER_LOOP],
-            [ASHLAR_ARENA_OVER_COPY].number = speeds[runner] / speeds[ASHLAR_ARENA_RUNNER_LOOP],
-            [ASHLAR_ARENA_OVER_MEMCPY].number = speeds[runner] / speeds[ASHLAR_ARENA_RUNNER_MEMCPY],
+            [ASHLAR_ARENA_COPY_BYTES_PER_S].number = speeds[ASHLAR_ARENA_RUNNER_COPY],
+            [ASHLAR_ARENA_OVER_COPY].number = speeds[runner] / speeds[ASHLAR_ARENA_RUNNER_COPY],
         }};
         ASHLAR_TRY(ashlar__rows_add(rows, &row));
     }
@@ -169,15 +168,13 @@ static void print_help(FILE *out) {
     const ashlar_arena_case *cases = ashlar__arena_cases(&count);
     fprintf(
         out,
-        "arena: adamw, zero, norm, flatten, replicate and checkpoint of CASE[/OPERATION] in one\n"
-        "range, tensor by tensor and in lists of 36, beside a copy of the same bytes by a loop "
-        "(or\n"
-        "memcpy) and as many threads; on a GPU by the driver, where scattered tensors are filled "
-        "and\n"
-        "copied only. save_state and load_state: a checkpoint with the optimizer's state, beside\n"
-        "plain_file, as many bytes written and made durable, or read, in the same folder. Takes "
-        "--smoke, --workload, --json, --device. JSON: rows\n"
-        "{case, operation, subject, ns, bytes_per_s, copy_bytes_per_s, over_arena}. Cases, all\n"
+        "arena: adamw, zero, norm and flatten of CASE[/OPERATION] in one range and tensor by\n"
+        "tensor, beside a copy of the same bytes by a loop and as many threads; on a GPU by the\n"
+        "driver, where scattered tensors are filled and copied only. save_state and load_state:\n"
+        "a checkpoint with the optimizer's state, beside plain_file, as many bytes written and\n"
+        "made durable, or read, in the same folder. Takes --smoke, --workload, --json, --device.\n"
+        "JSON: rows {case, operation, subject, ns, bytes_per_s, copy_bytes_per_s, over_arena}.\n"
+        "Cases, all "
         "of fp32 tensors:\n");
     for (size_t i = 0; i < count; i++) {
         fprintf(out, "  %-15s %s\n", cases[i].name, cases[i].what);

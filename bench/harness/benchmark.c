@@ -128,11 +128,8 @@ ashlar_status ashlar__benchmark_run(const ashlar_benchmark *b,
         rows.context = &so_far;
     }
     ashlar_device *device = NULL;
-    if (!b->opens_devices) {
-        ASHLAR_TRY(ashlar_device_open(request->device, &device));
-    }
-    const bool is_smoke = request->is_smoke && !b->is_virtual;
-    say_smoke(request->out, is_smoke);
+    ASHLAR_TRY(ashlar_device_open(request->device, &device));
+    say_smoke(request->out, request->is_smoke);
     ashlar_status status = b->run(request, device, &rows, &more);
     ashlar_device_close(device);
     if (status == ASHLAR_OK && rows.count > 0) {
@@ -141,7 +138,7 @@ ashlar_status ashlar__benchmark_run(const ashlar_benchmark *b,
         if (b->more != NULL) {
             ashlar__rows_print_targets(request->out, &more);
         }
-        say_smoke(request->out, is_smoke);
+        say_smoke(request->out, request->is_smoke);
     }
     if (status == ASHLAR_OK && request->json != NULL) {
         status = ashlar__benchmark_write(b, request->json, &rows, &more);

@@ -14,12 +14,9 @@
 #include "bench/harness/rows.h"
 #include "rnn/programs/options.h"
 
-/* The options of a run, and the files of `plan`. Zeros ask for everything. */
+/* The options of a run. Zeros ask for everything. */
 typedef struct ashlar_bench_request {
     bool is_smoke;                /* a few short rounds, only to see that the benchmark runs */
-    bool counts_instructions;     /* instead of time */
-    bool trains;                  /* whole training steps, by the benchmark's `training` */
-    ashlar_option_list data;      /* texts to train on */
     size_t threads;               /* 0: the benchmark's own choice */
     size_t pairs;                 /* only run this many pairs, without measuring; 0: measure */
     ashlar_option_list workloads; /* each NAME, or NAME/VARIANT; none: all */
@@ -27,9 +24,6 @@ typedef struct ashlar_bench_request {
     ashlar_option_list peers;     /* shared objects that are further subjects */
     FILE *out;                    /* receives all printed text */
     const char *device, *json;    /* device NULL: the default one; json NULL: no file */
-    char **files;                 /* [file_count] problems to pack; if any, only these */
-    size_t file_count;
-    size_t capacity, seconds; /* bytes for the plan of each file, and time to search for it */
 } ashlar_bench_request;
 
 /* A workload's names. */
@@ -43,9 +37,6 @@ typedef struct ashlar_benchmark {
     const ashlar_rows_form *form;
     const ashlar_rows_form *more; /* form of a second array in the JSON; NULL: none */
     const char *more_key;
-    const struct ashlar_benchmark *training; /* what is run instead with --train; NULL: nothing */
-    bool is_virtual;    /* times are virtual: --smoke changes nothing, and figures mean the same */
-    bool opens_devices; /* opens devices of its own: `run` gets none */
     /* The i-th workload; false: there are fewer. The i-th subject; NULL: there are fewer. */
     bool (*workload)(size_t i, ashlar_bench_name *out);
     const char *(*subject)(size_t i);
@@ -79,25 +70,5 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__benchmark_run(const ashlar_benchmark *be
 ASHLAR_MUST_CHECK ashlar_status ashlar__benchmark_write(const ashlar_benchmark *benchmark,
                                                         const char *path, const ashlar_rows *rows,
                                                         const ashlar_rows *more);
-
-typedef struct ashlar_instructions_job {
-    const char *device;         /* the argument of --device; NULL: the option is left out */
-    ashlar_bench_name workload; /* of `ashlar-bench alloc` */
-    const char *subject;
-    size_t few, many; /* pairs of the two runs: multiples of those in the list's body */
-} ashlar_instructions_job;
-
-/*
- * Run this program twice under valgrind's callgrind, as `ashlar-bench alloc --pairs N --workload
- * WORKLOAD --subject SUBJECT` with two values of N, and divide the difference in instructions by
- * the difference in pairs. The result does not depend on the machine's load.
- *
- * out      instructions per pair
- *
- * Errors: ASHLAR_ENOTSUP (no valgrind), ASHLAR_EIO (a run failed or left no count),
- *         ASHLAR_EHOSTMEM.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__instructions_of_pair(const ashlar_instructions_job *job,
-                                                             double *out);
 
 #endif /* ASHLAR_BENCHMARK_H */

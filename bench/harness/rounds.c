@@ -9,6 +9,15 @@
 #include "allocator/base/error.h"
 #include "allocator/base/random.h"
 
+double ashlar__clock_cost_ns(void) {
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < 1000; i++) {
+        const uint64_t before = ashlar__clock_ns(), after = ashlar__clock_ns();
+        least = after - before < least ? after - before : least;
+    }
+    return (double)least;
+}
+
 static int by_value(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);

@@ -46,6 +46,9 @@ typedef struct ashlar_turns {
 ASHLAR_MUST_CHECK ashlar_status ashlar__rounds_run(const ashlar_rounds *rounds, size_t count,
                                                    ashlar_turns *turns);
 
+/* The shortest time between two readings of the clock. */
+double ashlar__clock_cost_ns(void);
+
 /* The median of `count` > 0 numbers: the middle one, or the mean of the middle two. Sorts them. */
 double ashlar__median(double *numbers, size_t count);
 

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 
 #include "allocator/base/clock.h"
@@ -15,21 +14,19 @@
 typedef struct member {
     ashlar_thread_team *team;
     pthread_t thread;
-    ashlar_status status; /* of the newest work; read it only when the team's `busy` is 0 */
+    ashlar_status status; /* of the newest work; read it only behind the barrier */
     char detail[ASHLAR_DETAIL_BYTES];
     double start_ns, end_ns;
 } member;
 
 struct ashlar_thread_team {
-    pthread_mutex_t lock;
-    pthread_cond_t begun; /* `turn` or `is_over` changed */
-    pthread_cond_t ended; /* `busy` became 0 */
-    uint64_t turn;        /* Lock: lock. Counts the calls of ashlar__thread_team_run() */
-    size_t busy;          /* Lock: lock. Threads that have not finished this turn's work */
-    bool is_over;         /* Lock: lock. The threads must end */
+    pthread_mutex_t gate;      /* held until all threads are there */
+    pthread_barrier_t barrier; /* of all threads and the caller, at both ends of a work */
+    bool is_broken;            /* not all threads are there: none has work */
+    bool is_over;              /* the threads must end */
     ashlar_thread_team_work work;
     void *arg;
-    _Atomic size_t ready; /* threads that wait_at_line() has counted in this turn */
+    _Atomic size_t ready; /* threads that wait_at_line() has counted */
     size_t count;
     member members[];
 };
@@ -38,7 +35,7 @@ static double now_ns(void) {
     return (double)ashlar__clock_ns();
 }
 
-/* Wait until all threads are awake. The condition wakes them one by one; then timing begins. */
+/* Wait until all threads are awake. The barrier wakes them one by one; then timing begins. */
 static void wait_at_line(ashlar_thread_team *team) {
     atomic_fetch_add(&team->ready, 1);
     while (atomic_load(&team->ready) < team->count) {
@@ -60,39 +57,29 @@ static void work_once(member *m) {
 static void *live(void *arg) {
     member *m = arg;
     ashlar_thread_team *team = m->team;
-    uint64_t turn = 0;
-    pthread_mutex_lock(&team->lock);
+    pthread_mutex_lock(&team->gate);
+    pthread_mutex_unlock(&team->gate);
+    if (team->is_broken) {
+        return NULL;
+    }
     for (;;) {
-        while (team->turn == turn && !team->is_over) {
-            pthread_cond_wait(&team->begun, &team->lock);
-        }
+        pthread_barrier_wait(&team->barrier);
         if (team->is_over) {
             break;
         }
-        turn = team->turn;
-        pthread_mutex_unlock(&team->lock);
         work_once(m);
-        pthread_mutex_lock(&team->lock);
-        if (--team->busy == 0) {
-            pthread_cond_signal(&team->ended);
-        }
+        pthread_barrier_wait(&team->barrier);
     }
-    pthread_mutex_unlock(&team->lock);
     return NULL;
 }
 
-/* End and join the first `count` threads, and free the team. */
-static void end(ashlar_thread_team *team, size_t count) {
-    pthread_mutex_lock(&team->lock);
-    team->is_over = true;
-    pthread_cond_broadcast(&team->begun);
-    pthread_mutex_unlock(&team->lock);
+/* Join the first `count` threads, which are to end, and free the team. */
+static void join(ashlar_thread_team *team, size_t count) {
     for (size_t i = 0; i < count; i++) {
         pthread_join(team->members[i].thread, NULL);
     }
-    pthread_cond_destroy(&team->begun);
-    pthread_cond_destroy(&team->ended);
-    pthread_mutex_destroy(&team->lock);
+    pthread_barrier_destroy(&team->barrier);
+    pthread_mutex_destroy(&team->gate);
     ashlar__host_free(team);
 }
 
@@ -103,19 +90,23 @@ ashlar_status ashlar__thread_team_create(size_t threads, ashlar_thread_team **ou
         return ashlar__fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu threads", threads);
     }
     team->count = threads;
-    pthread_mutex_init(&team->lock, NULL);
-    pthread_cond_init(&team->begun, NULL);
-    pthread_cond_init(&team->ended, NULL);
-    for (size_t i = 0; i < threads; i++) {
-        member *m = &team->members[i];
-        m->team = team;
-        if (pthread_create(&m->thread, NULL, live, m) != 0) {
-            end(team, i);
-            return ashlar__fail(ASHLAR_EHOSTMEM,
-                                "bench: thread %zu of %zu could not be started; "
-                                "use fewer",
-                                i + 1, threads);
+    pthread_mutex_init(&team->gate, NULL); /* neither can fail on Linux */
+    pthread_barrier_init(&team->barrier, NULL, (unsigned)threads + 1);
+    pthread_mutex_lock(&team->gate);
+    size_t made = 0;
+    for (; made < threads; made++) {
+        team->members[made].team = team;
+        if (pthread_create(&team->members[made].thread, NULL, live, &team->members[made]) != 0) {
+            break;
         }
+    }
+    team->is_broken = made < threads;
+    pthread_mutex_unlock(&team->gate);
+    if (made < threads) {
+        join(team, made);
+        return ashlar__fail(ASHLAR_EHOSTMEM,
+                            "bench: thread %zu of %zu could not be started; use fewer", made + 1,
+                            threads);
     }
     *out = team;
     return ASHLAR_OK;
@@ -123,7 +114,9 @@ ashlar_status ashlar__thread_team_create(size_t threads, ashlar_thread_team **ou
 
 void ashlar__thread_team_destroy(ashlar_thread_team *team) {
     if (team != NULL) {
-        end(team, team->count);
+        team->is_over = true;
+        pthread_barrier_wait(&team->barrier);
+        join(team, team->count);
     }
 }
 
@@ -143,16 +136,10 @@ static ashlar_status collect(const ashlar_thread_team *team, double *wall_ns) {
 
 ashlar_status ashlar__thread_team_run(ashlar_thread_team *team, ashlar_thread_team_work work,
                                       void *arg, double *wall_ns) {
-    pthread_mutex_lock(&team->lock);
     team->work = work;
     team->arg = arg;
     atomic_store(&team->ready, 0);
-    team->busy = team->count;
-    team->turn++;
-    pthread_cond_broadcast(&team->begun);
-    while (team->busy > 0) {
-        pthread_cond_wait(&team->ended, &team->lock);
-    }
-    pthread_mutex_unlock(&team->lock);
+    pthread_barrier_wait(&team->barrier);
+    pthread_barrier_wait(&team->barrier);
     return collect(team, wall_ns);
 }

@@ -4,40 +4,12 @@
 
 #include <math.h>
 
-#include "allocator/base/compiler.h"
-
-static const ashlar_rows_column columns[] = {
-    [ASHLAR_ALLOC_WORKLOAD] = {"workload", "workload", ASHLAR_ROWS_TEXT, 13, 0, 0},
-    [ASHLAR_ALLOC_VARIANT] = {"variant", "variant", ASHLAR_ROWS_TEXT, 16, 0, 0},
-    [ASHLAR_ALLOC_THREADS] = {"threads", "threads", ASHLAR_ROWS_NUMBER, 7, 0, 0},
-    [ASHLAR_ALLOC_SUBJECT] = {"subject", "subject", ASHLAR_ROWS_TEXT, 9, 0, 0},
-    [ASHLAR_ALLOC_NS_PAIR] = {"ns_pair", "ns/pair", ASHLAR_ROWS_NUMBER, 10, 1, 0},
-    [ASHLAR_ALLOC_NS_PAIR_LOW] = {"ns_pair_low", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
-    [ASHLAR_ALLOC_NS_PAIR_HIGH] = {"ns_pair_high", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
-    [ASHLAR_ALLOC_DRIVER_CALLS] = {"driver_calls", "driver calls", ASHLAR_ROWS_NUMBER, 13, 0, 0},
-    [ASHLAR_ALLOC_RESERVED_OVER_LIVE] = {"reserved_over_live", "reserved/live", ASHLAR_ROWS_NUMBER,
-                                         14, 3, 0},
-    [ASHLAR_ALLOC_OVER_FLOOR] = {"over_floor", "x floor", ASHLAR_ROWS_NUMBER, 9, 2, 0},
-    [ASHLAR_ALLOC_OVER_ASHLAR] = {"over_ashlar", "x ashlar", ASHLAR_ROWS_NUMBER, 9, 2, 0},
-    [ASHLAR_ALLOC_INSTRUCTIONS] = {"instructions", NULL, ASHLAR_ROWS_OPTIONAL, 0, 0, 0},
-    [ASHLAR_ALLOC_NS_STEP] = {"ns_step", NULL, ASHLAR_ROWS_OPTIONAL, 0, 0, 0},
-    [ASHLAR_ALLOC_THROUGHPUT] = {"throughput", "x 1 thread", ASHLAR_ROWS_OPTIONAL, 11, 2, 0},
-    [ASHLAR_ALLOC_OVER_ONE_SIZE] = {"over_one_size", "x 4 KiB", ASHLAR_ROWS_OPTIONAL, 9, 2, 0},
-    [ASHLAR_ALLOC_NS_P50] = {"ns_p50", NULL, ASHLAR_ROWS_OPTIONAL, 0, 0, 0},
-    [ASHLAR_ALLOC_NS_P99] = {"ns_p99", NULL, ASHLAR_ROWS_OPTIONAL, 0, 0, 0},
-    [ASHLAR_ALLOC_NS_P999] = {"ns_p999", NULL, ASHLAR_ROWS_OPTIONAL, 0, 0, 0},
-    [ASHLAR_ALLOC_NS_MAX] = {"ns_max", NULL, ASHLAR_ROWS_OPTIONAL, 0, 0, 0},
-    [ASHLAR_ALLOC_NS_EARLY] = {"ns_early", NULL, ASHLAR_ROWS_OPTIONAL, 0, 0, 0},
-    [ASHLAR_ALLOC_NS_LATE] = {"ns_late", NULL, ASHLAR_ROWS_OPTIONAL, 0, 0, 0},
-    [ASHLAR_ALLOC_LATE_OVER_EARLY] = {NULL, NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
-    [ASHLAR_ALLOC_HOST_BYTES] = {"host_bytes", NULL, ASHLAR_ROWS_OPTIONAL, 0, 0, 0},
-};
-ASHLAR_TABLE_IS_FULL(columns, ASHLAR_ALLOC_COLUMNS);
+#define COLUMN(name, key, heading, kind, ...) {key, heading, ASHLAR_ROWS_##kind, __VA_ARGS__},
+static const ashlar_rows_column columns[] = {ASHLAR_ALLOC_COLUMN_MAP(COLUMN)};
 
 #define ON(of_threads, of_workload) .threads = (of_threads), .names = {of_workload}
 #define C(column) ASHLAR_ALLOC_##column
 #define FRAGMENTED "4096-fragmented" /* has no target */
-#define UNFINISHED "unfinished"      /* no block comes back, so each call takes a new one */
 
 static const ashlar_rows_target targets[] = {
     {"pair cost / floor", "ashlar", C(OVER_FLOOR), 2, ON(1, "one_size"), .except = FRAGMENTED},
@@ -45,8 +17,6 @@ static const ashlar_rows_target targets[] = {
     {"throughput / that of one thread", "ashlar", C(THROUGHPUT), 1.8, true, ON(2, "one_size"),
      .except = FRAGMENTED},
     {"CUB / ashlar", "cub", C(OVER_ASHLAR), 15, true, ON(2, "one_size"), .except = FRAGMENTED},
-    {"instructions of a pair", "ashlar", C(INSTRUCTIONS), 126, ON(1, "one_size")},
-    {"instructions of a pair", "ashlar", C(INSTRUCTIONS), 550, ON(1, "random")},
     {"pair cost / floor", "ashlar", C(OVER_FLOOR), 8, ON(1, "mix")},
     {"reserved / peak live", "ashlar", C(RESERVED_OVER_LIVE), 1.05, ON(1, "mix")},
     {"pair cost / floor", "ashlar", C(OVER_FLOOR), 8, ON(1, "random")},
@@ -57,11 +27,6 @@ static const ashlar_rows_target targets[] = {
     {"pair cost / that of 4 KiB", "ashlar", C(OVER_ONE_SIZE), 10, ON(2, "handoff")},
     {"pair cost / that of 4 KiB", "ashlar", C(OVER_ONE_SIZE), 4, ON(1, "streams_64")},
     {"pair cost / that of 4 KiB", "ashlar", C(OVER_ONE_SIZE), 8, ON(1, "streams_512")},
-    {"call cost / pair cost of 4 KiB", "ashlar", C(OVER_ONE_SIZE), 15, ON(1, "record_stream"),
-     .except = UNFINISHED},
-    {"late calls / early ones", "ashlar", C(LATE_OVER_EARLY), 1.2, ON(1, "record_stream")},
-    {"host bytes left by a call", "ashlar", C(HOST_BYTES), 1, ON(1, "record_stream"),
-     .except = UNFINISHED},
     {"host bytes of a live block", "ashlar", C(HOST_BYTES), 160, ON(1, "live_1e6")},
     {"reserved / peak live", "ashlar", C(RESERVED_OVER_LIVE), 1.05, ON(1, "rnn_cold")},
     {"reserved / peak live", "ashlar", C(RESERVED_OVER_LIVE), 1.02, ON(1, "rnn_warm")},
@@ -69,7 +34,6 @@ static const ashlar_rows_target targets[] = {
     {"plan's reserved / peak live", "plan", C(RESERVED_OVER_LIVE), 1.02, ON(0, "rnn_warm")},
     {"driver calls of the plan's steps", "plan", C(DRIVER_CALLS), 0, ON(0, "rnn_warm")},
     {"replayed pair / thread cache's", "plan", C(OVER_ASHLAR), 1, .except = "rnn_warm"},
-    {"instructions replayed / cache's", "plan", C(INSTRUCTIONS), 1, .base = "ashlar"},
 };
 
 const ashlar_rows_form ashlar__alloc_form = {columns, ASHLAR_ALLOC_COLUMNS, ASHLAR_ALLOC_SUBJECT,
@@ -100,7 +64,5 @@ void ashlar__alloc_fill(ashlar_rows *rows, size_t first) {
         cells[ASHLAR_ALLOC_THROUGHPUT].number =
             one == row ? NAN : cells[ASHLAR_ALLOC_THREADS].number * ns_of(one) / ns_of(row);
         cells[ASHLAR_ALLOC_OVER_ONE_SIZE].number = ns_of(row) / ns_of(find_4_kib(rows, row));
-        cells[ASHLAR_ALLOC_LATE_OVER_EARLY].number =
-            cells[ASHLAR_ALLOC_NS_LATE].number / cells[ASHLAR_ALLOC_NS_EARLY].number;
     }
 }

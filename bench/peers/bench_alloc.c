@@ -18,6 +18,14 @@
 enum { ROUNDS = 61, PACKING_TRIES = 5 };
 static const double round_ns = 1e6;
 
+/* One run of one of the two benchmarks. */
+typedef struct alloc_bench {
+    const ashlar_bench_request *request;
+    bool is_of_plans; /* `plan`, which runs the lists with steps */
+    ashlar_device *device;
+    ashlar_rows *rows;
+} alloc_bench;
+
 /* ---- names ---- */
 
 static bool name_of(const ashlar_workload_spec *spec, ashlar_bench_name *out) {
@@ -52,8 +60,7 @@ static bool is_usual(bool is_of_plans, const ashlar_device *device, const ashlar
     return peer != &ashlar__peer_plan && peer != &ashlar__peer_none;
 }
 
-size_t ashlar__alloc_choose_peers(const ashlar_alloc_bench *b,
-                                  const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
+static size_t choose_peers(const alloc_bench *b, const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
     const ashlar_peer *all[ASHLAR_PEERS_MAX];
     const size_t all_count = ashlar__peers(all);
     size_t count = 0;
@@ -74,10 +81,10 @@ static double pairs_of_step(const ashlar_workload *w) {
     return (double)w->body_pairs / (double)ashlar__workload_body_steps(w);
 }
 
-static size_t choose_able_peers(const ashlar_alloc_bench *b, const ashlar_workload *w,
+static size_t choose_able_peers(const alloc_bench *b, const ashlar_workload *w,
                                 const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
     const ashlar_peer *chosen[ASHLAR_PEERS_MAX];
-    const size_t chosen_count = ashlar__alloc_choose_peers(b, chosen);
+    const size_t chosen_count = choose_peers(b, chosen);
     size_t count = 0;
     for (size_t i = 0; i < chosen_count; i++) {
         if (ashlar__measure_can(w, chosen[i])) {
@@ -113,18 +120,12 @@ static void print_more(FILE *out, ashlar_workload_kind kind, const ashlar_rows *
         } else if (kind == ASHLAR_WORKLOAD_LIVE) {
             fprintf(out, "  %s: %.1f bytes of host memory for each live block\n", subject,
                     cells[ASHLAR_ALLOC_HOST_BYTES].number);
-        } else if (ashlar__workload_marks(kind)) {
-            fprintf(out,
-                    "  %s: call 100 %.1f ns, the last ones %.1f ns, %.2f bytes of host memory "
-                    "left by each\n",
-                    subject, cells[ASHLAR_ALLOC_NS_EARLY].number,
-                    cells[ASHLAR_ALLOC_NS_LATE].number, cells[ASHLAR_ALLOC_HOST_BYTES].number);
         }
     }
     fflush(out);
 }
 
-static ashlar_row row_of(const ashlar_alloc_bench *b, const ashlar_workload *w, size_t threads,
+static ashlar_row row_of(const alloc_bench *b, const ashlar_workload *w, size_t threads,
                          const ashlar_peer *peer, const ashlar_measurement *m) {
     return (ashlar_row){{
         [ASHLAR_ALLOC_WORKLOAD].text = w->name,
@@ -136,19 +137,16 @@ static ashlar_row row_of(const ashlar_alloc_bench *b, const ashlar_workload *w, 
         [ASHLAR_ALLOC_NS_PAIR_HIGH].number = m->ns_pair_high,
         [ASHLAR_ALLOC_DRIVER_CALLS].number = peer->hides_calls ? NAN : (double)m->driver_calls,
         [ASHLAR_ALLOC_RESERVED_OVER_LIVE].number = m->reserved_over_live,
-        [ASHLAR_ALLOC_INSTRUCTIONS].number = NAN,
         [ASHLAR_ALLOC_NS_STEP].number = b->is_of_plans ? m->ns_pair * pairs_of_step(w) : NAN,
         [ASHLAR_ALLOC_NS_P50].number = m->ns_p50,
         [ASHLAR_ALLOC_NS_P99].number = m->ns_p99,
         [ASHLAR_ALLOC_NS_P999].number = m->ns_p999,
         [ASHLAR_ALLOC_NS_MAX].number = m->ns_max,
-        [ASHLAR_ALLOC_NS_EARLY].number = m->ns_early,
-        [ASHLAR_ALLOC_NS_LATE].number = m->ns_late,
         [ASHLAR_ALLOC_HOST_BYTES].number = m->host_bytes,
     }};
 }
 
-static ashlar_status measure_one(const ashlar_alloc_bench *b, const ashlar_workload *workload,
+static ashlar_status measure_one(const alloc_bench *b, const ashlar_workload *workload,
                                  size_t threads) {
     const ashlar_measure_config how = {
         .device = b->device,
@@ -175,7 +173,7 @@ static ashlar_status measure_one(const ashlar_alloc_bench *b, const ashlar_workl
 }
 
 /* A plain list runs on request->threads threads, unless that is 0. */
-static ashlar_status measure_spec(const ashlar_alloc_bench *b, const ashlar_workload_spec *spec) {
+static ashlar_status measure_spec(const alloc_bench *b, const ashlar_workload_spec *spec) {
     ashlar_workload workload;
     const size_t asked = spec->kind == ASHLAR_WORKLOAD_LIST ? b->request->threads : 0;
     const size_t first = asked != 0 ? asked : spec->threads_least;
@@ -189,7 +187,7 @@ static ashlar_status measure_spec(const ashlar_alloc_bench *b, const ashlar_work
     return status;
 }
 
-static ashlar_status measure_specs(const ashlar_alloc_bench *b) {
+static ashlar_status measure_specs(const alloc_bench *b) {
     const ashlar_workload_spec *spec;
     ashlar__rows_print_head(b->request->out, b->rows);
     for (size_t i = 0; (spec = ashlar__workload_spec(b->is_of_plans, i)) != NULL; i++) {
@@ -203,57 +201,64 @@ static ashlar_status measure_specs(const ashlar_alloc_bench *b) {
     return ASHLAR_OK;
 }
 
+/* ---- pairs alone, for tools that count ---- */
+
+/* The first list that the request names; if it names none, pairs of 4 KiB. */
+static const ashlar_workload_spec *spec_to_repeat(const alloc_bench *b) {
+    const ashlar_workload_spec *spec;
+    for (size_t i = 0; (spec = ashlar__workload_spec(b->is_of_plans, i)) != NULL; i++) {
+        const ashlar_bench_name name = {spec->name, spec->variant};
+        if (b->request->workloads.count > 0
+                ? ashlar__bench_wants(&b->request->workloads, name)
+                : strcmp(spec->name, "one_size") == 0 && strcmp(spec->variant, "4096") == 0) {
+            break;
+        }
+    }
+    return spec; /* the names were checked: there is one */
+}
+
+static ashlar_status run_pairs(const alloc_bench *b) {
+    const ashlar_peer *peers[ASHLAR_PEERS_MAX];
+    const size_t count = choose_peers(b, peers);
+    ashlar_workload workload;
+    ashlar_status status = ASHLAR_OK;
+    ASHLAR_TRY(ashlar__workload_init(&workload, spec_to_repeat(b), false));
+    const size_t times = (b->request->pairs + workload.body_pairs - 1) / workload.body_pairs;
+    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        status = ashlar__measure_repeat(b->device, &workload, peers[i], times);
+    }
+    fprintf(b->request->out, "%zu pairs\n", times * workload.body_pairs);
+    ashlar__workload_finish(&workload);
+    return status;
+}
+
 /* ---- the benchmarks ---- */
 
-static ashlar_status run(const ashlar_alloc_bench *b) {
-    return b->request->counts_instructions ? ashlar__alloc_count_instructions(b)
-           : b->request->pairs != 0        ? ashlar__alloc_run_pairs(b)
-                                           : measure_specs(b);
+static ashlar_status run(const alloc_bench *b) {
+    return b->request->pairs != 0 ? run_pairs(b) : measure_specs(b);
 }
 
 static ashlar_status run_alloc(const ashlar_bench_request *request, ashlar_device *device,
                                ashlar_rows *rows, ashlar_rows *more) {
     (void)more;
-    return run(&(ashlar_alloc_bench){.request = request, .device = device, .rows = rows});
+    return run(&(alloc_bench){.request = request, .device = device, .rows = rows});
 }
 
-static ashlar_status add_packing(FILE *out, ashlar_rows *packings, const ashlar_packing *packing) {
-    const ashlar_row row = ashlar__packing_row(packing);
-    ashlar__bench_pack_print(out, packing);
-    return ashlar__rows_add(packings, &row);
-}
-
-static ashlar_status pack_file(const ashlar_bench_request *r, const char *path,
-                               ashlar_rows *packings) {
-    const ashlar_pack_job job = {
-        .path = path, .capacity_bytes = r->capacity, .seconds = r->seconds};
-    const char *slash = strrchr(path, '/');
-    ashlar_packing packing;
-    ASHLAR_TRY(ashlar__bench_pack_file(&job, &packing));
-    packing.case_name = slash != NULL ? slash + 1 : path;
-    return add_packing(r->out, packings, &packing);
-}
-
-/* If there are files, only pack them. Problems from a seed are packed if everything is measured. */
+/* Problems from a seed are packed if everything is measured. */
 static ashlar_status run_plan(const ashlar_bench_request *r, ashlar_device *device,
                               ashlar_rows *rows, ashlar_rows *packings) {
-    const ashlar_alloc_bench b = {
-        .request = r, .is_of_plans = true, .device = device, .rows = rows};
+    const alloc_bench b = {.request = r, .is_of_plans = true, .device = device, .rows = rows};
     ashlar_packing packing;
-    for (size_t i = 0; i < r->file_count; i++) {
-        ASHLAR_TRY(pack_file(r, r->files[i], packings));
-    }
-    if (r->file_count > 0) {
-        return ASHLAR_OK;
-    }
     ASHLAR_TRY(run(&b));
-    if (r->pairs != 0 || r->counts_instructions || r->workloads.count > 0) {
+    if (r->pairs != 0 || r->workloads.count > 0) {
         return ASHLAR_OK;
     }
     fputc('\n', r->out);
     for (size_t i = 0; i < ashlar__bench_pack_count(r->is_smoke); i++) {
         ASHLAR_TRY(ashlar__bench_pack(i, i > 0 || r->is_smoke ? 1 : PACKING_TRIES, &packing));
-        ASHLAR_TRY(add_packing(r->out, packings, &packing));
+        const ashlar_row row = ashlar__packing_row(&packing);
+        ashlar__bench_pack_print(r->out, &packing);
+        ASHLAR_TRY(ashlar__rows_add(packings, &row));
     }
     return ASHLAR_OK;
 }
@@ -274,23 +279,16 @@ static const char alloc_help[] =
     "  latency           of each pair of random by itself, without the clock's own time\n"
     "  handoff           one thread takes 4 KiB, a second one gives them back\n"
     "  streams_64, _512  a thread that takes and gives 4 KiB on each stream in turn\n"
-    "  record_stream     a block of 4 KiB taken, marked for a further stream, and given, "
-    "100000\n"
-    "                    times by a new instance: ns/pair is of the last calls. unfinished: "
-    "that\n"
-    "                    stream has work until the end, so no block can be used again\n"
     "  live_1e6          a million live blocks of 512 B to 4 KiB, of which any is given and "
     "one of\n"
     "                    its size taken; host_bytes: by which the process grew for each\n"
-    "A subject is left out where it cannot run a list: the floor of handoff, the driver, CUB "
-    "and\n"
-    "glibc of live_1e6, all but ashlar of record_stream.\n"
+    "A subject is left out where it cannot run a list: the floor of handoff, the driver and\n"
+    "CUB of live_1e6.\n"
     "JSON: an array of rows {workload, variant, threads, subject, ns_pair, ns_pair_low,\n"
     "ns_pair_high (the middle half of the rounds), driver_calls, reserved_over_live,\n"
     "over_floor, over_ashlar}, null where it is not known; where they are,\n"
-    "also throughput, over_one_size, ns_p50, ns_p99, ns_p999, ns_max, ns_early (call 100),\n"
-    "ns_late (the last ones), host_bytes (of each live block; left by each call); and with\n"
-    "--instructions that, of a pair of one_size/4096 and one of random.\n"
+    "also throughput, over_one_size, ns_p50, ns_p99, ns_p999, ns_max, host_bytes (of each\n"
+    "live block).\n"
     "Of plan: {rows, packings}, rows with ns_step; packings are {case, subject, seed, buffers,\n"
     "seconds, plan_bytes, bound_bytes, gap, optimal, capacity_bytes, fits, strategy}. There "
     "`ashlar` is the thread cache where\n"
@@ -303,12 +301,11 @@ static const char alloc_help[] =
     "    void *alloc(size_t bytes, int device, cudaStream_t stream);\n"
     "    void free(void *ptr, size_t bytes, int device, cudaStream_t stream);\n"
     "Functions of other names are told by --peer FILE.so:ALLOC,FREE (one that includes\n"
-    "stdlib.h, as cuda_runtime.h does, cannot have another free). Blocks are aligned to 16\n"
-    "bytes, NULL where there is none; `free` gets what `alloc` got. Several threads call\n"
-    "them at once where a list has several. The object is tried first, in a process of its\n"
-    "own: one that crashes or hands out what is in use is refused. On the software device\n"
-    "the stream is not CUDA's, so that an object that calls CUDA is for --device cuda. It\n"
-    "keeps what it has cached from list to list; every other subject begins anew.\n"
+    "stdlib.h, as cuda_runtime.h does, cannot have another free). `alloc` returns NULL where\n"
+    "there is no block; `free` gets what `alloc` got. Several threads call them at once where\n"
+    "a list has several. On the software device the stream is not CUDA's, so that an object\n"
+    "that calls CUDA is for --device cuda. It keeps what it has cached from list to list;\n"
+    "every other subject begins anew.\n"
     "cuda_async is what cudaMallocAsync calls, and only there on a CUDA device.\n\n";
 
 static void print_alloc_help(FILE *out) {

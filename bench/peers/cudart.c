@@ -1,6 +1,8 @@
 /* cudart.c - the functions of CUDA's runtime that CUB's allocator calls, on an ashlar_device, which
- * may be a software device. */
-#include "bench/peers/cudart.h"
+ * may be a software device, so that the benchmark measures CUB where it measures the others. They
+ * are linked statically into the benchmark and never installed; cuda_runtime_api.h declares them.
+ */
+#include "bench/peers/peer.h"
 
 #include <cuda_runtime_api.h>
 #include <stdatomic.h>

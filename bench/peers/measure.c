@@ -32,8 +32,6 @@ typedef struct bench {
 static ashlar_turn turn_of(const bench *b, const subject *s) {
     return (ashlar_turn){.workload = b->workload,
                          .subject = &s->base,
-                         .device = b->config->device,
-                         .threads = b->config->threads,
                          .streams = b->streams,
                          .begin = b->workload->body_begin,
                          .end = b->workload->body_end,
@@ -79,16 +77,11 @@ static ashlar_status create_subject(const bench *b, ashlar_turn_subject *s,
     return create_instance(b, s);
 }
 
-/* Instead of the epilogue: give back every block that the prologue or a failed run still holds. */
-static ashlar_status give_rest(void *arg, size_t thread) {
-    return ashlar__turn_give_rest(arg, thread);
-}
-
+/* Instead of the epilogue, every block that the prologue or a failed run still holds goes back. */
 static void destroy_subject(const bench *b, subject *s) {
     if (s->base.is_created && b->team != NULL) {
         ashlar_turn turn = turn_of(b, s);
-        double wall_ns;
-        const ashlar_status status = ashlar__thread_team_run(b->team, give_rest, &turn, &wall_ns);
+        const ashlar_status status = ashlar__turn_give_rest(b->team, &turn);
         (void)status; /* fails only if enter() does, and then the thread holds no blocks */
     }
     destroy_instance(&s->base);
@@ -103,8 +96,7 @@ static size_t stream_count(const bench *b) {
 static ashlar_status set_up(bench *b, const ashlar_peer *const *peers, size_t count) {
     ASHLAR_HOST_NEW(b->subjects, count, "bench: no host memory for %zu subjects", count);
     ASHLAR_HOST_NEW(b->streams, stream_count(b), "bench: no host memory for the streams");
-    ASHLAR_TRY(ashlar__thread_team_create(
-        b->config->threads + ashlar__turn_helpers(b->workload->kind), &b->team));
+    ASHLAR_TRY(ashlar__thread_team_create(b->config->threads, &b->team));
     for (size_t i = 0; i < stream_count(b); i++) {
         ASHLAR_TRY(ashlar_stream_create(b->config->device, &b->streams[i]));
     }
@@ -135,28 +127,6 @@ static uint64_t driver_calls(const ashlar_device *device) {
     return counts.query + counts.memory + counts.order + counts.work + counts.wait;
 }
 
-static ashlar_status run_body(const bench *b, ashlar_turn *turn, double *wall_ns) {
-    static ashlar_status (*const run[])(ashlar_thread_team *, ashlar_turn *, double *) = {
-        [ASHLAR_WORKLOAD_LIST] = ashlar__turn_list,
-        [ASHLAR_WORKLOAD_LIVE] = ashlar__turn_list,
-        [ASHLAR_WORKLOAD_LATENCY] = ashlar__turn_latency,
-        [ASHLAR_WORKLOAD_HANDOFF] = ashlar__turn_handoff,
-        [ASHLAR_WORKLOAD_MARKED] = ashlar__turn_marked,
-        [ASHLAR_WORKLOAD_MARKED_UNFINISHED] = ashlar__turn_marked,
-    };
-    ASHLAR_TABLE_IS_FULL(run, ASHLAR_WORKLOAD_KINDS);
-    return run[b->workload->kind](b->team, turn, wall_ns);
-}
-
-/* For a marked list, make a new instance: a call finds only what calls of the same body left. */
-static ashlar_status renew(const bench *b, subject *s) {
-    if (s->has_run && ashlar__workload_marks(b->workload->kind)) {
-        destroy_instance(&s->base);
-        ASHLAR_TRY(create_instance(b, &s->base));
-    }
-    return ASHLAR_OK;
-}
-
 static ashlar_status begin(const bench *b, subject *s) {
     const bool counts_host = b->workload->kind == ASHLAR_WORKLOAD_LIVE;
     if (counts_host) { /* make the variables, which are not the peer's, before counting */
@@ -176,9 +146,9 @@ static ashlar_status take_turn(void *context, size_t index, size_t repeats,
     ashlar_turn turn = turn_of(b, s);
     double wall_ns = 0;
     turn.repeats = repeats;
-    ASHLAR_TRY(s->has_run ? renew(b, s) : begin(b, s));
+    ASHLAR_TRY(s->has_run ? ASHLAR_OK : begin(b, s));
     const uint64_t before = driver_calls(b->config->device);
-    ASHLAR_TRY(run_body(b, &turn, &wall_ns));
+    ASHLAR_TRY(ashlar__turn_run(b->team, &turn, &wall_ns));
     if (!s->has_run) {
         s->driver_calls = driver_calls(b->config->device) - before;
         s->has_run = true;
@@ -214,19 +184,12 @@ static void fill(const bench *b, const subject *s, ashlar_turns *turns, ashlar_m
     out->ns_pair_low = out->ns_pair_low * 1e9 / pairs; /* rounded as ns_pair */
     out->ns_pair_high = out->ns_pair_high * 1e9 / pairs;
     out->ns_p50 = out->ns_p99 = out->ns_p999 = out->ns_max = NAN;
-    out->ns_early = out->ns_late = NAN;
     out->host_bytes = s->host_bytes / (double)b->workload->live_max;
     if (kind == ASHLAR_WORKLOAD_LATENCY) {
         out->ns_p50 = ashlar__turns_median(turns, ASHLAR_TURN_P50);
         out->ns_p99 = ashlar__turns_median(turns, ASHLAR_TURN_P99);
         out->ns_p999 = ashlar__turns_median(turns, ASHLAR_TURN_P999);
         out->ns_max = ashlar__turns_median(turns, ASHLAR_TURN_MAX);
-    } else if (ashlar__workload_marks(kind)) {
-        out->ns_early = ashlar__turns_median(turns, ASHLAR_TURN_EARLY);
-        out->ns_late = ashlar__turns_median(turns, ASHLAR_TURN_LATE);
-        out->host_bytes = ashlar__turns_median(turns, ASHLAR_TURN_HOST);
-        ashlar__turns_spread(turns, ASHLAR_TURN_LATE, &out->ns_pair_low, &out->ns_pair_high);
-        out->ns_pair = out->ns_late; /* short enough to run uninterrupted in most rounds */
     }
 }
 
@@ -249,24 +212,8 @@ static ashlar_status run_all(bench *b, ashlar_measurement *out) {
 }
 
 bool ashlar__measure_can(const ashlar_workload *workload, const ashlar_peer *peer) {
-    bool can = true;
-    switch (workload->kind) {
-    case ASHLAR_WORKLOAD_LIST:
-    case ASHLAR_WORKLOAD_LATENCY:
-    case ASHLAR_WORKLOAD_KINDS:
-        break;
-    case ASHLAR_WORKLOAD_LIVE:
-        can = !peer->has_few_blocks;
-        break;
-    case ASHLAR_WORKLOAD_HANDOFF:
-        can = !peer->is_per_thread;
-        break;
-    case ASHLAR_WORKLOAD_MARKED:
-    case ASHLAR_WORKLOAD_MARKED_UNFINISHED:
-        can = peer->mark != NULL;
-        break;
-    }
-    return can;
+    return !(workload->kind == ASHLAR_WORKLOAD_LIVE && peer->has_few_blocks) &&
+           !(workload->kind == ASHLAR_WORKLOAD_HANDOFF && peer->is_per_thread);
 }
 
 ashlar_status ashlar__measure(const ashlar_measure_config *config, const ashlar_workload *workload,

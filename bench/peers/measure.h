@@ -3,8 +3,7 @@
  * (internal).
  *
  * Each subject has its own instance of the peer. The subject runs the prologue, then the body once
- * to count driver calls, then the body in timed rounds (harness/rounds.h). For a marked list
- * (ASHLAR_WORKLOAD_MARKED and _MARKED_UNFINISHED) each run of the body has a new instance.
+ * to count driver calls, then the body in timed rounds (harness/rounds.h).
  */
 #ifndef ASHLAR_MEASURE_H
 #define ASHLAR_MEASURE_H
@@ -16,23 +15,21 @@ typedef struct ashlar_measure_config {
     ashlar_device *device;
     size_t threads; /* 1 .. ASHLAR_PEER_THREADS_MAX; each runs the whole list on streams of its own.
                      * 2 for ASHLAR_WORKLOAD_HANDOFF, 1 for other kinds */
-    size_t rounds;   /* 1 .. ASHLAR_ROUNDS_MAX; a very slow subject takes part in fewer */
+    size_t rounds;  /* 1 .. ASHLAR_ROUNDS_MAX; a very slow subject takes part in fewer */
     double round_ns; /* about how long one subject's turn takes, by repeating the body; 0: a smoke
                       * run, in which each takes one turn, the body's first run */
 } ashlar_measure_config;
 
 typedef struct ashlar_measurement {
-    double ns_pair;            /* median over the rounds of wall time / pairs of one thread, which
-                                * is the same for any number of threads if scaling is perfect. For a
-                                * marked list: ns_late */
+    double ns_pair; /* median over the rounds of wall time / pairs of one thread, which
+                     * is the same for any number of threads if scaling is perfect */
     double ns_pair_low, ns_pair_high; /* the middle half of the rounds lies between them */
     uint64_t driver_calls;     /* in the body's first run; choosing a context is not counted */
     double reserved_over_live; /* peak of reserved bytes / peak of live bytes; NaN: not known */
-    /* These are medians over the rounds, too; NaN: the list is of another kind. */
-    double ns_p50, ns_p99, ns_p999, ns_max; /* ASHLAR_WORKLOAD_LATENCY: times of the body's pairs */
-    double ns_early, ns_late; /* marked list: time of a call around the 100th; among the last 100 */
-    double host_bytes; /* ASHLAR_WORKLOAD_LIVE: for each live block; marked list: that each call
-                        * leaves in use */
+    /* ASHLAR_WORKLOAD_LATENCY: times of the body's pairs, medians over the rounds, too; NaN: the
+     * list is of another kind. */
+    double ns_p50, ns_p99, ns_p999, ns_max;
+    double host_bytes; /* ASHLAR_WORKLOAD_LIVE: for each live block; NaN: another kind */
 } ashlar_measurement;
 
 /* Whether the peer can run a list of this kind. */

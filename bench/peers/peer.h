@@ -46,8 +46,6 @@ typedef struct ashlar_peer {
     bool is_per_thread;
     /* Each block is a driver allocation, or is written to, so there cannot be a million. */
     bool has_few_blocks;
-    /* Tell the peer that a further stream uses the block. NULL: it has no way to be told. */
-    ashlar_status (*mark)(void *self, void *ptr, ashlar_stream stream);
 } ashlar_peer;
 
 extern const ashlar_peer ashlar__peer_ashlar;
@@ -55,17 +53,19 @@ extern const ashlar_peer ashlar__peer_plan; /* ashlar with steps; usual only for
 extern const ashlar_peer ashlar__peer_floor;
 extern const ashlar_peer ashlar__peer_cub;      /* only in builds with CUB */
 extern const ashlar_peer ashlar__peer_jemalloc; /* only in builds with jemalloc */
-extern const ashlar_peer ashlar__peer_glibc;
 extern const ashlar_peer ashlar__peer_driver;
 extern const ashlar_peer ashlar__peer_cuda_async; /* only on a device that it serves */
 extern const ashlar_peer ashlar__peer_none;       /* the empty loop; measured only if it is named */
 bool ashlar__peer_cuda_async_serves(const ashlar_device *device);
 
 /* All available peers, in the order of the report: ashlar, floor, cub and jemalloc if the build has
- * them, glibc, driver, cuda_async, loaded peers (peer_loaded.h), plan, none. Returns their number.
- */
-enum { ASHLAR_PEERS_LOADED_MAX = 7, ASHLAR_PEERS_MAX = 9 + ASHLAR_PEERS_LOADED_MAX };
+ * them, driver, cuda_async, loaded peers (peer_loaded.h), plan, none. Returns their number. */
+enum { ASHLAR_PEERS_LOADED_MAX = 7, ASHLAR_PEERS_MAX = 8 + ASHLAR_PEERS_LOADED_MAX };
 size_t ashlar__peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]);
+
+/* For CUB: choose the one device that the functions of CUDA's runtime in cudart.c act on from now
+ * on. Call this before any of them, and while no other thread is in one of them. */
+void ashlar__cudart_use(ashlar_device *device);
 
 /* The peer called `name`; NULL: there is none. */
 const ashlar_peer *ashlar__peer_find(const char *name);

@@ -30,10 +30,6 @@ static void give(void *self, void *ptr) {
     (void)status; /* cannot fail: take() returned this block */
 }
 
-static ashlar_status mark(void *self, void *ptr, ashlar_stream stream) {
-    return ashlar_record_stream(self, ptr, stream);
-}
-
 static void usage(void *self, ashlar_peer_usage *out) {
     ashlar_stats stats;
     ashlar_allocator_get_stats(self, &stats);
@@ -47,7 +43,6 @@ const ashlar_peer ashlar__peer_ashlar = {
     .take = take,
     .give = give,
     .usage = usage,
-    .mark = mark,
 };
 
 static ashlar_status begin_step(void *self, ashlar_stream stream) {
@@ -65,7 +60,6 @@ const ashlar_peer ashlar__peer_plan = {
     .take = take,
     .give = give,
     .usage = usage,
-    .mark = mark,
     .begin_step = begin_step,
     .end_step = end_step,
 };

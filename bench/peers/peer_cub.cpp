@@ -4,8 +4,6 @@
 #include <cstdio>
 #include <new>
 
-#include "bench/peers/cudart.h"
-
 extern "C" {
 #include "allocator/base/error.h"
 #include "bench/peers/peer.h"
@@ -63,4 +61,4 @@ const char *version() {
 
 extern "C" const ashlar_peer ashlar__peer_cub = {
     "cub",   version(), create,  destroy, nullptr, nullptr, take, give,   usage,
-    nullptr, nullptr,   nullptr, nullptr, false,   false,   true, nullptr};
+    nullptr, nullptr,   nullptr, nullptr, false,   false,   true};

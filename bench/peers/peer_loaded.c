@@ -1,23 +1,14 @@
-/* peer_loaded.c - loads an allocator that is to be compared from a shared object, and before that
- * tries it in a child process, where it may crash. */
+/* peer_loaded.c - loads an allocator that is to be compared from a shared object. */
 #include "bench/peers/peer_loaded.h"
 
 #include <dlfcn.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <link.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/host.h"
-#include "allocator/base/random.h"
 #include "allocator/device/device_impl.h"
-#include "bench/harness/live_set.h"
 
 typedef void *(*alloc_fn)(size_t bytes, int device, ashlar_stream stream);
 typedef void (*free_fn)(void *ptr, size_t bytes, int device, ashlar_stream stream);
@@ -188,144 +179,4 @@ const ashlar_peer *ashlar__peer_loaded(size_t i) {
 
 bool ashlar__peer_is_loaded(const ashlar_peer *peer) {
     return peer->origin != NULL;
-}
-
-enum { BLOCKS = 64, OPERATIONS = 4000, SECONDS = 60, SIZE_MIN = 64, SIZE_POWERS = 14 };
-
-/* What the trial's process tells its parent through the pipe. */
-typedef struct verdict {
-    ashlar_status status;
-    char detail[400];
-} verdict;
-
-typedef struct trial {
-    const char *text; /* the argument of --peer, for messages */
-    const ashlar_peer *peer;
-    void *self;
-    ashlar_stream stream;
-    ashlar_live_set live;
-    ashlar_live_block blocks[BLOCKS]; /* bytes == 0: not taken */
-} trial;
-
-/* ---- in the trial's process ---- */
-
-static ashlar_status try_take(trial *t, ashlar_live_block *block, size_t bytes) {
-    const void *ptr = t->peer->take(t->self, bytes, t->stream);
-    const char *wrong = NULL;
-    *block = (ashlar_live_block){.address = (uintptr_t)ptr, .bytes = bytes};
-    if (ptr == NULL) {
-        wrong = "NULL";
-    } else if (block->address % ASHLAR_PEER_ALIGNMENT != 0) {
-        wrong = "a block that is not aligned to 16 bytes";
-    } else if (ashlar__live_set_insert(&t->live, block) != NULL) {
-        wrong = "a block that shares bytes with one that is in use";
-    }
-    return wrong == NULL
-               ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_EINVAL, "--peer: %.200s: asked for %zu bytes it returned %s",
-                              t->text, bytes, wrong);
-}
-
-static void try_give(trial *t, ashlar_live_block *block) {
-    ashlar__live_set_remove(&t->live, block);
-    t->peer->give_sized(t->self, (void *)block->address, block->bytes, t->stream);
-    block->bytes = 0;
-}
-
-/* Take blocks of 64 bytes to 1 MiB, and give them back in a random order. */
-static ashlar_status take_and_give(trial *t) {
-    ashlar_random random;
-    ashlar_status status = ASHLAR_OK;
-    ashlar__random_init(&random, 1);
-    for (size_t i = 0; i < OPERATIONS && status == ASHLAR_OK; i++) {
-        ashlar_live_block *block = &t->blocks[ashlar__random_below(&random, BLOCKS)];
-        if (block->bytes != 0) {
-            try_give(t, block);
-        } else {
-            const uint64_t least =
-                SIZE_MIN * (UINT64_C(1) << ashlar__random_below(&random, SIZE_POWERS));
-            status = try_take(t, block, (size_t)(least + ashlar__random_below(&random, least)));
-        }
-    }
-    for (size_t i = 0; i < BLOCKS && status == ASHLAR_OK; i++) {
-        if (t->blocks[i].bytes != 0) {
-            try_give(t, &t->blocks[i]);
-        }
-    }
-    return status;
-}
-
-/* Destroys nothing, since the process ends after this and destroying could crash. */
-static ashlar_status try_on(trial *t, ashlar_device *device) {
-    t->self = t->peer->origin;
-    ASHLAR_TRY(ashlar_stream_create(device, &t->stream));
-    ASHLAR_TRY(t->peer->create(device, &t->self));
-    ASHLAR_TRY(t->peer->enter(t->self, 0));
-    return take_and_give(t);
-}
-
-static ashlar_status try_here(const char *text, const char *device_name) {
-    static trial t;
-    ashlar_device *device = NULL;
-    ASHLAR_TRY(ashlar__peer_load(text));
-    ASHLAR_TRY(ashlar_device_open(device_name, &device));
-    t.text = text;
-    t.peer = ashlar__peer_loaded(0);
-    return try_on(&t, device);
-}
-
-/* The child's part: try the peer, write the verdict to the pipe `out`, and exit. SIGALRM ends a
- * trial that hangs. Its default action is set first: the child of a process that ignores SIGALRM
- * ignores it, too. */
-static void serve(int out, const char *text, const char *device) {
-    verdict v = {0};
-    (void)signal(SIGALRM, SIG_DFL);
-    (void)alarm(SECONDS);
-    v.status = try_here(text, device);
-    if (v.status != ASHLAR_OK) {
-        (void)snprintf(v.detail, sizeof v.detail, "%s", ashlar_error_detail());
-    }
-    /* One write() suffices: the verdict is smaller than PIPE_BUF. */
-    const ssize_t written = write(out, &v, sizeof v);
-    _exit(written != (ssize_t)sizeof v);
-}
-
-/* ---- in the parent process ---- */
-
-static ashlar_status judge(const char *text, const verdict *said, bool has_said, int how) {
-    if (has_said) {
-        return said->status == ASHLAR_OK ? ASHLAR_OK
-                                         : ashlar__fail(said->status, "%s", said->detail);
-    }
-    if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM) {
-        return ashlar__fail(ASHLAR_EINVAL, "--peer: %.200s: it did not end within %d s when tried",
-                            text, (int)SECONDS);
-    }
-    if (WIFSIGNALED(how)) {
-        return ashlar__fail(ASHLAR_EINVAL, "--peer: %.200s: it crashed when tried (signal %d, %s)",
-                            text, WTERMSIG(how), strsignal(WTERMSIG(how)));
-    }
-    return ashlar__fail(ASHLAR_EINVAL,
-                        "--peer: %.200s: it ended the process when tried (status %d)", text,
-                        WEXITSTATUS(how));
-}
-
-ashlar_status ashlar__peer_trial(const char *text, const char *device) {
-    int ends[2], how = 0;
-    verdict said;
-    if (pipe(ends) != 0) {
-        return ashlar__fail(ASHLAR_EIO, "--peer: %.200s: no pipe to try it with", text);
-    }
-    const pid_t child = fork();
-    if (child == 0) {
-        (void)close(ends[0]);
-        serve(ends[1], text, device);
-    }
-    (void)close(ends[1]);
-    const bool has_said = child > 0 && read(ends[0], &said, sizeof said) == (ssize_t)sizeof said;
-    (void)close(ends[0]);
-    if (child < 0 || waitpid(child, &how, 0) != child) {
-        return ashlar__fail(ASHLAR_EIO, "--peer: %.200s: no process to try it in", text);
-    }
-    return judge(text, &said, has_said, how);
 }

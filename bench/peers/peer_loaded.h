@@ -7,7 +7,7 @@
  *     void *alloc(size_t bytes, int device, cudaStream_t stream);
  *     void free(void *ptr, size_t bytes, int device, cudaStream_t stream);
  *
- * `alloc` returns a block aligned to at least 16 bytes, or NULL if it has none. `device` is the
+ * `alloc` returns a block, or NULL if it has none. `device` is the
  * device's number. `free` gets the size that was passed to `alloc`, and the stream. The device's
  * context is current on the calling thread. If a list runs on several threads, they call both
  * functions at the same time. On the software device `stream` is no CUDA stream, so an object that
@@ -44,24 +44,5 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__peer_load(const char *text);
 const ashlar_peer *ashlar__peer_loaded(size_t i);
 
 bool ashlar__peer_is_loaded(const ashlar_peer *peer);
-
-/* The alignment that every block must have. */
-enum { ASHLAR_PEER_ALIGNMENT = 16 };
-
-/*
- * Try an object in a child process: load it as ashlar__peer_load() does, and have it serve a few
- * thousand blocks of 64 bytes to 1 MiB on one stream, some tens of them at a time. The blocks'
- * contents are not touched. The calling process loads nothing.
- *
- * text     the argument of ashlar__peer_load()
- * device   the name for ashlar_device_open()
- *
- * Threads: the process must have no other threads, and must not have opened a CUDA device.
- * Errors:  those of ashlar__peer_load() and ashlar_device_open(); ASHLAR_EINVAL: the object
- *          returned NULL, a block that is not aligned, or one that shares bytes with another; it
- *          crashed or ended the child, or took more than a minute. ASHLAR_EIO: the child could not
- *          be started.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__peer_trial(const char *text, const char *device);
 
 #endif /* ASHLAR_PEER_LOADED_H */

@@ -1,11 +1,9 @@
-/* peers.c - the list of all peers (peer.h), and the plain ones: the driver, the C library, the
- * empty loop. */
+/* peers.c - the list of all peers (peer.h), and the plain ones: the driver, and the empty
+ * loop. */
 #include "bench/peers/peer.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
-#include "allocator/base/error.h"
 #include "allocator/device/device_impl.h"
 #include "bench/peers/peer_loaded.h"
 
@@ -48,47 +46,6 @@ const ashlar_peer ashlar__peer_driver = {
     .has_few_blocks = true,
 };
 
-/* --- the C library --------------------------------------------------------------------------- */
-
-/* The C library's malloc() and free(), looked up in the library itself: in a program that is linked
- * with jemalloc, the plain names are jemalloc's functions. */
-static void *(*take_host)(size_t bytes);
-static void (*give_host)(void *ptr);
-
-static ashlar_status create_glibc(ashlar_device *device, void **self) {
-    (void)device;
-    void *library = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-    void *take_symbol = library != NULL ? dlsym(library, "malloc") : NULL;
-    void *give_symbol = library != NULL ? dlsym(library, "free") : NULL;
-    if (take_symbol == NULL || give_symbol == NULL) {
-        return ashlar__fail(ASHLAR_ENOTSUP, "glibc: this program runs on another C library; "
-                                            "choose other subjects");
-    }
-    memcpy(&take_host, &take_symbol, sizeof take_host);
-    memcpy(&give_host, &give_symbol, sizeof give_host);
-    *self = NULL;
-    return ASHLAR_OK;
-}
-
-static void *take_glibc(void *self, size_t bytes, ashlar_stream stream) {
-    (void)self;
-    (void)stream;
-    return take_host(bytes);
-}
-
-static void give_glibc(void *self, void *ptr) {
-    (void)self;
-    give_host(ptr);
-}
-
-const ashlar_peer ashlar__peer_glibc = {
-    .name = "glibc",
-    .create = create_glibc,
-    .take = take_glibc,
-    .give = give_glibc,
-    .has_few_blocks = true,
-};
-
 /* --- nothing: what the loop itself costs ----------------------------------------------------- */
 
 static char somewhere;
@@ -116,8 +73,7 @@ size_t ashlar__peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
 #define X(name) &ashlar__peer_##name,
         ASHLAR_BENCH_PEERS /* from the build: X(cub), X(jemalloc), both or none */
 #undef X
-            & ashlar__peer_glibc,
-        &ashlar__peer_driver,
+            & ashlar__peer_driver,
         &ashlar__peer_cuda_async,
     };
     size_t count = sizeof first / sizeof first[0];

@@ -40,17 +40,8 @@ typedef enum ashlar_workload_kind {
     ASHLAR_WORKLOAD_LIVE,    /* the same; also measures the host memory of the prologue's blocks */
     ASHLAR_WORKLOAD_LATENCY, /* each operation is timed by itself */
     ASHLAR_WORKLOAD_HANDOFF, /* one thread takes the blocks, a second one gives them back */
-    ASHLAR_WORKLOAD_MARKED,  /* each block is marked for a further stream; measures the cost of
-                              * early calls and of late ones */
-    ASHLAR_WORKLOAD_MARKED_UNFINISHED, /* the same; the further stream stays busy until all calls
-                                        * are made */
     ASHLAR_WORKLOAD_KINDS
 } ashlar_workload_kind;
-
-/* Whether blocks are marked. */
-static inline bool ashlar__workload_marks(ashlar_workload_kind kind) {
-    return kind == ASHLAR_WORKLOAD_MARKED || kind == ASHLAR_WORKLOAD_MARKED_UNFINISHED;
-}
 
 /* Only workload.c writes the fields; everybody may read them. */
 typedef struct ashlar_workload {
@@ -72,7 +63,7 @@ typedef struct ashlar_workload {
         uint32_t taken;  /* size of the variable's block; 0: free */
         uint32_t stream; /* of the variable's block */
         uint32_t free;   /* of the first free_count entries: a stack of free variables */
-    } * variables;      /* [variable_count] */
+    } * variables;       /* [variable_count] */
     size_t variable_capacity;
     size_t free_count;
     uint64_t live_bytes;

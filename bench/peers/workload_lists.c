@@ -148,13 +148,6 @@ static void record_pairs(ashlar_workload *w, uint32_t bytes) {
     }
 }
 
-/* The list has every call one by one, because the cost of each counts. */
-static void record_calls(ashlar_workload *w, uint32_t pairs) {
-    for (uint32_t i = 0; i < pairs; i++) {
-        ashlar__workload_give(w, ashlar__workload_take(w, 4 * KIB));
-    }
-}
-
 /* A pair on each stream in turn. */
 static void record_streams(ashlar_workload *w, uint32_t bytes) {
     for (uint32_t i = 0; i < ROUNDS_OF_STREAMS * w->streams; i++) {
@@ -273,9 +266,6 @@ static const ashlar_workload_spec specs[] = {
     {"handoff", "", ASHLAR_WORKLOAD_HANDOFF, TWO, 0, record_pairs, 4 * KIB, 0},
     {"streams_64", "", LIST, ONE, 64, record_streams, 4 * KIB, 0},
     {"streams_512", "", LIST, ONE, 512, record_streams, 4 * KIB, 0},
-    {"record_stream", "", ASHLAR_WORKLOAD_MARKED, ONE, 2, record_calls, 100000, 1000},
-    {"record_stream", "unfinished", ASHLAR_WORKLOAD_MARKED_UNFINISHED, ONE, 2, record_calls, 100000,
-     1000},
     {"live_1e6", "", ASHLAR_WORKLOAD_LIVE, ONE, 0, record_live, 1000000, 1000},
     {"rnn_warm", "", LIST, ONE, 0, record_rnn, 1, 0},
     {"rnn_cold", "", LIST, ONE, 0, record_rnn, 0, 0},

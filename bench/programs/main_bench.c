@@ -6,12 +6,8 @@
 #include "bench/harness/machine.h"
 #include "bench/harness/results.h"
 #include "bench/peers/bench_alloc.h"
-#include "bench/ranks/bench_ranks.h"
-#include "bench/ranks/rank_sums.h"
 #include "bench/rnn/bench_rnn.h"
-#include "bench/streams/bench_streams.h"
 #include "allocator/base/error.h"
-#include "allocator/base/host.h"
 #include "bench/peers/peer_loaded.h"
 #include "rnn/programs/page.h"
 #include "rnn/programs/program.h"
@@ -25,22 +21,19 @@ static const char soft_for_lists[] = "memory=64GiB", soft_for_pairs[] = "memory=
 
 /* The benchmarks of the command line; the first is the default. A new one needs a row here. */
 static const ashlar_benchmark *const benchmarks[] = {
-    &ashlar__benchmark_alloc, &ashlar__benchmark_plan,    &ashlar__benchmark_arena,
-    &ashlar__benchmark_rnn,   &ashlar__benchmark_streams, &ashlar__benchmark_ranks,
+    &ashlar__benchmark_alloc,
+    &ashlar__benchmark_plan,
+    &ashlar__benchmark_arena,
+    &ashlar__benchmark_rnn,
 };
 
-enum { BENCHMARKS = sizeof benchmarks / sizeof benchmarks[0], OPTION_COUNT = 14 };
+enum { BENCHMARKS = sizeof benchmarks / sizeof benchmarks[0], OPTION_COUNT = 9 };
 
 static void list_options(ashlar_bench_request *r, bool *wants_help,
                          ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option all[] = {
         {"smoke", NULL, ASHLAR_OPTION_FLAG, &r->is_smoke, 0, 0,
          "a few short rounds, to see it run"},
-        {"instructions", NULL, ASHLAR_OPTION_FLAG, &r->counts_instructions, 0, 0,
-         "count instructions (valgrind) instead of time"},
-        {"train", NULL, ASHLAR_OPTION_FLAG, &r->trains, 0, 0, "rnn: whole training steps"},
-        {"data", "PATH", ASHLAR_OPTION_LIST, &r->data, 0, 0,
-         "--train: a text file or folder; repeatable"},
         {"workload", "NAME", ASHLAR_OPTION_LIST, &r->workloads, 0, 0,
          "only this one (NAME or NAME/VARIANT)"},
         {"subject", "NAME", ASHLAR_OPTION_LIST, &r->subjects, 0, 0, "only this one"},
@@ -53,9 +46,6 @@ static void list_options(ashlar_bench_request *r, bool *wants_help,
          "auto, soft, soft:N, cuda, cuda:N"},
         {"pairs", "N", ASHLAR_OPTION_COUNT, &r->pairs, 0, 1e9,
          "only run N pairs of a list (4 KiB), for tools that count"},
-        {"capacity", "N", ASHLAR_OPTION_COUNT, &r->capacity, 1, 1e18,
-         "bytes that the plan of each FILE may take"},
-        {"seconds", "N", ASHLAR_OPTION_COUNT, &r->seconds, 0, 1e6, "to search for each"},
         {"help", NULL, ASHLAR_OPTION_FLAG, wants_help, 0, 0, "print this"},
     };
     ASHLAR_TABLE_IS_FULL(all, OPTION_COUNT);
@@ -68,19 +58,14 @@ static void print_help(const ashlar_option *options) {
         printf("%s%s", i > 0 ? "|" : "", benchmarks[i]->name);
     }
     printf("] [OPTION]...\n"
-           "       %s plan FILE... [OPTION]...\n"
-           "       %s machine|report|sums ...\n"
+           "       %s machine|report ...\n"
            "What one malloc + free pair costs on the host: beside other allocators (alloc), or\n"
-           "served from a plan (plan), and what packing one takes. FILE: a problem as MiniMalloc\n"
-           "reads it (id,lower,upper,size), which is packed, and nothing else is done.\n\n",
-           program, program);
+           "served from a plan (plan), and what packing one takes.\n\n",
+           program);
     ashlar__options_print(stdout, options, OPTION_COUNT);
     for (size_t i = 0; i < BENCHMARKS; i++) {
         if (benchmarks[i]->print_help != NULL) {
             benchmarks[i]->print_help(stdout);
-        }
-        if (benchmarks[i]->training != NULL) {
-            benchmarks[i]->training->print_help(stdout);
         }
     }
     printf(
@@ -88,8 +73,7 @@ static void print_help(const ashlar_option *options) {
         "(what to write there) and --smoke. report FOLDER [--html FILE]: a page, or\n"
         "FOLDER/report.html, from the machine.json, GROUP.json and GROUP.txt (the table as "
         "printed)\n"
-        "there, losses first. sums --json FILE: on several ranks, what `ranks` does there. Takes\n"
-        "--smoke.\n");
+        "there, losses first.\n");
 }
 
 /* Refuse options that have no meaning for the benchmark. */
@@ -107,12 +91,6 @@ static ashlar_status check_options(const ashlar_benchmark *b, const ashlar_optio
 
 /* Load the objects of --peer. Call this before anything looks up subjects or opens a device. */
 static ashlar_status load_peers(const ashlar_bench_request *r) {
-    if (r->peers.count > 0 && r->counts_instructions) {
-        return ashlar__fail(ASHLAR_EINVAL, "--instructions: not of peers; leave out --peer");
-    }
-    for (size_t i = 0; i < r->peers.count; i++) {
-        ASHLAR_TRY(ashlar__peer_trial(r->peers.items[i], r->device));
-    }
     for (size_t i = 0; i < r->peers.count; i++) {
         ASHLAR_TRY(ashlar__peer_load(r->peers.items[i]));
     }
@@ -121,8 +99,7 @@ static ashlar_status load_peers(const ashlar_bench_request *r) {
 
 static ashlar_status run_benchmark(const ashlar_benchmark *b, const ashlar_bench_request *r,
                                    const ashlar_option *options, int argc, char **argv) {
-    const bool needs_little = r->counts_instructions || r->pairs != 0;
-    (void)setenv("ASHLAR_SOFT", needs_little ? soft_for_pairs : soft_for_lists, 0);
+    (void)setenv("ASHLAR_SOFT", r->pairs != 0 ? soft_for_pairs : soft_for_lists, 0);
     ASHLAR_TRY(check_options(b, options, argc, argv));
     ASHLAR_TRY(load_peers(r));
     ASHLAR_TRY(ashlar__benchmark_check(b, r));
@@ -130,41 +107,20 @@ static ashlar_status run_benchmark(const ashlar_benchmark *b, const ashlar_bench
     return ashlar__benchmark_run(b, r);
 }
 
-/* With --train another benchmark takes the place of the one that was named. */
-static ashlar_status choose_training(const ashlar_bench_request *r, const ashlar_benchmark **b) {
-    const ashlar_benchmark *const training = (*b)->training;
-    ASHLAR_FAIL_IF(r->data.count > 0 && !r->trains, ASHLAR_EINVAL,
-                   "--data: what --train trains on; give that, too, or leave it out");
-    ASHLAR_FAIL_IF(r->trains && training == NULL, ASHLAR_EINVAL,
-                   "%s: trains nothing; leave out --train", (*b)->name);
-    *b = r->trains ? training : *b;
-    return ASHLAR_OK;
-}
-
 static ashlar_status run(const ashlar_benchmark *b, int argc, char **argv) {
-    ashlar_bench_request r = {.out = stdout, .capacity = (size_t)1 << 20, .seconds = 60};
+    ashlar_bench_request r = {.out = stdout};
     ashlar_option options[OPTION_COUNT];
     bool wants_help = false;
     list_options(&r, &wants_help, options);
     if (ashlar__options_answer(program, options, OPTION_COUNT, argc, argv)) {
         return ASHLAR_OK;
     }
-    r.files = ashlar__host_calloc((size_t)argc, sizeof *r.files);
-    if (r.files != NULL && b == &ashlar__benchmark_plan) {
-        r.file_count =
-            (size_t)ashlar__options_take_words(options, OPTION_COUNT, &argc, argv, r.files);
-    }
-    ashlar_status status = r.files != NULL
-                               ? ashlar__options_parse(options, OPTION_COUNT, argc, argv)
-                               : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the files");
-    if (status == ASHLAR_OK && wants_help) {
+    ASHLAR_TRY(ashlar__options_parse(options, OPTION_COUNT, argc, argv));
+    if (wants_help) {
         print_help(options);
-    } else {
-        ASHLAR_THEN(status, choose_training(&r, &b));
-        ASHLAR_THEN(status, run_benchmark(b, &r, options, argc, argv));
+        return ASHLAR_OK;
     }
-    ashlar__host_free(r.files);
-    return status;
+    return run_benchmark(b, &r, options, argc, argv);
 }
 
 /* ---- what is no benchmark: `machine` and `report` ---- */
@@ -243,8 +199,6 @@ int main(int argc, char **argv) {
         status = write_machine(argc - 1, argv + 1);
     } else if (strcmp(word, "report") == 0) {
         status = write_page(argc - 1, argv + 1);
-    } else if (strcmp(word, "sums") == 0) {
-        status = ashlar__rank_sums(argc - 1, argv + 1);
     } else if (chosen != NULL) {
         status = run(chosen, argc - 1, argv + 1);
     } else {

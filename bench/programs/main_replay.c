@@ -2,7 +2,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/json.h"
@@ -61,13 +60,13 @@ static void print_help(const ashlar_option *options) {
            "Replay logs of allocations on a software device, and say what they take.\n",
            program, program);
     ashlar__options_print(stdout, options, OPTION_COUNT);
-    printf("A FILE is a log of RMM (Thread,Time,Action,Pointer,Size,Stream), plain or gzip.\n"
+    printf("A FILE is a log of RMM (Thread,Time,Action,Pointer,Size,Stream).\n"
            "Its events are done in its order, on its threads and streams, and each block is\n"
            "checked against every live one; a pass frees at its end what FILE leaves live.\n"
            "Memory is not touched: the device may be larger than the host. JSON: an object\n"
            "for one FILE, else an array; sizes in bytes; hit_rate: the share of allocations\n"
            "that took no new memory; ns_per_op: of the calls to the allocator alone. For\n"
-           "--plan steps begin at rows of Action step, or are found; else a pass is a step.\n"
+           "--plan steps begin at rows of Action step; without these a pass is a step.\n"
            "--pack reads what MiniMalloc reads (id,lower,upper,size) and verifies its plan.\n"
            "Exit: 0; 1 a file is unreadable, a thing failed, a plan does not fit; 2 usage.\n");
 }
@@ -87,34 +86,6 @@ static ashlar_status parse_memory(const char *text, size_t *out) {
                         "--memory: \"%.80s\" is no size; give 2MiB to 64TiB, with a unit B, KiB, "
                         "MiB, GiB or TiB",
                         text);
-}
-
-/* ---- progress ---- */
-
-typedef struct progress {
-    const char *name;
-    double shown_at; /* seconds */
-    bool is_shown;
-} progress;
-
-/* Rewrite the line of progress, at most every 0.2 s; a shorter replay shows none. */
-static void show_progress(void *context, size_t done, size_t count) {
-    progress *p = context;
-    const double now = ashlar__clock_s();
-    if (now - p->shown_at < 0.2) {
-        return;
-    }
-    p->shown_at = now;
-    p->is_shown = true;
-    fprintf(stderr, "\r%s: event %zu of %zu\033[K", p->name, done, count);
-    fflush(stderr);
-}
-
-static void hide_progress(progress *p) {
-    if (p->is_shown) {
-        fputs("\r\033[K", stderr);
-        fflush(stderr);
-    }
 }
 
 /* ---- output ---- */
@@ -225,15 +196,11 @@ static void put_result(ashlar_json_writer *w, const outcome *o) {
  * the figures are written even so. */
 static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
                                 ashlar_replay_config *config, ashlar_json_writer *w) {
-    progress shown = {.name = log->name, .shown_at = ashlar__clock_s()};
     outcome o = {.log = log, .config = config};
-    config->context = &shown;
-    config->progress = isatty(STDERR_FILENO) == 1 ? show_progress : NULL;
     ashlar_status status = ashlar__replay_run(log, config, &o.result);
     if (status == ASHLAR_OK && c->finds_capacity && o.result.failures == 0) {
         status = ashlar__replay_find_capacity(log, config, &o.result, &o.capacity);
     }
-    hide_progress(&shown);
     if (status != ASHLAR_OK) {
         return status;
     }

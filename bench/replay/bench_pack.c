@@ -136,39 +136,24 @@ void ashlar__bench_pack_print(FILE *out, const ashlar_packing *p) {
     fflush(out);
 }
 
-enum {
-    PACK,
-    CASE_NAME,
-    SUBJECT,
-    CASE_SEED,
-    BUFFERS,
-    SECONDS,
-    PLAN,
-    BOUND,
-    GAP,
-    OPTIMAL,
-    CAPACITY,
-    FITS,
-    STRATEGY,
-    COLUMNS
-};
-
-static const ashlar_rows_column columns[] = {
-    [PACK] = {NULL, NULL, ASHLAR_ROWS_TEXT, 9, 0, 0},
-    [CASE_NAME] = {"case", NULL, ASHLAR_ROWS_TEXT, 20, 0, 0},
-    [SUBJECT] = {"subject", NULL, ASHLAR_ROWS_TEXT, 0, 0, 0},
-    [CASE_SEED] = {"seed", NULL, ASHLAR_ROWS_OPTIONAL, 0, 0, 0},
-    [BUFFERS] = {"buffers", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
-    [SECONDS] = {"seconds", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
-    [PLAN] = {"plan_bytes", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
-    [BOUND] = {"bound_bytes", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
-    [GAP] = {"gap", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
-    [OPTIMAL] = {"optimal", NULL, ASHLAR_ROWS_BOOL, 0, 0, 0},
-    [CAPACITY] = {"capacity_bytes", NULL, ASHLAR_ROWS_NUMBER, 0, 0, 0},
-    [FITS] = {"fits", NULL, ASHLAR_ROWS_BOOL, 0, 0, 0},
-    [STRATEGY] = {"strategy", NULL, ASHLAR_ROWS_TEXT, 0, 0, 0},
-};
-ASHLAR_TABLE_IS_FULL(columns, COLUMNS);
+#define COLUMN_MAP(X)                                    \
+    X(PACK, NULL, NULL, TEXT, 9, 0, 0)                   \
+    X(CASE_NAME, "case", NULL, TEXT, 20, 0, 0)           \
+    X(SUBJECT, "subject", NULL, TEXT, 0, 0, 0)           \
+    X(CASE_SEED, "seed", NULL, OPTIONAL, 0, 0, 0)        \
+    X(BUFFERS, "buffers", NULL, NUMBER, 0, 0, 0)         \
+    X(SECONDS, "seconds", NULL, NUMBER, 0, 0, 0)         \
+    X(PLAN, "plan_bytes", NULL, NUMBER, 0, 0, 0)         \
+    X(BOUND, "bound_bytes", NULL, NUMBER, 0, 0, 0)       \
+    X(GAP, "gap", NULL, NUMBER, 0, 0, 0)                 \
+    X(OPTIMAL, "optimal", NULL, BOOL, 0, 0, 0)           \
+    X(CAPACITY, "capacity_bytes", NULL, NUMBER, 0, 0, 0) \
+    X(FITS, "fits", NULL, BOOL, 0, 0, 0)                 \
+    X(STRATEGY, "strategy", NULL, TEXT, 0, 0, 0)
+#define COLUMN_ENUM(name, ...) name,
+#define COLUMN(name, key, heading, kind, ...) {key, heading, ASHLAR_ROWS_##kind, __VA_ARGS__},
+enum { COLUMN_MAP(COLUMN_ENUM) COLUMNS };
+static const ashlar_rows_column columns[] = {COLUMN_MAP(COLUMN)};
 
 static const ashlar_rows_target targets[] = {
     {"seconds", NULL, SECONDS, .limit = 1, .except = "network/10 s"},

@@ -1,7 +1,6 @@
 /* replay.c - replays a log's events in their order, each on its thread, and measures. */
 #include "bench/replay/replay.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,17 +8,16 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/host.h"
-#include "bench/harness/live_set.h"
 #include "allocator/soft/soft.h"
-
-enum { PROGRESS_EVENTS = 256 }; /* between two reports */
+#include "allocator/soft/soft_index.h"
+#include "bench/harness/rounds.h"
 
 typedef struct replay replay;
 
 /* One allocation of the log. */
 typedef struct block {
-    ashlar_live_block place; /* bytes is 0 unless it is live */
-    size_t stream;           /* the stream that the block was allocated for */
+    soft_range place; /* bytes is 0 unless it is live */
+    size_t stream;    /* the stream that the block was allocated for */
 } block;
 
 /* One thread of the log. */
@@ -43,7 +41,7 @@ struct replay {
     ashlar_stream *streams; /* [stream_count]; the first is the default stream */
     block *blocks;          /* [block_count] */
     worker *workers;        /* [thread_count] */
-    ashlar_live_set live;
+    soft_ranges live;       /* the places of live blocks */
     uint64_t live_bytes;
     double clock_ns; /* time that one reading of the clock takes */
     double ns;       /* spent in the allocator, including the readings of the clock */
@@ -70,17 +68,6 @@ const ashlar_replay_calls ashlar__replay_calls_of_ashlar = {
 
 static double now_ns(void) {
     return (double)ashlar__clock_ns();
-}
-
-/* The shortest time between two readings of the clock. */
-static double clock_cost(void) {
-    enum { TRIES = 1000 };
-    double least = INFINITY;
-    for (int i = 0; i < TRIES; i++) {
-        const double start = now_ns();
-        least = fmin(least, now_ns() - start);
-    }
-    return least;
 }
 
 static void count_time(replay *r, double start) {
@@ -129,16 +116,23 @@ static ashlar_status note_failure_locked(replay *r, const ashlar_rmm_event *even
 
 static ashlar_status note_block_locked(replay *r, const ashlar_rmm_event *event, const void *ptr) {
     block *taken = &r->blocks[event->block];
-    *taken = (block){{.address = (uintptr_t)ptr, .bytes = event->bytes}, event->stream};
-    const ashlar_live_block *other = ashlar__live_set_insert(&r->live, &taken->place);
-    if (other != NULL) {
+    const uintptr_t address = (uintptr_t)ptr;
+    if (address + event->bytes < address ||
+        ashlar__soft_ranges_touch(&r->live, address, event->bytes)) {
+        const size_t at = ashlar__soft_ranges_after(&r->live, address);
+        const soft_range *other = at < r->live.count ? r->live.items[at] : &taken->place;
         (void)ashlar__fail(ASHLAR_EFORMAT,
                            "the block at %p of %zu bytes overlaps a live one of %zu at %p", ptr,
-                           event->bytes, other->bytes, (const void *)other->address);
+                           event->bytes, other->bytes, (const void *)other->base);
         return fail_event(r, event, ASHLAR_EFORMAT);
     }
+    *taken = (block){{.base = address, .bytes = event->bytes}, event->stream};
+    if (!ashlar__soft_ranges_insert(&r->live, &taken->place)) {
+        taken->place.bytes = 0; /* the end of the replay frees it */
+        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory for its blocks", r->log->name);
+    }
     if (r->config->addresses != NULL) {
-        r->config->addresses[event->block] = taken->place.address;
+        r->config->addresses[event->block] = address;
     }
     r->live_bytes += event->bytes;
     if (r->live_bytes > r->result->peak_live) {
@@ -162,7 +156,7 @@ static ashlar_status allocate_locked(replay *r, const ashlar_rmm_event *event) {
 
 /* Free the block; like a program, name the stream only if it is not the block's own. */
 static ashlar_status give_back(const replay *r, const block *taken, size_t stream) {
-    void *ptr = (void *)taken->place.address;
+    void *ptr = (void *)taken->place.base;
     return stream == taken->stream
                ? r->config->calls->free(r->allocator, ptr)
                : r->config->calls->free_on(r->allocator, ptr, r->streams[stream]);
@@ -180,7 +174,9 @@ static ashlar_status free_locked(replay *r, const ashlar_rmm_event *event) {
         return fail_event(r, event, status);
     }
     r->result->cross_frees += event->stream != taken->stream;
-    ashlar__live_set_remove(&r->live, &taken->place);
+    size_t at;
+    (void)ashlar__soft_ranges_at(&r->live, taken->place.base, &at);
+    ashlar__soft_ranges_remove(&r->live, at, 1);
     ASHLAR_CHECK2(r->live_bytes >= taken->place.bytes);
     r->live_bytes -= taken->place.bytes;
     taken->place.bytes = 0;
@@ -262,10 +258,6 @@ static void advance_locked(replay *r) {
         return;
     }
     r->next++;
-    if (r->config->progress != NULL &&
-        (r->next % PROGRESS_EVENTS == 0 || r->next == r->turn_count)) {
-        r->config->progress(r->config->context, r->next, r->turn_count);
-    }
 }
 
 static void *work(void *arg);
@@ -365,6 +357,7 @@ static void tear_down(replay *r) {
         ashlar_stream_destroy(r->device, r->streams[i]);
     }
     ashlar_device_close(r->device);
+    ashlar__soft_ranges_clear(&r->live);
     ashlar__host_free(r->workers);
     ashlar__host_free(r->blocks);
     ashlar__host_free(r->streams);
@@ -392,7 +385,7 @@ ashlar_status ashlar__replay_run(const ashlar_rmm_log *log, const ashlar_replay_
     replay r = {.log = log,
                 .config = config,
                 .result = &fresh,
-                .clock_ns = clock_cost(),
+                .clock_ns = ashlar__clock_cost_ns(),
                 .turn_count = config->passes * log->closed_count};
     ashlar_status status = set_up(&r);
     if (status == ASHLAR_OK) {

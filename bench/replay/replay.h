@@ -45,10 +45,6 @@ typedef struct ashlar_replay_config {
                                 all its allocations failed */
     uint64_t *reserved;      /* NULL, or [passes]: bytes taken from the driver as each pass ends */
     const ashlar_replay_plan *plan; /* of the log; NULL: without steps */
-    /* NULL, or called now and then with the events done, of all passes; by any thread, one at a
-     * time. */
-    void (*progress)(void *context, size_t done, size_t count);
-    void *context;
     ashlar_report_fn report; /* gets reports of damage and leaks; NULL: none */
 } ashlar_replay_config;
 

@@ -7,16 +7,32 @@
 
 #define NO_MEMORY "%s: no host memory to replay its steps"
 
+static ashlar_status take_marks(const ashlar_rmm_log *log, ashlar_steps *out) {
+    bool is_open = false;
+    size_t marks = 0;
+    for (size_t i = 0; i < log->event_count; i++) {
+        marks += log->events[i].action == ASHLAR_RMM_STEP;
+    }
+    ASHLAR_HOST_NEW(out->boundaries, marks + 2, NO_MEMORY, log->name);
+    for (size_t i = 0; i < log->event_count; i++) {
+        if (log->events[i].action == ASHLAR_RMM_STEP) {
+            out->boundaries[out->count++] = i;
+            is_open = false;
+        }
+        is_open = is_open || log->events[i].action == ASHLAR_RMM_ALLOCATE;
+    }
+    out->boundaries[out->count] = log->event_count;
+    out->count -= marks > 0 && !is_open;
+    return ASHLAR_OK;
+}
+
 /* Make each pass one step, with the frees of blocks that the log leaves live. */
-static ashlar_status take_whole_log(const ashlar_rmm_log *log, ashlar_replay_plan *plan) {
-    size_t *boundaries;
-    ASHLAR_HOST_NEW(boundaries, 2, NO_MEMORY, log->name);
-    boundaries[1] = log->closed_count;
-    ashlar__steps_finish(&plan->steps);
-    plan->steps = (ashlar_steps){.boundaries = boundaries, .count = 1};
+static void take_whole_log(const ashlar_rmm_log *log, ashlar_replay_plan *plan) {
+    plan->steps.boundaries[0] = 0;
+    plan->steps.boundaries[1] = log->closed_count;
+    plan->steps.count = 1;
     plan->is_whole_log = true;
     plan->passes = plan->passes < 2 ? 2 : plan->passes;
-    return ASHLAR_OK;
 }
 
 static ashlar_status choose_thread(const ashlar_rmm_log *log, ashlar_replay_plan *plan) {
@@ -45,9 +61,9 @@ static ashlar_status choose_thread(const ashlar_rmm_log *log, ashlar_replay_plan
 ashlar_status ashlar__replay_plan_init(const ashlar_rmm_log *log, size_t passes,
                                        ashlar_replay_plan *out) {
     ashlar_replay_plan plan = {.passes = passes};
-    ashlar_status status = ashlar__steps_find(log, &plan.steps);
+    ashlar_status status = take_marks(log, &plan.steps);
     if (status == ASHLAR_OK && plan.steps.count < 2) {
-        status = take_whole_log(log, &plan);
+        take_whole_log(log, &plan);
     }
     ASHLAR_THEN(status, choose_thread(log, &plan));
     if (status != ASHLAR_OK) {
@@ -59,7 +75,7 @@ ashlar_status ashlar__replay_plan_init(const ashlar_rmm_log *log, size_t passes,
 }
 
 void ashlar__replay_plan_finish(ashlar_replay_plan *plan) {
-    ashlar__steps_finish(&plan->steps);
+    ashlar__host_free(plan->steps.boundaries);
     *plan = (ashlar_replay_plan){0};
 }
 

@@ -1,7 +1,8 @@
 /* replay_plan.h - finds the steps of a log, so that a replay can serve them from a plan, and
  * reports how well that went (internal).
  *
- * The first step is recorded, and all others, those of further passes included, are replayed on its
+ * Each row of action "step" begins a step; what follows the last one is a step if it allocates. The
+ * first step is recorded, and all others, those of further passes included, are replayed on its
  * plan. A log without two steps counts as one, and has at least two passes.
  *
  * Steps belong to the thread that allocates most in them. They begin and end at that thread's first
@@ -16,7 +17,12 @@
 
 #include "allocator/base/json.h"
 #include "bench/replay/rmm_csv.h"
-#include "bench/replay/steps.h"
+
+/* Step k has the events boundaries[k] .. boundaries[k + 1] - 1. Boundaries ascend strictly. */
+typedef struct ashlar_steps {
+    size_t *boundaries; /* [count + 1] */
+    size_t count;
+} ashlar_steps;
 
 typedef struct ashlar_replay_plan {
     ashlar_steps steps;      /* of one pass over the log */

@@ -1,4 +1,4 @@
-/* rmm_csv.c - reads the rows of an RMM log, plain or packed, and checks them. */
+/* rmm_csv.c - reads the rows of an RMM log, and checks them. */
 #include "bench/replay/rmm_csv.h"
 
 #include <stdbool.h>
@@ -9,8 +9,6 @@
 #include "allocator/base/csv_read.h"
 #include "allocator/base/file_read.h"
 #include "allocator/base/host.h"
-#include "bench/replay/gzip.h"
-#include "bench/replay/number_map.h"
 
 typedef enum column { THREAD, ACTION, POINTER, SIZE, STREAM, COLUMN_COUNT } column;
 
@@ -25,14 +23,69 @@ static const ashlar_csv_format format = {
     .begins = "a log of RMM begins with Thread,Time,Action,Pointer,Size,Stream",
 };
 
+/* An index by a pair of numbers; UNSET: none. Zeroes are an empty map. Invariant: at most half of
+ * the entries, a power of two in number, are used, so that probe() is short. */
+typedef struct entry {
+    uint64_t high, low;
+    size_t value;
+    bool is_used;
+} entry;
+typedef struct map {
+    entry *entries;
+    size_t capacity, count;
+} map;
+
+#define UNSET SIZE_MAX
+
+/* The key's entry or, if it has none, the free one to use. Addresses differ only in their middle
+ * bits, so hashes are multiplied twice. */
+static entry *probe(const map *m, uint64_t high, uint64_t low) {
+    const uint64_t golden = UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t hash = (low ^ (high * golden)) * golden;
+    hash = (hash ^ (hash >> 32)) * golden;
+    size_t i = (size_t)(hash >> 32) & (m->capacity - 1);
+    while (m->entries[i].is_used && (m->entries[i].high != high || m->entries[i].low != low)) {
+        i = (i + 1) & (m->capacity - 1);
+    }
+    return &m->entries[i];
+}
+
+static ashlar_status grow(map *m) {
+    map grown = {.count = m->count, .capacity = m->capacity == 0 ? 64 : 2 * m->capacity};
+    ASHLAR_HOST_NEW(grown.entries, grown.capacity, "no host memory for a map of %zu numbers",
+                    grown.capacity);
+    for (size_t i = 0; i < m->capacity; i++) {
+        if (m->entries[i].is_used) {
+            *probe(&grown, m->entries[i].high, m->entries[i].low) = m->entries[i];
+        }
+    }
+    ashlar__host_free(m->entries);
+    *m = grown;
+    return ASHLAR_OK;
+}
+
+/* *value: where the key's value is until the next call; UNSET, if it is a new key. */
+static ashlar_status find(map *m, uint64_t high, uint64_t low, size_t **value) {
+    if (m->count >= m->capacity / 2) {
+        ASHLAR_TRY(grow(m));
+    }
+    entry *e = probe(m, high, low);
+    if (!e->is_used) {
+        *e = (entry){high, low, UNSET, true};
+        m->count++;
+    }
+    *value = &e->value;
+    return ASHLAR_OK;
+}
+
 typedef struct reader {
     ashlar_rmm_log *log;
     ashlar_csv csv;
-    bool is_hex[COLUMN_COUNT];  /* whether numbers without 0x are hexadecimal */
-    ashlar_number_map threads;  /* index of a thread */
-    ashlar_number_map streams;  /* index of a stream, by handle; for PER_THREAD_STREAM also by
-                                 * thread */
-    ashlar_number_map pointers; /* row that allocated the block that is live at an address */
+    bool is_hex[COLUMN_COUNT]; /* whether numbers without 0x are hexadecimal */
+    map threads;               /* index of a thread */
+    map streams;               /* index of a stream, by handle; for PER_THREAD_STREAM also by
+                                * thread */
+    map pointers;              /* row that allocated the block that is live at an address */
     size_t live_bytes;
 } reader;
 
@@ -109,11 +162,10 @@ static ashlar_status read_number(const reader *r, column c, ashlar_piece field, 
 }
 
 /* The index of a thread or stream; it gets a new index at its first appearance. */
-static ashlar_status index_of(ashlar_number_map *map, uint64_t high, uint64_t low, size_t *count,
-                              size_t *out) {
+static ashlar_status index_of(map *m, uint64_t high, uint64_t low, size_t *count, size_t *out) {
     size_t *value = NULL;
-    ASHLAR_TRY(ashlar__number_map_find(map, high, low, &value));
-    if (*value == ASHLAR_NUMBER_NONE) {
+    ASHLAR_TRY(find(m, high, low, &value));
+    if (*value == UNSET) {
         *value = (*count)++;
     }
     *out = *value;
@@ -138,8 +190,8 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
     if (pointer == 0) {
         return ashlar__csv_fail(&r->csv, "Pointer of an allocation has to be an address", text);
     }
-    ASHLAR_TRY(ashlar__number_map_find(&r->pointers, 0, pointer, &live));
-    ASHLAR_FAIL_IF(*live != ASHLAR_NUMBER_NONE, ASHLAR_EFORMAT,
+    ASHLAR_TRY(find(&r->pointers, 0, pointer, &live));
+    ASHLAR_FAIL_IF(*live != UNSET, ASHLAR_EFORMAT,
                    "%s:%zu: allocates at %#llx, where the block of line %zu is live", r->log->name,
                    r->csv.line, (unsigned long long)pointer, r->log->events[*live].line);
     *live = r->log->event_count;
@@ -155,11 +207,11 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
  */
 static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *event) {
     size_t *live = NULL;
-    ASHLAR_TRY(ashlar__number_map_find(&r->pointers, 0, pointer, &live));
-    if (*live != ASHLAR_NUMBER_NONE) {
+    ASHLAR_TRY(find(&r->pointers, 0, pointer, &live));
+    if (*live != UNSET) {
         event->block = r->log->events[*live].block;
         r->live_bytes -= r->log->events[*live].bytes;
-        *live = ASHLAR_NUMBER_NONE;
+        *live = UNSET;
     } else if (pointer == 0 || event->bytes == 0) {
         event->action = ASHLAR_RMM_NOTHING;
     } else {
@@ -288,9 +340,9 @@ ashlar_status ashlar__rmm_log_parse(const char *name, const char *text, size_t b
         detect_hex(&r);
         status = read_rows(&r);
     }
-    ashlar__number_map_finish(&r.threads);
-    ashlar__number_map_finish(&r.streams);
-    ashlar__number_map_finish(&r.pointers);
+    ashlar__host_free(r.threads.entries);
+    ashlar__host_free(r.streams.entries);
+    ashlar__host_free(r.pointers.entries);
     if (status != ASHLAR_OK) {
         ashlar__rmm_log_free(r.log);
         return status;
@@ -308,14 +360,16 @@ void ashlar__rmm_log_free(ashlar_rmm_log *log) {
 }
 
 ashlar_status ashlar__rmm_log_read(const char *path, ashlar_rmm_log **out) {
-    char *text = NULL, *plain = NULL;
+    char *text = NULL;
     size_t bytes;
-    ashlar_status status = ashlar__file_read_stream(path, &text, &bytes);
-    if (status == ASHLAR_OK && ashlar__gzip_is_magic(text, bytes)) {
-        status = ashlar__gzip_unpack(path, text, bytes, &plain, &bytes);
-    }
-    ASHLAR_THEN(status, ashlar__rmm_log_parse(path, plain != NULL ? plain : text, bytes, out));
-    ashlar__host_free(plain);
+    ASHLAR_TRY(ashlar__file_read_stream(path, &text, &bytes));
+    const bool is_gzip = bytes >= 2 && memcmp(text, "\x1f\x8b", 2) == 0;
+    const ashlar_status status =
+        is_gzip
+            ? ashlar__fail(ASHLAR_EFORMAT,
+                           "%s: packed by gzip; unpack it: zcat FILE | ashlar-replay /dev/stdin",
+                           path)
+            : ashlar__rmm_log_parse(path, text, bytes, out);
     ashlar__host_free(text);
     return status;
 }

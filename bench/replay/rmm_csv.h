@@ -5,7 +5,7 @@
  *     2342727,15:47:02.841961,allocate,0x10012400000,1048576,0
  * Columns are found by name, in any order; Time and unknown columns are ignored. The rows are in
  * the order of the events. The action is "allocate", "free" or "allocate failure". There is a
- * further one that RMM does not write: at "step" a step of the program begins (steps.h), and
+ * further one that RMM does not write: at "step" a step of the program begins, and
  * Pointer is not read.
  *
  * Numbers in Thread, Pointer and Stream are only names, and RMM's versions write them in different
@@ -57,13 +57,12 @@ typedef struct ashlar_rmm_log {
                           * SIZE_MAX: more than that; 0: nothing failed */
 } ashlar_rmm_log;
 
-/* Read a log, plain or packed by gzip; its content tells which, not its name.
+/* Read a log.
  *
  * Ownership: the caller frees *out with ashlar__rmm_log_free().
  * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (the detail begins with FILE:LINE: and names the column;
  *            also for a free of a block that is not live, an allocation at the address of a live
- *            block, and a log without events), ASHLAR_EHOSTMEM, ASHLAR_ENOTSUP (gzip in a build
- *            without zlib). */
+ *            block, a log without events, and one packed by gzip), ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rmm_log_read(const char *path, ashlar_rmm_log **out);
 
 /* The same from memory. `name` replaces the file's name in messages; it is copied. */

@@ -9,14 +9,12 @@
 #include "arena/compute/workers.h"
 #include "bench/harness/machine.h"
 #include "bench/harness/rounds.h"
-#include "bench/rnn/bench_train.h"
-#include "bench/rnn/rnn_sample.h"
 #include "bench/rnn/rnn_setup.h"
 #include "bench/rnn/roof.h"
-#include "rnn/product/blas_impl.h"
+#include "rnn/product/blas.h"
 
 /* Long rounds are few: as many as fit into the time, but enough for a median. */
-enum { ROUNDS_MAX = 61, ROUNDS_MIN = 9, SHARE_ROUNDS = 5, PAUSE_NS = 10000000, SMOKE_STEPS = 8 };
+enum { ROUNDS_MAX = 61, ROUNDS_MIN = 9, PAUSE_NS = 10000000, SMOKE_STEPS = 8 };
 static const double round_s = 50e-3, while_s = 15;
 
 #define COLUMN(name, key, heading, kind, ...) {key, heading, ASHLAR_ROWS_##kind, __VA_ARGS__},
@@ -24,7 +22,6 @@ static const ashlar_rows_column columns[] = {ASHLAR_RNN_ROW_COLUMN_MAP(COLUMN)};
 
 static const ashlar_rows_target targets[] = {
     {"ashlar / static_buffer", "ashlar", ASHLAR_RNN_ROW_OVER_STATIC, .limit = 1.01},
-    {"ashlar / onednn", "ashlar", ASHLAR_RNN_ROW_OVER_ONEDNN, .limit = 1},
     {"ashlar / torch", "ashlar", ASHLAR_RNN_ROW_OVER_TORCH, .limit = 1},
     {"ashlar / torch", "ashlar", ASHLAR_RNN_ROW_OVER_TORCH, 1 / 1.08,
      .names = {"lstm_T64_B16_H1024_L1"}},
@@ -54,11 +51,6 @@ typedef struct contest {
     size_t count;                                                     /* of the subjects */
 } contest;
 
-static void use_threads(size_t count) {
-    ashlar__workers_set_count(count);
-    ashlar__onednn_set_threads(ashlar__workers_count());
-}
-
 static void pause_a_moment(void) {
     const struct timespec moment = {.tv_nsec = PAUSE_NS};
     (void)nanosleep(&moment, NULL);
@@ -86,27 +78,6 @@ static ashlar_status take_turn(void *context, size_t index, size_t repeats,
     return ASHLAR_OK;
 }
 
-/* Measure the share of matrix products in a step on one thread. */
-static ashlar_status measure_share(ashlar_rnn_setup *setup, bool is_smoke, double *share) {
-    double shares[SHARE_ROUNDS];
-    const size_t threads = ashlar__workers_count(), rounds = is_smoke ? 1 : SHARE_ROUNDS;
-    ashlar_status status = ASHLAR_OK;
-    ashlar__workers_set_count(1);
-    for (size_t i = 0; i < rounds && status == ASHLAR_OK; i++) {
-        ashlar_rnn_times times;
-        ashlar__blas_clock_start(true);
-        status = ashlar__rnn_setup_run(setup, ASHLAR_RNN_SUBJECT_ASHLAR, &times);
-        const double products_s = (double)ashlar__blas_clock_ns() * 1e-9;
-        shares[i] = products_s / (times.forward_s + times.backward_s);
-    }
-    ashlar__blas_clock_start(false);
-    ashlar__workers_set_count(threads);
-    if (status == ASHLAR_OK) {
-        *share = ashlar__median(shares, rounds);
-    }
-    return status;
-}
-
 /* The median of the ratios of each round; NaN if `base` took no part. */
 static double ratio_of(const contest *c, const ashlar_turns *of, ashlar_rnn_subject base) {
     double ratios[ROUNDS_MAX];
@@ -131,7 +102,7 @@ static void add_roof(const contest *c, const double limits[static ASHLAR_ROOF_CO
     cells[ASHLAR_RNN_ROW_OF_READ].number = c->work.read_bytes / step_s / rate;
 }
 
-static ashlar_status add_rows(contest *c, FILE *out, double share, ashlar_rows *rows) {
+static ashlar_status add_rows(contest *c, FILE *out, ashlar_rows *rows) {
     const size_t first = rows->count;
     double limits[ASHLAR_ROOF_COUNT];
     for (size_t i = 0; i < ASHLAR_ROOF_COUNT; i++) {
@@ -145,12 +116,8 @@ static ashlar_status add_rows(contest *c, FILE *out, double share, ashlar_rows *
             [ASHLAR_RNN_ROW_SUBJECT].text = ashlar__rnn_subject_name(subject),
             [ASHLAR_RNN_ROW_OVER_STATIC].number =
                 ratio_of(c, &c->turns[i], ASHLAR_RNN_SUBJECT_STATIC_BUFFER),
-            [ASHLAR_RNN_ROW_OVER_ONEDNN].number =
-                ratio_of(c, &c->turns[i], ASHLAR_RNN_SUBJECT_ONEDNN),
             [ASHLAR_RNN_ROW_OVER_TORCH].number =
                 ratio_of(c, &c->turns[i], ASHLAR_RNN_SUBJECT_TORCH),
-            [ASHLAR_RNN_ROW_PRODUCT_SHARE].number =
-                subject == ASHLAR_RNN_SUBJECT_ASHLAR ? share : NAN,
         }};
         ASHLAR_TRY(ashlar__rows_add(rows, &row));
     }
@@ -183,7 +150,6 @@ static ashlar_status run_contest(contest *c, const ashlar_bench_request *request
                                .is_smoke = request->is_smoke,
                                .run = take_turn,
                                .context = c};
-    double share = NAN;
     for (unsigned i = 0; i < ASHLAR_RNN_SUBJECT_COUNT; i++) {
         const ashlar_rnn_subject subject = (ashlar_rnn_subject)i;
         const ashlar_bench_name name = {ashlar__rnn_subject_name(subject), NULL};
@@ -195,20 +161,16 @@ static ashlar_status run_contest(contest *c, const ashlar_bench_request *request
     c->work = ashlar__rnn_case_work(c->setup.which);
     ASHLAR_TRY(
         ashlar__rounds_run(&how, c->count + (c->setup.is_cuda ? 0 : ASHLAR_ROOF_COUNT), c->turns));
-    if (c->count > 0 && c->subjects[0] == ASHLAR_RNN_SUBJECT_ASHLAR && !c->setup.is_cuda) {
-        ASHLAR_TRY(measure_share(&c->setup, request->is_smoke, &share));
-    }
-    return add_rows(c, request->out, share, rows);
+    return add_rows(c, request->out, rows);
 }
 
 static bool workload(size_t i, ashlar_bench_name *out) {
     size_t count;
     const ashlar_rnn_case *cases = ashlar__rnn_cases(&count);
-    const char *name = i < count ? cases[i].name : ashlar__rnn_sample_name(i - count);
-    if (name != NULL) {
-        *out = (ashlar_bench_name){name, NULL};
+    if (i < count) {
+        *out = (ashlar_bench_name){cases[i].name, NULL};
     }
-    return name != NULL;
+    return i < count;
 }
 
 static const char *subject(size_t i) {
@@ -238,24 +200,15 @@ static ashlar_status run(const ashlar_bench_request *request, ashlar_device *dev
                          ashlar_rows *rows, ashlar_rows *more) {
     const ashlar_bench_name name = {ashlar__rnn_subject_name(ASHLAR_RNN_SUBJECT_TORCH), NULL};
     ashlar_rnn_torch *torch = NULL;
-    use_threads(request->threads);
+    (void)more;
+    ashlar__workers_set_count(request->threads);
     if (ashlar__bench_wants(&request->subjects, name)) {
         ASHLAR_TRY(ashlar__rnn_torch_start(ashlar__workers_count(), &torch));
     }
     ashlar__rows_print_head(request->out, rows);
-    ashlar_status status = run_cases(request, device, torch, rows);
+    const ashlar_status status = run_cases(request, device, torch, rows);
     ashlar__rnn_torch_stop(torch);
-    ASHLAR_THEN(status, ashlar__rnn_sample_run(request, device, more));
     return status;
-}
-
-static void put_name(ashlar_json_writer *w, const char *key, const char *name) {
-    ashlar__json_put_key(w, key);
-    if (name != NULL) {
-        ashlar__json_put_string(w, name);
-    } else {
-        ashlar__json_put_null(w);
-    }
 }
 
 static void put_head(ashlar_json_writer *w) {
@@ -263,8 +216,12 @@ static void put_head(ashlar_json_writer *w) {
     ashlar__machine_processor(processor);
     ashlar__json_add_string(w, "processor", processor);
     ashlar__json_add_string(w, "products", ashlar__blas_name());
-    put_name(w, "onednn", ashlar__onednn_name());
-    put_name(w, "torch", ashlar__rnn_torch_name());
+    ashlar__json_put_key(w, "torch");
+    if (ashlar__rnn_torch_name() != NULL) {
+        ashlar__json_put_string(w, ashlar__rnn_torch_name());
+    } else {
+        ashlar__json_put_null(w);
+    }
     ashlar__json_add_uint64(w, "threads", ashlar__workers_count());
 }
 
@@ -276,32 +233,22 @@ static void print_help(FILE *out) {
         "\n"
         "rnn: forward and backward of recurrent networks, the buffers of each step from the\n"
         "allocator (ashlar), from the driver (driver_each_step) or taken once (static_buffer: the\n"
-        "limit), and the same network by oneDNN where this build has it, its reorders of weights\n"
-        "included and padding computed, and by PyTorch where python3 has it, in its fastest way\n"
-        "(torch); on a GPU by cuDNN, without these two and what follows. In inference ashlar and\n"
-        "oneDNN have prepared the weights before, but for the case plain. peak %%:\n"
-        "the multiply-adds of a step over those that the threads do in registers; read %%: the\n"
-        "weights that it has to read, recurrent ones in each time step, over the rate at which "
-        "they\n"
-        "read a buffer as large as one recurrent matrix. Takes --smoke, --workload, --subject,\n"
-        "--threads (0: all), --json, --device. JSON: {processor, products, onednn, torch, "
-        "threads, rows,\n"
-        "samples},\n"
-        "rows of {case, subject, ms_forward, ms_backward, ms_step, steps_per_s, over_static,\n"
-        "over_onednn, over_torch, product_share, of_peak, of_read, flops_per_s,\n"
-        "read_bytes_per_s}; samples, of writing text with a model that is embedding, LSTM and "
-        "linear\n"
-        "layer, {case, subject, texts, ns_step, ns_step_low, ns_step_high, symbols_per_s, "
-        "read_bytes,\n"
-        "of_read, read_bytes_per_s}, where of_read is of a buffer as large as all that a step "
-        "reads.\n"
+        "limit), and the same network by PyTorch where python3 has it, in its fastest way "
+        "(torch);\n"
+        "on a GPU by cuDNN, without PyTorch and what follows. In inference ashlar has prepared "
+        "the\n"
+        "weights before, but for the case plain. peak %%: the multiply-adds of a step over those\n"
+        "that the threads do in registers; read %%: the weights that it has to read, recurrent\n"
+        "ones in each time step, over the rate at which they read a buffer as large as one\n"
+        "recurrent matrix. Takes --smoke, --workload, --subject, --threads (0: all), --json,\n"
+        "--device. JSON: {processor, products, torch, threads, rows}, rows of {case, subject,\n"
+        "ms_forward, ms_backward, ms_step, steps_per_s, over_static, over_torch, of_peak, "
+        "of_read,\n"
+        "flops_per_s, read_bytes_per_s}.\n"
         "Cases, all of fp32 (with --smoke of %d steps):",
         SMOKE_STEPS);
     for (size_t i = 0; i < count; i++) {
         fprintf(out, "%s%s", i % 3 == 0 ? "\n  " : ", ", cases[i].name);
-    }
-    for (size_t i = 0; ashlar__rnn_sample_name(i) != NULL; i++) {
-        fprintf(out, "%s%s", i == 0 ? "\n  " : ", ", ashlar__rnn_sample_name(i));
     }
     fprintf(out, "\n");
 }
@@ -310,9 +257,6 @@ const ashlar_benchmark ashlar__benchmark_rnn = {
     .name = "rnn",
     .takes = "--smoke, --workload, --subject, --threads, --json, --device",
     .form = &form,
-    .training = &ashlar__benchmark_rnn_train,
-    .more = &ashlar__rnn_sample_form,
-    .more_key = "samples",
     .workload = workload,
     .subject = subject,
     .run = run,

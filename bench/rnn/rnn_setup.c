@@ -1,8 +1,6 @@
 /* rnn_setup.c - the cases of `ashlar-bench rnn`, and a step of each subject on one of them. */
 #include "bench/rnn/rnn_setup.h"
 
-#include <string.h>
-
 #include "allocator/base/check_level.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/host.h"
@@ -112,9 +110,6 @@ static ashlar_status take_values(ashlar_rnn_setup *s, size_t count, float width,
 
 static ashlar_status prepare(ashlar_rnn_setup *s) {
     const size_t bytes = ashlar_rnn_prepared_bytes(s->rnn);
-    if (s->onednn != NULL) {
-        ASHLAR_TRY(ashlar__onednn_prepare(s->onednn, s->weights));
-    }
     if (bytes == 0) {
         return ASHLAR_OK;
     }
@@ -158,15 +153,6 @@ static ashlar_status make_torch(ashlar_rnn_setup *s, ashlar_rnn_torch *torch) {
     return ASHLAR_OK;
 }
 
-static ashlar_status make_networks(ashlar_rnn_setup *s) {
-    ASHLAR_TRY(ashlar_rnn_create(s->device, &s->which->config, &s->rnn));
-    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(s->rnn);
-    return !s->is_cuda && ashlar__onednn_has(layout)
-               ? ashlar__onednn_create(layout, s->which->steps, s->which->batch,
-                                       !s->which->is_inference, &s->onednn)
-               : ASHLAR_OK;
-}
-
 static ashlar_status take_lengths(ashlar_rnn_setup *s) {
     s->lengths = ashlar__host_calloc(s->which->batch, sizeof s->lengths[0]);
     ASHLAR_FAIL_IF(s->lengths == NULL, ASHLAR_EHOSTMEM, "bench: no host memory for %zu lengths",
@@ -186,7 +172,7 @@ ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *s, ashlar_device *device,
     ASHLAR_TRY(ashlar_allocator_create(device, &s->allocator));
     ASHLAR_TRY(take_lengths(s));
     ASHLAR_TRY(make_torch(s, torch));
-    ASHLAR_TRY(make_networks(s));
+    ASHLAR_TRY(ashlar_rnn_create(device, &which->config, &s->rnn));
     ASHLAR_TRY(take_tensors(s));
     return size_buffers(s);
 }
@@ -198,7 +184,6 @@ void ashlar__rnn_setup_finish(ashlar_rnn_setup *s) {
         ASHLAR_ASSERT(status == ASHLAR_OK);
         (void)status;
     }
-    ashlar__onednn_destroy(s->onednn);
     ashlar_rnn_destroy(s->rnn);
     ashlar__host_free(s->lengths);
     ashlar_allocator_destroy(s->allocator);
@@ -209,9 +194,7 @@ void ashlar__rnn_setup_finish(ashlar_rnn_setup *s) {
 }
 
 bool ashlar__rnn_setup_has(const ashlar_rnn_setup *s, ashlar_rnn_subject subject) {
-    return subject == ASHLAR_RNN_SUBJECT_ONEDNN  ? s->onednn != NULL
-           : subject == ASHLAR_RNN_SUBJECT_TORCH ? s->torch != NULL
-                                                 : true;
+    return subject != ASHLAR_RNN_SUBJECT_TORCH || s->torch != NULL;
 }
 
 static ashlar_status take_plain(ashlar_device *device, size_t bytes, void **out) {
@@ -315,19 +298,6 @@ static ashlar_status run_ours(ashlar_rnn_setup *s, ashlar_rnn_subject subject, d
     return give_buffers(s, subject, taken, status);
 }
 
-static ashlar_status run_onednn(ashlar_rnn_setup *s, double *middle) {
-    void *taken[ASHLAR_RNN_TAKEN] = {0};
-    ASHLAR_TRY(take_buffers(s, ASHLAR_RNN_SUBJECT_STATIC_BUFFER, taken));
-    ASHLAR_TRY(ashlar__onednn_forward(s->onednn, s->x, s->which->is_prepared ? NULL : s->weights,
-                                      taken[ASHLAR_RNN_OUTPUT]));
-    *middle = ashlar__clock_s();
-    if (s->which->is_inference) {
-        return ASHLAR_OK;
-    }
-    memset(s->dweights, 0, weight_bytes(s));
-    return ashlar__onednn_backward(s->onednn, s->dy, taken[ASHLAR_RNN_DX], s->dweights);
-}
-
 ashlar_status ashlar__rnn_setup_run(ashlar_rnn_setup *s, ashlar_rnn_subject subject,
                                     ashlar_rnn_times *times) {
     if (subject == ASHLAR_RNN_SUBJECT_TORCH) {
@@ -335,9 +305,7 @@ ashlar_status ashlar__rnn_setup_run(ashlar_rnn_setup *s, ashlar_rnn_subject subj
     }
     const double start = ashlar__clock_s();
     double middle = start;
-    const ashlar_status status = subject == ASHLAR_RNN_SUBJECT_ONEDNN
-                                     ? run_onednn(s, &middle)
-                                     : run_ours(s, subject, &middle);
+    const ashlar_status status = run_ours(s, subject, &middle);
     const double end = ashlar__clock_s();
     times->forward_s = s->which->is_inference ? end - start : middle - start;
     times->backward_s = s->which->is_inference ? 0 : end - middle;

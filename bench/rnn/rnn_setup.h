@@ -3,8 +3,7 @@
  * A step's own buffers are its output, reserve, work and the gradient of its input. Subjects differ
  * in where these buffers come from. `ashlar` takes them from an allocator in each step,
  * `driver_each_step` from the driver's plain allocation; `static_buffer` uses one range taken once,
- * which is the least possible cost. `onednn` computes the same network by oneDNN, with the output
- * and the gradient in that range, and `torch` a network of this kind in PyTorch's process. */
+ * which is the least possible cost. `torch` is a network of this kind in PyTorch's process. */
 #ifndef ASHLAR_RNN_SETUP_H
 #define ASHLAR_RNN_SETUP_H
 
@@ -14,7 +13,6 @@
 #include <ashlar/rnn.h>
 #include <ashlar/rnn_layout.h>
 
-#include "bench/rnn/rnn_onednn.h"
 #include "bench/rnn/rnn_torch.h"
 
 typedef struct ashlar_rnn_case {
@@ -23,7 +21,7 @@ typedef struct ashlar_rnn_case {
     ashlar_rnn_config config;
     bool is_varied;    /* lengths vary from T/4 to T; false: all are T */
     bool is_inference; /* forward only, without a reserve */
-    bool is_prepared;  /* ashlar and oneDNN have the weights in an order of their own beforehand */
+    bool is_prepared;  /* the weights are in an order of their own beforehand */
 } ashlar_rnn_case;
 
 /* All cases, in the order of the report. */
@@ -45,7 +43,6 @@ ashlar_rnn_work ashlar__rnn_case_work(const ashlar_rnn_case *which);
 /* Columns: value, text. */
 #define ASHLAR_RNN_SUBJECT_MAP(X)           \
     X(ASHLAR, "ashlar")                     \
-    X(ONEDNN, "onednn")                     \
     X(TORCH, "torch")                       \
     X(DRIVER_EACH_STEP, "driver_each_step") \
     X(STATIC_BUFFER, "static_buffer")
@@ -64,11 +61,10 @@ enum { ASHLAR_RNN_OUTPUT, ASHLAR_RNN_RESERVE, ASHLAR_RNN_WORK, ASHLAR_RNN_DX, AS
 typedef struct ashlar_rnn_setup {
     const ashlar_rnn_case *which;
     ashlar_device *device;
-    bool is_cuda; /* oneDNN and the machine's limits, which are of the host, are left out */
+    bool is_cuda; /* PyTorch and the machine's limits, which are of the host, are left out */
     ashlar_allocator *allocator;
     ashlar_stream stream;
     ashlar_rnn *rnn;
-    ashlar_onednn *onednn;   /* NULL: oneDNN has no such network */
     ashlar_rnn_torch *torch; /* the caller's; NULL: no PyTorch, or it has no such network */
     int32_t *lengths;        /* [B] */
     size_t bytes[ASHLAR_RNN_TAKEN];
@@ -83,9 +79,9 @@ typedef struct ashlar_rnn_times {
                                    * gradients */
 } ashlar_rnn_times;
 
-/* Set up a case on `device`; oneDNN and PyTorch (`torch`; NULL: none) take part only on a software
+/* Set up a case on `device`; PyTorch (`torch`; NULL: none) takes part only on a software
  * device. Call ashlar__rnn_setup_finish() even after a failure. Errors: those of the
- * allocator, the RNN, oneDNN and PyTorch's process. */
+ * allocator, the RNN and PyTorch's process. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_setup_init(ashlar_rnn_setup *setup,
                                                        ashlar_device *device,
                                                        ashlar_rnn_torch *torch,

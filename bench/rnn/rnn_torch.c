@@ -2,18 +2,20 @@
 #include "bench/rnn/rnn_torch.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "bench/harness/spawn.h"
 
 extern const char ashlar__torch_rnn[]; /* torch_rnn.py */
 
-enum { NAME_BYTES = 64, LINE_BYTES = ASHLAR_TORCH_LINE_BYTES, QUESTION_BYTES = 2048 };
+enum { NAME_BYTES = 64, LINE_BYTES = 256, QUESTION_BYTES = 2048 };
 
 struct ashlar_rnn_torch {
     pid_t pid; /* 0: none */
@@ -27,13 +29,26 @@ const char *ashlar__rnn_torch_name(void) {
     return name[0] != '\0' ? name : NULL;
 }
 
-/* By a socket and not by pipes, so that a question to a process that has ended is an error, and no
- * signal. */
-static int spawn(ashlar_rnn_torch *t, size_t threads, int theirs) {
+/* Start python3; what it says of errors leads nowhere. By a socket and not by pipes, so that a
+ * question to a process that has ended is an error, and no signal. Returns 0 or an errno. */
+static int start(ashlar_rnn_torch *t, size_t threads, int theirs) {
     char count[24];
     const char *const words[] = {"python3", "-c", ashlar__torch_rnn, count, NULL};
+    char *const *given = (char *const *)(uintptr_t)words; /* nobody writes to them */
+    posix_spawn_file_actions_t actions;
+    int error = posix_spawn_file_actions_init(&actions);
+    if (error != 0) {
+        return error;
+    }
     snprintf(count, sizeof count, "%zu", threads);
-    return ashlar__spawn(words, (ashlar_spawn_files){.input = theirs, .output = theirs}, &t->pid);
+    error = posix_spawn_file_actions_adddup2(&actions, theirs, STDIN_FILENO);
+    error = error ? error : posix_spawn_file_actions_adddup2(&actions, theirs, STDOUT_FILENO);
+    error =
+        error ? error
+              : posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    error = error ? error : posix_spawnp(&t->pid, words[0], &actions, NULL, given, environ);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return error;
 }
 
 /* Read a line, without its end. False: there is none. */
@@ -51,26 +66,17 @@ static ashlar_status fail_ended(void) {
                         "bench/rnn/torch_rnn.py by hand");
 }
 
-ashlar_status ashlar__rnn_torch_send(ashlar_rnn_torch *t, const void *data, size_t bytes) {
-    size_t sent = 0;
-    while (sent < bytes) {
-        const ssize_t n = send(t->socket, (const char *)data + sent, bytes - sent, MSG_NOSIGNAL);
+/* Send a question, and read the one line that answers it. */
+static ashlar_status ask(ashlar_rnn_torch *t, const char *question,
+                         char answer[static LINE_BYTES]) {
+    for (size_t sent = 0, bytes = strlen(question); sent < bytes;) {
+        const ssize_t n = send(t->socket, question + sent, bytes - sent, MSG_NOSIGNAL);
         if (n < 0 && errno != EINTR) {
             return fail_ended();
         }
         sent += n > 0 ? (size_t)n : 0;
     }
-    return ASHLAR_OK;
-}
-
-ashlar_status ashlar__rnn_torch_hear(ashlar_rnn_torch *t, char answer[static LINE_BYTES]) {
     return read_line(t, answer, LINE_BYTES) ? ASHLAR_OK : fail_ended();
-}
-
-ashlar_status ashlar__rnn_torch_ask(ashlar_rnn_torch *t, const char *question,
-                                    char answer[static LINE_BYTES]) {
-    ASHLAR_TRY(ashlar__rnn_torch_send(t, question, strlen(question)));
-    return ashlar__rnn_torch_hear(t, answer);
 }
 
 /* There is no PyTorch if the process does not begin with its name. */
@@ -78,7 +84,7 @@ static ashlar_status open_process(ashlar_rnn_torch *t, size_t threads, bool *is_
     int ends[2];
     ASHLAR_FAIL_IF(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0, ASHLAR_EIO,
                    "bench: no socket for PyTorch: %s", strerror(errno));
-    const int error = spawn(t, threads, ends[1]);
+    const int error = start(t, threads, ends[1]);
     (void)close(ends[1]);
     t->socket = ends[0];
     t->answers = fdopen(ends[0], "r");
@@ -114,8 +120,7 @@ void ashlar__rnn_torch_stop(ashlar_rnn_torch *t) {
     if (t->answers != NULL) {
         (void)fclose(t->answers); /* at the end of its questions the process ends */
     }
-    if (t->pid > 0) {
-        (void)ashlar__spawn_wait(t->pid);
+    while (t->pid > 0 && waitpid(t->pid, NULL, 0) < 0 && errno == EINTR) {
     }
     ashlar__host_free(t);
 }
@@ -142,12 +147,12 @@ ashlar_status ashlar__rnn_torch_make(ashlar_rnn_torch *t, const ashlar_rnn_confi
             snprintf(question + used, left, " %d%s", (int)lengths[b], b + 1 == batch ? "\n" : "");
     }
     *is_made = cell != NULL && used < QUESTION_BYTES;
-    return *is_made ? ashlar__rnn_torch_ask(t, question, answer) : ASHLAR_OK;
+    return *is_made ? ask(t, question, answer) : ASHLAR_OK;
 }
 
 ashlar_status ashlar__rnn_torch_step(ashlar_rnn_torch *t, double *forward_s, double *backward_s) {
     char answer[LINE_BYTES];
-    ASHLAR_TRY(ashlar__rnn_torch_ask(t, "step\n", answer));
+    ASHLAR_TRY(ask(t, "step\n", answer));
     ASHLAR_FAIL_IF(sscanf(answer, "%lf %lf", forward_s, backward_s) != 2, ASHLAR_EIO,
                    "bench: PyTorch's process says '%s' of a step", answer);
     return ASHLAR_OK;

@@ -8,8 +8,6 @@
 
 #include <ashlar/rnn_layout.h>
 
-enum { ASHLAR_TORCH_LINE_BYTES = 256 };
-
 typedef struct ashlar_rnn_torch ashlar_rnn_torch;
 
 /* Start python3 with PyTorch on so many threads. *out is NULL where there is none. Errors:
@@ -20,15 +18,6 @@ void ashlar__rnn_torch_stop(ashlar_rnn_torch *torch); /* NULL is allowed */
 /* "PyTorch 2.15.0+cpu, AVX512", its version and instruction set, of the process that was started
  * last; NULL: none was. */
 const char *ashlar__rnn_torch_name(void);
-
-/* Send what the process is to read; read a line of its answer, without the line's end; send a
- * question and read the one line that answers it. Errors: ASHLAR_EIO (the process has ended). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_torch_send(ashlar_rnn_torch *torch, const void *data,
-                                                       size_t bytes);
-ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_torch_hear(ashlar_rnn_torch *torch,
-                                                       char answer[static ASHLAR_TORCH_LINE_BYTES]);
-ASHLAR_MUST_CHECK ashlar_status ashlar__rnn_torch_ask(ashlar_rnn_torch *torch, const char *question,
-                                                      char answer[static ASHLAR_TORCH_LINE_BYTES]);
 
 /* Make the network of these sizes; the one before it is gone. PyTorch tries its ways (with oneDNN
  * or without, sequences padded or packed), and takes the fastest.

@@ -75,10 +75,8 @@ static void multiply_columns(const step_product *p, size_t column, size_t end) {
 static void multiply_piece(void *context, size_t i) {
     const step_product *const p = context;
     const size_t columns = p->f->columns, pieces = p->f->pieces;
-    const uint64_t begin = ashlar__blas_clock_begin();
     multiply_columns(p, ashlar__blas_edge(columns, PANEL, pieces, i),
                      ashlar__blas_edge(columns, PANEL, pieces, i + 1));
-    ashlar__blas_clock_end(begin);
 }
 
 void multiply_step(const step_product *p) {
@@ -127,7 +125,6 @@ static void run_units(void *context, size_t i) {
     const gates_and_cell *const g = context;
     const step_product *const p = g->product;
     const size_t columns = p->f->columns, pieces = p->f->pieces;
-    const uint64_t begin = ashlar__blas_clock_begin();
     cell_step step = *g->step;
     step.units = step.hidden / pieces;
     step.unit = i * step.units;
@@ -135,7 +132,6 @@ static void run_units(void *context, size_t i) {
         const size_t gate = is_backwards(p) ? columns - step.hidden - done : done;
         multiply_columns(p, gate + step.unit, gate + step.unit + step.units);
     }
-    ashlar__blas_clock_end(begin);
     g->function(&step, p->rows);
 }
 

@@ -81,9 +81,7 @@ static void add_products(const gradient_sums *s, const gate_run *run, run_share 
     };
     const ashlar_gemm_tile tile = {.row = share.first, .row_end = share.end, .column_end = width};
     if (c != NULL && share.first < share.end) {
-        const uint64_t begin = ashlar__blas_clock_begin();
         ASHLAR_VARIANT(ashlar__gemm_kernel)(&product, &tile);
-        ashlar__blas_clock_end(begin);
     }
 }
 

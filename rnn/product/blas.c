@@ -1,10 +1,7 @@
-/* blas.c - cuts a matrix product into tiles for the workers, and times them. */
+/* blas.c - cuts a matrix product into tiles for the workers. */
 #include "rnn/product/blas_impl.h"
 
-#include <stdatomic.h>
-
 #include "allocator/base/check_level.h"
-#include "allocator/base/clock.h"
 #include "arena/compute/workers.h"
 
 /* A product whose c is cut into `rows` x `columns` tiles. */
@@ -24,9 +21,7 @@ static void compute_one(void *context, size_t i) {
         .column = ashlar__blas_edge(p->n, ASHLAR_COLUMN_UNIT, c->columns, column),
         .column_end = ashlar__blas_edge(p->n, ASHLAR_COLUMN_UNIT, c->columns, column + 1),
     };
-    const uint64_t begin = ashlar__blas_clock_begin();
     c->compute(p, &tile);
-    ashlar__blas_clock_end(begin);
 }
 
 static size_t min_of(size_t a, size_t b) {
@@ -77,26 +72,4 @@ void ashlar__blas_set_threads(int n) {
 
 int ashlar__blas_threads(void) {
     return (int)ashlar__workers_count();
-}
-
-static atomic_bool clock_runs;
-static _Atomic uint64_t clock_sum;
-
-void ashlar__blas_clock_start(bool runs) {
-    atomic_store(&clock_runs, runs);
-    atomic_store(&clock_sum, 0);
-}
-
-uint64_t ashlar__blas_clock_ns(void) {
-    return atomic_load(&clock_sum);
-}
-
-uint64_t ashlar__blas_clock_begin(void) {
-    return atomic_load_explicit(&clock_runs, memory_order_relaxed) ? ashlar__clock_ns() : 0;
-}
-
-void ashlar__blas_clock_end(uint64_t begin) {
-    if (begin != 0) {
-        atomic_fetch_add_explicit(&clock_sum, ashlar__clock_ns() - begin, memory_order_relaxed);
-    }
 }

@@ -4,7 +4,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "rnn/product/blas.h"
 
@@ -70,12 +69,5 @@ static inline size_t ashlar__blas_edge(size_t count, size_t unit, size_t pieces,
     const size_t at = ashlar__blas_units(count, unit) * i / pieces * unit;
     return at < count ? at : count;
 }
-
-/* For benchmarks: the nanoseconds that all threads together have spent in products since the clock
- * was started. To time products outside blas.c, call _begin before and _end after them. */
-void ashlar__blas_clock_start(bool runs);
-uint64_t ashlar__blas_clock_ns(void);
-uint64_t ashlar__blas_clock_begin(void); /* 0: the clock does not run */
-void ashlar__blas_clock_end(uint64_t begin);
 
 #endif /* ASHLAR_BLAS_IMPL_H */

@@ -19,7 +19,7 @@ static ashlar_status read_list(ashlar_allocator *a, const ashlar_warmup_options 
 
 ashlar_status ashlar__train_buckets_begin(ashlar_train_buckets *buckets, ashlar_allocator *a,
                                           const ashlar_warmup_options *warmup) {
-    ashlar_warmup_bucket *warm;
+    ashlar_warmup_bucket *warm = NULL;
     size_t count;
     ASHLAR_TRY(read_list(a, warmup, &warm, &count));
     ashlar_train_bucket *list = ashlar__host_calloc(count + 1, sizeof *list);
@@ -45,7 +45,7 @@ void ashlar__train_buckets_launched(const ashlar_train_buckets *buckets, size_t 
 /* The list is as it was at the beginning, unless the program dropped plans. */
 ashlar_status ashlar__train_buckets_end(ashlar_train_buckets *buckets, ashlar_allocator *a,
                                         const ashlar_warmup_options *warmup) {
-    ashlar_warmup_bucket *now;
+    ashlar_warmup_bucket *now = NULL;
     size_t count;
     ASHLAR_TRY(read_list(a, warmup, &now, &count));
     for (size_t i = 0; i < buckets->count && i < count; i++) {

@@ -258,8 +258,7 @@ bench_group() { # GROUP
     group=$1
     : >"$logs/peers"
     [ "$group" != alloc ] || find_peers "$logs/peers"
-    set -- "$bench" "$group" ${smoke:+"$smoke"} --json "$out/$group.json"
-    [ "$group" = streams ] || set -- "$@" --device cuda # it has software devices of its own
+    set -- "$bench" "$group" ${smoke:+"$smoke"} --json "$out/$group.json" --device cuda
     while read -r peer; do
         set -- "$@" "$peer"
     done <"$logs/peers"

@@ -14,7 +14,7 @@ configures() { # FOLDER MESON-OPTION...: without what is not ours, and quick to 
     folder=$scratch/$1
     shift
     meson setup "$folder" "$ASHLAR_SOURCE" --buildtype=plain -Dtests=no -Dcuda=disabled \
-        -Djemalloc=disabled -Dzlib=disabled -Dmpi=disabled -Donednn=disabled \
+        -Djemalloc=disabled -Dmpi=disabled \
         -Ddefault_library=shared "$@"
 }
 

@@ -228,10 +228,10 @@ upgrade_meson() {
     sed 's/1\.0\.1/1.1.0/' "$bin/meson" >"$scratch/meson" && cp "$scratch/meson" "$bin/meson"
 }
 
-lose_zlib() {
+lose_jemalloc() {
     lacks apt-get
     # shellcheck disable=SC2016 # the stand-in's own $2
-    stand_in pkg-config 'case $2 in zlib) exit 1 ;; esac'
+    stand_in pkg-config 'case $2 in jemalloc) exit 1 ;; esac'
 }
 
 adds_text() {
@@ -307,8 +307,8 @@ refuses_to_install() {
     runs 1 --no-install test && says stderr ninja-build && [ ! -s "$asked" ] || return
     machine 0
     # shellcheck disable=SC2016 # the stand-in's own $2
-    stand_in pkg-config 'case $2 in zlib) exit 1 ;; esac'
-    runs 0 --no-install train --data x && says stderr 'without: zlib1g-dev' && [ ! -s "$asked" ]
+    stand_in pkg-config 'case $2 in jemalloc) exit 1 ;; esac'
+    runs 0 --no-install train --data x && says stderr 'without: libjemalloc-dev' && [ ! -s "$asked" ]
 }
 
 names_tools_without_apt_get() {
@@ -319,8 +319,8 @@ names_tools_without_apt_get() {
 
 goes_on_without_libraries() {
     machine 1000
-    lose_zlib
-    runs 0 train --data x && says stderr 'without: zlib1g-dev'
+    lose_jemalloc
+    runs 0 train --data x && says stderr 'without: libjemalloc-dev'
 }
 
 # One test program, as Meson's log has it.
@@ -552,7 +552,7 @@ check 'a_folder_that_another_made_is_left_alone' leaves_a_folder_of_another
 check 'a_build_that_another_made_is_left_alone' leaves_a_build_of_another
 check 'a_failed_configuration_is_made_anew' forgets_failed_configuration
 check 'another_meson_configures_anew' configures_again_for upgrade_meson
-check 'other_libraries_configure_anew' configures_again_for lose_zlib
+check 'other_libraries_configure_anew' configures_again_for lose_jemalloc
 check 'train_without_data_gets_the_text' adds_text
 check 'train_starts_as_many_ranks_as_it_is_told' starts_ranks
 check 'the_text_is_wanted_only_to_train_on' wants_text_only_to_train_on

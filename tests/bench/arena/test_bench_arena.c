@@ -16,7 +16,7 @@
 
 /* ---- copies ---- */
 
-CASE(every_line_is_copied_by_both_ways_and_nothing_else) {
+CASE(every_line_is_copied_and_nothing_else) {
     enum { BYTES = 5 * (1 << 18) + 3 * ASHLAR_COPY_LINE, GUARD = 64 };
     unsigned char *src = aligned_alloc(ASHLAR_COPY_LINE, BYTES);
     unsigned char *dst = aligned_alloc(ASHLAR_COPY_LINE, BYTES + GUARD);
@@ -24,13 +24,9 @@ CASE(every_line_is_copied_by_both_ways_and_nothing_else) {
     for (size_t i = 0; i < BYTES; i++) {
         src[i] = (unsigned char)(i * 31 + i / 251);
     }
-    for (int i = 0; i < 4; i++) {
-        ashlar_copy_work work = {.dst = dst,
-                                 .src = src,
-                                 .bytes = BYTES,
-                                 .times = 2,
-                                 .is_shared = (i & 1) != 0,
-                                 .is_loop = i < 2};
+    for (int i = 0; i < 2; i++) {
+        ashlar_copy_work work = {
+            .dst = dst, .src = src, .bytes = BYTES, .times = 2, .is_shared = i != 0};
         memset(dst, 0, BYTES);
         memset(dst + BYTES, 0xee, GUARD);
         ashlar__arena_copy(&work);
@@ -84,7 +80,7 @@ CASE(most_of_10000_tensors_have_some_hundred_elements) {
 }
 
 CASE_WITH(bytes_are_counted_as_the_table_says, set_up("memory=1GiB")) {
-    static const double accesses[] = {8, 1, 1, 2, 2, 2, 6, 6};
+    static const double accesses[] = {8, 1, 1, 2, 6, 6};
     size_t count;
     ashlar_arena_setup setup = {0};
     REQUIRE(ashlar__arena_setup_init(&setup, device, &ashlar__arena_cases(&count)[3], true) ==
@@ -93,14 +89,12 @@ CASE_WITH(bytes_are_counted_as_the_table_says, set_up("memory=1GiB")) {
         const ashlar_arena_operation op = (ashlar_arena_operation)i;
         const double want = 4.0 * 64 * 4096 * accesses[i];
         CHECK(ashlar__arena_setup_bytes(&setup, ASHLAR_ARENA_RUNNER_ARENA, op) == want);
-        CHECK(ashlar__arena_setup_bytes(&setup, ASHLAR_ARENA_RUNNER_LISTS, op) == want);
-        CHECK(ashlar__arena_setup_bytes(&setup, ASHLAR_ARENA_RUNNER_LOOP, op) == want);
+        CHECK(ashlar__arena_setup_bytes(&setup, ASHLAR_ARENA_RUNNER_COPY, op) == want);
     }
     ashlar__arena_setup_finish(&setup);
     ashlar__arena_setup_finish(&setup); /* zeros */
 }
 
-/* Whatever was called: the arena has the scattered parameters, and no replica is left. */
 CASE_WITH(every_runner_runs_every_operation_it_has, set_up("memory=1GiB")) {
     size_t count;
     double seconds = -1;
@@ -109,10 +103,10 @@ CASE_WITH(every_runner_runs_every_operation_it_has, set_up("memory=1GiB")) {
             ASHLAR_OK);
     ashlar_stats before, after;
     ashlar_allocator_get_stats(setup.allocator, &before);
-    CHECK(!ashlar__arena_setup_has(&setup, ASHLAR_ARENA_RUNNER_LISTS,
-                                   ASHLAR_ARENA_OPERATION_CHECKPOINT));
-    CHECK(!ashlar__arena_setup_has(&setup, ASHLAR_ARENA_RUNNER_FILE,
-                                   ASHLAR_ARENA_OPERATION_CHECKPOINT));
+    CHECK(!ashlar__arena_setup_has(&setup, ASHLAR_ARENA_RUNNER_PER_TENSOR,
+                                   ASHLAR_ARENA_OPERATION_SAVE_STATE));
+    CHECK(
+        !ashlar__arena_setup_has(&setup, ASHLAR_ARENA_RUNNER_FILE, ASHLAR_ARENA_OPERATION_FLATTEN));
     for (unsigned op = 0; op < ASHLAR_ARENA_OPERATION_COUNT; op++) {
         for (unsigned r = 0; r < ASHLAR_ARENA_RUNNER_COUNT; r++) {
             if (ashlar__arena_setup_has(&setup, (ashlar_arena_runner)r,
@@ -124,11 +118,7 @@ CASE_WITH(every_runner_runs_every_operation_it_has, set_up("memory=1GiB")) {
         }
     }
     ashlar_allocator_get_stats(setup.allocator, &after);
-    CHECK(setup.replica == NULL && after.live_blocks == before.live_blocks);
-    CHECK(setup.pointers[3] ==
-          ashlar__per_tensor_view(setup.scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR],
-                                  ASHLAR_REGION_PARAMETERS, 3)); /* for the next flatten */
-    CHECK(access(setup.file, F_OK) == 0);
+    CHECK(after.live_blocks == before.live_blocks);
     struct stat state, plain; /* as many elements; the checkpoint also has a header */
     CHECK(stat(setup.state_file, &state) == 0 && stat(setup.plain_file, &plain) == 0);
     CHECK_ZU((size_t)plain.st_size, 3 * 4 * (size_t)64 * 4096);
@@ -147,7 +137,7 @@ static ashlar_bench_request request_of(const char *workload) {
 }
 
 CASE(cases_are_named_alone_or_with_an_operation) {
-    static const char *const good[] = {"model", "large/adamw", "10000_tensors/checkpoint"};
+    static const char *const good[] = {"model", "large/adamw", "10000_tensors/save_state"};
     static const char *const bad[] = {"large/sgd", "large-adamw", "adamw"};
     for (size_t i = 0; i < 3; i++) {
         const ashlar_bench_request yes = request_of(good[i]), no = request_of(bad[i]);
@@ -175,7 +165,6 @@ static const char *judge(double copied, double scattered) {
     ashlar_rows rows = {.form = ashlar__benchmark_arena.form};
     add(&rows, "large", "adamw", "arena", 625, copied);
     add(&rows, "large", "adamw", "per_tensor", 593, 1);
-    add(&rows, "large", "adamw", "lists_of_36", 593, 1);
     add(&rows, "10000_tensors", "adamw", "arena", 100, 0.1);
     add(&rows, "10000_tensors", "adamw", "per_tensor", scattered, 1);
     add(&rows, "10000_tensors", "zero", "arena", 100, 1);
@@ -183,7 +172,6 @@ static const char *judge(double copied, double scattered) {
     add(&rows, "10000_tensors", "flatten", "arena", 100, 1);
     add(&rows, "10000_tensors", "flatten", "per_tensor", 9, 1);
     add(&rows, "model", "adamw", "arena", 100, 1);
-    add(&rows, "model", "adamw", "lists_of_36", 10, 1);
     ashlar__rows_fill_ratios(&rows, 0, ASHLAR_ARENA_OVER_ARENA, ASHLAR_ARENA_NS, "arena");
     ashlar__rows_print_targets(text_begin(), &rows);
     ashlar__rows_finish(&rows);
@@ -212,7 +200,7 @@ CASE_WITH(rows_have_speeds_and_their_ratios, set_up("memory=1GiB")) {
     ashlar_rows rows = {.form = ashlar__benchmark_arena.form};
     const ashlar_bench_request request = request_of("large/norm");
     REQUIRE(ashlar__benchmark_arena.run(&request, device, &rows, NULL) == ASHLAR_OK);
-    CHECK_ZU(rows.count, 3);
+    CHECK_ZU(rows.count, 2);
     const ashlar_rows_cell *arena = rows.items[0].cells;
     for (size_t i = 0; i < rows.count; i++) {
         const ashlar_rows_cell *cells = rows.items[i].cells;

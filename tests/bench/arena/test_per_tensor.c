@@ -6,31 +6,19 @@
 #include "tests/allocator/core/allocator_fixture.h"
 
 #include "bench/arena/arena_setup.h"
-#include "tests/allocator/base/file_fixture.h"
-#include "tests/arena/checkpoint/safetensors_find.h"
 #include "arena/compute/workers.h"
 
-enum { CHUNK = ASHLAR_OPTIMIZER_CHUNK };
-
-/* Odd sizes, one in several chunks of a list's, and more tensors than a list has. */
+/* Odd sizes, one in several chunks. */
 static const size_t sizes[] = {1, 63, 64, 65, 5000, 70000, 300, 4096, 4097, 2};
 enum { SIZES = sizeof sizes / sizeof sizes[0], TENSORS = 80 };
 
 static ashlar_arena *arena;
 static ashlar_optimizer *optimizer;
-enum { PER_TENSOR, LISTS, PIECES, SUBJECTS };
-static ashlar_per_tensor *scattered[SUBJECTS];
-
-/* Lists that end inside of tensors, which those of 36 do only in the largest models. */
-static const ashlar_arena_list_limits pieces = {3, 5, CHUNK};
-static const ashlar_arena_list_limits *const limits_of[SUBJECTS] = {
-    &ashlar__list_limits_one, &ashlar__list_limits_36, &pieces};
+static ashlar_per_tensor *scattered;
 
 static void drop_all(void) {
-    for (size_t i = 0; i < SUBJECTS; i++) {
-        ashlar__per_tensor_destroy(scattered[i]);
-        scattered[i] = NULL;
-    }
+    ashlar__per_tensor_destroy(scattered);
+    scattered = NULL;
     ashlar_optimizer_destroy(optimizer);
     ashlar_arena_destroy(arena);
     optimizer = NULL;
@@ -71,8 +59,8 @@ static ashlar_status make_all(double clip_norm) {
     if (status == ASHLAR_OK) {
         status = ashlar_optimizer_create(arena, &config, streams[0], &optimizer);
     }
-    for (size_t i = 0; i < SUBJECTS && status == ASHLAR_OK; i++) {
-        status = ashlar__per_tensor_create(arena, &config, limits_of[i], streams[0], &scattered[i]);
+    if (status == ASHLAR_OK) {
+        status = ashlar__per_tensor_create(arena, &config, streams[0], &scattered);
     }
     return status;
 }
@@ -81,12 +69,18 @@ static void synchronize(void) {
     CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
 }
 
+static void *view_of(const ashlar_per_tensor *t, ashlar_region region, size_t i) {
+    return region == ASHLAR_REGION_PARAMETERS  ? t->runs[i].parameters
+           : region == ASHLAR_REGION_GRADIENTS ? (void *)(uintptr_t)t->runs[i].gradients
+           : region == ASHLAR_REGION_MOMENT1   ? t->runs[i].moment1
+                                               : t->runs[i].moment2;
+}
+
 /* Tensors of a region that are not the arena's to the last bit. */
 static size_t different(const ashlar_per_tensor *per_tensor, ashlar_region region) {
     size_t count = 0;
     for (size_t i = 0; i < TENSORS; i++) {
-        count += memcmp(ashlar_arena_view(arena, region, i),
-                        ashlar__per_tensor_view(per_tensor, region, i),
+        count += memcmp(ashlar_arena_view(arena, region, i), view_of(per_tensor, region, i),
                         sizes[i % SIZES] * sizeof(float)) != 0;
     }
     return count;
@@ -97,7 +91,7 @@ static double distance(const ashlar_per_tensor *per_tensor, ashlar_region region
     double most = 0;
     for (size_t i = 0; i < TENSORS; i++) {
         const float *a = ashlar_arena_view(arena, region, i);
-        const float *b = ashlar__per_tensor_view(per_tensor, region, i);
+        const float *b = view_of(per_tensor, region, i);
         for (size_t k = 0; k < sizes[i % SIZES]; k++) {
             const double far = fabs((double)a[k] - (double)b[k]) / (fabs((double)a[k]) + 1e-30);
             most = far > most ? far : most;
@@ -109,37 +103,28 @@ static double distance(const ashlar_per_tensor *per_tensor, ashlar_region region
 static void run_steps(void) {
     for (int step = 0; step < 3; step++) {
         CHECK(ashlar_optimizer_step(optimizer, 1e-2, 1, streams[0]) == ASHLAR_OK);
-        for (size_t i = 0; i < SUBJECTS; i++) {
-            CHECK(ashlar__per_tensor_step(scattered[i], 1e-2) == ASHLAR_OK);
-        }
+        CHECK(ashlar__per_tensor_step(scattered, 1e-2) == ASHLAR_OK);
     }
     synchronize();
 }
 
-CASE_WITH(launches_are_as_many_as_lists, set_up("memory=256MiB")) {
+CASE_WITH(launches_are_as_many_as_tensors, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
-    CHECK_ZU(scattered[PER_TENSOR]->list_count, TENSORS);
-    CHECK_ZU(scattered[LISTS]->list_count, 3);
     size_t before = CALLS(launch_host_func);
     CHECK(ashlar_optimizer_step(optimizer, 1e-2, 1, streams[0]) == ASHLAR_OK);
     CHECK_ZU(CALLS(launch_host_func) - before, 1);
     before = CALLS(launch_host_func);
-    CHECK(ashlar__per_tensor_step(scattered[0], 1e-2) == ASHLAR_OK);
+    CHECK(ashlar__per_tensor_step(scattered, 1e-2) == ASHLAR_OK);
     CHECK_ZU(CALLS(launch_host_func) - before, 2 * TENSORS + 2);
-    before = CALLS(launch_host_func);
-    CHECK(ashlar__per_tensor_step(scattered[1], 1e-2) == ASHLAR_OK);
-    CHECK_ZU(CALLS(launch_host_func) - before, 2 * 3 + 2);
 }
 
 CASE_WITH(steps_without_clipping_are_the_arenas_to_the_last_bit, set_up("memory=256MiB")) {
     CHECK(make_all(1e9) == ASHLAR_OK);
-    CHECK_ZU(different(scattered[0], ASHLAR_REGION_PARAMETERS), 0);
+    CHECK_ZU(different(scattered, ASHLAR_REGION_PARAMETERS), 0);
     run_steps();
-    for (size_t i = 0; i < SUBJECTS; i++) {
-        CHECK_ZU(different(scattered[i], ASHLAR_REGION_PARAMETERS), 0);
-        CHECK_ZU(different(scattered[i], ASHLAR_REGION_MOMENT1), 0);
-        CHECK_ZU(different(scattered[i], ASHLAR_REGION_MOMENT2), 0);
-    }
+    CHECK_ZU(different(scattered, ASHLAR_REGION_PARAMETERS), 0);
+    CHECK_ZU(different(scattered, ASHLAR_REGION_MOMENT1), 0);
+    CHECK_ZU(different(scattered, ASHLAR_REGION_MOMENT2), 0);
 }
 
 /* Gradients are scaled by a norm whose last bits differ. */
@@ -148,109 +133,51 @@ CASE_WITH(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits, set_up
     CHECK(ashlar_optimizer_sum(optimizer, 0,
                                ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS),
                                streams[0]) == ASHLAR_OK);
-    for (size_t i = 0; i < SUBJECTS; i++) {
-        CHECK(ashlar__per_tensor_norm(scattered[i]) == ASHLAR_OK);
-    }
+    CHECK(ashlar__per_tensor_norm(scattered) == ASHLAR_OK);
     synchronize();
     const double sum = *ashlar_optimizer_sum_address(optimizer);
     CHECK(sum > 0.01);
-    for (size_t i = 0; i < SUBJECTS; i++) {
-        CHECK_NEAR(scattered[i]->scalars->sum, sum, 0, 1e-12);
-    }
+    CHECK_NEAR(scattered->scalars->sum, sum, 0, 1e-12);
     run_steps();
-    for (size_t i = 0; i < SUBJECTS; i++) {
-        CHECK(distance(scattered[i], ASHLAR_REGION_MOMENT1) < 1e-6);
-        CHECK(distance(scattered[i], ASHLAR_REGION_MOMENT2) < 1e-6);
-        CHECK(distance(scattered[i], ASHLAR_REGION_PARAMETERS) < 1e-5);
-    }
+    CHECK(distance(scattered, ASHLAR_REGION_MOMENT1) < 1e-6);
+    CHECK(distance(scattered, ASHLAR_REGION_MOMENT2) < 1e-6);
+    CHECK(distance(scattered, ASHLAR_REGION_PARAMETERS) < 1e-5);
 }
 
 CASE_WITH(zero_is_of_every_gradient_and_of_nothing_else, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     CHECK(ashlar_arena_zero(arena, ASHLAR_REGION_GRADIENTS, streams[0]) == ASHLAR_OK);
-    for (size_t i = 0; i < SUBJECTS; i++) {
-        CHECK(ashlar__per_tensor_zero(scattered[i]) == ASHLAR_OK);
-        synchronize();
-        CHECK_ZU(different(scattered[i], ASHLAR_REGION_GRADIENTS), 0);
-        CHECK_ZU(different(scattered[i], ASHLAR_REGION_PARAMETERS), 0);
-    }
+    CHECK(ashlar__per_tensor_zero(scattered) == ASHLAR_OK);
+    synchronize();
+    CHECK_ZU(different(scattered, ASHLAR_REGION_GRADIENTS), 0);
+    CHECK_ZU(different(scattered, ASHLAR_REGION_PARAMETERS), 0);
 }
 
 CASE(flatten_brings_scattered_parameters_and_pointers_into_the_arena) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
-    for (size_t i = 0; i < SUBJECTS; i++) {
-        CHECK(ashlar_arena_zero(arena, ASHLAR_REGION_PARAMETERS, streams[0]) == ASHLAR_OK);
-        CHECK(ashlar__per_tensor_flatten(scattered[i]) == ASHLAR_OK);
-        synchronize();
-        CHECK_ZU(different(scattered[i], ASHLAR_REGION_PARAMETERS), 0);
-        CHECK(*(float *)ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 5) != 0);
-        CHECK(scattered[i]->pointers[7] == ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 7));
-        ashlar__per_tensor_scatter(scattered[i]);
-        CHECK(scattered[i]->pointers[7] ==
-              ashlar__per_tensor_view(scattered[i], ASHLAR_REGION_PARAMETERS, 7));
-    }
+    CHECK(ashlar_arena_zero(arena, ASHLAR_REGION_PARAMETERS, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar__per_tensor_flatten(scattered) == ASHLAR_OK);
+    synchronize();
+    CHECK_ZU(different(scattered, ASHLAR_REGION_PARAMETERS), 0);
+    CHECK(*(float *)ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 5) != 0);
+    CHECK(scattered->pointers[7] == ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 7));
+    ashlar__per_tensor_scatter(scattered);
+    CHECK(scattered->pointers[7] == view_of(scattered, ASHLAR_REGION_PARAMETERS, 7));
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-}
-
-CASE_WITH(a_replica_has_every_parameter_and_goes_back, set_up("memory=256MiB")) {
-    CHECK(make_all(0) == ASHLAR_OK);
-    for (size_t i = 0; i < SUBJECTS; i++) {
-        CHECK(ashlar__per_tensor_replicate(scattered[i]) == ASHLAR_OK);
-        synchronize();
-        for (size_t k = 0; k < TENSORS; k++) {
-            CHECK(memcmp(scattered[i]->replica[k],
-                         ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, k),
-                         sizes[k % SIZES] * sizeof(float)) == 0);
-        }
-        ashlar__per_tensor_drop_replica(scattered[i]);
-        CHECK(scattered[i]->replica[0] == NULL);
-    }
-}
-
-CASE_WITH(a_file_of_scattered_tensors_has_the_arenas, set_up("memory=256MiB")) {
-    CHECK(make_all(0) == ASHLAR_OK);
-    CHECK(ashlar__per_tensor_save(scattered[0], path) == ASHLAR_OK);
-    ashlar_safetensors *file = NULL;
-    REQUIRE(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
-    CHECK_ZU(ashlar__safetensors_count(file), TENSORS);
-    for (size_t i = 0; i < TENSORS; i++) {
-        ashlar_tensor_info info;
-        ashlar_arena_tensor(arena, i, &info);
-        const ashlar_safetensors_entry *entry = find_tensor(file, info.name);
-        REQUIRE(entry != NULL && entry->rank == 1 && entry->shape[0] == info.elements);
-        CHECK(has_elements(file, entry, ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, i)));
-    }
-    ashlar__safetensors_close(file);
 }
 
 CASE_WITH(neighbours_in_the_arena_are_scattered_without_it, set_up("memory=256MiB")) {
     CHECK(make_all(0) == ASHLAR_OK);
     size_t behind = 0, above = 0;
     for (size_t i = 0; i + 1 < TENSORS; i++) {
-        const char *one = ashlar__per_tensor_view(scattered[0], ASHLAR_REGION_PARAMETERS, i);
-        const char *next = ashlar__per_tensor_view(scattered[0], ASHLAR_REGION_PARAMETERS, i + 1);
+        const char *one = view_of(scattered, ASHLAR_REGION_PARAMETERS, i);
+        const char *next = view_of(scattered, ASHLAR_REGION_PARAMETERS, i + 1);
         behind += next == one + sizes[i % SIZES] * sizeof(float);
         above += next > one;
     }
     CHECK_ZU(behind, 0);
     CHECK(above > TENSORS / 5 && above < TENSORS - TENSORS / 5); /* taken in order: all */
-}
-
-CASE_WITH(other_tensors_and_optimizers_are_refused, set_up("memory=256MiB")) {
-    const ashlar_optimizer_config good = adamw(0);
-    ashlar_optimizer_config sgd;
-    const ashlar_tensor_options frozen = {.is_frozen = true};
-    ashlar_per_tensor *per_tensor = NULL;
-    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_SGD, &sgd);
-    CHECK(make_all(0) == ASHLAR_OK);
-    CHECK(ashlar__per_tensor_create(arena, &sgd, &ashlar__list_limits_36, streams[0],
-                                    &per_tensor) == ASHLAR_EINVAL);
-    CHECK(ashlar_arena_set_options(arena, 9, &frozen) == ASHLAR_OK);
-    CHECK_FAILS(
-        ashlar__per_tensor_create(arena, &good, &ashlar__list_limits_36, streams[0], &per_tensor),
-        ASHLAR_EINVAL, "tensor t9 ");
-    CHECK(per_tensor == NULL);
 }
 
 CASE_WITH(without_host_memory_there_are_no_scattered_tensors, set_up("memory=256MiB")) {
@@ -260,8 +187,8 @@ CASE_WITH(without_host_memory_there_are_no_scattered_tensors, set_up("memory=256
     unsigned long n = 0;
     CHECK(make_all(0) == ASHLAR_OK);
     while (status != ASHLAR_OK && n < 100) {
-        HOST_FAILS_AT(++n, status = ashlar__per_tensor_create(
-                               arena, &config, &ashlar__list_limits_36, streams[0], &per_tensor));
+        HOST_FAILS_AT(++n,
+                      status = ashlar__per_tensor_create(arena, &config, streams[0], &per_tensor));
         CHECK(status == ASHLAR_OK || per_tensor == NULL);
     }
     CHECK(n > 8 && n < 100);
@@ -279,35 +206,19 @@ CASE_WITH(calls_that_fail_are_reported_and_leave_nothing, set_up("memory=256MiB"
     for (size_t f = 0; f < 3; f++) {
         ashlar_per_tensor *per_tensor = NULL;
         ashlar__driver_fail_at(driver, functions[f], 2, CU_UNKNOWN);
-        CHECK(ashlar__per_tensor_create(arena, &config, &pieces, streams[0], &per_tensor) ==
-              ASHLAR_EDRIVER);
+        CHECK(ashlar__per_tensor_create(arena, &config, streams[0], &per_tensor) == ASHLAR_EDRIVER);
         CHECK(per_tensor == NULL);
     }
-    for (unsigned long n = 1; n <= 2 * 3 + 2; n++) {
+    for (unsigned long n = 1; n <= 2 * TENSORS + 2; n += 9) {
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
-        CHECK(ashlar__per_tensor_step(scattered[LISTS], 1e-2) == ASHLAR_EDRIVER);
+        CHECK(ashlar__per_tensor_step(scattered, 1e-2) == ASHLAR_EDRIVER);
     }
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, 3, CU_UNKNOWN);
-    CHECK(ashlar__per_tensor_zero(scattered[LISTS]) == ASHLAR_EDRIVER);
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, TENSORS, CU_UNKNOWN);
-    CHECK(ashlar__per_tensor_zero(scattered[PER_TENSOR]) == ASHLAR_EDRIVER);
+    CHECK(ashlar__per_tensor_zero(scattered) == ASHLAR_EDRIVER);
     ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, TENSORS, CU_UNKNOWN);
-    CHECK(ashlar__per_tensor_flatten(scattered[PER_TENSOR]) == ASHLAR_EDRIVER);
-    CHECK(scattered[PER_TENSOR]->pointers[0] ==
-          ashlar__per_tensor_view(scattered[PER_TENSOR], ASHLAR_REGION_PARAMETERS, 0));
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, TENSORS, CU_UNKNOWN);
-    CHECK(ashlar__per_tensor_replicate(scattered[PER_TENSOR]) == ASHLAR_EDRIVER);
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, TENSORS, CU_UNKNOWN);
-    CHECK(ashlar__per_tensor_save(scattered[PER_TENSOR], path) == ASHLAR_EDRIVER);
+    CHECK(ashlar__per_tensor_flatten(scattered) == ASHLAR_EDRIVER);
+    CHECK(scattered->pointers[0] == view_of(scattered, ASHLAR_REGION_PARAMETERS, 0));
     ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 1;
-    }
-    ashlar__workers_set_count(2);
-    check_run_cases();
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_AFTER(ashlar__workers_set_count(2))

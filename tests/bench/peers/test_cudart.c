@@ -1,7 +1,7 @@
 /*
  * test_cudart.c - the runtime that CUB runs on in the benchmark: never early, never silent.
  */
-#include "bench/peers/cudart.h"
+#include "bench/peers/peer.h"
 
 #include <cuda_runtime_api.h>
 #include <stdint.h>

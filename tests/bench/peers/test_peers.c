@@ -105,7 +105,7 @@ CASE_WITH(no_subject_hands_out_a_byte_twice, set_up()) {
 }
 
 CASE(subjects_are_found_by_name) {
-    static const char *const always[] = {"ashlar", "floor", "glibc", "driver", "none"};
+    static const char *const always[] = {"ashlar", "floor", "driver", "none"};
     for (size_t i = 0; i < sizeof always / sizeof always[0]; i++) {
         const ashlar_peer *peer = ashlar__peer_find(always[i]);
         REQUIRE(peer != NULL);
@@ -135,20 +135,6 @@ CASE(subjects_on_the_device_know_what_they_hold) {
         end(peers[i], self);
     }
     tear_down();
-}
-
-/* Linked with jemalloc, malloc() is jemalloc's. */
-CASE(glibc_is_not_jemalloc) {
-    const ashlar_peer *glibc = &ashlar__peer_glibc;
-    void *self = begin(glibc);
-    unsigned char *small = glibc->take(self, 24, NULL);
-    /* glibc keeps the block's size in the word before it, with three flags. */
-    REQUIRE(small != NULL);
-    size_t before;
-    memcpy(&before, small - sizeof before, sizeof before);
-    CHECK_ZU(before & ~(size_t)7, 32);
-    glibc->give(self, small);
-    end(glibc, self);
 }
 
 /* --- the floor ------------------------------------------------------------------------------- */

@@ -1,9 +1,7 @@
 /*
- * test_turn.c - what the threads do with a list by its kind: blocks that are handed over, marked,
- * timed one by one, or live in great number. What it takes is not judged.
+ * test_turn.c - what the threads do with a list by its kind: blocks that are handed over, timed
+ * one by one, or live in great number. What it takes is not judged.
  */
-#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
-
 #include "bench/peers/turn.h"
 
 #include <math.h>
@@ -94,78 +92,10 @@ CASE_WITH(latencies_are_those_of_the_slowest_pairs, set_up_device("")) {
     CHECK(result.ns_p999 >= STALL_NS * 0.99 && result.ns_max >= result.ns_p999);
     CHECK(result.ns_p50 < STALL_NS);
     CHECK(result.ns_pair > STALL_NS * 0.99 / STALL_EVERY);
-    CHECK(isnan(result.ns_late));
     counts = (counter){.refuse_at = 5000};
     CHECK_FAILS(measure_kind(&w, &peer, 1, &result), ASHLAR_ENOMEM, "latency");
     check_counts_balance();
     ashlar__workload_finish(&w);
-}
-
-static atomic_size_t marks, finished, since_create;
-static ashlar_event behind_work; /* on the further stream; NULL: none */
-static size_t bad_mark;          /* the mark that fails, from 1; 0: none */
-
-static ashlar_status note_create(ashlar_device *of, void **self) {
-    since_create = 0;
-    return counter_create(of, self);
-}
-
-static ashlar_status note_mark(void *self, void *ptr, ashlar_stream stream) {
-    bool is_finished = false;
-    atomic_fetch_add(&counts.wrong, self != &counts || ptr != block || stream == NULL ||
-                                        stream == counts.streams[0] ||
-                                        counts.takes != counts.gives + 1);
-    CHECK(ashlar_event_record(device, behind_work, stream) == ASHLAR_OK);
-    CHECK(ashlar_event_query(device, behind_work, &is_finished) == ASHLAR_OK);
-    atomic_fetch_add(&finished, is_finished);
-    atomic_fetch_add(&since_create, 1);
-    return atomic_fetch_add(&marks, 1) + 1 == bad_mark ? ashlar__fail(ASHLAR_EIO, "no mark")
-                                                       : ASHLAR_OK;
-}
-
-static const ashlar_peer marking = {
-    .name = "marking",
-    .create = note_create,
-    .destroy = counter_destroy,
-    .enter = counter_enter,
-    .leave = counter_leave,
-    .take = counter_take,
-    .give = counter_give,
-    .mark = note_mark,
-};
-
-CASE_WITH(each_run_of_marked_blocks_is_a_new_instances, set_up_device("")) {
-    static const ashlar_workload_kind kinds[] = {ASHLAR_WORKLOAD_MARKED,
-                                                 ASHLAR_WORKLOAD_MARKED_UNFINISHED};
-    REQUIRE(ashlar_event_create(device, &behind_work) == ASHLAR_OK);
-    for (size_t i = 0; i < 2; i++) {
-        ashlar_workload w = record_kind(kinds[i]);
-        ashlar_measurement result;
-        counts = (counter){0};
-        marks = finished = 0;
-        CHECK(measure_kind(&w, &marking, 2, &result) == ASHLAR_OK);
-        check_counts_balance();
-        CHECK_ZU(marks, (2 + 2) * w.body_pairs);
-        CHECK_ZU(since_create, w.body_pairs);
-        CHECK_ZU(counts.creates, 2 + 2);
-        CHECK_ZU(finished, i == 0 ? marks : 0); /* the further stream has work till the end */
-        CHECK(result.ns_early > 0 && result.ns_late > 0 && !isnan(result.host_bytes));
-        CHECK(result.ns_pair == result.ns_late && isnan(result.ns_p999));
-        counts = (counter){.refuse_at = 700};
-        CHECK_FAILS(measure_kind(&w, &marking, 2, &result), ASHLAR_ENOMEM, "record_stream");
-        check_counts_balance();
-        counts = (counter){.bar = 1};
-        CHECK(measure_kind(&w, &marking, 2, &result) == ASHLAR_EDRIVER);
-        check_counts_balance();
-        counts = (counter){0};
-        marks = 0;
-        bad_mark = 700;
-        CHECK_FAILS(measure_kind(&w, &marking, 2, &result), ASHLAR_EIO, "no mark");
-        check_counts_balance();
-        bad_mark = 0;
-        ashlar__workload_finish(&w);
-    }
-    ashlar_event_destroy(device, behind_work);
 }
 
 enum { HOST_BYTES = 8192 };
@@ -198,13 +128,9 @@ CASE(a_peer_runs_the_kinds_that_it_can) {
     } wanted[] = {{ASHLAR_WORKLOAD_LIST, &ashlar__peer_driver, true},
                   {ASHLAR_WORKLOAD_LATENCY, &ashlar__peer_floor, true},
                   {ASHLAR_WORKLOAD_LIVE, &ashlar__peer_driver, false},
-                  {ASHLAR_WORKLOAD_LIVE, &ashlar__peer_glibc, false},
                   {ASHLAR_WORKLOAD_LIVE, &ashlar__peer_floor, true},
                   {ASHLAR_WORKLOAD_HANDOFF, &ashlar__peer_floor, false},
-                  {ASHLAR_WORKLOAD_HANDOFF, &ashlar__peer_driver, true},
-                  {ASHLAR_WORKLOAD_MARKED, &ashlar__peer_ashlar, true},
-                  {ASHLAR_WORKLOAD_MARKED, &ashlar__peer_floor, false},
-                  {ASHLAR_WORKLOAD_MARKED_UNFINISHED, &ashlar__peer_glibc, false}};
+                  {ASHLAR_WORKLOAD_HANDOFF, &ashlar__peer_driver, true}};
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         const ashlar_workload w = {.kind = wanted[i].kind};
         CHECK(ashlar__measure_can(&w, wanted[i].peer) == wanted[i].can);

@@ -178,22 +178,6 @@ CASE(the_calls_to_the_allocator_are_timed) {
     CHECK(result.ns_per_op > 4.9e6);
 }
 
-static size_t reported, reports;
-
-static void report(void *context, size_t done, size_t count) {
-    reports += context == &reported && done > reported && done <= count;
-    reported = done;
-}
-
-CASE(progress_is_told_to_the_end) {
-    config.progress = report;
-    config.context = &reported;
-    const ashlar_status status = replay(HEADER "1,0,allocate,0x10,1,0\n1,0,free,0x10,1,0\n");
-    config.progress = NULL;
-    CHECK(status == ASHLAR_OK);
-    CHECK(reported == 2 && reports == 1);
-}
-
 /* ---- threads and streams ---- */
 
 CASE(streams_are_those_of_the_log) {

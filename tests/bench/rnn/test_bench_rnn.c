@@ -83,8 +83,8 @@ CASE_WITH(every_subject_runs_the_same_step, set_up("memory=1GiB")) {
     for (unsigned i = 0; i < ASHLAR_RNN_SUBJECT_COUNT; i++) {
         const ashlar_rnn_subject subject = (ashlar_rnn_subject)i;
         ashlar_rnn_times times = {.forward_s = -1, .backward_s = -1};
-        if (subject == ASHLAR_RNN_SUBJECT_ONEDNN || subject == ASHLAR_RNN_SUBJECT_TORCH) {
-            continue; /* test_rnn_onednn.c, test_rnn_torch.c */
+        if (subject == ASHLAR_RNN_SUBJECT_TORCH) {
+            continue; /* test_rnn_torch.c */
         }
         CHECK(ashlar__rnn_setup_has(&setup, subject));
         for (int k = 0; k < 2; k++) {
@@ -101,24 +101,6 @@ CASE_WITH(every_subject_runs_the_same_step, set_up("memory=1GiB")) {
     CHECK_ZU(after.live_blocks, before.live_blocks);
     ashlar__rnn_setup_finish(&setup);
     ashlar__rnn_setup_finish(&setup); /* zeros */
-}
-
-CASE_WITH(onednn_takes_part_where_it_can, set_up("memory=1GiB")) {
-    ashlar_rnn_setup setup = {0};
-    ashlar_rnn_case one = SMALL;
-    ashlar_rnn_times times;
-    REQUIRE(ashlar__rnn_setup_init(&setup, device, NULL, &one) == ASHLAR_OK);
-    CHECK(ashlar__rnn_setup_has(&setup, ASHLAR_RNN_SUBJECT_ONEDNN) ==
-          (ashlar__onednn_name() != NULL));
-    if (ashlar__onednn_name() != NULL) {
-        CHECK(ashlar__rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_ONEDNN, &times) == ASHLAR_OK);
-        CHECK(((const float *)setup.dweights)[0] != 0);
-    }
-    ashlar__rnn_setup_finish(&setup);
-    one.config.cell = ASHLAR_RNN_TANH;
-    REQUIRE(ashlar__rnn_setup_init(&setup, device, NULL, &one) == ASHLAR_OK);
-    CHECK(!ashlar__rnn_setup_has(&setup, ASHLAR_RNN_SUBJECT_ONEDNN));
-    ashlar__rnn_setup_finish(&setup);
 }
 
 CASE_WITH(inference_has_no_backward, set_up("memory=1GiB")) {
@@ -209,8 +191,6 @@ CASE(a_step_is_forward_and_backward_and_ratios_are_those_of_the_round) {
         CHECK_NEAR(cells[ASHLAR_RNN_ROW_OVER_STATIC].number *
                        rows.items[last].cells[ASHLAR_RNN_ROW_MS_STEP].number,
                    ms, 0, 1e-9);
-        CHECK(isnan(cells[ASHLAR_RNN_ROW_PRODUCT_SHARE].number) == (i > 0));
-        CHECK(isnan(cells[ASHLAR_RNN_ROW_OVER_ONEDNN].number) == (ashlar__onednn_name() == NULL));
     }
 }
 
@@ -220,16 +200,15 @@ CASE(what_was_not_measured_is_not_known) {
     const ashlar_rows_cell *cells = rows.items[0].cells;
     CHECK(isnan(cells[ASHLAR_RNN_ROW_MS_BACKWARD].number));
     CHECK(isnan(cells[ASHLAR_RNN_ROW_OVER_STATIC].number));
-    CHECK(isnan(cells[ASHLAR_RNN_ROW_PRODUCT_SHARE].number));
     CHECK(cells[ASHLAR_RNN_ROW_MS_FORWARD].number == cells[ASHLAR_RNN_ROW_MS_STEP].number);
 }
 
-static const char *judge(const char *subject, double over_static, double over_onednn) {
+static const char *judge(const char *subject, double over_static, double over_torch) {
     const ashlar_row row = {{
         [ASHLAR_RNN_ROW_CASE].text = "a",
         [ASHLAR_RNN_ROW_SUBJECT].text = subject,
         [ASHLAR_RNN_ROW_OVER_STATIC].number = over_static,
-        [ASHLAR_RNN_ROW_OVER_ONEDNN].number = over_onednn,
+        [ASHLAR_RNN_ROW_OVER_TORCH].number = over_torch,
     }};
     rows.form = ashlar__benchmark_rnn.form;
     CHECK(ashlar__rows_add(&rows, &row) == ASHLAR_OK);
@@ -244,7 +223,7 @@ CASE(targets_are_judged_of_ours_only) {
     CHECK_HAS(text, "  1.005  (at most 1.01)\nNOT MET  a ");
     CHECK_HAS(text, "  1.250  (at most 1)\n");
     CHECK_HAS(judge("ashlar", 1.011, NAN), "NOT MET  a ");
-    CHECK(strcmp(judge("onednn", 2, 2), "") == 0);
+    CHECK(strcmp(judge("torch", 2, 2), "") == 0);
 }
 
 RUN_CASES_AFTER(ashlar__workers_set_count(2))
