@@ -39,7 +39,6 @@ ROOMS = [
     ("allocator/plan", "recording, slots, replay"),
     ("allocator/core", "the fast path, the ladder of a miss, frees, limits"),
     ("allocator/step", "steps, plans of steps, warm-up"),
-    ("allocator/pinned", "page-locked host memory"),
     ("allocator/dropin", "allocators under other interfaces: preload, PyTorch, CuPy"),
     ("arena/compute", "what computes on the CPU for all: threads, conversions"),
     ("arena/layout", "where tensors lie in an arena"),

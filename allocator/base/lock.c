@@ -15,16 +15,9 @@ bool ashlar__lock_is_held(const ashlar_lock *lock) {
     return held == lock;
 }
 
-/* Whether a thread that holds `held` may take `lock`. Equal ranks are allowed only for shards: one
- * thread may take all shards of a table, in the order of their addresses. */
-static bool may_follow(const ashlar_lock *lock, const ashlar_lock *held) {
-    return held->rank < lock->rank ||
-           (held->rank == lock->rank && lock->rank == ASHLAR_RANK_PINNED_SHARD && held < lock);
-}
-
 void ashlar__lock_about_to_acquire(const ashlar_lock *lock) {
     for (const ashlar_lock *held = held_locks; held != NULL; held = held->next_held) {
-        ASHLAR_CHECK2(may_follow(lock, held));
+        ASHLAR_CHECK2(held->rank < lock->rank);
     }
 }
 

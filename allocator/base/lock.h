@@ -26,11 +26,6 @@ typedef enum ashlar_lock_rank {
     ASHLAR_RANK_DROPIN_FREES,   /* dropin/frees.c: an ashlar_frees being made */
     ASHLAR_RANK_DROPIN_DEVICES, /* dropin/devices.c: a device's allocator being made */
     ASHLAR_RANK_CAPTURES,       /* dropin/frees_captures.c: captures under way */
-    ASHLAR_RANK_PINNED_COLLECT, /* pinned/pinned.c: unused blocks go back to jemalloc */
-    ASHLAR_RANK_PINNED_PENDING, /* pinned/pending.c: blocks that work still uses */
-    ASHLAR_RANK_PINNED_SHARD,   /* pinned/block_table.c: shards, taken in address order */
-    ASHLAR_RANK_PINNED_ARENA,   /* pinned/jemalloc_arena.c: a jemalloc thread cache */
-    ASHLAR_RANK_PINNED_PAGES,   /* pinned/page_heap.c */
     ASHLAR_RANK_LEAK_LIST,      /* core/leaks.c: allocators that report their leaks */
     ASHLAR_RANK_ALLOCATOR_LIST, /* core/allocators.c: every allocator */
     ASHLAR_RANK_CACHE_PARTING,  /* core/cache.c: which allocator each cache belongs to */

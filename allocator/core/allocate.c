@@ -438,9 +438,26 @@ static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, as
     return status;
 }
 
+/* The host may write to the block at once, and the stream's work uses it, too. */
+static ASHLAR_NOINLINE ashlar_status alloc_host(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
+                                                ashlar_stream stream, void **out) {
+    const ashlar_request request = {.is_unplanned = true, .is_idle = true};
+    void *ptr = NULL;
+    ASHLAR_TRY(alloc(a, bytes, tag, NULL, request, &ptr));
+    const ashlar_status status = ashlar_record_stream(a, ptr, stream);
+    if (status != ASHLAR_OK) {
+        ASHLAR_IGNORE(ashlar__free_slow(a, ptr)); /* cannot fail: the block is live */
+        return status;
+    }
+    *out = ptr;
+    return ASHLAR_OK;
+}
+
 ashlar_status ashlar__alloc_slow(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                  ashlar_stream stream, void **out) {
-    return alloc(a, bytes, tag, stream, (ashlar_request){0}, out);
+    return a->heap.range.kind == ASHLAR_RANGE_HOST
+               ? alloc_host(a, bytes, tag, stream, out)
+               : alloc(a, bytes, tag, stream, (ashlar_request){0}, out);
 }
 
 ashlar_status ashlar__alloc_unplanned(ashlar_allocator *a, size_t bytes, ashlar_tag tag,

@@ -199,7 +199,9 @@ ashlar_status ashlar__allocator_create_in(ashlar_device *device, const ashlar_co
     a->device = device;
     a->fork_count = atomic_load_explicit(&ashlar__fork_count, memory_order_relaxed);
     a->client = (ashlar_driver_client){.device = device};
-    a->zeroes_blocks = a->bypasses_caches = config->zero_blocks; /* hits clear no blocks */
+    a->zeroes_blocks = config->zero_blocks;
+    /* Hits clear no blocks, and know no uses. */
+    a->bypasses_caches = a->zeroes_blocks || kind == ASHLAR_RANGE_HOST;
     ashlar_status status = ashlar__allocator_keep_events(a, config->trace_events);
     if (status == ASHLAR_OK) {
         status = create_heap(a, config, kind);
@@ -242,6 +244,16 @@ ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_c
                                        : given.without_virtual_memory ? ASHLAR_RANGE_SEGMENTS
                                                                       : ASHLAR_RANGE_VIRTUAL,
                                        out);
+}
+
+ashlar_status ashlar_allocator_create_host(ashlar_device *device, const ashlar_config *config,
+                                           ashlar_allocator **out) {
+    const ashlar_config given = ASHLAR_OR_ZERO(ashlar_config, config);
+    ASHLAR_FAIL_IF(given.guard != ASHLAR_GUARD_OFF || given.zero_blocks || given.tells_nvtx ||
+                       given.shares_memory,
+                   ASHLAR_EINVAL,
+                   "config: guard, zero, nvtx and share are for device memory; leave them off");
+    return ashlar__allocator_create_in(device, &given, ASHLAR_RANGE_HOST, out);
 }
 
 ashlar_status ashlar_allocator_create(ashlar_device *device, ashlar_allocator **out) {

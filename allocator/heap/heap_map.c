@@ -72,6 +72,8 @@ static ashlar_status add_virtual(ashlar_heap *heap, ashlar_zone *zone, size_t ne
 
 /* Blocks up to this size share segments. Larger ones get a segment of just their size. */
 #define SHARED_SEGMENT_BYTES ((size_t)16 << 20)
+/* Page-locked memory is the host's, too, which misses it. */
+#define SHARED_HOST_SEGMENT_BYTES ((size_t)4 << 20)
 /* On a small device, a segment is shared by as many blocks as fill 1/16 of the device's memory. */
 enum { SEGMENTS_PER_DEVICE = 16 };
 /* The size of a segment for blocks that have a size class. */
@@ -85,7 +87,9 @@ static size_t max_of(size_t a, size_t b) {
  * waste. */
 static size_t segment_bytes(const ashlar_range *range, size_t need) {
     const size_t part = range->memory_bytes / SEGMENTS_PER_DEVICE;
-    const size_t shared = part < SHARED_SEGMENT_BYTES ? part : SHARED_SEGMENT_BYTES;
+    const size_t most =
+        range->kind == ASHLAR_RANGE_HOST ? SHARED_HOST_SEGMENT_BYTES : SHARED_SEGMENT_BYTES;
+    const size_t shared = part < most ? part : most;
     const size_t least = max_of(need < shared ? shared : 0, range->growth_min_bytes);
     const size_t grain = range->handle_bytes;
     if (range->kind == ASHLAR_RANGE_SHARED && need % grain == 0) {

@@ -133,6 +133,28 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create_with(ashlar_d
                                                                         ashlar_allocator **out);
 
 /*
+ * Make an allocator of page-locked host memory, in segments from cuMemHostAlloc, which every device
+ * may use. What this header says of blocks holds for its blocks, too, with these differences:
+ *
+ *   the host   may use a block as soon as it has it: no queued work uses the memory that is handed
+ *              out. A request waits on the host for such work where memory ends, as at a limit
+ *   stream     of ashlar_alloc(): its work uses the block, as ashlar_record_stream() would say; so
+ *              ashlar_free() comes behind what was queued on it, a copy from the block for example
+ *   steps      plan nothing, and there are no thread caches
+ *
+ * config    NULL: all options are 0. Those of device memory (guard, zero, nvtx, share) are refused;
+ *           reserve and limit count host memory, of which the host's is the end
+ *
+ * Ownership: the caller owns *out; the device must outlive it.  Threads: any.
+ * Errors:    as for ashlar_allocator_create_with().
+ * Cost:      of a request and of a free: the lock. An event for each stream and batch of small
+ *            blocks, or for each large one; cuMemHostAlloc where nothing fits.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create_host(ashlar_device *device,
+                                                                        const ashlar_config *config,
+                                                                        ashlar_allocator **out);
+
+/*
  * Receives an allocator's reports, one line per call, without a newline; the library itself never
  * prints. The function must not call this allocator. There are two kinds of reports:
  *

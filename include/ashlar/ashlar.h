@@ -1,6 +1,5 @@
-/* ashlar.h - all of libashlar: includes every public header, except those that belong to other
- * libraries (pinned.h), to programs of the CUDA runtime (cuda_dropin.h) and to C++. Programs need
- * C11 or C++11, or any later one. */
+/* ashlar.h - all of libashlar: includes every public header, except those that belong to programs
+ * of the CUDA runtime (cuda_dropin.h) and to C++. Programs need C11 or C++11, or any later one. */
 #ifndef ASHLAR_ASHLAR_H
 #define ASHLAR_ASHLAR_H
 

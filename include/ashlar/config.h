@@ -58,7 +58,7 @@ typedef enum ashlar_guard {
  * wherever the block comes from: thread caches, plans, graph pools (the graph then contains the
  * fill, and each launch clears the block), new memory. A block for all streams, as cudaMalloc()
  * gives it, is cleared before the call returns. Not cleared: freed memory that nobody gets, and
- * page-locked host memory (ashlar/pinned.h).
+ * page-locked host memory (ashlar_allocator_create_host()).
  * Cost: every call takes the lock, as with a trace; a driver call and a fill at each allocation, in
  * steps on their plans too.
  */
@@ -70,9 +70,9 @@ typedef enum ashlar_guard {
  * several pieces is a region in each. compute-sanitizer then reports an access between blocks, or
  * to a freed one. A free is reported to the tool when it is called, so launch kernels one at a time
  * (CUDA_LAUNCH_BLOCKING=1): otherwise work queued before the free looks like a use after it. Not
- * for pinned memory, nor with a guard, whose own accesses would be reported: ASHLAR_EINVAL. A build
- * without NVTX's headers: ASHLAR_ENOTSUP. Not yet run under a tool of NVIDIA's.
- * Cost: every call takes the lock, as with a trace; a call or two of the tool's for each block.
+ * for page-locked memory, nor with a guard, whose own accesses would be reported: ASHLAR_EINVAL. A
+ * build without NVTX's headers: ASHLAR_ENOTSUP. Not yet run under a tool of NVIDIA's. Cost: every
+ * call takes the lock, as with a trace; a call or two of the tool's for each block.
  */
 
 /*

@@ -21,7 +21,8 @@
  * process, since each may copy from and to that memory, but not for work in contexts other than the
  * primary ones. The memory is taken in pieces of 2 MiB or more; asked for the extent of a block,
  * CUDA reports the whole piece. cudaHostAlloc() stays CUDA's, and so does cudaMallocHost() with
- * flags in C++. A program that knows its streams waits less if it uses the pools of pinned.h.
+ * flags in C++. A program that knows its streams waits less with
+ * ashlar_allocator_create_host().
  *
  * STEPS. A loop whose steps allocate alike calls the driver no more after its first steps (plan.h):
  *

@@ -19,7 +19,7 @@ typedef struct ashlar_device ashlar_device;
  * stream of the device's primary context, which is the CUDA runtime's context; do not pass streams
  * of other contexts. In code compiled with --default-stream per-thread, NULL means a different
  * stream to CUDA: pass cudaStreamPerThread here instead, which stands for the calling thread's own
- * stream. Allocators accept it; the pools of pinned.h do not.
+ * stream.
  */
 typedef struct CUstream_st *ashlar_stream;
 
@@ -221,7 +221,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_launch(ashlar_device *device,
  *
  * Ownership: the caller owns *out until ashlar_device_host_free().  Threads: any.
  * Errors:    ASHLAR_EINVAL (bytes is 0), ASHLAR_ENOMEM, ASHLAR_EDRIVER.
- * Cost:      a driver call, which may wait for the device; the pools of pinned.h avoid it.
+ * Cost:      a driver call, which may wait for the device; ashlar_allocator_create_host() avoids
+ * it.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_device_host_alloc(ashlar_device *device,
                                                                     size_t bytes, void **out);

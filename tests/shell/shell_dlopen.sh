@@ -6,7 +6,7 @@
 # shellcheck source=tests/shell/tap.sh
 . "$(dirname "$0")/tap.sh"
 
-for name in libashlar.so libashlar-pinned.so libashlar-preload.so libashlar-torch.so; do
+for name in libashlar.so libashlar-preload.so libashlar-torch.so; do
     find "$ASHLAR_BUILD" -name "$name*" -type f -not -path '*.p/*' -not -name '*.symbols'
 done >"$scratch/libraries"
 
@@ -50,31 +50,12 @@ if command -v readelf >/dev/null; then
         check "$(basename "$library")_wants_little_thread_local_storage" has_little "$library"
     done <"$scratch/libraries"
 fi
-# A jemalloc that is built as usual wants 2.6 KiB for itself, and can be loaded with the program only;
-# so can what stands on it.
-can_load() { # LIBRARY FILE...
-    case $1 in
-    *libashlar-pinned*) load libjemalloc.so.2 2>/dev/null ;;
-    esac
-}
-
-check_load() { # NAME FILE...
-    name=$1
-    shift
-    for library in "$@"; do :; done
-    if can_load "$library"; then
-        check "$name" load "$@"
-    else
-        skip "$name" 'the jemalloc here cannot be loaded late itself'
-    fi
-}
-
 while read -r library; do
-    check_load "$(basename "$library")_is_loaded_alone" "$library"
+    check "$(basename "$library")_is_loaded_alone" load "$library"
 done <"$scratch/libraries"
 glutton 1024 >"$scratch/glutton.c"
 ${CC:-cc} -shared -fPIC -o "$scratch/glutton.so" "$scratch/glutton.c" || exit 1
 while read -r library; do
-    check_load "$(basename "$library")_is_loaded_late" "$scratch/glutton.so" "$library"
+    check "$(basename "$library")_is_loaded_late" load "$scratch/glutton.so" "$library"
 done <"$scratch/libraries"
 check_report

@@ -7,7 +7,7 @@
 . "$(dirname "$0")/tap.sh"
 
 # What is installed, as far as it was built.
-for name in libashlar.so libashlar-pinned.so libashlar-preload.so libashlar-torch.so \
+for name in libashlar.so libashlar-preload.so libashlar-torch.so \
     ashlar-train ashlar-sample ashlar-bench ashlar-replay; do
     find "$ASHLAR_BUILD" -name "$name*" -type f -not -path '*.p/*' -not -name '*.[1ch]' \
         -not -name '*.symbols' -not -path "$ASHLAR_BUILD/$name"

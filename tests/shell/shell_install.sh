@@ -49,29 +49,6 @@ compiles() { # PROGRAM PKG-CONFIG-OPTION...
     compiles_with ashlar user.c "$@"
 }
 
-# A user of the other library. Its pool and the device are of one driver.
-cat >"$scratch/pinned.c" <<'END'
-#include <ashlar/pinned.h>
-#include <stdio.h>
-
-int main(void) {
-    ashlar_device *device;
-    ashlar_pinned *pool;
-    ashlar_pinned_stats stats;
-    void *block;
-    if (ashlar_device_open("soft", &device) || ashlar_pinned_create(device, NULL, &pool) ||
-        ashlar_pinned_alloc(pool, 1000, &block) || ashlar_pinned_free_on(pool, block, NULL) ||
-        ashlar_pinned_free(pool, block) != ASHLAR_EPOINTER) {
-        return 1;
-    }
-    puts(ashlar_error_detail());
-    ashlar_pinned_get_stats(pool, &stats);
-    ashlar_pinned_destroy(pool);
-    ashlar_device_close(device);
-    return stats.free_count != 1 || stats.driver_alloc_count != 1;
-}
-END
-
 # Compile a file that has one header alone, after CUDA's where that is needed.
 compiles_alone() { # HEADER FILE COMPILER...
     alone_name=$1 alone_file=$2
@@ -136,10 +113,8 @@ programs_run() {
 }
 
 check 'install_succeeds' install_files
-has_pinned=$(find "$ASHLAR_BUILD" -name 'libashlar-pinned.so*' -type f -not -path '*.p/*')
 headers=$(find "$ASHLAR_SOURCE/include/ashlar" -name '*.h')
 [ -n "${ASHLAR_CUDA_INCLUDE-}" ] || headers=$(echo "$headers" | grep -v '/cuda_dropin\.h$')
-[ -n "$has_pinned" ] || headers=$(echo "$headers" | grep -v '/pinned\.h$')
 check 'a_pkg_config_file_is_installed' move_pkgconfig ashlar
 libraries=$(flags --variable=libdir)
 check 'every_public_header_is_installed_and_stands_alone' headers_stand_alone
@@ -161,23 +136,9 @@ check 'it_is_linked_dynamically' needs_library shared libashlar
 check 'the_programs_run_from_where_they_are_installed' programs_run
 check 'the_drop_in_library_is_beside_the_others' test -f "$libraries/libashlar-torch.so"
 check 'the_manual_is_installed' test -f "$(find "$root" -name ashlar-train.1)"
-if [ -n "$has_pinned" ]; then
-    check 'a_pkg_config_file_of_pinned_is_installed' move_pkgconfig ashlar-pinned
-    check 'a_program_links_with_pinned' compiles_with ashlar-pinned pinned.c pinned
-    check 'it_is_linked_dynamically_with_both' needs_library pinned libashlar-pinned
-    check 'and_reports_errors_through_ashlar' reports_an_error pinned
-else
-    skip 'a_program_links_with_pinned' 'built without jemalloc'
-fi
 
 # With the shared libraries gone, -lashlar is the static one.
 find "$root" -name 'libashlar*.so*' -exec rm -f {} +
 check 'it_links_with_the_static_library' compiles static --static
 check 'and_runs_the_same_without_the_shared_one' makes_no_driver_call static
-if [ -n "$has_pinned" ]; then
-    check 'pinned_links_statically' compiles_with ashlar-pinned pinned.c pinned-static --static
-    check 'and_runs_without_the_shared_ones' reports_an_error pinned-static
-else
-    skip 'pinned_links_statically' 'built without jemalloc'
-fi
 check_report

@@ -15,22 +15,6 @@ root=$scratch/root
 # The tutorial's program, as printed there.
 mkdir "$scratch/user"
 program_of_tutorial rnn >"$scratch/user/user.c"
-cat >"$scratch/user/pinned.c" <<'END'
-#include <ashlar/pinned.h>
-
-int main(void) {
-    ashlar_device *device;
-    ashlar_pinned *pool;
-    void *block;
-    if (ashlar_device_open("soft", &device) || ashlar_pinned_create(device, NULL, &pool) ||
-        ashlar_pinned_alloc(pool, 1000, &block) || ashlar_pinned_free(pool, block)) {
-        return 1;
-    }
-    ashlar_pinned_destroy(pool);
-    ashlar_device_close(device);
-    return 0;
-}
-END
 # WANT: the arguments of find_package; LIBRARY: the target.
 cat >"$scratch/user/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.10)
@@ -91,7 +75,6 @@ is_for_development() {
 
 check 'install_succeeds' install_files
 check 'the_package_file_is_tagged' is_for_development
-has_pinned=$(find "$root" -name 'libashlar-pinned.so')
 check 'a_cmake_project_builds' builds 0.1 ashlar::ashlar user.c
 check 'it_is_linked_with_the_shared_library' is_dynamic
 check 'and_runs' runs_well
@@ -107,14 +90,6 @@ check 'nor_one_before_it' is_refused 0.2...1 0.2
 check 'a_newer_version_is_not_there' is_refused 0.99 0.99
 check 'nor_one_that_is_not_compatible' is_refused 1.0 1.0
 check 'nor_a_part_that_was_not_built' is_refused 'COMPONENTS;nonsense' "without its part 'nonsense'"
-if [ -n "$has_pinned" ]; then
-    check 'pinned_is_found_as_a_component' builds 'COMPONENTS;pinned' ashlar::pinned pinned.c
-    check 'and_runs_too' "$scratch/out/user"
-    check 'pinned_links_statically' builds 'COMPONENTS;pinned' ashlar::pinned_static pinned.c
-    check 'and_runs_alone' "$scratch/out/user"
-else
-    skip 'pinned_is_found_as_a_component' 'built without jemalloc'
-fi
 
 # As a build with --default-library=static installs it.
 find "$root" -name 'libashlar*.so*' -exec rm -f {} +

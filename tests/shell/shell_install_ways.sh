@@ -39,9 +39,6 @@ runs_uninstalled() {
 
 # ---- a subproject ----
 
-pinned=
-! pkg-config --exists jemalloc || pinned=yes
-
 # A project with stricter and other settings than ours, which must not meet; its own option has the
 # name of one of ours.
 ln -s "$ASHLAR_SOURCE" "$scratch/user/subprojects/ashlar"
@@ -52,28 +49,11 @@ if get_option('tests') != 'mine'
 endif
 ashlar_dep = dependency('ashlar', fallback: ['ashlar', 'ashlar_dep'])
 executable('user', 'user.c', dependencies: ashlar_dep, c_args: ['-Wall', '-Wextra', '-Werror'])
-pinned_dep = dependency('ashlar-pinned', fallback: 'ashlar', required: dependency('jemalloc', required: false).found())
-if pinned_dep.found()
-  executable('pinned', 'pinned.c', dependencies: pinned_dep, override_options: 'c_std=c11')
-endif
 cc = meson.get_compiler('c')
 # What ashlar is compiled with would be an error here: no prototype, and an undefined macro.
 executable('ours', 'ours.c', c_args: '-Werror')
 END
 echo "option('tests', type: 'string', value: 'mine')" >"$scratch/user/meson_options.txt"
-cat >"$scratch/user/pinned.c" <<'END'
-#include <ashlar/pinned.h>
-int main(void) {
-    ashlar_device *device;
-    ashlar_pinned *pool;
-    if (ashlar_device_open("soft", &device) || ashlar_pinned_create(device, NULL, &pool)) {
-        return 1;
-    }
-    ashlar_pinned_destroy(pool);
-    ashlar_device_close(device);
-    return 0;
-}
-END
 cat >"$scratch/user/ours.c" <<'END'
 #if NOT_DEFINED
 #endif
@@ -99,7 +79,7 @@ made() { # what was built, by name
 }
 
 only_what_was_asked_for() {
-    [ "$(made)" = "ours ${pinned:+pinned }user " ] || complain "made: $(made)" || return
+    [ "$(made)" = "ours user " ] || complain "made: $(made)" || return
     tests=$(meson test -C "$scratch/out" --list 2>/dev/null | grep -F ' / ')
     [ -z "$tests" ] || complain "tests: $tests" || return
     ! meson introspect --installed "$scratch/out" | grep -E 'bin/|ashlar-(torch|preload)' ||
@@ -151,11 +131,6 @@ check 'and_runs' runs_uninstalled
 check 'a_project_with_ashlar_in_it_is_configured' configures
 check 'and_is_built' builds
 check 'its_program_runs' runs_well "$scratch/out/user"
-if [ -n "$pinned" ]; then
-    check 'a_program_on_pinned_runs_there_too' "$scratch/out/pinned"
-else
-    skip 'a_program_on_pinned_runs_there_too' 'there is no jemalloc'
-fi
 check 'nothing_more_is_made_than_it_asked_for' only_what_was_asked_for
 check 'programs_are_built_when_asked_for' builds_programs_when_asked
 check 'tests_are_there_when_asked_for' lists_tests_when_asked

@@ -1,7 +1,6 @@
 #!/bin/sh
 #
-# shell_symbols.sh - the shared libraries export what the public headers declare, and no more:
-# libashlar-pinned what pinned.h does, libashlar the rest.
+# shell_symbols.sh - the shared libraries export what the public headers declare, and no more.
 
 # shellcheck source=tests/shell/tap.sh
 . "$(dirname "$0")/tap.sh"
@@ -50,7 +49,7 @@ compare() { # NAME LIBRARY HEADER...
     compare_names "$name" "$library"
 }
 
-core_headers=$(find "$ASHLAR_SOURCE/include/ashlar" -name '*.h' ! -name pinned.h)
+core_headers=$(find "$ASHLAR_SOURCE/include/ashlar" -name '*.h')
 core=$(shared_library libashlar)
 # shellcheck disable=SC2086 # words
 compare core "$core" $core_headers
@@ -77,7 +76,7 @@ includes() { # HEADER: the public headers that it brings, by name
 
 includes_all_it_says() {
     find "$ASHLAR_SOURCE/include/ashlar" -name '*.h' | sed 's|.*/||' |
-        grep -vxE 'pinned\.h|cuda_dropin\.h' | sort >"$scratch/public"
+        grep -vx 'cuda_dropin\.h' | sort >"$scratch/public"
     includes ashlar.h | comm -23 "$scratch/public" - >"$scratch/left_out"
     nothing "$scratch/left_out"
 }
@@ -122,15 +121,4 @@ else
     skip 'preload_exports_what_it_stands_in_for' 'it is not built for this processor'
 fi
 
-pinned=$(shared_library libashlar-pinned)
-if [ -n "$pinned" ]; then
-    compare pinned "$pinned" "$ASHLAR_SOURCE/include/ashlar/pinned.h"
-    check 'pinned_exports_functions' grep -x ashlar_pinned_alloc "$scratch/pinned.exported"
-    check 'pinned_exports_nothing_but_its_header' nothing "$scratch/pinned.undeclared"
-    check 'pinned_exports_all_of_its_header' nothing "$scratch/pinned.missing"
-    check 'pinned_has_a_versioned_soname' is_named_for_what_it_is "$pinned" libashlar-pinned
-    check 'pinned_uses_the_one_libashlar_of_the_process' needs "$pinned" libashlar
-else
-    skip 'pinned_exports_what_its_header_declares' 'built without jemalloc'
-fi
 check_report
