@@ -34,7 +34,6 @@ typedef enum ashlar_lock_rank {
     ASHLAR_RANK_DRIVER_OPEN,    /* driver/driver_cuda.c, soft/driver_soft.c */
     ASHLAR_RANK_SOFT_SETUP,     /* soft/soft_device.c: the first configuration */
     ASHLAR_RANK_SOFT,           /* the software device's state */
-    ASHLAR_RANK_RANKS_BESIDE,   /* arena/reduce/ranks_beside.c: collectives handed over */
     ASHLAR_RANK_WORKERS_OWNER,  /* arena/compute/workers.c: who may hand out work */
     ASHLAR_RANK_WORKERS,        /* arena/compute/workers.c: the work handed out */
 } ashlar_lock_rank;

@@ -264,13 +264,6 @@ static ashlar_status fill_regions(const loading *l, ashlar_stream stream) {
 
 ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_checkpoint *file,
                                      unsigned flags, ashlar_stream stream) {
-    return ashlar__checkpoint_load_with(arena, file, flags, stream,
-                                        &(const ashlar_checkpoint_images){0});
-}
-
-ashlar_status ashlar__checkpoint_load_with(ashlar_arena *arena, const ashlar_checkpoint *file,
-                                           unsigned flags, ashlar_stream stream,
-                                           const ashlar_checkpoint_images *images) {
     const unsigned all = ASHLAR_CHECKPOINT_STATE | ASHLAR_CHECKPOINT_CONVERT;
     if (ashlar_arena_regions(arena) == 0 || (flags & ~all) != 0) {
         return ashlar__fail(ASHLAR_EINVAL, "checkpoint: %s",
@@ -285,7 +278,7 @@ ashlar_status ashlar__checkpoint_load_with(ashlar_arena *arena, const ashlar_che
         .arena = arena,
         .file = file,
         .flags = flags,
-        .regions = ashlar__checkpoint_regions(arena, images) &
+        .regions = ashlar_arena_regions(arena) &
                    (weights | ((flags & ASHLAR_CHECKPOINT_STATE) != 0 ? moments : 0)),
         .count = ashlar_arena_tensor_count(arena),
     };
@@ -295,8 +288,7 @@ ashlar_status ashlar__checkpoint_load_with(ashlar_arena *arena, const ashlar_che
                             l.count);
     }
     ashlar_status status = check_tensors(&l);
-    ASHLAR_THEN(status,
-                ashlar__checkpoint_find_images(arena, l.regions, images, stream, &l.images));
+    ASHLAR_THEN(status, ashlar__checkpoint_find_images(arena, l.regions, stream, &l.images));
     ASHLAR_THEN(status, fill_regions(&l, stream));
     ashlar__host_free(l.found);
     return status;

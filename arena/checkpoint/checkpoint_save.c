@@ -27,27 +27,17 @@ const char *ashlar__checkpoint_prefix(ashlar_region region) {
     return prefixes[region];
 }
 
-unsigned ashlar__checkpoint_regions(const ashlar_arena *arena,
-                                    const ashlar_checkpoint_images *images) {
-    unsigned regions = ashlar_arena_regions(arena);
-    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        regions |= images->of[i] != NULL ? ASHLAR_REGION_BIT(i) : 0;
-    }
-    return regions;
-}
-
 ashlar_status ashlar__checkpoint_find_images(const ashlar_arena *arena, unsigned regions,
-                                             const ashlar_checkpoint_images *given,
                                              ashlar_stream stream, ashlar_checkpoint_images *out) {
     ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(arena));
     ashlar_device_info info;
-    *out = *given;
+    *out = (ashlar_checkpoint_images){0};
     ashlar_device_get_info(device, &info);
     if (info.kind != ASHLAR_DEVICE_SOFT || ashlar__region_pieces_forced()) {
         return ASHLAR_OK;
     }
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        if ((regions & ASHLAR_REGION_BIT(i)) != 0 && out->of[i] == NULL) {
+        if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
             out->of[i] = ashlar_arena_region(arena, (ashlar_region)i);
         }
     }
@@ -73,8 +63,7 @@ ashlar_status ashlar__checkpoint_take_pieces(ashlar_region_pieces *pieces,
 }
 
 /* The regions that exist and that `flags` ask for. Parameters are always asked for. */
-static unsigned saved_regions(const ashlar_arena *arena, unsigned flags,
-                              const ashlar_checkpoint_images *images) {
+static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
     unsigned regions = 0;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const bool is_asked = i == ASHLAR_REGION_PARAMETERS || (flags & ASHLAR_CHECKPOINT_STATE);
@@ -82,7 +71,7 @@ static unsigned saved_regions(const ashlar_arena *arena, unsigned flags,
             regions |= ASHLAR_REGION_BIT(i);
         }
     }
-    return regions & ashlar__checkpoint_regions(arena, images);
+    return regions & ashlar_arena_regions(arena);
 }
 
 /* One save: the regions, and a description of each tensor in them. */
@@ -187,23 +176,15 @@ static ashlar_status write_all(saving *s, const char *path, unsigned regions,
 ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path, unsigned flags,
                                      const ashlar_checkpoint_pair *metadata, size_t metadata_count,
                                      ashlar_stream stream) {
-    return ashlar__checkpoint_save_with(arena, path, flags, metadata, metadata_count, stream,
-                                        &(const ashlar_checkpoint_images){0});
-}
-
-ashlar_status ashlar__checkpoint_save_with(const ashlar_arena *arena, const char *path,
-                                           unsigned flags, const ashlar_checkpoint_pair *metadata,
-                                           size_t metadata_count, ashlar_stream stream,
-                                           const ashlar_checkpoint_images *images) {
     if (ashlar_arena_regions(arena) == 0 || (flags & ~(unsigned)ASHLAR_CHECKPOINT_STATE) != 0) {
         return ashlar__fail(ASHLAR_EINVAL, "checkpoint: %s",
                             ashlar_arena_regions(arena) == 0 ? "the arena is not committed"
                                                              : "no flags for a save");
     }
-    const unsigned regions = saved_regions(arena, flags, images);
+    const unsigned regions = saved_regions(arena, flags);
     saving s = {.arena = arena};
     ashlar_status status = take_entries(&s);
-    ASHLAR_THEN(status, ashlar__checkpoint_find_images(arena, regions, images, stream, &s.images));
+    ASHLAR_THEN(status, ashlar__checkpoint_find_images(arena, regions, stream, &s.images));
     ASHLAR_THEN(status,
                 ashlar__checkpoint_take_pieces(&s.pieces, arena, regions, &s.images, stream));
     if (status == ASHLAR_OK) {

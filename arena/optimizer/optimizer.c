@@ -24,8 +24,6 @@ struct ashlar_optimizer {
     ashlar_optimizer_scalars *scalars; /* start of the block; runs and partials point into it */
     ashlar_optimizer_run *runs;
     double *partials;
-    bool is_part;
-    ashlar_optimizer_part part; /* all zeros unless is_part */
 };
 
 static bool is_scaled(const ashlar_optimizer *o) {
@@ -52,10 +50,8 @@ static ashlar_status check_arena(const ashlar_arena *arena, unsigned needed) {
     return ASHLAR_OK;
 }
 
-static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_config *config,
-                           bool is_part) {
-    const unsigned regions = ashlar_optimizer_regions(config);
-    ASHLAR_TRY(check_arena(arena, is_part ? ashlar__optimizer_part_regions(regions) : regions));
+static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_config *config) {
+    ASHLAR_TRY(check_arena(arena, ashlar_optimizer_regions(config)));
     ASHLAR_TRY(ashlar__workers_check());
     return ashlar__instruction_set_check();
 }
@@ -98,25 +94,18 @@ static ashlar_status open_device(ashlar_optimizer *o) {
                                            : ASHLAR_OK;
 }
 
-static ashlar_status build(ashlar_optimizer *o, size_t rank, size_t ranks, ashlar_stream stream) {
-    const unsigned regions = ashlar_optimizer_regions(&o->rule.config);
+static ashlar_status build(ashlar_optimizer *o, ashlar_stream stream) {
     ASHLAR_TRY(ashlar__optimizer_table_init(&o->table, o->arena, &o->rule));
-    if (o->is_part) {
-        o->part = ashlar__optimizer_part_bounds(o, rank, ranks);
-        ASHLAR_TRY(ashlar__optimizer_part_take(&o->part, o->arena, regions, stream));
-        ashlar__optimizer_table_set_part(&o->table, o->arena, &o->part);
-    }
     ASHLAR_TRY(open_device(o));
     ASHLAR_TRY(take_block(o, stream));
     return fill_block(o, stream);
 }
 
-/* ranks 0: an optimizer of the whole arena, not of a rank's part. */
-static ashlar_status create(ashlar_arena *arena, const ashlar_optimizer_config *given, size_t rank,
-                            size_t ranks, ashlar_stream stream, ashlar_optimizer **out) {
+ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimizer_config *given,
+                                      ashlar_stream stream, ashlar_optimizer **out) {
     ashlar_optimizer_config config;
     ASHLAR_TRY(ashlar__optimizer_take(&config, given));
-    ASHLAR_TRY(check(arena, &config, ranks > 0));
+    ASHLAR_TRY(check(arena, &config));
     ashlar_optimizer *o;
     ASHLAR_HOST_NEW(o, 1, "no host memory for an optimizer");
     o->arena = arena;
@@ -124,47 +113,13 @@ static ashlar_status create(ashlar_arena *arena, const ashlar_optimizer_config *
     o->rule = (ashlar_optimizer_rule){.algorithm = ashlar__optimizer_algorithm(&config),
                                       .config = config};
     ASHLAR_CHECK2(o->rule.algorithm < ASHLAR_ALGORITHM_COUNT);
-    o->is_part = ranks > 0;
-    ASHLAR_HAND_OUT(build(o, rank, ranks, stream), o, ashlar_optimizer_destroy, out);
-}
-
-ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimizer_config *given,
-                                      ashlar_stream stream, ashlar_optimizer **out) {
-    return create(arena, given, 0, 0, stream, out);
-}
-
-ashlar_status ashlar__optimizer_create_part(ashlar_arena *arena,
-                                            const ashlar_optimizer_config *config, size_t rank,
-                                            size_t ranks, ashlar_stream stream,
-                                            ashlar_optimizer **out) {
-    return create(arena, config, rank, ranks, stream, out);
-}
-
-/* Where parts 0 .. rank - 1 end. */
-static size_t end_of(const ashlar_optimizer *o, size_t rank, size_t ranks) {
-    const size_t units =
-        ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS) / ASHLAR_ARENA_ALIGN;
-    const size_t whole = units / ranks * rank, rest = units % ranks * rank / ranks;
-    return ashlar__optimizer_table_cut(&o->table, (whole + rest) * ASHLAR_ARENA_ALIGN);
-}
-
-ashlar_optimizer_part ashlar__optimizer_part_bounds(const ashlar_optimizer *o, size_t rank,
-                                                    size_t ranks) {
-    ashlar_optimizer_part part;
-    ASHLAR_CHECK2(rank < ranks);
-    ashlar__optimizer_part_set(&part, o->arena, end_of(o, rank, ranks), end_of(o, rank + 1, ranks));
-    return part;
-}
-
-const ashlar_optimizer_part *ashlar__optimizer_part_of(const ashlar_optimizer *o) {
-    return o->is_part ? &o->part : NULL;
+    ASHLAR_HAND_OUT(build(o, stream), o, ashlar_optimizer_destroy, out);
 }
 
 void ashlar_optimizer_destroy(ashlar_optimizer *o) {
     if (o == NULL) {
         return;
     }
-    ashlar__optimizer_part_give(&o->part, o->arena);
     if (o->scalars != NULL) {
         /* This fails only if somebody else has freed the block, so it is gone in any case. */
         const ashlar_status status = ashlar_free(ashlar_arena_allocator(o->arena), o->scalars);
@@ -251,7 +206,6 @@ static void select_all(const ashlar_optimizer *o, ashlar_optimizer_job *job) {
 
 ashlar_status ashlar__optimizer_step_at(ashlar_optimizer *o, const double *rate_at, double most,
                                         double gradient_scale, ashlar_stream stream) {
-    ASHLAR_CHECK2(!o->is_part);
     ASHLAR_TRY(check_rate(o, most));
     ASHLAR_TRY(check_gradient_scale(gradient_scale));
     ashlar_optimizer_job job =
@@ -266,38 +220,6 @@ ashlar_status ashlar__optimizer_step_at(ashlar_optimizer *o, const double *rate_
 ashlar_status ashlar_optimizer_step(ashlar_optimizer *o, double learning_rate,
                                     double gradient_scale, ashlar_stream stream) {
     return ashlar__optimizer_step_at(o, NULL, learning_rate, gradient_scale, stream);
-}
-
-/* ---- a step of a part ---- */
-
-static void select_part(const ashlar_optimizer *o, ashlar_optimizer_job *job) {
-    ASHLAR_CHECK2(o->is_part);
-    ashlar__optimizer_table_select(&o->table, o->runs, o->part.begin, o->part.end - o->part.begin,
-                                   job);
-}
-
-ashlar_status ashlar__optimizer_part_squares(ashlar_optimizer *o, ashlar_stream stream,
-                                             double **sums, size_t *count) {
-    ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_SQUARES);
-    *sums = o->partials;
-    *count = o->table.chunk_count;
-    select_part(o, &job);
-    ASHLAR_TRY(ashlar_fill(o->device, o->partials, 0, *count * sizeof *o->partials, stream));
-    return launch(o, &job, stream);
-}
-
-ashlar_status ashlar__optimizer_part_update(ashlar_optimizer *o, double learning_rate,
-                                            double gradient_scale, ashlar_stream stream) {
-    ASHLAR_TRY(check_rate(o, learning_rate));
-    ASHLAR_TRY(check_gradient_scale(gradient_scale));
-    ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_ADD | ASHLAR_OPTIMIZER_DECIDE);
-    job.learning_rate = learning_rate;
-    job.gradient_scale = gradient_scale;
-    select_all(o, &job);
-    ASHLAR_TRY(launch(o, &job, stream));
-    job.passes = ASHLAR_OPTIMIZER_UPDATE;
-    select_part(o, &job);
-    return launch(o, &job, stream);
 }
 
 /* ---- a step in three calls ---- */

@@ -23,8 +23,6 @@
 
 #include <ashlar/optimizer.h>
 
-#include "arena/optimizer/optimizer_part.h"
-
 enum { ASHLAR_OPTIMIZER_CHUNK = 4096 /* elements */ };
 
 /* The algorithms that update an element: name, function in optimizer_update.h, whether it has a
@@ -153,14 +151,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__optimizer_table_init(ashlar_optimizer_ta
                                                              const ashlar_arena *arena,
                                                              const ashlar_optimizer_rule *rule);
 void ashlar__optimizer_table_finish(ashlar_optimizer_table *table);
-
-/* The offset nearest to `offset` that is a boundary between chunks or lies outside all runs. */
-size_t ashlar__optimizer_table_cut(const ashlar_optimizer_table *table, size_t offset);
-
-/* Point the runs' moments and masters into `part`. From now on only elements inside the part may be
- * updated. */
-void ashlar__optimizer_table_set_part(ashlar_optimizer_table *table, const ashlar_arena *arena,
-                                      const ashlar_optimizer_part *part);
 
 /* Make `job` cover the elements of runs that lie in [offset, offset + bytes) of the storage layout.
  * `runs`: the device's copy of table->runs. */

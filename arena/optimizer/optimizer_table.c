@@ -135,39 +135,6 @@ static size_t find(const ashlar_optimizer_table *table, size_t offset) {
     return low;
 }
 
-/* The address, in a part's state, of the elements of a run that begins at `begin` in the storage
- * layout. If the run begins before the part, the address is outside; nothing is read there. */
-static void *address_in(const ashlar_part_state *state, const ashlar_arena *arena, size_t begin) {
-    const ashlar_layout layout = ashlar__region_layout(state->region);
-    return state->data == NULL ? NULL
-                               : (void *)((uintptr_t)state->data - state->begin +
-                                          ashlar__arena_offset_in(arena, layout, begin));
-}
-
-void ashlar__optimizer_table_set_part(ashlar_optimizer_table *table, const ashlar_arena *arena,
-                                      const ashlar_optimizer_part *part) {
-    for (size_t i = 0; i < table->count; i++) {
-        const size_t begin = table->places[i].begin;
-        ashlar_optimizer_run *run = &table->runs[i];
-        run->moment1 = address_in(&part->states[0], arena, begin);
-        run->moment2 = address_in(&part->states[1], arena, begin);
-        run->master =
-            ashlar_dtype_is_narrow(run->dtype) ? address_in(&part->states[2], arena, begin) : NULL;
-    }
-}
-
-size_t ashlar__optimizer_table_cut(const ashlar_optimizer_table *table, size_t offset) {
-    const size_t chunk = ASHLAR_OPTIMIZER_CHUNK, i = find(table, offset);
-    if (i == table->count || offset <= table->places[i].begin) {
-        return offset;
-    }
-    const ashlar_optimizer_place *place = &table->places[i];
-    const size_t width = ashlar_dtype_bytes(table->runs[i].dtype);
-    const size_t chunks = ((offset - place->begin) / width + chunk / 2) / chunk;
-    const size_t cut = place->begin + chunks * chunk * width;
-    return cut < place->end ? cut : place->end;
-}
-
 /* The number of elements of run `i` that lie before `offset`. */
 static size_t elements_before(const ashlar_optimizer_table *table, size_t i, size_t offset) {
     const ashlar_optimizer_place *place = &table->places[i];

@@ -65,9 +65,6 @@ enum { ASHLAR_NCCL_OPTIONAL = 2 };
     X(all_reduce, ncclAllReduce, nccl_result,                                                   \
       (const void *from, void *to, size_t elements, nccl_type type, nccl_op op, nccl_comm comm, \
        cu_stream stream))                                                                       \
-    X(reduce, ncclReduce, nccl_result,                                                          \
-      (const void *from, void *to, size_t elements, nccl_type type, nccl_op op, int root,       \
-       nccl_comm comm, cu_stream stream))                                                       \
     X(reduce_scatter, ncclReduceScatter, nccl_result,                                           \
       (const void *from, void *to, size_t elements_each, nccl_type type, nccl_op op,            \
        nccl_comm comm, cu_stream stream))                                                       \

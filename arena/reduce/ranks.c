@@ -12,7 +12,6 @@
 #include "allocator/base/parse.h"
 #include "allocator/base/random.h"
 #include "allocator/device/device_graph.h"
-#include "arena/reduce/ranks_team.h"
 
 enum { DEFAULT_TIMEOUT_MS = 120000, LAST_WORDS_NS = 200000000 };
 
@@ -84,7 +83,7 @@ static ashlar_status take_memory(ashlar_ranks *r) {
 }
 
 static ashlar_status join(ashlar_ranks *r) {
-    const char *error = r->engine->start(&r->self, &r->rank, &r->count);
+    const char *error = r->engine->start(&r->rank, &r->count);
     if (error != NULL) {
         r->engine = NULL;
         return ashlar__fail(ASHLAR_ENOTSUP, "ranks: %s", error);
@@ -102,7 +101,7 @@ static void release(ashlar_ranks *r) {
 
 static void leave_failed(ashlar_ranks *r) {
     if (r->engine != NULL) {
-        r->engine->abort(r->self, 1);
+        r->engine->abort(1);
     }
     release(r);
 }
@@ -116,66 +115,18 @@ ashlar_status ashlar_ranks_open(const char *library, uint32_t timeout_ms, ashlar
     ASHLAR_HAND_OUT(status, r, leave_failed, out);
 }
 
-static ashlar_status make_member(size_t rank, size_t count, void *self, uint32_t timeout_ms,
-                                 ashlar_ranks **out) {
-    ashlar_ranks *r;
-    ASHLAR_HOST_NEW(r, 1, "no host memory for ranks");
-    *out = r;
-    r->timeout_ns = (timeout_ms == 0 ? DEFAULT_TIMEOUT_MS : timeout_ms) * UINT64_C(1000000);
-    r->engine = &ashlar__ranks_team_engine;
-    r->self = self;
-    r->rank = rank;
-    r->count = count;
-    return take_memory(r);
-}
-
-/* Undo ashlar_ranks_open_threads(): stop all `count` members of the team, of which the first `made`
- * are in `out`. */
-static ashlar_status dissolve(ashlar_status status, void **selves, size_t count, size_t made,
-                              ashlar_ranks **out) {
-    for (size_t i = 0; i < count; i++) {
-        ashlar__ranks_team_engine.stop(selves[i]);
-        if (i < made) {
-            release(out[i]);
-        }
-        out[i] = NULL;
-    }
-    return status;
-}
-
-ashlar_status ashlar_ranks_open_threads(size_t count, uint32_t timeout_ms, ashlar_ranks **out) {
-    void *selves[ASHLAR_RANKS_THREADS_MOST];
-    ASHLAR_FAIL_IF(count == 0 || count > ASHLAR_RANKS_THREADS_MOST, ASHLAR_EINVAL,
-                   "ranks: %zu threads; give 1 to %d", count, ASHLAR_RANKS_THREADS_MOST);
-    for (size_t i = 0; i < count; i++) {
-        out[i] = NULL;
-    }
-    ASHLAR_TRY(ashlar__ranks_team_create(count, selves));
-    for (size_t i = 0; i < count; i++) {
-        const ashlar_status status = make_member(i, count, selves[i], timeout_ms, &out[i]);
-        if (status != ASHLAR_OK) {
-            return dissolve(status, selves, count, out[i] == NULL ? i : i + 1, out);
-        }
-    }
-    return ASHLAR_OK;
-}
-
 void ashlar_ranks_close(ashlar_ranks *r, bool has_failed) {
     if (r == NULL) {
         return;
     }
     if (has_failed) { /* wait: launchers lose output that was written just before */
         (void)nanosleep(&(struct timespec){.tv_nsec = LAST_WORDS_NS}, NULL);
-        r->engine->abort(r->self, 1);
+        r->engine->abort(1);
     } else {
         ASHLAR_CHECK2(r->nccl == NULL); /* else NCCL's watching thread still uses the device */
-        r->engine->stop(r->self);
+        r->engine->stop();
     }
     release(r);
-}
-
-bool ashlar__ranks_are_threads(const ashlar_ranks *r) {
-    return r->engine == &ashlar__ranks_team_engine;
 }
 
 size_t ashlar_ranks_rank(const ashlar_ranks *r) {
@@ -216,37 +167,20 @@ static ashlar_status queue(ashlar_ranks *r, ashlar_ranks_call call, ashlar_strea
     if (r->nccl != NULL) {
         return ashlar__ranks_nccl_queue(&call, stream);
     }
-    const bool is_beside = r->run_sums != NULL && (call.kind == ASHLAR_ENGINE_ALL_REDUCE ||
-                                                   call.kind == ASHLAR_ENGINE_REDUCE);
-    return ashlar_launch(r->device, stream, is_beside ? r->run_sums : ashlar__ranks_run, &call,
-                         sizeof call);
-}
-
-static ashlar_status queue_rooted(ashlar_ranks *r, const ashlar_ranks_call *call, const char *what,
-                                  ashlar_stream stream) {
-    ASHLAR_FAIL_IF(call->root >= r->count, ASHLAR_EINVAL, "%s: rank %zu of %zu", what, call->root,
-                   r->count);
-    return queue(r, *call, stream);
+    return ashlar_launch(r->device, stream, ashlar__ranks_run, &call, sizeof call);
 }
 
 static ashlar_status broadcast(void *context, void *data, size_t elements, ashlar_dtype dtype,
                                size_t root, ashlar_stream stream) {
-    const ashlar_ranks_call call = {.kind = ASHLAR_ENGINE_BROADCAST,
-                                    .data = data,
-                                    .elements = elements,
-                                    .dtype = dtype,
-                                    .root = root};
-    return queue_rooted(context, &call, "broadcast", stream);
-}
-
-static ashlar_status reduce(void *context, void *data, size_t elements, ashlar_dtype dtype,
-                            size_t root, ashlar_stream stream) {
-    const ashlar_ranks_call call = {.kind = ASHLAR_ENGINE_REDUCE,
-                                    .data = data,
-                                    .elements = elements,
-                                    .dtype = dtype,
-                                    .root = root};
-    return queue_rooted(context, &call, "reduce", stream);
+    ashlar_ranks *r = context;
+    ASHLAR_FAIL_IF(root >= r->count, ASHLAR_EINVAL, "broadcast: rank %zu of %zu", root, r->count);
+    return queue(r,
+                 (ashlar_ranks_call){.kind = ASHLAR_ENGINE_BROADCAST,
+                                     .data = data,
+                                     .elements = elements,
+                                     .dtype = dtype,
+                                     .root = root},
+                 stream);
 }
 
 static ashlar_status all_reduce(void *context, void *data, size_t elements, ashlar_dtype dtype,
@@ -314,8 +248,7 @@ ashlar_status ashlar_ranks_collectives(ashlar_ranks *r, ashlar_device *device,
                                     .broadcast = broadcast,
                                     .all_reduce = all_reduce,
                                     .reduce_scatter = reduce_scatter,
-                                    .all_gather = all_gather,
-                                    .reduce = reduce};
+                                    .all_gather = all_gather};
     if (r->nccl != NULL && ashlar__ranks_nccl_attaches(r)) {
         r->table.attach = attach;
         r->table.detach = detach;

@@ -1,12 +1,12 @@
 /* ranks_engine.h - the engine, a table of functions by which ranks exchange messages and run
  * collectives on the host: they begin an operation, and ask later whether it has ended (internal).
  *
- * An engine for processes is a library that is loaded at run time. Each is built for one MPI, since
- * their binary interfaces differ. It calls nothing of ashlar, of which the program may have a
- * static or a shared copy.
+ * An engine is a library that is loaded at run time. Each is built for one MPI, since their binary
+ * interfaces differ. It calls nothing of ashlar, of which the program may have a static or a shared
+ * copy.
  *
  * Each rank begins the same collectives in the same order. Functions that may fail return NULL, or
- * a text that says why. Threads: any, one at a time for each rank. */
+ * a text that says why. Threads: any, one at a time. */
 #ifndef ASHLAR_RANKS_ENGINE_H
 #define ASHLAR_RANKS_ENGINE_H
 
@@ -16,7 +16,7 @@
 
 #include <ashlar/dtype.h>
 
-enum { ASHLAR_ENGINE_VERSION = 3, ASHLAR_ENGINE_REQUEST_BYTES = 32 };
+enum { ASHLAR_ENGINE_VERSION = 4, ASHLAR_ENGINE_REQUEST_BYTES = 32 };
 
 /* Messages of one kind between two ranks arrive in the order in which they were sent. */
 typedef enum ashlar_engine_message {
@@ -31,7 +31,6 @@ typedef enum ashlar_engine_collective {
     ASHLAR_ENGINE_ALL_REDUCE,
     ASHLAR_ENGINE_REDUCE_SCATTER, /* the rank's sums are left at the beginning of `data` */
     ASHLAR_ENGINE_ALL_GATHER,
-    ASHLAR_ENGINE_REDUCE,
 } ashlar_engine_collective;
 
 /* An operation that was begun and has not been seen to end. */
@@ -41,24 +40,22 @@ typedef struct ashlar_engine_request {
 
 typedef struct ashlar_engine {
     uint32_t version; /* ASHLAR_ENGINE_VERSION */
-    /* Join the other processes. Once per process. *self is for the other functions. */
-    const char *(*start)(void **self, size_t *rank, size_t *count);
-    void (*stop)(void *self);              /* waits for the others to stop, too */
-    void (*abort)(void *self, int status); /* ends this process and all others */
-    /* May be NULL. Once it has returned, no other rank accesses this rank's memory any more. */
-    void (*give_up)(void *self);
+    /* Join the other processes. Once per process. */
+    const char *(*start)(size_t *rank, size_t *count);
+    void (*stop)(void);        /* waits for the others to stop, too */
+    void (*abort)(int status); /* ends this process and all others */
 
-    const char *(*send)(void *self, size_t to, ashlar_engine_message kind, const void *data,
-                        size_t bytes, ashlar_engine_request *request);
-    const char *(*receive)(void *self, size_t from, ashlar_engine_message kind, void *data,
-                           size_t bytes, ashlar_engine_request *request);
+    const char *(*send)(size_t to, ashlar_engine_message kind, const void *data, size_t bytes,
+                        ashlar_engine_request *request);
+    const char *(*receive)(size_t from, ashlar_engine_message kind, void *data, size_t bytes,
+                           ashlar_engine_request *request);
     /* In place, as reduce.h says, except for the place of REDUCE_SCATTER's result (see above).
-     * `root` is for BROADCAST and REDUCE. `elements` is at most ASHLAR_ENGINE_ELEMENTS; for
+     * `root` is for BROADCAST. `elements` is at most ASHLAR_ENGINE_ELEMENTS; for
      * REDUCE_SCATTER and ALL_GATHER, at most that many for each rank. */
-    const char *(*collect)(void *self, ashlar_engine_collective kind, void *data, size_t elements,
+    const char *(*collect)(ashlar_engine_collective kind, void *data, size_t elements,
                            ashlar_dtype dtype, size_t root, ashlar_engine_request *request);
     /* Let begun operations make progress; *is_done: that of `request` has ended. */
-    const char *(*test)(void *self, ashlar_engine_request *request, bool *is_done);
+    const char *(*test)(ashlar_engine_request *request, bool *is_done);
 } ashlar_engine;
 
 enum { ASHLAR_ENGINE_ELEMENTS = 1 << 28 };

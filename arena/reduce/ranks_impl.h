@@ -26,22 +26,16 @@ typedef struct ashlar_ranks_answer {
     char why[ASHLAR_RANKS_FAILURE_BYTES];
 } ashlar_ranks_answer;
 
-typedef struct ashlar_ranks_beside ashlar_ranks_beside;
-
 struct ashlar_ranks {
     void *library;
     const ashlar_engine *engine;
-    void *self; /* for the engine's functions */
     size_t rank, count;
     uint64_t timeout_ns;
     ashlar_device *device;
     ashlar_ranks_order order;
     ashlar_collectives table;
     struct ashlar_ranks_nccl *nccl; /* NULL: the engine does the collectives, too */
-    ashlar_ranks_word next; /* the word of the next collective that is queued */
-    ashlar_ranks_beside *beside;  /* ranks_beside.c; NULL: not open */
-    void (*run_sums)(void *call); /* what ashlar_launch() is to call for a sum; NULL: the sum runs
-                                   * in the order of the stream */
+    ashlar_ranks_word next;         /* the word of the next collective that is queued */
     char *staging;          /* [ASHLAR_RANKS_STAGING_BYTES] what came from another rank */
     /* [count] each; only rank 0 uses more than one: */
     ashlar_ranks_word *words;
@@ -52,7 +46,6 @@ struct ashlar_ranks {
     char failure[ASHLAR_RANKS_FAILURE_BYTES];
     bool is_told; /* another rank told this one of the failure, and reports it */
     atomic_bool has_failed;
-    atomic_bool is_leaving; /* give up the collective that is under way */
     /* With NCCL: the word of a collective that did not end, and whether there is one. Which rank is
      * to blame is found out by the thread that calls ashlar_ranks_check(). */
     ashlar_ranks_word hung;
@@ -77,17 +70,6 @@ static inline bool ashlar__ranks_adds(ashlar_engine_collective kind) {
     return kind != ASHLAR_ENGINE_BROADCAST && kind != ASHLAR_ENGINE_ALL_GATHER;
 }
 
-/* The tree of a reduce to rank `root`. _joins: in the round of distance d, the ranks whose last
- * log2(d) bits are those of the root take part, in pairs. _gives: in such a pair, the rank whose
- * next bit is not the root's gives its sum to the other. */
-static inline bool ashlar__ranks_joins(size_t rank, size_t root, size_t distance) {
-    return ((rank ^ root) & (distance - 1)) == 0;
-}
-
-static inline bool ashlar__ranks_gives(size_t rank, size_t root, size_t distance) {
-    return ((rank ^ root) & distance) != 0;
-}
-
 /* Give a collective of this rank its number, and the 64-bit word that describes it, which the other
  * ranks compare with their own. */
 void ashlar__ranks_number(ashlar_ranks *ranks, ashlar_ranks_call *call);
@@ -98,9 +80,6 @@ void ashlar__ranks_run(void *call);
 
 /* Set what ashlar_ranks_check() reports, unless something has failed before. Returns false. */
 bool ashlar__ranks_fail(ashlar_ranks *ranks, const char *format, ...) ASHLAR_PRINTF(2, 3);
-
-/* Whether the ranks are threads of this process, and so share its counters. */
-bool ashlar__ranks_are_threads(const ashlar_ranks *ranks);
 
 /* Whether all ranks are about to do the same. Waits for them. */
 bool ashlar__ranks_agree(ashlar_ranks *ranks, const ashlar_ranks_word *own);

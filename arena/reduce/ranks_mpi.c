@@ -58,8 +58,7 @@ static void add_bf16(void *from, void *to, int *count, MPI_Datatype *unused) {
     }
 }
 
-static const char *start(void **unused, size_t *rank, size_t *count) {
-    *unused = NULL;
+static const char *start(size_t *rank, size_t *count) {
     int provided = MPI_THREAD_SINGLE, is_initialized = 0;
     (void)MPI_Initialized(&is_initialized);
     if (is_initialized) {
@@ -103,8 +102,7 @@ static void wait_for_finalize(void) {
 #endif
 }
 
-static void stop(void *unused) {
-    (void)unused;
+static void stop(void) {
     wait_for_finalize();
     (void)MPI_Op_free(&state.sum_f16);
     (void)MPI_Op_free(&state.sum_bf16);
@@ -118,8 +116,7 @@ static void *end_late(void *status) {
 }
 
 /* MPICH waits for its launcher to end this process, even if the launcher cannot be reached. */
-static void abort_all(void *unused, int status) {
-    (void)unused;
+static void abort_all(int status) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, end_late, (void *)(intptr_t)status) == 0) {
         (void)pthread_detach(thread);
@@ -131,9 +128,8 @@ static void keep(ashlar_engine_request *request, const MPI_Request *from) {
     memcpy(request->bytes, from, sizeof *from);
 }
 
-static const char *send(void *unused, size_t to, ashlar_engine_message kind, const void *data,
-                        size_t bytes, ashlar_engine_request *request) {
-    (void)unused;
+static const char *send(size_t to, ashlar_engine_message kind, const void *data, size_t bytes,
+                        ashlar_engine_request *request) {
     MPI_Request begun;
     const char *error =
         check(MPI_Isend(data, (int)bytes, MPI_BYTE, (int)to, (int)kind, state.world, &begun),
@@ -142,9 +138,8 @@ static const char *send(void *unused, size_t to, ashlar_engine_message kind, con
     return error;
 }
 
-static const char *receive(void *unused, size_t from, ashlar_engine_message kind, void *data,
-                           size_t bytes, ashlar_engine_request *request) {
-    (void)unused;
+static const char *receive(size_t from, ashlar_engine_message kind, void *data, size_t bytes,
+                           ashlar_engine_request *request) {
     MPI_Request begun;
     const char *error =
         check(MPI_Irecv(data, (int)bytes, MPI_BYTE, (int)from, (int)kind, state.world, &begun),
@@ -161,9 +156,8 @@ static MPI_Op sum_of(ashlar_dtype dtype) {
     return dtype == ASHLAR_F16 ? state.sum_f16 : dtype == ASHLAR_BF16 ? state.sum_bf16 : MPI_SUM;
 }
 
-static const char *collect(void *unused, ashlar_engine_collective kind, void *data, size_t elements,
+static const char *collect(ashlar_engine_collective kind, void *data, size_t elements,
                            ashlar_dtype dtype, size_t root, ashlar_engine_request *request) {
-    (void)unused;
     const MPI_Datatype type = type_of(dtype);
     const int all = (int)elements, each = (int)(elements / (size_t)state.count);
     MPI_Request begun = MPI_REQUEST_NULL;
@@ -183,19 +177,12 @@ static const char *collect(void *unused, ashlar_engine_collective kind, void *da
         code = MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, data, each, type, state.world,
                               &begun);
         break;
-    case ASHLAR_ENGINE_REDUCE:
-        code = state.rank == (int)root ? MPI_Ireduce(MPI_IN_PLACE, data, all, type, sum_of(dtype),
-                                                     state.rank, state.world, &begun)
-                                       : MPI_Ireduce(data, NULL, all, type, sum_of(dtype),
-                                                     (int)root, state.world, &begun);
-        break;
     }
     keep(request, &begun);
     return check(code, "MPI");
 }
 
-static const char *test(void *unused, ashlar_engine_request *request, bool *is_done) {
-    (void)unused;
+static const char *test(ashlar_engine_request *request, bool *is_done) {
     MPI_Request begun;
     int done = 0;
     memcpy(&begun, request->bytes, sizeof begun);

@@ -180,26 +180,11 @@ static ashlar_status all_reduce_locked(const ashlar_ranks_call *c, nccl_comm com
                                                           comm, stream));
 }
 
-static ashlar_status reduce_locked(const ashlar_ranks_call *c, size_t root, nccl_comm comm,
-                                   cu_stream stream) {
-    return settle_locked(c->ranks, comm, "ncclReduce",
-                         c->ranks->nccl->nccl->reduce(c->data, c->data, c->elements,
-                                                      ashlar__nccl_type(c->dtype), NCCL_SUM,
-                                                      (int)root, comm, stream));
-}
-
-/* In the communicator of a pair, the rank with the lower number is rank 0. */
 static ashlar_status sum_tree_locked(const ashlar_ranks_call *c, cu_stream stream) {
     ashlar_ranks *r = c->ranks;
     ASHLAR_OWNS(&r->nccl->lock);
     for (size_t i = 0; i < r->nccl->round_count; i++) {
-        const nccl_comm pair = r->nccl->rounds[i];
-        const size_t distance = (size_t)1 << i;
-        if (c->kind != ASHLAR_ENGINE_REDUCE) {
-            ASHLAR_TRY(all_reduce_locked(c, pair, stream));
-        } else if (ashlar__ranks_joins(r->rank, c->root, distance)) {
-            ASHLAR_TRY(reduce_locked(c, (c->root & distance) != 0, pair, stream));
-        }
+        ASHLAR_TRY(all_reduce_locked(c, r->nccl->rounds[i], stream));
     }
     return ASHLAR_OK;
 }
@@ -225,8 +210,6 @@ static ashlar_status call_locked(const ashlar_ranks_call *c, cu_stream stream) {
     case ASHLAR_ENGINE_ALL_GATHER:
         return settle_locked(r, all, "ncclAllGather",
                              nccl->all_gather(own, data, each, type, all, stream));
-    case ASHLAR_ENGINE_REDUCE:
-        return reduce_locked(c, c->root, all, stream);
     }
     return ASHLAR_EINVAL;
 }

@@ -12,7 +12,6 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/compiler.h"
-#include "arena/reduce/ranks_team.h"
 #include "arena/reduce/sum.h"
 
 /* Rank 0 knows which rank is missing; the others only know that rank 0 has not answered. So they
@@ -32,19 +31,12 @@ bool ashlar__ranks_fail(ashlar_ranks *r, const char *format, ...) {
     va_start(arguments, format);
     (void)vsnprintf(r->failure, sizeof r->failure, format, arguments);
     va_end(arguments);
-    if (r->engine->give_up != NULL) {
-        r->engine->give_up(r->self);
-    }
     atomic_store_explicit(&r->has_failed, true, memory_order_release);
     return false;
 }
 
 static bool began(ashlar_ranks *r, const char *error) {
-    if (error != NULL) {
-        r->is_told = r->is_told || error == ashlar__ranks_team_has_ended;
-        return fail(r, "rank %zu: %s", r->rank, error);
-    }
-    return true;
+    return error == NULL || fail(r, "rank %zu: %s", r->rank, error);
 }
 
 /* Wait until all requests have ended. False: the time is over, and request *pending has not ended;
@@ -55,7 +47,7 @@ static bool wait_for(ashlar_ranks *r, ashlar_engine_request *requests, size_t co
     size_t first = 0;
     for (size_t turn = 0; first < count; turn++) {
         bool is_done = false;
-        if (!began(r, r->engine->test(r->self, &requests[first], &is_done))) {
+        if (!began(r, r->engine->test(&requests[first], &is_done))) {
             *pending = count;
             return false;
         }
@@ -66,10 +58,6 @@ static bool wait_for(ashlar_ranks *r, ashlar_engine_request *requests, size_t co
             (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
         } else {
             (void)sched_yield(); /* another rank may need this core */
-        }
-        if (atomic_load_explicit(&r->is_leaving, memory_order_acquire)) {
-            *pending = count;
-            return fail(r, "rank %zu left before the sums had ended", r->rank);
         }
         if (!is_done && ashlar__clock_ns() > end) {
             *pending = first;
@@ -85,8 +73,8 @@ static bool wait_for(ashlar_ranks *r, ashlar_engine_request *requests, size_t co
 static bool gather_words(ashlar_ranks *r, const ashlar_ranks_word *own) {
     size_t pending = 0;
     for (size_t i = 1; i < r->count; i++) {
-        if (!began(r, r->engine->receive(r->self, i, ASHLAR_MESSAGE_WORD, &r->words[i],
-                                         sizeof *r->words, &r->requests[i]))) {
+        if (!began(r, r->engine->receive(i, ASHLAR_MESSAGE_WORD, &r->words[i], sizeof *r->words,
+                                         &r->requests[i]))) {
             return false;
         }
     }
@@ -122,8 +110,8 @@ static void judge(ashlar_ranks *r, const ashlar_ranks_word *own) {
 static bool answer_all(ashlar_ranks *r) {
     size_t pending = 0;
     for (size_t i = 1; i < r->count; i++) {
-        if (!began(r, r->engine->send(r->self, i, ASHLAR_MESSAGE_ANSWER, &r->answer,
-                                      sizeof r->answer, &r->requests[i]))) {
+        if (!began(r, r->engine->send(i, ASHLAR_MESSAGE_ANSWER, &r->answer, sizeof r->answer,
+                                      &r->requests[i]))) {
             return false;
         }
     }
@@ -137,10 +125,10 @@ static bool ask(ashlar_ranks *r, const ashlar_ranks_word *own) {
     size_t pending = 0;
     ashlar_engine_request requests[2];
     r->words[0] = *own;
-    if (!began(r, r->engine->receive(r->self, 0, ASHLAR_MESSAGE_ANSWER, &r->answer,
-                                     sizeof r->answer, &requests[0])) ||
-        !began(r, r->engine->send(r->self, 0, ASHLAR_MESSAGE_WORD, r->words, sizeof *r->words,
-                                  &requests[1]))) {
+    if (!began(r, r->engine->receive(0, ASHLAR_MESSAGE_ANSWER, &r->answer, sizeof r->answer,
+                                     &requests[0])) ||
+        !began(r,
+               r->engine->send(0, ASHLAR_MESSAGE_WORD, r->words, sizeof *r->words, &requests[1]))) {
         return false;
     }
     if (!wait_for(r, requests, 2, r->timeout_ns + GRACE_NS, &pending)) {
@@ -164,9 +152,6 @@ bool ashlar__ranks_agree(ashlar_ranks *r, const ashlar_ranks_word *own) {
         return false;
     }
     judge(r, own);
-    if (!r->answer.is_good && r->engine->give_up != NULL) {
-        return fail(r, "%s", r->answer.why); /* the others learn of it without an answer */
-    }
     if (!answer_all(r)) {
         return false;
     }
@@ -179,10 +164,9 @@ bool ashlar__ranks_pass(ashlar_ranks *r, size_t from, size_t to, void *data, siz
     if (r->rank != from && r->rank != to) {
         return true;
     }
-    const char *error =
-        r->rank == from
-            ? r->engine->send(r->self, to, ASHLAR_MESSAGE_DATA, data, bytes, &request)
-            : r->engine->receive(r->self, from, ASHLAR_MESSAGE_DATA, data, bytes, &request);
+    const char *error = r->rank == from
+                            ? r->engine->send(to, ASHLAR_MESSAGE_DATA, data, bytes, &request)
+                            : r->engine->receive(from, ASHLAR_MESSAGE_DATA, data, bytes, &request);
     if (!began(r, error)) {
         return false;
     }
@@ -199,8 +183,8 @@ bool ashlar__ranks_pass(ashlar_ranks *r, size_t from, size_t to, void *data, siz
 static bool name_missing(ashlar_ranks *r, const ashlar_ranks_word *own) {
     size_t pending = 0;
     for (size_t i = 1; i < r->count; i++) { /* a byte, into memory that no other request writes */
-        if (!began(r, r->engine->receive(r->self, i, ASHLAR_MESSAGE_HERE, &r->words[i], 1,
-                                         &r->requests[i]))) {
+        if (!began(r,
+                   r->engine->receive(i, ASHLAR_MESSAGE_HERE, &r->words[i], 1, &r->requests[i]))) {
             return false;
         }
     }
@@ -219,7 +203,7 @@ static bool name_missing(ashlar_ranks *r, const ashlar_ranks_word *own) {
 static bool say_here(ashlar_ranks *r, const ashlar_ranks_word *own) {
     ashlar_engine_request request;
     size_t pending = 0;
-    if (!began(r, r->engine->send(r->self, 0, ASHLAR_MESSAGE_HERE, "", 1, &request))) {
+    if (!began(r, r->engine->send(0, ASHLAR_MESSAGE_HERE, "", 1, &request))) {
         return false;
     }
     const uint64_t end = ashlar__clock_ns() + 2 * GRACE_NS;
@@ -256,7 +240,7 @@ static void run_engine(const ashlar_ranks_call *c) {
     for (size_t at = 0; at < c->elements; at += most) {
         const size_t left = c->elements - at;
         ashlar_engine_request request;
-        if (!began(r, r->engine->collect(r->self, c->kind, (char *)c->data + at * item,
+        if (!began(r, r->engine->collect(c->kind, (char *)c->data + at * item,
                                          left < most ? left : most, c->dtype, c->root, &request)) ||
             !finish(r, &request, 1, &c->word)) {
             return;
@@ -273,10 +257,9 @@ static bool swap_and_add(const ashlar_ranks_call *c, size_t other, char *data, s
     ashlar_ranks *r = c->ranks;
     const size_t bytes = count * ashlar_dtype_bytes(c->dtype);
     ashlar_engine_request requests[2];
-    if (!began(r, r->engine->receive(r->self, other, ASHLAR_MESSAGE_DATA, r->staging, bytes,
-                                     &requests[0])) ||
-        !began(r,
-               r->engine->send(r->self, other, ASHLAR_MESSAGE_DATA, data, bytes, &requests[1])) ||
+    if (!began(r,
+               r->engine->receive(other, ASHLAR_MESSAGE_DATA, r->staging, bytes, &requests[0])) ||
+        !began(r, r->engine->send(other, ASHLAR_MESSAGE_DATA, data, bytes, &requests[1])) ||
         !finish(r, requests, 2, &c->word)) {
         return false;
     }
@@ -284,40 +267,15 @@ static bool swap_and_add(const ashlar_ranks_call *c, size_t other, char *data, s
     return true;
 }
 
-/* Give a piece to another rank, which adds it to its own. */
-static bool give_and_add(const ashlar_ranks_call *c, size_t other, char *data, size_t count) {
-    ashlar_ranks *r = c->ranks;
-    const size_t bytes = count * ashlar_dtype_bytes(c->dtype);
-    const bool gives = ashlar__ranks_gives(r->rank, c->root, r->rank ^ other);
-    ashlar_engine_request request;
-    const char *error =
-        gives
-            ? r->engine->send(r->self, other, ASHLAR_MESSAGE_DATA, data, bytes, &request)
-            : r->engine->receive(r->self, other, ASHLAR_MESSAGE_DATA, r->staging, bytes, &request);
-    if (!began(r, error) || !finish(r, &request, 1, &c->word)) {
-        return false;
-    }
-    if (!gives) {
-        ashlar__sum_add(c->dtype, data, r->staging, count);
-    }
-    return true;
-}
-
 /* After the round of distance d, each rank has the sum of the 2d ranks around it, which is a node
- * of the tree. In a reduce, only the ranks on the way to the root have such sums. */
+ * of the tree. */
 static void run_tree(const ashlar_ranks_call *c) {
     const ashlar_ranks *r = c->ranks;
-    const bool is_all = c->kind != ASHLAR_ENGINE_REDUCE;
     const size_t item = ashlar_dtype_bytes(c->dtype), most = ASHLAR_RANKS_STAGING_BYTES / item;
     for (size_t distance = 1; distance < r->count; distance *= 2) {
-        if (!is_all && !ashlar__ranks_joins(r->rank, c->root, distance)) {
-            return;
-        }
         for (size_t at = 0; at < c->elements; at += most) {
             const size_t left = c->elements - at, count = left < most ? left : most;
-            char *data = (char *)c->data + at * item;
-            if (!(is_all ? swap_and_add(c, r->rank ^ distance, data, count)
-                         : give_and_add(c, r->rank ^ distance, data, count))) {
+            if (!swap_and_add(c, r->rank ^ distance, (char *)c->data + at * item, count)) {
                 return;
             }
         }

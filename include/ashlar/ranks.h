@@ -1,5 +1,5 @@
-/* ranks.h - joins the processes (or threads) that train together, and runs the collectives of
- * reduce.h between them, by MPI or NCCL.
+/* ranks.h - joins the processes that train together, and runs the collectives of reduce.h between
+ * them, by MPI or NCCL.
  *
  * A launcher (mpirun) starts the same program several times; each process is a rank. The library
  * ashlar-mpi, which makes the calls of MPI, is loaded at run time: the one built for the MPI whose
@@ -33,8 +33,7 @@ typedef enum ashlar_ranks_order {
     ASHLAR_RANKS_FASTEST, /* MPI's or NCCL's */
     /* As a binary tree over the ranks: ((0 + 1) + (2 + 3)) + .... The sums have the same bits as
      * those of fewer ranks, if each of these first adds up its neighbouring parts as such a tree.
-     * Needs 2^k ranks. all_reduce and reduce_scatter send all elements log2(ranks) times; reduce
-     * sends each rank's elements once */
+     * Needs 2^k ranks. A sum sends all elements log2(ranks) times */
     ASHLAR_RANKS_TREE,
     ASHLAR_RANKS_ORDER_COUNT
 } ashlar_ranks_order;
@@ -58,26 +57,11 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_open(const char *library
                                                              uint32_t timeout_ms,
                                                              ashlar_ranks **out);
 
-/* Make `count` ranks in this process, each for a thread and a device of its own: only that thread
- * passes the rank to the functions below. The ranks are joined from the start, and load no library.
- *
- * timeout_ms   as above
- * out          [count]; on failure each is NULL
- *
- * Ownership: each rank is its thread's, which closes it. If one is closed with `has_failed`, the
- *            calls of the others fail.
- * Errors:    ASHLAR_EINVAL (count), ASHLAR_EHOSTMEM. */
-enum { ASHLAR_RANKS_THREADS_MOST = 64 };
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_ranks_open_threads(size_t count,
-                                                                     uint32_t timeout_ms,
-                                                                     ashlar_ranks **out);
-
 /* Leave the other ranks. No collective may be queued, nor may there be a table for a CUDA device.
  * NULL is allowed.
  *
- * has_failed   true: end all ranks, and this process too, with status 1; if the ranks are threads,
- *              only make the calls of the others fail. false: wait until the others leave, too; a
- *              rank that is a thread just leaves */
+ * has_failed   true: end all ranks, and this process too, with status 1. false: wait until the
+ *              others leave, too */
 ASHLAR_API void ashlar_ranks_close(ashlar_ranks *ranks, bool has_failed);
 
 ASHLAR_API size_t ashlar_ranks_rank(const ashlar_ranks *ranks); /* 0 .. count - 1 */

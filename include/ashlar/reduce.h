@@ -38,8 +38,6 @@ typedef ashlar_status (*ashlar_collective_fn)(void *context, void *data, size_t 
  *   reduce_scatter   `data` is `world size` equal shards: rank r gets the sums of shard r, and its
  *                    other shards are undefined. May be NULL unless the reducer scatters
  *   all_gather       every rank gets shard r from rank r. May be NULL unless the reducer scatters
- *   reduce           rank `root` gets the sums over all ranks; the elements of the others are
- *                    undefined then. No reducer calls it, so it may be NULL
  *   attach           says that many collectives will use the memory from `base`, a whole segment
  *                    (ashlar/share.h), at the same places on all ranks
  *   detach           says that none will use it any more. No collective that may use it may be
@@ -54,8 +52,6 @@ typedef struct ashlar_collectives {
     ashlar_collective_fn all_reduce;
     ashlar_collective_fn reduce_scatter;
     ashlar_collective_fn all_gather;
-    ashlar_status (*reduce)(void *context, void *data, size_t elements, ashlar_dtype dtype,
-                            size_t root, ashlar_stream stream);
     ashlar_status (*attach)(void *context, void *base, size_t bytes);
     ashlar_status (*detach)(void *context, void *base);
 } ashlar_collectives;

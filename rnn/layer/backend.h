@@ -36,10 +36,6 @@ typedef struct ashlar_rnn_backend {
     /* Queue a restart of dropout's random sequence from `seed`. NULL: there is no such sequence;
      * each pass draws from a seed of its own. */
     ashlar_status (*restart_dropout)(const ashlar_rnn *rnn, uint64_t seed, ashlar_stream stream);
-    /* Queue backward_weights for one layer. NULL: the back end only queues all layers at once. */
-    ashlar_status (*queue_weights)(const ashlar_rnn *rnn, size_t layer,
-                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
-                                   ashlar_stream stream);
     /* backward reads forward's y, hx and cx again; false: the reserve is enough */
     bool backward_reads_output;
 } ashlar_rnn_backend;

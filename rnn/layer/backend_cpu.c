@@ -92,10 +92,9 @@ static ashlar_status check_buffers(const ashlar_rnn *rnn, ashlar_rnn_pass pass, 
     }
 }
 
-/* Queue a pass, or one layer's part of backward_weights; see ashlar_rnn_cpu_args. */
-static ashlar_status queue_part(const ashlar_rnn *rnn, ashlar_rnn_pass pass, size_t only_layer,
-                                const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
-                                const ashlar_rnn_varying *varying, ashlar_stream stream) {
+static ashlar_status queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                                   const ashlar_rnn_varying *varying, ashlar_stream stream) {
     const size_t count = varying->lengths == NULL ? batch->batch : 0;
     size_t lengths_bytes, bytes;
     call *c = NULL;
@@ -112,7 +111,6 @@ static ashlar_status queue_part(const ashlar_rnn *rnn, ashlar_rnn_pass pass, siz
                                     .dropout_seed = batch->dropout_seed,
                                     .dropout_first = batch->dropout_first,
                                     .dropout_stride = batch->dropout_stride,
-                                    .only_layer = only_layer,
                                     .b = *buffers};
     c->varying = *varying;
     if (count > 0) {
@@ -122,20 +120,6 @@ static ashlar_status queue_part(const ashlar_rnn *rnn, ashlar_rnn_pass pass, siz
     ASHLAR_THEN(status, ashlar_launch(rnn->device, stream, run_call, c, bytes));
     ashlar__host_free(c);
     return status;
-}
-
-static ashlar_status queue_varying(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
-                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
-                                   const ashlar_rnn_varying *varying, ashlar_stream stream) {
-    return queue_part(rnn, pass, 0, batch, buffers, varying, stream);
-}
-
-static ashlar_status queue_weights(const ashlar_rnn *rnn, size_t layer,
-                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
-                                   ashlar_stream stream) {
-    const ashlar_rnn_varying nothing = {0};
-    return queue_part(rnn, ASHLAR_RNN_BACKWARD_WEIGHTS, layer + 1, batch, buffers, &nothing,
-                      stream);
 }
 
 static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
@@ -188,5 +172,4 @@ const ashlar_rnn_backend ashlar__rnn_backend_cpu = {.name = "cpu",
                                                     .prepared_bytes = prepared_bytes,
                                                     .prepare = prepare,
                                                     .queue = queue,
-                                                    .queue_varying = queue_varying,
-                                                    .queue_weights = queue_weights};
+                                                    .queue_varying = queue_varying};

@@ -32,7 +32,6 @@ typedef struct ashlar_rnn_cpu_args {
     const int32_t *lengths; /* [B], each 1..T, any order */
     uint64_t dropout_seed;  /* used with dropout and a reserve; forward keeps it in the reserve */
     size_t dropout_first, dropout_stride; /* as in rnn.h */
-    size_t only_layer;                    /* of backward_weights: 1 + the layer; 0: all */
     ashlar_rnn_buffers b; /* in plain memory; reserve and work are 64-byte aligned */
 } ashlar_rnn_cpu_args;
 

@@ -203,13 +203,9 @@ void ASHLAR_VARIANT(ashlar__rnn_backward_weights)(const ashlar_rnn_cpu_args *arg
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->b.reserve != NULL);
     const ashlar_rnn_rows batch = ashlar__rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
-    const real *rows = NULL; /* of layer 0's input */
-    const size_t first = args->only_layer == 0 ? 0 : args->only_layer - 1;
-    const size_t end = args->only_layer == 0 ? config->layers : args->only_layer;
-    if (first == 0) {
-        rows = packed_rows(&batch, args->b.x, config->input, in_work(args, batch.map.rows));
-    }
-    for (size_t l = first; l < end; l++) {
+    const real *const rows =
+        packed_rows(&batch, args->b.x, config->input, in_work(args, batch.map.rows));
+    for (size_t l = 0; l < config->layers; l++) {
         const real *const input = l == 0 ? rows : kept_input(&batch, args, l);
         for (size_t d = 0; d < config->directions; d++) {
             const layer_part part = open_pseudo_layer(&batch, args, l, d);

@@ -171,11 +171,3 @@ uint64_t ashlar__model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes)
     const uint64_t kept = sizes->keeps_y ? y : 0;
     return always + larger(forward, x + y + kept + work); /* x + y: dx and dy */
 }
-
-ashlar_status ashlar__model_report_linear(const ashlar_model *m) {
-    const size_t item = ashlar_dtype_bytes(m->config.dtype);
-    const char *weight = m->gradients.weight, *bias = m->gradients.bias;
-    const size_t width = ashlar_rnn_layout_of(m->rnn)->output;
-    ASHLAR_TRY(m->final.tell(m->final.context, weight, weight + m->config.classes * width * item));
-    return m->final.tell(m->final.context, bias, bias + m->config.classes * item);
-}

@@ -13,7 +13,6 @@
 #include <ashlar/model.h>
 #include <ashlar/rnn.h>
 
-#include "rnn/layer/rnn_final.h"
 #include "rnn/model/buffer_source.h"
 
 typedef struct ashlar_model_config {
@@ -52,7 +51,6 @@ typedef struct ashlar_model {
     uint64_t dropout_seed;        /* for the next step; the trainer sets it before each step */
     size_t dropout_first, dropout_stride; /* as in ashlar_rnn_batch; set likewise */
     const uint64_t *seed_at; /* device: added to dropout_seed, if lengths are read there, too */
-    ashlar_final final;      /* told of the gradients that a step is done with */
     ashlar_buffer_source *source; /* of the steps' buffers; NULL: the allocator */
 } ashlar_model;
 
@@ -139,9 +137,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__model_chunk_sizes(const ashlar_model *mo
 ASHLAR_MUST_CHECK ashlar_status ashlar__model_step(ashlar_model *model,
                                                    const ashlar_model_window *window,
                                                    const ashlar_step_sizes *sizes, double *loss);
-
-/* Tell model->final of the linear layer's gradients. Errors: those of final.tell(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__model_report_linear(const ashlar_model *model);
 
 /* The most bytes that a step of these sizes holds at once, each buffer rounded up as in a plan. */
 uint64_t ashlar__model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes);

@@ -164,11 +164,6 @@ static ashlar_rnn_buffers rnn_buffers(const step *s) {
     };
 }
 
-/* Whether gradients are final after this chunk's backward pass: the first chunk's comes last. */
-static bool reports(const step *s) {
-    return s->model->final.tell != NULL && s->now.dbefore == NULL;
-}
-
 /* One pass on the current chunk. */
 static ashlar_status queue_rnn(const step *s, ashlar_rnn_pass pass, const ashlar_rnn_buffers *all) {
     const ashlar_model *m = s->model;
@@ -183,9 +178,7 @@ static ashlar_status queue_rnn(const step *s, ashlar_rnn_pass pass, const ashlar
     case ASHLAR_RNN_BACKWARD_DATA:
         return ashlar_rnn_backward_data(m->rnn, &batch, all, m->stream);
     default:
-        return reports(s)
-                   ? ashlar__rnn_backward_weights_final(m->rnn, &batch, all, m->stream, &m->final)
-                   : ashlar_rnn_backward_weights(m->rnn, &batch, all, m->stream);
+        return ashlar_rnn_backward_weights(m->rnn, &batch, all, m->stream);
     }
 }
 
@@ -256,7 +249,6 @@ static ashlar_status backward(step *s) {
     if (!s->is_dry_run) {
         const ashlar_linear_args linear = linear_args(s);
         ASHLAR_TRY(ashlar_linear_backward(m->ops, &linear, m->stream));
-        ASHLAR_TRY(reports(s) ? ashlar__model_report_linear(m) : ASHLAR_OK);
     }
     ASHLAR_TRY(give(s, &s->b.logits));
     if (!ashlar_rnn_backward_reads_output(m->rnn)) {

@@ -15,7 +15,6 @@
 #include "rnn/train/train_verify.h"
 #include "rnn/programs/text.h"
 #include "rnn/programs/train_command.h"
-#include "rnn/programs/train_devices.h"
 #include "rnn/programs/train_page.h"
 #include "rnn/programs/train_ranks.h"
 
@@ -108,8 +107,7 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
     const char *file = c->train.save_file;
     evaluation test = {0};
     if (!is_first_rank(c)) {
-        /* Rank 0 does all that remains, but to save it needs the moments of this rank. */
-        return c->train.lends_state ? ashlar__trainer_save(trainer, NULL) : ASHLAR_OK;
+        return ASHLAR_OK; /* rank 0 does all that remains */
     }
     ashlar_status first = file != NULL ? ashlar__trainer_save(trainer, file) : ASHLAR_OK;
     ASHLAR_THEN(first, c->is_tagger ? ashlar__task_tagger_evaluate(trainer, &test.tags)
@@ -350,12 +348,6 @@ static int run_command(int argc, char **argv) {
     }
     if (c.fit != NULL) {
         return run_fit(&c);
-    }
-    if (c.devices > 1) {
-        c.train.stop = ashlar__interrupt_catch();
-        const bool given = ashlar__options_given("threads", argc, argv) != NULL;
-        const int status = ashlar__train_devices_run(program, &c, given, run);
-        return status == 0 && c.is_stopped ? ashlar__interrupt_exit_status() : status;
     }
     const ashlar_status joined = ashlar__train_ranks_open(&c, argc, argv);
     if (joined != ASHLAR_OK) {

@@ -51,7 +51,6 @@ static ashlar_train_command defaults(bool is_tagger) {
         .vary = "batch",
         .sample_bytes = 400,
         .max_graphs = 64,
-        .devices = 1,
         .timeout_s = 120,
         .held_out = is_tagger ? 10 : 50,
         .threads = (size_t)ashlar__blas_threads(),
@@ -110,8 +109,6 @@ static const ashlar_option options[] = {
     FLAG("graphs", wants_graphs, "make each step one launch; pads, too"),
     NUMBER("max-graphs", max_graphs, 2, 65536, "most captured steps that are kept"),
     FLAG("reproducible", is_reproducible, "the same bits for 1, 2, 4 or 8 ranks"),
-    FLAG("shard", train.shards_state, "divide the optimizer's state among the ranks"),
-    NUMBER("devices", devices, 1, ASHLAR_RANKS_THREADS_MOST, "in this process, a rank for each"),
     NUMBER("timeout", timeout_s, 1, 86400, "seconds in which ranks wait for each other"),
     FLAG("no-plan", train.without_plan, "serve each block by itself, not from a plan of the step"),
     NUMBER("threads", threads, 1, 1024, "threads that compute on the CPU"),
@@ -152,10 +149,11 @@ static const ashlar_option options[] = {
     NUMBER("max-word", tags.corpus.max_bytes, 1, 1e6, "tagger: longest word in bytes"),
 };
 enum {
-    SHARED_COUNT = 53,
+    SHARED_COUNT = 51,
     TEXT_END = SHARED_COUNT + 6,
     OPTION_COUNT = sizeof options / sizeof options[0]
 };
+_Static_assert(OPTION_COUNT == TEXT_END + 8, "the counts are those of the parts");
 
 void ashlar__train_command_print_help(FILE *out, const char *program, bool is_tagger) {
     given = defaults(is_tagger);
@@ -304,11 +302,6 @@ static ashlar_status check_command(const ashlar_train_command *c) {
                    "--held-out: 1 leaves nothing to train on; give 0, or at least 2");
     ASHLAR_FAIL_IF(c->data.count == 0, ASHLAR_EINVAL,
                    "--data: no text given; name a file or a folder, see --help");
-    ASHLAR_FAIL_IF(c->devices > 1 && c->fit != NULL, ASHLAR_EINVAL,
-                   "--fit and --devices: a fit is for one device; leave out one of them");
-    ASHLAR_FAIL_IF(c->devices > 1 && ashlar_ranks_started() > 1, ASHLAR_EINVAL,
-                   "--devices: a launcher has started %zu processes; give each one device",
-                   ashlar_ranks_started());
     ASHLAR_FAIL_IF(c->train.save_every != 0 && c->train.save_file == NULL, ASHLAR_EINVAL,
                    "--save-every: where to? name a file with --save");
     list_outputs(c, outputs);

@@ -57,7 +57,6 @@ typedef struct ashlar_train_command {
     size_t max_graphs; /* with wants_graphs */
     bool wants_graphs;
     bool is_reproducible;
-    size_t devices;   /* in this process, with a rank for each */
     size_t timeout_s; /* for which ranks wait for each other */
     bool is_quiet;
     bool is_stopped; /* not an option: a signal ended the training */

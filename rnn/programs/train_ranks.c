@@ -8,7 +8,6 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/parse.h"
-#include "arena/reduce/ranks_beside.h"
 #include "arena/reduce/ranks_impl.h"
 #include "rnn/product/blas.h"
 #include "rnn/programs/interrupt.h"
@@ -69,7 +68,6 @@ static void be_silent(ashlar_train_command *c) {
     c->html = NULL;
     c->losses = NULL;
     c->snapshot = NULL;
-    c->train.lends_state = c->train.shards_state && c->train.save_file != NULL;
     c->train.save_file = NULL;
 }
 
@@ -88,13 +86,6 @@ static void announce_end(const ashlar_ranks *ranks) {
     ashlar__interrupt_announce(words);
 }
 
-ashlar_status ashlar__train_ranks_prepare(ashlar_train_command *c) {
-    if (ashlar_ranks_rank(c->train.ranks) > 0) {
-        be_silent(c);
-    }
-    return check(c);
-}
-
 ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc, char **argv) {
     if (ashlar_ranks_started() == 1) {
         return check(c);
@@ -104,7 +95,10 @@ ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc, char *
     announce_end(c->train.ranks);
     share_threads(c, argc, argv);
     choose_device(c);
-    return ashlar__train_ranks_prepare(c);
+    if (ashlar_ranks_rank(c->train.ranks) > 0) {
+        be_silent(c);
+    }
+    return check(c);
 }
 
 static double percent(double part, double whole) {
@@ -115,14 +109,11 @@ void ashlar__train_ranks_print(const ashlar_train_report *report) {
     if (report->rank_count == 0) {
         return;
     }
-    printf(
-        "\nRank   driver calls after warm-up*   seconds   in sums and waits   of these beside work"
-        "   live peak, MiB\n");
+    printf("\nRank   driver calls after warm-up*   seconds   in sums and waits   live peak, MiB\n");
     for (size_t i = 0; i < report->rank_count; i++) {
         const ashlar_train_rank *r = &report->ranks[i];
-        printf("%4zu   %26.0f   %9.1f   %15.1f %%   %18.1f %%   %14.2f\n", i, r->management_calls,
-               r->seconds, percent(r->sum_seconds, r->seconds),
-               percent(r->hidden_seconds, r->sum_seconds), r->live_peak_bytes / 0x1p20);
+        printf("%4zu   %26.0f   %9.1f   %15.1f %%   %14.2f\n", i, r->management_calls, r->seconds,
+               percent(r->sum_seconds, r->seconds), r->live_peak_bytes / 0x1p20);
     }
     printf("* for memory, streams or attributes\n");
 }
@@ -136,7 +127,6 @@ void ashlar__train_ranks_put(ashlar_json_writer *w, const ashlar_train_report *r
         ashlar__json_add_uint64(w, "driver_calls_after_warmup", (uint64_t)r->management_calls);
         ashlar__json_add_double(w, "seconds", r->seconds);
         ashlar__json_add_double(w, "sum_seconds", r->sum_seconds);
-        ashlar__json_add_double(w, "hidden_seconds", r->hidden_seconds);
         ashlar__json_add_uint64(w, "live_peak_bytes", (uint64_t)r->live_peak_bytes);
         ashlar__json_close_object(w);
     }
@@ -151,7 +141,6 @@ static ashlar_status gather(const ashlar_train_command *c, const ashlar_train_re
         .management_calls = (double)report->training.management,
         .seconds = report->seconds,
         .sum_seconds = ashlar_ranks_seconds(c->train.ranks) - report->sums_before,
-        .hidden_seconds = ashlar__ranks_hidden_seconds(c->train.ranks),
         .live_peak_bytes = (double)report->stats.live_peak_bytes,
     };
     ashlar_ranks_mark(c->train.ranks, c->train.steps + 1, 0);

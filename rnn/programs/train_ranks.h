@@ -16,11 +16,6 @@
 ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_open(ashlar_train_command *c, int argc,
                                                          char **argv);
 
-/* The same for a rank that is a thread of this process and has c->train.ranks already: set
- * c->train.shards, and on ranks above 0 take all outputs out of the command. Errors: those of
- * ashlar__shards_check(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__train_ranks_prepare(ashlar_train_command *c);
-
 /* After a training: bring together what each rank has to report, for report->ranks. Every rank must
  * call it; without ranks it does nothing. Ownership: *out is the caller's (ashlar__host_free()),
  * also after an error. Errors: those of the collectives. */

@@ -84,7 +84,6 @@ static ashlar_status open_reducer(ashlar_trainer *t) {
     ASHLAR_TRY(ashlar_ranks_collectives(t->config.ranks, t->device, order, &t->sums.collectives));
     ASHLAR_TRY(ashlar_reducer_create(t->task->arena, t->sums.collectives, ASHLAR_REDUCTION_ALL,
                                      t->stream, &t->sums.reducer));
-    ASHLAR_TRY(ashlar__shard_pieces_open(t));
     ashlar_ranks_mark(t->config.ranks, t->state.step, t->sums.facts);
     ASHLAR_TRY(attach_regions(t));
     ASHLAR_TRY(ashlar_reducer_broadcast(t->sums.reducer, 0, t->stream));
@@ -130,7 +129,6 @@ ashlar_status ashlar__shard_sums_open(ashlar_trainer *t) {
 }
 
 void ashlar__shard_sums_close(ashlar_trainer *t) {
-    ashlar__shard_pieces_close(t);
     if (t->sums.collectives != NULL) {
         ashlar_ranks_drop_collectives(t->config.ranks, t->state.step < t->config.steps);
     }
@@ -204,30 +202,32 @@ static ashlar_status put_vote(const ashlar_trainer *t, double *vote) {
                        t->stream);
 }
 
+/* Add up the gradients of all ranks. */
+static ashlar_status reduce_gradients(ashlar_trainer *t) {
+    ashlar_reducer *reducer = t->sums.reducer;
+    ASHLAR_TRY(ashlar_reducer_begin(reducer));
+    for (size_t i = 0; i < ashlar_arena_tensor_count(t->task->arena); i++) {
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(t->task->arena, i, &info);
+        ASHLAR_TRY(info.options.is_frozen ? ASHLAR_OK
+                                          : ashlar_reducer_final(reducer, i, t->stream));
+    }
+    return ashlar_reducer_finish(reducer, t->stream);
+}
+
 /* Run this rank's shards and add up their gradients; with `others`, those of all ranks. */
 static ashlar_status queue_shards(ashlar_trainer *t, size_t buffer, size_t part, uint64_t seed,
                                   bool others, const losses_work *losses) {
-    const size_t last = losses->count - 1;
     seed += t->sums.is_cuda ? ashlar__shards_of(&t->config).first * RANK_STRIDE : 0;
     for (size_t i = 0; i < losses->count; i++) {
         if (i > 0) {
             ASHLAR_TRY(ashlar_arena_zero(t->task->arena, ASHLAR_REGION_GRADIENTS, t->stream));
         }
-        const bool sends = others && i == last;
-        if (sends && !t->sums.is_cuda) {
-            ashlar__shard_pieces_begin(t, levels_of(losses->count));
-        }
         t->task->shard = i;
         ASHLAR_TRY(t->task->table->step(t->task, buffer, part, seed, losses->losses + i));
-        if (!sends || t->sums.is_cuda) {
-            ASHLAR_TRY(fold(t, i, losses->count));
-        }
-        if (sends && t->sums.is_cuda) { /* cuDNN finishes all gradients together */
-            ashlar__shard_pieces_begin(t, 0);
-        }
-        ASHLAR_TRY(sends ? ashlar__shard_pieces_end(t) : ASHLAR_OK);
+        ASHLAR_TRY(fold(t, i, losses->count));
     }
-    return ASHLAR_OK;
+    return others ? reduce_gradients(t) : ASHLAR_OK;
 }
 
 /* Queue the sums of losses and votes: the whole batch's loss is then in losses[0], the votes in

@@ -21,7 +21,6 @@
 
 #include <ashlar/model.h>
 
-#include "rnn/train/shard_pieces.h"
 #include "rnn/train/train.h"
 
 enum { ASHLAR_SHARDS_MOST = 8, ASHLAR_SHARDS_LEVELS = 3 };
@@ -63,7 +62,6 @@ typedef struct ashlar_shard_sums {
     void *partial[ASHLAR_SHARDS_LEVELS];   /* sums of subtrees, each like the gradient region */
     double *losses;                        /* [count + 1] in device memory: each shard's loss; then
                                             * [0]: their sum, [1]: the ranks' votes for an end */
-    ashlar_shard_pieces pieces;
     ashlar_shard_adds adds;
     bool is_cuda;
     uint64_t facts;                        /* a checksum of what must be equal on all ranks */
@@ -76,8 +74,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__shard_sums_open(ashlar_trainer *trainer)
 void ashlar__shard_sums_close(ashlar_trainer *trainer);
 
 /* Queue forward and backward of a part on all of this rank's shards, and the sums over all ranks.
- * Every rank then has the loss and the gradients of the whole batch, with a divided optimizer those
- * of the rank's own part. Gradients must be 0 before.
+ * Every rank then has the loss and the gradients of the whole batch. Gradients must be 0 before.
  *
  * number   of the update, the same on all ranks */
 ASHLAR_MUST_CHECK ashlar_status ashlar__shard_sums_queue(ashlar_trainer *trainer, uint64_t number,

@@ -21,7 +21,6 @@
 
 #include <ashlar/arena.h>
 
-#include "rnn/layer/rnn_final.h"
 #include "allocator/base/json.h"
 #include "rnn/data/batch_sampler.h"
 #include "rnn/model/buffer_source.h"
@@ -126,8 +125,6 @@ struct ashlar_task {
     size_t batch;                  /* sequences per batch, on all ranks together */
     size_t shard;                  /* which of this rank's shards (shards.h) a step computes, 0..;
                                     * set by the trainer before each step */
-    ashlar_final final;            /* whom a step tells which gradients it is done with, once for
-                                    * each micro-batch; a task need not tell */
     bool drops_alone; /* dropout sees this rank's sequences alone, with the rank's own seeds; set by
                        * the trainer */
     size_t sequences;              /* sequences per epoch */

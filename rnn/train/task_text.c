@@ -152,7 +152,6 @@ static const uint64_t MICRO_STRIDE = UINT64_C(0xa0761d6478bd642f);
 static ashlar_status step(ashlar_task *task, size_t index, size_t part, uint64_t seed,
                           double *loss) {
     const ashlar_text_task *t = ashlar__text_of(task);
-    t->model->final = task->final;
     t->model->loss_scale = task->loss_scale;
     t->model->seed_at = task->values[index] == NULL ? NULL : &task->values[index]->seed;
     t->model->dropout_first = task->drops_alone ? 0 : t->shards.first + task->shard;

@@ -40,11 +40,12 @@ static ashlar_status build_model(ashlar_trainer *t) {
     }
     ASHLAR_TRY(ashlar_stream_create(t->device, &t->stream));
     ASHLAR_TRY(ashlar__task_open(t->task, t->allocator, t->stream,
-                                 ashlar__state_shards_regions(&t->config)));
+                                 ashlar_optimizer_regions(&t->config.optimizer)));
     if (t->config.without_bias_decay) {
         ASHLAR_TRY(spare_biases(t->task->arena));
     }
-    ASHLAR_TRY(ashlar__state_shards_open(t));
+    ASHLAR_TRY(
+        ashlar_optimizer_create(t->task->arena, &t->config.optimizer, t->stream, &t->optimizer));
     t->task->loss_scale = ashlar_optimizer_loss_scale_address(t->optimizer);
     ASHLAR_TRY(take_results(t));
     ASHLAR_TRY(ashlar__prefetch_init(&t->prefetch, t->device, t->task, t->stream));
@@ -82,15 +83,15 @@ static ashlar_status build(ashlar_trainer *t) {
                    "train: padded batches need the warm-up");
     t->task->source.hooks = t->config.hooks;
     ASHLAR_TRY(build_model(t));
+    const ashlar_train_context parts = {&t->config, t->task, t->stream};
     if (t->config.resume_file != NULL) {
-        ASHLAR_TRY(ashlar__state_shards_load(t));
+        ASHLAR_TRY(ashlar__train_checkpoint_load(t->config.resume_file, &parts, &t->state));
         ASHLAR_TRY(
             ashlar_optimizer_copy_state_to_device(t->optimizer, &t->state.optimizer, t->stream));
     }
     if (!ashlar__shards_are_used(&t->config)) {
         return ASHLAR_OK;
     }
-    const ashlar_train_context parts = {&t->config, t->task, t->stream};
     t->sums.facts = t->config.ranks != NULL ? ashlar__train_checkpoint_facts(&parts) : 0;
     return ashlar__shard_sums_open(t);
 }
@@ -116,7 +117,6 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     ashlar__step_fixed_close(t);
     ashlar__shard_sums_close(t);
     ashlar_optimizer_destroy(t->optimizer);
-    ashlar__state_shards_close(t);
     ashlar__task_close(t->task);
     if (t->votes != NULL) { /* cannot fail: this allocator gave the block */
         ASHLAR_IGNORE(ashlar_free(t->allocator, t->votes));
@@ -136,7 +136,8 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
 }
 
 ashlar_status ashlar__trainer_save(ashlar_trainer *t, const char *path) {
-    return ashlar__state_shards_save(t, path);
+    const ashlar_train_context parts = {&t->config, t->task, t->stream};
+    return ashlar__train_checkpoint_save(path, &parts, &t->state);
 }
 
 ashlar_task *ashlar__trainer_task(ashlar_trainer *t) {
@@ -164,26 +165,14 @@ ashlar_phase_calls ashlar__phase_calls(ashlar_device *device, ashlar_driver_coun
 
 /* Calls for the events of the prefetch and of collectives count as work, since they are queued like
  * copies; those for the allocator's events count as management. */
-static void count_phase(ashlar_trainer *t, uint64_t all_event_calls, ashlar_driver_counts *last,
-                        ashlar_phase_calls *calls) {
-    const uint64_t event_calls = all_event_calls - t->event_calls_before;
+static void end_phase(ashlar_trainer *t, ashlar_driver_counts *last, ashlar_phase_calls *calls) {
+    const uint64_t all =
+        t->prefetch.event_calls + (t->config.ranks != NULL ? t->config.ranks->event_calls : 0);
+    const uint64_t event_calls = all - t->event_calls_before;
     *calls = ashlar__phase_calls(t->device, last);
-    t->event_calls_before = all_event_calls;
+    t->event_calls_before = all;
     calls->management -= event_calls;
     calls->work += event_calls;
-}
-
-/* Calls are counted for the whole process. So ranks that are its threads wait for each other before
- * they read the counts, which makes each count the calls of all, and again before any goes on. */
-static ashlar_status end_phase(ashlar_trainer *t, ashlar_driver_counts *last,
-                               ashlar_phase_calls *calls) {
-    ashlar_ranks *ranks = t->config.ranks;
-    const bool is_shared = ranks != NULL && ashlar__ranks_are_threads(ranks);
-    double events = (double)(t->prefetch.event_calls + (ranks != NULL ? ranks->event_calls : 0)),
-           none = 0;
-    ASHLAR_TRY(is_shared ? ashlar__ranks_sum(ranks, &events, 1) : ASHLAR_OK);
-    count_phase(t, (uint64_t)events, last, calls);
-    return is_shared ? ashlar__ranks_sum(ranks, &none, 1) : ASHLAR_OK;
 }
 
 static ashlar_status warm_up(ashlar_trainer *t, ashlar_warmup_report *report) {
@@ -237,7 +226,7 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
     ashlar_warmup_report warm = {0};
     ashlar_driver_counts last = t->at_start;
     ashlar_device_get_info(t->device, &report.device);
-    ASHLAR_TRY(end_phase(t, &last, &report.setup));
+    end_phase(t, &last, &report.setup);
     ASHLAR_TRY(t->config.without_warmup ? ASHLAR_OK : warm_up(t, &warm));
     if (ashlar__train_pads(&t->config)) {
         ASHLAR_TRY(ashlar__step_fixed_begin(t, warm.is_planned));
@@ -247,9 +236,9 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
     report.warmed_count = t->warmed_count;
     report.warmed_least = t->warmed_least;
     ASHLAR_TRY(ashlar__train_buckets_begin(&t->buckets, t->allocator, &t->warmup));
-    ASHLAR_TRY(end_phase(t, &last, &report.warmup));
+    end_phase(t, &last, &report.warmup);
     ASHLAR_TRY(ashlar__train_loop(t, show, context, &report));
-    ASHLAR_TRY(end_phase(t, &last, &report.training));
+    end_phase(t, &last, &report.training);
     report.graphs = t->fixed.report;
     report.calls_per_step =
         (double)(report.training.management + report.training.work + report.training.wait) /

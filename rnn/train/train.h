@@ -33,8 +33,6 @@ typedef struct ashlar_train_config {
     bool recomputes_auto; /* the task chooses chunks of about 2 * sqrt(steps of a part) */
 
     ashlar_ranks *ranks; /* processes that train together; NULL: this one alone */
-    bool shards_state;   /* each rank has the optimizer's moments of a part (state_shards.h) */
-    bool lends_state;    /* another rank saves, and needs this rank's moments for it */
     size_t shards;       /* S of shards.h, added up as a tree; 0: one for each rank */
 
     size_t steps;
@@ -128,7 +126,6 @@ typedef struct ashlar_train_rank {
     double management_calls; /* of the driver, in training */
     double seconds;
     double sum_seconds;     /* in collectives, waits for other ranks included */
-    double hidden_seconds;  /* of these, while the rank was computing */
     double live_peak_bytes; /* of device memory */
 } ashlar_train_rank;
 

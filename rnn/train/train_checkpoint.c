@@ -69,7 +69,6 @@ uint64_t ashlar__train_checkpoint_facts(const ashlar_train_context *context) {
     ashlar_metadata all = {.count = 0};
     add_config(&all, context);
     uint64_t sum = context->config->steps;
-    sum = ashlar__random_mix(sum + context->config->shards_state);
     for (size_t i = 0; i < all.count; i++) {
         sum = mix_text(mix_text(sum, all.pairs[i].key), all.pairs[i].value);
     }
@@ -189,21 +188,19 @@ static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
 }
 
 ashlar_status ashlar__train_checkpoint_save(const char *path, const ashlar_train_context *context,
-                                            const ashlar_train_state *state,
-                                            const ashlar_checkpoint_images *images) {
+                                            const ashlar_train_state *state) {
     ashlar_metadata all = {.count = 0};
     add_config(&all, context);
     ashlar__metadata_add_count(&all, "ashlar.step", state->step);
     ashlar__task_add_position(context->task, &all);
     add_recent(&all, state);
     add_optimizer_state(&all, &state->optimizer);
-    return ashlar__checkpoint_save_with(context->task->arena, path, ASHLAR_CHECKPOINT_STATE,
-                                        all.pairs, all.count, context->stream, images);
+    return ashlar_checkpoint_save(context->task->arena, path, ASHLAR_CHECKPOINT_STATE, all.pairs,
+                                  all.count, context->stream);
 }
 
 static ashlar_status load(const char *path, const ashlar_train_context *context,
-                          const ashlar_checkpoint *file, const ashlar_checkpoint_images *images,
-                          ashlar_train_state *out) {
+                          const ashlar_checkpoint *file, ashlar_train_state *out) {
     ashlar_metadata want = {.count = 0};
     ashlar_train_state state;
     add_config(&want, context);
@@ -212,19 +209,18 @@ static ashlar_status load(const char *path, const ashlar_train_context *context,
     ASHLAR_TRY(read_recent(path, file, &state));
     ASHLAR_TRY(read_optimizer_state(path, file, &state.optimizer));
     ASHLAR_TRY(find_place(path, file, context->task, state.step));
-    ASHLAR_TRY(ashlar__checkpoint_load_with(context->task->arena, file, ASHLAR_CHECKPOINT_STATE,
-                                            context->stream, images));
+    ASHLAR_TRY(ashlar_checkpoint_load(context->task->arena, file, ASHLAR_CHECKPOINT_STATE,
+                                      context->stream));
     *out = state;
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar__train_checkpoint_load(const char *path, const ashlar_train_context *context,
-                                            ashlar_train_state *state,
-                                            const ashlar_checkpoint_images *images) {
+                                            ashlar_train_state *state) {
     ashlar_checkpoint *file = NULL;
     ashlar_status status = ashlar_checkpoint_open(path, &file);
     if (status == ASHLAR_OK) {
-        status = load(path, context, file, images, state);
+        status = load(path, context, file, state);
         ashlar_checkpoint_close(file);
     }
     return status;

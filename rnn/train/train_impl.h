@@ -10,7 +10,6 @@
 
 #include "rnn/train/prefetch.h"
 #include "rnn/train/shards.h"
-#include "rnn/train/state_shards.h"
 #include "rnn/train/step_fixed.h"
 
 /* The progress of a training. */
@@ -45,7 +44,6 @@ struct ashlar_trainer {
     double *losses; /* device, [max_parts] */
     void *outcomes; /* the ashlar_train_outcome of each buffer, outcome_bytes apart */
     size_t outcome_bytes;
-    void *staging;               /* for moments of other ranks; NULL: the optimizer is whole */
     ashlar_shard_sums sums;      /* zeros unless a batch is divided */
     ashlar_step_fixed fixed;     /* zeros unless batches are padded */
     bool *seen_lengths;          /* [task->max_length + 1] */
@@ -109,11 +107,10 @@ typedef struct ashlar_train_context {
 /* A checksum of what must be the same, for ranks to compare. */
 uint64_t ashlar__train_checkpoint_facts(const ashlar_train_context *context);
 
-/* Write everything; regions that the arena lacks come from `images`. Waits for the stream. Errors:
- * those of ashlar_checkpoint_save(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_save(
-    const char *path, const ashlar_train_context *context, const ashlar_train_state *state,
-    const ashlar_checkpoint_images *images);
+/* Write everything. Waits for the stream. Errors: those of ashlar_checkpoint_save(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_save(const char *path,
+                                                              const ashlar_train_context *context,
+                                                              const ashlar_train_state *state);
 
 /* Read everything back: the arena, the position of the batch sampler (which must be new), *state.
  * Waits for the stream.
@@ -124,8 +121,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_save(
  *         ashlar_checkpoint_load(). After an error *state and the arena are unchanged, except after
  *         ASHLAR_EDRIVER; the batch sampler may have moved.
  * Cost:   skips the batches that were drawn before the file was saved, some microseconds each. */
-ASHLAR_MUST_CHECK ashlar_status
-ashlar__train_checkpoint_load(const char *path, const ashlar_train_context *context,
-                              ashlar_train_state *state, const ashlar_checkpoint_images *images);
+ASHLAR_MUST_CHECK ashlar_status ashlar__train_checkpoint_load(const char *path,
+                                                              const ashlar_train_context *context,
+                                                              ashlar_train_state *state);
 
 #endif /* ASHLAR_TRAIN_IMPL_H */

@@ -24,10 +24,8 @@ static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
     ASHLAR_TRY(ashlar__shards_are_used(&t->config)
                    ? ashlar__shard_sums_queue(t, step, buffer, part, seed, t->losses + part)
                    : t->task->table->step(t->task, buffer, part, seed, t->losses + part));
-    const double rate = ashlar_schedule_rate(&t->config.schedule, step);
-    return ashlar__state_shards_are_used(&t->config)
-               ? ashlar__state_shards_step(t, rate)
-               : ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
+    return ashlar_optimizer_step(t->optimizer, ashlar_schedule_rate(&t->config.schedule, step), 1,
+                                 t->stream);
 }
 
 /* Each part is a step of the allocator, with a plan or without: the warm-up's promise is about such
@@ -219,8 +217,8 @@ static ashlar_status finish_step(run *r, size_t step) {
 /* Whether to save after this step. The caller saves after the last one. */
 static bool is_save_due(const run *r, size_t step) {
     const ashlar_train_config *c = &r->trainer->config;
-    return (c->save_file != NULL || c->lends_state) && c->save_every != 0 &&
-           step % c->save_every == 0 && step != r->end;
+    return c->save_file != NULL && c->save_every != 0 && step % c->save_every == 0 &&
+           step != r->end;
 }
 
 /* Queuing a padded step also draws the next step's batch, unless a save comes between: it saves the

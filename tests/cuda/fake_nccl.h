@@ -30,13 +30,7 @@ enum {
     FAKE_NCCL_SYMMETRIC = 1,
 };
 
-typedef enum fake_kind {
-    FAKE_BROADCAST,
-    FAKE_ALL_REDUCE,
-    FAKE_REDUCE,
-    FAKE_SCATTER,
-    FAKE_GATHER
-} fake_kind;
+typedef enum fake_kind { FAKE_BROADCAST, FAKE_ALL_REDUCE, FAKE_SCATTER, FAKE_GATHER } fake_kind;
 
 /* What must be the same on all ranks. */
 typedef struct fake_call {

@@ -61,11 +61,6 @@ static bool pass_piece(const job *j, size_t shard, size_t at, size_t count) {
     case FAKE_ALL_REDUCE:
         add_posted(j, count, j->to + at * item);
         break;
-    case FAKE_REDUCE:
-        if ((int)j->comm->rank == j->call.root) {
-            add_posted(j, count, j->to + at * item);
-        }
-        break;
     case FAKE_SCATTER:
         if (shard == j->comm->rank) {
             add_posted(j, count, j->to + at * item);
@@ -229,13 +224,6 @@ nccl_result ncclAllReduce(const void *from, void *to, size_t elements, nccl_type
     const fake_call call = {
         .kind = FAKE_ALL_REDUCE, .elements = elements, .type = (int)type, .op = (int)op};
     return queue(comm, "ncclAllReduce", call, from, to, stream);
-}
-
-nccl_result ncclReduce(const void *from, void *to, size_t elements, nccl_type type, nccl_op op,
-                       int root, nccl_comm comm, cu_stream stream) {
-    const fake_call call = {
-        .kind = FAKE_REDUCE, .elements = elements, .type = (int)type, .op = (int)op, .root = root};
-    return queue(comm, "ncclReduce", call, from, to, stream);
 }
 
 nccl_result ncclReduceScatter(const void *from, void *to, size_t elements_each, nccl_type type,

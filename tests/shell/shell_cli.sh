@@ -58,7 +58,7 @@ helps() {
         --batch --max-length --accumulate --bptt --recompute --seed --optimizer \
         --learning-rate --no-bias-decay --momentum --nesterov --loss-scale --schedule --warmup-steps --rate-floor --rate-every \
         --rate-factor --clip --buckets --no-plan --device --json --save --save-every \
-        --fit --vary --version --resume --losses --snapshot --sample --map --verify --algorithm --tf32 --html --shard --devices --quiet --help; do
+        --fit --vary --version --resume --losses --snapshot --sample --map --verify --algorithm --tf32 --html --quiet --help; do
         grep -q -e "$option" "$scratch/help" || complain "lacks $option" || return
     done
 }

@@ -4,7 +4,6 @@
 #include "tests/arena/checkpoint/checkpoint_fixture.h"
 #include "tests/allocator/device/planted_capture.h"
 
-#include "arena/checkpoint/checkpoint_images.h"
 #include "arena/checkpoint/region_pieces.h"
 #include "tests/arena/checkpoint/safetensors_find.h"
 
@@ -79,54 +78,6 @@ CASE_WITH(only_what_is_asked_for_and_there_is_written, set_up_all()) {
     arena = open_arena(ASHLAR_REGIONS_INFERENCE | ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1));
     CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
     CHECK_ZU(count_in_file(), 2 * TENSORS);
-}
-
-/* An arena without moments, and these in host memory: as if the arena had them. */
-static void check_images(bool by_pieces) {
-    static image whole;
-    static char moments[2][REGION_MAX];
-    const ashlar_checkpoint_images images = {
-        .of = {[ASHLAR_REGION_MOMENT1] = moments[0], [ASHLAR_REGION_MOMENT2] = moments[1]}};
-    const size_t bytes = size_of(arena, ASHLAR_REGION_MOMENT1);
-    ashlar_arena *rest = open_arena(ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS) |
-                                    ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER));
-    ashlar_checkpoint *file = NULL;
-    draw(arena, 1);
-    take_image(arena, &whole);
-    for (int i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        if (bytes_of(rest, i) != NULL) {
-            memcpy(bytes_of(rest, i), whole.bytes[i], size_of(rest, i));
-        }
-    }
-    for (int i = 0; i < 2; i++) {
-        memcpy(moments[i], whole.bytes[ASHLAR_REGION_MOMENT1 + i], bytes);
-    }
-    ashlar__region_pieces_force(by_pieces);
-    CHECK(ashlar__checkpoint_save_with(rest, path, ASHLAR_CHECKPOINT_STATE, NULL, 0, streams[0],
-                                       &images) == ASHLAR_OK);
-    draw(arena, 2);
-    memcpy(whole.bytes[ASHLAR_REGION_GRADIENTS], bytes_of(arena, ASHLAR_REGION_GRADIENTS),
-           size_of(arena, ASHLAR_REGION_GRADIENTS));
-    CHECK(load(arena, ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
-    CHECK(is_same(arena, &whole));
-    memset(moments, FILLER, sizeof moments);
-    memset(bytes_of(rest, ASHLAR_REGION_MASTER), FILLER, size_of(rest, ASHLAR_REGION_MASTER));
-    REQUIRE(ashlar_checkpoint_open(path, &file) == ASHLAR_OK);
-    CHECK(ashlar__checkpoint_load_with(rest, file, ASHLAR_CHECKPOINT_STATE, streams[0], &images) ==
-          ASHLAR_OK);
-    ashlar_checkpoint_close(file);
-    ashlar__region_pieces_force(0);
-    CHECK(is_same(rest, &whole));
-    for (int i = 0; i < 2; i++) {
-        CHECK(memcmp(moments[i], whole.bytes[ASHLAR_REGION_MOMENT1 + i], bytes) == 0);
-        CHECK((unsigned char)moments[i][bytes] == FILLER);
-    }
-    ashlar_arena_destroy(rest);
-}
-
-CASE_WITH(moments_in_host_memory_are_saved_and_loaded_as_the_arenas, set_up_all()) {
-    check_images(false);
-    check_images(true);
 }
 
 static size_t copies(void) {

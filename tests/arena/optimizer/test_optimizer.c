@@ -264,4 +264,32 @@ CASE(work_is_queued_with_its_own_copy_of_the_values) {
     }
 }
 
+/* ---- what the program leaves out ---- */
+
+CASE(a_field_that_is_given_is_kept_and_one_that_is_not_has_its_default) {
+    for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
+        const ashlar_optimizer_config want = defaults((ashlar_optimizer_kind)kind);
+        ashlar_optimizer_config given = {.kind = (ashlar_optimizer_kind)kind}, taken;
+        REQUIRE(ashlar__optimizer_take(&taken, &given) == ASHLAR_OK);
+        CHECK(taken.is_complete);
+        CHECK_NEAR(taken.learning_rate, want.learning_rate, 0, 0);
+        CHECK_NEAR(taken.beta1, want.beta1, 0, 0);
+        CHECK_NEAR(taken.beta2, want.beta2, 0, 0);
+        CHECK_NEAR(taken.smoothing, want.smoothing, 0, 0);
+        CHECK_NEAR(taken.epsilon, want.epsilon, 0, 0);
+        CHECK_NEAR(taken.weight_decay, want.weight_decay, 0, 0);
+        CHECK_NEAR(taken.scale_growth, want.scale_growth, 0, 0);
+        CHECK_NEAR(taken.scale_backoff, want.scale_backoff, 0, 0);
+        CHECK(taken.scale_interval == want.scale_interval);
+        given.learning_rate = 0.125;
+        given.scale_interval = 7;
+        REQUIRE(ashlar__optimizer_take(&taken, &given) == ASHLAR_OK);
+        CHECK_NEAR(taken.learning_rate, 0.125, 0, 0);
+        CHECK(taken.scale_interval == 7);
+        given.learning_rate = -0.125; /* no default stands for what is wrong */
+        CHECK_FAILS(ashlar__optimizer_take(&taken, &given), ASHLAR_EINVAL,
+                    "learning_rate");
+    }
+}
+
 RUN_CASES()

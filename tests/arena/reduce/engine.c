@@ -55,8 +55,7 @@ static pending *begin(ashlar_engine_request *request, pending_state state) {
 
 /* ---- messages ---- */
 
-static const char *start(void **unused, size_t *rank, size_t *count) {
-    *unused = NULL;
+static const char *start(size_t *rank, size_t *count) {
     while (self.world == NULL) { /* in a process of no world: as if another rank never came */
         (void)pause();
     }
@@ -65,19 +64,16 @@ static const char *start(void **unused, size_t *rank, size_t *count) {
     return fails(ENGINE_START);
 }
 
-static void stop(void *unused) {
-    (void)unused;
+static void stop(void) {
     atomic_fetch_add(&self.world->stopped, 1);
 }
 
-static void abort_all(void *unused, int status) {
-    (void)unused;
+static void abort_all(int status) {
     atomic_store(&self.world->aborted[self.rank], status);
 }
 
-static const char *send(void *unused, size_t to, ashlar_engine_message kind, const void *data,
-                        size_t bytes, ashlar_engine_request *request) {
-    (void)unused;
+static const char *send(size_t to, ashlar_engine_message kind, const void *data, size_t bytes,
+                        ashlar_engine_request *request) {
     pending *p = begin(request, SEND);
     p->slot = &self.world->slots[kind][self.rank][to];
     p->from = data;
@@ -86,9 +82,8 @@ static const char *send(void *unused, size_t to, ashlar_engine_message kind, con
     return fails(ENGINE_SEND);
 }
 
-static const char *receive(void *unused, size_t from, ashlar_engine_message kind, void *data,
-                           size_t bytes, ashlar_engine_request *request) {
-    (void)unused;
+static const char *receive(size_t from, ashlar_engine_message kind, void *data, size_t bytes,
+                           ashlar_engine_request *request) {
     pending *p = begin(request, RECEIVE);
     p->slot = &self.world->slots[kind][from][self.rank];
     p->to = data;
@@ -115,9 +110,8 @@ static void go_on_receiving(pending *p) {
 
 /* ---- collectives ---- */
 
-static const char *collect(void *unused, ashlar_engine_collective kind, void *data, size_t elements,
+static const char *collect(ashlar_engine_collective kind, void *data, size_t elements,
                            ashlar_dtype dtype, size_t root, ashlar_engine_request *request) {
-    (void)unused;
     pending *p = begin(request, self.world->is_dry ? NOTHING : COLLECT);
     p->call = (engine_call){kind, data, elements, root, dtype};
     p->number = ++collectives;
@@ -166,12 +160,6 @@ static void finish(const engine_call *c) {
     case ASHLAR_ENGINE_ALL_REDUCE:
         work_out(c, 0, c->elements, true, 0);
         break;
-    case ASHLAR_ENGINE_REDUCE: /* others get what no sum is */
-        memset(c->data, 0x55, c->elements * ashlar_dtype_bytes(c->dtype));
-        if (self.rank == c->root) {
-            work_out(c, 0, c->elements, true, 0);
-        }
-        break;
     case ASHLAR_ENGINE_REDUCE_SCATTER: /* the rank's sums at the beginning */
         work_out(c, self.rank * shard, shard, true, 0);
         break;
@@ -209,8 +197,7 @@ static void go_on(pending *p) {
     }
 }
 
-static const char *test(void *unused, ashlar_engine_request *request, bool *is_done) {
-    (void)unused;
+static const char *test(ashlar_engine_request *request, bool *is_done) {
     pending *p;
     memcpy(&p, request->bytes, sizeof p);
     for (size_t i = 0; i < PENDING; i++) {

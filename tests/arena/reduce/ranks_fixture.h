@@ -17,7 +17,6 @@
 
 #include "allocator/base/host.h"
 #include "arena/compute/convert.h"
-#include "arena/reduce/ranks_beside.h"
 #include "arena/reduce/ranks_impl.h"
 #include "tests/arena/reduce/engine.h"
 

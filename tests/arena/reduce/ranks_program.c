@@ -7,7 +7,6 @@
  *     ranks_program shape|order|facts    rank 1 does something else; the line of the failure
  *     ranks_program late                 rank 1 does not come
  *     ranks_program gradient             rank 1 has a parameter without a gradient
- *     ranks_program leave                the last rank leaves in the middle of a sum
  *     ranks_program hang                 rank 1 stops with a collective queued, on CUDA devices
  */
 #include <signal.h>
@@ -20,7 +19,6 @@
 
 #include "allocator/base/error.h"
 #include "arena/compute/convert.h"
-#include "arena/reduce/ranks_beside.h"
 
 enum { ELEMENTS = 4 * 3 * 70000 }; /* more than a piece of the tree's staging */
 
@@ -105,11 +103,6 @@ static void run_all(ashlar_ranks_order order) {
         fill(dtype, rank);
         must(c->all_reduce(c->context, on_device, ELEMENTS, dtype, stream));
         expect("all_reduce", dtype, 0, ELEMENTS, sum_at);
-        for (size_t root = 0; root < count; root++) {
-            fill(dtype, rank);
-            must(c->reduce(c->context, on_device, ELEMENTS, dtype, root, stream));
-            expect("reduce", dtype, 0, root == rank ? ELEMENTS : 0, sum_at);
-        }
         fill(dtype, rank);
         must(c->reduce_scatter(c->context, on_device, ELEMENTS, dtype, stream));
         expect("reduce_scatter", dtype, rank * shard, (rank + 1) * shard, sum_at);
@@ -117,50 +110,6 @@ static void run_all(ashlar_ranks_order order) {
         must(c->all_gather(c->context, on_device, ELEMENTS, dtype, stream));
         expect("all_gather", dtype, 0, ELEMENTS, of_owner);
     }
-}
-
-enum { MANY = 100 /* sums, more than wait at a time */ };
-
-/* Sums beside the stream, each of its own elements, which the stream goes on to use. */
-static void run_beside(ashlar_ranks_order order) {
-    const size_t each = ELEMENTS / MANY, rest = ELEMENTS % MANY;
-    const ashlar_collectives *c = NULL;
-    must(ashlar_ranks_collectives(ranks, device, order, &c));
-    must(ashlar__ranks_beside_open(ranks));
-    fill(ASHLAR_F32, ashlar_ranks_rank(ranks));
-    ashlar__ranks_beside_begin(ranks);
-    for (size_t i = 0; i < MANY; i++) {
-        must(c->all_reduce(c->context, (float *)on_device + i * each,
-                           each + (i + 1 == MANY ? rest : 0), ASHLAR_F32, stream));
-    }
-    must(ashlar__ranks_beside_end(ranks, stream));
-    expect("all_reduce beside the stream", ASHLAR_F32, 0, ELEMENTS, sum_at);
-    fill(ASHLAR_F32, ashlar_ranks_rank(ranks));
-    ashlar__ranks_beside_begin(ranks);
-    for (size_t i = 0; i < MANY; i++) {
-        must(c->reduce(c->context, (float *)on_device + i * each, each, ASHLAR_F32, 0, stream));
-    }
-    must(ashlar__ranks_beside_end(ranks, stream));
-    expect("reduce beside the stream", ASHLAR_F32, 0,
-           ashlar_ranks_rank(ranks) == 0 ? MANY * each : 0, sum_at);
-    ashlar__ranks_beside_close(ranks);
-}
-
-/* The last rank begins a sum that no other comes to, and gives it up at once. */
-static void give_up(void) {
-    const ashlar_collectives *c = NULL;
-    must(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &c));
-    must(ashlar__ranks_beside_open(ranks));
-    ashlar__ranks_beside_begin(ranks);
-    if (ashlar_ranks_rank(ranks) + 1 == ashlar_ranks_count(ranks)) {
-        must(c->all_reduce(c->context, on_device, 10, ASHLAR_F32, stream));
-    }
-    ashlar__ranks_beside_close(ranks);
-    if (ashlar_ranks_check(ranks) != ASHLAR_OK) {
-        fprintf(stderr, "LINE %s\n", ashlar_error_detail());
-        ashlar_ranks_close(ranks, true);
-    }
-    (void)sleep(60); /* ended by the other */
 }
 
 /* More collectives at once than any list of them holds. */
@@ -251,13 +200,9 @@ int main(int argc, char **argv) {
     if (strcmp(how, "all") == 0) {
         run_all(ASHLAR_RANKS_FASTEST);
         run_all(ASHLAR_RANKS_TREE);
-        run_beside(ASHLAR_RANKS_FASTEST);
-        run_beside(ASHLAR_RANKS_TREE);
+        run_many();
     } else if (strcmp(how, "gradient") == 0) {
         miss_a_gradient();
-    } else if (strcmp(how, "leave") == 0) {
-        give_up();
-        run_many();
     } else {
         fail_on_purpose(how);
     }

@@ -148,8 +148,6 @@ static void refuse_calls(void) {
     void *c = table->context;
     CHECK_FAILS(table->broadcast(c, data, 12, ASHLAR_F32, 2, stream), ASHLAR_EINVAL,
                 "broadcast: rank 2 of 2");
-    CHECK_FAILS(table->reduce(c, data, 12, ASHLAR_F32, 2, stream), ASHLAR_EINVAL,
-                "reduce: rank 2 of 2");
     CHECK_FAILS(table->reduce_scatter(c, data, 11, ASHLAR_F32, stream), ASHLAR_EINVAL,
                 "11 elements are not 2 equal shards of at most 2^28");
     CHECK_FAILS(table->all_gather(c, data, 1, ASHLAR_F32, stream), ASHLAR_EINVAL,
@@ -201,9 +199,6 @@ static void do_all_of(ashlar_dtype dtype) {
         fill(data, dtype, ELEMENTS, rank);
         CHECK(table->broadcast(c, data, ELEMENTS, dtype, root, stream) == ASHLAR_OK);
         check_all("broadcast", data, dtype, 0, ELEMENTS, root, false);
-        fill(data, dtype, ELEMENTS, rank);
-        CHECK(table->reduce(c, data, ELEMENTS, dtype, root, stream) == ASHLAR_OK);
-        check_all("reduce", data, dtype, 0, rank == root ? ELEMENTS : 0, 0, true);
     }
     fill(data, dtype, ELEMENTS, rank);
     CHECK(table->all_reduce(c, data, ELEMENTS, dtype, stream) == ASHLAR_OK);
@@ -225,7 +220,7 @@ static void do_all(void) {
         do_all_of((ashlar_dtype)dtype);
     }
     /* The engine is asked where there are others, and in the tree's order never for sums. */
-    const size_t per_type = order == ASHLAR_RANKS_TREE ? world->count + 1 : 2 * world->count + 3;
+    const size_t per_type = order == ASHLAR_RANKS_TREE ? world->count + 1 : world->count + 3;
     CHECK_ZU(own->call_count, world->count == 1 ? 0 : per_type * ASHLAR_DTYPE_COUNT);
     CHECK((ashlar_ranks_seconds(ranks) > 0) == (world->count > 1));
     close_soft(false);
@@ -257,12 +252,6 @@ static void add_as_a_tree(void) {
     CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
     CHECK(memcmp(&data[0], &wanted, sizeof wanted) == 0);
     CHECK(memcmp(&data[1], &wanted, sizeof wanted) == 0);
-    for (size_t root = 0; root < world->count; root++) {
-        data[0] = parts[rank];
-        CHECK(table->reduce(table->context, data, 1, ASHLAR_F32, root, stream) == ASHLAR_OK);
-        CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
-        CHECK(rank != root || memcmp(&data[0], &wanted, sizeof wanted) == 0);
-    }
     close_soft(false);
 }
 
@@ -289,13 +278,6 @@ static void add_long(void) {
             wrong += data[i] != (i < count ? sum_of(i) : number_of(rank, i));
         }
         CHECK_ZU(wrong, 0);
-        fill(data, ASHLAR_F64, all, rank);
-        CHECK(table->reduce(table->context, data, count, ASHLAR_F64, 1, stream) == ASHLAR_OK);
-        CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
-        for (size_t i = 0; i < all && rank == 1; i++) {
-            wrong += data[i] != (i < count ? sum_of(i) : number_of(rank, i));
-        }
-        CHECK_ZU(wrong, 0);
     }
     close_soft(false);
 }
@@ -313,8 +295,6 @@ static void check_pieces(ashlar_engine_collective kind, const char *data, size_t
     const ashlar_status status =
         kind == ASHLAR_ENGINE_BROADCAST
             ? table->broadcast(table->context, to, elements, ASHLAR_F16, 1, stream)
-        : kind == ASHLAR_ENGINE_REDUCE
-            ? table->reduce(table->context, to, elements, ASHLAR_F16, 1, stream)
             : table->all_reduce(table->context, to, elements, ASHLAR_F16, stream);
     CHECK(status == ASHLAR_OK);
     CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
@@ -339,7 +319,6 @@ static void go_in_pieces(void) {
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         check_pieces(ASHLAR_ENGINE_BROADCAST, memory, counts[i]);
         check_pieces(ASHLAR_ENGINE_ALL_REDUCE, memory, counts[i]);
-        check_pieces(ASHLAR_ENGINE_REDUCE, memory, counts[i]);
     }
     /* Shards are counted by the engine, so they go at once. */
     own->call_count = 0;

@@ -342,7 +342,7 @@ static void fail_to_give(void) {
     fill(pieces, ASHLAR_F32, 2 * PIECE, rank);
     meet();
     hurry(VERY_QUICK);
-    CHECK(table->reduce(table->context, pieces, 2 * PIECE, ASHLAR_F32, 0, stream) == ASHLAR_OK);
+    CHECK(table->all_reduce(table->context, pieces, 2 * PIECE, ASHLAR_F32, stream) == ASHLAR_OK);
     CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
     CHECK_FAILS(ashlar_ranks_check(ranks), ASHLAR_EIO, rank == 0 ? "rank 1" : "rank 1: no sending");
     CHECK_NEAR(pieces[0], number_of(rank, 0), 0, 0);

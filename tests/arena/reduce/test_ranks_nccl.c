@@ -31,11 +31,6 @@ static void do_all(void) {
         put(dtype);
         CHECK(table->all_reduce(c, memory, ELEMENTS, dtype, stream) == ASHLAR_OK);
         expect(dtype, 0, ELEMENTS, 0, true);
-        for (size_t root = 0; root < count; root++) {
-            put(dtype);
-            CHECK(table->reduce(c, memory, ELEMENTS, dtype, root, stream) == ASHLAR_OK);
-            expect(dtype, 0, rank == root ? ELEMENTS : 0, 0, true);
-        }
         put(dtype);
         CHECK(table->reduce_scatter(c, memory, ELEMENTS, dtype, stream) == ASHLAR_OK);
         expect(dtype, rank * shard, (rank + 1) * shard, 0, true);
@@ -44,9 +39,7 @@ static void do_all(void) {
         expect(dtype, 0, ELEMENTS, ENGINE_RANKS, false);
     }
     CHECK_ZU(own->call_count, 0); /* MPI compares only */
-    CHECK_ZU(ranks->event_calls, count == 1 ? 0 : (4 + count) * ASHLAR_DTYPE_COUNT);
-    CHECK(ashlar__ranks_beside_open(ranks) == ASHLAR_OK); /* needs none */
-    CHECK(ranks->beside == NULL);
+    CHECK_ZU(ranks->event_calls, count == 1 ? 0 : 4 * ASHLAR_DTYPE_COUNT);
     close_cuda(false);
     CHECK(world->aborted[rank] == 0 && aborted_count == 0); /* all have parted */
 }
@@ -110,7 +103,6 @@ typedef enum fault {
     NO_ID,
     NO_JOINING,
     NO_SUM,
-    NO_REDUCE,
     NO_BROADCAST,
     NO_SCATTER,
     NO_GATHER,
@@ -146,12 +138,6 @@ static nccl_result no_sum(const void *from, void *to, size_t count, nccl_type ty
     return NCCL_SYSTEM_ERROR;
 }
 
-static nccl_result no_reduce(const void *from, void *to, size_t count, nccl_type type, nccl_op op,
-                             int root, nccl_comm comm, cu_stream on) {
-    (void)root;
-    return no_sum(from, to, count, type, op, comm, on);
-}
-
 static nccl_result no_broadcast(const void *from, void *to, size_t count, nccl_type type, int root,
                                 nccl_comm comm, cu_stream on) {
     (void)from, (void)to, (void)count, (void)type, (void)root, (void)comm, (void)on;
@@ -172,7 +158,6 @@ static nccl_result no_answer(nccl_comm comm, nccl_result *result) {
 static ashlar_status queue_one(int kind) {
     void *c = table->context;
     return kind == NO_BROADCAST ? table->broadcast(c, memory, 2, ASHLAR_F32, 0, stream)
-           : kind == NO_REDUCE  ? table->reduce(c, memory, 2, ASHLAR_F32, 0, stream)
            : kind == NO_SCATTER ? table->reduce_scatter(c, memory, 2, ASHLAR_F32, stream)
            : kind == NO_GATHER  ? table->all_gather(c, memory, 2, ASHLAR_F32, stream)
                                 : table->all_reduce(c, memory, 2, ASHLAR_F32, stream);
@@ -181,7 +166,6 @@ static ashlar_status queue_one(int kind) {
 /* A call of NCCL's fails as it is made: the status is its reason, with NCCL's own words if any. */
 static void fail_in_a_call(void) {
     static const char *const calls[FAULTS] = {[NO_SUM] = "ncclAllReduce: ",
-                                              [NO_REDUCE] = "ncclReduce: ",
                                               [NO_BROADCAST] = "ncclBroadcast: ",
                                               [NO_SCATTER] = "ncclReduceScatter: ",
                                               [NO_GATHER] = "ncclAllGather: "};
@@ -190,7 +174,6 @@ static void fail_in_a_call(void) {
     CHECK(ashlar_ranks_collectives(ranks, device, order, &table) == ASHLAR_OK);
     meet();
     nccl->all_reduce = made == NO_SUM ? no_sum : real.all_reduce;
-    nccl->reduce = made == NO_REDUCE ? no_reduce : real.reduce;
     nccl->broadcast = made == NO_BROADCAST ? no_broadcast : real.broadcast;
     nccl->reduce_scatter = made == NO_SCATTER ? no_sum : real.reduce_scatter;
     nccl->all_gather = made == NO_GATHER ? no_gather : real.all_gather;
@@ -212,11 +195,9 @@ CASE(a_call_of_nccl_that_fails_is_told_with_its_reason) {
         tear_down_world();
     }
     order = ASHLAR_RANKS_TREE;
-    for (made = NO_SUM; made <= NO_REDUCE; made++) {
-        REQUIRE(set_up_world(2));
-        run_ranks(fail_in_a_call);
-        tear_down_world();
-    }
+    made = NO_SUM;
+    REQUIRE(set_up_world(2));
+    run_ranks(fail_in_a_call);
 }
 
 static void fail_to_join(void) {
