@@ -85,6 +85,28 @@ ashlar_status ashlar__find_around(ashlar_allocator *a, const void *ptr, void **b
     return status;
 }
 
+ashlar_status ashlar_allocator_segment(ashlar_allocator *a, const void *ptr, void **base,
+                                       size_t *bytes) {
+    void *start;
+    size_t block_bytes;
+    ASHLAR_FAIL_IF(a->heap.range.kind != ASHLAR_RANGE_SHARED, ASHLAR_ENOTSUP,
+                   "segment: the allocator was made without share=on");
+    ASHLAR_TRY(ashlar__find_around(a, ptr, &start, &block_bytes));
+    ashlar__allocator_enter(a);
+    const ashlar_block *block = ashlar__heap_find(&a->heap, (size_t)ashlar__ptr_in(start));
+    if (block != NULL) {
+        *base = ashlar__ptr_out(block->window->offset);
+        *bytes = block->window->bytes;
+    }
+    ashlar__allocator_leave(a);
+    ASHLAR_FAIL_IF(block == NULL, ASHLAR_EPOINTER, "%p: freed meanwhile", ptr);
+    return ASHLAR_OK;
+}
+
+size_t ashlar_allocator_segment_granularity(const ashlar_allocator *a) {
+    return a->heap.range.kind == ASHLAR_RANGE_SHARED ? a->heap.range.handle_bytes : 1;
+}
+
 bool ashlar__has_reserved(ashlar_allocator *a, const void *ptr) {
     const size_t offset = (size_t)(ashlar__ptr_in(ptr) - a->constants.base);
     if (ashlar__is_of_parent(a)) {

@@ -85,12 +85,6 @@ typedef enum ashlar_driver_kind {
     X(mem_unmap, cuMemUnmap, 10020, MEMORY, UNSAFE, (cu_ptr ptr, size_t bytes))                    \
     X(mem_set_access, cuMemSetAccess, 10020, MEMORY, UNSAFE,                                       \
       (cu_ptr ptr, size_t bytes, const cu_mem_access *access, size_t count))                       \
-    X(mem_retain_handle, cuMemRetainAllocationHandle, 11000, MEMORY, UNSAFE,                       \
-      (cu_mem_handle * handle, void *ptr))                                                         \
-    X(mem_export, cuMemExportToShareableHandle, 10020, MEMORY, UNSAFE,                             \
-      (void *shareable, cu_mem_handle handle, unsigned int type, unsigned long long flags))        \
-    X(mem_import, cuMemImportFromShareableHandle, 10020, MEMORY, UNSAFE,                           \
-      (cu_mem_handle * handle, void *shareable, unsigned int type))                                \
     X(mem_alloc, cuMemAlloc, 3020, MEMORY, UNSAFE, (cu_ptr * ptr, size_t bytes))                   \
     X(mem_free, cuMemFree, 3020, MEMORY, UNSAFE, (cu_ptr ptr))                                     \
     X(mem_host_alloc, cuMemHostAlloc, 2020, MEMORY, UNSAFE,                                        \

@@ -127,9 +127,6 @@ static bool show_file(uintptr_t base, size_t bytes, int file, off_t offset) {
 /* Map the memory's pages at `base`, with one call for pages that are neighbours in the file. */
 static bool show(uintptr_t base, size_t bytes, const soft_memory *memory) {
     const size_t page_count = bytes / SOFT_PAGE_BYTES;
-    if (memory->file >= 0) {
-        return show_file(base, bytes, memory->file, 0);
-    }
     for (size_t i = 0, run; i < page_count; i += run) {
         run = 1;
         while (i + run < page_count && memory->pages[i + run] == memory->pages[i] + run) {

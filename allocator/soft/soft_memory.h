@@ -12,16 +12,12 @@ typedef struct soft_device soft_device;
 
 /* ---- physical memory (soft_pages.c) ---- */
 
-/* The pages of one cuMemCreate, by this process or, if the memory was imported, by another. The
- * struct and its pages are freed at 0 users. Memory that can be shared lies in a file of its own,
- * which other processes can map. It takes pages of the device, too, but only so that they count as
- * used. */
+/* The pages of one cuMemCreate. The struct and its pages are freed at 0 users. */
 typedef struct soft_memory {
     soft_device *device;
     size_t user_count; /* 1 while its handle lives, and 1 for each mapping */
-    unsigned int handle_types; /* CU_HANDLE_..., by which it can be shared */
-    int file;                  /* its own; -1: it lies in the device's */
-    bool is_foreign;           /* imported: `pages` is empty */
+    unsigned int handle_types; /* CU_HANDLE_...: for which it was made */
+    bool is_foreign;           /* of another process (CUDA IPC, in tests): `pages` is empty */
     size_t page_count;
     uint32_t pages[]; /* indexes into the device's memory; in general not contiguous */
 } soft_memory;
@@ -34,11 +30,6 @@ void ashlar__soft_pages_finish(soft_device *device);
  * caller, who drops it with ashlar__soft_memory_drop(). */
 cu_result ashlar__soft_memory_create(soft_device *device, size_t bytes, soft_memory **out);
 void ashlar__soft_memory_drop(soft_memory *memory);
-/* Give fresh memory a file of its own, by which it can be shared. */
-cu_result ashlar__soft_memory_share(soft_memory *memory);
-/* Import memory that another process, or this one, has shared by `file`. Keeps a duplicate of that
- * descriptor. */
-cu_result ashlar__soft_memory_adopt(int file, soft_memory **out);
 /* Take the memory that a context needs for itself; *out is NULL with overhead=0B. */
 cu_result ashlar__soft_overhead_take(soft_device *device, soft_memory **out);
 

@@ -134,7 +134,6 @@ cu_result ashlar__soft_memory_create(soft_device *context, size_t bytes, soft_me
     }
     memory->device = device;
     memory->user_count = 1;
-    memory->file = -1;
     memory->page_count = page_count;
     for (size_t i = 0; i < page_count; i++) {
         memory->pages[i] = take_page(device);
@@ -154,72 +153,7 @@ void ashlar__soft_memory_drop(soft_memory *memory) {
         return_page(memory->device, memory->pages[i]);
     }
     ASHLAR_CHECK3(is_page_table_sound(memory->device));
-    if (memory->file >= 0) {
-        close(memory->file);
-    }
     ashlar__host_free(memory);
-}
-
-/* ---- memory that is shared ---- */
-
-/* The name of a shared file: this, and the device's ordinal, which tells an importing process to
- * which device the memory belongs. */
-static const char shared_name[] = "ashlar-soft-shared-";
-enum { NAME_BYTES = 64 };
-
-cu_result ashlar__soft_memory_share(soft_memory *memory) {
-    char name[NAME_BYTES];
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    ASHLAR_CHECK2(memory->file < 0 && memory->user_count == 1);
-    (void)snprintf(name, sizeof name, "%s%d", shared_name, memory->device->ordinal);
-    const int file = create_memory(name);
-    if (file < 0 || ftruncate(file, (off_t)(memory->page_count * SOFT_PAGE_BYTES)) != 0) {
-        if (file >= 0) {
-            close(file);
-        }
-        return CU_OPERATING_SYSTEM;
-    }
-    memory->file = file;
-    return CU_SUCCESS;
-}
-
-/* The ordinal in the name of a file of ashlar__soft_memory_share(); -1: it is no such file. */
-static int ordinal_of(int file) {
-    static const char before[] = "/memfd:";
-    char path[NAME_BYTES], name[2 * NAME_BYTES];
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    const ssize_t bytes = readlink(path, name, sizeof name - 1);
-    name[bytes < 0 ? 0 : bytes] = '\0';
-    const size_t at = sizeof before - 1, end = at + sizeof shared_name - 1;
-    return strncmp(name, before, at) == 0 && strncmp(name + at, shared_name, end - at) == 0
-               ? (int)strtol(name + end, NULL, 10)
-               : -1;
-}
-
-cu_result ashlar__soft_memory_adopt(int file, soft_memory **out) {
-    struct stat facts;
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    const int ordinal = ordinal_of(file);
-    if (ordinal < 0 || ordinal >= ashlar__soft_state.config.device_count ||
-        fstat(file, &facts) != 0 || facts.st_size <= 0) {
-        return CU_INVALID_VALUE;
-    }
-    soft_memory *memory = ashlar__host_calloc(1, sizeof *memory);
-    if (memory == NULL) {
-        return CU_OUT_OF_MEMORY;
-    }
-    *memory = (soft_memory){.device = &ashlar__soft_state.devices[ordinal],
-                            .user_count = 1,
-                            .handle_types = CU_HANDLE_FILE,
-                            .file = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1),
-                            .is_foreign = true,
-                            .page_count = (size_t)facts.st_size / SOFT_PAGE_BYTES};
-    if (memory->file < 0) {
-        ashlar__host_free(memory);
-        return CU_OPERATING_SYSTEM;
-    }
-    *out = memory;
-    return CU_SUCCESS;
 }
 
 cu_result ashlar__soft_overhead_take(soft_device *device, soft_memory **out) {

@@ -27,7 +27,6 @@
  *   soft_oracle_calls.c   calls with clocks=on
  *   soft_time_calls.c     calls with time=on
  *   soft_vmm.c            virtual memory management
- *   soft_share.c          memory that processes share: exports and imports
  *   soft_alloc.c          plain and pinned memory
  *   soft_device.c         devices: set-up, tear-down, access to each other
  *   driver_soft.c         the driver table

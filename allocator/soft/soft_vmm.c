@@ -60,11 +60,6 @@ cu_result ashlar__soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_
         return ashlar__soft_leave(result);
     }
     memory->handle_types = prop->handle_types;
-    result = prop->handle_types != 0 ? ashlar__soft_memory_share(memory) : CU_SUCCESS;
-    if (result != CU_SUCCESS) {
-        ashlar__soft_memory_drop(memory);
-        return ashlar__soft_leave(result);
-    }
     uintptr_t number;
     if (!ashlar__soft_handles_put(&ashlar__soft_state.memories, SOFT_MEMORY, memory, &number)) {
         ashlar__soft_memory_drop(memory);

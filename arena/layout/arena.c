@@ -1,8 +1,6 @@
 /* arena.c - an arena's life and its regions: one block of device memory for each. */
 #include "arena/layout/arena_impl.h"
 
-#include <ashlar/share.h>
-
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
@@ -59,7 +57,7 @@ static ashlar_status block_bytes(const ashlar_arena *arena, const ashlar_allocat
     const size_t bytes = ashlar_arena_region_bytes(arena, region);
     const size_t more = bytes >= staggered_from ? STAGGER_BYTES : 0;
     return ashlar__add(bytes, more, out) &&
-                   ashlar__align_up(*out, ashlar_share_granularity(allocator), out)
+                   ashlar__align_up(*out, ashlar_allocator_segment_granularity(allocator), out)
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EOVERFLOW, "a region of %zu bytes is too large", bytes);
 }

@@ -310,6 +310,25 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_allocator_usable_bytes(ashlar_allocator *allocator, const void *ptr, size_t *out);
 
 /*
+ * With share=on (config.h), the segment that a live block lies in, whole: what NCCL registers.
+ *
+ * ptr           the block, or an address in it
+ * base, bytes   unchanged on failure; a multiple of 2 MiB, like what CUDA recommends
+ *
+ * Threads: any.  Cost: a lock and a search; no driver call.
+ * Errors:  ASHLAR_EPOINTER (no live block), ASHLAR_ENOTSUP (share=off).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_segment(ashlar_allocator *allocator,
+                                                                    const void *ptr, void **base,
+                                                                    size_t *bytes);
+
+/*
+ * The size of each such segment is a multiple of this many bytes; 1: share=off. If new memory is
+ * taken for a block of such a size, the block has the segment to itself. Threads: any.
+ */
+ASHLAR_API size_t ashlar_allocator_segment_granularity(const ashlar_allocator *allocator);
+
+/*
  * Read all statistics at one moment. Live and reserved bytes are exact, and so is the peak of
  * reserved bytes. Peaks of live bytes are exact while one thread allocates. With several threads
  * they may be wrong. Each other thread adds at most what its cache may hold, plus a 64th of the

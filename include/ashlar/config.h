@@ -76,13 +76,13 @@ typedef enum ashlar_guard {
  */
 
 /*
- * share=on: memory comes in segments, each of them one handle of the driver's that was made to be
- * shared: by a file descriptor (ashlar/share.h) and, where the device and its driver have them, by
- * a fabric handle and with network cards (GPUDirect RDMA). Of these two, what the driver refuses is
- * not asked for again. A block lies in one segment. New memory that is taken for a block above
- * 16 MiB, or for a multiple of 2 MiB (as the regions of an arena then are), is a segment for that
- * block alone. NCCL can register such memory (attach in ashlar/reduce.h). Not with vmm=off:
- * ASHLAR_EINVAL; on a device without virtual memory management or file descriptors:
+ * share=on: memory comes in segments that NCCL can register (attach in ashlar/reduce.h): each is
+ * one handle of the driver's that was made to be shared, by a file descriptor and, where the device
+ * and its driver have them, by a fabric handle and with network cards (GPUDirect RDMA). Of these
+ * two, what the driver refuses is not asked for again. A block lies in one segment
+ * (ashlar_allocator_segment()). New memory that is taken for a block above 16 MiB, or for a
+ * multiple of 2 MiB (as the regions of an arena then are), is a segment for that block alone. Not
+ * with vmm=off: ASHLAR_EINVAL; on a device without virtual memory management or file descriptors:
  * ASHLAR_ENOTSUP.
  * Cost: memory of freed blocks cannot be mapped elsewhere in pieces. So it is best to make one
  * allocator with share=on for an arena and other long-lived blocks, and another one without it for

@@ -12,7 +12,6 @@
 #include <ashlar/leak_monitor.h>
 #include <ashlar/pack.h>
 #include <ashlar/plan.h>
-#include <ashlar/share.h>
 #include <ashlar/status.h>
 #include <ashlar/trace.h>
 #include <ashlar/version.h>

@@ -39,7 +39,7 @@ typedef ashlar_status (*ashlar_collective_fn)(void *context, void *data, size_t 
  *                    other shards are undefined. May be NULL unless the reducer scatters
  *   all_gather       every rank gets shard r from rank r. May be NULL unless the reducer scatters
  *   attach           says that many collectives will use the memory from `base`, a whole segment
- *                    (ashlar/share.h), at the same places on all ranks
+ *                    (ashlar_allocator_segment()), at the same places on all ranks
  *   detach           says that none will use it any more. No collective that may use it may be
  *                    under way, and the memory must not have been given back yet
  *

@@ -1,8 +1,6 @@
 /* shards.c - divides batches among ranks, and adds up the gradients of their shards. */
 #include "rnn/train/shards.h"
 
-#include <ashlar/share.h>
-
 #include "allocator/base/error.h"
 #include "allocator/device/device_graph.h"
 #include "arena/reduce/sum.h"
@@ -67,7 +65,7 @@ static ashlar_status attach_regions(ashlar_trainer *t) {
     size_t bytes, usable;
     for (size_t i = 0; i < sizeof regions / sizeof regions[0] && c->attach != NULL; i++) {
         const void *region = ashlar_arena_region(t->task->arena, regions[i]);
-        const ashlar_status status = ashlar_share_segment(t->allocator, region, &base, &bytes);
+        const ashlar_status status = ashlar_allocator_segment(t->allocator, region, &base, &bytes);
         if (status == ASHLAR_ENOTSUP) {
             return ASHLAR_OK; /* share=off */
         }

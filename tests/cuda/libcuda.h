@@ -38,6 +38,7 @@ typedef void (*cu_stream_callback)(cu_stream stream, cu_result status, void *use
       (cu_ptr * base, size_t * bytes, cu_ptr ptr))                                                 \
     X(pointer_get_attributes, cuPointerGetAttributes, 7000,                                        \
       (unsigned int count, const unsigned int *attributes, void **data, cu_ptr ptr))               \
+    X(mem_retain_handle, cuMemRetainAllocationHandle, 11000, (cu_mem_handle * handle, void *ptr))  \
     X(ipc_get_mem_handle, cuIpcGetMemHandle, 4010, (void *handle, cu_ptr ptr))                     \
     X(ipc_open_mem_handle, cuIpcOpenMemHandle, 11000,                                              \
       (cu_ptr * ptr, cu_ipc_handle handle, unsigned int flags))                                    \

@@ -188,6 +188,12 @@ typedef struct exported {
 } exported;
 _Static_assert(sizeof(exported) <= sizeof(cu_ipc_handle), "a handle has room for it");
 
+/* Only memory that cuMemMap has mapped has a handle; no test asks for that of its own. */
+cu_result ashlar_fake_mem_retain_handle(cu_mem_handle *handle, void *ptr) {
+    (void)handle, (void)ptr;
+    return CU_INVALID_VALUE;
+}
+
 cu_result ashlar_fake_ipc_get_mem_handle(void *handle, cu_ptr ptr) {
     const bool is_of_pool = ashlar_fake_is_of_pool(ptr);
     const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);
@@ -247,7 +253,7 @@ static soft_mapping *new_foreign(soft_device *device, const soft_range *range) {
         ashlar__host_free(memory);
         return NULL;
     }
-    *memory = (soft_memory){.device = device->of, .user_count = 1, .file = -1, .is_foreign = true};
+    *memory = (soft_memory){.device = device->of, .user_count = 1, .is_foreign = true};
     *made = (soft_mapping){.base = range->base,
                            .bytes = range->bytes,
                            .memory = memory,

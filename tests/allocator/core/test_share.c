@@ -1,17 +1,8 @@
-/* test_share.c - share=on: segments of one handle each, which another process maps. */
+/* test_share.c - share=on: segments of one handle each, as NCCL registers them. */
 #include "tests/allocator/core/allocator_fixture.h"
-
-#include <ashlar/share.h>
-
-#include <fcntl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "allocator/base/random.h"
 #include "allocator/core/allocator_impl.h"
-
-enum { GREETING = 0x5a, ANSWER = 0xa5 };
 
 static ashlar_status make(const char *conf, ashlar_allocator **out) {
     ashlar_config config;
@@ -26,94 +17,6 @@ static bool set_up_shared(const char *spec) {
            check_at_end(tear_down);
 }
 
-/* ---- two processes ---- */
-
-typedef struct message {
-    size_t bytes, offset, length; /* of the segment; of the block in it; of the block */
-} message;
-
-static int line; /* to the other process */
-static pid_t other;
-
-static void send_file(int file, const message *said) {
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof file)];
-    } control = {.header = {.cmsg_len = CMSG_LEN(sizeof file),
-                            .cmsg_level = SOL_SOCKET,
-                            .cmsg_type = SCM_RIGHTS}};
-    struct iovec data = {(void *)(uintptr_t)said, sizeof *said};
-    const struct msghdr whole = {.msg_iov = &data,
-                                 .msg_iovlen = 1,
-                                 .msg_control = control.room,
-                                 .msg_controllen = sizeof control.room};
-    memcpy(CMSG_DATA(&control.header), &file, sizeof file);
-    CHECK(sendmsg(line, &whole, 0) == (ssize_t)sizeof *said);
-}
-
-static int receive_file(message *said) {
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control;
-    int file = -1;
-    struct iovec data = {said, sizeof *said};
-    struct msghdr whole = {.msg_iov = &data,
-                           .msg_iovlen = 1,
-                           .msg_control = control.room,
-                           .msg_controllen = sizeof control.room};
-    if (recvmsg(line, &whole, 0) == (ssize_t)sizeof *said && CMSG_FIRSTHDR(&whole) != NULL) {
-        memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&whole)), sizeof file);
-    }
-    return file;
-}
-
-/* The other process: it changes each byte of the block, and is content if all had the greeting. */
-static int be_the_other(void) {
-    message said;
-    void *base = NULL;
-    ashlar_device *mine = NULL;
-    const int file = receive_file(&said);
-    if (file < 0 || ashlar_device_open("soft", &mine) != ASHLAR_OK ||
-        ashlar_share_import(mine, file, said.bytes, &base) != ASHLAR_OK) {
-        return 2;
-    }
-    close(file);
-    unsigned char *block = (unsigned char *)base + said.offset;
-    size_t good = 0;
-    for (size_t i = 0; i < said.length; i++) {
-        good += block[i] == GREETING;
-        block[i] = ANSWER;
-    }
-    const bool is_closed = ashlar_share_close(mine, base, said.bytes) == ASHLAR_OK;
-    ashlar_device_close(mine);
-    return is_closed && good == said.length ? 0 : 1;
-}
-
-CASE_WITH(another_process_uses_the_same_memory, set_up_shared("memory=1GiB")) {
-    unsigned char *before = take(3 * MIB, streams[0]), *block = take(3 * MIB, streams[0]);
-    message said = {.length = 3 * MIB};
-    int file = -1, status = 0;
-    REQUIRE(ashlar_share_export(allocator, block, &file, &said.bytes, &said.offset) == ASHLAR_OK);
-    CHECK_ZU(said.offset, 3 * MIB); /* small ones share a segment */
-    CHECK((fcntl(file, F_GETFD) & FD_CLOEXEC) != 0);
-    CHECK(ashlar_fill(device, block, GREETING, said.length, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar_fill(device, before, 1, 3 * MIB, streams[0]) == ASHLAR_OK);
-    wait_for(streams[0]);
-    send_file(file, &said);
-    close(file);
-    REQUIRE(waitpid(other, &status, 0) == other);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    size_t good = 0;
-    for (size_t i = 0; i < said.length; i++) {
-        good += block[i] == ANSWER;
-    }
-    CHECK_ZU(good, said.length);
-    CHECK(before[3 * MIB - 1] == 1);
-    give(before);
-    give(block);
-}
-
 /* ---- segments ---- */
 
 CASE_WITH(a_large_block_has_one_handle_to_itself, set_up_shared("memory=256MiB")) {
@@ -125,7 +28,7 @@ CASE_WITH(a_large_block_has_one_handle_to_itself, set_up_shared("memory=256MiB")
         blocks[i] = take(sizes[i], streams[0]);
         void *base = NULL;
         size_t bytes = 0;
-        CHECK(ashlar_share_segment(allocator, blocks[i] + sizes[i] - 1, &base, &bytes) ==
+        CHECK(ashlar_allocator_segment(allocator, blocks[i] + sizes[i] - 1, &base, &bytes) ==
               ASHLAR_OK);
         CHECK(base == blocks[i] && bytes >= sizes[i] && bytes < sizes[i] + 2 * MIB);
         CHECK_ZU(bytes % (2 * MIB), 0);
@@ -152,7 +55,7 @@ CASE_WITH(a_segment_is_of_granules_as_the_driver_recommends, set_up_device("memo
     REQUIRE(make("share=on,cache=0", &allocator) == ASHLAR_OK && check_at_end(tear_down));
     driver->table = table;
     unsigned char *block = take(17 * MIB, streams[0]);
-    CHECK(ashlar_share_segment(allocator, block, &base, &bytes) == ASHLAR_OK);
+    CHECK(ashlar_allocator_segment(allocator, block, &base, &bytes) == ASHLAR_OK);
     CHECK_ZU(bytes, 20 * MIB);
     give(block);
 }
@@ -309,7 +212,7 @@ CASE_WITH(what_cannot_be_shared_is_said, set_up_device("memory=64MiB")) {
     void *block = NULL, *base = NULL;
     size_t bytes = 0;
     REQUIRE(ashlar_alloc(made, MIB, streams[0], &block) == ASHLAR_OK);
-    CHECK_FAILS(ashlar_share_segment(made, block, &base, &bytes), ASHLAR_ENOTSUP, "share=on");
+    CHECK_FAILS(ashlar_allocator_segment(made, block, &base, &bytes), ASHLAR_ENOTSUP, "share=on");
     CHECK(ashlar_free(made, block) == ASHLAR_OK);
     ashlar_allocator_destroy(made);
 }
@@ -325,72 +228,15 @@ CASE_WITH(a_device_that_cannot_map_is_refused, set_up_device("memory=64MiB,vmm=o
 }
 
 CASE_WITH(pointers_without_a_block_are_refused, set_up_shared("memory=64MiB")) {
-    int file = -1;
-    size_t bytes = 0, offset = 0;
-    unsigned char *block = take(MIB, streams[0]);
-    CHECK_FAILS(ashlar_share_export(allocator, &file, &file, &bytes, &offset), ASHLAR_EPOINTER,
-                "in no live block");
-    give(block);
-    CHECK_FAILS(ashlar_share_export(allocator, block, &file, &bytes, &offset), ASHLAR_EPOINTER,
-                "in no live block");
-    CHECK(file == -1 && bytes == 0);
-}
-
-CASE_WITH(an_export_that_fails_keeps_nothing, set_up_shared("memory=64MiB")) {
-    static const ashlar_driver_fn calls[] = {ASHLAR_DRIVER_FN_mem_retain_handle,
-                                             ASHLAR_DRIVER_FN_mem_export};
-    unsigned char *block = take(20 * MIB, streams[0]);
-    for (size_t i = 0; i < 2; i++) {
-        int file = -1;
-        size_t bytes = 0, offset = 0;
-        DRIVER_FAILS_AT(calls[i], 1, CU_UNKNOWN,
-                        CHECK_FAILS(ashlar_share_export(allocator, block, &file, &bytes, &offset),
-                                    ASHLAR_EDRIVER, i == 0 ? "cuMemRetain" : "cuMemExport"));
-        CHECK(file == -1);
-    }
-    give(block); /* a handle that was kept would hold its memory: the case's end looks */
-}
-
-CASE_WITH(imports_that_cannot_be_are_refused, set_up_shared("memory=64MiB")) {
-    unsigned char *block = take(20 * MIB, streams[0]);
     void *base = NULL;
-    int file = -1;
-    size_t bytes = 0, offset = 0;
-    REQUIRE(ashlar_share_export(allocator, block, &file, &bytes, &offset) == ASHLAR_OK);
-    CHECK_FAILS(ashlar_share_import(device, -1, bytes, &base), ASHLAR_EINVAL, "descriptor -1");
-    CHECK_FAILS(ashlar_share_import(device, file, 0, &base), ASHLAR_EINVAL, "0 bytes");
-    CHECK_FAILS(ashlar_share_import(device, STDOUT_FILENO, bytes, &base), ASHLAR_EDRIVER,
-                "cuMemImport");
-    CHECK_FAILS(ashlar_share_import(device, file, bytes + 2 * MIB, &base), ASHLAR_EDRIVER,
-                "cuMemMap");
-    static const ashlar_driver_fn calls[] = {
-        ASHLAR_DRIVER_FN_mem_import, ASHLAR_DRIVER_FN_mem_address_reserve, ASHLAR_DRIVER_FN_mem_map,
-        ASHLAR_DRIVER_FN_mem_set_access};
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        DRIVER_FAILS_AT(calls[i], 1, CU_UNKNOWN,
-                        CHECK(ashlar_share_import(device, file, bytes, &base) == ASHLAR_EDRIVER));
-    }
-    CHECK(base == NULL);
-    /* In one process, too: the same bytes at two addresses. */
-    REQUIRE(ashlar_share_import(device, file, bytes, &base) == ASHLAR_OK);
-    block[5] = 77;
-    CHECK(base != block && ((unsigned char *)base)[offset + 5] == 77);
-    CHECK(ashlar_share_close(device, base, bytes) == ASHLAR_OK);
-    close(file);
+    size_t bytes = 0;
+    unsigned char *block = take(MIB, streams[0]);
+    CHECK_FAILS(ashlar_allocator_segment(allocator, &base, &base, &bytes), ASHLAR_EPOINTER,
+                "in no live block");
     give(block);
+    CHECK_FAILS(ashlar_allocator_segment(allocator, block, &base, &bytes), ASHLAR_EPOINTER,
+                "in no live block");
+    CHECK(base == NULL && bytes == 0);
 }
 
-/* The other process comes first: no device works behind a fork. */
-int main(void) {
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0 || (other = fork()) < 0) {
-        return EXIT_FAILURE;
-    }
-    line = ends[other == 0];
-    close(ends[other != 0]);
-    if (other == 0) {
-        return be_the_other();
-    }
-    check_run_cases();
-    return check_report();
-}
+RUN_CASES()

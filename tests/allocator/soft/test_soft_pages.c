@@ -204,20 +204,4 @@ CASE(without_a_file_for_its_memory_there_is_no_device) {
     CHECK(set_up("memory=50MiB"));
 }
 
-CASE_WITH(without_a_file_no_memory_is_shared, set_up("memory=64MiB")) {
-    cu_mem_prop shared = prop;
-    cu_mem_handle handle = 0;
-    struct rlimit kept;
-    shared.handle_types = CU_HANDLE_FILE;
-    CHECK(getrlimit(RLIMIT_NOFILE, &kept) == 0);
-    const struct rlimit none = {0, kept.rlim_max};
-    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
-    const cu_result result = soft->mem_create(&handle, PAGE, &shared, 0);
-    CHECK(setrlimit(RLIMIT_NOFILE, &kept) == 0);
-    CHECK(result == CU_OPERATING_SYSTEM);
-    CHECK_ZU(free_pages(), 32); /* what failed has taken nothing */
-    CHECK(soft->mem_create(&handle, PAGE, &shared, 0) == CU_SUCCESS);
-    CHECK(soft->mem_release(handle) == CU_SUCCESS);
-}
-
 RUN_CASES()

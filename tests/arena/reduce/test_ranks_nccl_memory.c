@@ -4,8 +4,6 @@
  */
 #include "tests/arena/reduce/nccl_fixture.h"
 
-#include <ashlar/share.h>
-
 enum { SEGMENTS = 16 /* at most */ };
 
 static ashlar_ranks_order order;
@@ -30,7 +28,7 @@ static void open_shared(void) {
     open_cuda(0);
     nccl->comm_register = count_register;
     nccl->comm_deregister = count_deregister;
-    CHECK(ashlar_share_segment(allocator, memory, &base, &bytes) == ASHLAR_OK);
+    CHECK(ashlar_allocator_segment(allocator, memory, &base, &bytes) == ASHLAR_OK);
     CHECK(ashlar_ranks_collectives(ranks, device, order, &table) == ASHLAR_OK);
 }
 
