@@ -1,5 +1,12 @@
 /*
- * file_buffer.h - many small writes to a file that is replaced whole or not at all (internal).
+ * file_buffer.h - writing a file whole or not at all (internal).
+ *
+ * The bytes go to a new file beside the target, which only its owner can open. The commit makes it
+ * durable, gives it the target's permissions, and renames it. Whoever opens the target meanwhile,
+ * or after a crash, finds either the old file or the new one. A symbolic link is neither followed
+ * nor replaced: where everybody may make files, such as in /tmp, anybody may have put it there.
+ *
+ * A process that is killed may leave the new file: NAME.ashlar-<16 hexadecimal digits>.tmp.
  *
  * After the first failure all further writes do nothing, and the commit returns the status of that
  * failure. So the caller need not check each write.
@@ -17,23 +24,34 @@
 
 typedef struct ashlar_file_buffer ashlar_file_buffer;
 
-/* Ownership: the caller commits or aborts *out. Errors: those of ashlar__file_create(). */
+/*
+ * Begin to replace the file `path`. At the commit the new file gets the old one's permissions, or
+ * those that the umask gives then.
+ *
+ * Ownership: the caller commits or aborts *out.
+ * Errors:    ASHLAR_EIO (no such folder, no permission), ASHLAR_EINVAL (no path; something other
+ *            than a regular file has it, such as a link), ASHLAR_EHOSTMEM.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_buffer_create(const char *path,
                                                            ashlar_file_buffer **out);
 
-void ashlar__file_buffer_put(ashlar_file_buffer *buffer, const void *data, size_t bytes);
+/* Append. Returns the status of the first write that failed; the commit tells it, too. */
+ashlar_status ashlar__file_buffer_put(ashlar_file_buffer *buffer, const void *data, size_t bytes);
 
 /* Like printf(). The formatted text must be shorter than ASHLAR_FILE_BUFFER_PRINT_BYTES. */
 enum { ASHLAR_FILE_BUFFER_PRINT_BYTES = 256 };
 void ashlar__file_buffer_print(ashlar_file_buffer *buffer, const char *format, ...)
     ASHLAR_PRINTF(2, 3);
 
-/* Replace the target by the new file or, if any write failed, leave the old one in place. Frees
- * `buffer`, also on failure.
- * Errors: as ashlar__file_write() and ashlar__file_commit(). */
+/*
+ * Make the new file durable and put it in the target's place. Frees `buffer`, also on failure.
+ *
+ * Errors: ASHLAR_EIO. The target is then unchanged and the new file is gone. One exception, which
+ *         the detail names: the target was replaced, but its folder could not be made durable.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_buffer_commit(ashlar_file_buffer *buffer);
 
-/* Leave the old file in place. Frees `buffer`; NULL is allowed. */
+/* Drop the new file and leave the target alone. Frees `buffer`; NULL is allowed. */
 void ashlar__file_buffer_abort(ashlar_file_buffer *buffer);
 
 #endif /* ASHLAR_FILE_BUFFER_H */

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/file.h"
+#include "allocator/base/file_buffer.h"
 
 static int own_stdout = STDOUT_FILENO; /* what "-" means */
 
@@ -54,7 +54,11 @@ static bool write_all(int fd, const char *text, size_t bytes) {
 
 ashlar_status ashlar__stream_write_line(const char *path, const char *text, size_t bytes) {
     if (!ashlar__stream_is(path)) {
-        return ashlar__file_write_line(path, text, bytes);
+        ashlar_file_buffer *file;
+        ASHLAR_TRY(ashlar__file_buffer_create(path, &file));
+        ashlar__file_buffer_put(file, text, bytes);
+        ashlar__file_buffer_put(file, "\n", 1);
+        return ashlar__file_buffer_commit(file);
     }
     const int fd = is_dash(path) ? own_stdout : open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (fd < 0) {

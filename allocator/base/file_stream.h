@@ -2,9 +2,9 @@
  * file_stream.h - writing a text where a program's user wants it: into a file, into a pipe, or to
  * standard output (internal).
  *
- * A regular file is replaced whole or not at all (file.h). A pipe, a socket or a character device,
- * such as /dev/null, is written to directly. "-" is standard output. A program that also prints
- * messages calls ashlar__stream_take_stdout() first, so that they do not mix with the text.
+ * A regular file is replaced whole or not at all (file_buffer.h). A pipe, a socket or a character
+ * device, such as /dev/null, is written to directly. "-" is standard output. A program that also
+ * prints messages calls ashlar__stream_take_stdout() first, so that they do not mix with the text.
  *
  * Threads: one at a time.
  */
@@ -25,7 +25,7 @@ bool ashlar__stream_is(const char *path);
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_take_stdout(void);
 
-/* Write a text and an end of line. Errors: those of ashlar__file_write_line(). */
+/* Write a text and an end of line. Errors: those of ashlar__file_buffer_create() and _commit(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar__stream_write_line(const char *path, const char *text,
                                                           size_t bytes);
 

@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <ashlar/trace.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/file.h"
-#include "allocator/base/file_target.h"
+#include "allocator/base/file_buffer.h"
 #include "allocator/base/host.h"
 #include "allocator/core/allocator_impl.h"
 #include "allocator/dropin/devices.h"
@@ -122,21 +122,18 @@ static void tell(void *self, const ashlar_trace_event *event) {
     (void)pthread_setcancelstate(before, NULL);
 }
 
-/* Open the file that the path leads to, by a descriptor other than the standard ones, which the
- * program may have closed. */
+/* Open the file, by a descriptor other than the standard ones, which the program may have closed.
+ * Like file_buffer.h, neither a link nor a device is written to. */
 static ashlar_status open_log(trace_file *file) {
-    ashlar_file_target target;
-    ASHLAR_TRY(ashlar__file_target_find(file->path, &target));
+    struct stat info;
     const int fd =
-        openat(target.folder, target.base,
-               O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
-    ashlar_status status = fd >= 0 ? ASHLAR_OK : fail_errno(file);
-    (void)close(target.folder);
-    if (status == ASHLAR_OK) {
-        file->fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-        status = file->fd >= 0 ? ASHLAR_OK : fail_errno(file);
-        (void)close(fd);
-    }
+        open(file->path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    ASHLAR_TRY(fd < 0 ? fail_errno(file) : ASHLAR_OK);
+    file->fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    const ashlar_status status = file->fd < 0 ? fail_errno(file) : ASHLAR_OK;
+    (void)close(fd);
+    ASHLAR_FAIL_IF(status == ASHLAR_OK && fstat(file->fd, &info) == 0 && !S_ISREG(info.st_mode),
+                   ASHLAR_EINVAL, "%s is not a regular file; give the path of a file", file->path);
     return status;
 }
 
@@ -158,9 +155,9 @@ static ashlar_status begin_log(trace_file *file) {
 
 /* Have the allocator keep events, if its snapshot can be written as things are. */
 static ashlar_status begin_snapshot(const trace_file *file, ashlar_allocator *a) {
-    ashlar_file *trial = NULL;
-    ASHLAR_TRY(ashlar__file_create(file->path, &trial));
-    ashlar__file_abort(trial);
+    ashlar_file_buffer *trial = NULL;
+    ASHLAR_TRY(ashlar__file_buffer_create(file->path, &trial));
+    ashlar__file_buffer_abort(trial);
     ashlar__lock_acquire(&a->lock);
     const ashlar_status status = ashlar__allocator_keep_events(a, SNAPSHOT_EVENTS);
     ashlar__lock_release(&a->lock);

@@ -8,7 +8,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
-#include "allocator/base/file.h"
+#include "allocator/base/file_buffer.h"
 #include "allocator/base/host.h"
 #include "allocator/base/json.h"
 
@@ -151,7 +151,7 @@ static ashlar_status build_header(ashlar_json_writer *json,
     return ASHLAR_OK;
 }
 
-static ashlar_status write_header(ashlar_file *file, const char *text, size_t bytes) {
+static ashlar_status write_header(ashlar_file_buffer *file, const char *text, size_t bytes) {
     static const char padding[LENGTH_BYTES] = {' ', ' ', ' ', ' ', ' ', ' ', ' ', ' '};
     ASHLAR_CHECK2(bytes > 0 && text[0] == '{');
     const size_t padding_bytes = (LENGTH_BYTES - bytes % LENGTH_BYTES) % LENGTH_BYTES;
@@ -163,9 +163,9 @@ static ashlar_status write_header(ashlar_file *file, const char *text, size_t by
     for (int i = 0; i < LENGTH_BYTES; i++) {
         little[i] = (unsigned char)(length >> (8 * i));
     }
-    ASHLAR_TRY(ashlar__file_write(file, little, sizeof little));
-    ASHLAR_TRY(ashlar__file_write(file, text, bytes));
-    return ashlar__file_write(file, padding, padding_bytes);
+    ASHLAR_TRY(ashlar__file_buffer_put(file, little, sizeof little));
+    ASHLAR_TRY(ashlar__file_buffer_put(file, text, bytes));
+    return ashlar__file_buffer_put(file, padding, padding_bytes);
 }
 
 /* All of them at once. */
@@ -179,7 +179,7 @@ static ashlar_status find_in_memory(void *context, const ashlar_safetensors_entr
     return ASHLAR_OK;
 }
 
-static ashlar_status write_elements(ashlar_file *file, const ashlar_safetensors_entry *entry,
+static ashlar_status write_elements(ashlar_file_buffer *file, const ashlar_safetensors_entry *entry,
                                     const ashlar_safetensors_source *source) {
     size_t bytes, some = 0;
     ASHLAR_TRY(ashlar__safetensors_entry_bytes(entry, &bytes));
@@ -188,7 +188,7 @@ static ashlar_status write_elements(ashlar_file *file, const ashlar_safetensors_
         ASHLAR_TRY(source->find(source->context, entry, first, &at, &some));
         ASHLAR_CHECK2(some > 0);
         some = some < bytes - first ? some : bytes - first;
-        ASHLAR_TRY(ashlar__file_write(file, at, some));
+        ASHLAR_TRY(ashlar__file_buffer_put(file, at, some));
     }
     return ASHLAR_OK;
 }
@@ -196,17 +196,17 @@ static ashlar_status write_elements(ashlar_file *file, const ashlar_safetensors_
 static ashlar_status write_file(const char *path, const ashlar_safetensors_entry *const *order,
                                 size_t count, const ashlar_safetensors_source *source,
                                 const char *header, size_t header_bytes) {
-    ashlar_file *file;
-    ASHLAR_TRY(ashlar__file_create(path, &file));
+    ashlar_file_buffer *file;
+    ASHLAR_TRY(ashlar__file_buffer_create(path, &file));
     ashlar_status status = write_header(file, header, header_bytes);
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
         status = write_elements(file, order[i], source);
     }
     if (status != ASHLAR_OK) {
-        ashlar__file_abort(file);
+        ashlar__file_buffer_abort(file);
         return status;
     }
-    return ashlar__file_commit(file);
+    return ashlar__file_buffer_commit(file);
 }
 
 ashlar_status ashlar__safetensors_write(const char *path, const ashlar_safetensors_entry *entries,

@@ -15,8 +15,8 @@
  *
  * A save replaces FILE as a whole or not at all: the data goes to a new file in the same folder,
  * which nobody else can open, is made durable, and gets FILE's name, with FILE's permissions or, if
- * there was none, those of the umask. If the process is killed before that, FILE stays as it was. A
- * new file that is left then is called FILE.ashlar-<16 digits>.tmp, and the next save removes it.
+ * there was none, those of the umask. If the process is killed before that, FILE stays as it was,
+ * and the new file may be left: FILE.ashlar-<16 digits>.tmp. FILE must not be a symbolic link.
  *
  * Threads: one at a time per arena; any thread may read an open file.
  */

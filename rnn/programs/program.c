@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "allocator/base/error.h"
-#include "allocator/base/file.h"
+#include "allocator/base/file_buffer.h"
 #include "allocator/base/file_stream.h"
 
 void ashlar__program_init(void) {
@@ -52,12 +52,12 @@ int ashlar__program_fail(const char *program, ashlar_status status) {
 }
 
 ashlar_status ashlar__program_check_writable(const char *path) {
-    ashlar_file *file = NULL;
+    ashlar_file_buffer *file = NULL;
     if (path == NULL) {
         return ASHLAR_OK;
     }
-    ASHLAR_TRY(ashlar__file_create(path, &file));
-    ashlar__file_abort(file);
+    ASHLAR_TRY(ashlar__file_buffer_create(path, &file));
+    ashlar__file_buffer_abort(file);
     return ASHLAR_OK;
 }
 

@@ -179,8 +179,8 @@ check 'a_trace_is_whole_though_the_process_is_killed' is_whole_though_killed
 check 'a_trace_is_not_written_by_a_child' is_not_written_by_the_child
 check 'each_process_has_a_trace' has_a_file_for_each_process
 check 'a_trace_that_cannot_be_made_is_told' \
-    goes_on 'check the folder and its permissions' traced "$scratch/none/trace.csv" loop
-check 'a_trace_is_no_folder' goes_on 'is not a regular file' traced "$scratch" loop
+    goes_on 'check the folder, its permissions and space' traced "$scratch/none/trace.csv" loop
+check 'a_trace_is_no_folder' goes_on 'Is a directory' traced "$scratch" loop
 check 'a_trace_is_of_one_process' is_one_process_alone
 check 'a_trace_ends_with_a_whole_row_where_the_file_may_not_grow' ends_where_the_file_may_not_grow
 check 'a_trace_is_mixed_with_no_output_of_a_program_that_closes_its_own' has_the_reports_figures closed
