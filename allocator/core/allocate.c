@@ -106,11 +106,11 @@ static ashlar_status climb_locked(ashlar_allocator *a, const ashlar_request *req
                                   ashlar_block **out, ashlar_rung *rung) {
     ASHLAR_OWNS(&a->lock);
     ashlar_status status = ashlar__ladder_take_locked(a, request, out, rung);
-    if (status != ASHLAR_ENOMEM || a->guards.fill == NULL || a->guards.fill->count == 0) {
+    if (status != ASHLAR_ENOMEM || a->guard_fill == NULL || a->guard_fill->count == 0) {
         return status;
     }
     ashlar_rung unused;
-    status = ashlar__guard_fill_release_locked(a->guards.fill, NULL);
+    status = ashlar__guard_fill_release_locked(a->guard_fill, NULL);
     *rung = ASHLAR_RUNG_DRAINED;
     return status == ASHLAR_OK ? ashlar__ladder_take_locked(a, request, out, &unused) : status;
 }
@@ -244,8 +244,7 @@ static ashlar_status zero_block_locked(ashlar_allocator *a, const ashlar_request
      * With guard=fill, the bytes behind the requested ones are the red zone. With NVTX, tools know
      * only the requested bytes as the block, and would report a write behind them.
      */
-    const size_t bytes =
-        a->guards.fill != NULL || a->nvtx != NULL ? block->requested : block->bytes;
+    const size_t bytes = a->guard_fill != NULL || a->nvtx != NULL ? block->requested : block->bytes;
     const ashlar_status status =
         zero_locked(a, a->constants.base + block->offset, bytes, block->stream_state);
     if (status != ASHLAR_OK) {
@@ -271,8 +270,8 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     block->requested = requested;
     block->tag = (unsigned char)tag;
     block->list = (uint16_t)ashlar__cache_list(block->bytes);
-    if (a->guards.fill != NULL && !block->stream_state->is_pool) {
-        status = ashlar__guard_fill_take_locked(a->guards.fill, block, block->stream_state);
+    if (a->guard_fill != NULL && !block->stream_state->is_pool) {
+        status = ashlar__guard_fill_take_locked(a->guard_fill, block, block->stream_state);
         if (status != ASHLAR_OK) {
             block->requested = 0;
             ashlar__release_block_locked(&a->heap, block, block->stream_state);
@@ -312,7 +311,7 @@ static ASHLAR_NOINLINE ashlar_status dry_run_locked(ashlar_allocator *a, size_t 
 }
 
 static bool block_bytes_of(const ashlar_allocator *a, size_t bytes, size_t *out) {
-    if (a->guards.fill != NULL) {
+    if (a->guard_fill != NULL) {
         *out = ashlar__guard_fill_block_bytes(bytes);
         return true;
     }

@@ -131,8 +131,8 @@ static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *confi
     range->limit_bytes = limit_of(config, range->memory_bytes);
     a->cache_bytes = cache_bytes_of(config, range->memory_bytes);
     status = start_nvtx(a, config);
-    if (status == ASHLAR_OK) {
-        status = ashlar__guard_create(&a->guards, config->guard, &a->heap);
+    if (status == ASHLAR_OK && config->guard == ASHLAR_GUARD_FILL) {
+        status = ashlar__guard_fill_create(&a->heap, &a->guard_fill);
     }
     if (status != ASHLAR_OK) {
         ashlar__nvtx_memory_destroy(a->nvtx);
@@ -295,13 +295,13 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
     }
     ashlar__allocator_delist(a);
     ashlar__leaks_unregister(a);
-    if (wait_for_all(a) && a->guards.fill != NULL) {
-        ashlar__guard_fill_compare_all(a->guards.fill);
+    if (wait_for_all(a) && a->guard_fill != NULL) {
+        ashlar__guard_fill_compare_all(a->guard_fill);
         (void)wait_for_all(a);
     }
     report_at_end(a);
     ashlar__caches_disown(a);
-    ashlar__guard_destroy(&a->guards);
+    ashlar__guard_fill_destroy(a->guard_fill);
     ashlar__shared_finish(a);
     ashlar__planner_finish(&a->planner);
     while (a->stream_states != NULL) {

@@ -136,7 +136,7 @@ static ashlar_status check_streams(const ashlar_allocator *a) {
 }
 
 static ashlar_status check_guard(const ashlar_allocator *a) {
-    return a->guards.fill != NULL ? ashlar__guard_fill_check_locked(a->guards.fill) : ASHLAR_OK;
+    return a->guard_fill != NULL ? ashlar__guard_fill_check_locked(a->guard_fill) : ASHLAR_OK;
 }
 
 static ashlar_status check_caches(const ashlar_allocator *a) {

@@ -10,7 +10,7 @@
 
 #include "allocator/base/lock.h"
 #include "allocator/core/cache.h"
-#include "allocator/guard/guard.h"
+#include "allocator/guard/guard_fill.h"
 #include "allocator/heap/heap.h"
 #include "allocator/plan/planner.h"
 #include "allocator/trace/nvtx_memory.h"
@@ -54,7 +54,7 @@ struct ashlar_allocator {
     bool reports_leaks;              /* const */
     bool zeroes_blocks;              /* const; clears each block before handing it out */
     uint32_t fork_count;             /* const; ashlar__fork_count at the creation; see forked.h */
-    ashlar_guards guards;            /* const */
+    ashlar_guard_fill *guard_fill;   /* const; NULL: no guard */
     ashlar_allocator *next_reported; /* next in the list of leaks.c. Lock: watch_lock in leaks.c */
     ashlar_lock lock;                /* guards all fields below */
     ashlar_report_fn report;         /* NULL: no reports */

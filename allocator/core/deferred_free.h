@@ -119,7 +119,7 @@ bool ashlar__deferred_end_wait(ashlar_allocator *allocator, ashlar_device_wait w
 
 /* Whether the allocator is in a guard mode. */
 static inline bool ashlar__allocator_is_guarded(const ashlar_allocator *a) {
-    return a->guards.fill != NULL;
+    return a->guard_fill != NULL;
 }
 
 #endif /* ASHLAR_DEFERRED_FREE_H */

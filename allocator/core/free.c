@@ -147,7 +147,7 @@ static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block
     const size_t requested = block->requested;
     ashlar_status status = join_filled_locked(a, block, state);
     if (status == ASHLAR_OK) {
-        status = ashlar__guard_fill_free_locked(a->guards.fill, block, state);
+        status = ashlar__guard_fill_free_locked(a->guard_fill, block, state);
         /* A free that fails may have queued work, and the next attempt must wait for this work. */
         block->covered_by = block->stream_state == state ? 0 : block->covered_by;
     }
@@ -158,7 +158,7 @@ static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block
     ashlar__count_free_locked(a, NULL, requested, block->tag);
     ashlar__trace_block_locked(a, ASHLAR_TRACE_FREE, block, state);
     block->requested = 0;
-    ashlar__guard_fill_put_locked(a->guards.fill, block, requested, state, place);
+    ashlar__guard_fill_put_locked(a->guard_fill, block, requested, state, place);
     return ASHLAR_OK;
 }
 
@@ -209,7 +209,7 @@ static ashlar_status name_live_state_locked(ashlar_allocator *a, ashlar_stream_s
 static bool guards_block(const ashlar_allocator *a, const ashlar_block *block,
                          const ashlar_stream_state *state) {
     const ashlar_stream_state *own = block->stream_state;
-    return a->guards.fill != NULL && !own->is_pool && !state->is_lost &&
+    return a->guard_fill != NULL && !own->is_pool && !state->is_lost &&
            !(own->is_lost && block->covered_by == 0) &&
            !ashlar__shared_has_lost(ashlar__shared_uses(block));
 }
@@ -268,7 +268,6 @@ static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashla
                                                : free_block_locked(a, own, ptr, stream, place);
         ashlar__watch_end_locked(named);
     }
-    status = ashlar__guard_log_free_locked(a->guards.frees, ptr, place, status);
     ashlar__allocator_leave(a);
     return status == ASHLAR_OK ? ashlar__guard_take_finding(a) : status;
 }
@@ -291,7 +290,7 @@ static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, s
     ashlar_block *block = NULL;
     const ashlar_status status = ashlar__find_live_locked(a, ptr, &block);
     if (status == ASHLAR_OK) {
-        *out = a->guards.fill != NULL ? block->requested : block->bytes;
+        *out = a->guard_fill != NULL ? block->requested : block->bytes;
     }
     return status;
 }

@@ -197,11 +197,11 @@ static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
 static ashlar_status fill_red_zones_locked(ashlar_allocator *a, const ashlar_stream_state *from,
                                            ashlar_stream_state *to) {
     ASHLAR_OWNS(&a->lock);
-    ashlar_block *block = a->guards.fill != NULL ? ashlar__heap_first(&a->heap) : NULL;
+    ashlar_block *block = a->guard_fill != NULL ? ashlar__heap_first(&a->heap) : NULL;
     for (; block != NULL; block = ashlar__heap_next(block)) {
         if (block->stream_state == from && block->state == ASHLAR_BLOCK_USED &&
             block->requested != 0) {
-            ASHLAR_TRY(ashlar__guard_fill_take_locked(a->guards.fill, block, to));
+            ASHLAR_TRY(ashlar__guard_fill_take_locked(a->guard_fill, block, to));
         }
     }
     return ASHLAR_OK;

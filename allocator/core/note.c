@@ -40,8 +40,8 @@ void ashlar__stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
         ashlar__counters_publish(&cache->counters, &a->stats);
         cached_bytes += ashlar__cache_bytes(cache);
     }
-    if (a->guards.fill != NULL) {
-        cached_bytes += a->guards.fill->bytes;
+    if (a->guard_fill != NULL) {
+        cached_bytes += a->guard_fill->bytes;
     }
     /* Now every thread has published. ashlar_allocator_check() verifies the sums. */
     ASHLAR_CHECK2(a->counters.all.live == 0 && a->counters.free_count == 0);

@@ -120,7 +120,7 @@ ashlar_status ashlar__no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar
 
 ashlar_status ashlar__guard_take_finding(ashlar_allocator *a) {
     const ashlar_status status =
-        a->guards.fill != NULL ? ashlar__checker_take(&a->guards.fill->checker) : ASHLAR_OK;
+        a->guard_fill != NULL ? ashlar__checker_take(&a->guard_fill->checker) : ASHLAR_OK;
     if (status == ASHLAR_OK) {
         return status;
     }

@@ -86,12 +86,12 @@ static ashlar_status mark_locked(ashlar_allocator *a, const void *ptr, ashlar_st
     if (status == ASHLAR_OK) {
         status = ashlar__stream_state_of_locked(a, stream, &state);
     }
-    if (status == ASHLAR_OK && state == block->stream_state && a->guards.fill != NULL) {
+    if (status == ASHLAR_OK && state == block->stream_state && a->guard_fill != NULL) {
         block->covered_by = 0; /* a free on another stream must now wait for more than the fill */
     }
     if (status == ASHLAR_OK && state != block->stream_state && state->pool != block->stream_state) {
-        status = a->guards.fill != NULL ? ashlar__away_add_any_use(&a->heap, block, state)
-                                        : ashlar__away_add_use(&a->heap, block, state);
+        status = a->guard_fill != NULL ? ashlar__away_add_any_use(&a->heap, block, state)
+                                       : ashlar__away_add_use(&a->heap, block, state);
         ashlar__step_record_share_locked(a, block);
     }
     ashlar__watch_end_locked(named);

@@ -70,8 +70,8 @@ static bool has_windows(const ashlar_stream_state *state) {
 /* Let guard=fill make no more comparisons on the stream. */
 static void forget_checks_locked(ashlar_allocator *a, const ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
-    if (a->guards.fill != NULL) {
-        ashlar__checker_forget(&a->guards.fill->checker, state);
+    if (a->guard_fill != NULL) {
+        ashlar__checker_forget(&a->guard_fill->checker, state);
     }
 }
 
@@ -224,9 +224,9 @@ static ashlar_status forget_state_locked(ashlar_allocator *a, ashlar_stream_stat
     }
     ashlar__caches_forget_stream_locked(a, state);
     ashlar_status status = ASHLAR_OK;
-    if (a->guards.fill != NULL) {
+    if (a->guard_fill != NULL) {
         /* Compare the blocks in quarantine once more on their stream, while it still exists. */
-        status = ashlar__guard_fill_release_locked(a->guards.fill, state);
+        status = ashlar__guard_fill_release_locked(a->guard_fill, state);
     }
     /* This event also comes after the stream's uses of blocks that are still live. */
     if (status == ASHLAR_OK) {

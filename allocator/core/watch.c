@@ -136,8 +136,8 @@ static void watch_locked(ashlar_allocator *a) {
     ASHLAR_OWNS(&a->lock);
     uint64_t id = 0;
     collect_locked(a);
-    if (a->guards.fill != NULL) { /* a block that this refuses is released later, unchecked */
-        const ashlar_status unused = ashlar__guard_fill_release_locked(a->guards.fill, NULL);
+    if (a->guard_fill != NULL) { /* a block that this refuses is released later, unchecked */
+        const ashlar_status unused = ashlar__guard_fill_release_locked(a->guard_fill, NULL);
         (void)unused;
     }
     a->client.has_stream_ids = ask_id_locked(a, NULL, &id) == ASHLAR_OK;

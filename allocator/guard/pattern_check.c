@@ -2,6 +2,10 @@
  * reporting what was found. */
 #include "allocator/guard/pattern_check.h"
 
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
 #include <ashlar/allocator.h>
 
 #include "allocator/base/check_level.h"
@@ -234,6 +238,30 @@ ashlar_status ashlar__checker_queue(ashlar_checker *checker, const void *key, as
 }
 
 /* ---- findings ---- */
+
+static const char *last_part(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+void ashlar__call_site_write(ashlar_call_site place, char out[static ASHLAR_CALL_SITE_BYTES]) {
+    const uintptr_t at = (uintptr_t)place.address;
+    char function[ASHLAR_CALL_SITE_BYTES / 2] = "";
+    Dl_info info = {0};
+    (void)dladdr(place.address, &info);
+    if (info.dli_fname == NULL) { /* no library has the address */
+        (void)snprintf(out, ASHLAR_CALL_SITE_BYTES, "thread %llu at %p",
+                       (unsigned long long)place.thread, place.address);
+        return;
+    }
+    if (info.dli_sname != NULL) {
+        (void)snprintf(function, sizeof function, " (%s+0x%zx)", info.dli_sname,
+                       (size_t)(at - (uintptr_t)info.dli_saddr));
+    }
+    (void)snprintf(out, ASHLAR_CALL_SITE_BYTES, "thread %llu at %p in %s+0x%zx%s",
+                   (unsigned long long)place.thread, place.address, last_part(info.dli_fname),
+                   (size_t)(at - (uintptr_t)info.dli_fbase), function);
+}
 
 static ashlar_status report(const ashlar_pattern_check *check) {
     const ashlar_check_subject *s = &check->subject;

@@ -18,10 +18,20 @@
 #define ASHLAR_PATTERN_CHECK_H
 
 #include "allocator/base/lock.h"
-#include "allocator/guard/free_log.h"
 #include "allocator/heap/stream_state.h"
 
 #define ASHLAR_STAGING_BYTES ((size_t)256 << 10) /* of host memory for each stream */
+
+/* The caller of a public function. */
+typedef struct ashlar_call_site {
+    const void *address; /* its return address */
+    uint64_t thread;     /* ashlar__thread_number() */
+} ashlar_call_site;
+
+/* Describe a call site like "thread 2 at 0x55d0c0de in program+0x1c0de (function+0x2e)". Parts that
+ * the dynamic linker does not know are left out. */
+enum { ASHLAR_CALL_SITE_BYTES = 240 };
+void ashlar__call_site_write(ashlar_call_site place, char out[static ASHLAR_CALL_SITE_BYTES]);
 
 /* The bytes to check, and the facts about their block for a report of damage. */
 typedef struct ashlar_check_subject {

@@ -243,9 +243,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_tagged(ashlar_allocator 
  *          ASHLAR_EHOSTMEM (ashlar_free_on, first use of that stream; nothing changes).
  *          In a guard mode (ashlar_guard) also ASHLAR_EDRIVER, ASHLAR_ENOMEM and ASHLAR_EHOSTMEM
  *          (nothing changes), and ASHLAR_EDAMAGE: the block is freed, and the detail describes
- *          damage found by now, to this block or an earlier one. In a guard mode the detail of
- *          ASHLAR_EPOINTER says where this free was called from and, if it is among the last 1024
- *          frees, where the pointer was freed before.
+ *          damage found by now, to this block or an earlier one.
  * Cost:    O(1) to find the block, no driver call; a block that other streams used has an event
  *          recorded behind each such use, small blocks together. In a guard mode see ashlar_guard.
  */

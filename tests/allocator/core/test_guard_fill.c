@@ -5,6 +5,9 @@
 #define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
 
 #include "tests/allocator/core/guard_fixture.h"
+
+#include <unistd.h>
+
 #include "allocator/base/random.h"
 
 #define EAGER "memory=16MiB"
@@ -330,14 +333,14 @@ CASE_WITH(the_walker_knows_the_quarantine, set_up_guarded(EAGER, ASHLAR_GUARD_FI
     give(take(600, streams[0]));
     unsigned char *live = take(600, streams[0]);
     CHECK(take(600, streams[0]) != NULL);
-    size_t *const fields[] = {&allocator->guards.fill->bytes, &allocator->guards.fill->limit_bytes};
+    size_t *const fields[] = {&allocator->guard_fill->bytes, &allocator->guard_fill->limit_bytes};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         const size_t right = *fields[i];
         *fields[i] = i; /* no bytes in quarantine, and one allowed */
         CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "in quarantine, at most");
         *fields[i] = right;
     }
-    ashlar_guard_fill *fill = allocator->guards.fill;
+    ashlar_guard_fill *fill = allocator->guard_fill;
     const size_t first = fill->first, count = fill->count;
     fill->first = ASHLAR_QUARANTINE_BLOCKS;
     CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "in quarantine, at most");
@@ -355,11 +358,25 @@ CASE_WITH(the_walker_knows_the_quarantine, set_up_guarded(EAGER, ASHLAR_GUARD_FI
     freed->state = ASHLAR_BLOCK_PLAN_MEMORY;
     CHECK(ashlar__guard_fill_check_locked(fill) == ASHLAR_EFORMAT);
     freed->state = ASHLAR_BLOCK_USED;
-    allocator->guards.fill->quarantine[0].block = freed->next;
+    allocator->guard_fill->quarantine[0].block = freed->next;
     CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT,
                 "a block in quarantine is in use");
-    allocator->guards.fill->quarantine[0].block = freed;
+    allocator->guard_fill->quarantine[0].block = freed;
     give(live);
+}
+
+CASE(a_place_is_written_as_far_as_it_is_known) {
+    char text[ASHLAR_CALL_SITE_BYTES];
+    ashlar__call_site_write((ashlar_call_site){(const void *)(uintptr_t)16, 7}, text);
+    CHECK(strcmp(text, "thread 7 at 0x10") == 0);
+    void *in_library = NULL;
+    pid_t (*const function)(void) = getppid; /* exported by its library, in every build */
+    memcpy(&in_library, &function, sizeof in_library);
+    ashlar__call_site_write((ashlar_call_site){in_library, 8}, text);
+    CHECK_HAS(text, "thread 8 at 0x");
+    CHECK_HAS(text, "+0x");
+    CHECK_HAS(text, "+0x0)");
+    CHECK(strchr(text, '/') == NULL); /* of the file, its name alone */
 }
 
 RUN_CASES()

@@ -148,7 +148,7 @@ static void op_free(owned *o) {
     }
     CHECK(status == ASHLAR_OK || status == ASHLAR_EDAMAGE);
     freed_on_ended += o->home == NO_LANE;
-    if (plants && draw(4) == 0 && block_bytes(o) <= a->guards.fill->limit_bytes) {
+    if (plants && draw(4) == 0 && block_bytes(o) <= a->guard_fill->limit_bytes) {
         poke(last, o->ptr + draw(block_bytes(o)), 0);
         tallies[o->allocator].planted++;
     }
