@@ -17,12 +17,17 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-enum { BUFFER_BYTES = 1 << 16, SUFFIX_BYTES = sizeof ".ashlar-0123456789abcdef.tmp" - 1 };
+enum {
+    LINKS_MAX = 8,
+    BUFFER_BYTES = 1 << 16,
+    SUFFIX_BYTES = sizeof ".ashlar-0123456789abcdef.tmp" - 1
+};
 
 /* Invariant between calls: used < BUFFER_BYTES. */
 struct ashlar_file_buffer {
-    char path[PATH_MAX];     /* as the caller gave it */
+    char path[PATH_MAX];     /* as the caller gave it, or where its links lead */
     const char *base;        /* the target's name: the end of `path` */
+    int link_count;          /* that were followed to `path` */
     int folder, fd;          /* the target's folder; the new file; -1: none */
     struct stat target;      /* st_nlink 0: there is no such file yet */
     char name[NAME_MAX + 1]; /* of the new file, in the folder; "": it has the target's */
@@ -37,6 +42,26 @@ static ashlar_status fail_errno(const char *verb, const ashlar_file_buffer *f) {
                         verb, f->path, strerror(error));
 }
 
+/* Whether a link leads on, and to where: a step, so that each link's folder is looked at. Where
+ * everybody may make files, such as in /tmp, anybody may have put it there. */
+static bool is_followed(ashlar_file_buffer *f) {
+    struct stat folder;
+    char target[PATH_MAX] = "";
+    if (!S_ISLNK(f->target.st_mode) || fstat(f->folder, &folder) != 0 ||
+        (folder.st_mode & S_IWOTH) != 0 || f->link_count == LINKS_MAX) {
+        return false;
+    }
+    const ssize_t bytes = readlinkat(f->folder, f->base, target, sizeof target - 1);
+    const size_t kept = target[0] == '/' ? 0 : (size_t)(f->base - f->path);
+    if (bytes <= 0 || (size_t)bytes >= sizeof f->path - kept) {
+        return false;
+    }
+    memcpy(f->path + kept, target, (size_t)bytes + 1);
+    f->link_count++;
+    (void)close(f->folder);
+    return true;
+}
+
 static ashlar_status find_target(ashlar_file_buffer *f) {
     char folder[PATH_MAX];
     const char *slash = strrchr(f->path, '/');
@@ -48,9 +73,15 @@ static ashlar_status find_target(ashlar_file_buffer *f) {
         f->target.st_nlink = 0;
         return errno == ENOENT ? ASHLAR_OK : fail_errno("write", f);
     }
+    if (is_followed(f)) {
+        return find_target(f);
+    }
     ASHLAR_FAIL_IF(*f->base == '\0' || !S_ISREG(f->target.st_mode), ASHLAR_EINVAL, /* "x/" */
                    "%s is not a regular file; give the path of a file%s", f->path,
-                   S_ISLNK(f->target.st_mode) ? ", not that of a link" : "");
+                   S_ISLNK(f->target.st_mode)
+                       ? ", not that of a link that leads nowhere or lies where "
+                         "everybody may put one"
+                       : "");
     return ASHLAR_OK;
 }
 

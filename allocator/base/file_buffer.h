@@ -3,8 +3,9 @@
  *
  * The bytes go to a new file beside the target, which only its owner can open. The commit makes it
  * durable, gives it the target's permissions, and renames it. Whoever opens the target meanwhile,
- * or after a crash, finds either the old file or the new one. A symbolic link is neither followed
- * nor replaced: where everybody may make files, such as in /tmp, anybody may have put it there.
+ * or after a crash, finds either the old file or the new one. A symbolic link is followed to
+ * the file that is replaced, but not where everybody may make files, such as in /tmp: anybody may
+ * have put it there.
  *
  * A process that is killed may leave the new file: NAME.ashlar-<16 hexadecimal digits>.tmp.
  *
@@ -30,7 +31,7 @@ typedef struct ashlar_file_buffer ashlar_file_buffer;
  *
  * Ownership: the caller commits or aborts *out.
  * Errors:    ASHLAR_EIO (no such folder, no permission), ASHLAR_EINVAL (no path; something other
- *            than a regular file has it, such as a link), ASHLAR_EHOSTMEM.
+ *            than a regular file has it, or a link that is not followed), ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__file_buffer_create(const char *path,
                                                            ashlar_file_buffer **out);

@@ -16,7 +16,8 @@
  * A save replaces FILE as a whole or not at all: the data goes to a new file in the same folder,
  * which nobody else can open, is made durable, and gets FILE's name, with FILE's permissions or, if
  * there was none, those of the umask. If the process is killed before that, FILE stays as it was,
- * and the new file may be left: FILE.ashlar-<16 digits>.tmp. FILE must not be a symbolic link.
+ * and the new file may be left: FILE.ashlar-<16 digits>.tmp. If FILE is a symbolic link,
+ * the file that it leads to is replaced; a link where everybody may make files is refused.
  *
  * Threads: one at a time per arena; any thread may read an open file.
  */

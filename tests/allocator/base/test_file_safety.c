@@ -174,24 +174,56 @@ CASE(without_a_standard_input_files_are_written_all_the_same) {
 
 /* ---- links ---- */
 
-/* Whoever puts it there, and into whatever folder: for all and sticky, as /tmp is, or one's own. */
-CASE(a_link_is_neither_followed_nor_replaced) {
-    static const mode_t modes[] = {01777, 0700};
+static void make_link(char out[80], const char *to, mode_t folder_mode) {
+    (void)snprintf(out, 80, "%s/link", folder);
+    REQUIRE(chmod(folder, folder_mode) == 0 && symlink(to, out) == 0);
+}
+
+static bool is_link(const char *at) {
+    struct stat info;
+    return lstat(at, &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+CASE(a_link_in_a_folder_of_ones_own_is_followed) {
+    char link_path[80];
+    ashlar_file_buffer *file;
+    write_bytes("old", 3);
+    make_link(link_path, path, 0755);
+    REQUIRE(ashlar__file_buffer_create(link_path, &file) == ASHLAR_OK);
+    ashlar__file_buffer_put(file, "new", 3);
+    CHECK(ashlar__file_buffer_commit(file) == ASHLAR_OK);
+    CHECK(is_link(link_path) && file_is("new") && names_in_folder() == 2);
+    CHECK(unlink(path) == 0); /* a link to nothing: the file is made there */
+    REQUIRE(ashlar__file_buffer_create(link_path, &file) == ASHLAR_OK);
+    CHECK(ashlar__file_buffer_commit(file) == ASHLAR_OK);
+    CHECK(is_link(link_path) && file_is("") && names_in_folder() == 2);
+    CHECK(unlink(link_path) == 0 && unlink(path) == 0);
+    make_link(link_path, "link", 0755); /* to itself */
+    file = NULL;
+    CHECK_FAILS(ashlar__file_buffer_create(link_path, &file), ASHLAR_EINVAL, "leads nowhere");
+    CHECK(file == NULL && is_link(link_path) && unlink(link_path) == 0);
+}
+
+/* For all, and sticky, as /tmp is. */
+CASE(a_link_that_anybody_may_have_made_is_neither_followed_nor_replaced) {
+    static const mode_t modes[] = {01777, 0777};
     char link_path[80];
     for (size_t i = 0; i < 2; i++) {
-        struct stat info;
         ashlar_file_buffer *file = NULL;
         write_bytes("old", 3);
-        (void)snprintf(link_path, sizeof link_path, "%s/link", folder);
-        REQUIRE(chmod(folder, modes[i]) == 0 && symlink(path, link_path) == 0);
+        make_link(link_path, path, modes[i]);
         CHECK_FAILS(ashlar__file_buffer_create(link_path, &file), ASHLAR_EINVAL,
                     "not that of a link");
-        CHECK(file == NULL && file_is("old") && names_in_folder() == 2);
-        CHECK(unlink(path) == 0); /* a link to nothing */
-        CHECK(ashlar__file_buffer_create(link_path, &file) == ASHLAR_EINVAL);
-        CHECK(lstat(link_path, &info) == 0 && S_ISLNK(info.st_mode) && access(path, F_OK) != 0);
-        CHECK(unlink(link_path) == 0);
+        CHECK(file == NULL && file_is("old") && is_link(link_path) && names_in_folder() == 2);
+        /* nor is it by a link of one's own that leads there */
+        char inner[96], own[96];
+        (void)snprintf(inner, sizeof inner, "%s/own", folder);
+        (void)snprintf(own, sizeof own, "%s/own/link", folder);
+        REQUIRE(mkdir(inner, 0700) == 0 && symlink("../link", own) == 0);
+        CHECK_FAILS(ashlar__file_buffer_create(own, &file), ASHLAR_EINVAL, "everybody");
+        CHECK(file_is("old") && unlink(own) == 0 && rmdir(inner) == 0 && unlink(link_path) == 0);
     }
+    CHECK(chmod(folder, 0700) == 0);
 }
 
 /* It comes up behind the look at the target: a rename replaces it, and what it leads to stays. */
