@@ -4,12 +4,11 @@
 usage: bench/ranks.py TRAIN [--smoke] [--json FILE]      TRAIN: build/release/rnn/ashlar-train
 
 strong has one batch for all ranks, weak one for each; all ranks together have the same number of
-threads. Subjects: ashlar, reproducible (--reproducible), sharded (--shard), and torch_gloo, the same
-model by DistributedDataParallel over gloo, where python3 has PyTorch: on one process that is its
-plain training step. They take turns, and medians are told. over_one: symbols a second beside
+threads. Subjects: ashlar, reproducible (--reproducible), and torch_gloo, the same model by
+DistributedDataParallel over gloo, where python3 has PyTorch: on one process that is its plain
+training step. They take turns, and medians are told. over_one: symbols a second beside
 ashlar's on one process; over_torch: the time of a step beside PyTorch's; sums: the share of a step
-in sums over the ranks, and how much of that was hidden behind work. Without mpirun, or in a build
-without MPI, one process is measured. Status: 0, or 1 where something failed.
+in sums over the ranks. Without mpirun, or in a build without MPI, one process is measured. Status: 0, or 1 where something failed.
 """
 
 import json
@@ -26,7 +25,7 @@ EMBEDDING, LAYERS, SYMBOLS, RATE, TORCH_WARM_STEPS = 64, 2, 256, 0.004, 3
 #        length, hidden, steps, rounds, bytes of text
 WHOLE, SMOKE = (64, 256, 20, 5, 1 << 17), (8, 16, 2, 1, 1 << 13)
 CASES = ("strong", lambda ranks: 32), ("weak", lambda ranks: 16 * ranks)
-WAYS = {"ashlar": [], "sharded": ["--shard"], "reproducible": ["--reproducible"]}
+WAYS = {"ashlar": [], "reproducible": ["--reproducible"]}
 # Several ranks as root and on few cores, by Open MPI; others ignore it.
 RANKS_ALLOWED = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                  "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
@@ -66,17 +65,16 @@ def train(*job):
         said = json.load(file)
     row = {"ms_step": 1e3 * said["seconds"] / said["steps"], "tokens_per_s": said["tokens_per_s"],
            "parameters": said["parameters"]}
-    seconds, sums, hidden = (sum(rank[key] for rank in said.get("ranks", ()))
-                             for key in ("seconds", "sum_seconds", "hidden_seconds"))
+    seconds, sums = (sum(rank[key] for rank in said.get("ranks", ()))
+                     for key in ("seconds", "sum_seconds"))
     if sums > 0:
-        row.update(sums_share=sums / seconds, hidden_share=hidden / sums)
+        row["sums_share"] = sums / seconds
     return row
 
 
 def measure(case, batch_of, counts, subjects, size, program, folder):
     """The rows of a case. Each round begins with another one, so that noise disturbs all alike."""
-    jobs = [(subject, ranks) for ranks in counts for subject in subjects
-            if ranks > 1 or subject != "sharded"] # one process has nothing to divide
+    jobs = [(subject, ranks) for ranks in counts for subject in subjects]
     turns = {job: [] for job in jobs}
     for i in range(size[3]):
         for subject, ranks in jobs[i % len(jobs):] + jobs[:i % len(jobs)]:
@@ -89,10 +87,10 @@ def measure(case, batch_of, counts, subjects, size, program, folder):
         row["over_one"] = row["tokens_per_s"] / rows["ashlar", 1]["tokens_per_s"]
         if subject != "torch_gloo" and ("torch_gloo", ranks) in rows:
             row["over_torch"] = row["ms_step"] / rows["torch_gloo", ranks]["ms_step"]
-        print("%-7s %5d %-12s %9.3f %12.0f %8s %8s %6s %8s" % (
+        print("%-7s %5d %-12s %9.3f %12.0f %8s %8s %6s" % (
             case, ranks, subject, row["ms_step"], row["tokens_per_s"],
             *("%.3f" % row[key] if key in row else "-"
-              for key in ("over_one", "over_torch", "sums_share", "hidden_share"))), flush=True)
+              for key in ("over_one", "over_torch", "sums_share"))), flush=True)
     return list(rows.values())
 
 
@@ -112,9 +110,9 @@ def main(program, size, path):
             print("Several ranks are left out: %s." % why.splitlines()[-1])
         else:
             counts += [2, 4]
-        print("%-7s %5s %-12s %9s %12s %8s %8s %6s %8s" % (
-            "case", "ranks", "subject", "ms/step", "symbols/s", "/ one", "/ torch", "sums",
-            "hidden"), flush=True)
+        print("%-7s %5s %-12s %9s %12s %8s %8s %6s" % (
+            "case", "ranks", "subject", "ms/step", "symbols/s", "/ one", "/ torch", "sums"),
+            flush=True)
         for case, batch_of in CASES:
             rows += measure(case, batch_of, counts, subjects, size, program, folder)
     if path:

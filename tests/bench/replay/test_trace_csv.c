@@ -154,7 +154,7 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
             CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
             CHECK(names_in_folder() == 1);
         }
-        CHECK(left_out == 0 && n == 5);
+        CHECK(left_out == 0 && n == 4);
     }
 }
 
