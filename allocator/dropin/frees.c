@@ -36,7 +36,7 @@ enum { STEP_DEVICE_DIVISOR = 64 }; /* but at most 1/64 of the device's memory */
 static const struct {
     uint64_t ns;
     unsigned percent;
-} stages[] = {{200 * 1000, 116}, {100 * 1000 * 1000, 175}, {1000 * 1000 * 1000, 175}};
+} stages[] = {{200 * 1000, 117}, {100 * 1000 * 1000, 175}, {1000 * 1000 * 1000, 175}};
 
 enum { STAGES = sizeof stages / sizeof stages[0] };
 
