@@ -108,12 +108,21 @@ ashlar_status ashlar__file_buffer_create(const char *path, ashlar_file_buffer **
     ASHLAR_HAND_OUT(status, f, ashlar__file_buffer_abort, out);
 }
 
-static void write_out(ashlar_file_buffer *f, const char *next, size_t bytes) {
-    while (bytes > 0 && f->status == ASHLAR_OK) {
-        const ssize_t put = write(f->fd, next, bytes); /* Linux cuts what is too much at once */
-        f->status = put < 0 && errno != EINTR ? fail_errno("write", f) : ASHLAR_OK;
-        next += put > 0 ? put : 0;
+bool ashlar__file_write_all(int fd, const char *text, size_t bytes) {
+    while (bytes > 0) {
+        const ssize_t put = write(fd, text, bytes); /* Linux cuts what is too much at once */
+        if (put < 0 && errno != EINTR) {
+            return false;
+        }
+        text += put > 0 ? put : 0;
         bytes -= put > 0 ? (size_t)put : 0;
+    }
+    return true;
+}
+
+static void write_out(ashlar_file_buffer *f, const char *text, size_t bytes) {
+    if (f->status == ASHLAR_OK && !ashlar__file_write_all(f->fd, text, bytes)) {
+        f->status = fail_errno("write", f);
     }
 }
 
@@ -192,4 +201,12 @@ void ashlar__file_buffer_abort(ashlar_file_buffer *f) {
         (void)close(f->folder);
     }
     ashlar__host_free(f);
+}
+
+ashlar_status ashlar__file_write_line(const char *path, const char *text, size_t bytes) {
+    ashlar_file_buffer *file;
+    ASHLAR_TRY(ashlar__file_buffer_create(path, &file));
+    ashlar__file_buffer_put(file, text, bytes);
+    ashlar__file_buffer_put(file, "\n", 1);
+    return ashlar__file_buffer_commit(file);
 }

@@ -17,6 +17,7 @@
 #ifndef ASHLAR_FILE_BUFFER_H
 #define ASHLAR_FILE_BUFFER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <ashlar/status.h>
@@ -54,5 +55,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__file_buffer_commit(ashlar_file_buffer *b
 
 /* Drop the new file and leave the target alone. Frees `buffer`; NULL is allowed. */
 void ashlar__file_buffer_abort(ashlar_file_buffer *buffer);
+
+/* Replace the file `path` by a text and an end of line. Errors: those of _create() and _commit().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__file_write_line(const char *path, const char *text,
+                                                        size_t bytes);
+
+/* Write all bytes to a descriptor; false: errno says why not. */
+bool ashlar__file_write_all(int fd, const char *text, size_t bytes);
 
 #endif /* ASHLAR_FILE_BUFFER_H */

@@ -38,34 +38,18 @@ ashlar_status ashlar__stream_take_stdout(void) {
     return ASHLAR_OK;
 }
 
-static bool write_all(int fd, const char *text, size_t bytes) {
-    while (bytes > 0) {
-        const ssize_t put = write(fd, text, bytes);
-        if (put < 0 && errno != EINTR) {
-            return false;
-        }
-        if (put > 0) {
-            text += put;
-            bytes -= (size_t)put;
-        }
-    }
-    return true;
-}
-
 ashlar_status ashlar__stream_write_line(const char *path, const char *text, size_t bytes) {
     if (!ashlar__stream_is(path)) {
-        ashlar_file_buffer *file;
-        ASHLAR_TRY(ashlar__file_buffer_create(path, &file));
-        ashlar__file_buffer_put(file, text, bytes);
-        ashlar__file_buffer_put(file, "\n", 1);
-        return ashlar__file_buffer_commit(file);
+        return ashlar__file_write_line(path, text, bytes);
     }
     const int fd = is_dash(path) ? own_stdout : open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (fd < 0) {
         return fail_errno(path);
     }
     ashlar_status status =
-        write_all(fd, text, bytes) && write_all(fd, "\n", 1) ? ASHLAR_OK : fail_errno(path);
+        ashlar__file_write_all(fd, text, bytes) && ashlar__file_write_all(fd, "\n", 1)
+            ? ASHLAR_OK
+            : fail_errno(path);
     if (!is_dash(path) && close(fd) != 0 && status == ASHLAR_OK) {
         status = fail_errno(path);
     }

@@ -123,7 +123,7 @@ static void tell(void *self, const ashlar_trace_event *event) {
 }
 
 /* Open the file, by a descriptor other than the standard ones, which the program may have closed.
- * Like file_buffer.h, neither a link nor a device is written to. */
+ * Neither a link, in whatever folder, nor a device is written to. */
 static ashlar_status open_log(trace_file *file) {
     struct stat info;
     const int fd =

@@ -75,14 +75,10 @@ static void put_events(ashlar_json_writer *w, const ashlar_trace_event *events, 
 }
 
 static ashlar_status write_text(ashlar_json_writer *w, const char *path) {
-    ashlar_file_buffer *file;
     const char *text;
     size_t bytes;
     ASHLAR_TRY(ashlar__json_writer_text(w, &text, &bytes));
-    ASHLAR_TRY(ashlar__file_buffer_create(path, &file));
-    ashlar__file_buffer_put(file, text, bytes);
-    ashlar__file_buffer_put(file, "\n", 1);
-    return ashlar__file_buffer_commit(file);
+    return ashlar__file_write_line(path, text, bytes);
 }
 
 ashlar_status ashlar__snapshot_write(const ashlar_snapshot *snapshot,
