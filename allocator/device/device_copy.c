@@ -104,6 +104,16 @@ static ashlar_status copy_each(ashlar_driver *driver, const ashlar_copy_span *sp
                                 : ashlar__driver_error(driver, "cuMemcpyDtoDAsync", result);
 }
 
+ashlar_status ashlar__device_asks_capture(ashlar_driver *driver, ashlar_stream stream, bool *out) {
+    unsigned int capture = CU_CAPTURE_NONE;
+    const cu_result result = ASHLAR_DRIVER_CALL(driver, stream_is_capturing, (stream, &capture));
+    if (result != CU_SUCCESS) {
+        return ashlar__driver_error(driver, "cuStreamIsCapturing", result);
+    }
+    *out = capture != CU_CAPTURE_NONE;
+    return ASHLAR_OK;
+}
+
 /* *out: whether a batch may be queued on `stream`. CUDA allows no batch on the legacy stream, and
  * none in a capture before CUDA 13.1. The caller then queues the copies one by one. */
 static ashlar_status allows_batch(ashlar_driver *driver, ashlar_stream stream, bool *out) {
@@ -111,12 +121,9 @@ static ashlar_status allows_batch(ashlar_driver *driver, ashlar_stream stream, b
         *out = false;
         return ASHLAR_OK;
     }
-    unsigned int capture = CU_CAPTURE_NONE;
-    const cu_result result = ASHLAR_DRIVER_CALL(driver, stream_is_capturing, (stream, &capture));
-    if (result != CU_SUCCESS) {
-        return ashlar__driver_error(driver, "cuStreamIsCapturing", result);
-    }
-    *out = capture == CU_CAPTURE_NONE;
+    bool is_captured = false;
+    ASHLAR_TRY(ashlar__device_asks_capture(driver, stream, &is_captured));
+    *out = !is_captured;
     return ASHLAR_OK;
 }
 

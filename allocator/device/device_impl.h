@@ -57,6 +57,10 @@ void ashlar__device_leave_relaxed(ashlar_device *device);
                                      : ashlar__driver_error((device)->driver, what, result_); \
     } while (0)
 
+/* Inside the device's context: whether the stream is captured. Errors: ASHLAR_EDRIVER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__device_asks_capture(ashlar_driver *driver,
+                                                            ashlar_stream stream, bool *out);
+
 /*
  * Copies from pageable host memory (device_staging.c).
  *

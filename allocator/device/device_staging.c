@@ -139,13 +139,10 @@ static ashlar_status queue_and_wait(ashlar_driver *driver, cu_ptr dst, const voi
 
 /* A captured copy reads its source at each launch, when a variable on the stack is long gone. */
 static ashlar_status refuse_capture(ashlar_driver *driver, ashlar_stream stream) {
-    unsigned int capture = CU_CAPTURE_NONE;
-    const cu_result result = ASHLAR_DRIVER_CALL(driver, stream_is_capturing, (stream, &capture));
-    if (result != CU_SUCCESS) {
-        return ashlar__driver_error(driver, "cuStreamIsCapturing", result);
-    }
+    bool is_captured;
+    ASHLAR_TRY(ashlar__device_asks_capture(driver, stream, &is_captured));
     ASHLAR_FAIL_IF(
-        capture != CU_CAPTURE_NONE, ASHLAR_EINVAL,
+        is_captured, ASHLAR_EINVAL,
         "src: a captured copy reads it at each launch of the graph, and this memory is "
         "pageable; copy from page-locked memory, such as ashlar_device_host_alloc() gives");
     return ASHLAR_OK;
