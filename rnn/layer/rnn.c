@@ -92,10 +92,10 @@ static ashlar_status check_batch(const ashlar_rnn *rnn, const char *name,
     return ASHLAR_OK;
 }
 
-/* A buffer that a pass needs, by the name of its field. */
+/* A buffer that a pass needs, by the name and the place of its field in ashlar_rnn_buffers. */
 typedef struct need {
     const char *name;
-    const void *buffer;
+    size_t at;
 } need;
 
 enum { NEEDS_MAX = 4 };
@@ -106,9 +106,12 @@ static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     static const char *const names[] = {"ashlar_rnn_forward", "ashlar_rnn_backward_data",
                                         "ashlar_rnn_backward_weights"};
     ASHLAR_TABLE_IS_FULL(names, ASHLAR_RNN_PASS_COUNT);
+    ASHLAR_FAIL_IF(batch == NULL || b == NULL, ASHLAR_EINVAL, "%s: %s is NULL", names[pass],
+                   batch == NULL ? "batch" : "buffers");
     for (size_t i = 0; i < NEEDS_MAX && needs[i].name != NULL; i++) {
-        ASHLAR_FAIL_IF(needs[i].buffer == NULL, ASHLAR_EINVAL, "%s: the buffer %s is NULL",
-                       names[pass], needs[i].name);
+        const void *const *buffer = (const void *const *)((const char *)b + needs[i].at);
+        ASHLAR_FAIL_IF(*buffer == NULL, ASHLAR_EINVAL, "%s: the buffer %s is NULL", names[pass],
+                       needs[i].name);
     }
     size_t reserve_bytes, work_bytes;
     const bool training = b->reserve != NULL;
@@ -128,23 +131,23 @@ static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
 }
 
 #define NEED(field) \
-    { #field, buffers->field }
+    { #field, offsetof(ashlar_rnn_buffers, field) }
 
 ashlar_status ashlar_rnn_forward(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
                                  const ashlar_rnn_buffers *buffers, ashlar_stream stream) {
-    const need needs[NEEDS_MAX] = {NEED(x), NEED(weights), NEED(y), NEED(work)};
+    static const need needs[NEEDS_MAX] = {NEED(x), NEED(weights), NEED(y), NEED(work)};
     return run_pass(rnn, ASHLAR_RNN_FORWARD, batch, buffers, needs, stream);
 }
 
 ashlar_status ashlar_rnn_backward_data(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
                                        const ashlar_rnn_buffers *buffers, ashlar_stream stream) {
-    const need needs[NEEDS_MAX] = {NEED(reserve), NEED(weights), NEED(work)};
+    static const need needs[NEEDS_MAX] = {NEED(reserve), NEED(weights), NEED(work)};
     return run_pass(rnn, ASHLAR_RNN_BACKWARD_DATA, batch, buffers, needs, stream);
 }
 
 ashlar_status ashlar_rnn_backward_weights(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
                                           const ashlar_rnn_buffers *buffers, ashlar_stream stream) {
-    const need needs[NEEDS_MAX] = {NEED(reserve), NEED(x), NEED(dweights), NEED(work)};
+    static const need needs[NEEDS_MAX] = {NEED(reserve), NEED(x), NEED(dweights), NEED(work)};
     return run_pass(rnn, ASHLAR_RNN_BACKWARD_WEIGHTS, batch, buffers, needs, stream);
 }
 

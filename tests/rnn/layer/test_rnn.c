@@ -204,6 +204,17 @@ CASE_WITH(a_preparation_without_a_buffer_is_refused, set_up_rnn("memory=16MiB", 
     CHECK_ZU(CALLS(launch_host_func), before);
 }
 
+CASE_WITH(a_pass_without_a_structure_is_refused, set_up_rnn("memory=16MiB", ASHLAR_F32)) {
+    static const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS};
+    static const ashlar_rnn_buffers buffers;
+    CHECK_FAILS(ashlar_rnn_forward(rnn, NULL, &buffers, streams[1]), ASHLAR_EINVAL,
+                "ashlar_rnn_forward: batch is NULL");
+    CHECK_FAILS(ashlar_rnn_backward_data(rnn, &batch, NULL, streams[1]), ASHLAR_EINVAL,
+                "ashlar_rnn_backward_data: buffers is NULL");
+    CHECK_FAILS(ashlar_rnn_backward_weights(rnn, &batch, NULL, streams[1]), ASHLAR_EINVAL,
+                "ashlar_rnn_backward_weights: buffers is NULL");
+}
+
 /* As cuDNN does. */
 CASE_WITH(a_back_end_that_reads_weights_as_they_are_prepares_nothing,
           set_up_rnn("memory=16MiB", ASHLAR_F32)) {
