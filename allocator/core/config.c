@@ -243,18 +243,12 @@ static ashlar_status set_option(void *context, size_t i, ashlar_piece given) {
     return ASHLAR_OK;
 }
 
-static void init(ashlar_config *out) {
+void ashlar_config_init(ashlar_config *out) {
     *out = (ashlar_config){
 #define X(type, field, key, kind, low, high, initial, ...) .field = initial,
         ASHLAR_CONFIG_MAP(X)
 #undef X
     };
-}
-
-void ashlar_config_init(ashlar_config *out) {
-    ashlar_config config;
-    init(&config);
-    *out = config;
 }
 
 ashlar_status ashlar_config_parse(ashlar_config *config, const char *text, const char *source) {

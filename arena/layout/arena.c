@@ -32,7 +32,7 @@ ashlar_status ashlar_arena_create(ashlar_arena **out) {
 }
 
 ashlar_status ashlar_arena_set_source(ashlar_arena *arena, const ashlar_region_source *source) {
-    ashlar_region_source given = ASHLAR_OR_ZERO(ashlar_region_source, source);
+    const ashlar_region_source given = ASHLAR_OR_ZERO(ashlar_region_source, source);
     ASHLAR_FAIL_IF(arena->allocator != NULL || given.take == NULL || given.give == NULL,
                    ASHLAR_EINVAL, "source of regions: %s",
                    arena->allocator != NULL ? "the arena is committed already"

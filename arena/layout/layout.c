@@ -191,14 +191,13 @@ ashlar_status ashlar_arena_add(ashlar_arena *arena, const char *name, ashlar_dty
 
 ashlar_status ashlar_arena_set_options(ashlar_arena *arena, size_t tensor,
                                        const ashlar_tensor_options *given) {
-    ashlar_tensor_options known = ASHLAR_OR_ZERO(ashlar_tensor_options, given);
-    const ashlar_tensor_options *options = &known;
+    const ashlar_tensor_options options = ASHLAR_OR_ZERO(ashlar_tensor_options, given);
     ASHLAR_FAIL_IF(tensor >= arena->tensor_count, ASHLAR_EINVAL,
                    "options: the arena has no tensor %zu", tensor);
-    ASHLAR_FAIL_IF(!(options->rate_scale >= 0) || !isfinite(options->rate_scale), ASHLAR_EINVAL,
+    ASHLAR_FAIL_IF(!(options.rate_scale >= 0) || !isfinite(options.rate_scale), ASHLAR_EINVAL,
                    "tensor %s: rate_scale %g; it must be above 0, or 0 for 1",
-                   arena->tensors[tensor].name, options->rate_scale);
-    arena->tensors[tensor].info.options = *options;
+                   arena->tensors[tensor].name, options.rate_scale);
+    arena->tensors[tensor].info.options = options;
     return ASHLAR_OK;
 }
 
