@@ -9,20 +9,7 @@
 # shellcheck source=tests/shell/tap.sh
 . "$(dirname "$0")/tap.sh"
 
-only_in_all
-if [ "$(id -u)" -ne 0 ] || ! command -v debootstrap >/dev/null; then
-    echo '1..0 # SKIP needs root and debootstrap'
-    exit
-fi
-
-root=$scratch/root
-mirror=${ASHLAR_DEBIAN_MIRROR:-http://deb.debian.org/debian}
-if ! debootstrap --variant=minbase --include=python3 trixie "$root" "$mirror" \
-    >"$scratch/log" 2>&1; then
-    tail -n 3 "$scratch/log" | sed 's/^/# /'
-    echo "1..0 # SKIP no Debian can be made from $mirror"
-    exit
-fi
+make_debian trixie --include=python3
 rm -f "$root"/usr/bin/apt*
 "$ASHLAR_SOURCE/run" gpu --build "$ASHLAR_BUILD" --pack "$scratch/pack.tar.gz" >/dev/null &&
     tar -xzf "$scratch/pack.tar.gz" -C "$root/root" || exit 1

@@ -9,19 +9,7 @@
 # shellcheck source=tests/shell/tap.sh
 . "$(dirname "$0")/tap.sh"
 
-only_in_all
-if [ "$(id -u)" -ne 0 ] || ! command -v debootstrap >/dev/null; then
-    echo '1..0 # SKIP needs root and debootstrap'
-    exit
-fi
-
-root=$scratch/root
-mirror=${ASHLAR_DEBIAN_MIRROR:-http://deb.debian.org/debian}
-if ! debootstrap --variant=minbase bookworm "$root" "$mirror" >"$scratch/log" 2>&1; then
-    tail -n 3 "$scratch/log" | sed 's/^/# /'
-    echo "1..0 # SKIP no Debian can be made from $mirror"
-    exit
-fi
+make_debian bookworm
 cp /etc/resolv.conf "$root/etc/" 2>/dev/null
 mkdir "$root/src" && tar -C "$ASHLAR_SOURCE" --exclude=./build --exclude=./.git -c . |
     tar -C "$root/src" -x || exit 1

@@ -32,6 +32,23 @@ only_in_all() {
     fi
 }
 
+# For a script about a fresh Debian, made in $root: it is one skipped case where none can be made.
+make_debian() { # RELEASE [DEBOOTSTRAP-OPTION...]
+    only_in_all
+    if [ "$(id -u)" -ne 0 ] || ! command -v debootstrap >/dev/null; then
+        echo '1..0 # SKIP needs root and debootstrap'
+        exit
+    fi
+    root=$scratch/root release=$1
+    shift
+    mirror=${ASHLAR_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+    if ! debootstrap --variant=minbase "$@" "$release" "$root" "$mirror" >"$scratch/log" 2>&1; then
+        tail -n 3 "$scratch/log" | sed 's/^/# /'
+        echo "1..0 # SKIP no Debian can be made from $mirror"
+        exit
+    fi
+}
+
 # For a script about libashlar-preload.so, and programs that find the tests' CUDA beside it.
 # shellcheck disable=SC2034 # for those who source this
 about_preload() {
