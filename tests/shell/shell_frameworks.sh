@@ -6,7 +6,7 @@
 
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/tap.sh"
-only_in_all
+only_in_slow
 
 asks() { # FRAMEWORK LIBRARY SCRIPT ARGUMENT...
     framework=$1 library=$2 script=$3

@@ -62,9 +62,11 @@ machine() { # USER-NUMBER
     : >"$configured"
     : >"$tested"
     : >"$built"
-    cp "$ASHLAR_SOURCE/run" "$tree/run"
-    mkdir -p "$tree/bench" "$tree/tests" && cp "$scratch/all" "$tree/bench/all.sh"
-    cp "$ASHLAR_SOURCE/tests/count_cases.py" "$ASHLAR_SOURCE/tests/test_targets.py" "$tree/tests"
+    mkdir -p "$tree/bench" "$tree/tests" "$tree/tools" && cp "$scratch/all" "$tree/bench/all.sh"
+    cp "$ASHLAR_SOURCE/run" "$tree"
+    cp "$ASHLAR_SOURCE/tools/set_up.sh" "$tree/tools"
+    cp "$ASHLAR_SOURCE"/tests/*.sh "$ASHLAR_SOURCE/tests/count_cases.py" \
+        "$ASHLAR_SOURCE/tests/test_targets.py" "$tree/tests"
     cp -R "$ASHLAR_SOURCE/tests/native" "$tree/tests"
     for tool in sh awk cat chmod cp dirname env find flock grep head mkdir nproc readlink rm; do
         ln -s "$(command -v $tool)" "$bin/$tool"
@@ -84,7 +86,7 @@ machine() { # USER-NUMBER
                 mkdir -p \$word/rnn \$word/bench \$word/meson-logs && : >\$word/build.ninja
                 mkdir -p \$word/meson-info && cp '$scratch'/info/* \$word/meson-info ;; esac; done ;;
         test)
-            echo \"all=\${ASHLAR_TEST_ALL-} \$*\" >>'$tested'
+            echo \"all=\${ASHLAR_TEST_SLOW-} \$*\" >>'$tested'
             cp '$scratch/testlog.json' \$3/meson-logs
             exit \$(cat '$scratch/status') ;;
         esac"
@@ -101,7 +103,7 @@ lacks() { # TOOL...
 
 # Give the machine's `run` a folder as its training text.
 text_is() { # FOLDER
-    sed "s|^text=[^ ]*|text=$1|" "$ASHLAR_SOURCE/run" >"$tree/run"
+    sed "s|^text=[^ ]*|text=$1|" "$ASHLAR_SOURCE/tools/set_up.sh" >"$tree/tools/set_up.sh"
 }
 
 runs() { # STATUS ARGUMENT...
@@ -372,8 +374,9 @@ tests_every_build() {
     stand_in clang 'exit 0'
     ran OK 0 'ok 1 - a' 1..1 >"$scratch/testlog.json"
     echo 0 >"$scratch/status"
+    runs 0 test && [ "$(tail -n 1 "$scratch/stdout")" = '3 passed, 0 failed, 0 skipped' ] || return
     for _ in first second; do
-        runs 0 test || return
+        runs 0 test all || return
         [ "$(tail -n 1 "$scratch/stdout")" = '5 passed, 0 failed, 0 skipped' ] || return
     done
 }
@@ -399,16 +402,17 @@ tests_quickly() {
 }
 
 # What is slow says by itself that it was not run, but for this.
-tests_all() {
-    tests_with all && says tested 'all=1 test' && ! grep 'all= ' "$tested" || return
-    tests_with '' && says tested 'all= test' && ! grep 'all=1' "$tested"
+tests_slowly() {
+    tests_with slow && says tested 'all=1 test' && ! grep 'all= ' "$tested" || return
+    tests_with all && says tested 'all= test' && ! grep 'all=1' "$tested"
 }
 
 installs_more_for_all() {
     machine 0
     ran OK 0 'ok 1 - a' 1..1 >"$scratch/testlog.json"
     echo 0 >"$scratch/status"
-    runs 0 test all && says asked valgrind cmake
+    runs 0 test && [ ! -s "$asked" ] && runs 0 test all && says asked valgrind cmake || return
+    ! says asked debootstrap && runs 0 test slow && says asked debootstrap
 }
 
 # Every build passes, on a machine with everything, but for what Python says.
@@ -439,29 +443,6 @@ shows_a_failing_build() {
     stand_in ninja 'echo "[1/2] Compiling C object x.o"; echo "x.c:1: error: no stone"; exit 1'
     runs 1 train --data x && says stderr 'error: no stone' || return
     ! grep -q 'Compiling' "$scratch/stderr" && [ ! -s "$scratch/stdout" ]
-}
-
-# A long build, elsewhere than on a terminal, and one that has little to do.
-tells_how_far_a_build_is() {
-    machine 1000
-    stand_in ninja 'i=0; while [ $((i += 1)) -le 120 ]; do echo "[$i/120] Compiling"; done; exit 1'
-    runs 1 train --data x || return
-    for at in 30 60 90 120; do
-        says stderr "run: building: $at of 120" || return
-    done
-    [ "$(grep -c 'building: ' "$scratch/stderr")" -eq 4 ] &&
-        [ "$(grep -c Compiling "$tree/build/release.log")" -eq 120 ] || return
-    stand_in ninja 'echo "[1/2] Compiling"; exit 1'
-    runs 1 train --data x && ! grep -q 'building: ' "$scratch/stderr"
-}
-
-rewrites_one_line_on_a_terminal() {
-    machine 1000
-    stand_in ninja 'echo "[1/2] Compiling"; echo "[2/x] odd"; echo "[2/2] Linking"; exit 1'
-    script -qec "env -i PATH='$bin' /bin/sh '$tree/run' train --data x" /dev/null \
-        >"$scratch/terminal" && return 1
-    printf '\rrun: building: 1 of 2 \033[K\rrun: building: 2 of 2 \033[K\r\033[K' >"$scratch/wanted"
-    grep -qF "$(cat "$scratch/wanted")" "$scratch/terminal"
 }
 
 # A machine with a source tree of one fuzz target; FUZZER is what its libFuzzer program does.
@@ -566,12 +547,6 @@ check 'without_apt_get_the_missing_tools_are_named' names_tools_without_apt_get
 check 'without_apt_get_libraries_are_left_out' goes_on_without_libraries
 check 'a_CC_that_does_not_work_is_named' stops_at_a_bad_compiler
 check 'a_failing_build_is_shown_without_its_progress' shows_a_failing_build
-check 'a_long_build_tells_how_far_it_is' tells_how_far_a_build_is
-if script -qec true /dev/null >/dev/null 2>&1; then
-    check 'on_a_terminal_one_line_is_rewritten' rewrites_one_line_on_a_terminal
-else
-    skip 'on_a_terminal_one_line_is_rewritten' 'no script here'
-fi
 
 check 'cases_are_counted' \
     counts '2 passed, 0 failed, 1 skipped' 0 ran OK 0 'ok 1 - a' 'ok 2 - b # SKIP no GPU' 1..2
@@ -611,7 +586,7 @@ check 'tsan_makes_what_it_runs' built_of tsan libcuda.so.1 tests/test_race
 check 'clang_is_built_by_clang' configured_with clang "c = 'clang'"
 check 'builtin_has_no_optional_library' configured_with builtin "auto_features = 'disabled'"
 check 'quick_is_one_build_of_unit_tests' tests_quickly
-check 'all_runs_what_is_slow' tests_all
+check 'what_is_slow_is_run_when_asked_for' tests_slowly
 check 'all_installs_what_else_is_of_use' installs_more_for_all
 check 'other_settings_configure_anew' configures_again_with_settings
 check 'fuzz_explores_each_target_with_a_corpus_of_its_own' fuzzes_each_target

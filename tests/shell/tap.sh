@@ -25,16 +25,16 @@ trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
 
 # For a script that is slow, or needs more than Debian's packages: it is one skipped case elsewhere.
-only_in_all() {
-    if [ -z "${ASHLAR_TEST_ALL-}" ]; then
-        echo '1..0 # SKIP only ./run test all runs it'
+only_in_slow() {
+    if [ -z "${ASHLAR_TEST_SLOW-}" ]; then
+        echo '1..0 # SKIP only ./run test slow runs it'
         exit
     fi
 }
 
 # For a script about a fresh Debian, made in $root: it is one skipped case where none can be made.
 make_debian() { # RELEASE [DEBOOTSTRAP-OPTION...]
-    only_in_all
+    only_in_slow
     if [ "$(id -u)" -ne 0 ] || ! command -v debootstrap >/dev/null; then
         echo '1..0 # SKIP needs root and debootstrap'
         exit
