@@ -30,7 +30,8 @@ WARPS, BLOCKS, REGISTERS, SHARED, SHARED_OF_SYSTEM = 64, 32, 65536, 228 << 10, 1
 # An H200: NVIDIA's data sheet; a clock between its least and its greatest. The latency of memory in
 # cycles is an H100's: arXiv:2402.13499.
 MULTIPROCESSORS, HZ, BYTES_PER_S, LANES, LATENCY = 132, 1.7e9, 4.8e12, 128, 479
-# Ampere, Hopper, and Blackwell in data centres and elsewhere: what the kernels' image has code for.
+# Ampere and Hopper, which the kernels' image has code for, and Blackwell in data centres and
+# elsewhere, which the driver compiles for.
 CODES = 80, 90, 100, 120
 ACCESS = re.compile(r"(?:@!?U?P\w+ )?(LD|ST)G?\.E(\S*)")
 SIZES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}

@@ -51,6 +51,14 @@ static inline size_t ashlar__best_set(void) {
     return best;
 }
 
+/* NAME_SET of the set whose loops serve double precision. That is for proving gradients, so AVX2's
+ * serve AVX-512, too (a tenth of the library otherwise). */
+#define ASHLAR_F64_SET_baseline baseline
+#define ASHLAR_F64_SET_avx2 avx2
+#define ASHLAR_F64_SET_avx512 avx2
+#define ASHLAR_F64_SET_neon neon
+#define ASHLAR_F64_NAME(name, set) ASHLAR_JOIN(name, ASHLAR_F64_SET_##set)
+
 /* Bytes of a vector register of the set that a file is compiled for, and how many there are. */
 #define ASHLAR_VECTOR_BYTES ASHLAR_JOIN(ASHLAR_VECTOR_BYTES_, ASHLAR_SET)
 #define ASHLAR_VECTOR_COUNT ASHLAR_JOIN(ASHLAR_VECTOR_COUNT_, ASHLAR_SET)

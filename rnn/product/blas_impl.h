@@ -39,7 +39,7 @@ typedef void ashlar_gemm_kernel(const ashlar_gemm_args *product, const ashlar_ge
  * product, so their results differ in the last bits. */
 ashlar_gemm_kernel ashlar__gemm_kernel_f32_baseline, ashlar__gemm_kernel_f64_baseline;
 ashlar_gemm_kernel ashlar__gemm_kernel_f32_avx2, ashlar__gemm_kernel_f64_avx2;
-ashlar_gemm_kernel ashlar__gemm_kernel_f32_avx512, ashlar__gemm_kernel_f64_avx512;
+ashlar_gemm_kernel ashlar__gemm_kernel_f32_avx512;
 ashlar_gemm_kernel ashlar__gemm_kernel_f32_neon, ashlar__gemm_kernel_f64_neon;
 
 typedef struct ashlar_gemm_kernels {

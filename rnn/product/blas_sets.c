@@ -8,7 +8,9 @@
 #define NAME_neon "built-in, NEON"
 
 const ashlar_gemm_kernels *ashlar__blas_best(void) {
-#define ROW(set) {NAME_##set, ashlar__gemm_kernel_f32_##set, ashlar__gemm_kernel_f64_##set},
+#define ROW(set)                                   \
+    {NAME_##set, ashlar__gemm_kernel_f32_##set, \
+     ASHLAR_F64_NAME(ashlar__gemm_kernel_f64_, set)},
     static const ashlar_gemm_kernels sets[] = {ASHLAR_SETS(ROW)};
     return &sets[ashlar__best_set()];
 }
