@@ -31,16 +31,6 @@ ashlar_status ashlar_arena_create(ashlar_arena **out) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_arena_set_source(ashlar_arena *arena, const ashlar_region_source *source) {
-    const ashlar_region_source given = ASHLAR_OR_ZERO(ashlar_region_source, source);
-    ASHLAR_FAIL_IF(arena->allocator != NULL || given.take == NULL || given.give == NULL,
-                   ASHLAR_EINVAL, "source of regions: %s",
-                   arena->allocator != NULL ? "the arena is committed already"
-                                            : "take or give is NULL; it needs both");
-    arena->source = given;
-    return ASHLAR_OK;
-}
-
 /* ---- regions ---- */
 
 /* The block of a large region is STAGGER_BYTES larger than the region. Regions lie side by side: if
@@ -62,47 +52,21 @@ static ashlar_status block_bytes(const ashlar_arena *arena, const ashlar_allocat
                : ashlar__fail(ASHLAR_EOVERFLOW, "a region of %zu bytes is too large", bytes);
 }
 
-static void give_region(ashlar_arena *arena, ashlar_allocator *allocator, ashlar_region region) {
-    const ashlar_region_source *source = &arena->source;
-    void *data = arena->regions[region];
-    size_t bytes = 0;
-    ASHLAR_CHECK2(data != NULL);
-    arena->regions[region] = NULL;
-    if (source->take == NULL) {
-        /* This fails only if somebody else has freed the region, so it is gone in any case. */
-        ASHLAR_IGNORE(ashlar_free(allocator, data));
-    } else {
-        ASHLAR_IGNORE(block_bytes(arena, allocator, region, &bytes)); /* as when it was taken */
-        source->give(source->context, region, data, bytes);
-    }
-}
-
 static ashlar_status take_region(ashlar_arena *arena, ashlar_allocator *allocator,
                                  ashlar_stream stream, ashlar_region region) {
-    const ashlar_region_source *source = &arena->source;
-    void *data = NULL;
     size_t bytes = 0;
     ASHLAR_TRY(block_bytes(arena, allocator, region, &bytes));
-    ASHLAR_TRY(source->take != NULL
-                   ? source->take(source->context, region, bytes, &data)
-                   : ashlar_alloc_tagged(allocator, bytes, region_info[region].tag, stream, &data));
-    arena->regions[region] = data;
-    if (data != NULL && (uintptr_t)data % ASHLAR_ARENA_ALIGN == 0) {
-        return ASHLAR_OK;
-    }
-    if (data != NULL) {
-        give_region(arena, allocator, region);
-    }
-    return ashlar__fail(ASHLAR_EINVAL, "source of regions: the %s at %p; give a multiple of %d",
-                        region_info[region].text, data, ASHLAR_ARENA_ALIGN);
+    return ashlar_alloc_tagged(allocator, bytes, region_info[region].tag, stream,
+                               &arena->regions[region]);
 }
 
 void ashlar__arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions) {
     for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        if ((regions & ASHLAR_REGION_BIT(i)) == 0) {
-            continue;
+        if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
+            /* This fails only if somebody else has freed the region, so it is gone in any case. */
+            ASHLAR_IGNORE(ashlar_free(allocator, arena->regions[i]));
+            arena->regions[i] = NULL;
         }
-        give_region(arena, allocator, (ashlar_region)i);
     }
 }
 

@@ -48,7 +48,6 @@ struct ashlar_arena {
     size_t *binding_table;   /* [binding_capacity] hash table by pointer: binding + 1; 0: free */
     size_t binding_capacity; /* a power of two, or 0 */
     size_t bucket_bytes;     /* the size that the caller asked for */
-    ashlar_region_source source; /* where regions come from; take is NULL: the allocator */
     size_t world_size;
 
     /* Set by commit: */
@@ -88,7 +87,7 @@ size_t ashlar__arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layou
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
                                                    ashlar_stream stream, unsigned regions,
                                                    unsigned *taken);
-/* Free the blocks of `regions`, in stream order, or give them back to their source. */
+/* Free the blocks of `regions`, in stream order. */
 void ashlar__arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions);
 
 /* Make room for `extra` more bindings. False: no host memory. */

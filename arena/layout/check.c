@@ -176,14 +176,13 @@ static ashlar_status check_buckets(const ashlar_arena *arena) {
                     : ashlar__fail(ASHLAR_EMOVED, "the last bucket begins at %zu, not at 0", end);
 }
 
-/* Check that the allocator still has every region as a live block that is large enough. Regions
- * from another source cannot be checked. */
+/* Check that the allocator still has every region as a live block that is large enough. */
 static ashlar_status check_regions(const ashlar_arena *arena) {
     for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const char *text = ashlar_region_text((ashlar_region)i);
         const size_t wanted = ashlar_arena_region_bytes(arena, (ashlar_region)i);
         size_t bytes = 0;
-        if (arena->regions[i] == NULL || arena->source.take != NULL) {
+        if (arena->regions[i] == NULL) {
             continue;
         }
         ASHLAR_FAIL_IF(

@@ -146,29 +146,6 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_set_buckets(ashlar_arena
                                                                     size_t bucket_bytes,
                                                                     size_t world_size);
 
-/* Memory for regions that is not the allocator's: ncclMemAlloc()'s, or what another library wants
- * regions to lie in. */
-typedef struct ashlar_region_source {
-    void *context; /* passed to both */
-
-    /* Give memory of the allocator's device for one region: `bytes` bytes or more, from *data, a
-     * multiple of 256, which queued work on any stream may use at once. If this function returns a
-     * status other than ASHLAR_OK, the call that wanted the region fails with that status. */
-    ashlar_status (*take)(void *context, ashlar_region region, size_t bytes, void **data);
-
-    /* Take the memory back. Queued work may still use it: wait for that work first, if somebody
-     * else could get the memory. */
-    void (*give)(void *context, ashlar_region region, void *data, size_t bytes);
-} ashlar_region_source;
-
-/* Take regions from `source` instead of the allocator, before commit. The structure is copied; what
- * its context points to must live until ashlar_arena_destroy(). The allocator's statistics and
- * limits know nothing of such regions. A replica takes its regions from its allocator.
- *
- * Errors: ASHLAR_EINVAL (after commit; a function is NULL). */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_arena_set_source(ashlar_arena *arena, const ashlar_region_source *source);
-
 /* Compute the layout, take each of `regions` as one block from `allocator`, and fill it with zeros
  * on `stream`.
  *
@@ -237,18 +214,6 @@ ASHLAR_API size_t ashlar_arena_bucket_count(const ashlar_arena *arena); /* 0 bef
 /* Describe bucket i. Requires i < ashlar_arena_bucket_count(). */
 ASHLAR_API void ashlar_arena_get_bucket(const ashlar_arena *arena, size_t i,
                                         ashlar_arena_bucket *out);
-
-/* Write a map of the arena as text: a line for each region, for each bucket, and for each tensor in
- * address order with its offset, bytes, padding after it, type, shape, options and name.
- *
- * buffer   has room for `bytes` bytes; may be NULL if `bytes` is 0: then only *needed is written
- * needed   gets the size of the text in bytes, with its terminator; may be NULL
- *
- * Errors:  ASHLAR_EINVAL (not committed; the buffer is too small: the detail gives the bytes
- *          needed). */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_format_map(const ashlar_arena *arena,
-                                                                   char *buffer, size_t bytes,
-                                                                   size_t *needed);
 
 /* ---- watched pointers and views ---- */
 

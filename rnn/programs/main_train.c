@@ -181,19 +181,6 @@ static ashlar_status run_trainer(const ashlar_train_command *c, ashlar_trainer *
     return status;
 }
 
-static ashlar_status print_map(const ashlar_arena *arena) {
-    size_t bytes = 0;
-    char *text;
-    ASHLAR_TRY(ashlar_arena_format_map(arena, NULL, 0, &bytes));
-    ASHLAR_HOST_NEW(text, bytes, "no host memory for a map");
-    const ashlar_status status = ashlar_arena_format_map(arena, text, bytes, NULL);
-    if (status == ASHLAR_OK) {
-        printf("%s\n", text);
-    }
-    ashlar__host_free(text);
-    return status;
-}
-
 static void print_stopped(const ashlar_train_command *c, const ashlar_train_report *report) {
     const char *file = c->train.save_file;
     fprintf(stderr, "%s: %s ended the training after step %zu of %zu; %s%s\n", program,
@@ -211,7 +198,7 @@ static ashlar_status train_task(ashlar_train_command *c, ashlar_device *device, 
     ASHLAR_TRY(ashlar__trainer_create(device, task, &c->train, &trainer));
     ashlar_status status = ASHLAR_OK;
     if (c->wants_map) {
-        status = print_map(ashlar__trainer_task(trainer)->arena);
+        status = ashlar__print_map(ashlar__trainer_task(trainer)->arena);
     }
     ASHLAR_THEN(status, run_trainer(c, trainer, page, &report));
     ASHLAR_THEN(status, ashlar__train_ranks_gather(c, &report, &ranks));

@@ -12,6 +12,10 @@
 
 void ashlar__report_print(FILE *out, const ashlar_train_report *report);
 
+/* Print a line for each region of a committed arena, for each bucket, and for each tensor in address
+ * order with its offset, bytes, padding after it, type, shape and options. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__print_map(const ashlar_arena *arena);
+
 /* Add a description of the device to an open JSON object. */
 void ashlar__report_put_device(ashlar_json_writer *writer, const ashlar_device_info *device);
 

@@ -105,6 +105,9 @@ maps() {
     small "$scratch/mapped.json" --seed 7 --quiet --map >"$scratch/map" || return
     grep -q '^parameters  *[0-9]' "$scratch/map" || complain 'no region' || return
     grep -q ' F32   lstm.bias_hh_l0 \[128\]$' "$scratch/map" || complain 'no bias' || return
+    awk '/^parameters/ { want = $2 } part == "tensor" && NF > 4 { sum += $2 + $3 }
+        $NF == "tensor" { part = "tensor" } END { exit sum != want || sum == 0 }' "$scratch/map" ||
+        complain 'tensors and padding are not the region'
 }
 check 'the_arena_is_shown_as_a_map' maps
 

@@ -25,57 +25,6 @@ static bool set_up_arena(void) {
            check_at_end(finish);
 }
 
-static const char MAP[] =
-    "region                    bytes\n"
-    "parameters                 1536\n"
-    "gradients                  1536\n"
-    "masters                    2048\n"
-    "\n"
-    "bucket         offset          bytes  type  tensors\n"
-    "0                1024            512  F32         2\n"
-    "1                   0           1024  BF16        1\n"
-    "\n"
-    "        offset          bytes padding  type  tensor\n"
-    "             0            800     224  BF16  weight [4, 100]\n"
-    "          1024             16     240  F32   bias [4]  (no decay, rate x 0.5)\n"
-    "          1280            256       0  F32   table [64]  (frozen)\n";
-
-CASE_WITH(a_map_shows_regions_buckets_and_tensors, set_up_arena()) {
-    const unsigned regions = 3 | ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER);
-    REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK);
-    size_t needed = 0;
-    CHECK(ashlar_arena_format_map(arena, NULL, 0, &needed) == ASHLAR_OK);
-    CHECK_ZU(needed, sizeof MAP);
-    char text[sizeof MAP];
-    CHECK(ashlar_arena_format_map(arena, text, sizeof text, NULL) == ASHLAR_OK);
-    CHECK(strcmp(text, MAP) == 0);
-    if (strcmp(text, MAP) != 0) {
-        printf("%s", text);
-    }
-}
-
-CASE_WITH(a_buffer_too_small_is_told_and_not_overrun, set_up_arena()) {
-    REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_OK);
-    size_t needed = 0;
-    CHECK(ashlar_arena_format_map(arena, NULL, 0, &needed) == ASHLAR_OK);
-    char *text = malloc(needed);
-    REQUIRE(text != NULL);
-    for (size_t bytes = 1; bytes <= needed; bytes++) {
-        memset(text, '#', needed);
-        const ashlar_status status = ashlar_arena_format_map(arena, text, bytes, NULL);
-        CHECK(status == (bytes == needed ? ASHLAR_OK : ASHLAR_EINVAL));
-        CHECK_ZU(strlen(text), bytes - 1);
-        CHECK(bytes == needed || text[bytes] == '#');
-    }
-    free(text);
-}
-
-CASE_WITH(an_arena_that_is_not_committed_has_no_map, set_up_arena()) {
-    size_t needed = 77;
-    CHECK_FAILS(ashlar_arena_format_map(arena, NULL, 0, &needed), ASHLAR_EINVAL, "not committed");
-    CHECK_ZU(needed, 77);
-}
-
 CASE_WITH(further_regions_are_zero_and_the_old_ones_stay, set_up_arena()) {
     CHECK_FAILS(ashlar_arena_extend(arena, streams[0], 1), ASHLAR_EINVAL, "not committed");
     REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK);
