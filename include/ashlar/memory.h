@@ -9,7 +9,6 @@
 #include <ashlar/export.h>
 #include <ashlar/fit.h>
 #include <ashlar/graph_pool.h>
-#include <ashlar/leak_monitor.h>
 #include <ashlar/pack.h>
 #include <ashlar/plan.h>
 #include <ashlar/status.h>

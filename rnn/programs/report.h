@@ -5,8 +5,6 @@
 
 #include <stdio.h>
 
-#include <ashlar/leak_monitor.h>
-
 #include "allocator/base/json.h"
 #include "rnn/train/train.h"
 

@@ -32,7 +32,7 @@ static ashlar_status take_results(ashlar_trainer *t) {
 }
 
 static ashlar_status build_model(ashlar_trainer *t) {
-    ASHLAR_TRY(ashlar_leak_monitor_create(&t->growth));
+    ASHLAR_TRY(ashlar__leak_monitor_create(&t->growth));
     t->allocator = t->config.measured;
     if (t->allocator == NULL) {
         ASHLAR_TRY(ashlar_allocator_create(t->device, &t->allocator));
@@ -131,7 +131,7 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     t->task->table->destroy(t->task);
     ashlar__host_free(t->seen_lengths);
     ashlar__train_buckets_free(&t->buckets);
-    ashlar_leak_monitor_destroy(t->growth);
+    ashlar__leak_monitor_destroy(t->growth);
     ashlar__host_free(t);
 }
 

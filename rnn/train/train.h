@@ -4,13 +4,13 @@
 
 #include <signal.h>
 
-#include <ashlar/leak_monitor.h>
 #include <ashlar/optimizer.h>
 #include <ashlar/rnn_layout.h>
 #include <ashlar/schedule.h>
 #include <ashlar/ranks.h>
 #include <ashlar/warmup.h>
 
+#include "rnn/train/leak_monitor.h"
 #include "rnn/train/task.h"
 #include "rnn/train/train_buckets.h"
 

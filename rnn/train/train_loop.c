@@ -258,8 +258,8 @@ static ashlar_status watch_growth(run *r, size_t step) {
     if (t->config.hooks != NULL && t->config.hooks->queued != NULL) {
         t->config.hooks->queued(t->config.hooks->context, step, &stats);
     }
-    const ashlar_status status = ashlar_leak_monitor_add(t->growth, step, &stats, &found);
-    ashlar_leak_monitor_get_growth(t->growth, r->report->growth);
+    const ashlar_status status = ashlar__leak_monitor_add(t->growth, step, &stats, &found);
+    ashlar__leak_monitor_get_growth(t->growth, r->report->growth);
     r->found |= found;
     return status;
 }

@@ -1,6 +1,6 @@
 /*
  * leak_monitor.h - watch the memory that a loop holds from step to step, and find the tags that
- * grow without end.
+ * grow without end (internal).
  *
  * Read the allocator's statistics at the same point of every step, after the warm-up, and give them
  * to a monitor. The bytes that a tag holds there may vary with the data. The tag *grows* if, for
@@ -23,8 +23,6 @@
 
 #include <ashlar/allocator.h>
 
-ASHLAR_BEGIN_DECLS
-
 typedef struct ashlar_leak_monitor ashlar_leak_monitor;
 
 /* The state of one tag. Bytes are those of ashlar_tag_stats.live_bytes. */
@@ -38,8 +36,8 @@ typedef struct ashlar_tag_growth {
 } ashlar_tag_growth;
 
 /* Make a monitor without readings. Ownership: the caller owns *out.  Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_leak_monitor_create(ashlar_leak_monitor **out);
-ASHLAR_API void ashlar_leak_monitor_destroy(ashlar_leak_monitor *monitor); /* NULL is allowed */
+ASHLAR_MUST_CHECK ashlar_status ashlar__leak_monitor_create(ashlar_leak_monitor **out);
+void ashlar__leak_monitor_destroy(ashlar_leak_monitor *monitor); /* NULL is allowed */
 
 /*
  * Add a reading.
@@ -50,15 +48,13 @@ ASHLAR_API void ashlar_leak_monitor_destroy(ashlar_leak_monitor *monitor); /* NU
  * Threads: one at a time for each monitor.  Cost: O(tags); calls neither allocator nor driver.
  * Errors:  ASHLAR_EINVAL (step); the reading is ignored.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_leak_monitor_add(ashlar_leak_monitor *monitor,
+ASHLAR_MUST_CHECK ashlar_status ashlar__leak_monitor_add(ashlar_leak_monitor *monitor,
                                                                    uint64_t step,
                                                                    const ashlar_stats *stats,
                                                                    unsigned *found);
 
 /* Get the state of each tag. Threads: one at a time for each monitor. */
-ASHLAR_API void ashlar_leak_monitor_get_growth(const ashlar_leak_monitor *monitor,
+void ashlar__leak_monitor_get_growth(const ashlar_leak_monitor *monitor,
                                                ashlar_tag_growth tags[ASHLAR_TAG_COUNT]);
-
-ASHLAR_END_DECLS
 
 #endif /* ASHLAR_LEAK_MONITOR_H */

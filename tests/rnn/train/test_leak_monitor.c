@@ -2,7 +2,7 @@
  * test_leak_monitor.c - memory that grows from step to step is found, with its tag and its first
  * step; memory that only moves is not.
  */
-#include <ashlar/leak_monitor.h>
+#include "rnn/train/leak_monitor.h"
 
 #include "tests/allocator/core/allocator_fixture.h"
 #include "tests/allocator/trace/numbers_fixture.h"
@@ -12,20 +12,20 @@ static ashlar_stats reading;
 
 static bool open_growth(void) {
     reading = (ashlar_stats){.live_bytes = 0};
-    return ashlar_leak_monitor_create(&monitor) == ASHLAR_OK;
+    return ashlar__leak_monitor_create(&monitor) == ASHLAR_OK;
 }
 
 /* A step in which one tag held so much. Returns what was found. */
 static unsigned add(uint64_t step, ashlar_tag tag, uint64_t held) {
     unsigned found = ~0u;
     reading.tags[tag].live_bytes = held;
-    CHECK(ashlar_leak_monitor_add(monitor, step, &reading, &found) == ASHLAR_OK);
+    CHECK(ashlar__leak_monitor_add(monitor, step, &reading, &found) == ASHLAR_OK);
     return found;
 }
 
 static ashlar_tag_growth growth_of(ashlar_tag tag) {
     ashlar_tag_growth tags[ASHLAR_TAG_COUNT];
-    ashlar_leak_monitor_get_growth(monitor, tags);
+    ashlar__leak_monitor_get_growth(monitor, tags);
     return tags[tag];
 }
 
@@ -58,7 +58,7 @@ CASE(a_leak_in_every_step_is_found_within_24_steps) {
         CHECK_ZU(tag.first_bytes, 4096);
         CHECK_ZU(tag.held_bytes, held_with_leak(at, since, 1));
         CHECK_ZU(tag.growth_bytes, tag.held_bytes - 4096);
-        ashlar_leak_monitor_destroy(monitor);
+        ashlar__leak_monitor_destroy(monitor);
     }
 }
 
@@ -75,7 +75,7 @@ CASE(a_slow_leak_is_found_too) {
             CHECK_ZU(add(step, ASHLAR_TAG_SAVED, held_with_leak(step, since, cases[i].every)), 0);
         }
         CHECK_ZU(growth_of(ASHLAR_TAG_SAVED).since_step, since);
-        ashlar_leak_monitor_destroy(monitor);
+        ashlar__leak_monitor_destroy(monitor);
     }
 }
 
@@ -86,7 +86,7 @@ CASE_WITH(memory_that_moves_about_a_level_does_not_grow, open_growth()) {
     }
     CHECK(!growth_of(ASHLAR_TAG_ACTIVATIONS).is_growing);
     CHECK_ZU(growth_of(ASHLAR_TAG_ACTIVATIONS).growth_bytes, 0);
-    ashlar_leak_monitor_destroy(monitor);
+    ashlar__leak_monitor_destroy(monitor);
 }
 
 /* A cache that fills, a saw that comes down again and again, one rise for good. */
@@ -96,7 +96,7 @@ CASE_WITH(growth_that_ends_soon_is_none, open_growth()) {
         reading.tags[ASHLAR_TAG_BATCH].live_bytes = 512 * (step % 11);
         CHECK_ZU(add(step, ASHLAR_TAG_WEIGHTS, step < 100 ? 512 : 1024), 0);
     }
-    ashlar_leak_monitor_destroy(monitor);
+    ashlar__leak_monitor_destroy(monitor);
 }
 
 CASE_WITH(growth_that_has_ended_is_none_any_more, open_growth()) {
@@ -114,7 +114,7 @@ CASE_WITH(growth_that_has_ended_is_none_any_more, open_growth()) {
     }
     CHECK(!growth_of(ASHLAR_TAG_USER).is_growing);
     CHECK_ZU(growth_of(ASHLAR_TAG_USER).held_bytes, 512 * 40);
-    ashlar_leak_monitor_destroy(monitor);
+    ashlar__leak_monitor_destroy(monitor);
 }
 
 /* The leak is small beside what moves: it takes longer, and is found all the same. */
@@ -126,7 +126,7 @@ CASE_WITH(a_leak_below_moving_memory_is_found, open_growth()) {
     }
     CHECK(is_found);
     CHECK(growth_of(ASHLAR_TAG_ACTIVATIONS).since_step <= 4096);
-    ashlar_leak_monitor_destroy(monitor);
+    ashlar__leak_monitor_destroy(monitor);
 }
 
 CASE_WITH(what_comes_down_again_was_no_leak, open_growth()) {
@@ -140,7 +140,7 @@ CASE_WITH(what_comes_down_again_was_no_leak, open_growth()) {
     CHECK(!tag.is_growing);
     CHECK_ZU(tag.since_step, 0);
     CHECK_ZU(tag.growth_bytes, 0);
-    ashlar_leak_monitor_destroy(monitor);
+    ashlar__leak_monitor_destroy(monitor);
 }
 
 /* A saw of long teeth is told from a leak when its first tooth comes down. */
@@ -156,7 +156,7 @@ CASE(a_saw_about_one_level_is_told_once_at_most) {
             told += add(step, ASHLAR_TAG_USER, 4096 + 512 * high + step % 3) != 0;
         }
         CHECK(told <= 1);
-        ashlar_leak_monitor_destroy(monitor);
+        ashlar__leak_monitor_destroy(monitor);
     }
 }
 
@@ -168,7 +168,7 @@ CASE_WITH(a_leak_below_a_saw_is_found, open_growth()) {
     }
     CHECK(told_last > 100); /* not only the first tooth */
     CHECK(growth_of(ASHLAR_TAG_USER).is_growing);
-    ashlar_leak_monitor_destroy(monitor);
+    ashlar__leak_monitor_destroy(monitor);
 }
 
 CASE_WITH(it_is_told_once_and_kept_up_to_date, open_growth()) {
@@ -178,7 +178,7 @@ CASE_WITH(it_is_told_once_and_kept_up_to_date, open_growth()) {
     }
     CHECK_ZU(growth_of(ASHLAR_TAG_SAVED).growth_bytes, held_with_leak(at + 199, 2, 1) - 4096);
     CHECK_ZU(growth_of(ASHLAR_TAG_SAVED).since_step, 2);
-    ashlar_leak_monitor_destroy(monitor);
+    ashlar__leak_monitor_destroy(monitor);
 }
 
 CASE_WITH(two_tags_are_told_apart, open_growth()) {
@@ -192,23 +192,23 @@ CASE_WITH(two_tags_are_told_apart, open_growth()) {
     CHECK_ZU(all, 1u << ASHLAR_TAG_USER | 1u << ASHLAR_TAG_BATCH);
     CHECK_ZU(growth_of(ASHLAR_TAG_BATCH).since_step, 9);
     CHECK(!growth_of(ASHLAR_TAG_WEIGHTS).is_growing);
-    ashlar_leak_monitor_destroy(monitor);
+    ashlar__leak_monitor_destroy(monitor);
 }
 
 CASE_WITH(steps_must_come_in_order, open_growth()) {
     CHECK_ZU(add(7, ASHLAR_TAG_USER, 512), 0);
     reading.tags[ASHLAR_TAG_USER].live_bytes = 1024;
-    CHECK(ashlar_leak_monitor_add(monitor, 7, &reading, NULL) == ASHLAR_EINVAL);
+    CHECK(ashlar__leak_monitor_add(monitor, 7, &reading, NULL) == ASHLAR_EINVAL);
     CHECK_ZU(growth_of(ASHLAR_TAG_USER).held_bytes, 512);
-    CHECK(ashlar_leak_monitor_add(monitor, 8, &reading, NULL) == ASHLAR_OK);
+    CHECK(ashlar__leak_monitor_add(monitor, 8, &reading, NULL) == ASHLAR_OK);
     CHECK_ZU(growth_of(ASHLAR_TAG_USER).held_bytes, 1024);
-    ashlar_leak_monitor_destroy(monitor);
-    ashlar_leak_monitor_destroy(NULL);
+    ashlar__leak_monitor_destroy(monitor);
+    ashlar__leak_monitor_destroy(NULL);
 }
 
 CASE(without_host_memory_there_is_none) {
     monitor = NULL;
-    HOST_FAILS_AT(1, CHECK(ashlar_leak_monitor_create(&monitor) == ASHLAR_EHOSTMEM));
+    HOST_FAILS_AT(1, CHECK(ashlar__leak_monitor_create(&monitor) == ASHLAR_EHOSTMEM));
     CHECK(monitor == NULL);
 }
 
@@ -228,13 +228,13 @@ CASE_WITH(a_real_loop_that_leaks_is_told, set_up("memory=64MiB")) {
         CHECK(ashlar_free(allocator, work) == ASHLAR_OK);
         ashlar_stats stats;
         ashlar_allocator_get_stats(allocator, &stats);
-        CHECK(ashlar_leak_monitor_add(monitor, step, &stats, &found) == ASHLAR_OK);
+        CHECK(ashlar__leak_monitor_add(monitor, step, &stats, &found) == ASHLAR_OK);
         all |= found;
     }
     CHECK_ZU(all, 1u << ASHLAR_TAG_ACTIVATIONS);
     CHECK_ZU(growth_of(ASHLAR_TAG_ACTIVATIONS).since_step, 5);
     CHECK_ZU(growth_of(ASHLAR_TAG_ACTIVATIONS).growth_bytes, 26 * 700);
-    ashlar_leak_monitor_destroy(monitor);
+    ashlar__leak_monitor_destroy(monitor);
 }
 
 RUN_CASES()

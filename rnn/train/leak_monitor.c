@@ -1,5 +1,5 @@
 /* leak_monitor.c - finding memory that grows from step to step, by comparing windows of steps. */
-#include <ashlar/leak_monitor.h>
+#include "rnn/train/leak_monitor.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
@@ -45,7 +45,7 @@ struct ashlar_leak_monitor {
     tag_history tags[ASHLAR_TAG_COUNT];
 };
 
-ashlar_status ashlar_leak_monitor_create(ashlar_leak_monitor **out) {
+ashlar_status ashlar__leak_monitor_create(ashlar_leak_monitor **out) {
     ashlar_leak_monitor *monitor = ashlar__host_calloc(1, sizeof *monitor);
     if (monitor == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to watch for growth");
@@ -54,7 +54,7 @@ ashlar_status ashlar_leak_monitor_create(ashlar_leak_monitor **out) {
     return ASHLAR_OK;
 }
 
-void ashlar_leak_monitor_destroy(ashlar_leak_monitor *monitor) {
+void ashlar__leak_monitor_destroy(ashlar_leak_monitor *monitor) {
     ashlar__host_free(monitor);
 }
 
@@ -184,7 +184,7 @@ static bool add_to_tag(tag_history *tag, uint64_t step, uint64_t held) {
     return known->is_growing && !was_growing;
 }
 
-ashlar_status ashlar_leak_monitor_add(ashlar_leak_monitor *monitor, uint64_t step,
+ashlar_status ashlar__leak_monitor_add(ashlar_leak_monitor *monitor, uint64_t step,
                                       const ashlar_stats *stats, unsigned *found) {
     if (monitor->has_reading && step <= monitor->step) {
         return ashlar__fail(ASHLAR_EINVAL,
@@ -207,7 +207,7 @@ ashlar_status ashlar_leak_monitor_add(ashlar_leak_monitor *monitor, uint64_t ste
     return ASHLAR_OK;
 }
 
-void ashlar_leak_monitor_get_growth(const ashlar_leak_monitor *monitor,
+void ashlar__leak_monitor_get_growth(const ashlar_leak_monitor *monitor,
                                     ashlar_tag_growth tags[ASHLAR_TAG_COUNT]) {
     for (size_t i = 0; i < ASHLAR_TAG_COUNT; i++) {
         tags[i] = monitor->tags[i].known;
