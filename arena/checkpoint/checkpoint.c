@@ -1,16 +1,18 @@
 /* checkpoint.c - opens a checkpoint, and fills an arena from it. */
-#include <ashlar/checkpoint.h>
-
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "arena/layout/arena_impl.h"
-#include "arena/compute/convert.h"
+#include <ashlar/checkpoint.h>
+
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "arena/checkpoint/checkpoint_impl.h"
 #include "arena/checkpoint/safetensors.h"
+#include "arena/compute/convert.h"
+#include "arena/layout/arena_impl.h"
 
 struct ashlar_checkpoint {
     ashlar_safetensors *tensors;
@@ -292,4 +294,294 @@ ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_checkpoin
     ASHLAR_THEN(status, fill_regions(&l, stream));
     ashlar__host_free(l.found);
     return status;
+}
+
+/* ---- checkpoint save ---- */
+
+/*
+ * Saves an arena as a checkpoint.
+ */
+
+_Static_assert((int)ASHLAR_RANK_MAX <= (int)ASHLAR_SAFETENSORS_RANK_MAX,
+               "every tensor can be written");
+
+const char *ashlar__checkpoint_prefix(ashlar_region region) {
+    static const char *const prefixes[] = {
+        [ASHLAR_REGION_PARAMETERS] = "",
+        [ASHLAR_REGION_GRADIENTS] = NULL, /* not saved */
+        [ASHLAR_REGION_MOMENT1] = "optimizer.moment1.",
+        [ASHLAR_REGION_MOMENT2] = "optimizer.moment2.",
+        [ASHLAR_REGION_MASTER] = "optimizer.master.",
+    };
+    ASHLAR_TABLE_IS_FULL(prefixes, ASHLAR_REGION_COUNT);
+    ASHLAR_CHECK2((unsigned)region < ASHLAR_REGION_COUNT);
+    return prefixes[region];
+}
+
+ashlar_status ashlar__checkpoint_find_images(const ashlar_arena *arena, unsigned regions,
+                                             ashlar_stream stream, ashlar_checkpoint_images *out) {
+    ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(arena));
+    ashlar_device_info info;
+    *out = (ashlar_checkpoint_images){0};
+    ashlar_device_get_info(device, &info);
+    if (info.kind != ASHLAR_DEVICE_SOFT || ashlar__region_pieces_forced()) {
+        return ASHLAR_OK;
+    }
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
+            out->of[i] = ashlar_arena_region(arena, (ashlar_region)i);
+        }
+    }
+    return ashlar_stream_synchronize(device, stream);
+}
+
+ashlar_status ashlar__checkpoint_take_pieces(ashlar_region_pieces *pieces,
+                                             const ashlar_arena *arena, unsigned regions,
+                                             const ashlar_checkpoint_images *images,
+                                             ashlar_stream stream) {
+    size_t most = 0;
+    *pieces = (ashlar_region_pieces){0};
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const size_t bytes = ashlar_arena_region_bytes(arena, (ashlar_region)i);
+        if ((regions & ASHLAR_REGION_BIT(i)) != 0 && images->of[i] == NULL && bytes > most) {
+            most = bytes;
+        }
+    }
+    return most == 0
+               ? ASHLAR_OK
+               : ashlar__region_pieces_init(
+                     pieces, ashlar_allocator_device(ashlar_arena_allocator(arena)), stream, most);
+}
+
+/* The regions that exist and that `flags` ask for. Parameters are always asked for. */
+static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
+    unsigned regions = 0;
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const bool is_asked = i == ASHLAR_REGION_PARAMETERS || (flags & ASHLAR_CHECKPOINT_STATE);
+        if (is_asked && ashlar__checkpoint_prefix((ashlar_region)i) != NULL) {
+            regions |= ASHLAR_REGION_BIT(i);
+        }
+    }
+    return regions & ashlar_arena_regions(arena);
+}
+
+/* One save: the regions, and a description of each tensor in them. */
+typedef struct saving {
+    const ashlar_arena *arena;
+    ashlar_checkpoint_images images;    /* of the regions that lie in host memory */
+    char *regions[ASHLAR_REGION_COUNT]; /* the image, or device; NULL: not saved */
+    ashlar_region_pieces pieces;        /* of the regions without an image */
+    ashlar_safetensors_entry *entries;  /* [count] */
+    size_t count;
+    char *names; /* the entries' names, one behind the other */
+} saving;
+
+/* Find elements for the file (safetensors.h). */
+static ashlar_status find_elements(void *context, const ashlar_safetensors_entry *entry,
+                                   size_t first, const char **at, size_t *bytes) {
+    saving *const s = context;
+    const uintptr_t address = (uintptr_t)entry->data + first;
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const size_t offset = address - (uintptr_t)s->regions[i];
+        const size_t region_bytes = ashlar_arena_region_bytes(s->arena, (ashlar_region)i);
+        if (s->regions[i] == NULL || offset >= region_bytes) {
+            continue;
+        }
+        if (s->images.of[i] != NULL) {
+            *at = s->regions[i] + offset;
+            *bytes = region_bytes - offset;
+            return ASHLAR_OK;
+        }
+        if (s->pieces.region != s->regions[i]) {
+            ashlar__region_pieces_open(&s->pieces, s->regions[i], region_bytes);
+        }
+        return ashlar__region_pieces_read(&s->pieces, offset, at, bytes);
+    }
+    ASHLAR_ASSERT(false && "every entry lies in a region");
+    return ASHLAR_EINVAL;
+}
+
+/* Describe a tensor's part of a region. Its name is written at *name, which moves past it. */
+static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *info, char **name) {
+    const char *prefix = ashlar__checkpoint_prefix(region);
+    ASHLAR_CHECK2(prefix != NULL && s->regions[region] != NULL);
+    ASHLAR_CHECK2(s->count < ashlar_arena_tensor_count(s->arena) * ASHLAR_REGION_COUNT);
+    ashlar_safetensors_entry *entry = &s->entries[s->count++];
+    *entry = (ashlar_safetensors_entry){
+        .name = *name,
+        .dtype = ashlar__layout_dtype(info->dtype, ashlar__region_layout(region)),
+        .rank = info->rank,
+        .data = s->regions[region] + info->offset[ashlar__region_layout(region)],
+    };
+    memcpy(entry->shape, info->shape, info->rank * sizeof info->shape[0]);
+    memcpy(*name, prefix, strlen(prefix));
+    memcpy(*name + strlen(prefix), info->name, strlen(info->name) + 1);
+    *name += strlen(prefix) + strlen(info->name) + 1;
+}
+
+/* Take memory to describe every tensor in every region, which is at least what a save needs. */
+static ashlar_status take_entries(saving *s) {
+    const size_t count = ashlar_arena_tensor_count(s->arena);
+    size_t name_bytes = 0; /* cannot wrap: all names are in memory already */
+    for (size_t i = 0; i < count; i++) {
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(s->arena, i, &info);
+        name_bytes += strlen(info.name) + sizeof "optimizer.moment1.";
+    }
+    s->entries = ashlar__host_calloc(count, ASHLAR_REGION_COUNT * sizeof *s->entries);
+    s->names = ashlar__host_calloc(name_bytes, ASHLAR_REGION_COUNT);
+    return s->entries != NULL && s->names != NULL
+               ? ASHLAR_OK
+               : ashlar__fail(ASHLAR_EHOSTMEM, "checkpoint: no host memory for %zu names", count);
+}
+
+static void describe_all(saving *s, unsigned regions) {
+    char *name = s->names;
+    for (unsigned region = 0; region < ASHLAR_REGION_COUNT; region++) {
+        for (size_t i = 0; i < ashlar_arena_tensor_count(s->arena); i++) {
+            ashlar_tensor_info info;
+            ashlar_arena_tensor(s->arena, i, &info);
+            if ((regions & ASHLAR_REGION_BIT(region)) != 0 &&
+                ashlar__layout_has(ashlar__region_layout((ashlar_region)region), info.dtype)) {
+                describe(s, (ashlar_region)region, &info, &name);
+            }
+        }
+    }
+}
+
+static ashlar_status write_all(saving *s, const char *path, unsigned regions,
+                               const ashlar_checkpoint_pair *metadata, size_t metadata_count) {
+    const ashlar_safetensors_source source = {.find = find_elements, .context = s};
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
+            s->regions[i] = s->images.of[i] != NULL
+                                ? s->images.of[i]
+                                : ashlar_arena_region(s->arena, (ashlar_region)i);
+        }
+    }
+    describe_all(s, regions);
+    return ashlar__safetensors_write_from(path, s->entries, s->count, metadata, metadata_count,
+                                          &source);
+}
+
+ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path, unsigned flags,
+                                     const ashlar_checkpoint_pair *metadata, size_t metadata_count,
+                                     ashlar_stream stream) {
+    if (ashlar_arena_regions(arena) == 0 || (flags & ~(unsigned)ASHLAR_CHECKPOINT_STATE) != 0) {
+        return ashlar__fail(ASHLAR_EINVAL, "checkpoint: %s",
+                            ashlar_arena_regions(arena) == 0 ? "the arena is not committed"
+                                                             : "no flags for a save");
+    }
+    const unsigned regions = saved_regions(arena, flags);
+    saving s = {.arena = arena};
+    ashlar_status status = take_entries(&s);
+    ASHLAR_THEN(status, ashlar__checkpoint_find_images(arena, regions, stream, &s.images));
+    ASHLAR_THEN(status,
+                ashlar__checkpoint_take_pieces(&s.pieces, arena, regions, &s.images, stream));
+    if (status == ASHLAR_OK) {
+        status = write_all(&s, path, regions, metadata, metadata_count);
+    }
+    /* After a failure, too: a queued copy writes into the buffers. */
+    const ashlar_status ended = ashlar__region_pieces_finish(&s.pieces);
+    status = status == ASHLAR_OK ? ended : status;
+    ashlar__host_free(s.entries);
+    ashlar__host_free(s.names);
+    return status;
+}
+
+/* ---- region pieces ---- */
+
+/*
+ * Queues the copies of a region's pieces between the device and two buffers.
+ */
+
+static atomic_bool is_forced;
+
+void ashlar__region_pieces_force(int forces) {
+    atomic_store(&is_forced, forces != 0);
+}
+
+bool ashlar__region_pieces_forced(void) {
+    return atomic_load(&is_forced);
+}
+
+ashlar_status ashlar__region_pieces_init(ashlar_region_pieces *p, ashlar_device *device,
+                                         ashlar_stream stream, size_t most) {
+    ASHLAR_CHECK2(most > 0);
+    *p = (ashlar_region_pieces){
+        .device = device,
+        .stream = stream,
+        .piece_bytes = most < ASHLAR_PIECE_BYTES ? most : ASHLAR_PIECE_BYTES,
+    };
+    ASHLAR_HOST_NEW(p->buffers, 2 * p->piece_bytes,
+                    "checkpoint: no host memory for 2 pieces of %zu bytes", p->piece_bytes);
+    return ASHLAR_OK;
+}
+
+static ashlar_status wait_for_copies(ashlar_region_pieces *p) {
+    if (p->is_pending) { /* still, if the wait fails: finish() tries again */
+        ASHLAR_TRY(ashlar_stream_synchronize(p->device, p->stream));
+        p->is_pending = false;
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__region_pieces_finish(ashlar_region_pieces *p) {
+    const ashlar_status status = wait_for_copies(p);
+    ashlar__host_free(p->buffers);
+    *p = (ashlar_region_pieces){0};
+    return status;
+}
+
+void ashlar__region_pieces_open(ashlar_region_pieces *p, void *region, size_t bytes) {
+    p->region = region;
+    p->bytes = bytes;
+    p->held[0] = p->held[1] = 0;
+}
+
+char *ashlar__region_pieces_buffer(const ashlar_region_pieces *p, size_t offset, size_t *bytes) {
+    ASHLAR_CHECK2(offset % ASHLAR_PIECE_BYTES == 0 && offset < p->bytes);
+    const size_t left = p->bytes - offset;
+    *bytes = left < ASHLAR_PIECE_BYTES ? left : ASHLAR_PIECE_BYTES;
+    ASHLAR_CHECK2(*bytes <= p->piece_bytes);
+    return p->buffers + offset / ASHLAR_PIECE_BYTES % 2 * p->piece_bytes;
+}
+
+/* Queue the copy of a piece to its buffer. Copies run in order, so one that is still queued for the
+ * same buffer does no harm. */
+static ashlar_status fetch(ashlar_region_pieces *p, size_t piece) {
+    size_t bytes;
+    char *const buffer = ashlar__region_pieces_buffer(p, piece * ASHLAR_PIECE_BYTES, &bytes);
+    p->held[piece % 2] = 0;
+    p->is_pending = true; /* a copy that failed may have begun */
+    ASHLAR_TRY(ashlar_copy_to_host(p->device, buffer, p->region + piece * ASHLAR_PIECE_BYTES, bytes,
+                                   p->stream));
+    p->held[piece % 2] = piece + 1;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__region_pieces_read(ashlar_region_pieces *p, size_t offset, const char **at,
+                                         size_t *bytes) {
+    const size_t piece = offset / ASHLAR_PIECE_BYTES, next = piece + 1;
+    const bool is_last = next * ASHLAR_PIECE_BYTES >= p->bytes;
+    const bool is_held = p->held[piece % 2] == piece + 1;
+    ASHLAR_CHECK2(offset < p->bytes);
+    ASHLAR_TRY(is_held ? ASHLAR_OK : fetch(p, piece));
+    /* The next piece is queued only after this wait: if it is held, so is this one. */
+    if (!is_held || is_last || p->held[next % 2] != next + 1) {
+        ASHLAR_TRY(wait_for_copies(p));
+        ASHLAR_TRY(is_last ? ASHLAR_OK : fetch(p, next));
+    }
+    size_t piece_bytes;
+    const char *buffer = ashlar__region_pieces_buffer(p, piece * ASHLAR_PIECE_BYTES, &piece_bytes);
+    *at = buffer + offset % ASHLAR_PIECE_BYTES;
+    *bytes = piece_bytes - offset % ASHLAR_PIECE_BYTES;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__region_pieces_write(ashlar_region_pieces *p, size_t offset) {
+    size_t bytes;
+    const char *buffer = ashlar__region_pieces_buffer(p, offset, &bytes);
+    p->is_pending = true; /* a copy that failed may have begun */
+    return ashlar_copy_to_device(p->device, p->region + offset, buffer, bytes, p->stream);
 }

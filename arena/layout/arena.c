@@ -1,9 +1,11 @@
 /* arena.c - an arena's life and its regions: one block of device memory for each. */
-#include "arena/layout/arena_impl.h"
+#include <stdlib.h>
+#include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
+#include "arena/layout/arena_impl.h"
 
 #define ROW(name, text, tag, layout) \
     [ASHLAR_REGION_##name] = {text, ASHLAR_TAG_##tag, ASHLAR_LAYOUT_##layout},
@@ -220,4 +222,287 @@ void *ashlar_arena_view(const ashlar_arena *arena, ashlar_region region, size_t 
     ASHLAR_CHECK2(!ashlar__layout_has(layout, info->dtype) ||
                   info->offset[layout] < arena->bytes[layout]);
     return ashlar__layout_has(layout, info->dtype) ? base + info->offset[layout] : NULL;
+}
+
+/* ---- place ---- */
+
+/*
+ * Computes where groups, tensors and buckets lie in each layout, and finds the runs
+ * (arena_impl.h).
+ */
+
+size_t ashlar__layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout) {
+    const bool is_narrow = ashlar_dtype_is_narrow(dtype);
+    ASHLAR_CHECK2(storage_bytes % ashlar_dtype_bytes(dtype) == 0);
+    if (layout == ASHLAR_LAYOUT_STORAGE || (layout == ASHLAR_LAYOUT_STATE && !is_narrow)) {
+        return storage_bytes;
+    }
+    if (!is_narrow) {
+        return 0; /* the parameter is its own master */
+    }
+    size_t bytes = SIZE_MAX;
+    (void)ashlar__mul(storage_bytes / ashlar_dtype_bytes(dtype), sizeof(float), &bytes);
+    return bytes;
+}
+
+size_t ashlar__arena_offset_in(const ashlar_arena *arena, ashlar_layout layout, size_t offset) {
+    for (size_t i = 0; i < arena->group_count; i++) {
+        const ashlar_arena_group *group = &arena->groups[i];
+        const size_t begin = group->offset[ASHLAR_LAYOUT_STORAGE];
+        if (offset >= begin && offset - begin < group->padded) {
+            return group->offset[layout] +
+                   ashlar__layout_bytes(group->dtype, offset - begin, layout);
+        }
+    }
+    ASHLAR_CHECK2(offset == arena->bytes[ASHLAR_LAYOUT_STORAGE]);
+    return arena->bytes[layout];
+}
+
+ashlar_dtype ashlar__layout_dtype(ashlar_dtype dtype, ashlar_layout layout) {
+    return layout == ASHLAR_LAYOUT_STORAGE || dtype == ASHLAR_F64 ? dtype : ASHLAR_F32;
+}
+
+size_t ashlar__arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layout, size_t tensor) {
+    const ashlar_tensor_info *info = &arena->tensors[tensor].info;
+    return ashlar__layout_bytes(info->dtype, info->bytes, layout);
+}
+
+#define TOO_LARGE "the arena's tensors are too large together"
+
+/* Pad every group to a multiple of ASHLAR_ARENA_ALIGN. Fails if the sum of all does not fit. */
+static ashlar_status pad_groups(ashlar_arena *arena) {
+    size_t sum = 0;
+    for (size_t i = 0; i < arena->group_count; i++) {
+        ashlar_arena_group *group = &arena->groups[i];
+        ASHLAR_FAIL_IF(!ashlar__align_up(group->bytes, ASHLAR_ARENA_ALIGN, &group->padded) ||
+                           !ashlar__add(sum, group->padded, &sum),
+                       ASHLAR_EOVERFLOW, TOO_LARGE);
+        ASHLAR_CHECK2(group->bytes <= group->padded);
+    }
+    return ASHLAR_OK;
+}
+
+/* Cut buckets from the last group on: a bucket ends at bucket_bytes, or if the type changes. */
+static void choose_buckets(ashlar_arena *arena) {
+    size_t bytes = 0, bucket = 0;
+    for (size_t i = arena->group_count; i-- > 0;) {
+        ashlar_arena_group *group = &arena->groups[i];
+        if (bytes >= arena->bucket_bytes || (bytes > 0 && group->dtype != group[1].dtype)) {
+            bucket++;
+            bytes = 0;
+        }
+        group->bucket = bucket;
+        bytes += group->padded;
+    }
+    arena->bucket_count = bucket + 1;
+    ASHLAR_CHECK2(arena->bucket_count <= arena->group_count);
+}
+
+/* Pad each bucket's last group, so that every rank's shard is a multiple of ASHLAR_ARENA_ALIGN. */
+static ashlar_status pad_buckets(ashlar_arena *arena) {
+    size_t step = 0, bytes = 0;
+    ASHLAR_FAIL_IF(!ashlar__mul(arena->world_size, ASHLAR_ARENA_ALIGN, &step), ASHLAR_EOVERFLOW,
+                   TOO_LARGE);
+    for (size_t i = 0; i < arena->group_count; i++) {
+        ashlar_arena_group *group = &arena->groups[i];
+        bytes += group->padded;
+        if (i + 1 < arena->group_count && group[1].bucket == group->bucket) {
+            continue;
+        }
+        const size_t over = bytes % step;
+        ASHLAR_FAIL_IF(over != 0 && !ashlar__add(group->padded, step - over, &group->padded),
+                       ASHLAR_EOVERFLOW, TOO_LARGE);
+        ASHLAR_CHECK2(group->padded % ASHLAR_ARENA_ALIGN == 0 && group->padded >= group->bytes);
+        bytes = 0;
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status place_groups(ashlar_arena *arena, size_t total[static ASHLAR_LAYOUT_COUNT]) {
+    for (size_t i = 0; i < arena->group_count; i++) {
+        ashlar_arena_group *group = &arena->groups[i];
+        for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
+            const size_t bytes =
+                ashlar__layout_bytes(group->dtype, group->padded, (ashlar_layout)layout);
+            group->offset[layout] = total[layout];
+            ASHLAR_CHECK2(group->offset[layout] % ASHLAR_ARENA_ALIGN == 0);
+            ASHLAR_FAIL_IF(bytes == SIZE_MAX || !ashlar__add(total[layout], bytes, &total[layout]),
+                           ASHLAR_EOVERFLOW, TOO_LARGE);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static void describe_buckets(ashlar_arena *arena) {
+    for (size_t i = 0; i < arena->group_count; i++) {
+        const ashlar_arena_group *group = &arena->groups[i];
+        ashlar_arena_bucket *bucket = &arena->buckets[group->bucket];
+        if (bucket->bytes == 0) {
+            bucket->offset = group->offset[ASHLAR_LAYOUT_STORAGE];
+            bucket->dtype = group->dtype;
+        }
+        ASHLAR_CHECK2(group->bucket < arena->bucket_count && bucket->dtype == group->dtype);
+        ASHLAR_CHECK2(bucket->offset + bucket->bytes == group->offset[ASHLAR_LAYOUT_STORAGE]);
+        bucket->bytes += group->padded;
+    }
+    for (size_t i = arena->tensor_count; i-- > 0;) {
+        ashlar_arena_bucket *bucket =
+            &arena->buckets[arena->groups[arena->tensors[i].group].bucket];
+        bucket->first_tensor = i;
+        bucket->tensor_count++;
+    }
+}
+
+static void place_tensors(ashlar_arena *arena) {
+    for (size_t i = 0; i < arena->tensor_count; i++) {
+        ashlar_arena_entry *tensor = &arena->tensors[i];
+        const ashlar_arena_group *group = &arena->groups[tensor->group];
+        ASHLAR_CHECK2(tensor->group < arena->group_count && tensor->info.dtype == group->dtype);
+        ASHLAR_CHECK2(tensor->group_offset + tensor->info.bytes <= group->bytes);
+        for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
+            const bool is_there = ashlar__layout_has((ashlar_layout)layout, group->dtype);
+            const size_t inside =
+                ashlar__layout_bytes(group->dtype, tensor->group_offset, (ashlar_layout)layout);
+            tensor->info.offset[layout] = is_there ? group->offset[layout] + inside : 0;
+        }
+    }
+}
+
+typedef struct place {
+    size_t offset;
+    size_t tensor;
+} place;
+
+static int compare_places(const void *x, const void *y) {
+    const place *a = x, *b = y;
+    return (a->offset > b->offset) - (a->offset < b->offset);
+}
+
+/* FNV-1a (Fowler, Noll, Vo), by words. */
+static uint64_t hash_word(uint64_t hash, uint64_t word) {
+    return (hash ^ word) * 0x100000001b3u;
+}
+
+static uint64_t hash_layout(const ashlar_arena *arena) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < arena->group_count; i++) {
+        hash = hash_word(hash, (uint64_t)arena->groups[i].dtype);
+        hash = hash_word(hash, arena->groups[i].padded);
+    }
+    for (size_t i = 0; i < arena->tensor_count; i++) {
+        const ashlar_tensor_info *info = &arena->tensors[i].info;
+        hash = hash_word(hash, info->offset[ASHLAR_LAYOUT_STORAGE]);
+        hash = hash_word(hash, info->rank);
+        for (size_t d = 0; d < info->rank; d++) {
+            hash = hash_word(hash, info->shape[d]);
+        }
+    }
+    return hash;
+}
+
+static ashlar_status take_tables(ashlar_arena *arena, place **places) {
+    ASHLAR_CHECK2(arena->order == NULL && arena->buckets == NULL);
+    arena->order = ashlar__host_calloc(arena->tensor_count, sizeof *arena->order);
+    arena->buckets = ashlar__host_calloc(arena->bucket_count, sizeof *arena->buckets);
+    *places = ashlar__host_calloc(arena->tensor_count, sizeof **places);
+    return arena->order != NULL && arena->buckets != NULL && *places != NULL
+               ? ASHLAR_OK
+               : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to place %zu tensors",
+                              arena->tensor_count);
+}
+
+static void sort_tensors(ashlar_arena *arena, place *places) {
+    for (size_t i = 0; i < arena->tensor_count; i++) {
+        places[i] = (place){arena->tensors[i].info.offset[ASHLAR_LAYOUT_STORAGE], i};
+    }
+    qsort(places, arena->tensor_count, sizeof *places, compare_places);
+    for (size_t i = 0; i < arena->tensor_count; i++) {
+        arena->order[i] = places[i].tensor;
+        ASHLAR_CHECK2(i == 0 || places[i - 1].offset < places[i].offset);
+    }
+}
+
+ashlar_status ashlar__arena_place(ashlar_arena *arena) {
+    size_t total[ASHLAR_LAYOUT_COUNT] = {0};
+    place *places = NULL;
+    ASHLAR_CHECK2(arena->tensor_count > 0);
+    ashlar_status status = pad_groups(arena);
+    if (status == ASHLAR_OK) {
+        choose_buckets(arena);
+        status = pad_buckets(arena);
+    }
+    ASHLAR_THEN(status, place_groups(arena, total));
+    ASHLAR_THEN(status, take_tables(arena, &places));
+    if (status == ASHLAR_OK) {
+        describe_buckets(arena);
+        place_tensors(arena);
+        sort_tensors(arena, places);
+        memcpy(arena->bytes, total, sizeof total);
+        arena->layout_hash = hash_layout(arena);
+    } else {
+        ashlar__arena_unplace(arena);
+    }
+    ashlar__host_free(places);
+    return status;
+}
+
+void ashlar__arena_unplace(ashlar_arena *arena) {
+    ashlar__host_free(arena->order);
+    ashlar__host_free(arena->buckets);
+    arena->order = NULL;
+    ASHLAR_CHECK2(arena->allocator == NULL && ashlar_arena_regions(arena) == 0);
+    arena->buckets = NULL;
+    arena->bucket_count = 0;
+    memset(arena->bytes, 0, sizeof arena->bytes);
+    for (size_t i = 0; i < arena->tensor_count; i++) {
+        memset(arena->tensors[i].info.offset, 0, sizeof arena->tensors[i].info.offset);
+    }
+}
+
+static double rate_scale(const ashlar_tensor_options *options) {
+    return options->rate_scale == 0 ? 1 : options->rate_scale;
+}
+
+static bool continues(const ashlar_arena_run *run, const ashlar_tensor_info *info) {
+    return run->dtype == info->dtype && run->options.is_frozen == info->options.is_frozen &&
+           run->options.has_no_decay == info->options.has_no_decay &&
+           run->options.rate_scale == rate_scale(&info->options);
+}
+
+/* Begin a run at tensor order[at]; if this is the first of its group, at the group's start. */
+static ashlar_arena_run begin_run(const ashlar_arena *arena, size_t at) {
+    const ashlar_arena_entry *tensor = &arena->tensors[arena->order[at]];
+    const ashlar_arena_group *group = &arena->groups[tensor->group];
+    const bool is_first = at == 0 || arena->tensors[arena->order[at - 1]].group != tensor->group;
+    ashlar_arena_run run = {
+        .dtype = tensor->info.dtype, .options = tensor->info.options, .first = at};
+    run.options.rate_scale = rate_scale(&tensor->info.options);
+    for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
+        run.offset[layout] = is_first ? group->offset[layout] : tensor->info.offset[layout];
+    }
+    return run;
+}
+
+/* End a run at offset `end` of the storage layout, before tensor order[tensor_end]. */
+static void end_run(ashlar_arena_run *run, size_t end, size_t tensor_end) {
+    ASHLAR_CHECK2(run->offset[ASHLAR_LAYOUT_STORAGE] < end && run->first < tensor_end);
+    run->elements = (end - run->offset[ASHLAR_LAYOUT_STORAGE]) / ashlar_dtype_bytes(run->dtype);
+    run->count = tensor_end - run->first;
+}
+
+size_t ashlar__arena_runs(const ashlar_arena *arena, ashlar_arena_run *runs) {
+    size_t count = 0;
+    for (size_t i = 0; i < arena->tensor_count; i++) {
+        if (count > 0 && continues(&runs[count - 1], &arena->tensors[arena->order[i]].info)) {
+            continue;
+        }
+        runs[count] = begin_run(arena, i);
+        if (count > 0) {
+            end_run(&runs[count - 1], runs[count].offset[ASHLAR_LAYOUT_STORAGE], i);
+        }
+        count++;
+    }
+    ASHLAR_CHECK2(count > 0 && count <= arena->tensor_count);
+    end_run(&runs[count - 1], arena->bytes[ASHLAR_LAYOUT_STORAGE], arena->tensor_count);
+    return count;
 }

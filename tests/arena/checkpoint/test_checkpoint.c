@@ -4,7 +4,7 @@
 #include "tests/arena/checkpoint/checkpoint_fixture.h"
 #include "tests/allocator/device/planted_capture.h"
 
-#include "arena/checkpoint/region_pieces.h"
+#include "arena/checkpoint/checkpoint_impl.h"
 #include "tests/arena/checkpoint/safetensors_find.h"
 
 CASE_WITH(a_round_trip_keeps_every_bit, set_up_all()) {

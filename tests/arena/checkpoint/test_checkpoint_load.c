@@ -4,7 +4,7 @@
  */
 #include "tests/arena/checkpoint/checkpoint_fixture.h"
 
-#include "arena/checkpoint/region_pieces.h"
+#include "arena/checkpoint/checkpoint_impl.h"
 
 #include <sys/stat.h>
 

@@ -5,7 +5,7 @@
 #include "tests/arena/checkpoint/checkpoint_fixture.h"
 
 #include "allocator/base/file_read.h"
-#include "arena/checkpoint/region_pieces.h"
+#include "arena/checkpoint/checkpoint_impl.h"
 
 /* The ends of pieces lie in tensors, and behind padding. */
 static const tensor LARGE[] = {
