@@ -9,7 +9,6 @@
 #include "bench/rnn/bench_rnn.h"
 #include "allocator/base/error.h"
 #include "bench/peers/peer_loaded.h"
-#include "rnn/programs/page.h"
 #include "rnn/programs/program.h"
 
 static const char program[] = "ashlar-bench";

@@ -6,7 +6,6 @@
 #include "allocator/base/host.h"
 #include "allocator/base/json.h"
 #include "rnn/programs/options.h"
-#include "rnn/programs/page.h"
 #include "allocator/base/parse.h"
 #include "rnn/programs/program.h"
 #include "bench/replay/replay.h"

@@ -1,5 +1,5 @@
 /* backend_cpu.c - the back end of the CPU: passes as host functions in stream order. */
-#include "rnn/layer/rnn_varying.h"
+#include "rnn/layer/rnn_rows.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* rnn.c - a stack of layers: checks its configuration and arguments, and calls its back end. */
-#include "rnn/layer/rnn_varying.h"
+#include "rnn/layer/rnn_rows.h"
 
 #include "allocator/base/host.h"
 #include "allocator/device/device_graph.h"

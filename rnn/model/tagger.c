@@ -4,7 +4,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "rnn/layer/ops.h"
-#include "rnn/model/weights.h"
+#include "rnn/model/model.h"
 
 static size_t linear_inputs(const ashlar_tagger *tagger) {
     return ashlar_rnn_layout_of(tagger->word_rnn)->output + tagger->config.label_embedding;

@@ -7,7 +7,6 @@
 #include "rnn/product/blas.h"
 #include "allocator/base/host.h"
 #include "rnn/programs/fit.h"
-#include "rnn/programs/interrupt.h"
 #include "rnn/programs/program.h"
 #include "rnn/programs/progress.h"
 #include "rnn/programs/report.h"

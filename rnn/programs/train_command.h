@@ -3,8 +3,31 @@
 #ifndef ASHLAR_TRAIN_COMMAND_H
 #define ASHLAR_TRAIN_COMMAND_H
 
+#include <stddef.h>
+
 #include "rnn/programs/options.h"
 #include "rnn/train/tasks.h"
+
+/* ---- resumed options ---- */
+
+/*
+ * The options of a saved training, for one that resumes it (internal).
+ */
+
+enum { ASHLAR_RESUMED_OPTIONS_MAX = 40, ASHLAR_RESUMED_OPTION_BYTES = 80 };
+
+/* Words for ashlar__options_parse(): "--hidden=256". */
+typedef struct ashlar_resumed_options {
+    char words[ASHLAR_RESUMED_OPTIONS_MAX][ASHLAR_RESUMED_OPTION_BYTES];
+    size_t count;
+} ashlar_resumed_options;
+
+/* Read the options that ashlar-train saved with a training. None if the file cannot be read or is
+ * of another program: resuming it fails then, and says why. */
+void ashlar__resumed_options_read(const char *path, ashlar_resumed_options *out);
+
+/* The value of "--name=value" among the words; NULL: there is none. */
+const char *ashlar__resumed_options_find(const ashlar_resumed_options *options, const char *name);
 
 typedef struct ashlar_train_rule {
     const char *optimizer; /* a name that ashlar_optimizer_name() returns */

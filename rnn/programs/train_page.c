@@ -6,7 +6,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "rnn/programs/page.h"
+#include "rnn/programs/program.h"
 #include "rnn/programs/report.h"
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])

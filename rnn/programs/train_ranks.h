@@ -3,8 +3,28 @@
 #ifndef ASHLAR_TRAIN_RANKS_H
 #define ASHLAR_TRAIN_RANKS_H
 
+#include <ashlar/ranks.h>
+
 #include "allocator/base/json.h"
 #include "rnn/programs/train_command.h"
+
+/* ---- ranks start ---- */
+
+/*
+ * Joins the processes of a launcher, or ends this one in time (internal).
+ */
+
+/* ashlar_ranks_open(), which waits in MPI's start-up for all ranks and cannot be told to give up.
+ * If they have not joined in time, print a line and end the process with ASHLAR_EXIT_FAILED;
+ * launchers then end the other ranks. Rank 0 does so after the time, the others some seconds later,
+ * if they are still there.
+ *
+ * program      its name, for the line
+ * timeout_ms   0: ashlar_ranks_open()'s
+ *
+ * Errors: those of ashlar_ranks_open(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__ranks_start(const char *program, uint32_t timeout_ms,
+                                                    ashlar_ranks **out);
 
 /* Join the processes that a launcher has started with this one; without any, only work out
  * --reproducible. Sets c->train.ranks and c->train.shards, and on ranks above 0 takes all outputs

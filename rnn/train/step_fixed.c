@@ -2,6 +2,7 @@
 #include "rnn/train/step_fixed.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
@@ -341,4 +342,105 @@ ashlar_status ashlar__step_fixed_queue(ashlar_trainer *t, size_t step, bool is_f
     }
     ASHLAR_TRY(queue(t, buffer, length));
     return ashlar__prefetch_end_step(&t->prefetch, step);
+}
+
+/* ---- step identity ---- */
+
+/*
+ * Lists what a step's calls depend on, and compares two lists.
+ */
+
+void ashlar__identity_add_size(ashlar_identity *id, const char *what, uint64_t value) {
+    ASHLAR_ASSERT(id->count < ASHLAR_IDENTITY_MAX);
+    id->facts[id->count].what = what;
+    id->facts[id->count++].value = value;
+}
+
+void ashlar__identity_add_real(ashlar_identity *id, const char *what, double value) {
+    uint64_t bits;
+    _Static_assert(sizeof bits == sizeof value, "a double is one fact");
+    memcpy(&bits, &value, sizeof bits);
+    ashlar__identity_add_size(id, what, bits);
+}
+
+void ashlar__identity_add_address(ashlar_identity *id, const char *what, const void *ptr) {
+    ashlar__identity_add_size(id, what, (uintptr_t)ptr);
+}
+
+void ashlar__identity_add_rnn(ashlar_identity *id, const ashlar_rnn *rnn) {
+    static const char what[] = "the description of the layers";
+    const ashlar_rnn_config *c = &ashlar_rnn_layout_of(rnn)->config;
+    ashlar__identity_add_address(id, what, rnn);
+    ashlar__identity_add_size(id, what, c->input);
+    ashlar__identity_add_size(id, what, c->hidden);
+    ashlar__identity_add_size(id, what, c->layers);
+    ashlar__identity_add_size(id, what, c->dtype);
+    ashlar__identity_add_size(id, what, c->cell);
+    ashlar__identity_add_size(id, what, c->bias);
+    ashlar__identity_add_size(id, what, c->directions);
+    ashlar__identity_add_size(id, what, c->projection);
+    ashlar__identity_add_size(id, what, c->math);
+    ashlar__identity_add_size(id, what, c->algorithm);
+    ashlar__identity_add_real(id, "--dropout", c->dropout);
+}
+
+const char *ashlar__identity_difference(const ashlar_identity *a, const ashlar_identity *b) {
+    const size_t count = a->count < b->count ? a->count : b->count;
+    for (size_t i = 0; i < count; i++) {
+        if (a->facts[i].value != b->facts[i].value || a->facts[i].what != b->facts[i].what) {
+            return a->facts[i].what;
+        }
+    }
+    return a->count == b->count ? NULL : "the kind of step";
+}
+
+/* ---- step graphs ---- */
+
+/*
+ * Finds, places and drops captured steps.
+ */
+
+ashlar_status ashlar__step_graphs_init(ashlar_step_graphs *graphs, size_t most) {
+    *graphs = (ashlar_step_graphs){0};
+    ASHLAR_HOST_NEW(graphs->list, most, "no host memory for %zu graphs", most);
+    graphs->most = most;
+    return ASHLAR_OK;
+}
+
+void ashlar__step_graphs_finish(ashlar_step_graphs *graphs) {
+    for (size_t i = 0; i < graphs->most; i++) {
+        ashlar__step_graph_drop(&graphs->list[i]);
+    }
+    ashlar__host_free(graphs->list);
+    *graphs = (ashlar_step_graphs){0};
+}
+
+ashlar_step_graph *ashlar__step_graphs_find(ashlar_step_graphs *graphs, size_t length,
+                                            size_t buffer) {
+    ASHLAR_CHECK2(length > 0);
+    for (size_t i = 0; i < graphs->most; i++) {
+        ashlar_step_graph *one = &graphs->list[i];
+        if (one->length == length && one->buffer == buffer) {
+            one->used_at = ++graphs->uses;
+            return one;
+        }
+    }
+    return NULL;
+}
+
+ashlar_step_graph *ashlar__step_graphs_place(const ashlar_step_graphs *graphs) {
+    ashlar_step_graph *oldest = &graphs->list[0];
+    for (size_t i = 0; i < graphs->most; i++) {
+        ashlar_step_graph *one = &graphs->list[i];
+        if (one->length == 0) {
+            return one;
+        }
+        oldest = one->used_at < oldest->used_at ? one : oldest;
+    }
+    return oldest;
+}
+
+void ashlar__step_graph_drop(ashlar_step_graph *graph) {
+    ashlar__graph_destroy(graph->graph);
+    *graph = (ashlar_step_graph){0};
 }

@@ -36,9 +36,80 @@
 #define ASHLAR_STEP_FIXED_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "rnn/train/step_graphs.h"
+#include <ashlar/rnn.h>
+
+#include "allocator/device/device_graph.h"
 #include "rnn/train/train.h"
+
+/* ---- step identity ---- */
+
+/*
+ * What the calls of a step depend on, besides what it reads in device memory:
+ * two steps of the same identity queue the same calls with the same arguments (internal).
+ *
+ * Threads: one at a time per identity.
+ */
+
+enum { ASHLAR_IDENTITY_MAX = 64 };
+
+typedef struct ashlar_identity {
+    size_t count;
+    struct {
+        const char *what; /* a constant text that says what changed if the value did */
+        uint64_t value;
+    } facts[ASHLAR_IDENTITY_MAX];
+} ashlar_identity;
+
+/* Add a fact. Identities are compared fact by fact, in the order in which they were added. */
+void ashlar__identity_add_size(ashlar_identity *identity, const char *what, uint64_t value);
+void ashlar__identity_add_real(ashlar_identity *identity, const char *what, double value);
+void ashlar__identity_add_address(ashlar_identity *identity, const char *what, const void *ptr);
+
+/* Add a stack of layers: which it is, and all that describes it. */
+void ashlar__identity_add_rnn(ashlar_identity *identity, const ashlar_rnn *rnn);
+
+/* The `what` of the first fact that differs; NULL: all facts are equal. */
+const char *ashlar__identity_difference(const ashlar_identity *a, const ashlar_identity *b);
+
+/* ---- step graphs ---- */
+
+/*
+ * Captured steps, by shape and buffer: the most recently used ones are kept
+ * (internal). Threads: one at a time per struct.
+ */
+
+typedef struct ashlar_step_graph {
+    size_t length,
+        buffer;          /* the padded length of its batches, and where they lie; length 0: none */
+    ashlar_graph *graph; /* NULL: the step cannot be captured */
+    ashlar_identity identity;
+    uint64_t used_at;
+} ashlar_step_graph;
+
+typedef struct ashlar_step_graphs {
+    ashlar_step_graph *list; /* [most] */
+    size_t most;
+    uint64_t uses; /* so far */
+} ashlar_step_graphs;
+
+/* Set up for `most` graphs, 1... Call ashlar__step_graphs_finish() also if it fails; no launch may
+ * be unfinished then. A zeroed struct is allowed. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__step_graphs_init(ashlar_step_graphs *graphs, size_t most);
+void ashlar__step_graphs_finish(ashlar_step_graphs *graphs);
+
+/* The graph of a shape and buffer, which now counts as used; NULL: there is none. */
+ashlar_step_graph *ashlar__step_graphs_find(ashlar_step_graphs *graphs, size_t length,
+                                            size_t buffer);
+
+/* The place for another graph: a free one, or that of the graph used longest ago (graph != NULL),
+ * which the caller drops first. */
+ashlar_step_graph *ashlar__step_graphs_place(const ashlar_step_graphs *graphs);
+
+/* Destroy a graph, and free its place. No launch of it may be unfinished. */
+void ashlar__step_graph_drop(ashlar_step_graph *graph);
 
 typedef struct ashlar_step_fixed {
     size_t *padded;    /* [task->max_length + 1] what each length is padded to */

@@ -11,9 +11,9 @@
 
 #include "allocator/base/host.h"
 #include "rnn/layer/backend.h"
-#include "rnn/layer/rnn_varying.h"
+#include "rnn/layer/rnn_rows.h"
 #include "rnn/train/shards.h"
-#include "rnn/train/step_identity.h"
+#include "rnn/train/step_fixed.h"
 #include "rnn/train/task_options.h"
 
 typedef struct tagger_task {

@@ -9,7 +9,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 #include "rnn/layer/backend.h"
-#include "rnn/train/step_identity.h"
+#include "rnn/train/step_fixed.h"
 #include "rnn/train/task_options.h"
 
 ashlar_model *ashlar__task_text_model(ashlar_task *task) {

@@ -3,7 +3,7 @@
 #ifndef ASHLAR_TASK_TEXT_H
 #define ASHLAR_TASK_TEXT_H
 
-#include "rnn/data/batch_split.h"
+#include "rnn/data/batcher.h"
 #include "rnn/train/shards.h"
 #include "rnn/train/tasks.h"
 

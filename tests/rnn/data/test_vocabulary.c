@@ -1,7 +1,7 @@
 /*
  * test_vocabulary.c - words get numbers in the order in which they are first seen.
  */
-#include "rnn/data/vocabulary.h"
+#include "rnn/data/tagger_corpus.h"
 
 #include "tests/check.h"
 #include "allocator/base/host.h"

@@ -12,7 +12,7 @@
 #include "arena/optimizer/optimizer_impl.h"
 #include "arena/reduce/sum.h"
 #include "rnn/layer/ops.h"
-#include "rnn/layer/rnn_varying.h"
+#include "rnn/layer/rnn_rows.h"
 
 #define SOFT "memory=64MiB," STRICT_NOT_HERE
 

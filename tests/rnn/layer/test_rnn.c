@@ -7,7 +7,7 @@
 #include "tests/rnn/layer/rnn_fixture.h"
 
 #include "rnn/layer/backend.h"
-#include "rnn/layer/rnn_varying.h"
+#include "rnn/layer/rnn_rows.h"
 #include "rnn/layer/rnn_cpu.h"
 #include "allocator/base/random.h"
 

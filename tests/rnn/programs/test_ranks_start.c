@@ -6,7 +6,7 @@
 
 #include "allocator/base/clock.h"
 #include "rnn/programs/program.h"
-#include "rnn/programs/ranks_start.h"
+#include "rnn/programs/train_ranks.h"
 
 static const char *rank_here;
 

@@ -8,7 +8,7 @@
 
 #include "tests/rnn/model/model_fixture.h"
 
-#include "rnn/data/batch_split.h"
+#include "rnn/data/batcher.h"
 
 enum { IMAGE_MAX = 4096, GRADIENTS_MAX = 1 << 14 };
 
