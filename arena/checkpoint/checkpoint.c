@@ -14,6 +14,31 @@
 #include "arena/compute/convert.h"
 #include "arena/layout/arena_impl.h"
 
+/* Queue the copy of that piece to the device, which has read it on return: the next one may be made
+ * at once. Errors: those of ashlar_copy_to_device(). */
+static ashlar_status region_pieces_write(ashlar_region_pieces *p, size_t offset);
+
+static bool region_pieces_forced(void);
+
+/* The buffer in which the caller makes the new contents of the piece at `offset`, a multiple of
+ * ASHLAR_PIECE_BYTES, and how many bytes it has. */
+static char *region_pieces_buffer(const ashlar_region_pieces *p, size_t offset, size_t *bytes);
+
+/* Take pieces for those of `regions` that have no image; zeros if all have one. Errors:
+ * ASHLAR_EHOSTMEM. */
+static ashlar_status checkpoint_take_pieces(ashlar_region_pieces *pieces, const ashlar_arena *arena,
+                                            unsigned regions,
+                                            const ashlar_checkpoint_images *images,
+                                            ashlar_stream stream);
+
+/* The prefix that a tensor's name gets in the file for its part of `region`. NULL: not saved. */
+static const char *checkpoint_prefix(ashlar_region region);
+
+/* Find `regions` on a software device, whose memory is the host's, and wait for the work that was
+ * queued on `stream`. On other devices *out is all NULL. Errors: ASHLAR_EDRIVER. */
+static ashlar_status checkpoint_find_images(const ashlar_arena *arena, unsigned regions,
+                                            ashlar_stream stream, ashlar_checkpoint_images *out);
+
 struct ashlar_checkpoint {
     ashlar_safetensors *tensors;
     const char *path; /* of `tensors`, for messages */
@@ -62,7 +87,7 @@ const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char
 static bool resolve(const ashlar_arena *arena, const char *name, ashlar_region *region,
                     size_t *tensor) {
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        const char *prefix = ashlar__checkpoint_prefix((ashlar_region)i);
+        const char *prefix = checkpoint_prefix((ashlar_region)i);
         if (prefix != NULL && strncmp(name, prefix, strlen(prefix)) == 0 &&
             ashlar_arena_find(arena, name + strlen(prefix), tensor) == ASHLAR_OK) {
             *region = (ashlar_region)i;
@@ -140,7 +165,7 @@ static ashlar_status check_complete(const loading *l) {
             if (l->found[region * l->count + i] == NULL) {
                 return ashlar__fail(
                     ASHLAR_EFORMAT, "%s: tensor '%s%s' is not in the file%s", l->file->path,
-                    ashlar__checkpoint_prefix((ashlar_region)region), info.name,
+                    checkpoint_prefix((ashlar_region)region), info.name,
                     region == ASHLAR_REGION_PARAMETERS
                         ? ""
                         : "; to go on training, it must hold the optimizer's state");
@@ -244,16 +269,16 @@ static ashlar_status fill_region(const loading *l, ashlar_region region,
     ashlar__region_pieces_open(pieces, ashlar_arena_region(l->arena, region), bytes);
     for (size_t at = 0; at < bytes; at += ASHLAR_PIECE_BYTES) {
         size_t some;
-        char *const piece = ashlar__region_pieces_buffer(pieces, at, &some);
+        char *const piece = region_pieces_buffer(pieces, at, &some);
         ASHLAR_TRY(gather(l, region, at, at + some, piece));
-        ASHLAR_TRY(ashlar__region_pieces_write(pieces, at));
+        ASHLAR_TRY(region_pieces_write(pieces, at));
     }
     return ASHLAR_OK;
 }
 
 static ashlar_status fill_regions(const loading *l, ashlar_stream stream) {
     ashlar_region_pieces pieces;
-    ASHLAR_TRY(ashlar__checkpoint_take_pieces(&pieces, l->arena, l->regions, &l->images, stream));
+    ASHLAR_TRY(checkpoint_take_pieces(&pieces, l->arena, l->regions, &l->images, stream));
     ashlar_status status = ASHLAR_OK;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
         if ((l->regions & ASHLAR_REGION_BIT(i)) != 0) {
@@ -290,7 +315,7 @@ ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_checkpoin
                             l.count);
     }
     ashlar_status status = check_tensors(&l);
-    ASHLAR_THEN(status, ashlar__checkpoint_find_images(arena, l.regions, stream, &l.images));
+    ASHLAR_THEN(status, checkpoint_find_images(arena, l.regions, stream, &l.images));
     ASHLAR_THEN(status, fill_regions(&l, stream));
     ashlar__host_free(l.found);
     return status;
@@ -305,7 +330,7 @@ ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_checkpoin
 _Static_assert((int)ASHLAR_RANK_MAX <= (int)ASHLAR_SAFETENSORS_RANK_MAX,
                "every tensor can be written");
 
-const char *ashlar__checkpoint_prefix(ashlar_region region) {
+static const char *checkpoint_prefix(ashlar_region region) {
     static const char *const prefixes[] = {
         [ASHLAR_REGION_PARAMETERS] = "",
         [ASHLAR_REGION_GRADIENTS] = NULL, /* not saved */
@@ -318,13 +343,13 @@ const char *ashlar__checkpoint_prefix(ashlar_region region) {
     return prefixes[region];
 }
 
-ashlar_status ashlar__checkpoint_find_images(const ashlar_arena *arena, unsigned regions,
-                                             ashlar_stream stream, ashlar_checkpoint_images *out) {
+static ashlar_status checkpoint_find_images(const ashlar_arena *arena, unsigned regions,
+                                            ashlar_stream stream, ashlar_checkpoint_images *out) {
     ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(arena));
     ashlar_device_info info;
     *out = (ashlar_checkpoint_images){0};
     ashlar_device_get_info(device, &info);
-    if (info.kind != ASHLAR_DEVICE_SOFT || ashlar__region_pieces_forced()) {
+    if (info.kind != ASHLAR_DEVICE_SOFT || region_pieces_forced()) {
         return ASHLAR_OK;
     }
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
@@ -335,10 +360,10 @@ ashlar_status ashlar__checkpoint_find_images(const ashlar_arena *arena, unsigned
     return ashlar_stream_synchronize(device, stream);
 }
 
-ashlar_status ashlar__checkpoint_take_pieces(ashlar_region_pieces *pieces,
-                                             const ashlar_arena *arena, unsigned regions,
-                                             const ashlar_checkpoint_images *images,
-                                             ashlar_stream stream) {
+static ashlar_status checkpoint_take_pieces(ashlar_region_pieces *pieces, const ashlar_arena *arena,
+                                            unsigned regions,
+                                            const ashlar_checkpoint_images *images,
+                                            ashlar_stream stream) {
     size_t most = 0;
     *pieces = (ashlar_region_pieces){0};
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
@@ -358,7 +383,7 @@ static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
     unsigned regions = 0;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const bool is_asked = i == ASHLAR_REGION_PARAMETERS || (flags & ASHLAR_CHECKPOINT_STATE);
-        if (is_asked && ashlar__checkpoint_prefix((ashlar_region)i) != NULL) {
+        if (is_asked && checkpoint_prefix((ashlar_region)i) != NULL) {
             regions |= ASHLAR_REGION_BIT(i);
         }
     }
@@ -403,7 +428,7 @@ static ashlar_status find_elements(void *context, const ashlar_safetensors_entry
 
 /* Describe a tensor's part of a region. Its name is written at *name, which moves past it. */
 static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *info, char **name) {
-    const char *prefix = ashlar__checkpoint_prefix(region);
+    const char *prefix = checkpoint_prefix(region);
     ASHLAR_CHECK2(prefix != NULL && s->regions[region] != NULL);
     ASHLAR_CHECK2(s->count < ashlar_arena_tensor_count(s->arena) * ASHLAR_REGION_COUNT);
     ashlar_safetensors_entry *entry = &s->entries[s->count++];
@@ -475,9 +500,8 @@ ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path
     const unsigned regions = saved_regions(arena, flags);
     saving s = {.arena = arena};
     ashlar_status status = take_entries(&s);
-    ASHLAR_THEN(status, ashlar__checkpoint_find_images(arena, regions, stream, &s.images));
-    ASHLAR_THEN(status,
-                ashlar__checkpoint_take_pieces(&s.pieces, arena, regions, &s.images, stream));
+    ASHLAR_THEN(status, checkpoint_find_images(arena, regions, stream, &s.images));
+    ASHLAR_THEN(status, checkpoint_take_pieces(&s.pieces, arena, regions, &s.images, stream));
     if (status == ASHLAR_OK) {
         status = write_all(&s, path, regions, metadata, metadata_count);
     }
@@ -501,7 +525,7 @@ void ashlar__region_pieces_force(int forces) {
     atomic_store(&is_forced, forces != 0);
 }
 
-bool ashlar__region_pieces_forced(void) {
+static bool region_pieces_forced(void) {
     return atomic_load(&is_forced);
 }
 
@@ -539,7 +563,7 @@ void ashlar__region_pieces_open(ashlar_region_pieces *p, void *region, size_t by
     p->held[0] = p->held[1] = 0;
 }
 
-char *ashlar__region_pieces_buffer(const ashlar_region_pieces *p, size_t offset, size_t *bytes) {
+static char *region_pieces_buffer(const ashlar_region_pieces *p, size_t offset, size_t *bytes) {
     ASHLAR_CHECK2(offset % ASHLAR_PIECE_BYTES == 0 && offset < p->bytes);
     const size_t left = p->bytes - offset;
     *bytes = left < ASHLAR_PIECE_BYTES ? left : ASHLAR_PIECE_BYTES;
@@ -551,7 +575,7 @@ char *ashlar__region_pieces_buffer(const ashlar_region_pieces *p, size_t offset,
  * same buffer does no harm. */
 static ashlar_status fetch(ashlar_region_pieces *p, size_t piece) {
     size_t bytes;
-    char *const buffer = ashlar__region_pieces_buffer(p, piece * ASHLAR_PIECE_BYTES, &bytes);
+    char *const buffer = region_pieces_buffer(p, piece * ASHLAR_PIECE_BYTES, &bytes);
     p->held[piece % 2] = 0;
     p->is_pending = true; /* a copy that failed may have begun */
     ASHLAR_TRY(ashlar_copy_to_host(p->device, buffer, p->region + piece * ASHLAR_PIECE_BYTES, bytes,
@@ -573,15 +597,15 @@ ashlar_status ashlar__region_pieces_read(ashlar_region_pieces *p, size_t offset,
         ASHLAR_TRY(is_last ? ASHLAR_OK : fetch(p, next));
     }
     size_t piece_bytes;
-    const char *buffer = ashlar__region_pieces_buffer(p, piece * ASHLAR_PIECE_BYTES, &piece_bytes);
+    const char *buffer = region_pieces_buffer(p, piece * ASHLAR_PIECE_BYTES, &piece_bytes);
     *at = buffer + offset % ASHLAR_PIECE_BYTES;
     *bytes = piece_bytes - offset % ASHLAR_PIECE_BYTES;
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__region_pieces_write(ashlar_region_pieces *p, size_t offset) {
+static ashlar_status region_pieces_write(ashlar_region_pieces *p, size_t offset) {
     size_t bytes;
-    const char *buffer = ashlar__region_pieces_buffer(p, offset, &bytes);
+    const char *buffer = region_pieces_buffer(p, offset, &bytes);
     p->is_pending = true; /* a copy that failed may have begun */
     return ashlar_copy_to_device(p->device, p->region + offset, buffer, bytes, p->stream);
 }

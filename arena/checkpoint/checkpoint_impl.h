@@ -57,40 +57,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__region_pieces_read(ashlar_region_pieces 
                                                            size_t offset, const char **at,
                                                            size_t *bytes);
 
-/* The buffer in which the caller makes the new contents of the piece at `offset`, a multiple of
- * ASHLAR_PIECE_BYTES, and how many bytes it has. */
-char *ashlar__region_pieces_buffer(const ashlar_region_pieces *pieces, size_t offset,
-                                   size_t *bytes);
-
-/* Queue the copy of that piece to the device, which has read it on return: the next one may be made
- * at once. Errors: those of ashlar_copy_to_device(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__region_pieces_write(ashlar_region_pieces *pieces,
-                                                            size_t offset);
-
 /* For tests: if `forces` is not 0, checkpoints go through pieces on software devices, too, as they
  * do on GPUs. */
 void ashlar__region_pieces_force(int forces);
-bool ashlar__region_pieces_forced(void);
 
 /* Where regions lie in host memory. NULL: not there, or there is none. */
 typedef struct ashlar_checkpoint_images {
     char *of[ASHLAR_REGION_COUNT];
 } ashlar_checkpoint_images;
-
-/* The prefix that a tensor's name gets in the file for its part of `region`. NULL: not saved. */
-const char *ashlar__checkpoint_prefix(ashlar_region region);
-
-/* Find `regions` on a software device, whose memory is the host's, and wait for the work that was
- * queued on `stream`. On other devices *out is all NULL. Errors: ASHLAR_EDRIVER. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__checkpoint_find_images(const ashlar_arena *arena,
-                                                               unsigned regions,
-                                                               ashlar_stream stream,
-                                                               ashlar_checkpoint_images *out);
-
-/* Take pieces for those of `regions` that have no image; zeros if all have one. Errors:
- * ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__checkpoint_take_pieces(
-    ashlar_region_pieces *pieces, const ashlar_arena *arena, unsigned regions,
-    const ashlar_checkpoint_images *images, ashlar_stream stream);
 
 #endif /* ASHLAR_CHECKPOINT_IMPL_H */

@@ -62,7 +62,8 @@ static ashlar_status take_region(ashlar_arena *arena, ashlar_allocator *allocato
                                &arena->regions[region]);
 }
 
-void ashlar__arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions) {
+/* Free the blocks of `regions`, in stream order. */
+static void arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions) {
     for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
         if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
             /* This fails only if somebody else has freed the region, so it is gone in any case. */
@@ -78,7 +79,7 @@ void ashlar_arena_destroy(ashlar_arena *arena) {
     }
     ASHLAR_CHECK2(arena->allocator != NULL || ashlar_arena_regions(arena) == 0);
     if (arena->allocator != NULL) {
-        ashlar__arena_drop(arena, arena->allocator, ashlar_arena_regions(arena));
+        arena_drop(arena, arena->allocator, ashlar_arena_regions(arena));
     }
     for (size_t i = 0; i < arena->tensor_count; i++) {
         ashlar__host_free(arena->tensors[i].name);
@@ -109,7 +110,7 @@ ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocato
         }
         const ashlar_status status = take_region(arena, allocator, stream, (ashlar_region)i);
         if (status != ASHLAR_OK) {
-            ashlar__arena_drop(arena, allocator, set);
+            arena_drop(arena, allocator, set);
             return status;
         }
         set |= ASHLAR_REGION_BIT(i);
@@ -129,7 +130,7 @@ static ashlar_status take_zeroed(ashlar_arena *arena, ashlar_allocator *allocato
         }
     }
     if (status != ASHLAR_OK) {
-        ashlar__arena_drop(arena, allocator, taken);
+        arena_drop(arena, allocator, taken);
     }
     return status;
 }

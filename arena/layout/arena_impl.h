@@ -87,8 +87,6 @@ size_t ashlar__arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layou
 ASHLAR_MUST_CHECK ashlar_status ashlar__arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
                                                    ashlar_stream stream, unsigned regions,
                                                    unsigned *taken);
-/* Free the blocks of `regions`, in stream order. */
-void ashlar__arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions);
 
 /* Make room for `extra` more bindings. False: no host memory. */
 bool ashlar__arena_reserve_bindings(ashlar_arena *arena, size_t extra);

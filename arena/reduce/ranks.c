@@ -20,6 +20,14 @@
 #include "arena/reduce/ranks_impl.h"
 #include "arena/reduce/sum.h"
 
+/* The function to pass to ashlar_launch(): agrees with the other ranks on an ashlar_ranks_call,
+ * then makes it. Does nothing after a failure. */
+static void ranks_run(void *copied);
+
+/* A collective did not end: find out which rank is missing, and fail. Rank 0 asks, and waits some
+ * seconds for answers. Every other rank answers, then waits for rank 0 to end the process. */
+static void ranks_name(ashlar_ranks *r, const ashlar_ranks_word *own);
+
 enum { DEFAULT_TIMEOUT_MS = 120000, LAST_WORDS_NS = 200000000 };
 
 /* What launchers tell the processes that they start: how many there are. */
@@ -156,7 +164,9 @@ static uint64_t sum_up(const ashlar_ranks_call *c, uint64_t facts) {
     return facts;
 }
 
-void ashlar__ranks_number(ashlar_ranks *r, ashlar_ranks_call *call) {
+/* Give a collective of this rank its number, and the 64-bit word that describes it, which the other
+ * ranks compare with their own. */
+static void ranks_number(ashlar_ranks *r, ashlar_ranks_call *call) {
     call->ranks = r;
     call->order = r->order;
     call->word = r->next;
@@ -170,11 +180,11 @@ static ashlar_status queue(ashlar_ranks *r, ashlar_ranks_call call, ashlar_strea
          false},
         {0}};
     ASHLAR_TRY(ashlar__check_operands(r->device, "a collective", operands));
-    ashlar__ranks_number(r, &call);
+    ranks_number(r, &call);
     if (r->nccl != NULL) {
         return ashlar__ranks_nccl_queue(&call, stream);
     }
-    return ashlar_launch(r->device, stream, ashlar__ranks_run, &call, sizeof call);
+    return ashlar_launch(r->device, stream, ranks_run, &call, sizeof call);
 }
 
 static ashlar_status broadcast(void *context, void *data, size_t elements, ashlar_dtype dtype,
@@ -231,7 +241,7 @@ static ashlar_status attach(void *context, void *base, size_t bytes) {
                               .elements = bytes,
                               .dtype = ASHLAR_F32,
                               .root = r->count};
-    ashlar__ranks_number(r, &call);
+    ranks_number(r, &call);
     return ashlar__ranks_nccl_attach(&call);
 }
 
@@ -277,7 +287,7 @@ void ashlar_ranks_mark(ashlar_ranks *r, uint64_t step, uint64_t facts) {
 
 ashlar_status ashlar_ranks_check(ashlar_ranks *r) {
     if (atomic_load_explicit(&r->is_hung, memory_order_acquire) && !atomic_load(&r->is_failing)) {
-        ashlar__ranks_name(r, &r->hung);
+        ranks_name(r, &r->hung);
     }
     return atomic_load_explicit(&r->has_failed, memory_order_acquire)
                ? ashlar__fail(ASHLAR_EIO, "%s", r->failure)
@@ -499,7 +509,7 @@ static bool say_here(ashlar_ranks *r, const ashlar_ranks_word *own) {
     return fail(r, "rank 0 stopped in bucket %" PRIu64 " of step %" PRIu64, own->number, own->step);
 }
 
-void ashlar__ranks_name(ashlar_ranks *r, const ashlar_ranks_word *own) {
+static void ranks_name(ashlar_ranks *r, const ashlar_ranks_word *own) {
     (void)(r->rank == 0 ? name_missing(r, own) : say_here(r, own));
 }
 
@@ -510,7 +520,7 @@ static bool finish(ashlar_ranks *r, ashlar_engine_request *requests, size_t coun
         return true;
     }
     if (!atomic_load(&r->has_failed)) {
-        ashlar__ranks_name(r, own);
+        ranks_name(r, own);
     }
     return false;
 }
@@ -578,7 +588,7 @@ static void run(const ashlar_ranks_call *c) {
     }
 }
 
-void ashlar__ranks_run(void *copied) {
+static void ranks_run(void *copied) {
     const ashlar_ranks_call *c = copied;
     const uint64_t start = ashlar__clock_ns();
     if (c->ranks->count > 1 && !atomic_load(&c->ranks->has_failed)) {
@@ -590,7 +600,7 @@ void ashlar__ranks_run(void *copied) {
 ashlar_status ashlar__ranks_sum(ashlar_ranks *r, double *numbers, size_t count) {
     ashlar_ranks_call call = {
         .kind = ASHLAR_ENGINE_ALL_REDUCE, .data = numbers, .elements = count, .dtype = ASHLAR_F64};
-    ashlar__ranks_number(r, &call);
-    ashlar__ranks_run(&call);
+    ranks_number(r, &call);
+    ranks_run(&call);
     return ashlar_ranks_check(r);
 }

@@ -70,23 +70,11 @@ static inline bool ashlar__ranks_adds(ashlar_engine_collective kind) {
     return kind != ASHLAR_ENGINE_BROADCAST && kind != ASHLAR_ENGINE_ALL_GATHER;
 }
 
-/* Give a collective of this rank its number, and the 64-bit word that describes it, which the other
- * ranks compare with their own. */
-void ashlar__ranks_number(ashlar_ranks *ranks, ashlar_ranks_call *call);
-
-/* The function to pass to ashlar_launch(): agrees with the other ranks on an ashlar_ranks_call,
- * then makes it. Does nothing after a failure. */
-void ashlar__ranks_run(void *call);
-
 /* Set what ashlar_ranks_check() reports, unless something has failed before. Returns false. */
 bool ashlar__ranks_fail(ashlar_ranks *ranks, const char *format, ...) ASHLAR_PRINTF(2, 3);
 
 /* Whether all ranks are about to do the same. Waits for them. */
 bool ashlar__ranks_agree(ashlar_ranks *ranks, const ashlar_ranks_word *own);
-
-/* A collective did not end: find out which rank is missing, and fail. Rank 0 asks, and waits some
- * seconds for answers. Every other rank answers, then waits for rank 0 to end the process. */
-void ashlar__ranks_name(ashlar_ranks *ranks, const ashlar_ranks_word *own);
 
 /* Bring `bytes` bytes from one rank to another. Other ranks do nothing. Waits. */
 bool ashlar__ranks_pass(ashlar_ranks *ranks, size_t from, size_t to, void *data, size_t bytes);

@@ -58,7 +58,7 @@ ashlar_status ashlar__cudnn_error(const ashlar_cudnn *cudnn, const char *what,
                         (int)result, said[0] == '\0' ? "" : ": ", said);
 }
 
-cudnnDataType_t ashlar__cudnn_type(ashlar_dtype dtype) {
+static cudnnDataType_t cudnn_type(ashlar_dtype dtype) {
     static const cudnnDataType_t types[] = {
         [ASHLAR_F32] = CUDNN_DATA_FLOAT,
         [ASHLAR_F64] = CUDNN_DATA_DOUBLE,
@@ -106,7 +106,7 @@ static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_st
     };
     ASHLAR_TABLE_IS_FULL(algorithms, ASHLAR_RNN_AUTO);
     const ashlar_rnn_config *c = &rnn->layout.config;
-    const cudnnDataType_t type = ashlar__cudnn_type(c->dtype);
+    const cudnnDataType_t type = cudnn_type(c->dtype);
     ASHLAR_CUDNN_TRY(
         s->cudnn, set_rnn, cudnnSetRNNDescriptor_v8,
         (s->rnns[algorithm], algorithms[algorithm], cell_modes[c->cell], biases[c->bias],
@@ -149,8 +149,8 @@ static ashlar_status describe_padded(const ashlar_cudnn_state *s, cudnnRNNDataDe
                                      const int32_t *lengths) {
     double zero = 0; /* its bytes are 0 in every element type that cuDNN may read */
     ASHLAR_CUDNN_TRY(s->cudnn, set_data, cudnnSetRNNDataDescriptor,
-                     (desc, ashlar__cudnn_type(dtype), CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
-                      (int)steps, (int)batch, (int)width, lengths, &zero));
+                     (desc, cudnn_type(dtype), CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, (int)steps,
+                      (int)batch, (int)width, lengths, &zero));
     return ASHLAR_OK;
 }
 
@@ -160,7 +160,7 @@ static ashlar_status describe_states(const ashlar_cudnn_state *s, cudnnTensorDes
     const int shape[] = {(int)pseudo_layers, (int)batch, (int)width};
     const int strides[] = {(int)(batch * width), (int)width, 1};
     ASHLAR_CUDNN_TRY(s->cudnn, set_tensor, cudnnSetTensorNdDescriptor,
-                     (desc, ashlar__cudnn_type(dtype), 3, shape, strides));
+                     (desc, cudnn_type(dtype), 3, shape, strides));
     return ASHLAR_OK;
 }
 

@@ -134,8 +134,6 @@ ashlar_rnn_algorithm ashlar__cudnn_choose(const ashlar_rnn_config *config,
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_gpu_read(const ashlar_rnn *rnn,
                                                        ashlar_cudnn_gpu *out);
 
-cudnnDataType_t ashlar__cudnn_type(ashlar_dtype dtype);
-
 /* Compare every weight's place and shape with cuDNN's answer (cudnn_check.c). Errors:
  * ASHLAR_ENOTSUP; the detail names the first weight that differs. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__cudnn_check_layout(const ashlar_rnn_layout *layout,

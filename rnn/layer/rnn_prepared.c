@@ -19,7 +19,8 @@ size_t ashlar__rnn_panel_elements(size_t columns, size_t depth, ashlar_dtype dty
     return (columns + wide - 1) / wide * wide * depth;
 }
 
-size_t ashlar__rnn_panel_bytes(size_t columns, size_t depth, ashlar_dtype dtype, bool is_bf16) {
+/* Bytes of one matrix [depth, columns] in panels, a multiple of 64. */
+static size_t rnn_panel_bytes(size_t columns, size_t depth, ashlar_dtype dtype, bool is_bf16) {
     const size_t item = is_bf16 ? sizeof(uint16_t) : ashlar_dtype_bytes(dtype);
     return align_up(ashlar__rnn_panel_elements(columns, depth, dtype) * item);
 }
@@ -31,9 +32,9 @@ static ashlar_prepared_layer layer_at_0(const ashlar_rnn_layout *layout, bool is
     const size_t rows = ashlar__rnn_gate_rows(layout);
     ashlar_prepared_layer at = {0};
     at.w = align_up(ashlar__rnn_gate_width(layout) * ashlar_dtype_bytes(c->dtype));
-    at.r = at.w + ashlar__rnn_panel_bytes(rows, input, c->dtype, is_bf16);
-    at.wp = at.r + ashlar__rnn_panel_bytes(rows, layout->state, c->dtype, is_bf16);
-    at.end = at.wp + ashlar__rnn_panel_bytes(c->projection, c->hidden, c->dtype, is_bf16);
+    at.r = at.w + rnn_panel_bytes(rows, input, c->dtype, is_bf16);
+    at.wp = at.r + rnn_panel_bytes(rows, layout->state, c->dtype, is_bf16);
+    at.end = at.wp + rnn_panel_bytes(c->projection, c->hidden, c->dtype, is_bf16);
     return at;
 }
 
@@ -64,7 +65,7 @@ size_t ashlar__rnn_prepared_bytes(const ashlar_rnn_layout *layout, bool is_bf16)
 
 size_t ashlar__decode_packed_bytes(const ashlar_rnn_layout *layout, bool is_bf16, size_t classes) {
     return ashlar__rnn_prepared_bytes(layout, is_bf16) +
-           ashlar__rnn_panel_bytes(classes, layout->output, layout->config.dtype, is_bf16);
+           rnn_panel_bytes(classes, layout->output, layout->config.dtype, is_bf16);
 }
 
 ashlar_decode_work ashlar__decode_work(const ashlar_rnn_layout *layout, size_t batch) {

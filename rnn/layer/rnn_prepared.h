@@ -45,9 +45,6 @@ ashlar_prepared_layer ashlar__rnn_prepared_layer(const ashlar_rnn_layout *layout
  * multiple. */
 size_t ashlar__rnn_prepared_bytes(const ashlar_rnn_layout *layout, bool is_bf16);
 
-/* Bytes of one matrix [depth, columns] in panels, a multiple of 64. */
-size_t ashlar__rnn_panel_bytes(size_t columns, size_t depth, ashlar_dtype dtype, bool is_bf16);
-
 /* Its elements. Panels count as wide as those of the widest instruction set, so sizes are equal
  * everywhere. */
 size_t ashlar__rnn_panel_elements(size_t columns, size_t depth, ashlar_dtype dtype);

@@ -2,7 +2,44 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "rnn/layer/rnn_rows.h"
-#include "rnn/model/tagger_work.h"
+#include "rnn/model/tagger.h"
+
+typedef enum ashlar_tagger_kind {
+    ASHLAR_TAGGER_TRAIN,
+    ASHLAR_TAGGER_PREDICT, /* take all buffers, queue forward only */
+    ASHLAR_TAGGER_DRY_RUN, /* take all buffers, queue nothing */
+} ashlar_tagger_kind;
+
+typedef struct ashlar_tagger_work {
+    const ashlar_tagger *tagger;
+    const ashlar_tagger_batch *batch;
+    ashlar_tagger_kind kind;
+    double weight;                             /* of each word's loss */
+    double *loss;                              /* device memory */
+    int32_t *labels;                           /* host memory; only for ASHLAR_TAGGER_PREDICT */
+    ashlar_tagger_arrays arrays;               /* the batch in device memory */
+    size_t token;                              /* that phase TOKEN works on, 0 .. T-1 */
+    size_t active;                             /* sentences that have it; if is_fixed(): all */
+    void *buffers[ASHLAR_TAGGER_BUFFER_COUNT]; /* NULL while not held */
+} ashlar_tagger_work;
+
+/* One of the step's buffers. */
+#define ASHLAR_TAGGER_BUFFER(work, name) ((work)->buffers[ASHLAR_TAGGER_BUFFER_##name])
+
+/* Whether the calls may depend on nothing but the batch's shape. */
+static bool tagger_is_fixed(const ashlar_tagger_work *work) {
+    return work->kind == ASHLAR_TAGGER_TRAIN && work->tagger->weight_at != NULL;
+}
+
+/* T * B */
+static size_t tagger_words(const ashlar_tagger_work *work) {
+    return work->batch->shape.steps * work->batch->shape.batch;
+}
+
+/* The address of element `at` of a buffer. */
+static void *tagger_element(const ashlar_tagger_work *work, void *buffer, size_t at) {
+    return (char *)buffer + at * ashlar_dtype_bytes(work->tagger->config.dtype);
+}
 
 #define TRY ASHLAR_TRY
 #define BUFFER ASHLAR_TAGGER_BUFFER
@@ -52,7 +89,7 @@ static ashlar_status run_loss(const ashlar_tagger_work *w, ashlar_cross_entropy_
                               void *logits) {
     args.classes = w->tagger->config.tags;
     args.weight = w->weight;
-    args.weight_at = ashlar__tagger_is_fixed(w) ? w->tagger->weight_at : NULL;
+    args.weight_at = tagger_is_fixed(w) ? w->tagger->weight_at : NULL;
     args.logits = logits;
     args.dlogits = w->kind == ASHLAR_TAGGER_TRAIN ? logits : NULL;
     args.scale = w->tagger->loss_scale;
@@ -71,11 +108,11 @@ static ashlar_status find_labels(const ashlar_tagger_work *w, size_t rows, const
 static ashlar_status queue_labels(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     void *const logits = BUFFER(w, LOGITS);
-    const ashlar_linear_args args = linear(w, ashlar__tagger_words(w), BUFFER(w, WORD_OUTPUTS),
-                                           logits, BUFFER(w, WORD_DOUTPUTS));
+    const ashlar_linear_args args =
+        linear(w, tagger_words(w), BUFFER(w, WORD_OUTPUTS), logits, BUFFER(w, WORD_DOUTPUTS));
     TRY(ashlar_linear_forward(m->ops, &args, m->stream));
     if (w->kind == ASHLAR_TAGGER_PREDICT) {
-        TRY(find_labels(w, ashlar__tagger_words(w), logits, BUFFER(w, LABELS)));
+        TRY(find_labels(w, tagger_words(w), logits, BUFFER(w, LABELS)));
     }
     TRY(run_loss(w,
                  (ashlar_cross_entropy_args){.steps = w->batch->shape.steps,
@@ -104,8 +141,8 @@ static ashlar_status copy_columns(const ashlar_tagger_work *w, const void *from,
 static ashlar_status join_token(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     const size_t output = output_of(w), width = w->tagger->config.label_embedding;
-    void *const outputs = ashlar__tagger_element(w, BUFFER(w, WORD_OUTPUTS),
-                                                 w->token * w->batch->shape.batch * output);
+    void *const outputs =
+        tagger_element(w, BUFFER(w, WORD_OUTPUTS), w->token * w->batch->shape.batch * output);
     void *const inputs = BUFFER(w, TOKEN_INPUTS);
     if (w->token == 0) {
         TRY(ashlar_fill(m->device, BUFFER(w, TOKEN_LABELS), 0,
@@ -115,8 +152,8 @@ static ashlar_status join_token(const ashlar_tagger_work *w) {
         TRY(ashlar_embedding_forward(m->ops, &before, m->stream));
     }
     TRY(copy_columns(w, outputs, output, inputs, output + width, output));
-    return copy_columns(w, BUFFER(w, TOKEN_LABELS), width,
-                        ashlar__tagger_element(w, inputs, output), output + width, width);
+    return copy_columns(w, BUFFER(w, TOKEN_LABELS), width, tagger_element(w, inputs, output),
+                        output + width, width);
 }
 
 /* Split the gradient of the input that join_token() makes into the gradients of its two parts. */
@@ -124,21 +161,21 @@ static ashlar_status split_token(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     const size_t output = output_of(w), width = w->tagger->config.label_embedding;
     void *const dinputs = BUFFER(w, TOKEN_DINPUTS);
-    void *const doutputs = ashlar__tagger_element(w, BUFFER(w, WORD_DOUTPUTS),
-                                                  w->token * w->batch->shape.batch * output);
+    void *const doutputs =
+        tagger_element(w, BUFFER(w, WORD_DOUTPUTS), w->token * w->batch->shape.batch * output);
     TRY(copy_columns(w, dinputs, output + width, doutputs, output, output));
     if (w->token == 0) {
         return ASHLAR_OK;
     }
-    TRY(copy_columns(w, ashlar__tagger_element(w, dinputs, output), output + width,
-                     BUFFER(w, TOKEN_LABELS), width, width));
+    TRY(copy_columns(w, tagger_element(w, dinputs, output), output + width, BUFFER(w, TOKEN_LABELS),
+                     width, width));
     const ashlar_embedding_args before = label_embedding(w);
     return ashlar_embedding_backward(m->ops, &before, m->stream);
 }
 
 /* Queue forward and backward of one token of each sentence. Sentences are sorted by length: the
  * first `active` ones have the token. */
-ashlar_status ashlar__tagger_queue_token(const ashlar_tagger_work *w) {
+static ashlar_status tagger_queue_token(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     const size_t first = w->token * w->batch->shape.batch;
     void *const logits = BUFFER(w, TOKEN_LOGITS);
@@ -164,7 +201,7 @@ ashlar_status ashlar__tagger_queue_token(const ashlar_tagger_work *w) {
 static ashlar_embedding_args character_embedding(const ashlar_tagger_work *w) {
     return (ashlar_embedding_args){
         .steps = w->batch->shape.width,
-        .batch = ashlar__tagger_words(w),
+        .batch = tagger_words(w),
         .lengths = w->arrays.char_counts,
         .classes = w->tagger->config.characters,
         .width = w->tagger->config.character_embedding,
@@ -192,9 +229,8 @@ static ashlar_embedding_args word_embedding(const ashlar_tagger_work *w) {
 }
 
 static ashlar_rnn_batch char_batch(const ashlar_tagger_work *w, const ashlar_tagger_arrays *host) {
-    return (ashlar_rnn_batch){.steps = w->batch->shape.width,
-                              .batch = ashlar__tagger_words(w),
-                              .lengths = host->char_counts};
+    return (ashlar_rnn_batch){
+        .steps = w->batch->shape.width, .batch = tagger_words(w), .lengths = host->char_counts};
 }
 
 static ashlar_rnn_buffers char_buffers(const ashlar_tagger_work *w, void *work) {
@@ -238,7 +274,7 @@ static ashlar_status run_rnn(const ashlar_tagger_work *w, const ashlar_rnn *rnn,
                              ashlar_rnn_pass pass, const ashlar_rnn_batch *batch,
                              const ashlar_rnn_buffers *buffers, const int32_t *lengths) {
     const ashlar_tagger *m = w->tagger;
-    if (ashlar__tagger_is_fixed(w)) {
+    if (tagger_is_fixed(w)) {
         const ashlar_rnn_varying varying = {lengths, m->seed_at};
         return ashlar__rnn_queue_varying(rnn, pass, batch, buffers, &varying, m->stream);
     }
@@ -286,11 +322,10 @@ static ashlar_status move_parts(const ashlar_tagger_work *w, void *joined, void 
         const size_t width = i == 0 ? w->tagger->config.word_embedding : characters->state;
         void *const part =
             i == 0 ? vectors
-                   : ashlar__tagger_element(w, states,
-                                            (i - 1) * ashlar__tagger_words(w) * characters->state);
-        void *const columns = ashlar__tagger_element(w, joined, column);
+                   : tagger_element(w, states, (i - 1) * tagger_words(w) * characters->state);
+        void *const columns = tagger_element(w, joined, column);
         const ashlar_columns_args args = {
-            .rows = ashlar__tagger_words(w),
+            .rows = tagger_words(w),
             .width = width,
             .from = joins ? part : columns,
             .from_stride = joins ? width : words->config.input,
@@ -319,7 +354,7 @@ static ashlar_status split(const ashlar_tagger_work *w) {
 
 static ashlar_status copy_labels(const ashlar_tagger_work *w) {
     return ashlar_copy_to_host(w->tagger->device, w->labels, BUFFER(w, LABELS),
-                               ashlar__tagger_words(w) * sizeof *w->labels, w->tagger->stream);
+                               tagger_words(w) * sizeof *w->labels, w->tagger->stream);
 }
 
 static ashlar_status vectors_back(const ashlar_tagger_work *w) {
@@ -327,7 +362,9 @@ static ashlar_status vectors_back(const ashlar_tagger_work *w) {
     return ashlar_embedding_backward(w->tagger->ops, &characters, w->tagger->stream);
 }
 
-ashlar_status ashlar__tagger_queue(const ashlar_tagger_work *w, ashlar_tagger_phase phase) {
+/* Queue the work of a phase; for TOKEN only what follows its last token. Not for dry runs. Errors:
+ * those of ashlar_launch() and ashlar_rnn_forward(). */
+static ashlar_status tagger_queue(const ashlar_tagger_work *w, ashlar_tagger_phase phase) {
     switch (phase) {
     case ASHLAR_TAGGER_CHAR_FORWARD:
         return char_forward(w);
@@ -427,14 +464,14 @@ static size_t count_active(const ashlar_tagger_batch *batch, size_t t, size_t be
 static ashlar_status run_tokens(step *s) {
     ashlar_tagger_work *w = &s->work;
     const bool has_work = w->kind != ASHLAR_TAGGER_DRY_RUN;
-    const bool is_fixed = ashlar__tagger_is_fixed(w);
+    const bool is_fixed = tagger_is_fixed(w);
     const size_t steps = has_work ? w->batch->shape.steps : s->sizes->steps;
     w->active = w->batch->shape.batch;
     for (w->token = 0; w->token < steps; w->token++) {
         TRY(take_first(s, ASHLAR_TAGGER_TOKEN));
         if (has_work) {
             w->active = is_fixed ? w->active : count_active(w->batch, w->token, w->active);
-            TRY(ashlar__tagger_queue_token(w));
+            TRY(tagger_queue_token(w));
         }
         TRY(give_last(s, ASHLAR_TAGGER_TOKEN, true));
     }
@@ -453,7 +490,7 @@ static ashlar_status run_phase(step *s, ashlar_tagger_phase phase) {
         TRY(run_tokens(s));
     }
     if (has_work_at(s, phase)) {
-        TRY(ashlar__tagger_queue(&s->work, phase));
+        TRY(tagger_queue(&s->work, phase));
     }
     return give_last(s, phase, false);
 }

@@ -14,6 +14,13 @@
 #include "rnn/programs/fit.h"
 #include "rnn/programs/program.h"
 
+/* Read the options that ashlar-train saved with a training. None if the file cannot be read or is
+ * of another program: resuming it fails then, and says why. */
+static void resumed_options_read(const char *path, ashlar_resumed_options *out);
+
+/* The value of "--name=value" among the words; NULL: there is none. */
+static const char *resumed_options_find(const ashlar_resumed_options *resumed, const char *name);
+
 /* Set the defaults of a tagger's own options, and of shared options where it differs. */
 static void set_tagger_defaults(ashlar_train_config *train, ashlar_train_tagger_options *options) {
     train->layers = 1;
@@ -345,9 +352,9 @@ static void set_defaults(int argc, char **argv) {
     const char *model = ashlar__options_given("model", argc, argv);
     resumed.count = 0;
     if (file != NULL) {
-        ashlar__resumed_options_read(file, &resumed);
+        resumed_options_read(file, &resumed);
     }
-    model = model != NULL ? model : ashlar__resumed_options_find(&resumed, "model");
+    model = model != NULL ? model : resumed_options_find(&resumed, "model");
     given = defaults(model != NULL && strcmp(model, "tagger") == 0);
     for (size_t i = 0; i < resumed.count; i++) {
         char *words[] = {argv[0], resumed.words[i]};
@@ -495,7 +502,7 @@ static void add_fed_labels(ashlar_resumed_options *out, const ashlar_checkpoint 
     }
 }
 
-void ashlar__resumed_options_read(const char *path, ashlar_resumed_options *out) {
+static void resumed_options_read(const char *path, ashlar_resumed_options *out) {
     ashlar_checkpoint *file = NULL;
     out->count = 0;
     if (ashlar_checkpoint_open(path, &file) != ASHLAR_OK) {
@@ -518,7 +525,7 @@ void ashlar__resumed_options_read(const char *path, ashlar_resumed_options *out)
     ashlar_checkpoint_close(file);
 }
 
-const char *ashlar__resumed_options_find(const ashlar_resumed_options *resumed, const char *name) {
+static const char *resumed_options_find(const ashlar_resumed_options *resumed, const char *name) {
     const size_t bytes = strlen(name);
     for (size_t i = 0; i < resumed->count; i++) {
         const char *word = resumed->words[i] + 2;

@@ -22,13 +22,6 @@ typedef struct ashlar_resumed_options {
     size_t count;
 } ashlar_resumed_options;
 
-/* Read the options that ashlar-train saved with a training. None if the file cannot be read or is
- * of another program: resuming it fails then, and says why. */
-void ashlar__resumed_options_read(const char *path, ashlar_resumed_options *out);
-
-/* The value of "--name=value" among the words; NULL: there is none. */
-const char *ashlar__resumed_options_find(const ashlar_resumed_options *options, const char *name);
-
 typedef struct ashlar_train_rule {
     const char *optimizer; /* a name that ashlar_optimizer_name() returns */
     const char *schedule;  /* a name in ASHLAR_SCHEDULE_MAP */

@@ -7,6 +7,18 @@
 #include "arena/reduce/sum.h"
 #include "rnn/train/train_impl.h"
 
+/* For shards.c on a CUDA device. _open and _close: set up and give back what the two others need;
+ * _close is allowed in every state. _add: to += from, elementwise, rounded like ashlar__sum_add().
+ * _add_gradients: the same for all gradients; `from` has the layout of the gradients' region. */
+static ashlar_status shard_adds_open(ashlar_trainer *t);
+
+static void shard_adds_close(ashlar_trainer *t);
+
+static ashlar_status shard_add_gradients(const ashlar_trainer *t, const void *from);
+
+static ashlar_status shard_add(const ashlar_trainer *t, ashlar_dtype dtype, void *to,
+                               const void *from, size_t count);
+
 /* The difference between the dropout seeds of neighbouring ranks that drop alone (task.h). Odd. */
 static const uint64_t RANK_STRIDE = UINT64_C(0x8ebc6af09c88c6e3);
 
@@ -123,7 +135,7 @@ ashlar_status ashlar__shard_sums_open(ashlar_trainer *t) {
     t->task->drops_alone = t->sums.is_cuda;
     const size_t count = ashlar__shards_of(&t->config).count;
     ASHLAR_TRY(take_partial(t, count));
-    ASHLAR_TRY(t->sums.is_cuda && count > 1 ? ashlar__shard_adds_open(t) : ASHLAR_OK);
+    ASHLAR_TRY(t->sums.is_cuda && count > 1 ? shard_adds_open(t) : ASHLAR_OK);
     return t->config.ranks == NULL ? ASHLAR_OK : open_reducer(t);
 }
 
@@ -132,7 +144,7 @@ void ashlar__shard_sums_close(ashlar_trainer *t) {
         ashlar_ranks_drop_collectives(t->config.ranks, t->state.step < t->config.steps);
     }
     ashlar_reducer_destroy(t->sums.reducer);
-    ashlar__shard_adds_close(t);
+    shard_adds_close(t);
     for (size_t level = 0; level < ASHLAR_SHARDS_LEVELS; level++) {
         if (t->sums.partial[level] != NULL) { /* cannot fail: this allocator gave the block */
             ASHLAR_IGNORE(ashlar_free(t->allocator, t->sums.partial[level]));
@@ -153,7 +165,7 @@ static ashlar_status fold(ashlar_trainer *t, size_t i, size_t count) {
     size_t level = 0;
     for (; (i >> level & 1) != 0; level++) {
         ASHLAR_TRY(t->sums.is_cuda
-                       ? ashlar__shard_add_gradients(t, t->sums.partial[level])
+                       ? shard_add_gradients(t, t->sums.partial[level])
                        : ashlar__sum_add_gradients(arena, t->sums.partial[level], t->stream));
     }
     if (i + 1 == count) {
@@ -188,8 +200,7 @@ static ashlar_status add_losses(const ashlar_trainer *t, const losses_work *w) {
     }
     for (size_t distance = 1; distance < w->count; distance *= 2) {
         for (size_t i = 0; i < w->count; i += 2 * distance) {
-            ASHLAR_TRY(
-                ashlar__shard_add(t, ASHLAR_F64, &w->losses[i], &w->losses[i + distance], 1));
+            ASHLAR_TRY(shard_add(t, ASHLAR_F64, &w->losses[i], &w->losses[i + distance], 1));
         }
     }
     return ASHLAR_OK;
@@ -295,7 +306,7 @@ static ashlar_status open_types(ashlar_trainer *t) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__shard_adds_open(ashlar_trainer *t) {
+static ashlar_status shard_adds_open(ashlar_trainer *t) {
     const double one = 1;
     double ones[ASHLAR_DTYPE_COUNT] = {0}; /* each in its own type */
     ASHLAR_TRY(open_types(t));
@@ -307,7 +318,7 @@ ashlar_status ashlar__shard_adds_open(ashlar_trainer *t) {
     return ashlar_copy_to_device(t->device, t->sums.adds.ones, ones, sizeof ones, t->stream);
 }
 
-void ashlar__shard_adds_close(ashlar_trainer *t) {
+static void shard_adds_close(ashlar_trainer *t) {
     ashlar_shard_adds *a = &t->sums.adds;
     for (int type = 0; type < ASHLAR_DTYPE_COUNT; type++) {
         ashlar_ops_destroy(a->ops[type]);
@@ -317,8 +328,8 @@ void ashlar__shard_adds_close(ashlar_trainer *t) {
     }
 }
 
-ashlar_status ashlar__shard_add(const ashlar_trainer *t, ashlar_dtype dtype, void *to,
-                                const void *from, size_t count) {
+static ashlar_status shard_add(const ashlar_trainer *t, ashlar_dtype dtype, void *to,
+                               const void *from, size_t count) {
     const size_t item = ashlar_dtype_bytes(dtype);
     for (size_t at = 0; at < count; at += MOST_ELEMENTS) {
         const size_t left = count - at;
@@ -333,15 +344,15 @@ ashlar_status ashlar__shard_add(const ashlar_trainer *t, ashlar_dtype dtype, voi
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__shard_add_gradients(const ashlar_trainer *t, const void *from) {
+static ashlar_status shard_add_gradients(const ashlar_trainer *t, const void *from) {
     const ashlar_arena *arena = t->task->arena;
     char *gradients = ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS);
     for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
         ashlar_arena_bucket range;
         ashlar_arena_get_bucket(arena, i, &range);
-        ASHLAR_TRY(ashlar__shard_add(t, range.dtype, gradients + range.offset,
-                                     (const char *)from + range.offset,
-                                     range.bytes / ashlar_dtype_bytes(range.dtype)));
+        ASHLAR_TRY(shard_add(t, range.dtype, gradients + range.offset,
+                             (const char *)from + range.offset,
+                             range.bytes / ashlar_dtype_bytes(range.dtype)));
     }
     return ASHLAR_OK;
 }

@@ -86,14 +86,4 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__shard_sums_queue_alone(ashlar_trainer *t
                                                                size_t buffer, size_t part,
                                                                uint64_t seed, double *loss);
 
-/* For shards.c on a CUDA device. _open and _close: set up and give back what the two others need;
- * _close is allowed in every state. _add: to += from, elementwise, rounded like ashlar__sum_add().
- * _add_gradients: the same for all gradients; `from` has the layout of the gradients' region. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__shard_adds_open(ashlar_trainer *trainer);
-void ashlar__shard_adds_close(ashlar_trainer *trainer);
-ASHLAR_MUST_CHECK ashlar_status ashlar__shard_add(const ashlar_trainer *trainer, ashlar_dtype dtype,
-                                                  void *to, const void *from, size_t count);
-ASHLAR_MUST_CHECK ashlar_status ashlar__shard_add_gradients(const ashlar_trainer *trainer,
-                                                            const void *from);
-
 #endif /* ASHLAR_SHARDS_H */

@@ -7,6 +7,16 @@
 #include "rnn/train/task_options.h"
 #include "rnn/train/train_impl.h"
 
+static void train_buckets_free(ashlar_train_buckets *buckets);
+
+/* Read the counts of what ran since train_buckets_begin(). */
+static ashlar_status train_buckets_end(ashlar_train_buckets *buckets, ashlar_allocator *a,
+                                       const ashlar_warmup_options *warmup);
+
+/* List the buckets of a warm-up, and count from here on. What was listed before is freed. */
+static ashlar_status train_buckets_begin(ashlar_train_buckets *buckets, ashlar_allocator *a,
+                                         const ashlar_warmup_options *warmup);
+
 /* Exempt tensors of one dimension from weight decay. */
 static ashlar_status spare_biases(ashlar_arena *arena) {
     const ashlar_tensor_options options = {.has_no_decay = true};
@@ -132,7 +142,7 @@ void ashlar__trainer_destroy(ashlar_trainer *t) {
     ashlar_device_host_free(t->device, t->outcomes);
     t->task->table->destroy(t->task);
     ashlar__host_free(t->seen_lengths);
-    ashlar__train_buckets_free(&t->buckets);
+    train_buckets_free(&t->buckets);
     ashlar__leak_monitor_destroy(t->growth);
     ashlar__host_free(t);
 }
@@ -237,7 +247,7 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
                      report.device.kind == ASHLAR_DEVICE_CUDA;
     report.warmed_count = t->warmed_count;
     report.warmed_least = t->warmed_least;
-    ASHLAR_TRY(ashlar__train_buckets_begin(&t->buckets, t->allocator, &t->warmup));
+    ASHLAR_TRY(train_buckets_begin(&t->buckets, t->allocator, &t->warmup));
     end_phase(t, &last, &report.warmup);
     ASHLAR_TRY(ashlar__train_loop(t, show, context, &report));
     end_phase(t, &last, &report.training);
@@ -247,7 +257,7 @@ ashlar_status ashlar__trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, 
         (double)(report.steps > 0 ? report.steps : 1);
     ashlar_allocator_get_stats(t->allocator, &report.stats);
     report.step_memory = read_step_memory(t, &warm, &report.stats);
-    ASHLAR_TRY(ashlar__train_buckets_end(&t->buckets, t->allocator, &t->warmup));
+    ASHLAR_TRY(train_buckets_end(&t->buckets, t->allocator, &t->warmup));
     report.buckets = t->buckets;
     if (t->task->table->savings != NULL) {
         ASHLAR_TRY(t->task->table->savings(t->task, &report.step_bytes, report.savings,
@@ -278,8 +288,8 @@ static ashlar_status read_list(ashlar_allocator *a, const ashlar_warmup_options 
                     ashlar__host_free, out);
 }
 
-ashlar_status ashlar__train_buckets_begin(ashlar_train_buckets *buckets, ashlar_allocator *a,
-                                          const ashlar_warmup_options *warmup) {
+static ashlar_status train_buckets_begin(ashlar_train_buckets *buckets, ashlar_allocator *a,
+                                         const ashlar_warmup_options *warmup) {
     ashlar_warmup_bucket *warm = NULL;
     size_t count;
     ASHLAR_TRY(read_list(a, warmup, &warm, &count));
@@ -291,7 +301,7 @@ ashlar_status ashlar__train_buckets_begin(ashlar_train_buckets *buckets, ashlar_
     if (list == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a list of %zu buckets", count);
     }
-    ashlar__train_buckets_free(buckets);
+    train_buckets_free(buckets);
     *buckets = (ashlar_train_buckets){list, count};
     return ASHLAR_OK;
 }
@@ -304,8 +314,8 @@ void ashlar__train_buckets_launched(const ashlar_train_buckets *buckets, size_t 
 }
 
 /* The list is as it was at the beginning, unless the program dropped plans. */
-ashlar_status ashlar__train_buckets_end(ashlar_train_buckets *buckets, ashlar_allocator *a,
-                                        const ashlar_warmup_options *warmup) {
+static ashlar_status train_buckets_end(ashlar_train_buckets *buckets, ashlar_allocator *a,
+                                       const ashlar_warmup_options *warmup) {
     ashlar_warmup_bucket *now = NULL;
     size_t count;
     ASHLAR_TRY(read_list(a, warmup, &now, &count));
@@ -320,7 +330,7 @@ ashlar_status ashlar__train_buckets_end(ashlar_train_buckets *buckets, ashlar_al
     return ASHLAR_OK;
 }
 
-void ashlar__train_buckets_free(ashlar_train_buckets *buckets) {
+static void train_buckets_free(ashlar_train_buckets *buckets) {
     ashlar__host_free(buckets->list);
     *buckets = (ashlar_train_buckets){0};
 }

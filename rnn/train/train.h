@@ -29,20 +29,8 @@ typedef struct ashlar_train_buckets {
     size_t count;
 } ashlar_train_buckets;
 
-/* List the buckets of a warm-up, and count from here on. What was listed before is freed. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__train_buckets_begin(ashlar_train_buckets *buckets,
-                                                            ashlar_allocator *a,
-                                                            const ashlar_warmup_options *warmup);
-
 /* Count a step of this length that was one launch. */
 void ashlar__train_buckets_launched(const ashlar_train_buckets *buckets, size_t length);
-
-/* Read the counts of what ran since ashlar__train_buckets_begin(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__train_buckets_end(ashlar_train_buckets *buckets,
-                                                          ashlar_allocator *a,
-                                                          const ashlar_warmup_options *warmup);
-
-void ashlar__train_buckets_free(ashlar_train_buckets *buckets);
 
 /* A training's configuration. Only the task reads the first group: the model and its batches. */
 typedef struct ashlar_train_config {
