@@ -80,22 +80,6 @@ CASE_WITH(only_what_is_asked_for_and_there_is_written, set_up_all()) {
     CHECK_ZU(count_in_file(), 2 * TENSORS);
 }
 
-static size_t copies(void) {
-    return CALLS(memcpy_dtoh_async) + CALLS(memcpy_htod_async);
-}
-
-/* The memory of a software device is host memory, which nobody has to copy. */
-CASE_WITH(a_software_devices_regions_are_read_and_written_in_place, set_up_all()) {
-    const size_t before = copies(), buffers = CALLS(mem_host_alloc);
-    CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
-    CHECK(load(arena, ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
-    CHECK(copies() == before && CALLS(mem_host_alloc) == buffers);
-    ashlar__region_pieces_force(true);
-    CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
-    ashlar__region_pieces_force(false);
-    CHECK(copies() > before);
-}
-
 static void scale_by_two(void *args) {
     float *values = *(float **)args;
     for (size_t i = 0; i < 21; i++) {
@@ -172,12 +156,6 @@ CASE_WITH(a_driver_that_fails_writes_no_file, set_up_all()) {
     DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_memcpy_dtoh_async, 9, CU_UNKNOWN,
                     CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK));
     ashlar__region_pieces_force(0);
-}
-
-CASE_WITH(a_file_that_cannot_be_written_is_reported, set_up_arena("memory=64MiB", 1)) {
-    char absent[112];
-    (void)snprintf(absent, sizeof absent, "%s/absent/weights", folder);
-    CHECK(ashlar_checkpoint_save(arena, absent, 0, NULL, 0, streams[0]) == ASHLAR_EIO);
 }
 
 CASE_WITH(saving_and_loading_spoil_no_capture_of_another_thread, set_up_all()) {

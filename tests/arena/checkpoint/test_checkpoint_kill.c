@@ -206,45 +206,4 @@ CASE(at_each_system_call_of_a_save_the_old_or_the_new_is_whole) {
     remove_folder();
 }
 
-/* Save one generation after the other until the parent kills. */
-static pid_t start_saving(unsigned long generation, size_t elements, int ready[2]) {
-    fflush(stdout);
-    const pid_t child = fork();
-    if (child == 0) {
-        const ashlar_arena *arena = open_arena(elements);
-        if (write(ready[1], "x", 1) != 1) {
-            _exit(1);
-        }
-        while (save(arena, generation) == ASHLAR_OK) {
-            generation++;
-        }
-        _exit(1);
-    }
-    return child;
-}
-
-CASE(at_any_moment_of_saves_one_is_whole) {
-    enum { ELEMENTS = 8192, KILLS = 60, DELAY_MAX_US = 20000 };
-    unsigned long generation = 1;
-    uint64_t state = 12345; /* of the delays; what the child does meanwhile is chance anyway */
-    REQUIRE(make_folder());
-    save_whole(generation, ELEMENTS);
-    for (int i = 0; i < KILLS; i++) {
-        int status = 0, ready[2];
-        char byte;
-        REQUIRE(pipe(ready) == 0);
-        const pid_t child = start_saving(generation + 1, ELEMENTS, ready);
-        CHECK(child > 0 && read(ready[0], &byte, 1) == 1);
-        (void)close(ready[0]);
-        (void)close(ready[1]);
-        (void)usleep((useconds_t)ashlar__random_step_below(&state, DELAY_MAX_US));
-        CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
-        CHECK(WIFSIGNALED(status));
-        generation = check_found(generation, generation + 100000);
-    }
-    printf("# %d kills, the last of %lu generations found\n", KILLS, generation);
-    save_whole(generation + 1, ELEMENTS);
-    remove_folder();
-}
-
 RUN_CASES()

@@ -127,21 +127,6 @@ CASE(parameters_of_another_type_are_converted_where_that_is_allowed) {
     }
 }
 
-/* A file of bf16 training, masters and all, for a model in other types. */
-CASE(state_of_other_types_is_no_obstacle_where_only_parameters_are_wanted) {
-    float values[64];
-    for (int i = 0; i < 64; i++) {
-        values[i] = (float)i;
-    }
-    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_INFERENCE));
-    save_as(ASHLAR_BF16, ASHLAR_REGIONS_ALL, values);
-    CHECK(load(arena, CONVERT) == ASHLAR_OK);
-    const float *first = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 0);
-    const double *wide = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 1);
-    CHECK(first[20] == 20 && wide[31] == 31);
-    CHECK_FAILS(load(arena, CONVERT | STATE), ASHLAR_EFORMAT, "state of another optimizer");
-}
-
 /* ---- what is refused ---- */
 
 static void check_unchanged(ashlar_arena *into, unsigned flags, const char *message) {
@@ -248,16 +233,6 @@ CASE_WITH(an_arena_without_memory_and_other_flags_are_refused, set_up_arena("mem
     CHECK(load(arena, STATE | CONVERT) == ASHLAR_OK);
 }
 
-CASE_WITH(files_that_cannot_be_opened_are_named, set_up_arena("memory=64MiB", 1)) {
-    ashlar_checkpoint *file = NULL;
-    CHECK_FAILS(ashlar_checkpoint_open(path, &file), ASHLAR_EIO, path);
-    FILE *damaged = fopen(path, "wb");
-    REQUIRE(damaged != NULL);
-    CHECK(fputs("no checkpoint at all", damaged) >= 0 && fclose(damaged) == 0);
-    CHECK_FAILS(ashlar_checkpoint_open(path, &file), ASHLAR_EFORMAT, path);
-    CHECK(file == NULL);
-}
-
 /* ---- failures outside ---- */
 
 /* Cut behind the header, in it, and to nothing: the header has been read. */
@@ -310,25 +285,6 @@ CASE(failing_host_memory_changes_nothing) {
     memcpy(saved.bytes[ASHLAR_REGION_GRADIENTS], before.bytes[ASHLAR_REGION_GRADIENTS], REGION_MAX);
     CHECK(is_same(arena, &saved));
     ashlar_checkpoint_close(file);
-}
-
-CASE_WITH(a_driver_that_fails_is_reported, set_up_all()) {
-    /* One copy of all of each region, and a wait at the end. */
-    static const struct {
-        int fn;
-        unsigned long count;
-    } calls[] = {{ASHLAR_DRIVER_FN_memcpy_htod_async, 4}, {ASHLAR_DRIVER_FN_stream_synchronize, 1}};
-    CHECK(save(STATE) == ASHLAR_OK);
-    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_stream_synchronize, 1, CU_UNKNOWN,
-                    CHECK(load(arena, STATE) == ASHLAR_EDRIVER)); /* the only call */
-    ashlar__region_pieces_force(1);
-    for (size_t i = 0; i < 2; i++) {
-        FOR_DRIVER_FAILURES(n, status, calls[i].fn, load(arena, STATE)) {
-            CHECK(n <= 5);
-        }
-        CHECK_ZU(n - 1, calls[i].count);
-    }
-    ashlar__region_pieces_force(0);
 }
 
 RUN_CASES()

@@ -57,26 +57,6 @@ static void check_same_regions(const ashlar_arena *got, const ashlar_arena *want
     }
 }
 
-CASE(a_region_has_more_than_two_pieces_and_some_end_behind_padding) {
-    REQUIRE(set_up_large("memory=256MiB"));
-    CHECK(pieces_of(ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS)) > 2);
-    bool ends_behind_padding = false;
-    for (int region = 0; region < ASHLAR_REGION_COUNT; region++) {
-        for (size_t at = ASHLAR_PIECE_BYTES; at < size_of(arena, region);
-             at += ASHLAR_PIECE_BYTES) {
-            bool is_inside = false;
-            for (size_t i = 0; i < LARGE_COUNT; i++) {
-                ashlar_tensor_info info;
-                ashlar_arena_tensor(arena, i, &info);
-                const size_t begin = info.offset[ashlar__region_layout((ashlar_region)region)];
-                is_inside = is_inside || (begin < at && at < begin + part_bytes(region, &info));
-            }
-            ends_behind_padding = ends_behind_padding || !is_inside;
-        }
-    }
-    CHECK(ends_behind_padding);
-}
-
 CASE(pieces_write_the_file_that_is_written_in_place) {
     static const char *const specs[] = {"memory=256MiB", "memory=256MiB,mode=adversarial,seed=3"};
     for (size_t i = 0; i < 2; i++) {
@@ -98,20 +78,6 @@ CASE(pieces_write_the_file_that_is_written_in_place) {
         ashlar__host_free(by_pieces);
         finish_large();
     }
-}
-
-/* The elements of one type stand in the file as they do in a region. */
-CASE(where_all_is_of_one_type_each_piece_is_copied_once) {
-    REQUIRE(set_up_large("memory=256MiB"));
-    ashlar_arena_destroy(arena);
-    arena = open_arena_of(&LARGE[2], 3, ASHLAR_REGIONS_ALL);
-    ashlar__region_pieces_force(1);
-    const size_t copies = CALLS(memcpy_dtoh_async), waits = CALLS(stream_synchronize);
-    REQUIRE(save(STATE) == ASHLAR_OK);
-    const unsigned regions = SAVED & ~ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER);
-    CHECK(pieces_of(regions) > 6);
-    CHECK_ZU(CALLS(memcpy_dtoh_async), copies + pieces_of(regions));
-    CHECK_ZU(CALLS(stream_synchronize), waits + pieces_of(regions));
 }
 
 /* Both ways, into an arena that is full of other bytes, padding too. */
@@ -178,33 +144,6 @@ CASE(a_copy_that_fails_ends_the_call_after_a_wait) {
     CHECK(access(path, F_OK) != 0);
     ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
     ashlar_checkpoint_close(file);
-}
-
-CASE(pieces_without_host_memory_change_nothing) {
-    REQUIRE(set_up_large("memory=256MiB"));
-    ashlar__region_pieces_force(1);
-    HOST_FAILS_AT(3, CHECK_FAILS(save(STATE), ASHLAR_EHOSTMEM, "2 pieces of 1048576 bytes"));
-    CHECK(access(path, F_OK) != 0);
-}
-
-/* Pieces may be asked for in any order, as often as one likes. */
-CASE(every_byte_is_found_in_any_order) {
-    REQUIRE(set_up_large("memory=256MiB,mode=adversarial,seed=7"));
-    draw(arena, 5);
-    ashlar_region_pieces pieces;
-    uint64_t state = 6;
-    const size_t bytes = size_of(arena, 0);
-    REQUIRE(ashlar__region_pieces_init(&pieces, device, streams[0], bytes) == ASHLAR_OK);
-    ashlar__region_pieces_open(&pieces, bytes_of(arena, 0), bytes);
-    for (int i = 0; i < 200; i++) {
-        const size_t offset = ashlar__random_step(&state) % bytes;
-        const char *at = NULL;
-        size_t some = 0;
-        REQUIRE(ashlar__region_pieces_read(&pieces, offset, &at, &some) == ASHLAR_OK);
-        CHECK(some > 0 && some <= bytes - offset);
-        CHECK(memcmp(at, bytes_of(arena, 0) + offset, some) == 0);
-    }
-    CHECK(ashlar__region_pieces_finish(&pieces) == ASHLAR_OK);
 }
 
 RUN_CASES()

@@ -9,52 +9,6 @@
 
 #include "tests/arena/checkpoint/safetensors_fixture.h"
 
-/* Whether a descriptor of this process is the file. */
-static bool is_open(void) {
-    struct stat file, info;
-    bool found = false;
-    CHECK(stat(path, &file) == 0);
-    for (int fd = 0; fd < 64; fd++) {
-        found = found || (fstat(fd, &info) == 0 && info.st_ino == file.st_ino);
-    }
-    return found;
-}
-
-CASE(a_closed_file_holds_nothing) {
-    unsigned char bytes[FILE_MAX_BYTES];
-    ashlar_safetensors *file;
-    REQUIRE(write_sample() == ASHLAR_OK);
-    REQUIRE(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
-    CHECK(is_open());
-    ashlar__safetensors_close(file);
-    CHECK(!is_open());
-    const size_t count = read_bytes(bytes);
-    write_bytes(bytes, count - 1);
-    CHECK(ashlar__safetensors_open(path, &file) == ASHLAR_EFORMAT && !is_open());
-}
-
-CASE(many_tensors_are_found_by_name) {
-    enum { MANY = 500 };
-    static char names[MANY][8];
-    static ashlar_safetensors_entry entries[MANY];
-    for (int i = 0; i < MANY; i++) {
-        (void)snprintf(names[i], sizeof names[i], "t%d", i * 7 % MANY);
-        entries[i] =
-            (ashlar_safetensors_entry){names[i], ASHLAR_F32, 1, {1}, &narrow[i * 7 % MANY % 6], 0};
-    }
-    ashlar_safetensors *file;
-    REQUIRE(ashlar__safetensors_write(path, entries, MANY, NULL, 0) == ASHLAR_OK);
-    REQUIRE(ashlar__safetensors_open(path, &file) == ASHLAR_OK);
-    for (int i = 0; i < MANY; i++) {
-        char name[16];
-        (void)snprintf(name, sizeof name, "t%d", i);
-        const ashlar_safetensors_entry *found = find_tensor(file, name);
-        REQUIRE(found != NULL);
-        CHECK(has_elements(file, found, &narrow[i % 6]));
-    }
-    ashlar__safetensors_close(file);
-}
-
 static void check_refused(const char *part) {
     ashlar_safetensors *const untouched = (ashlar_safetensors *)folder;
     ashlar_safetensors *file = untouched;

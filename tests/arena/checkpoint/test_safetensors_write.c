@@ -55,31 +55,6 @@ CASE(the_file_is_what_the_format_says) {
     CHECK(memcmp(bytes + 8, "{\"t\":", 5) == 0); /* no list of nothing */
 }
 
-/* Names of 1 .. 8 bytes: each length of padding once, and never 8. */
-CASE(the_header_is_padded_no_more_than_needed) {
-    char name[9] = "";
-    int seen[8] = {0};
-    for (size_t i = 0; i < 8; i++) {
-        unsigned char bytes[FILE_MAX_BYTES];
-        name[i] = 'n';
-        const ashlar_safetensors_entry entry = {name, ASHLAR_F32, 0, {0}, &one, 0};
-        REQUIRE(ashlar__safetensors_write(path, &entry, 1, NULL, 0) == ASHLAR_OK);
-        const size_t count = read_bytes(bytes);
-        REQUIRE(count > 8 && count == 8 + (size_t)bytes[0] + sizeof one);
-        CHECK(bytes[0] % 8 == 0);
-        const size_t end = 8 + (size_t)bytes[0];
-        size_t padding = 0;
-        while (bytes[end - 1 - padding] == ' ') {
-            padding++;
-        }
-        REQUIRE(padding < 8);
-        seen[padding]++;
-    }
-    for (int i = 0; i < 8; i++) {
-        CHECK(seen[i] == 1);
-    }
-}
-
 CASE(a_file_without_tensors_is_a_file) {
     ashlar_safetensors *file;
     REQUIRE(ashlar__safetensors_write(path, NULL, 0, NULL, 0) == ASHLAR_OK);

@@ -122,14 +122,6 @@ CASE(columns_are_shared_in_whole_cache_lines) {
     }
 }
 
-CASE(work_goes_on_after_the_threads_have_slept) {
-    ashlar__workers_set_count(THREADS);
-    for (int turn = 0; turn < 5; turn++) {
-        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
-        check_work(PIECES);
-    }
-}
-
 /* ---- who does it ---- */
 
 static atomic_int processors_of_helper; /* that it may run on */
@@ -220,14 +212,6 @@ CASE(no_more_threads_join_than_were_asked_for) {
             ashlar__workers_run(100, note_doer, NULL);
             CHECK(count_doers(100) <= threads);
         }
-    }
-}
-
-CASE(a_single_piece_stays_with_its_caller) {
-    ashlar__workers_set_count(THREADS);
-    for (int turn = 0; turn < 100; turn++) {
-        ashlar__workers_run(1, note_doer, NULL);
-        CHECK(pthread_equal(doers[0], pthread_self()));
     }
 }
 

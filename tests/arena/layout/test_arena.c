@@ -56,15 +56,6 @@ CASE_WITH(every_region_has_the_same_offsets, set_up_declared()) {
     }
 }
 
-CASE_WITH(each_region_is_one_block_with_its_tag, set_up_declared()) {
-    REQUIRE(commit(ASHLAR_REGIONS_ALL));
-    const ashlar_stats stats = stats_now();
-    CHECK_ZU(stats.live_blocks, 4);
-    CHECK_ZU(stats.tags[ASHLAR_TAG_WEIGHTS].live_bytes, REGION_BYTES);
-    CHECK_ZU(stats.tags[ASHLAR_TAG_GRADIENTS].live_bytes, REGION_BYTES);
-    CHECK_ZU(stats.tags[ASHLAR_TAG_MOMENTS].live_bytes, 2 * REGION_BYTES);
-}
-
 /* So that the places of one element differ in more than one bit of their address. */
 CASE_WITH(large_regions_side_by_side_are_not_a_power_of_two_apart, set_up("memory=512MiB")) {
     const size_t elements = (size_t)16 << 20;
@@ -119,14 +110,6 @@ CASE(an_arena_has_the_regions_it_was_committed_with) {
     }
 }
 
-CASE_WITH(nothing_is_there_before_commit, set_up_declared()) {
-    CHECK(ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS) == NULL);
-    CHECK(ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 0) == NULL);
-    CHECK_ZU(ashlar_arena_regions(arena), 0);
-    CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), 0);
-    CHECK(ashlar_arena_allocator(arena) == NULL);
-}
-
 CASE_WITH(a_commit_that_cannot_be_is_refused, set_up_declared()) {
     ashlar_arena *empty = NULL;
     REQUIRE(ashlar_arena_create(&empty) == ASHLAR_OK);
@@ -150,13 +133,6 @@ CASE_WITH(nothing_is_declared_after_commit, set_up_declared()) {
     CHECK_FAILS(ashlar_arena_add(arena, "five", ASHLAR_F32, 1, &(size_t){1}, NULL), ASHLAR_EINVAL,
                 "committed");
     CHECK_ZU(ashlar_arena_tensor_count(arena), TENSORS);
-}
-
-CASE_WITH(tensors_too_large_together_are_not_committed, set_up_declared()) {
-    CHECK(ashlar_arena_add(arena, "five", ASHLAR_F32, 1, &(size_t){SIZE_MAX / 4}, NULL) ==
-          ASHLAR_OK);
-    CHECK(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_EOVERFLOW);
-    CHECK_ZU(ashlar_arena_regions(arena), 0);
 }
 
 static void check_uncommitted(void) {
@@ -208,14 +184,6 @@ CASE_WITH(a_commit_that_failed_forgets_the_blocks_it_gave_back, set_up_declared(
     for (size_t i = 0; i < 8; i++) {
         give(others[i]);
     }
-}
-
-CASE_WITH(regions_larger_than_the_device_are_out_of_memory, set_up_declared()) {
-    /* Two of these regions fit, the third does not. */
-    CHECK(ashlar_arena_add(arena, "big", ASHLAR_F32, 1, &(size_t){7 * MIB}, NULL) == ASHLAR_OK);
-    CHECK(ashlar_arena_commit(arena, allocator, streams[0], ALL) == ASHLAR_ENOMEM);
-    check_uncommitted();
-    CHECK(commit(3));
 }
 
 RUN_CASES()

@@ -1,17 +1,6 @@
 /* test_arena_bind.c - which pointers and views an arena watches. */
 #include "tests/arena/layout/arena_fixture.h"
 
-CASE_WITH(a_bound_pointer_is_set, set_up_arena("memory=64MiB", 3)) {
-    void *two = NULL, *five = NULL, *gradient = NULL;
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, TWO, &two) == ASHLAR_OK);
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, FIVE, &five) == ASHLAR_OK);
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_GRADIENTS, FIVE, &gradient) == ASHLAR_OK);
-    CHECK(two == view_of(ASHLAR_REGION_PARAMETERS, TWO));
-    CHECK(five == view_of(ASHLAR_REGION_PARAMETERS, FIVE));
-    CHECK(gradient == view_of(ASHLAR_REGION_GRADIENTS, FIVE));
-    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-}
-
 /* Type by region: bf16 parameters and gradients, F32 moments and masters. */
 CASE_WITH(a_bound_view_is_filled_in, set_up_all()) {
     static const ashlar_dtype types[ASHLAR_REGION_COUNT] = {ASHLAR_BF16, ASHLAR_BF16, ASHLAR_F32,
@@ -49,62 +38,6 @@ CASE_WITH(a_view_that_is_not_there_cannot_be_bound, set_up_empty()) {
     CHECK(pointer == &arena && view.data == &arena && view.rank == 77);
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK); /* nothing is watched */
     tear_down_arena();
-}
-
-CASE(without_host_memory_nothing_is_bound) {
-    unsigned long n = 1;
-    for (bool failed = true; failed; n++) {
-        void *pointer = &arena;
-        REQUIRE(set_up_arena("memory=64MiB", 1));
-        ashlar_status status;
-        HOST_FAILS_AT(n,
-                      status = ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &pointer));
-        failed = status != ASHLAR_OK;
-        if (failed) {
-            CHECK_FAILS(status, ASHLAR_EHOSTMEM, "tensor one");
-            CHECK(pointer == &arena);
-            CHECK(ashlar_arena_unbind(arena, &pointer) == ASHLAR_EINVAL);
-            CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-            CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &pointer) == ASHLAR_OK);
-        }
-        tear_down_arena();
-    }
-    CHECK_ZU(n, 4); /* two allocations */
-}
-
-CASE_WITH(what_was_bound_before_is_bound_anew, set_up_arena("memory=64MiB", 3)) {
-    void *pointer = NULL;
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &pointer) == ASHLAR_OK);
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_GRADIENTS, FOUR, &pointer) == ASHLAR_OK);
-    CHECK(pointer == view_of(ASHLAR_REGION_GRADIENTS, FOUR));
-    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    CHECK_ZU(arena->binding_count, 1);
-    CHECK(ashlar_arena_unbind(arena, &pointer) == ASHLAR_OK);
-    CHECK(ashlar_arena_unbind(arena, &pointer) == ASHLAR_EINVAL);
-}
-
-CASE_WITH(one_tensor_may_be_bound_by_several_pointers, set_up_arena("memory=64MiB", 1)) {
-    void *tied[2] = {NULL, NULL};
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &tied[0]) == ASHLAR_OK);
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &tied[1]) == ASHLAR_OK);
-    CHECK(tied[0] == tied[1] && ashlar_arena_check(arena) == ASHLAR_OK);
-    tied[1] = NULL;
-    CHECK(ashlar_arena_check(arena) == ASHLAR_EMOVED);
-    CHECK(ashlar_arena_unbind(arena, &tied[1]) == ASHLAR_OK);
-    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    tied[0] = NULL;
-    CHECK(ashlar_arena_check(arena) == ASHLAR_EMOVED);
-}
-
-CASE_WITH(an_unbound_pointer_may_go_anywhere, set_up_arena("memory=64MiB", 1)) {
-    void *pointer = NULL;
-    CHECK(ashlar_arena_unbind(arena, &pointer) == ASHLAR_EINVAL); /* none is bound at all */
-    CHECK_HAS(ashlar_error_detail(), "not bound");
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &pointer) == ASHLAR_OK);
-    CHECK(ashlar_arena_unbind(arena, &pointer) == ASHLAR_OK);
-    CHECK(pointer == view_of(ASHLAR_REGION_PARAMETERS, ONE));
-    pointer = NULL;
-    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
 }
 
 enum { MANY = 3000 };

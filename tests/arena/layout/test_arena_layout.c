@@ -44,45 +44,6 @@ static ashlar_tensor_spec vector(const char *name, size_t elements, size_t group
                                 .group_offset = group_offset};
 }
 
-CASE_WITH(tensors_of_their_own_lie_256_bytes_apart, set_up()) {
-    add("a", ASHLAR_F32, 1);
-    add("b", ASHLAR_F32, 64);  /* 256 B: nothing left over */
-    add("c", ASHLAR_F32, 65);  /* 260 B */
-    add("d", ASHLAR_F64, 64);  /* 512 B */
-    add("e", ASHLAR_F64, 1);
-    CHECK_ZU(place(), 1792);
-    CHECK_ZU(offset_of(0), 0);
-    CHECK_ZU(offset_of(1), 256);
-    CHECK_ZU(offset_of(2), 512);
-    CHECK_ZU(offset_of(3), 1024);
-    CHECK_ZU(offset_of(4), 1536);
-}
-
-CASE_WITH(members_of_a_group_lie_at_their_offsets, set_up()) {
-    const ashlar_tensor_spec specs[] = {
-        vector("second", 4, 64), vector("first", 16, 0), vector("last", 1, 80)};
-    size_t first = 77;
-    add("before", ASHLAR_F32, 100);
-    CHECK(ashlar_arena_add_group(arena, 84, specs, 3, &first) == ASHLAR_OK);
-    add("after", ASHLAR_F32, 1);
-    CHECK_ZU(first, 1);
-    CHECK_ZU(place(), 512 + 256 + 256);
-    CHECK_ZU(offset_of(1), 512 + 64);
-    CHECK_ZU(offset_of(2), 512);
-    CHECK_ZU(offset_of(3), 512 + 80);
-    CHECK_ZU(offset_of(4), 768);
-}
-
-/* The group's own size counts, not what its tensors fill. */
-CASE_WITH(a_group_keeps_the_room_it_asked_for, set_up()) {
-    const ashlar_tensor_spec spec = vector("a", 1, 1000);
-    CHECK(ashlar_arena_add_group(arena, 1025, &spec, 1, NULL) == ASHLAR_OK);
-    add("b", ASHLAR_F32, 1);
-    CHECK_ZU(place(), 1536);
-    CHECK_ZU(offset_of(0), 1000);
-    CHECK_ZU(offset_of(1), 1280);
-}
-
 CASE_WITH(what_was_declared_comes_back, set_up()) {
     char name[] = "weight";
     size_t tensor = 77;

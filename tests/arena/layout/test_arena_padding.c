@@ -78,18 +78,6 @@ CASE(the_look_comes_behind_what_is_queued_on_its_stream) {
                 "is 0x07, in the padding behind tensor four");
 }
 
-CASE_WITH(padding_is_fetched_by_few_calls, set_up_all()) {
-    CHECK(ashlar_arena_check_padding(arena, streams[1]) == ASHLAR_OK);
-    const size_t batches = CALLS(memcpy_batch_async), copies = CALLS(memcpy_dtoh_async),
-                 single = CALLS(memcpy_dtod_async), waits = CALLS(stream_synchronize);
-    CHECK(ashlar_arena_check_padding(arena, streams[1]) == ASHLAR_OK);
-    CHECK_ZU(CALLS(memcpy_batch_async) - batches, 1);
-    CHECK_ZU(CALLS(memcpy_dtoh_async) - copies, 1);
-    CHECK_ZU(CALLS(memcpy_dtod_async) - single, 0);
-    CHECK_ZU(CALLS(stream_synchronize) - waits, 1);
-    CHECK_ZU(stats_now().live_blocks, ASHLAR_REGION_COUNT);
-}
-
 CASE_WITH(an_arena_without_padding_has_nothing_to_look_at, set_up_empty()) {
     CHECK_FAILS(ashlar_arena_check_padding(arena, streams[0]), ASHLAR_EINVAL, "not committed");
     CHECK(ashlar_arena_add(arena, "a", ASHLAR_F32, 1, &(size_t){64}, NULL) == ASHLAR_OK);

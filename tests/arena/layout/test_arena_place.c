@@ -45,42 +45,6 @@ static bool set_up_mixed(void) {
     return check_at_end(tear_down);
 }
 
-CASE_WITH(narrow_tensors_have_wide_moments_and_masters, set_up_mixed()) {
-    REQUIRE(ashlar__arena_place(arena) == ASHLAR_OK);
-    const size_t want[4][ASHLAR_LAYOUT_COUNT] = {
-        {0, 0, 0}, {256, 512, 0}, {512, 768, 512}, {1024, 1792, 0}};
-    for (size_t i = 0; i < 4; i++) {
-        for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
-            CHECK_ZU(offset_of(i, (ashlar_layout)layout), want[i][layout]);
-        }
-    }
-    CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), 1536);
-    CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_GRADIENTS), 1536);
-    CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_MOMENT1), 2304);
-    CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_MOMENT2), 2304);
-    CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_MASTER), 1536);
-    CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_COUNT), 0);
-}
-
-CASE(a_master_that_does_not_fit_is_refused) {
-    REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
-    add("half", ASHLAR_F16, SIZE_MAX / 4 + 1); /* 2^63 B, and masters of 2^64 */
-    CHECK_FAILS(ashlar__arena_place(arena), ASHLAR_EOVERFLOW, "too large together");
-    tear_down();
-}
-
-CASE(failing_host_memory_places_nothing) {
-    for (unsigned long n = 1; n <= 4; n++) {
-        REQUIRE(set_up_mixed());
-        ashlar_status status;
-        HOST_FAILS_AT(n, status = ashlar__arena_place(arena));
-        CHECK(status == (n <= 3 ? ASHLAR_EHOSTMEM : ASHLAR_OK));
-        CHECK((arena->buckets != NULL) == (n == 4));
-        CHECK_ZU(offset_of(3, ASHLAR_LAYOUT_STORAGE), n == 4 ? 1024 : 0);
-        tear_down();
-    }
-}
-
 /* ---- buckets ---- */
 
 static void check_bucket(size_t i, size_t offset, size_t bytes, ashlar_dtype dtype, size_t first,
@@ -92,17 +56,6 @@ static void check_bucket(size_t i, size_t offset, size_t bytes, ashlar_dtype dty
     CHECK(b.dtype == dtype);
     CHECK_ZU(b.first_tensor, first);
     CHECK_ZU(b.tensor_count, count);
-}
-
-CASE_WITH(without_being_asked_for_buckets_are_stretches_of_one_type, set_up_mixed()) {
-    add("second", ASHLAR_F64, 1);
-    CHECK_ZU(ashlar_arena_bucket_count(arena), 0);
-    REQUIRE(ashlar__arena_place(arena) == ASHLAR_OK);
-    CHECK_ZU(ashlar_arena_bucket_count(arena), 4);
-    check_bucket(0, 1024, 768, ASHLAR_F64, 3, 2);
-    check_bucket(1, 512, 512, ASHLAR_BF16, 2, 1);
-    check_bucket(2, 256, 256, ASHLAR_F32, 1, 1);
-    check_bucket(3, 0, 256, ASHLAR_F16, 0, 1);
 }
 
 /* Lines of 256 B: 1, 3, 2, 1, 1; closed at 512 B from the end; three shards each. */

@@ -160,15 +160,6 @@ CASE_WITH(a_tensor_that_was_replaced_is_mended, set_up_arena("memory=64MiB", 3))
     give(third);
 }
 
-CASE_WITH(statistics_are_not_asked_for, set_up_arena("memory=64MiB", 1)) {
-    void *block = take(16, streams[0]), *pointer = block;
-    items[0] = (ashlar_flatten_item){FIVE, &pointer};
-    CHECK(ashlar_arena_flatten(arena, ASHLAR_REGION_PARAMETERS, items, 1, NULL, streams[0], NULL) ==
-          ASHLAR_OK);
-    CHECK(pointer == view_of(ASHLAR_REGION_PARAMETERS, FIVE));
-    give(block);
-}
-
 /* ---- what is refused ---- */
 
 static unsigned char *room; /* 8 KiB */

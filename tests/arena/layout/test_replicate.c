@@ -106,28 +106,6 @@ CASE_WITH(a_replica_has_the_layout_of_its_source, set_up_pair(ASHLAR_REGIONS_ALL
     CHECK_ZU(replica->binding_count, 0);
 }
 
-CASE_WITH(a_replica_has_the_regions_that_were_asked_for, set_up_pair(1 + 2 + 16)) {
-    REQUIRE(replicate(1) == ASHLAR_OK);
-    CHECK_ZU(ashlar_arena_regions(replica), 1);
-    CHECK_ZU(live_blocks_of(other_memory), 1);
-    CHECK(ashlar_arena_extend(replica, other_streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_OK);
-    CHECK_ZU(ashlar_arena_regions(replica), ASHLAR_REGIONS_ALL);
-    ashlar_arena_destroy(replica);
-    REQUIRE(replicate(17) == ASHLAR_OK);
-    CHECK_ZU(ashlar_arena_regions(replica), 17);
-    tear_down_two();
-    /* Without narrow tensors, no master is asked for in vain. */
-    REQUIRE(set_up("devices=2,memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
-    CHECK(ashlar_arena_add(arena, "a", ASHLAR_F32, 1, &(size_t){5}, NULL) == ASHLAR_OK);
-    CHECK(ashlar_arena_commit(arena, allocator, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_OK);
-    CHECK(ashlar_arena_replicate(arena, streams[0], allocator, streams[0], ASHLAR_REGIONS_ALL,
-                                 &replica) == ASHLAR_OK);
-    CHECK_ZU(ashlar_arena_regions(replica), 15);
-    ashlar_arena_destroy(replica);
-    replica = NULL;
-    tear_down_arena();
-}
-
 CASE_WITH(regions_that_are_not_there_are_refused, set_up_pair(1 + 4)) {
     CHECK_FAILS(replicate(3), ASHLAR_EINVAL, "the source has no gradients");
     CHECK_FAILS(replicate(1 + 4 + 16), ASHLAR_EINVAL, "the source has no masters");
@@ -195,19 +173,6 @@ CASE(parameters_are_refreshed_by_one_copy_in_order) {
         CHECK(holds(ashlar_arena_view(replica, ASHLAR_REGION_GRADIENTS, FOUR), 280, 5));
         tear_down_two();
     }
-}
-
-CASE(a_replica_on_the_same_device_works_too) {
-    REQUIRE(set_up_two("devices=2,memory=64MiB,mode=adversarial,seed=6", 1));
-    fill(ASHLAR_REGION_PARAMETERS, ONE, ON_ONE, streams[0]);
-    REQUIRE(ashlar_arena_replicate(arena, streams[0], allocator, streams[0], 1, &replica) ==
-            ASHLAR_OK);
-    fill(ASHLAR_REGION_PARAMETERS, ONE, ON_TWO, streams[0]);
-    wait_for(streams[0]);
-    CHECK(holds(ashlar_arena_view(replica, ASHLAR_REGION_PARAMETERS, ONE), 12, ON_ONE));
-    CHECK(ashlar_arena_refresh(replica, streams[1], arena, streams[0]) == ASHLAR_OK);
-    wait_for(streams[1]);
-    CHECK(holds(ashlar_arena_view(replica, ASHLAR_REGION_PARAMETERS, ONE), 12, ON_TWO));
 }
 
 CASE_WITH(a_replica_outlives_its_source, set_up_pair(1)) {
@@ -311,29 +276,6 @@ static void check_all_or_nothing(ashlar_status status) {
 CASE(whatever_fails_there_is_a_replica_or_nothing) {
     const fault_case all = {prepare, replicate_two, check_all_or_nothing};
     CHECK(run_with_all_faults(&all) > 30);
-}
-
-static bool prepare_replica(void) {
-    return prepare() && replicate(1) == ASHLAR_OK;
-}
-
-static ashlar_status refresh(void) {
-    return ashlar_arena_refresh(replica, other_streams[0], arena, streams[0]);
-}
-
-static void check_refreshed(ashlar_status status) {
-    CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER || status == ASHLAR_EHOSTMEM ||
-          status == ASHLAR_ENOMEM);
-    fill(ASHLAR_REGION_PARAMETERS, ONE, 9, streams[0]);
-    CHECK(refresh() == ASHLAR_OK);
-    wait_for_other(0);
-    CHECK(holds(ashlar_arena_view(replica, ASHLAR_REGION_PARAMETERS, ONE), 12, 9));
-    tear_down_two();
-}
-
-CASE(a_refresh_that_failed_can_be_tried_again) {
-    const fault_case all = {prepare_replica, refresh, check_refreshed};
-    CHECK(run_with_all_faults(&all) >= 7);
 }
 
 /* Its source may be written or gone at once: the copy that was queued has run. */

@@ -201,44 +201,6 @@ CASE(padding_survives_extreme_values) {
     }
 }
 
-CASE(a_rate_of_zero_changes_no_parameter) {
-    const ashlar_optimizer_config config = unusual(ASHLAR_OPTIMIZER_ADAMW);
-    REQUIRE(open_optimizer(&config));
-    draw(ASHLAR_REGION_GRADIENTS, 2, 1);
-    const double before = get(ASHLAR_REGION_PARAMETERS, 3, 7);
-    CHECK(ashlar_optimizer_step(optimizer, 0, 1, streams[0]) == ASHLAR_OK);
-    wait_for(streams[0]);
-    CHECK(get(ASHLAR_REGION_PARAMETERS, 3, 7) == before);
-    CHECK(get(ASHLAR_REGION_MOMENT1, 3, 7) != 0);
-}
-
-CASE(an_arena_whose_tensors_are_all_frozen_stays) {
-    static const tensor_case tensors[] = {{"a", ASHLAR_F32, 50, {.is_frozen = true}}};
-    const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
-    image before;
-    REQUIRE(open_optimizer_of("memory=16MiB", tensors, 1, &config));
-    draw(ASHLAR_REGION_GRADIENTS, 2, 1);
-    put(ASHLAR_REGION_GRADIENTS, 0, 5, (double)INFINITY);
-    take_image(&before);
-    CHECK(ashlar_optimizer_step(optimizer, 0.1, 1, streams[0]) == ASHLAR_OK);
-    const ashlar_optimizer_state state = state_now();
-    CHECK(state.norm == 0 && state.step == 1 && is_image(&before));
-    free_image(&before);
-}
-
-/* The scalars, the runs, and a partial sum for each chunk. */
-CASE(the_block_has_room_for_everything) {
-    static const tensor_case tensors[] = {{"a", ASHLAR_F32, ELEMENTS_MAX, {0}},
-                                          {"b", ASHLAR_F32, 100 * 4096, {.has_no_decay = true}}};
-    const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_SGD);
-    REQUIRE(open_arena("memory=64MiB", tensors, 2, ashlar_optimizer_regions(&config)));
-    const size_t before = stats_now().live_bytes;
-    REQUIRE(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_OK);
-    CHECK_ZU(stats_now().live_bytes - before, sizeof(ashlar_optimizer_scalars) +
-                                                  2 * sizeof(ashlar_optimizer_run) +
-                                                  (2 + 100) * sizeof(double));
-}
-
 CASE(work_is_queued_with_its_own_copy_of_the_values) {
     static image eager;
     for (int pass = 0; pass < 2; pass++) {

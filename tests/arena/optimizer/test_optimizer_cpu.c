@@ -28,10 +28,6 @@ typedef struct world {
 static world *first, *second;
 static ashlar_optimizer_run runs[RUNS];
 
-static double get_gradient(const world *w, size_t run, size_t i) {
-    return get_element(w->gradients[run], types[run], i);
-}
-
 /* A world with drawn values, and the runs over it. The same each time. */
 static void draw_world(world *w) {
     uint64_t state = 12345;
@@ -110,59 +106,6 @@ CASE(every_instruction_set_gets_the_same_bits) {
         run_steps(second, (ashlar_algorithm)a, ashlar__optimizer_kernels_best());
         CHECK(memcmp(first, second, sizeof *first) == 0);
     }
-}
-
-CASE(the_norm_is_that_of_all_runs) {
-    double sum = 0;
-    draw_world(first);
-    (void)ashlar__optimizer_number(runs, RUNS);
-    ashlar_optimizer_job job = job_on(first, ASHLAR_ALGORITHM_ADAM);
-    ashlar__optimizer_cover(&job, runs, RUNS);
-    job.passes = ASHLAR_OPTIMIZER_SUM;
-    ashlar__optimizer_cpu_run(&job);
-    for (size_t r = 0; r < RUNS; r++) {
-        for (size_t i = 0; i < lengths[r]; i++) {
-            sum += get_gradient(first, r, i) * get_gradient(first, r, i);
-        }
-    }
-    CHECK_NEAR(first->scalars.sum, sum, 0, 1e-13);
-}
-
-/* A table's parts, each a launch of its own: as lists of tensors. */
-CASE(lists_of_runs_together_are_the_table) {
-    for (size_t length = 1; length < RUNS; length++) {
-        run_steps(first, ASHLAR_ALGORITHM_ADAM, ashlar__optimizer_kernels_best());
-        draw_world(second);
-        (void)ashlar__optimizer_number(runs, RUNS);
-        ashlar_optimizer_job job = job_on(second, ASHLAR_ALGORITHM_ADAM);
-        for (int step = 0; step < 3; step++) {
-            for (size_t r = 0; r < RUNS; r += length) {
-                job.passes = ASHLAR_OPTIMIZER_SUM;
-                ashlar__optimizer_cover(&job, runs + r, r + length < RUNS ? length : RUNS - r);
-                ashlar__optimizer_cpu_run(&job);
-            }
-            CHECK_NEAR(second->scalars.sum, first->scalars.sum, 0, 1e-14);
-            second->scalars.sum = first->scalars.sum;
-            job.passes = ASHLAR_OPTIMIZER_DECIDE;
-            ashlar__optimizer_cpu_run(&job);
-            for (size_t r = 0; r < RUNS; r += length) {
-                job.passes = ASHLAR_OPTIMIZER_UPDATE;
-                ashlar__optimizer_cover(&job, runs + r, r + length < RUNS ? length : RUNS - r);
-                ashlar__optimizer_cpu_run(&job);
-            }
-        }
-        CHECK(memcmp(first, second, sizeof *first) == 0);
-    }
-}
-
-CASE(an_empty_list_is_no_work) {
-    draw_world(first);
-    ashlar_optimizer_job job = job_on(first, ASHLAR_ALGORITHM_ADAM);
-    ashlar__optimizer_cover(&job, NULL, 0);
-    first->scalars.sum = 7;
-    ashlar__optimizer_cpu_run(&job);
-    CHECK(first->scalars.sum == 0 && first->scalars.state.step == 1);
-    CHECK_ZU(ashlar__optimizer_number(NULL, 0), 0);
 }
 
 int main(void) {

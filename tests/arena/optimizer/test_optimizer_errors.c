@@ -222,13 +222,6 @@ CASE_WITH(a_cuda_device_without_kernels_is_not_supported, open_whole_arena(ASHLA
     device->info.kind = ASHLAR_DEVICE_SOFT;
 }
 
-CASE_WITH(a_bad_configuration_makes_no_optimizer, open_whole_arena(ASHLAR_REGIONS_ALL)) {
-    ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
-    config.beta1 = 2;
-    CHECK(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_EINVAL);
-    CHECK(optimizer == NULL);
-}
-
 /* ---- failures ---- */
 
 /* Every host allocation, driver call and device allocation of create. */
@@ -255,22 +248,6 @@ CASE(failures_of_create_leave_nothing_behind) {
         }
         CHECK(n - 2 >= (way == 0 ? 4u : 2u) && n < 30);
     }
-}
-
-CASE(no_device_memory_is_reported) {
-    static const tensor_case tensors[] = {{"a", ASHLAR_F32, ELEMENTS_MAX, {0}}};
-    const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_SGD);
-    void *rest = NULL;
-    REQUIRE(open_arena("memory=4MiB", tensors, 1, ashlar_optimizer_regions(&config)));
-    for (size_t bytes = 4 * MIB; bytes >= 512; bytes /= 2) {
-        while (ashlar_alloc(allocator, bytes, streams[0], &rest) == ASHLAR_OK) {
-        }
-    }
-    CHECK(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_ENOMEM);
-    CHECK(optimizer == NULL);
-    ashlar_arena_destroy(arena);
-    ashlar_allocator_destroy(allocator);
-    tear_down_device();
 }
 
 CASE_WITH(launches_that_fail_are_reported, open_kind(ASHLAR_OPTIMIZER_ADAMW)) {

@@ -63,33 +63,6 @@ CASE(a_step_in_ranges_is_a_step) {
     }
 }
 
-/* A range's elements change, and no others; its sum is that of its gradients. */
-CASE_WITH(a_range_is_exactly_what_it_says, open_adamw()) {
-    const size_t line = ASHLAR_ARENA_ALIGN;
-    const size_t lines = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS) / line;
-    for (size_t first = 0; first < lines; first += 7) {
-        const size_t count = first % 5 + (first < 40);
-        if (first + count > lines) {
-            break;
-        }
-        image before;
-        draw(ASHLAR_REGION_GRADIENTS, (unsigned)first, 1);
-        CHECK(ashlar_optimizer_sum(optimizer, 0, lines * line, streams[0]) == ASHLAR_OK);
-        CHECK(ashlar_optimizer_decide(optimizer, 1, streams[0]) == ASHLAR_OK);
-        wait_for(streams[0]);
-        take_image(&before);
-        CHECK(ashlar_optimizer_update(optimizer, first * line, count * line, 0.05, streams[0]) ==
-              ASHLAR_OK);
-        wait_for(streams[0]);
-        const char *now = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
-        const unsigned char *old = before.bytes[ASHLAR_REGION_PARAMETERS];
-        CHECK(memcmp(now, old, first * line) == 0);
-        CHECK(memcmp(now + (first + count) * line, old + (first + count) * line,
-                     (lines - first - count) * line) == 0);
-        free_image(&before);
-    }
-}
-
 CASE(a_range_without_tensors_that_count_adds_nothing) {
     static const tensor_case tensors[] = {{"a", ASHLAR_F32, 64, {0}},
                                           {"ice", ASHLAR_F32, 128, {.is_frozen = true}},
@@ -113,11 +86,6 @@ CASE(a_range_without_tensors_that_count_adds_nothing) {
     CHECK_NEAR(*ashlar_optimizer_sum_address(optimizer), b, 0, 1e-14);
 }
 
-/* ---- ranks ---- */
-
-enum { RANKS_MAX = 4 };
-static ashlar_optimizer *of_rank[RANKS_MAX]; /* of_rank[0] is `optimizer` */
-
 /* Whole numbers, whose squares have an exact sum. */
 static double draw_whole_gradients(unsigned seed) {
     double sum = 0;
@@ -129,69 +97,6 @@ static double draw_whole_gradients(unsigned seed) {
         }
     }
     return sum;
-}
-
-/* What rank `idx` of `ranks` owns of bucket `i`. */
-static size_t shard(size_t i, size_t idx, size_t ranks, size_t *bytes) {
-    ashlar_arena_bucket bucket;
-    ashlar_arena_get_bucket(arena, i, &bucket);
-    *bytes = bucket.bytes / ranks;
-    return bucket.offset + idx * *bytes;
-}
-
-/* A step of ranks that own a shard of each bucket. Their sums are added up as all_reduce would. */
-static void step_of_ranks(size_t ranks) {
-    double sum = 0;
-    size_t bytes;
-    for (size_t idx = 0; idx < ranks; idx++) {
-        for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
-            const size_t at = shard(i, idx, ranks, &bytes);
-            CHECK(ashlar_optimizer_sum(of_rank[idx], at, bytes, streams[0]) == ASHLAR_OK);
-        }
-        wait_for(streams[0]);
-        sum += *ashlar_optimizer_sum_address(of_rank[idx]);
-    }
-    for (size_t idx = 0; idx < ranks; idx++) {
-        *ashlar_optimizer_sum_address(of_rank[idx]) = sum;
-        CHECK(ashlar_optimizer_decide(of_rank[idx], 1, streams[0]) == ASHLAR_OK);
-        for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
-            const size_t at = shard(i, idx, ranks, &bytes);
-            CHECK(ashlar_optimizer_update(of_rank[idx], at, bytes, 0.05, streams[0]) == ASHLAR_OK);
-        }
-    }
-    wait_for(streams[0]);
-}
-
-static void check_ranks(size_t ranks) {
-    const ashlar_optimizer_config config = adamw(); /* every step is clipped */
-    REQUIRE(open_arena_of_ranks("memory=16MiB", all_cases, sizeof all_cases / sizeof all_cases[0],
-                                ashlar_optimizer_regions(&config), ranks));
-    REQUIRE(ashlar_arena_bucket_count(arena) > 3);
-    for (size_t idx = 0; idx < ranks; idx++) {
-        REQUIRE(ashlar_optimizer_create(arena, &config, streams[0], &of_rank[idx]) == ASHLAR_OK);
-    }
-    optimizer = of_rank[0];
-    wait_for(streams[0]);
-    draw(ASHLAR_REGION_PARAMETERS, 1, 1);
-    reference_open(&r, &config);
-    for (int turn = 1; turn <= 3; turn++) {
-        const double sum = draw_whole_gradients((unsigned)turn);
-        step_of_ranks(ranks);
-        reference_step(&r, &config, turn, 0.05, 1);
-        CHECK(r.norm == sqrt(sum) && r.norm > config.clip_norm);
-        CHECK(state_now().norm == sqrt(sum));
-        check_equal(&r);
-    }
-    for (size_t i = 1; i < ranks; i++) {
-        ashlar_optimizer_destroy(of_rank[i]);
-    }
-    close_optimizer();
-}
-
-CASE(ranks_that_own_parts_of_several_buckets_clip_by_the_norm_of_all) {
-    for (size_t ranks = 1; ranks <= RANKS_MAX; ranks++) {
-        check_ranks(ranks);
-    }
 }
 
 /* A step that was given up leaves sums behind: those of the state that is put back do not count. */
@@ -206,19 +111,6 @@ CASE(a_state_that_is_put_back_begins_the_sum_anew) {
     CHECK(ashlar_optimizer_sum(optimizer, 0, all, streams[0]) == ASHLAR_OK);
     wait_for(streams[0]);
     CHECK(*ashlar_optimizer_sum_address(optimizer) == sum);
-}
-
-/* ashlar_optimizer_step() sums the whole arena, whatever was summed before. */
-CASE(a_whole_step_has_its_own_sum) {
-    const ashlar_optimizer_config config = adamw();
-    REQUIRE(open_optimizer(&config));
-    const double sum = draw_whole_gradients(1);
-    CHECK(ashlar_optimizer_sum(optimizer, 0, 512, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar_optimizer_step(optimizer, 0.05, 1, streams[0]) == ASHLAR_OK);
-    CHECK(state_now().norm == sqrt(sum));
-    CHECK(ashlar_optimizer_sum(optimizer, 0, 512, streams[0]) == ASHLAR_OK);
-    wait_for(streams[0]);
-    CHECK(*ashlar_optimizer_sum_address(optimizer) < sum);
 }
 
 /* Tensors of one group with different options: a run may begin anywhere. */

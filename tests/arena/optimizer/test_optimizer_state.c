@@ -129,19 +129,6 @@ CASE(the_loss_scale_stays_within_what_fp32_can_hold) {
     CHECK(state_now().loss_scale == 0x1p-126);
 }
 
-/* 1 / loss_scale would be infinite in fp32: such a step is skipped too. */
-CASE(a_factor_that_fp32_cannot_hold_skips_the_step) {
-    const ashlar_optimizer_config config = scaled(0x1p-126);
-    image before;
-    REQUIRE(open_optimizer(&config));
-    draw(ASHLAR_REGION_GRADIENTS, 1, 0);
-    take_image(&before);
-    CHECK(ashlar_optimizer_step(optimizer, 0.05, 0x1p10, streams[0]) == ASHLAR_OK);
-    const ashlar_optimizer_state state = state_now();
-    CHECK(state.is_skipped == 1 && state.norm == 0 && is_image(&before));
-    free_image(&before);
-}
-
 /* ---- resume ---- */
 
 static void copy_all_state(const image *from) {
@@ -193,32 +180,6 @@ CASE(a_resumed_training_goes_on_to_the_last_bit) {
         config.scale_interval = 2;
         check_resume(&config);
     }
-}
-
-/* Masters begin with the parameters that the first step finds, and after it keep their own. */
-CASE_WITH(masters_are_made_by_the_first_step, open_adamw()) {
-    draw(ASHLAR_REGION_PARAMETERS, 50, 1);
-    reference_open(&r, &opened);
-    step(2);
-    reference_step(&r, &opened, 1, 0.05, 1);
-    check_equal(&r);
-    put(ASHLAR_REGION_PARAMETERS, 6, 0, 77);
-    step(3);
-    reference_step(&r, &opened, 2, 0.05, 1);
-    check_equal(&r);
-    const ashlar_optimizer_state fresh = {.loss_scale = 1}; /* step 0: the next is the first */
-    put(ASHLAR_REGION_PARAMETERS, 6, 0, 77);
-    CHECK(ashlar_optimizer_copy_state_to_device(optimizer, &fresh, streams[0]) == ASHLAR_OK);
-    step(3);
-    CHECK_NEAR(get(ASHLAR_REGION_MASTER, 6, 0), 77, 5, 0);
-}
-
-CASE_WITH(without_loss_scaling_the_scale_stays_one, open_adamw()) {
-    const ashlar_optimizer_state state = {.step = 5, .loss_scale = 128};
-    CHECK(*ashlar_optimizer_loss_scale_address(optimizer) == 1);
-    CHECK(ashlar_optimizer_copy_state_to_device(optimizer, &state, streams[0]) == ASHLAR_OK);
-    const ashlar_optimizer_state now = state_now();
-    CHECK(now.step == 5 && now.loss_scale == 1);
 }
 
 RUN_CASES()

@@ -146,24 +146,6 @@ CASE(a_rank_that_does_something_else_is_named_on_all) {
     }
 }
 
-static void be_ahead(void) {
-    open_table(0, ASHLAR_RANKS_FASTEST);
-    if (rank == 1) { /* a mark begins a step anew: the first is bucket 0 of all the same */
-        ashlar_ranks_mark(ranks, 7, 6);
-        CHECK(table->context == ranks);
-        ranks->next.number = 4;
-    }
-    CHECK(sum_of_elements(20) == ASHLAR_OK);
-    check_failed_with("rank 1 has diverged: it is at bucket 4 of step 7, rank 0 at bucket 0");
-    CHECK(strstr(ashlar_error_detail(), "with other sizes") == NULL);
-    close_soft(true);
-}
-
-CASE(a_rank_that_is_ahead_is_named) {
-    REQUIRE(set_up_world(2));
-    run_ranks(be_ahead);
-}
-
 /* ---- ranks that do not come ---- */
 
 static size_t absent;
@@ -221,31 +203,6 @@ CASE(a_rank_that_does_not_listen_is_named) {
     world->deaf_kind = ASHLAR_MESSAGE_ANSWER;
     world->deaf_rank = 1;
     run_ranks(be_deaf);
-}
-
-static void pass_nothing(void) {
-    char text[8] = "";
-    open_soft(TIMEOUT_MS);
-    data = locked;
-    meet();
-    hurry(VERY_QUICK);
-    if (rank == 1) {
-        CHECK(!ashlar__ranks_pass(ranks, 1, 0, text, sizeof text));
-        CHECK_FAILS(ashlar_ranks_check(ranks), ASHLAR_EIO, "rank 0 does not talk to rank 1");
-    } else {
-        CHECK(!ashlar__ranks_pass(ranks, 2, 0, text, sizeof text));
-        CHECK_FAILS(ashlar_ranks_check(ranks), ASHLAR_EIO, "rank 2 does not talk to rank 0");
-    }
-    meet();
-    close_soft(true);
-}
-
-CASE(a_rank_that_does_not_talk_is_named) {
-    REQUIRE(set_up_world(3));
-    world->count = 2; /* rank 2 is not there */
-    world->deaf_kind = ASHLAR_MESSAGE_DATA;
-    world->deaf_rank = 0;
-    run_ranks(pass_nothing);
 }
 
 /* ---- collectives that do not end ---- */
@@ -354,33 +311,6 @@ CASE(a_piece_that_was_not_sent_is_not_replaced_by_the_next) {
     REQUIRE(set_up_world(2));
     fail_on(1, ENGINE_SEND, 2); /* the first one agrees on the sum */
     run_ranks(fail_to_give);
-}
-
-/* While a rank looks for whom to blame, its engine fails. */
-static void fail_to_name(void) {
-    open_table(TIMEOUT_MS, ASHLAR_RANKS_FASTEST);
-    if (rank == world->failing_rank) {
-        fail_here(rank == 0 ? ENGINE_RECEIVE : ENGINE_SEND, 2);
-    }
-    meet();
-    CHECK(sum_of_elements(20) == ASHLAR_OK);
-    if (rank == world->failing_rank) {
-        check_failed_with(rank == 0 ? "rank 0: no receiving" : "rank 1: no sending");
-    }
-    CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
-    CHECK(ashlar_ranks_check(ranks) == ASHLAR_EIO);
-    meet();
-    close_soft(true);
-}
-
-CASE(an_engine_that_fails_while_the_missing_is_sought) {
-    for (size_t where = 0; where < 2; where++) {
-        REQUIRE(set_up_world(2));
-        world->is_stuck = world->is_quick = true;
-        world->failing_rank = where;
-        run_ranks(fail_to_name);
-        tear_down_world();
-    }
 }
 
 /* The first failure is the one that is told. */

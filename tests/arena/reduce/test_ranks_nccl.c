@@ -124,14 +124,6 @@ static nccl_result no_id(nccl_id *id) {
     return NCCL_SYSTEM_ERROR;
 }
 
-static int joined_count;
-
-static nccl_result never_joined(nccl_comm *comm, int count, nccl_id id, int as,
-                                nccl_config *config) {
-    joined_count++;
-    return no_joining(comm, count, id, as, config);
-}
-
 static nccl_result no_sum(const void *from, void *to, size_t count, nccl_type type, nccl_op op,
                           nccl_comm comm, cu_stream on) {
     (void)from, (void)to, (void)count, (void)type, (void)op, (void)comm, (void)on;
@@ -229,25 +221,6 @@ CASE(ranks_that_do_not_come_together_by_nccl) {
         run_ranks(fail_to_join);
         tear_down_world();
     }
-}
-
-/* The id is on its way when MPI fails: nothing is joined by what has not come. */
-static void fail_to_share(void) {
-    open_cuda(300);
-    nccl->comm_init = never_joined;
-    const ashlar_status status =
-        ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &table);
-    CHECK(status == ASHLAR_EIO);
-    CHECK(rank == 0 || joined_count == 0);
-    CHECK(ranks->nccl == NULL);
-    meet();
-    close_cuda(true);
-}
-
-CASE(ranks_do_not_join_by_an_id_that_did_not_come) {
-    REQUIRE(set_up_world(2));
-    fail_on(1, ENGINE_TEST, 1);
-    run_ranks(fail_to_share);
 }
 
 /* What the driver or the host refuses when the table is made; a rank alone needs no other. */

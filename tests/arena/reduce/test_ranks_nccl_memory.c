@@ -103,38 +103,4 @@ CASE(memory_that_nccl_refuses_is_told_with_its_reason) {
     }
 }
 
-static void attach_too_many(void) {
-    void *blocks[SEGMENTS + 1];
-    ashlar_status status = ASHLAR_OK;
-    order = ASHLAR_RANKS_FASTEST;
-    open_shared();
-    for (size_t i = 0; i <= SEGMENTS && status == ASHLAR_OK; i++) {
-        CHECK(ashlar_alloc(allocator, (size_t)2 << 20, stream, &blocks[i]) == ASHLAR_OK);
-        status = table->attach(table->context, blocks[i], (size_t)2 << 20);
-        CHECK(status == (i < SEGMENTS ? ASHLAR_OK : ASHLAR_EINVAL));
-    }
-    CHECK_HAS(ashlar_error_detail(), "16 segments are attached; detach one");
-    close_cuda(false);
-}
-
-CASE(too_many_segments_are_refused) {
-    REQUIRE(set_up_world(2));
-    run_ranks(attach_too_many);
-}
-
-static void old_library(void) {
-    CHECK(setenv("ASHLAR_CONF", "share=on", 1) == 0);
-    open_cuda(0);
-    nccl->comm_register = NULL;
-    CHECK(ashlar_ranks_collectives(ranks, device, ASHLAR_RANKS_FASTEST, &table) == ASHLAR_OK);
-    CHECK(table->attach == NULL && table->detach == NULL);
-    sum_once();
-    close_cuda(false);
-}
-
-CASE(a_library_that_registers_nothing_will_do) {
-    REQUIRE(set_up_world(2));
-    run_ranks(old_library);
-}
-
 RUN_CASES()

@@ -78,63 +78,7 @@ CASE(collectives_run_behind_the_gradients_and_before_what_follows) {
     }
 }
 
-CASE_WITH(a_bucket_waits_once_for_each_other_stream, set_up_usual()) {
-    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
-    const size_t waits = CALLS(stream_wait_event);
-    CHECK(ashlar_reducer_final(reducer, ONE, streams[1]) == ASHLAR_OK);
-    CHECK(ashlar_reducer_final(reducer, TWO, streams[1]) == ASHLAR_OK);
-    CHECK(ashlar_reducer_final(reducer, THREE, streams[2]) == ASHLAR_OK);
-    CHECK(ashlar_reducer_final(reducer, FOUR, streams[1]) == ASHLAR_OK);
-    CHECK(ashlar_reducer_final(reducer, HALF, streams[3]) == ASHLAR_OK);
-    CHECK_ZU(CALLS(stream_wait_event) - waits, 0);
-    CHECK(ashlar_reducer_final(reducer, FIVE, streams[1]) == ASHLAR_OK);
-    CHECK_ZU(CALLS(stream_wait_event) - waits, 1 + 1 + 0 + 2);
-    CHECK_ZU(sent_count, BUCKETS);
-    CHECK(ashlar_reducer_finish(reducer, streams[3]) == ASHLAR_OK); /* its own: no wait */
-    CHECK_ZU(CALLS(stream_wait_event) - waits, 4);
-    /* The next step knows nothing of these streams. */
-    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
-    for (size_t i = 0; i < TENSORS; i++) {
-        CHECK(ashlar_reducer_final(reducer, i, streams[i == FIVE ? 2 : 0]) == ASHLAR_OK);
-    }
-    CHECK_ZU(CALLS(stream_wait_event) - waits, 4 + BUCKETS);
-    CHECK(ashlar_reducer_finish(reducer, streams[3]) == ASHLAR_OK);
-}
-
 /* ---- frozen tensors ---- */
-
-CASE(frozen_tensors_are_left_out) {
-    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 1u << HALF | 1u << TWO));
-    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
-    CHECK_FAILS(final(HALF), ASHLAR_EINVAL, "tensor half is frozen");
-    CHECK(final(FIVE) == ASHLAR_OK && final(THREE) == ASHLAR_OK && final(FOUR) == ASHLAR_OK);
-    CHECK_ZU(sent_count, 2);
-    CHECK(final(ONE) == ASHLAR_OK);
-    CHECK_ZU(sent_count, 3); /* without half's */
-    check_sent(2, 'r', ASHLAR_REGION_GRADIENTS, 3);
-    CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
-}
-
-CASE(buckets_at_either_end_may_be_frozen) {
-    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_SCATTER,
-                           1u << FIVE | 1u << ONE | 1u << TWO | 1u << THREE));
-    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
-    CHECK(final(FOUR) == ASHLAR_OK && sent_count == 1);
-    check_sent(0, 's', ASHLAR_REGION_GRADIENTS, 1);
-    CHECK(final(HALF) == ASHLAR_OK && sent_count == 2);
-    CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar_reducer_gather(reducer, streams[0]) == ASHLAR_OK);
-    CHECK_ZU(sent_count, 4);
-    check_sent(2, 'g', ASHLAR_REGION_PARAMETERS, 1);
-    check_sent(3, 'g', ASHLAR_REGION_PARAMETERS, 2);
-}
-
-CASE(an_arena_that_is_frozen_sends_nothing) {
-    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 63));
-    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
-    CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
-    CHECK_ZU(sent_count, 0);
-}
 
 /* FIVE is alone in the first bucket. */
 static void step_without_five(void) {
@@ -201,29 +145,6 @@ CASE_WITH(neighbouring_buckets_of_one_type_are_one_broadcast, set_up_empty()) {
     CHECK(log_of[1].offset == 1536 && log_of[1].bytes == 256 && log_of[1].dtype == ASHLAR_F16);
     CHECK(log_of[2].offset == 1792 && log_of[2].bytes == 512);
     tear_down_reducer();
-}
-
-/* As a program does: reduce, update on the stream that finished, gather, read there. */
-CASE(parts_are_gathered_behind_their_update) {
-    for (int seed = 1; seed <= 8; seed++) {
-        REQUIRE(set_up_reducer(drawn_order("memory=64MiB", seed), ASHLAR_REDUCTION_SCATTER, 0));
-        CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
-        for (size_t i = TENSORS; i-- > 0;) {
-            CHECK(ashlar_reducer_final(reducer, i, streams[0]) == ASHLAR_OK);
-        }
-        CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
-        queue_write(streams[0], view_of(ASHLAR_REGION_PARAMETERS, FOUR), 280, 70);
-        CHECK(ashlar_reducer_gather(reducer, streams[0]) == ASHLAR_OK);
-        queue_verify(streams[0], view_of(ASHLAR_REGION_PARAMETERS, FOUR), 280, 71);
-        wait_for(streams[0]);
-        CHECK(atomic_load(&payload_bad_count) == 0);
-        CHECK_ZU(sent_count, 2 * BUCKETS);
-        for (size_t i = 0; i < BUCKETS; i++) {
-            check_sent(i, 's', ASHLAR_REGION_GRADIENTS, i);
-            check_sent(BUCKETS + i, 'g', ASHLAR_REGION_PARAMETERS, i);
-        }
-        tear_down_reducer();
-    }
 }
 
 RUN_CASES()

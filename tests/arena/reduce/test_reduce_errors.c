@@ -150,29 +150,6 @@ CASE(after_a_collective_failed_nothing_more_is_sent_in_that_step) {
     }
 }
 
-CASE(broadcasts_and_gathers_end_at_their_first_failure) {
-    for (size_t n = 1; n <= BUCKETS; n++) {
-        REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_SCATTER, 0));
-        fail_at = n;
-        CHECK(ashlar_reducer_broadcast(reducer, 0, streams[0]) == ASHLAR_EIO);
-        CHECK_ZU(sent_count, n - 1);
-        fail_at = n;
-        CHECK(ashlar_reducer_gather(reducer, streams[0]) == ASHLAR_EIO);
-        CHECK_ZU(sent_count, 2 * (n - 1));
-        tear_down_reducer();
-    }
-}
-
-CASE_WITH(a_step_whose_end_was_not_ordered_says_so, set_up_usual()) {
-    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
-    for (size_t i = TENSORS; i-- > 0;) {
-        CHECK(final(i) == ASHLAR_OK);
-    }
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_UNKNOWN);
-    CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_EDRIVER);
-    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
-}
-
 static bool prepare(void) {
     sent_count = fail_at = 0;
     return set_up_arena("memory=64MiB", 3);

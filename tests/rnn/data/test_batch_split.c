@@ -113,22 +113,6 @@ CASE(every_position_is_in_one_place) {
     }
 }
 
-CASE(sizes_of_a_cut) {
-    const ashlar_batch_split_config plain = {.batch = BATCH};
-    ashlar_batch_split split = ashlar__batch_split_make(&plain, 9);
-    CHECK(split.count == BATCH && split.micro == 1 && split.part == 9 && split.chunk == 9);
-    CHECK(split.parts == 1 && split.chunks == 1);
-    CHECK_ZU(split.image, 2 * 9 * BATCH + BATCH);
-    CHECK_ZU(split.extra, BATCH);
-    const ashlar_batch_split_config all = {.batch = BATCH, .micro = 3, .part = 4, .chunk = 3};
-    split = ashlar__batch_split_make(&all, 9);
-    CHECK(split.count == 2 && split.micro == 3 && split.part == 4 && split.chunk == 3);
-    CHECK(split.parts == 3 && split.chunks == 2);
-    CHECK_ZU(split.extra, 3 * 2 * BATCH);
-    split = ashlar__batch_split_make(&all, 2); /* shorter than a part, and than a chunk */
-    CHECK(split.part == 2 && split.chunk == 2 && split.parts == 1 && split.chunks == 1);
-}
-
 CASE(no_size_shrinks_with_more_steps) {
     for (size_t part = 0; part < 9; part++) {
         for (size_t chunk = 0; chunk < 9; chunk++) {

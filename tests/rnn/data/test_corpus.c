@@ -118,33 +118,6 @@ CASE(a_folder_is_read_in_name_order_once_per_file) {
     ashlar__corpus_destroy(corpus);
 }
 
-CASE(several_paths_are_read_in_their_order) {
-    const char *const paths[] = {make_text("s2", "two\n"), make_text("s1", "one\n")};
-    ashlar_corpus *corpus;
-    REQUIRE(ashlar__corpus_open(paths, 2, &corpus) == ASHLAR_OK);
-    CHECK(is_record(corpus, 0, "two"));
-    CHECK(is_record(corpus, 1, "one"));
-    CHECK_ZU(ashlar__corpus_file_count(corpus), 2);
-    ashlar__corpus_destroy(corpus);
-}
-
-CASE(a_large_file_is_whole) {
-    enum { LINES = 30000 };
-    FILE *file = fopen(in_folder("large"), "wb");
-    REQUIRE(file != NULL);
-    for (int i = 0; i < LINES; i++) {
-        (void)fprintf(file, "record %d\n\n", i);
-    }
-    REQUIRE(fclose(file) == 0);
-    const char *path = in_folder("large");
-    ashlar_corpus *corpus;
-    REQUIRE(ashlar__corpus_open(&path, 1, &corpus) == ASHLAR_OK);
-    CHECK_ZU(ashlar__corpus_count(corpus), LINES);
-    CHECK(is_record(corpus, 0, "record 0"));
-    CHECK(is_record(corpus, LINES - 1, "record 29999"));
-    ashlar__corpus_destroy(corpus);
-}
-
 /* The open fails so and says `path` and `part`. */
 static void check_refused(const char *path, ashlar_status status, const char *part) {
     ashlar_corpus *const untouched = (ashlar_corpus *)folder;
@@ -184,23 +157,6 @@ CASE(no_host_memory_at_any_call_leaks_nothing) {
         CHECK((status == ASHLAR_OK) == (corpus != NULL));
     }
     CHECK(n > 5);
-    ashlar__corpus_destroy(corpus);
-}
-
-/* The real thing, where Debian's packages fortunes and fortunes-min are installed. */
-CASE(the_fortunes_of_debian_are_complete) {
-    const char *path = "/usr/share/games/fortunes";
-    if (access("/usr/share/games/fortunes/zippy", R_OK) != 0 ||
-        access("/usr/share/games/fortunes/riddles", R_OK) != 0) {
-        SKIP("the packages fortunes and fortunes-min are not installed");
-    }
-    ashlar_corpus *corpus;
-    REQUIRE(ashlar__corpus_open(&path, 1, &corpus) == ASHLAR_OK);
-    printf("# %zu records, %zu bytes, %zu files, %zu skipped\n", ashlar__corpus_count(corpus),
-           ashlar__corpus_bytes(corpus), ashlar__corpus_file_count(corpus),
-           ashlar__corpus_skipped_count(corpus));
-    CHECK(ashlar__corpus_count(corpus) > 15000);
-    CHECK_ZU(ashlar__corpus_skipped_count(corpus), ashlar__corpus_file_count(corpus)); /* .dat */
     ashlar__corpus_destroy(corpus);
 }
 

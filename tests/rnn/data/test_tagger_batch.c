@@ -26,18 +26,6 @@ static void check_values(const int32_t *got, size_t count, const int32_t *want) 
     }
 }
 
-CASE(the_parts_fill_the_block_in_order) {
-    const ashlar_tagger_shape shape = {.steps = 3, .batch = 2, .width = 5};
-    int32_t data[1];
-    size_t bytes = 0;
-    CHECK(ashlar__tagger_batch_bytes(&shape, &bytes) == ASHLAR_OK);
-    CHECK_ZU(bytes, 4 * (6 + 6 + 2 + 6 + 6 + 30));
-    const ashlar_tagger_arrays at = ashlar__tagger_batch_arrays(&shape, data);
-    CHECK(at.words == data && at.targets - at.words == 6 && at.lengths - at.targets == 6);
-    CHECK(at.present - at.lengths == 2 && at.char_counts - at.present == 6);
-    CHECK(at.characters - at.char_counts == 6);
-}
-
 /* ab=1 c=2 abc=3 b=4 cab=5, X=0 Y=1, a=1 b=2 c=3; zz is held out, and unknown. */
 CASE(sentences_are_padded_and_time_comes_first) {
     int32_t data[256];
@@ -59,20 +47,6 @@ CASE(sentences_are_padded_and_time_comes_first) {
                  (int32_t[]){2, 1, 2, 3, 3, 0, /* first characters */
                              0, 2, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0});
     CHECK(data[44] == 0x7f7f7f7f); /* 4*6 + 2 + 18 */
-    ashlar__tagger_corpus_destroy(corpus);
-}
-
-CASE(the_width_is_that_of_the_batch) {
-    int32_t data[256];
-    ashlar_tagger_batch batch = {.data = data};
-    ashlar_tagger_corpus *corpus = open_corpus();
-    REQUIRE(corpus != NULL);
-    ashlar__tagger_batch_fill(&batch, corpus, &(ashlar_batch_sampler_item){3, 2}, 1);
-    CHECK(batch.shape.steps == 2 && batch.shape.batch == 1 && batch.shape.width == 2);
-    const ashlar_tagger_arrays at = ashlar__tagger_batch_arrays(&batch.shape, data);
-    check_values(at.words, 2, (int32_t[]){0, 1});
-    check_values(at.targets, 2, (int32_t[]){2, 0});
-    check_values(at.characters, 4, (int32_t[]){0, 1, 0, 2});
     ashlar__tagger_corpus_destroy(corpus);
 }
 

@@ -58,33 +58,4 @@ CASE(numbers_stay_while_it_grows) {
     ashlar__vocabulary_destroy(v);
 }
 
-CASE(without_host_memory_it_stays_as_it_was) {
-    ashlar_vocabulary *v = NULL;
-    size_t failures = 0, number = 77;
-    ashlar__host_fail_at(1);
-    CHECK(ashlar__vocabulary_create(&v) == ASHLAR_EHOSTMEM && v == NULL);
-    REQUIRE(ashlar__vocabulary_create(&v) == ASHLAR_OK);
-    make_many();
-    for (size_t i = 0; i < 300; i++) {
-        for (unsigned long n = 1; n <= 2; n++) { /* no word takes more than two */
-            ashlar_status status;
-            HOST_FAILS_AT(n, status = ashlar__vocabulary_add(v, many[i], WIDTH, &number));
-            if (status == ASHLAR_OK) {
-                break;
-            }
-            failures++;
-            CHECK(status == ASHLAR_EHOSTMEM);
-            CHECK_ZU(ashlar__vocabulary_count(v), i);
-            for (size_t j = 0; j < i; j++) {
-                CHECK(ashlar__vocabulary_add(v, many[j], WIDTH, &number) == ASHLAR_OK);
-                CHECK(number == j);
-            }
-            number = 77;
-        }
-        CHECK_ZU(number_of(v, many[i], WIDTH), i);
-    }
-    CHECK(failures == 10); /* two each for 1, 33, 65, 129 and 257 words */
-    ashlar__vocabulary_destroy(v);
-}
-
 RUN_CASES()

@@ -414,24 +414,6 @@ CASE_OF_GRIDS(squared_errors_are_those_of_the_cpu, g) {
     }
 }
 
-CASE_OF_GRIDS(columns_are_copied_as_by_the_cpu, g) {
-    const size_t rows = g->steps * g->batch;
-    tensor from = drawn(rows * (g->width + 3)), to = drawn(rows * (g->width + 5));
-    const size_t item = ashlar_dtype_bytes(dtype);
-    ashlar_columns_args far = {.rows = rows,
-                               .width = g->width,
-                               .from = (char *)from.far + item,
-                               .from_stride = g->width + 3,
-                               .to = (char *)to.far + 2 * item,
-                               .to_stride = g->width + 5};
-    ashlar_columns_args near = far;
-    near.from = from.near + 1;
-    near.to = to.near + 2;
-    CHECK(ashlar_copy_columns(ops, &far, gpu_stream) == ASHLAR_OK);
-    ashlar__copy_columns_f64(&near);
-    compare(&to, 0);
-}
-
 /* Ties, NaN here and there, and a row of it. */
 CASE_OF_GRIDS(labels_are_those_of_the_cpu, g) {
     const size_t rows = g->steps * g->batch;

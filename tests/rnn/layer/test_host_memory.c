@@ -11,7 +11,6 @@
 
 #include "arena/optimizer/optimizer_impl.h"
 #include "arena/reduce/sum.h"
-#include "rnn/layer/ops.h"
 #include "rnn/layer/rnn_rows.h"
 
 #define SOFT "memory=64MiB," STRICT_NOT_HERE
@@ -172,15 +171,6 @@ CASE_WITH(each_buffer_of_a_pass_is_refused_on_the_host, set_up_memory(SOFT)) {
     give_device_memory();
 }
 
-CASE_WITH(a_buffer_is_checked_to_its_end, set_up_memory(SOFT)) {
-    ashlar_rnn_buffers b = buffers_of();
-    const size_t page = 2 * MIB;
-    char *const end = (char *)(((uintptr_t)on_device / page + 2) * page);
-    b.x = end - sizeof(float); /* the first element is there, the page behind it is not */
-    CHECK_FAILS(run_forward(&b), ASHLAR_EINVAL, "ashlar_rnn_forward: x, 144 bytes");
-    give_device_memory();
-}
-
 CASE_WITH(lengths_and_seeds_that_a_pass_reads_itself_are_the_device_s, set_up_memory(SOFT)) {
     const ashlar_rnn_batch batch = batch_of(NULL);
     const ashlar_rnn_buffers b = buffers_of();
@@ -221,70 +211,6 @@ CASE_WITH(logits_that_the_host_reads_are_the_host_s, set_up_memory(SOFT)) {
     give_device_memory();
 }
 
-CASE_WITH(page_locked_memory_passes_as_with_cuda, set_up_memory(SOFT)) {
-    ashlar_rnn_buffers b = buffers_of();
-    void *locked = NULL;
-    CHECK(ashlar_device_host_alloc(device, ROOM, &locked) == ASHLAR_OK);
-    memset(locked, 0, ROOM);
-    b.x = locked;
-    CHECK(run_forward(&b) == ASHLAR_OK);
-    CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
-    ashlar_device_host_free(device, locked);
-    give_device_memory();
-}
-
-/* ---- what a model has besides ---- */
-
-static ashlar_ops *ops;
-
-#define RUN(op, kind)                                                            \
-    static ashlar_status run_##op(void *args) {                                  \
-        return ashlar_##op(ops, (const ashlar_##kind##_args *)args, streams[0]); \
-    }
-ASHLAR_OPS_MAP(RUN)
-
-CASE_WITH(each_buffer_of_an_operation_is_refused_on_the_host, set_up_memory(SOFT)) {
-    ashlar_embedding_args e = {2,        2,        piece(0), 3,        4,
-                               piece(1), piece(2), piece(3), piece(4), piece(5)};
-    ashlar_linear_args l = {2,        3,        4,        piece(0), piece(1), piece(2),
-                            piece(3), piece(4), piece(5), piece(6), piece(7)};
-    ashlar_cross_entropy_args x = {2,        2,        piece(0), 3,    piece(1), piece(2), 0,
-                                   piece(3), piece(4), piece(5), NULL, piece(6), piece(7)};
-    ashlar_squared_error_args s = {2, 2,        piece(0), 3,    piece(1), piece(2),
-                                   0, piece(3), piece(4), NULL, piece(5), piece(6)};
-    ashlar_columns_args c = {2, 3, piece(0), 4, piece(1), 5};
-    ashlar_argmax_args a = {2, 3, piece(0), piece(1)};
-    CHECK(ashlar_ops_create(device, ASHLAR_F32, &ops) == ASHLAR_OK);
-#define E(name) FIELD(ashlar_embedding_args, name)
-#define L(name) FIELD(ashlar_linear_args, name)
-#define X(name) FIELD(ashlar_cross_entropy_args, name)
-#define S(name) FIELD(ashlar_squared_error_args, name)
-#define C(name) FIELD(ashlar_columns_args, name)
-#define A(name) FIELD(ashlar_argmax_args, name)
-#define FIELDS(...) ((const field[]){__VA_ARGS__, {0}})
-    check_fields("ashlar_embedding_forward", run_embedding_forward, &e,
-                 FIELDS(E(lengths), E(tokens), E(table), E(out)));
-    check_fields("ashlar_embedding_backward", run_embedding_backward, &e,
-                 FIELDS(E(lengths), E(tokens), E(dout), E(dtable)));
-    check_fields("ashlar_linear_forward", run_linear_forward, &l,
-                 FIELDS(L(x), L(weight), L(bias), L(y)));
-    check_fields("ashlar_linear_backward", run_linear_backward, &l,
-                 FIELDS(L(x), L(weight), L(dy), L(dx), L(dweight), L(dbias)));
-    check_fields("ashlar_cross_entropy", run_cross_entropy, &x,
-                 FIELDS(X(lengths), X(logits), X(targets), X(weight_at), X(dlogits), X(scale),
-                        X(loss), X(losses)));
-    check_fields(
-        "ashlar_squared_error", run_squared_error, &s,
-        FIELDS(S(lengths), S(outputs), S(targets), S(doutputs), S(scale), S(loss), S(losses)));
-    check_fields("ashlar_copy_columns", run_copy_columns, &c, FIELDS(C(from), C(to)));
-    check_fields("ashlar_argmax", run_argmax, &a, FIELDS(A(logits), A(labels)));
-    c.rows = SIZE_MAX / 2;
-    CHECK_FAILS(run_copy_columns(&c), ASHLAR_EINVAL, "ashlar_copy_columns: from, ");
-    CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
-    ashlar_ops_destroy(ops);
-    give_device_memory();
-}
-
 /* ---- a network, an optimizer, sums ---- */
 
 static ashlar_network *network;
@@ -311,6 +237,7 @@ CASE_WITH(each_buffer_of_a_network_is_refused_on_the_host, set_up_memory(SOFT)) 
     CHECK(ashlar_network_create(allocator, &config, ASHLAR_REGIONS_ALL, streams[0], &network) ==
           ASHLAR_OK);
 #define N(name) FIELD(ashlar_network_batch, name)
+#define FIELDS(...) ((const field[]){__VA_ARGS__, {0}})
     check_fields("ashlar_network_step", run_step, &b,
                  FIELDS(N(inputs), N(targets), N(loss), N(scale), N(outputs)));
     check_fields("ashlar_network_predict", run_predict, &b, FIELDS(N(inputs), N(outputs)));

@@ -178,21 +178,6 @@ CASE(predictions_read_prepared_weights_until_the_next_step) {
     CHECK(memcmp(prepared, changed, BYTES) == 0);
 }
 
-CASE(weights_that_cannot_be_prepared_are_read_as_they_are) {
-    const ashlar_network_config c = config_of(false, true, true, 1);
-    double plain[T * B * O], after[T * B * O];
-    REQUIRE(open_network("memory=64MiB", &c));
-    const ashlar_network_batch b = batch_of(&c);
-    predict(&b, plain);
-    CHECK(ashlar_network_prepare(network, streams[0]) == ASHLAR_OK);
-    region(ASHLAR_REGION_PARAMETERS)[0] += 1;
-    ashlar__host_fail_at(1);
-    CHECK(ashlar_network_prepare(network, streams[0]) == ASHLAR_EHOSTMEM);
-    ashlar__host_fail_at(0);
-    predict(&b, after);
-    CHECK(memcmp(after, plain, sizeof(double) * B * O) != 0);
-}
-
 CASE(a_step_begins_anew_or_adds) {
     const ashlar_network_config c = config_of(false, true, true, 1);
     REQUIRE(open_network("memory=64MiB", &c));
@@ -207,17 +192,6 @@ CASE(a_step_begins_anew_or_adds) {
     b.scale = &data->scale;
     CHECK(loss_of(&b) == once);
     CHECK_NEAR(region(ASHLAR_REGION_GRADIENTS)[0], 4 * gradient, 0, 1e-14);
-}
-
-CASE(lengths_that_are_not_given_are_all_full) {
-    static const int32_t full[B] = {T, T, T};
-    const ashlar_network_config c = config_of(true, true, false, 1);
-    REQUIRE(open_network("memory=64MiB", &c));
-    ashlar_network_batch b = batch_of(&c);
-    b.lengths = full;
-    const double want = loss_of(&b);
-    b.lengths = NULL;
-    CHECK(loss_of(&b) == want);
 }
 
 CASE(what_is_missing_is_named) {
@@ -293,22 +267,6 @@ CASE(failures_leave_no_block_behind) {
         ashlar_network_destroy(other);
         CHECK_ZU(stats_now().live_blocks, live);
     }
-}
-
-CASE(steps_on_a_plan_call_no_driver) {
-    const ashlar_network_config c = config_of(true, false, false, 1);
-    REQUIRE(open_network("memory=64MiB", &c));
-    const ashlar_network_batch b = batch_of(&c);
-    for (int i = 0; i < 5; i++) {
-        CHECK(ashlar_step_begin(allocator, streams[0], 0) == ASHLAR_OK);
-        CHECK(ashlar_network_step(network, &b, streams[0]) == ASHLAR_OK);
-        CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
-        if (i == 0) {
-            ashlar_allocator_seal(allocator);
-        }
-    }
-    CHECK_ZU(stats_now().driver_calls_sealed, 0);
-    CHECK_ZU(stats_now().served_planned, 4 * 8); /* buffers of the later four */
 }
 
 RUN_CASES()

@@ -38,58 +38,6 @@ static void draw_tokens(int32_t *tokens) {
     }
 }
 
-/* --- embedding --- */
-
-CASE(embedding_gathers_rows_and_clears_padding) {
-    float table32[CLASSES * WIDTH], out32[ROWS * WIDTH];
-    double table[CLASSES * WIDTH], out[ROWS * WIDTH];
-    int32_t tokens[ROWS];
-    draw(table32, table, CLASSES * WIDTH);
-    draw_padded(out32, out, ROWS * WIDTH, WIDTH);
-    draw_tokens(tokens);
-    ashlar_embedding_args args = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS,
-                                  .classes = CLASSES, .width = WIDTH, .tokens = tokens,
-                                  .table = table, .out = out};
-    ashlar__embedding_forward_f64(&args);
-    args.table = table32;
-    args.out = out32;
-    ashlar__embedding_forward_f32(&args);
-    for (size_t i = 0; i < ROWS * WIDTH; i++) {
-        const size_t row = i / WIDTH;
-        const double want =
-            is_valid(row) ? table[(size_t)tokens[row] * WIDTH + i % WIDTH] : 0.0;
-        CHECK_NEAR(out[i], want, 0, 0);
-        CHECK_NEAR((double)out32[i], want, 0, 0);
-    }
-}
-
-CASE(embedding_gradients_add_up_per_token) {
-    float dtable32[CLASSES * WIDTH], dout32[ROWS * WIDTH];
-    double dtable[CLASSES * WIDTH], want[CLASSES * WIDTH], dout[ROWS * WIDTH];
-    int32_t tokens[ROWS];
-    draw(dtable32, dtable, CLASSES * WIDTH);
-    draw_padded(dout32, dout, ROWS * WIDTH, WIDTH);
-    draw_tokens(tokens);
-    tokens[1] = tokens[0]; /* one token twice, in valid places */
-    memcpy(want, dtable, sizeof want);
-    for (size_t i = 0; i < ROWS * WIDTH; i++) {
-        if (is_valid(i / WIDTH)) {
-            want[(size_t)tokens[i / WIDTH] * WIDTH + i % WIDTH] += dout[i];
-        }
-    }
-    ashlar_embedding_args args = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS,
-                                  .classes = CLASSES, .width = WIDTH, .tokens = tokens,
-                                  .dout = dout, .dtable = dtable};
-    ashlar__embedding_backward_f64(&args);
-    args.dout = dout32;
-    args.dtable = dtable32;
-    ashlar__embedding_backward_f32(&args);
-    for (size_t i = 0; i < CLASSES * WIDTH; i++) {
-        CHECK_NEAR(dtable[i], want[i], 1e-15, 0);
-        CHECK_NEAR((double)dtable32[i], want[i], 1e-6, 0);
-    }
-}
-
 /* --- linear --- */
 
 CASE(linear_forward_is_the_plain_sum) {
@@ -220,29 +168,6 @@ static void open_loss(loss_case *c) {
     c->narrow.dlogits = c->dlogits32;
 }
 
-static double plain_loss(const loss_case *c) {
-    double loss = 0;
-    for (size_t row = 0; row < ROWS; row++) {
-        double sum = 0;
-        for (size_t j = 0; is_valid(row) && j < CLASSES; j++) {
-            sum += exp(c->logits[row * CLASSES + j]);
-        }
-        loss += is_valid(row) ? log(sum) - c->logits[row * CLASSES + (size_t)c->targets[row]] : 0;
-    }
-    return loss / (double)VALID;
-}
-
-CASE(loss_is_the_mean_over_valid_positions) {
-    loss_case c;
-    open_loss(&c);
-    const double want = plain_loss(&c);
-    CHECK_NEAR(loss_f64(&c.wide), want, 1e-14, 0);
-    CHECK_NEAR(loss_f32(&c.narrow), want, 1e-6, 0);
-    c.wide.dlogits = c.narrow.dlogits = NULL;
-    CHECK_NEAR(loss_f64(&c.wide), want, 1e-14, 0);
-    CHECK_NEAR(loss_f32(&c.narrow), want, 1e-6, 0);
-}
-
 CASE(loss_gradient_matches_finite_differences) {
     loss_case c;
     open_loss(&c);
@@ -287,17 +212,6 @@ CASE(loss_gradient_is_multiplied_by_the_scale) {
     }
 }
 
-CASE(loss_gradient_may_replace_the_logits) {
-    loss_case apart, in_place;
-    open_loss(&apart);
-    in_place = apart;
-    in_place.wide.logits = in_place.wide.dlogits = in_place.logits;
-    in_place.wide.targets = in_place.targets;
-    const double want = loss_f64(&apart.wide);
-    CHECK_NEAR(loss_f64(&in_place.wide), want, 0, 0);
-    CHECK(memcmp(apart.dlogits, in_place.logits, sizeof apart.dlogits) == 0);
-}
-
 CASE(ignored_targets_have_no_loss_and_no_gradient) {
     loss_case c;
     double losses[ROWS], sum = 0, counted = 0;
@@ -318,18 +232,6 @@ CASE(ignored_targets_have_no_loss_and_no_gradient) {
     }
     CHECK(counted < (double)VALID);
     CHECK_NEAR(loss, sum / counted, 1e-14, 0);
-}
-
-CASE(no_valid_position_adds_nothing) {
-    loss_case c;
-    open_loss(&c);
-    for (size_t row = 0; row < ROWS; row++) {
-        c.targets[row] = -1;
-    }
-    CHECK(loss_f64(&c.wide) == 0 && loss_f32(&c.narrow) == 0);
-    for (size_t i = 0; i < LOGITS; i++) {
-        CHECK(c.dlogits[i] == 0 && c.dlogits32[i] == 0);
-    }
 }
 
 CASE(without_lengths_all_positions_count) {
@@ -491,48 +393,6 @@ CASE(the_weight_may_lie_in_memory) {
     c.wide.weight_at = NULL;
     c.wide.weight = 0;
     CHECK_NEAR(loss_f64(&c.wide), mean, 0, 0);
-}
-
-CASE(without_valid_positions_a_weighted_loss_is_nothing) {
-    const int32_t none[BATCH] = {0, 0, 0};
-    loss_case c;
-    open_loss(&c);
-    double dlogits[LOGITS];
-    c.wide.lengths = none;
-    c.wide.weight = 0.25;
-    c.wide.dlogits = dlogits;
-    CHECK_NEAR(loss_f64(&c.wide), 0, 0, 0);
-    for (size_t i = 0; i < LOGITS; i++) {
-        CHECK_NEAR(dlogits[i], 0, 0, 0);
-    }
-}
-
-/* --- columns --- */
-
-CASE(columns_are_copied_beside_others) {
-    enum { FROM = 7, TO = 6, TAKEN = 3 };
-    double from[ROWS * FROM], to[ROWS * TO], old[ROWS * TO];
-    float from32[ROWS * FROM], to32[ROWS * TO];
-    draw(from32, from, ROWS * FROM);
-    draw(to32, to, ROWS * TO);
-    memcpy(old, to, sizeof old);
-    ashlar_columns_args args = {.rows = ROWS,
-                                .width = TAKEN,
-                                .from = from + 2,
-                                .from_stride = FROM,
-                                .to = to + 1,
-                                .to_stride = TO};
-    ashlar__copy_columns_f64(&args);
-    args.from = from32 + 2;
-    args.to = to32 + 1;
-    ashlar__copy_columns_f32(&args);
-    for (size_t i = 0; i < ROWS * TO; i++) {
-        const size_t row = i / TO, column = i % TO;
-        const bool is_taken = column >= 1 && column < 1 + TAKEN;
-        const double want = is_taken ? from[row * FROM + 2 + column - 1] : old[i];
-        CHECK_NEAR(to[i], want, 0, 0);
-        CHECK_NEAR((double)to32[i], want, 1e-6, 0);
-    }
 }
 
 /* --- argmax --- */

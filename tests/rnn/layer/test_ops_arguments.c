@@ -1,12 +1,16 @@
-/* test_ops_arguments.c - a model's operations say which buffer is missing, and take none that they
- * do not need. */
+/* test_ops_arguments.c - a model's operations say which buffer is missing or the host's, and take
+ * none that they do not need. */
 #include "tests/allocator/core/allocator_fixture.h"
+#include "tests/strict.h"
 
 #include "rnn/layer/ops.h"
 
 enum { FIELDS_MAX = 12 };
 
-/* An operation with all of its buffers; which of them it cannot do without. */
+/* Of a buffer: the operation does not look at it, uses it if it is there, needs it. */
+typedef enum use { UNUSED, USED, NEEDED } use;
+
+/* An operation with all of its buffers. */
 typedef struct operation {
     const char *name;
     ashlar_status (*run)(const ashlar_ops *ops, const void *args);
@@ -15,7 +19,7 @@ typedef struct operation {
     struct {
         const char *name;
         size_t offset;
-        bool is_needed;
+        use use;
     } fields[FIELDS_MAX];
     size_t sizes[3]; /* offsets of sizes that may not be 0 */
 } operation;
@@ -30,8 +34,8 @@ static void close_ops(void) {
 }
 
 static bool open_ops(void) {
-    return set_up("memory=64MiB") && ashlar_ops_create(device, ASHLAR_F64, &ops) == ASHLAR_OK &&
-           check_at_end(close_ops);
+    return set_up("memory=64MiB," STRICT_NOT_HERE) &&
+           ashlar_ops_create(device, ASHLAR_F64, &ops) == ASHLAR_OK && check_at_end(close_ops);
 }
 
 #define RUN(op, kind)                                                           \
@@ -40,16 +44,24 @@ static bool open_ops(void) {
     }
 ASHLAR_OPS_MAP(RUN)
 
-/* Each buffer in turn NULL, then each size 0. */
+/* Each buffer in turn NULL, then the host's; each size 0. */
 static void check_arguments(const operation *o) {
+    static double on_host[4];
+    void *const host = on_host;
     char args[128], text[64];
     for (size_t i = 0; i < FIELDS_MAX && o->fields[i].name != NULL; i++) {
         memcpy(args, o->args, o->bytes);
         memset(args + o->fields[i].offset, 0, sizeof(void *));
-        const ashlar_status status = o->run(ops, args);
-        CHECK(status == (o->fields[i].is_needed ? ASHLAR_EINVAL : ASHLAR_OK));
+        const use as = o->fields[i].use;
+        CHECK(o->run(ops, args) == (as == NEEDED ? ASHLAR_EINVAL : ASHLAR_OK));
         snprintf(text, sizeof text, "ashlar_%s: %s is NULL", o->name, o->fields[i].name);
-        CHECK(!o->fields[i].is_needed || strcmp(ashlar_error_detail(), text) == 0);
+        CHECK(as != NEEDED || strcmp(ashlar_error_detail(), text) == 0);
+        memcpy(args + o->fields[i].offset, &host, sizeof host);
+        CHECK(o->run(ops, args) == (as == UNUSED ? ASHLAR_OK : ASHLAR_EINVAL));
+        snprintf(text, sizeof text, "ashlar_%s: %s, ", o->name, o->fields[i].name);
+        CHECK(as == UNUSED || strstr(ashlar_error_detail(), text) != NULL);
+        CHECK(as == UNUSED ||
+              strstr(ashlar_error_detail(), "is not memory of device soft:0") != NULL);
     }
     for (size_t i = 0; i < 3; i++) {
         memcpy(args, o->args, o->bytes);
@@ -59,10 +71,10 @@ static void check_arguments(const operation *o) {
     }
 }
 
-#define FIELD(type, name, is_needed) \
-    { #name, offsetof(type, name), is_needed }
+#define FIELD(type, name, use) \
+    { #name, offsetof(type, name), use }
 
-CASE_WITH(each_missing_buffer_is_named, open_ops()) {
+CASE_WITH(each_buffer_that_is_missing_or_the_hosts_is_named, open_ops()) {
     enum { NUMBERS = 4, BUFFERS = 6 };
     double *const from = (double *)(void *)take(BUFFERS * NUMBERS * sizeof(double), streams[0]);
     double *const to = from + NUMBERS, *const more = to + NUMBERS, *const extra = more + NUMBERS;
@@ -77,69 +89,72 @@ CASE_WITH(each_missing_buffer_is_named, open_ops()) {
                                                0, to, from, more, loss, extra};
     const ashlar_columns_args columns = {1, 1, from, 1, to, 1};
     const ashlar_argmax_args argmax = {1, 1, from, ints};
-#define E(name, is_needed) FIELD(ashlar_embedding_args, name, is_needed)
-#define L(name, is_needed) FIELD(ashlar_linear_args, name, is_needed)
-#define X(name, is_needed) FIELD(ashlar_cross_entropy_args, name, is_needed)
-#define S(name, is_needed) FIELD(ashlar_squared_error_args, name, is_needed)
+#define E(name, use) FIELD(ashlar_embedding_args, name, use)
+#define L(name, use) FIELD(ashlar_linear_args, name, use)
+#define X(name, use) FIELD(ashlar_cross_entropy_args, name, use)
+#define S(name, use) FIELD(ashlar_squared_error_args, name, use)
     const operation all[] = {
         {"embedding_forward",
          run_embedding_forward,
          &embedding,
          sizeof embedding,
-         {E(lengths, false), E(tokens, true), E(table, true), E(out, true), E(dout, false),
-          E(dtable, false)},
+         {E(lengths, USED), E(tokens, NEEDED), E(table, NEEDED), E(out, NEEDED), E(dout, UNUSED),
+          E(dtable, UNUSED)},
          {0, 8, 32}},
         {"embedding_backward",
          run_embedding_backward,
          &embedding,
          sizeof embedding,
-         {E(lengths, false), E(tokens, true), E(table, false), E(out, false), E(dout, true),
-          E(dtable, true)},
+         {E(lengths, USED), E(tokens, NEEDED), E(table, UNUSED), E(out, UNUSED), E(dout, NEEDED),
+          E(dtable, NEEDED)},
          {0, 24, 32}},
         {"linear_forward",
          run_linear_forward,
          &linear,
          sizeof linear,
-         {L(x, true), L(weight, true), L(bias, false), L(y, true), L(dy, false), L(dx, false),
-          L(dweight, false), L(dbias, false)},
+         {L(x, NEEDED), L(weight, NEEDED), L(bias, USED), L(y, NEEDED), L(dy, UNUSED),
+          L(dx, UNUSED), L(dweight, UNUSED), L(dbias, UNUSED)},
          {0, 8, 16}},
         {"linear_backward",
          run_linear_backward,
          &linear,
          sizeof linear,
-         {L(x, true), L(weight, true), L(bias, false), L(y, false), L(dy, true), L(dx, false),
-          L(dweight, false), L(dbias, false)},
+         {L(x, NEEDED), L(weight, NEEDED), L(bias, UNUSED), L(y, UNUSED), L(dy, NEEDED),
+          L(dx, USED), L(dweight, USED), L(dbias, USED)},
          {0, 8, 16}},
         {"cross_entropy",
          run_cross_entropy,
          &entropy,
          sizeof entropy,
-         {X(lengths, false), X(logits, true), X(targets, true), X(dlogits, false), X(scale, false),
-          X(work, false), X(loss, true), X(losses, false)},
+         {X(lengths, USED), X(logits, NEEDED), X(targets, NEEDED), X(weight_at, USED),
+          X(dlogits, USED), X(scale, USED), X(work, UNUSED), X(loss, NEEDED), X(losses, USED)},
          {0, 8, 24}},
         {"squared_error",
          run_squared_error,
          &squares,
          sizeof squares,
-         {S(lengths, false), S(outputs, true), S(targets, true), S(doutputs, false),
-          S(scale, false), S(work, false), S(loss, true), S(losses, false)},
+         {S(lengths, USED), S(outputs, NEEDED), S(targets, NEEDED), S(doutputs, USED),
+          S(scale, USED), S(work, UNUSED), S(loss, NEEDED), S(losses, USED)},
          {0, 8, 24}},
         {"copy_columns",
          run_copy_columns,
          &columns,
          sizeof columns,
-         {FIELD(ashlar_columns_args, from, true), FIELD(ashlar_columns_args, to, true)},
+         {FIELD(ashlar_columns_args, from, NEEDED), FIELD(ashlar_columns_args, to, NEEDED)},
          {0, 8, 24}},
         {"argmax",
          run_argmax,
          &argmax,
          sizeof argmax,
-         {FIELD(ashlar_argmax_args, logits, true), FIELD(ashlar_argmax_args, labels, true)},
+         {FIELD(ashlar_argmax_args, logits, NEEDED), FIELD(ashlar_argmax_args, labels, NEEDED)},
          {0, 8, 8}},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         check_arguments(&all[i]);
     }
+    ashlar_columns_args huge = columns;
+    huge.rows = SIZE_MAX / 2;
+    CHECK_FAILS(run_copy_columns(ops, &huge), ASHLAR_EINVAL, "ashlar_copy_columns: from, ");
     give(from);
 }
 

@@ -98,21 +98,4 @@ CASE(so_are_those_of_huge_matrices) {
     }
 }
 
-/* What makes them fast: full warps, and several units to a thread where a row has them. */
-CASE(teams_are_as_wide_as_rows_want) {
-    static const struct {
-        size_t units;
-        unsigned team, parts;
-    } want[] = {{1, 1, 1},   {2, 2, 1},   {5, 8, 1},     {8, 8, 1},     {32, 8, 1},     {33, 16, 1},
-                {64, 16, 1}, {65, 32, 1}, {512, 128, 1}, {513, 128, 2}, {5000, 128, 10}};
-    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        size_t blocks;
-        const ashlar_rows rows = shared(1000, want[i].units, ASHLAR_OPS_EACH, &blocks);
-        CHECK_ZU((size_t)1 << rows.team_bits, want[i].team);
-        CHECK_ZU(rows.parts, want[i].parts);
-        CHECK_ZU(blocks,
-                 (1000 + THREADS / want[i].team - 1) / (THREADS / want[i].team) * want[i].parts);
-    }
-}
-
 RUN_CASES()

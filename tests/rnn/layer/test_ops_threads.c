@@ -136,20 +136,4 @@ CASE(losses_have_the_same_bits_on_any_number_of_threads) {
     check_same(only_lose);
 }
 
-/* In the order of the positions, however many there are; each position has a gradient. */
-CASE(a_loss_is_the_sum_of_those_of_its_positions) {
-    double sum = 0;
-    size_t valid = 0, wrong = 0;
-    check_same(lose);
-    for (size_t i = 0; i < ROWS; i++) {
-        const bool is_valid = i / BATCH < (size_t)lengths[i % BATCH];
-        const float gradient = is_valid ? one.logits[i * CLASSES + (size_t)tokens[i]] : -1;
-        wrong += !(gradient < 0) || (one.losses[i] > 0) != is_valid;
-        sum += one.losses[i];
-        valid += is_valid;
-    }
-    CHECK_ZU(wrong, 0);
-    CHECK(one.loss == sum * (1 / (double)valid));
-}
-
 RUN_CASES()

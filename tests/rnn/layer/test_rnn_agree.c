@@ -165,17 +165,6 @@ CASE(so_do_those_that_no_cache_holds) {
     drop_problems();
 }
 
-/* With plain weights few rows are summed in another order. */
-CASE_OF_KINDS(with_few_rows_they_give_the_same_numbers, k) {
-    static const shape few = {2, 1, 2, 37, 50, {1, 1}, true};
-    problem plain, prepared;
-    REQUIRE(run_prepared(&few, k, ASHLAR_F32, false, &plain, &prepared));
-    for (size_t i = 0; i < plain.y_count; i++) {
-        CHECK_NEAR(get(prepared.args.b.y, plain.item, i), get(plain.args.b.y, plain.item, i), 2e-5,
-                   2e-5);
-    }
-}
-
 CASE_OF_KINDS(states_may_be_updated_in_place, k) {
     problem apart, in_place;
     REQUIRE(open_problem(&apart, &SHAPES[6], k, ASHLAR_F32, false));
@@ -217,19 +206,6 @@ CASE_OF_KINDS(float_agrees_with_double, k) {
         check_close(&f, f.args.b.dcx, &d, d.args.b.dcx, f.cell_count);
     }
     check_close(&f, f.args.b.dweights, &d, d.args.b.dweights, f.layout.elements);
-}
-
-CASE_OF_KINDS(the_same_call_gives_the_same_bits, k) {
-    static const shape s = {2, 12, 4, 33, 64, {12, 3, 9, 12}, true};
-    problem first, second;
-    REQUIRE(open_problem(&first, &s, k, ASHLAR_F32, true));
-    REQUIRE(open_problem(&second, &s, k, ASHLAR_F32, true));
-    run_training(&first);
-    run_training(&second);
-    CHECK(memcmp(first.args.b.y, second.args.b.y, first.y_count * first.item) == 0);
-    CHECK(memcmp(first.args.b.dx, second.args.b.dx, first.x_count * first.item) == 0);
-    CHECK(memcmp(first.args.b.dweights, second.args.b.dweights,
-                 first.layout.elements * first.item) == 0);
 }
 
 static void check_near(const problem *p, const void *got, const void *want, size_t count) {

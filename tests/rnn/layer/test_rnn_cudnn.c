@@ -76,23 +76,6 @@ CASE(a_stack_is_described_as_it_was_asked_for) {
     CHECK_HAS(described(&c), "direction=1,input=0,type=0,precision=0,math=3,3x4x2x2,");
 }
 
-CASE(a_persistent_algorithm_is_refused_where_cudnn_has_none) {
-    ashlar_rnn_config c[3];
-    for (int i = 0; i < 3; i++) {
-        c[i] = small_config();
-        c[i].algorithm = ASHLAR_RNN_PERSIST_STATIC;
-    }
-    c[0].bias = ASHLAR_RNN_BIAS_INPUT;
-    c[1].projection = 2;
-    c[2].dtype = ASHLAR_F64;
-    for (int i = 0; i < 3; i++) {
-        CHECK(strcmp(described(&c[i]), "") == 0);
-        CHECK_HAS(ashlar_error_detail(), "persistent");
-    }
-    c[2].algorithm = ASHLAR_RNN_PERSIST_DYNAMIC;
-    CHECK_HAS(described(&c[2]), "algorithm=2,cell=2,bias=2,direction=0,input=0,type=1,");
-}
-
 CASE(a_layout_that_differs_is_refused_by_name) {
     static const char *const messages[FAKE_CUDNN_CHANGE_COUNT] = {
         [FAKE_CUDNN_GATES] = "R of layer 1 reverse, gate 0: its byte is ",
@@ -112,18 +95,6 @@ CASE(a_layout_that_differs_is_refused_by_name) {
 }
 
 /* ---- passes ---- */
-
-CASE(a_step_is_one_call_for_each_pass) {
-    const ashlar_rnn_config config = small_config();
-    REQUIRE(open_pair(&SHAPE, &PLAIN_LSTM, ASHLAR_F32, &config, true));
-    CHECK_HAS(take_log(), "sizes(1,5x3) ");
-    CHECK(run_far(&far, true) == ASHLAR_OK);
-    CHECK(strcmp(take_log(), "forward(training) backward_data(training) "
-                             "backward_weights(training) ") == 0);
-    far.all.reserve = NULL;
-    CHECK(run_far(&far, false) == ASHLAR_OK);
-    CHECK(strcmp(take_log(), "sizes(0,5x3) forward(inference) ") == 0);
-}
 
 CASE(backward_without_the_output_is_refused) {
     const ashlar_rnn_config config = small_config();
@@ -171,37 +142,6 @@ CASE(sizes_beyond_cudnns_integers_are_refused) {
     CHECK(ashlar_rnn_sizes(rnn, 0, 1, true, &reserve, &work) == ASHLAR_EINVAL);
     CHECK(ashlar_rnn_sizes(rnn, 1, 0, true, &reserve, &work) == ASHLAR_EINVAL);
     CHECK(reserve == most && work == most);
-    ashlar_rnn_destroy(rnn);
-}
-
-static size_t aligned(size_t bytes) {
-    return (bytes + 255) / 256 * 256;
-}
-
-/* What the fake asks for at full length (fake_cudnn_run.c), and room for a dx and a dy. */
-static void check_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training) {
-    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(rnn);
-    const size_t rows = steps * batch, item = sizeof(float);
-    size_t reserve = 0, work = 0, got_reserve = 1, got_work = 0;
-    CHECK(ashlar__rnn_cpu_sizes(layout, steps, batch, training, &reserve, &work) == ASHLAR_OK);
-    work += 64 * (5 - steps % 5);
-    if (training) {
-        reserve += rows * sizeof(double) + 64;
-        work = aligned(work) + aligned(rows * layout->config.input * item) +
-               rows * layout->output * item;
-    }
-    CHECK(ashlar_rnn_sizes(rnn, steps, batch, training, &got_reserve, &got_work) == ASHLAR_OK);
-    CHECK_ZU(got_reserve, reserve);
-    CHECK_ZU(got_work, work);
-}
-
-CASE(sizes_are_cudnns_and_room_for_two_gradients) {
-    const ashlar_rnn_config config = config_of(&SHAPE, &GRU, ASHLAR_F32);
-    ashlar_rnn *rnn = NULL;
-    REQUIRE(ashlar_rnn_create(gpu, &config, &rnn) == ASHLAR_OK);
-    for (size_t i = 0; i < 42; i++) { /* one thing changes, then the next */
-        check_sizes(rnn, 1 + i % 7, 1 + i / 14, i / 7 % 2 == 0);
-    }
     ashlar_rnn_destroy(rnn);
 }
 

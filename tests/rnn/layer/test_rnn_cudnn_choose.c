@@ -66,20 +66,6 @@ CASE(the_rule_is_pytorchs) {
     }
 }
 
-CASE(what_no_persistent_algorithm_takes_is_standard) {
-    const ashlar_cudnn_gpu large = {9, 0, 132};
-    ashlar_rnn_config c = small_config();
-    c.algorithm = ASHLAR_RNN_AUTO;
-    CHECK(ashlar__cudnn_choose(&c, &large, 5, 8, true) == ASHLAR_RNN_PERSIST_SMALL);
-    c.projection = 2;
-    CHECK(ashlar__cudnn_choose(&c, &large, 5, 8, true) == ASHLAR_RNN_STANDARD);
-    c.projection = 0;
-    c.bias = ASHLAR_RNN_BIAS_NONE;
-    CHECK(ashlar__cudnn_choose(&c, &large, 5, 8, true) == ASHLAR_RNN_STANDARD);
-    c.algorithm = ASHLAR_RNN_PERSIST_STATIC; /* not AUTO: as it was asked for */
-    CHECK(ashlar__cudnn_choose(&c, &large, 5, 8, true) == ASHLAR_RNN_PERSIST_STATIC);
-}
-
 /* ---- batches ---- */
 
 static ashlar_rnn_config auto_config(const shape *s, const kind *k) {
@@ -93,21 +79,6 @@ static void check_training(void) {
     run_training(&near);
     compare_forward(&far);
     compare_backward(&far);
-}
-
-/* Buffers are the same for both, so a stack may get either kind of batch at any time. */
-CASE(full_batches_go_to_the_small_one_and_others_to_the_standard_one) {
-    static const shape full = {2, 5, 3, 3, 4, {5, 5, 5}, true};
-    for (int is_full = 0; is_full < 2; is_full++) {
-        const shape *s = is_full ? &full : &SHAPE;
-        const ashlar_rnn_config config = auto_config(s, &PLAIN_LSTM);
-        REQUIRE(open_pair(s, &PLAIN_LSTM, ASHLAR_F32, &config, true));
-        const char *log = take_log();
-        CHECK_HAS(log, "rnn(algorithm=0,");
-        CHECK_HAS(log, "rnn(algorithm=3,");
-        check_training();
-        CHECK(fake->algorithm == (is_full ? 3 : 0));
-    }
 }
 
 CASE(where_cudnn_refuses_the_small_one_it_is_the_standard_one) {

@@ -46,28 +46,6 @@ CASE(every_refusal_has_its_status) {
                 "cudnnCreate: CUDNN_STATUS_BAD_PARAM (2000): the fake's last words");
 }
 
-/* The first training forward fails at each of its calls, and is queued again. */
-CASE(a_seed_that_was_refused_is_set_again) {
-    const kind k = {.cell = ASHLAR_RNN_LSTM, .directions = 1, .dropout = 0.5};
-    const ashlar_rnn_config config = config_of(&SHAPE, &k, ASHLAR_F32);
-    bool has_failed = true;
-    for (long n = 1; has_failed; n++) {
-        REQUIRE(open_pair(&SHAPE, &k, ASHLAR_F32, &config, true)); /* sizes are known from here */
-        far.batch.dropout_seed = near.args.dropout_seed = 40;
-        fake->fail_status = (int)CUDNN_STATUS_EXECUTION_FAILED;
-        fake->fail_at = n;
-        const ashlar_status status = ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream);
-        has_failed = fake->fail_at == 0;
-        fake->fail_at = 0;
-        CHECK(status == (has_failed ? ASHLAR_EDRIVER : ASHLAR_OK));
-        CHECK(!has_failed ||
-              ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_OK);
-        run_forward(&near);
-        compare_forward(&far);
-        CHECK(n > 7 || has_failed);
-    }
-}
-
 typedef ashlar_status (*pass_call)(const ashlar_rnn *, const ashlar_rnn_batch *,
                                    const ashlar_rnn_buffers *, ashlar_stream);
 static const pass_call passes[] = {ashlar_rnn_forward, ashlar_rnn_backward_data,

@@ -278,16 +278,6 @@ CASE(matrices_packed_as_bf16_give_the_bits_of_matrices_rounded_so) {
     }
 }
 
-/* Room for half the bytes, biases apart. */
-CASE(they_take_half_the_memory) {
-    ashlar_rnn_layout layout;
-    const ashlar_rnn_config config = {.input = 64, .hidden = 256, .layers = 2};
-    REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
-    const size_t biases = 2 * 4 * 256 * sizeof(float);
-    CHECK_ZU(ashlar__decode_packed_bytes(&layout, false, 256) - biases,
-             2 * (ashlar__decode_packed_bytes(&layout, true, 256) - biases));
-}
-
 CASE(the_cpu_has_no_decoder_for_other_types) {
     CHECK(ashlar__decoder_of(ASHLAR_F16) == NULL && ashlar__decoder_of(ASHLAR_BF16) == NULL);
     CHECK(ashlar__decoder_of(ASHLAR_F32) != ashlar__decoder_of(ASHLAR_F64));

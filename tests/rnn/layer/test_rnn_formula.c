@@ -195,35 +195,4 @@ CASE(wide_rows_are_the_formula_too) {
     }
 }
 
-/* Half the outputs between layers at a rate of a half, and none of anything else. */
-CASE(dropout_is_between_layers_and_in_training_only) {
-    const shape one = {1, 9, 2, 4, 8, {9, 7}, true}, two = {2, 9, 2, 4, 8, {9, 7}, true};
-    const kind without = PLAIN_LSTM, with = {.cell = ASHLAR_RNN_LSTM, .dropout = 0.5};
-    for (int i = 0; i < 4; i++) {
-        problem a, b;
-        const shape *s = i < 2 ? &one : &two;
-        const bool training = i % 2 == 1;
-        REQUIRE(open_problem(&a, s, &with, ASHLAR_F32, training));
-        REQUIRE(open_problem(&b, s, &without, ASHLAR_F32, training));
-        run_forward(&a);
-        run_forward(&b);
-        CHECK((memcmp(a.args.b.y, b.args.b.y, a.y_count * a.item) != 0) == (i == 3));
-        drop_problems();
-    }
-}
-
-CASE(another_seed_drops_others) {
-    const shape s = {2, 9, 2, 4, 8, {9, 7}, true};
-    const kind k = {.cell = ASHLAR_RNN_GRU, .dropout = 0.5};
-    problem a, b;
-    REQUIRE(open_problem(&a, &s, &k, ASHLAR_F32, true));
-    REQUIRE(open_problem(&b, &s, &k, ASHLAR_F32, true));
-    run_forward(&a);
-    run_forward(&b);
-    CHECK(memcmp(a.args.b.y, b.args.b.y, a.y_count * a.item) == 0);
-    b.args.dropout_seed++;
-    run_forward(&b);
-    CHECK(memcmp(a.args.b.y, b.args.b.y, a.y_count * a.item) != 0);
-}
-
 RUN_CASES_OF_SET()

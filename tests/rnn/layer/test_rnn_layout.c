@@ -26,26 +26,6 @@ static void check_view(size_t pseudo_layer, ashlar_rnn_tensor tensor, size_t off
     CHECK_ZU(view.cols, cols);
 }
 
-/* I 3, H 2, G 4: W0 8x3 = 24, R0 8x2 = 16, W1 and R1 8x2 = 16 each, four biases of 8. */
-CASE_WITH(two_small_layers_lie_where_the_formula_says, lay_out(config_of(3, 2, 2))) {
-    CHECK_ZU(layout.elements, 104);
-    CHECK_ZU(layout.config.hidden, 2);
-    check_view(0, ASHLAR_RNN_W, 0, 8, 3);
-    check_view(0, ASHLAR_RNN_R, 24, 8, 2);
-    check_view(1, ASHLAR_RNN_W, 40, 8, 2);
-    check_view(1, ASHLAR_RNN_R, 56, 8, 2);
-    check_view(0, ASHLAR_RNN_BW, 72, 8, 1);
-    check_view(0, ASHLAR_RNN_BR, 80, 8, 1);
-    check_view(1, ASHLAR_RNN_BW, 88, 8, 1);
-    check_view(1, ASHLAR_RNN_BR, 96, 8, 1);
-}
-
-CASE_WITH(the_smallest_stack_has_sixteen_weights, lay_out(config_of(1, 1, 1))) {
-    CHECK_ZU(layout.elements, 16);
-    check_view(0, ASHLAR_RNN_R, 4, 4, 1);
-    check_view(0, ASHLAR_RNN_BR, 12, 4, 1);
-}
-
 /*
  * H 3, P 2, D 2, G 4, one layer: W 12x5 = 60, R 12x2 = 24, Wp 2x3 = 6, so 90 for each direction;
  * then one bias of 12 for each.
@@ -70,14 +50,6 @@ CASE(both_directions_come_before_any_bias) {
     CHECK_ZU(layout.state, 2);
     CHECK_ZU(layout.output, 4);
     CHECK_ZU(layout.gates, 4);
-}
-
-/* A stack without fields set beyond its sizes is an LSTM, forward, with both biases. */
-CASE_WITH(the_shortest_configuration_is_an_lstm, lay_out(config_of(3, 2, 2))) {
-    CHECK(layout.config.cell == ASHLAR_RNN_LSTM && layout.config.bias == ASHLAR_RNN_BIAS_DOUBLE);
-    CHECK_ZU(layout.config.directions, 1);
-    CHECK_ZU(layout.pseudo_layers, 2);
-    CHECK(layout.state == 2 && layout.output == 2);
 }
 
 static void check_coverage(const ashlar_rnn_config *config) {
@@ -183,19 +155,6 @@ CASE(the_limit_of_two_to_the_31_elements_is_exact) {
     const size_t limit = ((size_t)1 << 29) - 3;
     check_refused(config_of(limit, 1, 1), ASHLAR_EOVERFLOW, "lower hidden");
     CHECK(lay_out(config_of(limit - 1, 1, 1)));
-    CHECK_ZU(layout.elements, ((size_t)1 << 31) - 4);
-}
-
-/* tanh, H 1, D 2, L n + 1, no bias: 2 (I + 1) + 2 n (2 + 1) elements, all of them exact. */
-CASE(the_limit_is_exact_in_layers_too) {
-    const size_t above = 357913941; /* 6 n + 4 = 2^31 + 2 */
-    ashlar_rnn_config config = config_of(1, 1, above + 1);
-    config.cell = ASHLAR_RNN_TANH;
-    config.directions = 2;
-    config.bias = ASHLAR_RNN_BIAS_NONE;
-    check_refused(config, ASHLAR_EOVERFLOW, "");
-    config.layers--;
-    CHECK(lay_out(config));
     CHECK_ZU(layout.elements, ((size_t)1 << 31) - 4);
 }
 

@@ -120,43 +120,24 @@ static void check_distribution(size_t classes, double temperature, size_t top_k,
 
 /* ---- distributions ---- */
 
-CASE(temperature_alone_gives_each_symbol_its_probability) {
-    static const double temperatures[] = {0.2, 0.7, 1, 5, 100};
-    for (size_t t = 0; t < 5; t++) {
-        check_distribution(1, temperatures[t], 0, 1);
-        check_distribution(19, temperatures[t], 0, 1);
-        check_distribution(256, temperatures[t], 0, 1);
-    }
-}
-
-CASE(top_k_keeps_the_likeliest_and_their_ratios) {
-    static const size_t kept[] = {1, 2, 5, 18, 19, 20, 1000};
-    for (size_t k = 0; k < 7; k++) {
-        check_distribution(1, 0.7, kept[k], 1);
-        check_distribution(2, 0.7, kept[k], 1);
-        check_distribution(19, 0.7, kept[k], 1);
-        check_distribution(256, 2, kept[k], 1);
-    }
-}
-
-CASE(top_p_keeps_the_fewest_that_have_the_share) {
-    static const double shares[] = {1e-6, 0.1, 0.35, 0.6, 0.9, 0.999};
-    for (size_t p = 0; p < 6; p++) {
-        check_distribution(1, 0.7, 0, shares[p]);
-        check_distribution(3, 0.7, 0, shares[p]);
-        check_distribution(19, 0.7, 0, shares[p]);
-        check_distribution(256, 2, 0, shares[p]);
-    }
-}
-
-CASE(top_p_has_its_share_of_what_top_k_left) {
-    static const size_t kept[] = {1, 4, 18, 300};
-    static const double shares[] = {0.2, 0.55, 0.95};
-    for (size_t k = 0; k < 4; k++) {
-        for (size_t p = 0; p < 3; p++) {
-            check_distribution(19, 1, kept[k], shares[p]);
-            check_distribution(256, 3, kept[k], shares[p]);
-        }
+/* Of few symbols at one temperature, of many at another, where fewer of them are left out. */
+CASE(each_symbol_gets_its_share_of_what_is_kept) {
+    static const struct {
+        double few, many;
+        size_t top_k;
+        double top_p;
+    } rows[] = {{0.2, 0.2, 0, 1},  {0.7, 0.7, 0, 1},   {1, 1, 0, 1},      {5, 5, 0, 1},
+                {100, 100, 0, 1},  {0.7, 2, 1, 1},     {0.7, 2, 2, 1},    {0.7, 2, 5, 1},
+                {0.7, 2, 18, 1},   {0.7, 2, 19, 1},    {0.7, 2, 20, 1},   {0.7, 2, 1000, 1},
+                {0.7, 2, 0, 1e-6}, {0.7, 2, 0, 0.1},   {0.7, 2, 0, 0.35}, {0.7, 2, 0, 0.6},
+                {0.7, 2, 0, 0.9},  {0.7, 2, 0, 0.999}, {1, 3, 1, 0.55},   {1, 3, 4, 0.2},
+                {1, 3, 4, 0.55},   {1, 3, 4, 0.95},    {1, 3, 18, 0.2},   {1, 3, 18, 0.55},
+                {1, 3, 18, 0.95},  {1, 3, 300, 0.2},   {1, 3, 300, 0.55}, {1, 3, 300, 0.95}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        check_distribution(1, rows[i].few, rows[i].top_k, rows[i].top_p);
+        check_distribution(3, rows[i].few, rows[i].top_k, rows[i].top_p);
+        check_distribution(19, rows[i].few, rows[i].top_k, rows[i].top_p);
+        check_distribution(256, rows[i].many, rows[i].top_k, rows[i].top_p);
     }
 }
 
@@ -187,11 +168,6 @@ CASE(of_equal_symbols_the_lower_ones_are_kept) {
     CHECK_ZU(count_kept(0.51, 2), 2);
 }
 
-CASE_WITH(a_symbol_begins_where_the_one_before_it_ends, open_sampling(4, 1, 0, 1)) {
-    CHECK(draw(0.25) == 1 && draw(0.5) == 2 && draw(0.75) == 3);
-    CHECK(draw(0.25 - 0x1p-54) == 0 && draw(0.5 - 0x1p-53) == 1 && draw(0.75 - 0x1p-53) == 2);
-}
-
 /* 256 equal probabilities are 2^-8; one that is far below rounding's reach counts, too. */
 CASE_WITH(a_share_of_1_drops_nothing, open_sampling(CLASSES_MAX, 1, 0, 1)) {
     sampling.logits[7] = -60;
@@ -216,22 +192,6 @@ CASE(temperature_0_takes_the_likeliest_whatever_the_number) {
     }
 }
 
-/* Here 1/temperature is still a float: equal ones share, everything else has nothing left. */
-CASE(the_lowest_temperature_that_is_one_draws_among_the_equal) {
-    REQUIRE(open_sampling(5, FLT_MIN, 0, 1));
-    memcpy(sampling.logits, (float[]){-1, 2, -FLT_MAX, 2, 0}, 5 * sizeof(float));
-    CHECK(draw(0) == 1 && draw(0.49) == 1);
-    CHECK(draw(0.51) == 3 && draw(almost_one) == 3);
-    CHECK(sampling.probabilities[1] == 0.5f && sampling.probabilities[4] == 0);
-}
-
-/* At a high temperature these two have the same probability in fp32, and still an order. */
-CASE_WITH(one_kept_symbol_is_the_likeliest_by_its_logit, open_sampling(3, 100, 1, 1)) {
-    memcpy(sampling.logits, (float[]){1, 1 + FLT_EPSILON, 0}, 3 * sizeof(float));
-    CHECK(draw(0) == 1 && draw(almost_one) == 1);
-    CHECK(sampling.probabilities[0] == 0);
-}
-
 /* Every symbol here has at least 1e-6 of the range, far more than rounding may take off it. */
 CASE_WITH(the_last_number_is_the_last_symbol_that_is_kept, open_sampling(CLASSES_MAX, 1, 100, 1)) {
     int before_the_end = 0;
@@ -247,20 +207,6 @@ CASE_WITH(the_last_number_is_the_last_symbol_that_is_kept, open_sampling(CLASSES
         CHECK(draw(1) == last); /* as if rounding had gone wrong */
     }
     CHECK(before_the_end > 100);
-}
-
-CASE_WITH(what_was_drawn_before_decides_nothing, open_sampling(CLASSES_MAX, 1, 30, 0.9)) {
-    static float first[CLASSES_MAX];
-    make_logits(5);
-    const int32_t symbol = draw(0.7);
-    memcpy(first, sampling.probabilities, sizeof first);
-    for (uint64_t seed = 6; seed < 10; seed++) {
-        make_logits(seed);
-        (void)draw(0.3);
-    }
-    make_logits(5);
-    CHECK(draw(0.7) == symbol);
-    CHECK(memcmp(first, sampling.probabilities, sizeof first) == 0);
 }
 
 /* ---- the public sampler ---- */
@@ -282,23 +228,6 @@ CASE(a_sampler_draws_as_its_parts_do_from_logits_of_every_type) {
         }
     }
     ashlar_sampler_destroy(sampler);
-}
-
-CASE(a_sampler_of_all_zeros_takes_the_likeliest_and_top_p_of_0_keeps_all) {
-    const float logits[] = {0, 2, 1, 2};
-    ashlar_sampling_config config = {0};
-    ashlar_sampler *sampler = NULL;
-    int32_t got = -1;
-    REQUIRE(ashlar_sampler_create(&config, 4, &sampler) == ASHLAR_OK);
-    CHECK(ashlar_sampler_draw(sampler, ASHLAR_F32, logits, 0.99, &got) == ASHLAR_OK && got == 1);
-    ashlar_sampler_destroy(sampler);
-    config.temperature = 1;
-    REQUIRE(ashlar_sampler_create(&config, 4, &sampler) == ASHLAR_OK);
-    CHECK(ashlar_sampler_draw(sampler, ASHLAR_F32, logits, 0, &got) == ASHLAR_OK && got == 0);
-    CHECK(ashlar_sampler_draw(sampler, ASHLAR_F32, logits, almost_one, &got) == ASHLAR_OK);
-    CHECK(got == 3);
-    ashlar_sampler_destroy(sampler);
-    ashlar_sampler_destroy(NULL);
 }
 
 CASE(what_a_sampler_cannot_do_is_refused) {
@@ -343,21 +272,6 @@ CASE(a_logit_that_is_no_number_is_refused_wherever_it_is) {
             CHECK(ashlar__sampling_draw(&sampling, 0.5, &symbol) == ASHLAR_OK && symbol != 77);
         }
     }
-}
-
-CASE(a_choice_without_host_memory_is_refused_and_takes_none) {
-    for (unsigned long n = 1; n <= 3; n++) {
-        HOST_FAILS_AT(n, CHECK(!open_sampling(19, 1, 0, 1)));
-        CHECK_HAS(ashlar_error_detail(), "19 symbols");
-        CHECK(sampling.logits == NULL && sampling.probabilities == NULL &&
-              sampling.ranking == NULL);
-        ashlar__sampling_finish(&sampling); /* as of a zeroed one */
-    }
-    ashlar__host_fail_at(4);
-    REQUIRE(open_sampling(19, 1, 3, 0.5));
-    ashlar__host_fail_at(1);
-    CHECK(draw(0) == 0); /* a draw asks for none */
-    ashlar__host_fail_at(0);
 }
 
 RUN_CASES()

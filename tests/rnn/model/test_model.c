@@ -46,49 +46,6 @@ CASE(so_they_are_with_every_cell) {
     }
 }
 
-static double loss_with(uint64_t dropout_seed) {
-    made_batch made;
-    make_batch(&made, 6, 4, LENGTHS);
-    model->dropout_seed = dropout_seed;
-    run_step(&made);
-    return results->loss;
-}
-
-CASE(each_seed_drops_its_own_outputs) {
-    model_config.dropout = 0.5;
-    REQUIRE(open_usual_model());
-    const double first = loss_with(1), other = loss_with(2);
-    CHECK(first != other);
-    CHECK(loss_with(1) == first);
-}
-
-/* The reference's gradients are the slopes of its loss: in every tensor, at a few places. */
-CASE_WITH(the_reference_is_the_slope_of_its_loss, open_usual_model()) {
-    made_batch made;
-    reference r, moved;
-    make_batch(&made, 6, 4, LENGTHS);
-    open_reference(&r);
-    open_reference(&moved);
-    run_reference(&r, &made);
-    for (size_t tensor = 0; tensor < ashlar_arena_tensor_count(model->arena); tensor++) {
-        ashlar_tensor_info info;
-        ashlar_arena_tensor(model->arena, tensor, &info);
-        for (size_t i = 0; i < info.elements; i += 1 + info.elements / 5) {
-            const size_t at = info.offset[ASHLAR_LAYOUT_STORAGE] / sizeof(float) + i;
-            const double here = moved.parameters[at], h = 1e-5;
-            moved.parameters[at] = here + h;
-            run_reference(&moved, &made);
-            const double above = moved.loss;
-            moved.parameters[at] = here - h;
-            run_reference(&moved, &made);
-            CHECK_NEAR(r.gradients[at], (above - moved.loss) / (2 * h), 1e-9, 1e-6);
-            moved.parameters[at] = here;
-        }
-    }
-    close_reference(&r);
-    close_reference(&moved);
-}
-
 CASE_WITH(padding_a_batch_longer_changes_nothing, open_usual_model()) {
     made_batch made, longer;
     make_batch(&made, 6, 4, LENGTHS);
@@ -125,32 +82,6 @@ CASE_WITH(gradients_are_overwritten_and_other_regions_left_alone, open_usual_mod
     CHECK(memcmp(parameters, region_of(ASHLAR_REGION_PARAMETERS), bytes) == 0);
     CHECK(ashlar_arena_check(model->arena) == ASHLAR_OK);
     free(first);
-}
-
-/* Nothing is added to a place that no symbol and no tensor has: padding, and unused embeddings. */
-CASE_WITH(gradients_are_exactly_zero_where_nothing_adds_to_them, open_usual_model()) {
-    made_batch made;
-    make_batch(&made, 6, 4, LENGTHS);
-    for (size_t i = 0; i < CELLS_MAX; i++) {
-        made.inputs[i] = 2;
-    }
-    double *is_used = zeros(region_count());
-    for (size_t tensor = 0; tensor < ashlar_arena_tensor_count(model->arena); tensor++) {
-        ashlar_tensor_info info;
-        ashlar_arena_tensor(model->arena, tensor, &info);
-        for (size_t i = 0; i < info.elements; i++) {
-            tensor_in(is_used, tensor)[i] = tensor != TENSOR_EMBEDDING || i / EMBEDDING == 2;
-        }
-    }
-    run_step(&made);
-    size_t wrong = 0, unused = 0;
-    for (size_t i = 0; i < region_count(); i++) {
-        unused += is_used[i] == 0;
-        wrong += is_used[i] == 0 && region_of(ASHLAR_REGION_GRADIENTS)[i] != 0;
-    }
-    CHECK(unused > (size_t)(CLASSES - 1) * EMBEDDING);
-    CHECK_ZU(wrong, 0);
-    free(is_used);
 }
 
 /* Leftovers in every buffer, sizes beyond what is needed, work delayed: the same bits. */

@@ -3,7 +3,6 @@
  * and that all of them go back whatever fails.
  */
 #include "tests/rnn/model/model_fixture.h"
-#include "tests/rnn/model/thief_fixture.h"
 
 static const int32_t LENGTHS[] = {5, 2, 6, 1};
 
@@ -24,75 +23,6 @@ CASE_WITH(every_buffer_has_its_size_and_tag_and_goes_back, open_usual_model()) {
     CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes, s.work);
     /* x, y, dy and the logits; dx comes after y and the logits have gone. */
     CHECK_ZU(after.tags[ASHLAR_TAG_ACTIVATIONS].peak_bytes, s.x + 2 * s.y + s.logits);
-}
-
-/* What is live while each pass of the RNN is queued. */
-static uint64_t live_at[3];
-
-static ashlar_status note_live(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
-                               const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
-                               ashlar_stream stream) {
-    live_at[pass] = stats_now().live_bytes;
-    return ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
-}
-
-CASE_WITH(no_buffer_is_held_longer_than_it_is_needed, open_usual_model()) {
-    const ashlar_rnn_backend noting = {.sizes = ashlar__rnn_backend_cpu.sizes, .queue = note_live};
-    made_batch made;
-    ashlar_step_sizes s;
-    model->rnn->backend = &noting;
-    make_batch(&made, 6, 4, LENGTHS);
-    CHECK(ashlar__model_sizes(model, 6, 4, &s) == ASHLAR_OK);
-    const uint64_t always = stats_now().live_bytes + s.x + s.reserve + s.work;
-    run_step(&made);
-    CHECK_ZU(live_at[ASHLAR_RNN_FORWARD], always + s.y + s.logits);
-    CHECK_ZU(live_at[ASHLAR_RNN_BACKWARD_DATA], always + s.y + s.x); /* dy, dx */
-    CHECK_ZU(live_at[ASHLAR_RNN_BACKWARD_WEIGHTS], always + s.x);    /* dx */
-    close_model(); /* before the back end goes */
-}
-
-/* Embedding far wider than the rest, so that the peak is where x, dx and dy are. */
-CASE_WITH(activations_go_back_as_soon_as_they_can, set_up("memory=64MiB")) {
-    const ashlar_model_config wide = {.classes = 2, .embedding = 64, .hidden = 3, .layers = 1};
-    made_batch made;
-    ashlar_step_sizes s;
-    REQUIRE(ashlar__model_create(allocator, streams[1], &wide, ASHLAR_REGIONS_ALL, &model) ==
-            ASHLAR_OK);
-    results = (step_memory *)(void *)take(sizeof *results, streams[1]);
-    make_batch(&made, 6, 4, LENGTHS);
-    for (size_t i = 0; i < CELLS_MAX; i++) {
-        made.inputs[i] = made.targets[i] = 1;
-    }
-    CHECK(ashlar__model_sizes(model, 6, 4, &s) == ASHLAR_OK);
-    CHECK(queue_step_sized(&made, &s) == ASHLAR_OK);
-    wait_for(streams[1]);
-    CHECK_ZU(stats_now().tags[ASHLAR_TAG_ACTIVATIONS].peak_bytes, 2 * s.x + s.y);
-    give(results);
-    ashlar__model_destroy(model);
-}
-
-CASE_WITH(sizes_are_those_of_the_shapes, open_model("memory=64MiB", 1)) {
-    ashlar_step_sizes s;
-    CHECK(ashlar__model_sizes(model, 6, 4, &s) == ASHLAR_OK);
-    CHECK_ZU(s.x, 6 * 4 * EMBEDDING * 4);
-    CHECK_ZU(s.y, 6 * 4 * HIDDEN * 4);
-    CHECK_ZU(s.logits, 6 * 4 * CLASSES * 4);
-    size_t reserve = 0, work = 0;
-    CHECK(ashlar_rnn_sizes(model->rnn, 6, 4, true, &reserve, &work) == ASHLAR_OK);
-    CHECK_ZU(s.reserve, reserve);
-    CHECK_ZU(s.work, work);
-    s = (ashlar_step_sizes){.x = 77};
-    CHECK(ashlar__model_sizes(model, 0, 4, &s) == ASHLAR_EINVAL);
-    CHECK(ashlar__model_sizes(model, 4, 0, &s) == ASHLAR_EINVAL);
-    CHECK_ZU(s.x, 77);
-}
-
-CASE(a_projection_narrows_the_outputs) {
-    ashlar_step_sizes s;
-    model_config.projection = 7;
-    REQUIRE(open_model("memory=64MiB", 1));
-    CHECK(ashlar__model_sizes(model, 6, 4, &s) == ASHLAR_OK);
-    CHECK_ZU(s.y, 6 * 4 * 7 * 4);
 }
 
 /* Each product is the first to overflow for some shape. */
@@ -165,41 +95,6 @@ CASE_WITH(failing_host_memory_at_any_point_gives_every_buffer_back, open_usual_m
         check_recovers(&made, live_blocks, loss);
     }
     CHECK(failures > 20 && status == ASHLAR_OK);
-}
-
-/* Buffers that are each larger than what is mapped at once: the n-th of them finds no memory. */
-CASE(each_allocation_may_be_the_one_that_fails) {
-    made_batch made;
-    make_batch(&made, 6, 4, LENGTHS);
-    size_t failures = 0;
-    for (ashlar_status status = ASHLAR_ENOMEM; status != ASHLAR_OK && failures < 50; failures++) {
-        REQUIRE(open_model("memory=256MiB", ASHLAR_REGIONS_ALL));
-        const size_t big = (size_t)5 << 20;
-        const ashlar_step_sizes sizes = {
-            .x = big, .y = big, .logits = big, .reserve = big, .work = big};
-        const uint64_t live_blocks = stats_now().live_blocks;
-        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN,
-                        status = queue_step_sized(&made, &sizes));
-        CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
-        CHECK_ZU(stats_now().live_blocks, live_blocks);
-        close_model();
-    }
-    CHECK(failures > 5);
-}
-
-CASE(a_buffer_that_cannot_be_given_back_is_reported) {
-    made_batch made;
-    make_batch(&made, 6, 4, LENGTHS);
-    REQUIRE(open_usual_model());
-    const ashlar_rnn_backend thief = {.sizes = ashlar__rnn_backend_cpu.sizes, .queue = thief_queue};
-    model->rnn->backend = &thief;
-    const uint64_t live_blocks = stats_now().live_blocks;
-    for (size_t i = 0; i < THEFT_COUNT; i++) {
-        thiefs = &THEFTS[i];
-        CHECK(queue_step(&made) == ASHLAR_EPOINTER);
-        CHECK_ZU(stats_now().live_blocks, live_blocks);
-    }
-    close_model(); /* before the back end goes */
 }
 
 RUN_CASES_AFTER(check_each = usual_model)

@@ -70,81 +70,6 @@ CASE(views_point_into_the_arena_and_are_watched) {
 
 /* ---- first weights ---- */
 
-static void check_uniform(size_t tensor, double shift, double bound) {
-    ashlar_tensor_info info;
-    ashlar_arena_tensor(model->arena, tensor, &info);
-    const float *values = ashlar_arena_view(model->arena, ASHLAR_REGION_PARAMETERS, tensor);
-    double least = INFINITY, most = -INFINITY, sum = 0;
-    size_t untouched = 0;
-    for (size_t i = 0; i < info.elements; i++) {
-        const double value = (double)values[i] - shift;
-        least = value < least ? value : least;
-        most = value > most ? value : most;
-        sum += value;
-        untouched += values[i] == 0;
-    }
-    CHECK_ZU(untouched, 0);
-    CHECK(least >= -bound * 1.000001 && most <= bound * 1.000001);
-    CHECK(least < -0.7 * bound && most > 0.7 * bound);
-    CHECK(fabs(sum / (double)info.elements) < 0.5 * bound);
-}
-
-CASE_WITH(weights_start_uniform_within_their_bounds, open_model("memory=64MiB", 1)) {
-    const double bound = 1 / sqrt((double)HIDDEN);
-    check_uniform(0, 0, sqrt(3.0));
-    for (size_t tensor = 1; tensor < TENSORS; tensor++) {
-        if ((tensor - 1) % 4 != ASHLAR_RNN_BW || tensor >= TENSORS - 2) {
-            check_uniform(tensor, 0, bound);
-        }
-    }
-}
-
-/* Of gates i f g o only the second part of the first bias. */
-CASE_WITH(forget_gates_start_raised_by_one, open_model("memory=64MiB", 1)) {
-    const double bound = 1 / sqrt((double)HIDDEN);
-    for (size_t layer = 0; layer < LAYERS; layer++) {
-        const float *bias = ashlar_arena_view(model->arena, ASHLAR_REGION_PARAMETERS,
-                                              1 + 4 * layer + ASHLAR_RNN_BW);
-        for (size_t i = 0; i < (size_t)4 * HIDDEN; i++) {
-            const double want = i / HIDDEN == 1 ? 1 : 0;
-            CHECK(fabs((double)bias[i] - want) <= bound * 1.000001);
-        }
-    }
-}
-
-/* Only an LSTM has forget gates; each cell's tensors have its name. */
-CASE(other_cells_have_their_names_and_no_raised_biases) {
-    static const char *const names[] = {"lstm.weight_ih_l0", "gru.weight_ih_l0",
-                                        "tanh.weight_ih_l0", "relu.weight_ih_l0"};
-    for (int cell = 1; cell < ASHLAR_RNN_CELL_COUNT; cell++) {
-        model_config.cell = (ashlar_rnn_cell)cell;
-        REQUIRE(open_model("memory=64MiB", 1));
-        CHECK_ZU(ashlar_arena_tensor_count(model->arena), TENSORS);
-        check_tensor(1, names[cell], (cell == ASHLAR_RNN_GRU ? 3 : 1) * HIDDEN, EMBEDDING);
-        for (size_t layer = 0; layer < LAYERS; layer++) {
-            const float *bias = ashlar_arena_view(model->arena, ASHLAR_REGION_PARAMETERS,
-                                                  1 + 4 * layer + ASHLAR_RNN_BW);
-            for (size_t i = 0; i < (cell == ASHLAR_RNN_GRU ? 3 : 1) * HIDDEN; i++) {
-                CHECK(fabs((double)bias[i]) <= 1.000001 / sqrt((double)HIDDEN));
-            }
-        }
-        close_model();
-    }
-}
-
-/* The linear layer reads what the projection leaves, and starts as wide as that says. */
-CASE(a_projection_narrows_what_the_linear_layer_reads) {
-    model_config.projection = 7;
-    REQUIRE(open_model("memory=64MiB", 1));
-    CHECK_ZU(ashlar_arena_tensor_count(model->arena), TENSORS + LAYERS);
-    check_tensor(5, "lstm.weight_hr_l0", 7, HIDDEN);
-    check_tensor(6, "lstm.weight_ih_l1", 4 * HIDDEN, 7);
-    check_tensor(TENSORS, "linear.weight", CLASSES, 7);
-    check_uniform(5, 0, 1 / sqrt((double)HIDDEN));
-    check_uniform(TENSORS, 0, 1 / sqrt(7.0));
-    check_uniform(TENSORS + 1, 0, 1 / sqrt(7.0));
-}
-
 CASE(a_seed_gives_the_same_weights_and_another_gives_others) {
     enum { LARGEST = 65536 };
     static char first[LARGEST];
@@ -157,35 +82,6 @@ CASE(a_seed_gives_the_same_weights_and_another_gives_others) {
     memset(region_of(ASHLAR_REGION_PARAMETERS), 0, bytes);
     CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_OK);
     CHECK(memcmp(first, region_of(ASHLAR_REGION_PARAMETERS), bytes) == 0);
-}
-
-CASE_WITH(padding_between_the_weights_is_zero, open_model("memory=64MiB", 1)) {
-    bool *is_weight = calloc(region_count(), sizeof *is_weight);
-    REQUIRE(is_weight != NULL);
-    for (size_t tensor = 0; tensor < TENSORS; tensor++) {
-        ashlar_tensor_info info;
-        ashlar_arena_tensor(model->arena, tensor, &info);
-        for (size_t i = 0; i < info.elements; i++) {
-            is_weight[info.offset[ASHLAR_LAYOUT_STORAGE] / sizeof(float) + i] = true;
-        }
-    }
-    size_t wrong = 0, padding = 0;
-    for (size_t i = 0; i < region_count(); i++) {
-        padding += !is_weight[i];
-        wrong += !is_weight[i] && region_of(ASHLAR_REGION_PARAMETERS)[i] != 0;
-    }
-    CHECK(padding > 0);
-    CHECK_ZU(wrong, 0);
-    free(is_weight);
-}
-
-CASE_WITH(weights_that_cannot_be_written_are_reported, open_model("memory=64MiB", 1)) {
-    HOST_FAILS_AT(1, CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_EHOSTMEM));
-    CHECK_HAS(ashlar_error_detail(), "bytes of weights");
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, 1, CU_UNKNOWN);
-    CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_EDRIVER);
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_synchronize, 1, CU_UNKNOWN);
-    CHECK(ashlar__model_init_weights(model, 3) == ASHLAR_EDRIVER);
 }
 
 /* ---- models that cannot be ---- */
@@ -248,22 +144,6 @@ CASE(failing_host_memory_leaves_nothing_behind) {
         tear_down();
     }
     CHECK(failures > 20 && failures < 60); /* the last ones came too late to fail */
-}
-
-CASE(failing_driver_calls_leave_nothing_behind) {
-    uint64_t n = 1;
-    for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 500; n++) {
-        REQUIRE(set_up("memory=64MiB"));
-        model = NULL;
-        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_memset_d8_async, n, CU_UNKNOWN,
-                        status = ashlar__model_create(allocator, streams[1], &model_config,
-                                                      ASHLAR_REGIONS_ALL, &model));
-        CHECK((model != NULL) == (status == ASHLAR_OK));
-        ashlar__model_destroy(model);
-        CHECK_ZU(stats_now().live_blocks, 0);
-        tear_down();
-    }
-    CHECK_ZU(n, 6); /* one for each region, and the last without a failure */
 }
 
 RUN_CASES_AFTER(check_each = usual_model)

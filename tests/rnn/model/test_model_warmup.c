@@ -4,9 +4,10 @@
  */
 #include "tests/rnn/model/model_fixture.h"
 
+#include <ashlar/warmup.h>
+
 #include "allocator/core/allocator_impl.h"
 #include "rnn/layer/backend.h"
-#include "tests/rnn/model/model_warmup_fixture.h"
 
 enum { MAX_STEPS = 20, BATCH = 8 };
 
@@ -22,13 +23,55 @@ static ashlar_warmup_options lengths_to(size_t max_steps) {
         .stream = streams[1], .min_length = 1, .max_length = max_steps, .length_bucket_count = 1};
 }
 
-static ashlar_status warm_up_as(const ashlar_warmup_options *as, ashlar_warmup_report *report) {
-    return warm_up_model(as, BATCH, results->inputs, report);
+/* What the steps are made of: device memory for one window of `steps` x batch at most. */
+typedef struct warm_model {
+    size_t steps, batch;
+    int32_t *words; /* device: inputs, targets, lengths */
+} warm_model;
+
+/* A batch of sequences of `length` zeros. */
+static ashlar_status warm_step(void *user, size_t length) {
+    const warm_model *w = user;
+    const size_t grid = w->steps * w->batch;
+    int32_t lengths[64];
+    for (size_t b = 0; b < w->batch; b++) {
+        lengths[b] = (int32_t)length;
+    }
+    const ashlar_model_window window = {.steps = length,
+                                        .count = w->batch,
+                                        .inputs = w->words,
+                                        .targets = w->words + grid,
+                                        .lengths = w->words + 2 * grid,
+                                        .rnn_lengths = lengths};
+    ashlar_step_sizes sizes;
+    CHECK(ashlar_fill(device, w->words, 0, 2 * grid * sizeof *w->words, streams[1]) == ASHLAR_OK);
+    CHECK(ashlar_copy_to_device(device, w->words + 2 * grid, lengths, w->batch * sizeof *lengths,
+                                streams[1]) == ASHLAR_OK);
+    const ashlar_status status = ashlar__model_sizes(model, length, w->batch, &sizes);
+    return status == ASHLAR_OK ? ashlar__model_step(model, &window, &sizes, &results->loss)
+                               : status;
 }
 
-static ashlar_status warm_up(void) {
-    const ashlar_warmup_options as = lengths_to(MAX_STEPS);
-    return warm_up_as(&as, NULL);
+static ashlar_status warm_rehearse(void *user, size_t length) {
+    const warm_model *w = user;
+    ashlar_step_sizes sizes;
+    const ashlar_status status = ashlar__model_sizes(model, length, w->batch, &sizes);
+    return status == ASHLAR_OK ? ashlar__model_dry_run(model, false, &sizes) : status;
+}
+
+/* words: room for 2 * as->max_length * batch + batch of them */
+static ashlar_status warm_up_model(const ashlar_warmup_options *as, size_t batch, int32_t *words,
+                                   ashlar_warmup_report *report) {
+    warm_model w = {as->max_length, batch, words};
+    ashlar_warmup_options filled = *as;
+    filled.step = warm_step;
+    filled.dry_run = warm_rehearse;
+    filled.user = &w;
+    return ashlar_allocator_warmup(allocator, &filled, report);
+}
+
+static ashlar_status warm_up_as(const ashlar_warmup_options *as, ashlar_warmup_report *report) {
+    return warm_up_model(as, BATCH, results->inputs, report);
 }
 
 /* ---- back ends whose sizes do as they like ---- */
@@ -54,52 +97,7 @@ static ashlar_status queue_nothing(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
 
 static const ashlar_rnn_backend odd = {.sizes = odd_sizes, .queue = queue_nothing};
 
-CASE_WITH(sizes_that_cannot_be_told_are_reported, open_model("memory=1GiB", ASHLAR_REGIONS_ALL)) {
-    model->rnn->backend = &odd;
-    for (failing_steps = 1; failing_steps <= MAX_STEPS; failing_steps++) {
-        CHECK(warm_up() == ASHLAR_EOVERFLOW);
-        CHECK(!stats_now().is_sealed);
-    }
-    failing_steps = 0;
-}
-
 /* ---- the run ---- */
-
-static void raise_to(size_t *largest, size_t value) {
-    *largest = value > *largest ? value : *largest;
-}
-
-/* Not the sizes at the maximum length: those of a back end need not grow with it. */
-CASE(buffers_have_had_their_largest_size_and_go_back) {
-    size_t reserve = 0, work = 0;
-    ashlar_step_sizes s;
-    REQUIRE(open_model("memory=1GiB", ASHLAR_REGIONS_ALL));
-    model->rnn->backend = &odd;
-    for (size_t steps = 1; steps <= MAX_STEPS; steps++) {
-        CHECK(ashlar__model_sizes(model, steps, BATCH, &s) == ASHLAR_OK);
-        raise_to(&reserve, s.reserve);
-        raise_to(&work, s.work);
-    }
-    CHECK(reserve > s.reserve && work > s.work);
-    const ashlar_stats before = stats_now();
-    CHECK(warm_up() == ASHLAR_OK);
-    const ashlar_stats after = stats_now();
-    CHECK(after.is_sealed && !before.is_sealed);
-    CHECK(after.live_blocks == before.live_blocks && after.driver_calls_sealed == 0);
-    CHECK_ZU(after.tags[ASHLAR_TAG_SAVED].peak_bytes, reserve);
-    CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes, work);
-}
-
-CASE_WITH(a_run_that_fails_does_not_seal, open_usual_model()) {
-    const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func, ASHLAR_DRIVER_FN_ctx_synchronize};
-    for (size_t i = 0; i < 2; i++) {
-        ashlar__driver_fail_at(driver, calls[i], 1, CU_UNKNOWN);
-        CHECK(warm_up() == ASHLAR_EDRIVER);
-        CHECK(!stats_now().is_sealed);
-    }
-    CHECK(warm_up() == ASHLAR_OK);
-    CHECK(stats_now().is_sealed);
-}
 
 /* A rehearsal takes what a step takes, in its order: the n-th failure says how many there are. */
 CASE_WITH(a_rehearsal_is_a_step_without_work, open_model("memory=1GiB", ASHLAR_REGIONS_ALL)) {
@@ -120,81 +118,6 @@ CASE_WITH(a_rehearsal_is_a_step_without_work, open_model("memory=1GiB", ASHLAR_R
     const uint64_t live_blocks = stats_now().live_blocks;
     CHECK(ashlar__model_dry_run(model, false, &sizes) == ASHLAR_ENOMEM);
     CHECK_ZU(stats_now().live_blocks, live_blocks);
-}
-
-/*
- * A back end that asks for four times as much at its second and third visit, so that a rehearsal
- * has something to do.
- */
-static size_t visits[MAX_STEPS + 1], last_visit, first_reserve;
-
-static ashlar_status growing_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
-                                   size_t *reserve, size_t *work) {
-    const size_t visit = ++visits[steps];
-    const ashlar_status status =
-        ashlar__rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
-    if (steps < MAX_STEPS) { /* the step itself, of the maximum, is not to map it all */
-        *reserve += first_reserve << (visit < 3 ? 2 * visit - 2 : 4);
-    }
-    return visit == last_visit && steps == 1 ? ASHLAR_EOVERFLOW : status;
-}
-
-static const ashlar_rnn_backend growing = {.sizes = growing_sizes, .queue = queue_nothing};
-
-CASE(lengths_are_rehearsed_until_a_pass_changes_nothing) {
-    REQUIRE(open_model("memory=1GiB", ASHLAR_REGIONS_ALL));
-    model->rnn->backend = &growing;
-    memset(visits, 0, sizeof visits);
-    first_reserve = 40 * MIB;
-    last_visit = 0;
-    CHECK(warm_up() == ASHLAR_OK);
-    for (size_t steps = 1; steps < MAX_STEPS; steps++) {
-        CHECK_ZU(visits[steps], 4); /* two passes map memory, the third finds it there */
-    }
-}
-
-CASE(a_rehearsal_that_fails_does_not_seal) {
-    for (int kind = 0; kind < 3; kind++) {
-        REQUIRE(open_model("memory=256MiB", ASHLAR_REGIONS_ALL));
-        model->rnn->backend = &growing;
-        memset(visits, 0, sizeof visits);
-        first_reserve = 20 * MIB; /* 320 at the third visit: too much */
-        last_visit = (size_t)kind + 1;
-        CHECK(warm_up() == (kind == 2 ? ASHLAR_ENOMEM : ASHLAR_EOVERFLOW));
-        CHECK(!stats_now().is_sealed);
-        close_model();
-    }
-}
-
-/* At length 3 nearly all that a full device has, in one piece. */
-static ashlar_status greedy_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
-                                  size_t *reserve, size_t *work) {
-    const ashlar_status status =
-        ashlar__rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
-    *work += (steps == 3 && ++visits[3] > 0 ? 55 : 10) * MIB;
-    return status;
-}
-
-static void note_nothing(void *unused) {
-    (void)unused;
-}
-
-/* Half of the memory was another stream's, which is still busy: the host waits, once is enough. */
-CASE(a_rehearsal_may_have_to_wait_for_memory) {
-    const ashlar_rnn_backend greedy = {.sizes = greedy_sizes, .queue = queue_nothing};
-    REQUIRE(open_model("memory=64MiB,mode=adversarial", ASHLAR_REGIONS_ALL));
-    model->rnn->backend = &greedy;
-    memset(visits, 0, sizeof visits);
-    unsigned char *own = take(30 * MIB, streams[1]), *other = take(30 * MIB, streams[2]);
-    CHECK(ashlar_launch(device, streams[2], note_nothing, NULL, 0) == ASHLAR_OK);
-    allocator->heap.is_near_limit = false; /* else the frees record events */
-    give(own);
-    give(other);
-    CHECK(warm_up() == ASHLAR_OK);
-    CHECK_ZU(visits[3], 2); /* two passes */
-    const ashlar_stats stats = stats_now();
-    CHECK(stats.is_sealed && stats.served_after_sync == 1);
-    close_model(); /* before the back end goes */
 }
 
 /* ---- after it ---- */
@@ -252,26 +175,6 @@ CASE(steps_after_the_warm_up_do_not_manage_memory) {
         check_steps_after(specs[i % 2], backend, i < 4 ? 0 : 64 * MIB, 0);
         check_steps_after(specs[i % 2], backend, i < 4 ? 0 : 64 * MIB, 3);
     }
-}
-
-/* The same steps: what the case above does not see is there to be seen. */
-CASE(without_the_warm_up_they_would) {
-    const ashlar_warmup_options as = lengths_to(MAX_STEPS);
-    REQUIRE(open_model("memory=1GiB", ASHLAR_REGIONS_ALL));
-    model->rnn->backend = &odd;
-    CHECK(run_random_steps(100, 11, &as) > 0);
-    close_model();
-    REQUIRE(open_model("memory=1GiB",
-                       ASHLAR_REGIONS_ALL)); /* one step of the maximum length is not enough */
-    model->rnn->backend = &odd;
-    int32_t lengths[BATCH];
-    for (size_t b = 0; b < BATCH; b++) {
-        lengths[b] = MAX_STEPS;
-    }
-    made_batch longest;
-    make_batch(&longest, MAX_STEPS, BATCH, lengths);
-    run_step(&longest);
-    CHECK(run_random_steps(100, 11, &as) > 0);
 }
 
 /* Every length of a model of this shape, in a drawn order, twice. */

@@ -87,10 +87,6 @@ static void check_slopes(void) {
     tagger_config = as;
 }
 
-CASE(gradients_are_the_slopes_of_the_loss) {
-    check_slopes();
-}
-
 CASE(so_they_are_with_every_kind_of_stack) {
     for (int i = 0; i < ASHLAR_RNN_CELL_COUNT; i++) {
         tagger_config.cell = (ashlar_rnn_cell)i;
@@ -216,19 +212,6 @@ CASE(single_precision_agrees_with_double) {
         CHECK_NEAR(run_tags(&made), want, 0, 1e-6);
         close_tagger();
     }
-}
-
-/* Host memory that is not page-locked is the caller's again when the call returns. */
-CASE(the_batch_is_read_before_the_call_returns) {
-    made_tags made;
-    tagger_config.label_embedding = 3;
-    REQUIRE(open_tagger("memory=64MiB,mode=adversarial,seed=1"));
-    make_tags(&made, SHAPE, LENGTHS);
-    const double want = run_tags(&made);
-    CHECK(queue_tags(&made) == ASHLAR_OK);
-    memset(&made, 0x7f, sizeof made);
-    wait_for(streams[1]);
-    CHECK(*loss == want);
 }
 
 RUN_CASES_AFTER(usual_tagger(); check_each = usual_tagger)

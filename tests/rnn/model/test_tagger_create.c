@@ -31,25 +31,6 @@ CASE(the_arena_holds_the_tensors_under_their_names) {
     CHECK(memcmp(&tagger->config, &tagger_config, sizeof tagger_config) == 0);
 }
 
-CASE(with_other_options_it_has_other_tensors) {
-    tagger_config.layers = 2;
-    tagger_config.projection = 2;
-    tagger_config.directions = 1;
-    tagger_config.label_embedding = 3;
-    REQUIRE(open_tagger("memory=64MiB"));
-    CHECK_ZU(ashlar_arena_tensor_count(tagger->arena), 1 + 4 + 1 + 10 + 1 + 2);
-    check_tensor("char_lstm.weight_ih_l0", 16, 3);
-    check_tensor("lstm.weight_ih_l0", 20, 6 + 4);
-    check_tensor("lstm.weight_hr_l1", 2, 5);
-    check_tensor("label_embedding.weight", 5, 3);
-    check_tensor("linear.weight", 5, 2 + 3);
-    close_tagger();
-    tagger_config.cell = ASHLAR_RNN_GRU;
-    REQUIRE(open_tagger("memory=64MiB"));
-    check_tensor("char_gru.weight_ih_l0", 12, 3);
-    check_tensor("gru.weight_ih_l0_reverse", 15, 14);
-}
-
 /* The arena watches *pointer: if it points elsewhere, that is found. */
 static void check_watched(void **pointer) {
     void *const right = *pointer;
@@ -102,52 +83,6 @@ CASE_WITH(without_gradients_it_predicts_all_the_same, open_tagger("memory=64MiB"
 
 /* ---- first weights ---- */
 
-static void check_uniform(const char *name, double bound) {
-    size_t count = 0, untouched = 0;
-    const double *values = tensor_named(ASHLAR_REGION_PARAMETERS, name, &count);
-    double least = INFINITY, most = -INFINITY;
-    for (size_t i = 0; i < count; i++) {
-        least = fmin(least, values[i]);
-        most = fmax(most, values[i]);
-        untouched += values[i] == 0;
-    }
-    const double near = (count < 24 ? 0.6 : 0.85) * bound;
-    CHECK_ZU(untouched, 0);
-    CHECK(least >= -bound && most <= bound && least < -near && most > near);
-}
-
-CASE(weights_start_uniform_within_their_bounds) {
-    tagger_config.label_embedding = 3;
-    REQUIRE(open_tagger("memory=64MiB"));
-    check_uniform("char_embedding.weight", sqrt(3.0));
-    check_uniform("word_embedding.weight", sqrt(3.0));
-    check_uniform("label_embedding.weight", sqrt(3.0));
-    check_uniform("char_lstm.weight_ih_l0", 1 / sqrt(4.0));
-    check_uniform("char_lstm.bias_hh_l0_reverse", 1 / sqrt(4.0));
-    check_uniform("lstm.weight_hh_l0", 1 / sqrt(5.0));
-    check_uniform("lstm.weight_hh_l0_reverse", 1 / sqrt(5.0));
-    check_uniform("linear.weight", 1 / sqrt(13.0));
-}
-
-/* Of gates i f g o only the second part of the first bias, in both directions. */
-CASE(forget_gates_start_raised_by_one) {
-    const char *const names[] = {"char_lstm.bias_ih_l0", "char_lstm.bias_ih_l0_reverse",
-                                 "lstm.bias_ih_l0", "lstm.bias_ih_l0_reverse"};
-    REQUIRE(open_tagger("memory=64MiB"));
-    for (size_t i = 0; i < 4; i++) {
-        size_t count = 0;
-        const double *bias = tensor_named(ASHLAR_REGION_PARAMETERS, names[i], &count);
-        const size_t hidden = count / 4;
-        for (size_t j = 0; j < count; j++) {
-            CHECK((bias[j] > 0.5) == (j / hidden == 1));
-        }
-    }
-    close_tagger();
-    tagger_config.cell = ASHLAR_RNN_GRU;
-    REQUIRE(open_tagger("memory=64MiB"));
-    check_uniform("gru.bias_ih_l0", 1 / sqrt(5.0));
-}
-
 CASE_WITH(the_seed_decides_the_weights_in_both_types, open_tagger("memory=64MiB")) {
     size_t count = 0;
     static double first[64];
@@ -164,15 +99,6 @@ CASE_WITH(the_seed_decides_the_weights_in_both_types, open_tagger("memory=64MiB"
         (const float *)(const void *)tensor_named(ASHLAR_REGION_PARAMETERS, "linear.weight", NULL);
     for (size_t i = 0; i < count; i++) {
         CHECK(narrow[i] == (float)first[i]);
-    }
-}
-
-CASE_WITH(weights_that_cannot_be_written_are_told, open_tagger("memory=64MiB")) {
-    HOST_FAILS_AT(1, CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_EHOSTMEM));
-    const int calls[] = {ASHLAR_DRIVER_FN_memcpy_htod_async, ASHLAR_DRIVER_FN_stream_synchronize};
-    for (size_t i = 0; i < 2; i++) {
-        DRIVER_FAILS_AT(calls[i], 1, CU_UNKNOWN,
-                        CHECK(ashlar__tagger_init_weights(tagger, 3) == ASHLAR_EDRIVER));
     }
 }
 

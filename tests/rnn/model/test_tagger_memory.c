@@ -116,46 +116,6 @@ CASE(after_the_warm_up_no_step_asks_the_driver_for_memory) {
     check_steps_after_the_warm_up(3); /* four blocks for every token */
 }
 
-/* Without it the same steps do: so the case above can fail. */
-CASE(without_the_warm_up_they_would) {
-    use_larger_sizes();
-    REQUIRE(open_tagger_cached("memory=256MiB", 64 * MIB));
-    const uint64_t calls = management_calls();
-    const ashlar_warmup_options as = warmup_to(false);
-    run_drawn_steps(&as, 200);
-    CHECK(management_calls() > calls);
-}
-
-/* Other shapes of models, larger than what an allocator maps at once: misses would be seen. */
-CASE(plans_are_near_what_is_needed) {
-    const struct {
-        size_t steps, batch, width, hidden, character_hidden, tags, layers, labels;
-    } cases[] = {
-        {40, 20, 12, 100, 20, 2000, 1, 0},
-        {40, 20, 12, 100, 20, 300, 2, 16},
-        {64, 8, 30, 20, 60, 10, 1, 0},
-        {7, 64, 6, 300, 30, 50, 3, 0},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        ashlar_tagger_estimate estimate;
-        ashlar_warmup_report report;
-        largest = (ashlar_tagger_shape){cases[i].steps, cases[i].batch, cases[i].width};
-        tagger_config.hidden = cases[i].hidden;
-        tagger_config.character_hidden = cases[i].character_hidden;
-        tagger_config.tags = cases[i].tags;
-        tagger_config.layers = cases[i].layers;
-        tagger_config.label_embedding = cases[i].labels;
-        REQUIRE(open_tagger_cached("memory=2GiB", 64 * MIB));
-        REQUIRE(ashlar__tagger_estimate_make(tagger, &largest, 2, &estimate) == ASHLAR_OK);
-        const ashlar_warmup_options as = warmup_to(false);
-        CHECK(ashlar_allocator_warmup(allocator, &as, &report) == ASHLAR_OK);
-        CHECK(report.is_planned && report.is_steady);
-        const double most = 1.05 * (double)estimate.needed_bytes + 6 * (double)MIB;
-        CHECK((double)stats_now().reserved_peak_bytes <= most);
-        close_tagger();
-    }
-}
-
 /* ---- the reported case ---- */
 
 /* 96 words of 25 sentences, 17 characters: what took 6.5 GB elsewhere. */

@@ -263,34 +263,6 @@ CASE(a_seed_gives_the_same_text_and_another_gives_another) {
     CHECK(memcmp(texts[0], texts[3], sizeof texts[0]) != 0);
 }
 
-CASE(a_low_temperature_draws_the_likeliest_and_a_high_one_everything) {
-    enum { MANY = 100 * CLASSES };
-    static int32_t symbols[MANY];
-    REQUIRE(open_lively_model("memory=64MiB"));
-    REQUIRE(open_sampler(0.001, 9));
-    draw(symbols, 20);
-    int32_t history[21] = {ASHLAR_BATCHER_MARK};
-    for (size_t i = 0; i < 20; i++) {
-        double probabilities[CLASSES];
-        distribution_after(history, i + 1, 1, probabilities);
-        for (size_t j = 0; j < CLASSES; j++) {
-            CHECK(probabilities[symbols[i]] >= probabilities[j]);
-        }
-        history[i + 1] = symbols[i];
-    }
-    close_sampler();
-    REQUIRE(open_lively_model("memory=64MiB"));
-    REQUIRE(open_sampler(1000, 9));
-    draw(symbols, MANY);
-    size_t counts[CLASSES] = {0};
-    for (size_t i = 0; i < MANY; i++) {
-        counts[symbols[i]]++;
-    }
-    for (size_t j = 0; j < CLASSES; j++) {
-        CHECK(counts[j] > 60 && counts[j] < 140); /* 100, four standard deviations aside */
-    }
-}
-
 /* What else there is to sampling, test_sampling.c has. */
 CASE(the_choice_is_the_one_that_was_configured) {
     const ashlar_sampling_config samplings[] = {{.temperature = 0, .top_p = 1},
@@ -328,44 +300,6 @@ CASE_WITH(nothing_is_allocated_after_create, open_lively_model("memory=64MiB")) 
     CHECK_ZU(stats_now().live_blocks, live_blocks);
     ashlar__text_sampler_destroy(NULL);
     close_model();
-}
-
-/* Every part is a multiple of 64 bytes; the workspace is the last of them. */
-CASE_WITH(the_block_is_as_large_as_its_parts, open_lively_model("memory=64MiB")) {
-    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(model->rnn);
-    const size_t work = ashlar__decode_work_bytes(layout, 1);
-    const size_t packed = ashlar__decode_packed_bytes(layout, false, CLASSES);
-    const uint64_t before = stats_now().tags[ASHLAR_TAG_ACTIVATIONS].live_bytes;
-    REQUIRE(open_sampler(1, 9));
-    CHECK_ZU(stats_now().tags[ASHLAR_TAG_ACTIVATIONS].live_bytes - before,
-             4 * 192 + 128 + (packed + 63) / 64 * 64 + (work + 63) / 64 * 64);
-}
-
-/* Blocks below and above the sampler's, which come back as they were. */
-CASE(nothing_outside_the_block_is_written) {
-    enum { BYTES = 65536 };
-    int32_t symbols[DRAWN];
-    REQUIRE(open_lively_model("memory=64MiB"));
-    unsigned char *around[9], *block = NULL;
-    for (size_t i = 0; i < 9; i++) {
-        around[i] = take(BYTES, streams[1]);
-        memset(around[i], 0x5a, BYTES);
-    }
-    block = around[4];
-    give(block);
-    REQUIRE(open_sampler(1, 9));
-    CHECK(block[0] != 0x5a || block[1] != 0x5a); /* the sampler lies there */
-    draw(symbols, DRAWN);
-    size_t wrong = 0;
-    for (size_t i = 0; i < 9; i++) {
-        for (size_t j = 0; i != 4 && j < BYTES; j++) {
-            wrong += around[i][j] != 0x5a;
-        }
-        if (i != 4) {
-            give(around[i]);
-        }
-    }
-    CHECK_ZU(wrong, 0);
 }
 
 /* ---- failures ---- */
@@ -424,15 +358,6 @@ CASE(a_draw_that_fails_says_so_and_writes_no_symbol) {
     check_failing_draw(calls, (const size_t[]){3, 1, 1, 1}, 4);
 }
 
-CASE_WITH(weights_that_are_no_numbers_draw_nothing, open_lively_model("memory=64MiB")) {
-    ((float *)model->parameters.bias)[CLASSES - 1] = NAN;
-    REQUIRE(open_sampler(1, 9));
-    int32_t symbol = 77;
-    CHECK_FAILS(ashlar__text_sampler_next(sampler, &symbol), ASHLAR_EFORMAT,
-                "weights are no numbers");
-    CHECK(symbol == 77);
-}
-
 static ashlar_status no_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                               size_t *reserve, size_t *work) {
     (void)rnn, (void)steps, (void)batch, (void)training, (void)reserve, (void)work;
@@ -462,32 +387,6 @@ CASE_WITH(a_sampler_without_room_is_refused, open_lively_model("memory=16MiB")) 
         CHECK(ashlar_free(allocator, all[i]) == ASHLAR_OK);
     }
     close_model(); /* before the back end goes */
-}
-
-/* The state moves on only with a symbol that was read: after a failure it is fed again. */
-static void check_repeated_feed(uint64_t launches) {
-    int32_t whole[DRAWN], repeated[DRAWN];
-    REQUIRE(open_lively_model("memory=64MiB"));
-    REQUIRE(open_sampler(1, 9));
-    CHECK(ashlar__text_sampler_read(sampler, 5) == ASHLAR_OK);
-    draw(whole, DRAWN);
-    close_sampler();
-    REQUIRE(open_lively_model("memory=64MiB"));
-    REQUIRE(open_sampler(1, 9));
-    for (uint64_t n = 1; n <= launches; n++) {
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
-        CHECK(ashlar__text_sampler_read(sampler, 5) == ASHLAR_EDRIVER);
-    }
-    CHECK(ashlar__text_sampler_read(sampler, 5) == ASHLAR_OK);
-    draw(repeated, DRAWN);
-    CHECK(memcmp(whole, repeated, sizeof whole) == 0);
-    close_sampler();
-}
-
-CASE(a_feed_that_failed_can_be_repeated) {
-    check_repeated_feed(1);
-    has_no_decoder = true;
-    check_repeated_feed(2);
 }
 
 static void as_usual(void) {

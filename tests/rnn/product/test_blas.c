@@ -160,17 +160,6 @@ CASE(nan_in_one_row_stays_in_that_row) {
     CHECK(wrong == 0);
 }
 
-CASE(the_same_product_gives_the_same_bits) {
-    const product p = make_product(2, 90, 100, 110, 0);
-    static float first[ROOM];
-    fill(&p);
-    ashlar__gemm_f32(false, true, p.m, p.n, p.k, a32, p.lda, b32, p.ldb, false, first, p.ldc);
-    for (int i = 0; i < 20; i++) {
-        ashlar__gemm_f32(false, true, p.m, p.n, p.k, a32, p.lda, b32, p.ldb, false, c32, p.ldc);
-        CHECK(memcmp(first, c32, p.m * p.n * sizeof *c32) == 0);
-    }
-}
-
 /* Large enough to be cut both ways: in columns, and in rows where a is transposed. */
 CASE(any_number_of_threads_gives_the_same_bits) {
     enum { SIDE = 216 }; /* 9.6 pieces' worth */

@@ -58,12 +58,6 @@ static ashlar_status parse(const char *const *words) {
         CHECK(strcmp(values.text, "default") == 0);      \
     } while (0)
 
-CASE(no_words_leave_the_defaults) {
-    CHECK(parse((const char *const[]){NULL}) == ASHLAR_OK);
-    CHECK(values.count == 5 && values.seed == 6 && values.real == 0.5 && !values.flag);
-    CHECK(strcmp(values.text, "default") == 0 && values.unset == NULL && values.list.count == 0);
-}
-
 CASE(every_kind_is_read_from_the_next_word_and_behind_an_equals_sign) {
     CHECK(PARSE("--count", "7", "--seed", "8", "--real", "-1.25", "--text", "one", "--unset", "two",
                 "--list", "x", "--flag") == ASHLAR_OK);

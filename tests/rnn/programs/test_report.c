@@ -178,30 +178,6 @@ CASE(the_words_tell_of_the_plan) {
     CHECK(strstr(text, "The plan") == NULL);
 }
 
-CASE(the_table_of_buckets_holds_their_numbers) {
-    ashlar_train_report r = a_report();
-    const char *text = print(&r);
-    CHECK_HAS(text, "\nLengths            plan, MiB   peak, MiB      steps   launched  "
-                    "driver calls inside, allocator's\n"
-                    "      1 to   250        49.00       48.00          4          3"
-                    "                 17.5          2.5\n"
-                    "    251 to   603         none                      0          0"
-                    "                  0.0          0.0\n");
-}
-
-CASE(the_words_tell_of_growth) {
-    ashlar_train_report r = a_report();
-    const char *text = print(&r);
-    const char *line = strstr(text, "Memory for ");
-    REQUIRE(line != NULL);
-    CHECK_HAS(line, "Memory for saved grows from step to step since step 719, by 77 bytes so "
-                    "far: a leak.\n");
-    CHECK(strstr(line + 1, "Memory for ") == NULL);
-    r.growth[ASHLAR_TAG_SAVED].is_growing = false;
-    text = print(&r);
-    CHECK(strstr(text, "Memory for ") == NULL);
-}
-
 CASE(the_account_holds_every_tag) {
     const ashlar_train_report r = a_report();
     ashlar__report_print_account(text_begin(), &r.stats, r.growth);
@@ -210,16 +186,6 @@ CASE(the_account_holds_every_tag) {
     CHECK_HAS(text, "\n  user                      1048576               800               100\n");
     CHECK_HAS(text, "\n  batch                     8388608               821               114\n");
     CHECK_HAS(text, "\n  all                      67108864              6484               856\n");
-}
-
-CASE(the_words_tell_what_options_save) {
-    ashlar_train_report r = a_report();
-    const char *text = print(&r);
-    CHECK_HAS(text, "looked at.\nWithout --accumulate 671 it would need 100.00 MiB (2.50 x).\n"
-                    "Without --bptt 672 it would need 60.00 MiB (1.50 x).\n\n");
-    r.savings_count = 0;
-    text = print(&r);
-    CHECK(strstr(text, "Without") == NULL);
 }
 
 /* ---- JSON ---- */

@@ -94,19 +94,4 @@ CASE(the_schedule_decides_each_steps_rate) {
     CHECK(train(&config, &runs[0], &reports[0]) == ASHLAR_EINVAL);
 }
 
-/* A power of two that nothing overflows with changes no bit. */
-CASE(a_loss_scale_changes_no_loss) {
-    static shown runs[2];
-    ashlar_train_report reports[2];
-    ashlar_train_config config = small_config(12);
-    train_all(&config, &runs[0], &reports[0]);
-    config.optimizer.loss_scale = 65536;
-    config.optimizer.scale_interval = 5;
-    train_all(&config, &runs[1], &reports[1]);
-    for (size_t i = 0; i < 12; i++) {
-        CHECK(runs[0].steps[i].loss == runs[1].steps[i].loss);
-    }
-    CHECK(reports[1].steps_skipped == 0);
-}
-
 RUN_CASES()

@@ -62,21 +62,6 @@ CASE_WITH(gradients_are_those_of_the_whole_batch, open_text("memory=256MiB")) {
     check_micro(3, 5); /* in chunks too */
 }
 
-/* To the last bit: as N times the batch is not, but one piece is. */
-CASE(one_micro_batch_is_the_whole_one) {
-    static shown runs[2];
-    for (size_t i = 0; i < 2; i++) {
-        const ashlar_train_config config = config_in(i);
-        REQUIRE(open_text("memory=256MiB"));
-        REQUIRE(train(&config, &runs[i], &report) == ASHLAR_OK);
-        CHECK_ZU(report.savings_count, 0);
-        close_text();
-    }
-    for (size_t step = 0; step < STEPS; step++) {
-        CHECK(runs[0].steps[step].loss_step == runs[1].steps[step].loss_step);
-    }
-}
-
 CASE(a_training_is_the_same_to_tolerance_in_a_fraction_of_the_memory) {
     static shown runs[2];
     ashlar_train_report reports[2];

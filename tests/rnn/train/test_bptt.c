@@ -152,22 +152,6 @@ CASE(losses_are_those_of_the_loop_written_out) {
 
 /* ---- the trainer ---- */
 
-CASE(parts_longer_than_every_sequence_change_nothing) {
-    static shown runs[2];
-    ashlar_train_report reports[2];
-    for (size_t i = 0; i < 2; i++) {
-        ashlar_train_config config = small_config(10);
-        config.bptt = i == 0 ? 0 : MAX_LENGTH;
-        REQUIRE(open_text("memory=256MiB"));
-        REQUIRE(train(&config, &runs[i], &reports[i]) == ASHLAR_OK);
-        CHECK_ZU(reports[i].savings_count, 0);
-        close_text();
-    }
-    for (size_t step = 0; step < 10; step++) {
-        CHECK(runs[0].steps[step].loss_step == runs[1].steps[step].loss_step);
-    }
-}
-
 /* Sequences four times as long in the same memory, but for the states and the tokens. */
 CASE_WITH(memory_is_that_of_a_part, open_text("memory=256MiB")) {
     ashlar_train_report parts, whole, shorter;
@@ -220,21 +204,6 @@ CASE_WITH(options_go_together, open_text("memory=256MiB")) {
         CHECK(without[i].step_memory.bound_bytes > report.step_bytes);
     }
     CHECK(report.training.management == 0 && report.step_memory.misses == 0);
-}
-
-CASE_WITH(a_training_in_parts_can_be_resumed, open_case("memory=256MiB")) {
-    static shown whole, tail;
-    ashlar_train_config config = config_in_parts(20);
-    REQUIRE(train_and_save(&config, other_path, &whole, &report) == ASHLAR_OK);
-    config.steps = 9;
-    REQUIRE(train_and_save(&config, path, &tail, &report) == ASHLAR_OK);
-    config.steps = 20;
-    config.resume_file = path;
-    REQUIRE(train_and_save(&config, path, &tail, &report) == ASHLAR_OK);
-    CHECK_ZU(tail.count, 11);
-    for (size_t i = 0; i < tail.count; i++) {
-        CHECK(tail.steps[i].loss_step == whole.steps[9 + i].loss_step);
-    }
 }
 
 RUN_CASES()

@@ -192,19 +192,6 @@ CASE(narrow_types_train_about_as_float_does) {
     }
 }
 
-CASE(the_cpu_refuses_narrow_types) {
-    ashlar_device *device = NULL;
-    ashlar_trainer *trainer = NULL;
-    ashlar_task *task = NULL;
-    ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
-    config.dtype = ASHLAR_F16;
-    REQUIRE(ashlar_device_open("soft", &device) == ASHLAR_OK);
-    REQUIRE(ashlar__task_text_create(corpus, &config, &task) == ASHLAR_OK);
-    CHECK_FAILS(ashlar__trainer_create(device, task, &config, &trainer), ASHLAR_ENOTSUP,
-                "is for GPUs");
-    ashlar_device_close(device);
-}
-
 CASE(dropout_goes_on_where_it_was_saved) {
     static result whole, resumed;
     char path[] = "/tmp/ashlar-gpu-resume-XXXXXX";

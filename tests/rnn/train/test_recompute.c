@@ -1,14 +1,179 @@
 /*
- * test_recompute.c - a step in chunks of time: the gradients of the whole step in the memory of a
- * chunk.
+ * test_recompute.c - a step in windows of time, which begin with the states of the one before and
+ * let no gradient out; and in chunks: the gradients of the whole step in the memory of a chunk.
  */
-#include "tests/rnn/train/window_fixture.h"
+#include "tests/rnn/model/model_fixture.h"
 
+#include "rnn/data/batch_split.h"
 #include "rnn/layer/backend.h"
+
+/* ---- steps of a small model in double precision, in windows and chunks ---- */
+
+enum { IMAGE_MAX = 4096, GRADIENTS_MAX = 1 << 14 };
+
+/* What one step is to be; the rest is plain. */
+typedef struct recipe {
+    size_t chunk;
+    double weight;
+    size_t first_step, steps; /* of the batch; 0 steps: all */
+    const void *first;
+    void *last;
+} recipe;
+
+/* Loss and gradients of a step. */
+typedef struct answer {
+    double loss;
+    double gradients[GRADIENTS_MAX];
+} answer;
+
+static int32_t *image; /* device */
+
+static void close_window(void) {
+    give(image);
+    close_model();
+    model_config.dtype = ASHLAR_F32;
+}
+
+static bool open_window(const char *spec) {
+    model_config.dtype = ASHLAR_F64;
+    const bool is_open = open_model(spec, ASHLAR_REGIONS_ALL);
+    image = is_open ? (int32_t *)(void *)take(IMAGE_MAX * sizeof *image, streams[1]) : NULL;
+    return is_open && check_at_end(close_window);
+}
+
+static double *doubles_of(ashlar_region region) {
+    return ashlar_arena_region(model->arena, region);
+}
+
+static size_t doubles_count(void) {
+    return ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS) / sizeof(double);
+}
+
+/* Steps first_step .. of a batch, as a batch whose pointers lead into itself. */
+static void slice(const made_batch *made, size_t first_step, size_t steps, made_batch *out) {
+    const size_t first = first_step * made->count, bytes = steps * made->count * sizeof(int32_t);
+    *out = (made_batch){.count = made->count};
+    out->batch = (ashlar_batch){
+        .inputs = out->inputs, .targets = out->targets, .lengths = out->lengths, .steps = steps};
+    memcpy(out->inputs, made->inputs + first, bytes);
+    memcpy(out->targets, made->targets + first, bytes);
+    for (size_t b = 0; b < made->count; b++) {
+        const int32_t left = made->lengths[b] - (int32_t)first_step;
+        out->lengths[b] = left < 0 ? 0 : left > (int32_t)steps ? (int32_t)steps : left;
+    }
+}
+
+static ashlar_status queue_window(const made_batch *made, const recipe *r) {
+    static int32_t host[IMAGE_MAX];
+    const size_t rest = made->batch.steps - r->first_step;
+    made_batch part;
+    slice(made, r->first_step, r->steps == 0 ? rest : r->steps, &part);
+    const ashlar_batch_split_config config = {.batch = made->count, .chunk = r->chunk};
+    const ashlar_batch_split cut = ashlar__batch_split_make(&config, part.batch.steps);
+    const ashlar_batch_window at = ashlar__batch_split_window(&cut, 0, 0);
+    CHECK(cut.image + cut.extra <= IMAGE_MAX);
+    ashlar__batch_split_fill(&cut, &part.batch, host);
+    CHECK(ashlar_copy_to_device(device, image, host, cut.image * sizeof *host, streams[1]) ==
+          ASHLAR_OK);
+    const ashlar_model_window window = {.steps = at.steps,
+                                        .count = made->count,
+                                        .chunk = r->chunk,
+                                        .inputs = image + at.inputs,
+                                        .targets = image + at.targets,
+                                        .lengths = image + at.lengths,
+                                        .rnn_lengths = host + at.rnn_lengths,
+                                        .weight = r->weight,
+                                        .first = r->first,
+                                        .last = r->last};
+    ashlar_step_sizes sizes;
+    CHECK(ashlar__model_chunk_sizes(model, window.steps, window.count, window.chunk, &sizes) ==
+          ASHLAR_OK);
+    return ashlar__model_step(model, &window, &sizes, &results->loss);
+}
+
+static void run_window(const made_batch *made, const recipe *r, answer *out) {
+    CHECK(ashlar_fill(device, &results->loss, 0, sizeof results->loss, streams[1]) == ASHLAR_OK);
+    CHECK(ashlar_arena_zero(model->arena, ASHLAR_REGION_GRADIENTS, streams[1]) == ASHLAR_OK);
+    CHECK(queue_window(made, r) == ASHLAR_OK);
+    wait_for(streams[1]);
+    CHECK(doubles_count() <= GRADIENTS_MAX);
+    out->loss = results->loss;
+    memcpy(out->gradients, doubles_of(ASHLAR_REGION_GRADIENTS),
+           doubles_count() * sizeof out->gradients[0]);
+}
+
+static void check_same(const answer *got, const answer *want, double relative) {
+    CHECK_NEAR(got->loss, want->loss, 0, relative);
+    size_t wrong = 0;
+    for (size_t i = 0; i < doubles_count(); i++) {
+        const double gap = fabs(got->gradients[i] - want->gradients[i]);
+        wrong += gap <= 1e-13 + relative * fabs(want->gradients[i]) ? 0 : 1; /* NaN: wrong */
+    }
+    CHECK_ZU(wrong, 0);
+}
+
+/* Gradients are the slopes of the loss: in every tensor, at a few places. */
+static void check_slopes(const made_batch *made, const recipe *r) {
+    static answer here, above, below;
+    run_window(made, r, &here);
+    for (size_t tensor = 0; tensor < ashlar_arena_tensor_count(model->arena); tensor++) {
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(model->arena, tensor, &info);
+        for (size_t i = 0; i < info.elements; i += 1 + info.elements / 5) {
+            const size_t at = info.offset[ASHLAR_LAYOUT_STORAGE] / sizeof(double) + i;
+            double *weight = doubles_of(ASHLAR_REGION_PARAMETERS) + at;
+            const double kept = *weight, h = 1e-5;
+            *weight = kept + h;
+            run_window(made, r, &above);
+            *weight = kept - h;
+            run_window(made, r, &below);
+            *weight = kept;
+            CHECK_NEAR(here.gradients[at], (above.loss - below.loss) / (2 * h), 1e-9, 1e-6);
+        }
+    }
+}
+
+/* ---- windows ---- */
 
 static const int32_t LENGTHS[] = {5, 2, 13, 1};
 static const int32_t SORTED[] = {13, 12, 12, 8, 4, 1};
 static const int32_t EQUAL[] = {12, 12};
+
+/* Two windows of a batch, at a border where a sequence goes on, ends, and has ended. */
+static void check_windows(size_t border, size_t chunk) {
+    static answer whole, first, second;
+    made_batch made;
+    ashlar_step_sizes sizes;
+    make_batch(&made, 13, 4, LENGTHS);
+    const double weight = 1 / (double)made.batch.tokens;
+    CHECK(ashlar__model_sizes(model, 13, 4, &sizes) == ASHLAR_OK);
+    unsigned char *set = take(sizes.state, streams[1]);
+    memset(set, 0xff, sizes.state); /* NaN: it must be written */
+    run_window(&made, &(recipe){.weight = weight}, &whole);
+    run_window(&made, &(recipe){.chunk = chunk, .weight = weight, .steps = border, .last = set},
+               &first);
+    const recipe rest = {.chunk = chunk, .weight = weight, .first_step = border, .first = set};
+    run_window(&made, &rest, &second);
+    CHECK_NEAR(first.loss + second.loss, whole.loss, 0, 1e-12);
+    check_slopes(&made, &rest); /* of its own loss, with the states it began with */
+    give(set);
+}
+
+CASE(states_go_on_and_gradients_do_not) {
+    static const size_t borders[] = {1, 2, 5, 7, 12};
+    for (int i = 0; i <= ASHLAR_RNN_CELL_COUNT; i++) {
+        model_config.cell = (ashlar_rnn_cell)(i % ASHLAR_RNN_CELL_COUNT);
+        model_config.projection = i == ASHLAR_RNN_CELL_COUNT ? 7 : 0;
+        REQUIRE(open_window("memory=64MiB"));
+        for (size_t b = 0; b < sizeof borders / sizeof borders[0]; b++) {
+            check_windows(borders[b], 0);
+            check_windows(borders[b], 3);
+        }
+        close_window();
+    }
+}
+
+/* ---- chunks ---- */
 
 static const struct {
     size_t steps, count;
@@ -44,15 +209,6 @@ CASE(gradients_are_those_of_the_step_at_once) {
     }
 }
 
-CASE(one_layer_and_three_are_alike) {
-    for (size_t layers = 1; layers <= 3; layers += 2) {
-        model_config.layers = layers;
-        REQUIRE(open_window("memory=64MiB"));
-        check_chunks(4);
-        close_window();
-    }
-}
-
 /* Here the step at once drops other outputs, so its gradients are no reference. */
 CASE(with_dropout_gradients_are_the_slopes_of_the_loss) {
     model_config.dropout = 0.3;
@@ -69,32 +225,6 @@ CASE(with_dropout_gradients_are_the_slopes_of_the_loss) {
         check_slopes(&made, &(recipe){.chunk = 4, .weight = weight_of(&made)});
         close_window();
     }
-}
-
-/* A chunk drops what a window of its own would with its seed: the first that of the step. */
-CASE(each_chunk_drops_its_own_outputs) {
-    const uint64_t stride = UINT64_C(0xd1342543de82ef95);
-    static answer first, second;
-    ashlar_step_sizes sizes;
-    made_batch made;
-    model_config.dropout = 0.5;
-    REQUIRE(open_window("memory=64MiB"));
-    make_batch(&made, 12, 2, EQUAL);
-    const double weight = weight_of(&made);
-    CHECK(ashlar__model_sizes(model, 12, 2, &sizes) == ASHLAR_OK);
-    unsigned char *set = take(sizes.state, streams[1]);
-    model->dropout_seed = 99;
-    run_window(&made, &(recipe){.weight = weight}, &whole);
-    run_window(&made, &(recipe){.chunk = 12, .weight = weight}, &chunked);
-    check_same(&chunked, &whole, 0); /* the same bits */
-    run_window(&made, &(recipe){.chunk = 6, .weight = weight}, &chunked);
-    run_window(&made, &(recipe){.weight = weight, .steps = 6, .last = set}, &first);
-    for (int i = 0; i < 2; i++) {
-        model->dropout_seed = 99 + (i == 0 ? stride : 0);
-        run_window(&made, &(recipe){.weight = weight, .first_step = 6, .first = set}, &second);
-        CHECK((fabs(first.loss + second.loss - chunked.loss) < 1e-12) == (i == 0));
-    }
-    give(set);
 }
 
 /* In single precision, leftovers in every buffer, work delayed: the same bits. */
@@ -120,64 +250,6 @@ CASE(the_order_of_execution_does_not_change_a_bit) {
 }
 
 /* ---- memory and work ---- */
-
-static size_t passes[3];
-static size_t forwards_without_reserve;
-
-static ashlar_status count_passes(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
-                                  const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
-                                  ashlar_stream stream) {
-    passes[pass]++;
-    forwards_without_reserve += buffers->reserve == NULL;
-    return ashlar__rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
-}
-
-/* Forward of each chunk but the last to keep the states, and of each for its gradients. */
-CASE(no_pass_is_run_that_is_not_needed) {
-    const ashlar_rnn_backend counting = {.sizes = ashlar__rnn_backend_cpu.sizes,
-                                         .queue = count_passes};
-    made_batch made;
-    make_batch(&made, 13, 4, LENGTHS);
-    for (int i = 0; i < 2; i++) {
-        model_config.dropout = i == 0 ? 0 : 0.5;
-        memset(passes, 0, sizeof passes);
-        forwards_without_reserve = 0;
-        REQUIRE(open_window("memory=64MiB"));
-        model->rnn->backend = &counting;
-        const uint64_t launches = CALLS(launch_host_func);
-        run_window(&made, &(recipe){.chunk = 4, .weight = 1}, &chunked);
-        CHECK_ZU(passes[ASHLAR_RNN_FORWARD], 3 + 4);
-        CHECK_ZU(forwards_without_reserve, i == 0 ? 3 : 0); /* only with one, outputs are dropped */
-        CHECK_ZU(passes[ASHLAR_RNN_BACKWARD_DATA], 4);
-        CHECK_ZU(passes[ASHLAR_RNN_BACKWARD_WEIGHTS], 4);
-        CHECK_ZU(CALLS(launch_host_func) - launches, 3 * 2 + 4 * 8); /* no logits before the end */
-        close_window();
-    }
-}
-
-CASE_WITH(buffers_are_those_of_a_chunk_and_go_back, open_window("memory=64MiB")) {
-    made_batch made;
-    ashlar_step_sizes s, all, one;
-    make_batch(&made, 13, 4, LENGTHS);
-    CHECK(ashlar__model_chunk_sizes(model, 13, 4, 4, &s) == ASHLAR_OK);
-    CHECK(ashlar__model_chunk_sizes(model, 13, 4, 0, &all) == ASHLAR_OK);
-    CHECK(ashlar__model_sizes(model, 4, 4, &one) == ASHLAR_OK);
-    CHECK(s.x == one.x && s.y == one.y && s.logits == one.logits && s.reserve == one.reserve);
-    CHECK(s.work >= one.work && all.x > 3 * s.x && all.states == 0);
-    /* h and c of two layers; three borders, and two gradients at a time */
-    CHECK_ZU(s.cells, (LAYERS * 4 * HIDDEN * 8 + 255) / 256 * 256);
-    CHECK_ZU(s.state, 2 * s.cells);
-    CHECK_ZU(s.states, (3 + 2) * s.state);
-    const ashlar_stats before = stats_now();
-    run_window(&made, &(recipe){.chunk = 4, .weight = 1}, &chunked);
-    const ashlar_stats after = stats_now();
-    CHECK(after.live_blocks == before.live_blocks && after.live_bytes == before.live_bytes);
-    CHECK_ZU(after.alloc_count - before.alloc_count, 8);
-    CHECK_ZU(after.tags[ASHLAR_TAG_SAVED].peak_bytes, s.reserve);
-    CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes, s.work);
-    CHECK_ZU(after.tags[ASHLAR_TAG_ACTIVATIONS].peak_bytes,
-             2 * s.x + 2 * s.y + s.logits + s.states);
-}
 
 /* Sizes that shrink with the length, as a back end's may: the rest of 1 needs more than the 4. */
 static ashlar_status odd_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
@@ -282,28 +354,6 @@ CASE_WITH(a_failing_call_at_any_point_gives_every_buffer_back, open_window("memo
     wait_for(streams[1]);
     run_window(&made, &r, &chunked);
     check_same(&chunked, &whole, 0);
-}
-
-CASE(each_allocation_may_be_the_one_that_fails) {
-    const size_t big = (size_t)5 << 20;
-    const ashlar_step_sizes sizes = {.x = big,
-                                     .y = big,
-                                     .logits = big,
-                                     .reserve = big,
-                                     .work = big,
-                                     .loss_work = big,
-                                     .states = big};
-    size_t failures = 0;
-    for (ashlar_status status = ASHLAR_ENOMEM; status != ASHLAR_OK && failures < 50; failures++) {
-        REQUIRE(open_window("memory=256MiB"));
-        const uint64_t live_blocks = stats_now().live_blocks;
-        DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN,
-                        status = ashlar__model_dry_run(model, true, &sizes));
-        CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
-        CHECK_ZU(stats_now().live_blocks, live_blocks);
-        close_window();
-    }
-    CHECK(failures >= 9 + 1); /* each of nine takes at least one handle */
 }
 
 RUN_CASES_AFTER(check_each = usual_model)

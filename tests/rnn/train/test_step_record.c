@@ -59,14 +59,6 @@ CASE_WITH(the_largest_step_and_what_each_step_held_are_kept, open_text("memory=2
     }
 }
 
-CASE_WITH(a_record_changes_no_loss, open_text("memory=256MiB")) {
-    const ashlar_train_config config = small_config(6);
-    REQUIRE(train_once(&config) == ASHLAR_OK);
-    const double want = report.loss_last;
-    REQUIRE(train_recorded(config));
-    CHECK(report.loss_last == want && report.training.management == 0);
-}
-
 static void *ptrs[ASHLAR_STEP_BOXES + 9];
 
 static void take_box(const ashlar_buffer_hooks *hooks, size_t i) {

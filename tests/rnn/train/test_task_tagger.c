@@ -146,15 +146,6 @@ CASE(losses_and_test_are_those_of_the_parts) {
     check_against_reference(&config);
 }
 
-/* Padding has targets and labels too: of some seed the same. */
-CASE(so_they_are_of_every_seed) {
-    for (uint64_t seed = 1; seed <= CHECK_SANITIZED(24, 6); seed++) {
-        ashlar_train_config config = small_config(2);
-        config.seed = seed;
-        check_against_reference(&config);
-    }
-}
-
 CASE(so_they_are_with_labels_fed_back) {
     tags_config.label_embedding = 4;
     const ashlar_train_config config = small_config(40);
@@ -176,67 +167,6 @@ CASE_WITH(it_learns_from_letters_and_neighbours, open_tags("memory=256MiB", 5)) 
     tags_config.is_unidirectional = true; /* what comes next is a guess then */
     const double one_way = share_right(&config);
     CHECK(one_way > 0.3 && one_way < 0.6);
-}
-
-/* ---- memory ---- */
-
-static void check_memory(const ashlar_train_config *config) {
-    ashlar_train_report r;
-    REQUIRE(open_tags("memory=256MiB,mode=adversarial,seed=4", 5));
-    REQUIRE(train(config, NULL, &seen, &r, &test) == ASHLAR_OK);
-    CHECK(r.training.management == 0 && test.management_calls == 0);
-    CHECK(r.stats.driver_calls_sealed == 0 && r.weights_contiguous);
-    CHECK(r.step_memory.is_planned == !config->without_plan);
-    CHECK(r.step_memory.misses == 0);
-    CHECK_ZU(r.step_memory.steps_replayed, config->without_plan ? 0 : config->steps);
-    CHECK(r.lengths_distinct > 3);
-    close_tags();
-}
-
-CASE(no_step_after_the_warm_up_asks_the_driver_for_memory) {
-    ashlar_train_config config = small_config(60);
-    check_memory(&config);
-    config.buckets = 3;
-    check_memory(&config);
-    config.without_plan = true;
-    check_memory(&config);
-    tags_config.label_embedding = 4;
-    config = small_config(60);
-    check_memory(&config);
-    tags_config.label_embedding = 4;
-    config.without_plan = true;
-    check_memory(&config);
-}
-
-CASE_WITH(the_test_is_served_from_the_plans, open_tags("memory=64MiB", 7)) {
-    ashlar_plan_stats before, after;
-    const ashlar_train_config config = small_config(4);
-    REQUIRE(open_trainer(&config) == ASHLAR_OK);
-    CHECK(ashlar__trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
-    ashlar_plan_get_stats(ashlar__trainer_allocator(trainer), &before);
-    CHECK(ashlar__task_tagger_evaluate(trainer, &test) == ASHLAR_OK);
-    ashlar_plan_get_stats(ashlar__trainer_allocator(trainer), &after);
-    CHECK_ZU(after.steps_replayed - before.steps_replayed, 11); /* of 42 sentences */
-    CHECK_ZU(ashlar_plan_miss_total(&after), ashlar_plan_miss_total(&before));
-    close_trainer();
-    CHECK_ZU(CALLS(mem_free_host) + 1, CALLS(mem_host_alloc)); /* the device's, for copies */
-}
-
-/* The allocator may have mapped more than there is need for: 2 MiB for small blocks, and for large
- * ones. */
-CASE_WITH(the_estimate_is_what_the_training_takes, open_tags("memory=1GiB", 5)) {
-    ashlar_tagger_estimate estimate;
-    tags_config.character_hidden = 200;
-    ashlar_train_config config = small_config(2);
-    config.batch = 64;
-    REQUIRE(open_trainer(&config) == ASHLAR_OK);
-    REQUIRE(ashlar__task_tagger_estimate(ashlar__trainer_task(trainer), &estimate) == ASHLAR_OK);
-    CHECK(ashlar__trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
-    CHECK(report.stats.reserved_peak_bytes >= estimate.needed_bytes);
-    CHECK(report.step_bytes == estimate.step_bytes && report.savings_count == 0);
-    CHECK((double)report.stats.live_peak_bytes <= 1.01 * (double)estimate.needed_bytes);
-    CHECK((double)report.stats.reserved_peak_bytes <=
-          1.05 * (double)estimate.needed_bytes + 4 * (double)MIB);
 }
 
 /* ---- files ---- */

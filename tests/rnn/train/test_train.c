@@ -243,52 +243,6 @@ CASE(the_plan_changes_no_loss_and_serves_every_block) {
 
 /* ---- the promise of the warm-up ---- */
 
-static const ashlar_task_table *real_table;
-static size_t calls_in_steps, calls_outside;
-
-/* Plans cannot be built while a step is under way. Without plans there is none to build. */
-static ashlar_status note_step(ashlar_task *task, size_t buffer, size_t part, uint64_t seed,
-                               double *loss) {
-    const bool is_in_step = ashlar_plan_build(ashlar__trainer_allocator(trainer)) == ASHLAR_EINVAL;
-    *(is_in_step ? &calls_in_steps : &calls_outside) += 1;
-    return real_table->step(task, buffer, part, seed, loss);
-}
-
-CASE_WITH(without_a_plan_steps_begin_and_end_too, open_text("memory=256MiB")) {
-    enum { STEPS = 5 };
-    ashlar_train_config config = small_config(STEPS);
-    config.without_plan = true;
-    REQUIRE(open_trainer(&config) == ASHLAR_OK);
-    ashlar_task *task = ashlar__trainer_task(trainer);
-    ashlar_task_table noting = *task->table;
-    real_table = task->table;
-    noting.step = note_step;
-    task->table = &noting;
-    calls_in_steps = calls_outside = 0;
-    CHECK(ashlar__trainer_run(trainer, NULL, NULL, &report) == ASHLAR_OK);
-    task->table = real_table;
-    CHECK(calls_in_steps >= STEPS && calls_outside == 0);
-    CHECK(report.step_memory.is_steady && report.step_memory.unsteady_because == NULL);
-    CHECK(report.stats.driver_calls_sealed == 0);
-}
-
-CASE_WITH(the_report_says_why_steps_are_not_steady, open_text("memory=256MiB")) {
-    ashlar_train_config config = small_config(2);
-    setenv("ASHLAR_CONF", "guard=fill", 1);
-    CHECK(train_once(&config) == ASHLAR_OK);
-    unsetenv("ASHLAR_CONF");
-    CHECK(!report.step_memory.is_steady);
-    CHECK_HAS(report.step_memory.unsteady_because, "guard");
-}
-
-CASE_WITH(the_loss_falls, open_text("memory=256MiB")) {
-    ashlar_train_config config = small_config(60);
-    config.schedule.rate = 0.02;
-    REQUIRE(train_once(&config) == ASHLAR_OK);
-    CHECK(report.loss_first > 5 && report.loss_first < 6.5); /* log 256 is 5.5 */
-    CHECK(report.loss_last < 0.65 * report.loss_first);
-}
-
 CASE(the_seed_decides_and_the_order_of_execution_does_not) {
     static const char *const specs[] = {"memory=256MiB", "memory=256MiB",
                                         "memory=256MiB,mode=adversarial,seed=1",
@@ -307,17 +261,6 @@ CASE(the_seed_decides_and_the_order_of_execution_does_not) {
         }
         CHECK(runs[4].steps[step].loss != runs[0].steps[step].loss);
     }
-}
-
-CASE_WITH(show_may_be_left_out_and_the_model_is_there_afterwards, open_text("memory=256MiB")) {
-    const ashlar_train_config config = small_config(3);
-    REQUIRE(open_trainer(&config) == ASHLAR_OK);
-    CHECK(ashlar__trainer_run(trainer, NULL, NULL, &report) == ASHLAR_OK);
-    const ashlar_model *model = model_of(trainer);
-    CHECK(model->config.classes == 256 && model->config.hidden == 16);
-    CHECK(model->config.embedding == 8 && model->config.layers == 2);
-    close_trainer();
-    ashlar__trainer_destroy(NULL);
 }
 
 /* What leaks, from its fifth step on. */
@@ -361,19 +304,6 @@ CASE_WITH(a_leak_on_purpose_is_told_with_its_tag_and_step, open_text("memory=256
     for (size_t i = 0; i < l.count; i++) {
         CHECK(ashlar_free(l.allocator, l.blocks[i]) == ASHLAR_OK);
     }
-}
-
-CASE_WITH(without_a_leak_nothing_grows, open_text("memory=256MiB")) {
-    const ashlar_train_config config = small_config(40);
-    CHECK(train_once(&config) == ASHLAR_OK);
-    for (size_t i = 0; i < seen.count; i++) {
-        CHECK_ZU(seen.steps[i].found, 0);
-    }
-    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        CHECK(!report.growth[tag].is_growing);
-        CHECK(report.growth[tag].held_bytes == report.growth[tag].first_bytes);
-    }
-    CHECK(report.growth[ASHLAR_TAG_WEIGHTS].held_bytes > 0);
 }
 
 RUN_CASES()

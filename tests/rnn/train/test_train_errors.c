@@ -6,58 +6,6 @@
 
 #include <time.h>
 
-/* ---- what the driver is given ---- */
-
-static struct {
-    ashlar_driver_table real;
-    const char *staging;
-    size_t staging_bytes, block_count;
-    struct {
-        const void *src;
-        size_t bytes;
-    } uploads[11]; /* the first ones; 0 to 2 are the weights' */
-    size_t upload_count;
-} given;
-
-static cu_result note_host_alloc(void **ptr, size_t bytes, unsigned int flags) {
-    const cu_result result = given.real.mem_host_alloc(ptr, bytes, flags);
-    /* Neither the device's for copies, the first, nor that of what the loop reads back. */
-    if (++given.block_count == 2) {
-        given.staging = *ptr;
-        given.staging_bytes = bytes;
-    }
-    return result;
-}
-
-static cu_result note_upload(cu_ptr dst, const void *src, size_t bytes, cu_stream stream) {
-    if (given.upload_count < 11) {
-        given.uploads[given.upload_count].src = src;
-        given.uploads[given.upload_count++].bytes = bytes;
-    }
-    return given.real.memcpy_htod_async(dst, src, bytes, stream);
-}
-
-/* Each slot has room for the largest batch; the warm-up and every second step have the first. */
-CASE_WITH(batches_are_staged_in_one_page_locked_block, open_text("memory=256MiB")) {
-    const ashlar_train_config config = small_config(3);
-    memset(&given, 0, sizeof given);
-    given.real = driver->table;
-    driver->table.mem_host_alloc = note_host_alloc;
-    driver->table.memcpy_htod_async = note_upload;
-    const ashlar_status status = train_once(&config);
-    driver->table = given.real;
-    REQUIRE(status == ASHLAR_OK);
-    const size_t row = (size_t)BATCH * 4, largest = (2 * report.max_length + 1) * row;
-    CHECK_ZU(given.staging_bytes, 2 * (largest + row)); /* the lengths once more */
-    for (size_t step = 0; step < 4; step++) {
-        const size_t upload = 5 + step; /* three parts and the optimizer came before */
-        const size_t length = step == 0 ? report.max_length : seen.steps[step - 1].length;
-        CHECK(given.uploads[upload].src == given.staging + step % 2 * (largest + row));
-        CHECK_ZU(given.uploads[upload].bytes, (2 * length + 1) * row);
-    }
-    CHECK_ZU(given.upload_count, 9);
-}
-
 /* ---- what goes wrong while it runs ---- */
 
 static void spoil_the_third_step(void *context, const ashlar_train_progress *progress) {
@@ -84,30 +32,6 @@ CASE_WITH(with_loss_scaling_such_steps_are_skipped, open_text("memory=256MiB")) 
     CHECK(ashlar__trainer_run(trainer, spoil_the_third_step, trainer, &report) == ASHLAR_OK);
     CHECK(report.steps_skipped == 3); /* from the third on */
     CHECK(*ashlar__trainer_task(trainer)->loss_scale == 1024 / 8);
-}
-
-static double now_seconds(void) {
-    struct timespec time;
-    CHECK(clock_gettime(CLOCK_MONOTONIC, &time) == 0);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static void doze(void *context, const ashlar_train_progress *progress) {
-    show(context, progress);
-    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-}
-
-/* No statement about speed: only that a pause is in the count, and nothing outside the run is. */
-CASE(seconds_are_those_that_have_passed) {
-    const ashlar_train_config config = small_config(2);
-    seen.count = 0;
-    REQUIRE(open_text("memory=256MiB"));
-    REQUIRE(open_trainer(&config) == ASHLAR_OK);
-    const double begin = now_seconds();
-    CHECK(ashlar__trainer_run(trainer, doze, &seen, &report) == ASHLAR_OK);
-    const double passed = now_seconds() - begin;
-    CHECK(seen.steps[1].seconds - seen.steps[0].seconds >= 0.02);
-    CHECK(report.seconds <= passed);
 }
 
 static void move_a_view(void *context, const ashlar_train_progress *progress) {
@@ -165,15 +89,6 @@ CASE(a_loss_that_stays_above_its_start_is_told) {
     CHECK(c.since >= 2 && c.at == c.since + ASHLAR_TRAIN_ABOVE - 1);
     CHECK_NEAR(c.start, report.loss_first, 0, 0);
     CHECK(c.loss > c.start);
-}
-
-CASE(a_loss_that_falls_is_not_told) {
-    const ashlar_train_config config = small_config(2 * ASHLAR_TRAIN_ABOVE);
-    climb c = {0};
-    REQUIRE(open_text("memory=256MiB"));
-    REQUIRE(open_trainer(&config) == ASHLAR_OK);
-    CHECK(ashlar__trainer_run(trainer, note_climb, &c, &report) == ASHLAR_OK);
-    CHECK_ZU(c.told, 0);
 }
 
 CASE_WITH(bad_configurations_are_refused, open_text("memory=256MiB")) {
