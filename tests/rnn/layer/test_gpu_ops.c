@@ -141,36 +141,6 @@ static void on_every_grid(void (*check)(const grid *g)) {
 
 /* ---- cases ---- */
 
-CASE_OF_GRIDS(embeddings_are_those_of_the_cpu, g) {
-    const size_t positions = g->steps * g->batch;
-    tensor table = drawn(g->classes * g->width), out = spoilt(positions * g->width);
-    tensor dout = padded(g->steps, g->batch, g->lengths, g->width);
-    tensor dtable = drawn(g->classes * g->width);
-    ashlar_embedding_args far = {.steps = g->steps,
-                                 .batch = g->batch,
-                                 .lengths = gpu_send(g->lengths, g->batch * sizeof(int32_t)),
-                                 .classes = g->classes,
-                                 .width = g->width,
-                                 .tokens = send_tokens(g, g->lengths),
-                                 .table = table.far,
-                                 .out = out.far,
-                                 .dout = dout.far,
-                                 .dtable = dtable.far};
-    ashlar_embedding_args near = far;
-    near.lengths = g->lengths;
-    near.tokens = tokens;
-    near.table = table.near;
-    near.out = out.near;
-    near.dout = dout.near;
-    near.dtable = dtable.near;
-    CHECK(ashlar_embedding_forward(ops, &far, gpu_stream) == ASHLAR_OK);
-    CHECK(ashlar_embedding_backward(ops, &far, gpu_stream) == ASHLAR_OK);
-    ashlar__embedding_forward_f64(&near);
-    ashlar__embedding_backward_f64(&near);
-    compare_bits(&out);
-    compare(&dtable, 4);
-}
-
 /* Both ways to add: with `work` positions are linked, over many pieces in which tokens come again;
  * without it each of the rows looks at all positions, more than one chunk of them. */
 static void check_order(size_t classes, size_t steps, size_t batch, bool has_work) {
@@ -221,12 +191,6 @@ static void check_order(size_t classes, size_t steps, size_t batch, bool has_wor
 CASE(embedding_gradients_add_up_in_the_order_of_the_cpu) {
     check_order(2, 4500, 1, false);
     check_order(3, 1000, 5, false);
-}
-
-CASE(linked_positions_add_up_in_the_order_of_the_cpu) {
-    check_order(4097, 40, 7, true);
-    check_order(5000, 128, 1, true);
-    check_order(5000, 65, 2, true);
 }
 
 /* The CPU asserts that there is none. */

@@ -5,6 +5,7 @@
  * with the formulas.
  */
 #include "tests/rnn/layer/rnn_fixture.h"
+#include "tests/strict.h"
 
 #include "rnn/layer/backend.h"
 #include "rnn/layer/rnn_rows.h"
@@ -318,36 +319,58 @@ CASE_WITH(bad_batches_are_refused_and_nothing_is_queued, set_up_rnn("memory=16Mi
     give(t.memory);
 }
 
-CASE(missing_buffers_are_refused_and_optional_ones_are_not) {
-    enum { F = 1, D = 2, W = 4 }; /* the passes that need it */
+/* Each buffer NULL, and then the host's, which no GPU could read. */
+CASE(buffers_that_are_missing_or_the_hosts_are_refused) {
+    enum { F = 1, D = 2, W = 4 }; /* the passes that need it, or use it where it is there */
     static const struct {
+        const char *name;
         size_t field;
-        unsigned needed_by;
-        const char *text;
+        unsigned needed_by, used_by;
     } fields[] = {
-#define FIELD(name, needed) \
-    {offsetof(ashlar_rnn_buffers, name), needed, "the buffer " #name " is NULL"}
-        FIELD(reserve, D | W), FIELD(work, F | D | W), FIELD(x, F | W), FIELD(hx, 0),
-        FIELD(cx, 0),          FIELD(weights, F | D),  FIELD(y, F),     FIELD(hy, 0),
-        FIELD(cy, 0),          FIELD(dy, 0),           FIELD(dhy, 0),   FIELD(dcy, 0),
-        FIELD(dx, 0),          FIELD(dhx, 0),          FIELD(dcx, 0),   FIELD(dweights, W),
+#define FIELD(name, needed, used) {#name, offsetof(ashlar_rnn_buffers, name), needed, used}
+        FIELD(reserve, D | W, F | D | W),
+        FIELD(work, F | D | W, F | D | W),
+        FIELD(x, F | W, F | W),
+        FIELD(hx, 0, F),
+        FIELD(cx, 0, F),
+        FIELD(weights, F | D, F | D),
+        FIELD(y, F, F),
+        FIELD(hy, 0, F),
+        FIELD(cy, 0, F),
+        FIELD(dy, 0, D),
+        FIELD(dhy, 0, D),
+        FIELD(dcy, 0, D),
+        FIELD(dx, 0, D),
+        FIELD(dhx, 0, D),
+        FIELD(dcx, 0, D),
+        FIELD(dweights, W, W),
 #undef FIELD
     };
-    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+    static const char *const calls[] = {"forward", "backward_data", "backward_weights"};
+    static double on_host[1 << 10];
+    void *const pointers[] = {NULL, on_host};
+    REQUIRE(set_up_rnn("memory=16MiB," STRICT_NOT_HERE, ASHLAR_F32));
     const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS};
     tensors t;
     open_tensors(&t, true);
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+    for (size_t i = 0; i < 2 * sizeof fields / sizeof fields[0]; i++) {
         ashlar_rnn_buffers some = t.all;
-        memset((char *)&some + fields[i].field, 0, sizeof(void *));
-        const ashlar_status got[] = {ashlar_rnn_forward(rnn, &batch, &some, streams[1]),
-                                     ashlar_rnn_backward_data(rnn, &batch, &some, streams[1]),
-                                     ashlar_rnn_backward_weights(rnn, &batch, &some, streams[1])};
+        const bool is_host = i % 2 == 1;
+        memcpy((char *)&some + fields[i / 2].field, &pointers[i % 2], sizeof(void *));
         for (unsigned pass = 0; pass < 3; pass++) {
-            const bool is_needed = (fields[i].needed_by >> pass & 1) != 0;
-            CHECK(got[pass] == (is_needed ? ASHLAR_EINVAL : ASHLAR_OK));
+            char text[96];
+            const unsigned by = is_host ? fields[i / 2].used_by : fields[i / 2].needed_by;
+            const ashlar_status status =
+                pass == 0   ? ashlar_rnn_forward(rnn, &batch, &some, streams[1])
+                : pass == 1 ? ashlar_rnn_backward_data(rnn, &batch, &some, streams[1])
+                            : ashlar_rnn_backward_weights(rnn, &batch, &some, streams[1]);
+            (void)snprintf(text, sizeof text,
+                           is_host ? "ashlar_rnn_%s: %s, " : "ashlar_rnn_%s: the buffer %s is NULL",
+                           calls[pass], fields[i / 2].name);
+            CHECK(status == ((by >> pass & 1) != 0 ? ASHLAR_EINVAL : ASHLAR_OK));
+            CHECK(status == ASHLAR_OK || strstr(ashlar_error_detail(), text) != NULL);
         }
-        CHECK(fields[i].needed_by == 0 || strstr(ashlar_error_detail(), fields[i].text) != NULL);
+        wait_for(streams[1]);
     }
     give(t.memory);
 }

@@ -358,37 +358,6 @@ CASE(a_draw_that_fails_says_so_and_writes_no_symbol) {
     check_failing_draw(calls, (const size_t[]){3, 1, 1, 1}, 4);
 }
 
-static ashlar_status no_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
-                              size_t *reserve, size_t *work) {
-    (void)rnn, (void)steps, (void)batch, (void)training, (void)reserve, (void)work;
-    return ASHLAR_EOVERFLOW;
-}
-
-CASE_WITH(a_sampler_without_room_is_refused, open_lively_model("memory=16MiB")) {
-    const uint64_t live_blocks = stats_now().live_blocks;
-    const ashlar_rnn_backend sizeless = {.sizes = no_sizes, .queue = ashlar__rnn_backend_cpu.queue};
-    model->rnn->backend = &sizeless;
-    sampler = NULL;
-    const uint64_t alloc_count = stats_now().alloc_count;
-    CHECK(create_sampler(1, 9) == ASHLAR_EOVERFLOW && sampler == NULL);
-    CHECK_ZU(stats_now().alloc_count, alloc_count);
-    model->rnn->backend = &ashlar__rnn_backend_cpu;
-    void *all[1024];
-    size_t count = 0;
-    for (size_t bytes = 8 * MIB; bytes >= 512; bytes /= 2) {
-        while (count < 1024 &&
-               ashlar_alloc(allocator, bytes, streams[1], &all[count]) == ASHLAR_OK) {
-            count++;
-        }
-    }
-    CHECK(create_sampler(1, 9) == ASHLAR_ENOMEM && sampler == NULL);
-    CHECK_ZU(stats_now().live_blocks, live_blocks + count);
-    for (size_t i = 0; i < count; i++) {
-        CHECK(ashlar_free(allocator, all[i]) == ASHLAR_OK);
-    }
-    close_model(); /* before the back end goes */
-}
-
 static void as_usual(void) {
     usual_model();
     has_no_decoder = false;

@@ -364,18 +364,6 @@ CASE(progress_elsewhere_is_a_plain_line_every_five_seconds) {
     CHECK_ZU(lines('\r'), 0);
 }
 
-CASE(a_terminal_is_told_from_other_files) {
-    const int master = posix_openpt(O_RDWR | O_NOCTTY);
-    SKIP_IF(master < 0 || grantpt(master) != 0 || unlockpt(master) != 0, "no pseudo-terminal here");
-    FILE *terminal = fopen(ptsname(master), "w");
-    REQUIRE(terminal != NULL);
-    ashlar_progress p = {.shown_at = 77};
-    ashlar__progress_init(&p, terminal);
-    CHECK(p.is_terminal && p.out == terminal && p.shown_at == 0);
-    CHECK(fclose(terminal) == 0);
-    CHECK(close(master) == 0);
-}
-
 CASE(progress_on_a_terminal_is_a_bar) {
     ashlar_progress p;
     CHECK(unsetenv("COLUMNS") == 0);

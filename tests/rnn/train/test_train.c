@@ -18,65 +18,121 @@ typedef struct reference {
     size_t parameters, max_steps, pieces;
 } reference;
 
-static void reference_steps(reference *r, const ashlar_train_config *c, ashlar_batcher *batcher,
-                            ashlar_model *model, ashlar_batch *batch) {
-    ashlar_optimizer *optimizer = NULL;
-    REQUIRE(ashlar_optimizer_create(model->arena, &c->optimizer, streams[1], &optimizer) ==
-            ASHLAR_OK);
-    void *loss_memory = take(sizeof(double), streams[1]);
-    void *words = take((2 * MAX_LENGTH + 1) * BATCH * sizeof(int32_t), streams[1]);
-    int32_t *inputs = words, *targets = inputs + MAX_LENGTH * BATCH,
-            *lengths = targets + MAX_LENGTH * BATCH;
-    double *loss = loss_memory;
-    for (size_t i = 0; i < c->steps; i++) {
-        ashlar_step_sizes sizes;
-        ashlar__batcher_next(batcher, batch);
-        memcpy(inputs, batch->inputs, MAX_LENGTH * BATCH * sizeof *inputs);
-        memcpy(targets, batch->targets, MAX_LENGTH * BATCH * sizeof *targets);
-        memcpy(lengths, batch->lengths, BATCH * sizeof *lengths);
-        *loss = 0;
-        const ashlar_model_window window = {.steps = batch->steps,
-                                            .count = c->batch,
-                                            .inputs = inputs,
-                                            .targets = targets,
-                                            .lengths = lengths,
-                                            .rnn_lengths = batch->lengths};
-        model->dropout_seed = c->seed + (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
-        CHECK(ashlar_arena_zero(model->arena, ASHLAR_REGION_GRADIENTS, streams[1]) == ASHLAR_OK);
-        CHECK(ashlar__model_sizes(model, batch->steps, c->batch, &sizes) == ASHLAR_OK);
-        CHECK(ashlar__model_step(model, &window, &sizes, loss) == ASHLAR_OK);
-        const double rate = ashlar_schedule_rate(&c->schedule, i + 1);
-        CHECK(ashlar_optimizer_step(optimizer, rate, 1, streams[1]) == ASHLAR_OK);
-        wait_for(streams[1]);
-        r->losses[i] = *loss;
-        r->tokens[i] = (double)batch->tokens;
-        r->lengths[i] = batch->steps;
-        r->epochs[i] = batch->epoch;
+/* A part of a batch in device memory, as it lies in the batch's grids. */
+typedef struct loop {
+    ashlar_model *model;
+    ashlar_optimizer *optimizer;
+    ashlar_batch batch;
+    int32_t *inputs, *targets, *lengths; /* device */
+    double *loss;                        /* device */
+    unsigned char *sets[MAX_LENGTH + 1]; /* device: the states before each part */
+    size_t part;                         /* its length */
+} loop;
+
+/* The loss of a part; *tokens gets those it has. */
+static double run_part(loop *r, const ashlar_train_config *c, size_t step, size_t part,
+                       size_t *tokens) {
+    const size_t first = part * r->part, rest = r->batch.steps - first;
+    int32_t rnn_lengths[BATCH];
+    ashlar_step_sizes sizes;
+    *tokens = 0;
+    for (size_t b = 0; b < BATCH; b++) {
+        const int32_t left = r->batch.lengths[b] - (int32_t)first;
+        r->lengths[b] = left < 0 ? 0 : left > (int32_t)r->part ? (int32_t)r->part : left;
+        rnn_lengths[b] = r->lengths[b] == 0 ? 1 : r->lengths[b];
+        *tokens += (size_t)r->lengths[b];
     }
-    give(words);
-    give(loss_memory);
-    ashlar_optimizer_destroy(optimizer);
+    const ashlar_model_window window = {.steps = rest < r->part ? rest : r->part,
+                                        .count = BATCH,
+                                        .inputs = r->inputs + first * BATCH,
+                                        .targets = r->targets + first * BATCH,
+                                        .lengths = r->lengths,
+                                        .rnn_lengths = rnn_lengths,
+                                        .first = part == 0 ? NULL : r->sets[part],
+                                        .last = c->bptt == 0 ? NULL : r->sets[part + 1]};
+    *r->loss = 0;
+    r->model->dropout_seed =
+        c->seed + step * UINT64_C(0x9e3779b97f4a7c15) + part * UINT64_C(0xc2b2ae3d27d4eb4f);
+    CHECK(ashlar_arena_zero(r->model->arena, ASHLAR_REGION_GRADIENTS, streams[1]) == ASHLAR_OK);
+    CHECK(ashlar__model_sizes(r->model, window.steps, BATCH, &sizes) == ASHLAR_OK);
+    CHECK(ashlar__model_step(r->model, &window, &sizes, r->loss) == ASHLAR_OK);
+    CHECK(ashlar_optimizer_step(r->optimizer, ashlar_schedule_rate(&c->schedule, step), 1,
+                                streams[1]) == ASHLAR_OK);
+    wait_for(streams[1]);
+    return *r->loss;
+}
+
+static double run_batch(loop *r, const ashlar_train_config *c, size_t step) {
+    const size_t grid = r->batch.steps * BATCH * sizeof(int32_t);
+    double nats = 0;
+    memcpy(r->inputs, r->batch.inputs, grid);
+    memcpy(r->targets, r->batch.targets, grid);
+    const size_t parts = (r->batch.steps + r->part - 1) / r->part;
+    double loss = 0;
+    for (size_t part = 0; part < parts; part++) {
+        size_t tokens;
+        loss = run_part(r, c, step, part, &tokens);
+        nats += loss * (double)tokens;
+    }
+    return parts == 1 ? loss : nats / (double)r->batch.tokens;
+}
+
+static int32_t *take_words(size_t count) {
+    return (int32_t *)(void *)take(count * sizeof(int32_t), streams[1]);
+}
+
+static void open_loop(loop *r, const ashlar_train_config *c) {
+    const ashlar_model_config model = model_config_of(c);
+    ashlar_step_sizes sizes;
+    r->part = c->bptt == 0 ? MAX_LENGTH : c->bptt;
+    REQUIRE(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
+    REQUIRE(ashlar__model_create(allocator, streams[1], &model, ASHLAR_REGIONS_ALL, &r->model) ==
+            ASHLAR_OK);
+    REQUIRE(ashlar__model_init_weights(r->model, c->seed) == ASHLAR_OK);
+    REQUIRE(ashlar_optimizer_create(r->model->arena, &c->optimizer, streams[1], &r->optimizer) ==
+            ASHLAR_OK);
+    REQUIRE(ashlar__model_sizes(r->model, r->part, BATCH, &sizes) == ASHLAR_OK);
+    for (size_t i = 0; i <= MAX_LENGTH / r->part + 1 && i <= MAX_LENGTH; i++) {
+        r->sets[i] = take(sizes.state, streams[1]);
+    }
+    r->inputs = take_words(MAX_LENGTH * BATCH);
+    r->targets = take_words(MAX_LENGTH * BATCH);
+    r->lengths = take_words(BATCH);
+    r->loss = (double *)(void *)take(sizeof *r->loss, streams[1]);
+}
+
+static void close_loop(loop *r) {
+    for (size_t i = 0; i <= MAX_LENGTH / r->part + 1 && i <= MAX_LENGTH; i++) {
+        give(r->sets[i]);
+    }
+    give(r->inputs);
+    give(r->targets);
+    give(r->lengths);
+    give(r->loss);
+    ashlar_optimizer_destroy(r->optimizer);
+    ashlar__model_destroy(r->model);
+    ashlar_allocator_destroy(allocator);
 }
 
 static void run_reference(reference *r, const ashlar_train_config *c) {
-    const ashlar_model_config config = model_config_of(c);
+    static int32_t inputs[MAX_LENGTH * BATCH], targets[MAX_LENGTH * BATCH], lengths[BATCH];
     const ashlar_batcher_config batcher_config = {
         .batch = c->batch, .max_steps = c->max_length, .seed = c->seed};
-    static int32_t inputs[BATCH * MAX_LENGTH], targets[BATCH * MAX_LENGTH], lengths[BATCH];
-    ashlar_batch batch = {.inputs = inputs, .targets = targets, .lengths = lengths};
+    loop l = {.batch = {.inputs = inputs, .targets = targets, .lengths = lengths}};
     ashlar_batcher *batcher = NULL;
-    ashlar_model *model = NULL;
     REQUIRE(ashlar__batcher_create(corpus, &batcher_config, &batcher) == ASHLAR_OK);
-    REQUIRE(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
-    REQUIRE(ashlar__model_create(allocator, streams[1], &config, ASHLAR_REGIONS_ALL, &model) ==
-            ASHLAR_OK);
-    CHECK(ashlar__model_init_weights(model, c->seed) == ASHLAR_OK);
-    reference_steps(r, c, batcher, model, &batch);
-    r->parameters = ashlar_arena_elements(model->arena);
+    open_loop(&l, c);
+    for (size_t i = 0; i < c->steps; i++) {
+        ashlar__batcher_next(batcher, &l.batch);
+        r->losses[i] = run_batch(&l, c, i + 1);
+        r->tokens[i] = (double)l.batch.tokens;
+        r->lengths[i] = l.batch.steps;
+        r->epochs[i] = l.batch.epoch;
+    }
+    r->parameters = ashlar_arena_elements(l.model->arena);
     r->max_steps = ashlar__batcher_max_steps(batcher);
     r->pieces = ashlar__batcher_piece_count(batcher);
-    ashlar__model_destroy(model);
-    ashlar_allocator_destroy(allocator);
+    close_loop(&l);
     ashlar__batcher_destroy(batcher);
 }
 
@@ -147,20 +203,28 @@ CASE(losses_and_report_are_those_of_the_loop_written_out) {
     CHECK(strcmp(report.device.name, device->info.name) == 0);
 }
 
-/* Each step drops by its own seed, which its number and that of the training give. */
-CASE(other_stacks_and_dropout_are_those_of_the_loop_too) {
+/* Each step and part drops by its own seed, which its number and that of the training give. */
+CASE(other_stacks_dropout_and_parts_are_those_of_the_loop_too) {
+    static const char *const specs[] = {"memory=256MiB", "memory=256MiB,mode=adversarial,seed=5"};
     static reference r;
-    for (int i = 0; i < ASHLAR_RNN_CELL_COUNT; i++) {
+    for (int i = 0; i < 2 * ASHLAR_RNN_CELL_COUNT; i++) {
         ashlar_train_config config = small_config(12);
-        config.layers = 2;
-        config.cell = (ashlar_rnn_cell)i;
+        config.cell = (ashlar_rnn_cell)(i % ASHLAR_RNN_CELL_COUNT);
         config.projection = config.cell == ASHLAR_RNN_LSTM ? 3 : 0;
-        config.dropout = 0.25;
-        REQUIRE(open_text("memory=256MiB"));
+        config.dropout = i % 3 == 2 ? 0 : 0.25;
+        config.bptt = i < ASHLAR_RNN_CELL_COUNT ? 0 : 7;
+        REQUIRE(open_text(specs[i % 2]));
         run_reference(&r, &config);
         REQUIRE(train_once(&config) == ASHLAR_OK);
+        for (size_t step = 0; step < 12; step++) {
+            CHECK(seen.steps[step].loss_step == r.losses[step]); /* to the last bit */
+        }
         check_shown(&r, &seen, 12);
         CHECK_ZU(report.parameters, r.parameters);
+        CHECK_ZU(report.warmed_length, config.bptt == 0 ? report.max_length : config.bptt);
+        CHECK(report.max_length > 3 * 7);
+        CHECK_ZU(report.training.management, 0);
+        CHECK_ZU(report.step_memory.misses, 0);
         close_text();
     }
 }
@@ -240,8 +304,6 @@ CASE(the_plan_changes_no_loss_and_serves_every_block) {
     CHECK(planned->bound_bytes >= not->bound_bytes &&
           planned->bound_bytes < not->bound_bytes + 9 * 512);
 }
-
-/* ---- the promise of the warm-up ---- */
 
 CASE(the_seed_decides_and_the_order_of_execution_does_not) {
     static const char *const specs[] = {"memory=256MiB", "memory=256MiB",
