@@ -68,16 +68,6 @@ CASE_WITH(a_view_moved_into_padding_is_found, set_up_all()) {
                     : "none of the arena's memory");
 }
 
-CASE(a_view_that_reaches_into_the_arena_from_outside_is_found) {
-    REQUIRE(set_up_arena("memory=64MiB", 1));
-    unsigned char *const base = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
-    check_place(ASHLAR_REGION_PARAMETERS, FOUR, base - 280, "none of the arena's memory");
-    check_place(ASHLAR_REGION_PARAMETERS, FOUR, base - 280 + 16,
-                "outside the arena, before the first tensor (parameters)");
-    check_place(ASHLAR_REGION_PARAMETERS, FOUR, base - 280 + 17,
-                "outside the arena, and reaches onto tensor one (parameters)");
-}
-
 /* ---- views ---- */
 
 CASE_WITH(a_view_of_another_type_is_found, set_up_all()) {

@@ -244,35 +244,4 @@ CASE(failing_host_memory_adds_nothing) {
     CHECK(arena == NULL);
 }
 
-/* Enough to move the arrays several times. */
-CASE(many_tensors_keep_their_names_and_places) {
-    enum { MANY = 300 };
-    REQUIRE(set_up());
-    for (size_t i = 0; i < MANY; i++) {
-        char name[16];
-        size_t tensor = 0;
-        (void)snprintf(name, sizeof name, "t%zu", i);
-        CHECK(ashlar_arena_add(arena, name, ASHLAR_F32, 1, &(size_t){i + 1}, &tensor) == ASHLAR_OK);
-        CHECK_ZU(tensor, i);
-    }
-    for (size_t i = 0; i < MANY; i++) {
-        size_t found = MANY;
-        CHECK(ashlar_arena_find(arena, arena->tensors[i].name, &found) == ASHLAR_OK);
-        CHECK_ZU(found, i);
-        CHECK(ashlar_arena_add(arena, arena->tensors[i].name, ASHLAR_F32, 1, &(size_t){1}, NULL) ==
-              ASHLAR_EINVAL);
-    }
-    size_t want = 0, total = place();
-    for (size_t i = 0; i < MANY; i++) {
-        char name[16];
-        ashlar_tensor_info info;
-        (void)snprintf(name, sizeof name, "t%zu", i);
-        ashlar_arena_tensor(arena, i, &info);
-        CHECK(strcmp(info.name, name) == 0);
-        CHECK_ZU(offset_of(i), want);
-        want += (4 * (i + 1) + 255) / 256 * 256;
-    }
-    CHECK_ZU(total, want);
-}
-
 RUN_CASES()

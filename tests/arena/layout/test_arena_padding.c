@@ -55,19 +55,6 @@ CASE_WITH(every_byte_of_padding_is_watched_and_no_other, set_up_all()) {
     CHECK_ZU(padding, 2 * (1536 - 482) + 2 * (1792 - 552) + (512 - 140));
 }
 
-CASE_WITH(the_first_of_several_bytes_is_named, set_up_arena("memory=64MiB", 3)) {
-    wait_for(streams[0]);
-    unsigned char *gradients = ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS);
-    unsigned char *parameters = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
-    gradients[0] = 0x80;
-    parameters[1535] = 0x80;
-    CHECK(ashlar_arena_check_padding(arena, streams[0]) == ASHLAR_EDAMAGE);
-    check_message(ASHLAR_REGION_PARAMETERS, 1535, "five");
-    parameters[255] = 0x80;
-    CHECK(ashlar_arena_check_padding(arena, streams[0]) == ASHLAR_EDAMAGE);
-    check_message(ASHLAR_REGION_PARAMETERS, 255, "one");
-}
-
 CASE(the_look_comes_behind_what_is_queued_on_its_stream) {
     REQUIRE(set_up_arena("memory=64MiB,mode=adversarial,seed=4", 3));
     unsigned char *const stray = view_of(ASHLAR_REGION_GRADIENTS, FOUR) + 280;

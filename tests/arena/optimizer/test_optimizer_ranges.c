@@ -113,41 +113,4 @@ CASE(a_state_that_is_put_back_begins_the_sum_anew) {
     CHECK(*ashlar_optimizer_sum_address(optimizer) == sum);
 }
 
-/* Tensors of one group with different options: a run may begin anywhere. */
-CASE(options_may_differ_inside_a_group) {
-    static const tensor_case tensors[] = {{"a", ASHLAR_F32, 3, {0}},
-                                          {"b", ASHLAR_F32, 4500, {.has_no_decay = true}},
-                                          {"c", ASHLAR_F32, 7, {.rate_scale = 2}}};
-    ashlar_optimizer_config config = adamw();
-    config.weight_decay = 0.5;
-    cases = tensors;
-    case_count = 3;
-    REQUIRE(set_up("memory=16MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
-    ashlar_tensor_spec specs[3];
-    size_t offset = 0;
-    for (size_t i = 0; i < 3; i++) {
-        specs[i] =
-            (ashlar_tensor_spec){tensors[i].name, ASHLAR_F32, 1, {tensors[i].elements}, offset};
-        offset += 4 * tensors[i].elements;
-    }
-    REQUIRE(ashlar_arena_add_group(arena, offset, specs, 3, NULL) == ASHLAR_OK);
-    for (size_t i = 0; i < 3; i++) {
-        CHECK(ashlar_arena_set_options(arena, i, &tensors[i].options) == ASHLAR_OK);
-    }
-    REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_OK);
-    REQUIRE(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_OK);
-    wait_for(streams[0]);
-    draw(ASHLAR_REGION_PARAMETERS, 1, 1);
-    reference_open(&r, &config);
-    const size_t all = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS);
-    for (int turn = 1; turn <= 3; turn++) {
-        const size_t ends[] = {256, 16640, all};
-        step_in_ranges(ends, 3, (unsigned)turn);
-        reference_step(&r, &config, turn, 0.05, 1);
-        check_equal(&r);
-        check_padding();
-    }
-    close_optimizer();
-}
-
 RUN_CASES()

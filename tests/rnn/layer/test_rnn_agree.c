@@ -208,33 +208,4 @@ CASE_OF_KINDS(float_agrees_with_double, k) {
     check_close(&f, f.args.b.dweights, &d, d.args.b.dweights, f.layout.elements);
 }
 
-static void check_near(const problem *p, const void *got, const void *want, size_t count) {
-    const double limit = p->item == sizeof(float) ? 2e-5 : 1e-12;
-    for (size_t i = 0; i < count; i++) {
-        CHECK_NEAR(get(got, p->item, i), get(want, p->item, i), limit, limit);
-    }
-}
-
-/* The baseline against the best set of instructions that this processor has. */
-CASE_OF_KINDS(every_instruction_set_gives_the_same_numbers, k) {
-    static const shape s = {2, 12, 4, 33, 61, {12, 3, 9, 12}, true};
-    for (int i = 0; i < 2; i++) {
-        const ashlar_dtype dtype = i == 0 ? ASHLAR_F32 : ASHLAR_F64;
-        ashlar_rnn_cpu_pass *const *baseline =
-            i == 0 ? ashlar__rnn_cpu_f32_baseline : ashlar__rnn_cpu_f64_baseline;
-        problem best, plain;
-        REQUIRE(open_problem(&best, &s, k, dtype, true));
-        REQUIRE(open_problem(&plain, &s, k, dtype, true));
-        lessen_weights(&best);
-        lessen_weights(&plain);
-        run_training(&best);
-        for (int pass = 0; pass < ASHLAR_RNN_PASS_COUNT; pass++) {
-            baseline[pass](&plain.args);
-        }
-        check_near(&best, best.args.b.y, plain.args.b.y, best.y_count);
-        check_near(&best, best.args.b.dx, plain.args.b.dx, best.x_count);
-        check_near(&best, best.args.b.dweights, plain.args.b.dweights, best.layout.elements);
-    }
-}
-
 RUN_CASES_OF_SET()

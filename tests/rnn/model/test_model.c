@@ -46,26 +46,6 @@ CASE(so_they_are_with_every_cell) {
     }
 }
 
-CASE_WITH(padding_a_batch_longer_changes_nothing, open_usual_model()) {
-    made_batch made, longer;
-    make_batch(&made, 6, 4, LENGTHS);
-    longer = made; /* time comes first: the longer grid begins with the shorter one */
-    longer.batch.inputs = longer.inputs;
-    longer.batch.targets = longer.targets;
-    longer.batch.lengths = longer.lengths;
-    longer.batch.steps = 13;
-    run_step(&made);
-    const double loss = results->loss;
-    double *want = zeros(region_count());
-    for (size_t i = 0; i < region_count(); i++) {
-        want[i] = (double)region_of(ASHLAR_REGION_GRADIENTS)[i];
-    }
-    run_step(&longer);
-    CHECK_NEAR(results->loss, loss, 0, 1e-6);
-    check_gradients(want);
-    free(want);
-}
-
 CASE_WITH(gradients_are_overwritten_and_other_regions_left_alone, open_usual_model()) {
     made_batch made;
     const size_t bytes = ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS);

@@ -181,44 +181,6 @@ CASE(any_number_of_threads_gives_the_same_bits) {
     ashlar__workers_set_count(0);
 }
 
-/* As the pieces of this processor's best set were checked above; and in two ways to cut. */
-CASE(the_baseline_gives_the_same_numbers) {
-    enum { M = 103, N = 140, K = 130 };
-    product p = make_product(1, M, N, K, 2);
-    fill(&p);
-    const ashlar_gemm_args one = {.trans_a = true,
-                                  .m = M,
-                                  .n = N,
-                                  .k = K,
-                                  .a = a32,
-                                  .lda = p.lda,
-                                  .b = b32,
-                                  .ldb = p.ldb,
-                                  .c = c32,
-                                  .ldc = p.ldc};
-    ashlar_gemm_args wide = one;
-    wide.a = a64;
-    wide.b = b64;
-    wide.c = c64;
-    for (int i = 0; i < 4; i++) {
-        const ashlar_gemm_tile tile = {
-            .row = i / 2 == 0 ? 0 : 7,
-            .row_end = i / 2 == 0 ? 7 : M,
-            .column = i % 2 == 0 ? 0 : 16,
-            .column_end = i % 2 == 0 ? 16 : N,
-        };
-        ashlar__gemm_kernel_f32_baseline(&one, &tile);
-        ashlar__gemm_kernel_f64_baseline(&wide, &tile);
-    }
-    for (size_t i = 0; i < M; i++) {
-        for (size_t j = 0; j < N; j++) {
-            const double want = reference(&p, i, j);
-            CHECK_NEAR(c64[i * p.ldc + j], want, 1e-12 * K, 0);
-            CHECK_NEAR((double)c32[i * p.ldc + j], want, 1e-6 * K, 0);
-        }
-    }
-}
-
 CASE(the_implementation_has_a_name_and_counts_its_threads) {
     CHECK(strlen(ashlar__blas_name()) > 0);
     ashlar__blas_set_threads(1);
