@@ -28,7 +28,7 @@ typedef struct ashlar_rnn_backend {
     ashlar_status (*prepare)(const ashlar_rnn *rnn, const void *weights, void *prepared,
                              ashlar_stream stream);
     /* Like queue, but batch->lengths is not read: the pass reads the lengths, and a number that it
-     * adds to dropout_seed, from device memory (rnn_varying.h). queue_varying NULL: the back end
+     * adds to dropout_seed, from device memory (rnn_rows.h). queue_varying NULL: the back end
      * cannot do that. */
     ashlar_status (*queue_varying)(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                                    const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
