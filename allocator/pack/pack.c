@@ -1,43 +1,233 @@
-/* pack.c - ashlar_pack(): the order in which the packer tries its methods. */
-#include <ashlar/pack.h>
+/* pack.c - ashlar_pack(): the best plan so far, the time that is left, and the methods in turn:
+ * greedy orders, then rounds of growing effort of valleys, moves and the exact search. */
+#include "allocator/pack/pack_internal.h"
 
 #include <string.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
-#include "allocator/base/host.h"
-#include "allocator/pack/pack_greedy.h"
 
-static ashlar_status check_alignment(size_t alignment) {
-    ASHLAR_CHECK2(alignment > 0); /* 0 has become its default */
-    if ((alignment & (alignment - 1)) != 0) {
-        return ashlar__fail(ASHLAR_EINVAL, "pack: an alignment of %zu; give a power of two",
-                            alignment);
+enum {
+    VALLEY_PLANS = 16,           /* valley plans of the first round */
+    MOVES_OF_ITEM = 16,          /* moves of the first round, for each item */
+    STEPS = 1 << 20,             /* steps of the first search for the target */
+    STEPS_OF_CAPACITY = 1 << 21, /* the same if a capacity is given: a plan above it is of little
+                                  * use */
+    STEPS_SHARE = 8,             /* a search above the target gets 1/8 of these steps */
+    GROWTH = 4,                  /* factor of plans, moves and steps, from one round to the next */
+    AREA_MAX = 1 << 22,          /* sections times items: larger problems are left to moves */
+    SECTIONS = 512,              /* with more sections a step takes longer: make fewer steps */
+};
+
+_Static_assert((uint64_t)STEPS *SECTIONS / AREA_MAX >= STEPS_SHARE, "every search has a step");
+
+/* ---- the state ---- */
+
+static uint64_t now_ms(void) {
+    return ashlar__clock_ns() / 1000000;
+}
+
+ashlar_status ashlar__pack_state_init(ashlar_pack_state *state, ashlar_pack_memory *memory,
+                                      const ashlar_pack_items *problem,
+                                      const ashlar_pack_options *options) {
+    const size_t count = problem->count;
+    const uint64_t now = now_ms();
+    *state = (ashlar_pack_state){
+        .problem = problem,
+        .memory = memory,
+        .target_bytes = problem->peak_bytes,
+        .plan_bytes = SIZE_MAX,
+        .offsets = ashlar__pack_alloc(memory, count, sizeof *state->offsets),
+        .trial = ashlar__pack_alloc(memory, count, sizeof *state->trial),
+        .order = ashlar__pack_alloc(memory, count, sizeof *state->order),
+        .keys = ashlar__pack_alloc(memory, count, sizeof *state->keys),
+        .occupancy = ashlar__pack_occupancy_create(memory, problem->section_count),
+        .budget = {.options = options,
+                   .begin_ms = now,
+                   .told_ms = now,
+                   .now = {.bound_bytes = problem->peak_bytes, .strategy = ""}},
+    };
+    return ashlar__pack_memory_check(memory);
+}
+
+bool ashlar__pack_has_time(ashlar_pack_state *state) {
+    enum { TELL_EVERY_MS = 100 };
+    ashlar_pack_budget *budget = &state->budget;
+    const ashlar_pack_options *options = budget->options;
+    const uint64_t now = now_ms();
+    ASHLAR_CHECK2(budget->begin_ms <= budget->told_ms && budget->told_ms <= now);
+    if (budget->is_stopped) {
+        return false;
+    }
+    budget->now.elapsed_ms = now - budget->begin_ms;
+    /* <ashlar/pack.h> promises `progress` what these two lines assert. */
+    ASHLAR_CHECK2(budget->now.strategy != NULL);
+    ASHLAR_CHECK2(budget->now.plan_bytes == 0 || budget->now.plan_bytes >= budget->now.bound_bytes);
+    if (options->progress != NULL && now - budget->told_ms >= TELL_EVERY_MS) {
+        budget->told_ms = now;
+        budget->is_stopped = !options->progress(options->user, &budget->now);
+    }
+    if (budget->has_deadline && budget->now.elapsed_ms >= options->time_budget_ms) {
+        budget->is_stopped = true;
+    }
+    return !budget->is_stopped;
+}
+
+size_t ashlar__pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets) {
+    size_t highest = 0;
+    for (size_t i = 0; i < problem->count; i++) {
+        const size_t end = offsets[i] + problem->items[i].bytes;
+        highest = end > highest ? end : highest;
+    }
+    return highest;
+}
+
+void ashlar__pack_keep_trial(ashlar_pack_state *state, size_t bytes) {
+    ASHLAR_CHECK2(bytes >= state->problem->peak_bytes);
+    ASHLAR_CHECK3(bytes == SIZE_MAX ||
+                  bytes == ashlar__pack_highest_end(state->problem, state->trial));
+    if (bytes < state->plan_bytes) {
+        size_t *const worse = state->offsets;
+        state->offsets = state->trial;
+        state->trial = worse;
+        state->plan_bytes = bytes;
+        state->strategy = state->budget.now.strategy;
+        state->budget.now.plan_bytes = bytes;
+    }
+}
+
+/* ---- rounds ---- */
+
+/* Invariants: proven_bytes <= smallest possible plan <= state->plan_bytes, multiples of `unit`. */
+typedef struct refinement {
+    ashlar_pack_state *state;
+    ashlar_pack_valley *valley; /* NULL, as `search`: the problem is too large */
+    ashlar_pack_eject *eject;
+    ashlar_pack_search *search;
+    size_t unit; /* divides all sizes, so a plan without needless gaps is a multiple of it */
+    size_t proven_bytes;
+    uint64_t plans, moves, steps; /* of this round */
+} refinement;
+
+static size_t common_divisor(const ashlar_pack_items *p) {
+    size_t divisor = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        size_t a = p->items[i].bytes;
+        while (a != 0) {
+            const size_t rest = divisor % a;
+            divisor = a;
+            a = rest;
+        }
+    }
+    ASHLAR_CHECK2(divisor > 0);
+    return divisor;
+}
+
+static bool is_over(const refinement *r) {
+    return r->state->plan_bytes <= r->state->target_bytes ||
+           r->state->plan_bytes <= r->proven_bytes || r->state->budget.is_stopped;
+}
+
+/* Search for a plan within `capacity`. If *is_found, the best plan is now at most that large. */
+static ashlar_status try_capacity(refinement *r, size_t capacity, uint64_t steps, bool *is_found) {
+    ashlar_pack_state *state = r->state;
+    ashlar_pack_outcome outcome;
+    ASHLAR_CHECK2(capacity % r->unit == 0 && state->plan_bytes % r->unit == 0);
+    ASHLAR_CHECK2(r->proven_bytes <= capacity && capacity < state->plan_bytes);
+    ASHLAR_TRY(ashlar__pack_search_run(r->search, capacity, steps, &outcome));
+    *is_found = outcome == ASHLAR_PACK_FOUND;
+    if (*is_found) {
+        ashlar__pack_keep_trial(state, ashlar__pack_highest_end(state->problem, state->trial));
+        ASHLAR_CHECK2(state->plan_bytes <= capacity);
+    } else if (outcome == ASHLAR_PACK_IMPOSSIBLE) {
+        r->proven_bytes = capacity + r->unit;
+    }
+    ASHLAR_CHECK2(r->proven_bytes <= state->plan_bytes);
+    return ASHLAR_OK;
+}
+
+/* Search for the target; then between what has failed and the best plan, halving the distance. */
+static ashlar_status search_round(refinement *r) {
+    const ashlar_pack_state *state = r->state;
+    const size_t fine = state->problem->peak_bytes / 1024;
+    const size_t target = state->target_bytes - state->target_bytes % r->unit;
+    size_t failed = target > r->proven_bytes ? target : r->proven_bytes;
+    bool is_found;
+    r->state->budget.now.strategy = "exact search";
+    ASHLAR_TRY(try_capacity(r, failed, r->steps, &is_found));
+    while (!is_over(r) && state->plan_bytes - failed > r->unit + fine) {
+        size_t middle = failed + (state->plan_bytes - failed) / 2;
+        middle -= middle % r->unit;
+        middle = middle <= failed ? failed + r->unit : middle;
+        ASHLAR_CHECK2(failed < middle && middle < state->plan_bytes);
+        ASHLAR_TRY(try_capacity(r, middle, r->steps / STEPS_SHARE, &is_found));
+        failed = is_found ? failed : middle;
     }
     return ASHLAR_OK;
 }
 
-static ashlar_status state_init(ashlar_pack_state *state, const ashlar_pack_items *problem) {
-    const size_t count = problem->count;
-    ASHLAR_CHECK2(count > 0); /* empty problems never come here */
-    state->offsets = ashlar__host_calloc(count, sizeof *state->offsets);
-    state->trial = ashlar__host_calloc(count, sizeof *state->trial);
-    state->order = ashlar__host_calloc(count, sizeof *state->order);
-    state->keys = ashlar__host_calloc(count, sizeof *state->keys);
-    if (state->offsets == NULL || state->trial == NULL || state->order == NULL ||
-        state->keys == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", count);
+static ashlar_status run_round(refinement *r) {
+    if (r->valley != NULL) {
+        ashlar__pack_valley_run(r->valley, r->plans);
     }
-    return ashlar__pack_occupancy_create(problem->section_count, &state->occupancy);
+    if (!is_over(r)) {
+        ASHLAR_TRY(ashlar__pack_eject_run(r->eject, r->moves));
+    }
+    if (!is_over(r) && r->search != NULL) {
+        ASHLAR_TRY(search_round(r));
+    }
+    r->plans *= GROWTH;
+    r->moves *= GROWTH;
+    r->steps *= GROWTH;
+    return ASHLAR_OK;
 }
 
-static void state_finish(ashlar_pack_state *state) {
-    ashlar__host_free(state->offsets);
-    ashlar__host_free(state->trial);
-    ashlar__host_free(state->order);
-    ashlar__host_free(state->keys);
-    ashlar__pack_occupancy_destroy(state->occupancy);
+/* The sections, summed over all items. */
+static uint64_t area_of(const ashlar_pack_items *p) {
+    uint64_t area = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        area += ashlar__pack_life(&p->items[i]);
+    }
+    return area;
 }
+
+/* A plan by valleys looks at all sections for each item. A search records every section of every
+ * item that it places. */
+static ashlar_status create(refinement *r) {
+    const ashlar_pack_items *p = r->state->problem;
+    if ((uint64_t)p->count * p->section_count <= AREA_MAX) {
+        r->valley = ashlar__pack_valley_create(r->state);
+    }
+    if (area_of(p) <= AREA_MAX) {
+        ASHLAR_TRY(ashlar__pack_search_create(r->state, &r->search));
+    }
+    return ashlar__pack_eject_create(r->state, r->unit, &r->eject);
+}
+
+/* Search, longer in each round, until the plan meets the target, is proven to be the smallest, or
+ * the budget is used up. Without a plan to begin with, one is made even without budget. */
+static ashlar_status refine(ashlar_pack_state *state, size_t *proven_bytes) {
+    const ashlar_pack_items *p = state->problem;
+    refinement r = {
+        .state = state,
+        .unit = common_divisor(p),
+        .proven_bytes = p->peak_bytes,
+        .plans = VALLEY_PLANS,
+        .moves = (uint64_t)MOVES_OF_ITEM * p->count,
+        .steps = state->budget.options->capacity_bytes > 0 ? STEPS_OF_CAPACITY : STEPS,
+    };
+    r.steps = p->section_count > SECTIONS ? r.steps * SECTIONS / p->section_count : r.steps;
+    ASHLAR_CHECK2(state->target_bytes >= r.proven_bytes);
+    ASHLAR_TRY(create(&r));
+    while (!is_over(&r)) {
+        ASHLAR_TRY(run_round(&r));
+    }
+    *proven_bytes = r.proven_bytes;
+    return ASHLAR_OK;
+}
+
+/* ---- all of it ---- */
 
 /* Without a capacity to meet, the search may stop at a plan close to the bound. */
 static size_t search_target(const ashlar_pack_state *state, const ashlar_pack_options *options) {
@@ -49,74 +239,64 @@ static size_t search_target(const ashlar_pack_state *state, const ashlar_pack_op
                                                           : bound + bound / CLOSE;
 }
 
-/* How many greedy orders to try. With many buffers each order takes long, and the search makes
- * better use of a time budget: it begins with a plan of its own. */
-static size_t order_count(const ashlar_pack_state *state, const ashlar_pack_options *options) {
-    enum { ITEMS_MAX = 32768 };
-    return options->time_budget_ms > 0 ? ITEMS_MAX / state->problem->count : SIZE_MAX;
-}
-
-/* Try the greedy orders, then search if a smaller plan is possible and there is time. */
+/* Try the greedy orders, then search if a smaller plan is possible and there is time. With many
+ * buffers each order takes long, and the search makes better use of the time: it begins with a plan
+ * of its own. */
 static ashlar_status make_plan(ashlar_pack_state *state, const ashlar_pack_options *options,
                                size_t *proven_bytes) {
-    const ashlar_status status = ashlar__pack_greedy(state, order_count(state, options));
+    enum { ITEMS_MAX = 32768 };
+    const bool has_time = options->time_budget_ms > 0;
     *proven_bytes = state->problem->peak_bytes;
-    if (status != ASHLAR_OK || options->time_budget_ms == 0) {
-        return status;
+    ASHLAR_TRY(ashlar__pack_greedy(state, has_time ? ITEMS_MAX / state->problem->count : SIZE_MAX));
+    if (!has_time) {
+        return ASHLAR_OK;
     }
     state->target_bytes = search_target(state, options);
     state->budget.has_deadline = true;
-    return state->plan_bytes > state->target_bytes ? ashlar__pack_refine(state, proven_bytes)
-                                                   : ASHLAR_OK;
+    return state->plan_bytes > state->target_bytes ? refine(state, proven_bytes) : ASHLAR_OK;
 }
 
-static ashlar_status pack_items(const ashlar_pack_items *problem,
+static ashlar_status pack_items(const ashlar_pack_items *problem, ashlar_pack_memory *memory,
                                 const ashlar_pack_options *options, size_t *offsets,
                                 ashlar_pack_result *out) {
-    ashlar_pack_state state = {.problem = problem, .plan_bytes = SIZE_MAX};
-    const size_t capacity = options->capacity_bytes;
-    size_t proven_bytes = problem->peak_bytes;
-    state.target_bytes = capacity > problem->peak_bytes ? capacity : problem->peak_bytes;
-    ashlar__pack_budget_init(&state.budget, options, problem->peak_bytes);
-    ashlar_status status = state_init(&state, problem);
-    ASHLAR_THEN(status, make_plan(&state, options, &proven_bytes));
-    if (status == ASHLAR_OK) {
-        ASHLAR_CHECK2(state.plan_bytes != SIZE_MAX); /* the first plan is always completed */
-        ASHLAR_CHECK2(problem->peak_bytes <= proven_bytes && proven_bytes <= state.plan_bytes);
-        ASHLAR_CHECK3(state.plan_bytes == ashlar__pack_highest_end(problem, state.offsets));
-        memcpy(offsets, state.offsets, problem->count * sizeof *offsets);
-        *out = (ashlar_pack_result){
-            .plan_bytes = state.plan_bytes,
-            .bound_bytes = proven_bytes < state.plan_bytes ? proven_bytes : state.plan_bytes,
-            .is_optimal = state.plan_bytes <= proven_bytes,
-            .was_stopped = state.budget.is_stopped,
-            .strategy = state.strategy,
-        };
+    ashlar_pack_state state;
+    size_t proven_bytes;
+    ASHLAR_TRY(ashlar__pack_state_init(&state, memory, problem, options));
+    if (options->capacity_bytes > problem->peak_bytes) {
+        state.target_bytes = options->capacity_bytes;
     }
-    state_finish(&state);
-    return status;
+    ASHLAR_TRY(make_plan(&state, options, &proven_bytes));
+    ASHLAR_CHECK2(state.plan_bytes != SIZE_MAX); /* the first plan is always completed */
+    ASHLAR_CHECK2(problem->peak_bytes <= proven_bytes && proven_bytes <= state.plan_bytes);
+    ASHLAR_CHECK3(state.plan_bytes == ashlar__pack_highest_end(problem, state.offsets));
+    memcpy(offsets, state.offsets, problem->count * sizeof *offsets);
+    *out = (ashlar_pack_result){
+        .plan_bytes = state.plan_bytes,
+        .bound_bytes = proven_bytes < state.plan_bytes ? proven_bytes : state.plan_bytes,
+        .is_optimal = state.plan_bytes <= proven_bytes,
+        .was_stopped = state.budget.is_stopped,
+        .strategy = state.strategy,
+    };
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar_pack(const ashlar_pack_buffer *buffers, size_t count,
                           const ashlar_pack_options *options, size_t *offsets,
                           ashlar_pack_result *out) {
     ashlar_pack_items problem;
+    ashlar_pack_memory memory = {0};
     ashlar_pack_result result = {.is_optimal = true, .strategy = "nothing to place"};
-    ashlar_pack_options chosen = ASHLAR_OR_ZERO(ashlar_pack_options, options);
+    const ashlar_pack_options chosen = ASHLAR_OR_ZERO(ashlar_pack_options, options);
     const size_t alignment = chosen.alignment == 0 ? 1 : chosen.alignment;
-    ashlar_status status = check_alignment(alignment);
-    ASHLAR_THEN(status, ashlar__pack_items_init(&problem, buffers, count, alignment));
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_FAIL_IF((alignment & (alignment - 1)) != 0, ASHLAR_EINVAL,
+                   "pack: an alignment of %zu; give a power of two", alignment);
+    ashlar_status status = ashlar__pack_items_init(&problem, &memory, buffers, count, alignment);
     if (count > 0) {
-        status = pack_items(&problem, &chosen, offsets, &result);
+        ASHLAR_THEN(status, pack_items(&problem, &memory, &chosen, offsets, &result));
     }
-    ashlar__pack_items_finish(&problem);
-    if (status == ASHLAR_OK) {
-        if (out != NULL) {
-            *out = result;
-        }
+    ashlar__pack_memory_finish(&memory);
+    if (status == ASHLAR_OK && out != NULL) {
+        *out = result;
     }
     return status;
 }

@@ -1,19 +1,30 @@
-/* pack_eject.c - moves items to make a plan smaller: phases, attempts at a capacity, moves. */
-#include "allocator/pack/pack_eject.h"
+/*
+ * pack_eject.c - makes a plan smaller by moving items about.
+ *
+ * An attempt at a capacity takes out the items that end above it. Then, until none is out, the
+ * heaviest item is placed where that costs least, and the items in its way are taken out. An item's
+ * weight, which is also its cost, is its area times how hard it has been to place, so the search
+ * does not run in circles. An attempt fails if it takes too many moves, or if for long the area
+ * that is out has not shrunk. The next one then aims only half as far below the plan.
+ *
+ * A phase moves the short-lived items of one plan. This is a new plan, in which the long-lived
+ * items lie at the bottom without gaps, or the best plan so far. Which moves are made depends on
+ * the problem and earlier moves, and not on the clock.
+ */
+#include "allocator/pack/pack_internal.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/base/host.h"
-#include "allocator/pack/pack_window.h"
 
 enum {
     LIVE_COUNT = 64,       /* at most so many items up to usual_life are live at once, on average */
     ATTEMPT_MOVES = 16000, /* an attempt with so many moves fails */
     VAIN_MOVES = 1000,     /* and so does one that has not lowered least_out_area for so many */
     PHASE_FAILURES = 4,    /* failed attempts that end an early phase; later ones allow more */
+    PHASES = 3,            /* so many from a new plan, then so many from the best one, in turn */
     FIRST_STEP_SHARE = 16, /* a phase's first attempt goes down by 1/16 of the way to the bound */
     GOAL_SHARE = 400,      /* items that end more than 1/400 above the bound may move */
     ITEMS_OF_MOVE = 4,     /* beginning a phase counts as one move for so many items */
@@ -25,11 +36,6 @@ static const double WEIGHT_OF_EJECTING = 2;
 /* Factor of the cost of taking out the item that was placed just before. */
 static const double COST_OF_UNDOING = 1e6;
 
-/* For each phase in turn: movable items live at most so many times usual_life. */
-static const uint32_t lives[] = {2, 1, 4};
-
-enum { LIVES = sizeof lives / sizeof lives[0] };
-
 /*
  * An item is out from the time it is taken out of the plan until it is placed again.
  *
@@ -40,7 +46,7 @@ struct ashlar_pack_eject {
     ashlar_pack_state *state;
     size_t unit;
     ashlar_pack_movable movable;
-    uint32_t usual_life;
+    uint32_t life; /* items that live longer are fixed */
     uint32_t phase;
     uint64_t ahead; /* moves made beyond those asked for so far */
     bool is_in_phase, is_in_attempt;
@@ -48,9 +54,9 @@ struct ashlar_pack_eject {
     size_t plan_top;
     size_t step;       /* how much smaller the next plan is to be, at least */
     uint32_t failures; /* attempts that failed since the phase began or found a new best plan */
-    size_t capacity; /* of this attempt */
-    uint32_t moves;  /* of this attempt */
-    double out_area; /* bytes times sections, summed over the items that are out, with rounding */
+    size_t capacity;   /* of this attempt */
+    uint32_t moves;    /* of this attempt */
+    double out_area;   /* bytes times sections, summed over the items that are out, with rounding */
     double least_out_area; /* of this attempt */
     uint32_t least_at;     /* `moves` when out_area was that small */
     size_t *offsets;       /* [count], of this attempt */
@@ -59,12 +65,12 @@ struct ashlar_pack_eject {
     uint32_t *heap, heap_count;
     uint32_t latest; /* the item placed last */
     uint32_t *neighbours;
-    ashlar_pack_mark *begins, *ends, *scratch; /* [count] */
+    ashlar_pack_mark *begins, *ends; /* [count] */
 };
 
 static double area_of(const ashlar_pack_eject *e, uint32_t item) {
     const ashlar_pack_item *x = &e->state->problem->items[item];
-    return (double)x->bytes * (x->end - x->first);
+    return (double)x->bytes * ashlar__pack_life(x);
 }
 
 /* ---- items that are out, as a heap ---- */
@@ -105,32 +111,31 @@ static uint32_t take_heaviest(ashlar_pack_eject *e) {
 
 /* Long-lived items first: those of the fullest section, then the others. Then the short-lived ones,
  * hardest to place first. */
-static void set_keys(ashlar_pack_eject *e, uint32_t life) {
+static void set_keys(ashlar_pack_eject *e) {
     const ashlar_pack_items *p = e->state->problem;
     for (size_t i = 0; i < p->count; i++) {
         const ashlar_pack_item *x = &p->items[i];
-        const uint32_t mine = x->end - x->first;
+        const uint32_t mine = ashlar__pack_life(x);
         const bool is_at_peak = x->first <= p->peak_section && p->peak_section < x->end;
         const double hardness = e->weights[i] / mine; /* at first, its size */
-        e->state->keys[i] = mine <= life ? -1 / hardness
-                            : is_at_peak ? (double)mine + (double)p->section_count
-                                         : (double)mine;
+        e->state->keys[i] = mine <= e->life ? -1 / hardness
+                            : is_at_peak    ? (double)mine + (double)p->section_count
+                                            : (double)mine;
     }
 }
 
 /* Choose the plan that a phase begins with: in every second round of phases the best one so far,
  * else a new one. *is_found is false if the budget was used up before there was a new one. */
-static ashlar_status choose_plan(ashlar_pack_eject *e, uint32_t life, bool *is_found) {
+static ashlar_status choose_plan(ashlar_pack_eject *e, bool *is_found) {
     ashlar_pack_state *state = e->state;
     const size_t plan_bytes = state->problem->count * sizeof *e->plan;
     *is_found = true;
-    if (e->phase / LIVES % 2 == 1) {
+    if (e->phase / PHASES % 2 == 1) {
         memcpy(e->plan, state->offsets, plan_bytes);
         e->plan_top = state->plan_bytes;
         return ASHLAR_OK;
     }
-    set_keys(e, life);
-    ashlar__pack_sort(state);
+    set_keys(e);
     ASHLAR_TRY(ashlar__pack_place(state, SIZE_MAX, &e->plan_top));
     *is_found = e->plan_top != SIZE_MAX;
     if (*is_found) {
@@ -142,11 +147,10 @@ static ashlar_status choose_plan(ashlar_pack_eject *e, uint32_t life, bool *is_f
 
 static ashlar_status begin_phase(ashlar_pack_eject *e) {
     const ashlar_pack_items *p = e->state->problem;
-    const uint32_t life = e->usual_life * lives[e->phase % LIVES];
-    ASHLAR_TRY(choose_plan(e, life, &e->is_in_phase));
+    ASHLAR_TRY(choose_plan(e, &e->is_in_phase));
     if (e->is_in_phase) {
         const size_t above = e->plan_top - p->peak_bytes, little = p->peak_bytes / GOAL_SHARE;
-        ASHLAR_TRY(ashlar__pack_movable_choose(&e->movable, e->plan, life,
+        ASHLAR_TRY(ashlar__pack_movable_choose(&e->movable, e->plan, e->life,
                                                p->peak_bytes + (above < little ? above : little)));
         e->step = (e->plan_top - p->peak_bytes) / FIRST_STEP_SHARE;
         e->failures = 0;
@@ -205,7 +209,7 @@ static void succeed(ashlar_pack_eject *e) {
 }
 
 static void fail(ashlar_pack_eject *e) {
-    const uint32_t patience = PHASE_FAILURES * (1 + e->phase / LIVES);
+    const uint32_t patience = PHASE_FAILURES * (1 + e->phase / PHASES);
     e->step /= 2;
     e->is_in_attempt = false;
     e->is_in_phase = ++e->failures < patience;
@@ -243,22 +247,18 @@ static ashlar_status move(ashlar_pack_eject *e, bool *is_stuck) {
     const ashlar_pack_item *items = e->state->problem->items;
     const uint32_t item = take_heaviest(e);
     const size_t placed = find_placed(e, item);
-    ashlar_pack_window w = {.begins = e->begins,
-                            .ends = e->ends,
-                            .scratch = e->scratch,
-                            .placed_count = placed,
-                            .bytes = items[item].bytes,
-                            .capacity = e->capacity};
+    const size_t bytes = items[item].bytes;
+    double cost;
     size_t offset = 0;
-    ASHLAR_TRY(ashlar__pack_movable_gaps(&e->movable, item, &w.gaps, &w.gap_count));
-    const double cost = ashlar__pack_window_cheapest(&w, &offset);
+    ASHLAR_TRY(ashlar__pack_movable_cheapest(&e->movable, item, e->begins, e->ends, placed,
+                                             e->capacity, &cost, &offset));
     *is_stuck = cost == INFINITY;
     if (*is_stuck) {
         return ASHLAR_OK;
     }
     for (size_t k = 0; cost > 0 && k < placed; k++) {
         const uint32_t i = e->neighbours[k];
-        if (e->offsets[i] < offset + w.bytes && offset < e->offsets[i] + items[i].bytes) {
+        if (e->offsets[i] < offset + bytes && offset < e->offsets[i] + items[i].bytes) {
             take_out(e, i);
         }
     }
@@ -307,7 +307,7 @@ ashlar_status ashlar__pack_eject_run(ashlar_pack_eject *e, uint64_t move_count) 
     uint64_t done = e->ahead;
     for (uint64_t k = 0, moves; done < move_count && !is_over(e->state); done += moves) {
         if (e->state->plan_bytes != SIZE_MAX && k++ % LOOK_EVERY == 0 &&
-            !ashlar__pack_budget_is_left(&e->state->budget)) {
+            !ashlar__pack_has_time(e->state)) {
             break;
         }
         ASHLAR_TRY(advance(e, &moves));
@@ -318,52 +318,46 @@ ashlar_status ashlar__pack_eject_run(ashlar_pack_eject *e, uint64_t move_count) 
 
 /* ---- making ---- */
 
-static bool has_memory(ashlar_pack_eject *e, size_t count) {
-    e->plan = ashlar__host_calloc(count, sizeof *e->plan);
-    e->offsets = ashlar__host_calloc(count, sizeof *e->offsets);
-    e->is_out = ashlar__host_calloc(count, sizeof *e->is_out);
-    e->weights = ashlar__host_calloc(count, sizeof *e->weights);
-    e->heap = ashlar__host_calloc(count, sizeof *e->heap);
-    e->neighbours = ashlar__host_calloc(count + 1, sizeof *e->neighbours);
-    e->begins = ashlar__host_calloc(count, sizeof *e->begins);
-    e->ends = ashlar__host_calloc(count, sizeof *e->ends);
-    e->scratch = ashlar__host_calloc(count, sizeof *e->scratch);
-    return e->plan != NULL && e->offsets != NULL && e->is_out != NULL && e->weights != NULL &&
-           e->heap != NULL && e->neighbours != NULL && e->begins != NULL && e->ends != NULL &&
-           e->scratch != NULL;
+/* Twice the largest power of two n, at least 1, for which this holds: of the items that live at
+ * most n sections, on average at most LIVE_COUNT are live at once. */
+static uint32_t choose_life(const ashlar_pack_items *p) {
+    uint64_t area = 0;
+    uint32_t life = 1;
+    for (; life < p->section_count; life *= 2) {
+        for (size_t i = 0; i < p->count; i++) {
+            const uint32_t mine = ashlar__pack_life(&p->items[i]);
+            area += mine <= 2 * life && (mine > life || life == 1) ? mine : 0;
+        }
+        if (area > (uint64_t)LIVE_COUNT * p->section_count) {
+            break;
+        }
+    }
+    return 2 * life;
 }
 
 ashlar_status ashlar__pack_eject_create(ashlar_pack_state *state, size_t unit,
                                         ashlar_pack_eject **out) {
-    const ashlar_pack_items *p = state->problem;
-    ashlar_pack_eject *e = ashlar__host_calloc(1, sizeof *e);
-    if (e == NULL || !has_memory(e, p->count)) {
-        ashlar__pack_eject_destroy(e);
-        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", p->count);
-    }
-    e->state = state;
-    e->unit = unit;
-    e->usual_life = ashlar__pack_movable_life(p, LIVE_COUNT);
-    for (size_t i = 0; i < p->count; i++) {
-        e->weights[i] = area_of(e, (uint32_t)i);
-    }
-    const ashlar_status status = ashlar__pack_movable_init(&e->movable, p);
-    if (status != ASHLAR_OK) {
-        ashlar__pack_eject_destroy(e);
-        return status;
+    const size_t count = state->problem->count;
+    ashlar_pack_memory *m = state->memory;
+    ashlar_pack_eject *e = ashlar__pack_alloc(m, 1, sizeof *e);
+    ASHLAR_TRY(ashlar__pack_memory_check(m));
+    *e = (ashlar_pack_eject){
+        .state = state,
+        .unit = unit,
+        .life = choose_life(state->problem),
+        .plan = ashlar__pack_alloc(m, count, sizeof *e->plan),
+        .offsets = ashlar__pack_alloc(m, count, sizeof *e->offsets),
+        .is_out = ashlar__pack_alloc(m, count, sizeof *e->is_out),
+        .weights = ashlar__pack_alloc(m, count, sizeof *e->weights),
+        .heap = ashlar__pack_alloc(m, count, sizeof *e->heap),
+        .neighbours = ashlar__pack_alloc(m, count + 1, sizeof *e->neighbours),
+        .begins = ashlar__pack_alloc(m, count, sizeof *e->begins),
+        .ends = ashlar__pack_alloc(m, count, sizeof *e->ends),
+    };
+    ASHLAR_TRY(ashlar__pack_memory_check(m));
+    for (uint32_t i = 0; i < count; i++) {
+        e->weights[i] = area_of(e, i);
     }
     *out = e;
-    return ASHLAR_OK;
-}
-
-void ashlar__pack_eject_destroy(ashlar_pack_eject *e) {
-    if (e != NULL) {
-        void *const all[] = {e->plan,       e->offsets, e->is_out, e->weights, e->heap,
-                             e->neighbours, e->begins,  e->ends,   e->scratch};
-        for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
-            ashlar__host_free(all[k]);
-        }
-        ashlar__pack_movable_finish(&e->movable);
-        ashlar__host_free(e);
-    }
+    return ashlar__pack_movable_init(&e->movable, m, state->problem);
 }

@@ -1,9 +1,7 @@
-/* pack_greedy.c - greedy packing: orders, placing items in an order, and keeping the best plan. */
-#include "allocator/pack/pack_greedy.h"
+/* pack_greedy.c - greedy packing: items one by one, each at the lowest offset where it fits. */
+#include "allocator/pack/pack_internal.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
@@ -15,18 +13,13 @@ typedef struct greedy_order {
 
 /* ---- orders ---- */
 
-static double key_bytes(const ashlar_pack_items *p, const ashlar_pack_item *item) {
-    (void)p;
-    return (double)item->bytes;
-}
-
 static double key_life(const ashlar_pack_items *p, const ashlar_pack_item *item) {
     (void)p;
-    return (double)(item->end - item->first);
+    return ashlar__pack_life(item);
 }
 
 static double key_area(const ashlar_pack_items *p, const ashlar_pack_item *item) {
-    return key_bytes(p, item) * key_life(p, item);
+    return (double)item->bytes * key_life(p, item);
 }
 
 /* Place the items of the fullest section first, so that they stack at the bottom without gaps. */
@@ -35,16 +28,10 @@ static double key_peak(const ashlar_pack_items *p, const ashlar_pack_item *item)
     return is_live ? key_life(p, item) : 0;
 }
 
-/* Place items in the order of their beginnings. */
-static double key_begin(const ashlar_pack_items *p, const ashlar_pack_item *item) {
-    (void)p;
-    return -(double)item->first;
-}
-
 static const greedy_order orders[] = {
-    {"fullest section first", key_peak}, {"largest first", key_bytes},
-    {"largest area first", key_area},    {"longest-lived first", key_life},
-    {"earliest first", key_begin},
+    {"fullest section first", key_peak},
+    {"largest area first", key_area},
+    {"longest-lived first", key_life},
 };
 
 /* Of items with equal keys, the larger comes first, then the longer-lived, then the one with the
@@ -53,7 +40,7 @@ static int compare(const void *a, const void *b, void *context) {
     const ashlar_pack_state *state = context;
     const uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
     const ashlar_pack_item *x = &state->problem->items[i], *y = &state->problem->items[j];
-    const uint32_t life_x = x->end - x->first, life_y = y->end - y->first;
+    const uint32_t life_x = ashlar__pack_life(x), life_y = ashlar__pack_life(y);
     if (state->keys[i] != state->keys[j]) {
         return state->keys[i] > state->keys[j] ? -1 : 1;
     }
@@ -66,7 +53,7 @@ static int compare(const void *a, const void *b, void *context) {
     return (i > j) - (i < j);
 }
 
-void ashlar__pack_sort(ashlar_pack_state *state) {
+static void sort(ashlar_pack_state *state) {
     const uint32_t count = (uint32_t)state->problem->count;
     for (uint32_t i = 0; i < count; i++) {
         state->order[i] = i;
@@ -78,51 +65,27 @@ void ashlar__pack_sort(ashlar_pack_state *state) {
 
 /* ---- placing ---- */
 
-size_t ashlar__pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets) {
-    size_t highest = 0;
-    for (size_t i = 0; i < problem->count; i++) {
-        const size_t end = offsets[i] + problem->items[i].bytes;
-        highest = end > highest ? end : highest;
-    }
-    return highest;
-}
-
-void ashlar__pack_keep_trial(ashlar_pack_state *state, size_t bytes) {
-    ASHLAR_CHECK2(bytes >= state->problem->peak_bytes);
-    ASHLAR_CHECK3(bytes == SIZE_MAX ||
-                  bytes == ashlar__pack_highest_end(state->problem, state->trial));
-    if (bytes < state->plan_bytes) {
-        size_t *const worse = state->offsets;
-        state->offsets = state->trial;
-        state->trial = worse;
-        state->plan_bytes = bytes;
-        state->strategy = state->budget.now.strategy;
-        state->budget.now.plan_bytes = bytes;
-    }
-}
-
 ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t limit, size_t *bytes) {
     enum { LOOK_EVERY = 1024 };
     const ashlar_pack_items *p = state->problem;
-    size_t top = 0;
+    size_t top = 0, gap_end;
+    sort(state);
     ashlar__pack_occupancy_clear(state->occupancy);
     for (size_t k = 0; k < p->count; k++) {
         const uint32_t i = state->order[k];
         const ashlar_pack_item *item = &p->items[i];
-        ASHLAR_CHECK2(i < p->count && item->first < item->end && item->end <= p->section_count);
-        const size_t offset =
-            ashlar__pack_occupancy_find(state->occupancy, item->first, item->end, item->bytes);
+        const size_t offset = ashlar__pack_occupancy_gap(state->occupancy, item, 0, &gap_end);
         state->trial[i] = offset;
         top = offset + item->bytes > top ? offset + item->bytes : top;
-        const bool must_stop = k % LOOK_EVERY == LOOK_EVERY - 1 &&
-                               !ashlar__pack_budget_is_left(&state->budget) &&
+        const bool must_stop = k % LOOK_EVERY == LOOK_EVERY - 1 && !ashlar__pack_has_time(state) &&
                                state->plan_bytes != SIZE_MAX;
         if (must_stop || top >= limit) {
             *bytes = SIZE_MAX;
             return ASHLAR_OK;
         }
-        ASHLAR_TRY(ashlar__pack_occupancy_add(state->occupancy, item->first, item->end, offset,
-                                              item->bytes));
+        if (!ashlar__pack_occupancy_add(state->occupancy, item, offset)) {
+            return ashlar__pack_memory_check(state->memory);
+        }
     }
     ASHLAR_CHECK2(top >= p->peak_bytes); /* no plan is smaller */
     *bytes = top;
@@ -146,7 +109,6 @@ ashlar_status ashlar__pack_greedy(ashlar_pack_state *state, size_t order_count) 
         for (size_t i = 0; i < p->count; i++) {
             state->keys[i] = orders[o].key(p, &p->items[i]);
         }
-        ashlar__pack_sort(state);
         ASHLAR_TRY(ashlar__pack_place(state, state->plan_bytes, &bytes));
         ashlar__pack_keep_trial(state, bytes);
         ASHLAR_CHECK2(state->plan_bytes != SIZE_MAX); /* the first order is always completed */

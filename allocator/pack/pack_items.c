@@ -1,10 +1,10 @@
-/* pack_items.c - turns buffers into items: rounds sizes up, divides time into sections
- * (pack_items.h), and adds up the load of each section. */
-#include "allocator/pack/pack_items.h"
+/* pack_items.c - the memory of a packing, and turning buffers into items: rounds sizes up, divides
+ * time into sections, and adds up the load of each section. */
+#include "allocator/pack/pack_internal.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
@@ -13,6 +13,57 @@
 
 enum { BUFFERS_MAX = INT32_MAX / 2 };
 _Static_assert(UINT64_C(2) * BUFFERS_MAX < UINT32_MAX, "marks and sections have 32-bit numbers");
+
+/* ---- memory ---- */
+
+typedef struct ashlar_pack_chunk {
+    struct ashlar_pack_chunk *next;
+    max_align_t array[];
+} ashlar_pack_chunk;
+
+void *ashlar__pack_alloc(ashlar_pack_memory *m, size_t count, size_t bytes) {
+    size_t whole;
+    ashlar_pack_chunk *chunk = NULL;
+    if (ashlar__mul(count, bytes, &whole) && ashlar__add(whole, sizeof *chunk, &whole)) {
+        chunk = ashlar__host_calloc(whole, 1);
+    }
+    if (chunk == NULL) {
+        m->has_failed = true;
+        return NULL;
+    }
+    chunk->next = m->chunks;
+    m->chunks = chunk;
+    return chunk->array;
+}
+
+/* The old array stays where it is: as capacities double, all old ones together are no larger. */
+void *ashlar__pack_grow(ashlar_pack_memory *m, void *array, size_t *capacity, size_t needed,
+                        size_t bytes) {
+    if (needed <= *capacity) {
+        return array;
+    }
+    void *grown = ashlar__pack_alloc(m, 2 * needed, bytes);
+    if (grown != NULL && *capacity > 0) {
+        memcpy(grown, array, *capacity * bytes);
+    }
+    *capacity = grown != NULL ? 2 * needed : *capacity;
+    return grown;
+}
+
+ashlar_status ashlar__pack_memory_check(const ashlar_pack_memory *m) {
+    return m->has_failed ? ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory to pack the buffers")
+                         : ASHLAR_OK;
+}
+
+void ashlar__pack_memory_finish(ashlar_pack_memory *m) {
+    while (m->chunks != NULL) {
+        ashlar_pack_chunk *chunk = m->chunks;
+        m->chunks = chunk->next;
+        ashlar__host_free(chunk);
+    }
+}
+
+/* ---- sections ---- */
 
 /* The beginning or the end of an item. */
 typedef struct mark {
@@ -82,11 +133,7 @@ static size_t number_sections(const mark *marks, size_t mark_count, ashlar_pack_
     return mark_count == 0 ? 0 : (size_t)section + 1;
 }
 
-static ashlar_status find_sections(const ashlar_pack_buffer *buffers, ashlar_pack_items *p) {
-    mark *marks = ashlar__host_calloc(2 * p->count + 1, sizeof *marks); /* count may be 0 */
-    if (marks == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", p->count);
-    }
+static void find_sections(const ashlar_pack_buffer *buffers, ashlar_pack_items *p, mark *marks) {
     for (uint32_t i = 0; i < p->count; i++) {
         marks[2 * i] = (mark){buffers[i].begin, i, true};
         marks[2 * i + 1] = (mark){buffers[i].end, i, false};
@@ -94,8 +141,6 @@ static ashlar_status find_sections(const ashlar_pack_buffer *buffers, ashlar_pac
     qsort(marks, 2 * p->count, sizeof *marks, compare_marks);
     p->section_count = number_sections(marks, 2 * p->count, p->items);
     ASHLAR_CHECK2(p->section_count <= p->count); /* loads[] has room for one more */
-    ashlar__host_free(marks);
-    return ASHLAR_OK;
 }
 
 /*
@@ -120,40 +165,24 @@ static void sum_loads(ashlar_pack_items *p) {
     ASHLAR_CHECK2(p->count == 0 || p->peak_bytes > 0);
 }
 
-static ashlar_status fill(ashlar_pack_items *p, const ashlar_pack_buffer *buffers,
-                          size_t alignment) {
-    p->items = ashlar__host_calloc(p->count + 1, sizeof *p->items);
-    p->loads = ashlar__host_calloc(p->count + 1, sizeof *p->loads); /* + 1 for the last end */
-    if (p->items == NULL || p->loads == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", p->count);
-    }
-    for (size_t i = 0; i < p->count; i++) {
-        p->items[i].bytes = (buffers[i].bytes + alignment - 1) & ~(alignment - 1);
-        ASHLAR_CHECK2(p->items[i].bytes >= buffers[i].bytes); /* check_buffers() excludes a wrap */
-    }
-    const ashlar_status status = find_sections(buffers, p);
-    if (status == ASHLAR_OK) {
-        sum_loads(p);
-    }
-    return status;
-}
-
-ashlar_status ashlar__pack_items_init(ashlar_pack_items *out, const ashlar_pack_buffer *buffers,
-                                      size_t count, size_t alignment) {
-    ashlar_pack_items p = {.count = count};
+ashlar_status ashlar__pack_items_init(ashlar_pack_items *out, ashlar_pack_memory *memory,
+                                      const ashlar_pack_buffer *buffers, size_t count,
+                                      size_t alignment) {
     ASHLAR_CHECK2(alignment > 0 && (alignment & (alignment - 1)) == 0);
-    ashlar_status status = check_buffers(buffers, count, alignment);
-    ASHLAR_THEN(status, fill(&p, buffers, alignment));
-    if (status != ASHLAR_OK) {
-        ashlar__pack_items_finish(&p);
-        return status;
+    ASHLAR_TRY(check_buffers(buffers, count, alignment));
+    ashlar_pack_items p = {
+        .count = count,
+        .items = ashlar__pack_alloc(memory, count, sizeof *p.items),
+        .loads = ashlar__pack_alloc(memory, count + 1, sizeof *p.loads), /* + 1: the last end */
+    };
+    mark *marks = ashlar__pack_alloc(memory, 2 * count, sizeof *marks);
+    ASHLAR_TRY(ashlar__pack_memory_check(memory));
+    for (size_t i = 0; i < count; i++) {
+        p.items[i].bytes = (buffers[i].bytes + alignment - 1) & ~(alignment - 1);
+        ASHLAR_CHECK2(p.items[i].bytes >= buffers[i].bytes); /* check_buffers() excludes a wrap */
     }
+    find_sections(buffers, &p, marks);
+    sum_loads(&p);
     *out = p;
     return ASHLAR_OK;
-}
-
-void ashlar__pack_items_finish(ashlar_pack_items *p) {
-    ashlar__host_free(p->items);
-    ashlar__host_free(p->loads);
-    *p = (ashlar_pack_items){0};
 }

@@ -1,76 +1,46 @@
-/* pack_movable.c - lists of movable items by section, and gaps between fixed items. */
-#include "allocator/pack/pack_movable.h"
+/* pack_movable.c - which items ejection may move, lists of them by section, the gaps between fixed
+ * items, and the cheapest place for an item in these gaps. */
+#include "allocator/pack/pack_internal.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/base/host.h"
 
 enum { AREA_MAX = 1 << 22 }; /* when the lists are this long, items above the goal stay fixed */
 
-static uint32_t life_of(const ashlar_pack_item *item) {
-    return item->end - item->first;
-}
-
-static ashlar_status no_memory(const ashlar_pack_movable *m) {
-    return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory to move %zu buffers",
-                        m->problem->count);
-}
-
-ashlar_status ashlar__pack_movable_init(ashlar_pack_movable *m, const ashlar_pack_items *problem) {
-    *m = (ashlar_pack_movable){.problem = problem};
-    m->is_movable = ashlar__host_calloc(problem->count, sizeof *m->is_movable);
-    m->starts = ashlar__host_calloc(problem->section_count + 1, sizeof *m->starts);
-    m->begin_counts = ashlar__host_calloc(problem->section_count, sizeof *m->begin_counts);
-    m->gap_begins = ashlar__host_calloc(problem->count, sizeof *m->gap_begins);
-    m->gap_ends = ashlar__host_calloc(problem->count, sizeof *m->gap_ends);
-    if (m->is_movable == NULL || m->starts == NULL || m->begin_counts == NULL ||
-        m->gap_begins == NULL || m->gap_ends == NULL) {
-        return no_memory(m);
-    }
-    return ashlar__pack_occupancy_create(problem->section_count, &m->fixed);
-}
-
-void ashlar__pack_movable_finish(ashlar_pack_movable *m) {
-    ashlar__host_free(m->is_movable);
-    ashlar__host_free(m->starts);
-    ashlar__host_free(m->begin_counts);
-    ashlar__host_free(m->listed);
-    ashlar__host_free(m->gaps);
-    ashlar__host_free(m->gap_begins);
-    ashlar__host_free(m->gap_ends);
-    ashlar__pack_occupancy_destroy(m->fixed);
-}
-
-uint32_t ashlar__pack_movable_life(const ashlar_pack_items *problem, uint32_t live_count) {
-    uint64_t area = 0;
-    uint32_t life = 1;
-    for (; life < problem->section_count; life *= 2) {
-        for (size_t i = 0; i < problem->count; i++) {
-            const uint32_t mine = life_of(&problem->items[i]);
-            area += mine <= 2 * life && (mine > life || life == 1) ? mine : 0;
-        }
-        if (area > (uint64_t)live_count * problem->section_count) {
-            break;
-        }
-    }
-    return life;
+ashlar_status ashlar__pack_movable_init(ashlar_pack_movable *m, ashlar_pack_memory *memory,
+                                        const ashlar_pack_items *problem) {
+    const size_t count = problem->count, sections = problem->section_count;
+    *m = (ashlar_pack_movable){
+        .problem = problem,
+        .memory = memory,
+        .is_movable = ashlar__pack_alloc(memory, count, sizeof *m->is_movable),
+        .starts = ashlar__pack_alloc(memory, sections + 1, sizeof *m->starts),
+        .begin_counts = ashlar__pack_alloc(memory, sections, sizeof *m->begin_counts),
+        .gap_begins = ashlar__pack_alloc(memory, count, sizeof *m->gap_begins),
+        .gap_ends = ashlar__pack_alloc(memory, count, sizeof *m->gap_ends),
+        .fixed = ashlar__pack_occupancy_create(memory, sections),
+    };
+    return ashlar__pack_memory_check(memory);
 }
 
 /* ---- choosing ---- */
 
-static uint64_t mark_movable(ashlar_pack_movable *m, uint32_t life, size_t goal) {
+static uint64_t mark_movable(ashlar_pack_movable *m, const size_t *plan, uint32_t life,
+                             size_t goal) {
     const ashlar_pack_items *p = m->problem;
     uint64_t area = 0;
     m->fixed_top = m->plan_top = 0;
     for (size_t i = 0; i < p->count; i++) {
-        m->is_movable[i] = life_of(&p->items[i]) <= life;
-        area += m->is_movable[i] ? life_of(&p->items[i]) : 0;
+        m->is_movable[i] = ashlar__pack_life(&p->items[i]) <= life;
+        area += m->is_movable[i] ? ashlar__pack_life(&p->items[i]) : 0;
     }
     for (size_t i = 0; i < p->count; i++) {
-        const size_t end = m->plan[i] + p->items[i].bytes;
-        const uint32_t mine = life_of(&p->items[i]);
+        const size_t end = plan[i] + p->items[i].bytes;
+        const uint32_t mine = ashlar__pack_life(&p->items[i]);
         if (!m->is_movable[i] && end > goal && area + mine <= AREA_MAX) {
             m->is_movable[i] = true;
             area += mine;
@@ -119,31 +89,24 @@ static void fill_listed(ashlar_pack_movable *m) {
 ashlar_status ashlar__pack_movable_choose(ashlar_pack_movable *m, const size_t *plan, uint32_t life,
                                           size_t goal) {
     const ashlar_pack_items *p = m->problem;
-    m->plan = plan;
     m->gap_count = 0;
     memset(m->gap_begins, 0, p->count * sizeof *m->gap_begins);
     memset(m->gap_ends, 0, p->count * sizeof *m->gap_ends);
-    const uint64_t area = mark_movable(m, life, goal);
-    if (area > m->listed_capacity) {
-        uint32_t *grown = ashlar__host_realloc(m->listed, (size_t)area, sizeof *grown);
-        if (grown == NULL) {
-            return no_memory(m);
-        }
-        m->listed = grown;
-        m->listed_capacity = (size_t)area;
-    }
+    const uint64_t area = mark_movable(m, plan, life, goal);
+    m->listed = ashlar__pack_grow(m->memory, m->listed, &m->listed_capacity, (size_t)area + 1,
+                                  sizeof *m->listed);
+    ASHLAR_TRY(ashlar__pack_memory_check(m->memory));
     count_listed(m);
     ASHLAR_CHECK2(m->starts[p->section_count] == area);
     fill_listed(m);
     ASHLAR_CHECK2(m->starts[p->section_count] == area);
     ashlar__pack_occupancy_clear(m->fixed);
     for (size_t i = 0; i < p->count; i++) {
-        const ashlar_pack_item *x = &p->items[i];
-        if (!m->is_movable[i]) {
-            ASHLAR_TRY(ashlar__pack_occupancy_add(m->fixed, x->first, x->end, plan[i], x->bytes));
+        if (!m->is_movable[i] && !ashlar__pack_occupancy_add(m->fixed, &p->items[i], plan[i])) {
+            break;
         }
     }
-    return ASHLAR_OK;
+    return ashlar__pack_memory_check(m->memory);
 }
 
 /* ---- neighbours and gaps ---- */
@@ -162,36 +125,107 @@ size_t ashlar__pack_movable_neighbours(const ashlar_pack_movable *m, uint32_t it
     return count;
 }
 
-static ashlar_status add_gap(ashlar_pack_movable *m, ashlar_pack_gap gap) {
-    if (m->gap_count == m->gap_capacity) {
-        const size_t capacity = m->gap_capacity == 0 ? 1024 : 2 * m->gap_capacity;
-        ashlar_pack_gap *grown = ashlar__host_realloc(m->gaps, capacity, sizeof *grown);
-        if (grown == NULL) {
-            return no_memory(m);
+/* Find the gaps between fixed items that `item` fits in, ascending. The last may end at SIZE_MAX.
+ * At least one is kept, even if it begins above plan_top, so that the item's gaps are known to have
+ * been looked for. */
+static void find_gaps(ashlar_pack_movable *m, uint32_t item) {
+    ashlar_pack_gap gap = {0};
+    m->gap_begins[item] = m->gap_count;
+    do {
+        gap.begin =
+            ashlar__pack_occupancy_gap(m->fixed, &m->problem->items[item], gap.end, &gap.end);
+        ashlar_pack_gap *gaps =
+            ashlar__pack_grow(m->memory, m->gaps, &m->gap_capacity, m->gap_count + 1, sizeof *gaps);
+        if (gaps == NULL) {
+            return;
         }
-        m->gaps = grown;
-        m->gap_capacity = capacity;
-    }
-    m->gaps[m->gap_count++] = gap;
-    return ASHLAR_OK;
+        m->gaps = gaps;
+        m->gaps[m->gap_count++] = gap;
+    } while (gap.end < m->plan_top);
+    m->gap_ends[item] = m->gap_count;
 }
 
-/* At least one gap is kept, even if it begins above plan_top. So the item's gaps are known to have
- * been looked for. */
-ashlar_status ashlar__pack_movable_gaps(ashlar_pack_movable *m, uint32_t item,
-                                        const ashlar_pack_gap **gaps, size_t *count) {
-    const ashlar_pack_item *x = &m->problem->items[item];
-    if (m->gap_begins[item] == m->gap_ends[item]) {
-        ashlar_pack_gap gap = {0, 0};
-        m->gap_begins[item] = m->gap_count;
-        while (gap.end <= m->plan_top) {
-            gap.begin =
-                ashlar__pack_occupancy_gap(m->fixed, x->first, x->end, gap.end, x->bytes, &gap.end);
-            ASHLAR_TRY(add_gap(m, gap));
-        }
-        m->gap_ends[item] = m->gap_count;
+/* ---- sliding ---- */
+
+/* The items in the way of [offset, offset + bytes): those that begin below its end, less those
+ * that end at or below it. Offsets only grow. */
+typedef struct slide {
+    const ashlar_pack_mark *begins, *ends; /* [placed_count], sorted */
+    size_t placed_count, bytes, capacity;
+    size_t begun, ended;
+    double begun_cost, ended_cost;
+    double least;
+    size_t best;
+} slide;
+
+static void try_offset(slide *s, size_t offset) {
+    const size_t end = offset + s->bytes;
+    ASHLAR_CHECK3(end <= s->capacity);
+    for (; s->ended < s->placed_count && s->ends[s->ended].at <= offset; s->ended++) {
+        s->ended_cost += s->ends[s->ended].cost;
     }
-    *gaps = &m->gaps[m->gap_begins[item]];
-    *count = m->gap_ends[item] - m->gap_begins[item];
+    for (; s->begun < s->placed_count && s->begins[s->begun].at < end; s->begun++) {
+        s->begun_cost += s->begins[s->begun].cost;
+    }
+    ASHLAR_CHECK3(s->ended <= s->begun);
+    /* Beside large costs the sums lose small ones, and are then equal, or even the wrong way round.
+     * What is in the way must cost something all the same, else it would not be taken out. */
+    const double left = s->begun_cost - s->ended_cost;
+    const double cost = s->begun == s->ended ? 0 : left > 0 ? left : DBL_MIN;
+    if (cost < s->least) {
+        s->least = cost;
+        s->best = offset;
+    }
+}
+
+/* Only bottoms of gaps and ends of items are tried: an item anywhere else can be let down to one of
+ * these, where nothing more is in its way than before. */
+static void slide_up(slide *s, const ashlar_pack_gap *gap, const ashlar_pack_gap *last) {
+    for (; gap < last && s->least > 0; gap++) {
+        const size_t end = gap->end < s->capacity ? gap->end : s->capacity;
+        if (gap->begin > end || end - gap->begin < s->bytes) {
+            break; /* each gap is wide enough, so the capacity cuts this one off */
+        }
+        try_offset(s, gap->begin);
+        while (s->least > 0 && s->ended < s->placed_count &&
+               s->ends[s->ended].at <= end - s->bytes) {
+            try_offset(s, s->ends[s->ended].at);
+        }
+    }
+}
+
+/* In place, by distances that shrink: the marks are few. */
+static void sort(ashlar_pack_mark *all, size_t count) {
+    for (size_t step = count / 2; step > 0; step = step == 2 ? 1 : step * 5 / 11) {
+        for (size_t i = step; i < count; i++) {
+            const ashlar_pack_mark moved = all[i];
+            size_t to = i;
+            for (; to >= step && all[to - step].at > moved.at; to -= step) {
+                all[to] = all[to - step];
+            }
+            all[to] = moved;
+        }
+    }
+}
+
+ashlar_status ashlar__pack_movable_cheapest(ashlar_pack_movable *m, uint32_t item,
+                                            ashlar_pack_mark *begins, ashlar_pack_mark *ends,
+                                            size_t placed_count, size_t capacity, double *cost,
+                                            size_t *offset) {
+    if (m->gap_begins[item] == m->gap_ends[item]) {
+        find_gaps(m, item);
+        ASHLAR_TRY(ashlar__pack_memory_check(m->memory));
+    }
+    slide up = {.begins = begins,
+                .ends = ends,
+                .placed_count = placed_count,
+                .bytes = m->problem->items[item].bytes,
+                .capacity = capacity,
+                .least = INFINITY};
+    sort(begins, placed_count);
+    sort(ends, placed_count);
+    slide_up(&up, &m->gaps[m->gap_begins[item]], &m->gaps[m->gap_ends[item]]);
+    *cost = up.least;
+    *offset = up.least < INFINITY ? up.best : *offset;
     return ASHLAR_OK;
 }

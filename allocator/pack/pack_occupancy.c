@@ -1,12 +1,21 @@
-/* pack_occupancy.c - which addresses are taken in each section of time: sets of them, in a tree. */
-#include "allocator/pack/pack_occupancy.h"
+/*
+ * pack_occupancy.c - the addresses taken in each section, and the lowest gap common to a run of
+ * sections.
+ *
+ * A binary tree over the sections. Each node covers a run of sections and holds two sets of
+ * addresses:
+ *     over     taken by items that are live in the node's whole run, but not in all of its parent's
+ *     within   taken by items that are live in some part of its run, but not in all of its parent's
+ * The run of an item is the union of O(log sections) nodes. The addresses taken in it are `within`
+ * of these nodes and `over` of the nodes above them. So finding a gap or adding an item takes O(log
+ * sections) sets, however many items there are. Items without a gap between them are one interval
+ * of a set.
+ */
+#include "allocator/pack/pack_internal.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/error.h"
-#include "allocator/base/host.h"
 
 typedef struct interval {
     size_t begin, end;
@@ -15,7 +24,7 @@ typedef struct interval {
 /* Invariants: begin < end < begin of the next interval. So adjacent intervals are merged. */
 typedef struct interval_set {
     interval *intervals; /* [count], ascending */
-    uint32_t count, capacity;
+    size_t count, capacity;
 } interval_set;
 
 typedef struct node {
@@ -24,6 +33,7 @@ typedef struct node {
 
 /* Node 1 is the root, nodes 2 i and 2 i + 1 are the halves of node i. */
 struct ashlar_pack_occupancy {
+    ashlar_pack_memory *memory;
     node *nodes;         /* [2 * leaf_count] */
     uint32_t leaf_count; /* a power of two */
 };
@@ -40,10 +50,10 @@ _Static_assert(LEVELS >= 8 * sizeof(uint32_t), "the tree of most leaves has no m
 /* ---- sets ---- */
 
 /* The index of the first interval that ends above `at`; if there is none, the set's count. */
-static uint32_t find_interval(const interval_set *set, size_t at) {
-    uint32_t low = 0, high = set->count;
+static size_t find_interval(const interval_set *set, size_t at) {
+    size_t low = 0, high = set->count;
     while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
+        const size_t middle = low + (high - low) / 2;
         if (set->intervals[middle].end > at) {
             high = middle;
         } else {
@@ -86,32 +96,17 @@ static size_t find_gap(cursor *c, size_t at, size_t bytes) {
     return at;
 }
 
-/* Make room for one more interval. False: no host memory. */
-static bool reserve(interval_set *set) {
-    ASHLAR_CHECK2(set->count <= set->capacity);
-    if (set->count < set->capacity) {
-        return true;
-    }
-    ASHLAR_CHECK2(set->capacity <= UINT32_MAX / 2);
-    const uint32_t capacity = set->capacity == 0 ? 4 : 2 * set->capacity;
-    interval *grown = ashlar__host_realloc(set->intervals, capacity, sizeof *grown);
-    if (grown == NULL) {
-        return false;
-    }
-    set->intervals = grown;
-    set->capacity = capacity;
-    return true;
-}
-
 /* Add [begin, end) to the set. False: no host memory. */
-static bool add_interval(interval_set *set, size_t begin, size_t end) {
+static bool add_interval(ashlar_pack_memory *memory, interval_set *set, size_t begin, size_t end) {
     ASHLAR_CHECK2(begin < end);
-    if (!reserve(set)) {
+    interval *const all = ashlar__pack_grow(memory, set->intervals, &set->capacity, set->count + 1,
+                                            sizeof *set->intervals);
+    if (all == NULL) {
         return false;
     }
-    interval *all = set->intervals;
-    const uint32_t low = begin == 0 ? 0 : find_interval(set, begin - 1);
-    uint32_t high = low; /* intervals [low, high) overlap or touch the new one */
+    set->intervals = all;
+    const size_t low = begin == 0 ? 0 : find_interval(set, begin - 1);
+    size_t high = low; /* intervals [low, high) overlap or touch the new one */
     interval merged = {begin, end};
     for (; high < set->count && all[high].begin <= merged.end; high++) {
         merged.begin = all[high].begin < merged.begin ? all[high].begin : merged.begin;
@@ -128,36 +123,21 @@ static bool add_interval(interval_set *set, size_t begin, size_t end) {
 
 /* ---- the tree ---- */
 
-ashlar_status ashlar__pack_occupancy_create(size_t section_count, ashlar_pack_occupancy **out) {
-    uint32_t leaf_count = 1;
-    ASHLAR_CHECK2(section_count > 0 && section_count <= UINT32_MAX / 4); /* twice the leaves fit */
-    while (leaf_count < section_count) {
-        leaf_count *= 2;
-    }
-    ashlar_pack_occupancy *occupancy = ashlar__host_calloc(1, sizeof *occupancy);
-    node *nodes = ashlar__host_calloc((size_t)2 * leaf_count, sizeof *nodes);
-    if (occupancy == NULL || nodes == NULL) {
-        ashlar__host_free(occupancy);
-        ashlar__host_free(nodes);
-        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu sections",
-                            section_count);
-    }
-    occupancy->nodes = nodes;
-    occupancy->leaf_count = leaf_count;
-    *out = occupancy;
-    return ASHLAR_OK;
-}
-
-void ashlar__pack_occupancy_destroy(ashlar_pack_occupancy *occupancy) {
+ashlar_pack_occupancy *ashlar__pack_occupancy_create(ashlar_pack_memory *memory,
+                                                     size_t section_count) {
+    ashlar_pack_occupancy *occupancy = ashlar__pack_alloc(memory, 1, sizeof *occupancy);
+    ASHLAR_CHECK2(section_count > 0 && section_count <= INT32_MAX / 2);
     if (occupancy == NULL) {
-        return;
+        return NULL;
     }
-    for (size_t i = 0; i < (size_t)2 * occupancy->leaf_count; i++) {
-        ashlar__host_free(occupancy->nodes[i].over.intervals);
-        ashlar__host_free(occupancy->nodes[i].within.intervals);
+    occupancy->memory = memory;
+    occupancy->leaf_count = 1;
+    while (occupancy->leaf_count < section_count) {
+        occupancy->leaf_count *= 2;
     }
-    ashlar__host_free(occupancy->nodes);
-    ashlar__host_free(occupancy);
+    occupancy->nodes =
+        ashlar__pack_alloc(memory, (size_t)2 * occupancy->leaf_count, sizeof *occupancy->nodes);
+    return occupancy->nodes == NULL ? NULL : occupancy;
 }
 
 void ashlar__pack_occupancy_clear(ashlar_pack_occupancy *occupancy) {
@@ -203,13 +183,14 @@ static void bring_forward(cursor *sets, uint32_t i) {
 /* Each set raises the offset to its next gap, until one offset is a gap in all sets. Sets of long
  * runs are asked first, since they have few gaps; then the set that raised the offset last moves to
  * the front. */
-size_t ashlar__pack_occupancy_gap(const ashlar_pack_occupancy *occupancy, uint32_t first,
-                                  uint32_t end, size_t from, size_t bytes, size_t *gap_end) {
+size_t ashlar__pack_occupancy_gap(const ashlar_pack_occupancy *occupancy,
+                                  const ashlar_pack_item *item, size_t from, size_t *gap_end) {
+    const size_t bytes = item->bytes;
     cursor sets[SETS_MAX];
-    ASHLAR_CHECK2(first < end && end <= occupancy->leaf_count);
+    ASHLAR_CHECK2(item->first < item->end && item->end <= occupancy->leaf_count);
     ASHLAR_CHECK2(bytes > 0); /* with 0, find_gap() would stop inside an interval */
     const uint32_t count =
-        collect(occupancy, (place){1, 0, occupancy->leaf_count}, first, end, sets, 0);
+        collect(occupancy, (place){1, 0, occupancy->leaf_count}, item->first, item->end, sets, 0);
     size_t offset = from;
     for (uint32_t i = 1; i < count; i++) {
         uint32_t to = 0;
@@ -236,49 +217,28 @@ size_t ashlar__pack_occupancy_gap(const ashlar_pack_occupancy *occupancy, uint32
     return offset;
 }
 
-size_t ashlar__pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint32_t first,
-                                   uint32_t end, size_t bytes) {
-    size_t gap_end;
-    return ashlar__pack_occupancy_gap(occupancy, first, end, 0, bytes, &gap_end);
-}
-
-/* Whether [begin, begin + bytes) is free in the sections [first, end). */
-static bool is_free(const ashlar_pack_occupancy *occupancy, uint32_t first, uint32_t end,
-                    size_t begin, size_t bytes) {
-    cursor sets[SETS_MAX];
-    const uint32_t count =
-        collect(occupancy, (place){1, 0, occupancy->leaf_count}, first, end, sets, 0);
-    uint32_t i = 0;
-    while (i < count && find_gap(&sets[i], begin, bytes) == begin) {
-        i++;
-    }
-    return i == count;
-}
-
 static bool add(ashlar_pack_occupancy *occupancy, place p, uint32_t first, uint32_t end,
                 interval taken) {
     if (p.end <= first || end <= p.first) {
         return true;
     }
     node *n = &occupancy->nodes[p.idx];
-    if (!add_interval(&n->within, taken.begin, taken.end)) {
+    if (!add_interval(occupancy->memory, &n->within, taken.begin, taken.end)) {
         return false;
     }
     if (first <= p.first && p.end <= end) {
-        return add_interval(&n->over, taken.begin, taken.end);
+        return add_interval(occupancy->memory, &n->over, taken.begin, taken.end);
     }
     return add(occupancy, half(p, 0), first, end, taken) &&
            add(occupancy, half(p, 1), first, end, taken);
 }
 
-ashlar_status ashlar__pack_occupancy_add(ashlar_pack_occupancy *occupancy, uint32_t first,
-                                         uint32_t end, size_t offset, size_t bytes) {
-    const interval taken = {offset, offset + bytes};
-    ASHLAR_CHECK2(first < end && end <= occupancy->leaf_count);
-    ASHLAR_CHECK2(bytes > 0 && offset <= SIZE_MAX - bytes);
-    ASHLAR_CHECK2(is_free(occupancy, first, end, offset, bytes));
-    if (!add(occupancy, (place){1, 0, occupancy->leaf_count}, first, end, taken)) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory for the taken addresses");
-    }
-    return ASHLAR_OK;
+bool ashlar__pack_occupancy_add(ashlar_pack_occupancy *occupancy, const ashlar_pack_item *item,
+                                size_t offset) {
+    size_t gap_end;
+    ASHLAR_CHECK2(item->bytes > 0 && offset <= SIZE_MAX - item->bytes);
+    ASHLAR_CHECK3(ashlar__pack_occupancy_gap(occupancy, item, offset, &gap_end) == offset);
+    (void)gap_end;
+    return add(occupancy, (place){1, 0, occupancy->leaf_count}, item->first, item->end,
+               (interval){offset, offset + item->bytes});
 }

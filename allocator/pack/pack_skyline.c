@@ -1,36 +1,23 @@
-/* pack_skyline.c - the unfinished plan of the exact search: creating it, placing items on it, and
- * undoing placements. */
-#include "allocator/pack/pack_skyline.h"
+/* pack_skyline.c - the unfinished plan of the exact search: placing items on it, undoing that, and
+ * finding the edge of a valley where the fewest items could be placed next. */
+#include "allocator/pack/pack_internal.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
-/* ---- placing and taking back ---- */
+/* ---- changes ---- */
 
+/* Without host memory the skyline is useless: the search looks at memory->has_failed. */
 static void record(ashlar_pack_skyline *b, ashlar_pack_change change) {
-    if (b->change_count == b->change_capacity) {
-        const size_t capacity = b->change_capacity == 0 ? 256 : 2 * b->change_capacity;
-        ashlar_pack_change *grown = ashlar__host_realloc(b->changes, capacity, sizeof *grown);
-        if (grown == NULL) {
-            b->has_failed = true;
-            return;
-        }
-        b->changes = grown;
-        b->change_capacity = capacity;
+    ashlar_pack_change *changes = ashlar__pack_grow(b->memory, b->changes, &b->change_capacity,
+                                                    b->change_count + 1, sizeof *changes);
+    if (changes != NULL) {
+        b->changes = changes;
+        b->changes[b->change_count++] = change;
     }
-    b->changes[b->change_count++] = change;
-}
-
-static void record_section(ashlar_pack_skyline *b, uint32_t s) {
-    record(b, (ashlar_pack_change){.floor = b->floors[s], .idx = s, .was_closed = b->is_closed[s]});
-}
-
-static uint64_t key_of(uint32_t item) {
-    return ashlar__random_mix((uint64_t)item + 1);
 }
 
 void ashlar__pack_skyline_place(ashlar_pack_skyline *b, uint32_t item) {
@@ -38,50 +25,36 @@ void ashlar__pack_skyline_place(ashlar_pack_skyline *b, uint32_t item) {
     const size_t offset = b->floors[x->first];
     ASHLAR_CHECK2(!b->is_placed[item]);
     ASHLAR_CHECK2(offset != ASHLAR_PACK_DONE && x->bytes <= b->capacity - offset);
-    record(b, (ashlar_pack_change){.idx = item, .is_item = true});
+    record(b, (ashlar_pack_change){.floor = offset, .item = item});
     b->is_placed[item] = true;
     b->offsets[item] = offset;
-    b->left_keys[x->first] ^= key_of(item);
     for (uint32_t s = x->first; s < x->end; s++) {
         ASHLAR_CHECK2(b->floors[s] == offset && !b->is_closed[s]); /* it rests in one valley */
         ASHLAR_CHECK2(b->rests[s] >= x->bytes);
-        record_section(b, s);
         b->rests[s] -= x->bytes;
         b->floors[s] = b->rests[s] == 0 ? ASHLAR_PACK_DONE : offset + x->bytes;
-        ASHLAR_CHECK2(b->rests[s] <= b->capacity - (offset + x->bytes));
-    }
-    for (uint32_t s = x->first + 1; s < x->end; s++) {
-        ASHLAR_CHECK2(b->crossings[s] > 0);
-        b->crossings[s]--;
-    }
-}
-
-static void take_back(ashlar_pack_skyline *b, uint32_t item) {
-    const ashlar_pack_item *x = &b->problem->items[item];
-    ASHLAR_CHECK2(b->is_placed[item]);
-    b->is_placed[item] = false;
-    b->left_keys[x->first] ^= key_of(item);
-    for (uint32_t s = x->first; s < x->end; s++) {
-        b->rests[s] += x->bytes;
-        ASHLAR_CHECK2(b->rests[s] <= b->problem->loads[s]);
-    }
-    for (uint32_t s = x->first + 1; s < x->end; s++) {
-        b->crossings[s]++;
+        b->crossings[s] -= s > x->first;
     }
 }
 
 void ashlar__pack_skyline_close(ashlar_pack_skyline *b, uint32_t section) {
     ASHLAR_CHECK2(!b->is_closed[section] && b->floors[section] != ASHLAR_PACK_DONE);
-    record_section(b, section);
+    record(b, (ashlar_pack_change){.floor = b->floors[section],
+                                   .item = ASHLAR_PACK_NONE,
+                                   .first = section,
+                                   .end = section + 1});
     b->is_closed[section] = true;
 }
 
-void ashlar__pack_skyline_level(ashlar_pack_skyline *b, uint32_t first, uint32_t end,
-                                size_t floor) {
+/* Raise a closed valley, whose sections are then open again. */
+static void raise_floor(ashlar_pack_skyline *b, uint32_t first, uint32_t end, size_t floor) {
+    record(b, (ashlar_pack_change){.floor = b->floors[first],
+                                   .item = ASHLAR_PACK_NONE,
+                                   .first = first,
+                                   .end = end,
+                                   .was_closed = true});
     for (uint32_t s = first; s < end; s++) {
-        ASHLAR_CHECK2(b->floors[s] < floor && b->is_closed[s]);
-        ASHLAR_CHECK2(b->rests[s] > 0 && b->rests[s] <= b->capacity - floor);
-        record_section(b, s);
+        ASHLAR_CHECK2(b->is_closed[s] && b->rests[s] > 0 && b->rests[s] <= b->capacity - floor);
         b->floors[s] = floor;
         b->is_closed[s] = false;
     }
@@ -91,14 +64,24 @@ void ashlar__pack_skyline_undo(ashlar_pack_skyline *b, size_t change_count) {
     ASHLAR_CHECK2(change_count <= b->change_count && b->change_count <= b->change_capacity);
     while (b->change_count > change_count) {
         const ashlar_pack_change *change = &b->changes[--b->change_count];
-        if (change->is_item) {
-            take_back(b, change->idx);
-        } else {
-            b->floors[change->idx] = change->floor;
-            b->is_closed[change->idx] = change->was_closed;
+        const bool is_item = change->item != ASHLAR_PACK_NONE;
+        const ashlar_pack_item *x = is_item ? &b->problem->items[change->item] : NULL;
+        const uint32_t first = is_item ? x->first : change->first;
+        const uint32_t end = is_item ? x->end : change->end;
+        for (uint32_t s = first; s < end; s++) {
+            b->floors[s] = change->floor;
+            b->is_closed[s] = change->was_closed;
+            b->rests[s] += is_item ? x->bytes : 0;
+            b->crossings[s] += is_item && s > first;
+            ASHLAR_CHECK2(b->rests[s] <= b->problem->loads[s]);
+        }
+        if (is_item) {
+            b->is_placed[change->item] = false;
         }
     }
 }
+
+/* ---- parts ---- */
 
 void ashlar__pack_skyline_connect(const ashlar_pack_skyline *b, uint32_t *first, uint32_t *end) {
     ASHLAR_CHECK2(*first < *end && *end <= b->problem->section_count);
@@ -114,118 +97,181 @@ uint64_t ashlar__pack_skyline_key(const ashlar_pack_skyline *b, uint32_t first, 
     uint64_t key = 0;
     ASHLAR_CHECK2(b->crossings[first] == 0 && b->crossings[end] == 0); /* no item crosses */
     for (uint32_t s = first; s < end; s++) {
-        key += ashlar__random_mix(b->left_keys[s] + b->floors[s] * 0x9e3779b97f4a7c15U +
-                                  s * 0xda942042e4dd58b5U + b->is_closed[s]);
+        key += ashlar__random_mix(b->floors[s] * 0x9e3779b97f4a7c15U + s * 0xda942042e4dd58b5U +
+                                  b->is_closed[s]);
+    }
+    for (uint32_t k = b->first_at[first]; k < b->first_at[end]; k++) {
+        key += b->is_placed[b->by_first[k]] ? 0 : ashlar__random_mix(~(uint64_t)b->by_first[k]);
     }
     return key | 1;
 }
 
-/* ---- making a skyline ---- */
+/* ---- the edges of valleys ---- */
 
-typedef struct order_context {
-    const ashlar_pack_item *items;
-    bool is_by_end;
-} order_context;
+/* Sections [first, end) of one floor, lower than the walls on both sides. */
+typedef struct valley {
+    uint32_t first, end;
+    size_t depth; /* to the lower wall; SIZE_MAX if both walls are DONE */
+} valley;
 
-/* Order items by the section where they begin (or end); equal items become neighbours. */
-static int compare(const void *a, const void *b, void *context) {
-    const order_context *c = context;
-    const uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
-    const ashlar_pack_item *x = &c->items[i], *y = &c->items[j];
-    const uint32_t x_1 = c->is_by_end ? x->end : x->first, y_1 = c->is_by_end ? y->end : y->first;
-    const uint32_t x_2 = c->is_by_end ? x->first : x->end, y_2 = c->is_by_end ? y->first : y->end;
-    if (x_1 != y_1) {
-        return x_1 < y_1 ? -1 : 1;
-    }
-    if (x_2 != y_2) {
-        return x_2 < y_2 ? -1 : 1;
-    }
-    if (x->bytes != y->bytes) {
-        return x->bytes < y->bytes ? -1 : 1;
-    }
-    return (i > j) - (i < j);
+typedef struct edge_search {
+    ashlar_pack_skyline *skyline;
+    const uint32_t *weights;
+    ashlar_pack_edge *edge; /* the best edge so far */
+    bool has_edge;
+    uint32_t *stuck;
+} edge_search;
+
+/* Bytes below the capacity that section s may leave empty. */
+static size_t slack(const ashlar_pack_skyline *b, uint32_t s) {
+    ASHLAR_CHECK2(b->floors[s] <= b->capacity && b->rests[s] <= b->capacity - b->floors[s]);
+    return b->capacity - b->floors[s] - b->rests[s];
 }
 
-static void sort_items(const ashlar_pack_items *p, bool is_by_end, uint32_t *order,
-                       uint32_t *starts) {
-    order_context context = {p->items, is_by_end};
-    for (uint32_t i = 0; i < p->count; i++) {
-        order[i] = i;
-        starts[(is_by_end ? p->items[i].end : p->items[i].first) + 1]++;
-    }
-    for (size_t s = 0; s < p->section_count + 1; s++) {
-        starts[s + 1] += starts[s];
-    }
-    ASHLAR_CHECK2(starts[0] == 0 && starts[p->section_count + 1] == p->count);
-    qsort_r(order, p->count, sizeof *order, compare, &context);
-}
-
-static void find_duplicates(ashlar_pack_skyline *b) {
-    const ashlar_pack_item *items = b->problem->items;
-    for (size_t k = 0; k < b->problem->count; k++) {
-        const uint32_t i = b->by_first[k], j = k == 0 ? i : b->by_first[k - 1];
-        const bool is_equal = k > 0 && items[i].first == items[j].first &&
-                              items[i].end == items[j].end && items[i].bytes == items[j].bytes;
-        b->duplicates[i] = is_equal ? j : ASHLAR_PACK_NONE;
-    }
-}
-
-static void fill(ashlar_pack_skyline *b) {
-    const ashlar_pack_items *p = b->problem;
-    sort_items(p, false, b->by_first, b->first_at);
-    sort_items(p, true, b->by_end, b->end_at);
-    find_duplicates(b);
-    for (uint32_t i = 0; i < p->count; i++) {
-        b->left_keys[p->items[i].first] ^= key_of(i);
-        for (uint32_t s = p->items[i].first + 1; s < p->items[i].end; s++) {
-            b->crossings[s]++;
+/* Count the candidates of an edge. If nothing rests there, its floor rises at least to a wall, or
+ * by the smallest item of the valley that is not live there. */
+static void count_candidates(const ashlar_pack_skyline *b, const valley *h,
+                             ashlar_pack_edge *edge) {
+    size_t least = h->depth;
+    for (uint32_t k = b->first_at[edge->first]; k < b->first_at[edge->end]; k++) {
+        const ashlar_pack_item *x = &b->problem->items[b->by_first[k]];
+        if (ashlar__pack_skyline_may_rest(b, edge, b->by_first[k])) {
+            edge->candidate_count++;
+        } else if (!b->is_placed[b->by_first[k]] && x->end <= edge->end) {
+            least = x->bytes < least ? x->bytes : least;
         }
     }
-    for (size_t s = 0; s < p->section_count; s++) {
-        b->rests[s] = p->loads[s];
-    }
-    /* Walls at both ends, where ashlar__pack_skyline_connect() stops. */
-    ASHLAR_CHECK2(b->crossings[0] == 0 && b->crossings[p->section_count] == 0);
+    edge->may_stay_empty = least <= slack(b, ashlar__pack_edge_section(edge));
+    edge->candidate_count += edge->may_stay_empty;
 }
 
-ashlar_status ashlar__pack_skyline_init(ashlar_pack_skyline *out,
-                                        const ashlar_pack_items *problem) {
-    const size_t count = problem->count, sections = problem->section_count;
-    ashlar_pack_skyline b = {
-        .problem = problem,
-        .floors = ashlar__host_calloc(sections, sizeof *b.floors),
-        .rests = ashlar__host_calloc(sections, sizeof *b.rests),
-        .crossings = ashlar__host_calloc(sections + 1, sizeof *b.crossings),
-        .is_closed = ashlar__host_calloc(sections, sizeof *b.is_closed),
-        .left_keys = ashlar__host_calloc(sections, sizeof *b.left_keys),
-        .is_placed = ashlar__host_calloc(count, sizeof *b.is_placed),
-        .offsets = ashlar__host_calloc(count, sizeof *b.offsets),
-        .by_first = ashlar__host_calloc(count, sizeof *b.by_first),
-        .by_end = ashlar__host_calloc(count, sizeof *b.by_end),
-        .first_at = ashlar__host_calloc(sections + 2, sizeof *b.first_at),
-        .end_at = ashlar__host_calloc(sections + 2, sizeof *b.end_at),
-        .duplicates = ashlar__host_calloc(count, sizeof *b.duplicates),
-        .fills = ashlar__host_calloc(sections + 1, sizeof *b.fills),
-    };
-    if (b.floors == NULL || b.rests == NULL || b.crossings == NULL || b.is_closed == NULL ||
-        b.left_keys == NULL || b.is_placed == NULL || b.offsets == NULL || b.by_first == NULL ||
-        b.by_end == NULL || b.first_at == NULL || b.end_at == NULL || b.duplicates == NULL ||
-        b.fills == NULL) {
-        ashlar__pack_skyline_finish(&b);
-        return ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory to search with %zu buffers",
-                            count);
+/* Keep the edge if it is better than the best one so far. False: it has no candidate at all. */
+static bool consider(edge_search *l, const valley *h, ashlar_pack_edge edge) {
+    const uint32_t s = ashlar__pack_edge_section(&edge);
+    count_candidates(l->skyline, h, &edge);
+    if (edge.candidate_count == 0) {
+        *l->stuck = s;
+        return false;
     }
-    fill(&b);
+    const ashlar_pack_edge *best = l->edge;
+    if (!l->has_edge ||
+        (best->candidate_count > 1 &&
+         (edge.candidate_count == 1 ||
+          (uint64_t)edge.candidate_count * l->weights[ashlar__pack_edge_section(best)] <
+              (uint64_t)best->candidate_count * l->weights[s]))) {
+        *l->edge = edge;
+        l->has_edge = true;
+    }
+    return true;
+}
+
+/* Consider both edges of each run of open sections. False: stuck. */
+static bool search_valley(edge_search *l, const valley *h, bool *is_open) {
+    const ashlar_pack_skyline *b = l->skyline;
+    for (uint32_t first = h->first, end; first < h->end; first = end) {
+        end = first + 1;
+        if (b->is_closed[first]) {
+            continue;
+        }
+        while (end < h->end && !b->is_closed[end]) {
+            end++;
+        }
+        *is_open = true;
+        if (!consider(l, h, (ashlar_pack_edge){.first = first, .end = end}) ||
+            !consider(l, h, (ashlar_pack_edge){.first = first, .end = end, .is_right = true})) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Nothing more can rest in the valley: raise it to its lower wall. False: stuck. */
+static bool fill_up(edge_search *l, const valley *h) {
+    for (uint32_t s = h->first; s < h->end; s++) {
+        if (h->depth == SIZE_MAX || h->depth > slack(l->skyline, s)) {
+            *l->stuck = s;
+            return false;
+        }
+    }
+    raise_floor(l->skyline, h->first, h->end, l->skyline->floors[h->first] + h->depth);
+    return true;
+}
+
+/* The run of sections with one floor that begins at *at; moves *at behind it. False: no valley. */
+static bool next_run(const ashlar_pack_skyline *b, uint32_t *at, uint32_t end, valley *out) {
+    const uint32_t first = *at;
+    const size_t floor = b->floors[first];
+    uint32_t stop = first + 1;
+    while (stop < end && b->floors[stop] == floor && b->crossings[stop] > 0) {
+        stop++;
+    }
+    *at = stop;
+    const size_t left = ashlar__pack_wall_left(b, first), right = ashlar__pack_wall_right(b, stop);
+    const size_t wall = left < right ? left : right;
+    if (floor == ASHLAR_PACK_DONE || wall < floor) {
+        return false;
+    }
+    ASHLAR_CHECK2(wall > floor); /* a floor of this height would be part of the run */
+    *out = (valley){first, stop, wall == ASHLAR_PACK_DONE ? SIZE_MAX : wall - floor};
+    return true;
+}
+
+ashlar_pack_edge_result ashlar__pack_skyline_find_edge(ashlar_pack_skyline *skyline, uint32_t first,
+                                                       uint32_t end, const uint32_t *weights,
+                                                       ashlar_pack_edge *edge, uint32_t *stuck) {
+    edge_search l = {.skyline = skyline, .weights = weights, .edge = edge, .stuck = stuck};
+    ASHLAR_CHECK2(first < end && end <= skyline->problem->section_count);
+    for (uint32_t at = first; at < end;) {
+        valley h;
+        bool is_open = false;
+        if (!next_run(skyline, &at, end, &h)) {
+            continue;
+        }
+        if (!search_valley(&l, &h, &is_open) || (!is_open && !fill_up(&l, &h))) {
+            return ASHLAR_PACK_STUCK;
+        }
+        if (!is_open) {
+            at = first; /* the skyline has changed: look again */
+            l.has_edge = false;
+        }
+    }
+    return l.has_edge ? ASHLAR_PACK_EDGE : ASHLAR_PACK_FILLED;
+}
+
+/* ---- making ---- */
+
+ashlar_status ashlar__pack_skyline_init(ashlar_pack_skyline *out, ashlar_pack_memory *memory,
+                                        const ashlar_pack_items *p) {
+    const size_t count = p->count, sections = p->section_count;
+    ashlar_pack_skyline b = {
+        .problem = p,
+        .memory = memory,
+        .floors = ashlar__pack_alloc(memory, sections, sizeof *b.floors),
+        .rests = ashlar__pack_alloc(memory, sections, sizeof *b.rests),
+        .crossings = ashlar__pack_alloc(memory, sections + 1, sizeof *b.crossings),
+        .is_closed = ashlar__pack_alloc(memory, sections, sizeof *b.is_closed),
+        .is_placed = ashlar__pack_alloc(memory, count, sizeof *b.is_placed),
+        .offsets = ashlar__pack_alloc(memory, count, sizeof *b.offsets),
+        .by_first = ashlar__pack_alloc(memory, count, sizeof *b.by_first),
+        .first_at = ashlar__pack_alloc(memory, sections + 2, sizeof *b.first_at),
+    };
+    ASHLAR_TRY(ashlar__pack_memory_check(memory));
+    memcpy(b.rests, p->loads, sections * sizeof *b.rests);
+    /* first_at[s + 1] is the next index of `by_first` to write to, which ends up where s + 1
+     * starts. */
+    for (size_t i = 0; i < count; i++) {
+        b.first_at[p->items[i].first + 2]++;
+        for (uint32_t s = p->items[i].first + 1; s < p->items[i].end; s++) {
+            b.crossings[s]++;
+        }
+    }
+    for (size_t s = 1; s < sections + 1; s++) {
+        b.first_at[s + 1] += b.first_at[s];
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        b.by_first[b.first_at[p->items[i].first + 1]++] = i;
+    }
+    ASHLAR_CHECK2(b.first_at[0] == 0 && b.first_at[sections] == count);
     *out = b;
     return ASHLAR_OK;
-}
-
-void ashlar__pack_skyline_finish(ashlar_pack_skyline *b) {
-    void *const parts[] = {b->floors,    b->rests,      b->crossings, b->is_closed, b->left_keys,
-                           b->is_placed, b->offsets,    b->by_first,  b->by_end,    b->first_at,
-                           b->end_at,    b->duplicates, b->fills,     b->changes};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        ashlar__host_free(parts[i]);
-    }
-    *b = (ashlar_pack_skyline){0};
 }

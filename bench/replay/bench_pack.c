@@ -9,8 +9,8 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/host.h"
 #include "allocator/heap/size_class.h"
-#include "allocator/pack/pack_csv.h"
 #include "bench/harness/rounds.h"
+#include "bench/replay/pack_table.h"
 
 enum { SEED = 20261121 };
 
@@ -114,7 +114,7 @@ static ashlar_status pack_table(const ashlar_pack_table *table, size_t seconds, 
         fputs("\r\033[K", progress);
     }
     ASHLAR_TRY(status);
-    ASHLAR_TRY(ashlar_pack_verify(table->buffers, table->count, 1, offsets, &bytes));
+    ASHLAR_TRY(ashlar__pack_check(table->buffers, table->count, offsets, &bytes));
     return bytes == p->result.plan_bytes
                ? ASHLAR_OK
                : ashlar__fail(ASHLAR_EFORMAT, "%s: the plan ends at %zu, not at %zu", p->case_name,

@@ -52,7 +52,7 @@ typedef struct ashlar_pack_result {
     bool is_optimal;    /* no plan is smaller than this one: plan_bytes == bound_bytes */
     bool was_stopped;   /* by `progress`, or by the end of the time budget */
     const char *strategy; /* the method that found the plan, static text, for example "largest
-                           * first" */
+                           * area first" */
 } ashlar_pack_result;
 
 /*
@@ -78,21 +78,6 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pack(const ashlar_pack_buffer 
                                                        size_t count,
                                                        const ashlar_pack_options *options,
                                                        size_t *offsets, ashlar_pack_result *out);
-
-/*
- * Check a plan from any source: every offset is aligned, and no two buffers overlap while both are
- * live.
- *
- * bytes    the highest end of a buffer, rounded up to the alignment; unchanged on failure
- *
- * Threads: any.  Stream: none.
- * Errors:  ASHLAR_EFORMAT (the plan is wrong: the detail names the buffers and what is wrong),
- *          ASHLAR_EINVAL, ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM.
- * Cost:    O(count log count).
- */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pack_verify(const ashlar_pack_buffer *buffers,
-                                                              size_t count, size_t alignment,
-                                                              const size_t *offsets, size_t *bytes);
 
 ASHLAR_END_DECLS
 

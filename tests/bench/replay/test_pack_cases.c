@@ -1,30 +1,14 @@
 /* test_pack_cases.c - that the problems made from a seed are what they are said to be. */
 #include "bench/replay/bench_pack.h"
+#include "bench/replay/pack_table.h"
 
 #include "tests/check.h"
 #include "tests/allocator/pack/pack_fixture.h"
-#include "tests/bench/replay/pack_perfect.h"
 
 enum { MANY = 20000, MOST = 33000, FEW = 200 };
 
 static ashlar_pack_buffer buffers[MOST], others[MANY];
 static size_t offsets[MOST];
-
-CASE(packings_are_without_a_gap) {
-    for (uint64_t seed = 0; seed < 50; seed++) {
-        const size_t count = 1 + (size_t)seed * 4;
-        double area = 0;
-        make_perfect_packing(seed, 1 << 20, 1 << 10, 1 << 16, buffers, offsets, count);
-        REQUIRE(is_plan(buffers, count, 1 << 10, offsets));
-        for (size_t i = 0; i < count; i++) {
-            CHECK(buffers[i].bytes > 0 && buffers[i].bytes % 1024 == 0);
-            CHECK(buffers[i].begin < buffers[i].end && buffers[i].end <= 1 << 16);
-            CHECK(offsets[i] + buffers[i].bytes <= 1 << 20);
-            area += (double)buffers[i].bytes * (double)(buffers[i].end - buffers[i].begin);
-        }
-        CHECK(area == 0x1p36);
-    }
-}
 
 /* Each beginning and each end has a time of its own, apart from the last one. */
 CASE(training_steps_are_well_formed) {
@@ -65,7 +49,7 @@ CASE(training_steps_are_packed_close_to_the_bound) {
         size_t bytes = 0;
         ashlar__pack_case_training(seed, buffers, MANY);
         REQUIRE(ashlar_pack(buffers, MANY, &options, offsets, &result) == ASHLAR_OK);
-        CHECK(ashlar_pack_verify(buffers, MANY, 512, offsets, &bytes) == ASHLAR_OK);
+        CHECK(ashlar__pack_check(buffers, MANY, offsets, &bytes) == ASHLAR_OK);
         CHECK_ZU(bytes, result.plan_bytes);
         CHECK((double)bytes <= 1.03 * (double)result.bound_bytes);
     }
@@ -84,7 +68,7 @@ CASE(networks_are_packed_close_to_the_bound) {
         options.capacity_bytes = greedy.bound_bytes + greedy.bound_bytes / 50;
         options.time_budget_ms = NO_HURRY_MS;
         REQUIRE(ashlar_pack(buffers, COUNT, &options, offsets, &searched) == ASHLAR_OK);
-        CHECK(ashlar_pack_verify(buffers, COUNT, 512, offsets, &bytes) == ASHLAR_OK);
+        CHECK(ashlar__pack_check(buffers, COUNT, offsets, &bytes) == ASHLAR_OK);
         CHECK_ZU(bytes, searched.plan_bytes);
         CHECK(searched.plan_bytes <= greedy.plan_bytes);
         greedy_count += greedy.plan_bytes <= options.capacity_bytes;
@@ -99,7 +83,7 @@ static size_t pack_network(size_t count, uint64_t time_budget_ms) {
     ashlar_pack_result result = {0};
     size_t bytes = 0;
     CHECK(ashlar_pack(buffers, count, &options, offsets, &result) == ASHLAR_OK);
-    CHECK(ashlar_pack_verify(buffers, count, 512, offsets, &bytes) == ASHLAR_OK);
+    CHECK(ashlar__pack_check(buffers, count, offsets, &bytes) == ASHLAR_OK);
     CHECK_ZU(bytes, result.plan_bytes);
     CHECK(result.is_optimal == (result.plan_bytes == result.bound_bytes));
     return bytes;

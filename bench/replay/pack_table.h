@@ -1,15 +1,15 @@
 /*
- * pack_csv.h - packing problems and their solutions in MiniMalloc's CSV files (internal).
+ * pack_table.h - packing problems and their solutions in MiniMalloc's CSV files (internal).
  *
  * A header, and a row for each buffer, which is live in [lower, upper):
  *     id,lower,upper,size
  *     0,995328,1000448,656384
  * Columns are found by name, in any order; a solution adds the column `offset`. Other columns are
  * ignored, but `alignment` and `gaps` are refused, since they would constrain the solution. An id
- * is any text that is unique in the file.
+ * is any text.
  */
-#ifndef ASHLAR_PACK_CSV_H
-#define ASHLAR_PACK_CSV_H
+#ifndef ASHLAR_PACK_TABLE_H
+#define ASHLAR_PACK_TABLE_H
 
 #include <stddef.h>
 
@@ -45,4 +45,15 @@ void ashlar__pack_table_finish(ashlar_pack_table *table); /* all 0 is allowed */
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_table_write(const ashlar_pack_table *table,
                                                          const size_t *offsets, const char *path);
 
-#endif /* ASHLAR_PACK_CSV_H */
+/*
+ * Check a plan of any source, by another method than the packer's: no two buffers overlap while
+ * both are live.
+ *
+ * bytes    the highest end of a buffer; unchanged on failure
+ *
+ * Errors:  ASHLAR_EFORMAT (two overlap; the detail names them), ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_check(const ashlar_pack_buffer *buffers, size_t count,
+                                                   const size_t *offsets, size_t *bytes);
+
+#endif /* ASHLAR_PACK_TABLE_H */

@@ -1,7 +1,7 @@
-/* fuzz_pack_csv.c - any bytes as a packing problem, packed and written where they are one. */
+/* fuzz_pack_table.c - any bytes as a packing problem, packed and written where they are one. */
 #include "tests/fuzz/fuzz.h"
 
-#include "allocator/pack/pack_csv.h"
+#include "bench/replay/pack_table.h"
 
 const char fuzz_claim[] = "every_problem_is_refused_or_read_packed_and_written_back_the_same";
 
@@ -39,7 +39,7 @@ static void check_plan(const ashlar_pack_table *table) {
     const ashlar_status status = ashlar_pack(table->buffers, table->count, NULL, offsets, &result);
     FUZZ_CHECK(status == ASHLAR_OK || status == ASHLAR_EOVERFLOW);
     if (status == ASHLAR_OK) {
-        FUZZ_CHECK(ashlar_pack_verify(table->buffers, table->count, 1, offsets, &bytes) ==
+        FUZZ_CHECK(ashlar__pack_check(table->buffers, table->count, offsets, &bytes) ==
                    ASHLAR_OK);
         FUZZ_CHECK(bytes == result.plan_bytes && bytes >= result.bound_bytes);
     }

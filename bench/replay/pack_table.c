@@ -1,6 +1,6 @@
-/* pack_csv.c - reading packing problems from comma-separated rows, and writing them and their
- * solutions. */
-#include "allocator/pack/pack_csv.h"
+/* pack_table.c - reading packing problems from comma-separated rows, writing them and their
+ * solutions, and checking a plan. */
+#include "bench/replay/pack_table.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -29,31 +29,10 @@ static const ashlar_csv_format format = {
 typedef struct reader {
     ashlar_csv csv;
     ashlar_pack_table table;
-    size_t *lines;   /* line number of each buffer */
-    size_t capacity; /* of the three arrays */
+    size_t buffer_capacity, id_capacity;
 } reader;
 
 /* ---- rows ---- */
-
-static ashlar_status reserve(reader *r) {
-    ashlar_pack_table *t = &r->table;
-    ASHLAR_CHECK2(t->count <= r->capacity);
-    if (t->count < r->capacity) {
-        return ASHLAR_OK;
-    }
-    const size_t capacity = r->capacity == 0 ? 64 : 2 * r->capacity;
-    ashlar_pack_buffer *buffers = ashlar__host_realloc(t->buffers, capacity, sizeof *buffers);
-    t->buffers = buffers == NULL ? t->buffers : buffers;
-    ashlar_piece *ids = ashlar__host_realloc(t->ids, capacity, sizeof *ids);
-    t->ids = ids == NULL ? t->ids : ids;
-    size_t *lines = ashlar__host_realloc(r->lines, capacity, sizeof *lines);
-    r->lines = lines == NULL ? r->lines : lines;
-    if (buffers == NULL || ids == NULL || lines == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to read it", r->csv.name);
-    }
-    r->capacity = capacity;
-    return ASHLAR_OK;
-}
 
 static ashlar_status parse_row(reader *r, const ashlar_piece fields[static COLUMN_COUNT]) {
     uint64_t lower, upper, size;
@@ -75,57 +54,14 @@ static ashlar_status parse_row(reader *r, const ashlar_piece fields[static COLUM
     if (lower >= upper) {
         return ashlar__csv_fail(&r->csv, "upper has to be more than lower", fields[UPPER]);
     }
-    const ashlar_status status = reserve(r);
-    if (status == ASHLAR_OK) {
-        r->table.buffers[r->table.count] = (ashlar_pack_buffer){(size_t)size, lower, upper};
-        r->table.ids[r->table.count] = fields[ID];
-        r->lines[r->table.count++] = r->csv.line;
-    }
-    return status;
-}
-
-/* ---- ids ---- */
-
-static int compare_ids(const void *a, const void *b, void *context) {
-    const size_t i = *(const size_t *)a, j = *(const size_t *)b;
-    const ashlar_piece *x = (const ashlar_piece *)context + i;
-    const ashlar_piece *y = (const ashlar_piece *)context + j;
-    const int order = memcmp(x->text, y->text, x->bytes < y->bytes ? x->bytes : y->bytes);
-    if (order != 0) {
-        return order;
-    }
-    if (x->bytes != y->bytes) {
-        return x->bytes < y->bytes ? -1 : 1;
-    }
-    return (i > j) - (i < j);
-}
-
-static ashlar_status check_ids(const reader *r) {
-    const ashlar_pack_table *t = &r->table;
-    ashlar_status status = ASHLAR_OK;
-    size_t *order = ashlar__host_calloc(t->count + 1, sizeof *order); /* count may be 0 */
-    if (order == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "%s: no host memory to read it", r->csv.name);
-    }
-    for (size_t i = 0; i < t->count; i++) {
-        order[i] = i;
-    }
-    qsort_r(order, t->count, sizeof *order, compare_ids, t->ids);
-    for (size_t k = 1; status == ASHLAR_OK && k < t->count; k++) {
-        const ashlar_piece *x = &t->ids[order[k - 1]], *y = &t->ids[order[k]];
-        char shown[ASHLAR_SHOWN_BYTES];
-        /* Of equal ids the earlier line comes first. */
-        ASHLAR_CHECK2(compare_ids(&order[k - 1], &order[k], t->ids) < 0);
-        if (x->bytes == y->bytes && memcmp(x->text, y->text, x->bytes) == 0) {
-            status = ashlar__fail(ASHLAR_EFORMAT,
-                                  "%s:%zu: the id \"%s\" is also that of line %zu; give each "
-                                  "buffer its own",
-                                  r->csv.name, r->lines[order[k]], ashlar__piece_show(*y, shown),
-                                  r->lines[order[k - 1]]);
-        }
-    }
-    ashlar__host_free(order);
-    return status;
+    ashlar_pack_table *t = &r->table;
+    ASHLAR_HOST_GROW(t->buffers, &r->buffer_capacity, t->count, "%s: no host memory to read it",
+                     r->csv.name);
+    ASHLAR_HOST_GROW(t->ids, &r->id_capacity, t->count, "%s: no host memory to read it",
+                     r->csv.name);
+    t->buffers[t->count] = (ashlar_pack_buffer){(size_t)size, lower, upper};
+    t->ids[t->count++] = fields[ID];
+    return ASHLAR_OK;
 }
 
 /* ---- all of it ---- */
@@ -141,8 +77,6 @@ static ashlar_status parse_owned(const char *name, char *text, size_t bytes,
         status = ashlar__csv_check(&r.csv, count);
         ASHLAR_THEN(status, parse_row(&r, fields));
     }
-    ASHLAR_THEN(status, check_ids(&r));
-    ashlar__host_free(r.lines);
     if (status != ASHLAR_OK) {
         ashlar__pack_table_finish(&r.table);
         return status;
@@ -190,4 +124,91 @@ ashlar_status ashlar__pack_table_write(const ashlar_pack_table *table, const siz
         ashlar__file_buffer_put(file, "\n", 1);
     }
     return ashlar__file_buffer_commit(file);
+}
+
+/* ---- checking ---- */
+
+/* The beginning or the end of a buffer. */
+typedef struct moment {
+    uint64_t time;
+    size_t buffer;
+    bool is_begin;
+} moment;
+
+/* By time; ends first, since lifetimes are half-open. */
+static int compare_moments(const void *a, const void *b) {
+    const moment *x = a, *y = b;
+    if (x->time != y->time) {
+        return x->time < y->time ? -1 : 1;
+    }
+    return x->is_begin - y->is_begin;
+}
+
+/* Where a buffer at `offset` belongs in live[], which ascends by offset. */
+static size_t find_live(const size_t *live, size_t count, const size_t *offsets, size_t offset) {
+    size_t low = 0, high = count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (offsets[live[middle]] < offset) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Add a buffer to the live ones, of which none overlaps another, so that only its neighbours may
+ * overlap it. */
+static ashlar_status begin_buffer(const ashlar_pack_buffer *buffers, const size_t *offsets,
+                                  size_t *live, size_t *count, size_t idx) {
+    const size_t at = find_live(live, *count, offsets, offsets[idx]);
+    const size_t end = offsets[idx] + buffers[idx].bytes;
+    const bool below = at > 0 && offsets[live[at - 1]] + buffers[live[at - 1]].bytes > offsets[idx];
+    const bool above = at < *count && offsets[live[at]] < end;
+    ASHLAR_FAIL_IF(below || above, ASHLAR_EFORMAT, "pack: buffers %zu and %zu overlap",
+                   live[below ? at - 1 : at], idx);
+    memmove(&live[at + 1], &live[at], (*count - at) * sizeof *live);
+    live[at] = idx;
+    ++*count;
+    return ASHLAR_OK;
+}
+
+static ashlar_status check_moments(const ashlar_pack_buffer *buffers, size_t count,
+                                   const size_t *offsets, moment *moments, size_t *live) {
+    size_t live_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        moments[2 * i] = (moment){buffers[i].begin, i, true};
+        moments[2 * i + 1] = (moment){buffers[i].end, i, false};
+    }
+    qsort(moments, 2 * count, sizeof *moments, compare_moments);
+    for (size_t k = 0; k < 2 * count; k++) {
+        const size_t idx = moments[k].buffer;
+        if (moments[k].is_begin) {
+            ASHLAR_TRY(begin_buffer(buffers, offsets, live, &live_count, idx));
+        } else {
+            const size_t at = find_live(live, live_count, offsets, offsets[idx]);
+            ASHLAR_CHECK2(live[at] == idx);
+            memmove(&live[at], &live[at + 1], (--live_count - at) * sizeof *live);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__pack_check(const ashlar_pack_buffer *buffers, size_t count,
+                                 const size_t *offsets, size_t *bytes) {
+    moment *moments = ashlar__host_calloc(2 * count + 1, sizeof *moments); /* count may be 0 */
+    size_t *live = ashlar__host_calloc(count + 1, sizeof *live);
+    const ashlar_status status =
+        moments == NULL || live == NULL
+            ? ashlar__fail(ASHLAR_EHOSTMEM, "pack: no host memory to check %zu buffers", count)
+            : check_moments(buffers, count, offsets, moments, live);
+    ashlar__host_free(moments);
+    ashlar__host_free(live);
+    size_t top = 0;
+    for (size_t i = 0; status == ASHLAR_OK && i < count; i++) {
+        top = offsets[i] + buffers[i].bytes > top ? offsets[i] + buffers[i].bytes : top;
+    }
+    *bytes = status == ASHLAR_OK ? top : *bytes;
+    return status;
 }

@@ -1,0 +1,359 @@
+/*
+ * pack_internal.h - the parts of the packer: items, taken addresses, the best plan so far, and the
+ * methods that improve it (internal).
+ *
+ * A method that returns `ashlar_status` returns ASHLAR_EHOSTMEM; no other error occurs after the
+ * arguments of ashlar_pack() were checked.
+ */
+#ifndef ASHLAR_PACK_INTERNAL_H
+#define ASHLAR_PACK_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/pack.h>
+
+/* ---- memory ---- */
+
+/* All memory of a packing. It lives until ashlar__pack_memory_finish(). */
+typedef struct ashlar_pack_memory {
+    struct ashlar_pack_chunk *chunks;
+    bool has_failed; /* some allocation has; it is never reset */
+} ashlar_pack_memory;
+
+/* An array of zeros. NULL, and has_failed, if there is no host memory. */
+void *ashlar__pack_alloc(ashlar_pack_memory *m, size_t count, size_t bytes);
+
+/* A larger copy of an array if it has room for less than `needed`; else `array` itself. NULL as
+ * above: then the old array remains. */
+void *ashlar__pack_grow(ashlar_pack_memory *m, void *array, size_t *capacity, size_t needed,
+                        size_t bytes);
+
+/* ASHLAR_EHOSTMEM if an allocation has failed. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_memory_check(const ashlar_pack_memory *m);
+
+void ashlar__pack_memory_finish(ashlar_pack_memory *m);
+
+/* ---- items ---- */
+
+/* Invariants: bytes > 0, a multiple of the alignment; first < end <= section_count. */
+typedef struct ashlar_pack_item {
+    size_t bytes;
+    uint32_t first, end; /* live in sections [first, end) */
+} ashlar_pack_item;
+
+/*
+ * The buffers to pack. Time is divided into sections: a section is a maximal set of buffers that
+ * are all live at once. So there are at most as many sections as buffers, each buffer is live in a
+ * run of sections, and two buffers are live together if and only if they share a section.
+ *
+ * Invariants: section_count <= count;
+ *   loads[s] == sum of bytes of the items live in s;  peak_bytes == max of loads (0: no item)
+ *   sum of all bytes < SIZE_MAX, so that no sum of sizes or offset of a plan wraps
+ */
+typedef struct ashlar_pack_items {
+    ashlar_pack_item *items; /* [count], in the order of the buffers */
+    size_t count;
+    size_t *loads; /* [section_count] */
+    size_t section_count;
+    size_t peak_bytes;
+    uint32_t peak_section; /* the first section with that load */
+} ashlar_pack_items;
+
+/* alignment: a power of two. Errors: those of ashlar_pack(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_items_init(ashlar_pack_items *out,
+                                                        ashlar_pack_memory *memory,
+                                                        const ashlar_pack_buffer *buffers,
+                                                        size_t count, size_t alignment);
+
+static inline uint32_t ashlar__pack_life(const ashlar_pack_item *item) {
+    return item->end - item->first;
+}
+
+/* base^(eighths / 8), eighths <= 15. By square roots, which every machine rounds alike, unlike
+ * pow(). */
+double ashlar__pack_power(double base, unsigned eighths);
+
+/* ---- addresses taken in each section ---- */
+
+typedef struct ashlar_pack_occupancy ashlar_pack_occupancy;
+
+/* section_count > 0. NULL: no host memory. */
+ashlar_pack_occupancy *ashlar__pack_occupancy_create(ashlar_pack_memory *memory,
+                                                     size_t section_count);
+
+/* Make all addresses free. */
+void ashlar__pack_occupancy_clear(ashlar_pack_occupancy *occupancy);
+
+/* The lowest gap of at least `bytes` bytes at or above `from` in all of the item's sections.
+ * Returns where it begins; *gap_end is where it ends, SIZE_MAX if nothing is above it. */
+size_t ashlar__pack_occupancy_gap(const ashlar_pack_occupancy *occupancy,
+                                  const ashlar_pack_item *item, size_t from, size_t *gap_end);
+
+/* Take the item's bytes from `offset` on, which must be free. False: no host memory. */
+bool ashlar__pack_occupancy_add(ashlar_pack_occupancy *occupancy, const ashlar_pack_item *item,
+                                size_t offset);
+
+/* ---- the best plan so far ---- */
+
+/* Invariants: is_stopped is never reset;  begin_ms <= told_ms <= the clock. */
+typedef struct ashlar_pack_budget {
+    const ashlar_pack_options *options;
+    uint64_t begin_ms, told_ms; /* monotonic clock: start of the call, last progress report */
+    ashlar_pack_progress now;   /* the packer sets plan_bytes, bound_bytes and strategy */
+    bool has_deadline;          /* false: the time budget is ignored, as for the greedy orders */
+    bool is_stopped;
+} ashlar_pack_budget;
+
+/*
+ * Invariants: plan_bytes == highest end of `offsets`, or SIZE_MAX if there is no plan yet;
+ *             problem->peak_bytes <= plan_bytes
+ */
+typedef struct ashlar_pack_state {
+    const ashlar_pack_items *problem;
+    ashlar_pack_memory *memory;
+    size_t target_bytes; /* the packer is done once plan_bytes <= target_bytes */
+    size_t plan_bytes;   /* SIZE_MAX: no plan yet */
+    size_t *offsets;     /* [count], of the best plan */
+    const char *strategy;
+    ashlar_pack_budget budget;
+    ashlar_pack_occupancy *occupancy;
+    uint32_t *order; /* [count], scratch: items in the order of placing */
+    double *keys;    /* [count], scratch, by item: larger keys are placed earlier */
+    size_t *trial;   /* [count], scratch: offsets of the plan being made */
+} ashlar_pack_state;
+
+/* A state without a plan, whose target is the bound. `options` must outlive it. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_state_init(ashlar_pack_state *state,
+                                                        ashlar_pack_memory *memory,
+                                                        const ashlar_pack_items *problem,
+                                                        const ashlar_pack_options *options);
+
+/* Read the clock, and report progress if it is time to. Returns false if the packer must stop. */
+bool ashlar__pack_has_time(ashlar_pack_state *state);
+
+/* The highest end of an item in a plan. */
+size_t ashlar__pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets);
+
+/* Make `state->trial`, a plan of `bytes` bytes, the best plan if it is smaller. */
+void ashlar__pack_keep_trial(ashlar_pack_state *state, size_t bytes);
+
+/* Place all items, those of the largest keys first, each at the lowest offset where it fits. Their
+ * offsets go to `trial`. *bytes is the highest end. It is SIZE_MAX if that end is not below
+ * `limit`, or if the budget ran out on the way and there is a plan already. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_place(ashlar_pack_state *state, size_t limit,
+                                                   size_t *bytes);
+
+/* ---- methods: they keep the best plan in `state`, and stop at its target ---- */
+
+/* Try orders, at most the first `order_count`, until a plan is close to the target. The first order
+ * is completed even without budget. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_greedy(ashlar_pack_state *state, size_t order_count);
+
+/* Plans that always fill the lowest valley. NULL: no host memory. */
+typedef struct ashlar_pack_valley ashlar_pack_valley;
+ashlar_pack_valley *ashlar__pack_valley_create(ashlar_pack_state *state);
+void ashlar__pack_valley_run(ashlar_pack_valley *valley, uint64_t plan_count);
+
+/* Plans made smaller by moving items. `unit` divides all sizes. A later call of run() goes on where
+ * the one before ended. */
+typedef struct ashlar_pack_eject ashlar_pack_eject;
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_eject_create(ashlar_pack_state *state, size_t unit,
+                                                          ashlar_pack_eject **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_eject_run(ashlar_pack_eject *eject,
+                                                       uint64_t move_count);
+
+/* The exact search for a plan of at most `capacity` bytes, in at most `steps` steps. FOUND: the
+ * plan is state->trial. */
+typedef enum ashlar_pack_outcome {
+    ASHLAR_PACK_FOUND,
+    ASHLAR_PACK_IMPOSSIBLE, /* there is no such plan */
+    ASHLAR_PACK_UNDECIDED,  /* the steps or the budget were used up */
+} ashlar_pack_outcome;
+
+typedef struct ashlar_pack_search ashlar_pack_search;
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_search_create(ashlar_pack_state *state,
+                                                           ashlar_pack_search **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_search_run(ashlar_pack_search *search, size_t capacity,
+                                                        uint64_t steps,
+                                                        ashlar_pack_outcome *outcome);
+
+/* ---- which items ejection may move ---- */
+
+/* [begin, end), free of fixed items. */
+typedef struct ashlar_pack_gap {
+    size_t begin, end;
+} ashlar_pack_gap;
+
+/*
+ * Long-lived items are fixed: they stay where a plan has them. Most items that share a section with
+ * any item are long-lived, and moving one would move many others. So a move of a short-lived item
+ * looks at the few items that may be moved, and at the gaps between the fixed ones, which are found
+ * once for each item.
+ *
+ * Invariants:
+ *   the movable items live in section s are listed[i] for starts[s] <= i < starts[s + 1];
+ *   the first begin_counts[s] of them begin in s
+ *   a fixed item ends at or below fixed_top
+ */
+typedef struct ashlar_pack_movable {
+    const ashlar_pack_items *problem;
+    ashlar_pack_memory *memory;
+    bool *is_movable; /* [count] */
+    size_t fixed_top;
+    size_t plan_top; /* no gap above it is of use */
+    size_t *starts;  /* [section_count + 1] */
+    uint32_t *begin_counts;
+    uint32_t *listed;
+    size_t listed_capacity;
+    ashlar_pack_occupancy *fixed;
+    ashlar_pack_gap *gaps; /* of all items whose gaps were looked for */
+    size_t gap_count, gap_capacity;
+    size_t *gap_begins, *gap_ends; /* [count], in `gaps`; equal: not looked for yet */
+} ashlar_pack_movable;
+
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_movable_init(ashlar_pack_movable *m,
+                                                          ashlar_pack_memory *memory,
+                                                          const ashlar_pack_items *problem);
+
+/* Make the items movable that live at most `life` sections and, as long as the lists do not become
+ * too long, those that end above `goal` in `plan`. Fix all others where `plan` has them. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_movable_choose(ashlar_pack_movable *m,
+                                                            const size_t *plan, uint32_t life,
+                                                            size_t goal);
+
+/* Find the movable items, placed or not, that share a section with `item`. Returns their number.
+ *
+ * out   [count + 1], these items, without `item` itself */
+size_t ashlar__pack_movable_neighbours(const ashlar_pack_movable *m, uint32_t item, uint32_t *out);
+
+/* Where a placed movable item begins or ends. It shares a section with the item to place. */
+typedef struct ashlar_pack_mark {
+    size_t at;
+    double cost; /* of taking that item out; > 0 */
+} ashlar_pack_mark;
+
+/*
+ * Find the lowest offset of `item` at which the items in the way cost least. Placed items may
+ * overlap each other.
+ *
+ * begins, ends   [placed_count], of the same items; sorted here
+ * capacity       limit to the item's end
+ * cost           0: none is in the way. Infinity: it fits in no gap, and *offset is unchanged.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_movable_cheapest(ashlar_pack_movable *m, uint32_t item,
+                                                              ashlar_pack_mark *begins,
+                                                              ashlar_pack_mark *ends,
+                                                              size_t placed_count, size_t capacity,
+                                                              double *cost, size_t *offset);
+
+/* ---- the unfinished plan of the exact search ---- */
+
+#define ASHLAR_PACK_DONE SIZE_MAX   /* the floor of a section without unplaced items: a wall */
+#define ASHLAR_PACK_NONE UINT32_MAX /* no item */
+
+/* What undoing restores: an item was placed, or sections [first, end) were closed or raised. */
+typedef struct ashlar_pack_change {
+    size_t floor; /* before */
+    uint32_t item, first, end;
+    bool was_closed;
+} ashlar_pack_change;
+
+/*
+ * A plan that is filled from the bottom up. If there is a plan at all, there is one in which no
+ * item can sink: each rests on another item or at offset 0. The floor of a section is where the
+ * next item in it would rest. A valley is a run of sections with one floor that is lower than its
+ * neighbours. On each section of that floor rests either an item that lies wholly inside the
+ * valley, or nothing. At an edge of the valley, its first or last section, candidates are few: only
+ * items that begin (or end) exactly there, and "nothing".
+ *
+ * Invariants, for each section s:
+ *   rests[s] == sum of bytes of the unplaced items live in s
+ *   floors[s] >= highest end of a placed item live in s, or DONE if and only if rests[s] == 0
+ *   floors[s] + rests[s] <= capacity, unless DONE
+ *   crossings[s] == number of unplaced items live in both s - 1 and s; 0 at either end
+ *   is_closed[s]: no item will rest on floors[s] in section s
+ */
+typedef struct ashlar_pack_skyline {
+    const ashlar_pack_items *problem;
+    ashlar_pack_memory *memory;
+    size_t capacity;
+    size_t *floors, *rests;
+    uint32_t *crossings; /* [section_count + 1] */
+    bool *is_closed;
+    bool *is_placed;             /* by item */
+    size_t *offsets;             /* by item, for placed items */
+    uint32_t *by_first;          /* all items, sorted by `first`; those of section s ... */
+    uint32_t *first_at;          /* ... start at first_at[s] */
+    ashlar_pack_change *changes; /* all changes since the skyline was empty, oldest first */
+    size_t change_count, change_capacity;
+} ashlar_pack_skyline;
+
+/* An edge of a valley, where the search continues. */
+typedef struct ashlar_pack_edge {
+    uint32_t first, end;      /* a run of the valley's sections that are not closed */
+    bool is_right;            /* the edge is section end - 1; false: section first */
+    bool may_stay_empty;      /* "nothing rests there" is a candidate, too */
+    uint32_t candidate_count; /* >= 1; "nothing" is counted, too */
+} ashlar_pack_edge;
+
+typedef enum ashlar_pack_edge_result {
+    ASHLAR_PACK_EDGE,   /* there is a candidate */
+    ASHLAR_PACK_STUCK,  /* an edge has no candidate: no plan has these placements */
+    ASHLAR_PACK_FILLED, /* nothing is left to place */
+} ashlar_pack_edge_result;
+
+ASHLAR_MUST_CHECK ashlar_status ashlar__pack_skyline_init(ashlar_pack_skyline *out,
+                                                          ashlar_pack_memory *memory,
+                                                          const ashlar_pack_items *problem);
+
+/*
+ * Find the edge with the fewest candidates, divided by its section's weight, in the sections
+ * [first, end). No unplaced item may cross the ends of this run. On the way, a valley in which
+ * nothing more can rest is filled up: its floor rises to the lower neighbour.
+ *
+ * weights   by section; edges of heavier sections come earlier
+ * stuck     if the result is STUCK: the section that cannot be filled
+ */
+ashlar_pack_edge_result ashlar__pack_skyline_find_edge(ashlar_pack_skyline *skyline, uint32_t first,
+                                                       uint32_t end, const uint32_t *weights,
+                                                       ashlar_pack_edge *edge, uint32_t *stuck);
+
+static inline uint32_t ashlar__pack_edge_section(const ashlar_pack_edge *edge) {
+    return edge->is_right ? edge->end - 1 : edge->first;
+}
+
+/* Whether an item of the edge's sections is a candidate there. */
+static inline bool ashlar__pack_skyline_may_rest(const ashlar_pack_skyline *skyline,
+                                                 const ashlar_pack_edge *edge, uint32_t item) {
+    const ashlar_pack_item *x = &skyline->problem->items[item];
+    const bool is_there = edge->is_right ? x->end == edge->end : x->first == edge->first;
+    return is_there && x->end <= edge->end && !skyline->is_placed[item];
+}
+
+/* The floor to the left of a section, or to the right of the one before `end`. DONE if no unplaced
+ * item is live in both sections. */
+static inline size_t ashlar__pack_wall_left(const ashlar_pack_skyline *skyline, uint32_t section) {
+    return skyline->crossings[section] > 0 ? skyline->floors[section - 1] : ASHLAR_PACK_DONE;
+}
+
+static inline size_t ashlar__pack_wall_right(const ashlar_pack_skyline *skyline, uint32_t end) {
+    return skyline->crossings[end] > 0 ? skyline->floors[end] : ASHLAR_PACK_DONE;
+}
+
+/* Place a candidate on the floor below it, or decide that nothing rests in `section`. */
+void ashlar__pack_skyline_place(ashlar_pack_skyline *skyline, uint32_t item);
+void ashlar__pack_skyline_close(ashlar_pack_skyline *skyline, uint32_t section);
+
+/* Undo the newest changes until `change_count` are left. */
+void ashlar__pack_skyline_undo(ashlar_pack_skyline *skyline, size_t change_count);
+
+/* Widen [*first, *end) to all sections that unplaced items connect with it. */
+void ashlar__pack_skyline_connect(const ashlar_pack_skyline *skyline, uint32_t *first,
+                                  uint32_t *end);
+
+/* A hash, never 0, of everything on which filling the connected sections [first, end) depends. */
+uint64_t ashlar__pack_skyline_key(const ashlar_pack_skyline *skyline, uint32_t first, uint32_t end);
+
+#endif /* ASHLAR_PACK_INTERNAL_H */
