@@ -168,7 +168,8 @@ static ashlar_status search_round(refinement *r) {
 }
 
 static ashlar_status run_round(refinement *r) {
-    if (r->valley != NULL) {
+    /* A first plan is made even without time, which moves do. */
+    if (r->valley != NULL && r->state->plan_bytes != SIZE_MAX) {
         ashlar__pack_valley_run(r->valley, r->plans);
     }
     if (!is_over(r)) {
@@ -196,7 +197,7 @@ static uint64_t area_of(const ashlar_pack_items *p) {
  * item that it places. */
 static ashlar_status create(refinement *r) {
     const ashlar_pack_items *p = r->state->problem;
-    if ((uint64_t)p->count * p->section_count <= AREA_MAX) {
+    if ((uint64_t)p->count * p->section_count <= AREA_MAX / 2) {
         r->valley = ashlar__pack_valley_create(r->state);
     }
     if (area_of(p) <= AREA_MAX) {

@@ -46,20 +46,15 @@ struct ashlar_pack_eject {
     ashlar_pack_state *state;
     size_t unit;
     ashlar_pack_movable movable;
-    uint32_t life; /* items that live longer are fixed */
-    uint32_t phase;
-    uint64_t ahead; /* moves made beyond those asked for so far */
-    bool is_in_phase, is_in_attempt;
-    size_t *plan; /* [count], the smallest plan of this phase */
+    uint32_t life;  /* items that live longer are fixed */
+    uint64_t left;  /* moves that may still be made in this run */
+    uint32_t phase; /* how many have begun */
+    size_t *plan;   /* [count], the smallest plan of this phase */
     size_t plan_top;
-    size_t step;       /* how much smaller the next plan is to be, at least */
-    uint32_t failures; /* attempts that failed since the phase began or found a new best plan */
-    size_t capacity;   /* of this attempt */
-    uint32_t moves;    /* of this attempt */
-    double out_area;   /* bytes times sections, summed over the items that are out, with rounding */
-    double least_out_area; /* of this attempt */
-    uint32_t least_at;     /* `moves` when out_area was that small */
-    size_t *offsets;       /* [count], of this attempt */
+    size_t step;     /* how much smaller the next plan is to be, at least */
+    size_t capacity; /* of this attempt */
+    size_t *offsets; /* [count], of this attempt */
+    double out_area; /* bytes times sections, summed over the items that are out, with rounding */
     bool *is_out;
     double *weights; /* [count], area times how hard the item was to place */
     uint32_t *heap, heap_count;
@@ -125,38 +120,27 @@ static void set_keys(ashlar_pack_eject *e) {
 }
 
 /* Choose the plan that a phase begins with: in every second round of phases the best one so far,
- * else a new one. *is_found is false if the budget was used up before there was a new one. */
-static ashlar_status choose_plan(ashlar_pack_eject *e, bool *is_found) {
+ * else a new one. *is_begun is false if the budget was used up before there was a new one. */
+static ashlar_status begin_phase(ashlar_pack_eject *e, bool *is_begun) {
     ashlar_pack_state *state = e->state;
-    const size_t plan_bytes = state->problem->count * sizeof *e->plan;
-    *is_found = true;
-    if (e->phase / PHASES % 2 == 1) {
-        memcpy(e->plan, state->offsets, plan_bytes);
-        e->plan_top = state->plan_bytes;
+    const ashlar_pack_items *p = state->problem;
+    const size_t *plan = state->offsets;
+    e->plan_top = state->plan_bytes;
+    if (e->phase++ / PHASES % 2 == 0) {
+        set_keys(e);
+        ASHLAR_TRY(ashlar__pack_place(state, SIZE_MAX, &e->plan_top));
+        plan = state->trial;
+    }
+    *is_begun = e->plan_top != SIZE_MAX;
+    if (!*is_begun) {
         return ASHLAR_OK;
     }
-    set_keys(e);
-    ASHLAR_TRY(ashlar__pack_place(state, SIZE_MAX, &e->plan_top));
-    *is_found = e->plan_top != SIZE_MAX;
-    if (*is_found) {
-        memcpy(e->plan, state->trial, plan_bytes);
-        ashlar__pack_keep_trial(state, e->plan_top);
-    }
-    return ASHLAR_OK;
-}
-
-static ashlar_status begin_phase(ashlar_pack_eject *e) {
-    const ashlar_pack_items *p = e->state->problem;
-    ASHLAR_TRY(choose_plan(e, &e->is_in_phase));
-    if (e->is_in_phase) {
-        const size_t above = e->plan_top - p->peak_bytes, little = p->peak_bytes / GOAL_SHARE;
-        ASHLAR_TRY(ashlar__pack_movable_choose(&e->movable, e->plan, e->life,
-                                               p->peak_bytes + (above < little ? above : little)));
-        e->step = (e->plan_top - p->peak_bytes) / FIRST_STEP_SHARE;
-        e->failures = 0;
-        e->phase++;
-    }
-    return ASHLAR_OK;
+    memcpy(e->plan, plan, p->count * sizeof *e->plan);
+    ashlar__pack_keep_trial(state, e->plan_top);
+    const size_t above = e->plan_top - p->peak_bytes, little = p->peak_bytes / GOAL_SHARE;
+    e->step = above / FIRST_STEP_SHARE;
+    return ashlar__pack_movable_choose(&e->movable, e->plan, e->life,
+                                       p->peak_bytes + (above < little ? above : little));
 }
 
 /* ---- attempts ---- */
@@ -176,10 +160,8 @@ static bool begin_attempt(ashlar_pack_eject *e) {
         return false;
     }
     e->capacity = capacity;
-    e->moves = 0;
     e->heap_count = 0;
     e->out_area = 0;
-    e->least_out_area = INFINITY;
     e->latest = UINT32_MAX;
     memcpy(e->offsets, e->plan, p->count * sizeof *e->offsets);
     memset(e->is_out, 0, p->count * sizeof *e->is_out);
@@ -191,37 +173,22 @@ static bool begin_attempt(ashlar_pack_eject *e) {
     return true;
 }
 
-static void succeed(ashlar_pack_eject *e) {
+/* Keep the plan of an attempt. Returns whether it is the best of all. */
+static bool succeed(ashlar_pack_eject *e) {
     ashlar_pack_state *state = e->state;
-    const size_t count = state->problem->count;
-    const size_t above = state->problem->peak_bytes;
-    memcpy(e->plan, e->offsets, count * sizeof *e->plan);
+    const size_t plan_bytes = state->problem->count * sizeof *e->plan;
+    memcpy(e->plan, e->offsets, plan_bytes);
     e->plan_top = ashlar__pack_highest_end(state->problem, e->plan);
     ASHLAR_CHECK2(e->plan_top <= e->capacity);
-    if (e->plan_top < state->plan_bytes) {
-        memcpy(state->trial, e->plan, count * sizeof *e->plan);
+    const size_t step = e->step + e->step / 2,
+                 half = (e->plan_top - state->problem->peak_bytes) / 2;
+    e->step = step < half ? step : half;
+    const bool is_best = e->plan_top < state->plan_bytes;
+    if (is_best) {
+        memcpy(state->trial, e->plan, plan_bytes);
         ashlar__pack_keep_trial(state, e->plan_top);
-        e->failures = 0;
     }
-    e->step = e->step + e->step / 2 < (e->plan_top - above) / 2 ? e->step + e->step / 2
-                                                                : (e->plan_top - above) / 2;
-    e->is_in_attempt = false;
-}
-
-static void fail(ashlar_pack_eject *e) {
-    const uint32_t patience = PHASE_FAILURES * (1 + e->phase / PHASES);
-    e->step /= 2;
-    e->is_in_attempt = false;
-    e->is_in_phase = ++e->failures < patience;
-}
-
-static bool is_in_vain(ashlar_pack_eject *e) {
-    ASHLAR_CHECK2(e->heap_count > 0);
-    if (e->out_area < e->least_out_area) {
-        e->least_out_area = e->out_area;
-        e->least_at = e->moves;
-    }
-    return e->moves == ATTEMPT_MOVES || e->moves - e->least_at == VAIN_MOVES;
+    return is_best;
 }
 
 /* ---- moves ---- */
@@ -242,8 +209,9 @@ static size_t find_placed(ashlar_pack_eject *e, uint32_t item) {
     return placed;
 }
 
-/* Place the heaviest item that is out. *is_stuck: it fits nowhere between the fixed items. */
-static ashlar_status move(ashlar_pack_eject *e, bool *is_stuck) {
+/* Place the heaviest item that is out. *is_placed is false if it fits nowhere between the fixed
+ * items. */
+static ashlar_status move(ashlar_pack_eject *e, bool *is_placed) {
     const ashlar_pack_item *items = e->state->problem->items;
     const uint32_t item = take_heaviest(e);
     const size_t placed = find_placed(e, item);
@@ -252,8 +220,8 @@ static ashlar_status move(ashlar_pack_eject *e, bool *is_stuck) {
     size_t offset = 0;
     ASHLAR_TRY(ashlar__pack_movable_cheapest(&e->movable, item, e->begins, e->ends, placed,
                                              e->capacity, &cost, &offset));
-    *is_stuck = cost == INFINITY;
-    if (*is_stuck) {
+    *is_placed = cost < INFINITY;
+    if (!*is_placed) {
         return ASHLAR_OK;
     }
     for (size_t k = 0; cost > 0 && k < placed; k++) {
@@ -276,43 +244,60 @@ static bool is_over(const ashlar_pack_state *state) {
     return state->plan_bytes <= state->target_bytes || state->budget.is_stopped;
 }
 
-/* Begin or end a phase or an attempt, or make a move. *moves: how many moves that counts as. */
-static ashlar_status advance(ashlar_pack_eject *e, uint64_t *moves) {
-    bool is_stuck = false;
-    *moves = 1;
-    if (!e->is_in_phase) {
-        *moves += e->state->problem->count / ITEMS_OF_MOVE;
-        return begin_phase(e);
+/* Count a move. False: no more may be made. */
+static bool may_move(ashlar_pack_eject *e) {
+    if (e->left == 0 || (e->left % LOOK_EVERY == 0 && !ashlar__pack_has_time(e->state))) {
+        return false;
     }
-    if (!e->is_in_attempt) {
-        e->is_in_phase = e->is_in_attempt = begin_attempt(e);
-        return ASHLAR_OK;
+    e->left--;
+    return true;
+}
+
+/* Move until none is out. *is_done is false after too many moves, or many in vain. */
+static ashlar_status attempt(ashlar_pack_eject *e, bool *is_done) {
+    double least_area = INFINITY;
+    uint32_t least_at = 0; /* the move at which the area that is out was least */
+    *is_done = true;
+    for (uint32_t moves = 0; *is_done && e->heap_count > 0; moves++) {
+        if (e->out_area < least_area) {
+            least_area = e->out_area;
+            least_at = moves;
+        }
+        *is_done = moves < ATTEMPT_MOVES && moves - least_at < VAIN_MOVES && may_move(e);
+        if (*is_done) {
+            ASHLAR_TRY(move(e, is_done));
+        }
     }
-    if (e->heap_count == 0) {
-        succeed(e);
-        return ASHLAR_OK;
+    return ASHLAR_OK;
+}
+
+/* Make the plan smaller until attempts keep failing. */
+static ashlar_status run_phase(ashlar_pack_eject *e) {
+    const uint32_t patience = PHASE_FAILURES * (1 + e->phase / PHASES);
+    const uint64_t effort = 1 + e->state->problem->count / ITEMS_OF_MOVE;
+    bool is_begun, is_done;
+    ASHLAR_TRY(begin_phase(e, &is_begun));
+    e->left -= effort < e->left ? effort : e->left;
+    for (uint32_t failures = 0; is_begun && failures < patience && e->left > 0;) {
+        if (is_over(e->state) || !begin_attempt(e)) {
+            break;
+        }
+        ASHLAR_TRY(attempt(e, &is_done));
+        if (is_done) {
+            failures = succeed(e) ? 0 : failures;
+        } else {
+            e->step /= 2;
+            failures++;
+        }
     }
-    if (is_in_vain(e)) {
-        fail(e);
-        return ASHLAR_OK;
-    }
-    e->moves++;
-    ASHLAR_TRY(move(e, &is_stuck));
-    e->is_in_phase = e->is_in_attempt = !is_stuck;
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar__pack_eject_run(ashlar_pack_eject *e, uint64_t move_count) {
     e->state->budget.now.strategy = "ejection";
-    uint64_t done = e->ahead;
-    for (uint64_t k = 0, moves; done < move_count && !is_over(e->state); done += moves) {
-        if (e->state->plan_bytes != SIZE_MAX && k++ % LOOK_EVERY == 0 &&
-            !ashlar__pack_has_time(e->state)) {
-            break;
-        }
-        ASHLAR_TRY(advance(e, &moves));
+    for (e->left = move_count; e->left > 0 && !is_over(e->state);) {
+        ASHLAR_TRY(run_phase(e));
     }
-    e->ahead = done > move_count ? done - move_count : 0;
     return ASHLAR_OK;
 }
 

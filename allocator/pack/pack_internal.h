@@ -156,8 +156,8 @@ typedef struct ashlar_pack_valley ashlar_pack_valley;
 ashlar_pack_valley *ashlar__pack_valley_create(ashlar_pack_state *state);
 void ashlar__pack_valley_run(ashlar_pack_valley *valley, uint64_t plan_count);
 
-/* Plans made smaller by moving items. `unit` divides all sizes. A later call of run() goes on where
- * the one before ended. */
+/* Plans made smaller by moving items. `unit` divides all sizes. Without a plan to begin with, one
+ * is made even without budget. */
 typedef struct ashlar_pack_eject ashlar_pack_eject;
 ASHLAR_MUST_CHECK ashlar_status ashlar__pack_eject_create(ashlar_pack_state *state, size_t unit,
                                                           ashlar_pack_eject **out);

@@ -64,6 +64,20 @@ CASE(more_time_never_gives_a_larger_plan) {
     CHECK(gains > 6); /* a first plan of each, and better ones */
 }
 
+/* So many that no order is tried, and so few sections that valleys and the search are. */
+CASE(there_is_a_plan_however_short_the_time) {
+    enum { MOST = 40000 };
+    static ashlar_pack_buffer many[MOST];
+    static size_t places[MOST];
+    const ashlar_pack_options options = {.time_budget_ms = 1};
+    ashlar_pack_result result = {.plan_bytes = 0};
+    draw_buffers(many, MOST, 5000, 20);
+    tick_ns = 1000000000;
+    CHECK(ashlar_pack(many, MOST, &options, places, &result) == ASHLAR_OK);
+    CHECK(result.was_stopped && result.plan_bytes >= result.bound_bytes);
+    CHECK(result.plan_bytes < 2 * result.bound_bytes);
+}
+
 /* The search for the smallest plan of all ends with the time, too, and proves nothing wrong. */
 CASE(a_proof_that_is_cut_short_is_none) {
     size_t proven = 0, stopped = 0;
