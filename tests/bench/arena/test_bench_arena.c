@@ -39,62 +39,6 @@ CASE(every_line_is_copied_and_nothing_else) {
 
 /* ---- cases and stages ---- */
 
-CASE(cases_are_what_they_say) {
-    static const size_t counts[] = {100, 11, 10000, 64};
-    static const size_t smoke_elements[] = {1638400, 938240, 0, 64 * 4096};
-    size_t count;
-    const ashlar_arena_case *all = ashlar__arena_cases(&count);
-    REQUIRE(count == 4);
-    for (size_t i = 0; i < count; i++) {
-        ashlar_arena *one = NULL;
-        CHECK(ashlar_arena_create(&one) == ASHLAR_OK);
-        CHECK(all[i].declare(one, true) == ASHLAR_OK);
-        CHECK_ZU(ashlar_arena_tensor_count(one), counts[i]);
-        if (smoke_elements[i] != 0) {
-            CHECK_ZU(ashlar_arena_elements(one), smoke_elements[i]);
-        }
-        ashlar_arena_destroy(one);
-    }
-    ashlar_arena *large = NULL;
-    CHECK(ashlar_arena_create(&large) == ASHLAR_OK);
-    CHECK(all[3].declare(large, false) == ASHLAR_OK);
-    CHECK_ZU(ashlar_arena_elements(large), (size_t)1 << 25);
-    ashlar_arena_destroy(large);
-}
-
-CASE(most_of_10000_tensors_have_some_hundred_elements) {
-    size_t count, small = 0, large = 0;
-    const ashlar_arena_case *all = ashlar__arena_cases(&count);
-    ashlar_arena *one = NULL;
-    CHECK(ashlar_arena_create(&one) == ASHLAR_OK);
-    CHECK(all[2].declare(one, false) == ASHLAR_OK);
-    for (size_t i = 0; i < ashlar_arena_tensor_count(one); i++) {
-        ashlar_tensor_info info;
-        ashlar_arena_tensor(one, i, &info);
-        small += info.elements >= 64 && info.elements <= 512;
-        large += info.elements >= 4096 && info.elements <= 16384;
-    }
-    CHECK_ZU(small, 9900);
-    CHECK_ZU(large, 100);
-    ashlar_arena_destroy(one);
-}
-
-CASE_WITH(bytes_are_counted_as_the_table_says, set_up("memory=1GiB")) {
-    static const double accesses[] = {8, 1, 1, 2, 6, 6};
-    size_t count;
-    ashlar_arena_setup setup = {0};
-    REQUIRE(ashlar__arena_setup_init(&setup, device, &ashlar__arena_cases(&count)[3], true) ==
-            ASHLAR_OK);
-    for (unsigned i = 0; i < ASHLAR_ARENA_OPERATION_COUNT; i++) {
-        const ashlar_arena_operation op = (ashlar_arena_operation)i;
-        const double want = 4.0 * 64 * 4096 * accesses[i];
-        CHECK(ashlar__arena_setup_bytes(&setup, ASHLAR_ARENA_RUNNER_ARENA, op) == want);
-        CHECK(ashlar__arena_setup_bytes(&setup, ASHLAR_ARENA_RUNNER_COPY, op) == want);
-    }
-    ashlar__arena_setup_finish(&setup);
-    ashlar__arena_setup_finish(&setup); /* zeros */
-}
-
 CASE_WITH(every_runner_runs_every_operation_it_has, set_up("memory=1GiB")) {
     size_t count;
     double seconds = -1;
@@ -134,16 +78,6 @@ static ashlar_bench_request request_of(const char *workload) {
                                   .out = nowhere(),
                                   .device = "soft",
                                   .workloads = {.items = {workload}, .count = 1}};
-}
-
-CASE(cases_are_named_alone_or_with_an_operation) {
-    static const char *const good[] = {"model", "large/adamw", "10000_tensors/save_state"};
-    static const char *const bad[] = {"large/sgd", "large-adamw", "adamw"};
-    for (size_t i = 0; i < 3; i++) {
-        const ashlar_bench_request yes = request_of(good[i]), no = request_of(bad[i]);
-        CHECK(ashlar__benchmark_check(&ashlar__benchmark_arena, &yes) == ASHLAR_OK);
-        CHECK(ashlar__benchmark_check(&ashlar__benchmark_arena, &no) == ASHLAR_EINVAL);
-    }
 }
 
 /* ---- rows ---- */

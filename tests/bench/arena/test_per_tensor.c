@@ -144,15 +144,6 @@ CASE_WITH(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits, set_up
     CHECK(distance(scattered, ASHLAR_REGION_PARAMETERS) < 1e-5);
 }
 
-CASE_WITH(zero_is_of_every_gradient_and_of_nothing_else, set_up("memory=256MiB")) {
-    CHECK(make_all(0) == ASHLAR_OK);
-    CHECK(ashlar_arena_zero(arena, ASHLAR_REGION_GRADIENTS, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar__per_tensor_zero(scattered) == ASHLAR_OK);
-    synchronize();
-    CHECK_ZU(different(scattered, ASHLAR_REGION_GRADIENTS), 0);
-    CHECK_ZU(different(scattered, ASHLAR_REGION_PARAMETERS), 0);
-}
-
 CASE(flatten_brings_scattered_parameters_and_pointers_into_the_arena) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
@@ -165,60 +156,6 @@ CASE(flatten_brings_scattered_parameters_and_pointers_into_the_arena) {
     ashlar__per_tensor_scatter(scattered);
     CHECK(scattered->pointers[7] == view_of(scattered, ASHLAR_REGION_PARAMETERS, 7));
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-}
-
-CASE_WITH(neighbours_in_the_arena_are_scattered_without_it, set_up("memory=256MiB")) {
-    CHECK(make_all(0) == ASHLAR_OK);
-    size_t behind = 0, above = 0;
-    for (size_t i = 0; i + 1 < TENSORS; i++) {
-        const char *one = view_of(scattered, ASHLAR_REGION_PARAMETERS, i);
-        const char *next = view_of(scattered, ASHLAR_REGION_PARAMETERS, i + 1);
-        behind += next == one + sizes[i % SIZES] * sizeof(float);
-        above += next > one;
-    }
-    CHECK_ZU(behind, 0);
-    CHECK(above > TENSORS / 5 && above < TENSORS - TENSORS / 5); /* taken in order: all */
-}
-
-CASE_WITH(without_host_memory_there_are_no_scattered_tensors, set_up("memory=256MiB")) {
-    const ashlar_optimizer_config config = adamw(0);
-    ashlar_per_tensor *per_tensor = NULL;
-    ashlar_status status = ASHLAR_EHOSTMEM;
-    unsigned long n = 0;
-    CHECK(make_all(0) == ASHLAR_OK);
-    while (status != ASHLAR_OK && n < 100) {
-        HOST_FAILS_AT(++n,
-                      status = ashlar__per_tensor_create(arena, &config, streams[0], &per_tensor));
-        CHECK(status == ASHLAR_OK || per_tensor == NULL);
-    }
-    CHECK(n > 8 && n < 100);
-    ashlar__per_tensor_destroy(per_tensor);
-    ashlar__per_tensor_destroy(NULL);
-}
-
-/* Any call of the driver that copies, fills or launches, also the last one. */
-CASE_WITH(calls_that_fail_are_reported_and_leave_nothing, set_up("memory=256MiB")) {
-    static const int functions[] = {ASHLAR_DRIVER_FN_memcpy_htod_async,
-                                    ASHLAR_DRIVER_FN_memcpy_dtod_async,
-                                    ASHLAR_DRIVER_FN_memset_d8_async};
-    const ashlar_optimizer_config config = adamw(0);
-    CHECK(make_all(0) == ASHLAR_OK);
-    for (size_t f = 0; f < 3; f++) {
-        ashlar_per_tensor *per_tensor = NULL;
-        ashlar__driver_fail_at(driver, functions[f], 2, CU_UNKNOWN);
-        CHECK(ashlar__per_tensor_create(arena, &config, streams[0], &per_tensor) == ASHLAR_EDRIVER);
-        CHECK(per_tensor == NULL);
-    }
-    for (unsigned long n = 1; n <= 2 * TENSORS + 2; n += 9) {
-        ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
-        CHECK(ashlar__per_tensor_step(scattered, 1e-2) == ASHLAR_EDRIVER);
-    }
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, TENSORS, CU_UNKNOWN);
-    CHECK(ashlar__per_tensor_zero(scattered) == ASHLAR_EDRIVER);
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, TENSORS, CU_UNKNOWN);
-    CHECK(ashlar__per_tensor_flatten(scattered) == ASHLAR_EDRIVER);
-    CHECK(scattered->pointers[0] == view_of(scattered, ASHLAR_REGION_PARAMETERS, 0));
-    ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
 }
 
 RUN_CASES_AFTER(ashlar__workers_set_count(2))

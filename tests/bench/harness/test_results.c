@@ -80,14 +80,6 @@ CASE(all_files_are_in_one_document) {
                       "\"ran\":\"tests: passed\\n\"}") == ASHLAR_OK);
 }
 
-CASE(one_group_is_enough) {
-    empty_folder();
-    write_file("plan.json", "{}");
-    CHECK(
-        put_results("{\"schema\":\"ashlar-results/1\",\"groups\":{\"plan\":{}},\"printed\":{}}") ==
-        ASHLAR_OK);
-}
-
 CASE(what_is_no_result_is_named) {
     empty_folder();
     CHECK_FAILS(put_results(NULL), ASHLAR_EIO, "no results");
@@ -102,15 +94,6 @@ CASE(what_is_no_result_is_named) {
     ashlar__json_writer_init(&w, 0);
     CHECK_FAILS(ashlar__results_put("/nowhere/at/all", &w), ASHLAR_EIO, "/nowhere/at/all");
     ashlar__json_writer_finish(&w);
-}
-
-CASE(host_memory_may_end_at_every_point) {
-    empty_folder();
-    write_all();
-    FOR_HOST_FAILURES(n, status, put_results(NULL)) {
-        CHECK(n < 200);
-    }
-    CHECK(n > 5);
 }
 
 /* ---- the machine ---- */

@@ -76,12 +76,6 @@ CASE(a_row_is_found_by_its_whole_label) {
     CHECK(rows.count == 0 && rows.items == NULL && rows.form == &form);
 }
 
-CASE(without_host_memory_no_row_is_added) {
-    const ashlar_row row = {0};
-    HOST_FAILS_AT(1, CHECK(ashlar__rows_add(&rows, &row) == ASHLAR_EHOSTMEM));
-    CHECK_ZU(rows.count, 0);
-}
-
 CASE(the_table_has_a_line_for_each_row_and_a_dash_for_what_is_not_known) {
     add("mix", 1, "a", 1500);
     add("mix", 1, "b", 3000);

@@ -27,20 +27,6 @@ static bool set_up_runtime(const char *spec) {
     return true;
 }
 
-CASE_WITH(without_work_an_event_is_complete_and_costs_no_call, set_up_runtime("mode=adversarial")) {
-    cudaEvent_t event = NULL;
-    ashlar_driver_counts before, after;
-    ashlar_device_get_counts(device, &before);
-    REQUIRE(before.work == 0); /* so this case is the first */
-    CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
-    CHECK(cudaEventQuery(event) == cudaSuccess); /* never recorded */
-    CHECK(cudaEventRecord(event, streams[0]) == cudaSuccess);
-    CHECK(cudaEventQuery(event) == cudaSuccess);
-    CHECK(cudaEventDestroy(event) == cudaSuccess);
-    ashlar_device_get_counts(device, &after);
-    CHECK(after.order == before.order && after.context == before.context);
-}
-
 CASE_WITH(with_work_an_event_waits_for_it, set_up_runtime("mode=adversarial,seed=3")) {
     cudaEvent_t event = NULL;
     CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
@@ -72,14 +58,6 @@ CASE_WITH(memory_comes_from_the_device_and_goes_back, set_up_runtime("memory=8Mi
     CHECK(cudaFree(ptr) == cudaErrorInvalidValue);
     CHECK(cudaGetLastError() == cudaErrorInvalidValue);
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before */
-}
-
-CASE_WITH(there_is_one_device, set_up_runtime("")) {
-    int ordinal = -1;
-    CHECK(cudaGetDevice(&ordinal) == cudaSuccess && ordinal == 0);
-    CHECK(cudaSetDevice(0) == cudaSuccess);
-    CHECK(cudaSetDevice(1) == cudaErrorInvalidDevice);
-    CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
 }
 
 CASE_WITH(failing_driver_calls_are_reported, set_up_runtime("")) {

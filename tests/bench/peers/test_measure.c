@@ -20,14 +20,6 @@ static ashlar_workload record(const char *variant) {
 
 /* --- the median ------------------------------------------------------------------------------ */
 
-CASE(the_median_is_the_one_in_the_middle) {
-    double one[] = {7}, odd[] = {9, 1, 5, 100, 2}, even[] = {4, 1, 3, 100}, equal[] = {2, 2, 2};
-    CHECK_NEAR(ashlar__median(one, 1), 7, 0, 0);
-    CHECK_NEAR(ashlar__median(odd, 5), 5, 0, 0);
-    CHECK_NEAR(ashlar__median(even, 4), 3.5, 0, 0);
-    CHECK_NEAR(ashlar__median(equal, 3), 2, 0, 0);
-}
-
 CASE_WITH(every_part_of_the_list_is_run_on_every_thread, set_up_device("")) {
     const ashlar_peer *peer = &counting;
     ashlar_workload w = record("4096-fragmented");
@@ -216,37 +208,6 @@ static void no_matter(void *self, void *ptr) {
     (void)ptr;
 }
 
-CASE(the_spread_is_the_middle_half) {
-    ashlar_turns nine = {.rounds = 9};
-    double low = 0, high = 0;
-    for (size_t i = 0; i < 9; i++) {
-        nine.figures[1][i] = (double)((i * 4) % 9); /* 0 to 8 in another order */
-    }
-    ashlar__turns_spread(&nine, 1, &low, &high);
-    CHECK_NEAR(low, 2, 0, 0);
-    CHECK_NEAR(high, 6, 0, 0);
-    nine.rounds = 1; /* the least */
-    ashlar__turns_spread(&nine, 1, &low, &high);
-    CHECK_NEAR(low, 0, 0, 0);
-    CHECK_NEAR(high, 0, 0, 0);
-}
-
-/* With rounds of 1 ns every subject is slow; with long ones none is. */
-CASE_WITH(a_slow_subject_takes_part_in_five_rounds, set_up_device("")) {
-    const ashlar_peer *peer = &counting;
-    ashlar_workload w = record("4096");
-    const double round_ns[] = {1, 1e8};
-    for (size_t i = 0; i < 2; i++) {
-        const ashlar_measure_config config = {device, 1, i == 0 ? (size_t)61 : 1, round_ns[i]};
-        ashlar_measurement result;
-        counts = (counter){0};
-        CHECK(ashlar__measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
-        CHECK(i == 0 ? counts.takes == (2 + 5) * w.body_pairs : counts.takes > 10 * w.body_pairs);
-        CHECK(result.ns_pair > 0);
-    }
-    ashlar__workload_finish(&w);
-}
-
 /* Behind two turns each to get warm: once in every round, and now one first, now the other. */
 CASE(every_round_has_an_order_of_its_own) {
     enum { ROUNDS = 5 };
@@ -269,19 +230,6 @@ CASE(every_round_has_an_order_of_its_own) {
         first[round[0] == 'b']++;
     }
     CHECK(first[0] > 0 && first[1] > 0);
-    ashlar__workload_finish(&w);
-}
-
-CASE_WITH(a_longer_round_runs_the_body_more_often, set_up_device("")) {
-    const ashlar_peer *peer = &counting;
-    ashlar_workload w = record("4096");
-    const ashlar_measure_config config = {device, 1, 2, 1e8};
-    ashlar_measurement result;
-    counts = (counter){0};
-    CHECK(ashlar__measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
-    check_counts_balance();
-    CHECK_ZU(counts.takes % w.body_pairs, 0);
-    CHECK(counts.takes > 10 * w.body_pairs);
     ashlar__workload_finish(&w);
 }
 
@@ -350,44 +298,6 @@ CASE(driver_calls_are_those_of_one_run_of_the_body) {
     ashlar__workload_finish(&w);
 }
 
-CASE(the_prologue_is_not_counted) {
-    const ashlar_peer *peer = &ashlar__peer_ashlar;
-    ashlar_measurement result;
-    REQUIRE(set_up_device(""));
-    ashlar_workload w = record("4096-fragmented");
-    const ashlar_measure_config config = {device, 1, 1, 1};
-    REQUIRE(ashlar__measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
-    CHECK_ZU(result.driver_calls, 0); /* it left holes enough */
-    CHECK(result.reserved_over_live >= 1 && result.reserved_over_live < 2);
-    ashlar__workload_finish(&w);
-}
-
-/* The list's own account of what is live, which other subjects are measured by, is ashlar's. */
-CASE_WITH(ashlar_and_the_list_agree_on_what_is_live, set_up("memory=16GiB")) {
-    const char *const variants[] = {"4096", "shuffled"};
-    for (size_t i = 0; i < 2; i++) {
-        ashlar_workload w = record(variants[i]);
-        const ashlar_peer *peer = &ashlar__peer_ashlar;
-        static void *variables[8192];
-        void *self = NULL;
-        REQUIRE(w.variable_count <= 8192 && peer->create(device, &self) == ASHLAR_OK);
-        for (size_t op = 0; op < w.count; op++) {
-            void **variable = &variables[w.ops[op].variable];
-            if (w.ops[op].bytes != 0) {
-                *variable = peer->take(self, w.ops[op].bytes, NULL);
-                REQUIRE(*variable != NULL);
-            } else {
-                peer->give(self, *variable);
-            }
-        }
-        ashlar_peer_usage usage;
-        peer->usage(self, &usage);
-        CHECK_ZU(usage.live_peak_bytes, w.peak_bytes);
-        peer->destroy(self);
-        ashlar__workload_finish(&w);
-    }
-}
-
 /* --- failures -------------------------------------------------------------------------------- */
 
 CASE(any_lack_of_host_memory_ends_cleanly) {
@@ -409,28 +319,6 @@ CASE(any_lack_of_host_memory_ends_cleanly) {
     ashlar__host_fail_at(0);
     CHECK(failures > 7);
     ashlar__workload_finish(&w);
-}
-
-CASE(any_failing_driver_call_ends_cleanly) {
-    const ashlar_peer *peers[] = {&counting, &ashlar__peer_driver, &ashlar__peer_ashlar};
-    REQUIRE(set_up_device(""));
-    ashlar_workload w = record("512");
-    const ashlar_measure_config config = {device, 1, 1, 1};
-    ashlar_measurement results[3];
-    size_t failures = 0;
-    for (uint64_t n = 1; n < 40; n++) {
-        counts = (counter){0};
-        ashlar__driver_fail_at(driver, -1, n, CU_UNKNOWN);
-        const ashlar_status status = ashlar__measure(&config, &w, peers, 3, results);
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
-        failures += status != ASHLAR_OK;
-        check_counts_balance();
-    }
-    CHECK(failures > 10);
-    ashlar__workload_finish(&w);
-    CHECK(ashlar__soft_configure("") == ASHLAR_OK); /* a failed free leaves a block */
-    ashlar_device_close(device);
-    check_forget(tear_down_device);
 }
 
 RUN_CASES()

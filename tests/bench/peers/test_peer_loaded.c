@@ -32,11 +32,6 @@ CASE(what_is_no_peer_is_refused) {
     check_refused("libc.so.6:malloc,frei", "no function \"frei\"");
 }
 
-/* The C library, on which it depends, has one. */
-CASE(the_c_librarys_free_is_not_the_peers) {
-    check_refused(path_of("half.so"), "no function \"free\"");
-}
-
 CASE(text_that_names_no_file_is_refused) {
     check_refused("", "FILE.so:ALLOC,FREE");
     check_refused(":a,b", "FILE.so:ALLOC,FREE");
@@ -102,26 +97,6 @@ CASE(functions_of_other_names_are_found) {
     void *block = peer->take(self, 1, NULL);
     CHECK(block != NULL);
     peer->give_sized(self, block, 1, NULL);
-}
-
-/* Files of other names are other peers, until there is no room. In this folder, a bare name. */
-CASE(there_is_room_for_a_few) {
-    char folder[] = "/tmp/ashlar-peers-XXXXXX", name[32], back[PATH_BYTES];
-    const char *object = realpath(path_of("stone.so"), back);
-    REQUIRE(object != NULL && mkdtemp(folder) != NULL && chdir(folder) == 0);
-    for (int i = 0; i < ASHLAR_PEERS_LOADED_MAX - 2; i++) {
-        (void)snprintf(name, sizeof name, "libquarry%d.so", i);
-        REQUIRE(symlink(object, name) == 0);
-        CHECK(ashlar__peer_load(name) == ASHLAR_OK);
-        CHECK(unlink(name) == 0);
-    }
-    CHECK(ashlar__peer_find("quarry0") != NULL && ashlar__peer_find("quarry4") != NULL);
-    check_refused("full.so", "room for 7");
-    const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    const size_t count = ashlar__peers(peers);
-    CHECK(peers[count - 1] == &ashlar__peer_none && peers[count - 2] == &ashlar__peer_plan);
-    CHECK(peers[count - 3] == ashlar__peer_find("quarry4"));
-    CHECK(chdir("/") == 0 && rmdir(folder) == 0);
 }
 
 CASE_WITH(cudas_pools_are_for_cuda_devices, set_up_device("")) {

@@ -157,51 +157,6 @@ CASE(the_floor_takes_the_block_given_last) {
     end(peer, self);
 }
 
-CASE(the_floor_shares_a_class_but_above_1_mib_no_size) {
-    const ashlar_peer *peer = &ashlar__peer_floor;
-    void *self = begin(peer);
-    void *small = peer->take(self, 64 * KIB, NULL), *large = peer->take(self, 3 * MIB, NULL);
-    peer->give(self, small);
-    peer->give(self, large);
-    CHECK(peer->take(self, 64 * KIB - 512, NULL) == small); /* less than 1/8 apart */
-    CHECK(peer->take(self, 56 * KIB, NULL) != small);
-    CHECK(peer->take(self, 3 * MIB - 512, NULL) != large);
-    CHECK(peer->take(self, 3 * MIB - 511, NULL) == large); /* the same to 512 B */
-    end(peer, self);
-}
-
-/* 4096 lists for 6000 sizes: several share one, and blocks must still be told apart. */
-CASE(the_floor_tells_large_sizes_apart) {
-    enum { SIZES = 6000 };
-    static void *blocks[SIZES];
-    const ashlar_peer *peer = &ashlar__peer_floor;
-    void *self = begin(peer);
-    for (size_t i = 0; i < SIZES; i++) {
-        blocks[i] = peer->take(self, MIB + (i + 1) * 512, NULL);
-        REQUIRE(blocks[i] != NULL);
-    }
-    for (size_t i = 0; i < SIZES; i++) {
-        peer->give(self, blocks[i]);
-    }
-    size_t wrong = 0;
-    for (size_t i = 0; i < SIZES; i++) {
-        wrong += peer->take(self, MIB + (i + 1) * 512, NULL) != blocks[i];
-    }
-    CHECK_ZU(wrong, 0);
-    end(peer, self);
-}
-
-CASE(the_floor_ends_where_its_range_does) {
-    const ashlar_peer *peer = &ashlar__peer_floor;
-    void *self = begin(peer);
-    size_t count = 0;
-    while (count < 100 && peer->take(self, 1024 * MIB, NULL) != NULL) {
-        count++;
-    }
-    CHECK(count >= 1 && count <= 64);
-    end(peer, self);
-}
-
 typedef struct handover {
     void *self;
     void *given; /* NULL: to be taken */
@@ -239,23 +194,6 @@ CASE(the_floor_keeps_a_block_where_it_is_given) {
     run_elsewhere(&h);
     CHECK(h.got == block);
     end(peer, h.self);
-}
-
-CASE(the_floor_without_host_memory_has_no_block) {
-    const ashlar_peer *peer = &ashlar__peer_floor;
-    void *self = NULL;
-    ashlar__host_fail_at(1);
-    CHECK(peer->create(device, &self) == ASHLAR_EHOSTMEM && self == NULL);
-    REQUIRE(peer->create(device, &self) == ASHLAR_OK);
-    ashlar__host_fail_at(1);
-    CHECK(peer->enter(self, 0) == ASHLAR_EHOSTMEM);
-    REQUIRE(peer->enter(self, 0) == ASHLAR_OK);
-    ashlar__host_fail_at(1);
-    CHECK(peer->take(self, 4096, NULL) == NULL);
-    ashlar__host_fail_at(1);
-    CHECK(peer->take(self, 4 * MIB, NULL) == NULL);
-    CHECK(peer->take(self, 4096, NULL) != NULL && peer->take(self, 4 * MIB, NULL) != NULL);
-    end(peer, self);
 }
 
 RUN_CASES()

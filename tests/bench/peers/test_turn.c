@@ -68,36 +68,6 @@ CASE_WITH(a_handoff_that_fails_leaves_no_block, set_up_device("")) {
     ashlar__workload_finish(&w);
 }
 
-enum { STALL_EVERY = 400, STALL_NS = 200000 };
-
-static void *stalling_take(void *self, size_t bytes, ashlar_stream stream) {
-    void *ptr = counter_take(self, bytes, stream);
-    const uint64_t start = ashlar__clock_ns();
-    while (counts.takes % STALL_EVERY == 0 && ashlar__clock_ns() - start < STALL_NS) {
-    }
-    return ptr;
-}
-
-/* One of 400 pairs is longer than the rest: the last of 100 percentiles begins before it. */
-CASE_WITH(latencies_are_those_of_the_slowest_pairs, set_up_device("")) {
-    ashlar_workload w = record_kind(ASHLAR_WORKLOAD_LATENCY);
-    ashlar_peer peer = counting;
-    ashlar_measurement result;
-    peer.take = stalling_take;
-    counts = (counter){0};
-    CHECK(measure_kind(&w, &peer, 1, &result) == ASHLAR_OK);
-    check_counts_balance();
-    CHECK_ZU(counts.takes, 3 * w.body_pairs);
-    CHECK(result.ns_p50 <= result.ns_p99 && result.ns_p99 <= result.ns_p999);
-    CHECK(result.ns_p999 >= STALL_NS * 0.99 && result.ns_max >= result.ns_p999);
-    CHECK(result.ns_p50 < STALL_NS);
-    CHECK(result.ns_pair > STALL_NS * 0.99 / STALL_EVERY);
-    counts = (counter){.refuse_at = 5000};
-    CHECK_FAILS(measure_kind(&w, &peer, 1, &result), ASHLAR_ENOMEM, "latency");
-    check_counts_balance();
-    ashlar__workload_finish(&w);
-}
-
 enum { HOST_BYTES = 8192 };
 
 static void *take_host(void *self, size_t bytes, ashlar_stream stream) {

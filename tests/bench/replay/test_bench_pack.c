@@ -23,14 +23,6 @@ CASE(the_problem_is_packed_and_the_gap_is_that_of_the_plan) {
     CHECK(ashlar__packing_gap(&packing) == 0);
 }
 
-CASE(without_host_memory_there_is_no_packing) {
-    ashlar_packing packing = {.count = 7};
-    for (size_t at = 1; at <= 3; at++) {
-        HOST_FAILS_AT(at, CHECK(ashlar__bench_pack(0, 1, &packing) == ASHLAR_EHOSTMEM));
-        CHECK_ZU(packing.count, 7);
-    }
-}
-
 static ashlar_packing packing_of(double seconds, size_t plan_bytes) {
     return (ashlar_packing){
         .case_name = "some",
@@ -83,32 +75,6 @@ CASE(without_host_memory_no_file_is_packed) {
         CHECK_ZU(packing.count, status == ASHLAR_OK ? 3 : 7);
     }
     CHECK(n > 3);
-}
-
-CASE(the_line_has_the_figures) {
-    const ashlar_packing packing = packing_of(0.25, 1025);
-    const char *text = text_of(ashlar__bench_pack_print, &packing);
-    CHECK(strcmp(text,
-                 "some: 3 buffers, bound 1000, plan 1025 bytes, gap 2.500 %, 0.250 s (one)\n") ==
-          0);
-}
-
-static void print_targets(FILE *out, const ashlar_packing *packing) {
-    ashlar_row row = ashlar__packing_row(packing);
-    const ashlar_rows rows = {.form = &ashlar__packing_form, .items = &row, .count = 1};
-    ashlar__rows_print_targets(out, &rows);
-}
-
-CASE(a_second_and_3_percent_are_the_targets) {
-    ashlar_packing packing = packing_of(1, 1029);
-    const char *text = text_of(print_targets, &packing);
-    CHECK(strstr(text, "NOT MET") == NULL);
-    CHECK_HAS(text, "1.000  (at most 1)\n");
-    CHECK_HAS(text, "0.029  (at most 0.03)\n");
-    packing = packing_of(1.01, 1029);
-    CHECK_HAS(text_of(print_targets, &packing), "NOT MET  pack      some  ");
-    packing = packing_of(1, 1031);
-    CHECK_HAS(text_of(print_targets, &packing), "NOT MET  pack      some  ");
 }
 
 static void check_json(const ashlar_packing *packing, const char *end) {

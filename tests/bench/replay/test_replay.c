@@ -31,8 +31,6 @@ static size_t call_count;
 static size_t bad_call;           /* from 1; 0: none goes wrong */
 static ashlar_status bad_status;  /* what the bad call returns without doing anything; or */
 static const ptrdiff_t *bad_move; /* the bad alloc moves its block by this */
-static bool spoils_threads;       /* the bad alloc succeeds, but no thread can be started after */
-static long sleep_ms;             /* in each alloc */
 
 static bool note(char what, size_t bytes, ashlar_stream stream) {
     if (call_count < MAX_CALLS) {
@@ -46,44 +44,13 @@ static ashlar_status go_wrong(void) {
     return bad_status == ASHLAR_OK ? ASHLAR_OK : ashlar__fail(bad_status, "as the test wants it");
 }
 
-static void spoil_threads(void) {
-    pthread_attr_t attr;
-    CHECK(pthread_attr_init(&attr) == 0);
-    CHECK(pthread_attr_setstacksize(&attr, (size_t)1 << 47) == 0);
-    CHECK(pthread_setattr_default_np(&attr) == 0);
-    CHECK(pthread_attr_destroy(&attr) == 0);
-}
-
-/* Bytes that the device lacks: now, and at the end of each pass. */
-static uint64_t used[4], used_peak;
-static size_t used_count;
-
-static uint64_t note_used(ashlar_allocator *a) {
-    size_t free_bytes = 0, total_bytes = 0;
-    ashlar_driver *driver = NULL;
-    CHECK(ashlar__device_enter(ashlar_allocator_device(a)) == ASHLAR_OK);
-    CHECK(ashlar__driver_open_soft(&driver) == ASHLAR_OK);
-    CHECK(driver->table.mem_get_info(&free_bytes, &total_bytes) == CU_SUCCESS);
-    ashlar__device_leave(ashlar_allocator_device(a));
-    const uint64_t bytes = total_bytes - free_bytes;
-    used_peak = bytes > used_peak ? bytes : used_peak;
-    return bytes;
-}
-
 static ashlar_status test_alloc(ashlar_allocator *a, size_t bytes, ashlar_stream stream,
                                 void **out) {
-    const struct timespec pause = {0, sleep_ms * 1000000};
     const bool is_bad = note('a', bytes, stream);
-    if (sleep_ms > 0) {
-        nanosleep(&pause, NULL);
-    }
-    if (is_bad && spoils_threads) {
-        spoil_threads();
-    } else if (is_bad && bad_move == NULL) {
+    if (is_bad && bad_move == NULL) {
         return go_wrong();
     }
     const ashlar_status status = ashlar_alloc(a, bytes, stream, out);
-    (void)note_used(a);
     if (is_bad && bad_move != NULL && status == ASHLAR_OK) {
         *out = (char *)*out + *bad_move;
     }
@@ -99,7 +66,6 @@ static ashlar_status test_free_on(ashlar_allocator *a, void *ptr, ashlar_stream 
 }
 
 static ashlar_status test_check(ashlar_allocator *a) {
-    used[used_count++ % 4] = note_used(a);
     return note('c', 0, NULL) ? go_wrong() : ashlar_allocator_check(a);
 }
 
@@ -160,24 +126,6 @@ CASE(figures_are_those_of_the_log) {
     CHECK(result.ns_per_op > 0);
 }
 
-CASE(a_log_of_nothing_but_failures_has_no_rates) {
-    REQUIRE(replay(HEADER "1,0,allocate failure,,5000000,0\n") == ASHLAR_OK);
-    CHECK(calls_were("c"));
-    CHECK_ZU(result.allocations, 0);
-    CHECK(isnan(result.hit_rate) && isnan(result.ns_per_op));
-    CHECK(result.peak_live == 0 && result.peak_reserved == 0);
-}
-
-/* A pause inside an allocation cannot be left out of the mean; how much more it is says nothing. */
-CASE(the_calls_to_the_allocator_are_timed) {
-    sleep_ms = 10;
-    const ashlar_status status = replay(HEADER "1,0,allocate,0x10,1,0\n1,0,free,0x10,1,0\n"
-                                               "1,0,allocate,0x10,1,0\n1,0,free,0x10,1,0\n");
-    sleep_ms = 0;
-    CHECK(status == ASHLAR_OK);
-    CHECK(result.ns_per_op > 4.9e6);
-}
-
 /* ---- threads and streams ---- */
 
 CASE(streams_are_those_of_the_log) {
@@ -223,19 +171,6 @@ CASE(a_failure_ends_every_thread) {
     CHECK(replay_wrong(three_threads, 4, ASHLAR_EPOINTER) == ASHLAR_EPOINTER);
     CHECK(calls_were("aaaf"));
     CHECK_HAS(ashlar_error_detail(), "stone.csv:5: as the test wants it");
-}
-
-/* From the call on that is to go wrong, threads want more stack than there are addresses. */
-CASE(a_thread_that_cannot_be_started_is_a_failure) {
-    pthread_attr_t before;
-    REQUIRE(pthread_getattr_default_np(&before) == 0);
-    spoils_threads = true;
-    CHECK(replay_wrong(three_threads, 2, ASHLAR_OK) == ASHLAR_EHOSTMEM);
-    spoils_threads = false;
-    CHECK(pthread_setattr_default_np(&before) == 0);
-    CHECK(calls_were("aa"));
-    CHECK_HAS(ashlar_error_detail(), "a thread for the replay cannot be started");
-    CHECK(replay(three_threads) == ASHLAR_OK); /* the control */
 }
 
 /* ---- passes ---- */
@@ -291,21 +226,6 @@ CASE(the_allocator_keeps_its_memory_from_pass_to_pass) {
     }
 }
 
-CASE(reserved_bytes_are_what_the_driver_lacks) {
-    uint64_t reserved[3] = {0};
-    used_count = 0;
-    used_peak = 0;
-    REQUIRE(replay_passes(HEADER "1,0,allocate,0x10,4194304,0\n2,0,allocate,0x20,2097153,7\n"
-                                 "1,0,free,0x10,0,0\n1,0,allocate,0x10,12582913,0\n"
-                                 "2,0,free,0x20,0,7\n2,0,allocate,0x30,700,7\n",
-                          3, reserved) == ASHLAR_OK);
-    CHECK_ZU(used_count, 3);
-    for (size_t i = 0; i < 3; i++) {
-        CHECK(reserved[i] > 0 && reserved[i] == used[i]);
-    }
-    CHECK(result.peak_reserved == used_peak);
-}
-
 CASE(a_failure_names_its_pass) {
     config.passes = 2;
     CHECK_FAILS(replay_wrong(two_streams, 10, ASHLAR_EDRIVER), ASHLAR_EDRIVER,
@@ -359,28 +279,6 @@ CASE(an_overlapping_block_is_found) {
         CHECK_HAS(ashlar_error_detail(), "overlaps a live one of 4096");
     }
     CHECK(replay(pair) == ASHLAR_OK); /* the control */
-}
-
-CASE(a_block_is_live_only_until_its_free) {
-    static const char again[] = HEADER "1,0,allocate,0x10,4096,0\n1,0,free,0x10,4096,0\n"
-                                       "1,0,allocate,0x20,4096,0\n";
-    CHECK(replay(again) == ASHLAR_OK); /* in the same place */
-    CHECK(result.peak_live == 4096);
-    CHECK(result.peak_reserved == 2 * MIB);
-    /* A larger one in the place of two. */
-    CHECK(replay(HEADER "1,0,allocate,0x10,4096,0\n1,0,allocate,0x20,4096,0\n"
-                        "1,0,free,0x10,4096,0\n1,0,free,0x20,4096,0\n"
-                        "1,0,allocate,0x30,8192,0\n") == ASHLAR_OK);
-    CHECK(result.peak_live == 8192);
-}
-
-CASE(what_the_allocator_says_is_passed_on_with_the_line) {
-    CHECK_FAILS(replay_wrong(pair, 1, ASHLAR_EDRIVER), ASHLAR_EDRIVER, "stone.csv:2: as the test");
-    CHECK_FAILS(replay_wrong(pair, 3, ASHLAR_EPOINTER), ASHLAR_EPOINTER,
-                "stone.csv:4: as the test");
-    CHECK_FAILS(replay_wrong(pair, 4, ASHLAR_EHOSTMEM), ASHLAR_EHOSTMEM,
-                "stone.csv:5: as the test");
-    CHECK(calls_were("aafo"));
 }
 
 CASE(the_end_of_the_log_is_checked) {
@@ -440,34 +338,6 @@ CASE(the_smallest_capacity_is_found) {
                    8 * MIB);
 }
 
-/* Out of memory from the second allocation on, where the device has less than 16 MiB. */
-static ashlar_status alloc_worse(ashlar_allocator *a, size_t bytes, ashlar_stream stream,
-                                 void **out) {
-    ashlar_device_info info;
-    ashlar_stats stats;
-    ashlar_device_get_info(ashlar_allocator_device(a), &info);
-    ashlar_allocator_get_stats(a, &stats);
-    return stats.alloc_count > 0 && info.total_bytes < 16 * MIB
-               ? ashlar__fail(ASHLAR_ENOMEM, "as the test wants it")
-               : ashlar_alloc(a, bytes, stream, out);
-}
-
-CASE(the_smallest_capacity_is_that_of_all_passes) {
-    ashlar_replay_calls worse = ashlar__replay_calls_of_ashlar;
-    size_t capacity = 0;
-    worse.alloc = alloc_worse;
-    config.calls = &worse;
-    config.memory_bytes = 64 * MIB;
-    REQUIRE(parse(HEADER "1,0,allocate,0x10,4194304,0\n") == ASHLAR_OK);
-    for (size_t passes = 1; passes <= 3; passes++) {
-        config.passes = passes;
-        CHECK(ashlar__replay_run(log_of, &config, &result) == ASHLAR_OK && result.failures == 0);
-        CHECK(ashlar__replay_find_capacity(log_of, &config, &result, &capacity) == ASHLAR_OK);
-        CHECK_ZU(capacity, passes == 1 ? 4 * MIB : 16 * MIB);
-    }
-    config.passes = 1;
-}
-
 CASE(a_fault_in_the_search_is_no_capacity) {
     size_t capacity = 99;
     REQUIRE(parse(HEADER "1,0,allocate,0x10,4194305,0\n"
@@ -482,6 +352,58 @@ CASE(a_fault_in_the_search_is_no_capacity) {
     bad_call = 0;
     CHECK_HAS(ashlar_error_detail(), "stone.csv:3: ");
     CHECK_ZU(capacity, 99);
+}
+
+/* ---- where blocks were ---- */
+
+enum { BLOCKS = 3 };
+
+static const char three_blocks[] = HEADER "1,0,allocate,0x10,1048576,0\n1,0,allocate failure,,5,0\n"
+                                          "1,0,allocate,0x20,2097152,0\n1,0,free,0x10,0,0\n"
+                                          "1,0,allocate,0x10,1048576,0\n1,0,free,0x20,0,0\n";
+
+/* These are the rows of the log's blocks. */
+static void check_blocks(const uintptr_t *addresses, const char *rows) {
+    ashlar_json_writer w;
+    const char *text = "";
+    size_t bytes;
+    char want[256];
+    ashlar__json_writer_init(&w, 0);
+    ashlar__json_open_object(&w);
+    CHECK(ashlar__replay_put_blocks(&w, log_of, addresses) == ASHLAR_OK);
+    ashlar__json_close_object(&w);
+    (void)snprintf(want, sizeof want,
+                   "{\"time\":\"event\",\"blocks\":{\"columns\":[\"address\",\"bytes\",\"begin\","
+                   "\"end\"],\"rows\":[%s]}}",
+                   rows);
+    CHECK(ashlar__json_writer_text(&w, &text, &bytes) == ASHLAR_OK && strcmp(text, want) == 0);
+    ashlar__json_writer_finish(&w);
+}
+
+CASE(a_block_that_was_never_there_is_left_out) {
+    const uintptr_t addresses[BLOCKS] = {0, 7000, 3000};
+    REQUIRE(parse(three_blocks) == ASHLAR_OK);
+    check_blocks(addresses, "[7000,2097152,2,5],[3000,1048576,4,6]");
+}
+
+/* The second block does not fit; the search for a capacity, of other replays, changes nothing. */
+CASE(a_replay_says_where_each_block_was) {
+    uintptr_t addresses[BLOCKS] = {1, 1, 1};
+    ashlar_replay_config own = {.calls = &ashlar__replay_calls_of_ashlar,
+                                   .passes = 1,
+                                   .memory_bytes = 2 * MIB,
+                                   .addresses = addresses};
+    ashlar_replay_result got;
+    size_t capacity;
+    REQUIRE(parse(three_blocks) == ASHLAR_OK);
+    CHECK(ashlar__replay_run(log_of, &own, &got) == ASHLAR_OK && got.failures == 1);
+    CHECK(addresses[0] > 1 && addresses[1] == 1 && addresses[2] == addresses[0]);
+    own.memory_bytes = 64 * MIB;
+    CHECK(ashlar__replay_run(log_of, &own, &got) == ASHLAR_OK && got.failures == 0);
+    CHECK(addresses[0] > 1 && addresses[1] > 1 && addresses[1] != addresses[0]);
+    memset(addresses, 0, sizeof addresses);
+    CHECK(ashlar__replay_find_capacity(log_of, &own, &got, &capacity) == ASHLAR_OK);
+    CHECK(addresses[0] == 0 && addresses[1] == 0 && addresses[2] == 0);
 }
 
 RUN_CASES()

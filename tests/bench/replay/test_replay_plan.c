@@ -156,32 +156,6 @@ CASE(steps_are_of_the_thread_that_allocates_most) {
     }
 }
 
-/* Nothing of the steps' thread lies between the second mark and the third. */
-CASE(a_step_without_the_thread_is_passed_over) {
-    REQUIRE(replay(HEADER STEP(1) TAKE(2, 0x10, 1) GIVE(2, 0x10) STEP(1) TAKE(1, 0x10, 1)
-                       GIVE(1, 0x10) STEP(1) TAKE(2, 0x10, 1) GIVE(2, 0x10)) == ASHLAR_OK);
-    CHECK_ZU(plan.steps.count, 3);
-    CHECK(calls_were("bafafebafec"));
-    CHECK_ZU(result.plan.hits, 1);
-}
-
-/* What follows the last mark allocates nothing: it is no step, and the one before has ended. */
-CASE(the_last_step_ends_before_what_is_none) {
-    REQUIRE(replay(HEADER STEP(1) TAKE(1, 0x10, 1) GIVE(1, 0x10) STEP(1) TAKE(1, 0x10, 1) STEP(1)
-                       GIVE(1, 0x10)) == ASHLAR_OK);
-    CHECK_ZU(plan.steps.count, 2);
-    CHECK(calls_were("bafebaefc"));
-}
-
-CASE(a_step_begins_on_the_stream_of_its_first_allocation) {
-    REQUIRE(replay(HEADER "1,0,step,,0,0\n1,0,allocate,0x10,512,0x7\n1,0,allocate,0x20,512,0\n"
-                          "1,0,free,0x10,0,0x7\n1,0,free,0x20,0,0\n1,0,step,,0,0\n"
-                          "1,0,allocate,0x10,512,0x7\n1,0,free,0x10,0,0x7\n") == ASHLAR_OK);
-    CHECK(begun_on != NULL);
-    CHECK_ZU(result.plan.hits, 1);
-    CHECK(result.plan.plan_bytes == 1024); /* of both streams */
-}
-
 /* ---- a log without ---- */
 
 static const char one_step[] =
@@ -219,20 +193,6 @@ CASE(further_passes_replay_their_steps_too) {
     CHECK_ZU(plan.passes, 3);
 }
 
-/* A single mark makes no two steps. */
-CASE(a_single_step_is_no_reason_to_leave_the_rest_out) {
-    REQUIRE(replay(HEADER TAKE(1, 0x10, 3000) STEP(1) TAKE(1, 0x20, 3000)) == ASHLAR_OK);
-    CHECK(plan.is_whole_log && plan.steps.count == 1);
-    CHECK_ZU(result.plan.hits, 2);
-    CHECK(result.plan.plan_bytes == 6144);
-}
-
-CASE(a_log_of_nothing_plans_nothing) {
-    REQUIRE(replay(HEADER "1,0,allocate failure,,7,0\n") == ASHLAR_OK);
-    CHECK(result.plan.bound_bytes == 0 && result.plan.hits == 0);
-    CHECK_ZU(plan.step_allocations, 0);
-}
-
 /* ---- failures ---- */
 
 /* Each call in turn fails; the message has the line of the event that it was made for. */
@@ -251,42 +211,6 @@ CASE(a_call_that_fails_ends_the_replay) {
     }
     CHECK(replay(three_steps) == ASHLAR_OK); /* the control */
     CHECK(calls_were(order));
-}
-
-CASE_WITH(no_memory_for_the_plan_is_a_failure, prepare(three_steps)) {
-    /* beside a block that is live by then */
-    REQUIRE(prepare(HEADER STEP(1) TAKE(1, 0x10, 2000000) GIVE(1, 0x10) TAKE(1, 0x20, 1000000)
-                        STEP(1) GIVE(1, 0x20) TAKE(1, 0x10, 1)));
-    const ashlar_replay_config small = {
-        .calls = &test_calls, .memory_bytes = 2 * MIB, .passes = 1, .plan = &plan};
-    CHECK_FAILS(ashlar__replay_run(log_of, &small, &result), ASHLAR_ENOMEM, "stone.csv:6: ");
-}
-
-/* The n-th piece of host memory fails, for all n. */
-CASE(without_host_memory_there_are_no_steps) {
-    static const char *const logs[] = {three_steps, one_step};
-    for (size_t i = 0; i < 2; i++) {
-        REQUIRE(parse(logs[i]) == ASHLAR_OK);
-        plan = (ashlar_replay_plan){.thread = 77};
-        FOR_HOST_FAILURES(n, status, ashlar__replay_plan_init(log_of, 1, &plan)) {
-            CHECK(status == ASHLAR_OK || (plan.thread == 77 && plan.passes == 0));
-        }
-        CHECK(n > 2);
-        finish();
-    }
-}
-
-CASE_WITH(running_out_of_host_memory_in_a_step_is_survived, prepare(three_steps)) {
-    unsigned long failed = 0, planned = 0;
-    for (unsigned long n = 1; n <= 100; n++) {
-        ashlar_status status;
-        HOST_FAILS_AT(n, status = run_plan());
-        /* A software device without host memory is out of memory. */
-        CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
-        failed += status != ASHLAR_OK;
-        planned += status == ASHLAR_OK && result.plan.hits == 2;
-    }
-    CHECK(failed > 10 && planned > 10 && run_plan() == ASHLAR_OK);
 }
 
 /* ---- what is told ---- */
@@ -340,11 +264,6 @@ CASE(json_has_the_figures) {
                             "\"another stream than recorded\":0,"
                             "\"its slot overlaps a block that is still live\":4,"
                             "\"behind the last recorded allocation\":0},\"plan_unplanned\":22}");
-}
-
-CASE(there_is_no_gap_of_nothing) {
-    const ashlar_plan_stats none = {0};
-    check_json(&none, "\"gap\":null,");
 }
 
 RUN_CASES()

@@ -42,31 +42,6 @@ CASE(rmm_has_a_row_for_each_event_of_a_block) {
                          "0,00:00:00.000000,allocate,0x7f0000000000,2048,0x0\n"));
 }
 
-CASE(a_time_has_its_columns) {
-    const ashlar_trace_event late[] = {{.time_ns = UINT64_C(442859999999999), /* 123 hours */
-                                        .address = 1,
-                                        .requested = 1,
-                                        .action = ASHLAR_TRACE_ALLOC}};
-    REQUIRE(ashlar__trace_write_rmm(late, 1, path, &left_out) == ASHLAR_OK);
-    CHECK(file_is(HEADER "0,123:00:59.999999,allocate,0x1,1,0x0\n"));
-}
-
-CASE(the_replay_reads_rmm_back) {
-    REQUIRE(ashlar__trace_write_rmm(sample, COUNT(sample), path, &left_out) == ASHLAR_OK);
-    REQUIRE(ashlar__rmm_log_read(path, &log_of) == ASHLAR_OK && check_at_end(drop_log));
-    const ashlar_rmm_log *log = log_of;
-    CHECK_ZU(log->event_count, 5);
-    CHECK_ZU(log->block_count, 3);
-    CHECK_ZU(log->thread_count, 2);
-    CHECK_ZU(log->stream_count, 2);
-    CHECK_ZU(log->recorded_failures, 1);
-    CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 2, 0, 1000));
-    CHECK(event_is(1, ASHLAR_RMM_ALLOCATE, 3, 1, 7));
-    CHECK(event_is(2, ASHLAR_RMM_FREE, 4, 0, 0));
-    CHECK(event_is(4, ASHLAR_RMM_ALLOCATE, 6, 2, 2048));
-    CHECK(log->events[0].stream == 0 && log->events[1].stream == 1 && log->events[2].stream == 1);
-}
-
 CASE(minimalloc_has_a_row_for_each_block) {
     REQUIRE(ashlar__trace_write_minimalloc(sample, COUNT(sample), path, &left_out) == ASHLAR_OK);
     CHECK_ZU(left_out, 0);
@@ -97,14 +72,6 @@ CASE(half_a_block_is_left_out_and_counted) {
     CHECK(file_is(MINIMALLOC_HEADER "0,2,6,512\n"
                                     "1,3,4,512\n"
                                     "2,7,8,512\n"));
-}
-
-CASE(a_trace_of_nothing_has_no_rows) {
-    left_out = 9;
-    REQUIRE(ashlar__trace_write_rmm(NULL, 0, path, &left_out) == ASHLAR_OK);
-    CHECK(left_out == 0 && file_is(HEADER));
-    REQUIRE(ashlar__trace_write_minimalloc(NULL, 0, path, &left_out) == ASHLAR_OK);
-    CHECK(file_is(MINIMALLOC_HEADER));
 }
 
 /* Any window of a long run can be replayed, and what is left out is what began before it. */

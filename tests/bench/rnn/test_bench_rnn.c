@@ -44,33 +44,6 @@ CASE(every_case_is_a_network_and_has_lengths) {
     CHECK(varied > 0 && inference > 0 && both > 0);
 }
 
-/* By hand: two layers of 4 * 8 rows, 5 + 8 and 8 + 8 columns; lengths as in the case. */
-CASE(the_work_of_a_step_is_counted) {
-    ashlar_rnn_case one = SMALL;
-    one.is_varied = false;
-    const double weights = 32 * (5 + 8) + 32 * (8 + 8), recurrent = 2 * 32 * 8;
-    const ashlar_rnn_work training = ashlar__rnn_case_work(&one);
-    CHECK(training.flops == 3 * 2 * 6 * 4 * weights);
-    CHECK(training.read_bytes == 2 * 4 * (weights + 5 * recurrent));
-    CHECK_ZU(training.state_bytes, 32 * 8 * sizeof(float));
-    one.is_inference = true;
-    CHECK(ashlar__rnn_case_work(&one).flops == training.flops / 3);
-    CHECK(ashlar__rnn_case_work(&one).read_bytes == training.read_bytes / 2);
-    one.is_varied = true;
-    CHECK(ashlar__rnn_case_work(&one).flops < training.flops / 3);
-}
-
-/* On one thread and on two; a limit that is not reached tells nothing, so only its order. */
-CASE(the_machine_has_limits) {
-    static _Alignas(64) float buffer[1 << 14];
-    for (size_t threads = 1; threads <= 2; threads++) {
-        ashlar__workers_set_count(threads);
-        CHECK(ashlar__roof_run(ASHLAR_ROOF_FMA, NULL, 0) > 1e6);
-        CHECK(ashlar__roof_run(ASHLAR_ROOF_READ, buffer, sizeof buffer) > 1e6);
-    }
-    ashlar__workers_set_count(0);
-}
-
 /* Every subject leaves the same gradients, and none keeps a block. */
 CASE_WITH(every_subject_runs_the_same_step, set_up("memory=1GiB")) {
     ashlar_rnn_setup setup = {0};
@@ -116,32 +89,6 @@ CASE_WITH(inference_has_no_backward, set_up("memory=1GiB")) {
     ashlar__rnn_setup_finish(&setup);
 }
 
-CASE_WITH(without_memory_a_step_fails_and_keeps_nothing, set_up("memory=1GiB")) {
-    ashlar_rnn_setup setup = {0};
-    ashlar_rnn_times times;
-    ashlar_stats before, after;
-    REQUIRE(ashlar__rnn_setup_init(&setup, device, NULL, &SMALL) == ASHLAR_OK);
-    ashlar_allocator_get_stats(setup.allocator, &before);
-    setup.bytes[ASHLAR_RNN_WORK] = (size_t)1 << 40; /* after two that there is memory for */
-    CHECK(ashlar__rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_ASHLAR, &times) == ASHLAR_ENOMEM);
-    CHECK(ashlar__rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_DRIVER_EACH_STEP, &times) ==
-          ASHLAR_ENOMEM);
-    ashlar_allocator_get_stats(setup.allocator, &after);
-    CHECK_ZU(after.live_blocks, before.live_blocks);
-    ashlar__rnn_setup_finish(&setup);
-}
-
-/* What the allocator keeps for speed only may be missing. */
-CASE_WITH(without_host_memory_no_stage_is_set_up, set_up("memory=1GiB")) {
-    size_t refused = 0;
-    for (size_t n = 1; n <= 40; n++) {
-        ashlar_rnn_setup setup = {0};
-        HOST_FAILS_AT(n, refused += ashlar__rnn_setup_init(&setup, device, NULL, &SMALL) != ASHLAR_OK);
-        ashlar__rnn_setup_finish(&setup);
-    }
-    CHECK(refused >= 4 && refused < 30); /* a stream, an allocator, lengths, an RNN at least */
-}
-
 static ashlar_bench_request request_of(const char *workload, const char *subject) {
     return (ashlar_bench_request){.is_smoke = true,
                                   .threads = 2,
@@ -149,15 +96,6 @@ static ashlar_bench_request request_of(const char *workload, const char *subject
                                   .device = "soft",
                                   .workloads = {.items = {workload}, .count = 1},
                                   .subjects = {.items = {subject}, .count = subject != NULL}};
-}
-
-CASE(only_known_names_are_taken) {
-    const ashlar_bench_request good = request_of("lstm_T64_B32_H256_L2", "static_buffer");
-    const ashlar_bench_request bad = request_of("lstm", NULL);
-    const ashlar_bench_request worse = request_of("lstm_T64_B32_H256_L2", "ashlars");
-    CHECK(ashlar__benchmark_check(&ashlar__benchmark_rnn, &good) == ASHLAR_OK);
-    CHECK(ashlar__benchmark_check(&ashlar__benchmark_rnn, &bad) == ASHLAR_EINVAL);
-    CHECK(ashlar__benchmark_check(&ashlar__benchmark_rnn, &worse) == ASHLAR_EINVAL);
 }
 
 /* ---- results ---- */
@@ -192,15 +130,6 @@ CASE(a_step_is_forward_and_backward_and_ratios_are_those_of_the_round) {
                        rows.items[last].cells[ASHLAR_RNN_ROW_MS_STEP].number,
                    ms, 0, 1e-9);
     }
-}
-
-CASE(what_was_not_measured_is_not_known) {
-    REQUIRE(measures("lstm_T64_B1_H256_L2_inference", "driver_each_step"));
-    REQUIRE(rows.count == 1);
-    const ashlar_rows_cell *cells = rows.items[0].cells;
-    CHECK(isnan(cells[ASHLAR_RNN_ROW_MS_BACKWARD].number));
-    CHECK(isnan(cells[ASHLAR_RNN_ROW_OVER_STATIC].number));
-    CHECK(cells[ASHLAR_RNN_ROW_MS_FORWARD].number == cells[ASHLAR_RNN_ROW_MS_STEP].number);
 }
 
 static const char *judge(const char *subject, double over_static, double over_torch) {

@@ -95,32 +95,6 @@ CASE(a_process_that_ends_is_an_error_and_no_signal) {
     }
 }
 
-CASE(what_is_no_time_is_an_error) {
-    double forward_s, backward_s;
-    REQUIRE(start("echo PyTorch\nwhile read -r line; do echo soon; done\n"));
-    REQUIRE(torch != NULL);
-    CHECK(ashlar__rnn_torch_step(torch, &forward_s, &backward_s) == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), "soon");
-}
-
-CASE(networks_that_pytorch_does_not_have_are_not_asked_for) {
-    static const int32_t many[2000];
-    bool is_made = true;
-    ashlar_rnn_config other = LSTM;
-    REQUIRE(start("echo PyTorch\nwhile read -r line; do echo \"$line\" >$asked; done\n"));
-    REQUIRE(torch != NULL);
-    other.cell = ASHLAR_RNN_TANH;
-    CHECK(ashlar__rnn_torch_make(torch, &other, 6, 2, LENGTHS, false, &is_made) == ASHLAR_OK);
-    CHECK(!is_made);
-    other = LSTM;
-    other.projection = 3;
-    CHECK(ashlar__rnn_torch_make(torch, &other, 6, 2, LENGTHS, false, &is_made) == ASHLAR_OK);
-    CHECK(!is_made);
-    CHECK(ashlar__rnn_torch_make(torch, &LSTM, 6, 2000, many, false, &is_made) == ASHLAR_OK);
-    CHECK(!is_made); /* more lengths than a question holds */
-    CHECK(access(asked, F_OK) != 0);
-}
-
 CASE(pytorch_itself_answers) {
     bool is_made = false;
     double forward_s = 0, backward_s = 0;
