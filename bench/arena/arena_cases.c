@@ -1,5 +1,5 @@
 /* arena_cases.c - declares the sets of tensors that are measured, and draws their values. */
-#include "bench/arena/arena_setup.h"
+#include "bench/arena/bench_arena.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* arena_setup.c - sets up a case (a set of tensors), and runs each operation on it, and the copy
  * beside them. */
-#include "bench/arena/arena_setup.h"
+#include "bench/arena/bench_arena.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "allocator/base/error.h"
-#include "bench/arena/arena_setup.h"
-#include "bench/harness/rounds.h"
+#include "bench/harness/harness.h"
 
 /* Long rounds are few: as many as fit into the time, but enough for a median. */
 enum { ROUNDS_MAX = 41, ROUNDS_MIN = 7 };

@@ -1,18 +1,206 @@
-/* bench_arena.h - measures an arena's savings: optimizer steps, fills, norms, copies and files over
- * one range, compared with the same work tensor by tensor, and with a copy of as many bytes
- * (internal).
+/* bench_arena.h - the benchmark `arena`, its cases, and what runs them (internal). */
+#ifndef ASHLAR_BENCH_ARENA_H
+#define ASHLAR_BENCH_ARENA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <ashlar/arena.h>
+#include <ashlar/device.h>
+#include <ashlar/flatten.h>
+#include <ashlar/optimizer.h>
+
+#include "arena/optimizer/optimizer_impl.h"
+#include "bench/harness/harness.h"
+
+/* An arena's tensors scattered: each in an allocation of its own, and worked on one
+ * by one.
+ *
+ * A step is a norm launch for each tensor, a launch that adds the sums up, one that decides, and an
+ * update launch for each tensor. The kernels, and the way in which workers share them, are the
+ * optimizer's. So results equal an arena's to the last bit, with one exception: the norm may differ
+ * in its last bits, since its squares are added tensor by tensor, and in an arena across tensors.
+ * If gradients are clipped, so may everything that is multiplied by clip_norm / norm.
+ *
+ * On a CUDA device only copies and fills work: steps and norms are run by the CPU. Threads: one at
+ * a time. */
+
+/* The device's block is [scalars][sums][runs][partials], as an optimizer's. */
+typedef struct ashlar_per_tensor {
+    const ashlar_arena *arena;
+    ashlar_allocator *allocator;
+    ashlar_device *device;
+    ashlar_stream stream;
+    ashlar_optimizer_rule rule;
+    size_t count;                      /* tensors */
+    ashlar_optimizer_run *runs;        /* [count] the host's copy, one for each tensor */
+    ashlar_optimizer_job *jobs;        /* [count] */
+    void **pointers;                   /* [count] the program's pointers to parameters */
+    ashlar_optimizer_scalars *scalars; /* in device memory, as are the sums */
+    ashlar_optimizer_scalars *sums;    /* [count]; only `sum` is used */
+} ashlar_per_tensor;
+
+/* Make scattered copies of an arena's tensors, with the arena's present parameters and gradients,
+ * and moments of 0, as before the first step. All blocks are taken from the arena's allocator in a
+ * random order, so that neighbours in the arena are not neighbours here.
+ *
+ * arena    all tensors fp32 without options, with the regions of `config`: AdamW or Adam
+ *
+ * Ownership: *out is the caller's; the arena must outlive it.
+ * Errors:    ASHLAR_EHOSTMEM, and those of ashlar_alloc() and copies. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_create(const ashlar_arena *arena,
+                                                          const ashlar_optimizer_config *config,
+                                                          ashlar_stream stream,
+                                                          ashlar_per_tensor **out);
+void ashlar__per_tensor_destroy(ashlar_per_tensor *per_tensor); /* NULL is allowed */
+
+/* Queue work on all tensors. _step: a step of the optimizer. _zero: zeros for the gradients. _norm:
+ * the norm of the gradients. _flatten: copies of all parameters to their places in the arena, where
+ * the pointers then point. Errors: those of launches, fills and copies. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_step(ashlar_per_tensor *per_tensor,
+                                                        double learning_rate);
+ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_zero(ashlar_per_tensor *per_tensor);
+ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_norm(ashlar_per_tensor *per_tensor);
+ASHLAR_MUST_CHECK ashlar_status ashlar__per_tensor_flatten(ashlar_per_tensor *per_tensor);
+
+/* Make the pointers point to the tensors' own allocations again. */
+void ashlar__per_tensor_scatter(ashlar_per_tensor *per_tensor);
+
+/* One case of `ashlar-bench arena`: what each subject and the copy beside them need
+ * to run, with the folder of the files. */
+
+/* Every operation, and how its bytes are counted. `accesses` is the number of reads and writes for
+ * each element, of 4 bytes each, without padding, tables and intermediate copies. `arrays` is the
+ * number of arrays that these accesses go to, each with all elements; a copy beside the operation
+ * uses as much memory (beside save_state and load_state it goes over one array three times).
+ *
+ *   adamw        reads the gradients for the norm; reads p, g, m, v and writes p, m, v
+ *   zero         writes the gradients
+ *   norm         reads the gradients
+ *   flatten      reads scattered parameters, writes the arena's
+ *   save_state   reads p, m, v, writes them to a file, durably
+ *   load_state   reads such a file, from the system's page cache, and writes p, m, v
+ *
+ * A copy beside an operation is counted the same way, as 2 accesses. It may well be slower than
+ * adamw: the processor reads each line that a copy writes, uncounted, while adamw reads its lines
+ * anyway.
+ *
+ * Columns: name, text, accesses, arrays, whether the workers share the operation (otherwise one
+ * thread runs it). */
+#define ASHLAR_ARENA_OPERATION_MAP(X)        \
+    X(ADAMW, "adamw", 8, 4, true)            \
+    X(ZERO, "zero", 1, 1, false)             \
+    X(NORM, "norm", 1, 1, true)              \
+    X(FLATTEN, "flatten", 2, 2, false)       \
+    X(SAVE_STATE, "save_state", 6, 2, false) \
+    X(LOAD_STATE, "load_state", 6, 2, false)
+
+#define ASHLAR_ARENA_OPERATION_ENUM(name, text, accesses, arrays, shared) \
+    ASHLAR_ARENA_OPERATION_##name,
+typedef enum ashlar_arena_operation {
+    ASHLAR_ARENA_OPERATION_MAP(ASHLAR_ARENA_OPERATION_ENUM) ASHLAR_ARENA_OPERATION_COUNT
+} ashlar_arena_operation;
+
+const char *ashlar__arena_operation_name(ashlar_arena_operation operation);
+
+/* A copy from one range of device memory to another, by a loop over lines. It moves as many bytes,
+ * reads plus writes, as the operation beside it, in as much memory:
+ *
+ *     bytes * 2          what the operation's memory holds
+ *     bytes * 2 * times  the bytes moved, counted as for the operation */
+typedef struct ashlar_copy_work {
+    void *dst; /* [bytes], apart from src; both aligned to COPY_LINE */
+    const void *src;
+    size_t bytes; /* a multiple of ASHLAR_COPY_LINE, 1.. */
+    size_t times;
+    bool is_shared; /* all workers (workers.h) share it, as they do the optimizers' passes; else one
+                     * thread */
+} ashlar_copy_work;
+
+enum { ASHLAR_COPY_LINE = 64 };
+
+void ashlar__arena_copy(ashlar_copy_work *work);
+
+/* What runs an operation: the subjects of the rows, and the copy beside them. `plain_file` writes
+ * as many bytes as a checkpoint with state to a new file in the same folder, makes it durable and
+ * renames it, or reads such a file into memory. */
+typedef enum ashlar_arena_runner {
+    ASHLAR_ARENA_RUNNER_ARENA,
+    ASHLAR_ARENA_RUNNER_PER_TENSOR,
+    ASHLAR_ARENA_RUNNER_FILE,
+    ASHLAR_ARENA_RUNNER_COPY,
+    ASHLAR_ARENA_RUNNER_COUNT
+} ashlar_arena_runner;
+
+typedef struct ashlar_arena_case {
+    const char *name;
+    const char *what; /* its tensors, in words */
+    /* Declare the tensors, the same on every machine, in an arena that is not committed. is_smoke:
+     * fewer in the case "large". Errors: those of ashlar_arena_add(). */
+    ashlar_status (*declare)(ashlar_arena *arena, bool is_smoke);
+} ashlar_arena_case;
+
+/* All cases, in the order of the report. All tensors are fp32 and have no options. */
+const ashlar_arena_case *ashlar__arena_cases(size_t *count);
+
+/* Fill parameters (about 1 in size) and gradients (about 0.001) from `seed`, by one copy each.
+ * Requires an arena of fp32 tensors that has both regions. Waits for `stream`. Errors:
+ * ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__arena_case_fill(ashlar_arena *arena, uint64_t seed,
+                                                        ashlar_stream stream);
+
+/* Starts as zeros. */
+typedef struct ashlar_arena_setup {
+    ashlar_device *device;
+    bool is_cuda;
+    ashlar_allocator *allocator;
+    ashlar_stream stream;
+    ashlar_arena *arena;
+    ashlar_optimizer *optimizer;
+    ashlar_per_tensor *scattered;
+    ashlar_flatten_item *items; /* [tensors] of the scattered tensors' pointers */
+    void *copy_src, *copy_dst;
+    char folder[4096];                                 /* for the files; empty: there is none */
+    char state_file[4096 + 16], plain_file[4096 + 16]; /* of save_state and load_state */
+} ashlar_arena_setup;
+
+/* Set up a case on `device`. Call ashlar__arena_setup_finish() also after a failure.
+ *
+ * Errors: ASHLAR_EIO (no folder for the files), those of the arena and of the scattered tensors. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_init(ashlar_arena_setup *setup,
+                                                         ashlar_device *device,
+                                                         const ashlar_arena_case *which,
+                                                         bool is_smoke);
+void ashlar__arena_setup_finish(ashlar_arena_setup *setup);
+
+/* Whether the runner can run the operation. Files are the arena's and plain ones, these on software
+ * devices; scattered tensors on a CUDA device are only filled and copied, since ashlar has no
+ * kernels for them. */
+bool ashlar__arena_setup_has(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
+                             ashlar_arena_operation operation);
+
+/* Bytes that a runner reads and writes in an operation, see ASHLAR_ARENA_OPERATION_MAP. */
+double ashlar__arena_setup_bytes(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
+                                 ashlar_arena_operation operation);
+
+/* Run an operation to its end, and say how long it took. Errors: those of the operation,
+ * ASHLAR_EIO.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__arena_setup_run(ashlar_arena_setup *setup,
+                                                        ashlar_arena_runner runner,
+                                                        ashlar_arena_operation operation,
+                                                        double *seconds);
+
+/* Measures an arena's savings: optimizer steps, fills, norms, copies and files over
+ * one range, compared with the same work tensor by tensor, and with a copy of as many bytes.
  *
  * Every subject has an instance of its own, and all take turns in each round, the copy included.
  * Making pointers point to the scattered tensors before they are flattened is not timed. Files go
  * to a new folder in TMPDIR, or /tmp, which is removed. On a CUDA device the copy is the driver's,
  * and scattered tensors are only filled and copied. */
-#ifndef ASHLAR_BENCH_ARENA_H
-#define ASHLAR_BENCH_ARENA_H
-
-#include "bench/harness/benchmark.h"
 
 /* The columns of its rows, as in ashlar_rows_column. NS is the time of one operation; bytes are
- * those read plus those written, counted as in arena_setup.h. COPY is a copy by a plain loop in the
+ * those read plus those written, counted as above. COPY is a copy by a plain loop in the
  * same rounds. OVER_COPY is a ratio of BYTES_PER_S, OVER_ARENA of NS. */
 #define ASHLAR_ARENA_COLUMN_MAP(X)                                 \
     X(CASE, "case", "case", TEXT, 13, 0, 0)                        \

@@ -1,5 +1,5 @@
 /* per_tensor.c - takes an allocation for each of a set of tensors, and works on them one by one. */
-#include "bench/arena/per_tensor.h"
+#include "bench/arena/bench_arena.h"
 
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"

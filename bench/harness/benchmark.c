@@ -1,6 +1,6 @@
 /* benchmark.c - finds a benchmark's workloads and subjects by name, runs it, and writes its JSON.
  */
-#include "bench/harness/benchmark.h"
+#include "bench/harness/harness.h"
 
 #include <string.h>
 

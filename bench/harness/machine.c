@@ -1,5 +1,5 @@
 /* machine.c - describes the processor, system, device and versions of a measurement. */
-#include "bench/harness/machine.h"
+#include "bench/harness/harness.h"
 
 #include <dlfcn.h>
 #include <math.h>

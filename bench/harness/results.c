@@ -1,5 +1,5 @@
 /* results.c - reads a folder of raw results and puts them into one document. */
-#include "bench/harness/results.h"
+#include "bench/harness/harness.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* rounds.c - runs subjects in turn, round after round, and takes medians. */
-#include "bench/harness/rounds.h"
+#include "bench/harness/harness.h"
 
 #include <stdint.h>
 #include <stdlib.h>

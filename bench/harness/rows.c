@@ -1,5 +1,5 @@
 /* rows.c - prints rows as a table, puts them into JSON, and judges targets on them. */
-#include "bench/harness/rows.h"
+#include "bench/harness/harness.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* thread_team.c - keeps threads alive and starts their work together. */
-#include "bench/harness/thread_team.h"
+#include "bench/harness/harness.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -5,7 +5,7 @@
 #ifndef ASHLAR_BENCH_ALLOC_H
 #define ASHLAR_BENCH_ALLOC_H
 
-#include "bench/harness/benchmark.h"
+#include "bench/harness/harness.h"
 
 /* The columns of both benchmarks, as in ashlar_rows_column; a row's figures are for its number of
  * threads. DRIVER_CALLS are those of the list's first run. OVER_FLOOR and OVER_ASHLAR are ratios of

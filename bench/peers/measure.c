@@ -4,13 +4,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/harness/machine.h"
-#include "bench/peers/turn.h"
+#include "bench/harness/harness.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-enum { ROUNDS_OF_SLOW = 5 }; /* see slow_rounds in rounds.h */
+enum { ROUNDS_OF_SLOW = 5 }; /* see slow_rounds in harness.h */
 
 /* A subject, and its figures other than time. */
 typedef struct subject {

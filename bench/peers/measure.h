@@ -1,15 +1,191 @@
-/*
- * measure.h - measures the cost of a workload on each subject, in rounds that take turns
- * (internal).
- *
- * Each subject has its own instance of the peer. The subject runs the prologue, then the body once
- * to count driver calls, then the body in timed rounds (harness/rounds.h).
- */
+/* measure.h - recorded lists of operations, and what they cost a peer (internal). */
 #ifndef ASHLAR_MEASURE_H
 #define ASHLAR_MEASURE_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/status.h>
+
+#include "bench/harness/harness.h"
 #include "bench/peers/peer.h"
-#include "bench/peers/workload.h"
+
+/*
+ * Lists of operations, recorded once, that every subject of the benchmark runs.
+ *
+ * A list has three parts: a prologue that is run once, a body that is run again and again, and an
+ * epilogue that gives back the remaining blocks. Seeds are fixed, so a list is the same on every
+ * machine and in every run.
+ *
+ * Invariants (test_workload.c runs every list against them):
+ *   0 <= body_begin < body_end <= count,  op_count(body) == 2 * body_pairs
+ *   a variable is taken only while free and given only while taken; all variables are free after
+ *   the last operation
+ *   at body_end each variable holds a block of the same size as at body_begin, or none at both
+ *   peak_bytes == the largest sum of bytes taken at a time
+ *   live_max == the largest number of variables taken at a time
+ *   steps ascend, steps[i] < body_end; if there are steps, one begins at body_begin
+ *   an operation's stream is below `streams`; an operation that gives a block back has the stream
+ *   that the block was taken for
+ */
+
+enum { ASHLAR_OP_VARIABLE_BITS = 22, ASHLAR_OP_STREAM_BITS = 10 };
+
+typedef struct ashlar_op {
+    uint32_t variable : ASHLAR_OP_VARIABLE_BITS;
+    uint32_t stream : ASHLAR_OP_STREAM_BITS; /* the block's: an index of the thread's streams */
+    uint32_t bytes; /* > 0: take a block of this size into the variable; 0: give its block back */
+} ashlar_op;
+
+/* How threads run a list of operations, and what is measured besides time. turn.c has the loops. */
+typedef enum ashlar_workload_kind {
+    ASHLAR_WORKLOAD_LIST,    /* each thread runs it on streams of its own */
+    ASHLAR_WORKLOAD_LIVE,    /* the same; also measures the host memory of the prologue's blocks */
+    ASHLAR_WORKLOAD_LATENCY, /* each operation is timed by itself */
+    ASHLAR_WORKLOAD_HANDOFF, /* one thread takes the blocks, a second one gives them back */
+    ASHLAR_WORKLOAD_KINDS
+} ashlar_workload_kind;
+
+/* Only workload.c writes the fields; everybody may read them. */
+typedef struct ashlar_workload {
+    const char *name;    /* "one_size", "mix", "random", "rnn_warm", "streams_64", ... */
+    const char *variant; /* "4096", "reverse", ...; "" if the workload has only one variant */
+    ashlar_workload_kind kind;
+    size_t streams; /* that each thread has, 1 .. 2^ASHLAR_OP_STREAM_BITS */
+    ashlar_op *ops;
+    size_t count, capacity;
+    size_t body_begin, body_end;
+    size_t body_pairs;
+    size_t variable_count; /* variables are 0 .. variable_count-1 */
+    uint64_t peak_bytes;
+    size_t live_max;
+    size_t *steps; /* [step_count]: index of the first operation of each step */
+    size_t step_count, step_capacity;
+    /* The fields below are used only while the list is recorded. */
+    struct {
+        uint32_t taken;  /* size of the variable's block; 0: free */
+        uint32_t stream; /* of the variable's block */
+        uint32_t free;   /* of the first free_count entries: a stack of free variables */
+    } * variables;       /* [variable_count] */
+    size_t variable_capacity;
+    size_t free_count;
+    uint64_t live_bytes;
+    bool has_failed; /* host memory ran out; from then on nothing is recorded */
+} ashlar_workload;
+
+/* How to record a list, and on how many threads it runs by default. */
+typedef struct ashlar_workload_spec {
+    const char *name;
+    const char *variant;
+    ashlar_workload_kind kind;
+    size_t threads_least, threads_most; /* it runs once on each of these numbers of threads */
+    size_t streams;                     /* 0: one */
+    void (*record)(ashlar_workload *w, uint32_t amount);
+    uint32_t amount;       /* the argument of `record`: a size, or another property of the
+                            * variant */
+    uint32_t amount_smoke; /* the same for a smoke run; 0: no other amount */
+} ashlar_workload_spec;
+
+/* The i-th list, in the order of the report, that compares allocators or, with is_of_plans, a plan
+ * with the ordinary path; NULL: there are fewer. Lists for plans have steps. */
+const ashlar_workload_spec *ashlar__workload_spec(bool is_of_plans, size_t i);
+
+/*
+ * Record the list of a spec, or (is_smoke) a short one of the same kind.
+ *
+ * Ownership: the caller ends *out with ashlar__workload_finish().
+ * Errors:    ASHLAR_EHOSTMEM; *out is then unchanged.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__workload_init(ashlar_workload *out,
+                                                      const ashlar_workload_spec *spec,
+                                                      bool is_smoke);
+void ashlar__workload_finish(ashlar_workload *w);
+
+/* How many steps begin in the body. */
+size_t ashlar__workload_body_steps(const ashlar_workload *w);
+
+/* --- for a spec's `record`; ashlar__workload_init() reports failures of these ---------------- */
+
+/* Take `bytes` > 0 bytes into a free variable, preferably the one given back last, and return it.
+ * The block is for the thread's first stream; _on: for stream number `stream`. */
+uint32_t ashlar__workload_take(ashlar_workload *w, uint32_t bytes);
+uint32_t ashlar__workload_take_on(ashlar_workload *w, uint32_t bytes, uint32_t stream);
+void ashlar__workload_give(ashlar_workload *w, uint32_t variable);
+
+/* The body begins or ends here; by default, the body is the whole list. */
+void ashlar__workload_begin_body(ashlar_workload *w);
+void ashlar__workload_end_body(ashlar_workload *w);
+
+/* A step of the program begins here, for peers that have begin_step(). */
+void ashlar__workload_begin_step(ashlar_workload *w);
+
+/* rnn_warm and rnn_cold: the training steps in the body, and the length of the longest sequence. */
+enum { ASHLAR_WORKLOAD_RNN_STEPS = 1000, ASHLAR_WORKLOAD_RNN_LENGTH_MAX = 256 };
+
+/*
+ * Runs one subject's turn on the threads of a team.
+ */
+
+/* A turn's figures besides the seconds of a body, in ns. */
+enum {
+    ASHLAR_TURN_P50 = 1, /* times of single pairs, for ASHLAR_WORKLOAD_LATENCY */
+    ASHLAR_TURN_P99,
+    ASHLAR_TURN_P999,
+    ASHLAR_TURN_MAX,
+};
+_Static_assert((int)ASHLAR_TURN_MAX < (int)ASHLAR_ROUNDS_FIGURES, "a turn's figures are kept");
+
+/* One subject: an instance of a peer, and the blocks that its threads hold. */
+typedef struct ashlar_turn_subject {
+    const ashlar_peer *peer;
+    void *self;
+    bool is_created;
+    void **variables; /* [threads, ashlar__turn_stride()]: blocks; NULL: the variable is free */
+    size_t *sizes;    /* laid out like `variables`: the size of the block in each, in bytes; NULL
+                         unless the peer has give_sized */
+} ashlar_turn_subject;
+
+/* Operations [begin, end) of the list, `repeats` times. */
+typedef struct ashlar_turn {
+    const ashlar_workload *workload;
+    const ashlar_turn_subject *subject;
+    const ashlar_stream *streams; /* [threads, workload->streams] */
+    size_t begin, end, repeats;
+    double figures[ASHLAR_ROUNDS_FIGURES]; /* zeros before the turn; after it, what the workload's
+                                              kind measures; [0]: the ns that were timed */
+} ashlar_turn;
+
+/* Variables per thread, padded by two cache lines so that no two threads write into one line. */
+static inline size_t ashlar__turn_stride(const ashlar_workload *w) {
+    return w->variable_count + 16;
+}
+
+/*
+ * Run the turn on the threads of the team, by the list's kind: the operations as they are; each
+ * timed by itself (LATENCY); or one thread takes the blocks and another gives them back (HANDOFF).
+ *
+ * wall_ns   time of the turn; for latencies only of its timed parts
+ *
+ * Errors: those of the peer; ASHLAR_ENOMEM if it had no block to give; ASHLAR_EHOSTMEM. Blocks that
+ *         are left are in the variables; a hand-over leaves none.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__turn_run(ashlar_thread_team *team, ashlar_turn *turn,
+                                                 double *wall_ns);
+
+/* The same with the operations as they are, whatever the list's kind. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__turn_list(ashlar_thread_team *team, ashlar_turn *turn,
+                                                  double *wall_ns);
+
+/* Give back all blocks in the variables of each thread. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__turn_give_rest(ashlar_thread_team *team, ashlar_turn *turn);
+
+/*
+ * Measures the cost of a workload on each subject, in rounds that take turns.
+ *
+ * Each subject has its own instance of the peer. The subject runs the prologue, then the body once
+ * to count driver calls, then the body in timed rounds (harness/rounds.c).
+ */
 
 typedef struct ashlar_measure_config {
     ashlar_device *device;

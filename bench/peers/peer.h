@@ -1,5 +1,4 @@
-/* peer.h - a peer: one of the allocators that the benchmark compares, as a table of functions; and
- * the list of all peers (internal). */
+/* peer.h - the allocators that are compared (internal). */
 #ifndef ASHLAR_PEER_H
 #define ASHLAR_PEER_H
 
@@ -8,6 +7,10 @@
 #include <stdint.h>
 
 #include <ashlar/device.h>
+#include <ashlar/status.h>
+
+/* A peer: one of the allocators that the benchmark compares, as a table of functions; and
+ * the list of all peers. */
 
 /* Peaks since the instance was created; a figure that the peer does not know is 0. */
 typedef struct ashlar_peer_usage {
@@ -54,13 +57,11 @@ extern const ashlar_peer ashlar__peer_floor;
 extern const ashlar_peer ashlar__peer_cub;      /* only in builds with CUB */
 extern const ashlar_peer ashlar__peer_jemalloc; /* only in builds with jemalloc */
 extern const ashlar_peer ashlar__peer_driver;
-extern const ashlar_peer ashlar__peer_cuda_async; /* only on a device that it serves */
-extern const ashlar_peer ashlar__peer_none;       /* the empty loop; measured only if it is named */
-bool ashlar__peer_cuda_async_serves(const ashlar_device *device);
+extern const ashlar_peer ashlar__peer_none; /* the empty loop; measured only if it is named */
 
 /* All available peers, in the order of the report: ashlar, floor, cub and jemalloc if the build has
- * them, driver, cuda_async, loaded peers (peer_loaded.h), plan, none. Returns their number. */
-enum { ASHLAR_PEERS_LOADED_MAX = 7, ASHLAR_PEERS_MAX = 8 + ASHLAR_PEERS_LOADED_MAX };
+ * them, driver, loaded peers, plan, none. Returns their number. */
+enum { ASHLAR_PEERS_LOADED_MAX = 7, ASHLAR_PEERS_MAX = 7 + ASHLAR_PEERS_LOADED_MAX };
 size_t ashlar__peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]);
 
 /* For CUB: choose the one device that the functions of CUDA's runtime in cudart.c act on from now
@@ -69,5 +70,46 @@ void ashlar__cudart_use(ashlar_device *device);
 
 /* The peer called `name`; NULL: there is none. */
 const ashlar_peer *ashlar__peer_find(const char *name);
+
+/*
+ * Peers from shared objects with the two functions of PyTorch's pluggable
+ * allocators.
+ *
+ * The object exports these, with C's names (in C++: extern "C"), or others of the same types:
+ *
+ *     void *alloc(size_t bytes, int device, cudaStream_t stream);
+ *     void free(void *ptr, size_t bytes, int device, cudaStream_t stream);
+ *
+ * `alloc` returns a block, or NULL if it has none. `device` is the
+ * device's number. `free` gets the size that was passed to `alloc`, and the stream. The device's
+ * context is current on the calling thread. If a list runs on several threads, they call both
+ * functions at the same time. On the software device `stream` is no CUDA stream, so an object that
+ * calls CUDA can be measured only with --device cuda.
+ *
+ * A C file that includes stdlib.h, as cuda_runtime.h does, cannot define another free(); it gives
+ * its functions other names. The object shares the process's malloc(), which is jemalloc's if
+ * ashlar-bench was built with jemalloc.
+ *
+ * The object keeps its cache from one list to the next, since the two functions offer no way to
+ * empty it; every other subject begins each list with an empty cache.
+ */
+
+/*
+ * Load a peer, for as long as the process lives. The peer's name is the file's, without the leading
+ * "lib", and cut off at ".so". The object's symbols stay local (RTLD_LOCAL).
+ *
+ * text     FILE, or FILE:ALLOC,FREE if the functions have other names
+ *
+ * Threads: one at a time; meanwhile no other thread may call ashlar__peers() or look up a peer.
+ * Errors:  ASHLAR_EINVAL: no such file, not a shared object, no such function, a name that is not
+ *          valid or that another subject has, more than ASHLAR_PEERS_LOADED_MAX peers. No peer is
+ *          added then.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__peer_load(const char *text);
+
+/* The i-th loaded peer, from 0, in the order of loading; NULL: fewer were loaded. */
+const ashlar_peer *ashlar__peer_loaded(size_t i);
+
+bool ashlar__peer_is_loaded(const ashlar_peer *peer);
 
 #endif /* ASHLAR_PEER_H */

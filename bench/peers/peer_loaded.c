@@ -1,5 +1,5 @@
 /* peer_loaded.c - loads an allocator that is to be compared from a shared object. */
-#include "bench/peers/peer_loaded.h"
+#include "bench/peers/peer.h"
 
 #include <dlfcn.h>
 #include <limits.h>

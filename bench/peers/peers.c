@@ -1,11 +1,72 @@
-/* peers.c - the list of all peers (peer.h), and the plain ones: the driver, and the empty
- * loop. */
+/* peers.c - the list of all peers, and the plain ones: ashlar without and with plans, the driver,
+ * and the empty loop. */
 #include "bench/peers/peer.h"
 
 #include <string.h>
 
+#include <ashlar/allocator.h>
+#include <ashlar/plan.h>
+
+#include "allocator/base/error.h"
 #include "allocator/device/device_impl.h"
-#include "bench/peers/peer_loaded.h"
+
+/* One key for all steps of a list: they differ only in sizes, and the first one is the largest. */
+enum { STEP_KEY = 1 };
+
+static ashlar_status create(ashlar_device *device, void **self) {
+    ashlar_allocator *allocator = NULL;
+    ASHLAR_TRY(ashlar_allocator_create(device, &allocator));
+    *self = allocator;
+    return ASHLAR_OK;
+}
+
+static void destroy(void *self) {
+    ashlar_allocator_destroy(self);
+}
+
+static void *take(void *self, size_t bytes, ashlar_stream stream) {
+    void *ptr = NULL;
+    return ashlar_alloc(self, bytes, stream, &ptr) == ASHLAR_OK ? ptr : NULL;
+}
+
+static void give(void *self, void *ptr) {
+    const ashlar_status status = ashlar_free(self, ptr);
+    (void)status; /* cannot fail: take() returned this block */
+}
+
+static void usage(void *self, ashlar_peer_usage *out) {
+    ashlar_stats stats;
+    ashlar_allocator_get_stats(self, &stats);
+    *out = (ashlar_peer_usage){stats.reserved_peak_bytes, stats.live_peak_bytes};
+}
+
+const ashlar_peer ashlar__peer_ashlar = {
+    .name = "ashlar",
+    .create = create,
+    .destroy = destroy,
+    .take = take,
+    .give = give,
+    .usage = usage,
+};
+
+static ashlar_status begin_step(void *self, ashlar_stream stream) {
+    return ashlar_step_begin(self, stream, STEP_KEY);
+}
+
+static ashlar_status end_step(void *self) {
+    return ashlar_step_end(self);
+}
+
+const ashlar_peer ashlar__peer_plan = {
+    .name = "plan",
+    .create = create,
+    .destroy = destroy,
+    .take = take,
+    .give = give,
+    .usage = usage,
+    .begin_step = begin_step,
+    .end_step = end_step,
+};
 
 /* --- the driver's plain allocation: one driver call for each take or give --------------------- */
 
@@ -74,7 +135,6 @@ size_t ashlar__peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
         ASHLAR_BENCH_PEERS /* from the build: X(cub), X(jemalloc), both or none */
 #undef X
             & ashlar__peer_driver,
-        &ashlar__peer_cuda_async,
     };
     size_t count = sizeof first / sizeof first[0];
     const ashlar_peer *loaded;

@@ -1,6 +1,6 @@
 /* turn.c - runs a list's operations on the threads of a turn: in the loop that is timed, timed one
  * by one, or handed from a thread to another. */
-#include "bench/peers/turn.h"
+#include "bench/peers/measure.h"
 
 #include <math.h>
 #include <sched.h>

@@ -1,9 +1,14 @@
-/* workload.c - records a list of operations: variables, steps, peaks. */
-#include "bench/peers/workload.h"
+/* workload.c - records lists of operations, and the lists that are measured. Nearly every size in
+ * the training steps of a 2-layer LSTM is proportional to the step's length, which is drawn for
+ * each step. */
+#include "bench/peers/measure.h"
+
+#include <math.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/base/random.h"
 
 /* Make room for one more operation, step and variable. */
 static ashlar_status make_room(ashlar_workload *w) {
@@ -111,4 +116,282 @@ void ashlar__workload_finish(ashlar_workload *w) {
     ashlar__host_free(w->ops);
     ashlar__host_free(w->steps);
     *w = (ashlar_workload){0};
+}
+
+enum {
+    LAYERS = 2,
+    HIDDEN = 256,
+    SMALL_HIDDEN = 128, /* of the small step, all of whose blocks are at most 1 MiB */
+    SMALL_LENGTH = 12,  /* of the small step */
+    BATCH = 32,
+    SYMBOLS = 128, /* classes of the output */
+    GATES = 4,
+    SEED = 20261121,
+    OTHERS_BYTES = 1 << 30, /* the program's other blocks: that many live bytes let a thread's cache
+                             * hold all blocks of a step */
+};
+
+typedef struct shape {
+    uint32_t length, hidden;
+} shape;
+
+/* Bytes of an fp32 tensor [length, BATCH, width]. */
+static uint32_t sequence_bytes(uint32_t length, uint32_t width) {
+    return length * BATCH * width * (uint32_t)sizeof(float);
+}
+
+/* The blocks (by variable) that live from a step's forward pass to its backward pass: T is the
+ * step's length, B is BATCH, H the hidden size. */
+typedef struct kept {
+    uint32_t input;           /* [T, B, H] */
+    uint32_t targets;         /* [T, B], int32 */
+    uint32_t reserve[LAYERS]; /* [T, B, 4H + H]: gates and cell states */
+    uint32_t output[LAYERS];  /* [T, B, H] */
+    uint32_t final[LAYERS];   /* [2, B, H]: last hidden and cell state */
+} kept;
+
+static void record_forward(ashlar_workload *w, shape s, kept *k) {
+    k->targets = ashlar__workload_take(w, sequence_bytes(s.length, 1));
+    k->input = ashlar__workload_take(w, sequence_bytes(s.length, s.hidden));
+    for (int layer = 0; layer < LAYERS; layer++) {
+        k->output[layer] = ashlar__workload_take(w, sequence_bytes(s.length, s.hidden));
+        k->final[layer] = ashlar__workload_take(w, sequence_bytes(2, s.hidden));
+        k->reserve[layer] =
+            ashlar__workload_take(w, sequence_bytes(s.length, (GATES + 1) * s.hidden));
+        const uint32_t workspace =
+            ashlar__workload_take(w, sequence_bytes(s.length, GATES * s.hidden));
+        ashlar__workload_give(w, workspace);
+    }
+}
+
+/* Returns the variable of the gradient of the last layer's output. */
+static uint32_t record_loss(ashlar_workload *w, shape s) {
+    const uint32_t logits = ashlar__workload_take(w, sequence_bytes(s.length, SYMBOLS));
+    const uint32_t row_losses = ashlar__workload_take(w, sequence_bytes(s.length, 1));
+    const uint32_t loss = ashlar__workload_take(w, sizeof(float));
+    ashlar__workload_give(w, loss);
+    ashlar__workload_give(w, row_losses);
+    const uint32_t gradient = ashlar__workload_take(w, sequence_bytes(s.length, s.hidden));
+    ashlar__workload_give(w, logits);
+    return gradient;
+}
+
+static void record_backward(ashlar_workload *w, shape s, const kept *k, uint32_t gradient) {
+    for (int layer = LAYERS - 1; layer >= 0; layer--) {
+        const uint32_t below = ashlar__workload_take(w, sequence_bytes(s.length, s.hidden));
+        const uint32_t gates = ashlar__workload_take(w, sequence_bytes(s.length, GATES * s.hidden));
+        const uint32_t weights = /* [4H, 2H]: gradients of the input's and recurrence's weights */
+            ashlar__workload_take(w, GATES * s.hidden * 2 * s.hidden * (uint32_t)sizeof(float));
+        ashlar__workload_give(w, k->reserve[layer]);
+        ashlar__workload_give(w, k->output[layer]);
+        ashlar__workload_give(w, k->final[layer]);
+        ashlar__workload_give(w, gates);
+        ashlar__workload_give(w, gradient);
+        ashlar__workload_give(w, weights);
+        gradient = below;
+    }
+    ashlar__workload_give(w, gradient);
+    ashlar__workload_give(w, k->input);
+    ashlar__workload_give(w, k->targets);
+}
+
+static void record_step(ashlar_workload *w, shape s) {
+    kept k;
+    record_forward(w, s, &k);
+    record_backward(w, s, &k, record_loss(w, s));
+}
+
+/* The body: 1000 training steps of random length. If is_warm is 1, one of full length is first. */
+static void record_rnn(ashlar_workload *w, uint32_t is_warm) {
+    ashlar_random random;
+    ashlar__random_init(&random, SEED);
+    if (is_warm != 0) {
+        ashlar__workload_begin_step(w);
+        record_step(w, (shape){ASHLAR_WORKLOAD_RNN_LENGTH_MAX, HIDDEN});
+    }
+    ashlar__workload_begin_body(w);
+    for (int i = 0; i < ASHLAR_WORKLOAD_RNN_STEPS; i++) {
+        const uint64_t shorter = ashlar__random_below(&random, ASHLAR_WORKLOAD_RNN_LENGTH_MAX);
+        ashlar__workload_begin_step(w);
+        record_step(w, (shape){1 + (uint32_t)shorter, HIDDEN});
+    }
+}
+
+static void record_turns(ashlar_workload *w, uint32_t turns) {
+    ashlar__workload_begin_step(w);
+    for (uint32_t i = 0; i < turns; i++) {
+        record_step(w, (shape){SMALL_LENGTH, SMALL_HIDDEN});
+    }
+}
+
+/* The body is one step of the list: `turns` small training steps, while a block of OTHERS_BYTES is
+ * live. The same step precedes the body, so that caches are filled and a plan is recorded. */
+static void record_rnn_step(ashlar_workload *w, uint32_t turns) {
+    const uint32_t others = ashlar__workload_take(w, OTHERS_BYTES);
+    record_turns(w, turns);
+    ashlar__workload_begin_body(w);
+    record_turns(w, turns);
+    ashlar__workload_end_body(w);
+    ashlar__workload_give(w, others);
+}
+
+/* --- lists of pairs, mixes and random sizes -------------------------------------------------- */
+
+#define KIB ((uint32_t)1 << 10)
+#define MIB ((uint32_t)1 << 20)
+
+enum {
+    PAIRS = 256,        /* in the body of one_size: 4 KiB of operations stay in the CPU's cache */
+    HOLES = 2000,       /* free blocks in the fragmented heap */
+    TENSORS = 400,      /* blocks in a mix */
+    SHUFFLES = 8,       /* times that the body of a mix takes and gives all blocks */
+    RANDOM_LIVE = 1000, /* most blocks live at a time in `random` */
+    RANDOM_OPS = 20000, /* of `random`, before its last blocks are given back */
+    TAKES_PER_FIVE = 3, /* of 5 random operations 3 take a block, so mostly nearly
+                         * RANDOM_LIVE blocks are live */
+    LIVE_PAIRS = 20000, /* in the body of a list with many live blocks */
+    ROUNDS_OF_STREAMS = 16, /* in the body of a list with many streams */
+};
+
+static void record_pairs(ashlar_workload *w, uint32_t bytes) {
+    ashlar__workload_begin_step(w);
+    for (int i = 0; i < PAIRS; i++) {
+        ashlar__workload_give(w, ashlar__workload_take(w, bytes));
+    }
+}
+
+/* A pair on each stream in turn. */
+static void record_streams(ashlar_workload *w, uint32_t bytes) {
+    for (uint32_t i = 0; i < ROUNDS_OF_STREAMS * w->streams; i++) {
+        const uint32_t stream = i % (uint32_t)w->streams;
+        ashlar__workload_give(w, ashlar__workload_take_on(w, bytes, stream));
+    }
+}
+
+/* Any of `count` live blocks of 512 B to 4 KiB is given back, and one of its size taken again. */
+static void record_live(ashlar_workload *w, uint32_t count) {
+    ashlar_random random;
+    ashlar__random_init(&random, SEED);
+    for (uint32_t i = 0; i < count; i++) {
+        (void)ashlar__workload_take(w, 512 * (1 + (uint32_t)ashlar__random_below(&random, 8)));
+    }
+    ashlar__workload_begin_body(w);
+    for (int i = 0; i < LIVE_PAIRS && !w->has_failed; i++) {
+        const uint32_t variable = (uint32_t)ashlar__random_below(&random, count);
+        const uint32_t bytes = w->variables[variable].taken;
+        ashlar__workload_give(w, variable);
+        (void)ashlar__workload_take(w, bytes); /* into the same variable */
+    }
+    ashlar__workload_end_body(w);
+    for (uint32_t i = 0; i < count; i++) {
+        ashlar__workload_give(w, i);
+    }
+}
+
+/* Pairs in a heap where every second of 4000 blocks is free. The blocks have 1 B to 64 KiB, but no
+ * size that rounds up to `bytes` in units of 512 B. */
+static void record_fragmented(ashlar_workload *w, uint32_t bytes) {
+    uint32_t variables[2 * HOLES] = {0};
+    ashlar_random random;
+    ashlar__random_init(&random, SEED);
+    for (int i = 0; i < 2 * HOLES; i++) {
+        uint32_t other = bytes;
+        while (other > bytes - 512 && other <= bytes) {
+            other = (uint32_t)(1 + ashlar__random_below(&random, 64 * KIB));
+        }
+        variables[i] = ashlar__workload_take(w, other);
+    }
+    for (int i = 0; i < 2 * HOLES; i += 2) {
+        ashlar__workload_give(w, variables[i]);
+    }
+    ashlar__workload_begin_body(w);
+    record_pairs(w, bytes);
+    ashlar__workload_end_body(w);
+    for (int i = 1; i < 2 * HOLES; i += 2) {
+        ashlar__workload_give(w, variables[i]);
+    }
+}
+
+/* A size of 512 B to 64 MiB, with a uniform logarithm. */
+static uint32_t draw_tensor(ashlar_random *random) {
+    return (uint32_t)(512 * exp2(17 * ashlar__random_uniform(random)));
+}
+
+/* Take all blocks, then give them back: in reverse, or (is_shuffled) in a new random order each
+ * time. */
+static void record_mix(ashlar_workload *w, uint32_t is_shuffled) {
+    uint32_t bytes[TENSORS] = {0}, variables[TENSORS] = {0};
+    ashlar_random random;
+    ashlar__random_init(&random, SEED);
+    for (int i = 0; i < TENSORS; i++) {
+        bytes[i] = draw_tensor(&random);
+    }
+    for (int turn = 0; turn < SHUFFLES; turn++) {
+        for (int i = 0; i < TENSORS; i++) {
+            variables[i] = ashlar__workload_take(w, bytes[i]);
+        }
+        for (uint32_t left = TENSORS; left > 0; left--) {
+            const uint32_t pick =
+                is_shuffled != 0 ? (uint32_t)ashlar__random_below(&random, left) : left - 1;
+            ashlar__workload_give(w, variables[pick]);
+            variables[pick] = variables[left - 1];
+        }
+    }
+}
+
+static void record_random(ashlar_workload *w, uint32_t bytes_max) {
+    uint32_t variables[RANDOM_LIVE] = {0}, live = 0;
+    ashlar_random random;
+    ashlar__random_init(&random, SEED);
+    for (int i = 0; i < RANDOM_OPS; i++) {
+        const bool wants_take = ashlar__random_below(&random, 5) < TAKES_PER_FIVE;
+        if (live == 0 || (wants_take && live < RANDOM_LIVE)) {
+            const uint32_t bytes = (uint32_t)(1 + ashlar__random_below(&random, bytes_max));
+            variables[live++] = ashlar__workload_take(w, bytes);
+        } else {
+            const uint32_t pick = (uint32_t)ashlar__random_below(&random, live);
+            ashlar__workload_give(w, variables[pick]);
+            variables[pick] = variables[--live];
+        }
+    }
+    while (live > 0) {
+        ashlar__workload_give(w, variables[--live]);
+    }
+}
+
+#define LIST ASHLAR_WORKLOAD_LIST
+#define ONE 1, 1
+#define ONE_AND_TWO 1, 2
+#define TWO 2, 2
+
+static const ashlar_workload_spec specs[] = {
+    {"one_size", "512", LIST, ONE_AND_TWO, 0, record_pairs, 512, 0},
+    {"one_size", "4096", LIST, ONE_AND_TWO, 0, record_pairs, 4 * KIB, 0},
+    {"one_size", "65536", LIST, ONE_AND_TWO, 0, record_pairs, 64 * KIB, 0},
+    {"one_size", "1048576", LIST, ONE_AND_TWO, 0, record_pairs, MIB, 0},
+    {"one_size", "67108864", LIST, ONE_AND_TWO, 0, record_pairs, 64 * MIB, 0},
+    {"one_size", "4096-fragmented", LIST, ONE_AND_TWO, 0, record_fragmented, 4 * KIB, 0},
+    {"mix", "reverse", LIST, ONE_AND_TWO, 0, record_mix, 0, 0},
+    {"mix", "shuffled", LIST, ONE_AND_TWO, 0, record_mix, 1, 0},
+    {"random", "", LIST, ONE_AND_TWO, 0, record_random, MIB, 0},
+    {"latency", "random", ASHLAR_WORKLOAD_LATENCY, ONE, 0, record_random, MIB, 0},
+    {"handoff", "", ASHLAR_WORKLOAD_HANDOFF, TWO, 0, record_pairs, 4 * KIB, 0},
+    {"streams_64", "", LIST, ONE, 64, record_streams, 4 * KIB, 0},
+    {"streams_512", "", LIST, ONE, 512, record_streams, 4 * KIB, 0},
+    {"live_1e6", "", ASHLAR_WORKLOAD_LIVE, ONE, 0, record_live, 1000000, 1000},
+    {"rnn_warm", "", LIST, ONE, 0, record_rnn, 1, 0},
+    {"rnn_cold", "", LIST, ONE, 0, record_rnn, 0, 0},
+};
+
+static const ashlar_workload_spec plan_specs[] = {
+    {"one_size", "4096", LIST, ONE, 0, record_pairs, 4 * KIB, 0},
+    {"rnn_step", "1", LIST, ONE, 0, record_rnn_step, 1, 0},
+    {"rnn_step", "64", LIST, ONE, 0, record_rnn_step, 64, 0},
+    {"rnn_warm", "", LIST, ONE, 0, record_rnn, 1, 0},
+};
+
+const ashlar_workload_spec *ashlar__workload_spec(bool is_of_plans, size_t i) {
+    const size_t count =
+        is_of_plans ? sizeof plan_specs / sizeof plan_specs[0] : sizeof specs / sizeof specs[0];
+    return i >= count ? NULL : is_of_plans ? &plan_specs[i] : &specs[i];
 }

@@ -3,12 +3,11 @@
 #include <string.h>
 
 #include "bench/arena/bench_arena.h"
-#include "bench/harness/machine.h"
-#include "bench/harness/results.h"
+#include "bench/harness/harness.h"
 #include "bench/peers/bench_alloc.h"
 #include "bench/rnn/bench_rnn.h"
 #include "allocator/base/error.h"
-#include "bench/peers/peer_loaded.h"
+#include "bench/peers/peer.h"
 #include "rnn/programs/program.h"
 
 static const char program[] = "ashlar-bench";

@@ -9,8 +9,7 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/host.h"
 #include "allocator/heap/size_class.h"
-#include "bench/harness/rounds.h"
-#include "bench/replay/pack_table.h"
+#include "bench/harness/harness.h"
 
 enum { SEED = 20261121 };
 

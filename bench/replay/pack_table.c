@@ -1,6 +1,6 @@
 /* pack_table.c - reading packing problems from comma-separated rows, writing them and their
  * solutions, and checking a plan. */
-#include "bench/replay/pack_table.h"
+#include "bench/replay/bench_pack.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include "allocator/base/host.h"
 #include "allocator/soft/soft.h"
 #include "allocator/soft/soft_index.h"
-#include "bench/harness/rounds.h"
+#include "bench/harness/harness.h"
 
 typedef struct replay replay;
 

@@ -1,4 +1,122 @@
-/* replay.h - replays a recorded log of allocations on a software device (internal).
+/* replay.h - logs of RMM: reading them, replaying them, also on a plan (internal). */
+#ifndef ASHLAR_REPLAY_H
+#define ASHLAR_REPLAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <ashlar/allocator.h>
+#include <ashlar/plan.h>
+#include <ashlar/status.h>
+
+#include "allocator/base/json.h"
+
+/* Reads a log of allocations as RMM's logging adaptor writes it.
+ *
+ * A header and a row for each event, for example
+ *     Thread,Time,Action,Pointer,Size,Stream
+ *     2342727,15:47:02.841961,allocate,0x10012400000,1048576,0
+ * Columns are found by name, in any order; Time and unknown columns are ignored. The rows are in
+ * the order of the events. The action is "allocate", "free" or "allocate failure". There is a
+ * further one that RMM does not write: at "step" a step of the program begins, and
+ * Pointer is not read.
+ *
+ * Numbers in Thread, Pointer and Stream are only names, and RMM's versions write them in different
+ * ways: 0x7f00, 7f00, decimal, and (nil) or 0 for none. A number with 0x is hexadecimal. The other
+ * numbers of a column are decimal, unless one of them has a letter: then all are hexadecimal. Size
+ * is decimal.
+ *
+ * Streams are CUDA's handles: 0 and 1 are the default stream, 2 is each thread's own. */
+
+typedef enum ashlar_rmm_action {
+    ASHLAR_RMM_ALLOCATE,
+    ASHLAR_RMM_FREE,
+    ASHLAR_RMM_STEP,    /* a step begins here */
+    ASHLAR_RMM_NOTHING, /* a recorded failure, or a block of 0 bytes: not replayed */
+} ashlar_rmm_action;
+
+/* One row. Indexes count from 0 in the order of first appearance. */
+typedef struct ashlar_rmm_event {
+    ashlar_rmm_action action;
+    size_t line; /* of the file; the first one is 1 */
+    size_t thread;
+    size_t stream; /* 0 is always the default stream */
+    size_t block;  /* ALLOCATE and FREE: number of the allocation */
+    size_t bytes;  /* ALLOCATE: at least 1 */
+} ashlar_rmm_event;
+
+/* Invariants: block < block_count of ALLOCATE and FREE; each block is allocated by one event below
+ * event_count and freed by one later event below closed_count; thread < thread_count, stream <
+ * stream_count. The frees from event_count on are in the order of the allocations, on the
+ * allocation's thread and stream, and have the last row's line. */
+typedef struct ashlar_rmm_log {
+    char *name; /* of the file, for messages */
+    ashlar_rmm_event *events;
+    size_t event_count;  /* at least 1 */
+    size_t closed_count; /* event_count, and a free for each block that these events leave live */
+    size_t event_capacity;
+    size_t block_count;
+    size_t thread_count;
+    size_t stream_count;
+    size_t recorded_failures;
+    size_t needed_bytes; /* the most that was live at a recorded failure, with its request;
+                          * SIZE_MAX: more than that; 0: nothing failed */
+} ashlar_rmm_log;
+
+/* Read a log.
+ *
+ * Ownership: the caller frees *out with ashlar__rmm_log_free().
+ * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (the detail begins with FILE:LINE: and names the column;
+ *            also for a free of a block that is not live, an allocation at the address of a live
+ *            block, a log without events, and one packed by gzip), ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rmm_log_read(const char *path, ashlar_rmm_log **out);
+
+/* The same from memory. `name` replaces the file's name in messages; it is copied. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__rmm_log_parse(const char *name, const char *text,
+                                                      size_t bytes, ashlar_rmm_log **out);
+
+void ashlar__rmm_log_free(ashlar_rmm_log *log); /* NULL is allowed */
+
+/* Finds the steps of a log, so that a replay can serve them from a plan, and
+ * reports how well that went.
+ *
+ * Each row of action "step" begins a step; what follows the last one is a step if it allocates. The
+ * first step is recorded, and all others, those of further passes included, are replayed on its
+ * plan. A log without two steps counts as one, and has at least two passes.
+ *
+ * Steps belong to the thread that allocates most in them. They begin and end at that thread's first
+ * event after a boundary; other threads allocate by the ordinary path. */
+
+/* Step k has the events boundaries[k] .. boundaries[k + 1] - 1. Boundaries ascend strictly. */
+typedef struct ashlar_steps {
+    size_t *boundaries; /* [count + 1] */
+    size_t count;
+} ashlar_steps;
+
+typedef struct ashlar_replay_plan {
+    ashlar_steps steps;      /* of one pass over the log */
+    size_t passes;           /* at least 1 */
+    bool is_whole_log;       /* the log has no two steps of its own: each pass is one */
+    size_t thread;           /* the thread whose steps these are */
+    size_t stream;           /* of this thread's first allocation in the steps */
+    size_t step_allocations; /* in the first step, by any thread */
+} ashlar_replay_plan;
+
+/* Find the steps of a log that is to be replayed `passes` times. Ownership: the caller ends *out
+ * with ashlar__replay_plan_finish(). Errors: ASHLAR_EHOSTMEM; *out is then as it was. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__replay_plan_init(const ashlar_rmm_log *log, size_t passes,
+                                                         ashlar_replay_plan *out);
+void ashlar__replay_plan_finish(ashlar_replay_plan *plan);
+
+/* Print a replay's outcome, or add it to an open JSON object. */
+void ashlar__replay_plan_print(FILE *out, const ashlar_replay_plan *plan,
+                               const ashlar_plan_stats *stats);
+void ashlar__replay_plan_put(ashlar_json_writer *w, const ashlar_replay_plan *plan,
+                             const ashlar_plan_stats *stats);
+
+/* Replays a recorded log of allocations on a software device.
  *
  * Each thread and stream of the log gets a thread or stream of its own; a thread lives from its
  * first event to its last. Threads take turns in the order of the log, so that every replay is the
@@ -7,18 +125,6 @@
  *
  * A replay is one pass or several passes over the log, by the same threads with the same allocator,
  * which keeps its memory. A pass ends with frees of all blocks that the log leaves live. */
-#ifndef ASHLAR_REPLAY_H
-#define ASHLAR_REPLAY_H
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <ashlar/allocator.h>
-
-#include "allocator/base/json.h"
-#include "bench/replay/replay_plan.h"
-#include "bench/replay/rmm_csv.h"
 
 /* Capacities are multiples of the software device's granularity. */
 #define ASHLAR_REPLAY_GRAIN_BYTES ((size_t)2 << 20)
@@ -45,7 +151,7 @@ typedef struct ashlar_replay_config {
                                 all its allocations failed */
     uint64_t *reserved;      /* NULL, or [passes]: bytes taken from the driver as each pass ends */
     const ashlar_replay_plan *plan; /* of the log; NULL: without steps */
-    ashlar_report_fn report; /* gets reports of damage and leaks; NULL: none */
+    ashlar_report_fn report;        /* gets reports of damage and leaks; NULL: none */
 } ashlar_replay_config;
 
 enum { ASHLAR_REPLAY_TEXT_BYTES = 1024 };

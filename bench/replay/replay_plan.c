@@ -1,5 +1,5 @@
 /* replay_plan.c - finds a log's steps for a replay on a plan, and reports the outcome. */
-#include "bench/replay/replay_plan.h"
+#include "bench/replay/replay.h"
 
 #include <math.h>
 

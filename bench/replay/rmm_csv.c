@@ -1,5 +1,5 @@
 /* rmm_csv.c - reads the rows of an RMM log, and checks them. */
-#include "bench/replay/rmm_csv.h"
+#include "bench/replay/replay.h"
 
 #include <stdbool.h>
 #include <stdio.h>

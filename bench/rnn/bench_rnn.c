@@ -7,9 +7,7 @@
 
 #include "allocator/base/error.h"
 #include "arena/compute/workers.h"
-#include "bench/harness/machine.h"
-#include "bench/harness/rounds.h"
-#include "bench/rnn/rnn_setup.h"
+#include "bench/harness/harness.h"
 #include "bench/rnn/roof.h"
 #include "rnn/product/blas.h"
 

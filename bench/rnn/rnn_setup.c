@@ -1,5 +1,5 @@
 /* rnn_setup.c - the cases of `ashlar-bench rnn`, and a step of each subject on one of them. */
-#include "bench/rnn/rnn_setup.h"
+#include "bench/rnn/bench_rnn.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/clock.h"

@@ -1,5 +1,5 @@
 /* rnn_torch.c - PyTorch's process of `ashlar-bench rnn`: starts it, and asks it line by line. */
-#include "bench/rnn/rnn_torch.h"
+#include "bench/rnn/bench_rnn.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* fuzz_pack_table.c - any bytes as a packing problem, packed and written where they are one. */
 #include "tests/fuzz/fuzz.h"
 
-#include "bench/replay/pack_table.h"
+#include "bench/replay/bench_pack.h"
 
 const char fuzz_claim[] = "every_problem_is_refused_or_read_packed_and_written_back_the_same";
 

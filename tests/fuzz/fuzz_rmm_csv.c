@@ -1,7 +1,7 @@
 /* fuzz_rmm_csv.c - any bytes as a log of RMM, against what rmm_csv.h promises of its events. */
 #include "tests/fuzz/fuzz.h"
 
-#include "bench/replay/rmm_csv.h"
+#include "bench/replay/replay.h"
 
 const char fuzz_claim[] = "every_log_is_refused_or_its_events_keep_their_invariants";
 

@@ -14,7 +14,7 @@ peers=$ASHLAR_BUILD/tests
 
 # Every workload on every subject of the build, one row each and no other.
 rows_are_complete() {
-    "$bench" --help | sed -n 's/^Subjects of this build: \(.*\) cuda_async plan none$/\1/p' \
+    "$bench" --help | sed -n 's/^Subjects of this build: \(.*\) plan none$/\1/p' \
         >"$scratch/subjects"
     python3 - "$rows" "$scratch/subjects" <<'END'
 import json, sys
@@ -151,20 +151,6 @@ refuses_what_is_no_peer() {
     is_usage_error already alloc --peer "$peers/stone.so" --peer "$peers/stone.so" ||
         complain 'twice' || return
     is_usage_error --workload arena --peer "$peers/stone.so" || complain 'an arena'
-}
-
-names_what_needs_a_gpu() {
-    "$bench" alloc --smoke --device soft --subject cuda_async --workload random 2>"$scratch/stderr"
-    [ $? -eq 1 ] && [ "$(wc -l <"$scratch/stderr")" -eq 1 ] && grep -q -e '--device cuda' "$scratch/stderr"
-}
-
-# On the CUDA of tests/cuda: its pool holds at least what is live, and counts no driver calls.
-measures_cudas_own_pool() {
-    LD_LIBRARY_PATH=$ASHLAR_BUILD/tests/cuda "$bench" alloc --smoke --device cuda \
-        --subject cuda_async --json "$rows" || return
-    json_holds "$rows" 'len(r["rows"]) == 25 and all(
-        row["subject"] == "cuda_async" and row["ns_pair"] > 0 and row["driver_calls"] is None
-        and row["reserved_over_live"] >= 1 for row in r["rows"])'
 }
 
 # Every list on the three subjects, and the packing.
@@ -375,8 +361,6 @@ else
     skip 'a_peer_as_it_is_documented_runs' 'built without the CUDA toolkit'
 fi
 check 'what_is_no_peer_is_refused' refuses_what_is_no_peer
-check 'what_needs_a_gpu_says_so' names_what_needs_a_gpu
-check 'cudas_own_pool_is_measured' measures_cudas_own_pool
 check 'a_plan_is_measured_beside_the_cache' measures_plans
 check 'of_plans_too_only_what_is_asked_for_is_measured' measures_some_plans
 check 'arenas_are_measured_beside_scattered_tensors' measures_arenas

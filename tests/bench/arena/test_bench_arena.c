@@ -11,7 +11,6 @@
 
 #include <unistd.h>
 
-#include "bench/arena/arena_setup.h"
 #include "arena/compute/workers.h"
 
 /* ---- copies ---- */

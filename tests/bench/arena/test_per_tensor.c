@@ -1,11 +1,10 @@
 /*
  * test_per_tensor.c - the scattered tensors that an arena is measured beside compute what it does.
  */
-#include "bench/arena/per_tensor.h"
+#include "bench/arena/bench_arena.h"
 
 #include "tests/allocator/core/allocator_fixture.h"
 
-#include "bench/arena/arena_setup.h"
 #include "arena/compute/workers.h"
 
 /* Odd sizes, one in several chunks. */

@@ -1,14 +1,13 @@
 /*
  * test_results.c - the document that is made from a folder of raw results, and the machine in it.
  */
-#include "bench/harness/results.h"
+#include "bench/harness/harness.h"
 
 #include <unistd.h>
 
 #include "tests/check.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "bench/harness/machine.h"
 #include "allocator/soft/soft.h"
 
 enum { PATH_BYTES = 128, TEXT_BYTES = 8192 };

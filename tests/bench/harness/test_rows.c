@@ -2,7 +2,7 @@
  * test_rows.c - rows by the columns of a form: the table, the JSON, which targets are judged and
  * how; and names of workloads and subjects.
  */
-#include "bench/harness/benchmark.h"
+#include "bench/harness/harness.h"
 
 #include "tests/check.h"
 #include "tests/allocator/base/file_fixture.h"

@@ -34,7 +34,7 @@ CASE(every_list_and_subject_has_its_name) {
     const ashlar_bench_request bad = request_of("mix", "tcmalloc");
     CHECK_FAILS(ashlar__benchmark_check(&ashlar__benchmark_alloc, &bad), ASHLAR_EINVAL, "tcmalloc");
     CHECK_HAS(ashlar_error_detail(), " ashlar, floor");
-    CHECK_HAS(ashlar_error_detail(), " driver, cuda_async, plan, none");
+    CHECK_HAS(ashlar_error_detail(), " driver, plan, none");
 }
 
 /* Two driver calls a pair tell how many were run, in whole lists: of 256 pairs of 4 KiB, or of the

@@ -4,7 +4,7 @@
  */
 #include "bench/peers/measure.h"
 
-#include "bench/harness/rounds.h"
+#include "bench/harness/harness.h"
 #include "tests/bench/peers/counting_peer.h"
 #include "allocator/base/error.h"
 
@@ -264,12 +264,7 @@ CASE_WITH(a_subject_that_runs_out_is_named_and_nothing_stays_taken, set_up_devic
 CASE(every_subject_runs_on_one_thread_and_on_two) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     ashlar_measurement results[ASHLAR_PEERS_MAX];
-    size_t count = 0;
-    for (size_t i = 0, all = ashlar__peers(peers); i < all; i++) {
-        if (peers[i] != &ashlar__peer_cuda_async) { /* which is not for this device */
-            peers[count++] = peers[i];
-        }
-    }
+    const size_t count = ashlar__peers(peers);
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096");
     for (size_t threads = 1; threads <= THREADS; threads++) {

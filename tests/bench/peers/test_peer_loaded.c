@@ -2,7 +2,7 @@
  * test_peer_loaded.c - subjects from shared objects: which are taken, and what they are told. The
  * objects lie in the folder ASHLAR_TEST_PEERS.
  */
-#include "bench/peers/peer_loaded.h"
+#include "bench/peers/peer.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -97,13 +97,6 @@ CASE(functions_of_other_names_are_found) {
     void *block = peer->take(self, 1, NULL);
     CHECK(block != NULL);
     peer->give_sized(self, block, 1, NULL);
-}
-
-CASE_WITH(cudas_pools_are_for_cuda_devices, set_up_device("")) {
-    const ashlar_peer *peer = ashlar__peer_find("cuda_async");
-    REQUIRE(peer != NULL && !ashlar__peer_is_loaded(peer));
-    void *self = NULL;
-    CHECK_FAILS(peer->create(device, &self), ASHLAR_ENOTSUP, "--device cuda");
 }
 
 RUN_CASES()

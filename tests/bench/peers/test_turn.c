@@ -2,13 +2,12 @@
  * test_turn.c - what the threads do with a list by its kind: blocks that are handed over, timed
  * one by one, or live in great number. What it takes is not judged.
  */
-#include "bench/peers/turn.h"
+#include "bench/peers/measure.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "allocator/base/clock.h"
-#include "bench/peers/measure.h"
 #include "tests/bench/peers/counting_peer.h"
 
 /* The first list of a kind, as short as it may be. */

@@ -1,7 +1,7 @@
 /*
  * test_workload.c - that every recorded list can be run, again and again, and is what it says.
  */
-#include "bench/peers/workload.h"
+#include "bench/peers/measure.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
 #include "tests/check.h"
 
 #include "allocator/base/error.h"
-#include "bench/replay/rmm_csv.h"
+#include "bench/replay/replay.h"
 
 #define HEADER "Thread,Time,Action,Pointer,Size,Stream\n"
 

@@ -1,6 +1,5 @@
 /* test_pack_cases.c - that the problems made from a seed are what they are said to be. */
 #include "bench/replay/bench_pack.h"
-#include "bench/replay/pack_table.h"
 
 #include "tests/check.h"
 #include "tests/allocator/pack/pack_fixture.h"

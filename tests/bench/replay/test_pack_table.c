@@ -1,6 +1,6 @@
 /* test_pack_table.c - MiniMalloc's problems: how they are read, refused by line, written, and how a
  * plan is checked. */
-#include "bench/replay/pack_table.h"
+#include "bench/replay/bench_pack.h"
 
 #include <stdint.h>
 

@@ -390,9 +390,9 @@ CASE(a_block_that_was_never_there_is_left_out) {
 CASE(a_replay_says_where_each_block_was) {
     uintptr_t addresses[BLOCKS] = {1, 1, 1};
     ashlar_replay_config own = {.calls = &ashlar__replay_calls_of_ashlar,
-                                   .passes = 1,
-                                   .memory_bytes = 2 * MIB,
-                                   .addresses = addresses};
+                                .passes = 1,
+                                .memory_bytes = 2 * MIB,
+                                .addresses = addresses};
     ashlar_replay_result got;
     size_t capacity;
     REQUIRE(parse(three_blocks) == ASHLAR_OK);

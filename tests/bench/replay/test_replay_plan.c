@@ -2,12 +2,11 @@
  * test_replay_plan.c - that a log is cut into the steps that it has, that these begin and end on
  * their thread where the log has them, and what is told of the plan.
  */
-#include "bench/replay/replay_plan.h"
+#include "bench/replay/replay.h"
 
 #include <pthread.h>
 
 #include "allocator/base/host.h"
-#include "bench/replay/replay.h"
 #include "tests/bench/replay/rmm_fixture.h"
 #include "tests/text.h"
 

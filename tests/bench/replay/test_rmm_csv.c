@@ -1,7 +1,7 @@
 /*
  * test_rmm_csv.c - that a log is read as RMM meant it, and that a bad one is refused by its line.
  */
-#include "bench/replay/rmm_csv.h"
+#include "bench/replay/replay.h"
 
 #include <stdint.h>
 

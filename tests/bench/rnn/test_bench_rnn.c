@@ -8,7 +8,6 @@
 #include "tests/text.h"
 
 #include "arena/compute/workers.h"
-#include "bench/rnn/rnn_setup.h"
 #include "bench/rnn/roof.h"
 
 static const ashlar_rnn_case SMALL = {

@@ -2,7 +2,7 @@
  * test_rnn_torch.c - the process that stands for PyTorch in `ashlar-bench rnn`, by a python3 of the
  * test's own, and by PyTorch where it is.
  */
-#include "bench/rnn/rnn_torch.h"
+#include "bench/rnn/bench_rnn.h"
 
 #include <stdio.h>
 #include <stdlib.h>
