@@ -3,13 +3,13 @@
  * sections.
  *
  * A binary tree over the sections. Each node covers a run of sections and holds two sets of
- * addresses:
- *     over     taken by items that are live in the node's whole run, but not in all of its parent's
- *     within   taken by items that are live in some part of its run, but not in all of its parent's
- * The run of an item is the union of O(log sections) nodes. The addresses taken in it are `within`
- * of these nodes and `over` of the nodes above them. So finding a gap or adding an item takes O(log
- * sections) sets, however many items there are. Items without a gap between them are one interval
- * of a set.
+ * addresses. The run of an item is the union of O(log sections) nodes, the fewest that there are:
+ *     over     taken by items of which this is such a node
+ *     within   taken by items whose first or last section is below this node
+ * An address is taken in a run if it is in `over` of a node from the root to the run's first or
+ * last section, or in `within` of one of the run's own nodes. So finding a gap or adding an item
+ * takes O(log sections) sets, however many items there are. Items without a gap between them are
+ * one interval of a set.
  */
 #include "allocator/pack/pack_internal.h"
 
@@ -38,12 +38,7 @@ struct ashlar_pack_occupancy {
     uint32_t leaf_count; /* a power of two */
 };
 
-/* A node together with its run of sections. */
-typedef struct place {
-    uint32_t idx, first, end;
-} place;
-
-/* On each level, a run of sections covers at most two nodes partly, and two wholly. */
+/* On each level, at most two nodes' `over` and two nodes' `within`. */
 enum { LEVELS = 32, SETS_MAX = 4 * LEVELS };
 _Static_assert(LEVELS >= 8 * sizeof(uint32_t), "the tree of most leaves has no more levels");
 
@@ -66,7 +61,6 @@ static size_t find_interval(const interval_set *set, size_t at) {
 /* A search through a set from the bottom up. Intervals before `next` end at or below the offset. */
 typedef struct cursor {
     const interval *next, *end;
-    uint32_t section_count; /* of the set's node */
 } cursor;
 
 /* Move to the first interval that ends above `at`, by steps that double and then halve. */
@@ -96,18 +90,17 @@ static size_t find_gap(cursor *c, size_t at, size_t bytes) {
     return at;
 }
 
-/* Add [begin, end) to the set. False: no host memory. */
-static bool add_interval(ashlar_pack_memory *memory, interval_set *set, size_t begin, size_t end) {
-    ASHLAR_CHECK2(begin < end);
+/* Add an interval to the set. False: no host memory. */
+static bool add_interval(ashlar_pack_memory *memory, interval_set *set, interval merged) {
+    ASHLAR_CHECK2(merged.begin < merged.end);
     interval *const all = ashlar__pack_grow(memory, set->intervals, &set->capacity, set->count + 1,
                                             sizeof *set->intervals);
     if (all == NULL) {
         return false;
     }
     set->intervals = all;
-    const size_t low = begin == 0 ? 0 : find_interval(set, begin - 1);
+    const size_t low = merged.begin == 0 ? 0 : find_interval(set, merged.begin - 1);
     size_t high = low; /* intervals [low, high) overlap or touch the new one */
-    interval merged = {begin, end};
     for (; high < set->count && all[high].begin <= merged.end; high++) {
         merged.begin = all[high].begin < merged.begin ? all[high].begin : merged.begin;
         merged.end = all[high].end > merged.end ? all[high].end : merged.end;
@@ -147,28 +140,33 @@ void ashlar__pack_occupancy_clear(ashlar_pack_occupancy *occupancy) {
     }
 }
 
-static place half(place p, uint32_t which) {
-    const uint32_t middle = p.first + (p.end - p.first) / 2;
-    ASHLAR_CHECK2(p.end - p.first > 1); /* a leaf is never partly covered */
-    return (place){2 * p.idx + which, which == 0 ? p.first : middle, which == 0 ? middle : p.end};
+static void append(cursor *sets, uint32_t *count, const interval_set *set) {
+    if (set->count > 0) {
+        ASHLAR_CHECK2(*count < SETS_MAX);
+        sets[(*count)++] = (cursor){set->intervals, set->intervals + set->count};
+    }
 }
 
-/* Append the sets that hold all addresses taken in a run of sections. Returns the new count. */
-static uint32_t collect(const ashlar_pack_occupancy *occupancy, place p, uint32_t first,
-                        uint32_t end, cursor *sets, uint32_t count) {
-    if (p.end <= first || end <= p.first) {
-        return count;
+/* List the sets that hold all addresses taken in the item's sections. Returns their number. */
+static uint32_t collect(const ashlar_pack_occupancy *occupancy, const ashlar_pack_item *item,
+                        cursor *sets) {
+    const node *nodes = occupancy->nodes;
+    const uint32_t first = item->first + occupancy->leaf_count;
+    const uint32_t last = item->end - 1 + occupancy->leaf_count;
+    uint32_t count = 0;
+    for (uint32_t low = first, high = last; low > 0; low /= 2, high /= 2) {
+        append(sets, &count, &nodes[low].over);
+        if (low != high) {
+            append(sets, &count, &nodes[high].over);
+        }
     }
-    const bool is_whole = first <= p.first && p.end <= end;
-    const interval_set *set =
-        is_whole ? &occupancy->nodes[p.idx].within : &occupancy->nodes[p.idx].over;
-    if (set->count > 0) {
-        ASHLAR_CHECK2(count < SETS_MAX);
-        sets[count++] = (cursor){set->intervals, set->intervals + set->count, p.end - p.first};
-    }
-    if (!is_whole) {
-        count = collect(occupancy, half(p, 0), first, end, sets, count);
-        count = collect(occupancy, half(p, 1), first, end, sets, count);
+    for (uint32_t low = first, high = last + 1; low < high; low /= 2, high /= 2) {
+        if (low % 2 == 1) {
+            append(sets, &count, &nodes[low++].within);
+        }
+        if (high % 2 == 1) {
+            append(sets, &count, &nodes[--high].within);
+        }
     }
     return count;
 }
@@ -180,25 +178,16 @@ static void bring_forward(cursor *sets, uint32_t i) {
     sets[0] = moved;
 }
 
-/* Each set raises the offset to its next gap, until one offset is a gap in all sets. Sets of long
- * runs are asked first, since they have few gaps; then the set that raised the offset last moves to
- * the front. */
+/* Each set raises the offset to its next gap, until one offset is a gap in all sets. The set that
+ * raised it last is asked first from then on. */
 size_t ashlar__pack_occupancy_gap(const ashlar_pack_occupancy *occupancy,
                                   const ashlar_pack_item *item, size_t from, size_t *gap_end) {
     const size_t bytes = item->bytes;
     cursor sets[SETS_MAX];
     ASHLAR_CHECK2(item->first < item->end && item->end <= occupancy->leaf_count);
     ASHLAR_CHECK2(bytes > 0); /* with 0, find_gap() would stop inside an interval */
-    const uint32_t count =
-        collect(occupancy, (place){1, 0, occupancy->leaf_count}, item->first, item->end, sets, 0);
+    const uint32_t count = collect(occupancy, item, sets);
     size_t offset = from;
-    for (uint32_t i = 1; i < count; i++) {
-        uint32_t to = 0;
-        while (to < i && sets[to].section_count >= sets[i].section_count) {
-            to++;
-        }
-        bring_forward(&sets[to], i - to);
-    }
     for (uint32_t i = 0; i < count; i++) {
         const size_t gap = find_gap(&sets[i], offset, bytes);
         if (gap != offset) {
@@ -217,28 +206,28 @@ size_t ashlar__pack_occupancy_gap(const ashlar_pack_occupancy *occupancy,
     return offset;
 }
 
-static bool add(ashlar_pack_occupancy *occupancy, place p, uint32_t first, uint32_t end,
-                interval taken) {
-    if (p.end <= first || end <= p.first) {
-        return true;
-    }
-    node *n = &occupancy->nodes[p.idx];
-    if (!add_interval(occupancy->memory, &n->within, taken.begin, taken.end)) {
-        return false;
-    }
-    if (first <= p.first && p.end <= end) {
-        return add_interval(occupancy->memory, &n->over, taken.begin, taken.end);
-    }
-    return add(occupancy, half(p, 0), first, end, taken) &&
-           add(occupancy, half(p, 1), first, end, taken);
-}
-
 bool ashlar__pack_occupancy_add(ashlar_pack_occupancy *occupancy, const ashlar_pack_item *item,
                                 size_t offset) {
+    ashlar_pack_memory *memory = occupancy->memory;
+    node *nodes = occupancy->nodes;
+    const uint32_t first = item->first + occupancy->leaf_count;
+    const uint32_t last = item->end - 1 + occupancy->leaf_count;
+    const interval taken = {offset, offset + item->bytes};
     size_t gap_end;
     ASHLAR_CHECK2(item->bytes > 0 && offset <= SIZE_MAX - item->bytes);
     ASHLAR_CHECK3(ashlar__pack_occupancy_gap(occupancy, item, offset, &gap_end) == offset);
     (void)gap_end;
-    return add(occupancy, (place){1, 0, occupancy->leaf_count}, item->first, item->end,
-               (interval){offset, offset + item->bytes});
+    for (uint32_t low = first, high = last; low > 0; low /= 2, high /= 2) {
+        if (!add_interval(memory, &nodes[low].within, taken) ||
+            (low != high && !add_interval(memory, &nodes[high].within, taken))) {
+            return false;
+        }
+    }
+    for (uint32_t low = first, high = last + 1; low < high; low /= 2, high /= 2) {
+        if ((low % 2 == 1 && !add_interval(memory, &nodes[low++].over, taken)) ||
+            (high % 2 == 1 && !add_interval(memory, &nodes[--high].over, taken))) {
+            return false;
+        }
+    }
+    return true;
 }

@@ -31,35 +31,13 @@ static inline void draw_buffers(ashlar_pack_buffer *buffers, size_t count, size_
     }
 }
 
-/* Two problems whose smallest plan is above their peak of 24, and greedy plans are above that. */
-static const ashlar_pack_buffer hard[2][13] = {
-    {{2, 11, 35},
-     {4, 0, 25},
-     {6, 27, 38},
-     {1, 11, 29},
-     {15, 25, 32},
-     {4, 19, 27},
-     {6, 8, 19},
-     {5, 8, 25},
-     {3, 8, 11},
-     {5, 8, 25},
-     {19, 0, 8},
-     {1, 0, 26}},
-    {{7, 3, 12},
-     {10, 12, 15},
-     {10, 29, 35},
-     {5, 0, 3},
-     {3, 0, 12},
-     {7, 16, 29},
-     {4, 11, 34},
-     {10, 20, 32},
-     {8, 11, 20},
-     {2, 3, 21},
-     {12, 3, 11},
-     {16, 0, 3},
-     {10, 15, 16}},
-};
-static const size_t hard_counts[2] = {12, 13}, hard_smallest[2] = {25, 26};
+/* A problem whose smallest plan, of 25 bytes, is above its peak of 24, and greedy plans are above
+ * that.
+ */
+enum { HARD_COUNT = 12, HARD_SMALLEST = 25 };
+static const ashlar_pack_buffer hard[HARD_COUNT] = {
+    {2, 11, 35}, {4, 0, 25}, {6, 27, 38}, {1, 11, 29}, {15, 25, 32}, {4, 19, 27},
+    {6, 8, 19},  {5, 8, 25}, {3, 8, 11},  {5, 8, 25},  {19, 0, 8},   {1, 0, 26}};
 
 static inline bool are_live_together(const ashlar_pack_buffer *a, const ashlar_pack_buffer *b) {
     return a->begin < b->end && b->begin < a->end;

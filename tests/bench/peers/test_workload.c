@@ -157,18 +157,6 @@ CASE(all_that_is_to_be_measured_is_there) {
     }
 }
 
-CASE(a_smoke_runs_list_is_short_where_the_other_is_long) {
-    static const char *const names[] = {"live_1e6", "random"};
-    for (size_t i = 0; i < 2; i++) {
-        ashlar_workload full = record(names[i], ""), smoke = {0};
-        REQUIRE(ashlar__workload_init(&smoke, spec_of(names[i], ""), true) == ASHLAR_OK);
-        CHECK(i == 0 ? smoke.count < full.count / 20 : smoke.count == full.count);
-        check_list(&smoke);
-        ashlar__workload_finish(&full);
-        ashlar__workload_finish(&smoke);
-    }
-}
-
 enum { TENSORS = 400 };
 
 CASE(recording_again_gives_the_same_list) {

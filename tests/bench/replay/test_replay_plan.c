@@ -126,17 +126,6 @@ CASE(the_first_step_is_recorded_and_the_others_are_replayed) {
     CHECK(result.plan.bound_bytes == 3000320 + 1024);
 }
 
-/* The first one outlives its step and the second one is of before it: neither is in the plan. */
-CASE(blocks_across_a_boundary_are_not_planned) {
-    REQUIRE(replay(HEADER TAKE(1, 0x10, 1000) STEP(1) TAKE(1, 0x20, 2000) TAKE(1, 0x30, 4096)
-                       GIVE(1, 0x30) STEP(1) GIVE(1, 0x10) GIVE(1, 0x20) TAKE(1, 0x20, 2000)
-                           TAKE(1, 0x30, 4096) GIVE(1, 0x30)) == ASHLAR_OK);
-    CHECK(calls_were("abaafebffaafefc"));
-    CHECK(result.plan.plan_bytes == 4096 && result.plan.bound_bytes == 4096);
-    CHECK_ZU(result.plan.hits, 1);
-    CHECK_ZU(result.plan.unplanned, 1);
-}
-
 /* Thread 2 allocates more; thread 1 has the marks, and goes on after its last event. */
 CASE(steps_are_of_the_thread_that_allocates_most) {
     static const char log[] = HEADER STEP(1) TAKE(1, 0x10, 1) TAKE(2, 0x20, 2000)
@@ -172,24 +161,6 @@ CASE(a_log_without_steps_is_one_and_has_two_passes) {
     CHECK_ZU(plan.step_allocations, 3);
     CHECK_ZU(result.plan.hits, 2);
     CHECK(result.plan.plan_bytes == 3072 + 1024 && result.plan.bound_bytes == 3072 + 1024);
-}
-
-/* The steps of all passes are of one kind: only the first one is recorded. */
-CASE(further_passes_replay_their_steps_too) {
-    REQUIRE(replay(three_steps) == ASHLAR_OK);
-    CHECK(plan.passes == 1 && !plan.is_whole_log);
-    plan.passes = 3;
-    REQUIRE(run_plan() == ASHLAR_OK);
-    CHECK(calls_were("abaaffebafebaafffec"
-                     "abaaffebafebaafffec"
-                     "abaaffebafebaafffec"));
-    CHECK_ZU(result.plan.steps_recorded, 1);
-    CHECK_ZU(result.plan.steps_replayed, 8);
-    CHECK_ZU(result.plan.hits, 2 + 2 * 4);
-    finish();
-    REQUIRE(parse(one_step) == ASHLAR_OK);
-    REQUIRE(ashlar__replay_plan_init(log_of, 3, &plan) == ASHLAR_OK);
-    CHECK_ZU(plan.passes, 3);
 }
 
 /* ---- failures ---- */

@@ -125,16 +125,4 @@ CASE(no_host_memory_at_any_call_leaves_the_old_file) {
     }
 }
 
-CASE(a_path_that_cannot_be_written_is_one_clear_line) {
-    for (size_t w = 0; w < COUNT(writers); w++) {
-        left_out = 77;
-        CHECK_FAILS(writers[w](sample, COUNT(sample), "/nowhere/trace.csv", &left_out), ASHLAR_EIO,
-                    "/nowhere/trace.csv");
-        CHECK(strchr(ashlar_error_detail(), '\n') == NULL);
-        CHECK(left_out == 77);
-        CHECK_FAILS(writers[w](sample, COUNT(sample), folder, &left_out), ASHLAR_EINVAL,
-                    "not a regular file");
-    }
-}
-
 RUN_CASES_IN_FOLDER()
