@@ -1,11 +1,10 @@
-/* pack.c - ashlar_pack(): the best plan so far, the time that is left, and the methods in turn:
- * greedy orders, then rounds of growing effort of valleys, moves and the exact search. */
+/* pack.c - ashlar_pack(): the methods in turn: greedy orders, then rounds of growing effort of
+ * valleys, moves and the exact search. */
 #include "allocator/pack/pack_internal.h"
 
 #include <string.h>
 
 #include "allocator/base/check_level.h"
-#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 
 enum {
@@ -24,15 +23,11 @@ _Static_assert((uint64_t)STEPS *SECTIONS / AREA_MAX >= STEPS_SHARE, "every searc
 
 /* ---- the state ---- */
 
-static uint64_t now_ms(void) {
-    return ashlar__clock_ns() / 1000000;
-}
-
 ashlar_status ashlar__pack_state_init(ashlar_pack_state *state, ashlar_pack_memory *memory,
                                       const ashlar_pack_items *problem,
                                       const ashlar_pack_options *options) {
     const size_t count = problem->count;
-    const uint64_t now = now_ms();
+    const uint64_t now = ashlar__pack_now_ms();
     *state = (ashlar_pack_state){
         .problem = problem,
         .memory = memory,
@@ -49,52 +44,6 @@ ashlar_status ashlar__pack_state_init(ashlar_pack_state *state, ashlar_pack_memo
                    .now = {.bound_bytes = problem->peak_bytes, .strategy = ""}},
     };
     return ashlar__pack_memory_check(memory);
-}
-
-bool ashlar__pack_has_time(ashlar_pack_state *state) {
-    enum { TELL_EVERY_MS = 100 };
-    ashlar_pack_budget *budget = &state->budget;
-    const ashlar_pack_options *options = budget->options;
-    const uint64_t now = now_ms();
-    ASHLAR_CHECK2(budget->begin_ms <= budget->told_ms && budget->told_ms <= now);
-    if (budget->is_stopped) {
-        return false;
-    }
-    budget->now.elapsed_ms = now - budget->begin_ms;
-    /* <ashlar/pack.h> promises `progress` what these two lines assert. */
-    ASHLAR_CHECK2(budget->now.strategy != NULL);
-    ASHLAR_CHECK2(budget->now.plan_bytes == 0 || budget->now.plan_bytes >= budget->now.bound_bytes);
-    if (options->progress != NULL && now - budget->told_ms >= TELL_EVERY_MS) {
-        budget->told_ms = now;
-        budget->is_stopped = !options->progress(options->user, &budget->now);
-    }
-    if (budget->has_deadline && budget->now.elapsed_ms >= options->time_budget_ms) {
-        budget->is_stopped = true;
-    }
-    return !budget->is_stopped;
-}
-
-size_t ashlar__pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets) {
-    size_t highest = 0;
-    for (size_t i = 0; i < problem->count; i++) {
-        const size_t end = offsets[i] + problem->items[i].bytes;
-        highest = end > highest ? end : highest;
-    }
-    return highest;
-}
-
-void ashlar__pack_keep_trial(ashlar_pack_state *state, size_t bytes) {
-    ASHLAR_CHECK2(bytes >= state->problem->peak_bytes);
-    ASHLAR_CHECK3(bytes == SIZE_MAX ||
-                  bytes == ashlar__pack_highest_end(state->problem, state->trial));
-    if (bytes < state->plan_bytes) {
-        size_t *const worse = state->offsets;
-        state->offsets = state->trial;
-        state->trial = worse;
-        state->plan_bytes = bytes;
-        state->strategy = state->budget.now.strategy;
-        state->budget.now.plan_bytes = bytes;
-    }
 }
 
 /* ---- rounds ---- */

@@ -130,6 +130,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__pack_state_init(ashlar_pack_state *state
                                                         const ashlar_pack_items *problem,
                                                         const ashlar_pack_options *options);
 
+/* The monotonic clock. */
+uint64_t ashlar__pack_now_ms(void);
+
 /* Read the clock, and report progress if it is time to. Returns false if the packer must stop. */
 bool ashlar__pack_has_time(ashlar_pack_state *state);
 

@@ -1,5 +1,5 @@
-/* pack_items.c - the memory of a packing, and turning buffers into items: rounds sizes up, divides
- * time into sections, and adds up the load of each section. */
+/* pack_items.c - what all methods work with: memory, the buffers as items (sizes rounded up, time
+ * divided into sections, the load of each section), the time that is left, and the best plan. */
 #include "allocator/pack/pack_internal.h"
 
 #include <inttypes.h>
@@ -8,6 +8,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -185,4 +186,56 @@ ashlar_status ashlar__pack_items_init(ashlar_pack_items *out, ashlar_pack_memory
     sum_loads(&p);
     *out = p;
     return ASHLAR_OK;
+}
+
+/* ---- time, and the best plan ---- */
+
+uint64_t ashlar__pack_now_ms(void) {
+    return ashlar__clock_ns() / 1000000;
+}
+
+bool ashlar__pack_has_time(ashlar_pack_state *state) {
+    enum { TELL_EVERY_MS = 100 };
+    ashlar_pack_budget *budget = &state->budget;
+    const ashlar_pack_options *options = budget->options;
+    const uint64_t now = ashlar__pack_now_ms();
+    ASHLAR_CHECK2(budget->begin_ms <= budget->told_ms && budget->told_ms <= now);
+    if (budget->is_stopped) {
+        return false;
+    }
+    budget->now.elapsed_ms = now - budget->begin_ms;
+    /* <ashlar/pack.h> promises `progress` what these two lines assert. */
+    ASHLAR_CHECK2(budget->now.strategy != NULL);
+    ASHLAR_CHECK2(budget->now.plan_bytes == 0 || budget->now.plan_bytes >= budget->now.bound_bytes);
+    if (options->progress != NULL && now - budget->told_ms >= TELL_EVERY_MS) {
+        budget->told_ms = now;
+        budget->is_stopped = !options->progress(options->user, &budget->now);
+    }
+    if (budget->has_deadline && budget->now.elapsed_ms >= options->time_budget_ms) {
+        budget->is_stopped = true;
+    }
+    return !budget->is_stopped;
+}
+
+size_t ashlar__pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets) {
+    size_t highest = 0;
+    for (size_t i = 0; i < problem->count; i++) {
+        const size_t end = offsets[i] + problem->items[i].bytes;
+        highest = end > highest ? end : highest;
+    }
+    return highest;
+}
+
+void ashlar__pack_keep_trial(ashlar_pack_state *state, size_t bytes) {
+    ASHLAR_CHECK2(bytes >= state->problem->peak_bytes);
+    ASHLAR_CHECK3(bytes == SIZE_MAX ||
+                  bytes == ashlar__pack_highest_end(state->problem, state->trial));
+    if (bytes < state->plan_bytes) {
+        size_t *const worse = state->offsets;
+        state->offsets = state->trial;
+        state->trial = worse;
+        state->plan_bytes = bytes;
+        state->strategy = state->budget.now.strategy;
+        state->budget.now.plan_bytes = bytes;
+    }
 }
