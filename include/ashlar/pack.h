@@ -58,7 +58,7 @@ typedef struct ashlar_pack_result {
 /*
  * Place `count` buffers. Tries several greedy orders and keeps the best plan. If there is a time
  * budget, and that plan is more than 0.5 % above the bound, or above the capacity, a search
- * follows, which only ever replaces a plan by a better one. With more than 6,500 buffers, the time
+ * follows, which only ever replaces a plan by a better one. With more than 10,900 buffers, the time
  * budget is spent on the search instead of some of the orders; with more than 32,768, instead of
  * all. There, a budget too short for the search (milliseconds) can give a larger plan than none.
  *

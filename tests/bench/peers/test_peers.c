@@ -104,19 +104,6 @@ CASE_WITH(no_subject_hands_out_a_byte_twice, set_up()) {
     tear_down();
 }
 
-CASE(subjects_are_found_by_name) {
-    static const char *const always[] = {"ashlar", "floor", "driver", "none"};
-    for (size_t i = 0; i < sizeof always / sizeof always[0]; i++) {
-        const ashlar_peer *peer = ashlar__peer_find(always[i]);
-        REQUIRE(peer != NULL);
-        CHECK(strcmp(peer->name, always[i]) == 0);
-    }
-#define X(name) CHECK(ashlar__peer_find(#name) == &ashlar__peer_##name);
-    ASHLAR_BENCH_PEERS
-#undef X
-    CHECK(ashlar__peer_find("floo") == NULL);
-}
-
 CASE(subjects_on_the_device_know_what_they_hold) {
     const ashlar_peer *peers[] = {&ashlar__peer_ashlar, ashlar__peer_find("cub")};
     REQUIRE(set_up());
