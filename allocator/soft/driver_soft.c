@@ -1,8 +1,5 @@
-/* driver_soft.c - the software device's driver table, the texts of its errors, and the delay that
- * latency= adds to a call. */
+/* driver_soft.c - the software device's driver table, and the texts of its errors. */
 #include "allocator/driver/driver.h"
-
-#include <time.h>
 
 #include "allocator/base/error.h"
 #include "allocator/base/lock.h"
@@ -75,28 +72,11 @@ cu_result ashlar__soft_get_error_string(cu_result error, const char **text) {
     return ashlar__soft_get_error_name(error, text);
 }
 
-static uint64_t now_ns(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail for this clock */
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* Spend a call's latency= in a busy loop, since a real driver call keeps its thread busy. */
-static void delay(ashlar_driver_fn fn) {
-    const uint32_t ns = atomic_load_explicit(&ashlar__soft_latency_ns[fn], memory_order_relaxed);
-    if (ns != 0) {
-        const uint64_t start = now_ns();
-        while (now_ns() - start < ns) {
-        }
-    }
-}
-
 ashlar_status ashlar__driver_open_soft(ashlar_driver **out) {
     static ashlar_lock open_lock = ASHLAR_LOCK(ASHLAR_RANK_DRIVER_OPEN);
     static bool is_open;
     static ashlar_driver driver = {
         .name = "soft",
-        .delay = delay,
         .wait_any = ashlar__soft_wait_any,
         .beginnings = PTHREAD_RWLOCK_INITIALIZER,
         .table =

@@ -1,5 +1,5 @@
 /*
- * soft.h - setting up the software device, and asking about the order of its work (internal).
+ * soft.h - setting up the software device (internal).
  *
  * The device itself is used through driver.h, like any other. Its description is a line of
  * `key=value` pairs, in the environment variable ASHLAR_SOFT or passed to ashlar__soft_configure():
@@ -24,10 +24,6 @@
  *            fabric         by file descriptors. The attributes promise fabric handles, too, but a
  *                           request for one is not permitted, as on most machines, which lack the
  *                           service for it. Network cards may be asked for (gpuDirectRDMACapable)
- *   latency  NAME:NS, or several of these joined by +. Each call of the function NAME takes NS more
- *            nanoseconds, 1 .. 1000000000, spent before the call does anything; other threads go on
- *            meanwhile. Only calls made through ASHLAR_DRIVER_CALL are slowed.
- *   clocks   on or off (default): record the order of queued work; see ashlar__soft_clock_use()
  *   strict   on or off (default): on undefined behaviour in CUDA's sense, write one line to
  *            standard error and abort(). With off such a call returns an error. See below.
  *   recycle  whether a new stream or event gets the handle that was freed last, as with real
@@ -41,30 +37,24 @@
  *            pageable memory when the copy runs, as a GPU may that has HMM or ATS
  *   overhead bytes of device memory that each context takes while it lives, as with a real driver:
  *            with a unit, rounded up to a multiple of 2 MiB; default 0B
- *   time     on or off (default): date all calls and work on a virtual clock; see
- *            ashlar__soft_work(). A query of an event then goes by that clock.
+ *   time     on or off (default): date all calls and work on a virtual clock (soft_time.c). A query
+ *            of an event then goes by that clock.
+ *   costs    on (default) or off: with time=on, what calls and work cost by the estimates of
+ *            soft_time.c; off: nothing but cuEventQuery and cuStreamQuery, so that polling ends
  *   touch    on (default) or off: with off, copies and fills are queued and move no bytes, so that
  *            device memory of any size takes no host memory. For programs that look at sizes only
- *   costs    with time=on: the costs of calls and work on the virtual clock
- *            on (default)  each call by the estimates in soft_config.c, and copies, fills and host
- *                          functions by those in soft_time.c
- *            off           none of these but cuEventQuery and cuStreamQuery, so that polling ends
- *            NAME:NS       on, but the function NAME costs the host NS nanoseconds,
- *                          0 .. 1000000000; or several joined by +
  *
  * A line in ASHLAR_SOFT_DEFAULTS gives the values of keys that this line leaves out. Tests set
  * strict=on there.
  *
- * Example: "devices=2,memory=4GiB,mode=adversarial,latency=cuMemAlloc:200000+cuMemCreate:50000"
+ * Example: "devices=2,memory=4GiB,mode=adversarial,seed=7"
  *
  * With strict=on the following mistakes end the process, because a real driver need not report them
- * as errors. This mode is for tests, and the one exception to the rule that the library never
- * prints and never exits.
+ * as errors. This is the one exception to the rule that the library never prints and never exits.
  *   - a handle of a destroyed stream, event, graph or memory, or one that never existed
  *   - an unmap of part of a mapping; addresses given back while memory is mapped there
- *   - an unmap of memory, or a free of pinned memory, that queued work uses: a copy or a fill that
- *     has not run (time=on: or is not over on the virtual clock), with clocks=on also a use that
- *     the host has not seen finished; and a copy or a fill that finds its memory gone when it runs
+ *   - an unmap of memory, or a free of pinned memory, that a queued copy or fill uses; and a copy
+ * or a fill that finds its memory gone when it runs
  *   - a call that invalidates a capture begun by another thread
  *   - the end of a stream that is being captured
  *   - a call of the device inside a host function
@@ -78,11 +68,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include <ashlar/status.h>
-
-#include "allocator/driver/cuda_abi.h"
 
 /*
  * Start afresh with the devices that `spec` describes. Work that has not run is dropped; every
@@ -96,78 +83,6 @@
  *          an error the old devices are unchanged.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_configure(const char *spec);
-
-/*
- * With mode=adversarial, have `by` decide what runs next instead of the seed; NULL: the seed again.
- * So a test can go through all orders that CUDA's rules allow. While the host waits, any work that
- * these rules let run may be next; when the host asks whether work is finished, both answers are
- * possible. Some orders cannot be told apart: those of work on several streams that shares no
- * memory and no event, and those of work that runs before anybody asks, or waits, for it. Of such
- * orders at least one is offered.
- *
- * by  chooses one of `count` > 1 ways, and returns its number, 0 .. count-1. The device's lock is
- *     held meanwhile, so it must not call the device. While the host waits, each way is a stream
- *     whose oldest work runs next; when the host asks, 0 is "not finished" and 1 is "finished".
- *
- * Threads: any.
- */
-typedef size_t soft_chooser(size_t count);
-void ashlar__soft_choose_by(soft_chooser *by);
-
-/*
- * Prove for tests, with clocks=on, that uses of memory are ordered. The proof relies only on what
- * the program has asked for, and never on what happened to run first or to be finished. Work A
- * comes before work B in these cases, and if A comes before C and C before B:
- *   - B is queued later than A on the same stream;
- *   - B's stream has waited in-stream for an event that was recorded after A on A's stream;
- *   - one of their streams is the legacy stream, the other a blocking stream of the same device,
- *     and B is queued later;
- *   - B is queued, on any stream, after some thread of the host has seen A finished: by a
- *     successful cuEventQuery or cuStreamQuery, by cuEventSynchronize, cuStreamSynchronize or
- *     cuCtxSynchronize, with waits=on by a copy from or into pageable memory, or by a call that
- *     waits for the whole device (cuMemFree, the last release of a context).
- *
- * ashlar__soft_clock_use: record that a use of the memory was queued on `stream` just now, after
- *     all work queued there before.
- * ashlar__soft_clock_own: ask whether work that will be queued on `stream` may take the memory
- *     over. *is_ordered: every recorded use of any of these bytes comes before all such work.
- *
- * ptr, bytes  any range of addresses, bytes > 0; it need not be mapped
- * stream      any live stream; a default stream is that of the calling thread's current device
- *
- * Threads: any.  Stream: nothing is queued, but a use takes its place in the stream's order.
- * Errors:  ASHLAR_EINVAL (clocks=off, an empty or wrapping range, no current context, no such
- *          stream, a stream that is capturing), ASHLAR_EHOSTMEM (also if host memory ran out in an
- *          earlier call, so that the order is no longer known).
- * Cost:    linear in the number of uses that the host has not seen finished.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_use(cu_ptr ptr, size_t bytes, cu_stream stream);
-ASHLAR_MUST_CHECK ashlar_status ashlar__soft_clock_own(cu_ptr ptr, size_t bytes, cu_stream stream,
-                                                       bool *is_ordered);
-
-/*
- * Virtual time, with time=on, measures lost overlap, and does not depend on the machine. Every
- * thread has a clock. A stream has a tail, the time when all its work is over; an event has its
- * stream's tail at the time of the record (soft_time.h has the rules). All times are ns since
- * ashlar__soft_configure(). With one thread they follow exactly from the calls.
- *
- * ashlar__soft_work: queue work that does nothing but take `ns` of the stream's time. It costs the
- *     host one launch, and can be captured.
- * ashlar__soft_host_work: the calling thread computes for `ns`.
- * ashlar__soft_host_until: the calling thread has waited until `ns`, say for another thread.
- * ashlar__soft_host_ns: the calling thread's clock, which begins at the latest thread's time.
- * ashlar__soft_stream_ns: the stream's tail.
- *
- * stream  any live stream; a default stream is that of the calling thread's current device
- *
- * Threads: any, but not in a host function.  Without time=on: no time passes.
- * Errors:  ASHLAR_EINVAL (no current context, no such stream), ASHLAR_EHOSTMEM.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__soft_work(cu_stream stream, uint64_t ns);
-void ashlar__soft_host_work(uint64_t ns);
-void ashlar__soft_host_until(uint64_t ns);
-uint64_t ashlar__soft_host_ns(void);
-ASHLAR_MUST_CHECK ashlar_status ashlar__soft_stream_ns(cu_stream stream, uint64_t *ns);
 
 /*
  * Which memory work and the host may touch. With strict=on the process ends if the answer is no, by
@@ -184,19 +99,5 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_stream_ns(cu_stream stream, uint64_
 bool ashlar__soft_is_for_work(int ordinal, const void *ptr, size_t bytes, const char *call,
                               const char *name);
 bool ashlar__soft_is_for_host(const void *ptr, size_t bytes, const char *call, const char *name);
-
-/* A device's counters since ashlar__soft_configure(). The first five need time=on. */
-typedef struct soft_figures {
-    uint64_t end_ns;          /* when all work queued so far is over */
-    uint64_t wait_count;      /* calls of cuStreamWaitEvent that made a stream wait, ... */
-    uint64_t wait_ns;         /* ... and how long: sums of event's time - max(tail, host) */
-    uint64_t host_wait_count; /* waits of a thread, for any device, that took time, ... */
-    uint64_t host_wait_ns;    /* ... and how long in all */
-    size_t physical_bytes;    /* physical memory in use */
-    size_t physical_peak_bytes;
-} soft_figures;
-
-/* Errors: ASHLAR_EINVAL (no such device). */
-ASHLAR_MUST_CHECK ashlar_status ashlar__soft_get_figures(int ordinal, soft_figures *out);
 
 #endif /* ASHLAR_SOFT_H */

@@ -4,18 +4,10 @@
 
 #include <sys/mman.h>
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 
 enum { HOST_FLAGS_ALLOWED = 7 }; /* portable, device-mapped, write-combined: no difference here */
-
-/* Like ashlar__soft_enter_context(), for a call that is unsafe while a stream captures. */
-static cu_result enter_unsafe(ashlar_driver_fn fn, soft_device **device) {
-    SOFT_TRY(ashlar__soft_enter_context(fn, device));
-    const cu_result result = ashlar__soft_capture_admit_unsafe();
-    return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
-}
 
 /* ---- plain memory ---- */
 
@@ -146,7 +138,7 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
 
 cu_result ashlar__soft_mem_alloc(cu_ptr *ptr, size_t bytes) {
     soft_device *device;
-    SOFT_TRY(enter_unsafe(ASHLAR_DRIVER_FN_mem_alloc, &device));
+    SOFT_TRY(ashlar__soft_enter_unsafe(ASHLAR_DRIVER_FN_mem_alloc, &device));
     if (ptr == NULL || bytes == 0) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
@@ -164,7 +156,7 @@ static soft_reservation *find_plain(cu_ptr ptr, size_t *idx) {
 
 cu_result ashlar__soft_mem_free(cu_ptr ptr) {
     soft_device *device;
-    SOFT_TRY(enter_unsafe(ASHLAR_DRIVER_FN_mem_free, &device));
+    SOFT_TRY(ashlar__soft_enter_unsafe(ASHLAR_DRIVER_FN_mem_free, &device));
     size_t idx;
     const soft_reservation *pages = find_plain(ptr, &idx);
     if (pages == NULL) {
@@ -183,7 +175,7 @@ cu_result ashlar__soft_mem_free(cu_ptr ptr) {
 
 cu_result ashlar__soft_mem_host_alloc(void **ptr, size_t bytes, unsigned int flags) {
     soft_device *device;
-    SOFT_TRY(enter_unsafe(ASHLAR_DRIVER_FN_mem_host_alloc, &device));
+    SOFT_TRY(ashlar__soft_enter_unsafe(ASHLAR_DRIVER_FN_mem_host_alloc, &device));
     if (ptr == NULL || bytes == 0 || flags > HOST_FLAGS_ALLOWED) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
@@ -219,13 +211,13 @@ static void free_host_block(size_t idx) {
  * does not promise more. */
 cu_result ashlar__soft_mem_free_host(void *ptr) {
     soft_device *device;
-    SOFT_TRY(enter_unsafe(ASHLAR_DRIVER_FN_mem_free_host, &device));
+    SOFT_TRY(ashlar__soft_enter_unsafe(ASHLAR_DRIVER_FN_mem_free_host, &device));
     size_t idx;
     if (ashlar__soft_ranges_at(&ashlar__soft_state.host_blocks, (uintptr_t)ptr, &idx) == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     const soft_range *range = ashlar__soft_state.host_blocks.items[idx];
-    ashlar__soft_strict_let_go(range->base, range->bytes);
+    ashlar__soft_let_go(range->base, range->bytes);
     free_host_block(idx);
     return ashlar__soft_leave(CU_SUCCESS);
 }

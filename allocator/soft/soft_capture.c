@@ -1,60 +1,15 @@
-/* soft_capture.c - making and freeing graphs and their executable copies; what a stream capture
- * records in its graph, and which calls it forbids meanwhile. */
-#include "allocator/soft/soft_graph.h"
-
-#include "allocator/base/check_level.h"
-#include "allocator/base/host.h"
+/* soft_capture.c - stream capture: what it records in its graph, which calls it forbids meanwhile,
+ * and the calls that begin and end it. */
 #include "allocator/soft/soft_state.h"
 
-soft_graph *ashlar__soft_graph_new(uint64_t lane) {
-    soft_graph *graph = ashlar__host_calloc(1, sizeof *graph);
-    if (graph != NULL) {
-        graph->user_count = 1;
-        graph->lane = lane;
-    }
-    return graph;
-}
-
-void ashlar__soft_graph_drop(soft_graph *graph) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    ASHLAR_CHECK2(graph == NULL || graph->user_count > 0);
-    if (graph == NULL || --graph->user_count > 0) {
-        return;
-    }
-    for (size_t i = 0; i < graph->count; i++) {
-        ashlar__soft_clock_clear(&graph->nodes[i].after);
-    }
-    ashlar__host_free(graph->nodes);
-    ashlar__host_free(graph);
-}
-
-void ashlar__soft_exec_delete(soft_exec *exec) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    ashlar__soft_graph_drop(exec->graph);
-    ashlar__soft_point_drop(exec->last);
-    ashlar__host_free(exec);
-}
-
-void ashlar__soft_graph_reset(void) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    soft_handles *graphs = &ashlar__soft_state.graphs, *execs = &ashlar__soft_state.execs;
-    for (size_t i = 0; i < graphs->count; i++) {
-        ashlar__soft_graph_drop(graphs->entries[i].item);
-    }
-    for (size_t i = 0; i < execs->count; i++) {
-        if (execs->entries[i].item != NULL) {
-            ashlar__soft_exec_delete(execs->entries[i].item);
-        }
-    }
-    ashlar__soft_handles_clear(graphs);
-    ashlar__soft_handles_clear(execs);
-}
+#include "allocator/base/host.h"
 
 /* ---- captures ---- */
 
 _Thread_local unsigned int ashlar__soft_capture_mode;
 
-uint64_t ashlar__soft_capture_thread(void) {
+/* The calling thread's number, which no later thread gets (unlike a pthread_t). */
+static uint64_t this_thread(void) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     static uint64_t threads;
     static _Thread_local uint64_t number;
@@ -78,7 +33,7 @@ cu_result ashlar__soft_capture_spoil(soft_capture *capture, cu_result result) {
         return result;
     }
     capture->is_invalid = true;
-    return capture->thread == ashlar__soft_capture_thread()
+    return capture->thread == this_thread()
                ? result
                : ashlar__soft_undefined(result,
                                         "spoils the capture that another thread began on the "
@@ -134,12 +89,10 @@ static bool forbids_unsafe(const soft_capture *capture) {
     case CU_CAPTURE_RELAXED:
         return false;
     case CU_CAPTURE_THREAD_LOCAL:
-        return capture->thread == ashlar__soft_capture_thread() &&
-               capture->mode != CU_CAPTURE_RELAXED;
+        return capture->thread == this_thread() && capture->mode != CU_CAPTURE_RELAXED;
     default:
         return capture->mode == CU_CAPTURE_GLOBAL ||
-               (capture->thread == ashlar__soft_capture_thread() &&
-                capture->mode != CU_CAPTURE_RELAXED);
+               (capture->thread == this_thread() && capture->mode != CU_CAPTURE_RELAXED);
     }
 }
 
@@ -154,14 +107,15 @@ cu_result ashlar__soft_capture_admit_unsafe(void) {
     return result;
 }
 
+cu_result ashlar__soft_enter_unsafe(ashlar_driver_fn fn, soft_device **device) {
+    SOFT_TRY(ashlar__soft_enter_context(fn, device));
+    return ashlar__soft_go_on(ashlar__soft_capture_admit_unsafe());
+}
+
 cu_result ashlar__soft_enter_vmm(ashlar_driver_fn fn) {
-    cu_result result = ashlar__soft_enter(fn);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    result =
-        ashlar__soft_state.config.has_vmm ? ashlar__soft_capture_admit_unsafe() : CU_NOT_SUPPORTED;
-    return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
+    SOFT_TRY(ashlar__soft_enter(fn));
+    return ashlar__soft_go_on(
+        ashlar__soft_state.config.has_vmm ? ashlar__soft_capture_admit_unsafe() : CU_NOT_SUPPORTED);
 }
 
 /* ---- nodes ---- */
@@ -171,15 +125,12 @@ cu_result ashlar__soft_capture_op(soft_stream *stream, const soft_op *model) {
     ASHLAR_CHECK2(stream->capture != NULL);
     ASHLAR_CHECK2(model->point == NULL && model->awaits == NULL);
     soft_graph *graph = stream->capture->graph;
-    if (graph->count == graph->capacity) {
-        const size_t more = graph->capacity == 0 ? 16 : graph->capacity * 2;
-        soft_node *nodes = ashlar__host_realloc(graph->nodes, more, sizeof *nodes);
-        if (nodes == NULL) {
-            return CU_OUT_OF_MEMORY;
-        }
-        graph->nodes = nodes;
-        graph->capacity = more;
+    soft_node *nodes =
+        ashlar__soft_grow(graph->nodes, graph->count, &graph->capacity, sizeof *nodes);
+    if (nodes == NULL) {
+        return CU_OUT_OF_MEMORY;
     }
+    graph->nodes = nodes;
     soft_node node = {.op = *model, .device = stream->device, .lane = stream->serial};
     node.op.number = graph->count + 1;
     if (!ashlar__soft_clock_join(&node.after, &stream->captured) ||
@@ -220,7 +171,9 @@ cu_result ashlar__soft_capture_join(soft_stream *stream, uint64_t id, const soft
 
 /* ---- the end ---- */
 
-void ashlar__soft_capture_finish(soft_capture *capture) {
+/* End the capture and free it: its streams no longer capture. Its graph is dropped unless
+ * capture->graph is NULL. */
+static void finish(soft_capture *capture) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(ashlar__soft_capture_find(capture->id) == capture);
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
@@ -242,7 +195,7 @@ void ashlar__soft_capture_leave(soft_stream *stream) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     soft_capture *capture = stream->capture;
     if (capture != NULL && capture->origin == stream) {
-        ashlar__soft_capture_finish(capture);
+        finish(capture);
     } else if (capture != NULL) {
         capture->is_invalid = true;
         stream->capture = NULL;
@@ -250,7 +203,119 @@ void ashlar__soft_capture_leave(soft_stream *stream) {
 }
 
 void ashlar__soft_capture_reset(void) {
+    const soft_handles *graphs = &ashlar__soft_state.handles[SOFT_GRAPH];
+    const soft_handles *execs = &ashlar__soft_state.handles[SOFT_GRAPH_EXEC];
     while (ashlar__soft_state.captures != NULL) {
-        ashlar__soft_capture_finish(ashlar__soft_state.captures);
+        finish(ashlar__soft_state.captures);
     }
+    for (size_t i = 0; i < graphs->count; i++) {
+        ashlar__soft_graph_drop(graphs->entries[i].item);
+    }
+    for (size_t i = 0; i < execs->count; i++) {
+        ashlar__soft_exec_delete(execs->entries[i].item);
+    }
+}
+
+/* ---- the calls ---- */
+
+cu_result ashlar__soft_thread_exchange_capture_mode(unsigned int *mode) {
+    SOFT_TRY(ashlar__soft_enter(ASHLAR_DRIVER_FN_thread_exchange_capture_mode));
+    if (mode == NULL || *mode > CU_CAPTURE_RELAXED) {
+        return ashlar__soft_leave(CU_INVALID_VALUE);
+    }
+    const unsigned int before = ashlar__soft_capture_mode;
+    ashlar__soft_capture_mode = *mode;
+    *mode = before;
+    return ashlar__soft_leave(CU_SUCCESS);
+}
+
+cu_result ashlar__soft_stream_begin_capture(cu_stream stream, unsigned int mode) {
+    static uint64_t ids; /* the last id given; guarded by the state's lock; never reset */
+    soft_stream *found = NULL;
+    SOFT_TRY(ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_begin_capture, stream, &found));
+    if (mode > CU_CAPTURE_RELAXED) {
+        return ashlar__soft_leave(CU_INVALID_VALUE);
+    }
+    if (found == found->device->legacy || found->capture != NULL) {
+        return ashlar__soft_leave(found->capture != NULL ? CU_ILLEGAL_STATE
+                                                         : CU_STREAM_CAPTURE_UNSUPPORTED);
+    }
+    soft_capture *capture = ashlar__host_calloc(1, sizeof *capture);
+    soft_graph *graph = capture == NULL ? NULL : ashlar__soft_graph_new(found->serial);
+    if (graph == NULL) {
+        ashlar__host_free(capture);
+        return ashlar__soft_leave(CU_OUT_OF_MEMORY);
+    }
+    *capture = (soft_capture){.next = ashlar__soft_state.captures,
+                              .id = ++ids,
+                              .thread = this_thread(),
+                              .mode = mode,
+                              .origin = found,
+                              .graph = graph};
+    ASHLAR_CHECK2(ashlar__soft_capture_find(capture->id) == NULL && capture->id != 0);
+    ashlar__soft_state.captures = capture;
+    found->capture = capture;
+    return ashlar__soft_leave(CU_SUCCESS);
+}
+
+static bool is_joined(const soft_capture *capture) {
+    bool joined = true;
+    for (const soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
+        joined = joined && (s->capture != capture || ashlar__soft_clock_covers_all(
+                                                         &capture->origin->captured, &s->captured));
+    }
+    return joined;
+}
+
+/* The capture is over even on failure, unless the stream or the thread was the wrong one. */
+cu_result ashlar__soft_stream_end_capture(cu_stream stream, cu_graph *graph) {
+    soft_stream *found = NULL;
+    cu_result result =
+        ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_end_capture, stream, &found);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_capture *capture = found->capture;
+    if (graph == NULL || capture == NULL) {
+        return ashlar__soft_leave(graph == NULL ? CU_INVALID_VALUE : CU_ILLEGAL_STATE);
+    }
+    if (capture->origin != found) {
+        return ashlar__soft_leave(ashlar__soft_capture_spoil(capture, CU_STREAM_CAPTURE_UNMATCHED));
+    }
+    if (capture->mode != CU_CAPTURE_RELAXED && capture->thread != this_thread()) {
+        return ashlar__soft_leave(CU_STREAM_CAPTURE_WRONG_THREAD);
+    }
+    ASHLAR_CHECK2(capture->graph->user_count == 1 && capture->graph->lane == found->serial);
+    uintptr_t handle = 0;
+    if (capture->is_invalid) {
+        result = CU_STREAM_CAPTURE_INVALIDATED;
+    } else if (!is_joined(capture)) {
+        result = CU_STREAM_CAPTURE_UNJOINED;
+    } else if (!ashlar__soft_handle_put(SOFT_GRAPH, capture->graph, &handle)) {
+        result = CU_OUT_OF_MEMORY;
+    } else {
+        capture->graph = NULL; /* the handle owns the graph now */
+    }
+    *graph = (cu_graph)handle;
+    finish(capture);
+    ASHLAR_CHECK2(found->capture == NULL);
+    return ashlar__soft_leave(result);
+}
+
+/* The only call on the legacy stream that does not invalidate another stream's capture. */
+cu_result ashlar__soft_stream_is_capturing(cu_stream stream, unsigned int *status) {
+    soft_stream *found = NULL;
+    SOFT_TRY(ashlar__soft_enter_stream(ASHLAR_DRIVER_FN_stream_is_capturing, stream, &found));
+    if (status == NULL) {
+        return ashlar__soft_leave(CU_INVALID_VALUE);
+    }
+    for (const soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
+        if (found == s->device->legacy && s->is_ordered && s->capture != NULL) {
+            return ashlar__soft_leave(CU_STREAM_CAPTURE_IMPLICIT);
+        }
+    }
+    *status = found->capture == NULL       ? CU_CAPTURE_NONE
+              : found->capture->is_invalid ? CU_CAPTURE_INVALIDATED
+                                           : CU_CAPTURE_ACTIVE;
+    return ashlar__soft_leave(CU_SUCCESS);
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/soft/soft.h"
@@ -41,21 +40,15 @@ static ashlar_status build_devices(const soft_config *config, soft_device *devic
     return ASHLAR_OK;
 }
 
-static void drop_overhead(soft_device *device) {
-    if (device->overhead != NULL) {
-        ashlar__soft_memory_drop(device->overhead);
-    }
-    device->overhead = NULL;
-}
-
 /* The order matters: mappings use memory, and memory belongs to devices. */
 static void destroy_devices(soft_state *state) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(state->running_count == 0); /* no other thread is in a call */
     ashlar__soft_event_reset(NULL);
     ashlar__soft_capture_reset();
-    ashlar__soft_graph_reset();
-    ashlar__soft_oracle_reset();
+    if (ashlar__soft_hooks.reset != NULL) {
+        ashlar__soft_hooks.reset();
+    }
     while (state->first_stream != NULL) {
         ashlar__soft_stream_delete(state->first_stream);
     }
@@ -63,21 +56,17 @@ static void destroy_devices(soft_state *state) {
     ashlar__soft_alloc_reset(NULL);
     ASHLAR_CHECK2(state->reservations.count == 0 && state->blocks.count == 0 &&
                   state->host_blocks.count == 0);
-    for (size_t i = 0; i < state->memories.count; i++) {
-        if (state->memories.entries[i].item != NULL) {
-            ashlar__soft_memory_drop(state->memories.entries[i].item);
-        }
+    for (size_t i = 0; i < state->handles[SOFT_MEMORY].count; i++) {
+        ashlar__soft_memory_drop(state->handles[SOFT_MEMORY].entries[i].item);
     }
     for (int i = 0; i < state->config.device_count; i++) {
-        drop_overhead(&state->devices[i]);
+        ashlar__soft_memory_drop(state->devices[i].overhead);
         ashlar__soft_pages_finish(&state->devices[i]);
-        ashlar__soft_clock_clear(&state->devices[i].ended[false]);
-        ashlar__soft_clock_clear(&state->devices[i].ended[true]);
     }
-    ashlar__soft_handles_clear(&state->contexts);
-    ashlar__soft_handles_clear(&state->streams);
-    ashlar__soft_handles_clear(&state->events);
-    ashlar__soft_handles_clear(&state->memories);
+    for (int kind = 0; kind < SOFT_KINDS_END; kind++) {
+        ashlar__host_free(state->handles[kind].entries);
+        state->handles[kind] = (soft_handles){0};
+    }
     ashlar__soft_ranges_clear(&state->reservations);
     ashlar__soft_ranges_clear(&state->blocks);
     ashlar__soft_ranges_clear(&state->host_blocks);
@@ -112,9 +101,6 @@ ashlar_status ashlar__soft_configure(const char *spec) {
     state->wait_count = 0;
     state->gather_from = 0;
     state->host_wait_ns = 0;
-    for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
-        atomic_store(&ashlar__soft_latency_ns[fn], config.latency_ns[fn]);
-    }
     for (int i = 0; i < config.device_count; i++) {
         state->devices[i] = devices[i];
         state->devices[i].of = &state->devices[i];
@@ -178,8 +164,11 @@ void ashlar__soft_context_reset(soft_device *context) {
     ashlar__soft_event_reset(context);
     ashlar__soft_stream_reset(context);
     ashlar__soft_alloc_reset(context);
-    ashlar__soft_peer_reset(context);
-    drop_overhead(context);
+    for (int i = 0; i < ashlar__soft_state.config.device_count; i++) { /* no peer has access */
+        ashlar__soft_state.devices[i].peers &= ~((uint32_t)1 << context->ordinal);
+    }
+    ashlar__soft_memory_drop(context->overhead);
+    context->overhead = NULL;
 }
 
 /* As with CUDA, the last release destroys everything that belongs to the context. */
@@ -196,7 +185,7 @@ cu_result ashlar__soft_primary_ctx_release(cu_device device) {
         return ashlar__soft_leave(CU_INVALID_CONTEXT);
     }
     if (--found->retains == 0) {
-        (void)ashlar__soft_handles_take(&ashlar__soft_state.contexts, SOFT_CONTEXT, found->context);
+        (void)ashlar__soft_handle_take(SOFT_CONTEXT, found->context);
         ashlar__soft_context_reset(found);
     }
     return ashlar__soft_leave(CU_SUCCESS);
@@ -281,10 +270,7 @@ cu_result ashlar__soft_device_get_attribute(int *value, unsigned int attribute, 
 /* ---- access to other devices ---- */
 
 cu_result ashlar__soft_device_can_access_peer(int *can_access, cu_device device, cu_device peer) {
-    const cu_result result = ashlar__soft_enter(ASHLAR_DRIVER_FN_device_can_access_peer);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter(ASHLAR_DRIVER_FN_device_can_access_peer));
     if (can_access == NULL) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
@@ -297,11 +283,7 @@ cu_result ashlar__soft_device_can_access_peer(int *can_access, cu_device device,
 
 cu_result ashlar__soft_ctx_enable_peer_access(cu_context peer, unsigned int flags) {
     soft_device *device;
-    const cu_result result =
-        ashlar__soft_enter_context(ASHLAR_DRIVER_FN_ctx_enable_peer_access, &device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_context(ASHLAR_DRIVER_FN_ctx_enable_peer_access, &device));
     const soft_device *other = ashlar__soft_context_find(peer);
     if (flags != 0 || other == NULL || other->of == device->of) {
         return ashlar__soft_leave(flags != 0 ? CU_INVALID_VALUE : CU_INVALID_CONTEXT);
@@ -315,11 +297,4 @@ cu_result ashlar__soft_ctx_enable_peer_access(cu_context peer, unsigned int flag
     device->peers |= (uint32_t)1 << other->ordinal;
     ASHLAR_CHECK2((device->peers >> device->ordinal & 1) == 0);
     return ashlar__soft_leave(CU_SUCCESS);
-}
-
-void ashlar__soft_peer_reset(const soft_device *device) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    for (int i = 0; i < ashlar__soft_state.config.device_count; i++) {
-        ashlar__soft_state.devices[i].peers &= ~((uint32_t)1 << device->ordinal);
-    }
 }

@@ -1,17 +1,12 @@
-/* soft_index.c - tables that find items by handle, and sorted arrays of address ranges. */
-#include "allocator/soft/soft_state.h"
+/* soft_index.c - sorted arrays: of address ranges, and of the entries of vector clocks. */
+#include "allocator/soft/soft_index.h"
 
 #include <string.h>
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 
-enum { HANDLE_STEP = 16 }; /* leaves room for the kind, and avoids CUDA's handles 1 and 2 */
-_Static_assert((int)SOFT_GRAPH_EXEC < (int)HANDLE_STEP, "a kind must not reach into the index");
-
-/* Make room for one more item of `bytes` bytes. Returns the array; NULL: no host memory, and the
- * array and *capacity are unchanged. */
-static void *grow(void *items, size_t count, size_t *capacity, size_t bytes) {
+void *ashlar__soft_grow(void *items, size_t count, size_t *capacity, size_t bytes) {
     if (count < *capacity) {
         return items;
     }
@@ -23,64 +18,7 @@ static void *grow(void *items, size_t count, size_t *capacity, size_t bytes) {
     return grown;
 }
 
-bool ashlar__soft_handles_put(soft_handles *handles, soft_kind kind, void *item,
-                              uintptr_t *handle) {
-    ASHLAR_CHECK2(item != NULL && (int)kind < (int)HANDLE_STEP);
-    size_t idx;
-    if (handles->first_free != 0) {
-        idx = handles->first_free - 1;
-        ASHLAR_CHECK2(idx < handles->count && handles->entries[idx].item == NULL);
-        handles->first_free = handles->entries[idx].next_free;
-    } else {
-        soft_handle *grown =
-            grow(handles->entries, handles->count, &handles->capacity, sizeof *handles->entries);
-        if (grown == NULL) {
-            return false;
-        }
-        handles->entries = grown;
-        idx = handles->count++;
-    }
-    handles->entries[idx] = (soft_handle){.item = item};
-    *handle = (uintptr_t)(idx + 1) * HANDLE_STEP + kind;
-    ASHLAR_CHECK2(handles->count <= handles->capacity);
-    ASHLAR_CHECK2(ashlar__soft_handles_get(handles, kind, *handle) == item);
-    return true;
-}
-
-void *ashlar__soft_handles_get(const soft_handles *handles, soft_kind kind, uintptr_t handle) {
-    const uintptr_t idx = handle / HANDLE_STEP - 1; /* below HANDLE_STEP it wraps: refused below */
-    if (handle % HANDLE_STEP != kind || idx >= handles->count) {
-        return NULL;
-    }
-    return handles->entries[idx].item;
-}
-
-bool ashlar__soft_handles_had(const soft_handles *handles, soft_kind kind, uintptr_t handle) {
-    return handle % HANDLE_STEP == kind && handle / HANDLE_STEP - 1 < handles->count;
-}
-
-void ashlar__soft_handles_drop(soft_handles *handles, size_t idx) {
-    ASHLAR_CHECK2(idx < handles->count && handles->entries[idx].item != NULL);
-    handles->entries[idx] = (soft_handle){.next_free = handles->first_free};
-    /* A primary context gets its old handle again, as with CUDA. */
-    if (ashlar__soft_state.config.recycle == SOFT_RECYCLE_ON ||
-        handles == &ashlar__soft_state.contexts) {
-        handles->first_free = idx + 1;
-    }
-}
-
-void *ashlar__soft_handles_take(soft_handles *handles, soft_kind kind, uintptr_t handle) {
-    void *item = ashlar__soft_handles_get(handles, kind, handle);
-    if (item != NULL) {
-        ashlar__soft_handles_drop(handles, handle / HANDLE_STEP - 1);
-    }
-    return item;
-}
-
-void ashlar__soft_handles_clear(soft_handles *handles) {
-    ashlar__host_free(handles->entries);
-    *handles = (soft_handles){0};
-}
+/* ---- address ranges ---- */
 
 static uintptr_t end_of(const soft_range *range) {
     return range->base + range->bytes;
@@ -137,7 +75,7 @@ bool ashlar__soft_ranges_touch(const soft_ranges *ranges, uintptr_t address, siz
 bool ashlar__soft_ranges_insert(soft_ranges *ranges, soft_range *item) {
     ASHLAR_CHECK2(end_of(item) > item->base); /* not empty, and does not wrap */
     soft_range **grown =
-        grow(ranges->items, ranges->count, &ranges->capacity, sizeof *ranges->items);
+        ashlar__soft_grow(ranges->items, ranges->count, &ranges->capacity, sizeof *ranges->items);
     if (grown == NULL) {
         return false;
     }
@@ -165,4 +103,100 @@ void ashlar__soft_ranges_remove(soft_ranges *ranges, size_t idx, size_t count) {
 void ashlar__soft_ranges_clear(soft_ranges *ranges) {
     ashlar__host_free(ranges->items);
     *ranges = (soft_ranges){0};
+}
+
+/* ---- vector clocks ---- */
+
+/* Index of the first entry whose serial is at least `serial`; clock->count if there is none. */
+static size_t find_serial(const soft_clock *clock, uint64_t serial) {
+    size_t low = 0, high = clock->count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (clock->times[middle].serial < serial) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+bool ashlar__soft_clock_covers(const soft_clock *clock, uint64_t serial, uint64_t number) {
+    const size_t i = find_serial(clock, serial);
+    return number == 0 || (i < clock->count && clock->times[i].serial == serial &&
+                           clock->times[i].number >= number);
+}
+
+bool ashlar__soft_clock_covers_all(const soft_clock *clock, const soft_clock *part) {
+    bool covers = true;
+    for (size_t i = 0; i < part->count && covers; i++) {
+        covers = ashlar__soft_clock_covers(clock, part->times[i].serial, part->times[i].number);
+    }
+    return covers;
+}
+
+static bool is_clock_sound(const soft_clock *clock) {
+    bool sound = clock->count <= clock->capacity;
+    for (size_t i = 0; i < clock->count && sound; i++) {
+        sound = clock->times[i].number > 0 &&
+                (i == 0 || clock->times[i - 1].serial < clock->times[i].serial);
+    }
+    return sound;
+}
+
+/* Make room for `more` new entries. False: no host memory. */
+static bool make_room(soft_clock *clock, size_t more) {
+    if (clock->capacity - clock->count >= more) {
+        return true;
+    }
+    const size_t capacity = clock->capacity * 2 + more;
+    struct soft_time *times = ashlar__host_realloc(clock->times, capacity, sizeof *times);
+    if (times == NULL) {
+        return false;
+    }
+    clock->times = times;
+    clock->capacity = capacity;
+    ASHLAR_CHECK2(clock->capacity - clock->count >= more);
+    return true;
+}
+
+/* Raise one entry. There must be room for a new entry. */
+static void raise_in_place(soft_clock *clock, uint64_t serial, uint64_t number) {
+    const size_t i = find_serial(clock, serial);
+    if (i == clock->count || clock->times[i].serial != serial) {
+        ASHLAR_CHECK2(clock->count < clock->capacity);
+        memmove(clock->times + i + 1, clock->times + i, (clock->count - i) * sizeof *clock->times);
+        clock->times[i] = (struct soft_time){serial, 0};
+        clock->count++;
+    }
+    if (clock->times[i].number < number) {
+        clock->times[i].number = number;
+    }
+}
+
+bool ashlar__soft_clock_raise(soft_clock *clock, uint64_t serial, uint64_t number) {
+    ASHLAR_CHECK2(serial > 0 && number > 0);
+    if (!make_room(clock, 1)) {
+        return false;
+    }
+    raise_in_place(clock, serial, number);
+    ASHLAR_CHECK2(ashlar__soft_clock_covers(clock, serial, number));
+    ASHLAR_CHECK3(is_clock_sound(clock));
+    return true;
+}
+
+bool ashlar__soft_clock_join(soft_clock *clock, const soft_clock *other) {
+    if (!make_room(clock, other->count)) {
+        return false;
+    }
+    for (size_t i = 0; i < other->count; i++) {
+        raise_in_place(clock, other->times[i].serial, other->times[i].number);
+    }
+    ASHLAR_CHECK3(is_clock_sound(clock) && ashlar__soft_clock_covers_all(clock, other));
+    return true;
+}
+
+void ashlar__soft_clock_clear(soft_clock *clock) {
+    ashlar__host_free(clock->times);
+    *clock = (soft_clock){0};
 }

@@ -1,5 +1,5 @@
 /*
- * soft_index.h - tables that find items by handle, and ranges by address (internal to the software
+ * soft_index.h - sorted tables: address ranges, and vector clocks (internal to the software
  * device).
  */
 #ifndef ASHLAR_SOFT_INDEX_H
@@ -9,42 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * The kinds of items that handles name. A handle is (index + 1) * 16 + kind. A handle is looked up,
- * and never followed as an address, so a dead, foreign or random one is only an error. A new item
- * gets the handle that was freed last, because CUDA reuses handles, too; with recycle=off no handle
- * is reused.
- */
-typedef enum soft_kind {
-    SOFT_STREAM = 3,
-    SOFT_EVENT,
-    SOFT_CONTEXT,
-    SOFT_MEMORY,
-    SOFT_GRAPH,
-    SOFT_GRAPH_EXEC
-} soft_kind;
+/* Make room for one more item of `bytes` bytes. Returns the array; NULL: no host memory, and the
+ * array and *capacity are unchanged. */
+void *ashlar__soft_grow(void *items, size_t count, size_t *capacity, size_t bytes);
 
-typedef struct soft_handle {
-    void *item;       /* NULL: free */
-    size_t next_free; /* index + 1 of the next free entry; 0: none */
-} soft_handle;
+/* ---- address ranges ---- */
 
-typedef struct soft_handles {
-    soft_handle *entries;
-    size_t count; /* entries ever used; <= capacity */
-    size_t capacity;
-    size_t first_free; /* index + 1; 0: none */
-} soft_handles;
-
-bool ashlar__soft_handles_put(soft_handles *handles, soft_kind kind, void *item, uintptr_t *handle);
-void *ashlar__soft_handles_get(const soft_handles *handles, soft_kind kind, uintptr_t handle);
-void *ashlar__soft_handles_take(soft_handles *handles, soft_kind kind, uintptr_t handle);
-/* Whether this was once the handle of an item, even if it is not now. */
-bool ashlar__soft_handles_had(const soft_handles *handles, soft_kind kind, uintptr_t handle);
-void ashlar__soft_handles_drop(soft_handles *handles, size_t idx); /* the entry must be in use */
-void ashlar__soft_handles_clear(soft_handles *handles);            /* frees the table, not items */
-
-/* An address range. Each struct that is found by address has it as its first member. */
+/* Each struct that is found by address has this as its first member. */
 typedef struct soft_range {
     uintptr_t base;
     size_t bytes; /* > 0; base + bytes does not wrap */
@@ -65,8 +36,36 @@ void *ashlar__soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_
 void *ashlar__soft_ranges_over(const soft_ranges *ranges, uintptr_t address, size_t bytes);
 /* Whether a range holds any byte of [address, address + bytes). */
 bool ashlar__soft_ranges_touch(const soft_ranges *ranges, uintptr_t address, size_t bytes);
+/* False: no host memory. */
 bool ashlar__soft_ranges_insert(soft_ranges *ranges, soft_range *item);
 void ashlar__soft_ranges_remove(soft_ranges *ranges, size_t idx, size_t count);
 void ashlar__soft_ranges_clear(soft_ranges *ranges); /* frees the array, not the items */
+
+/* ---- vector clocks ---- */
+
+/*
+ * A set of ops that come before its owner, an op or a node of a graph. It maps serial numbers of
+ * streams to numbers of ops: the entry {s: n} says that every op of stream s with a number up to n
+ * comes before the owner. Captures use clocks, and the tests' proof of order.
+ *   times[i].serial < times[i + 1].serial; count <= capacity; every number > 0
+ */
+typedef struct soft_clock {
+    struct soft_time {
+        uint64_t serial;
+        uint64_t number;
+    } * times;
+    size_t count;
+    size_t capacity;
+} soft_clock;
+
+/* Whether the clock has an entry {serial: n} with n >= number. Always true for number 0. */
+bool ashlar__soft_clock_covers(const soft_clock *clock, uint64_t serial, uint64_t number);
+/* Whether `clock` covers every entry of `part`. */
+bool ashlar__soft_clock_covers_all(const soft_clock *clock, const soft_clock *part);
+/* _raise: raise the entry of stream `serial` to at least `number`. _join: raise each entry to at
+ * least that of `other`. False: no host memory, and `clock` is unchanged. */
+bool ashlar__soft_clock_raise(soft_clock *clock, uint64_t serial, uint64_t number);
+bool ashlar__soft_clock_join(soft_clock *clock, const soft_clock *other);
+void ashlar__soft_clock_clear(soft_clock *clock);
 
 #endif /* ASHLAR_SOFT_INDEX_H */

@@ -1,12 +1,172 @@
-/* soft_memory.c - the device address space: what is reserved, what is mapped there. */
+/* soft_memory.c - the memory of a software device: physical pages, cut from a sparse file; the
+ * device address space, where they are mapped; and the host's huge pages behind it. */
 #include "allocator/soft/soft_state.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
+#include "allocator/base/error.h"
 #include "allocator/base/host.h"
+
+#ifndef MADV_COLLAPSE /* Linux 6.1; C libraries learned the name later */
+#define MADV_COLLAPSE 25
+#endif
+
+enum { WORD_BITS = 64 };
+
+/*
+ * Make a memory file whose descriptor is not 0, 1 or 2. If the process has closed one of these, the
+ * file would get that number, and the process would print into device memory.
+ */
+static int create_memory(const char *name) {
+    const int lowest = memfd_create(name, MFD_CLOEXEC);
+    if (lowest < 0 || lowest > STDERR_FILENO) {
+        return lowest;
+    }
+    const int fd = fcntl(lowest, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    const int error = errno;
+    close(lowest);
+    errno = error;
+    return fd;
+}
+
+ashlar_status ashlar__soft_pages_init(soft_device *device, size_t bytes) {
+    ASHLAR_CHECK2(bytes > 0 && bytes % SOFT_PAGE_BYTES == 0);
+    const size_t page_count = bytes / SOFT_PAGE_BYTES;
+    uint64_t *bits =
+        ashlar__host_calloc((page_count + WORD_BITS - 1) / WORD_BITS, sizeof *device->page_bits);
+    if (bits == NULL) {
+        return ashlar__fail(ASHLAR_EHOSTMEM, "page table of software device %d", device->ordinal);
+    }
+    const int fd = create_memory("ashlar-soft-device");
+    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) {
+        const int error = errno;
+        if (fd >= 0) {
+            close(fd);
+        }
+        ashlar__host_free(bits);
+        return ashlar__fail(ASHLAR_EHOSTMEM,
+                            "software device %d: no memory file of %zu bytes: %s; give a smaller "
+                            "memory= in ASHLAR_SOFT",
+                            device->ordinal, bytes, strerror(error));
+    }
+    device->page_bits = bits;
+    device->memory_fd = fd;
+    device->page_count = page_count;
+    device->pages_used = 0;
+    device->pages_peak = 0;
+    device->first_free_word = 0;
+    return ASHLAR_OK;
+}
+
+void ashlar__soft_pages_finish(soft_device *device) {
+    ASHLAR_CHECK2(device->pages_used == 0);
+    ashlar__host_free(device->page_bits);
+    close(device->memory_fd);
+    device->page_bits = NULL;
+    device->memory_fd = -1;
+}
+
+/* Take the lowest free page, so that pages taken together tend to be neighbours, which the kernel
+ * can map as one memory area. The caller has checked pages_used, so there is a free page. */
+static uint32_t take_page(soft_device *device) {
+    ASHLAR_ASSERT(device->pages_used < device->page_count);
+    size_t word = device->first_free_word;
+    while (device->page_bits[word] == UINT64_MAX) {
+        word++;
+    }
+    const size_t bit = (size_t)__builtin_ctzll(~device->page_bits[word]);
+    device->page_bits[word] |= (uint64_t)1 << bit;
+    device->first_free_word = word;
+    device->pages_used++;
+    if (device->pages_used > device->pages_peak) {
+        device->pages_peak = device->pages_used;
+    }
+    ASHLAR_ASSERT(word * WORD_BITS + bit < device->page_count);
+    return (uint32_t)(word * WORD_BITS + bit);
+}
+
+static void return_page(soft_device *device, uint32_t page) {
+    ASHLAR_CHECK2(page < device->page_count && device->pages_used > 0);
+    const size_t word = page / WORD_BITS;
+    const uint64_t mask = (uint64_t)1 << page % WORD_BITS;
+    ASHLAR_ASSERT((device->page_bits[word] & mask) != 0);
+    device->page_bits[word] &= ~mask;
+    device->pages_used--;
+    if (word < device->first_free_word) {
+        device->first_free_word = word;
+    }
+    /* Give the page's memory back to the host. A failure only wastes that memory: no program may
+     * rely on the contents of a fresh page. */
+    (void)fallocate(device->memory_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                    (off_t)((size_t)page * SOFT_PAGE_BYTES), (off_t)SOFT_PAGE_BYTES);
+}
+
+/* Whether pages_used and first_free_word agree with page_bits. */
+static bool is_page_table_sound(const soft_device *device) {
+    size_t used = 0;
+    bool sound = true;
+    for (size_t word = 0; word * WORD_BITS < device->page_count; word++) {
+        const uint64_t bits = device->page_bits[word];
+        sound = sound && (word >= device->first_free_word || bits == UINT64_MAX);
+        for (uint64_t left = bits; left != 0; left &= left - 1) {
+            used++;
+        }
+    }
+    return sound && used == device->pages_used;
+}
+
+cu_result ashlar__soft_memory_create(soft_device *context, size_t bytes, soft_memory **out) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    soft_device *device = context->of;
+    const size_t page_count = bytes / SOFT_PAGE_BYTES;
+    ASHLAR_CHECK2(bytes > 0 && bytes % SOFT_PAGE_BYTES == 0);
+    ASHLAR_CHECK2(device->pages_used <= device->page_count);
+    if (page_count > device->page_count - device->pages_used) {
+        return CU_OUT_OF_MEMORY;
+    }
+    soft_memory *memory =
+        ashlar__host_calloc(1, sizeof *memory + page_count * sizeof memory->pages[0]);
+    if (memory == NULL) {
+        return CU_OUT_OF_MEMORY;
+    }
+    memory->device = device;
+    memory->user_count = 1;
+    memory->page_count = page_count;
+    for (size_t i = 0; i < page_count; i++) {
+        memory->pages[i] = take_page(device);
+    }
+    ASHLAR_CHECK3(is_page_table_sound(device));
+    *out = memory;
+    return CU_SUCCESS;
+}
+
+void ashlar__soft_memory_drop(soft_memory *memory) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    ASHLAR_CHECK2(memory == NULL || memory->user_count > 0);
+    if (memory == NULL || --memory->user_count > 0) {
+        return;
+    }
+    for (size_t i = 0; i < memory->page_count && !memory->is_foreign; i++) {
+        return_page(memory->device, memory->pages[i]);
+    }
+    ASHLAR_CHECK3(is_page_table_sound(memory->device));
+    ashlar__host_free(memory);
+}
+
+cu_result ashlar__soft_overhead_take(soft_device *device, soft_memory **out) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    const size_t bytes = ashlar__soft_state.config.overhead_bytes;
+    *out = NULL;
+    return bytes == 0 ? CU_SUCCESS : ashlar__soft_memory_create(device, bytes, out);
+}
+
+/* ---- reservations and mappings ---- */
 
 enum { RESERVE_FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE };
 
@@ -212,43 +372,6 @@ static bool is_covered(const soft_reservation *reservation, uintptr_t base, uint
     return true;
 }
 
-/* Find the first mapping in [*at, end), and move *at behind it. NULL: there is none. */
-static soft_mapping *next_mapping(const soft_reservation *reservation, uintptr_t *at,
-                                  uintptr_t end) {
-    soft_mapping *mapping = NULL;
-    for (; mapping == NULL && *at < end; *at += SOFT_PAGE_BYTES) {
-        mapping = soft_mapping_at(reservation, *at);
-    }
-    if (mapping != NULL) {
-        *at = mapping->base + mapping->bytes;
-    }
-    return mapping;
-}
-
-void ashlar__soft_mark_busy(uintptr_t base, size_t bytes, uint64_t ns) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    const soft_reservation *reservation =
-        ashlar__soft_ranges_over(&ashlar__soft_state.reservations, base, bytes);
-    soft_mapping *mapping;
-    for (uintptr_t at = base;
-         reservation != NULL && (mapping = next_mapping(reservation, &at, base + bytes)) != NULL;) {
-        mapping->busy_ns = ns > mapping->busy_ns ? ns : mapping->busy_ns;
-    }
-}
-
-uint64_t ashlar__soft_busy_ns(uintptr_t base, size_t bytes) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    const soft_reservation *reservation =
-        ashlar__soft_ranges_over(&ashlar__soft_state.reservations, base, bytes);
-    const soft_mapping *mapping;
-    uint64_t ns = 0;
-    for (uintptr_t at = base;
-         reservation != NULL && (mapping = next_mapping(reservation, &at, base + bytes)) != NULL;) {
-        ns = ns > mapping->busy_ns ? ns : mapping->busy_ns;
-    }
-    return ns;
-}
-
 bool ashlar__soft_is_accessible(uintptr_t base, size_t bytes) {
     const soft_reservation *reservation =
         ashlar__soft_ranges_over(&ashlar__soft_state.reservations, base, bytes);
@@ -267,4 +390,68 @@ bool ashlar__soft_may_access(const soft_device *device, uintptr_t base, size_t b
         devices |= device->peers;
     }
     return is_covered(reservation, base, base + bytes, devices);
+}
+
+/* ---- huge pages ---- */
+
+enum {
+    FIRST_WAIT = 8,     /* before that, a program may still be setting up */
+    PAGES_AT_ONCE = 32, /* that one wait of the host looks at */
+    HOST_PAGES = SOFT_PAGE_BYTES / 4096
+};
+
+/* The first page at or behind `from` with a mapping; 0: there is none. */
+static uintptr_t next_page(uintptr_t from) {
+    const soft_ranges *reservations = &ashlar__soft_state.reservations;
+    for (size_t i = 0; i < reservations->count; i++) {
+        const soft_reservation *one = (const soft_reservation *)reservations->items[i];
+        const uintptr_t base = one->range.base, end = base + one->range.bytes;
+        for (uintptr_t at = from > base ? from : base; at < end; at += SOFT_PAGE_BYTES) {
+            if (soft_mapping_at(one, at) != NULL) {
+                return at;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Whether the host has memory behind half of a page or more. Where its pages are larger than 4 KiB,
+ * the call fills less of `resident`, and the answer is no: such pages need no gathering. */
+static bool is_in_use(void *page) {
+    unsigned char resident[HOST_PAGES] = {0};
+    size_t count = 0;
+    if (mincore(page, SOFT_PAGE_BYTES, resident) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < HOST_PAGES; i++) {
+        count += resident[i] & 1;
+    }
+    return count >= HOST_PAGES / 2;
+}
+
+/*
+ * A memory file gets pages of 4 KiB, unless the machine's owner has chosen otherwise, and loops
+ * over tens of MiB of device memory then spend 1 to 4 % of their time on the translation of
+ * addresses. The kernel puts a huge page in place of small ones on request. A huge page where
+ * little is used would be host memory spent in vain; so device memory is looked through when it has
+ * been used for a while: at the host's 8th wait, the 16th, the 32nd and so on, a piece at each wait
+ * from then on, so that none takes long (a huge page takes up to 1 ms, once). Where the kernel
+ * cannot, all stays as it is.
+ */
+void ashlar__soft_gather(void) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    soft_state *state = &ashlar__soft_state;
+    const int error = errno;
+    const uint64_t wait = ++state->wait_count;
+    if (wait >= FIRST_WAIT && (wait & (wait - 1)) == 0) {
+        state->gather_from = SOFT_PAGE_BYTES;
+    }
+    for (size_t i = 0; state->gather_from != 0 && i < PAGES_AT_ONCE; i++) {
+        const uintptr_t at = next_page(state->gather_from);
+        if (at != 0 && is_in_use((void *)at)) {
+            (void)madvise((void *)at, SOFT_PAGE_BYTES, MADV_COLLAPSE);
+        }
+        state->gather_from = at == 0 ? 0 : at + SOFT_PAGE_BYTES;
+    }
+    errno = error;
 }

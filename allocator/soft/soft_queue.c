@@ -1,9 +1,9 @@
 /* soft_queue.c - the streams' queues of work: what runs next, running it, and the host's waits. */
 #include "allocator/soft/soft_state.h"
 
+#include <signal.h>
 #include <string.h>
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
@@ -35,7 +35,7 @@ void ashlar__soft_stream_join(soft_stream *stream, soft_device *device, bool is_
     ASHLAR_CHECK3(is_list_sound());
 }
 
-void ashlar__soft_op_free(soft_op *op) {
+static void free_op(soft_op *op) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ashlar__soft_point_drop(op->point);
     ashlar__soft_point_drop(op->awaits);
@@ -58,7 +58,7 @@ void ashlar__soft_stream_delete(soft_stream *stream) {
     ASHLAR_ASSERT(!stream->is_busy);
     ASHLAR_CHECK2(stream->capture == NULL);
     while (stream->head != NULL) {
-        ashlar__soft_op_free(pop_head(stream));
+        free_op(pop_head(stream));
     }
     *(stream->prev != NULL ? &stream->prev->next : &state->first_stream) = stream->next;
     *(stream->next != NULL ? &stream->next->prev : &state->last_stream) = stream->prev;
@@ -145,13 +145,13 @@ static soft_stream *pick_drawn(bool any) {
 
 static soft_stream *pick(void) {
     return ashlar__soft_state.config.mode != SOFT_ADVERSARIAL ? pick_oldest()
-           : ashlar__soft_has_chooser()                       ? ashlar__soft_pick_chosen()
+           : ashlar__soft_hooks.pick != NULL                  ? ashlar__soft_hooks.pick()
                                                               : pick_drawn(false);
 }
 
 /* ---- running ---- */
 
-static bool is_operand_valid(const soft_operand *operand, size_t bytes) {
+bool ashlar__soft_is_valid(const soft_operand *operand, size_t bytes) {
     const uintptr_t base = (uintptr_t)operand->ptr;
     switch (operand->place) {
     case SOFT_PLACE_DEVICE:
@@ -167,18 +167,9 @@ static bool is_operand_valid(const soft_operand *operand, size_t bytes) {
 /* Whether the op's memory is still valid, as it was when the op was queued. Freeing it before the
  * op has run is a bug, which a GPU reports as an illegal address from then on. */
 static bool may_touch(const soft_op *op) {
-    switch (op->kind) {
-    case SOFT_OP_COPY:
-        return is_operand_valid(&op->dst, op->bytes) && is_operand_valid(&op->src, op->bytes);
-    case SOFT_OP_FILL:
-        return is_operand_valid(&op->dst, op->bytes);
-    case SOFT_OP_HOST_FN:
-    case SOFT_OP_WORK:
-    case SOFT_OP_RECORD:
-    case SOFT_OP_WAIT:
-        break;
-    }
-    return true;
+    const bool has_src = op->kind == SOFT_OP_COPY, has_dst = has_src || op->kind == SOFT_OP_FILL;
+    return (!has_dst || ashlar__soft_is_valid(&op->dst, op->bytes)) &&
+           (!has_src || ashlar__soft_is_valid(&op->src, op->bytes));
 }
 
 /* Lock: not held. */
@@ -191,12 +182,12 @@ static void run_body(const soft_op *op) {
         ashlar__soft_in_host_fn = false;
         break;
     case SOFT_OP_COPY:
-        if (!ashlar__soft_state.config.is_untouched) {
+        if (ashlar__soft_state.config.has_touch) {
             memmove(op->dst.ptr, op->src.ptr, op->bytes);
         }
         break;
     case SOFT_OP_FILL:
-        if (!ashlar__soft_state.config.is_untouched) {
+        if (ashlar__soft_state.config.has_touch) {
             memset(op->dst.ptr, op->value, op->bytes);
         }
         break;
@@ -232,27 +223,87 @@ static void run_head(soft_stream *stream) {
         ASHLAR_CHECK2(op->point->number == op->number && !op->point->is_done);
         op->point->is_done = true;
     }
-    ashlar__soft_op_free(pop_head(stream));
+    free_op(pop_head(stream));
     if (stream->is_destroyed && stream->head == NULL) {
         ashlar__soft_stream_delete(stream);
     }
     pthread_cond_broadcast(&state->op_finished);
 }
 
-soft_op *ashlar__soft_op_new(const soft_op *model) {
+/* Run the oldest op that is ready; false: there is none. The lock is dropped meanwhile. */
+static bool run_oldest(void) {
+    soft_stream *next = pick_oldest();
+    if (next != NULL) {
+        run_head(next);
+    }
+    return next != NULL;
+}
+
+/* ---- mode=overlap: threads that run queued work beside the program, as a GPU does. They live as
+ * long as the process, and sleep while there is no work ---- */
+
+enum { WORKERS = 4 };
+
+static int worker_count; /* Lock: the state's; 0: none yet */
+
+static void *work(void *unused) {
+    soft_state *state = &ashlar__soft_state;
+    (void)unused;
+    ashlar__soft_call = ASHLAR_DRIVER_FN_COUNT;
+    ashlar__lock_acquire(&state->lock);
+    for (;;) {
+        if (state->config.mode != SOFT_OVERLAP || !run_oldest()) {
+            ashlar__lock_wait(&state->lock, &state->op_finished);
+        }
+    }
+    return NULL;
+}
+
+/* Signals are for the program's threads, so the workers block them. */
+static void begin_workers(void) {
+    sigset_t all, before;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (worker_count < WORKERS && pthread_create(&thread, NULL, work, NULL) == 0) {
+        pthread_detach(thread);
+        worker_count++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* Wake the threads, since there may be work; the first call makes them. False: there are none. */
+static bool wake_workers(void) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    if (worker_count == 0) {
+        begin_workers();
+    }
+    pthread_cond_broadcast(&ashlar__soft_state.op_finished);
+    return worker_count > 0;
+}
+
+void ashlar__soft_workers_halt(void) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    if (ashlar__soft_state.config.mode == SOFT_OVERLAP) {
+        ashlar__soft_state.config.mode = SOFT_EAGER;
+        while (ashlar__soft_state.running_count > 0) {
+            ashlar__lock_wait(&ashlar__soft_state.lock, &ashlar__soft_state.op_finished);
+        }
+    }
+}
+
+/* ---- queueing ---- */
+
+cu_result ashlar__soft_enqueue(soft_stream *stream, const soft_op *model) {
+    ASHLAR_OWNS(&ashlar__soft_state.lock);
+    ASHLAR_CHECK2(stream->capture == NULL);
     soft_op *op = ashlar__host_calloc(1, sizeof *op);
     if (op == NULL) {
         ashlar__soft_point_drop(model->point);
         ashlar__soft_point_drop(model->awaits);
-        return NULL;
+        return CU_OUT_OF_MEMORY;
     }
     *op = *model;
-    return op;
-}
-
-void ashlar__soft_enqueue(soft_stream *stream, soft_op *op) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    ASHLAR_CHECK2(stream->capture == NULL);
     op->next = NULL;
     op->number = ++ashlar__soft_state.submitted;
     ASHLAR_CHECK2(stream->tail == NULL || stream->tail->number < op->number);
@@ -261,46 +312,43 @@ void ashlar__soft_enqueue(soft_stream *stream, soft_op *op) {
         op->point->stream = stream;
         op->point->number = op->number;
     }
-    if (stream->tail != NULL) {
-        stream->tail->next = op;
-    } else {
-        stream->head = op;
-    }
+    *(stream->tail != NULL ? &stream->tail->next : &stream->head) = op;
     stream->tail = op;
-    ashlar__soft_oracle_submit(stream, op);
-    ashlar__soft_time_submit(stream, op);
-}
-
-bool ashlar__soft_run_oldest(void) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    soft_stream *next = pick_oldest();
-    if (next != NULL) {
-        run_head(next);
+    if (ashlar__soft_hooks.submit != NULL) {
+        ashlar__soft_hooks.submit(stream, op);
     }
-    return next != NULL;
+    ashlar__soft_time_submit(stream, op);
+    return CU_SUCCESS;
 }
 
 void ashlar__soft_run_ready(void) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     const soft_mode mode = ashlar__soft_state.config.mode;
-    if (mode == SOFT_EAGER || (mode == SOFT_OVERLAP && !ashlar__soft_workers_wake())) {
-        while (ashlar__soft_run_oldest()) {
+    if (mode == SOFT_EAGER || (mode == SOFT_OVERLAP && !wake_workers())) {
+        while (run_oldest()) {
         }
     }
 }
 
 cu_result ashlar__soft_submit(soft_stream *stream, const soft_op *model) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    soft_op *op = ashlar__soft_op_new(model);
-    if (op == NULL) {
-        return CU_OUT_OF_MEMORY;
-    }
-    ashlar__soft_enqueue(stream, op);
+    SOFT_TRY(ashlar__soft_enqueue(stream, model));
     ashlar__soft_run_ready();
     return CU_SUCCESS;
 }
 
 /* ---- waiting ---- */
+
+static void begin_wait(void) {
+    if (ashlar__soft_hooks.begin_wait != NULL) {
+        ashlar__soft_hooks.begin_wait();
+    }
+}
+
+static void see(const soft_clock *clock) {
+    if (ashlar__soft_hooks.see != NULL) {
+        ashlar__soft_hooks.see(clock);
+    }
+}
 
 static bool raise_wanted(soft_stream *stream, uint64_t number) {
     if (stream->wanted >= number || !has_work_up_to(stream, number)) {
@@ -343,8 +391,7 @@ static void want(soft_stream *stream, uint64_t number) {
 /* Run one op that is ready. If none is, or in mode=overlap, other threads run the ops that this
  * thread's wait depends on: sleep until some op has finished. */
 static void make_progress(void) {
-    const bool is_theirs =
-        ashlar__soft_state.config.mode == SOFT_OVERLAP && ashlar__soft_workers_wake();
+    const bool is_theirs = ashlar__soft_state.config.mode == SOFT_OVERLAP && wake_workers();
     soft_stream *next = is_theirs ? NULL : pick();
     if (next != NULL) {
         run_head(next);
@@ -367,7 +414,7 @@ static const soft_point *first_done(soft_point *const *points, size_t count) {
 
 void ashlar__soft_wait_points(soft_point *const *points, size_t count) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
-    ashlar__soft_choose_begin();
+    begin_wait();
     for (size_t i = 0; i < count; i++) {
         const soft_point *point = points[i];
         ASHLAR_CHECK2(point->user_count > 0 && (point->is_done || point->stream != NULL));
@@ -380,12 +427,8 @@ void ashlar__soft_wait_points(soft_point *const *points, size_t count) {
         make_progress();
         done = first_done(points, count);
     }
-    ashlar__soft_oracle_see(&done->clock);
+    see(&done->clock);
     ashlar__soft_time_see(done->time_ns);
-}
-
-void ashlar__soft_wait_point(soft_point *point) {
-    ashlar__soft_wait_points(&point, 1);
 }
 
 /* An awaited stream that still has an op up to `number`; NULL: the wait is over. Looked up anew
@@ -401,31 +444,38 @@ static soft_stream *find_pending(const soft_device *device, uint64_t serial, uin
 
 void ashlar__soft_wait_device(const soft_device *device, uint64_t serial) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
-    ashlar__soft_choose_begin();
     const uint64_t number = ashlar__soft_state.submitted;
-    const uint64_t end_ns = ashlar__soft_time_end(device, serial);
-    soft_clock seen = {0};
-    ashlar__soft_oracle_snapshot(device, serial, &seen);
+    uint64_t end_ns = serial == 0 ? device->end_ns : 0;
+    soft_clock seen = {0}; /* as of now: other threads may queue more meanwhile */
+    begin_wait();
+    if (ashlar__soft_hooks.snapshot != NULL) {
+        ashlar__soft_hooks.snapshot(device, serial, &seen);
+    }
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         if (s->device == device && (serial == 0 || s->serial == serial)) {
             want(s, number);
+            end_ns = s->tail_ns > end_ns ? s->tail_ns : end_ns;
         }
     }
     while (find_pending(device, serial, number) != NULL) {
         make_progress();
     }
-    ashlar__soft_oracle_see(&seen);
+    see(&seen);
     ashlar__soft_time_see(end_ns);
     ashlar__soft_clock_clear(&seen);
 }
 
-void ashlar__soft_poll(void) {
+bool ashlar__soft_poll(void) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
-    if (ashlar__soft_state.config.mode == SOFT_ADVERSARIAL && !ashlar__soft_has_chooser() &&
-        ashlar__soft_draw(POLLS_PER_OP) == 0) {
-        soft_stream *stream = pick_drawn(true);
-        if (stream != NULL) {
-            run_head(stream);
-        }
+    if (ashlar__soft_state.config.mode != SOFT_ADVERSARIAL) {
+        return false;
     }
+    if (ashlar__soft_hooks.is_done != NULL) {
+        return ashlar__soft_hooks.is_done();
+    }
+    soft_stream *stream = ashlar__soft_draw(POLLS_PER_OP) == 0 ? pick_drawn(true) : NULL;
+    if (stream != NULL) {
+        run_head(stream);
+    }
+    return false;
 }

@@ -1,35 +1,23 @@
 /*
- * soft_state.h - the software device's state, and the functions that its files share (internal).
+ * soft_state.h - the software device's structures and state, and the functions that its files share
+ * (internal).
  *
  * Each file calls only those above it:
  *
- *   soft_config.c         the ASHLAR_SOFT line
- *   soft_state.c          the state
- *   soft_clock.c          vector clocks
- *   soft_index.c          handles, address ranges
- *   soft_pages.c          physical memory
- *   soft_memory.c         reservations and mappings
- *   soft_huge.c           huge pages of the host
- *   soft_oracle.c         clocks=on
- *   soft_time.c           time=on
- *   soft_strict.c         strict=on
- *   soft_calls.c          how each call begins and ends
- *   soft_context.c        contexts
- *   soft_choose.c         choosing what runs next, for tests that go through all orders
- *   soft_queue.c          queues: what runs next, and who waits for it
- *   soft_workers.c        mode=overlap: threads that run work beside the program
- *   soft_capture.c        graphs, stream capture
- *   soft_stream.c         streams
- *   soft_event.c          events
- *   soft_work.c           copies, fills, host functions
- *   soft_launch.c         launches of graphs; kernels: there are none
- *   soft_capture_calls.c  calls that begin and end captures
- *   soft_oracle_calls.c   calls with clocks=on
- *   soft_time_calls.c     calls with time=on
- *   soft_vmm.c            virtual memory management
- *   soft_alloc.c          plain and pinned memory
- *   soft_device.c         devices: set-up, tear-down, access to each other
- *   driver_soft.c         the driver table
+ *   soft_config.c   the ASHLAR_SOFT line
+ *   soft_index.c    address ranges, vector clocks
+ *   soft_memory.c   pages, reservations, mappings; huge pages of the host
+ *   soft_time.c     time=on
+ *   soft_call.c     the state, handles; how each call begins and ends; strict=on; contexts
+ *   soft_queue.c    queues: what runs next, and who waits for it; mode=overlap
+ *   soft_capture.c  stream capture
+ *   soft_stream.c   streams, events
+ *   soft_work.c     copies, fills, host functions
+ *   soft_graph.c    graphs and their launches; kernels: there are none
+ *   soft_vmm.c      virtual memory management
+ *   soft_alloc.c    plain and pinned memory
+ *   soft_device.c   devices: set-up, tear-down, access to each other
+ *   driver_soft.c   the driver table
  *
  * LOCK: ashlar__soft_state.lock guards the whole state. The caller of every function of these files
  * must hold the lock, unless the function's comment says otherwise. Functions of the driver table
@@ -47,17 +35,396 @@
 
 #include <ashlar/status.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/compiler.h"
 #include "allocator/base/lock.h"
 #include "allocator/driver/driver.h"
-#include "allocator/soft/soft_clock.h"
-#include "allocator/soft/soft_config.h"
-#include "allocator/soft/soft_graph.h"
 #include "allocator/soft/soft_index.h"
-#include "allocator/soft/soft_memory.h"
-#include "allocator/soft/soft_oracle.h"
-#include "allocator/soft/soft_queue.h"
-#include "allocator/soft/soft_time.h"
+
+typedef struct soft_device soft_device;
+typedef struct soft_stream soft_stream;
+
+enum { SOFT_DEVICES_MAX = 16 };
+#define SOFT_PAGE_BYTES ((size_t)2 << 20) /* the granularity of physical memory */
+
+/* ---- the ASHLAR_SOFT line (soft_config.c) ---- */
+
+typedef enum soft_mode { SOFT_EAGER, SOFT_ADVERSARIAL, SOFT_OVERLAP } soft_mode;
+typedef enum soft_recycle { SOFT_RECYCLE_OFF, SOFT_RECYCLE_ON, SOFT_RECYCLE_UNSAID } soft_recycle;
+typedef enum soft_sharing {
+    SOFT_SHARING_NONE,
+    SOFT_SHARING_FILE,
+    SOFT_SHARING_FABRIC
+} soft_sharing;
+
+/* The keys of soft.h. */
+typedef struct soft_config {
+    int device_count;    /* 1 .. SOFT_DEVICES_MAX */
+    size_t memory_bytes; /* of each device; a multiple of SOFT_PAGE_BYTES */
+    soft_mode mode;
+    uint64_t seed;
+    soft_sharing sharing;
+    size_t overhead_bytes; /* of each context; in tests also each module and graph; whole pages */
+    soft_recycle recycle;  /* ON: a new item gets the handle that was freed last */
+    bool has_peers;
+    bool has_vmm;
+    bool has_batch;
+    bool has_waits;
+    bool is_strict;
+    bool has_time;
+    bool has_costs;
+    bool has_touch;
+} soft_config;
+
+/* Read a line in the format of soft.h, after the line in ASHLAR_SOFT_DEFAULTS. Errors:
+ * ASHLAR_EINVAL; the detail names ASHLAR_SOFT, the key, the value and the remedy. Lock: not
+ * needed. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__soft_parse(const char *spec, soft_config *out);
+
+/* ---- physical memory, reservations and mappings (soft_memory.c) ---- */
+
+/* The pages of one cuMemCreate. The struct and its pages are freed at 0 users. */
+typedef struct soft_memory {
+    soft_device *device;
+    size_t user_count;         /* 1 while its handle lives, and 1 for each mapping */
+    unsigned int handle_types; /* CU_HANDLE_...: for which it was made */
+    bool is_foreign;           /* of another process (CUDA IPC, in tests): `pages` is empty */
+    size_t page_count;
+    uint32_t pages[]; /* indexes into the device's memory; in general not contiguous */
+} soft_memory;
+
+typedef struct soft_mapping {
+    uintptr_t base;
+    size_t bytes;
+    soft_memory *memory; /* its first page lies at base */
+    uint32_t access;     /* bit i: device i may use the mapping */
+} soft_mapping;
+
+typedef struct soft_reservation {
+    soft_range range;     /* whole pages */
+    soft_mapping **pages; /* [range.bytes / SOFT_PAGE_BYTES]: the mapping there, or NULL */
+    size_t mapping_count;
+    soft_device *plain_device; /* whose blocks of cuMemAlloc lie here, and nothing else; or NULL */
+    size_t gap_bytes;          /* no gap between these blocks is larger; 0: for one block alone */
+} soft_reservation;
+
+typedef struct soft_host_block {
+    soft_range range;
+    soft_device *device; /* the device in whose context it was allocated */
+} soft_host_block;
+
+/* The mapping that holds this address of the reservation; NULL: none. */
+static inline soft_mapping *soft_mapping_at(const soft_reservation *reservation,
+                                            uintptr_t address) {
+    return reservation->pages[(address - reservation->range.base) / SOFT_PAGE_BYTES];
+}
+
+/* Lock: not needed, but no other thread may know `device`. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__soft_pages_init(soft_device *device, size_t bytes);
+void ashlar__soft_pages_finish(soft_device *device);
+
+/* Take pages of `bytes` bytes in all, > 0 and a multiple of SOFT_PAGE_BYTES. *out has one user, the
+ * caller, who drops it with ashlar__soft_memory_drop(). */
+cu_result ashlar__soft_memory_create(soft_device *device, size_t bytes, soft_memory **out);
+void ashlar__soft_memory_drop(soft_memory *memory); /* NULL is allowed */
+/* Take the memory that a context needs for itself; *out is NULL with overhead=0B. */
+cu_result ashlar__soft_overhead_take(soft_device *device, soft_memory **out);
+
+cu_result ashlar__soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_reservation **out);
+/* Unmap whatever is mapped, and give the addresses back. */
+void ashlar__soft_unreserve(soft_reservation *reservation);
+/*
+ * Map the first `bytes` bytes of `memory` at `base`, where nothing may be mapped. No device may use
+ * the mapping yet. The mapping is one more user of `memory`.
+ *
+ * Errors of this and the next two: CU_OPERATING_SYSTEM: the kernel allows the process no more
+ * mappings (vm.max_map_count). Pages that are neighbours both in the memory file and in address
+ * count as one of these. CU_OUT_OF_MEMORY: no host memory.
+ */
+cu_result ashlar__soft_map(soft_reservation *reservation, uintptr_t base, size_t bytes,
+                           soft_memory *memory);
+/* Unmap these bytes, which are whole mappings. */
+cu_result ashlar__soft_unmap(soft_reservation *reservation, uintptr_t base, size_t bytes);
+/* Let `devices` (bit i: device i) use these bytes too, which are whole mappings. */
+cu_result ashlar__soft_allow(soft_reservation *reservation, uintptr_t base, size_t bytes,
+                             uint32_t devices);
+/* Whether every byte is mapped and some device may use it. Memory of cuMemAlloc must be one
+ * block's. Lock: not needed in tests. */
+bool ashlar__soft_is_accessible(uintptr_t base, size_t bytes);
+/* The same for this device. */
+bool ashlar__soft_may_access(const soft_device *device, uintptr_t base, size_t bytes);
+
+/* Called by each call in which the host has waited for a device: now and then, let the kernel put
+ * huge pages behind the memory that is in use. */
+void ashlar__soft_gather(void);
+
+/* ---- plain and pinned memory (soft_alloc.c) ---- */
+
+/* Give out a block at these addresses, which have a plain_device. False: no host memory. */
+ASHLAR_MUST_CHECK bool ashlar__soft_block_put(uintptr_t base, size_t bytes);
+/* Take block `idx` back, and with the last block of a reservation that, too. */
+void ashlar__soft_block_drop(size_t idx);
+/* Free every plain allocation and pinned block of `device`. NULL: free those of all devices, and
+ * every other reservation with its mappings. */
+void ashlar__soft_alloc_reset(const soft_device *device);
+
+/* ---- queues (soft_queue.c) ---- */
+
+/*
+ * A completion point: cuEventRecord makes one, and waits for the event refer to it. Recording the
+ * event again makes a new point, and so does not disturb waits for the old one.
+ */
+typedef struct soft_point {
+    size_t user_count;
+    bool is_done;
+    soft_stream *stream; /* where its op is queued; once is_done, the stream may be gone */
+    uint64_t number;     /* of its op */
+    soft_clock clock;    /* of tests (soft_hooks): its op, and the work that op comes after */
+    uint64_t time_ns;    /* time=on: when it is done */
+} soft_point;
+
+typedef enum soft_op_kind {
+    SOFT_OP_HOST_FN,
+    SOFT_OP_COPY,
+    SOFT_OP_FILL,
+    SOFT_OP_WORK, /* nothing to do, but it takes time: of tests */
+    SOFT_OP_RECORD,
+    SOFT_OP_WAIT
+} soft_op_kind;
+
+typedef enum soft_place { SOFT_PLACE_DEVICE, SOFT_PLACE_PINNED, SOFT_PLACE_PAGEABLE } soft_place;
+
+typedef struct soft_operand {
+    void *ptr;
+    soft_place place;
+    const soft_device *device; /* if place is DEVICE: the device that must have access */
+} soft_operand;
+
+/* One queued piece of work. Unused fields are zero. */
+typedef struct soft_op {
+    struct soft_op *next;
+    soft_op_kind kind;
+    uint64_t number;    /* place in the order of submission */
+    soft_point *point;  /* becomes done when this op has run; owned reference, or NULL */
+    soft_point *awaits; /* WAIT: must be done before this op runs; owned reference, or NULL */
+    cu_host_fn fn;      /* HOST_FN */
+    void *user_data;
+    soft_operand dst; /* COPY, FILL */
+    soft_operand src; /* COPY */
+    size_t bytes;
+    uint64_t duration_ns; /* WORK */
+    unsigned char value;  /* FILL */
+} soft_op;
+
+/*
+ * A stream is a queue of ops. The head stays in the queue while it runs, so `head` is always the
+ * oldest unfinished op. The order between streams:
+ *   an op of the legacy stream runs after all ops of the device's blocking streams that have a
+ *   smaller number; an op of a blocking stream runs after all ops of the legacy stream that have a
+ *   smaller number; other streams (CU_STREAM_UNORDERED) take no part in this
+ * Every op waits only for ops with smaller numbers, so there is no cycle, and the unfinished op
+ * with the smallest number can always run.
+ */
+struct soft_stream {
+    soft_stream *prev;
+    soft_stream *next;
+    soft_device *device;
+    bool is_ordered;              /* takes part in the order with the legacy stream */
+    bool is_busy;                 /* a thread is running its head now */
+    bool is_destroyed;            /* no handle names it; freed when its queue is empty */
+    uint64_t serial;              /* never reused, unlike the handle */
+    uint64_t wanted;              /* some wait on the host needs all ops up to this number */
+    uint64_t spread;              /* dependencies of ops up to this number are marked as wanted */
+    soft_clock clock;             /* of tests: its newest op, and the work that comes before */
+    struct soft_capture *capture; /* NULL: not capturing */
+    soft_clock captured;          /* capturing: the nodes that the next node comes after */
+    uint64_t tail_ns;             /* time=on: when all its work is over */
+    soft_op *head;
+    soft_op *tail;
+};
+
+/* Put a zeroed stream from ashlar__host_calloc() at the end of the list, which then owns it. */
+void ashlar__soft_stream_join(soft_stream *stream, soft_device *device, bool is_ordered);
+/* Take the stream, which must not be busy, out of the list; drop its work that has not run; free
+ * it. */
+void ashlar__soft_stream_delete(soft_stream *stream);
+
+/* A new point with one user; NULL: no host memory. */
+soft_point *ashlar__soft_point_new(void);
+void ashlar__soft_point_drop(soft_point *point); /* NULL is allowed */
+
+/*
+ * Queue a copy of *model. Takes ownership of model->point and model->awaits, also on failure.
+ * Errors: CU_OUT_OF_MEMORY.
+ *   enqueue  no more than that
+ *   submit   and, in eager mode, run all work that is ready. That may drop the lock for a while, so
+ *            afterwards the caller must look everything up again
+ */
+cu_result ashlar__soft_enqueue(soft_stream *stream, const soft_op *model);
+cu_result ashlar__soft_submit(soft_stream *stream, const soft_op *model);
+/* In eager mode, run all work that is ready; in mode=overlap, let the threads do so. */
+void ashlar__soft_run_ready(void);
+
+/* Before a new configuration: let the threads of mode=overlap begin no more work, and wait for what
+ * they run. */
+void ashlar__soft_workers_halt(void);
+
+/* Whether the operand's memory is there, and the device may use it. */
+bool ashlar__soft_is_valid(const soft_operand *operand, size_t bytes);
+/* Whether the stream's oldest op may run now. */
+bool ashlar__soft_is_ready(const soft_stream *stream);
+
+/* Wait on the host until one of the points is done; the lock is dropped meanwhile. The caller must
+ * hold a reference to each. */
+void ashlar__soft_wait_points(soft_point *const *points, size_t count);
+/* Wait on the host for all work queued so far on the device, destroyed streams included, or only on
+ * the stream with this serial, if it is not 0. The lock is dropped meanwhile. */
+void ashlar__soft_wait_device(const soft_device *device, uint64_t serial);
+/* The host asks whether unfinished work is finished by now. In adversarial mode, run a ready op of
+ * any stream now and then, so that polling ends. True: a test says that it is (soft_hooks). */
+bool ashlar__soft_poll(void);
+
+/* A random number in 0 .. below-1, from the generator that `seed` sets up. */
+uint64_t ashlar__soft_draw(uint64_t below);
+
+/* ---- streams and events (soft_stream.c) ---- */
+
+/* The software device's `wait_any` (driver.h). */
+cu_result ashlar__soft_wait_any(const cu_event *events, size_t count);
+
+/* Destroy every stream of the device except the legacy one. Queued work still runs. */
+void ashlar__soft_stream_reset(const soft_device *device);
+/* Destroy every event of `device`; NULL: those of all devices. */
+void ashlar__soft_event_reset(const soft_device *device);
+
+/* ---- stream capture (soft_capture.c) ---- */
+
+/*
+ * While a stream captures, the work queued on it does not run: it becomes nodes of a graph. A lane
+ * is all nodes of a capture that one stream has queued; the stream's serial number names the lane.
+ * A node's number is its place in the order of capture, from 1. The nodes that a node comes after
+ * are a clock with entries {lane: number of a node}.
+ *
+ *   graph->nodes[i].op.number == i + 1
+ *   node->after covers every node that `node` depends on, directly or not, and not `node` itself
+ *   stream->captured covers every node that the next node of that stream will come after
+ *   a capture may end once origin->captured covers the `captured` of each stream in the capture
+ */
+typedef struct soft_node {
+    soft_op op;          /* owns nothing: its owned references are NULL */
+    soft_device *device; /* of the stream that was captured */
+    uint64_t lane;
+    soft_clock after; /* the nodes that this one comes after */
+} soft_node;
+
+typedef struct soft_graph {
+    size_t user_count; /* 1 for its capture or handle, and 1 for each executable copy */
+    uint64_t lane;     /* the lane of the stream on which the capture began */
+    soft_node *nodes;
+    size_t count;
+    size_t capacity;
+} soft_graph;
+
+/* An executable graph. It shares the graph that it was made from, since one with a handle never
+ * changes. */
+typedef struct soft_exec {
+    soft_graph *graph;
+    soft_point *last; /* the end of the newest launch, which the next launch waits for; or NULL */
+} soft_exec;
+
+typedef struct soft_capture {
+    struct soft_capture *next;
+    uint64_t id;         /* never used twice */
+    uint64_t thread;     /* number of the thread that began the capture */
+    unsigned int mode;   /* CU_CAPTURE_GLOBAL .. CU_CAPTURE_RELAXED */
+    bool is_invalid;     /* a forbidden call has invalidated it: it can only be ended */
+    soft_stream *origin; /* the stream on which the capture began and must end */
+    soft_graph *graph;
+} soft_capture;
+
+/* The calling thread's mode, set by cuThreadExchangeStreamCaptureMode: which captures forbid the
+ * thread unsafe calls. At first CU_CAPTURE_GLOBAL. */
+extern _Thread_local unsigned int ashlar__soft_capture_mode;
+
+/* The capture under way with this id; NULL: it has ended. */
+soft_capture *ashlar__soft_capture_find(uint64_t id);
+
+/* Append a node made from *model, which owns nothing, to the lane of the capturing stream. */
+cu_result ashlar__soft_capture_op(soft_stream *stream, const soft_op *model);
+
+/* Have the next node of `stream` come after `captured`, the nodes of capture `id` that an event
+ * stands for. A stream that is not capturing joins that capture. */
+cu_result ashlar__soft_capture_join(soft_stream *stream, uint64_t id, const soft_clock *captured);
+
+/* Invalidate the capture, unless it is NULL, and return `result`. */
+cu_result ashlar__soft_capture_spoil(soft_capture *capture, cu_result result);
+
+/* The stream is going away. A capture that began on it ends; any other is invalidated. */
+void ashlar__soft_capture_leave(soft_stream *stream);
+
+/* End every capture, and drop all graphs and executable copies that have handles. */
+void ashlar__soft_capture_reset(void);
+
+/*
+ * Whether the calling thread may do this now. If not, the captures that forbid it are invalidated.
+ *   work      queue work on this stream, or ask for its status
+ *   wait      wait on the host for this stream
+ *   wait_all  wait on the host for this device
+ *   unsafe    a call that no capture can record, by the rules of cuThreadExchangeStreamCaptureMode
+ *
+ * Where CUDA's documentation leaves a rule open, the stricter reading applies here, so that a
+ * program that passes here passes with CUDA too:
+ *   - all calls that take, map or return memory are unsafe (cuMemAddressReserve and cuMemRelease
+ *     too), and so are all calls that ask whether work is done;
+ *   - a capturing stream cannot be destroyed;
+ *   - an event recorded in a capture stays captured after its end, until it is recorded anew.
+ */
+cu_result ashlar__soft_capture_admit_work(const soft_stream *stream);
+cu_result ashlar__soft_capture_admit_wait(const soft_stream *stream);
+cu_result ashlar__soft_capture_admit_wait_all(const soft_device *device);
+cu_result ashlar__soft_capture_admit_unsafe(void);
+
+/* A new graph with one user; NULL: no host memory. */
+soft_graph *ashlar__soft_graph_new(uint64_t lane);
+void ashlar__soft_graph_drop(soft_graph *graph); /* NULL is allowed */
+void ashlar__soft_exec_delete(soft_exec *exec);
+
+/* ---- handles (soft_call.c) ---- */
+
+/*
+ * The kinds of items that handles name. A handle is (index + 1) * 16 + 3 + kind, and is looked up,
+ * and never followed as an address, so a dead, foreign or random one is only an error.
+ */
+typedef enum soft_kind {
+    SOFT_STREAM, /* except legacy streams and lanes of graphs */
+    SOFT_EVENT,
+    SOFT_CONTEXT, /* soft_device, while it has a context */
+    SOFT_MEMORY,
+    SOFT_GRAPH,
+    SOFT_GRAPH_EXEC,
+    SOFT_KINDS_END
+} soft_kind;
+
+typedef struct soft_handles {
+    struct soft_handle {
+        void *item;       /* NULL: free */
+        size_t next_free; /* index + 1 of the next free entry; 0: none */
+    } * entries;
+    size_t count; /* entries ever used; <= capacity */
+    size_t capacity;
+    size_t first_free; /* index + 1; 0: none */
+} soft_handles;
+
+/* _put: false: no host memory. _get, _take: NULL: no item has this handle; _take frees it.
+ * _find, _end: the same as these two, and with strict=on no item ends the process. */
+bool ashlar__soft_handle_put(soft_kind kind, void *item, uintptr_t *handle);
+void *ashlar__soft_handle_get(soft_kind kind, uintptr_t handle);
+void *ashlar__soft_handle_take(soft_kind kind, uintptr_t handle);
+void *ashlar__soft_handle_find(soft_kind kind, const void *handle);
+void *ashlar__soft_handle_end(soft_kind kind, const void *handle);
+void ashlar__soft_handle_drop(soft_kind kind, size_t idx); /* the entry must be in use */
+
+/* ---- the state (soft_call.c) ---- */
 
 /*
  * A device with its primary context. A further context of the device (cuCtxCreate, which only the
@@ -69,16 +436,15 @@ struct soft_device {
     soft_device *of;       /* whose physical memory it uses: itself, unless a further context */
     soft_memory *overhead; /* what the context itself takes, while it exists; NULL: nothing */
     unsigned retains;      /* references to the primary context; 0: it does not exist */
-    uintptr_t context;   /* its handle, while it exists */
-    cu_result fault;     /* sticky, like a CUDA context after an illegal access */
-    uint32_t peers;      /* bit i: this device may use memory of cuMemAlloc on device i */
-    soft_stream *legacy; /* the default stream, always there */
-    soft_clock ended[2]; /* clocks of its destroyed streams, [is_ordered] */
-    uint64_t end_ns;     /* time=on: the latest end of work queued on it (soft_time.h) */
-    uint64_t blocking_ns; /* the same for its blocking streams only, without the legacy one */
-    uint64_t wait_count;  /* in-stream waits that moved a tail, ... */
-    uint64_t wait_ns;     /* ... and by how much */
-    int memory_fd;       /* a sparse file: all of the device's memory */
+    uintptr_t context;     /* its handle, while it exists */
+    cu_result fault;       /* sticky, like a CUDA context after an illegal access */
+    uint32_t peers;        /* bit i: this device may use memory of cuMemAlloc on device i */
+    soft_stream *legacy;   /* the default stream, always there */
+    uint64_t end_ns;       /* time=on: the latest end of work queued on it */
+    uint64_t blocking_ns;  /* the same for its blocking streams only, without the legacy one */
+    uint64_t wait_count;   /* in-stream waits that moved a tail, ... */
+    uint64_t wait_ns;      /* ... and by how much */
+    int memory_fd;         /* a sparse file: all of the device's memory */
     size_t page_count;
     size_t pages_used;      /* number of 1 bits in page_bits */
     size_t pages_peak;      /* the most that pages_used has been */
@@ -94,40 +460,54 @@ typedef struct soft_state {
     bool is_forked;      /* this process was forked after cuInit: it has no device */
     uint64_t generation; /* number of configurations so far; 0: there are no devices yet */
     soft_config config;
-    uint64_t random;      /* state of the generator */
-    uint64_t submitted;   /* number of the newest op; one sequence for all devices */
-    uint64_t host_ns;     /* time=on: the latest clock of a thread */
+    uint64_t random;          /* state of the generator */
+    uint64_t submitted;       /* number of the newest op; one sequence for all devices */
+    uint64_t host_ns;         /* time=on: the latest clock of a thread */
     uint64_t host_wait_count; /* waits of a thread that moved its clock, ... */
     uint64_t host_wait_ns;    /* ... and by how much */
-    uint64_t wait_count;   /* waits of the host, ... */
-    uintptr_t gather_from; /* ... and where the next of them gathers pages; 0: nowhere */
-    size_t running_count; /* op bodies that run now, with the lock dropped */
+    uint64_t wait_count;      /* waits of the host, ... */
+    uintptr_t gather_from;    /* ... and where the next of them gathers pages; 0: nowhere */
+    size_t running_count;     /* op bodies that run now, with the lock dropped */
     soft_device devices[SOFT_DEVICES_MAX];
     soft_stream *first_stream; /* every stream, legacy ones included, oldest first */
     soft_stream *last_stream;
-    soft_capture *captures; /* under way */
-    soft_oracle oracle;
-    soft_handles contexts; /* items: soft_device, while it has a primary context */
-    soft_handles streams;  /* soft_stream, except legacy streams and lanes of graphs */
-    soft_handles events;
-    soft_handles memories;    /* soft_memory */
-    soft_handles graphs;      /* soft_graph */
-    soft_handles execs;       /* executable graphs */
-    soft_ranges reservations; /* soft_reservation */
-    soft_ranges blocks;       /* what cuMemAlloc has given out, soft_range, to the byte */
-    soft_ranges host_blocks;  /* pinned host memory, soft_host_block */
+    soft_capture *captures;               /* under way */
+    soft_handles handles[SOFT_KINDS_END]; /* [kind] */
+    soft_ranges reservations;             /* soft_reservation */
+    soft_ranges blocks;                   /* what cuMemAlloc has given out, to the byte */
+    soft_ranges host_blocks;              /* pinned host memory, soft_host_block */
 } soft_state;
 
 extern soft_state ashlar__soft_state;
 
-/* [fn]: a copy of config.latency_ns that calls can read without the lock. */
-extern _Atomic uint32_t ashlar__soft_latency_ns[ASHLAR_DRIVER_FN_COUNT];
+/*
+ * What tests hang into the device (tests/allocator/soft/soft_probe.h): their proof that uses of
+ * memory are ordered, and their choice of what runs next. Each is called with the lock held.
+ */
+typedef struct soft_hooks {
+    /* NULL, all of these or none: `op` is queued; the stream's handle is gone; add to *out all work
+     * queued on the device or, with serial != 0, on that stream; the host has seen finished what
+     * `clock` covers; whether a use of this memory is not seen finished; the devices end. */
+    void (*submit)(soft_stream *stream, const soft_op *op);
+    void (*end)(const soft_stream *stream);
+    void (*snapshot)(const soft_device *device, uint64_t serial, soft_clock *out);
+    void (*see)(const soft_clock *clock);
+    bool (*is_used)(uintptr_t base, size_t bytes);
+    void (*reset)(void);
+    /* mode=adversarial, NULL or both: the host begins to wait; the stream whose head runs next, or
+     * NULL: none is ready. Then also: whether unfinished work is finished by now. */
+    void (*begin_wait)(void);
+    soft_stream *(*pick)(void);
+    bool (*is_done)(void);
+} soft_hooks;
+
+extern soft_hooks ashlar__soft_hooks;
 
 /* True while this thread runs a host function, where CUDA forbids every call to the device. */
 extern _Thread_local bool ashlar__soft_in_host_fn;
 
 /* The call of the driver table that this thread is in, or was in last. ASHLAR_DRIVER_FN_COUNT: a
- * function of soft.h. */
+ * function outside the table. */
 extern _Thread_local ashlar_driver_fn ashlar__soft_call;
 
 /* Make the call; if its result is not CU_SUCCESS, return that result from the enclosing function,
@@ -143,10 +523,11 @@ extern _Thread_local ashlar_driver_fn ashlar__soft_call;
 /*
  * Begin a call of the driver table: take the lock, and fail unless cuInit has been called and the
  * caller is not a host function. On failure the lock is not held, and the call must return the
- * result. `fn` is the call, or ASHLAR_DRIVER_FN_COUNT for one of soft.h.
+ * result. `fn` is the call, or ASHLAR_DRIVER_FN_COUNT for one outside the table.
  *   enter          checks nothing more
  *   enter_context  needs a current context, sets *device to its device, and fails if the device has
  *                  a sticky fault
+ *   enter_unsafe   like enter_context, for a call that is unsafe while a stream captures
  *   enter_vmm      needs virtual memory management, and no capture that forbids unsafe calls
  *   enter_stream   like enter_context, and finds the stream that the caller's handle means
  *   enter_work     like enter_stream, for a call that queues work on the stream
@@ -154,10 +535,13 @@ extern _Thread_local ashlar_driver_fn ashlar__soft_call;
  */
 cu_result ashlar__soft_enter(ashlar_driver_fn fn);
 cu_result ashlar__soft_enter_context(ashlar_driver_fn fn, soft_device **device);
+cu_result ashlar__soft_enter_unsafe(ashlar_driver_fn fn, soft_device **device);
 cu_result ashlar__soft_enter_vmm(ashlar_driver_fn fn);
 cu_result ashlar__soft_enter_stream(ashlar_driver_fn fn, cu_stream handle, soft_stream **stream);
 cu_result ashlar__soft_enter_work(ashlar_driver_fn fn, cu_stream handle, soft_stream **stream);
 cu_result ashlar__soft_leave(cu_result result);
+/* For entering step by step: leave unless `result` is CU_SUCCESS. Returns it. */
+cu_result ashlar__soft_go_on(cu_result result);
 
 /* Set up the devices from the environment, unless there are devices already. Lock: not held. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__soft_ensure(void);
@@ -171,20 +555,36 @@ soft_device *ashlar__soft_context_find(cu_context context);
 /* Destroy all that belongs to a context. Its work must be over. */
 void ashlar__soft_context_reset(soft_device *context);
 
-/* ---- strict=on: what CUDA leaves undefined ends the process (soft_strict.c) ---- */
-
 /* The call asks for something that CUDA leaves undefined. With strict=on: print one line, which
  * begins with the name of the call, and end the process. Else return `result`. Lock: not needed. */
 cu_result ashlar__soft_undefined(cu_result result, const char *format, ...) ASHLAR_PRINTF(2, 3);
 
-/* The same, for a handle that should be of `kind` and names nothing. */
-cu_result ashlar__soft_undefined_handle(cu_result result, const soft_handles *handles,
-                                        soft_kind kind, uintptr_t handle);
-
 /* The memory at these addresses is about to be unmapped or freed. That is undefined if work that
- * may still run is known to use it: a copy or a fill that has not run or, by the virtual clock, not
- * ended; and with clocks=on each use that the host has not seen finished. */
-void ashlar__soft_strict_let_go(uintptr_t base, size_t bytes);
+ * may still run is known to use it: a copy or a fill that has not run, or by the hook is_used(). */
+void ashlar__soft_let_go(uintptr_t base, size_t bytes);
+
+/* ---- virtual time (soft_time.c): without time=on each does nothing ---- */
+
+/* Charge the calling thread for a call of `fn`; ASHLAR_DRIVER_FN_COUNT costs nothing. */
+void ashlar__soft_time_charge(ashlar_driver_fn fn);
+
+/* Date an op that is queued now: move the stream's tail, and set the time of the op's point. */
+void ashlar__soft_time_submit(soft_stream *stream, const soft_op *op);
+
+/* Count an in-stream wait that the program queues now, if it moves the stream's tail. */
+void ashlar__soft_time_count_wait(const soft_stream *stream, const soft_point *point);
+
+/* The calling thread waits for the device until `ns`. Counts the wait if it takes time. */
+void ashlar__soft_time_see(uint64_t ns);
+
+/* The calling thread's clock. A thread that calls for the first time since the devices were
+ * configured begins where the latest thread is. */
+uint64_t ashlar__soft_time_host(void);
+/* Set the calling thread's clock to `ns`, unless it is later already. */
+void ashlar__soft_time_advance(uint64_t ns);
+
+/* Whether `ns` is past for the calling thread. */
+bool ashlar__soft_time_is_past(uint64_t ns);
 
 /* ---- the functions of the table, ashlar__soft_mem_create() and so on; each takes the lock ---- */
 

@@ -1,12 +1,26 @@
-/* soft_time.c - the software device's virtual clocks (time=on): of threads, streams and devices. */
-#include "allocator/soft/soft_time.h"
-
-#include "allocator/base/check_level.h"
+/*
+ * soft_time.c - the software device's virtual time (time=on): what each call and each piece of work
+ * costs, on the clocks of threads, streams and devices.
+ *
+ * All times are ns since the devices were configured. They follow from the calls alone, never from
+ * when work really ran, so they are the same in eager and in adversarial mode:
+ *
+ *   a call           host += cost of the function; `host` is a clock of the calling thread
+ *   work             start = max(tail of its stream, host, earliest by the legacy stream's order)
+ *                    tail = start + duration
+ *   a record         time of the event = tail, or later by the legacy stream's order
+ *   a wait           tail = max(tail, time of the event)
+ *   a host wait      host = max(host, what it waits for)
+ *
+ * A device runs any number of streams at once at full speed, so all time lost is lost by order
+ * alone.
+ */
 #include "allocator/soft/soft_state.h"
 
 /* How long work takes on the device: estimates for a data-centre GPU on PCIe 4. A copy or a fill
  * takes START_NS, and time for its bytes at the rate of their path. */
 enum {
+    QUERY_NS = 1000,
     HOST_FN_NS = 10000, /* a middling kernel */
     START_NS = 2000,
     HOST_BYTES_PER_US = 25000,
@@ -14,6 +28,44 @@ enum {
     COPY_BYTES_PER_US = 600000, /* within a device: each byte is read and written */
     FILL_BYTES_PER_US = 1200000
 };
+
+/* What a call costs the host: estimates. A call for physical memory costs the same for small and
+ * large handles. */
+static uint64_t call_ns(ashlar_driver_fn fn) {
+    switch (fn) {
+    case ASHLAR_DRIVER_FN_stream_destroy:
+    case ASHLAR_DRIVER_FN_mem_map:
+        return 10000;
+    case ASHLAR_DRIVER_FN_stream_create:
+    case ASHLAR_DRIVER_FN_mem_get_info:
+    case ASHLAR_DRIVER_FN_mem_address_reserve:
+    case ASHLAR_DRIVER_FN_mem_address_free:
+        return 20000;
+    case ASHLAR_DRIVER_FN_mem_release:
+    case ASHLAR_DRIVER_FN_mem_create:
+        return 30000;
+    case ASHLAR_DRIVER_FN_mem_unmap:
+    case ASHLAR_DRIVER_FN_mem_set_access:
+        return 40000;
+    case ASHLAR_DRIVER_FN_mem_host_alloc:
+    case ASHLAR_DRIVER_FN_mem_free_host:
+        return 400000;
+    default:
+        break;
+    }
+    switch (ashlar__driver_fn_kind(fn)) {
+    case ASHLAR_DRIVER_MEMORY:
+        return 100000;
+    case ASHLAR_DRIVER_WAIT:
+        return 3000;
+    case ASHLAR_DRIVER_WORK:
+        return 4000;
+    case ASHLAR_DRIVER_ORDER:
+        return QUERY_NS;
+    default:
+        return 100;
+    }
+}
 
 static _Thread_local struct {
     uint64_t generation; /* the state's generation when `ns` was set */
@@ -48,8 +100,10 @@ void ashlar__soft_time_advance(uint64_t ns) {
 
 void ashlar__soft_time_charge(ashlar_driver_fn fn) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
-    if (is_on() && fn < ASHLAR_DRIVER_FN_COUNT) {
-        ashlar__soft_time_advance(ashlar__soft_time_host() + ashlar__soft_state.config.cost_ns[fn]);
+    const bool is_query = fn == ASHLAR_DRIVER_FN_event_query || fn == ASHLAR_DRIVER_FN_stream_query;
+    if (is_on() && fn < ASHLAR_DRIVER_FN_COUNT &&
+        (ashlar__soft_state.config.has_costs || is_query)) {
+        ashlar__soft_time_advance(ashlar__soft_time_host() + call_ns(fn));
     }
 }
 
@@ -64,18 +118,6 @@ void ashlar__soft_time_see(uint64_t ns) {
         ashlar__soft_state.host_wait_ns += ns - ashlar__soft_time_host();
         ashlar__soft_time_advance(ns);
     }
-}
-
-uint64_t ashlar__soft_time_end(const soft_device *device, uint64_t serial) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    if (!is_on() || serial == 0) {
-        return device->end_ns;
-    }
-    const soft_stream *s = ashlar__soft_state.first_stream;
-    while (s != NULL && s->serial != serial) {
-        s = s->next;
-    }
-    return s == NULL ? 0 : s->tail_ns;
 }
 
 /* ---- work ---- */
@@ -120,14 +162,6 @@ static uint64_t order_ns(const soft_stream *stream) {
                  stream == device->legacy ? device->blocking_ns : device->legacy->tail_ns);
 }
 
-/* Note until when memory is in use, for strict=on. */
-static void mark_operand(const soft_operand *operand, size_t bytes, uint64_t end_ns) {
-    if (ashlar__soft_state.config.is_strict && operand->ptr != NULL &&
-        operand->place == SOFT_PLACE_DEVICE) {
-        ashlar__soft_mark_busy((uintptr_t)operand->ptr, bytes, end_ns);
-    }
-}
-
 void ashlar__soft_time_submit(soft_stream *stream, const soft_op *op) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     if (!is_on()) {
@@ -150,8 +184,6 @@ void ashlar__soft_time_submit(soft_stream *stream, const soft_op *op) {
     if (op->point != NULL) {
         op->point->time_ns = stream->tail_ns;
     }
-    mark_operand(&op->dst, op->bytes, stream->tail_ns);
-    mark_operand(&op->src, op->bytes, stream->tail_ns);
     device->end_ns = later(device->end_ns, stream->tail_ns);
     if (stream->is_ordered && stream != device->legacy) {
         device->blocking_ns = later(device->blocking_ns, stream->tail_ns);

@@ -1,8 +1,6 @@
 /* soft_vmm.c - the calls for virtual memory management: reserve, create, map, give access. */
 #include "allocator/soft/soft_state.h"
 
-#include "allocator/base/check_level.h"
-
 /* ---- physical memory ---- */
 
 /* The checks shared by the two calls that take a cu_mem_prop. */
@@ -61,7 +59,7 @@ cu_result ashlar__soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_
     }
     memory->handle_types = prop->handle_types;
     uintptr_t number;
-    if (!ashlar__soft_handles_put(&ashlar__soft_state.memories, SOFT_MEMORY, memory, &number)) {
+    if (!ashlar__soft_handle_put(SOFT_MEMORY, memory, &number)) {
         ashlar__soft_memory_drop(memory);
         return ashlar__soft_leave(CU_OUT_OF_MEMORY);
     }
@@ -71,14 +69,9 @@ cu_result ashlar__soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_
 
 cu_result ashlar__soft_mem_release(cu_mem_handle handle) {
     SOFT_TRY(ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_release));
-    soft_memory *memory =
-        ashlar__soft_handles_take(&ashlar__soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
-    if (memory == NULL) {
-        return ashlar__soft_leave(ashlar__soft_undefined_handle(
-            CU_INVALID_VALUE, &ashlar__soft_state.memories, SOFT_MEMORY, (uintptr_t)handle));
-    }
+    soft_memory *memory = ashlar__soft_handle_end(SOFT_MEMORY, (const void *)(uintptr_t)handle);
     ashlar__soft_memory_drop(memory);
-    return ashlar__soft_leave(CU_SUCCESS);
+    return ashlar__soft_leave(memory == NULL ? CU_INVALID_VALUE : CU_SUCCESS);
 }
 
 cu_result ashlar__soft_mem_get_info(size_t *free_bytes, size_t *total_bytes) {
@@ -137,12 +130,7 @@ cu_result ashlar__soft_mem_address_free(cu_ptr ptr, size_t bytes) {
 cu_result ashlar__soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_handle handle,
                                unsigned long long flags) {
     SOFT_TRY(ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_map));
-    soft_memory *memory =
-        ashlar__soft_handles_get(&ashlar__soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
-    if (memory == NULL) {
-        (void)ashlar__soft_undefined_handle(CU_SUCCESS, &ashlar__soft_state.memories, SOFT_MEMORY,
-                                            (uintptr_t)handle);
-    }
+    soft_memory *memory = ashlar__soft_handle_find(SOFT_MEMORY, (const void *)(uintptr_t)handle);
     if (memory == NULL || offset != 0 || flags != 0 || bytes == 0 || !is_page_multiple(bytes) ||
         !is_page_multiple((uintptr_t)ptr) || bytes / SOFT_PAGE_BYTES > memory->page_count) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
@@ -196,10 +184,7 @@ static void wait_if_asked(cu_ptr ptr) {
 }
 
 cu_result ashlar__soft_mem_unmap(cu_ptr ptr, size_t bytes) {
-    const cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_unmap);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_unmap));
     wait_if_asked(ptr);
     soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes);
     if (reservation == NULL) {
@@ -207,7 +192,7 @@ cu_result ashlar__soft_mem_unmap(cu_ptr ptr, size_t bytes) {
             CU_INVALID_VALUE, "%zu bytes at %#zx are not whole mappings side by side", bytes,
             (size_t)ptr));
     }
-    ashlar__soft_strict_let_go((uintptr_t)ptr, bytes);
+    ashlar__soft_let_go((uintptr_t)ptr, bytes);
     /* CUDA may wait for the device here, so time=on counts it as a wait. No program may rely on
      * that, so without waits=on no queued work is run here. */
     ashlar__soft_time_see(soft_mapping_at(reservation, (uintptr_t)ptr)->memory->device->end_ns);
@@ -239,16 +224,14 @@ static cu_result check_access(const soft_reservation *reservation, uintptr_t bas
 
 cu_result ashlar__soft_mem_set_access(cu_ptr ptr, size_t bytes, const cu_mem_access *access,
                                       size_t count) {
-    cu_result result = ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_set_access);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
+    SOFT_TRY(ashlar__soft_enter_vmm(ASHLAR_DRIVER_FN_mem_set_access));
     wait_if_asked(ptr);
     soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes);
     if (reservation == NULL || access == NULL || count == 0) {
         return ashlar__soft_leave(CU_INVALID_VALUE);
     }
     uint32_t devices = 0;
+    cu_result result = CU_SUCCESS;
     for (size_t i = 0; i < count && result == CU_SUCCESS; i++) {
         result = check_access(reservation, (uintptr_t)ptr, bytes, &access[i]);
         if (result == CU_SUCCESS) {

@@ -1,7 +1,6 @@
 /* soft_work.c - the calls of the driver table that queue copies, fills and host functions. */
 #include "allocator/soft/soft_state.h"
 
-#include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 #include "allocator/soft/soft.h"
 
@@ -60,40 +59,54 @@ bool ashlar__soft_is_for_host(const void *ptr, size_t bytes, const char *call, c
 
 /* ---- copies ---- */
 
-static soft_operand device_operand(const soft_device *device, cu_ptr ptr) {
-    return (soft_operand){(void *)(uintptr_t)ptr, SOFT_PLACE_DEVICE, device};
+static soft_operand on_device(cu_ptr ptr) {
+    return (soft_operand){(void *)(uintptr_t)ptr, SOFT_PLACE_DEVICE, NULL};
 }
 
-static bool is_device_range(const soft_device *device, cu_ptr ptr, size_t bytes) {
-    return ashlar__soft_may_access(device, (uintptr_t)ptr, bytes);
+static soft_operand on_host(const void *ptr) {
+    return (soft_operand){(void *)(uintptr_t)ptr, SOFT_PLACE_PAGEABLE, NULL};
 }
 
-static soft_operand host_operand(const void *ptr, size_t bytes) {
-    const bool is_pinned =
-        ashlar__soft_ranges_over(&ashlar__soft_state.host_blocks, (uintptr_t)ptr, bytes) != NULL;
-    return (soft_operand){(void *)(uintptr_t)ptr,
-                          is_pinned ? SOFT_PLACE_PINNED : SOFT_PLACE_PAGEABLE, NULL};
+/* Say which device must have access, if the call does not, and what host memory is page-locked.
+ * False: there is no such memory. */
+static bool place(soft_operand *operand, const soft_device *device, size_t bytes) {
+    if (operand->place == SOFT_PLACE_DEVICE) {
+        operand->device = operand->device == NULL ? device : operand->device;
+    } else if (operand->ptr != NULL &&
+               ashlar__soft_ranges_over(&ashlar__soft_state.host_blocks, (uintptr_t)operand->ptr,
+                                        bytes) != NULL) {
+        operand->place = SOFT_PLACE_PINNED;
+    }
+    return operand->ptr != NULL && ashlar__soft_is_valid(operand, bytes);
 }
 
-/* End a call: queue the copy between device and host. CUDA says that one of pageable memory "might
- * be synchronous": with waits=on the call returns once it has run, unless it is captured. Otherwise
+/* Queue the copy, and end the call. CUDA says that a copy of pageable memory "might be
+ * synchronous": with waits=on the call returns once it has run, unless it is captured. Otherwise
  * pageable memory is read and written when the copy runs, as page-locked memory is. */
-static cu_result leave_with_host_copy(soft_stream *stream, soft_op *op) {
+static cu_result leave_with_copy(soft_stream *stream, soft_operand dst, soft_operand src,
+                                 size_t bytes) {
     const soft_device *device = stream->device;
+    soft_op op = {.kind = SOFT_OP_COPY, .dst = dst, .src = src, .bytes = bytes};
+    if (bytes == 0) {
+        return ashlar__soft_leave(CU_SUCCESS);
+    }
+    if (!place(&op.dst, device, bytes) || !place(&op.src, device, bytes)) {
+        return ashlar__soft_leave(CU_INVALID_VALUE);
+    }
     const bool is_pageable =
-        op->src.place == SOFT_PLACE_PAGEABLE || op->dst.place == SOFT_PLACE_PAGEABLE;
+        op.src.place == SOFT_PLACE_PAGEABLE || op.dst.place == SOFT_PLACE_PAGEABLE;
     if (!is_pageable || stream->capture != NULL || !ashlar__soft_state.config.has_waits) {
-        return leave_with_work(stream, op);
+        return leave_with_work(stream, &op);
     }
     soft_point *point = ashlar__soft_point_new();
     if (point == NULL) {
         return ashlar__soft_leave(CU_OUT_OF_MEMORY);
     }
     point->user_count++;
-    op->point = point;
-    cu_result result = ashlar__soft_submit(stream, op);
+    op.point = point;
+    cu_result result = ashlar__soft_submit(stream, &op);
     if (result == CU_SUCCESS) {
-        ashlar__soft_wait_point(point);
+        ashlar__soft_wait_points(&point, 1);
         result = device->fault;
     }
     ashlar__soft_point_drop(point);
@@ -103,55 +116,20 @@ static cu_result leave_with_host_copy(soft_stream *stream, soft_op *op) {
 cu_result ashlar__soft_memcpy_htod_async(cu_ptr dst, const void *src, size_t bytes,
                                          cu_stream stream) {
     soft_stream *found = NULL;
-    cu_result result = ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_htod_async, stream, &found);
-    if (result != CU_SUCCESS || bytes == 0) {
-        return result != CU_SUCCESS ? result : ashlar__soft_leave(CU_SUCCESS);
-    }
-    if (src == NULL || !is_device_range(found->device, dst, bytes)) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
-    }
-    soft_op op = {.kind = SOFT_OP_COPY,
-                  .dst = device_operand(found->device, dst),
-                  .src = host_operand(src, bytes),
-                  .bytes = bytes};
-    return leave_with_host_copy(found, &op);
+    SOFT_TRY(ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_htod_async, stream, &found));
+    return leave_with_copy(found, on_device(dst), on_host(src), bytes);
 }
 
 cu_result ashlar__soft_memcpy_dtoh_async(void *dst, cu_ptr src, size_t bytes, cu_stream stream) {
     soft_stream *found = NULL;
-    cu_result result = ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_dtoh_async, stream, &found);
-    if (result != CU_SUCCESS || bytes == 0) {
-        return result != CU_SUCCESS ? result : ashlar__soft_leave(CU_SUCCESS);
-    }
-    if (dst == NULL || !is_device_range(found->device, src, bytes)) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
-    }
-    soft_op op = {.kind = SOFT_OP_COPY,
-                  .dst = host_operand(dst, bytes),
-                  .src = device_operand(found->device, src),
-                  .bytes = bytes};
-    return leave_with_host_copy(found, &op);
-}
-
-static cu_result leave_with_copy(soft_stream *stream, soft_operand dst, soft_operand src,
-                                 size_t bytes) {
-    if (!ashlar__soft_may_access(dst.device, (uintptr_t)dst.ptr, bytes) ||
-        !ashlar__soft_may_access(src.device, (uintptr_t)src.ptr, bytes)) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
-    }
-    const soft_op op = {.kind = SOFT_OP_COPY, .dst = dst, .src = src, .bytes = bytes};
-    return leave_with_work(stream, &op);
+    SOFT_TRY(ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_dtoh_async, stream, &found));
+    return leave_with_copy(found, on_host(dst), on_device(src), bytes);
 }
 
 cu_result ashlar__soft_memcpy_dtod_async(cu_ptr dst, cu_ptr src, size_t bytes, cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result =
-        ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_dtod_async, stream, &found);
-    if (result != CU_SUCCESS || bytes == 0) {
-        return result != CU_SUCCESS ? result : ashlar__soft_leave(CU_SUCCESS);
-    }
-    return leave_with_copy(found, device_operand(found->device, dst),
-                           device_operand(found->device, src), bytes);
+    SOFT_TRY(ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_dtod_async, stream, &found));
+    return leave_with_copy(found, on_device(dst), on_device(src), bytes);
 }
 
 /* Each side of the copy is accessed by its own device, so no peer access is needed. */
@@ -159,70 +137,18 @@ cu_result ashlar__soft_memcpy_peer_async(cu_ptr dst, cu_context dst_context, cu_
                                          cu_context src_context, size_t bytes, cu_stream stream) {
     soft_stream *found = NULL;
     SOFT_TRY(ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memcpy_peer_async, stream, &found));
-    const soft_device *dst_device = ashlar__soft_context_find(dst_context);
-    const soft_device *src_device = ashlar__soft_context_find(src_context);
-    if (dst_device == NULL || src_device == NULL) {
-        return ashlar__soft_leave(CU_INVALID_CONTEXT);
-    }
-    return bytes == 0 ? ashlar__soft_leave(CU_SUCCESS)
-                      : leave_with_copy(found, device_operand(dst_device, dst),
-                                        device_operand(src_device, src), bytes);
+    soft_operand to = on_device(dst), from = on_device(src);
+    to.device = ashlar__soft_context_find(dst_context);
+    from.device = ashlar__soft_context_find(src_context);
+    return to.device == NULL || from.device == NULL ? ashlar__soft_leave(CU_INVALID_CONTEXT)
+                                                    : leave_with_copy(found, to, from, bytes);
 }
 
-/* ---- batches ---- */
-
-/* The copies of a batch have no order among themselves; in adversarial mode the seed draws one. */
-static void shuffle(soft_op **ops, size_t count) {
-    for (size_t left = count; ashlar__soft_state.config.mode == SOFT_ADVERSARIAL && left > 1;
-         left--) {
-        const size_t drawn = (size_t)ashlar__soft_draw(left);
-        soft_op *last = ops[left - 1];
-        ops[left - 1] = ops[drawn];
-        ops[drawn] = last;
-    }
-}
-
-/* Queue all copies or, if host memory runs out, none. */
-static cu_result submit_batch(soft_stream *stream, const cu_ptr *dsts, const cu_ptr *srcs,
-                              const size_t *sizes, size_t count) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    ASHLAR_CHECK2(count > 0 && stream->capture == NULL && stream != stream->device->legacy);
-    soft_op **ops = ashlar__host_calloc(count, sizeof(soft_op *));
-    size_t made = 0;
-    while (ops != NULL && made < count) {
-        const soft_op model = {.kind = SOFT_OP_COPY,
-                               .dst = device_operand(stream->device, dsts[made]),
-                               .src = device_operand(stream->device, srcs[made]),
-                               .bytes = sizes[made]};
-        ops[made] = ashlar__soft_op_new(&model);
-        if (ops[made] == NULL) {
-            break;
-        }
-        made++;
-    }
-    if (ops == NULL || made < count) {
-        while (made > 0) {
-            ashlar__soft_op_free(ops[--made]);
-        }
-        ashlar__host_free(ops);
-        return CU_OUT_OF_MEMORY;
-    }
-    shuffle(ops, count);
-    for (size_t i = 0; i < count; i++) {
-        ashlar__soft_enqueue(stream, ops[i]);
-    }
-    ashlar__host_free(ops);
-    ashlar__soft_run_ready();
-    return CU_SUCCESS;
-}
-
-static bool may_batch(const soft_device *device, cu_ptr dst, cu_ptr src, size_t bytes) {
-    return bytes > 0 && is_device_range(device, dst, bytes) && is_device_range(device, src, bytes);
-}
-
-/* Copies between ranges of one device, in stream order, with one set of attributes. Like CUDA, this
- * refuses the legacy stream. It is stricter than CUDA's documentation: it refuses empty copies, and
- * batches on a capturing stream (which CUDA allows from 13.1 on). */
+/* Copies between ranges of one device, in stream order, with one set of attributes. They have no
+ * order among themselves: in adversarial mode the seed draws with which of them the queue begins.
+ * Like CUDA, this refuses the legacy stream. It is stricter than CUDA's documentation: it refuses
+ * empty copies, and batches on a capturing stream (which CUDA allows from 13.1 on). If host memory
+ * runs out, some of the copies are queued. */
 cu_result ashlar__soft_memcpy_batch_async(cu_ptr *dsts, cu_ptr *srcs, size_t *sizes, size_t count,
                                           cu_copy_attributes *attributes, size_t *attribute_starts,
                                           size_t attribute_count, size_t *failed_index,
@@ -244,30 +170,36 @@ cu_result ashlar__soft_memcpy_batch_async(cu_ptr *dsts, cu_ptr *srcs, size_t *si
             ashlar__soft_capture_spoil(found->capture, CU_STREAM_CAPTURE_UNSUPPORTED));
     }
     for (size_t i = 0; i < count; i++) {
-        if (!may_batch(found->device, dsts[i], srcs[i], sizes[i])) {
+        if (sizes[i] == 0 ||
+            !ashlar__soft_may_access(found->device, (uintptr_t)dsts[i], sizes[i]) ||
+            !ashlar__soft_may_access(found->device, (uintptr_t)srcs[i], sizes[i])) {
             *failed_index = i;
             return ashlar__soft_leave(CU_INVALID_VALUE);
         }
     }
-    return ashlar__soft_leave(submit_batch(found, dsts, srcs, sizes, count));
+    const size_t first =
+        ashlar__soft_state.config.mode == SOFT_ADVERSARIAL ? (size_t)ashlar__soft_draw(count) : 0;
+    cu_result result = CU_SUCCESS;
+    for (size_t i = 0; i < count && result == CU_SUCCESS; i++) {
+        const size_t at = (first + i) % count;
+        soft_op op = {.kind = SOFT_OP_COPY,
+                      .dst = on_device(dsts[at]),
+                      .src = on_device(srcs[at]),
+                      .bytes = sizes[at]};
+        op.dst.device = op.src.device = found->device;
+        result = ashlar__soft_enqueue(found, &op);
+    }
+    ashlar__soft_run_ready();
+    return ashlar__soft_leave(result);
 }
-
-/* ---- fills ---- */
 
 cu_result ashlar__soft_memset_d8_async(cu_ptr dst, unsigned char value, size_t bytes,
                                        cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result =
-        ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memset_d8_async, stream, &found);
-    if (result != CU_SUCCESS || bytes == 0) {
-        return result != CU_SUCCESS ? result : ashlar__soft_leave(CU_SUCCESS);
+    SOFT_TRY(ashlar__soft_enter_work(ASHLAR_DRIVER_FN_memset_d8_async, stream, &found));
+    soft_op op = {.kind = SOFT_OP_FILL, .dst = on_device(dst), .bytes = bytes, .value = value};
+    if (bytes == 0 || !place(&op.dst, found->device, bytes)) {
+        return ashlar__soft_leave(bytes == 0 ? CU_SUCCESS : CU_INVALID_VALUE);
     }
-    if (!is_device_range(found->device, dst, bytes)) {
-        return ashlar__soft_leave(CU_INVALID_VALUE);
-    }
-    const soft_op op = {.kind = SOFT_OP_FILL,
-                        .dst = device_operand(found->device, dst),
-                        .bytes = bytes,
-                        .value = value};
     return leave_with_work(found, &op);
 }

@@ -14,8 +14,6 @@ static void free_context(soft_device *made) {
     } else {
         ashlar__host_free(made->legacy);
     }
-    ashlar__soft_clock_clear(&made->ended[false]);
-    ashlar__soft_clock_clear(&made->ended[true]);
     ashlar__host_free(made);
 }
 
@@ -28,8 +26,7 @@ static cu_result make_locked(soft_device *of, soft_device **out) {
     made->legacy = ashlar__host_calloc(1, sizeof *made->legacy);
     cu_result result =
         made->legacy == NULL ? CU_OUT_OF_MEMORY : ashlar__soft_overhead_take(made, &made->overhead);
-    if (result == CU_SUCCESS && !ashlar__soft_handles_put(&ashlar__soft_state.contexts,
-                                                          SOFT_CONTEXT, made, &made->context)) {
+    if (result == CU_SUCCESS && !ashlar__soft_handle_put(SOFT_CONTEXT, made, &made->context)) {
         ashlar__soft_context_reset(made);
         result = CU_OUT_OF_MEMORY;
     }
@@ -84,7 +81,7 @@ cu_result ashlar_fake_ctx_destroy(cu_context context) {
         return ashlar__soft_leave(CU_INVALID_CONTEXT);
     }
     ashlar__soft_wait_device(made, 0);
-    (void)ashlar__soft_handles_take(&ashlar__soft_state.contexts, SOFT_CONTEXT, (uintptr_t)context);
+    (void)ashlar__soft_handle_take(SOFT_CONTEXT, (uintptr_t)context);
     (void)ashlar__soft_leave(CU_SUCCESS);
     forget(made);
     (void)ashlar__soft_enter(ASHLAR_DRIVER_FN_COUNT);

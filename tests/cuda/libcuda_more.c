@@ -7,7 +7,6 @@
 #include <limits.h>
 
 #include "allocator/base/checked.h"
-#include "allocator/soft/soft_graph.h"
 #include "allocator/soft/soft_state.h"
 
 /* What cuMemAllocPitch makes a row a multiple of. */

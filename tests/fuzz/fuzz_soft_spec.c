@@ -19,14 +19,12 @@ static const char *const samples[] = {
     "devices=1,,seed=2",
     "memory=1MiB",
     "seed=18446744073709551616",
-    "clocks=on,peers=off,vmm=off,batch=off,devices=2",
-    "latency=cuMemAlloc:200000+cuMemCreate:50000",
-    "latency=cuInit:1000000001,vmm=on",
-    "latency=cuInit:1+cuInit:2",
-    "time=on,costs=cuMemCreate:0+cuMemMap:1000000000",
+    "peers=off,vmm=off,batch=off,devices=2",
     "costs=off,time=off",
+    "touch=off,time=on,costs=on",
     "recycle=on,strict=on",
-    "strict=on,clocks=on",
+    "strict=on,share=fabric",
+    "share=none,vmm=on",
     "waits=on",
     "mode=overlap",
     "overhead=3MiB,overhead=0B",
@@ -55,42 +53,13 @@ static bool is_memory(const char *text, bool may_be_none, size_t *out) {
     return is_good;
 }
 
-/* NAME:NS, joined by '+'; `text` is cut up. */
-static bool is_calls(char *text, unsigned long long min_ns, uint32_t *ns_of) {
-    bool is_seen[ASHLAR_DRIVER_FN_COUNT] = {false};
-    char *pair;
-    while ((pair = strsep(&text, "+")) != NULL) {
-        unsigned long long ns;
-        char *colon = strchr(pair, ':');
-        int fn = 0;
-        if (colon == NULL || !fuzz_is_number(colon + 1, "", &ns) || ns < min_ns ||
-            ns > 1000000000) {
-            return false;
-        }
-        *colon = '\0';
-        while (fn < ASHLAR_DRIVER_FN_COUNT &&
-               strcmp(pair, ashlar__driver_fn_name((ashlar_driver_fn)fn)) != 0) {
-            fn++;
-        }
-        if (fn == ASHLAR_DRIVER_FN_COUNT || is_seen[fn]) {
-            return false;
-        }
-        is_seen[fn] = true;
-        ns_of[fn] = (uint32_t)ns;
+/* *out: which of three words it is. */
+static bool is_word(const char *text, const char *const words[3], int *out) {
+    *out = 0;
+    while (*out < 3 && strcmp(text, words[*out]) != 0) {
+        ++*out;
     }
-    return true;
-}
-
-static bool is_costs(char *text, soft_config *config) {
-    if (strcmp(text, "off") == 0) {
-        const uint32_t query_ns = config->cost_ns[ASHLAR_DRIVER_FN_event_query];
-        memset(config->cost_ns, 0, sizeof config->cost_ns);
-        config->cost_ns[ASHLAR_DRIVER_FN_event_query] = query_ns;
-        config->cost_ns[ASHLAR_DRIVER_FN_stream_query] = query_ns;
-        config->has_costs = false;
-        return true;
-    }
-    return strcmp(text, "on") == 0 || is_calls(text, 0, config->cost_ns);
+    return *out < 3;
 }
 
 enum { KEYS = 15 };
@@ -98,11 +67,11 @@ enum { KEYS = 15 };
 /* One "key=value"; `pair` is cut up. */
 static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
     static const char *const keys[KEYS] = {"devices", "memory", "mode",  "seed",     "peers",
-                                           "vmm",     "clocks", "batch", "latency",  "time",
+                                           "vmm",     "touch",  "batch", "share",    "time",
                                            "costs",   "strict", "waits", "overhead", "recycle"};
     char *value = strchr(pair, '=');
     unsigned long long number = 0;
-    int key = 0;
+    int key = 0, word;
     if (value == NULL) {
         return false; /* every key's value is refused when it is empty */
     }
@@ -123,11 +92,12 @@ static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
         return true;
     case 1:
         return is_memory(value, false, &config->memory_bytes);
-    case 2:
-        config->mode = strcmp(value, "eager") == 0         ? SOFT_EAGER
-                       : strcmp(value, "adversarial") == 0 ? SOFT_ADVERSARIAL
-                                                           : SOFT_OVERLAP;
-        return config->mode != SOFT_OVERLAP || strcmp(value, "overlap") == 0;
+    case 2: {
+        static const char *const modes[] = {"eager", "adversarial", "overlap"};
+        const bool is_good = is_word(value, modes, &word);
+        config->mode = (soft_mode)word;
+        return is_good;
+    }
     case 3:
         if (!fuzz_is_number(value, "", &number)) {
             return false;
@@ -139,15 +109,19 @@ static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
     case 5:
         return fuzz_is_switch(value, &config->has_vmm);
     case 6:
-        return fuzz_is_switch(value, &config->has_clocks);
+        return fuzz_is_switch(value, &config->has_touch);
     case 7:
         return fuzz_is_switch(value, &config->has_batch);
-    case 8:
-        return is_calls(value, 1, config->latency_ns);
+    case 8: {
+        static const char *const ways[] = {"none", "file", "fabric"};
+        const bool is_good = is_word(value, ways, &word);
+        config->sharing = (soft_sharing)word;
+        return is_good;
+    }
     case 9:
         return fuzz_is_switch(value, &config->has_time);
     case 10:
-        return is_costs(value, config);
+        return fuzz_is_switch(value, &config->has_costs);
     case 11:
         return fuzz_is_switch(value, &config->is_strict);
     case 12:
@@ -165,8 +139,6 @@ static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
 
 /* The second reading. */
 static bool is_spec(const char *text, soft_config *config) {
-    soft_config defaults; /* of which only the table of costs is taken */
-    FUZZ_CHECK(ashlar__soft_parse("", &defaults) == ASHLAR_OK);
     *config = (soft_config){.device_count = 1,
                             .memory_bytes = (size_t)4 << 30,
                             .mode = SOFT_EAGER,
@@ -174,9 +146,10 @@ static bool is_spec(const char *text, soft_config *config) {
                             .has_peers = true,
                             .has_vmm = true,
                             .has_batch = true,
+                            .sharing = SOFT_SHARING_FILE,
                             .recycle = SOFT_RECYCLE_UNSAID,
+                            .has_touch = true,
                             .has_costs = true};
-    memcpy(config->cost_ns, defaults.cost_ns, sizeof config->cost_ns);
     char *copy = strdup(text), *rest = copy, *pair;
     FUZZ_CHECK(copy != NULL);
     bool seen[KEYS] = {false}, is_good = true;
@@ -193,12 +166,11 @@ static bool is_spec(const char *text, soft_config *config) {
 static bool is_same(const soft_config *a, const soft_config *b) {
     return a->device_count == b->device_count && a->memory_bytes == b->memory_bytes &&
            a->mode == b->mode && a->seed == b->seed && a->has_peers == b->has_peers &&
-           a->has_vmm == b->has_vmm && a->has_clocks == b->has_clocks &&
+           a->has_vmm == b->has_vmm && a->has_touch == b->has_touch &&
            a->has_batch == b->has_batch && a->has_time == b->has_time &&
            a->has_costs == b->has_costs && a->is_strict == b->is_strict &&
            a->has_waits == b->has_waits && a->overhead_bytes == b->overhead_bytes &&
-           a->recycle == b->recycle && memcmp(a->cost_ns, b->cost_ns, sizeof a->cost_ns) == 0 &&
-           memcmp(a->latency_ns, b->latency_ns, sizeof a->latency_ns) == 0;
+           a->recycle == b->recycle && a->sharing == b->sharing;
 }
 
 /* The devices that this line makes are those it describes. */

@@ -32,7 +32,7 @@
 #include "allocator/base/random.h"
 #include "allocator/base/threads.h"
 #include "allocator/device/device_impl.h"
-#include "allocator/soft/soft.h"
+#include "tests/allocator/soft/soft_probe.h"
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)

@@ -11,6 +11,7 @@
 #include "tests/allocator/core/allocator_fixture.h"
 #include "allocator/core/allocator_impl.h"
 #include "allocator/core/hold.h"
+#include "tests/allocator/soft/soft_probe.h"
 
 #define BIG (4 * MIB) /* blocks of whole handles */
 #define ALL (4 * BIG) /* of a device of 16 MiB */
@@ -42,7 +43,7 @@ static inline void check_calls(order_calls *before, order_calls want) {
 
 static inline bool set_up_cached_streams(const char *memory, uint64_t cache_bytes) {
     char spec[96];
-    (void)snprintf(spec, sizeof spec, "mode=adversarial,clocks=on,seed=3,memory=%s", memory);
+    (void)snprintf(spec, sizeof spec, "mode=adversarial,seed=3,memory=%s", memory);
     return set_up_cached(spec, cache_bytes);
 }
 

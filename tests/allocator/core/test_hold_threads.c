@@ -11,6 +11,7 @@
 
 #include "allocator/base/random.h"
 #include "tests/allocator/core/helper_fixture.h"
+#include "tests/allocator/soft/soft_probe.h"
 
 enum { COUNT = 200, BATCH = 32 };
 

@@ -16,8 +16,9 @@ static inline void check_context_stack(void) {
 
 static inline size_t live_events(void) {
     size_t count = 0;
-    for (size_t i = 0; i < ashlar__soft_state.events.count; i++) {
-        count += ashlar__soft_state.events.entries[i].item != NULL;
+    const soft_handles *events = &ashlar__soft_state.handles[SOFT_EVENT];
+    for (size_t i = 0; i < events->count; i++) {
+        count += events->entries[i].item != NULL;
     }
     return count;
 }

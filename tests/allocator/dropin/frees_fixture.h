@@ -14,7 +14,7 @@
 #include "allocator/dropin/devices.h"
 #include "allocator/dropin/frees.h"
 #include "allocator/base/host.h"
-#include "allocator/soft/soft.h"
+#include "tests/allocator/soft/soft_probe.h"
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)

@@ -125,7 +125,7 @@ static size_t walk(uint64_t seed, bool is_trusting) {
 CASE(memory_given_out_again_comes_after_every_use_of_before) {
     for (uint64_t seed = 1; seed <= 12; seed++) {
         char spec[96];
-        (void)snprintf(spec, sizeof spec, "memory=32MiB,clocks=on,mode=%s,seed=%d",
+        (void)snprintf(spec, sizeof spec, "memory=32MiB,mode=%s,seed=%d",
                        seed % 2 == 0 ? "eager" : "adversarial", (int)seed);
         REQUIRE(set_up(spec, "cache=0"));
         CHECK_ZU(walk(seed, false), 0);
@@ -135,7 +135,7 @@ CASE(memory_given_out_again_comes_after_every_use_of_before) {
 
 /* So that the case above could fail. */
 CASE(without_the_wait_it_does_not) {
-    REQUIRE(set_up("memory=32MiB,clocks=on,mode=adversarial," STRICT_NOT_HERE, "cache=0"));
+    REQUIRE(set_up("memory=32MiB,mode=adversarial," STRICT_NOT_HERE, "cache=0"));
     CHECK(walk(2, true) > 0);
 }
 
@@ -236,7 +236,7 @@ CASE(memory_freed_during_a_capture_waits_for_the_work_before_it) {
         cu_graph graph = NULL;
         cu_event event = NULL;
         void *next = NULL;
-        REQUIRE(set_up("memory=32MiB,mode=adversarial,clocks=on", "cache=0"));
+        REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
         void *ptr = take(24 * MIB);
         use_noted(ptr, 24 * MIB, streams[0]);
         ashlar__frees_begin_capture(frees, streams[0]);
@@ -331,7 +331,7 @@ CASE(a_stream_that_takes_no_event_is_made_up_for) {
 /* Memory freed in a stream's order, where nobody tells of the stream's end. */
 CASE(a_stream_may_end_unseen_if_none_is_told_of) {
     for (int is_for_any = 0; is_for_any < 2; is_for_any++) {
-        REQUIRE(set_up("memory=32MiB,mode=adversarial,clocks=on", "cache=1MiB"));
+        REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=1MiB"));
         ashlar__frees_distrust_streams(frees);
         for (int i = 0; i < 6; i++) {
             ashlar_stream stream = NULL;

@@ -9,7 +9,7 @@
 
 #include "tests/allocator/soft/soft_fixture.h"
 
-#include "allocator/soft/soft_state.h"
+#include "tests/allocator/soft/soft_probe.h"
 
 enum { SEEDS = 24, LOG_MAX = 256 };
 

@@ -254,18 +254,4 @@ CASE_WITH(a_capture_does_not_wait_without_end_for_a_wait, set_up()) {
     CHECK(pthread_rwlock_unlock(&driver->beginnings) == 0);
 }
 
-/* A bound from below holds on the slowest machine; that no other call is slowed down is not a
- * thing to measure. */
-CASE_WITH(a_latency_is_spent_in_each_call_of_its_function, set_up()) {
-    REQUIRE(ashlar__soft_configure("latency=cuDeviceGetCount:2000000+cuDeviceTotalMem:1000000") ==
-            ASHLAR_OK);
-    for (int i = 0; i < 3; i++) {
-        CHECK(ns_of(call_count) >= 2000000);
-        CHECK(ns_of(call_total) >= 1000000);
-    }
-    CHECK(atomic_load(&ashlar__soft_latency_ns[ASHLAR_DRIVER_FN_mem_alloc]) == 0);
-    REQUIRE(ashlar__soft_configure("") == ASHLAR_OK); /* and no longer than it is configured */
-    CHECK(atomic_load(&ashlar__soft_latency_ns[ASHLAR_DRIVER_FN_device_get_count]) == 0);
-}
-
 RUN_CASES()

@@ -4,7 +4,7 @@
 #include "tests/allocator/soft/soft_memory_fixture.h"
 
 #include "allocator/base/host.h"
-#include "allocator/soft/soft_state.h"
+#include "tests/allocator/soft/soft_probe.h"
 
 CASE_WITH(capacity_is_exact, set_up("memory=8MiB")) {
     cu_mem_handle handle = 99;

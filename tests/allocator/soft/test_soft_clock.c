@@ -1,8 +1,7 @@
-/* test_soft_clock.c - clocks=on: order that the program has asked for is proven, and no other. */
+/* test_soft_clock.c - the oracle: order that the program has asked for is proven, and no other. */
 #include "tests/allocator/soft/soft_capture_fixture.h"
 
 #include "allocator/base/host.h"
-#include "allocator/soft/soft_clock.h"
 #include "tests/thread.h"
 
 #define PER_THREAD ((cu_stream)(uintptr_t)CU_STREAM_PER_THREAD)
@@ -59,7 +58,7 @@ CASE(clocks_cover_what_they_were_raised_to) {
     ashlar__soft_clock_clear(&other);
 }
 
-CASE_WITH(a_stream_is_ordered_with_itself_alone, set_up_clocks("clocks=on")) {
+CASE_WITH(a_stream_is_ordered_with_itself_alone, set_up_clocks("")) {
     CHECK(own(s) && own(t) && own(NULL)); /* nothing has used it */
     use(s);
     CHECK(own(s));
@@ -68,7 +67,7 @@ CASE_WITH(a_stream_is_ordered_with_itself_alone, set_up_clocks("clocks=on")) {
     CHECK(!own(t));
 }
 
-CASE_WITH(an_event_orders_what_is_behind_its_wait, set_up_clocks("clocks=on")) {
+CASE_WITH(an_event_orders_what_is_behind_its_wait, set_up_clocks("")) {
     const cu_event before = record(s);
     use(s);
     const cu_event after = record(s);
@@ -85,7 +84,7 @@ CASE_WITH(an_event_orders_what_is_behind_its_wait, set_up_clocks("clocks=on")) {
 }
 
 CASE(an_event_recorded_anew_stands_for_the_newer_point) {
-    REQUIRE(set_up_clocks("clocks=on,mode=adversarial"));
+    REQUIRE(set_up_clocks("mode=adversarial"));
     const cu_event event = record(t);
     use(s);
     CHECK(soft->event_record(event, s) == CU_SUCCESS);
@@ -96,7 +95,7 @@ CASE(an_event_recorded_anew_stands_for_the_newer_point) {
     CHECK(!own(b));
 }
 
-CASE_WITH(the_legacy_stream_orders_blocking_streams, set_up_clocks("clocks=on,devices=2")) {
+CASE_WITH(the_legacy_stream_orders_blocking_streams, set_up_clocks("devices=2")) {
     use(b);
     CHECK(own(NULL) && !own(c) && !own(s));
     CHECK(!own(c)); /* until something is queued on the legacy stream, c is not ordered with b */
@@ -109,13 +108,13 @@ CASE_WITH(the_legacy_stream_orders_blocking_streams, set_up_clocks("clocks=on,de
     use(s);
     CHECK(!own(NULL)); /* an unordered stream takes no part */
     REQUIRE(make_current(1));
-    REQUIRE(set_up_clocks("clocks=on,devices=2"));
+    REQUIRE(set_up_clocks("devices=2"));
     use(b);
     REQUIRE(make_current(1));
     CHECK(!own(NULL)); /* nor does another device */
 }
 
-CASE_WITH(destroyed_streams_keep_their_order, set_up_clocks("clocks=on")) {
+CASE_WITH(destroyed_streams_keep_their_order, set_up_clocks("")) {
     use(b);
     CHECK(soft->stream_destroy(b) == CU_SUCCESS);
     CHECK(own(NULL) && !own(c));
@@ -129,7 +128,7 @@ CASE_WITH(destroyed_streams_keep_their_order, set_up_clocks("clocks=on")) {
 }
 
 /* What the host has seen finished comes before all that is queued later, anywhere. */
-CASE_WITH(a_wait_on_the_host_orders_what_is_queued_later, set_up_clocks("clocks=on")) {
+CASE_WITH(a_wait_on_the_host_orders_what_is_queued_later, set_up_clocks("")) {
     use(s);
     CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
     CHECK(!own(t));
@@ -151,7 +150,7 @@ CASE_WITH(a_wait_on_the_host_orders_what_is_queued_later, set_up_clocks("clocks=
 }
 
 CASE(a_query_orders_only_when_it_finds_the_work_done) {
-    REQUIRE(set_up_clocks("clocks=on,mode=adversarial"));
+    REQUIRE(set_up_clocks("mode=adversarial"));
     use(s);
     queue(s, "a");
     const cu_event event = record(s);
@@ -164,8 +163,7 @@ CASE(a_query_orders_only_when_it_finds_the_work_done) {
     CHECK(own(t));
 }
 
-CASE_WITH(calls_that_wait_for_the_device_order_too,
-          set_up_clocks("clocks=on,memory=16MiB,waits=on")) {
+CASE_WITH(calls_that_wait_for_the_device_order_too, set_up_clocks("memory=16MiB,waits=on")) {
     unsigned char host[1];
     const cu_ptr ptr = alloc(1);
     use(s);
@@ -188,7 +186,7 @@ static void *synchronize_run(void *user_data) {
     return NULL;
 }
 
-CASE_WITH(what_one_thread_has_seen_holds_for_all, set_up_clocks("clocks=on")) {
+CASE_WITH(what_one_thread_has_seen_holds_for_all, set_up_clocks("")) {
     bool ok = false;
     use(s);
     CHECK(!own(t));
@@ -196,7 +194,7 @@ CASE_WITH(what_one_thread_has_seen_holds_for_all, set_up_clocks("clocks=on")) {
     CHECK(ok && own(t));
 }
 
-CASE_WITH(every_overlapping_use_counts_and_no_other, set_up_clocks("clocks=on")) {
+CASE_WITH(every_overlapping_use_counts_and_no_other, set_up_clocks("")) {
     bool is_ordered = true;
     CHECK(ashlar__soft_clock_use(AT, 10, s) == ASHLAR_OK);
     CHECK(ashlar__soft_clock_use(AT + 20, 10, t) == ASHLAR_OK);
@@ -210,35 +208,11 @@ CASE_WITH(every_overlapping_use_counts_and_no_other, set_up_clocks("clocks=on"))
     CHECK(ashlar__soft_clock_use(AT, 10, s) == ASHLAR_OK);
     CHECK(ashlar__soft_clock_use(AT, 5, s) == ASHLAR_OK);
     CHECK(ashlar__soft_clock_own(AT + 5, 5, u, &is_ordered) == ASHLAR_OK && !is_ordered);
-    const size_t before = ashlar__soft_state.oracle.use_count;
     CHECK(ashlar__soft_clock_use(AT, 15, s) == ASHLAR_OK);
-    CHECK(ashlar__soft_state.oracle.use_count < before);
     CHECK(ashlar__soft_clock_own(AT + 14, 1, u, &is_ordered) == ASHLAR_OK && !is_ordered);
 }
 
-CASE_WITH(uses_that_the_host_has_seen_take_no_room, set_up_clocks("clocks=on")) {
-    for (cu_ptr i = 0; i < 1000; i++) {
-        CHECK(ashlar__soft_clock_use(AT + i, 1, i % 2 == 0 ? s : t) == ASHLAR_OK);
-        if (i % 50 == 0) {
-            CHECK(soft->ctx_synchronize() == CU_SUCCESS);
-        }
-    }
-    for (int i = 0; i < 50; i++) { /* nor do streams that come and go */
-        const cu_stream other = new_stream(CU_STREAM_UNORDERED);
-        CHECK(follow(s, other) == CU_SUCCESS);
-        CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
-        CHECK(soft->stream_destroy(other) == CU_SUCCESS);
-        queue(NULL, "a");
-    }
-    const soft_device *device = &ashlar__soft_state.devices[0];
-    const soft_stream *stream =
-        ashlar__soft_handles_get(&ashlar__soft_state.streams, SOFT_STREAM, (uintptr_t)s);
-    CHECK(stream != NULL && stream->clock.count <= 2);
-    CHECK(device->ended[false].count <= 1);
-    CHECK(ashlar__soft_state.oracle.use_capacity <= 64);
-}
-
-CASE_WITH(a_launch_orders_all_its_branches, set_up_clocks("clocks=on")) {
+CASE_WITH(a_launch_orders_all_its_branches, set_up_clocks("")) {
     begin(s, CU_CAPTURE_RELAXED);
     CHECK(follow(t, s) == CU_SUCCESS);
     queue(t, "a");
@@ -253,13 +227,10 @@ CASE_WITH(a_launch_orders_all_its_branches, set_up_clocks("clocks=on")) {
     CHECK(soft->graph_launch(exec, s) == CU_SUCCESS); /* behind the launch before */
     CHECK(own(s) && !own(t));
     CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
-    CHECK(ashlar__soft_state.oracle.seen.count <= 3); /* no lane has left a trace */
 }
 
 CASE_WITH(questions_without_an_answer_are_refused, set_up_clocks("")) {
     bool is_ordered = true;
-    CHECK_FAILS(ashlar__soft_clock_use(AT, 1, s), ASHLAR_EINVAL, "clocks=on");
-    REQUIRE(set_up_clocks("clocks=on"));
     CHECK(ashlar__soft_clock_use(AT, 0, s) == ASHLAR_EINVAL);
     CHECK(ashlar__soft_clock_own(AT, SIZE_MAX, s, &is_ordered) == ASHLAR_EINVAL);
     CHECK_FAILS(ashlar__soft_clock_own(AT, 1, (cu_stream)99, &is_ordered), ASHLAR_EINVAL, "400");
@@ -273,7 +244,7 @@ CASE_WITH(questions_without_an_answer_are_refused, set_up_clocks("")) {
 CASE(without_host_memory_the_oracle_says_that_it_knows_nothing) {
     bool was_lost = false, was_whole = false;
     for (unsigned long n = 1; !was_whole && n < 100; n++) {
-        REQUIRE(set_up_clocks("clocks=on"));
+        REQUIRE(set_up_clocks(""));
         const cu_event event = new_event();
         bool is_ordered = false;
         ashlar__host_fail_at(n);

@@ -1,5 +1,5 @@
 /*
- * test_soft_clock_random.c - the oracle of clocks=on against what adversarial mode does: an order
+ * test_soft_clock_random.c - the oracle against what adversarial mode does: an order
  * that it calls proven is kept by every interleaving, and what it does not call so is broken by
  * some.
  */
@@ -54,7 +54,7 @@ static bool step(uint64_t *random) {
 /* The same program for the same `program`, interleaved by `seed`. */
 static bool run(uint64_t program, int seed, bool *is_ordered) {
     char spec[64];
-    (void)snprintf(spec, sizeof spec, "clocks=on,memory=2MiB,mode=adversarial,seed=%d", seed);
+    (void)snprintf(spec, sizeof spec, "memory=2MiB,mode=adversarial,seed=%d", seed);
     bool ok = set_up(spec);
     uint64_t random = program;
     streams[0] = NULL;

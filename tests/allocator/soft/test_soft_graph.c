@@ -170,25 +170,37 @@ CASE_WITH(memory_that_is_gone_at_the_launch_is_an_illegal_address, set_up_stream
     CHECK(soft->stream_synchronize(s) == CU_ILLEGAL_ADDRESS);
 }
 
-/* A launch is queued whole or not at all, and leaves no stream behind. */
-CASE_WITH(a_launch_survives_every_host_allocation_that_fails, set_up_adversarial(3)) {
+/* "ab", each on a stream of its own. */
+static cu_graph_exec capture_two(void) {
     begin(s, CU_CAPTURE_GLOBAL);
     queue(s, "a");
     CHECK(follow(t, s) == CU_SUCCESS);
     queue(t, "b");
     CHECK(follow(s, t) == CU_SUCCESS);
-    const cu_graph_exec exec = end(s);
-    const size_t streams = stream_count();
+    return end(s);
+}
+
+/* A launch runs whole, or nothing of it does and the device says so; and it leaves no stream
+ * behind. */
+CASE(a_launch_survives_every_host_allocation_that_fails) {
     unsigned long n = 1;
     for (cu_result result = CU_OUT_OF_MEMORY; result != CU_SUCCESS && n < 100; n++) {
+        REQUIRE(set_up_adversarial(3));
+        const cu_graph_exec exec = capture_two();
+        const size_t streams = stream_count();
         HOST_FAILS_AT(n, result = soft->graph_launch(exec, s));
-        CHECK(result == CU_SUCCESS || (result == CU_OUT_OF_MEMORY && stream_count() == streams));
-        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+        CHECK(result == CU_SUCCESS || result == CU_OUT_OF_MEMORY);
+        CHECK(soft->ctx_synchronize() == (result == CU_SUCCESS ? CU_SUCCESS : CU_LAUNCH_FAILED));
         CHECK(strcmp(ran, result == CU_SUCCESS ? "ab" : "") == 0);
+        CHECK(soft->primary_ctx_release(0) == CU_SUCCESS); /* runs what was queued */
+        CHECK_ZU(stream_count(), streams - 2);
     }
     CHECK(n > 10 && n < 100);
-    CHECK_ZU(stream_count(), streams);
-    begin(s, CU_CAPTURE_GLOBAL); /* capturing a launch: whole, or the capture is spoilt */
+}
+
+CASE_WITH(a_launch_is_captured_whole_or_spoils_the_capture, set_up_adversarial(3)) {
+    const cu_graph_exec exec = capture_two();
+    begin(s, CU_CAPTURE_GLOBAL);
     HOST_FAILS_AT(2, CHECK(soft->graph_launch(exec, s) == CU_OUT_OF_MEMORY));
     check_spoilt(s);
 }

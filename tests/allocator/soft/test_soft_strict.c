@@ -166,10 +166,6 @@ static void unmap_under_a_fill(void) {
     CHECK(soft->memset_d8_async(ptr + PAGE - 1, 7, 2, NULL) == CU_SUCCESS);
     (void)soft->mem_unmap(ptr + PAGE, PAGE);
 }
-static void unmap_under_a_late_fill(void) {
-    CHECK(ashlar__soft_work(NULL, 1000000) == ASHLAR_OK);
-    unmap_under_a_fill();
-}
 static void free_host_under_a_copy(void) {
     void *host = NULL;
     CHECK(soft->mem_host_alloc(&host, 64, 0) == CU_SUCCESS);
@@ -193,15 +189,6 @@ static void unmap_after_all_work(void) {
     CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
     CHECK(soft->mem_unmap(ptr, 2 * PAGE) == CU_SUCCESS);
 }
-static void unmap_after_all_work_in_time(void) {
-    const cu_ptr ptr = reserve(2);
-    place(ptr, 1, create(1));
-    place(ptr + PAGE, 1, create(1));
-    CHECK(soft->memset_d8_async(ptr, 7, PAGE, NULL) == CU_SUCCESS);
-    CHECK(soft->mem_unmap(ptr + PAGE, PAGE) == CU_SUCCESS); /* its neighbour is no matter */
-    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
-    CHECK(soft->mem_unmap(ptr, PAGE) == CU_SUCCESS);
-}
 static void launch_over_gone_memory(void) {
     s = new_stream(CU_STREAM_UNORDERED);
     const cu_ptr ptr = reserve(1);
@@ -216,12 +203,9 @@ static void launch_over_gone_memory(void) {
 CASE(memory_that_queued_work_uses_is_not_to_go) {
     CHECK_ENDS(",mode=adversarial", unmap_under_a_fill, "cuMemUnmap", "in use by a fill");
     CHECK_ENDS(",mode=adversarial", free_host_under_a_copy, "cuMemFreeHost", "in use by a copy");
-    CHECK_ENDS(",time=on", unmap_under_a_late_fill, "cuMemUnmap", "in use on the virtual clock");
-    CHECK_ENDS(",clocks=on", unmap_under_a_use, "cuMemUnmap", "has not seen finished");
+    CHECK_ENDS("", unmap_under_a_use, "cuMemUnmap", "has not seen finished");
     CHECK_ENDS("", launch_over_gone_memory, "cuGraphLaunch", "finds its memory gone");
-    CHECK(passes("memory=64MiB,strict=on,mode=adversarial,clocks=on", unmap_after_all_work));
-    CHECK(passes("memory=64MiB,strict=on,time=on", unmap_after_all_work_in_time));
-    CHECK(passes("memory=64MiB,strict=on,time=on,costs=off", unmap_after_all_work_in_time));
+    CHECK(passes("memory=64MiB,strict=on,mode=adversarial", unmap_after_all_work));
 }
 
 /* Run `act` in another thread while a stream of this one is captured in global mode. */

@@ -176,21 +176,10 @@ CASE_WITH(a_free_and_an_unmap_wait_for_the_device, set_up_streams(FREE)) {
     CHECK_ZU(ashlar__soft_host_ns(), 2 * MS);
 }
 
-CASE_WITH(calls_cost_what_the_line_says, set_up("time=on,costs=cuMemAlloc:700+cuMemFree:0")) {
+CASE_WITH(calls_cost_the_host_time, set_up("time=on")) {
     const uint64_t begin_ns = ashlar__soft_host_ns();
-    cu_ptr ptr = alloc(1);
-    CHECK_ZU(ashlar__soft_host_ns() - begin_ns, 700);
-    CHECK(soft->mem_free(ptr) == CU_SUCCESS);
-    CHECK_ZU(ashlar__soft_host_ns() - begin_ns, 700);
-    s = new_stream(CU_STREAM_UNORDERED); /* by the estimates */
-    CHECK(ashlar__soft_host_ns() - begin_ns > 700);
-    const uint64_t queued_ns = ashlar__soft_host_ns();
-    ptr = alloc(64 << 20);
-    CHECK(soft->memset_d8_async(ptr, 0, 64 << 20, s) == CU_SUCCESS);
-    const uint64_t small_ns = tail_of(s) - ashlar__soft_host_ns();
-    CHECK(tail_of(s) > queued_ns && small_ns > 0);
-    CHECK(soft->memcpy_dtod_async(ptr, ptr + (32 << 20), 32 << 20, s) == CU_SUCCESS);
-    CHECK(tail_of(s) - ashlar__soft_host_ns() > small_ns);
+    (void)alloc(1);
+    CHECK_ZU(ashlar__soft_host_ns() - begin_ns, 100 * US);
 }
 
 static void check_takes(cu_result result, uint64_t ns) {

@@ -3,8 +3,7 @@
  * vector clocks: whatever is handed out, every earlier use comes before.
  */
 #include "tests/allocator/step/step_fixture.h"
-
-#include "allocator/soft/soft.h"
+#include "tests/allocator/soft/soft_probe.h"
 
 /* ---- blocks whose uses the clocks know ---- */
 
@@ -37,7 +36,7 @@ static void give_back(void *ptr) {
 
 static bool set_up_clocks(const char *memory, unsigned seed) {
     char spec[96];
-    (void)snprintf(spec, sizeof spec, "mode=adversarial,clocks=on,seed=%u,memory=%s", seed, memory);
+    (void)snprintf(spec, sizeof spec, "mode=adversarial,seed=%u,memory=%s", seed, memory);
     return set_up_cached(spec, 8 * MIB);
 }
 

@@ -52,9 +52,8 @@ CASE(no_request_spoils_a_capture_that_nobody_told_of) {
     planted other;
     for (int seed = 1; seed <= 8; seed++) {
         char line[96];
-        (void)snprintf(line, sizeof line,
-                       "mode=adversarial,clocks=on,memory=%dMiB,seed=%d,waits=%s", 4 * BLOCKS + 4,
-                       seed, seed % 2 == 0 ? "on" : "off");
+        (void)snprintf(line, sizeof line, "mode=adversarial,memory=%dMiB,seed=%d,waits=%s",
+                       4 * BLOCKS + 4, seed, seed % 2 == 0 ? "on" : "off");
         REQUIRE(set_up_cached(line, 4 * MIB));
         plant(&other);
         run_out_of_memory();

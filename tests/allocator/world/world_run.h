@@ -81,13 +81,12 @@ static inline bool open_world(const world_program *p) {
     atomic_store(&world.work_count, 0);
     world.gone_count = world.stream_count = calls_until_fork = 0;
     world.set = set;
-    (void)snprintf(spec, sizeof spec, "devices=2,memory=%uMiB,seed=%llu,recycle=%s%s%s%s%s",
+    (void)snprintf(spec, sizeof spec, "devices=2,memory=%uMiB,seed=%llu,recycle=%s%s%s%s",
                    set->memory_mib, (unsigned long long)p->seed, set->recycles ? "on" : "off",
                    set->overlaps         ? ",mode=overlap"
                    : set->is_adversarial ? ",mode=adversarial"
                                          : ",mode=eager",
-                   set->waits ? ",waits=on" : "", set->has_vmm ? "" : ",vmm=off",
-                   set->has_clocks ? ",clocks=on" : "");
+                   set->waits ? ",waits=on" : "", set->has_vmm ? "" : ",vmm=off");
     TELL("/* %s */", spec);
     bool is_open = ashlar__soft_configure(spec) == ASHLAR_OK;
     for (int i = 0; i < PLACES && is_open; i++) {

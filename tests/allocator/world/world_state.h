@@ -21,7 +21,7 @@
 #include "allocator/base/random.h"
 #include "allocator/core/allocator_impl.h"
 #include "allocator/heap/size_class.h"
-#include "allocator/soft/soft.h"
+#include "tests/allocator/soft/soft_probe.h"
 #include "tests/allocator/world/world_program.h"
 #include "tests/snapshot_sums.h"
 

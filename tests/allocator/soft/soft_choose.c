@@ -1,8 +1,7 @@
 /* soft_choose.c - lets a test choose which queued work runs next, to go through all orders. */
-#include "allocator/soft/soft.h"
-#include "allocator/soft/soft_state.h"
+#include "tests/allocator/soft/soft_probe.h"
 
-static soft_chooser *chooser; /* NULL: the seed decides. Lock: the state's */
+static soft_chooser *chooser; /* NULL: the seed decides. Lock: the device's */
 
 /* The op that ran last in this wait, as a copy. What its pointers point to may be gone. */
 static struct {
@@ -10,22 +9,6 @@ static struct {
     uint64_t serial; /* of its stream */
     bool is_legacy;
 } last;
-
-void ashlar__soft_choose_by(soft_chooser *by) {
-    ashlar__lock_acquire(&ashlar__soft_state.lock);
-    chooser = by;
-    ashlar__lock_release(&ashlar__soft_state.lock);
-}
-
-bool ashlar__soft_has_chooser(void) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    return chooser != NULL;
-}
-
-void ashlar__soft_choose_begin(void) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    last.op.number = 0;
-}
 
 static bool meet(const soft_operand *a, size_t a_bytes, const soft_operand *b, size_t b_bytes) {
     const uintptr_t from_a = (uintptr_t)a->ptr, from_b = (uintptr_t)b->ptr;
@@ -101,13 +84,17 @@ static size_t count_offered(offer kind) {
     return count;
 }
 
-bool ashlar__soft_chosen_is_done(void) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
-    return chooser != NULL && ashlar__soft_state.config.mode == SOFT_ADVERSARIAL && chooser(2) == 1;
+/* ---- the hooks ---- */
+
+static void begin_wait(void) {
+    last.op.number = 0;
 }
 
-soft_stream *ashlar__soft_pick_chosen(void) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
+static bool is_done(void) {
+    return chooser(2) == 1;
+}
+
+static soft_stream *pick(void) {
     offer kind = ONLY_NEEDED;
     size_t count = count_offered(kind);
     while (count == 0 && kind != ALL_READY) {
@@ -125,4 +112,13 @@ soft_stream *ashlar__soft_pick_chosen(void) {
     last.serial = s->serial;
     last.is_legacy = is_legacy(s);
     return s;
+}
+
+void ashlar__soft_choose_by(soft_chooser *by) {
+    ashlar__lock_acquire(&ashlar__soft_state.lock);
+    chooser = by;
+    ashlar__soft_hooks.begin_wait = by != NULL ? begin_wait : NULL;
+    ashlar__soft_hooks.pick = by != NULL ? pick : NULL;
+    ashlar__soft_hooks.is_done = by != NULL ? is_done : NULL;
+    ashlar__lock_release(&ashlar__soft_state.lock);
 }

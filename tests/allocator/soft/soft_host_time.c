@@ -1,9 +1,7 @@
-/* soft_time_calls.c - the functions of soft.h that advance and read virtual time (time=on). */
-#include "allocator/soft/soft_time.h"
+/* soft_host_time.c - virtual time (time=on), as tests advance and read it. */
+#include "tests/allocator/soft/soft_probe.h"
 
 #include "allocator/base/error.h"
-#include "allocator/soft/soft.h"
-#include "allocator/soft/soft_state.h"
 
 static ashlar_status fail(const char *what, cu_result result) {
     return result == CU_OUT_OF_MEMORY
