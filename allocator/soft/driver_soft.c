@@ -5,28 +5,22 @@
 #include "allocator/base/lock.h"
 #include "allocator/soft/soft_state.h"
 
-static const struct {
-    cu_result code;
-    const char *name;
-} error_names[] = {
-#define X(name, value) {CU_##name, (value) == 0 ? "CUDA_" #name : "CUDA_ERROR_" #name},
-    CU_RESULT_MAP(X)
-#undef X
-};
-enum { ERROR_COUNT = sizeof error_names / sizeof error_names[0] };
-
 /* These two may be called inside a host function and before cuInit: they touch no device. */
 cu_result ashlar__soft_get_error_name(cu_result error, const char **name) {
     if (name == NULL) {
         return CU_INVALID_VALUE;
     }
-    *name = NULL;
-    for (size_t i = 0; i < ERROR_COUNT; i++) {
-        if (error_names[i].code == error) {
-            *name = error_names[i].name;
-        }
+    switch (error) {
+#define X(code, value)                                              \
+    case CU_##code:                                                 \
+        *name = (value) == 0 ? "CUDA_" #code : "CUDA_ERROR_" #code; \
+        return CU_SUCCESS;
+        CU_RESULT_MAP(X)
+#undef X
+    default:
+        *name = NULL;
+        return CU_INVALID_VALUE;
     }
-    return *name == NULL ? CU_INVALID_VALUE : CU_SUCCESS;
 }
 
 cu_result ashlar__soft_get_error_string(cu_result error, const char **text) {

@@ -123,7 +123,6 @@ void ashlar__soft_block_drop(size_t idx) {
 }
 
 static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
     uintptr_t base = bytes < SOFT_PAGE_BYTES ? find_shared(device, bytes) : 0;
     if (base == 0) {
         SOFT_TRY(take_pages(device, bytes, &base));

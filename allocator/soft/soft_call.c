@@ -200,7 +200,6 @@ typedef struct context_stack {
 
 /* The calling thread's stack; NULL: nothing was ever pushed. */
 static context_stack *stack_if_any(void) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
     context_stack *stack = ashlar__thread_data_if_any(ASHLAR_THREAD_SOFT_CONTEXTS);
     if (stack != NULL && stack->generation != ashlar__soft_state.generation) {
         stack->generation = ashlar__soft_state.generation;
@@ -231,7 +230,6 @@ cu_result ashlar__soft_enter_context(ashlar_driver_fn fn, soft_device **device) 
 }
 
 static cu_result begin_context(soft_device *device) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
     SOFT_TRY(ashlar__soft_overhead_take(device, &device->overhead));
     if (!ashlar__soft_handle_put(SOFT_CONTEXT, device, &device->context)) {
         ashlar__soft_memory_drop(device->overhead);

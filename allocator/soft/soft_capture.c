@@ -10,7 +10,6 @@ _Thread_local unsigned int ashlar__soft_capture_mode;
 
 /* The calling thread's number, which no later thread gets (unlike a pthread_t). */
 static uint64_t this_thread(void) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
     static uint64_t threads;
     static _Thread_local uint64_t number;
     if (number == 0) {
@@ -174,7 +173,6 @@ cu_result ashlar__soft_capture_join(soft_stream *stream, uint64_t id, const soft
 /* End the capture and free it: its streams no longer capture. Its graph is dropped unless
  * capture->graph is NULL. */
 static void finish(soft_capture *capture) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(ashlar__soft_capture_find(capture->id) == capture);
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
         if (s->capture == capture) {

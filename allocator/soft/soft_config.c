@@ -9,148 +9,132 @@
 #define MEMORY_MAX_BYTES ((uint64_t)64 << 40)
 _Static_assert(MEMORY_MAX_BYTES / ((uint64_t)2 << 20) <= UINT32_MAX, "page indexes are 32 bits");
 
-static const char *const keys[] = {"batch",    "costs", "devices", "memory", "mode",
-                                   "overhead", "peers", "recycle", "seed",   "share",
-                                   "strict",   "time",  "touch",   "vmm",    "waits"};
-/* The indexes of these keys. */
-enum {
-    BATCH,
-    COSTS,
-    DEVICES,
-    MEMORY,
-    MODE,
-    OVERHEAD,
-    PEERS,
-    RECYCLE,
-    SEED,
-    SHARE,
-    STRICT,
-    TIME,
-    TOUCH,
-    VMM,
-    WAITS,
-    KEYS
-};
-ASHLAR_TABLE_IS_FULL(keys, KEYS);
-
-static ashlar_status refuse(size_t key, ashlar_piece value, const char *allowed) {
-    return ashlar__pairs_refuse("ASHLAR_SOFT", keys[key], value, allowed);
+static ashlar_status refuse(const char *key, ashlar_piece value, const char *allowed) {
+    return ashlar__pairs_refuse("ASHLAR_SOFT", key, value, allowed);
 }
 
-/* Read a number from `least` to `most`. */
-static ashlar_status read_count(size_t key, ashlar_piece value, uint64_t least, uint64_t most,
-                                const char *allowed, uint64_t *out) {
+/* ---- the readers: each reads the value of a key into a field of soft_config ---- */
+
+static ashlar_status read_devices(const char *key, ashlar_piece value, void *field) {
     uint64_t number;
-    if (!ashlar__parse_count(value, &number) || number < least || number > most) {
-        return refuse(key, value, allowed);
+    if (!ashlar__parse_count(value, &number) || number < 1 || number > SOFT_DEVICES_MAX) {
+        return refuse(key, value, "a number from 1 to 16");
     }
-    *out = number;
+    *(int *)field = (int)number;
     return ASHLAR_OK;
 }
 
-/* Read `least` bytes or more, rounded down to whole pages, or up. */
-static ashlar_status read_pages(size_t key, ashlar_piece value, uint64_t least, bool rounds_up,
-                                size_t *out) {
+static ashlar_status read_seed(const char *key, ashlar_piece value, void *field) {
+    return ashlar__parse_count(value, field)
+               ? ASHLAR_OK
+               : refuse(key, value, "an unsigned decimal number of 64 bits");
+}
+
+static ashlar_status read_memory(const char *key, ashlar_piece value, void *field) {
     uint64_t bytes;
-    if (!ashlar__parse_bytes(value, &bytes) || bytes > MEMORY_MAX_BYTES || bytes < least) {
-        return refuse(key, value,
-                      least == 0 ? "0B to 64TiB, with a unit B, KiB, MiB, GiB or TiB"
-                                 : "2MiB to 64TiB, with a unit B, KiB, MiB, GiB or TiB");
+    if (!ashlar__parse_bytes(value, &bytes) || bytes > MEMORY_MAX_BYTES ||
+        bytes < SOFT_PAGE_BYTES) {
+        return refuse(key, value, "2MiB to 64TiB, with a unit B, KiB, MiB, GiB or TiB");
     }
-    *out = (bytes + (rounds_up ? SOFT_PAGE_BYTES - 1 : 0)) & ~(uint64_t)(SOFT_PAGE_BYTES - 1);
+    *(size_t *)field = bytes & ~(uint64_t)(SOFT_PAGE_BYTES - 1);
     return ASHLAR_OK;
 }
 
-/* Read one of `count` words, and give its index. */
-static ashlar_status read_word(size_t key, ashlar_piece value, const char *const *words,
-                               size_t count, const char *allowed, size_t *out) {
-    for (size_t i = 0; i < count; i++) {
-        if (ashlar__piece_is(value, words[i])) {
-            *out = i;
-            return ASHLAR_OK;
-        }
+static ashlar_status read_overhead(const char *key, ashlar_piece value, void *field) {
+    uint64_t bytes;
+    if (!ashlar__parse_bytes(value, &bytes) || bytes > MEMORY_MAX_BYTES) {
+        return refuse(key, value, "0B to 64TiB, with a unit B, KiB, MiB, GiB or TiB");
     }
-    return refuse(key, value, allowed);
-}
-
-static ashlar_status read_switch(size_t key, ashlar_piece value, bool *is_on) {
-    static const char *const words[] = {"off", "on"};
-    size_t word = 0;
-    ASHLAR_TRY(read_word(key, value, words, 2, "on or off", &word));
-    *is_on = word == 1;
+    *(size_t *)field = (bytes + SOFT_PAGE_BYTES - 1) & ~(uint64_t)(SOFT_PAGE_BYTES - 1);
     return ASHLAR_OK;
 }
 
-static ashlar_status read_mode(ashlar_piece value, soft_config *config) {
+/* The index of the value among three words; 3: it is none of them. */
+static int index_of(ashlar_piece value, const char *const words[3]) {
+    int i = 0;
+    while (i < 3 && !ashlar__piece_is(value, words[i])) {
+        i++;
+    }
+    return i;
+}
+
+static ashlar_status read_mode(const char *key, ashlar_piece value, void *field) {
     static const char *const modes[] = {"eager", "adversarial", "overlap"}; /* soft_mode's */
-    size_t word = 0;
-    ASHLAR_TRY(read_word(MODE, value, modes, 3, "eager, adversarial or overlap", &word));
-    config->mode = (soft_mode)word;
-    return ASHLAR_OK;
-}
-
-static ashlar_status read_sharing(ashlar_piece value, soft_config *config) {
-    static const char *const ways[] = {"none", "file", "fabric"}; /* soft_sharing's */
-    size_t word = 0;
-    ASHLAR_TRY(read_word(SHARE, value, ways, 3, "none, file or fabric", &word));
-    config->sharing = (soft_sharing)word;
-    return ASHLAR_OK;
-}
-
-static ashlar_status read_devices(ashlar_piece value, soft_config *config) {
-    uint64_t count = 0;
-    ASHLAR_TRY(read_count(DEVICES, value, 1, SOFT_DEVICES_MAX, "a number from 1 to 16", &count));
-    config->device_count = (int)count;
-    return ASHLAR_OK;
-}
-
-static ashlar_status read_recycle(ashlar_piece value, soft_config *config) {
-    bool is_on = false;
-    ASHLAR_TRY(read_switch(RECYCLE, value, &is_on));
-    config->recycle = is_on ? SOFT_RECYCLE_ON : SOFT_RECYCLE_OFF;
-    return ASHLAR_OK;
-}
-
-static ashlar_status read_value(void *context, size_t key, ashlar_piece value) {
-    soft_config *config = context;
-    switch (key) {
-    case DEVICES:
-        return read_devices(value, config);
-    case MEMORY:
-        return read_pages(key, value, SOFT_PAGE_BYTES, false, &config->memory_bytes);
-    case MODE:
-        return read_mode(value, config);
-    case OVERHEAD:
-        return read_pages(key, value, 0, true, &config->overhead_bytes);
-    case RECYCLE:
-        return read_recycle(value, config);
-    case SEED:
-        return read_count(key, value, 0, UINT64_MAX, "an unsigned decimal number of 64 bits",
-                          &config->seed);
-    case SHARE:
-        return read_sharing(value, config);
-    case BATCH:
-        return read_switch(key, value, &config->has_batch);
-    case COSTS:
-        return read_switch(key, value, &config->has_costs);
-    case PEERS:
-        return read_switch(key, value, &config->has_peers);
-    case STRICT:
-        return read_switch(key, value, &config->is_strict);
-    case TIME:
-        return read_switch(key, value, &config->has_time);
-    case TOUCH:
-        return read_switch(key, value, &config->has_touch);
-    case VMM:
-        return read_switch(key, value, &config->has_vmm);
-    default:
-        return read_switch(WAITS, value, &config->has_waits);
+    const int mode = index_of(value, modes);
+    if (mode == 3) {
+        return refuse(key, value, "eager, adversarial or overlap");
     }
+    *(soft_mode *)field = (soft_mode)mode;
+    return ASHLAR_OK;
+}
+
+static ashlar_status read_sharing(const char *key, ashlar_piece value, void *field) {
+    static const char *const ways[] = {"none", "file", "fabric"}; /* soft_sharing's */
+    const int way = index_of(value, ways);
+    if (way == 3) {
+        return refuse(key, value, "none, file or fabric");
+    }
+    *(soft_sharing *)field = (soft_sharing)way;
+    return ASHLAR_OK;
+}
+
+static ashlar_status read_switch(const char *key, ashlar_piece value, void *field) {
+    const bool is_on = ashlar__piece_is(value, "on");
+    if (!is_on && !ashlar__piece_is(value, "off")) {
+        return refuse(key, value, "on or off");
+    }
+    *(bool *)field = is_on;
+    return ASHLAR_OK;
+}
+
+static ashlar_status read_recycle(const char *key, ashlar_piece value, void *field) {
+    bool is_on = false;
+    const ashlar_status status = read_switch(key, value, &is_on);
+    *(soft_recycle *)field = is_on ? SOFT_RECYCLE_ON : SOFT_RECYCLE_OFF;
+    return status;
+}
+
+/* Each key, its reader, and its field. */
+#define KEY_MAP(X)                             \
+    X(batch, read_switch, has_batch)           \
+    X(costs, read_switch, has_costs)           \
+    X(devices, read_devices, device_count)     \
+    X(memory, read_memory, memory_bytes)       \
+    X(mode, read_mode, mode)                   \
+    X(overhead, read_overhead, overhead_bytes) \
+    X(peers, read_switch, has_peers)           \
+    X(recycle, read_recycle, recycle)          \
+    X(seed, read_seed, seed)                   \
+    X(share, read_sharing, sharing)            \
+    X(strict, read_switch, is_strict)          \
+    X(time, read_switch, has_time)             \
+    X(touch, read_switch, has_touch)           \
+    X(vmm, read_switch, has_vmm)               \
+    X(waits, read_switch, has_waits)
+
+static const char *const keys[] = {
+#define X(key, read, field) #key,
+    KEY_MAP(X)
+#undef X
+};
+
+static ashlar_status read_value(void *config, size_t i, ashlar_piece value) {
+    static const struct {
+        ashlar_status (*read)(const char *key, ashlar_piece value, void *field);
+        size_t offset;
+    } readers[] = {
+#define X(key, read, field) {read, offsetof(soft_config, field)},
+        KEY_MAP(X)
+#undef X
+    };
+    return readers[i].read(keys[i], value, (char *)config + readers[i].offset);
 }
 
 ashlar_status ashlar__soft_parse(const char *spec, soft_config *out) {
-    static const ashlar_pairs_format format = {
-        .source = "ASHLAR_SOFT", .keys = keys, .count = KEYS, .set = read_value};
+    static const ashlar_pairs_format format = {.source = "ASHLAR_SOFT",
+                                               .keys = keys,
+                                               .count = sizeof keys / sizeof keys[0],
+                                               .set = read_value};
     soft_config config = {.device_count = 1,
                           .memory_bytes = (size_t)4 << 30,
                           .mode = SOFT_EAGER,

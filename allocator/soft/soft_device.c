@@ -42,7 +42,6 @@ static ashlar_status build_devices(const soft_config *config, soft_device *devic
 
 /* The order matters: mappings use memory, and memory belongs to devices. */
 static void destroy_devices(soft_state *state) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(state->running_count == 0); /* no other thread is in a call */
     ashlar__soft_event_reset(NULL);
     ashlar__soft_capture_reset();

@@ -150,7 +150,6 @@ static cu_result add_launch(soft_launch *launch, soft_point *before, soft_point 
 /* If host memory runs out, a part of the graph is queued. The device's fault says so to all that
  * follows, as CUDA does after a launch that failed, and keeps that part from running. */
 static cu_result launch_now(const soft_graph *graph, soft_stream *target, soft_point **last) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
     soft_launch launch = {.graph = graph, .target = target};
     soft_point *end = NULL;
     const cu_result result = add_launch(&launch, *last, &end);
@@ -178,7 +177,6 @@ static cu_result launch_now(const soft_graph *graph, soft_stream *target, soft_p
 
 /* Add the graph's nodes to the stream's capture, one after the other. */
 static cu_result capture_launch(const soft_graph *graph, soft_stream *stream) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
     cu_result result = CU_SUCCESS;
     for (size_t i = 0; i < graph->count && result == CU_SUCCESS; i++) {
         result = ashlar__soft_capture_op(stream, &graph->nodes[i].op);

@@ -102,7 +102,6 @@ static soft_stream *need_thread_stream(soft_device *device) {
 /* Find the stream that `handle` means in a call on device `current`. The thread's default stream is
  * made at its first use. */
 static cu_result find_stream(soft_device *current, cu_stream handle, soft_stream **out) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
     const uintptr_t number = (uintptr_t)handle;
     soft_stream *stream;
     if (number == CU_STREAM_PER_THREAD) {
@@ -324,7 +323,6 @@ void ashlar__soft_event_reset(const soft_device *device) {
 /* Record an event on a capturing stream: nothing is queued, and the event now stands for the nodes
  * that the stream's next node would come after. */
 static cu_result record_captured(soft_event *event, const soft_stream *stream) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(stream->capture != NULL && stream->capture->id != 0);
     soft_clock captured = {0};
     if (!ashlar__soft_clock_join(&captured, &stream->captured)) {
@@ -339,7 +337,6 @@ static cu_result record_captured(soft_event *event, const soft_stream *stream) {
 }
 
 static cu_result record(soft_event *found, soft_stream *queue) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
     soft_point *point = ashlar__soft_point_new();
     if (point == NULL) {
         return CU_OUT_OF_MEMORY;

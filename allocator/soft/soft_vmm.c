@@ -152,7 +152,6 @@ cu_result ashlar__soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_h
 /* Find the reservation in which whole mappings fill exactly [base, base + bytes), without a gap.
  * NULL: there is none, or it belongs to cuMemAlloc. */
 static soft_reservation *whole_mappings(uintptr_t base, size_t bytes) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
     if (bytes == 0) {
         return NULL;
     }
@@ -174,7 +173,6 @@ static soft_reservation *whole_mappings(uintptr_t base, size_t bytes) {
 /* With waits=on, wait for the device whose memory is mapped at `ptr`. Call this before looking
  * anything up, since other threads may change it during the wait. */
 static void wait_if_asked(cu_ptr ptr) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
     const soft_reservation *found =
         ashlar__soft_ranges_over(&ashlar__soft_state.reservations, (uintptr_t)ptr, 1);
     const soft_mapping *mapping = found == NULL ? NULL : soft_mapping_at(found, (uintptr_t)ptr);

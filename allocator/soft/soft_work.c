@@ -7,7 +7,6 @@
 /* End a call: queue *model or, on a capturing stream, make it a node of the graph; it must then own
  * nothing. */
 static cu_result leave_with_work(soft_stream *stream, const soft_op *model) {
-    ASHLAR_OWNS(&ashlar__soft_state.lock);
     return ashlar__soft_leave(stream->capture != NULL ? ashlar__soft_capture_op(stream, model)
                                                       : ashlar__soft_submit(stream, model));
 }

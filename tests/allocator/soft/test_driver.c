@@ -39,25 +39,6 @@ CASE_WITH(the_driver_is_one_object_for_the_process, set_up()) {
     CHECK(strcmp(driver->name, "soft") == 0);
 }
 
-CASE(every_function_has_its_name_and_kind) {
-    static const struct {
-        const char *name;
-        ashlar_driver_kind kind;
-    } rows[] = {
-#define X(field, symbol, version, kind, safety, params) {#symbol, ASHLAR_DRIVER_##kind},
-        ASHLAR_DRIVER_MAP(X)
-#undef X
-    };
-    CHECK_ZU(sizeof rows / sizeof *rows, ASHLAR_DRIVER_FN_COUNT);
-    for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
-        CHECK(strcmp(ashlar__driver_fn_name((ashlar_driver_fn)fn), rows[fn].name) == 0);
-        CHECK(ashlar__driver_fn_kind((ashlar_driver_fn)fn) == rows[fn].kind);
-    }
-    CHECK(strcmp(ashlar__driver_fn_name(ASHLAR_DRIVER_FN_mem_create), "cuMemCreate") == 0);
-    CHECK(ashlar__driver_fn_kind(ASHLAR_DRIVER_FN_mem_create) == ASHLAR_DRIVER_MEMORY);
-    CHECK(ashlar__driver_fn_kind(ASHLAR_DRIVER_FN_event_synchronize) == ASHLAR_DRIVER_WAIT);
-}
-
 /* Admit `fn` + 1 calls of each function, and find them in the right sums. */
 CASE_WITH(calls_are_counted_by_function_and_kind, set_up()) {
     uint64_t before[ASHLAR_DRIVER_KIND_COUNT], want[ASHLAR_DRIVER_KIND_COUNT] = {0};
@@ -88,14 +69,6 @@ CASE_WITH(calls_are_counted_by_function_and_kind, set_up()) {
     }
 }
 
-CASE_WITH(a_call_reaches_the_table_and_is_counted, set_up()) {
-    int count = 0;
-    const uint64_t before = calls_of(ASHLAR_DRIVER_FN_device_get_count);
-    CHECK(ASHLAR_DRIVER_CALL(driver, device_get_count, (&count)) == CU_SUCCESS);
-    CHECK(count == 1);
-    CHECK(calls_of(ASHLAR_DRIVER_FN_device_get_count) == before + 1);
-}
-
 CASE_WITH(the_nth_call_of_the_armed_function_fails_once, set_up()) {
     for (uint64_t n = 1; n <= 5; n++) {
         ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_device_get_count, n, CU_LAUNCH_FAILED);
@@ -108,26 +81,12 @@ CASE_WITH(the_nth_call_of_the_armed_function_fails_once, set_up()) {
     }
 }
 
-CASE_WITH(the_function_with_number_zero_can_be_armed, set_up()) {
-    ashlar__driver_fail_at(driver, 0, 1, CU_UNKNOWN);
-    CHECK(call_count() == CU_SUCCESS);
-    CHECK(!ashlar__driver_admit(driver, (ashlar_driver_fn)0));
-    CHECK(ashlar__driver_admit(driver, (ashlar_driver_fn)0));
-}
-
 CASE_WITH(minus_one_arms_every_function, set_up()) {
     ashlar__driver_fail_at(driver, -1, 3, CU_UNKNOWN);
     CHECK(call_count() == CU_SUCCESS);
     CHECK(call_total() == CU_SUCCESS);
     CHECK(call_count() == CU_UNKNOWN);
     CHECK(call_total() == CU_SUCCESS);
-}
-
-CASE_WITH(zero_disarms, set_up()) {
-    ashlar__driver_fail_at(driver, -1, 1, CU_UNKNOWN);
-    ashlar__driver_fail_at(driver, -1, 0, CU_UNKNOWN);
-    CHECK(call_count() == CU_SUCCESS);
-    CHECK(call_count() == CU_SUCCESS);
 }
 
 CASE_WITH(a_refusal_becomes_a_status_with_its_words, set_up()) {

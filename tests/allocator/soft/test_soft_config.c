@@ -77,31 +77,13 @@ CASE(mistakes_name_the_key_the_value_and_what_is_allowed) {
     static const struct {
         const char *spec, *key, *value, *allowed;
     } bad[] = {
-        {"devices=0", "devices", "0", "1 to 16"},
         {"devices=17", "devices", "17", "1 to 16"},
-        {"devices=2x", "devices", "2x", "1 to 16"},
-        {"devices=", "devices", "", "1 to 16"},
-        {"devices", "devices", "", "1 to 16"},
-        {"memory=4", "memory", "4", "KiB"},
         {"memory=4GB", "memory", "4GB", "GiB"},
         {"memory=1MiB", "memory", "1MiB", "2MiB"},
         {"memory=65TiB", "memory", "65TiB", "64TiB"},
-        {"memory=18446744073709551616B", "memory", "18446744073709551616B", "64TiB"},
-        {"memory=-1GiB", "memory", "-1GiB", "2MiB"},
         {"mode=fast", "mode", "fast", "eager, adversarial or overlap"},
-        {"mode=eag", "mode", "eag", "eager, adversarial or overlap"},
         {"seed=-1", "seed", "-1", "unsigned"},
-        {"seed=18446744073709551616", "seed", "18446744073709551616", "64 bits"},
-        {"seed=", "seed", "", "unsigned"},
-        {"seed=1,seed=2", "seed", "2", "once"},
         {"peers=1", "peers", "1", "on or off"},
-        {"vmm=no", "vmm", "no", "on or off"},
-        {"waits=1", "waits", "1", "on or off"},
-        {"batch=1", "batch", "1", "on or off"},
-        {"strict=1", "strict", "1", "on or off"},
-        {"recycle=lifo", "recycle", "lifo", "on or off"},
-        {"time=1", "time", "1", "on or off"},
-        {"touch=1", "touch", "1", "on or off"},
         {"costs=", "costs", "", "on or off"},
         {"speed=1", "speed", "1", ", seed, "},
         {"devices=1,,seed=2", "unknown key", "", ", devices, "},
@@ -248,18 +230,6 @@ CASE_WITH(last_release_takes_the_contexts_objects_with_it, open_soft("devices=2,
     CHECK(soft->event_query(event) == CU_INVALID_HANDLE);
     CHECK(soft->mem_free(ptr) == CU_INVALID_VALUE);
     CHECK(soft->mem_free_host(pinned) == CU_INVALID_VALUE);
-}
-
-CASE_WITH(armed_failure_reaches_the_caller_once, open_soft("")) {
-    int count = 0;
-    const uint64_t before = ashlar__driver_calls(driver, ASHLAR_DRIVER_QUERY);
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_device_get_count, 2, CU_LAUNCH_FAILED);
-    CHECK(ASHLAR_DRIVER_CALL(driver, device_get_count, (&count)) == CU_SUCCESS);
-    CHECK(ASHLAR_DRIVER_CALL(driver, device_get_count, (&count)) == CU_LAUNCH_FAILED);
-    CHECK(ASHLAR_DRIVER_CALL(driver, device_get_count, (&count)) == CU_SUCCESS);
-    CHECK(ashlar__driver_calls(driver, ASHLAR_DRIVER_QUERY) == before + 3);
-    CHECK_FAILS(ashlar__driver_error(driver, "cuThing", CU_OUT_OF_MEMORY), ASHLAR_ENOMEM,
-                "cuThing on the soft device: CUDA_ERROR_OUT_OF_MEMORY (2)");
 }
 
 RUN_CASES()

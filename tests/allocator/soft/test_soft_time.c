@@ -63,14 +63,6 @@ CASE_WITH(a_wait_for_a_later_event_moves_the_tail_and_is_counted, set_up_streams
     CHECK_ZU(figures().wait_ns, 5 * MS);
 }
 
-CASE_WITH(a_wait_that_the_host_has_outrun_costs_nothing, set_up_streams(FREE)) {
-    work(s, 2 * MS);
-    const cu_event event = record(s);
-    ashlar__soft_host_work(2 * MS);
-    CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
-    CHECK_ZU(figures().wait_count, 0);
-}
-
 CASE_WITH(host_waits_move_the_host, set_up_streams(FREE)) {
     work(s, 2 * MS);
     const cu_event event = record(s);
@@ -85,13 +77,6 @@ CASE_WITH(host_waits_move_the_host, set_up_streams(FREE)) {
     CHECK_ZU(ashlar__soft_host_ns(), 9 * MS);
     CHECK_ZU(figures().host_wait_count, 3);
     CHECK_ZU(figures().host_wait_ns, 9 * MS);
-}
-
-CASE_WITH(a_destroyed_stream_s_work_counts_for_the_device, set_up_streams(FREE)) {
-    work(s, 2 * MS);
-    CHECK(soft->stream_destroy(s) == CU_SUCCESS);
-    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
-    CHECK_ZU(ashlar__soft_host_ns(), 2 * MS);
 }
 
 CASE_WITH(queries_go_by_virtual_time_and_polling_ends, set_up_streams(FREE)) {
@@ -214,14 +199,6 @@ CASE_WITH(without_the_mode_no_time_passes, set_up_streams("memory=64MiB")) {
     const cu_event event = record(s);
     CHECK(soft->event_query(event) == CU_SUCCESS);
     CHECK(tail_of(s) == 0 && ashlar__soft_host_ns() == 0 && figures().end_ns == 0);
-}
-
-CASE_WITH(physical_memory_has_a_high_water_mark, set_up("memory=64MiB")) {
-    const cu_ptr a = alloc(6 << 20);
-    (void)alloc(4 << 20);
-    CHECK(soft->mem_free(a) == CU_SUCCESS);
-    CHECK_ZU(figures().physical_bytes, 4 << 20);
-    CHECK_ZU(figures().physical_peak_bytes, 10 << 20);
 }
 
 CASE_WITH(mistakes_are_refused, set_up(FREE)) {

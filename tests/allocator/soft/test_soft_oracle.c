@@ -1,7 +1,12 @@
-/* test_soft_clock.c - the oracle: order that the program has asked for is proven, and no other. */
+/*
+ * test_soft_oracle.c - the tests' proof of order against what adversarial mode does: an order that it
+ * calls proven is kept by every interleaving, and what it does not call so is broken by some; and
+ * what random programs do not do.
+ */
 #include "tests/allocator/soft/soft_capture_fixture.h"
 
 #include "allocator/base/host.h"
+#include "allocator/base/random.h"
 #include "tests/thread.h"
 
 #define PER_THREAD ((cu_stream)(uintptr_t)CU_STREAM_PER_THREAD)
@@ -58,62 +63,6 @@ CASE(clocks_cover_what_they_were_raised_to) {
     ashlar__soft_clock_clear(&other);
 }
 
-CASE_WITH(a_stream_is_ordered_with_itself_alone, set_up_clocks("")) {
-    CHECK(own(s) && own(t) && own(NULL)); /* nothing has used it */
-    use(s);
-    CHECK(own(s));
-    CHECK(!own(t) && !own(b) && !own(NULL) && !own(PER_THREAD));
-    queue(s, "a"); /* that all of it has run proves nothing */
-    CHECK(!own(t));
-}
-
-CASE_WITH(an_event_orders_what_is_behind_its_wait, set_up_clocks("")) {
-    const cu_event before = record(s);
-    use(s);
-    const cu_event after = record(s);
-    CHECK(soft->stream_wait_event(t, before, 0) == CU_SUCCESS);
-    CHECK(!own(t));
-    CHECK(soft->stream_wait_event(t, after, 0) == CU_SUCCESS);
-    CHECK(own(t) && !own(u));
-    CHECK(follow(u, t) == CU_SUCCESS); /* and so on */
-    CHECK(own(u));
-    use(s); /* a later use */
-    CHECK(!own(t) && own(s));
-    CHECK(soft->stream_wait_event(t, after, 0) == CU_SUCCESS); /* is not what it waits for */
-    CHECK(!own(t));
-}
-
-CASE(an_event_recorded_anew_stands_for_the_newer_point) {
-    REQUIRE(set_up_clocks("mode=adversarial"));
-    const cu_event event = record(t);
-    use(s);
-    CHECK(soft->event_record(event, s) == CU_SUCCESS);
-    CHECK(soft->stream_wait_event(u, event, 0) == CU_SUCCESS);
-    CHECK(own(u));
-    CHECK(soft->event_record(event, t) == CU_SUCCESS);
-    CHECK(soft->stream_wait_event(b, event, 0) == CU_SUCCESS);
-    CHECK(!own(b));
-}
-
-CASE_WITH(the_legacy_stream_orders_blocking_streams, set_up_clocks("devices=2")) {
-    use(b);
-    CHECK(own(NULL) && !own(c) && !own(s));
-    CHECK(!own(c)); /* until something is queued on the legacy stream, c is not ordered with b */
-    queue(NULL, "L");
-    CHECK(own(c) && own(PER_THREAD) && !own(s));
-    use(NULL);
-    CHECK(own(b) && own(c) && !own(s));
-    use(PER_THREAD);
-    CHECK(own(NULL) && !own(b));
-    use(s);
-    CHECK(!own(NULL)); /* an unordered stream takes no part */
-    REQUIRE(make_current(1));
-    REQUIRE(set_up_clocks("devices=2"));
-    use(b);
-    REQUIRE(make_current(1));
-    CHECK(!own(NULL)); /* nor does another device */
-}
-
 CASE_WITH(destroyed_streams_keep_their_order, set_up_clocks("")) {
     use(b);
     CHECK(soft->stream_destroy(b) == CU_SUCCESS);
@@ -125,42 +74,6 @@ CASE_WITH(destroyed_streams_keep_their_order, set_up_clocks("")) {
     CHECK(!own(s));
     CHECK(soft->ctx_synchronize() == CU_SUCCESS);
     CHECK(own(NULL) && own(s) && own(c));
-}
-
-/* What the host has seen finished comes before all that is queued later, anywhere. */
-CASE_WITH(a_wait_on_the_host_orders_what_is_queued_later, set_up_clocks("")) {
-    use(s);
-    CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
-    CHECK(!own(t));
-    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
-    CHECK(own(t) && own(NULL));
-    use(s);
-    CHECK(!own(t));
-    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
-    CHECK(own(t));
-    use(s);
-    const cu_event event = record(s);
-    use(u);
-    CHECK(!own(s));
-    CHECK(soft->event_synchronize(event) == CU_SUCCESS);
-    CHECK(!own(t) && own(u)); /* s is seen, u is not */
-    CHECK(follow(s, u) == CU_SUCCESS);
-    CHECK(soft->stream_synchronize(s) == CU_SUCCESS); /* sees u's as well */
-    CHECK(own(t));
-}
-
-CASE(a_query_orders_only_when_it_finds_the_work_done) {
-    REQUIRE(set_up_clocks("mode=adversarial"));
-    use(s);
-    queue(s, "a");
-    const cu_event event = record(s);
-    cu_result result = soft->event_query(event);
-    for (int i = 0; i < 1000 && result == CU_NOT_READY; i++) {
-        CHECK(!own(t));
-        result = soft->event_query(event);
-    }
-    CHECK(result == CU_SUCCESS);
-    CHECK(own(t));
 }
 
 CASE_WITH(calls_that_wait_for_the_device_order_too, set_up_clocks("memory=16MiB,waits=on")) {
@@ -264,6 +177,105 @@ CASE(without_host_memory_the_oracle_says_that_it_knows_nothing) {
         CHECK(status == ASHLAR_OK || ashlar__soft_clock_use(AT, 1, s) == ASHLAR_EHOSTMEM);
     }
     CHECK(was_lost && was_whole);
+}
+
+/* ---- random programs ---- */
+
+enum { PROGRAMS = 1000, STEPS = 14, INTERLEAVINGS = 24, STREAMS = 6, EVENTS = 3 };
+
+static cu_stream streams[STREAMS];
+static cu_event events[EVENTS];
+static bool used, owner_saw_it;
+
+static void use_body(void *unused) {
+    (void)unused;
+    used = true;
+}
+
+static void own_body(void *unused) {
+    (void)unused;
+    owner_saw_it = used;
+}
+
+static unsigned draw(uint64_t *state, unsigned below) {
+    return (unsigned)ashlar__random_step_below(state, below);
+}
+
+/* One call that may or may not order anything. */
+static bool take_step(uint64_t *random) {
+    const cu_stream stream = streams[draw(random, STREAMS)];
+    const cu_event event = events[draw(random, EVENTS)];
+    switch (draw(random, 12)) {
+    case 0:
+        return soft->stream_synchronize(stream) == CU_SUCCESS;
+    case 1:
+        return soft->event_synchronize(event) == CU_SUCCESS;
+    case 2: {
+        const cu_result result = soft->event_query(event);
+        return result == CU_SUCCESS || result == CU_NOT_READY;
+    }
+    case 3:
+    case 4:
+    case 5:
+        return soft->stream_wait_event(stream, event, 0) == CU_SUCCESS;
+    case 6:
+        return soft->launch_host_func(stream, note, "x") == CU_SUCCESS;
+    default:
+        return soft->event_record(event, stream) == CU_SUCCESS;
+    }
+}
+
+/* The same program for the same `program`, interleaved by `seed`. */
+static bool run_program(uint64_t program, int seed, bool *is_ordered) {
+    char spec[64];
+    (void)snprintf(spec, sizeof spec, "memory=2MiB,mode=adversarial,seed=%d", seed);
+    bool ok = set_up(spec);
+    uint64_t random = program;
+    streams[0] = NULL;
+    streams[1] = PER_THREAD;
+    for (unsigned i = 2; i < STREAMS; i++) {
+        streams[i] = new_stream(i % 2);
+    }
+    for (int i = 0; i < EVENTS; i++) {
+        events[i] = new_event();
+    }
+    forget();
+    used = false;
+    owner_saw_it = false;
+    const unsigned use_at = draw(&random, STEPS);
+    for (unsigned i = 0; i < STEPS && ok; i++) {
+        ok = take_step(&random);
+        if (i == use_at) {
+            const cu_stream stream = streams[draw(&random, STREAMS)];
+            ok = ok && soft->launch_host_func(stream, use_body, NULL) == CU_SUCCESS &&
+                 ashlar__soft_clock_use(AT, 1, stream) == ASHLAR_OK;
+        }
+    }
+    const cu_stream owner = streams[draw(&random, STREAMS)];
+    ok = ok && ashlar__soft_clock_own(AT, 1, owner, is_ordered) == ASHLAR_OK &&
+         soft->launch_host_func(owner, own_body, NULL) == CU_SUCCESS;
+    return ok && soft->ctx_synchronize() == CU_SUCCESS;
+}
+
+CASE(proven_order_is_kept_and_other_order_is_broken) {
+    int proven_count = 0, unproven_count = 0, broken_count = 0;
+    for (uint64_t program = 1; program <= PROGRAMS; program++) {
+        bool is_proven = false, is_broken = false;
+        for (int seed = 1; seed <= INTERLEAVINGS; seed++) {
+            bool is_ordered = false;
+            REQUIRE(run_program(program, seed, &is_ordered));
+            CHECK(!is_ordered || owner_saw_it);
+            is_proven |= is_ordered;
+            is_broken |= !owner_saw_it;
+        }
+        proven_count += is_proven;
+        unproven_count += !is_proven;
+        broken_count += !is_proven && is_broken;
+    }
+    printf("# %d programs proven, %d not, %d of these broken\n", proven_count, unproven_count,
+           broken_count);
+    CHECK(proven_count > PROGRAMS / 4 && unproven_count > PROGRAMS / 4);
+    CHECK(broken_count > unproven_count * 3 / 4);
 }
 
 RUN_CASES()
