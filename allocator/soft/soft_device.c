@@ -97,8 +97,6 @@ ashlar_status ashlar__soft_configure(const char *spec) {
     state->random = config.seed;
     state->host_ns = 0;
     state->host_wait_count = 0;
-    state->wait_count = 0;
-    state->gather_from = 0;
     state->host_wait_ns = 0;
     for (int i = 0; i < config.device_count; i++) {
         state->devices[i] = devices[i];

@@ -6,7 +6,7 @@
  *
  *   soft_config.c   the ASHLAR_SOFT line
  *   soft_index.c    address ranges, vector clocks
- *   soft_memory.c   pages, reservations, mappings; huge pages of the host
+ *   soft_memory.c   pages, reservations, mappings
  *   soft_time.c     time=on
  *   soft_call.c     the state, handles; how each call begins and ends; strict=on; contexts
  *   soft_queue.c    queues: what runs next, and who waits for it; mode=overlap
@@ -153,10 +153,6 @@ cu_result ashlar__soft_allow(soft_reservation *reservation, uintptr_t base, size
 bool ashlar__soft_is_accessible(uintptr_t base, size_t bytes);
 /* The same for this device. */
 bool ashlar__soft_may_access(const soft_device *device, uintptr_t base, size_t bytes);
-
-/* Called by each call in which the host has waited for a device: now and then, let the kernel put
- * huge pages behind the memory that is in use. */
-void ashlar__soft_gather(void);
 
 /* ---- plain and pinned memory (soft_alloc.c) ---- */
 
@@ -465,8 +461,6 @@ typedef struct soft_state {
     uint64_t host_ns;         /* time=on: the latest clock of a thread */
     uint64_t host_wait_count; /* waits of a thread that moved its clock, ... */
     uint64_t host_wait_ns;    /* ... and by how much */
-    uint64_t wait_count;      /* waits of the host, ... */
-    uintptr_t gather_from;    /* ... and where the next of them gathers pages; 0: nowhere */
     size_t running_count;     /* op bodies that run now, with the lock dropped */
     soft_device devices[SOFT_DEVICES_MAX];
     soft_stream *first_stream; /* every stream, legacy ones included, oldest first */

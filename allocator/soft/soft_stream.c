@@ -214,7 +214,6 @@ cu_result ashlar__soft_stream_synchronize(cu_stream stream) {
     SOFT_TRY(enter_host_wait(ASHLAR_DRIVER_FN_stream_synchronize, stream, &found));
     const soft_device *device = found->device; /* outlives the stream */
     ashlar__soft_wait_device(device, found->serial);
-    ashlar__soft_gather();
     return ashlar__soft_leave(device->fault);
 }
 
@@ -226,7 +225,6 @@ cu_result ashlar__soft_ctx_synchronize(void) {
         return ashlar__soft_leave(result);
     }
     ashlar__soft_wait_device(device, 0);
-    ashlar__soft_gather();
     return ashlar__soft_leave(device->fault);
 }
 
@@ -453,7 +451,6 @@ cu_result ashlar__soft_event_synchronize(cu_event event) {
     soft_device *device;
     soft_event *found;
     SOFT_TRY(enter_event_wait(ASHLAR_DRIVER_FN_event_synchronize, event, &device, &found));
-    ashlar__soft_gather();
     return found->point == NULL ? ashlar__soft_leave(CU_SUCCESS)
                                 : leave_with_wait(device, found->point);
 }
