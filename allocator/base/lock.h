@@ -31,7 +31,7 @@ typedef enum ashlar_lock_rank {
     ASHLAR_RANK_CACHE_PARTING,  /* core/cache.c: which allocator each cache belongs to */
     ASHLAR_RANK_ALLOCATOR,      /* one per allocator; a thread holds only one of them at a time */
     ASHLAR_RANK_PATTERN_CHECK,  /* guard/pattern_check.c: comparisons under way */
-    ASHLAR_RANK_DRIVER_OPEN,    /* driver/driver_cuda.c, soft/driver_soft.c */
+    ASHLAR_RANK_DRIVER_OPEN,    /* driver/driver_cuda.c, soft/soft_device.c */
     ASHLAR_RANK_SOFT_SETUP,     /* soft/soft_device.c: the first configuration */
     ASHLAR_RANK_SOFT,           /* the software device's state */
     ASHLAR_RANK_WORKERS_OWNER,  /* arena/compute/workers.c: who may hand out work */

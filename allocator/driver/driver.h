@@ -2,7 +2,7 @@
  * driver.h - every call that ashlar makes to a device, as one table (internal).
  *
  * The table has the CUDA driver API's own signatures and result codes. It is filled by
- * driver_cuda.c (libcuda.so.1, found at run time) or by driver_soft.c (the software device). Except
+ * driver_cuda.c (libcuda.so.1, found at run time) or by soft_device.c (the software device). Except
  * for the compute back ends, no code that uses the table knows which of the two filled it.
  *
  * All calls go through ASHLAR_DRIVER_CALL, which counts them and keeps them from invalidating

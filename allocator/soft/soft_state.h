@@ -16,8 +16,7 @@
  *   soft_graph.c    graphs and their launches; kernels: there are none
  *   soft_vmm.c      virtual memory management
  *   soft_alloc.c    plain and pinned memory
- *   soft_device.c   devices: set-up, tear-down, access to each other
- *   driver_soft.c   the driver table
+ *   soft_device.c   devices: set-up, tear-down, access to each other; the driver table
  *
  * LOCK: ashlar__soft_state.lock guards the whole state. The caller of every function of these files
  * must hold the lock, unless the function's comment says otherwise. Functions of the driver table
@@ -83,7 +82,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_parse(const char *spec, soft_config
 
 /* ---- physical memory, reservations and mappings (soft_memory.c) ---- */
 
-/* The pages of one cuMemCreate. The struct and its pages are freed at 0 users. */
+/* The pages of one cuMemCreate, freed at 0 users. */
 typedef struct soft_memory {
     soft_device *device;
     size_t user_count;         /* 1 while its handle lives, and 1 for each mapping */
@@ -131,21 +130,20 @@ void ashlar__soft_memory_drop(soft_memory *memory); /* NULL is allowed */
 cu_result ashlar__soft_overhead_take(soft_device *device, soft_memory **out);
 
 cu_result ashlar__soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_reservation **out);
-/* Unmap whatever is mapped, and give the addresses back. */
-void ashlar__soft_unreserve(soft_reservation *reservation);
+void ashlar__soft_unreserve(soft_reservation *reservation); /* with what is mapped there */
 /*
- * Map the first `bytes` bytes of `memory` at `base`, where nothing may be mapped. No device may use
- * the mapping yet. The mapping is one more user of `memory`.
+ * map    the first `bytes` bytes of `memory` at `base`, where nothing may be mapped: one more user
+ *        of `memory`. No device may use the mapping yet
+ * unmap  these bytes, which are whole mappings
+ * allow  `devices` (bit i: device i) to use these bytes, which are whole mappings, too
  *
- * Errors of this and the next two: CU_OPERATING_SYSTEM: the kernel allows the process no more
- * mappings (vm.max_map_count). Pages that are neighbours both in the memory file and in address
- * count as one of these. CU_OUT_OF_MEMORY: no host memory.
+ * Errors: CU_OPERATING_SYSTEM: the kernel allows the process no more mappings (vm.max_map_count).
+ * Pages that are neighbours both in the memory file and in address count as one of these.
+ * CU_OUT_OF_MEMORY: no host memory.
  */
 cu_result ashlar__soft_map(soft_reservation *reservation, uintptr_t base, size_t bytes,
                            soft_memory *memory);
-/* Unmap these bytes, which are whole mappings. */
 cu_result ashlar__soft_unmap(soft_reservation *reservation, uintptr_t base, size_t bytes);
-/* Let `devices` (bit i: device i) use these bytes too, which are whole mappings. */
 cu_result ashlar__soft_allow(soft_reservation *reservation, uintptr_t base, size_t bytes,
                              uint32_t devices);
 /* Whether every byte is mapped and some device may use it. Memory of cuMemAlloc must be one
@@ -265,10 +263,8 @@ void ashlar__soft_run_ready(void);
  * they run. */
 void ashlar__soft_workers_halt(void);
 
-/* Whether the operand's memory is there, and the device may use it. */
-bool ashlar__soft_is_valid(const soft_operand *operand, size_t bytes);
-/* Whether the stream's oldest op may run now. */
-bool ashlar__soft_is_ready(const soft_stream *stream);
+bool ashlar__soft_is_valid(const soft_operand *operand, size_t bytes); /* the device may use it */
+bool ashlar__soft_is_ready(const soft_stream *stream); /* its oldest op may run now */
 
 /* Wait on the host until one of the points is done; the lock is dropped meanwhile. The caller must
  * hold a reference to each. */

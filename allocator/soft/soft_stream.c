@@ -400,11 +400,15 @@ cu_result ashlar__soft_stream_wait_event(cu_stream stream, cu_event event, unsig
     return ashlar__soft_leave(ashlar__soft_submit(queue, &op));
 }
 
-/* End a query or a wait: wait for the point, which drops the lock meanwhile. */
-static cu_result leave_with_wait(const soft_device *device, soft_point *point) {
-    point->user_count++;
-    ashlar__soft_wait_points(&point, 1);
-    ashlar__soft_point_drop(point);
+/* End a query or a wait: wait until one of the points is done, which drops the lock meanwhile. */
+static cu_result leave_with_wait(const soft_device *device, soft_point **points, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        points[i]->user_count++;
+    }
+    ashlar__soft_wait_points(points, count);
+    for (size_t i = 0; i < count; i++) {
+        ashlar__soft_point_drop(points[i]);
+    }
     return ashlar__soft_leave(device->fault);
 }
 
@@ -417,7 +421,7 @@ cu_result ashlar__soft_event_query(cu_event event) {
         return ashlar__soft_leave(CU_SUCCESS);
     }
     const bool is_over = point->is_done && ashlar__soft_time_is_past(point->time_ns);
-    return is_over || ashlar__soft_poll() ? leave_with_wait(device, point)
+    return is_over || ashlar__soft_poll() ? leave_with_wait(device, &point, 1)
                                           : ashlar__soft_leave(CU_NOT_READY);
 }
 
@@ -427,7 +431,6 @@ cu_result ashlar__soft_wait_any(const cu_event *events, size_t count) {
     soft_device *device;
     soft_event *found;
     soft_point *points[ASHLAR_AWAITED_MAX];
-    size_t point_count = 0;
     ASHLAR_CHECK2(count > 0 && count <= ASHLAR_AWAITED_MAX);
     SOFT_TRY(enter_event_wait(ASHLAR_DRIVER_FN_event_synchronize, events[0], &device, &found));
     for (size_t i = 0; i < count; i++) {
@@ -435,22 +438,15 @@ cu_result ashlar__soft_wait_any(const cu_event *events, size_t count) {
         if (found == NULL || found->point == NULL) { /* nothing to wait for */
             return ashlar__soft_leave(CU_SUCCESS);
         }
-        points[point_count++] = found->point;
+        points[i] = found->point;
     }
-    for (size_t i = 0; i < point_count; i++) {
-        points[i]->user_count++;
-    }
-    ashlar__soft_wait_points(points, point_count);
-    for (size_t i = 0; i < point_count; i++) {
-        ashlar__soft_point_drop(points[i]);
-    }
-    return ashlar__soft_leave(device->fault);
+    return leave_with_wait(device, points, count);
 }
 
 cu_result ashlar__soft_event_synchronize(cu_event event) {
     soft_device *device;
     soft_event *found;
     SOFT_TRY(enter_event_wait(ASHLAR_DRIVER_FN_event_synchronize, event, &device, &found));
-    return found->point == NULL ? ashlar__soft_leave(CU_SUCCESS)
-                                : leave_with_wait(device, found->point);
+    soft_point *point = found->point;
+    return point == NULL ? ashlar__soft_leave(CU_SUCCESS) : leave_with_wait(device, &point, 1);
 }
