@@ -1,7 +1,7 @@
 /*
  * test_soft_alloc.c - the software device's capacity, its plain allocations and pinned memory.
  */
-#include "tests/allocator/soft/soft_memory_fixture.h"
+#include "tests/allocator/soft/soft_fixture.h"
 
 #include "allocator/base/host.h"
 #include "tests/allocator/soft/soft_probe.h"

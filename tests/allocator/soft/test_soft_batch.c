@@ -1,7 +1,7 @@
 /*
  * test_soft_batch.c - batched copies of the software device, and the kernels that it has not.
  */
-#include "tests/allocator/soft/soft_capture_fixture.h"
+#include "tests/allocator/soft/soft_fixture.h"
 
 #include "allocator/base/host.h"
 
@@ -67,12 +67,6 @@ CASE(copies_of_a_batch_have_no_order) {
         second_won += bytes_at(dst)[0] == 2;
     }
     CHECK(first_won > 0 && second_won > 0 && first_won + second_won == SEEDS);
-}
-
-CASE_WITH(an_eager_batch_has_run_at_once, set_up("memory=16MiB")) {
-    batch b = new_batch(new_stream(CU_STREAM_UNORDERED));
-    CHECK(queue_batch(&b) == CU_SUCCESS);
-    CHECK(bytes_at(dst)[0] == 1 && bytes_at(dst)[14] == 8);
 }
 
 CASE_WITH(a_batch_that_is_wrong_is_refused_whole, set_up("memory=64MiB")) {

@@ -1,5 +1,5 @@
 /* test_soft_capture.c - stream capture on the software device: what it records and forbids. */
-#include "tests/allocator/soft/soft_capture_fixture.h"
+#include "tests/allocator/soft/soft_fixture.h"
 
 #include "allocator/base/host.h"
 

@@ -1,7 +1,6 @@
 /* test_soft_capture_mode.c - which calls a capture forbids to which thread. */
-#include "tests/allocator/soft/soft_capture_fixture.h"
+#include "tests/allocator/soft/soft_fixture.h"
 
-#include "tests/allocator/soft/soft_memory_fixture.h"
 #include "tests/thread.h"
 
 /* Every call that a capture cannot see, with what it needs. */

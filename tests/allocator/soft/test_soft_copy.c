@@ -1,8 +1,7 @@
 /*
  * test_soft_copy.c - the software device's copies and fills, and memory that goes while in use.
  */
-#include "tests/allocator/soft/soft_memory_fixture.h"
-#include "tests/allocator/soft/soft_stream_fixture.h"
+#include "tests/allocator/soft/soft_fixture.h"
 
 #include "allocator/base/host.h"
 
@@ -103,13 +102,6 @@ CASE_WITH(an_answer_needs_a_place, set_up("memory=16MiB")) {
     CHECK(flags == 7 && is_active == 7);
     CHECK(soft->primary_ctx_get_state(0, &flags, &is_active) == CU_SUCCESS);
     CHECK(flags == 0 && is_active == 1);
-}
-
-CASE_WITH(what_is_free_and_what_there_is_may_be_asked_for_alone, set_up("memory=16MiB")) {
-    size_t bytes = 0, total = 0;
-    CHECK(soft->mem_get_info(&bytes, NULL) == CU_SUCCESS && bytes > 0);
-    CHECK(soft->mem_get_info(NULL, &total) == CU_SUCCESS && total == (size_t)16 << 20);
-    CHECK(soft->mem_get_info(NULL, NULL) == CU_SUCCESS);
 }
 
 CASE_WITH(memory_taken_from_queued_work_is_an_illegal_address, set_up_adversarial(5)) {

@@ -1,5 +1,5 @@
 /* test_soft_default.c - the software device's default streams, and the identity of streams. */
-#include "tests/allocator/soft/soft_stream_fixture.h"
+#include "tests/allocator/soft/soft_fixture.h"
 
 #include "allocator/base/host.h"
 #include "tests/thread.h"

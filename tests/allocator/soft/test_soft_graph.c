@@ -1,5 +1,5 @@
 /* test_soft_graph.c - launching what was captured, in both modes of the software device. */
-#include "tests/allocator/soft/soft_capture_fixture.h"
+#include "tests/allocator/soft/soft_fixture.h"
 
 #include "allocator/base/host.h"
 

@@ -1,7 +1,7 @@
 /*
  * test_soft_memory.c - the software device's virtual memory: reserve, create, map, set access.
  */
-#include "tests/allocator/soft/soft_memory_fixture.h"
+#include "tests/allocator/soft/soft_fixture.h"
 #include "allocator/base/random.h"
 
 #include "tests/child.h"
@@ -32,45 +32,6 @@ CASE_WITH(contents_move_with_the_handle, set_up("memory=64MiB")) {
     CHECK(bytes_at(ptr)[6 * PAGE] == 0x77);
     CHECK(bytes_at(ptr)[7 * PAGE - 1] == 0x5a);
     CHECK(touch_is_deadly(ptr));
-}
-
-CASE_WITH(two_mappings_of_a_handle_are_the_same_bytes, set_up("memory=64MiB")) {
-    const cu_ptr a = reserve(1), b = reserve(2);
-    const cu_mem_handle handle = create(1);
-    place(a, 1, handle);
-    place(b + PAGE, 1, handle);
-    bytes_at(a)[12345] = 42;
-    CHECK(bytes_at(b + PAGE)[12345] == 42);
-    bytes_at(b + PAGE)[0] = 43;
-    CHECK(bytes_at(a)[0] == 43);
-    CHECK_ZU(free_pages(), 31); /* mapped twice, there once */
-}
-
-CASE(handles_do_not_share_pages) {
-    REQUIRE(set_up("memory=140MiB")); /* 70 pages: more than one word of the page table */
-    const cu_ptr ptr = reserve(70);
-    cu_mem_handle handles[70];
-    for (size_t i = 0; i < 70; i++) {
-        handles[i] = create(1);
-    }
-    CHECK_ZU(free_pages(), 0);
-    for (size_t i = 0; i < 70; i += 2) { /* leave holes, then one handle over all of them */
-        CHECK(soft->mem_release(handles[i]) == CU_SUCCESS);
-    }
-    const cu_mem_handle scattered = create(35);
-    CHECK_ZU(free_pages(), 0);
-    place(ptr, 35, scattered);
-    for (size_t i = 1; i < 70; i += 2) {
-        place(ptr + (35 + i / 2) * PAGE, 1, handles[i]);
-    }
-    for (size_t i = 0; i < 70; i++) {
-        bytes_at(ptr)[i * PAGE] = (unsigned char)(i + 1);
-    }
-    bool all = true;
-    for (size_t i = 0; i < 70; i++) {
-        all = all && bytes_at(ptr)[i * PAGE] == i + 1;
-    }
-    CHECK(all);
 }
 
 CASE_WITH(memory_returns_after_release_and_unmap_in_either_order, set_up("memory=8MiB")) {

@@ -3,7 +3,7 @@
  * calls proven is kept by every interleaving, and what it does not call so is broken by some; and
  * what random programs do not do.
  */
-#include "tests/allocator/soft/soft_capture_fixture.h"
+#include "tests/allocator/soft/soft_fixture.h"
 
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"

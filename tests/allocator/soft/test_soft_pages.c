@@ -2,7 +2,7 @@
  * test_soft_pages.c - physical memory in many small handles: what the kernel sees of their
  * mappings.
  */
-#include "tests/allocator/soft/soft_memory_fixture.h"
+#include "tests/allocator/soft/soft_fixture.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

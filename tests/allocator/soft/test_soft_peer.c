@@ -1,5 +1,5 @@
 /* test_soft_peer.c - one software device and the memory of another. */
-#include "tests/allocator/soft/soft_memory_fixture.h"
+#include "tests/allocator/soft/soft_fixture.h"
 
 static cu_context context[2];
 

@@ -2,7 +2,7 @@
  * test_soft_stream.c - the order in which the software device runs its streams, in both modes,
  * and the life of handles.
  */
-#include "tests/allocator/soft/soft_stream_fixture.h"
+#include "tests/allocator/soft/soft_fixture.h"
 
 #include "tests/child.h"
 

@@ -1,7 +1,7 @@
 /*
  * test_soft_threads.c - several threads on one software device, and mode=overlap.
  */
-#include "tests/allocator/soft/soft_stream_fixture.h"
+#include "tests/allocator/soft/soft_fixture.h"
 
 #include <stdatomic.h>
 #include <time.h>

@@ -1,8 +1,7 @@
 /*
  * test_soft_time.c - the software device's virtual clock: what calls and work cost, and who waits.
  */
-#include "tests/allocator/soft/soft_capture_fixture.h"
-#include "tests/allocator/soft/soft_memory_fixture.h"
+#include "tests/allocator/soft/soft_fixture.h"
 
 #include "tests/thread.h"
 
