@@ -361,7 +361,7 @@ static cu_result record(soft_event *found, soft_stream *queue) {
 cu_result ashlar__soft_event_record(cu_event event, cu_stream stream) {
     soft_device *device;
     soft_event *found;
-    soft_stream *queue;
+    soft_stream *queue = NULL;
     SOFT_TRY(
         enter_event_work(ASHLAR_DRIVER_FN_event_record, event, stream, &device, &found, &queue));
     if (queue->device != found->device) {
@@ -376,7 +376,7 @@ cu_result ashlar__soft_event_record(cu_event event, cu_stream stream) {
 cu_result ashlar__soft_stream_wait_event(cu_stream stream, cu_event event, unsigned int flags) {
     soft_device *device;
     soft_event *found;
-    soft_stream *queue;
+    soft_stream *queue = NULL;
     SOFT_TRY(enter_event_work(ASHLAR_DRIVER_FN_stream_wait_event, event, stream, &device, &found,
                               &queue));
     if (flags != 0) {
