@@ -138,15 +138,10 @@ static soft_stream *pick(void) {
 
 bool ashlar__soft_is_valid(const soft_operand *operand, size_t bytes) {
     const uintptr_t base = (uintptr_t)operand->ptr;
-    switch (operand->place) {
-    case SOFT_PLACE_DEVICE:
-        return ashlar__soft_may_access(operand->device, base, bytes);
-    case SOFT_PLACE_PINNED:
-        return ashlar__soft_ranges_over(&ashlar__soft_state.host_blocks, base, bytes) != NULL;
-    case SOFT_PLACE_PAGEABLE:
-        break;
-    }
-    return true;
+    return operand->place == SOFT_PLACE_DEVICE
+               ? ashlar__soft_may_access(operand->device, base, bytes)
+               : operand->place == SOFT_PLACE_PAGEABLE ||
+                     ashlar__soft_ranges_over(&ashlar__soft_state.host_blocks, base, bytes) != NULL;
 }
 
 /* Whether the op's memory is still valid, as it was when the op was queued. Freeing it before the
@@ -160,26 +155,14 @@ static bool may_touch(const soft_op *op) {
 /* Lock: not held. */
 static void run_body(const soft_op *op) {
     ASHLAR_CHECK2(!ashlar__lock_is_held(&ashlar__soft_state.lock));
-    switch (op->kind) {
-    case SOFT_OP_HOST_FN:
+    if (op->kind == SOFT_OP_HOST_FN) {
         ashlar__soft_in_host_fn = true;
         op->fn(op->user_data);
         ashlar__soft_in_host_fn = false;
-        break;
-    case SOFT_OP_COPY:
-        if (ashlar__soft_state.config.has_touch) {
-            memmove(op->dst.ptr, op->src.ptr, op->bytes);
-        }
-        break;
-    case SOFT_OP_FILL:
-        if (ashlar__soft_state.config.has_touch) {
-            memset(op->dst.ptr, op->value, op->bytes);
-        }
-        break;
-    case SOFT_OP_WORK:
-    case SOFT_OP_RECORD:
-    case SOFT_OP_WAIT:
-        break;
+    } else if (op->kind == SOFT_OP_COPY && ashlar__soft_state.config.has_touch) {
+        memmove(op->dst.ptr, op->src.ptr, op->bytes);
+    } else if (op->kind == SOFT_OP_FILL && ashlar__soft_state.config.has_touch) {
+        memset(op->dst.ptr, op->value, op->bytes);
     }
 }
 

@@ -127,11 +127,8 @@ static uint64_t bytes_ns(size_t bytes, uint64_t bytes_per_us) {
 }
 
 static uint64_t duration_of(const soft_op *op) {
-    if (op->kind == SOFT_OP_WORK) {
-        return op->duration_ns;
-    }
-    if (!ashlar__soft_state.config.has_costs) {
-        return 0;
+    if (op->kind == SOFT_OP_WORK || !ashlar__soft_state.config.has_costs) {
+        return op->duration_ns; /* of other work: 0 */
     }
     switch (op->kind) {
     case SOFT_OP_HOST_FN:
@@ -144,12 +141,9 @@ static uint64_t duration_of(const soft_op *op) {
                                                            : COPY_BYTES_PER_US);
     case SOFT_OP_FILL:
         return bytes_ns(op->bytes, FILL_BYTES_PER_US);
-    case SOFT_OP_WORK:
-    case SOFT_OP_RECORD:
-    case SOFT_OP_WAIT:
-        break;
+    default:
+        return 0;
     }
-    return 0;
 }
 
 /* When the stream's own order, and that with the legacy stream, let its next op begin. */

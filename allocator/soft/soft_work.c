@@ -23,6 +23,18 @@ cu_result ashlar__soft_launch_host_func(cu_stream stream, cu_host_fn fn, void *u
 
 /* ---- what launches are given ---- */
 
+/* Leave; with strict=on the process ends unless the memory is what it should be. */
+static bool leave_judged(bool is_right, const char *wrong, const void *ptr, size_t bytes,
+                         const char *call, const char *name) {
+    if (!is_right) {
+        ashlar__soft_call = ASHLAR_DRIVER_FN_launch_host_func;
+        (void)ashlar__soft_undefined(CU_SUCCESS, "%s: %s, %zu bytes at %p, %s", call, name, bytes,
+                                     ptr, wrong);
+    }
+    ashlar__lock_release(&ashlar__soft_state.lock);
+    return is_right;
+}
+
 bool ashlar__soft_is_for_work(int ordinal, const void *ptr, size_t bytes, const char *call,
                               const char *name) {
     const uintptr_t base = (uintptr_t)ptr;
@@ -31,29 +43,14 @@ bool ashlar__soft_is_for_work(int ordinal, const void *ptr, size_t bytes, const 
     const bool is_so = device != NULL && (ashlar__soft_may_access(device, base, bytes) ||
                                           ashlar__soft_ranges_over(&ashlar__soft_state.host_blocks,
                                                                    base, bytes) != NULL);
-    if (!is_so) {
-        ashlar__soft_call = ASHLAR_DRIVER_FN_launch_host_func;
-        (void)ashlar__soft_undefined(CU_SUCCESS,
-                                     "%s: %s, %zu bytes at %p, is not memory of the device", call,
-                                     name, bytes, ptr);
-    }
-    ashlar__lock_release(&ashlar__soft_state.lock);
-    return is_so;
+    return leave_judged(is_so, "is not memory of the device", ptr, bytes, call, name);
 }
 
 bool ashlar__soft_is_for_host(const void *ptr, size_t bytes, const char *call, const char *name) {
     ashlar__lock_acquire(&ashlar__soft_state.lock);
     const bool is_so =
         !ashlar__soft_ranges_touch(&ashlar__soft_state.reservations, (uintptr_t)ptr, bytes);
-    if (!is_so) {
-        ashlar__soft_call = ASHLAR_DRIVER_FN_launch_host_func;
-        (void)ashlar__soft_undefined(CU_SUCCESS,
-                                     "%s: %s, %zu bytes at %p, is device memory, but the host "
-                                     "reads it",
-                                     call, name, bytes, ptr);
-    }
-    ashlar__lock_release(&ashlar__soft_state.lock);
-    return is_so;
+    return leave_judged(is_so, "is device memory, but the host reads it", ptr, bytes, call, name);
 }
 
 /* ---- copies ---- */
