@@ -4,7 +4,7 @@
 #include "tests/check.h"
 
 #include "allocator/base/host.h"
-#include "rnn/train/step_graphs.h"
+#include "rnn/train/step_fixed.h"
 
 static ashlar_step_graphs graphs;
 
