@@ -80,8 +80,7 @@ static void put_barrier_locked(ashlar_allocator *a, const ashlar_cache *own) {
  *     this entry or a later one, so by release and acquire c4 comes after o3.
  * A signal fence keeps the compiler from exchanging o1 and o2; the processor may exchange them.
  * Without c2, the owner may do o2 before o1 is visible: then both go in.
- * tests/allocator/core/test_barrier_litmus.c goes through all executions of this program, and of
- * the programs that lack one of its lines.
+ * tests/orders runs it under every schedule, also with stores that are seen as late as can be.
  */
 void ashlar__caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
     ASHLAR_OWNS(&a->lock);

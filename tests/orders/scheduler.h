@@ -11,8 +11,7 @@
  *
  * The schedules are sequentially consistent: an atomic load sees the newest store; or, if stores
  * are delayed, the newest that need not be delayed any more. That is one extreme of what a
- * processor with store buffers does; test_barrier_litmus.c goes through all of it for the lock of
- * cache.h.
+ * processor with store buffers does.
  */
 #ifndef ASHLAR_SCHEDULER_H
 #define ASHLAR_SCHEDULER_H

@@ -37,40 +37,6 @@ CASE(small_writes_arrive_in_order) {
     CHECK(names_in_folder() == 1);
 }
 
-CASE(a_write_longer_than_the_buffer_arrives) {
-    static char text[300000];
-    static char got[sizeof text + 3];
-    for (size_t i = 0; i < sizeof text; i++) {
-        text[i] = (char)(i * 31 + i / 1000);
-    }
-    ashlar_file_buffer *buffer = begin();
-    REQUIRE(buffer != NULL);
-    ashlar__file_buffer_put(buffer, "a", 1);
-    ashlar__file_buffer_put(buffer, text, sizeof text);
-    ashlar__file_buffer_put(buffer, text, 0);
-    ashlar__file_buffer_put(buffer, "z", 1);
-    CHECK(ashlar__file_buffer_commit(buffer) == ASHLAR_OK);
-    FILE *file = fopen(path, "rb");
-    REQUIRE(file != NULL);
-    CHECK_ZU(fread(got, 1, sizeof got, file), sizeof text + 2);
-    CHECK(got[0] == 'a' && got[sizeof text + 1] == 'z');
-    CHECK(memcmp(got + 1, text, sizeof text) == 0);
-    (void)fclose(file);
-}
-
-CASE(nothing_and_the_longest_line_are_written) {
-    unsigned char bytes[FILE_MAX_BYTES];
-    ashlar_file_buffer *buffer = begin();
-    REQUIRE(buffer != NULL);
-    CHECK(ashlar__file_buffer_commit(buffer) == ASHLAR_OK);
-    CHECK_ZU(read_bytes(bytes), 0);
-    REQUIRE((buffer = begin()) != NULL);
-    ashlar__file_buffer_print(buffer, "%*d", ASHLAR_FILE_BUFFER_PRINT_BYTES - 1, 7);
-    CHECK(ashlar__file_buffer_commit(buffer) == ASHLAR_OK);
-    CHECK_ZU(read_bytes(bytes), ASHLAR_FILE_BUFFER_PRINT_BYTES - 1);
-    CHECK(bytes[ASHLAR_FILE_BUFFER_PRINT_BYTES - 2] == '7');
-}
-
 CASE(a_disk_that_fills_is_told_by_the_commit) {
     write_bytes("old", 3);
     /* In the middle, and with what is left at the end. */

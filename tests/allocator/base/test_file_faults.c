@@ -14,23 +14,10 @@
 #include "allocator/base/file_stream.h"
 #include "allocator/base/host.h"
 #include "tests/allocator/base/file_fixture.h"
-#include "tests/child.h"
 
 /* ---- in place of the C library's ---- */
 
-typedef enum call {
-    CLOSE,
-    DUP2,
-    FCHMOD,
-    FSTAT,
-    FSTATAT,
-    FSYNC,
-    OPENAT,
-    PREAD,
-    READ,
-    WRITE,
-    CALLS
-} call;
+typedef enum call { CLOSE, FCHMOD, FSTAT, FSTATAT, FSYNC, OPENAT, PREAD, READ, WRITE, CALLS } call;
 
 static struct {
     int nth;   /* call from now on that fails; 0: none */
@@ -58,10 +45,6 @@ static void has_failed(call which) {
 int close(int fd) {
     const int result = (int)syscall(SYS_close, fd);
     return fails(CLOSE) ? -1 : result; /* as in Linux it is closed all the same */
-}
-
-int dup2(int from, int to) {
-    return fails(DUP2) ? -1 : (int)syscall(SYS_dup3, from, to, 0);
 }
 
 int fchmod(int fd, mode_t mode) {
@@ -244,38 +227,6 @@ CASE(a_stream_is_written_to_its_end_or_its_failure_is_told) {
     fail(WRITE, 1, EPIPE);
     fail(CLOSE, 1, EDQUOT);
     CHECK_FAILS(ashlar__stream_write_line("/dev/null", "{}", 2), ASHLAR_EIO, strerror(EPIPE));
-}
-
-static void take_without_descriptors(void) {
-    struct rlimit before, none;
-    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
-    none = before;
-    none.rlim_cur = STDERR_FILENO + 1;
-    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
-    CHECK_FAILS(ashlar__stream_take_stdout(), ASHLAR_EIO, "cannot write to standard output");
-    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
-}
-
-static void take_a_full_one(void) {
-    const int full = open("/dev/full", O_WRONLY), kept = dup(STDOUT_FILENO);
-    CHECK(full >= 0 && kept >= 0 && dup2(full, STDOUT_FILENO) >= 0);
-    printf("what was printed before");
-    const ashlar_status status = ashlar__stream_take_stdout();
-    CHECK(dup2(kept, STDOUT_FILENO) >= 0);
-    CHECK(status == ASHLAR_EIO);
-    CHECK_HAS(ashlar_error_detail(), strerror(ENOSPC));
-}
-
-static void take_without_its_place(void) {
-    fail(DUP2, 1, EBADF);
-    CHECK_FAILS(ashlar__stream_take_stdout(), ASHLAR_EIO, strerror(EBADF));
-    has_failed(DUP2);
-}
-
-CASE(standard_output_that_cannot_be_taken_is_told) {
-    CHECK(run_child(take_without_descriptors) == 0);
-    CHECK(run_child(take_a_full_one) == 0);
-    CHECK(run_child(take_without_its_place) == 0);
 }
 
 RUN_CASES_IN_FOLDER()

@@ -70,18 +70,6 @@ CASE(the_target_is_old_until_the_commit) {
     CHECK(fclose(got) == 0 && memcmp(bytes, text, sizeof text) == 0 && names_in_folder() == 1);
 }
 
-CASE(of_two_writers_the_last_to_commit_stays_and_is_whole) {
-    ashlar_file_buffer *one, *two;
-    write_bytes("old", 3);
-    REQUIRE(ashlar__file_buffer_create(path, &one) == ASHLAR_OK);
-    REQUIRE(ashlar__file_buffer_create(path, &two) == ASHLAR_OK);
-    ashlar__file_buffer_put(two, "two", 3);
-    CHECK(ashlar__file_buffer_commit(two) == ASHLAR_OK && file_is("two"));
-    ashlar__file_buffer_put(one, "one", 3);
-    CHECK(ashlar__file_buffer_commit(one) == ASHLAR_OK);
-    CHECK(is_alone_with("one"));
-}
-
 CASE(a_rename_that_fails_leaves_nothing) {
     ashlar_file_buffer *file;
     (void)unlink(path);
@@ -161,17 +149,6 @@ CASE(another_users_file_opens_the_new_one_no_further_than_the_umask) {
     CHECK(mode_of(path) == 0600); /* 0626 and 0640 */
 }
 
-/* A daemon may have none, so that the first file of its own is number 0. */
-CASE(without_a_standard_input_files_are_written_all_the_same) {
-    const int kept = dup(STDIN_FILENO);
-    (void)close(STDIN_FILENO);
-    replace(path);
-    const bool is_closed = fcntl(STDIN_FILENO, F_GETFD) < 0;
-    (void)dup2(kept, STDIN_FILENO);
-    (void)close(kept);
-    CHECK(is_closed);
-}
-
 /* ---- links ---- */
 
 static void make_link(char out[80], const char *to, mode_t folder_mode) {
@@ -224,19 +201,6 @@ CASE(a_link_that_anybody_may_have_made_is_neither_followed_nor_replaced) {
         CHECK(file_is("old") && unlink(own) == 0 && rmdir(inner) == 0 && unlink(link_path) == 0);
     }
     CHECK(chmod(folder, 0700) == 0);
-}
-
-/* It comes up behind the look at the target: a rename replaces it, and what it leads to stays. */
-CASE(a_link_that_comes_up_later_is_not_followed) {
-    char link_path[80];
-    ashlar_file_buffer *file;
-    write_bytes("old", 3);
-    (void)snprintf(link_path, sizeof link_path, "%s/link", folder);
-    REQUIRE(ashlar__file_buffer_create(link_path, &file) == ASHLAR_OK);
-    REQUIRE(symlink(path, link_path) == 0);
-    ashlar__file_buffer_put(file, "new", 3);
-    CHECK(ashlar__file_buffer_commit(file) == ASHLAR_OK);
-    CHECK(file_is("old") && unlink(link_path) == 0 && is_alone_with("old"));
 }
 
 RUN_CASES_IN_FOLDER()

@@ -4,10 +4,8 @@
 #include "allocator/base/json.h"
 
 #include <float.h>
-#include <locale.h>
 
 #include "tests/check.h"
-#include "tests/child.h"
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
@@ -42,14 +40,6 @@ static void write_sample(ashlar_json_writer *writer) {
     ashlar__json_put_key(writer, "d\"");
     ashlar__json_put_null(writer);
     ashlar__json_close_object(writer);
-}
-
-CASE(objects_and_arrays_nest) {
-    ashlar_json_writer writer;
-    ashlar__json_writer_init(&writer, 0);
-    write_sample(&writer);
-    check_text(&writer, "{\"a\":[-9223372036854775808,18446744073709551615,{},[]],\"b\":true,"
-                        "\"c\":false,\"d\\\"\":null}");
 }
 
 CASE(an_indented_document_has_one_item_a_line) {
@@ -108,37 +98,6 @@ CASE(bytes_that_are_not_utf8_are_replaced) {
                         "\",\"" FFFD FFFD "\",\"" FFFD FFFD FFFD FFFD "\"]");
 }
 
-CASE(utf8_is_measured_at_its_borders) {
-    static const struct {
-        const char *text;
-        size_t left;
-        size_t bytes;
-    } cases[] = {
-        {"a", 1, 1},
-        {"\x7f", 1, 1},
-        {"\x80", 1, 0},
-        {"\xc1\xbf", 2, 0},
-        {"\xc2\x80", 2, 2},
-        {"\xc2\x80", 1, 0},
-        {"\xdf\xbf", 2, 2},
-        {"\xe0\x9f\xbf", 3, 0},
-        {"\xe0\xa0\x80", 3, 3},
-        {"\xe0\xa0\x41", 3, 0},
-        {"\xed\x9f\xbf", 3, 3},
-        {"\xed\xa0\x80", 3, 0},
-        {"\xee\x80\x80", 3, 3},
-        {"\xf0\x8f\xbf\xbf", 4, 0},
-        {"\xf0\x90\x80\x80", 4, 4},
-        {"\xf0\x90\x80\x80", 3, 0},
-        {"\xf4\x8f\xbf\xbf", 4, 4},
-        {"\xf4\x90\x80\x80", 4, 0},
-        {"\xf5\x80\x80\x80", 4, 0},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        CHECK_ZU(ashlar__json_utf8_bytes(cases[i].text, cases[i].left), cases[i].bytes);
-    }
-}
-
 /* Write a double, compare its text, parse it and compare its bits. `want` may be NULL. */
 static void check_double(double value, const char *want) {
     ashlar_json_writer writer;
@@ -186,104 +145,6 @@ CASE(what_is_not_finite_is_null) {
     ashlar__json_close_array(&writer);
     check_text(&writer, "[null,null,null]");
 }
-
-CASE(a_decimal_comma_of_the_locale_does_not_matter) {
-    SKIP_IF(setlocale(LC_NUMERIC, "de_DE.UTF-8") == NULL,
-            "the locale de_DE.UTF-8 is not installed");
-    check_double(1.5, "1.5");
-    check_double(0.1 + 0.2, "0.30000000000000004");
-    char text[8];
-    (void)snprintf(text, sizeof text, "%.1f", 1.5);
-    CHECK(strcmp(text, "1,5") == 0); /* the program's own locale is as it was */
-    CHECK(setlocale(LC_NUMERIC, "C") != NULL);
-}
-
-/* --- misuse --------------------------------------------------------------------------------- */
-
-static void value_without_key(ashlar_json_writer *writer) {
-    ashlar__json_open_object(writer);
-    ashlar__json_put_null(writer);
-}
-static void key_outside_an_object(ashlar_json_writer *writer) {
-    ashlar__json_put_key(writer, "k");
-}
-static void key_in_an_array(ashlar_json_writer *writer) {
-    ashlar__json_open_array(writer);
-    ashlar__json_put_key(writer, "k");
-}
-static void two_keys(ashlar_json_writer *writer) {
-    ashlar__json_open_object(writer);
-    ashlar__json_put_key(writer, "k");
-    ashlar__json_put_key(writer, "k");
-}
-static void key_without_value(ashlar_json_writer *writer) {
-    ashlar__json_open_object(writer);
-    ashlar__json_put_key(writer, "k");
-    ashlar__json_close_object(writer);
-}
-static void wrong_bracket(ashlar_json_writer *writer) {
-    ashlar__json_open_object(writer);
-    ashlar__json_close_array(writer);
-}
-static void close_too_many(ashlar_json_writer *writer) {
-    ashlar__json_close_array(writer);
-}
-static void second_value(ashlar_json_writer *writer) {
-    ashlar__json_put_null(writer);
-    ashlar__json_put_null(writer);
-}
-static void too_deep(ashlar_json_writer *writer) {
-    for (int i = 0; i <= ASHLAR_JSON_DEPTH; i++) {
-        ashlar__json_open_array(writer);
-    }
-}
-static void text_of_an_open_array(ashlar_json_writer *writer) {
-    const char *text;
-    size_t bytes;
-    ashlar__json_open_array(writer);
-    (void)!ashlar__json_writer_text(writer, &text, &bytes);
-}
-static void text_of_nothing(ashlar_json_writer *writer) {
-    const char *text;
-    size_t bytes;
-    (void)!ashlar__json_writer_text(writer, &text, &bytes);
-}
-static void no_misuse(ashlar_json_writer *writer) {
-    for (int i = 0; i < ASHLAR_JSON_DEPTH; i++) {
-        ashlar__json_open_array(writer);
-    }
-}
-
-static void (*misuse)(ashlar_json_writer *writer);
-
-static void misuse_a_writer(void) {
-    ashlar_json_writer writer;
-    ashlar__json_writer_init(&writer, 0);
-    misuse(&writer);
-}
-
-static bool aborts(void (*act)(ashlar_json_writer *writer)) {
-    misuse = act;
-    return child_aborts(misuse_a_writer);
-}
-
-CASE(misuse_is_an_assertion) {
-    CHECK(!aborts(no_misuse));
-    SKIP_IF(ASHLAR_DEBUG < 1, "built without assertions");
-    CHECK(aborts(value_without_key));
-    CHECK(aborts(key_outside_an_object));
-    CHECK(aborts(key_in_an_array));
-    CHECK(aborts(two_keys));
-    CHECK(aborts(key_without_value));
-    CHECK(aborts(wrong_bracket));
-    CHECK(aborts(close_too_many));
-    CHECK(aborts(second_value));
-    CHECK(aborts(too_deep));
-    CHECK(aborts(text_of_an_open_array));
-    CHECK(aborts(text_of_nothing));
-}
-
-/* --- host memory ---------------------------------------------------------------------------- */
 
 static ashlar_status write_and_parse(void) {
     ashlar_json_writer writer;

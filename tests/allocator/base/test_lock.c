@@ -8,8 +8,6 @@
 static ashlar_lock outer = ASHLAR_LOCK(ASHLAR_RANK_ALLOCATOR);
 static ashlar_lock inner = ASHLAR_LOCK(ASHLAR_RANK_SOFT);
 static ashlar_lock between = ASHLAR_LOCK(ASHLAR_RANK_PATTERN_CHECK);
-static pthread_cond_t is_set_changed = PTHREAD_COND_INITIALIZER;
-static bool is_set;
 
 static void in_order(void) {
     ashlar__lock_acquire(&outer);
@@ -85,50 +83,6 @@ CASE(the_owner_is_the_thread_that_holds_it) {
     CHECK(child_aborts(owned_by_nobody));
     CHECK(child_aborts(owned_by_another_thread));
     CHECK(child_aborts(released_by_a_stranger));
-}
-
-static void *set(void *unused) {
-    ashlar__lock_acquire(&outer);
-    is_set = true;
-    (void)pthread_cond_signal(&is_set_changed);
-    ashlar__lock_release(&outer);
-    return unused;
-}
-
-CASE(a_wait_gives_the_lock_to_others) {
-    pthread_t thread;
-    ashlar__lock_acquire(&outer);
-    is_set = false;
-    REQUIRE(pthread_create(&thread, NULL, set, NULL) == 0);
-    while (!is_set) {
-        ashlar__lock_wait(&outer, &is_set_changed);
-    }
-    CHECK(ashlar__lock_is_held(&outer));
-    ashlar__lock_release(&outer);
-    CHECK(pthread_join(thread, NULL) == 0);
-}
-
-/* As a handler of pthread_atfork() does it for a thread that the child does not have. */
-static void made_anew_while_held(void) {
-    ashlar__lock_acquire(&outer);
-    ashlar__lock_init(&outer, ASHLAR_RANK_ALLOCATOR);
-    ashlar__lock_acquire(&outer);
-    ashlar__lock_release(&outer);
-    ashlar__lock_finish(&outer);
-}
-
-static void never_made(void) {
-    static ashlar_lock zeroed;
-    ashlar__lock_acquire(&zeroed);
-}
-
-CASE(a_lock_that_nobody_made_is_found) {
-    SKIP_IF(ASHLAR_DEBUG < 2, "built without a record of locks");
-    CHECK(child_aborts(never_made));
-}
-
-CASE(a_lock_made_anew_is_held_by_nobody) {
-    CHECK(!child_aborts(made_anew_while_held));
 }
 
 RUN_CASES()

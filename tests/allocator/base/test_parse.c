@@ -16,32 +16,11 @@ static uint64_t draw(uint64_t *state) {
     return ashlar__random_step(state);
 }
 
-CASE(a_piece_is_cut_at_the_first_mark) {
-    const char text[] = "one=two=three";
-    ashlar_piece rest = of(text);
-    CHECK_ZU(rest.bytes, 13);
-    CHECK(ashlar__piece_is(ashlar__piece_cut(&rest, '='), "one"));
-    CHECK(ashlar__piece_is(rest, "two=three"));
-    rest.bytes = 2; /* what lies behind the piece is not looked at */
-    CHECK(ashlar__piece_is(ashlar__piece_cut(&rest, '='), "tw"));
-    CHECK_ZU(rest.bytes, 0);
-    CHECK(rest.text == text + 6);
-    CHECK(ashlar__piece_is(ashlar__piece_cut(&rest, '='), ""));
-    rest = of("=b");
-    CHECK(ashlar__piece_is(ashlar__piece_cut(&rest, '='), "") && ashlar__piece_is(rest, "b"));
-}
-
 CASE(a_piece_is_trimmed_on_both_sides) {
     CHECK(ashlar__piece_is(ashlar__piece_trim(of(" \t a b\r")), "a b"));
     CHECK(ashlar__piece_is(ashlar__piece_trim(of("ab")), "ab"));
     CHECK(ashlar__piece_is(ashlar__piece_trim(of("\r \t")), ""));
     CHECK(ashlar__piece_is(ashlar__piece_trim(of("\na")), "\na"));
-}
-
-CASE(a_piece_is_compared_as_a_whole) {
-    CHECK(ashlar__piece_is(of("auto"), "auto"));
-    CHECK(!ashlar__piece_is(of("auto"), "aut") && !ashlar__piece_is(of("aut"), "auto"));
-    CHECK(!ashlar__piece_is(of("Auto"), "auto") && !ashlar__piece_is(of(""), "auto"));
 }
 
 CASE(what_is_shown_is_short_and_printable) {
@@ -182,15 +161,6 @@ CASE(reals_are_decimal_and_finite) {
         CHECK(!ashlar__parse_real(of(bad[i]), &value));
         CHECK(value == 0.7);
     }
-}
-
-CASE(a_real_has_at_most_60_characters) {
-    char text[62] = {0};
-    double value = -1;
-    memset(text, '0', 61);
-    CHECK(!ashlar__parse_real(of(text), &value) && value == -1);
-    text[60] = '\0';
-    CHECK(ashlar__parse_real(of(text), &value) && value == 0);
 }
 
 CASE(written_reals_are_short_and_read_back) {

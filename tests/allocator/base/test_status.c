@@ -9,10 +9,6 @@
 
 #include "allocator/base/error.h"
 
-CASE(the_detail_is_empty_before_the_first_failure) {
-    CHECK(strcmp(ashlar_error_detail(), "") == 0);
-}
-
 CASE(every_status_has_its_own_name_and_sentence) {
     static const struct {
         ashlar_status status;
@@ -41,13 +37,6 @@ CASE(a_value_that_is_no_status_is_called_unknown) {
     }
 }
 
-CASE(a_failure_returns_its_status_and_leaves_its_text) {
-    CHECK(ashlar__fail(ASHLAR_EIO, "%s:%d", "file", 7) == ASHLAR_EIO);
-    CHECK(strcmp(ashlar_error_detail(), "file:7") == 0);
-    CHECK(ashlar__fail(ASHLAR_EFORMAT, "x") == ASHLAR_EFORMAT);
-    CHECK(strcmp(ashlar_error_detail(), "x") == 0);
-}
-
 CASE(a_drivers_code_is_kept_until_the_next_failure) {
     CHECK(ashlar__fail_driver(ASHLAR_EDRIVER, 700, "%s", "it broke") == ASHLAR_EDRIVER);
     CHECK(strcmp(ashlar_error_detail(), "it broke") == 0 && ashlar_error_driver_code() == 700);
@@ -61,11 +50,6 @@ CASE(the_library_has_the_version_of_its_headers) {
     (void)snprintf(text, sizeof text, "%d.%d.%d", ASHLAR_VERSION / 10000,
                    ASHLAR_VERSION / 100 % 100, ASHLAR_VERSION % 100);
     CHECK(strcmp(text, ASHLAR_VERSION_TEXT) == 0);
-}
-
-CASE(other_libraries_set_the_detail_as_it_is) {
-    CHECK(ashlar_error_set(ASHLAR_EIO, "100%s of it") == ASHLAR_EIO);
-    CHECK(strcmp(ashlar_error_detail(), "100%s of it") == 0);
 }
 
 CASE(the_old_detail_may_be_an_argument_of_the_new) {

@@ -1,32 +1,12 @@
 /* test_thread_data.c - a thread's own memory, from its first use to the thread's end. */
 #include "tests/check.h"
 
-#include <dlfcn.h>
-#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "allocator/base/threads.h"
 
 enum { BYTES = 100 };
-
-static int failing;           /* calls for our key from now on until one fails; 0: none */
-static bool is_learning;      /* the next call is for our key, */
-static pthread_key_t our_key; /* that of threads.c; a sanitizer has others */
-
-/* In place of the C library's, for all keys of the program. */
-int pthread_setspecific(pthread_key_t key, const void *value) {
-    static int (*real)(pthread_key_t, const void *);
-    if (real == NULL) {
-        void *symbol = dlsym(RTLD_NEXT, "pthread_setspecific");
-        memcpy(&real, &symbol, sizeof real);
-    }
-    if (is_learning) {
-        our_key = key;
-        is_learning = false;
-    }
-    return key == our_key && failing > 0 && --failing == 0 ? ENOMEM : real(key, value);
-}
 
 static void *use(void *found) {
     char *mine = ashlar__thread_data(ASHLAR_THREAD_SOFT_STREAMS, BYTES);
@@ -82,32 +62,6 @@ CASE(the_memory_is_there_while_the_rest_of_the_thread_ends) {
     REQUIRE(pthread_join(thread, NULL) == 0);
     CHECK(found && was_there);
     CHECK(pthread_key_delete(later) == 0);
-}
-
-static void *learn(void *unused) {
-    is_learning = true;
-    (void)ashlar__thread_data(ASHLAR_THREAD_SOFT_STREAMS, BYTES);
-    return unused;
-}
-
-static void *use_once_more(void *found) {
-    failing = 1;
-    bool *has = found;
-    has[0] = ashlar__thread_data(ASHLAR_THREAD_SOFT_STREAMS, BYTES) != NULL;
-    has[1] = ashlar__thread_data(ASHLAR_THREAD_SOFT_STREAMS, BYTES) != NULL;
-    failing = 1; /* at the end, when it is kept for other keys' sake */
-    return NULL;
-}
-
-/* Without a key's value nobody would free it: there is none, and the next call tries again. */
-CASE(memory_that_could_not_be_freed_at_the_end_is_not_taken) {
-    bool found[2] = {true, false};
-    pthread_t thread;
-    REQUIRE(pthread_create(&thread, NULL, learn, NULL) == 0);
-    REQUIRE(pthread_join(thread, NULL) == 0);
-    REQUIRE(!is_learning && pthread_create(&thread, NULL, use_once_more, found) == 0);
-    REQUIRE(pthread_join(thread, NULL) == 0);
-    CHECK(!found[0] && found[1] && failing == 0);
 }
 
 RUN_CASES()

@@ -6,7 +6,6 @@
 #include "tests/allocator/core/allocator_fixture.h"
 
 #include "allocator/core/allocator_impl.h"
-#include "allocator/heap/size_class.h"
 
 CASE_WITH(a_new_allocator_has_taken_no_memory, set_up("memory=16MiB")) {
     ashlar_stats expected = {.driver_calls = 3}; /* attribute, granularity, reservation */
@@ -15,60 +14,6 @@ CASE_WITH(a_new_allocator_has_taken_no_memory, set_up("memory=16MiB")) {
     CHECK_ZU(free_memory_of(device), 16 * MIB);
     CHECK(ashlar_allocator_device(allocator) == device);
     ashlar_allocator_destroy(NULL);
-}
-
-CASE(every_size_gets_its_block_size_and_alignment) {
-    static const size_t sizes[] = {1,       2,       511,     512,     513,    4096,    4097,
-                                   4608,    5000,    65536,   65537,   1048575, 1048576, 1048577,
-                                   3000000, 8388608};
-    REQUIRE(set_up("memory=32MiB"));
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        size_t block_bytes = 0;
-        const ashlar_stats before = stats_now();
-        unsigned char *ptr = take(sizes[i], streams[0]);
-        const ashlar_stats after = stats_now();
-        REQUIRE(ptr != NULL);
-        CHECK(ashlar__block_bytes(sizes[i], &block_bytes));
-        CHECK_ZU((uintptr_t)ptr % 512, 0);
-        CHECK_ZU(after.live_bytes - before.live_bytes, sizes[i]);
-        CHECK_ZU(after.block_bytes - before.block_bytes, block_bytes);
-        queue_write(streams[0], ptr, sizes[i], 1); /* all of it is there */
-        give(ptr);
-    }
-}
-
-CASE(blocks_that_are_live_together_do_not_overlap) {
-    enum { COUNT = 200 };
-    unsigned char *ptrs[COUNT];
-    REQUIRE(set_up("memory=32MiB"));
-    atomic_store(&payload_bad_count, 0);
-    for (size_t i = 0; i < COUNT; i++) {
-        ptrs[i] = take(1 + i * i, streams[0]);
-        queue_write(streams[0], ptrs[i], 1 + i * i, (unsigned char)i);
-    }
-    for (size_t i = 0; i < COUNT; i++) {
-        queue_verify(streams[0], ptrs[i], 1 + i * i, (unsigned char)i);
-    }
-    CHECK(atomic_load(&payload_bad_count) == 0);
-    for (size_t i = 0; i < COUNT; i++) {
-        give(ptrs[i]);
-    }
-}
-
-CASE(everything_freed_becomes_one_block_again) {
-    enum { COUNT = 64 };
-    unsigned char *ptrs[COUNT];
-    REQUIRE(set_up("memory=16MiB"));
-    for (size_t i = 0; i < COUNT; i++) {
-        ptrs[i] = take(100 + 3000 * i, streams[0]);
-    }
-    const size_t reserved = stats_now().reserved_bytes;
-    for (size_t i = 0; i < COUNT; i++) {
-        give(ptrs[i * 27 % COUNT]); /* 27 has no divisor in common with 64 */
-    }
-    const ashlar_window *window = allocator->heap.windows;
-    CHECK(window != NULL && window->first == window->last && window->above == NULL);
-    CHECK_ZU(window->mapped_count * allocator->heap.range.handle_bytes, reserved);
 }
 
 CASE_WITH(no_more_is_reserved_than_the_peak_needs, set_up("memory=64MiB")) {
@@ -168,25 +113,6 @@ static void *take_tagged(size_t bytes, ashlar_tag tag) {
     return ptr;
 }
 
-CASE_WITH(each_tag_has_its_own_account, set_up("memory=16MiB")) {
-    void *ptrs[ASHLAR_TAG_COUNT];
-    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        ptrs[tag] = take_tagged((size_t)(tag + 1) * 1000, (ashlar_tag)tag);
-    }
-    ashlar_stats s = stats_now();
-    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        CHECK_ZU(s.tags[tag].live_bytes, (size_t)(tag + 1) * 1000);
-        CHECK(ashlar_free(allocator, ptrs[tag]) == ASHLAR_OK);
-    }
-    s = stats_now();
-    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        CHECK_ZU(s.tags[tag].live_bytes, 0);
-        CHECK_ZU(s.tags[tag].peak_bytes, (size_t)(tag + 1) * 1000);
-    }
-    give(take(10, streams[0]));
-    CHECK_ZU(stats_now().tags[ASHLAR_TAG_USER].peak_bytes, 1000); /* a take() without a tag */
-}
-
 CASE_WITH(tags_at_peak_are_those_of_the_highest_moment, set_up("memory=16MiB")) {
     void *weights = take_tagged(5000, ASHLAR_TAG_WEIGHTS);
     CHECK_ZU(stats_now().tags[ASHLAR_TAG_WEIGHTS].at_peak_bytes, 5000);
@@ -232,21 +158,6 @@ CASE_WITH(peaks_begin_anew, set_up("memory=16MiB")) {
     give(batch);
 }
 
-CASE_WITH(the_usable_bytes_are_the_blocks, set_up("memory=16MiB")) {
-    size_t bytes = 77;
-    unsigned char *ptr = take(4097, streams[0]);
-    CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
-    CHECK_ZU(bytes, 4608);
-    bytes = 77;
-    CHECK_FAILS(ashlar_allocator_usable_bytes(allocator, ptr + 512, &bytes), ASHLAR_EPOINTER,
-                ": 512 bytes inside a block");
-    give(ptr);
-    CHECK_FAILS(ashlar_allocator_usable_bytes(allocator, ptr, &bytes), ASHLAR_EPOINTER,
-                "freed before");
-    CHECK(ashlar_allocator_usable_bytes(allocator, NULL, &bytes) == ASHLAR_EPOINTER);
-    CHECK_ZU(bytes, 77);
-}
-
 CASE(every_tag_has_a_name) {
     static const char *const names[] = {
 #define X(name, text) text,
@@ -278,12 +189,6 @@ CASE_WITH(the_seal_counts_driver_calls_from_then_on, set_up("memory=16MiB")) {
     give(b);
 }
 
-CASE_WITH(destroying_returns_live_blocks_too, set_up("memory=16MiB")) {
-    (void)take(5 * MIB, streams[0]); /* three handles of 2 MiB */
-    (void)take(1000, streams[1]);    /* one of its own */
-    CHECK_ZU(free_memory_of(device), 8 * MIB);
-}
-
 static atomic_int run_count;
 
 static void count_run(void *unused) {
@@ -300,22 +205,6 @@ CASE_WITH(destroying_waits_for_the_device, set_up("memory=16MiB,mode=adversarial
     CHECK(atomic_load(&run_count) == 0);
     tear_down();
     CHECK(atomic_load(&run_count) == STREAMS);
-}
-
-CASE_WITH(two_allocators_on_one_device_keep_apart, set_up("memory=16MiB")) {
-    ashlar_allocator *other = NULL;
-    void *ptr = NULL;
-    unsigned char *mine = take(1000, streams[0]);
-    REQUIRE(ashlar_allocator_create(device, &other) == ASHLAR_OK);
-    CHECK(ashlar_alloc(other, 1000, streams[0], &ptr) == ASHLAR_OK);
-    CHECK(ptr != mine);
-    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
-    CHECK(ashlar_free(other, mine) == ASHLAR_EPOINTER);
-    CHECK(ashlar_free(other, ptr) == ASHLAR_OK);
-    CHECK(stats_now().alloc_count == 1);
-    ashlar_allocator_destroy(other);
-    queue_write(streams[0], mine, 1000, 1);
-    give(mine);
 }
 
 RUN_CASES()

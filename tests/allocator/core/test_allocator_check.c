@@ -6,6 +6,8 @@
 
 #include "allocator/core/allocator_impl.h"
 #include "allocator/core/cache.h"
+#include "allocator/heap/free_bins.h"
+#include "allocator/heap/page_map.h"
 
 /* With another value, for so long. */
 #define NOTICES(field, value, part)                                             \
@@ -42,6 +44,14 @@ CASE_WITH(a_cache_that_is_miscounted_is_noticed, set_up_used()) {
     NOTICES(cache->outbox.count, kept_ + 1, "its outbox is miscounted");
     NOTICES(cache->outbox.bytes, kept_ + 512, "its outbox is miscounted");
     NOTICES(cache->limit[0], cache->weight[0] - 1, "more than its limits");
+    ashlar_block *cached = NULL;
+    for (size_t i = 0; i < ASHLAR_CACHE_LISTS && cached == NULL; i++) {
+        cached = cache->magazines->lists[i];
+    }
+    REQUIRE(cached != NULL);
+    NOTICES(cached->list, (uint16_t)(kept_ + 1), "a block is in the wrong magazine");
+    NOTICES(cached->stream_state, NULL, "");
+    NOTICES(cached->requested, 1, "");
 }
 
 CASE_WITH(a_stream_that_is_miscounted_is_noticed, set_up_used()) {
@@ -50,6 +60,35 @@ CASE_WITH(a_stream_that_is_miscounted_is_noticed, set_up_used()) {
         NOTICES(s->last_tick, s->recorded + 1, "ahead of its recordings");
         NOTICES(s->away_count, kept_ + 1, "away");
     }
+}
+
+/* Blocks that wait for the work of a stream that used them. */
+CASE_WITH(a_deferred_block_in_the_wrong_queue_is_noticed, set_up_used()) {
+    ashlar_stream_state *user = allocator->heap.awaited;
+    REQUIRE(user != NULL && user->oldest_away != NULL);
+    ashlar_block *block = user->oldest_away;
+    NOTICES(user->is_awaited, false, "is in the wrong queue");
+    NOTICES(user->newest_away, NULL, "a queue does not end where it says");
+    NOTICES(block->uses->stream_state, NULL, "is in the wrong queue");
+    NOTICES(block->uses, NULL, "is in the wrong queue");
+    NOTICES(block->requested, 1, "");
+    NOTICES(allocator->heap.away_bytes, kept_ + 512, "away");
+}
+
+/* A block in the page map where none begins, and a stray one among those that are free. */
+CASE_WITH(an_index_with_a_stray_block_is_noticed, set_up_used()) {
+    ashlar_heap *heap = &allocator->heap;
+    ashlar_block stray = {.offset = 40 * MIB, .bytes = 512};
+    ashlar__free_bins_insert(&heap->zones->gaps, &stray);
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "free blocks in bins");
+    ashlar__free_bins_remove(&heap->zones->gaps, &stray);
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    const size_t inside = heap->windows->first->offset + 512;
+    REQUIRE(ashlar__page_map_reserve_page(&heap->map, inside) == ASHLAR_OK);
+    REQUIRE(ashlar__page_map_get(&heap->map, inside) == NULL);
+    ashlar__page_map_set(&heap->map, inside, heap->windows->first);
+    CHECK_FAILS(ashlar_allocator_check(allocator), ASHLAR_EFORMAT, "blocks in the page map");
+    ashlar__page_map_set(&heap->map, inside, NULL);
 }
 
 CASE_WITH(statistics_that_do_not_add_up_are_noticed, set_up_used()) {

@@ -156,45 +156,6 @@ CASE(a_known_sequence_is_recorded_event_by_event) {
     CHECK(events[4].thread != me);
 }
 
-CASE(what_a_thread_s_cache_serves_is_recorded_too) {
-    REQUIRE(set_up_clocked("memory=8MiB", 4 * MIB, 100));
-    unsigned char *ptr = take_tagged(1000, ASHLAR_TAG_USER, (ashlar_stream)CU_STREAM_LEGACY);
-    CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
-    CHECK(take_tagged(900, ASHLAR_TAG_BATCH, NULL) == ptr);
-    CHECK_ZU(stats_now().served_cached, 1);
-    read_events();
-    CHECK_ZU(event_count, 4);
-    CHECK(events[1].action == ASHLAR_TRACE_ALLOC && events[1].stream == 0);
-    CHECK(events[2].action == ASHLAR_TRACE_FREE && events[2].requested == 1000);
-    CHECK(events[3].action == ASHLAR_TRACE_ALLOC && events[3].requested == 900);
-    CHECK(events[3].tag == ASHLAR_TAG_BATCH && events[3].address == (uintptr_t)ptr);
-    give(ptr);
-}
-
-CASE_WITH(a_call_that_is_refused_as_wrong_leaves_no_event, set_up_clocked("memory=8MiB", 0, 100)) {
-    void *none = NULL;
-    int local = 0;
-    CHECK(ashlar_alloc(allocator, 0, NULL, &none) == ASHLAR_EINVAL);
-    CHECK(ashlar_alloc_tagged(allocator, 1, ASHLAR_TAG_COUNT, NULL, &none) == ASHLAR_EINVAL);
-    CHECK(ashlar_free(allocator, &local) == ASHLAR_EPOINTER);
-    CHECK(ashlar_free_on(allocator, &local, NULL) == ASHLAR_EPOINTER);
-    CHECK(ashlar_free(allocator, NULL) == ASHLAR_OK);
-    read_events();
-    CHECK_ZU(event_count, 0);
-}
-
-CASE(a_request_that_is_made_again_is_refused_once) {
-    void *none = NULL;
-    REQUIRE(set_up_clocked("memory=8MiB", 0, 100));
-    CHECK(ashlar__alloc_at_hand(allocator, 9 * MIB, NULL, &none) == ASHLAR_ENOMEM);
-    CHECK(ashlar__alloc_at_hand(allocator, SIZE_MAX, NULL, &none) == ASHLAR_ENOMEM);
-    read_events();
-    CHECK_ZU(event_count, 0);
-    CHECK(ashlar_alloc(allocator, SIZE_MAX, NULL, &none) == ASHLAR_ENOMEM);
-    read_events();
-    CHECK_ZU(event_count, 1);
-}
-
 /* ---- listeners ---- */
 
 static ashlar_trace_event told;
@@ -237,18 +198,6 @@ CASE(a_listener_is_told_of_all_events) {
 
 /* ---- where calls fail ---- */
 
-static ashlar_status take_and_give(void) {
-    void *ptr[3] = {NULL};
-    ashlar_status status = ASHLAR_OK;
-    for (int i = 0; i < 3 && status == ASHLAR_OK; i++) {
-        status = ashlar_alloc(allocator, 3 * MIB, streams[i], &ptr[i]);
-    }
-    for (int i = 0; i < 3; i++) {
-        CHECK(ashlar_free(allocator, ptr[i]) == ASHLAR_OK);
-    }
-    return status;
-}
-
 static void check_trace_is_true(bool was_refused) {
     size_t allocs = 0, frees = 0, refusals = 0;
     const ashlar_stats s = stats_now();
@@ -263,39 +212,6 @@ static void check_trace_is_true(bool was_refused) {
     }
     CHECK_ZU(mapped_at(event_count, 0, UINT64_MAX), s.reserved_bytes - s.spare_bytes);
     CHECK(allocs == s.alloc_count && frees == s.free_count && refusals == was_refused);
-}
-
-enum { FAILING_CALLS = 60 }; /* more than there are */
-
-CASE(whatever_call_of_the_driver_fails_the_trace_is_true) {
-    size_t failed = 0;
-    for (unsigned long n = 1; n <= FAILING_CALLS; n++) {
-        REQUIRE(set_up_clocked("memory=16MiB", 0, 100));
-        ashlar__driver_fail_at(driver, -1, n, n % 2 == 0 ? CU_LAUNCH_FAILED : CU_OUT_OF_MEMORY);
-        const ashlar_status status = take_and_give();
-        ashlar__driver_fail_at(driver, -1, 0, CU_SUCCESS);
-        check_trace_is_true(status == ASHLAR_ENOMEM);
-        failed += status != ASHLAR_OK;
-        /* Where the failure was to give the thread's context back, it is still there. */
-        while (driver->table.ctx_pop_current(NULL) == CU_SUCCESS) {
-        }
-        tear_down();
-    }
-    CHECK(failed > 5 && failed < FAILING_CALLS);
-}
-
-CASE(wherever_host_memory_is_out_the_trace_is_true) {
-    size_t failed = 0;
-    for (unsigned long n = 1; n <= FAILING_CALLS; n++) {
-        REQUIRE(set_up_clocked("memory=16MiB", 0, 100));
-        ashlar__host_fail_at(n);
-        const ashlar_status status = take_and_give();
-        ashlar__host_fail_at(0);
-        check_trace_is_true(status == ASHLAR_ENOMEM); /* the software device's own memory */
-        failed += status != ASHLAR_OK;
-        tear_down();
-    }
-    CHECK(failed > 3 && failed < FAILING_CALLS);
 }
 
 CASE(an_allocator_that_cannot_have_its_trace_is_not_made) {
@@ -318,35 +234,6 @@ CASE(an_allocator_that_cannot_have_its_trace_is_not_made) {
     CHECK_FAILS(ashlar_allocator_create_with(device, &config, &allocator), ASHLAR_EINVAL,
                 "trace_events");
     CHECK(allocator == none);
-}
-
-/* ---- more events than there is room for ---- */
-
-CASE(the_oldest_events_go_where_the_ring_is_full) {
-    uint64_t missing = 0;
-    REQUIRE(set_up_clocked("memory=8MiB", 0, 5)); /* rounded up to 8 */
-    unsigned char *ptr = NULL;
-    for (int i = 0; i < 50; i++) {
-        ptr = take_tagged(512, ASHLAR_TAG_USER, streams[1]);
-        CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
-    }
-    read_events();
-    CHECK(event_count == 8 && event_lost == 1 + 100 - 8);
-    for (size_t i = 0; i < 8; i++) {
-        const ashlar_trace_event want = {.action =
-                                             i % 2 == 0 ? ASHLAR_TRACE_ALLOC : ASHLAR_TRACE_FREE,
-                                         .address = (uintptr_t)ptr,
-                                         .bytes = 512,
-                                         .requested = 512,
-                                         .stream = (uintptr_t)streams[1],
-                                         .thread = ashlar__trace_thread()};
-        check_event(i, &want);
-    }
-    ptr = take_tagged(512, ASHLAR_TAG_USER, streams[1]);
-    CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing) ==
-          ASHLAR_OK);
-    CHECK_ZU(missing, 1 + 101 - 8 + 1); /* the oldest left is a free without its block */
-    give(ptr);
 }
 
 /* ---- several threads ---- */

@@ -7,8 +7,6 @@
 #include "tests/allocator/core/hit_fixture.h"
 #include "allocator/core/watch.h"
 
-#include <ashlar/graph_pool.h>
-
 #include "allocator/base/random.h"
 #include "tests/allocator/core/helper_fixture.h"
 #include "tests/allocator/soft/soft_probe.h"
@@ -65,49 +63,6 @@ CASE(misses_go_on_while_another_thread_holds_the_lock) {
     helper_end();
 }
 
-CASE(live_bytes_that_changed_much_are_published_from_inside) {
-    enum { TAKEN = 12 };
-    unsigned char *ptrs[TAKEN];
-    SET_UP("memory=64MiB", ROOM);
-    const ashlar_cache *own = ashlar__cache_get(allocator);
-    for (int round = 0; round < 2; round++) {
-        const uint64_t without_lock = own->counters.miss_count;
-        for (int i = 0; i < TAKEN; i++) {
-            ptrs[i] = take_only((size_t)(i + 5) * 128 * KIB, streams[0]);
-        }
-        if (round > 0) { /* the zone has memory for all of them */
-            CHECK_ZU(own->counters.miss_count - without_lock, TAKEN);
-            CHECK(allocator->stats.live_bytes > allocator->constants.unpublished_bytes);
-        }
-        for (int i = 0; i < TAKEN; i++) {
-            give_only(ptrs[i]);
-        }
-    }
-    CHECK_ZU(stats_now().live_peak_bytes, 63 * MIB / 4);
-}
-
-CASE(a_thread_without_the_lock_hands_out_what_one_with_it_would) {
-    static size_t offsets[2][COUNT];
-    for (int with_lock = 0; with_lock < 2; with_lock++) {
-        SET_UP("memory=1GiB", ROOM);
-        allocator->bypasses_caches = with_lock;
-        unsigned char *ptrs[COUNT];
-        for (int i = 0; i < COUNT; i++) {
-            ptrs[i] = take_only(bytes_of(i), streams[i % 2]);
-            offsets[with_lock][i] = (uintptr_t)ptrs[i] - allocator->constants.base;
-            if (i % 3 == 2) {
-                give_only(ptrs[i - 1]);
-                ptrs[i - 1] = NULL;
-            }
-        }
-        for (int i = 0; i < COUNT; i++) {
-            give_only(ptrs[i]);
-        }
-        tear_down();
-    }
-    CHECK(memcmp(offsets[0], offsets[1], sizeof offsets[0]) == 0);
-}
-
 /* ---- after memory was short ---- */
 
 /* Have stream 2 take memory that was another stream's. */
@@ -151,26 +106,6 @@ CASE(memory_that_is_plentiful_again_is_had_without_the_lock) {
     }
 }
 
-CASE(a_use_without_the_lock_counts_where_the_oldest_is_looked_for) {
-    SET_UP("memory=16MiB", ROOM);
-    unsigned char *ptrs[2][4];
-    for (int stream = 0; stream < 2; stream++) {
-        for (int i = 0; i < 4; i++) {
-            ptrs[stream][i] = take(2 * MIB, streams[stream]);
-        }
-        for (int i = 0; i < 4; i++) {
-            give(ptrs[stream][i]);
-        }
-    }
-    ashlar__lock_acquire(&allocator->lock); /* which the calling thread needs for nothing here */
-    allocator->heap.is_near_limit = false;  /* nor for an event behind the free */
-    give_only(take_only(MIB, streams[0]));
-    ashlar__lock_release(&allocator->lock);
-    unsigned char *lent = take(2 * MIB, streams[2]);
-    CHECK_ZU(stats_now().served_completed, 1);
-    CHECK(lent >= ptrs[1][0] && lent < ptrs[1][0] + 8 * MIB);
-}
-
 /* ---- whose it is ---- */
 
 static size_t helper_bytes = 4096;
@@ -201,66 +136,6 @@ CASE(a_stream_passes_to_the_thread_that_asks_and_in_the_end_to_none) {
     CHECK(holder_of(streams[0]) == NULL);
     give(take(8192, streams[1]));
     CHECK(holder_of(streams[1]) == mine);
-    helper_end();
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
-}
-
-CASE(a_stream_whose_thread_has_ended_is_free_to_be_held) {
-    SET_UP("memory=32MiB", ROOM);
-    REQUIRE(helper_start());
-    REQUIRE(helper_do(helper_takes_one));
-    CHECK(holder_of(streams[0]) != NULL);
-    helper_end();
-    CHECK(holder_of(streams[0]) == NULL);
-    give(blocks[0]);
-    give(take(8192, streams[0]));
-    CHECK(holder_of(streams[0]) == ashlar__cache_get(allocator));
-}
-
-CASE(nobody_holds_a_stream_that_is_forgotten_or_captured) {
-    ashlar_graph_pool *pool = NULL;
-    SET_UP("memory=32MiB", ROOM);
-    give(take(4096, streams[0]));
-    give(take(4096, streams[1]));
-    REQUIRE(ashlar_graph_pool_begin(allocator, streams[0], &pool) == ASHLAR_OK);
-    CHECK(ashlar__holder_of(state_of(streams[0])) == NULL);
-    give(take(4096, streams[0]));
-    ashlar_graph_pool_end(pool);
-    CHECK(ashlar_graph_pool_release(pool, streams[0]) == ASHLAR_OK);
-    const ashlar_stream_state *state = state_of(streams[1]);
-    CHECK(ashlar_allocator_forget_stream(allocator, streams[1]) == ASHLAR_OK);
-    CHECK(ashlar__holder_of(state) == NULL);
-}
-
-CASE(without_virtual_memory_nobody_holds_a_stream) {
-    if (!ashlar__barrier_init()) {
-        SKIP("this kernel has no membarrier(2)");
-    }
-    REQUIRE(set_up_cached("memory=32MiB,vmm=off", ROOM));
-    give(take(4096, streams[0]));
-    CHECK(holder_of(streams[0]) == NULL);
-}
-
-CASE(a_thread_puts_no_block_into_a_zone_that_another_one_holds) {
-    SET_UP("memory=32MiB", ROOM);
-    REQUIRE(helper_start());
-    unsigned char *mine = take_only(4096, streams[0]);
-    give_only(mine); /* into this thread's magazines */
-    helper_bytes = 8192;
-    REQUIRE(helper_do(helper_takes_one));
-    helper_bytes = 4096;
-    ashlar_cache *own = ashlar__cache_get(allocator);
-    CHECK(holder_of(streams[0]) != own && !ashlar__cache_is_empty(own));
-    REQUIRE(ashlar__cache_enter(own));
-    ashlar__cache_flush(own); /* without the lock */
-    ashlar__cache_leave(own);
-    CHECK(!ashlar__cache_is_empty(own));
-    ashlar__lock_acquire(&allocator->lock);
-    ashlar__cache_flush(own); /* with the lock, but the helper is not shut out */
-    ashlar__lock_release(&allocator->lock);
-    const ashlar_block *sent = atomic_load(&state_of(streams[0])->returned);
-    CHECK(sent != NULL && sent->state == ASHLAR_BLOCK_USED && ashlar__cache_is_empty(own));
-    REQUIRE(helper_do(helper_gives_one));
     helper_end();
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
@@ -358,137 +233,6 @@ CASE(blocks_freed_elsewhere_go_home_together_and_without_the_lock) {
     CHECK_ZU(stats_now().live_blocks, BATCH);
     REQUIRE(helper_do(helper_gives_a_batch));
     helper_end();
-}
-
-CASE(a_large_block_goes_home_at_once) {
-    SET_UP("memory=256MiB", ROOM);
-    REQUIRE(helper_start());
-    give(take(4096, streams[1]));
-    REQUIRE(helper_do(helper_takes_all));
-    for (int i = 0; i < COUNT; i++) {
-        const bool is_large = bytes_of(i) > MIB;
-        give_only(blocks[i]);
-        CHECK(!is_large || my_outbox()->count == 0);
-    }
-    helper_end();
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-    CHECK_ZU(stats_now().reserved_bytes, 0);
-}
-
-CASE(an_outbox_has_the_blocks_of_one_stream) {
-    SET_UP("memory=32MiB", ROOM);
-    REQUIRE(helper_start());
-    give(take(4096, streams[2]));
-    REQUIRE(helper_do(helper_takes_one));
-    unsigned char *first = blocks[0];
-    give_only(first);
-    CHECK_ZU(my_outbox()->count, 1);
-    unsigned char *mine = take_only(4096, streams[0]); /* the stream is this thread's now */
-    CHECK(mine == first && my_outbox()->count == 0);
-    give_only(mine);
-    helper_end();
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
-}
-
-CASE(a_full_device_gets_what_is_on_its_way) {
-    SET_UP("memory=8MiB", ROOM);
-    REQUIRE(helper_start());
-    give(take(4096, streams[1]));
-    REQUIRE(helper_do(helper_takes_a_batch));
-    for (int i = 0; i < BATCH; i++) {
-        give_only(blocks[i]);
-    }
-    CHECK(atomic_load(&state_of(streams[0])->returned) != NULL);
-    unsigned char *all = take(6 * MIB, streams[1]); /* this thread's cache keeps 2 MiB in use */
-    CHECK(atomic_load(&state_of(streams[0])->returned) == NULL);
-    CHECK_ZU(stats_now().served_drained, 0); /* no other cache had to be emptied */
-    give(all);
-    helper_end();
-}
-
-static void helper_takes_a_large_one(void) {
-    blocks[0] = take_only(2 * MIB, streams[2]);
-}
-
-static size_t say_unfinished(size_t ways) {
-    (void)ways;
-    return 0;
-}
-
-/* An event recorded when the block comes home would make the idle stream busy. */
-CASE(trim_behind_a_synchronisation_gives_back_what_was_on_its_way_after_a_wait) {
-    SET_UP("memory=4MiB,mode=adversarial", ROOM);
-    REQUIRE(helper_start());
-    unsigned char *first = take_only(4 * MIB, streams[0]);
-    queue_write(streams[0], first, 64, 1);
-    give_only(first);
-    give_only(take_only(4 * MIB, streams[1])); /* behind a wait for the first stream */
-    CHECK_ZU(stats_now().served_waited, 1);
-    wait_for(streams[1]);
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-    REQUIRE(helper_do(helper_takes_a_large_one));
-    queue_write(streams[2], blocks[0], 64, 2);
-    give_only(blocks[0]);
-    CHECK(atomic_load(&state_of(streams[2])->returned) != NULL);
-    wait_for(streams[2]);
-    ashlar__soft_choose_by(say_unfinished);
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-    ashlar__soft_choose_by(NULL);
-    CHECK_ZU(stats_now().reserved_bytes, 0);
-    helper_end();
-}
-
-static void helper_sends_to_the_first_thread(void) {
-    give_only(take_only(4096, streams[1]));
-    give_only(blocks[0]);
-}
-
-CASE(what_a_thread_that_ends_has_for_others_goes_home) {
-    SET_UP("memory=32MiB", ROOM);
-    REQUIRE(helper_start());
-    blocks[0] = take(4096, streams[0]);
-    REQUIRE(helper_do(helper_sends_to_the_first_thread));
-    helper_end();
-    CHECK_ZU(stats_now().cached_bytes, 4096);
-    CHECK(take_only(4096, streams[0]) == blocks[0]);
-    give(blocks[0]);
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
-}
-
-CASE(a_stream_may_be_forgotten_while_its_blocks_are_on_their_way) {
-    SET_UP("memory=32MiB", ROOM);
-    REQUIRE(helper_start());
-    give(take(4096, streams[1]));
-    REQUIRE(helper_do(helper_takes_a_batch));
-    for (int i = 0; i < BATCH - 1; i++) {
-        give_only(blocks[i]);
-    }
-    CHECK(ashlar_allocator_forget_stream(allocator, streams[0]) == ASHLAR_OK);
-    CHECK_ZU(my_outbox()->count, 0);
-    give(blocks[BATCH - 1]);
-    CHECK_ZU(stats_now().live_blocks, 0);
-    helper_end();
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
-}
-
-CASE(a_watched_stream_is_nobodys_and_nothing_is_on_its_way) {
-    SET_UP("memory=256MiB", ROOM);
-    REQUIRE(helper_start());
-    give(take(4096, streams[1]));
-    REQUIRE(helper_do(helper_takes_all));
-    const ashlar_stream_state *state = state_of(streams[0]);
-    give_all();
-    CHECK(my_outbox()->count > 0 && atomic_load(&state->returned) != NULL);
-    ashlar_allocator_watch_streams(allocator);
-    for (int i = 0; i < 2; i++) {
-        CHECK(my_outbox()->count == 0 && atomic_load(&state->returned) == NULL);
-        CHECK(ashlar__holder_of(state) == NULL && holder_of(streams[1]) == NULL);
-        REQUIRE(helper_do(helper_takes_all));
-        give(take(8192, streams[1]));
-        give_all();
-    }
-    helper_end();
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
 
 static atomic_bool went_on;

@@ -4,7 +4,6 @@
  */
 #include "tests/allocator/core/guard_fixture.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -108,52 +107,7 @@ CASE(an_allocator_never_destroyed_is_reported_without_a_driver_call) {
     CHECK(first != NULL && strstr(first + 1, "still live") == NULL);
 }
 
-static void leak_with_the_device_closed(void) {
-    CHECK(set_up_device(DEVICE));
-    leave_behind();
-    memset(&driver->table, 0, sizeof driver->table); /* the driver is gone: a call would crash */
-}
-
-CASE(not_even_a_driver_that_is_gone_is_missed) {
-    char said[1024];
-    in_child(leak_with_the_device_closed, said, sizeof said);
-    CHECK_HAS(said, "2 blocks of 1400 bytes are still live\n");
-    CHECK_HAS(said, "\n0 calls\n");
-}
-
-static void destroy_before_the_end(void) {
-    leak_at_exit();
-    ashlar_allocator_set_report(allocator, NULL, NULL);
-    ashlar_allocator_destroy(allocator);
-    ashlar_allocator_destroy(others[1]);
-}
-
-CASE(a_destroyed_allocator_is_not_reported_again) {
-    char said[1024];
-    in_child(destroy_before_the_end, said, sizeof said);
-    CHECK(strcmp(said, "0 calls\n") == 0);
-}
-
-static void leak_and_be_in_it(void) {
-    leak_at_exit();
-    (void)pthread_mutex_lock(
-        &allocator->lock.mutex); /* as a thread does that will never come back */
-}
-
-CASE(an_allocator_that_a_thread_is_in_is_left_out) {
-    char said[1024];
-    in_child(leak_and_be_in_it, said, sizeof said);
-    CHECK(strcmp(said, "0 calls\n") == 0);
-}
-
 /* ---- the allocator's end ---- */
-
-CASE_WITH(nothing_is_said_where_nothing_is_live, set_up_leaking(ASHLAR_GUARD_OFF)) {
-    give(leak(1000, ASHLAR_TAG_USER)); /* a block in the thread's cache is no leak */
-    CHECK(stats_now().cached_bytes > 0);
-    tear_down();
-    CHECK(report_count == 0);
-}
 
 CASE(live_blocks_are_told_by_tag_and_size_the_most_bytes_first) {
     static const ashlar_guard guards[] = {ASHLAR_GUARD_OFF, ASHLAR_GUARD_FILL};

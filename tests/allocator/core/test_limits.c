@@ -37,17 +37,6 @@ CASE_BOTH_WITH(a_limit_below_what_is_in_use_holds_and_says_so, set_up_limits("me
     give(take(4 * MIB, streams[0]));
 }
 
-CASE_BOTH_WITH(no_limit_and_one_above_the_device_mean_the_device, set_up_limits("memory=32MiB")) {
-    const size_t values[] = {0, 64 * MIB, SIZE_MAX};
-    for (size_t i = 0; i < 3; i++) {
-        CHECK(ashlar_allocator_set_limit(allocator, 2 * MIB) == ASHLAR_OK);
-        CHECK(ashlar_allocator_set_limit(allocator, values[i]) == ASHLAR_OK);
-        give(take(32 * MIB, streams[0]));
-        check_refused(32 * MIB + 1, "more than there is");
-        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-    }
-}
-
 CASE_BOTH(the_smaller_of_two_limits_binds) {
     const struct {
         size_t bytes;
@@ -89,13 +78,6 @@ CASE_BOTH_WITH(a_reservation_serves_whoever_comes_first, set_up_limits("memory=3
     CHECK(ashlar_allocator_reserve(allocator, 21 * MIB) == ASHLAR_OK);
     CHECK_ZU(reserved(), 22 * MIB);
     give(all);
-}
-
-CASE_BOTH_WITH(a_reservation_beyond_the_limit_changes_nothing, set_up_limits("memory=32MiB")) {
-    CHECK(ashlar_allocator_set_limit(allocator, 10 * MIB) == ASHLAR_OK);
-    CHECK_FAILS(ashlar_allocator_reserve(allocator, 11 * MIB), ASHLAR_ENOMEM, "limit");
-    CHECK_ZU(reserved(), 0);
-    CHECK(ashlar_allocator_reserve(allocator, 10 * MIB) == ASHLAR_OK);
 }
 
 CASE_BOTH_WITH(memory_can_be_reserved_at_creation, set_up_options("memory=32MiB")) {
@@ -164,29 +146,6 @@ CASE_BOTH(memory_that_queued_work_touches_stays) {
     give(between);
 }
 
-CASE_BOTH(after_a_synchronisation_everything_goes_back) {
-    for (int limits = 0; limits < 2; limits++) {
-        REQUIRE(set_up_limits("memory=32MiB,mode=adversarial,seed=4"));
-        for (int i = 0; i < STREAMS; i++) {
-            unsigned char *ptr = take(4 * MIB, streams[i]), *small = take(1000, streams[i]);
-            queue_write(streams[i], ptr, 4 * MIB, 1);
-            CHECK(ashlar_record_stream(allocator, small, streams[(i + 1) % STREAMS]) == ASHLAR_OK);
-            order_behind(streams[i], streams[(i + 2) % STREAMS]);
-            give_on(ptr, streams[(i + 2) % STREAMS]);
-            give(small);
-        }
-        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK); /* records what is missing */
-        for (int i = 0; i < STREAMS; i++) {
-            wait_for(streams[i]);
-        }
-        CHECK((limits ? ashlar_allocator_set_limit(allocator, 1)
-                      : ashlar_allocator_trim(allocator, 0)) == ASHLAR_OK);
-        CHECK(reserved() == 0 && stats_now().shared_bytes == 0);
-        CHECK_ZU(free_memory_of(device), 32 * MIB);
-        tear_down();
-    }
-}
-
 /* Without any event before: one that is recorded now and asked at once need not have completed. */
 CASE_BOTH(the_first_trim_behind_a_synchronisation_gives_everything_back) {
     for (int seed = 0; seed < SEEDS; seed++) {
@@ -242,22 +201,6 @@ static void hear(void *user, const char *line) {
     if (h->inner == NULL) {
         CHECK(ashlar_alloc(allocator, 512, streams[1], &h->inner) == ASHLAR_OK);
     }
-}
-
-CASE_BOTH(counting_takes_memory_and_counts_the_calls) {
-    heard h = {0};
-    REQUIRE(set_up_limits("memory=32MiB"));
-    CHECK(ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, hear, &h) == ASHLAR_OK);
-    unsigned char *first = take(4 * MIB, streams[0]);
-    ashlar_allocator_seal(allocator);
-    CHECK(stats_now().is_sealed && stats_now().driver_calls_sealed == 0);
-    unsigned char *second = take(4 * MIB, streams[0]);
-    CHECK(stats_now().driver_calls_sealed > 0);
-    ashlar_allocator_seal(allocator);
-    CHECK(stats_now().driver_calls_sealed == 0);
-    CHECK(h.count == 0);
-    give(first);
-    give(second);
 }
 
 CASE_BOTH(warning_tells_who_needed_memory) {

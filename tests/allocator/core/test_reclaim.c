@@ -80,35 +80,6 @@ CASE_BOTH(a_callback_frees_blocks_through_another_thread) {
     give(rest);
 }
 
-CASE_BOTH(a_callback_that_has_nothing_does_not_help) {
-    reclaimer r = {.answer = false};
-    REQUIRE(set_up_limits("memory=16MiB"));
-    unsigned char *all = take(16 * MIB, streams[0]);
-    ashlar_allocator_set_reclaim(allocator, reclaim, &r);
-    check_refused(8 * MIB, "asked for");
-    CHECK(r.calls == 1);
-    give(all);
-    give(take(16 * MIB, streams[0]));
-    CHECK(r.calls == 1); /* where there is memory it is not called */
-}
-
-CASE_BOTH(what_a_callback_put_into_a_cache_is_found) {
-    pthread_t thread;
-    reclaimer r = {.answer = true};
-    REQUIRE(set_up_options("memory=16MiB"));
-    options.cache_bytes = 64 * MIB;
-    REQUIRE(open_allocator());
-    r.held = take(8 * MIB, streams[1]);
-    REQUIRE(start(&thread, free_held, &r));
-    unsigned char *rest = take(8 * MIB, streams[0]);
-    ashlar_allocator_set_reclaim(allocator, reclaim, &r);
-    unsigned char *ptr = take(7 * MIB, streams[0]); /* no hit: another size */
-    CHECK(stats_now().served_reclaimed == 1);
-    finish(thread);
-    give(ptr);
-    give(rest);
-}
-
 /* ---- caches of other threads ---- */
 
 /* Leaves a block in its own cache, and lives on. */
@@ -215,43 +186,6 @@ CASE(segments_have_no_peers) {
     CHECK_FAILS(ashlar_allocator_allow_peer(allocator, 1), ASHLAR_ENOTSUP, "virtual memory");
     tear_down();
     use_vmm = true;
-}
-
-/* ---- the report ---- */
-
-CASE_BOTH(a_refusal_says_who_has_the_memory_and_what_helps) {
-    static const struct {
-        size_t bytes;
-        ashlar_tag tag;
-    } wanted[] = {{1 * MIB, ASHLAR_TAG_WEIGHTS},
-                  {6 * MIB, ASHLAR_TAG_BATCH},
-                  {3000, ASHLAR_TAG_USER},
-                  {2 * MIB, ASHLAR_TAG_MOMENTS}};
-    static const char *const parts[] = {
-        "out of memory on soft:0",
-        "12582912 bytes asked for (activations)",
-        "in 4 blocks",
-        "9440184 live",
-        "(batch 6291456, moments 2097152, weights 1048576)",
-        "0 cached",
-        "reserved of the device's 16777216",
-        "largest hole",
-        "make the batch or the sequences",
-    };
-    void *blocks[4] = {0}, *ptr = NULL;
-    REQUIRE(set_up_limits("memory=16MiB"));
-    for (int i = 0; i < 4; i++) {
-        CHECK(ashlar_alloc_tagged(allocator, wanted[i].bytes, wanted[i].tag, streams[0],
-                                  &blocks[i]) == ASHLAR_OK);
-    }
-    CHECK(ashlar_alloc_tagged(allocator, 12 * MIB, ASHLAR_TAG_ACTIVATIONS, streams[0], &ptr) ==
-          ASHLAR_ENOMEM);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        CHECK_HAS(ashlar_error_detail(), parts[i]);
-    }
-    for (int i = 0; i < 4; i++) {
-        give(blocks[i]);
-    }
 }
 
 RUN_CASES()

@@ -1,7 +1,6 @@
 /* test_share.c - share=on: segments of one handle each, as NCCL registers them. */
 #include "tests/allocator/core/allocator_fixture.h"
 
-#include "allocator/base/random.h"
 #include "allocator/core/allocator_impl.h"
 
 static ashlar_status make(const char *conf, ashlar_allocator **out) {
@@ -41,57 +40,6 @@ CASE_WITH(a_large_block_has_one_handle_to_itself, set_up_shared("memory=256MiB")
     }
 }
 
-static cu_result recommend_more(size_t *bytes, const cu_mem_prop *prop, unsigned int option) {
-    (void)prop;
-    *bytes = option == CU_GRANULARITY_RECOMMENDED ? 4 * MIB : 2 * MIB;
-    return CU_SUCCESS;
-}
-
-CASE_WITH(a_segment_is_of_granules_as_the_driver_recommends, set_up_device("memory=64MiB")) {
-    const ashlar_driver_table table = driver->table;
-    void *base = NULL;
-    size_t bytes = 0;
-    driver->table.mem_get_allocation_granularity = recommend_more;
-    REQUIRE(make("share=on,cache=0", &allocator) == ASHLAR_OK && check_at_end(tear_down));
-    driver->table = table;
-    unsigned char *block = take(17 * MIB, streams[0]);
-    CHECK(ashlar_allocator_segment(allocator, block, &base, &bytes) == ASHLAR_OK);
-    CHECK_ZU(bytes, 20 * MIB);
-    give(block);
-}
-
-CASE_WITH(what_was_given_is_whole_after_many_turns, set_up_shared("memory=96MiB")) {
-    enum { BLOCKS = 24, TURNS = 2000 };
-    payload held[BLOCKS] = {{0}};
-    uint64_t random = 7;
-    for (int turn = 0; turn < TURNS; turn++) {
-        payload *p = &held[ashlar__random_step_below(&random, BLOCKS)];
-        const ashlar_stream stream = streams[ashlar__random_step_below(&random, STREAMS)];
-        void *ptr = p->ptr;
-        if (ptr != NULL) {
-            queue_verify(stream, p->ptr, p->bytes, p->value);
-            CHECK(ashlar_free_on(allocator, ptr, stream) == ASHLAR_OK);
-            *p = (payload){0};
-            continue;
-        }
-        const size_t most = turn % 8 == 0 ? 20 * MIB : MIB;
-        const size_t wanted = 1 + (size_t)ashlar__random_step_below(&random, most);
-        const ashlar_status status = ashlar_alloc(allocator, wanted, stream, &ptr);
-        CHECK(status == ASHLAR_OK || status == ASHLAR_ENOMEM);
-        if (ptr != NULL) {
-            *p = (payload){ptr, wanted, (unsigned char)turn};
-            queue_write(stream, p->ptr, p->bytes, p->value);
-            wait_for(stream); /* another stream may free it */
-        }
-    }
-    for (size_t i = 0; i < BLOCKS; i++) {
-        if (held[i].ptr != NULL) {
-            give(held[i].ptr);
-        }
-    }
-    CHECK(atomic_load(&payload_bad_count) == 0);
-}
-
 CASE_WITH(peers_may_be_let_in, set_up_shared("memory=64MiB,devices=2")) {
     ashlar_device *second = NULL;
     REQUIRE(ashlar_device_open("soft:1", &second) == ASHLAR_OK);
@@ -125,51 +73,6 @@ CASE_WITH(what_was_refused_once_is_not_asked_for_again,
     CHECK_ZU(CALLS(mem_create) - made, 3);
     give(first);
     give(second);
-}
-
-static ashlar_driver_table known;
-
-/* As a driver that is older than these two attributes. */
-static cu_result know_less(int *value, unsigned int attribute, cu_device of) {
-    return attribute == CU_ATTRIBUTE_HANDLE_FABRIC || attribute == CU_ATTRIBUTE_RDMA
-               ? CU_INVALID_VALUE
-               : known.device_get_attribute(value, attribute, of);
-}
-
-CASE_WITH(what_a_driver_does_not_know_of_is_not_asked_for, set_up_device("share=fabric")) {
-    known = driver->table;
-    driver->table.device_get_attribute = know_less;
-    REQUIRE(make("share=on,cache=0", &allocator) == ASHLAR_OK && check_at_end(tear_down));
-    driver->table = known;
-    CHECK_ZU(allocator->heap.range.shared.handle_types, CU_HANDLE_FILE);
-    CHECK_ZU(allocator->heap.range.shared.flags.rdma_capable, 0);
-    give(take(20 * MIB, streams[0]));
-}
-
-/* The driver has refused both; the third attempt has neither. */
-CASE_WITH(network_cards_are_given_up, set_up_shared("memory=256MiB,share=fabric")) {
-    unsigned char *block = NULL;
-    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_mem_create, 2, CU_NOT_SUPPORTED,
-                    block = take(20 * MIB, streams[0]));
-    CHECK(block != NULL && allocator->heap.range.shared.flags.rdma_capable == 0);
-    CHECK_ZU(allocator->heap.range.shared.handle_types, CU_HANDLE_FILE);
-    give(block);
-}
-
-static cu_result no_memory(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
-                           unsigned long long flags) {
-    (void)handle, (void)bytes, (void)prop, (void)flags;
-    return CU_OUT_OF_MEMORY;
-}
-
-CASE_WITH(no_memory_is_no_refusal, set_up_shared("memory=64MiB,share=fabric")) {
-    const ashlar_driver_table table = driver->table;
-    void *block = NULL;
-    driver->table.mem_create = no_memory;
-    CHECK_FAILS(ashlar_alloc(allocator, 20 * MIB, streams[0], &block), ASHLAR_ENOMEM,
-                "cuMemCreate on");
-    driver->table = table;
-    CHECK((allocator->heap.range.shared.handle_types & CU_HANDLE_FABRIC) != 0);
 }
 
 CASE_WITH(a_failing_call_leaves_nothing, set_up_shared("memory=64MiB")) {

@@ -7,7 +7,6 @@
 
 #include "tests/allocator/core/allocator_fixture.h"
 #include "allocator/core/allocator_impl.h"
-#include "allocator/base/random.h"
 #include "tests/allocator/base/file_fixture.h"
 #include "tests/allocator/trace/trace_fixture.h"
 
@@ -60,16 +59,6 @@ CASE(each_broken_invariant_is_named) {
     CHECK_BREAKS(blocks[3].tag, ASHLAR_TAG_COUNT, "block 3 has an unknown state or tag");
 }
 
-CASE(a_bad_snapshot_is_not_written) {
-    write_bytes("old", 3);
-    segments[1].bytes++;
-    CHECK(ashlar__snapshot_write(&by_hand, NULL, 0, path) == ASHLAR_EFORMAT);
-    segments[1].bytes--;
-    unsigned char bytes[FILE_MAX_BYTES];
-    CHECK(read_bytes(bytes) == 3 && names_in_folder() == 1);
-    CHECK(ashlar__snapshot_write(&by_hand, NULL, 0, path) == ASHLAR_OK);
-}
-
 /* ---- of an allocator ---- */
 
 /* Take a snapshot and hold it against the statistics. */
@@ -96,15 +85,6 @@ static const ashlar_snapshot_block *block_at(const ashlar_snapshot *snapshot, co
         }
     }
     return &none;
-}
-
-CASE_WITH(an_allocator_without_memory_has_no_segment, set_up(DEVICE)) {
-    ashlar_snapshot *snapshot = take_snapshot();
-    REQUIRE(snapshot != NULL);
-    CHECK(snapshot->segment_count == 0 && snapshot->block_count == 0);
-    ashlar_snapshot_free(snapshot);
-    ashlar_snapshot_free(NULL);
-    CHECK(ashlar_allocator_write_snapshot(allocator, path) == ASHLAR_OK);
 }
 
 CASE_WITH(each_block_is_there_in_its_state, set_up(DEVICE)) {
@@ -134,41 +114,6 @@ CASE_WITH(each_block_is_there_in_its_state, set_up(DEVICE)) {
     wait_for(streams[1]);
     give(live);
     give(tagged);
-}
-
-CASE_WITH(a_freed_tag_is_forgotten, set_up(DEVICE)) {
-    void *tagged = NULL;
-    REQUIRE(ashlar_alloc_tagged(allocator, 512, ASHLAR_TAG_WEIGHTS, streams[2], &tagged) ==
-            ASHLAR_OK);
-    give(tagged);
-    ashlar_snapshot *snapshot = take_snapshot();
-    REQUIRE(snapshot != NULL);
-    CHECK(block_at(snapshot, tagged)->state == ASHLAR_SNAPSHOT_PENDING);
-    CHECK(block_at(snapshot, tagged)->tag == ASHLAR_TAG_USER);
-    ashlar_snapshot_free(snapshot);
-}
-
-CASE(the_statistics_are_the_snapshot_at_every_step) {
-    enum { HELD = 40, STEPS = 300 };
-    void *held[HELD] = {NULL};
-    uint64_t random_state = 5;
-    REQUIRE(set_up(DEVICE));
-    for (int step = 0; step < STEPS; step++) {
-        const size_t drawn = (size_t)(ashlar__random_step(&random_state) >> 33);
-        void **slot = &held[drawn % HELD];
-        if (*slot != NULL) {
-            give(*slot);
-            *slot = NULL;
-        } else {
-            CHECK(ashlar_alloc_tagged(allocator, 1 + drawn / HELD % 100000,
-                                      (ashlar_tag)(drawn % ASHLAR_TAG_COUNT),
-                                      streams[drawn % STREAMS], slot) == ASHLAR_OK);
-        }
-        ashlar_snapshot_free(take_snapshot());
-    }
-    for (int i = 0; i < HELD; i++) {
-        give(held[i]);
-    }
 }
 
 /* The first call records the event that the second one finds completed. */
@@ -204,17 +149,6 @@ CASE_WITH(each_run_of_mapped_memory_is_a_segment, set_up(DEVICE)) {
     CHECK(snapshot->segments[0].address == (uintptr_t)above);
     ashlar_snapshot_free(snapshot);
     give(above);
-}
-
-CASE_WITH(what_a_cache_keeps_is_in_its_own_state, set_up_cached(DEVICE, 4 * MIB)) {
-    unsigned char *kept = take(1000, streams[1]);
-    give(kept);
-    ashlar_snapshot *snapshot = take_snapshot();
-    REQUIRE(snapshot != NULL);
-    const ashlar_snapshot_block *b = block_at(snapshot, kept);
-    CHECK(b->state == ASHLAR_SNAPSHOT_CACHED && b->bytes == 1024 && b->requested_bytes == 0);
-    CHECK(b->stream == streams[1] && b->tag == ASHLAR_TAG_USER);
-    ashlar_snapshot_free(snapshot);
 }
 
 /* ---- with a trace ---- */
@@ -267,20 +201,6 @@ CASE_WITH(without_a_trace_or_a_format_nothing_is_written, set_up(DEVICE)) {
           ASHLAR_EINVAL);
     unsigned char bytes[FILE_MAX_BYTES];
     CHECK(read_bytes(bytes) == 3 && missing == 77);
-}
-
-CASE_WITH(a_snapshot_has_the_trace, set_up_with_events()) {
-    unsigned char without[FILE_MAX_BYTES], with[FILE_MAX_BYTES];
-    unsigned char *live = take(1000, streams[0]);
-    CHECK(ashlar_allocator_write_snapshot(allocator, path) == ASHLAR_OK);
-    const size_t with_count = read_bytes(with);
-    const size_t capacity = allocator->ring.capacity;
-    allocator->ring.capacity = 0;
-    CHECK(ashlar_allocator_write_snapshot(allocator, path) == ASHLAR_OK);
-    allocator->ring.capacity = capacity;
-    const size_t without_count = read_bytes(without);
-    CHECK(without_count > 0 && with_count > without_count + 4 * 30);
-    give(live);
 }
 
 CASE_WITH(a_path_that_cannot_be_written_is_one_clear_line, set_up_with_events()) {

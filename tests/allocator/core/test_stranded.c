@@ -190,11 +190,6 @@ CASE(what_lies_between_live_blocks_of_several_streams_serves_others) {
     compare(is_of_one_size);
 }
 
-CASE(so_it_does_while_work_is_late) {
-    run_ours(DEVICE ",mode=adversarial", true);
-    compare(is_of_one_size);
-}
-
 CASE(a_device_without_virtual_memory_is_filled_again_and_again) {
     run_ours(DEVICE ",vmm=off", false);
     compare(is_fill);

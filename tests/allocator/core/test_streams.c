@@ -50,20 +50,6 @@ CASE(no_stream_waits_for_another_while_memory_can_be_mapped) {
     }
 }
 
-CASE_WITH(a_streams_own_memory_comes_first, set_up_streams("16MiB")) {
-    unsigned char *a = take(BIG, streams[0]), *b = take(3 * BIG, streams[1]);
-    use(streams[0], a, BIG, 1);
-    use(streams[1], b, 3 * BIG, 2);
-    give(a);
-    give(b);
-    wait_for(streams[0]); /* a is free for all, was used longest ago, and fits exactly */
-    order_calls before = order_calls_now();
-    CHECK(take(BIG, streams[1]) == b);
-    CHECK(stats_now().served_same_stream == 1);
-    check_calls(&before, (order_calls){0});
-    check_owned(streams[1], b, BIG);
-}
-
 /* ---- the full device ---- */
 
 CASE_WITH(an_event_covers_every_block_freed_before_it, set_up_streams("16MiB")) {
@@ -114,51 +100,41 @@ CASE_WITH(a_completed_event_needs_no_wait, set_up_streams("16MiB")) {
     check_owned(streams[3], b + BIG, BIG);
 }
 
-/* Streams 0 and 1 give back half a device each, in either order; one of them may be done. */
-static void check_lender(int later, bool is_later_done) {
-    unsigned char *blocks[2];
-    REQUIRE(set_up_streams("16MiB"));
-    for (int i = 0; i < 2; i++) {
-        blocks[i] = take(2 * BIG, streams[i]);
-        use(streams[i], blocks[i], 2 * BIG, 1);
+CASE_WITH(a_full_device_waits_on_the_host_for_what_several_streams_have, set_up_streams("16MiB")) {
+    for (int i = 0; i < 3; i++) {
+        unsigned char *ptr = take(BIG, streams[i]);
+        use(streams[i], ptr, BIG, (unsigned char)i);
+        give(ptr);
     }
-    give(blocks[!later]);
-    give(blocks[later]);
-    if (is_later_done) { /* an event of its own shows it */
-        CHECK(ashlar_allocator_trim(allocator, 4 * BIG - 1) == ASHLAR_OK);
-        wait_for(streams[later]);
-    }
-    CHECK(take(2 * BIG, streams[2]) == blocks[is_later_done ? later : !later]);
-    CHECK(stats_now().served_waited == !is_later_done);
-    CHECK(stats_now().served_completed == is_later_done);
-    check_owned(streams[2], blocks[is_later_done ? later : !later], 2 * BIG);
-    tear_down();
-}
-
-CASE(the_stream_that_used_its_memory_longest_ago_lends_first) {
-    check_lender(0, false);
-    check_lender(1, false);
-}
-
-CASE(a_stream_that_is_done_lends_before_one_that_is_not) {
-    check_lender(0, true);
-    check_lender(1, true);
-}
-
-CASE_WITH(the_rest_of_a_borrowed_block_stays_the_old_streams, set_up_streams("16MiB")) {
-    unsigned char *ptr = take(ALL, streams[0]);
-    use(streams[0], ptr, ALL, 1);
-    give(ptr);
-    CHECK(take(2 * BIG, streams[1]) == ptr);
+    unsigned char *live = take(BIG, streams[3]);
+    use(streams[3], live, BIG, 9);
     order_calls before = order_calls_now();
-    CHECK(take(2 * BIG, streams[0]) == ptr + 2 * BIG); /* no wait for stream 0 */
-    check_calls(&before, (order_calls){0});
-    CHECK(stats_now().served_same_stream == 1);
-    check_owned(streams[1], ptr, 2 * BIG);
-    check_owned(streams[0], ptr + 2 * BIG, 2 * BIG);
+    unsigned char *ptr = take(3 * BIG, streams[3]);
+    CHECK(order_calls_now().synchronized - before.synchronized <= 3); /* for any of those left */
+    CHECK_ZU(order_calls_now().recorded - before.recorded, 3);        /* none on stream 3 itself */
+    CHECK_ZU(stats_now().reserved_bytes, ALL);
+    CHECK(stats_now().served_after_sync == 1 && stats_now().served_waited == 0);
+    queue_verify(streams[3], live, BIG, 9);
+    check_owned(streams[3], ptr, 3 * BIG);
+    give(live);
 }
 
-/* ---- blocks away from home ---- */
+CASE_WITH(a_wait_that_cannot_help_is_not_made, set_up_streams("16MiB")) {
+    void *out = NULL;
+    unsigned char *a = take(BIG, streams[0]), *live = take(BIG, streams[1]);
+    use(streams[0], a, BIG, 1);
+    give(a);
+    const size_t calls = memory_calls();
+    order_calls before = order_calls_now();
+    CHECK(ashlar_alloc(allocator, 3 * BIG + 1, streams[1], &out) == ASHLAR_ENOMEM);
+    CHECK_ZU(order_calls_now().synchronized - before.synchronized, 0);
+    CHECK_ZU(order_calls_now().waited - before.waited, 0);
+    CHECK_ZU(memory_calls() - calls, 0); /* 4 MiB are free and 8 not mapped */
+    CHECK(out == NULL);
+    give(live);
+}
+
+/* ---- blocks freed on another stream ---- */
 
 CASE_WITH(a_block_freed_elsewhere_goes_home_once_that_is_past, set_up_streams("64MiB")) {
     unsigned char *ptr = take(BIG, streams[0]);
@@ -198,55 +174,6 @@ CASE_WITH(a_few_events_per_stream_serve_for_good, set_up_streams("16MiB")) {
     const size_t made = CALLS(event_create) - created, destroyed = CALLS(event_destroy);
     tear_down();
     CHECK_ZU(CALLS(event_destroy) - destroyed, made);
-}
-
-/* ---- contexts ---- */
-
-CASE(events_are_recorded_on_the_allocators_own_device) {
-    ashlar_device *second = NULL;
-    ashlar_allocator *other = NULL;
-    ashlar_stream theirs[2] = {NULL};
-    void *ptr = NULL, *again = NULL;
-    REQUIRE(set_up("devices=2,memory=16MiB,mode=adversarial"));
-    REQUIRE(ashlar_device_open("soft:1", &second) == ASHLAR_OK);
-    REQUIRE(ashlar_allocator_create(second, &other) == ASHLAR_OK);
-    for (int i = 0; i < 2; i++) {
-        REQUIRE(ashlar_stream_create(second, &theirs[i]) == ASHLAR_OK);
-    }
-    CHECK(ashlar__device_enter(device) == ASHLAR_OK); /* the program works with the first */
-    CHECK(ashlar_alloc(other, ALL, theirs[0], &ptr) == ASHLAR_OK);
-    CHECK(ashlar_free(other, ptr) == ASHLAR_OK);
-    CHECK(ashlar_alloc(other, ALL, theirs[1], &again) == ASHLAR_OK);
-    CHECK(ptr == again);
-    cu_context context = NULL, none = NULL;
-    CHECK(driver->table.ctx_pop_current(&context) == CU_SUCCESS);
-    CHECK(context == device->context); /* still the program's own */
-    CHECK(driver->table.ctx_pop_current(&none) == CU_INVALID_CONTEXT);
-    ashlar_allocator_destroy(other);
-    ashlar_device_close(second);
-}
-
-/* The n-th switch to the device fails while an allocator with one event is destroyed. */
-static void check_destroy_with_failing_switch(uint64_t n) {
-    cu_context context = NULL;
-    REQUIRE(set_up_streams("16MiB"));
-    give(take(ALL, streams[0]));
-    CHECK(take(ALL, streams[1]) != NULL);
-    const size_t destroyed = CALLS(event_destroy);
-    CHECK(ashlar__device_enter(device) == ASHLAR_OK); /* the program's own context */
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, n, CU_UNKNOWN);
-    ashlar_allocator_destroy(allocator);
-    CHECK(atomic_load(&driver->fail_countdown) == 0);
-    CHECK_ZU(CALLS(event_destroy) - destroyed, n == 1 ? 1 : 0);
-    CHECK(driver->table.ctx_pop_current(&context) == CU_SUCCESS);
-    CHECK(context == device->context);
-    CHECK(driver->table.ctx_pop_current(&context) == CU_INVALID_CONTEXT);
-    tear_down_device();
-}
-
-CASE(destroying_takes_no_context_that_it_did_not_set) {
-    check_destroy_with_failing_switch(1); /* before the wait */
-    check_destroy_with_failing_switch(2); /* before the event goes */
 }
 
 RUN_CASES()

@@ -37,59 +37,6 @@ CASE(memory_of_a_destroyed_stream_is_waited_for_on_a_full_device) {
     }
 }
 
-CASE_WITH(no_stream_waits_for_an_ended_one_while_memory_can_be_mapped, set_up_streams("16MiB")) {
-    const ashlar_stream doomed = new_stream();
-    unsigned char *ptr = take(BIG, doomed);
-    use(doomed, ptr, BIG, 1);
-    give(ptr);
-    ashlar_stream_destroy(device, doomed);
-    order_calls before = order_calls_now();
-    unsigned char *more = take(BIG, streams[0]);
-    CHECK(more != ptr && stats_now().served_mapped == 2);
-    check_calls(&before, (order_calls){.queried = 1});
-    check_owned(streams[0], more, BIG);
-}
-
-/* No matter that other work of the stream is not over: without virtual memory nothing can move. */
-CASE_WITH(what_is_past_of_an_ended_stream_serves_before_more_is_mapped,
-          set_up_streams("64MiB,vmm=off")) {
-    const ashlar_stream doomed = new_stream();
-    unsigned char *past = take(BIG, doomed), *busy = take(BIG, doomed);
-    give(past);
-    CHECK(ashlar_allocator_trim(allocator, SIZE_MAX) == ASHLAR_OK);
-    wait_for(doomed);
-    use(doomed, busy, BIG, 1);
-    give(busy);
-    ashlar_stream_destroy(device, doomed);
-    const uint64_t mapped = stats_now().served_mapped;
-    const order_calls before = order_calls_now();
-    CHECK(take(BIG, streams[0]) == past);
-    CHECK_ZU(stats_now().served_mapped, mapped);
-    const order_calls after = order_calls_now();
-    CHECK_ZU(after.waited, before.waited);
-    check_owned(streams[0], past, BIG);
-}
-
-CASE_WITH(a_recycled_handle_is_another_stream, set_up_streams("16MiB," HANDLES_COME_BACK)) {
-    ashlar_stream stream = new_stream();
-    const ashlar_stream handle = stream;
-    unsigned char *a = take(2 * BIG, stream), *b = take(2 * BIG, stream);
-    use(stream, a, 2 * BIG, 1);
-    use(stream, b, 2 * BIG, 2);
-    give(a);
-    ashlar_stream_destroy(device, stream);
-    stream = new_stream();
-    CHECK(stream == handle);
-    CHECK(take(2 * BIG, stream) == a); /* by an in-stream wait, not as its own */
-    check_ordered(stream, a, 2 * BIG);
-    give(b); /* the ended stream's */
-    CHECK(take(2 * BIG, stream) == b);
-    CHECK(stats_now().served_same_stream == 0 && stats_now().served_waited == 2);
-    check_owned(stream, a, 2 * BIG);
-    check_owned(stream, b, 2 * BIG);
-    ashlar_stream_destroy(device, stream);
-}
-
 /* The driver refuses an event behind the last work: it must never be asked for the handle again. */
 CASE_WITH(memory_of_a_stream_that_ended_without_an_event_stays_out,
           set_up_streams("16MiB," HANDLES_COME_BACK)) {
@@ -117,24 +64,6 @@ CASE_WITH(memory_of_a_stream_that_ended_without_an_event_stays_out,
     give(c);
     CHECK(take(2 * BIG, streams[0]) == c); /* that one ended as it should */
     check_owned(streams[0], c, 2 * BIG);
-}
-
-CASE_WITH(a_cached_block_goes_with_its_stream,
-          set_up_cached_streams("64MiB," HANDLES_COME_BACK, 16 * MIB)) {
-    ashlar_stream stream = new_stream();
-    const ashlar_stream handle = stream;
-    unsigned char *a = take(1000, stream);
-    use(stream, a, 1000, 1);
-    give(a);
-    CHECK(stats_now().cached_bytes == 1024);
-    ashlar_stream_destroy(device, stream);
-    CHECK(stats_now().cached_bytes == 0);
-    stream = new_stream();
-    CHECK(stream == handle);
-    unsigned char *b = take(1000, stream);
-    CHECK(b != a && stats_now().served_cached == 0);
-    check_owned(stream, b, 1000);
-    ashlar_stream_destroy(device, stream);
 }
 
 /* Each stream's work is over when the next one comes, as in a program that waits once a step. */
@@ -207,28 +136,6 @@ CASE_WITH(a_stream_that_cannot_be_forgotten_stays_as_it_was, set_up_streams("64M
     CHECK(ashlar_allocator_forget_stream(allocator, streams[2]) == ASHLAR_OK); /* never seen */
 }
 
-/* Its work is over, so no event of the stream that takes its memory over is asked for. */
-CASE_WITH(what_an_ended_stream_leaves_behind_is_past_for_all, set_up_streams("16MiB")) {
-    unsigned char *blocks[4];
-    for (int i = 0; i < 4; i++) {
-        blocks[i] = take(BIG, streams[0]);
-    }
-    for (int i = 0; i < 4; i++) {
-        give(blocks[i]);
-    }
-    CHECK(ashlar_allocator_forget_stream(allocator, streams[0]) == ASHLAR_OK);
-    wait_for(streams[0]);
-    unsigned char *one = take(BIG, streams[1]);
-    CHECK_ZU(stats_now().served_idle, 1);
-    const order_calls before = order_calls_now();
-    unsigned char *rest = take(3 * BIG, streams[2]);
-    const order_calls after = order_calls_now();
-    CHECK(rest != NULL);
-    CHECK(after.recorded == before.recorded && after.waited == before.waited);
-    give(rest);
-    give(one);
-}
-
 /* ---- default streams ---- */
 
 CASE_WITH(the_default_stream_has_one_record_by_three_names, set_up_streams("16MiB")) {
@@ -274,31 +181,6 @@ static void in_a_thread(thread_part *part) {
     CHECK(ran);
 }
 
-CASE(the_default_streams_of_two_threads_are_two) {
-    for (int caches = 0; caches < 2; caches++) {
-        REQUIRE(set_up_cached_streams("16MiB", caches ? 16 * MIB : 0));
-        unsigned char *ptr = take(ALL, PER_THREAD);
-        use(PER_THREAD, ptr, ALL, 1);
-        give(ptr);
-        thread_part part = {.ptr = ptr, .gives = true};
-        in_a_thread(&part);
-        CHECK(stats_now().served_waited + stats_now().served_drained == 1);
-        wait_for(PER_THREAD);
-        CHECK(take(ALL, streams[0]) == ptr); /* after the work of a thread that is no more */
-        check_owned(streams[0], ptr, ALL);
-        tear_down();
-    }
-}
-
-CASE_WITH(a_block_of_an_ended_threads_stream_is_waited_for, set_up_streams("16MiB")) {
-    thread_part part = {.gives = false};
-    in_a_thread(&part);
-    give(part.ptr);
-    CHECK(take(ALL, streams[0]) == part.ptr);
-    CHECK(stats_now().served_waited == 1);
-    check_owned(streams[0], part.ptr, ALL);
-}
-
 CASE_WITH(threads_that_come_and_go_leave_no_records, set_up_cached_streams("16MiB", 16 * MIB)) {
     size_t most = 0;
     thread_part part = {.gives = true};
@@ -310,46 +192,6 @@ CASE_WITH(threads_that_come_and_go_leave_no_records, set_up_cached_streams("16Mi
         check_all();
     }
     CHECK(most > 2 && most < 40);
-}
-
-CASE_WITH(a_stream_apart_from_the_default_one_is_waited_for, set_up_streams("16MiB")) {
-    cu_stream apart = NULL;
-    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
-    REQUIRE(driver->table.stream_create(&apart, CU_STREAM_UNORDERED) == CU_SUCCESS);
-    ashlar__device_leave(device);
-    unsigned char *ptr = take(ALL, apart);
-    use(apart, ptr, ALL, 1);
-    give(ptr);
-    CHECK(take(ALL, NULL) == ptr); /* the default stream does not wait for it by itself */
-    CHECK(stats_now().served_waited == 1);
-    check_owned(NULL, ptr, ALL);
-    ashlar_stream_destroy(device, apart);
-    give(ptr);
-}
-
-static void *free_and_take(void *user) {
-    thread_part *part = user;
-    void *ptr = NULL;
-    CHECK(ashlar_free(allocator, part->ptr) == ASHLAR_OK);
-    CHECK(ashlar_alloc(allocator, 1000, PER_THREAD, &ptr) == ASHLAR_OK);
-    queue_write(PER_THREAD, ptr, 1000, 0xC3);
-    wait_for(PER_THREAD); /* of this thread; the other's work comes after it, if not before */
-    part->ptr = ptr;
-    return NULL;
-}
-
-CASE(anothers_default_streams_block_is_not_cached_for_the_own) {
-    REQUIRE(set_up_cached_streams("64MiB", 16 * MIB));
-    thread_part part = {.ptr = take(1000, PER_THREAD)};
-    pthread_t thread;
-    queue_write(PER_THREAD, part.ptr, 1000, 1);
-    const bool ran =
-        pthread_create(&thread, NULL, free_and_take, &part) == 0 && pthread_join(thread, NULL) == 0;
-    CHECK(ran && stats_now().served_cached == 0);
-    wait_for(PER_THREAD);
-    queue_verify(NULL, part.ptr, 1000, 0xC3);
-    wait_for(NULL);
-    CHECK(atomic_load(&payload_bad_count) == 0);
 }
 
 RUN_CASES()

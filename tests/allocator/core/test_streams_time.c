@@ -31,9 +31,8 @@ enum {
     IS_SHORT = ASHLAR_DEBUG >= 3,
 };
 
-/* Who gives blocks: nobody; ashlar; one block serves all streams, with or without the wait that
- * this takes. */
-typedef enum subject { IDEAL, ASHLAR, ONE_BLOCK, CARELESS } subject;
+/* Who gives blocks: nobody, or ashlar. */
+typedef enum subject { IDEAL, ASHLAR } subject;
 
 typedef struct block {
     void *ptr; /* NULL: no block */
@@ -67,7 +66,7 @@ static struct sim {
     ashlar_device *device;
     ashlar_allocator *allocator;
     ashlar_event event;
-    ashlar_stream streams[STREAMS_MAX], last; /* last: who got ONE_BLOCK */
+    ashlar_stream streams[STREAMS_MAX];
     ashlar_event ends[STREAMS_MAX][LAG];      /* of step % LAG */
     size_t steps[STREAMS_MAX];
     need needs[STREAMS_MAX];
@@ -121,10 +120,6 @@ static void *take_ptr(size_t bytes, ashlar_stream stream) {
         CHECK(status == ASHLAR_OK || status == ASHLAR_ENOMEM);
         return status == ASHLAR_OK ? ptr : NULL;
     }
-    if (s.subject == ONE_BLOCK && s.last != NULL) {
-        wait_for(stream, s.last);
-    }
-    s.last = stream;
     return ptr;
 }
 
@@ -481,30 +476,6 @@ CASE(no_block_is_handed_out_before_its_uses_are_over) {
         const figures f = run(&programs[i], ASHLAR, 4, memory_of(&programs[i]), true);
         CHECK(!f.is_early && !f.has_no_memory);
     }
-}
-
-CASE(figures_are_the_same_in_each_run) {
-    for (size_t i = 0; i < PROGRAMS; i++) {
-        const figures f = run(&programs[i], ASHLAR, 8, memory_of(&programs[i]), false);
-        const figures g = run(&programs[i], ASHLAR, 8, memory_of(&programs[i]), false);
-        CHECK(f.ns == g.ns && f.settled_ns == g.settled_ns);
-        CHECK(f.reserved_bytes == g.reserved_bytes && f.waits_per_step == g.waits_per_step);
-    }
-}
-
-/* What the cases above would see of an allocator with one block for all. */
-CASE(waits_and_early_blocks_are_found) {
-    const program *p = &programs[0];
-    const figures ideal = run(p, IDEAL, 16, PLENTY, false);
-    const figures one = run(p, ONE_BLOCK, 16, PLENTY, false);
-    const double kernels_ns = (double)(2 * 16 * kernel_ns(2 * MIB));
-    CHECK_NEAR((double)one.ns, kernels_ns, 0, 0.01);
-    CHECK_NEAR((double)ideal.ns, kernels_ns / 2, 0, 0.01);
-    CHECK_NEAR((double)one.settled_ns, kernels_ns * (16 - SETTLE) / 16, 0, 0.01);
-    CHECK(one.waits_per_step == 1 && one.host_waits_per_step == 0);
-    CHECK(!run(p, ONE_BLOCK, 8, PLENTY, true).is_early);
-    CHECK(run(p, CARELESS, 8, PLENTY, true).is_early);
-    CHECK(run(&programs[6], ASHLAR, 4, 32 * MIB, false).has_no_memory);
 }
 
 RUN_CASES()

@@ -8,7 +8,6 @@
 
 #include "allocator/base/random.h"
 #include "allocator/core/watch.h"
-#include "tests/thread.h"
 
 #define COMES_BACK "," HANDLES_COME_BACK
 
@@ -54,42 +53,6 @@ static unsigned char *take_and_use(size_t bytes, ashlar_stream stream, unsigned 
 
 /* ---- memory of streams that are no more ---- */
 
-CASE(another_stream_gets_the_memory_of_one_that_is_no_more) {
-    for (int by_name = 0; by_name < 2; by_name++) {
-        REQUIRE(set_up_watched("16MiB", 0));
-        const ashlar_stream doomed = new_loner();
-        unsigned char *ptr = take_and_use(ALL, doomed, 1);
-        if (by_name) {
-            give_on(ptr, doomed);
-        } else {
-            give(ptr);
-        }
-        end_silently(doomed);
-        const size_t waits = CALLS(ctx_synchronize);
-        CHECK(take(ALL, streams[0]) == ptr);
-        CHECK_ZU(CALLS(ctx_synchronize), waits + 1);
-        CHECK(stats_now().served_after_sync == 1);
-        check_owned(streams[0], ptr, ALL);
-        tear_down();
-    }
-}
-
-CASE_WITH(only_the_first_need_waits_for_the_device, set_up_watched("16MiB", MIB)) {
-    const size_t waits = CALLS(ctx_synchronize);
-    for (int i = 0; i < 10; i++) {
-        const ashlar_stream doomed = new_loner();
-        unsigned char *large = take(3 * BIG, doomed), *small = take(1000, doomed);
-        check_ordered(doomed, large, 3 * BIG);
-        check_ordered(doomed, small, 1000);
-        use(doomed, large, 3 * BIG, 1);
-        use(doomed, small, 1000, 2);
-        give_on(large, doomed);
-        give_on(small, doomed);
-        end_silently(doomed);
-    }
-    CHECK_ZU(CALLS(ctx_synchronize), waits + 1);
-}
-
 CASE_WITH(the_next_call_that_names_a_stream_makes_up_for_frees_that_did_not,
           set_up_watched("16MiB", MIB)) {
     give(take_and_use(ALL, streams[1], 1));
@@ -115,30 +78,6 @@ CASE_WITH(before_memory_is_short_a_free_makes_no_event, set_up_watched("64MiB", 
     CHECK(stats_now().events_recorded == 0 && stats_now().served_cached > 0);
 }
 
-CASE_WITH(a_live_block_outlives_its_stream, set_up_watched("16MiB", 0)) {
-    const ashlar_stream doomed = new_loner();
-    unsigned char *kept = take_and_use(BIG, doomed, 1), *handed_on = take_and_use(BIG, doomed, 2);
-    end_silently(doomed);
-    wait_for(streams[0]);
-    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
-    use(streams[1], handed_on, BIG, 3);
-    give_on(handed_on, streams[1]);
-    give(kept);
-    unsigned char *all = take(ALL, streams[0]);
-    check_owned(streams[0], all, ALL);
-}
-
-CASE_WITH(a_trim_asks_only_those_that_must_be_alive, set_up_watched("16MiB", 0)) {
-    const ashlar_stream doomed = new_loner();
-    give(take_and_use(BIG, doomed, 1));
-    give(take_and_use(BIG, NULL, 1));
-    end_silently(doomed);
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-    CHECK(ashlar_allocator_set_limit(allocator, BIG) != ASHLAR_EDRIVER);
-    CHECK(ashlar__watch_settle(allocator) == ASHLAR_OK);
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK && stats_now().reserved_bytes == 0);
-}
-
 CASE_WITH(a_wait_that_fails_proves_nothing, set_up_watched("16MiB", 0)) {
     const ashlar_stream doomed = new_loner();
     void *none = NULL;
@@ -147,24 +86,6 @@ CASE_WITH(a_wait_that_fails_proves_nothing, set_up_watched("16MiB", 0)) {
     DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_ctx_synchronize, 1, CU_UNKNOWN,
                     CHECK(ashlar_alloc(allocator, ALL, streams[0], &none) == ASHLAR_ENOMEM));
     check_all();
-    check_owned(streams[0], take(ALL, streams[0]), ALL);
-}
-
-CASE_WITH(a_capture_that_is_in_the_way_of_the_wait_is_not_spoiled, set_up_watched("16MiB", 0)) {
-    const ashlar_stream doomed = new_loner();
-    cu_graph graph = NULL;
-    void *none = NULL;
-    give(take_and_use(ALL, doomed, 1));
-    end_silently(doomed);
-    REQUIRE(ashlar__device_enter(device) == ASHLAR_OK);
-    CHECK(driver->table.stream_begin_capture(streams[1], CU_CAPTURE_RELAXED) == CU_SUCCESS);
-    CHECK(ashlar_alloc(allocator, ALL, streams[0], &none) != ASHLAR_OK);
-    CHECK(driver->table.stream_end_capture(streams[1], &graph) == CU_SUCCESS);
-    CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
-    ashlar__device_leave(device);
-    driver->capture_count++; /* as drop-in libraries count those that they see */
-    CHECK_FAILS(ashlar__watch_settle(allocator), ASHLAR_EINVAL, "during a capture");
-    driver->capture_count--;
     check_owned(streams[0], take(ALL, streams[0]), ALL);
 }
 
@@ -267,71 +188,6 @@ CASE(a_handle_that_came_back_is_another_stream) {
     }
 }
 
-/* Each stream's work is over when the next one comes. */
-CASE(streams_that_come_and_go_need_no_more_memory) {
-    for (int has_caches = 0; has_caches < 2; has_caches++) {
-        REQUIRE(set_up_watched("64MiB" COMES_BACK, has_caches ? 16 * MIB : 0));
-        uint64_t after_third = 0;
-        for (int i = 0; i < 50; i++) {
-            const ashlar_stream stream = new_loner();
-            unsigned char *small = take_and_use(1000, stream, 1);
-            unsigned char *large = take_and_use(BIG, stream, 2);
-            give_on(small, stream);
-            give_on(large, stream);
-            end_silently(stream);
-            CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
-            after_third = i == 2 ? stats_now().reserved_bytes : after_third;
-        }
-        CHECK(stats_now().reserved_bytes == after_third && after_third <= 24 * MIB);
-        CHECK(stats_now().served_after_sync == 0 && order_count() < 40);
-        tear_down();
-    }
-}
-
-CASE_WITH(a_live_block_of_an_older_stream_is_freed_by_the_newer_one,
-          set_up_watched("16MiB" COMES_BACK, MIB)) {
-    const ashlar_stream handle = new_loner();
-    unsigned char *a = take_and_use(BIG, handle, 1), *b = take_and_use(BIG, handle, 2);
-    end_silently(handle);
-    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
-    CHECK(new_loner() == handle);
-    use(handle, a, BIG, 3);
-    give_on(a, handle);
-    give(b);
-    unsigned char *all = take(ALL, streams[0]);
-    check_owned(streams[0], all, ALL);
-    end_silently(handle);
-}
-
-CASE_WITH(forgetting_a_newer_stream_forgets_no_older_ones_work,
-          set_up_watched("16MiB" COMES_BACK, 0)) {
-    const ashlar_stream handle = new_loner();
-    give(take_and_use(ALL, handle, 1));
-    end_silently(handle);
-    CHECK(new_loner() == handle);
-    CHECK(ashlar_allocator_forget_stream(allocator, handle) == ASHLAR_OK);
-    end_silently(handle);
-    check_owned(streams[0], take(ALL, streams[0]), ALL);
-}
-
-CASE_WITH(without_identities_a_handles_streams_are_one_order,
-          set_up_without_ids("16MiB" COMES_BACK, 16 * MIB)) {
-    const ashlar_stream handle = new_loner();
-    unsigned char *a = take_and_use(1000, handle, 1), *b = take_and_use(BIG, handle, 1);
-    give_on(a, handle);
-    give_on(b, handle);
-    end_silently(handle);
-    CHECK(new_loner() == handle);
-    unsigned char *again = take(1000, handle), *more = take(2 * BIG, handle);
-    check_ordered(handle, again, 1000);
-    check_ordered(handle, more, 2 * BIG);
-    give(again); /* no event comes behind it */
-    end_silently(handle);
-    CHECK(new_loner() == handle);
-    check_ordered(handle, take(1000, handle), 1000);
-    end_silently(handle);
-}
-
 CASE_WITH(a_stream_whose_identity_cannot_be_asked_is_refused, set_up_watched("16MiB", 0)) {
     unsigned char *ptr = take(BIG, streams[0]);
     void *none = NULL;
@@ -341,75 +197,6 @@ CASE_WITH(a_stream_whose_identity_cannot_be_asked_is_refused, set_up_watched("16
                     CHECK(ashlar_free_on(allocator, ptr, streams[0]) == ASHLAR_EDRIVER));
     CHECK(stats_now().live_blocks == 1);
     give_on(ptr, streams[0]);
-}
-
-/* ---- with other parts ---- */
-
-CASE(streams_known_before_are_watched_too) {
-    for (int has_ids = 0; has_ids < 2; has_ids++) {
-        REQUIRE(set_up_cached_streams("16MiB" COMES_BACK, MIB));
-        const ashlar_stream handle = new_loner();
-        give(take_and_use(1000, handle, 1));
-        if (has_ids) { /* if not, only the cache knows that there was work */
-            give(take_and_use(BIG, handle, 1));
-            ashlar_allocator_watch_streams(allocator);
-        } else {
-            CHECK(watch_without_ids());
-        }
-        end_silently(handle);
-        CHECK(new_loner() == handle);
-        check_ordered(handle, take(1000, handle), 1000);
-        check_ordered(handle, take(BIG, handle), BIG);
-        end_silently(handle);
-        tear_down();
-    }
-}
-
-/* Its work is in order with what it does next, so its memory needs no wait. */
-CASE_WITH(a_stream_known_before_that_lives_on_keeps_its_memory,
-          set_up_cached_streams("64MiB" COMES_BACK, 0)) {
-    const ashlar_stream handle = new_loner();
-    unsigned char *ptr = take_and_use(BIG, handle, 1);
-    give(ptr);
-    ashlar_allocator_watch_streams(allocator);
-    CHECK(take(BIG, handle) == ptr);
-    give_on(ptr, handle);
-    end_silently(handle);
-}
-
-CASE_WITH(a_recorded_stream_lives_until_the_free, set_up_watched("16MiB", 0)) {
-    const ashlar_stream doomed = new_loner();
-    unsigned char *ptr = take_and_use(BIG, streams[0], 1);
-    CHECK(ashlar_record_stream(allocator, ptr, doomed) == ASHLAR_OK);
-    use(doomed, ptr, BIG, 2);
-    give(ptr);
-    CHECK(stats_now().events_recorded == 1);
-    end_silently(doomed);
-    check_owned(streams[0], take(ALL, streams[0]), ALL);
-}
-
-CASE(guards_queue_nothing_on_a_stream_that_is_no_more) {
-    ashlar_config config;
-    ashlar_config_init(&config);
-    config.guard = ASHLAR_GUARD_FILL;
-    REQUIRE(set_up_device("memory=64MiB,mode=adversarial,seed=5"));
-    REQUIRE(ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_OK);
-    ashlar_allocator_watch_streams(allocator);
-    const ashlar_stream doomed = new_loner();
-    void *ptrs[3] = {NULL, NULL, NULL}, *marked = NULL;
-    for (int i = 0; i < 3; i++) {
-        CHECK(ashlar_alloc(allocator, MIB, doomed, &ptrs[i]) == ASHLAR_OK);
-        queue_write(doomed, ptrs[i], MIB, 1);
-    }
-    CHECK(ashlar_alloc(allocator, MIB, streams[0], &marked) == ASHLAR_OK);
-    CHECK(ashlar_record_stream(allocator, marked, doomed) == ASHLAR_OK);
-    CHECK(ashlar_free(allocator, marked) == ASHLAR_OK);
-    CHECK(ashlar_free_on(allocator, ptrs[0], doomed) == ASHLAR_OK);
-    end_silently(doomed);
-    CHECK(ashlar_free(allocator, ptrs[1]) == ASHLAR_OK);
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
-    ashlar_allocator_destroy(allocator); /* with one that is live */
-    tear_down_device();
 }
 
 /* ---- at random ---- */
@@ -533,54 +320,6 @@ CASE(whatever_ends_when_nothing_is_early_and_nothing_dead_is_asked) {
                               : set_up_watched(memory, cache_bytes));
         run_walk(seed);
         CHECK(atomic_load(&payload_bad_count) == 0);
-        tear_down();
-    }
-}
-
-/* ---- threads ---- */
-
-enum { THREADS = 4, ROUNDS = 40 };
-
-/* One stream after the other, each ended behind its free. The checks' counters are not a thread's.
- */
-static void *work(void *arg) {
-    uint64_t state = *(const uint64_t *)arg;
-    if (ashlar__device_enter(device) != ASHLAR_OK) {
-        return arg;
-    }
-    bool is_well = true;
-    for (int i = 0; i < ROUNDS && is_well; i++) {
-        cu_stream stream = NULL;
-        void *ptr = NULL;
-        const size_t bytes = 512 + (size_t)ashlar__random_step_below(&state, 6 * MIB);
-        is_well = driver->table.stream_create(&stream, CU_STREAM_UNORDERED) == CU_SUCCESS &&
-                  ashlar_alloc(allocator, bytes, stream, &ptr) == ASHLAR_OK;
-        if (is_well) {
-            const payload p = {ptr, bytes, (unsigned char)i};
-            is_well = ashlar_launch(device, stream, payload_write, &p, sizeof p) == ASHLAR_OK &&
-                      ashlar_launch(device, stream, payload_verify, &p, sizeof p) == ASHLAR_OK &&
-                      (i % 4 == 0 ? ashlar_free(allocator, ptr)
-                                  : ashlar_free_on(allocator, ptr, stream)) == ASHLAR_OK &&
-                      driver->table.stream_destroy(stream) == CU_SUCCESS;
-        }
-    }
-    ashlar__device_leave(device);
-    return is_well ? NULL : arg;
-}
-
-CASE(threads_share_an_allocator_whose_streams_come_and_go) {
-    for (int comes_back = 0; comes_back < 2; comes_back++) {
-        uint64_t seeds[THREADS];
-        REQUIRE(set_up_cached(comes_back ? "memory=32MiB,mode=adversarial" COMES_BACK
-                                         : "memory=32MiB,mode=adversarial",
-                              MIB));
-        ashlar_allocator_watch_streams(allocator);
-        for (int i = 0; i < THREADS; i++) {
-            seeds[i] = (uint64_t)i + 1;
-        }
-        run_judging_threads(THREADS, work, seeds, sizeof seeds[0]);
-        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
-        CHECK(atomic_load(&payload_bad_count) == 0 && stats_now().live_blocks == 0);
         tear_down();
     }
 }

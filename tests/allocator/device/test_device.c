@@ -154,35 +154,4 @@ CASE(a_failing_driver_is_reported_and_nothing_is_kept) {
     HOST_FAILS_AT(1, check_refused("soft", ASHLAR_EHOSTMEM, "no host memory for a device"));
 }
 
-CASE(closing_gives_the_context_back) {
-    ashlar_device *first = NULL, *second = NULL;
-    REQUIRE(ashlar__soft_configure("devices=2") == ASHLAR_OK);
-    REQUIRE(ashlar_device_open("soft:1", &first) == ASHLAR_OK);
-    REQUIRE(ashlar_device_open("soft:1", &second) == ASHLAR_OK);
-    CHECK(first != second);
-    CHECK(ashlar__soft_state.devices[1].retains == 2);
-    CHECK(ashlar__soft_state.devices[0].retains == 0);
-    ashlar_device_close(first);
-    CHECK(ashlar__soft_state.devices[1].retains == 1);
-    CHECK(ashlar__device_enter(second) == ASHLAR_OK); /* still usable */
-    ashlar__device_leave(second);
-    ashlar_device_close(second);
-    CHECK(ashlar__soft_state.devices[1].retains == 0);
-}
-
-CASE(opening_is_counted_by_purpose) {
-    ashlar_device *device = NULL;
-    ashlar_driver_counts before, after;
-    REQUIRE(ashlar__soft_configure("") == ASHLAR_OK);
-    REQUIRE(ashlar_device_open("soft", &device) == ASHLAR_OK);
-    ashlar_device_get_counts(device, &before);
-    CHECK(ordinal_of("soft") == 0);
-    ashlar_device_get_counts(device, &after);
-    CHECK(after.query == before.query + 4);
-    CHECK(after.context == before.context + 2);
-    CHECK(after.memory == before.memory && after.order == before.order);
-    CHECK(after.work == before.work && after.wait == before.wait);
-    ashlar_device_close(device);
-}
-
 RUN_CASES()

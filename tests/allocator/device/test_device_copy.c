@@ -146,26 +146,6 @@ CASE_WITH(a_captured_batch_is_captured_copy_by_copy, set_up_buffers("memory=16Mi
     ashlar__device_leave(device);
 }
 
-CASE_WITH(one_copy_is_no_batch, set_up_buffers("memory=16MiB")) {
-    const size_t batches = CALLS(memcpy_batch_async), asked = CALLS(stream_is_capturing);
-    const ashlar_copy_span spans[] = {{NULL, NULL, 0}, {dst, src, BYTES}, {NULL, NULL, 0}};
-    CHECK(ashlar_copy_batch(device, spans, 3, streams[0]) == ASHLAR_OK);
-    CHECK_ZU(CALLS(memcpy_batch_async), batches);
-    CHECK_ZU(CALLS(stream_is_capturing), asked);
-    check_copied(streams[0]);
-}
-
-CASE_WITH(nothing_to_copy_is_no_call, set_up_buffers("memory=16MiB")) {
-    const ashlar_copy_span empty[2] = {{dst, src, 0}, {NULL, NULL, 0}};
-    const ashlar_driver_counts before = counts_now();
-    CHECK(ashlar_copy(device, dst, src, 0, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar_copy_peer(device, dst, device, src, 0, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar_copy_batch(device, empty, 2, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar_copy_batch(device, NULL, 0, streams[0]) == ASHLAR_OK);
-    const ashlar_driver_counts after = counts_now();
-    CHECK(memcmp(&before, &after, sizeof before) == 0);
-}
-
 /* ---- failures ---- */
 
 static ashlar_status call_copy(void) {
@@ -207,15 +187,6 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
         CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
         CHECK(rows[i].call() == ASHLAR_OK);
     }
-}
-
-CASE_WITH(copies_behind_a_failed_one_are_not_queued, set_up_buffers("memory=16MiB")) {
-    const size_t before = CALLS(memcpy_dtod_async);
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, 2, CU_UNKNOWN);
-    CHECK(call_each() == ASHLAR_EDRIVER);
-    CHECK_ZU(CALLS(memcpy_dtod_async), before + 2);
-    wait_for(NULL);
-    CHECK(dst[0] == 0 && dst[9] == 9 && dst[10] == 0xEE && dst[63] == 0xEE);
 }
 
 CASE_WITH(a_batch_without_host_memory_queues_nothing, set_up_buffers("memory=16MiB")) {

@@ -16,44 +16,6 @@ static ashlar_graph *capture_note(int *at, int value) {
     return graph;
 }
 
-CASE_WITH(a_graph_runs_at_each_launch_and_not_before, set_up_device(SPEC)) {
-    int seen = 0;
-    ashlar_graph *graph = capture_note(&seen, 7);
-    wait_for(streams[0]);
-    CHECK(seen == 0);
-    for (int i = 0; i < 3; i++) {
-        CHECK(ashlar__graph_launch(graph) == ASHLAR_OK);
-    }
-    wait_for(streams[0]);
-    CHECK(seen == 777);
-    ashlar__graph_destroy(graph);
-}
-
-CASE(launches_keep_the_stream_s_order) {
-    for (int seed = 1; seed <= 8; seed++) {
-        REQUIRE(set_up_device(drawn_order(SPEC, seed)));
-        int seen = 0;
-        ashlar_graph *graph = capture_note(&seen, 2);
-        queue_note(streams[0], &seen, 1);
-        CHECK(ashlar__graph_launch(graph) == ASHLAR_OK);
-        queue_note(streams[0], &seen, 3);
-        wait_for(streams[0]);
-        CHECK(seen == 123);
-        ashlar__graph_destroy(graph);
-        tear_down_device();
-    }
-}
-
-CASE_WITH(a_launch_is_one_call_of_the_driver, set_up_device(SPEC)) {
-    int seen = 0;
-    ashlar_graph *graph = capture_note(&seen, 1);
-    const uint64_t work = counts_now().work, management = management_calls();
-    CHECK(ashlar__graph_launch(graph) == ASHLAR_OK);
-    CHECK(counts_now().work == work + 1 && management_calls() == management);
-    wait_for(streams[0]);
-    ashlar__graph_destroy(graph);
-}
-
 /* A copy on a stream of its own, between the work that it waits for and that which waits for it. */
 CASE(streams_that_wait_for_the_captured_one_are_part_of_it) {
     for (int seed = 1; seed <= 8; seed++) {
@@ -100,33 +62,6 @@ CASE_WITH(a_launch_reads_memory_anew, set_up_device(SPEC)) {
     ashlar__graph_destroy(graph);
     ashlar_device_host_free(device, from);
     give_memory(device, to);
-}
-
-/* Work for another device is not captured: it runs at once, and once. */
-CASE(another_devices_work_is_not_in_the_graph) {
-    REQUIRE(set_up_device(SPEC ",devices=2"));
-    ashlar_device *other = NULL;
-    ashlar_stream stream = NULL;
-    ashlar_graph *graph = NULL;
-    int seen = 0, beside = 0;
-    const struct { int *at, value; } note = {&beside, 4};
-    REQUIRE(ashlar_device_open("soft:1", &other) == ASHLAR_OK);
-    CHECK(ashlar_stream_create(other, &stream) == ASHLAR_OK);
-    CHECK(ashlar__graph_begin(device, streams[0], &graph) == ASHLAR_OK);
-    queue_note(streams[0], &seen, 3);
-    CHECK(ashlar_launch(other, stream, note_value, &note, sizeof note) == ASHLAR_OK);
-    CHECK(ashlar__graph_end(graph) == ASHLAR_OK);
-    CHECK(ashlar_stream_synchronize(other, stream) == ASHLAR_OK);
-    CHECK(beside == 4 && seen == 0);
-    for (int i = 0; i < 2; i++) {
-        CHECK(ashlar__graph_launch(graph) == ASHLAR_OK);
-    }
-    wait_for(streams[0]);
-    CHECK(beside == 4 && seen == 33);
-    ashlar__graph_destroy(graph);
-    ashlar_stream_destroy(other, stream);
-    ashlar_device_close(other);
-    tear_down_device();
 }
 
 /* A wait of the host spoils the capture. The stream can be used again, and captured. */

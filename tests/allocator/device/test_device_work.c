@@ -1,21 +1,9 @@
 /*
- * test_device_work.c - streams, copies, fills, launches and page-locked memory of a device.
+ * test_device_work.c - streams, copies, fills, launches, page-locked memory and events of a device.
  */
 #define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
 
 #include "tests/allocator/device/device_calls.h"
-
-CASE_WITH(the_context_before_is_current_again_after_a_call, set_up_device("devices=2")) {
-    ashlar_device *other = NULL;
-    cu_context context = NULL;
-    REQUIRE(ashlar_device_open("soft:1", &other) == ASHLAR_OK);
-    CHECK(ashlar__device_enter(other) == ASHLAR_OK);
-    wait_for(streams[0]);
-    CHECK(driver->table.ctx_pop_current(&context) == CU_SUCCESS);
-    CHECK(context == other->context);
-    check_context_stack();
-    ashlar_device_close(other);
-}
 
 CASE(a_stream_keeps_its_order_and_that_of_the_default_stream) {
     for (int seed = 1; seed <= 16; seed++) {
@@ -60,30 +48,6 @@ CASE_WITH(destroying_a_stream_gives_it_back, set_up_device("mode=adversarial," S
     const ashlar_driver_counts counts = counts_now();
     ashlar_stream_destroy(device, NULL);
     CHECK(counts_now().order == counts.order);
-}
-
-CASE_WITH(copies_and_fills_carry_the_bytes, set_up_device("memory=16MiB")) {
-    unsigned char out[1000], in[1000] = {0};
-    unsigned char *ptr = take_memory(device, 1000);
-    for (size_t i = 0; i < sizeof out; i++) {
-        out[i] = (unsigned char)(i * 7 + 3);
-    }
-    CHECK(ashlar_copy_to_device(device, ptr, out, 1000, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar_fill(device, ptr + 10, 0xAB, 20, streams[0]) == ASHLAR_OK);
-    memset(out + 10, 0xAB, 20);
-    CHECK(ashlar_copy_to_host(device, in, ptr, 1000, streams[0]) == ASHLAR_OK);
-    CHECK(memcmp(in, out, 1000) == 0);
-    give_memory(device, ptr);
-    check_context_stack();
-}
-
-CASE_WITH(zero_bytes_are_no_call, set_up_device("")) {
-    const ashlar_driver_counts before = counts_now();
-    CHECK(ashlar_copy_to_device(device, NULL, NULL, 0, NULL) == ASHLAR_OK);
-    CHECK(ashlar_copy_to_host(device, NULL, NULL, 0, NULL) == ASHLAR_OK);
-    CHECK(ashlar_fill(device, NULL, 1, 0, NULL) == ASHLAR_OK);
-    const ashlar_driver_counts after = counts_now();
-    CHECK(memcmp(&before, &after, sizeof before) == 0);
 }
 
 /* On the stream they name: nothing happens until that stream is waited for. */
@@ -131,30 +95,11 @@ CASE_WITH(a_launch_takes_a_copy_of_its_arguments, set_up_device("mode=adversaria
     CHECK(are_args_aligned);
 }
 
-static unsigned char copied_byte;
-
-static void note_byte(void *args) {
-    copied_byte = *(const unsigned char *)args;
-}
-
-CASE_WITH(one_byte_of_arguments_is_copied, set_up_device("mode=adversarial")) {
-    unsigned char byte = 77;
-    CHECK(ashlar_launch(device, streams[0], note_byte, &byte, 1) == ASHLAR_OK);
-    byte = 0;
-    wait_for(streams[0]);
-    CHECK(copied_byte == 77);
-}
-
 static int bare_runs;
 
 static void run_bare(void *unused) {
     (void)unused;
     bare_runs++;
-}
-
-CASE_WITH(a_launch_without_arguments_runs, set_up_device("")) {
-    CHECK(ashlar_launch(device, NULL, run_bare, NULL, 0) == ASHLAR_OK);
-    CHECK(bare_runs == 1);
 }
 
 CASE_WITH(arguments_too_large_to_copy_are_refused, set_up_device("")) {
@@ -163,20 +108,6 @@ CASE_WITH(arguments_too_large_to_copy_are_refused, set_up_device("")) {
                 "a launch of 18446744073709551615 bytes of arguments");
     HOST_FAILS_AT(1, CHECK(ashlar_launch(device, NULL, run_bare, "", 1) == ASHLAR_EHOSTMEM));
     CHECK(bare_runs == 0);
-}
-
-static cu_result host_alloc_plain(void **ptr, size_t bytes, unsigned int flags) {
-    CHECK(flags == 0);
-    return ashlar__soft_mem_host_alloc(ptr, bytes, flags);
-}
-
-CASE_WITH(page_locked_memory_has_no_special_flags, set_up_device("")) {
-    void *ptr = NULL;
-    const ashlar_driver_table table = driver->table;
-    driver->table.mem_host_alloc = host_alloc_plain;
-    CHECK(ashlar_device_host_alloc(device, 1, &ptr) == ASHLAR_OK);
-    driver->table = table;
-    ashlar_device_host_free(device, ptr);
 }
 
 CASE_WITH(page_locked_memory_is_usable_and_given_back, set_up_device("memory=16MiB")) {
@@ -219,6 +150,81 @@ CASE_WITH(every_call_is_counted_by_its_purpose, set_up_device("memory=16MiB")) {
     give_memory(device, ptr);
 }
 
+/* ---- events ---- */
+
+static bool is_done(ashlar_event event) {
+    bool done = false;
+    CHECK(ashlar_event_query(device, event, &done) == ASHLAR_OK);
+    return done;
+}
+
+static ashlar_event make_event(void) {
+    ashlar_event event = NULL;
+    CHECK(ashlar_event_create(device, &event) == ASHLAR_OK && event != NULL);
+    return event;
+}
+
+static void record(ashlar_event event, ashlar_stream stream) {
+    CHECK(ashlar_event_record(device, event, stream) == ASHLAR_OK);
+}
+
+CASE_WITH(an_event_is_done_when_the_work_before_it_is, set_up_device("mode=adversarial")) {
+    int seen = 0;
+    const ashlar_event event = make_event();
+    CHECK(is_done(event)); /* never recorded */
+    queue_note(streams[0], &seen, 1);
+    record(event, streams[0]);
+    queue_note(streams[0], &seen, 2);
+    CHECK(!is_done(event) && seen == 0);
+    wait_for(streams[1]);
+    CHECK(!is_done(event) && seen == 0);
+    CHECK(ashlar_event_synchronize(device, event) == ASHLAR_OK);
+    CHECK(is_done(event) && seen == 1);
+    record(event, streams[0]);
+    CHECK(!is_done(event)); /* a new record moves it */
+    wait_for(streams[0]);
+    CHECK(is_done(event) && seen == 12);
+    ashlar_event_destroy(device, event);
+}
+
+CASE(a_stream_waits_for_the_event_as_it_is_now) {
+    for (int seed = 1; seed <= 16; seed++) {
+        REQUIRE(set_up_device(drawn_order("memory=16MiB", seed)));
+        int seen = 0, later = 0;
+        const ashlar_event event = make_event();
+        queue_note(streams[0], &seen, 1);
+        record(event, streams[0]);
+        CHECK(ashlar_stream_wait(device, streams[1], event) == ASHLAR_OK);
+        queue_note(streams[2], &later, 5);
+        record(event, streams[2]);
+        queue_note(streams[1], &seen, 2);
+        ashlar_event_destroy(device, event);
+        CHECK(seen == 0);
+        wait_for(streams[1]);
+        CHECK(seen == 12 && later == 0);
+        tear_down_device();
+    }
+}
+
+CASE_WITH(an_event_is_given_back_once_destroyed,
+          set_up_device("mode=adversarial," STRICT_NOT_HERE)) {
+    bool done = true;
+    int seen = 0;
+    const ashlar_event event = make_event();
+    CHECK_ZU(live_events(), 1);
+    queue_note(streams[0], &seen, 3);
+    record(event, streams[0]);
+    ashlar_event_destroy(device, event); /* before its point has come */
+    CHECK_ZU(live_events(), 0);
+    CHECK(ashlar_event_query(device, event, &done) == ASHLAR_EDRIVER);
+    CHECK(done); /* unchanged */
+    wait_for(streams[0]);
+    CHECK(seen == 3);
+    const size_t calls = CALLS(event_destroy);
+    ashlar_event_destroy(device, NULL);
+    CHECK_ZU(CALLS(event_destroy), calls);
+}
+
 /* ---- failures ---- */
 
 static unsigned char *target; /* device memory for the calls below */
@@ -248,6 +254,31 @@ static ashlar_status call_host_alloc(void) {
     return ashlar_device_host_alloc(device, 1, &ptr);
 }
 
+static ashlar_event awaited;
+
+static ashlar_status call_create(void) {
+    ashlar_event event = NULL;
+    const ashlar_status status = ashlar_event_create(device, &event);
+    CHECK((event != NULL) == (status == ASHLAR_OK));
+    ashlar_event_destroy(device, event);
+    return status;
+}
+static ashlar_status call_record(void) {
+    return ashlar_event_record(device, awaited, streams[0]);
+}
+static ashlar_status call_query(void) {
+    bool done = false;
+    const ashlar_status status = ashlar_event_query(device, awaited, &done);
+    CHECK(done == (status == ASHLAR_OK));
+    return status;
+}
+static ashlar_status call_event_synchronize(void) {
+    return ashlar_event_synchronize(device, awaited);
+}
+static ashlar_status call_wait(void) {
+    return ashlar_stream_wait(device, streams[0], awaited);
+}
+
 CASE_WITH(every_refusal_of_the_driver_is_reported_by_name, set_up_device("memory=16MiB")) {
     static const refusable_call calls[] = {
         {ASHLAR_DRIVER_FN_stream_create, call_stream_create, "cuStreamCreate on"},
@@ -257,10 +288,17 @@ CASE_WITH(every_refusal_of_the_driver_is_reported_by_name, set_up_device("memory
         {ASHLAR_DRIVER_FN_memset_d8_async, call_fill, "cuMemsetD8Async on"},
         {ASHLAR_DRIVER_FN_launch_host_func, call_launch, "cuLaunchHostFunc on"},
         {ASHLAR_DRIVER_FN_mem_host_alloc, call_host_alloc, "cuMemHostAlloc on"},
+        {ASHLAR_DRIVER_FN_event_create, call_create, "cuEventCreate on"},
+        {ASHLAR_DRIVER_FN_event_record, call_record, "cuEventRecord on"},
+        {ASHLAR_DRIVER_FN_event_query, call_query, "cuEventQuery on"},
+        {ASHLAR_DRIVER_FN_event_synchronize, call_event_synchronize, "cuEventSynchronize on"},
+        {ASHLAR_DRIVER_FN_stream_wait_event, call_wait, "cuStreamWaitEvent on"},
     };
     target = take_memory(device, 512);
+    awaited = make_event();
     check_refusals(calls, sizeof calls / sizeof *calls);
     give_memory(device, target);
+    ashlar_event_destroy(device, awaited);
 }
 
 RUN_CASES()

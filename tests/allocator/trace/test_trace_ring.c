@@ -4,9 +4,6 @@
  */
 #include "allocator/trace/trace_ring.h"
 
-#include <time.h>
-
-#include "allocator/base/clock.h"
 #include "tests/thread.h"
 #include "allocator/base/host.h"
 
@@ -88,31 +85,6 @@ CASE(a_capacity_is_rounded_up) {
     CHECK(ashlar__trace_init(&ring, SIZE_MAX) == ASHLAR_EINVAL);
 }
 
-CASE_WITH(a_ring_that_is_not_full_has_everything, set_up()) {
-    check_read(0, 0, UINT64_MAX);
-    put_to(1);
-    check_read(0, 1, UINT64_MAX);
-    put_to(CAPACITY);
-    check_read(0, CAPACITY, UINT64_MAX);
-}
-
-CASE_WITH(a_full_ring_has_the_newest, set_up()) {
-    for (uint64_t end = CAPACITY + 1; end < 4 * CAPACITY; end++) {
-        put_to(end);
-        check_read(end - CAPACITY, CAPACITY, UINT64_MAX);
-    }
-}
-
-CASE_WITH(a_small_array_gets_the_newest, set_up()) {
-    put_to(11);
-    events[3].address = 77;
-    CHECK_ZU(ashlar__trace_read(&ring, events, 3, &lost), 3);
-    CHECK(events[0].address == 8 && events[2].address == 10 && events[3].address == 77);
-    CHECK_ZU(lost, 8);
-    CHECK_ZU(ashlar__trace_read(&ring, NULL, 0, &lost), 0);
-    CHECK_ZU(lost, 11);
-}
-
 /* A thread that stopped inside its put, here by hand. */
 CASE_WITH(an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody, set_up()) {
     put_to(6);
@@ -128,16 +100,6 @@ CASE_WITH(an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody, set
     check_read(13, 8, UINT64_MAX);
 }
 
-/* As if other writers had been a lap ahead, here by hand. */
-CASE_WITH(a_writer_that_was_overtaken_writes_nothing, set_up()) {
-    put_to(5);
-    atomic_store(&ring.entries[5].words[1], 99);
-    atomic_store(&ring.entries[5].mark, 2 * (5 + CAPACITY) + 2);
-    ashlar__trace_put(&ring, &(ashlar_trace_event){.address = 5});
-    CHECK(atomic_load(&ring.entries[5].words[1]) == 99);
-    CHECK(atomic_load(&ring.entries[5].mark) == 2 * (5 + CAPACITY) + 2);
-}
-
 CASE_WITH(what_is_overwritten_meanwhile_ends_the_gapless_part, set_up()) {
     put_to(CAPACITY);
     atomic_store(&ring.entries[2].mark, 2 * (2 + CAPACITY) + 1); /* while it is being read */
@@ -151,20 +113,6 @@ CASE(a_ring_without_host_memory_is_none) {
     HOST_FAILS_AT(1, CHECK(ashlar__trace_init(&before, 100) == ASHLAR_EHOSTMEM));
     CHECK_HAS(ashlar_error_detail(), "128 events");
     CHECK(before.capacity == 5 && before.entries == NULL);
-}
-
-CASE(the_clock_is_the_monotonic_one) {
-    struct timespec now;
-    REQUIRE(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
-    const uint64_t before = ashlar__clock_ns();
-    CHECK(before >= (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
-    const struct timespec nap = {.tv_nsec = 2000000};
-    (void)nanosleep(&nap, NULL);
-    const uint64_t after = ashlar__clock_ns();
-    CHECK(after >= before + 2000000);
-    REQUIRE(set_up());
-    put_to(1);
-    CHECK(read_all() == 1 && events[0].time_ns >= after);
 }
 
 /* ---- threads ---- */
@@ -246,20 +194,6 @@ CASE_WITH(many_writers_and_a_reader_tear_nothing, set_up()) {
     const size_t count = read_all();
     CHECK(count > 0 && count <= CAPACITY && is_in_order(count));
     CHECK_ZU(lost + count, WRITERS * PUTS);
-}
-
-CASE(threads_are_numbered_from_0_in_the_order_of_their_first_calls) {
-    const uint32_t mine = ashlar__trace_thread();
-    bool seen[WRITERS + 1] = {false};
-    CHECK(mine == ashlar__trace_thread());
-    REQUIRE(mine <= WRITERS);
-    seen[mine] = true;
-    for (size_t i = 0; i < WRITERS; i++) { /* those of the case before */
-        const uint32_t number = atomic_load(&numbers[i]) - 1;
-        REQUIRE(number <= WRITERS);
-        CHECK(!seen[number]);
-        seen[number] = true;
-    }
 }
 
 RUN_CASES()

@@ -89,16 +89,6 @@ CASE_WITH(memory_that_moves_about_a_level_does_not_grow, open_growth()) {
     ashlar__leak_monitor_destroy(monitor);
 }
 
-/* A cache that fills, a saw that comes down again and again, one rise for good. */
-CASE_WITH(growth_that_ends_soon_is_none, open_growth()) {
-    for (uint64_t step = 1; step <= 5000; step++) {
-        reading.tags[ASHLAR_TAG_USER].live_bytes = 512 * (step < 10 ? step : 10);
-        reading.tags[ASHLAR_TAG_BATCH].live_bytes = 512 * (step % 11);
-        CHECK_ZU(add(step, ASHLAR_TAG_WEIGHTS, step < 100 ? 512 : 1024), 0);
-    }
-    ashlar__leak_monitor_destroy(monitor);
-}
-
 CASE_WITH(growth_that_has_ended_is_none_any_more, open_growth()) {
     unsigned found = 0;
     for (uint64_t step = 1; step <= 40; step++) {
@@ -114,32 +104,6 @@ CASE_WITH(growth_that_has_ended_is_none_any_more, open_growth()) {
     }
     CHECK(!growth_of(ASHLAR_TAG_USER).is_growing);
     CHECK_ZU(growth_of(ASHLAR_TAG_USER).held_bytes, 512 * 40);
-    ashlar__leak_monitor_destroy(monitor);
-}
-
-/* The leak is small beside what moves: it takes longer, and is found all the same. */
-CASE_WITH(a_leak_below_moving_memory_is_found, open_growth()) {
-    bool is_found = false;
-    for (uint64_t step = 1; step <= 40000 && !is_found; step++) {
-        const uint64_t moving = (uint64_t)((random_real() + 1) * 50 * 512);
-        is_found = add(step, ASHLAR_TAG_ACTIVATIONS, moving + 512 * (step / 4)) != 0;
-    }
-    CHECK(is_found);
-    CHECK(growth_of(ASHLAR_TAG_ACTIVATIONS).since_step <= 4096);
-    ashlar__leak_monitor_destroy(monitor);
-}
-
-CASE_WITH(what_comes_down_again_was_no_leak, open_growth()) {
-    const uint64_t at = found_at(10, 1, 100);
-    CHECK(at > 0);
-    CHECK_ZU(add(at + 1, ASHLAR_TAG_SAVED, 4097), 0);
-    CHECK(growth_of(ASHLAR_TAG_SAVED).is_growing);
-    CHECK_ZU(growth_of(ASHLAR_TAG_SAVED).growth_bytes, 1);
-    CHECK_ZU(add(at + 2, ASHLAR_TAG_SAVED, 4096), 0);
-    const ashlar_tag_growth tag = growth_of(ASHLAR_TAG_SAVED);
-    CHECK(!tag.is_growing);
-    CHECK_ZU(tag.since_step, 0);
-    CHECK_ZU(tag.growth_bytes, 0);
     ashlar__leak_monitor_destroy(monitor);
 }
 
@@ -160,41 +124,6 @@ CASE(a_saw_about_one_level_is_told_once_at_most) {
     }
 }
 
-CASE_WITH(a_leak_below_a_saw_is_found, open_growth()) {
-    uint64_t told_last = 0;
-    for (uint64_t step = 1; step <= 100000; step++) {
-        const uint64_t held = 4096 + 512 * (step % 50) + 512 * (step / 50);
-        told_last = add(step, ASHLAR_TAG_USER, held) != 0 ? step : told_last;
-    }
-    CHECK(told_last > 100); /* not only the first tooth */
-    CHECK(growth_of(ASHLAR_TAG_USER).is_growing);
-    ashlar__leak_monitor_destroy(monitor);
-}
-
-CASE_WITH(it_is_told_once_and_kept_up_to_date, open_growth()) {
-    const uint64_t at = found_at(2, 1, 100);
-    for (uint64_t step = at + 1; step < at + 200; step++) {
-        CHECK_ZU(add(step, ASHLAR_TAG_SAVED, held_with_leak(step, 2, 1)), 0);
-    }
-    CHECK_ZU(growth_of(ASHLAR_TAG_SAVED).growth_bytes, held_with_leak(at + 199, 2, 1) - 4096);
-    CHECK_ZU(growth_of(ASHLAR_TAG_SAVED).since_step, 2);
-    ashlar__leak_monitor_destroy(monitor);
-}
-
-CASE_WITH(two_tags_are_told_apart, open_growth()) {
-    unsigned found = 0, all = 0;
-    for (uint64_t step = 1; step <= 40; step++) {
-        reading.tags[ASHLAR_TAG_USER].live_bytes = 512 * step;
-        found = add(step, ASHLAR_TAG_BATCH, step < 9 ? 0 : 512 * step);
-        CHECK((all & found) == 0);
-        all |= found;
-    }
-    CHECK_ZU(all, 1u << ASHLAR_TAG_USER | 1u << ASHLAR_TAG_BATCH);
-    CHECK_ZU(growth_of(ASHLAR_TAG_BATCH).since_step, 9);
-    CHECK(!growth_of(ASHLAR_TAG_WEIGHTS).is_growing);
-    ashlar__leak_monitor_destroy(monitor);
-}
-
 CASE_WITH(steps_must_come_in_order, open_growth()) {
     CHECK_ZU(add(7, ASHLAR_TAG_USER, 512), 0);
     reading.tags[ASHLAR_TAG_USER].live_bytes = 1024;
@@ -210,31 +139,6 @@ CASE(without_host_memory_there_is_none) {
     monitor = NULL;
     HOST_FAILS_AT(1, CHECK(ashlar__leak_monitor_create(&monitor) == ASHLAR_EHOSTMEM));
     CHECK(monitor == NULL);
-}
-
-/* A loop that keeps a block of every step from its fifth on, as its allocator sees it. */
-CASE_WITH(a_real_loop_that_leaks_is_told, set_up("memory=64MiB")) {
-    unsigned all = 0;
-    REQUIRE(open_growth());
-    for (uint64_t step = 1; step <= 30; step++) {
-        void *work = NULL, *kept = NULL;
-        unsigned found = 0;
-        CHECK(ashlar_alloc_tagged(allocator, MIB, ASHLAR_TAG_WORKSPACE, streams[0], &work) ==
-              ASHLAR_OK);
-        if (step >= 5) {
-            CHECK(ashlar_alloc_tagged(allocator, 700, ASHLAR_TAG_ACTIVATIONS, streams[0], &kept) ==
-                  ASHLAR_OK);
-        }
-        CHECK(ashlar_free(allocator, work) == ASHLAR_OK);
-        ashlar_stats stats;
-        ashlar_allocator_get_stats(allocator, &stats);
-        CHECK(ashlar__leak_monitor_add(monitor, step, &stats, &found) == ASHLAR_OK);
-        all |= found;
-    }
-    CHECK_ZU(all, 1u << ASHLAR_TAG_ACTIVATIONS);
-    CHECK_ZU(growth_of(ASHLAR_TAG_ACTIVATIONS).since_step, 5);
-    CHECK_ZU(growth_of(ASHLAR_TAG_ACTIVATIONS).growth_bytes, 26 * 700);
-    ashlar__leak_monitor_destroy(monitor);
 }
 
 RUN_CASES()
