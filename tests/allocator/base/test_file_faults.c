@@ -100,13 +100,6 @@ static ashlar_status replace_by(const char *words) {
     return write_words(path, words);
 }
 
-CASE(a_write_that_is_interrupted_goes_on) {
-    fail(WRITE, 1, EINTR);
-    CHECK(replace_by("new") == ASHLAR_OK);
-    has_failed(WRITE);
-    CHECK(is_alone_with("new"));
-}
-
 CASE(a_file_that_cannot_be_written_or_made_durable_is_left) {
     write_bytes("old", 3);
     fail(WRITE, 1, ENOSPC);
@@ -144,21 +137,6 @@ CASE(a_mode_that_cannot_be_set_matters_where_a_file_had_one) {
     has_failed(FCHMOD);
     CHECK(stat(path, &info) == 0 && (info.st_mode & 0777) == 0600);
     (void)umask(before);
-}
-
-CASE(a_target_that_cannot_be_looked_at_is_not_written) {
-    char below[80];
-    write_bytes("old", 3);
-    (void)snprintf(below, sizeof below, "%s/sub", folder);
-    REQUIRE(mkdir(below, 0) == 0);
-    (void)snprintf(below, sizeof below, "%s/sub/file", folder);
-    if (geteuid() != 0) { /* root may look everywhere */
-        CHECK_FAILS(write_words(below, "new"), ASHLAR_EIO, "permissions");
-    }
-    fail(FSTATAT, 1, EACCES);
-    CHECK_FAILS(replace_by("new"), ASHLAR_EIO, strerror(EACCES));
-    (void)snprintf(below, sizeof below, "%s/sub", folder);
-    CHECK(rmdir(below) == 0 && is_alone_with("old"));
 }
 
 CASE(a_name_that_is_taken_is_drawn_again_and_one_that_is_refused_is_told) {

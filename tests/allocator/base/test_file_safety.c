@@ -98,19 +98,6 @@ CASE(what_is_no_regular_file_is_not_replaced) {
     CHECK(file == NULL && is_alone_with("old"));
 }
 
-CASE(a_name_without_a_folder_and_one_as_long_as_there_may_be_are_written) {
-    char name[NAME_MAX + 1];
-    memset(name, 'n', NAME_MAX);
-    name[NAME_MAX] = '\0';
-    (void)unlink(path);
-    REQUIRE(chdir(folder) == 0);
-    const mode_t before = umask(077); /* `replace` looks at the old file as well */
-    replace(name);
-    replace(name);
-    (void)umask(before);
-    CHECK(unlink(name) == 0 && chdir("/") == 0);
-}
-
 /* ---- for whom ---- */
 
 CASE(a_file_is_its_users_until_it_is_done_and_then_as_the_umask_says) {

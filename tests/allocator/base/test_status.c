@@ -37,13 +37,6 @@ CASE(a_value_that_is_no_status_is_called_unknown) {
     }
 }
 
-CASE(a_drivers_code_is_kept_until_the_next_failure) {
-    CHECK(ashlar__fail_driver(ASHLAR_EDRIVER, 700, "%s", "it broke") == ASHLAR_EDRIVER);
-    CHECK(strcmp(ashlar_error_detail(), "it broke") == 0 && ashlar_error_driver_code() == 700);
-    (void)ashlar__fail(ASHLAR_EINVAL, "no driver was asked");
-    CHECK(ashlar_error_driver_code() == 0);
-}
-
 CASE(the_library_has_the_version_of_its_headers) {
     char text[32];
     CHECK(ashlar_version() == ASHLAR_VERSION);

@@ -108,27 +108,4 @@ static inline size_t order_count(void) {
     return count;
 }
 
-/* Have an event of each stream recorded and seen to be over, as it is later in a program's life. */
-static inline void see_recordings(void) {
-    unsigned char *ptrs[STREAMS];
-    for (int i = 0; i < STREAMS; i++) {
-        ptrs[i] = take(2 * MIB, streams[i]);
-    }
-    for (int i = 0; i < STREAMS; i++) {
-        give(ptrs[i]);
-    }
-    ashlar__allocator_enter(allocator);
-    for (ashlar_stream_state *state = allocator->stream_states; state != NULL;
-         state = state->next) {
-        CHECK(ashlar__stream_state_cover(state, &allocator->client, state->last_tick,
-                                         &allocator->stats.events_recorded) == ASHLAR_OK);
-    }
-    ashlar__allocator_leave(allocator);
-    for (int i = 0; i < STREAMS; i++) {
-        wait_for(streams[i]);
-    }
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-    CHECK(stats_now().reserved_bytes == 0 && stats_now().events_recorded == STREAMS);
-}
-
 #endif /* ASHLAR_STREAMS_FIXTURE_H */

@@ -158,20 +158,6 @@ CASE_WITH(peaks_begin_anew, set_up("memory=16MiB")) {
     give(batch);
 }
 
-CASE(every_tag_has_a_name) {
-    static const char *const names[] = {
-#define X(name, text) text,
-        ASHLAR_TAG_MAP(X)
-#undef X
-    };
-    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        CHECK(strcmp(ashlar_tag_name((ashlar_tag)tag), names[tag]) == 0);
-    }
-    CHECK(strcmp(ashlar_tag_name(ASHLAR_TAG_WEIGHTS), "weights") == 0);
-    CHECK(strcmp(ashlar_tag_name(ASHLAR_TAG_COUNT), "unknown") == 0);
-    CHECK(strcmp(ashlar_tag_name((ashlar_tag)-1), "unknown") == 0);
-}
-
 CASE_WITH(the_seal_counts_driver_calls_from_then_on, set_up("memory=16MiB")) {
     unsigned char *a = take(1000, streams[0]);
     CHECK(stats_now().driver_calls_sealed == 0);

@@ -5,9 +5,6 @@
 
 #include <ashlar/ashlar.h>
 
-#include "tests/allocator/base/locale_fixture.h"
-#include "allocator/base/random.h"
-
 #define GIB ((uint64_t)1 << 30)
 #define DEFAULT_LINE                                                                         \
     "limit=0,fraction=1,reserve=0,cache=auto,trace=0,seal=count,guard=off,vmm=on,leaks=off," \
@@ -74,55 +71,33 @@ CASE(mistakes_name_the_source_the_key_the_value_and_what_is_allowed) {
         {"limit=1MiB", "limit=1MiB;", "0, or 2MiB to 64TiB"},
         {"limit=2097151B", "limit=2097151B;", "give 0, or 2MiB"},
         {"limit=65TiB", "limit=65TiB;", "64TiB"},
-        {"limit=70368744177665B", "limit=70368744177665B;", "64TiB"},
         {"limit=18446744073709551615B", "limit=", "64TiB"},
         {"limit=18446744073709551616B", "limit=", "64TiB"},
         {"limit=4", "limit=4;", "a unit B, KiB, MiB, GiB or TiB"},
-        {"limit=4GB", "limit=4GB;", "GiB"},
         {"limit=-4GiB", "limit=-4GiB;", "GiB"},
-        {"limit= 4GiB", "limit= 4GiB;", "GiB"},
         {"limit=", "limit=;", "2MiB"},
-        {"limit", "limit=;", "2MiB"},
-        {"limit=auto", "limit=auto;", "2MiB"},
         {"fraction=0", "fraction=0;", "give a number above 0, at most 1"},
-        {"fraction=1e-999", "fraction=1e-999;", "above 0"},
         {"fraction=1.0000001", "fraction=1.0000001;", "at most 1"},
-        {"fraction=-0.5", "fraction=-0.5;", "above 0"},
         {"fraction=nan", "fraction=nan;", "above 0"},
-        {"fraction=.5", "fraction=.5;", "above 0"},
-        {"fraction=", "fraction=;", "above 0"},
         {"reserve=65TiB", "reserve=65TiB;", "give 0 to 64TiB"},
-        {"reserve=auto", "reserve=auto;", "64TiB"},
         {"cache=65TiB", "cache=65TiB;", "give auto, or 0 to 64TiB"},
         {"cache=18446744073709551615B", "cache=18446744073709551615B;", "auto"},
-        {"cache=Auto", "cache=Auto;", "auto"},
         {"trace=67108865", "trace=67108865;", "give 0 to 67108864"},
-        {"trace=1KiB", "trace=1KiB;", "67108864"},
-        {"trace=-1", "trace=-1;", "67108864"},
         {"seal=fail", "seal=fail;", "give count|warn|error"},
-        {"seal=1", "seal=1;", "count|warn|error"},
-        {"seal=", "seal=;", "count|warn|error"},
         {"seal=count|warn", "seal=count|warn;", "count|warn|error"},
         {"guard=fil", "guard=fil;", "give off|fill"},
-        {"guard=fills", "guard=fills;", "off|fill"},
         {"handle=1MiB", "handle=1MiB;", "give 2MiB to 1GiB"},
-        {"handle=0", "handle=0;", "2MiB to 1GiB"},
         {"handle=1073741825B", "handle=1073741825B;", "1GiB"},
-        {"handle=auto", "handle=auto;", "1GiB"},
         {"vmm=true", "vmm=true;", "give on|off"},
         {"leaks=ON", "leaks=ON;", "give off|on"},
-        {"leaks=on=on", "leaks=on=on;", "off|on"},
         {"trace=1,trace=2", "trace=2", "each key once"},
         {"trace=1,seal=warn,trace=1", "trace=1", "each key once"},
         {"limt=4GiB", "unknown key \"limt\" (value \"4GiB\")", "limit, fraction, reserve, cache,"},
         {"Limit=4GiB", "unknown key \"Limit\"", "trace, seal, guard, vmm, leaks, zero, handle"},
-        {"limit_bytes=4GiB", "unknown key \"limit_bytes\"", "leaks"},
         {"=4", "unknown key \"\" (value \"4\")", "leaks"},
         {"seal=warn,", "unknown key \"\"", "leaks"},
-        {",", "unknown key \"\"", "leaks"},
         {"seal=warn,,vmm=on", "unknown key \"\"", "leaks"},
         {"seal=warn vmm=on", "seal=warn vmm=on;", "count|warn|error"},
-        {"seal=warn;vmm=on", "seal=warn;vmm=on;", "count|warn|error"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ashlar_config config = other;
@@ -197,49 +172,6 @@ CASE(the_buffer_is_never_overrun_and_its_size_can_be_asked_for) {
     CHECK(strcmp(line, DEFAULT_LINE) == 0 && line[needed] == '#');
 }
 
-static uint64_t random_state = 1;
-
-static uint64_t draw(uint64_t below) {
-    return ashlar__random_step_below(&random_state, below);
-}
-
-/* Any magnitude, often a whole number of units, often an end of the range. */
-static uint64_t draw_bytes(uint64_t low) {
-    const uint64_t ends[] = {low, ASHLAR_CONFIG_BYTES_MAX};
-    const uint64_t bytes = (draw(ASHLAR_CONFIG_BYTES_MAX + 1) >> draw(46)) << draw(47);
-    return draw(8) != 0 && bytes >= low && bytes <= ASHLAR_CONFIG_BYTES_MAX ? bytes : ends[draw(2)];
-}
-
-static double draw_fraction(void) {
-    const uint64_t bits = 1 + draw(UINT64_C(0x3ff0000000000000)); /* every double in (0, 1] */
-    double fraction;
-    memcpy(&fraction, &bits, sizeof fraction);
-    return draw(2) != 0 ? fraction : 1.0 / (double)(1 + draw(1000));
-}
-
-static ashlar_config draw_config(void) {
-    static const ashlar_seal_policy seals[] = {ASHLAR_SEAL_COUNT, ASHLAR_SEAL_WARN,
-                                               ASHLAR_SEAL_ERROR};
-    static const ashlar_guard guards[] = {ASHLAR_GUARD_OFF, ASHLAR_GUARD_FILL};
-    return (ashlar_config){
-        .limit_bytes = draw(4) == 0 ? 0 : draw_bytes(ASHLAR_CONFIG_BYTES_MIN),
-        .limit_fraction = draw_fraction(),
-        .reserve_bytes = draw_bytes(0),
-        .cache_bytes = draw(4) == 0   ? ASHLAR_CACHE_NONE
-                       : draw(4) == 0 ? 0
-                                      : draw_bytes(1),
-        .trace_events = draw(ASHLAR_CONFIG_EVENTS_MAX + 1) >> draw(27),
-        .seal = seals[draw(3)],
-        .guard = guards[draw(2)],
-        .handle_bytes = ((uint64_t)2 << 20) + draw((GIB - (2 << 20)) + 1),
-        .without_virtual_memory = draw(2) != 0,
-        .report_leaks = draw(2) != 0,
-        .zero_blocks = draw(2) != 0,
-        .tells_nvtx = draw(2),
-        .shares_memory = draw(2),
-    };
-}
-
 /* Written, and read over both of two configurations that differ in every field. */
 static bool is_read_back(const ashlar_config *config) {
     char line[LINE_BYTES];
@@ -253,11 +185,24 @@ static bool is_read_back(const ashlar_config *config) {
            is_same(&got_over_other, config);
 }
 
-CASE(every_configuration_is_read_back_from_its_line) {
-    CHECK(is_read_back(&other));
-    for (int i = 0; i < 20000; i++) {
-        const ashlar_config config = draw_config();
-        REQUIRE(is_read_back(&config));
+/* Units and ends of ranges; tests/fuzz draws others. */
+CASE(a_configuration_is_read_back_from_its_line) {
+    static const uint64_t bytes[] = {
+        0,       ASHLAR_CONFIG_BYTES_MIN,     ASHLAR_CONFIG_BYTES_MIN + 1,
+        3 * GIB, ASHLAR_CONFIG_BYTES_MAX - 1, ASHLAR_CONFIG_BYTES_MAX};
+    static const double fractions[] = {1, 0.1, 1.0 / 3, 1e-300, 0.30000000000000004, 0.5};
+    for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
+        for (int seal = ASHLAR_SEAL_COUNT; seal <= ASHLAR_SEAL_ERROR; seal++) {
+            ashlar_config config = other;
+            config.limit_bytes = config.reserve_bytes = bytes[i];
+            config.limit_fraction = fractions[i];
+            config.cache_bytes = i == 1 ? ASHLAR_CACHE_NONE : bytes[i];
+            config.trace_events = i == 2 ? ASHLAR_CONFIG_EVENTS_MAX : i;
+            config.seal = (ashlar_seal_policy)seal;
+            config.guard = i % 2 == 0 ? ASHLAR_GUARD_OFF : ASHLAR_GUARD_FILL;
+            config.without_virtual_memory = i % 2 == 0;
+            CHECK(is_read_back(&config));
+        }
     }
 }
 

@@ -1,4 +1,8 @@
-/* test_graph_pool.c - the memory of captured graphs: whose it is, and when. */
+/*
+ * test_graph_pool.c - the memory of captured graphs: whose it is, and when; that nothing that the
+ * allocator does during a capture spoils it; mistakes and failures about pools.
+ */
+#define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
 #include "tests/allocator/core/graph_pool_fixture.h"
 
 /* One graph that uses a block of `bytes`, freed within, on stream 0; and its pool. */
@@ -13,67 +17,6 @@ static cu_graph_exec capture_one(size_t bytes, payload *p, ashlar_graph_pool **p
     const cu_graph_exec exec = capture_end(streams[0]);
     pool_end(*pool);
     return exec;
-}
-
-CASE(a_pools_memory_is_nobody_elses_while_it_lives) {
-    for (int cached = 0; cached < 2; cached++) {
-        REQUIRE(set_up_cached_streams("32MiB", cached == 0 ? 0 : 16 * MIB));
-        ashlar_graph_pool *pool = NULL;
-        payload p;
-        const cu_graph_exec exec = capture_one(BIG, &p, &pool);
-        void *out = NULL;
-        unsigned char *others[8];
-        size_t count = 0;
-        /* Everything there is, for the stream itself and another: all steps of the ladder. */
-        while (count < 8 && ashlar_alloc(allocator, BIG, streams[count % 2], &out) == ASHLAR_OK) {
-            others[count++] = out;
-        }
-        CHECK_ZU(count, 7);
-        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-        CHECK(stats_now().reserved_bytes == 32 * MIB);
-        for (size_t i = 0; i < count; i++) {
-            CHECK(others[i] + BIG <= p.ptr || p.ptr + BIG <= others[i]);
-            queue_write(streams[1], others[i], BIG, (unsigned char)(i + 1));
-        }
-        for (int i = 0; i < 3; i++) {
-            launch_graph(exec, streams[i]);
-        }
-        for (size_t i = 0; i < count; i++) {
-            queue_verify(streams[1], others[i], BIG, (unsigned char)(i + 1));
-        }
-        for (int i = 0; i < STREAMS; i++) {
-            wait_for(streams[i]);
-        }
-        CHECK(atomic_load(&payload_bad_count) == 0);
-        for (size_t i = 0; i < count; i++) {
-            give(others[i]);
-        }
-        CHECK(ashlar_allocator_trim(allocator, 0) ==
-              ASHLAR_OK); /* records; the next one sees it done */
-        wait_for(streams[0]);
-        wait_for(streams[1]);
-        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-        CHECK_ZU(stats_now().reserved_bytes, BIG); /* no idle memory became the pool's */
-        pool_release(pool, streams[2]);
-        drop_graph(exec);
-        tear_down();
-    }
-}
-
-CASE_WITH(a_released_pools_memory_comes_after_the_last_launch, set_up_streams("16MiB")) {
-    ashlar_graph_pool *pool = NULL;
-    payload p;
-    see_recordings();
-    const cu_graph_exec exec = capture_one(4 * BIG, &p, &pool);
-    launch_graph(exec, streams[1]);
-    order_calls before = order_calls_now();
-    pool_release(pool, streams[1]);
-    drop_graph(exec);
-    check_calls(&before, (order_calls){.created = 1, .recorded = 1});
-    CHECK(take(4 * BIG, streams[2]) == p.ptr);
-    check_calls(&before, (order_calls){.queried = 2, .waited = 1});
-    check_owned(streams[2], p.ptr, 4 * BIG);
-    give(p.ptr);
 }
 
 /* ---- graphs that share a pool ---- */
@@ -132,35 +75,92 @@ CASE_WITH(a_pool_that_cannot_go_on_is_as_before, set_up_streams("16MiB")) {
     pool_release(other, streams[0]);
 }
 
-CASE(live_blocks_outlive_their_pool) {
-    for (int freed_first = 0; freed_first < 2; freed_first++) {
-        REQUIRE(set_up_streams("16MiB"));
-        ashlar_graph_pool *pool = pool_begin(streams[0]);
-        capture_begin(streams[0]);
-        payload p = {take(4 * BIG, streams[0]), 4 * BIG, 5};
-        use_in_graph(streams[0], &p);
-        const cu_graph_exec exec = capture_end(streams[0]);
-        pool_end(pool);
-        launch_graph(exec, streams[1]);
-        if (freed_first == 1) {
-            give_on(p.ptr, streams[3]); /* the pool's all the same: the graph may run again */
-            wait_for(streams[3]);
-            void *out = NULL;
-            CHECK(ashlar_alloc(allocator, BIG, streams[3], &out) == ASHLAR_ENOMEM);
-            CHECK(ashlar_alloc(allocator, BIG, streams[0], &out) == ASHLAR_ENOMEM);
-        }
-        pool_release(pool, streams[1]);
-        drop_graph(exec);
-        if (freed_first == 0) {
-            queue_verify(streams[1], p.ptr, p.bytes, 5);
-            use(streams[1], p.ptr, p.bytes, 6);
-            give(p.ptr); /* after its use on stream 1 */
-        }
-        CHECK(take(4 * BIG, streams[2]) == p.ptr);
-        CHECK(stats_now().served_waited + stats_now().served_after_sync == 1);
-        check_owned(streams[2], p.ptr, p.bytes);
-        tear_down();
+/* ---- mistakes and failures ---- */
+
+CASE_WITH(a_capture_without_a_pool_is_refused_not_spoilt, set_up_streams("16MiB")) {
+    unsigned char *a = take(2 * BIG, streams[0]), *b = take(2 * BIG, streams[1]);
+    void *out = NULL;
+    use(streams[1], b, BIG, 1);
+    capture_begin(streams[0]);
+    give(a);
+    CHECK(ashlar_alloc(allocator, 2 * BIG, streams[1], &out) == ASHLAR_ENOMEM); /* an event */
+    CHECK_HAS(ashlar_error_detail(), "ashlar_graph_pool_begin");
+    CHECK(take(2 * BIG, streams[0]) == a); /* nothing has to be asked for it */
+    give(b);
+    CHECK(ashlar_alloc(allocator, 2 * BIG, streams[0], &out) == ASHLAR_EINVAL); /* a wait */
+    CHECK_HAS(ashlar_error_detail(), "ashlar_graph_pool_begin");
+    give(a);
+    drop_graph(capture_end(streams[0]));
+    CHECK(take(ALL, streams[1]) != NULL);
+}
+
+CASE_WITH(memory_of_the_legacy_stream_serves_others_beside_a_capture, set_up_streams("16MiB")) {
+    unsigned char *a = take(4 * BIG, NULL);
+    use(NULL, a, BIG, 1);
+    give(a);
+    capture_begin(streams[0]); /* without a pool, so that only the driver knows of it */
+    CHECK(take(4 * BIG, streams[1]) == a);
+    drop_graph(capture_end(streams[0]));
+    check_owned(streams[1], a, BIG);
+}
+
+CASE_WITH(mistakes_are_named, set_up_streams("16MiB")) {
+    ashlar_graph_pool *pool = NULL, *other = NULL;
+    const ashlar_stream legacy = (ashlar_stream)(uintptr_t)CU_STREAM_LEGACY;
+    CHECK(ashlar_graph_pool_begin(allocator, NULL, &other) == ASHLAR_EINVAL);
+    CHECK_FAILS(ashlar_graph_pool_begin(allocator, legacy, &other), ASHLAR_EINVAL,
+                "default stream");
+    pool = pool_begin(streams[0]);
+    CHECK_FAILS(ashlar_allocator_forget_stream(allocator, streams[0]), ASHLAR_EINVAL,
+                "end its pool first");
+    CHECK_FAILS(ashlar_graph_pool_begin(allocator, streams[0], &other), ASHLAR_EINVAL,
+                "a pool already");
+    CHECK_FAILS(ashlar_graph_pool_release(pool, streams[0]), ASHLAR_EINVAL, "has not ended");
+    CHECK(other == NULL);
+    CHECK_ZU(captures_now(), 1);
+    pool_end(pool);
+    pool_end(pool); /* again changes nothing */
+    CHECK_ZU(captures_now(), 0);
+    CHECK(ashlar_graph_pool_release(NULL, NULL) == ASHLAR_OK);
+    pool_release(pool, legacy);
+}
+
+CASE_WITH(a_capture_of_a_threads_default_stream_has_a_pool,
+          set_up_cached_streams("16MiB", 1 * MIB)) {
+    const ashlar_stream mine = (ashlar_stream)(uintptr_t)CU_STREAM_PER_THREAD;
+    void *out = NULL;
+    ashlar_graph_pool *pool = pool_begin(mine);
+    capture_begin(mine);
+    unsigned char *ptr = take(1000, mine);
+    give(ptr);
+    CHECK(take(1000, mine) == ptr && stats_now().served_cached == 1);
+    give(ptr);
+    unsigned char *large = take(ALL - 2 * MIB, mine); /* all but the small one's handle */
+    give(large);
+    drop_graph(capture_end(mine));
+    pool_end(pool);
+    CHECK(ashlar_alloc(allocator, BIG, mine, &out) == ASHLAR_ENOMEM);
+    pool_release(pool, mine);
+    CHECK(take(1000, mine) == ptr && take(ALL - 2 * MIB, mine) == large);
+    CHECK(stats_now().served_waited == 0);
+}
+
+CASE_WITH(a_failed_begin_or_release_changes_nothing, set_up_streams("16MiB")) {
+    ashlar_graph_pool *pool = NULL;
+    for (unsigned long n = 1; n <= 3; n++) { /* the pool, and two records */
+        HOST_FAILS_AT(
+            n, CHECK(ashlar_graph_pool_begin(allocator, streams[n], &pool) == ASHLAR_EHOSTMEM));
+        CHECK(pool == NULL && captures_now() == 0);
+        check_all();
     }
+    pool = pool_begin(streams[0]);
+    unsigned char *ptr = take(BIG, streams[0]);
+    give(ptr);
+    pool_end(pool);
+    HOST_FAILS_AT(1, CHECK(ashlar_graph_pool_release(pool, streams[1]) == ASHLAR_EHOSTMEM));
+    check_all();
+    CHECK(take(2 * BIG, streams[0]) != ptr); /* still the pool's */
+    pool_release(pool, streams[0]);
 }
 
 RUN_CASES()

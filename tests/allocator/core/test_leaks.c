@@ -161,16 +161,4 @@ CASE(without_the_option_or_a_callback_nothing_is_said) {
     CHECK(report_count == 0);
 }
 
-CASE(without_host_memory_the_sum_is_told) {
-    for (unsigned long n = 1; n <= 2; n++) {
-        REQUIRE(set_up_leaking(ASHLAR_GUARD_OFF));
-        (void)leak(700, ASHLAR_TAG_BATCH);
-        HOST_FAILS_AT(n, ashlar_allocator_destroy(allocator));
-        CHECK(report_count == 1);
-        CHECK(strcmp(reports[0], "leak: soft:0: 1 blocks of 700 bytes are still live; no host "
-                                 "memory to list them") == 0);
-        tear_down_device();
-    }
-}
-
 RUN_CASES()

@@ -121,31 +121,6 @@ CASE_BOTH(trim_goes_to_the_target_and_leaves_live_blocks) {
     CHECK_ZU(reserved(), 0);
 }
 
-CASE_BOTH(memory_that_queued_work_touches_stays) {
-    REQUIRE(set_up_limits("memory=32MiB,mode=adversarial,seed=4"));
-    unsigned char *on_one = take_filled(4 * MIB, 1), *between = take_filled(4 * MIB, 2);
-    unsigned char *shared = take_filled(4 * MIB, 3);
-    wait_for(streams[0]);
-    queue_write(streams[0], on_one, 4 * MIB, 4);
-    CHECK(ashlar_record_stream(allocator, shared, streams[1]) == ASHLAR_OK);
-    for (int i = 0; i < 2 * PIECES; i++) { /* more than the questions below let run */
-        queue_verify(streams[1], shared, 4 * MIB, 3);
-        queue_write(streams[0], on_one, 4 * MIB, 4);
-    }
-    give(on_one);
-    give(shared);
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-    CHECK_ZU(reserved(), 12 * MIB);
-    wait_for(streams[0]);
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-    CHECK_ZU(reserved(), 8 * MIB);
-    wait_for(streams[1]);
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-    CHECK_ZU(reserved(), 4 * MIB);
-    check_filled(between, 4 * MIB, 2);
-    give(between);
-}
-
 /* Without any event before: one that is recorded now and asked at once need not have completed. */
 CASE_BOTH(the_first_trim_behind_a_synchronisation_gives_everything_back) {
     for (int seed = 0; seed < SEEDS; seed++) {

@@ -80,36 +80,6 @@ CASE_BOTH(a_callback_frees_blocks_through_another_thread) {
     give(rest);
 }
 
-/* ---- caches of other threads ---- */
-
-/* Leaves a block in its own cache, and lives on. */
-static void *hoard(void *unused) {
-    void *ptr = NULL;
-    (void)unused;
-    CHECK(ashlar_alloc(allocator, 1 * MIB, streams[1], &ptr) == ASHLAR_OK);
-    CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
-    pthread_barrier_wait(&met);
-    pthread_barrier_wait(&met);
-    return NULL;
-}
-
-CASE_BOTH(what_another_thread_hoards_is_drained) {
-    pthread_t thread;
-    REQUIRE(set_up_options("memory=2MiB"));
-    options.cache_bytes = 64 * MIB;
-    REQUIRE(open_allocator());
-    CHECK(ashlar_allocator_reserve(allocator, 2 * MIB) == ASHLAR_OK);
-    REQUIRE(start(&thread, hoard, NULL));
-    pthread_barrier_wait(&met);
-    const size_t cached = (size_t)stats_now().cached_bytes;
-    unsigned char *all = take(2 * MIB, streams[0]);
-    const ashlar_stats s = stats_now();
-    CHECK(cached > 0 && s.cached_bytes == 0);
-    CHECK(s.served_drained == 1);
-    finish(thread);
-    give(all);
-}
-
 /* ---- gathering ---- */
 
 enum { PIECES = 8 };
@@ -137,6 +107,43 @@ CASE_BOTH(scattered_memory_is_gathered_without_a_copy) {
     }
     check_filled(large, 16 * MIB, 0xEE);
     give(large);
+}
+
+/* ---- several allocators of one device ---- */
+
+static ashlar_allocator *make_second(void) {
+    ashlar_config config;
+    ashlar_allocator *second = NULL;
+    ashlar_config_init(&config);
+    config.shares_memory = use_vmm;
+    CHECK(ashlar_allocator_create_with(device, &config, &second) == ASHLAR_OK);
+    return second;
+}
+
+/* Behind work that was queued. */
+CASE_BOTH_WITH(a_request_and_a_reservation_have_what_another_allocator_has_freed,
+               set_up_limits("memory=16MiB,mode=adversarial,seed=3")) {
+    void *out = NULL;
+    ashlar_allocator *second = make_second();
+    unsigned char *all = take_filled(16 * MIB, 1);
+    give(all);
+    CHECK(ashlar_alloc(second, 4 * MIB, streams[1], &out) == ASHLAR_OK);
+    CHECK(ashlar_allocator_reserve(second, 8 * MIB) == ASHLAR_OK);
+    CHECK_FAILS(ashlar_allocator_reserve(second, 32 * MIB), ASHLAR_ENOMEM, "");
+    ashlar_allocator_destroy(second);
+}
+
+CASE_WITH(a_sealed_allocator_keeps_its_memory, set_up_limits("memory=16MiB")) {
+    ashlar_allocator *second = make_second();
+    void *out = NULL;
+    give(take(16 * MIB, streams[0]));
+    wait_for(streams[0]);
+    CHECK(ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_ERROR, NULL, NULL) == ASHLAR_OK);
+    ashlar_allocator_seal(allocator);
+    CHECK_FAILS(ashlar_alloc(second, 4 * MIB, streams[1], &out), ASHLAR_ENOMEM,
+                "1 other allocator of the device holds 16777216 bytes, 16777216 of them idle");
+    give(take(16 * MIB, streams[0]));
+    ashlar_allocator_destroy(second);
 }
 
 /* ---- peers ---- */

@@ -40,24 +40,6 @@ CASE_WITH(a_large_block_has_one_handle_to_itself, set_up_shared("memory=256MiB")
     }
 }
 
-CASE_WITH(peers_may_be_let_in, set_up_shared("memory=64MiB,devices=2")) {
-    ashlar_device *second = NULL;
-    REQUIRE(ashlar_device_open("soft:1", &second) == ASHLAR_OK);
-    unsigned char *before = take(20 * MIB, streams[0]);
-    CHECK(ashlar_allocator_allow_peer(allocator, 1) == ASHLAR_OK);
-    unsigned char *after = take(20 * MIB, streams[0]);
-    ashlar_stream stream = NULL;
-    REQUIRE(ashlar_stream_create(second, &stream) == ASHLAR_OK);
-    CHECK(ashlar_fill(second, before, 3, 20 * MIB, stream) == ASHLAR_OK);
-    CHECK(ashlar_fill(second, after, 4, 20 * MIB, stream) == ASHLAR_OK);
-    CHECK(ashlar_stream_synchronize(second, stream) == ASHLAR_OK);
-    CHECK(before[20 * MIB - 1] == 3 && after[0] == 4);
-    ashlar_stream_destroy(second, stream);
-    ashlar_device_close(second);
-    give(before);
-    give(after);
-}
-
 /* ---- what drivers refuse ---- */
 
 CASE_WITH(what_was_refused_once_is_not_asked_for_again,

@@ -116,26 +116,6 @@ CASE_WITH(a_stream_is_forgotten_by_every_allocator_of_its_device, set_up_streams
     ashlar_device_close(again);
 }
 
-CASE_WITH(a_stream_that_cannot_be_forgotten_stays_as_it_was, set_up_streams("64MiB")) {
-    unsigned char *ptr = take(BIG, streams[0]);
-    give(ptr);
-    static const ashlar_driver_fn calls[] = {
-        ASHLAR_DRIVER_FN_ctx_push_current,
-        ASHLAR_DRIVER_FN_stream_is_capturing,
-        ASHLAR_DRIVER_FN_event_create,
-        ASHLAR_DRIVER_FN_event_record,
-    };
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        ashlar__driver_fail_at(driver, (int)calls[i], 1, CU_UNKNOWN);
-        CHECK(ashlar_allocator_forget_stream(allocator, streams[0]) == ASHLAR_EDRIVER);
-        CHECK(atomic_load(&driver->fail_countdown) == 0);
-        CHECK(take(BIG, streams[0]) == ptr);
-        CHECK_ZU(stats_now().served_same_stream, i + 1);
-        give(ptr);
-    }
-    CHECK(ashlar_allocator_forget_stream(allocator, streams[2]) == ASHLAR_OK); /* never seen */
-}
-
 /* ---- default streams ---- */
 
 CASE_WITH(the_default_stream_has_one_record_by_three_names, set_up_streams("16MiB")) {

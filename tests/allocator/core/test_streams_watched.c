@@ -145,20 +145,6 @@ CASE_WITH(a_capture_that_begins_during_the_wait_is_not_spoiled, set_up_watched("
     check_owned(streams[0], all, ALL);
 }
 
-CASE_WITH(a_default_stream_needs_no_event_at_each_free, set_up_watched("16MiB", MIB)) {
-    give(take_and_use(ALL, streams[1], 1));
-    give(take_and_use(ALL, NULL, 1)); /* waits for the device */
-    CHECK(ashlar__watch_settle(allocator) == ASHLAR_OK);
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-    const uint64_t recorded = stats_now().events_recorded;
-    for (int i = 0; i < 4; i++) {
-        give_on(take_and_use(1000, NULL, 1), NULL);
-    }
-    CHECK(stats_now().events_recorded == recorded && stats_now().served_cached == 3);
-    give_on(take_and_use(1000, streams[1], 1), streams[1]);
-    CHECK(stats_now().events_recorded == recorded + 1);
-}
-
 /* ---- handles that come back ---- */
 
 CASE(a_handle_that_came_back_is_another_stream) {
@@ -197,6 +183,26 @@ CASE_WITH(a_stream_whose_identity_cannot_be_asked_is_refused, set_up_watched("16
                     CHECK(ashlar_free_on(allocator, ptr, streams[0]) == ASHLAR_EDRIVER));
     CHECK(stats_now().live_blocks == 1);
     give_on(ptr, streams[0]);
+}
+
+CASE(streams_known_before_are_watched_too) {
+    for (int has_ids = 0; has_ids < 2; has_ids++) {
+        REQUIRE(set_up_cached_streams("16MiB" COMES_BACK, MIB));
+        const ashlar_stream handle = new_loner();
+        give(take_and_use(1000, handle, 1));
+        if (has_ids) { /* if not, only the cache knows that there was work */
+            give(take_and_use(BIG, handle, 1));
+            ashlar_allocator_watch_streams(allocator);
+        } else {
+            CHECK(watch_without_ids());
+        }
+        end_silently(handle);
+        CHECK(new_loner() == handle);
+        check_ordered(handle, take(1000, handle), 1000);
+        check_ordered(handle, take(BIG, handle), BIG);
+        end_silently(handle);
+        tear_down();
+    }
 }
 
 /* ---- at random ---- */

@@ -117,19 +117,6 @@ CASE(without_batches_there_is_one_call_each) {
     check_copied(streams[0]);
 }
 
-/* CUDA has no batches there. */
-CASE_WITH(the_default_stream_gets_one_call_each, set_up_buffers("memory=16MiB")) {
-    static const uintptr_t handles[] = {0, CU_STREAM_LEGACY};
-    for (int i = 0; i < 2; i++) {
-        const size_t batches = CALLS(memcpy_batch_async), asked = CALLS(stream_is_capturing);
-        CHECK(ashlar_fill(device, dst, 0xEE, BYTES, NULL) == ASHLAR_OK);
-        CHECK(copy_spans((ashlar_stream)handles[i]) == ASHLAR_OK);
-        CHECK_ZU(CALLS(memcpy_batch_async), batches);
-        CHECK_ZU(CALLS(stream_is_capturing), asked);
-        check_copied(NULL);
-    }
-}
-
 CASE_WITH(a_captured_batch_is_captured_copy_by_copy, set_up_buffers("memory=16MiB")) {
     cu_graph graph = NULL;
     cu_graph_exec exec = NULL;

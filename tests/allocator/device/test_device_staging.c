@@ -56,18 +56,6 @@ CASE(pageable_bytes_have_been_read_on_return) {
     }
 }
 
-CASE_WITH(they_are_copied_in_stream_order, set_up_room("mode=adversarial,seed=3")) {
-    int seen = 0;
-    CHECK(ashlar_fill(device, room, 1, 100, streams[0]) == ASHLAR_OK);
-    queue_note(streams[0], &seen, 1);
-    CHECK(copy_heap(50, 2, streams[0]) == ASHLAR_OK);
-    CHECK(ashlar_copy(device, room + 50, room, 50, streams[0]) == ASHLAR_OK);
-    CHECK(seen == 0 && room[0] == 0); /* nothing has run */
-    CHECK(ashlar_fill(device, room, 3, 50, streams[0]) == ASHLAR_OK);
-    wait_for(streams[0]);
-    CHECK(seen == 1 && room[0] == 3 && room[49] == 3 && room[50] == 2 && room[99] == 2);
-}
-
 CASE_WITH(small_copies_do_not_wait_and_take_memory_once, set_up_room("mode=adversarial,seed=1")) {
     const size_t blocks = CALLS(mem_host_alloc), events = CALLS(event_create);
     for (unsigned char round = 0; round < 20; round++) {
@@ -179,25 +167,6 @@ CASE_WITH(a_captured_copy_of_pageable_memory_is_refused, set_up_room("mode=adver
 }
 
 /* ---- ends and threads ---- */
-
-/* With strict=on, page-locked memory that is freed under a copy would end the process. */
-CASE(closing_waits_for_the_copies) {
-    ashlar_device *other = NULL;
-    ashlar_stream stream = NULL;
-    REQUIRE(set_up_room("mode=adversarial,seed=6"));
-    REQUIRE(ashlar_device_open("soft", &other) == ASHLAR_OK);
-    REQUIRE(ashlar_stream_create(other, &stream) == ASHLAR_OK);
-    const size_t blocks = CALLS(mem_host_alloc) - CALLS(mem_free_host);
-    const size_t events = CALLS(event_create) - CALLS(event_destroy);
-    const unsigned char from[4] = {1, 2, 3, 4};
-    CHECK(ashlar_copy_to_device(other, room, from, sizeof from, stream) == ASHLAR_OK);
-    CHECK(room[3] == 0);
-    ashlar_stream_destroy(other, stream);
-    ashlar_device_close(other);
-    CHECK(room[3] == 4);
-    CHECK_ZU(CALLS(mem_host_alloc) - CALLS(mem_free_host), blocks);
-    CHECK_ZU(CALLS(event_create) - CALLS(event_destroy), events);
-}
 
 enum { THREADS = 4, COPIES = 300, SHARE = 4096 };
 

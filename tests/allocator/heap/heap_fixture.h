@@ -59,12 +59,6 @@ static inline void check_heap(void) {
     CHECK_ZU(free_memory_of(device), device->info.total_bytes - heap.range.mapped_bytes);
 }
 
-/* Have a state say that `recorded` events were recorded on its stream, `completed` of them over. */
-static inline void set_events(ashlar_stream_state *state, uint64_t recorded, uint64_t completed) {
-    state->recorded = recorded;
-    state->completed = completed;
-}
-
 /* The best gap for `bytes` in the stream's zone, in a new window if there is none. */
 static inline ashlar_block *gap_for(ashlar_stream_state *state, size_t bytes) {
     ashlar_zone *zone = ashlar__zone_of(state, bytes);
@@ -112,16 +106,6 @@ static inline void put(ashlar_block *block) {
 /* Free a block that no queued work uses. */
 static inline void put_past(ashlar_block *block) {
     ashlar__heap_put_stamped(&heap, block, 0);
-}
-
-/* The gap that begins at `offset` in the windows of a zone; NULL: none does. */
-static inline ashlar_block *gap_at(size_t offset) {
-    const ashlar_block *found = ashlar__heap_find(&heap, offset);
-    ashlar_block *block = found != NULL ? found->window->first : NULL;
-    while (block != NULL && block->offset != offset) {
-        block = block->next;
-    }
-    return block != NULL && block->state == ASHLAR_BLOCK_FREE ? block : NULL;
 }
 
 /* The stream's only window for blocks of `bytes`. */

@@ -5,7 +5,7 @@
  *
  *     test_world --seconds 3600 --seed 1 --mode adversarial      a long run
  *     test_world --programs 1 --seed 4711                        the one program of that seed
- *     test_world --law others,captures ...                       parts of the law of availability
+ *     test_world --law none ...                                  without the law of availability
  *
  * Its last line is "world: N operations, P programs, seed S, R operations/s"; its status is 1 if a
  * program failed.
@@ -13,14 +13,12 @@
 #include "tests/check.h"
 #include "tests/allocator/world/world_campaign.h"
 
-enum { LAWS = LAW_ALL };
-
 enum { PROGRAMS = ASHLAR_DEBUG >= 3 ? 12 : 120 }; /* level 3 walks the heap at each call */
 
 static void run_short(int mode, int threads) {
     const campaign c = {.first_seed = 1,
                         .programs = mode == 2 ? PROGRAMS / 4 : PROGRAMS,
-                        .wish = {mode, threads, LAWS},
+                        .wish = {mode, threads, true},
                         .line_begin = "# "};
     CHECK(run_campaign(&c));
 }
@@ -60,36 +58,9 @@ CASE(no_program_of_threads_that_take_turns_goes_wrong) {
 /* ---- long runs ---- */
 
 static int usage(void) {
-    (void)fprintf(
-        stderr,
-        "usage: test_world [--seconds N | --programs N] [--seed S] [--mode "
-        "eager|adversarial|overlap] [--threads N] [--law availability|none|NAME[,NAME]...]\n");
+    (void)fprintf(stderr, "usage: test_world [--seconds N | --programs N] [--seed S] [--mode "
+                          "eager|adversarial|overlap] [--threads N] [--law availability|none]\n");
     return 2;
-}
-
-/* "availability" is all of its parts. */
-static bool read_laws(const char *value, unsigned *out) {
-#define X(name, text) text,
-    static const char *const names[] = {WORLD_LAW_MAP(X)};
-#undef X
-    if (strcmp(value, "availability") == 0 || strcmp(value, "none") == 0) {
-        *out = value[0] == 'n' ? LAW_NONE : LAW_ALL;
-        return true;
-    }
-    *out = LAW_NONE;
-    for (size_t bytes = 0; *value != '\0'; value += bytes + (value[bytes] == ',')) {
-        int i = 0;
-        bytes = strcspn(value, ",");
-        while (i < LAW_COUNT &&
-               (strlen(names[i]) != bytes || strncmp(names[i], value, bytes) != 0)) {
-            i++;
-        }
-        if (i == LAW_COUNT) {
-            return false;
-        }
-        *out |= 1u << i;
-    }
-    return true;
 }
 
 static bool read_option(campaign *c, const char *name, const char *value) {
@@ -102,7 +73,7 @@ static bool read_option(campaign *c, const char *name, const char *value) {
     } else if (strcmp(name, "--threads") == 0) {
         c->wish.threads = atoi(value);
     } else if (strcmp(name, "--law") == 0) {
-        return read_laws(value, &c->wish.laws);
+        c->wish.has_law = strcmp(value, "none") != 0;
     } else if (strcmp(name, "--mode") == 0) {
         c->wish.mode = strcmp(value, "overlap") == 0 ? 2 : strcmp(value, "adversarial") == 0;
     } else {
@@ -112,7 +83,7 @@ static bool read_option(campaign *c, const char *name, const char *value) {
 }
 
 int main(int argc, char **argv) {
-    campaign c = {.first_seed = 1, .wish = {.mode = -1, .laws = LAWS}, .line_begin = ""};
+    campaign c = {.first_seed = 1, .wish = {.mode = -1, .has_law = true}, .line_begin = ""};
     if (argc == 1) {
         check_run_cases();
         return check_report();

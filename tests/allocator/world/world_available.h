@@ -192,7 +192,7 @@ static inline world_view view_of(const store *s, int lane) {
 /* What other allocators of the device can give back, and leave their plans as they are. */
 static inline size_t idle_of_others(const store *s) {
     size_t idle = 0;
-    for (int i = 0; i < world.set->store_count && (world.set->laws & LAW_OTHERS) != 0; i++) {
+    for (int i = 0; i < world.set->store_count && world.set->has_law; i++) {
         const store *other = &world.stores[i];
         /* What a graph has borrowed lies in ordinary zones, too. */
         if (other != s && other->at == s->at && !other->is_sealed && !other->is_watched &&
@@ -222,10 +222,8 @@ static inline size_t left_to_map(const store *s) {
 static inline bool must_fit(const world_view *v, size_t block_bytes) {
     const store *s = v->s;
     const ashlar_range *range = range_of(s);
-    const unsigned laws = world.set->laws;
-    const bool has_law = is_any_captured() ? (laws & (LAW_CAPTURES | LAW_BESIDE)) != 0
-                         : s->pool != NULL || v->has_plans ? (laws & LAW_OWN) != 0
-                                                           : true;
+    const bool has_law =
+        world.set->has_law || (!is_any_captured() && s->pool == NULL && !v->has_plans);
     if (world.set->guard != 0 || !has_law) {
         return false;
     }
@@ -247,7 +245,7 @@ static inline bool must_fit(const world_view *v, size_t block_bytes) {
 
 static inline void check_refusal(const store *s, int lane, size_t block_bytes) {
     const world_view v = view_of(s, lane);
-    const bool has_law = !is_any_captured() || (world.set->laws & LAW_CAPTURES) != 0;
+    const bool has_law = !is_any_captured() || world.set->has_law;
     if (has_law && must_fit(&v, block_bytes)) {
         const size_t others = idle_of_others(s);
         wrong("out of memory though %s: %zu bytes in gaps, %zu in idle handles, %zu to map, "
@@ -265,7 +263,7 @@ static inline void check_refusal(const store *s, int lane, size_t block_bytes) {
 /* Not for want of memory, but for a stream that another allocator's capture has. */
 static inline void check_refused_beside(const store *s, int lane, size_t block_bytes) {
     const world_view v = view_of(s, lane);
-    if ((world.set->laws & LAW_BESIDE) != 0 && must_fit(&v, block_bytes)) {
+    if (world.set->has_law && must_fit(&v, block_bytes)) {
         wrong("refused for another allocator's capture: %s", ashlar_error_detail());
     }
 }

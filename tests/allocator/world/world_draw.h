@@ -68,7 +68,7 @@ static inline setting draw_setting(drawing *d, const world_wish *wish) {
     s.cache_bytes = caches[drawn(d, 4)];
     s.waits = s.is_adversarial && drawn(d, 4) == 0;
     s.shares = s.has_vmm && drawn(d, 4) == 0;
-    s.laws = wish->laws;
+    s.has_law = wish->has_law;
     return s;
 }
 

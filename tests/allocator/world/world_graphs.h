@@ -190,7 +190,7 @@ static inline void act_graph(store *s, const act *a) {
     }
     begin_capture(s, a, inside.lane, a->choice / 3 % 2 == 0);
     fill_graph(s, &inside);
-    if ((world.set->laws & LAW_FORKS) != 0 && a->choice / 6 % 2 == 0) {
+    if (world.set->has_law && a->choice / 6 % 2 == 0) {
         inside.bytes = a->bytes;
         fork_capture(s, &inside);
     }
@@ -206,7 +206,7 @@ static inline void act_capture(store *s, const act *a) {
 }
 
 static inline void act_capture_fork(store *s, const act *a) {
-    if (s->capture.is_on && (world.set->laws & LAW_FORKS) != 0) {
+    if (s->capture.is_on && world.set->has_law) {
         fork_capture(s, a);
     }
 }

@@ -71,22 +71,6 @@ enum {
     X(FORK, 1)           \
     X(CLOSE, 0)
 
-/* The parts of the law of availability: name, and what is to hold. */
-#define WORLD_LAW_MAP(X)                                                 \
-    X(OWN, "own")           /* beside plans in use, and beside graphs */ \
-    X(OTHERS, "others")     /* other allocators' idle memory serves */   \
-    X(CAPTURES, "captures") /* in captures, and beside them */           \
-    X(BESIDE, "beside")     /* other allocators' captures */             \
-    X(FORKS, "forks")       /* frees on a second stream of a capture */  \
-    X(POOLS, "pools")       /* small ones leave nothing */               \
-    X(STREAMS, "streams")   /* nor do streams that live for one block */ \
-    X(STUCK, "stuck")       /* nothing waits for what is stuck */
-
-#define WORLD_LAW_ENUM(name, text) LAW_IDX_##name,
-enum { WORLD_LAW_MAP(WORLD_LAW_ENUM) LAW_COUNT };
-#define WORLD_LAW_BIT(name, text) LAW_##name = 1 << LAW_IDX_##name,
-enum { WORLD_LAW_MAP(WORLD_LAW_BIT) LAW_NONE = 0, LAW_ALL = (1 << LAW_COUNT) - 1 };
-
 #define WORLD_ACT_ENUM(name, share) ACT_##name,
 typedef enum act_kind { WORLD_ACT_MAP(WORLD_ACT_ENUM) ACT_COUNT } act_kind;
 
@@ -113,7 +97,7 @@ typedef struct setting {
     bool has_vmm, recycles, has_clocks, zeroes, reclaims;
     bool goes_abroad;     /* some calls are made in the other device's context */
     bool shares;          /* store 1 has memory that other processes can use */
-    unsigned laws;        /* bits: which parts of availability hold; world_law */
+    bool has_law;         /* of availability: memory that is free is served (world_available.h) */
     int guard;            /* ashlar_guard */
     int thread_count;     /* 1 .. THREADS */
     int store_count;      /* 1 .. STORES */
@@ -131,9 +115,9 @@ typedef struct world_program {
 
 /* What a caller may fix of every program. */
 typedef struct world_wish {
-    int mode;      /* -1: drawn, of the first two; 0: eager, 1: adversarial, 2: overlap */
-    int threads;   /* 0: drawn */
-    unsigned laws; /* bits of world_law */
+    int mode;     /* -1: drawn, of the first two; 0: eager, 1: adversarial, 2: overlap */
+    int threads;  /* 0: drawn */
+    bool has_law; /* of availability */
 } world_wish;
 
 #endif /* ASHLAR_WORLD_PROGRAM_H */

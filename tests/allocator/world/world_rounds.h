@@ -23,9 +23,9 @@ static inline void check_growth(const store *s, size_t before, const char *of) {
     }
 }
 
-static inline bool may_repeat(const store *s, unsigned law) {
-    return (world.set->laws & law) != 0 && world.set->guard == 0 && !is_any_captured() &&
-           !s->is_watched && !is_in_any_step(s) && atomic_load(&world.work_count) < WORKS_MAX / 2;
+static inline bool may_repeat(const store *s) {
+    return world.set->has_law && world.set->guard == 0 && !is_any_captured() && !s->is_watched &&
+           !is_in_any_step(s) && atomic_load(&world.work_count) < WORKS_MAX / 2;
 }
 
 /* Each is released, and waited for, before the next one begins. */
@@ -37,8 +37,7 @@ static inline void act_tiny_pools(store *s, const act *a) {
     act node = *a;
     node.lane = (uint8_t)lane;
     node.bytes = (uint32_t)least(a->bytes, MIB);
-    if (!may_repeat(s, LAW_POOLS) || has_graph(s) || is_live(b) ||
-        !may_capture(s, lane, a->thread)) {
+    if (!may_repeat(s) || has_graph(s) || is_live(b) || !may_capture(s, lane, a->thread)) {
         return;
     }
     for (int i = 0; i < rounds && failure[0] == '\0'; i++) {
@@ -61,7 +60,7 @@ static inline void act_short_streams(store *s, const act *a) {
     one.lane = (uint8_t)lane;
     one.other = (uint8_t)other;
     one.bytes = (uint32_t)least(a->bytes, MIB);
-    if (!may_repeat(s, LAW_STREAMS) || is_live(b) || !can_name(s->at, other, a->thread)) {
+    if (!may_repeat(s) || is_live(b) || !can_name(s->at, other, a->thread)) {
         return;
     }
     for (int i = 0; i < ROUNDS_FEW && failure[0] == '\0'; i++) {

@@ -121,8 +121,8 @@ static inline bool may_be_stuck(const store *s) {
     for (int i = 0; i < set->store_count; i++) {
         is_watched = is_watched || world.stores[i].is_watched;
     }
-    return (set->laws & LAW_STUCK) != 0 && set->is_adversarial && !set->overlaps && !set->waits &&
-           set->has_vmm && set->guard == 0 && !set->has_clocks && !set->reclaims && !is_watched &&
+    return set->has_law && set->is_adversarial && !set->overlaps && !set->waits && set->has_vmm &&
+           set->guard == 0 && !set->has_clocks && !set->reclaims && !is_watched &&
            !is_any_captured() && !is_in_any_step(s);
 }
 

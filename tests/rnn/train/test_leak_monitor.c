@@ -62,23 +62,6 @@ CASE(a_leak_in_every_step_is_found_within_24_steps) {
     }
 }
 
-CASE(a_slow_leak_is_found_too) {
-    static const struct {
-        uint64_t every, within;
-    } cases[] = {{2, 24}, {3, 24}, {5, 96}, {16, 96}, {100, 1536}, {1000, 24576}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const uint64_t since = 77;
-        REQUIRE(open_growth());
-        const uint64_t at = found_at(since, cases[i].every, 30000);
-        CHECK(at >= since && at < since + cases[i].within);
-        for (uint64_t step = at + 1; step < 30000; step++) { /* longer windows look, too */
-            CHECK_ZU(add(step, ASHLAR_TAG_SAVED, held_with_leak(step, since, cases[i].every)), 0);
-        }
-        CHECK_ZU(growth_of(ASHLAR_TAG_SAVED).since_step, since);
-        ashlar__leak_monitor_destroy(monitor);
-    }
-}
-
 CASE_WITH(memory_that_moves_about_a_level_does_not_grow, open_growth()) {
     for (uint64_t step = 1; step <= 20000; step++) {
         const uint64_t held = (uint64_t)((random_real() + 1) * 1e6);

@@ -1,10 +1,12 @@
 /*
- * test_guard_fill.c - guard=fill: what is written outside live blocks is found and told, once, and
+ * test_guard.c - guard=fill: what is written outside live blocks is found and told, once, and
  * nothing else is; no host wait; the quarantine and its bounds.
  */
 #define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
 
 #include "tests/allocator/core/guard_fixture.h"
+
+#include <ashlar/graph_pool.h>
 
 #include <unistd.h>
 
@@ -64,17 +66,6 @@ CASE_WITH(the_host_never_waits, set_up_guarded(LATE, ASHLAR_GUARD_FILL)) {
     CHECK(atomic_load(&payload_bad_count) == 1);
 }
 
-CASE_WITH(freed_memory_is_filled_whole, set_up_guarded(EAGER, ASHLAR_GUARD_FILL)) {
-    unsigned char *ptr = take(600, streams[0]);
-    queue_write(streams[0], ptr, 600, 0x22);
-    give(ptr);
-    size_t wrong = 0;
-    for (size_t i = 0; i < 1536; i++) {
-        wrong += ptr[i] != ASHLAR_FREED_VALUE;
-    }
-    CHECK_ZU(wrong, 0);
-}
-
 CASE(a_write_after_the_free_is_told_with_the_place_of_the_free) {
     char text[256];
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
@@ -87,7 +78,7 @@ CASE(a_write_after_the_free_is_told_with_the_place_of_the_free) {
                    "(workspace, stream %p), freed by thread ",
                    ptr, (void *)streams[0]);
     expect_damage(push_out_quarantine(), text);
-    CHECK_HAS(ashlar_error_detail(), "in test_guard_fill+0x");
+    CHECK_HAS(ashlar_error_detail(), "in test_guard+0x");
     CHECK(report_count == 1);
 }
 
@@ -203,6 +194,83 @@ CASE(a_place_is_written_as_far_as_it_is_known) {
     CHECK_HAS(text, "+0x");
     CHECK_HAS(text, "+0x0)");
     CHECK(strchr(text, '/') == NULL); /* of the file, its name alone */
+}
+
+/* ---- with streams that are lost, captures, watched streams ---- */
+
+/* Its last work has no event, so nothing can come behind it. */
+CASE_WITH(a_block_marked_for_a_stream_without_a_last_event_can_be_freed,
+          set_up_guarded(LATE, ASHLAR_GUARD_FILL)) {
+    ashlar_stream doomed = NULL;
+    CHECK(ashlar_stream_create(device, &doomed) == ASHLAR_OK);
+    unsigned char *ptr = take(3000, streams[0]);
+    CHECK(ashlar_record_stream(allocator, ptr, doomed) == ASHLAR_OK);
+    queue_write(doomed, ptr, 3000, 0x21);
+    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_event_record, 1, CU_UNKNOWN,
+                    ashlar_stream_destroy(device, doomed));
+    give(ptr);
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
+    CHECK(stats_now().live_blocks == 0);
+    for (int i = 0; i < 100; i++) {
+        give(take(5000, streams[i % STREAMS]));
+    }
+    tear_down();
+    CHECK(report_count == 0);
+}
+
+CASE_WITH(graphs_are_captured_and_launched_beside_filled_blocks,
+          set_up_guarded(LATE, ASHLAR_GUARD_FILL)) {
+    atomic_store(&payload_bad_count, 0);
+    ashlar_graph_pool *pool = NULL;
+    cu_graph graph = NULL;
+    cu_graph_exec exec = NULL;
+    unsigned char *before = take(700, streams[0]), *free_during = take(800, streams[1]);
+    CHECK(ashlar_graph_pool_begin(allocator, streams[0], &pool) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
+    CHECK(driver->table.stream_begin_capture(streams[0], CU_CAPTURE_GLOBAL) == CU_SUCCESS);
+    unsigned char *kept = take(600, streams[0]), *gone = take(600, streams[0]);
+    const payload p = {gone, 600, 3}, q = {kept, 600, 4};
+    CHECK(driver->table.launch_host_func(streams[0], payload_write, (void *)&p) == CU_SUCCESS);
+    CHECK(driver->table.launch_host_func(streams[0], payload_write, (void *)&q) == CU_SUCCESS);
+    give(gone);
+    give(free_during);
+    CHECK_FAILS(ashlar_free(allocator, before), ASHLAR_EINVAL, "captured");
+    CHECK(driver->table.stream_end_capture(streams[0], &graph) == CU_SUCCESS);
+    CHECK(driver->table.graph_instantiate(&exec, graph, 0) == CU_SUCCESS);
+    CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
+    ashlar_graph_pool_end(pool);
+    check_all(); /* a graph's blocks and pages in one snapshot */
+    for (int i = 0; i < 3; i++) {
+        CHECK(driver->table.graph_launch(exec, streams[0]) == CU_SUCCESS);
+        CHECK(push_out_quarantine() == ASHLAR_OK);
+    }
+    give(before);
+    queue_verify(streams[0], kept, 600, 4);
+    CHECK(driver->table.graph_exec_destroy(exec) == CU_SUCCESS);
+    ashlar__device_leave(device);
+    CHECK(ashlar_graph_pool_release(pool, streams[0]) == ASHLAR_OK);
+    give(kept);
+    wait_for(streams[0]);
+    tear_down();
+    CHECK(report_count == 0 && atomic_load(&payload_bad_count) == 0);
+}
+
+/* What was freed before is in quarantine on a stream that may have ended by the time it leaves. */
+CASE_WITH(the_quarantine_is_compared_when_watching_begins,
+          set_up_guarded(LATE, ASHLAR_GUARD_FILL)) {
+    ashlar_stream doomed = NULL;
+    CHECK(ashlar_stream_create(device, &doomed) == ASHLAR_OK);
+    unsigned char *ptr = take(5000, doomed);
+    give(ptr);
+    poke(doomed, ptr + 100, 0x21);
+    ashlar_allocator_watch_streams(allocator);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
+    CHECK(driver->table.stream_destroy(doomed) == CU_SUCCESS);
+    ashlar__device_leave(device);
+    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_EDAMAGE);
+    CHECK(push_out_quarantine() == ASHLAR_OK);
+    CHECK(report_count == 1);
 }
 
 RUN_CASES()
