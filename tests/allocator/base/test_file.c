@@ -89,6 +89,11 @@ CASE(no_host_memory_or_no_folder_is_a_failure) {
     CHECK(buffer == NULL);
 }
 
+CASE(a_line_is_all_of_its_file) {
+    CHECK(ashlar__file_write_line(path, "{}", 2) == ASHLAR_OK);
+    CHECK(is_alone_with("{}\n"));
+}
+
 /* ---- reading ---- */
 
 static char *text; /* of the file that was read */

@@ -1,5 +1,5 @@
 /*
- * test_allocator.c - sizes, statistics, tags, coalescing and the seal, on one stream.
+ * test_allocator.c - what is reserved, statistics, tags and the seal, on one stream.
  */
 #define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
 

@@ -1,5 +1,5 @@
 /*
- * test_allocator_errors.c - what a caller's mistake, a full device and a broken index are told.
+ * test_allocator_errors.c - what a caller's mistake and a full device are told.
  */
 #include "tests/allocator/core/allocator_fixture.h"
 
@@ -136,7 +136,7 @@ CASE_WITH(a_request_beyond_the_device_is_refused_without_a_call, set_up("memory=
     give(take(16 * MIB, streams[0])); /* the whole device can be had */
 }
 
-/* ---- the walker ---- */
+/* ---- sizes ---- */
 
 CASE_WITH(a_blocks_size_can_be_asked_for, set_up("memory=16MiB")) {
     unsigned char *ptr = take(4097, streams[0]);

@@ -7,7 +7,6 @@
 #define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
 
 #include "tests/allocator/core/hit_fixture.h"
-#include "allocator/core/watch.h"
 
 #include "allocator/base/random.h"
 #include "tests/allocator/core/helper_fixture.h"
@@ -194,7 +193,7 @@ CASE(two_threads_in_their_zones_are_never_in_each_others) {
     }
 }
 
-/* ---- going home ---- */
+/* ---- remote frees ---- */
 
 static void helper_takes_a_batch(void) {
     for (int i = 0; i < BATCH; i++) {

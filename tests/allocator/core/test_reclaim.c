@@ -1,6 +1,6 @@
 /*
- * test_reclaim.c - the last steps of the ladder: other threads' caches, the program's callback,
- * scattered memory; what peers may use; and what is said when all of it was not enough.
+ * test_reclaim.c - the last steps of the ladder: the program's callback, scattered memory, other
+ * allocators; and what peers may use.
  */
 #define CHECK_SOFT_DEFAULTS CHECK_SOFT_AT_ONCE
 

@@ -1,5 +1,5 @@
 /*
- * test_heap.c - windows and zones, gaps with and without memory, taking from them and putting back.
+ * test_heap.c - how large windows and segments are, and how much of what is free could serve again.
  */
 #include "tests/allocator/heap/heap_fixture.h"
 
