@@ -63,11 +63,10 @@ CASE(a_document_becomes_a_tree) {
 }
 
 CASE(escapes_are_decoded) {
-    static const char text[] =
-        "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u007f\\u0080"
-        "\\u07FF\\u0800\\uFFFF\\uD83d\\uDE00\\u0000.\"";
+    static const char text[] = "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u0039\\u007f\\u0080"
+                               "\\u07FF\\u0800\\uFFFF\\uD83d\\uDE00\\u0000.\"";
     static const char want[] =
-        "\"\\/\b\f\n\r\tA\x7f\xc2\x80\xdf\xbf\xe0\xa0\x80\xef\xbf\xbf\xf0\x9f\x98\x80\0.";
+        "\"\\/\b\f\n\r\tA9\x7f\xc2\x80\xdf\xbf\xe0\xa0\x80\xef\xbf\xbf\xf0\x9f\x98\x80\0.";
     REQUIRE(parse(text, sizeof text - 1) == ASHLAR_OK);
     CHECK_ZU(json->count, sizeof want - 1);
     CHECK(memcmp(json->text, want, sizeof want) == 0);

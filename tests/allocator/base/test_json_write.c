@@ -91,10 +91,13 @@ CASE(bytes_that_are_not_utf8_are_replaced) {
                                      "b\x80");
     ashlar__json_put_string(&writer, "\xc0\xaf");         /* overlong */
     ashlar__json_put_string(&writer, "\xed\xa0\x80");     /* a surrogate */
+    ashlar__json_put_string(&writer, "\xe0\x9f\xbf");     /* overlong, */
+    ashlar__json_put_string(&writer, "\xe0\xa0\x80");     /* and not */
     ashlar__json_put_string(&writer, "\xe2\x82");         /* cut short */
     ashlar__json_put_string(&writer, "\xf4\x90\x80\x80"); /* beyond U+10FFFF */
     ashlar__json_close_array(&writer);
     check_text(&writer, "[\"a" FFFD "b" FFFD "\",\"" FFFD FFFD "\",\"" FFFD FFFD FFFD
+                        "\",\"" FFFD FFFD FFFD "\",\"\xe0\xa0\x80"
                         "\",\"" FFFD FFFD "\",\"" FFFD FFFD FFFD FFFD "\"]");
 }
 

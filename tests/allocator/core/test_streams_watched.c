@@ -145,6 +145,24 @@ CASE_WITH(a_capture_that_begins_during_the_wait_is_not_spoiled, set_up_watched("
     check_owned(streams[0], all, ALL);
 }
 
+CASE_WITH(a_capture_that_is_in_the_way_of_the_wait_is_not_spoiled, set_up_watched("16MiB", 0)) {
+    const ashlar_stream doomed = new_loner();
+    cu_graph graph = NULL;
+    void *none = NULL;
+    give(take_and_use(ALL, doomed, 1));
+    end_silently(doomed);
+    REQUIRE(ashlar__device_enter(device) == ASHLAR_OK);
+    CHECK(driver->table.stream_begin_capture(streams[1], CU_CAPTURE_RELAXED) == CU_SUCCESS);
+    CHECK(ashlar_alloc(allocator, ALL, streams[0], &none) != ASHLAR_OK);
+    CHECK(driver->table.stream_end_capture(streams[1], &graph) == CU_SUCCESS);
+    CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
+    ashlar__device_leave(device);
+    driver->capture_count++; /* as drop-in libraries count those that they see */
+    CHECK_FAILS(ashlar__watch_settle(allocator), ASHLAR_EINVAL, "during a capture");
+    driver->capture_count--;
+    check_owned(streams[0], take(ALL, streams[0]), ALL);
+}
+
 /* ---- handles that come back ---- */
 
 CASE(a_handle_that_came_back_is_another_stream) {

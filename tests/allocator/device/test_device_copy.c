@@ -133,6 +133,17 @@ CASE_WITH(a_captured_batch_is_captured_copy_by_copy, set_up_buffers("memory=16Mi
     ashlar__device_leave(device);
 }
 
+CASE_WITH(nothing_to_copy_is_no_call, set_up_buffers("memory=16MiB")) {
+    const ashlar_copy_span empty[2] = {{dst, src, 0}, {NULL, NULL, 0}};
+    const ashlar_driver_counts before = counts_now();
+    CHECK(ashlar_copy(device, dst, src, 0, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_copy_peer(device, dst, device, src, 0, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_copy_batch(device, empty, 2, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_copy_batch(device, NULL, 0, streams[0]) == ASHLAR_OK);
+    const ashlar_driver_counts after = counts_now();
+    CHECK(memcmp(&before, &after, sizeof before) == 0);
+}
+
 /* ---- failures ---- */
 
 static ashlar_status call_copy(void) {

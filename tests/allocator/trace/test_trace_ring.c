@@ -85,6 +85,16 @@ CASE(a_capacity_is_rounded_up) {
     CHECK(ashlar__trace_init(&ring, SIZE_MAX) == ASHLAR_EINVAL);
 }
 
+CASE_WITH(a_small_array_gets_the_newest, set_up()) {
+    put_to(11);
+    events[3].address = 77;
+    CHECK_ZU(ashlar__trace_read(&ring, events, 3, &lost), 3);
+    CHECK(events[0].address == 8 && events[2].address == 10 && events[3].address == 77);
+    CHECK_ZU(lost, 8);
+    CHECK_ZU(ashlar__trace_read(&ring, NULL, 0, &lost), 0);
+    CHECK_ZU(lost, 11);
+}
+
 /* A thread that stopped inside its put, here by hand. */
 CASE_WITH(an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody, set_up()) {
     put_to(6);
