@@ -1,8 +1,139 @@
-/* replay_findings.c - finds the smallest device on which a log can be replayed, and lists the
- * blocks of a replay. */
+/* replay_findings.c - finds the steps of a log and the smallest device on which it can be replayed,
+ * and tells of the plan and of where blocks were. */
 #include "bench/replay/replay.h"
 
+#include <math.h>
+
 #include "allocator/base/host.h"
+
+#define NO_MEMORY "%s: no host memory to replay its steps"
+
+static ashlar_status take_marks(const ashlar_rmm_log *log, ashlar_steps *out) {
+    bool is_open = false;
+    size_t marks = 0;
+    for (size_t i = 0; i < log->event_count; i++) {
+        marks += log->events[i].action == ASHLAR_RMM_STEP;
+    }
+    ASHLAR_HOST_NEW(out->boundaries, marks + 2, NO_MEMORY, log->name);
+    for (size_t i = 0; i < log->event_count; i++) {
+        if (log->events[i].action == ASHLAR_RMM_STEP) {
+            out->boundaries[out->count++] = i;
+            is_open = false;
+        }
+        is_open = is_open || log->events[i].action == ASHLAR_RMM_ALLOCATE;
+    }
+    out->boundaries[out->count] = log->event_count;
+    out->count -= marks > 0 && !is_open;
+    return ASHLAR_OK;
+}
+
+/* Make each pass one step, with the frees of blocks that the log leaves live. */
+static void take_whole_log(const ashlar_rmm_log *log, ashlar_replay_plan *plan) {
+    plan->steps.boundaries[0] = 0;
+    plan->steps.boundaries[1] = log->closed_count;
+    plan->steps.count = 1;
+    plan->is_whole_log = true;
+    plan->passes = plan->passes < 2 ? 2 : plan->passes;
+}
+
+static ashlar_status choose_thread(const ashlar_rmm_log *log, ashlar_replay_plan *plan) {
+    const ashlar_rmm_event *events = log->events;
+    const size_t *boundaries = plan->steps.boundaries;
+    size_t *counts;
+    ASHLAR_HOST_NEW(counts, log->thread_count, NO_MEMORY, log->name);
+    for (size_t i = boundaries[0]; i < boundaries[plan->steps.count]; i++) {
+        const bool is_allocation = events[i].action == ASHLAR_RMM_ALLOCATE;
+        counts[events[i].thread] += is_allocation;
+        plan->step_allocations += is_allocation && i < boundaries[1];
+    }
+    for (size_t thread = 1; thread < log->thread_count; thread++) {
+        plan->thread = counts[thread] > counts[plan->thread] ? thread : plan->thread;
+    }
+    ashlar__host_free(counts);
+    for (size_t i = boundaries[0]; i < boundaries[plan->steps.count]; i++) {
+        if (events[i].action == ASHLAR_RMM_ALLOCATE && events[i].thread == plan->thread) {
+            plan->stream = events[i].stream;
+            break;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__replay_plan_init(const ashlar_rmm_log *log, size_t passes,
+                                       ashlar_replay_plan *out) {
+    ashlar_replay_plan plan = {.passes = passes};
+    ashlar_status status = take_marks(log, &plan.steps);
+    if (status == ASHLAR_OK && plan.steps.count < 2) {
+        take_whole_log(log, &plan);
+    }
+    ASHLAR_THEN(status, choose_thread(log, &plan));
+    if (status != ASHLAR_OK) {
+        ashlar__replay_plan_finish(&plan);
+        return status;
+    }
+    *out = plan;
+    return ASHLAR_OK;
+}
+
+void ashlar__replay_plan_finish(ashlar_replay_plan *plan) {
+    ashlar__host_free(plan->steps.boundaries);
+    *plan = (ashlar_replay_plan){0};
+}
+
+static size_t step_total(const ashlar_replay_plan *plan) {
+    return plan->steps.count * plan->passes;
+}
+
+/* NaN if nothing was planned. */
+static double gap_of(const ashlar_plan_stats *stats) {
+    return stats->bound_bytes == 0 ? NAN
+                                   : (double)stats->plan_bytes / (double)stats->bound_bytes - 1;
+}
+
+void ashlar__replay_plan_print(FILE *out, const ashlar_replay_plan *plan,
+                               const ashlar_plan_stats *stats) {
+    const double mib = 1 << 20;
+    fprintf(out, "  %zu steps, the first of %zu allocations%s\n", step_total(plan),
+            plan->step_allocations,
+            plan->is_whole_log ? ": the log has none, so each pass is one" : "");
+    if (stats->bound_bytes == 0) {
+        fprintf(out, "  plan: %s\n",
+                stats->plans_left > 0
+                    ? "left, since it would have taken more memory than it saved"
+                    : "nothing that ends with its step was allocated in the first one");
+        return;
+    }
+    fprintf(out, "  plan %.1f MiB, bound %.1f MiB, gap %.3f %%\n", (double)stats->plan_bytes / mib,
+            (double)stats->bound_bytes / mib, 100 * gap_of(stats));
+    fprintf(out, "  plan hits %llu, misses %llu, not planned %llu\n",
+            (unsigned long long)stats->hits, (unsigned long long)ashlar_plan_miss_total(stats),
+            (unsigned long long)stats->unplanned);
+    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
+        if (stats->misses[i] > 0) {
+            fprintf(out, "    missed %llu: %s\n", (unsigned long long)stats->misses[i],
+                    ashlar_plan_miss_text((ashlar_plan_miss)i));
+        }
+    }
+}
+
+void ashlar__replay_plan_put(ashlar_json_writer *w, const ashlar_replay_plan *plan,
+                             const ashlar_plan_stats *stats) {
+    ashlar__json_add_uint64(w, "steps", step_total(plan));
+    ashlar__json_add_uint64(w, "step_allocations", plan->step_allocations);
+    ashlar__json_add_bool(w, "is_log_repeated", plan->is_whole_log);
+    ashlar__json_add_uint64(w, "plan_bytes", stats->plan_bytes);
+    ashlar__json_add_uint64(w, "bound_bytes", stats->bound_bytes);
+    ashlar__json_add_double(w, "gap", gap_of(stats));
+    ashlar__json_add_uint64(w, "plan_hits", stats->hits);
+    ashlar__json_add_uint64(w, "plan_misses", ashlar_plan_miss_total(stats));
+    ashlar__json_put_key(w, "plan_misses_by_reason");
+    ashlar__json_open_object(w);
+    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
+        ashlar__json_add_uint64(w, ashlar_plan_miss_text((ashlar_plan_miss)i), stats->misses[i]);
+    }
+    ashlar__json_close_object(w);
+    ashlar__json_add_uint64(w, "plan_unplanned", stats->unplanned);
+}
 
 static ashlar_status try_capacity(const ashlar_rmm_log *log, const ashlar_replay_config *config,
                                   size_t steps, bool *passes) {
