@@ -76,16 +76,6 @@ CASE_WITH(the_host_gets_no_block_that_queued_work_reads, set_up_host(0)) {
     CHECK(stats_now().served_mapped < ROUNDS / 4); /* most are served from what was freed */
 }
 
-CASE_WITH(memory_whose_work_is_over_serves_again, set_up_host(0)) {
-    for (int i = 0; i < 20; i++) {
-        unsigned char *block = take(3 * MIB, streams[i % STREAMS]);
-        use(block, 3 * MIB, streams[i % STREAMS], i);
-        give(block);
-        wait_for_all();
-    }
-    CHECK_ZU(stats_now().served_mapped, 1);
-}
-
 CASE_WITH(at_the_limit_the_host_waits_for_the_work, set_up_host(8 * MIB)) {
     for (int i = 0; i < 12; i++) {
         unsigned char *block = take(3 * MIB, streams[i % STREAMS]);
@@ -109,20 +99,6 @@ CASE_WITH(a_trim_gives_all_back_once_the_work_is_over, set_up_host(0)) {
     wait_for_all();
     CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK_ZU(stats_now().reserved_bytes, 0);
-}
-
-CASE_WITH(a_stream_may_end_before_its_blocks_are_taken_again, set_up_host(0)) {
-    ashlar_stream stream = NULL;
-    REQUIRE(ashlar_stream_create(device, &stream) == ASHLAR_OK);
-    unsigned char *block = take(MIB, stream);
-    use(block, MIB, stream, 9);
-    give(block);
-    CHECK(ashlar_allocator_forget_stream(allocator, stream) == ASHLAR_OK);
-    ashlar_stream_destroy(device, stream);
-    unsigned char *next = take(MIB, streams[0]);
-    memset(next, 1, MIB);
-    wait_for_all();
-    give(next);
 }
 
 CASE_WITH(a_step_plans_nothing_of_it, set_up_host(0)) {

@@ -192,36 +192,6 @@ CASE_WITH(captured_streams_get_memory_of_their_pool, set_up_cached("memory=1GiB"
     pool_release(pool, streams[1]);
 }
 
-static void take_and_give(void) {
-    unsigned char *ptr = take(MIB, streams[0]);
-    CHECK(!has_no_memory(ptr));
-    queue_write(streams[0], ptr, MIB, 1);
-    give(ptr);
-}
-
-CASE_WITH(other_threads_get_memory_meanwhile, set_up_cached("memory=1GiB", 64 * MIB)) {
-    REQUIRE(helper_start());
-    CHECK(helper_do(take_and_give));
-    begin();
-    unsigned char *ptr = take(MIB, streams[0]);
-    CHECK(helper_do(take_and_give));
-    CHECK(has_no_memory(ptr));
-    give(ptr);
-    end();
-    CHECK_ZU(plans().slot_count, 1);
-    helper_end();
-}
-
-CASE_WITH(a_thread_may_end_within_a_rehearsal, set_up_cached("memory=1GiB", 64 * MIB)) {
-    REQUIRE(helper_start());
-    CHECK(helper_do(begin));
-    helper_end();
-    begin();
-    give(take(MIB, streams[0]));
-    end();
-    CHECK_ZU(plans().slot_count, 1);
-}
-
 /* Also where the recording is full, at a power of two. */
 CASE(each_host_allocation_may_fail) {
     size_t refusals = 0;
@@ -251,13 +221,6 @@ CASE(each_host_allocation_may_fail) {
     }
     CHECK(!was_armed);
     CHECK(refusals > 4);
-}
-
-/* Where no step is recorded, there is no dry run either. */
-CASE_WITH(without_caches_it_has_memory, set_up("memory=1GiB")) {
-    begin();
-    take_and_give();
-    CHECK(ashlar__dry_run_end(allocator) == ASHLAR_OK);
 }
 
 RUN_CASES()

@@ -73,35 +73,6 @@ CASE_WITH(a_smaller_device_than_there_is_can_be_asked_for, set_up("memory=64MiB"
     }
 }
 
-static ashlar_status note_cache(void *user, ashlar_allocator *in, size_t value) {
-    size_t *first = user;
-    *first = *first == 0 ? in->cache_bytes : *first;
-    return value == 1 ? ASHLAR_OK : ASHLAR_EIO;
-}
-
-CASE_WITH(caches_are_as_large_as_on_the_smaller_device, set_up("memory=64MiB")) {
-    size_t of_all = 0, of_half = 0;
-    ashlar_fit_options options = {.run = note_cache, .user = &of_all, .max_value = 1};
-    ashlar_fit_result fit;
-    CHECK(ashlar_fit(device, &options, &fit) == ASHLAR_OK);
-    options.user = &of_half;
-    options.device_bytes = 32 * MIB;
-    CHECK(ashlar_fit(device, &options, &fit) == ASHLAR_OK);
-    CHECK_ZU(of_all, 2 * of_half);
-    CHECK(of_half > 0);
-}
-
-CASE_WITH(what_has_a_largest_value_ends_there, set_up("memory=64MiB")) {
-    program p = usual;
-    ashlar_fit_options options = {.run = run, .user = &p, .max_value = 5};
-    ashlar_fit_result fit;
-    CHECK(ashlar_fit(device, &options, &fit) == ASHLAR_OK && fit.value == 5);
-    CHECK_ZU(fit.need_bytes, 40 * MIB);
-    options.min_value = options.max_value = 3; /* what does 3 need? */
-    CHECK(ashlar_fit(device, &options, &fit) == ASHLAR_OK && fit.value == 3);
-    CHECK_ZU(fit.need_bytes, 24 * MIB);
-}
-
 CASE_WITH(what_does_not_fit_at_all_is_refused, set_up("memory=64MiB")) {
     program p = usual;
     ashlar_fit_options options = {.run = run, .user = &p, .min_value = 9, .max_value = 20};

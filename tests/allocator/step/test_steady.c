@@ -368,19 +368,6 @@ CASE(a_guard_mode_is_in_doubt) {
     ashlar_allocator_destroy(allocator);
 }
 
-CASE(a_pass_that_takes_over_the_memory_of_an_ended_stream_proves_nothing) {
-    ashlar_warmup_report report;
-    REQUIRE(set_up_cached("memory=1GiB", CACHE_AUTO));
-    give(take(64 * MIB, streams[3]));
-    renew_stream(3);
-    make_simple(AT_HOME, false);
-    ashlar_warmup_options o = options_of();
-    o.step = NULL;
-    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
-    CHECK(report.is_steady && stats_now().served_idle > 0);
-    CHECK_ZU(report.pass_count, 2);
-}
-
 /* The step's block lies in the zone of a stream that ended, which cannot wait for it to come home:
  * whether it is there when the next step begins depends on the device. */
 CASE(a_pass_that_borrows_from_a_stream_that_ended_proves_nothing) {
@@ -422,17 +409,6 @@ CASE(a_step_waits_in_stream_for_blocks_that_the_last_one_left_away) {
     for (int i = 0; i < STREAMS; i++) {
         wait_for(streams[i]);
     }
-}
-
-CASE(blocks_on_one_stream_need_no_call_of_the_driver) {
-    REQUIRE(set_up_cached("memory=1GiB", CACHE_AUTO));
-    make_simple(AT_HOME, false);
-    const ashlar_warmup_options o = options_of();
-    CHECK(doubt_of(o)[0] == '\0');
-    for (size_t i = 0; i < 20; i++) {
-        run_later(&o, 1 + i % 4);
-    }
-    CHECK_ZU(stats_now().driver_calls_sealed, 0);
 }
 
 CASE(without_plans_later_steps_are_recorded_only_if_that_is_asked_for) {

@@ -1,4 +1,5 @@
-/* test_step.c - steps that are recorded and replayed: what the plan serves, why not, and when. */
+/* test_step.c - steps that are recorded and replayed: when a key is recorded, merged and planned,
+ * what the plan serves, and why not. */
 #include "tests/allocator/step/step_fixture.h"
 
 /* ---- what is served ---- */
@@ -42,24 +43,6 @@ CASE_WITH(a_step_like_the_recorded_one_is_served_from_the_plan, set_up_plans()) 
     CHECK_ZU(stats_now().served_planned, stats.hits);
 }
 
-/* By a comparison of one word, that of the slot with that of the request. */
-CASE_WITH(slots_know_their_requests_from_the_first_replay_on, set_up_plans()) {
-    for (int i = 0; i < 2; i++) {
-        begin(1);
-        train(100 * KIB);
-        end();
-    }
-    begin(1);
-    const ashlar_replay *replay = ashlar__cache_get(allocator)->own_replay;
-    REQUIRE(replay->plan->count > 0);
-    for (uint32_t i = 0; i < replay->plan->count; i++) {
-        const ashlar_slot *slot = &replay->plan->slots[i];
-        CHECK(slot->who == ashlar__slot_who(replay->streams[slot->stream_idx], slot->tag));
-    }
-    train(100 * KIB);
-    end();
-}
-
 CASE_WITH(what_outlives_its_step_is_not_planned, set_up_plans()) {
     for (int i = 0; i < 3; i++) {
         begin(1);
@@ -101,18 +84,6 @@ CASE_WITH(the_default_stream_may_have_either_name, set_up_plans()) {
         end();
     }
     CHECK_ZU(plans().hits, 3);
-}
-
-CASE_WITH(an_empty_step_is_replayed_too, set_up_plans()) {
-    for (int i = 0; i < 2; i++) {
-        begin(1);
-        end();
-    }
-    begin(1);
-    CHAIN(1000);
-    end();
-    CHECK_ZU(plans().steps_replayed, 2);
-    check_misses(ASHLAR_PLAN_MISS_EXTRA, 1);
 }
 
 /* ---- what is not, and why ---- */
@@ -164,15 +135,6 @@ CASE_WITH(the_reason_of_a_miss_is_told, set_up_plans()) {
     CHECK_ZU(plans().hits, 2);
 }
 
-CASE(misses_add_up_over_all_reasons) {
-    ashlar_plan_stats stats = {0};
-    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
-        stats.misses[i] = (uint64_t)1 << (8 * i);
-    }
-    CHECK(ashlar_plan_miss_total(&stats) ==
-          (((uint64_t)1 << (8 * ASHLAR_PLAN_MISS_COUNT)) - 1) / 0xff);
-}
-
 CASE(each_reason_has_a_text) {
     for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
         CHECK(strcmp(ashlar_plan_miss_text((ashlar_plan_miss)i), "unknown") != 0);
@@ -196,23 +158,6 @@ CASE_WITH(two_in_another_order_are_both_served, set_up_plans()) {
     }
     CHECK_ZU(plans().hits, 3);
     CHECK_ZU(misses_now(), 0);
-}
-
-CASE_WITH(a_slot_passed_over_is_served_only_in_its_time, set_up_plans()) {
-    begin(1);
-    CHAIN(5000, 1000, 2000); /* each where the one before was */
-    end();
-    begin(1);
-    shadow *second = get(1000, ASHLAR_TAG_WORKSPACE);
-    put(second);
-    end();
-    begin(1);
-    shadow *large = get(5000, WORK);
-    put(large);
-    CHAIN(1000, 2000);
-    put(get(5000, WORK)); /* the first slot is served already */
-    end();
-    check_misses(ASHLAR_PLAN_MISS_EXTRA, 1);
 }
 
 CASE_WITH(what_is_left_out_is_passed_over, set_up_plans()) {
@@ -284,21 +229,6 @@ CASE(where_there_are_no_caches_steps_are_nothing) {
     }
 }
 
-CASE(an_allocator_may_end_within_a_step) {
-    for (int i = 0; i < 2; i++) {
-        REQUIRE(set_up_plans());
-        if (i == 1) {
-            begin(1);
-            CHAIN(1000);
-            end();
-        }
-        begin(1);
-        put(get(1000, WORK));
-        ashlar_allocator_destroy(allocator);
-        tear_down_device();
-    }
-}
-
 /* ---- what is told of blocks ---- */
 
 CASE_WITH(a_wrong_pointer_into_a_region_is_told_exactly, set_up_plans()) {
@@ -335,6 +265,117 @@ CASE_WITH(the_regions_are_counted_as_planned_bytes, set_up_plans()) {
     CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
     CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK_ZU(stats_now().planned_bytes, 0);
+}
+
+CASE_WITH(a_plan_is_built_after_so_many_steps_or_when_asked, set_up_plans()) {
+    const ashlar_plan_options options = {.build_after = 3};
+    CHECK(ashlar_plan_set_options(allocator, &options) == ASHLAR_OK);
+    for (int i = 0; i < 3; i++) {
+        CHECK_ZU(plans().plan_count, 0);
+        begin(1);
+        CHAIN(1000);
+        end();
+    }
+    CHECK_ZU(plans().plan_count, 1);
+    CHECK_ZU(plans().steps_recorded, 3);
+    const ashlar_plan_options by_hand = {.build_after = ASHLAR_PLAN_BUILD_NEVER};
+    CHECK(ashlar_plan_set_options(allocator, &by_hand) == ASHLAR_OK);
+    begin(2);
+    CHAIN(1000);
+    end();
+    CHECK_ZU(plans().plan_count, 1);
+    CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
+    CHECK_ZU(plans().plan_count, 2);
+    CHECK(ashlar_plan_set_options(allocator, NULL) == ASHLAR_OK);
+    begin(3);
+    end();
+    CHECK_ZU(plans().plan_count, 3);
+}
+
+CASE_WITH(a_step_recorded_besides_is_merged, set_up_plans()) {
+    for (size_t i = 0; i < 2; i++) {
+        begin(1);
+        CHAIN(1000 + 4000 * i, 2000 - 1000 * i);
+        end();
+        ashlar_plan_record_next(allocator, i == 0 ? 1 : 77);
+    }
+    CHECK_ZU(plans().steps_recorded, 2);
+    begin(1);
+    CHAIN(5000, 2000);
+    end();
+    CHECK_ZU(plans().hits, 2);
+}
+
+CASE_WITH(a_key_that_diverges_is_recorded_anew_if_so_asked, set_up_plans()) {
+    const ashlar_plan_options options = {.build_after = 1, .rerecord_after = 2};
+    CHECK(ashlar_plan_set_options(allocator, &options) == ASHLAR_OK);
+    begin(1);
+    CHAIN(8 * MIB);
+    end();
+    for (int i = 0; i < 3; i++) { /* a step without a miss begins the count anew */
+        begin(1);
+        put(get(1000, ASHLAR_TAG_BATCH));
+        end();
+        begin(1);
+        CHAIN(1000);
+        end();
+    }
+    CHECK_ZU(plans().steps_recorded, 1);
+    for (int i = 0; i < 3; i++) {
+        begin(1);
+        put(get(1000, ASHLAR_TAG_BATCH));
+        end();
+    }
+    CHECK_ZU(plans().steps_recorded, 2);
+    CHECK_ZU(plans().plan_bytes, 1024); /* the old recording is gone */
+    begin(1);
+    put(get(1000, ASHLAR_TAG_BATCH));
+    end();
+    check_misses(ASHLAR_PLAN_MISS_TAG, 5);
+}
+
+CASE_WITH(the_memory_of_a_dropped_plan_is_free_but_for_live_blocks, set_up_plans()) {
+    begin(1);
+    CHAIN(4 * MIB);
+    end();
+    begin(1);
+    shadow *s = get(4 * MIB, WORK);
+    CHECK_FAILS(ashlar_plan_drop(allocator), ASHLAR_EINVAL, "under way");
+    CHECK(ashlar_plan_build(allocator) == ASHLAR_EINVAL);
+    end();
+    CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
+    CHECK_ZU(plans().plan_count, 0);
+    CHECK_ZU(plans().memory_bytes, 0);
+    shadow_verify(s);
+    put(s);
+    begin(2);
+    CHAIN(4 * MIB);
+    end();
+    CHECK_ZU(stats_now().reserved_bytes, 4 * MIB);
+}
+
+/* Two blocks, of which the first lives on while the second comes and goes. */
+static void step_of_two(size_t first_bytes, size_t second_bytes) {
+    begin(1);
+    shadow *first = get(first_bytes, WORK);
+    put(get(second_bytes, WORK));
+    put(first);
+    end();
+}
+
+/* Paired in their order, the blocks would be the larger ones of both steps: 16 MiB for 9. */
+CASE_WITH(steps_that_one_plan_would_serve_too_dearly_have_none, set_up_plans()) {
+    const ashlar_plan_options options = {.build_after = 2};
+    CHECK(ashlar_plan_set_options(allocator, &options) == ASHLAR_OK);
+    step_of_two(8 * MIB, 1 * MIB);
+    step_of_two(1 * MIB, 8 * MIB);
+    CHECK_ZU(plans().steps_recorded, 2);
+    CHECK_ZU(plans().steps_apart, 1);
+    CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
+    CHECK_ZU(plans().plan_count, 0);
+    step_of_two(8 * MIB, 1 * MIB);
+    CHECK_ZU(plans().steps_recorded, 2);
+    CHECK_ZU(stats_now().reserved_peak_bytes, 10 * MIB);
 }
 
 RUN_CASES()

@@ -170,14 +170,4 @@ CASE(a_child_does_not_hang_on_what_other_threads_had_at_the_fork) {
     tear_down_two();
 }
 
-CASE(the_parent_goes_on_behind_a_fork) {
-    REQUIRE(set_up_two());
-    CHECK(child_ends_well(false));
-    void *ptr = NULL;
-    CHECK(ashlar_alloc(allocator, 1000, streams[0], &ptr) == ASHLAR_OK);
-    CHECK(ptr == kept[KEPT - 1]);
-    CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
-    tear_down_two();
-}
-
 RUN_CASES()

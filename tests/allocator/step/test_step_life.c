@@ -30,22 +30,6 @@ CASE_WITH(a_plan_follows_its_stream_to_the_next, set_up_plans()) {
     check_payloads();
 }
 
-CASE_WITH(what_follows_a_stream_is_the_next_ones, set_up_plans()) {
-    begin(1);
-    CHAIN(4000);
-    end();
-    renew_stream(0);
-    for (int i = 0; i < 2; i++) {
-        begin(1);
-        shadow *s = get(4000, WORK);
-        s->is_home = false; /* freed on its own stream, by name */
-        put(s);
-        end();
-    }
-    CHECK_ZU(plans().hits, 2);
-    CHECK_ZU(stats_now().shared_bytes, 0);
-}
-
 CASE_WITH(a_step_needs_streams_whose_ends_are_told, set_up_plans()) {
     ashlar_allocator_watch_streams(allocator);
     for (int i = 0; i < 3; i++) {
@@ -55,59 +39,6 @@ CASE_WITH(a_step_needs_streams_whose_ends_are_told, set_up_plans()) {
     }
     CHECK(plans().steps_recorded == 0 && plans().steps_replayed == 0);
     CHECK_ZU(plans().steps_declined, 3);
-}
-
-/* Its streams may end before it does: no memory is taken for them. */
-CASE_WITH(a_step_in_which_watching_begins_is_not_planned, set_up_plans()) {
-    begin(1);
-    CHAIN(4000, 8000);
-    ashlar_allocator_watch_streams(allocator);
-    end();
-    CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
-    CHECK(plans().plan_count == 0 && plans().memory_bytes == 0);
-}
-
-/* A key's step had blocks on both, and there was no memory for its plan. */
-CASE(blocks_of_two_streams_that_become_one_do_not_overlap) {
-    const ashlar_plan_options by_hand = {.build_after = ASHLAR_PLAN_BUILD_NEVER};
-    shadow *blocks[3];
-    REQUIRE(set_up_plans());
-    CHECK(ashlar_plan_set_options(allocator, &by_hand) == ASHLAR_OK);
-    for (int step = 0; step < 3; step++) {
-        begin_on(step == 0 ? 0 : 1, 1);
-        for (int i = 0; i < 3 && step != 1; i++) {
-            blocks[i] = shadow_take(i == 0 ? 8 * MIB : 4 * MIB, WORK, step == 0 && i == 0 ? 0 : 1);
-        }
-        for (int i = 0; i < 3 && step != 1; i++) {
-            put(blocks[i]);
-        }
-        end();
-        if (step == 0) {
-            for (int i = 0; i < 2; i++) {
-                CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
-                CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-            }
-            CHECK(ashlar_allocator_set_limit(allocator, 1) == ASHLAR_OK);
-            CHECK(ashlar_plan_build(allocator) == ASHLAR_ENOMEM);
-            CHECK(ashlar_allocator_set_limit(allocator, 0) == ASHLAR_OK);
-            renew_stream(0);
-        }
-        CHECK(step == 0 || ashlar_plan_build(allocator) == ASHLAR_OK);
-    }
-    tear_down_steps();
-}
-
-/* While a step is recorded, records of streams that are gone are looked for. */
-CASE_WITH(streams_may_end_while_a_step_is_recorded, set_up_plans()) {
-    for (uint64_t key = 1; key <= 3; key++) {
-        begin(key);
-        for (int k = 0; k < 40; k++) {
-            put(shadow_take(1000, WORK, 1));
-            renew_stream(1);
-        }
-        end();
-    }
-    CHECK_ZU(plans().steps_recorded, 3);
 }
 
 CASE(a_captured_stream_is_served_from_its_pool) {
@@ -163,19 +94,6 @@ CASE_WITH(a_stream_with_plans_of_its_own_takes_no_others, set_up_plans()) {
     CHECK_ZU(plans().hits, 1);
     CHECK_ZU(plans().plan_count, 2); /* stream 0's is gone, and its plan memory */
     CHECK_ZU(plans().memory_bytes, 2 * MIB);
-}
-
-CASE_WITH(a_plan_of_a_side_stream_that_is_gone_is_recorded_anew, set_up_plans()) {
-    for (int i = 0; i < 4; i++) {
-        begin(1);
-        put(shadow_take(1000, WORK, 1));
-        end();
-        if (i == 1) {
-            renew_stream(1);
-        }
-    }
-    CHECK_ZU(plans().steps_recorded, 2);
-    CHECK_ZU(plans().hits, 2);
 }
 
 /* ---- threads ---- */
@@ -350,17 +268,119 @@ CASE_WITH(a_plan_lasts_as_long_as_steps_are_on_it, set_up_plans()) {
     helper_end();
 }
 
-CASE_WITH(two_steps_are_not_in_one_region, set_up_plans()) {
+#define BIG (4 * MIB)
+
+static ashlar_stream new_stream(void) {
+    ashlar_stream stream = NULL;
+    CHECK(ashlar_stream_create(device, &stream) == ASHLAR_OK);
+    return stream;
+}
+
+/* As a program does that has its streams from elsewhere. */
+static void end_by_the_driver(ashlar_stream stream) {
+    CHECK(ashlar_allocator_forget_stream(allocator, stream) == ASHLAR_OK);
+    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
+    CHECK(driver->table.stream_destroy(stream) == CU_SUCCESS);
+    ashlar__device_leave(device);
+}
+
+static unsigned char *take_on(size_t bytes, ashlar_stream stream) {
+    void *ptr = NULL;
+    CHECK(ashlar_alloc(allocator, bytes, stream, &ptr) == ASHLAR_OK && ptr != NULL);
+    return ptr;
+}
+
+static void give_back(void *ptr) {
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+}
+
+/* ---- plans ---- */
+
+/*
+ * A side stream is made, used and ended within a step, and another stream gets its handle. What the
+ * plan then takes as memory of the side stream must not be memory under which a third one runs.
+ */
+CASE(plan_memory_of_an_ended_stream_is_not_handed_out_under_anothers_work) {
+    atomic_store(&payload_bad_count, 0);
+    CHECK(set_up_device("memory=4GiB,mode=adversarial,seed=3," HANDLES_COME_BACK));
+    CHECK(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
+    check_at_end(tear_down);
+    unsigned char *slow = take_on(BIG, streams[1]);
     begin(1);
-    CHAIN(4000);
+    const ashlar_stream side = new_stream();
+    give_back(take_on(BIG, side));
+    end_by_the_driver(side);
+    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+    const ashlar_stream next = new_stream();
+    CHECK(next == side);
+    unsigned char *kept = take_on(BIG, next); /* what the side stream had, whose work is over */
+    queue_write(streams[1], slow, BIG, 1);
+    give_back(slow); /* its work is not over */
     end();
-    REQUIRE(helper_start());
-    CHECK(helper_do(begin_and_take));
-    begin(1);
-    CHAIN(4000);
-    end();
-    CHECK_ZU(plans().steps_declined, 1);
-    helper_end();
+    begin(1); /* recorded anew, since the side stream is gone */
+    end();    /* and what was its memory is free again */
+    unsigned char *own = take_on(BIG, streams[2]);
+    queue_write(streams[2], own, BIG, 0xC3);
+    wait_for(streams[2]);
+    wait_for(streams[1]);
+    queue_verify(streams[2], own, BIG, 0xC3);
+    wait_for(streams[2]);
+    CHECK(atomic_load(&payload_bad_count) == 0); /* nobody else has written there since */
+    give_back(own);
+    give_back(kept);
+    ashlar_stream_destroy(device, next);
+}
+
+/* ---- marked blocks ---- */
+
+/* The plan's memory lies in the zone of a stream that ended, and is given up inside the trim. */
+CASE(a_trim_behind_a_synchronisation_frees_the_memory_of_a_plan_that_moved) {
+    enum { SEEDS = 12 };
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        REQUIRE(set_up_steps("64MiB", NULL, seed));
+        begin_on(1, 7);
+        put(shadow_take(4096, WORK, 1));
+        end();
+        begin_on(1, 7);
+        shadow *kept = shadow_take(4096, WORK, 1);
+        shadow_move(kept, 2);
+        renew_stream(1);
+        end();
+        begin_on(1, 7);
+        end();
+        put(kept);
+        CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
+        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+        CHECK_ZU(reserved_bytes(), 0);
+        tear_down_steps();
+    }
+}
+
+/* Two streams are behind it, one after the other in the allocator's list or the other way round. */
+CASE(a_trim_frees_the_memory_of_a_plan_that_several_streams_used) {
+    for (int first = 2; first < STREAMS; first++) {
+        REQUIRE(set_up_steps("64MiB", NULL, 1));
+        for (int i = STREAMS - 1; i >= 0; i--) {
+            shadow_give(shadow_take(4096, WORK, i));
+        }
+        begin_on(1, 7);
+        put(shadow_take(4096, WORK, 1));
+        end();
+        begin_on(1, 7);
+        shadow *kept = shadow_take(4096, WORK, 1);
+        end();
+        order_streams(1, first);
+        CHECK(ashlar_record_stream(allocator, kept->ptr, streams[first]) == ASHLAR_OK);
+        shadow_move(kept, first == 2 ? 3 : 2);
+        put(kept);
+        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+        CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
+        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
+        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+        CHECK_ZU(reserved_bytes(), 0);
+        tear_down_steps();
+    }
 }
 
 RUN_CASES()

@@ -47,18 +47,6 @@ CASE_WITH(its_address_is_another_blocks_in_no_step, set_up_plans()) {
     CHECK_ZU(plans().bound_bytes, 4096); /* no more is live at once */
 }
 
-CASE_WITH(steps_of_all_keys_on_the_memory_wait_for_its_uses, set_up_plans()) {
-    for (uint64_t i = 0; i < 24; i++) {
-        step_of_three(i % 2);
-        begin(2);
-        CHAIN(16 * KIB, 1000);
-        end();
-    }
-    CHECK_ZU(misses_now() + plans().unplanned, 0);
-    CHECK_ZU(plans().hits, 2 * 3 * 11 + 2 * 23);
-    check_payloads();
-}
-
 /* ---- what it costs ---- */
 
 enum { BLOCKS = 12 };
@@ -159,30 +147,6 @@ CASE_WITH(an_event_that_fails_is_recorded_later, set_up_plans()) {
 
 /* ---- streams that end, threads, memory that is lent ---- */
 
-CASE_WITH(a_stream_that_ends_after_its_use_is_waited_for, set_up_plans()) {
-    for (int i = 0; i < 12; i++) {
-        step_of_three(1);
-        renew_stream(1 + i % 2);
-    }
-    CHECK_ZU(plans().hits, 3 * 11);
-    CHECK_ZU(plans().steps_recorded, 1);
-    check_payloads();
-}
-
-CASE_WITH(any_other_stream_may_use_the_block_in_a_later_step, set_up_plans()) {
-    for (int i = 0; i < 12; i++) {
-        begin(1);
-        shadow *s = get(4096, WORK), *t = get(4096, WORK);
-        shadow_share(s, 1 + i % 3);
-        shadow_move(t, 1 + i / 2 % 3);
-        put(s);
-        put(t);
-        end();
-    }
-    CHECK_ZU(plans().hits, 2 * 11);
-    check_payloads();
-}
-
 /* No event comes behind what a stream did that ended while none could be recorded. */
 CASE_WITH(memory_that_a_lost_stream_used_is_given_up, set_up_plans()) {
     step_of_three(1);
@@ -204,60 +168,6 @@ CASE_WITH(memory_that_a_lost_stream_used_is_given_up, set_up_plans()) {
     check_payloads();
 }
 
-static void *free_it(void *ptr) {
-    CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
-    return NULL;
-}
-
-CASE_WITH(another_thread_may_free_the_block, set_up_plans()) {
-    for (int i = 0; i < 6; i++) {
-        begin(1);
-        shadow *s = get(4096, WORK);
-        shadow_share(s, 1);
-        void *ptr = s->ptr;
-        s->ptr = NULL;
-        run_thread(free_it, ptr);
-        CHAIN(4096);
-        end();
-    }
-    CHECK_ZU(plans().hits, 2 * 5);
-    check_payloads();
-}
-
-CASE_WITH(a_shared_block_may_outlive_its_step, set_up_plans()) {
-    step_of_three(1);
-    for (int i = 0; i < 4; i++) {
-        begin(1);
-        shadow *s = get(4096, WORK);
-        end();
-        shadow_share(s, 1);
-        put(s);
-        begin(1);
-        shadow *other = get(4096, WORK);
-        put(other);
-        end();
-    }
-    CHECK(plans().misses[ASHLAR_PLAN_MISS_LIVE] > 0);
-    check_payloads();
-}
-
-CASE(memory_that_other_streams_used_is_lent_behind_those_uses) {
-    for (uint64_t seed = 1; seed <= 6; seed++) {
-        REQUIRE(set_up_steps("12MiB", NULL, seed));
-        for (int i = 0; i < 3; i++) {
-            begin(1);
-            shadow *s = get(8 * MIB, WORK);
-            shadow_share(s, 1);
-            put(s);
-            end();
-        }
-        shadow *other = shadow_take(10 * MIB, WORK, 2);
-        CHECK(other != NULL);
-        CHECK_ZU(plans().memory_bytes, 0);
-        tear_down_steps();
-    }
-}
-
 /* Each is live alone, but as many slots as the step has blocks would be too much. */
 CASE(what_is_too_much_for_the_device_is_left_to_the_ordinary_path) {
     REQUIRE(set_up_steps("16MiB", NULL, 2));
@@ -277,24 +187,51 @@ CASE(what_is_too_much_for_the_device_is_left_to_the_ordinary_path) {
     tear_down_steps();
 }
 
-/* ---- merged steps ---- */
+/* ---- blocks that several streams use ---- */
 
-CASE_WITH(what_one_of_the_merged_steps_shares_is_held_in_all, set_up_plans()) {
-    const ashlar_plan_options after_two = {.build_after = 2};
-    CHECK(ashlar_plan_set_options(allocator, &after_two) == ASHLAR_OK);
-    for (int i = 0; i < 12; i++) {
+CASE_WITH(a_region_that_no_slot_is_in_is_given_back, set_up_plans()) {
+    const ashlar_plan_options options = {.build_after = 1, .rerecord_after = 1};
+    CHECK(ashlar_plan_set_options(allocator, &options) == ASHLAR_OK);
+    begin(1);
+    put(shadow_take(4 * MIB, WORK, 1));
+    CHAIN(1 * MIB);
+    end();
+    CHECK_ZU(plans().memory_bytes, 5 * MIB);
+    begin(1);
+    put(get(1000, ASHLAR_TAG_BATCH)); /* diverges, and is recorded anew */
+    end();
+    begin(1);
+    shadow *kept = shadow_take(4 * MIB, WORK, 1);
+    CHAIN(1 * MIB);
+    end();
+    CHECK_ZU(plans().memory_bytes, 1 * MIB);
+    put(kept);
+}
+
+/* Of one key, on ever other streams: what is merged would have too many. */
+CASE(steps_of_one_key_may_be_on_any_number_of_streams_in_all) {
+    enum { MANY = 2 * ASHLAR_PLAN_STREAMS_MAX };
+    const ashlar_plan_options options = {.build_after = 4, .search_ms = 1};
+    ashlar_stream many[MANY];
+    REQUIRE(set_up_plans());
+    CHECK(ashlar_plan_set_options(allocator, &options) == ASHLAR_OK);
+    for (int i = 0; i < MANY; i++) {
+        REQUIRE(ashlar_stream_create(device, &many[i]) == ASHLAR_OK);
+    }
+    for (int step = 0; step < 8; step++) {
         begin(1);
-        shadow *s = get(4096, WORK);
-        if (i % 2 == 0) {
-            shadow_move(s, 1);
+        for (int i = 0; i < MANY / 2 - 1; i++) {
+            void *ptr = NULL;
+            const ashlar_stream stream = many[(step * 4 + i) % MANY];
+            CHECK(ashlar_alloc(allocator, 4096, stream, &ptr) == ASHLAR_OK);
+            CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
         }
-        put(s);
-        CHAIN(4096, 4096);
         end();
     }
-    CHECK_ZU(plans().hits, 3 * 10);
-    CHECK_ZU(plans().plan_bytes, 2 * 4096);
-    check_payloads();
+    CHECK(plans().steps_recorded > 4);
+    for (int i = 0; i < MANY; i++) {
+        ashlar_stream_destroy(device, many[i]);
+    }
 }
 
 RUN_CASES()

@@ -103,16 +103,6 @@ static unsigned int mode_of_this_thread(void) {
     return mode;
 }
 
-CASE_WITH(a_call_that_fails_leaves_the_threads_mode_as_it_was, set_up_streams("16MiB")) {
-    planted other;
-    void *pinned = NULL;
-    plant(&other);
-    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_mem_host_alloc, 1, CU_OUT_OF_MEMORY,
-                    CHECK(ashlar_device_host_alloc(device, MIB, &pinned) == ASHLAR_ENOMEM));
-    CHECK(mode_of_this_thread() == CU_CAPTURE_GLOBAL);
-    CHECK(dig_up(&other) == CU_SUCCESS);
-}
-
 /* A driver that does not change the mode gets the calls all the same. */
 CASE_WITH(no_call_fails_since_the_mode_cannot_be_changed, set_up_streams("16MiB")) {
     void *pinned = NULL;

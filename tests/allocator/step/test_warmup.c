@@ -1,8 +1,10 @@
 /*
  * test_warmup.c - the warm-up of a program whose steps have many lengths: which of them it goes
- * through, what it reserves, and that no later step of any length calls the driver or misses.
+ * through, what it reserves, its list of buckets, refused requests, and that no later step of any
+ * length calls the driver or misses.
  */
 #include "tests/allocator/step/warmup_fixture.h"
+#include "tests/allocator/base/file_fixture.h"
 
 /* ---- lengths ---- */
 
@@ -72,105 +74,6 @@ CASE(without_a_rehearsal_the_longest_step_of_each_bucket_is_run_twice) {
     CHECK(ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
     const size_t at = check_calls(0, false, LENGTH_MAX, LENGTH_MIN);
     CHECK_ZU(check_calls(at, false, LENGTH_MAX, LENGTH_MIN), program.call_count);
-}
-
-/* ---- dry runs ---- */
-
-static size_t seen_reserved[2], seen_without_memory; /* in dry runs, with a plan or without */
-
-static void look_at_memory(const call *now) {
-    const ashlar_stats stats = stats_now();
-    const bool has_plan = plans().plan_count > 0;
-    seen_reserved[has_plan] = stats.reserved_bytes;
-    if (!has_plan && !now->is_step) {
-        void *ptr = NULL, *next = NULL;
-        CHECK(ashlar_alloc(allocator, 5, streams[0], &ptr) == ASHLAR_OK);
-        CHECK(ashlar_alloc(allocator, 600 * MIB, streams[0], &next) == ASHLAR_OK);
-        CHECK((uintptr_t)ptr % 512 == 0 && (uintptr_t)next > (uintptr_t)ptr);
-        seen_without_memory += stats_now().alloc_count == stats.alloc_count;
-        CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
-        CHECK(ashlar_free(allocator, next) == ASHLAR_OK);
-    }
-    if (has_plan && !now->is_step) { /* the same, from the plan */
-        CHECK(ashlar_free(allocator, take(5, streams[0])) == ASHLAR_OK);
-        CHECK(ashlar_free(allocator, take(600 * MIB, streams[0])) == ASHLAR_OK);
-    }
-}
-
-CASE(dry_runs_take_no_memory_until_there_is_a_plan) {
-    REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
-    program_init(2);
-    program.visit = look_at_memory;
-    seen_without_memory = 0;
-    ashlar_warmup_options o = made_options();
-    o.step = NULL;
-    CHECK(ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
-    CHECK_ZU(seen_without_memory, LENGTH_MAX - LENGTH_MIN + 1);
-    CHECK_ZU(seen_reserved[0], 0);
-    CHECK(seen_reserved[1] >= 600 * MIB);
-}
-
-/* ---- what is reserved ---- */
-
-CASE(what_is_reserved_is_what_was_live_and_the_regions) {
-    enum { BLOCKS = 9 };
-    unsigned char *blocks[BLOCKS];
-    for (int i = 0; i < 4; i++) {
-        ashlar_warmup_report report;
-        REQUIRE(set_up_cached(i < 2 ? "memory=1GiB" : "memory=1GiB,mode=adversarial", CACHE_BYTES));
-        program_init(2);
-        program.scale = 20;
-        for (int k = 0; k < BLOCKS; k++) {
-            blocks[k] = take(10 * MIB, streams[k % 3]);
-            queue_write(streams[k % 3], blocks[k], 10 * MIB, 1);
-        }
-        for (int k = 0; k < BLOCKS; k += 2) {
-            give(blocks[k]);
-        }
-        ashlar_warmup_options o = made_options();
-        o.dry_run = i % 2 == 0 ? made_rehearsal : NULL;
-        const uint64_t calls = stats_now().driver_calls;
-        CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
-        const ashlar_stats stats = stats_now();
-        CHECK_ZU(report.reserved_bytes, stats.reserved_bytes);
-        /* a plan's memory for each of two streams, each with less than one handle to spare. */
-        CHECK(stats.reserved_bytes <= BLOCKS / 2 * 10 * MIB + report.plan.memory_bytes + 4 * MIB);
-        CHECK_ZU(stats.driver_calls_sealed, 0);
-        CHECK(report.plan.bound_bytes <= report.plan.plan_bytes &&
-              report.plan.plan_bytes <= report.plan.memory_bytes);
-        CHECK_NEAR(report.gap,
-                   (double)report.plan.plan_bytes / (double)report.plan.bound_bytes - 1, 1e-15, 0);
-        CHECK(report.is_planned && report.is_steady && stats.is_sealed);
-        CHECK(calls > 0 && stats.driver_calls > calls);
-        CHECK_ZU(report.driver_calls, stats.driver_calls - calls);
-        for (int k = 1; k < BLOCKS; k += 2) {
-            give(blocks[k]);
-        }
-        tear_down();
-    }
-}
-
-/* Memory for the plan, and not for what would lie beside it on the ordinary path. */
-CASE_WITH(a_device_with_just_enough_memory_is_enough, set_up_cached("memory=1GiB", CACHE_BYTES)) {
-    ashlar_warmup_report report;
-    char spec[64];
-    program_init(1);
-    program.scale = 20;
-    const ashlar_warmup_options o = made_options();
-    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
-    const size_t enough = report.reserved_bytes;
-    CHECK(enough <= report.plan.memory_bytes + 2 * MIB);
-    tear_down();
-    (void)snprintf(spec, sizeof spec, "memory=%zuMiB", enough / MIB);
-    REQUIRE(set_up_cached(spec, CACHE_BYTES));
-    program_init(1);
-    program.scale = 20;
-    unsigned char *before = take(enough, streams[1]); /* the whole device; free by then */
-    queue_write(streams[1], before, 100, 1);
-    give(before);
-    const ashlar_warmup_options again = made_options();
-    CHECK(ashlar_allocator_warmup(allocator, &again, NULL) == ASHLAR_OK);
-    run_later(&again, LENGTH_MAX);
 }
 
 /* ---- after it ---- */
@@ -270,20 +173,6 @@ CASE_WITH(a_key_directly_above_is_left_alone, set_up_cached("memory=1GiB", CACHE
     CHECK_ZU(after.steps_replayed, before.steps_replayed + 1);
 }
 
-CASE_WITH(a_second_warm_up_replaces_the_first, set_up_cached("memory=1GiB", CACHE_BYTES)) {
-    ashlar_warmup_report first, second;
-    program_init(1);
-    program.scale = 20;
-    ashlar_warmup_options o = made_options();
-    o.length_bucket_count = 3;
-    CHECK(ashlar_allocator_warmup(allocator, &o, &first) == ASHLAR_OK);
-    o.max_length = 10;
-    CHECK(ashlar_allocator_warmup(allocator, &o, &second) == ASHLAR_OK);
-    CHECK(second.plan.memory_bytes < first.plan.memory_bytes);
-    CHECK(second.reserved_bytes < first.reserved_bytes);
-    CHECK_ZU(second.plan.plan_count, 3);
-}
-
 /* ---- without a plan ---- */
 
 CASE(without_plans_the_ordinary_path_is_warmed_up) {
@@ -336,6 +225,188 @@ CASE(streams_that_take_from_each_other_are_reported) {
     CHECK(!report.is_steady);
     CHECK_ZU(report.pass_count, ASHLAR_WARMUP_PASSES_MAX);
     CHECK(stats_now().is_sealed);
+}
+
+static ashlar_status mark_one(void *user, size_t length) {
+    void *ptr = NULL;
+    (void)user;
+    ashlar_status status = ashlar_alloc(allocator, length * 50000, streams[0], &ptr);
+    if (status == ASHLAR_OK) {
+        status = ashlar_record_stream(allocator, ptr, streams[1]);
+        const ashlar_status freed = ashlar_free(allocator, ptr);
+        status = status == ASHLAR_OK ? freed : status;
+    }
+    return status == ASHLAR_OK ? run_program(false, length) : status;
+}
+
+/* A block on whichever stream of a pool is next, and freed on the one after that. */
+static ashlar_status draw_streams(void *user, size_t length) {
+    static size_t next;
+    void *ptr = NULL;
+    (void)user;
+    ashlar_status status = ashlar_alloc(allocator, length * 50000, streams[1 + next++ % 3], &ptr);
+    if (status == ASHLAR_OK) {
+        status = ashlar_free_on(allocator, ptr, streams[1 + next % 3]);
+    }
+    return status == ASHLAR_OK ? run_program(false, length) : status;
+}
+
+CASE_WITH(streams_that_differ_from_run_to_run_are_served,
+          set_up_cached("memory=1GiB", CACHE_BYTES)) {
+    ashlar_warmup_report report;
+    program_init(1);
+    ashlar_warmup_options o = made_options();
+    o.min_length = o.max_length; /* keys of several lengths have been on all streams */
+    o.dry_run = draw_streams;
+    o.step = NULL;
+    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
+    REQUIRE(report.is_planned && !report.is_steady);
+    CHECK_HAS(report.unsteady_because, "other streams");
+    const uint64_t hits = plans().hits;
+    run_later(&o, LENGTH_MAX);
+    CHECK(plans().hits > hits);
+}
+
+CASE_WITH(buckets_say_what_their_steps_need_and_call, set_up_cached("memory=1GiB", CACHE_BYTES)) {
+    ashlar_warmup_bucket b[3];
+    size_t count = 0;
+    program_init(1);
+    ashlar_warmup_options o = made_options();
+    o.length_bucket_count = 2;
+    o.dry_run = mark_one;
+    o.step = NULL;
+    CHECK(ashlar_warmup_list_buckets(allocator, &o, NULL, 0, &count) == ASHLAR_OK && count == 0);
+    CHECK(ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
+    for (int i = 0; i < 3; i++) {
+        run_later(&o, LENGTH_MAX - (size_t)i); /* not marked */
+    }
+    CHECK(ashlar_step_begin(allocator, o.stream, ashlar_warmup_key(&o, LENGTH_MIN)) == ASHLAR_OK);
+    CHECK(mark_one(NULL, LENGTH_MIN) == ASHLAR_OK);
+    CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
+    CHECK(ashlar_warmup_list_buckets(allocator, &o, b, 1, &count) == ASHLAR_OK);
+    CHECK_ZU(count, 2);
+    CHECK(ashlar_warmup_list_buckets(allocator, &o, b, 3, &count) == ASHLAR_OK);
+    REQUIRE(count == 2);
+    CHECK(b[0].first_length == LENGTH_MIN && b[1].last_length == LENGTH_MAX);
+    CHECK_ZU(b[0].last_length + 1, b[1].first_length);
+    CHECK(b[0].steps == 1 && b[1].steps == 3);
+    CHECK(0 < b[0].peak_bytes && b[0].peak_bytes < b[1].peak_bytes);
+    CHECK(b[0].plan_bytes > b[0].peak_bytes && b[1].plan_bytes <= plans().plan_bytes);
+    CHECK_ZU(b[0].own_calls, 2); /* an event, and whether its stream is captured */
+    CHECK(b[0].calls == 2 && b[1].calls > 0);
+}
+
+enum { LENGTHS = 12 };
+
+/* What the workspaces of this file's steps are like, and how they fared. */
+static struct {
+    size_t unit_bytes;                    /* for each unit of length */
+    size_t refused;                       /* how often, since the step began */
+    size_t refused_at_first[LENGTHS + 1]; /* [length]: when it was recorded */
+    bool differs;                         /* a later step was refused more often, or less */
+} tries;
+
+static ashlar_status take_and_free(size_t bytes, ashlar_tag tag) {
+    void *ptr = NULL;
+    const ashlar_status status = ashlar_alloc_tagged(allocator, bytes, tag, streams[0], &ptr);
+    return status == ASHLAR_OK ? ashlar_free(allocator, ptr) : status;
+}
+
+static ashlar_status try_workspace(size_t bytes) {
+    const ashlar_status status = take_and_free(bytes, ASHLAR_TAG_WORKSPACE);
+    tries.refused += status == ASHLAR_ENOMEM;
+    return status == ASHLAR_ENOMEM ? take_and_free(bytes / 16, ASHLAR_TAG_WORKSPACE) : status;
+}
+
+/* A workspace is tried beside one block and beside two, and a block as large as it, with the same
+ * tag, is taken when nothing else is live. */
+static ashlar_status try_step(void *user, size_t length) {
+    void *kept[2] = {0};
+    const size_t bytes = length * tries.unit_bytes;
+    ashlar_status status = ASHLAR_OK;
+    tries.refused = 0;
+    for (size_t i = 0; i < 2 && status == ASHLAR_OK; i++) {
+        status = take_for(false, 8 * MIB, ASHLAR_TAG_ACTIVATIONS, 0, &kept[i]);
+        status = status == ASHLAR_OK ? try_workspace(bytes) : status;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        CHECK(ashlar_free(allocator, kept[i]) == ASHLAR_OK);
+    }
+    if (status == ASHLAR_OK) {
+        status =
+            bytes <= 60 * MIB ? take_and_free(bytes, ASHLAR_TAG_WORKSPACE) : try_workspace(bytes);
+    }
+    (void)user;
+    if (plans().plan_count == 0) {
+        tries.refused_at_first[length] = tries.refused;
+    }
+    tries.differs |= plans().steps_recorded > 0 && tries.refused != tries.refused_at_first[length];
+    return status;
+}
+
+static ashlar_warmup_options try_options(bool is_dry_run) {
+    return (ashlar_warmup_options){.stream = streams[0],
+                                   .max_length = LENGTHS,
+                                   .length_bucket_count = is_dry_run ? 0 : LENGTHS,
+                                   .step = try_step,
+                                   .dry_run = is_dry_run ? try_step : NULL};
+}
+
+/* Steps of all lengths, each as it was recorded, without a call of the driver. */
+static void check_tries(const ashlar_warmup_options *o, const ashlar_warmup_report *report) {
+    const uint64_t hits = report->plan.hits;
+    CHECK(report->is_planned && report->is_steady);
+    CHECK(report->unsteady_because == NULL);
+    if (report->unsteady_because != NULL) {
+        printf("# unsteady: %s\n", report->unsteady_because);
+    }
+    for (size_t i = 0; i < 3 * LENGTHS; i++) {
+        const size_t length = 1 + i * 5 % LENGTHS;
+        CHECK(ashlar_step_begin(allocator, o->stream, ashlar_warmup_key(o, length)) == ASHLAR_OK);
+        CHECK(try_step(NULL, length) == ASHLAR_OK);
+        CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
+    }
+    const ashlar_plan_stats now = plans();
+    CHECK_ZU(ashlar_plan_miss_total(&now), 0);
+    CHECK_ZU(stats_now().driver_calls_sealed, 0);
+    CHECK(now.hits > hits && !tries.differs);
+}
+
+static void check_warm_up(const char *spec, size_t limit, size_t unit_bytes, bool is_dry_run) {
+    ashlar_warmup_report report = {0};
+    REQUIRE(set_up_cached(spec, CACHE_BYTES));
+    program_init(1);
+    memset(&tries, 0, sizeof tries);
+    tries.unit_bytes = unit_bytes;
+    CHECK(ashlar_allocator_set_limit(allocator, limit) == ASHLAR_OK);
+    ashlar_warmup_options o = try_options(is_dry_run);
+    const ashlar_status status = ashlar_allocator_warmup(allocator, &o, &report);
+    CHECK(status == ASHLAR_OK);
+    if (status == ASHLAR_OK) {
+        CHECK(tries.refused_at_first[LENGTHS] >= 2);
+        check_tries(&o, &report);
+    } else {
+        printf("# %s, limit %zu, unit %zu: %s\n", spec, limit, unit_bytes, ashlar_error_detail());
+    }
+    tear_down();
+}
+
+CASE(what_is_larger_than_the_device_may_be_tried) {
+    check_warm_up("memory=1GiB", 0, 200 * MIB, true);
+    check_warm_up("memory=1GiB", 0, 200 * MIB, false);
+}
+
+/* A workspace of 60 MiB fits alone; one of 55 MiB beside one block, and not beside two. */
+CASE(what_is_larger_than_the_limit_may_be_tried) {
+    check_warm_up("memory=1GiB", 64 * MIB, 5 * MIB, true);
+    check_warm_up("memory=1GiB", 64 * MIB, 5 * MIB, false);
+    check_warm_up("memory=1GiB", 64 * MIB, 20 * MIB, true);
+    check_warm_up("memory=1GiB", 64 * MIB, 20 * MIB, false);
+}
+
+CASE(what_is_larger_than_what_is_left_of_the_device_may_be_tried) {
+    check_warm_up("memory=64MiB", 0, 5 * MIB, true);
+    check_warm_up("memory=64MiB", 0, 5 * MIB, false);
 }
 
 RUN_CASES()

@@ -145,32 +145,6 @@ CASE(a_step_unlike_its_rehearsal_is_reported) {
     CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK && report.is_steady);
 }
 
-static ashlar_status take_more_each_time(void *user, size_t length) {
-    size_t *visits = user;
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i <= *visits / 2 && status == ASHLAR_OK; i++) {
-        status = take_one(NULL, length);
-    }
-    ++*visits;
-    return status;
-}
-
-/* Two recordings of one, then three requests where two were recorded. */
-CASE(a_step_that_differs_from_time_to_time_is_reported) {
-    size_t visits = 0;
-    ashlar_warmup_report report = {.length_count = 77};
-    begin_case("memory=1GiB");
-    ashlar_warmup_options o = made_options();
-    o.dry_run = NULL;
-    o.step = take_more_each_time;
-    o.user = &visits;
-    o.length_bucket_count = 2;
-    CHECK_FAILS(ashlar_allocator_warmup(allocator, &o, &report), ASHLAR_EINVAL, "at length 40");
-    CHECK_HAS(ashlar_error_detail(), "(1 behind the last recorded allocation)");
-    check_undone(&report);
-    end_case();
-}
-
 CASE(a_rehearsal_that_keeps_a_block_is_reported) {
     ashlar_warmup_report report = {.length_count = 77};
     begin_case("memory=1GiB");
@@ -183,19 +157,6 @@ CASE(a_rehearsal_that_keeps_a_block_is_reported) {
     program.leaked_count = 0; /* the address stands for nothing any more */
     CHECK(ashlar_free(allocator, program.leaked[0]) == ASHLAR_EPOINTER);
     end_case();
-}
-
-/* A real step may: the block is not planned. */
-CASE(a_step_may_keep_a_block) {
-    ashlar_warmup_report report;
-    begin_case("memory=1GiB");
-    ashlar_warmup_options o = made_options();
-    program.leaks = true;
-    o.dry_run = NULL;
-    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
-    CHECK(report.plan.unplanned > 0 && report.plan.hits > 0);
-    drop_leaks();
-    wait_for_all();
 }
 
 /* ---- no memory ---- */

@@ -94,13 +94,6 @@ CASE_WITH(without_the_option_an_owner_does_find_it, set_up_with(LATE, ASHLAR_GUA
     CHECK(atomic_load(&payload_bad_count) > 0);
 }
 
-CASE(beside_a_guard_too) {
-    REQUIRE(set_up_with("memory=64MiB,mode=adversarial,seed=4", ASHLAR_GUARD_FILL, true));
-    run_random(3, 300);
-    tear_down();
-    CHECK(report_count == 0);
-}
-
 CASE_WITH(every_call_takes_the_lock_so_that_none_is_left_out, set_up_zeroed(LATE)) {
     const size_t fills = CALLS(memset_d8_async);
     for (int i = 0; i < 10; i++) {
@@ -153,36 +146,6 @@ CASE_WITH(a_graph_clears_its_blocks_at_each_launch, set_up_zeroed(LATE)) {
     CHECK(next == ptr);
     own(streams[0], next, 5000);
     give(next);
-    check_zeros();
-}
-
-CASE_WITH(a_fill_that_is_refused_leaves_nothing_taken, set_up_zeroed(LATE)) {
-    void *out = NULL;
-    give(take(5000, streams[0]));
-    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_memset_d8_async, 1, CU_UNKNOWN,
-                    CHECK(ashlar_alloc(allocator, 5000, streams[0], &out) == ASHLAR_EDRIVER));
-    CHECK(out == NULL && stats_now().live_blocks == 0);
-    check_all();
-    unsigned char *ptr = take(5000, streams[0]);
-    own(streams[0], ptr, 5000);
-    give(ptr);
-    check_zeros();
-}
-
-/* Memory that a stream borrowed for it goes home when the fill would have come to pass. */
-CASE_WITH(a_refused_fill_of_borrowed_memory_leaves_nothing_taken, set_up_zeroed(LATE)) {
-    void *out = NULL;
-    unsigned char *all = take(12 * MIB, streams[0]);
-    own(streams[0], all, 12 * MIB);
-    give(all);
-    DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_memset_d8_async, 1, CU_UNKNOWN,
-                    CHECK(ashlar_alloc(allocator, 12 * MIB, streams[1], &out) == ASHLAR_EDRIVER));
-    CHECK(out == NULL && stats_now().live_blocks == 0);
-    CHECK(stats_now().shared_bytes > 0);
-    check_all();
-    all = take(12 * MIB, streams[1]);
-    own(streams[1], all, 12 * MIB);
-    give(all);
     check_zeros();
 }
 
