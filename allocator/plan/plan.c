@@ -41,11 +41,9 @@ void ashlar__plan_free(ashlar_plan *plan) {
     }
 }
 
-static ashlar_plan *new_plan(uint32_t count) {
-    ashlar_plan *plan = ashlar__host_calloc(1, sizeof *plan);
-    if (plan == NULL) {
-        return NULL;
-    }
+static ashlar_status new_plan(uint32_t count, ashlar_plan **out) {
+    ashlar_plan *plan = NULL;
+    ASHLAR_HOST_NEW(plan, 1, "no host memory for a plan");
     plan->count = count;
     plan->slots = ashlar__host_calloc((size_t)count + 1, sizeof *plan->slots);
     plan->offsets = ashlar__host_calloc((size_t)count + 1, sizeof *plan->offsets);
@@ -56,9 +54,25 @@ static ashlar_plan *new_plan(uint32_t count) {
     if (plan->slots == NULL || plan->offsets == NULL || plan->expiry == NULL ||
         plan->expired_to == NULL || plan->landings == NULL || plan->next_kind == NULL) {
         ashlar__plan_free(plan);
-        return NULL;
+        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a plan of %u slots", count);
     }
-    return plan;
+    *out = plan;
+    return ASHLAR_OK;
+}
+
+static bool is_alike(const ashlar_slot *a, const ashlar_slot *b) {
+    return ashlar__slot_room(a) == ashlar__slot_room(b) && a->tag == b->tag &&
+           a->stream_idx == b->stream_idx && a->is_refused == b->is_refused;
+}
+
+static void link_kinds(ashlar_plan *plan) {
+    plan->next_kind[plan->count] = plan->count;
+    for (uint32_t i = plan->count; i-- > 0;) {
+        const ashlar_slot *slot = &plan->slots[i];
+        const bool goes_on = i + 1 < plan->count && is_alike(slot, slot + 1);
+        plan->next_kind[i] = goes_on ? plan->next_kind[i + 1] : i + 1;
+        ASHLAR_CHECK2(i < plan->next_kind[i] && plan->next_kind[i] <= plan->count);
+    }
 }
 
 static ashlar_status fill_slots(ashlar_plan *plan, const ashlar_recording *recording) {
@@ -81,22 +95,8 @@ static ashlar_status fill_slots(ashlar_plan *plan, const ashlar_recording *recor
             return ashlar__fail(ASHLAR_EOVERFLOW, "a recorded allocation of %zu bytes", a->bytes);
         }
     }
+    link_kinds(plan);
     return ASHLAR_OK;
-}
-
-static bool is_alike(const ashlar_slot *a, const ashlar_slot *b) {
-    return ashlar__slot_room(a) == ashlar__slot_room(b) && a->tag == b->tag &&
-           a->stream_idx == b->stream_idx && a->is_refused == b->is_refused;
-}
-
-static void link_kinds(ashlar_plan *plan) {
-    plan->next_kind[plan->count] = plan->count;
-    for (uint32_t i = plan->count; i-- > 0;) {
-        const ashlar_slot *slot = &plan->slots[i];
-        const bool goes_on = i + 1 < plan->count && is_alike(slot, slot + 1);
-        plan->next_kind[i] = goes_on ? plan->next_kind[i + 1] : i + 1;
-        ASHLAR_CHECK2(i < plan->next_kind[i] && plan->next_kind[i] <= plan->count);
-    }
 }
 
 /* Sort the planned slots by their ends. A counting sort, since ends are at most `count`. `starts`
@@ -200,9 +200,7 @@ static ashlar_status place_streams(ashlar_plan *plan, const ashlar_recording *re
         status =
             ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a plan of %u slots", plan->count);
     } else {
-        link_kinds(plan);
         sort_by_end(plan, starts);
-        plan->stream_count = recording->stream_count;
         for (uint32_t stream_idx = 0; stream_idx < plan->stream_count && status == ASHLAR_OK;
              stream_idx++) {
             ashlar_stream_plan *p = &plan->stream_plans[stream_idx];
@@ -220,25 +218,20 @@ static ashlar_status place_streams(ashlar_plan *plan, const ashlar_recording *re
 
 /* ---- plans ---- */
 
-ashlar_status ashlar__plan_make(const ashlar_recording *recording, uint64_t search_ms,
-                                const size_t *room, ashlar_plan **out) {
+ashlar_status ashlar__plan_outline(const ashlar_recording *recording, ashlar_plan **out) {
+    ashlar_plan *plan = NULL;
     ASHLAR_CHECK2(recording->blocks == NULL && !recording->is_incomplete);
     ASHLAR_CHECK3(ashlar__recording_is_sound(recording));
-    ashlar_plan *plan = new_plan(recording->count);
-    if (plan == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a plan of %u slots",
-                            recording->count);
-    }
-    ashlar_status status = fill_slots(plan, recording);
-    if (status == ASHLAR_OK) {
-        status = place_streams(plan, recording, search_ms, room);
-    }
-    if (status != ASHLAR_OK) {
-        ashlar__plan_free(plan);
-        return status;
-    }
-    *out = plan;
-    return ASHLAR_OK;
+    ASHLAR_TRY(new_plan(recording->count, &plan));
+    plan->stream_count = recording->stream_count;
+    ASHLAR_HAND_OUT(fill_slots(plan, recording), plan, ashlar__plan_free, out);
+}
+
+ashlar_status ashlar__plan_make(const ashlar_recording *recording, uint64_t search_ms,
+                                const size_t *room, ashlar_plan **out) {
+    ashlar_plan *plan = NULL;
+    ASHLAR_TRY(ashlar__plan_outline(recording, &plan));
+    ASHLAR_HAND_OUT(place_streams(plan, recording, search_ms, room), plan, ashlar__plan_free, out);
 }
 
 bool ashlar__plan_uses(const ashlar_plan *plan, const ashlar_stream_state *state) {

@@ -95,6 +95,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_make(const ashlar_recording *record
                                                   uint64_t search_ms, const size_t *room,
                                                   ashlar_plan **out);
 
+/* The slots alone, without places in memory: to find out which of them would serve a step. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__plan_outline(const ashlar_recording *recording,
+                                                     ashlar_plan **out);
+
 void ashlar__plan_free(ashlar_plan *plan); /* NULL is allowed */
 
 /* From now on a slot serves requests on streams[stream_idx], or no requests if that is

@@ -89,21 +89,6 @@ ashlar_status ashlar__plan_memory_place_locked(ashlar_plan_memory *memory, ashla
     return status;
 }
 
-void ashlar__plan_memory_rehome_locked(ashlar_plan_memory *memory, ashlar_stream_state *state) {
-    ashlar_stream_state *before = memory->stream_state;
-    memory->stream_state = state;
-    memory->block->stream_state = state;
-    for (size_t i = 0; i < memory->slot_block_count; i++) {
-        ashlar_block *slot_block = &memory->slot_blocks[i];
-        if (ashlar__block_is_away(slot_block)) {
-            before->away_count--;
-            state->away_count++;
-        } else {
-            slot_block->stream_state = state;
-        }
-    }
-}
-
 /* ---- uses by other streams ---- */
 
 /* The node that records the stream's uses of this plan memory, added if missing; NULL: out of host

@@ -81,9 +81,6 @@ bool ashlar__plan_memory_vacate_locked(ashlar_plan_memory *memory, ashlar_heap *
 /* Remove freed blocks from the late list. */
 void ashlar__plan_memory_clean(ashlar_plan_memory *memory);
 
-/* From now on work of `state` uses the plan memory. Lock: held. */
-void ashlar__plan_memory_rehome_locked(ashlar_plan_memory *memory, ashlar_stream_state *state);
-
 /* Free a slot block, so that its stream's later work may have it. Any thread. */
 static inline void ashlar__slot_block_vacate(ashlar_block *slot_block) {
     ASHLAR_CHECK2(ashlar__block_is_of_slot(slot_block));

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
 
 /* Expire slots in the order of their ends, up to entry `end` of plan->expiry. The blocks of expired
  * slots that are still live become late. A slot block with slot == NULL is on the late list already
@@ -99,6 +101,9 @@ static bool overlaps(const ashlar_block *block, size_t begin, size_t end) {
 /* Whether no late block overlaps a slot. Takes the freed blocks off the late list on the way. */
 static bool is_clear(ashlar_replay *replay, const ashlar_slot *slot) {
     ashlar_plan_memory *memory = replay->memories[slot->stream_idx];
+    if (memory == NULL) {
+        return true; /* in ashlar__replay_find_served() */
+    }
     ASHLAR_CHECK2(slot->bytes > 0 && replay->late_count >= memory->late_count);
     const size_t begin = slot->slot_block->offset, end = begin + slot->bytes;
     replay->late_count -= memory->late_count;
@@ -187,8 +192,9 @@ static void skip(ashlar_replay *replay, uint32_t i) {
     replay->skipped[replay->skipped_count++] = i;
 }
 
-/* Serve a request with a passed-over slot that is live at this time of the recorded step. */
-static ashlar_block *serve_skipped(ashlar_replay *replay, const request *r) {
+/* Take a passed-over slot for a request that is live at this time of the recorded step; NULL: there
+ * is none. */
+static const ashlar_slot *take_skipped(ashlar_replay *replay, const request *r) {
     for (uint32_t k = 0; k < replay->skipped_count; k++) {
         const ashlar_slot *slot = &replay->plan->slots[replay->skipped[k]];
         if (slot->bytes > 0 && fits(replay, slot, r) && slot->end >= next_of(replay) &&
@@ -198,7 +204,7 @@ static ashlar_block *serve_skipped(ashlar_replay *replay, const request *r) {
             replay->unserved--;
             memmove(replay->skipped + k, replay->skipped + k + 1,
                     (replay->skipped_count - k) * sizeof replay->skipped[0]);
-            return ashlar__replay_slot_block(slot);
+            return slot;
         }
     }
     return NULL;
@@ -242,7 +248,7 @@ static void advance(ashlar_replay *replay, uint32_t i) {
     replay->next = &replay->plan->slots[i + 1];
 }
 
-static ashlar_block *serve_slot(ashlar_replay *replay, uint32_t i) {
+static const ashlar_slot *take_slot(ashlar_replay *replay, uint32_t i) {
     advance(replay, i);
     if (replay->plan->slots[i].bytes == 0) {
         replay->is_at_refusal = replay->plan->slots[i].is_refused;
@@ -256,7 +262,7 @@ static ashlar_block *serve_slot(ashlar_replay *replay, uint32_t i) {
         replay->is_at_miss = true;
         return NULL;
     }
-    return ashlar__replay_slot_block(&replay->plan->slots[i]);
+    return &replay->plan->slots[i];
 }
 
 /* Where time passes to if the next slot is a refusal that fits the request. It may be that of
@@ -268,17 +274,18 @@ static uint32_t refusal_or_landing(ashlar_replay *replay, const request *r) {
                : next_of(replay);
 }
 
-static ashlar_block *serve(ashlar_replay *replay, const request *r) {
+/* The slot for the request; NULL: the ordinary path serves it. */
+static const ashlar_slot *take(ashlar_replay *replay, const request *r) {
     if (fits(replay, replay->next, r)) {
-        return serve_slot(replay, replay->next->is_refused ? refusal_or_landing(replay, r)
-                                                           : next_of(replay));
+        return take_slot(replay, replay->next->is_refused ? refusal_or_landing(replay, r)
+                                                          : next_of(replay));
     }
     /* Try landings before passed-over slots, so that a merged step finds its own slots. */
     uint32_t i = find_landing(replay, r);
     if (i == replay->plan->count) {
-        ashlar_block *slot_block = serve_skipped(replay, r);
-        if (slot_block != NULL) {
-            return slot_block;
+        const ashlar_slot *slot = take_skipped(replay, r);
+        if (slot != NULL) {
+            return slot;
         }
         i = look_ahead(replay, r);
     }
@@ -287,7 +294,7 @@ static ashlar_block *serve(ashlar_replay *replay, const request *r) {
         replay->is_at_miss = true;
         return NULL;
     }
-    return serve_slot(replay, i);
+    return take_slot(replay, i);
 }
 
 ASHLAR_NOINLINE ashlar_block *ashlar__replay_serve_otherwise(ashlar_replay *replay, size_t bytes,
@@ -298,11 +305,11 @@ ASHLAR_NOINLINE ashlar_block *ashlar__replay_serve_otherwise(ashlar_replay *repl
     }
     let_go(replay);
     replay->is_at_refusal = replay->is_at_miss = false;
-    ashlar_block *block = serve(replay, &r);
+    const ashlar_slot *slot = take(replay, &r);
     hold(replay);
     ASHLAR_CHECK2(is_sound(replay));
-    ASHLAR_CHECK2(block == NULL || block->bytes >= bytes);
-    return block;
+    ASHLAR_CHECK2(slot == NULL || slot->bytes >= bytes);
+    return slot != NULL ? ashlar__replay_slot_block(slot) : NULL;
 }
 
 /* ---- the end of a step ---- */
@@ -350,4 +357,67 @@ void ashlar__replay_forget_stream(ashlar_replay *replay, const ashlar_stream_sta
     if (replay->plan->stream_count > 0) {
         ashlar__plan_name_streams(replay->plan, replay->streams);
     }
+}
+
+/* ---- another recording's step ---- */
+
+/* What serves each allocation of a step: its slot, and the time after it. */
+typedef struct served {
+    const ashlar_slot *slot;
+    uint32_t time;
+} served;
+
+/* Whether each block is given back while its slot is held, and planned as it is. */
+static bool are_held(const ashlar_recording *more, const served *by) {
+    bool is_so = true;
+    for (uint32_t i = 0; i < more->count && is_so; i++) {
+        const ashlar_recorded *a = &more->allocs[i];
+        const ashlar_slot *slot = by[i].slot;
+        is_so = slot->bytes == 0 || a->end == ASHLAR_NOT_PLANNED
+                    ? slot->bytes == 0 && a->end == ASHLAR_NOT_PLANNED
+                    : by[a->end - 1].time <= slot->end && (slot->is_shared || !a->is_shared);
+    }
+    return is_so;
+}
+
+/* Replay the step of `more` on the outline of a plan, where no block is in the way. A stream's
+ * state stands for its handle. */
+static bool serves_all(ashlar_plan *plan, const ashlar_recording *base,
+                       const ashlar_recording *more, served *by) {
+    ashlar_replay replay = {.plan = plan, .next = plan->slots};
+    bool is_so = true;
+    for (uint32_t k = 0; k < base->stream_count; k++) {
+        replay.streams[k] = (ashlar_stream)(void *)base->stream_states[k];
+    }
+    for (uint32_t i = 0; i < more->count && is_so; i++) {
+        const ashlar_recorded *a = &more->allocs[i];
+        const request r = {a->bytes, a->tag,
+                           (ashlar_stream)(void *)more->stream_states[a->stream_idx]};
+        const uint32_t next = next_of(&replay);
+        const ashlar_slot *slot = take(&replay, &r);
+        by[i].slot = slot != NULL ? slot : replay.next - 1; /* or an unplanned one */
+        by[i].time = next_of(&replay);
+        is_so = !a->is_refused && !by[i].slot->is_refused && (slot != NULL || by[i].time > next);
+    }
+    return is_so && are_held(more, by);
+}
+
+ashlar_status ashlar__replay_find_served(const ashlar_recording *base, const ashlar_recording *more,
+                                         bool *is_served) {
+    ashlar_plan *plan = NULL;
+    bool has_landing = false;
+    for (uint32_t i = 0; i < more->count; i++) {
+        has_landing |= more->allocs[i].is_landing;
+    }
+    *is_served = false;
+    if (more->count > base->count || has_landing) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_TRY(ashlar__plan_outline(base, &plan));
+    served *by = ashlar__host_calloc((size_t)more->count + 1, sizeof *by);
+    *is_served = by != NULL && plan->landing_count == 0 && serves_all(plan, base, more, by);
+    ashlar__host_free(by);
+    ashlar__plan_free(plan);
+    return by != NULL ? ASHLAR_OK
+                      : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory to compare two recordings");
 }

@@ -102,4 +102,13 @@ void ashlar__replay_end_replay(ashlar_replay *replay, ashlar_planner *planner,
 /* From now on the step's replay serves no request of `state`'s stream. */
 void ashlar__replay_forget_stream(ashlar_replay *replay, const ashlar_stream_state *state);
 
+/*
+ * Whether a plan of `base` alone serves a step that does as `more`, which may leave slots out; as
+ * far as that is certain: of recordings that no others with gaps were merged into. Errors:
+ * ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__replay_find_served(const ashlar_recording *base,
+                                                           const ashlar_recording *more,
+                                                           bool *is_served);
+
 #endif /* ASHLAR_PLAN_REPLAY_H */

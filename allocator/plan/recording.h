@@ -131,13 +131,4 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__recording_merge(const ashlar_recording *
                                                         const ashlar_recording *more,
                                                         ashlar_recording *out);
 
-/*
- * Whether a plan of `base` alone serves a step that does as `more`, which may leave slots out; as
- * far as that is certain: of recordings that no others with gaps were merged into. Errors:
- * ASHLAR_EHOSTMEM.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__recording_find_served(const ashlar_recording *base,
-                                                              const ashlar_recording *more,
-                                                              bool *is_served);
-
 #endif /* ASHLAR_RECORDING_H */

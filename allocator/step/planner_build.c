@@ -23,23 +23,6 @@ bool ashlar__plan_is_busy_locked(const ashlar_allocator *a, const ashlar_plan *p
     return false;
 }
 
-/* Drop the key's plan, because there is no memory for it, or it costs more than it saves. The other
- * plans of its streams get plan memories again, now or when one of their steps begins. */
-static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
-    ashlar_plan *plan = key->plan;
-    ASHLAR_CHECK2(plan != NULL && key->replay_count == 0);
-    key->plan = NULL;
-    for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
-        ashlar_stream_state *state = plan->stream_plans[stream_idx].stream_state;
-        if (!ashlar__stream_state_has_ended(state) &&
-            ashlar__planner_memory(&a->planner, state) == NULL &&
-            ashlar__planner_renew_memory(a, own, state) != ASHLAR_OK) {
-            break;
-        }
-    }
-    ashlar__plan_free(plan);
-}
-
 /*
  * The plans to build together. A plan is in `plans` until its key has taken it, or it is freed.
  *
@@ -56,101 +39,72 @@ typedef struct batch {
  * streams end unannounced, no step would replay the plan. */
 static bool is_possible(const ashlar_allocator *a, const ashlar_step_key *key,
                         const ashlar_plan *plan) {
-    return !a->planner.is_installing && !a->client.watches_streams && key->replay_count == 0 &&
-           !ashlar__plan_has_ended(plan) && !ashlar__plan_is_busy_locked(a, plan);
+    return !a->client.watches_streams && key->replay_count == 0 && !ashlar__plan_has_ended(plan) &&
+           !ashlar__plan_is_busy_locked(a, plan);
 }
 
-/* Whether one of the first `count` plans, of which some are NULL, has slots for the stream. */
-static bool is_among(ashlar_plan *const *plans, size_t count, const ashlar_stream_state *state) {
+/* Give up plan i, because there is no memory for it, or it costs more than it saves. The other
+ * plans of its streams get plan memories again, now or when one of their steps begins. */
+static void give_up(ashlar_allocator *a, ashlar_cache *own, batch *b, size_t i) {
+    ashlar_plan *plan = b->plans[i];
+    ASHLAR_CHECK2(b->keys[i]->plan == plan && b->keys[i]->replay_count == 0);
+    b->keys[i]->plan = b->plans[i] = NULL;
+    ASHLAR_IGNORE(ashlar__planner_take_lacking(a, own, plan)); /* see above */
+    ashlar__plan_free(plan);
+}
+
+/* The largest of the plans that has no memory; b->count: all have theirs. */
+static size_t find_lacking(const ashlar_allocator *a, const batch *b) {
     size_t i = 0;
-    while (i < count && !ashlar__plan_uses(plans[i], state)) {
+    while (i < b->count &&
+           (b->plans[i] == NULL || !ashlar__planner_lacks_memory(&a->planner, b->plans[i]))) {
         i++;
     }
-    return i < count;
+    return i;
 }
 
-/* Take memory for plans that keys have taken, once for each stream. */
-static ashlar_status take_memory(ashlar_allocator *a, ashlar_cache *own, ashlar_plan *const *plans,
-                                 size_t count) {
+/* Take memory for all plans together; while some lack theirs, give up the largest of these, so that
+ * most keys get a plan. Returns the first failure. */
+static ashlar_status take_memory(ashlar_allocator *a, ashlar_cache *own, batch *b) {
     ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < count; i++) {
-        const uint32_t stream_count = plans[i] != NULL ? plans[i]->stream_count : 0;
-        for (uint32_t stream_idx = 0; stream_idx < stream_count && status == ASHLAR_OK;
-             stream_idx++) {
-            ashlar_stream_state *state = plans[i]->stream_plans[stream_idx].stream_state;
-            if (!is_among(plans, i, state)) {
-                status = ashlar__planner_renew_memory(a, own, state);
-            }
+    size_t lacking = 0;
+    while (lacking < b->count) {
+        ashlar_status now = ASHLAR_OK;
+        for (size_t i = 0; i < b->count && now == ASHLAR_OK; i++) {
+            now = b->plans[i] != NULL ? ashlar__planner_take_lacking(a, own, b->plans[i]) : now;
+        }
+        lacking = find_lacking(a, b);
+        if (lacking < b->count) {
+            b->keys[lacking]->is_ordinary = now == ASHLAR_OK;
+            b->is_too_dear |= now == ASHLAR_OK;
+            status = status == ASHLAR_OK ? now : status;
+            give_up(a, own, b, lacking);
         }
     }
     return status;
 }
 
-/* Make `plan` the key's plan, and take memory for it. */
-static ashlar_status install_one(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key,
-                                 ashlar_plan *plan, bool *is_too_dear) {
-    ASHLAR_CHECK2(a->planner.is_installing && key->is_busy);
-    key->is_ordinary = false;
-    ashlar__step_key_drop_plan(key);
-    key->plan = plan;
-    const ashlar_status status = take_memory(a, own, &plan, 1);
-    if (status == ASHLAR_OK && ashlar__planner_lacks_memory(&a->planner, plan)) {
-        *is_too_dear = key->is_ordinary = true;
-    }
-    if (status != ASHLAR_OK || key->is_ordinary) {
-        give_up(a, own, key);
-    }
-    return status;
-}
-
-/* Give each key its plan, and take memory for all of them. False: not for all, and every key has
- * given its plan back to the batch. */
-static bool install_together(ashlar_allocator *a, ashlar_cache *own, batch *b) {
-    for (size_t i = 0; i < b->count; i++) {
-        if (b->plans[i] != NULL) {
-            ashlar__step_key_drop_plan(b->keys[i]);
-            b->keys[i]->plan = b->plans[i];
-        }
-    }
-    bool is_done = take_memory(a, own, b->plans, b->count) == ASHLAR_OK;
-    for (size_t i = 0; i < b->count; i++) {
-        is_done = is_done &&
-                  (b->plans[i] == NULL || !ashlar__planner_lacks_memory(&a->planner, b->plans[i]));
-    }
-    for (size_t i = 0; i < b->count; i++) {
-        if (is_done) {
-            b->plans[i] = NULL;
-        } else if (b->plans[i] != NULL) {
-            b->keys[i]->plan = NULL;
-        }
-    }
-    return is_done;
-}
-
-/* Install the batch's plans together or, if memory is short, one after another, the smallest first,
- * so that most keys get one. */
+/* Give each key its plan, with memory. */
 static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, batch *b) {
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = 0; i < b->count; i++) {
-        if (!is_possible(a, b->keys[i], b->plans[i])) {
-            ashlar__plan_free(b->plans[i]);
-            b->plans[i] = NULL;
-        } else {
-            b->keys[i]->is_current = true;
-        }
-    }
     if (a->planner.is_installing) {
         return ASHLAR_OK;
     }
     a->planner.is_installing = true;
-    const bool is_together = b->count > 1 && install_together(a, own, b);
-    for (size_t i = b->count; i-- > 0 && !is_together;) {
-        if (b->plans[i] != NULL) {
-            const ashlar_status one = install_one(a, own, b->keys[i], b->plans[i], &b->is_too_dear);
+    for (size_t i = 0; i < b->count; i++) {
+        ashlar_step_key *key = b->keys[i];
+        if (is_possible(a, key, b->plans[i])) {
+            ashlar__step_key_drop_plan(key);
+            key->plan = b->plans[i];
+            key->is_current = true;
+            key->is_ordinary = false;
+            ashlar__planner_leave_memory(a, key->plan);
+        } else {
+            ashlar__plan_free(b->plans[i]);
             b->plans[i] = NULL;
-            status = status == ASHLAR_OK ? one : status;
         }
     }
+    const ashlar_status status = take_memory(a, own, b);
+    memset((void *)b->plans, 0, b->count * sizeof(ashlar_plan *)); /* they are the keys' */
     ashlar__planner_drop_unused_locked(&a->planner, &a->heap);
     ashlar__planner_link_plans(a);
     a->planner.is_installing = false;
@@ -298,10 +252,10 @@ ashlar_status ashlar__planner_build_all_locked(ashlar_allocator *a, ashlar_cache
     }
     b.keys = ashlar__host_calloc(count + 1, sizeof(ashlar_step_key *));
     b.plans = ashlar__host_calloc(count + 1, sizeof(ashlar_plan *));
-    ashlar_status status = ASHLAR_OK;
-    if (b.keys == NULL || b.plans == NULL) {
-        status = ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu plans", count);
-    }
+    ashlar_status status =
+        b.keys != NULL && b.plans != NULL
+            ? ASHLAR_OK
+            : ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for %zu plans", count);
     for (ashlar_step_key *key = a->planner.keys; key != NULL && status == ASHLAR_OK;
          key = key->next) {
         if (is_waiting(a, key)) {

@@ -39,14 +39,6 @@ static ashlar_status take_block_locked(ashlar_allocator *a, ashlar_cache *own, c
     return status;
 }
 
-static bool are_rising(const needs *n) {
-    bool is_so = n->count == 0 || n->offsets[n->count - 1] < n->bytes;
-    for (size_t i = 1; i < n->count; i++) {
-        is_so = is_so && n->offsets[i - 1] < n->offsets[i];
-    }
-    return is_so;
-}
-
 /* Make a plan memory with a slot block at each offset. The caller adds it to the planner's list.
  * *out stays NULL if it costs too much. Lock: held; may be dropped and taken again meanwhile. */
 static ashlar_status create_memory_locked(ashlar_allocator *a, ashlar_cache *own, const needs *n,
@@ -54,7 +46,6 @@ static ashlar_status create_memory_locked(ashlar_allocator *a, ashlar_cache *own
     ASHLAR_OWNS(&a->lock);
     ashlar_block *block = NULL;
     ASHLAR_ASSERT(n->count > 0 && n->bytes > 0);
-    ASHLAR_CHECK3(are_rising(n));
     ashlar_plan_memory *memory = ashlar__plan_memory_new(n->count);
     if (memory == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a plan's memory");
@@ -77,18 +68,20 @@ static ashlar_status create_memory_locked(ashlar_allocator *a, ashlar_cache *own
 
 /* ---- what the plans of a stream share ---- */
 
-static void retire(ashlar_allocator *a, ashlar_stream_state *state) {
-    ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, state);
-    if (memory != NULL) {
-        bool is_joined;
-        ASHLAR_CHECK2(!memory->is_busy);
-        memory->is_unused = true;
-        /* Let the stream wait for other streams' uses first, so that the new memory may reuse the
-         * old bytes. If it cannot wait, these bytes are kept until the uses are over. */
-        const ashlar_status unused = ashlar__away_join(&a->heap, state, memory->block, &is_joined);
-        (void)unused;
-        ashlar__planner_tidy_locked(&a->planner, &a->heap);
+void ashlar__planner_leave_memory(ashlar_allocator *a, const ashlar_plan *plan) {
+    for (uint32_t k = 0; k < plan->stream_count; k++) {
+        ashlar_stream_state *state = plan->stream_plans[k].stream_state;
+        ashlar_plan_memory *memory = ashlar__planner_memory(&a->planner, state);
+        if (memory != NULL) {
+            bool is_joined;
+            ASHLAR_CHECK2(!memory->is_busy);
+            memory->is_unused = true;
+            /* Let the stream wait for other streams' uses first, so that the new memory may reuse
+             * the old bytes. If it cannot wait, these bytes are kept until the uses are over. */
+            ASHLAR_IGNORE(ashlar__away_join(&a->heap, state, memory->block, &is_joined));
+        }
     }
+    ashlar__planner_tidy_locked(&a->planner, &a->heap);
 }
 
 typedef void (*slot_fn)(void *context, ashlar_plan *plan, uint32_t i);
@@ -169,18 +162,12 @@ void ashlar__planner_link_plans(const ashlar_allocator *a) {
     }
 }
 
-ashlar_status ashlar__planner_renew_memory(ashlar_allocator *a, ashlar_cache *own,
-                                           ashlar_stream_state *state) {
+/* Take memory for all slots on the stream, which has none. */
+static ashlar_status take_memory(ashlar_allocator *a, ashlar_cache *own,
+                                 ashlar_stream_state *state) {
     needs n;
     ashlar_plan_memory *memory = NULL;
-    ASHLAR_CHECK2(a->planner.is_installing); /* so no other thread replaces the memory meanwhile */
-    if (ashlar__stream_state_has_ended(state)) {
-        return ASHLAR_OK;
-    }
     ashlar_status status = find_needs(a, state, &n);
-    if (status == ASHLAR_OK) {
-        retire(a, state);
-    }
     if (status == ASHLAR_OK && n.count > 0) {
         status = create_memory_locked(a, own, &n, &memory);
     }
@@ -195,20 +182,17 @@ ashlar_status ashlar__planner_renew_memory(ashlar_allocator *a, ashlar_cache *ow
     return status;
 }
 
-/* ---- plans that lost their memory ---- */
-
-/* Make a plan memory for each stream of the key's plan that has none. */
-static ashlar_status add_plan_memories(ashlar_allocator *a, ashlar_cache *own,
-                                       const ashlar_step_key *key) {
-    ashlar_status status = ASHLAR_OK;
-    for (uint32_t stream_idx = 0; stream_idx < key->plan->stream_count && status == ASHLAR_OK;
-         stream_idx++) {
-        ashlar_stream_state *state = key->plan->stream_plans[stream_idx].stream_state;
-        if (ashlar__planner_memory(&a->planner, state) == NULL) {
-            status = ashlar__planner_renew_memory(a, own, state);
+ashlar_status ashlar__planner_take_lacking(ashlar_allocator *a, ashlar_cache *own,
+                                           const ashlar_plan *plan) {
+    ASHLAR_CHECK2(a->planner.is_installing); /* so no other thread replaces the memory meanwhile */
+    for (uint32_t k = 0; k < plan->stream_count; k++) {
+        ashlar_stream_state *state = plan->stream_plans[k].stream_state;
+        if (ashlar__planner_memory(&a->planner, state) == NULL &&
+            !ashlar__stream_state_has_ended(state)) {
+            ASHLAR_TRY(take_memory(a, own, state));
         }
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar__planner_take_again_locked(ashlar_allocator *a, ashlar_cache *own,
@@ -218,7 +202,7 @@ ashlar_status ashlar__planner_take_again_locked(ashlar_allocator *a, ashlar_cach
     a->planner.is_installing = true;
     key->is_busy = true; /* so that no other thread moves the key, or drops its memory, while the
                             lock is dropped */
-    const ashlar_status status = add_plan_memories(a, own, key);
+    const ashlar_status status = ashlar__planner_take_lacking(a, own, key->plan);
     ashlar__planner_link_plans(a);
     key->is_busy = false;
     a->planner.is_installing = false;

@@ -255,7 +255,7 @@ static ashlar_status keep_larger(ashlar_step_key *key, ashlar_recording *recordi
         ashlar__recording_held_bytes(recording) > ashlar__recording_held_bytes(&key->recording);
     const ashlar_recording *large = is_larger ? recording : &key->recording;
     const ashlar_recording *small = is_larger ? &key->recording : recording;
-    ASHLAR_TRY(ashlar__recording_find_served(large, small, is_kept));
+    ASHLAR_TRY(ashlar__replay_find_served(large, small, is_kept));
     if (*is_kept && is_larger) {
         replace(key, recording);
     }

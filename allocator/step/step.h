@@ -3,21 +3,16 @@
 #ifndef ASHLAR_STEP_H
 #define ASHLAR_STEP_H
 
+#include <ashlar/warmup.h>
+
 #include "allocator/core/slow_path.h"
 
 /* The key `number` of steps on `state`, or NULL. Lock: held. */
 ashlar_step_key *ashlar__step_key_find_locked(const ashlar_allocator *allocator, uint64_t number,
                                               const ashlar_stream_state *state);
 
-/*
- * Find or make the key `number` of steps on `state`. If a key of that number has a stream that is
- * gone, the key moves to `state`, with all other keys of that stream. *out is unchanged if the key
- * cannot move now; the caller then declines the step. Lock: held. May queue a wait on the stream of
- * `state`.
- *
- * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EINVAL (the stream that has to wait is being
- *         captured).
- */
+/* Find or make the key `number` of steps on `state`. Making it forgets the keys of a stream that is
+ * gone and had that number. Lock: held. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_of_locked(ashlar_allocator *allocator,
                                                            uint64_t number,
                                                            ashlar_stream_state *state,
@@ -81,13 +76,16 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__plan_place_locked(ashlar_allocator *allo
 /* The memory in a stream's zones that no block uses. Lock: held. Cost: O(windows). */
 size_t ashlar__plan_free_bytes(const ashlar_allocator *allocator, const ashlar_stream_state *state);
 
-/* Replace the plan memory of a stream by one that fits all its present plans. Does nothing for a
- * stream that has ended, since no step replays its slots. Lock: held; may be dropped and taken
- * again meanwhile. Call it only while a plan is being installed. Errors: ASHLAR_EHOSTMEM,
- * ASHLAR_ENOMEM, ASHLAR_EDRIVER. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__planner_renew_memory(ashlar_allocator *allocator,
+/*
+ * Call these only while a plan is being installed. _leave_memory: give up the memories in which a
+ * plan has slots. _take_lacking: take memory that fits all present plans for those of its streams
+ * that have none, and have not ended. Lock: held; may be dropped and taken again meanwhile. Errors:
+ * ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER.
+ */
+void ashlar__planner_leave_memory(ashlar_allocator *allocator, const ashlar_plan *plan);
+ASHLAR_MUST_CHECK ashlar_status ashlar__planner_take_lacking(ashlar_allocator *allocator,
                                                              ashlar_cache *own,
-                                                             ashlar_stream_state *state);
+                                                             const ashlar_plan *plan);
 
 /* Call ashlar__plan_link() for all plans that have their slot blocks. Plans being replayed are left
  * out: they kept their slot blocks, and the replaying thread reads them without the lock. Lock:
@@ -131,5 +129,40 @@ bool ashlar__step_has(ashlar_allocator *allocator, const void *ptr, ashlar_strea
 ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_begin(ashlar_allocator *allocator,
                                                       ashlar_stream stream, uint64_t key);
 ASHLAR_MUST_CHECK ashlar_status ashlar__dry_run_end(ashlar_allocator *allocator);
+
+/* ---- the lengths of a warm-up ---- */
+
+/*
+ * Each length has a number of its own, and a key stands for the numbers of one or several lengths
+ * in a row: keys are joined as their steps are recorded, if one plan for both costs hardly any
+ * memory, and as far as the ranges go that the program asks for. Where not every length is
+ * recorded, each range has one key.
+ */
+
+/* The options, or all zero if NULL, with defaults in the place of 0. */
+ashlar_warmup_options ashlar__warmup_chosen(const ashlar_warmup_options *options);
+
+/* The number to add to options->key for steps of this length. */
+uint64_t ashlar__warmup_number_of(const ashlar_warmup_options *options, size_t length);
+
+/* The next shorter length that a pass visits; 0 if there is none. Dry runs visit every length,
+ * other passes only the longest length of each bucket. _visit_count: of a pass. */
+size_t ashlar__warmup_length_below(const ashlar_warmup_options *options, size_t length);
+size_t ashlar__warmup_visit_count(const ashlar_warmup_options *options);
+
+/* Let one key stand for the lengths of each range, or of all if is_one. None of their numbers may
+ * have a key yet. Lock: not held. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__warmup_share_keys(ashlar_allocator *allocator,
+                                                          const ashlar_warmup_options *options,
+                                                          bool is_one);
+
+/* Let one plan serve the recorded length and the next longer lengths of its range, if that costs
+ * hardly any memory. Lock: not held. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__warmup_join(ashlar_allocator *allocator,
+                                                    const ashlar_warmup_options *options,
+                                                    size_t length);
+
+/* Forget the costs that were counted so far, for all lengths. Lock: not held. */
+void ashlar__warmup_clear_costs(ashlar_allocator *allocator, const ashlar_warmup_options *options);
 
 #endif /* ASHLAR_STEP_H */

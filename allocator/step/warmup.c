@@ -16,9 +16,8 @@
 #include "allocator/core/dry_run.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/streams.h"
-#include "allocator/step/memory_picture.h"
+#include "allocator/base/random.h"
 #include "allocator/step/step.h"
-#include "allocator/step/warmup_lengths.h"
 
 /* ---- one length ---- */
 
@@ -58,62 +57,50 @@ static uint64_t list_misses(const ashlar_plan_stats *before, const ashlar_plan_s
 static ashlar_status begin(const warmup *w, size_t length) {
     const uint64_t key = w->options->key + ashlar__warmup_number_of(w->options, length);
     const ashlar_stream stream = w->options->stream;
-    if (!w->has_steps) {
-        return ASHLAR_OK;
-    }
-    return w->is_dry_run ? ashlar__dry_run_begin(w->allocator, stream, key)
-                         : ashlar_step_begin(w->allocator, stream, key);
+    return !w->has_steps   ? ASHLAR_OK
+           : w->is_dry_run ? ashlar__dry_run_begin(w->allocator, stream, key)
+                           : ashlar_step_begin(w->allocator, stream, key);
 }
 
 static ashlar_status end(const warmup *w) {
-    if (!w->has_steps) {
-        return ASHLAR_OK;
-    }
-    return w->is_dry_run ? ashlar__dry_run_end(w->allocator) : ashlar_step_end(w->allocator);
-}
-
-static ashlar_status say_where(ashlar_status status, size_t length) {
-    return status == ASHLAR_OK
-               ? ASHLAR_OK
-               : ashlar__fail(status, "warm-up at length %zu: %s", length, ashlar_error_detail());
+    return !w->has_steps   ? ASHLAR_OK
+           : w->is_dry_run ? ashlar__dry_run_end(w->allocator)
+                           : ashlar_step_end(w->allocator);
 }
 
 /* Run `fn` as a step of this length. If the step is replayed, a miss is an error. */
 static ashlar_status visit(warmup *w, ashlar_warmup_fn fn, size_t length) {
     ashlar_plan_stats before, after;
+    char reasons[REASONS_BYTES];
     ASHLAR_CHECK2(fn != NULL && (!w->is_dry_run || fn == w->options->dry_run));
     ashlar_plan_get_stats(w->allocator, &before);
     ashlar_status status = begin(w, length);
-    if (status == ASHLAR_OK) {
-        status = fn(w->options->user, length);
-    }
-    if (status == ASHLAR_OK) {
-        status = end(w);
-    }
+    ASHLAR_THEN(status, fn(w->options->user, length));
+    ASHLAR_THEN(status, end(w));
     ashlar_plan_get_stats(w->allocator, &after);
     w->strayed += after.misses[ASHLAR_PLAN_MISS_STREAM] - before.misses[ASHLAR_PLAN_MISS_STREAM];
-    char reasons[REASONS_BYTES];
     if (status == ASHLAR_OK && list_misses(&before, &after, reasons) > 0) {
         status = ashlar__fail(ASHLAR_EINVAL,
                               "requests of the step were not served from its plan (%s); it must "
                               "allocate as it did when it was recorded",
                               reasons);
     }
-    return say_where(status, length);
+    return status == ASHLAR_OK
+               ? ASHLAR_OK
+               : ashlar__fail(status, "warm-up at length %zu: %s", length, ashlar_error_detail());
 }
 
 /* Visit all lengths, the longest first. */
 static ashlar_status pass(warmup *w) {
     const ashlar_warmup_options *o = w->options;
-    ashlar_status status = ASHLAR_OK;
-    for (size_t length = o->max_length; length > 0 && status == ASHLAR_OK;
+    for (size_t length = o->max_length; length > 0;
          length = ashlar__warmup_length_below(o, length)) {
-        status = visit(w, o->dry_run != NULL ? o->dry_run : o->step, length);
-        if (status == ASHLAR_OK && w->is_dry_run) {
-            status = ashlar__warmup_join(w->allocator, o, length);
+        ASHLAR_TRY(visit(w, o->dry_run != NULL ? o->dry_run : o->step, length));
+        if (w->is_dry_run) {
+            ASHLAR_TRY(ashlar__warmup_join(w->allocator, o, length));
         }
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 /* ---- the parts of a warm-up ---- */
@@ -123,41 +110,33 @@ static ashlar_status pass(warmup *w) {
  * trim records no event on a stream that has one pending, so there is a wait before the first trim,
  * too. */
 static ashlar_status give_back(ashlar_allocator *a) {
-    ashlar_status status = ashlar__device_synchronize(a->device);
-    if (status == ASHLAR_OK) {
-        status = ashlar_allocator_trim(a, 0);
+    for (int i = 0; i < 2; i++) {
+        ASHLAR_TRY(ashlar__device_synchronize(a->device));
+        ASHLAR_TRY(ashlar_allocator_trim(a, 0));
     }
-    if (status == ASHLAR_OK) {
-        status = ashlar__device_synchronize(a->device);
-    }
-    return status == ASHLAR_OK ? ashlar_allocator_trim(a, 0) : status;
+    return ASHLAR_OK;
 }
 
+/* If it fails, is_dry_run may still be set, so that undo() ends the step. */
 static ashlar_status record(warmup *w) {
     ASHLAR_CHECK2(w->is_planned && !w->is_dry_run);
     w->is_dry_run = w->options->dry_run != NULL;
-    ashlar_status status = pass(w);
+    ASHLAR_TRY(pass(w));
     /* Join again: some lengths could not be joined before the step that needs most was recorded. */
     for (size_t length = w->options->max_length;
-         w->is_dry_run && length > w->options->min_length && status == ASHLAR_OK;) {
-        status = ashlar__warmup_join(w->allocator, w->options, --length);
+         w->is_dry_run && length > w->options->min_length;) {
+        ASHLAR_TRY(ashlar__warmup_join(w->allocator, w->options, --length));
     }
-    w->is_dry_run = w->is_dry_run && status != ASHLAR_OK; /* if still set, undo() ends the step */
-    return status;
+    w->is_dry_run = false; /* a replay needs memory */
+    return ASHLAR_OK;
 }
 
 /* Record the steps. Then give all free memory back before the plans take theirs, so that no hole is
  * left beside a plan's memory. */
 static ashlar_status plan(warmup *w) {
-    ashlar_status status = record(w);
-    ASHLAR_CHECK2(status != ASHLAR_OK || !w->is_dry_run); /* a replay needs memory */
-    if (status == ASHLAR_OK) {
-        status = give_back(w->allocator);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    status = ashlar_plan_build(w->allocator);
+    ASHLAR_TRY(record(w));
+    ASHLAR_TRY(give_back(w->allocator));
+    const ashlar_status status = ashlar_plan_build(w->allocator);
     return status != ASHLAR_ENOMEM
                ? status
                : ashlar__fail(status,
@@ -168,20 +147,48 @@ static ashlar_status plan(warmup *w) {
 
 /* ---- the proof ---- */
 
-/* Make one key for all lengths if plans are off; otherwise one for each range of which only the
- * longest length is run. */
-static ashlar_status share_keys(const warmup *w) {
-    ashlar_allocator *a = w->allocator;
-    const ashlar_warmup_options *o = w->options;
-    const bool shares = w->has_steps && (!w->is_planned || o->dry_run == NULL);
-    ashlar_stream_state *state = NULL;
+/* What the memory looks like between two steps. */
+typedef struct picture {
+    ashlar_stats stats;
+    uint64_t layout; /* hash of each window's zone, and of how much of the window is mapped */
+    uint64_t away_frees, left_away, short_count; /* the heap's fields of the same names */
+} picture;
+
+static picture look(ashlar_allocator *a) {
+    picture p = {.layout = 0};
+    ashlar_allocator_get_stats(a, &p.stats);
     ashlar__allocator_enter(a);
-    ashlar_status status = ashlar__stream_state_of_locked(a, o->stream, &state);
-    if (status == ASHLAR_OK && shares && state->pool == NULL) {
-        status = ashlar__warmup_share_keys_locked(a, o, !w->is_planned, state);
+    for (const ashlar_window *w = a->heap.windows; w != NULL; w = w->above) {
+        const uint64_t parts[] = {w->offset, (uint64_t)(uintptr_t)w->zone, w->mapped_count};
+        for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+            p.layout = ashlar__random_mix(p.layout + parts[i]);
+        }
     }
+    p.away_frees = a->heap.away_frees;
+    p.left_away = a->heap.left_away;
+    p.short_count = a->heap.short_count;
     ashlar__allocator_leave(a);
-    return status;
+    return p;
+}
+
+/* The number of requests that were served without mapping memory or taking another stream's. */
+static uint64_t served_in_place(const ashlar_stats *s) {
+    return s->served_planned + s->served_cached + s->served_same_stream + s->served_idle;
+}
+
+/* Whether the memory was the same before and after some steps, and served all of their requests. */
+static bool is_repeated(const picture *before, const picture *after) {
+    return before->layout == after->layout && before->short_count == after->short_count &&
+           before->left_away == after->left_away &&
+           before->stats.reserved_bytes == after->stats.reserved_bytes &&
+           after->stats.alloc_count - before->stats.alloc_count ==
+               served_in_place(&after->stats) - served_in_place(&before->stats);
+}
+
+/* Whether plans served all requests in between. */
+static bool is_all_planned(const picture *before, const picture *after) {
+    return after->stats.alloc_count - before->stats.alloc_count ==
+           after->stats.served_planned - before->stats.served_planned;
 }
 
 /* Choose whether later steps of each length begin with every block at home and an empty cache; see
@@ -216,8 +223,7 @@ static void hold_steps(const warmup *w, bool is_held) {
  * not run, nor without steps: then a block that is away comes home at an unpredictable moment, when
  * the device is done with it.
  */
-static const char *doubt(const warmup *w, const ashlar_memory_picture *before,
-                         const ashlar_memory_picture *after) {
+static const char *doubt(const warmup *w, const picture *before, const picture *after) {
     if (ashlar__allocator_is_guarded(w->allocator)) {
         return "a guard mode is on, which keeps freed memory for a while";
     }
@@ -226,7 +232,7 @@ static const char *doubt(const warmup *w, const ashlar_memory_picture *before,
     }
     const ashlar_warmup_options *o = w->options;
     const bool visits_all = ashlar__warmup_visit_count(o) == o->max_length - o->min_length + 1;
-    if (!visits_all && !ashlar__memory_is_all_planned(before, after)) {
+    if (!visits_all && !is_all_planned(before, after)) {
         return "the ordinary path serves requests, and without a dry run not every length has run";
     }
     return !w->has_steps && before->away_frees != after->away_frees
@@ -245,15 +251,12 @@ static ashlar_status prove(warmup *w, ashlar_warmup_report *report) {
     bool is_repeating = false, is_planned = false;
     report->unsteady_because = "every pass took memory from the driver or from another stream";
     while (!is_repeating && report->pass_count < ASHLAR_WARMUP_PASSES_MAX) {
-        const ashlar_memory_picture before = ashlar__memory_look(w->allocator);
-        const ashlar_status status = pass(w);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
-        const ashlar_memory_picture after = ashlar__memory_look(w->allocator);
+        const picture before = look(w->allocator);
+        ASHLAR_TRY(pass(w));
+        const picture after = look(w->allocator);
         report->pass_count++;
-        is_repeating = ashlar__memory_is_repeated(&before, &after);
-        is_planned = ashlar__memory_is_all_planned(&before, &after);
+        is_repeating = is_repeated(&before, &after);
+        is_planned = is_all_planned(&before, &after);
         if (is_repeating) {
             report->unsteady_because = doubt(w, &before, &after);
         }
@@ -269,46 +272,39 @@ static ashlar_status run_steps(warmup *w) {
     const ashlar_warmup_options *o = w->options;
     const bool has_libraries = w->allocator->device->info.kind == ASHLAR_DEVICE_CUDA;
     size_t length = o->max_length;
-    ashlar_status status = visit(w, o->step, length);
-    while (status == ASHLAR_OK && has_libraries && length > o->min_length) {
+    ASHLAR_TRY(visit(w, o->step, length));
+    while (has_libraries && length > o->min_length) {
         length = length / 2 > o->min_length ? length / 2 : o->min_length;
-        status = visit(w, o->step, length);
+        ASHLAR_TRY(visit(w, o->step, length));
     }
-    return status;
+    return ASHLAR_OK;
 }
 
 static ashlar_status replay(warmup *w, ashlar_warmup_report *report) {
     const ashlar_warmup_options *o = w->options;
-    ashlar_status status = share_keys(w);
-    if (status == ASHLAR_OK && w->is_planned) {
-        status = plan(w);
+    if (w->has_steps && (!w->is_planned || o->dry_run == NULL)) {
+        ASHLAR_TRY(ashlar__warmup_share_keys(w->allocator, o, !w->is_planned));
     }
-    if (status == ASHLAR_OK) {
-        hold_steps(w, true);
+    if (w->is_planned) {
+        ASHLAR_TRY(plan(w));
     }
-    if (status == ASHLAR_OK && o->step != NULL && o->dry_run != NULL) {
-        status = run_steps(w);
+    hold_steps(w, true);
+    if (o->step != NULL && o->dry_run != NULL) {
+        ASHLAR_TRY(run_steps(w));
     }
-    if (status == ASHLAR_OK) {
-        status = prove(w, report);
-    }
-    ASHLAR_CHECK2(status != ASHLAR_OK || report->pass_count > 0);
-    return status == ASHLAR_OK ? ashlar__device_synchronize(w->allocator->device) : status;
+    ASHLAR_TRY(prove(w, report));
+    return ashlar__device_synchronize(w->allocator->device);
 }
 
 /* ---- before and after ---- */
 
 static ashlar_status check_options(const ashlar_warmup_options *o) {
-    ASHLAR_CHECK2(o->min_length > 0); /* 0 has become 1 */
-    if (o->min_length > o->max_length) {
-        return ashlar__fail(
-            ASHLAR_EINVAL,
-            "warm-up: lengths %zu to %zu; give max_length, and min_length from 1 to it",
-            o->min_length, o->max_length);
-    }
-    return o->step != NULL || o->dry_run != NULL
-               ? ASHLAR_OK
-               : ashlar__fail(ASHLAR_EINVAL, "warm-up: give a step, a dry run, or both");
+    ASHLAR_FAIL_IF(o->min_length > o->max_length, ASHLAR_EINVAL,
+                   "warm-up: lengths %zu to %zu; give max_length, and min_length from 1 to it",
+                   o->min_length, o->max_length);
+    ASHLAR_FAIL_IF(o->step == NULL && o->dry_run == NULL, ASHLAR_EINVAL,
+                   "warm-up: give a step, a dry run, or both");
+    return ASHLAR_OK;
 }
 
 static ashlar_status forget(const warmup *w) {
@@ -354,43 +350,27 @@ static void fill_report(const warmup *w, const ashlar_stats *before, ashlar_warm
     report->driver_calls = after.driver_calls - before->driver_calls;
 }
 
-static ashlar_status warm_up(ashlar_allocator *a, const ashlar_warmup_options *options,
-                             ashlar_warmup_report *out) {
-    warmup w = {.allocator = a, .options = options};
+ashlar_status ashlar_allocator_warmup(ashlar_allocator *a, const ashlar_warmup_options *options,
+                                      ashlar_warmup_report *out) {
+    const ashlar_warmup_options chosen = ashlar__warmup_chosen(options);
+    warmup w = {.allocator = a, .options = &chosen};
     ashlar_warmup_report report = {0};
     ashlar_stats before;
-    ashlar_status status = check_options(options);
-    if (status == ASHLAR_OK) {
-        status = forget(&w);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(check_options(&chosen));
+    ASHLAR_TRY(forget(&w));
     w.has_steps = ashlar__cache_get(a) != NULL;
-    w.is_planned = !options->without_plan && w.has_steps;
+    w.is_planned = !chosen.without_plan && w.has_steps;
     ashlar_allocator_get_stats(a, &before);
     const uint32_t build_after = set_build_after(a, ASHLAR_PLAN_BUILD_NEVER);
-    status = replay(&w, &report);
+    ashlar_status status = replay(&w, &report);
     if (status != ASHLAR_OK) {
         status = undo(&w, status);
     }
     (void)set_build_after(a, build_after);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    ashlar__warmup_clear_costs(a, options);
+    ASHLAR_TRY(status);
+    ashlar__warmup_clear_costs(a, &chosen);
     ashlar_allocator_seal(a);
     fill_report(&w, &before, &report);
-    *out = report;
-    return ASHLAR_OK;
-}
-
-ashlar_status ashlar_allocator_warmup(ashlar_allocator *a, const ashlar_warmup_options *options,
-                                      ashlar_warmup_report *out) {
-    ashlar_warmup_report report;
-    ashlar_warmup_options chosen = ASHLAR_OR_ZERO(ashlar_warmup_options, options);
-    ashlar__warmup_fill_in(&chosen);
-    ASHLAR_TRY(warm_up(a, &chosen, &report));
     if (out != NULL) {
         *out = report;
     }

@@ -1,7 +1,8 @@
 /* warmup_lengths.c - which lengths a warm-up goes through, which of them share a key, and what each
  * key's steps need. */
-#include "allocator/step/warmup_lengths.h"
+#include <ashlar/warmup.h>
 
+#include "allocator/base/error.h"
 #include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/streams.h"
@@ -32,13 +33,14 @@ static uint64_t last_number(const ashlar_warmup_options *o, size_t length) {
     return others < last - first ? first + others : last;
 }
 
-void ashlar__warmup_fill_in(ashlar_warmup_options *o) {
-    o->min_length = o->min_length != 0 ? o->min_length : 1;
+ashlar_warmup_options ashlar__warmup_chosen(const ashlar_warmup_options *options) {
+    ashlar_warmup_options o = ASHLAR_OR_ZERO(ashlar_warmup_options, options);
+    o.min_length = o.min_length != 0 ? o.min_length : 1;
+    return o;
 }
 
 uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length) {
-    ashlar_warmup_options o = ASHLAR_OR_ZERO(ashlar_warmup_options, options);
-    ashlar__warmup_fill_in(&o);
+    ashlar_warmup_options o = ashlar__warmup_chosen(options);
     /* the options are not checked yet */
     o.max_length = o.max_length > o.min_length ? o.max_length : o.min_length;
     return o.key + ashlar__warmup_number_of(&o, length);
@@ -57,20 +59,29 @@ size_t ashlar__warmup_visit_count(const ashlar_warmup_options *o) {
     return o->dry_run != NULL ? others + 1 : others / bucket_width(o) + 1;
 }
 
-ashlar_status ashlar__warmup_share_keys_locked(ashlar_allocator *a, const ashlar_warmup_options *o,
-                                               bool is_one, ashlar_stream_state *state) {
+static ashlar_status share_keys_locked(ashlar_allocator *a, const ashlar_warmup_options *o,
+                                       bool is_one, ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
     const uint64_t last = ashlar__warmup_number_of(o, o->max_length);
-    ashlar_status status = ASHLAR_OK;
-    for (size_t length = o->max_length; length > 0 && status == ASHLAR_OK;
+    for (size_t length = o->max_length; length > 0;
          length = is_one ? 0 : ashlar__warmup_length_below(o, length)) {
         const uint64_t first = is_one ? 0 : first_number(o, length);
         ashlar_step_key *key = NULL;
-        status = ashlar__step_key_of_locked(a, o->key + first, state, &key);
-        if (key != NULL) {
-            key->number_count = (is_one ? last : last_number(o, length)) - first + 1;
-        }
+        ASHLAR_TRY(ashlar__step_key_of_locked(a, o->key + first, state, &key));
+        key->number_count = (is_one ? last : last_number(o, length)) - first + 1;
     }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar__warmup_share_keys(ashlar_allocator *a, const ashlar_warmup_options *o,
+                                        bool is_one) {
+    ashlar_stream_state *state = NULL;
+    ashlar__allocator_enter(a);
+    ashlar_status status = ashlar__stream_state_of_locked(a, o->stream, &state);
+    if (status == ASHLAR_OK && state->pool == NULL) {
+        status = share_keys_locked(a, o, is_one, state);
+    }
+    ashlar__allocator_leave(a);
     return status;
 }
 
@@ -81,24 +92,18 @@ ashlar_status ashlar__warmup_join(ashlar_allocator *a, const ashlar_warmup_optio
     const uint64_t last = o->key + last_number(o, length);
     ashlar__allocator_enter(a);
     ashlar_status status = ashlar__stream_state_of_locked(a, o->stream, &state);
-    if (status == ASHLAR_OK) {
-        status = ashlar__step_key_join_locked(a, number, last, state);
-    }
+    ASHLAR_THEN(status, ashlar__step_key_join_locked(a, number, last, state));
     ashlar__allocator_leave(a);
     return status;
 }
 
 /* ---- what buckets need ---- */
 
-/* The last number of all lengths, counted from options->key. */
-static uint64_t end_number(const ashlar_warmup_options *o) {
-    return ashlar__warmup_number_of(o, o->max_length);
-}
-
 void ashlar__warmup_clear_costs(ashlar_allocator *a, const ashlar_warmup_options *o) {
+    const uint64_t end = ashlar__warmup_number_of(o, o->max_length);
     ashlar__allocator_enter(a);
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        if (key->key - o->key <= end_number(o)) {
+        if (key->key - o->key <= end) {
             key->costs = (ashlar_step_costs){0};
         }
     }
@@ -137,23 +142,22 @@ static ashlar_warmup_bucket describe(const ashlar_warmup_options *o, const ashla
 ashlar_status ashlar_warmup_list_buckets(ashlar_allocator *a, const ashlar_warmup_options *options,
                                          ashlar_warmup_bucket *out, size_t capacity,
                                          size_t *count) {
+    const ashlar_warmup_options o = ashlar__warmup_chosen(options);
+    const uint64_t end = o.key + ashlar__warmup_number_of(&o, o.max_length);
     ashlar_stream_state *state = NULL;
-    ASHLAR_REFUSE_OF_PARENT(a);
-    ashlar_warmup_options o = ASHLAR_OR_ZERO(ashlar_warmup_options, options);
-    ashlar__warmup_fill_in(&o);
+    const ashlar_step_key *key = NULL;
     size_t found = 0;
+    ASHLAR_REFUSE_OF_PARENT(a);
     ashlar__allocator_enter(a);
     const ashlar_status status = ashlar__stream_state_of_locked(a, o.stream, &state);
-    const ashlar_step_key *key =
-        status == ASHLAR_OK ? find_next(a, state, o.key, o.key + end_number(&o)) : NULL;
-    while (key != NULL) {
+    uint64_t next = o.key;
+    while (status == ASHLAR_OK && next - o.key <= end - o.key &&
+           (key = find_next(a, state, next, end)) != NULL) {
         if (out != NULL && found < capacity) {
             out[found] = describe(&o, key);
         }
         found++;
-        const uint64_t next = key->key + key->number_count;
-        key = next - o.key <= end_number(&o) ? find_next(a, state, next, o.key + end_number(&o))
-                                             : NULL;
+        next = key->key + key->number_count;
     }
     ashlar__allocator_leave(a);
     if (status == ASHLAR_OK) {

@@ -163,13 +163,12 @@ ASHLAR_API uint64_t ashlar_plan_miss_total(const ashlar_plan_stats *stats);
  * guard mode, without thread caches, or after ashlar_allocator_watch_streams(), steps are neither
  * recorded nor replayed.
  *
- * stream   the step's main stream, named from now on (see the top of allocator.h). If the key was
- *          recorded on a main stream that was forgotten, its plan moves to `stream`. If another of
- *          the key's streams was forgotten, the key is recorded anew. Plans on a thread's own
- *          default stream are forgotten when the thread ends
+ * stream   the step's main stream, named from now on (see the top of allocator.h). If one of the
+ *          key's streams was forgotten, the key is recorded anew. Plans on a thread's own default
+ *          stream are forgotten when the thread ends
  * key      a number for steps that are alike, say those of one range of lengths
  *
- * Threads: any.  Stream: may queue a wait for the last work of a destroyed stream.
+ * Threads: any.  Stream: may queue a wait for other streams' uses of the plan's memory.
  * Errors:  ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EINVAL (a stream that would have to wait is
  *          captured without a pool); then the step has not begun.
  * Cost:    takes the lock. While any step is recorded, each allocation and free takes the lock,

@@ -183,7 +183,7 @@ static void *run_anew(void *unused) {
     return NULL;
 }
 
-CASE_WITH(a_key_moves_to_another_stream_while_one_is_packed, set_up_cached("memory=256MiB", MIB)) {
+CASE_WITH(a_key_comes_on_another_stream_while_one_is_packed, set_up_cached("memory=256MiB", MIB)) {
     pthread_t threads[2];
     REQUIRE(pthread_create(&threads[0], NULL, run_on_new_streams, NULL) == 0);
     REQUIRE(pthread_create(&threads[1], NULL, run_anew, NULL) == 0);
