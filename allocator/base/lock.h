@@ -25,7 +25,7 @@ typedef enum ashlar_lock_rank {
     ASHLAR_RANK_TORCH_GRAPHS,   /* dropin/torch_graphs.c: memory of PyTorch's graphs */
     ASHLAR_RANK_DROPIN_FREES,   /* dropin/frees.c: an ashlar_frees being made */
     ASHLAR_RANK_DROPIN_DEVICES, /* dropin/devices.c: a device's allocator being made */
-    ASHLAR_RANK_CAPTURES,       /* dropin/frees_captures.c: captures under way */
+    ASHLAR_RANK_CAPTURES,       /* dropin/frees_wait.c: captures under way */
     ASHLAR_RANK_LEAK_LIST,      /* core/leaks.c: allocators that report their leaks */
     ASHLAR_RANK_ALLOCATOR_LIST, /* core/allocators.c: every allocator */
     ASHLAR_RANK_CACHE_PARTING,  /* core/cache.c: which allocator each cache belongs to */

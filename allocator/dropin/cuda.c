@@ -66,13 +66,13 @@ int ashlar_cuda_free_async(void *ptr, ashlar_stream stream) {
 }
 
 size_t ashlar_cuda_spare_bytes(int device) {
-    ashlar_frees *frees = ashlar__frees_peek(device);
+    ashlar_frees *frees = ashlar__frees_peek(ashlar__dropin_place(device));
     return frees != NULL ? ashlar__frees_spare_bytes(frees) : 0;
 }
 
 int ashlar_cuda_malloc_host(int device, void **ptr, size_t bytes) {
     ashlar_frees *frees;
-    const ashlar_status status = ashlar__frees_of_host(device, &frees);
+    const ashlar_status status = ashlar__frees_at(ASHLAR_DROPIN_HOST, device, &frees);
     return result_of(status == ASHLAR_OK ? ashlar__frees_alloc(frees, bytes, ptr) : status);
 }
 
@@ -84,7 +84,7 @@ int ashlar_cuda_free_host(void *ptr) {
 ashlar_allocator *ashlar_cuda_allocator(int device) {
     ashlar_frees *frees;
     return frees_of(device, &frees) == ASHLAR_OK && ashlar__frees_tell_ends(frees) == ASHLAR_OK
-               ? ashlar__frees_allocator(frees)
+               ? frees->allocator
                : NULL;
 }
 

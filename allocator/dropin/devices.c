@@ -210,63 +210,52 @@ static ashlar_status make_locked(int place, int ordinal, ashlar_allocator **out)
     return ASHLAR_OK;
 }
 
-static ashlar_status find_or_make(int place, int ordinal, ashlar_allocator **out) {
-    if (ashlar__dropin_is_forked()) {
-        return ashlar__fail(ASHLAR_EDRIVER,
-                            "device %d: this process was forked from one that had used a device, "
-                            "and CUDA does not survive that; fork before, or start processes anew "
-                            "(\"spawn\")",
-                            ordinal);
-    }
-    if (ordinal < 0 || ordinal >= ASHLAR_DROPIN_DEVICES_MAX) {
-        return ashlar__fail(ASHLAR_EINVAL, "device %d: ordinals are 0 to %d", ordinal,
-                            ASHLAR_DROPIN_DEVICES_MAX - 1);
-    }
+static ashlar_status make(int place, int ordinal, ashlar_allocator **out) {
+    ASHLAR_FAIL_IF(ashlar__dropin_is_forked(), ASHLAR_EDRIVER,
+                   "device %d: this process was forked from one that had used a device, and CUDA "
+                   "does not survive that; fork before, or start processes anew (\"spawn\")",
+                   ordinal);
+    ASHLAR_FAIL_IF(ordinal < 0 || ordinal >= ASHLAR_DROPIN_DEVICES_MAX, ASHLAR_EINVAL,
+                   "device %d: ordinals are 0 to %d", ordinal, ASHLAR_DROPIN_DEVICES_MAX - 1);
     ASHLAR_CHECK2(place >= 0 && place < ASHLAR_DROPIN_ALLOCATORS_MAX);
     ashlar__lock_acquire(&making_lock);
     ashlar_allocator *a = atomic_load(&allocators[place]);
     ashlar_status status = ASHLAR_OK;
     if (a == NULL) {
         status = expect_fork_locked();
-        status = status == ASHLAR_OK ? make_locked(place, ordinal, &a) : status;
+        ASHLAR_THEN(status, make_locked(place, ordinal, &a));
         if (status == ASHLAR_OK) {
             atomic_store_explicit(&allocators[place], a, memory_order_release);
         }
     }
     ashlar__lock_release(&making_lock);
     if (status == ASHLAR_OK) {
-        ASHLAR_CHECK2(a != NULL);
         *out = a;
     }
     return status;
 }
 
 static ashlar_allocator *peek(int place) {
-    ASHLAR_CHECK2(place >= 0 && place < ASHLAR_DROPIN_ALLOCATORS_MAX);
-    return ashlar__dropin_is_forked()
+    return (unsigned)place >= ASHLAR_DROPIN_ALLOCATORS_MAX || ashlar__dropin_is_forked()
                ? NULL
                : atomic_load_explicit(&allocators[place], memory_order_acquire);
 }
 
-/* Return `a` in *out or, if `a` is NULL, a new allocator. */
-static ashlar_status find(ashlar_allocator *a, int place, int ordinal, ashlar_allocator **out) {
+ashlar_status ashlar__dropin_at(int place, int ordinal, ashlar_allocator **out) {
+    ashlar_allocator *a = peek(place);
     if (!ASHLAR_LIKELY(a != NULL)) {
-        return find_or_make(place, ordinal, out);
+        return make(place,
+                    place >= ASHLAR_DROPIN_CONTEXTS
+                        ? contexts[place - ASHLAR_DROPIN_CONTEXTS].ordinal
+                        : ordinal,
+                    out);
     }
     *out = a;
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar__dropin_allocator(int ordinal, ashlar_allocator **out) {
-    return find(ashlar__dropin_peek(ordinal), ordinal, ordinal, out);
-}
-
-ashlar_status ashlar__dropin_host_allocator(int ordinal, ashlar_allocator **out) {
-    return find(peek(ASHLAR_DROPIN_HOST), ASHLAR_DROPIN_HOST, ordinal, out);
-}
-
 ashlar_allocator *ashlar__dropin_peek(int ordinal) {
-    return (unsigned)ordinal < (unsigned)ASHLAR_DROPIN_DEVICES_MAX ? peek(ordinal) : NULL;
+    return peek(ashlar__dropin_place(ordinal));
 }
 
 ashlar_allocator *ashlar__dropin_owner(const void *ptr) {
@@ -328,11 +317,6 @@ void ashlar__dropin_drop_context(int place) {
     atomic_store(&contexts[place - ASHLAR_DROPIN_CONTEXTS].context, NULL);
     atomic_fetch_sub(&context_count, 1);
     ASHLAR_CHECK2(atomic_load(&context_count) >= 0);
-}
-
-ashlar_status ashlar__dropin_context_allocator(int place, ashlar_allocator **out) {
-    ASHLAR_CHECK2(place >= ASHLAR_DROPIN_CONTEXTS && place < ASHLAR_DROPIN_ALLOCATORS_MAX);
-    return find(peek(place), place, contexts[place - ASHLAR_DROPIN_CONTEXTS].ordinal, out);
 }
 
 void ashlar__dropin_forget(void) {

@@ -36,34 +36,35 @@ enum {
 };
 
 /*
- * The allocator of a device, made at the first call. Unless ASHLAR_PEERS=off, all possible peers
- * get access to its memory, since cudaDeviceEnablePeerAccess() does not reach memory mapped by the
- * virtual memory functions.
+ * The allocator of a place, made at the first call. Unless ASHLAR_PEERS=off, all possible peers get
+ * access to its memory, since cudaDeviceEnablePeerAccess() does not reach memory mapped by the
+ * virtual memory functions. Page-locked host memory, which all devices may use, has default
+ * options, since those of ASHLAR_CONF are for device memory.
  *
- * ordinal   0 .. ASHLAR_DROPIN_DEVICES_MAX - 1
+ * ordinal   0 .. ASHLAR_DROPIN_DEVICES_MAX - 1: the device; for host memory, at the first call, the
+ *           device that takes it from the driver; not used for contexts
  *
  * Threads: any.
  * Errors:  ASHLAR_EINVAL (ordinal, ASHLAR_REPORT, ASHLAR_PEERS), ASHLAR_EDRIVER (a forked child),
  *          those of ashlar_device_open() and ashlar_allocator_create(). The next call tries again.
  * Cost:    two loads after the first call.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_allocator(int ordinal, ashlar_allocator **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_at(int place, int ordinal, ashlar_allocator **out);
+
+/* The place of a device; -1: no device has this ordinal. */
+static inline int ashlar__dropin_place(int ordinal) {
+    return (unsigned)ordinal < (unsigned)ASHLAR_DROPIN_DEVICES_MAX ? ordinal : -1;
+}
+
+static inline ashlar_status ashlar__dropin_allocator(int ordinal, ashlar_allocator **out) {
+    return ashlar__dropin_at(ashlar__dropin_place(ordinal), ordinal, out);
+}
 
 /*
  * Like ashlar__dropin_allocator(), but makes nothing. NULL if there is no allocator yet, if the
  * ordinal is invalid, or in a forked child.
  */
 ashlar_allocator *ashlar__dropin_peek(int ordinal);
-
-/*
- * The process's allocator of page-locked host memory, which all devices may use. It has default
- * options, since those of ASHLAR_CONF are for device memory.
- *
- * ordinal   at the first call: the device that takes the memory from the driver
- *
- * Threads, errors, cost: as for ashlar__dropin_allocator().
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_host_allocator(int ordinal, ashlar_allocator **out);
 
 /*
  * Add a context, other than the primary one, that the program has made on a CUDA device. Returns
@@ -79,7 +80,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_host_allocator(int ordinal, ashla
 int ashlar__dropin_add_context(int ordinal, cu_context context);
 int ashlar__dropin_find_context(cu_context context);
 void ashlar__dropin_drop_context(int place);
-ASHLAR_MUST_CHECK ashlar_status ashlar__dropin_context_allocator(int place, ashlar_allocator **out);
 
 /* The allocator with a live block at `ptr`; NULL: no allocator has one, so the pointer may be the
  * driver's. Threads: any. Cost: O(devices), takes a lock for each. */

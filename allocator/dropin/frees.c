@@ -1,21 +1,21 @@
-/* frees.c - allocating with the promise of cudaMalloc(). An ashlar_frees does this for one device
- * or context; this file makes and finds these objects, and decides how hard a request tries before
- * it fails. */
-#include "allocator/dropin/frees_impl.h"
+/* frees.c - allocating and freeing with the promises of cudaMalloc() and cudaFree(). An
+ * ashlar_frees does this for one device or context; this file makes and finds these objects, and
+ * decides how hard a request tries before it fails. */
+#include "allocator/dropin/frees.h"
+
+#include <string.h>
 
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
-#include "allocator/base/host.h"
+#include "allocator/base/lock.h"
 #include "allocator/core/dry_run.h"
 #include "allocator/core/hold.h"
 #include "allocator/core/note.h"
 #include "allocator/core/slow_path.h"
-#include "allocator/dropin/devices.h"
 #include "allocator/heap/away.h"
 #include "allocator/step/step.h"
 
-static _Atomic(ashlar_frees *) all[ASHLAR_DROPIN_ALLOCATORS_MAX]; /* by place */
-static atomic_bool is_given_up[ASHLAR_DROPIN_DEVICES_MAX];
+static ashlar_frees all[ASHLAR_DROPIN_ALLOCATORS_MAX]; /* by place */
 static ashlar_lock making_lock = ASHLAR_LOCK(ASHLAR_RANK_DROPIN_FREES);
 
 /*
@@ -52,124 +52,62 @@ static void take_large_steps(ashlar_allocator *a) {
     ashlar__lock_release(&a->lock);
 }
 
-static ashlar_status make_locked(int place, int ordinal, ashlar_frees **out) {
+static ashlar_status begin_locked(ashlar_frees *f, ashlar_allocator *a, bool is_host) {
     ASHLAR_OWNS(&making_lock);
-    const bool is_host = place == ASHLAR_DROPIN_HOST;
-    ashlar_allocator *a;
-    const ashlar_status status = is_host ? ashlar__dropin_host_allocator(ordinal, &a)
-                                 : place >= ASHLAR_DROPIN_CONTEXTS
-                                     ? ashlar__dropin_context_allocator(place, &a)
-                                     : ashlar__dropin_allocator(ordinal, &a);
-    if (status != ASHLAR_OK) {
-        return status;
+    if (atomic_load(&f->is_ready)) {
+        return ASHLAR_OK;
     }
-    ashlar_frees *made = ashlar__host_calloc(1, sizeof *made);
-    if (made == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the frees of device %d", ordinal);
-    }
-    made->allocator = a;
-    made->device = ashlar_allocator_device(a);
-    ASHLAR_CHECK2(made->device != NULL);
-    made->is_host = is_host;
-    made->is_distrusted = is_host;
     if (!is_host) {
-        const ashlar_status known = ashlar__deferred_add_stream(a, NULL);
-        if (known != ASHLAR_OK) {
-            ashlar__host_free(made);
-            return known;
-        }
+        ASHLAR_TRY(ashlar__deferred_add_stream(a, NULL));
         take_large_steps(a);
     }
-    ashlar_allocator_set_reclaim(a, ashlar__frees_reclaim, made);
-    *out = made;
+    f->allocator = a;
+    f->device = ashlar_allocator_device(a);
+    f->is_host = is_host;
+    atomic_store(&f->is_distrusted, is_host);
+    ashlar_allocator_set_reclaim(a, ashlar__frees_reclaim, f);
+    atomic_store_explicit(&f->is_ready, true, memory_order_release);
     return ASHLAR_OK;
 }
 
-/* NULL is allowed. */
-static void discard(ashlar_frees *frees) {
-    if (frees != NULL) {
-        ashlar__frees_drop_captures(frees, NULL);
-        ashlar__host_free(frees);
-    }
+ashlar_frees *ashlar__frees_peek(int place) {
+    return (unsigned)place < (unsigned)ASHLAR_DROPIN_ALLOCATORS_MAX &&
+                   !ashlar__dropin_is_forked() &&
+                   atomic_load_explicit(&all[place].is_ready, memory_order_acquire)
+               ? &all[place]
+               : NULL;
 }
 
-static ashlar_status find_or_make(int place, int ordinal, ashlar_frees **out) {
-    ashlar_status status = ASHLAR_OK;
-    if (ordinal < 0 || ordinal >= ASHLAR_DROPIN_DEVICES_MAX) {
-        return ashlar__fail(ASHLAR_EINVAL, "device %d: ordinals are 0 to %d", ordinal,
-                            ASHLAR_DROPIN_DEVICES_MAX - 1);
+ashlar_status ashlar__frees_at(int place, int ordinal, ashlar_frees **out) {
+    ashlar_frees *f = ashlar__frees_peek(place);
+    ashlar_allocator *a;
+    if (ASHLAR_LIKELY(f != NULL)) {
+        *out = f;
+        return ASHLAR_OK;
     }
-    if (place < ASHLAR_DROPIN_DEVICES_MAX && atomic_load(&is_given_up[ordinal])) {
-        return ashlar__fail(ASHLAR_ENOTSUP, "device %d: it was reset by the program", ordinal);
-    }
-    ASHLAR_CHECK2(place == ordinal || place >= ASHLAR_DROPIN_HOST);
-    ASHLAR_CHECK2(place < ASHLAR_DROPIN_ALLOCATORS_MAX);
+    ASHLAR_TRY(ashlar__dropin_at(place, ordinal, &a));
+    f = &all[place];
+    ASHLAR_FAIL_IF(atomic_load(&f->is_given_up), ASHLAR_ENOTSUP,
+                   "device %d: it was reset by the program", ordinal);
     ashlar__lock_acquire(&making_lock);
-    ashlar_frees *frees = atomic_load(&all[place]);
-    if (frees == NULL) {
-        status = make_locked(place, ordinal, &frees);
-        if (status == ASHLAR_OK) {
-            atomic_store_explicit(&all[place], frees, memory_order_release);
-        }
-    }
+    const ashlar_status status = begin_locked(f, a, place == ASHLAR_DROPIN_HOST);
     ashlar__lock_release(&making_lock);
     if (status == ASHLAR_OK) {
-        ASHLAR_CHECK2(frees != NULL && frees->is_host == (place == ASHLAR_DROPIN_HOST));
-        *out = frees;
+        *out = f;
     }
     return status;
 }
 
-/* Return `frees` in *out or, if `frees` is NULL, a new object. */
-static ashlar_status find(ashlar_frees *frees, int place, int ordinal, ashlar_frees **out) {
-    if (ASHLAR_LIKELY(frees != NULL)) {
-        *out = frees;
-        return ASHLAR_OK;
-    }
-    return ashlar__dropin_is_forked()
-               ? ashlar__fail(ASHLAR_EDRIVER, "device %d: CUDA does not survive a fork", ordinal)
-               : find_or_make(place, ordinal, out);
-}
-
-static ashlar_frees *peek(int place) {
-    ASHLAR_CHECK2(place >= 0 && place < ASHLAR_DROPIN_ALLOCATORS_MAX);
-    return ashlar__dropin_is_forked() ? NULL
-                                      : atomic_load_explicit(&all[place], memory_order_acquire);
-}
-
-ashlar_status ashlar__frees_of(int ordinal, ashlar_frees **out) {
-    return find(ashlar__frees_peek(ordinal), ordinal, ordinal, out);
-}
-
-ashlar_frees *ashlar__frees_peek(int ordinal) {
-    return (unsigned)ordinal < (unsigned)ASHLAR_DROPIN_DEVICES_MAX &&
-                   !atomic_load_explicit(&is_given_up[ordinal], memory_order_relaxed)
-               ? peek(ordinal)
-               : NULL;
-}
-
-ashlar_status ashlar__frees_of_host(int ordinal, ashlar_frees **out) {
-    return find(ashlar__frees_peek_host(), ASHLAR_DROPIN_HOST, ordinal, out);
-}
-
-ashlar_frees *ashlar__frees_peek_host(void) {
-    return peek(ASHLAR_DROPIN_HOST);
-}
-
-ashlar_status ashlar__frees_of_context(int place, ashlar_frees **out) {
-    ASHLAR_CHECK2(place >= ASHLAR_DROPIN_CONTEXTS);
-    return find(peek(place), place, 0, out); /* the driver knows the context's device */
-}
-
-ashlar_frees *ashlar__frees_peek_context(int place) {
-    return peek(place);
+static void forget(ashlar_frees *f) {
+    ashlar__frees_drop_captures(f, NULL);
+    memset(f, 0, sizeof *f);
 }
 
 void ashlar__frees_drop_context(int place) {
     ASHLAR_CHECK2(place >= ASHLAR_DROPIN_CONTEXTS);
-    ashlar_frees *frees = atomic_exchange(&all[place], NULL);
+    atomic_store(&all[place].is_ready, false);
     ashlar__dropin_drop_context(place);
-    discard(frees);
+    forget(&all[place]);
 }
 
 static bool may_have(ashlar_allocator *a, const void *ptr) {
@@ -179,17 +117,12 @@ static bool may_have(ashlar_allocator *a, const void *ptr) {
 }
 
 ashlar_frees *ashlar__frees_each(int *place) {
-    ASHLAR_CHECK2(*place >= 0 && *place <= ASHLAR_DROPIN_ALLOCATORS_MAX);
-    while (*place < ASHLAR_DROPIN_ALLOCATORS_MAX) {
-        const int here = (*place)++;
-        ashlar_frees *frees = here < ASHLAR_DROPIN_DEVICES_MAX ? ashlar__frees_peek(here)
-                              : here == ASHLAR_DROPIN_HOST     ? NULL
-                                                               : peek(here);
-        if (frees != NULL) {
-            return frees;
-        }
+    ashlar_frees *frees = NULL;
+    while (frees == NULL && *place < ASHLAR_DROPIN_ALLOCATORS_MAX) {
+        frees = *place == ASHLAR_DROPIN_HOST ? NULL : ashlar__frees_peek(*place);
+        ++*place;
     }
-    return NULL;
+    return frees;
 }
 
 ashlar_frees *ashlar__frees_next(int *place, const void *ptr) {
@@ -200,29 +133,19 @@ ashlar_frees *ashlar__frees_next(int *place, const void *ptr) {
     return frees;
 }
 
-ashlar_allocator *ashlar__frees_allocator(const ashlar_frees *f) {
-    return f->allocator;
-}
-
-ashlar_device *ashlar__frees_device(const ashlar_frees *f) {
-    return f->device;
-}
-
 void ashlar__frees_give_up(int ordinal) {
-    const ashlar_frees *frees = ashlar__frees_peek(ordinal);
-    if (frees != NULL) {
-        ashlar__frees_drop_captures(frees, NULL);
-        atomic_store(&is_given_up[ordinal], true);
-        ashlar_allocator_destroy(frees->allocator);
+    ashlar_frees *f = ashlar__frees_peek(ordinal);
+    if (f != NULL) {
+        ashlar__frees_drop_captures(f, NULL);
+        atomic_store(&f->is_given_up, true);
+        atomic_store(&f->is_ready, false);
+        ashlar_allocator_destroy(f->allocator);
     }
 }
 
 void ashlar__frees_forget(void) {
     for (int i = 0; i < ASHLAR_DROPIN_ALLOCATORS_MAX; i++) {
-        discard(atomic_exchange(&all[i], NULL));
-    }
-    for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
-        atomic_store(&is_given_up[i], false);
+        forget(&all[i]);
     }
 }
 
@@ -346,4 +269,75 @@ ashlar_status ashlar__frees_alloc_on(ashlar_frees *f, size_t bytes, ashlar_strea
         status = ashlar__alloc_at_hand(f->allocator, bytes, stream, out);
     }
     return status == ASHLAR_ENOMEM ? alloc_at_last(f, bytes, &stream, out) : status;
+}
+
+/* ---- freeing ---- */
+
+/* The block is a plan's, whose steps reuse it in their own order. This free is none of theirs, so
+ * other streams may use it. */
+static ashlar_status free_planned(ashlar_frees *f, void *ptr, bool is_capturing) {
+    ashlar_status status = ashlar__frees_synchronize(f, is_capturing);
+    if (status == ASHLAR_EINVAL) {
+        status = ashlar__frees_synchronize(f, true); /* a capture that nobody told us of */
+    }
+    return status == ASHLAR_OK ? ashlar_free(f->allocator, ptr) : status;
+}
+
+ashlar_status ashlar__frees_free(ashlar_frees *f, void *ptr) {
+    ashlar_stream stream;
+    bool is_planned;
+    if (ashlar__allocator_is_guarded(f->allocator)) {
+        ASHLAR_TRY(ashlar__device_synchronize(f->device));
+        return ashlar_free(f->allocator, ptr);
+    }
+    const bool is_capturing = ashlar__frees_settle_captures();
+    if (!is_capturing && ashlar__step_stream(f->allocator, &stream) &&
+        ashlar__step_has(f->allocator, ptr, stream)) {
+        return ashlar_free(f->allocator, ptr);
+    }
+    const ashlar_status status = ashlar__free_deferred(f->allocator, ptr, &is_planned);
+    if (is_planned) {
+        return free_planned(f, ptr, is_capturing);
+    }
+    if (status == ASHLAR_OK && is_capturing) {
+        (void)ashlar__frees_wait(f, true);
+    }
+    return status;
+}
+
+static bool answer(ashlar_frees *f, void *ptr, const ashlar_stream *stream, cu_result *result) {
+    if (stream != NULL) {
+        ashlar__frees_watch(f, *stream);
+    }
+    const ashlar_status status =
+        stream == NULL ? ashlar__frees_free(f, ptr) : ashlar_free_on(f->allocator, ptr, *stream);
+    switch (status) {
+    case ASHLAR_OK:
+    case ASHLAR_EDAMAGE: /* the block is freed; the damage is reported elsewhere */
+        *result = CU_SUCCESS;
+        return true;
+    case ASHLAR_EPOINTER:
+        *result = CU_INVALID_VALUE;
+        return ashlar__has_reserved(f->allocator, ptr);
+    case ASHLAR_EHOSTMEM:
+        *result = CU_OUT_OF_MEMORY;
+        return true;
+    default:
+        *result = CU_UNKNOWN;
+        return true;
+    }
+}
+
+bool ashlar__frees_answer(void *ptr, const ashlar_stream *stream, cu_result *result) {
+    int place = 0;
+    ashlar_frees *f = ashlar__frees_next(&place, ptr);
+    while (f != NULL && !answer(f, ptr, stream, result)) {
+        f = ashlar__frees_next(&place, ptr);
+    }
+    return f != NULL;
+}
+
+bool ashlar__frees_answer_host(void *ptr, cu_result *result) {
+    ashlar_frees *f = ashlar__frees_peek(ASHLAR_DROPIN_HOST);
+    return f != NULL && answer(f, ptr, NULL, result);
 }

@@ -19,47 +19,59 @@
  * Much that was freed at a time has its events before the next request is placed: then its memory
  * merges first, and the events follow no work of the next step.
  *
+ * frees.c takes and frees blocks; frees_wait.c finds out whether freed ones are past, and knows the
+ * streams and captures.
+ *
  * Before a capture of a stream begins, events are recorded behind what was freed, so that it can be
  * found free meanwhile. During a capture a free waits on the host, as cudaFree() does.
  */
 #ifndef ASHLAR_DROPIN_FREES_H
 #define ASHLAR_DROPIN_FREES_H
 
+#include <stdatomic.h>
+
 #include <ashlar/allocator.h>
 
 #include "allocator/core/deferred_free.h"
-
-/* An allocator of one device or context, with the freed blocks that wait there. */
-typedef struct ashlar_frees ashlar_frees;
-
-/* The ashlar_frees of a device, made with its allocator (devices.h) at the first call. Threads:
- * any. Errors: those of ashlar__dropin_allocator(), ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__frees_of(int ordinal, ashlar_frees **out);
-/*
- * Like ashlar__frees_of(), but makes nothing. NULL if there is no object yet, or in a forked child.
- */
-ashlar_frees *ashlar__frees_peek(int ordinal);
-
-/* Like ashlar__frees_of(), for page-locked host memory. Any device may use this memory, so its
- * streams cannot all be known: instead of recording events, the host waits for every device. */
-ASHLAR_MUST_CHECK ashlar_status ashlar__frees_of_host(int ordinal, ashlar_frees **out);
-ashlar_frees *ashlar__frees_peek_host(void);
+#include "allocator/dropin/devices.h"
 
 /*
- * Like ashlar__frees_of(), for a context of the program, given by its place (devices.h). Dropping
- * the object frees its blocks.
+ * An allocator of one device or context, or of page-locked host memory, with the freed blocks that
+ * wait there. Any device may use host memory, so its streams cannot all be known: instead of
+ * recording events, the host waits for every device.
+ *
+ * Invariant: is_host => is_distrusted
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar__frees_of_context(int place, ashlar_frees **out);
-ashlar_frees *ashlar__frees_peek_context(int place);
+typedef struct ashlar_frees {
+    ashlar_allocator *allocator; /* const once is_ready */
+    ashlar_device *device;       /* const once is_ready */
+    bool is_host;
+    atomic_bool is_ready;
+    atomic_bool is_given_up;
+    atomic_bool is_distrusted; /* there may be streams that we do not know */
+    atomic_bool is_trusting;   /* set only by tests */
+    atomic_bool is_watching;   /* calls named unknown streams: the allocator watches streams */
+    atomic_bool is_told;       /* the program tells of the end of each stream that it names */
+} ashlar_frees;
+
+/*
+ * _at: the object of a place (devices.h), made with its allocator at the first call. _of: that of a
+ * device. _peek: makes nothing; NULL if there is no object yet, or in a forked child. Threads: any.
+ * Errors: those of ashlar__dropin_at(), ASHLAR_ENOTSUP (given up), ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__frees_at(int place, int ordinal, ashlar_frees **out);
+static inline ashlar_status ashlar__frees_of(int ordinal, ashlar_frees **out) {
+    return ashlar__frees_at(ashlar__dropin_place(ordinal), ordinal, out);
+}
+ashlar_frees *ashlar__frees_peek(int place);
+
+/* End the object of a context of the program, with its blocks. */
 void ashlar__frees_drop_context(int place);
 
 /* _each: iterate over the objects of devices and contexts. _next: over those that may have a block
  * at `ptr`. Set *place to 0 before the first call. NULL: no more. Threads: any. Cost: O(places). */
 ashlar_frees *ashlar__frees_each(int *place);
 ashlar_frees *ashlar__frees_next(int *place, const void *ptr);
-
-ashlar_allocator *ashlar__frees_allocator(const ashlar_frees *frees);
-ashlar_device *ashlar__frees_device(const ashlar_frees *frees);
 
 /* Like cudaMalloc(), but in a step of the calling thread like cudaMallocAsync() on the step's
  * stream, unless a stream is captured. Threads: any. Stream: may record events; may wait on the
@@ -128,5 +140,31 @@ void ashlar__frees_give_up(int ordinal);
 
 /* Tests: forget everything, after ashlar__dropin_forget(). No other call may be under way. */
 void ashlar__frees_forget(void);
+
+/* ---- frees.c and frees_wait.c only ---- */
+
+/*
+ * Find out whether freed blocks are past, once, or again and again for `ns` nanoseconds, until some
+ * are. If not all streams are known, wait for the device; in_need: also if a capture keeps events
+ * away. Returns whether any blocks are free now.
+ */
+bool ashlar__frees_reap(ashlar_frees *frees, uint64_t ns, bool in_need);
+
+/* Wait on the host for all work of the device, while a stream is captured, too; for host memory, of
+ * all devices, but not during a capture. _wait returns whether any blocks are free now. */
+ASHLAR_MUST_CHECK ashlar_status ashlar__frees_synchronize(ashlar_frees *frees, bool is_capturing);
+bool ashlar__frees_wait(ashlar_frees *frees, bool is_capturing);
+
+/* Have the allocator watch streams, unless the stream is a default one, or its end is told of. */
+void ashlar__frees_watch(ashlar_frees *frees, ashlar_stream stream);
+
+/*
+ * Forget the captures of a stream that is about to end; NULL: of all streams. After its end the
+ * driver can no longer be asked about them.
+ */
+void ashlar__frees_drop_captures(const ashlar_frees *frees, const ashlar_stream *stream);
+
+/* An ashlar_reclaim_fn, with an ashlar_frees as `user`: wait for all that is pending. */
+bool ashlar__frees_reclaim(void *user, size_t bytes);
 
 #endif /* ASHLAR_DROPIN_FREES_H */

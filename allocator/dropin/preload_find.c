@@ -324,7 +324,7 @@ void ashlar__preload_note_missed_stream(void) {
 /* The ashlar_frees of a device's context, which the program made or which is the primary one. */
 static ashlar_status find_here(cu_context current, cu_device ordinal, ashlar_frees **out) {
     const int place = ashlar__dropin_find_context(current);
-    return place >= 0 ? ashlar__frees_of_context(place, out) : ashlar__frees_of(ordinal, out);
+    return place >= 0 ? ashlar__frees_at(place, 0, out) : ashlar__frees_of(ordinal, out);
 }
 
 ashlar_frees *ashlar__preload_here(void) {
@@ -340,7 +340,7 @@ ashlar_frees *ashlar__preload_here(void) {
         ashlar__preload_note_refusal();
         return NULL;
     }
-    if (ashlar__frees_device(frees)->info.kind != ASHLAR_DEVICE_CUDA) {
+    if (frees->device->info.kind != ASHLAR_DEVICE_CUDA) {
         return NULL; /* a software device, unknown to the program's driver */
     }
     if (atomic_load(&has_missed_stream)) {
@@ -349,5 +349,5 @@ ashlar_frees *ashlar__preload_here(void) {
     if (ashlar__preload_options_get()->is_unsafe) {
         ashlar__frees_trust_all(frees);
     }
-    return ashlar__frees_device(frees)->context == current ? frees : NULL;
+    return frees->device->context == current ? frees : NULL;
 }

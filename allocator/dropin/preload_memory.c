@@ -96,7 +96,7 @@ static bool is_of(const ashlar_frees *frees, cu_stream stream) {
     }
     const cu_result result = ashlar__real_cuStreamGetCtx(stream, &context);
     return result == CU_NOT_SUPPORTED ||
-           (result == CU_SUCCESS && context == ashlar__frees_device(frees)->context);
+           (result == CU_SUCCESS && context == frees->device->context);
 }
 
 /* `pool` NULL: the pool from which cuMemAllocAsync() takes. */
@@ -190,7 +190,7 @@ static size_t spare_bytes(void) {
         return 0;
     }
     for (ashlar_frees *f = ashlar__frees_each(&place); f != NULL; f = ashlar__frees_each(&place)) {
-        sum += ashlar__frees_device(f)->info.ordinal == device ? ashlar__frees_spare_bytes(f) : 0;
+        sum += f->device->info.ordinal == device ? ashlar__frees_spare_bytes(f) : 0;
     }
     return sum;
 }

@@ -108,7 +108,7 @@ void ashlar__preload_note_unexported(void) {
 
 static void add(totals *sum, const ashlar_frees *frees) {
     ashlar_stats stats;
-    ashlar_allocator_get_stats(ashlar__frees_allocator(frees), &stats);
+    ashlar_allocator_get_stats(frees->allocator, &stats);
     sum->allocations += stats.alloc_count;
     sum->mapped += stats.served_mapped;
     sum->live_peak_bytes += stats.live_peak_bytes;
@@ -117,7 +117,7 @@ static void add(totals *sum, const ashlar_frees *frees) {
 
 void ashlar__preload_note_end(const ashlar_frees *frees) {
     add(&given_up, frees);
-    ashlar__preload_trace_end(ashlar__frees_allocator(frees));
+    ashlar__preload_trace_end(frees->allocator);
 }
 
 static void print_report(void) {
@@ -143,7 +143,7 @@ __attribute__((destructor)) static void end_process(void) {
     }
     for (const ashlar_frees *f = ashlar__frees_each(&place); f != NULL;
          f = ashlar__frees_each(&place)) {
-        ashlar__preload_trace_snapshot(ashlar__frees_allocator(f));
+        ashlar__preload_trace_snapshot(f->allocator);
     }
     if (options.reports) {
         print_report();

@@ -29,7 +29,7 @@ static pointer_place find_place(cu_ptr ptr, cu_ptr *base, size_t *bytes) {
     const void *at = ashlar__ptr_out(ptr);
     for (ashlar_frees *f = ashlar__frees_next(&ordinal, at); f != NULL && place == NOT_OURS;
          f = ashlar__frees_next(&ordinal, at)) {
-        ashlar_allocator *a = ashlar__frees_allocator(f);
+        ashlar_allocator *a = f->allocator;
         if (ashlar__find_around(a, at, &block, bytes) == ASHLAR_OK) {
             *base = ashlar__ptr_in(block);
             place = IN_A_BLOCK;

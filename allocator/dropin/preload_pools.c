@@ -53,7 +53,7 @@ static cu_device device_of(const void *pool) {
 /* Iterate over a device and its contexts. NULL: no more. */
 static ashlar_frees *next_of(cu_device device, int *place) {
     ashlar_frees *frees = ashlar__frees_each(place);
-    while (frees != NULL && ashlar__frees_device(frees)->info.ordinal != device) {
+    while (frees != NULL && frees->device->info.ordinal != device) {
         frees = ashlar__frees_each(place);
     }
     return frees;
@@ -86,7 +86,7 @@ cu_result cuMemSetMemPool(cu_mem_location *location, unsigned int type, void *po
 }
 
 bool ashlar__preload_is_default_pool(const ashlar_frees *frees, const void *pool) {
-    const int ordinal = ashlar__frees_device(frees)->info.ordinal;
+    const int ordinal = frees->device->info.ordinal;
     ASHLAR_CHECK2(ordinal >= 0 && ordinal < DEVICES);
     return pool == NULL ? !atomic_load_explicit(&has_pool[ordinal], memory_order_relaxed)
                         : pool == default_of(ordinal);
@@ -100,7 +100,7 @@ static uint64_t ours(cu_device device, unsigned int attribute) {
     uint64_t sum = 0;
     for (const ashlar_frees *f = next_of(device, &place); f != NULL; f = next_of(device, &place)) {
         ashlar_stats stats;
-        ashlar_allocator_get_stats(ashlar__frees_allocator(f), &stats);
+        ashlar_allocator_get_stats(f->allocator, &stats);
         sum += attribute == RESERVED_MEM_CURRENT ? stats.reserved_bytes
                : attribute == RESERVED_MEM_HIGH  ? stats.reserved_peak_bytes
                : attribute == USED_MEM_CURRENT   ? stats.live_bytes
@@ -134,7 +134,7 @@ static void set_ours(cu_device device, unsigned int attribute, uint64_t figure) 
         return;
     }
     for (ashlar_frees *f = next_of(device, &place); f != NULL; f = next_of(device, &place)) {
-        ashlar__allocator_reset_peaks(ashlar__frees_allocator(f), attribute != RESERVED_MEM_HIGH,
+        ashlar__allocator_reset_peaks(f->allocator, attribute != RESERVED_MEM_HIGH,
                                       attribute == RESERVED_MEM_HIGH);
     }
 }
@@ -172,7 +172,7 @@ cu_result cuMemPoolTrimTo(void *pool, size_t kept_bytes) {
 }
 
 void ashlar__preload_keep_to_threshold(ashlar_frees *frees) {
-    const uint64_t limit = atomic_load(&kept[ashlar__frees_device(frees)->info.ordinal]);
+    const uint64_t limit = atomic_load(&kept[frees->device->info.ordinal]);
     if (limit != 0) {
         (void)ashlar__frees_give_back(frees, (size_t)(limit - 1));
     }

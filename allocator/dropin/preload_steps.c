@@ -14,7 +14,7 @@ static ashlar_allocator *cuda_allocator(int device) {
     if (is_begun) {
         ashlar__preload_end();
     }
-    return is_found ? ashlar__frees_allocator(frees) : NULL;
+    return is_found ? frees->allocator : NULL;
 }
 
 /* Define a function that calls ashlar's `public`, whose driver calls are then known as ours. */

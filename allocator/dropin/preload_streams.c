@@ -120,11 +120,11 @@ cu_result cuStreamEndCapture_ptsz(cu_stream stream, cu_graph *graph) {
  * NULL: none is known. */
 static ashlar_frees *begin_wait(cu_context context, ashlar_device_wait *wait) {
     ashlar_frees *frees = here();
-    if (frees != NULL && context != NULL && ashlar__frees_device(frees)->context != context) {
+    if (frees != NULL && context != NULL && frees->device->context != context) {
         frees = NULL; /* another context: its freed memory gets events later */
     }
     if (frees != NULL && ashlar__preload_begin()) {
-        *wait = ashlar__deferred_begin_wait(ashlar__frees_allocator(frees));
+        *wait = ashlar__deferred_begin_wait(frees->allocator);
         ashlar__preload_end();
     }
     return frees;
@@ -133,7 +133,7 @@ static ashlar_frees *begin_wait(cu_context context, ashlar_device_wait *wait) {
 /* What was freed before the wait is free; what exceeds the threshold goes back. */
 static cu_result end_wait(cu_result result, ashlar_frees *frees, ashlar_device_wait wait) {
     if (result == CU_SUCCESS && frees != NULL && ashlar__preload_begin()) {
-        (void)ashlar__deferred_end_wait(ashlar__frees_allocator(frees), wait);
+        (void)ashlar__deferred_end_wait(frees->allocator, wait);
         ashlar__preload_keep_to_threshold(frees);
         ashlar__preload_end();
     }
@@ -193,7 +193,7 @@ cu_result cuCtxDestroy_v2(cu_context context) {
     if (context != NULL && ashlar__preload_begin()) {
         const int place = ashlar__dropin_find_context(context);
         ASHLAR_CHECK2(place < ASHLAR_DROPIN_ALLOCATORS_MAX);
-        const ashlar_frees *frees = place < 0 ? NULL : ashlar__frees_peek_context(place);
+        const ashlar_frees *frees = place < 0 ? NULL : ashlar__frees_peek(place);
         if (frees != NULL) {
             ashlar__preload_note_end(frees);
         }

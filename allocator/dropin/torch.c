@@ -288,13 +288,12 @@ static ashlar_status cupy_take(void *stream, size_t bytes, int device, void **ou
 }
 
 static ashlar_status cupy_give(void *stream, void *ptr, int device) {
-    ashlar_frees *frees = ashlar__frees_peek(device);
+    ashlar_frees *frees = ashlar__frees_peek(ashlar__dropin_place(device));
     ASHLAR_CHECK2(ptr != NULL);
     if (frees == NULL) {
         return ashlar__fail(ASHLAR_EPOINTER, "device %d: nothing was allocated there", device);
     }
-    return stream == NULL ? ashlar__frees_free(frees, ptr)
-                          : ashlar_free(ashlar__frees_allocator(frees), ptr);
+    return stream == NULL ? ashlar__frees_free(frees, ptr) : ashlar_free(frees->allocator, ptr);
 }
 
 void *ashlar_cupy_malloc(void *stream, size_t bytes, int device) {

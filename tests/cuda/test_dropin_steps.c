@@ -97,13 +97,13 @@ CASE(a_dry_run_may_call_cudas_names) {
     CHECK(report.is_planned && report.is_steady);
 }
 
-/* The plan goes on to the next stream, whose handle may be the same, and which waits once. */
+/* The first step on each stream, whose handle may be that of the last one, is recorded. */
 CASE(streams_of_steps_may_come_and_go) {
     for (int i = 0; i < 4; i++) {
         cudaStream_t stream;
         void *named = NULL;
         REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
-        loop(stream, 2, 1, i == 0);
+        loop(stream, 2, 1, 1);
         CHECK(cudaMallocAsync(&named, WIDTH, stream) == cudaSuccess);
         CHECK(cudaFreeAsync(named, stream) == cudaSuccess);
         CHECK(cudaStreamDestroy(stream) == cudaSuccess);

@@ -80,8 +80,8 @@ static bool set_up(const char *spec, const char *conf) {
         ashlar__frees_of(0, &frees) != ASHLAR_OK) {
         return false;
     }
-    device = ashlar__frees_device(frees);
-    allocator = ashlar__frees_allocator(frees);
+    device = frees->device;
+    allocator = frees->allocator;
     streams[OWN_STREAMS] = NULL;
     streams[OWN_STREAMS + 1] = (ashlar_stream)(uintptr_t)CU_STREAM_PER_THREAD;
     bool is_made = ashlar__device_enter(device) == ASHLAR_OK;

@@ -58,14 +58,14 @@ CASE_WITH(each_has_an_allocator_of_its_own, set_up()) {
         CHECK(ashlar__dropin_find_context(contexts[i]) == -1);
         places[i] = ashlar__dropin_add_context(1, contexts[i]);
         CHECK(places[i] >= 0 && ashlar__dropin_find_context(contexts[i]) == places[i]);
-        CHECK(ashlar__frees_peek_context(places[i]) == NULL);
-        REQUIRE(ashlar__frees_of_context(places[i], &frees[i]) == ASHLAR_OK);
-        CHECK(ashlar__frees_device(frees[i])->context == contexts[i]);
-        CHECK(ashlar__frees_device(frees[i])->info.ordinal == 1);
-        CHECK(ashlar__frees_of_context(places[i], &again) == ASHLAR_OK && again == frees[i]);
+        CHECK(ashlar__frees_peek(places[i]) == NULL);
+        REQUIRE(ashlar__frees_at(places[i], 0, &frees[i]) == ASHLAR_OK);
+        CHECK(frees[i]->device->context == contexts[i]);
+        CHECK(frees[i]->device->info.ordinal == 1);
+        CHECK(ashlar__frees_at(places[i], 0, &again) == ASHLAR_OK && again == frees[i]);
     }
     CHECK(places[0] != places[1] && frees[0] != frees[1]);
-    CHECK(ashlar__frees_allocator(frees[0]) != ashlar__frees_allocator(frees[1]));
+    CHECK(frees[0]->allocator != frees[1]->allocator);
     CHECK(!is_primary_in_use(1));
     int place = 0;
     CHECK(ashlar__frees_each(&place) == frees[0] && ashlar__frees_each(&place) == frees[1]);
@@ -85,19 +85,19 @@ CASE(what_it_has_goes_with_it) {
     REQUIRE(ctx_create(&context, 0, 0) == CU_SUCCESS);
     const size_t before = free_bytes_now();
     const int place = ashlar__dropin_add_context(0, context);
-    REQUIRE(ashlar__frees_of_context(place, &frees) == ASHLAR_OK);
+    REQUIRE(ashlar__frees_at(place, 0, &frees) == ASHLAR_OK);
     CHECK(ashlar__frees_alloc(frees, 4 * MIB, &ptr) == ASHLAR_OK);
     CHECK(free_bytes_now() < before);
     CHECK(ashlar__frees_answer((char *)ptr + 512, NULL, &result) && result == CU_INVALID_VALUE);
     ashlar__frees_drop_context(place);
     CHECK(free_bytes_now() == before);
     CHECK(!ashlar__frees_answer(ptr, NULL, &result));
-    CHECK(ashlar__dropin_find_context(context) == -1 && ashlar__frees_peek_context(place) == NULL);
+    CHECK(ashlar__dropin_find_context(context) == -1 && ashlar__frees_peek(place) == NULL);
     CHECK(ctx_destroy(context) == CU_SUCCESS);
     REQUIRE(ctx_create(&next, 0, 0) == CU_SUCCESS);
     CHECK(ashlar__dropin_add_context(0, next) == place); /* which is free again */
-    REQUIRE(ashlar__frees_of_context(place, &frees) == ASHLAR_OK);
-    CHECK(ashlar__frees_device(frees)->context == next);
+    REQUIRE(ashlar__frees_at(place, 0, &frees) == ASHLAR_OK);
+    CHECK(frees->device->context == next);
     ashlar__frees_drop_context(place);
     CHECK(ctx_destroy(next) == CU_SUCCESS);
     CHECK(is_primary_in_use(0)); /* the program's */
@@ -139,7 +139,7 @@ static void check_making(void (*fail)(unsigned long n)) {
     for (; status != ASHLAR_OK && n < 1000; n++) {
         ashlar_frees *frees = NULL;
         fail(n);
-        status = ashlar__frees_of_context(place, &frees);
+        status = ashlar__frees_at(place, 0, &frees);
         fail(0);
         CHECK((status == ASHLAR_OK) == (frees != NULL));
         CHECK(status == ASHLAR_OK || *ashlar_error_detail() != '\0');

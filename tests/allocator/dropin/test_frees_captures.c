@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "allocator/dropin/frees_impl.h"
+#include "allocator/dropin/frees.h"
 
 static pthread_barrier_t turn; /* of two threads */
 

@@ -36,7 +36,7 @@ static void tear_down(void) {
         ashlar_stream_destroy(other, stream);
         ashlar_device_close(other); /* and the memory with it */
     }
-    ashlar_device *device = ashlar__frees_device(frees);
+    ashlar_device *device = frees->device;
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
     ashlar_allocator_destroy(allocator);
     CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
@@ -53,10 +53,10 @@ static bool set_up(const char *conf) {
     other = NULL;
     if (ashlar__soft_configure("devices=2,memory=16MiB,mode=adversarial") != ASHLAR_OK ||
         ashlar__driver_open_soft(&driver) != ASHLAR_OK ||
-        ashlar__frees_of_host(0, &frees) != ASHLAR_OK) {
+        ashlar__frees_at(ASHLAR_DROPIN_HOST, 0, &frees) != ASHLAR_OK) {
         return false;
     }
-    allocator = ashlar__frees_allocator(frees);
+    allocator = frees->allocator;
     return check_at_end(tear_down);
 }
 
@@ -186,19 +186,19 @@ CASE(a_device_that_nobody_uses_is_left_alone) {
 
 CASE_WITH(it_is_one_stock_whichever_device_asks, set_up("")) {
     ashlar_frees *second = NULL, *none = NULL;
-    CHECK(ashlar__frees_of_host(1, &second) == ASHLAR_OK && second == frees);
-    CHECK(ashlar__frees_peek_host() == frees);
+    CHECK(ashlar__frees_at(ASHLAR_DROPIN_HOST, 1, &second) == ASHLAR_OK && second == frees);
+    CHECK(ashlar__frees_peek(ASHLAR_DROPIN_HOST) == frees);
     CHECK(ashlar__frees_peek(0) == NULL && ashlar__dropin_peek(0) == NULL);
     /* No number names it. */
     CHECK(ashlar__frees_of(ASHLAR_DROPIN_HOST, &none) == ASHLAR_EINVAL && none == NULL);
-    CHECK(ashlar__frees_peek(ASHLAR_DROPIN_HOST) == NULL);
+    CHECK(ashlar__dropin_place(ASHLAR_DROPIN_HOST) == -1);
     ashlar_allocator *a = NULL;
     CHECK(ashlar__dropin_allocator(ASHLAR_DROPIN_HOST, &a) == ASHLAR_EINVAL && a == NULL);
     CHECK(ashlar__dropin_peek(ASHLAR_DROPIN_HOST) == NULL);
-    CHECK(ashlar__dropin_host_allocator(0, &a) == ASHLAR_OK && a == allocator);
+    CHECK(ashlar__dropin_at(ASHLAR_DROPIN_HOST, 0, &a) == ASHLAR_OK && a == allocator);
     tear_down();
-    CHECK(ashlar__frees_peek_host() == NULL);
-    CHECK(ashlar__frees_of_host(-1, &none) == ASHLAR_EINVAL && none == NULL);
+    CHECK(ashlar__frees_peek(ASHLAR_DROPIN_HOST) == NULL);
+    CHECK(ashlar__frees_at(ASHLAR_DROPIN_HOST, -1, &none) == ASHLAR_EINVAL && none == NULL);
 }
 
 CASE_WITH(options_for_device_memory_are_not_for_it, set_up("limit=2MiB,guard=fill,reserve=2MiB")) {

@@ -7,7 +7,7 @@
 #include <ashlar/plan.h>
 #include <ashlar/warmup.h>
 
-#include "allocator/dropin/frees_impl.h"
+#include "allocator/dropin/frees.h"
 #include "tests/allocator/dropin/frees_fixture.h"
 #include "tests/thread.h"
 
