@@ -1,14 +1,11 @@
 /*
  * preload.h - what the files of libashlar-preload.so share (internal).
  *
- *   preload_find.c      how programs find the driver's functions, and how we do
+ *   preload_find.c      how programs find the driver's functions, and ours to have steps; how we do
  *   preload_memory.c    requests for memory, served by us or by the driver
- *   preload_pools.c     memory pools and their attributes
- *   preload_pointer.c   what a program is told about a pointer
- *   preload_steps.c     what a program finds by dlsym(), to have steps
+ *   preload_tell.c      what a program is told about pointers and memory pools
  *   preload_streams.c   streams, captures, contexts, waits
- *   preload_options.c   ASHLAR_PRELOAD, and the report at the end
- *   preload_trace.c     the log or snapshot of each allocator
+ *   preload_report.c    ASHLAR_PRELOAD, the report at the end, traces
  *
  * With LD_PRELOAD=libashlar-preload.so an unmodified program's device memory comes from us. We
  * replace functions of the driver, not of the CUDA runtime: any runtime, even one linked
@@ -27,7 +24,7 @@
  *   unsafe   for tests: reuse freed memory at once, which cudaFree() does not promise
  *
  * A program that knows of us may look up functions of ashlar by dlsym(RTLD_DEFAULT, ...), to have
- * steps (plan.h): those of preload_steps.c. They are not exported, so that a program that is linked
+ * steps (plan.h): those of preload_find.c. They are not exported, so that a program that is linked
  * with ashlar, too, has its own copy's functions wherever it names them, and finds these by
  * dlsym(), as ever. Either copy's functions must not get the other's allocators.
  *
@@ -43,7 +40,7 @@
  * serves: green contexts, managed and host memory, memory pools that a program makes,
  * allocations in a capture, and every pointer that is not ours. If the driver lacks memory for
  * these, or for contexts, graphs and code, we return idle memory of that device to it, of whatever
- * context, and call it again (preload_room.c). After cudaDeviceReset() the driver
+ * context, and call it again (preload_memory.c). After cudaDeviceReset() the driver
  * serves the whole device.
  *
  * All functions that describe a pointer describe our blocks as CUDA describes memory from
@@ -236,9 +233,6 @@ static inline cu_stream ashlar__preload_per_thread(cu_stream stream) {
     return stream == NULL ? (cu_stream)(uintptr_t)CU_STREAM_PER_THREAD : stream;
 }
 
-/* The function of ashlar that a program finds by its name; NULL: none. */
-void *ashlar__preload_step_function(const char *name);
-
 /* Note a new stream that may use our memory but that no ashlar_frees knows. */
 void ashlar__preload_note_missed_stream(void);
 
@@ -296,16 +290,5 @@ void ashlar__preload_note_end(const ashlar_frees *frees);
 
 /* Print on stderr, in one call, so that lines of processes do not mix. Longer lines are cut. */
 void ashlar__preload_say(const char *format, ...) ASHLAR_PRINTF(1, 2);
-
-/* ---- traces ---- */
-
-/*
- * _begin: begin the log of a new allocator, or have it keep events for a snapshot. _snapshot: write
- * the snapshot, if that is wanted. _end: end the log, or write the snapshot. What fails is printed.
- * No driver call. Threads: any, but _begin and _end only while nobody else uses the allocator.
- */
-void ashlar__preload_trace_begin(ashlar_allocator *allocator);
-void ashlar__preload_trace_snapshot(ashlar_allocator *allocator);
-void ashlar__preload_trace_end(ashlar_allocator *allocator);
 
 #endif /* ASHLAR_DROPIN_PRELOAD_H */

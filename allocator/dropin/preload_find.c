@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "allocator/dropin/devices.h"
+#include <ashlar/plan.h>
 
 /* A flag of cuGetProcAddress(): stream NULL means the per-thread default stream. */
 enum { PER_THREAD_STREAM = 2 };
@@ -107,6 +107,67 @@ static void *find_in_driver(const char *name) {
     return found;
 }
 
+/* ---- functions of ashlar, for programs that have steps ---- */
+
+/* ashlar_cuda_allocator() of ashlar/cuda_dropin.h. */
+static ashlar_allocator *cuda_allocator(int device) {
+    ashlar_frees *frees = NULL;
+    const bool is_begun = ashlar__preload_begin();
+    const bool is_found = ashlar__frees_of(device, &frees) == ASHLAR_OK &&
+                          ashlar__frees_tell_ends(frees) == ASHLAR_OK;
+    if (is_begun) {
+        ashlar__preload_end();
+    }
+    return is_found ? frees->allocator : NULL;
+}
+
+/* Define a function that calls ashlar's `public`, whose driver calls are then known as ours. */
+#define OURS(name, public, params, args)               \
+    static ashlar_status name params {                 \
+        const bool is_begun = ashlar__preload_begin(); \
+        const ashlar_status status = public args;      \
+        if (is_begun) {                                \
+            ashlar__preload_end();                     \
+        }                                              \
+        return status;                                 \
+    }
+
+OURS(step_begin, ashlar_step_begin, (ashlar_allocator * a, ashlar_stream stream, uint64_t key),
+     (a, stream, key))
+OURS(step_end, ashlar_step_end, (ashlar_allocator * a), (a))
+OURS(plan_build, ashlar_plan_build, (ashlar_allocator * a), (a))
+OURS(trim, ashlar_allocator_trim, (ashlar_allocator * a, size_t bytes), (a, bytes))
+
+/* ISO C has no cast from a function to void *. */
+#define FUNCTION(name) (void (*)(void))(name)
+
+static const struct {
+    const char *name;
+    void (*function)(void);
+} step_functions[] = {
+    {"ashlar_cuda_allocator", FUNCTION(cuda_allocator)},
+    {"ashlar_step_begin", FUNCTION(step_begin)},
+    {"ashlar_step_end", FUNCTION(step_end)},
+    {"ashlar_plan_build", FUNCTION(plan_build)},
+    {"ashlar_plan_set_options", FUNCTION(ashlar_plan_set_options)},
+    {"ashlar_plan_get_stats", FUNCTION(ashlar_plan_get_stats)},
+    {"ashlar_allocator_trim", FUNCTION(trim)},
+    {"ashlar_allocator_seal", FUNCTION(ashlar_allocator_seal)},
+    {"ashlar_allocator_get_stats", FUNCTION(ashlar_allocator_get_stats)},
+    {"ashlar_error_detail", FUNCTION(ashlar_error_detail)},
+};
+
+/* The function of that name; NULL: none. */
+static void *step_function(const char *name) {
+    void *address = NULL;
+    for (size_t i = 0; i < sizeof step_functions / sizeof step_functions[0]; i++) {
+        if (strcmp(step_functions[i].name, name) == 0) {
+            memcpy(&address, &step_functions[i].function, sizeof address);
+        }
+    }
+    return address;
+}
+
 /* ---- dlsym() ---- */
 
 /* The address that dlsym() should return. The assembly below calls this with dlsym()'s arguments
@@ -116,7 +177,7 @@ void *ashlar__preload_dlsym(void *handle, const char *name, const void *caller);
 /* A function of ashlar for a program that looks for it in the global scope, or in this library. One
  * that is linked with ashlar itself finds that. */
 static void *find_step_function(dlsym_fn find, void *handle, const char *name) {
-    void *ours = ashlar__preload_step_function(name);
+    void *ours = step_function(name);
     if (ours == NULL || ashlar__preload_options_get()->is_off ||
         (handle != RTLD_DEFAULT && handle != library_of(stand_ins)) ||
         find(RTLD_DEFAULT, name) != NULL) {

@@ -1,7 +1,10 @@
-/* preload_memory.c - the program's requests for memory, served by us or passed on to the driver. */
+/* preload_memory.c - the program's requests for memory, served by us or passed on to the driver;
+ * and other calls by which the driver takes memory of a device, for contexts, graphs and code: if
+ * it lacks memory, ours that is idle goes back to it. */
 #include "allocator/dropin/preload.h"
 
 #include "allocator/base/checked.h"
+#include "allocator/core/allocators.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/dropin/devices.h"
 
@@ -118,50 +121,26 @@ static bool take_on(cu_ptr *ptr, size_t bytes, const void *pool, cu_stream strea
     return is_ours;
 }
 
-cu_result cuMemAllocAsync(cu_ptr *ptr, size_t bytes, cu_stream stream) {
-    cu_result result;
-    if (take_on(ptr, bytes, NULL, stream, &result)) {
-        return result;
+/* A function that takes `bytes` on the stream that `named` stands for, from `pool`. */
+#define TAKING_ON(name, is_named, pool, named, params, args)                              \
+    cu_result name params {                                                               \
+        cu_result result_;                                                                \
+        if (!(is_named) || !take_on(ptr, bytes, (pool), (named), &result_)) {             \
+            ashlar__preload_note_passed();                                                \
+            ASHLAR_PRELOAD_WITH_ROOM(result_, ASHLAR_PRELOAD_CURRENT, bytes, name, args); \
+        }                                                                                 \
+        return result_;                                                                   \
     }
-    ashlar__preload_note_passed();
-    ASHLAR_PRELOAD_WITH_ROOM(result, ASHLAR_PRELOAD_CURRENT, bytes, cuMemAllocAsync,
-                             (ptr, bytes, stream));
-    return result;
-}
 
-cu_result cuMemAllocAsync_ptsz(cu_ptr *ptr, size_t bytes, cu_stream stream) {
-    cu_result result;
-    if (take_on(ptr, bytes, NULL, ashlar__preload_per_thread(stream), &result)) {
-        return result;
-    }
-    ashlar__preload_note_passed();
-    ASHLAR_PRELOAD_WITH_ROOM(result, ASHLAR_PRELOAD_CURRENT, bytes, cuMemAllocAsync_ptsz,
-                             (ptr, bytes, stream));
-    return result;
-}
-
+TAKING_ON(cuMemAllocAsync, true, NULL, stream, (cu_ptr * ptr, size_t bytes, cu_stream stream),
+          (ptr, bytes, stream))
+TAKING_ON(cuMemAllocAsync_ptsz, true, NULL, ashlar__preload_per_thread(stream),
+          (cu_ptr * ptr, size_t bytes, cu_stream stream), (ptr, bytes, stream))
 /* The program may name the default pool here. */
-cu_result cuMemAllocFromPoolAsync(cu_ptr *ptr, size_t bytes, void *pool, cu_stream stream) {
-    cu_result result;
-    if (pool != NULL && take_on(ptr, bytes, pool, stream, &result)) {
-        return result;
-    }
-    ashlar__preload_note_passed();
-    ASHLAR_PRELOAD_WITH_ROOM(result, ASHLAR_PRELOAD_CURRENT, bytes, cuMemAllocFromPoolAsync,
-                             (ptr, bytes, pool, stream));
-    return result;
-}
-
-cu_result cuMemAllocFromPoolAsync_ptsz(cu_ptr *ptr, size_t bytes, void *pool, cu_stream stream) {
-    cu_result result;
-    if (pool != NULL && take_on(ptr, bytes, pool, ashlar__preload_per_thread(stream), &result)) {
-        return result;
-    }
-    ashlar__preload_note_passed();
-    ASHLAR_PRELOAD_WITH_ROOM(result, ASHLAR_PRELOAD_CURRENT, bytes, cuMemAllocFromPoolAsync_ptsz,
-                             (ptr, bytes, pool, stream));
-    return result;
-}
+TAKING_ON(cuMemAllocFromPoolAsync, pool != NULL, pool, stream,
+          (cu_ptr * ptr, size_t bytes, void *pool, cu_stream stream), (ptr, bytes, pool, stream))
+TAKING_ON(cuMemAllocFromPoolAsync_ptsz, pool != NULL, pool, ashlar__preload_per_thread(stream),
+          (cu_ptr * ptr, size_t bytes, void *pool, cu_stream stream), (ptr, bytes, pool, stream))
 
 /* A captured free would run at each launch, so leave it to the driver, which refuses our blocks. */
 cu_result cuMemFreeAsync(cu_ptr ptr, cu_stream stream) {
@@ -208,3 +187,85 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     ashlar__preload_end();
     return result;
 }
+
+/* ---- what the driver serves ---- */
+
+bool ashlar__preload_has_room(cu_result result, cu_device device, size_t bytes) {
+    ashlar_driver *driver = NULL;
+    cu_device named = device;
+    if (result != CU_OUT_OF_MEMORY || !ashlar__preload_begin()) {
+        return false;
+    }
+    const bool is_known =
+        (device != ASHLAR_PRELOAD_CURRENT || ashlar__real_cuCtxGetDevice(&named) == CU_SUCCESS) &&
+        ashlar__driver_open_cuda(&driver) == ASHLAR_OK;
+    const bool has_any =
+        is_known && (ashlar__allocators_give_back(driver, named, NULL, bytes, false, NULL) ||
+                     ashlar__allocators_give_back(driver, named, NULL, bytes, true, NULL));
+    ashlar__preload_end();
+    return has_any;
+}
+
+/* A function that takes memory of `device`: `bytes` bytes, SIZE_MAX if unknown. */
+#define TAKING(name, device, bytes, params, args)                         \
+    cu_result name params {                                               \
+        cu_result result_;                                                \
+        ASHLAR_PRELOAD_WITH_ROOM(result_, (device), (bytes), name, args); \
+        return result_;                                                   \
+    }
+
+/* A function that takes memory for the program. */
+#define TAKING_BLOCK(name, device, bytes, params, args)                   \
+    cu_result name params {                                               \
+        cu_result result_;                                                \
+        ashlar__preload_note_passed();                                    \
+        ASHLAR_PRELOAD_WITH_ROOM(result_, (device), (bytes), name, args); \
+        return result_;                                                   \
+    }
+
+#define CURRENT ASHLAR_PRELOAD_CURRENT
+
+static cu_device place_of(const cu_mem_prop *prop) {
+    return prop != NULL && prop->location.type == CU_LOCATION_DEVICE ? prop->location.id : CURRENT;
+}
+
+TAKING_BLOCK(cuMemAllocManaged, CURRENT, bytes, (cu_ptr * ptr, size_t bytes, unsigned int flags),
+             (ptr, bytes, flags))
+TAKING_BLOCK(cuMemCreate, place_of(prop), bytes,
+             (cu_mem_handle * handle, size_t bytes, const cu_mem_prop *prop,
+              unsigned long long flags),
+             (handle, bytes, prop, flags))
+TAKING_BLOCK(cuArrayCreate_v2, CURRENT, SIZE_MAX, (void **array, const void *shape), (array, shape))
+TAKING_BLOCK(cuArray3DCreate_v2, CURRENT, SIZE_MAX, (void **array, const void *shape),
+             (array, shape))
+TAKING_BLOCK(cuMipmappedArrayCreate, CURRENT, SIZE_MAX,
+             (void **array, const void *shape, unsigned int levels), (array, shape, levels))
+
+TAKING(cuDevicePrimaryCtxRetain, device, SIZE_MAX, (cu_context * context, cu_device device),
+       (context, device))
+
+TAKING(cuGraphInstantiate_v2, CURRENT, SIZE_MAX,
+       (cu_graph_exec * exec, cu_graph graph, void **node, char *log, size_t log_bytes),
+       (exec, graph, node, log, log_bytes))
+TAKING(cuGraphInstantiateWithFlags, CURRENT, SIZE_MAX,
+       (cu_graph_exec * exec, cu_graph graph, unsigned long long flags), (exec, graph, flags))
+TAKING(cuGraphInstantiateWithParams, CURRENT, SIZE_MAX,
+       (cu_graph_exec * exec, cu_graph graph, void *params), (exec, graph, params))
+TAKING(cuGraphInstantiateWithParams_ptsz, CURRENT, SIZE_MAX,
+       (cu_graph_exec * exec, cu_graph graph, void *params), (exec, graph, params))
+TAKING(cuGraphUpload, CURRENT, SIZE_MAX, (cu_graph_exec exec, cu_stream stream), (exec, stream))
+TAKING(cuGraphUpload_ptsz, CURRENT, SIZE_MAX, (cu_graph_exec exec, cu_stream stream),
+       (exec, stream))
+TAKING(cuGraphLaunch, CURRENT, SIZE_MAX, (cu_graph_exec exec, cu_stream stream), (exec, stream))
+TAKING(cuGraphLaunch_ptsz, CURRENT, SIZE_MAX, (cu_graph_exec exec, cu_stream stream),
+       (exec, stream))
+
+TAKING(cuModuleLoad, CURRENT, SIZE_MAX, (cu_module * module, const char *path), (module, path))
+TAKING(cuModuleLoadData, CURRENT, SIZE_MAX, (cu_module * module, const void *image),
+       (module, image))
+TAKING(cuModuleLoadDataEx, CURRENT, SIZE_MAX,
+       (cu_module * module, const void *image, unsigned int count, unsigned int *options,
+        void **values),
+       (module, image, count, options, values))
+TAKING(cuModuleLoadFatBinary, CURRENT, SIZE_MAX, (cu_module * module, const void *image),
+       (module, image))

@@ -162,31 +162,21 @@ static cu_result note_context(cu_result result, const cu_context *context, cu_de
     return result;
 }
 
-cu_result cuCtxCreate_v2(cu_context *context, unsigned int flags, cu_device device) {
-    cu_result result;
-    do {
-        result = ashlar__real_cuCtxCreate_v2(context, flags, device);
-    } while (ashlar__preload_has_room(result, device, SIZE_MAX));
-    return note_context(result, context, device);
-}
+#define CREATING(name, params, args)                                     \
+    cu_result name params {                                              \
+        cu_result result_;                                               \
+        ASHLAR_PRELOAD_WITH_ROOM(result_, device, SIZE_MAX, name, args); \
+        return note_context(result_, context, device);                   \
+    }
 
-cu_result cuCtxCreate_v3(cu_context *context, void *affinities, int count, unsigned int flags,
-                         cu_device device) {
-    cu_result result;
-    do {
-        result = ashlar__real_cuCtxCreate_v3(context, affinities, count, flags, device);
-    } while (ashlar__preload_has_room(result, device, SIZE_MAX));
-    return note_context(result, context, device);
-}
-
-cu_result cuCtxCreate_v4(cu_context *context, void *parameters, unsigned int flags,
-                         cu_device device) {
-    cu_result result;
-    do {
-        result = ashlar__real_cuCtxCreate_v4(context, parameters, flags, device);
-    } while (ashlar__preload_has_room(result, device, SIZE_MAX));
-    return note_context(result, context, device);
-}
+CREATING(cuCtxCreate_v2, (cu_context * context, unsigned int flags, cu_device device),
+         (context, flags, device))
+CREATING(cuCtxCreate_v3,
+         (cu_context * context, void *affinities, int count, unsigned int flags, cu_device device),
+         (context, affinities, count, flags, device))
+CREATING(cuCtxCreate_v4,
+         (cu_context * context, void *parameters, unsigned int flags, cu_device device),
+         (context, parameters, flags, device))
 
 /* Our memory in the context ends with it. Later frees go to the driver, which refuses them. */
 cu_result cuCtxDestroy_v2(cu_context context) {

@@ -10,7 +10,6 @@
 #include "allocator/device/device_impl.h"
 #include "allocator/dropin/devices.h"
 #include "allocator/dropin/frees.h"
-#include "allocator/dropin/torch_graphs.h"
 
 enum { WHAT_BYTES = 96 };
 
@@ -200,41 +199,6 @@ void ashlar_torch_memory_fraction(double fraction, int device) {
     if (set_fraction(fraction, device) != ASHLAR_OK) {
         ashlar__dropin_report("set_per_process_memory_fraction");
     }
-}
-
-/* ---- PyTorch: graphs ---- */
-
-void ashlar_torch_begin_graph(signed char device, ashlar_torch_pool_id id,
-                              const ashlar_torch_filter *filter) {
-    if (ashlar__torch_capture_begin(device, id, filter) != ASHLAR_OK) {
-        ashlar__dropin_report("capture");
-        ashlar__throw(ashlar_error_detail());
-    }
-}
-
-void ashlar_torch_end_graph(signed char device, ashlar_torch_pool_id id) {
-    ashlar__torch_capture_end(device, id);
-}
-
-uint64_t ashlar_torch_latest_capture(void) {
-    return ashlar__torch_capture_latest();
-}
-
-void ashlar_torch_fail_capture(uint64_t capture) {
-    ashlar__torch_capture_failed(capture);
-}
-
-void ashlar_torch_release_graph(signed char device, ashlar_torch_pool_id id) {
-    ashlar__torch_graph_gone(device, id);
-}
-
-void ashlar_torch_refuse_graph(void) {
-    const ashlar_status unused = ashlar__fail(
-        ASHLAR_ENOTSUP, "this version of PyTorch does not tell an allocator which streams a "
-                        "graph's capture uses; use this one for a torch.cuda.MemPool instead");
-    (void)unused; /* nobody could handle it */
-    ashlar__dropin_report("capture");
-    ashlar__throw(ashlar_error_detail());
 }
 
 /* ---- PyTorch: statistics ---- */

@@ -36,13 +36,33 @@
 #ifndef ASHLAR_DROPIN_TORCH_H
 #define ASHLAR_DROPIN_TORCH_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ashlar/device.h>
+#include <ashlar/allocator.h>
 #include <ashlar/export.h>
 
-#include "allocator/dropin/torch_cpp.h"
+/*
+ * The C++ types in PyTorch's interface, as C structures: the layouts of the Itanium C++ ABI and of
+ * libstdc++, which all builds of PyTorch for Linux use. tests/dropin/catch.cpp compares them with a
+ * C++ compiler's. No C++ library is linked: its functions are found in the one that the process has
+ * loaded.
+ */
+
+/* std::pair<unsigned long long, unsigned long long>, passed by value as such a structure. */
+typedef struct ashlar_torch_pool_id {
+    uint64_t first, second;
+} ashlar_torch_pool_id;
+
+/* std::function<bool(cudaStream_t)>, passed by reference to a copy that ends with the call. */
+typedef struct ashlar_torch_filter ashlar_torch_filter;
+struct ashlar_torch_filter {
+    void *functor[2];
+    bool (*manage)(void *to, const void *from, int operation); /* NULL: an empty function */
+    bool (*invoke)(const void *functor, ashlar_stream *stream);
+};
 
 ASHLAR_BEGIN_DECLS
 
@@ -177,5 +197,51 @@ ASHLAR_API void *ashlar_cupy_malloc(void *stream, size_t bytes, int device);
 ASHLAR_API void ashlar_cupy_free(void *stream, void *ptr, int device);
 
 ASHLAR_END_DECLS
+
+/* ---- internal ---- */
+
+/* *to gets a copy, which ashlar__torch_filter_end() ends. */
+void ashlar__torch_filter_copy(ashlar_torch_filter *to, const ashlar_torch_filter *from);
+void ashlar__torch_filter_end(ashlar_torch_filter *filter);
+bool ashlar__torch_filter_accepts(const ashlar_torch_filter *filter, ashlar_stream stream);
+
+/*
+ * _throw: throw a std::runtime_error. _throw_out_of_memory: throw torch.OutOfMemoryError
+ * (c10::OutOfMemoryError, or a std::runtime_error in a process without that). They return only
+ * where the process has not loaded libstdc++, so nobody could catch the exception. Nothing is
+ * cleaned up on the way out, so callers must hold nothing.
+ *
+ * text   copied
+ */
+void ashlar__throw(const char *text);
+void ashlar__throw_out_of_memory(const char *text);
+
+extern _Atomic size_t ashlar__torch_capture_count; /* captures that PyTorch has begun and not
+                                                    * ended */
+
+/*
+ * From now on, memory for streams that `filter` accepts is that of `id`. Ends a capture of the same
+ * id that is still under way.
+ *
+ * filter   copied
+ *
+ * Errors: ASHLAR_EHOSTMEM, those of ashlar__dropin_allocator().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar__torch_capture_begin(int device, ashlar_torch_pool_id id,
+                                                            const ashlar_torch_filter *filter);
+
+/* Before memory is taken for `stream`: if it belongs to a capture, let it have the capture's
+ * memory. Errors: those of ashlar_graph_pool_begin() and ashlar_graph_pool_continue(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar__torch_capture_enter_slow(int device, ashlar_stream stream);
+
+static inline ashlar_status ashlar__torch_capture_enter(int ordinal, ashlar_stream stream) {
+    return atomic_load_explicit(&ashlar__torch_capture_count, memory_order_acquire) == 0
+               ? ASHLAR_OK
+               : ashlar__torch_capture_enter_slow(ordinal, stream);
+}
+
+/* Wait for the device, and give the memory of graphs that are gone to the default stream. False:
+ * there is none, or a capture is under way, or the wait failed. */
+bool ashlar__torch_graphs_give_back(ashlar_allocator *allocator, int device);
 
 #endif /* ASHLAR_DROPIN_TORCH_H */

@@ -1,6 +1,6 @@
 /* torch_cpp.c - copying and calling a std::function, and throwing C++ exceptions, from C, by their
  * binary layouts. */
-#include "allocator/dropin/torch_cpp.h"
+#include "allocator/dropin/torch.h"
 
 #include <dlfcn.h>
 #include <string.h>

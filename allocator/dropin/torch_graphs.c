@@ -1,6 +1,14 @@
-/* torch_graphs.c - the memory of each pool id that PyTorch has named: its graph pools, one for each
- * stream, and the captures that use them. */
-#include "allocator/dropin/torch_graphs.h"
+/*
+ * torch_graphs.c - the memory of each pool id that PyTorch has named: its graph pools, one for each
+ * stream, and the captures that use them.
+ *
+ * PyTorch names the memory of a graph by a device and a pool id, and graphs with the same name
+ * share it. It says when a capture begins and ends, and when a graph is gone; and it has a filter
+ * that knows the streams of the capture. Those may be several, and are known only when memory is
+ * taken for them. Memory of graphs that are gone comes back when the device has been waited for,
+ * since their last launches may still run. In a forked child nothing happens.
+ */
+#include "allocator/dropin/torch.h"
 
 #include <ashlar/graph_pool.h>
 
@@ -136,7 +144,15 @@ ashlar_status ashlar__torch_capture_begin(int device, ashlar_torch_pool_id id,
     return status;
 }
 
-void ashlar__torch_capture_end(int device, ashlar_torch_pool_id id) {
+void ashlar_torch_begin_graph(signed char device, ashlar_torch_pool_id id,
+                              const ashlar_torch_filter *filter) {
+    if (ashlar__torch_capture_begin(device, id, filter) != ASHLAR_OK) {
+        ashlar__dropin_report("capture");
+        ashlar__throw(ashlar_error_detail());
+    }
+}
+
+void ashlar_torch_end_graph(signed char device, ashlar_torch_pool_id id) {
     if (ashlar__dropin_is_forked()) {
         return;
     }
@@ -150,7 +166,7 @@ void ashlar__torch_capture_end(int device, ashlar_torch_pool_id id) {
     ashlar__lock_release(&lock);
 }
 
-uint64_t ashlar__torch_capture_latest(void) {
+uint64_t ashlar_torch_latest_capture(void) {
     uint64_t latest = 0;
     if (ashlar__dropin_is_forked()) {
         return 0;
@@ -165,7 +181,7 @@ uint64_t ashlar__torch_capture_latest(void) {
     return latest;
 }
 
-void ashlar__torch_capture_failed(uint64_t capture) {
+void ashlar_torch_fail_capture(uint64_t capture) {
     if (ashlar__dropin_is_forked()) {
         return;
     }
@@ -180,7 +196,7 @@ void ashlar__torch_capture_failed(uint64_t capture) {
     ashlar__lock_release(&lock);
 }
 
-void ashlar__torch_graph_gone(int device, ashlar_torch_pool_id id) {
+void ashlar_torch_release_graph(signed char device, ashlar_torch_pool_id id) {
     if (ashlar__dropin_is_forked()) {
         return;
     }
@@ -191,6 +207,15 @@ void ashlar__torch_graph_gone(int device, ashlar_torch_pool_id id) {
         (*link)->has_its_graph = false;
     }
     ashlar__lock_release(&lock);
+}
+
+void ashlar_torch_refuse_graph(void) {
+    const ashlar_status unused = ashlar__fail(
+        ASHLAR_ENOTSUP, "this version of PyTorch does not tell an allocator which streams a "
+                        "graph's capture uses; use this one for a torch.cuda.MemPool instead");
+    (void)unused; /* nobody could handle it */
+    ashlar__dropin_report("capture");
+    ashlar__throw(ashlar_error_detail());
 }
 
 /* ---- requests ---- */

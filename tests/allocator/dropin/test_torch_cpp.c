@@ -4,7 +4,6 @@
  * tests/shell/shell_dropin.sh throws through a C++ compiler's own.
  */
 #include "allocator/dropin/torch.h"
-#include "allocator/dropin/torch_cpp.h"
 
 #include <dlfcn.h>
 

@@ -1,6 +1,6 @@
 /* test_torch_graphs.c - graphs as PyTorch captures them: ids, filters, and memory that comes back.
  */
-#include "allocator/dropin/torch_graphs.h"
+#include "allocator/dropin/torch.h"
 
 #include "tests/allocator/core/graph_pool_fixture.h"
 #include "tests/allocator/dropin/dropin_fixture.h"
@@ -431,9 +431,9 @@ static void *capture_often(void *argument) {
         void *inside = ashlar_torch_alloc(BIG / 8, 0, streams[t->number]);
         t->is_right = t->is_right && inside != NULL && inside != block;
         ashlar_torch_free(block, 0, 0, NULL);
-        ashlar__torch_capture_end(0, id);
+        ashlar_torch_end_graph(0, id);
         ashlar_torch_free(inside, 0, 0, NULL);
-        ashlar__torch_graph_gone(0, id);
+        ashlar_torch_release_graph(0, id);
     }
     return NULL;
 }

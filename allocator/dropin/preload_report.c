@@ -1,13 +1,16 @@
-/* preload_trace.c - ASHLAR_PRELOAD=trace=FILE: a log of each allocator, written while the program
- * runs, or a snapshot at its end. */
+/* preload_report.c - the words of ASHLAR_PRELOAD, and what they ask to be written: the report at
+ * the end of the process, and a log of each allocator, while the program runs, or a snapshot. */
 #include "allocator/dropin/preload.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -18,9 +21,26 @@
 #include "allocator/base/error.h"
 #include "allocator/base/file_buffer.h"
 #include "allocator/base/host.h"
+#include "allocator/base/parse.h"
 #include "allocator/core/allocator_impl.h"
-#include "allocator/dropin/devices.h"
 #include "allocator/trace/trace_files.h"
+
+enum { LINE_BYTES = ASHLAR_DETAIL_BYTES + 256 };
+
+void ashlar__preload_say(const char *format, ...) {
+    char line[LINE_BYTES];
+    va_list args;
+    va_start(args, format);
+    const int length = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    ASHLAR_CHECK2(length > 0);
+    const size_t bytes = length < LINE_BYTES ? (size_t)length : sizeof line;
+    line[sizeof line - 1] = '\n'; /* of a line that was cut */
+    const ssize_t written = write(STDERR_FILENO, line, bytes);
+    (void)written; /* nobody to tell */
+}
+
+/* ---- traces ---- */
 
 #define SNAPSHOT_END ".json"
 
@@ -39,8 +59,6 @@ typedef struct trace_file {
 static void complain(void) {
     ashlar__preload_say("ashlar-preload: trace: %s\n", ashlar_error_detail());
 }
-
-/* ---- names ---- */
 
 static bool is_snapshot(const char *name) {
     const size_t bytes = strlen(name), end_bytes = sizeof SNAPSHOT_END - 1;
@@ -65,8 +83,6 @@ static void name_file(const char *name, int ordinal, unsigned number, char out[s
     (void)snprintf(out, PATH_BYTES, "%.*s%s%s%s%s", (int)before, name, pid,
                    mark != NULL ? mark + 2 : "", device, context);
 }
-
-/* ---- the log ---- */
 
 static ashlar_status fail_errno(const trace_file *file) {
     const int error = errno;
@@ -151,8 +167,6 @@ static ashlar_status begin_log(trace_file *file) {
                : fail_errno(file);
 }
 
-/* ---- allocators ---- */
-
 /* Have the allocator keep events, if its snapshot can be written as things are. */
 static ashlar_status begin_snapshot(const trace_file *file, ashlar_allocator *a) {
     ashlar_file_buffer *trial = NULL;
@@ -188,7 +202,7 @@ static ashlar_status begin_file(ashlar_allocator *a, trace_file **out) {
                     out);
 }
 
-void ashlar__preload_trace_begin(ashlar_allocator *a) {
+static void trace_begin(ashlar_allocator *a) {
     trace_file *file = NULL;
     if (begin_file(a, &file) != ASHLAR_OK) {
         complain();
@@ -197,7 +211,7 @@ void ashlar__preload_trace_begin(ashlar_allocator *a) {
     listen_with(a, (ashlar_trace_listener){.tell = file->fd >= 0 ? tell : NULL, .self = file});
 }
 
-void ashlar__preload_trace_snapshot(ashlar_allocator *a) {
+static void trace_snapshot(ashlar_allocator *a) {
     const trace_file *file = a->ring.listeners[ASHLAR_TRACE_TO_LOG].self;
     if (file != NULL && is_snapshot(ashlar__preload_options_get()->trace) &&
         ashlar_allocator_write_snapshot(a, file->path) != ASHLAR_OK) {
@@ -205,11 +219,133 @@ void ashlar__preload_trace_snapshot(ashlar_allocator *a) {
     }
 }
 
-void ashlar__preload_trace_end(ashlar_allocator *a) {
+static void trace_end(ashlar_allocator *a) {
     trace_file *file = a->ring.listeners[ASHLAR_TRACE_TO_LOG].self;
     if (file != NULL) {
-        ashlar__preload_trace_snapshot(a);
+        trace_snapshot(a);
         listen_with(a, (ashlar_trace_listener){0});
         end_file(file);
+    }
+}
+
+/* ---- options ---- */
+
+static ashlar_preload_options options;
+
+/* Read "trace=FILE". */
+static bool read_trace(ashlar_piece word) {
+    const ashlar_piece key = ashlar__piece_cut(&word, '=');
+    if (!ashlar__piece_is(key, "trace") || word.bytes == 0 || word.bytes >= sizeof options.trace) {
+        return false;
+    }
+    memcpy(options.trace, word.text, word.bytes);
+    options.trace[word.bytes] = '\0';
+    return true;
+}
+
+static void read_word(ashlar_piece word) {
+    char shown[ASHLAR_SHOWN_BYTES];
+    if (ashlar__piece_is(word, "off")) {
+        options.is_off = true;
+    } else if (ashlar__piece_is(word, "report")) {
+        options.reports = true;
+    } else if (ashlar__piece_is(word, "ipc")) {
+        options.leaves_plain = true;
+    } else if (ashlar__piece_is(word, "unsafe")) {
+        options.is_unsafe = true;
+    } else if (!ashlar__piece_is(word, "on") && !read_trace(word)) {
+        options.is_off = true;
+        ashlar__preload_say("ashlar-preload: ASHLAR_PRELOAD: \"%s\" is none of on, off, report, "
+                            "trace=FILE, ipc, unsafe; taken for off\n",
+                            ashlar__piece_show(word, shown));
+    }
+}
+
+static void read_options(void) {
+    const char *text = secure_getenv("ASHLAR_PRELOAD");
+    ashlar_piece rest = ashlar__piece_of(text == NULL ? "" : text);
+    while (rest.bytes > 0) {
+        read_word(ashlar__piece_cut(&rest, ','));
+    }
+    if (options.trace[0] != '\0') {
+        ashlar__dropin_on_made(trace_begin);
+    }
+}
+
+const ashlar_preload_options *ashlar__preload_options_get(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_options);
+    return &options;
+}
+
+/* ---- the report ---- */
+
+typedef struct totals {
+    uint64_t allocations, mapped, live_peak_bytes, reserved_peak_bytes;
+} totals;
+
+static _Atomic uint64_t passed;
+static totals given_up; /* of devices that were reset and contexts that ended */
+
+void ashlar__preload_note_passed(void) {
+    atomic_fetch_add_explicit(&passed, 1, memory_order_relaxed);
+}
+
+void ashlar__preload_note_refusal(void) {
+    static atomic_flag is_told = ATOMIC_FLAG_INIT;
+    if (options.reports && !atomic_flag_test_and_set(&is_told)) {
+        ashlar__preload_say("ashlar-preload: left to the driver: %s\n", ashlar_error_detail());
+    }
+}
+
+void ashlar__preload_note_unexported(void) {
+    static atomic_flag is_told = ATOMIC_FLAG_INIT;
+    if (options.reports && !atomic_flag_test_and_set(&is_told)) {
+        ashlar__preload_say("ashlar-preload: cuIpcGetMemHandle cannot export this memory; "
+                            "ASHLAR_PRELOAD=ipc leaves cudaMalloc() to the driver, which can\n");
+    }
+}
+
+static void add(totals *sum, const ashlar_frees *frees) {
+    ashlar_stats stats;
+    ashlar_allocator_get_stats(frees->allocator, &stats);
+    sum->allocations += stats.alloc_count;
+    sum->mapped += stats.served_mapped;
+    sum->live_peak_bytes += stats.live_peak_bytes;
+    sum->reserved_peak_bytes += stats.reserved_peak_bytes;
+}
+
+void ashlar__preload_note_end(const ashlar_frees *frees) {
+    add(&given_up, frees);
+    trace_end(frees->allocator);
+}
+
+static void print_report(void) {
+    totals sum = given_up;
+    int place = 0;
+    for (const ashlar_frees *f = ashlar__frees_each(&place); f != NULL;
+         f = ashlar__frees_each(&place)) {
+        add(&sum, f);
+    }
+    ashlar__preload_say("ashlar-preload: %llu allocations, %llu of them took memory from the "
+                        "driver; at most %llu bytes live, %llu reserved; %llu went to the driver\n",
+                        (unsigned long long)sum.allocations, (unsigned long long)sum.mapped,
+                        (unsigned long long)sum.live_peak_bytes,
+                        (unsigned long long)sum.reserved_peak_bytes,
+                        (unsigned long long)atomic_load(&passed));
+}
+
+/* Runs when the process ends, after its own handlers. No driver call: the driver may be gone. */
+__attribute__((destructor)) static void end_process(void) {
+    int place = 0;
+    if (options.is_off || ashlar__dropin_is_forked()) {
+        return;
+    }
+    for (const ashlar_frees *f = ashlar__frees_each(&place); f != NULL;
+         f = ashlar__frees_each(&place)) {
+        trace_snapshot(f->allocator);
+    }
+    if (options.reports) {
+        print_report();
     }
 }
