@@ -20,7 +20,7 @@
 #include "allocator/core/streams.h"
 #include "allocator/core/watch.h"
 #include "allocator/heap/away.h"
-#include "allocator/plan/plan_memory.h"
+#include "allocator/plan/planner.h"
 #include "allocator/trace/trace_ring.h"
 
 /* ---- counting ---- */

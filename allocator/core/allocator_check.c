@@ -10,7 +10,7 @@
 #include "allocator/core/report.h"
 #include "allocator/heap/away.h"
 #include "allocator/core/note.h"
-#include "allocator/plan/plan_memory.h"
+#include "allocator/plan/planner.h"
 
 static ashlar_status miscounted(const char *what, uint64_t counted, uint64_t found) {
     return counted == found

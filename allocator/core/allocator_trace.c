@@ -8,7 +8,7 @@
 #include "allocator/core/forked.h"
 #include "allocator/core/hold.h"
 #include "allocator/base/host.h"
-#include "allocator/plan/plan_memory.h"
+#include "allocator/plan/planner.h"
 #include "allocator/trace/snapshot.h"
 #include "allocator/trace/trace_files.h"
 

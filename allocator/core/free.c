@@ -17,7 +17,7 @@
 #include "allocator/core/slow_path.h"
 #include "allocator/core/streams.h"
 #include "allocator/core/watch.h"
-#include "allocator/plan/plan_memory.h"
+#include "allocator/plan/planner.h"
 #include "allocator/trace/trace_ring.h"
 
 /*

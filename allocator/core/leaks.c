@@ -15,7 +15,7 @@
 #include "allocator/core/forked.h"
 #include "allocator/core/allocator_impl.h"
 #include "allocator/core/note.h"
-#include "allocator/plan/plan_memory.h"
+#include "allocator/plan/planner.h"
 
 /*
  * The most groups in a report, the most addresses shown for a group, and the most bytes in a line.

@@ -11,7 +11,7 @@
 #include "allocator/core/streams.h"
 #include "allocator/core/watch.h"
 #include "allocator/heap/away.h"
-#include "allocator/plan/plan_memory.h"
+#include "allocator/plan/planner.h"
 
 ashlar_status ashlar__shared_wait_locked(ashlar_allocator *a, ashlar_stream_state *of,
                                          uint64_t tick, ashlar_stream waiter) {

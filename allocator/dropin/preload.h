@@ -32,9 +32,8 @@
  * program's driver knows no software device.
  *
  * If several libraries in LD_PRELOAD have a dlsym(), name this one first. Whatever we call, we find
- * by the next one's, so that it sees our calls as it would see the program's; only what we call
- * itself finds what is behind it. A library loaded with RTLD_DEEPBIND finds libcuda before us, and
- * must not free what the program took.
+ * by the next one's, so that it sees our calls as it would see the program's. A library loaded with
+ * RTLD_DEEPBIND finds libcuda before us, and must not free what the program took.
  *
  * Each context that the program makes has its own allocator until the context ends. The driver
  * serves: green contexts, managed and host memory, memory pools that a program makes,
@@ -46,8 +45,7 @@
  * All functions that describe a pointer describe our blocks as CUDA describes memory from
  * cuMemAllocAsync(): a block is an allocation, which cannot be exported and has no handle. An
  * address of ours outside all live blocks is no device memory. CUDA's own answers would describe
- * the mapping or the segment that the block is cut from, whose other bytes the program must not
- * know.
+ * the mapping that the block is cut from.
  *
  * cuCtxEnablePeerAccess() does not reach our memory, which is mapped by the virtual memory
  * functions, but other devices can use it all the same, unless ASHLAR_PEERS=off.

@@ -7,31 +7,20 @@
  * ASHLAR_REPORT=on or ASHLAR_CONF has something looked for (leaks=on, guard=fill), and none changes
  * the calling thread's current device. In a forked child, requests fail and frees are ignored.
  *
- * For PyTorch, as the allocator of the whole process: the Python module that is installed with the
- * library (ashlar_torch.py) passes PyTorch each of the functions. Call it before PyTorch's first
- * use of CUDA:
- *
- *     import ashlar_torch
- *     ashlar_torch.use()
- *
- * Whoever passes the functions otherwise must not leave out set_record_stream_fn: without it a
- * tensor's record_stream() does nothing, and its memory may be reused too early. Nor may anybody
+ * For PyTorch call them through ashlar_torch.py, which is installed with the library
+ * (docs/under-other-programs.md). Whoever passes them otherwise must not leave out
+ * set_record_stream_fn: without it a tensor's memory may be reused too early. Nor may anybody
  * capture a graph without the functions for it (set_begin_allocate_to_pool,
  * set_end_allocate_to_pool_fn, set_release_pool): the graph's memory would be reused while it can
- * still be launched. PyTorch itself refuses some things for every allocator of this kind:
- * snapshots, memory pools, sharing memory between processes, and statistics, which
- * ashlar_torch.use() therefore takes over.
+ * still be launched.
  *
- * For a part of the program: then PyTorch's own allocator takes memory from ashlar, and divides it.
- * Before a capture, run a step that fills PyTorch's pool:
- *
- *     with torch.cuda.use_mem_pool(ashlar_torch.pool()): ...
+ * In a MemPool (ashlar_torch.pool()) PyTorch's own allocator takes memory from ashlar, and divides
+ * it; run a step that fills PyTorch's pool before a capture. What such a pool frees goes back to
+ * the driver at once, for PyTorch's own allocator: keeping it for the next time is the pool's
+ * affair.
  *
  * PyTorch's own streams live as long as the process. Before an external one (ExternalStream) is
  * destroyed, call ashlar_torch_forget_stream().
- *
- * Memory that such a pool frees goes back to the driver at once, for PyTorch's own allocator:
- * keeping it for the next time is the pool's affair.
  */
 #ifndef ASHLAR_DROPIN_TORCH_H
 #define ASHLAR_DROPIN_TORCH_H
@@ -69,14 +58,11 @@ ASHLAR_BEGIN_DECLS
 /*
  * A block for work on `stream`; NULL for 0 bytes, which is no failure.
  *
- * ashlar_torch_alloc            Returns NULL on failure. For use in a MemPool, where PyTorch then
- *                               frees what it can and asks again.
- * ashlar_torch_alloc_or_throw   For use as the allocator of the whole process, where PyTorch would
- *                               take NULL for an address. When memory runs out, it throws PyTorch's
- *                               error (torch.OutOfMemoryError, whose text begins "CUDA out of
- *                               memory. Tried to allocate"); otherwise, and in a process without
- *                               libc10_cuda.so, a std::runtime_error (RuntimeError). Returns NULL
- * on failure if libstdc++ is not loaded.
+ * ashlar_torch_alloc            For use in a MemPool: returns NULL on failure, and PyTorch frees
+ * what it can and asks again. ashlar_torch_alloc_or_throw   For use as the allocator of the whole
+ * process, where PyTorch would take NULL for an address: throws torch.OutOfMemoryError when memory
+ *                               runs out, otherwise, and in a process without libc10_cuda.so, a
+ *                               std::runtime_error. NULL on failure if libstdc++ is not loaded.
  *
  * Threads: any.  Cost: that of ashlar_alloc().
  */
@@ -174,12 +160,7 @@ ASHLAR_API const char *ashlar_torch_error(void);
  *     ashlar = cupy.cuda.PythonFunctionAllocator(malloc, free)
  *     cupy.cuda.set_allocator(ashlar.malloc)
  *
- * Or directly, which is faster. But then CuPy does not check for NULL: after a failure an array
- * lies at address 0, and a MemoryPool frees nothing.
- *
- *     address = lambda f: ctypes.cast(f, ctypes.c_void_p).value
- *     ashlar = cupy.cuda.CFunctionAllocator(
- *         0, address(lib.ashlar_cupy_malloc), address(lib.ashlar_cupy_free), lib)
+ * A CFunctionAllocator is faster, but then CuPy does not check for NULL.
  *
  * stream   CuPy's `param`. CuPy does not say which stream uses a block, so this is the only stream
  *          that may use the allocator's memory, as an integer: 1 is the legacy default stream, 2

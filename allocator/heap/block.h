@@ -23,7 +23,7 @@ typedef enum ashlar_block_state {
                         * away */
     ASHLAR_BLOCK_PLAN_MEMORY, /* taken from the heap as the memory of plans. The page map has its
                                * slot blocks instead; these are USED, but not in the heap's list:
-                               * see plan_memory.h */
+                               * see planner.h */
 } ashlar_block_state;
 
 /* Bits of ashlar_block.marks. A thread's cache accepts no block that has one of them. */

@@ -1,6 +1,6 @@
 /* plan_memory.c - placing plan memory in a block of the heap, keeping its list of late blocks
  * (plan.h), and checking it. */
-#include "allocator/plan/plan_memory.h"
+#include "allocator/plan/planner.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"

@@ -1,5 +1,5 @@
 /* recording.c - writing down a step's allocations and frees, and merging two recordings. */
-#include "allocator/plan/recording.h"
+#include "allocator/plan/plan.h"
 
 #include <string.h>
 

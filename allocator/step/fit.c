@@ -57,21 +57,17 @@ static ashlar_status find_value(search *s, size_t bytes, size_t *out) {
 }
 
 /*
- * Find the smallest device that the value runs on. `most` is the size of a device that it runs on:
- * usually what the value reserved on a larger one, which is close to what it needs. So the search
- * goes down from there by steps that double, beginning with one granule, and then bisects.
+ * Find the smallest device that the value runs on. `most` is the size of a device that it runs on.
  *
  * Invariant, in granules: the value runs on `enough`, and does not run on `few`.
  */
 static ashlar_status find_need(search *s, size_t value, size_t most, size_t *out) {
     size_t few = 0, enough = most / GRANULE_BYTES;
     bool runs = true;
-    for (size_t step = 1; enough - few > 1;) {
-        const size_t middle =
-            step > 0 && step < enough - few ? enough - step : few + (enough - few) / 2;
+    while (enough - few > 1) {
+        const size_t middle = few + (enough - few) / 2;
         ASHLAR_TRY(try(s, value, middle * GRANULE_BYTES, &runs));
         *(runs ? &enough : &few) = middle;
-        step = runs ? 2 * step : 0;
     }
     *out = enough * GRANULE_BYTES;
     return ASHLAR_OK;

@@ -166,18 +166,15 @@ static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key)
 static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t number,
                              ashlar_step_key **out) {
     ashlar_stream_state *state = NULL;
-    ashlar_status status = ashlar__stream_state_of_locked(a, stream, &state);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar__stream_state_of_locked(a, stream, &state));
     /* Decline the step in three cases: while a plan is being installed, since no key may change; if
      * the stream is captured, since it cannot wait; and if streams are watched, since plans must
      * know which streams are alive. */
     if (!a->planner.is_installing && state->pool == NULL && !a->client.watches_streams) {
         ashlar__planner_forget_stream_locked(&a->planner, &a->heap, NULL);
-        status = ashlar__step_key_of_locked(a, number, state, out);
+        ASHLAR_TRY(ashlar__step_key_of_locked(a, number, state, out));
     }
-    return status == ASHLAR_OK ? ashlar__away_ask(&a->heap, ASKED_AT_BEGIN) : status;
+    return ashlar__away_ask(&a->heap, ASKED_AT_BEGIN);
 }
 
 static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,
@@ -187,12 +184,9 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
     ashlar_step_key *key = NULL;
     ASHLAR_CHECK2(!replay->is_held);
     replay->costs_before = counts_now(a);
-    ashlar_status status = prepare(a, stream, number, &key);
-    if (status == ASHLAR_OK && key != NULL && key->is_held) {
-        status = hold(a, own);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
+    ASHLAR_TRY(prepare(a, stream, number, &key));
+    if (key != NULL && key->is_held) {
+        ASHLAR_TRY(hold(a, own));
     }
     ashlar__planner_tidy_locked(&a->planner, &a->heap);
     ASHLAR_CHECK2(replay->key == NULL && replay->dry_block_count == 0); /* the thread's last step
@@ -211,10 +205,7 @@ static ashlar_status enter_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
                                   uint64_t key) {
     ASHLAR_OWNS(&a->lock);
     if (own->own_replay == NULL) {
-        own->own_replay = ashlar__host_calloc(1, sizeof *own->own_replay);
-    }
-    if (own->own_replay == NULL) {
-        return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a step");
+        ASHLAR_HOST_NEW(own->own_replay, 1, "no host memory for a step");
     }
     if (own->own_replay->depth > 0) {
         ASHLAR_CHECK2(a->planner.active_step_count > 0);
@@ -300,9 +291,7 @@ static ashlar_status keep(ashlar_allocator *a, ashlar_step_key *key, ashlar_reco
         recording->is_incomplete
             ? ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for the recording of a step")
             : ashlar__recording_find_peaks(recording, false, recording->peaks);
-    if (status == ASHLAR_OK) {
-        status = ashlar__recording_find_peaks(recording, true, recording->held_peaks);
-    }
+    ASHLAR_THEN(status, ashlar__recording_find_peaks(recording, true, recording->held_peaks));
     if (status == ASHLAR_OK && key->step_count > 0 && !key->is_stale) {
         status = merge(a, key, recording);
     } else if (status == ASHLAR_OK) {

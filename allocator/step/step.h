@@ -30,48 +30,26 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__step_merge_locked(const ashlar_allocator
                                                           const ashlar_recording *more,
                                                           ashlar_recording *out, bool *is_merged);
 
-/*
- * Let one plan serve the steps of key `number` and of the key whose numbers begin directly above
- * it. This happens only if the plan needs hardly more memory on any stream than the largest step
- * does, and if no number of the second key is above `last`. Neither key may have a plan. Lock:
- * held.
- *
- * Errors: ASHLAR_EHOSTMEM; then both keys are as before.
- */
+/* Let one plan serve the steps of key `number` and of the key whose numbers begin directly above
+ * it, if the two may be merged, and no number of the second key is above `last`. Neither key may
+ * have a plan. Lock: held. Errors: ASHLAR_EHOSTMEM; then both keys are as before. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_join_locked(ashlar_allocator *allocator,
                                                              uint64_t number, uint64_t last,
                                                              const ashlar_stream_state *state);
 
 /*
- * Pack a key's recording into a plan, and take memory for the plan. `own`: the calling thread's
- * cache. Lock: held; dropped while packing. Nothing happens if the key has no recording, has a plan
- * of its present recording, or is busy, or if its stream has ended.
+ * Pack a key's recording into a plan, or those of all keys, and take memory for it. `own`: the
+ * calling thread's cache. Lock: held; dropped while packing. A key is left out if it has no
+ * recording, has a plan of its present recording, or is busy, or if its stream has ended.
  *
- * Errors: those of ashlar_plan_build(); then the key has no plan.
+ * Errors: those of ashlar_plan_build(); then the keys for which there was no memory have no plan.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_build_locked(ashlar_allocator *allocator,
                                                              ashlar_cache *own,
                                                              ashlar_step_key *key);
 
-/*
- * Like ashlar__planner_build_locked(), for all keys at once. After ASHLAR_ENOMEM or ASHLAR_EDRIVER,
- * only some keys have plans.
- */
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_build_all_locked(ashlar_allocator *allocator,
                                                                  ashlar_cache *own);
-
-/*
- * Take a block for the memory of a plan: what is mapped and free, then what can be moved, and only
- * then more of the device's memory, as far as the allocator then reserves hardly more than
- * `may_reserve` bytes, or leaves hardly any idle. If it would, *out stays NULL. For a new plan, a
- * wait for work that uses free memory comes before more is mapped; a step that begins does not
- * wait.
- *
- * Lock, errors: as for ashlar__ladder_take_locked(); other threads are shut out.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar__plan_place_locked(ashlar_allocator *allocator,
-                                                          const ashlar_request *request,
-                                                          size_t may_reserve, ashlar_block **out);
 
 /* The memory in a stream's zones that no block uses. Lock: held. Cost: O(windows). */
 size_t ashlar__plan_free_bytes(const ashlar_allocator *allocator, const ashlar_stream_state *state);
@@ -92,13 +70,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__planner_take_lacking(ashlar_allocator *a
  * held. */
 void ashlar__planner_link_plans(const ashlar_allocator *allocator);
 
-/*
- * Take memory again for a key's plan that has lost some; the slots keep their offsets. `own`: the
- * calling thread's cache. Lock: held; may be dropped and taken again meanwhile. No step may use the
- * key, and no plan may be being installed.
- *
- * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; then the plan still lacks memory.
- */
+/* Take memory again for a key's plan that has lost some; the slots keep their offsets. No step may
+ * use the key, and no plan may be being installed. Lock: held; may be dropped and taken again
+ * meanwhile. Errors: as for _take_lacking; then the plan still lacks memory. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__planner_take_again_locked(ashlar_allocator *allocator,
                                                                   ashlar_cache *own,
                                                                   ashlar_step_key *key);

@@ -176,22 +176,6 @@ CASE_WITH(what_the_limit_would_refuse_is_refused, set_up_cached("memory=1GiB", 6
     give(real);
 }
 
-/* A graph's blocks are its own for as long as it lives, and no step's. */
-CASE_WITH(captured_streams_get_memory_of_their_pool, set_up_cached("memory=1GiB", 64 * MIB)) {
-    begin();
-    give(take(MIB, streams[0]));
-    capture_begin(streams[1]);
-    ashlar_graph_pool *pool = pool_begin(streams[1]);
-    unsigned char *ptr = take(MIB, streams[1]);
-    CHECK(!has_no_memory(ptr));
-    give(ptr);
-    pool_end(pool);
-    drop_graph(capture_end(streams[1]));
-    end();
-    CHECK_ZU(plans().slot_count, 1);
-    pool_release(pool, streams[1]);
-}
-
 /* Also where the recording is full, at a power of two. */
 CASE(each_host_allocation_may_fail) {
     size_t refusals = 0;

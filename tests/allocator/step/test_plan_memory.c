@@ -4,7 +4,7 @@
  */
 #include "tests/allocator/step/step_fixture.h"
 
-#include "allocator/plan/plan_memory.h"
+#include "allocator/plan/planner.h"
 #include "allocator/base/host.h"
 #include "tests/thread.h"
 
@@ -282,23 +282,6 @@ CASE_WITH(taking_it_again_may_fail, set_up_steps("16MiB", NULL, 7)) {
     }
     CHECK(declined > 0);
     CHECK_ZU(plans().steps_recorded, 1);
-}
-
-/* ---- plans that are dropped ---- */
-
-CASE_WITH(what_a_dropped_plan_held_goes_back_to_the_device, set_up_steps("16MiB", NULL, 9)) {
-    step_of(0, 1, 12 * MIB);
-    begin(1);
-    shadow *kept = get(2 * MIB, WORK);
-    end();
-    CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
-    put(kept);
-    for (int i = 0; i < 2; i++) { /* finds out first how far the streams have come */
-        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
-    }
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-    CHECK_ZU(stats_now().reserved_bytes, 0);
 }
 
 RUN_CASES()

@@ -248,25 +248,6 @@ CASE_WITH(a_wrong_pointer_into_a_region_is_told_exactly, set_up_plans()) {
     end();
 }
 
-CASE_WITH(the_regions_are_counted_as_planned_bytes, set_up_plans()) {
-    begin(1);
-    CHAIN(4 * MIB);
-    end();
-    CHECK_ZU(stats_now().planned_bytes, 4 * MIB);
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-    CHECK_ZU(stats_now().reserved_bytes, 4 * MIB);
-    begin(1);
-    shadow *s = get(1 * MIB, WORK);
-    CHECK_ZU(stats_now().planned_bytes, 0);
-    CHECK_ZU(stats_now().block_bytes, 4 * MIB);
-    CHECK_ZU(stats_now().live_bytes, 1 * MIB);
-    put(s);
-    end();
-    CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
-    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-    CHECK_ZU(stats_now().planned_bytes, 0);
-}
-
 CASE_WITH(a_plan_is_built_after_so_many_steps_or_when_asked, set_up_plans()) {
     const ashlar_plan_options options = {.build_after = 3};
     CHECK(ashlar_plan_set_options(allocator, &options) == ASHLAR_OK);

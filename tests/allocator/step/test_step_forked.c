@@ -144,13 +144,6 @@ CASE(a_child_forked_before_any_device_was_opened_has_its_own) {
     CHECK(status == 0);
 }
 
-CASE(a_child_is_told_that_the_allocator_is_its_parents) {
-    REQUIRE(set_up_two());
-    CHECK(child_ends_well(false));
-    CHECK(child_ends_well(true));
-    tear_down_two();
-}
-
 CASE(a_child_does_not_hang_on_what_other_threads_had_at_the_fork) {
     pthread_t threads[THREADS];
     int good = 0;

@@ -79,24 +79,6 @@ CASE(a_captured_stream_is_served_from_its_pool) {
     }
 }
 
-CASE_WITH(a_stream_with_plans_of_its_own_takes_no_others, set_up_plans()) {
-    begin_on(0, 1);
-    put(shadow_take(4 * MIB, WORK, 0));
-    end();
-    begin_on(1, 2);
-    put(shadow_take(1 * MIB, WORK, 1));
-    end();
-    renew_stream(0);
-    for (int i = 0; i < 2; i++) {
-        begin_on(1, 1);
-        put(shadow_take(2 * MIB, WORK, 1));
-        end();
-    }
-    CHECK_ZU(plans().hits, 1);
-    CHECK_ZU(plans().plan_count, 2); /* stream 0's is gone, and its plan memory */
-    CHECK_ZU(plans().memory_bytes, 2 * MIB);
-}
-
 /* ---- threads ---- */
 
 static ashlar_stream per_thread(void) {
@@ -307,32 +289,6 @@ CASE(a_trim_behind_a_synchronisation_frees_the_memory_of_a_plan_whose_stream_end
         begin_on(1, 7);
         end();
         put(kept);
-        CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
-        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
-        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
-        CHECK_ZU(reserved_bytes(), 0);
-        tear_down_steps();
-    }
-}
-
-/* Two streams are behind it, one after the other in the allocator's list or the other way round. */
-CASE(a_trim_frees_the_memory_of_a_plan_that_several_streams_used) {
-    for (int first = 2; first < STREAMS; first++) {
-        REQUIRE(set_up_steps("64MiB", NULL, 1));
-        for (int i = STREAMS - 1; i >= 0; i--) {
-            shadow_give(shadow_take(4096, WORK, i));
-        }
-        begin_on(1, 7);
-        put(shadow_take(4096, WORK, 1));
-        end();
-        begin_on(1, 7);
-        shadow *kept = shadow_take(4096, WORK, 1);
-        end();
-        order_streams(1, first);
-        CHECK(ashlar_record_stream(allocator, kept->ptr, streams[first]) == ASHLAR_OK);
-        shadow_move(kept, first == 2 ? 3 : 2);
-        put(kept);
-        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
         CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
         CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
         CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);

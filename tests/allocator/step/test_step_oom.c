@@ -138,44 +138,4 @@ CASE(the_driver_may_fail_at_any_call) {
     CHECK(failed > 12);
 }
 
-/* Live in turn: 6 MiB at most, but in a plan of another stream as well. */
-static void big_step(int stream, uint64_t key) {
-    begin_on(stream, key);
-    for (int i = 0; i < 4; i++) {
-        give_untouched(take_or_not(6 * MIB, ASHLAR_TAG_WORKSPACE, stream));
-    }
-}
-
-CASE_WITH(without_room_for_its_region_a_key_goes_the_ordinary_way, set_up_steps("16MiB", NULL, 3)) {
-    void *rest = NULL;
-    big_step(0, 1);
-    end();
-    CHECK_ZU(plans().plan_count, 1); /* 6 of 16 MiB */
-    CHECK(ashlar_alloc(allocator, 4 * MIB, streams[2], &rest) == ASHLAR_OK);
-    big_step(1, 2); /* the other 6 */
-    void *late = NULL, *later = NULL;
-    CHECK(ashlar_alloc(allocator, 6 * MIB, streams[2], &late) == ASHLAR_OK);
-    CHECK(ashlar_alloc(allocator, 2 * MIB, streams[2], &later) == ASHLAR_OK);
-    CHECK_ZU(plans().memory_bytes, 0); /* no step is in the first one's: 4 of 16 MiB are left */
-    CHECK(ashlar_step_end(allocator) == ASHLAR_ENOMEM);
-    CHECK_ZU(plans().plan_count, 1);
-    CHECK(ashlar_free(allocator, late) == ASHLAR_OK);
-    for (int i = 0; i < 2; i++) { /* and stays with it, until it is asked to try again */
-        big_step(1, 2);
-        end();
-    }
-    CHECK_ZU(plans().steps_declined, 2);
-    CHECK_ZU(plans().steps_recorded, 2);
-    CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
-    big_step(1, 2);
-    end();
-    big_step(0, 1);
-    end();
-    CHECK_ZU(plans().plan_count, 2);
-    CHECK_ZU(plans().hits, 8);
-    CHECK_ZU(misses_now(), 0);
-    CHECK(ashlar_free(allocator, later) == ASHLAR_OK);
-    CHECK(ashlar_free(allocator, rest) == ASHLAR_OK);
-}
-
 RUN_CASES()

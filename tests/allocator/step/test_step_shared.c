@@ -99,52 +99,6 @@ CASE_WITH(uses_that_are_over_are_not_waited_for, set_up_plans()) {
     end();
 }
 
-/* Then the blocks wait for their uses one by one, as those that no plan knows of. */
-CASE_WITH(without_host_memory_for_a_use_the_block_is_away, set_up_plans()) {
-    for (uint64_t i = 0; i < 2; i++) {
-        begin(1);
-        shadow *s = get(4096, WORK);
-        void *ptr = s->ptr;
-        shadow_move(s, 1);
-        shadow_verify(s);
-        s->ptr = NULL;
-        HOST_FAILS_AT(i, CHECK(ashlar_free_on(allocator, ptr, streams[1]) == ASHLAR_OK));
-        end();
-        CHECK_ZU(stats_now().shared_bytes, (i + 1) * 4096); /* one of the recorded step */
-    }
-    begin(1);
-    CHAIN(4096);
-    end();
-    check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
-    check_payloads();
-}
-
-/* A driver that fails when the step ends is asked again when the next one begins; one that fails
- * then has the step declined. */
-CASE_WITH(an_event_that_fails_is_recorded_later, set_up_plans()) {
-    for (int i = 0; i < 4; i++) {
-        begin(1);
-        shadow *s = get(4096, WORK);
-        shadow_share(s, 1);
-        put(s);
-        if (i == 0) { /* so that no beginning asks about its block */
-            end();
-            wait_for(streams[1]);
-            begin(2);
-            end();
-        } else if (i == 1) {
-            DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_event_record, 1, CU_UNKNOWN, end());
-            DRIVER_FAILS_AT(ASHLAR_DRIVER_FN_event_record, 1, CU_UNKNOWN, begin(1));
-            end();
-        } else {
-            end();
-        }
-    }
-    CHECK_ZU(plans().steps_declined, 1);
-    CHECK_ZU(plans().hits, 3);
-    check_payloads();
-}
-
 /* ---- streams that end, threads, memory that is lent ---- */
 
 /* No event comes behind what a stream did that ended while none could be recorded. */
