@@ -7,10 +7,6 @@
 
 #include "allocator/core/slow_path.h"
 
-/* The key `number` of steps on `state`, or NULL. Lock: held. */
-ashlar_step_key *ashlar__step_key_find_locked(const ashlar_allocator *allocator, uint64_t number,
-                                              const ashlar_stream_state *state);
-
 /* Find or make the key `number` of steps on `state`. Making it forgets the keys of a stream that is
  * gone and had that number. Lock: held. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar__step_key_of_locked(ashlar_allocator *allocator,

@@ -9,8 +9,8 @@
 #include "allocator/core/hold.h"
 #include "allocator/step/step.h"
 
-ashlar_step_key *ashlar__step_key_find_locked(const ashlar_allocator *a, uint64_t key,
-                                              const ashlar_stream_state *state) {
+static ashlar_step_key *find_locked(const ashlar_allocator *a, uint64_t key,
+                                    const ashlar_stream_state *state) {
     ASHLAR_OWNS(&a->lock);
     ashlar_step_key *at = a->planner.keys;
     while (at != NULL && (!ashlar__step_key_has(at, key) || at->stream_state != state)) {
@@ -21,7 +21,7 @@ ashlar_step_key *ashlar__step_key_find_locked(const ashlar_allocator *a, uint64_
 
 static ashlar_status new_key(ashlar_allocator *a, uint64_t number, ashlar_stream_state *state,
                              ashlar_step_key **out) {
-    ASHLAR_CHECK2(ashlar__step_key_find_locked(a, number, state) == NULL);
+    ASHLAR_CHECK2(find_locked(a, number, state) == NULL);
     ashlar_step_key *key;
     ASHLAR_HOST_NEW(key, 1, "no host memory for a key of steps");
     *key = (ashlar_step_key){
@@ -47,7 +47,7 @@ ashlar_status ashlar__step_key_of_locked(ashlar_allocator *a, uint64_t number,
                                          ashlar_stream_state *state, ashlar_step_key **out) {
     ASHLAR_OWNS(&a->lock);
     ASHLAR_CHECK2(!a->planner.is_installing && state->pool == NULL);
-    *out = ashlar__step_key_find_locked(a, number, state);
+    *out = find_locked(a, number, state);
     if (*out != NULL) {
         return ASHLAR_OK;
     }
@@ -135,7 +135,7 @@ ashlar_status ashlar__step_key_join_locked(ashlar_allocator *a, uint64_t number,
     ASHLAR_OWNS(&a->lock);
     ashlar_recording merged;
     bool is_merged = false;
-    ashlar_step_key *low = ashlar__step_key_find_locked(a, number, state);
+    ashlar_step_key *low = find_locked(a, number, state);
     ashlar_step_key *high =
         low != NULL && !ashlar__step_key_has(low, last) ? find_above(a, low) : NULL;
     if (high == NULL || low->step_count == 0 || high->step_count == 0) {
