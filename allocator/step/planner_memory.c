@@ -132,7 +132,10 @@ static ashlar_status place_locked(ashlar_allocator *a, const ashlar_request *r, 
     ashlar_rung unused;
     ASHLAR_OWNS(&a->lock);
     ashlar__caches_flush_locked(a, r->own);
-    ASHLAR_TRY(gather(a, r, out));
+    ASHLAR_TRY(take_mapped(a, r, out)); /* before the driver is asked about anything */
+    if (*out == NULL) {
+        ASHLAR_TRY(gather(a, r, out));
+    }
     if (*out != NULL || is_too_dear(a, r, may_reserve)) {
         return ASHLAR_OK;
     }
