@@ -1,30 +1,25 @@
 """check_house.py - hold the product code to its layout in rooms.
 
-    python3 tests/check_house.py [--build FOLDER] [--root FOLDER] [--tap | --figures]
+    python3 tests/check_house.py [--build FOLDER] [--root FOLDER] [--tap]
 
-A file includes its own room and lower ones, and calls no higher one; no circle of calls has more
-than three files; a room has at most 30 .c files; a file opens with a sentence on what it owns; a
-room's tests link that room and lower ones; a table that an enum indexes has all its rows. Prints a
-line for each finding, with what to do about it. Status: 0, 1 where there is one.
-
-Calls and links are read from a build folder, Meson's with its objects. --figures prints sizes and
-assertions by room instead of checking.
+A file includes its own room and lower ones; no circle of calls has more than three files; a room has
+at most 30 .c files; a file opens with a sentence on what it owns. Prints a line for each finding,
+with what to do about it. Status: 0, 1 where there is one. Calls are read from the objects of a build
+folder of Meson's.
 """
 
 import argparse
+import glob
 import os
+import re
+import subprocess
 import sys
-
-from house_build import (
-    Build, check_calls, check_circles, check_links, check_objects, find_circles)
-from house_figures import print_figures
-from house_includes import check_includes, check_rooms
-from house_openings import check_openings
-from house_tables import check_tables
-from house_tree import Tree
 
 MOST_SOURCES = 30  # .c files of a room
 MOST_IN_CIRCLE = 3
+FEWEST_WORDS = 4   # of an opening sentence
+TOPS = ("allocator", "arena", "rnn", "bench")
+OF_MANY = {"tests/allocator/world/": "allocator/step"}  # tests of many rooms: the highest of them
 
 # Bottom up: each room stands on those above it in this list.
 ROOMS = [
@@ -60,75 +55,143 @@ ROOMS = [
 ]
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description="Hold the product code to its layout in rooms.")
-    parser.add_argument("--build", metavar="FOLDER", help="a build folder, for calls and links")
-    parser.add_argument("--root", metavar="FOLDER", help="the project's; default: this script's",
-                        default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    parser.add_argument("--tap", action="store_true", help="a case for each check, for meson test")
-    parser.add_argument("--figures", action="store_true", help="print sizes, do not check")
-    return parser.parse_args()
+NAMES = [name for name, _ in ROOMS]
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
+OPENING = re.compile(r"(?:/\*|//)(.*?)(?:\n \*\n|\*/|\n\n|\n#)", re.S)
 
 
-def run_checks(tree, build):
-    """What each check holds the project to, and its findings."""
-    yield "every_source_has_a_room", check_rooms(tree, MOST_SOURCES)
-    yield "includes_go_down", check_includes(tree)
-    yield "files_open_with_what_they_own", check_openings(tree)
-    yield "tables_have_all_their_rows", check_tables(tree)
-    if build:
-        calls = build.calls()
-        yield "the_build_has_objects", check_objects(build)
-        yield "calls_go_down", check_calls(tree, calls)
-        yield "no_circle_of_calls_is_large", check_circles(tree, calls, MOST_IN_CIRCLE)
-        yield "tests_link_what_is_below", check_links(build)
+def find_sources(root):
+    for top in (*TOPS, "include", "tests"):
+        for ending in "c", "h", "cpp", "hpp", "cu":
+            for path in glob.glob("%s/%s/**/*.%s" % (root, top, ending), recursive=True):
+                yield os.path.relpath(path, root)
 
 
-def describe(build):
-    """What was looked at besides the sources."""
-    if build is None:
-        return "calls and links not looked at: give --build FOLDER"
-    text = "%d objects" % (len(build.objects()) - len(build.missing))
-    stale = len(list(build.stale()))
-    if build.missing or stale:
-        text += " (%d not built, %d older than their sources: run ninja -C %s)" % (
-            len(build.missing), stale, os.path.relpath(build.folder))
-    return text
+def floor_of(path):
+    """The number of its room or of the room that it tests; -1: a public header; None: a helper."""
+    for folder, room in OF_MANY.items():
+        if path.startswith(folder):
+            return NAMES.index(room)
+    parts = path.removeprefix("tests/").split("/")
+    room = "/".join(parts[:2])
+    return -1 if parts[0] == "include" else NAMES.index(room) if room in NAMES else None
 
 
-def print_findings(tree, build):
-    """All of them, those on one file together."""
-    findings = [finding for _, found in run_checks(tree, build) for finding in found]
-    for finding in sorted(findings, key=lambda f: (f.path, f.line, f.wrong)):
-        print(finding)
-    print("%d rooms, %d files, %s: %d findings" %
-          (len(tree.rooms), len(tree.files), describe(build), len(findings)))
-    return 1 if findings else 0
+def check_rooms(texts):
+    counts = dict.fromkeys(NAMES, 0)
+    for path in texts:
+        if path.startswith(TOPS):
+            if floor_of(path) is None:
+                yield "%s: lies in no room. Add its folder to ROOMS in tests/check_house.py" % path
+            elif path.endswith(".c"):
+                counts[NAMES[floor_of(path)]] += 1
+    for room, count in counts.items():
+        if not 1 <= count <= MOST_SOURCES:
+            yield "%s: has %d .c files. Split it or join files: 1 to %d" % (
+                room, count, MOST_SOURCES)
 
 
-def print_tap(tree, build):
-    """A case for each check."""
-    print("# " + describe(build))
-    count = bad = 0
-    for name, found in run_checks(tree, build):
-        findings = list(found)
-        count += 1
-        bad += bool(findings)
-        for finding in findings:
-            print("# %s" % finding)
-        print("%sok %d - %s" % ("not " if findings else "", count, name))
-    print("1..%d" % count)
-    return 1 if bad else 0
+def check_includes(texts):
+    for path, text in texts.items():
+        floor = floor_of(path)
+        for written in INCLUDE.findall(text):
+            target = "include/" + written if "include/" + written in texts else written
+            if target not in texts or floor is None:
+                continue
+            if target.startswith("tests/") and not path.startswith("tests/"):
+                yield "%s: product code includes %s. Move what it needs into its room" % (
+                    path, target)
+            elif (floor_of(target) or -1) > floor:
+                yield "%s: includes %s of a higher room. Pass what is needed, or move a file" % (
+                    path, target)
+
+
+def check_openings(texts):
+    for path, text in texts.items():
+        name = os.path.basename(path)
+        match = OPENING.match(text)
+        words = re.sub(r"\n(?: \*|//)", " ", match[1]).split() if match else []
+        if words[:2] != [name, "-"] or len(words) < 2 + FEWEST_WORDS:
+            yield "%s: open it with /* %s - a sentence on what it owns. */" % (path, name)
+
+
+def read_calls(root, build):
+    """source -> the sources of ours that define what it needs."""
+    defined, needed = {}, {}
+    for top in TOPS:
+        for name in glob.glob("%s/%s/**/*.o" % (build, top), recursive=True):
+            # lib<room>.a.p/<folder>_<file>.c.o
+            source = "%s/%s" % (top, os.path.basename(name)[:-2].replace("_", "/", 1))
+            if not os.path.exists("%s/%s" % (root, source)):
+                continue
+            for line in subprocess.run(["nm", name], check=True, stdout=subprocess.PIPE,
+                                       encoding="utf-8").stdout.splitlines():
+                kind, symbol = line.split()[-2:]
+                if kind == "U":
+                    needed.setdefault(source, set()).add(symbol)
+                elif kind in "TDBR":
+                    defined[symbol] = source
+    return {source: {defined[s] for s in symbols if s in defined} - {source}
+            for source, symbols in needed.items()}
+
+
+def find_circles(calls):
+    """The strongly connected parts of more than one file (Tarjan's)."""
+    number, lowest, stack, found = {}, {}, [], []
+
+    def visit(source):
+        number[source] = lowest[source] = len(number)
+        stack.append(source)
+        for target in sorted(calls.get(source, ())):
+            if target not in number:
+                visit(target)
+            if target in stack:
+                lowest[source] = min(lowest[source], lowest[target])
+        if lowest[source] == number[source]:
+            at = stack.index(source)
+            found.append(stack[at:])
+            del stack[at:]
+
+    for source in sorted(calls):
+        if source not in number:
+            visit(source)
+    return [circle for circle in found if len(circle) > 1]
+
+
+def check_circles(calls):
+    for circle in find_circles(calls):
+        if len(circle) > MOST_IN_CIRCLE:
+            yield "%s: call each other in a circle. Part what they share from what differs" % (
+                ", ".join(sorted(circle)))
 
 
 def main():
-    arguments = parse_arguments()
-    tree = Tree(arguments.root, ROOMS)
-    build = Build(tree, arguments.build) if arguments.build else None
-    if arguments.figures:
-        print_figures(tree, find_circles(build.calls()) if build else None)
-        return 0
-    return (print_tap if arguments.tap else print_findings)(tree, build)
+    parser = argparse.ArgumentParser(description="Hold the product code to its layout in rooms.")
+    parser.add_argument("--build", metavar="FOLDER", help="a build folder, for calls")
+    parser.add_argument("--root", metavar="FOLDER", help="the project's; default: this script's",
+                        default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    parser.add_argument("--tap", action="store_true", help="a case for each check, for meson test")
+    given = parser.parse_args()
+    texts = {}
+    for path in sorted(find_sources(given.root)):
+        with open(os.path.join(given.root, path), encoding="utf-8") as file:
+            texts[path] = file.read()
+    checks = {"every_source_has_a_room": check_rooms(texts), "includes_go_down":
+              check_includes(texts), "files_open_with_what_they_own": check_openings(texts)}
+    if given.build:
+        calls = read_calls(given.root, given.build)
+        checks["the_build_has_objects"] = [] if calls else ["no object in " + given.build]
+        checks["no_circle_of_calls_is_large"] = check_circles(calls)
+    bad = 0
+    for count, (name, found) in enumerate(checks.items(), 1):
+        findings = list(found)
+        bad += len(findings)
+        for finding in findings:
+            print(("# " if given.tap else "") + finding + ".")
+        if given.tap:
+            print("%sok %d - %s" % ("not " if findings else "", count, name))
+    print("1..%d" % len(checks) if given.tap else "%d files: %d findings" % (len(texts), bad))
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":

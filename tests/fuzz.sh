@@ -1,6 +1,6 @@
 #!/bin/sh
 #
-# fuzz.sh - look for inputs that break the parsers and the allocator: fuzz.sh [SECONDS]
+# fuzz.sh - look for inputs that break the parsers: fuzz.sh [SECONDS]
 #
 # So long (60 s) for each target, by libFuzzer; a target's corpus is kept from run to run.
 

@@ -284,7 +284,7 @@ all_steps() {
         framework torch_calls.py
     step pytorch 80 'PyTorch trains to the same losses in our memory' pytorch
     step cupy_calls 60 'all that CuPy asks of an allocator is answered' \
-        with_module framework cupy_calls.py
+        needs_kernels framework cupy_calls.py
     for kind in shared static procs names; do
         step "preload_$kind" 60 "programs run under the preload as without it ($kind)" \
             drop_in "$kind"

@@ -58,7 +58,7 @@ def find_fuzzers():
         if file.startswith("fuzz_") and file.endswith(".c"):
             name = file[len("fuzz_"):-len(".c")]
             yield Part(name, "tests/fuzz/fuzz_" + name, FUZZ, {}, 1, "inputs",
-                       r"number_of_executed_units: *(\d+)", 3 if name == "allocator" else 0.25)
+                       r"number_of_executed_units: *(\d+)", 0.25)
 
 
 class Outcome:

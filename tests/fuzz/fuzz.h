@@ -8,7 +8,6 @@
 #ifndef ASHLAR_FUZZ_H
 #define ASHLAR_FUZZ_H
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,19 +60,6 @@ static inline char *fuzz_text(const uint8_t *data, size_t bytes) {
         memcpy(text, data, bytes);
     }
     return text;
-}
-
-/* An unsigned decimal with `unit` behind it, and nothing else. */
-static inline bool fuzz_is_number(const char *text, const char *unit, unsigned long long *out) {
-    const size_t digits = strspn(text, "0123456789");
-    errno = 0;
-    *out = strtoull(text, NULL, 10);
-    return digits > 0 && errno == 0 && strcmp(text + digits, unit) == 0;
-}
-
-static inline bool fuzz_is_switch(const char *text, bool *is_on) {
-    *is_on = strcmp(text, "on") == 0;
-    return *is_on || strcmp(text, "off") == 0;
 }
 
 enum { FUZZ_PATH_BYTES = 40 };

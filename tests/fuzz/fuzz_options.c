@@ -1,4 +1,4 @@
-/* fuzz_options.c - any words as a command line, against a second reading of options.h. */
+/* fuzz_options.c - any words as a command line: refused, or within its table. */
 #include "tests/fuzz/fuzz.h"
 
 #include <float.h>
@@ -70,91 +70,6 @@ size_t fuzz_seed(unsigned i, uint8_t *out, size_t cap) {
     return fuzz_copy(samples[i], out, cap);
 }
 
-/* ---- the second reading ---- */
-
-static bool read_whole(const char *text, double max, uint64_t *out) {
-    uint64_t sum = 0;
-    bool is_too_large = false;
-    for (const char *c = text; *c != '\0'; c++) {
-        if (*c < '0' || *c > '9') {
-            return false;
-        }
-        is_too_large |= __builtin_mul_overflow(sum, (uint64_t)10, &sum) ||
-                        __builtin_add_overflow(sum, (uint64_t)(*c - '0'), &sum);
-    }
-    *out = sum;
-    return !is_too_large && (max == 0 || (double)sum <= max);
-}
-
-static bool read_real(const char *text, double min, double max, double *out) {
-    char *end = NULL;
-    *out = strtod(text, &end);
-    return end > text && *end == '\0' && isfinite(*out) && *out >= min && *out <= max;
-}
-
-static bool read_value(const char *name, const char *value, settings *s) {
-    uint64_t whole = 0;
-    bool is_good = *value != '\0';
-    if (!is_good) {
-        return false;
-    }
-    if (strcmp(name, "steps") == 0) {
-        is_good = read_whole(value, 1e9, &whole) && whole >= 1;
-        s->steps = whole;
-    } else if (strcmp(name, "st") == 0) {
-        is_good = read_whole(value, 8, &whole);
-        s->st = whole;
-    } else if (strcmp(name, "seed") == 0) {
-        is_good = read_whole(value, 0, &s->seed);
-    } else if (strcmp(name, "real") == 0) {
-        is_good = read_real(value, -1, 0.5, &s->real);
-    } else if (strcmp(name, "wide") == 0) {
-        is_good = read_real(value, -DBL_MAX, DBL_MAX, &s->wide);
-    } else if (strcmp(name, "text") == 0) {
-        s->text = value;
-    } else if (strcmp(name, "list") == 0) {
-        is_good = s->list.count < ASHLAR_OPTION_LIST_MAX;
-        s->list.items[is_good ? s->list.count++ : 0] = value;
-    } else {
-        is_good = false;
-    }
-    return is_good;
-}
-
-static bool read_words(int count, char **words, settings *s) {
-    for (int i = 1; i < count; i++) {
-        if (words[i][0] != '-' || words[i][1] != '-') {
-            return false;
-        }
-        if (strcmp(words[i], "--quiet") == 0) {
-            s->quiet = true;
-            continue;
-        }
-        char *name = strdup(words[i] + 2), *equals = strchr(words[i], '=');
-        FUZZ_CHECK(name != NULL);
-        name[strcspn(name, "=")] = '\0';
-        const char *value = equals != NULL ? equals + 1 : i + 1 < count ? words[++i] : "";
-        const bool is_good = read_value(name, value, s);
-        free(name);
-        if (!is_good) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* ---- */
-
-static void check_same(const settings *a, const settings *b) {
-    FUZZ_CHECK(a->steps == b->steps && a->st == b->st && a->seed == b->seed);
-    FUZZ_CHECK(memcmp(&a->real, &b->real, sizeof a->real) == 0);
-    FUZZ_CHECK(memcmp(&a->wide, &b->wide, sizeof a->wide) == 0);
-    FUZZ_CHECK(a->text == b->text && a->quiet == b->quiet && a->list.count == b->list.count);
-    for (size_t i = 0; i < a->list.count; i++) {
-        FUZZ_CHECK(a->list.items[i] == b->list.items[i]);
-    }
-}
-
 /* The help is a line for each option, whatever the defaults are. */
 static void check_help(const ashlar_option *options) {
     char *text = NULL;
@@ -181,16 +96,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     while (bytes > 0 && count < WORD_MAX && rest != NULL) {
         words[count++] = strsep(&rest, "\n");
     }
-    settings got = {.steps = 7, .real = 0.25}, want = got;
+    settings got = {.steps = 7, .real = 0.25};
     ashlar_option options[OPTION_COUNT];
     list_options(&got, options);
-    const ashlar_status status = ashlar__options_parse(options, OPTION_COUNT, count, words);
-    if (read_words(count, words, &want)) {
-        FUZZ_CHECK(status == ASHLAR_OK);
-        check_same(&got, &want);
+    if (ashlar__options_parse(options, OPTION_COUNT, count, words) == ASHLAR_OK) {
+        FUZZ_CHECK(got.steps >= 1 && got.steps <= 1000000000 && got.st <= 8);
+        FUZZ_CHECK(got.real >= -1 && got.real <= 0.5 && isfinite(got.wide));
+        FUZZ_CHECK(got.text == NULL || *got.text != '\0');
+        FUZZ_CHECK(got.list.count <= ASHLAR_OPTION_LIST_MAX);
         check_help(options);
     } else {
-        FUZZ_CHECK(status == ASHLAR_EINVAL);
         FUZZ_CHECK(*ashlar_error_detail() != '\0');
     }
     free(text);

@@ -86,25 +86,21 @@ framework() { # SCRIPT ARGUMENT...
 }
 
 # Kernels are what a training is about, and PyTorch's are not for stand-ins, nor is CuPy, which has a
-# CUDA runtime in itself: in a dry run another module answers for it, and what is run is the script.
-with_module() { # COMMAND...
-    if [ -n "$dry" ]; then
-        PYTHONPATH=$here/tests/gpu/stand_in${PYTHONPATH:+:$PYTHONPATH} "$@" || return
-        echo "$(tail -n 1 "$logs/$name.log") (dry: a module stands in)"
-        return
-    fi
+# CUDA runtime in itself.
+needs_kernels() { # COMMAND...
+    [ -z "$dry" ] || cannot 'it has kernels of its own, which a dry run has no device for' || return
     "$@"
 }
 
 pytorch() {
-    with_module framework torch_lstm.py "$out/torch.json" "$(few 200 20)"
+    needs_kernels framework torch_lstm.py "$out/torch.json" "$(few 200 20)"
 }
 
 torch_step() { # small|medium|large
     program=$build/rnn/ashlar-train
     [ -x "$program" ] || cannot 'this build has no rnn/ashlar-train' || return
     has python3 || cannot 'there is no python3' || return
-    with_module for_at_most "$step_s" python3 "$here/tests/torch_step.py" "$program" \
+    needs_kernels for_at_most "$step_s" python3 "$here/tests/torch_step.py" "$program" \
         "$out/step_$1.json" "$(few "$1" smoke)"
 }
 

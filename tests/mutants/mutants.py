@@ -1,159 +1,190 @@
 """Say how many small mistakes the tests would notice: mutants.py FOLDER [N [SEED [PATH]]]
 
-A mutant is the library with one operator, constant, condition, call or assignment changed. N of
-them (200), drawn by SEED (1) from the files whose names begin with PATH (all), are run in FOLDER
-against the tests that reach the change, the quick ones first; one whose tests all pass has survived.
-All are in one build, which the environment makes choose (mutant.h). Those that change nothing that
-a program can see are listed in tests/equivalent_mutants.txt, and not drawn. Changes of a memory
-order are not drawn either: this processor does not reorder by them, so only TSan could tell.
+A mutant is a source of the allocator or the arena with one operator, constant or condition changed,
+or one call left out. N of them (200), drawn by SEED (1) from the files whose names begin with PATH
+(all), are tried one after the other in a copy of the sources in FOLDER: what the change reaches is
+built anew, and run are the tests of its room, and where these pass all unit tests of its part. One
+whose tests all pass has survived; whether a program could see it at all is for the reader to say.
 """
 
-import concurrent.futures
-import json
 import os
 import random
+import re
+import shutil
+import signal
+import subprocess
 import sys
 import time
 
-import trial
-from build import ROOT, SELECTION, Build
-from test_targets import parse
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+COPIED = ("allocator", "arena", "rnn", "bench", "docs", "examples", "include", "tests", "tools")
+MUTATED = ("allocator/", "arena/")
+LIMIT_S = 120  # what a test may take
+MOST_MEMORY = 32 << 30  # KiB of addresses: a device has many
+sys.path.insert(0, os.path.dirname(HERE))
+from run_suite import find_tests, judge  # noqa: E402
+from test_targets import read  # noqa: E402
 
-EQUIVALENT = os.path.join(ROOT, "tests", "equivalent_mutants.txt")
-TIMES = 5          # as long as without a mutant a test may take,
-MORE_SECONDS = 10  # and so much longer
-OWN = 20           # times as long as another may a test of the room take to go first
-FIRST_LIMIT = 600
-
-
-def read_equivalent():
-    """key and number -> reason. A line has the key, " #", the number; the next one the reason."""
-    found, key = {}, None
-    with open(EQUIVALENT, encoding="utf-8") as file:
-        for line in file:
-            if line.startswith(" ") and key:
-                found[key] = found.get(key, "") + line.strip()
-            elif line.strip() and not line.startswith("#"):
-                key = line.strip()
-    return found
-
-
-def name_of(place):
-    return "%s #%d" % (place.key(), place.index)
+COMMENT_OR_TEXT = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|^[ \t]*#(?:[^\n\\]|\\.)*""",
+    re.S | re.M)
+ASSERTION = re.compile(r"\b(?:ASHLAR_(?:ASSERT|CHECK|OWNS|TABLE|DEBUG)\w*|_Static_assert)\s*\(")
+SWAPS = {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ", " == ": " != ", " != ": " == ",
+         " && ": " || ", " || ": " && ", " + ": " - ", " - ": " + ", " += ": " -= ",
+         " -= ": " += ", " | ": " & ", " & ": " | ", " << ": " >> ", " >> ": " << "}
+OPERATOR = re.compile("|".join(re.escape(word) for word in sorted(SWAPS, key=len, reverse=True)))
+NUMBER = re.compile(r"(?<![\w.\[])\d+(?![\w.])")
+CONDITION = re.compile(r"\b(?:if|while) \(")
+CALL = re.compile(r"^ +(?:\(void\))?\w+\([^;{}]*\);$", re.M)
 
 
-def find_tests(build):
-    with open(build.build + "/meson-info/intro-tests.json", encoding="utf-8") as file:
-        tests = [trial.Test(entry) for entry in json.load(file)]
-    wanted, unwanted = parse(SELECTION)
-    return [test for test in tests if test.suites & wanted and not test.suites & unwanted]
+def blank(match):
+    return re.sub(r"[^\n]", " ", match.group())
 
 
-def learn(build, tests, pool, rooms):
-    """Which changes each test reaches, and how long it takes; kept for the next run."""
-    kept = build.folder + "/reached.json"
-    if os.path.exists(kept) and os.path.getmtime(kept) > os.path.getmtime(build.folder + "/places"):
-        with open(kept, encoding="utf-8") as file:
-            known = json.load(file)
-        for test in tests:
-            test.seconds, numbers, test.why, leaks = known[test.name]
-            test.reached = frozenset(numbers)
-            test.environment["LSAN_OPTIONS"] = leaks
-        return
-    print("%d mutants, %d tests: which reaches which" % (len(build.places), len(tests)), flush=True)
-    list(pool.map(lambda test: learn_one(build, test, rooms), tests))
-    with open(kept, "w", encoding="utf-8") as file:
-        json.dump({test.name: (test.seconds, sorted(test.reached), test.why,
-                               test.environment["LSAN_OPTIONS"]) for test in tests}, file)
+def closing(code, place):
+    """Where the parenthesis at `place` closes."""
+    depth = 0
+    for at in range(place, len(code)):
+        depth += (code[at] == "(") - (code[at] == ")")
+        if depth == 0:
+            return at
+    return len(code)
 
 
-def learn_one(build, test, rooms):
-    """A child of a program with threads has leaks by its nature, which the sanitizer may report."""
-    marks = "%s/marks-%s" % (build.folder, test.name)
-    with open(marks, "wb") as file:
-        file.truncate(len(build.places) + 1)
-    for leaks in "detect_leaks=1", "detect_leaks=0":
-        test.environment["LSAN_OPTIONS"] = leaks
-        result, test.seconds = trial.run(test, FIRST_LIMIT, rooms, ASHLAR_MUTANT_MARKS=marks)
-        if result != "failed":
-            break
-    with open(marks, "rb") as file:
-        test.reached = frozenset(k for k, mark in enumerate(file.read()) if mark)
-    os.remove(marks)
-    test.why = "" if result == "passed" else result
+def bodies(text):
+    """The text of a file with spaces for all but the bodies of functions, without assertions."""
+    code = COMMENT_OR_TEXT.sub(blank, text)
+    for match in ASSERTION.finditer(code):
+        end = closing(code, match.end() - 1) + 1
+        code = code[:match.start()] + re.sub(r"[^\n]", " ", code[match.start():end]) + code[end:]
+    return re.sub(r"^(?![ }]).*$|^}.*$|^ [^\n]*\\$", blank, code, flags=re.M)
 
 
-def cost(test, place):
-    """A test of the room is the likeliest to tell, and so is worth some seconds."""
-    room = os.path.join(ROOT, "tests", os.path.dirname(place.path))
-    is_own = os.path.exists("%s/test_%s.c" % (room, test.name))
-    return test.seconds / (OWN if is_own else 1)
+def find_mutants(text):
+    """(begin, end, what stands there then) of each."""
+    code = bodies(text)
+    for match in OPERATOR.finditer(code):
+        yield match.start(), match.end(), SWAPS[match.group()]
+    for match in NUMBER.finditer(code):
+        yield match.start(), match.end(), str(int(match.group()) + 1)
+    for match in CONDITION.finditer(code):
+        end = closing(code, match.end() - 1)
+        yield match.end(), end, "!(%s)" % text[match.end():end]
+    for match in CALL.finditer(code):
+        yield match.start(), match.end(), "    ;"
 
 
-def try_mutant(place, tests, rooms):
-    """(verdict, the test that told)"""
-    able = [test for test in tests if place.number in test.reached and not test.why]
-    for test in sorted(able, key=lambda test: cost(test, place)):
-        result, _ = trial.run(test, TIMES * test.seconds + MORE_SECONDS, rooms,
-                              ASHLAR_MUTANT=str(place.number))
-        if result not in ("passed", "skipped"):  # nobody looks at what is skipped
-            return result, test.name
-    return "survived" if able else "not reached", ""
+class Build:
+    def __init__(self, folder):
+        self.source, self.build = folder + "/source", folder + "/build"
+        self.log = folder + "/log"
+
+    def make(self):
+        shutil.rmtree(self.source, ignore_errors=True)
+        shutil.rmtree(self.build, ignore_errors=True)
+        os.makedirs(self.source)
+        for top in COPIED:
+            shutil.copytree(ROOT + "/" + top, self.source + "/" + top, symlinks=True,
+                            ignore=shutil.ignore_patterns("__pycache__", "results"))
+        for name in os.listdir(ROOT):
+            if os.path.isfile(ROOT + "/" + name):
+                shutil.copy2(ROOT + "/" + name, self.source)
+        # A variable that a mutant leaves unset has a value; an index beyond an array is a fault.
+        flags = "-w -fsanitize=bounds -fsanitize-trap=bounds -ftrivial-auto-var-init=pattern"
+        if not self.run("meson", "setup", "--native-file", HERE + "/../native/mutants.ini",
+                        "-Dwerror=false", self.build, self.source, env={"CFLAGS": flags}):
+            sys.exit("mutants.py: cannot be configured (%s)" % self.log)
+        self.tests = list(find_tests(self.build, "unit"))
+        files = {t["id"]: t["filename"] for t in read(self.build, "intro-targets.json")}
+        self.needs = {test["name"]: [os.path.relpath(name, self.build) for need in test["depends"]
+                                     for name in files[need]]
+                      for test in read(self.build, "intro-tests.json")}
+
+    def run(self, *words, env=None):
+        with open(self.log, "wb") as out:
+            return subprocess.run(words, stdout=out, stderr=out, env={**os.environ, **(env or {})},
+                                  check=False).returncode == 0
+
+    def choose(self, path):
+        """The tests of its room, and the others of its part."""
+        rooms = os.listdir(os.path.join(ROOT, "tests", os.path.dirname(path)))
+        own = [test for test in self.tests if "test_%s.c" % test["name"] in rooms]
+        part = "/tests/" + path.split("/")[0]
+        known = {name[5:-2] for folder, _, names in os.walk(ROOT + part) for name in names}
+        return own, [test for test in self.tests if test["name"] in known and test not in own]
+
+    def find_failing(self, tests):
+        """The first test that fails; "the build" where it does not build; else None."""
+        needs = sorted({name for test in tests for name in self.needs[test["name"]]})
+        if tests and not self.run("ninja", "-C", self.build, *needs):
+            return "the build"
+        return next((test["name"] for test in tests if not passes(test)), None)
 
 
-def draw(build, count, seed, path):
-    equivalent = read_equivalent()
-    able = [place for place in build.places if place.path.startswith(path)
-            and place.after != "memory_order_relaxed" and name_of(place) not in equivalent]
-    able.sort(key=name_of)
-    known = {name_of(place) for place in build.places}
-    for key in equivalent:
-        if key not in known:
-            print("equivalent_mutants.txt: there is no " + key)
-    return random.Random(seed).sample(able, min(count, len(able))), len(able)
+def passes(test):
+    script = "ulimit -v %d -c 0; exec \"$@\"" % MOST_MEMORY
+    child = subprocess.Popen(["sh", "-c", script, "sh", *test["cmd"]], cwd=test["workdir"],
+                             env={**os.environ, **test["env"]}, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             start_new_session=True)
+    try:
+        output = child.communicate(timeout=LIMIT_S)[0].decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        try:
+            os.killpg(child.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        child.wait()
+    return judge(child.returncode, output)[1] == 0
 
 
-def tell(place, verdict, test):
-    print("%-11s %s:%d: %s%s" % (verdict, place.path, place.line, name_of(place).split(" ", 1)[1],
-                                 " [%s]" % test if test else ""), flush=True)
+def draw(count, seed, prefix):
+    found = []
+    for top in MUTATED:
+        for folder, _, names in os.walk(ROOT + "/" + top):
+            for name in names:
+                path = os.path.relpath(os.path.join(folder, name), ROOT)
+                if name.endswith(".c") and path.startswith(prefix):
+                    with open(ROOT + "/" + path, encoding="utf-8") as file:
+                        found += [(path, *mutant) for mutant in find_mutants(file.read())]
+    found.sort()
+    return random.Random(seed).sample(found, min(count, len(found))), len(found)
 
 
-def main(folder, count=200, seed=1, path=""):
-    os.nice(max(10 - os.nice(0), 0))
-    begin = time.monotonic()
-    build = Build(folder)
+def judge_mutant(build, path, begin, end, after):
+    """The verdict on one, whose source is put back."""
+    with open(ROOT + "/" + path, encoding="utf-8") as file:
+        text = file.read()
+    own, others = build.choose(path)
+    with open(build.source + "/" + path, "w", encoding="utf-8") as file:
+        file.write(text[:begin] + after + text[end:])
+    failing = build.find_failing(own) or build.find_failing(others)
+    with open(build.source + "/" + path, "w", encoding="utf-8") as file:
+        file.write(text)
+    verdict = "noticed by " + failing if failing else "SURVIVED"
+    print("%s:%d: %s -> %s: %s" % (path, text.count("\n", 0, begin) + 1, text[begin:end].strip(),
+                                   after.strip(), verdict), flush=True)
+    return failing
+
+
+def main(folder, count=200, seed=1, prefix=""):
+    start = time.monotonic()
+    build = Build(os.path.abspath(folder))
     build.make()
-    rooms = trial.Rooms(build.folder)
-    tests = find_tests(build)
-    workers = os.cpu_count() or 1
-    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        learn(build, tests, pool, rooms)
-        for test in tests:
-            if test.why not in ("", "skipped"):
-                print("not used: %s, which %s without a mutant" % (test.name, test.why))
-        drawn, among = draw(build, int(count), int(seed), path)
-        verdicts = {}
-
-        def judge(place):
-            verdicts[place] = verdict = try_mutant(place, tests, rooms)
-            tell(place, *verdict)
-        list(pool.map(judge, drawn))
-    print_result(drawn, verdicts, among, seed, time.monotonic() - begin)
-
-
-def print_result(drawn, verdicts, among, seed, seconds):
-    counts = {}
-    for verdict, _ in verdicts.values():
-        counts[verdict] = counts.get(verdict, 0) + 1
-    print("\nsurvivors:")
-    for place in drawn:
-        if verdicts[place][0] in ("survived", "not reached"):
-            tell(place, *verdicts[place])
-    killed, late = counts.get("failed", 0), counts.get("time-out", 0)
-    print("%d mutants of %d, seed %s, in %d s: %d killed, %d timed out, %d survived, "
-          "%d not reached: %.1f %%" % (
-              len(drawn), among, seed, seconds, killed, late, counts.get("survived", 0),
-              counts.get("not reached", 0), 100 * (killed + late) / max(len(drawn), 1)))
+    drawn, among = draw(int(count), int(seed), prefix)
+    for path in sorted({mutant[0] for mutant in drawn}):
+        failing = build.find_failing([*build.choose(path)[0], *build.choose(path)[1]])
+        if failing:
+            sys.exit("mutants.py: without a mutant %s fails (%s)" % (failing, build.log))
+    failed = [judge_mutant(build, *mutant) for mutant in drawn]
+    tried = [name for name in failed if name != "the build"]
+    print("%d mutants of %d, seed %s, in %d s: %d do not build, %d of %d noticed" % (
+        len(drawn), among, seed, time.monotonic() - start, len(failed) - len(tried),
+        sum(name is not None for name in tried), len(tried)))
 
 
 if __name__ == "__main__":

@@ -339,28 +339,6 @@ static void capture_beside(void) {
     EXPECT(g->end_stream(stream) == 0);
 }
 
-/* A capture ends with its stream, which ends with the thread. */
-static void *leave_a_capture(void *unused) {
-    EXPECT(g->use(0) == 0 && g->begin_capture((void *)2, RELAXED_CAPTURE) == 0);
-    return unused;
-}
-
-/* Then memory is as it was: what is freed serves again once the work before is over. */
-static void captures_unbalanced(void) {
-    void *stream = NULL;
-    pthread_t other;
-    EXPECT(g->make_stream(&stream, false) == 0);
-    EXPECT(g->end_capture(stream) != 0);
-    EXPECT(g->begin_capture(stream, RELAXED_CAPTURE) == 0);
-    EXPECT(g->begin_capture(stream, RELAXED_CAPTURE) != 0);
-    EXPECT(g->end_capture(stream) == 0);
-    EXPECT(g->end_capture(stream) != 0);
-    EXPECT(pthread_create(&other, NULL, leave_a_capture, NULL) == 0);
-    pthread_join(other, NULL);
-    EXPECT(g->end_stream(stream) == 0);
-    full();
-}
-
 /* ---- processes ---- */
 
 static void in_child(void *of_parent) {
@@ -470,51 +448,10 @@ static void give_kept(void) {
     printf("at exit: %d\n", g->give(kept));
 }
 
-__attribute__((destructor)) static void give_kept_last(void) {
-    if (kept != NULL) {
-        (void)g->give(kept); /* again: an error, but no more */
-    }
-}
-
 /* The process has no time to end. */
 static void killed(void) {
     step(NULL, false);
     EXPECT(kill(getpid(), SIGKILL) == 0);
-}
-
-/* A thread that is cancelled ends when it says so, not in a call that needs nothing of the driver.
- */
-static void *allocate_cancelled(void *unused) {
-    void *ptr = NULL;
-    EXPECT(g->use(0) == 0 && g->alloc(&ptr, KIB) == 0 && g->give(ptr) == 0);
-    EXPECT(g->wait_all() == 0 && pthread_cancel(pthread_self()) == 0);
-    EXPECT(g->alloc(&ptr, KIB) == 0 && g->give(ptr) == 0);
-    pthread_exit(&failures);
-    return unused;
-}
-
-static void cancelled(void) {
-    void *result = NULL;
-    pthread_t other;
-    EXPECT(pthread_create(&other, NULL, allocate_cancelled, NULL) == 0);
-    EXPECT(pthread_join(other, &result) == 0 && result == &failures);
-    step(NULL, false);
-}
-
-/* It prints all the same. */
-static void closed(void) {
-    EXPECT(close(STDOUT_FILENO) == 0);
-    step(NULL, false);
-    printf("to nobody\n");
-    (void)fflush(stdout);
-}
-
-/* A file that is written meanwhile ends within the second step. */
-static void limited(void) {
-    const struct rlimit most = {.rlim_cur = 1000, .rlim_max = 1000};
-    step(NULL, false);
-    EXPECT(signal(SIGXFSZ, SIG_IGN) != SIG_ERR && setrlimit(RLIMIT_FSIZE, &most) == 0);
-    step(NULL, false);
 }
 
 /* Memory that is never freed, and bytes written behind the end of other memory. */
@@ -553,16 +490,12 @@ int run_program(const gpu *calls, int argc, char **argv) {
         {"info", info, false},
         {"capture", capture, false},
         {"capture-beside", capture_beside, false},
-        {"captures-unbalanced", captures_unbalanced, false},
         {"fork", fork_after, false},
         {"fork-before", fork_before, true},
         {"export", export, true},
         {"refuse-export", refuse_export, false},
         {"leave", leave, false},
-        {"cancelled", cancelled, false},
-        {"closed", closed, false},
         {"killed", killed, false},
-        {"limited", limited, false},
         {"mistakes", mistakes, false},
         {"quota", quota, false},
         {"share", share, false},

@@ -1,14 +1,11 @@
 /*
  * program_drawn.c - in place of program.c: programs that take and free blocks of drawn sizes. Each
  * prints how much was live at most, and how many calls of the driver it took. What the preload
- * reserved for that, its report says; what the heap alone does, ashlar-replay, given the LOG.
+ * reserved for that, its report says.
  *
  *   steps     a step of a drawn length, with blocks that live to its end
  *   lengths   the same, with others that do not
  *   stream    take, use, free
- *   again     the blocks of a step differ in size; the wait comes before they are freed
- *   resize    blocks that are taken anew, half as large again, before they are freed
- *   arenas    steps with blocks among theirs that live for some steps more
  */
 #include "program.h"
 
@@ -20,7 +17,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-enum { STEPS = 60, LAYERS = 12, ROUNDS = 200, BLOCKS = 24, VECTORS = 8, ARENAS = 6 };
+enum { STEPS = 60, LAYERS = 12, ROUNDS = 200 };
 
 typedef enum wait_kind { WAIT_NONE, WAIT_STREAM, WAIT_DEVICE } wait_kind;
 
@@ -28,18 +25,10 @@ static const gpu *g;
 static uint64_t state;
 static size_t live, live_peak;
 static int failures;
-static FILE *rows; /* the LOG */
 
 static size_t draw(size_t count) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return (size_t)(state >> 33) % count;
-}
-
-/* A row as RMM writes it. All is on one stream, which is what the heap serves best. */
-static void note(const char *action, const void *ptr, size_t bytes) {
-    if (rows != NULL) {
-        fprintf(rows, "1,0,%s,%p,%zu,0\n", action, ptr, bytes);
-    }
 }
 
 static void *take(size_t bytes, void *stream) {
@@ -48,14 +37,12 @@ static void *take(size_t bytes, void *stream) {
     failures += ptr == NULL || g->fill(ptr, 1, bytes < MIB ? bytes : MIB, stream) != 0;
     live += bytes;
     live_peak = live > live_peak ? live : live_peak;
-    note("allocate", ptr, bytes);
     return ptr;
 }
 
 static void give(void *ptr, size_t bytes) {
     failures += ptr == NULL || g->give(ptr) != 0;
     live -= bytes;
-    note("free", ptr, bytes);
 }
 
 static void wait_for(wait_kind kind, void *stream) {
@@ -96,82 +83,6 @@ static void step_at_once(void *stream) {
     }
 }
 
-/* From 64 KiB to 32 MiB, of each magnitude as many. */
-static size_t draw_bytes(void) {
-    const size_t least = (size_t)64 << (10 + draw(9));
-    return least + draw(least);
-}
-
-typedef struct block {
-    void *ptr;
-    size_t bytes;
-} block;
-
-static block take_block(size_t bytes, void *stream) {
-    return (block){take(bytes, stream), bytes};
-}
-
-static void drop(block *b) {
-    if (b->ptr != NULL) {
-        give(b->ptr, b->bytes);
-    }
-    b->ptr = NULL;
-}
-
-static void drop_all(block *blocks, size_t count) {
-    for (size_t left = count; left > 0; left--) {
-        const size_t at = draw(left);
-        drop(&blocks[at]);
-        blocks[at] = blocks[left - 1];
-    }
-}
-
-static void run_again(wait_kind kind, void *stream) {
-    for (int i = 0; i < STEPS; i++) {
-        block blocks[BLOCKS];
-        for (size_t k = 0; k < BLOCKS; k++) {
-            blocks[k] = take_block(draw_bytes(), stream);
-        }
-        wait_for(kind, stream);
-        drop_all(blocks, BLOCKS);
-    }
-}
-
-static void run_resize(wait_kind kind, void *stream) {
-    block vectors[VECTORS] = {{NULL, 0}};
-    for (int i = 0; i < ROUNDS; i++) {
-        block *vector = &vectors[draw(VECTORS)];
-        const bool is_new = vector->ptr == NULL || vector->bytes > 32 * MIB;
-        block old = *vector;
-        if (is_new) {
-            drop(&old);
-        }
-        *vector = take_block(is_new ? draw_bytes() : old.bytes + old.bytes / 2, stream);
-        wait_for(kind, stream);
-        drop(&old);
-    }
-    drop_all(vectors, VECTORS);
-}
-
-static void run_arenas(wait_kind kind, void *stream) {
-    block arenas[ARENAS] = {{NULL, 0}};
-    for (int i = 0; i < STEPS; i++) {
-        block blocks[BLOCKS];
-        const size_t count = 1 + draw(BLOCKS), late = draw(count);
-        for (size_t k = 0; k < count; k++) {
-            if (k == late) {
-                block *arena = &arenas[draw(ARENAS)];
-                drop(arena);
-                *arena = take_block(draw_bytes(), stream);
-            }
-            blocks[k] = take_block(draw_bytes(), stream);
-        }
-        wait_for(kind, stream);
-        drop_all(blocks, count);
-    }
-    drop_all(arenas, ARENAS);
-}
-
 static void run_steps(void (*run)(void *), wait_kind kind, void *stream) {
     for (int i = 0; i < STEPS; i++) {
         run(stream);
@@ -199,8 +110,9 @@ static const struct {
     const char *name;
     void (*run)(wait_kind kind, void *stream);
 } patterns[] = {
-    {"steps", run_same},  {"lengths", run_lengths}, {"stream", run_stream},
-    {"again", run_again}, {"resize", run_resize},   {"arenas", run_arenas},
+    {"steps", run_same},
+    {"lengths", run_lengths},
+    {"stream", run_stream},
 };
 
 /* What the tests' libcuda.so.1 counts. */
@@ -232,20 +144,14 @@ int run_program(const gpu *calls, int argc, char **argv) {
     }
     const size_t kind = argc >= 5 ? find_word(argv[2], kinds, 3) : 3;
     const size_t of = argc >= 5 ? find_word(argv[3], streams, 3) : 3;
-    if (argc > 6 || pattern == PATTERNS || kind == 3 || of == 3) {
-        printf("usage: %s PATTERN none|stream|device legacy|blocking|unordered SEED [LOG]\n",
-               argv[0]);
+    if (argc > 5 || pattern == PATTERNS || kind == 3 || of == 3) {
+        printf("usage: %s PATTERN none|stream|device legacy|blocking|unordered SEED\n", argv[0]);
         return 2;
     }
     state = strtoull(argv[4], NULL, 10);
-    rows = argc == 6 ? fopen(argv[5], "w") : NULL;
-    if (rows != NULL) {
-        fprintf(rows, "Thread,Time,Action,Pointer,Size,Stream\n");
-    }
     failures += g->use(0) != 0;
     failures += of != 0 && g->make_stream(&stream, of == 1) != 0;
     patterns[pattern].run((wait_kind)kind, stream);
-    failures += rows != NULL && fclose(rows) != 0;
     printf("live %zu events %llu calls %llu failures %d\n", live_peak,
            counted("ashlar_fake_event_records"), counted("ashlar_fake_calls"), failures);
     return failures != 0;

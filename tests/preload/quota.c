@@ -2,9 +2,8 @@
  * quota.c - a library to be preloaded beside ours, as those that share a GPU by quotas: its dlsym()
  * and cuGetProcAddress() give functions of its own, which refuse what exceeds QUOTA bytes.
  *
- * Those are its own (libquota_own.so), or the first in the process of their names (libquota.so). It
- * finds what is behind them in libcuda.so.1 by the C library's dlsym() or, with QUOTA_BEHIND=next,
- * in the next library.
+ * It finds what is behind them in libcuda.so.1 by the C library's dlsym() or, with
+ * QUOTA_BEHIND=next, in the next library.
  */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -122,28 +122,6 @@ measures_a_loaded_peer() {
         (x["driver_calls"] is None) == (x["subject"] == "stone") for x in r["rows"])'
 }
 
-# Where no subject is named it is one of all; its functions may have other names.
-measures_loaded_peers_unasked() {
-    "$bench" alloc --smoke --device soft --workload random --peer "$peers/stone.so" \
-        --peer "$peers/half.so:half_take,half_give" --json "$rows" || return
-    json_holds "$rows" '[x["subject"] for x in r["rows"]][-3:] == ["driver", "stone", "half"]' || return
-    "$bench" plan --smoke --device soft --workload rnn_step/1 --peer "$peers/stone.so" \
-        --json "$rows" || return
-    json_holds "$rows" '[x["subject"] for x in r["rows"]] == ["ashlar", "floor", "stone", "plan"]'
-}
-
-# What bench/results/README.md prints, on the stand-ins for CUDA.
-the_documents_peer_runs() {
-    root=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
-    awk '/^```/ { inside = /^```c$/; next } inside' "$ASHLAR_SOURCE/bench/results/README.md" \
-        >"$scratch/mine.c"
-    ${CC:-cc} -Wall -Wextra -Werror -shared -fPIC -isystem "$root/include" "$scratch/mine.c" \
-        "$peers/cuda/libcudart.so.13" -o "$scratch/mine.so" || return
-    LD_LIBRARY_PATH=$peers/cuda "$bench" alloc --smoke --device cuda --workload one_size/4096 \
-        --peer "$scratch/mine.so:my_alloc,my_free" --json "$rows" || return
-    json_holds "$rows" 'any(x["subject"] == "mine" and x["over_ashlar"] > 0 for x in r["rows"])'
-}
-
 refuses_what_is_no_peer() {
     is_usage_error /nowhere/a.so alloc --peer /nowhere/a.so || complain 'no file' || return
     is_usage_error '"free"' alloc --peer "$peers/half.so" || complain 'no free' || return
@@ -182,17 +160,6 @@ for p in packings:
 END
 }
 
-measures_some_plans() {
-    "$bench" plan --smoke --device soft --workload rnn_step/1 --subject plan --threads 2 \
-        --json "$rows" || return
-    python3 - "$rows" <<'END'
-import json, sys
-result = json.load(open(sys.argv[1]))
-assert [(r["variant"], r["threads"], r["subject"]) for r in result["rows"]] == [("1", 2, "plan")]
-assert result["packings"] == []
-END
-}
-
 # Every case and operation on its subjects, and no path in the file.
 measures_arenas() {
     mkdir "$scratch/folder"
@@ -216,13 +183,6 @@ want = [(c, o, s) for c in ("100x128x128", "model", "10000_tensors", "large")
         for o in subjects for s in subjects[o]]
 assert [tuple(list(r.values())[:3]) for r in rows] == want, rows
 END
-}
-
-measures_some_arenas() {
-    "$bench" arena --smoke --device soft --workload model/norm --workload large/zero \
-        --json "$rows" || return
-    json_holds "$rows" '[(x["case"], x["operation"]) for x in r["rows"]] ==
-        [("model", "norm")] * 2 + [("large", "zero")] * 2'
 }
 
 # Every case and subject, and no path in the file.
@@ -257,13 +217,6 @@ for r in rows:
 END
 }
 
-measures_some_rnns() {
-    "$bench" rnn --smoke --device soft --workload lstm_T20_B8_H64_L2 --subject ashlar \
-        --json "$rows" || return
-    json_holds "$rows" '[(x["case"], x["subject"], x["over_static"]) for x in r["rows"]] ==
-        [("lstm_T20_B8_H64_L2", "ashlar", None)]'
-}
-
 # All cases, with a python3 that has no PyTorch: where several ranks can run, on 1, 2 and 4.
 trains_on_ranks() {
     (PYTHONPATH=$scratch/bare && export PYTHONPATH && mkdir -p "$PYTHONPATH/torch" &&
@@ -292,10 +245,6 @@ for n in counts:
 END
 }
 
-says_which_training_failed() {
-    ends_with 1 'ashlar on 1 ranks: ' python3 "$ASHLAR_SOURCE/bench/ranks.py" "$(command -v false)"
-}
-
 is_usage_error() { # WORD-OF-THE-MESSAGE ARGUMENT...
     word=$1
     shift
@@ -322,14 +271,6 @@ fails_before_it_measures() {
     [ $? -eq 1 ] && [ ! -s "$scratch/table" ] && grep -q nowhere "$scratch/stderr"
 }
 
-# A device on which the list does not fit: an error that says so, and no rows.
-fails_where_memory_is_short() {
-    ASHLAR_SOFT=memory=64MiB "$bench" alloc --smoke --device soft --workload mix \
-        --subject driver --json "$scratch/none.json" 2>"$scratch/stderr"
-    [ $? -eq 1 ] && grep -q 'driver has no block of' "$scratch/stderr" &&
-        [ ! -e "$scratch/none.json" ]
-}
-
 # The same count every time, to half an instruction; without valgrind it says what is missing.
 counts_instructions() {
     mkdir "$scratch/tmp"
@@ -342,40 +283,22 @@ counts_instructions() {
         ($3 - $7) ^ 2 < 0.25' | wc -l)" -eq 2 ]
 }
 
-says_that_valgrind_is_missing() {
-    (PATH=$scratch && export PATH && /bin/sh "$ASHLAR_SOURCE/bench/instructions.sh" "$bench") \
-        2>"$scratch/stderr"
-    [ $? -eq 1 ] && grep -q 'no valgrind' "$scratch/stderr"
-}
-
 check 'a_smoke_run_succeeds' smoke_run
 check 'its_rows_are_complete' rows_are_complete
 check 'it_prints_a_table_and_targets' prints_a_table_and_targets
 check 'a_run_that_is_killed_leaves_its_rows' leaves_rows
 check 'only_what_is_asked_for_is_measured' takes_only_what_is_asked_for
 check 'a_shared_object_is_measured_beside_the_others' measures_a_loaded_peer
-check 'shared_objects_are_usual_subjects' measures_loaded_peers_unasked
-if command -v nvcc >/dev/null && [ -e "$peers/cuda/libcudart.so.13" ]; then
-    check 'a_peer_as_it_is_documented_runs' the_documents_peer_runs
-else
-    skip 'a_peer_as_it_is_documented_runs' 'built without the CUDA toolkit'
-fi
 check 'what_is_no_peer_is_refused' refuses_what_is_no_peer
 check 'a_plan_is_measured_beside_the_cache' measures_plans
-check 'of_plans_too_only_what_is_asked_for_is_measured' measures_some_plans
 check 'arenas_are_measured_beside_scattered_tensors' measures_arenas
-check 'of_arenas_too_only_what_is_asked_for_is_measured' measures_some_arenas
 check 'rnns_are_measured_beside_pytorch' measures_rnns
 check 'ranks_are_trained_on_beside_one_process' trains_on_ranks
-check 'a_training_that_fails_is_named' says_which_training_failed
-check 'of_rnns_too_only_what_is_asked_for_is_measured' measures_some_rnns
 check 'unknown_words_are_refused' refuses_unknown_words
 check 'a_file_that_cannot_be_written_fails_first' fails_before_it_measures
-check 'a_device_that_is_too_small_is_an_error' fails_where_memory_is_short
 if command -v valgrind >/dev/null; then
     check 'instructions_are_counted_exactly' counts_instructions
 else
     skip 'instructions_are_counted_exactly' 'valgrind is not installed'
 fi
-check 'a_missing_valgrind_is_named' says_that_valgrind_is_missing
 check_report

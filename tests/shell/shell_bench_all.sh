@@ -39,10 +39,6 @@ machine_is_named() {
         'r["smoke"] is True and r["cores"] > 0 and len(r["date"]) == 10 and "device" in r'
 }
 
-nothing_names_a_path() {
-    ! grep -rF -e "$scratch" -e "$ASHLAR_BUILD" -e "$ASHLAR_SOURCE" "$folder"
-}
-
 # The same files make the same page.
 report_is_deterministic() {
     cp -r "$folder" "$scratch/again"
@@ -91,61 +87,15 @@ replaces_an_earlier_run() {
     [ ! -e "$scratch/part/ran.txt" ] && [ -e "$scratch/part/arena.json" ]
 }
 
-# In the middle of a group.
-stops() { # FOLDER
-    rm -f "$scratch/at_arenas"
-    stand_in stuck ": >'$scratch/at_arenas'; exec sleep 60"
-    setsid "$all" "$scratch/stuck" --smoke --device soft --out "$1" >"$scratch/printed" \
-        2>"$scratch/stderr" &
-    group_leader=$!
-    while [ ! -e "$scratch/at_arenas" ]; do
-        kill -0 "$group_leader" || return
-        sleep 0.1
-    done
-    kill -TERM "-$group_leader"
-    wait "$group_leader"
-    [ $? -eq 1 ] && grep -q 'nothing was written' "$scratch/stderr"
-}
-
-writes_all_or_nothing() {
-    stops "$scratch/fresh" && [ ! -e "$scratch/fresh" ] || complain 'a new folder' || return
-    cp -r "$folder" "$scratch/older" && stops "$scratch/older" && diff -r "$folder" "$scratch/older"
-}
-
 refuses_a_bad_peer_first() {
     ends_with 2 '"free"' "$all" "$bench" --smoke --device soft --out "$scratch/none" \
         --peer "$ASHLAR_BUILD/tests/half.so" && [ ! -e "$scratch/none" ]
 }
 
-refuses_other_options() {
-    ends_with 2 '--json --out' "$all" "$bench" --json x && ends_with 2 --out "$all" "$bench" --out
-}
-
-fails_without_its_device() {
-    ends_with 2 gpu "$all" "$bench" --smoke --device gpu --out "$scratch/none" &&
-        [ ! -e "$scratch/none" ]
-}
-
-is_usage_error() { # WORD-OF-THE-MESSAGE ARGUMENT...
-    ends_with 2 "$1" "$bench" "$2" ${3:+"$3"} ${4:+"$4"}
-}
-
-refuses_bad_words() {
-    is_usage_error --json machine && is_usage_error folder report &&
-        is_usage_error option report a b &&
-        ends_with 1 'no results' "$bench" report "$scratch"
-}
-
 check 'a_smoke_run_measures_every_group' smoke_run
 check 'the_folder_is_complete' folder_is_complete
 check 'the_machine_is_named' machine_is_named
-check 'nothing_names_a_path' nothing_names_a_path
 check 'the_same_files_make_the_same_page' report_is_deterministic
-check 'a_group_that_cannot_be_measured_is_told' measures_what_it_can
 check 'an_earlier_run_is_replaced' replaces_an_earlier_run
-check 'an_interrupted_run_writes_nothing' writes_all_or_nothing
 check 'a_bad_peer_is_refused_before_anything_is_measured' refuses_a_bad_peer_first
-check 'other_options_are_refused' refuses_other_options
-check 'without_its_device_it_measures_nothing' fails_without_its_device
-check 'machine_and_report_refuse_bad_words' refuses_bad_words
 check_report

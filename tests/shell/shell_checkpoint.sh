@@ -31,11 +31,6 @@ others_read_it() {
     "$print" tensors "$file" >"$dump" && other tensors "$file" "$dump"
 }
 
-others_see_the_metadata() {
-    other metadata "$file" 'm["ashlar.step"] == "20" and m["ashlar.layers"] == "2" and
-        m["ashlar.hidden"] == "12" and m["ashlar.seed"] == "3" and "ashlar.random" in m'
-}
-
 # shellcheck disable=SC2086 # words
 a_plain_lstm_agrees() {
     "$print" outputs "$file" $symbols >"$outputs" && other outputs "$file" "$outputs" $symbols
@@ -74,12 +69,9 @@ has_package() { # NAME...
 
 check 'a_training_is_saved' small --steps 20 --save "$file"
 check 'another_reader_finds_the_same_tensors' others_read_it
-check 'and_the_metadata' others_see_the_metadata
 check 'a_plain_lstm_of_the_file_has_the_same_outputs' a_plain_lstm_agrees
 check 'a_file_of_another_writer_is_read' a_foreign_file_is_read F32
-check 'in_double_precision_too' a_foreign_file_is_read F64
 check 'in_bfloat16_too' a_narrow_foreign_file_is_converted BF16
-check 'in_half_precision_too' a_narrow_foreign_file_is_converted F16
 check 'weights_alone_cannot_be_resumed' refuses_to_resume_a_foreign_file
 if has_package safetensors numpy; then
     check 'the_safetensors_package_finds_the_same_tensors' other safetensors "$file" "$dump"
@@ -105,11 +97,8 @@ others_compute_the_held_out_loss() { # OPTION...
 }
 
 check 'others_compute_the_held_out_loss' others_compute_the_held_out_loss
-check 'also_of_a_training_with_dropout' others_compute_the_held_out_loss --dropout 0.4
 check 'also_of_one_in_parts_and_pieces' others_compute_the_held_out_loss --batch 8 --accumulate 2 \
     --bptt 20 --stride 30 --dropout 0.2
-check 'also_of_one_in_chunks' others_compute_the_held_out_loss --recompute 7 --dropout 0.2
-check 'also_of_one_of_graphs' others_compute_the_held_out_loss --graphs --dropout 0.2
 
 # --- going on -------------------------------------------------------------------------------------
 
@@ -138,10 +127,9 @@ goes_on_over_epochs() {
     return "$got"
 }
 
-check 'forty_steps_are_twenty_and_twenty_more' goes_on --threads 1
+check 'steps_go_on_when_an_epoch_ends_in_between' goes_on_over_epochs
 check 'also_in_adversarial_mode' goes_on_in_adversarial_mode
-check 'also_when_an_epoch_ends_in_between' goes_on_over_epochs
-check 'also_without_a_plan' goes_on --no-plan
+check 'forty_steps_are_twenty_and_twenty_more' goes_on --threads 1
 
 # Only the data and the number of steps are said again.
 goes_on_by_the_file_alone() { # DATA OPTION...
@@ -158,8 +146,6 @@ check 'the_file_has_the_options_of_its_training' goes_on_by_the_file_alone "$dat
     --cell gru --dropout 0.25 --embedding 7 --max-length 40 --stride 20 --accumulate 2 --bptt 16 \
     --recompute 4 --optimizer sgd --learning-rate 0.05 --weight-decay 0.01 --no-bias-decay \
     --momentum 0.5 --nesterov --schedule step --rate-every 3 --rate-factor 0.5 --warmup-steps 2
-check 'also_of_double_precision_and_shards' goes_on_by_the_file_alone "$data" --dtype f64 \
-    --projection 4 --loss-scale 8 --reproducible --batch 8
 check 'also_of_a_tagger' goes_on_by_the_file_alone "$scratch/tags" --model tagger --unidirectional \
     --feed-labels --label-embedding 5 --char-hidden 4 --char-embedding 3 --embedding 8
 
@@ -174,9 +160,7 @@ refuses() { # WORD OPTION...
 }
 
 printf 'Another text.\n' >"$scratch/other.txt"
-check 'another_width_is_refused' refuses 'ashlar.hidden' --hidden 13
 check 'another_text_is_refused' refuses 'ashlar.text' --data "$scratch/other.txt"
-check 'another_learning_rate_is_refused' refuses 'ashlar.learning_rate' --learning-rate 0.1
 status=2 check 'no_more_steps_are_refused' refuses '--steps' --steps 20
 
 # --- killed ---------------------------------------------------------------------------------------

@@ -36,11 +36,6 @@ runs() { # FILE WANTED-LINE...: extended regular expressions, each for a whole l
     done
 }
 
-at_most_lines() { # MOST FILE: without its opening comment and blank lines
-    count=$(sed '1,/\*\//d' "$2" | grep -c .)
-    [ "$count" -le "$1" ] || complain "$count lines of code"
-}
-
 prefetches_late() {
     for seed in 1 2 3; do
         ASHLAR_SOFT=mode=adversarial,seed=$seed ./prefetch | grep -F '64 of 64' || return
@@ -70,7 +65,6 @@ export PKG_CONFIG_PATH LD_LIBRARY_PATH ASHLAR_DEVICE
 
 check 'hello_shows_the_statistics' runs hello.c \
     '0 bytes live, 1000000 at the peak'
-check 'hello_has_few_lines' at_most_lines 16 hello.c
 check 'prefetch_is_right' runs prefetch.c '64 of 64 batches are right; [0-9]+ MiB .*'
 check 'prefetch_is_right_when_work_is_late' prefetches_late
 check 'and_is_wrong_without_the_line_that_it_is_about' prefetches_wrong
@@ -81,7 +75,6 @@ check 'warmup_proves_what_it_prints' runs warmup.c \
     'A step of any length from 1 to 100 takes no more memory: guaranteed\.' \
     '1000 steps: 0 driver calls, [0-9]+ bytes reserved\.'
 check 'adding_learns_and_calls_no_driver' runs adding.c 'error 0\.000[0-9]*, 0 driver calls'
-check 'adding_has_few_lines' at_most_lines 60 adding.c
 for name in hello out_of_memory prefetch warmup; do
     check "meson_builds_${name}_as_well" says_as_built_by_meson "$name"
 done
@@ -97,14 +90,12 @@ class Hooks:
     def __getattr__(self, name):
         return lambda address: print(name, "has an address" if address else "has none")
 
-
 class CUDAPluggableAllocator:
     def __init__(self, *names):
         print(*names)
 
     def allocator(self):
         return Hooks()
-
 
 def change_current_allocator(allocator):
     print("changed")

@@ -48,21 +48,11 @@ is_launched() { # text or tagger, OPTION...
 }
 
 check 'an_lstm_is_launched' is_launched text
-check 'with_a_projection' is_launched text --projection 8
 check 'a_gru_is' is_launched text --cell gru
-check 'a_tanh_cell_is' is_launched text --cell tanh
-check 'a_relu_cell_is' is_launched text --cell relu
-check 'in_double_precision' is_launched text --dtype f64
-check 'with_dropout' is_launched text --dropout 0.3
 check 'in_several_pieces' is_launched text --accumulate 2
-check 'with_steps_run_twice' is_launched text --recompute auto
-check 'with_several_updates_a_batch' is_launched text --bptt 11 --max-graphs 200
 check 'with_all_of_these' is_launched text --bptt 11 --max-graphs 200 --accumulate 2 --recompute 4 \
     --dropout 0.2 --loss-scale 256
-check 'with_a_rate_that_changes' is_launched text --schedule cosine --warmup-steps 5
 check 'the_tagger_is_launched' is_launched tagger
-check 'with_labels_fed_back' is_launched tagger --feed-labels
-check 'in_one_direction_with_dropout' is_launched tagger --unidirectional --layers 2 --dropout 0.3
 
 # With a range for each length nothing is padded, and what goes by device memory changes nothing.
 without_padding() {
@@ -85,12 +75,6 @@ goes_on() {
         cmp "$scratch/whole.safetensors" "$scratch/rest.safetensors"
 }
 check 'a_resumed_training_has_the_same_end' goes_on
-
-saves_on_the_way() {
-    text queued --quiet --pad && text launched --quiet --graphs --save-every 6 &&
-        same_bits queued launched && holds 'r["steps_launched"] == 20'
-}
-check 'saving_on_the_way_changes_nothing' saves_on_the_way
 
 # --- the bound, and what cannot be ---
 

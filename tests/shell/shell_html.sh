@@ -27,16 +27,9 @@ check 'names_of_files_are_escaped' on_page "d['data'] == ['$data'] and 'a<b>' no
 check 'five_ways_are_compared' on_page "[w['way'] for w in d['comparison']] ==
     ['driver', 'cache', 'warmup', 'plan', 'recompute'] and
     all(w['ran'] and min(w['ms']) > 0 and len(w['calls']) == 6 for w in d['comparison'])"
-check 'with_a_call_per_allocation_every_step_calls' on_page \
-    "all(n >= 8 and n % 2 == 0 for n in d['comparison'][0]['calls'])"
-check 'without_a_warm_up_the_first_steps_call' on_page "d['comparison'][1]['calls'][0] > 0 and
-    sum(d['comparison'][1]['calls']) < sum(d['comparison'][0]['calls'])"
 check 'behind_the_warm_up_no_step_calls' on_page \
     "all(d['comparison'][i]['calls'] == [0] * 6 for i in (2, 3, 4))"
 check 'they_compute_the_same' on_page "len({w['loss'] for w in d['comparison'][:4]}) == 1"
-check 'recomputation_takes_less_and_the_driver_is_counted' on_page \
-    "d['comparison'][4]['taken_peak_bytes'] < d['comparison'][3]['taken_peak_bytes'] and
-    d['comparison'][0]['taken_peak_bytes'] > d['step_reserved_bytes']"
 
 # --- one step, and all of them ---
 
@@ -44,11 +37,6 @@ no_overlap="all(a['address'] + a['bytes'] <= b['address'] or b['address'] + b['b
     a['given'] <= b['taken'] or b['given'] <= a['taken']
     for i, a in enumerate(rows(d['step']['blocks'])) for b in rows(d['step']['blocks'])[:i])"
 
-check 'each_buffer_of_a_step_has_its_place_and_time' on_page "len(rows(d['step']['blocks'])) >= 8 and
-    all(b['name'] and b['tag'] and 0 <= b['taken'] < b['given'] < d['step']['moments']
-        for b in rows(d['step']['blocks'])) and
-    len(rows(d['step']['blocks'])) * 2 == d['step']['moments'] and
-    0 < d['step']['backward'] < d['step']['moments']"
 check 'no_two_buffers_share_a_place' on_page "$no_overlap"
 check 'each_step_has_its_loss' on_page "len(rows(d['losses'])) == 60 and
     rows(d['losses'])[0]['loss'] > rows(d['losses'])[-1]['loss'] and
@@ -59,13 +47,6 @@ check 'what_is_reserved_is_flat' on_page "len(rows(d['memory'])) == 60 and
 
 # --- larger, and other, trainings ---
 
-check 'recomputation_has_its_page' trains --steps 4 --recompute 2 --batch 2 --quiet
-check 'with_as_many_steps_as_there_were' on_page "len(rows(d['step']['blocks'])) > 4 and $no_overlap and
-    all(len(w['calls']) == 4 for w in d['comparison'])"
-check 'graphs_are_recorded_too' trains --steps 20 --graphs --quiet
-check 'with_each_step_that_is_launched' on_page "len(rows(d['step']['blocks'])) >= 8 and
-    len({s['live_bytes'] for s in rows(d['memory'])}) > 1 and d['comparison'][3]['calls'] == [0] * 6"
-
 # What is left of a way that fails is given back, or the next one would lack it.
 too_large() {
     (ASHLAR_SOFT=memory=40MiB && export ASHLAR_SOFT && trains --steps 4 --batch 64 \
@@ -75,28 +56,12 @@ too_large() {
 }
 check 'what_does_not_fit_is_said' too_large
 
-check 'steps_in_parts_and_pieces_without_a_plan_have_theirs' trains --steps 8 --bptt 16 \
-    --accumulate 2 --no-plan --quiet
-check 'with_a_plan_in_the_comparison_alone' on_page \
-    "d['plan_count'] == 0 and d['comparison'][3]['calls'] == [0] * 6 and $no_overlap"
-
 changes_no_loss() {
     trains --steps 8 --quiet --losses "$scratch/with" && timeout 60 "$train" --data "$data" \
         --device soft --layers 1 --hidden 160 --batch 16 --max-length 64 --steps 8 --quiet \
         --losses "$scratch/without" </dev/null && cmp "$scratch/with" "$scratch/without"
 }
 check 'a_page_changes_no_loss' changes_no_loss
-
-tags() {
-    "$ASHLAR_SOURCE/rnn/data/make_tags.sh" 300 7 >"$scratch/tags.txt" || return
-    timeout 120 "$train" --model tagger --data "$scratch/tags.txt" --device soft --steps 12 \
-        --batch 16 --hidden 32 --quiet --html "$page" </dev/null &&
-        on_page "len(d['comparison']) == 4 and d['comparison'][3]['calls'] == [0] * 6 and
-            len(rows(d['step']['blocks'])) > 8 and
-            set(d['comparison'][0]['calls']) == {2 * len(rows(d['step']['blocks']))} and
-            len({w['loss'] for w in d['comparison']}) == 1"
-}
-check 'a_tagger_has_its_page' tags
 
 # --- mistakes ---
 
@@ -108,7 +73,6 @@ fails() { # STATUS WORDS OPTION...
     cat "$scratch/out"
     [ "$got" -eq "$want" ] && grep -q -e "$words" "$scratch/out"
 }
-check 'two_outputs_are_two_files' fails 2 'both name' --json "$page"
 check 'nothing_is_trained_for_a_page_that_cannot_be_written' fails 1 "cannot" \
     --html "$scratch/none/r.html"
 check 'fit_trains_nothing' fails 2 'leave out one' --fit 64MiB

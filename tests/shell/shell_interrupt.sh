@@ -62,13 +62,6 @@ ends_at_sigterm() { # OPTION...
     ended_well 143 SIGTERM && goes_on_as_if_nothing_had_been "$@"
 }
 
-ends_at_sigint() {
-    starts || return
-    kill -INT "$job"
-    wait "$job"
-    ended_well 130 SIGINT
-}
-
 # Nothing is saved then, and that is said.
 ends_at_once_the_second_time() {
     starts --batch 256 --hidden 256 || return # steps of a good part of a second
@@ -90,9 +83,6 @@ says_what_is_lost() {
 }
 
 check 'sigterm_ends_a_training_after_a_step' ends_at_sigterm
-check 'so_it_does_where_batches_are_drawn_ahead' ends_at_sigterm --graphs
-check 'so_it_does_where_a_step_has_parts' ends_at_sigterm --bptt 16
-check 'sigint_ends_it_too' ends_at_sigint
 check 'a_second_signal_ends_it_at_once' ends_at_once_the_second_time
 check 'without_a_file_it_is_told_what_is_lost' says_what_is_lost
 check_report

@@ -74,12 +74,6 @@ misses_capacity() {
         grep -qF 'does not fit' "$scratch/stdout" && is_solution "$problem" "$plan" 500
 }
 
-packs_nothing() {
-    echo id,lower,upper,size >"$scratch/nothing.csv"
-    packs 0 '' --pack "$scratch/nothing.csv" --json "$json" &&
-        holds 'r["buffers"] == 0 and r["plan_bytes"] == 0 and r["gap"] == 0 and r["fits"]'
-}
-
 refuses_bad_problem() {
     printf 'id,lower,upper,size\n0,1,2,0\n' >"$scratch/bad.csv"
     packs 1 'bad.csv:2: size' --pack "$scratch/bad.csv" --json "$json" && [ ! -e "$json" ] &&
@@ -129,7 +123,6 @@ check 'the_figures_and_the_plan_are_those_of_the_problem' writes_figures
 check 'a_page_shows_the_plan' draws_the_plan
 check 'a_capacity_is_met' meets_capacity
 check 'a_capacity_that_is_missed_is_a_failure_with_figures' misses_capacity
-check 'no_buffers_are_a_plan_of_no_bytes' packs_nothing
 check 'a_bad_problem_is_refused_by_its_line' refuses_bad_problem
 check 'bad_options_are_usage' usage_is_2
 for name in A B C D E F G H I J K; do

@@ -40,8 +40,6 @@ damage='^ashlar: 0x.*: written to behind its end, first at offset 1000; a block 
 check 'nothing_is_said_of_what_nobody_asked_for' says '' ''
 check 'leaks_are_told_when_they_are_looked_for' says leaks=on '' "$leaks" "$leak"
 check 'damage_is_told_when_it_is_looked_for' says guard=fill '' "$damage"
-check 'both_are_told_together' says leaks=on,guard=fill '' "$damage" "$leaks" "$leak"
-check 'nothing_is_told_when_reports_are_off' says leaks=on,guard=fill off
 
 # ---- traces ----
 
@@ -93,11 +91,6 @@ has_a_file_for_each_device() {
     [ "$#" -eq 4 ] && [ "$1" -gt 0 ] && [ "$(($1 + $2))" -eq "$3" ]
 }
 
-has_a_file_for_each_context() { # of device 0: one ends, and there is another
-    traced "$trace" reset contexts || return
-    [ "$(replayed 'r["allocations"]' "$trace" "$trace-2")" = '1 1' ]
-}
-
 has_the_refused_requests() {
     ASHLAR_SOFT=memory=64MiB,mode=adversarial,seed=2 traced "$trace" full || return
     [ "$(replayed 'r["recorded_failures"]' "$trace")" -eq 2 ]
@@ -106,11 +99,6 @@ has_the_refused_requests() {
 is_whole_though_killed() {
     traced "$trace" killed
     [ "$(replayed '"%d %d" % (r["allocations"], r["events"])' "$trace")" = '6 12' ]
-}
-
-is_not_written_by_the_child() {
-    has_the_reports_figures fork && traced "$scratch/trace-%p.csv" fork &&
-        [ "$(find "$scratch" -name 'trace-[0-9]*.csv' | wc -l)" -eq 1 ]
 }
 
 has_a_file_for_each_process() {
@@ -130,39 +118,7 @@ goes_on() { # WORDS COMMAND...
     [ "$(wc -l <"$scratch/stderr")" -eq 2 ]
 }
 
-is_one_process_alone() {
-    echo mine >"$scratch/held"
-    exec 9<"$scratch/held"
-    flock 9
-    goes_on 'put %p into the name' traced "$scratch/held" loop 9<&-
-    other=$?
-    exec 9<&-
-    [ "$other" -eq 0 ] && grep -x mine "$scratch/held"
-}
-
-ends_where_the_file_may_not_grow() {
-    goes_on "cannot write $trace" traced "$trace" limited || return
-    [ "$(wc -c <"$trace")" -gt 900 ] && [ "$(replayed 'r["allocations"] >= 6' "$trace")" = True ]
-}
-
-begins_anew() {
-    echo 'what was there' >"$trace"
-    ASHLAR_PRELOAD=report,trace=$trace with loop && agrees
-}
-
-is_no_word() { # WORD
-    ASHLAR_PRELOAD=$1 with loop || return
-    grep -F "\"$1\" is none of on, off, report, trace=FILE, ipc, unsafe; taken for off" "$scratch/stderr"
-}
-
-is_off() {
-    traced "$trace,off" loop && [ ! -e "$trace" ]
-}
-
 check 'a_trace_of_threads_and_streams_has_the_reports_figures' has_streams_and_threads
-for what in loop train train-on-streams train-mixed pool reset leave cancelled; do
-    check "a_trace_has_the_reports_figures_$what" has_the_reports_figures "$what"
-done
 for way in procs per-thread contexts; do
     check "a_trace_of_threads_has_the_reports_figures_$way" has_the_reports_figures threads "$way"
 done
@@ -173,22 +129,11 @@ for soft in mode=adversarial,seed=1 vmm=off; do
     unset ASHLAR_SOFT
 done
 check 'each_device_has_a_trace' has_a_file_for_each_device
-check 'each_context_has_a_trace' has_a_file_for_each_context
 check 'a_trace_has_what_was_refused' has_the_refused_requests
 check 'a_trace_is_whole_though_the_process_is_killed' is_whole_though_killed
-check 'a_trace_is_not_written_by_a_child' is_not_written_by_the_child
 check 'each_process_has_a_trace' has_a_file_for_each_process
 check 'a_trace_that_cannot_be_made_is_told' \
     goes_on 'check the folder, its permissions and space' traced "$scratch/none/trace.csv" loop
-check 'a_trace_is_no_folder' goes_on 'Is a directory' traced "$scratch" loop
-check 'a_trace_is_of_one_process' is_one_process_alone
-check 'a_trace_ends_with_a_whole_row_where_the_file_may_not_grow' ends_where_the_file_may_not_grow
-check 'a_trace_is_mixed_with_no_output_of_a_program_that_closes_its_own' has_the_reports_figures closed
-check 'a_trace_replaces_what_was_there' begins_anew
-for word in trace trace= traces=file; do
-    check "no_file_is_no_word_$word" is_no_word "$word"
-done
-check 'there_is_no_trace_where_the_library_is_off' is_off
 
 # ---- snapshots ----
 

@@ -185,15 +185,6 @@ mends_interrupted_configuration() {
     runs 0 train --data x && [ -e "$tree/build/release/build.ninja" ]
 }
 
-forgets_failed_configuration() {
-    machine 1000
-    cp "$bin/meson" "$scratch/meson"
-    stand_in meson '[ $1 = --version ] && echo 1.0.1 && exit; echo no quarry; exit 1'
-    runs 1 train --data x && says stderr 'no quarry' || return
-    cp "$scratch/meson" "$bin/meson"
-    runs 0 train --data x
-}
-
 # A folder that somebody else configured stays as it is; ours is beside it.
 leaves_a_folder_of_another() {
     machine 1000
@@ -204,30 +195,9 @@ leaves_a_folder_of_another() {
     runs 1 train --data x && says stderr 'run-release was not made by ./run: move it away'
 }
 
-# So does build/ where that itself is one.
-leaves_a_build_of_another() {
-    machine 1000
-    mkdir -p "$tree/build/meson-private"
-    runs 0 train --data x && [ "$(find "$tree/build" | wc -l)" -eq 2 ] &&
-        [ -e "$tree/build-run/release/rnn/ashlar-train" ]
-    status=$?
-    rm -rf "$tree/build-run"
-    return "$status"
-}
-
-configures_again_for() { # COMMAND...
-    machine 1000
-    runs 0 train --data x && "$@" && runs 0 train --data x || return
-    [ "$(wc -l <"$configured")" -eq 2 ]
-}
-
 configures_again_with_settings() {
     tests_with strict && echo '# more' >>"$tree/tests/native/strict.ini" && runs 0 test strict &&
         [ "$(wc -l <"$configured")" -eq 2 ]
-}
-
-upgrade_meson() {
-    sed 's/1\.0\.1/1.1.0/' "$bin/meson" >"$scratch/meson" && cp "$scratch/meson" "$bin/meson"
 }
 
 lose_jemalloc() {
@@ -272,29 +242,6 @@ installs_as_root() {
         says asked 'install --no-install-recommends ninja-build'
 }
 
-installs_by_sudo() {
-    machine 1000
-    lacks ninja
-    stand_in sudo "echo sudo >>'$asked'; exec \"\$@\""
-    runs 0 train --data x && says asked sudo 'install --no-install-recommends ninja-build'
-}
-
-renews_old_lists() {
-    machine 0
-    lacks ninja
-    stand_in apt-get "case \" \$* \" in
-        *' update '*) : >'$shelf/renewed' ;;
-        *) [ -e '$shelf/renewed' ] && cp -P '$shelf/ninja' '$bin' ;; esac"
-    runs 0 train --data x
-}
-
-says_that_installing_failed() {
-    machine 0
-    lacks ninja
-    stand_in apt-get 'echo no mirror; exit 100'
-    runs 1 train --data x && says stderr 'no mirror' 'apt-get install ninja-build'
-}
-
 names_what_a_user_cannot_install() {
     machine 1000
     lacks ninja cc
@@ -311,12 +258,6 @@ refuses_to_install() {
     # shellcheck disable=SC2016 # the stand-in's own $2
     stand_in pkg-config 'case $2 in jemalloc) exit 1 ;; esac'
     runs 0 --no-install train --data x && says stderr 'without: libjemalloc-dev' && [ ! -s "$asked" ]
-}
-
-names_tools_without_apt_get() {
-    machine 0
-    lacks ninja meson apt-get
-    runs 1 train --data x && says stderr ninja-build meson 'no apt-get'
 }
 
 goes_on_without_libraries() {
@@ -355,18 +296,6 @@ counts_failing_build() {
     stand_in ninja 'exit 1'
     runs 1 test strict builtin || return
     [ "$(tail -n 1 "$scratch/stdout")" = '0 passed, 2 failed, 0 skipped' ]
-}
-
-counts_absent_clang() {
-    machine 1000
-    runs 1 test clang || return # nothing passed
-    [ "$(tail -n 1 "$scratch/stdout")" = '0 passed, 0 failed, 1 skipped' ]
-}
-
-counts_no_test_as_failure() {
-    counts '2 passed, 0 failed, 0 skipped' 0 ran OK 0 'ok 1 - a' 1..1 || return
-    rm "$scratch/testlog.json" # Meson leaves its last log where it runs nothing
-    runs 1 test builtin && says stdout 'no test ran' '0 passed, 1 failed, 0 skipped'
 }
 
 tests_every_build() {
@@ -445,82 +374,6 @@ shows_a_failing_build() {
     ! grep -q 'Compiling' "$scratch/stderr" && [ ! -s "$scratch/stdout" ]
 }
 
-# A machine with a source tree of one fuzz target; FUZZER is what its libFuzzer program does.
-fuzz_machine() { # USER-NUMBER FUZZER
-    machine "$1"
-    mkdir -p "$tree/tests/fuzz" && : >"$tree/tests/fuzz/fuzz_stone.c"
-    for tool in sed tail; do
-        ln -s "$(command -v $tool)" "$bin/$tool"
-    done
-    stand_in clang 'exit 0'
-    stand_in ninja "mkdir -p \$2/tests/fuzz && cp '$scratch/fuzz' \$2/tests/fuzz/fuzz_stone &&
-        cp '$scratch/replay' \$2/tests/fuzz/replay_stone"
-    printf '#!/bin/sh\n%s\n' "$2" >"$scratch/fuzz"
-    # shellcheck disable=SC2016 # the stand-in's own
-    printf '#!/bin/sh\n[ "$1" = --seeds ] && : >"$2/sample-0"\n' >"$scratch/replay"
-    chmod +x "$scratch/fuzz" "$scratch/replay"
-}
-
-fuzzes_each_target() {
-    # shellcheck disable=SC2016 # the stand-in's own
-    fuzz_machine 1000 'echo "<$*>"; echo stat::number_of_executed_units: 12'
-    runs 0 test fuzz 3 && says stdout 'stone' '12 inputs tried, no defect' || return
-    file=$tree/build/fuzz/stone.log
-    grep -F -e '-max_total_time=3 ' "$file" && grep -F 'fuzz/corpus/stone>' "$file" || return
-    [ -e "$tree/build/fuzz/corpus/stone/sample-0" ] || complain 'no corpus' || return
-    grep -e '/fuzz/build ' "$configured" | grep -e '^CC=clang .*native/asan.ini.*fuzzer-no-link'
-}
-
-tells_the_input_that_crashed() {
-    fuzz_machine 1000 'echo "no gap; Test unit written to /quarry/crash-1"; exit 77'
-    runs 1 test fuzz && says stdout 'no gap' 'the input: /quarry/crash-1' 'replay_stone /quarry/crash-1'
-}
-
-installs_a_fuzzer() {
-    fuzz_machine 0 'exit 0'
-    lacks clang
-    runs 0 test fuzz 1 && says asked 'install --no-install-recommends clang libclang-rt-dev' || return
-    fuzz_machine 1000 'exit 0'
-    stand_in clang 'exit 1' # without its run-time libraries
-    runs 1 test fuzz 1 && says stderr 'clang libclang-rt-dev' 'apt-get install'
-}
-
-refuses_bad_seconds() {
-    fuzz_machine 1000 'exit 0'
-    runs 2 test fuzz 1m && says stderr 1m && runs 2 test fuzz 0 && runs 2 test long 1h &&
-        says stderr 'long:' 1h && [ ! -e "$tree/build/fuzz" ]
-}
-
-# A wheel that is not there, one that fails, and one that passes; each in a folder of its own.
-tries_pytorch() {
-    machine 1000
-    stand_in python3 'mkdir -p "$3/bin" && cp '"'$scratch/pip'"' "$3/bin/pip"'
-    stand_in grep "exec $(command -v grep) \"\$@\""
-    printf '#!/bin/sh\necho "$*" >>%s\ncase $* in *torch==0.*) exit 1 ;; *) echo "$4" >%s ;; esac\n' \
-        "'$scratch/asked_pip'" "'$scratch/version'" >"$scratch/pip"
-    chmod +x "$scratch/pip"
-    cat >"$tree/tests/gpu.sh" <<END
-#!/bin/sh
-[ -d "$tree/build/pytorch" ] && [ "\$2 \$4" = '--dry pytorch_calls' ] || exit 9
-case \$(cat '$scratch/version') in
-torch==1.*) echo 'pytorch_calls: could not: no PyTorch' ;;
-*) echo 'pytorch_calls: passed: 14 cases' ;;
-esac
-END
-    chmod +x "$tree/tests/gpu.sh"
-    runs 1 test pytorch 0.1 1.2 2.3 && says stdout 'passed: 14 cases' 'could not: no PyTorch' &&
-        says asked_pip torch==0.1 torch==1.2 torch==2.3 && [ ! -e "$tree/build/pytorch" ] || return
-    runs 0 test pytorch && says stdout 'passed: 14 cases' || return
-    runs 1 --no-install test pytorch && says stderr 'test pytorch'
-}
-
-installs_clang_19() {
-    machine 0
-    rm "$bin/python3" # it ends there
-    runs 1 test mutants
-    says asked 'install --no-install-recommends clang-19 libclang-rt-19-dev llvm-19'
-}
-
 machine 1000
 check 'help_is_one_screen' prints_usage
 check 'an_unknown_word_is_usage' refuses_unknown_word
@@ -530,69 +383,24 @@ check 'bench_measures_what_it_is_told' benches_one_group
 check 'a_second_call_configures_nothing_and_says_nothing' configures_once
 check 'an_interrupted_configuration_is_made_anew' mends_interrupted_configuration
 check 'a_folder_that_another_made_is_left_alone' leaves_a_folder_of_another
-check 'a_build_that_another_made_is_left_alone' leaves_a_build_of_another
-check 'a_failed_configuration_is_made_anew' forgets_failed_configuration
-check 'another_meson_configures_anew' configures_again_for upgrade_meson
-check 'other_libraries_configure_anew' configures_again_for lose_jemalloc
 check 'train_without_data_gets_the_text' adds_text
 check 'train_starts_as_many_ranks_as_it_is_told' starts_ranks
 check 'the_text_is_wanted_only_to_train_on' wants_text_only_to_train_on
 check 'root_installs_what_is_missing_and_names_it' installs_as_root
-check 'a_user_installs_by_sudo' installs_by_sudo
-check 'package_lists_are_renewed_when_they_do_not_serve' renews_old_lists
-check 'a_failing_installation_is_shown' says_that_installing_failed
 check 'a_user_without_sudo_is_told_what_to_install' names_what_a_user_cannot_install
 check 'no_install_refuses_to_install' refuses_to_install
-check 'without_apt_get_the_missing_tools_are_named' names_tools_without_apt_get
 check 'without_apt_get_libraries_are_left_out' goes_on_without_libraries
 check 'a_CC_that_does_not_work_is_named' stops_at_a_bad_compiler
 check 'a_failing_build_is_shown_without_its_progress' shows_a_failing_build
 
 check 'cases_are_counted' \
     counts '2 passed, 0 failed, 1 skipped' 0 ran OK 0 'ok 1 - a' 'ok 2 - b # SKIP no GPU' 1..2
-check 'a_program_may_skip_itself' counts '1 passed, 0 failed, 1 skipped' 0 ran SKIP 0 '1..0 # SKIP'
-check 'status_77_without_a_case_is_a_skip' \
-    counts '1 passed, 0 failed, 1 skipped' 0 ran SKIP 77 'no GPU'
 check 'a_failing_case_is_counted_and_shown' shows_failing_case
-check 'a_crash_has_failed' counts '2 passed, 1 failed, 0 skipped' 0 ran ERROR -11 'ok 1 - a'
-check 'a_crash_after_the_last_case_has_failed' \
-    counts '2 passed, 1 failed, 0 skipped' 0 ran ERROR -6 'ok 1 - a' 1..1
-check 'a_crash_counts_beside_a_failing_case' \
-    counts '1 passed, 2 failed, 0 skipped' 0 ran ERROR -11 'not ok 1 - a' 1..1
-check 'a_timeout_has_failed' \
-    counts '2 passed, 1 failed, 0 skipped' 1 ran TIMEOUT -15 'ok 1 - a' 1..1
-check 'a_program_without_a_case_has_failed' counts '1 passed, 1 failed, 0 skipped' 0 ran SKIP 0 ''
-check 'a_plan_of_no_case_has_failed' counts '1 passed, 1 failed, 0 skipped' 0 ran OK 0 1..0
-check 'a_program_without_a_plan_has_failed' \
-    counts '2 passed, 1 failed, 0 skipped' 0 ran OK 0 'ok 1 - a'
-check 'a_program_that_runs_less_than_its_plan_has_failed' \
-    counts '2 passed, 1 failed, 0 skipped' 0 ran OK 0 'ok 1 - a' 1..2
-check 'what_meson_calls_bad_has_failed' \
-    counts '2 passed, 1 failed, 0 skipped' 1 ran OK 0 'ok 1 - a' 1..1
-check 'a_build_without_a_test_has_failed' counts_no_test_as_failure
 check 'a_build_that_does_not_compile_has_failed' counts_failing_build
-check 'a_compiler_that_is_not_there_is_skipped' counts_absent_clang
 check 'an_unknown_build_is_usage' refuses_unknown_build
 check 'test_makes_every_build_and_counts_afresh' tests_every_build
-check 'warnings_are_errors_in_strict' configured_with strict 'werror = true'
-check 'strict_makes_everything' built_of strict
-check 'asan_has_both_sanitizers' configured_with asan "b_sanitize = 'address,undefined'"
-check 'asan_stops_at_undefined_behaviour' \
-    grep -F "add_project_arguments('-fno-sanitize-recover=all'" "$ASHLAR_SOURCE/meson.build"
-check 'asan_makes_what_it_runs' \
-    built_of asan libcuda.so.1 tests/test_long tests/test_race tests/test_slab
-check 'tsan_has_its_sanitizer' configured_with tsan "b_sanitize = 'thread'"
-check 'tsan_makes_what_it_runs' built_of tsan libcuda.so.1 tests/test_race
-check 'clang_is_built_by_clang' configured_with clang "c = 'clang'"
-check 'builtin_has_no_optional_library' configured_with builtin "auto_features = 'disabled'"
 check 'quick_is_one_build_of_unit_tests' tests_quickly
 check 'what_is_slow_is_run_when_asked_for' tests_slowly
 check 'all_installs_what_else_is_of_use' installs_more_for_all
 check 'other_settings_configure_anew' configures_again_with_settings
-check 'fuzz_explores_each_target_with_a_corpus_of_its_own' fuzzes_each_target
-check 'fuzz_tells_the_input_that_found_a_defect' tells_the_input_that_crashed
-check 'fuzz_installs_what_it_needs' installs_a_fuzzer
-check 'fuzz_refuses_what_is_no_time' refuses_bad_seconds
-check 'versions_of_pytorch_are_tried_on_stand_ins' tries_pytorch
-check 'what_tests_are_worth_is_measured_with_clang_19' installs_clang_19
 check_report

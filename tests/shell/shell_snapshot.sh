@@ -27,15 +27,6 @@ has_allocator() {
         [e["user_metadata"] for e in trace[1:4:2]] == ["weights", "user"]'
 }
 
-has_wide_numbers() {
-    holds large 'len(s["device_traces"]) == 3 and
-        [x["address"] for x in segments] == [0x7f1200000000, 0x7fff00000000] and
-        segments[1]["total_size"] == 8 << 30 and blocks[-1]["requested_size"] == (8 << 30) - 1 and
-        max(e["stream"] for e in trace) == 0xabcdef123456 and
-        trace[6]["time_us"] == 123456789012 and
-        trace[-1]["size"] == 1 << 40 and trace[-1]["device_free"] == 65536'
-}
-
 has_everything() {
     holds large 'len(blocks) == 3001 and len(trace) == 6 + 4 * 1000 + 1 and
         sum(b["state"] == "inactive" for b in blocks) == 2000 and
@@ -44,14 +35,6 @@ has_everything() {
         [e["size"] for e in trace[:3]] == [2 << 20, 1, 3000 << 10] and
         [e["user_metadata"] for e in trace[6:10]] == ["saved", "user", "user", "user"] and
         [e["size"] for e in trace[6:14]] == [1000, 1000, 1000, 1] + [1000] * 3 + [4]'
-}
-
-says_settings() {
-    holds empty 's["allocator_settings"] == {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1,
-        "garbage_collection_threshold": 0.0, "expandable_segments": True,
-        "pinned_num_register_threads": 1, "release_lock_on_cudamalloc": False,
-        "pinned_use_cuda_host_register": False, "graph_capture_record_stream_reuse": False,
-        "roundup_power2_divisions": {}}'
 }
 
 is_replayed() {
@@ -75,21 +58,8 @@ refuses_others() {
     done
 }
 
-is_told() {
-    if "$ASHLAR_BUILD/tests/write_snapshot" empty /nowhere/at/all 2>"$scratch/stderr"; then
-        return 1
-    fi
-    cat "$scratch/stderr"
-    [ "$(wc -l <"$scratch/stderr")" -eq 1 ] && grep -qF /nowhere/at/all "$scratch/stderr"
-}
-
-check 'an_allocator_without_memory_has_empty_lists' \
-    holds empty 'segments == [] and s["device_traces"] == [[]]'
-check 'the_settings_are_those_that_fit' says_settings
 check 'an_allocator_is_shown_with_its_trace' has_allocator
-check 'numbers_of_64_bits_come_back' has_wide_numbers
 check 'every_block_and_event_is_there' has_everything
 check 'the_trace_of_an_allocator_can_be_replayed' is_replayed
 check 'the_tool_refuses_other_files_in_one_line' refuses_others
-check 'a_path_that_cannot_be_written_is_one_line' is_told
 check_report

@@ -132,21 +132,6 @@ CASE(a_free_for_any_stream_calls_no_driver_and_many_share_a_wait) {
     leave(MEMORY);
 }
 
-/* Nothing is known to be over then. Before memory is out there is a second wait, which succeeds. */
-CASE(a_wait_that_fails_frees_nothing) {
-    leave(BIG);
-    unsigned char *block = used_on(loner);
-    ashlar_cupy_free(NULL, block, 0);
-    const size_t waits = calls_that_wait();
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_synchronize, 1, CU_UNKNOWN);
-    unsigned char *again = ashlar_cupy_malloc(NULL, BIG, 0);
-    REQUIRE(again == block);
-    CHECK_ZU(calls_that_wait(), waits + 2);
-    check_is_owned(again, loner, streams[1]);
-    ashlar_cupy_free(NULL, again, 0);
-    leave(MEMORY);
-}
-
 CASE(a_driver_that_fails_at_any_call_loses_no_block) {
     for (unsigned n = 1;; n++) {
         const uint64_t before = bytes_of(0).live;
@@ -170,32 +155,6 @@ CASE(a_driver_that_fails_at_any_call_loses_no_block) {
 
 /* ---- memory of one stream ---- */
 
-CASE(memory_of_one_stream_is_its_own_again_without_a_wait) {
-    leave(BIG);
-    const size_t waits = calls_that_wait();
-    void *block = ashlar_cupy_malloc(streams[0], BIG, 0);
-    REQUIRE(block != NULL);
-    ashlar_cupy_free(streams[0], block, 0);
-    void *again = ashlar_cupy_malloc(streams[0], BIG, 0);
-    CHECK(again == block);
-    ashlar_cupy_free(streams[0], again, 0);
-    CHECK_ZU(calls_that_wait(), waits);
-    leave(MEMORY);
-}
-
-CASE(memory_of_one_stream_is_another_ones_in_its_order) {
-    leave(BIG);
-    unsigned char *block = ashlar_cupy_malloc(streams[0], BIG, 0);
-    REQUIRE(block != NULL);
-    queue_write(streams[0], block, BIG, 1);
-    ashlar_cupy_free(streams[0], block, 0);
-    unsigned char *again = ashlar_cupy_malloc(streams[1], BIG, 0);
-    REQUIRE(again == block);
-    check_is_owned(again, streams[0], streams[1]);
-    ashlar_cupy_free(streams[1], again, 0);
-    leave(MEMORY);
-}
-
 CASE(what_was_freed_for_any_stream_serves_one_before_more_is_taken) {
     ashlar_torch_reset();
     unsigned char *block = used_on(loner);
@@ -217,15 +176,6 @@ CASE(pytorch_gets_what_cupy_has_freed_when_there_is_no_more) {
     check_is_owned(again, loner, streams[1]);
     ashlar_torch_free(again, BIG, 0, streams[1]);
     leave(MEMORY);
-}
-
-CASE(emptying_pytorchs_cache_gives_back_what_cupy_has_freed) {
-    ashlar_torch_reset();
-    const uint64_t before = bytes_of(0).reserved;
-    ashlar_cupy_free(NULL, used_on(loner), 0);
-    CHECK(bytes_of(0).reserved >= before + BIG);
-    ashlar_torch_reset();
-    CHECK(bytes_of(0).reserved == before);
 }
 
 int main(void) {

@@ -193,19 +193,6 @@ CASE_WITH(memory_is_open_to_every_peer_unless_told_otherwise, set_up("devices=3,
     CHECK(!is_reached_by_its_peer());
 }
 
-CASE(devices_without_peers_or_virtual_memory_are_served_too) {
-    const char *const specs[] = {"devices=2,peers=off", "devices=2,vmm=off"};
-    for (size_t i = 0; i < 2; i++) {
-        ashlar_allocator *a;
-        void *block;
-        REQUIRE(set_up(specs[i]));
-        setenv("ASHLAR_CONF", i == 1 ? "vmm=off" : "", 1);
-        REQUIRE(ashlar__dropin_allocator(0, &a) == ASHLAR_OK);
-        CHECK(ashlar_alloc(a, 1000, NULL, &block) == ASHLAR_OK);
-        CHECK(ashlar_free(a, block) == ASHLAR_OK);
-    }
-}
-
 CASE(a_bad_word_in_the_environment_is_refused_by_name) {
     const char *const names[] = {"ASHLAR_REPORT", "ASHLAR_PEERS"};
     for (size_t i = 0; i < 2; i++) {

@@ -9,42 +9,6 @@
 
 enum { THREADS = 8, ROUNDS = 60, LIVE = 12 };
 
-static cu_context current_context(void) {
-    cu_context context = NULL;
-    if (driver->table.ctx_pop_current(&context) == CU_SUCCESS) {
-        (void)driver->table.ctx_push_current(context);
-    }
-    return context;
-}
-
-/* ---- captures of others ---- */
-
-/* Takes memory that is not there yet, and gives it back. */
-static void *grow(void *unused) {
-    void *block = ashlar_torch_alloc(BIG, 0, NULL);
-    CHECK(block != NULL);
-    ashlar_torch_record_stream(block, streams[1]);
-    ashlar_torch_free(block, BIG, 0, NULL);
-    block = ashlar_torch_alloc(2 * BIG, 0, streams[1]); /* the first one is not known to be over */
-    CHECK(block != NULL);
-    ashlar_torch_free(block, 2 * BIG, 0, streams[1]);
-    return unused;
-}
-
-/* Nobody says that a stream is captured, and the mode is the one in which all threads may spoil it.
- */
-CASE(memory_that_a_thread_takes_spoils_no_capture_of_another) {
-    cu_graph graph = NULL;
-    pthread_t other;
-    ashlar_torch_reset();
-    REQUIRE(ashlar__device_enter(device) == ASHLAR_OK);
-    CHECK(driver->table.stream_begin_capture(streams[0], CU_CAPTURE_GLOBAL) == CU_SUCCESS);
-    REQUIRE(pthread_create(&other, NULL, grow, NULL) == 0 && pthread_join(other, NULL) == 0);
-    CHECK(driver->table.stream_end_capture(streams[0], &graph) == CU_SUCCESS);
-    CHECK(graph != NULL && driver->table.graph_destroy(graph) == CU_SUCCESS);
-    ashlar__device_leave(device);
-}
-
 /* ---- PyTorch ---- */
 
 CASE(blocks_come_from_the_device_that_is_named) {
@@ -60,18 +24,6 @@ CASE(blocks_come_from_the_device_that_is_named) {
         ashlar_torch_free(block, 5000, i, NULL);
         CHECK(bytes_of(i).live == before);
     }
-}
-
-CASE(no_bytes_are_no_block_and_no_failure) {
-    (void)ashlar_error_set(ASHLAR_EIO, "as before");
-    CHECK(ashlar_torch_alloc(0, 0, NULL) == NULL);
-    CHECK(ashlar_torch_alloc_or_throw(0, 0, NULL) == NULL);
-    CHECK(ashlar_cupy_malloc(NULL, 0, 0) == NULL);
-    ashlar_torch_free(NULL, 0, 0, NULL);
-    ashlar_torch_free(NULL, 0, 99, NULL);
-    ashlar_cupy_free(NULL, NULL, 0);
-    ashlar_cupy_free(NULL, NULL, 99);
-    CHECK(strcmp(ashlar_torch_error(), "as before") == 0);
 }
 
 CASE(what_fails_is_null_and_says_why) {
@@ -140,37 +92,6 @@ CASE(a_freed_block_stays_its_streams_own) {
     leave(MEMORY);
 }
 
-CASE(a_forgotten_stream_may_be_destroyed) {
-    for (int is_live = 0; is_live < 2; is_live++) {
-        ashlar_stream doomed = NULL;
-        leave(BIG);
-        atomic_store(&payload_bad_count, 0);
-        REQUIRE(ashlar__device_enter(device) == ASHLAR_OK);
-        CHECK(driver->table.stream_create(&doomed, CU_STREAM_UNORDERED) == CU_SUCCESS);
-        unsigned char *block = ashlar_torch_alloc(BIG, 0, doomed);
-        REQUIRE(block != NULL);
-        queue_write(doomed, block, BIG, 1);
-        if (!is_live) {
-            ashlar_torch_free(block, BIG, 0, doomed);
-        }
-        ashlar_torch_forget_stream(doomed);
-        CHECK(driver->table.stream_destroy(doomed) == CU_SUCCESS);
-        ashlar__device_leave(device);
-        if (is_live) {
-            ashlar_torch_free(block, BIG, 0, doomed);
-        }
-        unsigned char *again = ashlar_torch_alloc(BIG, 0, streams[1]);
-        REQUIRE(again == block);
-        queue_write(streams[1], again, BIG, 2);
-        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
-        queue_verify(streams[1], again, BIG, 2);
-        wait_for(streams[1]);
-        CHECK(atomic_load(&payload_bad_count) == 0);
-        ashlar_torch_free(again, BIG, 0, streams[1]);
-        leave(MEMORY);
-    }
-}
-
 /* Without the recording stream 1 would write behind the new owner's back. */
 CASE(a_recorded_stream_is_waited_for) {
     for (int i = 0; i < 2; i++) {
@@ -207,21 +128,6 @@ CASE(emptying_the_cache_gives_every_device_its_memory_back) {
     ashlar_torch_free(kept, 1000, 1, NULL);
 }
 
-/* A MemPool keeps what it wants; the rest is for PyTorch's own allocator beside it. */
-CASE(a_pool_gives_its_memory_back_to_the_driver) {
-    ashlar_torch_reset();
-    unsigned char *kept = ashlar_torch_alloc(BIG, 0, streams[0]);
-    unsigned char *block = ashlar_torch_alloc(MEMORY / 2, 0, streams[0]);
-    REQUIRE(kept != NULL && block != NULL);
-    queue_write(streams[0], block, MEMORY / 2, 1); /* no wait for it but that of the call */
-    ashlar_torch_free_to_driver(block, MEMORY / 2, 0, streams[0]);
-    CHECK(bytes_of(0).reserved < MEMORY / 2);
-    CHECK(bytes_of(0).live == BIG);
-    ashlar_torch_free_to_driver(kept, BIG, 0, streams[0]);
-    ashlar_torch_free_to_driver(NULL, BIG, 0, streams[0]);
-    CHECK(bytes_of(0).reserved == 0);
-}
-
 CASE(a_fraction_bounds_what_is_taken) {
     ashlar_torch_reset();
     ashlar_torch_memory_fraction(0.5, 1);
@@ -244,37 +150,7 @@ CASE(a_fraction_bounds_what_is_taken) {
     CHECK_HAS(ashlar_torch_error(), "device 99");
 }
 
-CASE(a_device_without_allocations_has_no_bytes) {
-    ashlar_torch_stats bytes = {.live = 1, .live_peak = 1, .reserved = 1, .reserved_peak = 1};
-    CHECK(ashlar_torch_get_stats(3, &bytes) == 1);
-    CHECK(bytes.live + bytes.live_peak + bytes.reserved + bytes.reserved_peak == 0);
-    CHECK(ashlar_torch_get_stats(-1, &bytes) == 1);
-}
-
 /* ---- both ---- */
-
-CASE(the_current_device_stays_what_it_was) {
-    cu_context other = ashlar_allocator_device(ashlar__dropin_peek(1))->context, popped;
-    REQUIRE(driver->table.ctx_push_current(other) == CU_SUCCESS);
-    CHECK(current_context() == other);
-    leave(BIG);
-    void *block = ashlar_torch_alloc(BIG, 0, streams[0]);
-    CHECK(current_context() == other);
-    ashlar_torch_record_stream(block, streams[1]);
-    ashlar_torch_free(block, BIG, 0, streams[0]);
-    CHECK(current_context() == other);
-    block = ashlar_cupy_malloc(NULL, BIG, 0);
-    CHECK(current_context() == other);
-    ashlar_cupy_free(NULL, block, 0);
-    CHECK(current_context() == other);
-    ashlar_torch_reset();
-    ashlar_torch_memory_fraction(1, 0);
-    CHECK(current_context() == other);
-    CHECK(ashlar_torch_alloc(2 * MEMORY, 0, NULL) == NULL);
-    CHECK(current_context() == other);
-    REQUIRE(driver->table.ctx_pop_current(&popped) == CU_SUCCESS);
-    CHECK(popped == other);
-}
 
 typedef struct worker {
     int number;

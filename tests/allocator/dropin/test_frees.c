@@ -167,31 +167,6 @@ CASE(a_free_makes_no_driver_call_and_a_batch_one_event_a_stream) {
     CHECK(stats_now().shared_bytes == 0);
 }
 
-CASE(while_memory_is_free_no_event_is_recorded) {
-    REQUIRE(set_up("memory=64MiB", "cache=0,reserve=32MiB"));
-    void *first = take(MIB);
-    give(first);
-    const size_t records = CALLS(event_record);
-    void *second = take(MIB);
-    CHECK(second != first);
-    CHECK_ZU(CALLS(event_record), records);
-}
-
-/* A stream that is idle needs none, and no event is recorded while two are pending. */
-CASE(many_small_waits_record_no_more_events_than_help) {
-    REQUIRE(set_up("memory=512MiB,mode=adversarial", "cache=0"));
-    void *live = take(256 * MIB);
-    const size_t records = CALLS(event_record);
-    for (int i = 0; i < 12; i++) {
-        void *ptr = take(16 * MIB);
-        use(ptr, MIB, streams[0]);
-        give(ptr);
-    }
-    const size_t recorded = CALLS(event_record) - records;
-    CHECK(recorded >= 2 && recorded <= (size_t)2 * 12);
-    give(live);
-}
-
 CASE_WITH(memory_that_is_out_is_waited_for, set_up("memory=32MiB,mode=adversarial", "cache=0")) {
     void *ptr = NULL;
     for (int i = 0; i < OWN_STREAMS; i++) {
@@ -301,33 +276,6 @@ CASE(a_capture_that_is_not_told_of_is_seen) {
 
 /* ---- streams that are not known ---- */
 
-CASE(without_the_streams_the_host_waits_once_a_batch) {
-    REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
-    ashlar__frees_distrust_streams(frees);
-    void *a = take(MIB), *b = take(MIB);
-    use(a, MIB, streams[0]);
-    give(a);
-    give(b);
-    const size_t waits = CALLS(ctx_synchronize), records = CALLS(event_record);
-    CHECK(take(2 * MIB) == (a < b ? a : b));
-    CHECK_ZU(CALLS(ctx_synchronize), waits + 1);
-    CHECK_ZU(CALLS(event_record), records);
-}
-
-CASE(a_stream_that_takes_no_event_is_made_up_for) {
-    REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
-    void *ptr = take(2 * MIB);
-    use(ptr, 2 * MIB, streams[0]);
-    give(ptr);
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 2, CU_INVALID_HANDLE);
-    (void)take(2 * MIB);
-    CHECK(take(2 * MIB) != NULL);
-    const size_t waits = CALLS(ctx_synchronize);
-    give(take(2 * MIB));
-    (void)take(2 * MIB);
-    CHECK(CALLS(ctx_synchronize) > waits);
-}
-
 /* Memory freed in a stream's order, where nobody tells of the stream's end. */
 CASE(a_stream_may_end_unseen_if_none_is_told_of) {
     for (int is_for_any = 0; is_for_any < 2; is_for_any++) {
@@ -388,28 +336,6 @@ CASE_WITH(a_free_is_answered_as_cuda_would, set_up("memory=32MiB,mode=adversaria
     CHECK(stats_now().live_blocks == 0);
 }
 
-CASE(a_block_is_freed_however_it_was_taken) {
-    REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
-    void *ordered = NULL;
-    REQUIRE(ashlar__frees_alloc_on(frees, MIB, streams[0], &ordered) == ASHLAR_OK);
-    CHECK(ashlar_record_stream(allocator, ordered, streams[1]) == ASHLAR_OK);
-    use(ordered, MIB, streams[1]);
-    give(ordered);
-    void *idle = take(MIB);
-    use(idle, MIB, streams[2]);
-    CHECK(ashlar_free_on(allocator, idle, streams[2]) == ASHLAR_OK);
-    CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
-    void *base = NULL;
-    size_t bytes = 0;
-    char *odd = take(1000);
-    CHECK(ashlar__find_around(allocator, odd + 999, &base, &bytes) == ASHLAR_OK);
-    CHECK(base == odd && bytes == 1000);
-    CHECK(ashlar__find_around(allocator, odd + 1000, &base, &bytes) == ASHLAR_EPOINTER);
-    give(odd);
-    CHECK(ashlar__find_around(allocator, odd, &base, &bytes) == ASHLAR_EPOINTER);
-    CHECK(ashlar__find_around(allocator, &odd, &base, &bytes) == ASHLAR_EPOINTER);
-}
-
 /* Two rounds of it. What fails is refused, or put off; nothing is lost. */
 static bool run_rounds(void) {
     bool is_whole = true;
@@ -467,44 +393,6 @@ CASE(host_memory_that_fails_anywhere_loses_nothing) {
         tear_down();
     }
     CHECK(n > 5);
-}
-
-CASE(making_them_may_fail_and_is_tried_again) {
-    for (unsigned long n = 1;; n++) {
-        REQUIRE(set_up("memory=32MiB", "cache=0"));
-        ashlar_frees *made = NULL;
-        ashlar__frees_forget();
-        ashlar__host_fail_at(n);
-        const ashlar_status status = ashlar__frees_of(0, &made);
-        ashlar__host_fail_at(0);
-        CHECK(status == ASHLAR_OK || (status == ASHLAR_EHOSTMEM && made == NULL));
-        CHECK(ashlar__frees_of(0, &frees) == ASHLAR_OK && ashlar__frees_peek(0) == frees);
-        tear_down();
-        if (status == ASHLAR_OK) {
-            break;
-        }
-    }
-    CHECK(ashlar__frees_of(-1, &frees) == ASHLAR_EINVAL);
-    CHECK(ashlar__frees_of(ASHLAR_DROPIN_DEVICES_MAX, &frees) == ASHLAR_EINVAL);
-    CHECK(ashlar__frees_peek(-1) == NULL && ashlar__frees_peek(1) == NULL);
-}
-
-CASE(guards_find_what_they_do_elsewhere) {
-    REQUIRE(set_up("memory=64MiB,mode=adversarial", "guard=fill"));
-    char *ptr = take(MIB);
-    use(ptr, MIB, streams[0]);
-    CHECK(ashlar__frees_free(frees, ptr + 512) == ASHLAR_EPOINTER);
-    give(ptr);
-    CHECK(ashlar__frees_free(frees, ptr) == ASHLAR_EPOINTER);
-}
-
-/* The guard fills what is behind a block; a stream on which it is freed looks there. */
-CASE(a_guarded_block_may_be_freed_on_any_stream) {
-    REQUIRE(set_up("memory=64MiB,mode=adversarial", "guard=fill"));
-    for (int i = 0; i < 20; i++) {
-        CHECK(ashlar_free_on(allocator, take(KIB), streams[i % 2]) == ASHLAR_OK);
-        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
-    }
 }
 
 /* ---- threads ---- */

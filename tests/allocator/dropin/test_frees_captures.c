@@ -58,18 +58,6 @@ CASE_WITH(the_driver_is_asked_of_captures_that_are_on, set_up("memory=16MiB", "c
     CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
 }
 
-CASE_WITH(a_stream_takes_its_own_captures_with_it, set_up("memory=16MiB", "cache=0")) {
-    begin(streams[0]);
-    begin(streams[1]);
-    begin(streams[0]);
-    ashlar__frees_drop_captures((const ashlar_frees *)&turn, NULL); /* of another device */
-    CHECK_ZU(known(), 3);
-    ashlar__frees_drop_captures(frees, &streams[0]);
-    CHECK_ZU(known(), 1);
-    ashlar__frees_drop_captures(frees, NULL);
-    CHECK_ZU(known(), 0);
-}
-
 /* ---- two threads ---- */
 
 static void *capture_own(void *own) {
