@@ -3,9 +3,10 @@ they rely on.
 
     python3 check_snapshot.py MEMORY.json EXPRESSION
 
-EXPRESSION is true of the snapshot s, its segments, its blocks and the trace of its device.
+EXPRESSION is true of the snapshot s, its segments, its blocks, the trace of its device, and the file.
 """
 
+import json
 import pathlib
 import pickle
 import subprocess
@@ -125,7 +126,8 @@ def main():
     check_pairs(trace)
     play_backwards(segments, trace)
     blocks = [block for segment in segments for block in segment["blocks"]]
-    names = {"s": s, "segments": segments, "blocks": blocks, "trace": trace}
+    names = {"s": s, "segments": segments, "blocks": blocks, "trace": trace,
+             "file": json.loads(pathlib.Path(path).read_text())}
     if not eval("(" + expression + ")", names):
         for name in ("blocks", "trace"):
             print("%d %s: %s ..." % (len(names[name]), name, names[name][:4]))

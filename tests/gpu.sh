@@ -87,15 +87,14 @@ if [ -d "$build/lib" ]; then # of a build that was packed (gpu_pack.sh)
     export LD_LIBRARY_PATH
 fi
 
-# Stand-ins for the driver, cuDNN, cuBLAS and CUPTI, and a runtime for what brings its own along.
+# Stand-ins for the driver, cuDNN, and cuBLAS, and a runtime for what brings its own along.
 runtime=''
 if [ -n "$dry" ]; then
     LD_LIBRARY_PATH=$build/tests/cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     ASHLAR_CUDNN=$build/tests/libfake_cudnn.so ASHLAR_CUBLAS=$build/tests/libfake_cublas.so
-    ASHLAR_CUPTI=$build/tests/gpu/libfake_cupti.so
     runtime=$build/tests/cuda/libcudart_12.so:$build/tests/cuda/libcudart.so.13
     runtime=$runtime:$build/tests/cuda/libcudart_rest.so
-    export LD_LIBRARY_PATH ASHLAR_CUDNN ASHLAR_CUBLAS ASHLAR_CUPTI
+    export LD_LIBRARY_PATH ASHLAR_CUDNN ASHLAR_CUBLAS
     out=${out:-$logs/dry}
 fi
 
@@ -279,7 +278,6 @@ all_steps() {
     step costs 50 'what each call for memory costs, by size and by handles beside it' probe costs
     step updates 50 'how fast the kernels go through memory, beside a copy of as many bytes' \
         probe updates
-    step products 40 "what fp32 products cost as we ask for them and as PyTorch does" probe products
     step pytorch_calls 80 'all that PyTorch asks of an allocator is answered' \
         framework torch_calls.py
     step pytorch 80 'PyTorch trains to the same losses in our memory' pytorch

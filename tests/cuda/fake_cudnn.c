@@ -1,8 +1,8 @@
 /*
  * fake_cudnn.c - a cuDNN for tests: handles, descriptors and the layout of the weights as the real
  * one answers, every call recorded and made to fail on request. fake_cudnn_run.c computes. The
- * environment variable FAKE_CUDNN makes it misbehave: "old" (a version that is too old), "wrong" (a
- * wrong number in y), "takes" (each pass forward takes memory of the driver, unseen by ashlar).
+ * environment variable FAKE_CUDNN makes it misbehave: "old" (a version that is too old) or "wrong" (a
+ * wrong number in y).
  *
  * Rules of arguments are those that cuDNN 9.19 was seen to have.
  */
@@ -99,18 +99,6 @@ static bool fault_is(const char *name) {
     return fault != NULL && strcmp(fault, name) == 0;
 }
 
-void fake_take_memory(void) {
-    cu_result (*take)(cu_ptr *, size_t);
-    cu_result (*give)(cu_ptr);
-    cu_ptr ptr = 0;
-    if (fault_is("takes")) {
-        fake_find("cuMemAlloc", 3020, &take);
-        fake_find("cuMemFree", 3020, &give);
-        (void)take(&ptr, 1);
-        (void)give(ptr);
-    }
-}
-
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
     FAKE_ENTER();
     if (!fake_has_context()) {
@@ -119,7 +107,6 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
     if (fault_is("wrong")) {
         fake_cudnn.plant = FAKE_CUDNN_WRONG_Y;
     }
-    fake_take_ms(200);
     *handle = make(sizeof **handle);
     return CUDNN_STATUS_SUCCESS;
 }

@@ -55,9 +55,6 @@ void fake_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Keep the first misuse, and return CUDNN_STATUS_BAD_PARAM. */
 cudnnStatus_t fake_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Where the environment has FAKE_CUDNN=takes: take memory of the driver, and give it back. */
-void fake_take_memory(void);
-
 size_t fake_type_bytes(cudnnDataType_t type);
 size_t fake_weight_bytes(const struct cudnnRNNStruct *rnn);
 

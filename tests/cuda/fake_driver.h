@@ -11,14 +11,6 @@
 
 #include "allocator/driver/cuda_abi.h"
 
-/* With FAKE_SLOW in the environment, what takes long on a GPU takes so many milliseconds, for those
- * who try a limit of time. */
-static inline void fake_take_ms(long ms) {
-    if (getenv("FAKE_SLOW") != NULL) {
-        (void)nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
-    }
-}
-
 /* Set *function to one of the driver's, which must have it. `version` is of the signature. */
 void fake_find(const char *name, int version, void *function);
 /* The same for one that only the stand-in has. */

@@ -182,12 +182,4 @@ ASHLAR_API unsigned long long ashlar_fake_calls(void);
 typedef void ashlar_fake_unmap_fn(cu_ptr ptr, size_t bytes);
 ASHLAR_API void ashlar_fake_on_unmap(ashlar_fake_unmap_fn *fn);
 
-/* From now on fn(number, name) is called before each call by a pointer of cuGetProcAddress, in
- * processes with CUDA_INJECTION64_PATH (libcuda_traced.c). False: not on this processor. */
-typedef void ashlar_fake_call_fn(unsigned int number, const char *name);
-ASHLAR_API void ashlar_fake_on_call(ashlar_fake_call_fn *fn);
-ASHLAR_API bool ashlar_fake_traces(void);
-void *ashlar_fake_traced(const char *name, void *address);
-void ashlar_fake_inject(void);
-
 #endif /* ASHLAR_TESTS_LIBCUDA_H */

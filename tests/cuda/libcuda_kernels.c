@@ -78,7 +78,6 @@ cu_result ashlar_fake_module_load_data(cu_module *module, const void *image) {
     const char *fault = getenv("FAKE_CUDA");
     soft_device *context;
     uint32_t magic;
-    fake_take_ms(30);
     const cu_result result = ashlar__soft_enter_context(ASHLAR_DRIVER_FN_COUNT, &context);
     if (result != CU_SUCCESS) {
         return result;

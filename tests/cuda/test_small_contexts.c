@@ -111,12 +111,6 @@ static void count_up(void *user_data) {
     ++*(int *)user_data;
 }
 
-static unsigned long long id_of(cu_stream stream) {
-    unsigned long long id = 0;
-    CHECK(cu.stream_get_id(stream, &id) == CU_SUCCESS);
-    return id;
-}
-
 /* The first case: nothing has been freed yet. */
 CASE(contexts_and_modules_take_memory) {
     static const unsigned int image[2] = {0xBA55ED50u}; /* as a compiled one begins */
@@ -131,91 +125,6 @@ CASE(contexts_and_modules_take_memory) {
     CHECK(cu.ctx_destroy(made) == CU_SUCCESS && cu.ctx_set(primary) == CU_SUCCESS);
     CHECK_ZU(free_bytes_now(), with_two + 2 * MIB);
     CHECK(cu.module_unload(module) == CU_INVALID_HANDLE);
-}
-
-/* 2 MiB when it is made, and as much when it is launched first. */
-CASE(graphs_take_memory) {
-    cu_stream stream;
-    cu_graph graph;
-    cu_graph_exec exec;
-    cu_ptr ptr;
-    REQUIRE(cu.stream_create(&stream, CU_STREAM_UNORDERED) == CU_SUCCESS &&
-            cu.begin_capture(stream, CU_CAPTURE_GLOBAL) == CU_SUCCESS &&
-            cu.end_capture(stream, &graph) == CU_SUCCESS);
-    const size_t before = free_bytes_now();
-    CHECK(cu.graph_instantiate(&exec, graph, 0) == CU_SUCCESS);
-    CHECK_ZU(free_bytes_now(), before - 2 * MIB);
-    CHECK(cu.graph_launch(exec, stream) == CU_SUCCESS);
-    CHECK(cu.graph_launch(exec, stream) == CU_SUCCESS);
-    CHECK_ZU(free_bytes_now(), before - 4 * MIB);
-    CHECK(cu.ctx_synchronize() == CU_SUCCESS && cu.graph_exec_destroy(exec) == CU_SUCCESS);
-    CHECK_ZU(free_bytes_now(), before);
-    CHECK(cu.graph_instantiate(&exec, graph, 0) == CU_SUCCESS);
-    REQUIRE(cu.mem_alloc(&ptr, before - 2 * MIB) == CU_SUCCESS);
-    CHECK(cu.graph_launch(exec, stream) == CU_OUT_OF_MEMORY);
-    cu_graph_exec second;
-    CHECK(cu.graph_instantiate(&second, graph, 0) == CU_OUT_OF_MEMORY);
-    CHECK(cu.mem_free(ptr) == CU_SUCCESS);
-    CHECK(cu.graph_launch(exec, stream) == CU_SUCCESS);
-    CHECK(cu.ctx_synchronize() == CU_SUCCESS && cu.graph_exec_destroy(exec) == CU_SUCCESS);
-    CHECK_ZU(free_bytes_now(), before);
-}
-
-CASE(what_a_context_has_ends_with_it_and_nothing_else) {
-    cu_ptr theirs = 0, ours = 0, pooled = 0;
-    cu_context of = NULL;
-    cu_event event = NULL;
-    REQUIRE(set_up() && cu.ctx_set(primary) == CU_SUCCESS);
-    const size_t before = free_bytes_now();
-    CHECK(cu.mem_alloc(&theirs, MIB) == CU_SUCCESS && cu.event_create(&event, 2) == CU_SUCCESS);
-    CHECK(cu.ctx_set(made) == CU_SUCCESS && cu.mem_alloc(&ours, MIB) == CU_SUCCESS);
-    CHECK(cu.mem_alloc_async(&pooled, MIB, NULL) == CU_SUCCESS);
-    CHECK(cu.pointer(&of, POINTER_CONTEXT, theirs) == CU_SUCCESS && of == primary);
-    CHECK(cu.pointer(&of, POINTER_CONTEXT, ours) == CU_SUCCESS && of == made);
-    CHECK(cu.ctx_destroy(made) == CU_SUCCESS && cu.ctx_set(primary) == CU_SUCCESS);
-    CHECK(cu.pointer(&of, POINTER_CONTEXT, ours) == CU_INVALID_VALUE);
-    CHECK(cu.pointer(&of, POINTER_CONTEXT, pooled) == CU_INVALID_VALUE);
-    CHECK(cu.event_record(event, NULL) == CU_SUCCESS);
-    CHECK(cu.mem_free(theirs) == CU_SUCCESS);
-    CHECK_ZU(free_bytes_now(), before + 2 * MIB); /* and the context's own */
-}
-
-CASE(streams_events_and_kernels_of_two_contexts_do_not_mix) {
-    static const unsigned int image[2] = {0xBA55ED50u};
-    cu_stream ours, theirs;
-    cu_event event;
-    cu_module module;
-    cu_function function;
-    cu_context of = NULL;
-    void *params[] = {&of};
-    REQUIRE(set_up() && cu.stream_create(&ours, CU_STREAM_UNORDERED) == CU_SUCCESS);
-    CHECK(cu.event_create(&event, 2) == CU_SUCCESS);
-    CHECK(cu.module_load(&module, image) == CU_SUCCESS);
-    CHECK(cu.get_function(&function, module, "ashlar_kernel_sum") == CU_SUCCESS);
-    const unsigned long long default_id = id_of(NULL), thread_id = id_of(PER_THREAD);
-    CHECK(cu.ctx_set(primary) == CU_SUCCESS);
-    CHECK(cu.stream_create(&theirs, CU_STREAM_UNORDERED) == CU_SUCCESS);
-    CHECK(id_of(NULL) != default_id && id_of(PER_THREAD) != thread_id);
-    CHECK(cu.stream_get_ctx(ours, &of) == CU_SUCCESS && of == made);
-    CHECK(cu.stream_get_ctx(theirs, &of) == CU_SUCCESS && of == primary);
-    CHECK(cu.event_record(event, theirs) == CU_INVALID_HANDLE);
-    CHECK(cu.event_record(event, ours) == CU_SUCCESS);
-    CHECK(cu.stream_wait(theirs, event, 0) == CU_SUCCESS); /* which CUDA allows */
-    CHECK(cu.launch(function, 1, 1, 1, 32, 1, 1, 0, theirs, params, NULL) == CU_INVALID_HANDLE);
-    CHECK(cu.ctx_set(made) == CU_SUCCESS && id_of(PER_THREAD) == thread_id);
-    CHECK(cu.ctx_destroy(made) == CU_SUCCESS && cu.ctx_set(primary) == CU_SUCCESS);
-}
-
-/* Run with mode=adversarial: what nobody waits for does not run. */
-CASE(one_waits_for_its_own_work_alone) {
-    int ours = 0, theirs = 0;
-    cu_stream stream;
-    REQUIRE(set_up() && cu.stream_create(&stream, CU_STREAM_BLOCKING) == CU_SUCCESS);
-    CHECK(cu.launch_host(stream, count_up, &ours) == CU_SUCCESS);
-    CHECK(cu.ctx_set(primary) == CU_SUCCESS);
-    CHECK(cu.launch_host(NULL, count_up, &theirs) == CU_SUCCESS);
-    CHECK(cu.ctx_synchronize() == CU_SUCCESS && theirs == 1 && ours == 0);
-    CHECK(cu.ctx_destroy(made) == CU_SUCCESS && ours == 1);
 }
 
 /* NVIDIA's "API synchronization behavior": a stream is done before pageable bytes are staged, which
@@ -236,33 +145,6 @@ CASE(synchronous_calls_wait_for_no_more_than_they_must) {
     CHECK(cu.copy_to(b, pinned, 1) == CU_SUCCESS && *on_a == 5 && *on_b == 7);
     CHECK(cu.copy(a, b, 1) == CU_SUCCESS && cu.copy_back(mine, a, 1) == CU_SUCCESS);
     CHECK(mine[0] == 7 && cu.ctx_destroy(made) == CU_SUCCESS);
-}
-
-CASE(mapped_memory_is_told_of_by_its_handles_and_has_no_ipc) {
-    const cu_mem_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
-    const cu_mem_access access = {{CU_LOCATION_DEVICE, 0}, CU_ACCESS_READWRITE};
-    cu_mem_handle handles[2];
-    cu_ptr ptr = 0, base = 0, start = 0, plain = 0;
-    unsigned char ipc[64];
-    size_t bytes = 0;
-    bool is_capable = true;
-    REQUIRE(set_up() && cu.reserve(&ptr, 4 * MIB, 0, 0, 0) == CU_SUCCESS);
-    for (size_t i = 0; i < 2; i++) {
-        CHECK(cu.create(&handles[i], 2 * MIB, &prop, 0) == CU_SUCCESS);
-        CHECK(cu.map(ptr + i * 2 * MIB, 2 * MIB, 0, handles[i], 0) == CU_SUCCESS);
-    }
-    CHECK(cu.set_access(ptr, 4 * MIB, &access, 1) == CU_SUCCESS);
-    for (size_t i = 0; i < 2; i++) {
-        const cu_ptr at = ptr + i * 2 * MIB;
-        CHECK(cu.address_range(&base, &bytes, at + 5) == CU_SUCCESS);
-        CHECK(base == at && bytes == 2 * MIB);
-        CHECK(cu.pointer(&start, POINTER_RANGE_START, at + 5) == CU_SUCCESS && start == at);
-        CHECK(cu.pointer(&is_capable, POINTER_IS_IPC_CAPABLE, at) == CU_SUCCESS && !is_capable);
-        CHECK(cu.ipc_get(ipc, at) == CU_INVALID_VALUE);
-    }
-    CHECK(cu.mem_alloc(&plain, 1) == CU_SUCCESS && cu.ipc_get(ipc, plain) == CU_SUCCESS);
-    CHECK(cu.pointer(&is_capable, POINTER_IS_IPC_CAPABLE, plain) == CU_SUCCESS && is_capable);
-    CHECK(cu.ctx_destroy(made) == CU_SUCCESS);
 }
 
 /* What the driver says of a pointer, where blocks share a page. */

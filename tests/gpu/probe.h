@@ -1,7 +1,7 @@
 /*
  * probe.h - the program that asks a driver itself, without an allocator: what it is, whether it
  * keeps the rules that ashlar relies on, and what its calls cost; and how fast the optimizer's
- * kernels are beside its copies, and cuBLAS's products in fp32.
+ * kernels are beside its copies.
  */
 #ifndef ASHLAR_TESTS_PROBE_H
 #define ASHLAR_TESTS_PROBE_H
@@ -73,7 +73,6 @@ bool probe_costs_calls(const probe *p, size_t rounds, bool is_smoke, probe_telle
 int probe_facts(const probe *p);
 int probe_rules(void); /* in children, which open the driver for themselves */
 int probe_costs(const probe *p, bool is_smoke, const char *json);
-int probe_products(const probe *p, bool is_smoke, const char *json);
 int probe_updates(bool is_smoke, const char *json); /* by the library, which opens the device */
 
 #endif /* ASHLAR_TESTS_PROBE_H */

@@ -1,8 +1,7 @@
 #!/bin/sh
 #
 # shell_frameworks.sh - PyTorch and CuPy themselves ask of the drop-in library what they ask of an
-# allocator, where Python has them and they see a device; numba-cuda's own tests under the preload,
-# where Python has them: they have a device in tests/cuda.
+# allocator, where Python has them and they see a device.
 
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/tap.sh"
@@ -32,5 +31,4 @@ said() { # STATUS
 dropin=$ASHLAR_BUILD/allocator/dropin
 asks pytorch "$dropin/libashlar-torch.so" torch_calls.py
 asks cupy "$dropin/libashlar-torch.so" cupy_calls.py
-asks numba "$dropin/libashlar-preload.so" numba_calls.py "$ASHLAR_BUILD/tests/cuda"
 check_report

@@ -232,29 +232,25 @@ runs_dry() {
     status=$?
     grep -v '^one_size\|^mix' "$scratch/stdout"
     [ "$status" -eq 0 ] || return
-    passed facts rules costs gpu_optimizer gpu_ops updates products graph_bits preload_shared preload_static \
+    passed facts rules costs gpu_optimizer gpu_ops updates graph_bits preload_shared preload_static \
         preload_procs preload_names train racecheck bench_alloc bench_arena \
         bench_rnn || return
-    [ ! -e "$ASHLAR_BUILD/tests/gpu/calls.so" ] || passed calls || return
     grep 'sanitizer: could not: .*NVTX headers' "$scratch/dry/ran.txt" || passed sanitizer || return
     json_holds "$scratch/dry/updates.json" 'len(r) == 24 and min(row["ns"] for row in r) > 0' &&
-        json_holds "$scratch/dry/products.json" 'len(r) == 18 and min(row["ns"] for row in r) > 0' &&
         json_holds "$scratch/dry/costs.json" 'len(r) == 53 and min(row["ns"] for row in r) > 0' &&
         python3 "$ASHLAR_SOURCE/tests/check_page.py" "$scratch/dry/report.html" \
             "d['machine']['driver'].startswith('CUDA') and 'bench_alloc: passed' in d['ran'] and
-            {'alloc', 'costs', 'products', 'updates'} <= set(d['groups'])" || return
+            {'alloc', 'costs', 'updates'} <= set(d['groups'])" || return
     steps_for_dry | while read -r name proves; do
         grep "^$name: " "$scratch/dry/ran.txt" &&
             grep "will prove: $proves" "$scratch/stdout" || exit 1
     done
 }
 
-# A fault in what a step looks at fails that step. The training itself cannot see who else in its
-# process takes memory.
+# A fault in what a step looks at fails that step.
 finds_planted_faults() {
     while read -r fault steps; do
         rm -rf "$scratch/planted"
-        [ "$steps" != calls ] || [ -e "$ASHLAR_BUILD/tests/gpu/calls.so" ] || continue
         env "$fault" "$run" gpu --build "$ASHLAR_BUILD" --dry --out "$scratch/planted" \
             --only "$steps" && complain "$fault was not found" && return 1
         grep "^$steps: FAILED: " "$scratch/planted/ran.txt" || return
@@ -263,10 +259,7 @@ FAKE_CUDA=wrong gpu_optimizer
 FAKE_CUDA=wrong racecheck
 FAKE_CUDA=wronggraph graph_bits
 FAKE_CUDNN=wrong gpu_rnn_shapes
-FAKE_CUDNN=takes calls
 END
-    grep 'calls: FAILED: .*cuMemAlloc' "$scratch/planted/ran.txt" ||
-        [ ! -e "$ASHLAR_BUILD/tests/gpu/calls.so" ]
 }
 
 # What was carried away runs there, from its own folder.
