@@ -195,17 +195,6 @@ leaves_a_folder_of_another() {
     runs 1 train --data x && says stderr 'run-release was not made by ./run: move it away'
 }
 
-configures_again_with_settings() {
-    tests_with strict && echo '# more' >>"$tree/tests/native/strict.ini" && runs 0 test strict &&
-        [ "$(wc -l <"$configured")" -eq 2 ]
-}
-
-lose_jemalloc() {
-    lacks apt-get
-    # shellcheck disable=SC2016 # the stand-in's own $2
-    stand_in pkg-config 'case $2 in jemalloc) exit 1 ;; esac'
-}
-
 adds_text() {
     machine 1000
     text_is "$scratch"
@@ -225,13 +214,6 @@ starts_ranks() {
     runs 0 train --data x --ranks=2 && says stdout 'mpirun -n 2 root=1' '<train><--data><x>' || return
     runs 2 train --ranks --data x && says stderr "'--data'" || return
     runs 2 train --data x --ranks && says stderr --ranks
-}
-
-wants_text_only_to_train_on() {
-    machine 1000
-    text_is "$scratch/absent"
-    runs 1 train --steps 3 && says stderr fortunes-min '--data FILE' || return
-    runs 0 train --data=x && runs 0 train --help && [ ! -s "$asked" ]
 }
 
 installs_as_root() {
@@ -258,12 +240,6 @@ refuses_to_install() {
     # shellcheck disable=SC2016 # the stand-in's own $2
     stand_in pkg-config 'case $2 in jemalloc) exit 1 ;; esac'
     runs 0 --no-install train --data x && says stderr 'without: libjemalloc-dev' && [ ! -s "$asked" ]
-}
-
-goes_on_without_libraries() {
-    machine 1000
-    lose_jemalloc
-    runs 0 train --data x && says stderr 'without: libjemalloc-dev'
 }
 
 # One test program, as Meson's log has it.
@@ -385,11 +361,9 @@ check 'an_interrupted_configuration_is_made_anew' mends_interrupted_configuratio
 check 'a_folder_that_another_made_is_left_alone' leaves_a_folder_of_another
 check 'train_without_data_gets_the_text' adds_text
 check 'train_starts_as_many_ranks_as_it_is_told' starts_ranks
-check 'the_text_is_wanted_only_to_train_on' wants_text_only_to_train_on
 check 'root_installs_what_is_missing_and_names_it' installs_as_root
 check 'a_user_without_sudo_is_told_what_to_install' names_what_a_user_cannot_install
 check 'no_install_refuses_to_install' refuses_to_install
-check 'without_apt_get_libraries_are_left_out' goes_on_without_libraries
 check 'a_CC_that_does_not_work_is_named' stops_at_a_bad_compiler
 check 'a_failing_build_is_shown_without_its_progress' shows_a_failing_build
 

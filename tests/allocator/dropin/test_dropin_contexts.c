@@ -119,44 +119,4 @@ CASE_WITH(one_too_many_has_no_place, set_up()) {
     CHECK(ashlar__dropin_find_context(last) == -1);
 }
 
-CASE(a_software_device_has_none) {
-    cu_context context;
-    REQUIRE(set_up() && ctx_create(&context, 0, 0) == CU_SUCCESS);
-    setenv("ASHLAR_DEVICE", "soft", 1);
-    CHECK(ashlar__dropin_add_context(0, context) == -1);
-    unsetenv("ASHLAR_DEVICE");
-    CHECK(ctx_destroy(context) == CU_SUCCESS);
-}
-
-/* `fail` arms the n-th failure, or none for 0. */
-static void check_making(void (*fail)(unsigned long n)) {
-    cu_context context;
-    ashlar_status status = ASHLAR_EDRIVER;
-    unsigned long n = 1;
-    REQUIRE(set_up() && ctx_create(&context, 0, 0) == CU_SUCCESS);
-    const size_t before = free_bytes_now();
-    const int place = ashlar__dropin_add_context(0, context);
-    for (; status != ASHLAR_OK && n < 1000; n++) {
-        ashlar_frees *frees = NULL;
-        fail(n);
-        status = ashlar__frees_at(place, 0, &frees);
-        fail(0);
-        CHECK((status == ASHLAR_OK) == (frees != NULL));
-        CHECK(status == ASHLAR_OK || *ashlar_error_detail() != '\0');
-    }
-    CHECK(n > 3 && status == ASHLAR_OK);
-    ashlar__frees_drop_context(place);
-    CHECK(free_bytes_now() == before);
-    CHECK(ctx_destroy(context) == CU_SUCCESS);
-}
-
-static void fail_in_the_driver(unsigned long n) {
-    ashlar__driver_fail_at(driver, -1, n, CU_UNKNOWN);
-}
-
-CASE(making_it_may_fail_and_is_tried_again) {
-    check_making(ashlar__host_fail_at);
-    check_making(fail_in_the_driver);
-}
-
 RUN_CASES()

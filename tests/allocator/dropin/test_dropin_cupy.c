@@ -51,35 +51,6 @@ static size_t calls_that_wait(void) {
     return CALLS(ctx_synchronize) + CALLS(stream_synchronize) + CALLS(event_synchronize);
 }
 
-/* ---- memory for one stream ---- */
-
-/* CuPy frees an array whenever Python does, perhaps when its stream is no more. */
-CASE(an_array_may_outlive_the_stream_of_its_allocator) {
-    for (int i = 0; i < 4; i++) {
-        ashlar_stream doomed = NULL;
-        leave(BIG);
-        REQUIRE(ashlar__device_enter(device) == ASHLAR_OK);
-        CHECK(driver->table.stream_create(&doomed, CU_STREAM_UNORDERED) == CU_SUCCESS);
-        unsigned char *block = ashlar_cupy_malloc(doomed, BIG, 0);
-        REQUIRE(block != NULL);
-        queue_write(doomed, block, BIG, 1);
-        CHECK(driver->table.stream_destroy(doomed) == CU_SUCCESS);
-        ashlar__device_leave(device);
-        ashlar_cupy_free(doomed, block, 0);
-        unsigned char *again =
-            i % 2 == 0 ? ashlar_torch_alloc(BIG, 0, streams[1]) : ashlar_cupy_malloc(NULL, BIG, 0);
-        REQUIRE(again == block);
-        atomic_store(&payload_bad_count, 0);
-        queue_write(streams[1], again, BIG, 2);
-        CHECK(ashlar__device_synchronize(device) == ASHLAR_OK);
-        queue_verify(streams[1], again, BIG, 2);
-        wait_for(streams[1]);
-        CHECK(atomic_load(&payload_bad_count) == 0);
-        ashlar_cupy_free(i % 2 == 0 ? streams[1] : NULL, again, 0);
-        leave(MEMORY);
-    }
-}
-
 /* ---- memory for any stream ---- */
 
 /* Whoever used the block last, the next one comes after, also where no stream is ordered. */
@@ -151,18 +122,6 @@ CASE(a_driver_that_fails_at_any_call_loses_no_block) {
             break;
         }
     }
-}
-
-/* ---- memory of one stream ---- */
-
-CASE(what_was_freed_for_any_stream_serves_one_before_more_is_taken) {
-    ashlar_torch_reset();
-    unsigned char *block = used_on(loner);
-    ashlar_cupy_free(NULL, block, 0);
-    unsigned char *again = ashlar_cupy_malloc(streams[1], BIG, 0);
-    REQUIRE(again == block);
-    check_is_owned(again, loner, streams[1]);
-    ashlar_cupy_free(streams[1], again, 0);
 }
 
 /* ---- beside PyTorch ---- */

@@ -123,53 +123,6 @@ CASE_WITH(an_allocator_is_made_at_the_first_call_and_kept, set_up("devices=2")) 
     CHECK(ashlar__dropin_peek(0) == NULL);
 }
 
-CASE_WITH(an_ordinal_that_is_none_is_refused, set_up("devices=2")) {
-    ashlar_allocator *a = NULL;
-    CHECK_FAILS(ashlar__dropin_allocator(-1, &a), ASHLAR_EINVAL, "device -1");
-    CHECK(ashlar__dropin_allocator(ASHLAR_DROPIN_DEVICES_MAX, &a) == ASHLAR_EINVAL);
-    CHECK(ashlar__dropin_allocator(2, &a) == ASHLAR_ENODEVICE);
-    CHECK(ashlar__dropin_allocator(ASHLAR_DROPIN_DEVICES_MAX - 1, &a) == ASHLAR_ENODEVICE);
-    CHECK(a == NULL);
-    CHECK(ashlar__dropin_peek(-1) == NULL);
-    CHECK(ashlar__dropin_peek(ASHLAR_DROPIN_DEVICES_MAX) == NULL);
-}
-
-CASE(without_the_environments_word_the_device_is_cudas) {
-    ashlar_allocator *a = NULL;
-    const char *const names[] = {"", "auto", "cuda", "software", "soft1"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        REQUIRE(set_up(""));
-        setenv("ASHLAR_DEVICE", names[i], 1);
-        setenv("FAKE_CUDA", "nodevice", 1); /* should the tests' libcuda be found */
-        CHECK(ashlar__dropin_allocator(40, &a) == ASHLAR_ENODEVICE);
-        CHECK(strstr(ashlar_error_detail(), "soft:40") == NULL);
-        CHECK(a == NULL);
-    }
-    unsetenv("ASHLAR_DEVICE");
-    CHECK(ashlar__dropin_allocator(40, &a) == ASHLAR_ENODEVICE);
-    CHECK(strstr(ashlar_error_detail(), "soft:40") == NULL);
-    setenv("ASHLAR_DEVICE", "soft:7", 1);
-    CHECK(ashlar__dropin_allocator(0, &a) == ASHLAR_OK);
-}
-
-CASE_WITH(a_block_is_known_to_the_allocator_that_it_came_from, set_up("devices=2,memory=64MiB")) {
-    ashlar_allocator *a[DEVICES] = {NULL};
-    void *block[DEVICES];
-    int foreign = 0;
-    CHECK(ashlar__dropin_owner(&foreign) == NULL);
-    for (int i = 0; i < DEVICES; i++) {
-        REQUIRE(ashlar__dropin_allocator(i, &a[i]) == ASHLAR_OK);
-        REQUIRE(ashlar_alloc(a[i], 5000, NULL, &block[i]) == ASHLAR_OK);
-    }
-    for (int i = 0; i < DEVICES; i++) {
-        CHECK(ashlar__dropin_owner(block[i]) == a[i]);
-        CHECK(ashlar__dropin_owner((char *)block[i] + 1) == NULL);
-        CHECK(ashlar_free(a[i], block[i]) == ASHLAR_OK);
-        CHECK(ashlar__dropin_owner(block[i]) == NULL);
-    }
-    CHECK(ashlar__dropin_owner(&foreign) == NULL);
-}
-
 /* Whether device 1 writes to memory of device 0's allocator: only for a peer that is allowed. */
 static bool is_reached_by_its_peer(void) {
     ashlar_allocator *a;

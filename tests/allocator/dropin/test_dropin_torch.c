@@ -61,37 +61,6 @@ CASE(a_foreign_pointer_is_refused_and_changes_nothing) {
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
 
-CASE(the_base_of_a_block_is_its_begin) {
-    size_t bytes = 0;
-    char *block = ashlar_torch_alloc(5000, 1, NULL);
-    CHECK(ashlar_torch_base_alloc(block, &bytes) == block);
-    CHECK(bytes >= 5000 && bytes < 6000);
-    CHECK(ashlar_torch_base_alloc(block + 512, &bytes) == block + 512);
-    CHECK_ZU(bytes, 0);
-    ashlar_torch_free(block, 5000, 1, NULL);
-}
-
-CASE(a_freed_block_stays_its_streams_own) {
-    leave(BIG);
-    atomic_store(&payload_bad_count, 0);
-    unsigned char *block = ashlar_torch_alloc(BIG, 0, streams[0]);
-    REQUIRE(block != NULL);
-    queue_write(streams[0], block, BIG, 1);
-    queue_verify(streams[0], block, BIG, 1);
-    ashlar_torch_free(block, BIG, 0, streams[0]);
-    /* The only memory there is: another stream waits for the first one's work. */
-    unsigned char *again = ashlar_torch_alloc(BIG, 0, streams[1]);
-    REQUIRE(again == block);
-    queue_write(streams[1], again, BIG, 2);
-    wait_for(streams[1]);
-    wait_for(streams[0]);
-    queue_verify(streams[1], again, BIG, 2);
-    wait_for(streams[1]);
-    ashlar_torch_free(again, BIG, 0, streams[1]);
-    CHECK(atomic_load(&payload_bad_count) == 0);
-    leave(MEMORY);
-}
-
 /* Without the recording stream 1 would write behind the new owner's back. */
 CASE(a_recorded_stream_is_waited_for) {
     for (int i = 0; i < 2; i++) {

@@ -238,25 +238,6 @@ CASE(memory_freed_during_a_capture_waits_for_the_work_before_it) {
     }
 }
 
-/* The wait is the driver's, for which it needs a block of its own: from what is idle here. */
-CASE_WITH(a_full_device_has_room_for_the_wait, set_up("memory=32MiB,mode=adversarial", "cache=0")) {
-    cu_graph graph = NULL;
-    void *idle = take(8 * MIB), *ptr = take(24 * MIB);
-    give(idle);
-    CHECK(ashlar__frees_wait(frees, false));
-    ashlar__frees_begin_capture(frees, streams[2]);
-    CHECK(driver->table.stream_begin_capture(streams[2], CU_CAPTURE_RELAXED) == CU_SUCCESS);
-    ashlar__frees_note_capture(streams[2], true);
-    use(ptr, 24 * MIB, streams[1]);
-    give(ptr);
-    CHECK_ZU(stats_now().shared_bytes, 0);
-    CHECK_ZU(stats_now().reserved_bytes, 30 * MIB);
-    CHECK(take(24 * MIB) != NULL);
-    CHECK(driver->table.stream_end_capture(streams[2], &graph) == CU_SUCCESS);
-    CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
-    CHECK(!ashlar__frees_settle_captures());
-}
-
 /* By a way that is not watched. */
 CASE(a_capture_that_is_not_told_of_is_seen) {
     for (size_t i = 1; i < 3; i++) {
@@ -299,15 +280,6 @@ CASE(a_stream_may_end_unseen_if_none_is_told_of) {
         }
         tear_down();
     }
-}
-
-CASE_WITH(events_of_streams_that_are_gone_do_not_gather, set_up("memory=64MiB", "cache=0")) {
-    const size_t made = CALLS(event_create) - CALLS(event_destroy);
-    for (int i = 0; i < 100; i++) {
-        end_stream(0);
-        CHECK(make_stream(0));
-    }
-    CHECK(CALLS(event_create) - CALLS(event_destroy) - made <= 20);
 }
 
 /* ---- mistakes and failures ---- */

@@ -102,29 +102,6 @@ CASE_WITH(blocks_share_a_piece_of_the_drivers, set_up("")) {
     CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
 }
 
-static unsigned int flags_seen;
-
-static cu_result note_flags(void **ptr, size_t bytes, unsigned int flags) {
-    flags_seen = flags;
-    return ashlar__soft_mem_host_alloc(ptr, bytes, flags);
-}
-
-CASE_WITH(every_device_may_use_it, set_up("") && set_up_other()) {
-    const ashlar_driver_table table = driver->table;
-    driver->table.mem_host_alloc = note_flags;
-    flags_seen = 0;
-    char *from = take(1000), *to = take(1000);
-    memset(from, 7, 1000);
-    CHECK(ashlar_copy_to_device(other, there, from, 1000, stream) == ASHLAR_OK);
-    CHECK(ashlar_copy_to_host(other, to, there, 1000, stream) == ASHLAR_OK);
-    CHECK(ashlar_stream_synchronize(other, stream) == ASHLAR_OK);
-    CHECK(to[0] == 7 && to[999] == 7);
-    CHECK(flags_seen == CU_HOST_PORTABLE);
-    driver->table = table;
-    give(from);
-    give(to);
-}
-
 /* What another device writes to a block that was freed before it ran; true: to who has it next. */
 static bool is_overwritten(bool is_trusting) {
     if (!set_up("") || !set_up_other()) {
@@ -168,55 +145,6 @@ CASE_WITH(the_host_waits_only_where_memory_is_wanted, set_up("")) {
     CHECK_ZU(WAITS(), waits + 1);
     give(half[0]);
     give(half[1]);
-}
-
-CASE(a_device_that_nobody_uses_is_left_alone) {
-    for (int is_used = 0; is_used < 2; is_used++) {
-        REQUIRE(set_up("") && (!is_used || set_up_other()));
-        give(take(PIECE_MIB * MIB));
-        const size_t waits = WAITS(), retains = CALLS(primary_ctx_retain);
-        const size_t releases = CALLS(primary_ctx_release);
-        give(take(PIECE_MIB * MIB));
-        CHECK_ZU(CALLS(primary_ctx_release) - releases, CALLS(primary_ctx_retain) - retains);
-        CHECK_ZU(WAITS() - waits, is_used ? 2 : 1);
-        CHECK_ZU(CALLS(primary_ctx_retain) - retains, is_used ? 2 : 1);
-        tear_down();
-    }
-}
-
-CASE_WITH(it_is_one_stock_whichever_device_asks, set_up("")) {
-    ashlar_frees *second = NULL, *none = NULL;
-    CHECK(ashlar__frees_at(ASHLAR_DROPIN_HOST, 1, &second) == ASHLAR_OK && second == frees);
-    CHECK(ashlar__frees_peek(ASHLAR_DROPIN_HOST) == frees);
-    CHECK(ashlar__frees_peek(0) == NULL && ashlar__dropin_peek(0) == NULL);
-    /* No number names it. */
-    CHECK(ashlar__frees_of(ASHLAR_DROPIN_HOST, &none) == ASHLAR_EINVAL && none == NULL);
-    CHECK(ashlar__dropin_place(ASHLAR_DROPIN_HOST) == -1);
-    ashlar_allocator *a = NULL;
-    CHECK(ashlar__dropin_allocator(ASHLAR_DROPIN_HOST, &a) == ASHLAR_EINVAL && a == NULL);
-    CHECK(ashlar__dropin_peek(ASHLAR_DROPIN_HOST) == NULL);
-    CHECK(ashlar__dropin_at(ASHLAR_DROPIN_HOST, 0, &a) == ASHLAR_OK && a == allocator);
-    tear_down();
-    CHECK(ashlar__frees_peek(ASHLAR_DROPIN_HOST) == NULL);
-    CHECK(ashlar__frees_at(ASHLAR_DROPIN_HOST, -1, &none) == ASHLAR_EINVAL && none == NULL);
-}
-
-CASE_WITH(options_for_device_memory_are_not_for_it, set_up("limit=2MiB,guard=fill,reserve=2MiB")) {
-    CHECK_ZU(ashlar__soft_state.host_blocks.count, 0);
-    char *block = take(20 * MIB); /* more than the device has, too */
-    block[20 * MIB - 1] = 1;
-    give(block);
-}
-
-CASE_WITH(more_than_the_machine_has_is_refused, set_up("")) {
-    void *ptr = NULL;
-    CHECK_FAILS(ashlar__frees_alloc(frees, ashlar__host_memory_bytes() + 1, &ptr), ASHLAR_ENOMEM,
-                "0 reserved of the host's ");
-    CHECK_HAS(ashlar_error_detail(), "(more than there is)");
-    ashlar__driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_host_alloc, 1, CU_UNKNOWN);
-    CHECK(ashlar__frees_alloc(frees, MIB, &ptr) == ASHLAR_EDRIVER && ptr == NULL);
-    CHECK_HAS(ashlar_error_detail(), "cuMemHostAlloc");
-    give(take(MIB));
 }
 
 /* Pieces are taken, waited for and given back; what fails is left. */

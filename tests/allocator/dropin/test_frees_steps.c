@@ -119,57 +119,6 @@ CASE_WITH(a_block_that_leaves_its_recorded_step_waits_for_all_work,
     CHECK_ZU(plans().slot_count, 0);
 }
 
-static void *give_elsewhere(void *ptr) {
-    CHECK(ashlar__device_enter(device) == ASHLAR_OK);
-    CHECK(ashlar__frees_free(frees, ptr) == ASHLAR_OK);
-    ashlar__device_leave(device);
-    return NULL;
-}
-
-/* In the recorded step, and in those that have the plan. */
-CASE_WITH(another_threads_free_ends_a_block_of_the_step, set_up("memory=64MiB," LATE, "")) {
-    for (int i = 0; i < 3; i++) {
-        begin(0);
-        void *ptr = take(4 * MIB);
-        use(ptr, 4 * MIB, streams[1]);
-        run_thread(give_elsewhere, ptr);
-        void *next = take(4 * MIB);
-        CHECK(i == 0 || next == ptr);
-        use(next, 4 * MIB, streams[0]);
-        give(next);
-        end();
-    }
-    CHECK_ZU(plans().hits, 4);
-}
-
-/* ---- steps that serve nothing without a stream ---- */
-
-CASE_WITH(a_captured_stream_suspends_the_order, set_up("memory=64MiB", "")) {
-    cu_graph graph = NULL;
-    for (int i = 0; i < 2; i++) {
-        begin(0);
-        void *first = take(MIB);
-        give(take(MIB));
-        give(first);
-        end();
-    }
-    begin(0);
-    void *first = take(MIB);
-    ashlar__frees_begin_capture(frees, streams[1]);
-    CHECK(driver->table.stream_begin_capture(streams[1], CU_CAPTURE_RELAXED) == CU_SUCCESS);
-    ashlar__frees_note_capture(streams[1], true);
-    const size_t waits = CALLS(mem_free);
-    give(first); /* as cudaFree() waits then */
-    CHECK_ZU(CALLS(mem_free), waits + 1);
-    give(take(MIB));
-    CHECK_ZU(stats_now().served_planned, 3);
-    CHECK(driver->table.stream_end_capture(streams[1], &graph) == CU_SUCCESS);
-    CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
-    give(take(MIB));
-    CHECK_ZU(stats_now().served_planned, 4);
-    end();
-}
-
 /* ---- streams whose ends are told ---- */
 
 CASE_WITH(streams_that_are_watched_cannot_be_told_of, set_up("memory=64MiB", "")) {

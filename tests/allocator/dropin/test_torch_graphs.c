@@ -124,30 +124,6 @@ CASE(a_graph_keeps_its_memory_until_it_is_gone) {
     check_clean();
 }
 
-CASE(only_streams_that_the_filter_accepts_have_it) {
-    accepted first = {{true, true}, true};
-    REQUIRE(begin_case());
-    graph_begin(ID, &first);
-    unsigned char *block = torch_take(BIG, streams[0]);
-    unsigned char *other = torch_take(BIG, streams[2]);
-    torch_give(block);
-    torch_give(other);
-    CHECK(torch_take(BIG, streams[2]) == other);
-    unsigned char *beside = torch_take(BIG, streams[1]); /* not ordered after the first stream */
-    CHECK(beside != block && beside != other);
-    CHECK(torch_take(BIG, streams[0]) == block);
-    void *none = torch_take(BIG, NULL); /* cannot be captured, whatever the filter says */
-    CHECK(captures_now() == 3);
-    graph_end(ID);
-    CHECK(captures_now() == 0);
-    torch_give(block);
-    torch_give(other);
-    torch_give(beside);
-    torch_give(none);
-    ashlar_torch_release_graph(0, ID);
-    check_clean();
-}
-
 CASE(graphs_of_one_id_share_memory_and_others_do_not) {
     payload passing, kept[4];
     cu_graph_exec execs[4];
@@ -200,34 +176,6 @@ CASE(branches_of_a_capture_share_nothing_even_when_one_has_ended) {
 }
 
 /* ---- captures that fail ---- */
-
-/* PyTorch tells no end of it, but its filter does not know the stream any more. */
-CASE(a_capture_that_has_failed_holds_nothing_up) {
-    accepted only = {{true}, false};
-    REQUIRE(begin_case());
-    graph_begin(ID, &only);
-    unsigned char *block = torch_take(BIG, streams[0]);
-    torch_give(block);
-    only.streams[0] = false;
-    CHECK(captures_now() > 0);
-    unsigned char *ordinary = torch_take(BIG, streams[0]);
-    CHECK(ordinary != block);
-    CHECK(captures_now() == 0);
-    torch_give(ordinary);
-    graph_begin(ID, &only); /* the next one */
-    CHECK(atomic_load(&filter_count) == 1);
-    only.streams[0] = true;
-    CHECK(torch_take(BIG, streams[0]) == block);
-    graph_end(ID);
-    graph_end(ID); /* once more is no harm, nor is one that never began */
-    graph_end(OTHER_ID);
-    torch_give(block);
-    for (int i = 0; i < 3; i++) {
-        ashlar_torch_release_graph(0, ID);
-    }
-    ashlar_torch_release_graph(0, OTHER_ID);
-    check_clean();
-}
 
 CASE(without_host_memory_nothing_begins) {
     accepted only = {{true}, false};
