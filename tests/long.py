@@ -5,7 +5,7 @@ For SECONDS (3600), on all processors: the campaigns, the random tests and the f
 programs of the folders BUILD (Meson's) and FUZZ (build/ is libFuzzer's, corpus/ is kept), or only
 the PARTs named. SEED is the first seed; without it, or with 0, the clock gives one. Prints each
 part's rate; a part that fails is shown with what repeats it. Adds a line to
-tests/results/long.jsonl: machine, versions, commit, seeds and sums; and prints what all runs there
+tests/results/long.jsonl: date, seeds and sums; and prints what all runs there
 have done. --targets prints what ninja has to make.
 """
 
@@ -13,7 +13,6 @@ import collections
 import concurrent.futures
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -171,30 +170,8 @@ def count(done, output):
     return sum(int(text) if text.isdigit() else 1 for text in found)
 
 
-def first_line_of(*command):
-    try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT,
-                              check=False)
-        return done.stdout.decode().split("\n")[0]
-    except OSError:
-        return ""
-
-
-def describe():
-    """The machine and what is tested, as in the results of benchmarks."""
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        models = [line.split(":")[1].strip() for line in file if line.startswith("model name")]
-    changed = first_line_of("git", "status", "--porcelain", "--untracked-files=no")
-    return {"date": time.strftime("%Y-%m-%d", time.gmtime()),
-            "commit": first_line_of("git", "rev-parse", "--short", "HEAD") + "+" * bool(changed),
-            "processor": models[0] if models else platform.machine(),
-            "cores": os.cpu_count(),
-            "system": platform.platform(),
-            "compiler": first_line_of(os.environ.get("CC", "cc"), "--version")}
-
-
 def keep(campaign, outcomes):
-    record = describe()
+    record = {"date": time.strftime("%Y-%m-%d", time.gmtime())}
     parts = {}
     for o in outcomes:
         sums = parts.setdefault(o.part.name, {"unit": o.part.unit, "done": 0, "runs": 0,

@@ -64,11 +64,6 @@ cu_mem_access probe_access(const probe *p);
 
 /* ---- what is asked ---- */
 
-/* The host's time of one call of each kind that is no call for memory: `tell` gets the name, the
- * bytes that it is about, and the ns of one call in each round, [rounds]. */
-typedef void probe_teller(void *to, const char *call, size_t bytes, double *ns);
-bool probe_costs_calls(const probe *p, size_t rounds, bool is_smoke, probe_teller *tell, void *to);
-
 /* Each prints what it finds, and ends with a line about all of it. The value is an exit status. */
 int probe_facts(const probe *p);
 int probe_rules(void); /* in children, which open the driver for themselves */

@@ -76,30 +76,6 @@ CASE(many_frees_have_their_event_before_the_next_request_is_placed) {
     CHECK_ZU(reserved(), 36 * MIB);
 }
 
-static size_t reserved_never_at_rest(void) {
-    if (!set_up("memory=4GiB,mode=adversarial", "cache=0")) {
-        return SIZE_MAX;
-    }
-    for (int i = 0; i < 8; i++) {
-        void *ptr = take(20 * MIB);
-        use(ptr, KIB, streams[0]);
-        give(ptr);
-    }
-    const size_t bytes = reserved();
-    CHECK(take(100 * MIB) != NULL); /* a wait does not help */
-    return bytes;
-}
-
-/* A wait ends after a second, which passes on a machine that has no time for this process. */
-CASE(a_device_that_is_never_at_rest_has_bounds) {
-    size_t bytes = reserved_never_at_rest();
-    for (int i = 0; i < 3 && bytes > (size_t)2 * 20 * MIB; i++) {
-        tear_down();
-        bytes = reserved_never_at_rest();
-    }
-    CHECK(bytes <= (size_t)2 * 20 * MIB);
-}
-
 CASE(with_zero_on_memory_for_all_streams_is_clear_when_the_call_returns) {
     REQUIRE(set_up("memory=16MiB,mode=adversarial,seed=5", "zero=on"));
     for (int round = 0; round < 6; round++) {
