@@ -25,11 +25,6 @@ static unsigned long long memory_calls(void) {
     return calls();
 }
 
-static bool is_in_segments(void) {
-    const char *conf = getenv("ASHLAR_CONF");
-    return conf != NULL && strcmp(conf, "vmm=off") == 0;
-}
-
 CASE(steps_take_nothing_from_the_driver_after_the_first) {
     unsigned long long after_first = 0;
     cudaStream_t stream;
@@ -144,28 +139,6 @@ CASE(page_locked_memory_is_kept_and_safe) {
     CHECK(cudaStreamDestroy(slow) == cudaSuccess && cudaFree(on_device) == cudaSuccess);
 }
 
-CASE(page_locked_memory_that_is_not_ours_goes_to_cuda) {
-    void *ours = NULL, *theirs = NULL, *on_device = NULL, *none = NULL;
-    REQUIRE(cudaMallocHost(&ours, 1000) == cudaSuccess);
-    REQUIRE(cudaHostAlloc(&theirs, 1000, cudaHostAllocMapped) == cudaSuccess);
-    REQUIRE(cudaMalloc(&on_device, 1000) == cudaSuccess);
-    CHECK(cudaFreeHost(theirs) == cudaSuccess);
-    CHECK(cudaFreeHost((char *)ours + 512) == cudaErrorInvalidValue);
-    CHECK(cudaFree(ours) == cudaErrorInvalidValue);
-    CHECK(cudaFreeHost(on_device) == cudaErrorInvalidValue);
-    CHECK(cudaFree(on_device) == cudaSuccess);
-    CHECK(cudaFreeHost(ours) == cudaSuccess && cudaFreeHost(ours) == cudaErrorInvalidValue);
-    CHECK(cudaGetLastError() == cudaErrorInvalidValue);
-    CHECK(cudaMallocHost(&ours, 1000) == cudaSuccess);
-    memset(ours, 1, 1000);
-    CHECK(cudaFreeHost(ours) == cudaSuccess && cudaFreeHost(NULL) == cudaSuccess);
-    (void)cudaGetLastError();
-    CHECK(cudaMallocHost(&none, (size_t)1 << 60) == cudaErrorMemoryAllocation && none == NULL);
-    CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
-    CHECK(cudaMallocHost(NULL, 1000) == cudaErrorInvalidValue);
-    (void)cudaGetLastError();
-}
-
 CASE(errors_are_cudas_and_remembered) {
     void *ptr = NULL;
     CHECK(cudaMalloc(&ptr, 1000 * MIB) == cudaErrorMemoryAllocation && ptr == NULL);
@@ -184,42 +157,6 @@ CASE(errors_are_cudas_and_remembered) {
     CHECK(cudaFree(ptr) == cudaSuccess);
     CHECK(cudaFree(NULL) == cudaSuccess && cudaFreeAsync(NULL, NULL) == cudaSuccess);
     CHECK(cudaMalloc(&ptr, 0) == cudaSuccess);
-}
-
-CASE(what_is_not_ours_goes_to_cuda) {
-    void *plain = NULL, *ours = NULL, *captured = NULL;
-    cudaStream_t stream;
-    cudaGraph_t graph;
-    REQUIRE(plain_malloc(&plain, MIB) == cudaSuccess);
-    CHECK(cudaFree(plain) == cudaSuccess);
-    REQUIRE(cudaMalloc(&ours, MIB) == cudaSuccess);
-    if (!is_in_segments()) { /* a segment's first block is, to CUDA, the segment */
-        CHECK(plain_free(ours) == cudaErrorInvalidValue);
-    }
-    CHECK(cudaFree(ours) == cudaSuccess);
-    REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
-    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed) == cudaSuccess);
-    const unsigned long long calls = memory_calls();
-    (void)cudaMallocAsync(&captured, MIB, stream);
-    CHECK(memory_calls() > calls); /* the tests' libcuda knows no memory nodes */
-    CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
-    CHECK(cudaGraphDestroy(graph) == cudaSuccess);
-    CHECK(cudaStreamDestroy(stream) == cudaSuccess);
-    (void)cudaGetLastError();
-}
-
-CASE(what_is_free_counts_what_is_kept) {
-    size_t before = 0, while_used = 0, after = 0, total = 0;
-    void *ptr = NULL;
-    CHECK(cudaMemGetInfo(&before, &total) == cudaSuccess);
-    CHECK(cudaMalloc(&ptr, 4 * MIB) == cudaSuccess);
-    CHECK(cudaMemGetInfo(&while_used, &total) == cudaSuccess && before - while_used == 4 * MIB);
-    CHECK(cudaFree(ptr) == cudaSuccess);
-    CHECK(cudaMemGetInfo(&after, &total) == cudaSuccess && after == before && after <= total);
-    size_t alone = 0;
-    CHECK(cudaMemGetInfo(&alone, NULL) == cudaSuccess && alone == after);
-    CHECK(cudaMemGetInfo(NULL, &alone) == cudaSuccess && alone == total);
-    CHECK(cudaMemGetInfo(NULL, NULL) == cudaSuccess);
 }
 
 /* The cases above have named some whose end nobody tells. */

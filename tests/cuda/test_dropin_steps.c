@@ -65,13 +65,6 @@ CASE(three_lines_more_make_steps_that_call_no_driver) {
     loop(cudaStreamPerThread, 0, 1, 1);
 }
 
-CASE(a_warm_up_may_be_several_steps) {
-    const ashlar_plan_options options = {.build_after = 4};
-    CHECK(ashlar_plan_set_options(ashlar_cuda_allocator(0), &options) == ASHLAR_OK);
-    loop(NULL, 1, 4, 4);
-    CHECK(ashlar_plan_set_options(ashlar_cuda_allocator(0), NULL) == ASHLAR_OK);
-}
-
 CASE(a_guard_in_cpp_ends_a_step_behind_destructors) {
     CHECK(guarded_steps());
 }

@@ -376,5 +376,4 @@ check 'test_makes_every_build_and_counts_afresh' tests_every_build
 check 'quick_is_one_build_of_unit_tests' tests_quickly
 check 'what_is_slow_is_run_when_asked_for' tests_slowly
 check 'all_installs_what_else_is_of_use' installs_more_for_all
-check 'other_settings_configure_anew' configures_again_with_settings
 check_report

@@ -124,6 +124,30 @@ CASE(a_graph_keeps_its_memory_until_it_is_gone) {
     check_clean();
 }
 
+CASE(only_streams_that_the_filter_accepts_have_it) {
+    accepted first = {{true, true}, true};
+    REQUIRE(begin_case());
+    graph_begin(ID, &first);
+    unsigned char *block = torch_take(BIG, streams[0]);
+    unsigned char *other = torch_take(BIG, streams[2]);
+    torch_give(block);
+    torch_give(other);
+    CHECK(torch_take(BIG, streams[2]) == other);
+    unsigned char *beside = torch_take(BIG, streams[1]); /* not ordered after the first stream */
+    CHECK(beside != block && beside != other);
+    CHECK(torch_take(BIG, streams[0]) == block);
+    void *none = torch_take(BIG, NULL); /* cannot be captured, whatever the filter says */
+    CHECK(captures_now() == 3);
+    graph_end(ID);
+    CHECK(captures_now() == 0);
+    torch_give(block);
+    torch_give(other);
+    torch_give(beside);
+    torch_give(none);
+    ashlar_torch_release_graph(0, ID);
+    check_clean();
+}
+
 CASE(graphs_of_one_id_share_memory_and_others_do_not) {
     payload passing, kept[4];
     cu_graph_exec execs[4];
@@ -176,6 +200,147 @@ CASE(branches_of_a_capture_share_nothing_even_when_one_has_ended) {
 }
 
 /* ---- captures that fail ---- */
+
+/* PyTorch tells no end of it, but its filter does not know the stream any more. */
+CASE(a_capture_that_has_failed_holds_nothing_up) {
+    accepted only = {{true}, false};
+    REQUIRE(begin_case());
+    graph_begin(ID, &only);
+    unsigned char *block = torch_take(BIG, streams[0]);
+    torch_give(block);
+    only.streams[0] = false;
+    CHECK(captures_now() > 0);
+    unsigned char *ordinary = torch_take(BIG, streams[0]);
+    CHECK(ordinary != block);
+    CHECK(captures_now() == 0);
+    torch_give(ordinary);
+    graph_begin(ID, &only); /* the next one */
+    CHECK(atomic_load(&filter_count) == 1);
+    only.streams[0] = true;
+    CHECK(torch_take(BIG, streams[0]) == block);
+    graph_end(ID);
+    graph_end(ID); /* once more is no harm, nor is one that never began */
+    graph_end(OTHER_ID);
+    torch_give(block);
+    for (int i = 0; i < 3; i++) {
+        ashlar_torch_release_graph(0, ID);
+    }
+    ashlar_torch_release_graph(0, OTHER_ID);
+    check_clean();
+}
+
+/* Whether PyTorch has reported its end or not, and where it took no memory. */
+CASE(a_capture_that_is_said_to_have_failed_has_no_graph) {
+    accepted only = {{true}, false};
+    payload passing, kept;
+    REQUIRE(begin_case());
+    for (int i = 0; i < 3; i++) {
+        const ashlar_torch_pool_id id = {5, (uint64_t)i};
+        graph_begin(id, &only);
+        void *block = i < 2 ? torch_take(BIG, streams[0]) : NULL;
+        if (i == 1) {
+            graph_end(id);
+        }
+        ashlar_torch_fail_capture(ashlar_torch_latest_capture());
+        CHECK(captures_now() == 0 && atomic_load(&filter_count) == 0);
+        torch_give(block);
+    }
+    ashlar_torch_reset();
+    CHECK(bytes_of(0).reserved == 0);
+    const cu_graph_exec exec = capture_one(ID, 0, &passing, &kept);
+    torch_give(kept.ptr);
+    graph_begin(ID, &only);
+    for (int i = 0; i < 2; i++) { /* the second time nothing is left of it */
+        ashlar_torch_fail_capture(ashlar_torch_latest_capture());
+        ashlar_torch_reset();
+        REQUIRE(bytes_of(0).reserved >= BIG); /* the other graph of the id is there */
+    }
+    launch_graph(exec, streams[1]);
+    wait_for(streams[1]);
+    graph_drop(ID, exec);
+    check_clean();
+}
+
+/* Where PyTorch does report the release, the failure comes too late to count. */
+CASE(a_graph_that_is_gone_is_not_taken_for_the_failed_one) {
+    accepted only = {{true}, false};
+    payload passing, kept;
+    REQUIRE(begin_case());
+    const cu_graph_exec exec = capture_one(ID, 0, &passing, &kept);
+    torch_give(kept.ptr);
+    graph_begin(ID, &only);
+    graph_end(ID);
+    ashlar_torch_release_graph(0, ID);
+    ashlar_torch_fail_capture(ashlar_torch_latest_capture());
+    ashlar_torch_reset();
+    CHECK(bytes_of(0).reserved >= BIG);
+    graph_drop(ID, exec);
+    check_clean();
+}
+
+static void *latest_elsewhere(void *argument) {
+    uint64_t *latest = argument;
+    *latest = ashlar_torch_latest_capture();
+    return NULL;
+}
+
+CASE(a_capture_has_a_number_in_the_thread_that_began_it) {
+    accepted one = {{true}, false}, two = {{false, true}, false};
+    pthread_t thread;
+    uint64_t elsewhere = 1;
+    REQUIRE(begin_case());
+    graph_begin(ID, &one);
+    const uint64_t first = ashlar_torch_latest_capture();
+    graph_begin(OTHER_ID, &two);
+    CHECK(first > 0 && ashlar_torch_latest_capture() > first);
+    REQUIRE(pthread_create(&thread, NULL, latest_elsewhere, &elsewhere) == 0);
+    CHECK(pthread_join(thread, NULL) == 0 && elsewhere == 0);
+    unsigned char *block = torch_take(BIG, streams[1]);
+    torch_give(block);
+    ashlar_torch_fail_capture(first);
+    CHECK(torch_take(BIG, streams[1]) == block); /* the second goes on */
+    graph_end(OTHER_ID);
+    torch_give(block);
+    ashlar_torch_release_graph(0, OTHER_ID);
+    check_clean();
+}
+
+CASE(an_id_is_another_one_on_another_device) {
+    const ashlar_torch_pool_id first_differs = {4, 0};
+    accepted one = {{true}, false}, two = {{false, true}, false};
+    const ashlar_torch_filter filter = {{&one}, manage, invoke}, other = {{&two}, manage, invoke};
+    REQUIRE(begin_case());
+    CHECK(ashlar__torch_capture_begin(0, ID, &filter) == ASHLAR_OK);
+    CHECK(ashlar__torch_capture_begin(0, first_differs, &other) == ASHLAR_OK);
+    CHECK(ashlar__torch_capture_begin(1, ID, &filter) == ASHLAR_OK);
+    unsigned char *block = torch_take(BIG, streams[0]), *beside = torch_take(BIG, streams[1]);
+    torch_give(block);
+    torch_give(beside);
+    ashlar_torch_end_graph(1, ID);
+    ashlar_torch_release_graph(1, ID);
+    ashlar_torch_reset();                        /* keeps what these have */
+    CHECK(torch_take(BIG, streams[0]) == block); /* whose capture goes on */
+    CHECK(torch_take(BIG, streams[1]) == beside);
+    torch_give(block);
+    torch_give(beside);
+    ashlar_torch_end_graph(0, ID);
+    ashlar_torch_release_graph(0, ID);
+    CHECK(torch_take(BIG, streams[1]) == beside);
+    torch_give(beside);
+    ashlar_torch_end_graph(0, first_differs);
+    ashlar_torch_release_graph(0, first_differs);
+    check_clean();
+}
+
+CASE(a_device_that_is_not_there_begins_nothing) {
+    accepted only = {{true}, false};
+    const ashlar_torch_filter filter = {{&only}, manage, invoke};
+    CHECK(ashlar__torch_capture_begin(99, ID, &filter) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "device 99");
+    ashlar_torch_end_graph(99, ID);
+    ashlar_torch_release_graph(99, ID);
+    check_clean();
+}
 
 CASE(without_host_memory_nothing_begins) {
     accepted only = {{true}, false};
