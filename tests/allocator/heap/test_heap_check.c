@@ -153,4 +153,39 @@ CASE_WITH(zones_that_disagree_about_their_windows_are_found, set_up_three()) {
     BROKEN(large->windows, small->windows, "window at offset 33554432 of 33554432 bytes: in the");
 }
 
+/* With `field` at another value the state is unsound. */
+#define UNSOUND(field, value)                            \
+    do {                                                 \
+        const __typeof__(field) sound_ = (field);        \
+        (field) = (value);                               \
+        CHECK(!ashlar__stream_state_is_sound(&state_a)); \
+        (field) = sound_;                                \
+        CHECK(ashlar__stream_state_is_sound(&state_a));  \
+    } while (0)
+
+CASE_WITH(a_stream_state_that_contradicts_itself_is_found, set_up_heap("memory=16MiB")) {
+    ashlar_stream_state *s = &state_a;
+    s->recorded = s->event_count = s->pending_count = 2;
+    for (uint64_t i = 0; i < 2; i++) {
+        REQUIRE(ashlar_event_create(device, (ashlar_event *)&s->events[i].event) == ASHLAR_OK);
+        s->events[i].number = i + 1;
+    }
+    REQUIRE(ashlar__stream_state_is_sound(s));
+    UNSOUND(s->completed, 1); /* recording 1 is still pending */
+    UNSOUND(s->completed, 3);
+    UNSOUND(s->pending_count, 1); /* recording 2 is nowhere */
+    UNSOUND(s->pending_count, 3);
+    UNSOUND(s->event_count, ASHLAR_EVENTS_MAX + 1);
+    UNSOUND(s->events[1].event, NULL);
+    UNSOUND(s->events[1].number, 1); /* not behind the first */
+    UNSOUND(s->recorded, 3);         /* by no event */
+    UNSOUND(s->last_tick, 3);        /* a use in the future, unless a holder is writing it */
+    UNSOUND(s->is_lost, true);       /* and not gone */
+    s->last_tick = 2;
+    UNSOUND(s->is_gone, true); /* with a use behind its last recording, unless it is lost */
+    s->is_gone = s->is_lost = true;
+    CHECK(ashlar__stream_state_is_sound(s));
+    s->is_gone = s->is_lost = false;
+}
+
 RUN_CASES()
