@@ -395,9 +395,9 @@ static bool serves_all(ashlar_plan *plan, const ashlar_recording *base,
                            (ashlar_stream)(void *)more->stream_states[a->stream_idx]};
         const uint32_t next = next_of(&replay);
         const ashlar_slot *slot = take(&replay, &r);
-        by[i].slot = slot != NULL ? slot : replay.next - 1; /* or an unplanned one */
         by[i].time = next_of(&replay);
-        is_so = !a->is_refused && !by[i].slot->is_refused && (slot != NULL || by[i].time > next);
+        by[i].slot = slot == NULL && by[i].time > next ? replay.next - 1 : slot; /* unplanned? */
+        is_so = by[i].slot != NULL && !by[i].slot->is_refused && !a->is_refused;
     }
     return is_so && are_held(more, by);
 }
